@@ -1,0 +1,30 @@
+# Warnings, sanitizers and the linker, for everything of ours.
+add_library(heddle_warnings INTERFACE)
+target_compile_options(heddle_warnings INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion
+    -Wnon-virtual-dtor -Woverloaded-virtual -Wimplicit-fallthrough -Wundef>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${HEDDLE_WERROR}>>:-Werror>)
+
+# One reduction order everywhere: no contraction that differs between call sites or instruction
+# sets, so that results are bit-identical wherever the source says the same thing.
+add_compile_options(-ffp-contract=off -fno-math-errno)
+
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  find_program(HEDDLE_LLD NAMES ld.lld-19 ld.lld)
+  if(HEDDLE_LLD)
+    add_link_options(-fuse-ld=${HEDDLE_LLD})
+  endif()
+endif()
+
+if(HEDDLE_SANITIZE)
+  add_compile_options(-fsanitize=${HEDDLE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${HEDDLE_SANITIZE})
+  if(HEDDLE_SANITIZE MATCHES "undefined" AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    # C libraries are called through their own prototypes; nothing is gained by checking their vptrs.
+    add_compile_options(-fno-sanitize=vptr,function)
+  endif()
+  if(HEDDLE_SANITIZE MATCHES thread)
+    # Asio uses stand-alone fences, which TSan cannot model; its own locks still order handlers.
+    add_compile_options(-Wno-tsan)
+  endif()
+endif()

@@ -1,0 +1,26 @@
+# heddle_library(name SRCS ... HDRS ... DEPS ... LIBS ... TESTS ...)
+#
+# One folder, one library, called from src/<name>/CMakeLists.txt with file names relative to it.
+# DEPS names every layer of ours the folder may include (heddle::x), and a layer that is not listed
+# is rejected by tools/tidy.py. LIBS names foreign libraries, whose headers stay inside the folder's
+# sources. TESTS become one binary, <name>_test.
+function(heddle_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SRCS;HDRS;DEPS;LIBS;TESTS")
+  if(arg_SRCS)
+    add_library(heddle_${name} STATIC ${arg_SRCS})
+    target_include_directories(heddle_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(heddle_${name} PUBLIC ${arg_DEPS} PRIVATE heddle_warnings ${arg_LIBS})
+  else()
+    add_library(heddle_${name} INTERFACE)
+    target_include_directories(heddle_${name} INTERFACE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(heddle_${name} INTERFACE ${arg_DEPS})
+  endif()
+  add_library(heddle::${name} ALIAS heddle_${name})
+  if(HEDDLE_BUILD_TESTS AND arg_TESTS)
+    add_executable(${name}_test ${arg_TESTS})
+    target_link_libraries(${name}_test PRIVATE heddle_${name} heddle_warnings ${arg_LIBS}
+                          GTest::gtest_main GTest::gmock)
+    target_compile_definitions(${name}_test PRIVATE HEDDLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    gtest_discover_tests(${name}_test PROPERTIES LABELS unit TIMEOUT 300 DISCOVERY_TIMEOUT 60)
+  endif()
+endfunction()
