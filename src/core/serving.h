@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "ledger/ledger.h"
+#include "spec/sampling.h"
+
+namespace heddle::core {
+
+/// When things happened to a request; zero where they have not. For its story and its metrics.
+struct RequestTimes {
+  Instant arrived{};       ///< Accepted by the gateway.
+  Instant load_began{};    ///< It had to wait for its model, whose load began (or was under way).
+  Instant dispatched{};    ///< Sent to a worker (the last time, if it was sent again).
+  Instant first_token{};
+  Instant finished{};
+};
+
+/// Everything that is needed to run a request, and to run the rest of it again somewhere else:
+/// prompt, parameters (the seed is drawn already) and every token received. Owned by the gateway,
+/// which appends the tokens; the rest of the system holds none of it durably.
+struct RequestRecord {
+  RequestId id{};
+  ModelId model{};
+  std::vector<TokenId> prompt{};
+  std::vector<spec::SamplingParams> choices{};      ///< One per answer; `n` of them.
+  std::vector<std::vector<TokenId>> generated{};    ///< Per choice, in order.
+  std::vector<spec::FinishReason> finished{};       ///< Per choice; kNone while it runs.
+  std::int32_t priority = 0;                        ///< Lower runs first.
+  std::optional<Instant> deadline{};                ///< Fails with kDeadlineExceeded after this.
+  RequestTimes times{};
+  std::int32_t restarts = 0;                        ///< Workers that died under it.
+};
+
+/// One generated token. Positions count from 0 per choice; a duplicate after a resume is dropped by
+/// whoever owns the record, before anybody else sees it.
+struct TokenEvent {
+  RequestId request{};
+  std::uint32_t choice = 0;
+  std::int64_t position = 0;
+  TokenId token = 0;
+  spec::FinishReason finish = spec::FinishReason::kNone;
+};
+
+/// Where a request's events go; one per request, called on the loop thread only.
+class RequestSink {
+ public:
+  virtual ~RequestSink() = default;
+  /// New tokens of one step, in order, already appended to the record.
+  virtual void on_tokens(const std::vector<TokenEvent>& tokens) = 0;
+  /// The request waits for its model: `loaded` of `total` bytes are in place.
+  virtual void on_loading(std::uint64_t loaded, std::uint64_t total) = 0;
+  /// All choices have finished; nothing follows.
+  virtual void on_done() = 0;
+  /// The request failed; nothing follows.
+  virtual void on_error(const Error& error) = 0;
+};
+
+/// The life of a (device, model) pair. DESIGN's `absent → loading → warm → serving → draining`.
+enum class Residency : std::uint8_t { kAbsent, kLoading, kWarm, kServing, kDraining };
+
+/// A model as listings and metrics show it. Reading it wakes nothing.
+struct ModelStatus {
+  ModelId id{};
+  std::string name{};
+  Residency residency = Residency::kAbsent;  ///< The furthest along of all devices.
+  std::optional<DeviceId> device{};          ///< Where that is.
+  bool host_cached = false;                  ///< Its image is complete in the host cache.
+  std::uint64_t image_bytes = 0;
+  std::uint64_t loaded_bytes = 0;
+  std::int64_t kv_pages = 0;
+  std::int64_t requests_running = 0;
+  std::int64_t requests_waiting = 0;
+  std::uint64_t loads = 0;
+  std::uint64_t evictions = 0;
+  Instant last_used{};
+  std::optional<Error> failure{};  ///< Why the last load failed; cleared by a success.
+};
+
+struct DeviceStatus {
+  DeviceId id{};
+  std::string name{};
+  bool up = false;
+  WorkerEpoch epoch{};
+  std::uint64_t restarts = 0;
+  std::uint64_t page_bytes = 0;
+  ledger::PoolUsage usage{};  ///< Pages by lease kind.
+};
+
+/// What a gateway asks of the system behind it; single-threaded, on the loop thread. The one
+/// implementation behind `heddle serve` is manager::Manager; tests have fakes.
+class Serving {
+ public:
+  virtual ~Serving() = default;
+
+  /// Runs `record` to its end. Events come to `sink`, never from within this call, until on_done,
+  /// on_error or cancel(). Both live until then.
+  virtual void start(std::shared_ptr<RequestRecord> record, std::shared_ptr<RequestSink> sink) = 0;
+  /// One choice needs no more tokens (a stop string was found): `reason` becomes its finish.
+  virtual void finish_choice(RequestId request, std::uint32_t choice, spec::FinishReason reason) = 0;
+  /// Nobody wants the answer any more. Its sink hears nothing after this call.
+  virtual void cancel(RequestId request) = 0;
+
+  /// Makes the model resident, evicting others as for a request. `done` is called once.
+  virtual void load(ModelId model, std::function<void(Result<void>)> done) = 0;
+  /// Lets the model's running requests end, then evicts it everywhere. `done` is called once.
+  virtual void unload(ModelId model, std::function<void(Result<void>)> done) = 0;
+
+  [[nodiscard]] virtual std::vector<ModelStatus> models() const = 0;
+  [[nodiscard]] virtual std::vector<DeviceStatus> devices() const = 0;
+  [[nodiscard]] virtual ledger::PoolUsage host_usage() const = 0;
+};
+
+}  // namespace heddle::core

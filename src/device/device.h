@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace heddle::device {
+
+/// A physical page, numbered within its device's memory. On a CPU host all devices and the host
+/// cache number the pages of one arena, so that a page can change hands by its number alone.
+using PageId = Id<struct PageIdTag>;
+
+enum class Kind : std::uint8_t { kCpu, kCuda, kFake };
+
+struct Properties {
+  Kind kind = Kind::kCpu;
+  std::string name{};            ///< As the vendor reports it, for logs only; never branch on it.
+  std::size_t page_bytes = 0;    ///< Size and alignment of every page and mapping.
+  std::uint64_t page_count = 0;  ///< Pages that exist; ids are [0, page_count).
+};
+
+/// Addresses reserved on a device, [base, base + bytes). Reserving takes no memory; touching a part
+/// with no page mapped is a fault.
+struct AddressRange {
+  std::byte* base = nullptr;  ///< Meaningful on the device; host code must not dereference it.
+  std::size_t bytes = 0;
+};
+
+/// An ordered queue of work on one device. Calls enqueue and return; work on one stream runs in
+/// order, work on two streams in any order unless one waits for the other. No result may be looked
+/// at before synchronize(). Used by one thread.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  /// Either side may be on the host, where it should be pinned: other memory makes the call block.
+  virtual void copy(std::byte* target, const std::byte* source, std::size_t bytes) = 0;
+  /// Blocks until all work is done. Reports the first failure since the last call: device faults
+  /// surface here and nowhere else.
+  virtual Result<void> synchronize() = 0;
+};
+
+/// One accelerator, or the host acting as one. This is the whole of what the engine, the page pool
+/// and the loader know of hardware; vendor headers are included only under device/cuda and
+/// ops/cuda. Thread safe. Outlives all streams and ranges made from it.
+class Device {
+ public:
+  virtual ~Device() = default;
+  [[nodiscard]] virtual const Properties& properties() const = 0;
+
+  /// Where `page` is in the one mapping of all memory that is made at start. Never changes, so KV
+  /// blocks are addressed by page number and change owner without mapping anything.
+  [[nodiscard]] virtual std::byte* page_address(PageId page) const = 0;
+
+  /// kResourceExhausted when no contiguous range of addresses is left.
+  virtual Result<AddressRange> reserve(std::size_t bytes) = 0;
+  virtual void release(AddressRange range) = 0;
+
+  /// Backs range[offset, offset + pages.size() * page_bytes) with `pages`, in order: a second
+  /// mapping of the same memory, for weights, which want one contiguous range.
+  virtual Result<void> map(AddressRange range, std::size_t offset, std::span<const PageId> pages) = 0;
+  /// Takes `bytes` at `offset` out of the range again. The caller has made sure that no enqueued
+  /// work still touches them.
+  virtual void unmap(AddressRange range, std::size_t offset, std::size_t bytes) = 0;
+
+  virtual Result<std::unique_ptr<Stream>> create_stream() = 0;
+};
+
+}  // namespace heddle::device

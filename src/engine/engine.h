@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "device/device.h"
+#include "memory/page_pool.h"
+#include "policy/batching.h"
+#include "spec/model_spec.h"
+#include "spec/sampling.h"
+#include "store/image_layout.h"
+
+namespace heddle::engine {
+
+using policy::SequenceId;
+
+/// A sequence to run: the prompt, and what was generated before it was interrupted, if it was.
+struct SequenceStart {
+  SequenceId id{};
+  ModelId model{};
+  std::vector<TokenId> tokens{};     ///< Prompt, then earlier output. At least one token.
+  std::int64_t prompt_tokens = 0;    ///< How many of `tokens` are prompt.
+  spec::SamplingParams params{};
+};
+
+/// What a step did for one slice of its plan.
+struct SliceResult {
+  SequenceId sequence{};
+  std::int64_t computed = 0;           ///< Tokens whose KV is now cached.
+  std::optional<TokenId> token{};      ///< Sampled where the slice reached the last known token.
+  std::int64_t position = 0;           ///< Index of `token` among the generated ones, from 0.
+  spec::FinishReason finish = spec::FinishReason::kNone;
+};
+
+struct StepOutcome {
+  std::vector<SliceResult> results{};
+  /// Sequences whose slice did not run because no page was free for their KV. Nothing of theirs
+  /// changed; whoever plans preempts somebody and tries again. A scheduling outcome, not an error.
+  std::vector<SequenceId> starved{};
+  /// Sequences whose model's load was abandoned while the step waited for a stage of it. Nothing
+  /// of theirs changed.
+  std::vector<SequenceId> unready{};
+};
+
+/// Runs the models of one device: knows sequences, their KV blocks, and how to take one step of a
+/// plan. Decides nothing: what runs, who is preempted and which model is resident is decided above.
+/// All models share the device's page pool and one stream. Used by one thread, the engine thread.
+///
+/// Promises (docs/contracts/engine.md): the tokens of a sequence depend on its model, prompt and
+/// parameters alone: not on the batch, the chunking, preemption or what else runs.
+class Engine {
+ public:
+  Engine(device::Device& device, memory::PagePool& pool);
+  ~Engine();
+
+  /// Registers a model whose weights are, or will be, at `window` in `layout`. No layer is ready.
+  Result<void> add_model(ModelId id, const spec::ModelSpec& model, const store::ImageLayout& layout,
+                         const std::byte* window);
+  /// The first `bytes` of the model's image are in place; stages within them may run. Never goes
+  /// back. Any thread: a running step waits at stage i for exactly the bytes of stage i.
+  void set_image_ready(ModelId id, std::uint64_t bytes);
+  /// The rest will never come: a step that waits for it gives up. Any thread.
+  void abandon_image(ModelId id);
+  /// Forgets a model. It has no sequences any more.
+  void remove_model(ModelId id);
+
+  /// Takes in a sequence; holds no KV until it runs. kInvalidArgument if its tokens are outside the
+  /// vocabulary or leave no room in the context.
+  Result<void> add_sequence(SequenceStart start);
+  /// Frees its KV but keeps its tokens, to be computed again (preemption by recompute).
+  void preempt(SequenceId id);
+  /// Forgets the sequence and frees its KV.
+  void remove_sequence(SequenceId id);
+
+  /// Pages that a sequence of `tokens` tokens of this model needs when alone on its pages.
+  [[nodiscard]] std::int64_t kv_pages_for(ModelId id, std::int64_t tokens) const;
+  /// Pages that the KV of this model holds now.
+  [[nodiscard]] std::int64_t kv_pages(ModelId id) const;
+
+  /// Runs one step and waits for it, and at each stage for its weights. An error means that the
+  /// device is lost.
+  Result<StepOutcome> run(const policy::StepPlan& plan);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace heddle::engine

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "spec/dtype.h"
+
+namespace heddle::spec {
+
+/// The families of one decoder that configuration tells apart.
+enum class Architecture : std::uint8_t { kLlama, kMistral, kQwen2, kQwen3 };
+
+enum class RopeKind : std::uint8_t { kDefault, kLinear, kLlama3, kYarn };
+
+/// How rotary frequencies are stretched beyond the context a model was trained on.
+struct RopeScaling {
+  RopeKind kind = RopeKind::kDefault;
+  double factor = 1.0;
+  double low_freq_factor = 1.0;    ///< llama3.
+  double high_freq_factor = 4.0;   ///< llama3.
+  double beta_fast = 32.0;         ///< yarn.
+  double beta_slow = 1.0;          ///< yarn.
+  double attention_factor = 0.0;   ///< yarn; 0 means: derive it from factor (and the mscales).
+  double mscale = 0.0;             ///< yarn; 0 means absent.
+  double mscale_all_dim = 0.0;     ///< yarn; 0 means absent.
+  bool truncate = true;            ///< yarn: round the correction range to whole dimensions.
+  std::int64_t original_max_position = 0;  ///< llama3 and yarn; 0 means max_position.
+};
+
+/// What a dense decoder-only model is: the dimensions and switches of config.json, checked. Values
+/// only; nothing here says where the weights are or where they run.
+struct ModelSpec {
+  Architecture architecture = Architecture::kLlama;
+  std::int64_t hidden = 0;
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;      ///< Divides heads.
+  std::int64_t head_dim = 0;      ///< Even; not necessarily hidden / heads.
+  std::int64_t intermediate = 0;  ///< Width of the gated MLP.
+  std::int64_t vocab = 0;
+  std::int64_t max_position = 0;  ///< Context length in tokens, prompt and answer together.
+  double rms_eps = 1e-6;
+  double rope_theta = 10000.0;
+  RopeScaling rope{};
+  bool qkv_bias = false;
+  bool out_bias = false;          ///< Bias of the attention output projection.
+  bool mlp_bias = false;
+  bool qk_norm = false;           ///< RMSNorm over head_dim of each query and key head (Qwen3).
+  bool tied_embeddings = false;   ///< The output head is the embedding matrix.
+  /// Per layer: how many of the newest positions, itself included, a token attends to; 0 = all.
+  std::vector<std::int64_t> window{};
+  DType stored_dtype = DType::kBf16;   ///< config.json's torch_dtype; what a checkpoint mostly holds.
+  TokenId bos = -1;                    ///< -1 when there is none.
+  std::vector<TokenId> eos{};          ///< Any of these ends a turn; generation_config.json wins.
+};
+
+}  // namespace heddle::spec

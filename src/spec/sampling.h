@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace heddle::spec {
+
+/// How the next token is chosen from the logits. Defaults are OpenAI's; a neutral value switches
+/// the step off. Applied in this order: logit_bias, repetition, presence and frequency penalty,
+/// temperature, top_k, top_p, min_p.
+struct SamplingParams {
+  float temperature = 1.0F;  ///< 0 means greedy: the largest logit, lowest id on ties.
+  float top_p = 1.0F;        ///< Nucleus: smallest set of tokens with at least this probability.
+  std::int32_t top_k = 0;    ///< Keep the k most likely tokens; 0 keeps all.
+  float min_p = 0.0F;        ///< Keep tokens with at least min_p times the top probability.
+  float presence_penalty = 0.0F;    ///< Subtracted once from each token generated so far.
+  float frequency_penalty = 0.0F;   ///< Subtracted per occurrence among the generated tokens.
+  float repetition_penalty = 1.0F;  ///< Divides (or multiplies, below 0) logits of all seen tokens.
+  std::vector<std::pair<TokenId, float>> logit_bias{};  ///< Added to the logits; distinct ids.
+  std::uint64_t seed = 0;    ///< Drawn at admission where the client gave none.
+  std::uint32_t choice = 0;  ///< Which of the `n` answers this is; part of the randomness.
+  std::int64_t max_tokens = 0;  ///< Generated tokens, at least 1; set at admission.
+  bool ignore_eos = false;      ///< Keep going past stop_tokens.
+  std::vector<TokenId> stop_tokens{};  ///< The model's ends of turn plus the client's own.
+};
+
+/// Why a sequence ended.
+enum class FinishReason : std::uint8_t {
+  kNone,    ///< It has not ended.
+  kStop,    ///< A stop token was drawn, or (seen by the gateway only) a stop string appeared.
+  kLength,  ///< max_tokens or the model's context length was reached.
+};
+
+}  // namespace heddle::spec

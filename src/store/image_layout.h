@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "spec/dtype.h"
+#include "spec/model_spec.h"
+
+namespace heddle::store {
+
+/// What a tensor of the image is, in the order in which a forward pass reads them.
+enum class Role : std::uint8_t {
+  kEmbedding,   ///< [vocab, hidden]
+  kInputNorm,   ///< [hidden]
+  kQkv,         ///< [(heads + 2 kv_heads) head_dim, hidden]: q, k and v rows adjacent.
+  kQkvBias,     ///< [(heads + 2 kv_heads) head_dim]
+  kQNorm,       ///< [head_dim]
+  kKNorm,       ///< [head_dim]
+  kOut,         ///< [hidden, heads head_dim]
+  kOutBias,     ///< [hidden]
+  kPostNorm,    ///< [hidden]: before the MLP.
+  kGateUp,      ///< [2 intermediate, hidden]: gate rows, then up rows.
+  kGateUpBias,  ///< [2 intermediate]
+  kDown,        ///< [hidden, intermediate]
+  kDownBias,    ///< [hidden]
+  kFinalNorm,   ///< [hidden]
+  kHead,        ///< [vocab, hidden]; absent where embeddings are tied.
+};
+
+/// One checkpoint tensor that fills (part of) an image tensor: rows [row, row + rows).
+struct ImageSource {
+  std::string name{};  ///< As in the checkpoint: "model.layers.3.self_attn.q_proj.weight".
+  std::int64_t row = 0;
+  std::int64_t rows = 0;
+};
+
+struct ImageTensor {
+  Role role = Role::kEmbedding;
+  std::int64_t layer = -1;  ///< -1 outside the layers.
+  std::int64_t rows = 0;
+  std::int64_t columns = 1;  ///< 1 for vectors.
+  spec::DType dtype = spec::DType::kBf16;  ///< Norms and biases are float32 in every image.
+  std::uint64_t offset = 0;  ///< Bytes from the start of the image; a multiple of 64.
+  std::uint64_t bytes = 0;
+  std::vector<ImageSource> sources{};  ///< In row order, covering all rows.
+};
+
+/// How the weights of a model lie in its image: one contiguous range of bytes in the order of
+/// execution (embedding, layer 0, ..., final norm, head), so that layer i can run as soon as the
+/// first `stage_end[i + 1]` bytes are there. The same in the host cache and in a device's window.
+struct ImageLayout {
+  spec::DType dtype = spec::DType::kBf16;  ///< Of the matrices.
+  std::vector<ImageTensor> tensors{};
+  /// Bytes that must be present before each stage: [0] embedding, [1 + i] layer i, [1 + layers] the
+  /// final norm and head. Non-decreasing; the last equals `bytes`. A tied head needs nothing more.
+  std::vector<std::uint64_t> stage_end{};
+  std::uint64_t bytes = 0;  ///< Of the whole image; the last page is padded by whoever stores it.
+};
+
+/// Lays out the image of `model` with matrices as `dtype` (float32 or bfloat16).
+[[nodiscard]] ImageLayout plan_image(const spec::ModelSpec& model, spec::DType dtype);
+
+}  // namespace heddle::store
