@@ -1,0 +1,329 @@
+#!/usr/bin/env python3
+"""Makes tiny random models of every supported architecture and option, with their logits.
+
+Each case is a folder in Hugging Face layout (`config.json`, safetensors) with random weights and
+a `golden.safetensors` computed by `transformers` from those very files:
+
+    input_ids    i32 [n]         one sequence, longer than any window or original RoPE length
+    logits_f32   f32 [n, vocab]  every position; weights upcast to float32, eager attention
+    logits_bf16  bf16 [n, vocab] the same with model and activations in bfloat16 (bf16 cases only)
+    greedy       i32 [16]        greedy continuation of the first 16 tokens in float32, eos ignored
+
+A case that sets an option also names what removing it would be (`without`); the script refuses to
+write a golden that does not notice. Run it from anywhere:
+
+    pip install torch transformers safetensors numpy
+    python tests/golden/make_goldens.py [case ...]
+"""
+
+import copy
+import json
+import pathlib
+import shutil
+import sys
+
+import torch
+import transformers
+from safetensors.torch import save_file
+
+HERE = pathlib.Path(__file__).parent
+PROMPT_TOKENS, GREEDY_TOKENS = 16, 16
+# A greedy token counts as well defined if the runner-up is further behind than this.
+GREEDY_MARGIN = 5e-3
+# What removing an option must move, as a share of the largest logit.
+NOTICEABLE = 1e-2
+
+
+def base(model_type: str, architecture: str, **changes) -> dict:
+    """A small config.json of `architecture` with the keys that its published checkpoints write."""
+    config = {
+        "architectures": [architecture],
+        "model_type": model_type,
+        "vocab_size": 67,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "hidden_act": "silu",
+        "max_position_embeddings": 128,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+    config.update(changes)
+    return {key: value for key, value in config.items() if value is not ...}
+
+
+def llama(**changes):
+    return base("llama", "LlamaForCausalLM", **changes)
+
+
+def mistral(**changes):
+    return base("mistral", "MistralForCausalLM", **{"sliding_window": None, **changes})
+
+
+def qwen2(**changes):
+    return base("qwen2", "Qwen2ForCausalLM", **changes)
+
+
+def qwen3(**changes):
+    return base("qwen3", "Qwen3ForCausalLM", **{"head_dim": 16, "rms_norm_eps": 1e-6, **changes})
+
+
+LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3["original_max_position_embeddings"] = 32
+# New configs keep everything about RoPE in one object; `...` drops the old top-level key.
+NEW = {"rope_theta": ..., "torch_dtype": ..., "dtype": "bfloat16"}
+NO_ROPE_SCALING = {"rope_scaling": None}
+PLAIN_ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
+WINDOWS = ["full_attention", "sliding_attention", "full_attention"]
+
+# name: (config.json, how the case is stored, what the config would be without the option)
+CASES = {
+    "llama-mha-f32": (
+        llama(num_key_value_heads=..., torch_dtype="float32"),
+        {"n": 48},
+        {"rms_norm_eps": 1e-1},
+    ),
+    "llama-gqa-sharded": (
+        llama(rope_theta=500000.0, vocab_size=71),
+        {"n": 48, "shard": "24KB"},
+        {"rope_theta": 10000.0},
+    ),
+    "llama-mqa-tied-f16": (
+        llama(num_key_value_heads=1, tie_word_embeddings=True, torch_dtype="float16"),
+        {"n": 48},
+        {"rope_theta": 500000.0},
+    ),
+    "llama-head-dim": (llama(head_dim=16), {"n": 48}, {"rms_norm_eps": 1e-1}),
+    "llama-bias-eps": (
+        llama(attention_bias=True, mlp_bias=True, rms_norm_eps=1e-2),
+        {"n": 48},
+        {"attention_bias": False, "mlp_bias": False},
+    ),
+    "llama-rope-linear-old": (
+        llama(rope_scaling={"type": "linear", "factor": 2.5}, max_position_embeddings=80),
+        {"n": 72},
+        NO_ROPE_SCALING,
+    ),
+    "llama-rope-linear-new": (
+        llama(
+            **NEW,
+            rope_parameters={"rope_type": "linear", "factor": 2.5, "rope_theta": 20000.0},
+            max_position_embeddings=80,
+        ),
+        {"n": 72},
+        PLAIN_ROPE,
+    ),
+    "llama-rope-llama3-old": (
+        llama(rope_scaling={"rope_type": "llama3", **LLAMA3}, rope_theta=100.0, head_dim=16),
+        {"n": 72},
+        NO_ROPE_SCALING,
+    ),
+    "llama-rope-llama3-new": (
+        llama(
+            **NEW,
+            rope_parameters={"rope_type": "llama3", "rope_theta": 100.0, **LLAMA3},
+            head_dim=16,
+        ),
+        {"n": 72},
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0}},
+    ),
+    "qwen2-rope-yarn-old": (
+        qwen2(
+            rope_scaling={"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32},
+            rope_theta=1000.0,
+        ),
+        {"n": 96},
+        NO_ROPE_SCALING,
+    ),
+    "qwen3-rope-yarn-factor": (
+        qwen3(
+            rope_scaling={
+                "rope_type": "yarn",
+                "factor": 4.0,
+                "original_max_position_embeddings": 32,
+                "attention_factor": 1.25,
+                "beta_fast": 8.0,
+                "beta_slow": 0.5,
+            }
+        ),
+        {"n": 96},
+        NO_ROPE_SCALING,
+    ),
+    "llama-rope-yarn-mscale-new": (
+        llama(
+            **NEW,
+            rope_parameters={
+                "rope_type": "yarn",
+                "rope_theta": 10000.0,
+                "factor": 4.0,
+                "original_max_position_embeddings": 32,
+                "mscale": 1.0,
+                "mscale_all_dim": 0.5,
+                "truncate": False,
+            },
+            head_dim=16,
+        ),
+        {"n": 96},
+        PLAIN_ROPE,
+    ),
+    "mistral-plain": (mistral(vocab_size=61), {"n": 48}, {"sliding_window": 8}),
+    "mistral-window": (
+        mistral(sliding_window=16, head_dim=12, num_hidden_layers=3),
+        {"n": 56},
+        {"sliding_window": None},
+    ),
+    "mistral-window-f32": (
+        mistral(sliding_window=8, torch_dtype="float32"),
+        {"n": 48},
+        {"sliding_window": 9},
+    ),
+    "qwen2-tied": (qwen2(tie_word_embeddings=True), {"n": 48}, {"rope_theta": 500000.0}),
+    "qwen2-window-unused": (
+        qwen2(use_sliding_window=False, sliding_window=8, max_window_layers=0),
+        {"n": 48},
+        {"use_sliding_window": True},
+    ),
+    "qwen2-window-layers-old": (
+        qwen2(
+            use_sliding_window=True, sliding_window=16, max_window_layers=1, num_hidden_layers=3
+        ),
+        {"n": 56},
+        {"max_window_layers": 2},
+    ),
+    "qwen2-window-types-new": (
+        qwen2(
+            **NEW,
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+            use_sliding_window=True,
+            sliding_window=16,
+            max_window_layers=1,
+            layer_types=WINDOWS,
+            num_hidden_layers=3,
+        ),
+        {"n": 56},
+        {"layer_types": ["full_attention"] * 3},
+    ),
+    "qwen3-tied": (
+        qwen3(tie_word_embeddings=True, vocab_size=75),
+        {"n": 48},
+        {"rope_theta": 500000.0},
+    ),
+    "qwen3-bias-mqa-f32": (
+        qwen3(
+            attention_bias=True, num_key_value_heads=1, torch_dtype="float32", rms_norm_eps=1e-2
+        ),
+        {"n": 48},
+        {"attention_bias": False},
+    ),
+    "qwen3-window": (
+        qwen3(
+            **NEW,
+            rope_parameters={"rope_type": "default", "rope_theta": 1000000.0},
+            use_sliding_window=True,
+            sliding_window=12,
+            max_window_layers=1,
+        ),
+        {"n": 48},
+        {"use_sliding_window": False},
+    ),
+}
+
+
+def randomise(model: torch.nn.Module, generator: torch.Generator) -> None:
+    """Draws weights under which every part of the model visibly moves the logits."""
+    for name, weight in model.named_parameters():
+        noise = torch.randn(weight.shape, generator=generator)
+        if "norm" in name:
+            weight.data = 1 + 0.3 * noise
+        elif name.endswith("bias"):
+            weight.data = 0.3 * noise
+        elif "embed_tokens" in name:
+            weight.data = noise
+        else:
+            gain = 0.5 if ("o_proj" in name or "down_proj" in name) else 1.0
+            weight.data = gain * noise / weight.shape[1] ** 0.5
+
+
+def load(folder: pathlib.Path, dtype: torch.dtype, config=None) -> torch.nn.Module:
+    return transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, attn_implementation="eager", config=config
+    ).eval()
+
+
+def logits(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
+    return model(ids[None], use_cache=False).logits[0]
+
+
+def greedy(model: torch.nn.Module, prompt: torch.Tensor):
+    """The continuation and the smallest lead of a chosen token over its runner-up."""
+    ids, margin = prompt.tolist(), float("inf")
+    for _ in range(GREEDY_TOKENS):
+        best = logits(model, torch.tensor(ids))[-1].topk(2)
+        margin = min(margin, (best.values[0] - best.values[1]).item())
+        ids.append(best.indices[0].item())
+    return torch.tensor(ids[len(prompt) :], dtype=torch.int32), margin
+
+
+def check_option_matters(name, folder, config, without, ids, expected) -> None:
+    changed = copy.deepcopy({**config, **without})
+    kind = type(transformers.AutoConfig.from_pretrained(folder))
+    other = logits(load(folder, torch.float32, kind.from_dict(changed)), ids)
+    moved = ((other - expected).abs().max() / expected.abs().max()).item()
+    if moved < NOTICEABLE:
+        sys.exit(f"{name}: {without} moves the logits by {moved:.1e} only; want {NOTICEABLE}")
+
+
+@torch.no_grad()
+def make(name: str) -> str:
+    """Writes one case; returns its line for the table in README.md."""
+    # transformers writes into the objects it is given.
+    config, how, without = copy.deepcopy(CASES[name])
+    folder = HERE / name
+    stored = getattr(torch, config.get("dtype") or config["torch_dtype"])
+    kind = type(transformers.AutoConfig.for_model(config["model_type"]))
+    for seed in range(100):  # until every greedy token is well defined
+        generator = torch.Generator().manual_seed(sum(name.encode()) * 1000 + seed)
+        shutil.rmtree(folder, ignore_errors=True)
+        model = transformers.AutoModelForCausalLM.from_config(kind.from_dict(copy.deepcopy(config)))
+        randomise(model, generator)
+        model.to(stored).save_pretrained(folder, max_shard_size=how.get("shard", "1GB"))
+        (folder / "generation_config.json").unlink(missing_ok=True)
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+        ids = torch.randint(config["vocab_size"], (how["n"],), generator=generator)
+        model = load(folder, torch.float32)
+        expected = logits(model, ids)
+        continuation, margin = greedy(model, ids[:PROMPT_TOKENS])
+        if margin >= GREEDY_MARGIN:
+            break
+    else:
+        sys.exit(f"{name}: no seed gives a clear greedy continuation")
+    check_option_matters(name, folder, config, without, ids, expected)
+    golden = {"input_ids": ids.int(), "logits_f32": expected, "greedy": continuation}
+    error = "–"
+    if stored == torch.bfloat16:
+        golden["logits_bf16"] = logits(load(folder, torch.bfloat16), ids)
+        distance = (golden["logits_bf16"].float() - expected).abs().max() / expected.abs().max()
+        error = f"{distance.item():.4f}"
+    golden = {key: value.contiguous() for key, value in golden.items()}
+    save_file(golden, folder / "golden.safetensors")
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    what = ", ".join(f"`{key}={json.dumps(value)}`" for key, value in without.items())
+    return f"| `{name}` | {str(stored)[6:]} | {how['n']} | {what} | {error} | {size / 1e3:.0f} |"
+
+
+def main(names: list[str]) -> None:
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    for name in names or CASES:
+        print(make(name), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
