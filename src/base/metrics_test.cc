@@ -1,0 +1,46 @@
+#include "base/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heddle {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(Metrics, ExposesCountersGaugesAndHistograms) {
+  Metrics metrics;
+  metrics.add("vllm:prompt_tokens_total", "Prompt tokens.", {{"model_name", "adder"}}, 3);
+  metrics.add("vllm:prompt_tokens_total", "Prompt tokens.", {{"model_name", "adder"}}, 4);
+  metrics.set("heddle:pages", "Pages.", {{"kind", "kv"}}, 12);
+  metrics.observe("heddle:switch_seconds", "Switch.", {}, {0.1, 1}, 0.5);
+
+  const std::string text = metrics.expose();
+
+  EXPECT_THAT(text, HasSubstr("vllm:prompt_tokens_total{model_name=\"adder\"} 7"));
+  EXPECT_THAT(text, HasSubstr("heddle:pages{kind=\"kv\"} 12"));
+  EXPECT_THAT(text, HasSubstr("heddle:switch_seconds_bucket{le=\"0.1\"} 0"));
+  EXPECT_THAT(text, HasSubstr("heddle:switch_seconds_bucket{le=\"1\"} 1"));
+}
+
+TEST(Metrics, PublishersRunAtEveryScrape) {
+  Metrics metrics;
+  int scrapes = 0;
+  metrics.on_scrape([&scrapes](Metrics& m) { m.set("heddle:scrapes", "Scrapes.", {}, ++scrapes); });
+  EXPECT_THAT(metrics.expose(), HasSubstr("heddle:scrapes 1"));
+  EXPECT_THAT(metrics.expose(), HasSubstr("heddle:scrapes 2"));
+}
+
+TEST(Metrics, ForgetsTheSeriesOfARemovedModelOnly) {
+  Metrics metrics;
+  metrics.set("heddle:kv", "KV.", {{"model_name", "a"}}, 1);
+  metrics.set("heddle:kv", "KV.", {{"model_name", "b"}}, 1);
+  metrics.forget("model_name", "a");
+  const std::string text = metrics.expose();
+  EXPECT_THAT(text, Not(HasSubstr("model_name=\"a\"")));
+  EXPECT_THAT(text, HasSubstr("model_name=\"b\""));
+}
+
+}  // namespace
+}  // namespace heddle
