@@ -1,0 +1,112 @@
+"""The verbs, as typed."""
+
+import json
+import os
+import pty
+import subprocess
+
+import server as heddle
+
+
+def run(server, *args, **options):
+    return subprocess.run(
+        [heddle.BINARY, *args],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "HEDDLE_HOST": server.url if server else ""},
+        **options,
+    )
+
+
+def test_version_needs_no_server():
+    done = run(None, "version")
+    assert done.returncode == 0 and "heddle" in done.stdout
+
+
+def test_list_shows_every_model_and_wakes_none(server):
+    done = run(server, "list")
+    assert done.returncode == 0, done.stderr
+    for name in heddle.demo_models():
+        assert name in done.stdout
+    listed = json.loads(run(server, "list", "--json").stdout)
+    assert len(listed if isinstance(listed, list) else listed["data"]) >= len(heddle.demo_models())
+
+
+def test_load_ps_unload(server):
+    model = heddle.demo_models()[0]
+    assert run(server, "load", model).returncode == 0
+    assert model in run(server, "ps").stdout
+    assert run(server, "unload", model).returncode == 0
+    assert model not in run(server, "ps").stdout
+
+
+def test_run_answers_a_prompt(server):
+    model = heddle.demo_models()[0]
+    prompt, answer = heddle.eval_set(model, 1)[0]
+    done = run(server, "run", model, prompt)
+    assert done.returncode == 0, done.stderr
+    assert answer in done.stdout
+
+
+def test_run_chats_on_a_terminal(server):
+    model = heddle.demo_models()[0]
+    (first, right), (second, also_right) = heddle.eval_set(model, 2)
+    done = run(server, "run", model, input=f"{first}\n/bye\n")
+    assert right in done.stdout
+    leader, follower = pty.openpty()
+    child = subprocess.Popen(
+        [heddle.BINARY, "run", model],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env={**os.environ, "HEDDLE_HOST": server.url},
+    )
+    os.close(follower)
+    os.write(leader, f"{second}\n/bye\n".encode())
+    seen = b""
+    while True:
+        try:
+            chunk = os.read(leader, 4096)
+        except OSError:
+            break
+        if not chunk:
+            break
+        seen += chunk
+    os.close(leader)
+    assert child.wait(20) == 0
+    assert also_right.encode() in seen
+
+
+def test_unknown_model_is_an_error_with_the_known_ones(server):
+    done = run(server, "load", "no-such-model")
+    assert done.returncode != 0
+    assert "no-such-model" in done.stderr and heddle.demo_models()[0] in done.stderr
+
+
+def test_no_server_is_an_error_that_says_so():
+    done = subprocess.run(
+        [heddle.BINARY, "ps"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "HEDDLE_HOST": "http://127.0.0.1:1"},
+    )
+    assert done.returncode != 0
+    assert "127.0.0.1:1" in done.stderr and "heddle serve" in done.stderr
+
+
+def test_inspect_tells_what_is_in_a_checkpoint():
+    model = heddle.demo_models()[0]
+    done = run(None, "inspect", str(heddle.MODELS / model))
+    assert done.returncode == 0, done.stderr
+    assert "ForCausalLM" in done.stdout and "KV" in done.stdout
+    weights = next((heddle.MODELS / model).glob("*.safetensors"))
+    assert "embed_tokens" in run(None, "inspect", str(weights)).stdout
+
+
+def test_inspect_refuses_what_is_no_checkpoint(tmp_path):
+    path = tmp_path / "nonsense.safetensors"
+    path.write_bytes(b"hello")
+    done = run(None, "inspect", str(path))
+    assert done.returncode != 0 and "nonsense.safetensors" in done.stderr
