@@ -17,9 +17,9 @@ namespace heddle::core {
 
 /// When things happened to a request; zero where they have not. For its story and its metrics.
 struct RequestTimes {
-  Instant arrived{};       ///< Accepted by the gateway.
-  Instant load_began{};    ///< It had to wait for its model, whose load began (or was under way).
-  Instant dispatched{};    ///< Sent to a worker (the last time, if it was sent again).
+  Instant arrived{};     ///< Accepted by the gateway.
+  Instant load_began{};  ///< It had to wait for its model, whose load began (or was under way).
+  Instant dispatched{};  ///< Sent to a worker (the last time, if it was sent again).
   Instant first_token{};
   Instant finished{};
 };
@@ -31,13 +31,13 @@ struct RequestRecord {
   RequestId id{};
   ModelId model{};
   std::vector<TokenId> prompt{};
-  std::vector<spec::SamplingParams> choices{};      ///< One per answer; `n` of them.
-  std::vector<std::vector<TokenId>> generated{};    ///< Per choice, in order.
-  std::vector<spec::FinishReason> finished{};       ///< Per choice; kNone while it runs.
-  std::int32_t priority = 0;                        ///< Lower runs first.
-  std::optional<Instant> deadline{};                ///< Fails with kDeadlineExceeded after this.
+  std::vector<spec::SamplingParams> choices{};    ///< One per answer; `n` of them.
+  std::vector<std::vector<TokenId>> generated{};  ///< Per choice, in order.
+  std::vector<spec::FinishReason> finished{};     ///< Per choice; kNone while it runs.
+  std::int32_t priority = 0;                      ///< Lower runs first.
+  std::optional<Instant> deadline{};              ///< Fails with kDeadlineExceeded after this.
   RequestTimes times{};
-  std::int32_t restarts = 0;                        ///< Workers that died under it.
+  std::int32_t restarts = 0;  ///< Workers that died under it.
 };
 
 /// One generated token. Positions count from 0 per choice; a duplicate after a resume is dropped by
@@ -105,7 +105,9 @@ class Serving {
   /// on_error or cancel(). Both live until then.
   virtual void start(std::shared_ptr<RequestRecord> record, std::shared_ptr<RequestSink> sink) = 0;
   /// One choice needs no more tokens (a stop string was found): `reason` becomes its finish.
-  virtual void finish_choice(RequestId request, std::uint32_t choice, spec::FinishReason reason) = 0;
+  virtual void finish_choice(RequestId request,
+                             std::uint32_t choice,
+                             spec::FinishReason reason) = 0;
   /// Nobody wants the answer any more. Its sink hears nothing after this call.
   virtual void cancel(RequestId request) = 0;
 

@@ -13,7 +13,7 @@ namespace heddle::device {
 
 /// A physical page, numbered within its device's memory. On a CPU host all devices and the host
 /// cache number the pages of one arena, so that a page can change hands by its number alone.
-using PageId = Id<struct PageIdTag>;
+using heddle::PageId;
 
 enum class Kind : std::uint8_t { kCpu, kCuda, kFake };
 

@@ -32,7 +32,8 @@ struct StepCost {
 struct StepOptions {
   Duration budget{};                  ///< Aim of one step's duration.
   std::int64_t max_batch_tokens = 0;  ///< Most tokens through one model in one step.
-  std::int64_t min_prefill_tokens = 1;  ///< A prefill chunk is at least this long, or all that is left.
+  std::int64_t min_prefill_tokens =
+      1;  ///< A prefill chunk is at least this long, or all that is left.
 };
 
 struct StepSlice {

@@ -1,0 +1,147 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "core/manager_core.h"
+#include "core/messages.h"
+#include "ledger/ledger.h"
+#include "policy/admission.h"
+
+namespace heddle::core {
+
+/// A model as its host knows it.
+struct AgentModel {
+  ModelId id{};
+  std::uint64_t image_bytes = 0;
+  policy::Footprint footprint{};  ///< In pages of this host's arena.
+};
+
+/// A device of this host.
+struct AgentDevice {
+  DeviceId id{};
+  std::int64_t pages = 0;
+  bool copy = false;  ///< It copies images instead of taking their pages over.
+};
+
+struct AgentOptions {
+  std::int64_t host_pages = 0;  ///< Budget of the host cache; the arena has the devices' more.
+  std::vector<AgentDevice> devices{};
+  Duration restart_first = std::chrono::milliseconds(100);  ///< Pause before a worker's 2nd life.
+  Duration restart_most = std::chrono::seconds(30);         ///< Doubling stops here.
+  Duration restart_calm = std::chrono::seconds(60);         ///< A life this long resets the pause.
+};
+
+// ---- What an agent hears ----
+
+/// Start: spawns the workers. Once, before anything else but AgentModels.
+struct StartAgent {};
+/// The models there are now. One that is missing is forgotten once no device has it.
+struct AgentModels {
+  std::vector<AgentModel> models{};
+};
+/// The worker has connected and is ready for commands.
+struct WorkerConnected {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+};
+/// The worker's process has been reaped: it touches no page any more, and all it said was heard.
+/// Also says that it could not be started.
+struct WorkerExited {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+};
+/// The reader has filled the first `bytes` of the image.
+struct ReadProgress {
+  ModelId model{};
+  std::uint64_t bytes = 0;
+};
+/// The reader has ended and writes no more. Complete unless `error` is set (kCancelled: as asked).
+struct ReadEnded {
+  ModelId model{};
+  std::optional<Error> error{};
+};
+/// Stop: no worker is started again; those there are end with their links.
+struct StopAgent {};
+
+using AgentEvent = std::variant<StartAgent,
+                                AgentModels,
+                                LoadOn,
+                                EvictFrom,
+                                WorkerConnected,
+                                WorkerExited,
+                                WorkerSaid,
+                                ReadProgress,
+                                ReadEnded,
+                                Tick,
+                                StopAgent>;
+
+// ---- What an agent does ----
+
+/// Start a worker process; `pages` are the pool of this life. WorkerConnected or WorkerExited.
+struct SpawnWorker {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+  std::vector<PageId> pages{};
+};
+/// The worker broke the rules, or is wanted no more: kill it. WorkerExited follows.
+struct KillWorker {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+  Error reason{};
+};
+struct SendWorker {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+  WorkerMessage message{};
+};
+/// Fill `pages`, in order, with the image. One reader at a time.
+struct StartRead {
+  ModelId model{};
+  std::vector<PageId> pages{};
+};
+/// Make the reader of this model stop; ReadEnded follows, as it does in any case.
+struct CancelRead {
+  ModelId model{};
+};
+struct TellManager {
+  ManagerEvent event{};
+};
+
+using AgentCommand =
+    std::variant<SpawnWorker, KillWorker, SendWorker, StartRead, CancelRead, TellManager, WakeAt>;
+
+/// What one host's agent decides: which page of the arena is where, which images the host cache
+/// keeps, what is read from disk, what is exchanged with the workers, when a worker is started
+/// again. Decides, never acts; equal events at equal times give equal commands. Used by one thread.
+///
+/// Pages are numbered [0, host_pages + sum of device pages). Each has one place at any moment: free
+/// at the host, in an image at the host, in an image at a worker, or in a worker's pool.
+class AgentCore {
+ public:
+  explicit AgentCore(const AgentOptions& options);
+  ~AgentCore();
+  AgentCore(AgentCore&&) noexcept;
+  AgentCore& operator=(AgentCore&&) noexcept;
+
+  /// Takes in one event and appends the commands it gives rise to. Times never go backwards.
+  void step(Instant now, const AgentEvent& event, std::vector<AgentCommand>& commands);
+
+  /// Pages of the host's budget by lease kind.
+  [[nodiscard]] ledger::PoolUsage host_usage() const;
+
+  /// CHECK-fails if the state contradicts itself, above all: that a page has one place.
+  void check_invariants() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace heddle::core

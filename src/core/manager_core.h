@@ -1,0 +1,194 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "core/messages.h"
+#include "core/serving.h"
+#include "policy/admission.h"
+
+namespace heddle::core {
+
+/// An unload or load asked for by an operator; drawn by the shell, never reused.
+using TicketId = Id<struct TicketIdTag>;
+
+/// A model as the manager places it.
+struct ManagerModel {
+  ModelId id{};
+  std::string name{};
+  std::uint64_t image_bytes = 0;
+  std::int64_t context = 0;  ///< Longest prompt and answer together [tokens].
+  bool pin = false;          ///< Once loaded, never evicted for another.
+  /// Once serving, not drained for another before this has passed. Idle models go at once.
+  Duration min_residence{};
+  std::map<DeviceId, policy::Footprint> footprints{};  ///< On each device that may hold it.
+};
+
+struct ManagerDevice {
+  DeviceId id{};
+  std::string name{};
+  std::int64_t pages = 0;
+  std::uint64_t page_bytes = 0;
+};
+
+struct ManagerOptions {
+  std::size_t queue_per_model = 512;  ///< Most waiting requests; the next is refused with 429.
+  std::size_t queue_total = 4096;
+  /// How long the oldest waiting request of a model bears with busy models before some are drained.
+  Duration drain_after = std::chrono::seconds(2);
+  std::int32_t load_attempts = 3;  ///< Then the requests that wait for the model fail.
+  Duration load_retry_first = std::chrono::milliseconds(100);  ///< Doubled with each attempt.
+  Duration load_cooldown = std::chrono::seconds(10);  ///< After that, arrivals fail at once.
+};
+
+// ---- What a manager hears ----
+
+/// The whole configuration; again at each reload. A model whose id is missing is being removed: its
+/// running requests end, its waiting ones fail.
+struct Configure {
+  ManagerOptions options{};
+  std::vector<ManagerModel> models{};
+  std::vector<ManagerDevice> devices{};  ///< The same at every reload.
+};
+struct RequestArrived {
+  RequestId request{};
+  ModelId model{};
+  std::int32_t priority = 0;  ///< Lower goes first.
+  std::int64_t prompt_tokens = 0;
+  std::int64_t max_tokens = 0;  ///< Of the longest choice.
+  std::optional<Instant> deadline{};
+};
+/// All its choices have ended: the record is complete.
+struct RequestFinished {
+  RequestId request{};
+};
+/// Its client is gone. Nothing more is said about it.
+struct RequestCancelled {
+  RequestId request{};
+};
+struct AdminLoad {
+  TicketId ticket{};
+  ModelId model{};
+};
+struct AdminUnload {
+  TicketId ticket{};
+  ModelId model{};
+};
+struct WorkerUp {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+};
+struct WorkerDown {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+};
+/// From the agent: the image cannot be had. Nothing of the model is left on the device.
+struct ImageFailed {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+  ModelId model{};
+  Error reason{};
+};
+/// From the agent: how much of the image the host has, for status and patience. Not in the cache:
+/// 0.
+struct ImageState {
+  ModelId model{};
+  std::uint64_t bytes = 0;
+  bool host_cached = false;  ///< Complete and in the host cache.
+};
+/// Take no more requests; say Drained when the last has ended, which at `deadline` they are made
+/// to.
+struct DrainManager {
+  Instant deadline{};
+};
+
+using ManagerEvent = std::variant<Configure,
+                                  RequestArrived,
+                                  RequestFinished,
+                                  RequestCancelled,
+                                  AdminLoad,
+                                  AdminUnload,
+                                  WorkerUp,
+                                  WorkerDown,
+                                  WorkerSaid,
+                                  ImageFailed,
+                                  ImageState,
+                                  DrainManager,
+                                  Tick>;
+
+// ---- What a manager does ----
+
+/// Send the request's record to this worker (Submit).
+struct Dispatch {
+  RequestId request{};
+  DeviceId device{};
+  WorkerEpoch epoch{};
+};
+/// It waits for its model; said at most once a wait.
+struct Hold {
+  RequestId request{};
+};
+/// Tell the worker to forget it (CancelRequest).
+struct CancelAt {
+  RequestId request{};
+  DeviceId device{};
+  WorkerEpoch epoch{};
+};
+/// The request has ended so.
+struct FailRequest {
+  RequestId request{};
+  Error error{};
+};
+/// Answer to AdminLoad or AdminUnload.
+struct AdminDone {
+  TicketId ticket{};
+  std::optional<Error> error{};
+};
+/// Answer to DrainManager: no request is left.
+struct Drained {};
+
+using ManagerCommand = std::
+    variant<LoadOn, EvictFrom, Dispatch, Hold, CancelAt, FailRequest, AdminDone, Drained, WakeAt>;
+
+/// What the manager decides: on which device each model is, who makes way for whom, which request
+/// goes where and when, how often a failed load is tried again. Decides, never acts; equal events
+/// at equal times give equal commands. Used by one thread.
+///
+/// Every request that arrived ends in exactly one way: the shell says RequestFinished or
+/// RequestCancelled, or this says FailRequest.
+class ManagerCore {
+ public:
+  ManagerCore();
+  ~ManagerCore();
+  ManagerCore(ManagerCore&&) noexcept;
+  ManagerCore& operator=(ManagerCore&&) noexcept;
+
+  /// Takes in one event and appends the commands it gives rise to. Times never go backwards. The
+  /// first event is Configure.
+  void step(Instant now, const ManagerEvent& event, std::vector<ManagerCommand>& commands);
+
+  /// For listings and metrics; by id. Reading wakes nothing.
+  [[nodiscard]] std::vector<ModelStatus> models() const;
+  [[nodiscard]] std::vector<DeviceStatus> devices() const;
+
+  /// The longest prompt and answer together [tokens] that the model can have on the device that
+  /// suits it best, alone there; at most its context. 0: unknown model, or none can hold it.
+  [[nodiscard]] std::int64_t tokens_max(ModelId model) const;
+
+  /// CHECK-fails if the state contradicts itself.
+  void check_invariants() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace heddle::core

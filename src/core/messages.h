@@ -1,0 +1,233 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "core/serving.h"
+#include "ledger/ledger.h"
+#include "policy/admission.h"
+#include "spec/sampling.h"
+
+/// What the agent's side and a worker say to each other. Links keep order and deliver once or die;
+/// a link belongs to one life (epoch) of one worker. docs/contracts/cores.md has the rules.
+namespace heddle::core {
+
+/// To every core: the time asked for with WakeAt has come.
+struct Tick {};
+/// From every core: say Tick at this time. Replaces the time asked for before.
+struct WakeAt {
+  Instant at{};
+};
+
+/// What a command was decided upon. A worker of another epoch, or one that has had a surprise since
+/// (`version` counts refusals and failures, never what was commanded), refuses it as stale, so that
+/// of commands that build on each other none is carried out without those before it.
+struct Basis {
+  WorkerEpoch epoch{};
+  std::uint64_t version = 0;
+  friend bool operator==(const Basis&, const Basis&) = default;
+};
+
+// ---- From the manager to an agent ----
+
+/// Make `model` resident on `device`: find or read its image, then have the worker load it.
+struct LoadOn {
+  DeviceId device{};
+  ModelId model{};
+  Basis basis{};
+  friend bool operator==(const LoadOn&, const LoadOn&) = default;
+};
+
+enum class EvictMode : std::uint8_t {
+  kWhenIdle,  ///< Admit nothing more; evict when the last sequence has ended.
+  kNow,       ///< Give the model's requests back, and evict.
+};
+
+/// Take `model` off `device`.
+struct EvictFrom {
+  DeviceId device{};
+  ModelId model{};
+  Basis basis{};
+  EvictMode mode = EvictMode::kWhenIdle;
+  Instant last_used{};  ///< Of the model: what its image is worth to the host cache.
+  friend bool operator==(const EvictFrom&, const EvictFrom&) = default;
+};
+
+// ---- To a worker ----
+
+enum class ImageSource : std::uint8_t {
+  kGiven,   ///< The pages become the worker's: map them, and return as many free ones.
+  kShared,  ///< The pages stay whose they are: copy them into pages of your own.
+};
+
+/// Make a model resident.
+struct LoadModel {
+  ModelId model{};
+  Basis basis{};
+  ImageSource source = ImageSource::kGiven;
+  std::vector<PageId> pages{};  ///< The image, in order.
+  std::uint64_t image_bytes = 0;
+  std::uint64_t ready_bytes = 0;  ///< Already in place; ImageProgress tells the rest.
+  policy::Footprint footprint{};
+  friend bool operator==(const LoadModel&, const LoadModel&) = default;
+};
+
+/// Give up a model, or stop loading it.
+struct EvictModel {
+  ModelId model{};
+  Basis basis{};
+  EvictMode mode = EvictMode::kWhenIdle;
+  /// As many free pages as the image has: the image goes back to the host. Empty: the worker keeps
+  /// the image's pages as free ones. Always empty for an image that was copied.
+  std::vector<PageId> pages{};
+  friend bool operator==(const EvictModel&, const EvictModel&) = default;
+};
+
+/// The first `bytes` of an image that was sent incomplete are in place now. Never goes back.
+struct ImageProgress {
+  ModelId model{};
+  std::uint64_t bytes = 0;
+  friend bool operator==(const ImageProgress&, const ImageProgress&) = default;
+};
+
+/// One answer that is still to be generated, or to be continued.
+struct SubmitChoice {
+  std::vector<TokenId> generated{};  ///< What the record has of it already.
+  spec::SamplingParams params{};     ///< `params.choice` names it.
+};
+
+/// Run the unfinished choices of a request.
+struct Submit {
+  RequestId request{};
+  ModelId model{};
+  std::vector<TokenId> prompt{};
+  std::vector<SubmitChoice> choices{};
+  Duration age{};  ///< Since the request was accepted; the older goes first.
+};
+
+/// Forget a request. Nothing of it is said after the step that runs now.
+struct CancelRequest {
+  RequestId request{};
+  friend bool operator==(const CancelRequest&, const CancelRequest&) = default;
+};
+
+/// One choice needs no more tokens; the others go on.
+struct FinishChoice {
+  RequestId request{};
+  std::uint32_t choice = 0;
+  friend bool operator==(const FinishChoice&, const FinishChoice&) = default;
+};
+
+using WorkerMessage =
+    std::variant<LoadModel, EvictModel, ImageProgress, Submit, CancelRequest, FinishChoice>;
+
+// ---- From a worker ----
+
+/// The model is resident: requests for it may be submitted (its steps wait for missing weights).
+struct ModelServing {
+  ModelId model{};
+};
+
+/// The load was not begun, and nothing of it was kept: given pages are the host's again.
+struct LoadRefused {
+  ModelId model{};
+  std::uint64_t version = 0;  ///< The worker's, this refusal included.
+  Error reason{};             ///< kFailedPrecondition: stale; kResourceExhausted: no room.
+};
+
+/// The load was begun and failed. The model stays, of no use, until EvictModel fetches its pages.
+struct LoadFailed {
+  ModelId model{};
+  std::uint64_t version = 0;
+  Error reason{};
+};
+
+/// The eviction was not begun: stale. Pages given with it are the host's again. kNow is never
+/// refused.
+struct EvictRefused {
+  ModelId model{};
+  std::uint64_t version = 0;
+  Error reason{};
+};
+
+/// The model is gone, and no request of it is left.
+struct ModelEvicted {
+  ModelId model{};
+  /// The pages given with EvictModel are the worker's and the image's are the host's. If false,
+  /// given pages are the host's again: the model was not there (an image's pages stay where they
+  /// were), or nothing was given.
+  bool exchanged = false;
+};
+
+/// Free pages in exchange for an image that was given.
+struct PagesReturned {
+  ModelId model{};
+  std::vector<PageId> pages{};
+};
+
+/// The worker needs the image that it copied no longer.
+struct ImageCopied {
+  ModelId model{};
+};
+
+/// Tokens of one step. The shell hands them to the records' owner; no core hears them.
+struct TokensProduced {
+  std::vector<TokenEvent> tokens{};
+};
+
+/// The worker has given a request up unharmed: its model is not resident, or goes. Submit it again.
+struct RequestReturned {
+  RequestId request{};
+};
+
+/// The request cannot be run.
+struct RequestFailed {
+  RequestId request{};
+  Error error{};
+};
+
+/// A resident model in numbers.
+struct ResidentReport {
+  ModelId model{};
+  Residency residency = Residency::kLoading;
+  std::int64_t kv_pages = 0;  ///< Held.
+  std::int64_t sequences = 0;
+  std::int64_t sequences_admitted = 0;
+};
+
+/// The worker's ledger as it is now. Sent when residency changes, and at intervals.
+struct DeviceReport {
+  std::uint64_t version = 0;
+  ledger::PoolUsage usage{};
+  std::vector<ResidentReport> models{};  ///< By model id.
+  /// Pages that the oldest sequences lack and that only the eviction of models can free; 0: none.
+  std::int64_t pages_wanted = 0;
+  ModelId wanted_by{};  ///< Meaningful when pages_wanted > 0.
+};
+
+using WorkerReport = std::variant<ModelServing,
+                                  LoadRefused,
+                                  LoadFailed,
+                                  EvictRefused,
+                                  ModelEvicted,
+                                  PagesReturned,
+                                  ImageCopied,
+                                  TokensProduced,
+                                  RequestReturned,
+                                  RequestFailed,
+                                  DeviceReport>;
+
+/// A report with its sender, as the cores hear it. Epochs that have ended are ignored.
+struct WorkerSaid {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+  WorkerReport report{};
+};
+
+}  // namespace heddle::core

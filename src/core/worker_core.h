@@ -1,0 +1,187 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "core/messages.h"
+#include "policy/batching.h"
+#include "spec/sampling.h"
+
+namespace heddle::core {
+
+using policy::SequenceId;
+
+/// What a worker is told at its start.
+struct WorkerOptions {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+  std::int64_t pages = 0;  ///< Of the device: the pool at the start of this life, all free.
+  policy::StepOptions step{};
+  Duration report_interval = std::chrono::milliseconds(100);  ///< Of reports that tell only of KV.
+};
+
+// ---- What a worker hears, beside WorkerMessage ----
+
+/// OpenModel was carried out: the window is mapped, or its copy has begun.
+struct ModelOpened {
+  ModelId model{};
+};
+/// OpenModel failed, nothing of it is left, and its pages are again what they were.
+struct OpenFailed {
+  ModelId model{};
+  Error error{};
+};
+/// CloseModel was carried out: nothing refers to its pages any more.
+struct ModelClosed {
+  ModelId model{};
+};
+/// Of an image that is copied: the first `bytes` are in the window.
+struct CopyProgress {
+  ModelId model{};
+  std::uint64_t bytes = 0;
+};
+/// The engine would not take a sequence (AddSequence failed).
+struct SequenceRefused {
+  SequenceId sequence{};
+  Error error{};
+};
+/// What a step did for one slice; engine::SliceResult in the words of this layer.
+struct SliceDone {
+  SequenceId sequence{};
+  std::int64_t computed = 0;       ///< Tokens whose KV is cached now.
+  std::optional<TokenId> token{};  ///< Sampled, if the slice reached the last known token.
+  std::int64_t position = 0;       ///< Index of `token` among the generated ones, from 0.
+  spec::FinishReason finish = spec::FinishReason::kNone;
+};
+struct KvHeld {
+  ModelId model{};
+  std::int64_t pages = 0;
+};
+/// The step that RunStep began has ended. kv: of every open model, as the engine counts it.
+struct StepDone {
+  std::vector<SliceDone> slices{};
+  std::vector<SequenceId> starved{};  ///< No page was free for them; nothing of theirs changed.
+  std::vector<SequenceId> unready{};  ///< Their image was abandoned; nothing of theirs changed.
+  std::vector<KvHeld> kv{};
+  Duration took{};
+};
+
+using WorkerEvent = std::variant<WorkerMessage,
+                                 ModelOpened,
+                                 OpenFailed,
+                                 ModelClosed,
+                                 CopyProgress,
+                                 SequenceRefused,
+                                 StepDone,
+                                 Tick>;
+
+// ---- What a worker does. In order; all but RunStep and the mapper's work are done at once. ----
+
+/// Put these pages, which were the host's, into the pool as free ones.
+struct AdoptPages {
+  std::vector<PageId> pages{};
+};
+/// Take `count` free pages out of the pool and say PagesReturned{model, pages}.
+struct SurrenderPages {
+  ModelId model{};
+  std::int64_t count = 0;
+};
+/// Take the overhead's pages from the pool; register the model with the engine at its window; have
+/// the mapper map `pages` there (kGiven), or take as many from the pool, map those and copy
+/// (kShared). Answered by ModelOpened or OpenFailed.
+struct OpenModel {
+  ModelId model{};
+  ImageSource source = ImageSource::kGiven;
+  std::vector<PageId> pages{};
+  std::uint64_t image_bytes = 0;
+  std::int64_t overhead_pages = 0;
+};
+enum class ImagePages : std::uint8_t {
+  kLeave,   ///< They are the host's from then on.
+  kToPool,  ///< They become free pages of this device.
+};
+/// Stop a copy that runs; have the mapper take the window's pages out; forget the model in the
+/// engine; put the overhead's pages back. Answered by ModelClosed, however OpenModel stands.
+struct CloseModel {
+  ModelId model{};
+  ImagePages image = ImagePages::kLeave;
+};
+/// Engine::set_image_ready: the first `bytes` of the image may be used.
+struct SetImageReady {
+  ModelId model{};
+  std::uint64_t bytes = 0;
+};
+/// Engine::add_sequence; SequenceRefused if it fails.
+struct AddSequence {
+  SequenceId sequence{};
+  ModelId model{};
+  std::vector<TokenId> tokens{};   ///< Prompt, then earlier output.
+  std::int64_t prompt_tokens = 0;  ///< How many of `tokens` are prompt.
+  spec::SamplingParams params{};
+};
+/// Engine::preempt.
+struct PreemptSequence {
+  SequenceId sequence{};
+};
+/// Engine::remove_sequence.
+struct RemoveSequence {
+  SequenceId sequence{};
+};
+/// Engine::run; StepDone when it has ended. One at a time; until then no other command is given
+/// that touches the engine, though messages may be heard.
+struct RunStep {
+  policy::StepPlan plan{};
+};
+/// Send this to the other side.
+struct Report {
+  WorkerReport report{};
+};
+
+using WorkerCommand = std::variant<AdoptPages,
+                                   SurrenderPages,
+                                   OpenModel,
+                                   CloseModel,
+                                   SetImageReady,
+                                   AddSequence,
+                                   PreemptSequence,
+                                   RemoveSequence,
+                                   RunStep,
+                                   Report,
+                                   WakeAt>;
+
+/// What one device's worker decides: which models are resident and in which state, who holds how
+/// many pages (it owns the ledger of the device), which sequences run in the next step, who gives
+/// way when pages run out. Decides, never acts; equal events at equal times give equal commands.
+/// Used by one thread, the engine thread.
+///
+/// A model is absent, loading, warm (resident, nothing runs), serving or draining. Loads and
+/// evictions are carried out in the order in which they came.
+class WorkerCore {
+ public:
+  explicit WorkerCore(const WorkerOptions& options);
+  ~WorkerCore();
+  WorkerCore(WorkerCore&&) noexcept;
+  WorkerCore& operator=(WorkerCore&&) noexcept;
+
+  /// Takes in one event and appends the commands it gives rise to. Times never go backwards.
+  void step(Instant now, const WorkerEvent& event, std::vector<WorkerCommand>& commands);
+
+  /// What DeviceReport would say now.
+  [[nodiscard]] DeviceReport report() const;
+
+  /// CHECK-fails if the state contradicts itself.
+  void check_invariants() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace heddle::core

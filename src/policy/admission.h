@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/time.h"
+#include "policy/batching.h"
+
+namespace heddle::policy {
+
+/// Tokens of an answer that admission reserves pages for; what comes beyond them is best effort.
+inline constexpr std::int64_t kExpectedTokens = 20;
+
+/// How one KV group of a model lies in pages; plain numbers, from the geometry that memory/ chose.
+struct KvGroup {
+  std::int64_t tokens_per_block = 0;
+  std::int64_t blocks_per_page = 0;
+  std::int64_t window = 0;  ///< Only the newest `window` tokens are kept; 0 keeps all.
+  friend bool operator==(const KvGroup&, const KvGroup&) = default;
+};
+
+/// The pages that a model needs on a device, by what they are for.
+struct Footprint {
+  std::int64_t image_pages = 0;     ///< Weights.
+  std::int64_t overhead_pages = 0;  ///< Workspace, held while the model is resident.
+  std::int64_t min_kv_pages = 0;    ///< The smallest KV cache with which loading it makes sense.
+  std::vector<KvGroup> kv{};        ///< One per KV group.
+  friend bool operator==(const Footprint&, const Footprint&) = default;
+};
+
+/// Pages that must be had before the model is loaded.
+[[nodiscard]] std::int64_t pages_to_load(const Footprint& footprint);
+
+/// Pages that the KV of sequences of these lengths [tokens] needs at least: blocks are packed.
+[[nodiscard]] std::int64_t kv_pages(std::span<const KvGroup> kv,
+                                    std::span<const std::int64_t> lengths);
+
+/// The longest sequence (prompt and answer together) whose KV fits in `pages`, at most `limit`.
+[[nodiscard]] std::int64_t tokens_that_fit(std::span<const KvGroup> kv,
+                                           std::int64_t pages,
+                                           std::int64_t limit);
+
+/// What admission knows of one sequence of a device.
+struct AdmissionView {
+  SequenceId id{};
+  ModelId model{};
+  Instant arrived{};
+  bool admitted = false;
+  std::int64_t tokens = 0;     ///< Prompt and what was generated so far.
+  std::int64_t remaining = 0;  ///< Tokens it may still generate.
+};
+
+/// A resident model as admission sees it.
+struct AdmissionModel {
+  ModelId model{};
+  std::span<const KvGroup> kv{};
+};
+
+/// The sequences to admit now, oldest first and without overtaking: each is admitted while the KV
+/// of all admitted ones at prompt + expected output fits in `kv_pages_total`, what the models of
+/// the device leave. The oldest sequence is always admitted: it may run alone.
+/// Pure; independent of the order of `sequences` (ties by id).
+[[nodiscard]] std::vector<SequenceId> choose_admissions(std::span<const AdmissionView> sequences,
+                                                        std::span<const AdmissionModel> models,
+                                                        std::int64_t kv_pages_total);
+
+/// Who gives up its pages when one starved: the newest admitted sequence; never the oldest of the
+/// device, so that everything admitted finishes in the end. nullopt when only the oldest is left.
+[[nodiscard]] std::optional<SequenceId> choose_preemption(std::span<const AdmissionView> sequences);
+
+}  // namespace heddle::policy
