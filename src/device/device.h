@@ -24,6 +24,10 @@ struct Properties {
   std::uint64_t page_count = 0;  ///< Pages that exist; ids are [0, page_count).
 };
 
+/// What a mapping allows. Weights are mapped read-only, so that a stray write is a fault rather
+/// than a model that answers wrongly from now on.
+enum class Access : std::uint8_t { kRead, kReadWrite };
+
 /// Addresses reserved on a device, [base, base + bytes). Reserving takes no memory; touching a part
 /// with no page mapped is a fault.
 struct AddressRange {
@@ -56,13 +60,18 @@ class Device {
   /// blocks are addressed by page number and change owner without mapping anything.
   [[nodiscard]] virtual std::byte* page_address(PageId page) const = 0;
 
-  /// kResourceExhausted when no contiguous range of addresses is left.
+  /// `bytes` > 0, a multiple of the page. kResourceExhausted when no contiguous range of addresses
+  /// is left.
   virtual Result<AddressRange> reserve(std::size_t bytes) = 0;
   virtual void release(AddressRange range) = 0;
 
   /// Backs range[offset, offset + pages.size() * page_bytes) with `pages`, in order: a second
-  /// mapping of the same memory, for weights, which want one contiguous range.
-  virtual Result<void> map(AddressRange range, std::size_t offset, std::span<const PageId> pages) = 0;
+  /// mapping of the same memory, for weights, which want one contiguous range. The part is unmapped
+  /// before, and again after an error.
+  virtual Result<void> map(AddressRange range,
+                           std::size_t offset,
+                           std::span<const PageId> pages,
+                           Access access) = 0;
   /// Takes `bytes` at `offset` out of the range again. The caller has made sure that no enqueued
   /// work still touches them.
   virtual void unmap(AddressRange range, std::size_t offset, std::size_t bytes) = 0;
