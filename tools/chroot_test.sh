@@ -11,18 +11,21 @@ if [ ! -x "$root/usr/bin/apt-get" ]; then
   # The same sources and trust as this machine, security updates included.
   cp -a /etc/apt/sources.list.d/debian.sources "$root/etc/apt/sources.list.d/" 2>/dev/null && : >"$root/etc/apt/sources.list"
   cp -L /etc/resolv.conf /etc/hosts "$root/etc/" 2>/dev/null || true
-  mkdir -p "$root/usr/local/share/ca-certificates"
-  cp -a /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates/" 2>/dev/null || true
-  for file in /etc/pip.conf /etc/apt/apt.conf.d/*proxy*; do
-    [ -f "$file" ] && cp "$file" "$root$file"
-  done
 fi
+# A network that needs a certificate of its own or a proxy needs it in there as well.
+bundle=/etc/ssl/host-certificates.crt
+mkdir -p "$root/etc/ssl"
+cp -L /etc/ssl/certs/ca-certificates.crt "$root$bundle"
 for mount in proc sys dev dev/shm; do
   mountpoint -q "$root/$mount" || { mkdir -p "$root/$mount" && mount --rbind "/$mount" "$root/$mount"; }
 done
 trap 'for mount in dev sys proc; do umount -R -l "$root/$mount" 2>/dev/null || true; done' EXIT
 
-in_root() { env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb $(env | grep -iE '^(https?_proxy|no_proxy|ssl_cert|pip_|cargo_)' || true) chroot "$root" "$@"; }
+in_root() {
+  # shellcheck disable=SC2046  # One word per proxy variable.
+  env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb $(env | grep -iE '^(https?_proxy|no_proxy)=' || true) \
+    SSL_CERT_FILE=$bundle PIP_CERT=$bundle CARGO_HTTP_CAINFO=$bundle GIT_SSL_CAINFO=$bundle chroot "$root" "$@"
+}
 
 in_root apt-get -qq update
 in_root apt-get -qq -y install --no-install-recommends sudo git ca-certificates >/dev/null
