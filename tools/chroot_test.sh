@@ -16,8 +16,8 @@ fi
 bundle=/etc/ssl/host-certificates.crt
 mkdir -p "$root/etc/ssl"
 cp -L /etc/ssl/certs/ca-certificates.crt "$root$bundle"
-for mount in proc sys dev dev/shm; do
-  mountpoint -q "$root/$mount" || { mkdir -p "$root/$mount" && mount --rbind "/$mount" "$root/$mount"; }
+for mount in proc sys dev; do
+  mountpoint -q "$root/$mount" || { mkdir -p "$root/$mount" && mount --rbind "/$mount" "$root/$mount" && mount --make-rslave "$root/$mount"; }
 done
 trap 'for mount in dev sys proc; do umount -R -l "$root/$mount" 2>/dev/null || true; done' EXIT
 
