@@ -120,7 +120,8 @@ class WorkerProcess::Impl : public std::enable_shared_from_this<WorkerProcess::I
     siginfo_t status{};
     int result = -1;
     do {
-      result = ::waitid(P_PIDFD, static_cast<id_t>(pidfd_.native_handle()), &status, WEXITED);
+      // By number: the loop has made the pidfd non-blocking, which waitid would heed.
+      result = ::waitid(P_PID, static_cast<id_t>(pid_), &status, WEXITED);
     } while (result != 0 && errno == EINTR);
     pid_ = -1;
     return result == 0 ? describe(status) : std::string("ended in a way that nobody saw");
