@@ -1,0 +1,84 @@
+#include "spec/memory_needs.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/units.h"
+
+namespace heddle::spec {
+namespace {
+
+/// Matrices follow the dtype of the image, vectors (norms and biases) are float32 in every image.
+struct Elements {
+  std::int64_t matrices = 0;
+  std::int64_t vectors = 0;
+};
+
+Elements count_elements(const ModelSpec& m) {
+  const std::int64_t q = m.heads * m.head_dim;
+  const std::int64_t qkv = q + 2 * m.kv_heads * m.head_dim;
+  const std::int64_t layer_matrices = (qkv + q) * m.hidden + 3 * m.intermediate * m.hidden;
+  std::int64_t layer_vectors = 2 * m.hidden;
+  layer_vectors += m.qkv_bias ? qkv : 0;
+  layer_vectors += m.out_bias ? m.hidden : 0;
+  layer_vectors += m.mlp_bias ? 2 * m.intermediate + m.hidden : 0;
+  layer_vectors += m.qk_norm ? 2 * m.head_dim : 0;
+  const std::int64_t embeddings = (m.tied_embeddings ? 1 : 2) * m.vocab * m.hidden;
+  return {.matrices = embeddings + m.layers * layer_matrices,
+          .vectors = m.hidden + m.layers * layer_vectors};
+}
+
+std::uint64_t kv_bytes_per_layer(const ModelSpec& model, DType dtype) {
+  return static_cast<std::uint64_t>(2 * model.kv_heads * model.head_dim) * dtype_bytes(dtype);
+}
+
+}  // namespace
+
+std::int64_t parameter_count(const ModelSpec& model) {
+  const Elements elements = count_elements(model);
+  return elements.matrices + elements.vectors;
+}
+
+std::uint64_t weight_bytes(const ModelSpec& model, DType dtype) {
+  const Elements elements = count_elements(model);
+  return static_cast<std::uint64_t>(elements.matrices) * dtype_bytes(dtype) +
+         static_cast<std::uint64_t>(elements.vectors) * dtype_bytes(DType::kF32);
+}
+
+std::uint64_t kv_bytes_per_token(const ModelSpec& model, DType dtype) {
+  return static_cast<std::uint64_t>(model.layers) * kv_bytes_per_layer(model, dtype);
+}
+
+std::uint64_t kv_bytes(const ModelSpec& model, DType dtype, std::int64_t tokens) {
+  HEDDLE_CHECK(tokens >= 0);
+  HEDDLE_CHECK(std::cmp_equal(model.window.size(), model.layers));
+  std::uint64_t kept = 0;  // Tokens, summed over layers.
+  for (const std::int64_t window : model.window) {
+    kept += static_cast<std::uint64_t>(window > 0 ? std::min(window, tokens) : tokens);
+  }
+  return kept * kv_bytes_per_layer(model, dtype);
+}
+
+MemoryNeeds memory_needs(const ModelSpec& model, DType dtype) {
+  const std::uint64_t weights = weight_bytes(model, dtype);
+  const std::int64_t smallest = std::min(kSmallestContext, model.max_position);
+  return {.dtype = dtype,
+          .weights = weights,
+          .kv_per_token = kv_bytes_per_token(model, dtype),
+          .smallest = weights + kv_bytes(model, dtype, smallest),
+          .one_context = weights + kv_bytes(model, dtype, model.max_position)};
+}
+
+std::string describe(const MemoryNeeds& needs) {
+  return fmt::format("{}: weights {}, KV {} per token, at least {}, {} with a full context",
+                     dtype_name(needs.dtype),
+                     format_bytes(needs.weights),
+                     format_bytes(needs.kv_per_token),
+                     format_bytes(needs.smallest),
+                     format_bytes(needs.one_context));
+}
+
+}  // namespace heddle::spec

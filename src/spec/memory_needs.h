@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "spec/dtype.h"
+#include "spec/model_spec.h"
+
+namespace heddle::spec {
+
+/// Weights of the model, each counted once; a tied head is the embedding.
+[[nodiscard]] std::int64_t parameter_count(const ModelSpec& model);
+
+/// Bytes of the weights with matrices as `dtype`; norms and biases are float32 always. The image
+/// that holds them is a little larger, by the alignment of its tensors.
+[[nodiscard]] std::uint64_t weight_bytes(const ModelSpec& model, DType dtype);
+
+/// Bytes that one more token adds to the KV of a sequence while no window is full: two tensors
+/// (key and value) of kv_heads * head_dim for each layer.
+[[nodiscard]] std::uint64_t kv_bytes_per_token(const ModelSpec& model, DType dtype);
+
+/// Bytes of KV that a sequence of `tokens` tokens holds; a layer with a window keeps no more than
+/// the window.
+[[nodiscard]] std::uint64_t kv_bytes(const ModelSpec& model, DType dtype, std::int64_t tokens);
+
+/// A device that cannot hold the KV of this many tokens (or of the model's whole context, if that
+/// is less) beside the weights is of no use to the model.
+inline constexpr std::int64_t kSmallestContext = 512;
+
+/// What a model asks of a device. Payload alone: page rounding and workspace come on top.
+struct MemoryNeeds {
+  DType dtype = DType::kBf16;      ///< Of weight matrices and KV.
+  std::uint64_t weights = 0;       ///< Bytes.
+  std::uint64_t kv_per_token = 0;  ///< Bytes.
+  std::uint64_t smallest = 0;      ///< Bytes: weights and KV of kSmallestContext tokens.
+  std::uint64_t one_context = 0;   ///< Bytes: weights and KV of one sequence at full length.
+};
+
+[[nodiscard]] MemoryNeeds memory_needs(const ModelSpec& model, DType dtype);
+
+/// "bfloat16: weights 2.31 MiB, KV 1.50 KiB per token, at least 3.06 MiB, 5.31 MiB with a full
+/// context".
+[[nodiscard]] std::string describe(const MemoryNeeds& needs);
+
+}  // namespace heddle::spec

@@ -1,0 +1,75 @@
+#include "spec/memory_needs.h"
+
+#include <gtest/gtest.h>
+
+namespace heddle::spec {
+namespace {
+
+/// Llama 3.2 1B as published.
+ModelSpec llama_1b() {
+  ModelSpec model;
+  model.hidden = 2048;
+  model.layers = 16;
+  model.heads = 32;
+  model.kv_heads = 8;
+  model.head_dim = 64;
+  model.intermediate = 8192;
+  model.vocab = 128256;
+  model.max_position = 131072;
+  model.tied_embeddings = true;
+  model.window.assign(16, 0);
+  return model;
+}
+
+TEST(MemoryNeeds, CountsTheParametersOfAPublishedModel) {
+  EXPECT_EQ(parameter_count(llama_1b()), 1'235'814'400);  // As its model card says: 1.24 B.
+  ModelSpec untied = llama_1b();
+  untied.tied_embeddings = false;
+  EXPECT_EQ(parameter_count(untied) - parameter_count(llama_1b()), 128256 * 2048);
+}
+
+TEST(MemoryNeeds, CountsBiasesAndNorms) {
+  ModelSpec model = llama_1b();
+  const std::int64_t plain = parameter_count(model);
+  model.qkv_bias = model.out_bias = model.mlp_bias = model.qk_norm = true;
+  EXPECT_EQ(parameter_count(model) - plain, 16 * (3072 + 2048 + 2 * 8192 + 2048 + 2 * 64));
+  // All of them are vectors, hence float32.
+  EXPECT_EQ(weight_bytes(model, DType::kBf16) - weight_bytes(llama_1b(), DType::kBf16),
+            16U * 4U * (3072 + 2048 + 2 * 8192 + 2048 + 2 * 64));
+}
+
+TEST(MemoryNeeds, WeightsFollowTheDtypeButForVectors) {
+  const ModelSpec model = llama_1b();
+  const std::uint64_t vectors = 2048 * (2 * 16 + 1);
+  const auto all = static_cast<std::uint64_t>(parameter_count(model));
+  EXPECT_EQ(weight_bytes(model, DType::kF32), 4 * all);
+  EXPECT_EQ(weight_bytes(model, DType::kBf16), 2 * all + 2 * vectors);
+}
+
+TEST(MemoryNeeds, WindowsBoundTheKv) {
+  ModelSpec model = llama_1b();
+  const std::uint64_t per_layer = 2 * 8 * 64 * 2;
+  EXPECT_EQ(kv_bytes_per_token(model, DType::kBf16), 16 * per_layer);
+  EXPECT_EQ(kv_bytes(model, DType::kBf16, 1000), 16 * per_layer * 1000);
+  for (std::size_t layer = 0; layer < 4; ++layer) {
+    model.window[layer] = 100;
+  }
+  EXPECT_EQ(kv_bytes(model, DType::kBf16, 1000), per_layer * (12 * 1000 + 4 * 100));
+  EXPECT_EQ(kv_bytes(model, DType::kBf16, 50), 16 * per_layer * 50);
+}
+
+TEST(MemoryNeeds, SmallestIsBoundedByTheContext) {
+  ModelSpec model = llama_1b();
+  const MemoryNeeds needs = memory_needs(model, DType::kBf16);
+  EXPECT_EQ(needs.smallest, needs.weights + 512 * needs.kv_per_token);
+  EXPECT_EQ(needs.one_context, needs.weights + 131072 * needs.kv_per_token);
+  EXPECT_EQ(describe(needs),
+            "bfloat16: weights 2.30 GiB, KV 32.0 KiB per token, at least 2.32 GiB, 6.30 GiB with "
+            "a full context");
+  model.max_position = 64;
+  const MemoryNeeds brief = memory_needs(model, DType::kBf16);
+  EXPECT_EQ(brief.smallest, brief.one_context);
+}
+
+}  // namespace
+}  // namespace heddle::spec
