@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/ids.h"
@@ -154,14 +155,13 @@ class Ledger {
     std::array<Share, kLeaseKinds> by_kind{};
   };
 
-  [[nodiscard]] static Share& sum(Pool& pool, LeaseKind kind);
-  [[nodiscard]] static std::int64_t backed(const Pool& pool);
-  [[nodiscard]] static std::int64_t promised(const Pool& pool);
   [[nodiscard]] const Pool& pool(PoolId id) const;
   [[nodiscard]] Pool& pool(PoolId id);
   [[nodiscard]] Lease& lease(LeaseId id);
-  [[nodiscard]] static Share& share(Lease& lease, PoolId pool);
-  [[nodiscard]] Result<void> room_for(LeaseKind kind, PoolId id, std::int64_t pages) const;
+  [[nodiscard]] bool has_room(PoolId id, LeaseKind kind, std::int64_t pages) const;
+  [[nodiscard]] Error exhausted(const std::string& attempt, PoolId id) const;
+  void move_reserved(LeaseId id, PoolId pool, std::int64_t pages);
+  void move_held(LeaseId id, PoolId pool, std::int64_t pages);
 
   std::map<PoolId, Pool> pools_{};
   std::map<LeaseId, Lease> leases_{};
