@@ -33,7 +33,7 @@ struct WorkerOptions {
 struct ModelOpened {
   ModelId model{};
 };
-/// OpenModel failed, nothing of it is left, and its pages are again what they were.
+/// OpenModel failed. The model is of no use; CloseModel follows in time.
 struct OpenFailed {
   ModelId model{};
   Error error{};
@@ -64,14 +64,16 @@ struct KvHeld {
   ModelId model{};
   std::int64_t pages = 0;
 };
-/// The step that RunStep began has ended. kv: of every open model, as the engine counts it.
+/// The step that RunStep began has ended; the first thing said after it.
 struct StepDone {
   std::vector<SliceDone> slices{};
   std::vector<SequenceId> starved{};  ///< No page was free for them; nothing of theirs changed.
   std::vector<SequenceId> unready{};  ///< Their image was abandoned; nothing of theirs changed.
-  std::vector<KvHeld> kv{};
+  std::vector<KvHeld> kv{};           ///< Of every open model, as the engine counts it.
   Duration took{};
 };
+/// All that has come was said and the engine is free: run a step, if there is anything to run.
+struct EngineIdle {};
 
 using WorkerEvent = std::variant<WorkerMessage,
                                  ModelOpened,
@@ -80,9 +82,9 @@ using WorkerEvent = std::variant<WorkerMessage,
                                  CopyProgress,
                                  SequenceRefused,
                                  StepDone,
-                                 Tick>;
+                                 EngineIdle>;
 
-// ---- What a worker does. In order; all but RunStep and the mapper's work are done at once. ----
+// ---- What a worker does. In order; done at once, but for what is left to the mapper. ----
 
 /// Put these pages, which were the host's, into the pool as free ones.
 struct AdoptPages {
@@ -134,8 +136,9 @@ struct PreemptSequence {
 struct RemoveSequence {
   SequenceId sequence{};
 };
-/// Engine::run; StepDone when it has ended. One at a time; until then no other command is given
-/// that touches the engine, though messages may be heard.
+/// Engine::run, then StepDone. Only ever given in answer to EngineIdle, as the last command. A step
+/// may wait for weights, so while it runs the thread that reads the link also passes ImageProgress
+/// of open models straight to Engine::set_image_ready, and EvictModel{kNow} to abandon_image.
 struct RunStep {
   policy::StepPlan plan{};
 };
@@ -153,8 +156,7 @@ using WorkerCommand = std::variant<AdoptPages,
                                    PreemptSequence,
                                    RemoveSequence,
                                    RunStep,
-                                   Report,
-                                   WakeAt>;
+                                   Report>;
 
 /// What one device's worker decides: which models are resident and in which state, who holds how
 /// many pages (it owns the ledger of the device), which sequences run in the next step, who gives

@@ -50,6 +50,7 @@ struct AdmissionView {
   Instant arrived{};
   bool admitted = false;
   std::int64_t tokens = 0;     ///< Prompt and what was generated so far.
+  std::int64_t cached = 0;     ///< Of these, how many have KV: whether a preemption frees pages.
   std::int64_t remaining = 0;  ///< Tokens it may still generate.
 };
 
@@ -67,8 +68,9 @@ struct AdmissionModel {
                                                         std::span<const AdmissionModel> models,
                                                         std::int64_t kv_pages_total);
 
-/// Who gives up its pages when one starved: the newest admitted sequence; never the oldest of the
-/// device, so that everything admitted finishes in the end. nullopt when only the oldest is left.
+/// Who gives up its pages when one starved: the newest admitted sequence that holds any; never the
+/// oldest admitted of the device, so that everything admitted finishes in the end. nullopt when
+/// there is nobody else. Pure; ties by id.
 [[nodiscard]] std::optional<SequenceId> choose_preemption(std::span<const AdmissionView> sequences);
 
 }  // namespace heddle::policy

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -26,7 +27,7 @@ struct StepCost {
   ModelId model{};
   Duration fixed{};              ///< Any step that runs the model at all: reading the weights.
   Duration per_token{};          ///< Each token through the linear layers.
-  Duration per_context_token{};  ///< Each (query token, cached token) pair of attention, times 1.
+  Duration per_context_token{};  ///< Each pair of a query token and a token it attends to.
 };
 
 struct StepOptions {
@@ -57,11 +58,17 @@ struct StepPlan {
   std::int64_t stable_steps = 0;
 };
 
+/// stable_steps of a plan that only sequences coming, going or ending can change.
+inline constexpr std::int64_t kStableUntilChange = std::numeric_limits<std::int64_t>::max();
+
 /// Chooses what runs in the next step: the decodes of all models before the prefill of any, prefill
 /// in order of arrival and in chunks that fit what is left of the time budget (chunked prefill,
 /// A. Agrawal et al., "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve",
 /// arXiv:2403.02310). Progress is guaranteed: a non-empty input gives a non-empty plan whatever the
-/// budget. Pure; independent of the order of `sequences` (ties by id).
+/// budget, and the oldest prefill whose model has room gets a shortest chunk even where decodes
+/// alone exceed the budget, so that new requests never wait for old ones to end. A model without
+/// a cost counts as free. Pure; independent of the order of `sequences` (ties by id).
+/// O(S log S) for S sequences. options.max_batch_tokens > 0.
 [[nodiscard]] StepPlan plan_step(std::span<const SequenceView> sequences,
                                  std::span<const StepCost> costs,
                                  const StepOptions& options);

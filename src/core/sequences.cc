@@ -1,0 +1,146 @@
+#include "core/sequences.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/check.h"
+
+namespace heddle::core {
+
+std::vector<SequenceId> Sequences::add(const Submit& submit, Instant now) {
+  HEDDLE_CHECK(!by_request_.contains(submit.request));
+  std::vector<SequenceId> added;
+  for (const SubmitChoice& choice : submit.choices) {
+    const SequenceId id(++ids_given_);
+    const auto generated = static_cast<std::int64_t>(choice.generated.size());
+    sequences_[id] = {.id = id,
+                      .request = submit.request,
+                      .choice = choice.params.choice,
+                      .model = submit.model,
+                      .arrived = now - submit.age,
+                      .tokens = static_cast<std::int64_t>(submit.prompt.size()) + generated,
+                      .remaining = choice.params.max_tokens - generated};
+    by_request_[submit.request].insert(id);
+    added.push_back(id);
+  }
+  return added;
+}
+
+void Sequences::remove(SequenceId id) {
+  const auto found = sequences_.find(id);
+  HEDDLE_CHECK(found != sequences_.end());
+  const auto request = by_request_.find(found->second.request);
+  request->second.erase(id);
+  if (request->second.empty()) {
+    by_request_.erase(request);
+  }
+  sequences_.erase(found);
+}
+
+bool Sequences::advance(const SliceDone& slice) {
+  Sequence& sequence = sequences_.at(slice.sequence);
+  sequence.computed = slice.computed;
+  if (slice.token) {
+    ++sequence.tokens;
+    --sequence.remaining;
+  }
+  HEDDLE_CHECK(sequence.computed <= sequence.tokens);
+  return slice.finish != spec::FinishReason::kNone;
+}
+
+void Sequences::preempt(SequenceId id) {
+  Sequence& sequence = sequences_.at(id);
+  sequence.admitted = false;
+  sequence.computed = 0;
+}
+
+const Sequence* Sequences::find(SequenceId id) const {
+  const auto found = sequences_.find(id);
+  return found == sequences_.end() ? nullptr : &found->second;
+}
+
+std::vector<SequenceId> Sequences::of_request(RequestId request) const {
+  const auto found = by_request_.find(request);
+  if (found == by_request_.end()) {
+    return {};
+  }
+  return {found->second.begin(), found->second.end()};
+}
+
+std::optional<SequenceId> Sequences::of_choice(RequestId request, std::uint32_t choice) const {
+  for (const SequenceId id : of_request(request)) {
+    if (sequences_.at(id).choice == choice) {
+      return id;
+    }
+  }
+  return std::nullopt;
+}
+
+std::set<RequestId> Sequences::requests_of(ModelId model) const {
+  std::set<RequestId> requests;
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence.model == model) {
+      requests.insert(sequence.request);
+    }
+  }
+  return requests;
+}
+
+std::int64_t Sequences::count(ModelId model) const {
+  return std::count_if(sequences_.begin(), sequences_.end(), [&](const auto& entry) {
+    return entry.second.model == model;
+  });
+}
+
+std::int64_t Sequences::count_admitted(ModelId model) const {
+  return std::count_if(sequences_.begin(), sequences_.end(), [&](const auto& entry) {
+    return entry.second.model == model && entry.second.admitted;
+  });
+}
+
+bool Sequences::any_cached(ModelId model) const {
+  return std::any_of(sequences_.begin(), sequences_.end(), [&](const auto& entry) {
+    return entry.second.model == model && entry.second.computed > 0;
+  });
+}
+
+const Sequence* Sequences::oldest() const {
+  const Sequence* oldest = nullptr;
+  for (const auto& [id, sequence] : sequences_) {
+    if (oldest == nullptr ||
+        std::tie(sequence.arrived, id) < std::tie(oldest->arrived, oldest->id)) {
+      oldest = &sequence;
+    }
+  }
+  return oldest;
+}
+
+std::vector<policy::AdmissionView> Sequences::admission_views() const {
+  std::vector<policy::AdmissionView> views;
+  for (const auto& [id, sequence] : sequences_) {
+    views.push_back({.id = id,
+                     .model = sequence.model,
+                     .arrived = sequence.arrived,
+                     .admitted = sequence.admitted,
+                     .tokens = sequence.tokens,
+                     .cached = sequence.computed,
+                     .remaining = sequence.remaining});
+  }
+  return views;
+}
+
+std::vector<policy::SequenceView> Sequences::step_views(const std::set<ModelId>& models) const {
+  std::vector<policy::SequenceView> views;
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence.admitted && models.contains(sequence.model)) {
+      views.push_back({.id = id,
+                       .model = sequence.model,
+                       .computed = sequence.computed,
+                       .pending = sequence.tokens - sequence.computed,
+                       .arrived = sequence.arrived});
+    }
+  }
+  return views;
+}
+
+}  // namespace heddle::core

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/time.h"
+#include "core/messages.h"
+#include "core/worker_core.h"
+#include "policy/admission.h"
+#include "policy/batching.h"
+
+namespace heddle::core {
+
+/// One answer on its way.
+struct Sequence {
+  SequenceId id{};
+  RequestId request{};
+  std::uint32_t choice = 0;
+  ModelId model{};
+  Instant arrived{};
+  bool admitted = false;
+  std::int64_t tokens = 0;     ///< Known ones: prompt, and what was generated.
+  std::int64_t computed = 0;   ///< Of these, how many have KV.
+  std::int64_t remaining = 0;  ///< May still be generated.
+};
+
+/// The sequences of one device and what policies see of them. Bookkeeping; decides nothing.
+class Sequences {
+ public:
+  /// The sequences of a request, one per choice, not admitted. The request must be new.
+  std::vector<SequenceId> add(const Submit& submit, Instant now);
+  void remove(SequenceId id);
+  /// Takes in what a step did for one slice; true if the sequence has ended (it is still there).
+  bool advance(const SliceDone& slice);
+
+  void admit(SequenceId id) { sequences_.at(id).admitted = true; }
+  /// Its KV is gone, its tokens are not.
+  void preempt(SequenceId id);
+
+  [[nodiscard]] const Sequence* find(SequenceId id) const;
+  [[nodiscard]] std::vector<SequenceId> of_request(RequestId request) const;
+  [[nodiscard]] std::optional<SequenceId> of_choice(RequestId request, std::uint32_t choice) const;
+  [[nodiscard]] std::set<RequestId> requests_of(ModelId model) const;
+  [[nodiscard]] std::int64_t count(ModelId model) const;
+  [[nodiscard]] std::int64_t count_admitted(ModelId model) const;
+  /// Whether any sequence of the model has KV.
+  [[nodiscard]] bool any_cached(ModelId model) const;
+  [[nodiscard]] bool empty() const { return sequences_.empty(); }
+  [[nodiscard]] const std::map<SequenceId, Sequence>& all() const { return sequences_; }
+  /// The oldest of all; null if there is none.
+  [[nodiscard]] const Sequence* oldest() const;
+
+  [[nodiscard]] std::vector<policy::AdmissionView> admission_views() const;
+  /// The admitted sequences of these models.
+  [[nodiscard]] std::vector<policy::SequenceView> step_views(const std::set<ModelId>& models) const;
+
+ private:
+  std::uint64_t ids_given_ = 0;
+  std::map<SequenceId, Sequence> sequences_{};
+  std::map<RequestId, std::set<SequenceId>> by_request_{};
+};
+
+}  // namespace heddle::core

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/time.h"
+#include "policy/batching.h"
+
+namespace heddle::core {
+
+/// What one model did in a step, for learning what it costs.
+struct StepWork {
+  ModelId model{};
+  std::int64_t tokens = 0;
+  std::int64_t attention_pairs = 0;  ///< Pairs of a query token and a token it attended to.
+};
+
+/// What steps cost on this device, per model: a first guess, then averages of what was measured
+/// (exponentially weighted, 1/8 to the newest).
+class StepCosts {
+ public:
+  /// Guesses from the bytes of weights: one pass reads them all, a token multiplies with them all.
+  void add(ModelId model, std::uint64_t image_bytes);
+  void remove(ModelId model);
+
+  /// Takes in a step that took `took` and waited for no weights.
+  void learn(const std::vector<StepWork>& work, Duration took);
+
+  /// By model id.
+  [[nodiscard]] std::vector<policy::StepCost> costs() const;
+
+ private:
+  std::map<ModelId, policy::StepCost> costs_{};
+};
+
+}  // namespace heddle::core

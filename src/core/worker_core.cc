@@ -1,0 +1,90 @@
+#include "core/worker_core.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "core/worker_core_impl.h"
+
+namespace heddle::core {
+
+/// Pages that only the manager can find: for the oldest sequence to go on, or be taken in.
+std::int64_t WorkerCore::Impl::lacking_pages() const {
+  const Sequence* oldest = sequences_.oldest();
+  if (oldest == nullptr || !stalled_) {
+    return 0;
+  }
+  const std::int64_t length = oldest->tokens + std::min(policy::kExpectedTokens, oldest->remaining);
+  const std::int64_t need = policy::kv_pages(models_.at(oldest->model).footprint.kv, {&length, 1});
+  return std::max<std::int64_t>(1, need - kv_pages_total());
+}
+
+DeviceReport WorkerCore::Impl::report() const {
+  DeviceReport report{.version = version_, .usage = ledger_.usage(pool_)};
+  for (const auto& [id, model] : models_) {
+    const std::int64_t sequences = sequences_.count(id);
+    Residency residency = sequences > 0 ? Residency::kServing : Residency::kWarm;
+    if (model.draining || model.stage == Stage::kClosing) {
+      residency = Residency::kDraining;
+    } else if (model.stage != Stage::kOpen) {
+      residency = Residency::kLoading;
+    }
+    report.models.push_back({.model = id,
+                             .residency = residency,
+                             .kv_pages = model.kv_pages,
+                             .sequences = sequences,
+                             .sequences_admitted = sequences_.count_admitted(id)});
+  }
+  report.pages_wanted = lacking_pages();
+  if (report.pages_wanted > 0) {
+    report.wanted_by = sequences_.oldest()->model;
+  }
+  return report;
+}
+
+void WorkerCore::Impl::report_changes() {
+  const bool due =
+      !reported_at_ || now_ >= *reported_at_ + options_.report_interval || sequences_.empty();
+  if (residency_changed_ || (counts_changed_ && due)) {
+    say(report());
+    reported_at_ = now_;
+    residency_changed_ = counts_changed_ = false;
+  }
+}
+
+void WorkerCore::Impl::check_invariants() const {
+  ledger_.check_invariants();
+  const ledger::PoolUsage usage = ledger_.usage(pool_);
+  HEDDLE_CHECK(usage.total == options_.pages);
+  std::int64_t held = 0;
+  for (const auto& [id, model] : models_) {
+    held += model.footprint.overhead_pages + model.kv_pages;
+    held += model.weights ? model.footprint.image_pages : 0;
+    HEDDLE_CHECK(model.stage != Stage::kClosing || sequences_.count(id) == 0);
+    HEDDLE_CHECK(sequences_.any_cached(id) || model.kv_pages == 0);
+  }
+  HEDDLE_CHECK(usage.free == options_.pages - held);
+  for (const auto& [id, sequence] : sequences_.all()) {
+    HEDDLE_CHECK(models_.contains(sequence.model));
+    HEDDLE_CHECK(sequence.tokens > sequence.computed && sequence.remaining > 0);
+    HEDDLE_CHECK(sequence.admitted || sequence.computed == 0);
+  }
+}
+
+WorkerCore::WorkerCore(const WorkerOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+WorkerCore::~WorkerCore() = default;
+WorkerCore::WorkerCore(WorkerCore&&) noexcept = default;
+WorkerCore& WorkerCore::operator=(WorkerCore&&) noexcept = default;
+
+void WorkerCore::step(Instant now, const WorkerEvent& event, std::vector<WorkerCommand>& commands) {
+  impl_->step(now, event, commands);
+}
+
+DeviceReport WorkerCore::report() const {
+  return impl_->report();
+}
+
+void WorkerCore::check_invariants() const {
+  impl_->check_invariants();
+}
+
+}  // namespace heddle::core

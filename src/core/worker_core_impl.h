@@ -1,0 +1,151 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/check.h"
+#include "core/sequences.h"
+#include "core/step_costs.h"
+#include "core/worker_core.h"
+#include "ledger/ledger.h"
+
+namespace heddle::core {
+
+/// How far a model is on its way in or out.
+enum class Stage : std::uint8_t {
+  kOpening,  ///< OpenModel was given.
+  kOpen,
+  kFailed,   ///< Opening failed, or the image will never be complete.
+  kClosing,  ///< CloseModel was given.
+};
+
+/// A model that has pages of the device.
+struct Resident {
+  Stage stage = Stage::kOpening;
+  bool draining = false;    ///< Takes no more requests; an eviction is next.
+  bool exchanging = false;  ///< Being closed in exchange for pages that were given.
+  ImageSource source = ImageSource::kGiven;
+  std::uint64_t image_bytes = 0;
+  std::uint64_t ready_bytes = 0;
+  policy::Footprint footprint{};
+  std::optional<ledger::LeaseId> weights{};  ///< None once the image belongs to the host again.
+  ledger::LeaseId overhead{};
+  ledger::LeaseId kv{};
+  std::int64_t kv_pages = 0;
+
+  [[nodiscard]] bool complete() const { return ready_bytes >= image_bytes; }
+};
+
+/// A load or an eviction, waiting for its turn.
+using Operation = std::variant<LoadModel, EvictModel>;
+
+/// The state of a WorkerCore. Residency is in worker_residency.cc, sequences and steps are in
+/// worker_steps.cc.
+class WorkerCore::Impl {
+ public:
+  explicit Impl(const WorkerOptions& options)
+      : options_(options), pool_(ledger::device_pool(options.device)) {
+    ledger_.add_pool(pool_, options.pages);
+  }
+
+  void step(Instant now, const WorkerEvent& event, std::vector<WorkerCommand>& commands) {
+    HEDDLE_CHECK(now >= now_);
+    HEDDLE_CHECK(!stepping_ || std::holds_alternative<StepDone>(event));
+    now_ = now;
+    commands_ = &commands;
+    std::visit([this](const auto& concrete) { on(concrete); }, event);
+    if (!std::holds_alternative<EngineIdle>(event)) {
+      carry_out();
+      report_changes();
+    }
+    commands_ = nullptr;
+  }
+
+  [[nodiscard]] DeviceReport report() const;
+  void check_invariants() const;
+
+ private:
+  void on(const WorkerMessage& message) {
+    std::visit([this](const auto& concrete) { on(concrete); }, message);
+  }
+  void on(const LoadModel& load) { operations_.emplace_back(load); }
+  void on(const EvictModel& evict);
+  void on(const ImageProgress& progress);
+  void on(const Submit& submit);
+  void on(const CancelRequest& cancel);
+  void on(const FinishChoice& finish);
+  void on(const ModelOpened& opened);
+  void on(const OpenFailed& failed);
+  void on(const ModelClosed& closed);
+  void on(const CopyProgress& progress);
+  void on(const SequenceRefused& refused);
+  void on(const StepDone& done);
+  void on(const EngineIdle& idle);
+
+  // Residency: one operation after the other, in the order in which they came.
+  void carry_out();
+  bool carry_out(const LoadModel& load);
+  bool carry_out(const EvictModel& evict);
+  void open(const LoadModel& load);
+  void close(ModelId id, Resident& model, const EvictModel& evict);
+  void refuse(const LoadModel& load, Error reason);
+  void refuse(const EvictModel& evict, Error reason);
+  [[nodiscard]] std::optional<Error> staleness(const Basis& basis) const;
+  void give_back_requests(ModelId model);
+  void set_ready(ModelId id, std::uint64_t bytes);
+
+  // Sequences.
+  [[nodiscard]] std::optional<Error> unacceptable(const Submit& submit,
+                                                  const Resident& model) const;
+  void end_sequence(SequenceId id);
+  void forget_sequence(SequenceId id);
+  void settle_leases(ModelId id);
+  void set_kv(Resident& model, std::int64_t pages);
+  void admit();
+  void relieve(const StepDone& done);
+  void give_up_oldest();
+  void learn(const StepDone& done);
+  [[nodiscard]] std::set<ModelId> runnable() const;
+  [[nodiscard]] std::int64_t kv_pages_total() const;
+  [[nodiscard]] std::int64_t lacking_pages() const;
+
+  void report_changes();
+  template <class T>
+  void say(T report) {
+    commands_->push_back(Report{.report = std::move(report)});
+  }
+  template <class T>
+  void act(T command) {
+    commands_->push_back(std::move(command));
+  }
+
+  WorkerOptions options_;
+  ledger::PoolId pool_;
+  Instant now_{};
+  std::vector<WorkerCommand>* commands_ = nullptr;
+
+  ledger::Ledger ledger_{};
+  std::uint64_t version_ = 0;
+  std::map<ModelId, Resident> models_{};
+  std::deque<Operation> operations_{};
+
+  Sequences sequences_{};
+  StepCosts costs_{};
+  bool stepping_ = false;
+  policy::StepPlan plan_{};
+  bool crowded_ = false;  ///< Pages ran out; nobody is admitted until some have come free.
+  bool stalled_ = false;  ///< Not even the oldest sequence finds pages; steps would be in vain.
+
+  std::optional<Instant> reported_at_{};
+  bool residency_changed_ = true;
+  bool counts_changed_ = false;
+};
+
+}  // namespace heddle::core

@@ -1,0 +1,259 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "core/worker_core_impl.h"
+
+namespace heddle::core {
+namespace {
+
+using ledger::LeaseId;
+using ledger::LeaseKind;
+
+std::string text(std::int64_t number) {
+  return std::to_string(number);
+}
+std::string text(ModelId model) {
+  return "model " + std::to_string(model.value());
+}
+
+}  // namespace
+
+void WorkerCore::Impl::on(const EvictModel& evict) {
+  if (evict.mode == EvictMode::kNow) {
+    // What has not begun never does; what runs is given back at once, so that the eviction waits
+    // for nothing but its turn.
+    std::erase_if(operations_, [&](const Operation& operation) {
+      const auto* load = std::get_if<LoadModel>(&operation);
+      if (load == nullptr || load->model != evict.model) {
+        return false;
+      }
+      say(LoadRefused{.model = load->model,
+                      .version = version_,
+                      .reason = {Code::kCancelled, text(load->model) + ": evicted before loaded"}});
+      return true;
+    });
+    const auto found = models_.find(evict.model);
+    if (found != models_.end()) {
+      found->second.draining = true;
+      give_back_requests(evict.model);
+    }
+  }
+  operations_.emplace_back(evict);
+}
+
+void WorkerCore::Impl::carry_out() {
+  while (!operations_.empty()) {
+    const Operation operation = operations_.front();
+    const bool done =
+        std::visit([this](const auto& concrete) { return carry_out(concrete); }, operation);
+    if (!done) {
+      return;
+    }
+    operations_.pop_front();
+    residency_changed_ = true;
+  }
+}
+
+std::optional<Error> WorkerCore::Impl::staleness(const Basis& basis) const {
+  if (basis.epoch == options_.epoch && basis.version == version_) {
+    return std::nullopt;
+  }
+  return Error{Code::kFailedPrecondition,
+               "stale: decided on epoch " + std::to_string(basis.epoch.value()) + " version " +
+                   std::to_string(basis.version) + ", this is epoch " +
+                   std::to_string(options_.epoch.value()) + " version " + std::to_string(version_)};
+}
+
+void WorkerCore::Impl::refuse(const LoadModel& load, Error reason) {
+  say(LoadRefused{.model = load.model, .version = ++version_, .reason = std::move(reason)});
+}
+
+void WorkerCore::Impl::refuse(const EvictModel& evict, Error reason) {
+  say(EvictRefused{.model = evict.model, .version = ++version_, .reason = std::move(reason)});
+}
+
+/// True when the load was begun or refused, false when it has to wait.
+bool WorkerCore::Impl::carry_out(const LoadModel& load) {
+  if (auto stale = staleness(load.basis)) {
+    refuse(load, std::move(*stale));
+    return true;
+  }
+  const auto found = models_.find(load.model);
+  if (found != models_.end()) {
+    if (found->second.stage == Stage::kClosing) {
+      return false;
+    }
+    refuse(load, {Code::kFailedPrecondition, text(load.model) + " is resident already"});
+    return true;
+  }
+  const std::int64_t need = load.footprint.image_pages + load.footprint.overhead_pages;
+  const std::int64_t free = ledger_.usage(pool_).free;
+  if (need <= free) {
+    open(load);
+    return true;
+  }
+  const bool more_to_come = std::any_of(models_.begin(), models_.end(), [](const auto& entry) {
+    return entry.second.stage == Stage::kClosing;
+  });
+  if (more_to_come) {
+    return false;
+  }
+  refuse(load,
+         {Code::kResourceExhausted,
+          "load " + text(load.model) + ": needs " + text(need) + " pages, free are " + text(free) +
+              " of " + text(options_.pages)});
+  return true;
+}
+
+void WorkerCore::Impl::open(const LoadModel& load) {
+  const auto lease = [&](LeaseKind kind, std::int64_t pages) {
+    const ledger::Demand demand{.pool = pool_, .pages = pages};
+    const Result<LeaseId> reserved = ledger_.reserve(kind, {.model = load.model}, {&demand, 1});
+    HEDDLE_CHECK(reserved.has_value());
+    ledger_.commit(*reserved, pool_, pages);
+    return *reserved;
+  };
+  const policy::Footprint& footprint = load.footprint;
+  models_[load.model] = {.source = load.source,
+                         .image_bytes = load.image_bytes,
+                         .ready_bytes = load.source == ImageSource::kGiven ? load.ready_bytes : 0,
+                         .footprint = footprint,
+                         .weights = lease(LeaseKind::kWeightsIdle, footprint.image_pages),
+                         .overhead = lease(LeaseKind::kOverhead, footprint.overhead_pages),
+                         .kv = lease(LeaseKind::kKvOwn, 0)};
+  costs_.add(load.model, load.image_bytes);
+  if (load.source == ImageSource::kGiven) {
+    act(SurrenderPages{.model = load.model, .count = footprint.image_pages});
+  }
+  act(OpenModel{.model = load.model,
+                .source = load.source,
+                .pages = load.pages,
+                .image_bytes = load.image_bytes,
+                .overhead_pages = footprint.overhead_pages});
+}
+
+/// True when the eviction was begun or answered, false when it has to wait.
+bool WorkerCore::Impl::carry_out(const EvictModel& evict) {
+  const auto found = models_.find(evict.model);
+  if (found != models_.end() && found->second.stage == Stage::kClosing) {
+    return false;
+  }
+  if (evict.mode == EvictMode::kWhenIdle) {
+    auto stale = staleness(evict.basis);
+    if (!stale && found == models_.end()) {
+      stale = Error{Code::kFailedPrecondition, text(evict.model) + " is not resident"};
+    }
+    if (stale) {
+      refuse(evict, std::move(*stale));
+      return true;
+    }
+  } else if (found == models_.end()) {
+    say(ModelEvicted{.model = evict.model});
+    return true;
+  }
+  Resident& model = found->second;
+  if (!model.draining) {
+    model.draining = true;
+    residency_changed_ = true;
+  }
+  if (sequences_.count(evict.model) > 0) {
+    return false;
+  }
+  close(evict.model, model, evict);
+  return true;
+}
+
+void WorkerCore::Impl::close(ModelId id, Resident& model, const EvictModel& evict) {
+  HEDDLE_CHECK(evict.pages.empty() || (model.source == ImageSource::kGiven &&
+                                       std::ssize(evict.pages) == model.footprint.image_pages));
+  model.stage = Stage::kClosing;
+  model.exchanging = !evict.pages.empty();
+  if (model.exchanging) {
+    // The pages that came are free at once; the image's are the host's, though still mapped.
+    ledger_.release(*model.weights);
+    model.weights.reset();
+    act(AdoptPages{.pages = evict.pages});
+    crowded_ = stalled_ = false;
+  }
+  act(CloseModel{.model = id,
+                 .image = model.exchanging ? ImagePages::kLeave : ImagePages::kToPool});
+}
+
+void WorkerCore::Impl::on(const ModelOpened& opened) {
+  const auto found = models_.find(opened.model);
+  if (found == models_.end() || found->second.stage != Stage::kOpening) {
+    return;  // It was closed meanwhile.
+  }
+  found->second.stage = Stage::kOpen;
+  residency_changed_ = true;
+  act(SetImageReady{.model = opened.model, .bytes = found->second.ready_bytes});
+  if (!found->second.draining) {
+    say(ModelServing{.model = opened.model});
+  }
+}
+
+void WorkerCore::Impl::on(const OpenFailed& failed) {
+  const auto found = models_.find(failed.model);
+  if (found == models_.end() || found->second.stage != Stage::kOpening) {
+    return;
+  }
+  found->second.stage = Stage::kFailed;
+  residency_changed_ = true;
+  say(LoadFailed{.model = failed.model, .version = ++version_, .reason = failed.error});
+}
+
+void WorkerCore::Impl::on(const ModelClosed& closed) {
+  const auto found = models_.find(closed.model);
+  HEDDLE_CHECK(found != models_.end() && found->second.stage == Stage::kClosing);
+  const Resident& model = found->second;
+  if (model.weights) {
+    ledger_.release(*model.weights);
+  }
+  ledger_.release(model.overhead);
+  ledger_.release(model.kv);
+  say(ModelEvicted{.model = closed.model, .exchanged = model.exchanging});
+  models_.erase(found);
+  costs_.remove(closed.model);
+  crowded_ = stalled_ = false;
+  residency_changed_ = true;
+}
+
+void WorkerCore::Impl::set_ready(ModelId id, std::uint64_t bytes) {
+  const auto found = models_.find(id);
+  if (found == models_.end() || bytes <= found->second.ready_bytes) {
+    return;
+  }
+  found->second.ready_bytes = bytes;
+  if (found->second.stage == Stage::kOpen) {
+    act(SetImageReady{.model = id, .bytes = bytes});
+  }
+}
+
+void WorkerCore::Impl::on(const ImageProgress& progress) {
+  const auto found = models_.find(progress.model);
+  if (found != models_.end() && found->second.source == ImageSource::kGiven) {
+    set_ready(progress.model, progress.bytes);
+  }
+  for (Operation& operation : operations_) {
+    auto* load = std::get_if<LoadModel>(&operation);
+    if (load != nullptr && load->model == progress.model) {
+      load->ready_bytes = std::max(load->ready_bytes, progress.bytes);
+    }
+  }
+}
+
+void WorkerCore::Impl::on(const CopyProgress& progress) {
+  const auto found = models_.find(progress.model);
+  if (found == models_.end() || found->second.source != ImageSource::kShared) {
+    return;
+  }
+  const bool was_complete = found->second.complete();
+  set_ready(progress.model, progress.bytes);
+  if (!was_complete && found->second.complete()) {
+    say(ImageCopied{.model = progress.model});
+  }
+}
+
+}  // namespace heddle::core

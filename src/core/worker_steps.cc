@@ -1,0 +1,306 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "core/worker_core_impl.h"
+
+namespace heddle::core {
+namespace {
+
+using ledger::LeaseKind;
+
+std::string text(std::int64_t number) {
+  return std::to_string(number);
+}
+
+}  // namespace
+
+void WorkerCore::Impl::give_back_requests(ModelId model) {
+  for (const RequestId request : sequences_.requests_of(model)) {
+    for (const SequenceId id : sequences_.of_request(request)) {
+      forget_sequence(id);
+    }
+    say(RequestReturned{.request = request});
+  }
+}
+
+std::optional<Error> WorkerCore::Impl::unacceptable(const Submit& submit,
+                                                    const Resident& model) const {
+  const auto invalid = [](std::string message) {
+    return Error{Code::kInvalidArgument, std::move(message)};
+  };
+  if (!sequences_.of_request(submit.request).empty()) {
+    return invalid("the request runs here already");
+  }
+  if (submit.prompt.empty() || submit.choices.empty()) {
+    return invalid("a request has at least one token of prompt and one choice");
+  }
+  const policy::Footprint& footprint = model.footprint;
+  const std::int64_t most = options_.pages - footprint.image_pages - footprint.overhead_pages;
+  for (const SubmitChoice& choice : submit.choices) {
+    const std::int64_t length = std::ssize(submit.prompt) + choice.params.max_tokens;
+    if (choice.params.max_tokens <= std::ssize(choice.generated)) {
+      return invalid("choice " + std::to_string(choice.params.choice) + " has " +
+                     text(std::ssize(choice.generated)) + " tokens of at most " +
+                     text(choice.params.max_tokens) + ": nothing is left to generate");
+    }
+    const std::int64_t need = policy::kv_pages(footprint.kv, {&length, 1});
+    if (need > most) {
+      return invalid("a prompt of " + text(std::ssize(submit.prompt)) + " tokens and up to " +
+                     text(choice.params.max_tokens) + " more need " + text(need) +
+                     " pages of KV; the device has " + text(most) + " beside the model");
+    }
+  }
+  return std::nullopt;
+}
+
+void WorkerCore::Impl::on(const Submit& submit) {
+  const auto found = models_.find(submit.model);
+  if (found == models_.end() || found->second.stage != Stage::kOpen || found->second.draining) {
+    say(RequestReturned{.request = submit.request});
+    return;
+  }
+  if (auto error = unacceptable(submit, found->second)) {
+    say(RequestFailed{.request = submit.request, .error = std::move(*error)});
+    return;
+  }
+  const std::vector<SequenceId> added = sequences_.add(submit, now_);
+  for (std::size_t i = 0; i < added.size(); ++i) {
+    const SubmitChoice& choice = submit.choices[i];
+    AddSequence add{.sequence = added[i],
+                    .model = submit.model,
+                    .tokens = submit.prompt,
+                    .prompt_tokens = std::ssize(submit.prompt),
+                    .params = choice.params};
+    add.tokens.insert(add.tokens.end(), choice.generated.begin(), choice.generated.end());
+    act(std::move(add));
+  }
+  settle_leases(submit.model);
+}
+
+void WorkerCore::Impl::on(const CancelRequest& cancel) {
+  for (const SequenceId id : sequences_.of_request(cancel.request)) {
+    forget_sequence(id);
+  }
+}
+
+void WorkerCore::Impl::on(const FinishChoice& finish) {
+  if (const auto id = sequences_.of_choice(finish.request, finish.choice)) {
+    forget_sequence(*id);
+  }
+}
+
+void WorkerCore::Impl::on(const SequenceRefused& refused) {
+  const Sequence* sequence = sequences_.find(refused.sequence);
+  if (sequence == nullptr) {
+    return;  // Another choice of its request was refused before.
+  }
+  const RequestId request = sequence->request;
+  end_sequence(refused.sequence);
+  for (const SequenceId id : sequences_.of_request(request)) {
+    forget_sequence(id);
+  }
+  say(RequestFailed{.request = request, .error = refused.error});
+}
+
+/// Forgets a sequence that the engine knows.
+void WorkerCore::Impl::forget_sequence(SequenceId id) {
+  act(RemoveSequence{.sequence = id});
+  end_sequence(id);
+}
+
+/// Forgets a sequence that the engine has forgotten, or never took.
+void WorkerCore::Impl::end_sequence(SequenceId id) {
+  const ModelId model = sequences_.find(id)->model;
+  sequences_.remove(id);
+  settle_leases(model);
+  crowded_ = stalled_ = false;
+}
+
+/// After sequences came or went: weights that serve are not for the taking, and without a cached
+/// token there is no KV, though the engine will say so only after its next step.
+void WorkerCore::Impl::settle_leases(ModelId id) {
+  Resident& model = models_.at(id);
+  if (model.weights) {
+    const LeaseKind kind =
+        sequences_.count(id) > 0 ? LeaseKind::kWeightsActive : LeaseKind::kWeightsIdle;
+    if (ledger_.find(*model.weights)->kind != kind) {
+      const Result<void> moved = ledger_.transfer(*model.weights, kind, {.model = id});
+      HEDDLE_CHECK(moved.has_value());
+    }
+  }
+  if (!sequences_.any_cached(id)) {
+    set_kv(model, 0);
+  }
+  counts_changed_ = true;
+}
+
+void WorkerCore::Impl::set_kv(Resident& model, std::int64_t pages) {
+  if (pages > model.kv_pages) {
+    const std::int64_t more = pages - model.kv_pages;
+    // The engine took them from the pool, so they are there.
+    const Result<void> grown = ledger_.grow(model.kv, pool_, more);
+    HEDDLE_CHECK(grown.has_value());
+    ledger_.commit(model.kv, pool_, more);
+  } else if (pages < model.kv_pages) {
+    const std::int64_t fewer = model.kv_pages - pages;
+    ledger_.uncommit(model.kv, pool_, fewer);
+    ledger_.shrink(model.kv, pool_, fewer);
+  }
+  model.kv_pages = pages;
+}
+
+/// What the models of the device leave to KV.
+std::int64_t WorkerCore::Impl::kv_pages_total() const {
+  const ledger::PoolUsage usage = ledger_.usage(pool_);
+  return usage.free + usage.of(LeaseKind::kKvOwn).reserved;
+}
+
+void WorkerCore::Impl::on(const EngineIdle& /*idle*/) {
+  if (sequences_.empty() || stalled_) {
+    return;
+  }
+  admit();
+  plan_ = policy::plan_step(sequences_.step_views(runnable()), costs_.costs(), options_.step);
+  if (!plan_.batches.empty()) {
+    stepping_ = true;
+    act(RunStep{.plan = plan_});
+  }
+}
+
+void WorkerCore::Impl::admit() {
+  if (crowded_) {
+    return;
+  }
+  std::vector<policy::AdmissionModel> models;
+  for (const auto& [id, model] : models_) {
+    models.push_back({.model = id, .kv = model.footprint.kv});
+  }
+  for (const SequenceId id :
+       policy::choose_admissions(sequences_.admission_views(), models, kv_pages_total())) {
+    sequences_.admit(id);
+    counts_changed_ = true;
+  }
+}
+
+/// The models that may take part in a step. One whose image is incomplete makes the step wait, so
+/// it runs only where nobody else would have to wait with it.
+std::set<ModelId> WorkerCore::Impl::runnable() const {
+  std::set<ModelId> ready;
+  const Sequence* first = nullptr;
+  for (const auto& [id, sequence] : sequences_.all()) {
+    const Resident& model = models_.at(sequence.model);
+    if (model.stage != Stage::kOpen || !sequence.admitted) {
+      continue;
+    }
+    if (model.complete()) {
+      ready.insert(sequence.model);
+    } else if (!model.draining && (first == nullptr || sequence.arrived < first->arrived)) {
+      first = &sequence;
+    }
+  }
+  if (ready.empty() && first != nullptr) {
+    ready.insert(first->model);
+  }
+  return ready;
+}
+
+void WorkerCore::Impl::on(const StepDone& done) {
+  HEDDLE_CHECK(stepping_);
+  stepping_ = false;
+  learn(done);
+  TokensProduced produced;
+  std::vector<SequenceId> ended;
+  for (const SliceDone& slice : done.slices) {
+    const Sequence& sequence = *sequences_.find(slice.sequence);
+    if (slice.token) {
+      produced.tokens.push_back({.request = sequence.request,
+                                 .choice = sequence.choice,
+                                 .position = slice.position,
+                                 .token = *slice.token,
+                                 .finish = slice.finish});
+    }
+    if (sequences_.advance(slice)) {
+      ended.push_back(slice.sequence);
+    }
+  }
+  if (!produced.tokens.empty()) {
+    say(std::move(produced));
+  }
+  for (const KvHeld& held : done.kv) {
+    const auto found = models_.find(held.model);
+    if (found != models_.end() && found->second.kv_pages != held.pages) {
+      set_kv(found->second, held.pages);
+      counts_changed_ = true;
+    }
+  }
+  for (const SequenceId id : ended) {
+    forget_sequence(id);
+  }
+  for (const SequenceId id : done.unready) {
+    // Its image was abandoned: the eviction that says so is on its way, and nothing runs before.
+    models_.at(sequences_.find(id)->model).draining = true;
+  }
+  if (!done.starved.empty()) {
+    relieve(done);
+  }
+}
+
+/// Pages ran out: somebody gives way, or the manager has to make room.
+void WorkerCore::Impl::relieve(const StepDone& done) {
+  crowded_ = true;
+  if (const auto victim = policy::choose_preemption(sequences_.admission_views())) {
+    const ModelId model = sequences_.find(*victim)->model;
+    act(PreemptSequence{.sequence = *victim});
+    sequences_.preempt(*victim);
+    settle_leases(model);
+    return;
+  }
+  if (!done.slices.empty()) {
+    return;  // The others go on; when one ends there are pages.
+  }
+  stalled_ = true;
+  residency_changed_ = true;
+  if (models_.size() == 1 && operations_.empty()) {
+    give_up_oldest();
+  }
+}
+
+/// Alone on the device and still without pages: its KV needs more than its length says. An answer
+/// that ends with an error is better than one that never does.
+void WorkerCore::Impl::give_up_oldest() {
+  const Sequence* oldest = sequences_.oldest();
+  const RequestId request = oldest->request;
+  Error error{Code::kResourceExhausted,
+              text(oldest->tokens) + " tokens do not fit in the " + text(kv_pages_total()) +
+                  " pages of KV that the device has beside the model"};
+  for (const SequenceId id : sequences_.of_request(request)) {
+    forget_sequence(id);
+  }
+  say(RequestFailed{.request = request, .error = std::move(error)});
+}
+
+void WorkerCore::Impl::learn(const StepDone& done) {
+  std::map<ModelId, StepWork> work;
+  for (const SliceDone& slice : done.slices) {
+    const Sequence& sequence = *sequences_.find(slice.sequence);
+    if (!models_.at(sequence.model).complete()) {
+      return;  // It waited for weights, which says nothing of what it costs.
+    }
+    const std::int64_t tokens = slice.computed - sequence.computed;
+    StepWork& part = work[sequence.model];
+    part.model = sequence.model;
+    part.tokens += tokens;
+    part.attention_pairs += tokens * sequence.computed + tokens * (tokens + 1) / 2;
+  }
+  std::vector<StepWork> parts;
+  for (const auto& [id, part] : work) {
+    if (part.tokens > 0) {
+      parts.push_back(part);
+    }
+  }
+  costs_.learn(parts, done.took);
+}
+
+}  // namespace heddle::core

@@ -1,0 +1,203 @@
+#include "policy/eviction.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/check.h"
+
+namespace heddle::policy {
+namespace {
+
+/// How a device could take the model, as far as that is decided on the device alone.
+struct Offer {
+  Placement placement{};
+  std::int64_t victims_queue = 0;
+  std::int64_t victims_pages = 0;
+  std::int64_t free_pages = 0;
+};
+
+/// The least valuable of `candidates` that together bring `available` up to `need`; empty optional
+/// if all of them do not. Greedy in order of value, then without those that turned out superfluous:
+/// one large model may have made several small ones unnecessary.
+std::optional<std::vector<ResidentView>> least_valuable(std::vector<ResidentView> candidates,
+                                                        std::int64_t available,
+                                                        std::int64_t need) {
+  std::sort(candidates.begin(), candidates.end(), [](const ResidentView& a, const ResidentView& b) {
+    return std::tie(a.queue, a.last_used, a.model) < std::tie(b.queue, b.last_used, b.model);
+  });
+  std::vector<ResidentView> chosen;
+  for (const ResidentView& candidate : candidates) {
+    if (available >= need) {
+      break;
+    }
+    available += candidate.pages;
+    chosen.push_back(candidate);
+  }
+  if (available < need) {
+    return std::nullopt;
+  }
+  for (std::size_t i = chosen.size(); i-- > 0;) {
+    if (available - chosen[i].pages >= need) {
+      available -= chosen[i].pages;
+      chosen.erase(chosen.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+  return chosen;
+}
+
+Offer offer_of(const PlacementDevice& device,
+               PlacementOutcome outcome,
+               PlacementReason reason,
+               const std::vector<ResidentView>& victims) {
+  Offer offer{.placement = {.outcome = outcome, .reason = reason, .device = device.id},
+              .free_pages = device.free_pages};
+  for (const ResidentView& victim : victims) {
+    offer.placement.victims.push_back(victim.model);
+    offer.victims_queue += victim.queue;
+    offer.victims_pages += victim.pages;
+  }
+  return offer;
+}
+
+Offer wait(PlacementReason reason, std::optional<Instant> retry_at = std::nullopt) {
+  return {
+      .placement = {.outcome = PlacementOutcome::kWait, .reason = reason, .retry_at = retry_at}};
+}
+
+/// When the next of the conditions on busy models changes.
+std::optional<Instant> next_chance(const std::vector<ResidentView>& busy,
+                                   Instant now,
+                                   Instant patience_ends) {
+  std::optional<Instant> next;
+  const auto consider = [&](Instant at) {
+    if (at > now && (!next || at < *next)) {
+      next = at;
+    }
+  };
+  consider(patience_ends);
+  for (const ResidentView& resident : busy) {
+    consider(resident.serving_since + resident.min_residence);
+  }
+  return next;
+}
+
+/// What can be had from models that serve: by draining, once fairness and residence allow.
+Offer offer_by_draining(const PlacementDevice& device,
+                        const std::vector<ResidentView>& candidates,
+                        Instant now,
+                        Instant patience_ends) {
+  const auto stayed = [now](const ResidentView& resident) {
+    return resident.queue == 0 || now >= resident.serving_since + resident.min_residence;
+  };
+  if (now >= patience_ends) {
+    std::vector<ResidentView> willing;
+    std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(willing), stayed);
+    const auto victims = least_valuable(willing, device.free_pages, device.need_pages);
+    if (victims) {
+      return offer_of(device, PlacementOutcome::kDrain, PlacementReason::kBusyVictims, *victims);
+    }
+  }
+  if (!least_valuable(candidates, device.free_pages, device.need_pages)) {
+    return wait(PlacementReason::kTransition);
+  }
+  return wait(now < patience_ends ? PlacementReason::kFairness : PlacementReason::kResidence,
+              next_chance(candidates, now, patience_ends));
+}
+
+Offer offer_from(const PlacementDevice& device, Instant now, Instant patience_ends) {
+  if (device.serving) {
+    return offer_of(device, PlacementOutcome::kServe, PlacementReason::kServing, {});
+  }
+  std::int64_t pinned_pages = 0;
+  std::vector<ResidentView> candidates;
+  std::vector<ResidentView> idle;
+  for (const ResidentView& resident : device.residents) {
+    if (resident.pinned) {
+      pinned_pages += resident.pages;
+    } else if (!resident.in_transition) {
+      candidates.push_back(resident);
+      if (resident.queue == 0) {
+        idle.push_back(resident);
+      }
+    }
+  }
+  if (device.need_pages > device.pages || device.need_pages > device.pages - pinned_pages) {
+    const bool alone = device.need_pages <= device.pages;
+    return {.placement = {.outcome = PlacementOutcome::kNever,
+                          .reason = alone ? PlacementReason::kPinned : PlacementReason::kTooLarge}};
+  }
+  if (!device.available) {
+    return wait(PlacementReason::kTransition);
+  }
+  if (device.free_pages >= device.need_pages) {
+    return offer_of(device, PlacementOutcome::kLoad, PlacementReason::kFreePages, {});
+  }
+  if (const auto victims = least_valuable(idle, device.free_pages, device.need_pages)) {
+    return offer_of(device, PlacementOutcome::kLoad, PlacementReason::kIdleVictims, *victims);
+  }
+  return offer_by_draining(device, candidates, now, patience_ends);
+}
+
+/// Lower is better. Outcomes and reasons are declared in order of preference.
+auto rank(const Offer& offer) {
+  return std::tuple(offer.placement.outcome,
+                    offer.placement.reason,
+                    offer.victims_queue,
+                    offer.victims_pages,
+                    -offer.free_pages,
+                    offer.placement.device);
+}
+
+}  // namespace
+
+std::string_view reason_name(PlacementReason reason) {
+  switch (reason) {
+    case PlacementReason::kServing:
+      return "serving";
+    case PlacementReason::kFreePages:
+      return "free_pages";
+    case PlacementReason::kIdleVictims:
+      return "idle_victims";
+    case PlacementReason::kBusyVictims:
+      return "busy_victims";
+    case PlacementReason::kFairness:
+      return "fairness";
+    case PlacementReason::kResidence:
+      return "residence";
+    case PlacementReason::kTransition:
+      return "transition";
+    case PlacementReason::kPinned:
+      return "pinned";
+    case PlacementReason::kTooLarge:
+      return "too_large";
+  }
+  return "?";
+}
+
+Placement choose_placement(std::span<const PlacementDevice> devices,
+                           Instant now,
+                           Instant waiting_since,
+                           const PlacementOptions& options) {
+  std::optional<Offer> best;
+  std::optional<Instant> retry_at;
+  for (const PlacementDevice& device : devices) {
+    HEDDLE_CHECK(device.need_pages > 0);
+    Offer offer = offer_from(device, now, waiting_since + options.drain_after);
+    const std::optional<Instant> chance = offer.placement.retry_at;
+    if (chance && (!retry_at || *chance < *retry_at)) {
+      retry_at = chance;
+    }
+    if (!best || rank(offer) < rank(*best)) {
+      best = std::move(offer);
+    }
+  }
+  if (!best) {
+    return {.outcome = PlacementOutcome::kNever, .reason = PlacementReason::kTooLarge};
+  }
+  if (best->placement.outcome == PlacementOutcome::kWait) {
+    best->placement.retry_at = retry_at;
+  }
+  return std::move(best->placement);
+}
+
+}  // namespace heddle::policy

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/time.h"
+
+namespace heddle::policy {
+
+/// A model that holds pages of a device.
+struct ResidentView {
+  ModelId model{};
+  std::int64_t pages = 0;  ///< That its eviction frees, KV included.
+  std::int64_t queue = 0;  ///< Its requests, waiting and in flight. 0: idle.
+  Instant last_used{};     ///< When its newest request came or its last one ended.
+  Instant serving_since{};
+  Duration min_residence{};    ///< Not drained while its stay is shorter. Idle models go at once.
+  bool pinned = false;         ///< Never evicted.
+  bool in_transition = false;  ///< Loading, draining or being evicted: left alone.
+};
+
+/// What the choice may know of one device.
+struct PlacementDevice {
+  DeviceId id{};
+  std::int64_t need_pages = 0;  ///< Of the wanted model, on this device.
+  std::int64_t pages = 0;       ///< Of the device.
+  std::int64_t free_pages = 0;  ///< That a load may take now.
+  bool serving = false;         ///< The wanted model is resident and takes requests.
+  bool available = false;       ///< It is up, and no plan for another model is under way on it.
+  std::vector<ResidentView> residents{};
+};
+
+struct PlacementOptions {
+  Duration drain_after{};  ///< How long a waiting request bears with busy models.
+};
+
+enum class PlacementOutcome : std::uint8_t {
+  kServe,  ///< Send requests to `device`.
+  kLoad,   ///< Evict `victims`, which are idle, and load at once.
+  kDrain,  ///< Send `victims` nothing more; when they are idle, evict them and load.
+  kWait,   ///< Nothing now; ask again when something changes, or at `retry_at`.
+  kNever,  ///< No device could hold the model even if it were empty of all but pinned models.
+};
+
+enum class PlacementReason : std::uint8_t {
+  kServing,      ///< It is resident.
+  kFreePages,    ///< Nobody has to go.
+  kIdleVictims,  ///< Idle models make room.
+  kBusyVictims,  ///< Busy models make room: the oldest request has waited long enough.
+  kFairness,     ///< Busy models would make room, but it has not waited long enough yet.
+  kResidence,    ///< Busy models would make room, but they have not been there long enough yet.
+  kTransition,   ///< Loads, evictions or other plans are under way; or the device is down.
+  kPinned,       ///< Pinned models leave too little.
+  kTooLarge,     ///< It is larger than every device.
+};
+
+/// The name used in logs and metrics: "idle_victims".
+[[nodiscard]] std::string_view reason_name(PlacementReason reason);
+
+struct Placement {
+  PlacementOutcome outcome = PlacementOutcome::kWait;
+  PlacementReason reason = PlacementReason::kTransition;
+  DeviceId device{};               ///< Meaningless for kWait and kNever.
+  std::vector<ModelId> victims{};  ///< Least valuable first.
+  std::optional<Instant> retry_at{};
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
+/// Demand-aware LRU. Chooses where a model goes that a request wants since `waiting_since`, and who
+/// makes way. Devices: one that serves it; else one with free pages; else one where idle models can
+/// go; else one where busy ones can. Among equals: the shortest queue of victims, then the fewest
+/// pages evicted, the most pages free, the lowest id.
+/// Victims: shortest queue first (waiting and in flight), then least recently used (SwapServeLLM,
+/// section 3.4), and of these none that the others make unnecessary. Busy ones only after
+/// options.drain_after and their own min_residence, so that models that are hot by turns share a
+/// device: none starves, none thrashes.
+/// Pure; independent of the order of devices and residents. O(D R log R).
+[[nodiscard]] Placement choose_placement(std::span<const PlacementDevice> devices,
+                                         Instant now,
+                                         Instant waiting_since,
+                                         const PlacementOptions& options);
+
+}  // namespace heddle::policy
