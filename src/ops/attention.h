@@ -1,0 +1,34 @@
+#pragma once
+
+#include "ops/context.h"
+#include "ops/paged_kv.h"
+
+namespace heddle::ops {
+
+struct AttentionArgs {
+  BatchRows rows{};
+  ConstTensorRef query{};   ///< f32 [tokens, heads, head_dim]; heads a multiple of kv.kv_heads.
+  PagedKv kv{};             ///< Holds all positions that the batch's tokens attend to.
+  std::int64_t window = 0;  ///< Newest positions that a token attends to, itself included; 0: all.
+  float scale = 1.0F;       ///< On the scores; 1 / sqrt(head_dim) as a rule.
+  TensorRef out{};          ///< f32 [tokens, heads, head_dim]
+  TensorRef lse{};          ///< f32 [tokens, heads], or absent.
+};
+
+/// Causal attention of the batch's tokens over their sequences' cached keys and values. A token at
+/// position p attends to positions P = (max(0, p - window + 1) .. p):
+///
+///     score_j = scale q . k_j,    lse = log(sum_{j in P} exp(score_j))
+///     out     = sum_{j in P} exp(score_j - lse) v_j
+///
+/// Query head h reads key/value head h / (heads / kv_heads) (grouped-query attention; J. Ainslie et
+/// al., "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints",
+/// arXiv:2305.13245). With lse, partial results over disjoint sets of positions can be merged.
+///
+/// Decode and prefill alike: a token's bits depend on its own query and the cached positions it
+/// attends to, and on nothing else of the batch, the chunking, the blocks or the threads. Within
+/// 2e-6 max_j |v_j| (1 + max_j |score_j|) of the exact value. head_dim is at most 256. No tokens is
+/// a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
+void attention(OpContext& context, const AttentionArgs& args);
+
+}  // namespace heddle::ops

@@ -1,0 +1,50 @@
+#pragma once
+
+#include "base/check.h"
+#include "ops/paged_kv.h"
+#include "ops/tensor_ref.h"
+
+namespace heddle::ops {
+
+/// CHECK-fails unless `tensor` is float32 [rows, columns] with adjacent columns.
+inline void check_f32_rows(const ConstTensorRef& tensor, std::int64_t rows, std::int64_t columns) {
+  HEDDLE_CHECK(tensor.rank == 2 && tensor.dtype == DType::kF32);
+  HEDDLE_CHECK(tensor.shape[0] == rows && tensor.shape[1] == columns);
+  HEDDLE_CHECK(tensor.stride[1] == 1 && tensor.stride[0] >= columns);
+}
+
+/// CHECK-fails unless `tensor` is float32 [tokens, heads, head_dim] with adjacent elements.
+inline void check_f32_heads(const ConstTensorRef& tensor,
+                            std::int64_t tokens,
+                            std::int64_t heads,
+                            std::int64_t head_dim) {
+  HEDDLE_CHECK(tensor.rank == 3 && tensor.dtype == DType::kF32);
+  HEDDLE_CHECK(tensor.shape[0] == tokens && tensor.shape[1] == heads);
+  HEDDLE_CHECK(tensor.shape[2] == head_dim && tensor.stride[2] == 1);
+}
+
+/// CHECK-fails unless `tensor` is a contiguous vector of `n` elements of that type.
+inline void check_vector(const ConstTensorRef& tensor, DType dtype, std::int64_t n) {
+  HEDDLE_CHECK(tensor.rank == 1 && tensor.dtype == dtype);
+  HEDDLE_CHECK(tensor.shape[0] == n && tensor.stride[0] == 1);
+}
+
+/// CHECK-fails unless `tensor` is a contiguous matrix of float32 or bfloat16.
+inline void check_weight(const ConstTensorRef& tensor) {
+  HEDDLE_CHECK(tensor.rank == 2);
+  HEDDLE_CHECK(tensor.dtype == DType::kF32 || tensor.dtype == DType::kBf16);
+  HEDDLE_CHECK(tensor.stride[1] == 1 && tensor.stride[0] == tensor.shape[1]);
+}
+
+/// CHECK-fails unless the parts of a batch over a paged cache fit each other.
+inline void check_paged(const BatchRows& rows, const PagedKv& kv) {
+  const std::int64_t sequences = rows.sequences();
+  check_vector(rows.first_position, DType::kI32, sequences);
+  check_vector(rows.begin, DType::kI32, sequences + 1);
+  HEDDLE_CHECK(kv.table.rank == 2 && kv.table.dtype == DType::kI32);
+  HEDDLE_CHECK(kv.table.shape[0] == sequences && kv.table.stride[1] == 1);
+  HEDDLE_CHECK(kv.dtype == DType::kF32 || kv.dtype == DType::kBf16);
+  HEDDLE_CHECK(kv.block_tokens > 0 && kv.block_bytes > 0);
+}
+
+}  // namespace heddle::ops

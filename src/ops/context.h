@@ -1,0 +1,42 @@
+#pragma once
+
+#include "device/device.h"
+
+namespace heddle::ops {
+
+struct AttentionArgs;
+struct GatherRowsArgs;
+struct KvAppendArgs;
+struct LinearArgs;
+struct PenaltiesArgs;
+struct RmsNormArgs;
+struct RopeArgs;
+struct SampleArgs;
+struct SiluMulArgs;
+struct WaitArgs;
+
+/// The kernels of one backend: plain function pointers, so that adding a backend is filling a table
+/// and a missing kernel is a null that shows at start-up. Each enqueues its work and returns.
+struct KernelTable {
+  void (*attention)(device::Stream& stream, const AttentionArgs& args) = nullptr;
+  void (*gather_rows)(device::Stream& stream, const GatherRowsArgs& args) = nullptr;
+  void (*kv_append)(device::Stream& stream, const KvAppendArgs& args) = nullptr;
+  void (*linear)(device::Stream& stream, const LinearArgs& args) = nullptr;
+  void (*penalties)(device::Stream& stream, const PenaltiesArgs& args) = nullptr;
+  void (*rms_norm)(device::Stream& stream, const RmsNormArgs& args) = nullptr;
+  void (*rope)(device::Stream& stream, const RopeArgs& args) = nullptr;
+  void (*sample)(device::Stream& stream, const SampleArgs& args) = nullptr;
+  void (*silu_mul)(device::Stream& stream, const SiluMulArgs& args) = nullptr;
+  void (*wait)(device::Stream& stream, const WaitArgs& args) = nullptr;
+};
+
+/// Where an operation runs: passed to every op, never found in a global or a thread local.
+struct OpContext {
+  device::Stream& stream;
+  const KernelTable& kernels;
+};
+
+/// The kernels that run on streams of such a device; nullptr where this build has none.
+[[nodiscard]] const KernelTable* kernels_for(device::Kind kind);
+
+}  // namespace heddle::ops

@@ -1,0 +1,99 @@
+#include "ops/attention.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/simd/kernels.h"
+
+namespace heddle::ops::cpu {
+namespace {
+
+/// The blocks of work of a batch: (sequence, key/value head, up to kAttentionRowsMax rows).
+class Work {
+ public:
+  explicit Work(const AttentionArgs& args)
+      : args_(args),
+        group_(args.query.shape[1] / args.kv.kv_heads),
+        begin_(args.rows.begin.as<std::int32_t>()) {
+    for (std::int64_t s = 0; s < args.rows.sequences(); ++s) {
+      count_ += blocks_of(s);
+    }
+  }
+
+  [[nodiscard]] std::int64_t count() const { return count_; }
+
+  /// Runs blocks [first, last).
+  void run(std::int64_t first, std::int64_t last) const {
+    std::int64_t before = 0;
+    for (std::int64_t s = 0; s < args_.rows.sequences() && before < last; ++s) {
+      const std::int64_t blocks = blocks_of(s);
+      for (std::int64_t i = std::max(first - before, std::int64_t{0});
+           i < std::min(last - before, blocks);
+           ++i) {
+        run_block(s, i);
+      }
+      before += blocks;
+    }
+  }
+
+ private:
+  [[nodiscard]] std::int64_t rows_of(std::int64_t s) const {
+    return (begin_[s + 1] - begin_[s]) * group_;
+  }
+  [[nodiscard]] std::int64_t chunks_of(std::int64_t s) const {
+    return (rows_of(s) + kAttentionRowsMax - 1) / kAttentionRowsMax;
+  }
+  [[nodiscard]] std::int64_t blocks_of(std::int64_t s) const {
+    return chunks_of(s) * args_.kv.kv_heads;
+  }
+
+  void run_block(std::int64_t s, std::int64_t index) const {
+    const PagedKv& kv = args_.kv;
+    const std::int64_t kv_head = index / chunks_of(s);
+    const std::int64_t row = index % chunks_of(s) * kAttentionRowsMax;
+    const std::int64_t token = begin_[s];
+    const std::int64_t element = kv_head * group_ * kv.head_dim;
+    const std::int64_t head_bytes = kv_head * kv.block_tokens * kv.token_stride();
+    AttentionBlock block{.query = args_.query.as<float>() + token * args_.query.stride[0] + element,
+                         .query_stride = args_.query.stride[0],
+                         .out = args_.out.as<float>() + token * args_.out.stride[0] + element,
+                         .out_stride = args_.out.stride[0],
+                         .group = group_,
+                         .row_begin = row,
+                         .row_end = std::min(row + kAttentionRowsMax, rows_of(s)),
+                         .first_position = args_.rows.first_position.as<std::int32_t>()[s],
+                         .window = args_.window,
+                         .head_dim = kv.head_dim,
+                         .scale = args_.scale,
+                         .keys = kv.base + kv.key_offset + head_bytes,
+                         .values = kv.base + kv.value_offset + head_bytes,
+                         .block_bytes = kv.block_bytes,
+                         .block_tokens = kv.block_tokens,
+                         .block_table = kv.table.as<std::int32_t>() + s * kv.table.stride[0]};
+    if (args_.lse.present()) {
+      block.lse = args_.lse.as<float>() + token * args_.lse.stride[0] + kv_head * group_;
+      block.lse_stride = args_.lse.stride[0];
+    }
+    const SimdKernels& simd = simd_kernels();
+    (kv.dtype == DType::kBf16 ? simd.attention_bf16 : simd.attention_f32)(block);
+  }
+
+  const AttentionArgs& args_;
+  std::int64_t group_;
+  const std::int32_t* begin_;
+  std::int64_t count_ = 0;
+};
+
+}  // namespace
+
+void attention(device::Stream& stream, const AttentionArgs& args) {
+  HEDDLE_CHECK(args.kv.head_dim <= kHeadDimMax);
+  cpu_stream(stream).enqueue([args](device::ThreadPool& pool) {
+    const Work work(args);
+    pool.parallel_for(
+        work.count(), 1, [&](std::int64_t begin, std::int64_t end, int) { work.run(begin, end); });
+  });
+}
+
+}  // namespace heddle::ops::cpu

@@ -1,0 +1,30 @@
+#include "ops/gather_rows.h"
+
+#include <cstring>
+
+#include "ops/bf16.h"
+#include "ops/cpu/kernels.h"
+
+namespace heddle::ops::cpu {
+
+void gather_rows(device::Stream& stream, const GatherRowsArgs& args) {
+  cpu_stream(stream).enqueue([args](device::ThreadPool&) {
+    const std::int64_t columns = args.table.shape[1];
+    const auto* rows = args.rows.as<std::int32_t>();
+    for (std::int64_t i = 0; i < args.rows.shape[0]; ++i) {
+      float* out = args.out.as<float>() + i * args.out.stride[0];
+      if (args.table.dtype == DType::kF32) {
+        std::memcpy(out,
+                    args.table.as<float>() + rows[i] * columns,
+                    static_cast<std::size_t>(columns) * sizeof(float));
+        continue;
+      }
+      const auto* source = args.table.as<std::uint16_t>() + rows[i] * columns;
+      for (std::int64_t c = 0; c < columns; ++c) {
+        out[c] = from_bf16(source[c]);
+      }
+    }
+  });
+}
+
+}  // namespace heddle::ops::cpu

@@ -1,0 +1,19 @@
+#include "ops/cpu/kernels.h"
+
+namespace heddle::ops::cpu {
+
+const KernelTable& cpu_kernels() {
+  static constexpr KernelTable kTable{.attention = attention,
+                                      .gather_rows = gather_rows,
+                                      .kv_append = kv_append,
+                                      .linear = linear,
+                                      .penalties = penalties,
+                                      .rms_norm = rms_norm,
+                                      .rope = rope,
+                                      .sample = sample,
+                                      .silu_mul = silu_mul,
+                                      .wait = wait};
+  return kTable;
+}
+
+}  // namespace heddle::ops::cpu

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "device/cpu/cpu_stream.h"
+#include "ops/context.h"
+
+namespace heddle::ops::cpu {
+
+/// Kernels for CpuStreams.
+[[nodiscard]] const KernelTable& cpu_kernels();
+
+void attention(device::Stream& stream, const AttentionArgs& args);
+void gather_rows(device::Stream& stream, const GatherRowsArgs& args);
+void kv_append(device::Stream& stream, const KvAppendArgs& args);
+void linear(device::Stream& stream, const LinearArgs& args);
+void penalties(device::Stream& stream, const PenaltiesArgs& args);
+void rms_norm(device::Stream& stream, const RmsNormArgs& args);
+void rope(device::Stream& stream, const RopeArgs& args);
+void sample(device::Stream& stream, const SampleArgs& args);
+void silu_mul(device::Stream& stream, const SiluMulArgs& args);
+void wait(device::Stream& stream, const WaitArgs& args);
+
+/// The stream, known to be a CPU's: a kernel table goes with one kind of device.
+[[nodiscard]] inline device::CpuStream& cpu_stream(device::Stream& stream) {
+  return static_cast<device::CpuStream&>(stream);
+}
+
+}  // namespace heddle::ops::cpu

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "spec/dtype.h"
+
+namespace heddle::ops::cpu {
+
+/// out[t][o] = sum_i x[t][i] weight[o][i] + bias[o] + residual[t][o], for a block of outputs.
+struct LinearBlock {
+  const float* x = nullptr;
+  std::int64_t x_stride = 0;
+  const std::byte* weight = nullptr;  ///< [outputs, inputs], contiguous.
+  const float* bias = nullptr;        ///< Or nullptr.
+  const float* residual = nullptr;    ///< Or nullptr; may be `out`.
+  std::int64_t residual_stride = 0;
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+  std::int64_t tokens = 0;
+  std::int64_t outputs = 0;
+  std::int64_t inputs = 0;
+};
+
+/// Most rows (query tokens times the heads that share a key head) that one AttentionBlock holds.
+constexpr std::int64_t kAttentionRowsMax = 16;
+constexpr std::int64_t kHeadDimMax = 256;
+
+/// Attention of rows [row_begin, row_end) of one sequence over one key/value head. Row r is token
+/// r / group and query head r % group of the group.
+struct AttentionBlock {
+  const float* query = nullptr;  ///< Of token 0, first head of the group.
+  std::int64_t query_stride = 0;
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+  float* lse = nullptr;  ///< Or nullptr.
+  std::int64_t lse_stride = 0;
+  std::int64_t group = 0;
+  std::int64_t row_begin = 0;
+  std::int64_t row_end = 0;
+  std::int64_t first_position = 0;  ///< Of token 0.
+  std::int64_t window = 0;
+  std::int64_t head_dim = 0;
+  float scale = 1.0F;
+  const std::byte* keys = nullptr;  ///< Of this layer and head in block 0; values alike.
+  const std::byte* values = nullptr;
+  std::int64_t block_bytes = 0;
+  std::int64_t block_tokens = 0;
+  const std::int32_t* block_table = nullptr;
+};
+
+struct RmsNormRow {
+  const float* x = nullptr;
+  const float* weight = nullptr;
+  float* out = nullptr;  ///< May be `x`.
+  std::int64_t columns = 0;
+  float eps = 0.0F;
+};
+
+/// The innermost loops of one instruction set. All sets give the same bits.
+struct SimdKernels {
+  const char* name = nullptr;
+  void (*linear_f32)(const LinearBlock& block) = nullptr;
+  void (*linear_bf16)(const LinearBlock& block) = nullptr;
+  void (*attention_f32)(const AttentionBlock& block) = nullptr;
+  void (*attention_bf16)(const AttentionBlock& block) = nullptr;
+  void (*rms_norm)(const RmsNormRow& row) = nullptr;
+  /// out[i] = gate[i] sigmoid(gate[i]) up[i]; out may be gate.
+  void (*silu_mul)(const float* gate, const float* up, float* out, std::int64_t n) = nullptr;
+};
+
+/// What any processor of the architecture runs. Exact, and slow where there is no fused
+/// multiply-add.
+extern const SimdKernels kSimdGeneric;
+#ifdef __x86_64__
+extern const SimdKernels kSimdX86V3;  ///< AVX2 and FMA.
+extern const SimdKernels kSimdX86V4;  ///< AVX-512.
+#endif
+
+/// The fastest set that this processor runs.
+[[nodiscard]] const SimdKernels& simd_kernels();
+
+}  // namespace heddle::ops::cpu

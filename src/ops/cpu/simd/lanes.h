@@ -1,0 +1,135 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+/// Sixteen float lanes, and the few operations that kernels are written in. Included only by the
+/// files that are compiled once per instruction set: everything here has internal linkage, so that
+/// no function compiled for a newer processor can be chosen by the linker for an older one.
+///
+/// Each operation rounds once, lane by lane, in an order that the source fixes; so all instruction
+/// sets give the same bits, only at different speeds.
+namespace heddle::ops::cpu {
+
+constexpr std::int64_t kLanes = 16;
+
+using F32x16 = float __attribute__((ext_vector_type(16)));
+using U32x16 = std::uint32_t __attribute__((ext_vector_type(16)));
+using U16x16 = std::uint16_t __attribute__((ext_vector_type(16)));
+using I32x16 = std::int32_t __attribute__((ext_vector_type(16)));
+
+/// A bfloat16 as stored: the upper half of a float.
+enum class Bf16 : std::uint16_t {};
+
+#define HEDDLE_SIMD static inline __attribute__((always_inline))
+
+HEDDLE_SIMD F32x16 load(const float* source) {
+  F32x16 value;
+  std::memcpy(&value, source, sizeof(value));
+  return value;
+}
+
+HEDDLE_SIMD F32x16 load(const Bf16* source) {
+  U16x16 half;
+  std::memcpy(&half, source, sizeof(half));
+  const U32x16 wide = __builtin_convertvector(half, U32x16) << 16U;
+  return __builtin_bit_cast(F32x16, wide);
+}
+
+/// The first `count` < 16 elements, then zeros.
+template <class T>
+HEDDLE_SIMD F32x16 load_part(const T* source, std::int64_t count) {
+  T padded[kLanes] = {};
+  std::memcpy(padded, source, static_cast<std::size_t>(count) * sizeof(T));
+  return load(padded);
+}
+
+HEDDLE_SIMD void store(float* target, F32x16 value) {
+  std::memcpy(target, &value, sizeof(value));
+}
+
+HEDDLE_SIMD void store_part(float* target, F32x16 value, std::int64_t count) {
+  float padded[kLanes];
+  store(padded, value);
+  std::memcpy(target, padded, static_cast<std::size_t>(count) * sizeof(float));
+}
+
+/// a * b + c, rounded once.
+HEDDLE_SIMD F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
+  return __builtin_elementwise_fma(a, b, c);
+}
+
+/// Larger of each pair; b where they do not compare.
+HEDDLE_SIMD F32x16 max(F32x16 a, F32x16 b) {
+  return a > b ? a : b;
+}
+
+/// The one reduction tree: halves are added, then their halves, down to one value.
+HEDDLE_SIMD float sum(F32x16 a) {
+  const auto s8 = a.lo + a.hi;
+  const auto s4 = s8.lo + s8.hi;
+  const auto s2 = s4.lo + s4.hi;
+  return s2.x + s2.y;
+}
+
+HEDDLE_SIMD float largest(F32x16 a) {
+  const auto m8 = a.lo > a.hi ? a.lo : a.hi;
+  const auto m4 = m8.lo > m8.hi ? m8.lo : m8.hi;
+  const auto m2 = m4.lo > m4.hi ? m4.lo : m4.hi;
+  return m2.x > m2.y ? m2.x : m2.y;
+}
+
+/// Lane j of the answer is sum(rows[j]), to the bit; 45 operations instead of sixteen trees.
+HEDDLE_SIMD F32x16 sum_each(const F32x16 (&rows)[kLanes]) {
+  F32x16 by8[8];
+  for (int i = 0; i < 8; ++i) {  // Rows i and i + 8, halved once: 8 partial sums each.
+    const F32x16 a = rows[i];
+    const F32x16 b = rows[i + 8];
+    by8[i] =
+        __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+        __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+  }
+  F32x16 by4[4];
+  for (int i = 0; i < 4; ++i) {  // Rows i, i + 4, i + 8, i + 12: 4 partial sums each.
+    const F32x16 a = by8[i];
+    const F32x16 b = by8[i + 4];
+    by4[i] =
+        __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27) +
+        __builtin_shufflevector(a, b, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
+  }
+  F32x16 by2[2];
+  for (int i = 0; i < 2; ++i) {
+    const F32x16 a = by4[i];
+    const F32x16 b = by4[i + 2];
+    by2[i] =
+        __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
+        __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+  }
+  return __builtin_shufflevector(
+             by2[0], by2[1], 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30) +
+         __builtin_shufflevector(
+             by2[0], by2[1], 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
+}
+
+/// e^x to 2 ulp for x <= 88.3, and e^88.3 above; 0 below -87.3; NaN for NaN. Range reduction to
+/// [-ln 2 / 2, ln 2 / 2] and the minimax polynomial of Cephes' expf.
+HEDDLE_SIMD F32x16 exp(F32x16 x) {
+  constexpr float kRound =
+      12582912.0F;  // 1.5 * 2^23: adding it rounds to an integer in the low bits.
+  const F32x16 bounded = x > 88.3F ? F32x16(88.3F) : x;
+  const F32x16 shifted = fma(bounded, F32x16(1.44269504088896341F), F32x16(kRound));
+  const F32x16 n = shifted - kRound;
+  F32x16 r = fma(n, F32x16(-0.693359375F), bounded);
+  r = fma(n, F32x16(2.12194440e-4F), r);
+  F32x16 p = fma(F32x16(1.9875691500e-4F), r, F32x16(1.3981999507e-3F));
+  p = fma(p, r, F32x16(8.3334519073e-3F));
+  p = fma(p, r, F32x16(4.1665795894e-2F));
+  p = fma(p, r, F32x16(1.6666665459e-1F));
+  p = fma(p, r, F32x16(5.0000001201e-1F));
+  p = fma(p * r, r, r) + 1.0F;
+  const U32x16 exponent = __builtin_bit_cast(U32x16, shifted) << 23U;  // The rest is shifted out.
+  const F32x16 scaled = __builtin_bit_cast(F32x16, __builtin_bit_cast(U32x16, p) + exponent);
+  return x < -87.3F ? F32x16(0.0F) : (x == x ? scaled : x);
+}
+
+}  // namespace heddle::ops::cpu

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "ops/context.h"
+#include "ops/tensor_ref.h"
+
+namespace heddle::ops {
+
+struct SiluMulArgs {
+  ConstTensorRef gate_up{};  ///< f32 [tokens, 2 n]: gates, then ups.
+  TensorRef out{};           ///< f32 [tokens, n]. Does not overlap gate_up.
+};
+
+/// out[t][i] = g / (1 + exp(-g)) * gate_up[t][n + i] with g = gate_up[t][i]: the gate of SwiGLU
+/// (N. Shazeer, "GLU Variants Improve Transformer", arXiv:2002.05202, Eq. (6)). Within 8 ulp of the
+/// exact value where |g| < 87; beyond, within 1e-36 of it. tokens == 0 is a no-op. Shapes and types
+/// that do not fit are bugs and CHECK-fail.
+void silu_mul(OpContext& context, const SiluMulArgs& args);
+
+}  // namespace heddle::ops
