@@ -1,0 +1,224 @@
+#include "api/body_reader.h"
+
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace heddle::api {
+
+namespace dom = simdjson::dom;
+
+namespace {
+
+constexpr std::size_t kDepthMax = 64;
+constexpr std::size_t kShownMax = 60;  // Bytes of a string that a message repeats.
+
+/// At most `limit` bytes, and no broken character at the end.
+std::string_view shorten(std::string_view text, std::size_t limit) {
+  if (text.size() <= limit) {
+    return text;
+  }
+  while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0U) == 0x80U) {
+    --limit;
+  }
+  return text.substr(0, limit);
+}
+
+bool is_neutral(dom::element value) {
+  switch (value.type()) {
+    case dom::element_type::NULL_VALUE:
+      return true;
+    case dom::element_type::BOOL:
+      return !bool{value};
+    case dom::element_type::INT64:
+    case dom::element_type::UINT64:
+    case dom::element_type::DOUBLE:
+      return double{value} == 0;
+    case dom::element_type::STRING:
+      return std::string_view(value).empty();
+    case dom::element_type::ARRAY:
+      return dom::array(value).size() == 0;
+    case dom::element_type::OBJECT:
+      return dom::object(value).size() == 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string describe(dom::element value) {
+  switch (value.type()) {
+    case dom::element_type::ARRAY:
+      return "a list of " + std::to_string(dom::array(value).size());
+    case dom::element_type::OBJECT:
+      return "an object";
+    case dom::element_type::STRING: {
+      const std::string_view text = value;
+      const std::string_view shown = shorten(text, kShownMax);
+      return "\"" + std::string(shown) + (shown.size() < text.size() ? "...\"" : "\"");
+    }
+    default:
+      return simdjson::minify(value);
+  }
+}
+
+BodyReader::BodyReader(std::string_view body) {
+  dom::element root;
+  simdjson::error_code failure = simdjson::EMPTY;
+  if (!body.empty()) {
+    failure = parser_.allocate(body.size(), kDepthMax);
+  }
+  if (failure == simdjson::SUCCESS) {
+    failure = parser_.parse(body.data(), body.size(), /*realloc_if_needed=*/true).get(root);
+  }
+  if (failure != simdjson::SUCCESS) {
+    fail(invalid_request(
+        "", std::string("the body is not valid JSON: ") + simdjson::error_message(failure)));
+    return;
+  }
+  if (root.get_object().get(object_) != simdjson::SUCCESS) {
+    fail(invalid_request("", "the body is " + describe(root) + "; want a JSON object"));
+    return;
+  }
+  std::set<std::string_view> seen;
+  for (const dom::key_value_pair field : object_) {
+    if (!seen.insert(field.key).second) {
+      fail(invalid_request(std::string(field.key),
+                           std::string(field.key) + ": occurs twice; want it once"));
+      return;
+    }
+  }
+}
+
+void BodyReader::fail(ApiError error) {
+  if (!error_) {
+    error_ = std::move(error);
+  }
+}
+
+void BodyReader::reject(std::string_view key, dom::element value, std::string_view want) {
+  fail(invalid_request(
+      std::string(key),
+      std::string(key) + ": is " + describe(value) + "; want " + std::string(want)));
+}
+
+std::optional<dom::element> BodyReader::find(std::string_view key) {
+  dom::element value;
+  if (!ok() || object_.at_key(key).get(value) != simdjson::SUCCESS || value.is_null()) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+std::optional<std::string> BodyReader::text(std::string_view key) {
+  const std::optional<dom::element> value = find(key);
+  if (!value) {
+    return std::nullopt;
+  }
+  if (!value->is_string()) {
+    reject(key, *value, "a string");
+    return std::nullopt;
+  }
+  return std::string(std::string_view(*value));
+}
+
+std::string BodyReader::required_text(std::string_view key, std::string_view example) {
+  const std::optional<std::string> value = text(key);
+  if (ok() && (!value || value->empty())) {
+    fail(invalid_request(std::string(key),
+                         std::string(key) + ": is missing; want " + std::string(example)));
+  }
+  return value.value_or("");
+}
+
+std::optional<bool> BodyReader::flag(std::string_view key) {
+  const std::optional<dom::element> value = find(key);
+  if (!value) {
+    return std::nullopt;
+  }
+  if (!value->is_bool()) {
+    reject(key, *value, "true or false");
+    return std::nullopt;
+  }
+  return bool{*value};
+}
+
+std::optional<double> BodyReader::number(std::string_view key, Bounds bounds) {
+  const std::optional<dom::element> value = find(key);
+  if (!value) {
+    return std::nullopt;
+  }
+  double number = 0;
+  if (!value->is_number() || value->get_double().get(number) != simdjson::SUCCESS ||
+      number < bounds.least || number > bounds.most) {
+    std::string want = "a number";
+    if (bounds.least > -std::numeric_limits<double>::max()) {
+      want += " of at least " + fmt::format("{}", bounds.least);
+    }
+    if (bounds.most < std::numeric_limits<double>::max()) {
+      want += " and at most " + fmt::format("{}", bounds.most);
+    }
+    reject(key, *value, want);
+    return std::nullopt;
+  }
+  return number;
+}
+
+std::optional<std::int64_t> BodyReader::integer(std::string_view key,
+                                                std::int64_t least,
+                                                std::int64_t most) {
+  const std::optional<dom::element> value = find(key);
+  if (!value) {
+    return std::nullopt;
+  }
+  double number = 0;
+  std::int64_t whole = 0;
+  bool valid = value->get_int64().get(whole) == simdjson::SUCCESS;
+  if (!valid && value->get_double().get(number) == simdjson::SUCCESS) {
+    // Some clients send whole numbers as 16.0.
+    valid = std::trunc(number) == number && std::abs(number) < 1e15;
+    whole = valid ? static_cast<std::int64_t>(number) : 0;
+  }
+  if (!valid || whole < least || whole > most) {
+    reject(key,
+           *value,
+           "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+    return std::nullopt;
+  }
+  return whole;
+}
+
+std::vector<TokenId> BodyReader::tokens(std::string_view key, dom::element list) {
+  std::vector<TokenId> ids;
+  dom::array array;
+  if (list.get_array().get(array) != simdjson::SUCCESS) {
+    reject(key, list, "a list of token ids");
+    return ids;
+  }
+  ids.reserve(array.size());
+  for (const dom::element item : array) {
+    std::int64_t id = -1;
+    if (item.get_int64().get(id) != simdjson::SUCCESS || id < 0 ||
+        id > std::numeric_limits<TokenId>::max()) {
+      reject(key, item, "token ids, which are whole numbers of at least 0");
+      return {};
+    }
+    ids.push_back(static_cast<TokenId>(id));
+  }
+  return ids;
+}
+
+void BodyReader::refuse_unless_neutral(std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys) {
+    const std::optional<dom::element> value = find(key);
+    if (value && !is_neutral(*value)) {
+      fail(not_supported(std::string(key),
+                         std::string(key) + ": is " + describe(*value) +
+                             "; it is not supported yet, leave it out"));
+    }
+  }
+}
+
+}  // namespace heddle::api

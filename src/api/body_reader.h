@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/error.h"
+#include "base/ids.h"
+
+#include <simdjson.h>
+
+namespace heddle::api {
+
+/// Inclusive bounds of a number.
+struct Bounds {
+  double least = -std::numeric_limits<double>::max();
+  double most = std::numeric_limits<double>::max();
+};
+
+/// Reads typed fields of one JSON object that a client sent. The first thing that is wrong is kept;
+/// later reads then give nothing. Null counts as absent, and a key that occurs twice is wrong.
+class BodyReader {
+ public:
+  /// Parses `body`, which must be an object. The reader holds the parsed document.
+  explicit BodyReader(std::string_view body);
+
+  [[nodiscard]] std::optional<simdjson::dom::element> find(std::string_view key);
+
+  [[nodiscard]] std::optional<std::string> text(std::string_view key);
+  /// A string that must be there and not be empty.
+  [[nodiscard]] std::string required_text(std::string_view key, std::string_view example);
+  [[nodiscard]] std::optional<bool> flag(std::string_view key);
+  [[nodiscard]] std::optional<double> number(std::string_view key, Bounds bounds);
+  /// A whole number within bounds that a double holds exactly.
+  [[nodiscard]] std::optional<std::int64_t> integer(std::string_view key,
+                                                    std::int64_t least,
+                                                    std::int64_t most);
+  /// Token ids; each from 0 to 2^31 - 1.
+  [[nodiscard]] std::vector<TokenId> tokens(std::string_view key, simdjson::dom::element list);
+
+  /// Refuses fields that are known but not implemented, unless they ask for nothing: null, false,
+  /// zero, "" or an empty list or object.
+  void refuse_unless_neutral(std::initializer_list<std::string_view> keys);
+
+  /// `key` is wrong: the message is "key: is <value>; want <want>".
+  void reject(std::string_view key, simdjson::dom::element value, std::string_view want);
+  void fail(ApiError error);
+
+  [[nodiscard]] bool ok() const { return !error_.has_value(); }
+  /// What is wrong; only if not ok().
+  [[nodiscard]] ApiError error() const { return *error_; }
+
+ private:
+  simdjson::dom::parser parser_{};
+  simdjson::dom::object object_{};
+  std::optional<ApiError> error_{};
+};
+
+/// The value as it may stand in a message.
+[[nodiscard]] std::string describe(simdjson::dom::element value);
+
+}  // namespace heddle::api

@@ -1,0 +1,44 @@
+#include "api/error.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace heddle::api {
+namespace {
+
+TEST(ApiError, IsAlwaysAnObjectWithFourMembers) {
+  const auto json = nlohmann::json::parse(to_json(invalid_request("n", "n: is \"x\"; want 1")));
+  EXPECT_EQ(json["error"]["message"], "n: is \"x\"; want 1");
+  EXPECT_EQ(json["error"]["type"], "invalid_request_error");
+  EXPECT_EQ(json["error"]["param"], "n");
+  EXPECT_TRUE(json["error"]["code"].is_null());
+  EXPECT_EQ(json["error"].size(), 4U);
+}
+
+TEST(ApiError, EveryCodeHasItsStatus) {
+  const std::pair<Code, int> cases[] = {{Code::kInvalidArgument, 400},
+                                        {Code::kNotFound, 404},
+                                        {Code::kFailedPrecondition, 409},
+                                        {Code::kResourceExhausted, 429},
+                                        {Code::kCancelled, 499},
+                                        {Code::kCorrupt, 500},
+                                        {Code::kUnavailable, 503},
+                                        {Code::kDeadlineExceeded, 504}};
+  for (const auto& [code, status] : cases) {
+    const ApiError error = from_error({.code = code, .message = "m"});
+    EXPECT_EQ(error.status, status);
+    EXPECT_EQ(error.message, "m");
+    EXPECT_FALSE(error.type.empty());
+    EXPECT_EQ(error.retry_after > 0, status == 429 || status == 503);
+  }
+}
+
+TEST(ApiError, AnUnknownModelIsToldTheKnownOnes) {
+  const ApiError error = model_not_found("x", "a, b");
+  EXPECT_EQ(error.status, 404);
+  EXPECT_EQ(error.code, "model_not_found");
+  EXPECT_EQ(error.message, "model \"x\" does not exist; there are a, b");
+}
+
+}  // namespace
+}  // namespace heddle::api

@@ -1,0 +1,183 @@
+#include "api/requests.h"
+
+#include <utility>
+
+#include "api/generation_params.h"
+
+namespace heddle::api {
+
+namespace dom = simdjson::dom;
+
+namespace {
+
+constexpr std::string_view kModelExample = "the name of a model, as GET /v1/models lists them";
+constexpr std::size_t kPromptsMax = 128;
+
+/// The request, or what was wrong with it.
+template <class T>
+Parsed<T> finish(const BodyReader& body, T request) {
+  if (!body.ok()) {
+    return body.error();
+  }
+  return request;
+}
+
+/// Fields that ask for a kind of answer other than text.
+void refuse_other_formats(BodyReader& body) {
+  if (const std::optional<dom::element> format = body.find("response_format")) {
+    std::string_view type;
+    if ((*format)["type"].get_string().get(type) != simdjson::SUCCESS) {
+      body.reject("response_format", *format, "an object such as {\"type\": \"text\"}");
+    } else if (type != "text") {
+      body.fail(not_supported("response_format",
+                              "response_format: type is \"" + std::string(type) +
+                                  "\"; only \"text\" is supported yet"));
+    }
+  }
+  if (const std::optional<dom::element> modalities = body.find("modalities")) {
+    if (std::string(simdjson::minify(*modalities)) != "[\"text\"]") {
+      body.fail(not_supported("modalities", "modalities: only [\"text\"] is supported"));
+    }
+  }
+}
+
+void refuse_tools(BodyReader& body) {
+  body.refuse_unless_neutral({"tools", "functions"});
+  for (const std::string_view key : {"tool_choice", "function_call"}) {
+    const std::optional<dom::element> choice = body.find(key);
+    std::string_view word;
+    if (choice && (choice->get_string().get(word) != simdjson::SUCCESS ||
+                   (word != "none" && word != "auto"))) {
+      body.fail(not_supported(
+          std::string(key),
+          std::string(key) + ": is " + describe(*choice) + "; tools are not supported yet"));
+    }
+  }
+}
+
+std::vector<Prompt> read_prompts(BodyReader& body) {
+  std::vector<Prompt> prompts;
+  const std::optional<dom::element> value = body.find("prompt");
+  if (!value) {
+    body.fail(invalid_request(
+        "prompt", "prompt: is missing; want a string, a list of strings, or token ids"));
+    return prompts;
+  }
+  std::string_view text;
+  if (value->get_string().get(text) == simdjson::SUCCESS) {
+    prompts.emplace_back(std::string(text));
+    return prompts;
+  }
+  dom::array list;
+  if (value->get_array().get(list) != simdjson::SUCCESS || list.size() == 0) {
+    body.reject("prompt", *value, "a string, a list of strings, or token ids");
+    return prompts;
+  }
+  if ((*list.begin()).is_number()) {
+    prompts.emplace_back(body.tokens("prompt", *value));
+    return prompts;
+  }
+  if (list.size() > kPromptsMax) {
+    body.reject("prompt", *value, "at most 128 prompts");
+    return prompts;
+  }
+  for (const dom::element item : list) {
+    if (item.get_string().get(text) == simdjson::SUCCESS) {
+      prompts.emplace_back(std::string(text));
+    } else {
+      prompts.emplace_back(body.tokens("prompt", item));
+    }
+  }
+  return prompts;
+}
+
+}  // namespace
+
+Parsed<ChatRequest> parse_chat_request(std::string_view text) {
+  BodyReader body(text);
+  ChatRequest request;
+  request.model = body.required_text("model", kModelExample);
+  request.messages = read_messages(body);
+  request.template_variables = read_template_variables(body);
+  request.add_generation_prompt = body.flag("add_generation_prompt").value_or(true);
+  request.params = read_generation_params(body);
+  refuse_tools(body);
+  refuse_other_formats(body);
+  body.refuse_unless_neutral({"logprobs",
+                              "top_logprobs",
+                              "audio",
+                              "prediction",
+                              "web_search_options",
+                              "continue_final_message",
+                              "chat_template",
+                              "documents"});
+  return finish(body, std::move(request));
+}
+
+Parsed<CompletionRequest> parse_completion_request(std::string_view text) {
+  BodyReader body(text);
+  CompletionRequest request;
+  request.model = body.required_text("model", kModelExample);
+  request.prompts = read_prompts(body);
+  request.echo = body.flag("echo").value_or(false);
+  request.add_special_tokens = body.flag("add_special_tokens").value_or(true);
+  request.params = read_generation_params(body);
+  refuse_other_formats(body);
+  if (const std::optional<dom::element> logprobs = body.find("logprobs")) {
+    // 0 asks for the chosen token's own, so only absence is neutral.
+    body.fail(not_supported(
+        "logprobs",
+        "logprobs: is " + describe(*logprobs) + "; it is not supported yet, leave it out"));
+  }
+  body.refuse_unless_neutral({"suffix"});
+  const std::optional<std::int64_t> best_of = body.integer("best_of", 1, 128);
+  if (best_of && *best_of != std::int64_t{request.params.choices}) {
+    body.fail(not_supported("best_of", "best_of: differs from n; that is not supported"));
+  }
+  if (request.prompts.size() * request.params.choices > kPromptsMax) {
+    body.fail(invalid_request("n",
+                              "n: " + std::to_string(request.prompts.size()) + " prompts with " +
+                                  std::to_string(request.params.choices) +
+                                  " answers each; want at most 128 answers"));
+  }
+  return finish(body, std::move(request));
+}
+
+Parsed<TokenizeRequest> parse_tokenize_request(std::string_view text) {
+  BodyReader body(text);
+  TokenizeRequest request;
+  request.model = body.required_text("model", kModelExample);
+  request.prompt = body.text("prompt");
+  const bool has_messages = body.find("messages").has_value();
+  if (body.ok() && request.prompt.has_value() == has_messages) {
+    body.fail(invalid_request("prompt", "prompt: want either prompt or messages"));
+  }
+  if (has_messages) {
+    request.messages = read_messages(body);
+    request.template_variables = read_template_variables(body);
+  }
+  request.add_generation_prompt = body.flag("add_generation_prompt").value_or(true);
+  request.add_special_tokens = body.flag("add_special_tokens").value_or(!has_messages);
+  request.return_token_strs = body.flag("return_token_strs").value_or(false);
+  return finish(body, std::move(request));
+}
+
+Parsed<DetokenizeRequest> parse_detokenize_request(std::string_view text) {
+  BodyReader body(text);
+  DetokenizeRequest request;
+  request.model = body.required_text("model", kModelExample);
+  if (const std::optional<dom::element> tokens = body.find("tokens")) {
+    request.tokens = body.tokens("tokens", *tokens);
+  } else {
+    body.fail(invalid_request("tokens", "tokens: is missing; want a list of token ids"));
+  }
+  return finish(body, std::move(request));
+}
+
+Parsed<std::string> parse_model_request(std::string_view text) {
+  BodyReader body(text);
+  std::string model = body.required_text("model", kModelExample);
+  return finish(body, std::move(model));
+}
+
+}  // namespace heddle::api

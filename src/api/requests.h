@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "api/error.h"
+#include "base/ids.h"
+
+namespace heddle::api {
+
+/// What chat and plain completions have in common. Absent values are the model's to default.
+struct GenerationParams {
+  std::optional<double> temperature{};
+  std::optional<double> top_p{};
+  std::optional<std::int64_t> top_k{};  ///< 0 keeps all.
+  std::optional<double> min_p{};
+  std::optional<double> presence_penalty{};
+  std::optional<double> frequency_penalty{};
+  std::optional<double> repetition_penalty{};
+  std::vector<std::pair<TokenId, float>> logit_bias{};  ///< Distinct ids, none negative.
+  std::optional<std::uint64_t> seed{};
+  std::optional<std::int64_t> max_tokens{};  ///< At least 1.
+  std::vector<std::string> stop{};           ///< None empty.
+  std::vector<TokenId> stop_token_ids{};
+  bool ignore_eos = false;
+  std::uint32_t choices = 1;  ///< `n`.
+  std::int32_t priority = 0;  ///< Lower runs first.
+  bool stream = false;
+  bool include_usage = false;  ///< One more chunk, with the usage, ends the stream.
+  std::string user{};
+};
+
+struct ChatRequest {
+  std::string model{};
+  std::string messages{};  ///< JSON array as given; parts of type text are joined to one string.
+  std::string template_variables{};  ///< JSON object for the chat template.
+  bool add_generation_prompt = true;
+  GenerationParams params{};
+};
+
+/// Text, or the tokens it would become.
+using Prompt = std::variant<std::string, std::vector<TokenId>>;
+
+struct CompletionRequest {
+  std::string model{};
+  std::vector<Prompt> prompts{};  ///< Not empty; each gets `params.choices` answers.
+  bool echo = false;              ///< Answers begin with their prompt.
+  bool add_special_tokens = true;
+  GenerationParams params{};
+};
+
+struct TokenizeRequest {
+  std::string model{};
+  std::optional<std::string> prompt{};  ///< Or `messages`; exactly one of them.
+  std::string messages{};               ///< As in ChatRequest.
+  std::string template_variables{};
+  bool add_generation_prompt = true;
+  bool add_special_tokens = true;  ///< For `messages` false unless given.
+  bool return_token_strs = false;
+};
+
+struct DetokenizeRequest {
+  std::string model{};
+  std::vector<TokenId> tokens{};
+};
+
+/// Bodies of POST requests, checked: types, ranges, and fields that are known but not supported.
+/// Fields that nobody knows are ignored, as are nulls. Every error has status 400 and names the
+/// field, the value and what would be right.
+[[nodiscard]] Parsed<ChatRequest> parse_chat_request(std::string_view body);
+[[nodiscard]] Parsed<CompletionRequest> parse_completion_request(std::string_view body);
+[[nodiscard]] Parsed<TokenizeRequest> parse_tokenize_request(std::string_view body);
+[[nodiscard]] Parsed<DetokenizeRequest> parse_detokenize_request(std::string_view body);
+/// `{"model": ...}`, as loading and unloading take it: the name.
+[[nodiscard]] Parsed<std::string> parse_model_request(std::string_view body);
+
+}  // namespace heddle::api

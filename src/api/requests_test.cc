@@ -1,0 +1,118 @@
+#include "api/requests.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heddle::api {
+namespace {
+
+using testing::ElementsAre;
+
+template <class T>
+const T& value(const Parsed<T>& parsed) {
+  const auto* error = std::get_if<ApiError>(&parsed);
+  EXPECT_EQ(error, nullptr) << (error == nullptr ? "" : error->message);
+  return std::get<T>(parsed);
+}
+
+template <class T>
+ApiError error(const Parsed<T>& parsed) {
+  const auto* found = std::get_if<ApiError>(&parsed);
+  EXPECT_NE(found, nullptr);
+  return found == nullptr ? ApiError{} : *found;
+}
+
+const std::string kMessages = R"("messages":[{"role":"user","content":"hi"}])";
+
+TEST(ChatRequest, UnknownFieldsAreIgnoredAndNeutralOnesPass) {
+  const auto parsed = parse_chat_request(
+      R"({"model":"m","x-y":{"z":1},"tools":[],"tool_choice":"none","logprobs":false,"top_logprobs":0,
+          "response_format":{"type":"text"},"modalities":["text"],"store":true,"metadata":{"a":"b"},)" +
+      kMessages + "}");
+  EXPECT_EQ(value(parsed).model, "m");
+  EXPECT_EQ(value(parsed).messages, R"([{"role":"user","content":"hi"}])");
+  EXPECT_EQ(value(parsed).template_variables, "{}");
+  EXPECT_TRUE(value(parsed).add_generation_prompt);
+}
+
+TEST(ChatRequest, KnownButUnsupportedFieldsAreRefusedByName) {
+  for (const char* field : {R"("tools":[{"type":"function"}])",
+                            R"("tool_choice":"required")",
+                            R"("functions":[{"name":"f"}])",
+                            R"("response_format":{"type":"json_object"})",
+                            R"("logprobs":true)",
+                            R"("top_logprobs":3)",
+                            R"("audio":{"voice":"x"})",
+                            R"("modalities":["text","audio"])",
+                            R"("prediction":{"type":"content"})",
+                            R"("chat_template":"x")",
+                            R"("continue_final_message":true)"}) {
+    const ApiError refused =
+        error(parse_chat_request(R"({"model":"m",)" + std::string(field) + "," + kMessages + "}"));
+    EXPECT_EQ(refused.status, 400) << field;
+    EXPECT_EQ(refused.code, "not_supported") << field;
+    EXPECT_TRUE(std::string(field).starts_with("\"" + refused.param + "\"")) << field;
+  }
+}
+
+TEST(ChatRequest, TheModelMustBeNamed) {
+  EXPECT_EQ(error(parse_chat_request("{}")).param, "model");
+  EXPECT_EQ(error(parse_chat_request(R"({"model":5,)" + kMessages + "}")).param, "model");
+  EXPECT_EQ(error(parse_chat_request(R"({"model":"",)" + kMessages + "}")).param, "model");
+}
+
+TEST(CompletionRequest, TakesTextListsAndTokens) {
+  const auto prompts = [](const std::string& prompt) {
+    return value(parse_completion_request(R"({"model":"m","prompt":)" + prompt + "}")).prompts;
+  };
+  using Ids = std::vector<TokenId>;
+  EXPECT_THAT(prompts("\"x\""), ElementsAre(Prompt("x")));
+  EXPECT_THAT(prompts(R"(["x","y"])"), ElementsAre(Prompt("x"), Prompt("y")));
+  EXPECT_THAT(prompts("[1,2]"), ElementsAre(Prompt(Ids{1, 2})));
+  EXPECT_THAT(prompts("[[1],[2,3]]"), ElementsAre(Prompt(Ids{1}), Prompt(Ids{2, 3})));
+}
+
+TEST(CompletionRequest, WrongPromptsAndFieldsAreNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"model":"m"})", "prompt"},
+      {R"({"model":"m","prompt":5})", "prompt"},
+      {R"({"model":"m","prompt":[]})", "prompt"},
+      {R"({"model":"m","prompt":[1,"x"]})", "prompt"},
+      {R"({"model":"m","prompt":[1,-2]})", "prompt"},
+      {R"({"model":"m","prompt":[{"a":1}]})", "prompt"},
+      {R"({"model":"m","prompt":"x","logprobs":0})", "logprobs"},
+      {R"({"model":"m","prompt":"x","suffix":"y"})", "suffix"},
+      {R"({"model":"m","prompt":"x","best_of":2})", "best_of"},
+      {R"({"model":"m","prompt":["1","2","3","4","5","6","7","8","9"],"n":16})", "n"},
+  };
+  for (const auto& [text, param] : cases) {
+    EXPECT_EQ(error(parse_completion_request(text)).param, param) << text;
+  }
+}
+
+TEST(TokenizeRequest, WantsAPromptOrMessages) {
+  const auto prompt = value(parse_tokenize_request(R"({"model":"m","prompt":""})"));
+  EXPECT_EQ(prompt.prompt, "");
+  EXPECT_TRUE(prompt.add_special_tokens);
+  const auto chat = value(parse_tokenize_request(R"({"model":"m",)" + kMessages + "}"));
+  EXPECT_FALSE(chat.prompt);
+  EXPECT_FALSE(chat.add_special_tokens) << "the template writes them";
+  EXPECT_EQ(error(parse_tokenize_request(R"({"model":"m"})")).status, 400);
+  EXPECT_EQ(error(parse_tokenize_request(R"({"model":"m","prompt":"x",)" + kMessages + "}")).status,
+            400);
+}
+
+TEST(DetokenizeRequest, WantsTokens) {
+  EXPECT_THAT(value(parse_detokenize_request(R"({"model":"m","tokens":[5,6]})")).tokens,
+              ElementsAre(5, 6));
+  EXPECT_EQ(error(parse_detokenize_request(R"({"model":"m"})")).param, "tokens");
+  EXPECT_EQ(error(parse_detokenize_request(R"({"model":"m","tokens":["a"]})")).param, "tokens");
+}
+
+TEST(ModelRequest, IsAName) {
+  EXPECT_EQ(value(parse_model_request(R"({"model":"a/b:c"})")), "a/b:c");
+  EXPECT_EQ(error(parse_model_request("")).status, 400);
+}
+
+}  // namespace
+}  // namespace heddle::api

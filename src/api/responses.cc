@@ -1,0 +1,209 @@
+#include "api/responses.h"
+
+#include <utility>
+
+#include "spec/json_writer.h"
+
+namespace heddle::api {
+
+using spec::JsonWriter;
+
+namespace {
+
+void write_finish(JsonWriter& json, spec::FinishReason finish) {
+  json.key("finish_reason");
+  if (finish == spec::FinishReason::kNone) {
+    json.null();
+  } else {
+    json.string(finish_name(finish));
+  }
+}
+
+void write_usage(JsonWriter& json, const Usage& usage) {
+  json.begin_object();
+  json.key("prompt_tokens").integer(usage.prompt_tokens);
+  json.key("completion_tokens").integer(usage.completion_tokens);
+  json.key("total_tokens").integer(usage.prompt_tokens + usage.completion_tokens);
+  json.key("prompt_tokens_details").begin_object();
+  json.key("cached_tokens").integer(usage.cached_tokens).end_object();
+  json.end_object();
+}
+
+/// Opens the object and writes what every answer begins with.
+JsonWriter begin(const AnswerHead& head, std::string_view object) {
+  JsonWriter json;
+  json.begin_object().key("id").string(head.id).key("object").string(object);
+  json.key("created").integer(head.created).key("model").string(head.model);
+  json.key("system_fingerprint").string(head.fingerprint);
+  return json;
+}
+
+void write_model(JsonWriter& json, const ModelObject& model) {
+  json.begin_object().key("id").string(model.id).key("object").string("model");
+  json.key("created").integer(model.created).key("owned_by").string("heddle");
+  if (!model.name.empty()) {
+    json.key("name").string(model.name);
+  }
+  if (!model.description.empty()) {
+    json.key("description").string(model.description);
+  }
+  json.key("aliases").begin_array();
+  for (const std::string& alias : model.aliases) {
+    json.string(alias);
+  }
+  json.end_array().key("status").begin_object();
+  json.key("value").string(model.state).key("residency").string(model.residency);
+  if (!model.device.empty()) {
+    json.key("device").string(model.device);
+  }
+  if (model.progress) {
+    json.key("progress").number(*model.progress);
+  }
+  json.key("failed").boolean(!model.failure.empty());
+  if (!model.failure.empty()) {
+    json.key("error").string(model.failure);
+  }
+  json.end_object();
+  json.key("architecture").begin_object();
+  for (const char* direction : {"input_modalities", "output_modalities"}) {
+    json.key(direction).begin_array().string("text").end_array();
+  }
+  json.end_object();
+  if (model.context_length > 0) {
+    json.key("context_length").integer(model.context_length);
+  }
+  json.end_object();
+}
+
+}  // namespace
+
+std::string_view finish_name(spec::FinishReason finish) {
+  switch (finish) {
+    case spec::FinishReason::kNone:
+      return "";
+    case spec::FinishReason::kStop:
+      return "stop";
+    case spec::FinishReason::kLength:
+      return "length";
+  }
+  return "";
+}
+
+std::string answer_json(const AnswerHead& head,
+                        const std::vector<Choice>& choices,
+                        const Usage& usage) {
+  const bool chat = head.kind == AnswerKind::kChat;
+  JsonWriter json = begin(head, chat ? "chat.completion" : "text_completion");
+  json.key("choices").begin_array();
+  for (const Choice& choice : choices) {
+    json.begin_object().key("index").integer(choice.index);
+    if (chat) {
+      json.key("message").begin_object().key("role").string("assistant");
+      json.key("content").string(choice.text).key("refusal").null().end_object();
+    } else {
+      json.key("text").string(choice.text);
+    }
+    json.key("logprobs").null();
+    write_finish(json, choice.finish);
+    json.end_object();
+  }
+  json.end_array().key("usage");
+  write_usage(json, usage);
+  json.end_object();
+  return std::move(json).take();
+}
+
+ChunkWriter::ChunkWriter(const AnswerHead& head, bool with_usage) : kind_(head.kind) {
+  const bool chat = kind_ == AnswerKind::kChat;
+  prefix_ = begin(head, chat ? "chat.completion.chunk" : "text_completion").text();
+  prefix_ += ",\"choices\":[";
+  suffix_ = with_usage ? "],\"usage\":null}" : "]}";
+}
+
+std::string ChunkWriter::chunk(const std::string& choice) const {
+  std::string text;
+  text.reserve(prefix_.size() + choice.size() + suffix_.size());
+  text += prefix_;
+  text += choice;
+  text += suffix_;
+  return text;
+}
+
+std::string ChunkWriter::role(std::uint32_t choice) const {
+  JsonWriter json;
+  json.begin_object().key("index").integer(choice).key("delta").begin_object();
+  json.key("role").string("assistant").key("content").string("").end_object();
+  json.key("logprobs").null().key("finish_reason").null().end_object();
+  return chunk(json.text());
+}
+
+std::string ChunkWriter::text(const Choice& part) const {
+  JsonWriter json;
+  json.begin_object().key("index").integer(part.index);
+  if (kind_ == AnswerKind::kChat) {
+    json.key("delta").begin_object();
+    if (!part.text.empty()) {
+      json.key("content").string(part.text);
+    }
+    json.end_object();
+  } else {
+    json.key("text").string(part.text);
+  }
+  json.key("logprobs").null();
+  write_finish(json, part.finish);
+  json.end_object();
+  return chunk(json.text());
+}
+
+std::string ChunkWriter::usage(const Usage& usage) const {
+  JsonWriter json;
+  write_usage(json, usage);
+  return prefix_ + "],\"usage\":" + json.text() + "}";
+}
+
+std::string model_json(const ModelObject& model) {
+  JsonWriter json;
+  write_model(json, model);
+  return std::move(json).take();
+}
+
+std::string model_list_json(const std::vector<ModelObject>& models) {
+  JsonWriter json;
+  json.begin_object().key("object").string("list").key("data").begin_array();
+  for (const ModelObject& model : models) {
+    write_model(json, model);
+  }
+  json.end_array().end_object();
+  return std::move(json).take();
+}
+
+std::string tokenize_json(const std::vector<TokenId>& tokens,
+                          std::int64_t context_length,
+                          const std::vector<std::string>& strings) {
+  JsonWriter json;
+  json.begin_object().key("count").integer(tokens.size());
+  json.key("max_model_len").integer(context_length).key("tokens").begin_array();
+  for (const TokenId token : tokens) {
+    json.integer(token);
+  }
+  json.end_array().key("token_strs");
+  if (strings.empty()) {
+    json.null();
+  } else {
+    json.begin_array();
+    for (const std::string& text : strings) {
+      json.string(text);
+    }
+    json.end_array();
+  }
+  json.end_object();
+  return std::move(json).take();
+}
+
+std::string detokenize_json(std::string_view prompt) {
+  JsonWriter json;
+  json.begin_object().key("prompt").string(prompt).end_object();
+  return std::move(json).take();
+}
+
+}  // namespace heddle::api

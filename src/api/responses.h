@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "spec/sampling.h"
+
+namespace heddle::api {
+
+enum class AnswerKind : std::uint8_t { kChat, kCompletion };
+
+/// What all parts of one answer share.
+struct AnswerHead {
+  AnswerKind kind = AnswerKind::kChat;
+  std::string id{};           ///< chatcmpl-... or cmpl-...
+  std::int64_t created = 0;   ///< Seconds since 1970.
+  std::string model{};        ///< As the request named it.
+  std::string fingerprint{};  ///< Equal seeds give equal answers while this stays.
+};
+
+struct Usage {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t completion_tokens = 0;
+  std::int64_t cached_tokens = 0;  ///< Of the prompt, whose KV was there already.
+};
+
+struct Choice {
+  std::uint32_t index = 0;
+  std::string text{};
+  spec::FinishReason finish = spec::FinishReason::kNone;
+};
+
+/// "stop", "length", or empty while it runs.
+[[nodiscard]] std::string_view finish_name(spec::FinishReason finish);
+
+/// The whole answer, for a request without `stream`.
+[[nodiscard]] std::string answer_json(const AnswerHead& head,
+                                      const std::vector<Choice>& choices,
+                                      const Usage& usage);
+
+/// Writes the JSON of a stream's chunks. What they share is written once, in the constructor.
+class ChunkWriter {
+ public:
+  /// `with_usage`: every chunk has a usage, null in all but the last, as OpenAI sends it on
+  /// stream_options.include_usage.
+  ChunkWriter(const AnswerHead& head, bool with_usage);
+
+  /// The first chunk of a choice of a chat, which says whose turn it is.
+  [[nodiscard]] std::string role(std::uint32_t choice) const;
+  /// Further text of a choice; with a `finish`, its last.
+  [[nodiscard]] std::string text(const Choice& part) const;
+  /// The last chunk of the stream.
+  [[nodiscard]] std::string usage(const Usage& usage) const;
+
+ private:
+  [[nodiscard]] std::string chunk(const std::string& choice) const;
+
+  AnswerKind kind_;
+  std::string prefix_{};
+  std::string suffix_{};
+};
+
+/// A model as GET /v1/models lists it.
+struct ModelObject {
+  std::string id{};
+  std::int64_t created = 0;
+  std::string name{};
+  std::string description{};
+  std::vector<std::string> aliases{};
+  std::string_view state{};      ///< unloaded, loading, loaded, sleeping or downloading.
+  std::string_view residency{};  ///< The finer state, and on which device.
+  std::string device{};
+  std::optional<double> progress{};  ///< Of a load, from 0 to 1.
+  std::string failure{};             ///< Why the last load failed; empty when it did not.
+  std::int64_t context_length = 0;   ///< 0 while it is not known.
+};
+
+[[nodiscard]] std::string model_json(const ModelObject& model);
+/// `{"object":"list","data":[...]}`.
+[[nodiscard]] std::string model_list_json(const std::vector<ModelObject>& models);
+
+/// Of POST /tokenize. `strings` is empty unless the request asked for them.
+[[nodiscard]] std::string tokenize_json(const std::vector<TokenId>& tokens,
+                                        std::int64_t context_length,
+                                        const std::vector<std::string>& strings);
+/// Of POST /detokenize.
+[[nodiscard]] std::string detokenize_json(std::string_view prompt);
+
+}  // namespace heddle::api

@@ -1,0 +1,137 @@
+#include "config/config.h"
+
+#include <algorithm>
+#include <bit>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "config/declare.h"
+#include "config/reader.h"
+
+namespace heddle::config {
+
+namespace {
+
+void add_default_device(Config& config, const Machine& machine) {
+  DeviceConfig device{.name = "cpu0", .cores = machine.cores};
+  device.memory = machine.memory / 2 / device.page * device.page;
+  config.devices.push_back(std::move(device));
+}
+
+void check_device(std::size_t index,
+                  const DeviceConfig& device,
+                  const Machine& machine,
+                  Diagnosis& diagnosis) {
+  const auto reject = [&](const std::string& problem) {
+    diagnosis.problems.push_back(diagnosis.origin + ": devices[" + std::to_string(index) + "] (" +
+                                 device.name + "): " + problem);
+  };
+  for (const int core : device.cores) {
+    if (!std::binary_search(machine.cores.begin(), machine.cores.end(), core)) {
+      reject("cores: there is no core " + std::to_string(core) + "; this process may use " +
+             format_cores(machine.cores));
+    }
+  }
+  if (!std::has_single_bit(device.page) || device.page < 4096 || device.page > 1U << 30U) {
+    reject("page: " + std::to_string(device.page) +
+           " bytes; want a power of two from 4KiB to 1GiB, such as 2MiB");
+  } else if (device.memory < device.page) {
+    reject("memory: " + std::to_string(device.memory) + " bytes is less than one page of " +
+           std::to_string(device.page) + " bytes");
+  }
+}
+
+/// Names that two things share: devices must differ by name, models by name and alias.
+void check_names(const Config& config, Diagnosis& diagnosis) {
+  std::map<std::string, std::size_t> devices;
+  for (std::size_t i = 0; i < config.devices.size(); ++i) {
+    const auto [first, fresh] = devices.emplace(config.devices[i].name, i);
+    if (!fresh) {
+      diagnosis.problems.push_back(diagnosis.origin + ": devices[" + std::to_string(i) +
+                                   "].name: \"" + first->first + "\" is the name of devices[" +
+                                   std::to_string(first->second) + "] already");
+    }
+  }
+  std::map<std::string, std::string> models;
+  for (const ModelConfig& model : config.models) {
+    models.emplace(model.id, model.id);
+  }
+  for (const ModelConfig& model : config.models) {
+    for (const std::string& alias : model.aliases) {
+      const auto [first, fresh] = models.emplace(alias, model.id);
+      if (!fresh) {
+        diagnosis.problems.push_back(diagnosis.origin + ": models." + model.id + ".aliases: \"" +
+                                     alias + "\" already means the model " + first->second);
+      }
+    }
+  }
+}
+
+std::string join_lines(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) {
+    if (!text.empty()) {
+      text += '\n';
+    }
+    text += line;
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<Config> parse_config(std::string_view text,
+                            const std::string& file,
+                            const Environment& environment,
+                            const Machine& machine) {
+  const Result<Node> root = parse_document(text, file, environment);
+  if (!root) {
+    return root.error();
+  }
+  if (root->kind != Node::Kind::kMap && root->kind != Node::Kind::kNull) {
+    return Error{.code = Code::kInvalidArgument,
+                 .message = file + ": the document is not a map; want keys such as \"models:\""};
+  }
+  Config config{.file = file, .directory = std::filesystem::absolute(file).parent_path().string()};
+  Diagnosis diagnosis{.origin = file, .directory = config.directory};
+  Reader reader(*root, "", diagnosis);
+  declare(reader, config);
+  reader.finish();
+
+  if (config.devices.empty()) {
+    add_default_device(config, machine);
+  }
+  for (std::size_t i = 0; i < config.devices.size(); ++i) {
+    DeviceConfig& device = config.devices[i];
+    if (device.name.empty()) {
+      device.name = "cpu" + std::to_string(i);
+    }
+    if (device.cores.empty()) {
+      device.cores = machine.cores;
+    }
+    check_device(i, device, machine, diagnosis);
+  }
+  check_names(config, diagnosis);
+  if (!diagnosis.problems.empty()) {
+    return Error{.code = Code::kInvalidArgument, .message = join_lines(diagnosis.problems)};
+  }
+  return config;
+}
+
+Result<Config> load_config(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::ostringstream text;
+  if (stream) {
+    text << stream.rdbuf();
+  }
+  if (!stream || text.fail()) {
+    return Error{.code = Code::kNotFound,
+                 .message = "read configuration \"" + file +
+                            "\": no such file, or not readable; name one with --config FILE"};
+  }
+  return parse_config(text.str(), file, process_environment, this_machine());
+}
+
+}  // namespace heddle::config

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/log.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "config/document.h"
+#include "spec/dtype.h"
+
+namespace heddle::config {
+
+using namespace std::chrono_literals;
+
+/// An address to accept connections on.
+struct ListenAddress {
+  std::string host{};      ///< Name or numeric address.
+  std::uint16_t port = 0;  ///< 0 lets the system choose one.
+};
+
+/// The memory of the machine itself.
+struct HostConfig {
+  std::uint64_t memory = 1U << 30U;  ///< Budget of the image cache [bytes].
+};
+
+/// How much slower than it is a scale-model device acts.
+struct PaceConfig {
+  Duration step{};   ///< A step completes no earlier than this after it began.
+  Duration token{};  ///< Further time for each token of the step.
+};
+
+enum class DeviceKind : std::uint8_t { kCpu };
+
+struct DeviceConfig {
+  std::string name{};
+  DeviceKind kind = DeviceKind::kCpu;
+  std::vector<int> cores{};          ///< CPU numbers; ascending, distinct, not empty.
+  std::uint64_t memory = 0;          ///< Of weights, KV and workspace [bytes]; at least one page.
+  std::uint64_t page = 2U << 20U;    ///< [bytes]; a power of two.
+  std::uint64_t load_bandwidth = 0;  ///< Emulated link from host memory [bytes/s]; 0: none.
+  bool copy = false;                 ///< Weights are copied to the device, as a GPU must.
+  PaceConfig pace{};
+  Duration step_budget = 25ms;  ///< What one engine step should take.
+};
+
+struct ModelConfig {
+  std::string id{};    ///< What requests call it; may contain '/' and ':'.
+  std::string path{};  ///< As written: a directory (relative to Config::directory), or a hub id.
+  spec::DType dtype = spec::DType::kBf16;  ///< kBf16 or kF32.
+  std::vector<std::string> aliases{};
+  std::string name{};                  ///< For people.
+  std::string description{};           ///< For people.
+  bool pin = false;                    ///< Never evicted.
+  bool unlisted = false;               ///< Served, but absent from listings.
+  Duration ttl{};                      ///< Unloaded after being idle for so long; 0 means never.
+  Duration min_residence = 1s;         ///< Not evicted sooner than this after it was loaded.
+  std::int64_t context = 0;            ///< Cap of the context length [tokens]; 0: the model's own.
+  std::int64_t concurrency_limit = 0;  ///< Requests at once, beyond it 429; 0: Limits::queue.
+};
+
+struct Limits {
+  std::uint64_t body = 32U << 20U;    ///< Request body [bytes].
+  std::uint64_t header = 32U << 10U;  ///< Request line and headers [bytes].
+  std::int64_t connections = 4096;    ///< Open at once.
+  std::int64_t queue = 512;           ///< Requests per model, waiting and running.
+  Duration request_timeout = 10min;   ///< From a request's arrival to its last token.
+  Duration load_timeout = 5min;       ///< What a request waits at most for its model.
+  Duration idle_timeout = 75s;        ///< A connection between requests.
+  Duration header_timeout = 15s;      ///< From the first byte of a request to its last.
+  Duration stall_timeout = 30s;       ///< A client that takes none of its answer.
+};
+
+struct Config {
+  std::string file{};       ///< Where it was read from.
+  std::string directory{};  ///< Folder of that file; relative paths start here.
+  std::vector<ListenAddress> listen{{.host = "127.0.0.1", .port = 8080}};
+  std::vector<std::string> api_keys{};  ///< Any of them opens; none means no key is asked.
+  HostConfig host{};
+  std::vector<DeviceConfig> devices{};  ///< Never empty.
+  std::vector<ModelConfig> models{};    ///< In the order of the file.
+  Limits limits{};
+  log::Level log_level = log::Level::kInfo;
+  log::Format log_format = log::Format::kText;
+  std::string data_dir{};           ///< For what outlives the process; empty: nothing does.
+  std::string event_log{};          ///< File that gets every event of the cores; empty: none.
+  Duration shutdown_timeout = 30s;  ///< What running requests get to end after SIGTERM.
+};
+
+/// What defaults and checks depend on.
+struct Machine {
+  std::vector<int> cores{};  ///< CPUs this process may use, ascending.
+  std::uint64_t memory = 0;  ///< Physical memory, or the limit of this process's cgroup [bytes].
+};
+[[nodiscard]] Machine this_machine();
+
+/// Parses YAML or JSON. `file` is its name, for messages and relative paths. The error lists all
+/// problems, a line each: file, line, key, value and what would be right. Touches no file.
+Result<Config> parse_config(std::string_view text,
+                            const std::string& file,
+                            const Environment& environment,
+                            const Machine& machine);
+
+/// Reads and parses a file, for this machine and environment. kNotFound when it cannot be read.
+Result<Config> load_config(const std::string& file);
+
+/// The JSON schema of the configuration, from the same declarations as the parser.
+[[nodiscard]] std::string config_schema();
+
+}  // namespace heddle::config

@@ -1,0 +1,184 @@
+#include "config/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heddle::config {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const Machine kMachine{.cores = {0, 1, 2, 3}, .memory = 16ULL << 30U};
+
+Result<Config> parse(std::string_view text) {
+  return parse_config(text, "/etc/heddle/heddle.yaml", process_environment, kMachine);
+}
+
+TEST(Config, ReadsAWholeFile) {
+  const Result<Config> config = parse(R"(
+listen: ["127.0.0.1:8080", ":9090"]
+apiKeys: [one, two]
+host: {memory: 2GiB}
+devices:
+  - {name: cpu0, kind: cpu, cores: "0-1", memory: 64MiB, page: 64KiB, load_bandwidth: 50MB/s,
+     pace: {step: 20ms, token: 1ms}, step_budget: 30ms}
+  - {memory: 1GiB, copy: true}
+models:
+  adder: {path: models/adder, dtype: float32, aliases: [sums, plus], pin: true, ttl: 300}
+  org/name:8b:
+    path: org/name
+    name: Big one
+    context: 4096
+    min_residence: 2s
+    concurrencyLimit: 3
+    unlisted: true
+limits: {body: 1MiB, queue: 7, request_timeout: 90s}
+logLevel: warn
+logFormat: json
+dataDir: data
+event_log: /var/log/events
+shutdown_timeout: 5s
+)");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->listen.size(), 2U);
+  EXPECT_EQ(config->listen[1].port, 9090);
+  EXPECT_THAT(config->api_keys, ElementsAre("one", "two"));
+  EXPECT_EQ(config->host.memory, 2ULL << 30U);
+  ASSERT_EQ(config->devices.size(), 2U);
+  const DeviceConfig& paced = config->devices[0];
+  EXPECT_THAT(paced.cores, ElementsAre(0, 1));
+  EXPECT_EQ(paced.page, 64U << 10U);
+  EXPECT_EQ(paced.load_bandwidth, 50'000'000U);
+  EXPECT_TRUE(paced.copy) << "implied by load_bandwidth";
+  EXPECT_EQ(paced.pace.step, 20ms);
+  EXPECT_EQ(paced.step_budget, 30ms);
+  EXPECT_EQ(config->devices[1].name, "cpu1");
+  EXPECT_THAT(config->devices[1].cores, ElementsAre(0, 1, 2, 3));
+  EXPECT_TRUE(config->devices[1].copy);
+  ASSERT_EQ(config->models.size(), 2U);
+  const ModelConfig& adder = config->models[0];
+  EXPECT_EQ(adder.path, "models/adder");
+  EXPECT_EQ(adder.dtype, spec::DType::kF32);
+  EXPECT_THAT(adder.aliases, ElementsAre("sums", "plus"));
+  EXPECT_TRUE(adder.pin);
+  EXPECT_EQ(adder.ttl, 300s);
+  EXPECT_EQ(config->models[1].id, "org/name:8b");
+  EXPECT_EQ(config->models[1].dtype, spec::DType::kBf16);
+  EXPECT_EQ(config->models[1].concurrency_limit, 3);
+  EXPECT_EQ(config->limits.queue, 7);
+  EXPECT_EQ(config->limits.request_timeout, 90s);
+  EXPECT_EQ(config->log_level, log::Level::kWarning);
+  EXPECT_EQ(config->log_format, log::Format::kJson);
+  EXPECT_EQ(config->data_dir, "/etc/heddle/data");
+  EXPECT_EQ(config->event_log, "/var/log/events");
+  EXPECT_EQ(config->directory, "/etc/heddle");
+}
+
+TEST(Config, TheSameInJson) {
+  const Result<Config> config = parse(
+      R"({"models": {"a": {"path": "x", "pin": true, "aliases": ["b"]}}, "limits": {"queue": 3}})");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_TRUE(config->models[0].pin);
+  EXPECT_EQ(config->limits.queue, 3);
+}
+
+TEST(Config, WithoutDevicesOneGetsAllCoresAndHalfTheMemory) {
+  const Result<Config> config = parse("");
+  ASSERT_TRUE(config) << config.error().message;
+  ASSERT_EQ(config->devices.size(), 1U);
+  EXPECT_EQ(config->devices[0].name, "cpu0");
+  EXPECT_EQ(config->devices[0].cores, kMachine.cores);
+  EXPECT_EQ(config->devices[0].memory, 8ULL << 30U);
+}
+
+TEST(Config, EveryProblemIsReportedOnItsLine) {
+  const Result<Config> config = parse("modles: {}\nlimits:\n  body: -5MiB\n  queue: 0\n");
+  ASSERT_FALSE(config);
+  EXPECT_THAT(config.error().message, HasSubstr("line 1: modles"));
+  EXPECT_THAT(config.error().message, HasSubstr("\"models\""));
+  EXPECT_THAT(config.error().message, HasSubstr("line 3: limits.body: "));
+  EXPECT_THAT(config.error().message, HasSubstr("-5MiB"));
+  EXPECT_THAT(config.error().message, HasSubstr("line 4: limits.queue: \"0\""));
+}
+
+TEST(Config, WhatCannotBeMeantIsRefused) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"models: {a: {}}", "models.a.path: is missing"},
+      {"models: {a: {path: x}, b: {path: y, aliases: [a]}}", "already means the model a"},
+      {"models: {a: {path: x, dtype: float7}}", "\"float7\" is not one of bfloat16, float32"},
+      {"models: [1, 2]", "models: is a list; want a map"},
+      {"devices: [{memory: 1MiB}]", "less than one page"},
+      {"devices: [{memory: 64MiB, page: 3MiB}]", "power of two"},
+      {"devices: [{memory: 64MiB, cores: 9}]", "there is no core 9; this process may use 0-3"},
+      {"devices: [{memory: 64MiB, name: x}, {memory: 64MiB, name: x}]", "name of devices[0]"},
+      {"devices: [{memory: 64MiB, load_bandwidth: 1MB/s, copy: false}]", "contradicts"},
+      {"devices: [{memory: 64MiB, step_budget: 0}]", "more than 0"},
+      {"devices: [{}]", "devices[0].memory: is missing"},
+      {"devices: [{memory: 64MiB, kind: tpu}]", "\"tpu\" is not one of cpu"},
+      {"apiKeys: ['']", "a key is empty"},
+      {"listen: nowhere", "\"nowhere\" is not an address"},
+      {"- a", "not a map"},
+  };
+  for (const auto& [text, message] : cases) {
+    const Result<Config> config = parse(text);
+    ASSERT_FALSE(config) << text;
+    EXPECT_THAT(config.error().message, HasSubstr(message)) << text;
+  }
+}
+
+TEST(Config, AForeignEngineIsRecognisedAndRefused) {
+  const Result<Config> config = parse("models:\n  x: {cmd: vllm serve x, env: [A=1]}\n");
+  ASSERT_FALSE(config);
+  EXPECT_THAT(config.error().message,
+              HasSubstr("models.x.cmd: external engines are not supported yet"));
+  EXPECT_THAT(config.error().message, HasSubstr("models.x.env: is known from llama-swap"));
+  EXPECT_THAT(config.error().message, testing::Not(HasSubstr("missing")));
+}
+
+TEST(Config, EveryKeyOfLlamaSwapIsRecognised) {
+  for (const char* key : {"routing",
+                          "groups",
+                          "matrix",
+                          "selectors",
+                          "profiles",
+                          "upstream",
+                          "store",
+                          "captureBuffer",
+                          "startPort",
+                          "hooks",
+                          "macros",
+                          "healthCheckTimeout",
+                          "globalTTL",
+                          "peers"}) {
+    const Result<Config> config = parse(std::string(key) + ": {}\n");
+    ASSERT_FALSE(config) << key;
+    EXPECT_THAT(config.error().message, HasSubstr("not supported yet"));
+  }
+  for (const char* key : {"cmd",
+                          "cmdStop",
+                          "proxy",
+                          "unloadTimeout",
+                          "env",
+                          "checkEndpoint",
+                          "useModelName",
+                          "filters",
+                          "metadata",
+                          "capabilities",
+                          "timeouts",
+                          "sendLoadingState"}) {
+    const Result<Config> config = parse("models: {m: {path: x, " + std::string(key) + ": 1}}\n");
+    ASSERT_FALSE(config) << key;
+    EXPECT_THAT(config.error().message, HasSubstr("not supported yet"));
+  }
+}
+
+TEST(Config, AMissingFileIsAnErrorThatNamesIt) {
+  const Result<Config> config = load_config("/no/such/heddle.yaml");
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().code, Code::kNotFound);
+  EXPECT_THAT(config.error().message, HasSubstr("/no/such/heddle.yaml"));
+}
+
+}  // namespace
+}  // namespace heddle::config

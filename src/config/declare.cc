@@ -1,0 +1,258 @@
+#include "config/declare.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+namespace heddle::config {
+
+namespace {
+
+constexpr int kCoresMax = 4096;
+constexpr std::string_view kLater = "is known from llama-swap and not supported yet";
+
+std::optional<int> small_number(std::string_view text, int most) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && number >= 0 && number <= most ? std::optional(number) : std::nullopt;
+}
+
+Error invalid(std::string message) {
+  return {.code = Code::kInvalidArgument, .message = std::move(message)};
+}
+
+void declare(Fields& f, Limits& limits) {
+  f.bytes({"body", "Largest request body."}, limits.body);
+  f.bytes({"header", "Largest request line and headers together."}, limits.header);
+  f.integer({"connections", "Connections open at once."}, {.least = 1}, limits.connections);
+  f.integer({"queue", "Requests per model, waiting and running; more get status 429."},
+            {.least = 1},
+            limits.queue);
+  f.duration({"request_timeout", "From a request's arrival to its last token."},
+             limits.request_timeout);
+  f.duration({"load_timeout", "How long a request waits at most for its model."},
+             limits.load_timeout);
+  f.duration({"idle_timeout", "How long a connection stays open between requests."},
+             limits.idle_timeout);
+  f.duration({"header_timeout", "How long a client may take to send a request."},
+             limits.header_timeout);
+  f.duration({"stall_timeout", "How long a client may take none of its answer."},
+             limits.stall_timeout);
+}
+
+void declare(Fields& f, DeviceConfig& device) {
+  f.text({"name", "What metrics and listings call the device."}, device.name);
+  std::size_t kind = 0;
+  f.choice({"kind", "What the device is."}, {"cpu"}, kind);
+  std::vector<std::string> cores;
+  f.texts({"cores", "CPU numbers such as \"0-3,6\"; all when absent."}, cores);
+  for (const std::string& part : cores) {
+    const Result<std::vector<int>> parsed = parse_cores(part);
+    if (!parsed) {
+      f.reject("cores", parsed.error().message);
+      break;
+    }
+    device.cores.insert(device.cores.end(), parsed->begin(), parsed->end());
+  }
+  std::sort(device.cores.begin(), device.cores.end());
+  device.cores.erase(std::unique(device.cores.begin(), device.cores.end()), device.cores.end());
+  f.bytes({"memory", "Memory for weights, KV cache and workspace."}, device.memory);
+  f.require("memory", "say how much memory the device may use, such as 64MiB");
+  f.bytes({"page", "Size of a page, a power of two."}, device.page);
+  f.rate({"load_bandwidth", "Emulates a link of this speed from host memory; implies copy."},
+         device.load_bandwidth);
+  device.copy = device.load_bandwidth > 0;
+  f.flag({"copy", "Copy weights to the device, as a discrete device must."}, device.copy);
+  if (device.load_bandwidth > 0 && !device.copy) {
+    f.reject("copy", "false contradicts load_bandwidth, which paces the copy");
+  }
+  f.section({"pace", "Makes the device act slower than it is."}, [&](Fields& pace) {
+    pace.duration({"step", "A step takes at least this long."}, device.pace.step);
+    pace.duration({"token", "And this for each of its tokens."}, device.pace.token);
+  });
+  f.duration({"step_budget", "What one engine step should take at most."}, device.step_budget);
+  if (device.step_budget <= Duration{}) {
+    f.reject("step_budget", "must be more than 0");
+  }
+}
+
+void declare(Fields& f, ModelConfig& model) {
+  f.text({"path", "A directory with a checkpoint, or a Hugging Face model id."}, model.path);
+  f.reserve({"cmd", "cmdStop", "proxy"}, "external engines are not supported yet; use path");
+  if (!f.has("cmd") && !f.has("proxy")) {
+    f.require("path", "name a directory or a Hugging Face model id");
+  }
+  constexpr std::array kDTypes{spec::DType::kBf16, spec::DType::kF32};
+  std::size_t dtype = 0;
+  f.choice({"dtype", "Type of weights, KV cache and activations."},
+           {spec::dtype_name(kDTypes[0]), spec::dtype_name(kDTypes[1])},
+           dtype);
+  model.dtype = kDTypes[dtype];
+  f.texts({"aliases", "Further names of the model."}, model.aliases);
+  f.text({"name", "Name for people."}, model.name);
+  f.text({"description", "Description for people."}, model.description);
+  f.flag({"pin", "Never evict the model once it is loaded."}, model.pin);
+  f.flag({"unlisted", "Serve the model but leave it out of listings."}, model.unlisted);
+  f.seconds({"ttl", "Unload after being idle for so long; 0 means never."}, model.ttl);
+  f.duration({"min_residence", "Do not evict sooner than this after loading."},
+             model.min_residence);
+  f.integer({"context", "Cap of the context length in tokens; 0 means the model's own."},
+            {.least = 0},
+            model.context);
+  f.integer({"concurrencyLimit", "Requests at once; more get status 429. 0 means limits.queue."},
+            {.least = 0},
+            model.concurrency_limit);
+  f.reserve({"unloadTimeout",
+             "env",
+             "checkEndpoint",
+             "useModelName",
+             "filters",
+             "metadata",
+             "capabilities",
+             "timeouts",
+             "sendLoadingState",
+             "macros",
+             "setParamsByID"},
+            kLater);
+}
+
+void declare_logging(Fields& f, Config& config) {
+  std::size_t level = static_cast<std::size_t>(config.log_level);
+  f.choice({"logLevel", "Least important messages that are logged."},
+           {"debug", "info", "warn", "error"},
+           level);
+  config.log_level = static_cast<log::Level>(level);
+  std::size_t format = static_cast<std::size_t>(config.log_format);
+  f.choice({"logFormat", "How log lines look."}, {"text", "json"}, format);
+  config.log_format = static_cast<log::Format>(format);
+}
+
+void declare_listen(Fields& f, Config& config) {
+  std::vector<std::string> listen;
+  f.texts({"listen", "Addresses to serve on, such as 127.0.0.1:8080."}, listen);
+  if (!listen.empty()) {
+    config.listen.clear();
+  }
+  for (const std::string& text : listen) {
+    const Result<ListenAddress> address = parse_listen(text);
+    if (!address) {
+      f.reject("listen", address.error().message);
+      continue;
+    }
+    config.listen.push_back(*address);
+  }
+}
+
+}  // namespace
+
+Result<std::vector<int>> parse_cores(std::string_view text) {
+  std::vector<int> cores;
+  std::string_view rest = text;
+  for (;;) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view part = rest.substr(0, comma);
+    const std::size_t dash = part.find('-');
+    const std::optional<int> first = small_number(part.substr(0, dash), kCoresMax);
+    const std::optional<int> last =
+        dash == std::string_view::npos ? first : small_number(part.substr(dash + 1), kCoresMax);
+    if (!first || !last || *last < *first) {
+      return invalid("\"" + std::string(text) + "\" does not name cores; want such as \"0-3,6\"");
+    }
+    for (int core = *first; core <= *last; ++core) {
+      cores.push_back(core);
+    }
+    if (comma == std::string_view::npos) {
+      return cores;
+    }
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+std::string format_cores(const std::vector<int>& cores) {
+  std::string text;
+  for (std::size_t begin = 0, end = 0; begin < cores.size(); begin = end) {
+    end = begin + 1;
+    while (end < cores.size() && cores[end] == cores[end - 1] + 1) {
+      ++end;
+    }
+    text += (text.empty() ? "" : ",") + std::to_string(cores[begin]);
+    if (end - begin > 1) {
+      text += "-" + std::to_string(cores[end - 1]);
+    }
+  }
+  return text;
+}
+
+Result<ListenAddress> parse_listen(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  const bool port_only = colon == std::string_view::npos;
+  std::string_view host = port_only ? std::string_view{} : text.substr(0, colon);
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string_view::npos) {
+    return invalid("\"" + std::string(text) + "\": put an IPv6 address in brackets: [::1]:8080");
+  }
+  const std::optional<int> port = small_number(port_only ? text : text.substr(colon + 1), 65535);
+  if (!port) {
+    return invalid("\"" + std::string(text) + "\" is not an address; want such as 127.0.0.1:8080");
+  }
+  return ListenAddress{
+      .host = host.empty() ? (port_only ? "127.0.0.1" : "0.0.0.0") : std::string(host),
+      .port = static_cast<std::uint16_t>(*port)};
+}
+
+void declare(Fields& f, Config& config) {
+  declare_listen(f, config);
+  f.texts({"apiKeys", "Keys that clients may present; none means that no key is asked for."},
+          config.api_keys);
+  if (std::find(config.api_keys.begin(), config.api_keys.end(), "") != config.api_keys.end()) {
+    f.reject("apiKeys", "a key is empty; leave apiKeys out to ask for none");
+  }
+  f.section({"host", "The machine's own memory."}, [&](Fields& host) {
+    host.bytes({"memory", "How much of it keeps weights that are on no device."},
+               config.host.memory);
+  });
+  f.sections({"devices", "What models run on; one CPU device when absent."}, [&](Fields& item) {
+    DeviceConfig device;
+    declare(item, device);
+    config.devices.push_back(std::move(device));
+  });
+  f.named_sections({"models", "The models, by the name that requests use."},
+                   [&](const std::string& id, Fields& item) {
+                     ModelConfig model{.id = id};
+                     declare(item, model);
+                     config.models.push_back(std::move(model));
+                   });
+  f.section({"limits", "What clients may do at most."},
+            [&](Fields& item) { declare(item, config.limits); });
+  declare_logging(f, config);
+  f.path({"dataDir", "Folder for what outlives the process."}, config.data_dir);
+  f.path({"event_log", "File that gets every event, for replay."}, config.event_log);
+  f.duration({"shutdown_timeout", "What running requests get to end after SIGTERM."},
+             config.shutdown_timeout);
+  f.reserve({"routing",
+             "groups",
+             "matrix",
+             "selectors",
+             "profiles",
+             "upstream",
+             "store",
+             "captureBuffer",
+             "startPort",
+             "hooks",
+             "macros",
+             "healthCheckTimeout",
+             "globalTTL",
+             "peers",
+             "includeAliasesInList",
+             "sendLoadingState",
+             "logToStdout",
+             "logTimeFormat",
+             "metricsMaxInMemory",
+             "performance"},
+            kLater);
+}
+
+}  // namespace heddle::config

@@ -1,0 +1,133 @@
+#include "config/document.h"
+
+#include <cstdlib>
+#include <set>
+#include <utility>
+
+#include <yaml-cpp/yaml.h>
+
+namespace heddle::config {
+
+namespace {
+
+// Aliases can make a short document very large, or endless.
+constexpr int kDepthMax = 32;
+constexpr int kNodesMax = 100'000;
+constexpr std::string_view kOpen = "${env.";
+
+Error at_line(const std::string& origin, int line, const std::string& problem) {
+  return {.code = Code::kInvalidArgument,
+          .message = origin + ", line " + std::to_string(line) + ": " + problem};
+}
+
+/// Turns yaml-cpp's tree into ours.
+class Converter {
+ public:
+  Converter(const std::string& origin, const Environment& environment)
+      : origin_(origin), environment_(environment) {}
+
+  Result<Node> convert(const YAML::Node& source, int depth) {
+    Node node{.line = source.Mark().line + 1};
+    if (depth > kDepthMax || ++count_ > kNodesMax) {
+      return at_line(origin_,
+                     node.line,
+                     "the document is nested deeper than " + std::to_string(kDepthMax) +
+                         " levels or has more than " + std::to_string(kNodesMax) + " values");
+    }
+    if (source.IsScalar()) {
+      return scalar(source, std::move(node));
+    }
+    if (source.IsSequence()) {
+      node.kind = Node::Kind::kList;
+      for (const YAML::Node& item : source) {
+        Result<Node> child = convert(item, depth + 1);
+        if (!child) {
+          return child;
+        }
+        node.children.push_back(std::move(child).value());
+      }
+    }
+    if (source.IsMap()) {
+      return map(source, std::move(node), depth);
+    }
+    return node;
+  }
+
+ private:
+  Result<Node> scalar(const YAML::Node& source, Node node) {
+    node.kind = Node::Kind::kScalar;
+    std::string_view rest = source.Scalar();
+    for (std::size_t open = rest.find(kOpen); open != std::string_view::npos;
+         open = rest.find(kOpen)) {
+      const std::size_t close = rest.find('}', open);
+      if (close == std::string_view::npos) {
+        return at_line(origin_, node.line, "\"${env.\" without its closing \"}\"");
+      }
+      const std::string name(rest.substr(open + kOpen.size(), close - open - kOpen.size()));
+      const std::optional<std::string> value = environment_(name);
+      if (!value) {
+        return at_line(origin_,
+                       node.line,
+                       "${env." + name + "}: the environment variable " + name + " is not set");
+      }
+      node.text += rest.substr(0, open);
+      node.text += *value;
+      rest.remove_prefix(close + 1);
+    }
+    node.text += rest;
+    return node;
+  }
+
+  Result<Node> map(const YAML::Node& source, Node node, int depth) {
+    node.kind = Node::Kind::kMap;
+    std::set<std::string> seen;
+    for (const auto& entry : source) {
+      const YAML::Node& key = entry.first;
+      const int line = key.Mark().line + 1;
+      if (!key.IsScalar()) {
+        return at_line(origin_, line, "a key must be a plain word");
+      }
+      if (!seen.insert(key.Scalar()).second) {
+        return at_line(origin_, line, "the key \"" + key.Scalar() + "\" occurs twice");
+      }
+      Result<Node> child = convert(entry.second, depth + 1);
+      if (!child) {
+        return child;
+      }
+      child->key = key.Scalar();
+      child->line = line;
+      node.children.push_back(std::move(child).value());
+    }
+    return node;
+  }
+
+  const std::string& origin_;
+  const Environment& environment_;
+  int count_ = 0;
+};
+
+}  // namespace
+
+std::optional<std::string> process_environment(const std::string& name) {
+  const char* value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe): nobody sets any.
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+Result<Node> parse_document(std::string_view text,
+                            const std::string& origin,
+                            const Environment& environment) {
+  try {
+    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
+    if (documents.size() > 1) {
+      return at_line(origin, documents[1].Mark().line + 1, "a second document; want one");
+    }
+    if (documents.empty()) {
+      return Node{.line = 1};
+    }
+    return Converter(origin, environment).convert(documents[0], 0);
+  } catch (const YAML::Exception& failure) {
+    return at_line(origin, failure.mark.line + 1, failure.msg);
+  }
+}
+
+}  // namespace heddle::config

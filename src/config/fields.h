@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/time.h"
+
+namespace heddle::config {
+
+/// Name and meaning of a configuration key.
+struct Key {
+  std::string_view name;
+  std::string_view about;  ///< One sentence, shown by editors.
+};
+
+/// Inclusive bounds of an integer.
+struct Range {
+  std::int64_t least = 0;
+  std::int64_t most = INT64_MAX;
+};
+
+/// How a section of the configuration is declared: a function names each key once, with the
+/// variable it sets, and is then run by a reader (which sets the variables and refuses what was not
+/// named) and by the schema writer (which writes down the names, types and meanings). Variables
+/// keep their value where a key is absent, so that what they hold before is the default.
+class Fields {
+ public:
+  virtual ~Fields() = default;
+
+  virtual void flag(Key key, bool& value) = 0;
+  virtual void integer(Key key, Range range, std::int64_t& value) = 0;
+  virtual void text(Key key, std::string& value) = 0;
+  /// One of `names`; `value` becomes its index.
+  virtual void choice(Key key, const std::vector<std::string_view>& names, std::size_t& value) = 0;
+  /// A size such as 64MiB.
+  virtual void bytes(Key key, std::uint64_t& value) = 0;
+  /// Bytes per second, such as 50MB/s.
+  virtual void rate(Key key, std::uint64_t& value) = 0;
+  /// A time such as 20ms.
+  virtual void duration(Key key, Duration& value) = 0;
+  /// A time, or a plain number of seconds.
+  virtual void seconds(Key key, Duration& value) = 0;
+  /// A file name, made absolute from the folder of the configuration file.
+  virtual void path(Key key, std::string& value) = 0;
+  /// One string or a list of them.
+  virtual void texts(Key key, std::vector<std::string>& value) = 0;
+
+  using Declare = std::function<void(Fields&)>;
+  using DeclareNamed = std::function<void(const std::string& name, Fields&)>;
+  /// A map with fixed keys.
+  virtual void section(Key key, const Declare& declare) = 0;
+  /// A list of such maps.
+  virtual void sections(Key key, const Declare& declare) = 0;
+  /// A map from names of the user's choice to such maps.
+  virtual void named_sections(Key key, const DeclareNamed& declare) = 0;
+
+  /// The key must be there; `why` completes "is missing: ".
+  virtual void require(std::string_view key, std::string_view why) = 0;
+  /// Keys that others' files have and this program knows but does not support yet.
+  virtual void reserve(std::initializer_list<std::string_view> keys, std::string_view why) = 0;
+  /// Whether the section has the key.
+  [[nodiscard]] virtual bool has(std::string_view key) const = 0;
+  /// A value was well formed but cannot be meant; `problem` follows the name of the key.
+  virtual void reject(std::string_view key, const std::string& problem) = 0;
+};
+
+}  // namespace heddle::config

@@ -1,0 +1,321 @@
+#include "config/reader.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <numeric>
+#include <optional>
+
+#include "base/units.h"
+
+namespace heddle::config {
+
+namespace {
+
+/// The Levenshtein distance.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t change = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({change, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+std::string_view kind_name(const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::kNull:
+      return "nothing";
+    case Node::Kind::kScalar:
+      return "a single value";
+    case Node::Kind::kList:
+      return "a list";
+    case Node::Kind::kMap:
+      return "a map";
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::string nearest(std::string_view word, const std::set<std::string, std::less<>>& candidates) {
+  std::string best;
+  std::size_t best_distance = 1 + std::max<std::size_t>(2, word.size() / 3);
+  for (const std::string& candidate : candidates) {
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+Reader::Reader(const Node& node, std::string where, Diagnosis& diagnosis)
+    : node_(node), where_(std::move(where)), diagnosis_(diagnosis) {}
+
+std::string Reader::full_name(std::string_view key) const {
+  std::string name = where_;
+  if (!where_.empty() && !key.empty()) {
+    name += '.';
+  }
+  name += key;
+  return name;
+}
+
+void Reader::problem(int line, std::string_view key, const std::string& text) {
+  diagnosis_.problems.push_back(diagnosis_.origin + ", line " + std::to_string(line) + ": " +
+                                full_name(key) + ": " + text);
+}
+
+const Node* Reader::find(std::string_view key) {
+  known_.emplace(key);
+  const auto found = std::find_if(node_.children.begin(),
+                                  node_.children.end(),
+                                  [key](const Node& child) { return child.key == key; });
+  return found == node_.children.end() || found->kind == Node::Kind::kNull ? nullptr : &*found;
+}
+
+const Node* Reader::find(std::string_view key, Node::Kind kind, std::string_view want) {
+  const Node* node = find(key);
+  if (node != nullptr && node->kind != kind) {
+    problem(node->line, key, "is " + std::string(kind_name(*node)) + "; want " + std::string(want));
+    return nullptr;
+  }
+  return node;
+}
+
+const Node* Reader::scalar(std::string_view key, std::string_view want) {
+  return find(key, Node::Kind::kScalar, want);
+}
+
+template <class T>
+void Reader::store(const Node& node, const Result<T>& parsed, T& value) {
+  if (parsed) {
+    value = *parsed;
+  } else {
+    problem(node.line, node.key, parsed.error().message);
+  }
+}
+
+void Reader::flag(Key key, bool& value) {
+  const Node* node = scalar(key.name, "true or false");
+  if (node == nullptr) {
+    return;
+  }
+  if (node->text != "true" && node->text != "false") {
+    problem(node->line, key.name, "\"" + node->text + "\" is neither true nor false");
+    return;
+  }
+  value = node->text == "true";
+}
+
+void Reader::integer(Key key, Range range, std::int64_t& value) {
+  const Node* node = scalar(key.name, "a whole number");
+  if (node == nullptr) {
+    return;
+  }
+  const std::optional<std::int64_t> number = whole_number(node->text);
+  if (!number || *number < range.least || *number > range.most) {
+    std::string want =
+        "\"" + node->text + "\" is not a whole number of at least " + std::to_string(range.least);
+    if (range.most != INT64_MAX) {
+      want += " and at most " + std::to_string(range.most);
+    }
+    problem(node->line, key.name, want);
+    return;
+  }
+  value = *number;
+}
+
+void Reader::text(Key key, std::string& value) {
+  const Node* node = scalar(key.name, "a string");
+  if (node != nullptr) {
+    value = node->text;
+  }
+}
+
+void Reader::choice(Key key, const std::vector<std::string_view>& names, std::size_t& value) {
+  const Node* node = scalar(key.name, "a word");
+  if (node == nullptr) {
+    return;
+  }
+  const auto found = std::find(names.begin(), names.end(), node->text);
+  if (found != names.end()) {
+    value = static_cast<std::size_t>(found - names.begin());
+    return;
+  }
+  std::string want = "\"" + node->text + "\" is not one of";
+  for (const std::string_view name : names) {
+    want += name == names.front() ? " " : ", ";
+    want += name;
+  }
+  problem(node->line, key.name, want);
+}
+
+void Reader::bytes(Key key, std::uint64_t& value) {
+  const Node* node = scalar(key.name, "a size such as 64MiB");
+  if (node != nullptr) {
+    store(*node, parse_bytes(node->text), value);
+  }
+}
+
+void Reader::rate(Key key, std::uint64_t& value) {
+  const Node* node = scalar(key.name, "a rate such as 50MB/s");
+  if (node != nullptr) {
+    store(*node, parse_rate(node->text), value);
+  }
+}
+
+void Reader::duration(Key key, Duration& value) {
+  const Node* node = scalar(key.name, "a time such as 20ms");
+  if (node != nullptr) {
+    store(*node, parse_duration(node->text), value);
+  }
+}
+
+void Reader::seconds(Key key, Duration& value) {
+  const Node* node = scalar(key.name, "a time such as 5m, or a number of seconds");
+  if (node == nullptr) {
+    return;
+  }
+  const std::optional<std::int64_t> plain = whole_number(node->text);
+  store(*node, parse_duration(plain ? node->text + "s" : node->text), value);
+}
+
+void Reader::path(Key key, std::string& value) {
+  const Node* node = scalar(key.name, "a file name");
+  if (node != nullptr) {
+    value = (std::filesystem::path(diagnosis_.directory) / node->text).lexically_normal().string();
+  }
+}
+
+void Reader::texts(Key key, std::vector<std::string>& value) {
+  const Node* node = find(key.name);
+  if (node == nullptr) {
+    return;
+  }
+  value.clear();
+  if (node->kind == Node::Kind::kScalar) {
+    value.push_back(node->text);
+    return;
+  }
+  for (const Node& item : node->children) {
+    if (node->kind != Node::Kind::kList || item.kind != Node::Kind::kScalar) {
+      problem(item.line, key.name, "want a string or a list of strings");
+      return;
+    }
+    value.push_back(item.text);
+  }
+}
+
+void Reader::read_section(const Node& node, const std::string& where, const Declare& declare) {
+  Reader inner(node, where, diagnosis_);
+  declare(inner);
+  inner.finish();
+}
+
+void Reader::section(Key key, const Declare& declare) {
+  const Node* node = find(key.name, Node::Kind::kMap, "a map");
+  if (node != nullptr) {
+    read_section(*node, full_name(key.name), declare);
+  }
+}
+
+void Reader::sections(Key key, const Declare& declare) {
+  const Node* node = find(key.name, Node::Kind::kList, "a list of maps");
+  if (node == nullptr) {
+    return;
+  }
+  for (std::size_t i = 0; i < node->children.size(); ++i) {
+    const std::string where = full_name(key.name) + "[" + std::to_string(i) + "]";
+    if (node->children[i].kind != Node::Kind::kMap) {
+      problem(node->children[i].line, key.name, where + " is not a map");
+      continue;
+    }
+    read_section(node->children[i], where, declare);
+  }
+}
+
+void Reader::named_sections(Key key, const DeclareNamed& declare) {
+  const Node* node = find(key.name, Node::Kind::kMap, "a map from names to maps");
+  if (node == nullptr) {
+    return;
+  }
+  for (const Node& child : node->children) {
+    const std::string where = full_name(key.name) + "." + child.key;
+    if (child.kind != Node::Kind::kMap) {
+      problem(
+          child.line, key.name, where + " is " + std::string(kind_name(child)) + "; want a map");
+      continue;
+    }
+    read_section(child, where, [&](Fields& fields) { declare(child.key, fields); });
+  }
+}
+
+void Reader::require(std::string_view key, std::string_view why) {
+  if (!has(key)) {
+    problem(node_.line, key, "is missing: " + std::string(why));
+  }
+}
+
+void Reader::reserve(std::initializer_list<std::string_view> keys, std::string_view why) {
+  for (const std::string_view key : keys) {
+    reserved_.emplace(key);
+    if (has(key)) {
+      reject(key, std::string(why));
+    }
+  }
+}
+
+bool Reader::has(std::string_view key) const {
+  return std::any_of(node_.children.begin(), node_.children.end(), [key](const Node& child) {
+    return child.key == key;
+  });
+}
+
+void Reader::reject(std::string_view key, const std::string& text) {
+  for (const Node& child : node_.children) {
+    if (child.key == key) {
+      problem(child.line, key, text);
+      return;
+    }
+  }
+  problem(node_.line, key, text);
+}
+
+void Reader::finish() {
+  for (const Node& child : node_.children) {
+    if (known_.contains(child.key) || reserved_.contains(child.key)) {
+      continue;
+    }
+    const std::string meant = nearest(child.key, known_);
+    std::string text = "is not a known key";
+    if (!meant.empty()) {
+      text += "; did you mean \"" + meant + "\"?";
+    } else {
+      text += "; known here:";
+      for (const std::string& known : known_) {
+        text += " " + known;
+      }
+    }
+    problem(child.line, child.key, text);
+  }
+}
+
+}  // namespace heddle::config

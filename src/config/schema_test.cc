@@ -1,0 +1,32 @@
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "config/config.h"
+
+namespace heddle::config {
+namespace {
+
+TEST(Schema, TheFileThatIsShippedIsTheOneThatIsGenerated) {
+  std::ifstream file(HEDDLE_SOURCE_DIR "/schema/heddle.schema.json");
+  std::ostringstream shipped;
+  shipped << file.rdbuf();
+  EXPECT_EQ(shipped.str(), config_schema())
+      << "write it anew: heddle config schema > schema/heddle.schema.json";
+}
+
+TEST(Schema, NamesTheKeysWithTheirTypesAndWhatIsRequired) {
+  const auto schema = nlohmann::json::parse(config_schema());
+  const auto& model = schema["properties"]["models"]["additionalProperties"];
+  EXPECT_EQ(model["additionalProperties"], false);
+  EXPECT_EQ(model["required"], nlohmann::json::array({"path"}));
+  EXPECT_EQ(model["properties"]["pin"]["$ref"], "#/$defs/flag");
+  EXPECT_EQ(model["properties"]["dtype"]["default"], "bfloat16");
+  EXPECT_FALSE(model["properties"].contains("cmd"));
+  EXPECT_TRUE(schema["$defs"].contains("bytes"));
+}
+
+}  // namespace
+}  // namespace heddle::config
