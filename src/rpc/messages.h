@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "core/messages.h"
+#include "policy/batching.h"
+#include "spec/dtype.h"
+#include "spec/model_spec.h"
+
+/// What goes over the link between `heddle serve` and a worker, and how it looks on the wire
+/// (proto/worker.proto, docs/contracts/wire.md). The protobuf classes stay inside this folder.
+namespace heddle::rpc {
+
+/// A step takes at least this long, so that a scale model is as slow as what it stands for.
+struct Pace {
+  Duration step{};   ///< Any step.
+  Duration token{};  ///< More for each token through a model.
+  friend bool operator==(const Pace&, const Pace&) = default;
+};
+
+/// What a worker is, for one life. The arena's descriptor goes beside it.
+struct WorkerHello {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+  std::string name{};
+  std::vector<int> cores{};  ///< CPUs to run on; empty: one thread, anywhere.
+  std::uint64_t page_bytes = 0;
+  std::vector<PageId> pages{};       ///< The pool of this life.
+  std::uint64_t load_bandwidth = 0;  ///< Of copies [bytes/s]; 0: as fast as it goes.
+  Pace pace{};
+  policy::StepOptions step{};
+  log::Level log_level = log::Level::kInfo;
+  log::Format log_format = log::Format::kText;
+};
+
+/// What a model is; sent before its first LoadModel. An id never names another model.
+struct ModelDescription {
+  ModelId model{};
+  std::string name{};
+  spec::ModelSpec spec{};
+  spec::DType dtype = spec::DType::kBf16;  ///< Of the image's matrices and of the KV.
+};
+
+/// End the process; nothing of it needs saving.
+struct Shutdown {};
+
+using ToWorker = std::variant<WorkerHello, ModelDescription, core::WorkerMessage, Shutdown>;
+
+/// The answer to WorkerHello. After a failure the worker ends.
+struct HelloAck {
+  std::optional<Error> failure{};
+};
+
+/// What a worker's shell counts over its life; for metrics, no core hears it.
+struct WorkerStats {
+  std::uint64_t steps = 0;
+  std::uint64_t late_steps = 0;    ///< Took longer than the pace says.
+  Duration busy{};                 ///< In steps.
+  Duration mapping{};              ///< Mapping and unmapping windows.
+  std::uint64_t copied_bytes = 0;  ///< Of images.
+  friend bool operator==(const WorkerStats&, const WorkerStats&) = default;
+};
+
+/// What a worker says, with the life that says it.
+struct ToServe {
+  WorkerEpoch epoch{};
+  std::variant<HelloAck, core::WorkerReport, WorkerStats> body{};
+};
+
+[[nodiscard]] std::string encode(const ToWorker& message);
+[[nodiscard]] std::string encode(const ToServe& message);
+
+/// kCorrupt, with what was wrong, for bytes that are no such message or say what cannot be (an
+/// unknown enumerator, a negative count). Trusts nothing.
+Result<ToWorker> decode_to_worker(std::string_view bytes);
+Result<ToServe> decode_to_serve(std::string_view bytes);
+
+}  // namespace heddle::rpc

@@ -1,0 +1,176 @@
+#include "rpc/messages.h"
+
+#include <tuple>
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+
+namespace heddle::rpc {
+namespace {
+
+/// One of every message, no field at its default.
+std::vector<ToWorker> every_to_worker() {
+  return {WorkerHello{
+              .device = DeviceId(3),
+              .epoch = WorkerEpoch(4),
+              .name = "cpu3",
+              .cores = {0, 5},
+              .page_bytes = 65536,
+              .pages = {PageId(9), PageId(2)},
+              .load_bandwidth = 1000,
+              .pace = {.step = Duration(20), .token = Duration(21)},
+              .step = {.budget = Duration(22), .max_batch_tokens = 23, .min_prefill_tokens = 24},
+              .log_level = log::Level::kWarning,
+              .log_format = log::Format::kJson},
+          ModelDescription{
+              .model = ModelId(5), .name = "m", .spec = {.layers = 2}, .dtype = spec::DType::kF32},
+          core::WorkerMessage(core::LoadModel{
+              .model = ModelId(5),
+              .basis = {.epoch = WorkerEpoch(4), .version = 8},
+              .source = core::ImageSource::kShared,
+              .pages = {PageId(7), PageId(1)},
+              .image_bytes = 100,
+              .ready_bytes = 50,
+              .footprint = {.image_pages = 2,
+                            .overhead_pages = 3,
+                            .min_kv_pages = 4,
+                            .kv = {{.tokens_per_block = 16, .blocks_per_page = 8, .window = 32}}}}),
+          core::WorkerMessage(core::EvictModel{.model = ModelId(5),
+                                               .basis = {.epoch = WorkerEpoch(4), .version = 8},
+                                               .mode = core::EvictMode::kNow,
+                                               .pages = {PageId(70)}}),
+          core::WorkerMessage(core::ImageProgress{.model = ModelId(5), .bytes = 75}),
+          core::WorkerMessage(core::Submit{
+              .request = RequestId(6),
+              .model = ModelId(5),
+              .prompt = {1, 2, 3},
+              .choices = {{.generated = {4}, .params = {.choice = 1, .max_tokens = 9}}},
+              .age = Duration(12)}),
+          core::WorkerMessage(core::CancelRequest{.request = RequestId(6)}),
+          core::WorkerMessage(core::FinishChoice{.request = RequestId(6), .choice = 1}),
+          Shutdown{}};
+}
+
+std::vector<ToServe> every_to_serve() {
+  ledger::PoolUsage usage{.total = 5, .free = 1, .version = 2};
+  usage.by_kind[3] = {.reserved = 4, .held = 2};
+  const std::vector<core::WorkerReport> reports = {
+      core::ModelServing{.model = ModelId(5)},
+      core::LoadRefused{
+          .model = ModelId(5), .version = 9, .reason = {Code::kResourceExhausted, "no room"}},
+      core::LoadFailed{.model = ModelId(5), .version = 9, .reason = {Code::kCorrupt, "lost"}},
+      core::EvictRefused{
+          .model = ModelId(5), .version = 9, .reason = {Code::kFailedPrecondition, "stale"}},
+      core::ModelEvicted{.model = ModelId(5), .exchanged = true},
+      core::PagesReturned{.model = ModelId(5), .pages = {PageId(1), PageId(8)}},
+      core::ImageCopied{.model = ModelId(5)},
+      core::TokensProduced{.tokens = {{.request = RequestId(6),
+                                       .choice = 1,
+                                       .position = 7,
+                                       .token = 8,
+                                       .finish = spec::FinishReason::kLength}}},
+      core::RequestReturned{.request = RequestId(6)},
+      core::RequestFailed{.request = RequestId(6), .error = {Code::kInvalidArgument, "too long"}},
+      core::DeviceReport{.version = 3,
+                         .usage = usage,
+                         .models = {{.model = ModelId(5),
+                                     .residency = core::Residency::kServing,
+                                     .kv_pages = 2,
+                                     .sequences = 3,
+                                     .sequences_admitted = 1}},
+                         .pages_wanted = 4,
+                         .wanted_by = ModelId(5)}};
+  std::vector<ToServe> all = {
+      {.epoch = WorkerEpoch(4), .body = HelloAck{}},
+      {.epoch = WorkerEpoch(4), .body = HelloAck{.failure = Error{Code::kUnavailable, "no"}}},
+      {.epoch = WorkerEpoch(4),
+       .body = WorkerStats{.steps = 1,
+                           .late_steps = 2,
+                           .busy = Duration(3),
+                           .mapping = Duration(4),
+                           .copied_bytes = 5}}};
+  for (const core::WorkerReport& report : reports) {
+    all.push_back({.epoch = WorkerEpoch(4), .body = report});
+  }
+  return all;
+}
+
+TEST(Messages, ToAWorkerComeBackAsTheyWere) {
+  for (const ToWorker& sent : every_to_worker()) {
+    const std::string bytes = encode(sent);
+    const Result<ToWorker> got = decode_to_worker(bytes);
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(got->index(), sent.index());
+    EXPECT_EQ(encode(*got), bytes);
+  }
+  const auto load = std::get<core::LoadModel>(std::get<core::WorkerMessage>(every_to_worker()[2]));
+  const Result<ToWorker> got = decode_to_worker(encode(core::WorkerMessage(load)));
+  EXPECT_EQ(std::get<core::LoadModel>(std::get<core::WorkerMessage>(*got)), load);
+}
+
+TEST(Messages, AHelloKeepsItsFields) {
+  const auto sent = std::get<WorkerHello>(every_to_worker()[0]);
+  const Result<ToWorker> decoded = decode_to_worker(encode(sent));
+  ASSERT_TRUE(decoded);
+  const auto& got = std::get<WorkerHello>(*decoded);
+  const auto fields = [](const WorkerHello& h) {
+    return std::tuple(h.device,
+                      h.epoch,
+                      h.name,
+                      h.cores,
+                      h.page_bytes,
+                      h.pages,
+                      h.load_bandwidth,
+                      h.step.budget,
+                      h.step.max_batch_tokens,
+                      h.step.min_prefill_tokens,
+                      h.log_level,
+                      h.log_format);
+  };
+  EXPECT_EQ(fields(got), fields(sent));
+  EXPECT_EQ(got.pace, sent.pace);
+}
+
+TEST(Messages, FromAWorkerComeBackAsTheyWere) {
+  for (const ToServe& sent : every_to_serve()) {
+    const std::string bytes = encode(sent);
+    const Result<ToServe> got = decode_to_serve(bytes);
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(got->epoch, sent.epoch);
+    EXPECT_EQ(got->body.index(), sent.body.index());
+    EXPECT_EQ(encode(*got), bytes);
+  }
+}
+
+TEST(Messages, AreRefusedWhenTheySayNothing) {
+  EXPECT_EQ(decode_to_worker("").error().message, "message to a worker that says nothing known");
+  EXPECT_EQ(decode_to_serve("").error().message, "message from a worker that says nothing known");
+}
+
+TEST(Messages, SurviveAnyBytes) {
+  const std::uint64_t seed = 0xb17e5;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  Rng rng(seed);
+  std::vector<std::string> sent;
+  for (const ToWorker& message : every_to_worker()) {
+    sent.push_back(encode(message));
+  }
+  for (const ToServe& message : every_to_serve()) {
+    sent.push_back(encode(message));
+  }
+  int refused = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string bytes = sent[rng.below(sent.size())];
+    for (std::uint64_t flips = 1 + rng.below(4); flips > 0 && !bytes.empty(); --flips) {
+      bytes[rng.below(bytes.size())] = static_cast<char>(rng.below(256));
+    }
+    bytes.resize(rng.below(bytes.size() + 1));
+    refused += decode_to_worker(bytes) ? 0 : 1;
+    refused += decode_to_serve(bytes) ? 0 : 1;
+  }
+  EXPECT_GT(refused, 10000) << "bytes that mean nothing must be refused";
+}
+
+}  // namespace
+}  // namespace heddle::rpc
