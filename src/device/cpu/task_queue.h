@@ -67,8 +67,9 @@ class TaskQueue {
 
   std::vector<Entry> entries_{};
   std::vector<std::unique_ptr<std::byte[]>> chunks_{};  // NOLINT(*-avoid-c-arrays): raw storage.
-  std::size_t chunks_used_ = 0;  ///< Chunks that hold tasks, the last of them partly.
-  std::size_t chunk_bytes_ = 0;  ///< Used of that last one.
+  std::size_t chunks_used_ = 0;                         ///< Chunks that hold tasks.
+  std::size_t chunk_bytes_ = kChunkBytes;               ///< Used of the last of them.
+  bool running_ = false;
 };
 
 }  // namespace heddle::device

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -56,8 +57,7 @@ class ThreadPool {
   void serve(int member);
 
   int size_;
-  bool pinned_ = false;
-  cpu_set_t affinity_before_{};  ///< Of the thread that is member 0.
+  std::optional<cpu_set_t> affinity_before_{};  ///< Of the thread that is member 0, if pinned.
   std::vector<std::thread> threads_{};
   Loop loop_{};
   // Apart from each other, as every member watches the first and writes the second.

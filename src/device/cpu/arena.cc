@@ -1,0 +1,270 @@
+#include "device/cpu/arena.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/memfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+namespace heddle::device {
+namespace {
+
+constexpr std::size_t kHugePageBytes = std::size_t{2} << 20U;
+/// Allocated between two calls of progress: a few tenths of a second on memory never used before.
+constexpr std::size_t kFillBytes = std::size_t{64} << 20U;
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+std::string mib(std::uint64_t bytes) {
+  const bool whole = bytes % (std::uint64_t{1} << 20U) == 0;
+  return whole ? std::to_string(bytes >> 20U) + " MiB" : std::to_string(bytes >> 10U) + " KiB";
+}
+
+std::string reason(int error) {
+  return std::generic_category().message(error);
+}
+
+/// The first `bytes_max` bytes of a file of the kernel's; empty when it cannot be read.
+std::string read_kernel_file(const char* path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "re"), &std::fclose);
+  std::string text(std::size_t{16} << 10U, '\0');
+  text.resize(file ? std::fread(text.data(), 1, text.size(), file.get()) : 0);
+  return text;
+}
+
+/// A line "Name:   123 kB" or "Name:  123" of /proc/meminfo; 0 when it is not there.
+std::uint64_t meminfo(std::string_view name) {
+  const std::string text = "\n" + read_kernel_file("/proc/meminfo");
+  const std::size_t at = text.find("\n" + std::string(name) + ":");
+  return at == std::string::npos ? 0 : std::strtoull(&text[at + name.size() + 2], nullptr, 10);
+}
+
+bool huge_shmem_allowed() {
+  const std::string text = read_kernel_file("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+  return !text.empty() && text.find("[never]") == std::string::npos &&
+         text.find("[deny]") == std::string::npos;
+}
+
+Result<void> check_options(const ArenaOptions& options) {
+  const auto kernel_page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  if (!std::has_single_bit(options.page_bytes) || options.page_bytes < kernel_page) {
+    return Error{.code = Code::kInvalidArgument,
+                 .message = "page of " + std::to_string(options.page_bytes) +
+                            " bytes: must be a power of two, at least " +
+                            std::to_string(kernel_page)};
+  }
+  constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 46U;
+  if (options.page_count == 0 || options.page_count > kBytesMax / options.page_bytes) {
+    return Error{.code = Code::kInvalidArgument,
+                 .message = "arena of " + std::to_string(options.page_count) + " pages of " +
+                            mib(options.page_bytes) + ": must be 1 page to 64 TiB"};
+  }
+  return {};
+}
+
+ArenaBacking shmem_backing() {
+  return huge_shmem_allowed() ? ArenaBacking::kHugeShmem : ArenaBacking::kShmem;
+}
+
+ArenaBacking backing_of(int fd) {
+  struct statfs system{};
+  const bool hugetlb = ::fstatfs(fd, &system) == 0 && system.f_type == HUGETLBFS_MAGIC;
+  return hugetlb ? ArenaBacking::kHugetlb : shmem_backing();
+}
+
+ArenaBacking best_backing(const ArenaOptions& options) {
+  const std::uint64_t huge_pages = options.page_count * options.page_bytes / kHugePageBytes;
+  const std::uint64_t huge_free = meminfo("HugePages_Free") - meminfo("HugePages_Rsvd");
+  if (options.page_bytes % kHugePageBytes == 0 && huge_pages <= huge_free) {
+    return ArenaBacking::kHugetlb;
+  }
+  return shmem_backing();
+}
+
+}  // namespace
+
+Result<Arena> Arena::create(const ArenaOptions& options) {
+  if (auto valid = check_options(options); !valid) {
+    return valid.error();
+  }
+  const ArenaBacking backing = best_backing(options);
+  auto arena = create_backed(options, backing);
+  if (arena || backing != ArenaBacking::kHugetlb) {
+    return arena;
+  }
+  // Somebody else took the huge pages between our look and our grasp.
+  return create_backed(options, shmem_backing());
+}
+
+Result<Arena> Arena::create_backed(const ArenaOptions& options, ArenaBacking backing) {
+  const std::size_t bytes = options.page_count * options.page_bytes;
+  const std::string attempt = "make an arena of " + mib(bytes);
+  // Shared memory is not limited by anything but the kernel's last resort, which kills processes.
+  const std::uint64_t available = meminfo("MemAvailable") << 10U;
+  if (backing != ArenaBacking::kHugetlb && bytes > available) {
+    return Error{.code = Code::kResourceExhausted,
+                 .message = attempt + ": the host has " + mib(available >> 20U << 20U) +
+                            " available; give the devices and the host cache less memory"};
+  }
+  const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING |
+                         (backing == ArenaBacking::kHugetlb ? MFD_HUGETLB | MFD_HUGE_2MB : 0U);
+  const int fd = ::memfd_create("heddle-arena", flags);
+  if (fd < 0) {
+    return Error{.code = Code::kUnavailable,
+                 .message = attempt + ": memfd_create: " + reason(errno)};
+  }
+  Arena arena(fd, options.page_bytes, bytes, backing);
+  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0 || ::fcntl(fd, F_ADD_SEALS, kSeals) != 0) {
+    return Error{.code = Code::kResourceExhausted,
+                 .message = attempt + ": size its file: " + reason(errno)};
+  }
+  if (auto mapped = arena.map_whole(); !mapped) {
+    return mapped.error();
+  }
+  if (auto filled = arena.fill(options.progress); !filled) {
+    return filled.error();
+  }
+  return std::move(arena);
+}
+
+Result<Arena> Arena::attach(int fd, std::size_t page_bytes) {
+  const std::string attempt = "attach an arena of pages of " + mib(page_bytes);
+  struct stat file{};
+  if (::fstat(fd, &file) != 0) {
+    return Error{.code = Code::kInvalidArgument,
+                 .message = attempt + ": descriptor " + std::to_string(fd) + ": " + reason(errno)};
+  }
+  const auto bytes = static_cast<std::size_t>(file.st_size);
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals) {
+    return Error{.code = Code::kInvalidArgument,
+                 .message = attempt + ": descriptor " + std::to_string(fd) +
+                            " is not a memory file sealed against resizing"};
+  }
+  const auto kernel_page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  if (!std::has_single_bit(page_bytes) || page_bytes < kernel_page || bytes == 0 ||
+      bytes % page_bytes != 0) {
+    return Error{.code = Code::kInvalidArgument,
+                 .message = attempt + ": the file's " + std::to_string(bytes) +
+                            " bytes are not a whole number of such pages"};
+  }
+  const int own = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (own < 0) {
+    return Error{.code = Code::kUnavailable, .message = attempt + ": dup: " + reason(errno)};
+  }
+  Arena arena(own, page_bytes, bytes, backing_of(own));
+  if (auto mapped = arena.map_whole(); !mapped) {
+    return mapped.error();
+  }
+  return std::move(arena);
+}
+
+/// Maps the file at an address that is a multiple of 2 MiB and of the page, as windows on huge
+/// pages need.
+Result<void> Arena::map_whole() {
+  const std::size_t alignment = std::max(page_bytes_, kHugePageBytes);
+  void* reserved = ::mmap(
+      nullptr, bytes_ + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) {
+    return Error{.code = Code::kResourceExhausted,
+                 .message = "map an arena of " + mib(bytes_) + ": " + reason(errno)};
+  }
+  auto* const first = static_cast<std::byte*>(reserved);
+  const std::size_t skip =
+      (alignment - std::bit_cast<std::uintptr_t>(first) % alignment) % alignment;
+  std::byte* const base = first + skip;
+  const std::size_t tail = alignment - skip;
+  if (::mmap(base, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_, 0) == MAP_FAILED) {
+    const int error = errno;
+    ::munmap(first, bytes_ + alignment);
+    return Error{.code = Code::kResourceExhausted,
+                 .message = "map an arena of " + mib(bytes_) + ": " + reason(error)};
+  }
+  base_ = base;
+  if (skip > 0) {
+    ::munmap(first, skip);
+  }
+  if (tail > 0) {
+    ::munmap(base + bytes_, tail);
+  }
+  if (backing_ == ArenaBacking::kHugeShmem) {
+    ::madvise(base_, bytes_, MADV_HUGEPAGE);  // Only speed depends on it.
+  }
+  return {};
+}
+
+/// Allocates the file (an error when memory is short), then touches it (which cannot fail any
+/// more).
+Result<void> Arena::fill(const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
+  for (std::size_t done = 0; done < bytes_;) {
+    const std::size_t bytes = std::min(kFillBytes, bytes_ - done);
+    int failed = 0;
+    do {
+      failed = ::fallocate(fd_, 0, static_cast<off_t>(done), static_cast<off_t>(bytes));
+    } while (failed != 0 && errno == EINTR);
+    if (failed != 0) {
+      return Error{.code = Code::kResourceExhausted,
+                   .message = "make an arena of " + mib(bytes_) + ": " + reason(errno) + " after " +
+                              mib(done) + "; give the devices and the host cache less memory"};
+    }
+    if (::madvise(base_ + done, bytes, MADV_POPULATE_WRITE) != 0) {
+      std::memset(base_ + done, 0, bytes);  // A kernel before 5.14.
+    }
+    done += bytes;
+    if (progress) {
+      progress(done, bytes_);
+    }
+  }
+  return {};
+}
+
+Arena::Arena(Arena&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)),
+      base_(std::exchange(other.base_, nullptr)),
+      page_bytes_(other.page_bytes_),
+      bytes_(other.bytes_),
+      backing_(other.backing_) {}
+
+Arena& Arena::operator=(Arena&& other) noexcept {
+  if (this != &other) {
+    reset();
+    fd_ = std::exchange(other.fd_, -1);
+    base_ = std::exchange(other.base_, nullptr);
+    page_bytes_ = other.page_bytes_;
+    bytes_ = other.bytes_;
+    backing_ = other.backing_;
+  }
+  return *this;
+}
+
+Arena::~Arena() {
+  reset();
+}
+
+void Arena::reset() {
+  if (base_ != nullptr) {
+    HEDDLE_CHECK(::munmap(base_, bytes_) == 0);
+    base_ = nullptr;
+  }
+  if (fd_ >= 0) {
+    ::close(fd_);
+    fd_ = -1;
+  }
+}
+
+}  // namespace heddle::device
