@@ -25,18 +25,23 @@ using policy::SequenceId;
 struct SequenceStart {
   SequenceId id{};
   ModelId model{};
-  std::vector<TokenId> tokens{};     ///< Prompt, then earlier output. At least one token.
-  std::int64_t prompt_tokens = 0;    ///< How many of `tokens` are prompt.
+  std::vector<TokenId> tokens{};   ///< Prompt, then earlier output. At least one token.
+  std::int64_t prompt_tokens = 0;  ///< How many of `tokens` are prompt.
   spec::SamplingParams params{};
 };
 
 /// What a step did for one slice of its plan.
 struct SliceResult {
   SequenceId sequence{};
-  std::int64_t computed = 0;           ///< Tokens whose KV is now cached.
-  std::optional<TokenId> token{};      ///< Sampled where the slice reached the last known token.
-  std::int64_t position = 0;           ///< Index of `token` among the generated ones, from 0.
+  std::int64_t computed = 0;       ///< Tokens whose KV is now cached.
+  std::optional<TokenId> token{};  ///< Sampled where the slice reached the last known token.
+  std::int64_t position = 0;       ///< Index of `token` among the generated ones, from 0.
   spec::FinishReason finish = spec::FinishReason::kNone;
+};
+
+struct SequenceFailure {
+  SequenceId sequence{};
+  Error error{};
 };
 
 struct StepOutcome {
@@ -47,7 +52,19 @@ struct StepOutcome {
   /// Sequences whose model's load was abandoned while the step waited for a stage of it. Nothing
   /// of theirs changed.
   std::vector<SequenceId> unready{};
+  /// Sequences that cannot go on: their model's logits are not numbers. To be removed.
+  std::vector<SequenceFailure> failed{};
 };
+
+struct EngineOptions {
+  std::int64_t max_batch_tokens = 512;  ///< Most tokens of one model in one step.
+};
+
+/// Host memory, in bytes, that an engine keeps for the passes of `model`: activations and inputs of
+/// a step of `max_batch_tokens`. Models take turns, so an engine needs the largest of its models'.
+/// Block tables, 4 bytes per KV block in use, are not in it.
+[[nodiscard]] std::uint64_t workspace_bytes(const spec::ModelSpec& model,
+                                            std::int64_t max_batch_tokens);
 
 /// Runs the models of one device: knows sequences, their KV blocks, and how to take one step of a
 /// plan. Decides nothing: what runs, who is preempted and which model is resident is decided above.
@@ -57,39 +74,53 @@ struct StepOutcome {
 /// parameters alone: not on the batch, the chunking, preemption or what else runs.
 class Engine {
  public:
-  Engine(device::Device& device, memory::PagePool& pool);
+  /// Made, used and destroyed by the engine thread. `device` and `pool` outlive it. Fails as
+  /// Device::create_stream does, or with kInvalidArgument where no kernels exist for the device.
+  static Result<std::unique_ptr<Engine>> create(device::Device& device,
+                                                memory::PagePool& pool,
+                                                const EngineOptions& options = {});
   ~Engine();
 
   /// Registers a model whose weights are, or will be, at `window` in `layout`. No layer is ready.
-  Result<void> add_model(ModelId id, const spec::ModelSpec& model, const store::ImageLayout& layout,
-                         const std::byte* window);
+  /// Its KV has the type of the image's matrices, and its pages are counted by lease `kv_owner`.
+  /// kInvalidArgument where a page of the device is too small for one token of one layer, kCorrupt
+  /// where the image is not this model's.
+  Result<void> add_model(ModelId id,
+                         const spec::ModelSpec& model,
+                         const store::ImageLayout& layout,
+                         const std::byte* window,
+                         memory::OwnerId kv_owner);
   /// The first `bytes` of the model's image are in place; stages within them may run. Never goes
-  /// back. Any thread: a running step waits at stage i for exactly the bytes of stage i.
+  /// back. Any thread: a running step waits at stage i for exactly the bytes of stage i. Ignored
+  /// for a model that is gone.
   void set_image_ready(ModelId id, std::uint64_t bytes);
   /// The rest will never come: a step that waits for it gives up. Any thread.
   void abandon_image(ModelId id);
   /// Forgets a model. It has no sequences any more.
   void remove_model(ModelId id);
 
-  /// Takes in a sequence; holds no KV until it runs. kInvalidArgument if its tokens are outside the
-  /// vocabulary or leave no room in the context.
+  /// Takes in a sequence of a registered model; holds no KV until it runs. kInvalidArgument if its
+  /// tokens or biases are outside the vocabulary, or leave no room in the context or in max_tokens.
   Result<void> add_sequence(SequenceStart start);
   /// Frees its KV but keeps its tokens, to be computed again (preemption by recompute).
   void preempt(SequenceId id);
   /// Forgets the sequence and frees its KV.
   void remove_sequence(SequenceId id);
 
-  /// Pages that a sequence of `tokens` tokens of this model needs when alone on its pages.
+  /// Pages that a sequence of `tokens` tokens of this model needs when alone on its pages. Layers
+  /// with a sliding window need no more for more tokens once it is full.
   [[nodiscard]] std::int64_t kv_pages_for(ModelId id, std::int64_t tokens) const;
   /// Pages that the KV of this model holds now.
   [[nodiscard]] std::int64_t kv_pages(ModelId id) const;
 
-  /// Runs one step and waits for it, and at each stage for its weights. An error means that the
-  /// device is lost.
+  /// Runs one step and waits for it, and at each stage for its weights. A slice is at most what its
+  /// sequence has pending, a sequence is in at most one, and a batch is at most max_batch_tokens.
+  /// An error means that the device is lost.
   Result<StepOutcome> run(const policy::StepPlan& plan);
 
  private:
   class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,0 +1,72 @@
+#include "engine/activations.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace heddle::engine {
+namespace {
+
+/// Hands out pieces of a range of memory, one after the other.
+class Layout {
+ public:
+  explicit Layout(std::byte* memory) : memory_(memory) {}
+
+  ops::TensorRef take(std::int64_t rows, std::int64_t columns) {
+    auto* place = reinterpret_cast<float*>(memory_ == nullptr ? nullptr : memory_ + used_);
+    used_ += (static_cast<std::size_t>(rows * columns) * sizeof(float) + 63) / 64 * 64;
+    most_ = std::max(most_, used_);
+    return ops::matrix_of(place, rows, columns);
+  }
+
+  [[nodiscard]] std::size_t used() const { return used_; }
+  void rewind(std::size_t used) { used_ = used; }
+  [[nodiscard]] std::size_t most() const { return most_; }
+
+ private:
+  std::byte* memory_;
+  std::size_t used_ = 0;
+  std::size_t most_ = 0;
+};
+
+Activations place(const spec::ModelSpec& model, std::int64_t tokens, Layout& layout) {
+  Activations a;
+  a.hidden = layout.take(tokens, model.hidden);
+  const std::size_t kept = layout.used();
+  // Attention, the MLP and the head take turns.
+  a.normed = layout.take(tokens, model.hidden);
+  const std::size_t shared = layout.used();
+  a.qkv = layout.take(tokens, (model.heads + 2 * model.kv_heads) * model.head_dim);
+  a.mixed = layout.take(tokens, model.heads * model.head_dim);
+  layout.rewind(shared);
+  a.gate_up = layout.take(tokens, 2 * model.intermediate);
+  a.gated = layout.take(tokens, model.intermediate);
+  layout.rewind(kept);
+  a.picked = layout.take(kLogitRowsMax, model.hidden);
+  a.logits = layout.take(kLogitRowsMax, model.vocab);
+  return a;
+}
+
+}  // namespace
+
+ops::TensorRef Activations::rows(const ops::TensorRef& tensor, std::int64_t tokens) {
+  HEDDLE_CHECK(tokens <= tensor.shape[0]);
+  ops::TensorRef part = tensor;
+  part.shape[0] = tokens;
+  return part;
+}
+
+Activations place_activations(const spec::ModelSpec& model,
+                              std::int64_t tokens,
+                              std::byte* memory) {
+  Layout layout(memory);
+  return place(model, tokens, layout);
+}
+
+std::size_t activation_bytes(const spec::ModelSpec& model, std::int64_t tokens) {
+  Layout layout(nullptr);
+  (void)place(model, tokens, layout);  // Only its size is wanted.
+  return layout.most();
+}
+
+}  // namespace heddle::engine

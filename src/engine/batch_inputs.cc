@@ -1,0 +1,95 @@
+#include "engine/batch_inputs.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+#include "engine/rope_frequencies.h"
+
+namespace heddle::engine {
+namespace {
+
+std::int32_t narrow(std::int64_t value) {
+  HEDDLE_CHECK(value >= 0 && value <= std::numeric_limits<std::int32_t>::max());
+  return static_cast<std::int32_t>(value);
+}
+
+}  // namespace
+
+void BatchInputs::gather(std::span<const BatchSlice> slices,
+                         const Decoder& decoder,
+                         const ModelKv& kv,
+                         Upload& upload) {
+  gather_rows(slices, decoder, upload);
+  tables_.clear();
+  for (std::size_t group = 0; group < kv.plan().groups.size(); ++group) {
+    gather_table(slices, group, kv, upload);
+  }
+}
+
+void BatchInputs::gather_rows(std::span<const BatchSlice> slices,
+                              const Decoder& decoder,
+                              Upload& upload) {
+  std::vector<TokenId> ids;
+  std::vector<std::int32_t> begin{0};
+  std::vector<std::int32_t> first_position;
+  std::vector<float> cos_sin;
+  head_dim_ = decoder.model().head_dim;
+  const auto width = static_cast<std::size_t>(head_dim_);
+  for (const BatchSlice& slice : slices) {
+    HEDDLE_CHECK(!slice.ids.empty());
+    for (std::size_t i = 0; i < slice.ids.size(); ++i) {
+      cos_sin.resize(cos_sin.size() + width);
+      rope_cos_sin(decoder.frequencies(),
+                   slice.first_position + static_cast<std::int64_t>(i),
+                   std::span(cos_sin).last(width));
+    }
+    ids.insert(ids.end(), slice.ids.begin(), slice.ids.end());
+    begin.push_back(narrow(static_cast<std::int64_t>(ids.size())));
+    first_position.push_back(narrow(slice.first_position));
+  }
+  tokens_ = static_cast<std::int64_t>(ids.size());
+  sequences_ = static_cast<std::int64_t>(slices.size());
+  ids_ = upload.add(ids);
+  begin_ = upload.add(begin);
+  first_position_ = upload.add(first_position);
+  cos_sin_ = upload.add(cos_sin);
+}
+
+void BatchInputs::gather_table(std::span<const BatchSlice> slices,
+                               std::size_t group,
+                               const ModelKv& kv,
+                               Upload& upload) {
+  std::size_t width = 0;
+  for (const BatchSlice& slice : slices) {
+    width = std::max(width, slice.kv->groups()[group].blocks.size());
+  }
+  std::vector<std::int32_t> table(slices.size() * width, -1);
+  for (std::size_t s = 0; s < slices.size(); ++s) {
+    const SequenceKv::Group& own = slices[s].kv->groups()[group];
+    for (std::size_t i = own.first_live; i < own.blocks.size(); ++i) {
+      table[s * width + i] = kv.block_number(group, own.blocks[i]);
+    }
+  }
+  tables_.push_back({.offset = upload.add(table), .width = static_cast<std::int64_t>(width)});
+}
+
+Batch BatchInputs::batch(const Upload& upload) const {
+  Batch batch{.tokens = tokens_,
+              .rows = {.begin = ops::vector_of(upload.at<std::int32_t>(begin_), sequences_ + 1),
+                       .first_position =
+                           ops::vector_of(upload.at<std::int32_t>(first_position_), sequences_)},
+              .cos_sin = ops::matrix_of(upload.at<float>(cos_sin_), tokens_, head_dim_),
+              .block_tables = {}};
+  for (const Table& table : tables_) {
+    batch.block_tables.push_back(
+        ops::matrix_of(upload.at<std::int32_t>(table.offset), sequences_, table.width));
+  }
+  return batch;
+}
+
+ops::ConstTensorRef BatchInputs::ids(const Upload& upload) const {
+  return ops::vector_of(upload.at<std::int32_t>(ids_), tokens_);
+}
+
+}  // namespace heddle::engine

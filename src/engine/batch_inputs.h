@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "engine/decoder.h"
+#include "engine/model_kv.h"
+#include "engine/upload.h"
+
+namespace heddle::engine {
+
+/// Consecutive tokens of one sequence that go through a model in one pass.
+struct BatchSlice {
+  std::span<const TokenId> ids{};
+  std::int64_t first_position = 0;  ///< Of ids[0].
+  const SequenceKv* kv = nullptr;   ///< Has the blocks of all positions up to the last.
+};
+
+/// Makes a Batch of slices: token ids, rows, positions and block tables. Used by one thread.
+class BatchInputs {
+ public:
+  /// Gathers `slices` into `upload`, after clearing nothing: the caller sends it.
+  void gather(std::span<const BatchSlice> slices,
+              const Decoder& decoder,
+              const ModelKv& kv,
+              Upload& upload);
+
+  /// The batch, once `upload` was sent.
+  [[nodiscard]] Batch batch(const Upload& upload) const;
+  /// i32 [tokens]
+  [[nodiscard]] ops::ConstTensorRef ids(const Upload& upload) const;
+
+ private:
+  void gather_rows(std::span<const BatchSlice> slices, const Decoder& decoder, Upload& upload);
+  void gather_table(std::span<const BatchSlice> slices,
+                    std::size_t group,
+                    const ModelKv& kv,
+                    Upload& upload);
+
+  struct Table {
+    std::size_t offset = 0;
+    std::int64_t width = 0;
+  };
+
+  std::int64_t tokens_ = 0;
+  std::int64_t sequences_ = 0;
+  std::int64_t head_dim_ = 0;
+  std::size_t ids_ = 0;  ///< Offsets in the upload, as the following.
+  std::size_t begin_ = 0;
+  std::size_t first_position_ = 0;
+  std::size_t cos_sin_ = 0;
+  std::vector<Table> tables_{};
+};
+
+}  // namespace heddle::engine

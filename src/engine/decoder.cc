@@ -1,0 +1,163 @@
+#include "engine/decoder.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "ops/attention.h"
+#include "ops/gather_rows.h"
+#include "ops/kv_append.h"
+#include "ops/linear.h"
+#include "ops/rms_norm.h"
+#include "ops/rope.h"
+#include "ops/silu_mul.h"
+#include "ops/wait.h"
+
+namespace heddle::engine {
+
+using ops::heads_of;
+
+Result<Decoder> Decoder::create(const spec::ModelSpec& model,
+                                const store::ImageLayout& layout,
+                                const std::byte* window,
+                                const std::atomic<std::uint64_t>& ready,
+                                KvPlan kv,
+                                std::byte* kv_base) {
+  auto weights = bind_weights(model, layout, window);
+  if (!weights) {
+    return weights.error();
+  }
+  if (layout.stage_end.size() != static_cast<std::size_t>(model.layers) + 2) {
+    return Error{Code::kCorrupt,
+                 "bind weights: a model of " + std::to_string(model.layers) +
+                     " layers has 2 stages more, the image has " +
+                     std::to_string(layout.stage_end.size())};
+  }
+  Decoder decoder;
+  decoder.model_ = model;
+  decoder.weights_ = std::move(*weights);
+  decoder.frequencies_ = rope_frequencies(model);
+  decoder.stage_end_ = layout.stage_end;
+  decoder.ready_ = &ready;
+  decoder.kv_ = std::move(kv);
+  decoder.kv_base_ = kv_base;
+  return decoder;
+}
+
+void Decoder::wait_for_stage(ops::OpContext& context, std::int64_t stage) const {
+  ops::wait(context, {.watermark = ready_, .value = stage_end_[static_cast<std::size_t>(stage)]});
+}
+
+void Decoder::embed(ops::OpContext& context, ops::ConstTensorRef ids, ops::TensorRef hidden) const {
+  wait_for_stage(context, 0);
+  ops::gather_rows(context, {.table = weights_.embedding, .rows = ids, .out = hidden});
+}
+
+void Decoder::run_layers(ops::OpContext& context,
+                         LayerRange range,
+                         const Batch& batch,
+                         const Activations& activations) const {
+  HEDDLE_CHECK(kv_.range.contains(range));
+  HEDDLE_CHECK(batch.block_tables.size() == kv_.groups.size());
+  for (std::int64_t layer = range.begin; layer < range.end; ++layer) {
+    wait_for_stage(context, 1 + layer);
+    attend(context, layer, batch, activations);
+    feed_forward(context, layer, batch.tokens, activations);
+  }
+}
+
+ops::PagedKv Decoder::paged_kv(std::int64_t layer, const Batch& batch) const {
+  const KvPlan::Place& place = kv_.place(layer);
+  const memory::KvGeometry& geometry = kv_.groups[place.group].geometry;
+  const auto key_offset = place.layer_in_group * static_cast<std::int64_t>(geometry.layer_stride());
+  return {.base = kv_base_,
+          .block_bytes = static_cast<std::int64_t>(geometry.block_bytes),
+          .block_tokens = geometry.block_tokens,
+          .key_offset = key_offset,
+          .value_offset = key_offset + static_cast<std::int64_t>(geometry.value_offset()),
+          .kv_heads = model_.kv_heads,
+          .head_dim = model_.head_dim,
+          .dtype = kv_.dtype,
+          .table = batch.block_tables[place.group]};
+}
+
+/// hidden += out(attention(rope(qk_norm(qkv(norm(hidden))))))
+void Decoder::attend(ops::OpContext& context,
+                     std::int64_t layer,
+                     const Batch& batch,
+                     const Activations& activations) const {
+  const LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
+  const auto eps = static_cast<float>(model_.rms_eps);
+  const std::int64_t d = model_.head_dim;
+  const auto hidden = Activations::rows(activations.hidden, batch.tokens);
+  const auto normed = Activations::rows(activations.normed, batch.tokens);
+  const auto qkv = Activations::rows(activations.qkv, batch.tokens);
+  const auto mixed = Activations::rows(activations.mixed, batch.tokens);
+  const auto query = heads_of(qkv, 0, model_.heads, d);
+  const auto key = heads_of(qkv, model_.heads * d, model_.kv_heads, d);
+  const auto value = heads_of(qkv, (model_.heads + model_.kv_heads) * d, model_.kv_heads, d);
+
+  ops::rms_norm(context, {.x = hidden, .weight = w.input_norm, .out = normed, .eps = eps});
+  ops::linear(context, {.x = normed, .weight = w.qkv, .bias = w.qkv_bias, .out = qkv});
+  if (model_.qk_norm) {
+    ops::rms_norm(context, {.x = query, .weight = w.q_norm, .out = query, .eps = eps});
+    ops::rms_norm(context, {.x = key, .weight = w.k_norm, .out = key, .eps = eps});
+  }
+  // Keys follow queries, so one call turns both.
+  const auto turned = heads_of(qkv, 0, model_.heads + model_.kv_heads, d);
+  ops::rope(context, {.cos_sin = batch.cos_sin, .heads = turned});
+  const ops::PagedKv kv = paged_kv(layer, batch);
+  ops::kv_append(context, {.rows = batch.rows, .key = key, .value = value, .kv = kv});
+  ops::attention(context,
+                 {.rows = batch.rows,
+                  .query = query,
+                  .kv = kv,
+                  .window = kv_.groups[kv_.place(layer).group].window,
+                  .scale = 1.0F / std::sqrt(static_cast<float>(d)),
+                  .out = heads_of(mixed, 0, model_.heads, d),
+                  .lse = {}});
+  ops::linear(context,
+              {.x = mixed, .weight = w.out, .bias = w.out_bias, .residual = hidden, .out = hidden});
+}
+
+/// hidden += down(silu(gate(norm(hidden))) * up(norm(hidden)))
+void Decoder::feed_forward(ops::OpContext& context,
+                           std::int64_t layer,
+                           std::int64_t tokens,
+                           const Activations& activations) const {
+  const LayerWeights& w = weights_.layers[static_cast<std::size_t>(layer)];
+  const auto hidden = Activations::rows(activations.hidden, tokens);
+  const auto normed = Activations::rows(activations.normed, tokens);
+  const auto gate_up = Activations::rows(activations.gate_up, tokens);
+  const auto gated = Activations::rows(activations.gated, tokens);
+  ops::rms_norm(context,
+                {.x = hidden,
+                 .weight = w.post_norm,
+                 .out = normed,
+                 .eps = static_cast<float>(model_.rms_eps)});
+  ops::linear(context, {.x = normed, .weight = w.gate_up, .bias = w.gate_up_bias, .out = gate_up});
+  ops::silu_mul(context, {.gate_up = gate_up, .out = gated});
+  ops::linear(
+      context,
+      {.x = gated, .weight = w.down, .bias = w.down_bias, .residual = hidden, .out = hidden});
+}
+
+ops::TensorRef Decoder::logits(ops::OpContext& context,
+                               ops::ConstTensorRef picks,
+                               const Activations& activations) const {
+  const std::int64_t n = picks.shape[0];
+  wait_for_stage(context, 1 + model_.layers);
+  const auto picked = Activations::rows(activations.picked, n);
+  const auto logits = Activations::rows(activations.logits, n);
+  ops::gather_rows(context, {.table = activations.hidden, .rows = picks, .out = picked});
+  ops::rms_norm(context,
+                {.x = picked,
+                 .weight = weights_.final_norm,
+                 .out = picked,
+                 .eps = static_cast<float>(model_.rms_eps)});
+  ops::linear(context, {.x = picked, .weight = weights_.head, .out = logits});
+  return logits;
+}
+
+}  // namespace heddle::engine

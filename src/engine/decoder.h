@@ -1,0 +1,88 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/activations.h"
+#include "engine/kv_plan.h"
+#include "engine/layer_range.h"
+#include "engine/rope_frequencies.h"
+#include "engine/weights.h"
+#include "ops/context.h"
+#include "ops/paged_kv.h"
+#include "spec/model_spec.h"
+#include "store/image_layout.h"
+
+namespace heddle::engine {
+
+/// One pass of tokens through a model, as its kernels see it: all tensors on the device.
+struct Batch {
+  std::int64_t tokens = 0;
+  ops::BatchRows rows{};
+  ops::ConstTensorRef cos_sin{};  ///< f32 [tokens, head_dim]: RopeFrequencies of each position.
+  /// Per KV group of the plan, i32 [sequences, blocks].
+  std::vector<ops::ConstTensorRef> block_tables{};
+};
+
+/// The forward pass of a decoder-only model, or of a range of its layers: enqueues operations and
+/// keeps no state. Before each stage of the image (embedding, each layer, head) the stream waits
+/// for the bytes of that stage and no more.
+class Decoder {
+ public:
+  /// The image is at `window`, and as many of its first bytes as `*ready` says are in place; both
+  /// outlive the decoder. KV blocks are numbered from `kv_base` on. kCorrupt if the image is not
+  /// this model's.
+  static Result<Decoder> create(const spec::ModelSpec& model,
+                                const store::ImageLayout& layout,
+                                const std::byte* window,
+                                const std::atomic<std::uint64_t>& ready,
+                                KvPlan kv,
+                                std::byte* kv_base);
+
+  /// hidden = embedding[ids]; ids i32 [tokens], hidden f32 [tokens, hidden].
+  void embed(ops::OpContext& context, ops::ConstTensorRef ids, ops::TensorRef hidden) const;
+
+  /// Runs layers `range` (within the KV plan's) on activations.hidden, which holds what layer
+  /// range.begin - 1 gave, and appends the batch's keys and values. Running [a, b) and then [b, c)
+  /// is running [a, c), to the bit.
+  void run_layers(ops::OpContext& context,
+                  LayerRange range,
+                  const Batch& batch,
+                  const Activations& activations) const;
+
+  /// Final norm and head of rows `picks` (i32 [n], n <= kLogitRowsMax) of activations.hidden.
+  /// Returns the logits, f32 [n, vocab]. Destroys all activations but hidden.
+  ops::TensorRef logits(ops::OpContext& context,
+                        ops::ConstTensorRef picks,
+                        const Activations& activations) const;
+
+  [[nodiscard]] const spec::ModelSpec& model() const { return model_; }
+  [[nodiscard]] const KvPlan& kv_plan() const { return kv_; }
+  [[nodiscard]] const RopeFrequencies& frequencies() const { return frequencies_; }
+
+ private:
+  Decoder() = default;
+  void wait_for_stage(ops::OpContext& context, std::int64_t stage) const;
+  void attend(ops::OpContext& context,
+              std::int64_t layer,
+              const Batch& batch,
+              const Activations& activations) const;
+  void feed_forward(ops::OpContext& context,
+                    std::int64_t layer,
+                    std::int64_t tokens,
+                    const Activations& activations) const;
+  [[nodiscard]] ops::PagedKv paged_kv(std::int64_t layer, const Batch& batch) const;
+
+  spec::ModelSpec model_{};
+  DecoderWeights weights_{};
+  RopeFrequencies frequencies_{};
+  std::vector<std::uint64_t> stage_end_{};
+  const std::atomic<std::uint64_t>* ready_ = nullptr;
+  KvPlan kv_{};
+  std::byte* kv_base_ = nullptr;
+};
+
+}  // namespace heddle::engine

@@ -1,0 +1,403 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/activations.h"
+#include "engine/decoder.h"
+#include "engine/image_gate.h"
+#include "engine/model_kv.h"
+#include "engine/pass.h"
+#include "engine/sequence.h"
+#include "ops/context.h"
+#include "ops/sample.h"
+
+namespace heddle::engine {
+namespace {
+
+constexpr std::size_t kWorkspaceAlignment = 64;
+
+struct AlignedDelete {
+  void operator()(std::byte* memory) const {
+    ::operator delete[](memory, std::align_val_t{kWorkspaceAlignment});
+  }
+};
+using AlignedBytes = std::unique_ptr<std::byte[], AlignedDelete>;  // NOLINT(*-avoid-c-arrays)
+
+AlignedBytes allocate_aligned(std::size_t bytes) {
+  return AlignedBytes(new (std::align_val_t{kWorkspaceAlignment}) std::byte[bytes]);
+}
+
+struct Model {
+  Decoder decoder;
+  ModelKv kv;
+  std::int64_t sequences = 0;  ///< That belong to it.
+};
+
+Result<void> check_tokens(const SequenceStart& start, const spec::ModelSpec& model) {
+  const auto refuse = [&](const std::string& what) {
+    return Error{Code::kInvalidArgument,
+                 "add sequence " + std::to_string(start.id.value()) + ": " + what};
+  };
+  const auto size = static_cast<std::int64_t>(start.tokens.size());
+  if (size < 1 || start.prompt_tokens < 1 || start.prompt_tokens > size) {
+    return refuse("a prompt of " + std::to_string(start.prompt_tokens) + " of " +
+                  std::to_string(size) + " tokens; both must be at least 1, the prompt no longer");
+  }
+  if (size >= model.max_position) {
+    return refuse(std::to_string(size) + " tokens leave no room in the context of " +
+                  std::to_string(model.max_position));
+  }
+  if (size - start.prompt_tokens >= start.params.max_tokens) {
+    return refuse(std::to_string(size - start.prompt_tokens) +
+                  " tokens are generated already, and max_tokens is " +
+                  std::to_string(start.params.max_tokens));
+  }
+  const auto outside = [&model](TokenId id) { return id < 0 || id >= model.vocab; };
+  for (const TokenId id : start.tokens) {
+    if (outside(id)) {
+      return refuse("token " + std::to_string(id) + " is outside the vocabulary of " +
+                    std::to_string(model.vocab));
+    }
+  }
+  for (const auto& [id, bias] : start.params.logit_bias) {
+    if (outside(id)) {
+      return refuse("logit_bias for token " + std::to_string(id) +
+                    ", which is outside the vocabulary of " + std::to_string(model.vocab));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+class Engine::Impl {
+ public:
+  Impl(device::Device& device,
+       memory::PagePool& pool,
+       std::unique_ptr<device::Stream> stream,
+       const ops::KernelTable& kernels,
+       const EngineOptions& options)
+      : device_(device),
+        pool_(pool),
+        stream_(std::move(stream)),
+        context_{.stream = *stream_, .kernels = kernels},
+        options_(options) {}
+
+  Result<void> add_model(ModelId id,
+                         const spec::ModelSpec& spec,
+                         const store::ImageLayout& layout,
+                         const std::byte* window,
+                         memory::OwnerId kv_owner);
+  void remove_model(ModelId id);
+  /// The gate of a model, or nullptr. Any thread.
+  std::shared_ptr<ImageGate> gate(ModelId id);
+
+  Result<void> add_sequence(SequenceStart start);
+  void preempt(SequenceId id);
+  void remove_sequence(SequenceId id);
+  Result<StepOutcome> run(const policy::StepPlan& plan);
+
+  [[nodiscard]] const Model& model(ModelId id) const;
+  [[nodiscard]] const EngineOptions& options() const { return options_; }
+
+ private:
+  Model& mutable_model(ModelId id);
+  Sequence& sequence(SequenceId id);
+  void fit_workspace();
+  std::vector<PassSlice> admit(const policy::ModelBatch& batch, Model& model, StepOutcome& outcome);
+  Result<void> run_batch(const policy::ModelBatch& batch, StepOutcome& outcome);
+  void finish_slice(const PassSlice& slice,
+                    std::optional<TokenId> token,
+                    Model& model,
+                    StepOutcome& outcome);
+
+  device::Device& device_;
+  memory::PagePool& pool_;
+  std::unique_ptr<device::Stream> stream_;
+  ops::OpContext context_;
+  EngineOptions options_;
+  std::mutex gates_mutex_{};
+  std::map<ModelId, std::shared_ptr<ImageGate>> gates_{};  ///< Guarded by gates_mutex_.
+  std::map<ModelId, Model> models_{};
+  std::map<SequenceId, Sequence> sequences_{};
+  AlignedBytes workspace_{};
+  std::size_t workspace_size_ = 0;
+  Pass pass_{};
+};
+
+Result<void> Engine::Impl::add_model(ModelId id,
+                                     const spec::ModelSpec& spec,
+                                     const store::ImageLayout& layout,
+                                     const std::byte* window,
+                                     memory::OwnerId kv_owner) {
+  HEDDLE_CHECK(!models_.contains(id));
+  auto plan = plan_kv(spec, all_layers(spec), layout.dtype, device_.properties().page_bytes);
+  if (!plan) {
+    return plan.error();
+  }
+  auto gate = std::make_shared<ImageGate>();
+  auto decoder = Decoder::create(
+      spec, layout, window, gate->watermark(), *plan, device_.page_address(device::PageId{0}));
+  if (!decoder) {
+    return decoder.error();
+  }
+  models_.emplace(
+      id, Model{.decoder = std::move(*decoder), .kv = ModelKv(pool_, kv_owner, std::move(*plan))});
+  fit_workspace();
+  const std::scoped_lock lock(gates_mutex_);
+  gates_[id] = std::move(gate);
+  return {};
+}
+
+void Engine::Impl::remove_model(ModelId id) {
+  HEDDLE_CHECK(model(id).sequences == 0);
+  models_.erase(id);
+  fit_workspace();
+  const std::scoped_lock lock(gates_mutex_);
+  gates_.erase(id);
+}
+
+std::shared_ptr<ImageGate> Engine::Impl::gate(ModelId id) {
+  const std::scoped_lock lock(gates_mutex_);
+  const auto found = gates_.find(id);
+  return found == gates_.end() ? nullptr : found->second;
+}
+
+const Model& Engine::Impl::model(ModelId id) const {
+  const auto found = models_.find(id);
+  HEDDLE_CHECK(found != models_.end());
+  return found->second;
+}
+
+Model& Engine::Impl::mutable_model(ModelId id) {
+  const auto found = models_.find(id);
+  HEDDLE_CHECK(found != models_.end());
+  return found->second;
+}
+
+Sequence& Engine::Impl::sequence(SequenceId id) {
+  const auto found = sequences_.find(id);
+  HEDDLE_CHECK(found != sequences_.end());
+  return found->second;
+}
+
+/// One workspace serves all models in turn: the largest one's.
+void Engine::Impl::fit_workspace() {
+  std::size_t wanted = 0;
+  for (const auto& [id, model] : models_) {
+    wanted = std::max(wanted, activation_bytes(model.decoder.model(), options_.max_batch_tokens));
+  }
+  if (wanted != workspace_size_) {
+    workspace_.reset();
+    workspace_ = allocate_aligned(wanted);
+    workspace_size_ = wanted;
+  }
+}
+
+Result<void> Engine::Impl::add_sequence(SequenceStart start) {
+  HEDDLE_CHECK(!sequences_.contains(start.id));
+  Model& model = mutable_model(start.model);
+  if (const auto checked = check_tokens(start, model.decoder.model()); !checked) {
+    return checked.error();
+  }
+  const SequenceId id = start.id;
+  auto uses = token_uses(start);
+  sequences_.emplace(id,
+                     Sequence{.start = std::move(start),
+                              .computed = 0,
+                              .kv = model.kv.make_sequence(),
+                              .uses = std::move(uses)});
+  ++model.sequences;
+  return {};
+}
+
+void Engine::Impl::preempt(SequenceId id) {
+  Sequence& own = sequence(id);
+  mutable_model(own.start.model).kv.clear(own.kv);
+  own.computed = 0;
+}
+
+void Engine::Impl::remove_sequence(SequenceId id) {
+  preempt(id);
+  --mutable_model(sequence(id).start.model).sequences;
+  sequences_.erase(id);
+}
+
+Result<StepOutcome> Engine::Impl::run(const policy::StepPlan& plan) {
+  StepOutcome outcome;
+  for (const policy::ModelBatch& batch : plan.batches) {
+    if (const auto done = run_batch(batch, outcome); !done) {
+      return done.error();
+    }
+  }
+  return outcome;
+}
+
+/// The slices that get the blocks they need. Blocks are allocated before anything is enqueued, so
+/// that running out of pages changes who runs and nothing else.
+std::vector<PassSlice> Engine::Impl::admit(const policy::ModelBatch& batch,
+                                           Model& model,
+                                           StepOutcome& outcome) {
+  std::vector<PassSlice> admitted;
+  std::int64_t tokens = 0;
+  for (const policy::StepSlice& slice : batch.slices) {
+    Sequence& own = sequence(slice.sequence);
+    HEDDLE_CHECK(own.start.model == batch.model);
+    HEDDLE_CHECK(slice.tokens > 0 && own.computed + slice.tokens <= own.size());
+    tokens += slice.tokens;
+    if (model.kv.grow(own.kv, own.computed + slice.tokens)) {
+      admitted.push_back({.sequence = &own, .tokens = slice.tokens});
+    } else {
+      outcome.starved.push_back(slice.sequence);
+    }
+  }
+  HEDDLE_CHECK(tokens <= options_.max_batch_tokens);
+  return admitted;
+}
+
+Result<void> Engine::Impl::run_batch(const policy::ModelBatch& batch, StepOutcome& outcome) {
+  Model& model = mutable_model(batch.model);
+  const std::vector<PassSlice> slices = admit(batch, model, outcome);
+  if (slices.empty()) {
+    return {};
+  }
+  const Activations activations =
+      place_activations(model.decoder.model(), options_.max_batch_tokens, workspace_.get());
+  pass_.enqueue(context_, slices, model.decoder, model.kv, activations);
+  const auto done = stream_->synchronize();
+  if (!done && done.error().code == Code::kCancelled) {
+    for (const PassSlice& slice : slices) {
+      Sequence& own = sequence(slice.sequence->start.id);
+      model.kv.shrink(own.kv, own.computed);
+      outcome.unready.push_back(own.start.id);
+    }
+    return {};
+  }
+  if (!done) {
+    return done.error();
+  }
+  std::size_t sampled = 0;
+  for (const PassSlice& slice : slices) {
+    const bool samples = slice.samples();
+    finish_slice(
+        slice, samples ? std::optional(pass_.sampled()[sampled]) : std::nullopt, model, outcome);
+    sampled += samples ? 1 : 0;
+  }
+  return {};
+}
+
+void Engine::Impl::finish_slice(const PassSlice& slice,
+                                std::optional<TokenId> token,
+                                Model& model,
+                                StepOutcome& outcome) {
+  Sequence& own = sequence(slice.sequence->start.id);
+  own.computed += slice.tokens;
+  model.kv.slide(own.kv, own.computed);
+  if (token == ops::kNoToken) {
+    outcome.failed.push_back(
+        {.sequence = own.start.id,
+         .error = {Code::kCorrupt,
+                   "sample token " + std::to_string(own.size()) + " of sequence " +
+                       std::to_string(own.start.id.value()) + " of model " +
+                       std::to_string(own.start.model.value()) +
+                       ": the logits are not numbers; the weights are damaged or overflow"}});
+    return;
+  }
+  SliceResult result{.sequence = own.start.id, .computed = own.computed};
+  if (token.has_value()) {
+    result.token = token;
+    result.position = own.generated();
+    own.start.tokens.push_back(*token);
+    if (counts_tokens(own.start.params)) {
+      count_generated(own.uses, *token);
+    }
+    result.finish = finish_reason(own, model.decoder.model().max_position);
+  }
+  outcome.results.push_back(result);
+}
+
+std::uint64_t workspace_bytes(const spec::ModelSpec& model, std::int64_t max_batch_tokens) {
+  // Per token at most: its id, row bounds, position and angles, on the host and on the device, and
+  // where every token is a sequence of its own, what its sampling needs.
+  const std::size_t inputs =
+      2 * (static_cast<std::size_t>(model.head_dim) * sizeof(float) + sizeof(ops::SampleRow) +
+           sizeof(ops::PenaltyRow) + 6 * sizeof(std::int32_t));
+  return activation_bytes(model, max_batch_tokens) +
+         inputs * static_cast<std::size_t>(max_batch_tokens);
+}
+
+Result<std::unique_ptr<Engine>> Engine::create(device::Device& device,
+                                               memory::PagePool& pool,
+                                               const EngineOptions& options) {
+  HEDDLE_CHECK(options.max_batch_tokens > 0);
+  const ops::KernelTable* kernels = ops::kernels_for(device.properties().kind);
+  if (kernels == nullptr) {
+    return Error{Code::kInvalidArgument,
+                 "create an engine on " + device.properties().name +
+                     ": this build has kernels for CPU devices only"};
+  }
+  auto stream = device.create_stream();
+  if (!stream) {
+    return stream.error();
+  }
+  return std::unique_ptr<Engine>(
+      new Engine(std::make_unique<Impl>(device, pool, std::move(*stream), *kernels, options)));
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+Result<void> Engine::add_model(ModelId id,
+                               const spec::ModelSpec& model,
+                               const store::ImageLayout& layout,
+                               const std::byte* window,
+                               memory::OwnerId kv_owner) {
+  return impl_->add_model(id, model, layout, window, kv_owner);
+}
+
+void Engine::set_image_ready(ModelId id, std::uint64_t bytes) {
+  if (const auto gate = impl_->gate(id)) {
+    gate->advance(bytes);
+  }
+}
+
+void Engine::abandon_image(ModelId id) {
+  if (const auto gate = impl_->gate(id)) {
+    gate->abandon();
+  }
+}
+
+void Engine::remove_model(ModelId id) {
+  impl_->remove_model(id);
+}
+
+Result<void> Engine::add_sequence(SequenceStart start) {
+  return impl_->add_sequence(std::move(start));
+}
+
+void Engine::preempt(SequenceId id) {
+  impl_->preempt(id);
+}
+void Engine::remove_sequence(SequenceId id) {
+  impl_->remove_sequence(id);
+}
+
+std::int64_t Engine::kv_pages_for(ModelId id, std::int64_t tokens) const {
+  return impl_->model(id).kv.pages_for(tokens, impl_->options().max_batch_tokens);
+}
+
+std::int64_t Engine::kv_pages(ModelId id) const {
+  return impl_->model(id).kv.pages_held();
+}
+
+Result<StepOutcome> Engine::run(const policy::StepPlan& plan) {
+  return impl_->run(plan);
+}
+
+}  // namespace heddle::engine

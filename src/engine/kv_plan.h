@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/layer_range.h"
+#include "memory/kv_geometry.h"
+#include "spec/dtype.h"
+#include "spec/model_spec.h"
+
+namespace heddle::engine {
+
+/// Layers that share pages and block tables. They attend to equally many positions, so that a
+/// block which falls out of the window is free for all of them at once.
+struct KvGroupPlan {
+  std::int64_t window = 0;             ///< 0: all positions.
+  std::vector<std::int64_t> layers{};  ///< Of the model, ascending.
+  memory::KvGeometry geometry{};       ///< The i-th layer of a block is layers[i].
+};
+
+/// Where the KV of each layer of a range goes.
+struct KvPlan {
+  struct Place {
+    std::size_t group = 0;
+    std::int64_t layer_in_group = 0;
+  };
+
+  LayerRange range{};
+  spec::DType dtype = spec::DType::kBf16;
+  std::vector<KvGroupPlan> groups{};
+  std::vector<Place> places{};  ///< Of layer range.begin + i.
+
+  [[nodiscard]] const Place& place(std::int64_t layer) const {
+    return places[static_cast<std::size_t>(layer - range.begin)];
+  }
+};
+
+/// Lays out the KV of a range of layers in pages of `page_bytes`: groups by window, split further
+/// where a token of them needs too much (memory::kv_groups). kInvalidArgument, naming the sizes,
+/// where a page is too small.
+Result<KvPlan> plan_kv(const spec::ModelSpec& model,
+                       LayerRange range,
+                       spec::DType dtype,
+                       std::size_t page_bytes);
+
+}  // namespace heddle::engine

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/kv_plan.h"
+#include "memory/kv_cache.h"
+#include "memory/page_pool.h"
+
+namespace heddle::engine {
+
+/// The KV blocks of one sequence, per group of the plan. Made by ModelKv, which owns the books.
+class SequenceKv {
+ public:
+  /// The blocks of a group: entry i holds positions [i T, (i + 1) T), and entries before
+  /// `first_live` are gone.
+  struct Group {
+    std::size_t first_live = 0;
+    std::vector<memory::KvBlockRef> blocks{};
+  };
+
+  [[nodiscard]] const std::vector<Group>& groups() const { return groups_; }
+
+ private:
+  friend class ModelKv;
+  std::vector<Group> groups_{};
+};
+
+/// The KV caches of one model (or of a range of its layers) on one device. Used by one thread.
+class ModelKv {
+ public:
+  /// `pool` outlives it; `owner` is the lease that counts the pages.
+  ModelKv(memory::PagePool& pool, memory::OwnerId owner, KvPlan plan);
+
+  /// A sequence without blocks.
+  [[nodiscard]] SequenceKv make_sequence() const;
+  /// Gives `sequence` the blocks that positions [0, tokens) need beyond those it has. All or
+  /// kResourceExhausted, and then nothing has changed.
+  Result<void> grow(SequenceKv& sequence, std::int64_t tokens);
+  /// Frees the blocks that hold no position below `tokens`: undoes a grow().
+  void shrink(SequenceKv& sequence, std::int64_t tokens);
+  /// Frees the blocks that no token from position `next` on attends to.
+  void slide(SequenceKv& sequence, std::int64_t next);
+  /// Frees all blocks.
+  void clear(SequenceKv& sequence) { shrink(sequence, 0); }
+
+  /// The number of a block, from the device's first page on: what block tables hold.
+  [[nodiscard]] std::int32_t block_number(std::size_t group, memory::KvBlockRef block) const;
+
+  [[nodiscard]] const KvPlan& plan() const { return plan_; }
+  [[nodiscard]] std::int64_t pages_held() const;
+  /// Pages that a sequence of `tokens` tokens, at most `step_tokens` of which are computed at once,
+  /// needs when it is alone on its pages.
+  [[nodiscard]] std::int64_t pages_for(std::int64_t tokens, std::int64_t step_tokens) const;
+
+ private:
+  void drop_back(SequenceKv& sequence, std::size_t group, std::size_t blocks);
+
+  KvPlan plan_;
+  std::deque<memory::KvCache> caches_{};  ///< Per group. A deque: caches do not move.
+};
+
+}  // namespace heddle::engine

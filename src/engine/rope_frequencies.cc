@@ -1,0 +1,109 @@
+#include "engine/rope_frequencies.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/check.h"
+
+namespace heddle::engine {
+namespace {
+
+using spec::RopeKind;
+
+double original_positions(const spec::ModelSpec& model) {
+  return static_cast<double>(model.rope.original_max_position > 0 ? model.rope.original_max_position
+                                                                  : model.max_position);
+}
+
+double llama3_frequency(double plain, const spec::ModelSpec& model) {
+  const spec::RopeScaling& rope = model.rope;
+  const double turns = original_positions(model) * plain / (2.0 * std::numbers::pi);
+  if (turns < rope.low_freq_factor) {
+    return plain / rope.factor;
+  }
+  if (turns > rope.high_freq_factor) {
+    return plain;
+  }
+  const double keep =
+      (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
+  return (1.0 - keep) * plain / rope.factor + keep * plain;
+}
+
+/// The dimension whose frequency makes `turns` turns over the original context.
+double yarn_dimension(double turns, const spec::ModelSpec& model) {
+  return static_cast<double>(model.head_dim) *
+         std::log(original_positions(model) / (turns * 2.0 * std::numbers::pi)) /
+         (2.0 * std::log(model.rope_theta));
+}
+
+struct YarnRamp {
+  double begin = 0.0;  ///< Dimensions up to here keep their frequency,
+  double end = 0.0;    ///< and from here on it is divided by the factor.
+};
+
+YarnRamp yarn_ramp(const spec::ModelSpec& model) {
+  YarnRamp ramp{.begin = yarn_dimension(model.rope.beta_fast, model),
+                .end = yarn_dimension(model.rope.beta_slow, model)};
+  if (model.rope.truncate) {
+    ramp = {.begin = std::floor(ramp.begin), .end = std::ceil(ramp.end)};
+  }
+  ramp.begin = std::max(ramp.begin, 0.0);
+  ramp.end = std::min(ramp.end, static_cast<double>(model.head_dim - 1));
+  if (ramp.begin == ramp.end) {
+    ramp.end += 0.001;  // As checkpoints were trained: no division by zero.
+  }
+  return ramp;
+}
+
+double yarn_mscale(double factor, double mscale) {
+  return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
+}
+
+double yarn_attention_factor(const spec::RopeScaling& rope) {
+  if (rope.attention_factor > 0.0) {
+    return rope.attention_factor;
+  }
+  if (rope.mscale > 0.0 && rope.mscale_all_dim > 0.0) {
+    return yarn_mscale(rope.factor, rope.mscale) / yarn_mscale(rope.factor, rope.mscale_all_dim);
+  }
+  return yarn_mscale(rope.factor, 1.0);
+}
+
+}  // namespace
+
+RopeFrequencies rope_frequencies(const spec::ModelSpec& model) {
+  const spec::RopeScaling& rope = model.rope;
+  RopeFrequencies result;
+  const YarnRamp ramp = rope.kind == RopeKind::kYarn ? yarn_ramp(model) : YarnRamp{};
+  for (std::int64_t i = 0; i < model.head_dim / 2; ++i) {
+    const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(model.head_dim);
+    double frequency = std::pow(model.rope_theta, -exponent);
+    if (rope.kind == RopeKind::kLinear) {
+      frequency /= rope.factor;
+    } else if (rope.kind == RopeKind::kLlama3) {
+      frequency = llama3_frequency(frequency, model);
+    } else if (rope.kind == RopeKind::kYarn) {
+      const double stretched =
+          std::clamp((static_cast<double>(i) - ramp.begin) / (ramp.end - ramp.begin), 0.0, 1.0);
+      frequency = stretched * frequency / rope.factor + (1.0 - stretched) * frequency;
+    }
+    result.radians.push_back(frequency);
+  }
+  if (rope.kind == RopeKind::kYarn) {
+    result.scale = yarn_attention_factor(rope);
+  }
+  return result;
+}
+
+void rope_cos_sin(const RopeFrequencies& frequencies, std::int64_t position, std::span<float> out) {
+  const std::size_t n = frequencies.radians.size();
+  HEDDLE_CHECK(out.size() == 2 * n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const double angle = static_cast<double>(position) * frequencies.radians[i];
+    out[i] = static_cast<float>(std::cos(angle) * frequencies.scale);
+    out[n + i] = static_cast<float>(std::sin(angle) * frequencies.scale);
+  }
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "spec/model_spec.h"
+
+namespace heddle::engine {
+
+/// The rotation that stands for a position: pair i of a head turns by position * radians[i], and
+/// queries and keys are scaled by `scale`.
+struct RopeFrequencies {
+  std::vector<double> radians{};  ///< [head_dim / 2], per position.
+  double scale = 1.0;             ///< YaRN's attention factor; 1 otherwise.
+};
+
+/// radians[i] = rope_theta^(-2i / head_dim), stretched as the model's RopeScaling says:
+///
+/// - linear: divided by factor (position interpolation; S. Chen et al., arXiv:2306.15595);
+/// - llama3: wavelengths beyond original / low_freq_factor are, those below original /
+///   high_freq_factor are not, and between them a mean is taken (as in Meta's Llama 3.1 release);
+/// - yarn: the same idea with a linear ramp over dimensions, and `scale` = 0.1 ln(factor) + 1 (B.
+///   Peng et al., "YaRN: Efficient Context Window Extension of Large Language Models",
+///   arXiv:2309.00071, section 3).
+[[nodiscard]] RopeFrequencies rope_frequencies(const spec::ModelSpec& model);
+
+/// Fills out[0, n) with the cosines and out[n, 2n) with the sines of a position, n = head_dim / 2,
+/// times `scale`: computed in double and rounded once.
+void rope_cos_sin(const RopeFrequencies& frequencies, std::int64_t position, std::span<float> out);
+
+}  // namespace heddle::engine

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "engine/engine.h"
+#include "engine/model_kv.h"
+#include "ops/penalties.h"
+#include "spec/sampling.h"
+
+namespace heddle::engine {
+
+/// A sequence in the engine: its tokens, how far their KV is computed, and where it lies.
+struct Sequence {
+  SequenceStart start{};  ///< Its tokens grow as they are sampled.
+  std::int64_t computed = 0;
+  SequenceKv kv{};
+  /// What penalties and biases do, by token id. Only kept where a penalty is not neutral.
+  std::vector<ops::TokenUse> uses{};
+
+  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(start.tokens.size()); }
+  [[nodiscard]] std::int64_t generated() const { return size() - start.prompt_tokens; }
+};
+
+/// Whether any penalty of `params` depends on which tokens were seen.
+[[nodiscard]] bool counts_tokens(const spec::SamplingParams& params);
+
+/// The uses of a sequence's tokens and biases, by token id.
+[[nodiscard]] std::vector<ops::TokenUse> token_uses(const SequenceStart& start);
+
+/// Notes one more generated token in `uses`.
+void count_generated(std::vector<ops::TokenUse>& uses, TokenId token);
+
+/// Whether, and why, a sequence ends with the token that was appended last: a stop token before
+/// max_tokens before the context's end.
+[[nodiscard]] spec::FinishReason finish_reason(const Sequence& sequence, std::int64_t context);
+
+}  // namespace heddle::engine

@@ -1,0 +1,104 @@
+#include "engine/weights.h"
+
+#include <map>
+#include <string>
+#include <utility>
+
+namespace heddle::engine {
+namespace {
+
+using store::Role;
+
+/// Takes tensors out of a layout by what they are, and remembers the first that was wrong.
+class Binder {
+ public:
+  Binder(const store::ImageLayout& layout, const std::byte* window) : window_(window) {
+    for (const store::ImageTensor& tensor : layout.tensors) {
+      tensors_[{tensor.role, tensor.layer}] = &tensor;
+    }
+  }
+
+  ConstTensorRef vector(Role role, std::int64_t layer, std::int64_t n) {
+    const auto* tensor = find(role, layer, n, 1);
+    return tensor == nullptr ? ConstTensorRef{}
+                             : ops::tensor_1d(window_ + tensor->offset, tensor->dtype, n);
+  }
+  ConstTensorRef vector_if(bool present, Role role, std::int64_t layer, std::int64_t n) {
+    return present ? vector(role, layer, n) : ConstTensorRef{};
+  }
+  ConstTensorRef matrix(Role role, std::int64_t layer, std::int64_t rows, std::int64_t columns) {
+    const auto* tensor = find(role, layer, rows, columns);
+    return tensor == nullptr
+               ? ConstTensorRef{}
+               : ops::tensor_2d(window_ + tensor->offset, tensor->dtype, rows, columns);
+  }
+
+  [[nodiscard]] const std::string& complaint() const { return complaint_; }
+
+ private:
+  const store::ImageTensor* find(Role role,
+                                 std::int64_t layer,
+                                 std::int64_t rows,
+                                 std::int64_t columns) {
+    const auto found = tensors_.find({role, layer});
+    if (found != tensors_.end() && found->second->rows == rows &&
+        found->second->columns == columns) {
+      return found->second;
+    }
+    if (complaint_.empty()) {
+      complaint_ = "bind weights: role " + std::to_string(static_cast<int>(role)) + " of layer " +
+                   std::to_string(layer) + " should be [" + std::to_string(rows) + ", " +
+                   std::to_string(columns) + "], the image has ";
+      complaint_ += found == tensors_.end() ? "none"
+                                            : "[" + std::to_string(found->second->rows) + ", " +
+                                                  std::to_string(found->second->columns) + "]";
+    }
+    return nullptr;
+  }
+
+  const std::byte* window_;
+  std::map<std::pair<Role, std::int64_t>, const store::ImageTensor*> tensors_{};
+  std::string complaint_{};
+};
+
+LayerWeights bind_layer(Binder& binder, const spec::ModelSpec& model, std::int64_t layer) {
+  const std::int64_t hidden = model.hidden;
+  const std::int64_t qkv = (model.heads + 2 * model.kv_heads) * model.head_dim;
+  const std::int64_t gate_up = 2 * model.intermediate;
+  LayerWeights w;
+  w.input_norm = binder.vector(Role::kInputNorm, layer, hidden);
+  w.qkv = binder.matrix(Role::kQkv, layer, qkv, hidden);
+  w.qkv_bias = binder.vector_if(model.qkv_bias, Role::kQkvBias, layer, qkv);
+  w.q_norm = binder.vector_if(model.qk_norm, Role::kQNorm, layer, model.head_dim);
+  w.k_norm = binder.vector_if(model.qk_norm, Role::kKNorm, layer, model.head_dim);
+  w.out = binder.matrix(Role::kOut, layer, hidden, model.heads * model.head_dim);
+  w.out_bias = binder.vector_if(model.out_bias, Role::kOutBias, layer, hidden);
+  w.post_norm = binder.vector(Role::kPostNorm, layer, hidden);
+  w.gate_up = binder.matrix(Role::kGateUp, layer, gate_up, hidden);
+  w.gate_up_bias = binder.vector_if(model.mlp_bias, Role::kGateUpBias, layer, gate_up);
+  w.down = binder.matrix(Role::kDown, layer, hidden, model.intermediate);
+  w.down_bias = binder.vector_if(model.mlp_bias, Role::kDownBias, layer, hidden);
+  return w;
+}
+
+}  // namespace
+
+Result<DecoderWeights> bind_weights(const spec::ModelSpec& model,
+                                    const store::ImageLayout& layout,
+                                    const std::byte* window) {
+  Binder binder(layout, window);
+  DecoderWeights weights;
+  weights.embedding = binder.matrix(Role::kEmbedding, -1, model.vocab, model.hidden);
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    weights.layers.push_back(bind_layer(binder, model, layer));
+  }
+  weights.final_norm = binder.vector(Role::kFinalNorm, -1, model.hidden);
+  weights.head = model.tied_embeddings ? weights.embedding
+                                       : binder.matrix(Role::kHead, -1, model.vocab, model.hidden);
+  if (!binder.complaint().empty()) {
+    return Error{Code::kCorrupt, binder.complaint()};
+  }
+  return weights;
+}
+
+}  // namespace heddle::engine

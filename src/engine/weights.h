@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "base/result.h"
+#include "ops/tensor_ref.h"
+#include "spec/model_spec.h"
+#include "store/image_layout.h"
+
+namespace heddle::engine {
+
+using ops::ConstTensorRef;
+
+/// The weights of one layer, where they lie in the window. Absent ones have no data.
+struct LayerWeights {
+  ConstTensorRef input_norm{};  ///< [hidden]
+  ConstTensorRef qkv{};         ///< [(heads + 2 kv_heads) head_dim, hidden]
+  ConstTensorRef qkv_bias{};    ///< Absent without spec.qkv_bias.
+  ConstTensorRef q_norm{};      ///< [head_dim]; absent without spec.qk_norm, like k_norm.
+  ConstTensorRef k_norm{};
+  ConstTensorRef out{};  ///< [hidden, heads head_dim]
+  ConstTensorRef out_bias{};
+  ConstTensorRef post_norm{};  ///< [hidden]
+  ConstTensorRef gate_up{};    ///< [2 intermediate, hidden]
+  ConstTensorRef gate_up_bias{};
+  ConstTensorRef down{};  ///< [hidden, intermediate]
+  ConstTensorRef down_bias{};
+};
+
+struct DecoderWeights {
+  ConstTensorRef embedding{};  ///< [vocab, hidden]
+  std::vector<LayerWeights> layers{};
+  ConstTensorRef final_norm{};  ///< [hidden]
+  ConstTensorRef head{};        ///< [vocab, hidden]; the embedding where they are tied.
+};
+
+/// Finds the weights of `model` in an image at `window`. Reads none of them. kCorrupt, naming the
+/// tensor, if the layout has not what the model needs.
+Result<DecoderWeights> bind_weights(const spec::ModelSpec& model,
+                                    const store::ImageLayout& layout,
+                                    const std::byte* window);
+
+}  // namespace heddle::engine
