@@ -18,14 +18,14 @@ enum class RopeKind : std::uint8_t { kDefault, kLinear, kLlama3, kYarn };
 struct RopeScaling {
   RopeKind kind = RopeKind::kDefault;
   double factor = 1.0;
-  double low_freq_factor = 1.0;    ///< llama3.
-  double high_freq_factor = 4.0;   ///< llama3.
-  double beta_fast = 32.0;         ///< yarn.
-  double beta_slow = 1.0;          ///< yarn.
-  double attention_factor = 0.0;   ///< yarn; 0 means: derive it from factor (and the mscales).
-  double mscale = 0.0;             ///< yarn; 0 means absent.
-  double mscale_all_dim = 0.0;     ///< yarn; 0 means absent.
-  bool truncate = true;            ///< yarn: round the correction range to whole dimensions.
+  double low_freq_factor = 1.0;   ///< llama3.
+  double high_freq_factor = 4.0;  ///< llama3.
+  double beta_fast = 32.0;        ///< yarn.
+  double beta_slow = 1.0;         ///< yarn.
+  double attention_factor = 0.0;  ///< yarn; 0 means: derive it from factor (and the mscales).
+  double mscale = 0.0;            ///< yarn; 0 means absent.
+  double mscale_all_dim = 0.0;    ///< yarn; 0 means absent.
+  bool truncate = true;           ///< yarn: round the correction range to whole dimensions.
   std::int64_t original_max_position = 0;  ///< llama3 and yarn; 0 means max_position.
 };
 
@@ -45,15 +45,16 @@ struct ModelSpec {
   double rope_theta = 10000.0;
   RopeScaling rope{};
   bool qkv_bias = false;
-  bool out_bias = false;          ///< Bias of the attention output projection.
+  bool out_bias = false;  ///< Bias of the attention output projection.
   bool mlp_bias = false;
-  bool qk_norm = false;           ///< RMSNorm over head_dim of each query and key head (Qwen3).
-  bool tied_embeddings = false;   ///< The output head is the embedding matrix.
+  bool qk_norm = false;          ///< RMSNorm over head_dim of each query and key head (Qwen3).
+  bool tied_embeddings = false;  ///< The output head is the embedding matrix.
   /// Per layer: how many of the newest positions, itself included, a token attends to; 0 = all.
   std::vector<std::int64_t> window{};
-  DType stored_dtype = DType::kBf16;   ///< config.json's torch_dtype; what a checkpoint mostly holds.
-  TokenId bos = -1;                    ///< -1 when there is none.
-  std::vector<TokenId> eos{};          ///< Any of these ends a turn; generation_config.json wins.
+  DType stored_dtype =
+      DType::kBf16;            ///< config.json's torch_dtype; what a checkpoint mostly holds.
+  TokenId bos = -1;            ///< -1 when there is none.
+  std::vector<TokenId> eos{};  ///< Any of these ends a turn; generation_config.json wins.
 };
 
 }  // namespace heddle::spec

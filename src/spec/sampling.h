@@ -20,8 +20,8 @@ struct SamplingParams {
   float frequency_penalty = 0.0F;   ///< Subtracted per occurrence among the generated tokens.
   float repetition_penalty = 1.0F;  ///< Divides (or multiplies, below 0) logits of all seen tokens.
   std::vector<std::pair<TokenId, float>> logit_bias{};  ///< Added to the logits; distinct ids.
-  std::uint64_t seed = 0;    ///< Drawn at admission where the client gave none.
-  std::uint32_t choice = 0;  ///< Which of the `n` answers this is; part of the randomness.
+  std::uint64_t seed = 0;       ///< Drawn at admission where the client gave none.
+  std::uint32_t choice = 0;     ///< Which of the `n` answers this is; part of the randomness.
   std::int64_t max_tokens = 0;  ///< Generated tokens, at least 1; set at admission.
   bool ignore_eos = false;      ///< Keep going past stop_tokens.
   std::vector<TokenId> stop_tokens{};  ///< The model's ends of turn plus the client's own.

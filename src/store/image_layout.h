@@ -39,9 +39,9 @@ struct ImageTensor {
   Role role = Role::kEmbedding;
   std::int64_t layer = -1;  ///< -1 outside the layers.
   std::int64_t rows = 0;
-  std::int64_t columns = 1;  ///< 1 for vectors.
+  std::int64_t columns = 1;                ///< 1 for vectors.
   spec::DType dtype = spec::DType::kBf16;  ///< Norms and biases are float32 in every image.
-  std::uint64_t offset = 0;  ///< Bytes from the start of the image; a multiple of 64.
+  std::uint64_t offset = 0;                ///< Bytes from the start of the image; a multiple of 64.
   std::uint64_t bytes = 0;
   std::vector<ImageSource> sources{};  ///< In row order, covering all rows.
 };

@@ -1,0 +1,80 @@
+#include "store/convert.h"
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace heddle::store {
+namespace {
+
+using spec::DType;
+
+std::uint32_t f32_of_bf16(std::uint16_t half) {
+  return std::uint32_t{half} << 16U;
+}
+
+/// Branch-free, so that the loop over it becomes vector code. Moves exponent and mantissa into
+/// place and lets one multiplication by 2^112 correct the exponent's bias, which also normalises
+/// subnormals; infinities and NaNs, whose exponent must become all ones, are picked by a mask.
+std::uint32_t f32_of_f16(std::uint16_t half) {
+  const std::uint32_t sign = (std::uint32_t{half} & 0x8000U) << 16U;
+  const std::uint32_t magnitude = (std::uint32_t{half} & 0x7FFFU) << 13U;
+  const float scaled = std::bit_cast<float>(magnitude) * 0x1p112F;
+  const bool special = magnitude >= 0x0F800000U;  // Exponent 31.
+  const std::uint32_t bits =
+      special ? magnitude | 0x7F800000U : std::bit_cast<std::uint32_t>(scaled);
+  return sign | bits;
+}
+
+/// Adding 0x7FFF, and one more where the last kept bit is odd, carries exactly when rounding to
+/// nearest even goes up. A NaN would carry into infinity and gets its quiet bit instead.
+std::uint16_t bf16_of_f32(std::uint32_t bits) {
+  const bool nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
+  const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U;
+  const std::uint32_t quiet = (bits >> 16U) | 0x40U;
+  return static_cast<std::uint16_t>(nan ? quiet : rounded);
+}
+
+template <class From, class To, class Function>
+void each(const std::byte* source, std::byte* target, std::size_t count, Function function) {
+  for (std::size_t i = 0; i < count; ++i) {
+    From from;
+    std::memcpy(&from, source + i * sizeof(From), sizeof(From));
+    const To to = function(from);
+    std::memcpy(target + i * sizeof(To), &to, sizeof(To));
+  }
+}
+
+}  // namespace
+
+bool can_convert(StoredType from, DType to) {
+  const bool known =
+      from == StoredType::kF32 || from == StoredType::kF16 || from == StoredType::kBf16;
+  return known && (to == DType::kF32 || to == DType::kBf16);
+}
+
+bool same_bytes(StoredType from, DType to) {
+  return (from == StoredType::kF32 && to == DType::kF32) ||
+         (from == StoredType::kBf16 && to == DType::kBf16);
+}
+
+void convert(
+    StoredType from, const std::byte* source, DType to, std::byte* target, std::size_t count) {
+  HEDDLE_CHECK(can_convert(from, to));
+  if (same_bytes(from, to)) {
+    std::memcpy(target, source, count * spec::dtype_bytes(to));
+  } else if (to == DType::kBf16 && from == StoredType::kF32) {
+    each<std::uint32_t, std::uint16_t>(source, target, count, bf16_of_f32);
+  } else if (to == DType::kBf16) {
+    each<std::uint16_t, std::uint16_t>(
+        source, target, count, [](std::uint16_t half) { return bf16_of_f32(f32_of_f16(half)); });
+  } else if (from == StoredType::kF16) {
+    each<std::uint16_t, std::uint32_t>(source, target, count, f32_of_f16);
+  } else {
+    each<std::uint16_t, std::uint32_t>(source, target, count, f32_of_bf16);
+  }
+}
+
+}  // namespace heddle::store

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+
+#include "spec/dtype.h"
+#include "store/safetensors.h"
+
+namespace heddle::store {
+
+/// Whether elements of type `from` are converted to `to`: F32, F16 and BF16 to float32 and
+/// bfloat16.
+[[nodiscard]] bool can_convert(StoredType from, spec::DType to);
+
+/// Whether the bytes of both are the same, so that converting is copying.
+[[nodiscard]] bool same_bytes(StoredType from, spec::DType to);
+
+/// Converts `count` elements. Narrowing rounds to nearest, ties to even; what is too large becomes
+/// infinite; a NaN stays a NaN. Neither side need be aligned; they must not overlap.
+/// Requires can_convert(from, to).
+void convert(
+    StoredType from, const std::byte* source, spec::DType to, std::byte* target, std::size_t count);
+
+}  // namespace heddle::store

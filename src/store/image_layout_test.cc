@@ -1,0 +1,134 @@
+#include "store/image_layout.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "spec/memory_needs.h"
+#include "store/test_files.h"
+
+namespace heddle::store {
+namespace {
+
+using testing::ElementsAre;
+
+std::vector<Role> roles(const ImageLayout& layout, std::int64_t layer) {
+  std::vector<Role> found;
+  for (const ImageTensor& tensor : layout.tensors) {
+    if (tensor.layer == layer) {
+      found.push_back(tensor.role);
+    }
+  }
+  return found;
+}
+
+spec::ModelSpec random_spec(Rng& rng) {
+  const auto between = [&](std::uint64_t least, std::uint64_t most) {
+    return static_cast<std::int64_t>(least + rng.below(most - least + 1));
+  };
+  spec::ModelSpec model;
+  model.hidden = between(1, 100);
+  model.layers = between(1, 5);
+  model.kv_heads = between(1, 4);
+  model.heads = model.kv_heads * between(1, 4);
+  model.head_dim = 2 * between(1, 20);
+  model.intermediate = between(1, 200);
+  model.vocab = between(1, 300);
+  model.max_position = 100;
+  model.window.assign(static_cast<std::size_t>(model.layers), 0);
+  model.qkv_bias = rng.below(2) == 0;
+  model.out_bias = rng.below(2) == 0;
+  model.mlp_bias = rng.below(2) == 0;
+  model.qk_norm = rng.below(2) == 0;
+  model.tied_embeddings = rng.below(2) == 0;
+  return model;
+}
+
+TEST(ImageLayout, FollowsTheForwardPass) {
+  spec::ModelSpec model = tiny_model();
+  const ImageLayout plain = plan_image(model, spec::DType::kBf16);
+  EXPECT_THAT(roles(plain, -1), ElementsAre(Role::kEmbedding, Role::kFinalNorm, Role::kHead));
+  EXPECT_THAT(
+      roles(plain, 1),
+      ElementsAre(
+          Role::kInputNorm, Role::kQkv, Role::kOut, Role::kPostNorm, Role::kGateUp, Role::kDown));
+  EXPECT_EQ(plain.tensors.front().role, Role::kEmbedding);
+  EXPECT_EQ(plain.tensors.back().role, Role::kHead);
+  model.qkv_bias = model.out_bias = model.mlp_bias = model.qk_norm = model.tied_embeddings = true;
+  const ImageLayout full = plan_image(model, spec::DType::kBf16);
+  EXPECT_THAT(roles(full, 0),
+              ElementsAre(Role::kInputNorm,
+                          Role::kQkv,
+                          Role::kQkvBias,
+                          Role::kQNorm,
+                          Role::kKNorm,
+                          Role::kOut,
+                          Role::kOutBias,
+                          Role::kPostNorm,
+                          Role::kGateUp,
+                          Role::kGateUpBias,
+                          Role::kDown,
+                          Role::kDownBias));
+  EXPECT_EQ(full.tensors.back().role, Role::kFinalNorm);
+}
+
+TEST(ImageLayout, GathersQueriesKeysAndValues) {
+  const ImageLayout layout = plan_image(tiny_model(), spec::DType::kF32);
+  const ImageTensor& qkv = layout.tensors[2];
+  ASSERT_EQ(qkv.role, Role::kQkv);
+  EXPECT_EQ(qkv.rows, 64);
+  EXPECT_EQ(qkv.columns, 24);
+  EXPECT_EQ(qkv.bytes, 64U * 24U * 4U);
+  ASSERT_EQ(qkv.sources.size(), 3U);
+  EXPECT_EQ(qkv.sources[0].name, "model.layers.0.self_attn.q_proj.weight");
+  EXPECT_EQ(qkv.sources[1].name, "model.layers.0.self_attn.k_proj.weight");
+  EXPECT_EQ(qkv.sources[1].row, 32);
+  EXPECT_EQ(qkv.sources[1].rows, 16);
+  EXPECT_EQ(qkv.sources[2].row, 48);
+}
+
+TEST(ImageLayout, HoldsForAnyModel) {
+  constexpr std::uint64_t kSeed = 7;
+  Rng rng(kSeed);
+  for (int round = 0; round < 200; ++round) {
+    SCOPED_TRACE(fmt::format("seed {} round {}", kSeed, round));
+    const spec::ModelSpec model = random_spec(rng);
+    const spec::DType dtype = rng.below(2) == 0 ? spec::DType::kF32 : spec::DType::kBf16;
+    const ImageLayout layout = plan_image(model, dtype);
+    std::uint64_t end = 0;
+    std::uint64_t payload = 0;
+    for (const ImageTensor& tensor : layout.tensors) {
+      EXPECT_EQ(tensor.offset % 64, 0U);
+      EXPECT_GE(tensor.offset, end);
+      EXPECT_LT(tensor.offset - end, 64U);
+      EXPECT_TRUE(tensor.columns > 1 || tensor.dtype == spec::DType::kF32 || tensor.dtype == dtype);
+      std::int64_t row = 0;
+      for (const ImageSource& source : tensor.sources) {
+        EXPECT_EQ(source.row, row);
+        row += source.rows;
+      }
+      EXPECT_EQ(row, tensor.rows);
+      const auto elements = static_cast<std::uint64_t>(tensor.rows * tensor.columns);
+      EXPECT_EQ(tensor.bytes, elements * spec::dtype_bytes(tensor.dtype));
+      end = tensor.offset + tensor.bytes;
+      payload += tensor.bytes;
+    }
+    EXPECT_EQ(layout.bytes, end);
+    EXPECT_EQ(payload, spec::weight_bytes(model, dtype));
+    ASSERT_EQ(layout.stage_end.size(), static_cast<std::size_t>(model.layers) + 2);
+    EXPECT_TRUE(std::is_sorted(layout.stage_end.begin(), layout.stage_end.end()));
+    EXPECT_EQ(layout.stage_end.back(), layout.bytes);
+    // The stage that a tensor belongs to ends at or behind it, and the one before at or ahead of
+    // it.
+    for (const ImageTensor& tensor : layout.tensors) {
+      const std::size_t stage = tensor.role == Role::kEmbedding ? 0
+                                : tensor.layer >= 0 ? static_cast<std::size_t>(tensor.layer) + 1
+                                                    : layout.stage_end.size() - 1;
+      EXPECT_LE(tensor.offset + tensor.bytes, layout.stage_end[stage]);
+      EXPECT_TRUE(stage == 0 || layout.stage_end[stage - 1] <= tensor.offset);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::store

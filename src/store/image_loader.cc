@@ -1,0 +1,227 @@
+#include "store/image_loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "store/convert.h"
+
+namespace heddle::store {
+namespace {
+
+constexpr std::uint64_t kReadBytes = 4U << 20U;  // Where a bigger pread gains nothing more.
+constexpr std::uint64_t kReportBytes = 8U << 20U;
+constexpr std::uint64_t kPacedReadBytesMin = 64U << 10U;
+constexpr std::uint64_t kPacedReadsPerSecond = 50;  // Fine enough for stages to arrive in turn.
+constexpr std::uint64_t kReadAheadBytes = 8U << 20U;
+
+/// Image bytes [begin, end) as the pieces of pages that hold them.
+class PieceWalker {
+ public:
+  PieceWalker(ImagePages target, std::uint64_t begin, std::uint64_t end)
+      : target_(target), at_(begin), end_(end) {}
+
+  /// The next piece; empty at the end.
+  std::span<std::byte> next() {
+    const std::uint64_t within = at_ % target_.page_bytes;
+    const std::uint64_t bytes = std::min(target_.page_bytes - within, end_ - at_);
+    if (bytes == 0) {
+      return {};
+    }
+    std::byte* const page = target_.pages[at_ / target_.page_bytes];
+    at_ += bytes;
+    return {page + within, bytes};
+  }
+
+ private:
+  ImagePages target_;
+  std::uint64_t at_, end_;
+};
+
+/// Holds a load to a rate: byte b is not in place before b / rate after the start.
+class Pacer {
+ public:
+  Pacer(std::uint64_t bytes_per_second, const std::stop_token& stop)
+      : rate_(bytes_per_second), stop_(stop), start_(std::chrono::steady_clock::now()) {}
+
+  /// Waits until `bytes` are due, or somebody asks to stop.
+  void wait(std::uint64_t bytes) {
+    if (rate_ == 0) {
+      return;
+    }
+    const std::chrono::duration<double> due(static_cast<double>(bytes) /
+                                            static_cast<double>(rate_));
+    std::unique_lock lock(mutex_);
+    const auto until =
+        start_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(due);
+    (void)wake_.wait_until(
+        lock, stop_, until, [] { return false; });  // Only time or a stop ends it.
+  }
+
+ private:
+  std::uint64_t rate_;
+  const std::stop_token& stop_;
+  std::chrono::steady_clock::time_point start_;
+  std::mutex mutex_{};
+  std::condition_variable_any wake_{};
+};
+
+class Loader {
+ public:
+  Loader(const TensorSet& tensors,
+         const ImageLayout& layout,
+         ImagePages target,
+         const LoadOptions& options)
+      : tensors_(tensors),
+        layout_(layout),
+        target_(target),
+        options_(options),
+        pacer_(options.bytes_per_second, options.stop),
+        read_bytes_(kReadBytes) {
+    if (options.bytes_per_second > 0) {
+      read_bytes_ = std::clamp(options.bytes_per_second / kPacedReadsPerSecond / 64 * 64,
+                               kPacedReadBytesMin,
+                               kReadBytes);
+    }
+  }
+
+  Result<void> run() {
+    for (const ImageTensor& tensor : layout_.tensors) {
+      fill_zero(tensor.offset);
+      for (const ImageSource& source : tensor.sources) {
+        if (Result<void> status = load_source(tensor, source); !status) {
+          return status;
+        }
+      }
+      advance(tensor.offset + tensor.bytes);
+    }
+    fill_zero(pages_for(layout_.bytes, target_.page_bytes) * target_.page_bytes);
+    return {};
+  }
+
+ private:
+  Result<void> load_source(const ImageTensor& tensor, const ImageSource& source) {
+    const TensorSet::Entry* entry = tensors_.find(source.name);
+    HEDDLE_CHECK(entry != nullptr);
+    const std::uint64_t stored_bytes = stored_type_bits(entry->tensor.type) / 8;
+    const std::uint64_t image_bytes = spec::dtype_bytes(tensor.dtype);
+    const auto columns = static_cast<std::uint64_t>(tensor.columns);
+    const std::uint64_t count = static_cast<std::uint64_t>(source.rows) * columns;
+    HEDDLE_CHECK(can_convert(entry->tensor.type, tensor.dtype));
+    HEDDLE_CHECK(entry->tensor.bytes == count * stored_bytes);
+    const std::uint64_t base =
+        tensor.offset + static_cast<std::uint64_t>(source.row) * columns * image_bytes;
+    const std::uint64_t step = read_bytes_ / std::max(stored_bytes, image_bytes);
+    const File& file = tensors_.file_of(*entry);
+    for (std::uint64_t done = 0; done < count; done += step) {
+      if (options_.stop.stop_requested()) {
+        return Error{Code::kCancelled,
+                     fmt::format("loading {} was cancelled", file.path().string())};
+      }
+      const std::uint64_t elements = std::min(step, count - done);
+      const std::uint64_t from = entry->tensor.offset + done * stored_bytes;
+      const std::uint64_t begin = base + done * image_bytes;
+      const std::uint64_t end = begin + elements * image_bytes;
+      file.will_read(from + elements * stored_bytes, kReadAheadBytes);
+      const Result<void> status = same_bytes(entry->tensor.type, tensor.dtype)
+                                      ? read_in_place(file, from, begin, end)
+                                      : read_converting(file, from, *entry, tensor, begin, end);
+      if (!status) {
+        return status;
+      }
+      pacer_.wait(end);
+      advance(end);
+    }
+    return {};
+  }
+
+  Result<void> read_in_place(const File& file,
+                             std::uint64_t from,
+                             std::uint64_t begin,
+                             std::uint64_t end) {
+    pieces_.clear();
+    PieceWalker walker(target_, begin, end);
+    for (std::span<std::byte> piece = walker.next(); !piece.empty(); piece = walker.next()) {
+      pieces_.push_back({.iov_base = piece.data(), .iov_len = piece.size()});
+    }
+    return file.read(from, pieces_);
+  }
+
+  Result<void> read_converting(const File& file,
+                               std::uint64_t from,
+                               const TensorSet::Entry& entry,
+                               const ImageTensor& tensor,
+                               std::uint64_t begin,
+                               std::uint64_t end) {
+    const std::uint64_t image_bytes = spec::dtype_bytes(tensor.dtype);
+    const std::uint64_t stored_bytes = stored_type_bits(entry.tensor.type) / 8;
+    bounce_.resize((end - begin) / image_bytes * stored_bytes);
+    if (Result<void> status = file.read(from, bounce_); !status) {
+      return status;
+    }
+    const std::byte* source = bounce_.data();
+    PieceWalker walker(target_, begin, end);
+    for (std::span<std::byte> piece = walker.next(); !piece.empty(); piece = walker.next()) {
+      const std::size_t elements = piece.size() / image_bytes;
+      convert(entry.tensor.type, source, tensor.dtype, piece.data(), elements);
+      source += elements * stored_bytes;
+    }
+    return {};
+  }
+
+  /// Zeroes from what is written to `end`.
+  void fill_zero(std::uint64_t end) {
+    PieceWalker walker(target_, written_, end);
+    for (std::span<std::byte> piece = walker.next(); !piece.empty(); piece = walker.next()) {
+      std::memset(piece.data(), 0, piece.size());
+    }
+    written_ = end;
+  }
+
+  /// Everything before `end` is in place. Says so where it ends a stage, or is far from what was
+  /// said last.
+  void advance(std::uint64_t end) {
+    written_ = end;
+    const std::uint64_t before = reported_;
+    while (stage_ < layout_.stage_end.size() && layout_.stage_end[stage_] <= end) {
+      reported_ = layout_.stage_end[stage_++];
+    }
+    if (reported_ == before && end - reported_ >= kReportBytes) {
+      reported_ = end;
+    }
+    if (reported_ != before && options_.progress) {
+      options_.progress(reported_);
+    }
+  }
+
+  const TensorSet& tensors_;
+  const ImageLayout& layout_;
+  ImagePages target_;
+  const LoadOptions& options_;
+  Pacer pacer_;
+  std::uint64_t read_bytes_;  ///< Of one read, on the larger side of the conversion.
+  std::vector<std::byte> bounce_{};
+  std::vector<iovec> pieces_{};
+  std::uint64_t written_ = 0;  ///< Image bytes written, without gap.
+  std::uint64_t reported_ = 0;
+  std::size_t stage_ = 0;  ///< The next one whose end has not been reported.
+};
+
+}  // namespace
+
+Result<void> load_image(const TensorSet& tensors,
+                        const ImageLayout& layout,
+                        ImagePages target,
+                        const LoadOptions& options) {
+  HEDDLE_CHECK(target.page_bytes > 0 && target.page_bytes % 64 == 0);
+  HEDDLE_CHECK(target.pages.size() >= pages_for(layout.bytes, target.page_bytes));
+  return Loader(tensors, layout, target, options).run();
+}
+
+}  // namespace heddle::store

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <stop_token>
+
+#include "base/result.h"
+#include "store/image_layout.h"
+#include "store/tensor_set.h"
+
+namespace heddle::store {
+
+/// Memory for an image: contiguous in the image's own numbering, scattered over pages in this
+/// process's. Byte b of the image is byte b % page_bytes of pages[b / page_bytes].
+struct ImagePages {
+  std::span<std::byte* const> pages{};
+  std::size_t page_bytes = 0;  ///< A multiple of 64, so that no element straddles two pages.
+};
+
+/// Pages that an image of `bytes` takes.
+[[nodiscard]] constexpr std::uint64_t pages_for(std::uint64_t bytes, std::size_t page_bytes) {
+  return (bytes + page_bytes - 1) / page_bytes;
+}
+
+struct LoadOptions {
+  /// Called in this thread with the number of bytes, from the start of the image, that are in
+  /// place for good: never fewer than before, at the end of every stage (`ImageLayout::stage_end`)
+  /// and at least every 8 MiB.
+  std::function<void(std::uint64_t bytes)> progress{};
+  /// Asking to stop ends the load with kCancelled, within one read of a few MiB.
+  std::stop_token stop{};
+  /// No more image bytes per second than this; 0 for as fast as the disk goes.
+  std::uint64_t bytes_per_second = 0;
+};
+
+/// Fills `target` with the image of `layout` in order, so that the first stages can be used while
+/// the later ones are being read. Where the stored type is the image's, bytes go from the file to
+/// their place without a stop; otherwise through a bounce buffer, where they are converted. Gaps
+/// between tensors and the rest of the last page become zero; nothing outside the pages and none
+/// of the pages behind the image's last is written. Blocks; uses one thread, the caller's.
+///
+/// @param tensors  Passed check_tensors for the model of `layout`.
+/// @param target   At least pages_for(layout.bytes) pages. After an error what is in place
+///                 beyond the last progress is undefined, and nobody writes there any more.
+/// @return         kCorrupt if a file is shorter than it was, kUnavailable if it cannot be read,
+///                 kCancelled.
+[[nodiscard]] Result<void> load_image(const TensorSet& tensors,
+                                      const ImageLayout& layout,
+                                      ImagePages target,
+                                      const LoadOptions& options = {});
+
+}  // namespace heddle::store

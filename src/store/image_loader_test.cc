@@ -1,0 +1,259 @@
+#include "store/image_loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "store/checkpoint.h"
+#include "store/convert.h"
+#include "store/test_files.h"
+
+namespace heddle::store {
+namespace {
+
+using spec::DType;
+using testing::HasSubstr;
+
+constexpr auto kDirty = std::byte{0xA5};
+
+/// Pages in random order in one buffer, guarded by dirt between and around them.
+class ScatteredPages {
+ public:
+  ScatteredPages(std::uint64_t count, std::size_t page_bytes, Rng& rng)
+      : page_bytes_(page_bytes), buffer_((2 * count + 1) * page_bytes, kDirty) {
+    std::vector<std::size_t> slots(count);
+    std::iota(slots.begin(), slots.end(), std::size_t{0});
+    for (std::size_t i = slots.size(); i > 1; --i) {
+      std::swap(slots[i - 1], slots[rng.below(i)]);
+    }
+    for (const std::size_t slot : slots) {
+      pages_.push_back(buffer_.data() + (2 * slot + 1) * page_bytes);
+    }
+  }
+
+  [[nodiscard]] ImagePages target() const { return {.pages = pages_, .page_bytes = page_bytes_}; }
+
+  [[nodiscard]] std::vector<std::byte> gathered(std::uint64_t bytes) const {
+    std::vector<std::byte> image(bytes);
+    for (std::uint64_t at = 0; at < bytes; ++at) {
+      image[at] = pages_[at / page_bytes_][at % page_bytes_];
+    }
+    return image;
+  }
+
+  /// Whether everything outside the first `used` pages is as dirty as it was.
+  [[nodiscard]] bool rest_untouched(std::uint64_t used) const {
+    std::vector<std::byte> expected(buffer_.size(), kDirty);
+    for (std::uint64_t i = 0; i < used; ++i) {
+      const auto offset = static_cast<std::size_t>(pages_[i] - buffer_.data());
+      std::memcpy(expected.data() + offset, pages_[i], page_bytes_);
+    }
+    return expected == buffer_;
+  }
+
+ private:
+  std::size_t page_bytes_;
+  std::vector<std::byte> buffer_;
+  std::vector<std::byte*> pages_{};
+};
+
+/// The image as one would write it down without caring for speed: whole files in memory, one
+/// element at a time.
+std::vector<std::byte> naive_image(const TensorSet& tensors,
+                                   const ImageLayout& layout,
+                                   std::size_t page_bytes) {
+  std::vector<std::byte> image(pages_for(layout.bytes, page_bytes) * page_bytes);
+  for (const ImageTensor& tensor : layout.tensors) {
+    std::uint64_t at = tensor.offset;
+    for (const ImageSource& source : tensor.sources) {
+      const TensorSet::Entry& entry = *tensors.find(source.name);
+      const File& file = tensors.file_of(entry);
+      std::vector<std::byte> whole(file.bytes());
+      EXPECT_TRUE(file.read(0, whole));
+      const std::uint64_t element = stored_type_bits(entry.tensor.type) / 8;
+      for (std::uint64_t i = 0; i < entry.tensor.bytes; i += element) {
+        convert(entry.tensor.type,
+                whole.data() + entry.tensor.offset + i,
+                tensor.dtype,
+                image.data() + at,
+                1);
+        at += spec::dtype_bytes(tensor.dtype);
+      }
+    }
+  }
+  return image;
+}
+
+/// Loads `directory` into scattered pages and holds the result against the naive one.
+void expect_loads(const std::filesystem::path& directory, DType dtype, std::size_t page_bytes) {
+  const Result<Checkpoint> checkpoint = Checkpoint::open(directory);
+  ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message;
+  const ImageLayout layout = plan_image(checkpoint->config.model, dtype);
+  const std::uint64_t count = pages_for(layout.bytes, page_bytes);
+  Rng rng(5);
+  const ScatteredPages pages(count + 1, page_bytes, rng);
+  std::vector<std::uint64_t> reports;
+  const Result<void> loaded = load_image(
+      checkpoint->tensors, layout, pages.target(), {.progress = [&](std::uint64_t bytes) {
+        reports.push_back(bytes);
+      }});
+  ASSERT_TRUE(loaded.has_value()) << loaded.error().message;
+  EXPECT_TRUE(pages.gathered(count * page_bytes) ==
+              naive_image(checkpoint->tensors, layout, page_bytes));
+  EXPECT_TRUE(pages.rest_untouched(count));
+  EXPECT_EQ(reports, layout.stage_end);  // Small models: nothing between the stages.
+}
+
+/// A tiny model of random weights on disk; matrices of all three types.
+class LoadTest : public testing::Test {
+ protected:
+  LoadTest() {
+    constexpr std::array kTypes = {StoredType::kF32, StoredType::kBf16, StoredType::kF16};
+    write(random_model(tiny_model(), rng_, [&](std::size_t i) { return kTypes.at(i % 3); }));
+  }
+  void write(const TestTensors& tensors) {
+    write_text(path() / "config.json", kTinyConfig);
+    write_safetensors(path() / "model.safetensors", tensors);
+  }
+  [[nodiscard]] TensorSet tensors() const { return TensorSet::open(path()).value(); }
+  [[nodiscard]] const std::filesystem::path& path() const { return directory_.path(); }
+
+  Rng rng_{17};
+  TempDirectory directory_{};
+};
+
+TEST_F(LoadTest, EqualsANaiveLoader) {
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    for (const std::size_t page_bytes : {64U, 192U, 4096U, 1U << 20U}) {
+      SCOPED_TRACE(fmt::format("{} pages of {}", spec::dtype_name(dtype), page_bytes));
+      expect_loads(path(), dtype, page_bytes);
+    }
+  }
+}
+
+TEST_F(LoadTest, EqualsANaiveLoaderForEveryTypeAlone) {
+  for (const StoredType type : {StoredType::kF32, StoredType::kBf16, StoredType::kF16}) {
+    write(random_model(tiny_model(), rng_, [&](std::size_t) { return type; }));
+    expect_loads(path(), DType::kF32, 4096);
+    expect_loads(path(), DType::kBf16, 4096);
+  }
+}
+
+TEST(LoadImage, EqualsANaiveLoaderForTheGoldenModels) {
+  const std::filesystem::path goldens = std::filesystem::path(HEDDLE_SOURCE_DIR) / "tests/golden";
+  int models = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(goldens)) {
+    if (std::filesystem::exists(entry.path() / "config.json")) {
+      SCOPED_TRACE(entry.path().string());
+      expect_loads(entry.path(), DType::kF32, 4096);
+      expect_loads(entry.path(), DType::kBf16, 65536);
+      ++models;
+    }
+  }
+  if (models == 0) {
+    GTEST_SKIP() << "no models in " << goldens;
+  }
+}
+
+TEST_F(LoadTest, LeavesOnlyWholeStagesBehindWhatItReported) {
+  const TensorSet set = tensors();
+  const ImageLayout layout = plan_image(tiny_model(), DType::kF32);
+  const std::vector<std::byte> expected = naive_image(set, layout, 4096);
+  const ScatteredPages pages(pages_for(layout.bytes, 4096), 4096, rng_);
+  std::size_t calls = 0;
+  const LoadOptions options{.progress = [&](std::uint64_t bytes) {
+    const std::vector<std::byte> now = pages.gathered(bytes);
+    EXPECT_TRUE(std::equal(now.begin(), now.end(), expected.begin())) << bytes;
+    ++calls;
+  }};
+  ASSERT_TRUE(load_image(set, layout, pages.target(), options));
+  EXPECT_EQ(calls, layout.stage_end.size());
+}
+
+TEST_F(LoadTest, StopsWhenAsked) {
+  const TensorSet set = tensors();
+  const ImageLayout layout = plan_image(tiny_model(), DType::kF32);
+  const ScatteredPages pages(pages_for(layout.bytes, 4096), 4096, rng_);
+  std::stop_source stop;
+  std::vector<std::uint64_t> reports;
+  const Result<void> loaded = load_image(set,
+                                         layout,
+                                         pages.target(),
+                                         {.progress =
+                                              [&](std::uint64_t bytes) {
+                                                reports.push_back(bytes);
+                                                stop.request_stop();
+                                              },
+                                          .stop = stop.get_token()});
+  ASSERT_FALSE(loaded.has_value());
+  EXPECT_EQ(loaded.error().code, Code::kCancelled);
+  EXPECT_EQ(reports, std::vector{layout.stage_end.front()});
+}
+
+TEST_F(LoadTest, AStopEndsTheWaitOfAPacedLoad) {
+  const TensorSet set = tensors();
+  const ImageLayout layout = plan_image(tiny_model(), DType::kF32);
+  const ScatteredPages pages(pages_for(layout.bytes, 4096), 4096, rng_);
+  std::stop_source stop;
+  stop.request_stop();
+  // A byte per second: waiting it out would take hours.
+  const Result<void> loaded =
+      load_image(set, layout, pages.target(), {.stop = stop.get_token(), .bytes_per_second = 1});
+  EXPECT_EQ(loaded.error().code, Code::kCancelled);
+}
+
+TEST_F(LoadTest, APacedLoadIsNoFasterThanItsPace) {
+  const TensorSet set = tensors();
+  const ImageLayout layout = plan_image(tiny_model(), DType::kF32);
+  const ScatteredPages pages(pages_for(layout.bytes, 4096), 4096, rng_);
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_TRUE(load_image(set, layout, pages.target(), {.bytes_per_second = layout.bytes * 20}));
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(50));
+}
+
+TEST_F(LoadTest, AFileThatShrinksIsAnError) {
+  const TensorSet set = tensors();
+  const ImageLayout layout = plan_image(tiny_model(), DType::kF32);
+  std::filesystem::resize_file(path() / "model.safetensors", 4000);
+  const ScatteredPages pages(pages_for(layout.bytes, 4096), 4096, rng_);
+  const Result<void> loaded = load_image(set, layout, pages.target());
+  ASSERT_FALSE(loaded.has_value());
+  EXPECT_EQ(loaded.error().code, Code::kCorrupt);
+  EXPECT_THAT(loaded.error().message, HasSubstr("model.safetensors has no byte "));
+}
+
+TEST_F(LoadTest, ReportsWithinLongStages) {
+  spec::ModelSpec model = tiny_model();
+  model.vocab = 120'000;  // An embedding of 11 MiB as float32.
+  const TestTensors big = random_model(model, rng_, [](std::size_t) { return StoredType::kBf16; });
+  write_safetensors(path() / "model.safetensors", big);
+  const TensorSet set = tensors();
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    const ImageLayout layout = plan_image(model, dtype);
+    const ScatteredPages pages(pages_for(layout.bytes, 1 << 20), 1 << 20, rng_);
+    std::vector<std::uint64_t> reports;
+    ASSERT_TRUE(load_image(set, layout, pages.target(), {.progress = [&](std::uint64_t bytes) {
+                             reports.push_back(bytes);
+                           }}));
+    EXPECT_TRUE(std::is_sorted(reports.begin(), reports.end()));
+    std::uint64_t before = 0;
+    for (const std::uint64_t bytes : reports) {
+      EXPECT_LE(bytes - before, 12U << 20U);
+      before = bytes;
+    }
+    EXPECT_TRUE(std::includes(
+        reports.begin(), reports.end(), layout.stage_end.begin(), layout.stage_end.end()));
+    EXPECT_EQ(reports.size() > layout.stage_end.size(), dtype == DType::kF32);
+    EXPECT_TRUE(pages.gathered(pages_for(layout.bytes, 1 << 20) << 20U) ==
+                naive_image(set, layout, 1 << 20));
+  }
+}
+
+}  // namespace
+}  // namespace heddle::store

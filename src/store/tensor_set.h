@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "store/file.h"
+#include "store/safetensors.h"
+
+namespace heddle::store {
+
+/// All tensors of a model directory, whether they are in model.safetensors or in the shards of
+/// model.safetensors.index.json (the former wins where both are there, as in transformers). Only
+/// headers are read. Reading through it is thread safe.
+class TensorSet {
+ public:
+  struct Entry {
+    StoredTensor tensor{};
+    std::size_t file = 0;  ///< Index into files().
+  };
+
+  /// kNotFound, saying what was looked for and what else is there, if the directory holds no
+  /// safetensors; kCorrupt as parse_safetensors_header, and if the index names a tensor that its
+  /// shard lacks.
+  static Result<TensorSet> open(const std::filesystem::path& directory);
+  /// The tensors of one file.
+  static Result<TensorSet> open_file(const std::filesystem::path& path);
+
+  [[nodiscard]] const std::vector<File>& files() const { return files_; }
+  /// By name.
+  [[nodiscard]] const std::map<std::string, Entry>& entries() const { return entries_; }
+  [[nodiscard]] const Entry* find(const std::string& name) const;
+  [[nodiscard]] const File& file_of(const Entry& entry) const { return files_[entry.file]; }
+
+ private:
+  static Result<TensorSet> open_shards(const std::filesystem::path& index);
+
+  std::vector<File> files_{};
+  std::map<std::string, Entry> entries_{};
+};
+
+}  // namespace heddle::store

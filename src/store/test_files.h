@@ -1,0 +1,144 @@
+#pragma once
+
+// For tests only: directories that vanish, and small checkpoints in them.
+
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "spec/model_spec.h"
+#include "store/image_layout.h"
+#include "store/safetensors.h"
+
+namespace heddle::store {
+
+/// A directory of its own, removed with all that is in it.
+class TempDirectory {
+ public:
+  TempDirectory() {
+    std::string name = (std::filesystem::temp_directory_path() / "heddle-test-XXXXXX").string();
+    HEDDLE_CHECK(::mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  ~TempDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TempDirectory(const TempDirectory&) = delete;
+  TempDirectory& operator=(const TempDirectory&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_{};
+};
+
+inline void write_text(const std::filesystem::path& path, std::string_view text) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream out(path, std::ios::binary);
+  out.write(text.data(), static_cast<std::streamsize>(text.size()));
+  out.close();
+  HEDDLE_CHECK(out.good());
+}
+
+/// Eight bytes of little-endian length.
+inline std::string length_prefix(std::uint64_t length) {
+  std::string prefix;
+  for (int i = 0; i < 8; ++i) {
+    prefix += static_cast<char>(length >> (8 * i));
+  }
+  return prefix;
+}
+
+/// A file with this header and data, whether or not they agree.
+inline std::string safetensors_text(std::string_view header, std::string_view data) {
+  return length_prefix(header.size()) + std::string(header) + std::string(data);
+}
+
+struct TestTensor {
+  StoredType type = StoredType::kF32;
+  std::vector<std::int64_t> shape{};
+  std::string data{};
+};
+using TestTensors = std::map<std::string, TestTensor>;
+
+/// As the reference implementation writes them.
+inline void write_safetensors(const std::filesystem::path& path, const TestTensors& tensors) {
+  std::string header = R"({"__metadata__": {"format": "pt"})";
+  std::string data;
+  for (const auto& [name, tensor] : tensors) {
+    header += fmt::format(R"(, "{}": {{"dtype": "{}", "shape": [{}], "data_offsets": [{}, {}]}})",
+                          name,
+                          stored_type_name(tensor.type),
+                          fmt::join(tensor.shape, ", "),
+                          data.size(),
+                          data.size() + tensor.data.size());
+    data += tensor.data;
+  }
+  write_text(path, safetensors_text(header + "}  ", data));
+}
+
+/// Random elements: ordinary numbers for the most part, NaNs and infinities too.
+inline std::string random_elements(Rng& rng, StoredType type, std::int64_t count) {
+  std::string data;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint64_t bits = rng.next();
+    for (std::uint64_t byte = 0; byte < stored_type_bits(type) / 8; ++byte) {
+      data += static_cast<char>(bits >> (8 * byte));
+    }
+  }
+  return data;
+}
+
+/// Every tensor that `model` needs, filled at random; `type_of(i)` is the type of the i-th.
+template <class TypeOf>
+TestTensors random_model(const spec::ModelSpec& model, Rng& rng, TypeOf&& type_of) {
+  TestTensors tensors;
+  for (const ImageTensor& image : plan_image(model, spec::DType::kBf16).tensors) {
+    for (const ImageSource& source : image.sources) {
+      const StoredType type = type_of(tensors.size());
+      TestTensor tensor{.type = type, .shape = {source.rows}};
+      if (image.dtype == spec::DType::kBf16) {  // A matrix.
+        tensor.shape.push_back(image.columns);
+      }
+      tensor.data = random_elements(rng, type, source.rows * image.columns);
+      tensors.emplace(source.name, std::move(tensor));
+    }
+  }
+  return tensors;
+}
+
+/// The config.json of tiny_model().
+inline constexpr std::string_view kTinyConfig = R"({"architectures": ["LlamaForCausalLM"],
+  "model_type": "llama", "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "vocab_size": 50,
+  "max_position_embeddings": 128, "torch_dtype": "float32", "tie_word_embeddings": false})";
+
+inline spec::ModelSpec tiny_model() {
+  spec::ModelSpec model;
+  model.hidden = 24;
+  model.layers = 2;
+  model.heads = 4;
+  model.kv_heads = 2;
+  model.head_dim = 8;
+  model.intermediate = 40;
+  model.vocab = 50;
+  model.max_position = 128;
+  model.window.assign(2, 0);
+  return model;
+}
+
+}  // namespace heddle::store
