@@ -64,6 +64,8 @@ class KvCache {
     std::vector<std::uint64_t> free_mask{};  ///< Bit s of word s / 64: slot s is free.
   };
 
+  void set_free_slots(PageId id, Page& page, std::uint32_t free_slots);
+
   PagePool& pool_;
   OwnerId owner_;
   KvGeometry geometry_;

@@ -55,12 +55,10 @@ class PagePool {
   void check_invariants() const;
 
  private:
-  void add_free(PageId page);
-  void take_from_run(std::uint64_t start,
-                     std::uint64_t count,
-                     OwnerId owner,
-                     std::vector<PageId>& taken);
-  void move_owned(OwnerId from, OwnerId to, std::span<const PageId> pages);
+  void add_free(std::span<const PageId> pages);
+  void remove_free(std::uint64_t first, std::uint64_t length);
+  void set_owner(std::span<const PageId> pages, OwnerId owner);
+  void drop_owner(std::span<const PageId> pages, OwnerId owner, OwnerId next);
 
   device::Device& device_;
   std::vector<OwnerId> owners_{};  ///< By page number, over all pages of the device.

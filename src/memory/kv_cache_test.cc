@@ -1,0 +1,259 @@
+#include "memory/kv_cache.h"
+
+#include <cstring>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "device/cpu/cpu_device.h"
+#include "device/fake/fake_device.h"
+
+namespace heddle::memory {
+namespace {
+
+constexpr OwnerId kOwner{3};
+constexpr std::size_t kPage = std::size_t{64} << 10U;
+
+/// 1 KiB a token, so that a page has four blocks of 16 tokens.
+KvGeometry four_blocks() {
+  return kv_groups({.layers = 4, .kv_heads = 2, .head_dim = 32, .element_bytes = 2}, kPage)
+      .value()
+      .front()
+      .geometry;
+}
+
+std::vector<PageId> first_pages(std::uint64_t count) {
+  std::vector<PageId> pages;
+  for (std::uint64_t page = 0; page < count; ++page) {
+    pages.emplace_back(page);
+  }
+  return pages;
+}
+
+class KvCacheTest : public ::testing::Test {
+ protected:
+  std::vector<KvBlockRef> allocate(KvCache& cache, int count) {
+    std::vector<KvBlockRef> blocks;
+    for (int i = 0; i < count; ++i) {
+      blocks.push_back(cache.allocate().value());
+    }
+    return blocks;
+  }
+
+  device::FakeDevice device_{kPage, 6};
+  PagePool pool_{device_, first_pages(6)};
+};
+
+TEST_F(KvCacheTest, TakesAPageOnlyWhenAllAreFull) {
+  KvCache cache(pool_, kOwner, four_blocks());
+  const auto blocks = allocate(cache, 5);
+  EXPECT_EQ(blocks[0], (KvBlockRef{PageId(0), 0}));
+  EXPECT_EQ(blocks[3], (KvBlockRef{PageId(0), 3}));
+  EXPECT_EQ(blocks[4], (KvBlockRef{PageId(1), 0}));
+  EXPECT_EQ(cache.pages_held(), 2);
+  EXPECT_EQ(cache.blocks_held(), 5);
+  EXPECT_EQ(cache.blocks_spare(), 3);
+  EXPECT_EQ(pool_.owned_count(kOwner), 2);
+  EXPECT_EQ(cache.address(blocks[4]), device_.page_address(PageId(1)));
+  EXPECT_EQ(cache.address(blocks[3]) - cache.address(blocks[0]), 3 * 16 * 1024);
+}
+
+TEST_F(KvCacheTest, AFreedPageGoesBackWithItsLastBlock) {
+  KvCache cache(pool_, kOwner, four_blocks());
+  const auto blocks = allocate(cache, 8);
+  for (const int i : {4, 5, 7}) {
+    cache.free(blocks[static_cast<std::size_t>(i)]);
+  }
+  EXPECT_EQ(cache.pages_held(), 2);
+  cache.free(blocks[6]);
+  EXPECT_EQ(cache.pages_held(), 1);
+  EXPECT_EQ(pool_.owner_of(PageId(1)), OwnerId{});
+}
+
+TEST_F(KvCacheTest, NewBlocksGoToTheFullestPage) {
+  KvCache cache(pool_, kOwner, four_blocks());
+  const auto blocks = allocate(cache, 12);
+  cache.free(blocks[0]);  // Page 0 has 3 blocks left, page 1 one, page 2 two.
+  for (const int i : {5, 6, 7, 8, 9}) {
+    cache.free(blocks[static_cast<std::size_t>(i)]);
+  }
+  EXPECT_EQ(cache.allocate().value(), (KvBlockRef{PageId(0), 0}));
+  EXPECT_EQ(cache.allocate().value().page, PageId(2));
+  EXPECT_EQ(cache.allocate().value().page, PageId(2));
+  EXPECT_EQ(cache.allocate().value().page, PageId(1)) << "only when the others are full";
+  cache.check_invariants();
+}
+
+TEST_F(KvCacheTest, RunsOutAsAnErrorAndRecovers) {
+  KvCache cache(pool_, kOwner, four_blocks());
+  const auto blocks = allocate(cache, 24);
+  const auto refused = cache.allocate();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
+  EXPECT_EQ(cache.blocks_held(), 24);
+  cache.free(blocks[10]);
+  EXPECT_EQ(cache.allocate().value(), blocks[10]);
+}
+
+TEST_F(KvCacheTest, TwoCachesNeverShareAPageAndReturnAllAtTheEnd) {
+  {
+    KvCache growing(pool_, kOwner, four_blocks());
+    KvCache cached(pool_, OwnerId(4), four_blocks());
+    const KvBlockRef first = growing.allocate().value();
+    const KvBlockRef second = cached.allocate().value();
+    EXPECT_NE(first.page, second.page);
+    EXPECT_EQ(pool_.owner_of(second.page), OwnerId(4));
+  }
+  EXPECT_EQ(pool_.free_count(), 6);
+  pool_.check_invariants();
+}
+
+using KvCacheDeathTest = KvCacheTest;
+
+TEST_F(KvCacheDeathTest, FreeingTwiceIsABug) {
+  KvCache cache(pool_, kOwner, four_blocks());
+  const auto blocks = allocate(cache, 2);
+  cache.free(blocks[0]);
+  EXPECT_DEATH(cache.free(blocks[0]), "word & bit");
+  EXPECT_DEATH(cache.free({PageId(5), 0}), "found");
+  EXPECT_DEATH(cache.free({blocks[1].page, 4}), "blocks_per_page");
+}
+
+// Filling to the brim, freeing all but a few blocks at random and then running a while must pull
+// the survivors together: that is what lends memory to others.
+TEST_F(KvCacheTest, FullestFirstReallyEmptiesPages) {
+  device::FakeDevice device(kPage, 64);
+  PagePool pool(device, first_pages(64));
+  KvCache cache(pool, kOwner, four_blocks());
+  Rng rng(7);
+  std::vector<KvBlockRef> blocks = allocate(cache, 256);
+  const auto free_one = [&] {
+    const std::size_t at = rng.below(blocks.size());
+    cache.free(blocks[at]);
+    blocks[at] = blocks.back();
+    blocks.pop_back();
+  };
+  while (blocks.size() > 64) {
+    free_one();
+  }
+  const std::int64_t scattered = cache.pages_held();
+  EXPECT_GT(scattered, 32) << "a quarter of the blocks, left anywhere, holds most pages";
+  for (int i = 0; i < 2000; ++i) {
+    free_one();
+    blocks.push_back(cache.allocate().value());
+  }
+  EXPECT_LE(cache.pages_held(), 28) << "16 would be perfect";
+  cache.check_invariants();
+}
+
+/// Two models over one pool on the real host device, with pages coming and going beside them.
+/// Every block is filled with its own pattern; a pattern that changes is two owners of one byte.
+class Household {
+ public:
+  Household(device::Device& device, std::uint64_t seed)
+      : rng_(seed), pool_(device, first_pages(24)) {
+    for (const std::uint64_t owner : {1U, 2U}) {
+      caches_.push_back(std::make_unique<KvCache>(pool_, OwnerId(owner), four_blocks()));
+    }
+  }
+
+  void step() {
+    switch (rng_.below(8)) {
+      case 0:
+        exchange();
+        break;
+      case 1:
+      case 2:
+      case 3:
+        release();
+        break;
+      default:
+        allocate();
+    }
+    pool_.check_invariants();
+    std::int64_t owned = 0;
+    for (const auto& cache : caches_) {
+      cache->check_invariants();
+      owned += cache->pages_held();
+    }
+    ASSERT_EQ(pool_.size() + std::ssize(outside_), 24);
+    ASSERT_EQ(pool_.size(), pool_.free_count() + owned);
+  }
+
+ private:
+  struct Block {
+    std::size_t cache = 0;
+    KvBlockRef ref{};
+    unsigned char pattern = 0;
+  };
+
+  void allocate() {
+    const std::size_t cache = rng_.below(2);
+    const bool possible = pool_.free_count() > 0 || caches_[cache]->blocks_spare() > 0;
+    const auto ref = caches_[cache]->allocate();
+    ASSERT_EQ(ref.has_value(), possible);
+    if (ref) {
+      const auto pattern = static_cast<unsigned char>(rng_.next());
+      std::memset(caches_[cache]->address(*ref), pattern, four_blocks().block_bytes);
+      blocks_.push_back({.cache = cache, .ref = *ref, .pattern = pattern});
+    }
+  }
+
+  void release() {
+    if (blocks_.empty()) {
+      return;
+    }
+    const std::size_t at = rng_.below(blocks_.size());
+    const Block block = blocks_[at];
+    const std::byte* const bytes = caches_[block.cache]->address(block.ref);
+    for (std::size_t i = 0; i < four_blocks().block_bytes; i += 509) {
+      ASSERT_EQ(bytes[i], std::byte{block.pattern});
+    }
+    caches_[block.cache]->free(block.ref);
+    blocks_[at] = blocks_.back();
+    blocks_.pop_back();
+  }
+
+  void exchange() {
+    const auto count = static_cast<std::int64_t>(rng_.below(6));
+    if (const auto given = pool_.surrender(count)) {
+      for (const PageId page : *given) {
+        std::memset(pool_.device().page_address(page), 0, kPage);  // The host may write them now.
+        outside_.push_back(page);
+      }
+    }
+    const std::size_t back = rng_.below(outside_.size() + 1);
+    pool_.adopt(std::span(outside_).last(back));
+    outside_.resize(outside_.size() - back);
+  }
+
+  Rng rng_;
+  PagePool pool_;
+  std::vector<std::unique_ptr<KvCache>> caches_{};
+  std::vector<Block> blocks_{};
+  std::vector<PageId> outside_{};
+};
+
+TEST(KvCacheProperty, BlocksAreTheirOwnersAloneUnderRandomOperations) {
+  auto arena = device::Arena::create({.page_bytes = kPage, .page_count = 24});
+  ASSERT_TRUE(arena);
+  device::CpuDevice device(std::move(arena).value(), {});
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Household household(device, seed);
+    for (int i = 0; i < 500; ++i) {
+      household.step();
+      if (HasFailure()) {
+        return;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::memory
