@@ -1,0 +1,252 @@
+#include "ops/attention.h"
+
+#include "ops/kv_append.h"
+#include "ops/paged_kv_test.h"
+
+namespace heddle::ops {
+namespace {
+
+struct Case {
+  PagedKvFixture::Shape shape{};
+  std::int64_t heads = 1;
+  std::int64_t window = 0;
+};
+
+/// Sequences whose last `fresh` tokens are queried; all keys and values are in the cache.
+struct Queried {
+  std::int64_t length = 0;
+  std::int64_t fresh = 0;
+};
+
+class AttentionTest : public OpTest {
+ protected:
+  struct Answer {
+    std::vector<float> out{};
+    std::vector<float> lse{};
+  };
+
+  /// Fills the cache of a case with random keys and values of sequences of those lengths.
+  PagedKvFixture fill(const Case& c, const std::vector<std::int64_t>& lengths) {
+    PagedKvFixture cache(c.shape, lengths, rng_);
+    std::vector<std::int32_t> begin{0};
+    for (const std::int64_t length : lengths) {
+      begin.push_back(begin.back() + static_cast<std::int32_t>(length));
+    }
+    const std::vector<std::int32_t> first(lengths.size(), 0);
+    const std::int64_t tokens = begin.back();
+    const std::int64_t width = c.shape.kv_heads * c.shape.head_dim;
+    auto key = random(tokens * width, 1.5F);
+    auto value = random(tokens * width);
+    const auto heads = [&](std::vector<float>& data) {
+      return heads_of(matrix_of(data.data(), tokens, width), 0, c.shape.kv_heads, c.shape.head_dim);
+    };
+    kv_append(context_,
+              {.rows = rows_of(begin, first),
+               .key = heads(key),
+               .value = heads(value),
+               .kv = cache.kv()});
+    synchronize();
+    return cache;
+  }
+
+  static BatchRows rows_of(const std::vector<std::int32_t>& begin,
+                           const std::vector<std::int32_t>& first) {
+    return {.begin = vector_of(begin.data(), static_cast<std::int64_t>(begin.size())),
+            .first_position = vector_of(first.data(), static_cast<std::int64_t>(first.size()))};
+  }
+
+  /// Attention of tokens [first, first + count) of sequence s alone; `query` is of those tokens.
+  Answer run_one(const Case& c,
+                 PagedKvFixture& cache,
+                 std::int64_t s,
+                 std::int64_t first,
+                 std::int64_t count,
+                 const float* query) {
+    Answer answer;
+    const std::int64_t width = c.heads * c.shape.head_dim;
+    answer.out.resize(static_cast<std::size_t>(count * width));
+    answer.lse.resize(static_cast<std::size_t>(count * c.heads));
+    const std::vector<std::int32_t> begin{0, static_cast<std::int32_t>(count)};
+    const std::vector<std::int32_t> position{static_cast<std::int32_t>(first)};
+    PagedKv kv = cache.kv();
+    kv.table.data += s * kv.table.stride[0] * 4;
+    kv.table.shape[0] = 1;
+    const auto heads = [&](float* data) {
+      return heads_of(matrix_of(data, count, width), 0, c.heads, c.shape.head_dim);
+    };
+    attention(context_,
+              {.rows = rows_of(begin, position),
+               .query = heads(const_cast<float*>(query)),
+               .kv = kv,
+               .window = c.window,
+               .scale = 0.25F,
+               .out = heads(answer.out.data()),
+               .lse = matrix_of(answer.lse.data(), count, c.heads)});
+    synchronize();
+    return answer;
+  }
+};
+
+/// Attention of one head of one token, in double.
+struct Reference {
+  std::vector<double> out{};
+  double lse = 0.0;
+  double score_max = 0.0;
+  double value_max = 0.0;
+};
+
+Reference reference(const Case& c,
+                    const PagedKvFixture& cache,
+                    std::int64_t s,
+                    std::int64_t position,
+                    std::int64_t head,
+                    const float* query) {
+  const std::int64_t kv_head = head / (c.heads / c.shape.kv_heads);
+  const std::int64_t first = c.window > 0 ? std::max<std::int64_t>(0, position - c.window + 1) : 0;
+  Reference result{.out = std::vector<double>(static_cast<std::size_t>(c.shape.head_dim))};
+  double total = 0.0;
+  for (std::int64_t p = first; p <= position; ++p) {
+    double score = 0.0;
+    for (std::int64_t i = 0; i < c.shape.head_dim; ++i) {
+      score += 0.25 * static_cast<double>(query[i]) *
+               static_cast<double>(cache.at(s, p, kv_head, i, false));
+    }
+    result.score_max = std::max(result.score_max, std::abs(score));
+    const double weight = std::exp(score);
+    total += weight;
+    for (std::int64_t i = 0; i < c.shape.head_dim; ++i) {
+      const auto value = static_cast<double>(cache.at(s, p, kv_head, i, true));
+      result.out[static_cast<std::size_t>(i)] += weight * value;
+      result.value_max = std::max(result.value_max, std::abs(value));
+    }
+  }
+  for (double& value : result.out) {
+    value /= total;
+  }
+  result.lse = std::log(total);
+  return result;
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> result;
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    for (const std::int64_t window : {0, 1, 7, 16, 33}) {
+      result.push_back(
+          {{.kv_heads = 2, .head_dim = 12, .block_tokens = 5, .dtype = dtype}, 6, window});
+      result.push_back(
+          {{.kv_heads = 1, .head_dim = 16, .block_tokens = 16, .dtype = dtype}, 20, window});
+    }
+    result.push_back({{.kv_heads = 3, .head_dim = 256, .block_tokens = 24, .dtype = dtype}, 3, 0});
+    result.push_back({{.kv_heads = 1, .head_dim = 2, .block_tokens = 1, .dtype = dtype}, 1, 3});
+  }
+  return result;
+}
+
+TEST_F(AttentionTest, AgreesWithDouble) {
+  for (const Case& c : cases()) {
+    for (const Queried q : {Queried{1, 1},
+                            Queried{15, 2},
+                            Queried{16, 16},
+                            Queried{17, 1},
+                            Queried{40, 40},
+                            Queried{83, 9}}) {
+      PagedKvFixture cache = fill(c, {q.length});
+      const std::int64_t d = c.shape.head_dim;
+      const auto query = random(q.fresh * c.heads * d);
+      const Answer answer = run_one(c, cache, 0, q.length - q.fresh, q.fresh, query.data());
+      for (std::int64_t row = 0; row < q.fresh * c.heads; ++row) {
+        const std::int64_t position = q.length - q.fresh + row / c.heads;
+        const Reference expected =
+            reference(c, cache, 0, position, row % c.heads, query.data() + row * d);
+        const double bound = 2e-6 * expected.value_max * (1.0 + expected.score_max);
+        for (std::int64_t i = 0; i < d; ++i) {
+          ASSERT_NEAR(static_cast<double>(answer.out[static_cast<std::size_t>(row * d + i)]),
+                      expected.out[static_cast<std::size_t>(i)],
+                      bound)
+              << "length " << q.length << " row " << row << " window " << c.window;
+        }
+        ASSERT_NEAR(static_cast<double>(answer.lse[static_cast<std::size_t>(row)]),
+                    expected.lse,
+                    2e-6 * (1.0 + expected.score_max));
+      }
+    }
+  }
+}
+
+// A token's bits do not depend on who else is in the batch or on how its sequence is cut.
+TEST_F(AttentionTest, GivesATokenTheSameBitsHoweverItIsBatched) {
+  const std::vector<Queried> sequences{{37, 37}, {21, 1}, {64, 5}, {18, 17}};
+  for (const Case& c : cases()) {
+    std::vector<std::int64_t> lengths;
+    std::vector<std::int32_t> begin{0};
+    std::vector<std::int32_t> first;
+    for (const Queried& q : sequences) {
+      lengths.push_back(q.length);
+      begin.push_back(begin.back() + static_cast<std::int32_t>(q.fresh));
+      first.push_back(static_cast<std::int32_t>(q.length - q.fresh));
+    }
+    PagedKvFixture cache = fill(c, lengths);
+    const std::int64_t width = c.heads * c.shape.head_dim;
+    auto query = random(begin.back() * width);
+    std::vector<float> together(query.size());
+    const auto heads = [&](std::vector<float>& data) {
+      return heads_of(matrix_of(data.data(), begin.back(), width), 0, c.heads, c.shape.head_dim);
+    };
+    attention(context_,
+              {.rows = rows_of(begin, first),
+               .query = heads(query),
+               .kv = cache.kv(),
+               .window = c.window,
+               .scale = 0.25F,
+               .out = heads(together),
+               .lse = {}});
+    synchronize();
+    std::vector<float> chunked;
+    for (std::size_t s = 0; s < sequences.size(); ++s) {
+      for (std::int64_t done = 0; done < sequences[s].fresh;) {
+        const auto count = static_cast<std::int64_t>(
+            1 + rng_.below(static_cast<std::uint64_t>(sequences[s].fresh - done)));
+        const Answer part = run_one(c,
+                                    cache,
+                                    static_cast<std::int64_t>(s),
+                                    first[s] + done,
+                                    count,
+                                    query.data() + (begin[s] + done) * width);
+        chunked.insert(chunked.end(), part.out.begin(), part.out.end());
+        done += count;
+      }
+    }
+    ASSERT_TRUE(same_bits(together, chunked)) << "window " << c.window;
+  }
+}
+
+TEST_F(AttentionTest, DoesNotTouchBlocksThatFellOutOfTheWindow) {
+  const Case c{{.kv_heads = 1, .head_dim = 8, .block_tokens = 4, .dtype = DType::kBf16}, 2, 6};
+  PagedKvFixture cache = fill(c, {30});
+  const auto query = random(c.heads * c.shape.head_dim);
+  const Answer before = run_one(c, cache, 0, 29, 1, query.data());
+  for (int block = 0; block < 6; ++block) {  // Positions 0..23; the window is 24..29.
+    cache.table_row(0)[block] = -1'000'000'000;
+  }
+  const Answer after = run_one(c, cache, 0, 29, 1, query.data());
+  EXPECT_TRUE(same_bits(before.out, after.out));
+}
+
+// Partial results over disjoint positions merge by their log-sum-exps: what offloading relies on.
+TEST_F(AttentionTest, LseMergesPartialResults) {
+  const Case c{{.kv_heads = 1, .head_dim = 8, .block_tokens = 16, .dtype = DType::kF32}, 1, 0};
+  PagedKvFixture cache = fill(c, {48});
+  const auto query = random(c.shape.head_dim);
+  const Answer whole = run_one(c, cache, 0, 47, 1, query.data());
+  const Answer head = run_one(c, cache, 0, 31, 1, query.data());  // Positions 0..31,
+  Case tail_case = c;
+  tail_case.window = 16;
+  const Answer tail = run_one(tail_case, cache, 0, 47, 1, query.data());  // and 32..47.
+  const float share = 1.0F / (1.0F + std::exp(tail.lse[0] - head.lse[0]));
+  for (std::size_t i = 0; i < whole.out.size(); ++i) {
+    EXPECT_NEAR(whole.out[i], head.out[i] * share + tail.out[i] * (1.0F - share), 1e-5F);
+  }
+}
+
+}  // namespace
+}  // namespace heddle::ops

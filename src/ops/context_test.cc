@@ -1,0 +1,27 @@
+#include "ops/context.h"
+
+#include <gtest/gtest.h>
+
+#include "ops/cpu/kernels.h"
+
+namespace heddle::ops {
+namespace {
+
+TEST(KernelsFor, CpuHasEveryKernelAndOthersHaveNone) {
+  const KernelTable* table = kernels_for(device::Kind::kCpu);
+  ASSERT_NE(table, nullptr);
+  EXPECT_NE(table->attention, nullptr);
+  EXPECT_NE(table->gather_rows, nullptr);
+  EXPECT_NE(table->kv_append, nullptr);
+  EXPECT_NE(table->linear, nullptr);
+  EXPECT_NE(table->penalties, nullptr);
+  EXPECT_NE(table->rms_norm, nullptr);
+  EXPECT_NE(table->rope, nullptr);
+  EXPECT_NE(table->sample, nullptr);
+  EXPECT_NE(table->silu_mul, nullptr);
+  EXPECT_NE(table->wait, nullptr);
+  EXPECT_EQ(kernels_for(device::Kind::kFake), nullptr);
+}
+
+}  // namespace
+}  // namespace heddle::ops

@@ -1,0 +1,116 @@
+#include "ops/cpu/simd/kernels.h"
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "ops/op_test.h"
+
+namespace heddle::ops::cpu {
+namespace {
+
+/// The instruction sets that this processor runs, the generic one first.
+std::vector<const SimdKernels*> runnable() {
+  std::vector<const SimdKernels*> sets{&kSimdGeneric};
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("x86-64-v3")) {
+    sets.push_back(&kSimdX86V3);
+  }
+  if (__builtin_cpu_supports("x86-64-v4")) {
+    sets.push_back(&kSimdX86V4);
+  }
+#endif
+  return sets;
+}
+
+class SimdKernelsTest : public OpTest {
+ protected:
+  /// Runs `kernel` with every set and expects what it returns to be the same, to the bit.
+  template <class Run>
+  void expect_same(const Run& run) {
+    const auto sets = runnable();
+    const std::vector<float> expected = run(*sets.front());
+    for (const SimdKernels* set : sets) {
+      EXPECT_TRUE(same_bits(run(*set), expected)) << set->name;
+    }
+  }
+};
+
+TEST_F(SimdKernelsTest, LinearHasOneAnswer) {
+  constexpr std::int64_t kTokens = 11;
+  constexpr std::int64_t kOutputs = 7;
+  constexpr std::int64_t kInputs = 77;
+  const auto x = random(kTokens * kInputs);
+  const auto weight = random(kOutputs * kInputs);
+  const auto half = rounded(weight);
+  for (const bool bf16 : {false, true}) {
+    expect_same([&](const SimdKernels& set) {
+      std::vector<float> out(kTokens * kOutputs);
+      const void* weights = bf16 ? static_cast<const void*>(half.data()) : weight.data();
+      (bf16 ? set.linear_bf16 : set.linear_f32)({.x = x.data(),
+                                                 .x_stride = kInputs,
+                                                 .weight = static_cast<const std::byte*>(weights),
+                                                 .out = out.data(),
+                                                 .out_stride = kOutputs,
+                                                 .tokens = kTokens,
+                                                 .outputs = kOutputs,
+                                                 .inputs = kInputs});
+      return out;
+    });
+  }
+}
+
+TEST_F(SimdKernelsTest, AttentionHasOneAnswer) {
+  constexpr std::int64_t kTokens = 3;
+  constexpr std::int64_t kGroup = 2;
+  constexpr std::int64_t kDim = 40;
+  constexpr std::int64_t kPositions = 50;
+  const auto query = random(kTokens * kGroup * kDim, 2.0F);
+  const auto keys = random(kPositions * kDim);
+  const auto values = random(kPositions * kDim);
+  const std::vector<std::int32_t> table{0};
+  expect_same([&](const SimdKernels& set) {
+    std::vector<float> out(kTokens * kGroup * kDim);
+    set.attention_f32({.query = query.data(),
+                       .query_stride = kGroup * kDim,
+                       .out = out.data(),
+                       .out_stride = kGroup * kDim,
+                       .group = kGroup,
+                       .row_begin = 0,
+                       .row_end = kTokens * kGroup,
+                       .first_position = kPositions - kTokens,
+                       .window = 37,
+                       .head_dim = kDim,
+                       .scale = 0.3F,
+                       .keys = reinterpret_cast<const std::byte*>(keys.data()),
+                       .values = reinterpret_cast<const std::byte*>(values.data()),
+                       .block_bytes = 0,
+                       .block_tokens = kPositions,
+                       .block_table = table.data()});
+    return out;
+  });
+}
+
+TEST_F(SimdKernelsTest, PointwiseLoopsHaveOneAnswer) {
+  const auto x = random(1000, 20.0F);
+  const auto y = random(1000);
+  expect_same([&](const SimdKernels& set) {
+    std::vector<float> out(x.size());
+    set.silu_mul(x.data(), y.data(), out.data(), 1000);
+    return out;
+  });
+  expect_same([&](const SimdKernels& set) {
+    std::vector<float> out(x.size());
+    set.rms_norm(
+        {.x = x.data(), .weight = y.data(), .out = out.data(), .columns = 1000, .eps = 1e-6F});
+    return out;
+  });
+}
+
+TEST(SimdKernels, ChoosesASetThatRunsHere) {
+  const auto sets = runnable();
+  EXPECT_EQ(&simd_kernels(), sets.back());
+}
+
+}  // namespace
+}  // namespace heddle::ops::cpu

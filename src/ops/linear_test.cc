@@ -1,0 +1,128 @@
+#include "ops/linear.h"
+
+#include "ops/cpu/simd/kernels.h"
+#include "ops/op_test.h"
+
+namespace heddle::ops {
+namespace {
+
+class LinearTest : public OpTest {};
+
+struct Shape {
+  std::int64_t tokens = 0;
+  std::int64_t outputs = 0;
+  std::int64_t inputs = 0;
+};
+
+/// Every remainder of the register tiles and of the lanes, and one of ordinary size.
+std::vector<Shape> shapes() {
+  std::vector<Shape> result{{0, 5, 8}, {64, 96, 128}};
+  for (const std::int64_t tokens : {1, 2, 3, 5, 7, 13, 49}) {
+    for (const std::int64_t inputs : {1, 15, 16, 17, 40}) {
+      result.push_back({tokens, 1 + tokens % 9, inputs});
+    }
+  }
+  return result;
+}
+
+/// The value of one output in double, and the bound of linear.h on the distance from it.
+struct Reference {
+  double value = 0.0;
+  double bound = 0.0;
+};
+
+Reference reference(const float* x, const float* weight, std::int64_t inputs) {
+  Reference result;
+  for (std::int64_t i = 0; i < inputs; ++i) {
+    const double product = static_cast<double>(x[i]) * static_cast<double>(weight[i]);
+    result.value += product;
+    result.bound += std::abs(product);
+  }
+  result.bound *= static_cast<double>(inputs) * 0x1p-24;
+  return result;
+}
+
+TEST_F(LinearTest, AgreesWithDoubleInBothWeightTypes) {
+  for (const Shape& s : shapes()) {
+    const auto x = random(s.tokens * s.inputs);
+    const auto half = rounded(random(s.outputs * s.inputs));
+    const auto wide = widened(half);
+    const auto bias = random(s.outputs);
+    const auto residual = random(s.tokens * s.outputs);
+    for (const bool bf16 : {false, true}) {
+      std::vector<float> out(residual.size());
+      linear(context_,
+             {.x = matrix_of(x.data(), s.tokens, s.inputs),
+              .weight = bf16 ? bf16_matrix(half, s.outputs, s.inputs)
+                             : ConstTensorRef(matrix_of(wide.data(), s.outputs, s.inputs)),
+              .bias = vector_of(bias.data(), s.outputs),
+              .residual = matrix_of(residual.data(), s.tokens, s.outputs),
+              .out = matrix_of(out.data(), s.tokens, s.outputs)});
+      synchronize();
+      for (std::int64_t t = 0; t < s.tokens; ++t) {
+        for (std::int64_t o = 0; o < s.outputs; ++o) {
+          const auto at = static_cast<std::size_t>(t * s.outputs + o);
+          const auto expected = reference(&x[static_cast<std::size_t>(t * s.inputs)],
+                                          &wide[static_cast<std::size_t>(o * s.inputs)],
+                                          s.inputs);
+          const double added = static_cast<double>(bias[static_cast<std::size_t>(o)]) +
+                               static_cast<double>(residual[at]);
+          EXPECT_NEAR(static_cast<double>(out[at]),
+                      expected.value + added,
+                      expected.bound + 0x1p-22 * (std::abs(expected.value) + 4.0))
+              << s.tokens << " x " << s.outputs << " x " << s.inputs;
+        }
+      }
+    }
+  }
+}
+
+// One order of summation: how many tokens go together, and where in a tile one lies, is invisible.
+TEST_F(LinearTest, GivesATokenTheSameBitsAloneAndInABatch) {
+  constexpr std::int64_t kTokens = 23;
+  constexpr std::int64_t kOutputs = 37;
+  constexpr std::int64_t kInputs = 83;
+  const auto x = random(kTokens * kInputs);
+  const auto weight = rounded(random(kOutputs * kInputs));
+  std::vector<float> together(kTokens * kOutputs);
+  std::vector<float> alone(kTokens * kOutputs);
+  const auto run = [&](std::int64_t first, std::int64_t tokens, std::vector<float>& out) {
+    linear(context_,
+           {.x = matrix_of(x.data() + first * kInputs, tokens, kInputs),
+            .weight = bf16_matrix(weight, kOutputs, kInputs),
+            .out = matrix_of(out.data() + first * kOutputs, tokens, kOutputs)});
+  };
+  run(0, kTokens, together);
+  for (std::int64_t t = 0; t < kTokens; ++t) {
+    run(t, 1, alone);
+  }
+  synchronize();
+  EXPECT_TRUE(same_bits(together, alone));
+}
+
+TEST_F(LinearTest, AddsToItsResidualInPlace) {
+  const std::vector<float> x{2.0F, 3.0F};
+  const std::vector<float> weight{10.0F, 100.0F};
+  std::vector<float> out{1.0F};
+  linear(context_,
+         {.x = matrix_of(x.data(), 1, 2),
+          .weight = matrix_of(weight.data(), 1, 2),
+          .residual = matrix_of(out.data(), 1, 1),
+          .out = matrix_of(out.data(), 1, 1)});
+  EXPECT_EQ(out[0], 1.0F) << "computed before the stream was synchronised";
+  synchronize();
+  EXPECT_EQ(out[0], 321.0F);
+}
+
+TEST_F(LinearTest, RefusesShapesThatDoNotFit) {
+  const std::vector<float> x(6);
+  std::vector<float> out(6);
+  EXPECT_DEATH(linear(context_,
+                      {.x = matrix_of(x.data(), 2, 3),
+                       .weight = matrix_of(x.data(), 3, 2),
+                       .out = matrix_of(out.data(), 2, 3)}),
+               "CHECK failed");
+}
+
+}  // namespace
+}  // namespace heddle::ops

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "ops/op_test.h"
+#include "ops/paged_kv.h"
+
+namespace heddle::ops {
+
+/// A small paged cache in host memory, for tests: blocks in random order among others that hold
+/// NaN, so that reading anything but what a table says shows.
+class PagedKvFixture {
+ public:
+  struct Shape {
+    std::int64_t kv_heads = 1;
+    std::int64_t head_dim = 8;
+    std::int64_t block_tokens = 16;
+    DType dtype = DType::kF32;
+  };
+
+  /// Room for sequences of those lengths.
+  PagedKvFixture(const Shape& shape, const std::vector<std::int64_t>& lengths, Rng& rng)
+      : shape_(shape), sequences_(static_cast<std::int64_t>(lengths.size())) {
+    std::int64_t blocks = 0;
+    for (const std::int64_t length : lengths) {
+      width_ = std::max(width_, (length + shape.block_tokens - 1) / shape.block_tokens);
+    }
+    blocks = 2 * sequences_ * width_ + 1;
+    memory_.assign(static_cast<std::size_t>(blocks * block_bytes()), std::byte{0xff});
+    std::vector<std::int32_t> numbers(static_cast<std::size_t>(blocks));
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      numbers[i] = static_cast<std::int32_t>(i);
+      std::swap(numbers[i], numbers[rng.below(i + 1)]);
+    }
+    for (std::int64_t s = 0; s < sequences_; ++s) {
+      const std::int64_t own =
+          (lengths[static_cast<std::size_t>(s)] + shape.block_tokens - 1) / shape.block_tokens;
+      for (std::int64_t i = 0; i < width_; ++i) {
+        const auto at = static_cast<std::size_t>(s * width_ + i);
+        table_.push_back(i < own ? numbers[at] : -1);
+      }
+    }
+  }
+
+  [[nodiscard]] PagedKv kv() {
+    return {
+        .base = memory_.data(),
+        .block_bytes = block_bytes(),
+        .block_tokens = shape_.block_tokens,
+        .key_offset = layer_bytes(),  // The second layer of three.
+        .value_offset = layer_bytes() + layer_bytes() / 2,
+        .kv_heads = shape_.kv_heads,
+        .head_dim = shape_.head_dim,
+        .dtype = shape_.dtype,
+        .table = matrix_of(static_cast<const std::int32_t*>(table_.data()), sequences_, width_)};
+  }
+
+  /// Element i of the key (or value) of one head of one position.
+  [[nodiscard]] float at(
+      std::int64_t s, std::int64_t position, std::int64_t head, std::int64_t i, bool value) const {
+    const std::int32_t block =
+        table_[static_cast<std::size_t>(s * width_ + position / shape_.block_tokens)];
+    const std::byte* half =
+        memory_.data() + block * block_bytes() + layer_bytes() + (value ? layer_bytes() / 2 : 0);
+    const std::int64_t element =
+        (head * shape_.block_tokens + position % shape_.block_tokens) * shape_.head_dim + i;
+    return shape_.dtype == DType::kF32
+               ? reinterpret_cast<const float*>(half)[element]
+               : from_bf16(reinterpret_cast<const std::uint16_t*>(half)[element]);
+  }
+
+  /// Entries of the block table of one sequence.
+  [[nodiscard]] std::int32_t* table_row(std::int64_t s) {
+    return &table_[static_cast<std::size_t>(s * width_)];
+  }
+  [[nodiscard]] const std::vector<std::byte>& memory() const { return memory_; }
+
+ private:
+  [[nodiscard]] std::int64_t layer_bytes() const {
+    return 2 * shape_.kv_heads * shape_.block_tokens * shape_.head_dim *
+           static_cast<std::int64_t>(spec::dtype_bytes(shape_.dtype));
+  }
+  [[nodiscard]] std::int64_t block_bytes() const { return 3 * layer_bytes() + 64; }
+
+  Shape shape_;
+  std::int64_t sequences_;
+  std::int64_t width_ = 0;
+  std::vector<std::byte> memory_{};
+  std::vector<std::int32_t> table_{};
+};
+
+}  // namespace heddle::ops

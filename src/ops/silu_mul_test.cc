@@ -1,0 +1,49 @@
+#include "ops/silu_mul.h"
+
+#include <limits>
+
+#include "ops/op_test.h"
+
+namespace heddle::ops {
+namespace {
+
+class SiluMulTest : public OpTest {};
+
+TEST_F(SiluMulTest, AgreesWithDouble) {
+  for (const std::int64_t n : {1, 16, 19, 48}) {
+    constexpr std::int64_t kTokens = 4;
+    auto gate_up = random(kTokens * 2 * n, 8.0F);
+    std::vector<float> out(static_cast<std::size_t>(kTokens * n));
+    silu_mul(context_,
+             {.gate_up = matrix_of(gate_up.data(), kTokens, 2 * n),
+              .out = matrix_of(out.data(), kTokens, n)});
+    synchronize();
+    for (std::int64_t t = 0; t < kTokens; ++t) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        const auto gate = static_cast<double>(gate_up[static_cast<std::size_t>(t * 2 * n + i)]);
+        const auto up = static_cast<double>(gate_up[static_cast<std::size_t>(t * 2 * n + n + i)]);
+        const double expected = gate / (1.0 + std::exp(-gate)) * up;
+        EXPECT_NEAR(static_cast<double>(out[static_cast<std::size_t>(t * n + i)]),
+                    expected,
+                    8 * 0x1p-23 * std::abs(expected))
+            << "gate " << gate << " up " << up;
+      }
+    }
+  }
+}
+
+TEST_F(SiluMulTest, KeepsExtremesAndWhatIsNotANumber) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> gate_up{-200.0F, 200.0F, 0.0F, kNan, 1.0F, 1.0F, 1.0F, 1.0F};
+  std::vector<float> out(4);
+  silu_mul(context_,
+           {.gate_up = matrix_of(gate_up.data(), 1, 8), .out = matrix_of(out.data(), 1, 4)});
+  synchronize();
+  EXPECT_NEAR(out[0], 0.0F, 1e-35F);
+  EXPECT_EQ(out[1], 200.0F);
+  EXPECT_EQ(out[2], 0.0F);
+  EXPECT_TRUE(std::isnan(out[3]));
+}
+
+}  // namespace
+}  // namespace heddle::ops
