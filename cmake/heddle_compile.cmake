@@ -23,7 +23,7 @@ if(HEDDLE_SANITIZE)
     # C libraries are called through their own prototypes; nothing is gained by checking their vptrs.
     add_compile_options(-fno-sanitize=vptr,function)
   endif()
-  if(HEDDLE_SANITIZE MATCHES thread)
+  if(HEDDLE_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # Asio uses stand-alone fences, which TSan cannot model; its own locks still order handlers.
     add_compile_options(-Wno-tsan)
   endif()
