@@ -40,8 +40,8 @@ struct ManagerDevice {
 };
 
 struct ManagerOptions {
-  std::size_t queue_per_model = 512;  ///< Most waiting requests; the next is refused with 429.
-  std::size_t queue_total = 4096;
+  std::size_t queue_per_model = 512;  ///< Most unfinished requests of a model; the next gets 429.
+  std::size_t queue_total = 4096;     ///< Most unfinished requests of all models.
   /// How long the oldest waiting request of a model bears with busy models before some are drained.
   Duration drain_after = std::chrono::seconds(2);
   std::int32_t load_attempts = 3;  ///< Then the requests that wait for the model fail.

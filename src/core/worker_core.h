@@ -103,6 +103,7 @@ struct OpenModel {
   ImageSource source = ImageSource::kGiven;
   std::vector<PageId> pages{};
   std::uint64_t image_bytes = 0;
+  std::uint64_t ready_bytes = 0;  ///< Of `pages`; the shell hears ImageProgress for the rest.
   std::int64_t overhead_pages = 0;
 };
 enum class ImagePages : std::uint8_t {

@@ -131,6 +131,7 @@ void WorkerCore::Impl::open(const LoadModel& load) {
                 .source = load.source,
                 .pages = load.pages,
                 .image_bytes = load.image_bytes,
+                .ready_bytes = load.ready_bytes,
                 .overhead_pages = footprint.overhead_pages});
 }
 

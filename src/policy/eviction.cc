@@ -174,6 +174,25 @@ std::string_view reason_name(PlacementReason reason) {
   return "?";
 }
 
+std::optional<std::vector<ModelId>> choose_victims(std::span<const ResidentView> residents,
+                                                   std::int64_t free_pages,
+                                                   std::int64_t need_pages) {
+  std::vector<ResidentView> candidates;
+  std::copy_if(residents.begin(),
+               residents.end(),
+               std::back_inserter(candidates),
+               [](const ResidentView& r) { return !r.pinned && !r.in_transition; });
+  const auto victims = least_valuable(std::move(candidates), free_pages, need_pages);
+  if (!victims) {
+    return std::nullopt;
+  }
+  std::vector<ModelId> ids;
+  for (const ResidentView& victim : *victims) {
+    ids.push_back(victim.model);
+  }
+  return ids;
+}
+
 Placement choose_placement(std::span<const PlacementDevice> devices,
                            Instant now,
                            Instant waiting_since,

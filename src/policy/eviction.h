@@ -70,12 +70,18 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
+/// The least valuable of `residents` whose pages, with the `free_pages` there are, make
+/// `need_pages`: shortest queue first (waiting and in flight), then least recently used, and of
+/// these none that the others make unnecessary. Pinned ones and ones in transition do not count.
+/// nullopt when all of them are not enough. Pure; O(R log R).
+[[nodiscard]] std::optional<std::vector<ModelId>> choose_victims(
+    std::span<const ResidentView> residents, std::int64_t free_pages, std::int64_t need_pages);
+
 /// Demand-aware LRU. Chooses where a model goes that a request wants since `waiting_since`, and who
 /// makes way. Devices: one that serves it; else one with free pages; else one where idle models can
 /// go; else one where busy ones can. Among equals: the shortest queue of victims, then the fewest
 /// pages evicted, the most pages free, the lowest id.
-/// Victims: shortest queue first (waiting and in flight), then least recently used (SwapServeLLM,
-/// section 3.4), and of these none that the others make unnecessary. Busy ones only after
+/// Victims as choose_victims has them (SwapServeLLM, section 3.4); busy ones only after
 /// options.drain_after and their own min_residence, so that models that are hot by turns share a
 /// device: none starves, none thrashes.
 /// Pure; independent of the order of devices and residents. O(D R log R).

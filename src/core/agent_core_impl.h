@@ -1,0 +1,177 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/agent_core.h"
+#include "ledger/ledger.h"
+
+namespace heddle::core {
+
+enum class ReadState : std::uint8_t {
+  kPending,  ///< Has pages, waits for the reader.
+  kReading,
+  kStopping,  ///< The reader was told to stop.
+  kStopped,   ///< Incomplete for good, as was wanted.
+  kFailed,    ///< Incomplete for good: `error`.
+  kComplete,
+};
+
+/// The weights of one model in the arena: one copy on this host, beside those that devices made.
+struct Image {
+  std::vector<PageId> pages{};  ///< In order.
+  std::uint64_t bytes = 0;
+  std::uint64_t ready_bytes = 0;
+  ReadState read = ReadState::kPending;
+  Error error{};                 ///< Why it failed.
+  std::optional<DeviceId> at{};  ///< The device it was given to; none: it is at the host.
+  std::optional<ledger::LeaseId>
+      lease{};                   ///< Of its pages in the host's budget, while at the host.
+  std::set<DeviceId> copiers{};  ///< Devices that copy from it: its pages must stay as they are.
+  bool dropping = false;         ///< An eviction that destroys it is on its way.
+  bool orphan = false;           ///< Its worker died and the host has no room: its pages become
+                                 ///< that device's when nobody writes or reads them any more.
+  Instant last_used{};
+
+  [[nodiscard]] bool being_written() const {
+    return read == ReadState::kReading || read == ReadState::kStopping;
+  }
+  /// Its pages can be put to another use.
+  [[nodiscard]] bool quiet() const { return !being_written() && copiers.empty(); }
+};
+
+/// A model that was sent to a worker and not evicted yet.
+struct Hosted {
+  ImageSource source = ImageSource::kGiven;
+  policy::Footprint footprint{};
+  std::optional<ledger::LeaseId> owed{};  ///< Host pages that PagesReturned will bring back.
+};
+
+/// An eviction that was sent and not answered yet.
+struct SentEvict {
+  ModelId model{};
+  std::vector<PageId> pages{};             ///< Given with it.
+  std::optional<ledger::LeaseId> lease{};  ///< Host pages that the image will come back to.
+  Instant last_used{};
+  std::optional<Error> failure{};  ///< Sent because the image failed, not for the manager.
+};
+
+/// An eviction to send: the manager's, or the agent's own after a failed read.
+struct WantedEvict {
+  EvictFrom order{};
+  std::optional<Error> failure{};
+};
+
+using HostOperation = std::variant<LoadOn, WantedEvict>;
+
+enum class Life : std::uint8_t {
+  kDown,  ///< Waits for its pause to end and its pages to be together.
+  kStarting,
+  kUp,
+  kDoomed,  ///< Was told to die; what it says does not count any more.
+};
+
+struct WorkerState {
+  AgentDevice device{};
+  Life life = Life::kDown;
+  WorkerEpoch epoch{};
+  std::int64_t failures = 0;  ///< Deaths in a row.
+  Instant started_at{};
+  Instant restart_at{};
+  std::set<PageId> pool{};  ///< Its pages that hold no given image, free ones on the way included.
+  std::map<ModelId, Hosted> models{};
+  std::deque<SentEvict> evicts{};
+  std::deque<HostOperation> operations{};  ///< Not sent yet, in order.
+};
+
+/// The state of an AgentCore. What is said to and by workers is in agent_exchange.cc, images and
+/// reading in agent_images.cc.
+class AgentCore::Impl {
+ public:
+  explicit Impl(const AgentOptions& options);
+
+  void step(Instant now, const AgentEvent& event, std::vector<AgentCommand>& commands);
+  [[nodiscard]] ledger::PoolUsage host_usage() const { return ledger_.usage(ledger::kHostPool); }
+  void check_invariants() const;
+
+ private:
+  void on(const StartAgent& start);
+  void on(const AgentModels& models);
+  void on(const LoadOn& load);
+  void on(const EvictFrom& evict);
+  void on(const WorkerConnected& connected);
+  void on(const WorkerExited& exited);
+  void on(const WorkerSaid& said);
+  void on(const ReadProgress& progress);
+  void on(const ReadEnded& ended);
+  void on(const Tick& /*tick*/) {}
+  void on(const StopAgent& stop);
+
+  // Workers' lives.
+  void start_workers();
+  void take_back_pages(WorkerState& worker);
+  void take_back_image(WorkerState& worker, ModelId model, Image& image, const Hosted& hosted);
+  void set_timer();
+
+  // Exchange.
+  void send_operations();
+  bool send(WorkerState& worker, const LoadOn& load);
+  bool send(WorkerState& worker, const WantedEvict& evict);
+  bool send_given_evict(WorkerState& worker, const WantedEvict& evict, Image& image);
+  void send_evict(WorkerState& worker, const WantedEvict& evict, SentEvict sent);
+  void heard(WorkerState& worker, const LoadRefused& refused);
+  void heard(WorkerState& worker, const EvictRefused& refused);
+  void heard(WorkerState& worker, const ModelEvicted& evicted);
+  void heard(WorkerState& worker, const PagesReturned& returned);
+  void heard(WorkerState& worker, const ImageCopied& copied);
+  template <class T>
+  void heard(WorkerState& /*worker*/, const T& /*report*/) {}
+  std::optional<SentEvict> answered(WorkerState& worker, ModelId model);
+  void undo_gift(WorkerState& worker, const SentEvict& sent);
+  void doom(WorkerState& worker, Error reason);
+
+  // Images.
+  Image* image(ModelId model);
+  Image* create_image(const AgentModel& model);
+  bool make_room(std::int64_t pages, Instant worth_since);
+  void start_reader();
+  void stop_read(ModelId model, Image& image);
+  void fail_image(ModelId model, Image& image, const Error& error);
+  void come_home(ModelId model, Image& image, ledger::LeaseId lease);
+  void unpin(ModelId model, DeviceId device);
+  void drop(ModelId model);
+  void drop_unwanted();
+  void tell_image_state(ModelId model, const Image& image);
+
+  std::vector<PageId> take_free(std::int64_t count);
+  ledger::LeaseId lease_host(ModelId model, std::int64_t pages);
+  WorkerState* live(DeviceId device, WorkerEpoch epoch);
+  template <class T>
+  void tell(T event) {
+    commands_->push_back(TellManager{.event = std::move(event)});
+  }
+
+  AgentOptions options_;
+  Instant now_{};
+  std::vector<AgentCommand>* commands_ = nullptr;
+  bool running_ = false;
+  std::optional<Instant> timer_{};
+  std::uint64_t epochs_given_ = 0;
+
+  ledger::Ledger ledger_{};
+  std::set<PageId> free_{};  ///< At the host.
+  std::map<ModelId, AgentModel> models_{};
+  std::map<ModelId, Image> images_{};
+  std::deque<ModelId> reads_{};  ///< Waiting for the reader.
+  std::optional<ModelId> reading_{};
+  std::map<DeviceId, WorkerState> workers_{};
+};
+
+}  // namespace heddle::core

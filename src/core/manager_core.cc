@@ -1,0 +1,154 @@
+#include "core/manager_core.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "core/manager_core_impl.h"
+
+namespace heddle::core {
+
+void ManagerCore::Impl::step(Instant now,
+                             const ManagerEvent& event,
+                             std::vector<ManagerCommand>& commands) {
+  HEDDLE_CHECK(now >= now_);
+  now_ = now;
+  commands_ = &commands;
+  std::visit([this](const auto& concrete) { on(concrete); }, event);
+  schedule();
+  commands_ = nullptr;
+}
+
+std::vector<ModelStatus> ManagerCore::Impl::models() const {
+  std::vector<ModelStatus> statuses;
+  for (const auto& [id, model] : models_) {
+    ModelStatus status{.id = id,
+                       .name = model.config.name,
+                       .host_cached = model.host_cached,
+                       .image_bytes = model.config.image_bytes,
+                       .loaded_bytes = model.image_ready_bytes,
+                       .requests_waiting = std::ssize(model.waiting),
+                       .loads = model.loads,
+                       .evictions = model.evictions,
+                       .last_used = model.last_used,
+                       .failure = model.failure};
+    for (const auto& [device_id, device] : devices_) {
+      const auto found = device.instances.find(id);
+      if (found == device.instances.end()) {
+        continue;
+      }
+      const Instance& instance = found->second;
+      Residency residency = Residency::kLoading;
+      if (instance.stage == InstanceStage::kServing) {
+        residency = instance.in_flight.empty() ? Residency::kWarm : Residency::kServing;
+      } else if (instance.stage != InstanceStage::kLoading) {
+        residency = Residency::kDraining;
+      }
+      if (!status.device || residency == Residency::kServing) {
+        status.residency = residency;
+        status.device = device_id;
+      }
+      status.kv_pages += instance.kv_pages;
+      status.requests_running += std::ssize(instance.in_flight);
+    }
+    statuses.push_back(std::move(status));
+  }
+  return statuses;
+}
+
+std::vector<DeviceStatus> ManagerCore::Impl::devices() const {
+  std::vector<DeviceStatus> statuses;
+  for (const auto& [id, device] : devices_) {
+    statuses.push_back({.id = id,
+                        .name = device.config.name,
+                        .up = device.up,
+                        .epoch = device.epoch,
+                        .restarts = device.restarts,
+                        .page_bytes = device.config.page_bytes,
+                        .usage = device.usage});
+  }
+  return statuses;
+}
+
+std::int64_t ManagerCore::Impl::tokens_max(ModelId model) const {
+  const auto found = models_.find(model);
+  if (found == models_.end()) {
+    return 0;
+  }
+  std::int64_t most = 0;
+  for (const auto& [id, footprint] : found->second.config.footprints) {
+    const auto device = devices_.find(id);
+    if (device == devices_.end() ||
+        policy::pages_to_load(footprint) > device->second.config.pages) {
+      continue;
+    }
+    const std::int64_t pages =
+        device->second.config.pages - footprint.image_pages - footprint.overhead_pages;
+    most =
+        std::max(most, policy::tokens_that_fit(footprint.kv, pages, found->second.config.context));
+  }
+  return most;
+}
+
+void ManagerCore::Impl::check_invariants() const {
+  std::map<ModelId, std::size_t> counted;
+  for (const auto& [id, request] : requests_) {
+    const ModelState& model = models_.at(request.model);
+    ++counted[request.model];
+    const QueueKey key{.priority = request.priority, .order = request.order};
+    HEDDLE_CHECK(model.waiting.contains(key) != request.device.has_value());
+    if (request.device) {
+      const Instance& instance = devices_.at(*request.device).instances.at(request.model);
+      HEDDLE_CHECK(instance.in_flight.contains(id));
+    }
+  }
+  for (const auto& [id, model] : models_) {
+    HEDDLE_CHECK(model.requests == counted[id]);
+    HEDDLE_CHECK(model.waiting.size() <= model.requests);
+  }
+  for (const auto& [id, device] : devices_) {
+    HEDDLE_CHECK(device.up || device.instances.empty());
+    HEDDLE_CHECK(!device.alone || requests_.contains(*device.alone));
+    for (const auto& [model, instance] : device.instances) {
+      HEDDLE_CHECK(models_.contains(model));
+      const bool resident =
+          instance.stage == InstanceStage::kServing || instance.stage == InstanceStage::kDraining;
+      HEDDLE_CHECK(resident || instance.stage == InstanceStage::kEvicting ||
+                   instance.in_flight.empty());
+      for (const RequestId request : instance.in_flight) {
+        HEDDLE_CHECK(requests_.at(request).device == id);
+      }
+    }
+    if (device.plan) {
+      HEDDLE_CHECK(!device.instances.contains(device.plan->model));
+    }
+  }
+}
+
+ManagerCore::ManagerCore() : impl_(std::make_unique<Impl>()) {}
+ManagerCore::~ManagerCore() = default;
+ManagerCore::ManagerCore(ManagerCore&&) noexcept = default;
+ManagerCore& ManagerCore::operator=(ManagerCore&&) noexcept = default;
+
+void ManagerCore::step(Instant now,
+                       const ManagerEvent& event,
+                       std::vector<ManagerCommand>& commands) {
+  impl_->step(now, event, commands);
+}
+
+std::vector<ModelStatus> ManagerCore::models() const {
+  return impl_->models();
+}
+
+std::vector<DeviceStatus> ManagerCore::devices() const {
+  return impl_->devices();
+}
+
+std::int64_t ManagerCore::tokens_max(ModelId model) const {
+  return impl_->tokens_max(model);
+}
+
+void ManagerCore::check_invariants() const {
+  impl_->check_invariants();
+}
+
+}  // namespace heddle::core

@@ -1,0 +1,186 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/manager_core.h"
+#include "policy/eviction.h"
+
+namespace heddle::core {
+
+/// Two deaths may be another request's fault; then it runs alone, and the third is its own.
+inline constexpr std::int32_t kDeathsInCompany = 2;
+
+/// A request that has arrived and not ended.
+struct RequestState {
+  ModelId model{};
+  std::int32_t priority = 0;
+  std::uint64_t order = 0;  ///< Of arrival.
+  Instant arrived{};
+  std::optional<Instant> deadline{};
+  std::optional<DeviceId> device{};  ///< Where it is in flight; none: it waits.
+  std::int32_t deaths = 0;           ///< Workers that died under it.
+  bool held = false;                 ///< Hold was said.
+};
+
+/// Order within a model's queue.
+struct QueueKey {
+  std::int32_t priority = 0;
+  std::uint64_t order = 0;
+  friend auto operator<=>(const QueueKey&, const QueueKey&) = default;
+};
+
+struct ModelState {
+  ManagerModel config{};
+  bool removed = false;  ///< No longer configured; its running requests end.
+  std::map<QueueKey, RequestId> waiting{};
+  std::size_t requests = 0;  ///< Waiting and in flight.
+  std::map<TicketId, Instant> loads_asked{};
+  std::set<TicketId> unloads_asked{};
+
+  std::int32_t failures = 0;  ///< Loads that failed in a row.
+  std::optional<Error> failure{};
+  Instant retry_at{};      ///< Not loaded before.
+  Instant failed_until{};  ///< Requests fail at once before this.
+
+  Instant last_used{};
+  std::uint64_t loads = 0;
+  std::uint64_t evictions = 0;
+  std::uint64_t image_ready_bytes = 0;
+  bool host_cached = false;
+
+  [[nodiscard]] bool wanted() const {
+    return (!waiting.empty() || !loads_asked.empty()) && unloads_asked.empty() && !removed;
+  }
+};
+
+enum class InstanceStage : std::uint8_t {
+  kLoading,
+  kServing,
+  kDraining,  ///< Resident, but is sent nothing more.
+  kEvicting,  ///< EvictFrom was given.
+};
+
+/// A model on a device.
+struct Instance {
+  InstanceStage stage = InstanceStage::kLoading;
+  std::set<RequestId> in_flight{};
+  Instant serving_since{};
+  std::int64_t kv_pages = 0;  ///< As last reported.
+};
+
+/// A load that waits until its victims are idle.
+struct DrainPlan {
+  ModelId model{};
+  std::vector<ModelId> victims{};
+};
+
+struct DeviceState {
+  ManagerDevice config{};
+  bool up = false;
+  WorkerEpoch epoch{};
+  std::uint64_t version = 0;  ///< Of the worker's residency, as last heard.
+  std::uint64_t restarts = 0;
+  ledger::PoolUsage usage{};
+  std::map<ModelId, Instance> instances{};
+  std::optional<DrainPlan> plan{};
+  std::int64_t refusals = 0;         ///< Loads refused in a row.
+  Instant paused_until{};            ///< Nothing is loaded before.
+  std::optional<RequestId> alone{};  ///< A request that must have the device for itself.
+};
+
+/// The state of a ManagerCore. Requests and models are in manager_requests.cc, what devices say in
+/// manager_devices.cc, decisions in manager_schedule.cc.
+class ManagerCore::Impl {
+ public:
+  void step(Instant now, const ManagerEvent& event, std::vector<ManagerCommand>& commands);
+  [[nodiscard]] std::vector<ModelStatus> models() const;
+  [[nodiscard]] std::vector<DeviceStatus> devices() const;
+  [[nodiscard]] std::int64_t tokens_max(ModelId model) const;
+  void check_invariants() const;
+
+ private:
+  void on(const Configure& configure);
+  void on(const RequestArrived& arrived);
+  void on(const RequestFinished& finished);
+  void on(const RequestCancelled& cancelled);
+  void on(const AdminLoad& admin);
+  void on(const AdminUnload& admin);
+  void on(const WorkerUp& up);
+  void on(const WorkerDown& down);
+  void on(const WorkerSaid& said);
+  void on(const ImageFailed& failed);
+  void on(const ImageState& state);
+  void on(const DrainManager& drain);
+  void on(const Tick& /*tick*/) {}
+
+  // What workers say.
+  void heard(DeviceId device, const ModelServing& serving);
+  void heard(DeviceId device, const LoadRefused& refused);
+  void heard(DeviceId device, const LoadFailed& failed);
+  void heard(DeviceId device, const EvictRefused& refused);
+  void heard(DeviceId device, const ModelEvicted& evicted);
+  void heard(DeviceId device, const RequestReturned& returned);
+  void heard(DeviceId device, const RequestFailed& failed);
+  void heard(DeviceId device, const DeviceReport& report);
+  template <class T>
+  void heard(DeviceId /*device*/, const T& /*report*/) {}
+  void find_pages(DeviceId device, const DeviceReport& report);
+  void load_failed(ModelId model, const Error& reason);
+  void lose_instance(DeviceId device, ModelId model);
+
+  // Requests.
+  void enqueue(RequestId id);
+  void leave(RequestId id);
+  void end(RequestId id);
+  void fail(RequestId id, Error error);
+  void fail_waiting(ModelId model, const Error& error);
+  [[nodiscard]] std::optional<Error> refusal(const RequestArrived& arrived) const;
+  [[nodiscard]] std::optional<DeviceId> in_flight_at(RequestId id, DeviceId device) const;
+
+  // Decisions; made again after every event.
+  void schedule();
+  void expire();
+  void release_devices();
+  void advance_plans();
+  void cancel_plan(DeviceState& device);
+  void dispatch_waiting(ModelId id, ModelState& model);
+  bool dispatch(RequestId id, DeviceId device_id, Instance& instance);
+  void place_wanted();
+  void place(ModelId id, Instant waiting_since);
+  [[nodiscard]] policy::PlacementDevice view(const DeviceState& device, ModelId wanted) const;
+  [[nodiscard]] std::int64_t free_pages(const DeviceState& device) const;
+  [[nodiscard]] std::int64_t pages_of(const DeviceState& device, ModelId model) const;
+  void load(DeviceState& device, ModelId model, const std::vector<ModelId>& victims);
+  void evict(DeviceState& device, ModelId model, EvictMode mode);
+  void unload_unwanted();
+  void answer_tickets();
+  void finish_draining();
+  void set_timer();
+  void wake_by(Instant at);
+
+  template <class T>
+  void act(T command) {
+    commands_->push_back(std::move(command));
+  }
+
+  ManagerOptions options_{};
+  Instant now_{};
+  std::vector<ManagerCommand>* commands_ = nullptr;
+  std::map<ModelId, ModelState> models_{};
+  std::map<DeviceId, DeviceState> devices_{};
+  std::map<RequestId, RequestState> requests_{};
+  std::set<std::pair<Instant, RequestId>> deadlines_{};
+  std::uint64_t arrivals_ = 0;
+  std::optional<Instant> drain_deadline_{};
+  bool drained_ = false;
+  std::optional<Instant> wake_{};   ///< Wanted now.
+  std::optional<Instant> timer_{};  ///< Asked for.
+};
+
+}  // namespace heddle::core

@@ -1,0 +1,275 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "core/manager_core_impl.h"
+#include "policy/backoff.h"
+
+namespace heddle::core {
+namespace {
+
+/// Errors that trying again does not cure.
+bool permanent(Code code) {
+  return code == Code::kInvalidArgument || code == Code::kNotFound || code == Code::kCorrupt;
+}
+
+}  // namespace
+
+void ManagerCore::Impl::on(const WorkerUp& up) {
+  DeviceState& device = devices_.at(up.device);
+  HEDDLE_CHECK(!device.up && up.epoch > device.epoch);
+  device.restarts += device.epoch == WorkerEpoch{} ? 0 : 1;
+  device.up = true;
+  device.epoch = up.epoch;
+  device.version = 0;
+  device.refusals = 0;
+  device.paused_until = now_;
+}
+
+void ManagerCore::Impl::on(const WorkerDown& down) {
+  DeviceState& device = devices_.at(down.device);
+  if (!device.up || device.epoch != down.epoch) {
+    return;  // It never came up.
+  }
+  device.up = false;
+  device.usage = {};
+  cancel_plan(device);
+  for (auto& [model, instance] : std::exchange(device.instances, {})) {
+    for (const RequestId id : instance.in_flight) {
+      RequestState& request = requests_.at(id);
+      const bool was_alone = device.alone == id;
+      ++request.deaths;
+      enqueue(id);
+      if (was_alone || request.deaths > kDeathsInCompany) {
+        fail(id,
+             {Code::kUnavailable,
+              "the worker died " + std::to_string(request.deaths) +
+                  " times while it ran this request, the last time running nothing else"});
+      }
+    }
+    if (instance.stage == InstanceStage::kLoading) {
+      load_failed(model, {Code::kUnavailable, "the worker died while it loaded the model"});
+    }
+  }
+  device.alone.reset();
+}
+
+void ManagerCore::Impl::on(const WorkerSaid& said) {
+  const auto found = devices_.find(said.device);
+  if (found != devices_.end() && found->second.up && found->second.epoch == said.epoch) {
+    std::visit([&, this](const auto& report) { heard(said.device, report); }, said.report);
+  }
+}
+
+void ManagerCore::Impl::heard(DeviceId device_id, const ModelServing& serving) {
+  DeviceState& device = devices_.at(device_id);
+  const auto found = device.instances.find(serving.model);
+  if (found == device.instances.end() || found->second.stage != InstanceStage::kLoading) {
+    return;  // Its eviction is on the way.
+  }
+  found->second.stage = InstanceStage::kServing;
+  found->second.serving_since = now_;
+  device.refusals = 0;
+  ModelState& model = models_.at(serving.model);
+  model.failures = 0;
+  model.failure.reset();
+}
+
+/// What the manager had planned no longer holds: plan again, with the worker's newest numbers.
+void ManagerCore::Impl::heard(DeviceId device_id, const LoadRefused& refused) {
+  DeviceState& device = devices_.at(device_id);
+  device.version = refused.version;
+  const auto found = device.instances.find(refused.model);
+  if (found == device.instances.end() || found->second.stage != InstanceStage::kLoading) {
+    return;  // An eviction followed it; that will be answered, too.
+  }
+  device.instances.erase(found);
+  ++device.refusals;
+  device.paused_until =
+      now_ + policy::backoff(device.refusals, options_.load_retry_first, options_.load_cooldown);
+}
+
+void ManagerCore::Impl::heard(DeviceId device_id, const LoadFailed& failed) {
+  DeviceState& device = devices_.at(device_id);
+  device.version = failed.version;
+  const auto found = device.instances.find(failed.model);
+  if (found != device.instances.end() && found->second.stage != InstanceStage::kEvicting) {
+    evict(device, failed.model, EvictMode::kNow);
+  }
+  load_failed(failed.model, failed.reason);
+}
+
+void ManagerCore::Impl::heard(DeviceId device_id, const EvictRefused& refused) {
+  DeviceState& device = devices_.at(device_id);
+  device.version = refused.version;
+  const auto found = device.instances.find(refused.model);
+  if (found != device.instances.end() && found->second.stage == InstanceStage::kEvicting) {
+    found->second.stage = InstanceStage::kServing;  // If it is there at all, the next report says.
+  }
+}
+
+void ManagerCore::Impl::heard(DeviceId device_id, const ModelEvicted& evicted) {
+  DeviceState& device = devices_.at(device_id);
+  if (device.instances.contains(evicted.model)) {
+    ++models_.at(evicted.model).evictions;
+    lose_instance(device_id, evicted.model);
+  }
+}
+
+/// The instance is gone; requests that were on it wait again.
+void ManagerCore::Impl::lose_instance(DeviceId device_id, ModelId model) {
+  DeviceState& device = devices_.at(device_id);
+  const auto found = device.instances.find(model);
+  if (found == device.instances.end()) {
+    return;
+  }
+  for (const RequestId id : std::set<RequestId>(found->second.in_flight)) {
+    leave(id);
+    enqueue(id);
+  }
+  device.instances.erase(model);
+}
+
+std::optional<DeviceId> ManagerCore::Impl::in_flight_at(RequestId id, DeviceId device) const {
+  const auto found = requests_.find(id);
+  return found != requests_.end() && found->second.device == device ? found->second.device
+                                                                    : std::nullopt;
+}
+
+void ManagerCore::Impl::heard(DeviceId device_id, const RequestReturned& returned) {
+  if (!in_flight_at(returned.request, device_id)) {
+    return;
+  }
+  // The model goes, though the manager may not have heard why: send it nothing more until then.
+  Instance& instance = devices_.at(device_id).instances.at(requests_.at(returned.request).model);
+  if (instance.stage == InstanceStage::kServing) {
+    instance.stage = InstanceStage::kDraining;
+  }
+  leave(returned.request);
+  enqueue(returned.request);
+}
+
+void ManagerCore::Impl::heard(DeviceId device_id, const RequestFailed& failed) {
+  if (in_flight_at(failed.request, device_id)) {
+    end(failed.request);
+    act(FailRequest{.request = failed.request, .error = failed.error});
+  }
+}
+
+void ManagerCore::Impl::heard(DeviceId device_id, const DeviceReport& report) {
+  DeviceState& device = devices_.at(device_id);
+  device.version = report.version;
+  device.usage = report.usage;
+  std::map<ModelId, ResidentReport> reported;
+  for (const ResidentReport& resident : report.models) {
+    reported[resident.model] = resident;
+  }
+  std::vector<ModelId> gone;
+  for (auto& [id, instance] : device.instances) {
+    const auto found = reported.find(id);
+    if (found == reported.end()) {
+      if (instance.stage == InstanceStage::kServing || instance.stage == InstanceStage::kDraining) {
+        gone.push_back(id);
+      }
+      continue;
+    }
+    instance.kv_pages = found->second.kv_pages;
+    const bool planned =
+        device.plan && std::count(device.plan->victims.begin(), device.plan->victims.end(), id) > 0;
+    const bool resident = found->second.residency == Residency::kWarm ||
+                          found->second.residency == Residency::kServing;
+    if (instance.stage == InstanceStage::kDraining && resident && !planned) {
+      instance.stage = InstanceStage::kServing;
+    }
+  }
+  for (const ModelId id : gone) {
+    lose_instance(device_id, id);
+  }
+  if (report.pages_wanted > 0) {
+    find_pages(device_id, report);
+  }
+}
+
+/// The oldest sequence of the device lacks pages that only other models have. Nothing runs there
+/// until it gets them, so draining would be in vain: models give way at once, and their requests
+/// wait again. If there are none to give way, the request ends.
+void ManagerCore::Impl::find_pages(DeviceId device_id, const DeviceReport& report) {
+  DeviceState& device = devices_.at(device_id);
+  const bool moving =
+      std::any_of(device.instances.begin(), device.instances.end(), [](const auto& entry) {
+        return entry.second.stage == InstanceStage::kLoading ||
+               entry.second.stage == InstanceStage::kEvicting;
+      });
+  const auto wanting = device.instances.find(report.wanted_by);
+  if (moving || wanting == device.instances.end()) {
+    return;  // That changes the device; the worker will say what it lacks then.
+  }
+  std::vector<policy::ResidentView> others = view(device, report.wanted_by).residents;
+  std::erase_if(others, [&](const auto& resident) { return resident.model == report.wanted_by; });
+  for (policy::ResidentView& other : others) {
+    other.in_transition = false;
+  }
+  if (const auto victims = policy::choose_victims(others, 0, report.pages_wanted)) {
+    cancel_plan(device);
+    for (const ModelId victim : *victims) {
+      evict(device, victim, EvictMode::kNow);
+    }
+    return;
+  }
+  const auto& in_flight = wanting->second.in_flight;
+  const auto oldest =
+      std::min_element(in_flight.begin(), in_flight.end(), [this](RequestId a, RequestId b) {
+        return requests_.at(a).order < requests_.at(b).order;
+      });
+  if (oldest != in_flight.end()) {
+    fail(*oldest,
+         {Code::kResourceExhausted,
+          "the request has outgrown the memory of its device: " +
+              std::to_string(report.pages_wanted) +
+              " more pages are needed, and only pinned models have any"});
+  }
+}
+
+void ManagerCore::Impl::on(const ImageFailed& failed) {
+  const auto found = devices_.find(failed.device);
+  if (found == devices_.end() || !found->second.up || found->second.epoch != failed.epoch) {
+    return;
+  }
+  lose_instance(failed.device, failed.model);
+  load_failed(failed.model, failed.reason);
+}
+
+/// Tries again after a pause, or lets whoever waits for the model know that it is in vain.
+void ManagerCore::Impl::load_failed(ModelId id, const Error& reason) {
+  const auto found = models_.find(id);
+  if (found == models_.end()) {
+    return;
+  }
+  ModelState& model = found->second;
+  model.failure = reason;
+  ++model.failures;
+  if (model.failures < options_.load_attempts && !permanent(reason.code)) {
+    model.retry_at =
+        now_ + policy::backoff(model.failures, options_.load_retry_first, options_.load_cooldown);
+    return;
+  }
+  const std::string attempts =
+      model.failures == 1 ? "" : " after " + std::to_string(model.failures) + " attempts";
+  model.failures = 0;
+  model.failed_until = model.retry_at = now_ + options_.load_cooldown;
+  fail_waiting(
+      id,
+      {Code::kUnavailable,
+       "model '" + model.config.name + "' could not be loaded" + attempts + ": " + reason.message});
+}
+
+void ManagerCore::Impl::on(const ImageState& state) {
+  const auto found = models_.find(state.model);
+  if (found != models_.end()) {
+    found->second.image_ready_bytes = state.bytes;
+    found->second.host_cached = state.host_cached;
+  }
+}
+
+}  // namespace heddle::core

@@ -1,0 +1,200 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "core/manager_core_impl.h"
+
+namespace heddle::core {
+
+void ManagerCore::Impl::on(const Configure& configure) {
+  options_ = configure.options;
+  HEDDLE_CHECK(devices_.empty() || devices_.size() == configure.devices.size());
+  for (const ManagerDevice& device : configure.devices) {
+    devices_[device.id].config = device;
+  }
+  std::set<ModelId> configured;
+  for (const ManagerModel& model : configure.models) {
+    configured.insert(model.id);
+    ModelState& state = models_[model.id];
+    HEDDLE_CHECK(!state.removed);  // A model that comes back has a new id.
+    state.config = model;
+  }
+  for (auto& [id, model] : models_) {
+    if (configured.contains(id) || model.removed) {
+      continue;
+    }
+    model.removed = true;
+    const Error error{Code::kNotFound,
+                      "model '" + model.config.name +
+                          "' was removed from the configuration while the "
+                          "request waited for it"};
+    fail_waiting(id, error);
+  }
+}
+
+std::optional<Error> ManagerCore::Impl::refusal(const RequestArrived& arrived) const {
+  const auto found = models_.find(arrived.model);
+  if (found == models_.end() || found->second.removed) {
+    return Error{Code::kNotFound,
+                 "there is no model with id " + std::to_string(arrived.model.value())};
+  }
+  const ModelState& model = found->second;
+  const std::string name = "model '" + model.config.name + "'";
+  if (drain_deadline_) {
+    return Error{Code::kUnavailable, "the server is shutting down"};
+  }
+  const std::int64_t most = tokens_max(arrived.model);
+  if (most == 0) {
+    return Error{Code::kInvalidArgument, name + " fits on no device: give one more memory"};
+  }
+  if (arrived.prompt_tokens + arrived.max_tokens > most) {
+    return Error{Code::kInvalidArgument,
+                 "a prompt of " + std::to_string(arrived.prompt_tokens) + " tokens and up to " +
+                     std::to_string(arrived.max_tokens) + " tokens of answer are more than the " +
+                     std::to_string(most) + " that fit in the context of " + name +
+                     " and the memory of its device"};
+  }
+  if (model.requests >= options_.queue_per_model) {
+    return Error{Code::kResourceExhausted,
+                 name + " has " + std::to_string(model.requests) +
+                     " unfinished requests, the most it may have; try again later"};
+  }
+  if (requests_.size() >= options_.queue_total) {
+    return Error{Code::kResourceExhausted,
+                 "there are " + std::to_string(requests_.size()) +
+                     " unfinished requests, the most there may be; try again later"};
+  }
+  if (now_ < model.failed_until && model.failure) {
+    return Error{
+        Code::kUnavailable,
+        name + " could not be loaded and is not tried again yet: " + model.failure->message};
+  }
+  return std::nullopt;
+}
+
+void ManagerCore::Impl::on(const RequestArrived& arrived) {
+  HEDDLE_CHECK(!requests_.contains(arrived.request));
+  if (auto error = refusal(arrived)) {
+    act(FailRequest{.request = arrived.request, .error = std::move(*error)});
+    return;
+  }
+  requests_[arrived.request] = {.model = arrived.model,
+                                .priority = arrived.priority,
+                                .order = ++arrivals_,
+                                .arrived = now_,
+                                .deadline = arrived.deadline};
+  ModelState& model = models_.at(arrived.model);
+  ++model.requests;
+  model.last_used = now_;
+  if (arrived.deadline) {
+    deadlines_.emplace(*arrived.deadline, arrived.request);
+  }
+  enqueue(arrived.request);
+}
+
+/// Puts a request that is nowhere into its model's queue, at the place its age gives it.
+void ManagerCore::Impl::enqueue(RequestId id) {
+  RequestState& request = requests_.at(id);
+  request.device.reset();
+  const QueueKey key{.priority = request.priority, .order = request.order};
+  models_.at(request.model).waiting.emplace(key, id);
+}
+
+/// Takes a request out of its queue, or off its device.
+void ManagerCore::Impl::leave(RequestId id) {
+  RequestState& request = requests_.at(id);
+  if (request.device) {
+    DeviceState& device = devices_.at(*request.device);
+    device.instances.at(request.model).in_flight.erase(id);
+    request.device.reset();
+  } else {
+    const QueueKey key{.priority = request.priority, .order = request.order};
+    models_.at(request.model).waiting.erase(key);
+  }
+  for (auto& [device_id, device] : devices_) {
+    if (device.alone == id) {
+      device.alone.reset();
+    }
+  }
+}
+
+/// Forgets a request.
+void ManagerCore::Impl::end(RequestId id) {
+  leave(id);
+  const RequestState& request = requests_.at(id);
+  ModelState& model = models_.at(request.model);
+  --model.requests;
+  model.last_used = now_;
+  if (request.deadline) {
+    deadlines_.erase({*request.deadline, id});
+  }
+  requests_.erase(id);
+}
+
+/// Ends a request with an error, on its worker too.
+void ManagerCore::Impl::fail(RequestId id, Error error) {
+  const std::optional<DeviceId> device = requests_.at(id).device;
+  if (device) {
+    act(CancelAt{.request = id, .device = *device, .epoch = devices_.at(*device).epoch});
+  }
+  end(id);
+  act(FailRequest{.request = id, .error = std::move(error)});
+}
+
+/// Fails whoever waits for the model, operators too.
+void ManagerCore::Impl::fail_waiting(ModelId model, const Error& error) {
+  ModelState& state = models_.at(model);
+  while (!state.waiting.empty()) {
+    fail(state.waiting.begin()->second, error);
+  }
+  for (const auto& [ticket, since] : std::exchange(state.loads_asked, {})) {
+    act(AdminDone{.ticket = ticket, .error = error});
+  }
+}
+
+void ManagerCore::Impl::on(const RequestFinished& finished) {
+  if (requests_.contains(finished.request)) {
+    end(finished.request);
+  }
+}
+
+void ManagerCore::Impl::on(const RequestCancelled& cancelled) {
+  const auto found = requests_.find(cancelled.request);
+  if (found == requests_.end()) {
+    return;  // It ended while its client left.
+  }
+  if (const std::optional<DeviceId> device = found->second.device) {
+    act(CancelAt{
+        .request = cancelled.request, .device = *device, .epoch = devices_.at(*device).epoch});
+  }
+  end(cancelled.request);
+}
+
+void ManagerCore::Impl::on(const AdminLoad& admin) {
+  const auto found = models_.find(admin.model);
+  if (found == models_.end() || found->second.removed || drain_deadline_) {
+    act(AdminDone{.ticket = admin.ticket,
+                  .error = Error{Code::kNotFound, "there is no such model"}});
+    return;
+  }
+  // An operator who asks again has perhaps put right what failed.
+  found->second.failed_until = found->second.retry_at = now_;
+  found->second.loads_asked.emplace(admin.ticket, now_);
+}
+
+void ManagerCore::Impl::on(const AdminUnload& admin) {
+  const auto found = models_.find(admin.model);
+  if (found == models_.end()) {
+    act(AdminDone{.ticket = admin.ticket,
+                  .error = Error{Code::kNotFound, "there is no such model"}});
+    return;
+  }
+  found->second.unloads_asked.insert(admin.ticket);
+}
+
+void ManagerCore::Impl::on(const DrainManager& drain) {
+  drain_deadline_ = drain.deadline;
+}
+
+}  // namespace heddle::core

@@ -1,0 +1,390 @@
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "base/check.h"
+#include "core/manager_core_impl.h"
+
+namespace heddle::core {
+void ManagerCore::Impl::schedule() {
+  wake_.reset();
+  expire();
+  unload_unwanted();
+  release_devices();
+  advance_plans();
+  for (auto& [id, model] : models_) {
+    dispatch_waiting(id, model);
+  }
+  place_wanted();
+  answer_tickets();
+  finish_draining();
+  set_timer();
+}
+
+void ManagerCore::Impl::wake_by(Instant at) {
+  if (at > now_ && (!wake_ || at < *wake_)) {
+    wake_ = at;
+  }
+}
+
+void ManagerCore::Impl::set_timer() {
+  if (wake_ && (!timer_ || *timer_ <= now_ || *wake_ != *timer_)) {
+    act(WakeAt{.at = *wake_});
+    timer_ = wake_;
+  }
+}
+
+void ManagerCore::Impl::expire() {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now_) {
+    const RequestId id = deadlines_.begin()->second;
+    const bool waits = !requests_.at(id).device.has_value();
+    fail(id,
+         {Code::kDeadlineExceeded,
+          waits ? "the deadline passed while the request waited for "
+                  "its model"
+                : "the deadline passed while the request ran"});
+  }
+  if (!deadlines_.empty()) {
+    wake_by(deadlines_.begin()->first);
+  }
+}
+
+// ---- Pages ----
+
+/// What the model holds of the device, or will when it is loaded.
+std::int64_t ManagerCore::Impl::pages_of(const DeviceState& device, ModelId model) const {
+  const policy::Footprint& footprint = models_.at(model).config.footprints.at(device.config.id);
+  const auto instance = device.instances.find(model);
+  const std::int64_t kv = instance == device.instances.end() ? 0 : instance->second.kv_pages;
+  return footprint.image_pages + footprint.overhead_pages + std::max(kv, footprint.min_kv_pages);
+}
+
+/// What a load may take. Evictions under way count as done: the worker keeps the order.
+std::int64_t ManagerCore::Impl::free_pages(const DeviceState& device) const {
+  std::int64_t free = device.config.pages;
+  for (const auto& [id, instance] : device.instances) {
+    if (instance.stage != InstanceStage::kEvicting) {
+      free -= pages_of(device, id);
+    }
+  }
+  return free;
+}
+
+policy::PlacementDevice ManagerCore::Impl::view(const DeviceState& device, ModelId wanted) const {
+  const bool present = device.instances.contains(wanted);
+  policy::PlacementDevice view{.id = device.config.id,
+                               .need_pages = policy::pages_to_load(
+                                   models_.at(wanted).config.footprints.at(device.config.id)),
+                               .pages = device.config.pages,
+                               .free_pages = free_pages(device),
+                               .available = device.up && !device.plan && !device.alone &&
+                                            !present && now_ >= device.paused_until};
+  for (const auto& [id, instance] : device.instances) {
+    const ModelState& model = models_.at(id);
+    if (instance.stage == InstanceStage::kEvicting) {
+      continue;
+    }
+    view.residents.push_back({.model = id,
+                              .pages = pages_of(device, id),
+                              .queue = std::ssize(instance.in_flight) + std::ssize(model.waiting),
+                              .last_used = model.last_used,
+                              .serving_since = instance.serving_since,
+                              .min_residence = model.config.min_residence,
+                              .pinned = model.config.pin && !model.removed,
+                              .in_transition = instance.stage != InstanceStage::kServing});
+  }
+  return view;
+}
+
+void ManagerCore::Impl::evict(DeviceState& device, ModelId model, EvictMode mode) {
+  Instance& instance = device.instances.at(model);
+  HEDDLE_CHECK(mode == EvictMode::kNow || instance.in_flight.empty());
+  instance.stage = InstanceStage::kEvicting;
+  act(EvictFrom{.device = device.config.id,
+                .model = model,
+                .basis = {.epoch = device.epoch, .version = device.version},
+                .mode = mode,
+                .last_used = models_.at(model).last_used});
+}
+
+void ManagerCore::Impl::load(DeviceState& device,
+                             ModelId model,
+                             const std::vector<ModelId>& victims) {
+  for (const ModelId victim : victims) {
+    evict(device, victim, EvictMode::kWhenIdle);
+  }
+  device.instances[model] = {};
+  ++models_.at(model).loads;
+  act(LoadOn{.device = device.config.id,
+             .model = model,
+             .basis = {.epoch = device.epoch, .version = device.version}});
+}
+
+// ---- Who goes ----
+
+/// Unloads what an operator wants gone, or the configuration no longer has.
+void ManagerCore::Impl::unload_unwanted() {
+  for (auto& [device_id, device] : devices_) {
+    for (auto& [id, instance] : device.instances) {
+      const ModelState& model = models_.at(id);
+      if (!model.removed && model.unloads_asked.empty()) {
+        continue;
+      }
+      if (instance.stage == InstanceStage::kLoading) {
+        evict(device, id, EvictMode::kNow);
+      } else if (instance.stage != InstanceStage::kEvicting) {
+        instance.stage = InstanceStage::kDraining;
+        if (instance.in_flight.empty()) {
+          evict(device, id, EvictMode::kWhenIdle);
+        }
+      }
+    }
+  }
+  std::erase_if(models_, [this](const auto& entry) {
+    const bool somewhere = std::any_of(devices_.begin(), devices_.end(), [&](const auto& device) {
+      return device.second.instances.contains(entry.first);
+    });
+    return entry.second.removed && entry.second.requests == 0 && !somewhere &&
+           entry.second.unloads_asked.empty();
+  });
+}
+
+void ManagerCore::Impl::cancel_plan(DeviceState& device) {
+  if (!device.plan) {
+    return;
+  }
+  for (const ModelId victim : device.plan->victims) {
+    const auto found = device.instances.find(victim);
+    if (found != device.instances.end() && found->second.stage == InstanceStage::kDraining) {
+      found->second.stage = InstanceStage::kServing;
+    }
+  }
+  device.plan.reset();
+}
+
+/// Carries out what waited for models to become idle, and gives up what nobody wants any more.
+void ManagerCore::Impl::advance_plans() {
+  for (auto& [device_id, device] : devices_) {
+    if (!device.plan) {
+      continue;
+    }
+    const auto wanting = models_.find(device.plan->model);
+    if (wanting == models_.end() || !wanting->second.wanted()) {
+      cancel_plan(device);
+      continue;
+    }
+    const DrainPlan plan = *device.plan;
+    std::vector<ModelId> victims;
+    std::int64_t available = free_pages(device);
+    bool idle = true;
+    for (const ModelId victim : plan.victims) {
+      const auto found = device.instances.find(victim);
+      if (found == device.instances.end() || found->second.stage == InstanceStage::kEvicting) {
+        continue;
+      }
+      idle = idle && found->second.in_flight.empty();
+      available += pages_of(device, victim);
+      victims.push_back(victim);
+    }
+    if (!idle) {
+      continue;
+    }
+    const policy::PlacementDevice wanted = view(device, plan.model);
+    if (available >= wanted.need_pages) {
+      device.plan.reset();
+      load(device, plan.model, victims);
+    } else {
+      cancel_plan(device);  // Others have grown meanwhile; choose again.
+    }
+  }
+}
+
+// ---- Who runs ----
+
+/// A device that was kept free for a request is free for all again when that cannot run there.
+void ManagerCore::Impl::release_devices() {
+  for (auto& [device_id, device] : devices_) {
+    if (!device.alone || requests_.at(*device.alone).device) {
+      continue;
+    }
+    const auto found = device.instances.find(requests_.at(*device.alone).model);
+    if (found == device.instances.end() || found->second.stage != InstanceStage::kServing) {
+      device.alone.reset();
+    }
+  }
+}
+
+/// Sends the request to the instance, unless it or another has to run alone and cannot yet.
+bool ManagerCore::Impl::dispatch(RequestId id, DeviceId device_id, Instance& instance) {
+  DeviceState& device = devices_.at(device_id);
+  RequestState& request = requests_.at(id);
+  if (request.deaths >= kDeathsInCompany && !device.alone && !device.plan) {
+    device.alone = id;
+  }
+  if (device.alone && device.alone != id) {
+    return false;
+  }
+  if (request.deaths >= kDeathsInCompany) {
+    const bool empty =
+        std::all_of(device.instances.begin(), device.instances.end(), [](const auto& entry) {
+          return entry.second.in_flight.empty();
+        });
+    if (device.alone != id || !empty) {
+      return false;
+    }
+  }
+  models_.at(request.model)
+      .waiting.erase(QueueKey{.priority = request.priority, .order = request.order});
+  request.device = device_id;
+  instance.in_flight.insert(id);
+  act(Dispatch{.request = id, .device = device_id, .epoch = device.epoch});
+  return true;
+}
+
+void ManagerCore::Impl::dispatch_waiting(ModelId id, ModelState& model) {
+  if (model.waiting.empty()) {
+    return;
+  }
+  const auto serving = std::find_if(devices_.begin(), devices_.end(), [&](const auto& entry) {
+    const auto found = entry.second.instances.find(id);
+    return found != entry.second.instances.end() && found->second.stage == InstanceStage::kServing;
+  });
+  const std::map<QueueKey, RequestId> waiting = model.waiting;
+  for (const auto& [key, request] : waiting) {
+    const bool sent = serving != devices_.end() &&
+                      dispatch(request, serving->first, serving->second.instances.at(id));
+    RequestState& state = requests_.at(request);
+    if (!sent && !state.held) {
+      state.held = true;
+      act(Hold{.request = request});
+    }
+  }
+}
+
+/// Finds places for the models that somebody waits for, the longest wait first.
+void ManagerCore::Impl::place_wanted() {
+  std::vector<std::pair<Instant, ModelId>> wanted;
+  for (const auto& [id, model] : models_) {
+    const bool under_way = std::any_of(devices_.begin(), devices_.end(), [&](const auto& d) {
+      const auto found = d.second.instances.find(id);
+      const bool coming =
+          found != d.second.instances.end() && (found->second.stage == InstanceStage::kLoading ||
+                                                found->second.stage == InstanceStage::kServing);
+      return coming || (d.second.plan && d.second.plan->model == id);
+    });
+    if (!model.wanted() || under_way) {
+      continue;
+    }
+    if (now_ < model.retry_at) {
+      wake_by(model.retry_at);
+      continue;
+    }
+    Instant since = Instant::max();
+    for (const auto& [key, request] : model.waiting) {
+      since = std::min(since, requests_.at(request).arrived);
+    }
+    for (const auto& [ticket, at] : model.loads_asked) {
+      since = std::min(since, at);
+    }
+    wanted.emplace_back(since, id);
+  }
+  std::sort(wanted.begin(), wanted.end());
+  for (const auto& [since, id] : wanted) {
+    place(id, since);
+  }
+}
+
+void ManagerCore::Impl::place(ModelId id, Instant waiting_since) {
+  std::vector<policy::PlacementDevice> views;
+  for (const auto& [device_id, footprint] : models_.at(id).config.footprints) {
+    const DeviceState& device = devices_.at(device_id);
+    views.push_back(view(device, id));
+    wake_by(device.paused_until);
+  }
+  const policy::Placement placement =
+      policy::choose_placement(views, now_, waiting_since, {.drain_after = options_.drain_after});
+  switch (placement.outcome) {
+    case policy::PlacementOutcome::kServe:
+      break;  // Not asked for: it serves nowhere.
+    case policy::PlacementOutcome::kLoad:
+      load(devices_.at(placement.device), id, placement.victims);
+      break;
+    case policy::PlacementOutcome::kDrain: {
+      DeviceState& device = devices_.at(placement.device);
+      device.plan = DrainPlan{.model = id, .victims = placement.victims};
+      for (const ModelId victim : placement.victims) {
+        device.instances.at(victim).stage = InstanceStage::kDraining;
+      }
+      break;
+    }
+    case policy::PlacementOutcome::kWait:
+      if (placement.retry_at) {
+        wake_by(*placement.retry_at);
+      }
+      break;
+    case policy::PlacementOutcome::kNever: {
+      std::int64_t need = 0;
+      std::int64_t most = 0;
+      for (const policy::PlacementDevice& device : views) {
+        need = device.need_pages;
+        most = std::max(most, device.pages);
+      }
+      fail_waiting(id,
+                   {Code::kUnavailable,
+                    "model '" + models_.at(id).config.name + "' needs " + std::to_string(need) +
+                        " pages; the largest device has " + std::to_string(most) +
+                        (placement.reason == policy::PlacementReason::kPinned
+                             ? ", and pinned models leave too few of them"
+                             : "")});
+      break;
+    }
+  }
+}
+
+// ---- Who is told ----
+
+void ManagerCore::Impl::answer_tickets() {
+  for (auto& [id, model] : models_) {
+    bool resident = false;
+    bool somewhere = false;
+    for (const auto& [device_id, device] : devices_) {
+      const auto found = device.instances.find(id);
+      if (found != device.instances.end()) {
+        somewhere = true;
+        resident = resident || found->second.stage == InstanceStage::kServing;
+      }
+    }
+    if (resident) {
+      for (const auto& [ticket, since] : std::exchange(model.loads_asked, {})) {
+        act(AdminDone{.ticket = ticket});
+      }
+    }
+    if (!somewhere && !model.unloads_asked.empty()) {
+      for (const TicketId ticket : std::exchange(model.unloads_asked, {})) {
+        act(AdminDone{.ticket = ticket});
+      }
+      wake_by(now_ + Duration{1});  // Whoever waits for the model may have it again.
+    }
+  }
+}
+
+void ManagerCore::Impl::finish_draining() {
+  if (!drain_deadline_ || drained_) {
+    return;
+  }
+  if (now_ >= *drain_deadline_) {
+    while (!requests_.empty()) {
+      fail(requests_.begin()->first,
+           {Code::kUnavailable, "the server shut down before the request ended"});
+    }
+  }
+  if (requests_.empty()) {
+    drained_ = true;
+    act(Drained{});
+    return;
+  }
+  wake_by(*drain_deadline_);
+}
+
+}  // namespace heddle::core

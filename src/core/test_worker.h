@@ -1,0 +1,434 @@
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "core/worker_core.h"
+
+namespace heddle::core::test {
+
+using namespace std::chrono_literals;
+
+inline constexpr std::uint64_t kPageBytes = 4096;
+
+/// What a page of the arena holds: part of an image, or KV of one life of one worker.
+struct Content {
+  ModelId model{};
+  std::size_t index = 0;
+  SequenceId sequence{};
+  WorkerEpoch epoch{};
+  friend bool operator==(const Content&, const Content&) = default;
+};
+
+/// The one right answer at each place, so that every token can be checked.
+inline TokenId token_at(const std::vector<TokenId>& prompt,
+                        std::uint32_t choice,
+                        std::int64_t position) {
+  return static_cast<TokenId>(prompt.size() * 1000 + choice * 500) + static_cast<TokenId>(position);
+}
+
+class ModelledWorker;
+
+struct WorkerSurroundings {
+  std::vector<Content>& arena;
+  Rng& rng;
+  int& open_failures;  ///< OpenModel commands that still fail.
+  std::function<Instant()> now;
+  std::function<void(Instant, std::function<void()>)> at;
+  std::function<void(const ModelledWorker&, const WorkerReport&)> report;
+};
+
+/// A worker process around the real WorkerCore: a page pool with page numbers, an engine whose KV
+/// really takes pages and whose steps check that weights and KV are what was written, a mapper.
+class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
+ public:
+  ModelledWorker(const WorkerOptions& options,
+                 const std::vector<PageId>& pages,
+                 WorkerSurroundings around)
+      : options_(options),
+        core_(options),
+        around_(std::move(around)),
+        free_(pages.begin(), pages.end()) {}
+
+  [[nodiscard]] DeviceId device() const { return options_.device; }
+  [[nodiscard]] WorkerEpoch epoch() const { return options_.epoch; }
+  [[nodiscard]] const WorkerOptions& options() const { return options_; }
+  [[nodiscard]] bool alive() const { return alive_; }
+  void die() { alive_ = false; }
+
+  void receive(const WorkerMessage& message) {
+    if (!alive_) {
+      return;
+    }
+    // What the thread of the link does past the engine thread, which may be waiting in a step.
+    if (const auto* progress = std::get_if<ImageProgress>(&message)) {
+      const auto found = models_.find(progress->model);
+      if (found != models_.end()) {
+        found->second.source_ready = std::max(found->second.source_ready, progress->bytes);
+        if (found->second.open.source == ImageSource::kGiven) {
+          found->second.ready = std::max(found->second.ready, progress->bytes);
+        }
+        copy_some(progress->model);
+      }
+    }
+    const auto* evict = std::get_if<EvictModel>(&message);
+    if (evict != nullptr && evict->mode == EvictMode::kNow && models_.contains(evict->model)) {
+      models_.at(evict->model).abandoned = true;
+    }
+    hear(message);
+    finish_waiting_step();
+  }
+
+  struct Heard {
+    Instant at{};
+    WorkerEvent event{};
+  };
+  std::vector<Heard> heard;
+  std::vector<WorkerCommand> wanted;
+
+ private:
+  struct Model {
+    OpenModel open{};
+    policy::KvGroup kv{.tokens_per_block = 4, .blocks_per_page = 2};
+    std::vector<PageId> window{};
+    std::vector<PageId> overhead{};
+    std::uint64_t ready = 0;         ///< As the engine was told.
+    std::uint64_t source_ready = 0;  ///< Of an image to copy.
+    std::uint64_t copied = 0;
+    bool opened = false;
+    bool closing = false;
+    bool abandoned = false;
+    bool copying = false;
+    std::map<PageId, std::int64_t> kv_pages{};  ///< Blocks used of each.
+  };
+  struct Running {
+    ModelId model{};
+    std::vector<TokenId> prompt{};
+    std::uint32_t choice = 0;
+    std::int64_t generated = 0;
+    std::int64_t max_tokens = 0;
+    std::int64_t computed = 0;
+    std::vector<PageId> blocks{};
+  };
+
+  void hear(const WorkerEvent& event) {
+    inbox_.push_back(event);
+    work();
+  }
+
+  void work() {
+    while (alive_ && !stepping_) {
+      const bool idle = inbox_.empty();
+      if (idle && idle_said_) {
+        return;
+      }
+      WorkerEvent event = EngineIdle{};
+      if (!idle) {
+        event = std::move(inbox_.front());
+        inbox_.pop_front();
+      }
+      idle_said_ = idle;
+      tell(event);
+    }
+  }
+
+  void tell(const WorkerEvent& event) {
+    std::vector<WorkerCommand> commands;
+    heard.push_back({around_.now(), event});
+    core_.step(around_.now(), event, commands);
+    core_.check_invariants();
+    for (const WorkerCommand& command : commands) {
+      wanted.push_back(command);
+      std::visit([this](const auto& concrete) { perform(concrete); }, command);
+    }
+    // The ledger never counts a page as free that the pool does not have.
+    HEDDLE_CHECK(core_.report().usage.free <= std::ssize(free_));
+  }
+
+  Duration some(Duration least, Duration most) {
+    return least + Duration{static_cast<Duration::rep>(
+                       around_.rng.below(static_cast<std::uint64_t>((most - least).count()) + 1))};
+  }
+
+  PageId take() {
+    HEDDLE_CHECK(!free_.empty());
+    return free_.extract(free_.begin()).value();
+  }
+  void put(PageId page) { HEDDLE_CHECK(free_.insert(page).second); }
+
+  /// Work of the mapper: in order, one after the other.
+  void map_later(std::function<void()> what) {
+    mapper_free_at_ = std::max(mapper_free_at_, around_.now()) + some(20us, 300us);
+    around_.at(mapper_free_at_, [self = shared_from_this(), what = std::move(what)] {
+      if (self->alive_) {
+        what();
+      }
+    });
+  }
+
+  void perform(const AdoptPages& command) {
+    for (const PageId page : command.pages) {
+      put(page);
+    }
+  }
+  void perform(const SurrenderPages& command) {
+    PagesReturned returned{.model = command.model};
+    for (std::int64_t i = 0; i < command.count; ++i) {
+      returned.pages.push_back(take());
+    }
+    around_.report(*this, returned);
+  }
+  void perform(const OpenModel& command) {
+    HEDDLE_CHECK(!models_.contains(command.model));
+    Model& model = models_[command.model];
+    model.open = command;
+    model.source_ready = command.ready_bytes;
+    for (std::int64_t i = 0; i < command.overhead_pages; ++i) {
+      model.overhead.push_back(take());
+    }
+    model.window = command.pages;
+    if (command.source == ImageSource::kShared) {
+      for (PageId& page : model.window) {
+        page = take();
+      }
+    }
+    const bool fails = around_.open_failures > 0 && around_.rng.below(3) == 0;
+    around_.open_failures -= fails ? 1 : 0;
+    map_later([this, id = command.model, fails] {
+      if (fails) {
+        hear(OpenFailed{.model = id, .error = {Code::kUnavailable, "the mapper says no"}});
+        return;
+      }
+      if (models_.at(id).closing) {
+        return;
+      }
+      models_.at(id).opened = true;
+      hear(ModelOpened{.model = id});
+      copy_some(id);
+    });
+  }
+  void copy_some(ModelId id) {
+    const auto found = models_.find(id);
+    if (found == models_.end() || found->second.open.source != ImageSource::kShared ||
+        !found->second.opened || found->second.closing || found->second.copying ||
+        found->second.copied >= found->second.source_ready) {
+      return;
+    }
+    found->second.copying = true;
+    around_.at(around_.now() + some(50us, 500us), [self = shared_from_this(), id] {
+      const auto model = self->models_.find(id);
+      if (!self->alive_ || model == self->models_.end() || model->second.closing) {
+        return;
+      }
+      self->copy_ready_pages(id, model->second);
+    });
+  }
+  void copy_ready_pages(ModelId id, Model& model) {
+    model.copying = false;
+    for (std::size_t i = 0; i < model.window.size(); ++i) {
+      const std::uint64_t end = std::min((i + 1) * kPageBytes, model.open.image_bytes);
+      if (end > model.copied && end <= model.source_ready) {
+        around_.arena[model.window[i].value()] = around_.arena[model.open.pages[i].value()];
+        model.copied = end;
+      }
+    }
+    model.ready = std::max(model.ready, model.copied);
+    hear(CopyProgress{.model = id, .bytes = model.copied});
+    finish_waiting_step();
+    copy_some(id);
+  }
+  void perform(const CloseModel& command) {
+    Model& model = models_.at(command.model);
+    HEDDLE_CHECK(!model.closing && model.kv_pages.empty());
+    model.closing = true;
+    map_later([this, command] {
+      const Model closed = models_.extract(command.model).mapped();
+      for (const PageId page : closed.overhead) {
+        put(page);
+      }
+      if (command.image == ImagePages::kToPool) {
+        for (const PageId page : closed.window) {
+          put(page);
+        }
+      }
+      hear(ModelClosed{.model = command.model});
+    });
+  }
+  void perform(const SetImageReady& command) {
+    Model& model = models_.at(command.model);
+    HEDDLE_CHECK(model.opened);
+    model.ready = std::max(model.ready, command.bytes);
+  }
+  void perform(const AddSequence& command) {
+    HEDDLE_CHECK(models_.at(command.model).opened);
+    Running& running = running_[command.sequence];
+    running = {.model = command.model,
+               .prompt = {command.tokens.begin(), command.tokens.begin() + command.prompt_tokens},
+               .choice = command.params.choice,
+               .generated = std::ssize(command.tokens) - command.prompt_tokens,
+               .max_tokens = command.params.max_tokens};
+    HEDDLE_CHECK(running.generated < running.max_tokens);
+  }
+  void free_blocks(SequenceId id) {
+    Running& running = running_.at(id);
+    Model& model = models_.at(running.model);
+    for (const PageId page : running.blocks) {
+      if (--model.kv_pages.at(page) == 0) {
+        model.kv_pages.erase(page);
+        put(page);
+      }
+    }
+    running.blocks.clear();
+    running.computed = 0;
+  }
+  void perform(const PreemptSequence& command) { free_blocks(command.sequence); }
+  void perform(const RemoveSequence& command) {
+    free_blocks(command.sequence);
+    running_.erase(command.sequence);
+  }
+  void perform(const Report& command) { around_.report(*this, command.report); }
+
+  void perform(const RunStep& command) {
+    HEDDLE_CHECK(!stepping_ && !command.plan.batches.empty());
+    stepping_ = true;
+    step_ = command.plan;
+    step_waits_ = true;
+    finish_waiting_step();
+  }
+
+  /// A step begins to count when all its weights are there, or never will be.
+  void finish_waiting_step() {
+    if (!stepping_ || !step_waits_) {
+      return;
+    }
+    for (const policy::ModelBatch& batch : step_.batches) {
+      const Model& model = models_.at(batch.model);
+      HEDDLE_CHECK(model.opened && !model.closing);
+      if (!model.abandoned && model.ready < model.open.image_bytes) {
+        return;
+      }
+    }
+    step_waits_ = false;
+    const Duration took = some(100us, 2ms);
+    around_.at(around_.now() + took, [self = shared_from_this(), took] {
+      if (self->alive_) {
+        self->end_step(took);
+      }
+    });
+  }
+
+  void end_step(Duration took) {
+    StepDone done{.took = took};
+    for (const policy::ModelBatch& batch : step_.batches) {
+      const Model& model = models_.at(batch.model);
+      const bool ready = model.ready >= model.open.image_bytes;
+      for (const policy::StepSlice& slice : batch.slices) {
+        if (!ready) {
+          done.unready.push_back(slice.sequence);
+        } else if (!run_slice(slice, done)) {
+          done.starved.push_back(slice.sequence);
+        }
+      }
+      if (ready) {
+        check_weights(batch.model);
+      }
+    }
+    for (const auto& [id, model] : models_) {
+      done.kv.push_back({.model = id, .pages = std::ssize(model.kv_pages)});
+    }
+    stepping_ = false;
+    tell(done);
+    idle_said_ = false;
+    work();
+  }
+
+  void check_weights(ModelId id) const {
+    const Model& model = models_.at(id);
+    for (std::size_t i = 0; i < model.window.size(); ++i) {
+      const Content expected{.model = id, .index = i};
+      HEDDLE_CHECK(around_.arena[model.window[i].value()] == expected);
+    }
+  }
+
+  bool run_slice(const policy::StepSlice& slice, StepDone& done) {
+    Running& running = running_.at(slice.sequence);
+    Model& model = models_.at(running.model);
+    const std::int64_t known = std::ssize(running.prompt) + running.generated;
+    const std::int64_t end = running.computed + slice.tokens;
+    HEDDLE_CHECK(end <= known);
+    const std::int64_t blocks = (end + model.kv.tokens_per_block - 1) / model.kv.tokens_per_block;
+    if (!grow(running, model, blocks)) {
+      return false;
+    }
+    const Content kv{.sequence = SequenceId(1), .epoch = epoch()};
+    for (const PageId page : running.blocks) {
+      HEDDLE_CHECK(around_.arena[page.value()] == kv);
+    }
+    running.computed = end;
+    SliceDone result{.sequence = slice.sequence, .computed = end};
+    if (end == known) {
+      result.position = running.generated;
+      result.token = token_at(running.prompt, running.choice, running.generated);
+      ++running.generated;
+      if (running.generated == running.max_tokens) {
+        result.finish = spec::FinishReason::kLength;
+      }
+    }
+    done.slices.push_back(result);
+    return true;
+  }
+
+  /// All the blocks, or none of them.
+  bool grow(Running& running, Model& model, std::int64_t blocks) {
+    const std::size_t before = running.blocks.size();
+    while (std::ssize(running.blocks) < blocks) {
+      const auto partly = std::find_if(model.kv_pages.begin(), model.kv_pages.end(), [&](auto& p) {
+        return p.second < model.kv.blocks_per_page;
+      });
+      PageId page{};
+      if (partly != model.kv_pages.end()) {
+        page = partly->first;
+      } else if (!free_.empty()) {
+        page = take();
+        around_.arena[page.value()] = {.sequence = SequenceId(1), .epoch = epoch()};
+      } else {
+        while (running.blocks.size() > before) {
+          if (--model.kv_pages.at(running.blocks.back()) == 0) {
+            model.kv_pages.erase(running.blocks.back());
+            put(running.blocks.back());
+          }
+          running.blocks.pop_back();
+        }
+        return false;
+      }
+      ++model.kv_pages[page];
+      running.blocks.push_back(page);
+    }
+    return true;
+  }
+
+  WorkerOptions options_;
+  WorkerCore core_;
+  WorkerSurroundings around_;
+  bool alive_ = true;
+  std::set<PageId> free_{};
+  std::map<ModelId, Model> models_{};
+  std::map<SequenceId, Running> running_{};
+  std::deque<WorkerEvent> inbox_{};
+  bool idle_said_ = true;
+  bool stepping_ = false;
+  bool step_waits_ = false;
+  policy::StepPlan step_{};
+  Instant mapper_free_at_{};
+};
+
+}  // namespace heddle::core::test
