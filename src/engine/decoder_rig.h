@@ -1,0 +1,123 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/batch_inputs.h"
+#include "engine/decoder.h"
+#include "engine/image_gate.h"
+#include "engine/test_host.h"
+#include "ops/context.h"
+#include "ops/cpu/kernels.h"
+
+namespace heddle::engine {
+
+/// A decoder over a range of layers, run by hand: for tests of what the Engine does not show.
+class DecoderRig {
+ public:
+  DecoderRig(TestHost& host, const LoadedModel& model, LayerRange range)
+      : stream_(host.device().create_stream().value()),
+        kv_(host.pool(),
+            kKvLease,
+            plan_kv(model.spec, range, model.layout.dtype, host.device().properties().page_bytes)
+                .value()),
+        decoder_(Decoder::create(model.spec,
+                                 model.layout,
+                                 model.window.base(),
+                                 gate_.watermark(),
+                                 kv_.plan(),
+                                 host.device().page_address(device::PageId{0}))
+                     .value()),
+        memory_(activation_bytes(model.spec, kTokensMax)),
+        activations_(place_activations(model.spec, kTokensMax, memory_.data())) {
+    gate_.advance(model.layout.bytes);
+  }
+
+  /// Runs tokens at positions [first, first + ids.size()) through layers `range`. `hidden` is
+  /// [tokens, hidden]: what layer range.begin gets, replaced by what layer range.end - 1 gives. In
+  /// front of layer 0, empty means: embed the ids. `rope_shift` is added to the positions that
+  /// queries and keys are turned by, and to nothing else.
+  void run(std::span<const TokenId> ids,
+           std::int64_t first,
+           SequenceKv& sequence,
+           LayerRange range,
+           std::vector<float>& hidden,
+           std::int64_t rope_shift = 0) {
+    const auto n = static_cast<std::int64_t>(ids.size());
+    HEDDLE_CHECK(n <= kTokensMax && kv_.grow(sequence, first + n).has_value());
+    ops::OpContext context = this->context();
+    const BatchSlice slice{.ids = ids, .first_position = first, .kv = &sequence};
+    upload_.clear();
+    inputs_.gather({&slice, 1}, decoder_, kv_, upload_);
+    const std::vector<float> turned = angles(first + rope_shift, n);
+    upload_.send(*stream_);
+    Batch batch = inputs_.batch(upload_);
+    batch.cos_sin = ops::matrix_of(turned.data(), n, decoder_.model().head_dim);
+    const auto rows = Activations::rows(activations_.hidden, n);
+    if (hidden.empty()) {
+      decoder_.embed(context, inputs_.ids(upload_), rows);
+    } else {
+      std::copy(hidden.begin(), hidden.end(), rows.as<float>());
+    }
+    decoder_.run_layers(context, range, batch, activations_);
+    HEDDLE_CHECK(stream_->synchronize().has_value());
+    hidden.assign(rows.as<float>(), rows.as<float>() + n * decoder_.model().hidden);
+  }
+
+  /// Logits [tokens, vocab] of `hidden`, which is what the last layer gave.
+  std::vector<float> logits(const std::vector<float>& hidden) {
+    const std::int64_t width = decoder_.model().hidden;
+    const auto n = static_cast<std::int64_t>(hidden.size()) / width;
+    std::vector<float> result;
+    ops::OpContext context = this->context();
+    for (std::int64_t first = 0; first < n; first += kLogitRowsMax) {
+      std::copy(hidden.begin(), hidden.end(), activations_.hidden.as<float>());
+      std::vector<std::int32_t> picks;
+      for (std::int64_t i = first; i < std::min(n, first + kLogitRowsMax); ++i) {
+        picks.push_back(static_cast<std::int32_t>(i));
+      }
+      const auto logits =
+          decoder_.logits(context,
+                          ops::vector_of(static_cast<const std::int32_t*>(picks.data()),
+                                         static_cast<std::int64_t>(picks.size())),
+                          activations_);
+      HEDDLE_CHECK(stream_->synchronize().has_value());
+      result.insert(
+          result.end(), logits.as<float>(), logits.as<float>() + logits.shape[0] * logits.shape[1]);
+    }
+    return result;
+  }
+
+  [[nodiscard]] ModelKv& kv() { return kv_; }
+  [[nodiscard]] ImageGate& gate() { return gate_; }
+
+ private:
+  static constexpr std::int64_t kTokensMax = 1024;
+
+  ops::OpContext context() { return {.stream = *stream_, .kernels = ops::cpu::cpu_kernels()}; }
+
+  [[nodiscard]] std::vector<float> angles(std::int64_t first, std::int64_t n) const {
+    const auto width = static_cast<std::size_t>(decoder_.model().head_dim);
+    std::vector<float> result(static_cast<std::size_t>(n) * width);
+    for (std::int64_t i = 0; i < n; ++i) {
+      rope_cos_sin(decoder_.frequencies(),
+                   first + i,
+                   std::span(result).subspan(static_cast<std::size_t>(i) * width, width));
+    }
+    return result;
+  }
+
+  std::unique_ptr<device::Stream> stream_;
+  ImageGate gate_{};
+  ModelKv kv_;
+  Decoder decoder_;
+  std::vector<std::byte> memory_;
+  Activations activations_;
+  Upload upload_{};
+  BatchInputs inputs_{};
+};
+
+}  // namespace heddle::engine

@@ -1,0 +1,108 @@
+// The decoder against `transformers`: tests/golden/make_goldens.py made the numbers.
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/decoder_rig.h"
+#include "engine/engine.h"
+#include "engine/test_host.h"
+#include "ops/bf16.h"
+
+namespace heddle::engine {
+namespace {
+
+/// Largest distance of two sets of logits, each row's relative to its largest expected logit (at
+/// least 1).
+double distance(const std::vector<float>& got,
+                const std::vector<float>& expected,
+                std::int64_t vocab) {
+  HEDDLE_CHECK(got.size() == expected.size());
+  double worst = 0.0;
+  for (std::size_t row = 0; row < got.size(); row += static_cast<std::size_t>(vocab)) {
+    double scale = 1.0;
+    double most = 0.0;
+    for (std::size_t i = row; i < row + static_cast<std::size_t>(vocab); ++i) {
+      scale = std::max(scale, std::abs(static_cast<double>(expected[i])));
+      most =
+          std::max(most, std::abs(static_cast<double>(got[i]) - static_cast<double>(expected[i])));
+    }
+    worst = std::max(worst, most / scale);
+  }
+  return worst;
+}
+
+class GoldenTest : public testing::TestWithParam<std::string> {
+ protected:
+  std::vector<float> logits(spec::DType dtype) {
+    const LoadedModel model = host_.load(golden_directory() / GetParam(), dtype);
+    DecoderRig rig(host_, model, all_layers(model.spec));
+    SequenceKv sequence = rig.kv().make_sequence();
+    std::vector<float> hidden;
+    rig.run(golden_.input_ids, 0, sequence, all_layers(model.spec), hidden);
+    vocab_ = model.spec.vocab;
+    return rig.logits(hidden);
+  }
+
+  TestHost host_{};
+  Golden golden_ = read_golden(GetParam());
+  std::int64_t vocab_ = 0;
+};
+
+TEST_P(GoldenTest, LogitsInFloat32) {
+  EXPECT_LE(distance(logits(spec::DType::kF32), golden_.logits_f32, vocab_), 1e-4);
+}
+
+TEST_P(GoldenTest, LogitsInBfloat16) {
+  // The table of docs/contracts/engine.md.
+  const double found = distance(logits(spec::DType::kBf16), golden_.logits_f32, vocab_);
+  RecordProperty("distance", std::to_string(found));
+  EXPECT_LE(found, 2e-2);
+}
+
+TEST_P(GoldenTest, GreedyContinuationInFloat32) {
+  constexpr std::size_t kPrompt = 16;
+  const LoadedModel model = host_.load(golden_directory() / GetParam(), spec::DType::kF32);
+  const auto engine = Engine::create(host_.device(), host_.pool()).value();
+  constexpr ModelId kModel{7};
+  constexpr SequenceId kSequence{1};
+  ASSERT_TRUE(engine->add_model(kModel, model.spec, model.layout, model.window.base(), kKvLease));
+  engine->set_image_ready(kModel, model.layout.bytes);
+  ASSERT_TRUE(engine->add_sequence(
+      {.id = kSequence,
+       .model = kModel,
+       .tokens = {golden_.input_ids.begin(), golden_.input_ids.begin() + kPrompt},
+       .prompt_tokens = kPrompt,
+       .params = {.temperature = 0.0F,
+                  .max_tokens = static_cast<std::int64_t>(golden_.greedy.size())}}));
+  std::vector<TokenId> tokens;
+  std::int64_t pending = kPrompt;
+  auto finish = spec::FinishReason::kNone;
+  while (finish == spec::FinishReason::kNone) {
+    const policy::StepPlan plan{
+        .batches = {{.model = kModel, .slices = {{.sequence = kSequence, .tokens = pending}}}}};
+    const auto outcome = engine->run(plan);
+    ASSERT_TRUE(outcome);
+    ASSERT_EQ(outcome->results.size(), 1U);
+    tokens.push_back(outcome->results[0].token.value());
+    finish = outcome->results[0].finish;
+    pending = 1;
+  }
+  EXPECT_EQ(finish, spec::FinishReason::kLength);
+  EXPECT_EQ(tokens, golden_.greedy);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases,
+                         GoldenTest,
+                         testing::ValuesIn(golden_cases()),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace heddle::engine
