@@ -8,8 +8,10 @@ use std::cell::Cell;
 use std::fmt::Write;
 
 use minijinja::machinery::{CompiledTemplate, Instruction, Instructions};
-use minijinja::value::ValueKind;
+use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
+
+use super::python;
 
 /// Instructions of one rendering; a long agent's chat takes some 100,000.
 pub const FUEL: u64 = 4_000_000;
@@ -23,9 +25,11 @@ const ELEMENTS_MAX: usize = 200_000;
 const PRODUCED_BYTES_MAX: usize = 256 << 20;
 /// What one element of a sequence is counted as.
 const ELEMENT_BYTES: usize = 32;
-/// Lists, maps and namespaces written in the template that one rendering may make. They are the
-/// way to nest values, and dropping or printing a nested value takes stack for each level.
-const CONTAINERS_MAX: usize = 10_000;
+/// Sequences and mappings that one rendering may make. Each can nest the one before, and dropping
+/// or comparing nested values takes stack for every level.
+const CONTAINERS_MAX: usize = 20_000;
+/// Levels of nesting that are printed.
+const PRINT_DEPTH_MAX: usize = 128;
 /// Processor time of one rendering; a thousand messages take some milliseconds.
 const CPU_NANOSECONDS_MAX: u64 = 100_000_000;
 /// The processor clock is read after this much charging, as reading it costs more than charging.
@@ -35,9 +39,11 @@ const CHARGE_MIN: usize = 1 << 10;
 /// Largest count a filter may be given (width of an indent, size of a batch).
 const COUNT_MAX: i64 = 10_000;
 
-/// Names of the metering filters; no template can spell them.
+/// Names of filters that only [`meter`] applies; no template can spell them.
 pub const CHARGE: &str = "=charge";
-pub const CHARGE_CONTAINER: &str = "=container";
+pub const CHARGE_STEP: &str = "=step";
+pub const CONCAT: &str = "=concat";
+pub const REMAINDER: &str = "=remainder";
 
 #[derive(Clone, Copy, Default)]
 struct Meter {
@@ -82,16 +88,22 @@ pub fn spend(bytes: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Passes `value` on if it, and the sum of what was made, is within bounds.
+/// Passes a new value on if it, and the sum of what was made, is within bounds.
 pub fn charge(value: Value) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::String => spend(value.as_str().map_or(0, str::len))?,
         ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => {
             let elements = value.len().unwrap_or(0);
             if elements > ELEMENTS_MAX {
-                return Err(exceeded(format!(
-                    "makes a sequence of more than {ELEMENTS_MAX} elements"
-                )));
+                let what = format!("makes a sequence of more than {ELEMENTS_MAX} elements");
+                return Err(exceeded(what));
+            }
+            let mut meter = METER.get();
+            meter.containers += 1;
+            METER.set(meter);
+            if meter.containers > CONTAINERS_MAX {
+                let what = format!("makes more than {CONTAINERS_MAX} lists and mappings");
+                return Err(exceeded(what));
             }
             spend(elements * ELEMENT_BYTES)?;
         }
@@ -100,25 +112,24 @@ pub fn charge(value: Value) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// [`charge`] for a container written in the template.
-pub fn charge_container(value: Value) -> Result<Value, Error> {
-    let mut meter = METER.get();
-    meter.containers += 1;
-    METER.set(meter);
-    if meter.containers > CONTAINERS_MAX {
-        return Err(exceeded(format!("makes more than {CONTAINERS_MAX} lists and mappings")));
-    }
-    charge(value)
+/// Passes on a value that was there before, counting only the step.
+pub fn charge_step(value: Value) -> Result<Value, Error> {
+    spend(0)?;
+    Ok(value)
 }
 
 /// Refuses counts among a filter's arguments that would make it fill memory before [`charge`]
 /// sees the result.
 pub fn check_counts(arguments: &[Value]) -> Result<(), Error> {
     for argument in arguments {
+        if let Ok(kwargs) = Kwargs::try_from(argument.clone()) {
+            let named: Vec<Value> =
+                kwargs.args().filter_map(|name| kwargs.peek(name).ok()).collect();
+            check_counts(&named)?;
+        }
         if i64::try_from(argument.clone()).is_ok_and(|count| count > COUNT_MAX) {
-            return Err(exceeded(format!(
-                "uses {argument} as a size; at most {COUNT_MAX} is allowed"
-            )));
+            let what = format!("uses {argument} as a size; at most {COUNT_MAX} is allowed");
+            return Err(exceeded(what));
         }
     }
     Ok(())
@@ -149,13 +160,55 @@ impl Bounded {
         self.write_str(text).map_err(|_| self.overflow())
     }
 
-    /// Appends what Jinja prints for `value`.
+    /// Appends what Python's str() gives for `value`.
     pub fn print(&mut self, value: &Value) -> Result<(), Error> {
-        let written = match value.as_str() {
-            Some(text) => self.write_str(text),
-            None => write!(self, "{value}"),
-        };
-        written.map_err(|_| self.overflow())
+        match value.as_str() {
+            Some(text) => self.push(text),
+            None => self.repr(value, 0),
+        }
+    }
+
+    /// Appends what Python's repr() gives for `value`.
+    fn repr(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
+        if depth > PRINT_DEPTH_MAX {
+            return Err(exceeded(format!("prints a value nested deeper than {PRINT_DEPTH_MAX}")));
+        }
+        match value.kind() {
+            ValueKind::String => {
+                self.push(&python::string_repr(value.as_str().unwrap_or_default()))
+            }
+            ValueKind::Number if !value.is_integer() => {
+                self.push(&python::float_repr(f64::try_from(value.clone())?))
+            }
+            ValueKind::Seq | ValueKind::Iterable if value.is_tuple() => {
+                let end = if value.len() == Some(1) { ",)" } else { ")" };
+                self.repr_items(value, depth, ["(", end])
+            }
+            ValueKind::Seq | ValueKind::Iterable => self.repr_items(value, depth, ["[", "]"]),
+            ValueKind::Map => self.repr_map(value, depth),
+            _ => write!(self, "{value}").map_err(|_| self.overflow()),
+        }
+    }
+
+    fn repr_items(&mut self, value: &Value, depth: usize, ends: [&str; 2]) -> Result<(), Error> {
+        self.push(ends[0])?;
+        for (at, item) in value.try_iter()?.checked().enumerate() {
+            self.push(if at > 0 { ", " } else { "" })?;
+            self.repr(&item?, depth + 1)?;
+        }
+        self.push(ends[1])
+    }
+
+    fn repr_map(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
+        self.push("{")?;
+        for (at, key) in value.try_iter()?.checked().enumerate() {
+            let key = key?;
+            self.push(if at > 0 { ", " } else { "" })?;
+            self.repr(&key, depth + 1)?;
+            self.push(": ")?;
+            self.repr(&value.get_item(&key)?, depth + 1)?;
+        }
+        self.push("}")
     }
 
     pub fn finish(self) -> Result<String, Error> {
@@ -184,41 +237,42 @@ pub fn meter(template: &mut CompiledTemplate<'_>) {
 }
 
 /// Raw text becomes a constant that is printed, so that the formatter charges it like any other
-/// output; after every instruction that leaves a new value on the stack comes a charge.
+/// output; operators on strings become the filters of python.rs; after every instruction that
+/// leaves a new value on the stack comes a charge.
 fn meter_instructions(instructions: &mut Instructions<'_>) {
-    let count = (0..).take_while(|at| instructions.get(*at).is_some()).count() as u32;
     let mut metered = Instructions::new(instructions.name(), instructions.source());
-    let mut moved_to = Vec::with_capacity(count as usize + 1);
-    for at in 0..count {
-        let Some(instruction) = instructions.get(at).cloned() else { break };
-        let charge = charge_after(&instruction);
-        let replacement = match instruction {
-            Instruction::EmitRaw(text) => {
-                vec![Instruction::LoadConst(text.into()), Instruction::Emit]
-            }
-            other => vec![other],
-        };
-        let charge = charge.map(|name| Instruction::ApplyFilter(name, Some(1), !0));
-        let mut first = None;
-        for instruction in replacement.into_iter().chain(charge) {
-            let new_at = match (instructions.get_span(at), instructions.get_line(at)) {
-                (Some(span), _) => metered.add_with_span(instruction, span),
-                (None, line) => metered.add_with_line(instruction, line.unwrap_or(0) as u16),
+    let mut moved_to = Vec::new();
+    let mut end = 0;
+    for at in 0.. {
+        moved_to.push(end);
+        let Some(instruction) = instructions.get(at) else { break };
+        let line = instructions.get_line(at).unwrap_or(0) as u16;
+        for instruction in replacement(instruction.clone()) {
+            end = 1 + match instructions.get_span(at) {
+                Some(span) => metered.add_with_span(instruction, span),
+                None => metered.add_with_line(instruction, line),
             };
-            first.get_or_insert(new_at);
         }
-        moved_to.push(first.unwrap_or(0));
     }
-    let end = moved_to
-        .last()
-        .map_or(0, |_| (0..).take_while(|at| metered.get(*at).is_some()).count() as u32);
-    moved_to.push(end);
     for at in 0..end {
         if let Some(target) = metered.get_mut(at).and_then(jump_target) {
             *target = moved_to[*target as usize];
         }
     }
     *instructions = metered;
+}
+
+fn replacement(instruction: Instruction<'_>) -> Vec<Instruction<'_>> {
+    let apply = |name, arguments| Instruction::ApplyFilter(name, Some(arguments), !0);
+    let charge = charge_after(&instruction).map(|name| apply(name, 1));
+    let mut replacement = match instruction {
+        Instruction::EmitRaw(text) => vec![Instruction::LoadConst(text.into()), Instruction::Emit],
+        Instruction::StringConcat => vec![apply(CONCAT, 2)],
+        Instruction::Rem => vec![apply(REMAINDER, 2)],
+        other => vec![other],
+    };
+    replacement.extend(charge);
+    replacement
 }
 
 /// The instruction index inside of `instruction`, if it has one.
@@ -239,21 +293,22 @@ fn charge_after(instruction: &Instruction<'_>) -> Option<&'static str> {
     match instruction {
         Instruction::Add
         | Instruction::Mul
+        | Instruction::Rem
         | Instruction::StringConcat
         | Instruction::Slice
-        | Instruction::In
-        | Instruction::Eq
-        | Instruction::Ne
+        | Instruction::BuildList(..)
+        | Instruction::BuildTuple(..)
+        | Instruction::BuildMap(..)
         | Instruction::ApplyFilter(..)
-        | Instruction::PerformTest(..)
         | Instruction::CallFunction(..)
         | Instruction::CallMethod(..)
         | Instruction::CallObject(..)
-        | Instruction::EndCapture
-        | Instruction::Iterate(..) => Some(CHARGE),
-        Instruction::BuildList(..) | Instruction::BuildTuple(..) | Instruction::BuildMap(..) => {
-            Some(CHARGE_CONTAINER)
-        }
+        | Instruction::EndCapture => Some(CHARGE),
+        Instruction::In
+        | Instruction::Eq
+        | Instruction::Ne
+        | Instruction::PerformTest(..)
+        | Instruction::Iterate(..) => Some(CHARGE_STEP),
         _ => None,
     }
 }

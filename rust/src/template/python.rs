@@ -3,6 +3,7 @@
 
 use std::ffi::CString;
 
+use minijinja::formatting::FormatStyle;
 use minijinja::value::{from_args, Kwargs, Rest, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value};
 use minijinja_contrib::pycompat;
@@ -18,7 +19,9 @@ pub fn install(env: &mut Environment<'_>) {
     env.set_formatter(print);
     env.set_unknown_method_callback(method);
     env.add_filter(limits::CHARGE, limits::charge);
-    env.add_filter(limits::CHARGE_CONTAINER, limits::charge_container);
+    env.add_filter(limits::CHARGE_STEP, limits::charge_step);
+    env.add_filter(limits::CONCAT, concat);
+    env.add_filter(limits::REMAINDER, remainder);
     env.add_filter("tojson", |value: Value, arguments: Rest<Value>, kwargs: Kwargs| {
         tojson(&value, &arguments, &kwargs)
     });
@@ -30,22 +33,34 @@ pub fn install(env: &mut Environment<'_>) {
     env.add_filter("replace", |text: Value, old: Value, new: Value, count: Option<i64>| {
         replace(&*printed(&text)?, &*printed(&old)?, &*printed(&new)?, count)
     });
-    env.add_filter("format", |format: String, arguments: Rest<Value>| {
-        limits::check_format(&format)?;
-        limits::check_counts(&arguments)?;
-        minijinja::formatting::format(
-            minijinja::formatting::FormatStyle::Printf,
-            &format,
-            &arguments,
-        )
+    env.add_filter("format", |format: String, positional: Rest<Value>, kwargs: Kwargs| {
+        printf(&format, &with_kwargs(positional, kwargs))
     });
     for name in ["indent", "batch", "slice"] {
         let builtin = Environment::new();
-        env.add_filter(name, move |arguments: Rest<Value>| {
+        env.add_filter(name, move |positional: Rest<Value>, kwargs: Kwargs| {
+            let arguments = with_kwargs(positional, kwargs);
             limits::check_counts(&arguments)?;
             builtin.empty_state().apply_filter(name, &arguments)
         });
     }
+    // Python's answer to what is no number is 0, unless the template gives another.
+    for (name, zero) in [("int", Value::from(0)), ("float", Value::from(0.0))] {
+        let builtin = Environment::new();
+        env.add_filter(name, move |positional: Rest<Value>, kwargs: Kwargs| {
+            let given = positional.len() > 1 || kwargs.has("default");
+            let arguments = with_kwargs(positional, kwargs);
+            match builtin.empty_state().apply_filter(name, &arguments) {
+                Err(_) if !given => Ok(zero.clone()),
+                converted => converted,
+            }
+        });
+    }
+    env.add_filter("e", escape);
+    env.add_filter("escape", escape);
+    env.add_test("sequence", |value: Value| {
+        matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map)
+    });
     env.add_function("raise_exception", |message: Value| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, format!("{RAISED}{message}")))
     });
@@ -58,6 +73,74 @@ fn print(out: &mut Output, _: &mut State, value: &Value) -> Result<(), Error> {
     let text = printed(value)?;
     limits::spend(text.len())?;
     out.write_str(&text).map_err(Error::from)
+}
+
+/// Arguments as minijinja passes them on: named ones last, as one value.
+fn with_kwargs(positional: Rest<Value>, kwargs: Kwargs) -> Vec<Value> {
+    let mut arguments = positional.0;
+    if kwargs.args().next().is_some() {
+        arguments.push(kwargs.into());
+    }
+    arguments
+}
+
+/// The ~ operator.
+fn concat(left: Value, right: Value) -> Result<String, Error> {
+    let mut out = Bounded::default();
+    out.print(&left)?;
+    out.print(&right)?;
+    out.finish()
+}
+
+/// The % operator: formatting of a string, else the remainder with the sign of the divisor.
+fn remainder(left: Value, right: Value) -> Result<Value, Error> {
+    let wrong = |what: &str| Error::new(ErrorKind::InvalidOperation, what.to_owned());
+    if let Some(format) = left.as_str() {
+        let arguments: Vec<Value> =
+            if right.is_tuple() { right.try_iter()?.collect() } else { vec![right] };
+        return printf(format, &arguments).map(Value::from);
+    }
+    let number = |value: &Value| matches!(value.kind(), ValueKind::Number | ValueKind::Bool);
+    if !number(&left) || !number(&right) {
+        let what = format!("% is not defined for {} and {}", left.kind(), right.kind());
+        return Err(wrong(&what));
+    }
+    if let (Ok(a), Ok(b)) = (i64::try_from(left.clone()), i64::try_from(right.clone())) {
+        if left.is_integer() && right.is_integer() {
+            let remainder = a.checked_rem_euclid(b).ok_or_else(|| wrong("modulo by zero"))?;
+            return Ok((if b < 0 && remainder != 0 { remainder + b } else { remainder }).into());
+        }
+    }
+    let (a, b) = (f64::try_from(left)?, f64::try_from(right)?);
+    if b == 0.0 {
+        return Err(wrong("modulo by zero"));
+    }
+    let remainder = a % b;
+    let opposite = remainder != 0.0 && (remainder < 0.0) != (b < 0.0);
+    Ok((if opposite { remainder + b } else { remainder }).into())
+}
+
+/// format % arguments.
+fn printf(format: &str, arguments: &[Value]) -> Result<String, Error> {
+    limits::check_format(format)?;
+    limits::check_counts(arguments)?;
+    minijinja::formatting::format(FormatStyle::Printf, format, arguments)
+}
+
+/// HTML escapes, spelled as markupsafe does.
+fn escape(value: Value) -> Result<String, Error> {
+    let mut out = Bounded::default();
+    for c in printed(&value)?.chars() {
+        match c {
+            '&' => out.push("&amp;")?,
+            '<' => out.push("&lt;")?,
+            '>' => out.push("&gt;")?,
+            '\'' => out.push("&#39;")?,
+            '"' => out.push("&#34;")?,
+            _ => out.push(c.encode_utf8(&mut [0; 4]))?,
+        }
+    }
+    out.finish()
 }
 
 /// join(value, d='', attribute=None)
@@ -237,6 +320,7 @@ fn string_method(text: &str, name: &str, arguments: &[Value]) -> Result<Option<V
                 at.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "substring not found"))?;
             text[..at].chars().count().into()
         }
+        "title" => title(text).into(),
         "isspace" => (!text.is_empty() && text.chars().all(is_space)).into(),
         _ => return Ok(None),
     }))
@@ -357,4 +441,51 @@ pub fn float_repr(number: f64) -> String {
             format!("{digits}e{sign}{exponent:0>2}")
         }
     }
+}
+
+/// repr of a Python string: single quotes unless there are only single ones inside; what cannot be
+/// printed is escaped.
+pub fn string_repr(text: &str) -> String {
+    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push(quote);
+    for c in text.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            _ if c == quote => out.extend(['\\', c]),
+            _ if is_printable(c) => out.push(c),
+            _ => out.push_str(&match u32::from(c) {
+                point @ 0..=0xFF => format!("\\x{point:02x}"),
+                point @ 0x100..=0xFFFF => format!("\\u{point:04x}"),
+                point => format!("\\U{point:08x}"),
+            }),
+        }
+    }
+    out.push(quote);
+    out
+}
+
+/// str.isprintable of one character. Rust escapes for the same reasons, and combining marks too,
+/// unless something is before them.
+fn is_printable(c: char) -> bool {
+    let escaped = || format!("a{c}").escape_debug().nth(1) == Some('\\');
+    c.is_ascii_graphic() || c == ' ' || !(c.is_ascii() || escaped())
+}
+
+/// str.title: a capital after everything that is not a letter.
+fn title(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut in_word = false;
+    for c in text.chars() {
+        if in_word {
+            out.extend(c.to_lowercase());
+        } else {
+            out.extend(c.to_uppercase());
+        }
+        in_word = c.is_alphabetic();
+    }
+    out
 }
