@@ -28,3 +28,9 @@ if(HEDDLE_SANITIZE)
     add_compile_options(-Wno-tsan)
   endif()
 endif()
+
+if(HEDDLE_BUILD_FUZZERS)
+  # Coverage of our libraries guides the fuzzers; their main comes with fuzz/CMakeLists.txt.
+  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_link_options(-fsanitize=fuzzer-no-link)
+endif()

@@ -395,6 +395,15 @@ std::optional<float> optional_number(JsonFields& fields, std::string_view key, N
 
 }  // namespace
 
+std::string_view architecture_name(Architecture architecture) {
+  for (const Family& family : kFamilies) {
+    if (family.architecture == architecture) {
+      return family.name;
+    }
+  }
+  return "?";
+}
+
 Result<ModelSpec> parse_model_config(std::string_view text, std::string_view file) {
   const Result<Json> json = parse_json(text, file);
   if (!json) {

@@ -11,6 +11,9 @@
 
 namespace heddle::spec {
 
+/// The name that `architectures` has for it: "Qwen3ForCausalLM".
+[[nodiscard]] std::string_view architecture_name(Architecture architecture);
+
 /// Reads a Hugging Face config.json of LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM or
 /// Qwen3ForCausalLM. Absent keys mean what they mean to transformers 5 (and 4, where both agree):
 ///

@@ -73,10 +73,9 @@ MemoryNeeds memory_needs(const ModelSpec& model, DType dtype) {
 }
 
 std::string describe(const MemoryNeeds& needs) {
-  return fmt::format("{}: weights {}, KV {} per token, at least {}, {} with a full context",
+  return fmt::format("{}: weights {}, at least {} to serve, {} with one full context",
                      dtype_name(needs.dtype),
                      format_bytes(needs.weights),
-                     format_bytes(needs.kv_per_token),
                      format_bytes(needs.smallest),
                      format_bytes(needs.one_context));
 }

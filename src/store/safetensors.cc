@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <limits>
-#include <optional>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>

@@ -1,0 +1,172 @@
+#include "store/inspect.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "spec/json.h"
+#include "store/file.h"
+#include "store/tensor_set.h"
+
+namespace heddle::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kBiggestCount = 5;
+constexpr std::size_t kUnusedShown = 5;
+constexpr std::uint64_t kTextBytesMax = 64U << 20U;
+constexpr std::array<std::string_view, 7> kTextFiles = {"tokenizer.json",
+                                                        "tokenizer.model",
+                                                        "tokenizer_config.json",
+                                                        "chat_template.json",
+                                                        "special_tokens_map.json",
+                                                        "chat_template.jinja",
+                                                        "vocab.json"};
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+void add_tensors(const TensorSet& tensors, Inspection& inspection) {
+  std::map<StoredType, TypeTotal> totals;
+  for (const auto& [name, entry] : tensors.entries()) {
+    const StoredTensor& tensor = entry.tensor;
+    TypeTotal& total = totals[tensor.type];
+    total.type = tensor.type;
+    ++total.tensors;
+    total.bytes += tensor.bytes;
+    total.elements += tensor.bytes * 8 / stored_type_bits(tensor.type);
+    inspection.biggest.push_back(tensor);
+  }
+  for (const auto& [type, total] : totals) {
+    inspection.types.push_back(total);
+  }
+  std::sort(inspection.types.begin(), inspection.types.end(), [](const auto& a, const auto& b) {
+    return std::tie(b.bytes, a.type) < std::tie(a.bytes, b.type);
+  });
+  std::sort(inspection.biggest.begin(), inspection.biggest.end(), [](const auto& a, const auto& b) {
+    return std::tie(b.bytes, a.name) < std::tie(a.bytes, b.name);
+  });
+  inspection.biggest.resize(std::min(inspection.biggest.size(), kBiggestCount));
+  for (const File& file : tensors.files()) {
+    inspection.files.push_back(file.path().filename().string());
+  }
+}
+
+void add_config(ModelConfig config, Inspection& inspection) {
+  for (const spec::DType dtype : {spec::DType::kF32, spec::DType::kBf16}) {
+    inspection.needs.push_back(spec::memory_needs(config.model, dtype));
+  }
+  inspection.config = std::move(config);
+}
+
+bool has_chat_template(const fs::path& directory) {
+  if (is_there(directory / "chat_template.jinja") || is_there(directory / "chat_template.json")) {
+    return true;
+  }
+  const Result<std::string> text = read_text(directory / "tokenizer_config.json", kTextBytesMax);
+  if (!text) {
+    return false;
+  }
+  const Result<spec::Json> json = spec::parse_json(*text, "tokenizer_config.json");
+  return json && json->find("chat_template") != nullptr;
+}
+
+void add_text(const fs::path& directory, Inspection& inspection) {
+  for (const std::string_view name : kTextFiles) {
+    if (is_there(directory / name)) {
+      inspection.text_files.emplace_back(name);
+    }
+  }
+  if (!is_there(directory / "tokenizer.json")) {
+    inspection.problems.emplace_back(
+        "there is no tokenizer.json; without it text cannot become tokens");
+  }
+  if (!has_chat_template(directory)) {
+    inspection.notes.emplace_back("there is no chat template, so only completions can be served");
+  }
+}
+
+void add_unused(const std::vector<std::string>& unused, Inspection& inspection) {
+  if (!unused.empty()) {
+    const auto shown = static_cast<std::ptrdiff_t>(std::min(unused.size(), kUnusedShown));
+    inspection.notes.push_back(fmt::format("{} tensors are of no use to this model: {}{}",
+                                           unused.size(),
+                                           fmt::join(unused.begin(), unused.begin() + shown, ", "),
+                                           unused.size() > kUnusedShown ? ", ..." : ""));
+  }
+}
+
+void inspect_directory(const fs::path& directory, Inspection& inspection) {
+  Result<ModelConfig> config = read_model_config(directory);
+  if (!config) {
+    inspection.problems.push_back(config.error().message);
+  }
+  const Result<TensorSet> tensors = TensorSet::open(directory);
+  if (!tensors) {
+    inspection.problems.push_back(tensors.error().message);
+  } else {
+    add_tensors(*tensors, inspection);
+  }
+  if (config && tensors) {
+    const auto unused = check_tensors(*tensors, config->model);
+    if (!unused) {
+      inspection.problems.push_back(unused.error().message);
+    } else {
+      add_unused(*unused, inspection);
+    }
+  }
+  if (config) {
+    add_config(std::move(config).value(), inspection);
+  }
+  add_text(directory, inspection);
+}
+
+void inspect_config(const fs::path& path, Inspection& inspection) {
+  Result<ModelConfig> config = read_model_config(path.parent_path());
+  if (!config) {
+    inspection.problems.push_back(config.error().message);
+  } else {
+    add_config(std::move(config).value(), inspection);
+  }
+}
+
+void inspect_weights(const fs::path& path, Inspection& inspection) {
+  const Result<TensorSet> tensors = TensorSet::open_file(path);
+  if (!tensors) {
+    inspection.problems.push_back(tensors.error().message);
+  } else {
+    add_tensors(*tensors, inspection);
+  }
+}
+
+}  // namespace
+
+Result<Inspection> inspect(const fs::path& path) {
+  Inspection inspection{.path = path};
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    inspect_directory(path, inspection);
+  } else if (!is_there(path)) {
+    return Error{Code::kNotFound,
+                 fmt::format("there is no {}; give a model directory, a .safetensors file or a "
+                             "config.json",
+                             path.string())};
+  } else if (path.filename() == "config.json") {
+    inspect_config(path, inspection);
+  } else {
+    inspect_weights(path, inspection);
+  }
+  return inspection;
+}
+
+}  // namespace heddle::store

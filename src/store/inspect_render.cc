@@ -1,0 +1,296 @@
+#include "store/inspect_render.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/units.h"
+#include "spec/json_writer.h"
+
+namespace heddle::store {
+namespace {
+
+using spec::JsonWriter;
+using spec::ModelSpec;
+using spec::RopeKind;
+
+constexpr std::uint64_t kTokensShown = 1000;
+
+std::string_view rope_name(RopeKind kind) {
+  switch (kind) {
+    case RopeKind::kDefault:
+      return "default";
+    case RopeKind::kLinear:
+      return "linear";
+    case RopeKind::kLlama3:
+      return "llama3";
+    case RopeKind::kYarn:
+      return "yarn";
+  }
+  return "?";
+}
+
+/// "1.24 B", "463 k", "17".
+std::string format_count(std::uint64_t count) {
+  constexpr std::array kUnits = {
+      std::pair{1e12, "T"}, std::pair{1e9, "B"}, std::pair{1e6, "M"}, std::pair{1e3, "k"}};
+  const auto value = static_cast<double>(count);
+  for (const auto& [scale, name] : kUnits) {
+    if (value >= scale) {
+      return fmt::format("{:.3g} {}", value / scale, name);
+    }
+  }
+  return fmt::format("{}", count);
+}
+
+struct Totals {
+  std::uint64_t tensors = 0;
+  std::uint64_t elements = 0;
+  std::uint64_t bytes = 0;
+};
+
+Totals totals(const Inspection& inspection) {
+  Totals sum;
+  for (const TypeTotal& type : inspection.types) {
+    sum.tensors += type.tensors;
+    sum.elements += type.elements;
+    sum.bytes += type.bytes;
+  }
+  return sum;
+}
+
+/// Lines of a label and a value; a label that is empty continues the one above.
+class Sheet {
+ public:
+  void line(std::string_view label, std::string_view value) {
+    text_ += fmt::format("  {:<14}", label);
+    for (const char c : value) {  // What files hold must not steer the terminal.
+      const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+      text_ += control ? '?' : c;
+    }
+    text_ += '\n';
+  }
+  void lines(std::string_view label, const std::vector<std::string>& values) {
+    for (const std::string& value : values) {
+      line(label, value);
+      label = "";
+    }
+  }
+  [[nodiscard]] std::string take() && { return std::move(text_); }
+
+ private:
+  std::string text_{};
+};
+
+std::string window_text(const ModelSpec& model) {
+  const auto windowed = std::count_if(
+      model.window.begin(), model.window.end(), [](std::int64_t window) { return window > 0; });
+  if (windowed == 0) {
+    return "";
+  }
+  return fmt::format(", window of {} in {} of {} layers",
+                     *std::max_element(model.window.begin(), model.window.end()),
+                     windowed,
+                     model.layers);
+}
+
+std::string extras_text(const ModelSpec& model) {
+  std::vector<std::string_view> extras = {model.tied_embeddings ? "tied embeddings"
+                                                                : "own output head"};
+  const std::array<std::pair<bool, std::string_view>, 4> switches = {
+      std::pair{model.qkv_bias, "q/k/v bias"},
+      std::pair{model.out_bias, "output bias"},
+      std::pair{model.mlp_bias, "mlp bias"},
+      std::pair{model.qk_norm, "q/k norm"}};
+  for (const auto& [on, name] : switches) {
+    if (on) {
+      extras.push_back(name);
+    }
+  }
+  return fmt::format("{}", fmt::join(extras, ", "));
+}
+
+std::string defaults_text(const spec::GenerationDefaults& defaults) {
+  std::string text;
+  const auto add = [&](std::string_view name, const auto& value) {
+    if (value) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, *value);
+    }
+  };
+  add("do_sample", defaults.do_sample);
+  add("temperature", defaults.temperature);
+  add("top_p", defaults.top_p);
+  add("top_k", defaults.top_k);
+  add("min_p", defaults.min_p);
+  add("repetition_penalty", defaults.repetition_penalty);
+  add("max_new_tokens", defaults.max_new_tokens);
+  return text.empty() ? "none" : text;
+}
+
+void add_model(const Inspection& inspection, Sheet& sheet) {
+  const ModelSpec& model = inspection.config->model;
+  sheet.line("architecture", spec::architecture_name(model.architecture));
+  sheet.line("dimensions",
+             fmt::format("{} layers, hidden {}, {} heads of {} ({} for keys and values), mlp {}, "
+                         "vocabulary {}",
+                         model.layers,
+                         model.hidden,
+                         model.heads,
+                         model.head_dim,
+                         model.kv_heads,
+                         model.intermediate,
+                         model.vocab));
+  sheet.line("with", extras_text(model));
+  std::string rope = fmt::format("rope theta {}", model.rope_theta);
+  if (model.rope.kind != RopeKind::kDefault) {
+    rope += fmt::format(" ({} x {})", rope_name(model.rope.kind), model.rope.factor);
+  }
+  sheet.line("context",
+             fmt::format("{} tokens{}, {}", model.max_position, window_text(model), rope));
+  const auto parameters = static_cast<std::uint64_t>(spec::parameter_count(model));
+  sheet.line("parameters", fmt::format("{} ({})", format_count(parameters), parameters));
+  sheet.line("end of turn",
+             model.eos.empty() ? "none" : fmt::format("token {}", fmt::join(model.eos, ", ")));
+  sheet.line("defaults", defaults_text(inspection.config->generation));
+}
+
+void add_weights(const Inspection& inspection, Sheet& sheet) {
+  const Totals sum = totals(inspection);
+  std::vector<std::string> types;
+  for (const TypeTotal& type : inspection.types) {
+    types.push_back(fmt::format(
+        "{} {} ({})", type.tensors, stored_type_name(type.type), format_bytes(type.bytes)));
+  }
+  sheet.line("weights",
+             fmt::format("{} in {} tensors, {} elements, of {} file{}",
+                         format_bytes(sum.bytes),
+                         sum.tensors,
+                         format_count(sum.elements),
+                         inspection.files.size(),
+                         inspection.files.size() == 1 ? "" : "s"));
+  sheet.line("stored as", fmt::format("{}", fmt::join(types, ", ")));
+  std::vector<std::string> biggest;
+  for (const StoredTensor& tensor : inspection.biggest) {
+    biggest.push_back(
+        fmt::format("{:<10} {} {}", format_bytes(tensor.bytes), tensor.name, describe(tensor)));
+  }
+  sheet.lines("biggest", biggest);
+}
+
+void add_needs(const Inspection& inspection, Sheet& sheet) {
+  std::vector<std::string> needs;
+  std::vector<std::string> kv;
+  for (const spec::MemoryNeeds& need : inspection.needs) {
+    needs.push_back(spec::describe(need));
+    kv.push_back(fmt::format("{}: {} per token, {} per 1,000 tokens",
+                             spec::dtype_name(need.dtype),
+                             format_bytes(need.kv_per_token),
+                             format_bytes(need.kv_per_token * kTokensShown)));
+  }
+  sheet.lines("memory", needs);
+  sheet.lines("kv cache", kv);
+}
+
+void write_strings(JsonWriter& json, std::string_view key, const std::vector<std::string>& values) {
+  json.key(key).begin_array();
+  for (const std::string& value : values) {
+    json.string(value);
+  }
+  json.end_array();
+}
+
+void write_model(JsonWriter& json, const ModelSpec& model) {
+  json.key("model").begin_object();
+  json.key("architecture").string(spec::architecture_name(model.architecture));
+  json.key("layers").integer(model.layers).key("hidden").integer(model.hidden);
+  json.key("heads").integer(model.heads).key("kv_heads").integer(model.kv_heads);
+  json.key("head_dim").integer(model.head_dim).key("intermediate").integer(model.intermediate);
+  json.key("vocab").integer(model.vocab).key("context").integer(model.max_position);
+  json.key("tied_embeddings").boolean(model.tied_embeddings);
+  json.key("rope").string(rope_name(model.rope.kind)).key("rope_theta").number(model.rope_theta);
+  json.key("parameters").integer(spec::parameter_count(model));
+  json.key("window").begin_array();
+  for (const std::int64_t window : model.window) {
+    json.integer(window);
+  }
+  json.end_array().key("eos").begin_array();
+  for (const TokenId token : model.eos) {
+    json.integer(token);
+  }
+  json.end_array().end_object();
+}
+
+void write_weights(JsonWriter& json, const Inspection& inspection) {
+  const Totals sum = totals(inspection);
+  json.key("weights").begin_object();
+  json.key("tensors").integer(sum.tensors).key("elements").integer(sum.elements);
+  json.key("bytes").integer(sum.bytes);
+  write_strings(json, "files", inspection.files);
+  json.key("types").begin_object();
+  for (const TypeTotal& type : inspection.types) {
+    json.key(stored_type_name(type.type)).begin_object();
+    json.key("tensors").integer(type.tensors).key("elements").integer(type.elements);
+    json.key("bytes").integer(type.bytes).end_object();
+  }
+  json.end_object().key("biggest").begin_array();
+  for (const StoredTensor& tensor : inspection.biggest) {
+    json.begin_object().key("name").string(tensor.name);
+    json.key("type").string(stored_type_name(tensor.type)).key("shape").begin_array();
+    for (const std::int64_t size : tensor.shape) {
+      json.integer(size);
+    }
+    json.end_array().key("bytes").integer(tensor.bytes).end_object();
+  }
+  json.end_array().end_object();
+}
+
+}  // namespace
+
+std::string render_text(const Inspection& inspection) {
+  Sheet sheet;
+  sheet.line("path", inspection.path.string());
+  if (inspection.config) {
+    add_model(inspection, sheet);
+  }
+  if (!inspection.files.empty()) {
+    add_weights(inspection, sheet);
+  }
+  if (!inspection.text_files.empty()) {
+    sheet.line("text", fmt::format("{}", fmt::join(inspection.text_files, ", ")));
+  }
+  add_needs(inspection, sheet);
+  sheet.lines("note", inspection.notes);
+  sheet.lines("PROBLEM", inspection.problems);
+  return std::move(sheet).take();
+}
+
+std::string render_json(const Inspection& inspection) {
+  JsonWriter json;
+  json.begin_object().key("path").string(inspection.path.string());
+  if (inspection.config) {
+    write_model(json, inspection.config->model);
+  }
+  if (!inspection.files.empty()) {
+    write_weights(json, inspection);
+  }
+  json.key("memory").begin_object();
+  for (const spec::MemoryNeeds& need : inspection.needs) {
+    json.key(spec::dtype_name(need.dtype)).begin_object();
+    json.key("weights_bytes").integer(need.weights);
+    json.key("kv_bytes_per_token").integer(need.kv_per_token);
+    json.key("smallest_bytes").integer(need.smallest);
+    json.key("one_context_bytes").integer(need.one_context).end_object();
+  }
+  json.end_object();
+  write_strings(json, "text_files", inspection.text_files);
+  write_strings(json, "notes", inspection.notes);
+  write_strings(json, "problems", inspection.problems);
+  json.end_object();
+  return std::move(json).take();
+}
+
+}  // namespace heddle::store

@@ -1,0 +1,182 @@
+#include "store/model_source.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "store/file.h"
+
+namespace heddle::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kReferenceBytesMax = 4096;
+
+/// "org/name@revision", taken apart.
+struct HubName {
+  std::string repository{};  ///< With one "/" at most.
+  std::string revision{};
+};
+
+/// Parts of repository names and revisions become names of folders, so nothing that could lead out
+/// of the cache may be in them.
+bool is_safe_part(std::string_view part) {
+  const bool safe = std::all_of(part.begin(), part.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
+  });
+  return safe && !part.empty() && part.size() <= 128 && part != "." && part != "..";
+}
+
+bool are_safe_parts(std::string_view text, std::ptrdiff_t slashes_max) {
+  if (std::count(text.begin(), text.end(), '/') > slashes_max) {
+    return false;
+  }
+  while (true) {
+    const auto slash = text.find('/');
+    if (!is_safe_part(text.substr(0, slash))) {
+      return false;
+    }
+    if (slash == std::string_view::npos) {
+      return true;
+    }
+    text.remove_prefix(slash + 1);
+  }
+}
+
+std::optional<HubName> parse_hub_name(std::string_view source) {
+  const auto at = source.find('@');
+  HubName name{.repository = std::string(source.substr(0, at)), .revision = "main"};
+  if (at != std::string_view::npos) {
+    name.revision = source.substr(at + 1);
+  }
+  // Revisions such as refs/pr/7 have slashes of their own.
+  if (!are_safe_parts(name.repository, 1) || !are_safe_parts(name.revision, 4)) {
+    return std::nullopt;
+  }
+  return name;
+}
+
+fs::path folder_of(const fs::path& hub_cache, const HubName& name) {
+  std::string folder = "models--" + name.repository;
+  if (const auto slash = folder.find('/'); slash != std::string::npos) {
+    folder.replace(slash, 1, "--");
+  }
+  return hub_cache / folder;
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+std::string trimmed(std::string text) {
+  text.erase(text.find_last_not_of(" \t\r\n") + 1);
+  return text;
+}
+
+std::vector<std::string> names_in(const fs::path& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// The snapshot of a downloaded repository, whose folder exists.
+Result<fs::path> find_snapshot(const fs::path& folder, const HubName& name) {
+  const fs::path snapshots = folder / "snapshots";
+  if (is_folder(snapshots / name.revision)) {
+    return snapshots / name.revision;  // A commit.
+  }
+  const fs::path reference = folder / "refs" / name.revision;
+  const Result<std::string> commit = read_text(reference, kReferenceBytesMax);
+  if (!commit) {
+    return Error{
+        Code::kNotFound,
+        fmt::format("model {} is in the cache, but revision {} is not: there is neither {} "
+                    "nor {}; the snapshots there are: {}",
+                    name.repository,
+                    name.revision,
+                    reference.string(),
+                    (snapshots / name.revision).string(),
+                    fmt::join(names_in(snapshots), ", "))};
+  }
+  const std::string revision = trimmed(*commit);
+  if (!is_safe_part(revision) || !is_folder(snapshots / revision)) {
+    return Error{
+        Code::kNotFound,
+        fmt::format("model {} is in the cache, but {} names snapshot \"{}\", which {} does "
+                    "not have; download it again",
+                    name.repository,
+                    reference.string(),
+                    revision.substr(0, 64),
+                    snapshots.string())};
+  }
+  return snapshots / revision;
+}
+
+}  // namespace
+
+ModelPlaces find_places(const fs::path& base, const Environment& environment) {
+  ModelPlaces places{.base = base, .home = environment("HOME").value_or("")};
+  if (const auto cache = environment("HF_HUB_CACHE")) {
+    places.hub_cache = *cache;
+  } else if (const auto hub_home = environment("HF_HOME")) {
+    places.hub_cache = fs::path(*hub_home) / "hub";
+  } else if (const auto xdg = environment("XDG_CACHE_HOME")) {
+    places.hub_cache = fs::path(*xdg) / "huggingface" / "hub";
+  } else {
+    places.hub_cache = places.home / ".cache" / "huggingface" / "hub";
+  }
+  return places;
+}
+
+Environment process_environment() {
+  return [](const char* name) -> std::optional<std::string> {
+    const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets it.
+    return value != nullptr && *value != '\0' ? std::optional<std::string>(value) : std::nullopt;
+  };
+}
+
+Result<fs::path> find_model(std::string_view source, const ModelPlaces& places) {
+  const fs::path directory = source.starts_with("~/") ? places.home / source.substr(2)
+                                                      : (places.base / source).lexically_normal();
+  if (!source.empty() && is_folder(directory)) {
+    return directory;
+  }
+  const std::optional<HubName> name = parse_hub_name(source);
+  if (source.empty() || source.find('\0') != std::string_view::npos) {
+    return Error{
+        Code::kInvalidArgument,
+        "the path of a model is empty or has a zero byte; it must be a directory or a name "
+        "such as Qwen/Qwen3-0.6B"};
+  }
+  if (!name) {
+    return Error{Code::kNotFound,
+                 fmt::format("there is no model directory {}{}",
+                             directory.string(),
+                             is_folder(directory.parent_path()) ? "" : ", nor the one it is in")};
+  }
+  const fs::path folder = folder_of(places.hub_cache, *name);
+  if (!is_folder(folder)) {
+    return Error{
+        Code::kNotFound,
+        fmt::format("there is no model {}: neither a directory {} nor, in the Hugging Face "
+                    "cache, {}; download it with `hf download {}` or give its directory",
+                    source,
+                    directory.string(),
+                    folder.string(),
+                    name->repository)};
+  }
+  return find_snapshot(folder, *name);
+}
+
+}  // namespace heddle::store
