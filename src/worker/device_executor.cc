@@ -1,0 +1,302 @@
+#include "worker/device_executor.h"
+
+#include <cstdint>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "store/image_layout.h"
+
+namespace heddle::worker {
+
+namespace {
+
+/// The leases of a model, as the pool names owners. The ledger that counts them is the core's.
+enum class Lease : std::uint8_t { kWeights = 1, kOverhead = 2, kKv = 3 };
+
+memory::OwnerId owner(ModelId model, Lease lease) {
+  return memory::OwnerId(model.value() * 4 + static_cast<std::uint64_t>(lease));
+}
+
+}  // namespace
+
+DeviceExecutor::DeviceExecutor(device::Device& device, const Options& options, Handlers handlers)
+    : device_(device),
+      pace_(options.pace),
+      handlers_(std::move(handlers)),
+      pool_(device, options.pages) {}
+
+Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::create(device::Device& device,
+                                                               const Options& options,
+                                                               Handlers handlers) {
+  std::unique_ptr<DeviceExecutor> self(new DeviceExecutor(device, options, std::move(handlers)));
+  auto engine =
+      engine::Engine::create(device, self->pool_, {.max_batch_tokens = options.max_batch_tokens});
+  if (!engine) {
+    return engine.error();
+  }
+  self->engine_ = std::move(*engine);
+  const auto on_opened = [raw = self.get()](ModelId model, Result<void> opened) {
+    if (opened) {
+      raw->handlers_.on_event(core::ModelOpened{.model = model});
+    } else {
+      raw->handlers_.on_event(core::OpenFailed{.model = model, .error = opened.error()});
+    }
+  };
+  const auto on_copied = [raw = self.get()](ModelId model, std::uint64_t bytes) {
+    raw->handlers_.on_event(core::CopyProgress{.model = model, .bytes = bytes});
+    raw->engine_->set_image_ready(model, bytes);
+  };
+  const auto on_closed = [raw = self.get()](ModelId model) {
+    raw->handlers_.on_event(core::ModelClosed{.model = model});
+  };
+  self->mapper_ = std::make_unique<Mapper>(
+      device,
+      options.load_bandwidth,
+      Mapper::Handlers{.on_opened = on_opened, .on_copied = on_copied, .on_closed = on_closed});
+  return self;
+}
+
+DeviceExecutor::~DeviceExecutor() = default;
+
+void DeviceExecutor::describe(const rpc::ModelDescription& model) {
+  Described& described = described_[model.model];
+  described.spec = model.spec;
+  described.layout = store::plan_image(model.spec, model.dtype);
+}
+
+Result<void> DeviceExecutor::carry_out(core::WorkerCommand command,
+                                       std::vector<core::WorkerEvent>& events) {
+  std::visit([this, &events](auto& concrete) { execute(concrete, events); }, command);
+  if (lost_.has_value()) {
+    return *lost_;
+  }
+  return {};
+}
+
+void DeviceExecutor::execute(const core::AdoptPages& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  pool_.adopt(command.pages);
+}
+
+void DeviceExecutor::execute(const core::SurrenderPages& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  Result<std::vector<PageId>> pages = pool_.surrender(command.count);
+  HEDDLE_CHECK(pages.has_value());  // The core's ledger has counted them as free.
+  handlers_.on_report(core::PagesReturned{.model = command.model, .pages = std::move(*pages)});
+}
+
+void DeviceExecutor::execute(core::OpenModel& command, std::vector<core::WorkerEvent>& events) {
+  HEDDLE_CHECK(!opened_.contains(command.model));
+  OpenedModel& opened = opened_[command.model];
+  opened.source = command.source;
+  const ModelId model = command.model;
+  if (const Result<void> began = open(command, opened); !began) {
+    events.push_back(core::OpenFailed{.model = model, .error = began.error()});
+  }
+}
+
+Result<void> DeviceExecutor::open(core::OpenModel& command, OpenedModel& opened) {
+  const bool shared = command.source == core::ImageSource::kShared;
+  std::vector<PageId> source;
+  if (shared) {
+    source = std::move(command.pages);
+    auto taken =
+        pool_.take(owner(command.model, Lease::kWeights), static_cast<std::int64_t>(source.size()));
+    HEDDLE_CHECK(taken.has_value());  // As above: reserved before it is done.
+    opened.weights = std::move(*taken);
+  } else {
+    opened.weights = std::move(command.pages);
+    pool_.adopt(opened.weights, owner(command.model, Lease::kWeights));
+  }
+  auto overhead = pool_.take(owner(command.model, Lease::kOverhead), command.overhead_pages);
+  HEDDLE_CHECK(overhead.has_value());
+  opened.overhead = std::move(*overhead);
+
+  const auto found = described_.find(command.model);
+  if (found == described_.end() || found->second.layout.bytes != command.image_bytes) {
+    return Error{Code::kFailedPrecondition,
+                 "open model " + std::to_string(command.model.value()) + ": an image of " +
+                     std::to_string(command.image_bytes) + " bytes does not fit its description"};
+  }
+  Described& model = found->second;
+  if (!model.window.has_value()) {
+    Result<memory::Window> window = memory::Window::create(device_, model.layout.bytes);
+    if (!window) {
+      return window.error();
+    }
+    model.window.emplace(std::move(*window));
+  }
+  const Result<void> added = engine_->add_model(command.model,
+                                                model.spec,
+                                                model.layout,
+                                                model.window->base(),
+                                                owner(command.model, Lease::kKv));
+  if (!added) {
+    return added.error();
+  }
+  opened.registered = true;
+  set_open(command.model, command.source);
+  mapper_->open({.model = command.model,
+                 .window = &*model.window,
+                 .pages = opened.weights,
+                 .source = std::move(source),
+                 .image_bytes = command.image_bytes});
+  return {};
+}
+
+void DeviceExecutor::execute(const core::CloseModel& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  OpenedModel& opened = opened_.at(command.model);
+  opened.after = command.image;
+  set_open(command.model, std::nullopt);
+  if (!opened.registered) {
+    handlers_.on_event(core::ModelClosed{.model = command.model});  // Nothing was mapped.
+    return;
+  }
+  engine_->remove_model(command.model);
+  mapper_->close(command.model, &*described_.at(command.model).window);
+}
+
+void DeviceExecutor::finish_close(ModelId model) {
+  const auto found = opened_.find(model);
+  HEDDLE_CHECK(found != opened_.end());
+  const OpenedModel& opened = found->second;
+  pool_.put(owner(model, Lease::kOverhead), opened.overhead);
+  if (opened.after == core::ImagePages::kToPool) {
+    pool_.put(owner(model, Lease::kWeights), opened.weights);
+  } else {
+    pool_.surrender(owner(model, Lease::kWeights), opened.weights);
+  }
+  opened_.erase(found);
+}
+
+void DeviceExecutor::execute(const core::SetImageReady& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  engine_->set_image_ready(command.model, command.bytes);
+}
+
+void DeviceExecutor::execute(core::AddSequence& command, std::vector<core::WorkerEvent>& events) {
+  const core::SequenceId id = command.sequence;
+  const Result<void> added = engine_->add_sequence({.id = id,
+                                                    .model = command.model,
+                                                    .tokens = std::move(command.tokens),
+                                                    .prompt_tokens = command.prompt_tokens,
+                                                    .params = std::move(command.params)});
+  if (!added) {
+    refused_.insert(id);
+    events.push_back(core::SequenceRefused{.sequence = id, .error = added.error()});
+  }
+}
+
+void DeviceExecutor::execute(const core::PreemptSequence& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  engine_->preempt(command.sequence);
+}
+
+void DeviceExecutor::execute(const core::RemoveSequence& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  if (refused_.erase(command.sequence) == 0) {
+    engine_->remove_sequence(command.sequence);
+  }
+}
+
+void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::WorkerEvent>& events) {
+  refused_.clear();  // The core has heard of them all.
+  const Instant began = steady_now();
+  Result<engine::StepOutcome> outcome = engine_->run(command.plan);
+  if (!outcome) {
+    lost_ = outcome.error();
+    return;
+  }
+  core::StepDone done{.starved = std::move(outcome->starved),
+                      .unready = std::move(outcome->unready),
+                      .took = keep_pace(command.plan, began)};
+  for (const engine::SliceResult& slice : outcome->results) {
+    done.slices.push_back({.sequence = slice.sequence,
+                           .computed = slice.computed,
+                           .token = slice.token,
+                           .position = slice.position,
+                           .finish = slice.finish});
+  }
+  for (const auto& [model, opened] : opened_) {
+    if (opened.registered) {
+      done.kv.push_back({.model = model, .pages = engine_->kv_pages(model)});
+    }
+  }
+  ++stats_.steps;
+  stats_.busy += done.took;
+  events.push_back(std::move(done));
+  for (engine::SequenceFailure& failure : outcome->failed) {
+    engine_->remove_sequence(failure.sequence);
+    refused_.insert(failure.sequence);
+    events.push_back(
+        core::SequenceRefused{.sequence = failure.sequence, .error = std::move(failure.error)});
+  }
+}
+
+void DeviceExecutor::execute(core::Report& command, std::vector<core::WorkerEvent>& /*events*/) {
+  handlers_.on_report(std::move(command.report));
+}
+
+/// Waits until the step has taken as long as the pace says; gives what it took in the end.
+Duration DeviceExecutor::keep_pace(const policy::StepPlan& plan, Instant began) {
+  std::int64_t tokens = 0;
+  for (const policy::ModelBatch& batch : plan.batches) {
+    for (const policy::StepSlice& slice : batch.slices) {
+      tokens += slice.tokens;
+    }
+  }
+  const Duration paced = pace_.step + pace_.token * tokens;
+  const Duration took = steady_now() - began;
+  if (paced == Duration{}) {
+    return took;
+  }
+  if (took > paced) {
+    ++stats_.late_steps;
+    return took;
+  }
+  std::this_thread::sleep_for(paced - took);
+  return steady_now() - began;
+}
+
+void DeviceExecutor::set_open(ModelId model, std::optional<core::ImageSource> source) {
+  const std::lock_guard lock(open_mutex_);
+  if (source.has_value()) {
+    open_[model] = *source;
+  } else {
+    open_.erase(model);
+  }
+}
+
+void DeviceExecutor::hear_early(const core::WorkerMessage& message) {
+  if (const auto* load = std::get_if<core::LoadModel>(&message)) {
+    mapper_->allow_copy(load->model, load->ready_bytes);
+    return;
+  }
+  if (const auto* progress = std::get_if<core::ImageProgress>(&message)) {
+    mapper_->allow_copy(progress->model, progress->bytes);
+    const std::lock_guard lock(open_mutex_);
+    const auto found = open_.find(progress->model);
+    if (found != open_.end() && found->second == core::ImageSource::kGiven) {
+      engine_->set_image_ready(progress->model, progress->bytes);
+    }
+    return;
+  }
+  const auto* evict = std::get_if<core::EvictModel>(&message);
+  if (evict != nullptr && evict->mode == core::EvictMode::kNow) {
+    const std::lock_guard lock(open_mutex_);
+    if (open_.contains(evict->model)) {
+      engine_->abandon_image(evict->model);
+    }
+  }
+}
+
+rpc::WorkerStats DeviceExecutor::stats() const {
+  rpc::WorkerStats stats = stats_;
+  stats.mapping = mapper_->mapping();
+  stats.copied_bytes = mapper_->copied_bytes();
+  return stats;
+}
+
+}  // namespace heddle::worker

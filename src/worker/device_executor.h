@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "core/messages.h"
+#include "core/worker_core.h"
+#include "device/device.h"
+#include "engine/engine.h"
+#include "memory/page_pool.h"
+#include "memory/window.h"
+#include "rpc/messages.h"
+#include "store/image_layout.h"
+#include "worker/mapper.h"
+
+namespace heddle::worker {
+
+/// Carries out what WorkerCore decides, on one device: the pool's pages, the windows and their
+/// mapper, the engine. Decides nothing. Engine thread only, but for hear_early().
+class DeviceExecutor {
+ public:
+  struct Options {
+    std::vector<PageId> pages{};  ///< The pool at the start.
+    std::uint64_t load_bandwidth = 0;
+    std::int64_t max_batch_tokens = 0;
+    rpc::Pace pace{};
+  };
+  struct Handlers {
+    /// Something begun earlier has come to its end; called in the mapper's thread.
+    std::function<void(core::WorkerEvent)> on_event{};
+    /// A report for the other side; called in the engine thread.
+    std::function<void(core::WorkerReport)> on_report{};
+  };
+
+  /// In the engine thread. `device` outlives it. Fails as Engine::create does.
+  static Result<std::unique_ptr<DeviceExecutor>> create(device::Device& device,
+                                                        const Options& options,
+                                                        Handlers handlers);
+  ~DeviceExecutor();
+
+  /// What a model is, from then on.
+  void describe(const rpc::ModelDescription& model);
+
+  /// Carries out one command. What it gives rise to at once is appended to `events`, for the core
+  /// to hear next. An error means that the device is lost.
+  Result<void> carry_out(core::WorkerCommand command, std::vector<core::WorkerEvent>& events);
+
+  /// The mapper has closed the model (on_event said ModelClosed): its pages go where they belong.
+  /// To be called before the core hears of it.
+  void finish_close(ModelId model);
+
+  /// What a running step may be waiting for must not wait for the step to end: progress of images,
+  /// and that one is given up. Any thread; after the message was queued for the core.
+  void hear_early(const core::WorkerMessage& message);
+
+  [[nodiscard]] rpc::WorkerStats stats() const;
+
+ private:
+  struct Described {
+    spec::ModelSpec spec{};
+    store::ImageLayout layout{};
+    std::optional<memory::Window> window{};  ///< Once reserved, for the life of this object.
+  };
+  struct OpenedModel {
+    core::ImageSource source = core::ImageSource::kGiven;
+    std::vector<PageId> weights{};
+    std::vector<PageId> overhead{};
+    bool registered = false;                            ///< The engine knows it.
+    core::ImagePages after = core::ImagePages::kLeave;  ///< Where the weights' pages will go.
+  };
+
+  DeviceExecutor(device::Device& device, const Options& options, Handlers handlers);
+
+  void execute(const core::AdoptPages& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::SurrenderPages& command, std::vector<core::WorkerEvent>& events);
+  void execute(core::OpenModel& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::CloseModel& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::SetImageReady& command, std::vector<core::WorkerEvent>& events);
+  void execute(core::AddSequence& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::PreemptSequence& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::RemoveSequence& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::RunStep& command, std::vector<core::WorkerEvent>& events);
+  void execute(core::Report& command, std::vector<core::WorkerEvent>& events);
+
+  Result<void> open(core::OpenModel& command, OpenedModel& opened);
+  [[nodiscard]] Duration keep_pace(const policy::StepPlan& plan, Instant began);
+  void set_open(ModelId model, std::optional<core::ImageSource> source);
+
+  device::Device& device_;
+  rpc::Pace pace_;
+  Handlers handlers_;
+  memory::PagePool pool_;
+  std::map<ModelId, Described> described_{};
+  std::map<ModelId, OpenedModel> opened_{};
+  /// Sequences that the engine would not take; the core may still have them removed.
+  std::set<core::SequenceId> refused_{};
+  std::optional<Error> lost_{};
+  rpc::WorkerStats stats_{};
+
+  std::mutex open_mutex_{};
+  std::map<ModelId, core::ImageSource> open_{};  ///< Guarded by open_mutex_: what a step may use.
+  std::unique_ptr<engine::Engine> engine_{};
+  std::unique_ptr<Mapper> mapper_{};  ///< Last: its thread ends before what it calls does.
+};
+
+}  // namespace heddle::worker

@@ -1,0 +1,127 @@
+#include "worker/engine_loop.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <pthread.h>
+
+namespace heddle::worker {
+
+EngineLoop::EngineLoop(rpc::WorkerHello hello,
+                       std::unique_ptr<device::Device> device,
+                       Outbox& outbox)
+    : hello_(std::move(hello)),
+      device_(std::move(device)),
+      outbox_(outbox),
+      core_(core::WorkerOptions{.device = hello_.device,
+                                .epoch = hello_.epoch,
+                                .pages = static_cast<std::int64_t>(hello_.pages.size()),
+                                .step = hello_.step}),
+      thread_([this] { run(); }) {}
+
+void EngineLoop::hear(core::WorkerMessage message) {
+  // Queued first: whoever finds the model not open yet here will find the message there.
+  inbox_.push(core::WorkerEvent(message));
+  if (DeviceExecutor* executor = early_.load(std::memory_order_acquire)) {
+    executor->hear_early(message);
+  }
+}
+
+void EngineLoop::run() {
+  (void)::pthread_setname_np(::pthread_self(), "engine");
+  auto executor = DeviceExecutor::create(
+      *device_,
+      {.pages = hello_.pages,
+       .load_bandwidth = hello_.load_bandwidth,
+       .max_batch_tokens = hello_.step.max_batch_tokens,
+       .pace = hello_.pace},
+      {.on_event = [this](core::WorkerEvent event) { inbox_.push(std::move(event)); },
+       .on_report = [this](core::WorkerReport said) { report(std::move(said)); }});
+  if (!executor) {
+    outbox_.send({.epoch = hello_.epoch, .body = rpc::HelloAck{.failure = executor.error()}});
+    return;  // The other side ends the process when it has read that.
+  }
+  executor_ = std::move(*executor);
+  early_.store(executor_.get(), std::memory_order_release);
+  outbox_.send({.epoch = hello_.epoch, .body = rpc::HelloAck{}});
+  bool idle = false;
+  for (;;) {
+    std::vector<Input> inputs = idle ? inbox_.wait() : inbox_.take();
+    idle = false;
+    if (!inputs.empty()) {
+      for (Input& input : inputs) {
+        take_in(std::move(input));
+      }
+      continue;  // A step begins only when nothing is left to hear.
+    }
+    // Who does not take tokens gets no more of them; Relieved comes when those are gone.
+    idle = outbox_.backlogged() || !step();
+  }
+}
+
+void EngineLoop::take_in(Input input) {
+  if (auto* event = std::get_if<core::WorkerEvent>(&input)) {
+    if (const auto* closed = std::get_if<core::ModelClosed>(event)) {
+      executor_->finish_close(closed->model);
+    }
+    tell_core(std::move(*event));
+  } else if (const auto* model = std::get_if<rpc::ModelDescription>(&input)) {
+    executor_->describe(*model);
+  }
+}
+
+void EngineLoop::tell_core(core::WorkerEvent event) {
+  std::vector<core::WorkerEvent> events;
+  events.push_back(std::move(event));
+  std::vector<core::WorkerCommand> commands;
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    commands.clear();
+    core_.step(steady_now(), events[i], commands);
+    carry_out(commands, events);
+  }
+}
+
+bool EngineLoop::step() {
+  std::vector<core::WorkerCommand> commands;
+  core_.step(steady_now(), core::EngineIdle{}, commands);
+  std::vector<core::WorkerEvent> events;
+  carry_out(commands, events);
+  const bool stepped = !events.empty();
+  for (core::WorkerEvent& event : events) {
+    tell_core(std::move(event));
+  }
+  return stepped;
+}
+
+void EngineLoop::carry_out(std::vector<core::WorkerCommand>& commands,
+                           std::vector<core::WorkerEvent>& events) {
+  for (core::WorkerCommand& command : commands) {
+    if (const Result<void> done = executor_->carry_out(std::move(command), events); !done) {
+      give_up(done.error());
+    }
+  }
+}
+
+void EngineLoop::report(core::WorkerReport report) {
+  const bool of_device = std::holds_alternative<core::DeviceReport>(report);
+  outbox_.send({.epoch = hello_.epoch, .body = std::move(report)});
+  if (!of_device) {
+    return;
+  }
+  const rpc::WorkerStats stats = executor_->stats();
+  if (!(stats == told_)) {
+    told_ = stats;
+    outbox_.send({.epoch = hello_.epoch, .body = stats});
+  }
+}
+
+void EngineLoop::give_up(const Error& error) {
+  log::error("device lost", {{"error", error.message}});
+  log::flush();
+  std::_Exit(EXIT_FAILURE);
+}
+
+}  // namespace heddle::worker

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "core/messages.h"
+#include "core/worker_core.h"
+#include "device/device.h"
+#include "rpc/messages.h"
+#include "worker/device_executor.h"
+#include "worker/inbox.h"
+#include "worker/outbox.h"
+
+namespace heddle::worker {
+
+/// The engine thread: hears what comes, lets the core decide, carries it out, and runs steps while
+/// there are any to run. Sleeps when there are none. It ends with the process: what it has needs no
+/// saving, and a device that is lost ends the process.
+class EngineLoop {
+ public:
+  /// Starts the thread, whose first message is the HelloAck. `outbox` outlives the process.
+  EngineLoop(rpc::WorkerHello hello, std::unique_ptr<device::Device> device, Outbox& outbox);
+  ~EngineLoop() = delete;  // The thread refers to it to the end of the process.
+
+  /// Loop thread.
+  void hear(core::WorkerMessage message);
+  void hear(rpc::ModelDescription model) { inbox_.push(std::move(model)); }
+  /// The backlog that made it pause is gone. Loop thread.
+  void hear_relieved() { inbox_.push(Relieved{}); }
+
+ private:
+  struct Relieved {};
+  using Input = std::variant<core::WorkerEvent, rpc::ModelDescription, Relieved>;
+
+  void run();
+  /// Lets the core hear `event` and all that follows from it at once.
+  void tell_core(core::WorkerEvent event);
+  void take_in(Input input);
+  /// Runs a step if there is one to run.
+  [[nodiscard]] bool step();
+  void report(core::WorkerReport report);
+  void carry_out(std::vector<core::WorkerCommand>& commands,
+                 std::vector<core::WorkerEvent>& events);
+  [[noreturn]] static void give_up(const Error& error);
+
+  rpc::WorkerHello hello_;
+  std::unique_ptr<device::Device> device_;
+  Outbox& outbox_;
+  Inbox<Input> inbox_{};
+  core::WorkerCore core_;
+  std::unique_ptr<DeviceExecutor> executor_{};
+  std::atomic<DeviceExecutor*> early_{nullptr};  ///< For hear(): the same, once there is one.
+  rpc::WorkerStats told_{};
+  std::thread thread_;
+};
+
+}  // namespace heddle::worker

@@ -1,0 +1,164 @@
+#include "worker/worker.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+
+#include "base/log.h"
+#include "device/cpu/arena.h"
+#include "device/cpu/cpu_device.h"
+#include "rpc/link.h"
+#include "rpc/messages.h"
+#include "worker/engine_loop.h"
+#include "worker/outbox.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+namespace heddle::worker {
+
+namespace {
+
+[[noreturn]] void end(int status) {
+  log::flush();
+  std::_Exit(status);  // Nothing here needs saving, and threads are at work on what would be freed.
+}
+
+/// The parent tells this process when to end. A terminal's Ctrl-C, or a signal to the whole group,
+/// is the parent's to answer: it drains.
+void leave_signals_to_parent() {
+  (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  sigset_t mine;
+  sigemptyset(&mine);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+    (void)::signal(number, SIG_IGN);
+    sigaddset(&mine, number);
+  }
+  (void)::sigprocmask(SIG_UNBLOCK, &mine, nullptr);  // Blocked since the start; see the agent.
+}
+
+/// Confines all threads to come to `cores`.
+Result<void> pin(const std::vector<int>& cores) {
+  if (cores.empty()) {
+    return {};
+  }
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) {
+    CPU_SET(static_cast<std::size_t>(core), &set);
+  }
+  if (::sched_setaffinity(0, sizeof(set), &set) != 0) {
+    std::string list;
+    for (const int core : cores) {
+      list += (list.empty() ? "" : ",") + std::to_string(core);
+    }
+    return Error{Code::kInvalidArgument,
+                 "run on cores " + list + ": " + std::strerror(errno) +
+                     "; `nproc` and `taskset -p $$` tell which there are"};
+  }
+  return {};
+}
+
+/// The process: a link to the parent, and what the first message makes of it.
+class Worker {
+ public:
+  explicit Worker(int fd)
+      : link_(loop_.get_executor(),
+              rpc::Descriptor(fd),
+              {.on_frame = [this](rpc::Frame frame) { hear(std::move(frame)); },
+               .on_closed = [](const Error&) { end(EXIT_SUCCESS); },
+               .on_drained = [this] { outbox_.link_drained(); }}),
+        outbox_(loop_.get_executor(),
+                link_,
+                {.on_failed = [](const Error& error) { fail(error); },
+                 .on_relieved = [this] { engine_->hear_relieved(); }}) {}
+
+  [[noreturn]] void run() {
+    loop_.run();
+    end(EXIT_SUCCESS);
+  }
+
+ private:
+  [[noreturn]] static void fail(const Error& error) {
+    log::error("worker ends", {{"error", error.message}});
+    end(EXIT_FAILURE);
+  }
+
+  void hear(rpc::Frame frame) {
+    Result<rpc::ToWorker> message = rpc::decode_to_worker(frame.payload);
+    if (!message) {
+      fail(message.error());
+    }
+    if (auto* hello = std::get_if<rpc::WorkerHello>(&*message)) {
+      begin(std::move(*hello), std::move(frame.descriptors));
+    } else if (std::holds_alternative<rpc::Shutdown>(*message)) {
+      end(EXIT_SUCCESS);
+    } else if (engine_ == nullptr) {
+      fail({Code::kCorrupt, "told what to do before being told what it is"});
+    } else if (auto* model = std::get_if<rpc::ModelDescription>(&*message)) {
+      engine_->hear(std::move(*model));
+    } else {
+      engine_->hear(std::get<core::WorkerMessage>(std::move(*message)));
+    }
+  }
+
+  void begin(rpc::WorkerHello hello, std::vector<rpc::Descriptor> descriptors) {
+    if (engine_ != nullptr || descriptors.size() != 1) {
+      fail({Code::kCorrupt, "a hello comes once, with the arena's descriptor"});
+    }
+    log::configure({.level = hello.log_level, .format = hello.log_format, .process = hello.name});
+    const WorkerEpoch epoch = hello.epoch;
+    Result<std::unique_ptr<device::Device>> device = make_device(hello, descriptors[0].get());
+    if (!device) {
+      // The parent ends this process when it has read that.
+      outbox_.send({.epoch = epoch, .body = rpc::HelloAck{.failure = device.error()}});
+      return;
+    }
+    // Not deleted: its thread ends with the process.
+    engine_ = new EngineLoop(std::move(hello), std::move(*device), outbox_);
+  }
+
+  static Result<std::unique_ptr<device::Device>> make_device(const rpc::WorkerHello& hello,
+                                                             int arena_fd) {
+    if (const Result<void> pinned = pin(hello.cores); !pinned) {
+      return pinned.error();
+    }
+    Result<device::Arena> arena = device::Arena::attach(arena_fd, hello.page_bytes);
+    if (!arena) {
+      return arena.error();
+    }
+    for (const PageId page : hello.pages) {
+      if (page.value() >= arena->page_count()) {
+        return Error{Code::kCorrupt,
+                     "pool with page " + std::to_string(page.value()) + "; the arena has " +
+                         std::to_string(arena->page_count())};
+      }
+    }
+    return std::unique_ptr<device::Device>(std::make_unique<device::CpuDevice>(
+        std::move(*arena), device::CpuDeviceOptions{.cores = hello.cores}));
+  }
+
+  boost::asio::io_context loop_{1};
+  rpc::Link link_;
+  Outbox outbox_;
+  EngineLoop* engine_ = nullptr;
+};
+
+}  // namespace
+
+void run(int fd) {
+  leave_signals_to_parent();
+  Worker worker(fd);
+  worker.run();
+}
+
+}  // namespace heddle::worker
