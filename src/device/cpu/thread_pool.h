@@ -19,7 +19,7 @@ namespace heddle::device {
 ///
 /// Work is split by index alone, never by who is free, so a loop's pieces are the same in every
 /// run. Members spin briefly between loops and then sleep.
-class ThreadPool {
+class ThreadPool {  // NOLINT(*-optin.performance.Padding): keeps what threads write apart.
  public:
   /// One member per entry of `cores` (CPU indices); one unpinned member when empty.
   /// kInvalidArgument names a core that this process may not use.

@@ -79,7 +79,9 @@ Result<void> FakeDevice::map(AddressRange range,
                    (access == Access::kRead ? " pages" : " pages to write"));
   const std::uint64_t first = first_page(range, offset);
   HEDDLE_CHECK(pages.size() * properties_.page_bytes <= range.bytes - offset);
-  if (map_fails_in_ > 0 && --map_fails_in_ == 0) {
+  const bool fails = map_fails_in_ == 1;
+  map_fails_in_ -= map_fails_in_ > 0 ? 1U : 0U;
+  if (fails) {
     return Error{.code = Code::kResourceExhausted,
                  .message = "map " + std::to_string(pages.size()) + " pages: told to fail"};
   }
