@@ -1,0 +1,350 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "engine/test_host.h"
+
+namespace heddle::engine {
+namespace {
+
+using spec::FinishReason;
+
+constexpr ModelId kModel{7};
+constexpr ModelId kOther{9};
+
+policy::StepPlan plan_of(ModelId model, SequenceId sequence, std::int64_t tokens) {
+  return {.batches = {{.model = model, .slices = {{.sequence = sequence, .tokens = tokens}}}}};
+}
+
+class EngineTest : public testing::Test {
+ protected:
+  EngineTest() : engine_(Engine::create(host_.device(), host_.pool()).value()) {
+    add("llama-gqa-sharded", kModel, spec::DType::kBf16);
+  }
+
+  void add(const std::string& golden, ModelId id, spec::DType dtype) {
+    models_.emplace(id, host_.load(golden_directory() / golden, dtype));
+    const LoadedModel& model = models_.at(id);
+    ASSERT_TRUE(engine_->add_model(id, model.spec, model.layout, model.window.base(), kKvLease));
+    engine_->set_image_ready(id, model.layout.bytes);
+  }
+
+  SequenceStart start(std::uint64_t id, spec::SamplingParams params, std::int64_t prompt = 20) {
+    const Golden golden = read_golden("llama-gqa-sharded");
+    params.max_tokens = std::max<std::int64_t>(params.max_tokens, 1);
+    return {.id = SequenceId{id},
+            .model = kModel,
+            .tokens = {golden.input_ids.begin(), golden.input_ids.begin() + prompt},
+            .prompt_tokens = prompt,
+            .params = std::move(params)};
+  }
+
+  /// Runs one slice that is expected to succeed.
+  SliceResult run(SequenceId sequence, std::int64_t tokens) {
+    const auto outcome = engine_->run(plan_of(kModel, sequence, tokens));
+    HEDDLE_CHECK(outcome.has_value() && outcome->results.size() == 1);
+    return outcome->results[0];
+  }
+
+  /// All generated tokens of a sequence, run alone; removes it.
+  std::vector<TokenId> generate(const SequenceStart& sequence, FinishReason* finish = nullptr) {
+    HEDDLE_CHECK(engine_->add_sequence(sequence).has_value());
+    std::vector<TokenId> tokens;
+    SliceResult last = run(sequence.id, static_cast<std::int64_t>(sequence.tokens.size()));
+    tokens.push_back(*last.token);
+    while (last.finish == FinishReason::kNone) {
+      last = run(sequence.id, 1);
+      tokens.push_back(*last.token);
+    }
+    if (finish != nullptr) {
+      *finish = last.finish;
+    }
+    engine_->remove_sequence(sequence.id);
+    return tokens;
+  }
+
+  TestHost host_{};
+  std::map<ModelId, LoadedModel> models_{};
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(EngineTest, CountsWhatItComputedAndWhereATokenStands) {
+  ASSERT_TRUE(engine_->add_sequence(start(1, {.temperature = 0.0F, .max_tokens = 3})));
+  const SliceResult first = run(SequenceId{1}, 12);
+  EXPECT_EQ(first.computed, 12);
+  EXPECT_FALSE(first.token.has_value()) << "the prompt is not over";
+  const SliceResult second = run(SequenceId{1}, 8);
+  EXPECT_EQ(second.computed, 20);
+  EXPECT_TRUE(second.token.has_value());
+  EXPECT_EQ(second.position, 0);
+  const SliceResult third = run(SequenceId{1}, 1);
+  EXPECT_EQ(third.computed, 21);
+  EXPECT_EQ(third.position, 1);
+}
+
+TEST_F(EngineTest, EndsAtStopTokenLengthAndContext) {
+  const auto free_run = generate(start(1, {.temperature = 0.0F, .max_tokens = 8}));
+  ASSERT_EQ(free_run.size(), 8U);
+  FinishReason finish{};
+
+  spec::SamplingParams stopping{.temperature = 0.0F, .max_tokens = 8, .stop_tokens = {free_run[3]}};
+  auto expected = free_run;
+  expected.resize(static_cast<std::size_t>(
+      std::find(free_run.begin(), free_run.end(), free_run[3]) - free_run.begin() + 1));
+  EXPECT_EQ(generate(start(2, stopping), &finish), expected);
+  EXPECT_EQ(finish, FinishReason::kStop);
+
+  stopping.ignore_eos = true;
+  EXPECT_EQ(generate(start(3, stopping), &finish), free_run);
+  EXPECT_EQ(finish, FinishReason::kLength);
+
+  const auto context = static_cast<std::size_t>(models_.at(kModel).spec.max_position);
+  EXPECT_EQ(generate(start(4, {.temperature = 0.0F, .max_tokens = 100'000}), &finish).size(),
+            context - 20);
+  EXPECT_EQ(finish, FinishReason::kLength);
+}
+
+TEST_F(EngineTest, DrawsFromSeedAndChoiceAlone) {
+  const spec::SamplingParams params{.temperature = 1.2F, .seed = 42, .choice = 1, .max_tokens = 24};
+  const auto tokens = generate(start(1, params));
+  EXPECT_EQ(generate(start(2, params)), tokens);
+  auto other = params;
+  other.seed = 43;
+  EXPECT_NE(generate(start(3, other)), tokens);
+  other = params;
+  other.choice = 2;
+  EXPECT_NE(generate(start(4, other)), tokens);
+}
+
+TEST_F(EngineTest, PenaltiesAndBiasReachTheLogits) {
+  const auto plain = generate(start(1, {.temperature = 0.0F, .max_tokens = 12}));
+  spec::SamplingParams banned{.temperature = 0.0F, .max_tokens = 12};
+  banned.logit_bias = {{plain[0], -100.0F}};
+  for (const TokenId token : generate(start(2, banned))) {
+    EXPECT_NE(token, plain[0]);
+  }
+  const auto fresh =
+      generate(start(3, {.temperature = 0.0F, .presence_penalty = 1000.0F, .max_tokens = 12}));
+  auto sorted = fresh;
+  std::sort(sorted.begin(), sorted.end());
+  EXPECT_EQ(std::adjacent_find(sorted.begin(), sorted.end()), sorted.end())
+      << "no token comes twice";
+  const auto unseen =
+      start(4, {.temperature = 0.0F, .repetition_penalty = 1000.0F, .max_tokens = 1});
+  const auto first = generate(unseen);
+  EXPECT_EQ(std::count(unseen.tokens.begin(), unseen.tokens.end(), first[0]), 0)
+      << "the prompt counts for repetition";
+}
+
+TEST_F(EngineTest, RefusesWhatCannotRun) {
+  const auto message = [&](const SequenceStart& sequence) {
+    const auto added = engine_->add_sequence(sequence);
+    EXPECT_FALSE(added);
+    EXPECT_EQ(added.error().code, Code::kInvalidArgument);
+    return added.error().message;
+  };
+  auto sequence = start(1, {.max_tokens = 4});
+  sequence.tokens[2] = 71;
+  EXPECT_EQ(message(sequence), "add sequence 1: token 71 is outside the vocabulary of 71");
+  sequence = start(1, {.max_tokens = 4});
+  sequence.params.logit_bias = {{-3, 1.0F}};
+  EXPECT_EQ(message(sequence),
+            "add sequence 1: logit_bias for token -3, which is outside the vocabulary of 71");
+  sequence = start(1, {.max_tokens = 4});
+  sequence.tokens.resize(128, 5);
+  EXPECT_EQ(message(sequence), "add sequence 1: 128 tokens leave no room in the context of 128");
+  sequence = start(1, {.max_tokens = 4});
+  sequence.prompt_tokens = 16;
+  EXPECT_EQ(message(sequence),
+            "add sequence 1: 4 tokens are generated already, and max_tokens is 4");
+  sequence.tokens.clear();
+  EXPECT_NE(message(sequence).find("at least 1"), std::string::npos);
+}
+
+TEST_F(EngineTest, GivesBackEveryPage) {
+  const std::int64_t free = host_.pool().free_count();
+  ASSERT_TRUE(engine_->add_sequence(start(1, {.max_tokens = 4})));
+  EXPECT_EQ(engine_->kv_pages(kModel), 0) << "holds no KV before it runs";
+  run(SequenceId{1}, 20);
+  EXPECT_GT(engine_->kv_pages(kModel), 0);
+  EXPECT_EQ(host_.pool().free_count(), free - engine_->kv_pages(kModel));
+  EXPECT_LE(engine_->kv_pages(kModel), engine_->kv_pages_for(kModel, 20));
+  engine_->preempt(SequenceId{1});
+  EXPECT_EQ(host_.pool().free_count(), free);
+  run(SequenceId{1}, 20);
+  engine_->remove_sequence(SequenceId{1});
+  EXPECT_EQ(host_.pool().free_count(), free);
+}
+
+TEST_F(EngineTest, StarvesWhenNoPageIsFreeAndGoesOnWhenOneIs) {
+  const auto expected = generate(start(1, {.temperature = 0.0F, .max_tokens = 4}));
+  ASSERT_TRUE(engine_->add_sequence(start(2, {.temperature = 0.0F, .max_tokens = 4})));
+  const auto hoard = host_.pool().take(kWeightsLease, host_.pool().free_count()).value();
+  const auto outcome = engine_->run(plan_of(kModel, SequenceId{2}, 20));
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->starved, std::vector{SequenceId{2}});
+  EXPECT_TRUE(outcome->results.empty());
+  EXPECT_EQ(engine_->kv_pages(kModel), 0);
+  host_.pool().put(kWeightsLease, hoard);
+  EXPECT_EQ(run(SequenceId{2}, 20).token, expected[0]);
+}
+
+TEST_F(EngineTest, FailsOnlyTheSequenceWhoseLogitsAreNotNumbers) {
+  add("qwen3-tied", kOther, spec::DType::kBf16);
+  const LoadedModel& broken = models_.at(kOther);
+  const auto& final_norm =
+      *std::find_if(broken.layout.tensors.begin(), broken.layout.tensors.end(), [](const auto& t) {
+        return t.role == store::Role::kFinalNorm;
+      });
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::size_t page_bytes = host_.device().properties().page_bytes;
+  std::memcpy(host_.device().page_address(broken.pages[final_norm.offset / page_bytes]) +
+                  final_norm.offset % page_bytes,
+              &nan,
+              sizeof(nan));
+  ASSERT_TRUE(engine_->add_sequence(start(1, {.max_tokens = 4})));
+  auto doomed = start(2, {.max_tokens = 4});
+  doomed.model = kOther;
+  ASSERT_TRUE(engine_->add_sequence(doomed));
+  policy::StepPlan plan = plan_of(kModel, SequenceId{1}, 20);
+  plan.batches.push_back(plan_of(kOther, SequenceId{2}, 20).batches[0]);
+  const auto outcome = engine_->run(plan);
+  ASSERT_TRUE(outcome);
+  ASSERT_EQ(outcome->results.size(), 1U);
+  EXPECT_EQ(outcome->results[0].sequence, SequenceId{1});
+  ASSERT_EQ(outcome->failed.size(), 1U);
+  EXPECT_EQ(outcome->failed[0].sequence, SequenceId{2});
+  EXPECT_NE(outcome->failed[0].error.message.find("not numbers"), std::string::npos);
+}
+
+// The weights arrive stage by stage while the step runs; each byte that is used before it has
+// arrived is a zero and would show in the answer.
+TEST_F(EngineTest, RunsEachStageWhenItsBytesAreThere) {
+  const auto expected = generate(start(1, {.temperature = 0.0F, .max_tokens = 6}));
+  const LoadedModel& model = models_.at(kModel);
+  const std::size_t page_bytes = host_.device().properties().page_bytes;
+  const auto image_byte = [&](std::uint64_t at) -> std::byte& {
+    return host_.device().page_address(model.pages[at / page_bytes])[at % page_bytes];
+  };
+  std::vector<std::byte> image(model.layout.bytes);
+  for (std::uint64_t at = 0; at < image.size(); ++at) {
+    image[at] = image_byte(at);
+    image_byte(at) = std::byte{0};
+  }
+  ASSERT_TRUE(engine_->add_model(kOther, model.spec, model.layout, model.window.base(), kKvLease));
+  std::thread loader([&] {
+    std::uint64_t done = 0;
+    for (const std::uint64_t end : model.layout.stage_end) {
+      for (; done < end; ++done) {
+        image_byte(done) = image[done];
+      }
+      engine_->set_image_ready(kOther, done);
+    }
+  });
+  auto sequence = start(2, {.temperature = 0.0F, .max_tokens = 6});
+  sequence.model = kOther;
+  ASSERT_TRUE(engine_->add_sequence(sequence));
+  const auto outcome = engine_->run(plan_of(kOther, SequenceId{2}, 20));
+  loader.join();
+  ASSERT_TRUE(outcome);
+  ASSERT_EQ(outcome->results.size(), 1U);
+  EXPECT_EQ(outcome->results[0].token, expected[0]);
+}
+
+TEST_F(EngineTest, GivesUpOnAnAbandonedLoadAndLeavesTheRest) {
+  const LoadedModel& model = models_.at(kModel);
+  ASSERT_TRUE(engine_->add_model(kOther, model.spec, model.layout, model.window.base(), kKvLease));
+  engine_->set_image_ready(kOther, model.layout.stage_end[1]);  // The first layer, and no more.
+  auto waiting = start(1, {.max_tokens = 4});
+  waiting.model = kOther;
+  ASSERT_TRUE(engine_->add_sequence(waiting));
+  ASSERT_TRUE(engine_->add_sequence(start(2, {.max_tokens = 4})));
+  policy::StepPlan plan = plan_of(kOther, SequenceId{1}, 20);
+  plan.batches.push_back(plan_of(kModel, SequenceId{2}, 20).batches[0]);
+
+  std::thread quitter([&] { engine_->abandon_image(kOther); });
+  const auto outcome = engine_->run(plan);
+  quitter.join();
+
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->unready, std::vector{SequenceId{1}});
+  ASSERT_EQ(outcome->results.size(), 1U);
+  EXPECT_EQ(outcome->results[0].sequence, SequenceId{2});
+  EXPECT_EQ(engine_->kv_pages(kOther), 0) << "nothing of it has changed";
+  engine_->remove_sequence(SequenceId{1});
+  engine_->remove_model(kOther);
+  engine_->set_image_ready(kOther, 5);  // Late news of a model that is gone.
+}
+
+TEST_F(EngineTest, MoreSamplingRowsThanLogitsExistAtOnce) {
+  constexpr std::uint64_t kSequences = 75;
+  const auto expected = generate(start(1000, {.temperature = 0.0F, .max_tokens = 1}, 6));
+  policy::ModelBatch batch{.model = kModel, .slices = {}};
+  for (std::uint64_t id = 1; id <= kSequences; ++id) {
+    ASSERT_TRUE(engine_->add_sequence(start(id, {.temperature = 0.0F, .max_tokens = 1}, 6)));
+    batch.slices.push_back({.sequence = SequenceId{id}, .tokens = 6});
+  }
+  const auto outcome = engine_->run({.batches = {batch}});
+  ASSERT_TRUE(outcome);
+  ASSERT_EQ(outcome->results.size(), kSequences);
+  for (const SliceResult& result : outcome->results) {
+    EXPECT_EQ(result.token, expected[0]);
+  }
+}
+
+TEST(WorkspaceBytes, CoversTheActivationsAndGrowsWithTheBatch) {
+  const auto model =
+      store::Checkpoint::open(golden_directory() / "llama-gqa-sharded")->config.model;
+  EXPECT_GT(workspace_bytes(model, 1), 32U * 4U * 71U) << "at least the logits";
+  EXPECT_GT(workspace_bytes(model, 512), workspace_bytes(model, 64) + 448U * 4U * 32U);
+}
+
+TEST(EngineCreate, NamesADeviceThatHasNoKernels) {
+  // A CpuDevice that says it is something else.
+  class Stranger final : public device::Device {
+   public:
+    explicit Stranger(device::Device& inner) : inner_(inner), properties_(inner.properties()) {
+      properties_.kind = device::Kind::kFake;
+      properties_.name = "stranger";
+    }
+    [[nodiscard]] const device::Properties& properties() const override { return properties_; }
+    [[nodiscard]] std::byte* page_address(device::PageId page) const override {
+      return inner_.page_address(page);
+    }
+    Result<device::AddressRange> reserve(std::size_t bytes) override {
+      return inner_.reserve(bytes);
+    }
+    void release(device::AddressRange range) override { inner_.release(range); }
+    Result<void> map(device::AddressRange range,
+                     std::size_t offset,
+                     std::span<const device::PageId> pages,
+                     device::Access access) override {
+      return inner_.map(range, offset, pages, access);
+    }
+    void unmap(device::AddressRange range, std::size_t offset, std::size_t bytes) override {
+      inner_.unmap(range, offset, bytes);
+    }
+    Result<std::unique_ptr<device::Stream>> create_stream() override {
+      return inner_.create_stream();
+    }
+
+   private:
+    device::Device& inner_;
+    device::Properties properties_;
+  };
+  TestHost host(2);
+  Stranger stranger(host.device());
+  const auto engine = Engine::create(stranger, host.pool());
+  ASSERT_FALSE(engine);
+  EXPECT_NE(engine.error().message.find("stranger"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace heddle::engine

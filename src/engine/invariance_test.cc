@@ -1,0 +1,243 @@
+// The promise of the engine: a sequence's tokens depend on its model, prompt and parameters alone.
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "engine/engine.h"
+#include "engine/test_host.h"
+
+namespace heddle::engine {
+namespace {
+
+using spec::FinishReason;
+
+/// What a client would know of a sequence: enough to submit it again to another worker.
+struct Request {
+  SequenceStart start{};
+  std::vector<TokenId> expected{};  ///< All that it generates, run alone.
+  std::int64_t computed = 0;        ///< In the engine's present life of it.
+  bool admitted = false;
+
+  [[nodiscard]] bool done() const {
+    return static_cast<std::size_t>(start.prompt_tokens) + expected.size() == start.tokens.size();
+  }
+  [[nodiscard]] std::int64_t pending() const {
+    return static_cast<std::int64_t>(start.tokens.size()) - computed;
+  }
+};
+
+class Schedule {
+ public:
+  Schedule(std::uint64_t seed, std::span<const std::string> cases, spec::DType dtype)
+      : rng_(seed), host_(kPages, kPageBytes), engine_(make_engine()) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      const std::string& name = cases[rng_.below(cases.size())];
+      const ModelId id{i + 1};
+      models_.emplace(id, host_.load(golden_directory() / name, dtype));
+      const LoadedModel& model = models_.at(id);
+      HEDDLE_CHECK(engine_->add_model(id, model.spec, model.layout, model.window.base(), kKvLease)
+                       .has_value());
+      engine_->set_image_ready(id, model.layout.bytes);
+    }
+    for (std::uint64_t id = 1; id <= 6; ++id) {
+      requests_.push_back(draw_request(id));
+      run_alone(requests_.back());
+    }
+    // What is left of the pool is too small for all at once.
+    const auto most =
+        *std::max_element(requests_.begin(), requests_.end(), [this](const auto& a, const auto& b) {
+          return pages_of(a) < pages_of(b);
+        });
+    const std::int64_t leave = pages_of(most) + 1;
+    HEDDLE_CHECK(host_.pool().take(kWeightsLease, host_.pool().free_count() - leave).has_value());
+  }
+
+  /// Steps at random until all requests are done; false with a failure if a token differs.
+  void run() {
+    for (int step = 0; step < 10'000; ++step) {
+      shake();
+      const policy::StepPlan plan = draw_plan();
+      if (plan.batches.empty()) {
+        if (std::all_of(requests_.begin(), requests_.end(), [](auto& r) { return r.done(); })) {
+          EXPECT_EQ(engine_->kv_pages(ModelId{1}) + engine_->kv_pages(ModelId{2}), 0);
+          return;
+        }
+        continue;
+      }
+      const auto outcome = engine_->run(plan);
+      ASSERT_TRUE(outcome) << outcome.error().message;
+      ASSERT_TRUE(outcome->failed.empty() && outcome->unready.empty());
+      for (const SliceResult& result : outcome->results) {
+        take(result);
+      }
+      starved_ += static_cast<int>(outcome->starved.size());
+      if (!outcome->starved.empty()) {
+        make_room();
+      }
+      host_.pool().check_invariants();
+      if (testing::Test::HasFailure()) {
+        return;
+      }
+    }
+    FAIL() << "no end in 10,000 steps";
+  }
+
+  [[nodiscard]] int starved() const { return starved_; }
+
+ private:
+  static constexpr std::uint64_t kPages = 160;
+  static constexpr std::size_t kPageBytes = 4096;
+
+  std::unique_ptr<Engine> make_engine() {
+    return Engine::create(host_.device(), host_.pool(), {.max_batch_tokens = 200}).value();
+  }
+
+  std::int64_t pages_of(const Request& request) const {
+    return engine_->kv_pages_for(
+        request.start.model,
+        request.start.prompt_tokens + static_cast<std::int64_t>(request.expected.size()));
+  }
+
+  Request draw_request(std::uint64_t id) {
+    Request request;
+    request.start.id = SequenceId{id};
+    request.start.model = ModelId{1 + rng_.below(2)};
+    request.start.prompt_tokens = static_cast<std::int64_t>(1 + rng_.below(40));
+    const auto vocab = static_cast<std::uint64_t>(models_.at(request.start.model).spec.vocab);
+    for (std::int64_t i = 0; i < request.start.prompt_tokens; ++i) {
+      request.start.tokens.push_back(static_cast<TokenId>(rng_.below(vocab)));
+    }
+    spec::SamplingParams& params = request.start.params;
+    params.max_tokens = static_cast<std::int64_t>(1 + rng_.below(24));
+    params.temperature = rng_.below(3) == 0 ? 0.0F : 0.9F;
+    params.top_p = rng_.below(2) == 0 ? 1.0F : 0.9F;
+    params.top_k = rng_.below(2) == 0 ? 0 : 12;
+    params.frequency_penalty = rng_.below(2) == 0 ? 0.0F : 0.5F;
+    params.repetition_penalty = rng_.below(2) == 0 ? 1.0F : 1.1F;
+    params.seed = rng_.next();
+    return request;
+  }
+
+  void run_alone(Request& request) {
+    HEDDLE_CHECK(engine_->add_sequence(request.start).has_value());
+    std::int64_t pending = request.start.prompt_tokens;
+    for (auto finish = FinishReason::kNone; finish == FinishReason::kNone; pending = 1) {
+      const auto outcome = engine_->run(
+          {.batches = {{.model = request.start.model,
+                        .slices = {{.sequence = request.start.id, .tokens = pending}}}}});
+      HEDDLE_CHECK(outcome.has_value() && outcome->results.size() == 1);
+      request.expected.push_back(*outcome->results[0].token);
+      finish = outcome->results[0].finish;
+    }
+    engine_->remove_sequence(request.start.id);
+  }
+
+  /// Admits, preempts, and moves requests to another life, at random.
+  void shake() {
+    for (Request& request : requests_) {
+      if (!request.admitted && !request.done() && rng_.below(3) == 0) {
+        HEDDLE_CHECK(engine_->add_sequence(request.start).has_value());
+        request.admitted = true;
+        request.computed = 0;
+      } else if (request.admitted && rng_.below(12) == 0) {
+        engine_->preempt(request.start.id);
+        request.computed = 0;
+      } else if (request.admitted && rng_.below(12) == 0) {  // Its worker dies.
+        engine_->remove_sequence(request.start.id);
+        request.admitted = false;
+      }
+    }
+  }
+
+  policy::StepPlan draw_plan() {
+    policy::StepPlan plan;
+    for (const auto& [id, model] : models_) {
+      policy::ModelBatch batch{.model = id, .slices = {}};
+      for (const Request& request : requests_) {
+        if (request.start.model == id && request.admitted && rng_.below(4) != 0) {
+          const auto pending = static_cast<std::uint64_t>(request.pending());
+          batch.slices.push_back({.sequence = request.start.id,
+                                  .tokens = static_cast<std::int64_t>(1 + rng_.below(pending))});
+        }
+      }
+      for (std::size_t i = batch.slices.size(); i > 1; --i) {
+        std::swap(batch.slices[i - 1], batch.slices[rng_.below(i)]);
+      }
+      if (!batch.slices.empty()) {
+        plan.batches.push_back(std::move(batch));
+      }
+    }
+    return plan;
+  }
+
+  void take(const SliceResult& result) {
+    Request& request = requests_[result.sequence.value() - 1];
+    request.computed = result.computed;
+    if (!result.token.has_value()) {
+      return;
+    }
+    const auto position = static_cast<std::size_t>(result.position);
+    ASSERT_LT(position, request.expected.size());
+    ASSERT_EQ(*result.token, request.expected[position])
+        << "token " << position << " of sequence " << result.sequence.value();
+    request.start.tokens.push_back(*result.token);
+    EXPECT_EQ(result.finish != FinishReason::kNone, request.done());
+    if (request.done()) {
+      engine_->remove_sequence(request.start.id);
+      request.admitted = false;
+    }
+  }
+
+  void make_room() {
+    for (Request& request : requests_) {
+      if (request.admitted && rng_.below(2) == 0) {
+        engine_->preempt(request.start.id);
+        request.computed = 0;
+      }
+    }
+  }
+
+  Rng rng_;
+  TestHost host_;
+  std::unique_ptr<Engine> engine_;
+  std::map<ModelId, LoadedModel> models_{};
+  std::vector<Request> requests_{};
+  int starved_ = 0;
+};
+
+void run_schedules(spec::DType dtype) {
+  const std::vector<std::string> cases{"llama-gqa-sharded",
+                                       "llama-rope-yarn-mscale-new",
+                                       "mistral-window",
+                                       "mistral-window-f32",
+                                       "qwen2-window-types-new",
+                                       "qwen3-tied",
+                                       "qwen3-window"};
+  int starved = 0;
+  for (std::uint64_t seed = 1; seed <= 25; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Schedule schedule(seed, cases, dtype);
+    schedule.run();
+    starved += schedule.starved();
+    if (testing::Test::HasFailure()) {
+      return;
+    }
+  }
+  EXPECT_GT(starved, 0) << "the schedules should be short of pages now and then";
+}
+
+TEST(Invariance, TokensDoNotDependOnTheScheduleInFloat32) {
+  run_schedules(spec::DType::kF32);
+}
+
+TEST(Invariance, TokensDoNotDependOnTheScheduleInBfloat16) {
+  run_schedules(spec::DType::kBf16);
+}
+
+}  // namespace
+}  // namespace heddle::engine
