@@ -37,7 +37,8 @@ struct RequestRecord {
   std::int32_t priority = 0;                      ///< Lower runs first.
   std::optional<Instant> deadline{};              ///< Fails with kDeadlineExceeded after this.
   RequestTimes times{};
-  std::int32_t restarts = 0;  ///< Workers that died under it.
+  std::int32_t restarts = 0;         ///< Workers that died under it.
+  std::optional<DeviceId> device{};  ///< Where it was dispatched last.
 };
 
 /// One generated token. Positions count from 0 per choice; a duplicate after a resume is dropped by

@@ -106,6 +106,7 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
     std::uint64_t copied = 0;
     bool opened = false;
     bool closing = false;
+    bool to_pool = false;
     bool abandoned = false;
     bool copying = false;
     std::map<PageId, std::int64_t> kv_pages{};  ///< Blocks used of each.
@@ -142,6 +143,9 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
   }
 
   void tell(const WorkerEvent& event) {
+    if (const auto* closed = std::get_if<ModelClosed>(&event)) {
+      close(closed->model);  // The pool is this thread's, so not before the core hears of it.
+    }
     std::vector<WorkerCommand> commands;
     heard.push_back({around_.now(), event});
     core_.step(around_.now(), event, commands);
@@ -250,23 +254,27 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
     Model& model = models_.at(command.model);
     HEDDLE_CHECK(!model.closing && model.kv_pages.empty());
     model.closing = true;
-    map_later([this, command] {
-      const Model closed = models_.extract(command.model).mapped();
-      for (const PageId page : closed.overhead) {
-        put(page);
-      }
-      if (command.image == ImagePages::kToPool) {
-        for (const PageId page : closed.window) {
-          put(page);
-        }
-      }
-      hear(ModelClosed{.model = command.model});
-    });
+    model.to_pool = command.image == ImagePages::kToPool;
+    map_later([this, command] { hear(ModelClosed{.model = command.model}); });
+  }
+  void close(ModelId id) {
+    const Model closed = models_.extract(id).mapped();
+    for (const PageId page : closed.overhead) {
+      put(page);
+    }
+    for (const PageId page : closed.to_pool ? closed.window : std::vector<PageId>{}) {
+      put(page);
+    }
   }
   void perform(const SetImageReady& command) {
     Model& model = models_.at(command.model);
     HEDDLE_CHECK(model.opened);
     model.ready = std::max(model.ready, command.bytes);
+  }
+  void perform(const SetSourceReady& command) {
+    Model& model = models_.at(command.model);
+    model.source_ready = std::max(model.source_ready, command.bytes);
+    copy_some(command.model);
   }
   void perform(const AddSequence& command) {
     HEDDLE_CHECK(models_.at(command.model).opened);

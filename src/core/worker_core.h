@@ -38,7 +38,8 @@ struct OpenFailed {
   ModelId model{};
   Error error{};
 };
-/// CloseModel was carried out: nothing refers to its pages any more.
+/// CloseModel was carried out: nothing refers to its pages any more. What becomes free is put into
+/// the pool as this is said, not before: a step that runs would take what the ledger does not know.
 struct ModelClosed {
   ModelId model{};
 };
@@ -103,7 +104,7 @@ struct OpenModel {
   ImageSource source = ImageSource::kGiven;
   std::vector<PageId> pages{};
   std::uint64_t image_bytes = 0;
-  std::uint64_t ready_bytes = 0;  ///< Of `pages`; the shell hears ImageProgress for the rest.
+  std::uint64_t ready_bytes = 0;  ///< Of `pages`; SetImageReady or SetSourceReady tell the rest.
   std::int64_t overhead_pages = 0;
 };
 enum class ImagePages : std::uint8_t {
@@ -118,6 +119,11 @@ struct CloseModel {
 };
 /// Engine::set_image_ready: the first `bytes` of the image may be used.
 struct SetImageReady {
+  ModelId model{};
+  std::uint64_t bytes = 0;
+};
+/// Of an image that is copied: the first `bytes` of the source are in place now.
+struct SetSourceReady {
   ModelId model{};
   std::uint64_t bytes = 0;
 };
@@ -139,7 +145,8 @@ struct RemoveSequence {
 };
 /// Engine::run, then StepDone. Only ever given in answer to EngineIdle, as the last command. A step
 /// may wait for weights, so while it runs the thread that reads the link also passes ImageProgress
-/// of open models straight to Engine::set_image_ready, and EvictModel{kNow} to abandon_image.
+/// of open models straight on, as SetImageReady or SetSourceReady would, and EvictModel{kNow} to
+/// Engine::abandon_image.
 struct RunStep {
   policy::StepPlan plan{};
 };
@@ -153,6 +160,7 @@ using WorkerCommand = std::variant<AdoptPages,
                                    OpenModel,
                                    CloseModel,
                                    SetImageReady,
+                                   SetSourceReady,
                                    AddSequence,
                                    PreemptSequence,
                                    RemoveSequence,

@@ -108,6 +108,7 @@ class WorkerCore::Impl {
   void forget_sequence(SequenceId id);
   void settle_leases(ModelId id);
   void set_kv(Resident& model, std::int64_t pages);
+  void count_kv(const std::vector<KvHeld>& kv);
   void admit();
   void relieve(const StepDone& done);
   void give_up_oldest();

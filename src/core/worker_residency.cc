@@ -236,6 +236,8 @@ void WorkerCore::Impl::on(const ImageProgress& progress) {
   const auto found = models_.find(progress.model);
   if (found != models_.end() && found->second.source == ImageSource::kGiven) {
     set_ready(progress.model, progress.bytes);
+  } else if (found != models_.end() && found->second.stage != Stage::kClosing) {
+    act(SetSourceReady{.model = progress.model, .bytes = progress.bytes});
   }
   for (Operation& operation : operations_) {
     auto* load = std::get_if<LoadModel>(&operation);

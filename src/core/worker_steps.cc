@@ -228,13 +228,7 @@ void WorkerCore::Impl::on(const StepDone& done) {
   if (!produced.tokens.empty()) {
     say(std::move(produced));
   }
-  for (const KvHeld& held : done.kv) {
-    const auto found = models_.find(held.model);
-    if (found != models_.end() && found->second.kv_pages != held.pages) {
-      set_kv(found->second, held.pages);
-      counts_changed_ = true;
-    }
-  }
+  count_kv(done.kv);
   for (const SequenceId id : ended) {
     forget_sequence(id);
   }
@@ -244,6 +238,20 @@ void WorkerCore::Impl::on(const StepDone& done) {
   }
   if (!done.starved.empty()) {
     relieve(done);
+  }
+}
+
+/// Books what the engine holds now; what one model gave up first, as another may have it.
+void WorkerCore::Impl::count_kv(const std::vector<KvHeld>& kv) {
+  for (const bool growth : {false, true}) {
+    for (const KvHeld& held : kv) {
+      const auto found = models_.find(held.model);
+      if (found != models_.end() && held.pages != found->second.kv_pages &&
+          growth == (held.pages > found->second.kv_pages)) {
+        set_kv(found->second, held.pages);
+        counts_changed_ = true;
+      }
+    }
   }
 }
 

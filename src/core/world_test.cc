@@ -1,9 +1,36 @@
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+#include <string>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "core/test_world.h"
 
 namespace heddle::core::test {
 namespace {
+
+std::uint64_t running_seed = 0;  // NOLINT(*-non-const-global-*): for the handler of SIGABRT.
+
+/// Runs a world to its end. A check that fails says which seed it was; HEDDLE_SEED=n runs only
+/// that.
+void run(World& world, std::uint64_t seed) {
+  running_seed = seed;
+  std::signal(SIGABRT, [](int) { std::fprintf(stderr, "seed %lu\n", running_seed); });
+  world.run();
+}
+
+/// Seeds [0, count), or the one that was asked for.
+std::vector<std::uint64_t> seeds(std::uint64_t count) {
+  if (const char* only = std::getenv("HEDDLE_SEED")) {
+    return {std::strtoull(only, nullptr, 10)};
+  }
+  std::vector<std::uint64_t> all(count);
+  std::iota(all.begin(), all.end(), 0U);
+  return all;
+}
 
 std::int64_t count(const World& world, Record::End end) {
   std::int64_t n = 0;
@@ -13,15 +40,82 @@ std::int64_t count(const World& world, Record::End end) {
   return n;
 }
 
-TEST(World, EveryRequestEndsWhenNothingGoesWrong) {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+/// Everything at once, in measures that the seed decides.
+WorldOptions anything(std::uint64_t seed) {
+  Rng rng(seed ^ 0x5eedU);
+  const auto chance = [&rng](std::uint64_t of) { return rng.below(of) == 0; };
+  return {.seed = seed,
+          .devices = 1 + static_cast<int>(rng.below(3)),
+          .models = 2 + static_cast<int>(rng.below(5)),
+          .host_pages = 8 + static_cast<std::int64_t>(rng.below(30)),
+          .device_pages = 15 + static_cast<std::int64_t>(rng.below(12)),
+          .copy = chance(3),
+          .requests = 10 + static_cast<int>(rng.below(50)),
+          .arrivals = 20ms + 10ms * static_cast<int>(rng.below(40)),
+          .kills = chance(2) ? static_cast<int>(rng.below(8)) : 0,
+          .read_failures = chance(3) ? static_cast<int>(rng.below(12)) : 0,
+          .open_failures = chance(3) ? static_cast<int>(rng.below(6)) : 0,
+          .cancels = chance(2),
+          .admin = chance(2),
+          .reloads = chance(3),
+          .pin_one = chance(5)};
+}
+
+TEST(World, EveryRequestIsAnsweredWhenNothingGoesWrong) {
+  for (const std::uint64_t seed : seeds(300)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     World world({.seed = seed});
-    world.run();
+    run(world, seed);
     for (const auto& [id, record] : world.records()) {
       ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
     }
   }
+}
+
+TEST(World, EveryRequestIsAnsweredWhenDevicesCopy) {
+  for (const std::uint64_t seed : seeds(300)) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    World world({.seed = seed, .copy = true});
+    run(world, seed);
+    for (const auto& [id, record] : world.records()) {
+      ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
+    }
+  }
+}
+
+// A worker that dies is a pause to its requests, unless they were there three times.
+TEST(World, DeathsAreInvisible) {
+  std::int64_t done = 0;
+  std::int64_t failed = 0;
+  for (const std::uint64_t seed : seeds(300)) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    World world({.seed = seed, .kills = 3});
+    run(world, seed);
+    for (const auto& [id, record] : world.records()) {
+      if (record.end == Record::End::kFailed) {
+        ASSERT_NE(record.error.message.find("died 3 times"), std::string::npos)
+            << record.error.message;
+      }
+    }
+    done += count(world, Record::End::kDone);
+    failed += count(world, Record::End::kFailed);
+  }
+  EXPECT_GT(done, 100 * failed);
+}
+
+// The world checks after every event that pages are conserved, tokens are right, weights and KV are
+// what was written, and at its end that every request has ended once.
+TEST(World, SurvivesAnything) {
+  std::int64_t done = 0;
+  std::int64_t all = 0;
+  for (const std::uint64_t seed : seeds(2000)) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    World world(anything(seed));
+    run(world, seed);
+    done += count(world, Record::End::kDone);
+    all += std::ssize(world.records());
+  }
+  EXPECT_GT(2 * done, all);
 }
 
 }  // namespace
