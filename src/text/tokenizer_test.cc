@@ -1,1 +1,192 @@
+#include "text/tokenizer.h"
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "text/test_tokenizers.h"
+
+namespace heddle::text {
+namespace {
+
+using testing::HasSubstr;
+using Ids = std::vector<TokenId>;
+
+Ids encoded(const Tokenizer& tokenizer, std::string_view text) {
+  const auto ids = tokenizer.encode(text, SpecialTokens::kNone);
+  EXPECT_TRUE(ids) << (ids ? "" : ids.error().message);
+  return ids ? *ids : Ids{};
+}
+
+TEST(Tokenizer, GivesBackWhatWasEncoded) {
+  const auto tokenizer = golden_tokenizer("llama3");
+  const std::string text = "Привет, 😀 world\r\n\tx  y";
+  const auto decoded = tokenizer->decode(encoded(*tokenizer, text), ShowSpecial::kNo);
+  ASSERT_TRUE(decoded) << decoded.error().message;
+  EXPECT_EQ(*decoded, text);
+}
+
+TEST(Tokenizer, AddsSpecialTokensOnlyWhenAsked) {
+  const auto tokenizer = golden_tokenizer("llama3");
+  const auto begin = tokenizer->token_to_id("<|begin|>");
+  ASSERT_TRUE(begin);
+  EXPECT_TRUE(tokenizer->is_special(*begin));
+  const auto with = tokenizer->encode("a", SpecialTokens::kAdd);
+  ASSERT_TRUE(with) << with.error().message;
+  EXPECT_EQ(with->front(), *begin);
+  EXPECT_EQ(Ids(with->begin() + 1, with->end()), encoded(*tokenizer, "a"));
+}
+
+TEST(Tokenizer, ShowsSpecialTokensOnlyWhenAsked) {
+  const auto tokenizer = golden_tokenizer("llama3");
+  const Ids ids = encoded(*tokenizer, "<|begin|>a");
+  EXPECT_EQ(*tokenizer->decode(ids, ShowSpecial::kNo), "a");
+  EXPECT_EQ(*tokenizer->decode(ids, ShowSpecial::kYes), "<|begin|>a");
+}
+
+TEST(Tokenizer, IgnoresPaddingAndTruncation) {
+  const nlohmann::json json = nlohmann::json::parse(golden_tokenizer_json("gpt2"));
+  ASSERT_TRUE(json.at("truncation").is_object());
+  ASSERT_TRUE(json.at("padding").is_object());
+  const auto tokenizer = golden_tokenizer("gpt2");
+  EXPECT_EQ(encoded(*tokenizer, "x").size(), 1U);
+  EXPECT_GT(
+      encoded(*tokenizer, std::string(100, '.') + "the the the the the the the the the").size(),
+      12U);
+}
+
+TEST(Tokenizer, TokenBytesAreWhatTokensStandFor) {
+  const auto llama3 = golden_tokenizer("llama3");
+  EXPECT_EQ(llama3->token_bytes(*llama3->token_to_id("Ġthe")), " the");
+  EXPECT_EQ(llama3->token_bytes(*llama3->token_to_id("Ã")), "\xC3");
+  EXPECT_EQ(llama3->token_bytes(*llama3->token_to_id("<|end|>")), "<|end|>");
+  const auto llama2 = golden_tokenizer("llama2");
+  EXPECT_EQ(llama2->token_bytes(*llama2->token_to_id("▁the")), " the");
+  EXPECT_EQ(llama2->token_bytes(*llama2->token_to_id("<0xE4>")), "\xE4");
+  for (const TokenId id : {-1, llama2->vocab_size(), llama2->vocab_size() + 1000}) {
+    EXPECT_EQ(llama2->token_bytes(id), "");
+    EXPECT_FALSE(llama2->is_special(id));
+  }
+}
+
+TEST(Tokenizer, KnowsItsVocabulary) {
+  const auto tokenizer = golden_tokenizer("llama3");
+  EXPECT_GT(tokenizer->vocab_size(), 256);
+  EXPECT_NE(tokenizer->token_bytes(tokenizer->vocab_size() - 1), "");
+  EXPECT_FALSE(tokenizer->token_to_id("no such token"));
+  EXPECT_FALSE(tokenizer->token_to_id("\xff"));
+}
+
+TEST(Tokenizer, RefusesTextThatIsNotUtf8) {
+  const auto tokenizer = golden_tokenizer("gpt2");
+  for (const char* text :
+       {"a\xff", "\xED\xA0\x80" /* a lone surrogate */, "\xC0\xAF", "\xE2\x82"}) {
+    const auto ids = tokenizer->encode(text, SpecialTokens::kNone);
+    ASSERT_FALSE(ids) << text;
+    EXPECT_EQ(ids.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(ids.error().message, HasSubstr("UTF-8"));
+  }
+}
+
+TEST(Tokenizer, DecodeRefusesNegativeIdsAndSkipsUnknownOnes) {
+  const auto tokenizer = golden_tokenizer("gpt2");
+  const auto negative = tokenizer->decode(Ids{-1}, ShowSpecial::kNo);
+  ASSERT_FALSE(negative);
+  EXPECT_THAT(negative.error().message, HasSubstr("-1"));
+  EXPECT_EQ(*tokenizer->decode(Ids{tokenizer->vocab_size() + 7}, ShowSpecial::kNo), "");
+  EXPECT_EQ(*tokenizer->decode(Ids{}, ShowSpecial::kNo), "");
+}
+
+TEST(Tokenizer, BrokenFilesGiveOneError) {
+  const std::string good = golden_tokenizer_json("llama2");
+  const std::string bad[] = {"",
+                             "{",
+                             "[]",
+                             "{}",
+                             "null",
+                             good.substr(0, good.size() / 2),
+                             "\xff\xfe",
+                             std::string(100000, '[')};
+  for (const std::string& json : bad) {
+    const auto tokenizer = Tokenizer::open(json);
+    ASSERT_FALSE(tokenizer) << json.substr(0, 20);
+    EXPECT_EQ(tokenizer.error().code, Code::kCorrupt);
+    EXPECT_THAT(tokenizer.error().message, HasSubstr("tokenizer.json"));
+  }
+}
+
+/// One field of a good tokenizer.json replaced by nonsense: an error, or a tokenizer that works.
+TEST(Tokenizer, OddFieldsDoNotTakeTheProcessDown) {
+  const nlohmann::json good = nlohmann::json::parse(golden_tokenizer_json("llama2"));
+  int refused = 0;
+  for (const char* odd : {"0",
+                          "null",
+                          "-1",
+                          "\"x\"",
+                          "[]",
+                          "{}",
+                          "[[1]]",
+                          "{\"type\": \"Strip\", \"content\": \" \", \"start\": 0, \"stop\": 9}"}) {
+    for (const auto& [key, value] : good.items()) {
+      nlohmann::json json = good;
+      json[key] = nlohmann::json::parse(odd);
+      const auto tokenizer = Tokenizer::open(json.dump());
+      refused += tokenizer ? 0 : 1;
+      if (tokenizer) {
+        (void)(*tokenizer)->encode("a b é", SpecialTokens::kAdd);  // Any outcome but a crash.
+        (void)(*tokenizer)->decode(Ids{0, 1, 300}, ShowSpecial::kYes);
+      }
+    }
+  }
+  EXPECT_GT(refused, 10);
+}
+
+TEST(Tokenizer, HugeIdsAreRefused) {
+  nlohmann::json json = nlohmann::json::parse(golden_tokenizer_json("no_decoder"));
+  json["model"]["vocab"]["far"] = 4'000'000'000U;
+  const auto tokenizer = Tokenizer::open(json.dump());
+  ASSERT_FALSE(tokenizer);
+  EXPECT_THAT(tokenizer.error().message, HasSubstr("4000000000"));
+}
+
+TEST(Tokenizer, BrokenConfigsGiveOneError) {
+  const std::string good = golden_tokenizer_json("gpt2");
+  const char* bad[] = {
+      "{",
+      R"({"added_tokens_decoder": {"x": {"content": "a"}}})",
+      R"({"added_tokens_decoder": {"5": {}}})",
+      R"({"added_tokens_decoder": {"5": {"content": "not at five"}}})",
+      R"({"add_bos_token": true, "bos_token": ""})",
+  };
+  for (const char* config : bad) {
+    const auto tokenizer = Tokenizer::open(good, config);
+    ASSERT_FALSE(tokenizer) << config;
+    EXPECT_EQ(tokenizer.error().code, Code::kCorrupt);
+    EXPECT_THAT(tokenizer.error().message, HasSubstr("tokenizer_config.json"));
+  }
+}
+
+TEST(Tokenizer, ServesManyThreadsAtOnce) {
+  const auto tokenizer = golden_tokenizer("llama3");
+  const Ids want = encoded(*tokenizer, "the model of two pages 😀");
+  std::atomic<int> wrong = 0;
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) {
+        const auto ids = tokenizer->encode("the model of two pages 😀", SpecialTokens::kNone);
+        wrong += !ids || *ids != want ? 1 : 0;
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+}  // namespace
+}  // namespace heddle::text

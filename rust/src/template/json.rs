@@ -23,7 +23,7 @@ pub fn tojson(value: &Value, positional: &[Value], kwargs: &Kwargs) -> Result<St
     let options = Options::from_arguments(positional, kwargs)?;
     let mut writer = Writer { options, out: Bounded::default() };
     writer.value(value, 0)?;
-    writer.out.finish()
+    Ok(writer.out.finish())
 }
 
 impl Options {

@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::fmt::Write;
 
 use minijinja::machinery::{CompiledTemplate, Instruction, Instructions};
 use minijinja::value::{Kwargs, ValueKind};
@@ -64,27 +63,30 @@ pub fn start() {
     METER.set(Meter { until_clock: CLOCK_EVERY, cpu_start, ..Meter::default() });
 }
 
-/// Counts `bytes` of work and of memory.
+/// Counts `bytes` made, and the work of making them.
 pub fn spend(bytes: usize) -> Result<(), Error> {
-    let mut meter = METER.get();
     if bytes > STRING_BYTES_MAX {
         return Err(exceeded(format!("makes a string of more than {STRING_BYTES_MAX} bytes")));
     }
+    let mut meter = METER.get();
     meter.produced += bytes;
+    METER.set(meter);
     if meter.produced > PRODUCED_BYTES_MAX {
         return Err(exceeded(format!("makes more than {PRODUCED_BYTES_MAX} bytes of values")));
     }
-    let work = bytes.max(CHARGE_MIN);
-    if meter.until_clock > work {
-        meter.until_clock -= work;
-    } else {
-        meter.until_clock = CLOCK_EVERY;
-        if cpu_nanoseconds() - meter.cpu_start > CPU_NANOSECONDS_MAX {
-            let milliseconds = CPU_NANOSECONDS_MAX / 1_000_000;
-            return Err(exceeded(format!("runs for more than {milliseconds} ms")));
-        }
-    }
+    work(bytes)
+}
+
+/// Counts work on `bytes`, and looks at the clock when enough of it came together.
+fn work(bytes: usize) -> Result<(), Error> {
+    let mut meter = METER.get();
+    let left = meter.until_clock.saturating_sub(bytes.max(CHARGE_MIN));
+    meter.until_clock = if left == 0 { CLOCK_EVERY } else { left };
     METER.set(meter);
+    if left == 0 && cpu_nanoseconds() - meter.cpu_start > CPU_NANOSECONDS_MAX {
+        let milliseconds = CPU_NANOSECONDS_MAX / 1_000_000;
+        return Err(exceeded(format!("runs for more than {milliseconds} ms")));
+    }
     Ok(())
 }
 
@@ -114,7 +116,7 @@ pub fn charge(value: Value) -> Result<Value, Error> {
 
 /// Passes on a value that was there before, counting only the step.
 pub fn charge_step(value: Value) -> Result<Value, Error> {
-    spend(0)?;
+    work(0)?;
     Ok(value)
 }
 
@@ -157,7 +159,13 @@ pub struct Bounded(String);
 
 impl Bounded {
     pub fn push(&mut self, text: &str) -> Result<(), Error> {
-        self.write_str(text).map_err(|_| self.overflow())
+        work(text.len())?;
+        if self.0.len() + text.len() > STRING_BYTES_MAX {
+            let what = format!("makes a string of more than {STRING_BYTES_MAX} bytes");
+            return Err(exceeded(what));
+        }
+        self.0.push_str(text);
+        Ok(())
     }
 
     /// Appends what Python's str() gives for `value`.
@@ -186,7 +194,7 @@ impl Bounded {
             }
             ValueKind::Seq | ValueKind::Iterable => self.repr_items(value, depth, ["[", "]"]),
             ValueKind::Map => self.repr_map(value, depth),
-            _ => write!(self, "{value}").map_err(|_| self.overflow()),
+            _ => self.push(&value.to_string()),
         }
     }
 
@@ -211,22 +219,8 @@ impl Bounded {
         self.push("}")
     }
 
-    pub fn finish(self) -> Result<String, Error> {
-        Ok(self.0)
-    }
-
-    fn overflow(&self) -> Error {
-        exceeded(format!("makes a string of more than {STRING_BYTES_MAX} bytes"))
-    }
-}
-
-impl Write for Bounded {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        if self.0.len() + text.len() > STRING_BYTES_MAX {
-            return Err(std::fmt::Error);
-        }
-        self.0.push_str(text);
-        Ok(())
+    pub fn finish(self) -> String {
+        self.0
     }
 }
 
@@ -291,6 +285,11 @@ fn jump_target<'i>(instruction: &'i mut Instruction<'_>) -> Option<&'i mut u32> 
 /// The charge that a value newly on the stack needs.
 fn charge_after(instruction: &Instruction<'_>) -> Option<&'static str> {
     match instruction {
+        Instruction::LoadConst(value)
+            if value.as_str().is_some_and(|text| text.len() > CLOCK_EVERY) =>
+        {
+            Some(CHARGE)
+        }
         Instruction::Add
         | Instruction::Mul
         | Instruction::Rem
@@ -328,5 +327,5 @@ pub fn printed(value: &Value) -> Result<Cow<'_, str>, Error> {
     }
     let mut out = Bounded::default();
     out.print(value)?;
-    Ok(Cow::Owned(out.finish()?))
+    Ok(Cow::Owned(out.finish()))
 }

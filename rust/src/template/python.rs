@@ -89,7 +89,7 @@ fn concat(left: Value, right: Value) -> Result<String, Error> {
     let mut out = Bounded::default();
     out.print(&left)?;
     out.print(&right)?;
-    out.finish()
+    Ok(out.finish())
 }
 
 /// The % operator: formatting of a string, else the remainder with the sign of the divisor.
@@ -140,7 +140,7 @@ fn escape(value: Value) -> Result<String, Error> {
             _ => out.push(c.encode_utf8(&mut [0; 4]))?,
         }
     }
-    out.finish()
+    Ok(out.finish())
 }
 
 /// join(value, d='', attribute=None)
@@ -177,7 +177,7 @@ fn join_with(separator: &str, values: &Value) -> Result<String, Error> {
         }
         out.print(&value?)?;
     }
-    out.finish()
+    Ok(out.finish())
 }
 
 /// str.replace; a count below 0 or none replaces all.
@@ -191,7 +191,7 @@ fn replace(text: &str, old: &str, new: &str, count: Option<i64>) -> Result<Strin
         rest = at + found.len();
     }
     out.push(&text[rest..])?;
-    out.finish()
+    Ok(out.finish())
 }
 
 /// datetime.now().strftime(format), in the local time zone.
