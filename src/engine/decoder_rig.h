@@ -15,10 +15,16 @@
 
 namespace heddle::engine {
 
+/// Whether a rig's image counts as being in place from the start.
+enum class ImageIs : std::uint8_t { kPresent, kAbsent };
+
 /// A decoder over a range of layers, run by hand: for tests of what the Engine does not show.
 class DecoderRig {
  public:
-  DecoderRig(TestHost& host, const LoadedModel& model, LayerRange range)
+  DecoderRig(TestHost& host,
+             const LoadedModel& model,
+             LayerRange range,
+             ImageIs image = ImageIs::kPresent)
       : stream_(host.device().create_stream().value()),
         kv_(host.pool(),
             kKvLease,
@@ -33,7 +39,9 @@ class DecoderRig {
                      .value()),
         memory_(activation_bytes(model.spec, kTokensMax)),
         activations_(place_activations(model.spec, kTokensMax, memory_.data())) {
-    gate_.advance(model.layout.bytes);
+    if (image == ImageIs::kPresent) {
+      gate_.advance(model.layout.bytes);
+    }
   }
 
   /// Runs tokens at positions [first, first + ids.size()) through layers `range`. `hidden` is

@@ -1,0 +1,69 @@
+#include "engine/activations.h"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace heddle::engine {
+namespace {
+
+spec::ModelSpec model() {
+  spec::ModelSpec model;
+  model.hidden = 24;
+  model.heads = 3;
+  model.kv_heads = 1;
+  model.head_dim = 10;
+  model.intermediate = 50;
+  model.vocab = 101;
+  return model;
+}
+
+struct Piece {
+  const char* name = nullptr;
+  const std::byte* begin = nullptr;
+  const std::byte* end = nullptr;
+};
+
+Piece piece(const char* name, const ops::TensorRef& tensor) {
+  return {name, tensor.data, tensor.data + tensor.shape[0] * tensor.shape[1] * 4};
+}
+
+TEST(Activations, WhatIsAliveTogetherDoesNotOverlap) {
+  for (const std::int64_t tokens : {1, 7, 64}) {
+    std::vector<std::byte> memory(activation_bytes(model(), tokens));
+    const Activations a = place_activations(model(), tokens, memory.data());
+    const std::vector<std::vector<Piece>> together{
+        {piece("hidden", a.hidden),
+         piece("normed", a.normed),
+         piece("qkv", a.qkv),
+         piece("mixed", a.mixed)},
+        {piece("hidden", a.hidden),
+         piece("normed", a.normed),
+         piece("gate_up", a.gate_up),
+         piece("gated", a.gated)},
+        {piece("hidden", a.hidden), piece("picked", a.picked), piece("logits", a.logits)}};
+    for (const auto& pieces : together) {
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
+        EXPECT_GE(pieces[i].begin, memory.data());
+        EXPECT_LE(pieces[i].end, memory.data() + memory.size()) << pieces[i].name;
+        for (std::size_t j = 0; j < i; ++j) {
+          EXPECT_TRUE(pieces[i].end <= pieces[j].begin || pieces[j].end <= pieces[i].begin)
+              << pieces[i].name << " and " << pieces[j].name;
+        }
+      }
+    }
+  }
+}
+
+TEST(Activations, HaveTheShapesOfTheModel) {
+  std::vector<std::byte> memory(activation_bytes(model(), 7));
+  const Activations a = place_activations(model(), 7, memory.data());
+  EXPECT_EQ(a.qkv.shape[1], 50);
+  EXPECT_EQ(a.mixed.shape[1], 30);
+  EXPECT_EQ(a.gate_up.shape[1], 100);
+  EXPECT_EQ(a.logits.shape[0], kLogitRowsMax);
+  EXPECT_EQ(Activations::rows(a.hidden, 3).shape[0], 3);
+}
+
+}  // namespace
+}  // namespace heddle::engine

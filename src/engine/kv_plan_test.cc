@@ -1,0 +1,66 @@
+#include "engine/kv_plan.h"
+
+#include <gtest/gtest.h>
+
+namespace heddle::engine {
+namespace {
+
+spec::ModelSpec model_of(std::vector<std::int64_t> windows) {
+  spec::ModelSpec model;
+  model.layers = static_cast<std::int64_t>(windows.size());
+  model.kv_heads = 2;
+  model.head_dim = 16;
+  model.window = std::move(windows);
+  return model;
+}
+
+TEST(PlanKv, PutsLayersOfOneWindowTogether) {
+  const auto model = model_of({0, 64, 0, 64, 64});
+  const auto plan = plan_kv(model, all_layers(model), spec::DType::kBf16, 65536);
+  ASSERT_TRUE(plan);
+  ASSERT_EQ(plan->groups.size(), 2U);
+  EXPECT_EQ(plan->groups[0].window, 0);
+  EXPECT_EQ(plan->groups[0].layers, (std::vector<std::int64_t>{0, 2}));
+  EXPECT_EQ(plan->groups[1].window, 64);
+  EXPECT_EQ(plan->groups[1].layers, (std::vector<std::int64_t>{1, 3, 4}));
+  EXPECT_EQ(plan->place(3).group, 1U);
+  EXPECT_EQ(plan->place(3).layer_in_group, 1);
+  EXPECT_EQ(plan->groups[1].geometry.token_bytes(), 3U * 2 * 2 * 16 * 2);
+}
+
+TEST(PlanKv, CoversItsRangeOnly) {
+  const auto model = model_of({0, 64, 0, 64, 64});
+  const auto plan = plan_kv(model, {.begin = 2, .end = 4}, spec::DType::kF32, 65536);
+  ASSERT_TRUE(plan);
+  ASSERT_EQ(plan->groups.size(), 2U);
+  EXPECT_EQ(plan->groups[0].layers, std::vector<std::int64_t>{2});
+  EXPECT_EQ(plan->groups[1].layers, std::vector<std::int64_t>{3});
+  EXPECT_EQ(plan->groups[0].geometry.token_bytes(), 2U * 2 * 16 * 4);
+}
+
+TEST(PlanKv, SplitsLayersWhoseTokensNeedTooMuch) {
+  auto model = model_of(std::vector<std::int64_t>(8, 0));
+  model.kv_heads = 8;
+  model.head_dim = 128;
+  // 8 layers of 2 * 8 * 128 * 2 = 4 KiB each, in pages of 16 KiB: no more than 4 layers a group.
+  const auto plan = plan_kv(model, all_layers(model), spec::DType::kBf16, 16384);
+  ASSERT_TRUE(plan);
+  EXPECT_GE(plan->groups.size(), 2U);
+  for (std::int64_t layer = 0; layer < 8; ++layer) {
+    const auto& place = plan->place(layer);
+    EXPECT_EQ(plan->groups[place.group].layers[static_cast<std::size_t>(place.layer_in_group)],
+              layer);
+  }
+}
+
+TEST(PlanKv, RefusesAPageTooSmallForATokenOfALayer) {
+  auto model = model_of({0});
+  model.kv_heads = 64;
+  model.head_dim = 256;
+  const auto plan = plan_kv(model, all_layers(model), spec::DType::kF32, 4096);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace heddle::engine
