@@ -1,0 +1,369 @@
+#include "agent/agent.h"
+
+#include <deque>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "agent/image_reader.h"
+#include "agent/worker_life.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "device/cpu/arena.h"
+
+namespace heddle::agent {
+
+namespace asio = boost::asio;
+
+namespace {
+
+std::int64_t milliseconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+}
+
+core::AgentOptions core_options(const AgentSetup& setup) {
+  core::AgentOptions options;
+  options.host_pages = setup.host_pages;
+  for (const DeviceSetup& device : setup.devices) {
+    options.devices.push_back({.id = device.id, .pages = device.pages, .copy = device.copy});
+  }
+  return options;
+}
+
+std::string_view backing_name(device::ArenaBacking backing) {
+  switch (backing) {
+    case device::ArenaBacking::kHugetlb:
+      return "huge pages";
+    case device::ArenaBacking::kHugeShmem:
+      return "shared memory, huge where possible";
+    case device::ArenaBacking::kShmem:
+      return "shared memory";
+  }
+  return "?";
+}
+
+std::uint64_t arena_pages(const AgentSetup& setup) {
+  std::int64_t pages = setup.host_pages;
+  for (const DeviceSetup& device : setup.devices) {
+    pages += device.pages;
+  }
+  return static_cast<std::uint64_t>(pages);
+}
+
+}  // namespace
+
+class Agent::Impl {
+ public:
+  Impl(const asio::any_io_executor& executor,
+       AgentSetup setup,
+       Handlers handlers,
+       device::Arena arena)
+      : executor_(executor),
+        setup_(std::move(setup)),
+        handlers_(std::move(handlers)),
+        arena_(std::move(arena)),
+        core_(core_options(setup_)),
+        timer_(executor),
+        reader_({.on_progress =
+                     [this](ModelId model, std::uint64_t bytes) {
+                       post([this, model, bytes] {
+                         hear(core::ReadProgress{.model = model, .bytes = bytes});
+                       });
+                     },
+                 .on_ended =
+                     [this](ModelId model, Result<void> ended) {
+                       post([this, model, ended] { end_read(model, ended); });
+                     }}) {
+    for (const DeviceSetup& device : setup_.devices) {
+      workers_[device.id].setup = &device;
+    }
+  }
+
+  void set_models(const std::vector<HostModel>& models) {
+    std::vector<core::AgentModel> known;
+    for (const HostModel& model : models) {
+      known.push_back(
+          {.id = model.id, .image_bytes = model.image_bytes, .footprint = model.footprint});
+      if (models_.insert_or_assign(model.id, model).second) {
+        for (auto& [id, worker] : workers_) {
+          describe(worker, model);
+        }
+      }
+    }
+    hear(core::AgentModels{.models = std::move(known)});
+  }
+
+  /// Lets the core hear `event`, and all that follows from it.
+  void hear(core::AgentEvent event) {
+    events_.push_back(std::move(event));
+    if (hearing_) {
+      return;  // What is on the stack below goes on with it.
+    }
+    hearing_ = true;
+    while (!events_.empty()) {
+      const core::AgentEvent next = std::move(events_.front());
+      events_.pop_front();
+      commands_.clear();
+      const Instant now = steady_now();
+      core_.step(now, next, commands_);
+      if (handlers_.on_step) {
+        handlers_.on_step(now, next, commands_);
+      }
+      for (core::AgentCommand& command : commands_) {
+        std::visit([this](auto& concrete) { execute(concrete); }, command);
+      }
+    }
+    hearing_ = false;
+  }
+
+  void send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) {
+    WorkerState& worker = workers_.at(device);
+    if (worker.life != nullptr && worker.life->epoch() == epoch) {
+      worker.life->send(std::move(message));
+    }
+  }
+
+  [[nodiscard]] ledger::PoolUsage host_usage() const { return core_.host_usage(); }
+  [[nodiscard]] std::uint64_t restarts(DeviceId device) const {
+    const std::uint64_t lives = workers_.at(device).lives;
+    return lives == 0 ? 0 : lives - 1;
+  }
+  [[nodiscard]] rpc::WorkerStats stats(DeviceId device) const { return workers_.at(device).stats; }
+  [[nodiscard]] int worker_pid(DeviceId device) const {
+    const WorkerState& worker = workers_.at(device);
+    return worker.life == nullptr ? -1 : worker.life->pid();
+  }
+
+ private:
+  struct WorkerState {
+    const DeviceSetup* setup = nullptr;
+    std::uint64_t lives = 0;
+    std::unique_ptr<WorkerLife> life{};
+    rpc::WorkerStats stats{};
+  };
+
+  /// Has the loop call `what`, if this still lives then. Any thread.
+  template <class What>
+  void post(What what) {
+    asio::post(executor_, [alive = std::weak_ptr(alive_), what = std::move(what)] {
+      if (!alive.expired()) {
+        what();
+      }
+    });
+  }
+
+  void end_read(ModelId model, const Result<void>& ended) {
+    const std::int64_t ms = milliseconds(steady_now() - read_began_);
+    std::optional<Error> error;
+    if (ended) {
+      log::info("weights read", {{"model", model_name(model)}, {"ms", ms}});
+    } else {
+      error = ended.error();
+      log::warning("weights not read",
+                   {{"model", model_name(model)}, {"ms", ms}, {"error", error->message}});
+    }
+    hear(core::ReadEnded{.model = model, .error = std::move(error)});
+  }
+
+  [[nodiscard]] const std::string& model_name(ModelId model) const {
+    return models_.at(model).name;
+  }
+
+  static void describe(WorkerState& worker, const HostModel& model) {
+    if (worker.life != nullptr) {
+      worker.life->send(rpc::ModelDescription{
+          .model = model.id, .name = model.name, .spec = model.spec, .dtype = model.dtype});
+    }
+  }
+
+  void execute(core::SpawnWorker& command) {
+    WorkerState& worker = workers_.at(command.device);
+    const DeviceSetup& setup = *worker.setup;
+    const DeviceId device = command.device;
+    const WorkerEpoch epoch = command.epoch;
+    worker.stats = {};
+    ++worker.lives;
+    const rpc::WorkerHello hello{.device = device,
+                                 .epoch = epoch,
+                                 .name = setup.name,
+                                 .cores = setup.cores,
+                                 .page_bytes = setup_.page_bytes,
+                                 .pages = std::move(command.pages),
+                                 .load_bandwidth = setup.load_bandwidth,
+                                 .pace = setup.pace,
+                                 .step = setup.step,
+                                 .log_level = setup_.log_level,
+                                 .log_format = setup_.log_format};
+    auto life = WorkerLife::begin(executor_, hello, arena_.fd(), life_handlers(worker, epoch));
+    if (!life) {
+      log::error("worker cannot be started",
+                 {{"device", setup.name}, {"error", life.error().message}});
+      hear(core::WorkerExited{.device = device, .epoch = epoch});
+      return;
+    }
+    worker.life = std::move(*life);
+    log::info("worker started",
+              {{"device", setup.name}, {"epoch", epoch}, {"pid", worker.life->pid()}});
+    for (const auto& [id, model] : models_) {
+      describe(worker, model);
+    }
+  }
+
+  WorkerLife::Handlers life_handlers(WorkerState& worker, WorkerEpoch epoch) {
+    const DeviceId device = worker.setup->id;
+    return {
+        .on_hello = [this, &worker, epoch](
+                        const std::optional<Error>& failure) { greet(worker, epoch, failure); },
+        .on_report =
+            [this, device, epoch](core::WorkerReport report) {
+              if (auto* produced = std::get_if<core::TokensProduced>(&report)) {
+                handlers_.on_tokens(std::move(produced->tokens));
+                return;
+              }
+              hear(core::WorkerSaid{.device = device, .epoch = epoch, .report = std::move(report)});
+            },
+        .on_stats = [&worker](const rpc::WorkerStats& stats) { worker.stats = stats; },
+        .on_exited =
+            [this, &worker, epoch](const std::string& how) {
+              log::warning("worker ended",
+                           {{"device", worker.setup->name}, {"epoch", epoch}, {"how", how}});
+              worker.life.reset();
+              hear(core::WorkerExited{.device = worker.setup->id, .epoch = epoch});
+            }};
+  }
+
+  void greet(WorkerState& worker, WorkerEpoch epoch, const std::optional<Error>& failure) {
+    if (failure.has_value()) {
+      log::error("worker cannot act for its device",
+                 {{"device", worker.setup->name}, {"error", failure->message}});
+      worker.life->kill();
+      return;
+    }
+    log::debug("worker ready", {{"device", worker.setup->name}, {"epoch", epoch}});
+    hear(core::WorkerConnected{.device = worker.setup->id, .epoch = epoch});
+  }
+
+  void execute(core::KillWorker& command) {
+    WorkerState& worker = workers_.at(command.device);
+    log::warning("worker is ended",
+                 {{"device", worker.setup->name}, {"reason", command.reason.message}});
+    if (worker.life != nullptr && worker.life->epoch() == command.epoch) {
+      worker.life->kill();
+    }
+  }
+
+  void execute(core::SendWorker& command) {
+    const std::string& device = workers_.at(command.device).setup->name;
+    if (const auto* load = std::get_if<core::LoadModel>(&command.message)) {
+      log::info("load",
+                {{"model", model_name(load->model)},
+                 {"device", device},
+                 {"pages", load->pages.size()},
+                 {"ready_bytes", load->ready_bytes},
+                 {"image_bytes", load->image_bytes}});
+    } else if (const auto* evict = std::get_if<core::EvictModel>(&command.message)) {
+      log::info("evict",
+                {{"model", model_name(evict->model)},
+                 {"device", device},
+                 {"now", evict->mode == core::EvictMode::kNow},
+                 {"keep_image", !evict->pages.empty()}});
+    }
+    send(command.device, command.epoch, std::move(command.message));
+  }
+
+  void execute(core::StartRead& command) {
+    const HostModel& model = models_.at(command.model);
+    ImageReader::Job job{.model = command.model,
+                         .directory = model.directory,
+                         .dtype = model.dtype,
+                         .image_bytes = model.image_bytes,
+                         .page_bytes = setup_.page_bytes};
+    for (const PageId page : command.pages) {
+      job.pages.push_back(arena_.base() + page.value() * setup_.page_bytes);
+    }
+    log::info("read weights", {{"model", model.name}, {"from", model.directory.string()}});
+    read_began_ = steady_now();
+    reader_.start(std::move(job));
+  }
+
+  void execute(core::CancelRead& command) { reader_.cancel(command.model); }
+
+  void execute(core::TellManager& command) { handlers_.on_event(std::move(command.event)); }
+
+  void execute(core::WakeAt& command) {
+    timer_.expires_at(std::chrono::steady_clock::time_point(command.at.time_since_epoch()));
+    timer_.async_wait([this, alive = std::weak_ptr(alive_)](const auto& error) {
+      if (!error && !alive.expired()) {
+        hear(core::Tick{});
+      }
+    });
+  }
+
+  asio::any_io_executor executor_;
+  AgentSetup setup_;
+  Handlers handlers_;
+  device::Arena arena_;
+  core::AgentCore core_;
+  std::map<ModelId, HostModel> models_{};  ///< Removed ones too: a worker may still have them.
+  std::map<DeviceId, WorkerState> workers_{};
+  std::deque<core::AgentEvent> events_{};
+  std::vector<core::AgentCommand> commands_{};
+  bool hearing_ = false;
+  Instant read_began_{};
+  asio::steady_timer timer_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  ImageReader reader_;  ///< Last: its thread ends before what it writes to does.
+};
+
+Result<std::unique_ptr<Agent>> Agent::create(const asio::any_io_executor& executor,
+                                             AgentSetup setup,
+                                             Handlers handlers) {
+  const Instant began = steady_now();
+  Result<device::Arena> arena =
+      device::Arena::create({.page_bytes = setup.page_bytes, .page_count = arena_pages(setup)});
+  if (!arena) {
+    return arena.error();
+  }
+  log::info("arena made",
+            {{"bytes", arena->bytes()},
+             {"backing", backing_name(arena->backing())},
+             {"ms", milliseconds(steady_now() - began)}});
+  return std::unique_ptr<Agent>(new Agent(
+      std::make_unique<Impl>(executor, std::move(setup), std::move(handlers), std::move(*arena))));
+}
+
+Agent::Agent(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Agent::~Agent() = default;
+
+void Agent::set_models(const std::vector<HostModel>& models) {
+  impl_->set_models(models);
+}
+void Agent::start() {
+  impl_->hear(core::StartAgent{});
+}
+void Agent::carry_out(const core::LoadOn& order) {
+  impl_->hear(order);
+}
+void Agent::carry_out(const core::EvictFrom& order) {
+  impl_->hear(order);
+}
+void Agent::send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) {
+  impl_->send(device, epoch, std::move(message));
+}
+ledger::PoolUsage Agent::host_usage() const {
+  return impl_->host_usage();
+}
+std::uint64_t Agent::restarts(DeviceId device) const {
+  return impl_->restarts(device);
+}
+rpc::WorkerStats Agent::stats(DeviceId device) const {
+  return impl_->stats(device);
+}
+int Agent::worker_pid(DeviceId device) const {
+  return impl_->worker_pid(device);
+}
+
+}  // namespace heddle::agent

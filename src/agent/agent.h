@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <boost/asio/any_io_executor.hpp>
+
+#include "agent/host_model.h"
+#include "base/ids.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "core/agent_core.h"
+#include "core/messages.h"
+#include "policy/batching.h"
+#include "rpc/messages.h"
+
+namespace heddle::agent {
+
+/// A device of this host, as configured.
+struct DeviceSetup {
+  DeviceId id{};
+  std::string name{};
+  std::vector<int> cores{};
+  std::int64_t pages = 0;
+  std::uint64_t load_bandwidth = 0;  ///< [bytes/s]; 0: as fast as it goes.
+  bool copy = false;
+  rpc::Pace pace{};
+  policy::StepOptions step{};
+};
+
+struct AgentSetup {
+  std::size_t page_bytes = 0;   ///< Of the arena, and so of every device.
+  std::int64_t host_pages = 0;  ///< Budget of the host cache.
+  std::vector<DeviceSetup> devices{};
+  log::Level log_level = log::Level::kInfo;  ///< Of the workers.
+  log::Format log_format = log::Format::kText;
+};
+
+/// One host's part of the system, live: the arena, one worker process per device and the link to
+/// it, the reader of images. AgentCore decides; this does it and reports back. Loop thread only;
+/// the loop outlives it, and handlers are never called from within a call to it.
+class Agent {
+ public:
+  struct Handlers {
+    /// For the manager's core.
+    std::function<void(core::ManagerEvent)> on_event{};
+    /// Tokens of one step, for the owner of the records.
+    std::function<void(std::vector<core::TokenEvent>)> on_tokens{};
+    /// The core has taken this step; for the event log. May be empty.
+    std::function<void(Instant, const core::AgentEvent&, const std::vector<core::AgentCommand>&)>
+        on_step{};
+  };
+
+  /// Makes the arena, which takes seconds where there is much memory. Errors as Arena::create.
+  static Result<std::unique_ptr<Agent>> create(const boost::asio::any_io_executor& executor,
+                                               AgentSetup setup,
+                                               Handlers handlers);
+  /// Ends the workers; none is left when it returns.
+  ~Agent();
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+
+  /// The models there are from now on. An id keeps its meaning for ever.
+  void set_models(const std::vector<HostModel>& models);
+  /// Starts the workers; after set_models().
+  void start();
+
+  void carry_out(const core::LoadOn& order);
+  void carry_out(const core::EvictFrom& order);
+  /// Passes a message on to a worker, unless that life of it has ended.
+  void send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message);
+
+  [[nodiscard]] ledger::PoolUsage host_usage() const;
+  /// How often the device's worker was started again.
+  [[nodiscard]] std::uint64_t restarts(DeviceId device) const;
+  /// What the device's worker last said of itself.
+  [[nodiscard]] rpc::WorkerStats stats(DeviceId device) const;
+  /// The worker's process; -1 when there is none.
+  [[nodiscard]] int worker_pid(DeviceId device) const;
+
+ private:
+  class Impl;
+  explicit Agent(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace heddle::agent
