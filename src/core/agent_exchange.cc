@@ -123,7 +123,11 @@ bool AgentCore::Impl::send_given_evict(WorkerState& worker,
     return false;
   }
   image.dropping = true;
-  send_evict(worker, evict, {});
+  WantedEvict drop = evict;
+  if (image.read != ReadState::kComplete) {
+    drop.order.mode = EvictMode::kNow;  // A step may be waiting for the rest, which never comes.
+  }
+  send_evict(worker, drop, {});
   return true;
 }
 

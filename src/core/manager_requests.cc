@@ -21,15 +21,7 @@ void ManagerCore::Impl::on(const Configure& configure) {
     state.config = model;
   }
   for (auto& [id, model] : models_) {
-    if (configured.contains(id) || model.removed) {
-      continue;
-    }
-    model.removed = true;
-    const Error error{Code::kNotFound,
-                      "model '" + model.config.name +
-                          "' was removed from the configuration while the "
-                          "request waited for it"};
-    fail_waiting(id, error);
+    model.removed = !configured.contains(id);
   }
 }
 

@@ -123,8 +123,18 @@ void ManagerCore::Impl::load(DeviceState& device,
 
 // ---- Who goes ----
 
-/// Unloads what an operator wants gone, or the configuration no longer has.
+/// Unloads what an operator wants gone, or the configuration no longer has. A model that is not
+/// configured any more takes no requests, not even back from a worker that died.
 void ManagerCore::Impl::unload_unwanted() {
+  for (auto& [id, model] : models_) {
+    if (model.removed) {
+      fail_waiting(id,
+                   {Code::kNotFound,
+                    "model '" + model.config.name +
+                        "' was removed from the configuration while the "
+                        "request waited for it"});
+    }
+  }
   for (auto& [device_id, device] : devices_) {
     for (auto& [id, instance] : device.instances) {
       const ModelState& model = models_.at(id);
