@@ -69,9 +69,20 @@ void AgentCore::Impl::on(const LoadOn& load) {
 }
 
 void AgentCore::Impl::on(const EvictFrom& evict) {
-  if (WorkerState* worker = live(evict.device, evict.basis.epoch)) {
-    worker->operations.emplace_back(WantedEvict{.order = evict});
+  WorkerState* worker = live(evict.device, evict.basis.epoch);
+  if (worker == nullptr) {
+    return;
   }
+  if (evict.mode == EvictMode::kWhenIdle) {
+    worker->operations.emplace_back(WantedEvict{.order = evict});
+    return;
+  }
+  // It goes first: what waits before it may wait for the very pages that it frees.
+  std::erase_if(worker->operations, [&](const HostOperation& operation) {
+    const auto* load = std::get_if<LoadOn>(&operation);
+    return load != nullptr && load->model == evict.model;
+  });
+  worker->operations.emplace_front(WantedEvict{.order = evict});
 }
 
 void AgentCore::Impl::start_workers() {

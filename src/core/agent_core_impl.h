@@ -126,6 +126,8 @@ class AgentCore::Impl {
   bool send(WorkerState& worker, const WantedEvict& evict);
   bool send_given_evict(WorkerState& worker, const WantedEvict& evict, Image& image);
   void send_evict(WorkerState& worker, const WantedEvict& evict, SentEvict sent);
+  static bool awaits_answer(const WorkerState& worker, ModelId model);
+  void tell_gone(const WorkerState& worker, ModelId model, const std::optional<Error>& failure);
   void heard(WorkerState& worker, const LoadRefused& refused);
   void heard(WorkerState& worker, const EvictRefused& refused);
   void heard(WorkerState& worker, const ModelEvicted& evicted);

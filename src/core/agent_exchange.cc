@@ -44,7 +44,7 @@ bool AgentCore::Impl::send(WorkerState& worker, const LoadOn& load) {
                     std::to_string(pages) + " pages is larger than the host cache of " +
                     std::to_string(options_.host_pages));
   }
-  if (worker.models.contains(load.model)) {
+  if (worker.models.contains(load.model) || awaits_answer(worker, load.model)) {
     return false;  // Its eviction is on its way.
   }
   Image* found = image(load.model);
@@ -86,17 +86,37 @@ bool AgentCore::Impl::send(WorkerState& worker, const WantedEvict& evict) {
   const auto hosted = worker.models.find(order.model);
   const bool given = hosted != worker.models.end() && hosted->second.source == ImageSource::kGiven;
   Image* found = given ? image(order.model) : nullptr;
-  const bool asked = std::any_of(worker.evicts.begin(), worker.evicts.end(), [&](const auto& sent) {
-    return sent.model == order.model;
-  });
-  if (asked) {
+  if (awaits_answer(worker, order.model)) {
     return false;  // Where the image is shows when that is answered.
+  }
+  if (hosted == worker.models.end() && order.mode == EvictMode::kNow) {
+    tell_gone(worker, order.model, evict.failure);
+    return true;
   }
   if (found != nullptr) {
     return send_given_evict(worker, evict, *found);
   }
   send_evict(worker, evict, {});
   return true;
+}
+
+bool AgentCore::Impl::awaits_answer(const WorkerState& worker, ModelId model) {
+  return std::any_of(worker.evicts.begin(), worker.evicts.end(), [&](const SentEvict& sent) {
+    return sent.model == model;
+  });
+}
+
+/// Lets the manager know that the worker does not have the model, or has it no longer.
+void AgentCore::Impl::tell_gone(const WorkerState& worker,
+                                ModelId model,
+                                const std::optional<Error>& failure) {
+  if (failure) {
+    tell(ImageFailed{
+        .device = worker.device.id, .epoch = worker.epoch, .model = model, .reason = *failure});
+  } else {
+    tell(WorkerSaid{
+        .device = worker.device.id, .epoch = worker.epoch, .report = ModelEvicted{.model = model}});
+  }
 }
 
 /// The image goes back to the host if that has, or can make, room for it.
@@ -162,11 +182,8 @@ void AgentCore::Impl::on(const WorkerSaid& said) {
   if (worker->life == Life::kDoomed) {
     return;
   }
-  if (failure) {
-    tell(ImageFailed{.device = said.device,
-                     .epoch = said.epoch,
-                     .model = evicted->model,
-                     .reason = std::move(*failure)});
+  if (evicted != nullptr) {
+    tell_gone(*worker, evicted->model, failure);
     return;
   }
   const bool ours = std::holds_alternative<PagesReturned>(said.report) ||

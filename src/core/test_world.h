@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdio>
 #include <deque>
 #include <functional>
 #include <map>
@@ -439,7 +440,8 @@ class World {
     });
   }
   void perform(const KillWorker& command) {
-    HEDDLE_CHECK(command.reason.message.empty());  // Modelled workers keep the rules.
+    std::fprintf(stderr, "%s\n", command.reason.message.c_str());
+    HEDDLE_CHECK(false);  // Modelled workers keep the rules.
   }
   void perform(const SendWorker& command) { send(command.device, command.epoch, command.message); }
   void perform(const StartRead& command) {
