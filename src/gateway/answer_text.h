@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "spec/sampling.h"
+#include "text/detokenizer.h"
+#include "text/stop_strings.h"
+#include "text/text_model.h"
+
+namespace heddle::gateway {
+
+/// Turns the tokens of one answer into the text that the client sees: whole characters only, ended
+/// before the first stop string.
+class AnswerText {
+ public:
+  /// `stop` may be empty; kInvalidArgument if one of its strings is.
+  static Result<AnswerText> make(std::shared_ptr<const text::TextModel> model,
+                                 const std::vector<std::string>& stop);
+
+  /// Takes the next token, which was drawn for this answer; `finish` is the engine's word on
+  /// whether it was the last. Returns the text that became final. After ended() nothing may come.
+  std::string push(TokenId token, spec::FinishReason finish);
+
+  [[nodiscard]] bool ended() const { return finish_ != spec::FinishReason::kNone; }
+  [[nodiscard]] spec::FinishReason finish() const { return finish_; }
+  /// Whether a stop string ended it, of which the engine does not know.
+  [[nodiscard]] bool stopped_by_string() const { return stopped_by_string_; }
+  /// How many tokens were pushed.
+  [[nodiscard]] std::int64_t tokens() const { return tokens_; }
+
+ private:
+  AnswerText(std::shared_ptr<const text::TextModel> model, text::StopStrings stop);
+
+  std::string pass(const std::string& text);
+
+  std::shared_ptr<const text::TextModel> model_;
+  text::Detokenizer detokenizer_;
+  text::StopStrings stop_;
+  spec::FinishReason finish_ = spec::FinishReason::kNone;
+  bool stopped_by_string_ = false;
+  std::int64_t tokens_ = 0;
+};
+
+}  // namespace heddle::gateway

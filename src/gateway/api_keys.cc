@@ -1,0 +1,102 @@
+#include "gateway/api_keys.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+
+namespace heddle::gateway {
+
+namespace {
+
+constexpr std::size_t kShownMax = 4096;
+
+/// Whether both are equal, in a time that depends on the length of `shown` alone.
+bool equal_in_constant_time(std::string_view shown, std::string_view key) {
+  unsigned difference = shown.size() == key.size() ? 0 : 1;
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    const char expected = key[i % key.size()];
+    difference |= static_cast<unsigned>(static_cast<unsigned char>(shown[i] ^ expected));
+  }
+  return difference == 0;
+}
+
+/// RFC 4648; nothing for text that is not base64.
+std::optional<std::string> base64_decode(std::string_view text) {
+  constexpr std::string_view kAlphabet =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  while (!text.empty() && text.back() == '=') {
+    text.remove_suffix(1);
+  }
+  std::string bytes;
+  std::uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    const std::size_t value = kAlphabet.find(c);
+    if (value == std::string_view::npos) {
+      return std::nullopt;
+    }
+    bits = (bits << 6U) | static_cast<std::uint32_t>(value);
+    count += 6;
+    if (count >= 8) {
+      count -= 8;
+      bytes += static_cast<char>((bits >> static_cast<unsigned>(count)) & 0xFFU);
+    }
+  }
+  return bytes;
+}
+
+bool same_word(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
+    return (x >= 'A' && x <= 'Z' ? static_cast<char>(x - 'A' + 'a') : x) == y;
+  });
+}
+
+/// The key that was shown, in whichever form; empty when none was.
+std::string shown_key(const Credentials& shown) {
+  if (!shown.api_key.empty()) {
+    return std::string(shown.api_key.substr(0, kShownMax));
+  }
+  const std::string_view text = shown.authorization.substr(0, kShownMax);
+  const std::size_t space = text.find(' ');
+  if (space == std::string_view::npos) {
+    return {};
+  }
+  const std::string_view scheme = text.substr(0, space);
+  const std::string_view rest = text.substr(text.find_last_of(' ', text.size()) + 1);
+  if (same_word(scheme, "bearer")) {
+    return std::string(rest);
+  }
+  if (same_word(scheme, "basic")) {
+    const std::optional<std::string> pair = base64_decode(rest);
+    const std::size_t colon = pair ? pair->find(':') : std::string::npos;
+    if (colon != std::string::npos) {
+      return pair->substr(colon + 1);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+ApiKeys::ApiKeys(std::vector<std::string> keys) : keys_(std::move(keys)) {
+  HEDDLE_CHECK(std::find(keys_.begin(), keys_.end(), "") == keys_.end());
+}
+
+bool ApiKeys::admit(const Credentials& shown) const {
+  if (keys_.empty()) {
+    return true;
+  }
+  const std::string key = shown_key(shown);
+  bool admitted = false;
+  for (const std::string& known : keys_) {
+    // Every key is compared, so that time does not tell which one was near.
+    const bool equal = equal_in_constant_time(key, known);
+    admitted = admitted || equal;
+  }
+  return admitted;
+}
+
+}  // namespace heddle::gateway

@@ -1,0 +1,41 @@
+#include "gateway/api_keys.h"
+
+#include <gtest/gtest.h>
+
+namespace heddle::gateway {
+namespace {
+
+TEST(ApiKeys, WithoutKeysEverybodyMayComeIn) {
+  EXPECT_TRUE(ApiKeys({}).admit({}));
+}
+
+TEST(ApiKeys, AnyKeyInAnyForm) {
+  const ApiKeys keys({"sesame", "other"});
+  EXPECT_TRUE(keys.admit({.authorization = "Bearer sesame"}));
+  EXPECT_TRUE(keys.admit({.authorization = "bearer other"}));
+  EXPECT_TRUE(keys.admit({.api_key = "other"}));
+  EXPECT_TRUE(keys.admit({.authorization = "Basic dXNlcjpzZXNhbWU="}));  // user:sesame
+  EXPECT_TRUE(keys.admit({.authorization = "Basic OnNlc2FtZQ=="}));      // :sesame
+}
+
+TEST(ApiKeys, AnythingElseStaysOut) {
+  const ApiKeys keys({"sesame"});
+  for (const char* authorization : {"",
+                                    "sesame",
+                                    "Bearer",
+                                    "Bearer ",
+                                    "Bearer sesam",
+                                    "Bearer sesamesesame",
+                                    "Bearer Sesame",
+                                    "Basic sesame",
+                                    "Basic c2VzYW1l",
+                                    "Basic !!!!",
+                                    "Digest sesame"}) {
+    EXPECT_FALSE(keys.admit({.authorization = authorization})) << authorization;
+  }
+  EXPECT_FALSE(keys.admit({.api_key = "wrong"}));
+  EXPECT_FALSE(keys.admit({.authorization = "Bearer sesame", .api_key = "wrong"}));
+}
+
+}  // namespace
+}  // namespace heddle::gateway

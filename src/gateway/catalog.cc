@@ -1,0 +1,105 @@
+#include "gateway/catalog.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+namespace heddle::gateway {
+
+namespace asio = boost::asio;
+
+/// A text part that is being read, and those who wait for it.
+struct Catalog::Reading {
+  explicit Reading(asio::io_context& loop) : ended(loop, asio::steady_timer::time_point::max()) {}
+
+  asio::steady_timer ended;  ///< Cancelled at the end, which wakes everybody.
+  std::optional<TextResult> result{};
+};
+
+Catalog::Catalog(asio::io_context& loop, TextPool& pool, Opener opener)
+    : loop_(loop), pool_(pool), opener_(std::move(opener)) {}
+
+void Catalog::assign(const std::vector<config::ModelConfig>& models,
+                     const std::vector<core::ModelStatus>& known) {
+  std::vector<std::shared_ptr<CatalogModel>> next;
+  for (const config::ModelConfig& config : models) {
+    const auto status = std::find_if(known.begin(), known.end(), [&](const core::ModelStatus& s) {
+      return s.name == config.id;
+    });
+    if (status == known.end()) {
+      continue;
+    }
+    const std::shared_ptr<CatalogModel> before = find(status->id);
+    const bool same = before && before->config.path == config.path &&
+                      before->config.context == config.context && before->config.id == config.id;
+    if (same) {
+      before->config = config;
+      next.push_back(before);
+    } else {
+      next.push_back(
+          std::make_shared<CatalogModel>(CatalogModel{.id = status->id, .config = config}));
+    }
+  }
+  models_ = std::move(next);
+  by_name_.clear();
+  for (const std::shared_ptr<CatalogModel>& model : models_) {
+    by_name_[model->config.id] = model;
+    for (const std::string& alias : model->config.aliases) {
+      by_name_.emplace(alias, model);
+    }
+  }
+}
+
+std::shared_ptr<CatalogModel> Catalog::find(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<CatalogModel> Catalog::find(ModelId id) const {
+  const auto found = std::find_if(
+      models_.begin(), models_.end(), [id](const auto& model) { return model->id == id; });
+  return found == models_.end() ? nullptr : *found;
+}
+
+std::string Catalog::listed_names() const {
+  std::string names;
+  for (const std::shared_ptr<CatalogModel>& model : models_) {
+    if (!model->config.unlisted) {
+      names += (names.empty() ? "" : ", ") + model->config.id;
+    }
+  }
+  return names;
+}
+
+asio::awaitable<Catalog::TextResult> Catalog::text(std::shared_ptr<CatalogModel> model) {
+  if (model->text) {
+    co_return model->text;
+  }
+  const auto found = readings_.find(model.get());
+  if (found != readings_.end()) {
+    const std::shared_ptr<Reading> reading = found->second;
+    while (!reading->result) {
+      co_await reading->ended.async_wait(asio::as_tuple(asio::use_awaitable));
+    }
+    co_return *reading->result;
+  }
+  const auto reading = std::make_shared<Reading>(loop_);
+  readings_[model.get()] = reading;
+  std::optional<TextResult> result;
+  std::function<void()> open = [this, &result, config = model->config] {
+    result = opener_(config);
+  };
+  co_await pool_.run(std::move(open));
+  if (*result) {
+    model->text = result->value();
+  }
+  reading->result = *result;
+  reading->ended.cancel();
+  readings_.erase(model.get());
+  co_return *result;
+}
+
+}  // namespace heddle::gateway

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "base/ids.h"
+#include "config/config.h"
+#include "core/serving.h"
+#include "gateway/model_text.h"
+#include "gateway/text_pool.h"
+
+namespace heddle::gateway {
+
+/// One configured model and, once somebody asked for it, its text part.
+struct CatalogModel {
+  ModelId id{};
+  config::ModelConfig config{};
+  std::int64_t in_flight = 0;               ///< Requests that were admitted and have not ended.
+  std::shared_ptr<const ModelText> text{};  ///< Null until it was asked for.
+};
+
+/// The models by name and alias. Requests hold a model by shared_ptr, so that a reload leaves those
+/// that run alone. Loop thread.
+class Catalog {
+ public:
+  /// Reads the text part of a model; called on a thread of the pool.
+  using Opener =
+      std::function<Result<std::shared_ptr<const ModelText>>(const config::ModelConfig& model)>;
+
+  Catalog(boost::asio::io_context& loop, TextPool& pool, Opener opener);
+
+  /// Takes over the models that are configured and known to the system behind. Those that have not
+  /// changed keep their text.
+  void assign(const std::vector<config::ModelConfig>& models,
+              const std::vector<core::ModelStatus>& known);
+
+  /// The model with this name or alias; null when there is none.
+  [[nodiscard]] std::shared_ptr<CatalogModel> find(std::string_view name) const;
+  [[nodiscard]] std::shared_ptr<CatalogModel> find(ModelId id) const;
+  /// In the order of the configuration.
+  [[nodiscard]] const std::vector<std::shared_ptr<CatalogModel>>& models() const { return models_; }
+  /// Names of the models that are listed, for messages: "a, b".
+  [[nodiscard]] std::string listed_names() const;
+
+  /// The text part, read at the first call; calls meanwhile wait for the same reading. A failure
+  /// is not kept: the next call tries again.
+  boost::asio::awaitable<Result<std::shared_ptr<const ModelText>>> text(
+      std::shared_ptr<CatalogModel> model);
+
+ private:
+  using TextResult = Result<std::shared_ptr<const ModelText>>;
+  struct Reading;
+
+  boost::asio::io_context& loop_;
+  TextPool& pool_;
+  Opener opener_;
+  std::vector<std::shared_ptr<CatalogModel>> models_{};
+  std::map<std::string, std::shared_ptr<CatalogModel>, std::less<>> by_name_{};
+  std::map<const CatalogModel*, std::shared_ptr<Reading>> readings_{};
+};
+
+}  // namespace heddle::gateway

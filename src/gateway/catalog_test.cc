@@ -1,0 +1,100 @@
+#include "gateway/catalog.h"
+
+#include <atomic>
+
+#include <boost/asio/co_spawn.hpp>
+#include <gtest/gtest.h>
+
+namespace heddle::gateway {
+namespace {
+
+namespace asio = boost::asio;
+using TextResult = Result<std::shared_ptr<const ModelText>>;
+
+class CatalogTest : public testing::Test {
+ protected:
+  std::atomic<int> opened = 0;
+  std::atomic<bool> broken = false;
+  asio::io_context loop{};
+  TextPool pool{loop, 2};
+  Catalog catalog{loop, pool, [this](const config::ModelConfig& model) -> TextResult {
+                    ++opened;
+                    if (broken) {
+                      return Error{.code = Code::kNotFound, .message = model.path};
+                    }
+                    return std::make_shared<const ModelText>(ModelText{.context = 64});
+                  }};
+
+  void assign(const std::string& path_of_a) {
+    catalog.assign({{.id = "a", .path = path_of_a, .aliases = {"alias"}},
+                    {.id = "b/c:d", .path = "y", .unlisted = true},
+                    {.id = "unknown", .path = "z"}},
+                   {{.id = ModelId(7), .name = "a"}, {.id = ModelId(8), .name = "b/c:d"}});
+  }
+
+  static asio::awaitable<void> ask(Catalog& from,
+                                   std::shared_ptr<CatalogModel> model,
+                                   std::vector<TextResult>& results) {
+    TextResult result = co_await from.text(std::move(model));
+    results.push_back(std::move(result));
+  }
+
+  std::vector<TextResult> ask(int times) {
+    std::vector<TextResult> results;
+    for (int i = 0; i < times; ++i) {
+      asio::co_spawn(loop, ask(catalog, catalog.find("a"), results), [](const auto& failure) {
+        EXPECT_EQ(failure, nullptr);
+      });
+    }
+    loop.restart();
+    loop.run();
+    return results;
+  }
+};
+
+TEST_F(CatalogTest, FindsByNameAliasAndId) {
+  assign("x");
+  EXPECT_EQ(catalog.find("a")->id, ModelId(7));
+  EXPECT_EQ(catalog.find("alias"), catalog.find("a"));
+  EXPECT_EQ(catalog.find("b/c:d")->id, ModelId(8));
+  EXPECT_EQ(catalog.find(ModelId(8)), catalog.find("b/c:d"));
+  EXPECT_EQ(catalog.find("none"), nullptr);
+  EXPECT_EQ(catalog.find("unknown"), nullptr) << "nobody behind serves it";
+  EXPECT_EQ(catalog.listed_names(), "a");
+}
+
+TEST_F(CatalogTest, ReadsATextOnceForAllWhoAsk) {
+  assign("x");
+  const auto results = ask(20);
+  ASSERT_EQ(results.size(), 20U);
+  for (const TextResult& result : results) {
+    ASSERT_TRUE(result);
+    EXPECT_EQ((*result)->context, 64);
+  }
+  EXPECT_EQ(opened, 1);
+}
+
+TEST_F(CatalogTest, AFailureReachesAllWhoWaitedAndIsTriedAgain) {
+  assign("x");
+  broken = true;
+  for (const TextResult& result : ask(3)) {
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().message, "x");
+  }
+  broken = false;
+  EXPECT_TRUE(ask(1).at(0));
+}
+
+TEST_F(CatalogTest, AReloadKeepsWhatHasNotChanged) {
+  assign("x");
+  (void)ask(1);
+  const auto before = catalog.find("a");
+  assign("x");
+  EXPECT_EQ(catalog.find("a"), before);
+  assign("elsewhere");
+  EXPECT_NE(catalog.find("a"), before);
+  EXPECT_EQ(catalog.find("a")->text, nullptr);
+}
+
+}  // namespace
+}  // namespace heddle::gateway

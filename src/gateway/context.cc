@@ -1,0 +1,37 @@
+#include "gateway/context.h"
+
+#include <chrono>
+#include <utility>
+
+namespace heddle::gateway {
+
+namespace asio = boost::asio;
+
+std::int64_t wall_clock_ms() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+std::map<DeviceId, std::string> device_names(const core::Serving& serving) {
+  std::map<DeviceId, std::string> names;
+  for (const core::DeviceStatus& device : serving.devices()) {
+    names[device.id] = device.name;
+  }
+  return names;
+}
+
+asio::awaitable<void> respond_error(HttpExchange& http, api::ApiError error) {
+  HttpResponse response{.status = error.status, .body = api::to_json(error)};
+  if (error.retry_after > 0) {
+    response.headers.emplace_back("Retry-After", std::to_string(error.retry_after));
+  }
+  // A client that has gone does not need the answer.
+  (void)co_await http.respond(std::move(response));
+}
+
+asio::awaitable<void> respond_json(HttpExchange& http, std::string json) {
+  HttpResponse response{.body = std::move(json)};
+  (void)co_await http.respond(std::move(response));
+}
+
+}  // namespace heddle::gateway

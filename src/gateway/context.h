@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+
+#include "api/error.h"
+#include "base/rng.h"
+#include "base/time.h"
+#include "config/config.h"
+#include "core/serving.h"
+#include "gateway/catalog.h"
+#include "gateway/gateway_metrics.h"
+#include "gateway/http_exchange.h"
+#include "gateway/stories.h"
+#include "gateway/text_pool.h"
+#include "gateway/token_inbox.h"
+
+namespace heddle::gateway {
+
+/// What the handlers share. Coroutines hold it, so it may outlive the gateway; `serving` is null
+/// from then on. Loop thread.
+struct Context {
+  boost::asio::io_context& loop;
+  core::Serving* serving;
+  TextPool& pool;
+  Catalog catalog;
+  Stories stories;
+  GatewayMetrics metrics;
+  config::Limits limits;
+  std::string version;
+  std::string fingerprint;    ///< Of this process: equal seeds give equal answers within it.
+  Duration comment_interval;  ///< Between comments in a stream that waits.
+  std::size_t backlog_max;    ///< Tokens that may wait for a slow client.
+  Rng rng;
+  std::function<Instant()> now;
+  std::int64_t started_s;  ///< Seconds since 1970.
+  bool draining = false;
+  std::uint64_t last_request = 0;
+  std::set<TokenInbox*> live{};  ///< Of requests that run.
+};
+
+/// Milliseconds since 1970.
+[[nodiscard]] std::int64_t wall_clock_ms();
+/// Names of the devices by id.
+[[nodiscard]] std::map<DeviceId, std::string> device_names(const core::Serving& serving);
+
+/// Answers with an error, its status and headers.
+boost::asio::awaitable<void> respond_error(HttpExchange& http, api::ApiError error);
+/// Answers with JSON.
+boost::asio::awaitable<void> respond_json(HttpExchange& http, std::string json);
+
+}  // namespace heddle::gateway

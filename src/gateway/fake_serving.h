@@ -1,0 +1,192 @@
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+
+#include "core/serving.h"
+
+namespace heddle::gateway {
+
+/// A system behind the gateway that does what a test says. Its tokens are bytes, and kEos ends a
+/// turn. Loop thread, but for wait().
+class FakeServing final : public core::Serving {
+ public:
+  static constexpr TokenId kEos = 256;
+
+  explicit FakeServing(boost::asio::io_context& loop) : loop_(loop) {
+    names = {"tiny", "org/name:8b"};
+  }
+
+  std::vector<std::string> names{};      ///< Of the models; ids count from 1.
+  std::optional<std::string> reply{""};  ///< Each answer, a token a step; nothing: it waits.
+  bool endless = false;                  ///< Answers never end.
+  std::optional<Error> failure{};        ///< Instead of an answer.
+  std::optional<Error> load_failure{};
+  std::map<ModelId, core::Residency> residency{};
+
+  /// What happened; read within look().
+  std::vector<std::shared_ptr<core::RequestRecord>> started{};
+  std::set<RequestId> cancelled{};
+  std::vector<std::pair<RequestId, std::uint32_t>> finished_choices{};
+
+  /// Blocks until `condition`, which looks at this, holds; false when it does not within ten
+  /// seconds. Any thread.
+  template <class Condition>
+  bool wait(Condition condition) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(10), condition);
+  }
+
+  void start(std::shared_ptr<core::RequestRecord> record,
+             std::shared_ptr<core::RequestSink> sink) override {
+    change([&] { started.push_back(record); });
+    sinks_[record->id] = sink;
+    boost::asio::post(loop_, [this, id = record->id] { step(id, 0); });
+  }
+  void finish_choice(RequestId request, std::uint32_t choice, spec::FinishReason reason) override {
+    change([&] { finished_choices.emplace_back(request, choice); });
+    find(request)->finished[choice] = reason;
+  }
+  void cancel(RequestId request) override {
+    sinks_.erase(request);
+    change([&] { cancelled.insert(request); });
+  }
+  void load(ModelId model, std::function<void(Result<void>)> done) override {
+    if (load_failure) {
+      done(*load_failure);
+      return;
+    }
+    residency[model] = core::Residency::kServing;
+    done({});
+  }
+  void unload(ModelId model, std::function<void(Result<void>)> done) override {
+    residency[model] = core::Residency::kAbsent;
+    boost::asio::post(loop_, [done] { done({}); });
+  }
+
+  [[nodiscard]] std::vector<core::ModelStatus> models() const override {
+    std::vector<core::ModelStatus> all;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      core::ModelStatus status{.id = ModelId(i + 1), .name = names[i], .image_bytes = 1000};
+      const auto found = residency.find(status.id);
+      status.residency = found == residency.end() ? core::Residency::kAbsent : found->second;
+      if (status.residency != core::Residency::kAbsent) {
+        status.device = DeviceId(0);
+        status.loaded_bytes = status.residency == core::Residency::kLoading ? 250 : 1000;
+        status.loads = 3;
+      }
+      all.push_back(std::move(status));
+    }
+    return all;
+  }
+  [[nodiscard]] std::vector<core::DeviceStatus> devices() const override {
+    core::DeviceStatus device{.id = DeviceId(0), .name = "cpu0", .up = true, .page_bytes = 65536};
+    device.usage.total = 100;
+    device.usage.free = 60;
+    device.usage.by_kind[static_cast<std::size_t>(ledger::LeaseKind::kKvOwn)] = {.reserved = 40,
+                                                                                 .held = 20};
+    return {device};
+  }
+  [[nodiscard]] ledger::PoolUsage host_usage() const override { return {.total = 50, .free = 50}; }
+
+  /// Sends tokens of one choice. Loop thread.
+  void emit(RequestId request, std::uint32_t choice, const std::vector<TokenId>& tokens) {
+    const auto sink = sinks_.find(request);
+    if (sink == sinks_.end()) {
+      return;
+    }
+    const auto record = find(request);
+    std::vector<core::TokenEvent> events;
+    for (const TokenId token : tokens) {
+      core::TokenEvent event{.request = request, .choice = choice, .token = token};
+      event.position = static_cast<std::int64_t>(record->generated[choice].size());
+      record->generated[choice].push_back(token);
+      const auto length = static_cast<std::int64_t>(record->generated[choice].size());
+      event.finish = token == kEos                                  ? spec::FinishReason::kStop
+                     : length >= record->choices[choice].max_tokens ? spec::FinishReason::kLength
+                                                                    : spec::FinishReason::kNone;
+      record->finished[choice] = event.finish;
+      events.push_back(event);
+      if (event.finish != spec::FinishReason::kNone) {
+        break;
+      }
+    }
+    sink->second->on_tokens(events);
+  }
+  [[nodiscard]] std::shared_ptr<core::RequestSink> sink(RequestId request) {
+    return sinks_.at(request);
+  }
+
+ private:
+  template <class Change>
+  void change(Change change) {
+    {
+      const std::lock_guard lock(mutex_);
+      change();
+    }
+    changed_.notify_all();
+  }
+
+  std::shared_ptr<core::RequestRecord> find(RequestId id) {
+    for (const auto& record : started) {
+      if (record->id == id) {
+        return record;
+      }
+    }
+    return nullptr;
+  }
+
+  /// The next token of each choice that has not ended.
+  void step(RequestId id, std::size_t position) {
+    const auto sink = sinks_.find(id);
+    if (sink == sinks_.end()) {
+      return;
+    }
+    if (failure) {
+      const std::shared_ptr<core::RequestSink> told = sink->second;
+      sinks_.erase(sink);
+      told->on_error(*failure);
+      return;
+    }
+    if (!reply && !endless) {
+      return;
+    }
+    const std::shared_ptr<core::RequestRecord> record = find(id);
+    record->device = DeviceId(0);
+    bool open = false;
+    for (std::uint32_t choice = 0; choice < record->choices.size(); ++choice) {
+      if (record->finished[choice] == spec::FinishReason::kNone) {
+        const bool more = endless || position < reply->size();
+        const TokenId token = !more     ? kEos
+                              : endless ? 'a'
+                                        : static_cast<unsigned char>((*reply)[position]);
+        emit(id, choice, {token});
+        open = open || record->finished[choice] == spec::FinishReason::kNone;
+      }
+    }
+    if (open) {
+      boost::asio::post(loop_, [this, id, position] { step(id, position + 1); });
+    } else if (const auto last = sinks_.find(id); last != sinks_.end()) {
+      const std::shared_ptr<core::RequestSink> told = last->second;
+      sinks_.erase(last);
+      told->on_done();
+    }
+  }
+
+  boost::asio::io_context& loop_;
+  std::map<RequestId, std::shared_ptr<core::RequestSink>> sinks_{};
+  std::mutex mutex_{};
+  std::condition_variable changed_{};
+};
+
+}  // namespace heddle::gateway

@@ -1,0 +1,264 @@
+#include "gateway/gateway.h"
+
+#include <random>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "gateway/api_keys.h"
+#include "gateway/context.h"
+#include "gateway/handlers.h"
+#include "gateway/http_server.h"
+#include "gateway/router.h"
+
+namespace heddle::gateway {
+
+namespace asio = boost::asio;
+
+namespace {
+
+std::vector<Endpoint> all_endpoints() {
+  std::vector<Endpoint> all = status_endpoints();
+  for (auto* part : {&model_endpoints, &inference_endpoints}) {
+    const std::vector<Endpoint> more = (*part)();
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
+}
+
+/// Passes an exchange on, and remembers the status of its answer.
+class CountedExchange final : public HttpExchange {
+ public:
+  explicit CountedExchange(HttpExchange& inner) : inner_(inner) {}
+
+  [[nodiscard]] int status() const { return status_; }
+
+  [[nodiscard]] const HttpRequest& request() const override { return inner_.request(); }
+  asio::awaitable<Result<void>> respond(HttpResponse response) override {
+    status_ = response.status;
+    return inner_.respond(std::move(response));
+  }
+  asio::awaitable<Result<void>> begin_events() override {
+    status_ = 200;
+    return inner_.begin_events();
+  }
+  asio::awaitable<Result<void>> send_events(std::string events) override {
+    return inner_.send_events(std::move(events));
+  }
+  asio::awaitable<Result<void>> end_events() override { return inner_.end_events(); }
+  [[nodiscard]] bool gone() const override { return inner_.gone(); }
+  void on_gone(std::function<void()> notify) override { inner_.on_gone(std::move(notify)); }
+
+ private:
+  HttpExchange& inner_;
+  int status_ = 499;  ///< The client left without one.
+};
+
+std::uint64_t entropy() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32U) | device();
+}
+
+std::string fingerprint(const std::string& version, std::uint64_t salt) {
+  return "fp_" + version + "_" + std::to_string(salt % 1'000'000);
+}
+
+}  // namespace
+
+class Gateway::Impl {
+ public:
+  Impl(asio::io_context& loop, core::Serving& serving, Metrics& metrics, const Options& options)
+      : pool_(loop, options.text_threads),
+        context_(std::make_shared<Context>(
+            Context{.loop = loop,
+                    .serving = &serving,
+                    .pool = pool_,
+                    .catalog = Catalog(loop, pool_, options.open_text),
+                    .stories = Stories(options.stories_max),
+                    .metrics = GatewayMetrics(metrics),
+                    .limits = {},
+                    .version = options.version,
+                    .fingerprint = fingerprint(options.version, entropy()),
+                    .comment_interval = options.comment_interval,
+                    .backlog_max = options.backlog_max,
+                    .rng = Rng(entropy()),
+                    .now = options.now ? options.now : std::function<Instant()>(steady_now),
+                    .started_s = wall_clock_ms() / 1000})),
+        endpoints_(std::make_shared<const std::vector<Endpoint>>(all_endpoints())),
+        drain_timer_(loop) {}
+
+  ~Impl() { context_->serving = nullptr; }
+
+  Result<void> listen(const config::Config& config);
+  void assign(const config::Config& config);
+  void drain(Duration patience, std::function<void()> drained);
+
+  [[nodiscard]] const HttpServer& server() const { return *server_; }
+
+ private:
+  static std::optional<api::ApiError> admit(const std::vector<Endpoint>& endpoints,
+                                            const ApiKeys& keys,
+                                            const HttpHead& head);
+
+  TextPool pool_;
+  std::shared_ptr<Context> context_;
+  std::shared_ptr<const std::vector<Endpoint>> endpoints_;
+  std::shared_ptr<ApiKeys> keys_ = std::make_shared<ApiKeys>(std::vector<std::string>{});
+  asio::steady_timer drain_timer_;
+  std::unique_ptr<HttpServer> server_{};
+};
+
+namespace {
+
+std::vector<Route> routes_of(const std::vector<Endpoint>& endpoints) {
+  std::vector<Route> routes;
+  for (const Endpoint& endpoint : endpoints) {
+    routes.push_back(endpoint.route);
+  }
+  return routes;
+}
+
+asio::awaitable<void> respond_options(HttpExchange& http, std::string allow) {
+  HttpResponse response{.status = 204};
+  response.headers.emplace_back("Allow", std::move(allow));
+  (void)co_await http.respond(std::move(response));  // Nobody else wants it.
+}
+
+/// Finds who answers, and lets them. Values only: the gateway may be gone before it ends.
+asio::awaitable<void> dispatch(std::shared_ptr<Context> context,
+                               std::shared_ptr<const std::vector<Endpoint>> endpoints,
+                               HttpExchange& connection) {
+  CountedExchange http(connection);
+  const HttpRequest& request = http.request();
+  const std::vector<Route> routes = routes_of(*endpoints);
+  const std::string allow = allowed_methods(routes, request.path);
+  std::string label = "unknown";
+  if (context->serving == nullptr) {
+    co_await respond_error(http, api::unavailable("the server is shutting down"));
+  } else if (request.method == "OPTIONS" && !allow.empty()) {
+    co_await respond_options(http, allow);
+  } else {
+    auto matched = match_route(routes, request.method, request.path);
+    if (auto* none = std::get_if<NoMatch>(&matched)) {
+      HttpResponse response{.status = none->error.status, .body = api::to_json(none->error)};
+      if (!none->allow.empty()) {
+        response.headers.emplace_back("Allow", none->allow);
+      }
+      (void)co_await http.respond(std::move(response));  // Nobody else wants it.
+    } else {
+      Match match = std::get<Match>(std::move(matched));
+      const Endpoint& endpoint = (*endpoints)[match.route];
+      label = endpoint.route.path;
+      co_await endpoint.handler(context, http, std::move(match.id));
+    }
+  }
+  context->metrics.answered(label, http.status());
+}
+
+}  // namespace
+
+std::optional<api::ApiError> Gateway::Impl::admit(const std::vector<Endpoint>& endpoints,
+                                                  const ApiKeys& keys,
+                                                  const HttpHead& head) {
+  for (const Endpoint& endpoint : endpoints) {
+    if (endpoint.access == Access::kOpen && endpoint.route.path == head.path) {
+      return std::nullopt;
+    }
+  }
+  if (head.method == "OPTIONS" ||
+      keys.admit({.authorization = head.authorization, .api_key = head.api_key})) {
+    return std::nullopt;
+  }
+  return api::ApiError{.status = 401,
+                       .message =
+                           "no valid API key; send one of this server's as "
+                           "\"Authorization: Bearer KEY\" or \"x-api-key: KEY\"",
+                       .type = "authentication_error",
+                       .code = "invalid_api_key"};
+}
+
+Result<void> Gateway::Impl::listen(const config::Config& config) {
+  assign(config);
+  auto gatekeeper = [endpoints = endpoints_, keys = keys_](const HttpHead& head) {
+    return admit(*endpoints, *keys, head);
+  };
+  auto handler = [context = context_, endpoints = endpoints_](HttpExchange& http) {
+    return dispatch(context, endpoints, http);
+  };
+  Result<std::unique_ptr<HttpServer>> server =
+      HttpServer::listen(context_->loop,
+                         {.listen = config.listen, .limits = config.limits},
+                         std::move(gatekeeper),
+                         std::move(handler));
+  if (!server) {
+    return server.error();
+  }
+  server_ = std::move(server).value();
+  return {};
+}
+
+void Gateway::Impl::assign(const config::Config& config) {
+  context_->limits = config.limits;
+  *keys_ = ApiKeys(config.api_keys);
+  std::set<std::string> removed;
+  for (const std::shared_ptr<CatalogModel>& model : context_->catalog.models()) {
+    removed.insert(model->config.id);
+  }
+  context_->catalog.assign(config.models, context_->serving->models());
+  for (const std::shared_ptr<CatalogModel>& model : context_->catalog.models()) {
+    removed.erase(model->config.id);
+  }
+  for (const std::string& model : removed) {
+    context_->metrics.forget(model);
+  }
+}
+
+void Gateway::Impl::drain(Duration patience, std::function<void()> drained) {
+  context_->draining = true;
+  server_->drain(std::move(drained));
+  drain_timer_.expires_after(patience);
+  drain_timer_.async_wait([context = context_](const boost::system::error_code& stopped) {
+    if (stopped) {
+      return;
+    }
+    const std::set<TokenInbox*> live = context->live;
+    for (TokenInbox* inbox : live) {
+      inbox->fail({.code = Code::kUnavailable,
+                   .message = "the server is shutting down and could not finish this answer"});
+    }
+  });
+}
+
+Gateway::Gateway(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Gateway::~Gateway() = default;
+
+Result<std::unique_ptr<Gateway>> Gateway::start(asio::io_context& loop,
+                                                core::Serving& serving,
+                                                Metrics& metrics,
+                                                const config::Config& config,
+                                                Options options) {
+  HEDDLE_CHECK(options.open_text != nullptr);
+  auto impl = std::make_unique<Impl>(loop, serving, metrics, options);
+  const Result<void> listening = impl->listen(config);
+  if (!listening) {
+    return listening.error();
+  }
+  return std::unique_ptr<Gateway>(new Gateway(std::move(impl)));
+}
+
+const std::vector<config::ListenAddress>& Gateway::addresses() const {
+  return impl_->server().addresses();
+}
+
+void Gateway::reload(const config::Config& config) {
+  impl_->assign(config);
+}
+
+void Gateway::drain(Duration patience, std::function<void()> drained) {
+  impl_->drain(patience, std::move(drained));
+}
+
+}  // namespace heddle::gateway

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/metrics.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "config/config.h"
+#include "core/serving.h"
+#include "gateway/model_text.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace heddle::gateway {
+
+using namespace std::chrono_literals;
+
+/// The OpenAI-compatible HTTP server in front of a core::Serving. Everything but templates and
+/// tokenising happens on the one loop that it is given. Loop thread.
+class Gateway {
+ public:
+  /// Reads the text part of a model; called on other threads. The usual one finds the directory of
+  /// the model and calls open_model_text.
+  using TextOpener =
+      std::function<Result<std::shared_ptr<const ModelText>>(const config::ModelConfig& model)>;
+
+  struct Options {
+    TextOpener open_text{};          ///< Must be set.
+    std::string version{};           ///< Of this program.
+    std::function<Instant()> now{};  ///< The clock that `serving` has too; steady_now when empty.
+    std::size_t text_threads = 2;
+    Duration comment_interval = 5s;   ///< Between comments in a stream that waits.
+    std::size_t backlog_max = 16384;  ///< Tokens that may wait for a slow client.
+    std::size_t stories_max = 1000;   ///< Requests whose story is kept.
+  };
+
+  /// Begins to accept on `config.listen`. `loop`, `serving` and `metrics` outlive the gateway.
+  /// kUnavailable, naming it, when an address cannot be had.
+  static Result<std::unique_ptr<Gateway>> start(boost::asio::io_context& loop,
+                                                core::Serving& serving,
+                                                Metrics& metrics,
+                                                const config::Config& config,
+                                                Options options);
+  /// Closes everything at once.
+  ~Gateway();
+  Gateway(const Gateway&) = delete;
+  Gateway& operator=(const Gateway&) = delete;
+
+  /// The addresses that were bound, with the ports that were chosen.
+  [[nodiscard]] const std::vector<config::ListenAddress>& addresses() const;
+
+  /// Takes over models, keys and limits of requests; to be called after `serving` has them.
+  /// Requests that run are left alone, as are the addresses.
+  void reload(const config::Config& config);
+
+  /// Stops accepting; lets requests that run end, but after `patience` fails them with an error.
+  /// `drained` is called once, when the last connection has closed.
+  void drain(Duration patience, std::function<void()> drained);
+
+ private:
+  class Impl;
+  explicit Gateway(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace heddle::gateway

@@ -1,0 +1,197 @@
+#include "gateway/gateway_metrics.h"
+
+#include <array>
+
+namespace heddle::gateway {
+
+namespace {
+
+constexpr std::array kResidencies{core::Residency::kAbsent,
+                                  core::Residency::kLoading,
+                                  core::Residency::kWarm,
+                                  core::Residency::kServing,
+                                  core::Residency::kDraining};
+
+double seconds(Duration span) {
+  return std::chrono::duration<double>(span).count();
+}
+
+}  // namespace
+
+std::string_view residency_name(core::Residency residency) {
+  switch (residency) {
+    case core::Residency::kAbsent:
+      return "absent";
+    case core::Residency::kLoading:
+      return "loading";
+    case core::Residency::kWarm:
+      return "warm";
+    case core::Residency::kServing:
+      return "serving";
+    case core::Residency::kDraining:
+      return "draining";
+  }
+  return "?";
+}
+
+void GatewayMetrics::answered(const std::string& route, int status) {
+  metrics_.add("heddle_http_requests_total",
+               "HTTP requests answered.",
+               {{"route", route}, {"status", std::to_string(status)}});
+}
+
+void GatewayMetrics::token_gap(const std::string& model, Duration gap) {
+  metrics_.observe("vllm:inter_token_latency_seconds",
+                   "Time between the steps that brought tokens of a request.",
+                   {{"model_name", model}},
+                   latency_bounds(),
+                   seconds(gap));
+}
+
+void GatewayMetrics::ended(const std::string& model,
+                           const core::RequestRecord& record,
+                           const std::string& reason) {
+  const Labels labels{{"model_name", model}};
+  const core::RequestTimes& times = record.times;
+  const auto observe = [&](const char* name, const char* help, Instant from, Instant to) {
+    if (from != Instant{} && to != Instant{}) {
+      metrics_.observe(name, help, labels, latency_bounds(), seconds(to - from));
+    }
+  };
+  const auto phase = [&](const char* name, Instant from, Instant to) {
+    if (from != Instant{} && to != Instant{}) {
+      metrics_.observe("heddle_time_to_first_token_phase_seconds",
+                       "Time to first token, by what it was spent on.",
+                       {{"model_name", model}, {"phase", name}},
+                       latency_bounds(),
+                       seconds(to - from));
+    }
+  };
+  std::int64_t tokens = 0;
+  for (const std::vector<TokenId>& choice : record.generated) {
+    tokens += static_cast<std::int64_t>(choice.size());
+  }
+  metrics_.add("vllm:request_success_total",
+               "Requests ended, by reason.",
+               {{"model_name", model}, {"finished_reason", reason}});
+  metrics_.add("vllm:prompt_tokens_total",
+               "Prompt tokens.",
+               labels,
+               static_cast<double>(record.prompt.size()));
+  metrics_.add(
+      "vllm:generation_tokens_total", "Generated tokens.", labels, static_cast<double>(tokens));
+  observe(
+      "vllm:time_to_first_token_seconds", "Time to first token.", times.arrived, times.first_token);
+  observe("vllm:e2e_request_latency_seconds",
+          "From arrival to the last token.",
+          times.arrived,
+          times.finished);
+  observe("vllm:request_queue_time_seconds",
+          "From arrival to a worker.",
+          times.arrived,
+          times.dispatched);
+  const bool loaded = times.load_began != Instant{};
+  phase("queue", times.arrived, loaded ? times.load_began : times.dispatched);
+  phase("load", times.load_began, times.dispatched);
+  phase("prefill", times.dispatched, times.first_token);
+  if (record.restarts > 0) {
+    metrics_.add("heddle_request_restarts_total",
+                 "Times that a request was started again because its worker died.",
+                 labels,
+                 record.restarts);
+  }
+}
+
+void GatewayMetrics::count_up_to(const std::string& name,
+                                 const std::string& help,
+                                 const Labels& labels,
+                                 std::uint64_t total) {
+  std::uint64_t& before = published_[{name, labels}];
+  // A total that fell began anew, as when a model was removed and added.
+  const std::uint64_t more = total >= before ? total - before : total;
+  metrics_.add(name, help, labels, static_cast<double>(more));
+  before = total;
+}
+
+void GatewayMetrics::publish_model(const core::ModelStatus& model, const std::string& device) {
+  const Labels labels{{"model_name", model.name}};
+  metrics_.set("vllm:num_requests_running",
+               "Requests that a worker has.",
+               labels,
+               static_cast<double>(model.requests_running));
+  metrics_.set("vllm:num_requests_waiting",
+               "Requests that wait for their model.",
+               labels,
+               static_cast<double>(model.requests_waiting));
+  for (const core::Residency state : kResidencies) {
+    metrics_.set("heddle_model_state",
+                 "1 for the state that the model is in.",
+                 {{"model_name", model.name}, {"state", std::string(residency_name(state))}},
+                 state == model.residency ? 1 : 0);
+  }
+  metrics_.set("heddle_model_host_cached",
+               "Whether the model's weights are complete in host memory.",
+               labels,
+               model.host_cached ? 1 : 0);
+  metrics_.set("heddle_model_image_bytes",
+               "Size of the model's weights.",
+               labels,
+               static_cast<double>(model.image_bytes));
+  metrics_.set("heddle_model_kv_pages",
+               "Pages that hold the model's KV.",
+               {{"model_name", model.name}, {"device", device}},
+               static_cast<double>(model.kv_pages));
+  count_up_to("heddle_model_loads_total", "Times that the model was loaded.", labels, model.loads);
+  count_up_to(
+      "heddle_model_evictions_total", "Times that the model was evicted.", labels, model.evictions);
+}
+
+void GatewayMetrics::publish_pool(const std::string& device, const ledger::PoolUsage& usage) {
+  for (std::size_t i = 0; i < ledger::kLeaseKinds; ++i) {
+    const auto kind = static_cast<ledger::LeaseKind>(i);
+    const Labels labels{{"device", device}, {"kind", std::string(ledger::name(kind))}};
+    metrics_.set("heddle_pages_reserved",
+                 "Pages reserved, by kind of lease.",
+                 labels,
+                 static_cast<double>(usage.of(kind).reserved));
+    metrics_.set("heddle_pages_held",
+                 "Pages in use, by kind of lease.",
+                 labels,
+                 static_cast<double>(usage.of(kind).held));
+  }
+  const Labels labels{{"device", device}};
+  metrics_.set("heddle_pages_total", "Pages there are.", labels, static_cast<double>(usage.total));
+  metrics_.set(
+      "heddle_pages_free", "Pages reserved by nobody.", labels, static_cast<double>(usage.free));
+  const double kv = static_cast<double>(usage.of(ledger::LeaseKind::kKvOwn).held);
+  const double room = kv + static_cast<double>(usage.free);
+  metrics_.set("vllm:kv_cache_usage_perc",
+               "Of the pages that KV could have, those that it has; 1 means all.",
+               labels,
+               room > 0 ? kv / room : 0);
+}
+
+void GatewayMetrics::publish(const core::Serving& serving) {
+  std::map<DeviceId, std::string> names;
+  for (const core::DeviceStatus& device : serving.devices()) {
+    names[device.id] = device.name;
+    const Labels labels{{"device", device.name}};
+    metrics_.set(
+        "heddle_device_up", "Whether the device's worker runs.", labels, device.up ? 1 : 0);
+    metrics_.set("heddle_device_page_bytes",
+                 "Size of a page.",
+                 labels,
+                 static_cast<double>(device.page_bytes));
+    count_up_to("heddle_worker_restarts_total",
+                "Times that the device's worker was started again.",
+                labels,
+                device.restarts);
+    publish_pool(device.name, device.usage);
+  }
+  publish_pool("host", serving.host_usage());
+  for (const core::ModelStatus& model : serving.models()) {
+    publish_model(model, model.device ? names[*model.device] : "");
+  }
+}
+
+}  // namespace heddle::gateway

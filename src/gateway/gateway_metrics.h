@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "base/metrics.h"
+#include "core/serving.h"
+
+namespace heddle::gateway {
+
+/// What the gateway counts, under the names that dashboards know from vLLM where the meaning is the
+/// same, and what it reads from the system behind when somebody scrapes. Loop thread.
+class GatewayMetrics {
+ public:
+  explicit GatewayMetrics(Metrics& metrics) : metrics_(metrics) {}
+
+  /// An HTTP request to `route` was answered.
+  void answered(const std::string& route, int status);
+  /// A step brought further tokens of a request, `gap` after the ones before.
+  void token_gap(const std::string& model, Duration gap);
+  /// A request to the system behind has ended. `reason` is stop, length, abort or error.
+  void ended(const std::string& model,
+             const core::RequestRecord& record,
+             const std::string& reason);
+
+  /// Forgets a model that was removed.
+  void forget(const std::string& model) { metrics_.forget("model_name", model); }
+
+  /// Publishes models and devices as they are now.
+  void publish(const core::Serving& serving);
+
+  [[nodiscard]] std::string expose() { return metrics_.expose(); }
+
+ private:
+  void count_up_to(const std::string& name,
+                   const std::string& help,
+                   const Labels& labels,
+                   std::uint64_t total);
+  void publish_model(const core::ModelStatus& model, const std::string& device);
+  void publish_pool(const std::string& device, const ledger::PoolUsage& usage);
+
+  Metrics& metrics_;
+  /// What counters that others keep had reached when they were last published.
+  std::map<std::pair<std::string, Labels>, std::uint64_t> published_{};
+};
+
+/// The name of a state as in metric labels and listings: "absent", "loading", "warm", "serving",
+/// "draining".
+[[nodiscard]] std::string_view residency_name(core::Residency residency);
+
+}  // namespace heddle::gateway

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <boost/asio/awaitable.hpp>
+
+#include "gateway/context.h"
+#include "gateway/http_exchange.h"
+#include "gateway/router.h"
+
+namespace heddle::gateway {
+
+/// Answers one request. `http` outlives the awaitable; `id` is what stood in the route's "{id}".
+using Handler = boost::asio::awaitable<void> (*)(std::shared_ptr<Context> context,
+                                                 HttpExchange& http,
+                                                 std::string id);
+
+enum class Access : std::uint8_t {
+  kOpen,  ///< Without a key: what load balancers ask.
+  kKey,
+};
+
+/// A route and who answers it.
+struct Endpoint {
+  Route route;
+  Access access;
+  Handler handler;
+};
+
+/// Chat, completions, tokens: what wakes models.
+[[nodiscard]] std::vector<Endpoint> inference_endpoints();
+/// Listing, loading and unloading.
+[[nodiscard]] std::vector<Endpoint> model_endpoints();
+/// Health, version, metrics, devices, stories, and the page at "/".
+[[nodiscard]] std::vector<Endpoint> status_endpoints();
+
+}  // namespace heddle::gateway

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/awaitable.hpp>
+
+#include "base/result.h"
+
+namespace heddle::gateway {
+
+/// What a client asks.
+struct HttpRequest {
+  std::string method{};  ///< "GET"; HEAD has become GET.
+  std::string path{};    ///< Still percent-encoded, without the query.
+  std::string query{};   ///< After the '?', or empty.
+  std::string body{};
+  std::string request_id{};  ///< The client's x-request-id where it is sane, else drawn.
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string body{};
+  std::string content_type = "application/json";
+  std::vector<std::pair<std::string, std::string>> headers{};  ///< Further ones.
+};
+
+/// One request and its answer: either respond() once, or begin_events(), any number of
+/// send_events() and end_events(). Loop thread. A failure to send means that the client has gone,
+/// or has taken nothing for so long that it was given up.
+class HttpExchange {
+ public:
+  virtual ~HttpExchange() = default;
+  [[nodiscard]] virtual const HttpRequest& request() const = 0;
+
+  virtual boost::asio::awaitable<Result<void>> respond(HttpResponse response) = 0;
+
+  /// Sends the head of a stream of server-sent events; its status is 200.
+  virtual boost::asio::awaitable<Result<void>> begin_events() = 0;
+  /// Sends encoded events and returns when the network has taken them. Not empty.
+  virtual boost::asio::awaitable<Result<void>> send_events(std::string events) = 0;
+  virtual boost::asio::awaitable<Result<void>> end_events() = 0;
+
+  /// Whether the client has hung up.
+  [[nodiscard]] virtual bool gone() const = 0;
+  /// `notify` is called once when the client hangs up; a null one takes the former back.
+  virtual void on_gone(std::function<void()> notify) = 0;
+};
+
+/// `%2F` and such made characters again; a '%' that begins no code stays.
+[[nodiscard]] std::string percent_decode(std::string_view text);
+
+}  // namespace heddle::gateway

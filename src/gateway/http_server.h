@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+
+#include "api/error.h"
+#include "base/result.h"
+#include "config/config.h"
+#include "gateway/http_exchange.h"
+
+namespace heddle::gateway {
+
+/// What is known of a request before its body is read.
+struct HttpHead {
+  std::string_view method{};
+  std::string_view path{};
+  std::string_view authorization{};
+  std::string_view api_key{};
+};
+
+/// HTTP/1.1 on any number of addresses: keep-alive, pipelining, limits of size and time, and word
+/// of clients that hang up. What requests mean is the handler's business. Loop thread.
+class HttpServer {
+ public:
+  struct Options {
+    std::vector<config::ListenAddress> listen{};
+    config::Limits limits{};
+  };
+  /// Answers one request. The exchange lives until the returned awaitable is done.
+  using Handler = std::function<boost::asio::awaitable<void>(HttpExchange&)>;
+  /// Says why a request is turned away before its body is read, if it is.
+  using Gatekeeper = std::function<std::optional<api::ApiError>(const HttpHead&)>;
+
+  /// Begins to accept on `loop`. kUnavailable, naming the address, when one cannot be had.
+  static Result<std::unique_ptr<HttpServer>> listen(boost::asio::io_context& loop,
+                                                    const Options& options,
+                                                    Gatekeeper gatekeeper,
+                                                    Handler handler);
+  /// Closes everything at once. Coroutines of connections end when the loop runs again, or with it.
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  /// The addresses that were bound, with the ports that were chosen.
+  [[nodiscard]] const std::vector<config::ListenAddress>& addresses() const { return addresses_; }
+  [[nodiscard]] std::size_t connections() const;
+
+  /// Stops accepting, closes connections that are between requests, and the others after their
+  /// answer. `drained` is called once, when none is left.
+  void drain(std::function<void()> drained);
+
+ private:
+  class State;
+  class Connection;
+
+  explicit HttpServer(std::shared_ptr<State> state);
+
+  std::shared_ptr<State> state_;
+  std::vector<config::ListenAddress> addresses_{};
+};
+
+}  // namespace heddle::gateway

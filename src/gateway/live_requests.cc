@@ -1,0 +1,228 @@
+#include "gateway/live_requests.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+
+#include "base/log.h"
+#include "base/units.h"
+
+namespace heddle::gateway {
+
+namespace asio = boost::asio;
+
+LiveRequests::LiveRequests(std::shared_ptr<Context> context, GenerationJob job)
+    : context_(std::move(context)),
+      job_(std::move(job)),
+      inbox_(std::make_shared<TokenInbox>(context_->loop, context_->backlog_max)),
+      arrived_(context_->now()) {}
+
+Result<std::shared_ptr<LiveRequests>> LiveRequests::make(std::shared_ptr<Context> context,
+                                                         GenerationJob job) {
+  std::shared_ptr<LiveRequests> live(new LiveRequests(std::move(context), std::move(job)));
+  for (std::size_t prompt = 0; prompt < live->job_.prompts.size(); ++prompt) {
+    const auto& choices = live->job_.choices[prompt];
+    for (std::uint32_t choice = 0; choice < choices.size(); ++choice) {
+      Result<AnswerText> text = AnswerText::make(live->job_.text->text, live->job_.params.stop);
+      if (!text) {
+        return text.error();
+      }
+      live->answers_.push_back(
+          {.prompt = prompt, .choice = choice, .text = std::move(text).value()});
+    }
+  }
+  live->open_ = live->answers_.size();
+  return live;
+}
+
+void LiveRequests::start() {
+  started_ = true;
+  for (std::size_t i = 0; i < job_.prompts.size(); ++i) {
+    auto record = std::make_shared<core::RequestRecord>();
+    record->id = RequestId(++context_->last_request);
+    record->model = job_.model->id;
+    record->prompt = std::move(job_.prompts[i]);
+    record->choices = job_.choices[i];
+    record->generated.resize(record->choices.size());
+    record->finished.resize(record->choices.size(), spec::FinishReason::kNone);
+    record->priority = job_.params.priority;
+    record->deadline = arrived_ + context_->limits.request_timeout;
+    record->times.arrived = arrived_;
+    records_.push_back(std::move(record));
+  }
+  job_.model->in_flight += static_cast<std::int64_t>(records_.size());
+  context_->live.insert(inbox_.get());
+  // The failure may be told from within a call of the system behind, so it is called back later.
+  inbox_->on_failure([self = weak_from_this(), &loop = context_->loop] {
+    asio::post(loop, [self] {
+      if (const std::shared_ptr<LiveRequests> live = self.lock()) {
+        live->cancel();
+      }
+    });
+  });
+  begin_story();
+  for (std::size_t i = 0; i < records_.size(); ++i) {
+    context_->serving->start(records_[i], inbox_->sink(i));
+  }
+}
+
+void LiveRequests::begin_story() {
+  Story story{.request_id = job_.request_id,
+              .answer_id = job_.head.id,
+              .model = job_.model->config.id,
+              .endpoint = job_.endpoint,
+              .arrived_ms = wall_clock_ms(),
+              .streamed = job_.params.stream};
+  story.records.assign(records_.begin(), records_.end());
+  context_->stories.begin(std::move(story));
+}
+
+void LiveRequests::cancel() {
+  if (cancelled_ || context_->serving == nullptr) {
+    return;
+  }
+  cancelled_ = true;
+  for (std::size_t i = 0; i < records_.size(); ++i) {
+    if (!inbox_->ended(i)) {
+      context_->serving->cancel(records_[i]->id);
+    }
+  }
+}
+
+LiveRequests::~LiveRequests() {
+  if (!started_ || context_->serving == nullptr) {
+    return;
+  }
+  cancel();
+  context_->live.erase(inbox_.get());
+  job_.model->in_flight -= static_cast<std::int64_t>(records_.size());
+  const std::map<DeviceId, std::string> devices = device_names(*context_->serving);
+  Story* story = context_->stories.find(job_.head.id);
+  const api::Usage used = usage();
+  for (std::size_t i = 0; i < records_.size(); ++i) {
+    core::RequestRecord& record = *records_[i];
+    if (record.times.finished == Instant{}) {
+      record.times.finished = context_->now();
+    }
+    const auto device = record.device ? devices.find(*record.device) : devices.end();
+    if (story != nullptr) {
+      story->parts.push_back(tell(record, device == devices.end() ? "" : device->second));
+    }
+    const bool whole = status_ == 200 && error_.empty();
+    std::string reason = status_ == 499 ? "abort" : "error";
+    if (whole) {
+      reason = api::finish_name(record.finished[0]).empty()
+                   ? "stop"
+                   : std::string(api::finish_name(record.finished[0]));
+    }
+    context_->metrics.ended(job_.model->config.id, record, reason);
+  }
+  if (story != nullptr) {
+    story->status = status_;
+    story->error = error_;
+    story->records.clear();
+  }
+  log::info("request ended",
+            {{"request", job_.request_id},
+             {"model", job_.model->config.id},
+             {"status", status_},
+             {"prompt_tokens", used.prompt_tokens},
+             {"completion_tokens", used.completion_tokens},
+             {"ms", std::chrono::duration<double, std::milli>(context_->now() - arrived_).count()},
+             {"error", error_}});
+}
+
+std::vector<api::Choice> LiveRequests::take() {
+  std::vector<api::Choice> news;
+  const std::vector<TokenInbox::Token> tokens = inbox_->take_tokens();
+  if (tokens.empty()) {
+    return news;
+  }
+  const Instant now = context_->now();
+  if (last_tokens_ != Instant{}) {
+    context_->metrics.token_gap(job_.model->config.id, now - last_tokens_);
+  }
+  last_tokens_ = now;
+  for (const TokenInbox::Token& token : tokens) {
+    core::RequestRecord& record = *records_[token.prompt];
+    if (record.times.first_token == Instant{}) {
+      record.times.first_token = now;
+    }
+    const std::size_t index = token.prompt * job_.params.choices + token.event.choice;
+    Answer& answer = answers_[index];
+    if (answer.text.ended()) {
+      continue;  // Drawn before the engine heard that a stop string had ended it.
+    }
+    const std::string text = answer.text.push(token.event.token, token.event.finish);
+    if (news.empty() || news.back().index != index) {
+      news.push_back({.index = static_cast<std::uint32_t>(index)});
+    }
+    news.back().text += text;
+    if (answer.text.ended()) {
+      news.back().finish = answer.text.finish();
+      --open_;
+      if (answer.text.stopped_by_string() && context_->serving != nullptr) {
+        context_->serving->finish_choice(record.id, token.event.choice, spec::FinishReason::kStop);
+      }
+    }
+  }
+  return news;
+}
+
+api::Usage LiveRequests::usage() const {
+  api::Usage usage;
+  for (const std::shared_ptr<core::RequestRecord>& record : records_) {
+    usage.prompt_tokens += static_cast<std::int64_t>(record->prompt.size());
+  }
+  for (const Answer& answer : answers_) {
+    usage.completion_tokens += answer.text.tokens();
+  }
+  return usage;
+}
+
+bool LiveRequests::dispatched() const {
+  return std::all_of(records_.begin(), records_.end(), [](const auto& record) {
+    return record->times.dispatched != Instant{} || record->times.first_token != Instant{};
+  });
+}
+
+void LiveRequests::check_time() {
+  const config::Limits& limits = context_->limits;
+  if (age() >= limits.request_timeout) {
+    inbox_->fail({.code = Code::kDeadlineExceeded,
+                  .message = "the answer was not complete after " +
+                             format_duration(limits.request_timeout) +
+                             ", which is limits.request_timeout"});
+  } else if (age() >= limits.load_timeout && !dispatched()) {
+    inbox_->fail({.code = Code::kDeadlineExceeded,
+                  .message = "the model \"" + job_.model->config.id + "\" was not ready after " +
+                             format_duration(limits.load_timeout) +
+                             ", which is limits.load_timeout"});
+  }
+}
+
+Duration LiveRequests::patience() const {
+  const config::Limits& limits = context_->limits;
+  Duration left = limits.request_timeout - age();
+  if (!dispatched()) {
+    left = std::min(left, limits.load_timeout - age());
+  }
+  return std::clamp(left, Duration{}, context_->comment_interval);
+}
+
+std::string LiveRequests::waiting_for() const {
+  const std::optional<TokenInbox::Loading>& loading = inbox_->loading();
+  if (!loading || loading->total == 0 || dispatched()) {
+    return "waiting for " + job_.model->config.id;
+  }
+  return "loading " + job_.model->config.id + ": " + format_bytes(loading->loaded) + " of " +
+         format_bytes(loading->total);
+}
+
+void LiveRequests::end(int status, std::string error) {
+  status_ = status;
+  error_ = std::move(error);
+}
+
+}  // namespace heddle::gateway

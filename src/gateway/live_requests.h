@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/requests.h"
+#include "api/responses.h"
+#include "gateway/answer_text.h"
+#include "gateway/context.h"
+
+namespace heddle::gateway {
+
+/// A client's request, tokenised and checked.
+struct GenerationJob {
+  std::shared_ptr<CatalogModel> model{};
+  std::shared_ptr<const ModelText> text{};
+  api::AnswerHead head{};
+  api::GenerationParams params{};
+  std::vector<std::vector<TokenId>> prompts{};
+  std::vector<std::string> echo{};  ///< What the answers to each prompt begin with; may be empty.
+  std::vector<std::vector<spec::SamplingParams>> choices{};  ///< For each prompt.
+  std::string request_id{};
+  std::string endpoint{};
+};
+
+/// The requests to the system behind that a client's request became, and the text of their answers.
+/// Whatever way the coroutine that holds it ends, what still runs is cancelled, and the story is
+/// told to its end. Loop thread.
+class LiveRequests : public std::enable_shared_from_this<LiveRequests> {
+ public:
+  /// kInvalidArgument for stop strings that are none. Nothing runs before start().
+  static Result<std::shared_ptr<LiveRequests>> make(std::shared_ptr<Context> context,
+                                                    GenerationJob job);
+  ~LiveRequests();
+  LiveRequests(const LiveRequests&) = delete;
+  LiveRequests& operator=(const LiveRequests&) = delete;
+
+  void start();
+
+  [[nodiscard]] TokenInbox& inbox() { return *inbox_; }
+  [[nodiscard]] const GenerationJob& job() const { return job_; }
+
+  /// Takes what has arrived: the new text of each answer that got some, or that ended.
+  std::vector<api::Choice> take();
+  /// Whether all answers have ended.
+  [[nodiscard]] bool complete() const { return open_ == 0; }
+  [[nodiscard]] api::Usage usage() const;
+
+  /// Time since the request arrived.
+  [[nodiscard]] Duration age() const { return context_->now() - arrived_; }
+  [[nodiscard]] Duration comment_interval() const { return context_->comment_interval; }
+  /// Fails the inbox when a limit of time has passed.
+  void check_time();
+  /// Until when nothing has to be done unless something arrives.
+  [[nodiscard]] Duration patience() const;
+  /// What to tell a client who waits.
+  [[nodiscard]] std::string waiting_for() const;
+
+  /// How it ended, for the story: the HTTP status and what went wrong.
+  void end(int status, std::string error = {});
+
+ private:
+  LiveRequests(std::shared_ptr<Context> context, GenerationJob job);
+
+  struct Answer {
+    std::size_t prompt = 0;
+    std::uint32_t choice = 0;
+    AnswerText text;
+  };
+
+  void cancel();
+  void begin_story();
+  [[nodiscard]] bool dispatched() const;
+
+  std::shared_ptr<Context> context_;
+  GenerationJob job_;
+  std::shared_ptr<TokenInbox> inbox_;
+  std::vector<std::shared_ptr<core::RequestRecord>> records_{};
+  std::vector<Answer> answers_{};  ///< Prompt by prompt, choice by choice.
+  std::size_t open_ = 0;           ///< Answers that have not ended.
+  bool started_ = false;
+  bool cancelled_ = false;
+  Instant arrived_{};
+  Instant last_tokens_{};
+  int status_ = 499;
+  std::string error_ = "the client hung up";
+};
+
+}  // namespace heddle::gateway

@@ -1,0 +1,242 @@
+#include <memory>
+#include <utility>
+
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "api/requests.h"
+#include "api/responses.h"
+#include "gateway/handlers.h"
+#include "spec/json_writer.h"
+
+namespace heddle::gateway {
+
+namespace asio = boost::asio;
+
+namespace {
+
+/// The five names that clients of this ecosystem know; the finer state goes beside it.
+std::string_view state_name(core::Residency residency) {
+  switch (residency) {
+    case core::Residency::kAbsent:
+      return "unloaded";
+    case core::Residency::kLoading:
+      return "loading";
+    case core::Residency::kWarm:
+    case core::Residency::kServing:
+    case core::Residency::kDraining:
+      return "loaded";
+  }
+  return "unloaded";
+}
+
+/// llama-swap's names of the states of processes.
+std::string_view process_state_name(core::Residency residency) {
+  switch (residency) {
+    case core::Residency::kAbsent:
+      return "stopped";
+    case core::Residency::kLoading:
+      return "starting";
+    case core::Residency::kWarm:
+    case core::Residency::kServing:
+      return "ready";
+    case core::Residency::kDraining:
+      return "stopping";
+  }
+  return "stopped";
+}
+
+api::ModelObject describe(const Context& context,
+                          const CatalogModel& model,
+                          const core::ModelStatus& status) {
+  api::ModelObject object{.id = model.config.id,
+                          .created = context.started_s,
+                          .name = model.config.name,
+                          .description = model.config.description,
+                          .aliases = model.config.aliases,
+                          .state = state_name(status.residency),
+                          .residency = residency_name(status.residency)};
+  if (status.residency == core::Residency::kAbsent && status.host_cached) {
+    object.residency = "host_cached";
+  }
+  if (status.device) {
+    const auto names = device_names(*context.serving);
+    const auto found = names.find(*status.device);
+    object.device = found == names.end() ? "" : found->second;
+  }
+  if (status.residency == core::Residency::kLoading && status.image_bytes > 0) {
+    object.progress =
+        static_cast<double>(status.loaded_bytes) / static_cast<double>(status.image_bytes);
+  }
+  if (status.failure) {
+    object.failure = status.failure->message;
+  }
+  if (model.text) {
+    object.context_length = model.text->context;
+  }
+  return object;
+}
+
+asio::awaitable<void> list(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  std::map<ModelId, core::ModelStatus> statuses;
+  for (core::ModelStatus& status : context->serving->models()) {
+    const ModelId id = status.id;
+    statuses.emplace(id, std::move(status));
+  }
+  std::vector<api::ModelObject> objects;
+  for (const std::shared_ptr<CatalogModel>& model : context->catalog.models()) {
+    if (!model->config.unlisted) {
+      objects.push_back(describe(*context, *model, statuses[model->id]));
+    }
+  }
+  co_await respond_json(http, api::model_list_json(objects));
+}
+
+core::ModelStatus status_of(const Context& context, ModelId id) {
+  for (core::ModelStatus& status : context.serving->models()) {
+    if (status.id == id) {
+      return std::move(status);
+    }
+  }
+  return {};
+}
+
+asio::awaitable<void> retrieve(std::shared_ptr<Context> context,
+                               HttpExchange& http,
+                               std::string id) {
+  const std::shared_ptr<CatalogModel> model = context->catalog.find(id);
+  if (!model) {
+    co_await respond_error(http, api::model_not_found(id, context->catalog.listed_names()));
+    co_return;
+  }
+  const api::ModelObject object = describe(*context, *model, status_of(*context, model->id));
+  co_await respond_json(http, api::model_json(object));
+}
+
+asio::awaitable<void> running(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  spec::JsonWriter json;
+  json.begin_object().key("running").begin_array();
+  for (const core::ModelStatus& status : context->serving->models()) {
+    const std::shared_ptr<CatalogModel> model = context->catalog.find(status.id);
+    if (!model || status.residency == core::Residency::kAbsent) {
+      continue;
+    }
+    const auto ttl = std::chrono::duration_cast<std::chrono::seconds>(model->config.ttl);
+    json.begin_object().key("model").string(model->config.id);
+    json.key("state").string(process_state_name(status.residency));
+    json.key("cmd").string("").key("proxy").string("").key("ttl").integer(ttl.count());
+    json.key("name").string(model->config.name);
+    json.key("description").string(model->config.description);
+    json.key("residency").string(residency_name(status.residency));
+    json.key("requests_running").integer(status.requests_running);
+    json.key("requests_waiting").integer(status.requests_waiting);
+    json.key("bytes").integer(status.image_bytes).key("loaded_bytes").integer(status.loaded_bytes);
+    json.key("device");
+    if (status.device) {
+      json.string(device_names(*context->serving)[*status.device]);
+    } else {
+      json.null();
+    }
+    json.end_object();
+  }
+  json.end_array().end_object();
+  co_await respond_json(http, std::move(json).take());
+}
+
+enum class Verb : std::uint8_t { kLoad, kUnload };
+
+/// Waits for the system behind to load or unload a model.
+asio::awaitable<Result<void>> carry_out(Context& context, Verb verb, ModelId model) {
+  if (context.serving == nullptr) {
+    co_return Error{.code = Code::kUnavailable, .message = "the server is shutting down"};
+  }
+  auto begin = [&context, verb, model](auto handler) {
+    // Called back once, possibly from within the call: so the coroutine goes on from the loop.
+    auto shared = std::make_shared<decltype(handler)>(std::move(handler));
+    const auto done = [shared, &loop = context.loop](Result<void> result) {
+      asio::post(loop,
+                 [shared, result = std::move(result)]() mutable { (*shared)(std::move(result)); });
+    };
+    if (verb == Verb::kLoad) {
+      context.serving->load(model, done);
+    } else {
+      context.serving->unload(model, done);
+    }
+  };
+  co_return co_await asio::async_initiate<const asio::use_awaitable_t<>, void(Result<void>)>(
+      std::move(begin), asio::use_awaitable);
+}
+
+asio::awaitable<void> carry_out_and_answer(std::shared_ptr<Context> context,
+                                           HttpExchange& http,
+                                           Verb verb,
+                                           std::string name) {
+  const std::shared_ptr<CatalogModel> model = context->catalog.find(name);
+  if (!model) {
+    co_await respond_error(http, api::model_not_found(name, context->catalog.listed_names()));
+    co_return;
+  }
+  const Result<void> done = co_await carry_out(*context, verb, model->id);
+  if (!done) {
+    co_await respond_error(http, api::from_error(done.error()));
+    co_return;
+  }
+  co_await respond_json(http, R"({"success":true})");
+}
+
+asio::awaitable<void> change(std::shared_ptr<Context> context, HttpExchange& http, Verb verb) {
+  auto parsed = api::parse_model_request(http.request().body);
+  if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
+    co_await respond_error(http, std::move(*wrong));
+    co_return;
+  }
+  std::string name = std::get<0>(std::move(parsed));
+  co_await carry_out_and_answer(std::move(context), http, verb, std::move(name));
+}
+
+asio::awaitable<void> load(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  co_await change(std::move(context), http, Verb::kLoad);
+}
+
+asio::awaitable<void> unload(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  co_await change(std::move(context), http, Verb::kUnload);
+}
+
+asio::awaitable<void> unload_one(std::shared_ptr<Context> context,
+                                 HttpExchange& http,
+                                 std::string id) {
+  co_await carry_out_and_answer(std::move(context), http, Verb::kUnload, std::move(id));
+}
+
+asio::awaitable<void> unload_all(std::shared_ptr<Context> context,
+                                 HttpExchange& http,
+                                 std::string) {
+  for (const core::ModelStatus& status : context->serving->models()) {
+    if (status.residency == core::Residency::kAbsent) {
+      continue;
+    }
+    const Result<void> done = co_await carry_out(*context, Verb::kUnload, status.id);
+    if (!done) {
+      co_await respond_error(http, api::from_error(done.error()));
+      co_return;
+    }
+  }
+  co_await respond_json(http, R"({"success":true})");
+}
+
+}  // namespace
+
+std::vector<Endpoint> model_endpoints() {
+  return {{{"GET", "/v1/models"}, Access::kKey, list},
+          {{"GET", "/v1/models/{id}"}, Access::kKey, retrieve},
+          {{"GET", "/models"}, Access::kKey, list},
+          {{"GET", "/running"}, Access::kKey, running},
+          {{"POST", "/models/load"}, Access::kKey, load},
+          {{"POST", "/models/unload"}, Access::kKey, unload},
+          {{"POST", "/api/models/unload"}, Access::kKey, unload_all},
+          {{"POST", "/api/models/unload/{id}"}, Access::kKey, unload_one},
+          {{"GET", "/unload"}, Access::kKey, unload_all}};
+}
+
+}  // namespace heddle::gateway

@@ -1,0 +1,57 @@
+#include "gateway/model_text.h"
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+namespace heddle::gateway {
+
+namespace {
+
+std::optional<std::string> read_file(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) {
+    return std::nullopt;
+  }
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return std::move(text).str();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::path& directory,
+                                                         std::int64_t context_cap) {
+  const std::filesystem::path config_file = directory / "config.json";
+  const std::optional<std::string> config = read_file(config_file);
+  if (!config) {
+    return Error{.code = Code::kNotFound,
+                 .message = "open model: there is no readable " + config_file.string()};
+  }
+  const Result<spec::ModelSpec> spec = spec::parse_model_config(*config, config_file.string());
+  if (!spec) {
+    return spec.error();
+  }
+  ModelText model{.context = spec->max_position, .vocab = spec->vocab};
+  if (context_cap > 0) {
+    model.context = std::min(model.context, context_cap);
+  }
+  const std::filesystem::path generation_file = directory / "generation_config.json";
+  if (const std::optional<std::string> generation = read_file(generation_file)) {
+    Result<spec::GenerationDefaults> defaults =
+        spec::parse_generation_config(*generation, generation_file.string(), spec->vocab);
+    if (!defaults) {
+      return defaults.error();
+    }
+    model.defaults = std::move(defaults).value();
+  }
+  Result<std::shared_ptr<const text::TextModel>> text = text::TextModel::open(directory);
+  if (!text) {
+    return text.error();
+  }
+  model.text = std::move(text).value();
+  return std::make_shared<const ModelText>(std::move(model));
+}
+
+}  // namespace heddle::gateway

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "base/result.h"
+#include "spec/config_json.h"
+#include "spec/model_spec.h"
+#include "text/text_model.h"
+
+namespace heddle::gateway {
+
+/// What the gateway needs of a model: how it reads and writes, and what requests may ask of it.
+/// Immutable; any thread.
+struct ModelText {
+  std::shared_ptr<const text::TextModel> text{};
+  spec::GenerationDefaults defaults{};
+  std::int64_t context = 0;  ///< Prompt and answer together [tokens].
+  std::int64_t vocab = 0;    ///< Token ids are below this.
+};
+
+/// Reads a model directory: tokenizer, templates, config.json and generation_config.json. Slow; not
+/// for the loop thread.
+/// @param context_cap  Upper bound of the context length [tokens]; 0 leaves the model's own.
+Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::path& directory,
+                                                         std::int64_t context_cap);
+
+}  // namespace heddle::gateway

@@ -1,0 +1,79 @@
+#include "gateway/router.h"
+
+#include <optional>
+
+#include "gateway/http_exchange.h"
+
+namespace heddle::gateway {
+
+namespace {
+
+constexpr std::string_view kId = "{id}";
+constexpr std::size_t kPathShownMax = 200;
+
+/// What stands in the place of the id (empty for a path without one), if the path fits.
+std::optional<std::string> fit(std::string_view pattern, std::string_view path) {
+  if (!pattern.ends_with(kId)) {
+    return pattern == path ? std::optional<std::string>("") : std::nullopt;
+  }
+  const std::string_view prefix = pattern.substr(0, pattern.size() - kId.size());
+  if (!path.starts_with(prefix) || path.size() == prefix.size()) {
+    return std::nullopt;
+  }
+  return percent_decode(path.substr(prefix.size()));
+}
+
+NoMatch not_found(const std::vector<Route>& routes,
+                  std::string_view method,
+                  std::string_view path) {
+  std::string message = std::string(method) + " " + std::string(path.substr(0, kPathShownMax)) +
+                        " does not exist; there are";
+  std::string_view previous;
+  for (const Route& route : routes) {
+    if (route.path != previous) {
+      message += previous.empty() ? " " : ", ";
+      message += route.path;
+      previous = route.path;
+    }
+  }
+  api::ApiError error = api::invalid_request("", message);
+  error.status = 404;
+  error.code = "unknown_path";
+  return {.error = error};
+}
+
+}  // namespace
+
+std::string allowed_methods(const std::vector<Route>& routes, std::string_view path) {
+  std::string methods;
+  for (const Route& route : routes) {
+    if (fit(route.path, path)) {
+      methods += std::string(route.method) + (route.method == "GET" ? ", HEAD, " : ", ");
+    }
+  }
+  return methods.empty() ? methods : methods + "OPTIONS";
+}
+
+std::variant<Match, NoMatch> match_route(const std::vector<Route>& routes,
+                                         std::string_view method,
+                                         std::string_view path) {
+  for (std::size_t i = 0; i < routes.size(); ++i) {
+    std::optional<std::string> id = fit(routes[i].path, path);
+    if (id && routes[i].method == method) {
+      return Match{.route = i, .id = std::move(*id)};
+    }
+  }
+  const std::string allow = allowed_methods(routes, path);
+  if (allow.empty()) {
+    return not_found(routes, method, path);
+  }
+  api::ApiError error =
+      api::invalid_request("",
+                           std::string(path.substr(0, kPathShownMax)) + " takes " + allow +
+                               ", not " + std::string(method));
+  error.status = 405;
+  error.code = "method_not_allowed";
+  return NoMatch{.error = error, .allow = allow};
+}
+
+}  // namespace heddle::gateway

@@ -1,0 +1,157 @@
+#include <algorithm>
+#include <utility>
+
+#include "api/responses.h"
+#include "base/units.h"
+#include "gateway/handlers.h"
+#include "spec/json_writer.h"
+
+namespace heddle::gateway {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr std::size_t kStoriesListed = 100;
+
+asio::awaitable<void> health(std::shared_ptr<Context>, HttpExchange& http, std::string) {
+  co_await respond_json(http, R"({"status":"ok"})");
+}
+
+asio::awaitable<void> ready(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  const std::vector<core::DeviceStatus> devices = context->serving->devices();
+  const bool up =
+      std::any_of(devices.begin(), devices.end(), [](const auto& device) { return device.up; });
+  if (context->draining) {
+    co_await respond_error(http, api::unavailable("the server is shutting down"));
+  } else if (!up) {
+    co_await respond_error(http, api::unavailable("no device is up yet"));
+  } else {
+    co_await respond_json(http, R"({"status":"ok"})");
+  }
+}
+
+asio::awaitable<void> version(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  spec::JsonWriter json;
+  json.begin_object().key("version").string(context->version).end_object();
+  co_await respond_json(http, std::move(json).take());
+}
+
+asio::awaitable<void> metrics(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  context->metrics.publish(*context->serving);
+  HttpResponse response{.body = context->metrics.expose(),
+                        .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+  (void)co_await http.respond(std::move(response));  // Nobody else wants it.
+}
+
+void write_pool(spec::JsonWriter& json, const ledger::PoolUsage& usage) {
+  json.key("pages_total").integer(usage.total).key("pages_free").integer(usage.free);
+  json.key("pages").begin_object();
+  for (std::size_t i = 0; i < ledger::kLeaseKinds; ++i) {
+    const auto kind = static_cast<ledger::LeaseKind>(i);
+    json.key(ledger::name(kind)).begin_object();
+    json.key("reserved").integer(usage.of(kind).reserved);
+    json.key("held").integer(usage.of(kind).held).end_object();
+  }
+  json.end_object();
+}
+
+asio::awaitable<void> devices(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  spec::JsonWriter json;
+  json.begin_object().key("devices").begin_array();
+  for (const core::DeviceStatus& device : context->serving->devices()) {
+    json.begin_object().key("name").string(device.name).key("up").boolean(device.up);
+    json.key("restarts").integer(device.restarts).key("page_bytes").integer(device.page_bytes);
+    write_pool(json, device.usage);
+    json.end_object();
+  }
+  json.end_array().key("host").begin_object();
+  write_pool(json, context->serving->host_usage());
+  json.end_object().end_object();
+  co_await respond_json(http, std::move(json).take());
+}
+
+/// A story as it is now: what still runs is told from its records.
+std::string tell_json(const Context& context, const Story& story) {
+  if (story.records.empty()) {
+    return story_json(story);
+  }
+  Story told = story;
+  const std::map<DeviceId, std::string> names = device_names(*context.serving);
+  for (const auto& record : story.records) {
+    const auto found = record->device ? names.find(*record->device) : names.end();
+    told.parts.push_back(tell(*record, found == names.end() ? "" : found->second));
+  }
+  return story_json(told);
+}
+
+asio::awaitable<void> request_story(std::shared_ptr<Context> context,
+                                    HttpExchange& http,
+                                    std::string id) {
+  const Story* story = context->stories.find(id);
+  if (story == nullptr) {
+    api::ApiError error =
+        api::invalid_request("id", "request \"" + id + "\" is not among the last that were served");
+    error.status = 404;
+    error.code = "unknown_request";
+    co_await respond_error(http, std::move(error));
+    co_return;
+  }
+  co_await respond_json(http, tell_json(*context, *story));
+}
+
+asio::awaitable<void> request_stories(std::shared_ptr<Context> context,
+                                      HttpExchange& http,
+                                      std::string) {
+  std::string json = R"({"requests":[)";
+  for (const Story* story : context->stories.latest(kStoriesListed)) {
+    json += json.back() == '[' ? "" : ",";
+    json += tell_json(*context, *story);
+  }
+  co_await respond_json(http, json + "]}");
+}
+
+asio::awaitable<void> index(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  std::string page = "heddle " + context->version +
+                     ": many language models behind one OpenAI-compatible endpoint.\n\nmodels\n";
+  std::string example;
+  for (const core::ModelStatus& status : context->serving->models()) {
+    const std::shared_ptr<CatalogModel> model = context->catalog.find(status.id);
+    if (!model || model->config.unlisted) {
+      continue;
+    }
+    page += "  " + model->config.id + "  " + std::string(residency_name(status.residency));
+    page += status.host_cached ? ", in host memory\n" : "\n";
+    example = example.empty() ? model->config.id : example;
+  }
+  page += "\ndevices\n";
+  for (const core::DeviceStatus& device : context->serving->devices()) {
+    const auto bytes = [&](std::int64_t pages) {
+      return format_bytes(static_cast<std::uint64_t>(pages) * device.page_bytes);
+    };
+    page += "  " + device.name + "  " + (device.up ? "up" : "down") + ", " +
+            bytes(device.usage.free) + " of " + bytes(device.usage.total) + " free\n";
+  }
+  page += "\ntry\n  POST /v1/chat/completions  {\"model\": \"" + example +
+          "\", \"messages\": [{\"role\": \"user\", \"content\": \"...\"}]}\n"
+          "see\n  /v1/models  /running  /metrics  /api/devices  /api/requests\n";
+  HttpResponse response{.body = std::move(page), .content_type = "text/plain; charset=utf-8"};
+  (void)co_await http.respond(std::move(response));  // Nobody else wants it.
+}
+
+}  // namespace
+
+std::vector<Endpoint> status_endpoints() {
+  return {{{"GET", "/"}, Access::kKey, index},
+          {{"GET", "/health"}, Access::kOpen, health},
+          {{"GET", "/healthz"}, Access::kOpen, health},
+          {{"GET", "/readyz"}, Access::kOpen, ready},
+          {{"GET", "/version"}, Access::kKey, version},
+          {{"GET", "/api/version"}, Access::kKey, version},
+          {{"GET", "/metrics"}, Access::kKey, metrics},
+          {{"GET", "/api/devices"}, Access::kKey, devices},
+          {{"GET", "/api/requests"}, Access::kKey, request_stories},
+          {{"GET", "/api/requests/{id}"}, Access::kKey, request_story}};
+}
+
+}  // namespace heddle::gateway

@@ -1,0 +1,106 @@
+#include "gateway/stories.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/responses.h"
+#include "spec/json_writer.h"
+
+namespace heddle::gateway {
+
+namespace {
+
+/// Milliseconds from one moment to another; null in JSON while one of them has not come.
+void write_span(spec::JsonWriter& json, std::string_view key, Instant from, Instant to) {
+  json.key(key);
+  if (from == Instant{} || to == Instant{}) {
+    json.null();
+  } else {
+    json.number(std::chrono::duration<double, std::milli>(to - from).count());
+  }
+}
+
+void write_part(spec::JsonWriter& json, const StoryPart& part) {
+  const core::RequestTimes& times = part.times;
+  const bool loaded = times.load_began != Instant{};
+  json.begin_object().key("phases").begin_object();
+  write_span(json, "queue_ms", times.arrived, loaded ? times.load_began : times.dispatched);
+  write_span(json, "load_ms", times.load_began, times.dispatched);
+  write_span(json, "prefill_ms", times.dispatched, times.first_token);
+  write_span(json, "decode_ms", times.first_token, times.finished);
+  write_span(json, "total_ms", times.arrived, times.finished);
+  json.end_object();
+  json.key("device").string(part.device).key("restarts").integer(part.restarts);
+  json.key("prompt_tokens").integer(part.prompt_tokens);
+  json.key("completion_tokens").integer(part.completion_tokens);
+  json.key("finish_reasons").begin_array();
+  for (const spec::FinishReason finish : part.finished) {
+    json.string(finish == spec::FinishReason::kNone ? "none" : api::finish_name(finish));
+  }
+  json.end_array().end_object();
+}
+
+}  // namespace
+
+StoryPart tell(const core::RequestRecord& record, std::string device) {
+  StoryPart part{.times = record.times,
+                 .device = std::move(device),
+                 .restarts = record.restarts,
+                 .prompt_tokens = static_cast<std::int64_t>(record.prompt.size()),
+                 .finished = record.finished};
+  for (const std::vector<TokenId>& choice : record.generated) {
+    part.completion_tokens += static_cast<std::int64_t>(choice.size());
+  }
+  return part;
+}
+
+void Stories::begin(Story story) {
+  if (stories_.size() >= most_) {
+    const Story* oldest = stories_.front().get();
+    for (const std::string& id : {oldest->request_id, oldest->answer_id}) {
+      const auto found = by_id_.find(id);
+      if (found != by_id_.end() && found->second == oldest) {
+        by_id_.erase(found);
+      }
+    }
+    stories_.pop_front();
+  }
+  stories_.push_back(std::make_unique<Story>(std::move(story)));
+  Story* added = stories_.back().get();
+  by_id_[added->request_id] = added;
+  by_id_[added->answer_id] = added;
+}
+
+Story* Stories::find(std::string_view id) {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+std::vector<const Story*> Stories::latest(std::size_t most) const {
+  std::vector<const Story*> found;
+  for (auto at = stories_.rbegin(); at != stories_.rend() && found.size() < most; ++at) {
+    found.push_back(at->get());
+  }
+  return found;
+}
+
+std::string story_json(const Story& story) {
+  spec::JsonWriter json;
+  json.begin_object().key("id").string(story.request_id).key("answer_id").string(story.answer_id);
+  json.key("model").string(story.model).key("endpoint").string(story.endpoint);
+  json.key("arrived_ms").integer(story.arrived_ms).key("stream").boolean(story.streamed);
+  json.key("running").boolean(story.status == 0).key("status").integer(story.status).key("error");
+  if (story.error.empty()) {
+    json.null();
+  } else {
+    json.string(story.error);
+  }
+  json.key("parts").begin_array();
+  for (const StoryPart& part : story.parts) {
+    write_part(json, part);
+  }
+  json.end_array().end_object();
+  return std::move(json).take();
+}
+
+}  // namespace heddle::gateway

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/time.h"
+#include "core/serving.h"
+
+namespace heddle::gateway {
+
+/// What is told of one of the requests that a client's request became.
+struct StoryPart {
+  core::RequestTimes times{};
+  std::string device{};
+  std::int32_t restarts = 0;
+  std::int64_t prompt_tokens = 0;
+  std::int64_t completion_tokens = 0;
+  std::vector<spec::FinishReason> finished{};
+};
+
+/// How a client's request went.
+struct Story {
+  std::string request_id{};
+  std::string answer_id{};
+  std::string model{};
+  std::string endpoint{};
+  std::int64_t arrived_ms = 0;  ///< Since 1970.
+  bool streamed = false;
+  int status = 0;       ///< 0 while it runs, 499 when the client left.
+  std::string error{};  ///< Empty when there was none.
+  std::vector<StoryPart> parts{};
+  /// While it runs; then `parts` has what is told of them.
+  std::vector<std::shared_ptr<const core::RequestRecord>> records{};
+};
+
+/// The stories of the last requests, oldest forgotten first. Loop thread.
+class Stories {
+ public:
+  explicit Stories(std::size_t most) : most_(most) {}
+
+  /// Begins a story, which find() gives back for as long as it is not forgotten.
+  void begin(Story story);
+  /// The latest request with this request id or answer id; null when there is none.
+  [[nodiscard]] Story* find(std::string_view id);
+  /// Newest first.
+  [[nodiscard]] std::vector<const Story*> latest(std::size_t most) const;
+
+ private:
+  std::size_t most_;
+  std::deque<std::unique_ptr<Story>> stories_{};
+  std::map<std::string, Story*, std::less<>> by_id_{};
+};
+
+/// What is told of a record; `device` is the name of where it ran.
+[[nodiscard]] StoryPart tell(const core::RequestRecord& record, std::string device);
+
+/// The JSON of GET /api/requests/{id}: times in milliseconds.
+[[nodiscard]] std::string story_json(const Story& story);
+
+}  // namespace heddle::gateway

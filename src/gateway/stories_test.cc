@@ -1,0 +1,63 @@
+#include "gateway/stories.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace heddle::gateway {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+
+TEST(Stories, AreFoundByEitherIdUntilTheyAreForgotten) {
+  Stories stories(2);
+  stories.begin({.request_id = "a", .answer_id = "chatcmpl-a"});
+  stories.begin({.request_id = "b", .answer_id = "chatcmpl-b"});
+  EXPECT_EQ(stories.find("chatcmpl-a")->request_id, "a");
+  stories.begin({.request_id = "a", .answer_id = "chatcmpl-c"});
+  EXPECT_EQ(stories.find("chatcmpl-a"), nullptr);
+  EXPECT_EQ(stories.find("a")->answer_id, "chatcmpl-c") << "the newer one with the same id";
+  ASSERT_EQ(stories.latest(10).size(), 2U);
+  EXPECT_EQ(stories.latest(1)[0]->answer_id, "chatcmpl-c");
+}
+
+TEST(Stories, TellPhasesDeviceAndTokens) {
+  core::RequestRecord record{.prompt = {1, 2, 3},
+                             .generated = {{4, 5}, {6}},
+                             .finished = {spec::FinishReason::kStop, spec::FinishReason::kNone},
+                             .restarts = 1};
+  record.times = {.arrived = Instant(10ms),
+                  .load_began = Instant(11ms),
+                  .dispatched = Instant(15ms),
+                  .first_token = Instant(17ms),
+                  .finished = Instant(27ms)};
+  const Story story{
+      .request_id = "a", .model = "m", .status = 200, .parts = {tell(record, "cpu0")}};
+  const json told = json::parse(story_json(story));
+  EXPECT_EQ(told["running"], false);
+  EXPECT_TRUE(told["error"].is_null());
+  const json& part = told["parts"][0];
+  EXPECT_EQ(part["phases"]["queue_ms"], 1.0);
+  EXPECT_EQ(part["phases"]["load_ms"], 4.0);
+  EXPECT_EQ(part["phases"]["prefill_ms"], 2.0);
+  EXPECT_EQ(part["phases"]["decode_ms"], 10.0);
+  EXPECT_EQ(part["phases"]["total_ms"], 17.0);
+  EXPECT_EQ(part["device"], "cpu0");
+  EXPECT_EQ(part["restarts"], 1);
+  EXPECT_EQ(part["prompt_tokens"], 3);
+  EXPECT_EQ(part["completion_tokens"], 3);
+  EXPECT_EQ(part["finish_reasons"], json::array({"stop", "none"}));
+}
+
+TEST(Stories, WhatHasNotHappenedIsNull) {
+  core::RequestRecord record;
+  record.times.arrived = Instant(1ms);
+  const Story story{.parts = {tell(record, "")}};
+  const json told = json::parse(story_json(story));
+  EXPECT_EQ(told["running"], true);
+  EXPECT_TRUE(told["parts"][0]["phases"]["queue_ms"].is_null());
+  EXPECT_TRUE(told["parts"][0]["phases"]["load_ms"].is_null());
+}
+
+}  // namespace
+}  // namespace heddle::gateway

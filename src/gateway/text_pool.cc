@@ -1,0 +1,33 @@
+#include "gateway/text_pool.h"
+
+#include <utility>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+namespace heddle::gateway {
+
+namespace asio = boost::asio;
+
+TextPool::TextPool(asio::io_context& loop, std::size_t threads) : loop_(loop), threads_(threads) {}
+
+TextPool::~TextPool() {
+  threads_.stop();
+  threads_.join();
+}
+
+asio::awaitable<void> TextPool::run(std::function<void()> work) {
+  auto begin = [this, &work](auto done) {
+    // The loop has work for as long as somebody waits for a thread.
+    asio::post(threads_,
+               [&work, done = std::move(done), guard = asio::make_work_guard(loop_)]() mutable {
+                 work();
+                 asio::post(guard.get_executor(), std::move(done));
+               });
+  };
+  co_await asio::async_initiate<const asio::use_awaitable_t<>, void()>(std::move(begin),
+                                                                       asio::use_awaitable);
+}
+
+}  // namespace heddle::gateway

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <functional>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/thread_pool.hpp>
+
+namespace heddle::gateway {
+
+/// A few threads for what would hold up the loop: templates, tokenising, opening tokenizers.
+class TextPool {
+ public:
+  TextPool(boost::asio::io_context& loop, std::size_t threads);
+  /// Waits for the work that runs; what has not begun is dropped.
+  ~TextPool();
+  TextPool(const TextPool&) = delete;
+  TextPool& operator=(const TextPool&) = delete;
+
+  /// Does `work` on one of the threads and comes back to the loop. `work` may use references to
+  /// what the caller's coroutine holds.
+  boost::asio::awaitable<void> run(std::function<void()> work);
+
+ private:
+  boost::asio::io_context& loop_;
+  boost::asio::thread_pool threads_;
+};
+
+}  // namespace heddle::gateway

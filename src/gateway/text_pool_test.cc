@@ -1,0 +1,43 @@
+#include "gateway/text_pool.h"
+
+#include <thread>
+#include <vector>
+
+#include <boost/asio/co_spawn.hpp>
+#include <gtest/gtest.h>
+
+namespace heddle::gateway {
+namespace {
+
+namespace asio = boost::asio;
+
+struct Seen {
+  std::thread::id worked{};
+  std::thread::id returned{};
+};
+
+asio::awaitable<void> use(TextPool& pool, Seen& seen) {
+  std::function<void()> work = [&seen] { seen.worked = std::this_thread::get_id(); };
+  co_await pool.run(std::move(work));
+  seen.returned = std::this_thread::get_id();
+}
+
+TEST(TextPool, WorksElsewhereAndComesBack) {
+  asio::io_context loop;
+  TextPool pool(loop, 2);
+  std::vector<Seen> all(50);
+  for (Seen& seen : all) {
+    asio::co_spawn(loop, use(pool, seen), [](const std::exception_ptr& failure) {
+      EXPECT_EQ(failure, nullptr);
+    });
+  }
+  loop.run();
+  for (const Seen& seen : all) {
+    EXPECT_NE(seen.worked, std::thread::id());
+    EXPECT_NE(seen.worked, std::this_thread::get_id());
+    EXPECT_EQ(seen.returned, std::this_thread::get_id());
+  }
+}
+
+}  // namespace
+}  // namespace heddle::gateway
