@@ -1,12 +1,15 @@
 #include "agent/host_model.h"
 
 #include <algorithm>
+#include <system_error>
+#include <utility>
 
 #include "engine/engine.h"
 #include "engine/kv_plan.h"
 #include "store/checkpoint.h"
 #include "store/image_layout.h"
 #include "store/image_loader.h"
+#include "store/model_source.h"
 
 namespace heddle::agent {
 
@@ -42,13 +45,31 @@ Result<policy::Footprint> footprint_of(const spec::ModelSpec& model,
   return footprint;
 }
 
+/// When the newest file that makes up the model was written.
+std::filesystem::file_time_type newest_write(const std::filesystem::path& directory) {
+  std::filesystem::file_time_type newest{};
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    const std::filesystem::path extension = entry.path().extension();
+    if (extension == ".json" || extension == ".safetensors") {
+      const auto written = entry.last_write_time(error);
+      newest = error ? newest : std::max(newest, written);
+    }
+  }
+  return newest;
+}
+
+store::ModelPlaces places_from(const std::filesystem::path& base) {
+  return store::find_places(base, store::process_environment());
+}
+
 }  // namespace
 
 Result<HostModel> open_host_model(const std::string& source,
-                                  const store::ModelPlaces& places,
+                                  const std::filesystem::path& base,
                                   spec::DType dtype,
                                   const HostGeometry& geometry) {
-  const Result<std::filesystem::path> directory = store::find_model(source, places);
+  const Result<std::filesystem::path> directory = store::find_model(source, places_from(base));
   if (!directory) {
     return directory.error();
   }
@@ -58,6 +79,7 @@ Result<HostModel> open_host_model(const std::string& source,
   }
   HostModel model;
   model.directory = *directory;
+  model.written = newest_write(*directory);
   model.spec = std::move(checkpoint->config.model);
   model.dtype = dtype;
   model.image_bytes = store::plan_image(model.spec, dtype).bytes;
@@ -71,14 +93,20 @@ Result<HostModel> open_host_model(const std::string& source,
   return model;
 }
 
-std::int64_t choose_batch_tokens(const std::vector<spec::ModelSpec>& models,
+std::int64_t choose_batch_tokens(const std::vector<std::string>& sources,
+                                 const std::filesystem::path& base,
                                  std::uint64_t device_bytes) {
   std::int64_t tokens = kBatchTokensMax;
-  const auto fits = [&](const spec::ModelSpec& model) {
-    return engine::workspace_bytes(model, tokens) * kWorkspaceShare <= device_bytes;
-  };
-  while (tokens > kBatchTokensMin && !std::all_of(models.begin(), models.end(), fits)) {
-    tokens /= 2;
+  for (const std::string& source : sources) {
+    const Result<std::filesystem::path> directory = store::find_model(source, places_from(base));
+    if (!directory) {
+      continue;  // Whoever opens it says so.
+    }
+    const Result<store::ModelConfig> config = store::read_model_config(*directory);
+    while (config && tokens > kBatchTokensMin &&
+           engine::workspace_bytes(config->model, tokens) * kWorkspaceShare > device_bytes) {
+      tokens /= 2;
+    }
   }
   return tokens;
 }

@@ -11,7 +11,6 @@
 #include "policy/admission.h"
 #include "spec/dtype.h"
 #include "spec/model_spec.h"
-#include "store/model_source.h"
 
 namespace heddle::agent {
 
@@ -25,6 +24,8 @@ struct HostModel {
   std::uint64_t image_bytes = 0;
   policy::Footprint footprint{};      ///< In the host's pages.
   std::vector<std::string> unused{};  ///< Tensors of the checkpoint that nothing reads.
+  /// When the newest of its files was written: another time, another model.
+  std::filesystem::file_time_type written{};
 };
 
 /// What a device runs in a step at most, and the size of its pages: what needs depend on.
@@ -33,17 +34,20 @@ struct HostGeometry {
   std::int64_t max_batch_tokens = 0;
 };
 
-/// Finds the model `source` and reads its configuration and the headers of its tensors (files, so:
-/// not on the loop). Errors as store::find_model and store::Checkpoint::open; kInvalidArgument
-/// where a page cannot hold its KV. `id` and `name` are the caller's.
+/// Finds the model `source` (a path, which may be relative to `base`, or a name in the hub's cache)
+/// and reads its configuration and the headers of its tensors: files, so not on the loop. Errors
+/// as store::find_model and store::Checkpoint::open; kInvalidArgument where a page cannot hold its
+/// KV. `id` and `name` are the caller's to set.
 Result<HostModel> open_host_model(const std::string& source,
-                                  const store::ModelPlaces& places,
+                                  const std::filesystem::path& base,
                                   spec::DType dtype,
                                   const HostGeometry& geometry);
 
 /// The most tokens of a step, a power of two from 16 to 512, whose workspace takes at most a
-/// sixteenth of a device of `device_bytes` for every one of `models`; the least where none does.
-[[nodiscard]] std::int64_t choose_batch_tokens(const std::vector<spec::ModelSpec>& models,
+/// sixteenth of a device of `device_bytes` for every one of the models (those that can be found);
+/// 16 where none does. Reads files.
+[[nodiscard]] std::int64_t choose_batch_tokens(const std::vector<std::string>& sources,
+                                               const std::filesystem::path& base,
                                                std::uint64_t device_bytes);
 
 }  // namespace heddle::agent

@@ -1,0 +1,404 @@
+#include "manager/manager.h"
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+
+#include "agent/agent.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/manager_core.h"
+#include "manager/model_registry.h"
+#include "manager/request_table.h"
+#include "manager/setup.h"
+
+namespace heddle::manager {
+
+namespace asio = boost::asio;
+
+class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
+ public:
+  Impl(const asio::any_io_executor& executor, config::Config config)
+      : executor_(executor), config_(std::move(config)), timer_(executor) {}
+
+  Result<void> begin() {
+    const std::int64_t batch_tokens = choose_batch_tokens(config_);
+    Result<agent::AgentSetup> setup = agent_setup(config_, batch_tokens);
+    if (!setup) {
+      return setup.error();
+    }
+    geometry_ = {.page_bytes = setup->page_bytes, .max_batch_tokens = batch_tokens};
+    auto agent = agent::Agent::create(
+        executor_,
+        std::move(*setup),
+        {.on_event = [this](core::ManagerEvent event) { hear_agent(std::move(event)); },
+         .on_tokens = [this](const auto& tokens) { accept(tokens); }});
+    if (!agent) {
+      return agent.error();
+    }
+    agent_ = std::move(*agent);
+    take_over(open_models(config_, geometry_));
+    agent_->start();
+    return {};
+  }
+
+  void reconfigure(const config::Config& config, std::function<void(Result<void>)> done) {
+    const Result<void> possible = check_reload(config_, config);
+    if (!possible) {
+      asio::post(executor_, [done = std::move(done), possible] { done(possible); });
+      return;
+    }
+    asio::post(opener_,
+               [weak = weak_from_this(), config, geometry = geometry_, done, executor = executor_] {
+                 asio::post(executor,
+                            [weak, config, done, models = open_models(config, geometry)]() mutable {
+                              if (const std::shared_ptr<Impl> self = weak.lock()) {
+                                self->config_ = config;
+                                self->take_over(std::move(models));
+                                done({});
+                              }
+                            });
+               });
+  }
+
+  void drain(Instant deadline, std::function<void()> done) {
+    drained_ = std::move(done);
+    hear_soon(core::DrainManager{.deadline = deadline});
+  }
+
+  void start(std::shared_ptr<core::RequestRecord> record, std::shared_ptr<core::RequestSink> sink) {
+    if (record->times.arrived == Instant{}) {
+      record->times.arrived = steady_now();
+    }
+    core::RequestArrived arrived{.request = record->id,
+                                 .model = record->model,
+                                 .priority = record->priority,
+                                 .prompt_tokens = std::ssize(record->prompt),
+                                 .deadline = record->deadline};
+    for (const spec::SamplingParams& choice : record->choices) {
+      arrived.max_tokens = std::max(arrived.max_tokens, choice.max_tokens);
+    }
+    requests_.add(std::move(record), std::move(sink));
+    const ConfiguredModel* model = registry_.find(arrived.model);
+    if (model != nullptr && !model->host) {
+      soon([request = arrived.request, error = model->host.error()](Impl& self) {
+        self.fail(request, error);
+      });
+      return;
+    }
+    hear_soon(arrived);
+  }
+
+  void finish_choice(RequestId request, std::uint32_t choice, spec::FinishReason reason) {
+    RequestTable::Entry* entry = requests_.find(request);
+    if (entry == nullptr || choice >= entry->record->finished.size() ||
+        entry->record->finished[choice] != spec::FinishReason::kNone) {
+      return;
+    }
+    entry->record->finished[choice] = reason;
+    if (entry->place.has_value()) {
+      agent_->send(entry->place->device,
+                   entry->place->epoch,
+                   core::FinishChoice{.request = request, .choice = choice});
+    }
+    if (RequestTable::complete(*entry->record)) {
+      entry->record->times.finished = steady_now();
+      soon([done = *requests_.remove(request)](Impl& self) { self.finish(done); });
+    }
+  }
+
+  void cancel(RequestId request) {
+    if (requests_.remove(request).has_value()) {
+      hear_soon(core::RequestCancelled{.request = request});
+    }
+  }
+
+  void load(ModelId model, std::function<void(Result<void>)> done) {
+    const core::TicketId ticket(++tickets_given_);
+    tickets_[ticket] = std::move(done);
+    const ConfiguredModel* known = registry_.find(model);
+    if (known != nullptr && !known->host) {
+      soon([ticket, error = known->host.error()](Impl& self) { self.answer(ticket, error); });
+      return;
+    }
+    hear_soon(core::AdminLoad{.ticket = ticket, .model = model});
+  }
+
+  void unload(ModelId model, std::function<void(Result<void>)> done) {
+    const core::TicketId ticket(++tickets_given_);
+    tickets_[ticket] = std::move(done);
+    const ConfiguredModel* known = registry_.find(model);
+    if (known != nullptr && !known->host) {
+      soon([ticket](Impl& self) { self.answer(ticket, std::nullopt); });
+      return;
+    }
+    hear_soon(core::AdminUnload{.ticket = ticket, .model = model});
+  }
+
+  [[nodiscard]] std::vector<core::ModelStatus> models() const {
+    std::map<ModelId, core::ModelStatus> known;
+    for (core::ModelStatus& status : core_.models()) {
+      const ModelId id = status.id;
+      known[id] = std::move(status);
+    }
+    std::vector<core::ModelStatus> all;
+    for (const ConfiguredModel& model : registry_.models()) {
+      const auto found = known.find(model.id);
+      if (found != known.end()) {
+        all.push_back(found->second);
+      } else {
+        all.push_back({.id = model.id, .name = model.config.id});
+        all.back().failure = model.host ? std::nullopt : std::optional(model.host.error());
+      }
+    }
+    return all;
+  }
+
+  [[nodiscard]] std::vector<core::DeviceStatus> devices() const {
+    std::vector<core::DeviceStatus> all = core_.devices();
+    for (core::DeviceStatus& device : all) {
+      device.restarts = agent_->restarts(device.id);
+    }
+    return all;
+  }
+
+  [[nodiscard]] const agent::Agent& agent() const { return *agent_; }
+
+ private:
+  // ---- Events in ----
+
+  /// Lets the core hear `event` and all that follows from it; what comes meanwhile is heard after.
+  void hear(core::ManagerEvent event) {
+    events_.push_back(std::move(event));
+    if (hearing_) {
+      return;
+    }
+    hearing_ = true;
+    while (!events_.empty()) {
+      const core::ManagerEvent next = std::move(events_.front());
+      events_.pop_front();
+      std::vector<core::ManagerCommand> commands;
+      const Instant now = steady_now();
+      core_.step(now, next, commands);
+      for (core::ManagerCommand& command : commands) {
+        std::visit([this](auto& concrete) { execute(concrete); }, command);
+      }
+    }
+    hearing_ = false;
+  }
+
+  /// From the loop rather than from here: the caller must not hear of it within its call.
+  template <class What>
+  void soon(What what) {
+    asio::post(executor_, [weak = weak_from_this(), what = std::move(what)] {
+      if (const std::shared_ptr<Impl> self = weak.lock()) {
+        what(*self);
+      }
+    });
+  }
+  void hear_soon(core::ManagerEvent event) {
+    soon([event = std::move(event)](Impl& self) { self.hear(event); });
+  }
+
+  void hear_agent(core::ManagerEvent event) {
+    if (const auto* down = std::get_if<core::WorkerDown>(&event)) {
+      for (auto& [id, entry] : requests_.entries()) {
+        if (entry.place.has_value() && entry.place->device == down->device &&
+            entry.place->epoch == down->epoch) {
+          ++entry.record->restarts;
+          entry.place.reset();
+        }
+      }
+    } else if (const auto* image = std::get_if<core::ImageState>(&event)) {
+      tell_loading(*image);
+    }
+    hear(std::move(event));
+  }
+
+  /// Tells who waits for a model how far it is.
+  void tell_loading(const core::ImageState& image) {
+    const ConfiguredModel* model = registry_.find(image.model);
+    if (model == nullptr || !model->host) {
+      return;
+    }
+    std::vector<std::shared_ptr<core::RequestSink>> waiting;
+    for (const auto& [id, entry] : requests_.entries()) {
+      if (entry.held && !entry.place.has_value() && entry.record->model == image.model) {
+        waiting.push_back(entry.sink);
+      }
+    }
+    for (const std::shared_ptr<core::RequestSink>& sink : waiting) {
+      sink->on_loading(image.bytes, model->host->image_bytes);
+    }
+  }
+
+  void accept(const std::vector<core::TokenEvent>& tokens) {
+    for (const RequestTable::Entry& done : requests_.accept(tokens, steady_now())) {
+      finish(done);
+    }
+  }
+
+  void finish(const RequestTable::Entry& done) {
+    done.sink->on_done();
+    hear(core::RequestFinished{.request = done.record->id});
+  }
+
+  void fail(RequestId request, const Error& error) {
+    if (const std::optional<RequestTable::Entry> entry = requests_.remove(request)) {
+      entry->record->times.finished = steady_now();
+      entry->sink->on_error(error);
+    }
+  }
+
+  void answer(core::TicketId ticket, const std::optional<Error>& error) {
+    const auto found = tickets_.find(ticket);
+    HEDDLE_CHECK(found != tickets_.end());
+    const std::function<void(Result<void>)> done = std::move(found->second);
+    tickets_.erase(found);
+    done(error.has_value() ? Result<void>(*error) : Result<void>());
+  }
+
+  void take_over(std::vector<ConfiguredModel> models) {
+    registry_.assign(std::move(models));
+    std::vector<agent::HostModel> hosted;
+    for (const ConfiguredModel& model : registry_.models()) {
+      if (!model.host) {
+        log::error("model cannot be served",
+                   {{"model", model.config.id}, {"error", model.host.error().message}});
+        continue;
+      }
+      hosted.push_back(*model.host);
+      for (const std::string& name : model.host->unused) {
+        log::warning("tensor that nothing reads", {{"model", model.config.id}, {"tensor", name}});
+      }
+    }
+    agent_->set_models(hosted);
+    hear(core_setup(config_, registry_.models()));
+  }
+
+  // ---- Commands out ----
+
+  void execute(const core::LoadOn& order) { agent_->carry_out(order); }
+  void execute(const core::EvictFrom& order) { agent_->carry_out(order); }
+
+  void execute(const core::Dispatch& command) {
+    RequestTable::Entry* entry = requests_.find(command.request);
+    if (entry == nullptr) {
+      return;  // Cancelled; the core hears of it next.
+    }
+    const Instant now = steady_now();
+    entry->place = RequestPlace{.device = command.device, .epoch = command.epoch};
+    entry->record->times.dispatched = now;
+    agent_->send(command.device, command.epoch, RequestTable::submission(*entry->record, now));
+  }
+
+  void execute(const core::Hold& command) {
+    RequestTable::Entry* entry = requests_.find(command.request);
+    if (entry == nullptr) {
+      return;
+    }
+    entry->held = true;
+    entry->record->times.load_began = steady_now();
+    const ConfiguredModel* model = registry_.find(entry->record->model);
+    entry->sink->on_loading(0, model != nullptr && model->host ? model->host->image_bytes : 0);
+  }
+
+  void execute(const core::CancelAt& command) {
+    agent_->send(command.device, command.epoch, core::CancelRequest{.request = command.request});
+  }
+
+  void execute(const core::FailRequest& command) {
+    log::info("request failed", {{"request", command.request}, {"error", command.error.message}});
+    fail(command.request, command.error);
+  }
+
+  void execute(const core::AdminDone& command) { answer(command.ticket, command.error); }
+
+  void execute(const core::Drained& /*command*/) {
+    if (drained_) {
+      std::exchange(drained_, nullptr)();
+    }
+  }
+
+  void execute(const core::WakeAt& command) {
+    timer_.expires_at(std::chrono::steady_clock::time_point(command.at.time_since_epoch()));
+    timer_.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
+      const std::shared_ptr<Impl> self = weak.lock();
+      if (!error && self != nullptr) {
+        self->hear(core::Tick{});
+      }
+    });
+  }
+
+  asio::any_io_executor executor_;
+  config::Config config_;
+  agent::HostGeometry geometry_{};
+  core::ManagerCore core_{};
+  ModelRegistry registry_{};
+  RequestTable requests_{};
+  std::map<core::TicketId, std::function<void(Result<void>)>> tickets_{};
+  std::uint64_t tickets_given_ = 0;
+  std::function<void()> drained_{};
+  std::deque<core::ManagerEvent> events_{};
+  bool hearing_ = false;
+  asio::steady_timer timer_;
+  std::unique_ptr<agent::Agent> agent_{};
+  asio::thread_pool opener_{1};  ///< Reads the models of a new configuration, off the loop.
+};
+
+Result<std::unique_ptr<Manager>> Manager::create(const asio::any_io_executor& executor,
+                                                 const config::Config& config) {
+  auto impl = std::make_shared<Impl>(executor, config);
+  if (const Result<void> begun = impl->begin(); !begun) {
+    return begun.error();
+  }
+  return std::unique_ptr<Manager>(new Manager(std::move(impl)));
+}
+
+Manager::Manager(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Manager::~Manager() = default;
+
+void Manager::reconfigure(const config::Config& config, std::function<void(Result<void>)> done) {
+  impl_->reconfigure(config, std::move(done));
+}
+void Manager::drain(Instant deadline, std::function<void()> done) {
+  impl_->drain(deadline, std::move(done));
+}
+void Manager::start(std::shared_ptr<core::RequestRecord> record,
+                    std::shared_ptr<core::RequestSink> sink) {
+  impl_->start(std::move(record), std::move(sink));
+}
+void Manager::finish_choice(RequestId request, std::uint32_t choice, spec::FinishReason reason) {
+  impl_->finish_choice(request, choice, reason);
+}
+void Manager::cancel(RequestId request) {
+  impl_->cancel(request);
+}
+void Manager::load(ModelId model, std::function<void(Result<void>)> done) {
+  impl_->load(model, std::move(done));
+}
+void Manager::unload(ModelId model, std::function<void(Result<void>)> done) {
+  impl_->unload(model, std::move(done));
+}
+std::vector<core::ModelStatus> Manager::models() const {
+  return impl_->models();
+}
+std::vector<core::DeviceStatus> Manager::devices() const {
+  return impl_->devices();
+}
+ledger::PoolUsage Manager::host_usage() const {
+  return impl_->agent().host_usage();
+}
+rpc::WorkerStats Manager::worker_stats(DeviceId device) const {
+  return impl_->agent().stats(device);
+}
+int Manager::worker_pid(DeviceId device) const {
+  return impl_->agent().worker_pid(device);
+}
+
+}  // namespace heddle::manager

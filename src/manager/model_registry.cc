@@ -1,0 +1,66 @@
+#include "manager/model_registry.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace heddle::manager {
+
+namespace {
+
+bool same(const ConfiguredModel& before, const ConfiguredModel& now) {
+  if (before.config.id != now.config.id || before.config.path != now.config.path ||
+      before.config.dtype != now.config.dtype || before.host.has_value() != now.host.has_value()) {
+    return false;
+  }
+  return !now.host || (before.host->directory == now.host->directory &&
+                       before.host->image_bytes == now.host->image_bytes &&
+                       before.host->written == now.host->written);
+}
+
+}  // namespace
+
+std::vector<ConfiguredModel> open_models(const config::Config& config,
+                                         const agent::HostGeometry& geometry) {
+  std::vector<ConfiguredModel> models;
+  for (const config::ModelConfig& model : config.models) {
+    models.push_back(
+        {.config = model,
+         .host = agent::open_host_model(model.path, config.directory, model.dtype, geometry)});
+    if (models.back().host) {
+      models.back().host->name = model.id;
+    }
+  }
+  return models;
+}
+
+std::int64_t choose_batch_tokens(const config::Config& config) {
+  std::vector<std::string> sources;
+  for (const config::ModelConfig& model : config.models) {
+    sources.push_back(model.path);
+  }
+  std::uint64_t smallest = config.devices.front().memory;
+  for (const config::DeviceConfig& device : config.devices) {
+    smallest = std::min(smallest, device.memory);
+  }
+  return agent::choose_batch_tokens(sources, config.directory, smallest);
+}
+
+void ModelRegistry::assign(std::vector<ConfiguredModel> models) {
+  for (ConfiguredModel& model : models) {
+    const auto before = std::find_if(
+        models_.begin(), models_.end(), [&](const auto& other) { return same(other, model); });
+    model.id = before != models_.end() ? before->id : ModelId(++ids_given_);
+    if (model.host) {
+      model.host->id = model.id;
+    }
+  }
+  models_ = std::move(models);
+}
+
+const ConfiguredModel* ModelRegistry::find(ModelId id) const {
+  const auto found = std::find_if(
+      models_.begin(), models_.end(), [id](const auto& model) { return model.id == id; });
+  return found == models_.end() ? nullptr : &*found;
+}
+
+}  // namespace heddle::manager

@@ -1,0 +1,108 @@
+#include "manager/request_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+
+namespace heddle::manager {
+
+namespace {
+
+/// Appends `token` to its record. False when it is not the next one of a choice that runs.
+bool append(core::RequestRecord& record, const core::TokenEvent& token, Instant now) {
+  if (token.choice >= record.choices.size() ||
+      record.finished[token.choice] != spec::FinishReason::kNone) {
+    return false;
+  }
+  std::vector<TokenId>& generated = record.generated[token.choice];
+  if (token.position != std::ssize(generated)) {
+    if (token.position > std::ssize(generated)) {
+      log::error(
+          "token out of order",
+          {{"request", record.id}, {"position", token.position}, {"expected", generated.size()}});
+    }
+    return false;
+  }
+  if (record.times.first_token == Instant{}) {
+    record.times.first_token = now;
+  }
+  generated.push_back(token.token);
+  record.finished[token.choice] = token.finish;
+  return true;
+}
+
+}  // namespace
+
+void RequestTable::add(std::shared_ptr<core::RequestRecord> record,
+                       std::shared_ptr<core::RequestSink> sink) {
+  record->generated.resize(record->choices.size());
+  record->finished.resize(record->choices.size(), spec::FinishReason::kNone);
+  const RequestId id = record->id;
+  const bool added =
+      entries_.emplace(id, Entry{.record = std::move(record), .sink = std::move(sink)}).second;
+  HEDDLE_CHECK(added);
+}
+
+RequestTable::Entry* RequestTable::find(RequestId request) {
+  const auto found = entries_.find(request);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+std::optional<RequestTable::Entry> RequestTable::remove(RequestId request) {
+  const auto found = entries_.find(request);
+  if (found == entries_.end()) {
+    return std::nullopt;
+  }
+  std::optional<Entry> entry = std::move(found->second);
+  entries_.erase(found);
+  return entry;
+}
+
+std::vector<RequestTable::Entry> RequestTable::accept(const std::vector<core::TokenEvent>& tokens,
+                                                      Instant now) {
+  std::map<RequestId, std::vector<core::TokenEvent>> fresh;
+  for (const core::TokenEvent& token : tokens) {
+    Entry* entry = find(token.request);
+    if (entry != nullptr && append(*entry->record, token, now)) {
+      fresh[token.request].push_back(token);
+    }
+  }
+  std::vector<Entry> done;
+  for (const auto& [request, news] : fresh) {
+    const Entry* entry = find(request);
+    if (entry == nullptr) {
+      continue;  // Cancelled by the sink of another.
+    }
+    const std::shared_ptr<core::RequestSink> sink = entry->sink;
+    sink->on_tokens(news);
+    entry = find(request);
+    if (entry != nullptr && complete(*entry->record)) {
+      entry->record->times.finished = now;
+      done.push_back(*remove(request));
+    }
+  }
+  return done;
+}
+
+core::Submit RequestTable::submission(const core::RequestRecord& record, Instant now) {
+  core::Submit submit{.request = record.id,
+                      .model = record.model,
+                      .prompt = record.prompt,
+                      .age = std::max(now - record.times.arrived, Duration{})};
+  for (std::size_t choice = 0; choice < record.choices.size(); ++choice) {
+    if (record.finished[choice] == spec::FinishReason::kNone) {
+      submit.choices.push_back(
+          {.generated = record.generated[choice], .params = record.choices[choice]});
+    }
+  }
+  return submit;
+}
+
+bool RequestTable::complete(const core::RequestRecord& record) {
+  return std::none_of(record.finished.begin(), record.finished.end(), [](spec::FinishReason r) {
+    return r == spec::FinishReason::kNone;
+  });
+}
+
+}  // namespace heddle::manager

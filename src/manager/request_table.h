@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/time.h"
+#include "core/messages.h"
+#include "core/serving.h"
+
+namespace heddle::manager {
+
+/// Where a request runs.
+struct RequestPlace {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+};
+
+/// The requests that have not ended: their records, which grow by the tokens that come, and who is
+/// told of them. Sinks may call back into the owner, so whatever calls one may find requests gone
+/// afterwards. Loop thread.
+class RequestTable {
+ public:
+  struct Entry {
+    std::shared_ptr<core::RequestRecord> record{};
+    std::shared_ptr<core::RequestSink> sink{};
+    std::optional<RequestPlace> place{};  ///< None while it waits.
+    bool held = false;                    ///< It waits for its model, and its sink was told so.
+  };
+
+  /// The record's id is new; `generated` and `finished` get a place for each choice.
+  void add(std::shared_ptr<core::RequestRecord> record, std::shared_ptr<core::RequestSink> sink);
+  /// Null when it has ended.
+  [[nodiscard]] Entry* find(RequestId request);
+  /// Takes the request out; nothing when it has ended.
+  std::optional<Entry> remove(RequestId request);
+  [[nodiscard]] std::map<RequestId, Entry>& entries() { return entries_; }
+
+  /// Appends tokens to the records and tells the sinks. A position that the record has already is
+  /// a duplicate, from before a worker's death, and dropped; so is whatever comes for a choice or
+  /// request that has ended. Returns the requests that are complete by it, out of the table; their
+  /// sinks have yet to hear on_done.
+  [[nodiscard]] std::vector<Entry> accept(const std::vector<core::TokenEvent>& tokens, Instant now);
+
+  /// What a worker needs to run the rest of a request.
+  [[nodiscard]] static core::Submit submission(const core::RequestRecord& record, Instant now);
+  /// Whether all choices have ended.
+  [[nodiscard]] static bool complete(const core::RequestRecord& record);
+
+ private:
+  std::map<RequestId, Entry> entries_{};
+};
+
+}  // namespace heddle::manager

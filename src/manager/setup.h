@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "agent/agent.h"
+#include "base/result.h"
+#include "config/config.h"
+#include "core/manager_core.h"
+#include "manager/model_registry.h"
+
+/// The configuration in the words of those who act on it. Pure.
+namespace heddle::manager {
+
+/// kInvalidArgument where devices have different page sizes, or one or the host has less than a
+/// page.
+Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t max_batch_tokens);
+
+/// The models that can be opened and all devices, for ManagerCore.
+[[nodiscard]] core::Configure core_setup(const config::Config& config,
+                                         const std::vector<ConfiguredModel>& models);
+
+/// kFailedPrecondition, naming it, for something of `now` that a running system cannot take over.
+Result<void> check_reload(const config::Config& before, const config::Config& now);
+
+}  // namespace heddle::manager
