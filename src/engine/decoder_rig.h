@@ -103,7 +103,7 @@ class DecoderRig {
   [[nodiscard]] ImageGate& gate() { return gate_; }
 
  private:
-  static constexpr std::int64_t kTokensMax = 1024;
+  static constexpr std::int64_t kTokensMax = 2048;
 
   ops::OpContext context() { return {.stream = *stream_, .kernels = ops::cpu::cpu_kernels()}; }
 
