@@ -73,7 +73,7 @@ MemoryNeeds memory_needs(const ModelSpec& model, DType dtype) {
 }
 
 std::string describe(const MemoryNeeds& needs) {
-  return fmt::format("{}: weights {}, at least {} to serve, {} with one full context",
+  return fmt::format("{}: weights {}, at least {} to serve, {} with a full context",
                      dtype_name(needs.dtype),
                      format_bytes(needs.weights),
                      format_bytes(needs.smallest),

@@ -38,7 +38,7 @@ struct MemoryNeeds {
 
 [[nodiscard]] MemoryNeeds memory_needs(const ModelSpec& model, DType dtype);
 
-/// "bfloat16: weights 2.31 MiB, at least 3.06 MiB to serve, 5.31 MiB with one full context".
+/// "bfloat16: weights 2.31 MiB, at least 3.06 MiB to serve, 5.31 MiB with a full context".
 [[nodiscard]] std::string describe(const MemoryNeeds& needs);
 
 }  // namespace heddle::spec

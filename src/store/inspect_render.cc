@@ -135,7 +135,7 @@ void add_model(const Inspection& inspection, Sheet& sheet) {
   const ModelSpec& model = inspection.config->model;
   sheet.line("architecture", spec::architecture_name(model.architecture));
   sheet.line("dimensions",
-             fmt::format("{} layers, hidden {}, {} heads of {} ({} for keys and values), mlp {}, "
+             fmt::format("{} layers, hidden {}, {} heads of {} ({} for k and v), mlp {}, "
                          "vocabulary {}",
                          model.layers,
                          model.hidden,

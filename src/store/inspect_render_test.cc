@@ -33,7 +33,7 @@ TEST(RenderText, TellsAllOfIt) {
   EXPECT_EQ(render_text(example()),
             R"(  path          models/tiny
   architecture  LlamaForCausalLM
-  dimensions    2 layers, hidden 24, 4 heads of 8 (2 for keys and values), mlp 40, vocabulary 50
+  dimensions    2 layers, hidden 24, 4 heads of 8 (2 for k and v), mlp 40, vocabulary 50
   with          own output head
   context       128 tokens, window of 64 in 1 of 2 layers, rope theta 10000
   parameters    12.9 k (12888)
@@ -43,7 +43,7 @@ TEST(RenderText, TellsAllOfIt) {
   stored as     3 BF16 (3.81 MiB), 1 F32 (20 B)
   biggest       12 B       w?[31m BF16 [2, 3]
   text          tokenizer.json
-  memory        bfloat16: weights 25.4 KiB, at least 37.4 KiB to serve, 37.4 KiB with one full context
+  memory        bfloat16: weights 25.4 KiB, at least 37.4 KiB to serve, 37.4 KiB with a full context
   kv cache      bfloat16: 128 B per token, 125 KiB per 1,000 tokens
   PROBLEM       first
                 second
