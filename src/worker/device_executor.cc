@@ -141,7 +141,11 @@ Result<void> DeviceExecutor::open(core::OpenModel& command, OpenedModel& opened)
                  .window = &*model.window,
                  .pages = opened.weights,
                  .source = std::move(source),
-                 .image_bytes = command.image_bytes});
+                 .image_bytes = command.image_bytes,
+                 .ready_bytes = command.ready_bytes});
+  if (!shared) {
+    engine_->set_image_ready(command.model, command.ready_bytes);
+  }
   return {};
 }
 
@@ -174,6 +178,11 @@ void DeviceExecutor::finish_close(ModelId model) {
 void DeviceExecutor::execute(const core::SetImageReady& command,
                              std::vector<core::WorkerEvent>& /*events*/) {
   engine_->set_image_ready(command.model, command.bytes);
+}
+
+void DeviceExecutor::execute(const core::SetSourceReady& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  mapper_->allow_copy(command.model, command.bytes);
 }
 
 void DeviceExecutor::execute(core::AddSequence& command, std::vector<core::WorkerEvent>& events) {
@@ -270,25 +279,22 @@ void DeviceExecutor::set_open(ModelId model, std::optional<core::ImageSource> so
 }
 
 void DeviceExecutor::hear_early(const core::WorkerMessage& message) {
-  if (const auto* load = std::get_if<core::LoadModel>(&message)) {
-    mapper_->allow_copy(load->model, load->ready_bytes);
-    return;
-  }
+  const std::lock_guard lock(open_mutex_);
   if (const auto* progress = std::get_if<core::ImageProgress>(&message)) {
-    mapper_->allow_copy(progress->model, progress->bytes);
-    const std::lock_guard lock(open_mutex_);
     const auto found = open_.find(progress->model);
-    if (found != open_.end() && found->second == core::ImageSource::kGiven) {
+    if (found == open_.end()) {
+      return;
+    }
+    if (found->second == core::ImageSource::kShared) {
+      mapper_->allow_copy(progress->model, progress->bytes);
+    } else {
       engine_->set_image_ready(progress->model, progress->bytes);
     }
     return;
   }
   const auto* evict = std::get_if<core::EvictModel>(&message);
-  if (evict != nullptr && evict->mode == core::EvictMode::kNow) {
-    const std::lock_guard lock(open_mutex_);
-    if (open_.contains(evict->model)) {
-      engine_->abandon_image(evict->model);
-    }
+  if (evict != nullptr && evict->mode == core::EvictMode::kNow && open_.contains(evict->model)) {
+    engine_->abandon_image(evict->model);
   }
 }
 

@@ -85,6 +85,7 @@ class DeviceExecutor {
   void execute(core::OpenModel& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::CloseModel& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::SetImageReady& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::SetSourceReady& command, std::vector<core::WorkerEvent>& events);
   void execute(core::AddSequence& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::PreemptSequence& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::RemoveSequence& command, std::vector<core::WorkerEvent>& events);

@@ -34,6 +34,7 @@ Mapper::~Mapper() {
 void Mapper::open(Open job) {
   {
     const std::lock_guard lock(mutex_);
+    allowed_[job.model] = job.ready_bytes;
     jobs_.emplace_back(std::move(job));
   }
   woken_.notify_one();
@@ -42,6 +43,7 @@ void Mapper::open(Open job) {
 void Mapper::close(ModelId model, memory::Window* window) {
   {
     const std::lock_guard lock(mutex_);
+    allowed_.erase(model);
     jobs_.emplace_back(Close{.model = model, .window = window});
   }
   woken_.notify_one();
@@ -50,7 +52,11 @@ void Mapper::close(ModelId model, memory::Window* window) {
 void Mapper::allow_copy(ModelId model, std::uint64_t bytes) {
   {
     const std::lock_guard lock(mutex_);
-    allowed_[model] = bytes;
+    const auto found = allowed_.find(model);
+    if (found == allowed_.end()) {
+      return;
+    }
+    found->second = std::max(found->second, bytes);
   }
   woken_.notify_one();
 }
@@ -59,8 +65,10 @@ void Mapper::run() {
   for (;;) {
     std::optional<Job> job;
     std::optional<std::uint64_t> allowed;
+    bool waited = false;
     {
       std::unique_lock lock(mutex_);
+      waited = jobs_.empty() && !copyable().has_value();
       woken_.wait(lock, [&] { return stopping_ || !jobs_.empty() || copyable().has_value(); });
       if (stopping_) {
         return;
@@ -75,6 +83,9 @@ void Mapper::run() {
     if (job.has_value()) {
       carry_out(std::move(*job));
     } else {
+      if (waited) {
+        link_.begin();  // An idle link saves nothing up.
+      }
       copy_piece(*allowed);
     }
   }
@@ -132,7 +143,6 @@ void Mapper::copy_piece(std::uint64_t allowed) {
   }
   if (complete) {
     copies_.pop_front();
-    link_.begin();
   }
 }
 

@@ -43,20 +43,21 @@ class Mapper {
   Mapper& operator=(const Mapper&) = delete;
 
   /// Maps `pages` in `window`, read only. If `source` is not empty, copies the image that lies in
-  /// those pages into `pages`, as far as allow_copy() says it is there. `window` lives until
-  /// on_closed or this object's end.
+  /// those pages into `pages`, as far as it is there: `ready_bytes`, and what allow_copy() adds.
+  /// `window` lives until on_closed or this object's end.
   struct Open {
     ModelId model{};
     memory::Window* window = nullptr;
     std::vector<PageId> pages{};
     std::vector<PageId> source{};
     std::uint64_t image_bytes = 0;
+    std::uint64_t ready_bytes = 0;
   };
   void open(Open job);
   /// Ends the model's copy, if one is under way, and unmaps its window.
   void close(ModelId model, memory::Window* window);
-  /// The first `bytes` of the image that this model is, or will be, copied from are in place. Any
-  /// thread; may come before open().
+  /// The first `bytes` of the image that this model is copied from are in place. Ignored for a
+  /// model that is not open. Any thread.
   void allow_copy(ModelId model, std::uint64_t bytes);
 
   /// Time spent mapping and unmapping. Any thread.
