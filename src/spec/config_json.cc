@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -48,6 +50,7 @@ constexpr std::array kFamilies = {
 
 std::string family_names() {
   std::vector<std::string_view> names;
+  names.reserve(kFamilies.size());
   for (const Family& family : kFamilies) {
     names.push_back(family.name);
   }
@@ -205,45 +208,61 @@ std::vector<bool> read_layer_types(JsonFields& fields, const ModelSpec& model) {
   return windowed;
 }
 
+constexpr IntegerRange kWindowRange{1, std::numeric_limits<std::int32_t>::max()};
+
+bool any_of(const std::vector<bool>& flags) {
+  return std::find(flags.begin(), flags.end(), true) != flags.end();
+}
+
+/// The window of Mistral, which all layers share; 0 for none.
+std::int64_t read_mistral_window(JsonFields& fields, const std::vector<bool>& windowed) {
+  if (std::adjacent_find(windowed.begin(), windowed.end(), std::not_equal_to<>()) !=
+      windowed.end()) {
+    fields.reject("layer_types", "all layers of MistralForCausalLM are of one type");
+  }
+  const bool none = fields.is_null("sliding_window");
+  return none ? 0 : fields.integer("sliding_window", kWindowRange, 4096);
+}
+
+/// The window of Qwen, 0 for none. Fills `windowed` where `layer_types` has left it empty.
+std::int64_t read_qwen_window(JsonFields& fields,
+                              const ModelSpec& model,
+                              std::vector<bool>& windowed) {
+  const bool used = fields.boolean("use_sliding_window", false);
+  const bool none = !used || fields.is_null("sliding_window");
+  const std::int64_t window = none ? 0 : fields.integer("sliding_window", kWindowRange, 4096);
+  const std::int64_t first = fields.integer("max_window_layers", {0, kLayersMax}, 28);
+  if (none && any_of(windowed)) {
+    fields.reject(used ? "sliding_window" : "use_sliding_window",
+                  "layer_types has \"sliding_attention\" layers, so there must be a window");
+  }
+  for (std::int64_t layer = std::ssize(windowed); layer < model.layers; ++layer) {
+    windowed.push_back(layer >= first);
+  }
+  return window;
+}
+
 void read_windows(JsonFields& fields, const Family& family, ModelSpec& model) {
   const auto layers = static_cast<std::size_t>(model.layers);
   model.window.assign(layers, 0);
-  constexpr IntegerRange kWindowRange{1, std::numeric_limits<std::int32_t>::max()};
   std::vector<bool> windowed = read_layer_types(fields, model);
   std::int64_t window = 0;
   if (family.architecture == Architecture::kLlama) {
-    if (std::find(windowed.begin(), windowed.end(), true) != windowed.end()) {
+    if (any_of(windowed)) {
       fields.reject("layer_types", "LlamaForCausalLM has only \"full_attention\" layers");
     }
-    return;
-  }
-  if (family.architecture == Architecture::kMistral) {
-    if (std::adjacent_find(windowed.begin(), windowed.end(), std::not_equal_to<>()) !=
-        windowed.end()) {
-      fields.reject("layer_types", "all layers of MistralForCausalLM are of one type");
-    }
-    window =
-        fields.is_null("sliding_window") ? 0 : fields.integer("sliding_window", kWindowRange, 4096);
-    windowed.assign(layers, window > 0);
+  } else if (family.architecture == Architecture::kMistral) {
+    window = read_mistral_window(fields, windowed);
+    windowed.assign(layers, true);
   } else {
-    const bool used = fields.boolean("use_sliding_window", false);
-    if (used && !fields.is_null("sliding_window")) {
-      window = fields.integer("sliding_window", kWindowRange, 4096);
-    }
-    const auto first = fields.integer("max_window_layers", {0, kLayersMax}, 28);
-    if (windowed.empty()) {
-      for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-        windowed.push_back(window > 0 && layer >= first);
-      }
-    } else if (window == 0 && std::find(windowed.begin(), windowed.end(), true) != windowed.end()) {
-      fields.reject(used ? "sliding_window" : "use_sliding_window",
-                    "layer_types has \"sliding_attention\" layers, so there must be a window");
-    }
+    window = read_qwen_window(fields, model, windowed);
   }
   // Positions end at max_position, so a window of that many tokens or more hides none of them.
-  const std::int64_t effective = window < model.max_position ? window : 0;
+  if (window == 0 || window >= model.max_position) {
+    return;
+  }
   for (std::size_t layer = 0; layer < layers && fields.ok(); ++layer) {
-    model.window[layer] = windowed[layer] ? effective : 0;
+    model.window[layer] = windowed[layer] ? window : 0;
   }
 }
 
