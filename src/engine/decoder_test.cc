@@ -10,6 +10,8 @@
 #include "engine/decoder_rig.h"
 #include "engine/test_host.h"
 
+#include <sched.h>
+
 namespace heddle::engine {
 namespace {
 
@@ -94,6 +96,20 @@ TEST_P(DecoderTest, GivesTheSameBitsInChunksOfAnySize) {
       rig.kv().slide(sequence, done);  // Windows let go of blocks on the way.
     }
     EXPECT_TRUE(same_bits(hidden, expected)) << "seed " << seed;
+  }
+}
+
+TEST_P(DecoderTest, GivesTheSameBitsWithAnyNumberOfThreads) {
+  const std::vector<float> expected = whole();
+  const int core = ::sched_getcpu();  // Where this test may run; several threads can share it.
+  for (const std::size_t threads : {2U, 3U}) {
+    TestHost host(128, std::size_t{64} << 10U, {.cores = std::vector<int>(threads, core)});
+    const LoadedModel model = host.load(golden_directory() / kMixedWindows, GetParam());
+    DecoderRig rig(host, model, all_layers(model.spec));
+    SequenceKv sequence = rig.kv().make_sequence();
+    std::vector<float> hidden;
+    rig.run(golden_.input_ids, 0, sequence, all_layers(model.spec), hidden);
+    EXPECT_TRUE(same_bits(hidden, expected)) << threads << " threads";
   }
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -245,10 +246,12 @@ std::vector<PassSlice> Engine::Impl::admit(const policy::ModelBatch& batch,
                                            Model& model,
                                            StepOutcome& outcome) {
   std::vector<PassSlice> admitted;
+  std::set<SequenceId> seen;
   std::int64_t tokens = 0;
   for (const policy::StepSlice& slice : batch.slices) {
     Sequence& own = sequence(slice.sequence);
     HEDDLE_CHECK(own.start.model == batch.model);
+    HEDDLE_CHECK(seen.insert(slice.sequence).second);
     HEDDLE_CHECK(slice.tokens > 0 && own.computed + slice.tokens <= own.size());
     tokens += slice.tokens;
     if (model.kv.grow(own.kv, own.computed + slice.tokens)) {

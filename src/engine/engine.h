@@ -1,15 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "base/time.h"
 #include "device/device.h"
 #include "memory/page_pool.h"
 #include "policy/batching.h"
@@ -62,7 +59,8 @@ struct EngineOptions {
 
 /// Host memory, in bytes, that an engine keeps for the passes of `model`: activations and inputs of
 /// a step of `max_batch_tokens`. Models take turns, so an engine needs the largest of its models'.
-/// Block tables, 4 bytes per KV block in use, are not in it.
+/// Block tables are not in it: 8 bytes per block of a batch's longest sequence, times its
+/// sequences.
 [[nodiscard]] std::uint64_t workspace_bytes(const spec::ModelSpec& model,
                                             std::int64_t max_batch_tokens);
 

@@ -168,6 +168,16 @@ TEST_F(EngineTest, RefusesWhatCannotRun) {
   EXPECT_NE(message(sequence).find("at least 1"), std::string::npos);
 }
 
+TEST_F(EngineTest, SlicesThatCannotBeAreBugs) {
+  ASSERT_TRUE(engine_->add_sequence(start(1, {.max_tokens = 4})));
+  EXPECT_DEATH((void)engine_->run(plan_of(kModel, SequenceId{1}, 21)), "CHECK failed");
+  EXPECT_DEATH((void)engine_->run(plan_of(kModel, SequenceId{1}, 0)), "CHECK failed");
+  EXPECT_DEATH((void)engine_->run(plan_of(kModel, SequenceId{9}, 1)), "CHECK failed");
+  auto twice = plan_of(kModel, SequenceId{1}, 2);
+  twice.batches[0].slices.push_back(twice.batches[0].slices[0]);
+  EXPECT_DEATH((void)engine_->run(twice), "CHECK failed");
+}
+
 TEST_F(EngineTest, GivesBackEveryPage) {
   const std::int64_t free = host_.pool().free_count();
   ASSERT_TRUE(engine_->add_sequence(start(1, {.max_tokens = 4})));

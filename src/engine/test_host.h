@@ -1,13 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <numeric>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "base/check.h"
 #include "device/cpu/cpu_device.h"
@@ -34,8 +33,11 @@ struct LoadedModel {
 /// on. Nothing is faked.
 class TestHost {
  public:
-  explicit TestHost(std::uint64_t page_count = 128, std::size_t page_bytes = std::size_t{64} << 10U)
-      : device_(make_arena(page_count, page_bytes), {}), pool_(device_, all_pages(page_count)) {}
+  explicit TestHost(std::uint64_t page_count = 128,
+                    std::size_t page_bytes = std::size_t{64} << 10U,
+                    device::CpuDeviceOptions options = {})
+      : device_(make_arena(page_count, page_bytes), std::move(options)),
+        pool_(device_, all_pages(page_count)) {}
 
   [[nodiscard]] device::CpuDevice& device() { return device_; }
   [[nodiscard]] memory::PagePool& pool() { return pool_; }

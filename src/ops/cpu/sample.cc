@@ -100,9 +100,11 @@ std::int32_t draw(const float* logits, std::int64_t n, const SampleRow& row) {
     cut_nucleus(candidates, static_cast<double>(row.top_p));
   }
   cut_min_p(candidates, static_cast<double>(row.min_p));
-  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return a.token < b.token;
-  });
+  if (row.top_k > 0 || row.top_p < 1.0F) {  // Those cuts leave an order of their own.
+    std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+      return a.token < b.token;
+    });
+  }
   const double goal = row.uniform * total_of(candidates);
   double reached = 0.0;
   std::int32_t drawn = best;  // Only where rounding keeps the sum from exceeding the goal.
