@@ -1,0 +1,84 @@
+#include "policy/admission.h"
+
+#include <gtest/gtest.h>
+
+namespace heddle::policy {
+namespace {
+
+using namespace std::chrono_literals;
+
+// 4 tokens to a block, 2 blocks to a page: a page holds 8 tokens.
+const std::vector<KvGroup> kKv = {{.tokens_per_block = 4, .blocks_per_page = 2}};
+const AdmissionModel kModel{.model = ModelId(1), .kv = kKv};
+
+AdmissionView sequence(std::uint64_t id, std::int64_t tokens, bool admitted = false) {
+  return {.id = SequenceId(id),
+          .model = ModelId(1),
+          .arrived = Instant{1s * id},
+          .admitted = admitted,
+          .tokens = tokens,
+          .cached = admitted ? tokens : 0,
+          .remaining = 100};
+}
+
+std::vector<SequenceId> admit(std::vector<AdmissionView> sequences, std::int64_t pages) {
+  return choose_admissions(sequences, {&kModel, 1}, pages);
+}
+
+TEST(KvPages, PacksBlocksOfSequencesIntoPages) {
+  const std::int64_t lengths[] = {1, 4, 5};  // 1 + 1 + 2 blocks.
+  EXPECT_EQ(kv_pages(kKv, lengths), 2);
+  EXPECT_EQ(kv_pages(kKv, {}), 0);
+}
+
+TEST(KvPages, AWindowKeepsItsTokensAndOneBlock) {
+  const std::vector<KvGroup> windowed = {
+      {.tokens_per_block = 4, .blocks_per_page = 1, .window = 16}};
+  const std::int64_t length = 1000;
+  EXPECT_EQ(kv_pages(windowed, {&length, 1}), 5);
+}
+
+TEST(TokensThatFit, IsTheLargestLengthWhosePagesFit) {
+  EXPECT_EQ(tokens_that_fit(kKv, 3, 1000), 24);
+  EXPECT_EQ(tokens_that_fit(kKv, 3, 10), 10);
+  EXPECT_EQ(tokens_that_fit(kKv, 0, 10), 0);
+}
+
+TEST(ChooseAdmissions, ReservesPromptAndTwentyTokens) {
+  // 28 + 20 tokens are 12 blocks, 6 pages.
+  EXPECT_EQ(admit({sequence(1, 28), sequence(2, 28)}, 12).size(), 2U);
+  EXPECT_EQ(admit({sequence(1, 28), sequence(2, 28)}, 11), std::vector{SequenceId(1)});
+}
+
+TEST(ChooseAdmissions, ReservesNoMoreThanMayBeGenerated) {
+  AdmissionView last = sequence(2, 28);
+  last.remaining = 1;  // 29 tokens: 8 blocks.
+  EXPECT_EQ(admit({sequence(1, 28), last}, 10).size(), 2U);
+}
+
+TEST(ChooseAdmissions, NobodyOvertakes) {
+  EXPECT_EQ(admit({sequence(3, 1), sequence(2, 200), sequence(1, 28)}, 12),
+            std::vector{SequenceId(1)});
+}
+
+TEST(ChooseAdmissions, TheOldestMayAlwaysRunAlone) {
+  EXPECT_EQ(admit({sequence(1, 500), sequence(2, 1)}, 3), std::vector{SequenceId(1)});
+  EXPECT_TRUE(admit({sequence(1, 500, true), sequence(2, 1)}, 3).empty());
+}
+
+TEST(ChoosePreemption, TakesTheNewestThatHoldsPages) {
+  AdmissionView empty = sequence(4, 9, true);
+  empty.cached = 0;
+  const AdmissionView sequences[] = {
+      empty, sequence(1, 9, true), sequence(3, 9, true), sequence(5, 9)};
+  EXPECT_EQ(choose_preemption(sequences), SequenceId(3));
+}
+
+TEST(ChoosePreemption, NeverTakesTheOldest) {
+  const AdmissionView only = sequence(1, 9, true);
+  EXPECT_EQ(choose_preemption({&only, 1}), std::nullopt);
+  EXPECT_EQ(choose_preemption({}), std::nullopt);
+}
+
+}  // namespace
+}  // namespace heddle::policy
