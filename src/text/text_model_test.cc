@@ -62,9 +62,9 @@ TEST_F(TextModelFiles, ABaseModelNeedsOnlyItsTokenizer) {
 
 TEST_F(TextModelFiles, TakesTheTemplateOfTheConfig) {
   write_tokenizer();
-  write(
-      "tokenizer_config.json",
-      R"({"chat_template": "{{ bos_token }}{{ messages[0].content }}", "bos_token": "<|begin|>", "eos_token": {"content": "<|end|>"}})");
+  write("tokenizer_config.json",
+        R"({"chat_template": "{{ bos_token }}{{ messages[0].content }}", "bos_token": "<|begin|>",
+            "eos_token": {"content": "<|end|>"}})");
   const auto model = open();
   EXPECT_EQ(*model->render(kChat), "<|begin|>hi");
   EXPECT_EQ(model->bos(), model->tokenizer()->token_to_id("<|begin|>"));
@@ -86,9 +86,9 @@ TEST_F(TextModelFiles, ATemplateFileComesBeforeTheConfig) {
 
 TEST_F(TextModelFiles, ChoosesAmongNamedTemplates) {
   write_tokenizer();
-  write(
-      "tokenizer_config.json",
-      R"({"chat_template": [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools"}]})");
+  write("tokenizer_config.json",
+        R"({"chat_template": [{"name": "default", "template": "plain"},
+                              {"name": "tool_use", "template": "tools"}]})");
   const auto model = open();
   EXPECT_EQ(*model->render(kChat), "plain");
   Chat with_tools = kChat;

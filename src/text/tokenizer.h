@@ -28,9 +28,10 @@ enum class ShowSpecial : std::uint8_t { kNo, kYes };
 class Tokenizer {
  public:
   /// Makes a tokenizer from the text of tokenizer.json and, unless empty, of tokenizer_config.json,
-  /// which may add tokens (added_tokens_decoder, bos_token, ...) and say whether encoding adds
-  /// begin and end of sequence (add_bos_token, add_eos_token). Padding and truncation are ignored:
-  /// they belong to training. kCorrupt when either text is broken, or they contradict each other.
+  /// which may add tokens (added_tokens_decoder, bos_token, ...) and, where tokenizer.json has no
+  /// post-processor, say that encoding adds begin and end of sequence (add_bos_token,
+  /// add_eos_token). Padding and truncation are ignored: they belong to training. kCorrupt when
+  /// either text is broken, or they contradict each other.
   static Result<std::shared_ptr<const Tokenizer>> open(std::string_view tokenizer_json,
                                                        std::string_view config_json = {});
 

@@ -146,6 +146,16 @@ TEST(Tokenizer, OddFieldsDoNotTakeTheProcessDown) {
   EXPECT_GT(refused, 10);
 }
 
+TEST(Tokenizer, APanicOfTheLibraryIsAnError) {
+  nlohmann::json json = nlohmann::json::parse(golden_tokenizer_json("no_decoder"));
+  // Strips more characters from the end than "a" has: an index out of range in the library.
+  json["decoder"] = {{"type", "Strip"}, {"content", "a"}, {"start", 0}, {"stop", 9}};
+  const auto tokenizer = Tokenizer::open(json.dump());
+  ASSERT_FALSE(tokenizer);
+  EXPECT_EQ(tokenizer.error().code, Code::kCorrupt);
+  EXPECT_THAT(tokenizer.error().message, HasSubstr("panicked"));
+}
+
 TEST(Tokenizer, HugeIdsAreRefused) {
   nlohmann::json json = nlohmann::json::parse(golden_tokenizer_json("no_decoder"));
   json["model"]["vocab"]["far"] = 4'000'000'000U;
@@ -161,7 +171,6 @@ TEST(Tokenizer, BrokenConfigsGiveOneError) {
       R"({"added_tokens_decoder": {"x": {"content": "a"}}})",
       R"({"added_tokens_decoder": {"5": {}}})",
       R"({"added_tokens_decoder": {"5": {"content": "not at five"}}})",
-      R"({"add_bos_token": true, "bos_token": ""})",
   };
   for (const char* config : bad) {
     const auto tokenizer = Tokenizer::open(good, config);
@@ -169,6 +178,20 @@ TEST(Tokenizer, BrokenConfigsGiveOneError) {
     EXPECT_EQ(tokenizer.error().code, Code::kCorrupt);
     EXPECT_THAT(tokenizer.error().message, HasSubstr("tokenizer_config.json"));
   }
+}
+
+TEST(Tokenizer, TheConfigSaysWhatGoesAroundWhereTokenizerJsonDoesNot) {
+  const char* config = R"({"add_bos_token": true, "add_eos_token": true,
+                           "bos_token": "<|begin|>", "eos_token": "<|end|>"})";
+  const auto silent = Tokenizer::open(golden_tokenizer_json("qwen2"), config);
+  ASSERT_TRUE(silent) << silent.error().message;
+  const TokenId begin = (*silent)->token_to_id("<|begin|>").value();
+  const TokenId end = (*silent)->token_to_id("<|end|>").value();
+  EXPECT_EQ(*(*silent)->encode("", SpecialTokens::kAdd), (Ids{begin, end}));
+  EXPECT_EQ(*(*silent)->encode("", SpecialTokens::kNone), Ids{});
+  const auto speaks = Tokenizer::open(golden_tokenizer_json("llama3"), config);
+  ASSERT_TRUE(speaks) << speaks.error().message;
+  EXPECT_EQ(*(*speaks)->encode("", SpecialTokens::kAdd), Ids{begin});
 }
 
 TEST(Tokenizer, ServesManyThreadsAtOnce) {

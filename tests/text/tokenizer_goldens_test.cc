@@ -111,7 +111,9 @@ INSTANTIATE_TEST_SUITE_P(Families,
 TEST(TokenizerConfig, ActsAsInTransformers) {
   const std::string base =
       read_text(std::filesystem::path(HEDDLE_GOLDENS_DIR) / "llama3/tokenizer.json");
-  for (const auto& [name, golden] : read_golden("models.json").items()) {
+  const Json models = read_golden("models.json");
+  ASSERT_EQ(models.size(), 4U);
+  for (const auto& [name, golden] : models.items()) {
     const auto tokenizer = Tokenizer::open(base, golden.at("config").dump());
     ASSERT_TRUE(tokenizer) << name << ": " << tokenizer.error().message;
     for (const Json& item : golden.at("ids")) {

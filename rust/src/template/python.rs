@@ -27,11 +27,11 @@ pub fn install(env: &mut Environment<'_>) {
     });
     env.add_filter("string", |value: Value| printed(&value).map(|text| text.into_owned()));
     env.add_filter("trim", |value: Value, chars: Option<String>| {
-        Ok::<_, Error>(strip(&*printed(&value)?, chars.as_deref(), Ends::Both).to_owned())
+        Ok::<_, Error>(strip(&printed(&value)?, chars.as_deref(), Ends::Both).to_owned())
     });
     env.add_filter("join", join);
     env.add_filter("replace", |text: Value, old: Value, new: Value, count: Option<i64>| {
-        replace(&*printed(&text)?, &*printed(&old)?, &*printed(&new)?, count)
+        replace(&printed(&text)?, &printed(&old)?, &printed(&new)?, count)
     });
     env.add_filter("format", |format: String, positional: Rest<Value>, kwargs: Kwargs| {
         printf(&format, &with_kwargs(positional, kwargs))
@@ -166,7 +166,7 @@ fn join(
             state.apply_filter("map", &[value, kwargs.into()])?
         }
     };
-    join_with(&*printed(&separator)?, &values)
+    join_with(&printed(&separator)?, &values)
 }
 
 fn join_with(separator: &str, values: &Value) -> Result<String, Error> {

@@ -1,4 +1,5 @@
-//! Makes a tokenizer of the files a model ships, as transformers does (TokenizersBackend, 5.x).
+//! Makes a tokenizer of the files a model ships, as transformers 5 does when there is a
+//! tokenizer.json.
 
 use serde_json::Value;
 use tokenizers::processors::template::TemplateProcessing;
@@ -78,9 +79,10 @@ fn add_named_tokens(tokenizer: &mut Tokenizer, config: &Value) -> Result<(), Fai
     Ok(())
 }
 
-/// `add_bos_token` / `add_eos_token`, when present, replace the post-processor.
+/// `add_bos_token` and `add_eos_token` count where tokenizer.json itself says nothing of what goes
+/// around a text; where it does, transformers ignores the two, and so do we.
 fn apply_bos_eos(tokenizer: &mut Tokenizer, config: &Value) -> Result<(), Failure> {
-    if config.get("add_bos_token").is_none() && config.get("add_eos_token").is_none() {
+    if tokenizer.get_post_processor().is_some() {
         return Ok(());
     }
     let wanted = |flag: &str, name: &str| -> Option<String> {
