@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include <fmt/format.h>
+
 #include <spdlog/async.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -162,11 +163,11 @@ void configure(const Options& options) {
   out.options = options;
   if (!out.logger) {
     out.pool = std::make_shared<spdlog::details::thread_pool>(kQueueLines, 1);
-    out.logger = std::make_shared<spdlog::async_logger>(
-        "heddle",
-        std::make_shared<spdlog::sinks::stderr_sink_mt>(),
-        out.pool,
-        spdlog::async_overflow_policy::overrun_oldest);
+    out.logger =
+        std::make_shared<spdlog::async_logger>("heddle",
+                                               std::make_shared<spdlog::sinks::stderr_sink_mt>(),
+                                               out.pool,
+                                               spdlog::async_overflow_policy::overrun_oldest);
     out.logger->set_pattern("%v");
     out.logger->flush_on(spdlog::level::info);
   }

@@ -3,13 +3,13 @@
 #include <mutex>
 #include <utility>
 
+#include "base/check.h"
+
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
-
-#include "base/check.h"
 
 namespace heddle {
 namespace {
@@ -123,9 +123,9 @@ void Metrics::forget(const std::string& label, const std::string& value) {
 }
 
 const std::vector<double>& latency_bounds() {
-  static const std::vector<double> kBounds = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,
-                                              0.25,  0.5,    0.75,  1,    2.5,  5,    7.5,  10,   20,
-                                              40,    80,     160,   320,  640};
+  static const std::vector<double> kBounds = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08,
+                                              0.1,   0.25,   0.5,   0.75, 1,    2.5,  5,    7.5,
+                                              10,    20,     40,    80,   160,  320,  640};
   return kBounds;
 }
 

@@ -21,7 +21,10 @@ class Metrics {
   Metrics& operator=(const Metrics&) = delete;
 
   /// Adds to a counter, which starts at 0 and only grows; `delta` >= 0.
-  void add(const std::string& name, const std::string& help, const Labels& labels, double delta = 1);
+  void add(const std::string& name,
+           const std::string& help,
+           const Labels& labels,
+           double delta = 1);
   /// Sets a gauge.
   void set(const std::string& name, const std::string& help, const Labels& labels, double value);
   /// Puts a value into a histogram with these upper bounds (ascending; +Inf is implied). The first

@@ -81,8 +81,8 @@ class Engine {
 
   /// Registers a model whose weights are, or will be, at `window` in `layout`. No layer is ready.
   /// Its KV has the type of the image's matrices, and its pages are counted by lease `kv_owner`.
-  /// kInvalidArgument where a page of the device is too small for one token of one layer, kCorrupt
-  /// where the image is not this model's.
+  /// kInvalidArgument where a page of the device is too small for one token of one layer or the
+  /// heads are too wide, kCorrupt where the image is not this model's.
   Result<void> add_model(ModelId id,
                          const spec::ModelSpec& model,
                          const store::ImageLayout& layout,
