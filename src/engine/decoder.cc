@@ -24,6 +24,11 @@ Result<Decoder> Decoder::create(const spec::ModelSpec& model,
                                 const std::atomic<std::uint64_t>& ready,
                                 KvPlan kv,
                                 std::byte* kv_base) {
+  if (model.head_dim > ops::kAttentionHeadDimMax) {
+    return Error{Code::kInvalidArgument,
+                 "run a model with head_dim " + std::to_string(model.head_dim) +
+                     ": attention takes at most " + std::to_string(ops::kAttentionHeadDimMax)};
+  }
   auto weights = bind_weights(model, layout, window);
   if (!weights) {
     return weights.error();

@@ -34,7 +34,7 @@ class Decoder {
  public:
   /// The image is at `window`, and as many of its first bytes as `*ready` says are in place; both
   /// outlive the decoder. KV blocks are numbered from `kv_base` on. kCorrupt if the image is not
-  /// this model's.
+  /// this model's, kInvalidArgument if no kernel takes its head_dim.
   static Result<Decoder> create(const spec::ModelSpec& model,
                                 const store::ImageLayout& layout,
                                 const std::byte* window,

@@ -162,6 +162,11 @@ TEST(DecoderCreate, RefusesAnImageOfAnotherModel) {
   auto decoder = create(other, model.layout);
   ASSERT_FALSE(decoder);
   EXPECT_EQ(decoder.error().code, Code::kCorrupt);
+  other = model.spec;
+  other.head_dim = 258;
+  decoder = create(other, model.layout);
+  ASSERT_FALSE(decoder);
+  EXPECT_EQ(decoder.error().message, "run a model with head_dim 258: attention takes at most 256");
   store::ImageLayout shorter = model.layout;
   shorter.stage_end.pop_back();
   decoder = create(model.spec, shorter);

@@ -5,6 +5,9 @@
 
 namespace heddle::ops {
 
+/// The largest head_dim that kernels take.
+constexpr std::int64_t kAttentionHeadDimMax = 256;
+
 struct AttentionArgs {
   BatchRows rows{};
   ConstTensorRef query{};   ///< f32 [tokens, heads, head_dim]; heads a multiple of kv.kv_heads.
@@ -27,8 +30,9 @@ struct AttentionArgs {
 ///
 /// Decode and prefill alike: a token's bits depend on its own query and the cached positions it
 /// attends to, and on nothing else of the batch, the chunking, the blocks or the threads. Within
-/// 2e-6 max_j |v_j| (1 + max_j |score_j|) of the exact value. head_dim is at most 256. No tokens is
-/// a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
+/// 2e-6 max_j |v_j| (1 + max_j |score_j|) of the exact value. head_dim is at most
+/// kAttentionHeadDimMax. No tokens is a no-op. Shapes and types that do not fit are bugs and
+/// CHECK-fail.
 void attention(OpContext& context, const AttentionArgs& args);
 
 }  // namespace heddle::ops

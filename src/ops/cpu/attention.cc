@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/check.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/simd/kernels.h"
 
@@ -87,8 +86,9 @@ class Work {
 
 }  // namespace
 
+static_assert(kHeadDimMax == kAttentionHeadDimMax);
+
 void attention(device::Stream& stream, const AttentionArgs& args) {
-  HEDDLE_CHECK(args.kv.head_dim <= kHeadDimMax);
   cpu_stream(stream).enqueue([args](device::ThreadPool& pool) {
     const Work work(args);
     pool.parallel_for(

@@ -3,8 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "spec/dtype.h"
-
 namespace heddle::ops::cpu {
 
 /// out[t][o] = sum_i x[t][i] weight[o][i] + bias[o] + residual[t][o], for a block of outputs.
