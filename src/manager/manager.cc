@@ -1,5 +1,6 @@
 #include "manager/manager.h"
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <optional>
@@ -12,7 +13,9 @@
 #include "agent/agent.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/codec.h"
 #include "core/manager_core.h"
+#include "manager/event_log.h"
 #include "manager/model_registry.h"
 #include "manager/request_table.h"
 #include "manager/setup.h"
@@ -33,11 +36,18 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       return setup.error();
     }
     geometry_ = {.page_bytes = setup->page_bytes, .max_batch_tokens = batch_tokens};
-    auto agent = agent::Agent::create(
-        executor_,
-        std::move(*setup),
-        {.on_event = [this](core::ManagerEvent event) { hear_agent(std::move(event)); },
-         .on_tokens = [this](const auto& tokens) { accept(tokens); }});
+    if (const Result<void> logging = open_logs(); !logging) {
+      return logging.error();
+    }
+    agent::Agent::Handlers handlers{
+        .on_event = [this](core::ManagerEvent event) { hear_agent(std::move(event)); },
+        .on_tokens = [this](const auto& tokens) { accept(tokens); }};
+    if (agent_log_ != nullptr) {
+      handlers.on_step = [this](Instant at, const auto& event, const auto& commands) {
+        write(*agent_log_, at, event, commands);
+      };
+    }
+    auto agent = agent::Agent::create(executor_, std::move(*setup), std::move(handlers));
     if (!agent) {
       return agent.error();
     }
@@ -170,6 +180,34 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   [[nodiscard]] const agent::Agent& agent() const { return *agent_; }
 
  private:
+  // ---- The event log ----
+
+  Result<void> open_logs() {
+    if (config_.event_log.empty()) {
+      return {};
+    }
+    for (auto& [log, name] : {std::pair(&manager_log_, ".manager"), {&agent_log_, ".agent"}}) {
+      auto opened = EventLog::create({.path = config_.event_log + name});
+      if (!opened) {
+        return opened.error();
+      }
+      *log = std::move(*opened);
+    }
+    return {};
+  }
+
+  template <class Event, class Command>
+  static void write(EventLog& log,
+                    Instant at,
+                    const Event& event,
+                    const std::vector<Command>& commands) {
+    std::string lines = core::event_line(at, event) + "\n";
+    for (const Command& command : commands) {
+      lines += core::command_line(command) + "\n";
+    }
+    log.write(lines);
+  }
+
   // ---- Events in ----
 
   /// Lets the core hear `event` and all that follows from it; what comes meanwhile is heard after.
@@ -185,6 +223,9 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       std::vector<core::ManagerCommand> commands;
       const Instant now = steady_now();
       core_.step(now, next, commands);
+      if (manager_log_ != nullptr) {
+        write(*manager_log_, now, next, commands);
+      }
       for (core::ManagerCommand& command : commands) {
         std::visit([this](auto& concrete) { execute(concrete); }, command);
       }
@@ -347,6 +388,8 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   std::deque<core::ManagerEvent> events_{};
   bool hearing_ = false;
   asio::steady_timer timer_;
+  std::unique_ptr<EventLog> manager_log_{};
+  std::unique_ptr<EventLog> agent_log_{};
   std::unique_ptr<agent::Agent> agent_{};
   asio::thread_pool opener_{1};  ///< Reads the models of a new configuration, off the loop.
 };

@@ -13,6 +13,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "agent/host_model.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "config/config.h"
@@ -155,6 +156,8 @@ class LiveSystem {
   std::uint64_t requests_ = 0;
 };
 
+inline constexpr std::uint64_t kPageBytes = std::uint64_t{16} << 10U;
+
 /// A configuration of devices cpu0, cpu1, ... of `device_bytes` each, with small pages.
 [[nodiscard]] inline config::Config small_host(std::uint64_t device_bytes, int devices = 1) {
   config::Config config;
@@ -162,11 +165,25 @@ class LiveSystem {
   config.host.memory = std::uint64_t{4} << 20U;
   config.log_level = log::Level::kWarning;
   for (int i = 0; i < devices; ++i) {
-    config.devices.push_back({.name = "cpu" + std::to_string(i),
-                              .memory = device_bytes,
-                              .page = std::uint64_t{16} << 10U});
+    config.devices.push_back(
+        {.name = "cpu" + std::to_string(i), .memory = device_bytes, .page = kPageBytes});
   }
   return config;
+}
+
+/// Memory for the hungriest of the models alone, with `spare_pages` more.
+[[nodiscard]] inline std::uint64_t memory_for_one(const config::Config& config,
+                                                  std::int64_t spare_pages) {
+  std::int64_t most = 0;
+  for (const config::ModelConfig& model : config.models) {
+    const auto host = agent::open_host_model(model.path,
+                                             config.directory,
+                                             model.dtype,
+                                             {.page_bytes = kPageBytes, .max_batch_tokens = 16});
+    HEDDLE_CHECK(host.has_value());
+    most = std::max(most, policy::pages_to_load(host->footprint));
+  }
+  return static_cast<std::uint64_t>(most + spare_pages) * kPageBytes;
 }
 
 /// Adds a golden model, in float32.
