@@ -31,6 +31,7 @@ struct WorldOptions {
   int models = 4;
   std::int64_t host_pages = 24;
   std::int64_t device_pages = 16;
+  std::int64_t image_pages = 0;  ///< Of every model; 0: drawn.
   bool copy = false;
   int requests = 60;
   Duration arrivals = 400ms;  ///< They come within this.
@@ -86,6 +87,9 @@ class World {
     for (const auto& [id, record] : records_) {
       HEDDLE_CHECK(record.end != Record::End::kNone);
     }
+    for (const DeviceStatus& device : manager_.devices()) {
+      HEDDLE_CHECK(device.up);
+    }
     HEDDLE_CHECK(tickets_asked_ == tickets_answered_);
   }
 
@@ -107,7 +111,6 @@ class World {
   /// Of every life of every worker.
   std::vector<std::shared_ptr<ModelledWorker>> lives;
 
-  /// When each drained model had begun to serve, and when it was told to go while others waited.
   [[nodiscard]] Instant now() const { return now_; }
 
   static AgentOptions agent_options(const WorldOptions& options) {
@@ -139,7 +142,8 @@ class World {
   // ---- Configuration and load ----
 
   void add_model(int index) {
-    const std::int64_t image = between(2, 7);
+    const std::int64_t drawn = between(2, 7);
+    const std::int64_t image = options_.image_pages > 0 ? options_.image_pages : drawn;
     AgentModel model{.id = ModelId(++models_made_),
                      .image_bytes = static_cast<std::uint64_t>(image) * kPageBytes - 17,
                      .footprint = {.image_pages = image,

@@ -1,0 +1,190 @@
+#include "core/agent_core.h"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/test_find.h"
+
+namespace heddle::core {
+namespace {
+
+using namespace std::chrono_literals;
+using test::find;
+
+constexpr ModelId kA{1};
+constexpr ModelId kB{2};
+constexpr DeviceId kDevice{0};
+constexpr WorkerEpoch kEpoch{1};
+
+/// An AgentCore with 10 host pages and a device of 12; images of 6 pages of 100 bytes.
+class Bench {
+ public:
+  Bench() {
+    AgentModels models;
+    for (const ModelId id : {kA, kB}) {
+      models.models.push_back({.id = id, .image_bytes = 600, .footprint = {.image_pages = 6}});
+    }
+    tell(models);
+    spawned = tell(StartAgent{});
+    tell(WorkerConnected{.device = kDevice, .epoch = kEpoch});
+  }
+
+  std::vector<AgentCommand> tell(const AgentEvent& event) {
+    std::vector<AgentCommand> commands;
+    core.step(now, event, commands);
+    core.check_invariants();
+    return commands;
+  }
+  template <class T>
+  std::vector<AgentCommand> said(T report) {
+    return tell(WorkerSaid{.device = kDevice, .epoch = kEpoch, .report = report});
+  }
+  std::vector<AgentCommand> load(ModelId model) {
+    now += 1s;
+    return tell(LoadOn{.device = kDevice, .model = model, .basis = {.epoch = kEpoch}});
+  }
+  std::vector<AgentCommand> evict(ModelId model) {
+    now += 1s;
+    return tell(
+        EvictFrom{.device = kDevice, .model = model, .basis = {.epoch = kEpoch}, .last_used = now});
+  }
+  PagesReturned free_pages(ModelId model, std::uint64_t first) {
+    PagesReturned returned{.model = model};
+    for (std::uint64_t i = 0; i < 6; ++i) {
+      returned.pages.emplace_back(first + i);
+    }
+    return returned;
+  }
+
+  Instant now{1s};
+  AgentCore core{AgentOptions{.host_pages = 10, .devices = {{.id = kDevice, .pages = 12}}}};
+  std::vector<AgentCommand> spawned{};
+};
+
+TEST(AgentCore, GivesAWorkerItsPagesAtItsStart) {
+  Bench bench;
+  ASSERT_NE(find<SpawnWorker>(bench.spawned), nullptr);
+  EXPECT_EQ(find<SpawnWorker>(bench.spawned)->pages.size(), 12U);
+}
+
+TEST(AgentCore, ALoadIsSentWhileItsImageIsRead) {
+  Bench bench;
+  const auto commands = bench.load(kA);
+  ASSERT_NE(find<StartRead>(commands), nullptr);
+  ASSERT_NE(find<LoadModel>(commands), nullptr);
+  EXPECT_EQ(find<LoadModel>(commands)->pages, find<StartRead>(commands)->pages);
+  EXPECT_EQ(find<LoadModel>(commands)->ready_bytes, 0U);
+  const auto progress = bench.tell(ReadProgress{.model = kA, .bytes = 200});
+  EXPECT_EQ(find<ImageProgress>(progress)->bytes, 200U);
+  const auto ended = bench.tell(ReadEnded{.model = kA});
+  EXPECT_EQ(find<ImageProgress>(ended)->bytes, 600U);
+}
+
+TEST(AgentCore, PagesAreExchangedAndTheImageComesBack) {
+  Bench bench;
+  bench.load(kA);
+  bench.tell(ReadEnded{.model = kA});
+  EXPECT_EQ(bench.core.host_usage().free, 4);
+  bench.said(bench.free_pages(kA, 10));
+  EXPECT_EQ(bench.core.host_usage().free, 10);  // The budget is whole again.
+  const auto evicting = bench.evict(kA);
+  EXPECT_EQ(find<EvictModel>(evicting)->pages.size(), 6U);
+  bench.said(ModelEvicted{.model = kA, .exchanged = true});
+  EXPECT_EQ(bench.core.host_usage().of(ledger::LeaseKind::kImage).held, 6);
+  const auto again = bench.load(kA);
+  EXPECT_EQ(find<StartRead>(again), nullptr);  // It was in the cache.
+  EXPECT_EQ(find<LoadModel>(again)->ready_bytes, 600U);
+}
+
+TEST(AgentCore, AnImageIsDroppedWhereTheHostHasNoRoom) {
+  Bench bench;
+  bench.load(kA);
+  bench.tell(ReadEnded{.model = kA});
+  bench.said(bench.free_pages(kA, 10));
+  // B is being read and cannot make room: A's pages stay with the worker, as free ones.
+  bench.now += 1s;
+  bench.tell(LoadOn{.device = kDevice, .model = kB, .basis = {.epoch = kEpoch}});
+  const auto evicting = bench.evict(kA);
+  ASSERT_NE(find<EvictModel>(evicting), nullptr);
+  EXPECT_TRUE(find<EvictModel>(evicting)->pages.empty());
+  bench.said(ModelEvicted{.model = kA});
+}
+
+TEST(AgentCore, ADyingWorkerCostsNoReading) {
+  Bench bench;
+  bench.load(kA);
+  bench.tell(ReadEnded{.model = kA});
+  bench.said(bench.free_pages(kA, 10));
+  const auto died = bench.tell(WorkerExited{.device = kDevice, .epoch = kEpoch});
+  EXPECT_NE(find<WorkerDown>(died), nullptr);
+  EXPECT_EQ(find<SpawnWorker>(died), nullptr);  // A pause first.
+  EXPECT_EQ(bench.core.host_usage().of(ledger::LeaseKind::kImage).held, 6);
+  bench.now = find<WakeAt>(died)->at;
+  const auto spawned = bench.tell(Tick{});
+  ASSERT_NE(find<SpawnWorker>(spawned), nullptr);
+  EXPECT_EQ(find<SpawnWorker>(spawned)->pages.size(), 12U);
+  EXPECT_EQ(find<SpawnWorker>(spawned)->epoch, WorkerEpoch(2));
+}
+
+TEST(AgentCore, PausesDoubleAsAWorkerKeepsDying) {
+  Bench bench;
+  Duration last{};
+  for (std::uint64_t life = 1; life < 5; ++life) {
+    const auto died = bench.tell(WorkerExited{.device = kDevice, .epoch = WorkerEpoch(life)});
+    const Duration pause = find<WakeAt>(died)->at - bench.now;
+    EXPECT_GT(pause, last);
+    last = pause;
+    bench.now = find<WakeAt>(died)->at;
+    bench.tell(Tick{});
+  }
+}
+
+TEST(AgentCore, AFailedReadTakesTheModelOffAndIsReported) {
+  Bench bench;
+  bench.load(kA);
+  bench.said(bench.free_pages(kA, 10));
+  const auto failed =
+      bench.tell(ReadEnded{.model = kA, .error = Error{Code::kCorrupt, "bad header"}});
+  EXPECT_EQ(find<EvictModel>(failed)->mode, EvictMode::kNow);
+  EXPECT_EQ(find<ImageFailed>(failed), nullptr);  // Not before the worker has let go.
+  const auto gone = bench.said(ModelEvicted{.model = kA});
+  EXPECT_EQ(find<ImageFailed>(gone)->reason.message, "bad header");
+  EXPECT_EQ(bench.core.host_usage().free, 10);
+}
+
+TEST(AgentCore, ARefusedLoadBringsTheImageHome) {
+  Bench bench;
+  bench.load(kA);
+  bench.tell(ReadEnded{.model = kA});
+  bench.said(LoadRefused{.model = kA, .reason = {Code::kResourceExhausted, "full"}});
+  EXPECT_EQ(bench.core.host_usage().of(ledger::LeaseKind::kImage).held, 6);
+}
+
+TEST(AgentCore, KillsAWorkerThatReturnsWhatItDoesNotHave) {
+  Bench bench;
+  bench.load(kA);
+  EXPECT_NE(find<KillWorker>(bench.said(bench.free_pages(kA, 0))), nullptr);
+}
+
+TEST(AgentCore, AnImageLargerThanTheCacheIsRefusedWithTheNumbers) {
+  Bench bench;
+  AgentModels models;
+  models.models.push_back({.id = kA, .image_bytes = 1100, .footprint = {.image_pages = 11}});
+  bench.tell(models);
+  const auto commands = bench.load(kA);
+  EXPECT_EQ(find<ImageFailed>(commands)->reason.code, Code::kInvalidArgument);
+  EXPECT_NE(find<ImageFailed>(commands)->reason.message.find("11 pages"), std::string::npos);
+}
+
+TEST(AgentCore, ImagesOfRemovedModelsGo) {
+  Bench bench;
+  bench.load(kA);
+  bench.tell(ReadEnded{.model = kA});
+  bench.said(LoadRefused{.model = kA, .reason = {Code::kResourceExhausted, "full"}});
+  bench.tell(AgentModels{});
+  EXPECT_EQ(bench.core.host_usage().free, 10);
+}
+
+}  // namespace
+}  // namespace heddle::core

@@ -1,0 +1,405 @@
+#pragma once
+
+#include "core/agent_core.h"
+#include "core/manager_core.h"
+#include "core/message_fields.h"
+#include "core/worker_core.h"
+
+/// As message_fields.h, for the events and commands of the cores themselves.
+namespace heddle::core {
+
+template <class V>
+void fields(V& v, Like<ModelOpened> auto& x) {
+  v.type("ModelOpened");
+  v("model", x.model);
+}
+
+template <class V>
+void fields(V& v, Like<OpenFailed> auto& x) {
+  v.type("OpenFailed");
+  v("model", x.model);
+  v("error", x.error);
+}
+
+template <class V>
+void fields(V& v, Like<ModelClosed> auto& x) {
+  v.type("ModelClosed");
+  v("model", x.model);
+}
+
+template <class V>
+void fields(V& v, Like<CopyProgress> auto& x) {
+  v.type("CopyProgress");
+  v("model", x.model);
+  v("bytes", x.bytes);
+}
+
+template <class V>
+void fields(V& v, Like<SequenceRefused> auto& x) {
+  v.type("SequenceRefused");
+  v("sequence", x.sequence);
+  v("error", x.error);
+}
+
+template <class V>
+void fields(V& v, Like<SliceDone> auto& x) {
+  v.type("SliceDone");
+  v("sequence", x.sequence);
+  v("computed", x.computed);
+  v("token", x.token);
+  v("position", x.position);
+  v("finish", x.finish);
+}
+
+template <class V>
+void fields(V& v, Like<KvHeld> auto& x) {
+  v.type("KvHeld");
+  v("model", x.model);
+  v("pages", x.pages);
+}
+
+template <class V>
+void fields(V& v, Like<StepDone> auto& x) {
+  v.type("StepDone");
+  v("slices", x.slices);
+  v("starved", x.starved);
+  v("unready", x.unready);
+  v("kv", x.kv);
+  v("took", x.took);
+}
+
+template <class V>
+void fields(V& v, Like<EngineIdle> auto& /*x*/) {
+  v.type("EngineIdle");
+}
+
+template <class V>
+void fields(V& v, Like<AdoptPages> auto& x) {
+  v.type("AdoptPages");
+  v("pages", x.pages);
+}
+
+template <class V>
+void fields(V& v, Like<SurrenderPages> auto& x) {
+  v.type("SurrenderPages");
+  v("model", x.model);
+  v("count", x.count);
+}
+
+template <class V>
+void fields(V& v, Like<OpenModel> auto& x) {
+  v.type("OpenModel");
+  v("model", x.model);
+  v("source", x.source);
+  v("pages", x.pages);
+  v("image_bytes", x.image_bytes);
+  v("ready_bytes", x.ready_bytes);
+  v("overhead_pages", x.overhead_pages);
+}
+
+template <class V>
+void fields(V& v, Like<CloseModel> auto& x) {
+  v.type("CloseModel");
+  v("model", x.model);
+  v("image", x.image);
+}
+
+template <class V>
+void fields(V& v, Like<SetImageReady> auto& x) {
+  v.type("SetImageReady");
+  v("model", x.model);
+  v("bytes", x.bytes);
+}
+
+template <class V>
+void fields(V& v, Like<SetSourceReady> auto& x) {
+  v.type("SetSourceReady");
+  v("model", x.model);
+  v("bytes", x.bytes);
+}
+
+template <class V>
+void fields(V& v, Like<AddSequence> auto& x) {
+  v.type("AddSequence");
+  v("sequence", x.sequence);
+  v("model", x.model);
+  v("tokens", x.tokens);
+  v("prompt_tokens", x.prompt_tokens);
+  v("params", x.params);
+}
+
+template <class V>
+void fields(V& v, Like<PreemptSequence> auto& x) {
+  v.type("PreemptSequence");
+  v("sequence", x.sequence);
+}
+
+template <class V>
+void fields(V& v, Like<RemoveSequence> auto& x) {
+  v.type("RemoveSequence");
+  v("sequence", x.sequence);
+}
+
+template <class V>
+void fields(V& v, Like<RunStep> auto& x) {
+  v.type("RunStep");
+  v("plan", x.plan);
+}
+
+template <class V>
+void fields(V& v, Like<Report> auto& x) {
+  v.type("Report");
+  v("report", x.report);
+}
+
+template <class V>
+void fields(V& v, Like<AgentModel> auto& x) {
+  v.type("AgentModel");
+  v("id", x.id);
+  v("image_bytes", x.image_bytes);
+  v("footprint", x.footprint);
+}
+
+template <class V>
+void fields(V& v, Like<StartAgent> auto& /*x*/) {
+  v.type("StartAgent");
+}
+
+template <class V>
+void fields(V& v, Like<AgentModels> auto& x) {
+  v.type("AgentModels");
+  v("models", x.models);
+}
+
+template <class V>
+void fields(V& v, Like<WorkerConnected> auto& x) {
+  v.type("WorkerConnected");
+  v("device", x.device);
+  v("epoch", x.epoch);
+}
+
+template <class V>
+void fields(V& v, Like<WorkerExited> auto& x) {
+  v.type("WorkerExited");
+  v("device", x.device);
+  v("epoch", x.epoch);
+}
+
+template <class V>
+void fields(V& v, Like<ReadProgress> auto& x) {
+  v.type("ReadProgress");
+  v("model", x.model);
+  v("bytes", x.bytes);
+}
+
+template <class V>
+void fields(V& v, Like<ReadEnded> auto& x) {
+  v.type("ReadEnded");
+  v("model", x.model);
+  v("error", x.error);
+}
+
+template <class V>
+void fields(V& v, Like<StopAgent> auto& /*x*/) {
+  v.type("StopAgent");
+}
+
+template <class V>
+void fields(V& v, Like<SpawnWorker> auto& x) {
+  v.type("SpawnWorker");
+  v("device", x.device);
+  v("epoch", x.epoch);
+  v("pages", x.pages);
+}
+
+template <class V>
+void fields(V& v, Like<KillWorker> auto& x) {
+  v.type("KillWorker");
+  v("device", x.device);
+  v("epoch", x.epoch);
+  v("reason", x.reason);
+}
+
+template <class V>
+void fields(V& v, Like<SendWorker> auto& x) {
+  v.type("SendWorker");
+  v("device", x.device);
+  v("epoch", x.epoch);
+  v("message", x.message);
+}
+
+template <class V>
+void fields(V& v, Like<StartRead> auto& x) {
+  v.type("StartRead");
+  v("model", x.model);
+  v("pages", x.pages);
+}
+
+template <class V>
+void fields(V& v, Like<CancelRead> auto& x) {
+  v.type("CancelRead");
+  v("model", x.model);
+}
+
+template <class V>
+void fields(V& v, Like<TellManager> auto& x) {
+  v.type("TellManager");
+  v("event", x.event);
+}
+
+template <class V>
+void fields(V& v, Like<ManagerModel> auto& x) {
+  v.type("ManagerModel");
+  v("id", x.id);
+  v("name", x.name);
+  v("image_bytes", x.image_bytes);
+  v("context", x.context);
+  v("pin", x.pin);
+  v("min_residence", x.min_residence);
+  v("footprints", x.footprints);
+}
+
+template <class V>
+void fields(V& v, Like<ManagerDevice> auto& x) {
+  v.type("ManagerDevice");
+  v("id", x.id);
+  v("name", x.name);
+  v("pages", x.pages);
+  v("page_bytes", x.page_bytes);
+}
+
+template <class V>
+void fields(V& v, Like<ManagerOptions> auto& x) {
+  v.type("ManagerOptions");
+  v("queue_per_model", x.queue_per_model);
+  v("queue_total", x.queue_total);
+  v("drain_after", x.drain_after);
+  v("load_attempts", x.load_attempts);
+  v("load_retry_first", x.load_retry_first);
+  v("load_cooldown", x.load_cooldown);
+}
+
+template <class V>
+void fields(V& v, Like<Configure> auto& x) {
+  v.type("Configure");
+  v("options", x.options);
+  v("models", x.models);
+  v("devices", x.devices);
+}
+
+template <class V>
+void fields(V& v, Like<RequestArrived> auto& x) {
+  v.type("RequestArrived");
+  v("request", x.request);
+  v("model", x.model);
+  v("priority", x.priority);
+  v("prompt_tokens", x.prompt_tokens);
+  v("max_tokens", x.max_tokens);
+  v("deadline", x.deadline);
+}
+
+template <class V>
+void fields(V& v, Like<RequestFinished> auto& x) {
+  v.type("RequestFinished");
+  v("request", x.request);
+}
+
+template <class V>
+void fields(V& v, Like<RequestCancelled> auto& x) {
+  v.type("RequestCancelled");
+  v("request", x.request);
+}
+
+template <class V>
+void fields(V& v, Like<AdminLoad> auto& x) {
+  v.type("AdminLoad");
+  v("ticket", x.ticket);
+  v("model", x.model);
+}
+
+template <class V>
+void fields(V& v, Like<AdminUnload> auto& x) {
+  v.type("AdminUnload");
+  v("ticket", x.ticket);
+  v("model", x.model);
+}
+
+template <class V>
+void fields(V& v, Like<WorkerUp> auto& x) {
+  v.type("WorkerUp");
+  v("device", x.device);
+  v("epoch", x.epoch);
+}
+
+template <class V>
+void fields(V& v, Like<WorkerDown> auto& x) {
+  v.type("WorkerDown");
+  v("device", x.device);
+  v("epoch", x.epoch);
+}
+
+template <class V>
+void fields(V& v, Like<ImageFailed> auto& x) {
+  v.type("ImageFailed");
+  v("device", x.device);
+  v("epoch", x.epoch);
+  v("model", x.model);
+  v("reason", x.reason);
+}
+
+template <class V>
+void fields(V& v, Like<ImageState> auto& x) {
+  v.type("ImageState");
+  v("model", x.model);
+  v("bytes", x.bytes);
+  v("host_cached", x.host_cached);
+}
+
+template <class V>
+void fields(V& v, Like<DrainManager> auto& x) {
+  v.type("DrainManager");
+  v("deadline", x.deadline);
+}
+
+template <class V>
+void fields(V& v, Like<Dispatch> auto& x) {
+  v.type("Dispatch");
+  v("request", x.request);
+  v("device", x.device);
+  v("epoch", x.epoch);
+}
+
+template <class V>
+void fields(V& v, Like<Hold> auto& x) {
+  v.type("Hold");
+  v("request", x.request);
+}
+
+template <class V>
+void fields(V& v, Like<CancelAt> auto& x) {
+  v.type("CancelAt");
+  v("request", x.request);
+  v("device", x.device);
+  v("epoch", x.epoch);
+}
+
+template <class V>
+void fields(V& v, Like<FailRequest> auto& x) {
+  v.type("FailRequest");
+  v("request", x.request);
+  v("error", x.error);
+}
+
+template <class V>
+void fields(V& v, Like<AdminDone> auto& x) {
+  v.type("AdminDone");
+  v("ticket", x.ticket);
+  v("error", x.error);
+}
+
+template <class V>
+void fields(V& v, Like<Drained> auto& /*x*/) {
+  v.type("Drained");
+}
+
+}  // namespace heddle::core

@@ -1,0 +1,218 @@
+#include "core/codec.h"
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include <boost/pfr.hpp>
+#include <gtest/gtest.h>
+
+#include "core/codec_fields.h"
+#include "core/test_find.h"
+#include "core/test_world.h"
+
+namespace heddle::core {
+namespace {
+
+struct Counter {
+  std::size_t count = 0;
+  void type(std::string_view /*name*/) {}
+  template <class T>
+  void operator()(std::string_view /*field*/, const T& /*value*/) {
+    ++count;
+  }
+};
+
+template <class T>
+void expect_all_fields() {
+  if constexpr (test::is_variant<T>) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (expect_all_fields<std::variant_alternative_t<I, T>>(), ...);
+    }(std::make_index_sequence<std::variant_size_v<T>>{});
+  } else {
+    Counter counter;
+    const T value{};
+    fields(counter, value);
+    EXPECT_EQ(counter.count, boost::pfr::tuple_size_v<T>) << typeid(T).name();
+  }
+}
+
+TEST(Codec, NoFieldIsLeftOut) {
+  expect_all_fields<ManagerEvent>();
+  expect_all_fields<ManagerCommand>();
+  expect_all_fields<AgentEvent>();
+  expect_all_fields<AgentCommand>();
+  expect_all_fields<WorkerEvent>();
+  expect_all_fields<WorkerCommand>();
+  expect_all_fields<WorkerReport>();
+  expect_all_fields<std::variant<policy::Footprint,
+                                 policy::KvGroup,
+                                 policy::StepPlan,
+                                 policy::ModelBatch,
+                                 policy::StepSlice,
+                                 spec::SamplingParams,
+                                 ledger::PoolUsage,
+                                 ledger::Share,
+                                 ResidentReport,
+                                 TokenEvent,
+                                 SubmitChoice,
+                                 Basis,
+                                 AgentModel,
+                                 ManagerModel,
+                                 ManagerDevice,
+                                 ManagerOptions,
+                                 Error,
+                                 SliceDone,
+                                 KvHeld>>();
+}
+
+TEST(Codec, WritesOneLineThatPeopleCanRead) {
+  const ManagerEvent event = RequestArrived{.request = RequestId(7),
+                                            .model = ModelId(2),
+                                            .prompt_tokens = 5,
+                                            .max_tokens = 20,
+                                            .deadline = Instant{Duration{99}}};
+  EXPECT_EQ(event_line(Instant{Duration{1500}}, event),
+            R"({"at":1500,"event":{"RequestArrived":{"request":7,"model":2,"priority":0,)"
+            R"("prompt_tokens":5,"max_tokens":20,"deadline":99}}})");
+}
+
+TEST(Codec, KeepsStringsAndFloatsExactly) {
+  Submit submit{.request = RequestId(1)};
+  submit.choices.resize(1);
+  submit.choices[0].params.temperature = 0.1F;
+  submit.choices[0].params.logit_bias = {{5, -1.75e-30F}};
+  const std::string line = event_line<WorkerEvent>(Instant{}, WorkerMessage{submit});
+  const auto parsed = parse_event<WorkerEvent>(line);
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(event_line<WorkerEvent>(parsed->at, parsed->event), line);
+  const auto& again = std::get<Submit>(std::get<WorkerMessage>(parsed->event));
+  EXPECT_EQ(again.choices[0].params.temperature, 0.1F);
+  EXPECT_EQ(again.choices[0].params.logit_bias[0].second, -1.75e-30F);
+
+  const ManagerCommand failed =
+      FailRequest{.error = {Code::kCorrupt, std::string("a \"b\"\\\n\0 \xc3\xa9", 11)}};
+  const auto command = parse_command<ManagerCommand>(command_line(failed));
+  ASSERT_TRUE(command) << command.error().message;
+  EXPECT_EQ(std::get<FailRequest>(*command).error.message,
+            std::get<FailRequest>(failed).error.message);
+}
+
+TEST(Codec, SaysWhereALineIsWrong) {
+  const auto missing = parse_event<ManagerEvent>(R"({"at":1,"event":{"WorkerUp":{"device":3}}})");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, Code::kCorrupt);
+  EXPECT_NE(missing.error().message.find("column 40: expected ,"), std::string::npos)
+      << missing.error().message;
+  EXPECT_FALSE(parse_event<ManagerEvent>(R"({"at":1,"event":{"NoSuchThing":{}}})"));
+  EXPECT_FALSE(parse_event<ManagerEvent>(""));
+  EXPECT_FALSE(parse_event<ManagerEvent>(R"({"at":1,"event":{"Tick":{}}}x)"));
+}
+
+// Any prefix and any single changed byte of a good line gives an error or a value, never a crash.
+TEST(Codec, SurvivesDamagedLines) {
+  const std::string line = event_line<ManagerEvent>(
+      Instant{Duration{5}}, WorkerSaid{.report = LoadRefused{.reason = {Code::kNotFound, "n\n"}}});
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    EXPECT_FALSE(parse_event<ManagerEvent>(std::string_view(line).substr(0, i)));
+    for (const char c : {'"', '{', '\\', '9', '\0'}) {
+      std::string damaged = line;
+      damaged[i] = c;
+      (void)parse_event<ManagerEvent>(damaged);  // What it gives does not matter here.
+    }
+  }
+}
+
+/// The log of a core: each event, then what the core wanted.
+template <class Core, class Event, class Command, class Heard>
+std::string write_log(Core core, const std::vector<Heard>& heard) {
+  std::string log;
+  for (const auto& entry : heard) {
+    log += event_line<Event>(entry.at, entry.event) + "\n";
+    std::vector<Command> commands;
+    core.step(entry.at, entry.event, commands);
+    for (const Command& command : commands) {
+      log += command_line<Command>(command) + "\n";
+    }
+  }
+  return log;
+}
+
+template <class Command>
+std::string lines_of(const std::vector<Command>& commands) {
+  std::string lines;
+  for (const Command& command : commands) {
+    lines += command_line<Command>(command) + "\n";
+  }
+  return lines;
+}
+
+std::string commands_of(const std::string& log) {
+  std::string lines;
+  for (std::size_t at = 0; at < log.size();) {
+    const std::size_t end = log.find('\n', at) + 1;
+    if (log.compare(at, 10, "{\"command\"") == 0) {
+      lines += log.substr(at, end - at);
+    }
+    at = end;
+  }
+  return lines;
+}
+
+TEST(Replay, OfARunGivesIdenticalCommands) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const test::WorldOptions options{
+        .seed = seed, .kills = 2, .read_failures = 2, .cancels = true, .admin = true};
+    test::World world(options);
+    world.run();
+
+    const std::string manager_log =
+        write_log<ManagerCore, ManagerEvent, ManagerCommand>(ManagerCore(), world.manager_heard);
+    EXPECT_EQ(commands_of(manager_log), lines_of(world.manager_wanted));
+    ManagerCore manager;
+    const auto manager_events = replay(manager, manager_log);
+    ASSERT_TRUE(manager_events) << manager_events.error().message;
+    EXPECT_EQ(*manager_events, std::ssize(world.manager_heard));
+
+    const AgentOptions agent_options = test::World::agent_options(options);
+    const std::string agent_log =
+        write_log<AgentCore, AgentEvent, AgentCommand>(AgentCore(agent_options), world.agent_heard);
+    EXPECT_EQ(commands_of(agent_log), lines_of(world.agent_wanted));
+    AgentCore agent(agent_options);
+    const auto agent_events = replay(agent, agent_log);
+    ASSERT_TRUE(agent_events) << agent_events.error().message;
+
+    for (const auto& life : world.lives) {
+      const std::string log = write_log<WorkerCore, WorkerEvent, WorkerCommand>(
+          WorkerCore(life->options()), life->heard);
+      EXPECT_EQ(commands_of(log), lines_of(life->wanted));
+      WorkerCore worker(life->options());
+      const auto events = replay(worker, log);
+      ASSERT_TRUE(events) << events.error().message;
+    }
+  }
+}
+
+TEST(Replay, NoticesACommandThatIsMissingOrOther) {
+  test::World world({.seed = 3, .requests = 5});
+  world.run();
+  const std::string log =
+      write_log<ManagerCore, ManagerEvent, ManagerCommand>(ManagerCore(), world.manager_heard);
+  const std::size_t command = log.find("{\"command\":{\"LoadOn\"");
+  ASSERT_NE(command, std::string::npos);
+  const std::size_t end = log.find('\n', command) + 1;
+
+  ManagerCore missing;
+  const auto without = replay(missing, log.substr(0, command) + log.substr(end));
+  ASSERT_FALSE(without);
+  EXPECT_EQ(without.error().code, Code::kFailedPrecondition);
+
+  ManagerCore extra;
+  const std::string line = log.substr(command, end - command);
+  EXPECT_FALSE(replay(extra, log.substr(0, end) + line + log.substr(end)));
+}
+
+}  // namespace
+}  // namespace heddle::core

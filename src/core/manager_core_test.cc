@@ -1,0 +1,283 @@
+#include "core/manager_core.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/test_find.h"
+
+namespace heddle::core {
+namespace {
+
+using namespace std::chrono_literals;
+using test::find;
+
+constexpr ModelId kA{1};
+constexpr ModelId kB{2};
+constexpr DeviceId kDevice{0};
+constexpr WorkerEpoch kEpoch{1};
+
+/// A ManagerCore with one device of 20 pages, on which only one of two models of 12 pages fits.
+class Bench {
+ public:
+  Bench() {
+    configuration.options = {.queue_per_model = 3, .drain_after = 1s, .load_attempts = 2};
+    configuration.devices = {{.id = kDevice, .name = "d", .pages = 20}};
+    for (const ModelId id : {kA, kB}) {
+      configuration.models.push_back(
+          {.id = id,
+           .name = id == kA ? "a" : "b",
+           .context = 1000,
+           .min_residence = 3s,
+           .footprints = {{kDevice,
+                           {.image_pages = 12,
+                            .min_kv_pages = 1,
+                            .kv = {{.tokens_per_block = 4, .blocks_per_page = 2}}}}}});
+    }
+    tell(configuration);
+    tell(WorkerUp{.device = kDevice, .epoch = kEpoch});
+  }
+
+  std::vector<ManagerCommand> tell(const ManagerEvent& event) {
+    std::vector<ManagerCommand> commands;
+    core.step(now, event, commands);
+    core.check_invariants();
+    return commands;
+  }
+  template <class T>
+  std::vector<ManagerCommand> said(T report) {
+    return tell(WorkerSaid{.device = kDevice, .epoch = epoch, .report = report});
+  }
+  std::vector<ManagerCommand> arrive(std::uint64_t id, ModelId model) {
+    return tell(RequestArrived{
+        .request = RequestId(id), .model = model, .prompt_tokens = 10, .max_tokens = 10});
+  }
+  void die() {
+    tell(WorkerDown{.device = kDevice, .epoch = epoch});
+    epoch = WorkerEpoch(epoch.value() + 1);
+    tell(WorkerUp{.device = kDevice, .epoch = epoch});
+  }
+
+  Instant now{100s};
+  WorkerEpoch epoch = kEpoch;
+  Configure configuration{};
+  ManagerCore core{};
+};
+
+TEST(ManagerCore, HoldsARequestUntilItsModelServes) {
+  Bench bench;
+  const auto arrived = bench.arrive(1, kA);
+  EXPECT_NE(find<Hold>(arrived), nullptr);
+  EXPECT_EQ(find<LoadOn>(arrived)->model, kA);
+  EXPECT_EQ(find<Dispatch>(bench.said(ModelServing{.model = kA}))->request, RequestId(1));
+  EXPECT_NE(find<Dispatch>(bench.arrive(2, kA)), nullptr);
+}
+
+TEST(ManagerCore, AnIdleModelGoesAtOnceInOneRoundTrip) {
+  Bench bench;
+  bench.arrive(1, kA);
+  bench.said(ModelServing{.model = kA});
+  bench.tell(RequestFinished{.request = RequestId(1)});
+  const auto commands = bench.arrive(2, kB);
+  EXPECT_EQ(find<EvictFrom>(commands)->model, kA);
+  EXPECT_EQ(find<LoadOn>(commands)->model, kB);
+}
+
+TEST(ManagerCore, ABusyModelIsDrainedWhenTheOtherHasWaitedAndItHasStayedLongEnough) {
+  Bench bench;
+  bench.arrive(1, kA);
+  bench.said(ModelServing{.model = kA});
+  const auto waits = bench.arrive(2, kB);
+  EXPECT_EQ(find<WakeAt>(waits)->at, bench.now + 1s);
+  bench.now += 1s;
+  EXPECT_EQ(find<WakeAt>(bench.tell(Tick{}))->at, bench.now + 2s);  // Its minimum residence.
+  EXPECT_NE(find<Dispatch>(bench.arrive(3, kA)), nullptr);
+  bench.now += 2s;
+  bench.tell(Tick{});
+  EXPECT_EQ(find<Dispatch>(bench.arrive(4, kA)), nullptr);  // It is sent nothing more.
+  EXPECT_EQ(find<EvictFrom>(bench.tell(RequestFinished{.request = RequestId(1)})), nullptr);
+  const auto idle = bench.tell(RequestFinished{.request = RequestId(3)});
+  EXPECT_EQ(find<EvictFrom>(idle)->model, kA);
+  EXPECT_EQ(find<LoadOn>(idle)->model, kB);
+}
+
+TEST(ManagerCore, ADrainIsCalledOffWhenNobodyWantsItAnyMore) {
+  Bench bench;
+  bench.arrive(1, kA);
+  bench.said(ModelServing{.model = kA});
+  bench.arrive(2, kB);
+  bench.now += 10s;
+  bench.tell(Tick{});
+  bench.arrive(3, kA);
+  EXPECT_EQ(find<Dispatch>(bench.tell(RequestCancelled{.request = RequestId(2)}))->request,
+            RequestId(3));
+}
+
+TEST(ManagerCore, APinnedModelStays) {
+  Bench bench;
+  bench.configuration.models[0].pin = true;
+  bench.tell(bench.configuration);
+  bench.arrive(1, kA);
+  bench.said(ModelServing{.model = kA});
+  bench.tell(RequestFinished{.request = RequestId(1)});
+  const auto commands = bench.arrive(2, kB);
+  EXPECT_EQ(find<EvictFrom>(commands), nullptr);
+  EXPECT_NE(find<FailRequest>(commands)->error.message.find("pinned"), std::string::npos);
+}
+
+TEST(ManagerCore, RefusesTheRequestBeyondTheQueue) {
+  Bench bench;
+  bench.arrive(1, kA);
+  bench.arrive(2, kA);
+  bench.arrive(3, kA);
+  const auto commands = bench.arrive(4, kA);
+  EXPECT_EQ(find<FailRequest>(commands)->error.code, Code::kResourceExhausted);
+}
+
+TEST(ManagerCore, RefusesWhatCanNeverFitWithTheNumbers) {
+  Bench bench;
+  EXPECT_EQ(bench.core.tokens_max(kA), 64);  // 8 pages of 8 tokens.
+  const auto commands = bench.tell(
+      RequestArrived{.request = RequestId(1), .model = kA, .prompt_tokens = 60, .max_tokens = 5});
+  EXPECT_EQ(find<FailRequest>(commands)->error.code, Code::kInvalidArgument);
+  EXPECT_NE(find<FailRequest>(commands)->error.message.find("64"), std::string::npos);
+  EXPECT_EQ(find<FailRequest>(bench.arrive(2, ModelId(9)))->error.code, Code::kNotFound);
+}
+
+TEST(ManagerCore, PrioritiesGoFirstThenArrival) {
+  Bench bench;
+  bench.arrive(1, kA);
+  bench.arrive(2, kA);
+  bench.tell(RequestArrived{.request = RequestId(3), .model = kA, .priority = -1, .max_tokens = 1});
+  std::vector<RequestId> order;
+  for (const ManagerCommand& command : bench.said(ModelServing{.model = kA})) {
+    if (const auto* dispatch = std::get_if<Dispatch>(&command)) {
+      order.push_back(dispatch->request);
+    }
+  }
+  EXPECT_EQ(order, (std::vector{RequestId(3), RequestId(1), RequestId(2)}));
+}
+
+TEST(ManagerCore, ARequestThatOutlivesTwoWorkersRunsAloneOnceThenFails) {
+  Bench bench;
+  const auto serve = [&] { return bench.said(ModelServing{.model = kA}); };
+  bench.arrive(1, kA);
+  bench.arrive(2, kA);
+  for (int death = 0; death < 2; ++death) {
+    serve();
+    bench.die();
+  }
+  bench.tell(RequestFinished{.request = RequestId(2)});
+  bench.arrive(3, kA);
+  const auto alone = serve();
+  EXPECT_EQ(find<Dispatch>(alone)->request, RequestId(1));
+  EXPECT_EQ(std::count_if(alone.begin(),
+                          alone.end(),
+                          [](const auto& c) { return std::holds_alternative<Dispatch>(c); }),
+            1);
+  const auto failed = bench.tell(WorkerDown{.device = kDevice, .epoch = bench.epoch});
+  EXPECT_EQ(find<FailRequest>(failed)->request, RequestId(1));
+  EXPECT_EQ(find<FailRequest>(failed)->error.code, Code::kUnavailable);
+}
+
+TEST(ManagerCore, AFailedLoadIsTriedAgainAfterAPauseThenItsRequestsFail) {
+  Bench bench;
+  bench.arrive(1, kA);
+  const ImageFailed failure{.device = kDevice,
+                            .epoch = kEpoch,
+                            .model = kA,
+                            .reason = {Code::kUnavailable, "no route to the store"}};
+  const auto first = bench.tell(failure);
+  EXPECT_EQ(find<LoadOn>(first), nullptr);
+  EXPECT_EQ(find<WakeAt>(first)->at, bench.now + 100ms);
+  bench.now += 100ms;
+  EXPECT_NE(find<LoadOn>(bench.tell(Tick{})), nullptr);
+  const auto second = bench.tell(failure);
+  EXPECT_NE(find<FailRequest>(second)->error.message.find("no route to the store"),
+            std::string::npos);
+  EXPECT_NE(find<FailRequest>(bench.arrive(2, kA)), nullptr);  // It cools down.
+  bench.now += 10s;
+  EXPECT_NE(find<LoadOn>(bench.arrive(3, kA)), nullptr);
+}
+
+TEST(ManagerCore, ARefusedLoadIsPlannedAgainOnTheNewVersion) {
+  Bench bench;
+  bench.arrive(1, kA);
+  const auto refused = bench.said(
+      LoadRefused{.model = kA, .version = 4, .reason = {Code::kFailedPrecondition, "stale"}});
+  EXPECT_EQ(find<LoadOn>(refused), nullptr);  // Not in a hot loop.
+  bench.now = find<WakeAt>(refused)->at;
+  EXPECT_EQ(find<LoadOn>(bench.tell(Tick{}))->basis.version, 4U);
+}
+
+TEST(ManagerCore, DeadlinesEndRequestsWhereverTheyAre) {
+  Bench bench;
+  bench.tell(RequestArrived{
+      .request = RequestId(1), .model = kA, .max_tokens = 1, .deadline = bench.now + 5s});
+  bench.said(ModelServing{.model = kA});
+  bench.now += 5s;
+  const auto commands = bench.tell(Tick{});
+  EXPECT_NE(find<CancelAt>(commands), nullptr);
+  EXPECT_EQ(find<FailRequest>(commands)->error.code, Code::kDeadlineExceeded);
+}
+
+TEST(ManagerCore, AReloadLetsRunningRequestsEndAndFailsTheWaiting) {
+  Bench bench;
+  bench.arrive(1, kA);
+  bench.said(ModelServing{.model = kA});
+  bench.arrive(2, kB);
+  bench.configuration.models.clear();
+  const auto reloaded = bench.tell(bench.configuration);
+  EXPECT_EQ(find<FailRequest>(reloaded)->request, RequestId(2));
+  EXPECT_EQ(find<EvictFrom>(reloaded), nullptr);
+  EXPECT_EQ(find<EvictFrom>(bench.tell(RequestFinished{.request = RequestId(1)}))->model, kA);
+  bench.said(ModelEvicted{.model = kA});
+  EXPECT_TRUE(bench.core.models().empty());
+}
+
+TEST(ManagerCore, OperatorsLoadAndUnload) {
+  Bench bench;
+  EXPECT_NE(find<LoadOn>(bench.tell(AdminLoad{.ticket = TicketId(1), .model = kA})), nullptr);
+  const auto serving = bench.said(ModelServing{.model = kA});
+  EXPECT_EQ(find<AdminDone>(serving)->ticket, TicketId(1));
+  EXPECT_FALSE(find<AdminDone>(serving)->error);
+  EXPECT_NE(find<EvictFrom>(bench.tell(AdminUnload{.ticket = TicketId(2), .model = kA})), nullptr);
+  EXPECT_EQ(find<AdminDone>(bench.said(ModelEvicted{.model = kA}))->ticket, TicketId(2));
+  EXPECT_TRUE(
+      find<AdminDone>(bench.tell(AdminLoad{.ticket = TicketId(3), .model = ModelId(9)}))->error);
+}
+
+TEST(ManagerCore, DrainsAndAtTheDeadlineEndsWhatIsLeft) {
+  Bench bench;
+  bench.arrive(1, kA);
+  bench.tell(DrainManager{.deadline = bench.now + 5s});
+  EXPECT_EQ(find<FailRequest>(bench.arrive(2, kA))->error.code, Code::kUnavailable);
+  bench.now += 5s;
+  const auto commands = bench.tell(Tick{});
+  EXPECT_EQ(find<FailRequest>(commands)->request, RequestId(1));
+  EXPECT_NE(find<Drained>(commands), nullptr);
+}
+
+TEST(ManagerCore, FindsPagesForARequestThatOutgrewItsShare) {
+  Bench bench;
+  for (ManagerModel& model : bench.configuration.models) {
+    model.footprints.at(kDevice).image_pages = 8;
+  }
+  bench.tell(bench.configuration);
+  bench.arrive(1, kA);
+  bench.arrive(2, kB);
+  bench.said(ModelServing{.model = kA});
+  bench.said(ModelServing{.model = kB});
+  DeviceReport report{.pages_wanted = 3, .wanted_by = kA};
+  report.models = {{.model = kA, .residency = Residency::kServing, .kv_pages = 4},
+                   {.model = kB, .residency = Residency::kServing}};
+  const auto commands = bench.said(report);
+  ASSERT_NE(find<EvictFrom>(commands), nullptr);
+  EXPECT_EQ(find<EvictFrom>(commands)->model, kB);
+  EXPECT_EQ(find<EvictFrom>(commands)->mode, EvictMode::kNow);
+}
+
+}  // namespace
+}  // namespace heddle::core

@@ -1,0 +1,253 @@
+#include "core/worker_core.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/test_find.h"
+
+namespace heddle::core {
+namespace {
+
+using namespace std::chrono_literals;
+using test::find;
+
+constexpr ModelId kA{1};
+constexpr ModelId kB{2};
+
+/// A WorkerCore with 20 pages that is told events and remembers what it wants.
+class Bench {
+ public:
+  std::vector<WorkerCommand> tell(const WorkerEvent& event) {
+    std::vector<WorkerCommand> commands;
+    core.step(now, event, commands);
+    core.check_invariants();
+    return commands;
+  }
+
+  static LoadModel load(ModelId model, std::int64_t pages, std::uint64_t version = 0) {
+    LoadModel load{.model = model,
+                   .basis = {.epoch = WorkerEpoch(1), .version = version},
+                   .image_bytes = 1000,
+                   .ready_bytes = 1000,
+                   .footprint = {.image_pages = pages,
+                                 .overhead_pages = 1,
+                                 .min_kv_pages = 1,
+                                 .kv = {{.tokens_per_block = 4, .blocks_per_page = 2}}}};
+    for (std::int64_t i = 0; i < pages; ++i) {
+      load.pages.emplace_back(100 + static_cast<std::uint64_t>(i));
+    }
+    return load;
+  }
+  static EvictModel evict(ModelId model, EvictMode mode, std::int64_t pages) {
+    EvictModel evict{.model = model, .basis = {.epoch = WorkerEpoch(1)}, .mode = mode};
+    for (std::int64_t i = 0; i < pages; ++i) {
+      evict.pages.emplace_back(200 + static_cast<std::uint64_t>(i));
+    }
+    return evict;
+  }
+  static Submit submit(std::uint64_t request,
+                       ModelId model,
+                       std::size_t prompt,
+                       std::int64_t max_tokens,
+                       Duration age = 0s) {
+    Submit submit{.request = RequestId(request), .model = model, .age = age};
+    submit.prompt.resize(prompt, 7);
+    submit.choices.resize(1);
+    submit.choices[0].params.max_tokens = max_tokens;
+    return submit;
+  }
+  void serve(ModelId model, std::int64_t pages) {
+    tell(WorkerMessage{load(model, pages)});
+    tell(ModelOpened{.model = model});
+  }
+
+  Instant now{1s};
+  WorkerCore core{WorkerOptions{
+      .epoch = WorkerEpoch(1), .pages = 20, .step = {.budget = 10ms, .max_batch_tokens = 64}}};
+};
+
+/// What the engine would say of a plan that went well; every slice that ends samples a token.
+StepDone done(const policy::StepPlan& plan, std::int64_t cached, std::int64_t kv_pages) {
+  StepDone done{.took = 1ms};
+  for (const auto& batch : plan.batches) {
+    for (const auto& slice : batch.slices) {
+      done.slices.push_back(
+          {.sequence = slice.sequence, .computed = cached + slice.tokens, .token = 5});
+    }
+    done.kv.push_back({.model = batch.model, .pages = kv_pages});
+  }
+  return done;
+}
+
+TEST(WorkerCore, ALoadReturnsAsManyPagesAsItIsGiven) {
+  Bench bench;
+  const auto commands = bench.tell(WorkerMessage{Bench::load(kA, 8)});
+  ASSERT_NE(find<SurrenderPages>(commands), nullptr);
+  EXPECT_EQ(find<SurrenderPages>(commands)->count, 8);
+  ASSERT_NE(find<OpenModel>(commands), nullptr);
+  EXPECT_EQ(find<OpenModel>(commands)->pages.size(), 8U);
+  EXPECT_EQ(find<ModelServing>(commands), nullptr);
+  EXPECT_NE(find<ModelServing>(bench.tell(ModelOpened{.model = kA})), nullptr);
+  EXPECT_EQ(bench.core.report().usage.free, 11);
+  EXPECT_EQ(bench.core.report().models.at(0).residency, Residency::kWarm);
+}
+
+TEST(WorkerCore, OneRoundTripSwitchesAModel) {
+  Bench bench;
+  bench.serve(kA, 15);
+  const auto evicting = bench.tell(WorkerMessage{Bench::evict(kA, EvictMode::kWhenIdle, 15)});
+  EXPECT_EQ(find<AdoptPages>(evicting)->pages.size(), 15U);
+  EXPECT_EQ(find<CloseModel>(evicting)->image, ImagePages::kLeave);
+  // The pages that came with the eviction make room though A is still mapped.
+  const auto loading = bench.tell(WorkerMessage{Bench::load(kB, 15)});
+  EXPECT_NE(find<OpenModel>(loading), nullptr);
+  EXPECT_TRUE(find<ModelEvicted>(bench.tell(ModelClosed{.model = kA}))->exchanged);
+}
+
+TEST(WorkerCore, ALoadWaitsForPagesThatAreOnTheirWay) {
+  Bench bench;
+  bench.serve(kA, 15);
+  bench.tell(WorkerMessage{Bench::evict(kA, EvictMode::kWhenIdle, 0)});
+  EXPECT_EQ(find<OpenModel>(bench.tell(WorkerMessage{Bench::load(kB, 15)})), nullptr);
+  const auto commands = bench.tell(ModelClosed{.model = kA});
+  EXPECT_FALSE(find<ModelEvicted>(commands)->exchanged);
+  EXPECT_NE(find<OpenModel>(commands), nullptr);
+}
+
+TEST(WorkerCore, RefusesWithoutRoomAndThenWhatWasBuiltOnIt) {
+  Bench bench;
+  const auto refused = bench.tell(WorkerMessage{Bench::load(kA, 20)});
+  ASSERT_NE(find<LoadRefused>(refused), nullptr);
+  EXPECT_EQ(find<LoadRefused>(refused)->reason.code, Code::kResourceExhausted);
+  EXPECT_EQ(find<LoadRefused>(refused)->reason.message,
+            "load model 1: needs 21 pages, free are 20 of 20");
+  const auto stale = bench.tell(WorkerMessage{Bench::load(kB, 5)});
+  EXPECT_EQ(find<LoadRefused>(stale)->reason.code, Code::kFailedPrecondition);
+  EXPECT_EQ(find<LoadRefused>(stale)->version, 2U);
+  EXPECT_NE(find<OpenModel>(bench.tell(WorkerMessage{Bench::load(kB, 5, 2)})), nullptr);
+}
+
+TEST(WorkerCore, RefusesTheOrdersForAnotherLife) {
+  Bench bench;
+  LoadModel old = Bench::load(kA, 5);
+  old.basis.epoch = WorkerEpoch(9);
+  EXPECT_NE(find<LoadRefused>(bench.tell(WorkerMessage{old})), nullptr);
+}
+
+TEST(WorkerCore, ADrainingModelEndsItsRequestsFirst) {
+  Bench bench;
+  bench.serve(kA, 8);
+  bench.tell(WorkerMessage{Bench::submit(1, kA, 3, 1)});
+  EXPECT_EQ(find<CloseModel>(bench.tell(WorkerMessage{Bench::evict(kA, EvictMode::kWhenIdle, 0)})),
+            nullptr);
+  EXPECT_NE(find<RequestReturned>(bench.tell(WorkerMessage{Bench::submit(2, kA, 3, 1)})), nullptr);
+  const auto run = bench.tell(EngineIdle{});
+  StepDone last = done(find<RunStep>(run)->plan, 0, 1);
+  last.slices[0].finish = spec::FinishReason::kLength;
+  const auto commands = bench.tell(last);
+  EXPECT_NE(find<TokensProduced>(commands), nullptr);
+  EXPECT_NE(find<CloseModel>(commands), nullptr);
+}
+
+TEST(WorkerCore, EvictingNowGivesRequestsBack) {
+  Bench bench;
+  bench.serve(kA, 8);
+  bench.tell(WorkerMessage{Bench::submit(1, kA, 3, 9)});
+  const auto commands = bench.tell(WorkerMessage{Bench::evict(kA, EvictMode::kNow, 0)});
+  EXPECT_EQ(find<RequestReturned>(commands)->request, RequestId(1));
+  EXPECT_NE(find<RemoveSequence>(commands), nullptr);
+  EXPECT_NE(find<CloseModel>(commands), nullptr);
+}
+
+TEST(WorkerCore, WeightsAreActiveWhileTheyServe) {
+  Bench bench;
+  bench.serve(kA, 8);
+  const auto active = [&] {
+    return bench.core.report().usage.of(ledger::LeaseKind::kWeightsActive).held;
+  };
+  EXPECT_EQ(active(), 0);
+  bench.tell(WorkerMessage{Bench::submit(1, kA, 3, 9)});
+  EXPECT_EQ(active(), 8);
+  bench.tell(WorkerMessage{CancelRequest{.request = RequestId(1)}});
+  EXPECT_EQ(active(), 0);
+}
+
+TEST(WorkerCore, RefusesAtOnceWhatCouldNeverFitAlone) {
+  Bench bench;
+  bench.serve(kA, 8);  // 11 pages, 88 tokens, are left.
+  const auto commands = bench.tell(WorkerMessage{Bench::submit(1, kA, 40, 49)});
+  ASSERT_NE(find<RequestFailed>(commands), nullptr);
+  EXPECT_NE(find<RequestFailed>(commands)->error.message.find("need 12 pages of KV"),
+            std::string::npos);
+  EXPECT_EQ(find<RequestFailed>(bench.tell(WorkerMessage{Bench::submit(2, kA, 40, 48)})), nullptr);
+}
+
+TEST(WorkerCore, WhenPagesRunOutTheNewestGivesWay) {
+  Bench bench;
+  bench.serve(kA, 8);
+  bench.tell(WorkerMessage{Bench::submit(1, kA, 3, 80, 5s)});
+  bench.tell(WorkerMessage{Bench::submit(2, kA, 3, 80, 1s)});
+  const auto run = bench.tell(EngineIdle{});
+  bench.tell(done(find<RunStep>(run)->plan, 0, 11));
+  const auto again = bench.tell(EngineIdle{});
+  StepDone starved = done(find<RunStep>(again)->plan, 3, 11);
+  std::erase_if(starved.slices, [](const auto& s) { return s.sequence == SequenceId(1); });
+  starved.starved = {SequenceId(1)};
+  EXPECT_EQ(find<PreemptSequence>(bench.tell(starved))->sequence, SequenceId(2));
+  const auto alone = bench.tell(EngineIdle{});
+  ASSERT_EQ(find<RunStep>(alone)->plan.batches.at(0).slices.size(), 1U);
+  EXPECT_EQ(find<RunStep>(alone)->plan.batches[0].slices[0].sequence, SequenceId(1));
+}
+
+TEST(WorkerCore, AsksForPagesThatOnlyAnotherModelHas) {
+  Bench bench;
+  bench.serve(kA, 5);
+  bench.serve(kB, 5);
+  bench.tell(WorkerMessage{Bench::submit(1, kA, 30, 50)});
+  const auto run = bench.tell(EngineIdle{});
+  StepDone starved{.starved = {SequenceId(1)}, .took = 1ms};
+  const auto commands = bench.tell(starved);
+  ASSERT_NE(find<DeviceReport>(commands), nullptr);
+  EXPECT_GT(find<DeviceReport>(commands)->pages_wanted, 0);
+  EXPECT_EQ(find<DeviceReport>(commands)->wanted_by, kA);
+  EXPECT_TRUE(bench.tell(EngineIdle{}).empty());  // No step in vain.
+  bench.tell(WorkerMessage{Bench::evict(kB, EvictMode::kNow, 0)});
+  bench.tell(ModelClosed{.model = kB});
+  EXPECT_EQ(bench.core.report().pages_wanted, 0);
+  EXPECT_NE(find<RunStep>(bench.tell(EngineIdle{})), nullptr);
+}
+
+TEST(WorkerCore, AnIncompleteModelRunsOnlyWhereNobodyElseWouldWait) {
+  Bench bench;
+  bench.serve(kA, 5);
+  LoadModel partly = Bench::load(kB, 5);
+  partly.ready_bytes = 10;
+  bench.tell(WorkerMessage{partly});
+  bench.tell(ModelOpened{.model = kB});
+  bench.tell(WorkerMessage{Bench::submit(1, kB, 4, 4)});
+  bench.tell(WorkerMessage{Bench::submit(2, kA, 4, 4)});
+  const auto run = bench.tell(EngineIdle{});
+  ASSERT_EQ(find<RunStep>(run)->plan.batches.size(), 1U);
+  EXPECT_EQ(find<RunStep>(run)->plan.batches[0].model, kA);
+  bench.tell(done(find<RunStep>(run)->plan, 0, 1));
+  EXPECT_NE(
+      find<SetImageReady>(bench.tell(WorkerMessage{ImageProgress{.model = kB, .bytes = 1000}})),
+      nullptr);
+  const auto both = bench.tell(EngineIdle{});
+  EXPECT_EQ(find<RunStep>(both)->plan.batches.size(), 2U);
+}
+
+TEST(WorkerCore, AModelThatCannotBeOpenedIsReportedAndCleanedUp) {
+  Bench bench;
+  bench.tell(WorkerMessage{Bench::load(kA, 5)});
+  const auto failed = bench.tell(OpenFailed{.model = kA, .error = {Code::kUnavailable, "mmap"}});
+  EXPECT_EQ(find<LoadFailed>(failed)->version, 1U);
+  bench.tell(WorkerMessage{Bench::evict(kA, EvictMode::kNow, 5)});
+  EXPECT_TRUE(find<ModelEvicted>(bench.tell(ModelClosed{.model = kA}))->exchanged);
+  EXPECT_EQ(bench.core.report().usage.free, 20);
+}
+
+}  // namespace
+}  // namespace heddle::core
