@@ -136,8 +136,8 @@ pub unsafe fn guard(error: *mut Buffer<u8>, body: impl FnOnce() -> Result<(), Fa
         Ok(Ok(())) => return Code::Ok,
         Ok(Err(failure)) => failure,
         Err(payload) => {
-            // A payload whose destructor panics would unwind into C.
-            std::mem::forget(payload);
+            // A destructor that panics must not unwind into C either.
+            std::mem::forget(catch_unwind(AssertUnwindSafe(|| drop(payload))));
             Failure { code: Code::Panicked, message: panic }
         }
     };

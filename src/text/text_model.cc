@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <fstream>
 #include <ios>
 #include <system_error>
@@ -22,12 +23,12 @@ Error corrupt(const Path& path, const std::string& what) {
   return Error{Code::kCorrupt, path.string() + ": " + what};
 }
 
-/// The text of a file; nullopt when there is none.
-Result<std::optional<std::string>> read_file(const Path& path) {
+/// The text of a file; kNotFound when there is none.
+Result<std::string> read_file(const Path& path) {
   std::error_code failure;
   const std::uintmax_t size = std::filesystem::file_size(path, failure);
   if (failure == std::errc::no_such_file_or_directory) {
-    return std::optional<std::string>{};
+    return Error{Code::kNotFound, path.string() + ": no such file"};
   }
   if (failure) {
     return corrupt(path, "cannot be read: " + failure.message());
@@ -43,19 +44,16 @@ Result<std::optional<std::string>> read_file(const Path& path) {
   if (!file) {
     return corrupt(path, "cannot be read");
   }
-  return std::optional(std::move(text));
+  return text;
 }
 
 /// The object in a JSON file; an empty one when there is no file.
 Result<Json> read_object(const Path& path) {
-  const Result<std::optional<std::string>> text = read_file(path);
+  const Result<std::string> text = read_file(path);
   if (!text) {
-    return text.error();
+    return text.error().code == Code::kNotFound ? Result<Json>(Json::object()) : text.error();
   }
-  if (!text->has_value()) {
-    return Json::object();
-  }
-  Json json = Json::parse(**text, nullptr, /*allow_exceptions=*/false);
+  Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
     return corrupt(path, "is not a JSON object");
   }
@@ -68,7 +66,7 @@ Result<Json> read_config(const Path& directory) {
   if (!config) {
     return config;
   }
-  const Result<Json> special = read_object(directory / "special_tokens_map.json");
+  Result<Json> special = read_object(directory / "special_tokens_map.json");
   if (!special) {
     return special;
   }
@@ -133,40 +131,35 @@ Result<Sources> listed_templates(const Path& path, const Json& value) {
   return sources;
 }
 
-/// additional_chat_templates/NAME.jinja.
-Result<void> add_template_files(const Path& folder, Sources& sources) {
-  std::error_code failure;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
-    if (entry.path().extension() != ".jinja") {
-      continue;
-    }
-    Result<std::optional<std::string>> text = read_file(entry.path());
-    if (!text) {
-      return text.error();
-    }
-    if (text->has_value()) {
-      sources[entry.path().stem().string()] = **std::move(text);
+/// Adds the template in a file, if there is one.
+Result<void> add_template_file(const Path& path, const std::string& name, Sources& sources) {
+  Result<std::string> text = read_file(path);
+  if (text) {
+    sources[name] = *std::move(text);
+    return {};
+  }
+  return text.error().code == Code::kNotFound ? Result<void>() : text.error();
+}
+
+/// chat_template.jinja and additional_chat_templates/NAME.jinja.
+Result<Sources> template_files(const Path& directory) {
+  Sources sources;
+  Result<void> added = add_template_file(directory / "chat_template.jinja", "default", sources);
+  std::error_code none;  // A folder that is not there has no entries.
+  for (const auto& entry :
+       std::filesystem::directory_iterator(directory / "additional_chat_templates", none)) {
+    if (added && entry.path().extension() == ".jinja") {
+      added = add_template_file(entry.path(), entry.path().stem().string(), sources);
     }
   }
-  return {};
+  return added ? Result<Sources>(std::move(sources)) : added.error();
 }
 
 /// All templates of the directory, from the first place that has any.
 Result<Sources> read_templates(const Path& directory, const Json& config) {
-  Result<std::optional<std::string>> file = read_file(directory / "chat_template.jinja");
-  if (!file) {
-    return file.error();
-  }
-  Sources sources;
-  if (file->has_value()) {
-    sources["default"] = **std::move(file);
-  }
-  const Result<void> added = add_template_files(directory / "additional_chat_templates", sources);
-  if (!added) {
-    return added.error();
-  }
-  if (!sources.empty()) {
-    return sources;
+  Result<Sources> files = template_files(directory);
+  if (!files || !files->empty()) {
+    return files;
   }
   const Path json_path = directory / "chat_template.json";
   const Result<Json> json = read_object(json_path);
@@ -182,17 +175,17 @@ Result<Sources> read_templates(const Path& directory, const Json& config) {
              : listed_templates(directory / "tokenizer_config.json", *in_config);
 }
 
-/// `eos_token_id` of one file: a number or a list of them; nullopt when the file has none.
-Result<std::optional<std::vector<TokenId>>> eos_ids(const Path& path, TokenId id_limit) {
+/// `eos_token_id` of one file: a number or a list of them; none when the file does not say.
+Result<std::vector<TokenId>> eos_ids(const Path& path, TokenId id_limit) {
   const Result<Json> json = read_object(path);
   if (!json) {
     return json.error();
   }
+  std::vector<TokenId> ids;
   const auto found = json->find("eos_token_id");
   if (found == json->end() || found->is_null()) {
-    return std::optional<std::vector<TokenId>>{};
+    return ids;
   }
-  std::vector<TokenId> ids;
   for (const Json& id : found->is_array() ? *found : Json::array({*found})) {
     if (!id.is_number_unsigned() ||
         id.get<std::uint64_t>() >= static_cast<std::uint64_t>(id_limit)) {
@@ -202,25 +195,22 @@ Result<std::optional<std::vector<TokenId>>> eos_ids(const Path& path, TokenId id
     }
     ids.push_back(id.get<TokenId>());
   }
-  return std::optional(std::move(ids));
+  return ids;
 }
 
 /// The tokens that end an answer: what the configuration lists, and the tokenizer's eos_token.
 Result<std::vector<TokenId>> read_eos(const Path& directory,
                                       const Json& config,
                                       const Tokenizer& tokenizer) {
-  std::vector<TokenId> ids;
-  for (const char* name : {"generation_config.json", "config.json"}) {
-    Result<std::optional<std::vector<TokenId>>> listed =
-        eos_ids(directory / name, tokenizer.vocab_size());
-    if (!listed) {
-      return listed.error();
-    }
-    if (listed->has_value()) {
-      ids = **std::move(listed);
-      break;
-    }
+  Result<std::vector<TokenId>> listed =
+      eos_ids(directory / "generation_config.json", tokenizer.vocab_size());
+  if (listed && listed->empty()) {
+    listed = eos_ids(directory / "config.json", tokenizer.vocab_size());
   }
+  if (!listed) {
+    return listed;
+  }
+  std::vector<TokenId> ids = *std::move(listed);
   if (const std::optional<std::string> token = token_text(config, "eos_token")) {
     if (const std::optional<TokenId> id = tokenizer.token_to_id(*token)) {
       ids.push_back(*id);
@@ -236,11 +226,11 @@ Result<std::vector<TokenId>> read_eos(const Path& directory,
 
 Result<std::shared_ptr<const TextModel>> TextModel::open(const Path& directory) {
   const Path tokenizer_path = directory / "tokenizer.json";
-  const Result<std::optional<std::string>> tokenizer_json = read_file(tokenizer_path);
+  const Result<std::string> tokenizer_json = read_file(tokenizer_path);
   if (!tokenizer_json) {
-    return tokenizer_json.error();
-  }
-  if (!tokenizer_json->has_value()) {
+    if (tokenizer_json.error().code != Code::kNotFound) {
+      return tokenizer_json.error();
+    }
     return Error{Code::kNotFound,
                  tokenizer_path.string() +
                      ": no such file; a model directory needs one (models "
@@ -251,7 +241,7 @@ Result<std::shared_ptr<const TextModel>> TextModel::open(const Path& directory) 
     return config.error();
   }
   Result<std::shared_ptr<const Tokenizer>> tokenizer =
-      Tokenizer::open(**tokenizer_json, config->dump());
+      Tokenizer::open(*tokenizer_json, config->dump());
   if (!tokenizer) {
     return corrupt(directory, tokenizer.error().message);
   }
