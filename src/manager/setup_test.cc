@@ -1,0 +1,87 @@
+#include "manager/setup.h"
+
+#include <gtest/gtest.h>
+
+namespace heddle::manager {
+namespace {
+
+constexpr std::uint64_t kPage = std::uint64_t{64} << 10U;
+
+config::Config two_devices() {
+  config::Config config;
+  config.host.memory = 10 * kPage + 1;
+  config.devices = {{.name = "cpu0", .cores = {0}, .memory = 4 * kPage, .page = kPage},
+                    {.name = "cpu1",
+                     .cores = {1},
+                     .memory = 6 * kPage - 1,
+                     .page = kPage,
+                     .load_bandwidth = 1000,
+                     .copy = true}};
+  config.limits.queue = 9;
+  return config;
+}
+
+ConfiguredModel opened(std::uint64_t id) {
+  ConfiguredModel model{.config = {.id = "m" + std::to_string(id)}, .id = ModelId(id)};
+  model.host = agent::HostModel{.id = model.id, .image_bytes = 5};
+  model.host->spec.max_position = 1000;
+  return model;
+}
+
+TEST(Setup, CountsMemoryInWholePages) {
+  const Result<agent::AgentSetup> setup = agent_setup(two_devices(), 64);
+  ASSERT_TRUE(setup);
+  EXPECT_EQ(setup->host_pages, 10);
+  ASSERT_EQ(setup->devices.size(), 2U);
+  EXPECT_EQ(setup->devices[0].pages, 4);
+  EXPECT_EQ(setup->devices[1].pages, 5);
+  EXPECT_EQ(setup->devices[1].id, DeviceId(1));
+  EXPECT_TRUE(setup->devices[1].copy);
+  EXPECT_EQ(setup->devices[1].step.max_batch_tokens, 64);
+}
+
+TEST(Setup, NamesWhatCannotBe) {
+  config::Config mixed = two_devices();
+  mixed.devices[1].page = 2 * kPage;
+  EXPECT_EQ(agent_setup(mixed, 64).error().code, Code::kInvalidArgument);
+  config::Config small = two_devices();
+  small.devices[1].memory = kPage - 1;
+  EXPECT_EQ(agent_setup(small, 64).error().message,
+            "device cpu1 has 65535 bytes of memory, less than one page of 65536");
+  config::Config hostless = two_devices();
+  hostless.host.memory = 0;
+  EXPECT_EQ(agent_setup(hostless, 64).error().message,
+            "host has 0 bytes of memory for images, less than one page of 65536");
+}
+
+TEST(Setup, GivesTheCoreTheModelsThatCanBeOpened) {
+  std::vector<ConfiguredModel> models = {opened(1), opened(2), opened(3)};
+  models[1].host = Error{Code::kNotFound, "gone"};
+  models[2].config.context = 300;
+  models[2].config.pin = true;
+  const core::Configure configure = core_setup(two_devices(), models);
+  EXPECT_EQ(configure.options.queue_per_model, 9U);
+  EXPECT_EQ(configure.devices[1].pages, 5);
+  ASSERT_EQ(configure.models.size(), 2U);
+  EXPECT_EQ(configure.models[0].context, 1000);
+  EXPECT_EQ(configure.models[1].id, ModelId(3));
+  EXPECT_EQ(configure.models[1].context, 300);
+  EXPECT_TRUE(configure.models[1].pin);
+  EXPECT_EQ(configure.models[1].footprints.size(), 2U);
+}
+
+TEST(Setup, AReloadCannotChangeWhatMemoryThereIs) {
+  const config::Config before = two_devices();
+  config::Config models = before;
+  models.models.push_back({.id = "new"});
+  EXPECT_TRUE(check_reload(before, models));
+  config::Config devices = before;
+  devices.devices[0].cores = {0, 1};
+  EXPECT_EQ(check_reload(before, devices).error().code, Code::kFailedPrecondition);
+  config::Config host = before;
+  host.host.memory += kPage;
+  EXPECT_EQ(check_reload(before, host).error().code, Code::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace heddle::manager

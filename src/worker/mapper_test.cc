@@ -1,0 +1,162 @@
+#include "worker/mapper.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "device/cpu/arena.h"
+#include "device/cpu/cpu_device.h"
+
+namespace heddle::worker {
+namespace {
+
+constexpr std::size_t kPage = std::size_t{16} << 10U;
+constexpr ModelId kModel{3};
+
+/// What a mapper said, to be waited for.
+class Heard {
+ public:
+  Mapper::Handlers handlers() {
+    return {.on_opened =
+                [this](ModelId /*model*/, Result<void> opened) {
+                  note([&] { opened_.push_back(opened.has_value()); });
+                },
+            .on_copied = [this](ModelId /*model*/,
+                                std::uint64_t bytes) { note([&] { copied_ = bytes; }); },
+            .on_closed = [this](ModelId /*model*/) { note([&] { ++closed_; }); }};
+  }
+  void wait_opened(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return opened_.size() >= count; });
+  }
+  void wait_closed(int count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return closed_ >= count; });
+  }
+  void wait_copied(std::uint64_t bytes) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return copied_ >= bytes; });
+  }
+  [[nodiscard]] std::uint64_t copied() {
+    const std::lock_guard lock(mutex_);
+    return copied_;
+  }
+  [[nodiscard]] bool all_opened() {
+    const std::lock_guard lock(mutex_);
+    return std::find(opened_.begin(), opened_.end(), false) == opened_.end();
+  }
+
+ private:
+  template <class What>
+  void note(const What& what) {
+    {
+      const std::lock_guard lock(mutex_);
+      what();
+    }
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_{};
+  std::condition_variable changed_{};
+  std::vector<bool> opened_{};
+  std::uint64_t copied_ = 0;
+  int closed_ = 0;
+};
+
+class MapperTest : public testing::Test {
+ protected:
+  static std::vector<PageId> pages(std::uint64_t first, std::uint64_t count) {
+    std::vector<PageId> made;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      made.emplace_back(first + i);
+    }
+    return made;
+  }
+  void fill(PageId page, int value) { std::memset(device_.page_address(page), value, kPage); }
+
+  device::CpuDevice device_{device::Arena::create({.page_bytes = kPage, .page_count = 16}).value(),
+                            {}};
+  memory::Window window_ = memory::Window::create(device_, 4 * kPage).value();
+  Heard heard_{};
+};
+
+TEST_F(MapperTest, MapsGivenPagesWhereTheWindowIs) {
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    fill(PageId(i), static_cast<int>(10 + i));
+  }
+  Mapper mapper(device_, 0, heard_.handlers());
+  mapper.open({.model = kModel,
+               .window = &window_,
+               .pages = {PageId(2), PageId(0), PageId(3), PageId(1)},
+               .image_bytes = 4 * kPage,
+               .ready_bytes = 4 * kPage});
+  heard_.wait_opened(1);
+  ASSERT_TRUE(heard_.all_opened());
+  EXPECT_EQ(window_.base()[0], std::byte{12});
+  EXPECT_EQ(window_.base()[kPage], std::byte{10});
+  EXPECT_EQ(window_.base()[4 * kPage - 1], std::byte{11});
+  mapper.close(kModel, &window_);
+  heard_.wait_closed(1);
+  EXPECT_EQ(window_.mapped_bytes(), 0U);
+  EXPECT_GT(mapper.mapping(), Duration{});
+  EXPECT_EQ(mapper.copied_bytes(), 0U);
+}
+
+TEST_F(MapperTest, CopiesAsFarAsTheSourceIsThere) {
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    fill(PageId(i), static_cast<int>(20 + i));
+    fill(PageId(8 + i), 0);
+  }
+  constexpr std::uint64_t kBytes = 4 * kPage - 100;
+  Mapper mapper(device_, 0, heard_.handlers());
+  mapper.allow_copy(kModel, kBytes);  // Of a model that is not open: says nothing.
+  mapper.open({.model = kModel,
+               .window = &window_,
+               .pages = pages(8, 4),
+               .source = pages(0, 4),
+               .image_bytes = kBytes,
+               .ready_bytes = kPage + 7});
+  heard_.wait_opened(1);
+  while (mapper.copied_bytes() < kPage + 7) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(mapper.copied_bytes(), kPage + 7);
+  EXPECT_EQ(window_.base()[kPage + 6], std::byte{21});
+  EXPECT_EQ(window_.base()[kPage + 7], std::byte{0});
+  mapper.allow_copy(kModel, kBytes);
+  heard_.wait_copied(kBytes);
+  EXPECT_EQ(window_.base()[3 * kPage], std::byte{23});
+  EXPECT_EQ(window_.base()[kBytes], std::byte{0}) << "nothing is written behind the image";
+}
+
+TEST_F(MapperTest, ClosingEndsACopyAtOnce) {
+  constexpr std::uint64_t kSlow = 1'000'000;  // [bytes/s]: the copy would take 65 ms.
+  Mapper mapper(device_, kSlow, heard_.handlers());
+  mapper.open({.model = kModel,
+               .window = &window_,
+               .pages = pages(8, 4),
+               .source = pages(0, 4),
+               .image_bytes = 4 * kPage,
+               .ready_bytes = 4 * kPage});
+  heard_.wait_opened(1);
+  mapper.close(kModel, &window_);
+  heard_.wait_closed(1);
+  EXPECT_LT(mapper.copied_bytes(), 4 * kPage);
+  EXPECT_LT(heard_.copied(), 4 * kPage);
+  // The same window again, as when the model comes back.
+  mapper.open({.model = kModel,
+               .window = &window_,
+               .pages = pages(0, 4),
+               .image_bytes = 4 * kPage,
+               .ready_bytes = 4 * kPage});
+  heard_.wait_opened(2);
+  EXPECT_TRUE(heard_.all_opened());
+}
+
+}  // namespace
+}  // namespace heddle::worker
