@@ -89,9 +89,11 @@ bool AgentCore::Impl::send(WorkerState& worker, const WantedEvict& evict) {
   if (awaits_answer(worker, order.model)) {
     return false;  // Where the image is shows when that is answered.
   }
-  if (hosted == worker.models.end() && order.mode == EvictMode::kNow) {
-    tell_gone(worker, order.model, evict.failure);
-    return true;
+  if (hosted == worker.models.end()) {
+    if (!evict.failure) {
+      tell_gone(worker, order.model, std::nullopt);
+    }
+    return true;  // After a failure: the manager has heard already that the model is not there.
   }
   if (found != nullptr) {
     return send_given_evict(worker, evict, *found);
@@ -185,6 +187,14 @@ void AgentCore::Impl::on(const WorkerSaid& said) {
   if (evicted != nullptr) {
     tell_gone(*worker, evicted->model, failure);
     return;
+  }
+  const auto* refused = std::get_if<LoadRefused>(&said.report);
+  const bool failing = refused != nullptr &&
+                       std::any_of(worker->evicts.begin(), worker->evicts.end(), [&](auto& sent) {
+                         return sent.model == refused->model && sent.failure;
+                       });
+  if (failing) {
+    return;  // ImageFailed follows, and is all there is to say.
   }
   const bool ours = std::holds_alternative<PagesReturned>(said.report) ||
                     std::holds_alternative<ImageCopied>(said.report) ||

@@ -236,7 +236,12 @@ void ManagerCore::Impl::on(const ImageFailed& failed) {
   if (found == devices_.end() || !found->second.up || found->second.epoch != failed.epoch) {
     return;
   }
-  lose_instance(failed.device, failed.model);
+  const auto instance = found->second.instances.find(failed.model);
+  const bool evicting = instance != found->second.instances.end() &&
+                        instance->second.stage == InstanceStage::kEvicting;
+  if (!evicting) {
+    lose_instance(failed.device, failed.model);  // Else that is answered, too.
+  }
   load_failed(failed.model, failed.reason);
 }
 

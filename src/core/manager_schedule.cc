@@ -16,8 +16,8 @@ void ManagerCore::Impl::schedule() {
   for (auto& [id, model] : models_) {
     dispatch_waiting(id, model);
   }
+  answer_tickets();  // Before another model takes the place of one that has just come.
   place_wanted();
-  answer_tickets();
   finish_draining();
   set_timer();
 }
@@ -374,7 +374,6 @@ void ManagerCore::Impl::answer_tickets() {
       for (const TicketId ticket : std::exchange(model.unloads_asked, {})) {
         act(AdminDone{.ticket = ticket});
       }
-      wake_by(now_ + Duration{1});  // Whoever waits for the model may have it again.
     }
   }
 }

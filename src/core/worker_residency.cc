@@ -142,15 +142,12 @@ bool WorkerCore::Impl::carry_out(const EvictModel& evict) {
     return false;
   }
   if (evict.mode == EvictMode::kWhenIdle) {
-    auto stale = staleness(evict.basis);
-    if (!stale && found == models_.end()) {
-      stale = Error{Code::kFailedPrecondition, text(evict.model) + " is not resident"};
-    }
-    if (stale) {
+    if (auto stale = staleness(evict.basis)) {
       refuse(evict, std::move(*stale));
       return true;
     }
-  } else if (found == models_.end()) {
+  }
+  if (found == models_.end()) {
     say(ModelEvicted{.model = evict.model});
     return true;
   }
