@@ -177,6 +177,45 @@ TEST(AgentCore, AnImageLargerThanTheCacheIsRefusedWithTheNumbers) {
   EXPECT_NE(find<ImageFailed>(commands)->reason.message.find("11 pages"), std::string::npos);
 }
 
+TEST(AgentCore, AnImageThatADeviceCopiesIsNotDroppedUnderIt) {
+  const DeviceId other{1};
+  AgentCore core{AgentOptions{
+      .host_pages = 6, .devices = {{.id = kDevice, .pages = 12}, {.id = other, .pages = 12}}}};
+  const auto tell = [&](const AgentEvent& event) {
+    std::vector<AgentCommand> commands;
+    core.step(Instant{1s}, event, commands);
+    core.check_invariants();
+    return commands;
+  };
+  AgentModels models;
+  for (const ModelId id : {kA, kB}) {
+    models.models.push_back({.id = id, .image_bytes = 600, .footprint = {.image_pages = 6}});
+  }
+  tell(models);
+  tell(StartAgent{});
+  tell(WorkerConnected{.device = kDevice, .epoch = WorkerEpoch(1)});
+  tell(WorkerConnected{.device = other, .epoch = WorkerEpoch(2)});
+  tell(LoadOn{.device = kDevice, .model = kA, .basis = {.epoch = WorkerEpoch(1)}});
+  PagesReturned returned{.model = kA};
+  for (std::uint64_t page = 6; page < 12; ++page) {
+    returned.pages.emplace_back(page);
+  }
+  tell(WorkerSaid{.device = kDevice, .epoch = WorkerEpoch(1), .report = returned});
+  const auto copying =
+      tell(LoadOn{.device = other, .model = kA, .basis = {.epoch = WorkerEpoch(2)}});
+  ASSERT_NE(find<LoadModel>(copying), nullptr);
+  EXPECT_EQ(find<LoadModel>(copying)->source, ImageSource::kShared);
+  tell(ReadEnded{.model = kA});
+  tell(LoadOn{.device = other, .model = kB, .basis = {.epoch = WorkerEpoch(2)}});
+
+  const EvictFrom evict{.device = kDevice, .model = kA, .basis = {.epoch = WorkerEpoch(1)}};
+  EXPECT_EQ(find<EvictModel>(tell(evict)), nullptr);  // The host is full of B.
+  const auto copied = tell(
+      WorkerSaid{.device = other, .epoch = WorkerEpoch(2), .report = ImageCopied{.model = kA}});
+  ASSERT_NE(find<EvictModel>(copied), nullptr);
+  EXPECT_TRUE(find<EvictModel>(copied)->pages.empty());
+}
+
 TEST(AgentCore, ImagesOfRemovedModelsGo) {
   Bench bench;
   bench.load(kA);
