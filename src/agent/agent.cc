@@ -24,15 +24,6 @@ std::int64_t milliseconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
 }
 
-core::AgentOptions core_options(const AgentSetup& setup) {
-  core::AgentOptions options;
-  options.host_pages = setup.host_pages;
-  for (const DeviceSetup& device : setup.devices) {
-    options.devices.push_back({.id = device.id, .pages = device.pages, .copy = device.copy});
-  }
-  return options;
-}
-
 std::string_view backing_name(device::ArenaBacking backing) {
   switch (backing) {
     case device::ArenaBacking::kHugetlb:
@@ -54,6 +45,15 @@ std::uint64_t arena_pages(const AgentSetup& setup) {
 }
 
 }  // namespace
+
+core::AgentOptions core_options(const AgentSetup& setup) {
+  core::AgentOptions options;
+  options.host_pages = setup.host_pages;
+  for (const DeviceSetup& device : setup.devices) {
+    options.devices.push_back({.id = device.id, .pages = device.pages, .copy = device.copy});
+  }
+  return options;
+}
 
 class Agent::Impl {
  public:

@@ -40,6 +40,9 @@ struct AgentSetup {
   log::Format log_format = log::Format::kText;
 };
 
+/// What AgentCore decides by, which a replay of its events needs too.
+[[nodiscard]] core::AgentOptions core_options(const AgentSetup& setup);
+
 /// One host's part of the system, live: the arena, one worker process per device and the link to
 /// it, the reader of images. AgentCore decides; this does it and reports back. Loop thread only;
 /// the loop outlives it, and handlers are never called from within a call to it.

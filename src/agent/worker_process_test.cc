@@ -1,45 +1,21 @@
 #include "agent/worker_process.h"
 
 #include <cerrno>
-#include <cstdlib>
-#include <functional>
 #include <optional>
-#include <set>
 #include <string>
 
 #include <boost/asio/io_context.hpp>
 #include <gtest/gtest.h>
 
+#include "agent/test_worker.h"
 #include "rpc/link.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
 
 namespace heddle::agent {
 namespace {
-
-/// What the test's own binary does when it is started as a worker: says which descriptors and
-/// blocked signals it has, then does as it is told.
-[[noreturn]] void act_as_worker() {
-  std::string descriptors;
-  DIR* directory = ::opendir("/proc/self/fd");
-  for (const dirent* entry = ::readdir(directory); entry != nullptr; entry = ::readdir(directory)) {
-    const std::string name = entry->d_name;
-    if (name[0] != '.' && std::stoi(name) != ::dirfd(directory)) {
-      descriptors += name + " ";
-    }
-  }
-  ::closedir(directory);
-  sigset_t blocked;
-  ::sigprocmask(SIG_BLOCK, nullptr, &blocked);
-  descriptors += ::sigismember(&blocked, SIGINT) == 1 ? "blocked" : "open";
-  (void)::send(kWorkerSocket, descriptors.data(), descriptors.size(), 0);
-  char order = 0;
-  const ssize_t received = ::recv(kWorkerSocket, &order, 1, 0);
-  std::_Exit(received == 1 && order == 'x' ? 7 : 0);
-}
 
 struct Started {
   Started() {
@@ -53,7 +29,11 @@ struct Started {
     process = std::move(*spawned);
   }
 
+  void say(char what) { HEDDLE_CHECK(::send(socket.get(), &what, 1, MSG_NOSIGNAL) == 1); }
+
+  /// What the worker says of itself.
   std::string hear() {
+    say(kDescribeYourself);
     std::string text(200, ' ');
     const ssize_t received = ::recv(socket.get(), text.data(), text.size(), 0);
     text.resize(received > 0 ? static_cast<std::size_t>(received) : 0);
@@ -75,8 +55,7 @@ TEST(WorkerProcess, InheritsItsSocketAndNothingElse) {
 
 TEST(WorkerProcess, TellsHowItEnded) {
   Started exits;
-  ASSERT_FALSE(exits.hear().empty());
-  ASSERT_EQ(::send(exits.socket.get(), "x", 1, MSG_NOSIGNAL), 1);
+  exits.say(kExitWithSeven);
   exits.loop.run();
   EXPECT_EQ(exits.ended, "exited with status 7");
 
@@ -102,11 +81,3 @@ TEST(WorkerProcess, DiesWithItsObjectAndLeavesNoZombie) {
 
 }  // namespace
 }  // namespace heddle::agent
-
-int main(int count, char** arguments) {
-  if (count > 1 && std::string(arguments[1]) == "worker") {
-    heddle::agent::act_as_worker();
-  }
-  testing::InitGoogleTest(&count, arguments);
-  return RUN_ALL_TESTS();
-}

@@ -1,0 +1,47 @@
+#include "agent/host_model.h"
+
+#include <gtest/gtest.h>
+
+namespace heddle::agent {
+namespace {
+
+constexpr HostGeometry kGeometry{.page_bytes = std::size_t{64} << 10U, .max_batch_tokens = 64};
+
+TEST(HostModel, KnowsWhatAModelNeeds) {
+  const auto model =
+      open_host_model("tests/golden/qwen3-window", HEDDLE_SOURCE_DIR, spec::DType::kF32, kGeometry);
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->directory,
+            std::filesystem::path(HEDDLE_SOURCE_DIR) / "tests/golden/qwen3-window");
+  const auto pages = static_cast<std::uint64_t>(model->footprint.image_pages);
+  EXPECT_GE(pages * kGeometry.page_bytes, model->image_bytes);
+  EXPECT_LT((pages - 1) * kGeometry.page_bytes, model->image_bytes);
+  EXPECT_GT(model->footprint.overhead_pages, 0);
+  ASSERT_EQ(model->footprint.kv.size(), 2U) << "one layer with a window, one without";
+  EXPECT_GT(model->footprint.min_kv_pages, 0);
+
+  const auto half = open_host_model(
+      "tests/golden/qwen3-window", HEDDLE_SOURCE_DIR, spec::DType::kBf16, kGeometry);
+  ASSERT_TRUE(half);
+  EXPECT_LT(half->image_bytes, model->image_bytes);
+}
+
+TEST(HostModel, NamesWhatIsMissing) {
+  const auto missing = open_host_model("no/such", HEDDLE_SOURCE_DIR, spec::DType::kF32, kGeometry);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, Code::kNotFound);
+  EXPECT_NE(missing.error().message.find("no/such"), std::string::npos);
+}
+
+TEST(HostModel, AStepFitsTheDevice) {
+  const std::vector<std::string> sources = {"tests/golden/qwen3-window", "no/such"};
+  const auto tokens = [&](std::uint64_t bytes) {
+    return choose_batch_tokens(sources, HEDDLE_SOURCE_DIR, bytes);
+  };
+  EXPECT_EQ(tokens(std::uint64_t{1} << 40U), 512);
+  EXPECT_EQ(tokens(1), 16);
+  EXPECT_LE(tokens(std::uint64_t{1} << 20U), tokens(std::uint64_t{4} << 20U));
+}
+
+}  // namespace
+}  // namespace heddle::agent
