@@ -26,8 +26,9 @@ const std::string kMessages = R"("messages":[{"role":"user","content":"hi"}])";
 
 TEST(ChatRequest, UnknownFieldsAreIgnoredAndNeutralOnesPass) {
   const auto parsed = parse_chat_request(
-      R"({"model":"m","x-y":{"z":1},"tools":[],"tool_choice":"none","logprobs":false,"top_logprobs":0,
-          "response_format":{"type":"text"},"modalities":["text"],"store":true,"metadata":{"a":"b"},)" +
+      R"({"model":"m","x-y":{"z":1},"tools":[],"tool_choice":"none","logprobs":false,
+          "top_logprobs":0,"response_format":{"type":"text"},"modalities":["text"],"store":true,
+          "metadata":{"a":"b"},)" +
       kMessages + "}");
   EXPECT_EQ(value(parsed).model, "m");
   EXPECT_EQ(value(parsed).messages, R"([{"role":"user","content":"hi"}])");

@@ -53,6 +53,7 @@ struct ModelConfig {
   std::vector<std::string> aliases{};
   std::string name{};                  ///< For people.
   std::string description{};           ///< For people.
+  std::string example{};               ///< A prompt to try, shown when the server starts.
   bool pin = false;                    ///< Never evicted.
   bool unlisted = false;               ///< Served, but absent from listings.
   Duration ttl{};                      ///< Unloaded after being idle for so long; 0 means never.
@@ -105,6 +106,9 @@ Result<Config> parse_config(std::string_view text,
 
 /// Reads and parses a file, for this machine and environment. kNotFound when it cannot be read.
 Result<Config> load_config(const std::string& file);
+
+/// Parses "host:port", ":port", "port" or "[v6 address]:port".
+Result<ListenAddress> parse_listen(std::string_view text);
 
 /// The JSON schema of the configuration, from the same declarations as the parser.
 [[nodiscard]] std::string config_schema();

@@ -10,6 +10,7 @@ namespace heddle::config {
 namespace {
 
 constexpr int kCoresMax = 4096;
+constexpr std::uint64_t kHeaderMax = 16U << 20U;
 constexpr std::string_view kLater = "is known from llama-swap and not supported yet";
 
 std::optional<int> small_number(std::string_view text, int most) {
@@ -26,6 +27,9 @@ Error invalid(std::string message) {
 void declare(Fields& f, Limits& limits) {
   f.bytes({"body", "Largest request body."}, limits.body);
   f.bytes({"header", "Largest request line and headers together."}, limits.header);
+  if (limits.header > kHeaderMax) {
+    f.reject("header", "want at most 16MiB");
+  }
   f.integer({"connections", "Connections open at once."}, {.least = 1}, limits.connections);
   f.integer({"queue", "Requests per model, waiting and running; more get status 429."},
             {.least = 1},
@@ -93,6 +97,7 @@ void declare(Fields& f, ModelConfig& model) {
   f.texts({"aliases", "Further names of the model."}, model.aliases);
   f.text({"name", "Name for people."}, model.name);
   f.text({"description", "Description for people."}, model.description);
+  f.text({"example", "A prompt to try, shown when the server starts."}, model.example);
   f.flag({"pin", "Never evict the model once it is loaded."}, model.pin);
   f.flag({"unlisted", "Serve the model but leave it out of listings."}, model.unlisted);
   f.seconds({"ttl", "Unload after being idle for so long; 0 means never."}, model.ttl);

@@ -18,7 +18,4 @@ Result<std::vector<int>> parse_cores(std::string_view text);
 /// The inverse: "0-3,6".
 [[nodiscard]] std::string format_cores(const std::vector<int>& cores);
 
-/// Parses "host:port", ":port", "port" or "[v6 address]:port".
-Result<ListenAddress> parse_listen(std::string_view text);
-
 }  // namespace heddle::config

@@ -36,6 +36,7 @@ class FakeServing final : public core::Serving {
 
   /// What happened; read within look().
   std::vector<std::shared_ptr<core::RequestRecord>> started{};
+  std::set<ModelId> unloaded{};
   std::set<RequestId> cancelled{};
   std::vector<std::pair<RequestId, std::uint32_t>> finished_choices{};
 
@@ -70,6 +71,7 @@ class FakeServing final : public core::Serving {
     done({});
   }
   void unload(ModelId model, std::function<void(Result<void>)> done) override {
+    change([&] { unloaded.insert(model); });
     residency[model] = core::Residency::kAbsent;
     boost::asio::post(loop_, [done] { done({}); });
   }

@@ -3,6 +3,7 @@
 #include <random>
 #include <utility>
 
+#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
@@ -11,7 +12,9 @@
 #include "gateway/api_keys.h"
 #include "gateway/context.h"
 #include "gateway/handlers.h"
+#include "gateway/http_connection.h"
 #include "gateway/http_server.h"
+#include "gateway/idle_models.h"
 #include "gateway/router.h"
 
 namespace heddle::gateway {
@@ -197,6 +200,7 @@ Result<void> Gateway::Impl::listen(const config::Config& config) {
     return server.error();
   }
   server_ = std::move(server).value();
+  asio::co_spawn(context_->loop, unload_expired(context_), abort_on_exception);
   return {};
 }
 

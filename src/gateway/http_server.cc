@@ -1,29 +1,18 @@
 #include "gateway/http_server.h"
 
-#include <algorithm>
-#include <array>
-#include <cstdlib>
-#include <exception>
 #include <random>
-#include <set>
 #include <utility>
 
-#include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/write.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http.hpp>
+#include <boost/asio/post.hpp>
 
-#include "base/log.h"
-#include "base/rng.h"
+#include "gateway/http_connection.h"
 #include "gateway/signal.h"
 
 namespace heddle::gateway {
 
 namespace asio = boost::asio;
-namespace http = boost::beast::http;
 using asio::ip::tcp;
 using ErrorCode = boost::system::error_code;
 using namespace std::chrono_literals;
@@ -31,511 +20,72 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
-constexpr std::size_t kReadBytes = 8192;
-constexpr std::size_t kPipelinedBytesMax = 64U << 10U;
 /// Connections beyond the limit that still get an answer, which is that there are too many.
 constexpr std::size_t kOverflowMax = 64;
-constexpr std::uint64_t kBodyBytesPerSecond = 64U << 10U;  ///< A slower client is given up.
-constexpr Duration kLinger = 2s;
-constexpr std::size_t kLingerBytes = 16U << 20U;
 constexpr Duration kAcceptRetry = 50ms;
-constexpr std::size_t kRequestIdMax = 128;
-
-bool sane_request_id(std::string_view id) {
-  return !id.empty() && id.size() <= kRequestIdMax && std::all_of(id.begin(), id.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
-           c == '_' || c == '.' || c == ':';
-  });
-}
-
-Error client_gone(const ErrorCode& why) {
-  return {.code = Code::kCancelled, .message = "send to client: " + why.message()};
-}
-
-std::string_view view(boost::beast::string_view text) {
-  return {text.data(), text.size()};
-}
 
 }  // namespace
 
-/// What the server and its connections share; outlives whichever ends first.
 class HttpServer::State {
  public:
-  State(asio::io_context& io, Options settings, Gatekeeper keeper, Handler answer)
-      : loop(io),
-        options(std::move(settings)),
-        gatekeeper(std::move(keeper)),
-        handler(std::move(answer)),
-        room(io),
-        rng((std::uint64_t{std::random_device{}()} << 32U) | std::random_device{}()) {}
+  State(asio::io_context& loop, const Options& options, Gatekeeper gatekeeper, Handler handler)
+      : shared(std::make_shared<ConnectionShared>(ConnectionShared{
+            .loop = loop,
+            .limits = options.limits,
+            .gatekeeper = std::move(gatekeeper),
+            .handler = std::move(handler),
+            .rng = Rng((std::uint64_t{std::random_device{}()} << 32U) | std::random_device{}())})),
+        room(loop) {}
 
-  void closed(Connection* connection);
-  std::string draw_id();
   /// Takes in connections at one address for as long as it is open.
   static asio::awaitable<void> accept(std::shared_ptr<State> self, std::size_t index);
+  /// Tells of the end of the last connection, if anybody wants to know.
+  void tell_drained() {
+    if (shared->draining && shared->open.empty() && drained) {
+      asio::post(shared->loop, std::exchange(drained, nullptr));
+    }
+  }
 
-  asio::io_context& loop;
-  Options options;
-  Gatekeeper gatekeeper;
-  Handler handler;
+  std::shared_ptr<ConnectionShared> shared;
   std::vector<tcp::acceptor> acceptors{};
-  std::set<Connection*> open{};
   Signal room;  ///< Told when a connection has closed.
-  Rng rng;
-  bool draining = false;
   std::function<void()> drained{};
 };
 
-/// One client's connection. Kept alive by its coroutine.
-class HttpServer::Connection final : public HttpExchange,
-                                     public std::enable_shared_from_this<Connection> {
- public:
-  Connection(std::shared_ptr<State> state, tcp::socket socket, bool too_many)
-      : state_(std::move(state)),
-        socket_(std::move(socket)),
-        deadline_(state_->loop),
-        watch_ended_(state_->loop),
-        too_many_(too_many) {
-    state_->open.insert(this);
-  }
-  ~Connection() override { state_->closed(this); }
-
-  static asio::awaitable<void> run(std::shared_ptr<Connection> self);
-  /// Ends it: at once between requests, else after the answer.
-  void wind_down() {
-    if (idle_) {
-      close();
-    }
-  }
-  void close() {
-    ErrorCode ignored;
-    socket_.close(ignored);
-  }
-
-  [[nodiscard]] const HttpRequest& request() const override { return request_; }
-  asio::awaitable<Result<void>> respond(HttpResponse response) override;
-  asio::awaitable<Result<void>> begin_events() override;
-  asio::awaitable<Result<void>> send_events(std::string events) override;
-  asio::awaitable<Result<void>> end_events() override;
-  [[nodiscard]] bool gone() const override { return gone_; }
-  void on_gone(std::function<void()> notify) override { notify_gone_ = std::move(notify); }
-
- private:
-  using Parser = http::request_parser<http::string_body>;
-
-  asio::awaitable<void> serve();
-  asio::awaitable<bool> wait_for_request();
-  asio::awaitable<bool> serve_one();
-  asio::awaitable<bool> read_request(Parser& parser);
-  asio::awaitable<void> refuse(api::ApiError error);
-  asio::awaitable<void> linger();
-  asio::awaitable<void> stop_watching();
-  asio::awaitable<Result<void>> write(asio::const_buffer bytes);
-
-  void take_head(const Parser& parser);
-  void watch();
-  void give_up_after(Duration patience);
-  void be_patient();
-  void mark_gone();
-  template <class Message>
-  void set_common_fields(Message& message) const;
-
-  std::shared_ptr<State> state_;
-  tcp::socket socket_;
-  boost::beast::flat_buffer buffer_{};
-  asio::steady_timer deadline_;
-  asio::cancellation_signal watch_cancel_{};
-  Signal watch_ended_;
-  HttpRequest request_{};
-  std::function<void()> notify_gone_{};
-  std::uint64_t waits_ = 0;  ///< How often the timer was set or stopped.
-  bool too_many_;
-  bool idle_ = true;
-  bool head_only_ = false;  ///< The method was HEAD.
-  bool http_11_ = true;
-  bool keep_alive_ = false;
-  bool watching_ = false;
-  bool stop_watching_ = false;
-  bool gone_ = false;
-};
-
-void HttpServer::State::closed(Connection* connection) {
-  open.erase(connection);
-  room.notify();
-  if (draining && open.empty() && drained) {
-    asio::post(loop, std::exchange(drained, nullptr));
-  }
-}
-
-std::string HttpServer::State::draw_id() {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string id;
-  std::uint64_t bits = rng.next();
-  for (int i = 0; i < 16; ++i, bits >>= 4U) {
-    id += kDigits[bits & 15U];
-  }
-  return id;
-}
-
-// --- Time: one timer, which closes the socket; whatever waits for the socket then ends. ---
-
-void HttpServer::Connection::give_up_after(Duration patience) {
-  deadline_.expires_after(patience);
-  deadline_.async_wait([self = weak_from_this(), mine = ++waits_](const ErrorCode& stopped) {
-    const std::shared_ptr<Connection> connection = self.lock();
-    // A timer that has fired cannot be cancelled any more, but it can be late.
-    if (!stopped && connection && connection->waits_ == mine) {
-      connection->close();
-      connection->mark_gone();
-    }
-  });
-}
-
-void HttpServer::Connection::be_patient() {
-  ++waits_;
-  deadline_.cancel();
-}
-
-// --- Hang-ups: while a request is answered, a read is pending. What it brings is the beginning of
-// the next request, and stays in the buffer. ---
-
-void HttpServer::Connection::mark_gone() {
-  gone_ = true;
-  keep_alive_ = false;
-  if (notify_gone_) {
-    std::exchange(notify_gone_, nullptr)();
-  }
-}
-
-void HttpServer::Connection::watch() {
-  if (buffer_.size() >= kPipelinedBytesMax) {
-    return;
-  }
-  watching_ = true;
-  auto on_read = [self = shared_from_this()](const ErrorCode& failure, std::size_t bytes) {
-    self->watching_ = false;
-    self->buffer_.commit(bytes);
-    if (self->stop_watching_) {
-      self->watch_ended_.notify();
-    } else if (failure) {
-      self->mark_gone();
-    } else {
-      self->watch();
+HttpServer::HttpServer(std::shared_ptr<State> state) : state_(std::move(state)) {
+  state_->shared->closed = [weak = std::weak_ptr<State>(state_)] {
+    if (const std::shared_ptr<State> state = weak.lock()) {
+      state->room.notify();
+      state->tell_drained();
     }
   };
-  socket_.async_read_some(buffer_.prepare(kReadBytes),
-                          asio::bind_cancellation_slot(watch_cancel_.slot(), std::move(on_read)));
 }
-
-asio::awaitable<void> HttpServer::Connection::stop_watching() {
-  stop_watching_ = true;
-  if (watching_) {
-    watch_cancel_.emit(asio::cancellation_type::terminal);
-    co_await watch_ended_.wait();
-  }
-  stop_watching_ = false;
-}
-
-// --- Requests ---
-
-asio::awaitable<void> HttpServer::Connection::serve() {
-  for (;;) {
-    const bool begun = co_await wait_for_request();
-    if (!begun) {
-      break;
-    }
-    const bool again = co_await serve_one();
-    if (!again) {
-      break;
-    }
-  }
-  be_patient();
-  ErrorCode ignored;
-  socket_.shutdown(tcp::socket::shutdown_both, ignored);
-  close();
-}
-
-asio::awaitable<bool> HttpServer::Connection::wait_for_request() {
-  idle_ = true;
-  if (state_->draining) {
-    co_return false;
-  }
-  if (buffer_.size() == 0) {
-    give_up_after(state_->options.limits.idle_timeout);
-    const auto [failure, bytes] =
-        co_await socket_.async_read_some(buffer_.prepare(kReadBytes), kAwait);
-    buffer_.commit(bytes);
-    if (failure) {
-      co_return false;
-    }
-  }
-  idle_ = false;
-  co_return true;
-}
-
-void HttpServer::Connection::take_head(const Parser& parser) {
-  const auto& head = parser.get();
-  const std::string_view target = view(head.target());
-  const std::size_t mark = target.find('?');
-  head_only_ = head.method() == http::verb::head;
-  http_11_ = head.version() >= 11;
-  keep_alive_ = head.keep_alive() && !too_many_;
-  request_ = HttpRequest{.method = head_only_ ? "GET" : std::string(view(head.method_string()))};
-  request_.path = std::string(target.substr(0, mark));
-  if (mark != std::string_view::npos) {
-    request_.query = std::string(target.substr(mark + 1));
-  }
-  const std::string_view id = view(head["x-request-id"]);
-  request_.request_id = sane_request_id(id) ? std::string(id) : state_->draw_id();
-}
-
-/// Reads head and body. False when there is no request to answer: what could be said has been, and
-/// keep_alive_ tells whether there may be another.
-asio::awaitable<bool> HttpServer::Connection::read_request(Parser& parser) {
-  const config::Limits& limits = state_->options.limits;
-  parser.header_limit(static_cast<std::uint32_t>(limits.header));
-  parser.body_limit(limits.body);
-  give_up_after(limits.header_timeout);
-  request_ = HttpRequest{.request_id = state_->draw_id()};
-  keep_alive_ = false;
-  auto [failure, bytes] = co_await http::async_read_header(socket_, buffer_, parser, kAwait);
-  if (!failure) {
-    take_head(parser);
-    const auto& fields = parser.get();
-    const HttpHead head{.method = request_.method,
-                        .path = request_.path,
-                        .authorization = view(fields[http::field::authorization]),
-                        .api_key = view(fields["x-api-key"])};
-    std::optional<api::ApiError> no = state_->gatekeeper(head);
-    if (too_many_) {
-      no = api::unavailable("too many connections: limits.connections is " +
-                            std::to_string(limits.connections));
-    }
-    if (no) {
-      keep_alive_ = keep_alive_ && parser.is_done();
-      co_await refuse(std::move(*no));
-      co_return false;
-    }
-    if (!parser.is_done() && http_11_ && fields[http::field::expect] == "100-continue") {
-      const std::string_view proceed = "HTTP/1.1 100 Continue\r\n\r\n";
-      const Result<void> sent = co_await write(asio::buffer(proceed));
-      if (!sent) {
-        co_return false;
-      }
-    }
-    const std::uint64_t length = parser.content_length().value_or(limits.body);
-    give_up_after(limits.header_timeout + 1s * (length / kBodyBytesPerSecond));
-    const auto [body_failure, body_bytes] =
-        co_await http::async_read(socket_, buffer_, parser, kAwait);
-    failure = body_failure;
-  }
-  if (!failure) {
-    request_.body = std::move(parser.get().body());
-    co_return true;
-  }
-  keep_alive_ = false;
-  if (failure == http::error::body_limit) {
-    api::ApiError large = api::invalid_request(
-        "",
-        "the body is larger than limits.body, which is " + std::to_string(limits.body) + " bytes");
-    large.status = 413;
-    co_await refuse(std::move(large));
-  } else if (failure == http::error::header_limit || failure == http::error::buffer_overflow) {
-    api::ApiError large = api::invalid_request("",
-                                               "the head is larger than limits.header, which is " +
-                                                   std::to_string(limits.header) + " bytes");
-    large.status = 431;
-    co_await refuse(std::move(large));
-  } else if (failure != http::error::end_of_stream && failure != http::error::partial_message &&
-             failure.category() == make_error_code(http::error::bad_method).category()) {
-    co_await refuse(api::invalid_request("", "this is not HTTP/1.1: " + failure.message()));
-  }
-  co_return false;
-}
-
-/// Answers what was not read to its end.
-asio::awaitable<void> HttpServer::Connection::refuse(api::ApiError error) {
-  HttpResponse response{.status = error.status, .body = api::to_json(error)};
-  if (error.status == 401) {
-    response.headers.emplace_back("WWW-Authenticate", "Bearer");
-  }
-  if (error.retry_after > 0) {
-    response.headers.emplace_back("Retry-After", std::to_string(error.retry_after));
-  }
-  const Result<void> sent = co_await respond(std::move(response));
-  if (sent && !keep_alive_) {
-    co_await linger();
-  }
-}
-
-/// A client that is still sending would lose the answer if the socket were closed: its unread bytes
-/// would reset the connection. So they are read for a while.
-asio::awaitable<void> HttpServer::Connection::linger() {
-  ErrorCode ignored;
-  socket_.shutdown(tcp::socket::shutdown_send, ignored);
-  give_up_after(kLinger);
-  std::array<char, kReadBytes> waste{};
-  for (std::size_t total = 0; total < kLingerBytes;) {
-    const auto [failure, bytes] = co_await socket_.async_read_some(asio::buffer(waste), kAwait);
-    if (failure) {
-      break;
-    }
-    total += bytes;
-  }
-}
-
-asio::awaitable<bool> HttpServer::Connection::serve_one() {
-  {
-    Parser parser;
-    const bool complete = co_await read_request(parser);
-    if (!complete) {
-      co_return keep_alive_;
-    }
-  }
-  be_patient();
-  watch();
-  co_await state_->handler(*this);
-  notify_gone_ = nullptr;
-  co_await stop_watching();
-  co_return keep_alive_ && !gone_ && socket_.is_open();
-}
-
-// --- Answers ---
-
-template <class Message>
-void HttpServer::Connection::set_common_fields(Message& message) const {
-  message.set(http::field::server, "heddle");
-  message.set("X-Request-Id", request_.request_id);
-  message.keep_alive(keep_alive_ && !state_->draining);
-}
-
-asio::awaitable<Result<void>> HttpServer::Connection::write(asio::const_buffer bytes) {
-  give_up_after(state_->options.limits.stall_timeout);
-  const auto [failure, sent] = co_await asio::async_write(socket_, bytes, kAwait);
-  be_patient();
-  if (failure) {
-    co_return client_gone(failure);
-  }
-  co_return Result<void>();
-}
-
-asio::awaitable<Result<void>> HttpServer::Connection::respond(HttpResponse response) {
-  http::response<http::string_body> message(static_cast<http::status>(response.status),
-                                            http_11_ ? 11 : 10);
-  set_common_fields(message);
-  for (const auto& [name, value] : response.headers) {
-    message.set(name, value);
-  }
-  if (!response.body.empty()) {
-    message.set(http::field::content_type, response.content_type);
-  }
-  if (response.status != 204) {
-    message.content_length(response.body.size());
-  }
-  if (!head_only_) {
-    message.body() = std::move(response.body);
-  }
-  keep_alive_ = message.keep_alive();
-  give_up_after(state_->options.limits.stall_timeout);
-  const auto [failure, sent] = co_await http::async_write(socket_, message, kAwait);
-  be_patient();
-  if (failure) {
-    keep_alive_ = false;
-    co_return client_gone(failure);
-  }
-  co_return Result<void>();
-}
-
-asio::awaitable<Result<void>> HttpServer::Connection::begin_events() {
-  http::response<http::empty_body> head(http::status::ok, http_11_ ? 11 : 10);
-  keep_alive_ = keep_alive_ && http_11_;
-  set_common_fields(head);
-  head.set(http::field::content_type, "text/event-stream");
-  head.set(http::field::cache_control, "no-cache");
-  head.set("X-Accel-Buffering", "no");
-  head.chunked(http_11_);
-  keep_alive_ = head.keep_alive();
-  http::response_serializer<http::empty_body> serializer(head);
-  give_up_after(state_->options.limits.stall_timeout);
-  const auto [failure, sent] = co_await http::async_write_header(socket_, serializer, kAwait);
-  be_patient();
-  if (failure) {
-    keep_alive_ = false;
-    co_return client_gone(failure);
-  }
-  co_return Result<void>();
-}
-
-asio::awaitable<Result<void>> HttpServer::Connection::send_events(std::string events) {
-  if (!http_11_) {
-    const Result<void> plain = co_await write(asio::buffer(events));
-    co_return plain;
-  }
-  give_up_after(state_->options.limits.stall_timeout);
-  const auto chunk = http::make_chunk(asio::buffer(events));
-  const auto [failure, sent] = co_await asio::async_write(socket_, chunk, kAwait);
-  be_patient();
-  if (failure) {
-    keep_alive_ = false;
-    co_return client_gone(failure);
-  }
-  co_return Result<void>();
-}
-
-asio::awaitable<Result<void>> HttpServer::Connection::end_events() {
-  if (!http_11_) {
-    co_return Result<void>();
-  }
-  const std::string_view last_chunk = "0\r\n\r\n";
-  const Result<void> sent = co_await write(asio::buffer(last_chunk));
-  co_return sent;
-}
-
-// --- Accepting ---
-
-HttpServer::HttpServer(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 HttpServer::~HttpServer() {
-  state_->drained = nullptr;
   drain(nullptr);
-  for (Connection* connection : state_->open) {
+  for (HttpConnection* connection : state_->shared->open) {
     connection->close();
   }
 }
 
 std::size_t HttpServer::connections() const {
-  return state_->open.size();
+  return state_->shared->open.size();
 }
 
 void HttpServer::drain(std::function<void()> drained) {
-  state_->draining = true;
+  state_->shared->draining = true;
   state_->drained = std::move(drained);
   for (tcp::acceptor& acceptor : state_->acceptors) {
     ErrorCode ignored;
     acceptor.close(ignored);
   }
-  for (Connection* connection : state_->open) {
+  for (HttpConnection* connection : state_->shared->open) {
     connection->wind_down();
   }
-  if (state_->open.empty() && state_->drained) {
-    asio::post(state_->loop, std::exchange(state_->drained, nullptr));
-  }
+  state_->tell_drained();
 }
 
 namespace {
-
-/// A foreign exception that leaves a coroutine is a bug: nothing of ours lets one out.
-void abort_on_exception(const std::exception_ptr& failure) {
-  if (failure) {
-    try {
-      std::rethrow_exception(failure);
-    } catch (const std::exception& error) {
-      log::error("exception in a connection", {{"what", error.what()}});
-    }
-    log::flush();
-    std::abort();
-  }
-}
 
 Result<tcp::acceptor> bind(asio::io_context& loop, const config::ListenAddress& address) {
   ErrorCode failure;
@@ -564,16 +114,12 @@ Result<tcp::acceptor> bind(asio::io_context& loop, const config::ListenAddress& 
 
 }  // namespace
 
-asio::awaitable<void> HttpServer::Connection::run(std::shared_ptr<Connection> self) {
-  co_await self->serve();
-}
-
 asio::awaitable<void> HttpServer::State::accept(std::shared_ptr<State> self, std::size_t index) {
   tcp::acceptor& acceptor = self->acceptors[index];
-  const auto most = static_cast<std::size_t>(self->options.limits.connections);
-  asio::steady_timer pause(self->loop);
+  const auto most = static_cast<std::size_t>(self->shared->limits.connections);
+  asio::steady_timer pause(self->shared->loop);
   while (acceptor.is_open()) {
-    if (self->open.size() >= most + kOverflowMax) {
+    if (self->shared->open.size() >= most + kOverflowMax) {
       co_await self->room.wait(kAcceptRetry);
       continue;
     }
@@ -586,9 +132,8 @@ asio::awaitable<void> HttpServer::State::accept(std::shared_ptr<State> self, std
     }
     ErrorCode ignored;
     socket.set_option(tcp::no_delay(true), ignored);
-    const bool too_many = self->open.size() >= most;
-    auto connection = std::make_shared<Connection>(self, std::move(socket), too_many);
-    asio::co_spawn(self->loop, Connection::run(std::move(connection)), abort_on_exception);
+    const bool too_many = self->shared->open.size() >= most;
+    HttpConnection::start(self->shared, std::move(socket), too_many);
   }
 }
 

@@ -59,7 +59,6 @@ class HttpServer {
 
  private:
   class State;
-  class Connection;
 
   explicit HttpServer(std::shared_ptr<State> state);
 

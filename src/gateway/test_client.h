@@ -89,7 +89,7 @@ class TestClient {
     if (response.status == 0 || !with_body || response.status == 204) {
       return response;
     }
-    if (response.headers["transfer-encoding"] == "chunked") {
+    if (response.headers.contains("transfer-encoding")) {
       for (std::string chunk = read_chunk(); !chunk.empty(); chunk = read_chunk()) {
         response.body += chunk;
       }

@@ -68,9 +68,9 @@ class GatewayTest : public testing::Test {
                     const std::string& headers = {}) const {
     return TestClient(port).call(method, path, body, headers);
   }
-  [[nodiscard]] nlohmann::json json(const std::string& method,
-                                    const std::string& path,
-                                    const std::string& body = {}) const {
+  [[nodiscard]] nlohmann::json ask(const std::string& method,
+                                   const std::string& path,
+                                   const std::string& body = {}) const {
     return nlohmann::json::parse(call(method, path, body).body);
   }
 

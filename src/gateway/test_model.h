@@ -17,11 +17,11 @@ class TestModel {
     std::string pattern = (std::filesystem::temp_directory_path() / "heddle_model_XXXXXX").string();
     directory_ = mkdtemp(pattern.data());
     write("tokenizer.json", tokenizer());
-    write(
-        "tokenizer_config.json",
-        R"({"eos_token": "<eos>", "chat_template": "{% for m in messages %}{% if m.role == 'bad' %})"
-        R"({{ raise_exception('no such role') }}{% endif %}{{ m.role }}: {{ m.content }}\n)"
-        R"({% endfor %}{{ mood or '' }}"})");
+    write("tokenizer_config.json",
+          R"({"eos_token": "<eos>", "chat_template": "{% for m in messages %})"
+          R"({% if m.role == 'bad' %})"
+          R"({{ raise_exception('no such role') }}{% endif %}{{ m.role }}: {{ m.content }}\n)"
+          R"({% endfor %}{{ mood or '' }}"})");
     write("config.json",
           R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 257,
               "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
@@ -62,7 +62,8 @@ class TestModel {
     }
     vocab.end_object();
     const std::string level =
-        R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false})";
+        R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,)"
+        R"( "use_regex": false})";
     return R"({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [{"id": 256,
         "content": "<eos>", "single_word": false, "lstrip": false, "rstrip": false,
         "normalized": false, "special": true}], "normalizer": null, "pre_tokenizer": )" +

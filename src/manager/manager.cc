@@ -335,6 +335,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     const Instant now = steady_now();
     entry->place = RequestPlace{.device = command.device, .epoch = command.epoch};
     entry->record->times.dispatched = now;
+    entry->record->device = command.device;
     agent_->send(command.device, command.epoch, RequestTable::submission(*entry->record, now));
   }
 

@@ -1,0 +1,57 @@
+// Bodies of requests: every parser gives a request within its bounds, or one error of status 400.
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "api/requests.h"
+#include "base/check.h"
+#include "spec/json.h"
+
+namespace api = heddle::api;
+
+namespace {
+
+template <class T>
+const T* accepted(const api::Parsed<T>& parsed) {
+  if (const auto* error = std::get_if<api::ApiError>(&parsed)) {
+    HEDDLE_CHECK(error->status == 400 && !error->message.empty());
+    HEDDLE_CHECK(heddle::spec::parse_json(api::to_json(*error), "error").has_value());
+    return nullptr;
+  }
+  return &std::get<T>(parsed);
+}
+
+void check(const api::GenerationParams& params) {
+  HEDDLE_CHECK(params.choices >= 1 && params.choices <= 16);
+  HEDDLE_CHECK(!params.max_tokens || *params.max_tokens >= 1);
+  HEDDLE_CHECK(!params.temperature || *params.temperature >= 0);
+  HEDDLE_CHECK(params.stop.size() <= 16);
+  for (const std::string& stop : params.stop) {
+    HEDDLE_CHECK(!stop.empty());
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view body(reinterpret_cast<const char*>(data), size);
+  const auto chat = api::parse_chat_request(body);
+  if (const auto* request = accepted(chat)) {
+    check(request->params);
+    HEDDLE_CHECK(!request->messages.empty() && request->messages.front() == '[' &&
+                 request->messages.back() == ']');
+  }
+  const auto completion = api::parse_completion_request(body);
+  if (const auto* request = accepted(completion)) {
+    check(request->params);
+    HEDDLE_CHECK(!request->prompts.empty());
+  }
+  const auto tokenize = api::parse_tokenize_request(body);
+  if (const auto* request = accepted(tokenize)) {
+    HEDDLE_CHECK(request->prompt.has_value() == request->messages.empty());
+  }
+  (void)accepted(api::parse_detokenize_request(body));  // Token ids have no further bounds here.
+  (void)accepted(api::parse_model_request(body));       // Nor have names.
+  return 0;
+}

@@ -1,0 +1,93 @@
+#include <functional>
+#include <string>
+
+#include "cli/verbs.h"
+#include "worker/worker.h"
+
+#include <CLI/CLI.hpp>
+
+namespace heddle::cli {
+namespace {
+
+/// The options that verbs which talk to a server share.
+void add_client_options(CLI::App& verb, ClientOptions& options) {
+  verb.add_option("--url", options.url, "Where the server is")
+      ->envname("HEDDLE_HOST")
+      ->capture_default_str();
+  verb.add_option("--api-key", options.api_key, "What opens it")->envname("HEDDLE_API_KEY");
+}
+
+int parse_and_run(int count, char** arguments) {
+  CLI::App app("heddle: many language models behind one OpenAI-compatible endpoint");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "heddle " + version_text());
+  std::function<int()> chosen;
+
+  ServeOptions serving;
+  CLI::App* verb = app.add_subcommand("serve", "Serve models");
+  verb->add_option("-c,--config", serving.config, "Configuration file")->capture_default_str();
+  verb->add_option("--listen", serving.listen, "Addresses, instead of the configuration's");
+  verb->callback([&] { chosen = [&] { return serve(serving); }; });
+
+  ClientOptions client;
+  std::string model;
+  verb = app.add_subcommand("list", "List the models that a server has");
+  add_client_options(*verb, client);
+  verb->add_flag("--json", client.json, "Print JSON");
+  verb->callback([&] { chosen = [&] { return list(client); }; });
+
+  verb = app.add_subcommand("ps", "List the models that are in memory");
+  add_client_options(*verb, client);
+  verb->add_flag("--json", client.json, "Print JSON");
+  verb->callback([&] { chosen = [&] { return ps(client); }; });
+
+  verb = app.add_subcommand("load", "Load a model");
+  add_client_options(*verb, client);
+  verb->add_option("model", model, "Its name")->required();
+  verb->callback([&] { chosen = [&] { return load(client, model); }; });
+
+  verb = app.add_subcommand("unload", "Unload a model");
+  add_client_options(*verb, client);
+  verb->add_option("model", model, "Its name")->required();
+  verb->callback([&] { chosen = [&] { return unload(client, model); }; });
+
+  std::string prompt;
+  verb = app.add_subcommand("run", "Chat with a model");
+  add_client_options(*verb, client);
+  verb->add_option("model", model, "Its name")->required();
+  verb->add_option("prompt", prompt, "Answer this and end; else what is typed is answered");
+  verb->callback([&] { chosen = [&] { return run(client, model, prompt); }; });
+
+  std::string path;
+  verb = app.add_subcommand("inspect", "Tell what is in a checkpoint and what memory it needs");
+  verb->add_option("path", path, "Model directory, safetensors file or config.json")->required();
+  verb->add_flag("--json", client.json, "Print JSON");
+  verb->callback([&] { chosen = [&] { return inspect(path, client.json); }; });
+
+  CLI::App* config = app.add_subcommand("config", "Check a configuration");
+  config->require_subcommand(1);
+  std::string file = "heddle.yaml";
+  verb = config->add_subcommand("check", "Tell what is wrong with a configuration");
+  verb->add_option("file", file, "Configuration file")->capture_default_str();
+  verb->callback([&] { chosen = [&] { return config_check(file); }; });
+  verb = config->add_subcommand("schema", "Print the JSON schema of the configuration");
+  verb->callback([&] { chosen = [] { return config_schema(); }; });
+
+  verb = app.add_subcommand("version", "Print the version");
+  verb->callback([&] { chosen = [] { return version(); }; });
+
+  int fd = -1;
+  verb = app.add_subcommand("worker", "Act for one device; started by serve")->group("");
+  verb->add_option("--fd", fd, "Socket to the process that started it")->required();
+  verb->callback([&] { chosen = [&]() -> int { worker::run(fd); }; });
+
+  CLI11_PARSE(app, count, arguments);
+  return chosen();
+}
+
+}  // namespace
+}  // namespace heddle::cli
+
+int main(int count, char** arguments) {
+  return heddle::cli::parse_and_run(count, arguments);
+}

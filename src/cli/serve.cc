@@ -1,0 +1,215 @@
+#include <csignal>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/units.h"
+#include "cli/terminal.h"
+#include "cli/verbs.h"
+#include "config/config.h"
+#include "gateway/gateway.h"
+#include "manager/manager.h"
+#include "spec/json_writer.h"
+#include "store/model_source.h"
+
+namespace heddle::cli {
+
+namespace asio = boost::asio;
+
+namespace {
+
+/// Reads the text part of a model, wherever its directory is.
+gateway::Gateway::TextOpener text_opener(const std::string& base) {
+  return
+      [base](
+          const config::ModelConfig& model) -> Result<std::shared_ptr<const gateway::ModelText>> {
+        const Result<std::filesystem::path> directory =
+            store::find_model(model.path, store::find_places(base, store::process_environment()));
+        if (!directory) {
+          return directory.error();
+        }
+        return gateway::open_model_text(*directory, model.context);
+      };
+}
+
+Result<config::Config> read_config(const ServeOptions& options) {
+  Result<config::Config> config = config::load_config(options.config);
+  if (!config || options.listen.empty()) {
+    return config;
+  }
+  config->listen.clear();
+  for (const std::string& text : options.listen) {
+    const Result<config::ListenAddress> address = config::parse_listen(text);
+    if (!address) {
+      return Error{.code = address.error().code, .message = "--listen: " + address.error().message};
+    }
+    config->listen.push_back(*address);
+  }
+  return config;
+}
+
+/// Says where the server is and how to talk to it.
+void greet(const config::Config& config, const gateway::Gateway& gateway) {
+  std::string url;
+  for (const config::ListenAddress& address : gateway.addresses()) {
+    const bool any = address.host == "0.0.0.0" || address.host == "::";
+    const bool v6 = address.host.find(':') != std::string::npos;
+    const std::string host = any ? "127.0.0.1" : (v6 ? "[" + address.host + "]" : address.host);
+    url = "http://" + host + ":" + std::to_string(address.port);
+    std::printf("heddle %s serves on %s\n", version_text().c_str(), url.c_str());
+  }
+  for (const config::DeviceConfig& device : config.devices) {
+    std::printf("  device %s: %s\n", device.name.c_str(), format_bytes(device.memory).c_str());
+  }
+  for (const config::ModelConfig& model : config.models) {
+    std::printf("  model %s%s%s\n",
+                model.id.c_str(),
+                model.description.empty() ? "" : ": ",
+                printable(model.description).c_str());
+  }
+  if (!config.models.empty()) {
+    const config::ModelConfig& first = config.models.front();
+    spec::JsonWriter body;
+    body.begin_object().key("model").string(first.id).key("messages").begin_array().begin_object();
+    body.key("role").string("user").key("content");
+    body.string(first.example.empty() ? "Hello" : first.example);
+    body.end_object().end_array().end_object();
+    const std::string key = config.api_keys.empty() ? "" : " -H 'Authorization: Bearer KEY'";
+    std::string quoted;
+    for (const char c : body.text()) {
+      quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    }
+    std::printf(
+        "try\n  curl %s/v1/chat/completions%s -H 'Content-Type: application/json' -d '%s'\n",
+        url.c_str(),
+        key.c_str(),
+        quoted.c_str());
+  }
+  std::fflush(stdout);
+}
+
+/// The parts of a running server, and what signals do to them. Loop thread.
+class Server {
+ public:
+  Server(asio::io_context& loop, const ServeOptions& options, config::Config config)
+      : loop_(loop), options_(options), config_(std::move(config)), signals_(loop) {}
+
+  Result<void> start() {
+    Result<std::unique_ptr<manager::Manager>> manager =
+        manager::Manager::create(loop_.get_executor(), config_);
+    if (!manager) {
+      return manager.error();
+    }
+    manager_ = std::move(manager).value();
+    Result<std::unique_ptr<gateway::Gateway>> gateway =
+        gateway::Gateway::start(loop_,
+                                *manager_,
+                                metrics_,
+                                config_,
+                                {.open_text = text_opener(config_.directory),
+                                 .version = version_text(),
+                                 .now = steady_now});
+    if (!gateway) {
+      return gateway.error();
+    }
+    gateway_ = std::move(gateway).value();
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+      boost::system::error_code failure;
+      signals_.add(signal, failure);
+      if (failure) {
+        return Error{.code = Code::kUnavailable, .message = "watch signals: " + failure.message()};
+      }
+    }
+    wait_for_signal();
+    greet(config_, *gateway_);
+    return {};
+  }
+
+ private:
+  void wait_for_signal() {
+    signals_.async_wait([this](const boost::system::error_code& stopped, int signal) {
+      if (stopped) {
+        return;
+      }
+      if (signal == SIGHUP) {
+        reload();
+      } else if (ending_) {
+        log::warning("ends at once, as it was told twice");
+        loop_.stop();
+        return;
+      } else {
+        end();
+      }
+      wait_for_signal();
+    });
+  }
+
+  /// Takes over the configuration as it is now; one that is wrong changes nothing.
+  void reload() {
+    Result<config::Config> read = read_config(options_);
+    if (!read) {
+      log::error("the configuration was not reloaded", {{"why", read.error().message}});
+      return;
+    }
+    auto next = std::make_shared<config::Config>(std::move(read).value());
+    manager_->reconfigure(*next, [this, next](const Result<void>& done) {
+      if (!done) {
+        log::error("the configuration was not reloaded", {{"why", done.error().message}});
+        return;
+      }
+      config_ = *next;
+      gateway_->reload(config_);
+      log::info("configuration reloaded", {{"models", config_.models.size()}});
+    });
+  }
+
+  /// Lets what runs end, until the deadline.
+  void end() {
+    ending_ = true;
+    log::info("shutting down; a second signal ends at once",
+              {{"patience", format_duration(config_.shutdown_timeout)}});
+    gateway_->drain(config_.shutdown_timeout, [this] {
+      signals_.cancel();
+      loop_.stop();
+    });
+  }
+
+  asio::io_context& loop_;
+  const ServeOptions& options_;
+  config::Config config_;
+  asio::signal_set signals_;
+  Metrics metrics_{};
+  std::unique_ptr<manager::Manager> manager_{};
+  std::unique_ptr<gateway::Gateway> gateway_{};
+  bool ending_ = false;
+};
+
+}  // namespace
+
+int serve(const ServeOptions& options) {
+  Result<config::Config> config = read_config(options);
+  if (!config) {
+    return fail(config.error());
+  }
+  log::configure({.level = config->log_level, .format = config->log_format});
+  asio::io_context loop(1);
+  Server server(loop, options, std::move(config).value());
+  const Result<void> started = server.start();
+  if (!started) {
+    log::flush();
+    return fail(started.error());
+  }
+  loop.run();
+  log::flush();
+  return 0;
+}
+
+}  // namespace heddle::cli

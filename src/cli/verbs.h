@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+/// What `heddle VERB` does. Each function is one verb; it writes to stdout and stderr and returns
+/// the exit status: 0, or 1 when it failed and said why.
+namespace heddle::cli {
+
+/// Of verbs that talk to a server.
+struct ClientOptions {
+  std::string url = "127.0.0.1:8080";
+  std::string api_key{};
+  bool json = false;  ///< Print what the server said instead of a table.
+};
+
+struct ServeOptions {
+  std::string config = "heddle.yaml";
+  std::vector<std::string> listen{};  ///< Instead of the configuration's, where not empty.
+};
+
+int serve(const ServeOptions& options);
+int list(const ClientOptions& options);
+int ps(const ClientOptions& options);
+int load(const ClientOptions& options, const std::string& model);
+int unload(const ClientOptions& options, const std::string& model);
+/// Chats with a model: answers `prompt` if there is one, else what is typed.
+int run(const ClientOptions& options, const std::string& model, const std::string& prompt);
+int inspect(const std::string& path, bool json);
+int config_check(const std::string& file);
+int config_schema();
+int version();
+
+/// The version of this program.
+[[nodiscard]] std::string version_text();
+
+}  // namespace heddle::cli

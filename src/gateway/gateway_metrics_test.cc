@@ -1,0 +1,45 @@
+#include "gateway/gateway_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heddle::gateway {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+TEST(GatewayMetrics, SplitTheTimeToTheFirstToken) {
+  Metrics registry;
+  GatewayMetrics metrics(registry);
+  core::RequestRecord record{.prompt = {1, 2}, .generated = {{3}}, .restarts = 2};
+  record.times = {.arrived = Instant(1s),
+                  .load_began = Instant(2s),
+                  .dispatched = Instant(5s),
+                  .first_token = Instant(9s),
+                  .finished = Instant(10s)};
+  metrics.ended("m", record, "length");
+  const std::string text = metrics.expose();
+  const std::string name = "heddle_time_to_first_token_phase_seconds_sum{model_name=\"m\",phase=";
+  EXPECT_THAT(text, HasSubstr(name + "\"queue\"} 1"));
+  EXPECT_THAT(text, HasSubstr(name + "\"load\"} 3"));
+  EXPECT_THAT(text, HasSubstr(name + "\"prefill\"} 4"));
+  EXPECT_THAT(text, HasSubstr("vllm:e2e_request_latency_seconds_sum{model_name=\"m\"} 9"));
+  EXPECT_THAT(text, HasSubstr("heddle_request_restarts_total{model_name=\"m\"} 2"));
+  metrics.forget("m");
+  EXPECT_THAT(metrics.expose(), testing::Not(HasSubstr("model_name=\"m\"")));
+}
+
+TEST(GatewayMetrics, WhatDidNotHappenIsNotMeasured) {
+  Metrics registry;
+  GatewayMetrics metrics(registry);
+  core::RequestRecord record;
+  record.times.arrived = Instant(1s);
+  metrics.ended("m", record, "abort");
+  const std::string text = metrics.expose();
+  EXPECT_THAT(text, HasSubstr("finished_reason=\"abort\""));
+  EXPECT_THAT(text, testing::Not(HasSubstr("time_to_first_token")));
+}
+
+}  // namespace
+}  // namespace heddle::gateway

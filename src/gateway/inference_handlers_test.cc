@@ -1,0 +1,154 @@
+#include <gmock/gmock.h>
+
+#include "gateway/test_gateway.h"
+
+namespace heddle::gateway {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string prompt_text(const core::RequestRecord& record) {
+  std::string text;
+  for (const TokenId token : record.prompt) {
+    text += token == FakeServing::kEos ? "<eos>" : std::string(1, static_cast<char>(token));
+  }
+  return text;
+}
+
+class InferenceTest : public GatewayTest {
+ protected:
+  json error(const std::string& path, const std::string& body, int status) {
+    const TestResponse response = call("POST", path, body);
+    EXPECT_EQ(response.status, status) << body << "\n" << response.body;
+    return json::parse(response.body)["error"];
+  }
+};
+
+TEST_F(InferenceTest, TheTemplateMakesThePromptAndTheAliasFindsTheModel) {
+  serving.reply = "x";
+  start();
+  const TestResponse response =
+      call("POST",
+           "/v1/chat/completions",
+           R"({"model":"alias","messages":[{"role":"system","content":"S"},{"role":"user",
+               "content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}],
+               "chat_template_kwargs":{"mood":"glad"},"temperature":0,"seed":9,"priority":2})");
+  ASSERT_EQ(response.status, 200) << response.body;
+  EXPECT_EQ(json::parse(response.body)["model"], "alias");
+  const core::RequestRecord& record = *serving.started.at(0);
+  EXPECT_EQ(prompt_text(record), "system: S\nuser: a\nb\nglad");
+  EXPECT_EQ(record.model, ModelId(1));
+  EXPECT_EQ(record.choices.at(0).temperature, 0);
+  EXPECT_EQ(record.choices.at(0).seed, 9U);
+  EXPECT_THAT(record.choices.at(0).stop_tokens, ElementsAre(FakeServing::kEos));
+  EXPECT_EQ(record.priority, 2);
+  EXPECT_TRUE(record.deadline.has_value());
+}
+
+TEST_F(InferenceTest, EveryRequestWithoutASeedGetsItsOwn) {
+  serving.reply = "x";
+  start();
+  (void)call("POST", "/v1/chat/completions", chat_body());
+  (void)call("POST", "/v1/chat/completions", chat_body());
+  EXPECT_NE(serving.started.at(0)->choices[0].seed, serving.started.at(1)->choices[0].seed);
+}
+
+TEST_F(InferenceTest, CompletionsOfTextsAndTokens) {
+  serving.reply = "!!";
+  start();
+  const json one = ask("POST", "/v1/completions", R"({"model":"tiny","prompt":"ab","echo":true})");
+  EXPECT_EQ(one["object"], "text_completion");
+  EXPECT_EQ(one["choices"][0]["text"], "ab!!");
+  EXPECT_EQ(serving.started.at(0)->choices[0].max_tokens, 16);
+  const json many = ask("POST",
+                        "/v1/completions",
+                        R"({"model":"tiny","prompt":[[104,105],[106]],"n":2,"echo":true})");
+  ASSERT_EQ(many["choices"].size(), 4U);
+  EXPECT_EQ(many["choices"][1]["text"], "hi!!");
+  EXPECT_EQ(many["choices"][2]["text"], "j!!");
+  EXPECT_EQ(many["choices"][3]["index"], 3);
+  EXPECT_EQ(many["usage"]["prompt_tokens"], 3);
+  EXPECT_EQ(many["usage"]["completion_tokens"], 12);
+}
+
+TEST_F(InferenceTest, TokensAndBack) {
+  start();
+  const json tokens =
+      ask("POST", "/tokenize", R"({"model":"tiny","prompt":"hi","return_token_strs":true})");
+  EXPECT_EQ(tokens["tokens"], json::array({104, 105}));
+  EXPECT_EQ(tokens["count"], 2);
+  EXPECT_EQ(tokens["max_model_len"], 200000);
+  EXPECT_EQ(tokens["token_strs"], json::array({"h", "i"}));
+  EXPECT_EQ(ask("POST",
+                "/tokenize",
+                R"({"model":"tiny","messages":[{"role":"u","content":"x"}]})")["count"],
+            5);
+  EXPECT_EQ(ask("POST", "/detokenize", R"({"model":"tiny","tokens":[104,105]})")["prompt"], "hi");
+  EXPECT_EQ(error("/detokenize", R"({"model":"tiny","tokens":[99999]})", 400)["param"], "tokens");
+  EXPECT_TRUE(serving.started.empty()) << "which wakes nothing";
+}
+
+TEST_F(InferenceTest, WhatIsWrongIsToldByField) {
+  start();
+  const std::string path = "/v1/chat/completions";
+  EXPECT_EQ(error(path, "{", 400)["type"], "invalid_request_error");
+  EXPECT_THAT(error(path, "{\"model\":\"\xff\xfe\"}", 400)["message"].get<std::string>(),
+              HasSubstr("UTF-8"));
+  EXPECT_EQ(error(path, chat_body(R"("max_tokens":-5)"), 400)["param"], "max_tokens");
+  EXPECT_EQ(error(path, chat_body(R"("logit_bias":{"99999999":1})"), 400)["param"], "logit_bias");
+  EXPECT_EQ(error(path, chat_body(R"("tools":[{"type":"function"}])"), 400)["code"],
+            "not_supported");
+  const json unknown =
+      error(path, R"({"model":"nobody","messages":[{"role":"user","content":"x"}]})", 404);
+  EXPECT_EQ(unknown["code"], "model_not_found");
+  EXPECT_THAT(unknown["message"].get<std::string>(), HasSubstr("tiny, org/name:8b"));
+  EXPECT_THAT(
+      error(path, R"({"model":"tiny","messages":[{"role":"bad","content":"x"}]})", 400)["message"]
+          .get<std::string>(),
+      HasSubstr("no such role"));
+  EXPECT_EQ(error("/v1/completions", R"({"model":"tiny","prompt":""})", 400)["param"], "prompt");
+  EXPECT_TRUE(serving.started.empty());
+}
+
+TEST_F(InferenceTest, APromptBeyondTheContextIsToldTheNumbers) {
+  config.models[0].context = 16;
+  start();
+  const json wrong = error("/v1/chat/completions", chat_body("", "seventeen tokens and more"), 400);
+  EXPECT_EQ(wrong["code"], "context_length_exceeded");
+  EXPECT_THAT(wrong["message"].get<std::string>(), HasSubstr("16 tokens"));
+}
+
+TEST_F(InferenceTest, ABrokenModelFailsItsOwnRequestsUntilItIsMended) {
+  serving.reply = "x";
+  model.write("config.json", R"({"architectures":["MambaForCausalLM"]})");
+  start();
+  const TestResponse broken = call("POST", "/v1/chat/completions", chat_body());
+  EXPECT_EQ(broken.status, 500);
+  EXPECT_THAT(broken.body, HasSubstr("MambaForCausalLM"));
+  EXPECT_EQ(call("GET", "/health").status, 200);
+}
+
+TEST_F(InferenceTest, OverItsLimitAModelTakesNoMore) {
+  serving.reply.reset();
+  config.models[0].concurrency_limit = 2;
+  start();
+  TestClient first(port);
+  TestClient second(port);
+  first.send(TestClient::request("POST", "/v1/chat/completions", chat_body()));
+  second.send(TestClient::request("POST", "/v1/chat/completions", chat_body()));
+  ASSERT_TRUE(serving.wait([&] { return serving.started.size() == 2; }));
+  const TestResponse third = call("POST", "/v1/chat/completions", chat_body());
+  EXPECT_EQ(third.status, 429);
+  EXPECT_EQ(third.headers.at("retry-after"), "1");
+  EXPECT_EQ(nlohmann::json::parse(third.body)["error"]["code"], "concurrency_limit");
+  first.hang_up();
+  ASSERT_TRUE(serving.wait([&] { return serving.cancelled.size() == 1; }));
+  TestClient fourth(port);
+  fourth.send(TestClient::request("POST", "/v1/chat/completions", chat_body()));
+  EXPECT_TRUE(serving.wait([&] { return serving.started.size() == 3; })) << "the place is free";
+}
+
+}  // namespace
+}  // namespace heddle::gateway

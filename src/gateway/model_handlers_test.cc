@@ -1,0 +1,83 @@
+#include <gmock/gmock.h>
+
+#include "gateway/test_gateway.h"
+
+namespace heddle::gateway {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+class ModelHandlersTest : public GatewayTest {};
+
+TEST_F(ModelHandlersTest, ListsModelsWithStatesThatClientsKnow) {
+  serving.residency[ModelId(2)] = core::Residency::kLoading;
+  start();
+  for (const char* path : {"/v1/models", "/models"}) {
+    const auto list = ask("GET", path);
+    EXPECT_EQ(list["object"], "list");
+    ASSERT_EQ(list["data"].size(), 2U);
+    EXPECT_EQ(list["data"][0]["id"], "tiny");
+    EXPECT_EQ(list["data"][0]["name"], "Tiny");
+    EXPECT_EQ(list["data"][0]["status"]["value"], "unloaded");
+    EXPECT_EQ(list["data"][1]["status"]["value"], "loading");
+    EXPECT_EQ(list["data"][1]["status"]["progress"], 0.25);
+    EXPECT_EQ(list["data"][1]["status"]["device"], "cpu0");
+  }
+}
+
+TEST_F(ModelHandlersTest, RetrievesByNamesWithSlashesAndColonsAndByAlias) {
+  start();
+  EXPECT_EQ(ask("GET", "/v1/models/org/name:8b")["id"], "org/name:8b");
+  EXPECT_EQ(ask("GET", "/v1/models/org%2Fname%3A8b")["id"], "org/name:8b");
+  EXPECT_EQ(ask("GET", "/v1/models/alias")["id"], "tiny");
+  EXPECT_EQ(call("GET", "/v1/models/no/such:model").status, 404);
+}
+
+TEST_F(ModelHandlersTest, UnlistedModelsAreServedButNotListed) {
+  config.models[0].unlisted = true;
+  serving.reply = "x";
+  start();
+  EXPECT_EQ(ask("GET", "/v1/models")["data"].size(), 1U);
+  EXPECT_EQ(call("POST", "/v1/chat/completions", chat_body()).status, 200);
+}
+
+TEST_F(ModelHandlersTest, LoadsAndUnloads) {
+  start();
+  EXPECT_EQ(ask("GET", "/running")["running"].size(), 0U);
+  EXPECT_EQ(ask("POST", "/models/load", R"({"model":"alias"})")["success"], true);
+  const auto running = ask("GET", "/running")["running"];
+  ASSERT_EQ(running.size(), 1U);
+  EXPECT_EQ(running[0]["model"], "tiny");
+  EXPECT_EQ(running[0]["state"], "ready");
+  EXPECT_EQ(running[0]["device"], "cpu0");
+  EXPECT_EQ(ask("POST", "/models/unload", R"({"model":"tiny"})")["success"], true);
+  EXPECT_EQ(ask("GET", "/running")["running"].size(), 0U);
+}
+
+TEST_F(ModelHandlersTest, UnloadsTheWayOfLlamaSwap) {
+  serving.residency = {{ModelId(1), core::Residency::kServing},
+                       {ModelId(2), core::Residency::kWarm}};
+  start();
+  EXPECT_EQ(call("POST", "/api/models/unload/org/name:8b").status, 200);
+  EXPECT_EQ(ask("GET", "/running")["running"].size(), 1U);
+  EXPECT_EQ(call("POST", "/api/models/unload").status, 200);
+  EXPECT_EQ(ask("GET", "/running")["running"].size(), 0U);
+  on_loop([this] { serving.residency[ModelId(1)] = core::Residency::kServing; });
+  EXPECT_EQ(call("GET", "/unload").status, 200);
+  EXPECT_EQ(ask("GET", "/running")["running"].size(), 0U);
+}
+
+TEST_F(ModelHandlersTest, WhatCannotBeLoadedIsToldWhy) {
+  serving.load_failure = Error{.code = Code::kResourceExhausted, .message = "needs 9 pages of 4"};
+  start();
+  const TestResponse refused = call("POST", "/models/load", R"({"model":"tiny"})");
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_THAT(refused.body, HasSubstr("needs 9 pages of 4"));
+  EXPECT_EQ(call("POST", "/models/load", R"({"model":"nobody"})").status, 404);
+  EXPECT_EQ(call("POST", "/models/load", "{}").status, 400);
+  EXPECT_EQ(call("POST", "/api/models/unload/nobody").status, 404);
+}
+
+}  // namespace
+}  // namespace heddle::gateway

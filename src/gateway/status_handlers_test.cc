@@ -1,0 +1,69 @@
+#include <gmock/gmock.h>
+
+#include "gateway/test_gateway.h"
+
+namespace heddle::gateway {
+namespace {
+
+using testing::HasSubstr;
+
+class StatusHandlersTest : public GatewayTest {};
+
+TEST_F(StatusHandlersTest, HealthAndVersion) {
+  start();
+  for (const char* path : {"/health", "/healthz", "/readyz"}) {
+    EXPECT_EQ(ask("GET", path)["status"], "ok") << path;
+  }
+  EXPECT_EQ(ask("GET", "/version")["version"], "1.2.3");
+  EXPECT_EQ(ask("GET", "/api/version")["version"], "1.2.3");
+}
+
+TEST_F(StatusHandlersTest, MetricsHaveTheNamesOfDashboards) {
+  serving.reply = "ab";
+  start();
+  ASSERT_EQ(call("POST", "/v1/chat/completions", chat_body()).status, 200);
+  const TestResponse response = call("GET", "/metrics");
+  EXPECT_THAT(response.headers.at("content-type"), HasSubstr("text/plain; version=0.0.4"));
+  for (const char* line :
+       {"vllm:request_success_total{finished_reason=\"stop\",model_name=\"tiny\"} 1",
+        "vllm:prompt_tokens_total{model_name=\"tiny\"} 9",
+        "vllm:generation_tokens_total{model_name=\"tiny\"} 3",
+        "vllm:time_to_first_token_seconds_count{model_name=\"tiny\"} 1",
+        "vllm:num_requests_running{model_name=\"tiny\"} 0",
+        "vllm:kv_cache_usage_perc{device=\"cpu0\"} 0.25",
+        "heddle_pages_held{device=\"cpu0\",kind=\"kv_own\"} 20",
+        "heddle_pages_total{device=\"host\"} 50",
+        "heddle_model_state{model_name=\"tiny\",state=\"absent\"} 1",
+        "heddle_device_up{device=\"cpu0\"} 1",
+        "heddle_http_requests_total{route=\"/v1/chat/completions\",status=\"200\"} 1"}) {
+    EXPECT_THAT(response.body, HasSubstr(line));
+  }
+}
+
+TEST_F(StatusHandlersTest, CountersOfOthersGrowByWhatIsNew) {
+  serving.residency[ModelId(1)] = core::Residency::kServing;
+  start();
+  (void)call("GET", "/metrics");
+  EXPECT_THAT(call("GET", "/metrics").body,
+              HasSubstr("heddle_model_loads_total{model_name=\"tiny\"} 3\n"));
+}
+
+TEST_F(StatusHandlersTest, DevicesShowPagesByKindOfLease) {
+  start();
+  const auto devices = ask("GET", "/api/devices");
+  EXPECT_EQ(devices["devices"][0]["name"], "cpu0");
+  EXPECT_EQ(devices["devices"][0]["pages_free"], 60);
+  EXPECT_EQ(devices["devices"][0]["pages"]["kv_own"]["held"], 20);
+  EXPECT_EQ(devices["host"]["pages_total"], 50);
+}
+
+TEST_F(StatusHandlersTest, TheIndexSaysWhatThisIs) {
+  start();
+  const std::string page = call("GET", "/").body;
+  EXPECT_THAT(page, HasSubstr("OpenAI-compatible"));
+  EXPECT_THAT(page, HasSubstr("org/name:8b  absent"));
+  EXPECT_THAT(page, HasSubstr("cpu0  up"));
+}
+
+}  // namespace
+}  // namespace heddle::gateway
