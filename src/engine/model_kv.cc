@@ -22,23 +22,30 @@ SequenceKv ModelKv::make_sequence() const {
 }
 
 Result<void> ModelKv::grow(SequenceKv& sequence, std::int64_t tokens) {
-  std::vector<std::size_t> before;
-  for (const SequenceKv::Group& group : sequence.groups_) {
-    before.push_back(group.blocks.size());
-  }
+  std::vector<std::size_t> before(caches_.size());
   for (std::size_t g = 0; g < caches_.size(); ++g) {
-    auto& blocks = sequence.groups_[g].blocks;
-    const auto wanted = static_cast<std::size_t>(plan_.groups[g].geometry.blocks_for(tokens));
-    while (blocks.size() < wanted) {
-      const auto block = caches_[g].allocate();
-      if (!block) {
-        for (std::size_t i = 0; i <= g; ++i) {
-          drop_back(sequence, i, before[i]);
-        }
-        return block.error();
-      }
-      blocks.push_back(*block);
+    before[g] = sequence.groups_[g].blocks.size();
+    const auto grown = grow_group(sequence, g, tokens);
+    if (grown) {
+      continue;
     }
+    for (std::size_t i = 0; i <= g; ++i) {
+      drop_back(sequence, i, before[i]);
+    }
+    return grown.error();
+  }
+  return {};
+}
+
+Result<void> ModelKv::grow_group(SequenceKv& sequence, std::size_t group, std::int64_t tokens) {
+  auto& blocks = sequence.groups_[group].blocks;
+  const auto wanted = static_cast<std::size_t>(plan_.groups[group].geometry.blocks_for(tokens));
+  while (blocks.size() < wanted) {
+    const auto block = caches_[group].allocate();
+    if (!block) {
+      return block.error();
+    }
+    blocks.push_back(*block);
   }
   return {};
 }

@@ -56,6 +56,7 @@ class ModelKv {
   [[nodiscard]] std::int64_t pages_for(std::int64_t tokens, std::int64_t step_tokens) const;
 
  private:
+  Result<void> grow_group(SequenceKv& sequence, std::size_t group, std::int64_t tokens);
   void drop_back(SequenceKv& sequence, std::size_t group, std::size_t blocks);
 
   KvPlan plan_;

@@ -24,11 +24,12 @@ bool counts_tokens(const spec::SamplingParams& params) {
 }
 
 std::vector<ops::TokenUse> token_uses(const SequenceStart& start) {
+  const std::size_t counted = counts_tokens(start.params) ? start.tokens.size() : 0;
   std::vector<ops::TokenUse> uses;
+  uses.reserve(start.params.logit_bias.size() + counted);
   for (const auto& [token, bias] : start.params.logit_bias) {
     uses.push_back({.token = token, .bias = bias});
   }
-  const std::size_t counted = counts_tokens(start.params) ? start.tokens.size() : 0;
   for (std::size_t i = 0; i < counted; ++i) {
     const bool generated = static_cast<std::int64_t>(i) >= start.prompt_tokens;
     uses.push_back({.token = start.tokens[i], .generated = generated ? 1 : 0, .seen = 1});

@@ -2,6 +2,9 @@
 
 namespace heddle::ops::cpu {
 
-const SimdKernels kSimdGeneric = make_simd_kernels("generic");
+const SimdKernels& simd_generic() {
+  static constexpr SimdKernels kKernels = make_simd_kernels("generic");
+  return kKernels;
+}
 
 }  // namespace heddle::ops::cpu

@@ -69,10 +69,10 @@ struct SimdKernels {
 
 /// What any processor of the architecture runs. Exact, and slow where there is no fused
 /// multiply-add.
-extern const SimdKernels kSimdGeneric;
+[[nodiscard]] const SimdKernels& simd_generic();
 #ifdef __x86_64__
-extern const SimdKernels kSimdX86V3;  ///< AVX2 and FMA.
-extern const SimdKernels kSimdX86V4;  ///< AVX-512.
+[[nodiscard]] const SimdKernels& simd_x86_v3();  ///< AVX2 and FMA.
+[[nodiscard]] const SimdKernels& simd_x86_v4();  ///< AVX-512.
 #endif
 
 /// The fastest set that this processor runs.

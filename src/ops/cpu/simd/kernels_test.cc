@@ -11,13 +11,13 @@ namespace {
 
 /// The instruction sets that this processor runs, the generic one first.
 std::vector<const SimdKernels*> runnable() {
-  std::vector<const SimdKernels*> sets{&kSimdGeneric};
+  std::vector<const SimdKernels*> sets{&simd_generic()};
 #ifdef __x86_64__
   if (__builtin_cpu_supports("x86-64-v3")) {
-    sets.push_back(&kSimdX86V3);
+    sets.push_back(&simd_x86_v3());
   }
   if (__builtin_cpu_supports("x86-64-v4")) {
-    sets.push_back(&kSimdX86V4);
+    sets.push_back(&simd_x86_v4());
   }
 #endif
   return sets;

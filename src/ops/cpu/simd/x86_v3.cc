@@ -2,6 +2,9 @@
 
 namespace heddle::ops::cpu {
 
-const SimdKernels kSimdX86V3 = make_simd_kernels("x86_v3");
+const SimdKernels& simd_x86_v3() {
+  static constexpr SimdKernels kKernels = make_simd_kernels("x86_v3");
+  return kKernels;
+}
 
 }  // namespace heddle::ops::cpu

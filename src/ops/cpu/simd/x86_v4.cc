@@ -2,6 +2,9 @@
 
 namespace heddle::ops::cpu {
 
-const SimdKernels kSimdX86V4 = make_simd_kernels("x86_v4");
+const SimdKernels& simd_x86_v4() {
+  static constexpr SimdKernels kKernels = make_simd_kernels("x86_v4");
+  return kKernels;
+}
 
 }  // namespace heddle::ops::cpu
