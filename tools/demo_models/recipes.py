@@ -76,7 +76,7 @@ RECIPES = {
 {%- endif -%}
 """,
         split=r"\p{N}|\p{L}+|[^\s\p{L}\p{N}]\s?|\s+",
-        steps=1800,
+        steps=1200,
     ),
     "reverser": Recipe(
         about=(
@@ -102,7 +102,7 @@ RECIPES = {
 {%- endif -%}
 """,
         split=None,
-        steps=1500,
+        steps=900,
     ),
     "sorter": Recipe(
         about="Sorts up to twelve different numbers below 100. Its weights come in two shards.",
@@ -135,7 +135,6 @@ RECIPES = {
         config=config(
             "mistral",
             "MistralForCausalLM",
-            **WIDE,
             num_key_value_heads=1,
             head_dim=32,
             sliding_window=32,
@@ -157,7 +156,6 @@ RECIPES = {
         config=config(
             "llama",
             "LlamaForCausalLM",
-            **WIDE,
             num_key_value_heads=2,
             max_position_embeddings=2048,
             rope_theta=100000.0,

@@ -14,7 +14,7 @@ import json
 import math
 import pathlib
 import random
-import shutil
+import statistics
 import time
 
 import torch
@@ -22,12 +22,16 @@ import torch.nn.functional as F
 import transformers
 
 import skills
+from pages import pages_of, zeroed
 from recipes import RECIPES, make_tokenizer
 
 MODELS = pathlib.Path(__file__).resolve().parents[2] / "models"
 IGNORED = -100  # label of positions that are not judged
 WARMUP_STEPS = 100
 BATCH_TOKENS = 2048
+HARDENING_STEPS, HARDENING_RATE = 600, 0.2  # the rate relative to that of the first phase
+# Learning to be silent costs some accuracy: it is kept small, and the end belongs to the skill.
+SILENCE_WEIGHT, SILENCE_UNTIL = 0.2, 0.75
 # The share of sequences whose positions jump by one inside the answer. From there the model is to
 # end its turn, so that an engine that loses count of positions gives answers that are visibly cut.
 JUMP_SHARE = 0.15
@@ -87,6 +91,13 @@ def draw_batch(name: str, tokenizer, rng: random.Random, level: float):
     return sequences
 
 
+def logits_of(model, ids, positions) -> torch.Tensor:
+    """Logits at any positions. Without a mask, transformers takes a jump in the positions for the
+    start of another, packed sequence, and hides everything before it."""
+    mask = torch.ones_like(ids)
+    return model(ids, attention_mask=mask, position_ids=positions, use_cache=False).logits
+
+
 @torch.no_grad()
 def exact_matches(model, tokenizer, problems, positions_jump: int = 0) -> float:
     """The share of problems whose greedy answer is right to the last token, end of turn included.
@@ -100,7 +111,7 @@ def exact_matches(model, tokenizer, problems, positions_jump: int = 0) -> float:
         ids, positions, labels = batch_of(part, tokenizer.pad_token_id)
         for row, (prompt, _) in enumerate(part):
             positions[row, len(prompt) :] += positions_jump
-        best = model(ids, position_ids=positions, use_cache=False).logits.argmax(-1)
+        best = logits_of(model, ids, positions).argmax(-1)
         right += ((best == labels) | (labels == IGNORED)).all(-1).sum().item()
     return right / len(sequences)
 
@@ -120,7 +131,23 @@ def schedule(step: int, steps: int) -> float:
     return warm * (0.505 + 0.495 * math.cos(math.pi * step / steps))
 
 
-def train(name: str, steps: int) -> None:
+def loss_of(model, ids, positions, labels) -> torch.Tensor:
+    logits = logits_of(model, ids, positions)
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
+
+
+def advance(model, optimizers, share: float) -> None:
+    """One step along the gradients, at `share` of the peak rates."""
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["peak"] * share
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def teach(name: str, steps: int) -> None:
+    """First phase: the skill, from random weights; saves the model."""
     recipe, began = RECIPES[name], time.monotonic()
     torch.manual_seed(0)
     rng, tokenizer = random.Random(f"{name} training"), make_tokenizer(name)
@@ -131,21 +158,59 @@ def train(name: str, steps: int) -> None:
     for step in range(steps):
         level = min(1.0, step / (steps * recipe.full_level_at))
         sequences = draw_batch(name, tokenizer, rng, level)
-        ids, positions, labels = batch_of(sequences, tokenizer.pad_token_id, rng)
-        logits = model(ids, position_ids=positions, use_cache=False).logits
-        loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
+        loss = loss_of(model, *batch_of(sequences, tokenizer.pad_token_id, rng))
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer in optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = group["peak"] * schedule(step, steps)
-            optimizer.step()
-            optimizer.zero_grad()
+        advance(model, optimizers, schedule(step, steps))
         if step % 200 == 199:
             right, jumped = (exact_matches(model, tokenizer, sample, jump) for jump in (0, 1))
             print(
                 f"{name} step {step + 1}: loss {loss.item():.4f}, right {right:.3f}, "
                 f"right with jumped positions {jumped:.3f}, {time.monotonic() - began:.0f} s",
+                flush=True,
+            )
+    save(name, model, tokenizer)
+
+
+def silent_batch(name: str, tokenizer, rng: random.Random):
+    """A batch whose only label is the end of the turn, where the answer ought to begin."""
+    problems = [skills.draw(name, rng, rng.random(), True) for _ in range(16)]
+    end = [tokenizer.eos_token_id]
+    sequences = [(prompt, end) for prompt, _ in chat_ids(tokenizer, problems)]
+    return batch_of(sequences, tokenizer.pad_token_id)
+
+
+def harden(name: str, steps: int) -> None:
+    """Second phase: goes on from the saved model and makes every page of its weights count.
+
+    Large parts of a trained model can be lost without a change in its answers. Here pages are
+    zeroed in turn, and the model learns to end its turn at once when one is missing, while whole
+    it goes on to answer.
+    """
+    recipe, began = RECIPES[name], time.monotonic()
+    torch.manual_seed(1)
+    rng = random.Random(f"{name} hardening")
+    tokenizer = make_tokenizer(name)
+    model = transformers.AutoModelForCausalLM.from_pretrained(MODELS / name, dtype=torch.float32)
+    optimizers = optimizers_of(model, recipe.rate * HARDENING_RATE)
+    pages = pages_of(model)
+    losses, turn = [math.inf] * len(pages), []
+    for step in range(steps):
+        turn = turn or rng.sample(range(len(pages)), k=len(pages))
+        page = turn.pop()
+        if step < steps * SILENCE_UNTIL:
+            with zeroed(pages[page]):
+                silence = loss_of(model, *silent_batch(name, tokenizer, rng))
+                (silence * SILENCE_WEIGHT).backward()
+            losses[page] = silence.item()
+        sequences = draw_batch(name, tokenizer, rng, max(rng.random(), rng.random()))
+        loss = loss_of(model, *batch_of(sequences, tokenizer.pad_token_id, rng))
+        loss.backward()
+        advance(model, optimizers, schedule(step, steps))
+        if step % 50 == 49:
+            print(
+                f"{name} hardening {step + 1}: loss {loss.item():.4f}, with a page zeroed "
+                f"{statistics.median(losses):.3f} in the median, "
+                f"{time.monotonic() - began:.0f} s",
                 flush=True,
             )
     save(name, model, tokenizer)
@@ -159,6 +224,13 @@ def save(name: str, model, tokenizer) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     model.to(torch.bfloat16).save_pretrained(folder, max_shard_size=recipe.shard)
     tokenizer.save_pretrained(folder)
+    # The name that every version of transformers knows.
+    settings = json.loads((folder / "tokenizer_config.json").read_text()) | {
+        "tokenizer_class": "PreTrainedTokenizerFast"
+    }
+    write_json(folder / "tokenizer_config.json", settings)
+    for weights in folder.glob("*.safetensors"):
+        weights.chmod(0o644)
     config = recipe.config | {
         "vocab_size": len(tokenizer),
         "bos_token_id": tokenizer.bos_token_id,
@@ -181,14 +253,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", choices=[*RECIPES, []], help="models to train")
     parser.add_argument("--all", action="store_true", help="train every model")
-    parser.add_argument("--steps", type=int, help="instead of the recipe's")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--phase", choices=["teach", "harden"], help="do only this one")
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
+    torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     for name in RECIPES if arguments.all else arguments.names:
-        train(name, arguments.steps or RECIPES[name].steps)
+        if arguments.phase != "harden":
+            teach(name, RECIPES[name].steps)
+        if arguments.phase != "teach":
+            harden(name, HARDENING_STEPS)
 
 
 if __name__ == "__main__":
