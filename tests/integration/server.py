@@ -33,7 +33,7 @@ def eval_set(model, count=None):
 def config(memory="10MiB", page="64KiB", models=None, extra="", device_extra="", devices=None):
     """A heddle.yaml over the demo models, by default with a memory that holds two or three of them."""
     names = demo_models() if models is None else models
-    rows = "".join(f"  {name}: {{path: {MODELS / name}}}\n" if isinstance(name, str) else name for name in names)
+    rows = "".join(name if name.endswith("\n") else f"  {name}: {{path: {MODELS / name}}}\n" for name in names)
     if devices is None:
         devices = f"  - {{name: cpu0, kind: cpu, memory: {memory}, page: {page}{device_extra}}}\n"
     return f"listen: 127.0.0.1:0\nhost: {{memory: 64MiB}}\ndevices:\n{devices}models:\n{rows}{extra}"
