@@ -153,6 +153,7 @@ class ManagerCore::Impl {
   bool dispatch(RequestId id, DeviceId device_id, Instance& instance);
   void place_wanted();
   void place(ModelId id, Instant waiting_since);
+  [[nodiscard]] std::string too_large(const ModelState& model) const;
   [[nodiscard]] policy::PlacementDevice view(const DeviceState& device, ModelId wanted) const;
   [[nodiscard]] std::int64_t free_pages(const DeviceState& device) const;
   [[nodiscard]] std::int64_t pages_of(const DeviceState& device, ModelId model) const;

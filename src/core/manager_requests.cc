@@ -38,7 +38,7 @@ std::optional<Error> ManagerCore::Impl::refusal(const RequestArrived& arrived) c
   }
   const std::int64_t most = tokens_max(arrived.model);
   if (most == 0) {
-    return Error{Code::kInvalidArgument, name + " fits on no device: give one more memory"};
+    return Error{Code::kInvalidArgument, too_large(model)};
   }
   if (arrived.prompt_tokens + arrived.max_tokens > most) {
     return Error{Code::kInvalidArgument,

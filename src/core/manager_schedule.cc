@@ -305,6 +305,28 @@ void ManagerCore::Impl::place_wanted() {
   }
 }
 
+/// Why the model cannot be had, in numbers: what it needs where it needs least, and what there is.
+std::string ManagerCore::Impl::too_large(const ModelState& model) const {
+  const policy::Footprint* least = nullptr;
+  for (const auto& [id, footprint] : model.config.footprints) {
+    if (least == nullptr || policy::pages_to_load(footprint) < policy::pages_to_load(*least)) {
+      least = &footprint;
+    }
+  }
+  const ManagerDevice* largest = nullptr;
+  for (const auto& [id, device] : devices_) {
+    if (largest == nullptr || device.config.pages > largest->pages) {
+      largest = &device.config;
+    }
+  }
+  const std::string name = "model '" + model.config.name + "'";
+  if (least == nullptr || largest == nullptr) {
+    return name + " has no device that may hold it";
+  }
+  return name + " needs " + policy::describe(*least) + " of memory; the largest device, " +
+         largest->name + ", has " + std::to_string(largest->pages);
+}
+
 void ManagerCore::Impl::place(ModelId id, Instant waiting_since) {
   std::vector<policy::PlacementDevice> views;
   for (const auto& [device_id, footprint] : models_.at(id).config.footprints) {
@@ -333,22 +355,14 @@ void ManagerCore::Impl::place(ModelId id, Instant waiting_since) {
         wake_by(*placement.retry_at);
       }
       break;
-    case policy::PlacementOutcome::kNever: {
-      std::int64_t need = 0;
-      std::int64_t most = 0;
-      for (const policy::PlacementDevice& device : views) {
-        need = device.need_pages;
-        most = std::max(most, device.pages);
-      }
-      fail_waiting(id,
-                   {Code::kUnavailable,
-                    "model '" + models_.at(id).config.name + "' needs " + std::to_string(need) +
-                        " pages; the largest device has " + std::to_string(most) +
-                        (placement.reason == policy::PlacementReason::kPinned
-                             ? ", and pinned models leave too few of them"
-                             : "")});
+    case policy::PlacementOutcome::kNever:
+      fail_waiting(
+          id,
+          {Code::kUnavailable,
+           too_large(models_.at(id)) + (placement.reason == policy::PlacementReason::kPinned
+                                            ? "; pinned models leave too few of them"
+                                            : "")});
       break;
-    }
   }
 }
 

@@ -90,7 +90,12 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
                                  .priority = record->priority,
                                  .prompt_tokens = std::ssize(record->prompt),
                                  .deadline = record->deadline};
-    for (const spec::SamplingParams& choice : record->choices) {
+    // What the client may have is bounded by the device's memory as it is by the context: an answer
+    // that reaches either ends with "length". A prompt that leaves no room is the core's to refuse.
+    const std::int64_t room =
+        std::max<std::int64_t>(core_.tokens_max(record->model) - arrived.prompt_tokens, 1);
+    for (spec::SamplingParams& choice : record->choices) {
+      choice.max_tokens = std::min(choice.max_tokens, room);
       arrived.max_tokens = std::max(arrived.max_tokens, choice.max_tokens);
     }
     requests_.add(std::move(record), std::move(sink));

@@ -66,6 +66,13 @@ std::int64_t pages_to_load(const Footprint& footprint) {
   return footprint.image_pages + footprint.overhead_pages + footprint.min_kv_pages;
 }
 
+std::string describe(const Footprint& footprint) {
+  return std::to_string(pages_to_load(footprint)) + " pages (weights " +
+         std::to_string(footprint.image_pages) + ", workspace " +
+         std::to_string(footprint.overhead_pages) + ", at least " +
+         std::to_string(footprint.min_kv_pages) + " of KV)";
+}
+
 std::int64_t kv_pages(std::span<const KvGroup> kv, std::span<const std::int64_t> lengths) {
   std::int64_t pages = 0;
   for (const KvGroup& group : kv) {

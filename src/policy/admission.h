@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/ids.h"
@@ -33,6 +34,9 @@ struct Footprint {
 
 /// Pages that must be had before the model is loaded.
 [[nodiscard]] std::int64_t pages_to_load(const Footprint& footprint);
+
+/// The same for people: "32 pages (weights 22, workspace 6, at least 4 of KV)".
+[[nodiscard]] std::string describe(const Footprint& footprint);
 
 /// Pages that the KV of sequences of these lengths [tokens] needs at least: blocks are packed.
 [[nodiscard]] std::int64_t kv_pages(std::span<const KvGroup> kv,
