@@ -2,8 +2,10 @@
 
 #include <cstdlib>
 #include <set>
+#include <sstream>
 #include <utility>
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 namespace heddle::config {
@@ -106,6 +108,44 @@ class Converter {
   int count_ = 0;
 };
 
+/// Looks at nothing of a document but where it starts.
+class StartOfDocument final : public YAML::EventHandler {
+ public:
+  [[nodiscard]] int line() const { return line_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override { line_ = mark.line + 1; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&,
+                const std::string&,
+                YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&,
+                       const std::string&,
+                       YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&,
+                  const std::string&,
+                  YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+ private:
+  int line_ = 0;
+};
+
+/// The line where something follows the first document; 0 when nothing does. (YAML::LoadAll would
+/// tell as well, but never returns from some texts, such as ",x": yaml-cpp 0.7.)
+int line_of_second_document(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  StartOfDocument start;
+  const bool second = parser.HandleNextDocument(start) && parser.HandleNextDocument(start);
+  return second ? start.line() : 0;
+}
+
 }  // namespace
 
 std::optional<std::string> process_environment(const std::string& name) {
@@ -117,14 +157,13 @@ Result<Node> parse_document(std::string_view text,
                             const std::string& origin,
                             const Environment& environment) {
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
-    if (documents.size() > 1) {
-      return at_line(origin, documents[1].Mark().line + 1, "a second document; want one");
+    const std::string copy(text);
+    const YAML::Node document = YAML::Load(copy);
+    if (const int line = line_of_second_document(copy); line > 0) {
+      return at_line(
+          origin, line, "what follows is no part of the document before; want one document");
     }
-    if (documents.empty()) {
-      return Node{.line = 1};
-    }
-    return Converter(origin, environment).convert(documents[0], 0);
+    return Converter(origin, environment).convert(document, 0);
   } catch (const YAML::Exception& failure) {
     return at_line(origin, failure.mark.line + 1, failure.msg);
   }

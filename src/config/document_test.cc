@@ -53,7 +53,8 @@ TEST(Document, SaysWhatIsWrongAndWhere) {
       {"a: '${env.KEY'\n", "closing"},
       {"a: 1\nb: 2\na: 3\n", "line 3: the key \"a\" occurs twice"},
       {"[a]: 1\n", "a key must be a plain word"},
-      {"a: 1\n---\nb: 1\n", "a second document"},
+      {"a: 1\n---\nb: 1\n", "line 2: what follows is no part"},
+      {",x#", "want one document"},
       {"a: \"\\q\"\n", "line 1"},
   };
   for (const auto& [text, message] : cases) {
