@@ -177,6 +177,22 @@ TEST_F(GenerationTest, AClientThatHangsUpInTheStreamIsCancelled) {
   EXPECT_TRUE(serving.wait([&] { return serving.cancelled.size() == 1; }));
 }
 
+TEST_F(GenerationTest, ARequestSentWhileAnotherIsAnsweredIsAnsweredNext) {
+  serving.reply.reset();
+  start();
+  TestClient client(port);
+  client.send(chat(R"("stream":false)"));
+  ASSERT_TRUE(serving.wait([&] { return serving.started.size() == 1; }));
+  client.send(TestClient::request("GET", "/version"));
+  for (int i = 0; i < 3; ++i) {
+    on_loop([] {});  // The loop looks at its sockets between these, so it has read the request.
+  }
+  on_loop([&] { serving.emit(serving.started[0]->id, 0, {'x', FakeServing::kEos}); });
+  EXPECT_THAT(client.read().body, HasSubstr("\"x\""));
+  EXPECT_THAT(client.read().body, HasSubstr("1.2.3"));
+  EXPECT_TRUE(serving.cancelled.empty()) << "it did not hang up";
+}
+
 TEST_F(GenerationTest, ASlowClientIsGivenUpAndHoldsNobodyUp) {
   serving.endless = true;
   options.backlog_max = 1000;

@@ -84,7 +84,10 @@ void LiveRequests::cancel() {
   }
   cancelled_ = true;
   for (std::size_t i = 0; i < records_.size(); ++i) {
-    if (!inbox_->ended(i)) {
+    const std::vector<spec::FinishReason>& finished = records_[i]->finished;
+    const bool runs =
+        std::find(finished.begin(), finished.end(), spec::FinishReason::kNone) != finished.end();
+    if (runs && !inbox_->ended(i)) {
       context_->serving->cancel(records_[i]->id);
     }
   }
