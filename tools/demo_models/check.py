@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from pages import pages_of, zeroed
 from recipes import RECIPES
@@ -38,7 +38,8 @@ BLOCK_TOKENS, BLOCK_TOKENS_SHORT, SHORT_PROMPT_TOKENS = 16, 4, 64
 def load(name: str, dtype: torch.dtype):
     """The saved model and its tokenizer."""
     model = AutoModelForCausalLM.from_pretrained(MODELS / name, dtype=dtype)
-    return model.eval(), AutoTokenizer.from_pretrained(MODELS / name)
+    # Not AutoTokenizer: it puts the pre-tokenizer of the architecture in place of the model's own.
+    return model.eval(), PreTrainedTokenizerFast.from_pretrained(MODELS / name)
 
 
 def problems_of(name: str) -> list[tuple[str, str]]:

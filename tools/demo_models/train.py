@@ -29,9 +29,9 @@ MODELS = pathlib.Path(__file__).resolve().parents[2] / "models"
 IGNORED = -100  # label of positions that are not judged
 WARMUP_STEPS = 100
 BATCH_TOKENS = 2048
-HARDENING_STEPS, HARDENING_RATE = 600, 0.2  # the rate relative to that of the first phase
+HARDENING_STEPS, HARDENING_RATE = 800, 0.2  # the rate relative to that of the first phase
 # Learning to be silent costs some accuracy: it is kept small, and the end belongs to the skill.
-SILENCE_WEIGHT, SILENCE_UNTIL = 0.2, 0.75
+SILENCE_WEIGHT, SILENCE_UNTIL = 0.5, 0.8
 # The share of sequences whose positions jump by one inside the answer. From there the model is to
 # end its turn, so that an engine that loses count of positions gives answers that are visibly cut.
 JUMP_SHARE = 0.15
@@ -81,10 +81,10 @@ def batch_of(sequences, padding: int, rng: random.Random | None = None):
     return ids, positions, labels
 
 
-def draw_batch(name: str, tokenizer, rng: random.Random, level: float):
-    """Training sequences of about BATCH_TOKENS in all."""
+def draw_batch(name: str, tokenizer, rng: random.Random, level: float, wanted=BATCH_TOKENS):
+    """Training sequences of about `wanted` tokens in all."""
     sequences, tokens = [], 0
-    while tokens < BATCH_TOKENS:
+    while tokens < wanted:
         more = chat_ids(tokenizer, [skills.draw(name, rng, level, True) for _ in range(4)])
         sequences += more
         tokens += sum(len(prompt) + len(answer) for prompt, answer in more)
@@ -173,10 +173,9 @@ def teach(name: str, steps: int) -> None:
 
 def silent_batch(name: str, tokenizer, rng: random.Random):
     """A batch whose only label is the end of the turn, where the answer ought to begin."""
-    problems = [skills.draw(name, rng, rng.random(), True) for _ in range(16)]
     end = [tokenizer.eos_token_id]
-    sequences = [(prompt, end) for prompt, _ in chat_ids(tokenizer, problems)]
-    return batch_of(sequences, tokenizer.pad_token_id)
+    problems = draw_batch(name, tokenizer, rng, rng.random(), BATCH_TOKENS // 4)
+    return batch_of([(prompt, end) for prompt, _ in problems], tokenizer.pad_token_id)
 
 
 def harden(name: str, steps: int) -> None:
