@@ -1,11 +1,13 @@
-# heddle_library(name SRCS ... HDRS ... DEPS ... LIBS ... TESTS ...)
+# heddle_library(name SRCS ... HDRS ... DEPS ... LIBS ... TESTS ... CONCURRENT)
 #
 # One folder, one library, called from src/<name>/CMakeLists.txt with file names relative to it.
 # DEPS names every layer of ours the folder may include (heddle::x), and a layer that is not listed
 # is rejected by tools/tidy.py. LIBS names foreign libraries, whose headers stay inside the folder's
-# sources. TESTS become one binary, <name>_test.
+# sources. TESTS become one binary, <name>_test. CONCURRENT says that threads or processes meet in
+# them: `./dev tsan` builds and runs just those.
+add_custom_target(concurrent_tests)
 function(heddle_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SRCS;HDRS;DEPS;LIBS;TESTS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "CONCURRENT" "" "SRCS;HDRS;DEPS;LIBS;TESTS")
   if(arg_SRCS)
     add_library(heddle_${name} STATIC ${arg_SRCS})
     target_include_directories(heddle_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
@@ -21,6 +23,11 @@ function(heddle_library name)
     target_link_libraries(${name}_test PRIVATE heddle_${name} heddle_warnings ${arg_LIBS}
                           GTest::gtest_main GTest::gmock)
     target_compile_definitions(${name}_test PRIVATE HEDDLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-    gtest_discover_tests(${name}_test PROPERTIES LABELS unit TIMEOUT 300 DISCOVERY_TIMEOUT 60)
+    set(label unit)  # One each: gtest_discover_tests does not pass a list on.
+    if(arg_CONCURRENT)
+      set(label concurrent)
+      add_dependencies(concurrent_tests ${name}_test)
+    endif()
+    gtest_discover_tests(${name}_test PROPERTIES LABELS ${label} TIMEOUT 300 DISCOVERY_TIMEOUT 60)
   endif()
 endfunction()
