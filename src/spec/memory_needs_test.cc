@@ -63,9 +63,8 @@ TEST(MemoryNeeds, SmallestIsBoundedByTheContext) {
   const MemoryNeeds needs = memory_needs(model, DType::kBf16);
   EXPECT_EQ(needs.smallest, needs.weights + 512 * needs.kv_per_token);
   EXPECT_EQ(needs.one_context, needs.weights + 131072 * needs.kv_per_token);
-  EXPECT_EQ(
-      describe(needs),
-      "bfloat16: weights 2.30 GiB, at least 2.32 GiB to serve, 6.30 GiB with a full context");
+  EXPECT_EQ(describe(needs),
+            "bfloat16: weights 2.30 GiB, at least 2.32 GiB to serve, 6.30 GiB with a full context");
   model.max_position = 64;
   const MemoryNeeds brief = memory_needs(model, DType::kBf16);
   EXPECT_EQ(brief.smallest, brief.one_context);

@@ -24,7 +24,8 @@ class Recipe:
     bos: str | None = None  # which special token begins every text
     shard: str = "1GB"  # largest file of the saved weights
     rate: float = 2e-3
-    full_level_at: float = 0.3  # the share of training after which problems have full difficulty
+    # Problems are easiest until the first share of training, and of full difficulty from the second.
+    harder: tuple[float, float] = (0.0, 0.3)
 
 
 def config(model_type, architecture, **changes):
@@ -170,8 +171,8 @@ RECIPES = {
 {%- endif -%}
 """,
         split=r"\p{L}+|\p{N}|[^\s\p{L}\p{N}]| +|\n",
-        steps=1200,
-        full_level_at=0.7,
+        steps=1600,
+        harder=(0.25, 0.65),
     ),
 }
 

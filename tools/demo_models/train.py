@@ -156,7 +156,8 @@ def teach(name: str, steps: int) -> None:
     sample = skills.evaluation_set(name, 200)
     print(f"{name}: {sum(p.numel() for p in model.parameters()):,} parameters", flush=True)
     for step in range(steps):
-        level = min(1.0, step / (steps * recipe.full_level_at))
+        easy, hard = (share * steps for share in recipe.harder)
+        level = min(1.0, max(0.0, (step - easy) / (hard - easy)))
         sequences = draw_batch(name, tokenizer, rng, level)
         loss = loss_of(model, *batch_of(sequences, tokenizer.pad_token_id, rng))
         loss.backward()
