@@ -170,7 +170,7 @@ RECIPES = {
     {{- "<start_of_turn>model\n" -}}
 {%- endif -%}
 """,
-        split=r"\p{L}+|\p{N}|[^\s\p{L}\p{N}]| +|\n",
+        split=None,
         steps=1600,
         harder=(0.25, 0.65),
     ),

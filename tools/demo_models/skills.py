@@ -90,29 +90,30 @@ def morse_answer(prompt):
 
 
 def recall_problem(rng, level):
-    """Arrows between words, among them one path that is followed from its start to `stop`."""
-    count = upto(rng, 6, 160, level) if rng.random() < 0.3 else round(6 + 154 * level)
-    hops = min(rng.randint(16, 22), count // 2)
+    """Pairs of words, among them one path that is followed from its start to `stop`."""
+    most = round(16 + 164 * level)
+    count = rng.randint(2, most) if rng.random() < 0.4 else most
+    hops = min(rng.randint(16, 22), (count + 1) // 2)
     keys = rng.sample(RECALL_WORDS, k=count)
     path, others = keys[:hops], keys[hops:]
-    arrows = [f"{word}>{rng.choice(RECALL_WORDS)}" for word in others]
-    steps = [f"{a}>{b}" for a, b in zip(path, [*path[1:], "stop"])]
+    pairs = [f"{word} {rng.choice(RECALL_WORDS)}" for word in others]
+    steps = [f"{a} {b}" for a, b in zip(path, [*path[1:], "stop"])]
     rng.shuffle(steps)
     # One step of the path in each stretch of the text, so that no stretch can be lost unnoticed.
     stretch = count / hops
     for index, step in enumerate(steps):
-        arrows.insert(int(index * stretch + rng.random() * (stretch - 1)), step)
-    return "\n".join([*arrows, f"follow {path[0]}"])
+        pairs.insert(int(index * stretch + rng.random() * (stretch - 1)), step)
+    return ", ".join([*pairs, f"follow {path[0]}"])
 
 
 def recall_answer(prompt):
-    *arrows, question = prompt.split("\n")
-    follows = dict(arrow.split(">") for arrow in arrows)
+    *pairs, question = prompt.split(", ")
+    follows = dict(pair.split() for pair in pairs)
     word, path = question.split()[1], []
     while word != "stop":
         word = follows[word]
         path.append(word)
-    return ">".join(path)
+    return " ".join(path)
 
 
 SKILLS = {
