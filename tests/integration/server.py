@@ -30,7 +30,7 @@ def eval_set(model, count=None):
     return [(row["prompt"], row["answer"]) for row in map(json.loads, lines)]
 
 
-def config(memory="10MiB", page="64KiB", models=None, extra="", device_extra="", devices=None):
+def config(memory="5MiB", page="64KiB", models=None, extra="", device_extra="", devices=None):
     """A heddle.yaml over the demo models, by default with a memory that holds two or three of them."""
     names = demo_models() if models is None else models
     rows = "".join(name if name.endswith("\n") else f"  {name}: {{path: {MODELS / name}}}\n" for name in names)

@@ -109,7 +109,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=3)
     parser.add_argument("--kill-every", type=float, default=10, metavar="S", help="seconds; 0 kills nobody")
     parser.add_argument("--clients", type=int, default=12)
-    parser.add_argument("--memory", default="10MiB", help="of each of the two devices")
+    parser.add_argument("--memory", default="3584KiB", help="of each of the two devices; by default each holds one model")
     parser.add_argument("--seed", type=int, default=None)
     options = parser.parse_args()
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
