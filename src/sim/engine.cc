@@ -1,0 +1,357 @@
+#include "sim/engine.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <tuple>
+
+#include "base/check.h"
+#include "policy/admission.h"
+
+namespace heddle::sim {
+namespace {
+
+bool older(const Sequence& a, const Sequence& b) {
+  return std::tie(a.arrived, a.id) < std::tie(b.arrived, b.id);
+}
+
+std::int64_t scaled(std::int64_t picoseconds, double scale) {
+  return static_cast<std::int64_t>(static_cast<double>(picoseconds) * scale + 0.5);
+}
+
+}  // namespace
+
+void Engine::add(Instant now, const Sequence& sequence) {
+  HEDDLE_CHECK(sequence.prompt >= 1 && sequence.computed == 0);
+  waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), sequence, older), sequence);
+  wake(now);
+}
+
+void Engine::wake(Instant now) {
+  if (running_run()) {
+    interrupt(now);
+  } else {
+    wake_ = now;
+  }
+}
+
+std::optional<Sequence> Engine::remove(Instant now, SequenceId id) {
+  const auto is_it = [id](const Sequence& each) { return each.id == id; };
+  const auto waits = std::find_if(waiting_.begin(), waiting_.end(), is_it);
+  if (waits != waiting_.end()) {
+    const Sequence taken = *waits;
+    waiting_.erase(waits);
+    return taken;
+  }
+  const auto runs = std::find_if(running_.begin(), running_.end(), is_it);
+  if (runs == running_.end()) {
+    return std::nullopt;
+  }
+  const auto index = static_cast<std::size_t>(runs - running_.begin());
+  const Sequence taken = *runs;
+  running_.erase(runs);
+  std::erase_if(slices_, [index](const Slice& slice) { return slice.index == index; });
+  for (Slice& slice : slices_) {
+    slice.index -= slice.index > index ? 1 : 0;
+  }
+  wake(now);
+  return taken;
+}
+
+std::vector<Sequence> Engine::take_all() {
+  std::vector<Sequence> taken = std::move(running_);
+  taken.insert(taken.end(), waiting_.begin(), waiting_.end());
+  std::sort(taken.begin(), taken.end(), older);
+  for (Sequence& sequence : taken) {
+    sequence.computed = 0;
+  }
+  running_.clear();
+  waiting_.clear();
+  slices_.clear();
+  count_ = 0;
+  wake_.reset();
+  starved_ = false;
+  return taken;
+}
+
+std::optional<Instant> Engine::boundary() const {
+  return running_run() ? std::optional(end_) : wake_;
+}
+
+void Engine::interrupt(Instant now) {
+  if (!running_run() || now >= end_ || now < begun_) {
+    return;  // Over, or paused before its first iteration.
+  }
+  count_ = run_.count_until(now - begun_, count_);
+  end_ = begun_ + run_.sum(count_);
+}
+
+std::int64_t Engine::blocks_for(std::int64_t tokens) const {
+  return (tokens + options_.tokens_per_block - 1) / options_.tokens_per_block;
+}
+
+/// Tokens for which admission reserved room: the prompt and an expected answer.
+std::int64_t Engine::promised(const Sequence& sequence) const {
+  return sequence.prompt +
+         std::max(sequence.generated, std::min(sequence.generate, policy::kExpectedTokens));
+}
+
+/// Blocks of all running sequences at `place` after so many iterations of the run.
+std::int64_t Engine::blocks_after(KvPlace place, std::int64_t iterations) const {
+  std::int64_t blocks = 0;
+  for (const Sequence& sequence : running_) {
+    if (sequence.place == place) {
+      const std::int64_t decoded = sequence.pending() == 1 ? sequence.computed + iterations : 0;
+      blocks += blocks_for(std::max(decoded, promised(sequence)));
+    }
+  }
+  return blocks;
+}
+
+/// Completes the iterations of the run.
+void Engine::apply_run(EngineOutputs& outputs) {
+  for (const Slice& slice : slices_) {
+    Sequence& sequence = running_[slice.index];
+    const bool first = sequence.generated == 0;
+    sequence.computed += slice.tokens * count_;
+    tokens_done_ += slice.tokens * count_;
+    if (sequence.prompt + sequence.generated > sequence.computed) {
+      continue;  // There is more of the prompt.
+    }
+    if (sequence.remaining() > 0) {
+      sequence.generated = sequence.computed - sequence.prompt + 1;
+      if (first) {
+        outputs.first_tokens.push_back(sequence.id);
+      }
+    }
+    if (sequence.remaining() == 0) {
+      outputs.finished.push_back(sequence.id);
+    }
+  }
+  std::erase_if(running_, [](const Sequence& sequence) {
+    return sequence.remaining() == 0 && sequence.computed >= sequence.prompt;
+  });
+  count_ = 0;
+  slices_.clear();
+}
+
+/// Lets in who waits, oldest first and nobody past another, while there are pages for its prompt
+/// and the start of its answer.
+void Engine::admit(KvBudget& budget) {
+  while (!waiting_.empty() && static_cast<std::int64_t>(running_.size()) < options_.max_sequences) {
+    const Sequence& next = waiting_.front();
+    const std::int64_t want = blocks_after(next.place, 0) + blocks_for(promised(next));
+    if (budget.reserve(next.place, want) < want) {
+      return;
+    }
+    running_.push_back(next);
+    waiting_.erase(waiting_.begin());
+  }
+}
+
+/// Asks the batcher what each iteration does.
+void Engine::choose_slices() {
+  std::vector<policy::SequenceView> views;
+  views.reserve(running_.size());
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    views.push_back({.id = SequenceId(i),
+                     .computed = running_[i].computed,
+                     .pending = running_[i].pending(),
+                     .arrived = running_[i].arrived});
+  }
+  std::array<policy::StepCost, 1> cost{};
+  if (options_.step_budget > Duration{}) {
+    cost[0] = model_->step_cost(options_.max_batch_tokens);
+  }
+  const policy::StepPlan plan = policy::plan_step(
+      views, cost, {.budget = options_.step_budget, .max_batch_tokens = options_.max_batch_tokens});
+  slices_.clear();
+  prefilling_ = plan.stable_steps == 1;
+  for (const policy::ModelBatch& batch : plan.batches) {
+    for (const policy::StepSlice& slice : batch.slices) {
+      slices_.push_back({.index = slice.sequence.value(), .tokens = slice.tokens});
+    }
+  }
+}
+
+/// Iterations until a sequence ends or has read its prompt.
+std::int64_t Engine::longest_run() const {
+  if (prefilling_) {
+    return 1;
+  }
+  std::int64_t count = std::numeric_limits<std::int64_t>::max();
+  for (const Slice& slice : slices_) {
+    count = std::min(count, std::max<std::int64_t>(1, running_[slice.index].remaining()));
+  }
+  return count;
+}
+
+/// The most iterations of the run whose blocks are within `blocks`.
+std::int64_t Engine::iterations_within(KvPlace place, std::int64_t blocks) const {
+  std::int64_t fits = 0;
+  std::int64_t beyond = count_ + 1;
+  while (beyond - fits > 1) {
+    const std::int64_t middle = fits + (beyond - fits) / 2;
+    (blocks_after(place, middle) <= blocks ? fits : beyond) = middle;
+  }
+  return fits;
+}
+
+std::optional<SequenceId> Engine::preempt_newest(KvPlace place) {
+  auto victim = running_.end();
+  for (auto each = running_.begin(); each != running_.end(); ++each) {
+    if (each->place == place && (victim == running_.end() || older(*victim, *each))) {
+      victim = each;
+    }
+  }
+  if (victim == running_.end()) {
+    return std::nullopt;
+  }
+  Sequence again = *victim;
+  const auto index = static_cast<std::size_t>(victim - running_.begin());
+  running_.erase(victim);
+  std::erase_if(slices_, [index](const Slice& slice) { return slice.index == index; });
+  for (Slice& slice : slices_) {
+    slice.index -= slice.index > index ? 1 : 0;
+  }
+  again.computed = 0;
+  waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), again, older), again);
+  return again.id;
+}
+
+void Engine::return_guests(Instant now) {
+  while (preempt_newest(KvPlace::kGuest)) {
+  }
+  for (Sequence& sequence : waiting_) {
+    sequence.place = KvPlace::kOwn;
+  }
+  wake(now);
+}
+
+/// Shortens the run to the pages there are, giving up newest sequences while it could not take one
+/// step. The last one keeps what it has and waits for pages.
+Engine::Secured Engine::secure_memory(KvBudget& budget, EngineOutputs& outputs) {
+  for (const KvPlace place : {KvPlace::kOwn, KvPlace::kGuest}) {
+    const std::int64_t want = blocks_after(place, std::min(count_, options_.grow_ahead));
+    const std::int64_t have = budget.reserve(place, want);
+    const std::int64_t fits =
+        have >= want ? std::min(count_, options_.grow_ahead) : iterations_within(place, have);
+    if (fits > 0) {
+      count_ = std::min(count_, fits);
+      continue;
+    }
+    if (running_.size() == 1) {
+      return Secured::kStalled;
+    }
+    const std::optional<SequenceId> victim = preempt_newest(place);
+    HEDDLE_CHECK(victim.has_value());
+    outputs.preempted.push_back(*victim);
+    return Secured::kChooseAgain;
+  }
+  return Secured::kYes;
+}
+
+/// The lines of the co-running law for the run's slices.
+void Engine::time_run() {
+  std::int64_t tokens = 0;
+  std::int64_t rows = 0;
+  std::int64_t chunks_ps = 0;
+  std::array<std::int64_t, kKvPlaces> contexts{};
+  std::array<std::int64_t, kKvPlaces> decodes{};
+  for (const Slice& slice : slices_) {
+    const Sequence& sequence = running_[slice.index];
+    const auto place = static_cast<std::size_t>(sequence.place);
+    tokens += slice.tokens;
+    rows += slice.tokens == sequence.pending() ? 1 : 0;
+    if (slice.tokens == 1 && sequence.pending() == 1) {
+      contexts.at(place) += sequence.computed + 1;
+      ++decodes.at(place);
+    } else {
+      chunks_ps += model_->chunk_ps({.tokens = slice.tokens, .cached = sequence.computed});
+    }
+  }
+  double scale = scale_;
+  if (options_.mps_percent < 100) {
+    scale *= policy::mps_slowdown(
+        prefilling_ ? policy::Phase::kPrefill : policy::Phase::kDecode, rows, options_.mps_percent);
+  }
+  const std::int64_t work = model_->base_ps(tokens, rows) + chunks_ps;
+  const std::int64_t home =
+      decodes[0] > 0 ? model_->decode_ps() + contexts[0] * model_->context_ps() : 0;
+  const std::int64_t waits = std::max(scaled(model_->fixed_ps(), scale_), neighbours_ps_);
+  run_ = IterationRun{};
+  run_.add_line(model_->launch_ps(), 0);
+  run_.add_line(scaled(work + home, scale) + waits,
+                scaled(decodes[0] * model_->context_ps(), scale));
+  if (decodes[1] > 0) {
+    const std::int64_t away = model_->model().layers * (guest_cost_.per_layer_ps +
+                                                        guest_cost_.per_sequence_ps * decodes[1]) +
+                              model_->decode_ps() + contexts[1] * guest_cost_.context_ps;
+    run_.add_line(scaled(work + away, scale) + waits,
+                  scaled(decodes[1] * guest_cost_.context_ps, scale));
+  }
+  run_.set_constant(extra_ + model_->between_steps(static_cast<std::int64_t>(slices_.size())));
+  gpu_ps_ = scaled(work + home, scale);
+}
+
+void Engine::begin_run(Instant now, KvBudget& budget, EngineOutputs& outputs) {
+  for (Secured secured = Secured::kChooseAgain; secured != Secured::kYes;) {
+    if (!running_.empty()) {
+      choose_slices();
+      count_ = longest_run();
+      secured = secure_memory(budget, outputs);
+    }
+    if (running_.empty() || secured == Secured::kStalled) {
+      count_ = 0;
+      slices_.clear();
+      starved_ = load() > 0;
+      outputs.starved = starved_;
+      return;
+    }
+  }
+  time_run();
+  begun_ = now + pause_;
+  pause_ = {};
+  end_ = begun_ + run_.sum(count_);
+}
+
+void Engine::finish_run(Instant now, KvBudget& budget, EngineOutputs& outputs) {
+  HEDDLE_CHECK(!running_run() || now >= end_);
+  wake_.reset();
+  starved_ = false;
+  apply_run(outputs);
+  admit(budget);
+  count_ = 0;
+  begin_run(now, budget, outputs);
+  if (running_.empty()) {
+    budget.reserve(KvPlace::kOwn, 0);
+    budget.reserve(KvPlace::kGuest, 0);
+  }
+}
+
+std::int64_t Engine::prefill_backlog() const {
+  std::int64_t tokens = 0;
+  for (const Sequence& sequence : running_) {
+    tokens += sequence.pending() > 1 ? sequence.pending() : 0;
+  }
+  for (const Sequence& sequence : waiting_) {
+    tokens += sequence.pending();
+  }
+  return tokens;
+}
+
+void Engine::check_invariants() const {
+  HEDDLE_CHECK(static_cast<std::int64_t>(running_.size()) <= options_.max_sequences);
+  HEDDLE_CHECK(std::is_sorted(waiting_.begin(), waiting_.end(), older));
+  for (const Slice& slice : slices_) {
+    HEDDLE_CHECK(slice.index < running_.size() && slice.tokens > 0);
+    HEDDLE_CHECK(slice.tokens <= running_[slice.index].pending());
+  }
+  for (const Sequence& sequence : running_) {
+    HEDDLE_CHECK(sequence.computed >= 0 && sequence.pending() >= 1);
+    HEDDLE_CHECK(sequence.generated >= 0 && sequence.generated <= sequence.generate);
+  }
+  HEDDLE_CHECK(!running_run() || end_ > begun_);
+}
+
+}  // namespace heddle::sim

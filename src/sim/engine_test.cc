@@ -1,0 +1,220 @@
+#include "sim/engine.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "sim/test_hardware.h"
+
+namespace heddle::sim {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+
+/// So many blocks and no more.
+class FixedBudget final : public KvBudget {
+ public:
+  explicit FixedBudget(std::int64_t blocks) : blocks_(blocks) {}
+  std::int64_t reserve(KvPlace /*place*/, std::int64_t want) override {
+    peak_ = std::max(peak_, std::min(want, blocks_));
+    return std::min(want, blocks_);
+  }
+  [[nodiscard]] std::int64_t peak() const { return peak_; }
+
+ private:
+  std::int64_t blocks_;
+  std::int64_t peak_ = 0;
+};
+
+struct Times {
+  Instant first{};
+  Instant finished{};
+  friend bool operator==(const Times&, const Times&) = default;
+};
+
+struct Replay {
+  std::map<SequenceId, Times> times{};
+  std::int64_t runs = 0;
+  std::int64_t preemptions = 0;
+};
+
+/// Feeds sequences at their arrival and runs until all are done.
+Replay replay(const std::vector<Sequence>& arrivals,
+              const EngineOptions& options,
+              std::int64_t blocks) {
+  const StepModel model(
+      test_llama_8b(), test_h100(), 1, {.fixed = 0.5e-3, .cpu_per_sequence = 1e-5});
+  Engine engine(model, options);
+  FixedBudget budget(blocks);
+  Replay result;
+  std::size_t next = 0;
+  while (next < arrivals.size() || engine.load() > 0) {
+    const std::optional<Instant> boundary = engine.boundary();
+    const bool arrives =
+        next < arrivals.size() && (!boundary || arrivals[next].arrived < *boundary);
+    if (arrives) {
+      engine.add(arrivals[next].arrived, arrivals[next]);
+      ++next;
+      continue;
+    }
+    if (!boundary) {
+      ADD_FAILURE() << "it has work and does nothing";
+      return result;
+    }
+    EngineOutputs outputs;
+    engine.finish_run(*boundary, budget, outputs);
+    engine.check_invariants();
+    ++result.runs;
+    result.preemptions += static_cast<std::int64_t>(outputs.preempted.size());
+    for (const SequenceId id : outputs.first_tokens) {
+      result.times[id].first = *boundary;
+    }
+    for (const SequenceId id : outputs.finished) {
+      result.times[id].finished = *boundary;
+    }
+  }
+  return result;
+}
+
+std::vector<Sequence> random_arrivals(Rng& rng, std::size_t count) {
+  std::vector<Sequence> arrivals;
+  Instant at{};
+  for (std::size_t i = 0; i < count; ++i) {
+    at += Duration(static_cast<std::int64_t>(rng.below(200'000'000)));
+    arrivals.push_back({.id = SequenceId(i),
+                        .arrived = at,
+                        .prompt = 1 + static_cast<std::int64_t>(rng.below(3000)),
+                        .generate = static_cast<std::int64_t>(rng.below(300))});
+  }
+  return arrivals;
+}
+
+TEST(Engine, OneRequestTakesItsPrefillAndItsSteps) {
+  const Replay result = replay({{.id = SequenceId(1), .prompt = 128, .generate = 3}}, {}, 1000);
+  const StepModel model(
+      test_llama_8b(), test_h100(), 1, {.fixed = 0.5e-3, .cpu_per_sequence = 1e-5});
+  const std::int64_t prefill =
+      model.base_ps(128, 1) + model.chunk_ps({.tokens = 128}) + 500'000'000;
+  const auto decode = [&](std::int64_t context) {
+    return (model.base_ps(1, 1) + model.decode_ps() + context * model.context_ps() + 500'000'000) /
+               1000 +
+           10'000;
+  };
+  const Times& times = result.times.at(SequenceId(1));
+  EXPECT_EQ(times.first, Instant(Duration(prefill / 1000 + 10'000)));
+  EXPECT_EQ(times.finished - times.first, Duration(decode(129) + decode(130)));
+  EXPECT_EQ(result.runs, 3);  // Begin, prefill, both decodes.
+}
+
+// The heart of the speed: runs of iterations and single iterations agree to the nanosecond.
+TEST(Engine, RunsAreSteppingToTheNanosecond) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    Rng rng(seed);
+    const std::vector<Sequence> arrivals = random_arrivals(rng, 60);
+    const std::int64_t blocks = seed % 2 == 0 ? 100'000 : 900;
+    const EngineOptions options{.max_sequences = 16, .max_batch_tokens = 512};
+    EngineOptions stepping = options;
+    stepping.grow_ahead = 1;
+    const Replay runs = replay(arrivals, options, blocks);
+    const Replay steps = replay(arrivals, stepping, blocks);
+    ASSERT_EQ(runs.times.size(), arrivals.size()) << "seed " << seed;
+    ASSERT_EQ(runs.times, steps.times) << "seed " << seed;
+    EXPECT_LT(runs.runs * 2, steps.runs) << "seed " << seed;
+  }
+}
+
+TEST(Engine, EverythingFinishesInLittleMemory) {
+  std::int64_t preemptions = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    Rng rng(seed);
+    const std::vector<Sequence> arrivals = random_arrivals(rng, 80);
+    const Replay result = replay(arrivals, {}, 210);  // Hardly more than the longest request.
+    ASSERT_EQ(result.times.size(), arrivals.size()) << "seed " << seed;
+    preemptions += result.preemptions;
+  }
+  EXPECT_GT(preemptions, 100);
+}
+
+TEST(Engine, ALongPromptGoesInChunksBesideDecodes) {
+  std::vector<Sequence> arrivals{
+      {.id = SequenceId(0), .prompt = 16, .generate = 500},
+      {.id = SequenceId(1), .arrived = Instant(100ms), .prompt = 8192, .generate = 2}};
+  const Replay chunked = replay(arrivals, {.max_batch_tokens = 512}, 100'000);
+  const Replay whole = replay(arrivals, {.max_batch_tokens = 16384}, 100'000);
+  const auto first = [](const Replay& result) { return result.times.at(SequenceId(1)).first; };
+  EXPECT_GT(chunked.runs, whole.runs + 12);
+  EXPECT_GT(first(chunked), first(whole));  // Weights are read once a chunk.
+}
+
+TEST(Engine, AnArrivalJoinsAtTheEndOfTheStep) {
+  const StepModel model(test_llama_8b(), test_h100(), 1, {});
+  Engine engine(model, {});
+  FixedBudget budget(10'000);
+  EngineOutputs outputs;
+  engine.add(Instant{}, {.id = SequenceId(0), .prompt = 64, .generate = 1000});
+  engine.finish_run(Instant{}, budget, outputs);
+  const Instant decoding = *engine.boundary();
+  engine.finish_run(decoding, budget, outputs);
+  const Instant far = *engine.boundary();
+  const Instant arrival = decoding + 100ms;
+  engine.add(arrival, {.id = SequenceId(1), .arrived = arrival, .prompt = 64, .generate = 1});
+  EXPECT_LT(*engine.boundary(), far);
+  EXPECT_GE(*engine.boundary(), arrival);
+  EXPECT_LT(*engine.boundary() - arrival, 10ms);
+}
+
+TEST(Engine, ZeroOutputEndsWithItsPrompt) {
+  const Replay result = replay({{.id = SequenceId(1), .prompt = 8, .generate = 0}}, {}, 1000);
+  EXPECT_GT(result.times.at(SequenceId(1)).finished, Instant{});
+}
+
+TEST(Engine, CoRunnersAddTheirGpuTimeOnceLaunchesAreHidden) {
+  const StepModel model(
+      test_llama_8b(), test_h100(), 1, {.fixed = 2.5e-3, .launch_per_layer = 0.345e-3});
+  const auto step = [&](std::int64_t neighbours) {
+    Engine engine(model, {});
+    FixedBudget budget(10'000);
+    EngineOutputs outputs;
+    engine.set_neighbours(neighbours);
+    engine.add(Instant{}, {.id = SequenceId(0), .prompt = 1, .generate = 100});
+    engine.finish_run(Instant{}, budget, outputs);
+    return std::pair(engine.step(), engine.gpu_ps());
+  };
+  EXPECT_EQ(step(0).first, Duration(11'040'000));  // 0.345 ms x 32 layers.
+  const auto [shared, own] = step(13'000'000'000);
+  EXPECT_EQ(shared, Duration((own + 13'000'000'000) / 1000));
+}
+
+TEST(Engine, AGuestsAttentionIsHiddenWhileItIsShorter) {
+  const StepModel model(test_llama_8b(), test_h100(), 1, {});
+  const auto step = [&](std::int64_t guests, std::int64_t wait_ps) {
+    Engine engine(model, {});
+    FixedBudget budget(100'000);
+    EngineOutputs outputs;
+    engine.set_guest_cost({.per_layer_ps = wait_ps, .context_ps = model.context_ps()});
+    for (std::int64_t i = 0; i < 32; ++i) {
+      engine.add(Instant{},
+                 {.id = SequenceId(static_cast<std::uint64_t>(i)),
+                  .prompt = 1024,
+                  .generate = 100,
+                  .place = i < guests ? KvPlace::kGuest : KvPlace::kOwn});
+    }
+    Instant now{};
+    while (engine.running() < 32 || engine.prefilling()) {
+      engine.finish_run(now, budget, outputs);
+      now = *engine.boundary();
+    }
+    return engine.step();
+  };
+  EXPECT_LT(step(16, 0), step(0, 0));  // Half of the attention is elsewhere.
+  EXPECT_LT(step(16, 0), step(4, 0));
+  EXPECT_GT(step(16, 500'000'000), step(0, 0));  // A slow host costs more than it saves.
+}
+
+}  // namespace
+}  // namespace heddle::sim

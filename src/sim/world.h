@@ -1,0 +1,379 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "base/time.h"
+#include "sim/cluster.h"
+#include "sim/control.h"
+#include "sim/engine.h"
+#include "sim/event_queue.h"
+#include "sim/link.h"
+#include "sim/memory.h"
+#include "sim/step_model.h"
+
+namespace heddle::sim {
+
+/// A request that has arrived and not ended.
+struct LiveRequest {
+  RequestId number{};  ///< Its place in the workload, from 0.
+  ModelId model{};
+  Instant arrival{};
+  std::int64_t prompt = 0;
+  std::int64_t generate = 0;
+  std::int64_t generated = 0;
+  std::optional<Instant> first_token{};
+  ReplicaId replica{};  ///< Where it was dispatched to, if it was.
+  bool dispatched = false;
+  bool waited_for_start = false;  ///< No instance of its model served when it came.
+  std::int64_t preemptions = 0;
+  bool live = false;
+};
+
+/// One worker of a replica.
+struct Stage {
+  StageSpec spec{};
+  std::int64_t weight_pages = 0;  ///< On each of its GPUs.
+  double kv_bytes_per_block = 0;  ///< On each of its GPUs.
+};
+
+struct Replica {
+  ReplicaId id{};
+  ModelId model{};
+  ReplicaState state = ReplicaState::kWaiting;
+  StartSpec spec{};
+  std::vector<Stage> stages{};
+  std::vector<GpuId> gpus{};  ///< Of all stages.
+  LeaseId weights{};          ///< 0: none.
+  LeaseId kv{};               ///< Own KV; 0: none.
+  LeaseId guest_kv{};         ///< On the host replica's GPUs; 0: none.
+  LeaseId overhead{};         ///< 0: none.
+  double value = 0;
+  std::int64_t kv_limit = -1;
+  std::unique_ptr<Engine> engine{};
+  std::uint64_t stamp = 0;       ///< Of its newest scheduled event; older ones are void.
+  Instant scheduled{};           ///< When that is, for the engine.
+  std::int64_t outstanding = 0;  ///< Flows and timers of the present phase.
+  std::uint8_t phase = 0;
+  double loaded = 0;      ///< Part of the weights that is there.
+  bool attached = false;  ///< Serves when loaded, though it was begun as a prewarm.
+  Instant created{};
+  Instant used{};  ///< When its newest request came or its last one ended.
+  Instant serving_since{};
+  std::int64_t published_ps = 0;          ///< GPU time that its neighbours count with.
+  std::optional<ReplicaId> guest_host{};  ///< Where its guests' KV is.
+  std::vector<ReplicaId> guests_of{};     ///< Whose guests are here.
+  double guest_share = 0;
+  double guest_debt = 0;    ///< Sequences owed to the host, to keep the share.
+  std::size_t merging = 0;  ///< 1 + stage that a merge is under way to; 0: none.
+  bool split = false;
+  std::vector<FlowId> flows{};
+
+  [[nodiscard]] bool serves() const { return state == ReplicaState::kServing; }
+  [[nodiscard]] std::size_t load() const { return engine ? engine->load() : 0; }
+};
+
+struct Gpu {
+  GpuId id{};
+  HostId host{};
+  bool up = true;
+  std::int64_t pages = 0;
+  std::set<ReplicaId> replicas{};   ///< That hold or await pages here.
+  std::vector<ReplicaId> active{};  ///< With an engine in a run.
+  std::size_t pcie = 0;             ///< Index of its link.
+};
+
+struct Host {
+  HostId id{};
+  bool up = true;
+  std::vector<GpuId> gpus{};
+  std::size_t nic = 0;
+  std::size_t memory = 0;
+  std::size_t nvlink = 0;
+  std::size_t disk = 0;
+  struct Image {
+    LeaseId lease{};
+    std::uint64_t used = 0;  ///< Order of use.
+  };
+  std::map<ModelId, Image> cache{};
+  std::set<std::pair<std::uint64_t, ModelId>> by_use{};
+};
+
+/// What is noted when a request has ended.
+struct Outcome {
+  const LiveRequest* request = nullptr;
+  Instant ended{};
+  bool completed = false;  ///< Else refused.
+};
+
+/// What an observer may want to hear of; each has an empty default.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void ended(const World& /*world*/, const Outcome& /*outcome*/) {}
+  /// An action was taken. `other` is for whom, or the far end; `request` where one is concerned.
+  struct Act {
+    Instant at{};
+    std::string_view verb{};
+    Reason reason{};
+    ModelId model{};
+    ReplicaId replica{};
+    std::optional<GpuId> gpu{};
+    std::optional<ModelId> other{};
+    std::optional<RequestId> request{};
+  };
+  virtual void acted(const World& /*world*/, const Act& /*act*/) {}
+  virtual void sampled(const World& /*world*/, Instant /*at*/) {}
+};
+
+struct WorldOptions {
+  Duration sample_period{};                   ///< Of Observer::sampled; 0: never.
+  bool check_every_event = false;             ///< All invariants, after every event.
+  Duration patience = std::chrono::hours(2);  ///< After the last arrival; then the rest counts as
+                                              ///< unserved.
+};
+
+struct WorldCounts {
+  std::int64_t arrived = 0, completed = 0, rejected = 0, unserved = 0;
+  std::int64_t starts = 0, hits = 0, attaches = 0, misses = 0, prewarms = 0, evictions = 0;
+  std::int64_t preemptions = 0, resubmissions = 0, merges = 0, failures = 0;
+  std::int64_t events = 0, tokens = 0;
+  double bytes_fetched = 0, bytes_loaded = 0, bytes_kv_moved = 0;
+};
+
+/// A cluster, its users and its faults in virtual time, for one control plane to act in. Single
+/// threaded and deterministic: equal inputs give equal histories, to the byte. The read-only part
+/// is what control planes see; to change anything they use Actions.
+/// An event costs O(log) of what there is, beside what the touched engine holds.
+class World final : private Actions {
+ public:
+  World(const ClusterSpec& cluster,
+        std::vector<ModelSpec> models,
+        ControlPlane& plane,
+        Observer& observer,
+        const WorldOptions& options);
+  ~World() override;
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  /// A fault or repair at `at`, before run().
+  enum class Fault : std::uint8_t {
+    kGpu,      ///< Fails; its replicas are gone.
+    kHost,     ///< All its GPUs and its cache.
+    kNic,      ///< Runs at `factor` of its speed.
+    kPcie,     ///< Of GPU `target`, likewise.
+    kRestore,  ///< Loads on GPU `target` that are under way stand still.
+    kWorker,   ///< The engines on GPU `target` die; the GPU is fine.
+  };
+  void inject(Instant at, Fault fault, std::uint64_t target, double factor);
+  void repair(Instant at, Fault fault, std::uint64_t target);
+
+  /// Replays the workload to its end.
+  void run(RequestSource& source);
+
+  [[nodiscard]] Instant now() const { return now_; }
+  [[nodiscard]] const std::vector<ModelSpec>& models() const { return models_; }
+  [[nodiscard]] const ModelSpec& model(ModelId id) const { return models_[id.value()]; }
+  [[nodiscard]] const std::vector<Gpu>& gpus() const { return gpus_; }
+  [[nodiscard]] const Gpu& gpu(GpuId id) const { return gpus_[id.value()]; }
+  [[nodiscard]] const std::vector<Host>& hosts() const { return hosts_; }
+  [[nodiscard]] const Host& host(HostId id) const { return hosts_[id.value()]; }
+  [[nodiscard]] const HostSpec& host_spec(HostId id) const { return cluster_.hosts[id.value()]; }
+  [[nodiscard]] const HostSpec& host_spec(GpuId id) const { return host_spec(gpu(id).host); }
+  [[nodiscard]] std::int64_t page_bytes() const { return cluster_.page_bytes; }
+  [[nodiscard]] const LiveRequest& request(LiveId id) const { return requests_[id.value()]; }
+  /// Null when it is gone.
+  [[nodiscard]] const Replica* replica(ReplicaId id) const;
+  /// The replicas of a model that are not gone, by id.
+  [[nodiscard]] const std::vector<ReplicaId>& replicas_of(ModelId id) const;
+  [[nodiscard]] std::int64_t free_pages(GpuId id) const {
+    return memory_.free(ledger::device_pool(id));
+  }
+  [[nodiscard]] bool cached(HostId host, ModelId model) const {
+    return hosts_[host.value()].cache.contains(model);
+  }
+  [[nodiscard]] const Link& nic(HostId id) const { return links_[host(id).nic]; }
+  [[nodiscard]] std::int64_t pages(double bytes) const;
+  /// Pages of a model's weights, per GPU, when whole on its tp GPUs.
+  [[nodiscard]] std::int64_t weight_pages(ModelId id) const;
+  [[nodiscard]] std::int64_t overhead_pages(ModelId id) const;
+  /// Pages of KV, per GPU, of so many tokens.
+  [[nodiscard]] std::int64_t kv_pages(ModelId id, std::int64_t tokens) const;
+  /// Step times of a model on the GPUs of a host.
+  [[nodiscard]] const StepModel& step_model(ModelId model, HostId host) const;
+  [[nodiscard]] const Memory& memory() const { return memory_; }
+  [[nodiscard]] const WorldCounts& counts() const { return counts_; }
+  [[nodiscard]] std::int64_t live_requests() const { return live_; }
+  /// GPUs that hold anything, times how long.
+  [[nodiscard]] double gpu_seconds() const;
+  /// A digest of all that happened, in order.
+  [[nodiscard]] std::uint64_t digest() const { return digest_; }
+
+  /// CHECK-fails when any invariant is broken: ledger sums, one owner per page, engines, requests.
+  void check_invariants() const;
+
+ private:
+  enum class EventKind : std::uint8_t {
+    kArrival,
+    kEngine,
+    kLink,
+    kPhase,
+    kTimer,
+    kFault,
+    kRepair,
+    kSample,
+    kUnmapped
+  };
+  struct Event {
+    EventKind kind{};
+    std::uint32_t index = 0;
+    std::uint64_t stamp = 0;
+  };
+  struct PlannedFault {
+    Fault fault{};
+    std::uint64_t target = 0;
+    double factor = 0;
+  };
+  struct LinkState {
+    std::uint64_t stamp = 0;
+    double nominal = 0;
+  };
+  struct FlowOwner {
+    ReplicaId replica{};
+    std::size_t link = 0;
+  };
+  class Budget;
+
+  // Actions.
+  bool dispatch(LiveId request, ReplicaId replica, Reason reason) override;
+  void reject(LiveId request, Reason reason) override;
+  ReplicaId start(const StartSpec& spec, Reason reason) override;
+  bool serve(ReplicaId replica, Duration after, Reason reason) override;
+  void attach(ReplicaId replica, Reason reason) override;
+  void drain(ReplicaId replica, Reason reason) override;
+  void evict(ReplicaId replica, Reason reason, std::optional<ModelId> for_whom) override;
+  void stop(ReplicaId replica, Reason reason) override;
+  void merge(ReplicaId replica, std::size_t stage, bool split, Reason reason) override;
+  void weave(ReplicaId hot, ReplicaId cold, double share, Reason reason) override;
+  void set_kv_limit(ReplicaId replica, std::int64_t pages, Reason reason) override;
+  void set_value(ReplicaId replica, double value) override;
+  void cache(HostId host, ModelId model) override;
+  void timer(Instant at, std::uint64_t tag) override;
+
+  // world.cc: the loop, requests, set-up.
+  void build(const ClusterSpec& cluster);
+  void perform(const Event& event, RequestSource& source);
+  void arrive(RequestSource& source);
+  void notify(const Notice& notice) { notices_.push_back(notice); }
+  void deliver_notices();
+  void give_up();
+  void sample();
+  void end_request(LiveId id, bool completed);
+  void note(std::string_view verb,
+            Reason reason,
+            const Replica& replica,
+            std::optional<ModelId> other = {},
+            std::optional<RequestId> request = {});
+  void mix(std::uint64_t value);
+  Replica& at(ReplicaId id) { return *replicas_[id.value()]; }
+  Replica* find(ReplicaId id);
+
+  // world_replicas.cc: from load to eviction.
+  void try_begin(Replica& replica);
+  [[nodiscard]] std::vector<ledger::Demand> weight_demands(const Replica& replica) const;
+  [[nodiscard]] static std::vector<ledger::Demand> demands(const Replica& replica,
+                                                           std::int64_t pages);
+  void begin_phase(Replica& replica, std::uint8_t phase);
+  void fetch(Replica& replica, double part, LinkClass link_class);
+  void copy(Replica& replica, double part, LinkClass link_class);
+  void add_flow(Replica& replica, std::size_t link, double bytes, LinkClass link_class);
+  void phase_timer(Replica& replica, Duration after);
+  void phase_step_done(ReplicaId id);
+  void loaded(Replica& replica);
+  bool open_engine(Replica& replica);
+  void close_engine(Replica& replica);
+  void requeue(Replica& replica, Reason reason);
+  void drained(Replica& replica);
+  void unmap(Replica& replica);
+  void unmapped(ReplicaId id);
+  void forget(Replica& replica);
+  void cancel_flows(Replica& replica);
+  void link_event(std::size_t link, std::uint64_t stamp);
+  void schedule_link(std::size_t link);
+  void merged(Replica& replica);
+  void touch_image(HostId host, ModelId model);
+  void retry_waiting(GpuId gpu);
+  void use_gpu(GpuId gpu, Replica& replica);
+  void leave_gpu(GpuId gpu, Replica& replica);
+
+  // world_engines.cc: iterations, KV, co-running.
+  void engine_event(ReplicaId id, std::uint64_t stamp);
+  void schedule_engine(Replica& replica);
+  void handle_outputs(Replica& replica, const EngineOutputs& outputs);
+  void publish(Replica& replica);
+  void set_conditions(Replica& replica);
+  void set_pace(Replica& replica);
+  void set_guest_pace(Replica& host);
+  void send_guests_home(Replica& replica);
+  std::int64_t reserve_kv(Replica& replica, KvPlace place, std::int64_t blocks);
+  std::int64_t resize_kv(Replica& replica,
+                         LeaseId lease,
+                         const std::vector<Stage>& stages,
+                         std::int64_t blocks,
+                         std::int64_t limit);
+  bool revoke_warm(GpuId gpu, ModelId for_whom);
+  void relieve(Replica& replica);
+  void wake_starved(GpuId gpu);
+
+  // world_faults.cc
+  void fault(const PlannedFault& planned);
+  void mend(const PlannedFault& planned);
+  void fail_gpu(GpuId gpu);
+  void set_link_factor(std::size_t link, double factor);
+
+  ClusterSpec cluster_;
+  std::vector<ModelSpec> models_;
+  ControlPlane& plane_;
+  Observer& observer_;
+  WorldOptions options_;
+  ComputeSharing sharing_;
+
+  Instant now_{};
+  EventQueue<Event> queue_{};
+  std::vector<Notice> notices_{};  ///< For the control plane, before the next event.
+  std::vector<LiveRequest> requests_{};
+  std::vector<std::uint32_t> free_requests_{};
+  std::int64_t live_ = 0;
+  bool more_arrivals_ = true;
+  TraceRow upcoming_{};
+  Instant last_arrival_{};
+
+  std::vector<std::unique_ptr<Replica>> replicas_{};  ///< By id; null when gone.
+  std::vector<std::vector<ReplicaId>> by_model_{};
+  std::vector<Gpu> gpus_{};
+  std::vector<Host> hosts_{};
+  std::vector<Link> links_{};
+  std::vector<LinkState> link_states_{};
+  std::map<FlowId, FlowOwner> flow_owner_{};
+  std::uint64_t flows_given_ = 0;
+  std::uint64_t image_uses_ = 0;
+  std::vector<std::size_t> shape_of_{};  ///< By model: equal shapes have equal numbers.
+  std::vector<std::size_t> gpu_kind_{};  ///< By host.
+  mutable std::map<std::pair<std::size_t, std::size_t>, StepModel> step_models_{};
+  Memory memory_{};
+  std::vector<std::set<ReplicaId>> waiting_for_pages_{};  ///< By GPU.
+  std::vector<std::set<ReplicaId>> starved_{};            ///< By GPU.
+  std::vector<PlannedFault> faults_{};
+  WorldCounts counts_{};
+  double gpu_seconds_ = 0;
+  std::int64_t gpus_used_ = 0;
+  Instant gpus_since_{};
+  std::uint64_t digest_ = 0;
+};
+
+}  // namespace heddle::sim

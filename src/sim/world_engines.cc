@@ -1,0 +1,447 @@
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "sim/world.h"
+
+namespace heddle::sim {
+namespace {
+
+/// Leases are given back when they exceed what is used by this part, so that they do not change
+/// with every block.
+constexpr std::int64_t kSlackPart = 8;
+/// A neighbour is told again when an engine's GPU time has changed by this part.
+constexpr std::int64_t kChangePart = 5;
+/// Kernels of a layer, for how often a guest's attention can begin on its host.
+constexpr std::int64_t kKernelsPerLayer = 12;
+/// One look of the host at its guests' counters.
+constexpr double kPollSeconds = 4.7e-6;
+/// A message between GPUs of one server.
+constexpr double kMessageSeconds = 2e-6;
+
+std::int64_t blocks_in(double pages, double page_bytes, double block_bytes) {
+  return static_cast<std::int64_t>(pages * page_bytes / block_bytes);
+}
+
+}  // namespace
+
+/// The pages behind one replica's engine.
+class World::Budget final : public KvBudget {
+ public:
+  Budget(World& world, Replica& replica) : world_(world), replica_(replica) {}
+  std::int64_t reserve(KvPlace place, std::int64_t blocks) override {
+    return world_.reserve_kv(replica_, place, blocks);
+  }
+
+ private:
+  World& world_;
+  Replica& replica_;
+};
+
+bool World::dispatch(LiveId id, ReplicaId to, Reason reason) {
+  Replica* replica = find(to);
+  LiveRequest& request = requests_[id.value()];
+  if (replica == nullptr || !replica->serves()) {
+    return false;
+  }
+  HEDDLE_CHECK(request.live && !request.dispatched && request.model == replica->model);
+  std::int64_t room = INT64_MAX;
+  for (const Stage& stage : replica->stages) {
+    const Gpu& gpu = gpus_[stage.spec.gpus[0].value()];
+    std::int64_t pages = gpu.pages - stage.weight_pages - overhead_pages(replica->model);
+    pages = replica->kv_limit >= 0 ? std::min(pages, replica->kv_limit) : pages;
+    room = std::min(room,
+                    blocks_in(static_cast<double>(pages),
+                              static_cast<double>(page_bytes()),
+                              stage.kv_bytes_per_block));
+  }
+  if (room * EngineOptions{}.tokens_per_block < request.prompt + request.generate) {
+    reject(id, Reason::kTooLarge);
+    return true;
+  }
+  KvPlace place = KvPlace::kOwn;
+  if (replica->guest_host) {
+    replica->guest_debt += replica->guest_share;
+    if (replica->guest_debt >= 1) {
+      replica->guest_debt -= 1;
+      place = KvPlace::kGuest;
+    }
+  }
+  note("dispatch", reason, *replica, std::nullopt, request.number);
+  request.dispatched = true;
+  request.replica = to;
+  replica->used = now_;
+  replica->engine->add(now_,
+                       {.id = SequenceId(id.value()),
+                        .arrived = request.arrival,
+                        .prompt = request.prompt,
+                        .generate = request.generate,
+                        .generated = request.generated,
+                        .place = place});
+  schedule_engine(*replica);
+  return true;
+}
+
+void World::schedule_engine(Replica& replica) {
+  const std::optional<Instant> boundary = replica.engine->boundary();
+  if (!boundary) {
+    ++replica.stamp;
+    replica.scheduled = {};
+    return;
+  }
+  if (*boundary == replica.scheduled && *boundary > now_) {
+    return;
+  }
+  replica.scheduled = *boundary;
+  queue_.push(std::max(*boundary, now_),
+              {.kind = EventKind::kEngine,
+               .index = static_cast<std::uint32_t>(replica.id.value()),
+               .stamp = ++replica.stamp});
+}
+
+void World::engine_event(ReplicaId id, std::uint64_t stamp) {
+  Replica* replica = find(id);
+  if (replica == nullptr || !replica->engine || replica->stamp != stamp) {
+    return;
+  }
+  replica->scheduled = {};
+  Budget budget(*this, *replica);
+  EngineOutputs outputs;
+  replica->engine->finish_run(now_, budget, outputs);
+  handle_outputs(*replica, outputs);
+  publish(*replica);
+  schedule_engine(*replica);
+  if (outputs.starved) {
+    relieve(*replica);
+  }
+  if (replica->state == ReplicaState::kDraining && replica->load() == 0) {
+    drained(*replica);
+  }
+}
+
+void World::handle_outputs(Replica& replica, const EngineOutputs& outputs) {
+  for (const SequenceId id : outputs.first_tokens) {
+    LiveRequest& request = requests_[id.value()];
+    if (!request.first_token) {
+      request.first_token = now_;
+      notify({.kind = NoticeKind::kFirstToken,
+              .request = LiveId(id.value()),
+              .replica = replica.id,
+              .model = replica.model});
+    }
+  }
+  for (const SequenceId id : outputs.preempted) {
+    ++requests_[id.value()].preemptions;
+    ++counts_.preemptions;
+  }
+  for (const SequenceId id : outputs.finished) {
+    LiveRequest& request = requests_[id.value()];
+    request.generated = request.generate;
+    if (!request.first_token) {
+      request.first_token = now_;
+    }
+    ++counts_.completed;
+    replica.used = now_;
+    end_request(LiveId(id.value()), /*completed=*/true);
+    notify({.kind = NoticeKind::kFinished,
+            .request = LiveId(id.value()),
+            .replica = replica.id,
+            .model = replica.model});
+  }
+}
+
+/// Tells the engines that share a GPU with this one how much of it this one takes, when that has
+/// changed by more than a little.
+void World::publish(Replica& replica) {
+  const std::int64_t now_ps = replica.engine ? replica.engine->gpu_ps() : 0;
+  const std::int64_t before = replica.published_ps;
+  const bool turned = (now_ps == 0) != (before == 0);
+  if (!turned && std::abs(now_ps - before) * kChangePart <= before) {
+    return;
+  }
+  replica.published_ps = now_ps;
+  for (const GpuId id : replica.gpus) {
+    Gpu& gpu = gpus_[id.value()];
+    if (turned && now_ps > 0) {
+      gpu.active.push_back(replica.id);
+    } else if (turned) {
+      std::erase(gpu.active, replica.id);
+    }
+    for (const ReplicaId other : gpu.active) {
+      if (other != replica.id) {
+        Replica& neighbour = at(other);
+        set_conditions(neighbour);
+        neighbour.engine->interrupt(now_);
+        schedule_engine(neighbour);
+      }
+    }
+  }
+  if (replica.engine) {
+    set_conditions(replica);
+  }
+  if (replica.guest_host) {
+    if (Replica* host = find(*replica.guest_host); host != nullptr && host->engine) {
+      set_guest_pace(*host);
+    }
+  }
+}
+
+/// What a replica's engine has to know of others on its GPUs.
+void World::set_conditions(Replica& replica) {
+  if (sharing_ == ComputeSharing::kAddUp) {
+    std::int64_t most = 0;
+    for (const GpuId gpu : replica.gpus) {
+      std::int64_t sum = 0;
+      for (const ReplicaId other : gpus_[gpu.value()].active) {
+        sum += other == replica.id ? 0 : at(other).published_ps;
+      }
+      most = std::max(most, sum);
+    }
+    replica.engine->set_neighbours(most);
+  }
+  set_pace(replica);
+}
+
+/// A pipeline's step is the sum of its stages' and the hops between them; a stage with a part of a
+/// GPU's compute is slower by that part.
+void World::set_pace(Replica& replica) {
+  double scale = 0;
+  for (const Stage& stage : replica.stages) {
+    double share = replica.spec.compute_share;
+    const Gpu& gpu = gpus_[stage.spec.gpus[0].value()];
+    const auto others = std::count_if(
+        gpu.active.begin(), gpu.active.end(), [&](ReplicaId each) { return each != replica.id; });
+    if (sharing_ == ComputeSharing::kByMemory && others > 0) {
+      const PoolId pool = ledger::device_pool(gpu.id);
+      const std::int64_t own = memory_.reserved(replica.weights, pool) +
+                               memory_.reserved(replica.kv, pool) +
+                               memory_.reserved(replica.overhead, pool);
+      share *= std::clamp(static_cast<double>(own) / static_cast<double>(gpu.pages), 0.05, 1.0);
+    }
+    scale += stage.spec.weights / share;
+  }
+  const double hops = replica.stages.size() < 2 ? 0
+                                                : host_spec(replica.gpus[0]).startup.hop *
+                                                      static_cast<double>(replica.stages.size());
+  replica.engine->set_pace(scale, policy::to_duration(hops));
+}
+
+/// A host of guests is slowed by their attention, and by looking for it.
+void World::set_guest_pace(Replica& host) {
+  double busy = 0;
+  for (const ReplicaId id : host.guests_of) {
+    const Replica* each = find(id);
+    if (each->engine && each->published_ps > 0) {
+      std::int64_t context = 0;
+      for (const Sequence& sequence : each->engine->running_sequences()) {
+        context += sequence.place == KvPlace::kGuest ? sequence.computed : 0;
+      }
+      const HostId where = gpus_[host.gpus[0].value()].host;
+      const double guests =
+          static_cast<double>(context * step_model(each->model, where).context_ps()) * 1e-12;
+      const double step = static_cast<double>(each->engine->step().count()) * 1e-9;
+      busy += step > 0 ? guests / step : 0;
+    }
+  }
+  const auto layers = static_cast<double>(model(host.model).shape.layers);
+  const double polls = busy > 0 ? kPollSeconds * kKernelsPerLayer * layers : 0;
+  host.engine->set_pace(1 / (1 - std::min(busy, 0.8)), policy::to_duration(polls));
+}
+
+void World::weave(ReplicaId hot_id, ReplicaId cold_id, double share, Reason reason) {
+  Replica* hot = find(hot_id);
+  Replica* cold = find(cold_id);
+  if (hot == nullptr || !hot->serves() || (share > 0 && (cold == nullptr || !cold->serves())) ||
+      (hot->guest_host && *hot->guest_host != cold_id)) {
+    return;
+  }
+  hot->guest_share = share;
+  if (share <= 0) {
+    return;  // Guests stay until they end.
+  }
+  note("weave", reason, *hot, cold->model);
+  if (hot->guest_kv == LeaseId(0)) {
+    std::vector<ledger::Demand> nothing;
+    for (const GpuId gpu : cold->gpus) {
+      nothing.push_back({.pool = ledger::device_pool(gpu), .pages = 0});
+    }
+    hot->guest_kv = memory_.reserve(now_, LeaseKind::kKvGuest, {.model = hot->model}, nothing);
+  }
+  if (!hot->guest_host) {
+    hot->guest_host = cold_id;
+    cold->guests_of.push_back(hot_id);
+  }
+  const policy::ModelShape& shape = model(hot->model).shape;
+  const HostSpec& host = host_spec(cold->gpus[0]);
+  const double bytes =
+      static_cast<double>((2 * shape.heads + 2 * shape.kv_heads) * shape.head_dim) * 2;
+  const double link = host.links.nvlink > 0 ? host.links.nvlink : host.links.pcie;
+  // A guest waits for the rest of the kernel that runs; long kernels are met more often.
+  const double kernel = static_cast<double>(cold->published_ps) * 1e-12 /
+                        static_cast<double>(kKernelsPerLayer * model(cold->model).shape.layers);
+  hot->engine->set_guest_cost(
+      {.per_layer_ps = static_cast<std::int64_t>((kMessageSeconds + kernel / 2) * 1e12),
+       .per_sequence_ps = static_cast<std::int64_t>(bytes / link * 1e12),
+       .context_ps = step_model(hot->model, gpus_[cold->gpus[0].value()].host).context_ps()});
+}
+
+/// Ends all dealings of a replica with guests, its own and those of others.
+void World::send_guests_home(Replica& replica) {
+  for (const ReplicaId id : replica.guests_of) {
+    Replica& owner = at(id);
+    owner.guest_host.reset();
+    owner.guest_share = 0;
+    if (owner.engine) {
+      owner.engine->return_guests(now_);
+      schedule_engine(owner);
+    }
+    memory_.release(now_, std::exchange(owner.guest_kv, LeaseId(0)));
+  }
+  replica.guests_of.clear();
+  if (replica.guest_host) {
+    std::erase(at(*replica.guest_host).guests_of, replica.id);
+    replica.guest_host.reset();
+  }
+}
+
+std::int64_t World::reserve_kv(Replica& replica, KvPlace place, std::int64_t blocks) {
+  if (place == KvPlace::kOwn) {
+    return resize_kv(replica, replica.kv, replica.stages, blocks, replica.kv_limit);
+  }
+  const Replica* host = replica.guest_host ? find(*replica.guest_host) : nullptr;
+  if (replica.guest_kv == LeaseId(0) || host == nullptr) {
+    return 0;
+  }
+  std::vector<Stage> stages = host->stages;
+  for (Stage& stage : stages) {
+    stage.kv_bytes_per_block = replica.stages[0].kv_bytes_per_block;
+  }
+  return resize_kv(replica, replica.guest_kv, stages, blocks, -1);
+}
+
+/// Moves a KV lease towards `blocks` on every GPU of `stages`; returns the blocks it has then.
+std::int64_t World::resize_kv(Replica& replica,
+                              LeaseId lease,
+                              const std::vector<Stage>& stages,
+                              std::int64_t blocks,
+                              std::int64_t limit) {
+  std::int64_t have = INT64_MAX;
+  for (const Stage& stage : stages) {
+    std::int64_t want = pages(static_cast<double>(blocks) * stage.kv_bytes_per_block);
+    want = limit >= 0 ? std::min(want, limit) : want;
+    for (const GpuId gpu : stage.spec.gpus) {
+      const PoolId pool = ledger::device_pool(gpu);
+      const std::int64_t reserved = memory_.reserved(lease, pool);
+      const bool wanted =
+          !starved_[gpu.value()].empty() || !waiting_for_pages_[gpu.value()].empty();
+      if (want > reserved) {
+        const std::int64_t free = memory_.free(pool);
+        if (free < want - reserved) {
+          revoke_warm(gpu, replica.model);
+        }
+        memory_.grow(now_, lease, pool, std::min(free, want - reserved));
+      } else if (reserved - want > (wanted || want == 0 ? 0 : want / kSlackPart)) {
+        memory_.shrink(now_, lease, pool, reserved - want);
+        if (wanted) {
+          retry_waiting(gpu);
+        }
+      }
+      have = std::min(have,
+                      blocks_in(static_cast<double>(memory_.reserved(lease, pool)),
+                                static_cast<double>(page_bytes()),
+                                stage.kv_bytes_per_block));
+    }
+  }
+  return have;
+}
+
+/// Lets the warm replica of least value on a GPU go, unless one is going already.
+bool World::revoke_warm(GpuId gpu, ModelId for_whom) {
+  const Replica* least = nullptr;
+  for (const ReplicaId id : gpus_[gpu.value()].replicas) {
+    const Replica& each = at(id);
+    if (each.state == ReplicaState::kEvicting) {
+      return true;
+    }
+    const bool idle = each.state == ReplicaState::kWarm ||
+                      (each.state == ReplicaState::kLoading && !each.spec.serve && !each.attached);
+    if (idle && (least == nullptr || each.value < least->value)) {
+      least = &each;
+    }
+  }
+  if (least == nullptr) {
+    return false;
+  }
+  evict(least->id, Reason::kMakeRoom, for_whom);
+  return true;
+}
+
+/// An engine has work and no pages: warm weights go first, then the newest request of the GPU,
+/// never the oldest; else the control plane has to know.
+void World::relieve(Replica& replica) {
+  bool coming = false;
+  for (const GpuId gpu : replica.gpus) {
+    starved_[gpu.value()].insert(replica.id);
+    coming = revoke_warm(gpu, replica.model) || coming;
+  }
+  if (coming) {
+    return;
+  }
+  const Engine& engine = *replica.engine;
+  const Instant oldest = engine.running() > 0 ? engine.running_sequences().front().arrived
+                                              : engine.waiting_sequences().front().arrived;
+  Replica* newest = nullptr;
+  Instant when = oldest;
+  for (const GpuId gpu : replica.gpus) {
+    for (const ReplicaId id : gpus_[gpu.value()].replicas) {
+      Replica& other = at(id);
+      if (id == replica.id || !other.engine) {
+        continue;
+      }
+      for (const Sequence& sequence : other.engine->running_sequences()) {
+        if (sequence.arrived > when) {
+          when = sequence.arrived;
+          newest = &other;
+        }
+      }
+    }
+  }
+  if (newest == nullptr) {
+    return notify({.kind = NoticeKind::kStarved, .replica = replica.id, .model = replica.model});
+  }
+  for (const KvPlace place : {KvPlace::kOwn, KvPlace::kGuest}) {
+    if (const auto victim = newest->engine->preempt_newest(place)) {
+      ++requests_[victim->value()].preemptions;
+      ++counts_.preemptions;
+      note("preempt", Reason::kMakeRoom, *newest, replica.model, requests_[victim->value()].number);
+      newest->engine->wake(now_);
+      return schedule_engine(*newest);
+    }
+  }
+}
+
+void World::wake_starved(GpuId gpu) {
+  const std::set<ReplicaId> starved = std::exchange(starved_[gpu.value()], {});
+  for (const ReplicaId id : starved) {
+    Replica& replica = at(id);
+    if (replica.engine && replica.engine->starved()) {
+      replica.engine->wake(now_);
+      schedule_engine(replica);
+    }
+  }
+}
+
+void World::set_kv_limit(ReplicaId id, std::int64_t pages, Reason reason) {
+  Replica* replica = find(id);
+  if (replica == nullptr || replica->kv_limit == pages) {
+    return;
+  }
+  note("set_kv_limit", reason, *replica);
+  replica->kv_limit = pages;
+  if (replica->engine) {
+    replica->engine->wake(now_);
+    schedule_engine(*replica);
+  }
+}
+
+}  // namespace heddle::sim
