@@ -8,9 +8,8 @@
 
 namespace heddle::policy {
 
-/// A model's load in one window: requests in the system, queued ones included (WarmServe,
-/// "WarmServe: Accelerating Multi-LLM Serving with Universal GPU Workers", section 5.1; load =
-/// concurrency).
+/// A model's load in one window: requests in the system, queued ones included ("WarmServe: Enabling
+/// One-for-Many GPU Prewarming for Multi-LLM Serving", section 5.1).
 struct Load {
   double mean = 0;  ///< The integral of the number in the system over the window, over its length.
   double peak = 0;  ///< The largest number in the system at once.

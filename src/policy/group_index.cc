@@ -1,0 +1,373 @@
+#include "policy/group_index.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+#include "base/check.h"
+
+namespace heddle::policy {
+namespace {
+
+/// Blocks walked over in find_by_evicting, for each one weighed.
+constexpr std::int64_t kWalk = 8;
+/// Blocks of an uncertain size class that are tried.
+constexpr int kUncertain = 64;
+
+/// At most `count` of the ascending `values`, the least and evenly chosen others.
+std::vector<std::int64_t> thin(const std::vector<std::int64_t>& values, std::size_t count) {
+  if (values.size() <= count) {
+    return values;
+  }
+  std::vector<std::int64_t> kept;
+  for (std::size_t i = 0; i < count; ++i) {
+    kept.push_back(values[i * values.size() / count]);
+  }
+  return kept;
+}
+
+/// The next combination of `chosen` ascending positions out of `count`; false after the last one.
+bool next_combination(std::vector<std::size_t>& chosen, std::size_t count) {
+  for (std::size_t i = chosen.size(); i-- > 0;) {
+    if (chosen[i] + (chosen.size() - i) < count) {
+      ++chosen[i];
+      for (std::size_t j = i + 1; j < chosen.size(); ++j) {
+        chosen[j] = chosen[j - 1] + 1;
+      }
+      return true;
+    }
+  }
+  return false;
+}
+
+bool worth_less(const std::optional<ReplicaWorth>& highest, const ReplicaWorth& worth) {
+  return !highest || *highest < worth;
+}
+
+}  // namespace
+
+GroupIndex::GroupIndex(const ReplicaMap& map,
+                       std::span<const std::pair<std::int64_t, std::int64_t>> sizes,
+                       std::int64_t victims)
+    : map_(map), victims_(victims), iota_(map.devices().size()), failures_(map.servers().size()) {
+  std::iota(iota_.begin(), iota_.end(), Index{0});
+  std::map<std::int64_t, std::set<std::int64_t>> pages_by_devices;
+  for (const auto& [devices, pages] : sizes) {
+    HEDDLE_CHECK(devices > 0 && pages >= 0);
+    pages_by_devices[devices].insert(pages);
+  }
+  for (const auto& [devices, pages] : pages_by_devices) {
+    if (std::has_single_bit(static_cast<std::uint64_t>(devices))) {
+      add_level(static_cast<Index>(devices), {pages.begin(), pages.end()});
+    }
+  }
+}
+
+void GroupIndex::add_level(Index size, std::vector<std::int64_t> pages) {
+  Level level{.size = size, .sizes = thin(pages, kSizeClasses)};
+  level.block_of.assign(iota_.size(), -1);
+  level.ahead.resize(level.sizes.size() + 1);
+  level.behind.resize(level.sizes.size() + 1);
+  for (const ReplicaMap::Server& server : map_.servers()) {
+    for (Index at = 0; at + size <= server.count; at += size) {
+      for (Index i = 0; i < size; ++i) {
+        level.block_of[server.first + at + i] = static_cast<std::int64_t>(level.blocks.size());
+      }
+      level.blocks.push_back({.first = server.first + at});
+    }
+  }
+  for (Index block = 0; block < level.blocks.size(); ++block) {
+    refresh(level, block);
+  }
+  levels_.push_back(std::move(level));
+}
+
+GroupIndex::Level* GroupIndex::level_of(std::int64_t devices) {
+  const auto found = std::find_if(
+      levels_.begin(), levels_.end(), [&](const Level& level) { return level.size == devices; });
+  return found == levels_.end() ? nullptr : &*found;
+}
+
+std::span<const GroupIndex::Index> GroupIndex::devices_of(const Level& level, Index block) const {
+  return std::span(iota_).subspan(level.blocks[block].first, level.size);
+}
+
+void GroupIndex::unlink(Level& level, Index block) {
+  const Block& known = level.blocks[block];
+  std::vector<BySum>& buckets = known.behind ? level.behind : level.ahead;
+  buckets[known.bucket].erase({known.score_sum, block});
+  if (known.cheapest) {
+    level.by_cheapest.erase({*known.cheapest, block});
+  }
+}
+
+void GroupIndex::refresh(Level& level, Index block) {
+  unlink(level, block);
+  Block& known = level.blocks[block];
+  known = {.first = known.first};
+  const auto group = devices_of(level, block);
+  const auto usable = [&](Index device) { return map_.devices()[device].prewarmable; };
+  if (!std::all_of(group.begin(), group.end(), usable)) {
+    return;
+  }
+  const GroupLook look = map_.look(group);
+  known.score_sum = look.score_sum;
+  known.highest = look.highest;
+  if (look.laminar) {
+    const auto above = std::upper_bound(level.sizes.begin(), level.sizes.end(), look.free_pages);
+    known.bucket = static_cast<std::size_t>(above - level.sizes.begin());
+    if (known.bucket > 0) {
+      level.ahead[known.bucket].emplace(known.score_sum, block);
+    }
+  }
+  if (victims_ > 0 && look.cheapest) {
+    known.cheapest = look.cheapest;
+    level.by_cheapest.emplace(*known.cheapest, block);
+  }
+}
+
+void GroupIndex::update(std::span<const Index> devices) {
+  for (Level& level : levels_) {
+    std::int64_t last = -1;
+    for (const Index device : devices) {
+      const std::int64_t block = level.block_of[device];
+      if (block >= 0 && block != last) {
+        refresh(level, static_cast<Index>(block));
+        last = block;
+      }
+    }
+  }
+  for (const Index device : devices) {
+    const ReplicaMap::Server& server = map_.server_of(device);
+    failures_[static_cast<std::size_t>(&server - map_.servers().data())].clear();
+  }
+}
+
+std::optional<GroupIndex::Index> GroupIndex::best_of(Level& level,
+                                                     std::vector<BySum>& buckets,
+                                                     const GroupWant& want) {
+  const auto at = std::lower_bound(level.sizes.begin(), level.sizes.end(), want.pages);
+  const auto sure = static_cast<std::size_t>(at - level.sizes.begin()) + 1;
+  const bool exact = at != level.sizes.end() && *at == want.pages;
+  std::optional<std::pair<double, Index>> best;
+  for (std::size_t bucket = std::max<std::size_t>(exact ? sure : sure - 1, 1);
+       bucket < buckets.size();
+       ++bucket) {
+    BySum& blocks = buckets[bucket];
+    int tries = kUncertain;
+    for (auto it = blocks.begin(); it != blocks.end();) {
+      Block& block = level.blocks[it->second];
+      if (!block.behind && !worth_less(block.highest, want.worth)) {
+        block.behind = true;
+        level.behind[bucket].insert(*it);
+        it = blocks.erase(it);
+        continue;
+      }
+      const auto group = devices_of(level, it->second);
+      if (bucket < sure && (map_.look(group).free_pages < want.pages && tries-- > 0)) {
+        ++it;
+        continue;
+      }
+      if (bucket < sure && tries <= 0) {
+        break;
+      }
+      if (!map_.holds(group, want.model)) {
+        best = best ? std::min(*best, *it) : *it;
+        break;
+      }
+      ++it;
+    }
+  }
+  return best ? std::optional(best->second) : std::nullopt;
+}
+
+std::optional<FoundGroup> GroupIndex::find_block(Level& level, const GroupWant& want) {
+  for (const bool isolated : {true, false}) {
+    if (const auto block = best_of(level, isolated ? level.ahead : level.behind, want)) {
+      const auto group = devices_of(level, *block);
+      return FoundGroup{.devices = {group.begin(), group.end()}, .isolated = isolated};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<FoundGroup> GroupIndex::find_subset(const GroupWant& want) {
+  const auto needed = static_cast<std::size_t>(want.devices);
+  std::optional<std::tuple<bool, double, std::vector<Index>>> best;  // (shared, sum, devices)
+  for (std::size_t s = 0; s < failures_.size(); ++s) {
+    const auto failed = [&](const Failure& failure) {
+      return failure.devices == want.devices && want.pages >= failure.pages;
+    };
+    if (std::any_of(failures_[s].begin(), failures_[s].end(), failed)) {
+      continue;
+    }
+    const ReplicaMap::Server& server = map_.servers()[s];
+    std::vector<Index> roomy;
+    bool held = false;
+    for (Index device = server.first; device < server.first + server.count; ++device) {
+      const MapDevice& known = map_.devices()[device];
+      const bool fits = known.prewarmable && known.free_pages >= want.pages;
+      const bool holds = fits && map_.holds(std::span(&device, 1), want.model);
+      held |= holds;
+      if (fits && !holds) {
+        roomy.push_back(device);
+      }
+    }
+    bool found = false;
+    std::vector<std::size_t> chosen(needed);
+    std::iota(chosen.begin(), chosen.end(), std::size_t{0});
+    std::size_t tries = roomy.size() >= needed ? kSubsets : 0;
+    for (bool more = tries > 0; more && tries-- > 0;
+         more = next_combination(chosen, roomy.size())) {
+      std::vector<Index> group;
+      for (const std::size_t position : chosen) {
+        group.push_back(roomy[position]);
+      }
+      const GroupLook look = map_.look(group);
+      if (look.laminar) {
+        found = true;
+        std::tuple candidate(
+            !worth_less(look.highest, want.worth), look.score_sum, std::move(group));
+        best = best ? std::min(*best, candidate) : candidate;
+      }
+    }
+    if (!found && !held) {
+      failures_[s].push_back({.devices = want.devices, .pages = want.pages});
+    }
+  }
+  if (!best) {
+    return std::nullopt;
+  }
+  return FoundGroup{.devices = std::get<2>(*best), .isolated = !std::get<0>(*best)};
+}
+
+std::optional<FoundGroup> GroupIndex::find(const GroupWant& want) {
+  Level* level = level_of(want.devices);
+  if (level != nullptr) {
+    if (auto found = find_block(*level, want)) {
+      return found;
+    }
+  }
+  return want.devices > 1 ? find_subset(want) : std::nullopt;
+}
+
+std::optional<std::pair<LostWorth, std::vector<ReplicaId>>> GroupIndex::victims_for(
+    std::span<const Index> group, const GroupWant& want) const {
+  if (map_.holds(group, want.model)) {
+    return std::nullopt;
+  }
+  std::vector<std::int64_t> deficits;
+  for (const Index device : group) {
+    deficits.push_back(want.pages - map_.devices()[device].free_pages);
+  }
+  const auto change = [&](const ReplicaMap::Entry& entry, std::int64_t by) {
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (std::binary_search(entry.devices.begin(), entry.devices.end(), group[i])) {
+        deficits[i] += by;
+      }
+    }
+  };
+  const auto short_of_room = [&](const ReplicaMap::Entry* entry) {
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (deficits[i] > 0 &&
+          (entry == nullptr ||
+           std::binary_search(entry->devices.begin(), entry->devices.end(), group[i]))) {
+        return true;
+      }
+    }
+    return false;
+  };
+  std::vector<const ReplicaMap::Entry*> candidates;
+  std::vector<const ReplicaMap::Entry*> chosen;  // Those that lie across come first and stay.
+  for (const ReplicaId id : map_.touching(group)) {
+    const ReplicaMap::Entry& entry = map_.entry(id);
+    const std::size_t shared = ReplicaMap::overlap(entry.devices, group).count;
+    const bool across = shared != group.size() && shared != entry.devices.size();
+    if (entry.evictable() && entry.replica.worth < want.worth) {
+      (across ? chosen : candidates).push_back(&entry);
+    } else if (across) {
+      return std::nullopt;
+    }
+  }
+  const std::size_t across_count = chosen.size();
+  for (const ReplicaMap::Entry* entry : chosen) {
+    change(*entry, -entry->replica.pages);
+  }
+  std::sort(candidates.begin(), candidates.end(), [](const auto* a, const auto* b) {
+    return std::tie(a->replica.worth, b->replica.pages, a->replica.id) <
+           std::tie(b->replica.worth, a->replica.pages, b->replica.id);
+  });
+  for (const ReplicaMap::Entry* entry : candidates) {
+    if (short_of_room(entry)) {
+      change(*entry, -entry->replica.pages);
+      chosen.push_back(entry);
+    }
+  }
+  if (short_of_room(nullptr)) {
+    return std::nullopt;
+  }
+  for (std::size_t i = chosen.size(); i-- > across_count;) {  // Spare those that were not needed.
+    change(*chosen[i], chosen[i]->replica.pages);
+    if (short_of_room(nullptr)) {
+      change(*chosen[i], -chosen[i]->replica.pages);
+    } else {
+      chosen.erase(chosen.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+  LostWorth lost;
+  std::vector<ReplicaId> ids;
+  for (const ReplicaMap::Entry* entry : chosen) {
+    lost.add(entry->replica.worth);
+    ids.push_back(entry->replica.id);
+  }
+  LostWorth gained;
+  gained.add(want.worth);
+  return lost < gained ? std::optional(std::pair(lost, std::move(ids))) : std::nullopt;
+}
+
+std::optional<FoundGroup> GroupIndex::find_by_evicting(const GroupWant& want) {
+  Level* level = level_of(want.devices);
+  const auto known_hopeless = [&](const Failure& failure) {
+    return failure.devices == want.devices && want.pages >= failure.pages;
+  };
+  if (level == nullptr || std::any_of(hopeless_.begin(), hopeless_.end(), known_hopeless)) {
+    return std::nullopt;
+  }
+  std::optional<std::pair<LostWorth, FoundGroup>> best;
+  std::int64_t weighed = 0;
+  std::int64_t walked = 0;
+  bool held = false;
+  for (const auto& [cheapest, block] : level->by_cheapest) {
+    LostWorth least;
+    least.add(cheapest);
+    if (cheapest >= want.worth || (best && least >= best->first) || weighed >= victims_ ||
+        walked++ >= victims_ * kWalk) {
+      break;
+    }
+    const auto group = devices_of(*level, block);
+    if (map_.holds(group, want.model)) {
+      held = true;
+      continue;
+    }
+    ++weighed;
+    auto victims = victims_for(group, want);
+    if (victims && (!best || victims->first < best->first)) {
+      best = std::pair(victims->first,
+                       FoundGroup{.devices = {group.begin(), group.end()},
+                                  .isolated = worth_less(level->blocks[block].highest, want.worth),
+                                  .victims = std::move(victims->second)});
+    }
+  }
+  if (!best) {
+    if (!held) {
+      hopeless_.push_back({.devices = want.devices, .pages = want.pages});
+    }
+    return std::nullopt;
+  }
+  hopeless_.clear();  // Evicting frees room elsewhere, too.
+  return std::move(best->second);
+}
+
+}  // namespace heddle::policy

@@ -1,0 +1,234 @@
+#include "policy/prewarm.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "base/check.h"
+#include "policy/group_index.h"
+
+namespace heddle::policy {
+namespace {
+
+/// Ids of replicas that are only planned start here, far above any real one.
+constexpr std::uint64_t kPlannedIds = std::uint64_t{1} << 63U;
+
+/// A rank that no existing replica fills.
+struct Vacancy {
+  const ModelDemand* model = nullptr;
+  std::int64_t rank = 0;
+  DesiredReplica replica{};
+};
+
+int fill_order(ReplicaState state) {
+  switch (state) {
+    case ReplicaState::kReady:
+      return 0;
+    case ReplicaState::kDraining:
+      return 1;
+    case ReplicaState::kLoading:
+      return 2;
+    case ReplicaState::kServing:
+      break;
+  }
+  return 3;
+}
+
+class Planner {
+ public:
+  Planner(const ReplicaMap& map, const PrewarmOptions& options) : map_(map), options_(options) {}
+
+  std::vector<PrewarmDecision> plan(std::span<const ModelDemand> models) {
+    assign_existing(models);
+    sort_vacancies();
+    place_vacancies(models);
+    std::vector<PrewarmDecision> decisions = std::move(keeps_);
+    std::erase_if(decisions, [&](const PrewarmDecision& keep) {
+      return std::binary_search(evicted_.begin(), evicted_.end(), keep.replica);
+    });
+    decisions.insert(decisions.end(),
+                     std::make_move_iterator(placements_.begin()),
+                     std::make_move_iterator(placements_.end()));
+    return decisions;
+  }
+
+ private:
+  /// Replicas of the model that fill ranks, in the order in which they do.
+  [[nodiscard]] std::vector<ReplicaId> existing(ModelId model) const {
+    std::vector<std::pair<int, ReplicaId>> ordered;
+    for (const ReplicaId id : map_.of_model(model)) {
+      const ReplicaState state = map_.entry(id).replica.state;
+      const bool counts = state == ReplicaState::kDraining
+                              ? options_.placement == PrewarmVariant::kCorrected
+                              : state != ReplicaState::kServing;
+      if (counts) {
+        ordered.emplace_back(fill_order(state), id);
+      }
+    }
+    std::sort(ordered.begin(), ordered.end());
+    std::vector<ReplicaId> ids;
+    for (const auto& [order, id] : ordered) {
+      ids.push_back(id);
+    }
+    return ids;
+  }
+
+  void assign_existing(std::span<const ModelDemand> models) {
+    for (const ReplicaId id : map_.replicas()) {
+      map_.set_worth(id, {});  // Of models without demand, too.
+      const ReplicaState state = map_.entry(id).replica.state;
+      if (state == ReplicaState::kReady || state == ReplicaState::kLoading) {
+        keeps_.push_back({.reason = PrewarmReason::kSurplus,
+                          .model = map_.entry(id).replica.model,
+                          .replica = id});
+      }
+    }
+    for (const ModelDemand& model : models) {
+      const std::vector<DesiredReplica> desired = desired_replicas(model, options_.score);
+      const std::vector<ReplicaId> have = existing(model.model);
+      for (std::size_t rank = 0; rank < desired.size(); ++rank) {
+        if (rank >= have.size()) {
+          vacancies_.push_back({&model, static_cast<std::int64_t>(rank), desired[rank]});
+          continue;
+        }
+        map_.set_worth(have[rank], desired[rank].worth);
+        const auto keep = std::lower_bound(
+            keeps_.begin(), keeps_.end(), have[rank], [](const PrewarmDecision& k, ReplicaId id) {
+              return k.replica < id;
+            });
+        if (keep != keeps_.end() && keep->replica == have[rank]) {
+          keep->reason = PrewarmReason::kWanted;
+          keep->rank = static_cast<std::int64_t>(rank);
+          keep->kind = desired[rank].kind;
+          keep->worth = desired[rank].worth;
+        }
+      }
+    }
+  }
+
+  void sort_vacancies() {
+    std::sort(vacancies_.begin(), vacancies_.end(), [](const Vacancy& a, const Vacancy& b) {
+      return std::tuple(b.replica.worth, b.model->load_time, a.model->model, a.rank) <
+             std::tuple(a.replica.worth, a.model->load_time, b.model->model, b.rank);
+    });
+  }
+
+  void place_vacancies(std::span<const ModelDemand> models) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> sizes;
+    for (const ModelDemand& model : models) {
+      sizes.emplace_back(model.devices, model.pages_per_device);
+    }
+    const bool evicts = options_.placement == PrewarmVariant::kCorrected;
+    GroupIndex index(map_, sizes, evicts ? options_.victim_groups : 0);
+    for (const Vacancy& vacancy : vacancies_) {
+      const GroupWant want{.model = vacancy.model->model,
+                           .devices = vacancy.model->devices,
+                           .pages = vacancy.model->pages_per_device,
+                           .worth = vacancy.replica.worth};
+      std::optional<FoundGroup> found = index.find(want);
+      if (!found && evicts) {
+        found = index.find_by_evicting(want);
+      }
+      place(vacancy, found, index);
+    }
+    std::sort(evicted_.begin(), evicted_.end());
+  }
+
+  void place(const Vacancy& vacancy, const std::optional<FoundGroup>& found, GroupIndex& index) {
+    PrewarmDecision decision{.action = PrewarmAction::kSkip,
+                             .reason = PrewarmReason::kNoRoom,
+                             .model = vacancy.model->model,
+                             .rank = vacancy.rank,
+                             .kind = vacancy.replica.kind,
+                             .worth = vacancy.replica.worth};
+    if (!found) {
+      placements_.push_back(std::move(decision));
+      return;
+    }
+    std::vector<ReplicaMap::Index> changed = found->devices;
+    for (const ReplicaId victim : found->victims) {
+      evict(victim, vacancy.model->model, changed);
+    }
+    decision.action = PrewarmAction::kLoad;
+    decision.reason = found->isolated ? PrewarmReason::kIsolated : PrewarmReason::kShared;
+    if (!found->victims.empty()) {
+      decision.reason = PrewarmReason::kMadeRoom;
+    }
+    for (const ReplicaMap::Index device : found->devices) {
+      decision.devices.push_back(map_.devices()[device].id);
+    }
+    map_.place({.id = ReplicaId(kPlannedIds + planned_++),
+                .model = decision.model,
+                .state = ReplicaState::kLoading,
+                .devices = decision.devices,
+                .pages = vacancy.model->pages_per_device,
+                .worth = decision.worth,
+                .pinned = true});  // Nothing planned here is evicted here.
+    placements_.push_back(std::move(decision));
+    std::sort(changed.begin(), changed.end());
+    index.update(changed);
+  }
+
+  void evict(ReplicaId victim, ModelId made_room_for, std::vector<ReplicaMap::Index>& changed) {
+    const ReplicaMap::Entry& entry = map_.entry(victim);
+    placements_.push_back({.action = PrewarmAction::kEvict,
+                           .reason = PrewarmReason::kMadeRoom,
+                           .model = entry.replica.model,
+                           .replica = victim,
+                           .worth = entry.replica.worth,
+                           .made_room_for = made_room_for});
+    changed.insert(changed.end(), entry.devices.begin(), entry.devices.end());
+    evicted_.push_back(victim);
+    map_.remove(victim);
+  }
+
+  ReplicaMap map_;
+  PrewarmOptions options_;
+  std::vector<PrewarmDecision> keeps_{};  // By replica id.
+  std::vector<PrewarmDecision> placements_{};
+  std::vector<Vacancy> vacancies_{};
+  std::vector<ReplicaId> evicted_{};
+  std::uint64_t planned_ = 0;
+};
+
+}  // namespace
+
+std::string_view action_name(PrewarmAction action) {
+  switch (action) {
+    case PrewarmAction::kKeep:
+      return "keep";
+    case PrewarmAction::kLoad:
+      return "load";
+    case PrewarmAction::kEvict:
+      return "evict";
+    case PrewarmAction::kSkip:
+      return "skip";
+  }
+  return "?";
+}
+
+std::string_view reason_name(PrewarmReason reason) {
+  switch (reason) {
+    case PrewarmReason::kWanted:
+      return "wanted";
+    case PrewarmReason::kSurplus:
+      return "surplus";
+    case PrewarmReason::kIsolated:
+      return "isolated";
+    case PrewarmReason::kShared:
+      return "shared";
+    case PrewarmReason::kMadeRoom:
+      return "made_room";
+    case PrewarmReason::kNoRoom:
+      return "no_room";
+  }
+  return "?";
+}
+
+std::vector<PrewarmDecision> plan_prewarm(const ReplicaMap& map,
+                                          std::span<const ModelDemand> models,
+                                          const PrewarmOptions& options) {
+  return Planner(map, options).plan(models);
+}
+
+}  // namespace heddle::policy
