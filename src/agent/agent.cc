@@ -196,7 +196,8 @@ class Agent::Impl {
                                  .pace = setup.pace,
                                  .step = setup.step,
                                  .log_level = setup_.log_level,
-                                 .log_format = setup_.log_format};
+                                 .log_format = setup_.log_format,
+                                 .event_log = event_log(setup, epoch)};
     auto life = WorkerLife::begin(executor_, hello, arena_.fd(), life_handlers(worker, epoch));
     if (!life) {
       log::error("worker cannot be started",
@@ -210,6 +211,14 @@ class Agent::Impl {
     for (const auto& [id, model] : models_) {
       describe(worker, model);
     }
+  }
+
+  /// Each life has a log of its own: a core begins anew with it.
+  [[nodiscard]] std::string event_log(const DeviceSetup& device, WorkerEpoch epoch) const {
+    return setup_.event_log.empty()
+               ? ""
+               : setup_.event_log + ".worker." + std::to_string(device.id.value()) + "." +
+                     std::to_string(epoch.value());
   }
 
   WorkerLife::Handlers life_handlers(WorkerState& worker, WorkerEpoch epoch) {
@@ -264,6 +273,7 @@ class Agent::Impl {
                  {"pages", load->pages.size()},
                  {"ready_bytes", load->ready_bytes},
                  {"image_bytes", load->image_bytes}});
+      handlers_.on_told(command.device, load->model);
     } else if (const auto* evict = std::get_if<core::EvictModel>(&command.message)) {
       log::info("evict",
                 {{"model", model_name(evict->model)},

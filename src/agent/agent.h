@@ -38,6 +38,7 @@ struct AgentSetup {
   std::vector<DeviceSetup> devices{};
   log::Level log_level = log::Level::kInfo;  ///< Of the workers.
   log::Format log_format = log::Format::kText;
+  std::string event_log{};  ///< Workers append .worker.DEVICE.EPOCH; empty: no log.
 };
 
 /// What AgentCore decides by, which a replay of its events needs too.
@@ -53,6 +54,8 @@ class Agent {
     std::function<void(core::ManagerEvent)> on_event{};
     /// Tokens of one step, for the owner of the records.
     std::function<void(std::vector<core::TokenEvent>)> on_tokens{};
+    /// A worker has been told to load a model; for the time that switches take.
+    std::function<void(DeviceId, ModelId)> on_told{};
     /// The core has taken this step; for the event log. May be empty.
     std::function<void(Instant, const core::AgentEvent&, const std::vector<core::AgentCommand>&)>
         on_step{};

@@ -104,7 +104,7 @@ class Server {
 
   Result<void> start() {
     Result<std::unique_ptr<manager::Manager>> manager =
-        manager::Manager::create(loop_.get_executor(), config_);
+        manager::Manager::create(loop_.get_executor(), config_, metrics_);
     if (!manager) {
       return manager.error();
     }

@@ -234,7 +234,7 @@ void declare(Fields& f, Config& config) {
             [&](Fields& item) { declare(item, config.limits); });
   declare_logging(f, config);
   f.path({"dataDir", "Folder for what outlives the process."}, config.data_dir);
-  f.path({"event_log", "File that gets every event, for replay."}, config.event_log);
+  f.path({"event_log", "Prefix of the files that get every event, for replay."}, config.event_log);
   f.duration({"shutdown_timeout", "What running requests get to end after SIGTERM."},
              config.shutdown_timeout);
   f.reserve({"routing",

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "base/time.h"
@@ -26,6 +27,18 @@ template <class Event>
 /// One line, without its end. Command: one of ManagerCommand, AgentCommand, WorkerCommand.
 template <class Command>
 [[nodiscard]] std::string command_line(const Command& command);
+
+/// What one step of a core adds to its log: the event and its commands, each with its end of line.
+template <class Event, class Command>
+[[nodiscard]] std::string log_entry(Instant at,
+                                    const Event& event,
+                                    const std::vector<Command>& commands) {
+  std::string lines = event_line(at, event) + "\n";
+  for (const Command& command : commands) {
+    lines += command_line(command) + "\n";
+  }
+  return lines;
+}
 
 template <class Event>
 struct TimedEvent {

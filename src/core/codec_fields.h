@@ -322,6 +322,7 @@ void fields(V& v, Like<AdminUnload> auto& x) {
   v.type("AdminUnload");
   v("ticket", x.ticket);
   v("model", x.model);
+  v("why", x.why);
 }
 
 template <class V>

@@ -81,6 +81,7 @@ struct AdminLoad {
 struct AdminUnload {
   TicketId ticket{};
   ModelId model{};
+  EvictionReason why = EvictionReason::kOperator;
 };
 struct WorkerUp {
   DeviceId device{};

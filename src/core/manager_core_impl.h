@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -41,7 +42,7 @@ struct ModelState {
   std::map<QueueKey, RequestId> waiting{};
   std::size_t requests = 0;  ///< Waiting and in flight.
   std::map<TicketId, Instant> loads_asked{};
-  std::set<TicketId> unloads_asked{};
+  std::map<TicketId, EvictionReason> unloads_asked{};
 
   std::int32_t failures = 0;  ///< Loads that failed in a row.
   std::optional<Error> failure{};
@@ -49,8 +50,8 @@ struct ModelState {
   Instant failed_until{};  ///< Requests fail at once before this.
 
   Instant last_used{};
-  std::uint64_t loads = 0;
-  std::uint64_t evictions = 0;
+  std::array<std::uint64_t, kLoadReasons> loads{};
+  std::array<std::uint64_t, kEvictionReasons> evictions{};
   std::uint64_t image_ready_bytes = 0;
   bool host_cached = false;
 
@@ -71,7 +72,8 @@ struct Instance {
   InstanceStage stage = InstanceStage::kLoading;
   std::set<RequestId> in_flight{};
   Instant serving_since{};
-  std::int64_t kv_pages = 0;  ///< As last reported.
+  std::int64_t kv_pages = 0;                                ///< As last reported.
+  EvictionReason evicted_for = EvictionReason::kDisplaced;  ///< Meaningful while kEvicting.
 };
 
 /// A load that waits until its victims are idle.
@@ -158,7 +160,7 @@ class ManagerCore::Impl {
   [[nodiscard]] std::int64_t free_pages(const DeviceState& device) const;
   [[nodiscard]] std::int64_t pages_of(const DeviceState& device, ModelId model) const;
   void load(DeviceState& device, ModelId model, const std::vector<ModelId>& victims);
-  void evict(DeviceState& device, ModelId model, EvictMode mode);
+  void evict(DeviceState& device, ModelId model, EvictMode mode, EvictionReason why);
   void unload_unwanted();
   void answer_tickets();
   void finish_draining();

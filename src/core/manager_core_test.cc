@@ -249,6 +249,37 @@ TEST(ManagerCore, OperatorsLoadAndUnload) {
       find<AdminDone>(bench.tell(AdminLoad{.ticket = TicketId(3), .model = ModelId(9)}))->error);
 }
 
+TEST(ManagerCore, CountsLoadsAndEvictionsByReason) {
+  Bench bench;
+  const auto loads = [&](ModelId model, LoadReason why) {
+    return bench.core.models().at(model == kA ? 0 : 1).loads[static_cast<std::size_t>(why)];
+  };
+  const auto evictions = [&](ModelId model, EvictionReason why) {
+    return bench.core.models().at(model == kA ? 0 : 1).evictions[static_cast<std::size_t>(why)];
+  };
+  bench.arrive(1, kA);
+  bench.said(ModelServing{.model = kA});
+  bench.tell(RequestFinished{.request = RequestId(1)});
+  bench.tell(AdminLoad{.ticket = TicketId(1), .model = kB});
+  bench.said(ModelEvicted{.model = kA});
+  bench.said(ModelServing{.model = kB});
+  EXPECT_EQ(loads(kA, LoadReason::kRequest), 1U);
+  EXPECT_EQ(loads(kB, LoadReason::kOperator), 1U);
+  EXPECT_EQ(loads(kB, LoadReason::kRequest), 0U);
+  EXPECT_EQ(evictions(kA, EvictionReason::kDisplaced), 1U);
+
+  bench.tell(AdminUnload{.ticket = TicketId(2), .model = kB, .why = EvictionReason::kIdle});
+  EXPECT_EQ(evictions(kB, EvictionReason::kIdle), 0U) << "not gone yet";
+  bench.said(ModelEvicted{.model = kB});
+  EXPECT_EQ(evictions(kB, EvictionReason::kIdle), 1U);
+
+  bench.arrive(2, kA);
+  bench.said(LoadFailed{.model = kA, .version = 1, .reason = {Code::kUnavailable, "disk"}});
+  bench.said(ModelEvicted{.model = kA});
+  EXPECT_EQ(evictions(kA, EvictionReason::kFailed), 1U);
+  EXPECT_EQ(loads(kA, LoadReason::kRequest), 2U);
+}
+
 TEST(ManagerCore, DrainsAndAtTheDeadlineEndsWhatIsLeft) {
   Bench bench;
   bench.arrive(1, kA);

@@ -95,7 +95,7 @@ void ManagerCore::Impl::heard(DeviceId device_id, const LoadFailed& failed) {
   device.version = failed.version;
   const auto found = device.instances.find(failed.model);
   if (found != device.instances.end() && found->second.stage != InstanceStage::kEvicting) {
-    evict(device, failed.model, EvictMode::kNow);
+    evict(device, failed.model, EvictMode::kNow, EvictionReason::kFailed);
   }
   load_failed(failed.model, failed.reason);
 }
@@ -111,8 +111,9 @@ void ManagerCore::Impl::heard(DeviceId device_id, const EvictRefused& refused) {
 
 void ManagerCore::Impl::heard(DeviceId device_id, const ModelEvicted& evicted) {
   DeviceState& device = devices_.at(device_id);
-  if (device.instances.contains(evicted.model)) {
-    ++models_.at(evicted.model).evictions;
+  const auto found = device.instances.find(evicted.model);
+  if (found != device.instances.end()) {
+    ++models_.at(evicted.model).evictions[static_cast<std::size_t>(found->second.evicted_for)];
     lose_instance(device_id, evicted.model);
   }
 }
@@ -213,7 +214,7 @@ void ManagerCore::Impl::find_pages(DeviceId device_id, const DeviceReport& repor
   if (const auto victims = policy::choose_victims(others, 0, report.pages_wanted)) {
     cancel_plan(device);
     for (const ModelId victim : *victims) {
-      evict(device, victim, EvictMode::kNow);
+      evict(device, victim, EvictMode::kNow, EvictionReason::kOutgrown);
     }
     return;
   }

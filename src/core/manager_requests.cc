@@ -182,7 +182,7 @@ void ManagerCore::Impl::on(const AdminUnload& admin) {
                   .error = Error{Code::kNotFound, "there is no such model"}});
     return;
   }
-  found->second.unloads_asked.insert(admin.ticket);
+  found->second.unloads_asked.emplace(admin.ticket, admin.why);
 }
 
 void ManagerCore::Impl::on(const DrainManager& drain) {

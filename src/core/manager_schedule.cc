@@ -97,10 +97,14 @@ policy::PlacementDevice ManagerCore::Impl::view(const DeviceState& device, Model
   return view;
 }
 
-void ManagerCore::Impl::evict(DeviceState& device, ModelId model, EvictMode mode) {
+void ManagerCore::Impl::evict(DeviceState& device,
+                              ModelId model,
+                              EvictMode mode,
+                              EvictionReason why) {
   Instance& instance = device.instances.at(model);
   HEDDLE_CHECK(mode == EvictMode::kNow || instance.in_flight.empty());
   instance.stage = InstanceStage::kEvicting;
+  instance.evicted_for = why;
   act(EvictFrom{.device = device.config.id,
                 .model = model,
                 .basis = {.epoch = device.epoch, .version = device.version},
@@ -112,10 +116,12 @@ void ManagerCore::Impl::load(DeviceState& device,
                              ModelId model,
                              const std::vector<ModelId>& victims) {
   for (const ModelId victim : victims) {
-    evict(device, victim, EvictMode::kWhenIdle);
+    evict(device, victim, EvictMode::kWhenIdle, EvictionReason::kDisplaced);
   }
   device.instances[model] = {};
-  ++models_.at(model).loads;
+  ModelState& state = models_.at(model);
+  const LoadReason why = state.waiting.empty() ? LoadReason::kOperator : LoadReason::kRequest;
+  ++state.loads[static_cast<std::size_t>(why)];
   act(LoadOn{.device = device.config.id,
              .model = model,
              .basis = {.epoch = device.epoch, .version = device.version}});
@@ -141,12 +147,14 @@ void ManagerCore::Impl::unload_unwanted() {
       if (!model.removed && model.unloads_asked.empty()) {
         continue;
       }
+      const EvictionReason why =
+          model.removed ? EvictionReason::kRemoved : model.unloads_asked.begin()->second;
       if (instance.stage == InstanceStage::kLoading) {
-        evict(device, id, EvictMode::kNow);
+        evict(device, id, EvictMode::kNow, why);
       } else if (instance.stage != InstanceStage::kEvicting) {
         instance.stage = InstanceStage::kDraining;
         if (instance.in_flight.empty()) {
-          evict(device, id, EvictMode::kWhenIdle);
+          evict(device, id, EvictMode::kWhenIdle, why);
         }
       }
     }
@@ -385,7 +393,7 @@ void ManagerCore::Impl::answer_tickets() {
       }
     }
     if (!somewhere && !model.unloads_asked.empty()) {
-      for (const TicketId ticket : std::exchange(model.unloads_asked, {})) {
+      for (const auto& [ticket, why] : std::exchange(model.unloads_asked, {})) {
         act(AdminDone{.ticket = ticket});
       }
     }

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -68,6 +71,28 @@ class RequestSink {
 /// The life of a (device, model) pair. DESIGN's `absent → loading → warm → serving → draining`.
 enum class Residency : std::uint8_t { kAbsent, kLoading, kWarm, kServing, kDraining };
 
+/// Why a model was loaded.
+enum class LoadReason : std::uint8_t {
+  kRequest,   ///< A request waited for it.
+  kOperator,  ///< Somebody asked for the load itself.
+};
+inline constexpr std::size_t kLoadReasons = 2;
+
+/// Why a model was taken off a device. The death of a worker is no eviction.
+enum class EvictionReason : std::uint8_t {
+  kDisplaced,  ///< Another model was loaded in its place.
+  kOutgrown,   ///< The requests of another model needed its pages.
+  kIdle,       ///< Its time to live passed without a request.
+  kOperator,   ///< Somebody asked for it.
+  kRemoved,    ///< The configuration no longer has it.
+  kFailed,     ///< Its load failed.
+};
+inline constexpr std::size_t kEvictionReasons = 6;
+
+/// As in metric labels: "request", "displaced".
+[[nodiscard]] std::string_view name(LoadReason reason);
+[[nodiscard]] std::string_view name(EvictionReason reason);
+
 /// A model as listings and metrics show it. Reading it wakes nothing.
 struct ModelStatus {
   ModelId id{};
@@ -80,8 +105,8 @@ struct ModelStatus {
   std::int64_t kv_pages = 0;
   std::int64_t requests_running = 0;
   std::int64_t requests_waiting = 0;
-  std::uint64_t loads = 0;
-  std::uint64_t evictions = 0;
+  std::array<std::uint64_t, kLoadReasons> loads{};          ///< Indexed by LoadReason.
+  std::array<std::uint64_t, kEvictionReasons> evictions{};  ///< Indexed by EvictionReason.
   Instant last_used{};
   std::optional<Error> failure{};  ///< Why the last load failed; cleared by a success.
 };
@@ -115,7 +140,9 @@ class Serving {
   /// Makes the model resident, evicting others as for a request. `done` is called once.
   virtual void load(ModelId model, std::function<void(Result<void>)> done) = 0;
   /// Lets the model's running requests end, then evicts it everywhere. `done` is called once.
-  virtual void unload(ModelId model, std::function<void(Result<void>)> done) = 0;
+  virtual void unload(ModelId model,
+                      EvictionReason why,
+                      std::function<void(Result<void>)> done) = 0;
 
   [[nodiscard]] virtual std::vector<ModelStatus> models() const = 0;
   [[nodiscard]] virtual std::vector<DeviceStatus> devices() const = 0;

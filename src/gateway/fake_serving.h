@@ -70,7 +70,9 @@ class FakeServing final : public core::Serving {
     residency[model] = core::Residency::kServing;
     done({});
   }
-  void unload(ModelId model, std::function<void(Result<void>)> done) override {
+  void unload(ModelId model,
+              core::EvictionReason /*why*/,
+              std::function<void(Result<void>)> done) override {
     change([&] { unloaded.insert(model); });
     residency[model] = core::Residency::kAbsent;
     boost::asio::post(loop_, [done] { done({}); });
@@ -85,7 +87,8 @@ class FakeServing final : public core::Serving {
       if (status.residency != core::Residency::kAbsent) {
         status.device = DeviceId(0);
         status.loaded_bytes = status.residency == core::Residency::kLoading ? 250 : 1000;
-        status.loads = 3;
+        status.loads = {2, 1};
+        status.evictions = {0, 0, 1, 0, 0, 0};
       }
       all.push_back(std::move(status));
     }

@@ -141,9 +141,20 @@ void GatewayMetrics::publish_model(const core::ModelStatus& model, const std::st
                "Pages that hold the model's KV.",
                {{"model_name", model.name}, {"device", device}},
                static_cast<double>(model.kv_pages));
-  count_up_to("heddle_model_loads_total", "Times that the model was loaded.", labels, model.loads);
-  count_up_to(
-      "heddle_model_evictions_total", "Times that the model was evicted.", labels, model.evictions);
+  for (std::size_t i = 0; i < core::kLoadReasons; ++i) {
+    const auto reason = static_cast<core::LoadReason>(i);
+    count_up_to("heddle_model_loads_total",
+                "Times that the model was loaded, by reason.",
+                {{"model_name", model.name}, {"reason", std::string(core::name(reason))}},
+                model.loads[i]);
+  }
+  for (std::size_t i = 0; i < core::kEvictionReasons; ++i) {
+    const auto reason = static_cast<core::EvictionReason>(i);
+    count_up_to("heddle_model_evictions_total",
+                "Times that the model was evicted, by reason.",
+                {{"model_name", model.name}, {"reason", std::string(core::name(reason))}},
+                model.evictions[i]);
+  }
 }
 
 void GatewayMetrics::publish_pool(const std::string& device, const ledger::PoolUsage& usage) {

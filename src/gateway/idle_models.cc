@@ -41,7 +41,7 @@ asio::awaitable<void> unload_expired(std::shared_ptr<Context> context) {
       log::info("model idle longer than its ttl, unloads",
                 {{"model", context->catalog.find(id)->config.id}});
       // Whether it worked shows in the next look.
-      context->serving->unload(id, [](const Result<void>&) {});
+      context->serving->unload(id, core::EvictionReason::kIdle, [](const Result<void>&) {});
     }
     timer.expires_after(kLookInterval);
     co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));

@@ -161,7 +161,7 @@ asio::awaitable<Result<void>> carry_out(Context& context, Verb verb, ModelId mod
     if (verb == Verb::kLoad) {
       context.serving->load(model, done);
     } else {
-      context.serving->unload(model, done);
+      context.serving->unload(model, core::EvictionReason::kOperator, done);
     }
   };
   co_return co_await asio::async_initiate<const asio::use_awaitable_t<>, void(Result<void>)>(

@@ -44,8 +44,13 @@ TEST_F(StatusHandlersTest, CountersOfOthersGrowByWhatIsNew) {
   serving.residency[ModelId(1)] = core::Residency::kServing;
   start();
   (void)call("GET", "/metrics");
-  EXPECT_THAT(call("GET", "/metrics").body,
-              HasSubstr("heddle_model_loads_total{model_name=\"tiny\"} 3\n"));
+  const std::string metrics = call("GET", "/metrics").body;
+  for (const std::string line :
+       {"heddle_model_loads_total{model_name=\"tiny\",reason=\"request\"} 2\n",
+        "heddle_model_loads_total{model_name=\"tiny\",reason=\"operator\"} 1\n",
+        "heddle_model_evictions_total{model_name=\"tiny\",reason=\"idle\"} 1\n"}) {
+    EXPECT_THAT(metrics, HasSubstr(line));
+  }
 }
 
 TEST_F(StatusHandlersTest, DevicesShowPagesByKindOfLease) {

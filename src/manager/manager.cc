@@ -12,13 +12,14 @@
 
 #include "agent/agent.h"
 #include "base/clock.h"
+#include "base/event_log.h"
 #include "base/log.h"
 #include "core/codec.h"
 #include "core/manager_core.h"
-#include "manager/event_log.h"
 #include "manager/model_registry.h"
 #include "manager/request_table.h"
 #include "manager/setup.h"
+#include "manager/switch_times.h"
 
 namespace heddle::manager {
 
@@ -26,8 +27,8 @@ namespace asio = boost::asio;
 
 class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
  public:
-  Impl(const asio::any_io_executor& executor, config::Config config)
-      : executor_(executor), config_(std::move(config)), timer_(executor) {}
+  Impl(const asio::any_io_executor& executor, config::Config config, Metrics& metrics)
+      : executor_(executor), config_(std::move(config)), metrics_(metrics), timer_(executor) {}
 
   Result<void> begin() {
     const std::int64_t batch_tokens = choose_batch_tokens(config_);
@@ -41,10 +42,12 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     }
     agent::Agent::Handlers handlers{
         .on_event = [this](core::ManagerEvent event) { hear_agent(std::move(event)); },
-        .on_tokens = [this](const auto& tokens) { accept(tokens); }};
+        .on_tokens = [this](const auto& tokens) { accept(tokens); },
+        .on_told = [this](DeviceId device,
+                          ModelId model) { switches_.told(device, model, steady_now()); }};
     if (agent_log_ != nullptr) {
       handlers.on_step = [this](Instant at, const auto& event, const auto& commands) {
-        write(*agent_log_, at, event, commands);
+        agent_log_->write(core::log_entry(at, event, commands));
       };
     }
     auto agent = agent::Agent::create(executor_, std::move(*setup), std::move(handlers));
@@ -144,7 +147,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     hear_soon(core::AdminLoad{.ticket = ticket, .model = model});
   }
 
-  void unload(ModelId model, std::function<void(Result<void>)> done) {
+  void unload(ModelId model, core::EvictionReason why, std::function<void(Result<void>)> done) {
     const core::TicketId ticket(++tickets_given_);
     tickets_[ticket] = std::move(done);
     const ConfiguredModel* known = registry_.find(model);
@@ -152,7 +155,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       soon([ticket](Impl& self) { self.answer(ticket, std::nullopt); });
       return;
     }
-    hear_soon(core::AdminUnload{.ticket = ticket, .model = model});
+    hear_soon(core::AdminUnload{.ticket = ticket, .model = model, .why = why});
   }
 
   [[nodiscard]] std::vector<core::ModelStatus> models() const {
@@ -201,18 +204,6 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     return {};
   }
 
-  template <class Event, class Command>
-  static void write(EventLog& log,
-                    Instant at,
-                    const Event& event,
-                    const std::vector<Command>& commands) {
-    std::string lines = core::event_line(at, event) + "\n";
-    for (const Command& command : commands) {
-      lines += core::command_line(command) + "\n";
-    }
-    log.write(lines);
-  }
-
   // ---- Events in ----
 
   /// Lets the core hear `event` and all that follows from it; what comes meanwhile is heard after.
@@ -229,7 +220,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       const Instant now = steady_now();
       core_.step(now, next, commands);
       if (manager_log_ != nullptr) {
-        write(*manager_log_, now, next, commands);
+        manager_log_->write(core::log_entry(now, next, commands));
       }
       for (core::ManagerCommand& command : commands) {
         std::visit([this](auto& concrete) { execute(concrete); }, command);
@@ -262,8 +253,32 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       }
     } else if (const auto* image = std::get_if<core::ImageState>(&event)) {
       tell_loading(*image);
+    } else if (const auto* said = std::get_if<core::WorkerSaid>(&event)) {
+      if (const auto* serving = std::get_if<core::ModelServing>(&said->report)) {
+        count_switch(said->device, serving->model);
+      }
     }
     hear(std::move(event));
+  }
+
+  void count_switch(DeviceId device, ModelId model) {
+    const std::optional<SwitchPhases> phases = switches_.serves(device, model, steady_now());
+    const ConfiguredModel* known = registry_.find(model);
+    if (!phases || known == nullptr) {
+      return;
+    }
+    const auto observe = [&](const char* phase, Duration took) {
+      metrics_.observe("heddle_switch_phase_seconds",
+                       "Switches to a model, by what their time was spent on.",
+                       {{"model_name", known->config.id}, {"phase", phase}},
+                       latency_bounds(),
+                       std::chrono::duration<double>(took).count());
+    };
+    if (phases->decide) {
+      observe("decide", *phases->decide);
+    }
+    observe("image", phases->image);
+    observe("map", phases->map);
   }
 
   /// Tells who waits for a model how far it is.
@@ -329,7 +344,17 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
 
   // ---- Commands out ----
 
-  void execute(const core::LoadOn& order) { agent_->carry_out(order); }
+  void execute(const core::LoadOn& order) {
+    std::optional<Instant> wanted;
+    for (const auto& [id, entry] : requests_.entries()) {
+      const Instant arrived = entry.record->times.arrived;
+      if (!entry.place && entry.record->model == order.model && (!wanted || arrived < *wanted)) {
+        wanted = arrived;
+      }
+    }
+    switches_.ordered(order.device, order.model, steady_now(), wanted);
+    agent_->carry_out(order);
+  }
   void execute(const core::EvictFrom& order) { agent_->carry_out(order); }
 
   void execute(const core::Dispatch& command) {
@@ -384,6 +409,8 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
 
   asio::any_io_executor executor_;
   config::Config config_;
+  Metrics& metrics_;
+  SwitchTimes switches_{};
   agent::HostGeometry geometry_{};
   core::ManagerCore core_{};
   ModelRegistry registry_{};
@@ -401,8 +428,9 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
 };
 
 Result<std::unique_ptr<Manager>> Manager::create(const asio::any_io_executor& executor,
-                                                 const config::Config& config) {
-  auto impl = std::make_shared<Impl>(executor, config);
+                                                 const config::Config& config,
+                                                 Metrics& metrics) {
+  auto impl = std::make_shared<Impl>(executor, config, metrics);
   if (const Result<void> begun = impl->begin(); !begun) {
     return begun.error();
   }
@@ -431,8 +459,10 @@ void Manager::cancel(RequestId request) {
 void Manager::load(ModelId model, std::function<void(Result<void>)> done) {
   impl_->load(model, std::move(done));
 }
-void Manager::unload(ModelId model, std::function<void(Result<void>)> done) {
-  impl_->unload(model, std::move(done));
+void Manager::unload(ModelId model,
+                     core::EvictionReason why,
+                     std::function<void(Result<void>)> done) {
+  impl_->unload(model, why, std::move(done));
 }
 std::vector<core::ModelStatus> Manager::models() const {
   return impl_->models();

@@ -7,6 +7,7 @@
 
 #include <boost/asio/any_io_executor.hpp>
 
+#include "base/metrics.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "config/config.h"
@@ -23,8 +24,10 @@ class Manager final : public core::Serving {
   /// starts the workers. A model that cannot be opened is listed with its failure, and requests
   /// for it fail with that; an Error means that nothing can be served: devices whose page sizes
   /// differ, or more memory than the host has.
+  /// How long switches take goes to `metrics`, which outlives it.
   static Result<std::unique_ptr<Manager>> create(const boost::asio::any_io_executor& executor,
-                                                 const config::Config& config);
+                                                 const config::Config& config,
+                                                 Metrics& metrics);
   /// Ends the workers. Sinks of unfinished requests hear nothing more.
   ~Manager() override;
   Manager(const Manager&) = delete;
@@ -45,7 +48,9 @@ class Manager final : public core::Serving {
   void finish_choice(RequestId request, std::uint32_t choice, spec::FinishReason reason) override;
   void cancel(RequestId request) override;
   void load(ModelId model, std::function<void(Result<void>)> done) override;
-  void unload(ModelId model, std::function<void(Result<void>)> done) override;
+  void unload(ModelId model,
+              core::EvictionReason why,
+              std::function<void(Result<void>)> done) override;
 
   [[nodiscard]] std::vector<core::ModelStatus> models() const override;
   [[nodiscard]] std::vector<core::DeviceStatus> devices() const override;

@@ -29,7 +29,8 @@ Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t
   agent::AgentSetup setup{.page_bytes = static_cast<std::size_t>(page),
                           .host_pages = static_cast<std::int64_t>(config.host.memory / page),
                           .log_level = config.log_level,
-                          .log_format = config.log_format};
+                          .log_format = config.log_format,
+                          .event_log = config.event_log};
   std::uint64_t id = 0;
   for (const config::DeviceConfig& device : config.devices) {
     if (device.page != page) {

@@ -58,6 +58,7 @@ void to_wire(const WorkerHello& hello, wire::Hello& out) {
   out.set_min_prefill_tokens(hello.step.min_prefill_tokens);
   out.set_log_level(static_cast<std::uint32_t>(hello.log_level));
   out.set_log_json(hello.log_format == log::Format::kJson);
+  out.set_event_log(hello.event_log);
 }
 
 WorkerHello from_wire(const wire::Hello& in, WireCheck& check) {
@@ -78,6 +79,7 @@ WorkerHello from_wire(const wire::Hello& in, WireCheck& check) {
   hello.step.min_prefill_tokens = check.count(in.min_prefill_tokens(), "least tokens of a chunk");
   hello.log_level = check.enumerator(in.log_level(), log::Level::kError, "log level");
   hello.log_format = in.log_json() ? log::Format::kJson : log::Format::kText;
+  hello.event_log = in.event_log();
   return hello;
 }
 

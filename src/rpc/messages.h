@@ -40,6 +40,7 @@ struct WorkerHello {
   policy::StepOptions step{};
   log::Level log_level = log::Level::kInfo;
   log::Format log_format = log::Format::kText;
+  std::string event_log{};  ///< File for the events of its core; empty: none.
 };
 
 /// What a model is; sent before its first LoadModel. An id never names another model.

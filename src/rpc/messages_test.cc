@@ -22,7 +22,8 @@ std::vector<ToWorker> every_to_worker() {
               .pace = {.step = Duration(20), .token = Duration(21)},
               .step = {.budget = Duration(22), .max_batch_tokens = 23, .min_prefill_tokens = 24},
               .log_level = log::Level::kWarning,
-              .log_format = log::Format::kJson},
+              .log_format = log::Format::kJson,
+              .event_log = "/var/log/events.worker.3.4"},
           ModelDescription{
               .model = ModelId(5), .name = "m", .spec = {.layers = 2}, .dtype = spec::DType::kF32},
           core::WorkerMessage(core::LoadModel{
@@ -126,7 +127,8 @@ TEST(Messages, AHelloKeepsItsFields) {
                       h.step.max_batch_tokens,
                       h.step.min_prefill_tokens,
                       h.log_level,
-                      h.log_format);
+                      h.log_format,
+                      h.event_log);
   };
   EXPECT_EQ(fields(got), fields(sent));
   EXPECT_EQ(got.pace, sent.pace);

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/codec.h"
 
 #include <pthread.h>
 
@@ -32,6 +33,14 @@ void EngineLoop::hear(core::WorkerMessage message) {
 
 void EngineLoop::run() {
   (void)::pthread_setname_np(::pthread_self(), "engine");
+  if (!hello_.event_log.empty()) {
+    Result<std::unique_ptr<EventLog>> log = EventLog::create({.path = hello_.event_log});
+    if (!log) {
+      outbox_.send({.epoch = hello_.epoch, .body = rpc::HelloAck{.failure = log.error()}});
+      return;
+    }
+    log_ = std::move(*log);
+  }
   auto executor = DeviceExecutor::create(
       *device_,
       {.pages = hello_.pages,
@@ -73,20 +82,29 @@ void EngineLoop::take_in(Input input) {
   }
 }
 
+void EngineLoop::decide(const core::WorkerEvent& event,
+                        std::vector<core::WorkerCommand>& commands) {
+  const Instant now = steady_now();
+  core_.step(now, event, commands);
+  if (log_ != nullptr) {
+    log_->write(core::log_entry(now, event, commands));
+  }
+}
+
 void EngineLoop::tell_core(core::WorkerEvent event) {
   std::vector<core::WorkerEvent> events;
   events.push_back(std::move(event));
   std::vector<core::WorkerCommand> commands;
   for (std::size_t i = 0; i < events.size(); ++i) {
     commands.clear();
-    core_.step(steady_now(), events[i], commands);
+    decide(events[i], commands);
     carry_out(commands, events);
   }
 }
 
 bool EngineLoop::step() {
   std::vector<core::WorkerCommand> commands;
-  core_.step(steady_now(), core::EngineIdle{}, commands);
+  decide(core::EngineIdle{}, commands);
   std::vector<core::WorkerEvent> events;
   carry_out(commands, events);
   const bool stepped = !events.empty();

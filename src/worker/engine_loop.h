@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/event_log.h"
 #include "core/messages.h"
 #include "core/worker_core.h"
 #include "device/device.h"
@@ -36,6 +37,8 @@ class EngineLoop {
   using Input = std::variant<core::WorkerEvent, rpc::ModelDescription, Relieved>;
 
   void run();
+  /// Lets the core take in one event, and logs it.
+  void decide(const core::WorkerEvent& event, std::vector<core::WorkerCommand>& commands);
   /// Lets the core hear `event` and all that follows from it at once.
   void tell_core(core::WorkerEvent event);
   void take_in(Input input);
@@ -51,6 +54,7 @@ class EngineLoop {
   Outbox& outbox_;
   Inbox<Input> inbox_{};
   core::WorkerCore core_;
+  std::unique_ptr<EventLog> log_{};
   std::unique_ptr<DeviceExecutor> executor_{};
   std::atomic<DeviceExecutor*> early_{nullptr};  ///< For hear(): the same, once there is one.
   rpc::WorkerStats told_{};

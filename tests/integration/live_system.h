@@ -16,6 +16,7 @@
 #include "agent/host_model.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "config/config.h"
 #include "core/serving.h"
 #include "manager/manager.h"
@@ -73,7 +74,7 @@ class Answer final : public core::RequestSink {
 class LiveSystem {
  public:
   explicit LiveSystem(config::Config config) : config_(std::move(config)) {
-    auto manager = manager::Manager::create(loop_.get_executor(), config_);
+    auto manager = manager::Manager::create(loop_.get_executor(), config_, metrics_);
     if (manager) {
       manager_ = std::move(*manager);
     } else {
@@ -147,10 +148,12 @@ class LiveSystem {
   }
 
   boost::asio::io_context& loop() { return loop_; }
+  [[nodiscard]] Metrics& metrics() { return metrics_; }
 
  private:
   config::Config config_;
   boost::asio::io_context loop_{1};
+  Metrics metrics_{};
   std::unique_ptr<manager::Manager> manager_{};
   std::optional<Error> failure_{};
   std::uint64_t requests_ = 0;

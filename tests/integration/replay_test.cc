@@ -46,7 +46,9 @@ void live_a_little(LiveSystem& system) {
     ASSERT_TRUE(answer->done());
   }
   bool unloaded = false;
-  system.manager().unload(system.model("llama-mha-f32").id, [&](Result<void>) { unloaded = true; });
+  system.manager().unload(system.model("llama-mha-f32").id,
+                          core::EvictionReason::kOperator,
+                          [&](Result<void>) { unloaded = true; });
   ASSERT_TRUE(system.run_until([&] { return unloaded; }));
 }
 
@@ -76,6 +78,21 @@ TEST(Replay, OfALiveRunGivesTheSameCommands) {
   ASSERT_TRUE(of_agent) << of_agent.error().message;
   EXPECT_GT(*of_agent, 20);
   agent.check_invariants();
+
+  // The first life was killed, perhaps in the middle of a line: all but its last event. What the
+  // second wanted is complete but for what it said when the process ended.
+  const auto rows = static_cast<std::int64_t>(config.devices[0].memory / kPageBytes);
+  for (const std::uint64_t epoch : {1U, 2U}) {
+    const std::string text = contents(log + ".worker.0." + std::to_string(epoch));
+    const std::string whole = text.substr(0, text.rfind("{\"at\""));
+    core::WorkerCore worker({.device = DeviceId(0),
+                             .epoch = WorkerEpoch(epoch),
+                             .pages = rows,
+                             .step = setup->devices[0].step});
+    const Result<std::int64_t> of_worker = core::replay(worker, whole);
+    ASSERT_TRUE(of_worker) << "epoch " << epoch << ": " << of_worker.error().message;
+    EXPECT_GT(*of_worker, 20);
+  }
 
   // A log of something else does not pass: the first command is missing here.
   const std::size_t first = manager_log.find("{\"command\"");

@@ -76,7 +76,7 @@ TEST(Switching, ModelsThatDoNotFitTogetherTakeTurns) {
               switch_ms.back());
   std::uint64_t loads = 0;
   for (const core::ModelStatus& model : system.manager().models()) {
-    loads += model.loads;
+    loads += model.loads[static_cast<std::size_t>(core::LoadReason::kRequest)];
   }
   EXPECT_EQ(loads, static_cast<std::uint64_t>(kSwitches)) << "every request took a switch";
 
@@ -84,10 +84,11 @@ TEST(Switching, ModelsThatDoNotFitTogetherTakeTurns) {
   // the images of the others.
   for (const config::ModelConfig& model : config.models) {
     bool unloaded = false;
-    system.manager().unload(system.model(model.id).id, [&](Result<void> done) {
-      ASSERT_TRUE(done) << done.error().message;
-      unloaded = true;
-    });
+    system.manager().unload(
+        system.model(model.id).id, core::EvictionReason::kOperator, [&](Result<void> done) {
+          ASSERT_TRUE(done) << done.error().message;
+          unloaded = true;
+        });
     ASSERT_TRUE(system.run_until([&] { return unloaded; }));
   }
   const auto device_usage = [&] { return system.manager().devices()[0].usage; };

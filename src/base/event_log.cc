@@ -1,4 +1,4 @@
-#include "manager/event_log.h"
+#include "base/event_log.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -10,7 +10,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-namespace heddle::manager {
+namespace heddle {
 
 namespace {
 
@@ -105,4 +105,4 @@ bool EventLog::put(const std::string& lines) {
   return true;
 }
 
-}  // namespace heddle::manager
+}  // namespace heddle

@@ -1,4 +1,4 @@
-#include "manager/event_log.h"
+#include "base/event_log.h"
 
 #include <filesystem>
 #include <fstream>
@@ -8,7 +8,7 @@
 
 #include <unistd.h>
 
-namespace heddle::manager {
+namespace heddle {
 namespace {
 
 std::string contents(const std::string& path) {
@@ -71,4 +71,4 @@ TEST(EventLog, EndsRatherThanHaveAHole) {
 }
 
 }  // namespace
-}  // namespace heddle::manager
+}  // namespace heddle

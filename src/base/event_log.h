@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 
-namespace heddle::manager {
+namespace heddle {
 
 /// A file of lines, written by a thread of its own, so that a slow disk holds nobody up. Lines that
 /// wait are bounded: when the disk is that slow the log ends there, with a warning, because a log
@@ -50,4 +50,4 @@ class EventLog {
   std::thread thread_{};
 };
 
-}  // namespace heddle::manager
+}  // namespace heddle

@@ -1,0 +1,33 @@
+#include "core/serving.h"
+
+namespace heddle::core {
+
+std::string_view name(LoadReason reason) {
+  switch (reason) {
+    case LoadReason::kRequest:
+      return "request";
+    case LoadReason::kOperator:
+      return "operator";
+  }
+  return "?";
+}
+
+std::string_view name(EvictionReason reason) {
+  switch (reason) {
+    case EvictionReason::kDisplaced:
+      return "displaced";
+    case EvictionReason::kOutgrown:
+      return "outgrown";
+    case EvictionReason::kIdle:
+      return "idle";
+    case EvictionReason::kOperator:
+      return "operator";
+    case EvictionReason::kRemoved:
+      return "removed";
+    case EvictionReason::kFailed:
+      return "failed";
+  }
+  return "?";
+}
+
+}  // namespace heddle::core

@@ -1,0 +1,33 @@
+#include "manager/switch_times.h"
+
+namespace heddle::manager {
+
+void SwitchTimes::ordered(DeviceId device,
+                          ModelId model,
+                          Instant now,
+                          std::optional<Instant> wanted_since) {
+  loads_[{device, model}] = {.wanted = wanted_since, .ordered = now};
+}
+
+void SwitchTimes::told(DeviceId device, ModelId model, Instant now) {
+  const auto found = loads_.find({device, model});
+  if (found != loads_.end()) {
+    found->second.told = now;
+  }
+}
+
+std::optional<SwitchPhases> SwitchTimes::serves(DeviceId device, ModelId model, Instant now) {
+  const auto found = loads_.find({device, model});
+  if (found == loads_.end() || !found->second.told) {
+    return std::nullopt;
+  }
+  const Load load = found->second;
+  loads_.erase(found);
+  SwitchPhases phases{.image = *load.told - load.ordered, .map = now - *load.told};
+  if (load.wanted) {
+    phases.decide = load.ordered - *load.wanted;
+  }
+  return phases;
+}
+
+}  // namespace heddle::manager
