@@ -1,0 +1,208 @@
+#include "policy/links.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "base/check.h"
+
+namespace heddle::policy {
+namespace {
+
+using Index = std::size_t;
+
+/// Hands out what the links have.
+class Sharing {
+ public:
+  Sharing(std::span<const LinkView> links, std::span<const Transfer> transfers)
+      : links_(links.begin(), links.end()),
+        transfers_(transfers),
+        rates_(transfers.size(), 0.0),
+        users_(links.size(), 0) {
+    std::sort(links_.begin(), links_.end(), [](const LinkView& a, const LinkView& b) {
+      return a.id < b.id;
+    });
+    for (const LinkView& link : links_) {
+      left_.push_back(link.bytes_per_second);
+    }
+    for (const Transfer& transfer : transfers) {
+      HEDDLE_CHECK(!transfer.path.empty());
+      std::vector<Index>& path = paths_.emplace_back();
+      for (const LinkId id : transfer.path) {
+        path.push_back(index_of(id));
+      }
+    }
+  }
+
+  std::vector<double> run(LinkRule rule) {
+    serve_messages();
+    if (rule == LinkRule::kFairShare) {
+      serve_fairly(of_classes(LinkClass::kActivation, LinkClass::kPrewarm));
+      return rates_;
+    }
+    serve_by_deadline(of_classes(LinkClass::kActivation, LinkClass::kActivation));
+    serve_fairly(of_classes(LinkClass::kKvMove, LinkClass::kKvMove));
+    serve_fairly(of_classes(LinkClass::kConsolidation, LinkClass::kConsolidation));
+    std::vector<Index> prewarms = of_classes(LinkClass::kPrewarm, LinkClass::kPrewarm);
+    std::erase_if(prewarms, [this](Index t) { return meets_activation(t); });
+    serve_fairly(std::move(prewarms));
+    return rates_;
+  }
+
+ private:
+  [[nodiscard]] Index index_of(LinkId id) const {
+    const auto at = std::lower_bound(
+        links_.begin(), links_.end(), id, [](const LinkView& l, LinkId x) { return l.id < x; });
+    HEDDLE_CHECK(at != links_.end() && at->id == id);
+    return static_cast<Index>(at - links_.begin());
+  }
+
+  [[nodiscard]] std::vector<Index> of_classes(LinkClass first, LinkClass last) const {
+    std::vector<Index> out;
+    for (Index t = 0; t < transfers_.size(); ++t) {
+      if (transfers_[t].link_class >= first && transfers_[t].link_class <= last) {
+        out.push_back(t);
+      }
+    }
+    return out;
+  }
+
+  /// Messages cost latency and hardly any bandwidth: each has the part kept for it, whoever else.
+  void serve_messages() {
+    std::vector<bool> kept(left_.size(), false);
+    for (const Index t : of_classes(LinkClass::kStageMessage, LinkClass::kStageMessage)) {
+      rates_[t] = std::numeric_limits<double>::max();
+      for (const Index l : paths_[t]) {
+        rates_[t] = std::min(rates_[t], links_[l].bytes_per_second * kMessagePart);
+        kept[l] = true;
+      }
+    }
+    for (Index l = 0; l < left_.size(); ++l) {
+      left_[l] *= kept[l] ? 1.0 - kMessagePart : 1.0;
+    }
+  }
+
+  void serve_by_deadline(std::vector<Index> order) {
+    std::sort(order.begin(), order.end(), [this](Index a, Index b) {
+      return sends_before(transfers_[a], transfers_[b]);
+    });
+    for (const Index t : order) {
+      double rate = std::numeric_limits<double>::max();
+      for (const Index l : paths_[t]) {
+        rate = std::min(rate, left_[l]);
+      }
+      give(t, rate);
+    }
+  }
+
+  /// Max-min fairness: all rise together until a link is full; who crosses it stays, the others
+  /// go on.
+  void serve_fairly(std::vector<Index> rising) {
+    std::fill(users_.begin(), users_.end(), 0);
+    for (const Index t : rising) {
+      for (const Index l : paths_[t]) {
+        ++users_[l];
+      }
+    }
+    while (!rising.empty()) {
+      Index narrowest = left_.size();
+      double step = std::numeric_limits<double>::max();
+      for (const Index t : rising) {
+        for (const Index l : paths_[t]) {
+          const double each = left_[l] / static_cast<double>(users_[l]);
+          if (each < step || (each == step && l < narrowest)) {
+            step = each;
+            narrowest = l;
+          }
+        }
+      }
+      for (const Index t : rising) {
+        give(t, step);
+      }
+      left_[narrowest] = 0.0;  // Exactly, whatever the rounding.
+      std::erase_if(rising, [&](Index t) {
+        const bool stays = std::any_of(
+            paths_[t].begin(), paths_[t].end(), [this](Index l) { return left_[l] <= 0.0; });
+        for (const Index l : paths_[t]) {
+          users_[l] -= stays ? 1 : 0;
+        }
+        return stays;
+      });
+    }
+  }
+
+  void give(Index t, double rate) {
+    rates_[t] += rate;
+    for (const Index l : paths_[t]) {
+      left_[l] = std::max(0.0, left_[l] - rate);
+    }
+  }
+
+  [[nodiscard]] bool meets_activation(Index prewarm) const {
+    for (Index t = 0; t < transfers_.size(); ++t) {
+      if (transfers_[t].link_class == LinkClass::kActivation &&
+          std::find_first_of(
+              paths_[t].begin(), paths_[t].end(), paths_[prewarm].begin(), paths_[prewarm].end()) !=
+              paths_[t].end()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  std::vector<LinkView> links_;  ///< By id.
+  std::span<const Transfer> transfers_;
+  std::vector<std::vector<Index>> paths_{};
+  std::vector<double> left_{};  ///< Of each link.
+  std::vector<double> rates_;
+  std::vector<std::int64_t> users_;  ///< Rising transfers on each link.
+};
+
+}  // namespace
+
+std::string_view name(LinkClass link_class) {
+  switch (link_class) {
+    case LinkClass::kStageMessage:
+      return "stage_message";
+    case LinkClass::kActivation:
+      return "activation";
+    case LinkClass::kKvMove:
+      return "kv_move";
+    case LinkClass::kConsolidation:
+      return "consolidation";
+    case LinkClass::kPrewarm:
+      return "prewarm";
+  }
+  return "?";
+}
+
+std::vector<double> share_links(std::span<const LinkView> links,
+                                std::span<const Transfer> transfers,
+                                LinkRule rule) {
+  return Sharing(links, transfers).run(rule);
+}
+
+PieceLimits piece_limits(LinkClass link_class) {
+  constexpr std::int64_t kMebi = 1024 * 1024;
+  switch (link_class) {
+    case LinkClass::kStageMessage:
+      return {.bytes = kMebi, .outstanding = 4};
+    case LinkClass::kActivation:
+      return {.bytes = 32 * kMebi, .outstanding = 4};
+    case LinkClass::kKvMove:
+      return {.bytes = 8 * kMebi, .outstanding = 2};
+    case LinkClass::kConsolidation:
+    case LinkClass::kPrewarm:
+      return {.bytes = 16 * kMebi, .outstanding = 2};
+  }
+  return {};
+}
+
+bool sends_before(const Transfer& a, const Transfer& b) {
+  const auto deadline = [](const Transfer& t) {
+    return t.link_class == LinkClass::kActivation ? t.deadline : Instant{};
+  };
+  return std::tuple(a.link_class, deadline(a), a.id) < std::tuple(b.link_class, deadline(b), b.id);
+}
+
+}  // namespace heddle::policy
