@@ -174,8 +174,11 @@ class Agent::Impl {
 
   static void describe(WorkerState& worker, const HostModel& model) {
     if (worker.life != nullptr) {
-      worker.life->send(rpc::ModelDescription{
-          .model = model.id, .name = model.name, .spec = model.spec, .dtype = model.dtype});
+      worker.life->send(rpc::ModelDescription{.model = model.id,
+                                              .name = model.name,
+                                              .spec = model.spec,
+                                              .dtype = model.dtype,
+                                              .directory = model.directory.string()});
     }
   }
 

@@ -49,6 +49,7 @@ void fields(V& v, Like<SliceDone> auto& x) {
   v("token", x.token);
   v("position", x.position);
   v("finish", x.finish);
+  v("details", x.details);
 }
 
 template <class V>

@@ -69,6 +69,27 @@ void fields(V& v, Like<ledger::PoolUsage> auto& x) {
 }
 
 template <class V>
+void fields(V& v, Like<spec::Grammar> auto& x) {
+  v.type("Grammar");
+  v("kind", x.kind);
+  v("text", x.text);
+}
+
+template <class V>
+void fields(V& v, Like<spec::TokenLogprob> auto& x) {
+  v.type("TokenLogprob");
+  v("token", x.token);
+  v("logprob", x.logprob);
+}
+
+template <class V>
+void fields(V& v, Like<spec::TokenDetails> auto& x) {
+  v.type("TokenDetails");
+  v("logprobs", x.logprobs);
+  v("embedding", x.embedding);
+}
+
+template <class V>
 void fields(V& v, Like<spec::SamplingParams> auto& x) {
   v.type("SamplingParams");
   v("temperature", x.temperature);
@@ -84,6 +105,9 @@ void fields(V& v, Like<spec::SamplingParams> auto& x) {
   v("max_tokens", x.max_tokens);
   v("ignore_eos", x.ignore_eos);
   v("stop_tokens", x.stop_tokens);
+  v("logprobs", x.logprobs);
+  v("grammar", x.grammar);
+  v("pooling", x.pooling);
 }
 
 template <class V>
@@ -101,6 +125,7 @@ void fields(V& v, Like<TokenEvent> auto& x) {
   v("position", x.position);
   v("token", x.token);
   v("finish", x.finish);
+  v("details", x.details);
 }
 
 template <class V>

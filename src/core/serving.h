@@ -52,6 +52,7 @@ struct TokenEvent {
   std::int64_t position = 0;
   TokenId token = 0;
   spec::FinishReason finish = spec::FinishReason::kNone;
+  spec::TokenDetails details{};
 };
 
 /// Where a request's events go; one per request, called on the loop thread only.

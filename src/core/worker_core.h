@@ -60,6 +60,7 @@ struct SliceDone {
   std::optional<TokenId> token{};  ///< Sampled, if the slice reached the last known token.
   std::int64_t position = 0;       ///< Index of `token` among the generated ones, from 0.
   spec::FinishReason finish = spec::FinishReason::kNone;
+  spec::TokenDetails details{};
 };
 struct KvHeld {
   ModelId model{};

@@ -219,7 +219,8 @@ void WorkerCore::Impl::on(const StepDone& done) {
                                  .choice = sequence.choice,
                                  .position = slice.position,
                                  .token = *slice.token,
-                                 .finish = slice.finish});
+                                 .finish = slice.finish,
+                                 .details = slice.details});
     }
     if (sequences_.advance(slice)) {
       ended.push_back(slice.sequence);

@@ -148,19 +148,25 @@ void Decoder::feed_forward(ops::OpContext& context,
       {.x = gated, .weight = w.down, .bias = w.down_bias, .residual = hidden, .out = hidden});
 }
 
-ops::TensorRef Decoder::logits(ops::OpContext& context,
-                               ops::ConstTensorRef picks,
-                               const Activations& activations) const {
-  const std::int64_t n = picks.shape[0];
+ops::TensorRef Decoder::final_hidden(ops::OpContext& context,
+                                     ops::ConstTensorRef picks,
+                                     const Activations& activations) const {
   wait_for_stage(context, 1 + model_.layers);
-  const auto picked = Activations::rows(activations.picked, n);
-  const auto logits = Activations::rows(activations.logits, n);
+  const auto picked = Activations::rows(activations.picked, picks.shape[0]);
   ops::gather_rows(context, {.table = activations.hidden, .rows = picks, .out = picked});
   ops::rms_norm(context,
                 {.x = picked,
                  .weight = weights_.final_norm,
                  .out = picked,
                  .eps = static_cast<float>(model_.rms_eps)});
+  return picked;
+}
+
+ops::TensorRef Decoder::logits(ops::OpContext& context,
+                               ops::ConstTensorRef picks,
+                               const Activations& activations) const {
+  const auto picked = final_hidden(context, picks, activations);
+  const auto logits = Activations::rows(activations.logits, picks.shape[0]);
   ops::linear(context, {.x = picked, .weight = weights_.head, .out = logits});
   return logits;
 }

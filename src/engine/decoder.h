@@ -53,8 +53,13 @@ class Decoder {
                   const Batch& batch,
                   const Activations& activations) const;
 
-  /// Final norm and head of rows `picks` (i32 [n], n <= kLogitRowsMax) of activations.hidden.
-  /// Returns the logits, f32 [n, vocab]. Destroys all activations but hidden.
+  /// Final norm of rows `picks` (i32 [n], n <= kLogitRowsMax) of activations.hidden: f32 [n,
+  /// hidden]. Destroys activations.picked.
+  ops::TensorRef final_hidden(ops::OpContext& context,
+                              ops::ConstTensorRef picks,
+                              const Activations& activations) const;
+
+  /// Head of final_hidden. Returns the logits, f32 [n, vocab]. Destroys all activations but hidden.
   ops::TensorRef logits(ops::OpContext& context,
                         ops::ConstTensorRef picks,
                         const Activations& activations) const;

@@ -115,8 +115,13 @@ class Engine::Impl {
   Result<void> run_batch(const policy::ModelBatch& batch, StepOutcome& outcome);
   void finish_slice(const PassSlice& slice,
                     std::optional<TokenId> token,
+                    spec::TokenDetails details,
                     Model& model,
                     StepOutcome& outcome);
+  void pool_slice(const PassSlice& slice,
+                  std::span<const float> states,
+                  Model& model,
+                  StepOutcome& outcome);
 
   device::Device& device_;
   memory::PagePool& pool_;
@@ -208,12 +213,26 @@ Result<void> Engine::Impl::add_sequence(SequenceStart start) {
     return checked.error();
   }
   const SequenceId id = start.id;
+  std::vector<std::uint32_t> mask;
+  if (start.grammar != nullptr) {
+    const auto generated =
+        std::span(start.tokens).subspan(static_cast<std::size_t>(start.prompt_tokens));
+    if (const auto replayed = start.grammar->accept(generated); !replayed) {
+      return Error{
+          Code::kInvalidArgument,
+          "add sequence " + std::to_string(id.value()) + ": its " +
+              std::to_string(generated.size()) +
+              " generated tokens do not conform to its grammar: " + replayed.error().message};
+    }
+    mask.resize(static_cast<std::size_t>(ops::mask_words(model.decoder.model().vocab)));
+  }
   auto uses = token_uses(start);
   sequences_.emplace(id,
                      Sequence{.start = std::move(start),
                               .computed = 0,
                               .kv = model.kv.make_sequence(),
-                              .uses = std::move(uses)});
+                              .uses = std::move(uses),
+                              .mask = std::move(mask)});
   ++model.sequences;
   return {};
 }
@@ -222,6 +241,7 @@ void Engine::Impl::preempt(SequenceId id) {
   Sequence& own = sequence(id);
   mutable_model(own.start.model).kv.clear(own.kv);
   own.computed = 0;
+  own.pooled.clear();
 }
 
 void Engine::Impl::remove_sequence(SequenceId id) {
@@ -254,8 +274,15 @@ std::vector<PassSlice> Engine::Impl::admit(const policy::ModelBatch& batch,
     HEDDLE_CHECK(seen.insert(slice.sequence).second);
     HEDDLE_CHECK(slice.tokens > 0 && own.computed + slice.tokens <= own.size());
     tokens += slice.tokens;
+    const PassSlice pass_slice{.sequence = &own, .tokens = slice.tokens};
+    if (own.start.grammar != nullptr && pass_slice.samples()) {
+      if (const auto masked = own.start.grammar->mask(own.mask); !masked) {
+        outcome.failed.push_back({.sequence = slice.sequence, .error = masked.error()});
+        continue;
+      }
+    }
     if (model.kv.grow(own.kv, own.computed + slice.tokens)) {
-      admitted.push_back({.sequence = &own, .tokens = slice.tokens});
+      admitted.push_back(pass_slice);
     } else {
       outcome.starved.push_back(slice.sequence);
     }
@@ -286,17 +313,55 @@ Result<void> Engine::Impl::run_batch(const policy::ModelBatch& batch, StepOutcom
     return done.error();
   }
   std::size_t sampled = 0;
+  std::span<const float> pooled = pass_.pooled();
   for (const PassSlice& slice : slices) {
-    const bool samples = slice.samples();
-    finish_slice(
-        slice, samples ? std::optional(pass_.sampled()[sampled]) : std::nullopt, model, outcome);
-    sampled += samples ? 1 : 0;
+    if (pools(slice.sequence->start.params)) {
+      const auto count =
+          static_cast<std::size_t>(slice.pooled_rows() * model.decoder.model().hidden);
+      pool_slice(slice, pooled.first(count), model, outcome);
+      pooled = pooled.subspan(count);
+    } else if (slice.samples()) {
+      finish_slice(slice, pass_.sampled()[sampled], pass_.details(sampled), model, outcome);
+      ++sampled;
+    } else {
+      finish_slice(slice, std::nullopt, {}, model, outcome);
+    }
   }
   return {};
 }
 
+/// Takes in the hidden states that a slice was run for: one after the other, in double, so that the
+/// chunks of a text do not show in its mean.
+void Engine::Impl::pool_slice(const PassSlice& slice,
+                              std::span<const float> states,
+                              Model& model,
+                              StepOutcome& outcome) {
+  Sequence& own = sequence(slice.sequence->start.id);
+  const bool last = slice.last();
+  const auto hidden = static_cast<std::size_t>(model.decoder.model().hidden);
+  own.computed += slice.tokens;
+  model.kv.slide(own.kv, own.computed);
+  own.pooled.resize(hidden);
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    own.pooled[i % hidden] += static_cast<double>(states[i]);
+  }
+  SliceResult result{.sequence = own.start.id, .computed = own.computed};
+  if (last) {
+    const bool mean = own.start.params.pooling == spec::Pooling::kMean;
+    const double share = mean ? 1.0 / static_cast<double>(own.size()) : 1.0;
+    for (const double sum : own.pooled) {
+      result.details.embedding.push_back(static_cast<float>(sum * share));
+    }
+    result.token = 0;
+    result.finish = spec::FinishReason::kStop;
+    own.start.tokens.push_back(*result.token);
+  }
+  outcome.results.push_back(std::move(result));
+}
+
 void Engine::Impl::finish_slice(const PassSlice& slice,
                                 std::optional<TokenId> token,
+                                spec::TokenDetails details,
                                 Model& model,
                                 StepOutcome& outcome) {
   Sequence& own = sequence(slice.sequence->start.id);
@@ -315,14 +380,19 @@ void Engine::Impl::finish_slice(const PassSlice& slice,
   SliceResult result{.sequence = own.start.id, .computed = own.computed};
   if (token.has_value()) {
     result.token = token;
+    result.details = std::move(details);
     result.position = own.generated();
     own.start.tokens.push_back(*token);
     if (counts_tokens(own.start.params)) {
       count_generated(own.uses, *token);
     }
+    if (own.start.grammar != nullptr) {
+      // The mask allowed it, so the grammar does; if not, the next mask says so.
+      (void)own.start.grammar->accept({&*token, 1});
+    }
     result.finish = finish_reason(own, model.decoder.model().max_position);
   }
-  outcome.results.push_back(result);
+  outcome.results.push_back(std::move(result));
 }
 
 std::uint64_t workspace_bytes(const spec::ModelSpec& model, std::int64_t max_batch_tokens) {

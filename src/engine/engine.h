@@ -13,6 +13,7 @@
 #include "spec/model_spec.h"
 #include "spec/sampling.h"
 #include "store/image_layout.h"
+#include "text/grammar.h"
 
 namespace heddle::engine {
 
@@ -25,6 +26,9 @@ struct SequenceStart {
   std::vector<TokenId> tokens{};   ///< Prompt, then earlier output. At least one token.
   std::int64_t prompt_tokens = 0;  ///< How many of `tokens` are prompt.
   spec::SamplingParams params{};
+  /// Compiled from params.grammar, at its start; null where nothing constrains the answer. The
+  /// engine alone uses it from then on.
+  std::shared_ptr<text::GrammarMatcher> grammar{};
 };
 
 /// What a step did for one slice of its plan.
@@ -34,6 +38,7 @@ struct SliceResult {
   std::optional<TokenId> token{};  ///< Sampled where the slice reached the last known token.
   std::int64_t position = 0;       ///< Index of `token` among the generated ones, from 0.
   spec::FinishReason finish = spec::FinishReason::kNone;
+  spec::TokenDetails details{};  ///< Of `token`, as the parameters ask for them.
 };
 
 struct SequenceFailure {
@@ -49,7 +54,8 @@ struct StepOutcome {
   /// Sequences whose model's load was abandoned while the step waited for a stage of it. Nothing
   /// of theirs changed.
   std::vector<SequenceId> unready{};
-  /// Sequences that cannot go on: their model's logits are not numbers. To be removed.
+  /// Sequences that cannot go on: their model's logits are not numbers, or their grammar takes more
+  /// work than it may. To be removed.
   std::vector<SequenceFailure> failed{};
 };
 
@@ -98,7 +104,8 @@ class Engine {
   void remove_model(ModelId id);
 
   /// Takes in a sequence of a registered model; holds no KV until it runs. kInvalidArgument if its
-  /// tokens or biases are outside the vocabulary, or leave no room in the context or in max_tokens.
+  /// tokens or biases are outside the vocabulary, leave no room in the context or in max_tokens, or
+  /// if what was generated is not what its grammar allows.
   Result<void> add_sequence(SequenceStart start);
   /// Frees its KV but keeps its tokens, to be computed again (preemption by recompute).
   void preempt(SequenceId id);

@@ -1,6 +1,8 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -10,6 +12,7 @@
 
 #include "base/rng.h"
 #include "engine/test_host.h"
+#include "text/test_model_directory.h"
 
 namespace heddle::engine {
 namespace {
@@ -141,6 +144,122 @@ TEST_F(EngineTest, PenaltiesAndBiasReachTheLogits) {
   const auto first = generate(unseen);
   EXPECT_EQ(std::count(unseen.tokens.begin(), unseen.tokens.end(), first[0]), 0)
       << "the prompt counts for repetition";
+}
+
+TEST_F(EngineTest, LogprobsAreOfTheModelsOwnDistribution) {
+  const Golden golden = read_golden("llama-gqa-sharded");
+  const auto vocab = static_cast<std::size_t>(models_.at(kModel).spec.vocab);
+  const float* row = golden.logits_f32.data() + 19 * vocab;
+  double total = 0.0;
+  for (std::size_t i = 0; i < vocab; ++i) {
+    total += std::exp(static_cast<double>(row[i]));
+  }
+  const TokenId unlikely = 5;
+  const spec::SamplingParams params{.temperature = 0.0F,
+                                    .repetition_penalty = 1.3F,
+                                    .logit_bias = {{unlikely, 100.0F}},
+                                    .logprobs = 4};
+  ASSERT_TRUE(engine_->add_sequence(start(1, params)));
+  const SliceResult result = run(SequenceId{1}, 20);
+  ASSERT_EQ(result.token, unlikely);
+  const auto& told = result.details.logprobs;
+  ASSERT_EQ(told.size(), 5U);
+  EXPECT_EQ(told[0].token, unlikely);
+  for (const spec::TokenLogprob& one : told) {
+    EXPECT_NEAR(one.logprob, static_cast<double>(row[one.token]) - std::log(total), 0.02);
+  }
+  EXPECT_EQ(told[1].token, std::max_element(row, row + vocab) - row);
+  EXPECT_GE(told[1].logprob, told[2].logprob);
+
+  ASSERT_TRUE(engine_->add_sequence(start(2, {.temperature = 0.0F})));
+  EXPECT_TRUE(run(SequenceId{2}, 20).details.logprobs.empty()) << "nobody asked";
+}
+
+TEST_F(EngineTest, AGrammarRulesEveryTokenAndEndsTheAnswer) {
+  const text::ByteModelDirectory directory('A', 62);
+  const auto text = text::TextModel::open(directory.path()).value();
+  const auto vocab = models_.at(kModel).spec.vocab;
+  const auto vocabulary = text::GrammarVocabulary::make(*text, vocab).value();
+  const spec::Grammar grammar{.kind = spec::GrammarKind::kRegex, .text = "X[a-f]{3}(yes|no)"};
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    SequenceStart constrained = start(seed, {.temperature = 2.0F, .seed = seed, .max_tokens = 50});
+    constrained.grammar = text::GrammarMatcher::open(vocabulary, grammar).value();
+    FinishReason finish{};
+    std::string spelled;
+    for (const TokenId token : generate(constrained, &finish)) {
+      spelled += static_cast<char>('A' + token);
+    }
+    EXPECT_EQ(finish, FinishReason::kStop);
+    EXPECT_EQ(spelled[0], 'X');
+    EXPECT_EQ(spelled.find_first_not_of("abcdef", 1), 4U) << spelled;
+    EXPECT_TRUE(spelled.ends_with("yes") || spelled.ends_with("no")) << spelled;
+  }
+  SequenceStart wrong = start(9, {.max_tokens = 50});
+  wrong.grammar = text::GrammarMatcher::open(vocabulary, grammar).value();
+  wrong.tokens.push_back('Q' - 'A');
+  const auto refused = engine_->add_sequence(std::move(wrong));
+  ASSERT_FALSE(refused) << "what was generated is not of this grammar";
+  EXPECT_EQ(refused.error().code, Code::kInvalidArgument);
+}
+
+/// The rows of the model's output matrix, as stored.
+std::vector<float> head_of(const std::string& golden) {
+  auto tensors = store::TensorSet::open(golden_directory() / golden).value();
+  const auto* entry = tensors.find("lm_head.weight");
+  std::vector<std::uint16_t> stored(entry->tensor.bytes / 2);
+  HEDDLE_CHECK(tensors.file_of(*entry)
+                   .read(entry->tensor.offset, std::as_writable_bytes(std::span(stored)))
+                   .has_value());
+  std::vector<float> head;
+  for (const std::uint16_t bits : stored) {
+    head.push_back(std::bit_cast<float>(std::uint32_t{bits} << 16U));
+  }
+  return head;
+}
+
+TEST_F(EngineTest, AnEmbeddingIsTheHiddenStateThatTheHeadReads) {
+  const Golden golden = read_golden("llama-gqa-sharded");
+  const std::vector<float> head = head_of("llama-gqa-sharded");
+  ASSERT_TRUE(engine_->add_sequence(start(1, {.pooling = spec::Pooling::kLast})));
+  EXPECT_FALSE(run(SequenceId{1}, 12).token.has_value());
+  const SliceResult result = run(SequenceId{1}, 8);
+  EXPECT_EQ(result.finish, FinishReason::kStop);
+  const std::vector<float>& state = result.details.embedding;
+  const auto hidden = static_cast<std::size_t>(models_.at(kModel).spec.hidden);
+  ASSERT_EQ(state.size(), hidden);
+  const auto vocab = static_cast<std::size_t>(models_.at(kModel).spec.vocab);
+  for (std::size_t token = 0; token < vocab; ++token) {
+    double logit = 0.0;
+    for (std::size_t i = 0; i < hidden; ++i) {
+      logit += static_cast<double>(state[i]) * static_cast<double>(head[token * hidden + i]);
+    }
+    EXPECT_NEAR(logit, static_cast<double>(golden.logits_f32[19 * vocab + token]), 0.05);
+  }
+}
+
+TEST_F(EngineTest, TheMeanIsThatOfEveryTokenHoweverTheTextWasCut) {
+  std::vector<double> sum;
+  for (std::int64_t length = 1; length <= 20; ++length) {
+    const auto id = static_cast<std::uint64_t>(length);
+    ASSERT_TRUE(engine_->add_sequence(start(id, {.pooling = spec::Pooling::kLast}, length)));
+    const auto state = run(SequenceId{id}, length).details.embedding;
+    sum.resize(state.size());
+    for (std::size_t i = 0; i < state.size(); ++i) {
+      sum[i] += static_cast<double>(state[i]);
+    }
+  }
+  const spec::SamplingParams mean{.pooling = spec::Pooling::kMean};
+  ASSERT_TRUE(engine_->add_sequence(start(30, mean)));
+  const auto whole = run(SequenceId{30}, 20).details.embedding;
+  ASSERT_TRUE(engine_->add_sequence(start(31, mean)));
+  (void)run(SequenceId{31}, 7);
+  engine_->preempt(SequenceId{31});
+  (void)run(SequenceId{31}, 3);
+  const auto parts = run(SequenceId{31}, 17).details.embedding;
+  EXPECT_EQ(whole, parts);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    EXPECT_FLOAT_EQ(whole[i], static_cast<float>(sum[i] / 20));
+  }
 }
 
 TEST_F(EngineTest, RefusesWhatCannotRun) {

@@ -1,4 +1,5 @@
-// The promise of the engine: a sequence's tokens depend on its model, prompt and parameters alone.
+// The promise of the engine: a sequence's tokens, and what is told with them, depend on its model,
+// prompt and parameters alone.
 
 #include <algorithm>
 #include <map>
@@ -10,6 +11,7 @@
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "engine/test_host.h"
+#include "text/test_model_directory.h"
 
 namespace heddle::engine {
 namespace {
@@ -19,8 +21,9 @@ using spec::FinishReason;
 /// What a client would know of a sequence: enough to submit it again to another worker.
 struct Request {
   SequenceStart start{};
-  std::vector<TokenId> expected{};  ///< All that it generates, run alone.
-  std::int64_t computed = 0;        ///< In the engine's present life of it.
+  std::vector<TokenId> expected{};            ///< All that it generates, run alone.
+  std::vector<spec::TokenDetails> details{};  ///< What is told with each of them.
+  std::int64_t computed = 0;                  ///< In the engine's present life of it.
   bool admitted = false;
 
   [[nodiscard]] bool done() const {
@@ -43,6 +46,9 @@ class Schedule {
       HEDDLE_CHECK(engine_->add_model(id, model.spec, model.layout, model.window.base(), kKvLease)
                        .has_value());
       engine_->set_image_ready(id, model.layout.bytes);
+    }
+    for (const auto& [id, model] : models_) {
+      vocabularies_[id] = text::GrammarVocabulary::make(*text_, model.spec.vocab).value();
     }
     for (std::uint64_t id = 1; id <= 6; ++id) {
       requests_.push_back(draw_request(id));
@@ -120,11 +126,28 @@ class Schedule {
     params.frequency_penalty = rng_.below(2) == 0 ? 0.0F : 0.5F;
     params.repetition_penalty = rng_.below(2) == 0 ? 1.0F : 1.1F;
     params.seed = rng_.next();
+    params.logprobs = static_cast<std::int32_t>(rng_.below(3)) - 1;
+    if (rng_.below(2) == 0) {
+      params.grammar = {.kind = spec::GrammarKind::kRegex, .text = "[A-Z]{2,9}(ab|a|[c-z]{1,5}_)*"};
+    }
+    if (rng_.below(6) == 0) {
+      params = {.max_tokens = 1, .pooling = spec::Pooling::kMean};
+    }
     return request;
   }
 
+  /// The start of a life: grammars are compiled anew, and have seen nothing yet.
+  SequenceStart fresh_start(const Request& request) {
+    SequenceStart start = request.start;
+    if (start.params.grammar.constrains()) {
+      start.grammar =
+          text::GrammarMatcher::open(vocabularies_.at(start.model), start.params.grammar).value();
+    }
+    return start;
+  }
+
   void run_alone(Request& request) {
-    HEDDLE_CHECK(engine_->add_sequence(request.start).has_value());
+    HEDDLE_CHECK(engine_->add_sequence(fresh_start(request)).has_value());
     std::int64_t pending = request.start.prompt_tokens;
     for (auto finish = FinishReason::kNone; finish == FinishReason::kNone; pending = 1) {
       const auto outcome = engine_->run(
@@ -132,6 +155,7 @@ class Schedule {
                         .slices = {{.sequence = request.start.id, .tokens = pending}}}}});
       HEDDLE_CHECK(outcome.has_value() && outcome->results.size() == 1);
       request.expected.push_back(*outcome->results[0].token);
+      request.details.push_back(outcome->results[0].details);
       finish = outcome->results[0].finish;
     }
     engine_->remove_sequence(request.start.id);
@@ -141,7 +165,7 @@ class Schedule {
   void shake() {
     for (Request& request : requests_) {
       if (!request.admitted && !request.done() && rng_.below(3) == 0) {
-        HEDDLE_CHECK(engine_->add_sequence(request.start).has_value());
+        HEDDLE_CHECK(engine_->add_sequence(fresh_start(request)).has_value());
         request.admitted = true;
         request.computed = 0;
       } else if (request.admitted && rng_.below(12) == 0) {
@@ -185,6 +209,7 @@ class Schedule {
     ASSERT_LT(position, request.expected.size());
     ASSERT_EQ(*result.token, request.expected[position])
         << "token " << position << " of sequence " << result.sequence.value();
+    ASSERT_EQ(result.details, request.details[position]);
     request.start.tokens.push_back(*result.token);
     EXPECT_EQ(result.finish != FinishReason::kNone, request.done());
     if (request.done()) {
@@ -206,6 +231,9 @@ class Schedule {
   TestHost host_;
   std::unique_ptr<Engine> engine_;
   std::map<ModelId, LoadedModel> models_{};
+  text::ByteModelDirectory directory_{'A', 62};
+  std::shared_ptr<const text::TextModel> text_ = text::TextModel::open(directory_.path()).value();
+  std::map<ModelId, std::shared_ptr<const text::GrammarVocabulary>> vocabularies_{};
   std::vector<Request> requests_{};
   int starved_ = 0;
 };

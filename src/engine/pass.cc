@@ -1,6 +1,7 @@
 #include "engine/pass.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/philox.h"
 
@@ -19,6 +20,18 @@ ops::SampleRow sample_row(const Sequence& sequence) {
 
 }  // namespace
 
+std::int64_t PassSlice::pooled_rows() const {
+  switch (sequence->start.params.pooling) {
+    case spec::Pooling::kNone:
+      return 0;
+    case spec::Pooling::kLast:
+      return last() ? 1 : 0;
+    case spec::Pooling::kMean:
+      return tokens;
+  }
+  return 0;
+}
+
 void Pass::enqueue(ops::OpContext& context,
                    std::span<const PassSlice> slices,
                    const Decoder& decoder,
@@ -36,12 +49,14 @@ void Pass::enqueue(ops::OpContext& context,
   upload_.clear();
   inputs_.gather(batch_slices, decoder, kv, upload_);
   gather_sampling(slices);
+  gather_pooling(slices);
   upload_.send(context.stream);
 
   const Batch batch = inputs_.batch(upload_);
   decoder.embed(context, inputs_.ids(upload_), Activations::rows(activations.hidden, batch.tokens));
   decoder.run_layers(context, decoder.kv_plan().range, batch, activations);
   enqueue_sampling(context, decoder, activations);
+  enqueue_pooling(context, decoder, activations);
 }
 
 void Pass::gather_sampling(std::span<const PassSlice> slices) {
@@ -49,6 +64,10 @@ void Pass::gather_sampling(std::span<const PassSlice> slices) {
   std::vector<ops::SampleRow> sample_rows;
   std::vector<ops::PenaltyRow> penalty_rows;
   std::vector<ops::TokenUse> uses;
+  std::vector<std::uint32_t> masks;
+  std::vector<ops::LogProbRow> log_prob_rows;
+  std::int32_t masked = 0;
+  told_.clear();
   std::int64_t row = -1;
   for (const PassSlice& slice : slices) {
     row += slice.tokens;
@@ -56,8 +75,18 @@ void Pass::gather_sampling(std::span<const PassSlice> slices) {
       continue;
     }
     const Sequence& sequence = *slice.sequence;
+    if (const std::int32_t top = sequence.start.params.logprobs; top >= 0) {
+      // Rows are sampled in turns of kLogitRowsMax, within which the choice is counted.
+      const auto choice = static_cast<std::int32_t>(std::ssize(picks) % kLogitRowsMax);
+      log_prob_rows.push_back({.choice = choice, .top = std::min(top, ops::kLogProbsTopMax)});
+      told_.push_back({.pick = picks.size()});
+    }
     picks.push_back(static_cast<std::int32_t>(row));
     sample_rows.push_back(sample_row(sequence));
+    if (!sequence.mask.empty()) {
+      sample_rows.back().mask = masked++;
+      masks.insert(masks.end(), sequence.mask.begin(), sequence.mask.end());
+    }
     const auto begin = static_cast<std::int32_t>(uses.size());
     uses.insert(uses.end(), sequence.uses.begin(), sequence.uses.end());
     penalty_rows.push_back({.repetition = sequence.start.params.repetition_penalty,
@@ -71,17 +100,49 @@ void Pass::gather_sampling(std::span<const PassSlice> slices) {
   sample_rows_ = upload_.add(sample_rows);
   penalty_rows_ = upload_.add(penalty_rows);
   uses_ = upload_.add(uses);
+  masks_ = upload_.add(masks);
+  log_prob_rows_ = upload_.add(log_prob_rows);
+  told_tokens_.assign(told_.size() * ops::kLogProbsWidth, -1);
+  told_values_.assign(told_.size() * ops::kLogProbsWidth, 0.0F);
   sampled_.assign(picks.size(), ops::kNoToken);
   device_sampled_.resize(picks.size());
+}
+
+void Pass::gather_pooling(std::span<const PassSlice> slices) {
+  std::vector<std::int32_t> picks;
+  std::int64_t end = 0;
+  for (const PassSlice& slice : slices) {
+    end += slice.tokens;
+    for (std::int64_t row = end - slice.pooled_rows(); row < end; ++row) {
+      picks.push_back(static_cast<std::int32_t>(row));
+    }
+  }
+  pooled_count_ = std::ssize(picks);
+  pooled_picks_ = upload_.add(picks);
 }
 
 void Pass::enqueue_sampling(ops::OpContext& context,
                             const Decoder& decoder,
                             const Activations& activations) {
+  const std::int64_t vocab = decoder.model().vocab;
+  raw_logits_.resize(std::min<std::size_t>(told_.size(), kLogitRowsMax) *
+                     static_cast<std::size_t>(vocab));
+  std::size_t told = 0;  // Of told_, those of the turns before.
   for (std::int64_t first = 0; first < picks_count_; first += kLogitRowsMax) {
     const std::int64_t n = std::min(kLogitRowsMax, picks_count_ - first);
     const auto logits = decoder.logits(
         context, ops::vector_of(upload_.at<std::int32_t>(picks_) + first, n), activations);
+    const std::size_t told_before = told;
+    for (; told < told_.size() && std::cmp_less(told_[told].pick, first + n); ++told) {
+      // What follows changes the logits, and what is told is what the model thought.
+      const std::int64_t row = static_cast<std::int64_t>(told_[told].pick) - first;
+      context.stream.copy(
+          reinterpret_cast<std::byte*>(raw_logits_.data() +
+                                       (told - told_before) * static_cast<std::size_t>(vocab)),
+          reinterpret_cast<const std::byte*>(logits.as<float>() + row * logits.stride[0]),
+          static_cast<std::size_t>(vocab) * sizeof(float));
+    }
+    const auto choices = ops::vector_of(device_sampled_.data() + first, n);
     ops::penalties(context,
                    {.logits = logits,
                     .rows = upload_.at<ops::PenaltyRow>(penalty_rows_) + first,
@@ -89,13 +150,55 @@ void Pass::enqueue_sampling(ops::OpContext& context,
     ops::sample(context,
                 {.logits = logits,
                  .rows = upload_.at<ops::SampleRow>(sample_rows_) + first,
-                 .tokens = ops::vector_of(device_sampled_.data() + first, n)});
+                 .masks = upload_.at<std::uint32_t>(masks_),
+                 .tokens = choices});
+    const std::size_t place = told_before * ops::kLogProbsWidth;
+    ops::log_probs(context,
+                   {.logits = ops::matrix_of(
+                        raw_logits_.data(), static_cast<std::int64_t>(told - told_before), vocab),
+                    .rows = upload_.at<ops::LogProbRow>(log_prob_rows_) + told_before,
+                    .choices = choices,
+                    .tokens = told_tokens_.data() + place,
+                    .log_probs = told_values_.data() + place});
   }
   if (picks_count_ > 0) {
     context.stream.copy(reinterpret_cast<std::byte*>(sampled_.data()),
                         reinterpret_cast<const std::byte*>(device_sampled_.data()),
                         sampled_.size() * sizeof(std::int32_t));
   }
+}
+
+void Pass::enqueue_pooling(ops::OpContext& context,
+                           const Decoder& decoder,
+                           const Activations& activations) {
+  const auto hidden = static_cast<std::size_t>(decoder.model().hidden);
+  pooled_.resize(static_cast<std::size_t>(pooled_count_) * hidden);
+  for (std::int64_t first = 0; first < pooled_count_; first += kLogitRowsMax) {
+    const std::int64_t n = std::min(kLogitRowsMax, pooled_count_ - first);
+    const auto states = decoder.final_hidden(
+        context, ops::vector_of(upload_.at<std::int32_t>(pooled_picks_) + first, n), activations);
+    context.stream.copy(
+        reinterpret_cast<std::byte*>(pooled_.data() + static_cast<std::size_t>(first) * hidden),
+        reinterpret_cast<const std::byte*>(states.as<float>()),
+        static_cast<std::size_t>(n) * hidden * sizeof(float));
+  }
+}
+
+spec::TokenDetails Pass::details(std::size_t i) const {
+  spec::TokenDetails details;
+  const auto told =
+      std::lower_bound(told_.begin(), told_.end(), i, [](const Told& row, std::size_t pick) {
+        return row.pick < pick;
+      });
+  if (told == told_.end() || told->pick != i) {
+    return details;
+  }
+  const auto place = static_cast<std::size_t>(told - told_.begin()) *
+                     static_cast<std::size_t>(ops::kLogProbsWidth);
+  for (std::size_t k = place; k < place + ops::kLogProbsWidth && told_tokens_[k] >= 0; ++k) {
+    details.logprobs.push_back({.token = told_tokens_[k], .logprob = told_values_[k]});
+  }
+  return details;
 }
 
 }  // namespace heddle::engine

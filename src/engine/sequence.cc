@@ -64,6 +64,9 @@ spec::FinishReason finish_reason(const Sequence& sequence, std::int64_t context)
       std::find(stops.begin(), stops.end(), sequence.start.tokens.back()) != stops.end()) {
     return spec::FinishReason::kStop;
   }
+  if (sequence.start.grammar != nullptr && sequence.start.grammar->ended()) {
+    return spec::FinishReason::kStop;
+  }
   if (sequence.generated() >= params.max_tokens || sequence.size() >= context) {
     return spec::FinishReason::kLength;
   }

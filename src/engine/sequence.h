@@ -19,10 +19,19 @@ struct Sequence {
   SequenceKv kv{};
   /// What penalties and biases do, by token id. Only kept where a penalty is not neutral.
   std::vector<ops::TokenUse> uses{};
+  /// Which tokens its grammar allows next, ops::mask_words; empty where it has none.
+  std::vector<std::uint32_t> mask{};
+  /// With Pooling::kMean: the sum of the hidden states of the computed tokens.
+  std::vector<double> pooled{};
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(start.tokens.size()); }
   [[nodiscard]] std::int64_t generated() const { return size() - start.prompt_tokens; }
 };
+
+/// Whether it stands for a text instead of generating one.
+[[nodiscard]] inline bool pools(const spec::SamplingParams& params) {
+  return params.pooling != spec::Pooling::kNone;
+}
 
 /// Whether any penalty of `params` depends on which tokens were seen.
 [[nodiscard]] bool counts_tokens(const spec::SamplingParams& params);
@@ -33,8 +42,8 @@ struct Sequence {
 /// Notes one more generated token in `uses`.
 void count_generated(std::vector<ops::TokenUse>& uses, TokenId token);
 
-/// Whether, and why, a sequence ends with the token that was appended last: a stop token before
-/// max_tokens before the context's end.
+/// Whether, and why, a sequence ends with the token that was appended last: a stop token or the end
+/// of its grammar before max_tokens before the context's end.
 [[nodiscard]] spec::FinishReason finish_reason(const Sequence& sequence, std::int64_t context);
 
 }  // namespace heddle::engine

@@ -8,6 +8,7 @@ struct AttentionArgs;
 struct GatherRowsArgs;
 struct KvAppendArgs;
 struct LinearArgs;
+struct LogProbsArgs;
 struct PenaltiesArgs;
 struct RmsNormArgs;
 struct RopeArgs;
@@ -22,6 +23,7 @@ struct KernelTable {
   void (*gather_rows)(device::Stream& stream, const GatherRowsArgs& args) = nullptr;
   void (*kv_append)(device::Stream& stream, const KvAppendArgs& args) = nullptr;
   void (*linear)(device::Stream& stream, const LinearArgs& args) = nullptr;
+  void (*log_probs)(device::Stream& stream, const LogProbsArgs& args) = nullptr;
   void (*penalties)(device::Stream& stream, const PenaltiesArgs& args) = nullptr;
   void (*rms_norm)(device::Stream& stream, const RmsNormArgs& args) = nullptr;
   void (*rope)(device::Stream& stream, const RopeArgs& args) = nullptr;

@@ -14,6 +14,7 @@ TEST(KernelsFor, CpuHasEveryKernelAndOthersHaveNone) {
   EXPECT_NE(table->gather_rows, nullptr);
   EXPECT_NE(table->kv_append, nullptr);
   EXPECT_NE(table->linear, nullptr);
+  EXPECT_NE(table->log_probs, nullptr);
   EXPECT_NE(table->penalties, nullptr);
   EXPECT_NE(table->rms_norm, nullptr);
   EXPECT_NE(table->rope, nullptr);

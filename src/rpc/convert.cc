@@ -160,6 +160,12 @@ void to_wire(const spec::SamplingParams& params, wire::SamplingParams& out) {
   out.set_max_tokens(params.max_tokens);
   out.set_ignore_eos(params.ignore_eos);
   out.mutable_stop_tokens()->Assign(params.stop_tokens.begin(), params.stop_tokens.end());
+  out.set_logprobs(params.logprobs);
+  if (params.grammar.constrains()) {
+    out.mutable_grammar()->set_kind(static_cast<std::uint32_t>(params.grammar.kind));
+    out.mutable_grammar()->set_text(params.grammar.text);
+  }
+  out.set_pooling(static_cast<std::uint32_t>(params.pooling));
 }
 
 spec::SamplingParams from_wire(const wire::SamplingParams& in, WireCheck& check) {
@@ -179,6 +185,11 @@ spec::SamplingParams from_wire(const wire::SamplingParams& in, WireCheck& check)
   params.max_tokens = check.count(in.max_tokens(), "max_tokens");
   params.ignore_eos = in.ignore_eos();
   params.stop_tokens.assign(in.stop_tokens().begin(), in.stop_tokens().end());
+  params.logprobs = in.logprobs();
+  params.grammar = {
+      .kind = check.enumerator(in.grammar().kind(), spec::GrammarKind::kLark, "kind of grammar"),
+      .text = in.grammar().text()};
+  params.pooling = check.enumerator(in.pooling(), spec::Pooling::kMean, "pooling");
   return params;
 }
 

@@ -104,7 +104,10 @@ TEST(Convert, KeepsEverySamplingParameter) {
                                   .choice = 2,
                                   .max_tokens = 77,
                                   .ignore_eos = true,
-                                  .stop_tokens = {1, 2}};
+                                  .stop_tokens = {1, 2},
+                                  .logprobs = 5,
+                                  .grammar = {spec::GrammarKind::kRegex, "a+"},
+                                  .pooling = spec::Pooling::kMean};
   wire::SamplingParams wire;
   to_wire(sent, wire);
   WireCheck check;
@@ -123,7 +126,10 @@ TEST(Convert, KeepsEverySamplingParameter) {
                       p.choice,
                       p.max_tokens,
                       p.ignore_eos,
-                      p.stop_tokens);
+                      p.stop_tokens,
+                      p.logprobs,
+                      p.grammar,
+                      p.pooling);
   };
   EXPECT_EQ(fields(got), fields(sent));
 }

@@ -175,7 +175,8 @@ ToWorker from_wire(const wire::ToWorker& in, WireCheck& check) {
       return ModelDescription{.model = ModelId(in.describe().model()),
                               .name = in.describe().name(),
                               .spec = from_wire(in.describe().spec(), check),
-                              .dtype = from_wire(in.describe().dtype(), check)};
+                              .dtype = from_wire(in.describe().dtype(), check),
+                              .directory = in.describe().directory()};
     case wire::ToWorker::kLoad:
       return from_wire(in.load(), check);
     case wire::ToWorker::kEvict:
@@ -207,7 +208,26 @@ void to_wire(const core::TokensProduced& produced, wire::TokensProduced& out) {
     entry.set_position(token.position);
     entry.set_token(token.token);
     entry.set_finish(static_cast<std::uint32_t>(token.finish));
+    for (const spec::TokenLogprob& one : token.details.logprobs) {
+      entry.add_logprob_tokens(one.token);
+      entry.add_logprobs(one.logprob);
+    }
+    entry.mutable_embedding()->Assign(token.details.embedding.begin(),
+                                      token.details.embedding.end());
   }
+}
+
+spec::TokenDetails details_from_wire(const wire::Token& in, WireCheck& check) {
+  spec::TokenDetails details;
+  if (in.logprob_tokens_size() != in.logprobs_size()) {
+    check.fail("logprobs of a token that differ in number from their tokens");
+    return details;
+  }
+  for (int i = 0; i < in.logprobs_size(); ++i) {
+    details.logprobs.push_back({.token = in.logprob_tokens(i), .logprob = in.logprobs(i)});
+  }
+  details.embedding.assign(in.embedding().begin(), in.embedding().end());
+  return details;
 }
 
 core::TokensProduced from_wire(const wire::TokensProduced& in, WireCheck& check) {
@@ -218,7 +238,8 @@ core::TokensProduced from_wire(const wire::TokensProduced& in, WireCheck& check)
          .choice = entry.choice(),
          .position = check.count(entry.position(), "position of a token"),
          .token = entry.token(),
-         .finish = check.enumerator(entry.finish(), spec::FinishReason::kLength, "finish reason")});
+         .finish = check.enumerator(entry.finish(), spec::FinishReason::kLength, "finish reason"),
+         .details = details_from_wire(entry, check)});
   }
   return produced;
 }
@@ -378,6 +399,7 @@ std::string encode(const ToWorker& message) {
   std::visit(Overloaded{[&out](const WorkerHello& hello) { to_wire(hello, *out.mutable_hello()); },
                         [&out](const ModelDescription& model) {
                           wire::DescribeModel& body = *out.mutable_describe();
+                          body.set_directory(model.directory);
                           body.set_model(model.model.value());
                           body.set_name(model.name);
                           rpc::to_wire(model.spec, *body.mutable_spec());

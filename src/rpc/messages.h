@@ -49,6 +49,7 @@ struct ModelDescription {
   std::string name{};
   spec::ModelSpec spec{};
   spec::DType dtype = spec::DType::kBf16;  ///< Of the image's matrices and of the KV.
+  std::string directory{};                 ///< Of its files; the worker reads its tokenizer there.
 };
 
 /// End the process; nothing of it needs saving.

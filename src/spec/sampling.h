@@ -1,12 +1,37 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/ids.h"
 
 namespace heddle::spec {
+
+/// The language that constrains an answer.
+enum class GrammarKind : std::uint8_t {
+  kNone,
+  kJsonSchema,  ///< A JSON schema; the answer is one JSON value.
+  kRegex,       ///< A regular expression, in the syntax of Rust's `regex`.
+  kLark,        ///< A context-free grammar in llguidance's variant of Lark.
+};
+
+/// What an answer must conform to; every token is drawn from those that keep it possible.
+struct Grammar {
+  GrammarKind kind = GrammarKind::kNone;
+  std::string text{};
+
+  [[nodiscard]] bool constrains() const { return kind != GrammarKind::kNone; }
+  friend bool operator==(const Grammar&, const Grammar&) = default;
+};
+
+/// Which hidden states, after the final norm, stand for a text.
+enum class Pooling : std::uint8_t {
+  kNone,  ///< None: a text is generated.
+  kLast,  ///< That of the last token.
+  kMean,  ///< The mean of all.
+};
 
 /// How the next token is chosen from the logits. Defaults are OpenAI's; a neutral value switches
 /// the step off. Applied in this order: logit_bias, repetition, presence and frequency penalty,
@@ -25,6 +50,27 @@ struct SamplingParams {
   std::int64_t max_tokens = 0;  ///< Generated tokens, at least 1; set at admission.
   bool ignore_eos = false;      ///< Keep going past stop_tokens.
   std::vector<TokenId> stop_tokens{};  ///< The model's ends of turn plus the client's own.
+  /// Tell with each token its log probability and those of this many likeliest ones; -1: tell none.
+  std::int32_t logprobs = -1;
+  Grammar grammar{};
+  /// Where it is not kNone nothing is sampled: one event ends the sequence, with an embedding.
+  Pooling pooling = Pooling::kNone;
+};
+
+/// A token and the natural logarithm of its probability in the model's own distribution: before
+/// bias, penalties, temperature and grammar.
+struct TokenLogprob {
+  TokenId token = 0;
+  float logprob = 0.0F;
+  friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
+};
+
+/// What is told with a token where its parameters ask for it.
+struct TokenDetails {
+  /// The token itself, then the likeliest ones, likeliest first, lowest id first on ties.
+  std::vector<TokenLogprob> logprobs{};
+  std::vector<float> embedding{};  ///< The pooled hidden state.
+  friend bool operator==(const TokenDetails&, const TokenDetails&) = default;
 };
 
 /// Why a sequence ended.

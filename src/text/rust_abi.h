@@ -14,12 +14,15 @@
 /// safe. Included by sources of src/text only.
 ///
 /// Every call returns a code and, unless that is kOk, leaves a message in `error`. No call unwinds
-/// or aborts on any input. Handles are immutable and may be used by any number of threads at once.
+/// or aborts on any input. Handles are immutable and may be used by any number of threads at once,
+/// but for a grammar, which is the state of one answer and belongs to one thread at a time.
 extern "C" {
 
 // NOLINTBEGIN(readability-identifier-naming): names of the C ABI.
 struct heddle_text_tokenizer;
 struct heddle_text_template;
+struct heddle_text_vocabulary;
+struct heddle_text_grammar;
 
 struct heddle_text_bytes {
   const std::uint8_t* data;
@@ -92,6 +95,31 @@ std::int32_t heddle_text_template_render(const heddle_text_template* compiled,
                                          const heddle_text_render_arguments* arguments,
                                          heddle_text_byte_buffer* out,
                                          heddle_text_byte_buffer* error);
+
+std::int32_t heddle_text_vocabulary_open(const heddle_text_tokenizer* tokenizer,
+                                         const std::uint32_t* eos,
+                                         std::size_t eos_count,
+                                         std::size_t size,
+                                         heddle_text_vocabulary** out,
+                                         heddle_text_byte_buffer* error);
+void heddle_text_vocabulary_free(heddle_text_vocabulary* vocabulary);
+std::int32_t heddle_text_grammar_open(const heddle_text_vocabulary* vocabulary,
+                                      std::uint32_t kind,
+                                      heddle_text_bytes text,
+                                      heddle_text_grammar** out,
+                                      heddle_text_byte_buffer* error);
+void heddle_text_grammar_free(heddle_text_grammar* grammar);
+std::int32_t heddle_text_grammar_mask(heddle_text_grammar* grammar,
+                                      std::uint32_t* words,
+                                      std::size_t count,
+                                      heddle_text_byte_buffer* error);
+std::int32_t heddle_text_grammar_accept(heddle_text_grammar* grammar,
+                                        const std::uint32_t* ids,
+                                        std::size_t count,
+                                        heddle_text_byte_buffer* error);
+std::int32_t heddle_text_grammar_ended(heddle_text_grammar* grammar,
+                                       bool* out,
+                                       heddle_text_byte_buffer* error);
 // NOLINTEND(readability-identifier-naming)
 
 }  // extern "C"

@@ -259,6 +259,12 @@ Result<std::shared_ptr<const TextModel>> TextModel::open(const Path& directory) 
       return corrupt(directory, "template \"" + name + "\": " + compiled.error().message);
     }
     model->templates_[name] = std::move(*compiled);
+    if (model->tool_format_ == ToolFormat::kNone) {
+      model->tool_format_ = tool_format_of(source);
+    }
+    if (model->reasoning_format_ == ReasoningFormat::kNone) {
+      model->reasoning_format_ = reasoning_format_of(source);
+    }
   }
   if (const std::optional<std::string> bos = token_text(*config, "bos_token")) {
     model->bos_ = model->tokenizer_->token_to_id(*bos);

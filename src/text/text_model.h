@@ -10,6 +10,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "text/answer_format.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -45,6 +46,10 @@ class TextModel {
   /// `chat` as the prompt of this model. kFailedPrecondition when the model has no chat template.
   [[nodiscard]] Result<std::string> render(const Chat& chat) const;
 
+  /// How the chat templates spell calls of tools, and thinking.
+  [[nodiscard]] ToolFormat tool_format() const { return tool_format_; }
+  [[nodiscard]] ReasoningFormat reasoning_format() const { return reasoning_format_; }
+
   [[nodiscard]] std::optional<TokenId> bos() const { return bos_; }
   /// Tokens that end an answer, ascending; empty when the model's files name none.
   [[nodiscard]] const std::vector<TokenId>& eos() const { return eos_; }
@@ -54,6 +59,8 @@ class TextModel {
 
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::map<std::string, std::shared_ptr<const ChatTemplate>, std::less<>> templates_;
+  ToolFormat tool_format_ = ToolFormat::kNone;
+  ReasoningFormat reasoning_format_ = ReasoningFormat::kNone;
   std::optional<TokenId> bos_;
   std::vector<TokenId> eos_;
 };

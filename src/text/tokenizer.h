@@ -62,6 +62,9 @@ class Tokenizer {
   /// The id of the token that the vocabulary spells `token`.
   [[nodiscard]] std::optional<TokenId> token_to_id(std::string_view token) const;
 
+  /// For other wrappers of the Rust library.
+  [[nodiscard]] const heddle_text_tokenizer* handle() const { return handle_; }
+
   /// What Detokenizer works from.
   [[nodiscard]] const PieceTable& pieces() const { return pieces_; }
 

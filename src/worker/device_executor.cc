@@ -61,6 +61,7 @@ DeviceExecutor::~DeviceExecutor() = default;
 
 void DeviceExecutor::describe(const rpc::ModelDescription& model) {
   Described& described = described_[model.model];
+  described.directory = model.directory;
   described.spec = model.spec;
   described.layout = store::plan_image(model.spec, model.dtype);
 }
@@ -185,13 +186,44 @@ void DeviceExecutor::execute(const core::SetSourceReady& command,
   mapper_->allow_copy(command.model, command.bytes);
 }
 
+/// The grammar of a new sequence; null for none. The first of a model reads its tokenizer, which
+/// steps wait for.
+Result<std::shared_ptr<text::GrammarMatcher>> DeviceExecutor::compile(
+    ModelId id, const spec::Grammar& grammar) {
+  if (!grammar.constrains()) {
+    return std::shared_ptr<text::GrammarMatcher>();
+  }
+  Described& model = described_.at(id);
+  if (model.vocabulary == nullptr) {
+    const auto text = text::TextModel::open(model.directory);
+    if (!text) {
+      return text.error();
+    }
+    auto vocabulary = text::GrammarVocabulary::make(**text, model.spec.vocab);
+    if (!vocabulary) {
+      return vocabulary.error();
+    }
+    model.vocabulary = std::move(*vocabulary);
+  }
+  return text::GrammarMatcher::open(model.vocabulary, grammar);
+}
+
+Result<void> DeviceExecutor::add(core::AddSequence& command) {
+  auto grammar = compile(command.model, command.params.grammar);
+  if (!grammar) {
+    return grammar.error();
+  }
+  return engine_->add_sequence({.id = command.sequence,
+                                .model = command.model,
+                                .tokens = std::move(command.tokens),
+                                .prompt_tokens = command.prompt_tokens,
+                                .params = std::move(command.params),
+                                .grammar = std::move(*grammar)});
+}
+
 void DeviceExecutor::execute(core::AddSequence& command, std::vector<core::WorkerEvent>& events) {
   const core::SequenceId id = command.sequence;
-  const Result<void> added = engine_->add_sequence({.id = id,
-                                                    .model = command.model,
-                                                    .tokens = std::move(command.tokens),
-                                                    .prompt_tokens = command.prompt_tokens,
-                                                    .params = std::move(command.params)});
+  const Result<void> added = add(command);
   if (!added) {
     refused_.insert(id);
     events.push_back(core::SequenceRefused{.sequence = id, .error = added.error()});
@@ -221,12 +253,13 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
   core::StepDone done{.starved = std::move(outcome->starved),
                       .unready = std::move(outcome->unready),
                       .took = keep_pace(command.plan, began)};
-  for (const engine::SliceResult& slice : outcome->results) {
+  for (engine::SliceResult& slice : outcome->results) {
     done.slices.push_back({.sequence = slice.sequence,
                            .computed = slice.computed,
                            .token = slice.token,
                            .position = slice.position,
-                           .finish = slice.finish});
+                           .finish = slice.finish,
+                           .details = std::move(slice.details)});
   }
   for (const auto& [model, opened] : opened_) {
     if (opened.registered) {

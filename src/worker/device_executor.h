@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "base/ids.h"
@@ -20,6 +21,7 @@
 #include "memory/window.h"
 #include "rpc/messages.h"
 #include "store/image_layout.h"
+#include "text/grammar.h"
 #include "worker/mapper.h"
 
 namespace heddle::worker {
@@ -66,6 +68,8 @@ class DeviceExecutor {
 
  private:
   struct Described {
+    std::string directory{};
+    std::shared_ptr<const text::GrammarVocabulary> vocabulary{};  ///< Once a grammar asked for it.
     spec::ModelSpec spec{};
     store::ImageLayout layout{};
     std::optional<memory::Window> window{};  ///< Once reserved, for the life of this object.
@@ -93,6 +97,9 @@ class DeviceExecutor {
   void execute(core::Report& command, std::vector<core::WorkerEvent>& events);
 
   Result<void> open(core::OpenModel& command, OpenedModel& opened);
+  [[nodiscard]] Result<std::shared_ptr<text::GrammarMatcher>> compile(ModelId id,
+                                                                      const spec::Grammar& grammar);
+  Result<void> add(core::AddSequence& command);
   [[nodiscard]] Duration keep_pace(const policy::StepPlan& plan, Instant began);
   void set_open(ModelId model, std::optional<core::ImageSource> source);
 

@@ -1,7 +1,7 @@
 //! Tokenizer handles: open, encode, decode, and the table of pieces.
 
 mod open;
-mod pieces;
+pub mod pieces;
 
 use tokenizers::Tokenizer;
 

@@ -15,6 +15,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use llguidance::toktrie::TokTrie;
 use tokenizers::decoders::DecoderWrapper;
 use tokenizers::{Decoder, Tokenizer};
 
@@ -81,6 +82,31 @@ impl Table {
             push_record(&mut records, kind as u8 | special, &later, &first);
         }
         Ok(Table { rules: Rules { id_limit, ..plan.rules }, records })
+    }
+}
+
+impl Table {
+    /// The bytes of every id as llguidance wants them: special tokens begin with its marker, ids
+    /// without a token are empty.
+    pub fn words(&self) -> Vec<Vec<u8>> {
+        let mut words = Vec::with_capacity(self.rules.id_limit as usize);
+        let mut rest = self.records.as_slice();
+        let mut take = |count: usize| {
+            let (head, tail) = rest.split_at(count);
+            rest = tail;
+            head
+        };
+        for _ in 0..self.rules.id_limit {
+            let kind = take(1)[0];
+            let mut text = || {
+                let length = take(4).try_into().map_or(0, u32::from_ne_bytes);
+                take(length as usize)
+            };
+            let (later, _first) = (text(), text());
+            let marker = (kind & SPECIAL != 0).then_some(TokTrie::SPECIAL_TOKEN_MARKER);
+            words.push(marker.into_iter().chain(later.iter().copied()).collect());
+        }
+        words
     }
 }
 

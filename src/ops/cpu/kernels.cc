@@ -7,6 +7,7 @@ const KernelTable& cpu_kernels() {
                                       .gather_rows = gather_rows,
                                       .kv_append = kv_append,
                                       .linear = linear,
+                                      .log_probs = log_probs,
                                       .penalties = penalties,
                                       .rms_norm = rms_norm,
                                       .rope = rope,

@@ -12,6 +12,7 @@ void attention(device::Stream& stream, const AttentionArgs& args);
 void gather_rows(device::Stream& stream, const GatherRowsArgs& args);
 void kv_append(device::Stream& stream, const KvAppendArgs& args);
 void linear(device::Stream& stream, const LinearArgs& args);
+void log_probs(device::Stream& stream, const LogProbsArgs& args);
 void penalties(device::Stream& stream, const PenaltiesArgs& args);
 void rms_norm(device::Stream& stream, const RmsNormArgs& args);
 void rope(device::Stream& stream, const RopeArgs& args);

@@ -14,18 +14,27 @@ struct Candidate {
   double weight = 0.0;  ///< exp((logit - largest) / temperature)
 };
 
+/// The tokens that a row may draw; all of them where `words` is null.
+struct Mask {
+  const std::uint32_t* words = nullptr;
+
+  [[nodiscard]] bool allows(std::int64_t token) const {
+    return words == nullptr || ((words[token / 32] >> (token % 32)) & 1U) != 0;
+  }
+};
+
 /// Index of the largest logit, lowest on ties; kNoToken where there is none.
-std::int32_t largest(const float* logits, std::int64_t n) {
-  std::int32_t best = 0;
+std::int32_t largest(const float* logits, std::int64_t n, Mask mask) {
+  std::int32_t best = kNoToken;
   for (std::int64_t i = 0; i < n; ++i) {
     if (std::isnan(logits[i])) {
       return kNoToken;
     }
-    if (logits[i] > logits[best]) {
+    if (mask.allows(i) && (best == kNoToken || logits[i] > logits[best])) {
       best = static_cast<std::int32_t>(i);
     }
   }
-  return std::isfinite(logits[best]) ? best : kNoToken;
+  return best != kNoToken && std::isfinite(logits[best]) ? best : kNoToken;
 }
 
 bool more_likely(const Candidate& a, const Candidate& b) {
@@ -73,13 +82,14 @@ void cut_min_p(std::vector<Candidate>& candidates, double min_p) {
   std::erase_if(candidates, [min_p](const Candidate& c) { return c.weight < min_p; });
 }
 
-std::vector<Candidate> candidates_of(const float* logits,
-                                     std::int64_t n,
-                                     float largest_logit,
-                                     float temperature) {
+std::vector<Candidate> candidates_of(
+    const float* logits, std::int64_t n, float largest_logit, float temperature, Mask mask) {
   std::vector<Candidate> candidates;
   candidates.reserve(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i) {
+    if (!mask.allows(i)) {
+      continue;
+    }
     const double gap = static_cast<double>(logits[i]) - static_cast<double>(largest_logit);
     candidates.push_back({.token = static_cast<std::int32_t>(i),
                           .weight = std::exp(gap / static_cast<double>(temperature))});
@@ -87,12 +97,12 @@ std::vector<Candidate> candidates_of(const float* logits,
   return candidates;
 }
 
-std::int32_t draw(const float* logits, std::int64_t n, const SampleRow& row) {
-  const std::int32_t best = largest(logits, n);
+std::int32_t draw(const float* logits, std::int64_t n, const SampleRow& row, Mask mask) {
+  const std::int32_t best = largest(logits, n, mask);
   if (best == kNoToken || row.temperature == 0.0F) {
     return best;
   }
-  auto candidates = candidates_of(logits, n, logits[best], row.temperature);
+  auto candidates = candidates_of(logits, n, logits[best], row.temperature, mask);
   if (row.top_k > 0) {
     cut_top_k(candidates, static_cast<std::size_t>(row.top_k));
   }
@@ -125,9 +135,10 @@ void sample(device::Stream& stream, const SampleArgs& args) {
     auto* tokens = args.tokens.as<std::int32_t>();
     pool.parallel_for(args.logits.shape[0], 1, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t r = begin; r < end; ++r) {
-        tokens[r] = draw(args.logits.as<float>() + r * args.logits.stride[0],
-                         args.logits.shape[1],
-                         args.rows[r]);
+        const std::int64_t vocab = args.logits.shape[1];
+        const SampleRow& row = args.rows[r];
+        const Mask mask{row.mask < 0 ? nullptr : args.masks + row.mask * mask_words(vocab)};
+        tokens[r] = draw(args.logits.as<float>() + r * args.logits.stride[0], vocab, row, mask);
       }
     });
   });

@@ -1,0 +1,56 @@
+#include "text/answer_format.h"
+
+namespace heddle::text {
+namespace {
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+}  // namespace
+
+std::optional<ToolFormat> tool_format_named(std::string_view name) {
+  if (name == "none") {
+    return ToolFormat::kNone;
+  }
+  if (name == "hermes") {
+    return ToolFormat::kHermes;
+  }
+  if (name == "llama3_json") {
+    return ToolFormat::kLlama3;
+  }
+  if (name == "mistral") {
+    return ToolFormat::kMistral;
+  }
+  return std::nullopt;
+}
+
+std::optional<ReasoningFormat> reasoning_format_named(std::string_view name) {
+  if (name == "none") {
+    return ReasoningFormat::kNone;
+  }
+  if (name == "think" || name == "deepseek_r1" || name == "qwen3") {
+    return ReasoningFormat::kThink;
+  }
+  return std::nullopt;
+}
+
+ToolFormat tool_format_of(std::string_view chat_template) {
+  if (contains(chat_template, "<tool_call>")) {
+    return ToolFormat::kHermes;
+  }
+  if (contains(chat_template, "[TOOL_CALLS]")) {
+    return ToolFormat::kMistral;
+  }
+  if (contains(chat_template, "<|python_tag|>") ||
+      (contains(chat_template, "<|start_header_id|>") && contains(chat_template, "tools"))) {
+    return ToolFormat::kLlama3;
+  }
+  return ToolFormat::kNone;
+}
+
+ReasoningFormat reasoning_format_of(std::string_view chat_template) {
+  return contains(chat_template, "</think>") ? ReasoningFormat::kThink : ReasoningFormat::kNone;
+}
+
+}  // namespace heddle::text

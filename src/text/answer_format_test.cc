@@ -1,0 +1,42 @@
+#include "text/answer_format.h"
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace heddle::text {
+namespace {
+
+std::string template_file(const std::string& name) {
+  const std::string path = std::string(HEDDLE_SOURCE_DIR) + "/tests/text/templates/" + name;
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path;
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(AnswerFormat, TemplatesTellHowTheirModelsCall) {
+  EXPECT_EQ(tool_format_of(template_file("qwen3.jinja")), ToolFormat::kHermes);
+  EXPECT_EQ(tool_format_of(template_file("llama3_tools.jinja")), ToolFormat::kLlama3);
+  EXPECT_EQ(tool_format_of(template_file("mistral_v3.jinja")), ToolFormat::kMistral);
+  EXPECT_EQ(tool_format_of(template_file("llama2.jinja")), ToolFormat::kNone);
+}
+
+TEST(AnswerFormat, TemplatesTellWhetherTheirModelsThink) {
+  EXPECT_EQ(reasoning_format_of(template_file("qwen3.jinja")), ReasoningFormat::kThink);
+  EXPECT_EQ(reasoning_format_of(template_file("llama2.jinja")), ReasoningFormat::kNone);
+}
+
+TEST(AnswerFormat, NamesAreThoseOfTheConfigurationAndOfVllm) {
+  EXPECT_EQ(tool_format_named("hermes"), ToolFormat::kHermes);
+  EXPECT_EQ(tool_format_named("llama3_json"), ToolFormat::kLlama3);
+  EXPECT_EQ(tool_format_named("mistral"), ToolFormat::kMistral);
+  EXPECT_EQ(tool_format_named("none"), ToolFormat::kNone);
+  EXPECT_FALSE(tool_format_named("auto").has_value());
+  EXPECT_EQ(reasoning_format_named("deepseek_r1"), ReasoningFormat::kThink);
+  EXPECT_FALSE(reasoning_format_named("x").has_value());
+}
+
+}  // namespace
+}  // namespace heddle::text

@@ -1,0 +1,197 @@
+#include "text/grammar.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "base/rng.h"
+#include "text/test_model_directory.h"
+
+namespace heddle::text {
+namespace {
+
+using spec::Grammar;
+using spec::GrammarKind;
+
+/// Ids below 256 are bytes; see ByteModelDirectory.
+constexpr TokenId kEos = 256;
+constexpr std::int64_t kVocab = 300;  // More than the tokenizer has.
+
+class GrammarTest : public testing::Test {
+ protected:
+  GrammarTest()
+      : model_(TextModel::open(directory_.path()).value()),
+        vocabulary_(GrammarVocabulary::make(*model_, kVocab).value()) {}
+
+  [[nodiscard]] Result<std::shared_ptr<GrammarMatcher>> open(GrammarKind kind,
+                                                             const std::string& text) const {
+    return GrammarMatcher::open(vocabulary_, {.kind = kind, .text = text});
+  }
+  [[nodiscard]] static std::vector<TokenId> allowed(GrammarMatcher& grammar) {
+    std::vector<std::uint32_t> words((kVocab + 31) / 32, ~0U);
+    const Result<void> masked = grammar.mask(words);
+    EXPECT_TRUE(masked) << masked.error().message;
+    std::vector<TokenId> tokens;
+    for (TokenId token = 0; token < std::ssize(words) * 32; ++token) {
+      if (((words[static_cast<std::size_t>(token) / 32] >> (token % 32)) & 1U) != 0) {
+        tokens.push_back(token);
+      }
+    }
+    return tokens;
+  }
+  /// The bytes that may come next; '$' for the end.
+  [[nodiscard]] static std::string letters(GrammarMatcher& grammar) {
+    std::string text;
+    for (const TokenId token : allowed(grammar)) {
+      text += token == kEos ? '$' : static_cast<char>(token);
+    }
+    return text;
+  }
+  static void take(GrammarMatcher& grammar, const std::string& text) {
+    for (const char c : text) {
+      const TokenId token = static_cast<unsigned char>(c);
+      const Result<void> taken = grammar.accept({&token, 1});
+      ASSERT_TRUE(taken) << taken.error().message;
+    }
+  }
+  /// A text that conforms, each byte drawn from those that are allowed.
+  [[nodiscard]] static std::string draw(GrammarMatcher& grammar, Rng& rng) {
+    std::string text;
+    while (!grammar.ended() && text.size() < 2000) {
+      const std::vector<TokenId> tokens = allowed(grammar);
+      EXPECT_FALSE(tokens.empty());
+      const bool may_end = tokens.back() == kEos;
+      // Ends where it may, so that texts stay short.
+      const TokenId token =
+          may_end ? kEos : tokens[static_cast<std::size_t>(rng.next() % tokens.size())];
+      EXPECT_TRUE(grammar.accept({&token, 1}));
+      if (token != kEos) {
+        text += static_cast<char>(token);
+      }
+    }
+    return text;
+  }
+
+  ByteModelDirectory directory_{};
+  std::shared_ptr<const TextModel> model_;
+  std::shared_ptr<const GrammarVocabulary> vocabulary_;
+};
+
+TEST_F(GrammarTest, ARegexAllowsWhatMayComeNextAndTheEndWhereItMayEnd) {
+  const auto grammar = open(GrammarKind::kRegex, "ab?c").value();
+  EXPECT_EQ(letters(*grammar), "a");
+  take(*grammar, "a");
+  EXPECT_EQ(letters(*grammar), "bc");
+  EXPECT_FALSE(grammar->ended());
+  take(*grammar, "c");
+  EXPECT_TRUE(grammar->ended());
+  EXPECT_EQ(letters(*grammar), "$") << "a mask is never empty";
+}
+
+TEST_F(GrammarTest, TheEndIsAllowedBesideMoreText) {
+  const auto grammar = open(GrammarKind::kRegex, "x+").value();
+  take(*grammar, "x");
+  EXPECT_EQ(letters(*grammar), "x$");
+  const TokenId end = kEos;
+  ASSERT_TRUE(grammar->accept({&end, 1}));
+  EXPECT_TRUE(grammar->ended());
+}
+
+TEST_F(GrammarTest, WhatIsNotAllowedIsRefusedByTheMaskAndByAccept) {
+  const auto grammar = open(GrammarKind::kLark, R"(start: "yes" | "no")").value();
+  EXPECT_EQ(letters(*grammar), "ny");
+  const TokenId wrong = 'q';
+  const Result<void> taken = grammar->accept({&wrong, 1});
+  ASSERT_FALSE(taken);
+  EXPECT_EQ(taken.error().code, Code::kInvalidArgument);
+}
+
+TEST_F(GrammarTest, WhateverIsDrawnUnderASchemaIsJsonOfThatSchema) {
+  const std::string schema = R"({"type": "object", "properties": {
+      "name": {"type": "string", "maxLength": 5}, "age": {"type": "integer"},
+      "kind": {"enum": ["a", "b"]}, "tags": {"type": "array", "items": {"type": "boolean"},
+      "maxItems": 3}}, "required": ["name", "age", "kind"], "additionalProperties": false})";
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Rng rng(seed);
+    const auto grammar = open(GrammarKind::kJsonSchema, schema).value();
+    const std::string text = draw(*grammar, rng);
+    if (!grammar->ended()) {
+      continue;  // A number without end; the rest is checked.
+    }
+    const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    ASSERT_TRUE(json.is_object()) << "seed " << seed << ": " << text;
+    EXPECT_TRUE(json["name"].is_string() && json["age"].is_number_integer()) << text;
+    EXPECT_TRUE(json["kind"] == "a" || json["kind"] == "b") << text;
+    for (const auto& [key, value] : json.items()) {
+      EXPECT_TRUE(key == "name" || key == "age" || key == "kind" || key == "tags") << text;
+    }
+  }
+}
+
+TEST_F(GrammarTest, TakingTheSameTokensInGivesTheSameMask) {
+  const std::string schema = R"({"type": "object"})";
+  const auto first = open(GrammarKind::kJsonSchema, schema).value();
+  const std::string text = R"({"a": [1, {"b")";
+  std::vector<TokenId> tokens;
+  for (const char c : text) {
+    (void)allowed(*first);
+    take(*first, std::string(1, c));
+    tokens.push_back(static_cast<unsigned char>(c));
+  }
+  const auto again = open(GrammarKind::kJsonSchema, schema).value();
+  ASSERT_TRUE(again->accept(tokens));
+  EXPECT_EQ(allowed(*again), allowed(*first));
+}
+
+TEST_F(GrammarTest, WhatIsWrongOrNotSupportedIsSaid) {
+  const auto error = [this](GrammarKind kind, const std::string& text) {
+    const auto opened = open(kind, text);
+    EXPECT_FALSE(opened) << text;
+    return opened ? std::string() : opened.error().message;
+  };
+  EXPECT_NE(error(GrammarKind::kJsonSchema, "{").find("not JSON"), std::string::npos);
+  EXPECT_NE(error(GrammarKind::kJsonSchema, R"({"type": "array", "uniqueItems": true})")
+                .find("uniqueItems"),
+            std::string::npos);
+  EXPECT_NE(error(GrammarKind::kJsonSchema, R"({"type": "quux"})"), "");
+  EXPECT_NE(error(GrammarKind::kJsonSchema, R"({"$ref": "https://example.com/x"})"), "");
+  EXPECT_NE(error(GrammarKind::kRegex, "a("), "");
+  EXPECT_NE(error(GrammarKind::kLark, "start: nowhere"), "");
+  EXPECT_NE(error(GrammarKind::kJsonSchema, R"({"type":"string","enum":[]})"), "");
+}
+
+TEST_F(GrammarTest, HostileOnesEndInOneErrorSoon) {
+  const auto error = [this](GrammarKind kind, const std::string& text) {
+    const auto opened = open(kind, text);
+    return opened ? std::string("accepted") : opened.error().message;
+  };
+  EXPECT_NE(error(GrammarKind::kRegex, std::string(100'000, '(')).find("nested"),
+            std::string::npos);
+  EXPECT_NE(error(GrammarKind::kRegex, std::string(300'000, 'a')).find("limit"), std::string::npos);
+  std::string nested;
+  for (int i = 0; i < 10'000; ++i) {
+    nested += R"({"not":)";
+  }
+  EXPECT_NE(error(GrammarKind::kJsonSchema, nested).find("nested"), std::string::npos);
+}
+
+TEST_F(GrammarTest, RepetitionsAreCountedAndNotUnrolled) {
+  const auto grammar = open(GrammarKind::kRegex, "((((a{1,999}){1,999}){1,999}){1,999}){1,999}");
+  ASSERT_TRUE(grammar);
+  EXPECT_EQ(letters(**grammar), "a");
+}
+
+TEST_F(GrammarTest, SpecialTokensAreNoText) {
+  const auto grammar = open(GrammarKind::kRegex, "(?s:.*)").value();
+  for (const TokenId token : allowed(*grammar)) {
+    EXPECT_TRUE(token <= kEos) << token;
+    EXPECT_NE(token, 257) << "a marker that text may not spell";
+  }
+  const auto marked = open(GrammarKind::kLark, R"(start: <[257]> "x")").value();
+  EXPECT_EQ(allowed(*marked), std::vector<TokenId>{257});
+}
+
+}  // namespace
+}  // namespace heddle::text

@@ -1,0 +1,282 @@
+#include "text/tool_calls.h"
+
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+namespace heddle::text {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kWhite = " \t\r\n";
+constexpr std::string_view kHermesOpen = "<tool_call>";
+constexpr std::string_view kHermesClose = "</tool_call>";
+constexpr std::string_view kPythonTag = "<|python_tag|>";
+constexpr std::string_view kMistralOpen = "[TOOL_CALLS]";
+constexpr std::string_view kMistralArguments = "[ARGS]";
+constexpr std::size_t kNameMax = 256;
+constexpr int kDepthMax = 100;  // Of brackets: writing JSON again recurses.
+
+Json parse(std::string_view json) {
+  if (JsonScanner::depth(json) > kDepthMax) {
+    return Json(Json::value_t::discarded);
+  }
+  return Json::parse(json, nullptr, /*allow_exceptions=*/false);
+}
+
+bool is_white(char c) {
+  return kWhite.find(c) != std::string_view::npos;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(kWhite);
+  if (begin == std::string_view::npos) {
+    return {};
+  }
+  return text.substr(begin, text.find_last_not_of(kWhite) + 1 - begin);
+}
+
+std::string_view opening(ToolFormat format) {
+  return format == ToolFormat::kMistral ? kMistralOpen : kHermesOpen;
+}
+
+std::optional<ToolCall> call_of(const Json& value) {
+  if (!value.is_object() || !value.contains("name") || !value["name"].is_string()) {
+    return std::nullopt;
+  }
+  ToolCall call{.name = value["name"].get<std::string>(), .arguments = "{}"};
+  if (call.name.empty()) {
+    return std::nullopt;
+  }
+  for (const char* key : {"arguments", "parameters"}) {
+    if (!value.contains(key) || value[key].is_null()) {
+      continue;
+    }
+    const Json& arguments = value[key];
+    if (arguments.is_object()) {
+      call.arguments = arguments.dump();
+      return call;
+    }
+    // Some models write the object as a string, as OpenAI's API does.
+    if (arguments.is_string() && parse(arguments.get<std::string>()).is_object()) {
+      call.arguments = arguments.get<std::string>();
+      return call;
+    }
+    return std::nullopt;
+  }
+  return call;
+}
+
+/// A name and, after it, the object of its arguments.
+std::optional<std::vector<ToolCall>> named_call(std::string_view name, std::string_view json) {
+  if (const std::size_t mark = name.find(kMistralArguments); mark != std::string_view::npos) {
+    name = name.substr(0, mark);
+  }
+  name = trimmed(name);
+  if (name.empty() || name.find_first_of("[]{}\"") != std::string_view::npos ||
+      !parse(json).is_object()) {
+    return std::nullopt;
+  }
+  return std::vector<ToolCall>{{.name = std::string(name), .arguments = std::string(json)}};
+}
+
+}  // namespace
+
+std::optional<std::vector<ToolCall>> parse_tool_calls(std::string_view json) {
+  const Json value = parse(json);
+  std::vector<ToolCall> calls;
+  if (value.is_array()) {
+    for (const Json& item : value) {
+      std::optional<ToolCall> call = call_of(item);
+      if (!call) {
+        return std::nullopt;
+      }
+      calls.push_back(*std::move(call));
+    }
+  } else if (std::optional<ToolCall> call = call_of(value)) {
+    calls.push_back(*std::move(call));
+  }
+  return calls.empty() ? std::nullopt : std::optional(std::move(calls));
+}
+
+ToolCallParser::ToolCallParser(ToolFormat format)
+    : format_(format),
+      state_(format == ToolFormat::kLlama3 ? State::kStart
+             : format == ToolFormat::kNone ? State::kPlain
+                                           : State::kText) {}
+
+void ToolCallParser::show(std::string_view text, Found& found) {
+  found.text += text;
+}
+
+ToolCallParser::Found ToolCallParser::push(std::string_view text) {
+  Found found;
+  for (const char c : text) {
+    step(c, found);
+  }
+  return found;
+}
+
+void ToolCallParser::step(char c, Found& found) {
+  switch (state_) {
+    case State::kText:
+      text_step(c, found);
+      break;
+    case State::kStart:
+      start_step(c, found);
+      break;
+    case State::kBody:
+      if (format_ == ToolFormat::kMistral) {
+        mistral_step(c, found);
+      } else {
+        body_step(c, found);
+      }
+      break;
+    case State::kPlain:
+      found.text += c;
+      break;
+  }
+}
+
+/// held_ is white space and then a proper beginning of the marker.
+void ToolCallParser::text_step(char c, Found& found) {
+  const std::string_view marker = opening(format_);
+  held_ += c;
+  for (;;) {
+    const std::size_t begin = held_.find_first_not_of(kWhite);
+    if (begin == std::string::npos) {
+      return;
+    }
+    const std::string_view rest = std::string_view(held_).substr(begin);
+    if (rest == marker) {
+      body_ = std::exchange(held_, {});
+      json_ = 0;
+      scanner_ = {};
+      state_ = State::kBody;
+      return;
+    }
+    if (marker.starts_with(rest)) {
+      return;
+    }
+    // No call: all up to the next place where one may begin is text. No marker holds white space or
+    // its own first character again, so that is where the new character stands, or behind it.
+    const bool may_begin = is_white(c) || c == marker[0];
+    const std::size_t keep = may_begin && rest.size() > 1 ? 1 : 0;
+    show(std::string_view(held_).substr(0, held_.size() - keep), found);
+    held_.erase(0, held_.size() - keep);
+    if (keep == 0) {
+      return;
+    }
+  }
+}
+
+/// Llama 3 calls from the start, and after a call with ';' or nothing between.
+void ToolCallParser::start_step(char c, Found& found) {
+  held_ += c;
+  const std::size_t begin = held_.find_first_not_of(called_ ? " \t\r\n;" : kWhite);
+  if (begin == std::string::npos) {
+    return;
+  }
+  const std::string_view rest = std::string_view(held_).substr(begin);
+  if (rest == kPythonTag) {
+    return;
+  }
+  if (rest.starts_with(kPythonTag)) {
+    if (is_white(c)) {
+      return;
+    }
+  } else if (kPythonTag.starts_with(rest)) {
+    return;
+  }
+  if (c != '{') {
+    show(held_, found);
+    held_.clear();
+    state_ = State::kPlain;
+    return;
+  }
+  json_ = held_.size() - 1;
+  body_ = std::exchange(held_, {});
+  scanner_ = {};
+  scanner_.push(c);
+  state_ = State::kBody;
+}
+
+void ToolCallParser::body_step(char c, Found& found) {
+  body_ += c;
+  if (format_ == ToolFormat::kLlama3) {
+    if (scanner_.push(c)) {
+      const auto json = std::string_view(body_).substr(json_);
+      close(parse_tool_calls(json), State::kStart, found);
+      if (!called_) {
+        state_ = State::kPlain;  // It was JSON, but no call: so is the rest.
+      }
+    }
+    return;
+  }
+  if (c == '>' && body_.ends_with(kHermesClose)) {
+    const std::size_t begin = body_.find(kHermesOpen) + kHermesOpen.size();
+    const auto json =
+        std::string_view(body_).substr(begin, body_.size() - begin - kHermesClose.size());
+    close(parse_tool_calls(trimmed(json)), State::kText, found);
+  }
+}
+
+void ToolCallParser::mistral_step(char c, Found& found) {
+  body_ += c;
+  const std::size_t begin = body_.find(kMistralOpen) + kMistralOpen.size();
+  if (json_ == 0) {
+    const auto before = trimmed(std::string_view(body_).substr(begin));
+    const bool list = c == '[' && before == "[";
+    if (list || c == '{') {
+      json_ = body_.size() - 1;
+      scanner_ = {};
+      scanner_.push(c);
+    } else if (body_.size() - begin > kNameMax) {
+      close(std::nullopt, State::kText, found);
+    }
+    return;
+  }
+  if (!scanner_.push(c)) {
+    return;
+  }
+  const auto json = std::string_view(body_).substr(json_);
+  const auto name = std::string_view(body_).substr(begin, json_ - begin);
+  close(json[0] == '[' || trimmed(name).empty() ? parse_tool_calls(json) : named_call(name, json),
+        State::kText,
+        found);
+}
+
+void ToolCallParser::close(std::optional<std::vector<ToolCall>> calls, State next, Found& found) {
+  if (calls) {
+    called_ = true;
+    for (ToolCall& call : *calls) {
+      found.calls.push_back(std::move(call));
+    }
+  } else {
+    show(body_, found);
+  }
+  body_.clear();
+  json_ = 0;
+  state_ = next;
+}
+
+ToolCallParser::Found ToolCallParser::finish() {
+  Found found;
+  if (state_ == State::kBody) {
+    std::optional<std::vector<ToolCall>> calls;
+    if (format_ == ToolFormat::kHermes) {
+      const std::size_t begin = body_.find(kHermesOpen) + kHermesOpen.size();
+      calls = parse_tool_calls(trimmed(std::string_view(body_).substr(begin)));
+    }
+    close(std::move(calls), State::kText, found);
+  }
+  const bool only_white = held_.find_first_not_of(kWhite) == std::string::npos;
+  if (!called_ || !only_white) {
+    show(held_, found);
+  }
+  held_.clear();
+  return found;
+}
+
+}  // namespace heddle::text

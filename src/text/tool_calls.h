@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/answer_format.h"
+#include "text/json_scanner.h"
+
+namespace heddle::text {
+
+/// One call of a tool.
+struct ToolCall {
+  std::string name{};
+  std::string arguments{};  ///< A JSON object, as the model wrote it.
+  friend bool operator==(const ToolCall&, const ToolCall&) = default;
+};
+
+/// Finds the calls of tools in an answer as it arrives. Text passes at once, but for what may still
+/// become a call; a call is given when it is whole. What turns out to be none, or a broken one,
+/// comes back as the text it was. The result does not depend on the portions in which the text
+/// comes. White space around calls is dropped. Owned by one thread.
+class ToolCallParser {
+ public:
+  explicit ToolCallParser(ToolFormat format);
+
+  /// What has become certain: text, which stands before the calls.
+  struct Found {
+    std::string text{};
+    std::vector<ToolCall> calls{};
+  };
+
+  Found push(std::string_view text);
+  /// The end of the answer: a call that only lacks its closing marker counts.
+  Found finish();
+
+ private:
+  enum class State : std::uint8_t {
+    kText,   ///< Looks for an opening marker.
+    kStart,  ///< Llama 3: nothing but white space so far, or since the last call.
+    kBody,   ///< Within what may be a call, of which all is in body_.
+    kPlain,  ///< Llama 3: text to the end.
+  };
+
+  void step(char c, Found& found);
+  void text_step(char c, Found& found);
+  void start_step(char c, Found& found);
+  void body_step(char c, Found& found);
+  void mistral_step(char c, Found& found);
+  /// Ends the body: calls, or the text that it was.
+  void close(std::optional<std::vector<ToolCall>> calls, State next, Found& found);
+  void show(std::string_view text, Found& found);
+
+  ToolFormat format_;
+  State state_;
+  std::string
+      held_{};  ///< White space, and the beginning of an opening marker, that may be dropped.
+  std::string body_{};    ///< From the opening marker on.
+  std::size_t json_ = 0;  ///< Where in body_ its JSON begins; 0: not yet.
+  JsonScanner scanner_{};
+  bool called_ = false;  ///< There was a call.
+};
+
+/// The calls in a JSON object, or a list of them: {"name", "arguments" or "parameters"}. Nothing
+/// unless all of it is well formed.
+[[nodiscard]] std::optional<std::vector<ToolCall>> parse_tool_calls(std::string_view json);
+
+}  // namespace heddle::text

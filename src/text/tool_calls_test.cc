@@ -1,0 +1,146 @@
+#include "text/tool_calls.h"
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+
+namespace heddle::text {
+namespace {
+
+using Calls = std::vector<ToolCall>;
+
+struct Outcome {
+  std::string text{};
+  Calls calls{};
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+void PrintTo(const Outcome& outcome, std::ostream* out) {
+  *out << '"' << outcome.text << '"';
+  for (const ToolCall& call : outcome.calls) {
+    *out << " " << call.name << call.arguments;
+  }
+}
+
+struct Parse {
+  ToolCallParser parser;
+  Outcome outcome{};
+
+  void take(ToolCallParser::Found found) {
+    outcome.text += found.text;
+    outcome.calls.insert(outcome.calls.end(), found.calls.begin(), found.calls.end());
+  }
+};
+
+/// Parses a text that comes whole, by the character, in every way to cut it in two, and cut at
+/// random.
+void expect(ToolFormat format, const std::string& answer, const Outcome& expected) {
+  const auto parse = [&](const std::vector<std::size_t>& cuts) {
+    Parse parse{.parser = ToolCallParser(format)};
+    std::size_t begin = 0;
+    for (const std::size_t cut : cuts) {
+      parse.take(parse.parser.push(std::string_view(answer).substr(begin, cut - begin)));
+      begin = cut;
+    }
+    parse.take(parse.parser.push(std::string_view(answer).substr(begin)));
+    parse.take(parse.parser.finish());
+    return parse.outcome;
+  };
+  ASSERT_EQ(parse({}), expected) << answer;
+  std::vector<std::size_t> every;
+  for (std::size_t cut = 1; cut < answer.size(); ++cut) {
+    ASSERT_EQ(parse({cut}), expected) << answer << " cut at " << cut;
+    every.push_back(cut);
+  }
+  ASSERT_EQ(parse(every), expected) << answer;
+  Rng rng(7);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<std::size_t> cuts;
+    for (const std::size_t cut : every) {
+      if (rng.below(4) == 0) {
+        cuts.push_back(cut);
+      }
+    }
+    ASSERT_EQ(parse(cuts), expected) << answer << ", draw " << i;
+  }
+}
+
+TEST(ToolCalls, Hermes) {
+  const auto hermes = [](const std::string& answer, const Outcome& expected) {
+    expect(ToolFormat::kHermes, answer, expected);
+  };
+  const std::string one = R"(<tool_call>
+{"name": "sum", "arguments": {"a": 1, "b": [2, "}</x>"]}}
+</tool_call>)";
+  const ToolCall sum{"sum", R"({"a":1,"b":[2,"}</x>"]})"};
+  hermes(one, {"", {sum}});
+  hermes("Let me see.\n" + one + "\n" + one + "\n", {"Let me see.", {sum, sum}});
+  hermes("a " + one + " b", {"a b", {sum}});
+  hermes(R"(<tool_call>{"name": "now"})", {"", {{"now", "{}"}}});
+  hermes(R"(<tool_call>{"name": "f", "arguments": "{\"x\": 1}"}</tool_call>)",
+         {"", {{"f", R"({"x": 1})"}}});
+}
+
+TEST(ToolCalls, WhatIsNoCallComesBackAsTheTextItWas) {
+  for (const std::string text : {"plain",
+                                 "",
+                                 " \n",
+                                 "a <b> <tool_cal <<tool_call",
+                                 "<tool_call>",
+                                 "<tool_call>{\"name\": \"f\", \"arguments\": {",
+                                 "<tool_call>{\"name\": 5}</tool_call>",
+                                 "x\n<tool_call>[1]</tool_call> y",
+                                 "<tool_call>{\"name\": \"f\", \"arguments\": 3}</tool_call>"}) {
+    expect(ToolFormat::kHermes, text, {text, {}});
+  }
+  for (const std::string text : {"plain",
+                                 "{\"a\": 1} {\"name\": \"f\"}",
+                                 "{\"name\": \"f\", \"parameters\": {",
+                                 "<|python_tag|>print(1)",
+                                 "<|pyt",
+                                 "  [1, 2]",
+                                 "a {\"name\": \"f\"}"}) {
+    expect(ToolFormat::kLlama3, text, {text, {}});
+  }
+  for (const std::string text : {"plain [TOOL_CAL [",
+                                 "[TOOL_CALLS]",
+                                 "[TOOL_CALLS][{\"name\": 1}]",
+                                 "[TOOL_CALLS]f[ARGS]",
+                                 "[TOOL_CALLS]f{broken}",
+                                 "[TOOL_CALLS][{\"name\": \"f\"}"}) {
+    expect(ToolFormat::kMistral, text, {text, {}});
+  }
+  expect(ToolFormat::kNone, "<tool_call>{\"name\": \"f\"}", {"<tool_call>{\"name\": \"f\"}", {}});
+  const std::string deep =
+      "<tool_call>" + std::string(500, '[') + std::string(500, ']') + "</tool_call>";
+  expect(ToolFormat::kHermes, deep, {deep, {}});
+}
+
+TEST(ToolCalls, Llama3) {
+  const ToolCall f{"f", R"({"x":"{"})"};
+  const std::string one = R"({"name": "f", "parameters": {"x": "{"}})";
+  expect(ToolFormat::kLlama3, one, {"", {f}});
+  expect(ToolFormat::kLlama3, " <|python_tag|>" + one, {"", {f}});
+  expect(ToolFormat::kLlama3, one + "; " + one + "\n", {"", {f, f}});
+  expect(ToolFormat::kLlama3, one + " done", {" done", {f}});
+}
+
+TEST(ToolCalls, Mistral) {
+  const ToolCall f{"f", R"({"x":[1]})"};
+  const std::string item = R"({"name": "f", "arguments": {"x": [1]}})";
+  expect(ToolFormat::kMistral, "[TOOL_CALLS] [" + item + "]", {"", {f}});
+  expect(ToolFormat::kMistral, "Hm. [TOOL_CALLS][" + item + ", " + item + "]", {"Hm.", {f, f}});
+  expect(ToolFormat::kMistral,
+         R"([TOOL_CALLS]f[ARGS]{"x": [1]}[TOOL_CALLS]g{"y": 2})",
+         {"", {{"f", R"({"x": [1]})"}, {"g", R"({"y": 2})"}}});
+}
+
+TEST(ToolCalls, ACallIsGivenAsSoonAsItIsWhole) {
+  ToolCallParser parser(ToolFormat::kHermes);
+  EXPECT_EQ(parser.push("Yes").text, "Yes");
+  EXPECT_TRUE(parser.push("<tool_call>{\"name\": \"f\"}</tool_call").calls.empty());
+  EXPECT_EQ(parser.push(">").calls.size(), 1U);
+}
+
+}  // namespace
+}  // namespace heddle::text
