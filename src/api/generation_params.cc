@@ -4,6 +4,7 @@
 #include <charconv>
 #include <limits>
 
+#include "api/output_format.h"
 #include "spec/json_writer.h"
 
 namespace heddle::api {
@@ -242,14 +243,10 @@ GenerationParams read_generation_params(BodyReader& body) {
       static_cast<std::int32_t>(body.integer("priority", -1'000'000, 1'000'000).value_or(0));
   read_stream(body, params);
   params.user = body.text("user").value_or("");
+  params.grammar = read_output_format(body);
   body.refuse_unless_neutral({"prompt_logprobs",
                               "min_tokens",
                               "use_beam_search",
-                              "guided_json",
-                              "guided_regex",
-                              "guided_choice",
-                              "guided_grammar",
-                              "structured_outputs",
                               "grammar",
                               "json_schema",
                               "include_stop_str_in_output",

@@ -85,7 +85,6 @@ TEST(GenerationParams, EachFieldIsCheckedAndNamed) {
       {R"({"stream":"yes"})", "stream"},
       {R"({"stream_options":{"include_usage":true}})", "stream_options"},
       {R"({"stream":true,"stream_options":7})", "stream_options"},
-      {R"({"guided_json":{"type":"object"}})", "guided_json"},
       {R"({"user":5})", "user"},
   };
   for (const auto& [text, param] : cases) {

@@ -23,17 +23,7 @@ Parsed<T> finish(const BodyReader& body, T request) {
 }
 
 /// Fields that ask for a kind of answer other than text.
-void refuse_other_formats(BodyReader& body) {
-  if (const std::optional<dom::element> format = body.find("response_format")) {
-    std::string_view type;
-    if ((*format)["type"].get_string().get(type) != simdjson::SUCCESS) {
-      body.reject("response_format", *format, "an object such as {\"type\": \"text\"}");
-    } else if (type != "text") {
-      body.fail(not_supported("response_format",
-                              "response_format: type is \"" + std::string(type) +
-                                  "\"; only \"text\" is supported yet"));
-    }
-  }
+void refuse_other_modalities(BodyReader& body) {
   if (const std::optional<dom::element> modalities = body.find("modalities")) {
     if (std::string(simdjson::minify(*modalities)) != "[\"text\"]") {
       body.fail(not_supported("modalities", "modalities: only [\"text\"] is supported"));
@@ -52,6 +42,35 @@ void refuse_tools(BodyReader& body) {
           std::string(key),
           std::string(key) + ": is " + describe(*choice) + "; tools are not supported yet"));
     }
+  }
+}
+
+constexpr std::int64_t kAlternativesMax = 20;
+
+/// Chat's way to ask for log probabilities: a flag and a number.
+void read_chat_logprobs(BodyReader& body, GenerationParams& params) {
+  const bool wanted = body.flag("logprobs").value_or(false);
+  const std::optional<std::int64_t> top = body.integer("top_logprobs", 0, kAlternativesMax);
+  if (wanted) {
+    params.logprobs = static_cast<std::int32_t>(top.value_or(0));
+  } else if (top.value_or(0) > 0) {
+    body.fail(invalid_request("top_logprobs",
+                              "top_logprobs: is " + std::to_string(*top) +
+                                  "; want it only together with \"logprobs\": true"));
+  }
+}
+
+/// The older way, of plain completions: just a number, of which 0 asks for the tokens' own.
+void read_completion_logprobs(BodyReader& body, CompletionRequest& request) {
+  const std::optional<std::int64_t> top = body.integer("logprobs", 0, kAlternativesMax);
+  if (!top) {
+    return;
+  }
+  request.params.logprobs = static_cast<std::int32_t>(*top);
+  if (request.echo) {
+    body.fail(not_supported("echo",
+                            "echo: is true with logprobs, which would need those of the prompt; "
+                            "that is not supported, leave one of them out"));
   }
 }
 
@@ -101,11 +120,10 @@ Parsed<ChatRequest> parse_chat_request(std::string_view text) {
   request.template_variables = read_template_variables(body);
   request.add_generation_prompt = body.flag("add_generation_prompt").value_or(true);
   request.params = read_generation_params(body);
+  read_chat_logprobs(body, request.params);
   refuse_tools(body);
-  refuse_other_formats(body);
-  body.refuse_unless_neutral({"logprobs",
-                              "top_logprobs",
-                              "audio",
+  refuse_other_modalities(body);
+  body.refuse_unless_neutral({"audio",
                               "prediction",
                               "web_search_options",
                               "continue_final_message",
@@ -122,13 +140,8 @@ Parsed<CompletionRequest> parse_completion_request(std::string_view text) {
   request.echo = body.flag("echo").value_or(false);
   request.add_special_tokens = body.flag("add_special_tokens").value_or(true);
   request.params = read_generation_params(body);
-  refuse_other_formats(body);
-  if (const std::optional<dom::element> logprobs = body.find("logprobs")) {
-    // 0 asks for the chosen token's own, so only absence is neutral.
-    body.fail(not_supported(
-        "logprobs",
-        "logprobs: is " + describe(*logprobs) + "; it is not supported yet, leave it out"));
-  }
+  refuse_other_modalities(body);
+  read_completion_logprobs(body, request);
   body.refuse_unless_neutral({"suffix"});
   const std::optional<std::int64_t> best_of = body.integer("best_of", 1, 128);
   if (best_of && *best_of != std::int64_t{request.params.choices}) {

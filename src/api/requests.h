@@ -10,6 +10,7 @@
 
 #include "api/error.h"
 #include "base/ids.h"
+#include "spec/sampling.h"
 
 namespace heddle::api {
 
@@ -31,7 +32,9 @@ struct GenerationParams {
   std::uint32_t choices = 1;  ///< `n`.
   std::int32_t priority = 0;  ///< Lower runs first.
   bool stream = false;
-  bool include_usage = false;  ///< One more chunk, with the usage, ends the stream.
+  spec::Grammar grammar{};                 ///< What the answer must conform to.
+  std::optional<std::int32_t> logprobs{};  ///< Of the tokens, with so many alternatives.
+  bool include_usage = false;              ///< One more chunk, with the usage, ends the stream.
   std::string user{};
 };
 

@@ -1,8 +1,15 @@
 #include "api/responses.h"
 
+#include <algorithm>
+#include <iterator>
+#include <set>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "spec/json_writer.h"
+
+#include <simdjson.h>
 
 namespace heddle::api {
 
@@ -27,6 +34,99 @@ void write_usage(JsonWriter& json, const Usage& usage) {
   json.key("prompt_tokens_details").begin_object();
   json.key("cached_tokens").integer(usage.cached_tokens).end_object();
   json.end_object();
+}
+
+bool is_utf8(std::string_view bytes) {
+  return simdjson::validate_utf8(bytes.data(), bytes.size());
+}
+
+/// A token as text. Bytes that are no whole characters are spelled as OpenAI's older API does, so
+/// that tokens that differ also look different.
+std::string token_text(const std::string& bytes) {
+  if (is_utf8(bytes)) {
+    return bytes;
+  }
+  std::string text = "bytes:";
+  for (const char byte : bytes) {
+    text += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+  }
+  return text;
+}
+
+/// JSON knows no infinity; OpenAI's stand-in for a probability of zero.
+double finite_logprob(float logprob) {
+  return std::max(static_cast<double>(logprob), -9999.0);
+}
+
+/// The fields of a token in the newer form, in an object that is open.
+void write_chance(JsonWriter& json, const TokenChance& chance) {
+  json.key("token").string(token_text(chance.bytes));
+  json.key("logprob").number(finite_logprob(chance.logprob));
+  json.key("bytes").begin_array();
+  for (const char byte : chance.bytes) {
+    json.integer(static_cast<unsigned char>(byte));
+  }
+  json.end_array();
+}
+
+/// Chat's form: one object for each token.
+void write_chat_logprobs(JsonWriter& json, const std::vector<TokenLogprobs>& tokens) {
+  json.begin_object().key("content").begin_array();
+  for (const TokenLogprobs& one : tokens) {
+    json.begin_object();
+    write_chance(json, one.token);
+    json.key("top_logprobs").begin_array();
+    for (const TokenChance& chance : one.top) {
+      json.begin_object();
+      write_chance(json, chance);
+      json.end_object();
+    }
+    json.end_array().end_object();
+  }
+  json.end_array().key("refusal").null().end_object();
+}
+
+/// The form of plain completions: parallel lists.
+void write_completion_logprobs(JsonWriter& json,
+                               const std::vector<TokenLogprobs>& tokens,
+                               std::int64_t offset) {
+  json.begin_object().key("tokens").begin_array();
+  for (const TokenLogprobs& one : tokens) {
+    json.string(token_text(one.token.bytes));
+  }
+  json.end_array().key("token_logprobs").begin_array();
+  for (const TokenLogprobs& one : tokens) {
+    json.number(finite_logprob(one.token.logprob));
+  }
+  json.end_array().key("top_logprobs").begin_array();
+  for (const TokenLogprobs& one : tokens) {
+    json.begin_object();
+    std::set<std::string> written;  // Two tokens may have the same text; the likelier stays.
+    for (const TokenChance& chance : one.top) {
+      std::string text = token_text(chance.bytes);
+      if (written.insert(text).second) {
+        json.key(text).number(finite_logprob(chance.logprob));
+      }
+    }
+    json.end_object();
+  }
+  json.end_array().key("text_offset").begin_array();
+  for (const TokenLogprobs& one : tokens) {
+    json.integer(offset);
+    offset += count_characters(one.token.bytes);
+  }
+  json.end_array().end_object();
+}
+
+void write_logprobs(JsonWriter& json, AnswerKind kind, const Choice& choice) {
+  json.key("logprobs");
+  if (!choice.logprobs) {
+    json.null();
+  } else if (kind == AnswerKind::kChat) {
+    write_chat_logprobs(json, *choice.logprobs);
+  } else {
+    write_completion_logprobs(json, *choice.logprobs, choice.text_offset);
+  }
 }
 
 /// Opens the object and writes what every answer begins with.
@@ -77,6 +177,28 @@ void write_model(JsonWriter& json, const ModelObject& model) {
 
 }  // namespace
 
+void append(Choice& choice, Choice more) {
+  choice.text += more.text;
+  choice.finish = more.finish;
+  if (more.logprobs) {
+    if (!choice.logprobs) {
+      choice.logprobs.emplace();
+    }
+    std::move(more.logprobs->begin(), more.logprobs->end(), std::back_inserter(*choice.logprobs));
+  }
+}
+
+bool is_empty(const Choice& choice) {
+  return choice.text.empty() && choice.finish == spec::FinishReason::kNone &&
+         (!choice.logprobs || choice.logprobs->empty());
+}
+
+std::int64_t count_characters(std::string_view text) {
+  return std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+  });
+}
+
 std::string_view finish_name(spec::FinishReason finish) {
   switch (finish) {
     case spec::FinishReason::kNone:
@@ -103,7 +225,7 @@ std::string answer_json(const AnswerHead& head,
     } else {
       json.key("text").string(choice.text);
     }
-    json.key("logprobs").null();
+    write_logprobs(json, head.kind, choice);
     write_finish(json, choice.finish);
     json.end_object();
   }
@@ -149,7 +271,7 @@ std::string ChunkWriter::text(const Choice& part) const {
   } else {
     json.key("text").string(part.text);
   }
-  json.key("logprobs").null();
+  write_logprobs(json, kind_, part);
   write_finish(json, part.finish);
   json.end_object();
   return chunk(json.text());

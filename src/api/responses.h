@@ -28,11 +28,34 @@ struct Usage {
   std::int64_t cached_tokens = 0;  ///< Of the prompt, whose KV was there already.
 };
 
+/// A token of an answer and how likely it was.
+struct TokenChance {
+  std::string bytes{};  ///< What it stands for; a part of a character where it is one.
+  float logprob = 0.0F;
+};
+
+/// The log probability of one token, and those of the likeliest ones in its place.
+struct TokenLogprobs {
+  TokenChance token{};
+  std::vector<TokenChance> top{};
+};
+
 struct Choice {
   std::uint32_t index = 0;
   std::string text{};
   spec::FinishReason finish = spec::FinishReason::kNone;
+  /// Of the tokens that `text` was made of; nothing unless they were asked for.
+  std::optional<std::vector<TokenLogprobs>> logprobs{};
+  std::int64_t text_offset = 0;  ///< Characters of the answer before `text`.
 };
+
+/// Takes in `more`, which continues the same answer.
+void append(Choice& choice, Choice more);
+/// Whether there is nothing to tell.
+[[nodiscard]] bool is_empty(const Choice& choice);
+
+/// Of text in UTF-8.
+[[nodiscard]] std::int64_t count_characters(std::string_view text);
 
 /// "stop", "length", or empty while it runs.
 [[nodiscard]] std::string_view finish_name(spec::FinishReason finish);

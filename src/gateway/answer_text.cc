@@ -22,6 +22,7 @@ AnswerText::AnswerText(std::shared_ptr<const text::TextModel> model, text::StopS
       stop_(std::move(stop)) {}
 
 std::string AnswerText::pass(const std::string& text) {
+  decoded_ += text.size();
   text::StopStrings::Found found = stop_.push(text);
   if (found.stop) {
     finish_ = spec::FinishReason::kStop;
@@ -48,6 +49,7 @@ std::string AnswerText::push(TokenId token, spec::FinishReason finish) {
       finish_ = finish;
     }
   }
+  shown_ += text.size();
   return text;
 }
 

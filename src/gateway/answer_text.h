@@ -33,6 +33,10 @@ class AnswerText {
   [[nodiscard]] bool stopped_by_string() const { return stopped_by_string_; }
   /// How many tokens were pushed.
   [[nodiscard]] std::int64_t tokens() const { return tokens_; }
+  /// How many bytes of text the tokens have become so far, those that are held back included.
+  [[nodiscard]] std::size_t decoded() const { return decoded_; }
+  /// How many of them push() has returned.
+  [[nodiscard]] std::size_t shown() const { return shown_; }
 
  private:
   AnswerText(std::shared_ptr<const text::TextModel> model, text::StopStrings stop);
@@ -45,6 +49,8 @@ class AnswerText {
   spec::FinishReason finish_ = spec::FinishReason::kNone;
   bool stopped_by_string_ = false;
   std::int64_t tokens_ = 0;
+  std::size_t decoded_ = 0;
+  std::size_t shown_ = 0;
 };
 
 }  // namespace heddle::gateway

@@ -16,6 +16,7 @@
 #include "core/serving.h"
 #include "gateway/model_text.h"
 #include "gateway/text_pool.h"
+#include "text/grammar.h"
 
 namespace heddle::gateway {
 
@@ -25,6 +26,8 @@ struct CatalogModel {
   config::ModelConfig config{};
   std::int64_t in_flight = 0;               ///< Requests that were admitted and have not ended.
   std::shared_ptr<const ModelText> text{};  ///< Null until it was asked for.
+  /// Its tokens as grammars see them; null until one was asked for.
+  std::shared_ptr<const text::GrammarVocabulary> vocabulary{};
 };
 
 /// The models by name and alias. Requests hold a model by shared_ptr, so that a reload leaves those

@@ -121,6 +121,12 @@ class FakeServing final : public core::Serving {
                      : length >= record->choices[choice].max_tokens ? spec::FinishReason::kLength
                                                                     : spec::FinishReason::kNone;
       record->finished[choice] = event.finish;
+      if (const std::int32_t top = record->choices[choice].logprobs; top >= 0) {
+        event.details.logprobs = {{token, -0.5F}};
+        for (std::int32_t i = 0; i < top; ++i) {
+          event.details.logprobs.push_back({'a' + i, -1.0F - static_cast<float>(i)});
+        }
+      }
       events.push_back(event);
       if (event.finish != spec::FinishReason::kNone) {
         break;

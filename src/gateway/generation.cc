@@ -45,9 +45,8 @@ asio::awaitable<void> answer_whole(HttpExchange& http, LiveRequests& live) {
     if (!here) {
       co_return;
     }
-    for (const api::Choice& news : live.take()) {
-      choices[news.index].text += news.text;
-      choices[news.index].finish = news.finish;
+    for (api::Choice& news : live.take()) {
+      api::append(choices[news.index], std::move(news));
     }
     if (!live.complete() && live.inbox().error()) {
       co_await fail(http, live);
@@ -89,7 +88,7 @@ class EventWriter {
   [[nodiscard]] std::string next() {
     std::string events;
     for (const api::Choice& news : live_.take()) {
-      if (!news.text.empty() || news.finish != spec::FinishReason::kNone) {
+      if (!api::is_empty(news)) {
         events += api::sse_event(chunks_.text(news));
       }
     }

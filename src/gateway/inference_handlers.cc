@@ -119,6 +119,41 @@ GenerationJob new_job(Context& context,
   return job;
 }
 
+/// Whether the model can be held to the grammar of `params`; its error is the client's. Compiles
+/// it, which for a model's first grammar takes its vocabulary, too.
+asio::awaitable<std::optional<api::ApiError>> check_grammar(Context& context,
+                                                            OpenedModel opened,
+                                                            spec::Grammar grammar) {
+  if (!grammar.constrains()) {
+    co_return std::nullopt;
+  }
+  std::shared_ptr<const text::GrammarVocabulary> vocabulary = opened.model->vocabulary;
+  std::optional<Error> error;
+  std::function<void()> compile = [&opened, &grammar, &vocabulary, &error] {
+    if (vocabulary == nullptr) {
+      auto made = text::GrammarVocabulary::make(*opened.text->text, opened.text->vocab);
+      if (!made) {
+        error = made.error();
+        return;
+      }
+      vocabulary = std::move(*made);
+    }
+    if (const auto matcher = text::GrammarMatcher::open(vocabulary, grammar); !matcher) {
+      error = matcher.error();
+    }
+  };
+  co_await context.pool.run(std::move(compile));
+  opened.model->vocabulary = std::move(vocabulary);
+  if (!error) {
+    co_return std::nullopt;
+  }
+  if (error->code != Code::kInvalidArgument) {
+    co_return api::from_error(*error);
+  }
+  co_return api::invalid_request("response_format",
+                                 "response_format: the grammar cannot be used: " + error->message);
+}
+
 /// Starts a job that is ready, and answers.
 asio::awaitable<void> run(std::shared_ptr<Context> context, HttpExchange& http, GenerationJob job) {
   Result<std::shared_ptr<LiveRequests>> live = LiveRequests::make(context, std::move(job));
@@ -179,7 +214,10 @@ asio::awaitable<void> chat(std::shared_ptr<Context> context, HttpExchange& http,
       new_job(*context, opened, http.request(), api::AnswerKind::kChat, request.model);
   job.params = std::move(request.params);
   job.prompts.push_back(std::move(*tokens).value());
-  std::optional<api::ApiError> wrong = resolve(*context, opened, "messages", 0, job);
+  std::optional<api::ApiError> wrong = co_await check_grammar(*context, opened, job.params.grammar);
+  if (!wrong) {
+    wrong = resolve(*context, opened, "messages", 0, job);
+  }
   if (wrong) {
     co_await respond_error(http, std::move(*wrong));
     co_return;
@@ -243,7 +281,10 @@ asio::awaitable<void> complete(std::shared_ptr<Context> context, HttpExchange& h
     co_await respond_error(http, api::invalid_request("prompt", read.error().message));
     co_return;
   }
-  std::optional<api::ApiError> wrong = resolve(*context, opened, "prompt", kCompletionTokens, job);
+  std::optional<api::ApiError> wrong = co_await check_grammar(*context, opened, job.params.grammar);
+  if (!wrong) {
+    wrong = resolve(*context, opened, "prompt", kCompletionTokens, job);
+  }
   if (wrong) {
     co_await respond_error(http, std::move(*wrong));
     co_return;

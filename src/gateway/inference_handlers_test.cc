@@ -73,6 +73,62 @@ TEST_F(InferenceTest, CompletionsOfTextsAndTokens) {
   EXPECT_EQ(many["usage"]["completion_tokens"], 12);
 }
 
+TEST_F(InferenceTest, LogprobsOfAChat) {
+  serving.reply = "h\xc3\xa9";
+  start();
+  const std::string fields = R"("logprobs":true,"top_logprobs":2)";
+  const json whole = ask("POST", "/v1/chat/completions", chat_body(fields));
+  const json& content = whole["choices"][0]["logprobs"]["content"];
+  ASSERT_EQ(content.size(), 3U);
+  EXPECT_EQ(content[0]["token"], "h");
+  EXPECT_EQ(content[0]["logprob"], -0.5);
+  EXPECT_EQ(content[0]["bytes"], json::array({104}));
+  EXPECT_EQ(content[1]["bytes"], json::array({0xc3}));
+  ASSERT_EQ(content[2]["top_logprobs"].size(), 2U);
+  EXPECT_EQ(content[2]["top_logprobs"][1]["token"], "b");
+
+  json streamed = json::array();
+  std::string text;
+  const TestResponse stream =
+      call("POST", "/v1/chat/completions", chat_body(fields + R"(,"stream":true)"));
+  for (const std::string& event : events_of(stream.body)) {
+    if (event != "[DONE]") {
+      const json chunk = json::parse(event)["choices"][0];
+      text += chunk["delta"].value("content", "");
+      if (!chunk["logprobs"].is_null()) {
+        for (const json& one : chunk["logprobs"]["content"]) {
+          streamed.push_back(one);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(text, "h\xc3\xa9");
+  EXPECT_EQ(streamed, content);
+  EXPECT_TRUE(ask("POST", "/v1/chat/completions", chat_body())["choices"][0]["logprobs"].is_null());
+}
+
+TEST_F(InferenceTest, LogprobsOfACompletion) {
+  serving.reply = "x\xc3\xa9y";
+  start();
+  const json answer =
+      ask("POST", "/v1/completions", R"({"model":"tiny","prompt":"ab","logprobs":1})");
+  const json& logprobs = answer["choices"][0]["logprobs"];
+  EXPECT_EQ(logprobs["tokens"], json::array({"x", "bytes:\\xc3", "bytes:\\xa9", "y"}));
+  EXPECT_EQ(logprobs["token_logprobs"], json::array({-0.5, -0.5, -0.5, -0.5}));
+  EXPECT_EQ(logprobs["top_logprobs"][0], json({{"a", -1.0}}));
+  EXPECT_EQ(logprobs["text_offset"], json::array({0, 1, 2, 2}));
+  EXPECT_EQ(error("/v1/completions",
+                  R"({"model":"tiny","prompt":"ab","logprobs":1,"echo":true})",
+                  400)["param"],
+            "echo");
+  EXPECT_EQ(error("/v1/chat/completions", chat_body(R"("top_logprobs":1)"), 400)["param"],
+            "top_logprobs");
+  EXPECT_EQ(
+      error(
+          "/v1/chat/completions", chat_body(R"("logprobs":true,"top_logprobs":21)"), 400)["param"],
+      "top_logprobs");
+}
+
 TEST_F(InferenceTest, TokensAndBack) {
   start();
   const json tokens =

@@ -23,13 +23,14 @@ Result<std::shared_ptr<LiveRequests>> LiveRequests::make(std::shared_ptr<Context
   std::shared_ptr<LiveRequests> live(new LiveRequests(std::move(context), std::move(job)));
   for (std::size_t prompt = 0; prompt < live->job_.prompts.size(); ++prompt) {
     const auto& choices = live->job_.choices[prompt];
-    for (std::uint32_t choice = 0; choice < choices.size(); ++choice) {
-      Result<AnswerText> text = AnswerText::make(live->job_.text->text, live->job_.params.stop);
-      if (!text) {
-        return text.error();
+    for (std::size_t choice = 0; choice < choices.size(); ++choice) {
+      Answer::Options options{.stop = live->job_.params.stop,
+                              .logprobs = live->job_.params.logprobs.has_value()};
+      Result<Answer> answer = Answer::make(live->job_.text->text, std::move(options));
+      if (!answer) {
+        return answer.error();
       }
-      live->answers_.push_back(
-          {.prompt = prompt, .choice = choice, .text = std::move(text).value()});
+      live->answers_.push_back(std::move(answer).value());
     }
   }
   live->open_ = live->answers_.size();
@@ -154,18 +155,19 @@ std::vector<api::Choice> LiveRequests::take() {
     }
     const std::size_t index = token.prompt * job_.params.choices + token.event.choice;
     Answer& answer = answers_[index];
-    if (answer.text.ended()) {
+    if (answer.ended()) {
       continue;  // Drawn before the engine heard that a stop string had ended it.
     }
-    const std::string text = answer.text.push(token.event.token, token.event.finish);
+    api::Choice part = answer.push(token.event);
+    part.index = static_cast<std::uint32_t>(index);
     if (news.empty() || news.back().index != index) {
-      news.push_back({.index = static_cast<std::uint32_t>(index)});
+      news.push_back(std::move(part));
+    } else {
+      api::append(news.back(), std::move(part));
     }
-    news.back().text += text;
-    if (answer.text.ended()) {
-      news.back().finish = answer.text.finish();
+    if (answer.ended()) {
       --open_;
-      if (answer.text.stopped_by_string() && context_->serving != nullptr) {
+      if (answer.stopped_by_string() && context_->serving != nullptr) {
         context_->serving->finish_choice(record.id, token.event.choice, spec::FinishReason::kStop);
       }
     }
@@ -179,7 +181,7 @@ api::Usage LiveRequests::usage() const {
     usage.prompt_tokens += static_cast<std::int64_t>(record->prompt.size());
   }
   for (const Answer& answer : answers_) {
-    usage.completion_tokens += answer.text.tokens();
+    usage.completion_tokens += answer.tokens();
   }
   return usage;
 }

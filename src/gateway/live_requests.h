@@ -8,7 +8,7 @@
 
 #include "api/requests.h"
 #include "api/responses.h"
-#include "gateway/answer_text.h"
+#include "gateway/answer.h"
 #include "gateway/context.h"
 
 namespace heddle::gateway {
@@ -64,12 +64,6 @@ class LiveRequests : public std::enable_shared_from_this<LiveRequests> {
 
  private:
   LiveRequests(std::shared_ptr<Context> context, GenerationJob job);
-
-  struct Answer {
-    std::size_t prompt = 0;
-    std::uint32_t choice = 0;
-    AnswerText text;
-  };
 
   void cancel();
   void begin_story();

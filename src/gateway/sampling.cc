@@ -83,7 +83,9 @@ api::Parsed<std::vector<spec::SamplingParams>> resolve_sampling(const api::Gener
       .seed = params.seed.value_or(seed),
       .max_tokens = std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(room, 1)),
       .ignore_eos = params.ignore_eos,
-      .stop_tokens = limits.eos};
+      .stop_tokens = limits.eos,
+      .logprobs = params.logprobs.value_or(-1),
+      .grammar = params.grammar};
   one.stop_tokens.insert(
       one.stop_tokens.end(), params.stop_token_ids.begin(), params.stop_token_ids.end());
   std::sort(one.stop_tokens.begin(), one.stop_tokens.end());
