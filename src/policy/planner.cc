@@ -1,0 +1,191 @@
+#include "policy/planner.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace heddle::policy {
+namespace {
+
+double byte_seconds(std::int64_t bytes, Duration stay) {
+  return static_cast<double>(bytes) * (static_cast<double>(stay.count()) / 1e9);
+}
+
+Plan start_plan(Mechanism mechanism,
+                std::vector<DeviceId> devices,
+                Duration ready,
+                double lost_value,
+                const StartTerms& terms) {
+  return {.mechanism = mechanism,
+          .ttft = ready + terms.prefill,
+          .tpot = terms.tpot,
+          .byte_seconds = byte_seconds(terms.bytes, terms.stay),
+          .lost_value = lost_value,
+          .links_admit = terms.links_admit,
+          .devices = std::move(devices)};
+}
+
+bool keeps_objectives(const Plan& plan, const PlanTerms& terms) {
+  return plan.ttft <= terms.ttft_left && plan.tpot <= terms.tpot;
+}
+
+}  // namespace
+
+std::string_view name(Mechanism mechanism) {
+  switch (mechanism) {
+    case Mechanism::kQueue:
+      return "queue";
+    case Mechanism::kWeave:
+      return "weave";
+    case Mechanism::kHit:
+      return "hit";
+    case Mechanism::kAttach:
+      return "attach";
+    case Mechanism::kActivate:
+      return "activate";
+    case Mechanism::kInstance:
+      return "instance";
+    case Mechanism::kPipeline:
+      return "pipeline";
+    case Mechanism::kSwapIn:
+      return "swap_in";
+    case Mechanism::kReserve:
+      return "reserve";
+  }
+  return "?";
+}
+
+std::string_view reason_name(PlanReason reason) {
+  switch (reason) {
+    case PlanReason::kCheapest:
+      return "cheapest";
+    case PlanReason::kFastest:
+      return "fastest";
+    case PlanReason::kLate:
+      return "late";
+  }
+  return "?";
+}
+
+Plan queue_plan(const RunningInstance& instance) {
+  return {.mechanism = Mechanism::kQueue,
+          .ttft = instance.ttft,
+          .tpot = instance.tpot,
+          .devices = instance.devices};
+}
+
+std::optional<Plan> weave_plan(const RunningInstance& instance) {
+  if (!instance.ttft_woven) {
+    return std::nullopt;
+  }
+  Plan plan = queue_plan(instance);
+  plan.mechanism = Mechanism::kWeave;
+  plan.ttft = *instance.ttft_woven;
+  return plan;
+}
+
+std::optional<Plan> launch_plan(const Launch& launch,
+                                const LaunchTimes& times,
+                                const StartTerms& terms) {
+  const double lost = launch.lost.basic + launch.lost.burst;
+  StartTerms there = terms;  // The weights are in memory already, or on the way.
+  there.bytes = terms.kv_bytes;
+  switch (launch.outcome) {
+    case LaunchOutcome::kHit:
+      return start_plan(Mechanism::kHit, launch.devices, times.hit, lost, there);
+    case LaunchOutcome::kAttach:
+      return start_plan(Mechanism::kAttach, launch.devices, times.attach, lost, there);
+    case LaunchOutcome::kMiss:
+      return start_plan(Mechanism::kInstance, launch.devices, times.load, lost, terms);
+    case LaunchOutcome::kWait:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+Plan activation_plan(std::vector<DeviceId> devices,
+                     Duration ready,
+                     double lost_value,
+                     const StartTerms& terms) {
+  return start_plan(Mechanism::kActivate, std::move(devices), ready, lost_value, terms);
+}
+
+Plan pipeline_plan(const StartPlan& start, const StartTerms& terms) {
+  std::vector<DeviceId> devices;
+  std::int64_t bytes = 0;
+  for (const StartStage& stage : start.stages) {
+    devices.push_back(stage.device);
+    bytes += stage.reserve_bytes;
+  }
+  Plan plan =
+      start_plan(Mechanism::kPipeline, std::move(devices), Duration{}, start.lost_value, terms);
+  plan.ttft = start.ttft;  // Its prediction has the prefill in it.
+  plan.tpot = start.tpot.value_or(terms.tpot);
+  plan.byte_seconds = byte_seconds(bytes, terms.stay);
+  return plan;
+}
+
+Plan swap_in_plan(std::vector<DeviceId> devices,
+                  Duration swap_in,
+                  double lost_value,
+                  const StartTerms& terms) {
+  return start_plan(Mechanism::kSwapIn, std::move(devices), swap_in, lost_value, terms);
+}
+
+Plan reservation_plan(std::vector<DeviceId> devices,
+                      Duration granted,
+                      Duration ready,
+                      const StartTerms& terms) {
+  return start_plan(Mechanism::kReserve, std::move(devices), granted + ready, 0.0, terms);
+}
+
+bool permitted(Mechanism mechanism, ModelClass model_class, std::int64_t parts) {
+  const bool foreign = model_class == ModelClass::kForeign;
+  const bool dedicated = runs_dedicated(model_class, parts);
+  switch (mechanism) {
+    case Mechanism::kQueue:
+    case Mechanism::kReserve:
+      return true;
+    case Mechanism::kSwapIn:
+      return foreign;
+    case Mechanism::kHit:
+    case Mechanism::kAttach:
+      return !foreign;
+    case Mechanism::kPipeline:
+      return !foreign && parts == 1;
+    case Mechanism::kWeave:
+    case Mechanism::kInstance:
+      return dedicated;
+    case Mechanism::kActivate:
+      return !foreign && !dedicated;
+  }
+  return false;
+}
+
+PlanChoice choose_plan(std::span<const Plan> plans, const PlanTerms& terms) {
+  const auto cost = [&](const Plan& plan) {
+    return plan.byte_seconds + terms.value_price * plan.lost_value;
+  };
+  const auto rank = [&](const Plan& plan) {
+    const bool keeps = keeps_objectives(plan, terms);
+    return std::tuple(!keeps, keeps ? cost(plan) : 0.0, plan.ttft, plan.mechanism);
+  };
+  PlanChoice choice;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const Plan& plan = plans[i];
+    if (!plan.links_admit || !permitted(plan.mechanism, terms.model_class, terms.parts)) {
+      continue;
+    }
+    const Plan* best = choice.plan ? &plans[*choice.plan] : nullptr;
+    if (best == nullptr || rank(plan) < rank(*best) ||
+        (rank(plan) == rank(*best) && plan.devices < best->devices)) {
+      choice = {
+          .reason = keeps_objectives(plan, terms) ? PlanReason::kCheapest : PlanReason::kFastest,
+          .plan = i,
+          .cost = cost(plan)};
+    }
+  }
+  return choice;
+}
+
+}  // namespace heddle::policy
