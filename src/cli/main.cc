@@ -1,6 +1,7 @@
 #include <functional>
 #include <string>
 
+#include "cli/simulate_command.h"
 #include "cli/verbs.h"
 #include "worker/worker.h"
 
@@ -75,6 +76,9 @@ int parse_and_run(int count, char** arguments) {
 
   verb = app.add_subcommand("version", "Print the version");
   verb->callback([&] { chosen = [] { return version(); }; });
+
+  SimulateOptions simulation;
+  add_simulate_command(app, simulation, chosen);
 
   int fd = -1;
   verb = app.add_subcommand("worker", "Act for one device; started by serve")->group("");

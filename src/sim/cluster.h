@@ -11,9 +11,6 @@
 namespace heddle::sim {
 
 using GpuId = DeviceId;
-/// A server with its GPUs, numbered in the order of the cluster file.
-using HostId = Id<struct HostIdTag>;
-
 /// What starting an engine costs on one kind of server; stages that a system overlaps or leaves out
 /// are its own affair. All in seconds, or seconds per byte.
 struct StartupProfile {

@@ -7,6 +7,7 @@
 
 #include "base/ids.h"
 #include "base/time.h"
+#include "policy/replica_map.h"
 #include "sim/cluster.h"
 #include "sim/engine.h"
 #include "sim/link.h"
@@ -16,7 +17,7 @@ namespace heddle::sim {
 class World;
 
 /// One set of weights on one set of GPUs, from the start of its load to its eviction.
-using ReplicaId = Id<struct ReplicaIdTag>;
+using policy::ReplicaId;
 /// A request that has arrived and not ended; numbers are used again afterwards.
 using LiveId = Id<struct LiveIdTag>;
 

@@ -1,0 +1,278 @@
+#include "cli/simulate.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <list>
+#include <sstream>
+
+#include "base/rng.h"
+#include "cli/terminal.h"
+#include "sim/faults.h"
+#include "sim/report.h"
+
+namespace heddle::cli {
+
+namespace {
+
+/// Times at which the pages of every GPU are looked at; the results thin them out.
+constexpr std::int64_t kSamples = 800;
+
+/// A run that reports point to.
+struct FinishedRun {
+  std::string policy{};
+  double requests_per_second = 0;
+  std::unique_ptr<sim::Results> results{};
+};
+
+struct Inputs {
+  sim::ClusterSpec cluster{};
+  TraceSummary summary{};
+};
+
+/// "name:flag=value,flag=value" apart.
+Result<std::pair<std::string, std::map<std::string, std::string>>> parse_policy(
+    const std::string& text) {
+  std::pair<std::string, std::map<std::string, std::string>> parsed;
+  const std::size_t colon = text.find(':');
+  parsed.first = text.substr(0, colon);
+  std::stringstream flags(colon == std::string::npos ? "" : text.substr(colon + 1));
+  std::string flag;
+  while (std::getline(flags, flag, ',')) {
+    const std::size_t equals = flag.find('=');
+    if (equals == std::string::npos) {
+      return Error{.code = Code::kInvalidArgument,
+                   .message = "policy \"" + text + "\": want flags as name:flag=value,flag=value"};
+    }
+    parsed.second[flag.substr(0, equals)] = flag.substr(equals + 1);
+  }
+  return parsed;
+}
+
+/// "rps=5..30/6": six rates from 5 to 30. Without a count, six.
+Result<std::vector<double>> parse_sweep(const std::string& text) {
+  const Error wrong{.code = Code::kInvalidArgument,
+                    .message = "sweep \"" + text + "\": want such as rps=5..30 or rps=5..30/11"};
+  double from = 0;
+  double to = 0;
+  int count = 6;
+  int used = 0;
+  const int read = std::sscanf(text.c_str(), "rps=%lf..%lf%n/%d", &from, &to, &used, &count);
+  if (read < 2 || !(from > 0) || !(to >= from) || count < 2 || count > 1000 ||
+      (read == 2 && static_cast<std::size_t>(used) != text.size())) {
+    return wrong;
+  }
+  std::vector<double> rates;
+  for (int i = 0; i < count; ++i) {
+    rates.push_back(from + (to - from) * i / (count - 1));
+  }
+  return rates;
+}
+
+Result<std::vector<sim::FaultPlan>> plan_faults(const std::string& text, const Inputs& inputs) {
+  std::size_t gpus = 0;
+  for (const sim::HostSpec& host : inputs.cluster.hosts) {
+    gpus += static_cast<std::size_t>(host.gpus);
+  }
+  const std::size_t hosts = inputs.cluster.hosts.size();
+  unsigned long long seed = 0;
+  unsigned long long count = 0;
+  if (std::sscanf(text.c_str(), "random:%llu:%llu", &seed, &count) == 2) {
+    return sim::random_faults(Rng(seed), count, inputs.summary.span, gpus, hosts);
+  }
+  if (text.empty()) {
+    return std::vector<sim::FaultPlan>{};
+  }
+  std::ifstream stream(text);
+  std::stringstream script;
+  if (!stream || !(script << stream.rdbuf())) {
+    return Error{.code = Code::kNotFound, .message = text + ": cannot be read"};
+  }
+  return sim::parse_faults(script.str(), text, gpus, hosts);
+}
+
+Result<void> write_file(const std::string& file, const std::string& text) {
+  if (file.empty()) {
+    return {};
+  }
+  if (file == "-") {
+    std::fputs(text.c_str(), stdout);
+    return {};
+  }
+  std::ofstream stream(file, std::ios::binary);
+  if (!(stream << text) || !stream.flush()) {
+    return Error{.code = Code::kUnavailable, .message = file + ": cannot be written"};
+  }
+  return {};
+}
+
+Result<FinishedRun> run_one(const SimulateOptions& options,
+                            const Inputs& inputs,
+                            const std::string& policy,
+                            const TraceOptions& trace,
+                            std::ofstream* csv) {
+  const auto parsed = parse_policy(policy);
+  if (!parsed) {
+    return parsed.error();
+  }
+  const auto plane =
+      sim::make_plane(parsed->first, {.demand = inputs.summary.demand, .flags = parsed->second});
+  if (!plane) {
+    return plane.error();
+  }
+  const bool bar = stderr_is_terminal();
+  const auto source = open_trace(trace, inputs.summary.models, [&](double part) {
+    if (bar) {
+      show_bar(policy, part);
+    }
+  });
+  if (!source) {
+    return source.error();
+  }
+  const Result<std::vector<sim::FaultPlan>> faults = plan_faults(options.faults, inputs);
+  if (!faults) {
+    return faults.error();
+  }
+  FinishedRun run{.policy = policy};
+  sim::Results::Options keep{.timeline = !options.html.empty()};
+  if (options.explain) {
+    keep.explain = RequestId(*options.explain);
+  }
+  if (csv != nullptr) {
+    keep.each = [&](const sim::RequestRow& row) {
+      *csv << sim::csv_row(row, inputs.summary.models[row.model.value()].name);
+    };
+  }
+  run.results = std::make_unique<sim::Results>(keep);
+  const double speed = trace.speed / options.trace.speed;
+  run.requests_per_second = inputs.summary.requests_per_second() * speed;
+  const auto span = static_cast<double>(inputs.summary.span.count()) / speed;
+  sim::World world(inputs.cluster,
+                   inputs.summary.models,
+                   **plane,
+                   *run.results,
+                   {.sample_period = options.html.empty()
+                                         ? Duration{}
+                                         : Duration(1 + static_cast<std::int64_t>(span) / kSamples),
+                    .check_every_event = options.check});
+  sim::inject(world, *faults);
+  world.run(**source);
+  run.results->finish(world);
+  if (bar) {
+    show_bar(policy, std::nullopt);
+  }
+  return run;
+}
+
+/// Every policy at every rate of the sweep, or each once.
+Result<std::vector<FinishedRun>> run_all(const SimulateOptions& options, const Inputs& inputs) {
+  std::vector<double> rates{inputs.summary.requests_per_second()};
+  if (!options.sweep.empty()) {
+    const Result<std::vector<double>> swept = parse_sweep(options.sweep);
+    if (!swept) {
+      return swept.error();
+    }
+    rates = *swept;
+  }
+  std::ofstream csv;
+  if (!options.csv.empty()) {
+    csv.open(options.csv, std::ios::binary);
+    csv << sim::csv_head();
+    if (!csv) {
+      return Error{.code = Code::kUnavailable, .message = options.csv + ": cannot be written"};
+    }
+  }
+  std::vector<FinishedRun> runs;
+  for (const std::string& policy : options.policies) {
+    for (const double rate : rates) {
+      TraceOptions trace = options.trace;
+      trace.speed *= rate / inputs.summary.requests_per_second();
+      Result<FinishedRun> run =
+          run_one(options, inputs, policy, trace, options.csv.empty() ? nullptr : &csv);
+      if (!run) {
+        return run.error();
+      }
+      runs.push_back(std::move(run).value());
+    }
+  }
+  return runs;
+}
+
+sim::ReportHead head_of(const SimulateOptions& options, const Inputs& inputs) {
+  sim::ReportHead head{
+      .title = "heddle simulate",
+      .workload = options.trace.file + ": " + std::to_string(inputs.summary.rows) +
+                  " requests of " + std::to_string(inputs.summary.models.size()) + " models",
+      .cluster = options.cluster + ": " + std::to_string(inputs.cluster.hosts.size()) + " servers",
+      .problems = inputs.summary.problems};
+  for (const sim::ModelSpec& model : inputs.summary.models) {
+    head.models.push_back(model.name);
+  }
+  return head;
+}
+
+int report(const SimulateOptions& options,
+           const Inputs& inputs,
+           const std::vector<FinishedRun>& finished) {
+  const sim::ReportHead head = head_of(options, inputs);
+  std::vector<sim::Run> runs;
+  for (const FinishedRun& run : finished) {
+    runs.push_back({.policy = run.policy,
+                    .requests_per_second = run.requests_per_second,
+                    .results = run.results.get()});
+  }
+  if (options.explain) {
+    for (const sim::Run& run : runs) {
+      std::printf("%s\n%s", run.policy.c_str(), sim::explain(head, *run.results).c_str());
+    }
+    return 0;
+  }
+  if (options.json != "-") {
+    std::fputs(format_table(sim::report_table(runs)).c_str(), stdout);
+  }
+  if (const Result<void> written = write_file(options.json, sim::report_json(head, runs));
+      !written) {
+    return fail(written.error());
+  }
+  if (options.html.empty()) {
+    return 0;
+  }
+  const Result<void> written = write_file(options.html, sim::report_html(head, runs));
+  return written ? 0 : fail(written.error());
+}
+
+}  // namespace
+
+int simulate(const SimulateOptions& options) {
+  const Result<PerfData> perf = load_perf_data(options.perf);
+  if (!perf) {
+    return fail(perf.error());
+  }
+  const Result<sim::ClusterSpec> cluster = load_cluster(options.cluster, *perf);
+  if (!cluster) {
+    return fail(cluster.error());
+  }
+  const Result<std::vector<ModelRule>> rules = load_model_rules(options.models, *perf);
+  if (!rules) {
+    return fail(rules.error());
+  }
+  Result<TraceSummary> summary = survey_trace(options.trace, *rules);
+  if (!summary) {
+    return fail(summary.error());
+  }
+  for (const std::string& problem : summary->problems) {
+    std::fprintf(stderr, "heddle: %s\n", problem.c_str());
+  }
+  if (summary->bad_rows > 0) {
+    std::fprintf(stderr,
+                 "heddle: %lld rows are left out, %lld are replayed\n",
+                 static_cast<long long>(summary->bad_rows),
+                 static_cast<long long>(summary->rows));
+  }
+  const Inputs inputs{.cluster = *cluster, .summary = std::move(summary).value()};
+  const Result<std::vector<FinishedRun>> runs = run_all(options, inputs);
+  return runs ? report(options, inputs, *runs) : fail(runs.error());
+}
+
+}  // namespace heddle::cli

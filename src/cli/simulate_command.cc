@@ -1,0 +1,69 @@
+#include "cli/simulate_command.h"
+
+#include <map>
+
+#include "base/units.h"
+#include "sim/planes/planes.h"
+
+#include <CLI/CLI.hpp>
+
+namespace heddle::cli {
+
+namespace {
+
+/// "1h" and the like.
+std::string check_duration(const std::string& text) {
+  const Result<Duration> parsed = parse_duration(text);
+  return parsed ? "" : parsed.error().message;
+}
+
+std::string list_policies() {
+  std::string text = "\nPolicies (flags as name:flag=value,flag=value):\n";
+  for (const sim::PlaneEntry& entry : sim::plane_entries()) {
+    text += "  " + std::string(entry.name);
+    text += std::string(entry.name.size() < 17 ? 17 - entry.name.size() : 1, ' ');
+    text += std::string(entry.about) + "\n";
+    if (!entry.flags.empty()) {
+      text += std::string(19, ' ') + "flags: " + std::string(entry.flags) + "\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app, SimulateOptions& options, std::function<int()>& chosen) {
+  CLI::App* verb = app.add_subcommand("simulate", "Replay a workload on a modelled cluster");
+  verb->footer(list_policies());
+  verb->add_option("-t,--trace", options.trace.file, "Requests: CSV or JSON lines, plain or gzip")
+      ->required();
+  verb->add_option("-c,--cluster", options.cluster, "Servers, GPUs and links (YAML)")->required();
+  verb->add_option("-m,--models", options.models, "What the trace's models are (YAML)")->required();
+  verb->add_option("-p,--policy,--compare", options.policies, "Policy sets to run")
+      ->delimiter(';')
+      ->capture_default_str();
+  verb->add_option("--perf", options.perf, "Folder of performance constants")
+      ->capture_default_str();
+  verb->add_option("--sweep", options.sweep, "Run at several rates: rps=5..30 or rps=5..30/11");
+  verb->add_option("--speed", options.trace.speed, "Arrivals come so many times as fast")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--default-model", options.trace.model, "Label of rows that have none");
+  verb->add_option_function<std::string>(
+          "--until",
+          [&](const std::string& text) { options.trace.until = *parse_duration(text); },
+          "Leave out what arrives later than this")
+      ->check(check_duration);
+  verb->add_option("--cut-input", options.trace.most_input, "Cut inputs to so many tokens");
+  verb->add_option("--least-output", options.trace.least_output, "Stretch shorter outputs");
+  verb->add_option("--faults", options.faults, "Script of faults, or random:SEED:COUNT");
+  verb->add_option("--json", options.json, "Write all numbers here; - is stdout");
+  verb->add_option("--csv", options.csv, "Write a row per request here");
+  verb->add_option("--html", options.html, "Write a page with pictures here");
+  verb->add_flag("--check", options.check, "Check all invariants after every event (slow)");
+  verb->callback([&] { chosen = [&] { return simulate(options); }; });
+  CLI::App* why = verb->add_subcommand("explain", "Tell why one request took as long as it did");
+  why->fallthrough();
+  why->add_option("request", options.explain, "Its number in the trace, from 0")->required();
+}
+
+}  // namespace heddle::cli

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/simulate_files.h"
+#include "sim/cluster.h"
+#include "sim/planes/planes.h"
+
+namespace heddle::cli {
+
+/// What part of a file is replayed, and how fast.
+struct TraceOptions {
+  std::string file{};
+  std::string model{};            ///< Label of rows without one.
+  double speed = 1;               ///< Arrivals come so many times as fast.
+  Duration until{};               ///< Later rows (before speeding up) are left out; 0: none are.
+  std::int64_t most_input = 0;    ///< Longer inputs are cut; 0: none are.
+  std::int64_t least_output = 0;  ///< Shorter outputs are stretched.
+};
+
+/// What one pass over a trace tells: its models and their demand, and what is wrong with it.
+struct TraceSummary {
+  std::vector<sim::ModelSpec> models{};  ///< By name.
+  std::vector<sim::OfflineDemand> demand{};
+  std::int64_t rows = 0;
+  std::int64_t bad_rows = 0;
+  std::vector<std::string> problems{};  ///< File, line and reason of the first of them.
+  Duration span{};                      ///< Of arrivals, sped up.
+  [[nodiscard]] double requests_per_second() const;
+};
+
+/// Reads the whole file once. An error only where it cannot be read at all, has no request, or a
+/// line names a model that no rule knows and none does; single bad rows are counted.
+Result<TraceSummary> survey_trace(const TraceOptions& options, const std::vector<ModelRule>& rules);
+
+/// The requests of a surveyed trace; plain or gzip, in constant memory. `progress` is told the part
+/// of the file that is read, now and then.
+Result<std::unique_ptr<sim::RequestSource>> open_trace(const TraceOptions& options,
+                                                       const std::vector<sim::ModelSpec>& models,
+                                                       std::function<void(double)> progress);
+
+}  // namespace heddle::cli

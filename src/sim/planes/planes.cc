@@ -1,0 +1,76 @@
+#include "sim/planes/planes.h"
+
+#include <array>
+
+#include "sim/planes/dedicated.h"
+#include "sim/planes/serverless.h"
+#include "sim/planes/static_partition.h"
+
+namespace heddle::sim {
+namespace {
+
+using Make = std::unique_ptr<ControlPlane> (*)(const PlaneInputs&, Flags&);
+
+template <class Plane>
+std::unique_ptr<ControlPlane> offline(const PlaneInputs& inputs, Flags& /*flags*/) {
+  return std::make_unique<Plane>(inputs);
+}
+
+template <class Plane>
+std::unique_ptr<ControlPlane> offline_with_flags(const PlaneInputs& inputs, Flags& flags) {
+  return std::make_unique<Plane>(inputs, flags);
+}
+
+template <class Plane>
+std::unique_ptr<ControlPlane> online(const PlaneInputs& /*inputs*/, Flags& flags) {
+  return std::make_unique<Plane>(flags);
+}
+
+template <ServerlessKind Kind>
+std::unique_ptr<ControlPlane> serverless(const PlaneInputs& /*inputs*/, Flags& flags) {
+  return std::make_unique<ServerlessPlane>(Kind, flags);
+}
+
+constexpr std::array kEntries{
+    PlaneEntry{"dedicated", "every model has GPUs of its own", ""},
+    PlaneEntry{"static", "GPUs cut in slices that never change", "mig"},
+    PlaneEntry{"serverless-vllm",
+               "stock engines started on demand from the store",
+               "keep_alive target kv_gb cache"},
+    PlaneEntry{"serverlessllm",
+               "streaming loads, weights cached in server memory",
+               "keep_alive target kv_gb cache"},
+};
+
+constexpr std::array<Make, kEntries.size()> kMakers{
+    offline<DedicatedPlane>,
+    offline_with_flags<StaticPartitionPlane>,
+    serverless<ServerlessKind::kVllm>,
+    serverless<ServerlessKind::kLlm>,
+};
+
+}  // namespace
+
+std::span<const PlaneEntry> plane_entries() {
+  return kEntries;
+}
+
+Result<std::unique_ptr<ControlPlane>> make_plane(std::string_view name, const PlaneInputs& inputs) {
+  std::string known;
+  for (std::size_t i = 0; i < kEntries.size(); ++i) {
+    if (kEntries.at(i).name == name) {
+      Flags flags(inputs.flags);
+      std::unique_ptr<ControlPlane> plane = kMakers.at(i)(inputs, flags);
+      if (const std::string problem = flags.problem(); !problem.empty()) {
+        return Error{.code = Code::kInvalidArgument,
+                     .message = "policy " + std::string(name) + ": " + problem};
+      }
+      return plane;
+    }
+    known += (known.empty() ? "" : ", ") + std::string(kEntries.at(i).name);
+  }
+  return Error{.code = Code::kNotFound,
+               .message = "there is no policy \"" + std::string(name) + "\"; there are: " + known};
+}
+
+}  // namespace heddle::sim

@@ -1,0 +1,140 @@
+#include "sim/planes/serverless.h"
+
+#include <algorithm>
+
+namespace heddle::sim {
+
+ServerlessPlane::ServerlessPlane(ServerlessKind kind, Flags& flags)
+    : kind_(kind),
+      keep_alive_(flags.number("keep_alive", 30)),
+      target_(static_cast<std::int64_t>(flags.number("target", 8))),
+      cache_(flags.on("cache", kind == ServerlessKind::kLlm)),
+      kv_bytes_(flags.number("kv_gb", 5) * 1e9) {}
+
+/// Stages of a start, by what overlaps what. A stock engine does everything in turn. ServerlessLLM
+/// streams from the store, or from memory, to the GPU, after the container is there.
+StartSpec ServerlessPlane::cold_start(const World& world, ModelId model, GpuId gpu) const {
+  const StartupProfile& costs = world.host_spec(gpu).startup;
+  StartSpec spec{.model = model};
+  spec.before = span_of(costs.container + costs.context + costs.library);
+  spec.after = span_of(costs.engine);
+  if (cache_ && world.cached(world.gpu(gpu).host, model)) {
+    spec.source = WeightSource::kHost;
+    spec.per_byte = costs.cached_per_byte;
+    spec.stream = true;
+    return spec;
+  }
+  spec.source = WeightSource::kRemote;
+  spec.cache_image = cache_;
+  spec.stream = kind_ == ServerlessKind::kLlm;
+  spec.per_byte = kind_ == ServerlessKind::kLlm ? 0 : costs.load_per_byte;
+  return spec;
+}
+
+std::optional<std::vector<GpuId>> ServerlessPlane::choose(const World& world, ModelId model) const {
+  const std::int64_t tp = world.model(model).tp;
+  const std::int64_t need =
+      world.weight_pages(model) +
+      std::max(world.overhead_pages(model), world.pages(kv_bytes_ / static_cast<double>(tp)));
+  const auto fits = [&](const Gpu& gpu) {
+    return world.free_pages(gpu.id) >= need &&
+           (kind_ == ServerlessKind::kVllm || gpu.replicas.empty());
+  };
+  if (cache_) {  // The server that loads fastest: one that has the weights in memory.
+    const auto near = first_group(
+        world, tp, [&](const Gpu& gpu) { return fits(gpu) && world.cached(gpu.host, model); });
+    if (near) {
+      return near;
+    }
+  }
+  if (kind_ == ServerlessKind::kVllm) {
+    return first_group(world, tp, fits);
+  }
+  std::optional<std::vector<GpuId>> best;
+  double soonest = 0;
+  for (const Host& host : world.hosts()) {
+    const auto group =
+        first_group(world, tp, [&](const Gpu& gpu) { return gpu.host == host.id && fits(gpu); });
+    const double load = static_cast<double>(world.nic(host.id).flows() + 1) /
+                        std::max(1.0, world.nic(host.id).rate());
+    if (group && (!best || load < soonest)) {
+      best = group;
+      soonest = load;
+    }
+  }
+  return best;
+}
+
+bool ServerlessPlane::start_one(const World& world, Actions& actions, ModelId model) {
+  const std::optional<std::vector<GpuId>> gpus = choose(world, model);
+  if (!gpus) {
+    short_of_gpus_.insert(model);
+    return false;
+  }
+  StartSpec spec = cold_start(world, model, gpus->front());
+  spec.stages = {{.gpus = *gpus}};
+  if (kind_ == ServerlessKind::kVllm) {
+    spec.kv_limit = world.pages(kv_bytes_ / static_cast<double>(world.model(model).tp)) -
+                    world.overhead_pages(model);
+  }
+  actions.start(spec, Reason::kMiss);
+  return true;
+}
+
+void ServerlessPlane::scale_up(const World& world, Actions& actions, ModelId model) {
+  short_of_gpus_.erase(model);
+  const std::int64_t coming =
+      count_replicas(world, model, {ReplicaState::kWaiting, ReplicaState::kLoading});
+  const auto queued = static_cast<std::int64_t>(queues_.size(model));
+  std::int64_t wanted = (queued + target_ - 1) / target_ - coming;
+  wanted = kind_ == ServerlessKind::kLlm ? std::min<std::int64_t>(wanted, 1) : wanted;
+  while (wanted-- > 0 && start_one(world, actions, model)) {
+  }
+}
+
+/// Evicts an instance that has been idle for the keep-alive time; looks again when it was not.
+void ServerlessPlane::idle_check(const World& world, Actions& actions, ReplicaId id) {
+  const Replica* replica = world.replica(id);
+  if (replica == nullptr || !replica->serves() || replica->load() > 0) {
+    return;
+  }
+  const Instant due = replica->used + span_of(keep_alive_);
+  if (world.now() >= due) {
+    actions.evict(id, Reason::kIdle, std::nullopt);
+  } else {
+    actions.timer(due, id.value());
+  }
+}
+
+void ServerlessPlane::decide(const Notice& notice, const World& world, Actions& actions) {
+  switch (notice.kind) {
+    case NoticeKind::kArrival:
+      queues_.push(world, notice.request);
+      break;
+    case NoticeKind::kTimer:
+      return idle_check(world, actions, ReplicaId(notice.tag));
+    case NoticeKind::kFinished:
+    case NoticeKind::kServing:
+      dispatch_waiting(world, actions, queues_, notice.model, target_);
+      return idle_check(world, actions, notice.replica);
+    case NoticeKind::kGone:
+    case NoticeKind::kGpuUp: {
+      const std::set<ModelId> retry = short_of_gpus_;
+      for (const ModelId model : retry) {
+        scale_up(world, actions, model);
+      }
+      if (notice.kind == NoticeKind::kGpuUp) {
+        return;
+      }
+      break;
+    }
+    default:
+      return;
+  }
+  dispatch_waiting(world, actions, queues_, notice.model, target_);
+  if (!queues_.empty(notice.model)) {
+    scale_up(world, actions, notice.model);
+  }
+}
+
+}  // namespace heddle::sim

@@ -1,0 +1,176 @@
+#include "sim/planes/support.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace heddle::sim {
+
+double Flags::number(const std::string& name, double standard) {
+  asked_.insert(name);
+  const auto found = values_.find(name);
+  if (found == values_.end()) {
+    return standard;
+  }
+  double value = 0;
+  const std::string& text = found->second;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    problem_ = "flag " + name + ": \"" + text + "\" is not a number";
+  }
+  return value;
+}
+
+std::string Flags::problem() const {
+  for (const auto& [name, value] : values_) {
+    if (!asked_.contains(name)) {
+      std::string known;
+      for (const std::string& each : asked_) {
+        known += " " + each;
+      }
+      return "there is no flag \"" + name + "\"; there are:" + (known.empty() ? " none" : known);
+    }
+  }
+  return problem_;
+}
+
+void RequestQueues::push(const World& world, LiveId id) {
+  const LiveRequest& request = world.request(id);
+  queues_[request.model].emplace(request.number, id);
+  waiting_.insert(request.model);
+}
+
+std::size_t RequestQueues::size(ModelId model) const {
+  const auto found = queues_.find(model);
+  return found == queues_.end() ? 0 : found->second.size();
+}
+
+LiveId RequestQueues::front(ModelId model) const {
+  return queues_.at(model).begin()->second;
+}
+
+LiveId RequestQueues::pop(ModelId model) {
+  Queue& queue = queues_.at(model);
+  HEDDLE_CHECK(!queue.empty());
+  const LiveId id = queue.begin()->second;
+  queue.erase(queue.begin());
+  if (queue.empty()) {
+    waiting_.erase(model);
+  }
+  return id;
+}
+
+std::optional<ReplicaId> least_loaded(const World& world, ModelId model, std::int64_t limit) {
+  std::optional<ReplicaId> best;
+  std::size_t least = static_cast<std::size_t>(limit);
+  for (const ReplicaId id : world.replicas_of(model)) {
+    const Replica* replica = world.replica(id);
+    if (replica->serves() && replica->load() < least) {
+      least = replica->load();
+      best = id;
+    }
+  }
+  return best;
+}
+
+void dispatch_waiting(const World& world,
+                      Actions& actions,
+                      RequestQueues& queues,
+                      ModelId model,
+                      std::int64_t limit) {
+  while (!queues.empty(model)) {
+    const std::optional<ReplicaId> replica = least_loaded(world, model, limit);
+    if (!replica) {
+      return;
+    }
+    actions.dispatch(queues.pop(model), *replica, Reason::kRunning);
+  }
+}
+
+std::int64_t count_replicas(const World& world,
+                            ModelId model,
+                            std::initializer_list<ReplicaState> states) {
+  std::int64_t count = 0;
+  for (const ReplicaId id : world.replicas_of(model)) {
+    count += std::find(states.begin(), states.end(), world.replica(id)->state) != states.end();
+  }
+  return count;
+}
+
+void LoadMeter::change(Instant now, ModelId model, std::int64_t by) {
+  PerModel& each = models_[model.value()];
+  each.integral = integral(now, model);
+  each.since = now;
+  each.load += by;
+}
+
+double LoadMeter::integral(Instant now, ModelId model) const {
+  const PerModel& each = models_[model.value()];
+  return each.integral +
+         static_cast<double>(each.load) * static_cast<double>((now - each.since).count());
+}
+
+std::optional<std::vector<GpuId>> first_group(const World& world,
+                                              std::int64_t tp,
+                                              const std::function<bool(const Gpu&)>& fits) {
+  for (const Host& host : world.hosts()) {
+    std::vector<GpuId> group;
+    for (const GpuId id : host.gpus) {
+      const Gpu& gpu = world.gpu(id);
+      if (gpu.up && fits(gpu)) {
+        group.push_back(id);
+      }
+      if (static_cast<std::int64_t>(group.size()) == tp) {
+        return group;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+StartSpec resident(ModelId model, std::vector<GpuId> gpus) {
+  return {.model = model, .stages = {{.gpus = std::move(gpus)}}, .source = WeightSource::kNothing};
+}
+
+std::vector<std::vector<GpuId>> place_by_memory(const World& world,
+                                                const std::vector<std::int64_t>& kv_pages) {
+  const std::size_t count = world.models().size();
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    const std::int64_t left = world.weight_pages(ModelId(a));
+    const std::int64_t right = world.weight_pages(ModelId(b));
+    return left != right ? left > right : a < b;
+  });
+  std::vector<std::int64_t> left;
+  for (const Gpu& gpu : world.gpus()) {
+    left.push_back(gpu.up ? gpu.pages : 0);
+  }
+  std::vector<std::vector<GpuId>> placed(count);
+  for (const std::size_t index : order) {
+    const ModelId model(index);
+    const std::int64_t need =
+        world.weight_pages(model) + world.overhead_pages(model) + kv_pages[index];
+    const auto tp = static_cast<std::size_t>(world.model(model).tp);
+    std::int64_t best = need - 1;
+    for (const Host& host : world.hosts()) {
+      std::vector<GpuId> gpus = host.gpus;
+      std::sort(gpus.begin(), gpus.end(), [&](GpuId a, GpuId b) {
+        const std::int64_t more = left[a.value()] - left[b.value()];
+        return more != 0 ? more > 0 : a < b;
+      });
+      if (gpus.size() >= tp && left[gpus[tp - 1].value()] > best) {
+        best = left[gpus[tp - 1].value()];
+        placed[index].assign(gpus.begin(), gpus.begin() + static_cast<std::ptrdiff_t>(tp));
+      }
+    }
+    for (const GpuId gpu : placed[index]) {
+      left[gpu.value()] -= need;
+    }
+  }
+  return placed;
+}
+
+}  // namespace heddle::sim

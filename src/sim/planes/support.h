@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "sim/control.h"
+#include "sim/planes/planes.h"
+#include "sim/world.h"
+
+namespace heddle::sim {
+
+/// Flags of one policy set, each asked for once; what was never asked for is an error.
+class Flags {
+ public:
+  explicit Flags(const std::map<std::string, std::string>& values) : values_(values) {}
+  /// The value of a flag, or `standard`.
+  double number(const std::string& name, double standard);
+  bool on(const std::string& name, bool standard) { return number(name, standard ? 1 : 0) != 0; }
+  /// Empty when everything was understood.
+  [[nodiscard]] std::string problem() const;
+
+ private:
+  std::map<std::string, std::string> values_;
+  std::set<std::string> asked_{};
+  std::string problem_{};
+};
+
+/// Requests that wait for an instance of their model, oldest first.
+class RequestQueues {
+ public:
+  void push(const World& world, LiveId id);
+  [[nodiscard]] bool empty(ModelId model) const { return size(model) == 0; }
+  [[nodiscard]] std::size_t size(ModelId model) const;
+  [[nodiscard]] LiveId front(ModelId model) const;
+  LiveId pop(ModelId model);
+  /// Models that have requests waiting, by id.
+  [[nodiscard]] const std::set<ModelId>& models() const { return waiting_; }
+
+ private:
+  using Queue = std::set<std::pair<RequestId, LiveId>>;
+  std::map<ModelId, Queue> queues_{};
+  std::set<ModelId> waiting_{};
+};
+
+/// The serving replica of a model with the fewest requests, if it has fewer than `limit`.
+[[nodiscard]] std::optional<ReplicaId> least_loaded(const World& world,
+                                                    ModelId model,
+                                                    std::int64_t limit);
+
+/// Dispatches a model's waiting requests while an instance has fewer than `limit`.
+void dispatch_waiting(
+    const World& world, Actions& actions, RequestQueues& queues, ModelId model, std::int64_t limit);
+
+/// Replicas of a model in any of these states.
+[[nodiscard]] std::int64_t count_replicas(const World& world,
+                                          ModelId model,
+                                          std::initializer_list<ReplicaState> states);
+
+/// Requests in the system, per model, and their average over the last few seconds.
+class LoadMeter {
+ public:
+  explicit LoadMeter(std::size_t models) : models_(models) {}
+  void arrived(Instant now, ModelId model) { change(now, model, 1); }
+  void left(Instant now, ModelId model) { change(now, model, -1); }
+  [[nodiscard]] std::int64_t load(ModelId model) const { return models_[model.value()].load; }
+  /// Integral of the load since time began [requests * ns].
+  [[nodiscard]] double integral(Instant now, ModelId model) const;
+
+ private:
+  struct PerModel {
+    std::int64_t load = 0;
+    double integral = 0;
+    Instant since{};
+  };
+  void change(Instant now, ModelId model, std::int64_t by);
+  std::vector<PerModel> models_;
+};
+
+/// GPUs of one server, tp of them, that `fits` accepts; the first such group in order of servers,
+/// or none. O(GPUs).
+[[nodiscard]] std::optional<std::vector<GpuId>> first_group(
+    const World& world, std::int64_t tp, const std::function<bool(const Gpu&)>& fits);
+
+/// Whole weights on `gpus`, served from the first instant on: what was placed before time began.
+[[nodiscard]] StartSpec resident(ModelId model, std::vector<GpuId> gpus);
+
+/// A placement that never changes: models by falling weight, each on the group that has most pages
+/// left once `kv_pages` and all are taken. Models that fit nowhere have no GPUs.
+[[nodiscard]] std::vector<std::vector<GpuId>> place_by_memory(
+    const World& world, const std::vector<std::int64_t>& kv_pages);
+
+[[nodiscard]] inline Duration span_of(double seconds) {
+  return policy::to_duration(seconds);
+}
+
+}  // namespace heddle::sim

@@ -1,0 +1,302 @@
+#include "sim/report.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "base/units.h"
+#include "spec/json_writer.h"
+
+namespace heddle::sim {
+namespace {
+
+template <class... Arguments>
+std::string print(const char* format, Arguments... arguments) {
+  std::array<char, 160> text{};
+  std::snprintf(text.data(), text.size(), format, arguments...);
+  return text.data();
+}
+
+std::string percent(double part) {
+  return print("%.2f %%", 100 * part);
+}
+
+std::string count(std::int64_t value) {
+  return std::to_string(value);
+}
+
+double seconds(Duration duration) {
+  return static_cast<double>(duration.count()) * 1e-9;
+}
+
+std::string four(const Distribution& times, double unit) {
+  return format_seconds(times.mean * unit) + " / " + format_seconds(times.p50 * unit) + " / " +
+         format_seconds(times.p95 * unit) + " / " + format_seconds(times.p99 * unit);
+}
+
+double gib_seconds(const Results& results, LeaseKind kind) {
+  return results.gib_seconds().at(static_cast<std::size_t>(kind));
+}
+
+/// Part of instance starts that found their weights on the GPU; of none, all.
+double hit_ratio(const WorldCounts& counts) {
+  const std::int64_t starts = counts.hits + counts.attaches + counts.misses;
+  return starts == 0 ? 1 : static_cast<double>(counts.hits) / static_cast<double>(starts);
+}
+
+struct Line {
+  const char* label;
+  std::string (*value)(const Run&);
+};
+
+constexpr double kGiga = 1e9;
+
+const std::array kLines{
+    Line{"requests per second",
+         [](const Run& run) { return print("%.3g", run.requests_per_second); }},
+    Line{"requests", [](const Run& run) { return count(run.results->counts().arrived); }},
+    Line{"  refused / never served",
+         [](const Run& run) {
+           const WorldCounts& counts = run.results->counts();
+           return count(counts.rejected) + " / " + count(counts.unserved);
+         }},
+    Line{"TTFT mean/p50/p95/p99 [s]", [](const Run& run) { return four(run.results->ttft(), 1); }},
+    Line{"TPOT mean/p50/p95/p99 [ms]",
+         [](const Run& run) { return four(run.results->tpot(), 1000); }},
+    Line{"TTFT attainment", [](const Run& run) { return percent(run.results->ttft_attainment()); }},
+    Line{"TPOT attainment", [](const Run& run) { return percent(run.results->tpot_attainment()); }},
+    Line{"tokens per second",
+         [](const Run& run) {
+           return print("%.4g",
+                        static_cast<double>(run.results->counts().tokens) /
+                            std::max(1e-9, seconds(run.results->span())));
+         }},
+    Line{"GPUs used, mean (ever) of",
+         [](const Run& run) {
+           const double mean =
+               run.results->gpu_seconds() / std::max(1e-9, seconds(run.results->span()));
+           return print(
+               "%.2f (%zu) of %zu", mean, run.results->gpus_touched(), run.results->gpus());
+         }},
+    Line{"GPU-hours",
+         [](const Run& run) { return print("%.3f", run.results->gpu_seconds() / 3600); }},
+    Line{"GiB-hours active/warm+idle",
+         [](const Run& run) {
+           const Results& results = *run.results;
+           return print("%.4g / %.4g",
+                        (gib_seconds(results, LeaseKind::kWeightsActive) +
+                         gib_seconds(results, LeaseKind::kShardPipe)) /
+                            3600,
+                        (gib_seconds(results, LeaseKind::kWeightsWarm) +
+                         gib_seconds(results, LeaseKind::kWeightsIdle)) /
+                            3600);
+         }},
+    Line{"GiB-hours KV own/guest",
+         [](const Run& run) {
+           return print("%.4g / %.4g",
+                        gib_seconds(*run.results, LeaseKind::kKvOwn) / 3600,
+                        gib_seconds(*run.results, LeaseKind::kKvGuest) / 3600);
+         }},
+    Line{"starts hit/attached/cold",
+         [](const Run& run) {
+           const WorldCounts& counts = run.results->counts();
+           return count(counts.hits) + " / " + count(counts.attaches) + " / " +
+                  count(counts.misses);
+         }},
+    Line{"hit ratio", [](const Run& run) { return percent(hit_ratio(run.results->counts())); }},
+    Line{"prewarms / evictions",
+         [](const Run& run) {
+           const WorldCounts& counts = run.results->counts();
+           return count(counts.prewarms) + " / " + count(counts.evictions);
+         }},
+    Line{"preempted / resubmitted",
+         [](const Run& run) {
+           const WorldCounts& counts = run.results->counts();
+           return count(counts.preemptions) + " / " + count(counts.resubmissions);
+         }},
+    Line{"fetched / loaded [GB]",
+         [](const Run& run) {
+           const WorldCounts& counts = run.results->counts();
+           return print("%.4g / %.4g", counts.bytes_fetched / kGiga, counts.bytes_loaded / kGiga);
+         }},
+};
+
+void write(spec::JsonWriter& json, const Distribution& times) {
+  json.begin_object().key("count").integer(times.count);
+  json.key("mean").number(times.mean).key("p50").number(times.p50).key("p95").number(times.p95);
+  json.key("p99").number(times.p99).key("max").number(times.most).end_object();
+}
+
+void write_counts(spec::JsonWriter& json, const WorldCounts& counts) {
+  const std::array<std::pair<const char*, std::int64_t>, 16> all{{
+      {"arrived", counts.arrived},
+      {"completed", counts.completed},
+      {"rejected", counts.rejected},
+      {"unserved", counts.unserved},
+      {"starts", counts.starts},
+      {"hits", counts.hits},
+      {"attaches", counts.attaches},
+      {"misses", counts.misses},
+      {"prewarms", counts.prewarms},
+      {"evictions", counts.evictions},
+      {"preemptions", counts.preemptions},
+      {"resubmissions", counts.resubmissions},
+      {"merges", counts.merges},
+      {"failures", counts.failures},
+      {"events", counts.events},
+      {"tokens", counts.tokens},
+  }};
+  json.key("counts").begin_object();
+  for (const auto& [name, value] : all) {
+    json.key(name).integer(value);
+  }
+  json.key("bytes_fetched").number(counts.bytes_fetched);
+  json.key("bytes_loaded").number(counts.bytes_loaded);
+  json.key("bytes_kv_moved").number(counts.bytes_kv_moved).end_object();
+}
+
+void write(spec::JsonWriter& json, const ReportHead& head, const Run& run) {
+  const Results& results = *run.results;
+  json.begin_object().key("policy").string(run.policy);
+  json.key("requests_per_second").number(run.requests_per_second);
+  json.key("ttft_s");
+  write(json, results.ttft());
+  json.key("tpot_s");
+  write(json, results.tpot());
+  json.key("ttft_attainment").number(results.ttft_attainment());
+  json.key("tpot_attainment").number(results.tpot_attainment());
+  json.key("hit_ratio").number(hit_ratio(results.counts()));
+  write_counts(json, results.counts());
+  json.key("gpus").integer(results.gpus()).key("gpus_touched").integer(results.gpus_touched());
+  json.key("gpu_seconds").number(results.gpu_seconds());
+  json.key("span_s").number(seconds(results.span()));
+  json.key("gib_seconds").begin_object();
+  for (std::size_t kind = 0; kind < ledger::kLeaseKinds; ++kind) {
+    if (results.gib_seconds().at(kind) > 0) {
+      json.key(ledger::name(static_cast<LeaseKind>(kind))).number(results.gib_seconds().at(kind));
+    }
+  }
+  json.end_object().key("actions").begin_array();
+  for (const auto& [act, times] : results.acts()) {
+    json.begin_object().key("verb").string(act.first).key("reason").string(act.second);
+    json.key("count").integer(times).end_object();
+  }
+  json.end_array().key("models").begin_array();
+  for (std::size_t i = 0; i < results.models().size(); ++i) {
+    const Results::PerModel& model = results.models()[i];
+    json.begin_object().key("name").string(i < head.models.size() ? head.models[i] : "");
+    json.key("requests").integer(model.requests).key("completed").integer(model.completed);
+    json.key("cold").integer(model.cold).key("ttft_met").integer(model.ttft_met);
+    json.key("tpot_met").integer(model.tpot_met).end_object();
+  }
+  json.end_array().key("digest").string(
+      print("%016llx", static_cast<unsigned long long>(results.digest())));
+  json.end_object();
+}
+
+}  // namespace
+
+std::string format_seconds(double value) {
+  if (value <= 0) {
+    return "0";
+  }
+  return value >= 100 ? print("%.0f", value) : print("%.3g", value);
+}
+
+std::vector<std::vector<std::string>> report_table(const std::vector<Run>& runs) {
+  std::vector<std::vector<std::string>> rows{{""}};
+  for (const Run& run : runs) {
+    rows[0].push_back(run.policy);
+  }
+  for (const Line& line : kLines) {
+    std::vector<std::string> row{line.label};
+    for (const Run& run : runs) {
+      row.push_back(line.value(run));
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::string report_json(const ReportHead& head, const std::vector<Run>& runs) {
+  spec::JsonWriter json;
+  json.begin_object().key("title").string(head.title).key("workload").string(head.workload);
+  json.key("cluster").string(head.cluster).key("problems").begin_array();
+  for (const std::string& problem : head.problems) {
+    json.string(problem);
+  }
+  json.end_array().key("runs").begin_array();
+  for (const Run& run : runs) {
+    write(json, head, run);
+  }
+  json.end_array().end_object();
+  return std::move(json).take() + "\n";
+}
+
+std::string csv_head() {
+  return "request,model,arrival_s,input_tokens,output_tokens,ttft_s,tpot_s,latency_s,preemptions,"
+         "cold,outcome\n";
+}
+
+std::string csv_row(const RequestRow& row, const std::string& model) {
+  std::string text = std::to_string(row.number.value()) + "," + model + ",";
+  text += print("%.6f,", seconds(row.arrival.time_since_epoch()));
+  text += count(row.input_tokens) + "," + count(row.output_tokens) + ",";
+  text += row.first_token ? print("%.6f", seconds(*row.first_token - row.arrival)) : "";
+  text += ",";
+  if (row.finished && row.output_tokens > 1) {
+    text += print(
+        "%.6f",
+        seconds(*row.finished - *row.first_token) / static_cast<double>(row.output_tokens - 1));
+  }
+  text += ",";
+  text += row.finished ? print("%.6f", seconds(*row.finished - row.arrival)) : "";
+  text += "," + count(row.preemptions) + (row.cold ? ",1," : ",0,");
+  return text + (row.finished ? "completed\n" : "refused\n");
+}
+
+std::string explain(const ReportHead& head, const Results& results) {
+  if (!results.explained()) {
+    return "the workload has no such request\n";
+  }
+  const RequestRow& row = *results.explained();
+  const auto model_name = [&](ModelId id) {
+    return id.value() < head.models.size() ? head.models[id.value()] : std::string("?");
+  };
+  std::string text = "request " + std::to_string(row.number.value()) + " of " +
+                     model_name(row.model) + ": " + count(row.input_tokens) + " tokens in, " +
+                     count(row.output_tokens) + " out\n";
+  text += print("%14.6f s  arrives", seconds(row.arrival.time_since_epoch()));
+  text += row.cold ? "; no instance of its model serves\n" : "; an instance of its model serves\n";
+  const Instant end = row.finished.value_or(Instant::max());
+  const Instant first = row.first_token.value_or(end);
+  bool told = false;
+  for (const Observer::Act& act : results.story()) {
+    const bool own = act.request == row.number;
+    if (act.at < row.arrival || (act.at > first && !own) ||
+        (!own && act.model != row.model && act.other != row.model)) {
+      continue;
+    }
+    if (!told && row.first_token && act.at > first) {
+      text += print("%14.6f s  first token\n", seconds(first.time_since_epoch()));
+      told = true;
+    }
+    text += print("%14.6f s  ", seconds(act.at.time_since_epoch())) + std::string(act.verb) + " " +
+            model_name(act.model);
+    text += act.gpu ? " on GPU " + std::to_string(act.gpu->value()) : "";
+    text += act.other ? ", for " + model_name(*act.other) : "";
+    text += " (" + std::string(name(act.reason)) + ")\n";
+  }
+  if (row.first_token && !told) {
+    text += print("%14.6f s  first token\n", seconds(first.time_since_epoch()));
+  }
+  text += row.finished ? print("%14.6f s  done", seconds(end.time_since_epoch()))
+                       : std::string("it was never served");
+  if (row.finished) {
+    text += ": first token after " + format_seconds(seconds(first - row.arrival)) + " s, " +
+            count(row.preemptions) + " times preempted";
+  }
+  return text + "\n";
+}
+
+}  // namespace heddle::sim
