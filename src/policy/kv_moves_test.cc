@@ -127,6 +127,10 @@ TEST(IdleThreshold, IsWhereTheRestOfTheGapOutlastsAnActivation) {
   EXPECT_EQ(idle_threshold(gaps, 5s), 0s) << "a mean of 17.5 s is worth evicting at once";
   EXPECT_EQ(idle_threshold(gaps, 20s), 1s);
   EXPECT_EQ(idle_threshold(gaps, 200s), 1000s) << "never: five activations";
+  // What is left after 10 s is 2 s, however long the whole gap.
+  std::vector<Duration> alike(4, 10s);
+  alike.insert(alike.end(), 4, 12s);
+  EXPECT_EQ(idle_threshold(alike, 11500ms), 57500ms);
 }
 
 TEST(IdleThreshold, FallsBackWhileLittleIsKnown) {
