@@ -129,8 +129,8 @@ inline constexpr KeepAlive kNoKeepAlive{};
 /// From when on a model may go that was last used at `last_used` and takes `activation` to return.
 [[nodiscard]] Instant kept_until(const KeepAlive& rule, Instant last_used, Duration activation);
 
-/// Cold starts that a model wants (HydraServe section 4; worker = an instance that may begin as one
-/// stage of a pipeline group).
+/// Cold starts that a model wants (HydraServe, where it chooses between scaling down and up; worker
+/// = an instance that may begin as one stage of a pipeline group).
 struct WorkerDemand {
   std::int64_t queued = 0;
   /// Arrivals of the last window: the most that are expected in the next one. Dividing what is

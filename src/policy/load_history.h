@@ -30,7 +30,7 @@ struct Calendar {
 };
 
 /// The load of one model in the latest windows: a ring of `days` days, 8 bytes a window (a week of
-/// 5 minutes is 16 KiB). A window that was not measured is missing, which is not the same as idle.
+/// 5 minutes is 18 KiB). A window that was not measured is missing, which is not the same as idle.
 class LoadHistory {
  public:
   /// windows_per_day > 0, days > 0. Remembers `days` whole days and the day under way.

@@ -33,8 +33,9 @@ struct SwapCandidate {
 };
 
 enum class PreemptionVariant : std::uint8_t {
-  /// SwapServeLLM section 3.5: shortest queue first, then least recently used, until there is
-  /// enough. May swap out three small ones before one that would have done.
+  /// "Engine-Agnostic Model Hot-Swapping for Cost-Effective LLM Inference", 3.5: shortest queue
+  /// first, then least recently used, until there is enough. May swap out three small ones before
+  /// one that would have done.
   kPaper,
   /// The subset that costs least: see preemption_cost.
   kLeastCost,
@@ -72,7 +73,7 @@ struct Preemption {
 /// (1 + queue * (1 + oldest_wait / ageing)). Idle ones cost their swaps alone.
 [[nodiscard]] double preemption_cost(const SwapCandidate& candidate, Duration ageing);
 
-/// Whom to swap out so that `missing` pages come free on each device named there ("SwapServeLLM",
+/// Whom to swap out so that `missing` pages come free on each device named there (SwapServeLLM,
 /// section 3.5; the requester must not be among the candidates). `slack` is what the waiting
 /// request has left before it is late.
 /// kLeastCost is exact for up to 16 candidates on those devices (ties: fewer victims, then the

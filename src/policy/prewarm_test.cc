@@ -122,6 +122,15 @@ TEST(PlanPrewarm, OnlyCorrectedEvictsTheSurplusToMakeRoom) {
   EXPECT_EQ(corrected[1].reason, PrewarmReason::kMadeRoom);
 }
 
+TEST(PlanPrewarm, WhatAReplicaWasWorthBeforeDoesNotCount) {
+  ReplicaMap map = servers(1, 1, 100);
+  PlacedReplica stale = replica(1, 1, 0, 80);
+  stale.worth = {.tier = 1, .score = 99};
+  map.place(stale);
+  const std::vector<ModelDemand> models = {demand(0, 20, 1, 50)};
+  EXPECT_EQ(of(plan_prewarm(map, models, kCorrected), PrewarmAction::kEvict).size(), 1U);
+}
+
 TEST(PlanPrewarm, ADrainingInstanceIsTheReplicaThatItWillBe) {
   ReplicaMap map = servers(1, 2, 1000);
   PlacedReplica draining = replica(1, 0, 0, 100);
