@@ -174,14 +174,16 @@ void Engine::choose_slices() {
   }
 }
 
-/// Iterations until a sequence ends or has read its prompt.
+/// Iterations until a sequence ends or has its first token.
 std::int64_t Engine::longest_run() const {
   if (prefilling_) {
     return 1;
   }
   std::int64_t count = std::numeric_limits<std::int64_t>::max();
   for (const Slice& slice : slices_) {
-    count = std::min(count, std::max<std::int64_t>(1, running_[slice.index].remaining()));
+    // The last token of a prompt runs like a decode, and its time is the first token's.
+    const Sequence& sequence = running_[slice.index];
+    count = std::min(count, sequence.generated == 0 ? 1 : sequence.remaining());
   }
   return count;
 }

@@ -132,6 +132,17 @@ TEST(Engine, RunsAreSteppingToTheNanosecond) {
   EXPECT_LT(run_count * 2, step_count);
 }
 
+TEST(Engine, APromptsLastTokenAloneIsAFirstTokenAllTheSame) {
+  for (const std::int64_t prompt : {1, 513}) {
+    const Replay result = replay({{.id = SequenceId(1), .prompt = prompt, .generate = 100}},
+                                 {.max_batch_tokens = 512},
+                                 1000);
+    const Times& times = result.times.at(SequenceId(1));
+    EXPECT_LT(times.first, Instant(80ms)) << prompt;
+    EXPECT_GT(times.finished, Instant(500ms)) << prompt;
+  }
+}
+
 TEST(Engine, EverythingFinishesInLittleMemory) {
   std::int64_t preemptions = 0;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
