@@ -119,92 +119,6 @@ void read_max_tokens(BodyReader& body, GenerationParams& params) {
   }
 }
 
-/// The text of a content part; other kinds are refused.
-void append_part(BodyReader& body, const std::string& where, dom::element part, std::string& text) {
-  dom::object object;
-  std::string_view type;
-  if (part.get_object().get(object) != simdjson::SUCCESS ||
-      object.at_key("type").get_string().get(type) != simdjson::SUCCESS) {
-    body.fail(invalid_request("messages",
-                              where + ": is " + describe(part) + "; want parts with a \"type\""));
-    return;
-  }
-  std::string_view piece;
-  if (type != "text") {
-    body.fail(not_supported(
-        "messages", where + ": type is \"" + std::string(type) + "\"; only \"text\" is supported"));
-  } else if (object.at_key("text").get_string().get(piece) != simdjson::SUCCESS) {
-    body.fail(invalid_request("messages", where + ".text: is missing; want a string"));
-  } else {
-    text += text.empty() ? "" : "\n";
-    text += piece;
-  }
-}
-
-/// Content as JSON: a string or null as it is, text parts joined to one string.
-std::string content_json(BodyReader& body, const std::string& where, dom::element content) {
-  dom::array parts;
-  if (content.is_string() || content.is_null()) {
-    return simdjson::minify(content);
-  }
-  if (content.get_array().get(parts) != simdjson::SUCCESS) {
-    body.fail(invalid_request(
-        "messages",
-        where + ": is " + describe(content) + "; want a string or a list of text parts"));
-    return "null";
-  }
-  std::string text;
-  std::size_t index = 0;
-  for (const dom::element part : parts) {
-    append_part(body, where + "[" + std::to_string(index++) + "]", part, text);
-  }
-  spec::JsonWriter json;
-  json.string(text);
-  return std::move(json).take();
-}
-
-void append_message(BodyReader& body,
-                    const std::string& where,
-                    dom::element message,
-                    std::string& json) {
-  dom::object object;
-  std::string_view role;
-  if (message.get_object().get(object) != simdjson::SUCCESS) {
-    body.fail(
-        invalid_request("messages", where + ": is " + describe(message) + "; want an object"));
-    return;
-  }
-  if (object.at_key("role").get_string().get(role) != simdjson::SUCCESS || role.empty()) {
-    body.fail(invalid_request(
-        "messages", where + ".role: is missing; want \"user\", \"assistant\" or \"system\""));
-    return;
-  }
-  dom::element content;
-  const bool has_content = object.at_key("content").get(content) == simdjson::SUCCESS;
-  // An assistant's turn may consist of tool calls alone.
-  if ((!has_content || content.is_null()) && role != "assistant") {
-    body.fail(invalid_request("messages", where + ".content: is missing; want a string"));
-    return;
-  }
-  json += json.size() > 1 ? ",{" : "{";
-  bool first = true;
-  for (const dom::key_value_pair field : object) {
-    json += first ? "" : ",";
-    first = false;
-    spec::JsonWriter key;
-    key.string(field.key);
-    json += key.text() + ":";
-    if (field.key == "content") {
-      json += content_json(body, where + ".content", field.value);
-    } else if (field.key == "role" && role == "developer") {
-      json += "\"system\"";  // OpenAI's newer name; templates know the older one.
-    } else {
-      json += std::string(simdjson::minify(field.value));
-    }
-  }
-  json += "}";
-}
-
 }  // namespace
 
 GenerationParams read_generation_params(BodyReader& body) {
@@ -254,25 +168,6 @@ GenerationParams read_generation_params(BodyReader& body) {
                               "return_tokens_as_token_ids",
                               "lora"});
   return params;
-}
-
-std::string read_messages(BodyReader& body) {
-  std::string json = "[";
-  const std::optional<dom::element> value = body.find("messages");
-  dom::array list;
-  if (!value) {
-    body.fail(invalid_request(
-        "messages",
-        "messages: is missing; want a list such as [{\"role\": \"user\", \"content\": \"Hi\"}]"));
-  } else if (value->get_array().get(list) != simdjson::SUCCESS || list.size() == 0) {
-    body.reject("messages", *value, "a list of at least one message");
-  } else {
-    std::size_t index = 0;
-    for (const dom::element message : list) {
-      append_message(body, "messages[" + std::to_string(index++) + "]", message, json);
-    }
-  }
-  return json + "]";
 }
 
 std::string read_template_variables(BodyReader& body) {

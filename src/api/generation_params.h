@@ -1,5 +1,10 @@
 #pragma once
 
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "api/body_reader.h"
 #include "api/requests.h"
 
@@ -8,9 +13,15 @@ namespace heddle::api {
 /// Reads what chat and plain completions have in common. What is wrong is kept in `body`.
 [[nodiscard]] GenerationParams read_generation_params(BodyReader& body);
 
-/// Reads `messages` into a JSON array for the chat template: roles checked, contents that are lists
-/// of text parts joined. What is wrong is kept in `body`.
-[[nodiscard]] std::string read_messages(BodyReader& body);
+/// What a missing model should have been.
+inline constexpr std::string_view kModelExample =
+    "the name of a model, as GET /v1/models lists them";
+
+/// Reads `key`: a text or token ids, or a list of up to `most` of them. What is wrong is kept in
+/// `body`.
+[[nodiscard]] std::vector<Prompt> read_prompts(BodyReader& body,
+                                               std::string_view key,
+                                               std::size_t most);
 
 /// Reads `chat_template_kwargs` (and `reasoning_effort`, which is one) into a JSON object.
 [[nodiscard]] std::string read_template_variables(BodyReader& body);

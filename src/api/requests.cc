@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "api/generation_params.h"
+#include "api/messages.h"
 
 namespace heddle::api {
 
@@ -10,7 +11,6 @@ namespace dom = simdjson::dom;
 
 namespace {
 
-constexpr std::string_view kModelExample = "the name of a model, as GET /v1/models lists them";
 constexpr std::size_t kPromptsMax = 128;
 
 /// The request, or what was wrong with it.
@@ -27,20 +27,6 @@ void refuse_other_modalities(BodyReader& body) {
   if (const std::optional<dom::element> modalities = body.find("modalities")) {
     if (std::string(simdjson::minify(*modalities)) != "[\"text\"]") {
       body.fail(not_supported("modalities", "modalities: only [\"text\"] is supported"));
-    }
-  }
-}
-
-void refuse_tools(BodyReader& body) {
-  body.refuse_unless_neutral({"tools", "functions"});
-  for (const std::string_view key : {"tool_choice", "function_call"}) {
-    const std::optional<dom::element> choice = body.find(key);
-    std::string_view word;
-    if (choice && (choice->get_string().get(word) != simdjson::SUCCESS ||
-                   (word != "none" && word != "auto"))) {
-      body.fail(not_supported(
-          std::string(key),
-          std::string(key) + ": is " + describe(*choice) + "; tools are not supported yet"));
     }
   }
 }
@@ -74,12 +60,15 @@ void read_completion_logprobs(BodyReader& body, CompletionRequest& request) {
   }
 }
 
-std::vector<Prompt> read_prompts(BodyReader& body) {
+}  // namespace
+
+std::vector<Prompt> read_prompts(BodyReader& body, std::string_view key, std::size_t most) {
+  const std::string name(key);
   std::vector<Prompt> prompts;
-  const std::optional<dom::element> value = body.find("prompt");
+  const std::optional<dom::element> value = body.find(key);
   if (!value) {
     body.fail(invalid_request(
-        "prompt", "prompt: is missing; want a string, a list of strings, or token ids"));
+        name, name + ": is missing; want a string, a list of strings, or token ids"));
     return prompts;
   }
   std::string_view text;
@@ -89,28 +78,26 @@ std::vector<Prompt> read_prompts(BodyReader& body) {
   }
   dom::array list;
   if (value->get_array().get(list) != simdjson::SUCCESS || list.size() == 0) {
-    body.reject("prompt", *value, "a string, a list of strings, or token ids");
+    body.reject(key, *value, "a string, a list of strings, or token ids");
     return prompts;
   }
   if ((*list.begin()).is_number()) {
-    prompts.emplace_back(body.tokens("prompt", *value));
+    prompts.emplace_back(body.tokens(key, *value));
     return prompts;
   }
-  if (list.size() > kPromptsMax) {
-    body.reject("prompt", *value, "at most 128 prompts");
+  if (list.size() > most) {
+    body.reject(key, *value, "at most " + std::to_string(most) + " of them");
     return prompts;
   }
   for (const dom::element item : list) {
     if (item.get_string().get(text) == simdjson::SUCCESS) {
       prompts.emplace_back(std::string(text));
     } else {
-      prompts.emplace_back(body.tokens("prompt", item));
+      prompts.emplace_back(body.tokens(key, item));
     }
   }
   return prompts;
 }
-
-}  // namespace
 
 Parsed<ChatRequest> parse_chat_request(std::string_view text) {
   BodyReader body(text);
@@ -121,9 +108,16 @@ Parsed<ChatRequest> parse_chat_request(std::string_view text) {
   request.add_generation_prompt = body.flag("add_generation_prompt").value_or(true);
   request.params = read_generation_params(body);
   read_chat_logprobs(body, request.params);
-  refuse_tools(body);
+  request.tools = read_chat_tools(body);
+  if (request.tools.forced() && request.params.grammar.constrains()) {
+    body.fail(invalid_request("tool_choice",
+                              "tool_choice: asks for calls beside a format of the answer; want one "
+                              "of them"));
+  }
   refuse_other_modalities(body);
-  body.refuse_unless_neutral({"audio",
+  body.refuse_unless_neutral({"functions",
+                              "function_call",
+                              "audio",
                               "prediction",
                               "web_search_options",
                               "continue_final_message",
@@ -136,7 +130,7 @@ Parsed<CompletionRequest> parse_completion_request(std::string_view text) {
   BodyReader body(text);
   CompletionRequest request;
   request.model = body.required_text("model", kModelExample);
-  request.prompts = read_prompts(body);
+  request.prompts = read_prompts(body, "prompt", kPromptsMax);
   request.echo = body.flag("echo").value_or(false);
   request.add_special_tokens = body.flag("add_special_tokens").value_or(true);
   request.params = read_generation_params(body);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/error.h"
+#include "api/tools.h"
 #include "base/ids.h"
 #include "spec/sampling.h"
 
@@ -32,9 +33,10 @@ struct GenerationParams {
   std::uint32_t choices = 1;  ///< `n`.
   std::int32_t priority = 0;  ///< Lower runs first.
   bool stream = false;
-  spec::Grammar grammar{};                 ///< What the answer must conform to.
-  std::optional<std::int32_t> logprobs{};  ///< Of the tokens, with so many alternatives.
-  bool include_usage = false;              ///< One more chunk, with the usage, ends the stream.
+  spec::Grammar grammar{};                       ///< What the answer must conform to.
+  spec::Pooling pooling = spec::Pooling::kNone;  ///< For embeddings.
+  std::optional<std::int32_t> logprobs{};        ///< Of the tokens, with so many alternatives.
+  bool include_usage = false;  ///< One more chunk, with the usage, ends the stream.
   std::string user{};
 };
 
@@ -43,6 +45,7 @@ struct ChatRequest {
   std::string messages{};  ///< JSON array as given; parts of type text are joined to one string.
   std::string template_variables{};  ///< JSON object for the chat template.
   bool add_generation_prompt = true;
+  ToolUse tools{};
   GenerationParams params{};
 };
 

@@ -17,13 +17,47 @@ using spec::JsonWriter;
 
 namespace {
 
-void write_finish(JsonWriter& json, spec::FinishReason finish) {
+void write_finish(JsonWriter& json, const Choice& choice) {
   json.key("finish_reason");
-  if (finish == spec::FinishReason::kNone) {
+  if (choice.finish == spec::FinishReason::kNone) {
+    json.null();
+  } else if (choice.finish == spec::FinishReason::kStop && choice.called) {
+    json.string("tool_calls");
+  } else {
+    json.string(finish_name(choice.finish));
+  }
+}
+
+/// `indexed`: as a part of a stream, where clients put calls together by their index.
+void write_calls(JsonWriter& json, const std::vector<ToolCall>& calls, bool indexed) {
+  json.key("tool_calls").begin_array();
+  for (const ToolCall& call : calls) {
+    json.begin_object();
+    if (indexed) {
+      json.key("index").integer(call.index);
+    }
+    json.key("id").string(call.id).key("type").string("function").key("function").begin_object();
+    json.key("name").string(call.name).key("arguments").string(call.arguments);
+    json.end_object().end_object();
+  }
+  json.end_array();
+}
+
+void write_message(JsonWriter& json, const Choice& choice) {
+  json.key("message").begin_object().key("role").string("assistant").key("content");
+  if (choice.text.empty() && !choice.calls.empty()) {
     json.null();
   } else {
-    json.string(finish_name(finish));
+    json.string(choice.text);
   }
+  json.key("refusal").null();
+  if (!choice.reasoning.empty()) {
+    json.key("reasoning_content").string(choice.reasoning);
+  }
+  if (!choice.calls.empty()) {
+    write_calls(json, choice.calls, /*indexed=*/false);
+  }
+  json.end_object();
 }
 
 void write_usage(JsonWriter& json, const Usage& usage) {
@@ -178,8 +212,11 @@ void write_model(JsonWriter& json, const ModelObject& model) {
 }  // namespace
 
 void append(Choice& choice, Choice more) {
+  choice.reasoning += more.reasoning;
   choice.text += more.text;
+  std::move(more.calls.begin(), more.calls.end(), std::back_inserter(choice.calls));
   choice.finish = more.finish;
+  choice.called = more.called;
   if (more.logprobs) {
     if (!choice.logprobs) {
       choice.logprobs.emplace();
@@ -189,7 +226,8 @@ void append(Choice& choice, Choice more) {
 }
 
 bool is_empty(const Choice& choice) {
-  return choice.text.empty() && choice.finish == spec::FinishReason::kNone &&
+  return choice.reasoning.empty() && choice.text.empty() && choice.calls.empty() &&
+         choice.finish == spec::FinishReason::kNone &&
          (!choice.logprobs || choice.logprobs->empty());
 }
 
@@ -220,13 +258,12 @@ std::string answer_json(const AnswerHead& head,
   for (const Choice& choice : choices) {
     json.begin_object().key("index").integer(choice.index);
     if (chat) {
-      json.key("message").begin_object().key("role").string("assistant");
-      json.key("content").string(choice.text).key("refusal").null().end_object();
+      write_message(json, choice);
     } else {
       json.key("text").string(choice.text);
     }
     write_logprobs(json, head.kind, choice);
-    write_finish(json, choice.finish);
+    write_finish(json, choice);
     json.end_object();
   }
   json.end_array().key("usage");
@@ -264,15 +301,21 @@ std::string ChunkWriter::text(const Choice& part) const {
   json.begin_object().key("index").integer(part.index);
   if (kind_ == AnswerKind::kChat) {
     json.key("delta").begin_object();
+    if (!part.reasoning.empty()) {
+      json.key("reasoning_content").string(part.reasoning);
+    }
     if (!part.text.empty()) {
       json.key("content").string(part.text);
+    }
+    if (!part.calls.empty()) {
+      write_calls(json, part.calls, /*indexed=*/true);
     }
     json.end_object();
   } else {
     json.key("text").string(part.text);
   }
   write_logprobs(json, kind_, part);
-  write_finish(json, part.finish);
+  write_finish(json, part);
   json.end_object();
   return chunk(json.text());
 }

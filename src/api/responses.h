@@ -40,10 +40,22 @@ struct TokenLogprobs {
   std::vector<TokenChance> top{};
 };
 
+/// A call of a tool that the model asks for.
+struct ToolCall {
+  std::uint32_t index = 0;  ///< Among the calls of the answer.
+  std::string id{};
+  std::string name{};
+  std::string arguments{};  ///< JSON.
+};
+
+/// One answer, or what is new of it.
 struct Choice {
   std::uint32_t index = 0;
+  std::string reasoning{};  ///< What the model thought before it answered.
   std::string text{};
+  std::vector<ToolCall> calls{};
   spec::FinishReason finish = spec::FinishReason::kNone;
+  bool called = false;  ///< With `finish`: the answer had calls.
   /// Of the tokens that `text` was made of; nothing unless they were asked for.
   std::optional<std::vector<TokenLogprobs>> logprobs{};
   std::int64_t text_offset = 0;  ///< Characters of the answer before `text`.

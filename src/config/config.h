@@ -46,19 +46,30 @@ struct DeviceConfig {
   Duration step_budget = 25ms;  ///< What one engine step should take.
 };
 
+/// How calls of tools are found in a model's answers; text::ToolFormat in the words of this layer.
+enum class ToolParser : std::uint8_t { kAuto, kNone, kHermes, kLlama3Json, kMistral };
+/// How thinking is found in them.
+enum class ReasoningParser : std::uint8_t { kAuto, kNone, kThink };
+
+/// Which hidden states stand for a text; spec::Pooling, or what the model's files say.
+enum class Pooling : std::uint8_t { kAuto, kLast, kMean };
+
 struct ModelConfig {
   std::string id{};    ///< What requests call it; may contain '/' and ':'.
   std::string path{};  ///< As written: a directory (relative to Config::directory), or a hub id.
   spec::DType dtype = spec::DType::kBf16;  ///< kBf16 or kF32.
   std::vector<std::string> aliases{};
-  std::string name{};                  ///< For people.
-  std::string description{};           ///< For people.
-  std::string example{};               ///< A prompt to try, shown when the server starts.
-  bool pin = false;                    ///< Never evicted.
-  bool unlisted = false;               ///< Served, but absent from listings.
-  Duration ttl{};                      ///< Unloaded after being idle for so long; 0 means never.
-  Duration min_residence = 1s;         ///< Not evicted sooner than this after it was loaded.
-  std::int64_t context = 0;            ///< Cap of the context length [tokens]; 0: the model's own.
+  std::string name{};           ///< For people.
+  std::string description{};    ///< For people.
+  std::string example{};        ///< A prompt to try, shown when the server starts.
+  bool pin = false;             ///< Never evicted.
+  bool unlisted = false;        ///< Served, but absent from listings.
+  Duration ttl{};               ///< Unloaded after being idle for so long; 0 means never.
+  Duration min_residence = 1s;  ///< Not evicted sooner than this after it was loaded.
+  std::int64_t context = 0;     ///< Cap of the context length [tokens]; 0: the model's own.
+  ToolParser tool_parser = ToolParser::kAuto;                 ///< kAuto: as the template says.
+  ReasoningParser reasoning_parser = ReasoningParser::kAuto;  ///< Likewise.
+  Pooling pooling = Pooling::kAuto;                           ///< Of embeddings.
   std::int64_t concurrency_limit = 0;  ///< Requests at once, beyond it 429; 0: Limits::queue.
 };
 

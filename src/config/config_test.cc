@@ -25,7 +25,8 @@ devices:
      pace: {step: 20ms, token: 1ms}, step_budget: 30ms}
   - {memory: 1GiB, copy: true}
 models:
-  adder: {path: models/adder, dtype: float32, aliases: [sums, plus], pin: true, ttl: 300}
+  adder: {path: models/adder, dtype: float32, aliases: [sums, plus], pin: true, ttl: 300,
+          tool_parser: hermes}
   org/name:8b:
     path: org/name
     name: Big one
@@ -62,6 +63,8 @@ shutdown_timeout: 5s
   EXPECT_EQ(adder.dtype, spec::DType::kF32);
   EXPECT_THAT(adder.aliases, ElementsAre("sums", "plus"));
   EXPECT_TRUE(adder.pin);
+  EXPECT_EQ(adder.tool_parser, ToolParser::kHermes);
+  EXPECT_EQ(adder.reasoning_parser, ReasoningParser::kAuto);
   EXPECT_EQ(adder.ttl, 300s);
   EXPECT_EQ(config->models[1].id, "org/name:8b");
   EXPECT_EQ(config->models[1].dtype, spec::DType::kBf16);

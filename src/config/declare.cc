@@ -106,6 +106,22 @@ void declare(Fields& f, ModelConfig& model) {
   f.integer({"context", "Cap of the context length in tokens; 0 means the model's own."},
             {.least = 0},
             model.context);
+  auto tools = static_cast<std::size_t>(model.tool_parser);
+  f.choice({"tool_parser", "How the model spells calls of tools; auto asks its chat template."},
+           {"auto", "none", "hermes", "llama3_json", "mistral"},
+           tools);
+  model.tool_parser = static_cast<ToolParser>(tools);
+  auto reasoning = static_cast<std::size_t>(model.reasoning_parser);
+  f.choice({"reasoning_parser", "How the model marks what it thinks; auto asks its chat template."},
+           {"auto", "none", "think"},
+           reasoning);
+  model.reasoning_parser = static_cast<ReasoningParser>(reasoning);
+  auto pooling = static_cast<std::size_t>(model.pooling);
+  f.choice(
+      {"pooling", "Which hidden states are a text's embedding; auto asks 1_Pooling/config.json."},
+      {"auto", "last", "mean"},
+      pooling);
+  model.pooling = static_cast<Pooling>(pooling);
   f.integer({"concurrencyLimit", "Requests at once; more get status 429. 0 means limits.queue."},
             {.least = 0},
             model.concurrency_limit);

@@ -1,21 +1,44 @@
 #include "gateway/answer.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
+#include <span>
+#include <string_view>
 #include <utility>
 
 namespace heddle::gateway {
 
+namespace {
+
+constexpr std::array<std::string_view, 7> kMarkers{"<think>",
+                                                   "</think>",
+                                                   "<tool_call>",
+                                                   "</tool_call>",
+                                                   "<|python_tag|>",
+                                                   "[TOOL_CALLS]",
+                                                   "[ARGS]"};
+
+}  // namespace
+
 Result<Answer> Answer::make(std::shared_ptr<const text::TextModel> model, Options options) {
-  Result<AnswerText> text = AnswerText::make(model, options.stop);
+  const bool parsed =
+      options.tools != text::ToolFormat::kNone || options.reasoning != text::ReasoningFormat::kNone;
+  Result<AnswerText> text = AnswerText::make(
+      model, options.stop, parsed ? std::span(kMarkers) : std::span<const std::string_view>());
   if (!text) {
     return text.error();
   }
-  return Answer(std::move(model), std::move(text).value(), std::move(options));
+  return Answer(std::move(model), std::move(text).value(), options);
 }
 
-Answer::Answer(std::shared_ptr<const text::TextModel> model, AnswerText text, Options options)
+Answer::Answer(std::shared_ptr<const text::TextModel> model,
+               AnswerText text,
+               const Options& options)
     : model_(std::move(model)),
       text_(std::move(text)),
+      reasoning_(options.reasoning, options.prompt_end),
+      tools_(options.tools),
       logprobs_(options.logprobs),
       text_offset_(options.text_offset) {}
 
@@ -44,13 +67,37 @@ std::vector<api::TokenLogprobs> Answer::take_logprobs() {
   return taken;
 }
 
+/// Thinking, text and calls of `text`, and of what was held back when it is the last.
+void Answer::part(std::string text, api::Choice& news) {
+  text::ReasoningSplitter::Parts parts = reasoning_.push(text);
+  if (text_.ended()) {
+    text::ReasoningSplitter::Parts rest = reasoning_.finish();
+    parts.reasoning += rest.reasoning;
+    parts.text += rest.text;
+  }
+  text::ToolCallParser::Found found = tools_.push(parts.text);
+  if (text_.ended()) {
+    text::ToolCallParser::Found rest = tools_.finish();
+    found.text += rest.text;
+    std::move(rest.calls.begin(), rest.calls.end(), std::back_inserter(found.calls));
+  }
+  news.reasoning = std::move(parts.reasoning);
+  news.text = std::move(found.text);
+  for (text::ToolCall& call : found.calls) {
+    news.calls.push_back(
+        {.index = calls_++, .name = std::move(call.name), .arguments = std::move(call.arguments)});
+  }
+  news.called = calls_ > 0;
+}
+
 api::Choice Answer::push(const core::TokenEvent& event) {
   const std::size_t begin = text_.decoded();
   // An end of turn is no text and has no place among the tokens of one.
   const std::vector<TokenId>& eos = model_->eos();
   const bool is_text = event.finish != spec::FinishReason::kStop ||
                        !std::binary_search(eos.begin(), eos.end(), event.token);
-  api::Choice news{.text = text_.push(event.token, event.finish), .text_offset = text_offset_};
+  api::Choice news{.text_offset = text_offset_};
+  part(text_.push(event.token, event.finish), news);
   news.finish = text_.finish();
   if (logprobs_) {
     if (is_text && !event.details.logprobs.empty()) {

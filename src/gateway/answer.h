@@ -10,7 +10,10 @@
 #include "base/result.h"
 #include "core/serving.h"
 #include "gateway/answer_text.h"
+#include "text/answer_format.h"
+#include "text/reasoning.h"
 #include "text/text_model.h"
+#include "text/tool_calls.h"
 
 namespace heddle::gateway {
 
@@ -19,6 +22,9 @@ class Answer {
  public:
   struct Options {
     std::vector<std::string> stop{};
+    text::ToolFormat tools = text::ToolFormat::kNone;  ///< Of the calls to find.
+    text::ReasoningFormat reasoning = text::ReasoningFormat::kNone;
+    std::string prompt_end{};      ///< How the prompt ends, for thinking that began there.
     bool logprobs = false;         ///< Tell the tokens' log probabilities.
     std::int64_t text_offset = 0;  ///< Characters that the client gets before the first token's.
   };
@@ -26,8 +32,8 @@ class Answer {
   /// kInvalidArgument for stop strings that are none.
   static Result<Answer> make(std::shared_ptr<const text::TextModel> model, Options options);
 
-  /// Takes the next token. Returns what is new, with the finish when it was the last; its index is
-  /// the caller's to set. After ended() nothing may come.
+  /// Takes the next token. Returns what is new, with the finish when it was the last; its index and
+  /// the ids of its calls are the caller's to set. After ended() nothing may come.
   [[nodiscard]] api::Choice push(const core::TokenEvent& event);
 
   [[nodiscard]] bool ended() const { return text_.ended(); }
@@ -43,13 +49,18 @@ class Answer {
     api::TokenLogprobs logprobs{};
   };
 
-  Answer(std::shared_ptr<const text::TextModel> model, AnswerText text, Options options);
+  Answer(std::shared_ptr<const text::TextModel> model, AnswerText text, const Options& options);
+
+  void part(std::string text, api::Choice& news);
 
   [[nodiscard]] api::TokenLogprobs describe(const core::TokenEvent& event) const;
   [[nodiscard]] std::vector<api::TokenLogprobs> take_logprobs();
 
   std::shared_ptr<const text::TextModel> model_;
   AnswerText text_;
+  text::ReasoningSplitter reasoning_;
+  text::ToolCallParser tools_;
+  std::uint32_t calls_ = 0;
   bool logprobs_;
   std::int64_t text_offset_;
   std::deque<Held> held_{};

@@ -8,18 +8,28 @@
 namespace heddle::gateway {
 
 Result<AnswerText> AnswerText::make(std::shared_ptr<const text::TextModel> model,
-                                    const std::vector<std::string>& stop) {
+                                    const std::vector<std::string>& stop,
+                                    std::span<const std::string_view> markers) {
   Result<text::StopStrings> strings = text::StopStrings::make(stop);
   if (!strings) {
     return strings.error();
   }
-  return AnswerText(std::move(model), std::move(strings).value());
+  std::vector<TokenId> shown;
+  for (const std::string_view marker : markers) {
+    if (const std::optional<TokenId> id = model->tokenizer()->token_to_id(marker)) {
+      shown.push_back(*id);
+    }
+  }
+  return AnswerText(std::move(model), std::move(strings).value(), std::move(shown));
 }
 
-AnswerText::AnswerText(std::shared_ptr<const text::TextModel> model, text::StopStrings stop)
+AnswerText::AnswerText(std::shared_ptr<const text::TextModel> model,
+                       text::StopStrings stop,
+                       std::vector<TokenId> markers)
     : model_(std::move(model)),
-      detokenizer_(model_->tokenizer(), text::ShowSpecial::kNo),
-      stop_(std::move(stop)) {}
+      detokenizer_(model_->tokenizer(), text::ShowSpecial::kYes),
+      stop_(std::move(stop)),
+      markers_(std::move(markers)) {}
 
 std::string AnswerText::pass(const std::string& text) {
   decoded_ += text.size();
@@ -36,8 +46,11 @@ std::string AnswerText::push(TokenId token, spec::FinishReason finish) {
   ++tokens_;
   // An end of turn is no text, even in vocabularies that do not call it special.
   const std::vector<TokenId>& eos = model_->eos();
-  const bool shown =
-      finish != spec::FinishReason::kStop || !std::binary_search(eos.begin(), eos.end(), token);
+  const bool ends =
+      finish == spec::FinishReason::kStop && std::binary_search(eos.begin(), eos.end(), token);
+  const bool hidden = model_->tokenizer()->is_special(token) &&
+                      std::find(markers_.begin(), markers_.end(), token) == markers_.end();
+  const bool shown = !ends && !hidden;
   std::string text;
   if (shown) {
     text = pass(detokenizer_.push(token));

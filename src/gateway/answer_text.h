@@ -2,8 +2,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -19,9 +20,11 @@ namespace heddle::gateway {
 /// before the first stop string.
 class AnswerText {
  public:
-  /// `stop` may be empty; kInvalidArgument if one of its strings is.
+  /// `stop` may be empty; kInvalidArgument if one of its strings is. Of special tokens only those
+  /// spelled as one of `markers` are text.
   static Result<AnswerText> make(std::shared_ptr<const text::TextModel> model,
-                                 const std::vector<std::string>& stop);
+                                 const std::vector<std::string>& stop,
+                                 std::span<const std::string_view> markers = {});
 
   /// Takes the next token, which was drawn for this answer; `finish` is the engine's word on
   /// whether it was the last. Returns the text that became final. After ended() nothing may come.
@@ -39,13 +42,16 @@ class AnswerText {
   [[nodiscard]] std::size_t shown() const { return shown_; }
 
  private:
-  AnswerText(std::shared_ptr<const text::TextModel> model, text::StopStrings stop);
+  AnswerText(std::shared_ptr<const text::TextModel> model,
+             text::StopStrings stop,
+             std::vector<TokenId> markers);
 
   std::string pass(const std::string& text);
 
   std::shared_ptr<const text::TextModel> model_;
   text::Detokenizer detokenizer_;
   text::StopStrings stop_;
+  std::vector<TokenId> markers_;
   spec::FinishReason finish_ = spec::FinishReason::kNone;
   bool stopped_by_string_ = false;
   std::int64_t tokens_ = 0;

@@ -1,5 +1,7 @@
 #include "gateway/answer_text.h"
 
+#include <array>
+
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
@@ -47,6 +49,15 @@ TEST_F(AnswerTextTest, AStopStringMayCompleteOnTheLastToken) {
   EXPECT_EQ(text.push('b', FinishReason::kLength), "");
   EXPECT_EQ(text.finish(), FinishReason::kStop);
   EXPECT_TRUE(text.stopped_by_string());
+}
+
+TEST_F(AnswerTextTest, OfSpecialTokensOnlyMarkersAreText) {
+  constexpr std::array<std::string_view, 2> kMarkers{"<eos>", "<absent>"};
+  AnswerText text = AnswerText::make(opened->text, {}, kMarkers).value();
+  EXPECT_EQ(text.push(256, FinishReason::kNone), "<eos>");
+  EXPECT_EQ(text.push(256, FinishReason::kStop), "") << "where it ends the answer it is none";
+  AnswerText plain = make({});
+  EXPECT_EQ(plain.push(256, FinishReason::kNone), "");
 }
 
 TEST_F(AnswerTextTest, AnEmptyStopStringIsRefused) {

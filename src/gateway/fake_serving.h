@@ -116,6 +116,9 @@ class FakeServing final : public core::Serving {
       core::TokenEvent event{.request = request, .choice = choice, .token = token};
       event.position = static_cast<std::int64_t>(record->generated[choice].size());
       record->generated[choice].push_back(token);
+      if (record->choices[choice].pooling != spec::Pooling::kNone) {
+        event.details.embedding = {3, 4, static_cast<float>(record->prompt.size())};
+      }
       const auto length = static_cast<std::int64_t>(record->generated[choice].size());
       event.finish = token == kEos                                  ? spec::FinishReason::kStop
                      : length >= record->choices[choice].max_tokens ? spec::FinishReason::kLength

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "gateway/stories.h"
+
 namespace heddle::gateway {
 
 namespace {
@@ -67,10 +69,7 @@ void GatewayMetrics::ended(const std::string& model,
                        seconds(to - from));
     }
   };
-  std::int64_t tokens = 0;
-  for (const std::vector<TokenId>& choice : record.generated) {
-    tokens += static_cast<std::int64_t>(choice.size());
-  }
+  const std::int64_t tokens = completion_tokens(record);
   metrics_.add("vllm:request_success_total",
                "Requests ended, by reason.",
                {{"model_name", model}, {"finished_reason", reason}});

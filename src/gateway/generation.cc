@@ -24,12 +24,6 @@ asio::awaitable<bool> wait(HttpExchange& http, LiveRequests& live, Duration pati
   co_return !http.gone();
 }
 
-asio::awaitable<void> fail(HttpExchange& http, LiveRequests& live) {
-  api::ApiError error = api::from_error(*live.inbox().error());
-  live.end(error.status, error.message);
-  co_await respond_error(http, std::move(error));
-}
-
 asio::awaitable<void> answer_whole(HttpExchange& http, LiveRequests& live) {
   std::vector<api::Choice> choices;
   for (std::size_t prompt = 0; prompt < live.job().choices.size(); ++prompt) {
@@ -167,13 +161,27 @@ asio::awaitable<void> answer_events(HttpExchange& http, LiveRequests& live) {
 
 }  // namespace
 
-asio::awaitable<void> generate(HttpExchange& http, std::shared_ptr<LiveRequests> live) {
-  http.on_gone([inbox = live->inbox().weak_from_this()] {
+asio::awaitable<void> fail(HttpExchange& http, LiveRequests& live) {
+  api::ApiError error = api::from_error(*live.inbox().error());
+  live.end(error.status, error.message);
+  co_await respond_error(http, std::move(error));
+}
+
+asio::awaitable<bool> wait_for_news(HttpExchange& http, LiveRequests& live) {
+  return wait(http, live, live.patience());
+}
+
+void watch_and_start(HttpExchange& http, LiveRequests& live) {
+  http.on_gone([inbox = live.inbox().weak_from_this()] {
     if (const std::shared_ptr<TokenInbox> box = inbox.lock()) {
       box->signal.notify();
     }
   });
-  live->start();
+  live.start();
+}
+
+asio::awaitable<void> generate(HttpExchange& http, std::shared_ptr<LiveRequests> live) {
+  watch_and_start(http, *live);
   if (live->job().params.stream) {
     co_await answer_events(http, *live);
   } else {

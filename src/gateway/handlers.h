@@ -31,6 +31,8 @@ struct Endpoint {
 
 /// Chat, completions, tokens: what wakes models.
 [[nodiscard]] std::vector<Endpoint> inference_endpoints();
+/// Embeddings.
+[[nodiscard]] std::vector<Endpoint> embedding_endpoints();
 /// Listing, loading and unloading.
 [[nodiscard]] std::vector<Endpoint> model_endpoints();
 /// Health, version, metrics, devices, stories, and the page at "/".

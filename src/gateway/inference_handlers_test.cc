@@ -129,6 +129,104 @@ TEST_F(InferenceTest, LogprobsOfACompletion) {
       "top_logprobs");
 }
 
+const std::string kTools =
+    R"("tools":[{"type":"function","function":{"name":"sum","parameters":{"type":"object"}}}])";
+
+TEST_F(InferenceTest, CallsOfToolsAreFoundInTheAnswer) {
+  config.models[0].tool_parser = config::ToolParser::kHermes;
+  serving.reply = "Hm.\n<tool_call>\n{\"name\": \"sum\", \"arguments\": {\"a\": 1}}\n</tool_call>";
+  start();
+  const json whole = ask("POST", "/v1/chat/completions", chat_body(kTools));
+  EXPECT_THAT(prompt_text(*serving.started.at(0)), HasSubstr("\"name\": \"sum\""));
+  const json& message = whole["choices"][0]["message"];
+  EXPECT_EQ(whole["choices"][0]["finish_reason"], "tool_calls");
+  EXPECT_EQ(message["content"], "Hm.");
+  ASSERT_EQ(message["tool_calls"].size(), 1U);
+  EXPECT_EQ(message["tool_calls"][0]["function"],
+            json({{"name", "sum"}, {"arguments", "{\"a\":1}"}}));
+  EXPECT_THAT(message["tool_calls"][0]["id"].get<std::string>(), testing::StartsWith("call_"));
+
+  const TestResponse stream =
+      call("POST", "/v1/chat/completions", chat_body(kTools + R"(,"stream":true)"));
+  json calls = json::array();
+  std::string finish;
+  for (const std::string& event : events_of(stream.body)) {
+    if (event != "[DONE]") {
+      const json chunk = json::parse(event)["choices"][0];
+      for (const json& one : chunk["delta"].value("tool_calls", json::array())) {
+        calls.push_back(one);
+      }
+      if (!chunk["finish_reason"].is_null()) {
+        finish = chunk["finish_reason"];
+      }
+    }
+  }
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_EQ(calls[0]["index"], 0);
+  EXPECT_EQ(calls[0]["type"], "function");
+  EXPECT_EQ(finish, "tool_calls");
+}
+
+TEST_F(InferenceTest, WithoutToolsOrWithNoneAnswersAreJustText) {
+  config.models[0].tool_parser = config::ToolParser::kHermes;
+  serving.reply = "<tool_call>{\"name\": \"sum\"}</tool_call>";
+  start();
+  for (const std::string& fields : {std::string(), kTools + R"(,"tool_choice":"none")"}) {
+    const json answer = ask("POST", "/v1/chat/completions", chat_body(fields));
+    EXPECT_EQ(answer["choices"][0]["message"]["content"], *serving.reply);
+    EXPECT_EQ(answer["choices"][0]["finish_reason"], "stop");
+    EXPECT_THAT(prompt_text(*serving.started.back()), testing::Not(HasSubstr("sum")));
+  }
+}
+
+TEST_F(InferenceTest, ForcedCallsAreAGrammar) {
+  serving.reply = "x";
+  config.models[0].tool_parser = config::ToolParser::kLlama3Json;
+  start();
+  const std::string forced = kTools + R"(,"tool_choice":"required")";
+  (void)ask("POST", "/v1/chat/completions", chat_body(forced));
+  const spec::Grammar& grammar = serving.started.at(0)->choices.at(0).grammar;
+  EXPECT_EQ(grammar.kind, spec::GrammarKind::kLark);
+  EXPECT_THAT(grammar.text, HasSubstr("sum"));
+  std::string unknown = forced;
+  unknown.insert(unknown.find("\"object\"") + 8, R"(,"uniqueItems":true)");
+  EXPECT_EQ(error("/v1/chat/completions", chat_body(unknown), 400)["param"], "tools");
+  const std::string other = R"({"model":"org/name:8b","messages":[{"role":"user","content":"x"}],)";
+  EXPECT_EQ(error("/v1/chat/completions", other + forced + "}", 400)["param"], "tool_choice")
+      << "a model that is not known to call tools";
+}
+
+TEST_F(InferenceTest, ThinkingIsToldApartFromTheAnswer) {
+  config.models[0].reasoning_parser = config::ReasoningParser::kThink;
+  serving.reply = "<think>\nhm\n</think>\n\nyes";
+  start();
+  const json message = ask("POST", "/v1/chat/completions", chat_body())["choices"][0]["message"];
+  EXPECT_EQ(message["reasoning_content"], "hm");
+  EXPECT_EQ(message["content"], "yes");
+  serving.reply = "hm</think>yes";
+  const json within =
+      ask("POST",
+          "/v1/chat/completions",
+          chat_body(R"("chat_template_kwargs":{"mood":"<think>\n"})"))["choices"][0]["message"];
+  EXPECT_EQ(within["reasoning_content"], "hm") << "the template opened the thought";
+  EXPECT_EQ(within["content"], "yes");
+  const json held = ask("POST",
+                        "/v1/chat/completions",
+                        chat_body(R"("chat_template_kwargs":{"mood":"<think>\n"},)"
+                                  R"("guided_choice":["hm</think>yes"])"))["choices"][0]["message"];
+  EXPECT_EQ(held["content"], *serving.reply) << "a grammar leaves no room for thought";
+}
+
+TEST_F(InferenceTest, AGrammarThatCannotBeIsTheClientsMistake) {
+  serving.reply = "x";
+  start();
+  const json wrong = error("/v1/chat/completions", chat_body(R"("guided_regex":"a(")"), 400);
+  EXPECT_EQ(wrong["param"], "response_format");
+  (void)ask("POST", "/v1/completions", R"({"model":"tiny","prompt":"a","guided_regex":"a+"})");
+  EXPECT_EQ(serving.started.at(0)->choices.at(0).grammar,
+            (spec::Grammar{spec::GrammarKind::kRegex, "a+"}));
+}
+
 TEST_F(InferenceTest, TokensAndBack) {
   start();
   const json tokens =
@@ -154,8 +252,7 @@ TEST_F(InferenceTest, WhatIsWrongIsToldByField) {
               HasSubstr("UTF-8"));
   EXPECT_EQ(error(path, chat_body(R"("max_tokens":-5)"), 400)["param"], "max_tokens");
   EXPECT_EQ(error(path, chat_body(R"("logit_bias":{"99999999":1})"), 400)["param"], "logit_bias");
-  EXPECT_EQ(error(path, chat_body(R"("tools":[{"type":"function"}])"), 400)["code"],
-            "not_supported");
+  EXPECT_EQ(error(path, chat_body(R"("tools":[{"type":"function"}])"), 400)["param"], "tools[0]");
   const json unknown =
       error(path, R"({"model":"nobody","messages":[{"role":"user","content":"x"}]})", 404);
   EXPECT_EQ(unknown["code"], "model_not_found");

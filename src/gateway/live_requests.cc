@@ -12,6 +12,21 @@ namespace heddle::gateway {
 
 namespace asio = boost::asio;
 
+namespace {
+
+/// Mistral's templates take ids of nine letters and digits only; the others take any.
+std::string draw_call_id(Rng& rng, text::ToolFormat format) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789";
+  const bool mistral = format == text::ToolFormat::kMistral;
+  std::string id = mistral ? "" : "call_";
+  for (int i = 0; i < (mistral ? 9 : 24); ++i) {
+    id += kLetters[rng.below(kLetters.size())];
+  }
+  return id;
+}
+
+}  // namespace
+
 LiveRequests::LiveRequests(std::shared_ptr<Context> context, GenerationJob job)
     : context_(std::move(context)),
       job_(std::move(job)),
@@ -25,6 +40,9 @@ Result<std::shared_ptr<LiveRequests>> LiveRequests::make(std::shared_ptr<Context
     const auto& choices = live->job_.choices[prompt];
     for (std::size_t choice = 0; choice < choices.size(); ++choice) {
       Answer::Options options{.stop = live->job_.params.stop,
+                              .tools = live->job_.tools,
+                              .reasoning = live->job_.reasoning,
+                              .prompt_end = live->job_.prompt_end,
                               .logprobs = live->job_.params.logprobs.has_value()};
       Result<Answer> answer = Answer::make(live->job_.text->text, std::move(options));
       if (!answer) {
@@ -160,6 +178,9 @@ std::vector<api::Choice> LiveRequests::take() {
     }
     api::Choice part = answer.push(token.event);
     part.index = static_cast<std::uint32_t>(index);
+    for (api::ToolCall& call : part.calls) {
+      call.id = draw_call_id(context_->rng, job_.tools);
+    }
     if (news.empty() || news.back().index != index) {
       news.push_back(std::move(part));
     } else {
@@ -171,6 +192,16 @@ std::vector<api::Choice> LiveRequests::take() {
         context_->serving->finish_choice(record.id, token.event.choice, spec::FinishReason::kStop);
       }
     }
+  }
+  return news;
+}
+
+std::vector<LiveRequests::Embedding> LiveRequests::take_embeddings() {
+  std::vector<Embedding> news;
+  for (TokenInbox::Token& token : inbox_->take_tokens()) {
+    records_[token.prompt]->times.first_token = context_->now();
+    news.push_back({.prompt = token.prompt, .vector = std::move(token.event.details.embedding)});
+    --open_;
   }
   return news;
 }

@@ -20,6 +20,9 @@ struct GenerationJob {
   api::AnswerHead head{};
   api::GenerationParams params{};
   std::vector<std::vector<TokenId>> prompts{};
+  text::ToolFormat tools = text::ToolFormat::kNone;  ///< Of the calls in the answers.
+  text::ReasoningFormat reasoning = text::ReasoningFormat::kNone;
+  std::string prompt_end{};         ///< How the prompt of a chat ends.
   std::vector<std::string> echo{};  ///< What the answers to each prompt begin with; may be empty.
   std::vector<std::vector<spec::SamplingParams>> choices{};  ///< For each prompt.
   std::string request_id{};
@@ -45,6 +48,13 @@ class LiveRequests : public std::enable_shared_from_this<LiveRequests> {
 
   /// Takes what has arrived: the new text of each answer that got some, or that ended.
   std::vector<api::Choice> take();
+  /// The hidden states that stand for a prompt.
+  struct Embedding {
+    std::size_t prompt = 0;
+    std::vector<float> vector{};
+  };
+  /// As take(), of a job whose parameters ask for embeddings.
+  std::vector<Embedding> take_embeddings();
   /// Whether all answers have ended.
   [[nodiscard]] bool complete() const { return open_ == 0; }
   [[nodiscard]] api::Usage usage() const;

@@ -5,6 +5,8 @@
 #include <optional>
 #include <sstream>
 
+#include "spec/json.h"
+
 namespace heddle::gateway {
 
 namespace {
@@ -33,7 +35,7 @@ Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::
   if (!spec) {
     return spec.error();
   }
-  ModelText model{.context = spec->max_position, .vocab = spec->vocab};
+  ModelText model{.context = spec->max_position, .vocab = spec->vocab, .hidden = spec->hidden};
   if (context_cap > 0) {
     model.context = std::min(model.context, context_cap);
   }
@@ -45,6 +47,17 @@ Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::
       return defaults.error();
     }
     model.defaults = std::move(defaults).value();
+  }
+  const std::filesystem::path pooling_file = directory / "1_Pooling" / "config.json";
+  if (const std::optional<std::string> pooling = read_file(pooling_file)) {
+    const Result<spec::Json> json = spec::parse_json(*pooling, pooling_file.string());
+    if (!json) {
+      return json.error();
+    }
+    const spec::Json* mean = json->find("pooling_mode_mean_tokens");
+    if (mean != nullptr && mean->as<bool>() != nullptr && *mean->as<bool>()) {
+      model.pooling = spec::Pooling::kMean;
+    }
   }
   Result<std::shared_ptr<const text::TextModel>> text = text::TextModel::open(directory);
   if (!text) {

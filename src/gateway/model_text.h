@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "spec/config_json.h"
 #include "spec/model_spec.h"
+#include "spec/sampling.h"
 #include "text/text_model.h"
 
 namespace heddle::gateway {
@@ -16,8 +17,10 @@ namespace heddle::gateway {
 struct ModelText {
   std::shared_ptr<const text::TextModel> text{};
   spec::GenerationDefaults defaults{};
-  std::int64_t context = 0;  ///< Prompt and answer together [tokens].
-  std::int64_t vocab = 0;    ///< Token ids are below this.
+  std::int64_t context = 0;                      ///< Prompt and answer together [tokens].
+  std::int64_t vocab = 0;                        ///< Token ids are below this.
+  std::int64_t hidden = 0;                       ///< Numbers of an embedding.
+  spec::Pooling pooling = spec::Pooling::kLast;  ///< As sentence-transformers' files say.
 };
 
 /// Reads a model directory: tokenizer, templates, config.json and generation_config.json. Slow; not

@@ -85,7 +85,8 @@ api::Parsed<std::vector<spec::SamplingParams>> resolve_sampling(const api::Gener
       .ignore_eos = params.ignore_eos,
       .stop_tokens = limits.eos,
       .logprobs = params.logprobs.value_or(-1),
-      .grammar = params.grammar};
+      .grammar = params.grammar,
+      .pooling = params.pooling};
   one.stop_tokens.insert(
       one.stop_tokens.end(), params.stop_token_ids.begin(), params.stop_token_ids.end());
   std::sort(one.stop_tokens.begin(), one.stop_tokens.end());

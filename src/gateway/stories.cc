@@ -42,15 +42,23 @@ void write_part(spec::JsonWriter& json, const StoryPart& part) {
 
 }  // namespace
 
+std::int64_t completion_tokens(const core::RequestRecord& record) {
+  std::int64_t tokens = 0;
+  for (std::size_t choice = 0; choice < record.generated.size(); ++choice) {
+    if (choice >= record.choices.size() || record.choices[choice].pooling == spec::Pooling::kNone) {
+      tokens += std::ssize(record.generated[choice]);
+    }
+  }
+  return tokens;
+}
+
 StoryPart tell(const core::RequestRecord& record, std::string device) {
   StoryPart part{.times = record.times,
                  .device = std::move(device),
                  .restarts = record.restarts,
                  .prompt_tokens = static_cast<std::int64_t>(record.prompt.size()),
                  .finished = record.finished};
-  for (const std::vector<TokenId>& choice : record.generated) {
-    part.completion_tokens += static_cast<std::int64_t>(choice.size());
-  }
+  part.completion_tokens = completion_tokens(record);
   return part;
 }
 

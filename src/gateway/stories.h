@@ -58,6 +58,9 @@ class Stories {
   std::map<std::string, Story*, std::less<>> by_id_{};
 };
 
+/// Tokens of the answers so far; an embedding has none.
+[[nodiscard]] std::int64_t completion_tokens(const core::RequestRecord& record);
+
 /// What is told of a record; `device` is the name of where it ran.
 [[nodiscard]] StoryPart tell(const core::RequestRecord& record, std::string device);
 

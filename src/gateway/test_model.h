@@ -21,7 +21,7 @@ class TestModel {
           R"({"eos_token": "<eos>", "chat_template": "{% for m in messages %})"
           R"({% if m.role == 'bad' %})"
           R"({{ raise_exception('no such role') }}{% endif %}{{ m.role }}: {{ m.content }}\n)"
-          R"({% endfor %}{{ mood or '' }}"})");
+          R"({% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}{{ mood or '' }}"})");
     write("config.json",
           R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 257,
               "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,

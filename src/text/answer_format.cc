@@ -9,32 +9,6 @@ bool contains(std::string_view text, std::string_view part) {
 
 }  // namespace
 
-std::optional<ToolFormat> tool_format_named(std::string_view name) {
-  if (name == "none") {
-    return ToolFormat::kNone;
-  }
-  if (name == "hermes") {
-    return ToolFormat::kHermes;
-  }
-  if (name == "llama3_json") {
-    return ToolFormat::kLlama3;
-  }
-  if (name == "mistral") {
-    return ToolFormat::kMistral;
-  }
-  return std::nullopt;
-}
-
-std::optional<ReasoningFormat> reasoning_format_named(std::string_view name) {
-  if (name == "none") {
-    return ReasoningFormat::kNone;
-  }
-  if (name == "think" || name == "deepseek_r1" || name == "qwen3") {
-    return ReasoningFormat::kThink;
-  }
-  return std::nullopt;
-}
-
 ToolFormat tool_format_of(std::string_view chat_template) {
   if (contains(chat_template, "<tool_call>")) {
     return ToolFormat::kHermes;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace heddle::text {
@@ -19,12 +18,6 @@ enum class ReasoningFormat : std::uint8_t {
   kNone,
   kThink,  ///< <think>...</think>; where the template opened it, the answer does not.
 };
-
-/// The format with that name of the configuration (and of vLLM's options): none, hermes,
-/// llama3_json or mistral. Nothing for other names.
-[[nodiscard]] std::optional<ToolFormat> tool_format_named(std::string_view name);
-/// none, think; deepseek_r1 and qwen3 are also think.
-[[nodiscard]] std::optional<ReasoningFormat> reasoning_format_named(std::string_view name);
 
 /// The formats that a chat template speaks of.
 [[nodiscard]] ToolFormat tool_format_of(std::string_view chat_template);

@@ -28,15 +28,5 @@ TEST(AnswerFormat, TemplatesTellWhetherTheirModelsThink) {
   EXPECT_EQ(reasoning_format_of(template_file("llama2.jinja")), ReasoningFormat::kNone);
 }
 
-TEST(AnswerFormat, NamesAreThoseOfTheConfigurationAndOfVllm) {
-  EXPECT_EQ(tool_format_named("hermes"), ToolFormat::kHermes);
-  EXPECT_EQ(tool_format_named("llama3_json"), ToolFormat::kLlama3);
-  EXPECT_EQ(tool_format_named("mistral"), ToolFormat::kMistral);
-  EXPECT_EQ(tool_format_named("none"), ToolFormat::kNone);
-  EXPECT_FALSE(tool_format_named("auto").has_value());
-  EXPECT_EQ(reasoning_format_named("deepseek_r1"), ReasoningFormat::kThink);
-  EXPECT_FALSE(reasoning_format_named("x").has_value());
-}
-
 }  // namespace
 }  // namespace heddle::text

@@ -106,3 +106,126 @@ def test_schemas_that_cannot_be_enforced_are_refused(client, schema):
     with pytest.raises(openai.BadRequestError) as raised:
         ask(client, response_format=schema_format(schema))
     assert raised.value.body["param"].startswith("response_format")
+
+
+# --- embeddings ---
+
+
+def embed(client, texts, **options):
+    got = client.embeddings.create(model=MODEL, input=texts, **options)
+    assert [one.index for one in got.data] == list(range(len(got.data)))
+    return [one.embedding for one in got.data]
+
+
+def test_embeddings_are_of_length_one_and_do_not_depend_on_company(client):
+    texts = ["1+1=", "12+34=", "hello"]
+    vectors = embed(client, texts)  # The client asks for base64 and decodes it.
+    for vector in vectors:
+        assert math.isclose(sum(x * x for x in vector), 1, rel_tol=1e-5)
+    assert [embed(client, text)[0] for text in texts] == vectors
+    assert embed(client, texts, encoding_format="float") == [pytest.approx(vector, abs=1e-7) for vector in vectors]
+    assert vectors[0] != vectors[1]
+
+
+def test_embeddings_of_tokens_and_their_usage(server, client):
+    status, _, tokens = server.call("/tokenize", {"model": MODEL, "prompt": "12+34="})
+    assert status == 200
+    got = client.embeddings.create(model=MODEL, input=[tokens["tokens"]])
+    assert got.data[0].embedding == embed(client, "12+34=")[0]
+    assert got.usage.prompt_tokens == got.usage.total_tokens == tokens["count"]
+
+
+def test_fewer_dimensions_are_the_first_ones_at_length_one(client):
+    whole, cut = embed(client, "1+1=")[0], embed(client, "1+1=", dimensions=8)[0]
+    length = math.sqrt(sum(x * x for x in whole[:8]))
+    assert cut == pytest.approx([x / length for x in whole[:8]], abs=1e-6)
+    with pytest.raises(openai.BadRequestError) as raised:
+        embed(client, "1+1=", dimensions=len(whole) + 1)
+    assert raised.value.body["param"] == "dimensions"
+
+
+def test_the_mean_of_all_states_is_another_vector_than_the_last():
+    row = f"  {MODEL}: {{path: {heddle.MODELS / MODEL}, pooling: %s}}\n"
+    vectors = []
+    for pooling in ["last", "mean"]:
+        with heddle.Server(heddle.config(models=[row % pooling])) as running:
+            own = openai.OpenAI(base_url=running.url + "/v1", api_key="unused", max_retries=0)
+            vectors += embed(own, "1+1=")
+    assert vectors[0] != pytest.approx(vectors[1], abs=1e-3)
+
+
+# --- tools ---
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": f"Tells the {name}.",
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"enum": ["Oslo", "Rome"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+                "required": ["city", "days"],
+                "additionalProperties": False,
+            },
+        },
+    }
+    for name in ["weather", "news"]
+]
+
+
+@pytest.fixture(scope="module", params=["hermes", "llama3_json", "mistral"])
+def caller(request):
+    """A client of a server whose model spells calls in one of the formats."""
+    row = f"  {MODEL}: {{path: {heddle.MODELS / MODEL}, tool_parser: {request.param}}}\n"
+    with heddle.Server(heddle.config(models=[row])) as running:
+        yield openai.OpenAI(base_url=running.url + "/v1", api_key="unused", max_retries=0, timeout=60)
+
+
+def check_calls(calls, names):
+    assert len({call.id for call in calls}) == len(calls) >= 1
+    for call in calls:
+        assert call.type == "function" and call.function.name in names
+        arguments = json.loads(call.function.arguments)
+        assert set(arguments) == {"city", "days"}
+        assert arguments["city"] in ["Oslo", "Rome"] and 1 <= arguments["days"] <= 9
+
+
+def test_a_required_call_conforms_to_its_schema(caller):
+    for seed in range(3):
+        got = ask(caller, tools=TOOLS, tool_choice="required", parallel_tool_calls=False, temperature=1, seed=seed)
+        assert got.choices[0].finish_reason == "tool_calls"
+        assert got.choices[0].message.content is None
+        assert len(got.choices[0].message.tool_calls) == 1
+        check_calls(got.choices[0].message.tool_calls, {"weather", "news"})
+
+
+def test_a_named_call_is_of_that_tool(caller):
+    choice = {"type": "function", "function": {"name": "news"}}
+    got = ask(caller, tools=TOOLS, tool_choice=choice, temperature=1)
+    check_calls(got.choices[0].message.tool_calls, {"news"})
+    assert len(got.choices[0].message.tool_calls) == 1
+
+
+def test_streamed_calls_are_those_of_the_whole_answer(caller):
+    options = {"tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False, "temperature": 1}
+    whole = ask(caller, **options).choices[0].message.tool_calls
+    streamed, finish = {}, None
+    for chunk in ask(caller, stream=True, **options):
+        for choice in chunk.choices:
+            finish = choice.finish_reason or finish
+            for call in choice.delta.tool_calls or []:
+                name, arguments = streamed.get(call.index, ("", ""))
+                streamed[call.index] = (name + (call.function.name or ""), arguments + call.function.arguments)
+    assert finish == "tool_calls"
+    assert list(streamed.values()) == [(call.function.name, call.function.arguments) for call in whole]
+
+
+def test_a_whole_turn_with_a_tool_and_its_answer(caller):
+    got = ask(caller, tools=TOOLS, tool_choice="required", parallel_tool_calls=False)
+    message = got.choices[0].message
+    answer = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "7"}
+    after = ask(caller, messages=[*user("1+1="), message.model_dump(exclude_none=True), answer], max_tokens=3)
+    assert after.choices[0].finish_reason in ["stop", "length"]
+    with pytest.raises(openai.BadRequestError):
+        ask(caller, tools=TOOLS, tool_choice={"type": "function", "function": {"name": "nobody"}})

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "api/body_reader.h"
+
+namespace heddle::api {
+
+/// Reads `messages` into a JSON array for the chat template: roles checked, contents that are lists
+/// of text parts joined, arguments of calls as JSON where OpenAI has them as a string. What is
+/// wrong is kept in `body`.
+[[nodiscard]] std::string read_messages(BodyReader& body);
+
+}  // namespace heddle::api

@@ -1,0 +1,250 @@
+#include "gateway/job_setup.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "gateway/tool_grammar.h"
+
+namespace heddle::gateway {
+
+namespace asio = boost::asio;
+
+namespace {
+
+/// How the model spells calls, and marks thinking: as configured, else as its templates say.
+text::ToolFormat tool_format(const OpenedModel& opened) {
+  switch (opened.model->config.tool_parser) {
+    case config::ToolParser::kAuto:
+      return opened.text->text->tool_format();
+    case config::ToolParser::kNone:
+      return text::ToolFormat::kNone;
+    case config::ToolParser::kHermes:
+      return text::ToolFormat::kHermes;
+    case config::ToolParser::kLlama3Json:
+      return text::ToolFormat::kLlama3;
+    case config::ToolParser::kMistral:
+      return text::ToolFormat::kMistral;
+  }
+  return text::ToolFormat::kNone;
+}
+
+text::ReasoningFormat reasoning_format(const OpenedModel& opened) {
+  switch (opened.model->config.reasoning_parser) {
+    case config::ReasoningParser::kAuto:
+      return opened.text->text->reasoning_format();
+    case config::ReasoningParser::kNone:
+      return text::ReasoningFormat::kNone;
+    case config::ReasoningParser::kThink:
+      return text::ReasoningFormat::kThink;
+  }
+  return text::ReasoningFormat::kNone;
+}
+
+/// Takes the tools of a chat into its job: which calls to look for, and the grammar of forced ones.
+std::optional<api::ApiError> use_tools(const OpenedModel& opened,
+                                       const api::ToolUse& use,
+                                       GenerationJob& job) {
+  if (use.choice == api::ToolChoice::kNone) {
+    return std::nullopt;
+  }
+  job.tools = tool_format(opened);
+  if (use.forced()) {
+    Result<spec::Grammar> grammar = tool_grammar(job.tools, use, *opened.text->text->tokenizer());
+    if (!grammar) {
+      return api::invalid_request("tool_choice", "tool_choice: " + grammar.error().message);
+    }
+    job.params.grammar = std::move(*grammar);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string draw_id(Rng& rng) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string id;
+  for (int word = 0; word < 2; ++word) {
+    std::uint64_t bits = rng.next();
+    for (int i = 0; i < 16; ++i, bits >>= 4U) {
+      id += kDigits[bits & 15U];
+    }
+  }
+  return id;
+}
+
+std::optional<api::ApiError> turn_away(const Context& context,
+                                       const CatalogModel& model,
+                                       std::size_t requests) {
+  if (context.draining || context.serving == nullptr) {
+    return api::unavailable("the server is shutting down");
+  }
+  const std::int64_t limit =
+      model.config.concurrency_limit > 0 ? model.config.concurrency_limit : context.limits.queue;
+  if (model.in_flight + static_cast<std::int64_t>(requests) > limit) {
+    return api::concurrency_limit("the model \"" + model.config.id + "\" has " +
+                                  std::to_string(model.in_flight) +
+                                  " requests running and waiting, and takes at most " +
+                                  std::to_string(limit) + " at once; try again later");
+  }
+  return std::nullopt;
+}
+
+asio::awaitable<OpenedModel> open_model(Context& context, std::string name) {
+  OpenedModel opened{.model = context.catalog.find(name)};
+  if (!opened.model) {
+    opened.error = api::model_not_found(name, context.catalog.listed_names());
+    co_return opened;
+  }
+  const auto text = co_await context.catalog.text(opened.model);
+  if (context.serving == nullptr) {
+    opened.error = api::unavailable("the server is shutting down");
+  } else if (text) {
+    opened.text = *text;
+  } else {
+    opened.error = api::from_error(text.error());
+    // The client named a model that is configured: it is not the client's mistake.
+    if (opened.error->status < 500) {
+      opened.error->status = 500;
+      opened.error->type = "server_error";
+    }
+  }
+  co_return opened;
+}
+
+std::optional<api::ApiError> resolve(Context& context,
+                                     const OpenedModel& opened,
+                                     const std::string& param,
+                                     std::int64_t max_tokens,
+                                     GenerationJob& job) {
+  const std::uint64_t seed = context.rng.next();
+  for (const std::vector<TokenId>& prompt : job.prompts) {
+    if (auto wrong = check_prompt(prompt, opened.limits(), param)) {
+      return wrong;
+    }
+    auto resolved = resolve_sampling(
+        job.params, opened.limits(), static_cast<std::int64_t>(prompt.size()), seed, max_tokens);
+    if (auto* wrong = std::get_if<api::ApiError>(&resolved)) {
+      return *wrong;
+    }
+    job.choices.push_back(std::get<0>(std::move(resolved)));
+  }
+  return turn_away(context, *opened.model, job.prompts.size());
+}
+
+GenerationJob new_job(Context& context,
+                      const OpenedModel& opened,
+                      const HttpRequest& request,
+                      api::AnswerKind kind,
+                      const std::string& model,
+                      std::string_view prefix) {
+  GenerationJob job{.model = opened.model, .text = opened.text};
+  job.head = {.kind = kind,
+              .id = std::string(prefix) + draw_id(context.rng),
+              .created = wall_clock_ms() / 1000,
+              .model = model,
+              .fingerprint = context.fingerprint};
+  job.request_id = request.request_id;
+  job.endpoint = request.path;
+  return job;
+}
+
+asio::awaitable<std::optional<api::ApiError>> check_grammar(Context& context,
+                                                            OpenedModel opened,
+                                                            spec::Grammar grammar,
+                                                            std::string param) {
+  if (!grammar.constrains()) {
+    co_return std::nullopt;
+  }
+  std::shared_ptr<const text::GrammarVocabulary> vocabulary = opened.model->vocabulary;
+  std::optional<Error> error;
+  std::function<void()> compile = [&opened, &grammar, &vocabulary, &error] {
+    if (vocabulary == nullptr) {
+      auto made = text::GrammarVocabulary::make(*opened.text->text, opened.text->vocab);
+      if (!made) {
+        error = made.error();
+        return;
+      }
+      vocabulary = std::move(*made);
+    }
+    if (const auto matcher = text::GrammarMatcher::open(vocabulary, grammar); !matcher) {
+      error = matcher.error();
+    }
+  };
+  co_await context.pool.run(std::move(compile));
+  opened.model->vocabulary = std::move(vocabulary);
+  if (!error) {
+    co_return std::nullopt;
+  }
+  if (error->code != Code::kInvalidArgument) {
+    co_return api::from_error(*error);
+  }
+  co_return api::invalid_request(param, param + ": the grammar cannot be used: " + error->message);
+}
+
+Result<std::vector<TokenId>> chat_tokens(const text::TextModel& model,
+                                         const text::Chat& chat,
+                                         text::SpecialTokens special,
+                                         std::string& end) {
+  constexpr std::size_t kEndMax = 64;
+  const Result<std::string> prompt = model.render(chat);
+  if (!prompt) {
+    return prompt.error();
+  }
+  end = prompt->substr(prompt->size() - std::min(prompt->size(), kEndMax));
+  return model.tokenizer()->encode(*prompt, special);
+}
+
+api::ApiError conversation_error(const Error& error) {
+  // Also where the model has no template: the client has to ask for something else.
+  api::ApiError wrong = api::invalid_request("messages", error.message);
+  return wrong;
+}
+
+asio::awaitable<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
+                                                         const HttpRequest& http,
+                                                         api::ChatRequest request,
+                                                         std::string_view prefix) {
+  OpenedModel opened = co_await open_model(*context, request.model);
+  if (!opened.error) {
+    opened.error = turn_away(*context, *opened.model, 1);
+  }
+  if (opened.error) {
+    co_return *opened.error;
+  }
+  GenerationJob job =
+      new_job(*context, opened, http, api::AnswerKind::kChat, request.model, prefix);
+  std::optional<Result<std::vector<TokenId>>> tokens;
+  std::function<void()> tokenise = [&request, &opened, &job, &tokens] {
+    const bool none = request.tools.choice == api::ToolChoice::kNone;
+    const text::Chat conversation{.messages = request.messages,
+                                  .tools = none ? std::string_view() : request.tools.json,
+                                  .variables = request.template_variables,
+                                  .add_generation_prompt = request.add_generation_prompt};
+    tokens =
+        chat_tokens(*opened.text->text, conversation, text::SpecialTokens::kNone, job.prompt_end);
+  };
+  co_await context->pool.run(std::move(tokenise));
+  if (!*tokens) {
+    co_return conversation_error(tokens->error());
+  }
+  job.params = std::move(request.params);
+  job.prompts.push_back(std::move(*tokens).value());
+  std::optional<api::ApiError> wrong = use_tools(opened, request.tools, job);
+  // A grammar holds from the first token on, so there is no thinking.
+  job.reasoning =
+      job.params.grammar.constrains() ? text::ReasoningFormat::kNone : reasoning_format(opened);
+  if (!wrong) {
+    const std::string param = request.tools.forced() ? "tools" : "response_format";
+    wrong = co_await check_grammar(*context, opened, job.params.grammar, param);
+  }
+  if (!wrong) {
+    wrong = resolve(*context, opened, "messages", 0, job);
+  }
+  if (wrong) {
+    co_return *wrong;
+  }
+  co_return job;
+}
+
+}  // namespace heddle::gateway

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <boost/asio/awaitable.hpp>
+
+#include "api/error.h"
+#include "api/requests.h"
+#include "api/responses.h"
+#include "gateway/context.h"
+#include "gateway/http_exchange.h"
+#include "gateway/live_requests.h"
+#include "gateway/sampling.h"
+#include "text/chat_template.h"
+
+/// The way from a parsed request to a job that can run, shared by the handlers. Loop thread, but
+/// for what says that it belongs on the pool.
+namespace heddle::gateway {
+
+/// A model and its text part, or what to tell the client.
+struct OpenedModel {
+  std::shared_ptr<CatalogModel> model{};
+  std::shared_ptr<const ModelText> text{};
+  std::optional<api::ApiError> error{};
+
+  [[nodiscard]] SamplingLimits limits() const {
+    return {.defaults = text->defaults,
+            .eos = text->text->eos(),
+            .vocab = text->vocab,
+            .context = text->context};
+  }
+};
+
+/// The model with this name or alias, its text part read.
+boost::asio::awaitable<OpenedModel> open_model(Context& context, std::string name);
+
+/// Why no request for this model is taken now, if so.
+[[nodiscard]] std::optional<api::ApiError> turn_away(const Context& context,
+                                                     const CatalogModel& model,
+                                                     std::size_t requests);
+
+/// A job without prompts; its answer's id begins with `prefix`.
+[[nodiscard]] GenerationJob new_job(Context& context,
+                                    const OpenedModel& opened,
+                                    const HttpRequest& request,
+                                    api::AnswerKind kind,
+                                    const std::string& model,
+                                    std::string_view prefix);
+
+/// Letters and digits that nobody had before.
+[[nodiscard]] std::string draw_id(Rng& rng);
+
+/// Renders and tokenises a conversation; `end` becomes the prompt's last bytes. For a thread of the
+/// pool.
+[[nodiscard]] Result<std::vector<TokenId>> chat_tokens(const text::TextModel& model,
+                                                       const text::Chat& chat,
+                                                       text::SpecialTokens special,
+                                                       std::string& end);
+
+/// What a conversation that cannot be rendered means to the client.
+[[nodiscard]] api::ApiError conversation_error(const Error& error);
+
+/// Whether the model can be held to `grammar`; its error is the client's, about `param`. Compiles
+/// it, which for a model's first grammar takes its vocabulary, too.
+boost::asio::awaitable<std::optional<api::ApiError>> check_grammar(Context& context,
+                                                                   OpenedModel opened,
+                                                                   spec::Grammar grammar,
+                                                                   std::string param);
+
+/// Sets the choices of each prompt, or says what is wrong with the request.
+/// @param param       What prompts came as.
+/// @param max_tokens  For clients that gave none; 0: as far as the context goes.
+[[nodiscard]] std::optional<api::ApiError> resolve(Context& context,
+                                                   const OpenedModel& opened,
+                                                   const std::string& param,
+                                                   std::int64_t max_tokens,
+                                                   GenerationJob& job);
+
+/// Everything from a chat's request to its job.
+boost::asio::awaitable<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
+                                                                const HttpRequest& http,
+                                                                api::ChatRequest request,
+                                                                std::string_view prefix);
+
+}  // namespace heddle::gateway

@@ -1,0 +1,79 @@
+#include "gateway/tool_grammar.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spec/json_writer.h"
+
+namespace heddle::gateway {
+
+namespace {
+
+/// A text as a string of the grammar.
+std::string literal(std::string_view text) {
+  spec::JsonWriter json;
+  json.string(text);
+  return std::move(json).take();
+}
+
+/// A marker: the special token that it is, or its text.
+std::string marker(std::string_view text, const text::Tokenizer& tokenizer) {
+  const std::optional<TokenId> id = tokenizer.token_to_id(text);
+  return id && tokenizer.is_special(*id) ? "<[" + std::to_string(*id) + "]>" : literal(text);
+}
+
+/// Rules `call`, any of the tools in JSON, and those that it needs.
+std::string call_rules(const std::vector<const api::Tool*>& tools, std::string_view arguments_key) {
+  std::string calls = "call: ";
+  std::string rules;
+  for (std::size_t i = 0; i < tools.size(); ++i) {
+    spec::JsonWriter name;
+    name.string(tools[i]->name);
+    const std::string number = std::to_string(i);
+    const std::string head =
+        "{\"name\": " + name.text() + ", \"" + std::string(arguments_key) + "\": ";
+    calls += (i > 0 ? " | call" : "call") + number;
+    rules += "call" + number + ": " + literal(head) + " arguments" + number + " \"}\"\n";
+    // A grammar of its own for each, so that references within the schema find their root.
+    rules += "arguments" + number + ": %json " + tools[i]->parameters + "\n";
+  }
+  return calls + "\n" + rules;
+}
+
+}  // namespace
+
+Result<spec::Grammar> tool_grammar(text::ToolFormat format,
+                                   const api::ToolUse& use,
+                                   const text::Tokenizer& tokenizer) {
+  std::vector<const api::Tool*> tools;
+  for (const api::Tool& tool : use.list) {
+    if (use.choice == api::ToolChoice::kRequired || tool.name == use.named) {
+      tools.push_back(&tool);
+    }
+  }
+  const bool several = use.parallel && use.choice == api::ToolChoice::kRequired;
+  std::string lark;
+  switch (format) {
+    case text::ToolFormat::kNone:
+      return Error{Code::kFailedPrecondition,
+                   "how this model calls tools is not known; set tool_parser in its configuration"};
+    case text::ToolFormat::kHermes:
+      lark = "start: one" + std::string(several ? " (\"\\n\" one)*" : "") +
+             "\none: " + marker("<tool_call>", tokenizer) + " \"\\n\" call \"\\n\" " +
+             marker("</tool_call>", tokenizer) + "\n" + call_rules(tools, "arguments");
+      break;
+    case text::ToolFormat::kLlama3:
+      lark = "start: call" + std::string(several ? " (\"; \" call)*" : "") + "\n" +
+             call_rules(tools, "parameters");
+      break;
+    case text::ToolFormat::kMistral:
+      lark = "start: " + marker("[TOOL_CALLS]", tokenizer) + " \"[\" call" +
+             std::string(several ? " (\", \" call)*" : "") + " \"]\"\n" +
+             call_rules(tools, "arguments");
+      break;
+  }
+  return spec::Grammar{.kind = spec::GrammarKind::kLark, .text = std::move(lark)};
+}
+
+}  // namespace heddle::gateway

@@ -1,0 +1,76 @@
+#include "gateway/tool_grammar.h"
+
+#include <gtest/gtest.h>
+
+#include "text/grammar.h"
+#include "text/test_model_directory.h"
+
+namespace heddle::gateway {
+namespace {
+
+using text::ToolFormat;
+
+class ToolGrammarTest : public testing::Test {
+ protected:
+  ToolGrammarTest() {
+    use.list = {{.name = "sum",
+                 .parameters = R"({"$defs":{"n":{"type":"integer"}},"type":"object","properties":
+                     {"a":{"$ref":"#/$defs/n"}},"required":["a"],"additionalProperties":false})"},
+                {.name = "now", .parameters = R"({"type":"object","additionalProperties":false})"}};
+    use.choice = api::ToolChoice::kRequired;
+  }
+
+  /// Whether an answer conforms, and is complete.
+  [[nodiscard]] bool conforms(ToolFormat format, const std::string& answer) const {
+    const auto vocabulary = text::GrammarVocabulary::make(*model, 258).value();
+    const auto grammar = tool_grammar(format, use, *model->tokenizer());
+    EXPECT_TRUE(grammar);
+    const auto matcher = text::GrammarMatcher::open(vocabulary, *grammar);
+    EXPECT_TRUE(matcher) << matcher.error().message << grammar->text;
+    for (const char c : answer) {
+      const TokenId token = static_cast<unsigned char>(c);
+      if (!(*matcher)->accept({&token, 1})) {
+        return false;
+      }
+    }
+    const TokenId end = 256;
+    return (*matcher)->ended() || (*matcher)->accept({&end, 1});
+  }
+
+  text::ByteModelDirectory directory{};
+  std::shared_ptr<const text::TextModel> model = text::TextModel::open(directory.path()).value();
+  api::ToolUse use{};
+};
+
+const std::string kSum = R"({"name": "sum", "arguments": {"a": 12}})";
+const std::string kNow = R"({"name": "now", "arguments": {}})";
+
+TEST_F(ToolGrammarTest, CallsAreSpelledAsTheModelDoes) {
+  EXPECT_TRUE(conforms(ToolFormat::kHermes, "<tool_call>\n" + kSum + "\n</tool_call>"));
+  EXPECT_TRUE(conforms(ToolFormat::kLlama3, R"({"name": "sum", "parameters": {"a": 12}})"));
+  EXPECT_TRUE(conforms(ToolFormat::kMistral, "[TOOL_CALLS][" + kNow + "]"));
+  EXPECT_FALSE(conforms(ToolFormat::kHermes, "Hello"));
+  EXPECT_FALSE(conforms(ToolFormat::kMistral, R"([TOOL_CALLS][{"name": "other")"));
+  EXPECT_FALSE(conforms(ToolFormat::kMistral, R"([TOOL_CALLS][{"name": "sum", "arguments": {"b")"));
+}
+
+TEST_F(ToolGrammarTest, SeveralCallsOnlyWhereTheyMayBeParallel) {
+  const std::string both = "[TOOL_CALLS][" + kSum + ", " + kNow + "]";
+  EXPECT_TRUE(conforms(ToolFormat::kMistral, both));
+  use.parallel = false;
+  EXPECT_FALSE(conforms(ToolFormat::kMistral, both));
+}
+
+TEST_F(ToolGrammarTest, ANamedToolIsTheOnlyOne) {
+  use.choice = api::ToolChoice::kNamed;
+  use.named = "now";
+  EXPECT_TRUE(conforms(ToolFormat::kMistral, "[TOOL_CALLS][" + kNow + "]"));
+  EXPECT_FALSE(conforms(ToolFormat::kMistral, "[TOOL_CALLS][" + kSum + "]"));
+}
+
+TEST_F(ToolGrammarTest, AModelWithoutAFormatCannotBeForced) {
+  EXPECT_FALSE(tool_grammar(ToolFormat::kNone, use, *model->tokenizer()));
+}
+
+}  // namespace
+}  // namespace heddle::gateway
