@@ -10,7 +10,7 @@
 #include "policy/replica_map.h"
 #include "sim/cluster.h"
 #include "sim/engine.h"
-#include "sim/link.h"
+#include "sim/links.h"
 
 namespace heddle::sim {
 
@@ -91,8 +91,8 @@ struct StartSpec {
   Duration after{};
   double start_part = 1;  ///< Serves once this part of the weights is there.
   double present = 0;     ///< Part of the weights that need not be loaded.
-  LinkClass link_class = LinkClass::kCritical;
-  Instant deadline{};          ///< For links with service by deadline.
+  LinkClass link_class = LinkClass::kActivation;
+  Instant deadline{};          ///< For links that serve by deadline.
   bool serve = true;           ///< Else it stays warm.
   bool cache_image = false;    ///< What is fetched stays in host memory.
   double value = 0;            ///< What loses least is revoked first, while warm.
@@ -175,7 +175,7 @@ class ControlPlane {
  public:
   virtual ~ControlPlane() = default;
   [[nodiscard]] virtual ComputeSharing compute_sharing() const { return ComputeSharing::kAddUp; }
-  [[nodiscard]] virtual LinkService link_service() const { return LinkService::kFairShare; }
+  [[nodiscard]] virtual LinkRule link_rule() const { return LinkRule::kFairShare; }
   virtual void decide(const Notice& notice, const World& world, Actions& actions) = 0;
 };
 

@@ -35,30 +35,21 @@ void Engine::wake(Instant now) {
   }
 }
 
-std::optional<Sequence> Engine::remove(Instant now, SequenceId id) {
-  const auto is_it = [id](const Sequence& each) { return each.id == id; };
-  const auto waits = std::find_if(waiting_.begin(), waiting_.end(), is_it);
-  if (waits != waiting_.end()) {
-    const Sequence taken = *waits;
-    waiting_.erase(waits);
-    return taken;
+void Engine::settle(Instant now) {
+  if (!running_run() || now <= begun_) {
+    return;
   }
-  const auto runs = std::find_if(running_.begin(), running_.end(), is_it);
-  if (runs == running_.end()) {
-    return std::nullopt;
-  }
-  const auto index = static_cast<std::size_t>(runs - running_.begin());
-  const Sequence taken = *runs;
-  running_.erase(runs);
-  std::erase_if(slices_, [index](const Slice& slice) { return slice.index == index; });
-  for (Slice& slice : slices_) {
-    slice.index -= slice.index > index ? 1 : 0;
-  }
-  wake(now);
-  return taken;
+  const Duration elapsed = now - begun_;
+  std::int64_t done = run_.count_until(elapsed, count_);
+  done = std::min(run_.sum(done) > elapsed ? done - 1 : done, count_ - 1);
+  progress(done);
+  begun_ += run_.sum(done);
+  run_.skip(done);
+  count_ -= done;
 }
 
-std::vector<Sequence> Engine::take_all() {
+std::vector<Sequence> Engine::take_all(Instant now) {
+  settle(now);
   std::vector<Sequence> taken = std::move(running_);
   taken.insert(taken.end(), waiting_.begin(), waiting_.end());
   std::sort(taken.begin(), taken.end(), older);
@@ -108,23 +99,31 @@ std::int64_t Engine::blocks_after(KvPlace place, std::int64_t iterations) const 
   return blocks;
 }
 
-/// Completes the iterations of the run.
-void Engine::apply_run(EngineOutputs& outputs) {
+/// What so many iterations of the run do to its sequences.
+void Engine::progress(std::int64_t iterations) {
   for (const Slice& slice : slices_) {
     Sequence& sequence = running_[slice.index];
-    const bool first = sequence.generated == 0;
-    sequence.computed += slice.tokens * count_;
-    tokens_done_ += slice.tokens * count_;
-    if (sequence.prompt + sequence.generated > sequence.computed) {
-      continue;  // There is more of the prompt.
-    }
-    if (sequence.remaining() > 0) {
+    sequence.computed += slice.tokens * iterations;
+    tokens_done_ += slice.tokens * iterations;
+    if (sequence.pending() <= 0 && sequence.remaining() > 0) {
       sequence.generated = sequence.computed - sequence.prompt + 1;
-      if (first) {
-        outputs.first_tokens.push_back(sequence.id);
-      }
     }
-    if (sequence.remaining() == 0) {
+  }
+}
+
+/// Completes the iterations of the run.
+void Engine::apply_run(EngineOutputs& outputs) {
+  std::vector<bool> had_token;
+  for (const Slice& slice : slices_) {
+    had_token.push_back(running_[slice.index].generated > 0);
+  }
+  progress(count_);
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    const Sequence& sequence = running_[slices_[i].index];
+    if (!had_token[i] && sequence.generated > 0) {
+      outputs.first_tokens.push_back(sequence.id);
+    }
+    if (sequence.remaining() == 0 && sequence.computed >= sequence.prompt) {
       outputs.finished.push_back(sequence.id);
     }
   }
@@ -199,7 +198,12 @@ std::int64_t Engine::iterations_within(KvPlace place, std::int64_t blocks) const
   return fits;
 }
 
-std::optional<SequenceId> Engine::preempt_newest(KvPlace place) {
+std::optional<SequenceId> Engine::preempt_newest(Instant now, KvPlace place) {
+  settle(now);
+  return give_up_newest(place);
+}
+
+std::optional<SequenceId> Engine::give_up_newest(KvPlace place) {
   auto victim = running_.end();
   for (auto each = running_.begin(); each != running_.end(); ++each) {
     if (each->place == place && (victim == running_.end() || older(*victim, *each))) {
@@ -222,7 +226,7 @@ std::optional<SequenceId> Engine::preempt_newest(KvPlace place) {
 }
 
 void Engine::return_guests(Instant now) {
-  while (preempt_newest(KvPlace::kGuest)) {
+  while (preempt_newest(now, KvPlace::kGuest)) {
   }
   for (Sequence& sequence : waiting_) {
     sequence.place = KvPlace::kOwn;
@@ -245,7 +249,7 @@ Engine::Secured Engine::secure_memory(KvBudget& budget, EngineOutputs& outputs) 
     if (running_.size() == 1) {
       return Secured::kStalled;
     }
-    const std::optional<SequenceId> victim = preempt_newest(place);
+    const std::optional<SequenceId> victim = give_up_newest(place);
     HEDDLE_CHECK(victim.has_value());
     outputs.preempted.push_back(*victim);
     return Secured::kChooseAgain;

@@ -82,10 +82,10 @@ class Engine {
   /// A sequence that has come; it runs from the next boundary on. Sequences that arrived earlier go
   /// first.
   void add(Instant now, const Sequence& sequence);
-  /// Takes a sequence out, wherever it is; nullopt when it is not here.
-  std::optional<Sequence> remove(Instant now, SequenceId id);
-  /// Takes all out, oldest first. The run in progress is lost.
-  std::vector<Sequence> take_all();
+  /// Takes all out, oldest first, with the tokens they have; the iteration in progress is lost.
+  std::vector<Sequence> take_all(Instant now);
+  /// Brings sequences up to the last iteration that is complete.
+  void settle(Instant now);
 
   /// When finish_run() is to be called next; nullopt: nothing to do.
   [[nodiscard]] std::optional<Instant> boundary() const;
@@ -95,7 +95,7 @@ class Engine {
   void finish_run(Instant now, KvBudget& budget, EngineOutputs& outputs);
   /// Gives up the newest running sequence at `place` to free its pages; it waits, and what was
   /// computed for it is lost.
-  std::optional<SequenceId> preempt_newest(KvPlace place);
+  std::optional<SequenceId> preempt_newest(Instant now, KvPlace place);
 
   /// The guests' host is gone: they wait, and will be computed again at home.
   void return_guests(Instant now);
@@ -147,6 +147,8 @@ class Engine {
   [[nodiscard]] std::int64_t promised(const Sequence& sequence) const;
   [[nodiscard]] std::int64_t blocks_after(KvPlace place, std::int64_t iterations) const;
   void apply_run(EngineOutputs& outputs);
+  void progress(std::int64_t iterations);
+  std::optional<SequenceId> give_up_newest(KvPlace place);
   void admit(KvBudget& budget);
   void choose_slices();
   [[nodiscard]] std::int64_t longest_run() const;

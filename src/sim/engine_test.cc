@@ -43,16 +43,18 @@ struct Replay {
   std::int64_t preemptions = 0;
 };
 
-/// Feeds sequences at their arrival and runs until all are done.
+/// Feeds sequences at their arrival and runs until all are done, settling now and then.
 Replay replay(const std::vector<Sequence>& arrivals,
               const EngineOptions& options,
-              std::int64_t blocks) {
+              std::int64_t blocks,
+              Duration settle_every = {}) {
   const StepModel model(
       test_llama_8b(), test_h100(), 1, {.fixed = 0.5e-3, .cpu_per_sequence = 1e-5});
   Engine engine(model, options);
   FixedBudget budget(blocks);
   Replay result;
   std::size_t next = 0;
+  Instant settled{};
   while (next < arrivals.size() || engine.load() > 0) {
     const std::optional<Instant> boundary = engine.boundary();
     const bool arrives =
@@ -65,6 +67,10 @@ Replay replay(const std::vector<Sequence>& arrivals,
     if (!boundary) {
       ADD_FAILURE() << "it has work and does nothing";
       return result;
+    }
+    while (settle_every > Duration{} && settled + settle_every < *boundary) {
+      settled += settle_every;
+      engine.settle(settled);
     }
     EngineOutputs outputs;
     engine.finish_run(*boundary, budget, outputs);
@@ -141,6 +147,33 @@ TEST(Engine, APromptsLastTokenAloneIsAFirstTokenAllTheSame) {
     EXPECT_LT(times.first, Instant(80ms)) << prompt;
     EXPECT_GT(times.finished, Instant(500ms)) << prompt;
   }
+}
+
+// Looking closely changes nothing.
+TEST(Engine, SettlingAtAnyMomentLeavesAllTimesAsTheyAre) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Rng rng(seed);
+    const std::vector<Sequence> arrivals = random_arrivals(rng, 60);
+    const Replay plain = replay(arrivals, {.max_sequences = 16}, 900);
+    ASSERT_EQ(replay(arrivals, {.max_sequences = 16}, 900, 7ms).times, plain.times)
+        << "seed " << seed;
+  }
+}
+
+TEST(Engine, WhatIsTakenAwayHasTheTokensItWasGiven) {
+  const StepModel model(test_llama_8b(), test_h100(), 1, {});
+  Engine engine(model, {});
+  FixedBudget budget(10'000);
+  EngineOutputs outputs;
+  engine.add(Instant{}, {.id = SequenceId(0), .prompt = 64, .generate = 1000});
+  engine.finish_run(Instant{}, budget, outputs);
+  const Instant first = *engine.boundary();
+  engine.finish_run(first, budget, outputs);
+  const Duration step = engine.step();
+  const std::vector<Sequence> taken = engine.take_all(first + 10 * step + step / 2);
+  ASSERT_EQ(taken.size(), 1U);
+  EXPECT_EQ(taken[0].generated, 11);
+  EXPECT_EQ(taken[0].computed, 0);
 }
 
 TEST(Engine, EverythingFinishesInLittleMemory) {

@@ -34,6 +34,12 @@ void IterationRun::add_line(std::int64_t base_ps, std::int64_t growth_ps) {
   lines_[count_++] = {.base = base_ps, .growth = growth_ps};
 }
 
+void IterationRun::skip(std::int64_t count) {
+  for (std::size_t i = 0; i < count_; ++i) {
+    lines_[i].base = lines_[i].at(count);
+  }
+}
+
 /// The line that is largest at `k`; of equal ones the steepest, which leads from there on.
 std::size_t IterationRun::largest_at(std::int64_t k) const {
   std::size_t best = 0;

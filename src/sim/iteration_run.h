@@ -23,6 +23,8 @@ class IterationRun {
   [[nodiscard]] Duration sum(std::int64_t count) const;
   /// How long iteration `k` takes.
   [[nodiscard]] Duration at(std::int64_t k) const;
+  /// Drops the first `count` iterations: what was iteration `count` is number 0.
+  void skip(std::int64_t count);
   /// The least number of iterations, at least 1 and at most `most`, that take `time` or longer.
   [[nodiscard]] std::int64_t count_until(Duration time, std::int64_t most) const;
 

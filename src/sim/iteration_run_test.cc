@@ -43,8 +43,11 @@ TEST(IterationRun, ClosedFormIsSteppingToTheNanosecond) {
     }
     const std::int64_t constant = draw(rng, 1000);
     run.set_constant(Duration(constant));
+    IterationRun rest = run;
+    rest.skip(123);
     Duration stepped{};
     for (std::int64_t k = 0; k < 700; ++k) {
+      ASSERT_TRUE(k < 123 || rest.at(k - 123) == run.at(k)) << "seed " << seed;
       ASSERT_EQ(run.sum(k), stepped) << "seed " << seed << ", iteration " << k;
       std::int64_t longest = 0;
       for (const Line& line : lines) {

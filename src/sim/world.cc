@@ -68,30 +68,27 @@ World::~World() = default;
 
 void World::build(const ClusterSpec& cluster) {
   std::map<std::string, std::size_t> kinds;
-  const auto add_link = [this](double rate) {
-    links_.emplace_back(rate, plane_.link_service());
-    link_states_.push_back({.nominal = rate});
-    return links_.size() - 1;
-  };
   for (const HostSpec& spec : cluster.hosts) {
     Host host{.id = HostId(hosts_.size())};
     gpu_kind_.push_back(kinds.emplace(spec.gpu.name, kinds.size()).first->second);
-    host.nic = add_link(spec.links.nic);
-    host.memory = add_link(spec.links.host_memory);
-    host.nvlink = add_link(spec.links.nvlink);
-    host.disk = add_link(spec.links.disk);
+    HostLinks& links = links_.emplace_back(plane_.link_rule());
+    host.nic = links.add_link(spec.links.nic);
+    host.memory = links.add_link(spec.links.host_memory);
+    host.nvlink = links.add_link(spec.links.nvlink);
+    host.disk = links.add_link(spec.links.disk);
     memory_.add_pool(host_pool(host.id), spec.cache_bytes / cluster.page_bytes);
     for (std::int64_t i = 0; i < spec.gpus; ++i) {
       Gpu gpu{.id = GpuId(gpus_.size()), .host = host.id};
       gpu.pages = static_cast<std::int64_t>(static_cast<double>(spec.gpu.memory) * spec.usable) /
                   cluster.page_bytes;
-      gpu.pcie = add_link(spec.links.pcie);
+      gpu.pcie = links.add_link(spec.links.pcie);
       memory_.add_pool(ledger::device_pool(gpu.id), gpu.pages);
       host.gpus.push_back(gpu.id);
       gpus_.push_back(std::move(gpu));
     }
     hosts_.push_back(std::move(host));
   }
+  link_stamps_.resize(hosts_.size());
   waiting_for_pages_.resize(gpus_.size());
   starved_.resize(gpus_.size());
 }
@@ -146,8 +143,8 @@ void World::perform(const Event& event, RequestSource& source) {
       return arrive(source);
     case EventKind::kEngine:
       return engine_event(ReplicaId(event.index), event.stamp);
-    case EventKind::kLink:
-      return link_event(event.index, event.stamp);
+    case EventKind::kLinks:
+      return links_event(HostId(event.index), event.stamp);
     case EventKind::kPhase: {
       const Replica* replica = find(ReplicaId(event.index));
       return replica != nullptr && replica->stamp == event.stamp

@@ -13,7 +13,7 @@
 #include "sim/control.h"
 #include "sim/engine.h"
 #include "sim/event_queue.h"
-#include "sim/link.h"
+#include "sim/links.h"
 #include "sim/memory.h"
 #include "sim/step_model.h"
 
@@ -33,6 +33,16 @@ struct LiveRequest {
   bool waited_for_start = false;  ///< No instance of its model served when it came.
   std::int64_t preemptions = 0;
   bool live = false;
+};
+
+/// What a replica's outstanding transfers and timers are of; a phase ends when none is left.
+enum class LoadPhase : std::uint8_t {
+  kBefore,
+  kFetch,
+  kCopy,
+  kAfter,
+  kRest,   ///< The part that serving did not wait for.
+  kMerge,  ///< The rest of a pipeline's weights.
 };
 
 /// One worker of a replica.
@@ -58,8 +68,8 @@ struct Replica {
   std::unique_ptr<Engine> engine{};
   std::uint64_t stamp = 0;       ///< Of its newest scheduled event; older ones are void.
   Instant scheduled{};           ///< When that is, for the engine.
-  std::int64_t outstanding = 0;  ///< Flows and timers of the present phase.
-  std::uint8_t phase = 0;
+  std::int64_t outstanding = 0;  ///< Transfers and timers of the present phase.
+  LoadPhase phase{};
   double loaded = 0;      ///< Part of the weights that is there.
   bool attached = false;  ///< Serves when loaded, though it was begun as a prewarm.
   Instant created{};
@@ -72,7 +82,7 @@ struct Replica {
   double guest_debt = 0;    ///< Sequences owed to the host, to keep the share.
   std::size_t merging = 0;  ///< 1 + stage that a merge is under way to; 0: none.
   bool split = false;
-  std::vector<FlowId> flows{};
+  std::vector<TransferId> transfers{};
 
   [[nodiscard]] bool serves() const { return state == ReplicaState::kServing; }
   [[nodiscard]] std::size_t load() const { return engine ? engine->load() : 0; }
@@ -85,17 +95,17 @@ struct Gpu {
   std::int64_t pages = 0;
   std::set<ReplicaId> replicas{};   ///< That hold or await pages here.
   std::vector<ReplicaId> active{};  ///< With an engine in a run.
-  std::size_t pcie = 0;             ///< Index of its link.
+  LinkId pcie{};                    ///< Of its host.
 };
 
 struct Host {
   HostId id{};
   bool up = true;
   std::vector<GpuId> gpus{};
-  std::size_t nic = 0;
-  std::size_t memory = 0;
-  std::size_t nvlink = 0;
-  std::size_t disk = 0;
+  LinkId nic{};
+  LinkId memory{};
+  LinkId nvlink{};
+  LinkId disk{};
   struct Image {
     LeaseId lease{};
     std::uint64_t used = 0;  ///< Order of use.
@@ -197,7 +207,7 @@ class World final : private Actions {
   [[nodiscard]] bool cached(HostId host, ModelId model) const {
     return hosts_[host.value()].cache.contains(model);
   }
-  [[nodiscard]] const Link& nic(HostId id) const { return links_[host(id).nic]; }
+  [[nodiscard]] const HostLinks& links(HostId id) const { return links_[id.value()]; }
   [[nodiscard]] std::int64_t pages(double bytes) const;
   /// Pages of a model's weights, per GPU, when whole on its tp GPUs.
   [[nodiscard]] std::int64_t weight_pages(ModelId id) const;
@@ -221,7 +231,7 @@ class World final : private Actions {
   enum class EventKind : std::uint8_t {
     kArrival,
     kEngine,
-    kLink,
+    kLinks,
     kPhase,
     kTimer,
     kFault,
@@ -239,13 +249,9 @@ class World final : private Actions {
     std::uint64_t target = 0;
     double factor = 0;
   };
-  struct LinkState {
-    std::uint64_t stamp = 0;
-    double nominal = 0;
-  };
-  struct FlowOwner {
+  struct TransferOwner {
     ReplicaId replica{};
-    std::size_t link = 0;
+    HostId host{};
   };
   class Budget;
 
@@ -283,18 +289,31 @@ class World final : private Actions {
   Replica& at(ReplicaId id) { return *replicas_[id.value()]; }
   Replica* find(ReplicaId id);
 
-  // world_replicas.cc: from load to eviction.
+  // world_loads.cc: how weights get to GPUs, and the rest of a pipeline's to one of its workers.
+  void begin_phase(Replica& replica, LoadPhase phase);
+  void fetch(Replica& replica, double part, LinkClass link_class);
+  void copy(Replica& replica,
+            const Stage& stage,
+            std::optional<LinkId> from,
+            double bytes,
+            LinkClass link_class);
+  void add_transfer(
+      Replica& replica, HostId host, std::vector<LinkId> path, double bytes, LinkClass link_class);
+  void cancel_transfers(Replica& replica);
+  void links_event(HostId host, std::uint64_t stamp);
+  void schedule_links(HostId host);
+  void phase_timer(Replica& replica, Duration after);
+  void phase_step_done(ReplicaId id);
+  void loaded(Replica& replica);
+  void merged(Replica& replica);
+  void touch_image(HostId host, ModelId model);
+  [[nodiscard]] double link_rate(HostId host, LinkId link) const;
+
+  // world_replicas.cc: from start to eviction.
   void try_begin(Replica& replica);
   [[nodiscard]] std::vector<ledger::Demand> weight_demands(const Replica& replica) const;
   [[nodiscard]] static std::vector<ledger::Demand> demands(const Replica& replica,
                                                            std::int64_t pages);
-  void begin_phase(Replica& replica, std::uint8_t phase);
-  void fetch(Replica& replica, double part, LinkClass link_class);
-  void copy(Replica& replica, double part, LinkClass link_class);
-  void add_flow(Replica& replica, std::size_t link, double bytes, LinkClass link_class);
-  void phase_timer(Replica& replica, Duration after);
-  void phase_step_done(ReplicaId id);
-  void loaded(Replica& replica);
   bool open_engine(Replica& replica);
   void close_engine(Replica& replica);
   void requeue(Replica& replica, Reason reason);
@@ -302,11 +321,6 @@ class World final : private Actions {
   void unmap(Replica& replica);
   void unmapped(ReplicaId id);
   void forget(Replica& replica);
-  void cancel_flows(Replica& replica);
-  void link_event(std::size_t link, std::uint64_t stamp);
-  void schedule_link(std::size_t link);
-  void merged(Replica& replica);
-  void touch_image(HostId host, ModelId model);
   void retry_waiting(GpuId gpu);
   void use_gpu(GpuId gpu, Replica& replica);
   void leave_gpu(GpuId gpu, Replica& replica);
@@ -334,7 +348,7 @@ class World final : private Actions {
   void fault(const PlannedFault& planned);
   void mend(const PlannedFault& planned);
   void fail_gpu(GpuId gpu);
-  void set_link_factor(std::size_t link, double factor);
+  void set_link_factor(HostId host, LinkId link, double factor);
 
   ClusterSpec cluster_;
   std::vector<ModelSpec> models_;
@@ -357,10 +371,11 @@ class World final : private Actions {
   std::vector<std::vector<ReplicaId>> by_model_{};
   std::vector<Gpu> gpus_{};
   std::vector<Host> hosts_{};
-  std::vector<Link> links_{};
-  std::vector<LinkState> link_states_{};
-  std::map<FlowId, FlowOwner> flow_owner_{};
-  std::uint64_t flows_given_ = 0;
+  std::vector<HostLinks> links_{};  ///< By host.
+  std::vector<std::uint64_t>
+      link_stamps_{};  ///< By host: of the newest event; older ones are void.
+  std::map<TransferId, TransferOwner> transfer_owner_{};
+  std::uint64_t transfers_given_ = 0;
   std::uint64_t image_uses_ = 0;
   std::vector<std::size_t> shape_of_{};  ///< By model: equal shapes have equal numbers.
   std::vector<std::size_t> gpu_kind_{};  ///< By host.

@@ -230,8 +230,9 @@ void World::set_pace(Replica& replica) {
 void World::set_guest_pace(Replica& host) {
   double busy = 0;
   for (const ReplicaId id : host.guests_of) {
-    const Replica* each = find(id);
+    Replica* each = find(id);
     if (each->engine && each->published_ps > 0) {
+      each->engine->settle(now_);
       std::int64_t context = 0;
       for (const Sequence& sequence : each->engine->running_sequences()) {
         context += sequence.place == KvPlace::kGuest ? sequence.computed : 0;
@@ -410,7 +411,7 @@ void World::relieve(Replica& replica) {
     return notify({.kind = NoticeKind::kStarved, .replica = replica.id, .model = replica.model});
   }
   for (const KvPlace place : {KvPlace::kOwn, KvPlace::kGuest}) {
-    if (const auto victim = newest->engine->preempt_newest(place)) {
+    if (const auto victim = newest->engine->preempt_newest(now_, place)) {
       ++requests_[victim->value()].preemptions;
       ++counts_.preemptions;
       note("preempt", Reason::kMakeRoom, *newest, replica.model, requests_[victim->value()].number);

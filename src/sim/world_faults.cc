@@ -14,9 +14,20 @@ void World::repair(Instant at, Fault fault, std::uint64_t target) {
   faults_.push_back({.fault = fault, .target = target});
 }
 
-void World::set_link_factor(std::size_t link, double factor) {
-  links_[link].set_rate(now_, link_states_[link].nominal * factor);
-  schedule_link(link);
+/// What the link has when nothing is wrong [bytes/s].
+double World::link_rate(HostId host, LinkId link) const {
+  const Host& at = hosts_[host.value()];
+  const LinkRates& rates = host_spec(host).links;
+  return link == at.nic      ? rates.nic
+         : link == at.memory ? rates.host_memory
+         : link == at.nvlink ? rates.nvlink
+         : link == at.disk   ? rates.disk
+                             : rates.pcie;
+}
+
+void World::set_link_factor(HostId host, LinkId link, double factor) {
+  links_[host.value()].set_rate(now_, link, link_rate(host, link) * factor);
+  schedule_links(host);
 }
 
 void World::fault(const PlannedFault& planned) {
@@ -39,10 +50,11 @@ void World::fault(const PlannedFault& planned) {
       return;
     }
     case Fault::kNic:
-      return set_link_factor(hosts_[planned.target].nic, planned.factor);
+      return set_link_factor(HostId(planned.target), hosts_[planned.target].nic, planned.factor);
     case Fault::kPcie:
     case Fault::kRestore:
-      return set_link_factor(gpus_[planned.target].pcie,
+      return set_link_factor(gpus_[planned.target].host,
+                             gpus_[planned.target].pcie,
                              planned.fault == Fault::kRestore ? 0 : planned.factor);
     case Fault::kWorker: {
       const std::set<ReplicaId> users = gpus_[planned.target].replicas;
@@ -71,10 +83,10 @@ void World::mend(const PlannedFault& planned) {
       return;
     }
     case Fault::kNic:
-      return set_link_factor(hosts_[planned.target].nic, 1);
+      return set_link_factor(HostId(planned.target), hosts_[planned.target].nic, 1);
     case Fault::kPcie:
     case Fault::kRestore:
-      return set_link_factor(gpus_[planned.target].pcie, 1);
+      return set_link_factor(gpus_[planned.target].host, gpus_[planned.target].pcie, 1);
     case Fault::kWorker:
       return;
   }

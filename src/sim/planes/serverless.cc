@@ -6,7 +6,7 @@ namespace heddle::sim {
 
 ServerlessPlane::ServerlessPlane(ServerlessKind kind, Flags& flags)
     : kind_(kind),
-      keep_alive_(flags.number("keep_alive", 30)),
+      keep_alive_(span_of(flags.number("keep_alive", 30))),
       target_(static_cast<std::int64_t>(flags.number("target", 8))),
       cache_(flags.on("cache", kind == ServerlessKind::kLlm)),
       kv_bytes_(flags.number("kv_gb", 5) * 1e9) {}
@@ -55,8 +55,9 @@ std::optional<std::vector<GpuId>> ServerlessPlane::choose(const World& world, Mo
   for (const Host& host : world.hosts()) {
     const auto group =
         first_group(world, tp, [&](const Gpu& gpu) { return gpu.host == host.id && fits(gpu); });
-    const double load = static_cast<double>(world.nic(host.id).flows() + 1) /
-                        std::max(1.0, world.nic(host.id).rate());
+    const HostLinks& links = world.links(host.id);
+    const double load =
+        static_cast<double>(links.users(host.nic) + 1) / std::max(1.0, links.rate(host.nic));
     if (group && (!best || load < soonest)) {
       best = group;
       soonest = load;
@@ -92,31 +93,17 @@ void ServerlessPlane::scale_up(const World& world, Actions& actions, ModelId mod
   }
 }
 
-/// Evicts an instance that has been idle for the keep-alive time; looks again when it was not.
-void ServerlessPlane::idle_check(const World& world, Actions& actions, ReplicaId id) {
-  const Replica* replica = world.replica(id);
-  if (replica == nullptr || !replica->serves() || replica->load() > 0) {
-    return;
-  }
-  const Instant due = replica->used + span_of(keep_alive_);
-  if (world.now() >= due) {
-    actions.evict(id, Reason::kIdle, std::nullopt);
-  } else {
-    actions.timer(due, id.value());
-  }
-}
-
 void ServerlessPlane::decide(const Notice& notice, const World& world, Actions& actions) {
   switch (notice.kind) {
     case NoticeKind::kArrival:
       queues_.push(world, notice.request);
       break;
     case NoticeKind::kTimer:
-      return idle_check(world, actions, ReplicaId(notice.tag));
+      return evict_when_idle(world, actions, ReplicaId(notice.tag), keep_alive_);
     case NoticeKind::kFinished:
     case NoticeKind::kServing:
       dispatch_waiting(world, actions, queues_, notice.model, target_);
-      return idle_check(world, actions, notice.replica);
+      return evict_when_idle(world, actions, notice.replica, keep_alive_);
     case NoticeKind::kGone:
     case NoticeKind::kGpuUp: {
       const std::set<ModelId> retry = short_of_gpus_;

@@ -27,10 +27,9 @@ class ServerlessPlane final : public ControlPlane {
   bool start_one(const World& world, Actions& actions, ModelId model);
   [[nodiscard]] StartSpec cold_start(const World& world, ModelId model, GpuId gpu) const;
   [[nodiscard]] std::optional<std::vector<GpuId>> choose(const World& world, ModelId model) const;
-  void idle_check(const World& world, Actions& actions, ReplicaId id);
 
   ServerlessKind kind_;
-  double keep_alive_;
+  Duration keep_alive_;
   std::int64_t target_;
   bool cache_;
   double kv_bytes_;

@@ -130,6 +130,19 @@ std::optional<std::vector<GpuId>> first_group(const World& world,
   return std::nullopt;
 }
 
+void evict_when_idle(const World& world, Actions& actions, ReplicaId id, Duration keep_alive) {
+  const Replica* replica = world.replica(id);
+  if (replica == nullptr || !replica->serves() || replica->load() > 0) {
+    return;
+  }
+  const Instant due = replica->used + keep_alive;
+  if (world.now() >= due) {
+    actions.evict(id, Reason::kIdle, std::nullopt);
+  } else {
+    actions.timer(due, id.value());
+  }
+}
+
 StartSpec resident(ModelId model, std::vector<GpuId> gpus) {
   return {.model = model, .stages = {{.gpus = std::move(gpus)}}, .source = WeightSource::kNothing};
 }

@@ -88,6 +88,10 @@ class LoadMeter {
 [[nodiscard]] std::optional<std::vector<GpuId>> first_group(
     const World& world, std::int64_t tp, const std::function<bool(const Gpu&)>& fits);
 
+/// Evicts an instance that has been idle for `keep_alive`; sets a timer with its id as the tag when
+/// that will be later.
+void evict_when_idle(const World& world, Actions& actions, ReplicaId id, Duration keep_alive);
+
 /// Whole weights on `gpus`, served from the first instant on: what was placed before time began.
 [[nodiscard]] StartSpec resident(ModelId model, std::vector<GpuId> gpus);
 

@@ -1,0 +1,54 @@
+#include "sim/planes/support.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/test_world.h"
+
+namespace heddle::sim {
+namespace {
+
+TEST(Flags, UnknownOnesAndBadNumbersAreNamed) {
+  Flags good({{"a", "2.5"}});
+  EXPECT_EQ(good.number("a", 1), 2.5);
+  EXPECT_EQ(good.number("b", 7), 7);
+  EXPECT_EQ(good.problem(), "");
+  Flags unknown({{"c", "1"}});
+  unknown.number("a", 1);
+  EXPECT_EQ(unknown.problem(), "there is no flag \"c\"; there are: a");
+  Flags bad({{"a", "much"}});
+  bad.number("a", 1);
+  EXPECT_NE(bad.problem(), "");
+}
+
+TEST(LoadMeter, IntegratesRequestsInTheSystem) {
+  LoadMeter meter(2);
+  const auto at = [](std::int64_t seconds) { return Instant(std::chrono::seconds(seconds)); };
+  meter.arrived(at(1), ModelId(1));
+  meter.arrived(at(2), ModelId(1));
+  meter.left(at(4), ModelId(1));
+  EXPECT_EQ(meter.load(ModelId(1)), 1);
+  EXPECT_DOUBLE_EQ(meter.integral(at(5), ModelId(1)), (1 + 2 * 2 + 1) * 1e9);
+  EXPECT_EQ(meter.load(ModelId(0)), 0);
+}
+
+TEST(PlaceByMemory, FillsTheEmptiestGpuAndLeavesOutWhatFitsNowhere) {
+  std::vector<std::vector<GpuId>> placed;
+  TestPlane plane([&](const Notice& notice, const World& world, Actions& actions) {
+    if (notice.kind == NoticeKind::kStart) {
+      placed = place_by_memory(world, std::vector<std::int64_t>(world.models().size(), 8000));
+    } else if (notice.kind == NoticeKind::kArrival) {
+      actions.reject(notice.request, Reason::kStatic);
+    }
+  });
+  // 72 GB usable; a model takes 16 GB of weights, 1 of overhead and 16 of KV: two on each GPU.
+  run_world(test_cluster(1, 2), test_models(5), plane, {row_at(0, 0, 1, 1)});
+  ASSERT_EQ(placed.size(), 5U);
+  EXPECT_EQ(placed[0], std::vector{GpuId(0)});
+  EXPECT_EQ(placed[1], std::vector{GpuId(1)});
+  EXPECT_EQ(placed[2], std::vector{GpuId(0)});
+  EXPECT_EQ(placed[3], std::vector{GpuId(1)});
+  EXPECT_TRUE(placed[4].empty());
+}
+
+}  // namespace
+}  // namespace heddle::sim

@@ -1,0 +1,158 @@
+#include "sim/world.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/test_world.h"
+
+namespace heddle::sim {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+
+constexpr double kWeights = 16.06e9;  // Of Llama 3 8B, in bytes.
+
+/// Loads model 0 on GPU 0 from the store at once, and sends it everything.
+void one_instance(const Notice& notice, const World& world, Actions& actions) {
+  if (notice.kind == NoticeKind::kStart) {
+    actions.start(
+        {.model = ModelId(0), .stages = {{.gpus = {GpuId(0)}}}, .source = WeightSource::kRemote},
+        Reason::kMiss);
+    return;
+  }
+  for (std::size_t i = 0; i < 8; ++i) {
+    const auto& replicas = world.replicas_of(ModelId(0));
+    if (notice.kind == NoticeKind::kArrival && !replicas.empty() &&
+        world.replica(replicas[0])->serves()) {
+      actions.dispatch(notice.request, replicas[0], Reason::kRunning);
+      return;
+    }
+  }
+}
+
+TEST(World, ALoadTakesAsLongAsItsNarrowestLink) {
+  TestPlane plane([](const Notice& notice, const World& world, Actions& actions) {
+    one_instance(notice, world, actions);
+    if (notice.kind == NoticeKind::kServing) {
+      // 16.06 GB through the NIC at 10 GB/s; PCIe, at 50, streams beside it.
+      EXPECT_NEAR(static_cast<double>(world.now().time_since_epoch().count()) * 1e-9,
+                  kWeights / 10e9,
+                  1e-3);
+    }
+  });
+  const TestRun run = run_world(test_cluster(1, 1), test_models(1), plane, {row_at(3, 0, 128, 2)});
+  EXPECT_EQ(run.counts.completed, 1);
+  EXPECT_NEAR(run.request(0).ttft(), prefill_seconds(128), 1e-6);
+  EXPECT_NEAR(run.counts.bytes_fetched, kWeights, 1e7);
+}
+
+TEST(World, TwoLoadsShareTheNicOfTheirServer) {
+  TestPlane plane([](const Notice& notice, const World& world, Actions& actions) {
+    if (notice.kind == NoticeKind::kStart) {
+      for (std::uint64_t gpu = 0; gpu < 2; ++gpu) {
+        actions.start({.model = ModelId(gpu),
+                       .stages = {{.gpus = {GpuId(gpu)}}},
+                       .source = WeightSource::kRemote},
+                      Reason::kMiss);
+      }
+    } else if (notice.kind == NoticeKind::kServing) {
+      EXPECT_NEAR(static_cast<double>(world.now().time_since_epoch().count()) * 1e-9,
+                  2 * kWeights / 10e9,
+                  1e-2);
+    } else if (notice.kind == NoticeKind::kArrival) {
+      actions.reject(notice.request, Reason::kStatic);
+    }
+  });
+  const TestRun run = run_world(test_cluster(1, 2), test_models(2), plane, {row_at(9, 0, 1, 1)});
+  EXPECT_EQ(run.counts.rejected, 1);
+}
+
+TEST(World, WhatIsNeverDispatchedIsNeverServed) {
+  TestPlane plane([](const Notice&, const World&, Actions&) {});
+  const TestRun run = run_world(test_cluster(1, 1), test_models(1), plane, {row_at(1, 0, 8, 8)});
+  EXPECT_EQ(run.counts.unserved, 1);
+  EXPECT_EQ(run.request(0).finished, -1);
+}
+
+TEST(World, AGpuThatFailsGivesItsRequestsBack) {
+  std::int64_t again = 0;
+  TestPlane plane([&](const Notice& notice, const World& world, Actions& actions) {
+    again += notice.kind == NoticeKind::kArrival && notice.tag == 1 ? 1 : 0;
+    one_instance(notice, world, actions);
+  });
+  const TestRun run = run_world(
+      test_cluster(1, 1), test_models(1), plane, {row_at(3, 0, 128, 2000)}, [](World& world) {
+        world.inject(
+            Instant(std::chrono::seconds(4)), World::Fault::kGpu, /*target=*/0, /*factor=*/0);
+      });
+  EXPECT_EQ(again, 1);
+  EXPECT_EQ(run.counts.resubmissions, 1);
+  EXPECT_EQ(run.counts.unserved, 1);  // The plane does not start another.
+  EXPECT_GT(run.request(0).tokens, 10);
+  EXPECT_THAT(run.witness.acts, ElementsAre("start m0 miss", "lost m0 fault", "requeue m0 fault"));
+}
+
+TEST(World, ASlowNicDelaysALoad) {
+  double ready = 0;
+  TestPlane plane([&](const Notice& notice, const World& world, Actions& actions) {
+    one_instance(notice, world, actions);
+    if (notice.kind == NoticeKind::kServing) {
+      ready = static_cast<double>(world.now().time_since_epoch().count()) * 1e-9;
+    }
+  });
+  run_world(test_cluster(1, 1), test_models(1), plane, {row_at(30, 0, 8, 1)}, [](World& world) {
+    world.inject(Instant{}, World::Fault::kNic, 0, 0.1);
+    world.repair(Instant(std::chrono::seconds(10)), World::Fault::kNic, 0);
+  });
+  EXPECT_NEAR(ready, 10 + (kWeights - 10e9) / 10e9, 1e-3);  // 10 s at 1 GB/s first.
+}
+
+TEST(World, EvictionFreesPagesAndADrainedReplicaStaysWarm) {
+  std::vector<ReplicaState> seen;
+  TestPlane plane([&](const Notice& notice, const World& world, Actions& actions) {
+    one_instance(notice, world, actions);
+    if (notice.kind == NoticeKind::kFinished) {
+      actions.drain(notice.replica, Reason::kScaleDown);
+    } else if (notice.kind == NoticeKind::kDrained) {
+      seen.push_back(world.replica(notice.replica)->state);
+      actions.evict(notice.replica, Reason::kIdle, std::nullopt);
+    } else if (notice.kind == NoticeKind::kGone) {
+      EXPECT_EQ(world.free_pages(GpuId(0)), world.gpu(GpuId(0)).pages);
+    }
+  });
+  const TestRun run = run_world(
+      test_cluster(1, 1), test_models(1), plane, {row_at(3, 0, 8, 8), row_at(30, 0, 8, 8)});
+  EXPECT_THAT(seen, ElementsAre(ReplicaState::kWarm));
+  EXPECT_THAT(run.witness.acts, Contains("evict m0 idle"));
+  EXPECT_EQ(run.counts.completed, 1);
+  EXPECT_LT(run.gpu_seconds, 5);
+}
+
+TEST(World, APipelineBecomesOneWorkerAndKeepsItsRequests) {
+  TestPlane plane([](const Notice& notice, const World& world, Actions& actions) {
+    if (notice.kind == NoticeKind::kArrival && world.replicas_of(ModelId(0)).empty()) {
+      actions.start({.model = ModelId(0),
+                     .stages = {{.gpus = {GpuId(0)}, .weights = 0.5, .reserve_all = true},
+                                {.gpus = {GpuId(1)}, .weights = 0.5}},
+                     .source = WeightSource::kRemote},
+                    Reason::kGroup);
+    } else if (notice.kind == NoticeKind::kServing) {
+      actions.dispatch(LiveId(0), notice.replica, Reason::kRunning);
+    } else if (notice.kind == NoticeKind::kFirstToken) {
+      actions.merge(notice.replica, 0, /*split=*/false, Reason::kConsolidate);
+    } else if (notice.kind == NoticeKind::kMerged) {
+      EXPECT_EQ(world.replica(notice.replica)->stages.size(), 1U);
+      EXPECT_EQ(world.free_pages(GpuId(1)), world.gpu(GpuId(1)).pages);
+    }
+  });
+  const TestRun run =
+      run_world(test_cluster(2, 1), test_models(1), plane, {row_at(0, 0, 128, 1000)});
+  EXPECT_EQ(run.counts.merges, 1);
+  EXPECT_EQ(run.counts.completed, 1);
+  // Half of the weights on each of two NICs.
+  EXPECT_NEAR(run.request(0).ttft(), kWeights / 2 / 10e9, 0.05);
+}
+
+}  // namespace
+}  // namespace heddle::sim
