@@ -183,7 +183,14 @@ std::string read_template_variables(BodyReader& body) {
   } else {
     json = "{";
   }
-  if (const std::optional<std::string> effort = body.text("reasoning_effort")) {
+  std::optional<std::string> effort = body.text("reasoning_effort");
+  if (const std::optional<dom::element> reasoning = body.find("reasoning"); reasoning && !effort) {
+    std::string_view word;  // As requests to /v1/responses spell it.
+    if ((*reasoning)["effort"].get_string().get(word) == simdjson::SUCCESS) {
+      effort = word;
+    }
+  }
+  if (effort) {
     spec::JsonWriter text;
     text.string(*effort);
     json += (json.size() > 1 ? "," : "") + std::string("\"reasoning_effort\":") + text.text();

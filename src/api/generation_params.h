@@ -23,7 +23,8 @@ inline constexpr std::string_view kModelExample =
                                                std::string_view key,
                                                std::size_t most);
 
-/// Reads `chat_template_kwargs` (and `reasoning_effort`, which is one) into a JSON object.
+/// Reads `chat_template_kwargs` (and `reasoning_effort` or `reasoning.effort`, which is one) into a
+/// JSON object.
 [[nodiscard]] std::string read_template_variables(BodyReader& body);
 
 }  // namespace heddle::api

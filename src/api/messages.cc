@@ -63,20 +63,15 @@ void append_key(std::string& json, std::string_view key) {
   json += (json.ends_with('{') ? "" : ",") + text.text() + ":";
 }
 
-/// A call's function. OpenAI writes its arguments as a string that holds JSON; templates want the
-/// JSON. A string that holds none stays.
+/// A call's function. OpenAI writes its arguments as a string that holds JSON.
 std::string function_json(dom::object function) {
   std::string json = "{";
   for (const dom::key_value_pair field : function) {
     append_key(json, field.key);
     std::string_view text;
-    simdjson::dom::parser parser;
-    dom::element parsed;
-    const bool holds_object =
-        field.key == "arguments" && field.value.get_string().get(text) == simdjson::SUCCESS &&
-        parser.parse(text.data(), text.size()).get(parsed) == simdjson::SUCCESS &&
-        parsed.is_object();
-    json += simdjson::minify(holds_object ? parsed : field.value);
+    const bool holds_json =
+        field.key == "arguments" && field.value.get_string().get(text) == simdjson::SUCCESS;
+    json += holds_json ? arguments_json(text) : std::string(simdjson::minify(field.value));
   }
   return json + "}";
 }
@@ -153,6 +148,18 @@ void append_message(BodyReader& body,
 }
 
 }  // namespace
+
+std::string arguments_json(std::string_view text) {
+  dom::parser parser;
+  dom::element parsed;
+  if (parser.parse(text.data(), text.size()).get(parsed) == simdjson::SUCCESS &&
+      parsed.is_object()) {
+    return simdjson::minify(parsed);
+  }
+  spec::JsonWriter json;
+  json.string(text);
+  return std::move(json).take();
+}
 
 std::string read_messages(BodyReader& body) {
   std::string json = "[";

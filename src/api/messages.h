@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "api/body_reader.h"
 
@@ -10,5 +11,9 @@ namespace heddle::api {
 /// of text parts joined, arguments of calls as JSON where OpenAI has them as a string. What is
 /// wrong is kept in `body`.
 [[nodiscard]] std::string read_messages(BodyReader& body);
+
+/// Arguments of a call as templates want them: the JSON object that `text` holds, or a string where
+/// it holds none.
+[[nodiscard]] std::string arguments_json(std::string_view text);
 
 }  // namespace heddle::api

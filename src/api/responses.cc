@@ -2,14 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
-#include <set>
 #include <utility>
 
-#include <fmt/format.h>
-
+#include "api/logprobs_json.h"
 #include "spec/json_writer.h"
-
-#include <simdjson.h>
 
 namespace heddle::api {
 
@@ -67,89 +63,9 @@ void write_usage(JsonWriter& json, const Usage& usage) {
   json.key("total_tokens").integer(usage.prompt_tokens + usage.completion_tokens);
   json.key("prompt_tokens_details").begin_object();
   json.key("cached_tokens").integer(usage.cached_tokens).end_object();
+  json.key("completion_tokens_details").begin_object();
+  json.key("reasoning_tokens").integer(usage.reasoning_tokens).end_object();
   json.end_object();
-}
-
-bool is_utf8(std::string_view bytes) {
-  return simdjson::validate_utf8(bytes.data(), bytes.size());
-}
-
-/// A token as text. Bytes that are no whole characters are spelled as OpenAI's older API does, so
-/// that tokens that differ also look different.
-std::string token_text(const std::string& bytes) {
-  if (is_utf8(bytes)) {
-    return bytes;
-  }
-  std::string text = "bytes:";
-  for (const char byte : bytes) {
-    text += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
-  }
-  return text;
-}
-
-/// JSON knows no infinity; OpenAI's stand-in for a probability of zero.
-double finite_logprob(float logprob) {
-  return std::max(static_cast<double>(logprob), -9999.0);
-}
-
-/// The fields of a token in the newer form, in an object that is open.
-void write_chance(JsonWriter& json, const TokenChance& chance) {
-  json.key("token").string(token_text(chance.bytes));
-  json.key("logprob").number(finite_logprob(chance.logprob));
-  json.key("bytes").begin_array();
-  for (const char byte : chance.bytes) {
-    json.integer(static_cast<unsigned char>(byte));
-  }
-  json.end_array();
-}
-
-/// Chat's form: one object for each token.
-void write_chat_logprobs(JsonWriter& json, const std::vector<TokenLogprobs>& tokens) {
-  json.begin_object().key("content").begin_array();
-  for (const TokenLogprobs& one : tokens) {
-    json.begin_object();
-    write_chance(json, one.token);
-    json.key("top_logprobs").begin_array();
-    for (const TokenChance& chance : one.top) {
-      json.begin_object();
-      write_chance(json, chance);
-      json.end_object();
-    }
-    json.end_array().end_object();
-  }
-  json.end_array().key("refusal").null().end_object();
-}
-
-/// The form of plain completions: parallel lists.
-void write_completion_logprobs(JsonWriter& json,
-                               const std::vector<TokenLogprobs>& tokens,
-                               std::int64_t offset) {
-  json.begin_object().key("tokens").begin_array();
-  for (const TokenLogprobs& one : tokens) {
-    json.string(token_text(one.token.bytes));
-  }
-  json.end_array().key("token_logprobs").begin_array();
-  for (const TokenLogprobs& one : tokens) {
-    json.number(finite_logprob(one.token.logprob));
-  }
-  json.end_array().key("top_logprobs").begin_array();
-  for (const TokenLogprobs& one : tokens) {
-    json.begin_object();
-    std::set<std::string> written;  // Two tokens may have the same text; the likelier stays.
-    for (const TokenChance& chance : one.top) {
-      std::string text = token_text(chance.bytes);
-      if (written.insert(text).second) {
-        json.key(text).number(finite_logprob(chance.logprob));
-      }
-    }
-    json.end_object();
-  }
-  json.end_array().key("text_offset").begin_array();
-  for (const TokenLogprobs& one : tokens) {
-    json.integer(offset);
-    offset += count_characters(one.token.bytes);
-  }
-  json.end_array().end_object();
 }
 
 void write_logprobs(JsonWriter& json, AnswerKind kind, const Choice& choice) {
@@ -157,7 +73,9 @@ void write_logprobs(JsonWriter& json, AnswerKind kind, const Choice& choice) {
   if (!choice.logprobs) {
     json.null();
   } else if (kind == AnswerKind::kChat) {
-    write_chat_logprobs(json, *choice.logprobs);
+    json.begin_object().key("content");
+    write_logprobs(json, *choice.logprobs);
+    json.key("refusal").null().end_object();
   } else {
     write_completion_logprobs(json, *choice.logprobs, choice.text_offset);
   }

@@ -25,7 +25,8 @@ struct AnswerHead {
 struct Usage {
   std::int64_t prompt_tokens = 0;
   std::int64_t completion_tokens = 0;
-  std::int64_t cached_tokens = 0;  ///< Of the prompt, whose KV was there already.
+  std::int64_t cached_tokens = 0;     ///< Of the prompt, whose KV was there already.
+  std::int64_t reasoning_tokens = 0;  ///< Of the completion, that were thoughts.
 };
 
 /// A token of an answer and how likely it was.

@@ -14,6 +14,10 @@ std::string sse_event(std::string_view data) {
   return event;
 }
 
+std::string sse_event(std::string_view name, std::string_view data) {
+  return "event: " + std::string(name) + "\n" + sse_event(data);
+}
+
 std::string sse_comment(std::string_view text) {
   std::string comment = ": ";
   comment += text;

@@ -12,6 +12,9 @@ inline constexpr std::string_view kDone = "[DONE]";
 /// written by us has none.
 [[nodiscard]] std::string sse_event(std::string_view data);
 
+/// The same with a name: `event: <name>` stands before the data.
+[[nodiscard]] std::string sse_event(std::string_view name, std::string_view data);
+
 /// A comment, which clients skip; keeps connections and their owners alive. Line breaks in `text`
 /// become spaces.
 [[nodiscard]] std::string sse_comment(std::string_view text);

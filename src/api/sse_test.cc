@@ -19,5 +19,9 @@ TEST(SseDeath, AnEventIsOneLine) {
   EXPECT_DEATH((void)sse_event("a\nb"), "npos");
 }
 
+TEST(Sse, AnEventMayHaveAName) {
+  EXPECT_EQ(sse_event("response.created", "{}"), "event: response.created\ndata: {}\n\n");
+}
+
 }  // namespace
 }  // namespace heddle::api

@@ -92,12 +92,15 @@ void Answer::part(std::string text, api::Choice& news) {
 
 api::Choice Answer::push(const core::TokenEvent& event) {
   const std::size_t begin = text_.decoded();
+  const bool thinking = reasoning_.thinking();
   // An end of turn is no text and has no place among the tokens of one.
   const std::vector<TokenId>& eos = model_->eos();
   const bool is_text = event.finish != spec::FinishReason::kStop ||
                        !std::binary_search(eos.begin(), eos.end(), event.token);
   api::Choice news{.text_offset = text_offset_};
   part(text_.push(event.token, event.finish), news);
+  // A marker that ends in this token still belongs to the thought.
+  reasoning_tokens_ += thinking || reasoning_.thinking() ? 1 : 0;
   news.finish = text_.finish();
   if (logprobs_) {
     if (is_text && !event.details.logprobs.empty()) {

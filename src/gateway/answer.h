@@ -41,6 +41,8 @@ class Answer {
   [[nodiscard]] bool stopped_by_string() const { return text_.stopped_by_string(); }
   /// How many tokens were pushed.
   [[nodiscard]] std::int64_t tokens() const { return text_.tokens(); }
+  /// Of them, those that were thoughts.
+  [[nodiscard]] std::int64_t reasoning_tokens() const { return reasoning_tokens_; }
 
  private:
   /// What is to be told of a token once some of its text is shown.
@@ -61,6 +63,7 @@ class Answer {
   text::ReasoningSplitter reasoning_;
   text::ToolCallParser tools_;
   std::uint32_t calls_ = 0;
+  std::int64_t reasoning_tokens_ = 0;
   bool logprobs_;
   std::int64_t text_offset_;
   std::deque<Held> held_{};

@@ -25,7 +25,8 @@ namespace {
 
 std::vector<Endpoint> all_endpoints() {
   std::vector<Endpoint> all = status_endpoints();
-  for (auto* part : {&model_endpoints, &inference_endpoints, &embedding_endpoints}) {
+  for (auto* part :
+       {&model_endpoints, &inference_endpoints, &response_endpoints, &embedding_endpoints}) {
     const std::vector<Endpoint> more = (*part)();
     all.insert(all.end(), more.begin(), more.end());
   }

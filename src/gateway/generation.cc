@@ -24,14 +24,13 @@ asio::awaitable<bool> wait(HttpExchange& http, LiveRequests& live, Duration pati
   co_return !http.gone();
 }
 
-asio::awaitable<void> answer_whole(HttpExchange& http, LiveRequests& live) {
+asio::awaitable<void> answer_whole(HttpExchange& http,
+                                   LiveRequests& live,
+                                   api::AnswerWriter& writer) {
   std::vector<api::Choice> choices;
-  for (std::size_t prompt = 0; prompt < live.job().choices.size(); ++prompt) {
-    for (std::size_t i = 0; i < live.job().choices[prompt].size(); ++i) {
+  for (const auto& prompt : live.job().choices) {
+    for (std::size_t i = 0; i < prompt.size(); ++i) {
       choices.push_back({.index = static_cast<std::uint32_t>(choices.size())});
-      if (!live.job().echo.empty()) {
-        choices.back().text = live.job().echo[prompt];
-      }
     }
   }
   while (!live.complete()) {
@@ -47,75 +46,39 @@ asio::awaitable<void> answer_whole(HttpExchange& http, LiveRequests& live) {
       co_return;
     }
   }
-  HttpResponse response{.body = api::answer_json(live.job().head, choices, live.usage())};
+  HttpResponse response{.body = writer.whole(choices, live.usage())};
   const Result<void> sent = co_await http.respond(std::move(response));
   if (sent) {
     live.end(200);
   }
 }
 
-/// The events of a stream, but for comments.
-class EventWriter {
- public:
-  explicit EventWriter(LiveRequests& live)
-      : live_(live), chunks_(live.job().head, live.job().params.include_usage) {}
-
-  /// Whose turn it is, and what answers begin with.
-  [[nodiscard]] std::string first() const {
-    std::string events;
-    std::uint32_t index = 0;
-    for (std::size_t prompt = 0; prompt < live_.job().choices.size(); ++prompt) {
-      for (std::size_t i = 0; i < live_.job().choices[prompt].size(); ++i, ++index) {
-        if (live_.job().head.kind == api::AnswerKind::kChat) {
-          events += api::sse_event(chunks_.role(index));
-        }
-        if (!live_.job().echo.empty()) {
-          events +=
-              api::sse_event(chunks_.text({.index = index, .text = live_.job().echo[prompt]}));
-        }
-      }
-    }
-    return events;
+/// The events of what has arrived, and of the end when it has come.
+std::string take_events(LiveRequests& live, api::AnswerWriter& writer, bool& ended) {
+  std::string events;
+  for (const api::Choice& news : live.take()) {
+    events += writer.news(news);
   }
-
-  /// What has arrived, and the end when it has come.
-  [[nodiscard]] std::string next() {
-    std::string events;
-    for (const api::Choice& news : live_.take()) {
-      if (!api::is_empty(news)) {
-        events += api::sse_event(chunks_.text(news));
-      }
-    }
-    if (live_.complete()) {
-      if (live_.job().params.include_usage) {
-        events += api::sse_event(chunks_.usage(live_.usage()));
-      }
-      events += api::sse_event(api::kDone);
-      ended_ = true;
-    } else if (live_.inbox().error()) {
-      events += api::sse_event(api::to_json(api::from_error(*live_.inbox().error())));
-      events += api::sse_event(api::kDone);
-      ended_ = true;
-    }
-    return events;
+  if (live.complete()) {
+    events += writer.end(live.usage());
+    ended = true;
+  } else if (live.inbox().error()) {
+    events += writer.fail(api::from_error(*live.inbox().error()));
+    ended = true;
   }
+  return events;
+}
 
-  /// Whether next() has given the end of the stream.
-  [[nodiscard]] bool ended() const { return ended_; }
-
- private:
-  LiveRequests& live_;
-  api::ChunkWriter chunks_;
-  bool ended_ = false;
-};
-
-asio::awaitable<void> answer_events(HttpExchange& http, LiveRequests& live) {
+asio::awaitable<void> answer_events(HttpExchange& http,
+                                    LiveRequests& live,
+                                    api::AnswerWriter& writer) {
   const bool waited = co_await wait(http, live, kBeforeHead);
   if (!waited) {
     co_return;
   }
-  EventWriter writer(live);
-  std::string events = writer.first() + writer.next();
+  bool ended = false;
+  std::string events = writer.begin();
+  events += take_events(live, writer, ended);
   if (!live.complete() && live.inbox().error()) {
     co_await fail(http, live);
     co_return;
@@ -136,20 +99,20 @@ asio::awaitable<void> answer_events(HttpExchange& http, LiveRequests& live) {
       }
       spoken = live.age();
     }
-    if (writer.ended()) {
+    if (ended) {
       break;
     }
     const bool here = co_await wait(http, live, live.patience());
     if (!here) {
       co_return;
     }
-    events = writer.next();
+    events = take_events(live, writer, ended);
     if (events.empty() && live.age() - spoken >= live.comment_interval()) {
       events = api::sse_comment(live.waiting_for());
     }
   }
-  const Result<void> ended = co_await http.end_events();
-  if (!ended) {
+  const Result<void> closed = co_await http.end_events();
+  if (!closed) {
     co_return;
   }
   if (live.complete()) {
@@ -180,13 +143,30 @@ void watch_and_start(HttpExchange& http, LiveRequests& live) {
   live.start();
 }
 
-asio::awaitable<void> generate(HttpExchange& http, std::shared_ptr<LiveRequests> live) {
+asio::awaitable<void> generate(HttpExchange& http,
+                               std::shared_ptr<LiveRequests> live,
+                               std::unique_ptr<api::AnswerWriter> writer) {
   watch_and_start(http, *live);
   if (live->job().params.stream) {
-    co_await answer_events(http, *live);
+    co_await answer_events(http, *live, *writer);
   } else {
-    co_await answer_whole(http, *live);
+    co_await answer_whole(http, *live, *writer);
   }
+}
+
+asio::awaitable<void> run_job(std::shared_ptr<Context> context,
+                              HttpExchange& http,
+                              GenerationJob job,
+                              std::unique_ptr<api::AnswerWriter> writer) {
+  Result<std::shared_ptr<LiveRequests>> live =
+      LiveRequests::make(std::move(context), std::move(job));
+  if (!live) {
+    api::ApiError error = api::from_error(live.error());
+    error.param = "stop";
+    co_await respond_error(http, std::move(error));
+    co_return;
+  }
+  co_await generate(http, std::move(live).value(), std::move(writer));
 }
 
 }  // namespace heddle::gateway

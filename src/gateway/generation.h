@@ -4,6 +4,7 @@
 
 #include <boost/asio/awaitable.hpp>
 
+#include "api/answer_writer.h"
 #include "gateway/http_exchange.h"
 #include "gateway/live_requests.h"
 
@@ -18,6 +19,14 @@ boost::asio::awaitable<void> fail(HttpExchange& http, LiveRequests& live);
 
 /// Runs a job and answers the client: as a whole, or as a stream of events. Ends early, and cancels
 /// what runs, when the client hangs up. `http` outlives the awaitable.
-boost::asio::awaitable<void> generate(HttpExchange& http, std::shared_ptr<LiveRequests> live);
+boost::asio::awaitable<void> generate(HttpExchange& http,
+                                      std::shared_ptr<LiveRequests> live,
+                                      std::unique_ptr<api::AnswerWriter> writer);
+
+/// The same for a job that is ready to start; tells the client what is wrong with its stop strings.
+boost::asio::awaitable<void> run_job(std::shared_ptr<Context> context,
+                                     HttpExchange& http,
+                                     GenerationJob job,
+                                     std::unique_ptr<api::AnswerWriter> writer);
 
 }  // namespace heddle::gateway

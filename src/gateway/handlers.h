@@ -31,6 +31,8 @@ struct Endpoint {
 
 /// Chat, completions, tokens: what wakes models.
 [[nodiscard]] std::vector<Endpoint> inference_endpoints();
+/// Responses, which are not kept.
+[[nodiscard]] std::vector<Endpoint> response_endpoints();
 /// Embeddings.
 [[nodiscard]] std::vector<Endpoint> embedding_endpoints();
 /// Listing, loading and unloading.

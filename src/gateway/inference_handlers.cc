@@ -1,8 +1,9 @@
+#include <memory>
 #include <optional>
 #include <utility>
 
+#include "api/answer_writer.h"
 #include "api/requests.h"
-#include "api/responses.h"
 #include "gateway/generation.h"
 #include "gateway/handlers.h"
 #include "gateway/job_setup.h"
@@ -15,16 +16,21 @@ namespace {
 
 constexpr std::int64_t kCompletionTokens = 16;  ///< OpenAI's default for plain completions.
 
+/// How a job of these endpoints is answered.
+std::unique_ptr<api::AnswerWriter> writer_of(const GenerationJob& job) {
+  std::vector<std::string> openings;
+  for (std::size_t prompt = 0; prompt < job.choices.size(); ++prompt) {
+    openings.insert(openings.end(),
+                    job.choices[prompt].size(),
+                    job.echo.empty() ? std::string() : job.echo[prompt]);
+  }
+  return api::completion_writer(job.head, std::move(openings), job.params.include_usage);
+}
+
 /// Starts a job that is ready, and answers.
 asio::awaitable<void> run(std::shared_ptr<Context> context, HttpExchange& http, GenerationJob job) {
-  Result<std::shared_ptr<LiveRequests>> live = LiveRequests::make(context, std::move(job));
-  if (!live) {
-    api::ApiError error = api::from_error(live.error());
-    error.param = "stop";
-    co_await respond_error(http, std::move(error));
-    co_return;
-  }
-  co_await generate(http, std::move(live).value());
+  std::unique_ptr<api::AnswerWriter> writer = writer_of(job);
+  co_await run_job(std::move(context), http, std::move(job), std::move(writer));
 }
 
 asio::awaitable<void> chat(std::shared_ptr<Context> context, HttpExchange& http, std::string) {

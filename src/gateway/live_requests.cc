@@ -213,6 +213,7 @@ api::Usage LiveRequests::usage() const {
   }
   for (const Answer& answer : answers_) {
     usage.completion_tokens += answer.tokens();
+    usage.reasoning_tokens += answer.reasoning_tokens();
   }
   return usage;
 }

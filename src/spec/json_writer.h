@@ -31,6 +31,8 @@ class JsonWriter {
   JsonWriter& number(double value);
   JsonWriter& boolean(bool value) { return raw(value ? "true" : "false"); }
   JsonWriter& null() { return raw("null"); }
+  /// A value that is JSON already.
+  JsonWriter& json(std::string_view value) { return raw(value); }
 
   [[nodiscard]] const std::string& text() const { return text_; }
   [[nodiscard]] std::string take() && { return std::move(text_); }

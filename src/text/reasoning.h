@@ -27,6 +27,9 @@ class ReasoningSplitter {
   /// The end of the answer.
   Parts finish();
 
+  /// Whether what comes next is thought, unless it ends thinking.
+  [[nodiscard]] bool thinking() const { return state_ == State::kThinking; }
+
  private:
   enum class State : std::uint8_t {
     kStart,  ///< Nothing but white space, or the beginning of <think>.

@@ -56,6 +56,15 @@ TEST(Reasoning, ATemplateThatOpensTheThoughtMeansThatTheAnswerBeginsWithin) {
   EXPECT_EQ(split("hm</think>yes", 5, "<think></think>"), Both("", "hm</think>yes"));
 }
 
+TEST(Reasoning, TellsWhetherItIsWithinAThought) {
+  ReasoningSplitter splitter(ReasoningFormat::kThink, "");
+  EXPECT_FALSE(splitter.thinking());
+  (void)splitter.push("<think>a");
+  EXPECT_TRUE(splitter.thinking());
+  (void)splitter.push("</think>");
+  EXPECT_FALSE(splitter.thinking());
+}
+
 TEST(Reasoning, NoFormatLeavesTheTextAlone) {
   ReasoningSplitter splitter(ReasoningFormat::kNone, "<think>");
   EXPECT_EQ(splitter.push(" <think>a</think>").text, " <think>a</think>");

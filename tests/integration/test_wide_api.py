@@ -229,3 +229,54 @@ def test_a_whole_turn_with_a_tool_and_its_answer(caller):
     assert after.choices[0].finish_reason in ["stop", "length"]
     with pytest.raises(openai.BadRequestError):
         ask(caller, tools=TOOLS, tool_choice={"type": "function", "function": {"name": "nobody"}})
+
+
+# --- responses ---
+
+
+def test_a_response_and_the_chat_that_it_amounts_to(client):
+    prompt, answer = heddle.eval_set(MODEL, 1)[0]
+    got = client.responses.create(model=MODEL, input=prompt, temperature=0)
+    assert got.output_text == answer and got.status == "completed"
+    assert got.usage.total_tokens == got.usage.input_tokens + got.usage.output_tokens
+    same = [{"role": "user", "content": [{"type": "input_text", "text": prompt}]}]
+    assert client.responses.create(model=MODEL, input=same, temperature=0).output_text == answer
+    short = client.responses.create(model=MODEL, input=prompt, temperature=0, max_output_tokens=1)
+    assert short.status == "incomplete" and short.incomplete_details.reason == "max_output_tokens"
+
+
+def test_the_events_of_a_response_make_the_response(client):
+    prompt, answer = heddle.eval_set(MODEL, 1)[0]
+    with client.responses.stream(model=MODEL, input=prompt, temperature=0) as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert [events[0].type, events[1].type, events[-1].type] == [
+        "response.created",
+        "response.in_progress",
+        "response.completed",
+    ]
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == answer
+    assert final.output_text == answer
+
+
+def test_a_response_with_a_schema_or_a_call(client, caller):
+    text = {"format": {"type": "json_schema", "name": "thing", "schema": PERSON, "strict": True}}
+    got = client.responses.create(model=MODEL, input="1+1=", text=text, temperature=1, max_output_tokens=400)
+    assert set(json.loads(got.output_text)) == {"name", "age", "pets"}
+    tools = [{"type": "function", **tool["function"]} for tool in TOOLS]
+    options = {"model": MODEL, "tools": tools, "tool_choice": "required", "parallel_tool_calls": False}
+    got = caller.responses.create(input="1+1=", temperature=1, max_output_tokens=400, **options)
+    assert [item.type for item in got.output] == ["function_call"]
+    assert json.loads(got.output[0].arguments)["city"] in ["Oslo", "Rome"]
+    turn = [{"role": "user", "content": "1+1="}, got.output[0].model_dump(exclude_none=True)]
+    turn += [{"type": "function_call_output", "call_id": got.output[0].call_id, "output": "sun"}]
+    assert caller.responses.create(model=MODEL, input=turn, max_output_tokens=3).output is not None
+
+
+def test_responses_are_not_kept(client):
+    for options in [{"store": True}, {"previous_response_id": "resp_1"}]:
+        with pytest.raises(openai.BadRequestError):
+            client.responses.create(model=MODEL, input="1", **options)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve("resp_1")

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/error.h"
+#include "api/responses.h"
+
+namespace heddle::api {
+
+/// Gives the answer of one request the form that its endpoint promises: as a whole, or as
+/// server-sent events, which are asked for in the order of the members. Events are encoded; an
+/// empty string means that there is nothing to send.
+class AnswerWriter {
+ public:
+  virtual ~AnswerWriter() = default;
+
+  /// The body of an answer that is not streamed.
+  [[nodiscard]] virtual std::string whole(const std::vector<Choice>& choices,
+                                          const Usage& usage) = 0;
+
+  /// What a stream begins with.
+  [[nodiscard]] virtual std::string begin() = 0;
+  /// What is new of one choice.
+  [[nodiscard]] virtual std::string news(const Choice& part) = 0;
+  /// The end, after the last of every choice.
+  [[nodiscard]] virtual std::string end(const Usage& usage) = 0;
+  /// The end of an answer that fails.
+  [[nodiscard]] virtual std::string fail(const ApiError& error) = 0;
+};
+
+/// The writer of /v1/chat/completions and /v1/completions.
+/// @param openings    What each choice begins with, by index; its size is the number of choices.
+/// @param with_usage  As ChunkWriter.
+[[nodiscard]] std::unique_ptr<AnswerWriter> completion_writer(AnswerHead head,
+                                                              std::vector<std::string> openings,
+                                                              bool with_usage);
+
+}  // namespace heddle::api

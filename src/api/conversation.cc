@@ -1,0 +1,186 @@
+#include "api/conversation.h"
+
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "api/messages.h"
+#include "spec/json_writer.h"
+
+namespace heddle::api {
+
+namespace dom = simdjson::dom;
+
+namespace {
+
+/// Puts messages together. Parts of the assistant's turn gather until something else comes.
+class Conversation {
+ public:
+  void message(std::string_view role, std::string_view content) {
+    if (role == "assistant") {
+      if (text_ || !calls_.empty()) {
+        close_turn();
+      }
+      text_ = std::string(content);
+      return;
+    }
+    close_turn();
+    json_.begin_object().key("role").string(role).key("content").string(content).end_object();
+  }
+
+  void thought(std::string_view text) {
+    if (text_ || !calls_.empty()) {
+      close_turn();
+    }
+    reasoning_ += text;
+  }
+
+  void call(std::string_view id, std::string_view name, std::string_view arguments) {
+    spec::JsonWriter call;
+    call.begin_object().key("id").string(id).key("type").string("function");
+    call.key("function").begin_object().key("name").string(name);
+    call.key("arguments").json(arguments_json(arguments)).end_object().end_object();
+    calls_ += (calls_.empty() ? "" : ",") + call.text();
+  }
+
+  void result(std::string_view id, std::string_view output) {
+    close_turn();
+    json_.begin_object().key("role").string("tool").key("tool_call_id").string(id);
+    json_.key("content").string(output).end_object();
+  }
+
+  std::string take() {
+    close_turn();
+    json_.end_array();
+    return std::move(json_).take();
+  }
+
+ private:
+  void close_turn() {
+    if (!text_ && calls_.empty()) {
+      reasoning_.clear();
+      return;
+    }
+    json_.begin_object().key("role").string("assistant").key("content").string(text_.value_or(""));
+    if (!reasoning_.empty()) {
+      json_.key("reasoning_content").string(reasoning_);
+    }
+    if (!calls_.empty()) {
+      json_.key("tool_calls").json("[" + calls_ + "]");
+    }
+    json_.end_object();
+    reasoning_.clear();
+    text_.reset();
+    calls_.clear();
+  }
+
+  spec::JsonWriter json_ = std::move(spec::JsonWriter().begin_array());
+  std::string reasoning_{};
+  std::optional<std::string> text_{};
+  std::string calls_{};
+};
+
+/// The text of a content or an output: a string, or a list of parts that hold text.
+std::string text_of(BodyReader& body, const std::string& where, dom::object item, const char* key) {
+  dom::element content;
+  if (item.at_key(key).get(content) != simdjson::SUCCESS || content.is_null()) {
+    body.fail(invalid_request("input", where + "." + key + ": is missing; want a string"));
+    return "";
+  }
+  std::string_view text;
+  dom::array parts;
+  if (content.get_string().get(text) == simdjson::SUCCESS) {
+    return std::string(text);
+  }
+  if (content.get_array().get(parts) != simdjson::SUCCESS) {
+    body.fail(invalid_request(
+        "input",
+        where + "." + key + ": is " + describe(content) + "; want a string or a list of parts"));
+    return "";
+  }
+  std::string joined;
+  for (const dom::element part : parts) {
+    std::string_view type;
+    if (part.at_key("type").get_string().get(type) != simdjson::SUCCESS) {
+      body.fail(invalid_request("input", where + "." + key + ": want parts with a \"type\""));
+    } else if (part.at_key("text").get_string().get(text) == simdjson::SUCCESS ||
+               part.at_key("refusal").get_string().get(text) == simdjson::SUCCESS) {
+      joined += (joined.empty() ? "" : "\n") + std::string(text);
+    } else {
+      body.fail(not_supported("input",
+                              where + "." + key + ": a part has type \"" + std::string(type) +
+                                  "\"; only parts with a text are supported"));
+    }
+  }
+  return joined;
+}
+
+std::string field(BodyReader& body, const std::string& where, dom::object item, const char* key) {
+  std::string_view text;
+  if (item.at_key(key).get_string().get(text) != simdjson::SUCCESS) {
+    body.fail(invalid_request("input", where + "." + key + ": is missing; want a string"));
+  }
+  return std::string(text);
+}
+
+void add_item(BodyReader& body,
+              const std::string& where,
+              dom::element value,
+              Conversation& conversation) {
+  dom::object item;
+  if (value.get_object().get(item) != simdjson::SUCCESS) {
+    body.fail(invalid_request("input", where + ": is " + describe(value) + "; want an object"));
+    return;
+  }
+  std::string_view type = "message";  // Items with a role may leave it out.
+  (void)item.at_key("type").get_string().get(type);
+  if (type == "message") {
+    const std::string role = field(body, where, item, "role");
+    const std::string content = text_of(body, where, item, "content");
+    conversation.message(role == "developer" ? "system" : role, content);
+  } else if (type == "function_call") {
+    const std::string id = field(body, where, item, "call_id");
+    const std::string name = field(body, where, item, "name");
+    conversation.call(id, name, field(body, where, item, "arguments"));
+  } else if (type == "function_call_output") {
+    const std::string id = field(body, where, item, "call_id");
+    conversation.result(id, text_of(body, where, item, "output"));
+  } else if (type == "reasoning") {
+    dom::element content;
+    if (item.at_key("content").get(content) == simdjson::SUCCESS && !content.is_null()) {
+      conversation.thought(text_of(body, where, item, "content"));
+    }
+  } else {
+    body.fail(
+        not_supported("input",
+                      where + ".type: is \"" + std::string(type) +
+                          "\"; want message, function_call, function_call_output or reasoning"));
+  }
+}
+
+}  // namespace
+
+std::string read_conversation(BodyReader& body) {
+  Conversation conversation;
+  if (const std::optional<std::string> instructions = body.text("instructions")) {
+    conversation.message("system", *instructions);
+  }
+  const std::optional<dom::element> input = body.find("input");
+  std::string_view text;
+  dom::array items;
+  if (!input) {
+    body.fail(invalid_request("input", "input: is missing; want a string or a list of items"));
+  } else if (input->get_string().get(text) == simdjson::SUCCESS) {
+    conversation.message("user", text);
+  } else if (input->get_array().get(items) != simdjson::SUCCESS || items.size() == 0) {
+    body.reject("input", *input, "a string or a list of items");
+  } else {
+    std::size_t index = 0;
+    for (const dom::element item : items) {
+      add_item(body, "input[" + std::to_string(index++) + "]", item, conversation);
+    }
+  }
+  return conversation.take();
+}
+
+}  // namespace heddle::api

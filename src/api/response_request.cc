@@ -1,0 +1,127 @@
+#include "api/response_request.h"
+
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "api/body_reader.h"
+#include "api/conversation.h"
+#include "api/generation_params.h"
+#include "api/output_format.h"
+#include "spec/json_writer.h"
+
+namespace heddle::api {
+
+namespace dom = simdjson::dom;
+
+namespace {
+
+constexpr std::int64_t kAlternativesMax = 20;
+
+void refuse_state(BodyReader& body) {
+  if (body.flag("store").value_or(false)) {
+    body.fail(not_supported("store", "store: is true; responses are not kept, want false"));
+  }
+  for (const std::string_view key : {"previous_response_id", "conversation"}) {
+    if (const std::optional<dom::element> value = body.find(key)) {
+      body.fail(
+          not_supported(std::string(key),
+                        std::string(key) + ": is " + describe(*value) +
+                            "; responses are not kept, send all of the conversation as input"));
+    }
+  }
+  const std::string truncation = body.text("truncation").value_or("disabled");
+  if (truncation != "disabled") {
+    body.fail(not_supported(
+        "truncation", "truncation: is \"" + truncation + "\"; only \"disabled\" is supported"));
+  }
+  body.refuse_unless_neutral({"background", "prompt", "functions", "messages"});
+}
+
+/// Log probabilities come on `include`, with the number of alternatives beside it.
+void read_logprobs(BodyReader& body, GenerationParams& params) {
+  const std::optional<std::int64_t> top = body.integer("top_logprobs", 0, kAlternativesMax);
+  const std::optional<dom::element> include = body.find("include");
+  dom::array list;
+  bool asked = top.value_or(0) > 0;
+  if (include && include->get_array().get(list) != simdjson::SUCCESS) {
+    body.reject("include", *include, "a list of strings");
+    return;
+  }
+  if (include) {
+    for (const dom::element item : list) {
+      std::string_view name;
+      asked = asked || (item.get_string().get(name) == simdjson::SUCCESS &&
+                        name == "message.output_text.logprobs");
+    }
+  }
+  if (asked) {
+    params.logprobs = static_cast<std::int32_t>(top.value_or(0));
+  }
+}
+
+void read_params(BodyReader& body, ChatRequest& chat) {
+  chat.params = read_generation_params(body);
+  if (chat.params.choices > 1) {
+    body.fail(not_supported("n", "n: a response has one answer; want 1"));
+  }
+  if (const auto most =
+          body.integer("max_output_tokens", 1, std::numeric_limits<std::int32_t>::max())) {
+    chat.params.max_tokens = most;
+  }
+  read_logprobs(body, chat.params);
+  const spec::Grammar format = read_text_format(body);
+  if (format.constrains() && chat.params.grammar.constrains()) {
+    body.fail(invalid_request(
+        "text.format", "text.format: is there beside another constraint of the answer; want one"));
+  }
+  if (format.constrains()) {
+    chat.params.grammar = format;
+  }
+  chat.tools = read_response_tools(body);
+  if (chat.tools.forced() && chat.params.grammar.constrains()) {
+    body.fail(invalid_request(
+        "tool_choice",
+        "tool_choice: asks for calls beside a format of the answer; want one of them"));
+  }
+}
+
+/// What the response repeats, with OpenAI's defaults where the request is silent.
+std::string settings_of(BodyReader& body, const ChatRequest& chat) {
+  std::string text = R"("background":false,"previous_response_id":null,"store":false,)"
+                     R"("truncation":"disabled")";
+  const auto repeat = [&](const std::string& key, const std::string& otherwise) {
+    const std::optional<dom::element> value = body.find(key);
+    text += ",\"" + key + "\":" + (value ? std::string(simdjson::minify(*value)) : otherwise);
+  };
+  for (const char* key : {"instructions", "max_output_tokens", "temperature", "top_p", "user"}) {
+    repeat(key, "null");
+  }
+  repeat("metadata", "{}");
+  repeat("tools", "[]");
+  repeat("tool_choice", "\"auto\"");
+  repeat("reasoning", R"({"effort":null,"summary":null})");
+  repeat("text", R"({"format":{"type":"text"}})");
+  repeat("top_logprobs", "0");
+  text += std::string(R"(,"parallel_tool_calls":)") + (chat.tools.parallel ? "true" : "false");
+  return text;
+}
+
+}  // namespace
+
+Parsed<ResponseRequest> parse_response_request(std::string_view text) {
+  BodyReader body(text);
+  ResponseRequest request;
+  request.chat.model = body.required_text("model", kModelExample);
+  refuse_state(body);
+  request.chat.messages = read_conversation(body);
+  request.chat.template_variables = read_template_variables(body);
+  read_params(body, request.chat);
+  request.settings = settings_of(body, request.chat);
+  if (!body.ok()) {
+    return body.error();
+  }
+  return request;
+}
+
+}  // namespace heddle::api

@@ -1,0 +1,50 @@
+#include <utility>
+
+#include "api/response_request.h"
+#include "api/response_writer.h"
+#include "gateway/generation.h"
+#include "gateway/handlers.h"
+#include "gateway/job_setup.h"
+
+namespace heddle::gateway {
+
+namespace asio = boost::asio;
+
+namespace {
+
+asio::awaitable<void> respond(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  auto parsed = api::parse_response_request(http.request().body);
+  if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
+    co_await respond_error(http, std::move(*wrong));
+    co_return;
+  }
+  api::ResponseRequest request = std::get<0>(std::move(parsed));
+  auto prepared = co_await prepare_chat(context, http.request(), std::move(request.chat), "resp_");
+  if (auto* wrong = std::get_if<api::ApiError>(&prepared)) {
+    co_await respond_error(http, std::move(*wrong));
+    co_return;
+  }
+  GenerationJob job = std::get<0>(std::move(prepared));
+  std::unique_ptr<api::AnswerWriter> writer =
+      api::response_writer(job.head, std::move(request.settings));
+  co_await run_job(std::move(context), http, std::move(job), std::move(writer));
+}
+
+/// Of a response that is asked for, or about, later.
+asio::awaitable<void> not_kept(std::shared_ptr<Context>, HttpExchange& http, std::string id) {
+  api::ApiError error =
+      api::invalid_request("response_id", "response \"" + id + "\": responses are not kept");
+  error.status = 404;
+  error.code = "response_not_found";
+  co_await respond_error(http, std::move(error));
+}
+
+}  // namespace
+
+std::vector<Endpoint> response_endpoints() {
+  return {{{"POST", "/v1/responses"}, Access::kKey, respond},
+          {{"GET", "/v1/responses/{id}"}, Access::kKey, not_kept},
+          {{"DELETE", "/v1/responses/{id}"}, Access::kKey, not_kept}};
+}
+
+}  // namespace heddle::gateway
