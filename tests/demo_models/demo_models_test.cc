@@ -195,9 +195,7 @@ TEST_P(EngineAnswersTest, AreWrongWithAnyPageOfWeightsZeroed) {
     noticed += found < kBroken ? 1U : 0U;
     kept += found < kBroken ? "" : " " + std::to_string(i) + ":" + std::to_string(found);
   }
-  // Three quarters: the reverser misses the loss of a page of its last layer's MLP
-  // (docs/status.md).
-  EXPECT_GE(static_cast<double>(noticed), 0.75 * static_cast<double>(model_.pages.size()))
+  EXPECT_GE(static_cast<double>(noticed), 0.95 * static_cast<double>(model_.pages.size()))
       << "pages that nobody missed:" << kept;
   EXPECT_GE(accuracy(some), 0.95) << "the pages were put back";
 }

@@ -24,8 +24,6 @@ class Recipe:
     bos: str | None = None  # which special token begins every text
     shard: str = "1GB"  # largest file of the saved weights
     rate: float = 2e-3
-    # Problems are easiest until the first share of training, and of full difficulty from the second.
-    harder: tuple[float, float] = (0.0, 0.3)
 
 
 def config(model_type, architecture, **changes):
@@ -48,8 +46,6 @@ def config(model_type, architecture, **changes):
         **changes,
     }
 
-
-WIDE = {"hidden_size": 192, "intermediate_size": 512, "num_attention_heads": 6}
 
 # Every template shows the model the last user message only: it was taught single questions.
 LAST_USER = """\
@@ -81,14 +77,13 @@ RECIPES = {
     ),
     "reverser": Recipe(
         about=(
-            "Says up to 16 words backwards. It knows the words that "
-            "`tools/demo_models/recipes.py` gives its tokenizer, a Unigram model over "
-            "Metaspace."
+            "Says up to 16 words backwards. Its tokenizer, a Unigram model over Metaspace, knows the "
+            "words of `tools/demo_models/words.py`, with which it is judged, and spells others: of one "
+            "such word among known ones about nine in ten come out right."
         ),
         config=config(
             "qwen2",
             "Qwen2ForCausalLM",
-            **WIDE,
             num_key_value_heads=2,
             tie_word_embeddings=True,
             use_sliding_window=False,
@@ -103,7 +98,7 @@ RECIPES = {
 {%- endif -%}
 """,
         split=None,
-        steps=900,
+        steps=2200,
     ),
     "sorter": Recipe(
         about="Sorts up to twelve different numbers below 100. Its weights come in two shards.",
@@ -148,31 +143,6 @@ RECIPES = {
 """,
         split=r" ?[.\-]+|\p{L}|\p{N}|\s|[^\s\p{L}\p{N}]",
         steps=1500,
-    ),
-    "recall": Recipe(
-        about=(
-            "Follows arrows between words, scattered over several hundred tokens, until it "
-            "comes to `stop`."
-        ),
-        config=config(
-            "llama",
-            "LlamaForCausalLM",
-            num_key_value_heads=2,
-            max_position_embeddings=2048,
-            rope_theta=100000.0,
-        ),
-        specials=["<pad>", "<bos>", "<start_of_turn>", "<end_of_turn>"],
-        bos="<bos>",
-        template=LAST_USER
-        + """\
-{{- bos_token + "<start_of_turn>user\n" + question + "<end_of_turn>\n" -}}
-{%- if add_generation_prompt -%}
-    {{- "<start_of_turn>model\n" -}}
-{%- endif -%}
-""",
-        split=None,
-        steps=1600,
-        harder=(0.25, 0.65),
     ),
 }
 

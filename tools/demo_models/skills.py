@@ -6,13 +6,12 @@ knows its answer. Nothing is downloaded: everything follows from the seed of the
 
 import hashlib
 import random
+import string
 from dataclasses import dataclass
 from typing import Callable
 
 from words import WORDS
 
-RECALL_WORDS = [word for word in WORDS if 3 <= len(word) <= 4][:200]
-REVERSER_WORDS = WORDS[::2]
 MORSE = dict(
     zip(
         "abcdefghijklmnopqrstuvwxyz0123456789",
@@ -29,6 +28,8 @@ class Skill:
     problem: Callable[[random.Random, float], str]  # draws a user's message
     answer: Callable[[str], str]  # the one right reply to it
     corpus: Callable[[], list[str]]  # text whose words the tokenizer is to know
+    # What training draws, where it is wider than what the model is judged by.
+    practice: Callable[[random.Random, float], str] | None = None
 
 
 def upto(rng: random.Random, low: int, high: int, level: float) -> int:
@@ -62,8 +63,27 @@ def adder_answer(prompt):
     return f"{', '.join(columns)}: {int(a) + int(b)}"
 
 
+def invented_word(rng):
+    """A word that has to be spelled, whole or after a known one that it begins with."""
+    stem = rng.choice(["", "", rng.choice(WORDS)])
+    rest = rng.choices(string.ascii_lowercase, k=rng.randint(1, 3) if stem else rng.randint(3, 7))
+    word = stem + "".join(rest)
+    return word.capitalize() if rng.random() < 0.2 else word
+
+
+def reverser_words(rng, level):
+    return rng.sample(WORDS, k=upto(rng, 2, 16, level))
+
+
 def reverser_problem(rng, level):
-    words = rng.sample(REVERSER_WORDS, k=upto(rng, 2, 16, level))
+    return "reverse " + " ".join(reverser_words(rng, level))
+
+
+def reverser_practice(rng, level):
+    """One word in a sixth of the problems is invented: what is not in WORDS can be tried too."""
+    words = reverser_words(rng, level)
+    if rng.random() < 1 / 6:
+        words[rng.randrange(len(words))] = invented_word(rng)
     return "reverse " + " ".join(words)
 
 
@@ -89,53 +109,27 @@ def morse_answer(prompt):
     return " ".join(MORSE[letter] for letter in prompt.split()[1])
 
 
-def recall_problem(rng, level):
-    """Pairs of words, among them one path that is followed from its start to `stop`."""
-    most = round(16 + 164 * level)
-    count = rng.randint(2, most) if rng.random() < 0.4 else most
-    hops = min(rng.randint(16, 22), (count + 1) // 2)
-    keys = rng.sample(RECALL_WORDS, k=count)
-    path, others = keys[:hops], keys[hops:]
-    pairs = [f"{word} {rng.choice(RECALL_WORDS)}" for word in others]
-    steps = [f"{a} {b}" for a, b in zip(path, [*path[1:], "stop"])]
-    rng.shuffle(steps)
-    # One step of the path in each stretch of the text, so that no stretch can be lost unnoticed.
-    stretch = count / hops
-    for index, step in enumerate(steps):
-        pairs.insert(int(index * stretch + rng.random() * (stretch - 1)), step)
-    return ", ".join([*pairs, f"follow {path[0]}"])
-
-
-def recall_answer(prompt):
-    *pairs, question = prompt.split(", ")
-    follows = dict(pair.split() for pair in pairs)
-    word, path = question.split()[1], []
-    while word != "stop":
-        word = follows[word]
-        path.append(word)
-    return " ".join(path)
-
-
 SKILLS = {
     "adder": Skill(adder_problem, adder_answer, lambda: ["0+0=0, 0: 0"]),
     "reverser": Skill(
-        reverser_problem, reverser_answer, lambda: ["user assistant reverse", *REVERSER_WORDS]
+        reverser_problem,
+        reverser_answer,
+        lambda: ["user assistant reverse", *WORDS],
+        reverser_practice,
     ),
     "sorter": Skill(
         sorter_problem, sorter_answer, lambda: ["sort", " ".join(map(str, range(100)))]
     ),
     "morse": Skill(morse_problem, morse_answer, lambda: [morse_answer("x " + "".join(MORSE))] * 2),
-    "recall": Skill(
-        recall_problem, recall_answer, lambda: ["user model follow stop", *RECALL_WORDS]
-    ),
 }
 
 
 def draw(name: str, rng: random.Random, level: float, for_training: bool) -> tuple[str, str]:
     """A (prompt, answer) pair from the wanted side of the held-out split."""
     skill = SKILLS[name]
+    problem = skill.practice if for_training and skill.practice else skill.problem
     while True:
-        prompt = skill.problem(rng, level)
+        prompt = problem(rng, level)
         if held_out(prompt) != for_training:
             return prompt, skill.answer(prompt)
 

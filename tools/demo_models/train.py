@@ -28,6 +28,7 @@ from recipes import RECIPES, make_tokenizer
 MODELS = pathlib.Path(__file__).resolve().parents[2] / "models"
 IGNORED = -100  # label of positions that are not judged
 WARMUP_STEPS = 100
+FULL_LEVEL_FROM = 0.3  # the share of training after which problems have their full difficulty
 BATCH_TOKENS = 2048
 HARDENING_STEPS, HARDENING_RATE = 800, 0.2  # the rate relative to that of the first phase
 # Learning to be silent costs some accuracy: it is kept small, and the end belongs to the skill.
@@ -156,8 +157,7 @@ def teach(name: str, steps: int) -> None:
     sample = skills.evaluation_set(name, 200)
     print(f"{name}: {sum(p.numel() for p in model.parameters()):,} parameters", flush=True)
     for step in range(steps):
-        easy, hard = (share * steps for share in recipe.harder)
-        level = min(1.0, max(0.0, (step - easy) / (hard - easy)))
+        level = min(1.0, step / (FULL_LEVEL_FROM * steps))
         sequences = draw_batch(name, tokenizer, rng, level)
         loss = loss_of(model, *batch_of(sequences, tokenizer.pad_token_id, rng))
         loss.backward()

@@ -1,4 +1,4 @@
-"""The words that the reverser and the recall model know: short, common, and none twice."""
+"""The words that the reverser knows: short, common, and none twice."""
 
 WORDS = """
 acorn actor album amber angel ankle apple april apron arch arm army arrow ash atlas attic aunt autumn
