@@ -4,10 +4,10 @@
 #include <charconv>
 #include <cstdio>
 #include <fstream>
-#include <list>
 #include <sstream>
 
 #include "base/rng.h"
+#include "base/units.h"
 #include "cli/terminal.h"
 #include "sim/faults.h"
 #include "sim/report.h"
@@ -50,24 +50,12 @@ Result<std::pair<std::string, std::map<std::string, std::string>>> parse_policy(
   return parsed;
 }
 
-/// "rps=5..30/6": six rates from 5 to 30. Without a count, six.
-Result<std::vector<double>> parse_sweep(const std::string& text) {
-  const Error wrong{.code = Code::kInvalidArgument,
-                    .message = "sweep \"" + text + "\": want such as rps=5..30 or rps=5..30/11"};
-  double from = 0;
-  double to = 0;
-  int count = 6;
-  int used = 0;
-  const int read = std::sscanf(text.c_str(), "rps=%lf..%lf%n/%d", &from, &to, &used, &count);
-  if (read < 2 || !(from > 0) || !(to >= from) || count < 2 || count > 1000 ||
-      (read == 2 && static_cast<std::size_t>(used) != text.size())) {
-    return wrong;
-  }
-  std::vector<double> rates;
-  for (int i = 0; i < count; ++i) {
-    rates.push_back(from + (to - from) * i / (count - 1));
-  }
-  return rates;
+/// A number > 0, and nothing else.
+std::optional<double> positive(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && value > 0 ? std::optional(value) : std::nullopt;
 }
 
 Result<std::vector<sim::FaultPlan>> plan_faults(const std::string& text, const Inputs& inputs) {
@@ -199,15 +187,39 @@ Result<std::vector<FinishedRun>> run_all(const SimulateOptions& options, const I
   return runs;
 }
 
+/// A command that gives the same report.
+std::string command_of(const SimulateOptions& options) {
+  const TraceOptions& trace = options.trace;
+  std::string text = "heddle simulate --trace " + trace.file + " --cluster " + options.cluster +
+                     " --models " + options.models + " --policy ";
+  for (std::size_t i = 0; i < options.policies.size(); ++i) {
+    text += (i == 0 ? "" : ",") + options.policies[i];
+  }
+  const auto add = [&text](bool given, const char* name, const std::string& value) {
+    text += given ? std::string(" ") + name + " " + value : "";
+  };
+  add(!options.sweep.empty(), "--sweep", options.sweep);
+  add(trace.speed != 1, "--speed", sim::format_seconds(trace.speed));
+  add(trace.until > Duration{}, "--until", format_duration(trace.until));
+  add(trace.most_input > 0, "--cut-input", std::to_string(trace.most_input));
+  add(trace.least_output > 0, "--least-output", std::to_string(trace.least_output));
+  add(!trace.model.empty(), "--default-model", trace.model);
+  add(!options.faults.empty(), "--faults", options.faults);
+  add(options.perf != SimulateOptions{}.perf, "--perf", options.perf);
+  return text;
+}
+
 sim::ReportHead head_of(const SimulateOptions& options, const Inputs& inputs) {
   sim::ReportHead head{
       .title = "heddle simulate",
       .workload = options.trace.file + ": " + std::to_string(inputs.summary.rows) +
                   " requests of " + std::to_string(inputs.summary.models.size()) + " models",
       .cluster = options.cluster + ": " + std::to_string(inputs.cluster.hosts.size()) + " servers",
+      .command = command_of(options),
       .problems = inputs.summary.problems};
   for (const sim::ModelSpec& model : inputs.summary.models) {
     head.models.push_back(model.name);
+    head.objectives.push_back({.ttft = model.slo_ttft, .tpot = model.slo_tpot});
   }
   return head;
 }
@@ -224,7 +236,10 @@ int report(const SimulateOptions& options,
   }
   if (options.explain) {
     for (const sim::Run& run : runs) {
-      std::printf("%s\n%s", run.policy.c_str(), sim::explain(head, *run.results).c_str());
+      std::printf("%s%s%s",
+                  runs.size() > 1 ? run.policy.c_str() : "",
+                  runs.size() > 1 ? "\n\n" : "",
+                  run.results->story()->tell(head.models).c_str());
     }
     return 0;
   }
@@ -243,6 +258,47 @@ int report(const SimulateOptions& options,
 }
 
 }  // namespace
+
+Result<std::vector<double>> parse_sweep(std::string_view text) {
+  constexpr double kMost = 1000;
+  constexpr std::string_view kHead = "rps=";
+  const std::size_t dots = text.find("..");
+  const std::size_t colon = text.find(':');
+  const Error wrong{
+      .code = Code::kInvalidArgument,
+      .message = "sweep \"" + std::string(text) + "\": want such as rps=5..30 or rps=5..30:2.5"};
+  if (!text.starts_with(kHead) || dots == std::string_view::npos || colon < dots) {
+    return wrong;
+  }
+  const auto from = positive(text.substr(kHead.size(), dots - kHead.size()));
+  const auto to = positive(text.substr(dots + 2, colon - dots - 2));
+  const auto step = colon == std::string_view::npos
+                        ? (from && to ? std::optional((*to - *from) / 5) : std::nullopt)
+                        : positive(text.substr(colon + 1));
+  if (!from || !to || !step || *to <= *from || (*to - *from) / *step > kMost) {
+    return wrong;
+  }
+  std::vector<double> rates;
+  for (int i = 0; *from + i * *step <= *to * (1 + 1e-9); ++i) {
+    rates.push_back(*from + i * *step);
+  }
+  return rates;
+}
+
+std::vector<std::string> split_policies(const std::string& text) {
+  std::vector<std::string> policies;
+  std::stringstream pieces(text);
+  std::string piece;
+  while (std::getline(pieces, piece, ',')) {
+    const bool flag = piece.find('=') < piece.find(':');
+    if (flag && !policies.empty()) {
+      policies.back() += "," + piece;
+    } else {
+      policies.push_back(piece);
+    }
+  }
+  return policies;
+}
 
 int simulate(const SimulateOptions& options) {
   const Result<PerfData> perf = load_perf_data(options.perf);

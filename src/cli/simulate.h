@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/simulate_trace.h"
@@ -15,7 +16,7 @@ struct SimulateOptions {
   std::string models{};
   std::string perf = "data/perf";
   std::vector<std::string> policies{"heddle"};  ///< `name` or `name:flag=value,flag=value`.
-  std::string sweep{};                          ///< "rps=5..30" or "rps=5..30/6": that many rates.
+  std::string sweep{};                          ///< "rps=5..30" or "rps=5..30:2.5": by that step.
   std::string faults{};                         ///< A script, or "random:SEED:COUNT".
   std::string json{};                           ///< Files to write; "-" is stdout.
   std::string csv{};
@@ -23,6 +24,12 @@ struct SimulateOptions {
   bool check = false;  ///< Check all invariants after every event.
   std::optional<std::uint64_t> explain{};
 };
+
+/// "a,b:x=1,y=2,c" apart: a, b:x=1,y=2 and c.
+[[nodiscard]] std::vector<std::string> split_policies(const std::string& text);
+
+/// "rps=5..30:2.5": rates from 5 to 30 by steps of 2.5. Without a step, six of them.
+Result<std::vector<double>> parse_sweep(std::string_view text);
 
 /// Replays a workload on a modelled cluster under one policy set or several, and reports.
 int simulate(const SimulateOptions& options);

@@ -39,12 +39,15 @@ void add_simulate_command(CLI::App& app, SimulateOptions& options, std::function
       ->required();
   verb->add_option("-c,--cluster", options.cluster, "Servers, GPUs and links (YAML)")->required();
   verb->add_option("-m,--models", options.models, "What the trace's models are (YAML)")->required();
-  verb->add_option("-p,--policy,--compare", options.policies, "Policy sets to run")
-      ->delimiter(';')
-      ->capture_default_str();
+  verb->add_option_function<std::string>(
+          "-p,--policy,--compare",
+          [&](const std::string& text) { options.policies = split_policies(text); },
+          "Policy sets to run, with commas between them")
+      ->default_str(options.policies[0]);
   verb->add_option("--perf", options.perf, "Folder of performance constants")
       ->capture_default_str();
-  verb->add_option("--sweep", options.sweep, "Run at several rates: rps=5..30 or rps=5..30/11");
+  verb->add_option(
+      "--sweep", options.sweep, "Run at several rates: rps=5..30, or rps=5..30:2.5 with a step");
   verb->add_option("--speed", options.trace.speed, "Arrivals come so many times as fast")
       ->check(CLI::PositiveNumber);
   verb->add_option("--default-model", options.trace.model, "Label of rows that have none");

@@ -176,6 +176,8 @@ class ControlPlane {
   virtual ~ControlPlane() = default;
   [[nodiscard]] virtual ComputeSharing compute_sharing() const { return ComputeSharing::kAddUp; }
   [[nodiscard]] virtual LinkRule link_rule() const { return LinkRule::kFairShare; }
+  /// Sum of |forecast - load| over sum of load so far; nullopt where it makes no forecasts.
+  [[nodiscard]] virtual std::optional<double> forecast_error() const { return std::nullopt; }
   virtual void decide(const Notice& notice, const World& world, Actions& actions) = 0;
 };
 

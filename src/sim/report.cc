@@ -29,7 +29,8 @@ double seconds(Duration duration) {
   return static_cast<double>(duration.count()) * 1e-9;
 }
 
-std::string four(const Distribution& times, double unit) {
+std::string four(const Quantiles& quantiles, double unit) {
+  const Distribution times = quantiles.distribution();
   return format_seconds(times.mean * unit) + " / " + format_seconds(times.p50 * unit) + " / " +
          format_seconds(times.p95 * unit) + " / " + format_seconds(times.p99 * unit);
 }
@@ -51,6 +52,10 @@ struct Line {
 
 constexpr double kGiga = 1e9;
 
+double mean_gpus(const Results& results) {
+  return results.gpu_seconds() / std::max(1e-9, seconds(results.span()));
+}
+
 const std::array kLines{
     Line{"requests per second",
          [](const Run& run) { return print("%.3g", run.requests_per_second); }},
@@ -63,39 +68,33 @@ const std::array kLines{
     Line{"TTFT mean/p50/p95/p99 [s]", [](const Run& run) { return four(run.results->ttft(), 1); }},
     Line{"TPOT mean/p50/p95/p99 [ms]",
          [](const Run& run) { return four(run.results->tpot(), 1000); }},
-    Line{"TTFT attainment", [](const Run& run) { return percent(run.results->ttft_attainment()); }},
-    Line{"TPOT attainment", [](const Run& run) { return percent(run.results->tpot_attainment()); }},
+    Line{"SLO attainment", [](const Run& run) { return percent(run.results->attainment()); }},
+    Line{"  of TTFT / of TPOT",
+         [](const Run& run) {
+           return percent(run.results->ttft_attainment()) + " / " +
+                  percent(run.results->tpot_attainment());
+         }},
     Line{"tokens per second",
          [](const Run& run) {
-           return print("%.4g",
+           return print("%.0f",
                         static_cast<double>(run.results->counts().tokens) /
                             std::max(1e-9, seconds(run.results->span())));
          }},
     Line{"GPUs used, mean (ever) of",
          [](const Run& run) {
-           const double mean =
-               run.results->gpu_seconds() / std::max(1e-9, seconds(run.results->span()));
-           return print(
-               "%.2f (%zu) of %zu", mean, run.results->gpus_touched(), run.results->gpus());
+           return print("%.2f (%zu) of %zu",
+                        mean_gpus(*run.results),
+                        run.results->gpus_touched(),
+                        run.results->gpus());
          }},
-    Line{"GPU-hours",
-         [](const Run& run) { return print("%.3f", run.results->gpu_seconds() / 3600); }},
-    Line{"GiB-hours active/warm+idle",
+    Line{"GPU-seconds", [](const Run& run) { return print("%.0f", run.results->gpu_seconds()); }},
+};
+
+const std::array kLinesAfterMemory{
+    Line{"loads (prewarms)",
          [](const Run& run) {
-           const Results& results = *run.results;
-           return print("%.4g / %.4g",
-                        (gib_seconds(results, LeaseKind::kWeightsActive) +
-                         gib_seconds(results, LeaseKind::kShardPipe)) /
-                            3600,
-                        (gib_seconds(results, LeaseKind::kWeightsWarm) +
-                         gib_seconds(results, LeaseKind::kWeightsIdle)) /
-                            3600);
-         }},
-    Line{"GiB-hours KV own/guest",
-         [](const Run& run) {
-           return print("%.4g / %.4g",
-                        gib_seconds(*run.results, LeaseKind::kKvOwn) / 3600,
-                        gib_seconds(*run.results, LeaseKind::kKvGuest) / 3600);
+           const WorldCounts& counts = run.results->counts();
+           return count(counts.starts) + " (" + count(counts.prewarms) + ")";
          }},
     Line{"starts hit/attached/cold",
          [](const Run& run) {
@@ -104,24 +103,92 @@ const std::array kLines{
                   count(counts.misses);
          }},
     Line{"hit ratio", [](const Run& run) { return percent(hit_ratio(run.results->counts())); }},
-    Line{"prewarms / evictions",
-         [](const Run& run) {
-           const WorldCounts& counts = run.results->counts();
-           return count(counts.prewarms) + " / " + count(counts.evictions);
-         }},
+    Line{"evictions", [](const Run& run) { return count(run.results->counts().evictions); }},
     Line{"preempted / resubmitted",
          [](const Run& run) {
            const WorldCounts& counts = run.results->counts();
            return count(counts.preemptions) + " / " + count(counts.resubmissions);
          }},
-    Line{"fetched / loaded [GB]",
+    Line{"fetched / loaded / KV moved [GB]",
          [](const Run& run) {
            const WorldCounts& counts = run.results->counts();
-           return print("%.4g / %.4g", counts.bytes_fetched / kGiga, counts.bytes_loaded / kGiga);
+           return print("%.0f / %.0f / %.0f",
+                        counts.bytes_fetched / kGiga,
+                        counts.bytes_loaded / kGiga,
+                        counts.bytes_kv_moved / kGiga);
+         }},
+    Line{"prediction error",
+         [](const Run& run) {
+           const std::optional<double> error = run.results->forecast_error();
+           return error ? percent(*error) : std::string("-");
          }},
 };
 
-void write(spec::JsonWriter& json, const Distribution& times) {
+/// Columns of the table of many runs.
+const std::array kColumns{
+    Line{"rps", [](const Run& run) { return print("%.3g", run.requests_per_second); }},
+    Line{"SLO", [](const Run& run) { return percent(run.results->attainment()); }},
+    Line{"TTFT p50", [](const Run& run) { return format_seconds(run.results->ttft().at(0.50)); }},
+    Line{"p99 [s]", [](const Run& run) { return format_seconds(run.results->ttft().at(0.99)); }},
+    Line{"TPOT p50",
+         [](const Run& run) { return format_seconds(1000 * run.results->tpot().at(0.50)); }},
+    Line{"p99 [ms]",
+         [](const Run& run) { return format_seconds(1000 * run.results->tpot().at(0.99)); }},
+    Line{"GPUs", [](const Run& run) { return print("%.2f", mean_gpus(*run.results)); }},
+    Line{"hits", [](const Run& run) { return percent(hit_ratio(run.results->counts())); }},
+    Line{"evictions", [](const Run& run) { return count(run.results->counts().evictions); }},
+    Line{"refused",
+         [](const Run& run) {
+           const WorldCounts& counts = run.results->counts();
+           return count(counts.rejected + counts.unserved);
+         }},
+};
+constexpr std::size_t kRunsAsColumns = 5;
+
+using Table = std::vector<std::vector<std::string>>;
+
+Table table_by_rows(const std::vector<Run>& runs) {
+  Table rows{{"policy"}};
+  for (const Line& line : kColumns) {
+    rows[0].emplace_back(line.label);
+  }
+  for (const Run& run : runs) {
+    std::vector<std::string> row{run.policy};
+    for (const Line& line : kColumns) {
+      row.push_back(line.value(run));
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+void add_line(Table& rows, const std::vector<Run>& runs, const Line& line) {
+  std::vector<std::string> row{line.label};
+  for (const Run& run : runs) {
+    row.push_back(line.value(run));
+  }
+  rows.push_back(std::move(row));
+}
+
+/// A row for each kind of lease that any run had.
+void add_memory(Table& rows, const std::vector<Run>& runs) {
+  for (std::size_t kind = 0; kind < ledger::kLeaseKinds; ++kind) {
+    double all = 0;
+    std::vector<std::string> row{"GiB-seconds " +
+                                 std::string(ledger::name(static_cast<LeaseKind>(kind)))};
+    for (const Run& run : runs) {
+      const double value = gib_seconds(*run.results, static_cast<LeaseKind>(kind));
+      row.push_back(print("%.0f", value));
+      all += value;
+    }
+    if (all > 0) {
+      rows.push_back(std::move(row));
+    }
+  }
+}
+
+void write(spec::JsonWriter& json, const Quantiles& quantiles) {
+  const Distribution times = quantiles.distribution();
   json.begin_object().key("count").integer(times.count);
   json.key("mean").number(times.mean).key("p50").number(times.p50).key("p95").number(times.p95);
   json.key("p99").number(times.p99).key("max").number(times.most).end_object();
@@ -163,9 +230,13 @@ void write(spec::JsonWriter& json, const ReportHead& head, const Run& run) {
   write(json, results.ttft());
   json.key("tpot_s");
   write(json, results.tpot());
+  json.key("attainment").number(results.attainment());
   json.key("ttft_attainment").number(results.ttft_attainment());
   json.key("tpot_attainment").number(results.tpot_attainment());
   json.key("hit_ratio").number(hit_ratio(results.counts()));
+  if (results.forecast_error()) {
+    json.key("forecast_error").number(*results.forecast_error());
+  }
   write_counts(json, results.counts());
   json.key("gpus").integer(results.gpus()).key("gpus_touched").integer(results.gpus_touched());
   json.key("gpu_seconds").number(results.gpu_seconds());
@@ -187,7 +258,8 @@ void write(spec::JsonWriter& json, const ReportHead& head, const Run& run) {
     json.begin_object().key("name").string(i < head.models.size() ? head.models[i] : "");
     json.key("requests").integer(model.requests).key("completed").integer(model.completed);
     json.key("cold").integer(model.cold).key("ttft_met").integer(model.ttft_met);
-    json.key("tpot_met").integer(model.tpot_met).end_object();
+    json.key("tpot_met").integer(model.tpot_met).key("both_met").integer(model.both_met);
+    json.end_object();
   }
   json.end_array().key("digest").string(
       print("%016llx", static_cast<unsigned long long>(results.digest())));
@@ -204,16 +276,19 @@ std::string format_seconds(double value) {
 }
 
 std::vector<std::vector<std::string>> report_table(const std::vector<Run>& runs) {
-  std::vector<std::vector<std::string>> rows{{""}};
+  if (runs.size() > kRunsAsColumns) {
+    return table_by_rows(runs);
+  }
+  Table rows{{""}};
   for (const Run& run : runs) {
     rows[0].push_back(run.policy);
   }
   for (const Line& line : kLines) {
-    std::vector<std::string> row{line.label};
-    for (const Run& run : runs) {
-      row.push_back(line.value(run));
-    }
-    rows.push_back(std::move(row));
+    add_line(rows, runs, line);
+  }
+  add_memory(rows, runs);
+  for (const Line& line : kLinesAfterMemory) {
+    add_line(rows, runs, line);
   }
   return rows;
 }
@@ -221,7 +296,12 @@ std::vector<std::vector<std::string>> report_table(const std::vector<Run>& runs)
 std::string report_json(const ReportHead& head, const std::vector<Run>& runs) {
   spec::JsonWriter json;
   json.begin_object().key("title").string(head.title).key("workload").string(head.workload);
-  json.key("cluster").string(head.cluster).key("problems").begin_array();
+  json.key("cluster")
+      .string(head.cluster)
+      .key("command")
+      .string(head.command)
+      .key("problems")
+      .begin_array();
   for (const std::string& problem : head.problems) {
     json.string(problem);
   }
@@ -253,50 +333,6 @@ std::string csv_row(const RequestRow& row, const std::string& model) {
   text += row.finished ? print("%.6f", seconds(*row.finished - row.arrival)) : "";
   text += "," + count(row.preemptions) + (row.cold ? ",1," : ",0,");
   return text + (row.finished ? "completed\n" : "refused\n");
-}
-
-std::string explain(const ReportHead& head, const Results& results) {
-  if (!results.explained()) {
-    return "the workload has no such request\n";
-  }
-  const RequestRow& row = *results.explained();
-  const auto model_name = [&](ModelId id) {
-    return id.value() < head.models.size() ? head.models[id.value()] : std::string("?");
-  };
-  std::string text = "request " + std::to_string(row.number.value()) + " of " +
-                     model_name(row.model) + ": " + count(row.input_tokens) + " tokens in, " +
-                     count(row.output_tokens) + " out\n";
-  text += print("%14.6f s  arrives", seconds(row.arrival.time_since_epoch()));
-  text += row.cold ? "; no instance of its model serves\n" : "; an instance of its model serves\n";
-  const Instant end = row.finished.value_or(Instant::max());
-  const Instant first = row.first_token.value_or(end);
-  bool told = false;
-  for (const Observer::Act& act : results.story()) {
-    const bool own = act.request == row.number;
-    if (act.at < row.arrival || (act.at > first && !own) ||
-        (!own && act.model != row.model && act.other != row.model)) {
-      continue;
-    }
-    if (!told && row.first_token && act.at > first) {
-      text += print("%14.6f s  first token\n", seconds(first.time_since_epoch()));
-      told = true;
-    }
-    text += print("%14.6f s  ", seconds(act.at.time_since_epoch())) + std::string(act.verb) + " " +
-            model_name(act.model);
-    text += act.gpu ? " on GPU " + std::to_string(act.gpu->value()) : "";
-    text += act.other ? ", for " + model_name(*act.other) : "";
-    text += " (" + std::string(name(act.reason)) + ")\n";
-  }
-  if (row.first_token && !told) {
-    text += print("%14.6f s  first token\n", seconds(first.time_since_epoch()));
-  }
-  text += row.finished ? print("%14.6f s  done", seconds(end.time_since_epoch()))
-                       : std::string("it was never served");
-  if (row.finished) {
-    text += ": first token after " + format_seconds(seconds(first - row.arrival)) + " s, " +
-            count(row.preemptions) + " times preempted";
-  }
-  return text + "\n";
 }
 
 }  // namespace heddle::sim

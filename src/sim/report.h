@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/request_row.h"
 #include "sim/results.h"
 
 namespace heddle::sim {
@@ -14,16 +15,25 @@ struct Run {
   const Results* results = nullptr;
 };
 
+/// What a model's requests are held to; zero: nothing.
+struct Objective {
+  Duration ttft{};
+  Duration tpot{};
+};
+
 /// What all runs of a report have in common.
 struct ReportHead {
   std::string title{};
   std::string workload{};
   std::string cluster{};
+  std::string command{};                ///< That makes the report again.
   std::vector<std::string> models{};    ///< Names, by id.
+  std::vector<Objective> objectives{};  ///< By id.
   std::vector<std::string> problems{};  ///< Of the input.
 };
 
-/// Rows of a table, the first its head: one column per run. What a terminal shows.
+/// Rows of a table, the first its head: one column per run, or one row per run where these are
+/// many. What a terminal shows.
 [[nodiscard]] std::vector<std::vector<std::string>> report_table(const std::vector<Run>& runs);
 
 /// All numbers, for machines. The same bytes for the same runs.
@@ -31,10 +41,6 @@ struct ReportHead {
 
 /// One page with pictures, self-contained: no script, no style or font from elsewhere.
 [[nodiscard]] std::string report_html(const ReportHead& head, const std::vector<Run>& runs);
-
-/// Why the request of Results::explained() took as long as it did: its own times, and every action
-/// while it was there. Lines of text.
-[[nodiscard]] std::string explain(const ReportHead& head, const Results& results);
 
 /// The head of a file with one row per request, and a row of it.
 [[nodiscard]] std::string csv_head();

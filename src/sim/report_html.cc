@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cstdio>
 #include <map>
+#include <set>
 
 #include "sim/report.h"
 #include "sim/svg.h"
@@ -7,20 +9,42 @@
 namespace heddle::sim {
 namespace {
 
-constexpr std::size_t kCurvePoints = 200;
-constexpr std::size_t kGpusShown = 64;
+constexpr std::size_t kCurvePoints = 240;
 constexpr std::size_t kPairsShown = 25;
+constexpr std::size_t kModelsShown = 14;
+constexpr std::size_t kMarksMost = 3;
 
 constexpr std::string_view kStyle =
-    "body{font:14px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1180px;padding:0 1em;"
-    "color:#222}table{border-collapse:collapse;margin:1em 0}td,th{padding:3px "
-    "12px;text-align:right;"
-    "border-bottom:1px solid #ddd}td:first-child,th:first-child{text-align:left}"
-    "svg{margin:6px}svg text{font:11px system-ui,sans-serif;fill:#444}svg .title{font-weight:600;"
-    "font-size:13px;fill:#111}.grid{stroke:#e3e3e3}h2{margin-top:1.6em}.note{color:#666}";
+    "*{box-sizing:border-box}body{font:15px/1.5 system-ui,sans-serif;margin:0 auto;"
+    "max-width:1240px;padding:1.2em clamp(.8em,3vw,2em) 4em;color:var(--ink);"
+    "background:var(--paper)}h1{font-size:1.5em;margin:.2em 0}h2{font-size:1.2em;margin:2em 0 .6em;"
+    "border-bottom:1px solid var(--line);padding-bottom:.25em}h3{font-size:1em;margin:0 0 .4em}"
+    ".soft{color:var(--soft);overflow-wrap:anywhere}code{font:13px "
+    "ui-monospace,monospace;overflow-wrap:anywhere}"
+    ".grid2{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr));"
+    "gap:1em}.card{background:var(--card);border:1px solid var(--line);border-radius:8px;"
+    "padding:.8em;min-width:0}.tiles{display:grid;grid-template-columns:repeat(auto-fit,"
+    "minmax(140px,1fr));gap:.7em;margin:1em 0}.tile b{display:block;font-size:1.5em;"
+    "font-weight:600;line-height:1.25}.scroll{overflow-x:auto}table{border-collapse:collapse;"
+    "font-variant-numeric:tabular-nums;font-size:.93em}td,th{padding:.28em .8em;text-align:right;"
+    "border-bottom:1px solid var(--line);white-space:nowrap}td:first-child,th:first-child{"
+    "text-align:left;position:sticky;left:0;background:var(--paper)}.card td:first-child,"
+    ".card th:first-child{background:var(--card)}th{font-weight:600}section{margin-top:1em}";
 
 double seconds(Duration duration) {
   return static_cast<double>(duration.count()) * 1e-9;
+}
+
+/// A unit in which so many seconds are a number one likes to read.
+struct Unit {
+  const char* name;
+  double seconds;
+};
+Unit unit_for(double span) {
+  return span > 3 * 86400.0  ? Unit{"days", 86400}
+         : span > 3 * 3600.0 ? Unit{"hours", 3600}
+         : span > 600        ? Unit{"minutes", 60}
+                             : Unit{"seconds", 1};
 }
 
 /// Of a sweep, one run per policy: the one at the highest rate; else all.
@@ -37,7 +61,7 @@ std::vector<Run> last_of_each(const std::vector<Run>& runs) {
 }
 
 std::string table(const std::vector<std::vector<std::string>>& rows) {
-  std::string html = "<table>";
+  std::string html = "<div class='scroll'><table>";
   for (std::size_t i = 0; i < rows.size(); ++i) {
     html += "<tr>";
     for (const std::string& cell : rows[i]) {
@@ -46,14 +70,62 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
     }
     html += "</tr>\n";
   }
-  return html + "</table>\n";
+  return html + "</table></div>\n";
 }
 
-std::string cdfs(const std::vector<Run>& runs) {
+std::string card(const std::string& content) {
+  return content.empty() ? "" : "<div class='card'>" + content + "</div>\n";
+}
+
+std::string percent(double part) {
+  char text[32];
+  std::snprintf(text, sizeof text, part > 0.9995 && part < 1 ? "%.2f %%" : "%.1f %%", 100 * part);
+  return text;
+}
+
+/// The few numbers one looks at first.
+std::string tiles(const Run& run) {
+  const Results& results = *run.results;
+  const WorldCounts& counts = results.counts();
+  const auto tile = [](const std::string& value, const std::string& label) {
+    return "<div class='card tile'><b>" + escape_html(value) + "</b><span class='soft'>" +
+           escape_html(label) + "</span></div>";
+  };
+  char gpus[48];
+  std::snprintf(gpus,
+                sizeof gpus,
+                "%.1f of %zu",
+                results.gpu_seconds() / std::max(1e-9, seconds(results.span())),
+                results.gpus());
+  return "<div class='tiles'>" + tile(percent(results.attainment()), "met both objectives") +
+         tile(format_seconds(results.ttft().at(0.5)) + " s", "TTFT, median") +
+         tile(format_seconds(results.ttft().at(0.99)) + " s", "TTFT, P99") +
+         tile(format_seconds(1000 * results.tpot().at(0.99)) + " ms", "TPOT, P99") +
+         tile(gpus, "GPUs used, mean") + tile(std::to_string(counts.starts), "loads") +
+         tile(std::to_string(counts.evictions), "evictions") + "</div>\n";
+}
+
+/// The models' objectives as marks, where they are few.
+std::vector<PlotMark> marks(const ReportHead& head, Duration Objective::* which, double unit) {
+  std::set<Duration> values;
+  for (const Objective& objective : head.objectives) {
+    if (objective.*which > Duration{}) {
+      values.insert(objective.*which);
+    }
+  }
+  std::vector<PlotMark> made;
+  for (const Duration value : values) {
+    made.push_back({.label = "SLO", .x = seconds(value) * unit});
+  }
+  return made.size() > kMarksMost ? std::vector<PlotMark>{} : made;
+}
+
+std::string cdfs(const ReportHead& head, const std::vector<Run>& runs) {
   std::vector<PlotLine> ttft;
   std::vector<PlotLine> tpot;
-  const auto line = [](const Run& run, const std::vector<float>& curve, double unit) {
+  const auto line = [](const Run& run, const Quantiles& quantiles, double unit) {
     PlotLine made{.label = run.policy};
+    const std::vector<float> curve = quantiles.curve(kCurvePoints);
     for (std::size_t i = 0; i < curve.size(); ++i) {
       made.points.emplace_back(static_cast<double>(curve[i]) * unit,
                                static_cast<double>(i) / static_cast<double>(curve.size() - 1));
@@ -61,97 +133,211 @@ std::string cdfs(const std::vector<Run>& runs) {
     return made;
   };
   for (const Run& run : runs) {
-    ttft.push_back(line(run, run.results->ttft_curve(kCurvePoints), 1));
-    tpot.push_back(line(run, run.results->tpot_curve(kCurvePoints), 1000));
+    ttft.push_back(line(run, run.results->ttft(), 1));
+    tpot.push_back(line(run, run.results->tpot(), 1000));
   }
-  return draw_plot(ttft,
-                   {.title = "Time to first token, part of requests within",
-                    .x_label = "seconds",
-                    .log_x = true,
-                    .y_most = 1}) +
-         draw_plot(tpot,
-                   {.title = "Time per further token, part of requests within",
-                    .x_label = "milliseconds",
-                    .log_x = true,
-                    .y_most = 1});
+  return card(draw_plot(ttft,
+                        {.title = "Time to first token: part of requests within",
+                         .x_label = "seconds",
+                         .log_x = true,
+                         .y_most = 1,
+                         .marks = marks(head, &Objective::ttft, 1)})) +
+         card(draw_plot(tpot,
+                        {.title = "Time per further token: part of requests within",
+                         .x_label = "milliseconds",
+                         .log_x = true,
+                         .y_most = 1,
+                         .marks = marks(head, &Objective::tpot, 1000)}));
 }
 
-/// Attainment against rate, where policies were run at several rates.
-std::string sweeps(const std::vector<Run>& runs) {
-  std::vector<PlotLine> ttft;
-  std::vector<PlotLine> tpot;
-  std::vector<PlotLine> tail;
+/// Attainment over time, of all runs in one picture.
+std::string attainment(const std::vector<Run>& runs) {
+  std::vector<PlotLine> lines;
+  double span = 0;
   for (const Run& run : runs) {
-    if (ttft.empty() || ttft.back().label != run.policy) {
-      ttft.push_back({.label = run.policy});
-      tpot.push_back({.label = run.policy});
-      tail.push_back({.label = run.policy});
+    span = std::max(span, seconds(run.results->span()));
+  }
+  const Unit unit = unit_for(span);
+  for (const Run& run : runs) {
+    PlotLine line{.label = run.policy};
+    // Groups of bins, so that a point stands for enough requests to mean something.
+    constexpr std::size_t kGroups = 60;
+    const auto& bins = run.results->bins();
+    const std::size_t group = std::max<std::size_t>(1, bins.size() / kGroups);
+    const double width = seconds(run.results->bin_width()) / unit.seconds;
+    for (std::size_t i = 0; i < bins.size(); i += group) {
+      double came = 0;
+      double met = 0;
+      for (std::size_t k = i; k < std::min(bins.size(), i + group); ++k) {
+        came += bins[k].arrivals;
+        met += bins[k].met;
+      }
+      if (came > 0) {
+        line.points.emplace_back((static_cast<double>(i) + static_cast<double>(group) / 2) * width,
+                                 met / came);
+      }
+    }
+    lines.push_back(std::move(line));
+  }
+  return card(draw_plot(lines,
+                        {.title = "Part of requests that met both objectives, by arrival",
+                         .x_label = unit.name,
+                         .y_most = 1}));
+}
+
+/// Curves against the rate, where policies were run at several.
+std::string sweeps(const std::vector<Run>& runs) {
+  std::vector<PlotLine> both;
+  std::vector<PlotLine> median;
+  std::vector<PlotLine> tail;
+  std::vector<PlotLine> pace;
+  for (const Run& run : runs) {
+    if (both.empty() || both.back().label != run.policy) {
+      for (auto* lines : {&both, &median, &tail, &pace}) {
+        lines->push_back({.label = run.policy});
+      }
     }
     const double rate = run.requests_per_second;
-    ttft.back().points.emplace_back(rate, run.results->ttft_attainment());
-    tpot.back().points.emplace_back(rate, run.results->tpot_attainment());
-    tail.back().points.emplace_back(rate, run.results->ttft().p99);
+    both.back().points.emplace_back(rate, run.results->attainment());
+    median.back().points.emplace_back(rate, run.results->ttft().at(0.5));
+    tail.back().points.emplace_back(rate, run.results->ttft().at(0.99));
+    pace.back().points.emplace_back(rate, 1000 * run.results->tpot().at(0.99));
   }
-  if (ttft.size() == runs.size()) {
+  if (both.size() == runs.size()) {
     return "";
   }
   const std::string x = "requests per second";
-  return "<h2>Against rate</h2>" +
-         draw_plot(ttft, {.title = "TTFT attainment", .x_label = x, .y_most = 1}) +
-         draw_plot(tpot, {.title = "TPOT attainment", .x_label = x, .y_most = 1}) +
-         draw_plot(tail, {.title = "P99 of TTFT", .x_label = x, .y_label = "s"});
+  const auto draw = [&x](const std::vector<PlotLine>& lines, const char* title, double most) {
+    return card(draw_plot(lines, {.title = title, .x_label = x, .dots = true, .y_most = most}));
+  };
+  return "<h2>Against the rate</h2><div class='grid2'>" +
+         draw(both, "Part of requests that met both objectives", 1) +
+         draw(tail, "TTFT, P99 [s]", 0) + draw(median, "TTFT, median [s]", 0) +
+         draw(pace, "TPOT, P99 [ms]", 0) + "</div>";
 }
 
 std::string activity(const Run& run) {
-  const double width = seconds(run.results->bin_width());
-  PlotLine arrivals{.label = "arrivals per second"};
-  std::vector<PlotLine> lines{
-      {.label = "starts and prewarms"}, {.label = "hits"}, {.label = "evictions"}};
-  double at = 0;
-  for (const Results::Bin& bin : run.results->bins()) {
-    arrivals.points.emplace_back(at, bin.arrivals / width);
-    lines[0].points.emplace_back(at, bin.loads);
-    lines[1].points.emplace_back(at, bin.hits);
-    lines[2].points.emplace_back(at, bin.evictions);
-    at += width;
+  constexpr std::size_t kPoints = 120;
+  const auto& bins = run.results->bins();
+  const std::size_t group = (bins.size() + kPoints - 1) / kPoints;
+  const double width = seconds(run.results->bin_width()) * static_cast<double>(group);
+  const Unit unit = unit_for(seconds(run.results->span()));
+  PlotLine arrivals{};
+  std::vector<PlotLine> lines{{.label = "loads"}, {.label = "hits"}, {.label = "evictions"}};
+  double at = width / unit.seconds / 2;
+  for (std::size_t i = 0; i < bins.size(); i += group) {
+    Results::Bin sum{};
+    for (std::size_t k = i; k < std::min(bins.size(), i + group); ++k) {
+      sum.arrivals += bins[k].arrivals;
+      sum.loads += bins[k].loads;
+      sum.hits += bins[k].hits;
+      sum.evictions += bins[k].evictions;
+    }
+    arrivals.points.emplace_back(at, sum.arrivals / width);
+    lines[0].points.emplace_back(at, sum.loads);
+    lines[1].points.emplace_back(at, sum.hits);
+    lines[2].points.emplace_back(at, sum.evictions);
+    at += width / unit.seconds;
   }
-  return draw_plot({arrivals}, {.title = "Load", .x_label = "seconds"}) +
-         draw_plot(
-             lines,
-             {.title = "Loads and hits in " + format_seconds(width) + " s", .x_label = "seconds"});
+  return card(draw_plot({arrivals}, {.title = "Requests per second", .x_label = unit.name})) +
+         card(draw_plot(lines,
+                        {.title = "Loads, hits and evictions in " + format_seconds(width) + " s",
+                         .x_label = unit.name}));
 }
 
-/// One strip per GPU: who owns how many of its pages, over time.
-std::string pages(const Run& run) {
-  const auto& timeline = run.results->timeline();
+/// The models whose requests missed their objectives most often.
+std::string worst(const ReportHead& head, const Run& run) {
+  std::vector<std::pair<std::int64_t, std::size_t>> order;
+  const auto& models = run.results->models();
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    if (models[i].requests > 0) {
+      order.emplace_back(models[i].both_met - models[i].requests, i);
+    }
+  }
+  const bool all = order.size() <= kModelsShown;
+  std::sort(order.begin(), order.end());
+  order.resize(std::min(order.size(), kModelsShown));
+  std::vector<PlotBar> bars;
+  for (const auto& [missed, model] : order) {
+    const auto requests = static_cast<double>(models[model].requests);
+    const double part = static_cast<double>(models[model].both_met) / requests;
+    bars.push_back({.label = head.models[model],
+                    .part = part,
+                    .note = percent(part) + " of " + std::to_string(models[model].requests)});
+  }
+  return card(draw_bars(
+      bars,
+      all ? "Objectives met, by model"
+          : "Objectives met by the " + std::to_string(kModelsShown) + " models with most misses"));
+}
+
+/// The models with the most page time, at most as many as there are colours.
+std::vector<ModelId> largest_owners(const Results& results) {
+  std::map<ModelId, std::int64_t> pages;
+  for (const Results::Moment& moment : results.timeline()) {
+    for (const auto& gpu : moment.gpus) {
+      for (const OwnedPages& owned : gpu) {
+        pages[owned.model] += owned.pages;
+      }
+    }
+  }
+  std::vector<std::pair<std::int64_t, ModelId>> order;
+  for (const auto& [model, count] : pages) {
+    order.emplace_back(-count, model);
+  }
+  std::sort(order.begin(), order.end());
+  order.resize(std::min(order.size(), kPlotColours));
+  std::vector<ModelId> owners;
+  for (const auto& [count, model] : order) {
+    owners.push_back(model);
+  }
+  std::sort(owners.begin(), owners.end());
+  return owners;
+}
+
+/// One strip per GPU: which model owns how many of its pages, and for what, over time.
+std::string pages(const ReportHead& head, const Run& run) {
+  const Results& results = *run.results;
+  const auto& timeline = results.timeline();
   if (timeline.empty()) {
     return "";
   }
-  std::string html =
-      "<h3>Pages of each GPU by owner</h3><p class='note'>weights serving, weights "
-      "warm, KV, guests' KV, other</p>";
-  const std::size_t gpus = timeline.front().gpus.size();
-  for (std::size_t gpu = 0; gpu < std::min(gpus, kGpusShown); ++gpu) {
-    std::vector<PlotLine> lines(5);
-    for (const Results::Moment& moment : timeline) {
-      const double at = seconds(moment.at.time_since_epoch());
-      const PageSample& sample = moment.gpus[gpu];
-      lines[0].points.emplace_back(at, sample.weights_active);
-      lines[1].points.emplace_back(at, sample.weights_warm);
-      lines[2].points.emplace_back(at, sample.kv_own);
-      lines[3].points.emplace_back(at, sample.kv_guest);
-      lines[4].points.emplace_back(at, sample.other);
-    }
-    html += draw_plot(lines,
-                      {.title = "GPU " + std::to_string(gpu),
-                       .y_label = "pages",
-                       .stacked = true,
-                       .width = 370,
-                       .height = 150});
+  const std::vector<ModelId> owners = largest_owners(results);
+  StripOptions options{.title = "Pages of every GPU by owner",
+                       .tones = {"weights in use", "KV", "weights kept warm", "overhead"}};
+  constexpr std::uint8_t kTones[] = {0, 2, 1, 3};  // By PageUse.
+  for (const ModelId model : owners) {
+    options.owners.push_back(head.models[model.value()]);
   }
-  return gpus > kGpusShown ? html + "<p class='note'>the first " + std::to_string(kGpusShown) +
-                                 " of " + std::to_string(gpus) + "</p>"
-                           : html;
+  options.owners.emplace_back("other models");
+  const Unit unit = unit_for(seconds(results.span()));
+  options.x_label = unit.name;
+  options.x_most = seconds(timeline.back().at.time_since_epoch()) / unit.seconds;
+  std::vector<Strip> strips(timeline.front().gpus.size());
+  for (std::size_t gpu = 0; gpu < strips.size(); ++gpu) {
+    strips[gpu].label = "GPU " + std::to_string(gpu);
+    const auto all = static_cast<double>(std::max<std::int64_t>(1, results.gpu_pages()[gpu]));
+    for (const Results::Moment& moment : timeline) {
+      std::map<std::pair<std::uint16_t, std::uint8_t>, double> parts;
+      for (const OwnedPages& owned : moment.gpus[gpu]) {
+        const auto at = std::lower_bound(owners.begin(), owners.end(), owned.model);
+        const bool shown = at != owners.end() && *at == owned.model;
+        const auto owner =
+            static_cast<std::uint16_t>(shown ? at - owners.begin() : std::ssize(owners));
+        parts[{owner, kTones[static_cast<std::size_t>(owned.use)]}] += owned.pages / all;
+      }
+      std::vector<StripPiece> pieces;
+      for (const auto& [which, part] : parts) {
+        pieces.push_back({.owner = which.first, .tone = which.second, .part = part});
+      }
+      strips[gpu].moments.push_back(std::move(pieces));
+    }
+  }
+  const std::string note = results.gpus() > strips.size()
+                               ? "<p class='soft'>The first " + std::to_string(strips.size()) +
+                                     " of " + std::to_string(results.gpus()) + " GPUs.</p>"
+                               : "";
+  return card(draw_strips(strips, options) + note);
 }
 
 std::string evictions(const ReportHead& head, const Run& run) {
@@ -170,7 +356,7 @@ std::string evictions(const ReportHead& head, const Run& run) {
                     head.models[pair.second.value()],
                     std::to_string(-times)});
   }
-  return "<h3>Who was evicted for whom</h3>" + table(rows);
+  return card("<h3>Who was evicted for whom</h3>" + table(rows));
 }
 
 std::string reasons(const Run& run) {
@@ -178,25 +364,35 @@ std::string reasons(const Run& run) {
   for (const auto& [act, times] : run.results->acts()) {
     rows.push_back({act.first, act.second, std::to_string(times)});
   }
-  return rows.size() < 2 ? "" : "<h3>What was done, and why</h3>" + table(rows);
+  return rows.size() < 2 ? "" : card("<h3>What was done, and why</h3>" + table(rows));
 }
 
 }  // namespace
 
 std::string report_html(const ReportHead& head, const std::vector<Run>& runs) {
-  std::string html = "<!doctype html><html lang='en'><meta charset='utf-8'><title>" +
-                     escape_html(head.title) + "</title><style>" + std::string(kStyle) +
-                     "</style><h1>" + escape_html(head.title) + "</h1><p>" +
-                     escape_html(head.workload) + "<br>" + escape_html(head.cluster) + "</p>\n";
+  const std::vector<Run> shown = last_of_each(runs);
+  std::string html =
+      "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' "
+      "content='width=device-width,initial-scale=1'><meta name='color-scheme' "
+      "content='light dark'><title>" +
+      escape_html(head.title) + "</title><style>" + std::string(plot_style()) +
+      std::string(kStyle) + "</style></head><body><h1>" + escape_html(head.title) +
+      "</h1><p class='soft'>" + escape_html(head.workload) + "<br>" + escape_html(head.cluster) +
+      "<br><code>" + escape_html(head.command) + "</code></p>\n";
   for (const std::string& problem : head.problems) {
-    html += "<p class='note'>" + escape_html(problem) + "</p>";
+    html += "<p class='soft'>" + escape_html(problem) + "</p>";
   }
-  html += table(report_table(runs)) + sweeps(runs) + "<h2>Times</h2>" + cdfs(last_of_each(runs));
-  for (const Run& run : last_of_each(runs)) {
-    html += "<h2>" + escape_html(run.policy) + "</h2>" + activity(run) + evictions(head, run) +
-            reasons(run) + pages(run);
+  html += runs.size() == 1 ? tiles(runs[0]) : "";
+  html += sweeps(runs) +
+          (runs.size() > shown.size() ? "<h2>Times at the highest rate</h2>" : "<h2>Times</h2>") +
+          "<div class='grid2'>" + cdfs(head, shown) + attainment(shown) + "</div><h2>Numbers</h2>" +
+          table(report_table(runs));
+  for (const Run& run : shown) {
+    html += "<h2>" + escape_html(run.policy) + "</h2>" + (runs.size() > 1 ? tiles(run) : "") +
+            pages(head, run) + "<section class='grid2'>" + activity(run) + worst(head, run) +
+            evictions(head, run) + reasons(run) + "</section>";
   }
-  return html + "</html>\n";
+  return html + "</body></html>\n";
 }
 
 }  // namespace heddle::sim

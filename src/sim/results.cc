@@ -7,12 +7,10 @@ namespace heddle::sim {
 namespace {
 
 constexpr std::size_t kBinsMost = 480;
-constexpr std::size_t kMomentsMost = 400;
-/// Actions that a story may have; a request that waits for longer is no clearer for more of them.
-constexpr std::size_t kStoryMost = 4000;
+constexpr std::size_t kMomentsMost = 820;
 
-float seconds(Duration duration) {
-  return static_cast<float>(static_cast<double>(duration.count()) * 1e-9);
+double seconds(Duration duration) {
+  return static_cast<double>(duration.count()) * 1e-9;
 }
 
 RequestRow row_of(const Outcome& outcome) {
@@ -28,7 +26,42 @@ RequestRow row_of(const Outcome& outcome) {
           .cold = request.waited_for_start};
 }
 
+/// What each model has of a GPU, by model and use.
+std::vector<OwnedPages> owners(const World& world, const Gpu& gpu) {
+  std::map<std::pair<ModelId, PageUse>, std::int64_t> pages;
+  const PoolId pool = ledger::device_pool(gpu.id);
+  const Memory& memory = world.memory();
+  for (const ReplicaId id : gpu.replicas) {
+    const Replica& replica = *world.replica(id);
+    const bool works = replica.engine != nullptr || replica.spec.serve || replica.attached;
+    pages[{replica.model,
+           works && replica.state != ReplicaState::kWarm ? PageUse::kWeights : PageUse::kWarm}] +=
+        memory.reserved(replica.weights, pool);
+    pages[{replica.model, PageUse::kKv}] += memory.reserved(replica.kv, pool);
+    pages[{replica.model, PageUse::kOther}] += memory.reserved(replica.overhead, pool);
+    for (const ReplicaId guest : replica.guests_of) {
+      if (const Replica* hot = world.replica(guest); hot != nullptr) {
+        pages[{hot->model, PageUse::kKv}] += memory.reserved(hot->guest_kv, pool);
+      }
+    }
+  }
+  std::vector<OwnedPages> made;
+  for (const auto& [owner, count] : pages) {
+    if (count > 0) {
+      made.push_back(
+          {.model = owner.first, .use = owner.second, .pages = static_cast<std::int32_t>(count)});
+    }
+  }
+  return made;
+}
+
 }  // namespace
+
+Results::Results(Options options) : options_(std::move(options)) {
+  if (options_.explain) {
+    story_.emplace(*options_.explain);
+  }
+}
 
 void Results::ended(const World& world, const Outcome& outcome) {
   models_.resize(world.models().size());
@@ -37,24 +70,29 @@ void Results::ended(const World& world, const Outcome& outcome) {
   const ModelSpec& spec = world.model(row.model);
   ++model.requests;
   model.cold += row.cold ? 1 : 0;
-  ++bin(row.arrival).arrivals;
+  Bin& then = bin(row.arrival);
+  ++then.arrivals;
   if (row.finished) {
     ++model.completed;
     const Duration ttft = *row.first_token - row.arrival;
-    ttft_.push_back(seconds(ttft));
-    model.ttft_met += spec.slo_ttft == Duration{} || ttft <= spec.slo_ttft ? 1 : 0;
+    ttft_.add(seconds(ttft));
     Duration tpot{};
     if (row.output_tokens > 1) {
       tpot = (*row.finished - *row.first_token) / (row.output_tokens - 1);
-      tpot_.push_back(seconds(tpot));
+      tpot_.add(seconds(tpot));
     }
-    model.tpot_met += spec.slo_tpot == Duration{} || tpot <= spec.slo_tpot ? 1 : 0;
+    const bool in_time = spec.slo_ttft == Duration{} || ttft <= spec.slo_ttft;
+    const bool in_pace = spec.slo_tpot == Duration{} || tpot <= spec.slo_tpot;
+    model.ttft_met += in_time ? 1 : 0;
+    model.tpot_met += in_pace ? 1 : 0;
+    model.both_met += in_time && in_pace ? 1 : 0;
+    then.met += in_time && in_pace ? 1 : 0;
   }
   if (options_.each) {
     options_.each(row);
   }
-  if (options_.explain == row.number) {
-    explained_ = row;
+  if (story_) {
+    story_->ended(world, row);
   }
 }
 
@@ -69,7 +107,9 @@ Results::Bin& Results::bin(Instant at) {
       into.hits += from.hits;
       into.evictions += from.evictions;
       into.arrivals += from.arrivals;
+      into.met += from.met;
     }
+    bins_.resize((bins_.size() + 1) / 2);
     bin_width_ *= 2;
     index /= 2;
   }
@@ -95,9 +135,8 @@ void Results::acted(const World& world, const Act& act) {
       gpu_touched_[gpu.value()] = true;
     }
   }
-  if (options_.explain && !explained_ && story_.size() < kStoryMost &&
-      (!about_requests || act.request == options_.explain)) {
-    story_.push_back(act);
+  if (story_) {
+    story_->acted(world, act);
   }
 }
 
@@ -106,21 +145,12 @@ void Results::sampled(const World& world, Instant at) {
     return;
   }
   Moment moment{.at = at};
-  for (const Gpu& gpu : world.gpus()) {
-    const ledger::PoolUsage usage = world.memory().ledger().usage(ledger::device_pool(gpu.id));
-    const auto of = [&](LeaseKind kind) {
-      return static_cast<std::int32_t>(usage.of(kind).reserved);
-    };
-    moment.gpus.push_back(
-        {.weights_active = of(LeaseKind::kWeightsActive) + of(LeaseKind::kShardPipe),
-         .weights_warm = of(LeaseKind::kWeightsWarm) + of(LeaseKind::kWeightsIdle),
-         .kv_own = of(LeaseKind::kKvOwn),
-         .kv_guest = of(LeaseKind::kKvGuest),
-         .other = of(LeaseKind::kOverhead)});
+  for (std::size_t i = 0; i < std::min(world.gpus().size(), kGpusShown); ++i) {
+    moment.gpus.push_back(owners(world, world.gpus()[i]));
   }
   timeline_.push_back(std::move(moment));
   if (timeline_.size() > kMomentsMost) {
-    for (std::size_t i = 0; i * 2 < timeline_.size(); ++i) {
+    for (std::size_t i = 1; i * 2 < timeline_.size(); ++i) {
       timeline_[i] = std::move(timeline_[i * 2]);
     }
     timeline_.resize((timeline_.size() + 1) / 2);
@@ -130,8 +160,10 @@ void Results::sampled(const World& world, Instant at) {
 
 void Results::finish(const World& world) {
   models_.resize(world.models().size());
-  std::sort(ttft_.begin(), ttft_.end());
-  std::sort(tpot_.begin(), tpot_.end());
+  forecast_error_ = world.plane().forecast_error();
+  for (const Gpu& gpu : world.gpus()) {
+    gpu_pages_.push_back(gpu.pages);
+  }
   counts_ = world.counts();
   span_ = world.now().time_since_epoch();
   digest_ = world.digest();
@@ -145,53 +177,26 @@ void Results::finish(const World& world) {
   }
 }
 
-Distribution Results::distribution(const std::vector<float>& values) {
-  if (values.empty()) {
-    return {};
+double Results::part_of_all(std::int64_t PerModel::* met) const {
+  std::int64_t sum = 0;
+  std::int64_t all = 0;
+  for (const PerModel& model : models_) {
+    sum += model.*met;
+    all += model.requests;
   }
-  const auto rank = [&](double part) {
-    const auto count = static_cast<double>(values.size());
-    const auto index = static_cast<std::size_t>(std::ceil(part * count)) - 1;
-    return static_cast<double>(values[std::min(index, values.size() - 1)]);
-  };
-  double sum = 0;
-  for (const float value : values) {
-    sum += static_cast<double>(value);
-  }
-  return {.count = values.size(),
-          .mean = sum / static_cast<double>(values.size()),
-          .p50 = rank(0.50),
-          .p95 = rank(0.95),
-          .p99 = rank(0.99),
-          .most = static_cast<double>(values.back())};
-}
-
-std::vector<float> Results::curve(const std::vector<float>& values, std::size_t points) {
-  std::vector<float> made;
-  for (std::size_t i = 0; i < points && !values.empty(); ++i) {
-    made.push_back(values[i * (values.size() - 1) / (points - 1)]);
-  }
-  return made;
+  return all == 0 ? 1 : static_cast<double>(sum) / static_cast<double>(all);
 }
 
 double Results::ttft_attainment() const {
-  std::int64_t met = 0;
-  std::int64_t all = 0;
-  for (const PerModel& model : models_) {
-    met += model.ttft_met;
-    all += model.requests;
-  }
-  return all == 0 ? 1 : static_cast<double>(met) / static_cast<double>(all);
+  return part_of_all(&PerModel::ttft_met);
 }
 
 double Results::tpot_attainment() const {
-  std::int64_t met = 0;
-  std::int64_t all = 0;
-  for (const PerModel& model : models_) {
-    met += model.tpot_met;
-    all += model.requests;
-  }
-  return all == 0 ? 1 : static_cast<double>(met) / static_cast<double>(all);
+  return part_of_all(&PerModel::tpot_met);
+}
+
+double Results::attainment() const {
+  return part_of_all(&PerModel::both_met);
 }
 
 }  // namespace heddle::sim

@@ -8,45 +8,34 @@
 #include <string>
 #include <vector>
 
+#include "sim/quantiles.h"
+#include "sim/story.h"
 #include "sim/world.h"
 
 namespace heddle::sim {
 
-/// One request that has ended, for whoever wants a row of each.
-struct RequestRow {
-  RequestId number{};
+/// What pages are for, as pictures tell it apart.
+enum class PageUse : std::uint8_t { kWeights, kWarm, kKv, kOther };
+
+/// Pages of one GPU at one moment that one model has for one use.
+struct OwnedPages {
   ModelId model{};
-  Instant arrival{};
-  std::int64_t input_tokens = 0;
-  std::int64_t output_tokens = 0;
-  std::optional<Instant> first_token{};
-  std::optional<Instant> finished{};  ///< None: it was refused, or never served.
-  std::int64_t preemptions = 0;
-  bool cold = false;  ///< No instance of its model served when it came.
+  PageUse use{};
+  std::int32_t pages = 0;
 };
 
-/// Mean and percentiles of seconds.
-struct Distribution {
-  std::size_t count = 0;
-  double mean = 0, p50 = 0, p95 = 0, p99 = 0, most = 0;
-};
-
-/// The pages of one GPU at one moment, by what they are for.
-struct PageSample {
-  std::int32_t weights_active = 0, weights_warm = 0, kv_own = 0, kv_guest = 0, other = 0;
-};
-
-/// What is kept of a run: all that reports are made of. Memory grows by 8 bytes a request and is
-/// otherwise bounded: samples are thinned as time goes on, never dropped from one end.
+/// What is kept of a run: all that reports are made of, in bounded memory: samples are thinned as
+/// time goes on, never dropped from one end, and quantiles of many numbers are approximate.
 class Results final : public Observer {
  public:
+  static constexpr std::size_t kGpusShown = 64;
   struct Options {
-    bool timeline = false;  ///< Keep pages of every GPU over time.
+    bool timeline = false;  ///< Keep pages of GPUs over time, of the first kGpusShown.
     std::optional<RequestId> explain{};
     std::function<void(const RequestRow&)> each{};
   };
   Results() = default;
-  explicit Results(Options options) : options_(std::move(options)) {}
+  explicit Results(Options options);
 
   void ended(const World& world, const Outcome& outcome) override;
   void acted(const World& world, const Act& act) override;
@@ -55,29 +44,27 @@ class Results final : public Observer {
   void finish(const World& world);
 
   struct PerModel {
-    std::int64_t requests = 0, completed = 0, ttft_met = 0, tpot_met = 0, cold = 0;
+    std::int64_t requests = 0, completed = 0, cold = 0;
+    std::int64_t ttft_met = 0, tpot_met = 0, both_met = 0;
   };
   /// Loads and the like in one stretch of time.
   struct Bin {
-    std::int32_t loads = 0, hits = 0, evictions = 0, arrivals = 0;
+    std::int32_t loads = 0, hits = 0, evictions = 0;
+    std::int32_t arrivals = 0;  ///< Of requests that have ended, by when they came.
+    std::int32_t met = 0;       ///< Of those, with both objectives met.
   };
   struct Moment {
     Instant at{};
-    std::vector<PageSample> gpus{};
+    std::vector<std::vector<OwnedPages>> gpus{};  ///< By GPU; by model and use.
   };
 
-  [[nodiscard]] Distribution ttft() const { return distribution(ttft_); }
-  [[nodiscard]] Distribution tpot() const { return distribution(tpot_); }
-  /// `points` values of the sorted times, evenly spaced in rank.
-  [[nodiscard]] std::vector<float> ttft_curve(std::size_t points) const {
-    return curve(ttft_, points);
-  }
-  [[nodiscard]] std::vector<float> tpot_curve(std::size_t points) const {
-    return curve(tpot_, points);
-  }
+  [[nodiscard]] const Quantiles& ttft() const { return ttft_; }  ///< [s]
+  [[nodiscard]] const Quantiles& tpot() const { return tpot_; }  ///< [s]
   /// Part of all requests that met their model's objective; refused ones did not.
   [[nodiscard]] double ttft_attainment() const;
   [[nodiscard]] double tpot_attainment() const;
+  /// Part of all requests that met both.
+  [[nodiscard]] double attainment() const;
   [[nodiscard]] const std::vector<PerModel>& models() const { return models_; }
   [[nodiscard]] const WorldCounts& counts() const { return counts_; }
   [[nodiscard]] double gpu_seconds() const { return gpu_seconds_; }
@@ -100,20 +87,20 @@ class Results final : public Observer {
   }
   [[nodiscard]] std::uint64_t digest() const { return digest_; }
 
-  /// Of the request to explain: its row, and every action about it, its model, or the pages in
-  /// its way while it was there.
-  [[nodiscard]] const std::optional<RequestRow>& explained() const { return explained_; }
-  [[nodiscard]] const std::vector<Act>& story() const { return story_; }
+  /// Mean relative error of the policy's forecasts; none where it makes none.
+  [[nodiscard]] std::optional<double> forecast_error() const { return forecast_error_; }
+  /// Pages of GPU i.
+  [[nodiscard]] const std::vector<std::int64_t>& gpu_pages() const { return gpu_pages_; }
+  /// Of the request to explain; null where none was asked for.
+  [[nodiscard]] const Story* story() const { return story_ ? &*story_ : nullptr; }
 
  private:
-  [[nodiscard]] static Distribution distribution(const std::vector<float>& values);
-  [[nodiscard]] static std::vector<float> curve(const std::vector<float>& values,
-                                                std::size_t points);
+  [[nodiscard]] double part_of_all(std::int64_t PerModel::* met) const;
   Bin& bin(Instant at);
 
   Options options_{};
-  std::vector<float> ttft_{};  ///< [s]; sorted by finish().
-  std::vector<float> tpot_{};
+  Quantiles ttft_{};
+  Quantiles tpot_{};
   std::vector<PerModel> models_{};
   WorldCounts counts_{};
   std::vector<Bin> bins_{};
@@ -123,8 +110,9 @@ class Results final : public Observer {
   std::int64_t samples_seen_ = 0;
   std::map<std::pair<ModelId, ModelId>, std::int64_t> evicted_for_{};
   std::map<std::pair<std::string, std::string>, std::int64_t> acts_{};
-  std::optional<RequestRow> explained_{};
-  std::vector<Act> story_{};
+  std::optional<Story> story_{};
+  std::optional<double> forecast_error_{};
+  std::vector<std::int64_t> gpu_pages_{};
   std::array<double, ledger::kLeaseKinds> gib_seconds_{};
   double gpu_seconds_ = 0;
   std::size_t gpu_count_ = 0;

@@ -4,21 +4,42 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <map>
 
 #include "base/exact_math.h"
 
 namespace heddle::sim {
 namespace {
 
-// Dark enough on white, and apart from each other for most colour-blind eyes (Okabe and Ito).
-constexpr std::array<const char*, 8> kColours{
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8a6d3b"};
+constexpr int kWidth = 420;
+constexpr int kHeight = 240;
+constexpr int kLeft = 46;
+constexpr int kRight = 14;
+constexpr int kTop = 10;
+constexpr int kBottom = 40;
 
-constexpr int kLeft = 62;
-constexpr int kRight = 12;
-constexpr int kTop = 28;
-constexpr int kBottom = 44;
-constexpr int kLegendRow = 16;
+constexpr int kStripsWidth = 1120;
+constexpr int kStripHeight = 34;
+constexpr int kStripGap = 5;
+constexpr int kStripLeft = 70;
+
+constexpr std::string_view kStyle =
+    ":root{--ink:#1d2530;--soft:#5b6675;--line:#dfe4ea;--paper:#fff;--card:#f6f8fa;--good:#14855f;"
+    "--c0:#2f6fde;--c1:#e06c00;--c2:#14855f;--c3:#b6439f;--c4:#8a6d00;--c5:#0e8fb0;--c6:#d03a3a;"
+    "--c7:#6b55c9;--rest:#9aa4b1}"
+    "@media(prefers-color-scheme:dark){:root{--ink:#e6eaf0;--soft:#9aa7b8;--line:#2c3542;"
+    "--paper:#11161d;--card:#19202a;--good:#3fc79a;--c0:#6ea2ff;--c1:#ff9a4d;--c2:#3fc79a;"
+    "--c3:#e58bd3;--c4:#d9b64a;--c5:#4cc4e4;--c6:#ff7d7d;--c7:#a695ff;--rest:#6b7686}}"
+    "figure{margin:0;min-width:0}figcaption{font-weight:600;margin:0 0 .2em}"
+    ".keys{font-weight:400;font-size:.86em;color:var(--soft);display:flex;flex-wrap:wrap;"
+    "gap:.1em 1em}.keys i{display:inline-block;width:.8em;height:.8em;border-radius:2px;"
+    "margin-right:.4em;vertical-align:-.06em}"
+    "svg{display:block;width:100%;height:auto}svg text{font:12px system-ui,sans-serif;"
+    "fill:var(--soft)}.grid{stroke:var(--line)}.mark{stroke:var(--soft);stroke-dasharray:4 3}.keys "
+    ".dash{background:none!important;border-top:2px dashed var(--soft);height:0;"
+    "vertical-align:.25em;border-radius:0}"
+    ".wide{overflow-x:auto}.wide svg{min-width:760px}.lines polyline{fill:none;stroke-width:2;"
+    "stroke-linejoin:round}.t1{opacity:.62}.t2{opacity:.34}.t3{opacity:.18}";
 
 std::string fixed(double value) {
   std::array<char, 40> text{};
@@ -28,20 +49,29 @@ std::string fixed(double value) {
 
 std::string brief(double value) {
   std::array<char, 40> text{};
-  std::snprintf(text.data(), text.size(), "%.3g", value);
+  if (value >= 1000 && value < 1e6) {
+    std::snprintf(text.data(), text.size(), "%.0f", value);
+  } else {
+    std::snprintf(text.data(), text.size(), "%.3g", std::abs(value) < 1e-12 ? 0 : value);
+  }
   return text.data();
 }
 
-/// A step of 1, 2 or 5 times a power of ten that cuts `span` into four to ten parts.
+std::string colour(std::size_t index) {
+  return "var(--c" + std::to_string(index % kPlotColours) + ")";
+}
+
+/// A step of 1, 2 or 5 times a power of ten that cuts `span` into about five parts.
 double nice_step(double span) {
-  double step = 1;
-  while (step * 10 <= span) {
-    step *= 10;
+  double power = 1;
+  while (power * 10 <= span) {
+    power *= 10;
   }
-  while (step > span) {
-    step /= 10;
+  while (power > span) {
+    power /= 10;
   }
-  return span / step >= 5 ? step : span / step >= 2 ? step / 2 : step / 5;
+  const double parts = span / power;
+  return parts > 6 ? 2 * power : parts > 3 ? power : parts > 1.5 ? power / 2 : power / 5;
 }
 
 double log10_of(double value) {
@@ -52,22 +82,19 @@ double log10_of(double value) {
 struct Frame {
   double x_least = 0, x_most = 1, y_most = 1;
   bool log_x = false;
-  int width = 0, height = 0;
 
-  [[nodiscard]] double along(double x) const {
-    return log_x ? log10_of(std::max(x, exact::pow(10, x_least))) : x;
-  }
   [[nodiscard]] double px(double x) const {
-    const double part = (along(x) - x_least) / std::max(1e-12, x_most - x_least);
-    return kLeft + part * (width - kLeft - kRight);
+    const double along = log_x ? (x > 0 ? std::max(log10_of(x), x_least) : x_least) : x;
+    const double part = (along - x_least) / std::max(1e-12, x_most - x_least);
+    return kLeft + part * (kWidth - kLeft - kRight);
   }
   [[nodiscard]] double py(double y) const {
-    return height - kBottom - y / y_most * (height - kTop - kBottom);
+    return kHeight - kBottom - std::min(y / y_most, 1.0) * (kHeight - kTop - kBottom);
   }
 };
 
 Frame frame_of(const std::vector<PlotLine>& lines, const PlotOptions& options) {
-  Frame frame{.log_x = options.log_x, .width = options.width, .height = options.height};
+  Frame frame{.log_x = options.log_x};
   double least = INFINITY;
   double most = -INFINITY;
   double top = options.y_most;
@@ -77,14 +104,14 @@ Frame frame_of(const std::vector<PlotLine>& lines, const PlotOptions& options) {
         least = std::min(least, x);
         most = std::max(most, x);
       }
-      top = options.y_most > 0 ? top : std::max(top, y);
+      top = options.y_most > 0 ? top : std::max(top, y * 1.05);
     }
   }
   if (!(least <= most)) {
     least = options.log_x ? 0.1 : 0;
     most = 1;
   }
-  frame.x_least = options.log_x ? std::floor(log10_of(least) * 4) / 4 : std::min(least, 0.0);
+  frame.x_least = options.log_x ? std::floor(log10_of(least) * 2) / 2 : least < most ? least : 0;
   frame.x_most = options.log_x ? std::max(frame.x_least + 1, log10_of(most)) : most;
   frame.y_most = top > 0 ? top : 1;
   return frame;
@@ -95,83 +122,123 @@ std::string text_at(double x, double y, const char* anchor, const std::string& t
          escape_html(text) + "</text>";
 }
 
+std::string segment(const char* kind, double x1, double y1, double x2, double y2) {
+  return std::string("<line class='") + kind + "' x1='" + fixed(x1) + "' y1='" + fixed(y1) +
+         "' x2='" + fixed(x2) + "' y2='" + fixed(y2) + "'/>";
+}
+
 std::string axes(const Frame& frame, const PlotOptions& options) {
   std::string svg;
   const double step = nice_step(frame.y_most);
   for (double y = 0; y <= frame.y_most * 1.0001; y += step) {
-    svg += "<line class='grid' x1='" + std::to_string(kLeft) + "' x2='" +
-           std::to_string(frame.width - kRight) + "' y1='" + fixed(frame.py(y)) + "' y2='" +
-           fixed(frame.py(y)) + "'/>";
+    svg += segment("grid", kLeft, frame.py(y), kWidth - kRight, frame.py(y));
     svg += text_at(kLeft - 6, frame.py(y) + 4, "end", brief(y));
   }
-  const double bottom = frame.height - kBottom;
-  const auto tick = [&](double x) {
-    svg += "<line class='grid' x1='" + fixed(frame.px(x)) + "' x2='" + fixed(frame.px(x)) +
-           "' y1='" + std::to_string(kTop) + "' y2='" + fixed(bottom) + "'/>";
-    svg += text_at(frame.px(x), bottom + 16, "middle", brief(x));
+  const double bottom = kHeight - kBottom;
+  const auto tick = [&](double x, bool labelled) {
+    svg += segment("grid", frame.px(x), kTop, frame.px(x), bottom);
+    svg += labelled ? text_at(frame.px(x), bottom + 15, "middle", brief(x)) : "";
   };
   if (frame.log_x) {
-    for (double decade = std::ceil(frame.x_least); decade <= frame.x_most; decade += 1) {
-      tick(exact::pow(10, decade));
+    const bool wide = frame.x_most - frame.x_least > 2.5;
+    for (double decade = std::floor(frame.x_least); decade <= frame.x_most; decade += 1) {
+      for (const double times : {1.0, 2.0, 5.0}) {
+        const double x = exact::pow(10, decade) * times;
+        const double along = log10_of(x);
+        if (along >= frame.x_least - 1e-9 && along <= frame.x_most + 1e-9) {
+          tick(x, times == 1.0 || !wide);
+        }
+      }
     }
   } else {
     const double x_step = nice_step(frame.x_most - frame.x_least);
-    for (double x = frame.x_least; x <= frame.x_most * 1.0001; x += x_step) {
-      tick(x);
+    for (double x = std::ceil(frame.x_least / x_step - 1e-9) * x_step;
+         x <= frame.x_most + x_step * 1e-6;
+         x += x_step) {
+      tick(x, true);
     }
   }
-  svg += text_at((kLeft + frame.width - kRight) / 2.0, frame.height - 8, "middle", options.x_label);
-  svg +=
-      "<text class='title' x='" + std::to_string(kLeft) + "' y='16'>" +
-      escape_html(options.title + (options.y_label.empty() ? "" : " [" + options.y_label + "]")) +
-      "</text>";
-  return svg;
+  return svg + text_at((kLeft + kWidth - kRight) / 2.0, kHeight - 6, "middle", options.x_label);
 }
 
-std::string polyline(const Frame& frame, const PlotLine& line, std::size_t index) {
-  std::string svg =
-      "<polyline fill='none' stroke-width='1.6' stroke='" + plot_colour(index) + "' points='";
+std::string polyline(const Frame& frame, const PlotLine& line, std::size_t index, bool dots) {
+  std::string svg = "<polyline style='stroke:" + colour(index) + "' points='";
+  std::string marks;
+  std::string before;
   for (const auto& [x, y] : line.points) {
-    svg += fixed(frame.px(x)) + "," + fixed(frame.py(std::min(y, frame.y_most))) + " ";
-  }
-  return svg + "'/>";
-}
-
-/// The area between a line's values and those below it.
-std::string area(const Frame& frame,
-                 const PlotLine& line,
-                 std::vector<double>& below,
-                 std::size_t index) {
-  below.resize(std::max(below.size(), line.points.size()), 0);
-  std::string svg = "<polygon stroke='none' fill='" + plot_colour(index) + "' points='";
-  std::string back;
-  for (std::size_t i = 0; i < line.points.size(); ++i) {
-    const auto& [x, y] = line.points[i];
-    back = fixed(frame.px(x)) + "," + fixed(frame.py(below[i])) + " " + back;
-    below[i] += y;
-    svg += fixed(frame.px(x)) + "," + fixed(frame.py(std::min(below[i], frame.y_most))) + " ";
-  }
-  return svg + back + "'/>";
-}
-
-std::string legend(const std::vector<PlotLine>& lines, int top) {
-  std::string svg;
-  int y = top;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (!lines[i].label.empty()) {
-      svg += "<rect x='" + std::to_string(kLeft) + "' y='" + std::to_string(y) +
-             "' width='10' height='10' fill='" + plot_colour(i) + "'/>";
-      svg += text_at(kLeft + 15, y + 9, "start", lines[i].label);
-      y += kLegendRow;
+    const std::string at = fixed(frame.px(x)) + "," + fixed(frame.py(y));
+    if (at != before) {
+      svg += (before.empty() ? "" : " ") + at;
+    }
+    before = at;
+    if (dots) {
+      marks += "<circle r='3' cx='" + fixed(frame.px(x)) + "' cy='" + fixed(frame.py(y)) +
+               "' style='fill:" + colour(index) + "'><title>" + escape_html(line.label) + ": " +
+               brief(x) + ", " + brief(y) + "</title></circle>";
     }
   }
-  return svg;
+  return svg + "'/>" + marks;
+}
+
+std::string key(const std::string& background, const std::string& label, const char* tone = "") {
+  return "<span><i class='" + std::string(tone) + "' style='background:" + background + "'></i>" +
+         escape_html(label) + "</span>";
+}
+
+/// Pieces of one owner and tone as one path, one rectangle after the other.
+using Paths = std::map<std::pair<std::uint16_t, std::uint8_t>, std::string>;
+
+/// Draws a strip from the top `y` down; equal pieces of neighbouring moments become one rectangle.
+void add_strip(Paths& paths, const Strip& strip, double y, double width) {
+  struct Rectangle {
+    int from = 0;  ///< In half pixels from the bottom of the strip.
+    int to = 0;
+    bool operator==(const Rectangle&) const = default;
+  };
+  using Column = std::map<std::pair<std::uint16_t, std::uint8_t>, Rectangle>;
+  Column open;
+  std::map<std::pair<std::uint16_t, std::uint8_t>, std::size_t> since;
+  const auto close = [&](const Column::value_type& piece, std::size_t end) {
+    const double left = kStripLeft + static_cast<double>(since.at(piece.first)) * width;
+    const double wide = static_cast<double>(end - since.at(piece.first)) * width;
+    const double tall = (piece.second.to - piece.second.from) / 2.0;
+    paths[piece.first] += "M" + fixed(left) + " " +
+                          fixed(y + kStripHeight - piece.second.to / 2.0) + "h" + fixed(wide) +
+                          "v" + fixed(tall) + "h-" + fixed(wide) + "z";
+  };
+  for (std::size_t i = 0; i <= strip.moments.size(); ++i) {
+    Column column;
+    double below = 0;
+    for (std::size_t k = 0; i < strip.moments.size() && k < strip.moments[i].size(); ++k) {
+      const StripPiece& piece = strip.moments[i][k];
+      const auto pixels = [](double part) {
+        return static_cast<int>(std::lround(std::min(part, 1.0) * 2 * kStripHeight));
+      };
+      const Rectangle made{.from = pixels(below), .to = pixels(below + piece.part)};
+      below += piece.part;
+      if (made.to > made.from) {
+        const auto [at, fresh] = column.try_emplace({piece.owner, piece.tone}, made);
+        at->second.to = fresh ? at->second.to : made.to;
+      }
+    }
+    for (const auto& piece : open) {
+      const auto now = column.find(piece.first);
+      if (now == column.end() || now->second != piece.second) {
+        close(piece, i);
+        since.erase(piece.first);
+      }
+    }
+    for (const auto& piece : column) {
+      since.try_emplace(piece.first, i);
+    }
+    open = std::move(column);
+  }
 }
 
 }  // namespace
 
-std::string plot_colour(std::size_t index) {
-  return kColours.at(index % kColours.size());
+std::string_view plot_style() {
+  return kStyle;
 }
 
 std::string escape_html(const std::string& text) {
@@ -202,18 +269,90 @@ std::string escape_html(const std::string& text) {
 
 std::string draw_plot(const std::vector<PlotLine>& lines, const PlotOptions& options) {
   const Frame frame = frame_of(lines, options);
-  const auto labelled = std::count_if(
-      lines.begin(), lines.end(), [](const PlotLine& line) { return !line.label.empty(); });
-  const int height = options.height + static_cast<int>(labelled) * kLegendRow;
-  std::string svg = "<svg width='" + std::to_string(options.width) + "' height='" +
-                    std::to_string(height) + "' role='img'>";
-  std::vector<double> below;
-  std::string drawn;
+  std::string html = "<figure><figcaption>" + escape_html(options.title) + "<div class='keys'>";
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    drawn += options.stacked ? area(frame, lines[i], below, i) : polyline(frame, lines[i], i);
+    html += lines[i].label.empty() ? "" : key(colour(i), lines[i].label);
   }
-  svg += options.stacked ? drawn + axes(frame, options) : axes(frame, options) + drawn;
-  return svg + legend(lines, options.height) + "</svg>\n";
+  html += options.marks.empty() ? "" : key("none", options.marks[0].label, "dash");
+  html += "</div></figcaption><svg class='lines' viewBox='0 0 " + std::to_string(kWidth) + " " +
+          std::to_string(kHeight) + "' role='img' aria-label='" + escape_html(options.title) +
+          "'>" + axes(frame, options);
+  for (const PlotMark& mark : options.marks) {
+    const double x = frame.px(mark.x);
+    if (x < kWidth - kRight) {
+      html += segment("mark", x, kTop, x, kHeight - kBottom);
+    }
+  }
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    html += polyline(frame, lines[i], i, options.dots);
+  }
+  return html + "</svg></figure>\n";
+}
+
+std::string draw_bars(const std::vector<PlotBar>& bars, const std::string& title) {
+  constexpr int kRow = 19;
+  constexpr int kLabels = 120;
+  constexpr int kNotes = 122;
+  const int height = static_cast<int>(bars.size()) * kRow + 6;
+  std::string html = "<figure><figcaption>" + escape_html(title) +
+                     "</figcaption><svg viewBox='0 0 " + std::to_string(kWidth) + " " +
+                     std::to_string(height) + "' role='img' aria-label='" + escape_html(title) +
+                     "'>";
+  for (std::size_t i = 0; i < bars.size(); ++i) {
+    const int y = static_cast<int>(i) * kRow + 3;
+    const double full = kWidth - kLabels - kNotes;
+    const std::string corner = "' y='" + std::to_string(y) + "' height='13' rx='2' width='";
+    html += text_at(kLabels - 8, y + 11, "end", bars[i].label);
+    html += "<rect style='fill:var(--line)' x='" + std::to_string(kLabels) + corner + fixed(full) +
+            "'/><rect style='fill:var(--c0)' x='" + std::to_string(kLabels) + corner +
+            fixed(full * std::clamp(bars[i].part, 0.0, 1.0)) + "'/>";
+    html += text_at(kLabels + full + 8, y + 11, "start", bars[i].note);
+  }
+  return html + "</svg></figure>\n";
+}
+
+std::string draw_strips(const std::vector<Strip>& strips, const StripOptions& options) {
+  const double right = kStripsWidth - kRight;
+  const int bottom = kTop + static_cast<int>(strips.size()) * (kStripHeight + kStripGap);
+  std::string html = "<figure><figcaption>" + escape_html(options.title) + "<div class='keys'>";
+  const auto of_owner = [&](std::size_t owner) {
+    return owner + 1 == options.owners.size() ? std::string("var(--rest)") : colour(owner);
+  };
+  for (std::size_t i = 0; i < options.owners.size(); ++i) {
+    html += key(of_owner(i), options.owners[i]);
+  }
+  html += "</div><div class='keys'>";
+  constexpr std::array kTones{"t0", "t1", "t2", "t3"};
+  for (std::size_t i = 0; i < options.tones.size(); ++i) {
+    html += key("var(--soft)", options.tones[i], kTones.at(i));
+  }
+  html += "</div></figcaption><div class='wide'><svg viewBox='0 0 " + std::to_string(kStripsWidth) +
+          " " + std::to_string(bottom + kBottom) + "' role='img' aria-label='" +
+          escape_html(options.title) + "'>";
+  Paths paths;
+  for (std::size_t i = 0; i < strips.size(); ++i) {
+    const double y = kTop + static_cast<double>(i) * (kStripHeight + kStripGap);
+    const auto count = static_cast<double>(std::max<std::size_t>(1, strips[i].moments.size()));
+    html += "<rect style='fill:var(--card)' x='" + std::to_string(kStripLeft) + "' y='" + fixed(y) +
+            "' width='" + fixed(right - kStripLeft) + "' height='" + std::to_string(kStripHeight) +
+            "'/>";
+    html += text_at(kStripLeft - 8, y + kStripHeight / 2.0 + 4, "end", strips[i].label);
+    add_strip(paths, strips[i], y, (right - kStripLeft) / count);
+  }
+  for (const auto& [piece, path] : paths) {
+    html += std::string("<path class='") + kTones.at(piece.second) +
+            "' style='fill:" + of_owner(piece.first) + "' d='" + path + "'><title>" +
+            escape_html(options.owners[piece.first]) + ", " +
+            escape_html(options.tones[piece.second]) + "</title></path>";
+  }
+  const double step = options.x_most > 0 ? nice_step(options.x_most) : 1;
+  for (double x = 0; x <= options.x_most * 1.0001; x += step) {
+    const double at = kStripLeft + x / std::max(1e-12, options.x_most) * (right - kStripLeft);
+    html += segment("grid", at, bottom - kStripGap, at, bottom) +
+            text_at(at, bottom + 13, "middle", brief(x));
+  }
+  return html + text_at((kStripLeft + right) / 2, bottom + 32, "middle", options.x_label) +
+         "</svg></div></figure>\n";
 }
 
 }  // namespace heddle::sim

@@ -73,7 +73,9 @@ struct Replica {
   double loaded = 0;      ///< Part of the weights that is there.
   bool attached = false;  ///< Serves when loaded, though it was begun as a prewarm.
   Instant created{};
-  Instant used{};  ///< When its newest request came or its last one ended.
+  std::optional<Instant> begun{};   ///< When it had its pages.
+  std::optional<Instant> filled{};  ///< When its weights were there.
+  Instant used{};                   ///< When its newest request came or its last one ended.
   Instant serving_since{};
   std::int64_t published_ps = 0;          ///< GPU time that its neighbours count with.
   std::optional<ReplicaId> guest_host{};  ///< Where its guests' KV is.
@@ -187,6 +189,7 @@ class World final : private Actions {
   void run(RequestSource& source);
 
   [[nodiscard]] Instant now() const { return now_; }
+  [[nodiscard]] const ControlPlane& plane() const { return plane_; }
   [[nodiscard]] const std::vector<ModelSpec>& models() const { return models_; }
   [[nodiscard]] const ModelSpec& model(ModelId id) const { return models_[id.value()]; }
   [[nodiscard]] const std::vector<Gpu>& gpus() const { return gpus_; }

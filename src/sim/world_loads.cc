@@ -184,6 +184,7 @@ void World::phase_step_done(ReplicaId id) {
 
 void World::loaded(Replica& replica) {
   replica.loaded = replica.spec.start_part;
+  replica.filled = now_;
   if (replica.spec.cache_image) {
     for (const Stage& stage : replica.stages) {
       cache(gpus_[stage.spec.gpus[0].value()].host, replica.model);

@@ -95,6 +95,7 @@ void World::try_begin(Replica& replica) {
   }
   replica.weights = lease;
   replica.state = ReplicaState::kLoading;
+  replica.begun = now_;
   begin_phase(replica, LoadPhase::kBefore);
 }
 

@@ -1,0 +1,58 @@
+#include "sim/quantiles.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+
+namespace heddle::sim {
+namespace {
+
+TEST(Quantiles, AreTheNumbersThemselvesWhileTheseAreFew) {
+  Quantiles quantiles;
+  for (int i = 100; i >= 1; --i) {
+    quantiles.add(i);
+  }
+  EXPECT_EQ(quantiles.at(0.50), 50);
+  EXPECT_EQ(quantiles.at(0.95), 95);
+  EXPECT_EQ(quantiles.at(0.99), 99);
+  EXPECT_EQ(quantiles.at(0), 1);
+  EXPECT_EQ(quantiles.at(1), 100);
+  EXPECT_DOUBLE_EQ(quantiles.distribution().mean, 50.5);
+  quantiles.add(0.5);
+  EXPECT_EQ(quantiles.at(0), 0.5) << "sorted again after an addition";
+  EXPECT_EQ(quantiles.curve(3), (std::vector<float>{0.5F, 50, 100}));
+}
+
+TEST(Quantiles, OfNothingAreZero) {
+  EXPECT_EQ(Quantiles().at(0.5), 0);
+  EXPECT_EQ(Quantiles().distribution().count, 0U);
+  EXPECT_TRUE(Quantiles().curve(10).empty());
+}
+
+TEST(Quantiles, AreWithinHalfAPercentWhenNumbersAreMany) {
+  constexpr std::uint64_t kSeed = 7;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  Rng rng(kSeed);
+  Quantiles quantiles;
+  std::vector<double> all;
+  for (std::size_t i = 0; i < Quantiles::kExact + 5000; ++i) {
+    // Over six decades, and zeros.
+    const double value =
+        i % 100 == 0 ? 0 : std::pow(10, 6 * (static_cast<double>(rng.next() >> 11U) * 0x1p-53) - 3);
+    quantiles.add(value);
+    all.push_back(value);
+  }
+  std::sort(all.begin(), all.end());
+  for (const double part : {0.0, 0.005, 0.02, 0.25, 0.5, 0.9, 0.99, 0.9999, 1.0}) {
+    const auto rank = static_cast<std::size_t>(std::ceil(part * static_cast<double>(all.size())));
+    const double exact = all[std::max<std::size_t>(rank, 1) - 1];
+    EXPECT_NEAR(quantiles.at(part), exact, 0.005 * exact) << part;
+  }
+  EXPECT_EQ(quantiles.distribution().most, all.back());
+}
+
+}  // namespace
+}  // namespace heddle::sim

@@ -1,0 +1,59 @@
+#include "sim/results.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/test_run.h"
+
+namespace heddle::sim {
+namespace {
+
+TEST(Results, CountWhatHappened) {
+  const auto results = run_two_models({});
+  EXPECT_EQ(results->counts().completed, 2);
+  EXPECT_EQ(results->ttft().count(), 2U);
+  ASSERT_EQ(results->models().size(), 2U);
+  EXPECT_EQ(results->models()[1].cold, 1);
+  // A cold start takes longer than the objective of 2 s; the pace of 50 ms is kept.
+  EXPECT_EQ(results->ttft_attainment(), 0);
+  EXPECT_EQ(results->tpot_attainment(), 1);
+  EXPECT_EQ(results->attainment(), 0);
+  std::int32_t arrivals = 0;
+  for (const Results::Bin& bin : results->bins()) {
+    arrivals += bin.arrivals;
+  }
+  EXPECT_EQ(arrivals, 2);
+  EXPECT_EQ(results->gpus_touched(), 1U);
+  EXPECT_FALSE(results->forecast_error()) << "serverlessllm makes no forecasts";
+}
+
+TEST(Results, GiveEveryRequestARow) {
+  std::vector<RequestRow> rows;
+  run_two_models({.each = [&](const RequestRow& row) { rows.push_back(row); }});
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[1].model, ModelId(1));
+  EXPECT_EQ(rows[1].input_tokens, 200);
+  EXPECT_EQ(rows[1].output_tokens, 20);
+  EXPECT_TRUE(rows[1].cold);
+  EXPECT_GT(*rows[1].finished, *rows[1].first_token);
+}
+
+TEST(Results, TimelineTellsOwnersApart) {
+  const auto results = run_two_models({.timeline = true});
+  std::vector<std::int64_t> weights(2, 0);
+  for (const Results::Moment& moment : results->timeline()) {
+    ASSERT_EQ(moment.gpus.size(), 1U);
+    std::int64_t all = 0;
+    for (const OwnedPages& owned : moment.gpus[0]) {
+      all += owned.pages;
+      if (owned.use == PageUse::kWeights) {
+        weights[owned.model.value()] = owned.pages;
+      }
+    }
+    EXPECT_LE(all, results->gpu_pages()[0]);
+  }
+  // 16,059,990,016 bytes in pages of 2 MiB, each model in its turn.
+  EXPECT_EQ(weights, (std::vector<std::int64_t>{7658, 7658}));
+}
+
+}  // namespace
+}  // namespace heddle::sim
