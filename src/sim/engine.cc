@@ -335,6 +335,15 @@ void Engine::finish_run(Instant now, KvBudget& budget, EngineOutputs& outputs) {
   }
 }
 
+Instant Engine::oldest() const {
+  HEDDLE_CHECK(load() > 0);
+  Instant oldest = waiting_.empty() ? Instant::max() : waiting_.front().arrived;
+  for (const Sequence& sequence : running_) {
+    oldest = std::min(oldest, sequence.arrived);
+  }
+  return oldest;
+}
+
 std::int64_t Engine::prefill_backlog() const {
   std::int64_t tokens = 0;
   for (const Sequence& sequence : running_) {

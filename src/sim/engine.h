@@ -125,6 +125,8 @@ class Engine {
   [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
   [[nodiscard]] std::size_t load() const { return running_.size() + waiting_.size(); }
   [[nodiscard]] bool starved() const { return starved_; }
+  /// Arrival of its oldest request; there is one. O(running).
+  [[nodiscard]] Instant oldest() const;
   /// Blocks that running sequences use and have been promised.
   [[nodiscard]] std::int64_t blocks(KvPlace place) const { return blocks_after(place, 0); }
   /// Prompt tokens that are still to be computed, at the last boundary.

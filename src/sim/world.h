@@ -344,6 +344,7 @@ class World final : private Actions {
                          std::int64_t blocks,
                          std::int64_t limit);
   bool revoke_warm(GpuId gpu, ModelId for_whom);
+  [[nodiscard]] bool outranked(const Replica& replica, GpuId gpu);
   void relieve(Replica& replica);
   void wake_starved(GpuId gpu);
 

@@ -213,9 +213,9 @@ void World::set_pace(Replica& replica) {
         gpu.active.begin(), gpu.active.end(), [&](ReplicaId each) { return each != replica.id; });
     if (sharing_ == ComputeSharing::kByMemory && others > 0) {
       const PoolId pool = ledger::device_pool(gpu.id);
-      const std::int64_t own = memory_.reserved(replica.weights, pool) +
-                               memory_.reserved(replica.kv, pool) +
-                               memory_.reserved(replica.overhead, pool);
+      const std::int64_t kv = std::max(memory_.reserved(replica.kv, pool), replica.kv_limit);
+      const std::int64_t own =
+          memory_.reserved(replica.weights, pool) + kv + memory_.reserved(replica.overhead, pool);
       share *= std::clamp(static_cast<double>(own) / static_cast<double>(gpu.pages), 0.05, 1.0);
     }
     scale += stage.spec.weights / share;
@@ -335,13 +335,13 @@ std::int64_t World::resize_kv(Replica& replica,
       const std::int64_t reserved = memory_.reserved(lease, pool);
       const bool wanted =
           !starved_[gpu.value()].empty() || !waiting_for_pages_[gpu.value()].empty();
-      if (want > reserved) {
+      if (want > reserved && !outranked(replica, gpu)) {
         const std::int64_t free = memory_.free(pool);
         if (free < want - reserved) {
           revoke_warm(gpu, replica.model);
         }
         memory_.grow(now_, lease, pool, std::min(free, want - reserved));
-      } else if (reserved - want > (wanted || want == 0 ? 0 : want / kSlackPart)) {
+      } else if (reserved > want && reserved - want > (wanted || want == 0 ? 0 : want / kSlackPart)) {
         memory_.shrink(now_, lease, pool, reserved - want);
         if (wanted) {
           retry_waiting(gpu);
@@ -354,6 +354,20 @@ std::int64_t World::resize_kv(Replica& replica,
     }
   }
   return have;
+}
+
+/// Whether pages that come free on a GPU are for another engine there: one that cannot do anything
+/// for the lack of them, with an older request. Else what it was given by preemption would go back
+/// to whom it was taken from.
+bool World::outranked(const Replica& replica, GpuId gpu) {
+  const std::set<ReplicaId>& starved = starved_[gpu.value()];
+  if (starved.empty() || replica.engine->load() == 0) {
+    return false;
+  }
+  const auto rank = [this](ReplicaId id) { return std::pair(at(id).engine->oldest(), id); };
+  return std::any_of(starved.begin(), starved.end(), [&](ReplicaId id) {
+    return at(id).engine->load() > 0 && rank(id) < rank(replica.id);
+  });
 }
 
 /// Lets the warm replica of least value on a GPU go, unless one is going already.
@@ -388,11 +402,8 @@ void World::relieve(Replica& replica) {
   if (coming) {
     return;
   }
-  const Engine& engine = *replica.engine;
-  const Instant oldest = engine.running() > 0 ? engine.running_sequences().front().arrived
-                                              : engine.waiting_sequences().front().arrived;
   Replica* newest = nullptr;
-  Instant when = oldest;
+  Instant when = replica.engine->oldest();
   for (const GpuId gpu : replica.gpus) {
     for (const ReplicaId id : gpus_[gpu.value()].replicas) {
       Replica& other = at(id);

@@ -3,8 +3,10 @@
 #include <array>
 
 #include "sim/planes/dedicated.h"
+#include "sim/planes/hydraserve.h"
 #include "sim/planes/serverless.h"
 #include "sim/planes/static_partition.h"
+#include "sim/planes/warmserve.h"
 
 namespace heddle::sim {
 namespace {
@@ -31,6 +33,11 @@ std::unique_ptr<ControlPlane> serverless(const PlaneInputs& /*inputs*/, Flags& f
   return std::make_unique<ServerlessPlane>(Kind, flags);
 }
 
+template <Prewarming Kind>
+std::unique_ptr<ControlPlane> warmserve(const PlaneInputs& /*inputs*/, Flags& flags) {
+  return std::make_unique<WarmServePlane>(Kind, flags);
+}
+
 constexpr std::array kEntries{
     PlaneEntry{"dedicated", "every model has GPUs of its own", ""},
     PlaneEntry{"static", "GPUs cut in slices that never change", "mig"},
@@ -40,6 +47,13 @@ constexpr std::array kEntries{
     PlaneEntry{"serverlessllm",
                "streaming loads, weights cached in server memory",
                "keep_alive target kv_gb cache"},
+    PlaneEntry{"sllm-gpu", "autoscaled; stopped models stay until overwritten", "window paper"},
+    PlaneEntry{"warmserve",
+               "autoscaled; idle GPUs hold weights of what is expected",
+               "prewarm proactive placement paper window"},
+    PlaneEntry{"hydraserve",
+               "cold starts through several servers at once",
+               "keep_alive cache edf stages merge paper"},
 };
 
 constexpr std::array<Make, kEntries.size()> kMakers{
@@ -47,6 +61,9 @@ constexpr std::array<Make, kEntries.size()> kMakers{
     offline_with_flags<StaticPartitionPlane>,
     serverless<ServerlessKind::kVllm>,
     serverless<ServerlessKind::kLlm>,
+    warmserve<Prewarming::kLeftover>,
+    warmserve<Prewarming::kForecast>,
+    online<HydraServePlane>,
 };
 
 }  // namespace

@@ -37,7 +37,7 @@ std::optional<std::vector<GpuId>> ServerlessPlane::choose(const World& world, Mo
       world.weight_pages(model) +
       std::max(world.overhead_pages(model), world.pages(kv_bytes_ / static_cast<double>(tp)));
   const auto fits = [&](const Gpu& gpu) {
-    return world.free_pages(gpu.id) >= need &&
+    return unpromised_pages(world, gpu.id) >= need &&
            (kind_ == ServerlessKind::kVllm || gpu.replicas.empty());
   };
   if (cache_) {  // The server that loads fastest: one that has the weights in memory.

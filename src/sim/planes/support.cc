@@ -130,6 +130,21 @@ std::optional<std::vector<GpuId>> first_group(const World& world,
   return std::nullopt;
 }
 
+std::int64_t unpromised_pages(const World& world, GpuId gpu) {
+  std::int64_t left = world.gpu(gpu).pages;
+  for (const ReplicaId id : world.gpu(gpu).replicas) {
+    const Replica& replica = *world.replica(id);
+    for (const Stage& stage : replica.stages) {
+      const bool here =
+          std::find(stage.spec.gpus.begin(), stage.spec.gpus.end(), gpu) != stage.spec.gpus.end();
+      left -= here ? stage.weight_pages : 0;
+    }
+    const std::int64_t kv = world.memory().reserved(replica.kv, ledger::device_pool(gpu));
+    left -= world.overhead_pages(replica.model) + std::max(kv, replica.kv_limit);
+  }
+  return left;
+}
+
 void evict_when_idle(const World& world, Actions& actions, ReplicaId id, Duration keep_alive) {
   const Replica* replica = world.replica(id);
   if (replica == nullptr || !replica->serves() || replica->load() > 0) {

@@ -88,6 +88,10 @@ class LoadMeter {
 [[nodiscard]] std::optional<std::vector<GpuId>> first_group(
     const World& world, std::int64_t tp, const std::function<bool(const Gpu&)>& fits);
 
+/// Pages of a GPU that nobody has or has been promised: all but weights, overheads, and of KV what
+/// each engine may have, or has where it has no limit. O(replicas there).
+[[nodiscard]] std::int64_t unpromised_pages(const World& world, GpuId gpu);
+
 /// Evicts an instance that has been idle for `keep_alive`; sets a timer with its id as the tag when
 /// that will be later.
 void evict_when_idle(const World& world, Actions& actions, ReplicaId id, Duration keep_alive);

@@ -1,0 +1,400 @@
+#include "sim/planes/warmserve.h"
+
+#include <algorithm>
+
+#include "policy/reclaim.h"
+
+namespace heddle::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kTick = 500ms;
+constexpr Duration kLoadSeen = 5s;
+constexpr std::int64_t kDaysKept = 8;
+/// What a tier is worth beside any score, where the order of both is one number.
+constexpr double kTier = 1e6;
+
+Reason reason_of(policy::ReplicaKind kind) {
+  return kind == policy::ReplicaKind::kBasic ? Reason::kForecast : Reason::kBurst;
+}
+
+/// How prewarming and launching see a replica; nullopt: not at all.
+std::optional<policy::ReplicaState> seen_as(const Replica& replica) {
+  switch (replica.state) {
+    case ReplicaState::kWarm:
+      return policy::ReplicaState::kReady;
+    case ReplicaState::kWaiting:
+    case ReplicaState::kLoading:
+      return replica.spec.serve || replica.attached ? policy::ReplicaState::kServing
+                                                    : policy::ReplicaState::kLoading;
+    case ReplicaState::kStarting:
+    case ReplicaState::kServing:
+      return policy::ReplicaState::kServing;
+    case ReplicaState::kDraining:
+      return policy::ReplicaState::kDraining;
+    case ReplicaState::kEvicting:
+    case ReplicaState::kGone:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+WarmServePlane::WarmServePlane(Prewarming prewarming, Flags& flags)
+    : forecasting_(prewarming == Prewarming::kForecast && flags.on("prewarm", true)),
+      proactive_(forecasting_ && flags.on("proactive", true)),
+      evict_aware_(flags.on("placement", true)),
+      paper_(flags.on("paper", false)) {
+  calendar_.window = span_of(flags.number("window", 300));
+  calendar_.windows_per_day = std::chrono::hours(24) / calendar_.window;
+  if (paper_) {
+    forecast_options_.only = policy::Expert::kCorrected;
+    forecast_options_.weights = policy::ErrorWeights::kPrinted;
+    forecast_options_.peak_deviations = 0;
+  }
+}
+
+void WarmServePlane::begin(const World& world, Actions& actions) {
+  for (std::size_t i = 0; i < world.models().size(); ++i) {
+    models_.push_back({.average = policy::LoadAverage(kLoadSeen, world.now()),
+                       .history = policy::LoadHistory(calendar_.windows_per_day, kDaysKept),
+                       .meter = policy::LoadMeter(world.now())});
+    overhead_pages_ = std::max(overhead_pages_, world.overhead_pages(ModelId(i)));
+    for (const Host& host : world.hosts()) {
+      actions.cache(host.id, ModelId(i));
+    }
+  }
+  actions.timer(world.now() + kTick, 0);
+}
+
+void WarmServePlane::change(const World& world, ModelId model, std::int64_t by) {
+  PerModel& each = models_[model.value()];
+  each.in_system += by;
+  each.average.set(world.now(), each.in_system);
+  each.meter.change(world.now(), by, calendar_, each.history);
+  active_.insert(model);
+}
+
+std::vector<policy::InstanceView> WarmServePlane::instances(const World& world, ModelId model) {
+  std::vector<policy::InstanceView> views;
+  for (const ReplicaId id : world.replicas_of(model)) {
+    const Replica* replica = world.replica(id);
+    if (replica->serves()) {
+      views.push_back({.id = id,
+                       .running = static_cast<std::int64_t>(replica->load()),
+                       .started = replica->serving_since});
+    }
+  }
+  return views;
+}
+
+std::int64_t WarmServePlane::starting(const World& world, ModelId model) {
+  std::int64_t count = 0;
+  for (const ReplicaId id : world.replicas_of(model)) {
+    const Replica* replica = world.replica(id);
+    const bool comes =
+        replica->state == ReplicaState::kWaiting || replica->state == ReplicaState::kLoading;
+    count += replica->state == ReplicaState::kStarting ||
+             (comes && (replica->spec.serve || replica->attached));
+  }
+  return count;
+}
+
+/// Pages of a draining instance's GPUs that prewarming may have now (WarmServe Eq. 1).
+std::int64_t WarmServePlane::room_in_grace(const World& world, const Replica& replica) const {
+  const auto grace = grace_.find(replica.id);
+  if (!proactive_ || grace == grace_.end()) {
+    return 0;
+  }
+  const PoolId pool = ledger::device_pool(replica.gpus[0]);
+  const std::int64_t used = world.memory().reserved(replica.kv, pool);
+  const std::int64_t kept =
+      policy::kv_reserve({.kv_pages = grace->second.kv_pages,
+                          .kv_pages_held = grace->second.kv_pages,
+                          .kv_pages_used = used,
+                          .requests = static_cast<std::int64_t>(replica.load()),
+                          .batch = world.model(replica.model).max_sequences},
+                         policy::ReserveVariant::kPaper);
+  std::int64_t free = INT64_MAX;
+  for (const GpuId gpu : replica.gpus) {
+    free = std::min(free, world.free_pages(gpu));
+  }
+  return std::max<std::int64_t>(0, free - (kept - used) - overhead_pages_);
+}
+
+/// Who lies where, as policy/prewarm and policy/launch want it. O(GPUs + replicas).
+policy::ReplicaMap WarmServePlane::map_of(const World& world) const {
+  std::vector<policy::MapDevice> devices;
+  for (const Gpu& gpu : world.gpus()) {
+    policy::MapDevice device{
+        .id = gpu.id,
+        .server = static_cast<std::int64_t>(gpu.host.value()),
+        .free_pages = std::max<std::int64_t>(0, world.free_pages(gpu.id) - overhead_pages_),
+        .prewarmable = gpu.up,
+        .launchable = gpu.up};
+    for (const ReplicaId id : gpu.replicas) {
+      const Replica* replica = world.replica(id);
+      const auto state = seen_as(*replica);
+      if (state == policy::ReplicaState::kServing) {
+        device.prewarmable = device.launchable = false;
+      } else if (state == policy::ReplicaState::kDraining) {
+        device.launchable = false;
+        device.prewarmable = device.prewarmable && proactive_;
+        device.free_pages = room_in_grace(world, *replica);
+      }
+    }
+    devices.push_back(device);
+  }
+  policy::ReplicaMap map(std::move(devices));
+  std::set<ReplicaId> added;
+  for (const Gpu& gpu : world.gpus()) {
+    for (const ReplicaId id : gpu.replicas) {
+      const Replica* replica = world.replica(id);
+      const auto state = seen_as(*replica);
+      if (state && added.insert(id).second) {
+        const auto worth = worth_.find(id);
+        map.add({.id = id,
+                 .model = replica->model,
+                 .state = *state,
+                 .devices = replica->gpus,
+                 .pages = replica->stages[0].weight_pages,
+                 .worth = worth == worth_.end() ? policy::ReplicaWorth{} : worth->second});
+      }
+    }
+  }
+  return map;
+}
+
+StartSpec WarmServePlane::load_spec(const World& world,
+                                    ModelId model,
+                                    std::vector<GpuId> gpus) const {
+  const StartupProfile& costs = world.host_spec(gpus[0]).startup;
+  const bool cached = world.cached(world.gpu(gpus[0]).host, model);
+  StartSpec spec{.model = model,
+                 .stages = {{.gpus = gpus}},
+                 .source = cached ? WeightSource::kHost : WeightSource::kRemote};
+  spec.cache_image = !cached;
+  spec.beside = gpus.size() > 1 ? span_of(costs.communicator) : Duration{};
+  return spec;
+}
+
+bool WarmServePlane::launch(const World& world, Actions& actions, ModelId model, Reason reason) {
+  const policy::Launch launch = policy::choose_launch(
+      map_of(world),
+      {.model = model,
+       .devices = world.model(model).tp,
+       .pages =
+           world.weight_pages(model) + world.overhead_pages(model) + world.kv_pages(model, 2048)},
+      forecasting_ ? policy::LaunchVariant::kLeastLost : policy::LaunchVariant::kFirst);
+  wanting_.erase(model);
+  if (launch.outcome == policy::LaunchOutcome::kWait) {
+    wanting_.insert(model);
+    return false;
+  }
+  for (const ReplicaId id : launch.dies) {
+    actions.evict(id, Reason::kMakeRoom, model);
+  }
+  switch (launch.outcome) {
+    case policy::LaunchOutcome::kHit: {
+      const StartupProfile& costs = world.host_spec(world.replica(launch.replica)->gpus[0]).startup;
+      if (!actions.serve(launch.replica, span_of(costs.attach), Reason::kHit)) {
+        wanting_.insert(model);  // What dies has not been unmapped yet.
+      }
+      return true;
+    }
+    case policy::LaunchOutcome::kAttach:
+      actions.attach(launch.replica, Reason::kAttach);
+      return true;
+    default: {
+      StartSpec spec = load_spec(world, model, launch.devices);
+      spec.after = span_of(world.host_spec(launch.devices[0]).startup.attach);
+      actions.start(spec, reason);
+      return true;
+    }
+  }
+}
+
+void WarmServePlane::route(const World& world, Actions& actions, ModelId model) {
+  const std::int64_t batch = world.model(model).max_sequences;
+  while (!queues_.empty(model)) {
+    const policy::Route route =
+        policy::choose_route(instances(world, model), starting(world, model), batch);
+    if (route.action == policy::RouteAction::kSend) {
+      actions.dispatch(queues_.pop(model), route.instance, Reason::kRunning);
+    } else if (route.action == policy::RouteAction::kQueue ||
+               !launch(world, actions, model, Reason::kMiss)) {
+      return;
+    } else if (wanting_.contains(model)) {
+      return;
+    }
+  }
+}
+
+void WarmServePlane::scale(const World& world, Actions& actions, ModelId model) {
+  PerModel& each = models_[model.value()];
+  const policy::Scaling scaling = policy::choose_scaling(each.average.mean(world.now()),
+                                                         world.model(model).max_sequences,
+                                                         instances(world, model),
+                                                         starting(world, model),
+                                                         world.now(),
+                                                         {});
+  for (std::int64_t i = 0; i < scaling.start; ++i) {
+    if (!launch(world, actions, model, Reason::kScaleUp)) {
+      break;
+    }
+  }
+  for (const ReplicaId id : scaling.stop) {
+    const Replica* replica = world.replica(id);
+    std::int64_t capacity = INT64_MAX;
+    for (const GpuId gpu : replica->gpus) {
+      capacity = std::min(
+          capacity, world.gpu(gpu).pages - world.weight_pages(model) - world.overhead_pages(model));
+    }
+    grace_[id] = {.kv_pages = capacity};
+    actions.drain(id, Reason::kScaleDown);
+    stale_ = true;
+  }
+}
+
+void WarmServePlane::forecast(const World& world) {
+  const std::int64_t window = calendar_.window_at(world.now());
+  if (window == window_) {
+    return;
+  }
+  for (PerModel& each : models_) {
+    each.meter.advance(world.now(), calendar_, each.history);
+    if (window_ >= 0) {
+      each.forecaster.score(each.history, window_, forecast_options_);
+    }
+    each.expected = each.forecaster.forecast(each.history, window, forecast_options_).load;
+  }
+  window_ = window;
+  stale_ = true;
+}
+
+std::vector<policy::ModelDemand> WarmServePlane::demands(const World& world) const {
+  std::vector<policy::ModelDemand> demands;
+  for (std::size_t i = 0; i < models_.size(); ++i) {
+    const ModelId id(i);
+    const ModelSpec& spec = world.model(id);
+    const HostSpec& host = world.host_spec(HostId(0));
+    const double load =
+        static_cast<double>(spec.weight_bytes()) / static_cast<double>(spec.tp) / host.links.pcie;
+    const auto running = static_cast<std::int64_t>(instances(world, id).size());
+    demands.push_back({.model = id,
+                       .mean_load = models_[i].expected.mean,
+                       .peak_load = std::max(models_[i].expected.mean, models_[i].expected.peak),
+                       .batch = spec.max_sequences,
+                       .instances = running + starting(world, id),
+                       .devices = spec.tp,
+                       .pages_per_device = world.weight_pages(id),
+                       .load_time = span_of(load),
+                       .hit_time = span_of(host.startup.attach)});
+  }
+  return demands;
+}
+
+void WarmServePlane::prewarm(const World& world, Actions& actions) {
+  const policy::PrewarmOptions options{
+      .score = paper_ ? policy::ScoreVariant::kPaper : policy::ScoreVariant::kCorrected,
+      .placement = paper_ ? policy::PrewarmVariant::kPaper : policy::PrewarmVariant::kCorrected};
+  for (const policy::PrewarmDecision& decision :
+       policy::plan_prewarm(map_of(world), demands(world), options)) {
+    const double value = decision.worth.tier * kTier + decision.worth.score;
+    switch (decision.action) {
+      case policy::PrewarmAction::kKeep:
+        worth_[decision.replica] = decision.worth;
+        actions.set_value(decision.replica, value);
+        break;
+      case policy::PrewarmAction::kEvict:
+        actions.evict(decision.replica, Reason::kMakeRoom, decision.made_room_for);
+        break;
+      case policy::PrewarmAction::kLoad: {
+        std::vector<GpuId> gpus = decision.devices;
+        if (!evict_aware_) {  // The ablation: wherever there is room first, whatever is there.
+          const std::int64_t need = world.weight_pages(decision.model) + overhead_pages_;
+          const auto first =
+              first_group(world, world.model(decision.model).tp, [&](const Gpu& gpu) {
+                return world.free_pages(gpu.id) >= need &&
+                       std::none_of(gpu.replicas.begin(), gpu.replicas.end(), [&](ReplicaId id) {
+                         return world.replica(id)->model == decision.model ||
+                                world.replica(id)->engine != nullptr;
+                       });
+              });
+          if (!first) {
+            break;
+          }
+          gpus = *first;
+        }
+        StartSpec spec = load_spec(world, decision.model, gpus);
+        spec.serve = false;
+        spec.link_class = LinkClass::kPrewarm;
+        spec.value = value;
+        worth_[actions.start(spec, reason_of(decision.kind))] = decision.worth;
+        break;
+      }
+      case policy::PrewarmAction::kSkip:
+        break;
+    }
+  }
+}
+
+void WarmServePlane::tick(const World& world, Actions& actions) {
+  const std::set<ModelId> active = active_;
+  for (const ModelId model : active) {
+    scale(world, actions, model);
+    route(world, actions, model);
+    if (models_[model.value()].in_system == 0 && instances(world, model).empty() &&
+        starting(world, model) == 0) {
+      active_.erase(model);
+    }
+  }
+  if (forecasting_) {
+    forecast(world);
+    if (std::exchange(stale_, false)) {
+      prewarm(world, actions);
+    }
+  }
+  actions.timer(world.now() + kTick, 0);
+}
+
+void WarmServePlane::decide(const Notice& notice, const World& world, Actions& actions) {
+  switch (notice.kind) {
+    case NoticeKind::kStart:
+      return begin(world, actions);
+    case NoticeKind::kTimer:
+      return tick(world, actions);
+    case NoticeKind::kArrival:
+      if (notice.tag == 0) {
+        change(world, notice.model, 1);
+      }
+      queues_.push(world, notice.request);
+      return route(world, actions, notice.model);
+    case NoticeKind::kFinished:
+      change(world, notice.model, -1);
+      stale_ = stale_ || grace_.contains(notice.replica);
+      return route(world, actions, notice.model);
+    case NoticeKind::kServing:
+    case NoticeKind::kWarm:
+      stale_ = true;
+      return route(world, actions, notice.model);
+    case NoticeKind::kDrained:
+    case NoticeKind::kGone: {
+      grace_.erase(notice.replica);
+      worth_.erase(notice.replica);
+      stale_ = true;
+      const std::set<ModelId> wanting = wanting_;
+      for (const ModelId model : wanting) {
+        wanting_.erase(model);
+        route(world, actions, model);
+      }
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+}  // namespace heddle::sim

@@ -1,0 +1,63 @@
+#include "sim/planes/warmserve.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/test_world.h"
+
+namespace heddle::sim {
+namespace {
+
+constexpr double kLoad = 16.06e9 / 50e9;  // From host memory over PCIe.
+constexpr double kAttach = 0.55;
+
+// A miss loads and attaches. After 5 s without load the instance stops; its weights stay, and the
+// next start takes only the attachment. Without any forecast: SLLM-GPU.
+TEST(WarmServe, WhatAStoppedInstanceLeavesIsHit) {
+  const TestRun run = run_policy("sllm-gpu",
+                                 test_cluster(1, 1),
+                                 test_models(1),
+                                 {row_at(1, 0, 128, 8), row_at(30, 0, 128, 8)});
+  EXPECT_NEAR(run.request(0).ttft(), kLoad + kAttach + prefill_seconds(128), 0.01);
+  EXPECT_NEAR(run.request(1).ttft(), kAttach + prefill_seconds(128), 0.01);
+  EXPECT_EQ(run.counts.hits, 1);
+}
+
+// Model 1 takes the only GPU, so model 0's weights go; model 0 comes back to a miss.
+TEST(WarmServe, WithoutForecastWeightsStayUntilOverwritten) {
+  const TestRun run =
+      run_policy("sllm-gpu",
+                 test_cluster(1, 1),
+                 test_models(2),
+                 {row_at(1, 0, 128, 8), row_at(30, 1, 128, 8), row_at(60, 0, 128, 8)});
+  EXPECT_EQ(run.counts.hits, 0);
+  EXPECT_EQ(run.witness.count("evict m0 make_room"), 1);
+  EXPECT_NEAR(run.request(2).ttft(), kLoad + kAttach + prefill_seconds(128), 0.02);
+}
+
+// Model 0 comes every 20 s, and windows of 20 s tell. Model 1 comes once in between and takes the
+// GPU; when it drains, the forecast brings model 0's weights back before its next request.
+TEST(WarmServe, AForecastLoadsWeightsBeforeTheyAreAskedFor) {
+  std::vector<TraceRow> rows;
+  for (int i = 0; i < 9; ++i) {
+    rows.push_back(row_at(1 + 20.0 * i, 0, 128, 300));
+    if (i == 7) {
+      rows.push_back(row_at(150, 1, 128, 8));
+    }
+  }
+  const auto run = [&](const char* prewarm) {
+    return run_policy("warmserve",
+                      test_cluster(1, 1),
+                      test_models(2),
+                      rows,
+                      {{"window", "20"}, {"prewarm", prewarm}});
+  };
+  const TestRun with = run("1");
+  const TestRun without = run("0");
+  EXPECT_EQ(with.witness.count("start m0 forecast"), 1);
+  EXPECT_NEAR(with.request(9).ttft(), kAttach + prefill_seconds(128), 0.01);
+  EXPECT_EQ(without.witness.count("start m0 forecast"), 0);
+  EXPECT_NEAR(without.request(9).ttft(), kLoad + kAttach + prefill_seconds(128), 0.02);
+}
+
+}  // namespace
+}  // namespace heddle::sim
