@@ -341,7 +341,8 @@ std::int64_t World::resize_kv(Replica& replica,
           revoke_warm(gpu, replica.model);
         }
         memory_.grow(now_, lease, pool, std::min(free, want - reserved));
-      } else if (reserved > want && reserved - want > (wanted || want == 0 ? 0 : want / kSlackPart)) {
+      } else if (reserved > want &&
+                 reserved - want > (wanted || want == 0 ? 0 : want / kSlackPart)) {
         memory_.shrink(now_, lease, pool, reserved - want);
         if (wanted) {
           retry_waiting(gpu);
