@@ -20,6 +20,7 @@ struct EmbeddingRequest {
   std::optional<std::int64_t> dimensions{};  ///< Keep so many of the first.
   bool add_special_tokens = true;
   std::int32_t priority = 0;
+  std::optional<Duration> keep_alive{};  ///< As in GenerationParams.
 };
 
 /// As the parsers of requests.h.

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "api/output_format.h"
+#include "base/units.h"
 #include "spec/json_writer.h"
 
 namespace heddle::api {
@@ -155,6 +156,7 @@ GenerationParams read_generation_params(BodyReader& body) {
   params.choices = static_cast<std::uint32_t>(body.integer("n", 1, kChoicesMax).value_or(1));
   params.priority =
       static_cast<std::int32_t>(body.integer("priority", -1'000'000, 1'000'000).value_or(0));
+  params.keep_alive = read_keep_alive(body);
   read_stream(body, params);
   params.user = body.text("user").value_or("");
   params.grammar = read_output_format(body);
@@ -168,6 +170,32 @@ GenerationParams read_generation_params(BodyReader& body) {
                               "return_tokens_as_token_ids",
                               "lora"});
   return params;
+}
+
+std::optional<Duration> read_keep_alive(BodyReader& body) {
+  constexpr std::string_view kKey = "keep_alive";
+  constexpr double kSecondsMost = 10 * 365 * 86400.0;
+  const std::optional<dom::element> value = body.find(kKey);
+  if (!value) {
+    return std::nullopt;
+  }
+  double seconds = 0;
+  std::string_view text;
+  if (value->get_double().get(seconds) == simdjson::SUCCESS && seconds <= kSecondsMost) {
+    return seconds < 0
+               ? Duration::max()
+               : std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  }
+  if (value->get_string().get(text) == simdjson::SUCCESS) {
+    if (text.starts_with('-')) {
+      return Duration::max();
+    }
+    if (const Result<Duration> parsed = parse_duration(text)) {
+      return *parsed;
+    }
+  }
+  body.reject(kKey, *value, "seconds, or a time such as \"10m\"; 0 unloads, -1 never");
+  return std::nullopt;
 }
 
 std::string read_template_variables(BodyReader& body) {

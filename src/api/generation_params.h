@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,9 @@ inline constexpr std::string_view kModelExample =
 [[nodiscard]] std::vector<Prompt> read_prompts(BodyReader& body,
                                                std::string_view key,
                                                std::size_t most);
+
+/// Reads Ollama's `keep_alive`: a number of seconds or a time such as "10m"; less than 0 for ever.
+[[nodiscard]] std::optional<Duration> read_keep_alive(BodyReader& body);
 
 /// Reads `chat_template_kwargs` (and `reasoning_effort` or `reasoning.effort`, which is one) into a
 /// JSON object.

@@ -136,6 +136,28 @@ TEST(Messages, WhatIsWrongIsNamedWithItsPlace) {
   }
 }
 
+TEST(KeepAlive, IsSecondsOrATime) {
+  using namespace std::chrono_literals;
+  const auto read = [](const std::string& value) {
+    BodyReader body(R"({"keep_alive":)" + value + "}");
+    const std::optional<Duration> time = read_keep_alive(body);
+    EXPECT_TRUE(body.ok()) << value;
+    return time;
+  };
+  EXPECT_EQ(read("null"), std::nullopt);
+  EXPECT_EQ(read("0"), 0s);
+  EXPECT_EQ(read("3600"), 1h);
+  EXPECT_EQ(read("1.5"), 1500ms);
+  EXPECT_EQ(read("\"10m\""), 10min);
+  EXPECT_EQ(read("-1"), Duration::max());
+  EXPECT_EQ(read("\"-1m\""), Duration::max());
+  for (const std::string value : {"\"soon\"", "true", "1e300", "\"\""}) {
+    BodyReader body(R"({"keep_alive":)" + value + "}");
+    (void)read_keep_alive(body);
+    EXPECT_FALSE(body.ok()) << value;
+  }
+}
+
 TEST(TemplateVariables, AreOneObject) {
   BodyReader none("{}");
   EXPECT_EQ(read_template_variables(none), "{}");
@@ -143,6 +165,8 @@ TEST(TemplateVariables, AreOneObject) {
   EXPECT_EQ(read_template_variables(both), R"({"a":[1],"reasoning_effort":"low"})");
   BodyReader effort(R"({"reasoning_effort":"low"})");
   EXPECT_EQ(read_template_variables(effort), R"({"reasoning_effort":"low"})");
+  BodyReader nested(R"({"reasoning":{"effort":"high"}})");
+  EXPECT_EQ(read_template_variables(nested), R"({"reasoning_effort":"high"})");
   BodyReader wrong(R"({"chat_template_kwargs":[1]})");
   (void)read_template_variables(wrong);
   EXPECT_FALSE(wrong.ok());

@@ -11,6 +11,7 @@
 #include "api/error.h"
 #include "api/tools.h"
 #include "base/ids.h"
+#include "base/time.h"
 #include "spec/sampling.h"
 
 namespace heddle::api {
@@ -32,6 +33,8 @@ struct GenerationParams {
   bool ignore_eos = false;
   std::uint32_t choices = 1;  ///< `n`.
   std::int32_t priority = 0;  ///< Lower runs first.
+  /// How long the model stays loaded when nobody uses it; Duration::max() for ever.
+  std::optional<Duration> keep_alive{};
   bool stream = false;
   spec::Grammar grammar{};                       ///< What the answer must conform to.
   spec::Pooling pooling = spec::Pooling::kNone;  ///< For embeddings.

@@ -1,13 +1,17 @@
 #include "base/log.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <deque>
 #include <memory>
 #include <mutex>
 
 #include <fmt/format.h>
+
+#include "base/log_tail.h"
 
 #include <spdlog/async.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -17,6 +21,8 @@ namespace heddle::log {
 namespace {
 
 constexpr std::size_t kQueueLines = 8192;
+constexpr std::size_t kTailLines = 1000;
+constexpr std::size_t kTailLineBytes = 4096;
 constexpr std::array<std::string_view, 4> kTextLevels = {"DEBUG", "INFO ", "WARN ", "ERROR"};
 constexpr std::array<std::string_view, 4> kJsonLevels = {"debug", "info", "warning", "error"};
 
@@ -26,6 +32,8 @@ struct Sink {
   Options options;
   std::shared_ptr<spdlog::details::thread_pool> pool;
   std::shared_ptr<spdlog::logger> logger;
+  std::deque<Line> lines;   ///< The last ones.
+  std::uint64_t count = 0;  ///< Of all lines so far.
 };
 
 Sink& sink() {
@@ -91,6 +99,22 @@ std::string timestamp(std::int64_t time_ms, char separator) {
                      time_ms % 1000);
 }
 
+void keep(Sink& out, const std::string& text, std::initializer_list<Field> fields) {
+  Line line{.text = text.substr(0, kTailLineBytes)};
+  for (const Field& field : fields) {
+    if (const auto* model = std::get_if<std::string_view>(&field.value);
+        model != nullptr && field.key == "model") {
+      line.model = *model;
+    }
+  }
+  const std::lock_guard lock(out.mutex);
+  line.number = ++out.count;
+  out.lines.push_back(std::move(line));
+  if (out.lines.size() > kTailLines) {
+    out.lines.pop_front();
+  }
+}
+
 void write(Level level, std::string_view message, std::initializer_list<Field> fields) {
   if (!enabled(level)) {
     return;
@@ -106,6 +130,7 @@ void write(Level level, std::string_view message, std::initializer_list<Field> f
     options = out.options;
   }
   const std::string line = format_line(level, message, fields, options, ms);
+  keep(out, line, fields);
   if (logger) {
     logger->log(spdlog::level::info, line);
   } else {
@@ -155,6 +180,14 @@ std::string format_line(Level level,
     append_value(out, field.value, options.format);
   }
   return out;
+}
+
+std::vector<Line> tail(std::uint64_t after) {
+  Sink& out = sink();
+  const std::lock_guard lock(out.mutex);
+  const std::uint64_t news = out.count - std::min(after, out.count);
+  const auto kept = std::min<std::uint64_t>(news, out.lines.size());
+  return {out.lines.end() - static_cast<std::ptrdiff_t>(kept), out.lines.end()};
 }
 
 void configure(const Options& options) {

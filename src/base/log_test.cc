@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/ids.h"
+#include "base/log_tail.h"
 
 namespace heddle::log {
 namespace {
@@ -40,6 +41,29 @@ TEST(Log, LevelsBelowTheConfiguredOneAreOff) {
   configure(Options{.level = Level::kWarning});
   EXPECT_FALSE(enabled(Level::kInfo));
   EXPECT_TRUE(enabled(Level::kError));
+  flush();
+}
+
+TEST(Log, TheTailHoldsTheLastLines) {
+  const std::vector<Line> before = tail();
+  const std::uint64_t last = before.empty() ? 0 : before.back().number;
+  EXPECT_TRUE(tail(last).empty());
+  EXPECT_TRUE(tail(last + 100).empty());
+  configure(Options{.level = Level::kWarning});
+  info("not written");
+  warning("one", {{"model", "adder"}, {"n", 1}});
+  error(std::string(10'000, 'x'));
+  const std::vector<Line> lines = tail(last);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0].model, "adder");
+  EXPECT_TRUE(lines[0].text.ends_with("WARN  one model=adder n=1")) << lines[0].text;
+  EXPECT_EQ(lines[1].number, last + 2);
+  EXPECT_EQ(lines[1].text.size(), 4096U);
+  for (int i = 0; i < 1500; ++i) {
+    warning("many");
+  }
+  EXPECT_EQ(tail().size(), 1000U);
+  EXPECT_EQ(tail().back().number, last + 1502);
   flush();
 }
 

@@ -73,6 +73,12 @@ struct ModelConfig {
   std::int64_t concurrency_limit = 0;  ///< Requests at once, beyond it 429; 0: Limits::queue.
 };
 
+/// What who shows a key may do at most.
+struct ApiKeyLimits {
+  std::string key{};          ///< One of Config::api_keys.
+  std::int64_t priority = 0;  ///< The most urgent that its requests can be.
+};
+
 struct Limits {
   std::uint64_t body = 32U << 20U;    ///< Request body [bytes].
   std::uint64_t header = 32U << 10U;  ///< Request line and headers [bytes].
@@ -90,6 +96,7 @@ struct Config {
   std::string directory{};  ///< Folder of that file; relative paths start here.
   std::vector<ListenAddress> listen{{.host = "127.0.0.1", .port = 8080}};
   std::vector<std::string> api_keys{};  ///< Any of them opens; none means no key is asked.
+  std::vector<ApiKeyLimits> api_key_limits{};
   HostConfig host{};
   std::vector<DeviceConfig> devices{};  ///< Never empty.
   std::vector<ModelConfig> models{};    ///< In the order of the file.

@@ -19,6 +19,7 @@ TEST(Config, ReadsAWholeFile) {
   const Result<Config> config = parse(R"(
 listen: ["127.0.0.1:8080", ":9090"]
 apiKeys: [one, two]
+apiKeyLimits: [{key: two, priority: 3}]
 host: {memory: 2GiB}
 devices:
   - {name: cpu0, kind: cpu, cores: "0-1", memory: 64MiB, page: 64KiB, load_bandwidth: 50MB/s,
@@ -45,6 +46,8 @@ shutdown_timeout: 5s
   EXPECT_EQ(config->listen.size(), 2U);
   EXPECT_EQ(config->listen[1].port, 9090);
   EXPECT_THAT(config->api_keys, ElementsAre("one", "two"));
+  EXPECT_EQ(config->api_key_limits.at(0).key, "two");
+  EXPECT_EQ(config->api_key_limits.at(0).priority, 3);
   EXPECT_EQ(config->host.memory, 2ULL << 30U);
   ASSERT_EQ(config->devices.size(), 2U);
   const DeviceConfig& paced = config->devices[0];
@@ -120,6 +123,8 @@ TEST(Config, WhatCannotBeMeantIsRefused) {
       {"devices: [{}]", "devices[0].memory: is missing"},
       {"devices: [{memory: 64MiB, kind: tpu}]", "\"tpu\" is not one of cpu"},
       {"apiKeys: ['']", "a key is empty"},
+      {"apiKeyLimits: [{key: k, priority: 1}]", "is not among apiKeys"},
+      {"apiKeyLimits: [{priority: 1}]", "apiKeyLimits[0].key: is missing"},
       {"listen: nowhere", "\"nowhere\" is not an address"},
       {"- a", "not a map"},
   };

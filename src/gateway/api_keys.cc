@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -81,22 +80,23 @@ std::string shown_key(const Credentials& shown) {
 
 }  // namespace
 
-ApiKeys::ApiKeys(std::vector<std::string> keys) : keys_(std::move(keys)) {
-  HEDDLE_CHECK(std::find(keys_.begin(), keys_.end(), "") == keys_.end());
+ApiKeys::ApiKeys(std::vector<Key> keys) : keys_(std::move(keys)) {
+  HEDDLE_CHECK(
+      std::none_of(keys_.begin(), keys_.end(), [](const Key& key) { return key.text.empty(); }));
 }
 
-bool ApiKeys::admit(const Credentials& shown) const {
+std::optional<Guest> ApiKeys::admit(const Credentials& shown) const {
   if (keys_.empty()) {
-    return true;
+    return Guest{};
   }
-  const std::string key = shown_key(shown);
-  bool admitted = false;
-  for (const std::string& known : keys_) {
+  const std::string text = shown_key(shown);
+  std::optional<Guest> guest;
+  for (const Key& key : keys_) {
     // Every key is compared, so that time does not tell which one was near.
-    const bool equal = equal_in_constant_time(key, known);
-    admitted = admitted || equal;
+    const bool equal = equal_in_constant_time(text, key.text);
+    guest = equal ? std::optional(key.guest) : guest;
   }
-  return admitted;
+  return guest;
 }
 
 }  // namespace heddle::gateway

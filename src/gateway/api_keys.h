@@ -1,8 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "gateway/http_exchange.h"
 
 namespace heddle::gateway {
 
@@ -16,14 +19,20 @@ struct Credentials {
 /// `Authorization: Basic`, or as `x-api-key: KEY`.
 class ApiKeys {
  public:
-  /// No keys at all let everybody in; none is empty.
-  explicit ApiKeys(std::vector<std::string> keys);
+  struct Key {
+    std::string text{};  ///< Not empty.
+    Guest guest{};       ///< What who shows it may do.
+  };
 
-  /// Takes the same time whatever the keys are and wherever a wrong one differs.
-  [[nodiscard]] bool admit(const Credentials& shown) const;
+  /// No keys at all let everybody in.
+  explicit ApiKeys(std::vector<Key> keys);
+
+  /// Nothing for who stays out. Takes the same time whatever the keys are and wherever a wrong one
+  /// differs.
+  [[nodiscard]] std::optional<Guest> admit(const Credentials& shown) const;
 
  private:
-  std::vector<std::string> keys_;
+  std::vector<Key> keys_;
 };
 
 }  // namespace heddle::gateway

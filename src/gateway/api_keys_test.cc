@@ -10,7 +10,7 @@ TEST(ApiKeys, WithoutKeysEverybodyMayComeIn) {
 }
 
 TEST(ApiKeys, AnyKeyInAnyForm) {
-  const ApiKeys keys({"sesame", "other"});
+  const ApiKeys keys({{.text = "sesame"}, {.text = "other"}});
   EXPECT_TRUE(keys.admit({.authorization = "Bearer sesame"}));
   EXPECT_TRUE(keys.admit({.authorization = "bearer other"}));
   EXPECT_TRUE(keys.admit({.api_key = "other"}));
@@ -19,7 +19,7 @@ TEST(ApiKeys, AnyKeyInAnyForm) {
 }
 
 TEST(ApiKeys, AnythingElseStaysOut) {
-  const ApiKeys keys({"sesame"});
+  const ApiKeys keys({{.text = "sesame"}});
   for (const char* authorization : {"",
                                     "sesame",
                                     "Bearer",
@@ -35,6 +35,12 @@ TEST(ApiKeys, AnythingElseStaysOut) {
   }
   EXPECT_FALSE(keys.admit({.api_key = "wrong"}));
   EXPECT_FALSE(keys.admit({.authorization = "Bearer sesame", .api_key = "wrong"}));
+}
+
+TEST(ApiKeys, TellWhatTheirHoldersMayDo) {
+  const ApiKeys keys({{.text = "a", .guest = {.least_priority = 3}}, {.text = "b"}});
+  EXPECT_EQ(keys.admit({.api_key = "a"})->least_priority, 3);
+  EXPECT_EQ(keys.admit({.api_key = "b"})->least_priority, INT32_MIN);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +25,9 @@ namespace heddle::gateway {
 struct CatalogModel {
   ModelId id{};
   config::ModelConfig config{};
-  std::int64_t in_flight = 0;               ///< Requests that were admitted and have not ended.
+  std::int64_t in_flight = 0;  ///< Requests that were admitted and have not ended.
+  /// Instead of the configuration's ttl, until it is unloaded; Duration::max() for ever.
+  std::optional<Duration> keep_alive{};
   std::shared_ptr<const ModelText> text{};  ///< Null until it was asked for.
   /// Its tokens as grammars see them; null until one was asked for.
   std::shared_ptr<const text::GrammarVocabulary> vocabulary{};

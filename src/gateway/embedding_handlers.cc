@@ -95,6 +95,7 @@ asio::awaitable<void> embed(std::shared_ptr<Context> context, HttpExchange& http
   GenerationJob job = new_job(
       *context, opened, http.request(), api::AnswerKind::kCompletion, request.model, "embd-");
   job.params.priority = request.priority;
+  job.params.keep_alive = request.keep_alive;
   job.params.pooling = pooling_of(opened);
   Result<void> read;
   std::function<void()> work = [&request, &opened, &job, &read] {

@@ -25,8 +25,11 @@ namespace {
 
 std::vector<Endpoint> all_endpoints() {
   std::vector<Endpoint> all = status_endpoints();
-  for (auto* part :
-       {&model_endpoints, &inference_endpoints, &response_endpoints, &embedding_endpoints}) {
+  for (auto* part : {&model_endpoints,
+                     &inference_endpoints,
+                     &response_endpoints,
+                     &embedding_endpoints,
+                     &log_endpoints}) {
     const std::vector<Endpoint> more = (*part)();
     all.insert(all.end(), more.begin(), more.end());
   }
@@ -45,14 +48,14 @@ class CountedExchange final : public HttpExchange {
     status_ = response.status;
     return inner_.respond(std::move(response));
   }
-  asio::awaitable<Result<void>> begin_events() override {
+  asio::awaitable<Result<void>> begin_stream(std::string content_type) override {
     status_ = 200;
-    return inner_.begin_events();
+    return inner_.begin_stream(std::move(content_type));
   }
-  asio::awaitable<Result<void>> send_events(std::string events) override {
-    return inner_.send_events(std::move(events));
+  asio::awaitable<Result<void>> send_part(std::string part) override {
+    return inner_.send_part(std::move(part));
   }
-  asio::awaitable<Result<void>> end_events() override { return inner_.end_events(); }
+  asio::awaitable<Result<void>> end_stream() override { return inner_.end_stream(); }
   [[nodiscard]] bool gone() const override { return inner_.gone(); }
   void on_gone(std::function<void()> notify) override { inner_.on_gone(std::move(notify)); }
 
@@ -64,6 +67,21 @@ class CountedExchange final : public HttpExchange {
 std::uint64_t entropy() {
   std::random_device device;
   return (std::uint64_t{device()} << 32U) | device();
+}
+
+/// The keys, each with what it may do.
+ApiKeys api_keys(const config::Config& config) {
+  std::vector<ApiKeys::Key> keys;
+  for (const std::string& text : config.api_keys) {
+    ApiKeys::Key key{.text = text};
+    for (const config::ApiKeyLimits& limits : config.api_key_limits) {
+      if (limits.key == text) {
+        key.guest.least_priority = static_cast<std::int32_t>(limits.priority);
+      }
+    }
+    keys.push_back(std::move(key));
+  }
+  return ApiKeys(std::move(keys));
 }
 
 std::string fingerprint(const std::string& version, std::uint64_t salt) {
@@ -103,14 +121,14 @@ class Gateway::Impl {
   [[nodiscard]] const HttpServer& server() const { return *server_; }
 
  private:
-  static std::optional<api::ApiError> admit(const std::vector<Endpoint>& endpoints,
-                                            const ApiKeys& keys,
-                                            const HttpHead& head);
+  static api::Parsed<Guest> admit(const std::vector<Endpoint>& endpoints,
+                                  const ApiKeys& keys,
+                                  const HttpHead& head);
 
   TextPool pool_;
   std::shared_ptr<Context> context_;
   std::shared_ptr<const std::vector<Endpoint>> endpoints_;
-  std::shared_ptr<ApiKeys> keys_ = std::make_shared<ApiKeys>(std::vector<std::string>{});
+  std::shared_ptr<ApiKeys> keys_ = std::make_shared<ApiKeys>(std::vector<ApiKeys::Key>{});
   asio::steady_timer drain_timer_;
   std::unique_ptr<HttpServer> server_{};
 };
@@ -164,17 +182,20 @@ asio::awaitable<void> dispatch(std::shared_ptr<Context> context,
 
 }  // namespace
 
-std::optional<api::ApiError> Gateway::Impl::admit(const std::vector<Endpoint>& endpoints,
-                                                  const ApiKeys& keys,
-                                                  const HttpHead& head) {
+api::Parsed<Guest> Gateway::Impl::admit(const std::vector<Endpoint>& endpoints,
+                                        const ApiKeys& keys,
+                                        const HttpHead& head) {
   for (const Endpoint& endpoint : endpoints) {
     if (endpoint.access == Access::kOpen && endpoint.route.path == head.path) {
-      return std::nullopt;
+      return Guest{};
     }
   }
-  if (head.method == "OPTIONS" ||
-      keys.admit({.authorization = head.authorization, .api_key = head.api_key})) {
-    return std::nullopt;
+  if (head.method == "OPTIONS") {
+    return Guest{};
+  }
+  if (const std::optional<Guest> guest =
+          keys.admit({.authorization = head.authorization, .api_key = head.api_key})) {
+    return *guest;
   }
   return api::ApiError{.status = 401,
                        .message =
@@ -207,7 +228,7 @@ Result<void> Gateway::Impl::listen(const config::Config& config) {
 
 void Gateway::Impl::assign(const config::Config& config) {
   context_->limits = config.limits;
-  *keys_ = ApiKeys(config.api_keys);
+  *keys_ = api_keys(config);
   std::set<std::string> removed;
   for (const std::shared_ptr<CatalogModel>& model : context_->catalog.models()) {
     removed.insert(model->config.id);

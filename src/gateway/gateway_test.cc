@@ -42,6 +42,21 @@ TEST_F(GatewayTest, KeysAreAskedForWhereThereAreSome) {
   }
 }
 
+TEST_F(GatewayTest, AKeyLimitsHowUrgentRequestsAre) {
+  config.api_keys = {"any", "late"};
+  config.api_key_limits = {{.key = "late", .priority = 5}};
+  serving.reply = "x";
+  start();
+  const std::string urgent = chat_body(R"("priority":-3)");
+  const std::string patient = chat_body(R"("priority":9)");
+  (void)call("POST", "/v1/chat/completions", urgent, "X-Api-Key: any\r\n");
+  (void)call("POST", "/v1/chat/completions", urgent, "X-Api-Key: late\r\n");
+  (void)call("POST", "/v1/chat/completions", patient, "X-Api-Key: late\r\n");
+  EXPECT_EQ(serving.started.at(0)->priority, -3);
+  EXPECT_EQ(serving.started.at(1)->priority, 5);
+  EXPECT_EQ(serving.started.at(2)->priority, 9);
+}
+
 TEST_F(GatewayTest, AnAddressThatIsTakenIsNamed) {
   start();
   config.listen[0].port = port;

@@ -86,14 +86,14 @@ asio::awaitable<void> answer_events(HttpExchange& http,
   if (live.usage().completion_tokens == 0) {
     events += api::sse_comment(live.waiting_for());
   }
-  const Result<void> begun = co_await http.begin_events();
+  const Result<void> begun = co_await http.begin_stream(kEventStream);
   if (!begun) {
     co_return;
   }
   Duration spoken{};
   for (;;) {
     if (!events.empty()) {
-      const Result<void> sent = co_await http.send_events(std::move(events));
+      const Result<void> sent = co_await http.send_part(std::move(events));
       if (!sent) {
         co_return;
       }
@@ -111,7 +111,7 @@ asio::awaitable<void> answer_events(HttpExchange& http,
       events = api::sse_comment(live.waiting_for());
     }
   }
-  const Result<void> closed = co_await http.end_events();
+  const Result<void> closed = co_await http.end_stream();
   if (!closed) {
     co_return;
   }

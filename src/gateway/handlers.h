@@ -37,6 +37,8 @@ struct Endpoint {
 [[nodiscard]] std::vector<Endpoint> embedding_endpoints();
 /// Listing, loading and unloading.
 [[nodiscard]] std::vector<Endpoint> model_endpoints();
+/// What was logged, and what is being logged.
+[[nodiscard]] std::vector<Endpoint> log_endpoints();
 /// Health, version, metrics, devices, stories, and the page at "/".
 [[nodiscard]] std::vector<Endpoint> status_endpoints();
 

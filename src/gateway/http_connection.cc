@@ -91,9 +91,9 @@ class Connection final : public HttpConnection,
 
   [[nodiscard]] const HttpRequest& request() const override { return request_; }
   asio::awaitable<Result<void>> respond(HttpResponse response) override;
-  asio::awaitable<Result<void>> begin_events() override;
-  asio::awaitable<Result<void>> send_events(std::string events) override;
-  asio::awaitable<Result<void>> end_events() override;
+  asio::awaitable<Result<void>> begin_stream(std::string content_type) override;
+  asio::awaitable<Result<void>> send_part(std::string part) override;
+  asio::awaitable<Result<void>> end_stream() override;
   [[nodiscard]] bool gone() const override { return gone_; }
   void on_gone(std::function<void()> notify) override { notify_gone_ = std::move(notify); }
 
@@ -244,6 +244,7 @@ void Connection::take_head(const Parser& parser) {
   if (mark != std::string_view::npos) {
     request_.query = std::string(target.substr(mark + 1));
   }
+  request_.accept = std::string(view(head[http::field::accept]));
   const std::string_view id = view(head["x-request-id"]);
   request_.request_id = sane_request_id(id) ? std::string(id) : draw_id(shared_->rng);
 }
@@ -265,7 +266,13 @@ asio::awaitable<bool> Connection::read_request(Parser& parser) {
                         .path = request_.path,
                         .authorization = view(fields[http::field::authorization]),
                         .api_key = view(fields["x-api-key"])};
-    std::optional<api::ApiError> no = shared_->gatekeeper(head);
+    auto answer = shared_->gatekeeper(head);
+    std::optional<api::ApiError> no;
+    if (auto* turned_away = std::get_if<api::ApiError>(&answer)) {
+      no = std::move(*turned_away);
+    } else {
+      request_.guest = std::get<Guest>(answer);
+    }
     if (too_many_) {
       no = api::unavailable("too many connections: limits.connections is " +
                             std::to_string(limits.connections));
@@ -405,11 +412,11 @@ asio::awaitable<Result<void>> Connection::respond(HttpResponse response) {
   co_return Result<void>();
 }
 
-asio::awaitable<Result<void>> Connection::begin_events() {
+asio::awaitable<Result<void>> Connection::begin_stream(std::string content_type) {
   http::response<http::empty_body> head(http::status::ok, http_11_ ? 11 : 10);
   keep_alive_ = keep_alive_ && http_11_;
   set_common_fields(head);
-  head.set(http::field::content_type, "text/event-stream");
+  head.set(http::field::content_type, content_type);
   head.set(http::field::cache_control, "no-cache");
   head.set("X-Accel-Buffering", "no");
   head.chunked(http_11_);
@@ -425,13 +432,13 @@ asio::awaitable<Result<void>> Connection::begin_events() {
   co_return Result<void>();
 }
 
-asio::awaitable<Result<void>> Connection::send_events(std::string events) {
+asio::awaitable<Result<void>> Connection::send_part(std::string part) {
   if (!http_11_) {
-    const Result<void> plain = co_await write(asio::buffer(events));
+    const Result<void> plain = co_await write(asio::buffer(part));
     co_return plain;
   }
   give_up_after(shared_->limits.stall_timeout);
-  const auto chunk = http::make_chunk(asio::buffer(events));
+  const auto chunk = http::make_chunk(asio::buffer(part));
   const auto [failure, sent] = co_await asio::async_write(socket_, chunk, kAwait);
   be_patient();
   if (failure) {
@@ -441,7 +448,7 @@ asio::awaitable<Result<void>> Connection::send_events(std::string events) {
   co_return Result<void>();
 }
 
-asio::awaitable<Result<void>> Connection::end_events() {
+asio::awaitable<Result<void>> Connection::end_stream() {
   if (!http_11_) {
     co_return Result<void>();
   }

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,8 +35,8 @@ class HttpServer {
   };
   /// Answers one request. The exchange lives until the returned awaitable is done.
   using Handler = std::function<boost::asio::awaitable<void>(HttpExchange&)>;
-  /// Says why a request is turned away before its body is read, if it is.
-  using Gatekeeper = std::function<std::optional<api::ApiError>(const HttpHead&)>;
+  /// Says who a request is from, or why it is turned away, before its body is read.
+  using Gatekeeper = std::function<api::Parsed<Guest>(const HttpHead&)>;
 
   /// Begins to accept on `loop`. kUnavailable, naming the address, when one cannot be had.
   static Result<std::unique_ptr<HttpServer>> listen(boost::asio::io_context& loop,

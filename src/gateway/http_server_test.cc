@@ -48,11 +48,11 @@ class HttpServerTest : public testing::Test {
     auto started = HttpServer::listen(
         loop,
         options,
-        [](const HttpHead& head) -> std::optional<api::ApiError> {
+        [](const HttpHead& head) -> api::Parsed<Guest> {
           if (head.path == "/closed") {
             return api::ApiError{.status = 401, .message = "no", .type = "authentication_error"};
           }
-          return std::nullopt;
+          return Guest{};
         },
         [this](HttpExchange& http) { return echo(http, loop, gone); });
     ASSERT_TRUE(started) << started.error().message;

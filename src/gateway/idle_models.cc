@@ -16,6 +16,13 @@ constexpr auto kLookInterval = std::chrono::milliseconds(500);
 
 }  // namespace
 
+std::optional<Duration> time_to_live(const CatalogModel& model) {
+  const Duration asked = model.keep_alive.value_or(model.config.ttl);
+  const bool stays =
+      model.config.pin || (model.keep_alive ? asked == Duration::max() : asked == Duration{});
+  return stays ? std::nullopt : std::optional(asked);
+}
+
 std::vector<ModelId> expired_models(const std::vector<core::ModelStatus>& statuses,
                                     const Catalog& catalog,
                                     Instant now) {
@@ -25,24 +32,39 @@ std::vector<ModelId> expired_models(const std::vector<core::ModelStatus>& status
     const bool here =
         status.residency == core::Residency::kWarm || status.residency == core::Residency::kServing;
     const bool used = status.requests_running > 0 || status.requests_waiting > 0;
-    if (model && here && !used && model->in_flight == 0 && !model->config.pin &&
-        model->config.ttl > Duration{} && now - status.last_used >= model->config.ttl) {
+    const std::optional<Duration> limit = model ? time_to_live(*model) : std::nullopt;
+    if (limit && here && !used && model->in_flight == 0 && now - status.last_used >= *limit) {
       expired.push_back(status.id);
     }
   }
   return expired;
 }
 
+namespace {
+
+/// What a request said about its model holds until the model is gone.
+void forget_keep_alive(const Context& context) {
+  for (const core::ModelStatus& status : context.serving->models()) {
+    const std::shared_ptr<CatalogModel> model = context.catalog.find(status.id);
+    if (model && status.residency == core::Residency::kAbsent && model->in_flight == 0) {
+      model->keep_alive.reset();
+    }
+  }
+}
+
+}  // namespace
+
 asio::awaitable<void> unload_expired(std::shared_ptr<Context> context) {
   asio::steady_timer timer(context->loop);
   while (context->serving != nullptr) {
     for (const ModelId id :
          expired_models(context->serving->models(), context->catalog, context->now())) {
-      log::info("model idle longer than its ttl, unloads",
+      log::info("model idle longer than it may be, unloads",
                 {{"model", context->catalog.find(id)->config.id}});
       // Whether it worked shows in the next look.
       context->serving->unload(id, core::EvictionReason::kIdle, [](const Result<void>&) {});
     }
+    forget_keep_alive(*context);
     timer.expires_after(kLookInterval);
     co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
   }

@@ -35,6 +35,24 @@ TEST(ExpiredModels, AreThoseThatNobodyUsedForTheirTtl) {
   config.pin = false;
   config.ttl = 0s;
   EXPECT_THAT(expired(Instant(200s)), IsEmpty()) << "0 means never";
+  catalog.find(ModelId(1))->keep_alive = 0s;
+  EXPECT_THAT(expired(Instant(100s)), ElementsAre(ModelId(1))) << "to a request it means now";
+  config.ttl = 10s;
+  catalog.find(ModelId(1))->keep_alive = Duration::max();
+  EXPECT_THAT(expired(Instant(200s)), IsEmpty());
+  catalog.find(ModelId(1))->keep_alive = 30s;
+  EXPECT_THAT(expired(Instant(129s)), IsEmpty());
+  EXPECT_THAT(expired(Instant(130s)), ElementsAre(ModelId(1)));
+}
+
+TEST_F(GatewayTest, ARequestSaysHowLongItsModelStays) {
+  serving.reply = "x";
+  serving.residency[ModelId(1)] = core::Residency::kServing;
+  start();
+  (void)ask("POST", "/v1/chat/completions", chat_body(R"("keep_alive":"1h")"));
+  EXPECT_EQ(ask("GET", "/running")["running"][0]["ttl"], 3600);
+  (void)ask("POST", "/v1/embeddings", R"({"model":"tiny","input":"a","keep_alive":0})");
+  EXPECT_TRUE(serving.wait([&] { return serving.unloaded.contains(ModelId(1)); }));
 }
 
 TEST_F(GatewayTest, AnIdleModelIsUnloaded) {

@@ -145,6 +145,7 @@ GenerationJob new_job(Context& context,
               .model = model,
               .fingerprint = context.fingerprint};
   job.request_id = request.request_id;
+  job.least_priority = request.guest.least_priority;
   job.endpoint = request.path;
   return job;
 }

@@ -65,10 +65,13 @@ void LiveRequests::start() {
     record->choices = job_.choices[i];
     record->generated.resize(record->choices.size());
     record->finished.resize(record->choices.size(), spec::FinishReason::kNone);
-    record->priority = job_.params.priority;
+    record->priority = std::max(job_.params.priority, job_.least_priority);
     record->deadline = arrived_ + context_->limits.request_timeout;
     record->times.arrived = arrived_;
     records_.push_back(std::move(record));
+  }
+  if (job_.params.keep_alive) {
+    job_.model->keep_alive = job_.params.keep_alive;
   }
   job_.model->in_flight += static_cast<std::int64_t>(records_.size());
   context_->live.insert(inbox_.get());

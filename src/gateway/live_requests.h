@@ -25,6 +25,7 @@ struct GenerationJob {
   std::string prompt_end{};         ///< How the prompt of a chat ends.
   std::vector<std::string> echo{};  ///< What the answers to each prompt begin with; may be empty.
   std::vector<std::vector<spec::SamplingParams>> choices{};  ///< For each prompt.
+  std::int32_t least_priority = INT32_MIN;                   ///< The most urgent that it can be.
   std::string request_id{};
   std::string endpoint{};
 };

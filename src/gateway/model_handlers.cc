@@ -8,6 +8,7 @@
 #include "api/requests.h"
 #include "api/responses.h"
 #include "gateway/handlers.h"
+#include "gateway/idle_models.h"
 #include "spec/json_writer.h"
 
 namespace heddle::gateway {
@@ -122,7 +123,8 @@ asio::awaitable<void> running(std::shared_ptr<Context> context, HttpExchange& ht
     if (!model || status.residency == core::Residency::kAbsent) {
       continue;
     }
-    const auto ttl = std::chrono::duration_cast<std::chrono::seconds>(model->config.ttl);
+    const auto ttl =
+        std::chrono::duration_cast<std::chrono::seconds>(time_to_live(*model).value_or(Duration{}));
     json.begin_object().key("model").string(model->config.id);
     json.key("state").string(process_state_name(status.residency));
     json.key("cmd").string("").key("proxy").string("").key("ttl").integer(ttl.count());

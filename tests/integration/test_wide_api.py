@@ -4,6 +4,8 @@ they say is held in shape by grammars, which work with any weights."""
 import json
 import math
 import re
+import time
+import urllib.request
 
 import openai
 import pytest
@@ -229,6 +231,46 @@ def test_a_whole_turn_with_a_tool_and_its_answer(caller):
     assert after.choices[0].finish_reason in ["stop", "length"]
     with pytest.raises(openai.BadRequestError):
         ask(caller, tools=TOOLS, tool_choice={"type": "function", "function": {"name": "nobody"}})
+
+
+# --- keep_alive, priorities, logs ---
+
+
+def test_keep_alive_unloads_a_model_or_keeps_it(server, client):
+    def resident():
+        _, _, answer = server.call("/running")
+        return {row["model"]: row["ttl"] for row in answer["running"]}
+
+    ask(client, max_tokens=1, extra_body={"keep_alive": "1h"})
+    assert resident()[MODEL] == 3600
+    ask(client, max_tokens=1, extra_body={"keep_alive": 0, "priority": -5})
+    deadline = time.monotonic() + 30
+    while MODEL in resident():
+        assert time.monotonic() < deadline, "the model stays"
+        time.sleep(0.05)
+    with pytest.raises(openai.BadRequestError) as raised:
+        ask(client, extra_body={"keep_alive": "soon"})
+    assert raised.value.body["param"] == "keep_alive"
+
+
+def test_logs_tell_of_requests_and_of_no_secrets():
+    extra = "apiKeys: [sesame]\n"
+    key = {"Authorization": "Bearer sesame"}
+    with heddle.Server(heddle.config(models=[MODEL], extra=extra)) as running:
+        own = openai.OpenAI(base_url=running.url + "/v1", api_key="sesame", max_retries=0)
+        ask(own, messages=user("a secret"), max_tokens=1, extra_headers={"x-request-id": "mine-17"})
+        status, _, text = running.call("/logs", headers=key)
+        assert status == 200 and "mine-17" in text
+        assert "sesame" not in text and "a secret" not in text
+        assert running.call("/logs")[0] == 401
+        request = urllib.request.Request(
+            f"{running.url}/logs/stream/{MODEL}", headers={**key, "Accept": "text/event-stream"}
+        )
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=30) as stream:
+            assert stream.headers["Content-Type"] == "text/event-stream"
+            lines = iter(stream.readline, b"")
+            assert any(b"mine-17" in line for line in lines)
 
 
 # --- responses ---

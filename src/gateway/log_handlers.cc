@@ -1,0 +1,116 @@
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "api/sse.h"
+#include "base/log_tail.h"
+#include "gateway/handlers.h"
+#include "gateway/signal.h"
+
+namespace heddle::gateway {
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr Duration kLookInterval = 200ms;
+constexpr const char* kPlainText = "text/plain; charset=utf-8";
+
+/// Lines as they come: what was logged after the last one that was taken.
+class LogReader {
+ public:
+  /// @param model   Only lines about it; empty for all.
+  /// @param events  Whether lines become server-sent events.
+  LogReader(std::string model, bool events, bool with_history)
+      : model_(std::move(model)), events_(events) {
+    if (const std::vector<log::Line> lines = log::tail(); !with_history && !lines.empty()) {
+      last_ = lines.back().number;
+    }
+  }
+
+  [[nodiscard]] std::string take() {
+    std::string text;
+    for (const log::Line& line : log::tail(last_)) {
+      last_ = line.number;
+      if (model_.empty() || line.model == model_) {
+        text += events_ ? api::sse_event(line.text) : line.text + "\n";
+      }
+    }
+    return text;
+  }
+
+ private:
+  std::string model_;
+  bool events_;
+  std::uint64_t last_ = 0;
+};
+
+asio::awaitable<void> logs(std::shared_ptr<Context>, HttpExchange& http, std::string) {
+  LogReader reader("", /*events=*/false, /*with_history=*/true);
+  HttpResponse response{.body = reader.take(), .content_type = kPlainText};
+  (void)co_await http.respond(std::move(response));  // Nobody else wants it.
+}
+
+/// Sends lines until the client hangs up or the server ends.
+asio::awaitable<void> follow(std::shared_ptr<Context> context,
+                             HttpExchange& http,
+                             std::string model) {
+  const bool events = http.request().accept.find(kEventStream) != std::string::npos;
+  const bool history = http.request().query.find("no-history") == std::string::npos;
+  LogReader reader(std::move(model), events, history);
+  const auto hung_up = std::make_shared<Signal>(context->loop);
+  http.on_gone([hung_up] { hung_up->notify(); });
+  std::string content_type = events ? kEventStream : kPlainText;
+  const Result<void> begun = co_await http.begin_stream(std::move(content_type));
+  if (!begun) {
+    co_return;
+  }
+  Instant spoken = context->now();
+  while (!http.gone()) {
+    std::string part = reader.take();
+    const bool silent = context->now() - spoken >= context->comment_interval;
+    if (part.empty() && events && silent) {
+      part = api::sse_comment("no news");
+    }
+    if (!part.empty()) {
+      const Result<void> sent = co_await http.send_part(std::move(part));
+      if (!sent) {
+        co_return;
+      }
+      spoken = context->now();
+    }
+    if (context->draining || context->serving == nullptr) {
+      break;
+    }
+    co_await hung_up->wait(kLookInterval);
+  }
+  (void)co_await http.end_stream();  // A client that has gone does not need it.
+}
+
+asio::awaitable<void> follow_all(std::shared_ptr<Context> context,
+                                 HttpExchange& http,
+                                 std::string) {
+  co_await follow(std::move(context), http, "");
+}
+
+asio::awaitable<void> follow_model(std::shared_ptr<Context> context,
+                                   HttpExchange& http,
+                                   std::string name) {
+  const std::shared_ptr<CatalogModel> model = context->catalog.find(name);
+  if (!model) {
+    co_await respond_error(http, api::model_not_found(name, context->catalog.listed_names()));
+    co_return;
+  }
+  co_await follow(std::move(context), http, model->config.id);
+}
+
+}  // namespace
+
+std::vector<Endpoint> log_endpoints() {
+  return {{{"GET", "/logs"}, Access::kKey, logs},
+          {{"GET", "/logs/stream"}, Access::kKey, follow_all},
+          {{"GET", "/logs/stream/{id}"}, Access::kKey, follow_model}};
+}
+
+}  // namespace heddle::gateway
