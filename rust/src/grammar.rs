@@ -22,6 +22,10 @@ const TEXT_MAX: usize = 256 << 10;
 /// Brackets open at once. The parsers below recurse; a thread's stack must not decide.
 const DEPTH_MAX: usize = 100;
 
+/// White space between the parts of JSON: what people and programs write, but no end of it, as a model
+/// that is held to a schema and has nothing to say would fill its answer with it.
+const WHITE_SPACE: &str = r"[ \t]|\r?\n[ \t]{0,32}";
+
 /// What compiling a grammar and computing one mask may cost.
 fn limits() -> ParserLimits {
     ParserLimits {
@@ -127,8 +131,13 @@ fn parse(kind: u32, text: &str) -> Result<TopLevelGrammar, Failure> {
     }
     let grammar = match kind {
         1 => {
-            let schema: Value = serde_json::from_str(text)
+            let mut schema: Value = serde_json::from_str(text)
                 .map_err(|error| Failure::invalid(format!("not JSON: {error}")))?;
+            if let Some(object) = schema.as_object_mut() {
+                object
+                    .entry("x-guidance")
+                    .or_insert_with(|| serde_json::json!({"whitespace_pattern": WHITE_SPACE}));
+            }
             GrammarWithLexer::from_json_schema(schema)
         }
         2 => GrammarWithLexer::from_regex(text),

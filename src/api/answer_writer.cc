@@ -39,7 +39,18 @@ class CompletionWriter final : public AnswerWriter {
   }
 
   std::string news(const Choice& part) override {
-    return is_empty(part) ? "" : sse_event(chunks_.text(part));
+    if (is_empty(part)) {
+      return "";
+    }
+    if (head_.kind == AnswerKind::kCompletion || part.finish == spec::FinishReason::kNone) {
+      return sse_event(chunks_.text(part));
+    }
+    // Clients take the end of a chat's choice for one that brings nothing else, as OpenAI's does.
+    Choice before = part;
+    before.finish = spec::FinishReason::kNone;
+    const Choice last{.index = part.index, .finish = part.finish, .called = part.called};
+    return (is_empty(before) ? "" : sse_event(chunks_.text(before))) +
+           sse_event(chunks_.text(last));
   }
 
   std::string end(const Usage& usage) override {

@@ -50,6 +50,24 @@ TEST(CompletionWriter, NothingNewIsNoEvent) {
   EXPECT_NE(writer->news({.finish = FinishReason::kStop}), "");
 }
 
+TEST(CompletionWriter, TheLastChunkOfAChatBringsNothingElse) {
+  const Choice last{.index = 1,
+                    .text = "x",
+                    .calls = {{.id = "c", .name = "f", .arguments = "{}"}},
+                    .finish = FinishReason::kStop,
+                    .called = true};
+  const std::vector<std::string> events =
+      data_of(completion_writer(kChat, {"", ""}, false)->news(last));
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_EQ(json::parse(events[0])["choices"][0]["delta"]["content"], "x");
+  EXPECT_TRUE(json::parse(events[0])["choices"][0]["finish_reason"].is_null());
+  const json end = json::parse(events[1])["choices"][0];
+  EXPECT_EQ(end["index"], 1);
+  EXPECT_EQ(end["delta"], json::object());
+  EXPECT_EQ(end["finish_reason"], "tool_calls");
+  EXPECT_EQ(data_of(completion_writer(kCompletion, {"", ""}, false)->news(last)).size(), 1U);
+}
+
 TEST(CompletionWriter, TheEndHasUsageWhereItWasAskedFor) {
   EXPECT_EQ(data_of(completion_writer(kChat, {""}, false)->end({})),
             std::vector<std::string>{"[DONE]"});

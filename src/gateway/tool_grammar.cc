@@ -17,6 +17,14 @@ std::string literal(std::string_view text) {
   return std::move(json).take();
 }
 
+/// A schema of arguments, written as models are trained to: a blank after commas and colons, no
+/// other white space. `schema` is an object that is not empty.
+std::string arguments_grammar(std::string_view schema) {
+  return R"(%json {"x-guidance":{"whitespace_flexible":false,"item_separator":", ",)"
+         R"("key_separator":": "},)" +
+         std::string(schema.substr(1)) + "\n";
+}
+
 /// A marker: the special token that it is, or its text.
 std::string marker(std::string_view text, const text::Tokenizer& tokenizer) {
   const std::optional<TokenId> id = tokenizer.token_to_id(text);
@@ -36,7 +44,7 @@ std::string call_rules(const std::vector<const api::Tool*>& tools, std::string_v
     calls += (i > 0 ? " | call" : "call") + number;
     rules += "call" + number + ": " + literal(head) + " arguments" + number + " \"}\"\n";
     // A grammar of its own for each, so that references within the schema find their root.
-    rules += "arguments" + number + ": %json " + tools[i]->parameters + "\n";
+    rules += "arguments" + number + ": " + arguments_grammar(tools[i]->parameters);
   }
   return calls + "\n" + rules;
 }

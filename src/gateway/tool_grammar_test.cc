@@ -54,6 +54,13 @@ TEST_F(ToolGrammarTest, CallsAreSpelledAsTheModelDoes) {
   EXPECT_FALSE(conforms(ToolFormat::kMistral, R"([TOOL_CALLS][{"name": "sum", "arguments": {"b")"));
 }
 
+TEST_F(ToolGrammarTest, ArgumentsAreWrittenInOneWay) {
+  for (const std::string arguments : {R"({"a":12})", R"({ "a": 12})", R"({"a": 12 })"}) {
+    const std::string call = R"([TOOL_CALLS][{"name": "sum", "arguments": )" + arguments + "}]";
+    EXPECT_FALSE(conforms(ToolFormat::kMistral, call)) << call;
+  }
+}
+
 TEST_F(ToolGrammarTest, SeveralCallsOnlyWhereTheyMayBeParallel) {
   const std::string both = "[TOOL_CALLS][" + kSum + ", " + kNow + "]";
   EXPECT_TRUE(conforms(ToolFormat::kMistral, both));

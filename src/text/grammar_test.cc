@@ -79,6 +79,18 @@ class GrammarTest : public testing::Test {
   std::shared_ptr<const GrammarVocabulary> vocabulary_;
 };
 
+TEST_F(GrammarTest, WhiteSpaceInJsonComesToAnEnd) {
+  const std::string schema =
+      R"({"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],)"
+      R"("additionalProperties":false})";
+  const auto indented = open(GrammarKind::kJsonSchema, schema).value();
+  take(*indented, "{\n" + std::string(32, ' '));
+  EXPECT_EQ(letters(*indented), "\"");
+  const auto spaced = open(GrammarKind::kJsonSchema, schema).value();
+  take(*spaced, "{ ");
+  EXPECT_EQ(letters(*spaced), "\"");
+}
+
 TEST_F(GrammarTest, ARegexAllowsWhatMayComeNextAndTheEndWhereItMayEnd) {
   const auto grammar = open(GrammarKind::kRegex, "ab?c").value();
   EXPECT_EQ(letters(*grammar), "a");
