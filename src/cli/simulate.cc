@@ -155,13 +155,22 @@ Result<FinishedRun> run_one(const SimulateOptions& options,
 
 /// Every policy at every rate of the sweep, or each once.
 Result<std::vector<FinishedRun>> run_all(const SimulateOptions& options, const Inputs& inputs) {
-  std::vector<double> rates{inputs.summary.requests_per_second()};
+  const double own_rate = inputs.summary.requests_per_second();
+  std::vector<double> speeds{1};
   if (!options.sweep.empty()) {
     const Result<std::vector<double>> swept = parse_sweep(options.sweep);
     if (!swept) {
       return swept.error();
     }
-    rates = *swept;
+    if (own_rate == 0) {
+      return Error{.code = Code::kInvalidArgument,
+                   .message = options.trace.file +
+                              ": all requests come at once, so there is no rate to sweep"};
+    }
+    speeds.clear();
+    for (const double rate : *swept) {
+      speeds.push_back(rate / own_rate);
+    }
   }
   std::ofstream csv;
   if (!options.csv.empty()) {
@@ -173,9 +182,9 @@ Result<std::vector<FinishedRun>> run_all(const SimulateOptions& options, const I
   }
   std::vector<FinishedRun> runs;
   for (const std::string& policy : options.policies) {
-    for (const double rate : rates) {
+    for (const double speed : speeds) {
       TraceOptions trace = options.trace;
-      trace.speed *= rate / inputs.summary.requests_per_second();
+      trace.speed *= speed;
       Result<FinishedRun> run =
           run_one(options, inputs, policy, trace, options.csv.empty() ? nullptr : &csv);
       if (!run) {

@@ -6,27 +6,9 @@
 
 #include "sim/planes/planes.h"
 #include "sim/results.h"
-#include "sim/test_hardware.h"
-#include "sim/world.h"
+#include "sim/test_world.h"
 
 namespace heddle::sim {
-
-/// Rows of a vector, as a workload.
-class TestSource final : public RequestSource {
- public:
-  explicit TestSource(std::vector<TraceRow> rows) : rows_(std::move(rows)) {}
-  bool next(TraceRow& row) override {
-    if (at_ == rows_.size()) {
-      return false;
-    }
-    row = rows_[at_++];
-    return true;
-  }
-
- private:
-  std::vector<TraceRow> rows_;
-  std::size_t at_ = 0;
-};
 
 /// Two requests: model 0 at 0 s, model 1 at 30 s, on one GPU that has room for one of the two. No
 /// instance is kept, so both start cold.
@@ -37,7 +19,7 @@ inline std::unique_ptr<Results> run_two_models(Results::Options options) {
   auto plane = make_plane("serverlessllm", {.demand = {}, .flags = {{"keep_alive", "1"}}});
   auto results = std::make_unique<Results>(std::move(options));
   World world(cluster, models, **plane, *results, {.sample_period = std::chrono::seconds(1)});
-  TestSource source(
+  ListSource source(
       {{.arrival = Instant(), .model = ModelId(0), .input_tokens = 100, .output_tokens = 10},
        {.arrival = Instant(std::chrono::seconds(30)),
         .model = ModelId(1),

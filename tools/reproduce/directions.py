@@ -1,0 +1,3 @@
+"""Rows whose direction and order of magnitude count."""
+
+EXPERIMENTS = []
