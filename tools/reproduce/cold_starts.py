@@ -6,7 +6,7 @@ import math
 import shutil
 
 import picture
-from harness import ROOT, Outcome, Unavailable, within
+from harness import ROOT, Outcome, Unavailable, between, within
 
 MODELS = ["opt-2.7b", "opt-6.7b", "opt-13b", "llama2-7b", "llama2-13b", "llama3-8b", "falcon-7b"]
 # Seconds to the first token, from the artifact's plot scripts. Pipelines are for models above 10 GB: opt-2.7b
@@ -77,7 +77,7 @@ def predictions(sim, kind, models, columns, perf):
         "count": 4, "name": kind, "gpu": gpu, "gpus": gpus, "usable": str(usable), "cache": "150GB",
         "nic": "1.66GB/s", "pcie": "12GB/s", "nvlink": "100GB/s", "host_memory": "60GB/s", "platform": kind}]})
     rules = sim.file("h1-models.yaml", {"models": {
-        name: {"shape": name, "engine": "vllm-0.6", "batch": 8, "chunk": 4096, "overhead": "1GB", "ttft": "7.5s", "tpot": "1s"}
+        name: {"shape": name, "engine": "vllm-0.6", "batch": 8, "chunk": 4096, "overhead": "1GB", "ttft": "1s", "tpot": "1s"}
         for name in MODELS}})
     rows = [(1000 * (2 * i + k), name, 128, 4) for i, name in enumerate(models) for k in (0, 1)]
     trace = sim.write_trace("h1", rows)
