@@ -277,9 +277,8 @@ void Engine::time_run() {
     }
   }
   double scale = scale_;
-  if (options_.mps_percent < 100) {
-    scale *= policy::mps_slowdown(
-        prefilling_ ? policy::Phase::kPrefill : policy::Phase::kDecode, rows, options_.mps_percent);
+  if (options_.mps_percent < 100 && !prefilling_) {
+    scale *= policy::mps_slowdown(policy::Phase::kDecode, rows, options_.mps_percent);
   }
   const std::int64_t work = model_->base_ps(tokens, rows) + chunks_ps;
   const std::int64_t home =

@@ -39,7 +39,7 @@ struct EngineOptions {
   Duration step_budget{};                ///< Aim of a step with prefill; 0: no aim.
   std::int64_t tokens_per_block = 16;
   std::int64_t grow_ahead = INT64_MAX;  ///< Iterations for which KV may be reserved in advance.
-  std::int64_t mps_percent = 100;       ///< Of the SMs (MuxServe); 100: no limit.
+  std::int64_t mps_percent = 100;       ///< Of the SMs for steps that only decode (MuxServe).
 };
 
 /// Whoever has the pages. Blocks are those of one engine.

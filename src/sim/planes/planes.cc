@@ -4,6 +4,8 @@
 
 #include "sim/planes/dedicated.h"
 #include "sim/planes/hydraserve.h"
+#include "sim/planes/muxserve.h"
+#include "sim/planes/prism.h"
 #include "sim/planes/serverless.h"
 #include "sim/planes/static_partition.h"
 #include "sim/planes/warmserve.h"
@@ -38,6 +40,11 @@ std::unique_ptr<ControlPlane> warmserve(const PlaneInputs& /*inputs*/, Flags& fl
   return std::make_unique<WarmServePlane>(Kind, flags);
 }
 
+template <MuxKind Kind>
+std::unique_ptr<ControlPlane> muxserve(const PlaneInputs& inputs, Flags& flags) {
+  return std::make_unique<MuxServePlane>(Kind, inputs, flags);
+}
+
 constexpr std::array kEntries{
     PlaneEntry{"dedicated", "every model has GPUs of its own", ""},
     PlaneEntry{"static", "GPUs cut in slices that never change", "mig"},
@@ -47,6 +54,8 @@ constexpr std::array kEntries{
     PlaneEntry{"serverlessllm",
                "streaming loads, weights cached in server memory",
                "keep_alive target kv_gb cache"},
+    PlaneEntry{"muxserve", "models put together once; quotas of KV, shares of SMs", "period"},
+    PlaneEntry{"muxserve++", "the same placement, KV for whoever comes first", "period"},
     PlaneEntry{"sllm-gpu", "autoscaled; stopped models stay until overwritten", "window paper"},
     PlaneEntry{"warmserve",
                "autoscaled; idle GPUs hold weights of what is expected",
@@ -54,6 +63,9 @@ constexpr std::array kEntries{
     PlaneEntry{"hydraserve",
                "cold starts through several servers at once",
                "keep_alive cache edf stages merge paper"},
+    PlaneEntry{"prism",
+               "all models share all GPUs; KV pressure places them, deadlines order them",
+               "queue planner migrate requests"},
 };
 
 constexpr std::array<Make, kEntries.size()> kMakers{
@@ -61,9 +73,12 @@ constexpr std::array<Make, kEntries.size()> kMakers{
     offline_with_flags<StaticPartitionPlane>,
     serverless<ServerlessKind::kVllm>,
     serverless<ServerlessKind::kLlm>,
+    muxserve<MuxKind::kQuotas>,
+    muxserve<MuxKind::kElastic>,
     warmserve<Prewarming::kLeftover>,
     warmserve<Prewarming::kForecast>,
     online<HydraServePlane>,
+    offline_with_flags<PrismPlane>,
 };
 
 }  // namespace

@@ -1,0 +1,433 @@
+#include "sim/planes/prism.h"
+
+#include <algorithm>
+
+namespace heddle::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kTick = 5s;
+constexpr Duration kRateSeen = 60s;
+constexpr std::size_t kGapsKept = 32;
+/// A model that was moved stays for so long.
+constexpr Duration kStay = 30s;
+/// Prompts worth so much time are with the engines ahead of what they read now.
+constexpr Duration kAhead = 100ms;
+constexpr std::int64_t kLeastKvTokens = 2048;
+
+/// When the first token is due; a model without an objective can wait.
+Instant due(const World& world, const LiveRequest& request) {
+  const Duration ttft = world.model(request.model).slo_ttft;
+  return request.arrival + (ttft > Duration{} ? ttft : Duration(1h));
+}
+
+}  // namespace
+
+PrismPlane::PrismPlane(PlaneInputs inputs, Flags& flags)
+    : inputs_(std::move(inputs)),
+      queue_options_{.rule = flags.on("queue", true) ? policy::QueueRule::kMooreHodgson
+                                                     : policy::QueueRule::kArrival,
+                     .ahead = kAhead},
+      planner_(static_cast<policy::KvPlanner>(
+          std::clamp(static_cast<int>(flags.number("planner", 2)), 0, 2))),
+      migrate_(flags.on("migrate", true)),
+      by_requests_(flags.on("requests", false)) {}
+
+/// Before the first request models lie where the offline rates put them, as many as fit.
+void PrismPlane::begin(const World& world, Actions& actions) {
+  std::vector<policy::KvModel> all;
+  for (std::size_t i = 0; i < world.models().size(); ++i) {
+    const ModelId id(i);
+    models_.push_back({.tokens = policy::SlidingSum(kRateSeen, world.now()),
+                       .requests = policy::SlidingSum(kRateSeen, world.now())});
+    policy::KvModel model = kv_model(world, id);
+    if (i < inputs_.demand.size()) {
+      const OfflineDemand& offline = inputs_.demand[i];
+      model.demand = policy::kv_demand(
+          offline.requests_per_second * (offline.input_tokens + offline.output_tokens),
+          world.model(id).kv_bytes(),
+          std::max<Duration>(1ms, world.model(id).slo_tpot));
+    }
+    all.push_back(model);
+    for (const Host& host : world.hosts()) {
+      actions.cache(host.id, id);
+    }
+  }
+  gpus_.resize(world.gpus().size());
+  const policy::KvPlan plan = policy::plan_kv_placement(all, devices(world), {.planner = planner_});
+  for (const policy::KvHome& home : plan.homes) {
+    actions.start(resident(home.model, home.devices), Reason::kPressure);
+  }
+  actions.timer(world.now() + kTick, 0);
+}
+
+double PrismPlane::demand(const World& world, ModelId model) {
+  PerModel& each = models_[model.value()];
+  const ModelSpec& spec = world.model(model);
+  const double seconds = static_cast<double>(kRateSeen.count()) * 1e-9;
+  if (by_requests_) {
+    return policy::request_demand(each.requests.sum(world.now()) / seconds,
+                                  std::max<Duration>(1ms, spec.slo_ttft));
+  }
+  return policy::kv_demand(each.tokens.sum(world.now()) / seconds,
+                           spec.kv_bytes(),
+                           std::max<Duration>(1ms, spec.slo_tpot));
+}
+
+policy::KvModel PrismPlane::kv_model(const World& world, ModelId model) {
+  const ModelSpec& spec = world.model(model);
+  policy::KvModel view{
+      .model = model,
+      .demand = demand(world, model),
+      .bytes =
+          (world.weight_pages(model) + world.overhead_pages(model)) * world.page_bytes() * spec.tp,
+      .parts = spec.tp,
+      .movable = spec.tp == 1 && world.now() >= models_[model.value()].moved + kStay};
+  if (const std::optional<ReplicaId> home = home_of(world, model)) {
+    view.at = world.replica(*home)->gpus;
+    std::sort(view.at.begin(), view.at.end());
+  }
+  return view;
+}
+
+std::vector<policy::KvDevice> PrismPlane::devices(const World& world) const {
+  std::vector<policy::KvDevice> views;
+  for (const Gpu& gpu : world.gpus()) {
+    if (gpu.up) {
+      views.push_back({.id = gpu.id, .host = gpu.host, .bytes = gpu.pages * world.page_bytes()});
+    }
+  }
+  return views;
+}
+
+/// The replica that takes the model's requests, or will.
+std::optional<ReplicaId> PrismPlane::home_of(const World& world, ModelId model) const {
+  std::optional<ReplicaId> home;
+  for (const ReplicaId id : world.replicas_of(model)) {
+    const ReplicaState state = world.replica(id)->state;
+    const bool comes = state == ReplicaState::kWaiting || state == ReplicaState::kLoading;
+    if (state == ReplicaState::kServing && !leaving_.contains(id)) {
+      return id;
+    }
+    home = comes ? id : home;
+  }
+  return home;
+}
+
+Duration PrismPlane::activation(const World& world, ModelId model) {
+  const HostSpec& host = world.host_spec(HostId(0));
+  const double rate = host.links.spread > 0 ? host.links.spread : host.links.pcie;
+  return span_of(static_cast<double>(world.model(model).weight_bytes()) / rate);
+}
+
+ReplicaId PrismPlane::start(
+    const World& world, Actions& actions, ModelId model, std::vector<GpuId> gpus, Reason reason) {
+  const HostSpec& host = world.host_spec(gpus[0]);
+  StartSpec spec{.model = model, .stages = {{.gpus = gpus}}};
+  if (!world.cached(world.gpu(gpus[0]).host, model)) {
+    spec.source = WeightSource::kRemote;
+    spec.cache_image = true;
+  } else if (gpus.size() == 1 && host.links.spread > 0) {
+    spec.source = WeightSource::kSpread;
+  }
+  spec.deadline = world.now() + activation(world, model);
+  models_[model.value()].moved = world.now();
+  return actions.start(spec, reason);
+}
+
+std::optional<policy::IdleModel> PrismPlane::idle_view(const World& world, ModelId model) const {
+  const PerModel& each = models_[model.value()];
+  const std::optional<ReplicaId> home = home_of(world, model);
+  if (!home || each.in_system > 0 || !world.replica(*home)->serves()) {
+    return std::nullopt;
+  }
+  const Duration back = activation(world, model);
+  return policy::IdleModel{
+      .model = model,
+      .bytes = (world.weight_pages(model) + world.overhead_pages(model)) * world.page_bytes(),
+      .idle = world.now() - each.idle_since,
+      .threshold = policy::idle_threshold(each.gaps, back),
+      .activation = back,
+      .ttft = world.model(model).slo_ttft};
+}
+
+/// Frees pages of one GPU by evicting models idle there. False: they are not enough.
+bool PrismPlane::make_room(
+    const World& world, Actions& actions, GpuId gpu, std::int64_t need_pages, ModelId for_whom) {
+  std::int64_t missing = need_pages - world.free_pages(gpu);
+  std::vector<policy::IdleModel> idle;
+  for (const ReplicaId id : world.gpu(gpu).replicas) {
+    const Replica& replica = *world.replica(id);
+    if (replica.state == ReplicaState::kEvicting) {
+      missing -= replica.stages[0].weight_pages;
+    } else if (const auto view = idle_view(world, replica.model)) {
+      idle.push_back(*view);
+    }
+  }
+  if (missing <= 0) {
+    return true;
+  }
+  const auto victims =
+      policy::choose_idle_evictions(idle, missing * world.page_bytes(), policy::IdleOrder::kPaper);
+  if (!victims) {
+    return false;
+  }
+  for (const ModelId victim : *victims) {
+    actions.evict(*home_of(world, victim), Reason::kMakeRoom, for_whom);
+  }
+  return true;
+}
+
+/// Starts a model where pressure will be least, not counting models that could go.
+bool PrismPlane::activate(const World& world, Actions& actions, ModelId model) {
+  std::vector<policy::KvModel> present;
+  std::set<ModelId> seen;
+  for (const Gpu& gpu : world.gpus()) {
+    for (const ReplicaId id : gpu.replicas) {
+      const ModelId each = world.replica(id)->model;
+      const auto idle = idle_view(world, each);
+      const bool may_go = idle && idle->idle >= idle->threshold && idle->activation <= idle->ttft;
+      if (!may_go && seen.insert(each).second) {
+        present.push_back(kv_model(world, each));
+      }
+    }
+  }
+  const std::int64_t kv = world.kv_pages(model, kLeastKvTokens);
+  policy::KvModel wanted = kv_model(world, model);
+  wanted.at.clear();
+  wanted.bytes += kv * world.page_bytes() * wanted.parts;
+  const auto home = policy::choose_kv_home(wanted, policy::kv_loads(present, devices(world)));
+  if (!home) {
+    return false;
+  }
+  const std::int64_t need = world.weight_pages(model) + world.overhead_pages(model) + kv;
+  for (const GpuId gpu : *home) {
+    make_room(world, actions, gpu, need, model);  // Else it waits for requests to end.
+  }
+  start(world, actions, model, *home, Reason::kPressure);
+  return true;
+}
+
+/// A model's waiting requests go to the queue of its GPU, or wait until it has one.
+void PrismPlane::enqueue(const World& world, Actions& actions, ModelId model) {
+  const std::optional<ReplicaId> home = home_of(world, model);
+  if (!home) {
+    activate(world, actions, model);
+    return;
+  }
+  if (!world.replica(*home)->serves()) {
+    return;
+  }
+  const GpuId gpu = world.replica(*home)->gpus[0];
+  while (!homeless_.empty(model)) {
+    const LiveId id = homeless_.pop(model);
+    gpus_[gpu.value()].queue[world.request(id).number] = {.id = id};
+  }
+  pass(world, actions, gpu);
+}
+
+Duration PrismPlane::prefill_of(const World& world, const LiveRequest& request, GpuId gpu) const {
+  const StepModel& step = world.step_model(request.model, world.gpu(gpu).host);
+  const std::int64_t tokens = request.prompt + request.generated;
+  const std::int64_t chunk = std::min(tokens, world.model(request.model).max_batch_tokens);
+  const auto speed = static_cast<double>(step.base_ps(chunk, 1) + step.fixed_ps() +
+                                         step.chunk_ps({.tokens = chunk})) /
+                     static_cast<double>(chunk);
+  std::int64_t engines = 1;
+  for (const ReplicaId id : world.gpu(gpu).active) {
+    const Replica& other = *world.replica(id);
+    engines += other.model != request.model && other.engine->prefilling() ? 1 : 0;
+  }
+  return Duration(1 +
+                  static_cast<std::int64_t>(speed * static_cast<double>(tokens * engines) / 1000));
+}
+
+/// Prism's local scheduler on one GPU.
+void PrismPlane::pass(const World& world, Actions& actions, GpuId gpu) {
+  PerGpu& state = gpus_[gpu.value()];
+  if (state.queue.empty()) {
+    return;
+  }
+  std::vector<policy::QueuedRequest> requests;
+  for (const auto& [number, waiting] : state.queue) {
+    const LiveRequest& request = world.request(waiting.id);
+    requests.push_back(
+        {.id = number,
+         .model = request.model,
+         .arrived = request.arrival,
+         .deadline = due(world, request),
+         .prefill = prefill_of(world, request, gpu),
+         .kv_pages =
+             std::min(world.gpu(gpu).pages / 2,
+                      world.kv_pages(request.model, request.prompt + policy::kExpectedTokens)),
+         .late = waiting.late});
+  }
+  std::int64_t free = world.free_pages(gpu);
+  for (const ReplicaId id : world.gpu(gpu).replicas) {  // Models on their way come first.
+    const Replica& replica = *world.replica(id);
+    free -= replica.state == ReplicaState::kWaiting ? replica.stages[0].weight_pages : 0;
+  }
+  const policy::QueuePlan plan = policy::plan_queue({.now = world.now(),
+                                                     .dispatched = state.dispatched,
+                                                     .free_pages = std::max<std::int64_t>(0, free),
+                                                     .late_credit = state.late_credit,
+                                                     .requests = requests},
+                                                    queue_options_);
+  state.late_credit = plan.late_credit;
+  for (const RequestId number : plan.refused) {
+    state.queue.at(number).late = true;
+  }
+  for (const RequestId number : plan.dispatch) {
+    const Waiting waiting = state.queue.at(number);
+    const LiveRequest& request = world.request(waiting.id);
+    const Duration prefill = prefill_of(world, request, gpu);
+    const auto home = home_of(world, request.model);
+    state.queue.erase(number);
+    if (!home ||
+        !actions.dispatch(waiting.id, *home, waiting.late ? Reason::kLate : Reason::kOnTime)) {
+      homeless_.push(world, waiting.id);
+      continue;
+    }
+    if (!world.request(waiting.id).live) {
+      ended(world, request.model);  // It would not fit even alone.
+      continue;
+    }
+    state.dispatched += prefill;
+    reading_[waiting.id] = {.gpu = gpu, .prefill = prefill};
+  }
+  if (!plan.blocked.empty()) {
+    const LiveRequest& first = world.request(state.queue.at(plan.blocked[0]).id);
+    make_room(world,
+              actions,
+              gpu,
+              world.kv_pages(first.model, first.prompt + policy::kExpectedTokens),
+              first.model);
+  }
+}
+
+/// An engine has read a prompt, or lost it.
+void PrismPlane::read(LiveId id) {
+  const auto found = reading_.find(id);
+  if (found != reading_.end()) {
+    gpus_[found->second.gpu.value()].dispatched -= found->second.prefill;
+    reading_.erase(found);
+  }
+}
+
+void PrismPlane::arrived(const World& world, Actions& actions, const Notice& notice) {
+  PerModel& each = models_[notice.model.value()];
+  const LiveRequest& request = world.request(notice.request);
+  read(notice.request);
+  if (notice.tag == 0) {
+    each.requests.add(world.now(), 1);
+    each.tokens.add(world.now(), static_cast<double>(request.prompt));
+    if (each.in_system++ == 0) {
+      each.gaps.push_back(world.now() - each.idle_since);
+      if (each.gaps.size() > kGapsKept) {
+        each.gaps.erase(each.gaps.begin());
+      }
+    }
+  }
+  homeless_.push(world, notice.request);
+  enqueue(world, actions, notice.model);
+}
+
+void PrismPlane::ended(const World& world, ModelId model) {
+  PerModel& each = models_[model.value()];
+  if (--each.in_system == 0) {
+    each.idle_since = world.now();
+  }
+}
+
+/// At most two models move to where pressure is less: the new replica loads, and when it serves the
+/// old one ends what it has.
+void PrismPlane::rebalance(const World& world, Actions& actions) {
+  std::vector<policy::KvModel> present;
+  for (std::size_t i = 0; i < models_.size(); ++i) {
+    policy::KvModel model = kv_model(world, ModelId(i));
+    if (!model.at.empty()) {
+      model.movable = model.movable && moving_.empty();
+      present.push_back(std::move(model));
+    }
+  }
+  const std::vector<policy::KvDevice> devices = this->devices(world);
+  const policy::KvPlan plan = policy::plan_kv_placement(present, devices, {.planner = planner_});
+  const HostSpec& host = world.host_spec(HostId(0));
+  for (const policy::KvMove& move : policy::choose_kv_moves(
+           present,
+           devices,
+           {.horizon = kRateSeen,
+            .bytes_per_second = host.links.spread > 0 ? host.links.spread : host.links.pcie,
+            .homes = plan.homes})) {
+    const std::int64_t need = world.weight_pages(move.model) + world.overhead_pages(move.model);
+    const std::optional<ReplicaId> old = home_of(world, move.model);
+    if (old && world.replica(*old)->serves() && world.free_pages(move.to) >= need) {
+      moving_[start(world, actions, move.model, {move.to}, Reason::kBalance)] = *old;
+    }
+  }
+}
+
+void PrismPlane::retry(const World& world, Actions& actions) {
+  const std::set<ModelId> wanting = homeless_.models();
+  for (const ModelId model : wanting) {
+    enqueue(world, actions, model);
+  }
+}
+
+void PrismPlane::decide(const Notice& notice, const World& world, Actions& actions) {
+  switch (notice.kind) {
+    case NoticeKind::kStart:
+      return begin(world, actions);
+    case NoticeKind::kTimer:
+      if (migrate_) {
+        rebalance(world, actions);
+      }
+      for (const Gpu& gpu : world.gpus()) {
+        pass(world, actions, gpu.id);
+      }
+      retry(world, actions);
+      return actions.timer(world.now() + kTick, 0);
+    case NoticeKind::kArrival:
+      return arrived(world, actions, notice);
+    case NoticeKind::kFirstToken:
+      read(notice.request);
+      return pass(world, actions, world.replica(notice.replica)->gpus[0]);
+    case NoticeKind::kFinished: {
+      const GpuId gpu = world.replica(notice.replica)->gpus[0];
+      read(notice.request);
+      models_[notice.model.value()].tokens.add(
+          world.now(), static_cast<double>(world.request(notice.request).generate));
+      ended(world, notice.model);
+      return pass(world, actions, gpu);
+    }
+    case NoticeKind::kServing: {
+      const auto old = moving_.find(notice.replica);
+      if (old != moving_.end()) {
+        leaving_.insert(old->second);
+        actions.drain(old->second, Reason::kBalance);
+        moving_.erase(old);
+      }
+      return enqueue(world, actions, notice.model);
+    }
+    case NoticeKind::kDrained:
+      return actions.evict(notice.replica, Reason::kBalance, std::nullopt);
+    case NoticeKind::kGone:
+      moving_.erase(notice.replica);
+      leaving_.erase(notice.replica);
+      return retry(world, actions);
+    case NoticeKind::kGpuDown:
+    case NoticeKind::kGpuUp: {
+      // What waited in the queue of a GPU that is gone waits for another home of its model.
+      const std::map<RequestId, Waiting> queue = std::exchange(gpus_[notice.gpu.value()].queue, {});
+      for (const auto& [number, waiting] : queue) {
+        homeless_.push(world, waiting.id);
+      }
+      return retry(world, actions);
+    }
+    default:
+      return;
+  }
+}
+
+}  // namespace heddle::sim
