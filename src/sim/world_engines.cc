@@ -256,11 +256,14 @@ void World::weave(ReplicaId hot_id, ReplicaId cold_id, double share, Reason reas
       (hot->guest_host && *hot->guest_host != cold_id)) {
     return;
   }
+  const bool begins = hot->guest_share <= 0;
   hot->guest_share = share;
   if (share <= 0) {
     return;  // Guests stay until they end.
   }
-  note("weave", reason, *hot, cold->model);
+  if (begins) {
+    note("weave", reason, *hot, cold->model);
+  }
   if (hot->guest_kv == LeaseId(0)) {
     std::vector<ledger::Demand> nothing;
     for (const GpuId gpu : cold->gpus) {

@@ -6,9 +6,12 @@
 #include "sim/planes/hydraserve.h"
 #include "sim/planes/muxserve.h"
 #include "sim/planes/prism.h"
+#include "sim/planes/qlm.h"
 #include "sim/planes/serverless.h"
 #include "sim/planes/static_partition.h"
+#include "sim/planes/swapserve.h"
 #include "sim/planes/warmserve.h"
+#include "sim/planes/weaver.h"
 
 namespace heddle::sim {
 namespace {
@@ -56,6 +59,7 @@ constexpr std::array kEntries{
                "keep_alive target kv_gb cache"},
     PlaneEntry{"muxserve", "models put together once; quotas of KV, shares of SMs", "period"},
     PlaneEntry{"muxserve++", "the same placement, KV for whoever comes first", "period"},
+    PlaneEntry{"qlm", "groups of requests wait for a GPU that serves one model", "swap group seed"},
     PlaneEntry{"sllm-gpu", "autoscaled; stopped models stay until overwritten", "window paper"},
     PlaneEntry{"warmserve",
                "autoscaled; idle GPUs hold weights of what is expected",
@@ -66,6 +70,10 @@ constexpr std::array kEntries{
     PlaneEntry{"prism",
                "all models share all GPUs; KV pressure places them, deadlines order them",
                "queue planner migrate requests"},
+    PlaneEntry{"weaver", "hot models keep KV on the GPUs of cold ones", "share"},
+    PlaneEntry{"swapserve",
+               "whole engines are suspended to host memory and resumed",
+               "paper kv_gb residence"},
 };
 
 constexpr std::array<Make, kEntries.size()> kMakers{
@@ -75,10 +83,13 @@ constexpr std::array<Make, kEntries.size()> kMakers{
     serverless<ServerlessKind::kLlm>,
     muxserve<MuxKind::kQuotas>,
     muxserve<MuxKind::kElastic>,
+    online<QlmPlane>,
     warmserve<Prewarming::kLeftover>,
     warmserve<Prewarming::kForecast>,
     online<HydraServePlane>,
     offline_with_flags<PrismPlane>,
+    offline_with_flags<WeaverPlane>,
+    online<SwapServePlane>,
 };
 
 }  // namespace
