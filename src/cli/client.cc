@@ -14,7 +14,7 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 
-#include "cli/event_reader.h"
+#include "api/event_reader.h"
 #include "spec/json.h"
 
 namespace heddle::cli {
@@ -199,7 +199,7 @@ asio::awaitable<Result<std::string>> Client::Impl::read_events(
     http::response_parser<http::string_body>& parser,
     boost::beast::flat_buffer& buffer,
     const OnEvent& on_event) {
-  EventReader events;
+  api::EventReader events;
   while (!parser.is_done()) {
     const auto [broken, bytes] = co_await http::async_read_some(socket, buffer, parser, kAwait);
     if (broken) {

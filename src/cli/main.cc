@@ -1,6 +1,7 @@
 #include <functional>
 #include <string>
 
+#include "cli/bench_command.h"
 #include "cli/simulate_command.h"
 #include "cli/verbs.h"
 #include "worker/worker.h"
@@ -16,6 +17,16 @@ void add_client_options(CLI::App& verb, ClientOptions& options) {
       ->envname("HEDDLE_HOST")
       ->capture_default_str();
   verb.add_option("--api-key", options.api_key, "What opens it")->envname("HEDDLE_API_KEY");
+}
+
+void add_config_commands(CLI::App& app, std::string& file, std::function<int()>& chosen) {
+  CLI::App* config = app.add_subcommand("config", "Check a configuration");
+  config->require_subcommand(1);
+  CLI::App* verb = config->add_subcommand("check", "Tell what is wrong with a configuration");
+  verb->add_option("file", file, "Configuration file")->capture_default_str();
+  verb->callback([&] { chosen = [&] { return config_check(file); }; });
+  verb = config->add_subcommand("schema", "Print the JSON schema of the configuration");
+  verb->callback([&] { chosen = [] { return config_schema(); }; });
 }
 
 int parse_and_run(int count, char** arguments) {
@@ -65,20 +76,17 @@ int parse_and_run(int count, char** arguments) {
   verb->add_flag("--json", client.json, "Print JSON");
   verb->callback([&] { chosen = [&] { return inspect(path, client.json); }; });
 
-  CLI::App* config = app.add_subcommand("config", "Check a configuration");
-  config->require_subcommand(1);
   std::string file = "heddle.yaml";
-  verb = config->add_subcommand("check", "Tell what is wrong with a configuration");
-  verb->add_option("file", file, "Configuration file")->capture_default_str();
-  verb->callback([&] { chosen = [&] { return config_check(file); }; });
-  verb = config->add_subcommand("schema", "Print the JSON schema of the configuration");
-  verb->callback([&] { chosen = [] { return config_schema(); }; });
+  add_config_commands(app, file, chosen);
 
   verb = app.add_subcommand("version", "Print the version");
   verb->callback([&] { chosen = [] { return version(); }; });
 
   SimulateOptions simulation;
   add_simulate_command(app, simulation, chosen);
+
+  BenchOptions load;
+  add_bench_command(app, load, chosen);
 
   int fd = -1;
   verb = app.add_subcommand("worker", "Act for one device; started by serve")->group("");

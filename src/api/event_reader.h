@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace heddle::cli {
+namespace heddle::api {
 
 /// Takes server-sent events out of a stream that arrives in pieces.
 class EventReader {
@@ -16,4 +16,4 @@ class EventReader {
   std::string rest_{};
 };
 
-}  // namespace heddle::cli
+}  // namespace heddle::api

@@ -1,9 +1,9 @@
-#include "cli/event_reader.h"
+#include "api/event_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace heddle::cli {
+namespace heddle::api {
 namespace {
 
 using testing::ElementsAre;
@@ -23,6 +23,12 @@ TEST(EventReader, FindsEventsWhereverThePiecesEnd) {
   }
 }
 
+TEST(EventReader, TheBlankAndTheLineEndMayBeAnyThatServersSend) {
+  EventReader reader;
+  EXPECT_THAT(reader.push("data:a\r\n\r\nevent: x\ndata:  b\n\ndata:[DONE]\n\n"),
+              ElementsAre("a", " b"));
+}
+
 TEST(EventReader, WaitsForTheEndOfALine) {
   EventReader reader;
   EXPECT_THAT(reader.push("data: x"), IsEmpty());
@@ -30,4 +36,4 @@ TEST(EventReader, WaitsForTheEndOfALine) {
 }
 
 }  // namespace
-}  // namespace heddle::cli
+}  // namespace heddle::api

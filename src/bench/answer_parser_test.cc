@@ -1,0 +1,44 @@
+#include "bench/answer_parser.h"
+
+#include <gtest/gtest.h>
+
+namespace heddle::bench {
+namespace {
+
+TEST(AnswerParser, TellsWhatBringsContent) {
+  AnswerParser parser;
+  for (const char* json : {R"({"choices":[{"delta":{"content":"a"}}]})",
+                           R"({"choices":[{"delta":{"reasoning_content":"a"}}]})",
+                           R"({"choices":[{"delta":{"tool_calls":[{"index":0}]}}]})",
+                           R"({"choices":[{"text":"a"}],"usage":null})",
+                           R"({"choices":[{"message":{"content":"a"}}]})"}) {
+    EXPECT_TRUE(parser.parse(json).content) << json;
+  }
+  for (const char* json : {R"({"choices":[{"delta":{"role":"assistant","content":""}}]})",
+                           R"({"choices":[{"delta":{},"finish_reason":"stop"}]})",
+                           R"({"choices":[{"text":""}]})",
+                           R"({"choices":[]})",
+                           "{}"}) {
+    EXPECT_FALSE(parser.parse(json).content) << json;
+    EXPECT_EQ(parser.parse(json).error, "") << json;
+  }
+}
+
+TEST(AnswerParser, TellsUsage) {
+  const AnswerNews news =
+      AnswerParser().parse(R"({"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3}})");
+  EXPECT_EQ(news.prompt_tokens, 7);
+  EXPECT_EQ(news.completion_tokens, 3);
+}
+
+TEST(AnswerParser, TellsErrorsInWhateverFormTheyCome) {
+  AnswerParser parser;
+  EXPECT_EQ(parser.parse(R"({"error":{"message":"no","type":"x"}})").error, "no");
+  EXPECT_EQ(parser.parse(R"({"error":"no"})").error, "no");
+  EXPECT_EQ(parser.parse(R"({"error":{"code":1}})").error, R"({"code":1})");
+  EXPECT_NE(parser.parse("<html>").error, "");
+  EXPECT_NE(parser.parse("[1]").error, "");
+}
+
+}  // namespace
+}  // namespace heddle::bench

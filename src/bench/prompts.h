@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/rng.h"
+
+namespace heddle::bench {
+
+/// Prompts of random words, so that no two begin alike and no cache of prefixes flatters a server.
+class PromptMaker {
+ public:
+  explicit PromptMaker(std::uint64_t seed) : rng_(seed) {}
+
+  [[nodiscard]] std::string words(std::int64_t count);
+
+ private:
+  Rng rng_;
+};
+
+/// How many tokens a server counts for a prompt of so many words.
+struct WordSample {
+  std::int64_t words = 0;
+  std::int64_t tokens = 0;
+};
+
+/// A tokenizer as seen from outside: tokens = fixed + per_word * words, the fixed ones being those
+/// of the chat template.
+struct TokenScale {
+  double fixed = 0;
+  double per_word = 1;
+
+  /// For a prompt of about so many tokens; at least 1.
+  [[nodiscard]] std::int64_t words(std::int64_t tokens) const;
+};
+
+/// The line through two samples, `less` having fewer words.
+[[nodiscard]] TokenScale scale_through(WordSample less, WordSample more);
+
+}  // namespace heddle::bench
