@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "api/embeddings.h"
 #include "api/requests.h"
+#include "api/response_request.h"
 #include "base/check.h"
 #include "spec/json.h"
 
@@ -20,6 +22,10 @@ const T* accepted(const api::Parsed<T>& parsed) {
     return nullptr;
   }
   return &std::get<T>(parsed);
+}
+
+bool is_json(const std::string& text) {
+  return heddle::spec::parse_json(text, "made").has_value();
 }
 
 void check(const api::GenerationParams& params) {
@@ -39,8 +45,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto chat = api::parse_chat_request(body);
   if (const auto* request = accepted(chat)) {
     check(request->params);
-    HEDDLE_CHECK(!request->messages.empty() && request->messages.front() == '[' &&
-                 request->messages.back() == ']');
+    HEDDLE_CHECK(is_json(request->messages));
+    HEDDLE_CHECK(request->tools.json.empty() || is_json(request->tools.json));
   }
   const auto completion = api::parse_completion_request(body);
   if (const auto* request = accepted(completion)) {
@@ -50,6 +56,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto tokenize = api::parse_tokenize_request(body);
   if (const auto* request = accepted(tokenize)) {
     HEDDLE_CHECK(request->prompt.has_value() == request->messages.empty());
+  }
+  const auto embedding = api::parse_embedding_request(body);
+  if (const auto* request = accepted(embedding)) {
+    HEDDLE_CHECK(!request->inputs.empty() && request->dimensions.value_or(1) >= 1);
+  }
+  const auto response = api::parse_response_request(body);
+  if (const auto* request = accepted(response)) {
+    check(request->chat.params);
+    HEDDLE_CHECK(is_json(request->chat.messages) && is_json("{" + request->settings + "}"));
   }
   (void)accepted(api::parse_detokenize_request(body));  // Token ids have no further bounds here.
   (void)accepted(api::parse_model_request(body));       // Nor have names.

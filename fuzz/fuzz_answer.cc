@@ -1,0 +1,67 @@
+// Thoughts and calls of tools in an answer: what is found does not depend on the portions in which
+// the text comes, and calls have names and arguments that are JSON. The first byte chooses the
+// formats, the second the length of portions.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/check.h"
+#include "spec/json.h"
+#include "text/reasoning.h"
+#include "text/tool_calls.h"
+
+namespace {
+
+using heddle::text::ReasoningFormat;
+using heddle::text::ReasoningSplitter;
+using heddle::text::ToolCall;
+using heddle::text::ToolCallParser;
+using heddle::text::ToolFormat;
+
+struct Answer {
+  std::string reasoning{};
+  std::string text{};
+  std::vector<ToolCall> calls{};
+  friend bool operator==(const Answer&, const Answer&) = default;
+};
+
+Answer read(std::uint8_t formats, std::string_view text, std::size_t portion) {
+  const auto reasoning = (formats & 4U) != 0 ? ReasoningFormat::kThink : ReasoningFormat::kNone;
+  ReasoningSplitter splitter(reasoning, (formats & 8U) != 0 ? "<think>" : "");
+  ToolCallParser parser(static_cast<ToolFormat>(formats & 3U));
+  Answer answer;
+  const auto take = [&](const ReasoningSplitter::Parts& parts) {
+    answer.reasoning += parts.reasoning;
+    const ToolCallParser::Found found = parser.push(parts.text);
+    answer.text += found.text;
+    answer.calls.insert(answer.calls.end(), found.calls.begin(), found.calls.end());
+  };
+  for (std::size_t at = 0; at < text.size(); at += portion) {
+    take(splitter.push(text.substr(at, portion)));
+  }
+  take(splitter.finish());
+  const ToolCallParser::Found rest = parser.finish();
+  answer.text += rest.text;
+  answer.calls.insert(answer.calls.end(), rest.calls.begin(), rest.calls.end());
+  return answer;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size < 2) {
+    return 0;
+  }
+  const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
+  const Answer whole = read(data[0], text, text.size() + 1);
+  HEDDLE_CHECK(whole == read(data[0], text, 1));
+  HEDDLE_CHECK(whole == read(data[0], text, 1 + data[1] % 16U));
+  for (const ToolCall& call : whole.calls) {
+    HEDDLE_CHECK(!call.name.empty());
+    HEDDLE_CHECK(!call.arguments.empty() && call.arguments.front() == '{');
+  }
+  return 0;
+}
