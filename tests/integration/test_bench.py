@@ -1,7 +1,11 @@
 """heddle bench, as typed, against the real server."""
 
+import http.server
 import json
+import os
+import ssl
 import subprocess
+import threading
 
 import pytest
 import server as heddle
@@ -83,3 +87,56 @@ def test_requests_that_fail_are_told():
     with heddle.Server(heddle.config(models=[MODELS[0]])) as running:
         done = bench(running, "-m", MODELS[0], "-n", "4", "-i", "40", "-o", "3", "--timeout", "0.0001s")
         assert done.returncode != 0 and done.stderr
+
+
+class Endpoint(http.server.BaseHTTPRequestHandler):
+    """As little of the API as a run needs."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        usage = '"usage":{"prompt_tokens":7,"completion_tokens":2}'
+        body = f'{{"choices":[],{usage}}}'
+        kind = "application/json"
+        if asked.get("stream"):
+            pieces = ['data: {"choices":[{"delta":{"content":"x"}}]}\n\n'] * 2
+            body = "".join(pieces) + f"data: {{\"choices\":[],{usage}}}\n\ndata: [DONE]\n\n"
+            kind = "text/event-stream"
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_):
+        pass
+
+
+def test_https_endpoints_are_trusted_by_their_certificates(tmp_path):
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+        + ["-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate],
+        check=True,
+        capture_output=True,
+    )
+    endpoint = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    endpoint.socket = context.wrap_socket(endpoint.socket, server_side=True)
+    threading.Thread(target=endpoint.serve_forever, daemon=True).start()
+    command = [heddle.BINARY, "bench", "-m", "any", "-n", "6", "-c", "2", "--json", "-", "--url"]
+    url = f"https://localhost:{endpoint.server_address[1]}/v1"
+    try:
+        trusting = {**os.environ, "SSL_CERT_FILE": str(certificate)}
+        done = subprocess.run([*command, url], capture_output=True, text=True, timeout=60, env=trusting)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["all"]["completion_tokens"] == 12
+        wrong_name = url.replace("localhost", "127.0.0.1")
+        for args, env in [([*command, url], dict(os.environ)), ([*command, wrong_name], trusting)]:
+            refused = subprocess.run(args, capture_output=True, text=True, timeout=60, env=env)
+            assert refused.returncode != 0 and "certificate verify failed" in refused.stderr
+    finally:
+        endpoint.shutdown()
+        endpoint.server_close()
