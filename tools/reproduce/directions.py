@@ -1,3 +1,304 @@
-"""Rows whose direction and order of magnitude count."""
+"""Rows whose direction and order of magnitude count: whole workloads under whole systems."""
 
-EXPERIMENTS = []
+import random
+import statistics
+
+import picture
+from harness import ROOT, Outcome, Row, Unavailable, between, holds, within
+
+EXAMPLES = ROOT / "examples/simulate"
+SERVERLESS = ["serverless-vllm", "serverlessllm", "hydraserve", "hydraserve:cache=1"]
+
+
+def percent(value):
+    return round(100 * value, 2)
+
+
+def near(what, paper, ours, **more):
+    """A row of tolerance class R: within a factor of two."""
+    return Row(what, paper, ours, paper / 2 <= ours <= paper * 2, "factor 2", **more)
+
+
+# ---- HydraServe.
+
+
+def hydra(sim, cv, rate, policies=SERVERLESS, *options):
+    trace = sim.trace(f"semi/serverless384_azfun_cv{cv}_rps0.6_1d.csv.gz")
+    files = (trace, EXAMPLES / "hydra-24gpu.yaml", EXAMPLES / "hydra-models.yaml")
+    more = ("--cut-input", 1024, "--speed", rate / 0.6, *options)
+    return dict(zip(policies, sim.many([(*files, policy, *more) for policy in policies])))
+
+
+def h2(sim):
+    """TTFT attainment against rate and burstiness."""
+    sim.needs("hydraserve")
+    paper = {
+        "serverless-vllm": {2: (46.7, 45.7, 43.9), 4: (49.9, 48.6, 44.7), 8: (53.5, 53.3, 48.5)},
+        "serverlessllm": {2: (57.5, 49.8, 45.3), 4: (61.5, 57.7, 47.7), 8: (60.3, 57.7, 54.0)},
+        "hydraserve": {2: (81.1, 77.2, 73.8), 4: (84.2, 78.2, 71.8), 8: (82.5, 76.3, 75.2)},
+        "hydraserve:cache=1": {2: (83.7, 79.1, 78.3), 4: (88.2, 83.8, 79.3), 8: (88.2, 85.0, 78.5)},
+    }
+    rows, names, series = [], [], {policy: [] for policy in paper}
+    for cv in (2, 4, 8):
+        for k, rate in enumerate((0.6, 0.7, 0.8)):
+            runs = hydra(sim, cv, rate)
+            met = {policy: percent(run["ttft_attainment"]) for policy, run in runs.items()}
+            names.append(f"{cv}, {rate}")
+            for policy in paper:
+                series[policy].append(met[policy])
+            for policy in SERVERLESS:
+                rows.append(within(f"CV {cv}, {rate} req/s, {policy}: TTFT attainment [%]", paper[policy][cv][k], met[policy], 0.25))
+            order = [met[p] for p in SERVERLESS]
+            rows.append(holds(f"CV {cv}, {rate} req/s: order", "vLLM < ServerlessLLM < HydraServe <= with cache",
+                              " ".join(f"{v:g}" for v in order), order[0] < order[1] < order[2] <= order[3] + 0.5))
+            rows.append(near(f"CV {cv}, {rate} req/s: HydraServe over vLLM", paper["hydraserve"][cv][k] / paper["serverless-vllm"][cv][k],
+                             met["hydraserve"] / met["serverless-vllm"]))
+    chart = picture.bars("TTFT attainment by burstiness (CV) and rate", names, series, "%")
+    note = ("The shared traces last a day at the paper's rates; the paper squeezes a day into an hour (the original minutes of "
+            "Azure Functions 2021, which are not public in this form). Real popularity of functions touches 165 to 281 of the 384 models. At 0.7 and 0.8 "
+            "requests per second the same day is replayed faster, and stock engines do better than published: more load on few models "
+            "means more requests that find an instance. HydraServe and the order hold.")
+    return Outcome(rows, note, [("h2.svg", chart, "Fig. 9")])
+
+
+def h3(sim):
+    """Attainment by application, CV 8, 0.6 requests per second."""
+    sim.needs("hydraserve")
+    paper = {"serverless-vllm": (51.8, 45.0, 91.5), "serverlessllm": (60.6, 48.1, 99.6),
+             "hydraserve": (83.5, 76.6, 97.3), "hydraserve:cache=1": (89.5, 83.0, 99.1)}
+    rows = []
+    for policy, run in hydra(sim, 8, 0.6).items():
+        for application, value in zip(("chat", "code", "summ"), paper[policy]):
+            of = [m for m in run["models"] if m["name"].startswith(application)]
+            ours = percent(sum(m["ttft_met"] for m in of) / sum(m["requests"] for m in of))
+            rows.append(within(f"{policy}, {application}: TTFT attainment [%]", value, ours, 0.25))
+    note = ("Stock engines fare worse here on the small applications: with real popularity few models take most requests at CV 8, "
+            "and their bursts meet no instance.")
+    return Outcome(rows, note)
+
+
+def h4_h5(sim):
+    """Tight and loose objectives; what HydraServe costs."""
+    sim.needs("hydraserve")
+    rows = []
+    for label, factor in (("tight", 0.5), ("loose", 2.0)):
+        text = (EXAMPLES / "hydra-models.yaml").read_text()
+        for old in ("7.5s", "12s", "37.5s", "60s"):
+            text = text.replace(f"ttft: {old}", f"ttft: {float(old[:-1]) * factor}0s")
+        rules = sim.file(f"hydra-{label}.yaml", text)
+        trace = sim.trace("semi/serverless384_azfun_cv8_rps0.6_1d.csv.gz")
+        calls = [(trace, EXAMPLES / "hydra-24gpu.yaml", rules, policy, "--cut-input", 1024) for policy in SERVERLESS]
+        met = [r["ttft_attainment"] for r in sim.many(calls)]
+        if label == "tight":
+            rows.append(holds("objectives halved: best attainment", "<= 63 %", f"{percent(max(met))} %", max(met) <= 0.63))
+        else:
+            rows.append(near("objectives doubled: HydraServe over vLLM", 1.45, met[2] / met[0]))
+            rows.append(near("objectives doubled: with cache over vLLM", 1.535, met[3] / met[0]))
+    runs = hydra(sim, 8, 0.6)
+    rows.append(near("mean TPOT, HydraServe over vLLM", 1.06, runs["hydraserve"]["tpot_s"]["mean"] / runs["serverless-vllm"]["tpot_s"]["mean"]))
+    memory = {p: sum(runs[p]["gib_seconds"].values()) for p in ("serverless-vllm", "hydraserve")}
+    rows.append(near("GiB-seconds, vLLM over HydraServe", 1.12, memory["serverless-vllm"] / memory["hydraserve"]))
+    rows.append(holds("TPOT attainment", "> 90 % always", f"{percent(runs['hydraserve']['tpot_attainment'])} %",
+                      runs["hydraserve"]["tpot_attainment"] > 0.9))
+    return Outcome(rows)
+
+
+def h6(sim):
+    """Scaling a pipeline down to one worker, and up to several."""
+    sim.needs("hydraserve")
+    cluster = sim.file("v100-16.yaml", {"hosts": [{
+        "count": 4, "name": "v100", "gpu": "V100", "gpus": 4, "usable": "1.0", "cache": "190GB", "nic": "1.66GB/s",
+        "pcie": "12GB/s", "nvlink": "100GB/s", "host_memory": "60GB/s", "platform": "v100"}]})
+    rules = sim.file("h6.yaml", {"models": {"m": {"shape": "llama2-13b", "engine": "vllm-0.6", "batch": 8, "chunk": 4096,
+                                                  "overhead": "1GB", "ttft": "12s", "tpot": "200ms"}}})
+    one = sim.write_trace("h6-one", [(0, "m", 512, 512)])
+    latency = lambda policy: float(sim.run(one, cluster, rules, policy, requests=True)["requests"][0]["latency_s"])
+    stays, merges = latency("hydraserve:merge=0"), latency("hydraserve")
+    many = sim.write_trace("h6-many", [(0, "m", 512, 512) for _ in range(128)])
+    single, several = sim.many([(many, cluster, rules, p) for p in ("hydraserve:stages=1", "hydraserve:stages=4")])
+    rows = [near("end to end, pipeline over scaled down", 2.28, stays / merges),
+            near("128 requests at once: mean TTFT, one stage over four", 1.87, single["ttft_s"]["mean"] / several["ttft_s"]["mean"]),
+            near("128 requests at once: mean TPOT, four stages over one", 1.13, several["tpot_s"]["mean"] / single["tpot_s"]["mean"])]
+    return Outcome(rows)
+
+
+# ---- WarmServe.
+
+
+def warm(sim, service, alpha, rate, policies, speed=1.0):
+    trace = sim.trace(f"semi/warmserve_{service}_a{alpha}_rps{rate}_1h.csv.gz")
+    files = (trace, EXAMPLES / "warmserve-16gpu.yaml", EXAMPLES / "warmserve-models.yaml")
+    more = ("--cut-input", 1024, "--least-output", 3, "--speed", speed)
+    return dict(zip(policies, sim.many([(*files, policy, *more) for policy in policies])))
+
+
+def hits(run):
+    """Part of starts that found their weights, without every model's very first start."""
+    counts = run["counts"]
+    starts = counts["hits"] + counts["attaches"] + counts["misses"] - len(run["models"])
+    return counts["hits"] / starts if starts > 0 else 1.0
+
+
+WARM = ["sllm-gpu", "warmserve:proactive=0", "warmserve:placement=0", "warmserve"]
+
+
+def w3(sim):
+    """Tails of WarmServe against its baselines and ablations."""
+    sim.needs(*WARM)
+    rows = []
+    for service, alpha, rate, speed in (("conv", "0.5", 10, 1), ("conv", "0.5", 25, 1), ("conv", "2.0", 25, 1),
+                                        ("code", "0.5", 25, 1), ("conv", "0.5", 25, 1.6)):
+        runs = warm(sim, service, alpha, rate, WARM, speed)
+        for rival, claim in (("sllm-gpu", 1.53 if service == "conv" else 4.23), ("warmserve:proactive=0", 1.03 if service == "conv" else 3.81)):
+            ratio = runs[rival]["ttft_s"]["p99"] / runs["warmserve"]["ttft_s"]["p99"]
+            rows.append(holds(f"{service}, alpha {alpha}, {rate * speed:g} req/s: P99 of TTFT, {rival} over WarmServe",
+                              f">= {claim}", f"{ratio:.3f}", ratio >= claim))
+    note = ("**Does not reproduce**: tails are equal. Here a new instance is asked for at 80 % of a full batch and a start that finds "
+            "nothing on the GPU takes one to two seconds (weights come from host memory), so that requests go on being served by the "
+            "instances there are and none waits for a start. In the paper such a start takes 20 to 36 s. The shared hours are "
+            "also milder than the original week, which is not public: Poisson within the minute, answers half as long as in the hour of 2023 "
+            "from which the loads were derived. The real hour of 2023, replayed at the same rates, shows the same picture.")
+    return Outcome(rows, note)
+
+
+def w7(sim):
+    """Starts that find their weights; pace."""
+    sim.needs(*WARM)
+    rows, curve = [], {p: [] for p in WARM}
+    for rate, speed in ((10, 1), (25, 1), (25, 1.2), (25, 1.4), (25, 1.6), (25, 2.2)):
+        runs = warm(sim, "conv", "0.5", rate, WARM, speed)
+        for policy in WARM:
+            curve[policy].append((rate * speed, percent(hits(runs[policy]))))
+        if rate == 10:
+            rows.append(between("hit ratio at 10 req/s [%]", 100, percent(hits(runs["warmserve"])), 99.9, 100))
+        elif speed == 1:
+            rows.append(between("hit ratio at 25 req/s [%]", 82, percent(hits(runs["warmserve"])), 70, 95))
+        elif speed < 2:
+            rows.append(holds(f"{rate * speed:g} req/s: hit ratio over SLLM-GPU's", "higher",
+                              f"{percent(hits(runs['warmserve']))} against {percent(hits(runs['sllm-gpu']))} %",
+                              hits(runs["warmserve"]) > hits(runs["sllm-gpu"])))
+    run = sim.run(sim.trace("semi/warmserve_conv_a0.5_rps25_1h.csv.gz"), EXAMPLES / "warmserve-16gpu.yaml",
+                  EXAMPLES / "warmserve-models.yaml", "warmserve", "--cut-input", 1024, "--least-output", 3, requests=True)
+    paced = [float(r["tpot_s"]) for r in run["requests"] if r["tpot_s"]]
+    fast = sum(p < 0.05 for p in paced) / len(paced)
+    rows.append(holds("25 req/s: part of requests with TPOT below 50 ms", "> 60 %", f"{percent(fast)} %", fast > 0.6))
+    chart = picture.lines("Starts that found their weights", curve, "requests per second", "%", 100)
+    note = ("Without every model's very first start. 25 requests per second are the paper's most; beyond, the shared hour is replayed "
+            "faster. An hour has 30 to 90 starts, so a ratio is good to some percent only.")
+    return Outcome(rows, note, [("warmserve.svg", chart, "Hit ratio against rate")])
+
+
+# ---- Prism.
+
+# Counts in the whole log, model size and the SLO units (ms) of Prism's case with eight models.
+EIGHT = [("8b", 296, 42.9, 11.46), ("3b", 22, 40.8, 9.61), ("1b", 22, 22.3, 6.10), ("8b", 262, 46.5, 11.23),
+         ("8b", 120, 48.6, 11.08), ("1b", 19, 39.9, 8.80), ("1b", 11, 37.0, 6.11), ("1b", 2, 21.9, 5.48)]
+SHAPES = {"1b": "llama3.2-1b", "3b": "llama3.2-3b", "8b": "llama3-8b"}
+
+
+def arena(sim, copies, seed=1):
+    """Prism's eight models from the public log: each takes the adapter whose count is nearest, replicated."""
+    log = sim.rows_of("real/arena_27model.csv")
+    counts = {}
+    for row in log:
+        counts[row["model"]] = counts.get(row["model"], 0) + 1
+    rng, free, rows = random.Random(seed), dict(counts), []
+    span = 360.0
+    for index, (size, count, _, _) in enumerate(EIGHT):
+        label = min(sorted(free), key=lambda name: abs(free[name] - count * len(log) / 1500))
+        del free[label]
+        own = [(float(r["arrival_s"]), int(r["input_tokens"]), int(r["output_tokens"])) for r in log if r["model"] == label]
+        for copy in range(copies):
+            shift = 0 if copy == 0 else rng.uniform(0, span)
+            rows += [((at + shift) % span, f"m{index}-{size}", i, o) for at, i, o in own]
+    return sim.write_trace(f"arena8x{copies}", rows)
+
+
+def h100s(sim, gpus):
+    return sim.file(f"h100x{gpus}.yaml", {"hosts": [{
+        "count": max(1, gpus // 8), "name": "h100", "gpu": "H100-80G", "gpus": min(gpus, 8), "usable": "0.9", "cache": "1600GB",
+        "nic": "12GB/s", "pcie": "50GB/s", "nvlink": "250GB/s", "host_memory": "94GB/s", "spread": "22.7GB/s", "platform": "h100"}]})
+
+
+def arena_rules(sim, ttft_scale, tpot_scale):
+    return sim.file("arena8.yaml", {"models": {
+        f"m{i}-{size}": {"shape": SHAPES[size], "engine": "sglang", "batch": 256, "chunk": 2048, "overhead": "1GB",
+                         "ttft": f"{ttft * ttft_scale * 1000:.0f}us", "tpot": f"{tpot * tpot_scale * 1000:.0f}us"}
+        for i, (size, _, ttft, tpot) in enumerate(EIGHT)}})
+
+
+def p1(sim):
+    """GPUs needed by eight models for 99 % of first tokens in time."""
+    paper = {"dedicated": 8, "static": 7, "muxserve": 5, "qlm": 8, "prism": 2}
+    attained = {"static": 39, "muxserve": 51, "qlm": 45, "prism": 99}
+    there = [p for p in paper if p in sim.policies]
+    sim.needs("prism")
+    trace, rules = arena(sim, 7), arena_rules(sim, 10, 3)
+    rows, needed, curve = [], {}, {p: [] for p in there}
+    for policy in there:
+        for gpus in range(1, 9):
+            met = sim.run(trace, h100s(sim, gpus), rules, policy)["ttft_attainment"]
+            curve[policy].append((gpus, percent(met)))
+            if met >= 0.99 and policy not in needed:
+                needed[policy] = gpus
+    for policy in there:
+        ours = needed.get(policy, "more than 8")
+        rows.append(near(f"{policy}: GPUs for 99 %", paper[policy], ours) if isinstance(ours, int)
+                    else holds(f"{policy}: GPUs for 99 %", str(paper[policy]), ours, False))
+        if policy in attained:
+            rows.append(Row(f"{policy}: attainment with 2 GPUs [%]", attained[policy], curve[policy][1][1], None))
+    rows.append(holds("prism", "fewer GPUs than every baseline", ", ".join(f"{p} {needed.get(p, '> 8')}" for p in there),
+                      all(needed.get("prism", 9) < needed.get(p, 9) for p in there if p != "prism")))
+    chart = picture.lines("First tokens in time, eight models", curve, "GPUs", "%", 100)
+    note = ("The public Arena log's first six minutes, models mapped by the nearest request count, replicated seven times (which gives "
+            "the request rate of Prism's Table 5); objectives 10 x TTFT and 3 x TPOT units. The rate of the original Table 1 is not stated.")
+    return Outcome(rows, note, [("p1.svg", chart, "Prism, Table 1")])
+
+
+def p8(sim):
+    """58 models."""
+    sim.needs("prism")
+    policies = [p for p in ("static", "muxserve++", "qlm", "prism") if p in sim.policies]
+    shapes = {"1b": ("llama3.2-1b", 1, 22, 6.1), "3b": ("llama3.2-3b", 1, 41, 9.6), "8b": ("llama3-8b", 1, 46, 11.2),
+              "7b": ("qwen2.5-7b", 1, 46, 11.2), "14b": ("qwen2.5-14b", 1, 60, 17), "32b": ("qwen2.5-32b", 4, 90, 26), "70b": ("llama2-70b", 4, 130, 32)}
+    rows_in = sim.rows_of("synth/prism58_hyperbolic_2h.csv.gz")
+    labels = sorted({row["model"] for row in rows_in})
+    rules = {}
+    for label in labels:
+        shape, tp, ttft, tpot = shapes[label.split("-")[1]]
+        rules[label] = {"shape": shape, "engine": "sglang", "tp": tp, "batch": 256, "chunk": 2048, "overhead": "1GB",
+                        "ttft": f"{10 * ttft}ms", "tpot": f"{5 * tpot:.0f}ms"}
+    rules = sim.file("prism58.yaml", {"models": rules})
+    trace = sim.trace("synth/prism58_hyperbolic_2h.csv.gz")
+    rows, curve = [], {p: [] for p in policies}
+    counts = (16, 24, 32, 40)
+    runs = sim.many([(trace, h100s(sim, gpus), rules, policy, "--until", "30m") for policy in policies for gpus in counts])
+    for i, policy in enumerate(policies):
+        curve[policy] = [(gpus, percent(runs[i * len(counts) + k]["ttft_attainment"])) for k, gpus in enumerate(counts)]
+    best = max((curve[p][0][1], p) for p in policies if p != "prism") if len(policies) > 1 else (0, "none")
+    rows.append(holds("16 GPUs: first tokens in time", ">= 99 %", f"{curve['prism'][0][1]} %", curve["prism"][0][1] >= 99))
+    rows.append(holds("16 GPUs: Prism over the best baseline", "better", f"{curve['prism'][0][1]} against {best[0]} ({best[1]})", curve["prism"][0][1] > best[0]))
+    chart = picture.lines("First tokens in time, 58 models", curve, "GPUs", "%", 100)
+    note = "A drawn trace with the published statistics (first half hour); objectives 10 x TTFT and 5 x TPOT of a model alone."
+    return Outcome(rows, note, [("p8.svg", chart, "Prism with 58 models")])
+
+
+# ---- The unified policy.
+
+
+def interval(values):
+    """Mean and half width of the 95 % interval (Student's t)."""
+    t = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}[len(values)]
+    return statistics.mean(values), t * statistics.stdev(values) / len(values) ** 0.5
+
+
+EXPERIMENTS = [
+    ("H2", "Attainment against rate and burstiness (HydraServe, Fig. 9)", h2, False, 0.8),
+    ("H3", "Attainment by application (HydraServe, Fig. 11)", h3, False, 0.8),
+    ("H4", "Tight and loose objectives, and cost (HydraServe, H4 and H5)", h4_h5, False, 0.8),
+    ("H6", "Scaling down and up (HydraServe)", h6, False, 0.8),
+    ("W3", "Tails of first tokens (WarmServe, W3, W4, W6, W9)", w3, False, 0.8),
+    ("W7", "Starts that find their weights, and pace (WarmServe, W7, W8)", w7, False, 0.8),
+    ("P1", "GPUs needed by eight models (Prism, Table 1)", p1, False, 0.8),
+    ("P8", "58 models (Prism)", p8, False, 0.8),
+]
