@@ -4,7 +4,7 @@ import random
 import statistics
 
 import picture
-from harness import ROOT, Outcome, Row, Unavailable, between, holds, within
+from harness import ROOT, Outcome, Row, Unavailable, arena_log, between, holds, within
 
 EXAMPLES = ROOT / "examples/simulate"
 SERVERLESS = ["serverless-vllm", "serverlessllm", "hydraserve", "hydraserve:cache=1"]
@@ -198,7 +198,7 @@ SHAPES = {"1b": "llama3.2-1b", "3b": "llama3.2-3b", "8b": "llama3-8b"}
 
 def arena(sim, copies, seed=1):
     """Prism's eight models from the public log: each takes the adapter whose count is nearest, replicated."""
-    log = sim.rows_of("real/arena_27model.csv")
+    log = arena_log()
     counts = {}
     for row in log:
         counts[row["model"]] = counts.get(row["model"], 0) + 1

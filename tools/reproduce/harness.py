@@ -60,6 +60,12 @@ class Outcome:
     pictures: list = dataclasses.field(default_factory=list)  # (file name, SVG text, caption)
 
 
+def arena_log():
+    """The public Chatbot Arena log's first six minutes, as dictionaries."""
+    with open(ROOT / "tests/traces/arena_27model.csv") as file:
+        return list(csv.DictReader(file))
+
+
 class Simulator:
     """Runs `heddle simulate` and the probes; remembers what it ran."""
 

@@ -1,12 +1,10 @@
 """The rows that must pass, but for H1 (cold_starts.py)."""
 
-import csv
-import gzip
 import json
 import random
 
 import picture
-from harness import Outcome, Row, between, holds, within
+from harness import ROOT, Outcome, Row, arena_log, between, holds, within
 
 
 def v1(sim):
@@ -40,15 +38,11 @@ def v1(sim):
     return Outcome(rows, note, [("v1.svg", chart, "WEAVER Table 1")])
 
 
-def arena_lengths(sim):
-    return [(int(r["input_tokens"]), int(r["output_tokens"])) for r in sim.rows_of("real/arena_27model.csv")]
-
-
 def p9(sim):
     """Prism Table 5: three 8B models on one H100 under MuxServe++."""
     sim.needs("muxserve++")
     rates = {"a": 199 / 60, "b": 262 / 60, "c": 22 / 60}
-    lengths = arena_lengths(sim)
+    lengths = [(int(r["input_tokens"]), int(r["output_tokens"])) for r in arena_log()]
     # Tokens per request as the row itself has them: 3353 tok/s over 7.98 req/s in all, output = (E2E - TTFT) / TPOT.
     output = (5.25 - 0.089) / 18.82e-3
     prompt = 3353 / 7.98 - output
@@ -91,9 +85,8 @@ def predictors(sim):
     """WarmServe's predictor: as printed, corrected, and beside the last window."""
     rows, series = [], {}
     sources = []
-    with gzip.open(sim.trace("inputs/servegen_week1_rates.csv.gz"), "rt") as file:
-        sources.append(("ServeGen", file.read()))
-    sources.append(("azure2024like", sim.trace("semi/azure2024like_9d_counts.csv").read_text()))
+    for source, name in (("ServeGen", "servegen_week1_model_rates.csv"), ("azure2024like", "azure2024like_9d_counts.csv")):
+        sources.append((source, (ROOT / "tests/traces" / name).read_text()))
     for source, text in sources:
         head, *lines = sim.probe("forecast_errors", "-", stdin=text).splitlines()
         for line in lines:
