@@ -1,9 +1,7 @@
 """H1: cold starts of HydraServe's Fig. 7. The constants of a platform are fitted on the Llama columns only,
 through the simulator; OPT and Falcon are predicted with them."""
 
-import json
 import math
-import shutil
 
 import picture
 from harness import ROOT, Outcome, Unavailable, between, within
@@ -59,15 +57,7 @@ def platform(values):
 
 def perf_folder(sim, values_by_platform):
     """A copy of data/perf with these constants of platforms."""
-    content = json.dumps({"platforms": {name: platform(v) for name, v in values_by_platform.items()}})
-    file = sim.file("platforms.yaml", content)
-    folder = file.with_suffix("")
-    if not folder.exists():
-        folder.mkdir()
-        for name in ("gpus.yaml", "models.yaml", "engines.yaml"):
-            shutil.copy(ROOT / "data/perf" / name, folder / name)
-        shutil.copy(file, folder / "platforms.yaml")
-    return folder
+    return sim.perf_folder({"platforms.yaml": {"platforms": {name: platform(v) for name, v in values_by_platform.items()}}})
 
 
 def predictions(sim, kind, models, columns, perf):

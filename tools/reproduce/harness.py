@@ -8,8 +8,10 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 
+LONGEST_RUN = 240  # Seconds; the largest takes a tenth of that.
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -107,6 +109,18 @@ class Simulator:
             path.write_text(text)
         return path
 
+    def perf_folder(self, files):
+        """A copy of data/perf in which these files are others."""
+        digest = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:10]
+        folder = self.work / f"perf-{digest}"
+        if not folder.exists():
+            folder.mkdir()
+            for source in (ROOT / "data/perf").glob("*.yaml"):
+                shutil.copy(source, folder / source.name)
+            for name, content in files.items():
+                (folder / name).write_text(json.dumps(content, indent=1))
+        return folder
+
     def write_trace(self, name, rows):
         """A trace of (arrival in seconds, model, input tokens, output tokens)."""
         lines = [f"{at:.6f},{model},{int(i)},{int(o)}" for at, model, i, o in sorted(rows)]
@@ -125,9 +139,13 @@ class Simulator:
         command = [self.binary, "simulate", "-t", trace, "-c", cluster, "-m", models, "-p", policy, "--json", "-"]
         command += ["--perf", ROOT / "data/perf"] if "--perf" not in options else []
         command += list(options) + (["--csv", rows] if requests else [])
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+        text = " ".join(map(str, command))
+        try:
+            done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=LONGEST_RUN)
+        except subprocess.TimeoutExpired as late:
+            raise RuntimeError(f"no end after {LONGEST_RUN} s: {text}") from late
         if done.returncode:
-            raise RuntimeError(f"{' '.join(map(str, command))}\n{done.stderr}")
+            raise RuntimeError(f"{text}\n{done.stderr}")
         result = json.loads(done.stdout)["runs"][0]
         if requests:
             with open(rows) as file:
