@@ -209,7 +209,9 @@ std::string command_of(const SimulateOptions& options) {
   };
   add(!options.sweep.empty(), "--sweep", options.sweep);
   add(trace.speed != 1, "--speed", sim::format_seconds(trace.speed));
-  add(trace.until > Duration{}, "--until", format_duration(trace.until));
+  add(trace.until > Duration{},
+      "--until",
+      std::to_string(trace.until / std::chrono::seconds(1)) + "s");
   add(trace.most_input > 0, "--cut-input", std::to_string(trace.most_input));
   add(trace.least_output > 0, "--least-output", std::to_string(trace.least_output));
   add(!trace.model.empty(), "--default-model", trace.model);
