@@ -109,11 +109,6 @@ Parsed<ChatRequest> parse_chat_request(std::string_view text) {
   request.params = read_generation_params(body);
   read_chat_logprobs(body, request.params);
   request.tools = read_chat_tools(body);
-  if (request.tools.forced() && request.params.grammar.constrains()) {
-    body.fail(invalid_request("tool_choice",
-                              "tool_choice: asks for calls beside a format of the answer; want one "
-                              "of them"));
-  }
   refuse_other_modalities(body);
   body.refuse_unless_neutral({"functions",
                               "function_call",

@@ -79,11 +79,6 @@ void read_params(BodyReader& body, ChatRequest& chat) {
     chat.params.grammar = format;
   }
   chat.tools = read_response_tools(body);
-  if (chat.tools.forced() && chat.params.grammar.constrains()) {
-    body.fail(invalid_request(
-        "tool_choice",
-        "tool_choice: asks for calls beside a format of the answer; want one of them"));
-  }
 }
 
 /// What the response repeats, with OpenAI's defaults where the request is silent.

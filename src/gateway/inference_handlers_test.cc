@@ -196,6 +196,26 @@ TEST_F(InferenceTest, ForcedCallsAreAGrammar) {
       << "a model that is not known to call tools";
 }
 
+TEST_F(InferenceTest, ToolsBesideAFormatMeanEither) {
+  serving.reply = R"({"a": 1})";
+  config.models[0].tool_parser = config::ToolParser::kHermes;
+  start();
+  const std::string format =
+      kTools + R"(,"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":)"
+               R"({"type":"object","properties":{"a":{"type":"integer"}}}}})";
+  const json answer = ask("POST", "/v1/chat/completions", chat_body(format));
+  EXPECT_EQ(answer["choices"][0]["message"]["content"], *serving.reply);
+  const spec::Grammar& grammar = serving.started.at(0)->choices.at(0).grammar;
+  EXPECT_EQ(grammar.kind, spec::GrammarKind::kLark);
+  EXPECT_THAT(grammar.text, HasSubstr("sum"));
+  EXPECT_THAT(grammar.text, HasSubstr("calls | answer"));
+  (void)ask("POST", "/v1/chat/completions", chat_body(format + R"(,"tool_choice":"required")"));
+  EXPECT_THAT(serving.started.at(1)->choices.at(0).grammar.text,
+              testing::Not(HasSubstr("| answer")));
+  (void)ask("POST", "/v1/chat/completions", chat_body(kTools + R"(,"guided_regex":"a+")"));
+  EXPECT_EQ(serving.started.at(2)->choices.at(0).grammar.kind, spec::GrammarKind::kRegex);
+}
+
 TEST_F(InferenceTest, ThinkingIsToldApartFromTheAnswer) {
   config.models[0].reasoning_parser = config::ReasoningParser::kThink;
   serving.reply = "<think>\nhm\n</think>\n\nyes";

@@ -41,7 +41,8 @@ text::ReasoningFormat reasoning_format(const OpenedModel& opened) {
   return text::ReasoningFormat::kNone;
 }
 
-/// Takes the tools of a chat into its job: which calls to look for, and the grammar of forced ones.
+/// Takes the tools of a chat into its job: which calls to look for, and the grammar of an answer
+/// that must be calls, or either calls or of the format that was asked for.
 std::optional<api::ApiError> use_tools(const OpenedModel& opened,
                                        const api::ToolUse& use,
                                        GenerationJob& job) {
@@ -49,13 +50,23 @@ std::optional<api::ApiError> use_tools(const OpenedModel& opened,
     return std::nullopt;
   }
   job.tools = tool_format(opened);
-  if (use.forced()) {
-    Result<spec::Grammar> grammar = tool_grammar(job.tools, use, *opened.text->text->tokenizer());
-    if (!grammar) {
-      return api::invalid_request("tool_choice", "tool_choice: " + grammar.error().message);
-    }
-    job.params.grammar = std::move(*grammar);
+  spec::Grammar& answer = job.params.grammar;
+  if (!use.forced() && !answer.constrains()) {
+    return std::nullopt;
   }
+  if (!use.forced() && !can_stand_beside_calls(answer, job.tools)) {
+    job.tools = text::ToolFormat::kNone;  // What the answer is held to leaves no room for calls.
+    return std::nullopt;
+  }
+  Result<spec::Grammar> grammar =
+      tool_grammar(job.tools,
+                   use,
+                   *opened.text->text->tokenizer(),
+                   use.forced() ? spec::Grammar() : answer);  // Calls alone have no format.
+  if (!grammar) {
+    return api::invalid_request("tool_choice", "tool_choice: " + grammar.error().message);
+  }
+  answer = std::move(*grammar);
   return std::nullopt;
 }
 

@@ -19,7 +19,7 @@ std::string literal(std::string_view text) {
 
 /// A schema of arguments, written as models are trained to: a blank after commas and colons, no
 /// other white space. `schema` is an object that is not empty.
-std::string arguments_grammar(std::string_view schema) {
+std::string json_rule(std::string_view schema) {
   return R"(%json {"x-guidance":{"whitespace_flexible":false,"item_separator":", ",)"
          R"("key_separator":": "},)" +
          std::string(schema.substr(1)) + "\n";
@@ -44,42 +44,53 @@ std::string call_rules(const std::vector<const api::Tool*>& tools, std::string_v
     calls += (i > 0 ? " | call" : "call") + number;
     rules += "call" + number + ": " + literal(head) + " arguments" + number + " \"}\"\n";
     // A grammar of its own for each, so that references within the schema find their root.
-    rules += "arguments" + number + ": " + arguments_grammar(tools[i]->parameters);
+    rules += "arguments" + number + ": " + json_rule(tools[i]->parameters);
   }
   return calls + "\n" + rules;
 }
 
 }  // namespace
 
+bool can_stand_beside_calls(const spec::Grammar& answer, text::ToolFormat format) {
+  // Llama's calls begin as JSON does, and llguidance cannot keep both in view.
+  const bool distinct = format == text::ToolFormat::kHermes || format == text::ToolFormat::kMistral;
+  return distinct && answer.kind == spec::GrammarKind::kJsonSchema &&
+         answer.text.starts_with('{') && answer.text != "{}";
+}
+
 Result<spec::Grammar> tool_grammar(text::ToolFormat format,
                                    const api::ToolUse& use,
-                                   const text::Tokenizer& tokenizer) {
+                                   const text::Tokenizer& tokenizer,
+                                   const spec::Grammar& answer) {
   std::vector<const api::Tool*> tools;
   for (const api::Tool& tool : use.list) {
-    if (use.choice == api::ToolChoice::kRequired || tool.name == use.named) {
+    if (use.choice != api::ToolChoice::kNamed || tool.name == use.named) {
       tools.push_back(&tool);
     }
   }
-  const bool several = use.parallel && use.choice == api::ToolChoice::kRequired;
-  std::string lark;
+  const bool several = use.parallel && use.choice != api::ToolChoice::kNamed;
+  std::string lark = "start: calls" + std::string(answer.constrains() ? " | answer" : "") + "\n";
   switch (format) {
     case text::ToolFormat::kNone:
       return Error{Code::kFailedPrecondition,
                    "how this model calls tools is not known; set tool_parser in its configuration"};
     case text::ToolFormat::kHermes:
-      lark = "start: one" + std::string(several ? " (\"\\n\" one)*" : "") +
-             "\none: " + marker("<tool_call>", tokenizer) + " \"\\n\" call \"\\n\" " +
-             marker("</tool_call>", tokenizer) + "\n" + call_rules(tools, "arguments");
+      lark += "calls: one" + std::string(several ? " (\"\\n\" one)*" : "") +
+              "\none: " + marker("<tool_call>", tokenizer) + " \"\\n\" call \"\\n\" " +
+              marker("</tool_call>", tokenizer) + "\n" + call_rules(tools, "arguments");
       break;
     case text::ToolFormat::kLlama3:
-      lark = "start: call" + std::string(several ? " (\"; \" call)*" : "") + "\n" +
-             call_rules(tools, "parameters");
+      lark += "calls: call" + std::string(several ? " (\"; \" call)*" : "") + "\n" +
+              call_rules(tools, "parameters");
       break;
     case text::ToolFormat::kMistral:
-      lark = "start: " + marker("[TOOL_CALLS]", tokenizer) + " \"[\" call" +
-             std::string(several ? " (\", \" call)*" : "") + " \"]\"\n" +
-             call_rules(tools, "arguments");
+      lark += "calls: " + marker("[TOOL_CALLS]", tokenizer) + " \"[\" call" +
+              std::string(several ? " (\", \" call)*" : "") + " \"]\"\n" +
+              call_rules(tools, "arguments");
       break;
+  }
+  if (answer.constrains()) {
+    lark += "answer: " + json_rule(answer.text);
   }
   return spec::Grammar{.kind = spec::GrammarKind::kLark, .text = std::move(lark)};
 }

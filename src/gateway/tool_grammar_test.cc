@@ -23,7 +23,7 @@ class ToolGrammarTest : public testing::Test {
   /// Whether an answer conforms, and is complete.
   [[nodiscard]] bool conforms(ToolFormat format, const std::string& answer) const {
     const auto vocabulary = text::GrammarVocabulary::make(*model, 258).value();
-    const auto grammar = tool_grammar(format, use, *model->tokenizer());
+    const auto grammar = tool_grammar(format, use, *model->tokenizer(), alternative);
     EXPECT_TRUE(grammar);
     const auto matcher = text::GrammarMatcher::open(vocabulary, *grammar);
     EXPECT_TRUE(matcher) << matcher.error().message << grammar->text;
@@ -40,6 +40,7 @@ class ToolGrammarTest : public testing::Test {
   text::ByteModelDirectory directory{};
   std::shared_ptr<const text::TextModel> model = text::TextModel::open(directory.path()).value();
   api::ToolUse use{};
+  spec::Grammar alternative{};
 };
 
 const std::string kSum = R"({"name": "sum", "arguments": {"a": 12}})";
@@ -73,6 +74,26 @@ TEST_F(ToolGrammarTest, ANamedToolIsTheOnlyOne) {
   use.named = "now";
   EXPECT_TRUE(conforms(ToolFormat::kMistral, "[TOOL_CALLS][" + kNow + "]"));
   EXPECT_FALSE(conforms(ToolFormat::kMistral, "[TOOL_CALLS][" + kSum + "]"));
+}
+
+TEST_F(ToolGrammarTest, AnAnswerOfAFormatMayStandInstead) {
+  use.choice = api::ToolChoice::kAuto;
+  alternative = {.kind = spec::GrammarKind::kJsonSchema,
+                 .text = R"({"type":"object","properties":{"ok":{"type":"boolean"}},)"
+                         R"("required":["ok"],"additionalProperties":false})"};
+  for (const ToolFormat format : {ToolFormat::kHermes, ToolFormat::kMistral}) {
+    EXPECT_TRUE(can_stand_beside_calls(alternative, format));
+    EXPECT_TRUE(conforms(format, R"({"ok": true})"));
+    EXPECT_FALSE(conforms(format, R"({"ok": 1})"));
+    EXPECT_FALSE(conforms(format, "yes"));
+  }
+  EXPECT_TRUE(conforms(ToolFormat::kHermes, "<tool_call>\n" + kSum + "\n</tool_call>"));
+  EXPECT_FALSE(can_stand_beside_calls(alternative, ToolFormat::kLlama3));
+  EXPECT_FALSE(can_stand_beside_calls(alternative, ToolFormat::kNone));
+  const spec::Grammar regex{.kind = spec::GrammarKind::kRegex, .text = "a"};
+  EXPECT_FALSE(can_stand_beside_calls(regex, ToolFormat::kHermes));
+  const spec::Grammar anything{.kind = spec::GrammarKind::kJsonSchema, .text = "true"};
+  EXPECT_FALSE(can_stand_beside_calls(anything, ToolFormat::kHermes));
 }
 
 TEST_F(ToolGrammarTest, AModelWithoutAFormatCannotBeForced) {

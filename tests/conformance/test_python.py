@@ -67,6 +67,13 @@ class Weather(pydantic.BaseModel):
     days: int = pydantic.Field(ge=1, le=9)
 
 
+class Person(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid")
+    name: str = pydantic.Field(min_length=1, max_length=8, pattern="^[a-z]+$")
+    age: int = pydantic.Field(ge=0, le=120)
+    tags: list[bool] = pydantic.Field(max_length=3)
+
+
 TOOL = openai.pydantic_function_tool(Weather, name="weather")
 
 
@@ -93,14 +100,19 @@ def test_a_call_and_its_result_make_a_conversation(client):
     assert after.choices[0].message.content
 
 
+def test_with_tools_and_a_format_an_answer_is_either(client):
+    for seed in range(4):
+        got = client.chat.completions.parse(
+            model=MODEL, messages=MESSAGES, tools=[TOOL], response_format=Person, temperature=1, seed=seed, max_tokens=400
+        )
+        message = got.choices[0].message
+        if message.tool_calls:
+            assert all(isinstance(call.function.parsed_arguments, Weather) for call in message.tool_calls)
+        else:
+            assert isinstance(message.parsed, Person)
+
+
 # --- JSON schemas ---
-
-
-class Person(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(extra="forbid")
-    name: str = pydantic.Field(min_length=1, max_length=8, pattern="^[a-z]+$")
-    age: int = pydantic.Field(ge=0, le=120)
-    tags: list[bool] = pydantic.Field(max_length=3)
 
 
 @pytest.mark.parametrize("seed", range(3))
