@@ -92,12 +92,13 @@ struct StartSpec {
   double start_part = 1;  ///< Serves once this part of the weights is there.
   double present = 0;     ///< Part of the weights that need not be loaded.
   LinkClass link_class = LinkClass::kActivation;
-  Instant deadline{};          ///< For links that serve by deadline.
-  bool serve = true;           ///< Else it stays warm.
-  bool cache_image = false;    ///< What is fetched stays in host memory.
-  double value = 0;            ///< What loses least is revoked first, while warm.
-  std::int64_t kv_limit = -1;  ///< Pages per GPU for KV; -1: all that is free.
-  double compute_share = 1;    ///< A fixed slice of the GPU's compute.
+  Instant deadline{};           ///< For links that serve by deadline.
+  bool serve = true;            ///< Else it stays warm.
+  bool cache_image = false;     ///< What is fetched stays in host memory.
+  double value = 0;             ///< What loses least is revoked first, while warm.
+  bool revocable_idle = false;  ///< So it is while it serves and has no requests.
+  std::int64_t kv_limit = -1;   ///< Pages per GPU for KV; -1: all that is free.
+  double compute_share = 1;     ///< A fixed slice of the GPU's compute.
   std::int64_t mps_percent = 100;
   std::int64_t grow_ahead = INT64_MAX;
 };

@@ -382,8 +382,10 @@ bool World::revoke_warm(GpuId gpu, ModelId for_whom) {
     if (each.state == ReplicaState::kEvicting) {
       return true;
     }
-    const bool idle = each.state == ReplicaState::kWarm ||
-                      (each.state == ReplicaState::kLoading && !each.spec.serve && !each.attached);
+    const bool idle =
+        each.state == ReplicaState::kWarm ||
+        (each.serves() && each.spec.revocable_idle && each.load() == 0 && each.model != for_whom) ||
+        (each.state == ReplicaState::kLoading && !each.spec.serve && !each.attached);
     if (idle && (least == nullptr || each.value < least->value)) {
       least = &each;
     }

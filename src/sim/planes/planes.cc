@@ -3,6 +3,7 @@
 #include <array>
 
 #include "sim/planes/dedicated.h"
+#include "sim/planes/heddle.h"
 #include "sim/planes/hydraserve.h"
 #include "sim/planes/muxserve.h"
 #include "sim/planes/prism.h"
@@ -74,6 +75,9 @@ constexpr std::array kEntries{
     PlaneEntry{"swapserve",
                "whole engines are suspended to host memory and resumed",
                "paper kv_gb residence"},
+    PlaneEntry{"heddle",
+               "of all that the others do, the cheapest that meets the objectives",
+               "pipeline prewarm queue"},
 };
 
 constexpr std::array<Make, kEntries.size()> kMakers{
@@ -90,6 +94,7 @@ constexpr std::array<Make, kEntries.size()> kMakers{
     offline_with_flags<PrismPlane>,
     offline_with_flags<WeaverPlane>,
     online<SwapServePlane>,
+    online<HeddlePlane>,
 };
 
 }  // namespace

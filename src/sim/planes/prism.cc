@@ -16,23 +16,17 @@ constexpr Duration kStay = 30s;
 constexpr Duration kAhead = 100ms;
 constexpr std::int64_t kLeastKvTokens = 2048;
 
-/// When the first token is due; a model without an objective can wait.
-Instant due(const World& world, const LiveRequest& request) {
-  const Duration ttft = world.model(request.model).slo_ttft;
-  return request.arrival + (ttft > Duration{} ? ttft : Duration(1h));
-}
-
 }  // namespace
 
 PrismPlane::PrismPlane(PlaneInputs inputs, Flags& flags)
     : inputs_(std::move(inputs)),
-      queue_options_{.rule = flags.on("queue", true) ? policy::QueueRule::kMooreHodgson
-                                                     : policy::QueueRule::kArrival,
-                     .ahead = kAhead},
       planner_(static_cast<policy::KvPlanner>(
           std::clamp(static_cast<int>(flags.number("planner", 2)), 0, 2))),
       migrate_(flags.on("migrate", true)),
-      by_requests_(flags.on("requests", false)) {}
+      by_requests_(flags.on("requests", false)),
+      gpu_queues_({.rule = flags.on("queue", true) ? policy::QueueRule::kMooreHodgson
+                                                   : policy::QueueRule::kArrival,
+                   .ahead = kAhead}) {}
 
 /// Before the first request models lie where the offline rates put them, as many as fit.
 void PrismPlane::begin(const World& world, Actions& actions) {
@@ -54,7 +48,7 @@ void PrismPlane::begin(const World& world, Actions& actions) {
       actions.cache(host.id, id);
     }
   }
-  gpus_.resize(world.gpus().size());
+  gpu_queues_.resize(world.gpus().size());
   const policy::KvPlan plan = policy::plan_kv_placement(all, devices(world), {.planner = planner_});
   for (const policy::KvHome& home : plan.homes) {
     actions.start(resident(home.model, home.devices), Reason::kPressure);
@@ -221,104 +215,29 @@ void PrismPlane::enqueue(const World& world, Actions& actions, ModelId model) {
   }
   const GpuId gpu = world.replica(*home)->gpus[0];
   while (!homeless_.empty(model)) {
-    const LiveId id = homeless_.pop(model);
-    gpus_[gpu.value()].queue[world.request(id).number] = {.id = id};
+    gpu_queues_.add(world, homeless_.pop(model), *home);
   }
   pass(world, actions, gpu);
 }
 
-Duration PrismPlane::prefill_of(const World& world, const LiveRequest& request, GpuId gpu) const {
-  const StepModel& step = world.step_model(request.model, world.gpu(gpu).host);
-  const std::int64_t tokens = request.prompt + request.generated;
-  const std::int64_t chunk = std::min(tokens, world.model(request.model).max_batch_tokens);
-  const auto speed = static_cast<double>(step.base_ps(chunk, 1) + step.fixed_ps() +
-                                         step.chunk_ps({.tokens = chunk})) /
-                     static_cast<double>(chunk);
-  std::int64_t engines = 1;
-  for (const ReplicaId id : world.gpu(gpu).active) {
-    const Replica& other = *world.replica(id);
-    engines += other.model != request.model && other.engine->prefilling() ? 1 : 0;
-  }
-  return Duration(1 +
-                  static_cast<std::int64_t>(speed * static_cast<double>(tokens * engines) / 1000));
-}
-
 /// Prism's local scheduler on one GPU.
 void PrismPlane::pass(const World& world, Actions& actions, GpuId gpu) {
-  PerGpu& state = gpus_[gpu.value()];
-  if (state.queue.empty()) {
-    return;
+  const GpuQueues::Left left = gpu_queues_.pass(world, actions, gpu);
+  for (const LiveId id : left.homeless) {
+    homeless_.push(world, id);
   }
-  std::vector<policy::QueuedRequest> requests;
-  for (const auto& [number, waiting] : state.queue) {
-    const LiveRequest& request = world.request(waiting.id);
-    requests.push_back(
-        {.id = number,
-         .model = request.model,
-         .arrived = request.arrival,
-         .deadline = due(world, request),
-         .prefill = prefill_of(world, request, gpu),
-         .kv_pages =
-             std::min(world.gpu(gpu).pages / 2,
-                      world.kv_pages(request.model, request.prompt + policy::kExpectedTokens)),
-         .late = waiting.late});
+  for (const ModelId model : left.rejected) {
+    ended(world, model);
   }
-  std::int64_t free = world.free_pages(gpu);
-  for (const ReplicaId id : world.gpu(gpu).replicas) {  // Models on their way come first.
-    const Replica& replica = *world.replica(id);
-    free -= replica.state == ReplicaState::kWaiting ? replica.stages[0].weight_pages : 0;
-  }
-  const policy::QueuePlan plan = policy::plan_queue({.now = world.now(),
-                                                     .dispatched = state.dispatched,
-                                                     .free_pages = std::max<std::int64_t>(0, free),
-                                                     .late_credit = state.late_credit,
-                                                     .requests = requests},
-                                                    queue_options_);
-  state.late_credit = plan.late_credit;
-  for (const RequestId number : plan.refused) {
-    state.queue.at(number).late = true;
-  }
-  for (const RequestId number : plan.dispatch) {
-    const Waiting waiting = state.queue.at(number);
-    const LiveRequest& request = world.request(waiting.id);
-    const Duration prefill = prefill_of(world, request, gpu);
-    const auto home = home_of(world, request.model);
-    state.queue.erase(number);
-    if (!home ||
-        !actions.dispatch(waiting.id, *home, waiting.late ? Reason::kLate : Reason::kOnTime)) {
-      homeless_.push(world, waiting.id);
-      continue;
-    }
-    if (!world.request(waiting.id).live) {
-      ended(world, request.model);  // It would not fit even alone.
-      continue;
-    }
-    state.dispatched += prefill;
-    reading_[waiting.id] = {.gpu = gpu, .prefill = prefill};
-  }
-  if (!plan.blocked.empty()) {
-    const LiveRequest& first = world.request(state.queue.at(plan.blocked[0]).id);
-    make_room(world,
-              actions,
-              gpu,
-              world.kv_pages(first.model, first.prompt + policy::kExpectedTokens),
-              first.model);
-  }
-}
-
-/// An engine has read a prompt, or lost it.
-void PrismPlane::read(LiveId id) {
-  const auto found = reading_.find(id);
-  if (found != reading_.end()) {
-    gpus_[found->second.gpu.value()].dispatched -= found->second.prefill;
-    reading_.erase(found);
+  if (left.blocked) {
+    make_room(world, actions, gpu, left.blocked->second, left.blocked->first);
   }
 }
 
 void PrismPlane::arrived(const World& world, Actions& actions, const Notice& notice) {
   PerModel& each = models_[notice.model.value()];
   const LiveRequest& request = world.request(notice.request);
-  read(notice.request);
+  gpu_queues_.read(notice.request);
   if (notice.tag == 0) {
     each.requests.add(world.now(), 1);
     each.tokens.add(world.now(), static_cast<double>(request.prompt));
@@ -391,11 +310,11 @@ void PrismPlane::decide(const Notice& notice, const World& world, Actions& actio
     case NoticeKind::kArrival:
       return arrived(world, actions, notice);
     case NoticeKind::kFirstToken:
-      read(notice.request);
+      gpu_queues_.read(notice.request);
       return pass(world, actions, world.replica(notice.replica)->gpus[0]);
     case NoticeKind::kFinished: {
       const GpuId gpu = world.replica(notice.replica)->gpus[0];
-      read(notice.request);
+      gpu_queues_.read(notice.request);
       models_[notice.model.value()].tokens.add(
           world.now(), static_cast<double>(world.request(notice.request).generate));
       ended(world, notice.model);
@@ -418,10 +337,8 @@ void PrismPlane::decide(const Notice& notice, const World& world, Actions& actio
       return retry(world, actions);
     case NoticeKind::kGpuDown:
     case NoticeKind::kGpuUp: {
-      // What waited in the queue of a GPU that is gone waits for another home of its model.
-      const std::map<RequestId, Waiting> queue = std::exchange(gpus_[notice.gpu.value()].queue, {});
-      for (const auto& [number, waiting] : queue) {
-        homeless_.push(world, waiting.id);
+      for (const LiveId id : gpu_queues_.take(notice.gpu)) {
+        homeless_.push(world, id);
       }
       return retry(world, actions);
     }

@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "policy/autoscale.h"
-#include "policy/device_queue.h"
 #include "policy/kv_moves.h"
-#include "sim/planes/support.h"
+#include "sim/planes/gpu_queues.h"
 
 namespace heddle::sim {
 
@@ -33,24 +32,9 @@ class PrismPlane final : public ControlPlane {
     std::int64_t in_system = 0;
     Instant moved{};
   };
-  struct Waiting {
-    LiveId id{};
-    bool late = false;
-  };
-  struct PerGpu {
-    std::map<RequestId, Waiting> queue{};
-    Duration dispatched{};  ///< Prompts given to engines and not read yet.
-    Duration late_credit{};
-  };
-  struct Reading {
-    GpuId gpu{};
-    Duration prefill{};
-  };
-
   void begin(const World& world, Actions& actions);
   void arrived(const World& world, Actions& actions, const Notice& notice);
   void ended(const World& world, ModelId model);
-  void read(LiveId id);
   void enqueue(const World& world, Actions& actions, ModelId model);
   bool activate(const World& world, Actions& actions, ModelId model);
   void pass(const World& world, Actions& actions, GpuId gpu);
@@ -71,14 +55,12 @@ class PrismPlane final : public ControlPlane {
       const World& world, Actions& actions, ModelId model, std::vector<GpuId> gpus, Reason reason);
 
   PlaneInputs inputs_;
-  policy::QueueOptions queue_options_{};
   policy::KvPlanner planner_;
   bool migrate_;
   bool by_requests_;
   std::vector<PerModel> models_{};
-  std::vector<PerGpu> gpus_{};
-  RequestQueues homeless_{};  ///< Requests of models that serve nowhere yet.
-  std::map<LiveId, Reading> reading_{};
+  GpuQueues gpu_queues_;
+  RequestQueues homeless_{};                 ///< Requests of models that serve nowhere yet.
   std::map<ReplicaId, ReplicaId> moving_{};  ///< New replica: the old one that goes when it serves.
   std::set<ReplicaId> leaving_{};
 };

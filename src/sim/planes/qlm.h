@@ -11,10 +11,10 @@
 namespace heddle::sim {
 
 /// QLM: requests of one model and objective form groups, groups wait in a queue per GPU, and a GPU
-/// serves one model at a time: when another's group comes first the engine ends what it has, at most
-/// ten requests, and is replaced. Queues are put in order of deadline when one would be missed.
-/// Flags: `swap` [s] (40: to replace an engine; the public code waits 120), `group` (128: requests
-/// of a group, at most), `seed` of where new groups go.
+/// serves one model at a time: when another's group comes first the engine ends what it has, at
+/// most ten requests, and is replaced. Queues are put in order of deadline when one would be
+/// missed. Flags: `swap` [s] (40: to replace an engine; the public code waits 120), `group` (128:
+/// requests of a group, at most), `seed` of where new groups go.
 class QlmPlane final : public ControlPlane {
  public:
   explicit QlmPlane(Flags& flags);

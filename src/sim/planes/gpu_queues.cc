@@ -1,0 +1,142 @@
+#include "sim/planes/gpu_queues.h"
+
+#include <algorithm>
+
+namespace heddle::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// When the first token is due; a model without an objective can wait.
+Instant due(const World& world, const LiveRequest& request) {
+  const Duration ttft = world.model(request.model).slo_ttft;
+  return request.arrival + (ttft > Duration{} ? ttft : Duration(1h));
+}
+
+std::int64_t pages_of(const World& world, const LiveRequest& request, GpuId gpu) {
+  return std::min(world.gpu(gpu).pages / 2,
+                  world.kv_pages(request.model, request.prompt + policy::kExpectedTokens));
+}
+
+}  // namespace
+
+Duration prefill_time(const World& world, const LiveRequest& request, GpuId gpu) {
+  const StepModel& step = world.step_model(request.model, world.gpu(gpu).host);
+  const std::int64_t tokens = request.prompt + request.generated;
+  const std::int64_t chunk = std::min(tokens, world.model(request.model).max_batch_tokens);
+  const auto per_token = static_cast<double>(step.base_ps(chunk, 1) + step.fixed_ps() +
+                                             step.chunk_ps({.tokens = chunk})) /
+                         static_cast<double>(chunk);
+  std::int64_t engines = 1;
+  for (const ReplicaId id : world.gpu(gpu).active) {
+    const Replica& other = *world.replica(id);
+    engines += other.model != request.model && other.engine->prefilling() ? 1 : 0;
+  }
+  const double picoseconds = per_token * static_cast<double>(tokens * engines);
+  return Duration(1 + static_cast<std::int64_t>(picoseconds / 1000));
+}
+
+void GpuQueues::add(const World& world, LiveId id, ReplicaId replica) {
+  const GpuId gpu = world.replica(replica)->gpus[0];
+  gpus_[gpu.value()].queue[world.request(id).number] = {.id = id, .replica = replica};
+  ++queued_[replica];
+}
+
+std::int64_t GpuQueues::queued(ReplicaId replica) const {
+  const auto found = queued_.find(replica);
+  return found == queued_.end() ? 0 : found->second;
+}
+
+Duration GpuQueues::backlog(const World& world, GpuId gpu) const {
+  Duration sum = gpus_[gpu.value()].dispatched;
+  for (const auto& [number, waiting] : gpus_[gpu.value()].queue) {
+    sum += prefill_time(world, world.request(waiting.id), gpu);
+  }
+  return sum;
+}
+
+void GpuQueues::forget(ReplicaId replica) {
+  const auto found = queued_.find(replica);
+  if (--found->second == 0) {
+    queued_.erase(found);
+  }
+}
+
+std::int64_t GpuQueues::free_pages(const World& world, GpuId gpu) const {
+  std::int64_t free = world.free_pages(gpu);
+  for (const ReplicaId id : world.gpu(gpu).replicas) {  // Models on their way come first.
+    const Replica& replica = *world.replica(id);
+    free -= replica.state == ReplicaState::kWaiting ? replica.stages[0].weight_pages : 0;
+  }
+  return std::max<std::int64_t>(0, free);
+}
+
+GpuQueues::Left GpuQueues::pass(const World& world, Actions& actions, GpuId gpu) {
+  PerGpu& state = gpus_[gpu.value()];
+  Left left;
+  if (state.queue.empty()) {
+    return left;
+  }
+  std::vector<policy::QueuedRequest> requests;
+  for (const auto& [number, waiting] : state.queue) {
+    const LiveRequest& request = world.request(waiting.id);
+    requests.push_back({.id = number,
+                        .model = request.model,
+                        .arrived = request.arrival,
+                        .deadline = due(world, request),
+                        .prefill = prefill_time(world, request, gpu),
+                        .kv_pages = pages_of(world, request, gpu),
+                        .late = waiting.late});
+  }
+  const policy::QueuePlan plan = policy::plan_queue({.now = world.now(),
+                                                     .dispatched = state.dispatched,
+                                                     .free_pages = free_pages(world, gpu),
+                                                     .late_credit = state.late_credit,
+                                                     .requests = requests},
+                                                    options_);
+  state.late_credit = plan.late_credit;
+  for (const RequestId number : plan.refused) {
+    state.queue.at(number).late = true;
+  }
+  for (const RequestId number : plan.dispatch) {
+    const Waiting waiting = state.queue.at(number);
+    const LiveRequest& request = world.request(waiting.id);
+    const Duration prefill = prefill_time(world, request, gpu);
+    state.queue.erase(number);
+    forget(waiting.replica);
+    if (!actions.dispatch(
+            waiting.id, waiting.replica, waiting.late ? Reason::kLate : Reason::kOnTime)) {
+      left.homeless.push_back(waiting.id);
+    } else if (!request.live) {
+      left.rejected.push_back(request.model);
+    } else {
+      state.dispatched += prefill;
+      reading_[waiting.id] = {.gpu = gpu, .prefill = prefill};
+    }
+  }
+  if (!plan.blocked.empty()) {
+    const LiveRequest& first = world.request(state.queue.at(plan.blocked[0]).id);
+    left.blocked = {first.model, pages_of(world, first, gpu)};
+  }
+  return left;
+}
+
+void GpuQueues::read(LiveId id) {
+  const auto found = reading_.find(id);
+  if (found != reading_.end()) {
+    gpus_[found->second.gpu.value()].dispatched -= found->second.prefill;
+    reading_.erase(found);
+  }
+}
+
+std::vector<LiveId> GpuQueues::take(GpuId gpu) {
+  std::vector<LiveId> taken;
+  for (const auto& [number, waiting] : gpus_[gpu.value()].queue) {
+    taken.push_back(waiting.id);
+    forget(waiting.replica);
+  }
+  gpus_[gpu.value()].queue.clear();
+  return taken;
+}
+
+}  // namespace heddle::sim

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "policy/device_queue.h"
+#include "sim/planes/support.h"
+
+namespace heddle::sim {
+
+/// A queue in front of every GPU: requests that know their replica and wait until
+/// policy::plan_queue says that their prompts are next. The queue of a replica's first GPU is its
+/// own.
+class GpuQueues {
+ public:
+  explicit GpuQueues(policy::QueueOptions options) : options_(options) {}
+  void resize(std::size_t gpus) { gpus_.resize(gpus); }
+
+  void add(const World& world, LiveId id, ReplicaId replica);
+  /// Requests queued for a replica, not dispatched yet.
+  [[nodiscard]] std::int64_t queued(ReplicaId replica) const;
+  /// Prompts that wait or are read on a GPU [time].
+  [[nodiscard]] Duration backlog(const World& world, GpuId gpu) const;
+
+  /// What a pass could not do.
+  struct Left {
+    std::vector<LiveId> homeless{};   ///< Their replica takes no requests any more.
+    std::vector<ModelId> rejected{};  ///< Of requests that would not fit even alone.
+    /// Pages that the first blocked request wants, and its model.
+    std::optional<std::pair<ModelId, std::int64_t>> blocked{};
+  };
+  /// Dispatches what the plan says. O(queue log queue).
+  Left pass(const World& world, Actions& actions, GpuId gpu);
+  /// A prompt has been read, or its engine is gone.
+  void read(LiveId id);
+  /// Empties a GPU's queue.
+  std::vector<LiveId> take(GpuId gpu);
+
+ private:
+  struct Waiting {
+    LiveId id{};
+    ReplicaId replica{};
+    bool late = false;
+  };
+  struct PerGpu {
+    std::map<RequestId, Waiting> queue{};
+    Duration dispatched{};  ///< Prompts given to engines and not read yet.
+    Duration late_credit{};
+  };
+  struct Reading {
+    GpuId gpu{};
+    Duration prefill{};
+  };
+  void forget(ReplicaId replica);
+  [[nodiscard]] std::int64_t free_pages(const World& world, GpuId gpu) const;
+
+  policy::QueueOptions options_;
+  std::vector<PerGpu> gpus_{};
+  std::map<LiveId, Reading> reading_{};
+  std::map<ReplicaId, std::int64_t> queued_{};
+};
+
+/// How long reading a request's prompt will take on a GPU, with the engines that read there now.
+[[nodiscard]] Duration prefill_time(const World& world, const LiveRequest& request, GpuId gpu);
+
+}  // namespace heddle::sim

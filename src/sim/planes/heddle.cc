@@ -1,0 +1,487 @@
+#include "sim/planes/heddle.h"
+
+#include <algorithm>
+
+#include "policy/consolidation.h"
+#include "policy/prewarm.h"
+
+namespace heddle::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kTick = 500ms;
+constexpr Duration kLoadSeen = 5s;
+constexpr std::int64_t kDaysKept = 8;
+constexpr Duration kAhead = 100ms;
+/// Byte-seconds that a second of somebody's waiting is worth.
+constexpr double kValuePrice = 2e11;
+/// Weight of the newest in what is averaged over requests.
+constexpr double kNewest = 0.2;
+constexpr std::uint64_t kStagesInId = 8;
+
+double seconds(Duration duration) {
+  return static_cast<double>(duration.count()) * 1e-9;
+}
+
+policy::FetchId fetch_id(ReplicaId replica, std::size_t stage) {
+  return policy::FetchId(replica.value() * kStagesInId + stage);
+}
+
+}  // namespace
+
+HeddlePlane::HeddlePlane(Flags& flags)
+    : pipelines_(flags.on("pipeline", true)),
+      prewarms_(flags.on("prewarm", true)),
+      gpu_queues_({.rule = flags.on("queue", true) ? policy::QueueRule::kMooreHodgson
+                                                   : policy::QueueRule::kArrival,
+                   .ahead = kAhead}) {}
+
+/// Weights begin in host memory where all of them fit there.
+void HeddlePlane::begin(const World& world, Actions& actions) {
+  std::int64_t all = 0;
+  for (std::size_t i = 0; i < world.models().size(); ++i) {
+    const Instant now = world.now();
+    models_.push_back({.average = policy::LoadAverage(kLoadSeen, now),
+                       .history = policy::LoadHistory(calendar_.windows_per_day, kDaysKept),
+                       .meter = policy::LoadMeter(now)});
+    all += world.model(ModelId(i)).weight_bytes();
+  }
+  gpu_queues_.resize(world.gpus().size());
+  indexed_.resize(world.hosts().size());
+  for (const Host& host : world.hosts()) {
+    nics_.emplace_back(
+        std::max<std::int64_t>(1, static_cast<std::int64_t>(world.host_spec(host.id).links.nic)),
+        policy::NicRule::kEarliestDeadline);
+    for (std::size_t i = 0; i < models_.size() && all <= world.host_spec(host.id).cache_bytes;
+         ++i) {
+      actions.cache(host.id, ModelId(i));
+      models_[i].images.insert(host.id);
+    }
+    by_room_.emplace(0, host.id);
+    by_fetches_.emplace(0, host.id);
+    index_host(world, host.id);
+  }
+  actions.timer(world.now() + kTick, 0);
+}
+
+void HeddlePlane::index_host(const World& world, HostId host) {
+  auto& [room, fetches] = indexed_[host.value()];
+  by_room_.erase({room, host});
+  by_fetches_.erase({fetches, host});
+  room = 0;
+  for (const GpuId gpu : world.host(host).gpus) {
+    room -= world.free_pages(gpu);
+  }
+  fetches = static_cast<std::int64_t>(world.links(host).users(world.host(host).nic));
+  by_room_.emplace(room, host);
+  by_fetches_.emplace(fetches, host);
+}
+
+void HeddlePlane::change(const World& world, ModelId model, std::int64_t by) {
+  PerModel& each = models_[model.value()];
+  each.in_system += by;
+  each.average.set(world.now(), each.in_system);
+  each.meter.change(world.now(), by, calendar_, each.history);
+  active_.insert(model);
+}
+
+void HeddlePlane::arrived(const World& world, Actions& actions, const Notice& notice) {
+  gpu_queues_.read(notice.request);
+  if (notice.tag == 0) {
+    PerModel& each = models_[notice.model.value()];
+    const LiveRequest& request = world.request(notice.request);
+    const double gap = seconds(world.now() - each.last_used);
+    each.mean_gap = each.mean_gap == 0 ? gap : each.mean_gap + kNewest * (gap - each.mean_gap);
+    const double tokens = static_cast<double>(request.prompt + request.generate);
+    each.token_rate += kNewest * (tokens / std::max(1.0, gap) - each.token_rate);
+    each.last_used = world.now();
+    change(world, notice.model, 1);
+  }
+  waiting_.push(world, notice.request);
+  route(world, actions, notice.model);
+}
+
+/// Hands waiting requests to instances that take them in time; where none does, does what is best.
+void HeddlePlane::route(const World& world, Actions& actions, ModelId model) {
+  std::set<GpuId> touched;
+  const std::int64_t batch = world.model(model).max_sequences;
+  while (!waiting_.empty(model)) {
+    const LiveRequest& request = world.request(waiting_.front(model));
+    const Duration left = request.arrival + world.model(model).slo_ttft - world.now();
+    std::optional<ReplicaId> best;
+    std::int64_t least = batch;
+    std::int64_t coming = 0;
+    for (const ReplicaId id : world.replicas_of(model)) {
+      const Replica& replica = *world.replica(id);
+      const auto load = static_cast<std::int64_t>(replica.load()) + gpu_queues_.queued(id);
+      coming += comes(replica) ? batch : 0;
+      if (replica.serves() && load < least) {
+        least = load;
+        best = id;
+      }
+    }
+    const GpuId gpu = best ? world.replica(*best)->gpus[0] : GpuId{};
+    if (best && gpu_queues_.backlog(world, gpu) + prefill_time(world, request, gpu) <= left) {
+      gpu_queues_.add(world, waiting_.pop(model), *best);
+      touched.insert(gpu);
+    } else if (static_cast<std::int64_t>(waiting_.size(model)) <= coming ||
+               !plan(world, actions, model)) {
+      break;
+    }
+  }
+  for (const GpuId gpu : touched) {
+    pass(world, actions, gpu);
+  }
+}
+
+void HeddlePlane::pass(const World& world, Actions& actions, GpuId gpu) {
+  const GpuQueues::Left left = gpu_queues_.pass(world, actions, gpu);
+  for (const LiveId id : left.homeless) {
+    waiting_.push(world, id);
+    active_.insert(world.request(id).model);  // The next tick finds it another.
+  }
+  for (const ModelId model : left.rejected) {
+    change(world, model, -1);
+  }
+  if (left.blocked) {
+    const auto dies = victims_on(world, gpu, left.blocked->second);
+    for (const ReplicaId id : dies.value_or(std::vector<ReplicaId>{})) {
+      actions.evict(id, Reason::kMakeRoom, left.blocked->first);
+    }
+  }
+}
+
+/// Decides on a model's oldest waiting request. False: it goes on waiting.
+bool HeddlePlane::plan(const World& world, Actions& actions, ModelId model) {
+  const LiveRequest& request = world.request(waiting_.front(model));
+  const ModelSpec& spec = world.model(model);
+  const Options options = options_for(world, model);
+  const policy::PlanChoice choice =
+      policy::choose_plan(options.plans,
+                          {.ttft_left = request.arrival + spec.slo_ttft - world.now(),
+                           .tpot = spec.slo_tpot > Duration{} ? spec.slo_tpot : Duration(1h),
+                           .model_class = models_[model.value()].model_class.present(),
+                           .parts = spec.tp,
+                           .value_price = kValuePrice});
+  return choice.plan &&
+         carry_out(world, actions, model, options.plans[*choice.plan], options.deeds[*choice.plan]);
+}
+
+/// Does what a plan says, unless something was done to its GPUs in the same instant.
+bool HeddlePlane::carry_out(const World& world,
+                            Actions& actions,
+                            ModelId model,
+                            const policy::Plan& plan,
+                            const Deed& deed) {
+  if (deed.kind == Deed::Kind::kQueue) {
+    gpu_queues_.add(world, waiting_.pop(model), deed.replica);
+    pass(world, actions, world.replica(deed.replica)->gpus[0]);
+    return true;
+  }
+  policy::Action action{
+      .kind = policy::ActionKind::kStart, .model = model, .devices = plan.devices};
+  for (const ReplicaId id : deed.dies) {
+    action.victims.push_back(world.replica(id)->model);
+  }
+  const std::vector<policy::Action> proposals{action};
+  if (policy::make_diff(proposals, not_before_, world.now()).actions.empty()) {
+    return false;
+  }
+  for (const ReplicaId id : deed.dies) {
+    actions.evict(id, Reason::kMakeRoom, model);
+  }
+  switch (deed.kind) {
+    case Deed::Kind::kServe: {
+      const GpuId gpu = world.replica(deed.replica)->gpus[0];
+      const Duration attach = span_of(world.host_spec(gpu).startup.attach);
+      actions.serve(deed.replica, attach, deed.reason);  // Else once the others are unmapped.
+      return false;
+    }
+    case Deed::Kind::kAttach:
+      actions.attach(deed.replica, deed.reason);
+      break;
+    default: {
+      const ReplicaId id = actions.start(deed.spec, deed.reason);
+      for (std::size_t i = 0; i < deed.fetches.size(); ++i) {
+        const policy::StartStage& stage = deed.fetches[i];
+        nics_[stage.host.value()].start({.id = fetch_id(id, i),
+                                         .bytes = std::max<std::int64_t>(1, stage.fetch_bytes),
+                                         .deadline = stage.fetch_deadline});
+        fetches_[id].push_back(stage.host);
+      }
+      for (const Stage& stage :
+           world.replica(id) ? world.replica(id)->stages : std::vector<Stage>{}) {
+        const HostId host = world.gpu(stage.spec.gpus[0]).host;
+        index_host(world, host);
+        if (deed.spec.cache_image) {
+          models_[model.value()].images.insert(host);
+        }
+      }
+    }
+  }
+  return static_cast<std::int64_t>(waiting_.size(model)) > world.model(model).max_sequences;
+}
+
+void HeddlePlane::end_fetches(ReplicaId id) {
+  const auto found = fetches_.find(id);
+  if (found != fetches_.end()) {
+    for (std::size_t i = 0; i < found->second.size(); ++i) {
+      nics_[found->second[i].value()].end(fetch_id(id, i));
+    }
+    fetches_.erase(found);
+  }
+}
+
+/// After the first token a pipeline becomes as many workers as its load asks for.
+void HeddlePlane::consolidate(const World& world, Actions& actions, ReplicaId id) {
+  const Replica* replica = world.replica(id);
+  if (replica == nullptr || replica->stages.size() < 2 || replica->merging > 0) {
+    return;
+  }
+  const ModelSpec& spec = world.model(replica->model);
+  std::vector<policy::GroupMember> members;
+  for (const Stage& stage : replica->stages) {
+    members.push_back({.device = stage.spec.gpus[0], .full = stage.spec.reserve_all});
+  }
+  const auto load = static_cast<std::int64_t>(replica->load() + waiting_.size(replica->model));
+  const policy::Consolidation choice = policy::choose_consolidation(
+      {.weights = spec.weight_bytes(),
+       .kv_per_token = spec.kv_bytes(),
+       .wanted = std::max<std::int64_t>(1, (load + spec.max_sequences - 1) / spec.max_sequences),
+       .members = members});
+  for (std::size_t i = 0; i < members.size() && !choice.survivors.empty(); ++i) {
+    if (members[i].full && members[i].device == choice.survivors[0].device) {
+      return actions.merge(
+          id, i, choice.kind == policy::ConsolidationKind::kScaleUp, Reason::kConsolidate);
+    }
+  }
+}
+
+/// Instances of models that have GPUs of their own follow their load.
+void HeddlePlane::scale(const World& world, Actions& actions, ModelId model) {
+  std::vector<policy::InstanceView> views;
+  std::int64_t starting = 0;
+  for (const ReplicaId id : world.replicas_of(model)) {
+    const Replica& replica = *world.replica(id);
+    starting += comes(replica) ? 1 : 0;
+    if (replica.serves()) {
+      views.push_back(
+          {.id = id,
+           .running = static_cast<std::int64_t>(replica.load()) + gpu_queues_.queued(id),
+           .started = replica.serving_since});
+    }
+  }
+  const policy::Scaling scaling =
+      policy::choose_scaling(models_[model.value()].average.mean(world.now()),
+                             world.model(model).max_sequences,
+                             views,
+                             starting,
+                             world.now(),
+                             {});
+  for (const ReplicaId id : scaling.stop) {
+    const std::vector<policy::Action> proposals{{.kind = policy::ActionKind::kScaleDown,
+                                                 .model = model,
+                                                 .devices = world.replica(id)->gpus}};
+    if (!policy::make_diff(proposals, not_before_, world.now()).actions.empty()) {
+      actions.drain(id, Reason::kScaleDown);
+    }
+  }
+  if (scaling.start <= 0 || !dedicated(world, model)) {
+    return;
+  }
+  const std::vector<HostId> hosts = candidate_hosts(world, model);
+  const policy::Launch launch =
+      policy::choose_launch(map_of(world, hosts),
+                            {.model = model,
+                             .devices = world.model(model).tp,
+                             .pages = world.weight_pages(model) + world.overhead_pages(model) +
+                                      world.kv_pages(model, 2048)},
+                            policy::LaunchVariant::kLeastLost);
+  const bool hit = launch.outcome == policy::LaunchOutcome::kHit;
+  if (launch.outcome == policy::LaunchOutcome::kWait ||
+      (hit && world.replica(launch.replica)->state != ReplicaState::kWarm)) {
+    return;
+  }
+  Deed deed{.kind = Deed::Kind::kStart, .replica = launch.replica, .dies = launch.dies};
+  deed.reason = hit ? Reason::kHit : Reason::kScaleUp;
+  if (launch.outcome == policy::LaunchOutcome::kMiss) {
+    deed.spec = load_spec(world, model, launch.devices);
+  } else {
+    deed.kind = hit ? Deed::Kind::kServe : Deed::Kind::kAttach;
+  }
+  carry_out(world, actions, model, {.devices = launch.devices}, deed);
+}
+
+void HeddlePlane::forecast(const World& world, Actions& actions) {
+  const std::int64_t window = calendar_.window_at(world.now());
+  if (window == window_) {
+    return;
+  }
+  for (PerModel& each : models_) {
+    each.meter.advance(world.now(), calendar_, each.history);
+    if (window_ >= 0) {
+      each.forecaster.score(each.history, window_, {});
+    }
+    each.expected = each.forecaster.forecast(each.history, window, {});
+  }
+  window_ = window;
+  prewarm(world, actions);
+}
+
+/// Weights that the forecast expects, or a hot model's last peak, go where they cost nobody more
+/// than they are worth.
+void HeddlePlane::prewarm(const World& world, Actions& actions) {
+  std::vector<policy::ModelDemand> demands;
+  for (std::size_t i = 0; i < models_.size(); ++i) {
+    const ModelId id(i);
+    PerModel& each = models_[i];
+    if (!dedicated(world, id)) {
+      continue;
+    }
+    std::int64_t instances = 0;
+    for (const ReplicaId replica : world.replicas_of(id)) {
+      instances += world.replica(replica)->serves() || comes(*world.replica(replica)) ? 1 : 0;
+    }
+    const GpuId gpu(0);
+    demands.push_back(policy::gate_demand(
+        {.model = id,
+         .mean_load = each.expected.load.mean,
+         .peak_load = std::max(each.expected.load.mean, each.expected.load.peak),
+         .batch = world.model(id).max_sequences,
+         .instances = instances,
+         .devices = world.model(id).tp,
+         .pages_per_device = world.weight_pages(id),
+         .load_time = load_time(world, id, gpu, true),
+         .hit_time = Duration(1ms)},
+        each.expected.error,
+        policy::Heat::kHot,
+        policy::recent_peak(each.history, window_, 12)));
+  }
+  std::vector<HostId> hosts;
+  for (const Host& host : world.hosts()) {
+    hosts.push_back(host.id);
+  }
+  if (demands.empty()) {
+    return;
+  }
+  for (const policy::PrewarmDecision& decision :
+       policy::plan_prewarm(map_of(world, hosts),
+                            demands,
+                            {.score = policy::ScoreVariant::kValue,
+                             .placement = policy::PrewarmVariant::kCorrected})) {
+    const policy::Action action{.kind = policy::ActionKind::kPrewarm,
+                                .model = decision.model,
+                                .devices = decision.devices,
+                                .worth = decision.worth.score};
+    if (decision.action == policy::PrewarmAction::kEvict) {
+      const Replica* replica = world.replica(decision.replica);
+      if (replica != nullptr && may_go(world, *replica)) {
+        actions.evict(decision.replica, Reason::kMakeRoom, decision.made_room_for);
+      }
+    } else if (decision.action == policy::PrewarmAction::kLoad &&
+               !policy::make_diff(std::vector{action}, not_before_, world.now()).actions.empty()) {
+      StartSpec spec = load_spec(world, decision.model, decision.devices);
+      spec.serve = false;
+      spec.link_class = LinkClass::kPrewarm;
+      spec.value = decision.worth.score;
+      actions.start(
+          spec, decision.kind == policy::ReplicaKind::kBasic ? Reason::kForecast : Reason::kBurst);
+    }
+  }
+}
+
+void HeddlePlane::tick(const World& world, Actions& actions) {
+  not_before_.expire(world.now());
+  const std::set<ModelId> active = active_;
+  for (const ModelId model : active) {
+    PerModel& each = models_[model.value()];
+    const double capacity =
+        policy::kScaleUpShare * static_cast<double>(world.model(model).max_sequences);
+    const GpuId gpu = world.replicas_of(model).empty()
+                          ? GpuId(0)
+                          : world.replica(world.replicas_of(model)[0])->gpus[0];
+    each.model_class.tick({.parts = world.model(model).tp,
+                           .utilisation = each.average.mean(world.now()) / capacity,
+                           .on_host = !each.images.empty() || !world.replicas_of(model).empty(),
+                           .median_gap = span_of(each.mean_gap),
+                           .activation = load_time(world, model, gpu, true)});
+    if (dedicated(world, model)) {
+      scale(world, actions, model);
+    }
+    route(world, actions, model);
+    if (each.in_system == 0 && !dedicated(world, model)) {
+      active_.erase(model);
+    }
+  }
+  if (prewarms_) {
+    forecast(world, actions);
+  }
+  actions.timer(world.now() + kTick, 0);
+}
+
+void HeddlePlane::refresh_values(const World& world, Actions& actions, ModelId model) {
+  for (const ReplicaId id : world.replicas_of(model)) {
+    actions.set_value(id, worth_of(world, *world.replica(id)));
+  }
+}
+
+void HeddlePlane::gone(const World& world, Actions& actions, ReplicaId id, ModelId model) {
+  end_fetches(id);
+  const std::set<ModelId> waiting = waiting_.models();
+  std::size_t looked = 0;
+  for (const ModelId each : waiting) {
+    if (looked++ < kStagesInId || each == model) {
+      route(world, actions, each);  // The others have their turn with the next tick.
+    }
+  }
+}
+
+void HeddlePlane::decide(const Notice& notice, const World& world, Actions& actions) {
+  switch (notice.kind) {
+    case NoticeKind::kStart:
+      return begin(world, actions);
+    case NoticeKind::kTimer:
+      return tick(world, actions);
+    case NoticeKind::kArrival:
+      return arrived(world, actions, notice);
+    case NoticeKind::kFirstToken:
+      gpu_queues_.read(notice.request);
+      consolidate(world, actions, notice.replica);
+      return pass(world, actions, world.replica(notice.replica)->gpus[0]);
+    case NoticeKind::kFinished: {
+      PerModel& each = models_[notice.model.value()];
+      gpu_queues_.read(notice.request);
+      const double took = seconds(world.now() - world.request(notice.request).arrival);
+      each.mean_service += kNewest * (took - each.mean_service);
+      each.last_used = world.now();
+      change(world, notice.model, -1);
+      refresh_values(world, actions, notice.model);
+      route(world, actions, notice.model);
+      return pass(world, actions, world.replica(notice.replica)->gpus[0]);
+    }
+    case NoticeKind::kServing:
+      end_fetches(notice.replica);
+      index_host(world, world.gpu(world.replica(notice.replica)->gpus[0]).host);
+      return route(world, actions, notice.model);
+    case NoticeKind::kWarm:
+    case NoticeKind::kDrained:
+      refresh_values(world, actions, notice.model);
+      index_host(world, world.gpu(world.replica(notice.replica)->gpus[0]).host);
+      return route(world, actions, notice.model);
+    case NoticeKind::kGone:
+      return gone(world, actions, notice.replica, notice.model);
+    case NoticeKind::kGpuDown:
+      for (const LiveId id : gpu_queues_.take(notice.gpu)) {
+        waiting_.push(world, id);
+      }
+      index_host(world, world.gpu(notice.gpu).host);
+      return;
+    case NoticeKind::kGpuUp:
+      return index_host(world, world.gpu(notice.gpu).host);
+    default:
+      return;
+  }
+}
+
+}  // namespace heddle::sim

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "policy/autoscale.h"
+#include "policy/classes.h"
+#include "policy/cold_start.h"
+#include "policy/diff.h"
+#include "policy/forecast.h"
+#include "policy/launch.h"
+#include "policy/nic.h"
+#include "policy/planner.h"
+#include "sim/planes/gpu_queues.h"
+
+namespace heddle::sim {
+
+/// heddle: one planner for all that the others do. A request that no instance takes in time gets
+/// the cheapest of all plans that meet its objectives: queue, a resident or loading replica, an
+/// activation from host memory into a shared GPU, GPUs of its own, a cold start over several
+/// servers. Models have classes; what may be lost has one value; deadlines order each GPU's queue
+/// and each server's links. Flags switch parts off: `pipeline`, `prewarm`, `queue` (all 1).
+///
+/// A decision looks at the servers where the model is and at a few with most room and the least on
+/// their networks, so that its cost does not grow with the cluster.
+class HeddlePlane final : public ControlPlane {
+ public:
+  explicit HeddlePlane(Flags& flags);
+  [[nodiscard]] LinkRule link_rule() const override { return LinkRule::kClasses; }
+  void decide(const Notice& notice, const World& world, Actions& actions) override;
+
+ private:
+  struct PerModel {
+    policy::LoadAverage average;
+    policy::ClassKeeper model_class{policy::ModelClass::kCold};
+    policy::LoadHistory history;
+    policy::LoadMeter meter;
+    policy::Forecaster forecaster{};
+    policy::Forecast expected{};
+    std::int64_t in_system = 0;
+    Instant last_used{};
+    double mean_gap = 0;        ///< Between two arrivals, lately [s]; 0: unknown.
+    double mean_service = 1;    ///< From dispatch to the end, lately [s].
+    double token_rate = 0;      ///< Lately [1/s].
+    std::set<HostId> images{};  ///< Servers that were given its weights.
+  };
+  /// What a plan would do.
+  struct Deed {
+    enum class Kind : std::uint8_t { kQueue, kServe, kAttach, kStart } kind{};
+    ReplicaId replica{};
+    StartSpec spec{};
+    std::vector<ReplicaId> dies{};
+    std::vector<policy::StartStage> fetches{};
+    Reason reason{};
+  };
+  struct Options {
+    std::vector<policy::Plan> plans{};
+    std::vector<Deed> deeds{};
+  };
+
+  void begin(const World& world, Actions& actions);
+  void arrived(const World& world, Actions& actions, const Notice& notice);
+  void change(const World& world, ModelId model, std::int64_t by);
+  void route(const World& world, Actions& actions, ModelId model);
+  void pass(const World& world, Actions& actions, GpuId gpu);
+  bool plan(const World& world, Actions& actions, ModelId model);
+  bool carry_out(const World& world,
+                 Actions& actions,
+                 ModelId model,
+                 const policy::Plan& plan,
+                 const Deed& deed);
+  void consolidate(const World& world, Actions& actions, ReplicaId id);
+  void end_fetches(ReplicaId id);
+  void gone(const World& world, Actions& actions, ReplicaId id, ModelId model);
+  void tick(const World& world, Actions& actions);
+  void scale(const World& world, Actions& actions, ModelId model);
+  void forecast(const World& world, Actions& actions);
+  void prewarm(const World& world, Actions& actions);
+  void refresh_values(const World& world, Actions& actions, ModelId model);
+
+  // heddle_plans.cc: what could be done for a model's oldest waiting request.
+  [[nodiscard]] Options options_for(const World& world, ModelId model);
+  void propose_queue(const World& world, const LiveRequest& request, Options& options);
+  void propose_resident(const World& world,
+                        const LiveRequest& request,
+                        const policy::StartTerms& terms,
+                        Options& options);
+  void propose_launch(const World& world,
+                      const LiveRequest& request,
+                      std::span<const HostId> hosts,
+                      const policy::StartTerms& terms,
+                      Options& options);
+  void propose_activation(const World& world,
+                          const LiveRequest& request,
+                          std::span<const HostId> hosts,
+                          const policy::StartTerms& terms,
+                          Options& options);
+  void propose_pipeline(const World& world,
+                        const LiveRequest& request,
+                        std::span<const HostId> hosts,
+                        const policy::StartTerms& terms,
+                        Options& options);
+  [[nodiscard]] std::vector<HostId> candidate_hosts(const World& world, ModelId model);
+  [[nodiscard]] policy::StartTerms terms_for(const World& world, const LiveRequest& request);
+  [[nodiscard]] policy::StartModel start_model(const World& world, const LiveRequest& request);
+  [[nodiscard]] policy::ReplicaMap map_of(const World& world, std::span<const HostId> hosts) const;
+  [[nodiscard]] std::optional<std::vector<ReplicaId>> victims_on(const World& world,
+                                                                 GpuId gpu,
+                                                                 std::int64_t need_pages) const;
+  [[nodiscard]] double worth_of(const World& world, const Replica& replica) const;
+  [[nodiscard]] double lost_by(const World& world, std::span<const ReplicaId> dies) const;
+  [[nodiscard]] bool may_go(const World& world, const Replica& replica) const;
+  [[nodiscard]] bool dedicated(const World& world, ModelId model) const;
+  [[nodiscard]] StartSpec load_spec(const World& world,
+                                    ModelId model,
+                                    std::vector<GpuId> gpus) const;
+  [[nodiscard]] double demand(const World& world, ModelId model) const;
+  [[nodiscard]] static Duration load_time(const World& world,
+                                          ModelId model,
+                                          GpuId gpu,
+                                          bool cached);
+  [[nodiscard]] static bool comes(const Replica& replica);
+  void index_host(const World& world, HostId host);
+
+  bool pipelines_;
+  bool prewarms_;
+  policy::Calendar calendar_{};
+  std::int64_t window_ = -1;
+  RequestQueues waiting_{};
+  GpuQueues gpu_queues_;
+  std::vector<PerModel> models_{};
+  std::vector<policy::Nic> nics_{};  ///< By host.
+  std::map<ReplicaId, std::vector<HostId>> fetches_{};
+  std::set<ModelId> active_{};
+  policy::NotBefore not_before_{};
+  // Servers by what they have to offer, kept up to date as replicas come and go.
+  std::set<std::pair<std::int64_t, HostId>> by_room_{};           ///< Free pages, negated.
+  std::set<std::pair<std::int64_t, HostId>> by_fetches_{};        ///< Transfers on the network.
+  std::vector<std::pair<std::int64_t, std::int64_t>> indexed_{};  ///< By host: its two keys.
+};
+
+}  // namespace heddle::sim

@@ -1,0 +1,529 @@
+#include <algorithm>
+
+#include "policy/kv_moves.h"
+#include "policy/value.h"
+#include "sim/planes/heddle.h"
+
+namespace heddle::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Servers that a decision looks at, beside those where the model is already.
+constexpr std::size_t kByRoom = 4;
+constexpr std::size_t kByFetches = 4;
+constexpr std::int64_t kLeastKvTokens = 2048;
+/// How far ahead the need of what may be lost is judged.
+constexpr Duration kHorizon = 60s;
+/// An instance that has just been used is not idle yet.
+constexpr Duration kSettle = 1s;
+
+/// GPU time per step of whatever is active on a GPU.
+Duration neighbours(const World& world, GpuId gpu) {
+  std::int64_t sum = 0;
+  for (const ReplicaId id : world.gpu(gpu).active) {
+    sum += world.replica(id)->published_ps;
+  }
+  return Duration(sum / 1000);
+}
+
+}  // namespace
+
+bool HeddlePlane::comes(const Replica& replica) {
+  const bool loads =
+      replica.state == ReplicaState::kWaiting || replica.state == ReplicaState::kLoading;
+  return replica.state == ReplicaState::kStarting ||
+         (loads && (replica.spec.serve || replica.attached));
+}
+
+bool HeddlePlane::dedicated(const World& world, ModelId model) const {
+  return policy::runs_dedicated(models_[model.value()].model_class.present(),
+                                world.model(model).tp);
+}
+
+/// Whether a replica may be dropped for another: it waits for use, or has had none for a while.
+bool HeddlePlane::may_go(const World& world, const Replica& replica) const {
+  switch (replica.state) {
+    case ReplicaState::kWarm:
+      return true;
+    case ReplicaState::kWaiting:
+    case ReplicaState::kLoading:
+      return !replica.spec.serve && !replica.attached;
+    case ReplicaState::kServing:
+      return replica.load() == 0 && gpu_queues_.queued(replica.id) == 0 && replica.merging == 0 &&
+             world.now() >= replica.used + kSettle && waiting_.empty(replica.model);
+    default:
+      return false;
+  }
+}
+
+Duration HeddlePlane::load_time(const World& world, ModelId model, GpuId gpu, bool cached) {
+  const LinkRates& links = world.host_spec(gpu).links;
+  const auto bytes = static_cast<double>(world.model(model).weight_bytes());
+  const auto tp = static_cast<double>(world.model(model).tp);
+  const double rate = !cached                      ? links.nic
+                      : tp < 2 && links.spread > 0 ? links.spread
+                                                   : links.pcie * tp;
+  return span_of(bytes / std::max(1.0, rate));
+}
+
+/// What losing a replica is expected to cost: the seconds that it would save.
+double HeddlePlane::worth_of(const World& world, const Replica& replica) const {
+  const PerModel& model = models_[replica.model.value()];
+  const GpuId gpu = replica.gpus[0];
+  const bool cached = world.cached(world.gpu(gpu).host, replica.model);
+  const Duration idle = world.now() - model.last_used;
+  const Duration gap = std::max({Duration(1ms), span_of(model.mean_gap), idle});
+  double needed = policy::needed_by_renewal(kHorizon, gap);
+  if (model.expected.error <= policy::kTrustedError) {
+    const auto limit =
+        static_cast<double>(world.model(replica.model).max_sequences) * policy::kScaleUpShare *
+        static_cast<double>(count_replicas(
+            world, replica.model, {ReplicaState::kServing, ReplicaState::kStarting}));
+    needed = std::max(
+        needed,
+        policy::needed_by_forecast(
+            replica.serves() ? 0 : limit, model.expected.load.mean, model.expected.load.peak));
+  }
+  return policy::worth(
+      {.needed = needed,
+       .without = load_time(world, replica.model, gpu, cached),
+       .ttft = std::max<Duration>(1ms, world.model(replica.model).slo_ttft),
+       .bytes = std::max<std::int64_t>(1, replica.stages[0].weight_pages * world.page_bytes())});
+}
+
+double HeddlePlane::lost_by(const World& world, std::span<const ReplicaId> dies) const {
+  double lost = 0;
+  for (const ReplicaId id : dies) {
+    lost += worth_of(world, *world.replica(id));
+  }
+  return lost;
+}
+
+/// Who goes so that a GPU has `need_pages` free: what is worth least for its pages; nullopt where
+/// that is not enough. Pages that are being unmapped count.
+std::optional<std::vector<ReplicaId>> HeddlePlane::victims_on(const World& world,
+                                                              GpuId gpu,
+                                                              std::int64_t need_pages) const {
+  std::int64_t missing = need_pages - world.free_pages(gpu);
+  std::vector<std::pair<double, ReplicaId>> candidates;
+  for (const ReplicaId id : world.gpu(gpu).replicas) {
+    const Replica& replica = *world.replica(id);
+    const std::int64_t pages = replica.stages[0].weight_pages;
+    if (replica.state == ReplicaState::kEvicting) {
+      missing -= pages;
+    } else if (replica.state == ReplicaState::kWaiting) {
+      missing += pages;
+    } else if (may_go(world, replica)) {
+      candidates.emplace_back(worth_of(world, replica) / static_cast<double>(pages), id);
+    }
+  }
+  std::sort(candidates.begin(), candidates.end());
+  std::vector<ReplicaId> dies;
+  for (const auto& [density, id] : candidates) {
+    if (missing <= 0) {
+      break;
+    }
+    const Replica& replica = *world.replica(id);
+    dies.push_back(id);
+    missing -= replica.stages[0].weight_pages +
+               (replica.overhead == LeaseId(0) ? 0 : world.overhead_pages(replica.model));
+  }
+  return missing <= 0 ? std::optional(dies) : std::nullopt;
+}
+
+/// Servers worth looking at: with the model, with its image, with room, with quiet networks. All
+/// of a small cluster.
+std::vector<HostId> HeddlePlane::candidate_hosts(const World& world, ModelId model) {
+  std::set<HostId> hosts;
+  const bool small = world.hosts().size() <= kByRoom + kByFetches;
+  for (const Host& host : world.hosts()) {
+    if (!small) {
+      break;
+    }
+    hosts.insert(host.id);
+  }
+  const auto take = [&](const auto& order, std::size_t most) {
+    for (auto each = order.begin(); each != order.end() && most > 0; ++each, --most) {
+      hosts.insert(each->second);
+    }
+  };
+  if (!small) {
+    take(by_room_, kByRoom);
+    take(by_fetches_, kByFetches);
+    std::erase_if(models_[model.value()].images,
+                  [&](HostId host) { return !world.cached(host, model); });
+    hosts.insert(models_[model.value()].images.begin(), models_[model.value()].images.end());
+    for (const ReplicaId id : world.replicas_of(model)) {
+      hosts.insert(world.gpu(world.replica(id)->gpus[0]).host);
+    }
+  }
+  std::erase_if(hosts, [&](HostId host) { return !world.host(host).up; });
+  return {hosts.begin(), hosts.end()};
+}
+
+policy::StartTerms HeddlePlane::terms_for(const World& world, const LiveRequest& request) {
+  const ModelSpec& spec = world.model(request.model);
+  const StepModel& step = world.step_model(request.model, HostId(0));
+  const std::int64_t kv = world.kv_pages(request.model, kLeastKvTokens) * world.page_bytes();
+  const double stay = std::clamp(3 * models_[request.model.value()].mean_gap, 10.0, 300.0);
+  return {.prefill = Duration((step.base_ps(request.prompt, 1) + step.fixed_ps() +
+                               step.chunk_ps({.tokens = request.prompt})) /
+                              1000),
+          .tpot = Duration((std::max(step.launch_ps(),
+                                     step.base_ps(1, 1) + step.decode_ps() + step.fixed_ps())) /
+                           1000),
+          .bytes = spec.weight_bytes() + kv * spec.tp,
+          .kv_bytes = kv * spec.tp,
+          .stay = span_of(stay)};
+}
+
+StartSpec HeddlePlane::load_spec(const World& world, ModelId model, std::vector<GpuId> gpus) const {
+  const HostSpec& host = world.host_spec(gpus[0]);
+  const bool cached = world.cached(world.gpu(gpus[0]).host, model);
+  StartSpec spec{.model = model, .stages = {{.gpus = gpus}}};
+  spec.source = !cached                                     ? WeightSource::kRemote
+                : gpus.size() == 1 && host.links.spread > 0 ? WeightSource::kSpread
+                                                            : WeightSource::kHost;
+  spec.cache_image = !cached;
+  spec.beside = gpus.size() > 1 ? span_of(host.startup.communicator) : Duration{};
+  spec.after = span_of(host.startup.attach);
+  spec.revocable_idle = true;
+  return spec;
+}
+
+void HeddlePlane::propose_queue(const World& world, const LiveRequest& request, Options& options) {
+  const std::int64_t batch = world.model(request.model).max_sequences;
+  const double service = models_[request.model.value()].mean_service;
+  std::optional<policy::Plan> best;
+  Deed deed{.kind = Deed::Kind::kQueue, .reason = Reason::kRunning};
+  for (const ReplicaId id : world.replicas_of(request.model)) {
+    const Replica& replica = *world.replica(id);
+    if (!replica.serves()) {
+      continue;
+    }
+    const auto load = static_cast<std::int64_t>(replica.load()) + gpu_queues_.queued(id);
+    const double turns = static_cast<double>(std::max<std::int64_t>(0, load + 1 - batch)) /
+                         static_cast<double>(batch);
+    policy::Plan plan = policy::queue_plan({.devices = replica.gpus,
+                                            .ttft = gpu_queues_.backlog(world, replica.gpus[0]) +
+                                                    prefill_time(world, request, replica.gpus[0]) +
+                                                    span_of(turns * service),
+                                            .tpot = replica.engine->step()});
+    if (!best || plan.ttft < best->ttft) {
+      best = std::move(plan);
+      deed.replica = id;
+    }
+  }
+  if (best) {
+    options.plans.push_back(std::move(*best));
+    options.deeds.push_back(deed);
+  }
+}
+
+/// Replicas that are loaded, or on their way, in the pool.
+void HeddlePlane::propose_resident(const World& world,
+                                   const LiveRequest& request,
+                                   const policy::StartTerms& terms,
+                                   Options& options) {
+  for (const ReplicaId id : world.replicas_of(request.model)) {
+    const Replica& replica = *world.replica(id);
+    const Duration attach = span_of(world.host_spec(replica.gpus[0]).startup.attach);
+    const bool loads =
+        replica.state == ReplicaState::kLoading && !replica.spec.serve && !replica.attached;
+    if (replica.state == ReplicaState::kWarm &&
+        world.free_pages(replica.gpus[0]) >= world.overhead_pages(request.model)) {
+      policy::Plan plan = policy::activation_plan(replica.gpus, attach, 0, terms);
+      plan.mechanism = policy::Mechanism::kHit;
+      options.plans.push_back(std::move(plan));
+      options.deeds.push_back({.kind = Deed::Kind::kServe, .replica = id, .reason = Reason::kHit});
+    } else if (loads) {
+      policy::Plan plan = policy::activation_plan(
+          replica.gpus, attach + load_time(world, request.model, replica.gpus[0], true), 0, terms);
+      plan.mechanism = policy::Mechanism::kAttach;
+      options.plans.push_back(std::move(plan));
+      options.deeds.push_back(
+          {.kind = Deed::Kind::kAttach, .replica = id, .reason = Reason::kAttach});
+    }
+  }
+}
+
+/// Who lies where on these servers. Idle instances are replicas like any other.
+policy::ReplicaMap HeddlePlane::map_of(const World& world, std::span<const HostId> hosts) const {
+  std::vector<policy::MapDevice> devices;
+  std::vector<policy::PlacedReplica> placed;
+  std::set<ReplicaId> seen;
+  for (const HostId host : hosts) {
+    for (const GpuId id : world.host(host).gpus) {
+      const Gpu& gpu = world.gpu(id);
+      policy::MapDevice device{.id = id,
+                               .server = static_cast<std::int64_t>(host.value()),
+                               .free_pages = world.free_pages(id),
+                               .prewarmable = gpu.up,
+                               .launchable = gpu.up};
+      for (const ReplicaId each : gpu.replicas) {
+        const Replica& replica = *world.replica(each);
+        if (replica.state == ReplicaState::kEvicting || replica.state == ReplicaState::kGone) {
+          continue;
+        }
+        const bool goes = may_go(world, replica);
+        const bool loads = goes && (replica.state == ReplicaState::kLoading ||
+                                    replica.state == ReplicaState::kWaiting);
+        device.prewarmable = device.prewarmable && goes;
+        device.launchable = device.launchable && goes;
+        if (seen.insert(each).second) {
+          placed.push_back({.id = each,
+                            .model = replica.model,
+                            .state = loads  ? policy::ReplicaState::kLoading
+                                     : goes ? policy::ReplicaState::kReady
+                                     : replica.state == ReplicaState::kDraining
+                                         ? policy::ReplicaState::kDraining
+                                         : policy::ReplicaState::kServing,
+                            .devices = replica.gpus,
+                            .pages = replica.stages[0].weight_pages,
+                            .worth = {.tier = 0, .score = worth_of(world, replica)}});
+        }
+      }
+      devices.push_back(device);
+    }
+  }
+  policy::ReplicaMap map(std::move(devices));
+  for (policy::PlacedReplica& replica : placed) {
+    const bool inside = std::all_of(replica.devices.begin(), replica.devices.end(), [&](GpuId gpu) {
+      return std::binary_search(hosts.begin(), hosts.end(), world.gpu(gpu).host);
+    });
+    if (inside) {  // A pipeline that reaches beyond does not die for anybody here.
+      map.add(std::move(replica));
+    }
+  }
+  return map;
+}
+
+void HeddlePlane::propose_launch(const World& world,
+                                 const LiveRequest& request,
+                                 std::span<const HostId> hosts,
+                                 const policy::StartTerms& terms,
+                                 Options& options) {
+  const ModelId model = request.model;
+  const policy::Launch launch =
+      policy::choose_launch(map_of(world, hosts),
+                            {.model = model,
+                             .devices = world.model(model).tp,
+                             .pages = world.weight_pages(model) + world.overhead_pages(model) +
+                                      world.kv_pages(model, kLeastKvTokens)},
+                            policy::LaunchVariant::kLeastLost);
+  if (launch.outcome == policy::LaunchOutcome::kWait) {
+    return;
+  }
+  const GpuId gpu = launch.devices[0];
+  const bool cached = world.cached(world.gpu(gpu).host, model);
+  const Duration attach = span_of(world.host_spec(gpu).startup.attach);
+  const Duration load = load_time(world, model, gpu, cached);
+  Deed deed{.replica = launch.replica, .dies = launch.dies};
+  switch (launch.outcome) {
+    case policy::LaunchOutcome::kHit:
+      if (world.replica(launch.replica)->state != ReplicaState::kWarm) {
+        return;  // An idle instance, which takes requests as it is.
+      }
+      deed.kind = Deed::Kind::kServe;
+      deed.reason = Reason::kHit;
+      break;
+    case policy::LaunchOutcome::kAttach:
+      deed.kind = Deed::Kind::kAttach;
+      deed.reason = Reason::kAttach;
+      break;
+    default:
+      deed.kind = Deed::Kind::kStart;
+      deed.reason = Reason::kMiss;
+      deed.spec = load_spec(world, model, launch.devices);
+  }
+  const auto plan = policy::launch_plan(
+      launch, {.hit = attach, .attach = attach + load, .load = attach + load}, terms);
+  if (plan) {
+    options.plans.push_back(*plan);
+    options.deeds.push_back(std::move(deed));
+  }
+}
+
+double HeddlePlane::demand(const World& world, ModelId model) const {
+  return policy::kv_demand(models_[model.value()].token_rate,
+                           world.model(model).kv_bytes(),
+                           std::max<Duration>(1ms, world.model(model).slo_tpot));
+}
+
+/// Into the pool, from host memory, where KV pressure will be least; idle models make room.
+void HeddlePlane::propose_activation(const World& world,
+                                     const LiveRequest& request,
+                                     std::span<const HostId> hosts,
+                                     const policy::StartTerms& terms,
+                                     Options& options) {
+  const ModelId model = request.model;
+  const std::int64_t need = world.weight_pages(model) + world.overhead_pages(model) +
+                            world.kv_pages(model, kLeastKvTokens);
+  std::vector<policy::KvDevice> devices;
+  for (const HostId host : hosts) {
+    if (!world.cached(host, model)) {
+      continue;
+    }
+    for (const GpuId id : world.host(host).gpus) {
+      const Gpu& gpu = world.gpu(id);
+      policy::KvDevice device{
+          .id = id, .host = host, .bytes = gpu.pages * world.page_bytes(), .demand = 0};
+      bool open = gpu.up;
+      for (const ReplicaId each : gpu.replicas) {
+        const Replica& replica = *world.replica(each);
+        open = open && !(dedicated(world, replica.model) && !may_go(world, replica)) &&
+               replica.model != model;
+        if (!may_go(world, replica)) {
+          device.demand += demand(world, replica.model);
+          device.taken += (replica.stages[0].weight_pages +
+                           world.memory().reserved(replica.kv, ledger::device_pool(id))) *
+                          world.page_bytes();
+        }
+      }
+      if (open) {
+        devices.push_back(device);
+      }
+    }
+  }
+  const auto home = policy::choose_kv_home(
+      {.model = model, .demand = demand(world, model), .bytes = need * world.page_bytes()},
+      devices);
+  if (!home) {
+    return;
+  }
+  const GpuId gpu = home->front();
+  const auto dies = victims_on(world, gpu, need);
+  if (!dies) {
+    return;
+  }
+  const Duration ready =
+      load_time(world, model, gpu, true) + span_of(world.host_spec(gpu).startup.attach);
+  policy::Plan plan = policy::activation_plan(*home, ready, lost_by(world, *dies), terms);
+  plan.tpot += neighbours(world, gpu);
+  options.plans.push_back(std::move(plan));
+  options.deeds.push_back({.kind = Deed::Kind::kStart,
+                           .spec = load_spec(world, model, *home),
+                           .dies = *dies,
+                           .reason = Reason::kPressure});
+}
+
+policy::StartModel HeddlePlane::start_model(const World& world, const LiveRequest& request) {
+  const ModelSpec& spec = world.model(request.model);
+  const StartupProfile& costs = world.host_spec(HostId(0)).startup;
+  const policy::StartTerms terms = terms_for(world, request);
+  policy::StartModel view{.bytes = spec.weight_bytes(),
+                          .kv_per_token = spec.kv_bytes(),
+                          .prompt_tokens = request.prompt,
+                          .expected_tokens = std::max<std::int64_t>(1, request.generate)};
+  view.times = {.libraries = span_of(costs.attach),
+                .hop = span_of(costs.hop),
+                .prefill = terms.prefill,
+                .decode = terms.tpot};
+  for (std::int64_t s = 2; s <= policy::kMostStages; ++s) {
+    view.times.group.at(static_cast<std::size_t>(s)) =
+        span_of(costs.attach + costs.group * static_cast<double>(s) / 4);
+  }
+  view.times.group[1] = span_of(costs.attach);
+  return view;
+}
+
+/// From the store, over one server's network or several.
+void HeddlePlane::propose_pipeline(const World& world,
+                                   const LiveRequest& request,
+                                   std::span<const HostId> hosts,
+                                   const policy::StartTerms& terms,
+                                   Options& options) {
+  std::vector<policy::StartHost> servers;
+  std::vector<policy::StartDevice> devices;
+  for (const HostId host : hosts) {
+    policy::Nic& nic = nics_[host.value()];
+    nic.advance(world.now());
+    servers.push_back({.id = host, .nic = &nic, .pcie = world.host_spec(host).links.pcie});
+    for (const GpuId id : world.host(host).gpus) {
+      const Gpu& gpu = world.gpu(id);
+      policy::StartDevice device{
+          .id = id,
+          .host = host,
+          .free_bytes =
+              (world.free_pages(id) - world.overhead_pages(request.model)) * world.page_bytes()};
+      bool open = gpu.up;
+      double worth = 0;
+      for (const ReplicaId each : gpu.replicas) {
+        const Replica& replica = *world.replica(each);
+        const std::int64_t bytes = replica.stages[0].weight_pages * world.page_bytes();
+        if (may_go(world, replica)) {
+          device.revocable_bytes += bytes;
+          worth += worth_of(world, replica);
+        } else {
+          device.shared = true;
+          device.free_bytes -= replica.state == ReplicaState::kWaiting ? bytes : 0;
+          open = open && !dedicated(world, replica.model);
+        }
+        open = open && replica.model != request.model;
+      }
+      device.value =
+          device.revocable_bytes > 0 ? worth / static_cast<double>(device.revocable_bytes) : 0;
+      if (open && device.free_bytes + device.revocable_bytes > 0) {
+        devices.push_back(device);
+      }
+    }
+  }
+  const Duration left = request.arrival + world.model(request.model).slo_ttft - world.now();
+  const auto start = policy::choose_cold_start(start_model(world, request),
+                                               {.now = world.now(),
+                                                .ttft_left = std::max(Duration(1), left),
+                                                .tpot = world.model(request.model).slo_tpot,
+                                                .hosts = servers,
+                                                .devices = devices},
+                                               {.kv_share = terms.kv_bytes, .fill_below = 0});
+  if (!start || (!pipelines_ && start->stages.size() > 1)) {
+    return;
+  }
+  Deed deed{.kind = Deed::Kind::kStart, .reason = Reason::kGroup};
+  deed.spec = {.model = request.model, .source = WeightSource::kRemote, .revocable_idle = true};
+  for (const policy::StartStage& stage : start->stages) {
+    const std::int64_t need =
+        stage.reserve_bytes / world.page_bytes() + world.overhead_pages(request.model);
+    const auto dies = victims_on(world, stage.device, need);
+    if (!dies) {
+      return;
+    }
+    deed.dies.insert(deed.dies.end(), dies->begin(), dies->end());
+    deed.spec.stages.push_back({.gpus = {stage.device},
+                                .weights = 1.0 / static_cast<double>(start->stages.size()),
+                                .reserve_all = stage.full});
+  }
+  std::sort(deed.dies.begin(), deed.dies.end());
+  deed.dies.erase(std::unique(deed.dies.begin(), deed.dies.end()), deed.dies.end());
+  const StartupProfile& costs = world.host_spec(start->stages[0].host).startup;
+  const auto depth = static_cast<double>(start->stages.size());
+  deed.spec.after = span_of(costs.attach + (depth > 1 ? costs.group * depth / 4 : 0));
+  deed.spec.cache_image = start->stages.size() == 1;
+  deed.spec.deadline = start->stages[0].fetch_deadline;
+  deed.fetches = start->stages;
+  options.plans.push_back(policy::pipeline_plan(*start, terms));
+  options.deeds.push_back(std::move(deed));
+}
+
+HeddlePlane::Options HeddlePlane::options_for(const World& world, ModelId model) {
+  const LiveRequest& request = world.request(waiting_.front(model));
+  const std::vector<HostId> hosts = candidate_hosts(world, model);
+  const policy::StartTerms terms = terms_for(world, request);
+  Options options;
+  propose_queue(world, request, options);
+  if (dedicated(world, model)) {
+    propose_launch(world, request, hosts, terms, options);
+  } else {
+    propose_resident(world, request, terms, options);
+    propose_activation(world, request, hosts, terms, options);
+  }
+  const bool cached = std::any_of(
+      hosts.begin(), hosts.end(), [&](HostId host) { return world.cached(host, model); });
+  if (world.model(model).tp == 1 && !cached) {
+    propose_pipeline(world, request, hosts, terms, options);
+  }
+  return options;
+}
+
+}  // namespace heddle::sim

@@ -1,0 +1,78 @@
+#include "sim/planes/heddle.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/test_world.h"
+
+namespace heddle::sim {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+
+constexpr double kActivate = 16.06e9 / 22.7e9;
+constexpr double kAttach = 0.55;
+
+// From host memory through all GPUs of the server, then attached; the second request finds it.
+TEST(Heddle, AModelIsActivatedIntoThePoolAndStays) {
+  const TestRun run = run_policy(
+      "heddle", test_cluster(1, 1), test_models(2), {row_at(1, 0, 128, 8), row_at(300, 0, 128, 8)});
+  EXPECT_NEAR(run.request(0).ttft(), kActivate + kAttach + prefill_seconds(128), 0.01);
+  EXPECT_NEAR(run.request(1).ttft(), prefill_seconds(128), 1e-6);
+  EXPECT_THAT(run.witness.acts, ElementsAre("start m0 pressure"));
+}
+
+// Without an image in host memory: one server's network would be too slow for the objective.
+TEST(Heddle, AColdStartUsesSeveralServers) {
+  ClusterSpec cluster = test_cluster(4, 1);
+  for (HostSpec& host : cluster.hosts) {
+    host.links.nic = 1e9;
+    host.cache_bytes = 20'000'000'000;  // Room for one image, not for both.
+  }
+  std::vector<ModelSpec> models = test_models(2);
+  models[0].slo_ttft = std::chrono::seconds(11);
+  const TestRun run = run_policy("heddle", cluster, models, {row_at(1, 0, 128, 2000)});
+  EXPECT_EQ(run.counts.merges, 1);
+  EXPECT_LT(run.request(0).ttft(), 11);
+  const TestRun alone =
+      run_policy("heddle", cluster, models, {row_at(1, 0, 128, 2000)}, {{"pipeline", "0"}});
+  EXPECT_EQ(alone.counts.merges, 0);
+}
+
+// Five models on a GPU for four: the one that is worth least goes, which is not the one used most.
+TEST(Heddle, TheLeastValuableModelMakesRoom) {
+  std::vector<TraceRow> rows;
+  for (int i = 0; i < 40; ++i) {
+    rows.push_back(row_at(1 + 5.0 * i, 0, 128, 8));
+  }
+  for (std::uint64_t m = 1; m < 4; ++m) {
+    rows.push_back(row_at(2 + static_cast<double>(m), m, 128, 8));
+  }
+  rows.push_back(row_at(150, 4, 128, 8));
+  std::sort(rows.begin(), rows.end(), [](const TraceRow& a, const TraceRow& b) {
+    return a.arrival < b.arrival;
+  });
+  const TestRun run = run_policy("heddle", test_cluster(1, 1), test_models(5), rows);
+  EXPECT_EQ(run.counts.completed, 44);
+  EXPECT_EQ(run.witness.count("evict m0 make_room"), 0);
+  EXPECT_EQ(run.counts.evictions, 1);
+}
+
+// A model of two parts has GPUs of its own, and more of them as load asks.
+TEST(Heddle, AModelOfTwoPartsScalesOut) {
+  std::vector<ModelSpec> models = test_models(1);
+  models[0].tp = 2;
+  models[0].max_sequences = 8;
+  std::vector<TraceRow> rows;
+  for (int i = 0; i < 100; ++i) {
+    rows.push_back(row_at(1 + 0.1 * i, 0, 512, 400));
+  }
+  const TestRun run = run_policy("heddle", test_cluster(1, 8), models, rows);
+  EXPECT_EQ(run.counts.completed, 100);
+  EXPECT_THAT(run.witness.acts, Contains("start m0 miss"));
+  EXPECT_GT(run.counts.starts, 1);
+}
+
+}  // namespace
+}  // namespace heddle::sim
