@@ -140,7 +140,7 @@ void Engine::admit(KvBudget& budget) {
   while (!waiting_.empty() && static_cast<std::int64_t>(running_.size()) < options_.max_sequences) {
     const Sequence& next = waiting_.front();
     const std::int64_t want = blocks_after(next.place, 0) + blocks_for(promised(next));
-    if (budget.reserve(next.place, want) < want) {
+    if (budget.reserve(next.place, want, /*whole=*/true) < want) {
       return;
     }
     running_.push_back(next);
@@ -239,7 +239,7 @@ void Engine::return_guests(Instant now) {
 Engine::Secured Engine::secure_memory(KvBudget& budget, EngineOutputs& outputs) {
   for (const KvPlace place : {KvPlace::kOwn, KvPlace::kGuest}) {
     const std::int64_t want = blocks_after(place, std::min(count_, options_.grow_ahead));
-    const std::int64_t have = budget.reserve(place, want);
+    const std::int64_t have = budget.reserve(place, want, /*whole=*/false);
     const std::int64_t fits =
         have >= want ? std::min(count_, options_.grow_ahead) : iterations_within(place, have);
     if (fits > 0) {
@@ -329,8 +329,8 @@ void Engine::finish_run(Instant now, KvBudget& budget, EngineOutputs& outputs) {
   count_ = 0;
   begin_run(now, budget, outputs);
   if (running_.empty()) {
-    budget.reserve(KvPlace::kOwn, 0);
-    budget.reserve(KvPlace::kGuest, 0);
+    budget.reserve(KvPlace::kOwn, 0, /*whole=*/true);
+    budget.reserve(KvPlace::kGuest, 0, /*whole=*/true);
   }
 }
 

@@ -47,8 +47,9 @@ class KvBudget {
  public:
   virtual ~KvBudget() = default;
   /// Adjusts what is reserved for the engine at `place` towards `blocks`; returns what it has now,
-  /// which may be less.
-  virtual std::int64_t reserve(KvPlace place, std::int64_t blocks) = 0;
+  /// which may be less. `whole`: grows to all of `blocks` or not at all, so that two that both want
+  /// more than there is do not pass the same pages to and fro.
+  virtual std::int64_t reserve(KvPlace place, std::int64_t blocks, bool whole) = 0;
 };
 
 /// What became of sequences at the end of a run.

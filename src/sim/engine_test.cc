@@ -20,7 +20,7 @@ using testing::ElementsAre;
 class FixedBudget final : public KvBudget {
  public:
   explicit FixedBudget(std::int64_t blocks) : blocks_(blocks) {}
-  std::int64_t reserve(KvPlace /*place*/, std::int64_t want) override {
+  std::int64_t reserve(KvPlace /*place*/, std::int64_t want, bool /*whole*/) override {
     peak_ = std::max(peak_, std::min(want, blocks_));
     return std::min(want, blocks_);
   }

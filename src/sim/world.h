@@ -337,12 +337,18 @@ class World final : private Actions {
   void set_pace(Replica& replica);
   void set_guest_pace(Replica& host);
   void send_guests_home(Replica& replica);
-  std::int64_t reserve_kv(Replica& replica, KvPlace place, std::int64_t blocks);
+  std::int64_t reserve_kv(Replica& replica, KvPlace place, std::int64_t blocks, bool whole);
   std::int64_t resize_kv(Replica& replica,
                          LeaseId lease,
                          const std::vector<Stage>& stages,
                          std::int64_t blocks,
-                         std::int64_t limit);
+                         std::int64_t limit,
+                         bool whole);
+  [[nodiscard]] bool room_for(const Replica& replica,
+                              LeaseId lease,
+                              const std::vector<Stage>& stages,
+                              std::int64_t blocks,
+                              std::int64_t limit);
   bool revoke_warm(GpuId gpu, ModelId for_whom);
   [[nodiscard]] bool outranked(const Replica& replica, GpuId gpu);
   void relieve(Replica& replica);

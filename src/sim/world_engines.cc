@@ -29,8 +29,8 @@ std::int64_t blocks_in(double pages, double page_bytes, double block_bytes) {
 class World::Budget final : public KvBudget {
  public:
   Budget(World& world, Replica& replica) : world_(world), replica_(replica) {}
-  std::int64_t reserve(KvPlace place, std::int64_t blocks) override {
-    return world_.reserve_kv(replica_, place, blocks);
+  std::int64_t reserve(KvPlace place, std::int64_t blocks, bool whole) override {
+    return world_.reserve_kv(replica_, place, blocks, whole);
   }
 
  private:
@@ -308,9 +308,9 @@ void World::send_guests_home(Replica& replica) {
   }
 }
 
-std::int64_t World::reserve_kv(Replica& replica, KvPlace place, std::int64_t blocks) {
+std::int64_t World::reserve_kv(Replica& replica, KvPlace place, std::int64_t blocks, bool whole) {
   if (place == KvPlace::kOwn) {
-    return resize_kv(replica, replica.kv, replica.stages, blocks, replica.kv_limit);
+    return resize_kv(replica, replica.kv, replica.stages, blocks, replica.kv_limit, whole);
   }
   const Replica* host = replica.guest_host ? find(*replica.guest_host) : nullptr;
   if (replica.guest_kv == LeaseId(0) || host == nullptr) {
@@ -320,7 +320,33 @@ std::int64_t World::reserve_kv(Replica& replica, KvPlace place, std::int64_t blo
   for (Stage& stage : stages) {
     stage.kv_bytes_per_block = replica.stages[0].kv_bytes_per_block;
   }
-  return resize_kv(replica, replica.guest_kv, stages, blocks, -1);
+  return resize_kv(replica, replica.guest_kv, stages, blocks, -1, whole);
+}
+
+/// Whether a KV lease could be grown to `blocks` on every GPU of `stages` now. Where not, warm
+/// weights begin to make way.
+bool World::room_for(const Replica& replica,
+                     LeaseId lease,
+                     const std::vector<Stage>& stages,
+                     std::int64_t blocks,
+                     std::int64_t limit) {
+  bool room = true;
+  for (const Stage& stage : stages) {
+    const std::int64_t want = pages(static_cast<double>(blocks) * stage.kv_bytes_per_block);
+    for (const GpuId gpu : stage.spec.gpus) {
+      const PoolId pool = ledger::device_pool(gpu);
+      const std::int64_t more = want - memory_.reserved(lease, pool);
+      if (more <= 0) {
+        continue;
+      }
+      const bool short_of_pages = memory_.free(pool) < more;
+      if (short_of_pages) {
+        revoke_warm(gpu, replica.model);
+      }
+      room = room && !short_of_pages && (limit < 0 || want <= limit) && !outranked(replica, gpu);
+    }
+  }
+  return room;
 }
 
 /// Moves a KV lease towards `blocks` on every GPU of `stages`; returns the blocks it has then.
@@ -328,7 +354,9 @@ std::int64_t World::resize_kv(Replica& replica,
                               LeaseId lease,
                               const std::vector<Stage>& stages,
                               std::int64_t blocks,
-                              std::int64_t limit) {
+                              std::int64_t limit,
+                              bool whole) {
+  const bool may_grow = !whole || room_for(replica, lease, stages, blocks, limit);
   std::int64_t have = INT64_MAX;
   for (const Stage& stage : stages) {
     std::int64_t want = pages(static_cast<double>(blocks) * stage.kv_bytes_per_block);
@@ -338,7 +366,7 @@ std::int64_t World::resize_kv(Replica& replica,
       const std::int64_t reserved = memory_.reserved(lease, pool);
       const bool wanted =
           !starved_[gpu.value()].empty() || !waiting_for_pages_[gpu.value()].empty();
-      if (want > reserved && !outranked(replica, gpu)) {
+      if (want > reserved && may_grow && !outranked(replica, gpu)) {
         const std::int64_t free = memory_.free(pool);
         if (free < want - reserved) {
           revoke_warm(gpu, replica.model);

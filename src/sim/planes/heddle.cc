@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "policy/consolidation.h"
+#include "policy/kv_placement.h"
 #include "policy/prewarm.h"
 
 namespace heddle::sim {
@@ -14,6 +15,7 @@ constexpr Duration kTick = 500ms;
 constexpr Duration kLoadSeen = 5s;
 constexpr std::int64_t kDaysKept = 8;
 constexpr Duration kAhead = 100ms;
+constexpr std::int64_t kLeastKvTokens = 2048;
 /// Byte-seconds that a second of somebody's waiting is worth.
 constexpr double kValuePrice = 2e11;
 /// Weight of the newest in what is averaged over requests.
@@ -37,7 +39,7 @@ HeddlePlane::HeddlePlane(Flags& flags)
                                                    : policy::QueueRule::kArrival,
                    .ahead = kAhead}) {}
 
-/// Weights begin in host memory where all of them fit there.
+/// Weights begin in host memory where all of them fit there, and on GPUs as far as they fit.
 void HeddlePlane::begin(const World& world, Actions& actions) {
   std::int64_t all = 0;
   for (std::size_t i = 0; i < world.models().size(); ++i) {
@@ -61,6 +63,26 @@ void HeddlePlane::begin(const World& world, Actions& actions) {
     by_room_.emplace(0, host.id);
     by_fetches_.emplace(0, host.id);
     index_host(world, host.id);
+  }
+  std::vector<policy::KvModel> models;
+  std::vector<policy::KvDevice> devices;
+  for (std::size_t i = 0; i < models_.size() && !models_[i].images.empty(); ++i) {
+    const ModelId id(i);
+    const std::int64_t pages =
+        world.weight_pages(id) + world.overhead_pages(id) + world.kv_pages(id, kLeastKvTokens);
+    models.push_back({.model = id,
+                      .demand = 1,
+                      .bytes = pages * world.model(id).tp * world.page_bytes(),
+                      .parts = world.model(id).tp});
+  }
+  for (const Gpu& gpu : world.gpus()) {
+    devices.push_back({.id = gpu.id, .host = gpu.host, .bytes = gpu.pages * world.page_bytes()});
+  }
+  for (const policy::KvHome& home : policy::plan_kv_placement(models, devices, {}).homes) {
+    StartSpec spec = resident(home.model, home.devices);
+    spec.revocable_idle = true;
+    actions.start(spec, Reason::kPressure);
+    active_.insert(home.model);
   }
   actions.timer(world.now() + kTick, 0);
 }
@@ -296,7 +318,7 @@ void HeddlePlane::scale(const World& world, Actions& actions, ModelId model) {
                             {.model = model,
                              .devices = world.model(model).tp,
                              .pages = world.weight_pages(model) + world.overhead_pages(model) +
-                                      world.kv_pages(model, 2048)},
+                                      world.kv_pages(model, kLeastKvTokens)},
                             policy::LaunchVariant::kLeastLost);
   const bool hit = launch.outcome == policy::LaunchOutcome::kHit;
   if (launch.outcome == policy::LaunchOutcome::kWait ||

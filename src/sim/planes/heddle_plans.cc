@@ -266,12 +266,15 @@ policy::ReplicaMap HeddlePlane::map_of(const World& world, std::span<const HostI
         if (replica.state == ReplicaState::kEvicting || replica.state == ReplicaState::kGone) {
           continue;
         }
-        const bool goes = may_go(world, replica);
+        // Who has stages on several servers does not die for anybody here.
+        const bool wide =
+            world.gpu(replica.gpus.front()).host != world.gpu(replica.gpus.back()).host;
+        const bool goes = !wide && may_go(world, replica);
         const bool loads = goes && (replica.state == ReplicaState::kLoading ||
                                     replica.state == ReplicaState::kWaiting);
         device.prewarmable = device.prewarmable && goes;
         device.launchable = device.launchable && goes;
-        if (seen.insert(each).second) {
+        if (!wide && seen.insert(each).second) {
           placed.push_back({.id = each,
                             .model = replica.model,
                             .state = loads  ? policy::ReplicaState::kLoading
@@ -289,12 +292,7 @@ policy::ReplicaMap HeddlePlane::map_of(const World& world, std::span<const HostI
   }
   policy::ReplicaMap map(std::move(devices));
   for (policy::PlacedReplica& replica : placed) {
-    const bool inside = std::all_of(replica.devices.begin(), replica.devices.end(), [&](GpuId gpu) {
-      return std::binary_search(hosts.begin(), hosts.end(), world.gpu(gpu).host);
-    });
-    if (inside) {  // A pipeline that reaches beyond does not die for anybody here.
-      map.add(std::move(replica));
-    }
+    map.add(std::move(replica));
   }
   return map;
 }
