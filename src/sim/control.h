@@ -111,7 +111,7 @@ enum class NoticeKind : std::uint8_t {
   kServing,   ///< `replica` takes requests.
   kWarm,      ///< `replica` is loaded.
   kDrained,   ///< `replica` has finished its requests and is warm.
-  kGone,      ///< `replica`'s pages are free; only its id means anything.
+  kGone,      ///< `replica`'s pages are free; only its id and its first `gpu` mean anything.
   kMerged,    ///< The pipeline `replica` is one worker now.
   kStarved,   ///< `replica` has requests and cannot get pages.
   kGpuDown,   ///< `gpu` failed; its replicas are gone, their requests arrive again.

@@ -133,7 +133,7 @@ void inject(World& world, const std::vector<FaultPlan>& plans) {
   for (const FaultPlan& plan : plans) {
     world.inject(plan.at, plan.fault, plan.target, plan.factor);
     if (plan.lasts > Duration{}) {
-      world.repair(plan.at + plan.lasts, plan.fault, plan.target);
+      world.repair(plan.at + plan.lasts, plan.fault, plan.target, plan.factor);
     }
   }
 }

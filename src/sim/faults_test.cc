@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sim/test_world.h"
+
 namespace heddle::sim {
 namespace {
 
@@ -47,6 +49,49 @@ TEST(Faults, RandomOnesAreTheSameForASeedAndInRange) {
     const bool host = one[i].fault == World::Fault::kHost || one[i].fault == World::Fault::kNic;
     EXPECT_LT(one[i].target, host ? 4U : 16U);
   }
+}
+
+constexpr int kRequests = 100;
+
+/// Requests of three models in a minute.
+std::vector<TraceRow> a_busy_minute(Rng& rng) {
+  std::vector<TraceRow> rows;
+  double at = 0;
+  for (int i = 0; i < kRequests; ++i) {
+    at += 0.1 * static_cast<double>(rng.below(12));
+    rows.push_back(row_at(at,
+                          rng.below(3),
+                          1 + static_cast<std::int64_t>(rng.below(1500)),
+                          1 + static_cast<std::int64_t>(rng.below(1500))));
+  }
+  return rows;
+}
+
+// Whatever breaks, and however often: at every event the books agree, and as everything is mended
+// in the end, every request is served in the end. The policy sets take turns.
+TEST(Faults, AThousandSchedulesLoseNoRequestAndNoPage) {
+  const std::span<const PlaneEntry> planes = plane_entries();
+  std::int64_t failures = 0;
+  std::int64_t resubmissions = 0;
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    Rng rng(seed);
+    const PlaneEntry& entry = planes[seed % planes.size()];
+    const std::vector<TraceRow> rows = a_busy_minute(rng);
+    const std::vector<FaultPlan> faults =
+        random_faults(Rng(seed ^ 77), 1 + rng.below(8), 1min, 4, 2);
+    PlaneInputs inputs{.demand = std::vector<OfflineDemand>(3, {.requests_per_second = 0.1})};
+    auto plane = make_plane(entry.name, inputs);
+    ASSERT_TRUE(plane.has_value());
+    const TestRun run =
+        run_world(test_cluster(2, 2), test_models(3), **plane, rows, [&](World& world) {
+          inject(world, faults);
+        });
+    ASSERT_EQ(run.counts.completed, kRequests) << entry.name << ", seed " << seed;
+    failures += run.counts.failures;
+    resubmissions += run.counts.resubmissions;
+  }
+  EXPECT_GT(failures, 2000);
+  EXPECT_GT(resubmissions, 300);
 }
 
 }  // namespace

@@ -94,6 +94,7 @@ struct Gpu {
   GpuId id{};
   HostId host{};
   bool up = true;
+  std::int64_t faults = 0;  ///< That keep it down.
   std::int64_t pages = 0;
   std::set<ReplicaId> replicas{};   ///< That hold or await pages here.
   std::vector<ReplicaId> active{};  ///< With an engine in a run.
@@ -103,6 +104,7 @@ struct Gpu {
 struct Host {
   HostId id{};
   bool up = true;
+  std::int64_t faults = 0;  ///< That keep it down.
   std::vector<GpuId> gpus{};
   LinkId nic{};
   LinkId memory{};
@@ -183,7 +185,7 @@ class World final : private Actions {
     kWorker,   ///< The engines on GPU `target` die; the GPU is fine.
   };
   void inject(Instant at, Fault fault, std::uint64_t target, double factor);
-  void repair(Instant at, Fault fault, std::uint64_t target);
+  void repair(Instant at, Fault fault, std::uint64_t target, double factor);
 
   /// Replays the workload to its end.
   void run(RequestSource& source);
@@ -358,7 +360,9 @@ class World final : private Actions {
   void fault(const PlannedFault& planned);
   void mend(const PlannedFault& planned);
   void fail_gpu(GpuId gpu);
-  void set_link_factor(HostId host, LinkId link, double factor);
+  void mend_gpu(GpuId gpu);
+  void slow_link(HostId host, LinkId link, double factor, bool begins);
+  void slow_link(const PlannedFault& planned, bool begins);
 
   ClusterSpec cluster_;
   std::vector<ModelSpec> models_;
@@ -394,6 +398,8 @@ class World final : private Actions {
   std::vector<std::set<ReplicaId>> waiting_for_pages_{};  ///< By GPU.
   std::vector<std::set<ReplicaId>> starved_{};            ///< By GPU.
   std::vector<PlannedFault> faults_{};
+  /// Factors of the faults that a link has at present.
+  std::map<std::pair<HostId, LinkId>, std::vector<double>> slow_links_{};
   WorldCounts counts_{};
   double gpu_seconds_ = 0;
   std::int64_t gpus_used_ = 0;

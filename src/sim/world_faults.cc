@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/check.h"
 #include "sim/world.h"
 
@@ -8,10 +10,10 @@ void World::inject(Instant at, Fault fault, std::uint64_t target, double factor)
   faults_.push_back({.fault = fault, .target = target, .factor = factor});
 }
 
-void World::repair(Instant at, Fault fault, std::uint64_t target) {
+void World::repair(Instant at, Fault fault, std::uint64_t target, double factor) {
   queue_.push(at,
               {.kind = EventKind::kRepair, .index = static_cast<std::uint32_t>(faults_.size())});
-  faults_.push_back({.fault = fault, .target = target});
+  faults_.push_back({.fault = fault, .target = target, .factor = factor});
 }
 
 /// What the link has when nothing is wrong [bytes/s].
@@ -25,9 +27,29 @@ double World::link_rate(HostId host, LinkId link) const {
                              : rates.pcie;
 }
 
-void World::set_link_factor(HostId host, LinkId link, double factor) {
-  links_[host.value()].set_rate(now_, link, link_rate(host, link) * factor);
+/// A link gets slower by a factor, or the first of its faults with `factor` is mended (`begins`
+/// false). Of several at once the worst counts.
+void World::slow_link(HostId host, LinkId link, double factor, bool begins) {
+  std::vector<double>& factors = slow_links_[{host, link}];
+  if (begins) {
+    factors.push_back(factor);
+  } else if (const auto mended = std::find(factors.begin(), factors.end(), factor);
+             mended != factors.end()) {
+    factors.erase(mended);
+  }
+  const double worst =
+      factors.empty() ? 1 : std::min(1.0, *std::min_element(factors.begin(), factors.end()));
+  links_[host.value()].set_rate(now_, link, link_rate(host, link) * worst);
   schedule_links(host);
+}
+
+/// Begins or ends the slowness of a link that a fault is about.
+void World::slow_link(const PlannedFault& planned, bool begins) {
+  if (planned.fault == Fault::kNic) {
+    return slow_link(HostId(planned.target), hosts_[planned.target].nic, planned.factor, begins);
+  }
+  const Gpu& gpu = gpus_[planned.target];
+  slow_link(gpu.host, gpu.pcie, planned.fault == Fault::kRestore ? 0 : planned.factor, begins);
 }
 
 void World::fault(const PlannedFault& planned) {
@@ -39,6 +61,7 @@ void World::fault(const PlannedFault& planned) {
     case Fault::kHost: {
       Host& host = hosts_[planned.target];
       host.up = false;
+      ++host.faults;
       for (const GpuId gpu : host.gpus) {
         fail_gpu(gpu);
       }
@@ -50,12 +73,9 @@ void World::fault(const PlannedFault& planned) {
       return;
     }
     case Fault::kNic:
-      return set_link_factor(HostId(planned.target), hosts_[planned.target].nic, planned.factor);
     case Fault::kPcie:
     case Fault::kRestore:
-      return set_link_factor(gpus_[planned.target].host,
-                             gpus_[planned.target].pcie,
-                             planned.fault == Fault::kRestore ? 0 : planned.factor);
+      return slow_link(planned, /*begins=*/true);
     case Fault::kWorker: {
       const std::set<ReplicaId> users = gpus_[planned.target].replicas;
       for (const ReplicaId id : users) {
@@ -71,32 +91,37 @@ void World::fault(const PlannedFault& planned) {
 void World::mend(const PlannedFault& planned) {
   switch (planned.fault) {
     case Fault::kGpu:
-      gpus_[planned.target].up = true;
-      return notify({.kind = NoticeKind::kGpuUp, .gpu = GpuId(planned.target)});
+      return mend_gpu(GpuId(planned.target));
     case Fault::kHost: {
       Host& host = hosts_[planned.target];
-      host.up = true;
+      host.up = --host.faults == 0;
       for (const GpuId gpu : host.gpus) {
-        gpus_[gpu.value()].up = true;
-        notify({.kind = NoticeKind::kGpuUp, .gpu = gpu});
+        mend_gpu(gpu);
       }
       return;
     }
     case Fault::kNic:
-      return set_link_factor(HostId(planned.target), hosts_[planned.target].nic, 1);
     case Fault::kPcie:
     case Fault::kRestore:
-      return set_link_factor(gpus_[planned.target].host, gpus_[planned.target].pcie, 1);
+      return slow_link(planned, /*begins=*/false);
     case Fault::kWorker:
       return;
+  }
+}
+
+void World::mend_gpu(GpuId id) {
+  Gpu& gpu = gpus_[id.value()];
+  if (--gpu.faults == 0) {
+    gpu.up = true;
+    notify({.kind = NoticeKind::kGpuUp, .gpu = id});
   }
 }
 
 /// All that was on the GPU is gone at once: nothing is unmapped.
 void World::fail_gpu(GpuId id) {
   Gpu& gpu = gpus_[id.value()];
-  if (!gpu.up) {
-    return;
+  if (gpu.faults++ > 0) {
+    return;  // It is down already.
   }
   gpu.up = false;
   const std::set<ReplicaId> users = gpu.replicas;

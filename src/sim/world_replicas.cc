@@ -287,7 +287,10 @@ void World::forget(Replica& replica) {
     leave_gpu(gpu, replica);
     waiting_for_pages_[gpu.value()].erase(replica.id);
   }
-  notify({.kind = NoticeKind::kGone, .replica = replica.id, .model = replica.model});
+  notify({.kind = NoticeKind::kGone,
+          .replica = replica.id,
+          .gpu = replica.gpus[0],
+          .model = replica.model});
   replicas_[replica.id.value()].reset();
   for (const GpuId gpu : gpus) {
     retry_waiting(gpu);

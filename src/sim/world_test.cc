@@ -103,9 +103,27 @@ TEST(World, ASlowNicDelaysALoad) {
   });
   run_world(test_cluster(1, 1), test_models(1), plane, {row_at(30, 0, 8, 1)}, [](World& world) {
     world.inject(Instant{}, World::Fault::kNic, 0, 0.1);
-    world.repair(Instant(std::chrono::seconds(10)), World::Fault::kNic, 0);
+    world.repair(Instant(std::chrono::seconds(10)), World::Fault::kNic, 0, 0.1);
   });
   EXPECT_NEAR(ready, 10 + (kWeights - 10e9) / 10e9, 1e-3);  // 10 s at 1 GB/s first.
+}
+
+// Down from 4 to 10 s and, with its server, from 6 to 20 s: it is back at 20 s.
+TEST(World, AGpuIsUpWhenAllItsFaultsAreMended) {
+  std::vector<double> up;
+  TestPlane plane([&](const Notice& notice, const World& world, Actions&) {
+    if (notice.kind == NoticeKind::kGpuUp) {
+      up.push_back(static_cast<double>(world.now().time_since_epoch().count()) * 1e-9);
+    }
+  });
+  run_world(test_cluster(1, 1), test_models(1), plane, {row_at(3, 0, 8, 8)}, [](World& world) {
+    const auto at = [](std::int64_t seconds) { return Instant(std::chrono::seconds(seconds)); };
+    world.inject(at(4), World::Fault::kGpu, 0, 0);
+    world.repair(at(10), World::Fault::kGpu, 0, 0);
+    world.inject(at(6), World::Fault::kHost, 0, 0);
+    world.repair(at(20), World::Fault::kHost, 0, 0);
+  });
+  EXPECT_THAT(up, ElementsAre(20.0));
 }
 
 TEST(World, EvictionFreesPagesAndADrainedReplicaStaysWarm) {

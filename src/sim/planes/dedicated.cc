@@ -30,7 +30,7 @@ void DedicatedPlane::place(const World& world, Actions& actions) {
   const auto free = [&world](const Gpu& gpu) { return world.gpu(gpu.id).replicas.empty(); };
   const auto add = [&](ModelId model) {
     if (const auto group = first_group(world, world.model(model).tp, free)) {
-      actions.start(resident(model, *group), Reason::kStatic);
+      actions.start(placed_.emplace_back(resident(model, *group)), Reason::kStatic);
     }
   };
   const std::size_t count = world.models().size();
@@ -50,23 +50,16 @@ void DedicatedPlane::decide(const Notice& notice, const World& world, Actions& a
     case NoticeKind::kStart:
       return place(world, actions);
     case NoticeKind::kArrival:
-      if (world.replicas_of(notice.model).empty()) {
+      if (std::none_of(placed_.begin(), placed_.end(), [&](const StartSpec& spec) {
+            return spec.model == notice.model;
+          })) {
         return actions.reject(notice.request, Reason::kStatic);
       }
       queues_.push(world, notice.request);
       break;
+    case NoticeKind::kGone:
     case NoticeKind::kGpuUp:
-      for (std::size_t i = 0; i < world.models().size(); ++i) {
-        const ModelId model(i);
-        const auto back = first_group(
-            world, world.model(model).tp, [&](const Gpu& gpu) { return gpu.replicas.empty(); });
-        if (world.replicas_of(model).empty() && back) {
-          StartSpec again = resident(model, *back);
-          again.source = WeightSource::kHost;
-          actions.start(again, Reason::kFault);
-        }
-      }
-      return;
+      return restore(world, actions, placed_);
     case NoticeKind::kFinished:
     case NoticeKind::kServing:
       break;

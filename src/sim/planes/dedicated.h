@@ -17,6 +17,7 @@ class DedicatedPlane final : public ControlPlane {
 
   PlaneInputs inputs_;
   RequestQueues queues_{};
+  std::vector<StartSpec> placed_{};
 };
 
 }  // namespace heddle::sim

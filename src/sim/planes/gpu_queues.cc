@@ -129,13 +129,17 @@ void GpuQueues::read(LiveId id) {
   }
 }
 
-std::vector<LiveId> GpuQueues::take(GpuId gpu) {
+std::vector<LiveId> GpuQueues::take(GpuId gpu, std::optional<ReplicaId> replica) {
   std::vector<LiveId> taken;
-  for (const auto& [number, waiting] : gpus_[gpu.value()].queue) {
+  std::erase_if(gpus_[gpu.value()].queue, [&](const auto& entry) {
+    const Waiting& waiting = entry.second;
+    if (replica && waiting.replica != *replica) {
+      return false;
+    }
     taken.push_back(waiting.id);
     forget(waiting.replica);
-  }
-  gpus_[gpu.value()].queue.clear();
+    return true;
+  });
   return taken;
 }
 

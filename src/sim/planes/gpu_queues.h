@@ -34,8 +34,8 @@ class GpuQueues {
   Left pass(const World& world, Actions& actions, GpuId gpu);
   /// A prompt has been read, or its engine is gone.
   void read(LiveId id);
-  /// Empties a GPU's queue.
-  std::vector<LiveId> take(GpuId gpu);
+  /// Takes what waits in a GPU's queue, for `replica` if one is named.
+  std::vector<LiveId> take(GpuId gpu, std::optional<ReplicaId> replica = {});
 
  private:
   struct Waiting {

@@ -18,6 +18,8 @@ constexpr Duration kAhead = 100ms;
 constexpr std::int64_t kLeastKvTokens = 2048;
 /// Byte-seconds that a second of somebody's waiting is worth.
 constexpr double kValuePrice = 2e11;
+/// For how long a load may wait for pages.
+constexpr Duration kPatience = 2s;
 /// Weight of the newest in what is averaged over requests.
 constexpr double kNewest = 0.2;
 constexpr std::uint64_t kStagesInId = 8;
@@ -413,6 +415,37 @@ void HeddlePlane::prewarm(const World& world, Actions& actions) {
   }
 }
 
+/// A load that still waits for its pages was planned on a free GPU that is no longer: plan again.
+void HeddlePlane::give_up_waiting(const World& world, Actions& actions, ModelId model) {
+  const std::vector<ReplicaId> replicas = world.replicas_of(model);
+  for (const ReplicaId id : replicas) {
+    const Replica& replica = *world.replica(id);
+    if (replica.state == ReplicaState::kWaiting && world.now() >= replica.created + kPatience) {
+      actions.evict(id, Reason::kPressure, std::nullopt);
+    }
+  }
+}
+
+/// An engine with requests and no pages: who is worth least on its GPUs goes, or else itself.
+void HeddlePlane::relieve(const World& world, Actions& actions, const Notice& notice) {
+  const Replica* replica = world.replica(notice.replica);
+  if (replica == nullptr || !replica->engine || !replica->engine->starved()) {
+    return;
+  }
+  bool helped = false;
+  for (const GpuId gpu : replica->gpus) {
+    const std::int64_t some = world.kv_pages(notice.model, kLeastKvTokens);
+    const auto dies = victims_on(world, gpu, world.free_pages(gpu) + some);
+    for (const ReplicaId id : dies.value_or(std::vector<ReplicaId>{})) {
+      helped = helped || id != notice.replica;
+      actions.evict(id, Reason::kMakeRoom, notice.model);
+    }
+  }
+  if (!helped && world.gpu(replica->gpus[0]).replicas.size() > 1) {
+    actions.evict(notice.replica, Reason::kPressure, std::nullopt);
+  }
+}
+
 void HeddlePlane::tick(const World& world, Actions& actions) {
   not_before_.expire(world.now());
   const std::set<ModelId> active = active_;
@@ -431,6 +464,7 @@ void HeddlePlane::tick(const World& world, Actions& actions) {
     if (dedicated(world, model)) {
       scale(world, actions, model);
     }
+    give_up_waiting(world, actions, model);
     route(world, actions, model);
     if (each.in_system == 0 && !dedicated(world, model)) {
       active_.erase(model);
@@ -448,12 +482,16 @@ void HeddlePlane::refresh_values(const World& world, Actions& actions, ModelId m
   }
 }
 
-void HeddlePlane::gone(const World& world, Actions& actions, ReplicaId id, ModelId model) {
-  end_fetches(id);
+void HeddlePlane::gone(const World& world, Actions& actions, const Notice& notice) {
+  end_fetches(notice.replica);
+  for (const LiveId id : gpu_queues_.take(notice.gpu, notice.replica)) {
+    waiting_.push(world, id);
+  }
+  index_host(world, world.gpu(notice.gpu).host);
   const std::set<ModelId> waiting = waiting_.models();
   std::size_t looked = 0;
   for (const ModelId each : waiting) {
-    if (looked++ < kStagesInId || each == model) {
+    if (looked++ < kStagesInId || each == notice.model) {
       route(world, actions, each);  // The others have their turn with the next tick.
     }
   }
@@ -491,8 +529,10 @@ void HeddlePlane::decide(const Notice& notice, const World& world, Actions& acti
       refresh_values(world, actions, notice.model);
       index_host(world, world.gpu(world.replica(notice.replica)->gpus[0]).host);
       return route(world, actions, notice.model);
+    case NoticeKind::kStarved:
+      return relieve(world, actions, notice);
     case NoticeKind::kGone:
-      return gone(world, actions, notice.replica, notice.model);
+      return gone(world, actions, notice);
     case NoticeKind::kGpuDown:
       for (const LiveId id : gpu_queues_.take(notice.gpu)) {
         waiting_.push(world, id);

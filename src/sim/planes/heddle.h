@@ -73,9 +73,11 @@ class HeddlePlane final : public ControlPlane {
                  const Deed& deed);
   void consolidate(const World& world, Actions& actions, ReplicaId id);
   void end_fetches(ReplicaId id);
-  void gone(const World& world, Actions& actions, ReplicaId id, ModelId model);
+  void gone(const World& world, Actions& actions, const Notice& notice);
   void tick(const World& world, Actions& actions);
   void scale(const World& world, Actions& actions, ModelId model);
+  void give_up_waiting(const World& world, Actions& actions, ModelId model);
+  void relieve(const World& world, Actions& actions, const Notice& notice);
   void forecast(const World& world, Actions& actions);
   void prewarm(const World& world, Actions& actions);
   void refresh_values(const World& world, Actions& actions, ModelId model);

@@ -105,7 +105,7 @@ void MuxServePlane::place(const World& world, Actions& actions) {
       });
       spec.mps_percent = enough == kPercents.end() ? 100 : *enough;
     }
-    actions.start(spec, Reason::kStatic);
+    actions.start(placed_.emplace_back(spec), Reason::kStatic);
   }
 }
 
@@ -151,11 +151,16 @@ void MuxServePlane::decide(const Notice& notice, const World& world, Actions& ac
       }
       return actions.timer(world.now() + period_, 0);
     case NoticeKind::kArrival:
-      if (world.replicas_of(notice.model).empty()) {
+      if (std::none_of(placed_.begin(), placed_.end(), [&](const StartSpec& spec) {
+            return spec.model == notice.model;
+          })) {
         return actions.reject(notice.request, Reason::kStatic);
       }
       queues_.push(world, notice.request);
       break;
+    case NoticeKind::kGone:
+    case NoticeKind::kGpuUp:
+      return restore(world, actions, placed_);
     case NoticeKind::kFinished:
     case NoticeKind::kServing:
       break;

@@ -30,6 +30,7 @@ class MuxServePlane final : public ControlPlane {
   PlaneInputs inputs_;
   Duration period_;
   RequestQueues queues_{};
+  std::vector<StartSpec> placed_{};
 };
 
 /// The part of a GPU's time [0, ...) that a model's offline rate takes with `percent` of the SMs

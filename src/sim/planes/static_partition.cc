@@ -74,7 +74,7 @@ void StaticPartitionPlane::place(const World& world, Actions& actions) {
       spec.compute_share =
           static_cast<double>(pages) / static_cast<double>(world.gpu(placed[i][0]).pages);
     }
-    actions.start(spec, Reason::kStatic);
+    actions.start(placed_.emplace_back(spec), Reason::kStatic);
   }
 }
 
@@ -83,11 +83,16 @@ void StaticPartitionPlane::decide(const Notice& notice, const World& world, Acti
     case NoticeKind::kStart:
       return place(world, actions);
     case NoticeKind::kArrival:
-      if (world.replicas_of(notice.model).empty()) {
+      if (std::none_of(placed_.begin(), placed_.end(), [&](const StartSpec& spec) {
+            return spec.model == notice.model;
+          })) {
         return actions.reject(notice.request, Reason::kStatic);
       }
       queues_.push(world, notice.request);
       break;
+    case NoticeKind::kGone:
+    case NoticeKind::kGpuUp:
+      return restore(world, actions, placed_);
     case NoticeKind::kFinished:
     case NoticeKind::kServing:
       break;

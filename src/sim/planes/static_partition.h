@@ -22,6 +22,7 @@ class StaticPartitionPlane final : public ControlPlane {
   PlaneInputs inputs_;
   bool mig_;
   RequestQueues queues_{};
+  std::vector<StartSpec> placed_{};
 };
 
 /// Pages of KV per GPU, for models that are placed: each GPU's rest in proportion to the models'

@@ -162,6 +162,23 @@ StartSpec resident(ModelId model, std::vector<GpuId> gpus) {
   return {.model = model, .stages = {{.gpus = std::move(gpus)}}, .source = WeightSource::kNothing};
 }
 
+void restore(const World& world, Actions& actions, std::span<const StartSpec> placed) {
+  for (const StartSpec& spec : placed) {
+    const std::vector<GpuId>& gpus = spec.stages[0].gpus;
+    const auto& replicas = world.replicas_of(spec.model);
+    const bool there = std::any_of(replicas.begin(), replicas.end(), [&](ReplicaId id) {
+      return world.replica(id)->gpus == gpus;
+    });
+    const bool up =
+        std::all_of(gpus.begin(), gpus.end(), [&](GpuId gpu) { return world.gpu(gpu).up; });
+    if (!there && up) {
+      StartSpec again = spec;
+      again.source = WeightSource::kHost;
+      actions.start(again, Reason::kFault);
+    }
+  }
+}
+
 std::vector<std::vector<GpuId>> place_by_memory(const World& world,
                                                 const std::vector<std::int64_t>& kv_pages) {
   const std::size_t count = world.models().size();

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -98,6 +99,10 @@ void evict_when_idle(const World& world, Actions& actions, ReplicaId id, Duratio
 
 /// Whole weights on `gpus`, served from the first instant on: what was placed before time began.
 [[nodiscard]] StartSpec resident(ModelId model, std::vector<GpuId> gpus);
+
+/// Models that were placed once and lost their GPUs: each begins again, from host memory, on the
+/// same GPUs when these are up.
+void restore(const World& world, Actions& actions, std::span<const StartSpec> placed);
 
 /// A placement that never changes: models by falling weight, each on the group that has most pages
 /// left once `kv_pages` and all are taken. Models that fit nowhere have no GPUs.
