@@ -41,7 +41,7 @@ Result<policy::Footprint> footprint_of(const spec::ModelSpec& model,
   footprint.image_pages =
       static_cast<std::int64_t>(store::pages_for(image_bytes, geometry.page_bytes));
   footprint.overhead_pages = static_cast<std::int64_t>(store::pages_for(
-      engine::workspace_bytes(model, geometry.max_batch_tokens), geometry.page_bytes));
+      engine::workspace_bytes(model, dtype, geometry.max_batch_tokens), geometry.page_bytes));
   return footprint;
 }
 
@@ -104,7 +104,8 @@ std::int64_t choose_batch_tokens(const std::vector<std::string>& sources,
     }
     const Result<store::ModelConfig> config = store::read_model_config(*directory);
     while (config && tokens > kBatchTokensMin &&
-           engine::workspace_bytes(config->model, tokens) * kWorkspaceShare > device_bytes) {
+           engine::workspace_bytes(config->model, spec::DType::kF32, tokens) * kWorkspaceShare >
+               device_bytes) {
       tokens /= 2;
     }
   }

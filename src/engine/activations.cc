@@ -12,11 +12,13 @@ class Layout {
  public:
   explicit Layout(std::byte* memory) : memory_(memory) {}
 
-  ops::TensorRef take(std::int64_t rows, std::int64_t columns) {
-    auto* place = reinterpret_cast<float*>(memory_ == nullptr ? nullptr : memory_ + used_);
-    used_ += (static_cast<std::size_t>(rows * columns) * sizeof(float) + 63) / 64 * 64;
+  ops::TensorRef take(std::int64_t rows,
+                      std::int64_t columns,
+                      spec::DType dtype = spec::DType::kF32) {
+    std::byte* place = memory_ == nullptr ? nullptr : memory_ + used_;
+    used_ += (static_cast<std::size_t>(rows * columns) * spec::dtype_bytes(dtype) + 63) / 64 * 64;
     most_ = std::max(most_, used_);
-    return ops::matrix_of(place, rows, columns);
+    return ops::tensor_2d(place, dtype, rows, columns);
   }
 
   [[nodiscard]] std::size_t used() const { return used_; }
@@ -29,20 +31,24 @@ class Layout {
   std::size_t most_ = 0;
 };
 
-Activations place(const spec::ModelSpec& model, std::int64_t tokens, Layout& layout) {
+Activations place(const spec::ModelSpec& model,
+                  spec::DType dtype,
+                  std::int64_t tokens,
+                  Layout& layout) {
   Activations a;
   a.hidden = layout.take(tokens, model.hidden);
   const std::size_t kept = layout.used();
   // Attention, the MLP and the head take turns.
-  a.normed = layout.take(tokens, model.hidden);
+  a.normed = layout.take(tokens, model.hidden, dtype);
   const std::size_t shared = layout.used();
   a.qkv = layout.take(tokens, (model.heads + 2 * model.kv_heads) * model.head_dim);
-  a.mixed = layout.take(tokens, model.heads * model.head_dim);
+  a.mixed = layout.take(tokens, model.heads * model.head_dim, dtype);
   layout.rewind(shared);
   a.gate_up = layout.take(tokens, 2 * model.intermediate);
-  a.gated = layout.take(tokens, model.intermediate);
+  a.gated = layout.take(tokens, model.intermediate, dtype);
   layout.rewind(kept);
   a.picked = layout.take(kLogitRowsMax, model.hidden);
+  a.head_in = layout.take(kLogitRowsMax, model.hidden, dtype);
   a.logits = layout.take(kLogitRowsMax, model.vocab);
   return a;
 }
@@ -57,15 +63,18 @@ ops::TensorRef Activations::rows(const ops::TensorRef& tensor, std::int64_t toke
 }
 
 Activations place_activations(const spec::ModelSpec& model,
+                              spec::DType dtype,
                               std::int64_t tokens,
                               std::byte* memory) {
   Layout layout(memory);
-  return place(model, tokens, layout);
+  return place(model, dtype, tokens, layout);
 }
 
-std::size_t activation_bytes(const spec::ModelSpec& model, std::int64_t tokens) {
+std::size_t activation_bytes(const spec::ModelSpec& model,
+                             spec::DType dtype,
+                             std::int64_t tokens) {
   Layout layout(nullptr);
-  (void)place(model, tokens, layout);  // Only its size is wanted.
+  (void)place(model, dtype, tokens, layout);  // Only its size is wanted.
   return layout.most();
 }
 

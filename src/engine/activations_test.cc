@@ -25,13 +25,15 @@ struct Piece {
 };
 
 Piece piece(const char* name, const ops::TensorRef& tensor) {
-  return {name, tensor.data, tensor.data + tensor.shape[0] * tensor.shape[1] * 4};
+  return {name, tensor.data, tensor.data + tensor.shape[0] * tensor.shape[1] * ops::dtype_size(tensor.dtype)};
 }
 
 TEST(Activations, WhatIsAliveTogetherDoesNotOverlap) {
-  for (const std::int64_t tokens : {1, 7, 64}) {
-    std::vector<std::byte> memory(activation_bytes(model(), tokens));
-    const Activations a = place_activations(model(), tokens, memory.data());
+  for (const auto& [tokens, dtype] : {std::pair{1, spec::DType::kF32},
+                                      std::pair{7, spec::DType::kBf16},
+                                      std::pair{64, spec::DType::kBf16}}) {
+    std::vector<std::byte> memory(activation_bytes(model(), dtype, tokens));
+    const Activations a = place_activations(model(), dtype, tokens, memory.data());
     const std::vector<std::vector<Piece>> together{
         {piece("hidden", a.hidden),
          piece("normed", a.normed),
@@ -41,7 +43,10 @@ TEST(Activations, WhatIsAliveTogetherDoesNotOverlap) {
          piece("normed", a.normed),
          piece("gate_up", a.gate_up),
          piece("gated", a.gated)},
-        {piece("hidden", a.hidden), piece("picked", a.picked), piece("logits", a.logits)}};
+        {piece("hidden", a.hidden),
+         piece("picked", a.picked),
+         piece("head_in", a.head_in),
+         piece("logits", a.logits)}};
     for (const auto& pieces : together) {
       for (std::size_t i = 0; i < pieces.size(); ++i) {
         EXPECT_GE(pieces[i].begin, memory.data());
@@ -56,8 +61,15 @@ TEST(Activations, WhatIsAliveTogetherDoesNotOverlap) {
 }
 
 TEST(Activations, HaveTheShapesOfTheModel) {
-  std::vector<std::byte> memory(activation_bytes(model(), 7));
-  const Activations a = place_activations(model(), 7, memory.data());
+  constexpr auto kBf16 = spec::DType::kBf16;
+  std::vector<std::byte> memory(activation_bytes(model(), kBf16, 7));
+  const Activations a = place_activations(model(), kBf16, 7, memory.data());
+  for (const ops::TensorRef& multiplied : {a.normed, a.mixed, a.gated, a.head_in}) {
+    EXPECT_EQ(multiplied.dtype, kBf16);
+  }
+  for (const ops::TensorRef& exact : {a.hidden, a.qkv, a.gate_up, a.picked, a.logits}) {
+    EXPECT_EQ(exact.dtype, spec::DType::kF32);
+  }
   EXPECT_EQ(a.qkv.shape[1], 50);
   EXPECT_EQ(a.mixed.shape[1], 30);
   EXPECT_EQ(a.gate_up.shape[1], 100);

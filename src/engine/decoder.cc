@@ -148,26 +148,35 @@ void Decoder::feed_forward(ops::OpContext& context,
       {.x = gated, .weight = w.down, .bias = w.down_bias, .residual = hidden, .out = hidden});
 }
 
-ops::TensorRef Decoder::final_hidden(ops::OpContext& context,
-                                     ops::ConstTensorRef picks,
-                                     const Activations& activations) const {
+void Decoder::pick_normed(ops::OpContext& context,
+                          ops::ConstTensorRef picks,
+                          const Activations& activations,
+                          ops::TensorRef out) const {
   wait_for_stage(context, 1 + model_.layers);
   const auto picked = Activations::rows(activations.picked, picks.shape[0]);
   ops::gather_rows(context, {.table = activations.hidden, .rows = picks, .out = picked});
   ops::rms_norm(context,
                 {.x = picked,
                  .weight = weights_.final_norm,
-                 .out = picked,
+                 .out = out,
                  .eps = static_cast<float>(model_.rms_eps)});
-  return picked;
+}
+
+ops::TensorRef Decoder::final_hidden(ops::OpContext& context,
+                                     ops::ConstTensorRef picks,
+                                     const Activations& activations) const {
+  const auto states = Activations::rows(activations.picked, picks.shape[0]);
+  pick_normed(context, picks, activations, states);
+  return states;
 }
 
 ops::TensorRef Decoder::logits(ops::OpContext& context,
                                ops::ConstTensorRef picks,
                                const Activations& activations) const {
-  const auto picked = final_hidden(context, picks, activations);
+  const auto states = Activations::rows(activations.head_in, picks.shape[0]);
+  pick_normed(context, picks, activations, states);
   const auto logits = Activations::rows(activations.logits, picks.shape[0]);
-  ops::linear(context, {.x = picked, .weight = weights_.head, .out = logits});
+  ops::linear(context, {.x = states, .weight = weights_.head, .out = logits});
   return logits;
 }
 

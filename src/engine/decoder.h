@@ -59,7 +59,7 @@ class Decoder {
                               ops::ConstTensorRef picks,
                               const Activations& activations) const;
 
-  /// Head of final_hidden. Returns the logits, f32 [n, vocab]. Destroys all activations but hidden.
+  /// Head of the final norm of rows `picks`. Returns the logits, f32 [n, vocab]. Destroys all activations but hidden.
   ops::TensorRef logits(ops::OpContext& context,
                         ops::ConstTensorRef picks,
                         const Activations& activations) const;
@@ -79,6 +79,10 @@ class Decoder {
                     std::int64_t layer,
                     std::int64_t tokens,
                     const Activations& activations) const;
+  void pick_normed(ops::OpContext& context,
+                   ops::ConstTensorRef picks,
+                   const Activations& activations,
+                   ops::TensorRef out) const;
   [[nodiscard]] ops::PagedKv paged_kv(std::int64_t layer, const Batch& batch) const;
 
   spec::ModelSpec model_{};

@@ -37,8 +37,9 @@ class DecoderRig {
                                  kv_.plan(),
                                  host.device().page_address(device::PageId{0}))
                      .value()),
-        memory_(activation_bytes(model.spec, kTokensMax)),
-        activations_(place_activations(model.spec, kTokensMax, memory_.data())) {
+        memory_(activation_bytes(model.spec, model.layout.dtype, kTokensMax)),
+        activations_(place_activations(
+            model.spec, model.layout.dtype, kTokensMax, memory_.data())) {
     if (image == ImageIs::kPresent) {
       gate_.advance(model.layout.bytes);
     }

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <new>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "base/aligned_bytes.h"
 #include "base/check.h"
 #include "engine/activations.h"
 #include "engine/decoder.h"
@@ -20,19 +20,6 @@
 
 namespace heddle::engine {
 namespace {
-
-constexpr std::size_t kWorkspaceAlignment = 64;
-
-struct AlignedDelete {
-  void operator()(std::byte* memory) const {
-    ::operator delete[](memory, std::align_val_t{kWorkspaceAlignment});
-  }
-};
-using AlignedBytes = std::unique_ptr<std::byte[], AlignedDelete>;  // NOLINT(*-avoid-c-arrays)
-
-AlignedBytes allocate_aligned(std::size_t bytes) {
-  return AlignedBytes(new (std::align_val_t{kWorkspaceAlignment}) std::byte[bytes]);
-}
 
 struct Model {
   Decoder decoder;
@@ -197,7 +184,9 @@ Sequence& Engine::Impl::sequence(SequenceId id) {
 void Engine::Impl::fit_workspace() {
   std::size_t wanted = 0;
   for (const auto& [id, model] : models_) {
-    wanted = std::max(wanted, activation_bytes(model.decoder.model(), options_.max_batch_tokens));
+    wanted = std::max(wanted, activation_bytes(model.decoder.model(),
+                                               model.decoder.kv_plan().dtype,
+                                               options_.max_batch_tokens));
   }
   if (wanted != workspace_size_) {
     workspace_.reset();
@@ -298,7 +287,10 @@ Result<void> Engine::Impl::run_batch(const policy::ModelBatch& batch, StepOutcom
     return {};
   }
   const Activations activations =
-      place_activations(model.decoder.model(), options_.max_batch_tokens, workspace_.get());
+      place_activations(model.decoder.model(),
+                        model.decoder.kv_plan().dtype,
+                        options_.max_batch_tokens,
+                        workspace_.get());
   pass_.enqueue(context_, slices, model.decoder, model.kv, activations);
   const auto done = stream_->synchronize();
   if (!done && done.error().code == Code::kCancelled) {
@@ -395,13 +387,15 @@ void Engine::Impl::finish_slice(const PassSlice& slice,
   outcome.results.push_back(std::move(result));
 }
 
-std::uint64_t workspace_bytes(const spec::ModelSpec& model, std::int64_t max_batch_tokens) {
+std::uint64_t workspace_bytes(const spec::ModelSpec& model,
+                              spec::DType dtype,
+                              std::int64_t max_batch_tokens) {
   // Per token at most: its id, row bounds, position and angles, on the host and on the device, and
   // where every token is a sequence of its own, what its sampling needs.
   const std::size_t inputs =
       2 * (static_cast<std::size_t>(model.head_dim) * sizeof(float) + sizeof(ops::SampleRow) +
            sizeof(ops::PenaltyRow) + 6 * sizeof(std::int32_t));
-  return activation_bytes(model, max_batch_tokens) +
+  return activation_bytes(model, dtype, max_batch_tokens) +
          inputs * static_cast<std::size_t>(max_batch_tokens);
 }
 

@@ -9,7 +9,8 @@ void attention(OpContext& context, const AttentionArgs& args) {
   const std::int64_t tokens = args.query.shape[0];
   const std::int64_t heads = args.query.shape[1];
   check_f32_heads(args.query, tokens, heads, args.kv.head_dim);
-  check_f32_heads(args.out, tokens, heads, args.kv.head_dim);
+  check_floating(args.out.dtype);
+  check_heads(args.out, args.out.dtype, tokens, heads, args.kv.head_dim);
   HEDDLE_CHECK(args.kv.kv_heads > 0 && heads % args.kv.kv_heads == 0);
   HEDDLE_CHECK(args.query.stride[1] == args.kv.head_dim && args.out.stride[1] == args.kv.head_dim);
   HEDDLE_CHECK(args.kv.head_dim <= kAttentionHeadDimMax);

@@ -14,7 +14,7 @@ struct AttentionArgs {
   PagedKv kv{};             ///< Holds all positions that the batch's tokens attend to.
   std::int64_t window = 0;  ///< Newest positions that a token attends to, itself included; 0: all.
   float scale = 1.0F;       ///< On the scores; 1 / sqrt(head_dim) as a rule.
-  TensorRef out{};          ///< f32 [tokens, heads, head_dim]
+  TensorRef out{};          ///< f32 or bf16 (rounded) [tokens, heads, head_dim]
   TensorRef lse{};          ///< f32 [tokens, heads], or absent.
 };
 

@@ -6,21 +6,39 @@
 
 namespace heddle::ops {
 
-/// CHECK-fails unless `tensor` is float32 [rows, columns] with adjacent columns.
-inline void check_f32_rows(const ConstTensorRef& tensor, std::int64_t rows, std::int64_t columns) {
-  HEDDLE_CHECK(tensor.rank == 2 && tensor.dtype == DType::kF32);
+/// CHECK-fails unless it is a type that operations compute on.
+inline void check_floating(DType dtype) {
+  HEDDLE_CHECK(dtype == DType::kF32 || dtype == DType::kBf16);
+}
+
+/// CHECK-fails unless `tensor` is [rows, columns] of that type with adjacent columns.
+inline void check_rows(const ConstTensorRef& tensor,
+                       DType dtype,
+                       std::int64_t rows,
+                       std::int64_t columns) {
+  HEDDLE_CHECK(tensor.rank == 2 && tensor.dtype == dtype);
   HEDDLE_CHECK(tensor.shape[0] == rows && tensor.shape[1] == columns);
   HEDDLE_CHECK(tensor.stride[1] == 1 && tensor.stride[0] >= columns);
 }
+inline void check_f32_rows(const ConstTensorRef& tensor, std::int64_t rows, std::int64_t columns) {
+  check_rows(tensor, DType::kF32, rows, columns);
+}
 
-/// CHECK-fails unless `tensor` is float32 [tokens, heads, head_dim] with adjacent elements.
+/// CHECK-fails unless `tensor` is [tokens, heads, head_dim] of that type with adjacent elements.
+inline void check_heads(const ConstTensorRef& tensor,
+                        DType dtype,
+                        std::int64_t tokens,
+                        std::int64_t heads,
+                        std::int64_t head_dim) {
+  HEDDLE_CHECK(tensor.rank == 3 && tensor.dtype == dtype);
+  HEDDLE_CHECK(tensor.shape[0] == tokens && tensor.shape[1] == heads);
+  HEDDLE_CHECK(tensor.shape[2] == head_dim && tensor.stride[2] == 1);
+}
 inline void check_f32_heads(const ConstTensorRef& tensor,
                             std::int64_t tokens,
                             std::int64_t heads,
                             std::int64_t head_dim) {
-  HEDDLE_CHECK(tensor.rank == 3 && tensor.dtype == DType::kF32);
-  HEDDLE_CHECK(tensor.shape[0] == tokens && tensor.shape[1] == heads);
-  HEDDLE_CHECK(tensor.shape[2] == head_dim && tensor.stride[2] == 1);
+  check_heads(tensor, DType::kF32, tokens, heads, head_dim);
 }
 
 /// CHECK-fails unless `tensor` is a contiguous vector of `n` elements of that type.
@@ -32,7 +50,7 @@ inline void check_vector(const ConstTensorRef& tensor, DType dtype, std::int64_t
 /// CHECK-fails unless `tensor` is a contiguous matrix of float32 or bfloat16.
 inline void check_weight(const ConstTensorRef& tensor) {
   HEDDLE_CHECK(tensor.rank == 2);
-  HEDDLE_CHECK(tensor.dtype == DType::kF32 || tensor.dtype == DType::kBf16);
+  check_floating(tensor.dtype);
   HEDDLE_CHECK(tensor.stride[1] == 1 && tensor.stride[0] == tensor.shape[1]);
 }
 
@@ -43,7 +61,7 @@ inline void check_paged(const BatchRows& rows, const PagedKv& kv) {
   check_vector(rows.begin, DType::kI32, sequences + 1);
   HEDDLE_CHECK(kv.table.rank == 2 && kv.table.dtype == DType::kI32);
   HEDDLE_CHECK(kv.table.shape[0] == sequences && kv.table.stride[1] == 1);
-  HEDDLE_CHECK(kv.dtype == DType::kF32 || kv.dtype == DType::kBf16);
+  check_floating(kv.dtype);
   HEDDLE_CHECK(kv.block_tokens > 0 && kv.block_bytes > 0);
 }
 

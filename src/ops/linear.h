@@ -6,7 +6,7 @@
 namespace heddle::ops {
 
 struct LinearArgs {
-  ConstTensorRef x{};         ///< f32 [tokens, inputs]
+  ConstTensorRef x{};         ///< [tokens, inputs], of the type of `weight`.
   ConstTensorRef weight{};    ///< f32 or bf16 [outputs, inputs], contiguous.
   ConstTensorRef bias{};      ///< f32 [outputs], or absent.
   ConstTensorRef residual{};  ///< f32 [tokens, outputs], or absent. May be `out`.
@@ -15,11 +15,11 @@ struct LinearArgs {
 
 /// out[t][o] = sum_i x[t][i] weight[o][i] + bias[o] + residual[t][o].
 ///
-/// Products and sums are float, whatever the type of the weights. Each output has one order of
+/// Products and sums are float, whatever the type of the operands. Each output has one order of
 /// summation that depends on `inputs` alone, so its bits are the same for any number of tokens and
 /// threads. Within inputs * 2^-24 * sum_i |x[t][i] weight[o][i]| (plus one rounding each for bias
-/// and residual) of the exact value; in practice some tens of times closer. tokens == 0 is a no-op.
-/// Shapes and types that do not fit are bugs and CHECK-fail.
+/// and residual) of the exact value; in practice some tens of times closer. Subnormal bfloat16 may
+/// count as zero. tokens == 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
 void linear(OpContext& context, const LinearArgs& args);
 
 }  // namespace heddle::ops

@@ -17,8 +17,11 @@ struct Shape {
 /// Every remainder of the register tiles and of the lanes, and one of ordinary size.
 std::vector<Shape> shapes() {
   std::vector<Shape> result{{0, 5, 8}, {64, 96, 128}};
+  // More inputs than a slab holds of either type.
+  result.push_back({9, 21, 2100});
+  result.push_back({50, 101, 2112});
   for (const std::int64_t tokens : {1, 2, 3, 5, 7, 13, 49}) {
-    for (const std::int64_t inputs : {1, 15, 16, 17, 40}) {
+    for (const std::int64_t inputs : {1, 15, 16, 17, 40, 64, 65}) {
       result.push_back({tokens, 1 + tokens % 9, inputs});
     }
   }
@@ -44,7 +47,8 @@ Reference reference(const float* x, const float* weight, std::int64_t inputs) {
 
 TEST_F(LinearTest, AgreesWithDoubleInBothWeightTypes) {
   for (const Shape& s : shapes()) {
-    const auto x = random(s.tokens * s.inputs);
+    const auto half_x = rounded(random(s.tokens * s.inputs));
+    const auto x = widened(half_x);
     const auto half = rounded(random(s.outputs * s.inputs));
     const auto wide = widened(half);
     const auto bias = random(s.outputs);
@@ -52,7 +56,8 @@ TEST_F(LinearTest, AgreesWithDoubleInBothWeightTypes) {
     for (const bool bf16 : {false, true}) {
       std::vector<float> out(residual.size());
       linear(context_,
-             {.x = matrix_of(x.data(), s.tokens, s.inputs),
+             {.x = bf16 ? bf16_matrix(half_x, s.tokens, s.inputs)
+                        : ConstTensorRef(matrix_of(x.data(), s.tokens, s.inputs)),
               .weight = bf16 ? bf16_matrix(half, s.outputs, s.inputs)
                              : ConstTensorRef(matrix_of(wide.data(), s.outputs, s.inputs)),
               .bias = vector_of(bias.data(), s.outputs),
@@ -80,24 +85,33 @@ TEST_F(LinearTest, AgreesWithDoubleInBothWeightTypes) {
 // One order of summation: how many tokens go together, and where in a tile one lies, is invisible.
 TEST_F(LinearTest, GivesATokenTheSameBitsAloneAndInABatch) {
   constexpr std::int64_t kTokens = 23;
-  constexpr std::int64_t kOutputs = 37;
-  constexpr std::int64_t kInputs = 83;
-  const auto x = random(kTokens * kInputs);
-  const auto weight = rounded(random(kOutputs * kInputs));
-  std::vector<float> together(kTokens * kOutputs);
-  std::vector<float> alone(kTokens * kOutputs);
-  const auto run = [&](std::int64_t first, std::int64_t tokens, std::vector<float>& out) {
-    linear(context_,
-           {.x = matrix_of(x.data() + first * kInputs, tokens, kInputs),
-            .weight = bf16_matrix(weight, kOutputs, kInputs),
-            .out = matrix_of(out.data() + first * kOutputs, tokens, kOutputs)});
-  };
-  run(0, kTokens, together);
-  for (std::int64_t t = 0; t < kTokens; ++t) {
-    run(t, 1, alone);
+  constexpr std::int64_t kOutputs = 137;
+  for (const std::int64_t inputs : {83, 4200, 4224}) {
+    const auto x = rounded(random(kTokens * inputs));
+    const auto weight = rounded(random(kOutputs * inputs));
+    const auto wide_x = widened(x);
+    const auto wide = widened(weight);
+    for (const bool bf16 : {false, true}) {
+      std::vector<float> together(kTokens * kOutputs);
+      std::vector<float> alone(kTokens * kOutputs);
+      const auto run = [&](std::int64_t first, std::int64_t tokens, std::vector<float>& out) {
+        const auto* half = reinterpret_cast<const std::byte*>(x.data() + first * inputs);
+        linear(context_,
+               {.x = bf16 ? tensor_2d(half, DType::kBf16, tokens, inputs)
+                          : ConstTensorRef(
+                                matrix_of(wide_x.data() + first * inputs, tokens, inputs)),
+                .weight = bf16 ? bf16_matrix(weight, kOutputs, inputs)
+                               : ConstTensorRef(matrix_of(wide.data(), kOutputs, inputs)),
+                .out = matrix_of(out.data() + first * kOutputs, tokens, kOutputs)});
+      };
+      run(0, kTokens, together);
+      for (std::int64_t t = 0; t < kTokens; ++t) {
+        run(t, 1, alone);
+      }
+      synchronize();
+      EXPECT_TRUE(same_bits(together, alone)) << inputs << (bf16 ? " bf16" : " f32");
+    }
   }
-  synchronize();
-  EXPECT_TRUE(same_bits(together, alone));
 }
 
 TEST_F(LinearTest, AddsToItsResidualInPlace) {

@@ -9,7 +9,8 @@ void rms_norm(OpContext& context, const RmsNormArgs& args) {
   HEDDLE_CHECK(args.x.rank == args.out.rank && args.x.shape == args.out.shape);
   const auto last = static_cast<std::size_t>(args.x.rank - 1);
   HEDDLE_CHECK(args.x.dtype == DType::kF32 && args.x.stride[last] == 1);
-  HEDDLE_CHECK(args.out.dtype == DType::kF32 && args.out.stride[last] == 1);
+  check_floating(args.out.dtype);
+  HEDDLE_CHECK(args.out.stride[last] == 1);
   check_vector(args.weight, DType::kF32, args.x.shape[last]);
   if (args.x.shape[0] > 0) {
     context.kernels.rms_norm(context.stream, args);

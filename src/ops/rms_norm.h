@@ -8,7 +8,7 @@ namespace heddle::ops {
 struct RmsNormArgs {
   ConstTensorRef x{};       ///< f32 [tokens, columns], or [tokens, heads, columns].
   ConstTensorRef weight{};  ///< f32 [columns]
-  TensorRef out{};          ///< f32, the shape of x. May be x.
+  TensorRef out{};          ///< f32 or bf16 (rounded), the shape of x. May be x if f32.
   float eps = 1e-6F;        ///< Added to the mean square.
 };
 

@@ -1,5 +1,7 @@
 #include "ops/rms_norm.h"
 
+#include <utility>
+
 #include "ops/op_test.h"
 
 namespace heddle::ops {
@@ -52,6 +54,24 @@ TEST_F(RmsNormTest, NormalisesHeadsInPlaceAndLeavesTheirNeighbours) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     EXPECT_NEAR(rows[i], expected[i], 2e-6F * std::abs(expected[i])) << i;
   }
+}
+
+TEST_F(RmsNormTest, RoundsWhatItHandsOn) {
+  constexpr std::int64_t kColumns = 37;
+  auto x = random(2 * kColumns);
+  x[40] = std::nanf("");
+  const auto weight = random(kColumns);
+  std::vector<float> exact(x.size());
+  std::vector<std::uint16_t> half(x.size());
+  const RmsNormArgs args{.x = matrix_of(std::as_const(x).data(), 2, kColumns),
+                         .weight = vector_of(weight.data(), kColumns),
+                         .out = matrix_of(exact.data(), 2, kColumns)};
+  RmsNormArgs rounding = args;
+  rounding.out = tensor_2d(reinterpret_cast<std::byte*>(half.data()), DType::kBf16, 2, kColumns);
+  rms_norm(context_, args);
+  rms_norm(context_, rounding);
+  synchronize();
+  EXPECT_EQ(half, rounded(exact));
 }
 
 }  // namespace

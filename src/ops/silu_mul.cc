@@ -6,7 +6,8 @@ namespace heddle::ops {
 
 void silu_mul(OpContext& context, const SiluMulArgs& args) {
   const std::int64_t tokens = args.out.shape[0];
-  check_f32_rows(args.out, tokens, args.out.shape[1]);
+  check_floating(args.out.dtype);
+  check_rows(args.out, args.out.dtype, tokens, args.out.shape[1]);
   check_f32_rows(args.gate_up, tokens, 2 * args.out.shape[1]);
   if (tokens > 0) {
     context.kernels.silu_mul(context.stream, args);

@@ -7,7 +7,7 @@ namespace heddle::ops {
 
 struct SiluMulArgs {
   ConstTensorRef gate_up{};  ///< f32 [tokens, 2 n]: gates, then ups.
-  TensorRef out{};           ///< f32 [tokens, n]. Does not overlap gate_up.
+  TensorRef out{};           ///< f32 or bf16 (rounded) [tokens, n]. Does not overlap gate_up.
 };
 
 /// out[t][i] = g / (1 + exp(-g)) * gate_up[t][n + i] with g = gate_up[t][i]: the gate of SwiGLU

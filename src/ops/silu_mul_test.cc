@@ -45,5 +45,19 @@ TEST_F(SiluMulTest, KeepsExtremesAndWhatIsNotANumber) {
   EXPECT_TRUE(std::isnan(out[3]));
 }
 
+TEST_F(SiluMulTest, RoundsWhatItHandsOn) {
+  const auto gate_up = random(2 * 2 * 21, 3.0F);
+  std::vector<float> exact(2 * 21);
+  std::vector<std::uint16_t> half(2 * 21);
+  silu_mul(context_,
+           {.gate_up = matrix_of(gate_up.data(), 2, 42), .out = matrix_of(exact.data(), 2, 21)});
+  silu_mul(
+      context_,
+      {.gate_up = matrix_of(gate_up.data(), 2, 42),
+       .out = tensor_2d(reinterpret_cast<std::byte*>(half.data()), DType::kBf16, 2, 21)});
+  synchronize();
+  EXPECT_EQ(half, rounded(exact));
+}
+
 }  // namespace
 }  // namespace heddle::ops

@@ -12,6 +12,11 @@ namespace heddle::ops {
 
 using spec::DType;
 
+/// Bytes of an element, for arithmetic on strides.
+[[nodiscard]] inline std::int64_t dtype_size(DType dtype) {
+  return static_cast<std::int64_t>(spec::dtype_bytes(dtype));
+}
+
 /// A borrowed, strided view of elements on some device. Strides count elements, not bytes.
 template <class Byte>
 struct BasicTensorRef {

@@ -14,6 +14,15 @@ void CpuStream::copy(std::byte* target, const std::byte* source, std::size_t byt
   });
 }
 
+std::byte* CpuStream::scratch(std::size_t bytes) {
+  if (bytes > scratch_bytes_) {
+    scratch_.reset();
+    scratch_ = allocate_aligned(bytes);
+    scratch_bytes_ = bytes;
+  }
+  return scratch_.get();
+}
+
 Result<void> CpuStream::synchronize() {
   return tasks_.run_all(*pool_);
 }

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/aligned_bytes.h"
 #include "base/result.h"
 #include "device/cpu/paced_copy.h"
 #include "device/cpu/task_queue.h"
@@ -37,10 +38,16 @@ class CpuStream final : public Stream {
 
   [[nodiscard]] ThreadPool& pool() { return *pool_; }
 
+  /// Memory for the task that runs, 64-byte aligned; the next task that asks has the same. Grows and
+  /// never shrinks.
+  [[nodiscard]] std::byte* scratch(std::size_t bytes);
+
  private:
   std::unique_ptr<ThreadPool> pool_;
   Pacer link_;
   TaskQueue tasks_{};
+  std::size_t scratch_bytes_ = 0;
+  AlignedBytes scratch_{};
 };
 
 }  // namespace heddle::device

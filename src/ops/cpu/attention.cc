@@ -56,8 +56,10 @@ class Work {
     const std::int64_t head_bytes = kv_head * kv.block_tokens * kv.token_stride();
     AttentionBlock block{.query = args_.query.as<float>() + token * args_.query.stride[0] + element,
                          .query_stride = args_.query.stride[0],
-                         .out = args_.out.as<float>() + token * args_.out.stride[0] + element,
+                         .out = args_.out.data + (token * args_.out.stride[0] + element) *
+                                                     dtype_size(args_.out.dtype),
                          .out_stride = args_.out.stride[0],
+                         .out_bf16 = args_.out.dtype == DType::kBf16,
                          .group = group_,
                          .row_begin = row,
                          .row_end = std::min(row + kAttentionRowsMax, rows_of(s)),

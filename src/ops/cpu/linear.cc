@@ -1,5 +1,7 @@
 #include "ops/linear.h"
 
+#include <algorithm>
+
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/simd/kernels.h"
 
@@ -10,12 +12,11 @@ namespace {
 constexpr std::int64_t kGrain = 16;
 
 LinearBlock block_of(const LinearArgs& args, std::int64_t begin, std::int64_t end) {
-  const auto row_bytes =
-      args.weight.shape[1] * static_cast<std::int64_t>(spec::dtype_bytes(args.weight.dtype));
+  const std::int64_t row_bytes = args.weight.shape[1] * dtype_size(args.weight.dtype);
   const auto from = [begin](const ConstTensorRef& tensor) {
     return tensor.present() ? tensor.as<float>() + begin : nullptr;
   };
-  return {.x = args.x.as<float>(),
+  return {.x = args.x.data,
           .x_stride = args.x.stride[0],
           .weight = args.weight.data + begin * row_bytes,
           .bias = from(args.bias),
@@ -28,14 +29,43 @@ LinearBlock block_of(const LinearArgs& args, std::int64_t begin, std::int64_t en
           .inputs = args.weight.shape[1]};
 }
 
+/// x as the kernels' matrix unit wants it, in the stream's scratch memory; nullptr where it has none
+/// or cannot take it.
+const std::byte* pack(const LinearArgs& args, device::CpuStream& stream, device::ThreadPool& pool) {
+  const auto pack_tokens = simd_kernels().pack_tokens;
+  const std::int64_t inputs = args.weight.shape[1];
+  if (args.weight.dtype != DType::kBf16 || pack_tokens == nullptr || inputs % kPackInputs != 0) {
+    return nullptr;
+  }
+  const std::int64_t tokens = args.x.shape[0];
+  const std::int64_t tiles = (tokens + kPackTokens - 1) / kPackTokens;
+  const std::int64_t tile_bytes = kPackTokens * inputs * dtype_size(DType::kBf16);
+  std::byte* packed = stream.scratch(static_cast<std::size_t>(tiles * tile_bytes));
+  pool.parallel_for(tiles, 1, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t tile = begin; tile < end; ++tile) {
+      const std::int64_t first = tile * kPackTokens;
+      pack_tokens({.x = args.x.data + first * args.x.stride[0] * dtype_size(DType::kBf16),
+                   .x_stride = args.x.stride[0],
+                   .tokens = std::min(kPackTokens, tokens - first),
+                   .inputs = inputs,
+                   .out = packed + tile * tile_bytes});
+    }
+  });
+  return packed;
+}
+
 }  // namespace
 
 void linear(device::Stream& stream, const LinearArgs& args) {
-  cpu_stream(stream).enqueue([args](device::ThreadPool& pool) {
+  device::CpuStream& cpu = cpu_stream(stream);
+  cpu.enqueue([args, &cpu](device::ThreadPool& pool) {
     const auto kernel =
         args.weight.dtype == DType::kBf16 ? simd_kernels().linear_bf16 : simd_kernels().linear_f32;
+    const std::byte* packed = pack(args, cpu, pool);
     pool.parallel_for(args.weight.shape[0], kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-      kernel(block_of(args, begin, end));
+      LinearBlock block = block_of(args, begin, end);
+      block.packed = packed;
+      kernel(block);
     });
   });
 }

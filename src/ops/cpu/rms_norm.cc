@@ -18,7 +18,9 @@ void rms_norm(device::Stream& stream, const RmsNormArgs& args) {
         simd_kernels().rms_norm(
             {.x = args.x.as<float>() + token * args.x.stride[0] + head * head_stride_in,
              .weight = args.weight.as<float>(),
-             .out = args.out.as<float>() + token * args.out.stride[0] + head * head_stride_out,
+             .out = args.out.data + (token * args.out.stride[0] + head * head_stride_out) *
+                                        dtype_size(args.out.dtype),
+             .bf16 = args.out.dtype == DType::kBf16,
              .columns = args.x.shape[last],
              .eps = args.eps});
       }

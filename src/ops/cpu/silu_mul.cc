@@ -12,7 +12,11 @@ void silu_mul(device::Stream& stream, const SiluMulArgs& args) {
       for (std::int64_t token = begin; token < end; ++token) {
         const float* gate = args.gate_up.as<float>() + token * args.gate_up.stride[0];
         simd_kernels().silu_mul(
-            gate, gate + n, args.out.as<float>() + token * args.out.stride[0], n);
+            {.gate = gate,
+             .up = gate + n,
+             .out = args.out.data + token * args.out.stride[0] * dtype_size(args.out.dtype),
+             .bf16 = args.out.dtype == DType::kBf16,
+             .n = n});
       }
     });
   });

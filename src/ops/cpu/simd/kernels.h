@@ -7,8 +7,9 @@ namespace heddle::ops::cpu {
 
 /// out[t][o] = sum_i x[t][i] weight[o][i] + bias[o] + residual[t][o], for a block of outputs.
 struct LinearBlock {
-  const float* x = nullptr;
+  const std::byte* x = nullptr;  ///< Of the weights' type, as `x_stride` counts.
   std::int64_t x_stride = 0;
+  const std::byte* packed = nullptr;  ///< All of x as pack_tokens() lays it out, or nullptr.
   const std::byte* weight = nullptr;  ///< [outputs, inputs], contiguous.
   const float* bias = nullptr;        ///< Or nullptr.
   const float* residual = nullptr;    ///< Or nullptr; may be `out`.
@@ -20,6 +21,19 @@ struct LinearBlock {
   std::int64_t inputs = 0;
 };
 
+/// Tokens that a tile holds, and the inputs that those of a packed product are a multiple of.
+constexpr std::int64_t kPackTokens = 16;
+constexpr std::int64_t kPackInputs = 32;
+
+/// One tile of tokens to be laid out for a matrix unit.
+struct TokenPack {
+  const std::byte* x = nullptr;  ///< bf16 [tokens, inputs]
+  std::int64_t x_stride = 0;
+  std::int64_t tokens = 0;   ///< At most kPackTokens; the rest of the tile is zeros.
+  std::int64_t inputs = 0;   ///< A multiple of kPackInputs.
+  std::byte* out = nullptr;  ///< kPackTokens * inputs bf16.
+};
+
 /// Most rows (query tokens times the heads that share a key head) that one AttentionBlock holds.
 constexpr std::int64_t kAttentionRowsMax = 16;
 constexpr std::int64_t kHeadDimMax = 256;
@@ -29,8 +43,9 @@ constexpr std::int64_t kHeadDimMax = 256;
 struct AttentionBlock {
   const float* query = nullptr;  ///< Of token 0, first head of the group.
   std::int64_t query_stride = 0;
-  float* out = nullptr;
+  std::byte* out = nullptr;  ///< float32, or bfloat16 if `out_bf16`; `out_stride` counts elements.
   std::int64_t out_stride = 0;
+  bool out_bf16 = false;
   float* lse = nullptr;  ///< Or nullptr.
   std::int64_t lse_stride = 0;
   std::int64_t group = 0;
@@ -50,21 +65,35 @@ struct AttentionBlock {
 struct RmsNormRow {
   const float* x = nullptr;
   const float* weight = nullptr;
-  float* out = nullptr;  ///< May be `x`.
+  std::byte* out = nullptr;  ///< May be `x` if it is float32.
+  bool bf16 = false;         ///< Of `out`.
   std::int64_t columns = 0;
   float eps = 0.0F;
 };
 
-/// The innermost loops of one instruction set. All sets give the same bits.
+/// out[i] = gate[i] sigmoid(gate[i]) up[i], for i < n.
+struct SiluMulRow {
+  const float* gate = nullptr;
+  const float* up = nullptr;
+  std::byte* out = nullptr;
+  bool bf16 = false;  ///< Of `out`, which is float32 otherwise.
+  std::int64_t n = 0;
+};
+
+/// The innermost loops of one instruction set. All sets give the same bits, except for linear_bf16:
+/// that of simd_x86_bf16() takes subnormal numbers for zero, that of simd_x86_amx() sums in another
+/// order.
 struct SimdKernels {
   const char* name = nullptr;
   void (*linear_f32)(const LinearBlock& block) = nullptr;
   void (*linear_bf16)(const LinearBlock& block) = nullptr;
+  /// What linear_bf16 wants in LinearBlock::packed where inputs are a multiple of kPackInputs, tile
+  /// after tile; nullptr in sets without a matrix unit.
+  void (*pack_tokens)(const TokenPack& pack) = nullptr;
   void (*attention_f32)(const AttentionBlock& block) = nullptr;
   void (*attention_bf16)(const AttentionBlock& block) = nullptr;
   void (*rms_norm)(const RmsNormRow& row) = nullptr;
-  /// out[i] = gate[i] sigmoid(gate[i]) up[i]; out may be gate.
-  void (*silu_mul)(const float* gate, const float* up, float* out, std::int64_t n) = nullptr;
+  void (*silu_mul)(const SiluMulRow& row) = nullptr;
 };
 
 /// What any processor of the architecture runs. Exact, and slow where there is no fused
@@ -73,6 +102,13 @@ struct SimdKernels {
 #ifdef __x86_64__
 [[nodiscard]] const SimdKernels& simd_x86_v3();  ///< AVX2 and FMA.
 [[nodiscard]] const SimdKernels& simd_x86_v4();  ///< AVX-512.
+[[nodiscard]] const SimdKernels& simd_x86_bf16();  ///< AVX-512 with the bfloat16 dot product.
+#endif
+
+#ifdef __x86_64__
+[[nodiscard]] const SimdKernels& simd_x86_amx();  ///< And with the tile unit.
+/// Whether the processor has the tile unit and the kernel lets this process use it.
+[[nodiscard]] bool amx_usable();
 #endif
 
 /// The fastest set that this processor runs.

@@ -19,6 +19,12 @@ std::vector<const SimdKernels*> runnable() {
   if (__builtin_cpu_supports("x86-64-v4")) {
     sets.push_back(&simd_x86_v4());
   }
+  if (__builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512bf16")) {
+    sets.push_back(&simd_x86_bf16());
+  }
+  if (amx_usable()) {
+    sets.push_back(&simd_x86_amx());
+  }
 #endif
   return sets;
 }
@@ -43,11 +49,13 @@ TEST_F(SimdKernelsTest, LinearHasOneAnswer) {
   const auto x = random(kTokens * kInputs);
   const auto weight = random(kOutputs * kInputs);
   const auto half = rounded(weight);
+  const auto half_x = rounded(x);
   for (const bool bf16 : {false, true}) {
     expect_same([&](const SimdKernels& set) {
       std::vector<float> out(kTokens * kOutputs);
       const void* weights = bf16 ? static_cast<const void*>(half.data()) : weight.data();
-      (bf16 ? set.linear_bf16 : set.linear_f32)({.x = x.data(),
+      const void* inputs = bf16 ? static_cast<const void*>(half_x.data()) : x.data();
+      (bf16 ? set.linear_bf16 : set.linear_f32)({.x = static_cast<const std::byte*>(inputs),
                                                  .x_stride = kInputs,
                                                  .weight = static_cast<const std::byte*>(weights),
                                                  .out = out.data(),
@@ -73,7 +81,7 @@ TEST_F(SimdKernelsTest, AttentionHasOneAnswer) {
     std::vector<float> out(kTokens * kGroup * kDim);
     set.attention_f32({.query = query.data(),
                        .query_stride = kGroup * kDim,
-                       .out = out.data(),
+                       .out = reinterpret_cast<std::byte*>(out.data()),
                        .out_stride = kGroup * kDim,
                        .group = kGroup,
                        .row_begin = 0,
@@ -96,13 +104,20 @@ TEST_F(SimdKernelsTest, PointwiseLoopsHaveOneAnswer) {
   const auto y = random(1000);
   expect_same([&](const SimdKernels& set) {
     std::vector<float> out(x.size());
-    set.silu_mul(x.data(), y.data(), out.data(), 1000);
+    set.silu_mul({.gate = x.data(),
+                  .up = y.data(),
+                  .out = reinterpret_cast<std::byte*>(out.data()),
+                  .n = 1000});
     return out;
   });
   expect_same([&](const SimdKernels& set) {
     std::vector<float> out(x.size());
     set.rms_norm(
-        {.x = x.data(), .weight = y.data(), .out = out.data(), .columns = 1000, .eps = 1e-6F});
+        {.x = x.data(),
+         .weight = y.data(),
+         .out = reinterpret_cast<std::byte*>(out.data()),
+         .columns = 1000,
+         .eps = 1e-6F});
     return out;
   });
 }

@@ -8,7 +8,7 @@
 /// no function compiled for a newer processor can be chosen by the linker for an older one.
 ///
 /// Each operation rounds once, lane by lane, in an order that the source fixes; so all instruction
-/// sets give the same bits, only at different speeds.
+/// sets give the same bits, only at different speeds (dot() but for subnormal numbers).
 namespace heddle::ops::cpu {
 
 constexpr std::int64_t kLanes = 16;
@@ -48,15 +48,57 @@ HEDDLE_SIMD void store(float* target, F32x16 value) {
   std::memcpy(target, &value, sizeof(value));
 }
 
-HEDDLE_SIMD void store_part(float* target, F32x16 value, std::int64_t count) {
-  float padded[kLanes];
+/// Rounds to the nearest bfloat16, ties to even; NaN stays NaN.
+HEDDLE_SIMD void store(Bf16* target, F32x16 value) {
+  const U32x16 bits = __builtin_bit_cast(U32x16, value);
+  const U32x16 nearest = (bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U;
+  const U32x16 quiet = (bits >> 16U) | 0x40U;
+  const U16x16 half = __builtin_convertvector(value == value ? nearest : quiet, U16x16);
+  std::memcpy(target, &half, sizeof(half));
+}
+
+template <class T>
+HEDDLE_SIMD void store_part(T* target, F32x16 value, std::int64_t count) {
+  T padded[kLanes];
   store(padded, value);
-  std::memcpy(target, padded, static_cast<std::size_t>(count) * sizeof(float));
+  std::memcpy(target, padded, static_cast<std::size_t>(count) * sizeof(T));
+}
+
+/// Thirty-two bfloat16: lane j holds elements 2j (its lower half) and 2j + 1.
+HEDDLE_SIMD U32x16 load_pairs(const Bf16* source) {
+  U32x16 pairs;
+  std::memcpy(&pairs, source, sizeof(pairs));
+  return pairs;
+}
+
+/// The first `count` < 32 elements, then zeros.
+HEDDLE_SIMD U32x16 load_pairs_part(const Bf16* source, std::int64_t count) {
+  Bf16 padded[2 * kLanes] = {};
+  std::memcpy(padded, source, static_cast<std::size_t>(count) * sizeof(Bf16));
+  return load_pairs(padded);
 }
 
 /// a * b + c, rounded once.
 HEDDLE_SIMD F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
   return __builtin_elementwise_fma(a, b, c);
+}
+
+/// sums + odd elements of a times those of b, rounded, + the even ones, rounded: the order of
+/// AVX-512's instruction, which takes subnormal numbers for zero and where the others do not.
+HEDDLE_SIMD F32x16 dot(F32x16 sums, U32x16 a, U32x16 b) {
+#ifdef __AVX512BF16__
+  using Pairs = __bf16 __attribute__((ext_vector_type(32)));
+  return __builtin_ia32_dpbf16ps_512(
+      sums, __builtin_bit_cast(Pairs, a), __builtin_bit_cast(Pairs, b));
+#else
+  const auto odd = [](U32x16 v) __attribute__((always_inline)) {
+    return __builtin_bit_cast(F32x16, v & 0xffff0000U);
+  };
+  const auto even = [](U32x16 v) __attribute__((always_inline)) {
+    return __builtin_bit_cast(F32x16, v << 16U);
+  };
+  return fma(even(a), even(b), fma(odd(a), odd(b), sums));
+#endif
 }
 
 /// Larger of each pair; b where they do not compare.

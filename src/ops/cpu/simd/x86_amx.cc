@@ -1,0 +1,19 @@
+#include <immintrin.h>
+
+#include "ops/cpu/simd/kernels.inc"
+
+namespace heddle::ops::cpu {
+
+#include "ops/cpu/simd/amx_linear.inc"
+
+const SimdKernels& simd_x86_amx() {
+  static constexpr SimdKernels kKernels = [] {
+    SimdKernels kernels = make_simd_kernels("x86_amx");
+    kernels.linear_bf16 = amx_linear;
+    kernels.pack_tokens = pack_tokens;
+    return kernels;
+  }();
+  return kKernels;
+}
+
+}  // namespace heddle::ops::cpu

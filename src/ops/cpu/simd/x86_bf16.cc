@@ -1,0 +1,10 @@
+#include "ops/cpu/simd/kernels.inc"
+
+namespace heddle::ops::cpu {
+
+const SimdKernels& simd_x86_bf16() {
+  static constexpr SimdKernels kKernels = make_simd_kernels("x86_bf16");
+  return kKernels;
+}
+
+}  // namespace heddle::ops::cpu
