@@ -17,6 +17,9 @@ namespace {
 /// About as long is spun before sleeping.
 constexpr int kSpins = 2000;
 
+/// A loop is cut so finely that a member which loses its core holds up little of it.
+constexpr int kPiecesPerMember = 8;
+
 void relax() {
 #if defined(__x86_64__)
   _mm_pause();
@@ -99,37 +102,51 @@ void ThreadPool::run(const Loop& loop) {
     }
     return;
   }
+  const std::int64_t grains = (loop.count + loop.grain - 1) / loop.grain;
   loop_ = loop;
-  unfinished_.store(size_ - 1, std::memory_order_relaxed);
+  pieces_ = static_cast<std::uint32_t>(
+      std::min(grains, static_cast<std::int64_t>(kPiecesPerMember) * size_));
+  done_.store(0, std::memory_order_relaxed);
+  pieces_and_next_.store(std::uint64_t{pieces_} << 32U, std::memory_order_release);
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();
-  run_share(0);
-  for (int left = size_ - 1; left != 0; left = unfinished_.load(std::memory_order_acquire)) {
-    wait_while(unfinished_, left);
+  take_pieces(0);
+  for (std::uint32_t done = done_.load(std::memory_order_acquire); done != pieces_;
+       done = done_.load(std::memory_order_acquire)) {
+    wait_while(done_, done);
   }
 }
 
-/// Runs the part of the loop that is `member`'s: an even share of its grains.
-void ThreadPool::run_share(int member) const {
-  const std::int64_t grains = (loop_.count + loop_.grain - 1) / loop_.grain;
-  const std::int64_t begin = grains * member / size_ * loop_.grain;
-  const std::int64_t end = std::min(grains * (member + 1) / size_ * loop_.grain, loop_.count);
-  if (begin < end) {
+/// Runs pieces of the loop until none is left to take.
+void ThreadPool::take_pieces(int member) {
+  std::uint64_t at = pieces_and_next_.load(std::memory_order_acquire);
+  while (static_cast<std::uint32_t>(at) < at >> 32U) {
+    if (!pieces_and_next_.compare_exchange_weak(
+            at, at + 1, std::memory_order_acq_rel, std::memory_order_acquire)) {
+      continue;
+    }
+    const std::int64_t pieces = pieces_;
+    const std::int64_t piece = static_cast<std::uint32_t>(at);
+    const std::int64_t grains = (loop_.count + loop_.grain - 1) / loop_.grain;
+    const std::int64_t begin = grains * piece / pieces * loop_.grain;
+    const std::int64_t end = std::min(grains * (piece + 1) / pieces * loop_.grain, loop_.count);
     loop_.call(loop_.body, begin, end, member);
+    if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == pieces) {
+      done_.notify_one();
+    }
+    at = pieces_and_next_.load(std::memory_order_acquire);
   }
 }
 
-/// What a thread of the pool does: its share of each round, until the pool stops.
+/// What a thread of the pool does: pieces of each round, until the pool stops.
 void ThreadPool::serve(int member) {
-  for (std::uint32_t round = 0;; ++round) {
+  for (std::uint32_t round = 0;;) {
     wait_while(round_, round);
+    round = round_.load(std::memory_order_acquire);
     if (stopping_.load(std::memory_order_relaxed)) {
       return;
     }
-    run_share(member);
-    if (unfinished_.fetch_sub(1, std::memory_order_release) == 1) {
-      unfinished_.notify_one();
-    }
+    take_pieces(member);
   }
 }
 

@@ -17,8 +17,9 @@ namespace heddle::device {
 /// A few threads, each pinned to its core, that split loops. The thread that makes the pool is
 /// member 0, pinned for the pool's life; it alone calls parallel_for and destroys the pool.
 ///
-/// Work is split by index alone, never by who is free, so a loop's pieces are the same in every
-/// run. Members spin briefly between loops and then sleep.
+/// A loop's pieces are the same in every run; who does which is not: members take the next piece
+/// when they are free, so that one whose core is taken by someone else delays a piece and not half
+/// of the loop. Members spin briefly between loops and then sleep.
 class ThreadPool {  // NOLINT(*-optin.performance.Padding): keeps what threads write apart.
  public:
   /// One member per entry of `cores` (CPU indices); one unpinned member when empty.
@@ -31,9 +32,8 @@ class ThreadPool {  // NOLINT(*-optin.performance.Padding): keeps what threads w
   [[nodiscard]] int size() const { return size_; }
 
   /// Calls body(begin, end, member) so that the ranges [begin, end) cover [0, count) once. Each is
-  /// a whole number of `grain`s (but for the last), and there is at most one per member; `member`
-  /// in [0, size) names the thread, for scratch memory. Returns when all have returned. Does not
-  /// nest.
+  /// a whole number of `grain`s (but for the last), and there are a few per member; `member` in [0,
+  /// size) names the thread, for scratch memory. Returns when all have returned. Does not nest.
   template <class Body>
   void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
     run(Loop{.count = count, .grain = grain, .body = &body, .call = &call<Body>});
@@ -53,17 +53,22 @@ class ThreadPool {  // NOLINT(*-optin.performance.Padding): keeps what threads w
 
   explicit ThreadPool(int size) : size_(size) {}
   void run(const Loop& loop);
-  void run_share(int member) const;
+  void take_pieces(int member);
   void serve(int member);
 
   int size_;
   std::optional<cpu_set_t> affinity_before_{};  ///< Of the thread that is member 0, if pinned.
   std::vector<std::thread> threads_{};
   Loop loop_{};
-  // Apart from each other, as every member watches the first and writes the second.
+  std::uint32_t pieces_ = 0;  ///< Of the loop.
+  // Apart from each other: every member watches the first and writes the others.
   alignas(64) std::atomic<std::uint32_t> round_{0};
-  alignas(64) std::atomic<int> unfinished_{0};
   std::atomic<bool> stopping_{false};
+  /// Pieces of the loop, and the next of them: one word, so that who comes late, when another loop
+  /// has begun, takes a piece of that one or none. `loop_` is that of any piece taken, and stays so
+  /// until the piece is done.
+  alignas(64) std::atomic<std::uint64_t> pieces_and_next_{0};
+  alignas(64) std::atomic<std::uint32_t> done_{0};
 };
 
 }  // namespace heddle::device
