@@ -6,7 +6,8 @@
 //
 //   cpu_linear [CORE,CORE,...]     (default: all cores that this process may use)
 //
-// Every figure is the best of five. Memory is touched once before anything is measured.
+// Memory is touched once before anything is measured. What takes longer than some milliseconds is
+// timed piece by piece, and the median piece counts: on a shared machine no long stretch is quiet.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -18,10 +19,9 @@
 #include <string>
 #include <vector>
 
+#include <immintrin.h>
 #include <sched.h>
 #include <sys/mman.h>
-
-#include <immintrin.h>
 
 #ifdef HEDDLE_BENCH_DNNL
 #include <dnnl.hpp>
@@ -38,13 +38,25 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kReadBytes = 2LL << 30;
+constexpr std::int64_t kPieceBytes = 16LL << 20;
+constexpr std::int64_t kPieces = kReadBytes / kPieceBytes;
+
+double seconds_of(const std::function<void()>& run) {
+  const auto begin = Clock::now();
+  run();
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 double best_of_5(const std::function<void()>& run) {
   double best = 1e9;
   for (int i = 0; i < 5; ++i) {
-    const auto begin = Clock::now();
-    run();
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+    best = std::min(best, seconds_of(run));
   }
   return best;
 }
@@ -125,52 +137,61 @@ struct Product {
 class Bench {
  public:
   explicit Bench(std::span<const int> cores)
-      : stream_(device::ThreadPool::create(cores).value(), 0), threads_(static_cast<int>(cores.size())) {}
+      : stream_(device::ThreadPool::create(cores).value(), 0),
+        threads_(static_cast<int>(cores.size())) {}
 
   void run() {
     std::printf("%d threads, %s, kernels %s\n",
                 threads_,
                 memory_.huge() ? "huge pages" : "no huge pages kept (transparent ones asked for)",
                 ops::cpu::simd_kernels().name);
-    const double read = kReadBytes / 1e9 / best_of_5([&] {
-      stream_.pool().parallel_for(kReadBytes, 1 << 20, [&](auto begin, auto end, int) {
-        read_all(memory_.data(), begin, end);
-      });
-    });
-    std::printf("read        %8.1f GB/s\n", read);
     dot_ = 0.0;
     if (__builtin_cpu_supports("avx512bf16")) {
       dot_ = 64e-9 * kDots * threads_ / best_of_5([&] {
-        stream_.pool().parallel_for(threads_, 1, [&](auto, auto, int) { dot_all(); });
-      });
+               stream_.pool().parallel_for(threads_, 1, [&](auto, auto, int) { dot_all(); });
+             });
       std::printf("dot         %8.1f GFLOP/s\n", dot_);
     }
-    decode(read);
+    decode();
     prefill();
   }
 
  private:
-  /// All weights once, as a step of decode reads them: a stack of products over 2 GiB.
-  void decode(double read) {
+  /// Weights as a step of decode reads them, piece after piece of 2 GiB, in turns with a loop that
+  /// only reads.
+  void decode() {
     constexpr std::int64_t kInputs = 2048;
-    constexpr std::int64_t kOutputs = 8192;
-    const std::int64_t count = kReadBytes / (kInputs * kOutputs * 2);
+    constexpr std::int64_t kOutputs = kPieceBytes / kInputs / 2;
     double alone = 0.0;
     for (const std::int64_t tokens : {1, 2, 4, 8, 16}) {
-      const double seconds = best_of_5([&] {
-        for (std::int64_t i = 0; i < count; ++i) {
-          linear(tokens, kOutputs, kInputs, memory_.data() + i * kInputs * kOutputs * 2);
-        }
-        check();
-      });
+      std::vector<double> reading;
+      std::vector<double> decoding;
+      for (std::int64_t i = 0; i < 3 * kPieces; ++i) {
+        std::byte* piece = memory_.data() + i * 37 % kPieces * kPieceBytes;
+        std::byte* other = memory_.data() + (i * 37 + kPieces / 2) % kPieces * kPieceBytes;
+        reading.push_back(seconds_of([&] { read(piece); }));
+        decoding.push_back(seconds_of([&] {
+          linear(tokens, kOutputs, kInputs, other);
+          check();
+        }));
+      }
+      const double seconds = median(decoding);
       alone = tokens == 1 ? seconds : alone;
-      const double rate = kReadBytes / 1e9 / seconds;
-      std::printf("decode %3lld  %8.1f GB/s of weights = %4.1f %% of read, %5.2f times the tokens of 1\n",
-                  static_cast<long long>(tokens),
-                  rate,
-                  100.0 * rate / read,
-                  alone / seconds * static_cast<double>(tokens));
+      std::printf(
+          "decode %3lld  %6.1f GB/s of weights = %5.1f %% of read (%.1f GB/s), %5.2f times the "
+          "tokens "
+          "of 1\n",
+          static_cast<long long>(tokens),
+          kPieceBytes / 1e9 / seconds,
+          100.0 * median(reading) / seconds,
+          kPieceBytes / 1e9 / median(reading),
+          alone / seconds * static_cast<double>(tokens));
     }
+  }
+
+  void read(const std::byte* piece) {
+    stream_.pool().parallel_for(
+        kPieceBytes, 1 << 18, [&](auto begin, auto end, int) { read_all(piece, begin, end); });
   }
 
   void prefill() {
@@ -181,9 +202,9 @@ class Bench {
                              Product{"down", 2048, 8192}}) {
       const double flop = 2e-9 * static_cast<double>(kTokens * p.outputs * p.inputs);
       const double ours = flop / best_of_5([&] {
-        linear(kTokens, p.outputs, p.inputs, memory_.data());
-        check();
-      });
+                            linear(kTokens, p.outputs, p.inputs, memory_.data());
+                            check();
+                          });
       std::printf("prefill %-8s 512 x %5lld x %4lld  ours %7.1f GFLOP/s = %5.1f %% of dot",
                   p.what,
                   static_cast<long long>(p.outputs),
@@ -200,11 +221,11 @@ class Bench {
 
   void linear(std::int64_t tokens, std::int64_t outputs, std::int64_t inputs, std::byte* weights) {
     ops::OpContext context{.stream = stream_, .kernels = ops::cpu::cpu_kernels()};
-    ops::linear(context,
-                {.x = ops::tensor_2d<const std::byte>(x_.data(), spec::DType::kBf16, tokens, inputs),
-                 .weight = ops::tensor_2d<const std::byte>(
-                     weights, spec::DType::kBf16, outputs, inputs),
-                 .out = ops::matrix_of(reinterpret_cast<float*>(out_.data()), tokens, outputs)});
+    ops::linear(
+        context,
+        {.x = ops::tensor_2d<const std::byte>(x_.data(), spec::DType::kBf16, tokens, inputs),
+         .weight = ops::tensor_2d<const std::byte>(weights, spec::DType::kBf16, outputs, inputs),
+         .out = ops::matrix_of(reinterpret_cast<float*>(out_.data()), tokens, outputs)});
   }
 
   void check() {

@@ -8,9 +8,7 @@ namespace heddle {
 
 /// Uninitialised memory that begins at a cache line (64 bytes), as vector loads and copies like it.
 struct AlignedDelete {
-  void operator()(std::byte* memory) const {
-    ::operator delete[](memory, std::align_val_t{64});
-  }
+  void operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t{64}); }
 };
 using AlignedBytes = std::unique_ptr<std::byte[], AlignedDelete>;  // NOLINT(*-avoid-c-arrays)
 

@@ -70,9 +70,7 @@ Activations place_activations(const spec::ModelSpec& model,
   return place(model, dtype, tokens, layout);
 }
 
-std::size_t activation_bytes(const spec::ModelSpec& model,
-                             spec::DType dtype,
-                             std::int64_t tokens) {
+std::size_t activation_bytes(const spec::ModelSpec& model, spec::DType dtype, std::int64_t tokens) {
   Layout layout(nullptr);
   (void)place(model, dtype, tokens, layout);  // Only its size is wanted.
   return layout.most();

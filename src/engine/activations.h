@@ -29,7 +29,8 @@ struct Activations {
   [[nodiscard]] static ops::TensorRef rows(const ops::TensorRef& tensor, std::int64_t tokens);
 };
 
-/// Lays out the activations of `model`, computing in `dtype`, for `tokens` tokens from `memory` on, 64-byte aligned.
+/// Lays out the activations of `model`, computing in `dtype`, for `tokens` tokens from `memory` on,
+/// 64-byte aligned.
 [[nodiscard]] Activations place_activations(const spec::ModelSpec& model,
                                             spec::DType dtype,
                                             std::int64_t tokens,

@@ -25,7 +25,9 @@ struct Piece {
 };
 
 Piece piece(const char* name, const ops::TensorRef& tensor) {
-  return {name, tensor.data, tensor.data + tensor.shape[0] * tensor.shape[1] * ops::dtype_size(tensor.dtype)};
+  return {name,
+          tensor.data,
+          tensor.data + tensor.shape[0] * tensor.shape[1] * ops::dtype_size(tensor.dtype)};
 }
 
 TEST(Activations, WhatIsAliveTogetherDoesNotOverlap) {
@@ -34,19 +36,18 @@ TEST(Activations, WhatIsAliveTogetherDoesNotOverlap) {
                                       std::pair{64, spec::DType::kBf16}}) {
     std::vector<std::byte> memory(activation_bytes(model(), dtype, tokens));
     const Activations a = place_activations(model(), dtype, tokens, memory.data());
-    const std::vector<std::vector<Piece>> together{
-        {piece("hidden", a.hidden),
-         piece("normed", a.normed),
-         piece("qkv", a.qkv),
-         piece("mixed", a.mixed)},
-        {piece("hidden", a.hidden),
-         piece("normed", a.normed),
-         piece("gate_up", a.gate_up),
-         piece("gated", a.gated)},
-        {piece("hidden", a.hidden),
-         piece("picked", a.picked),
-         piece("head_in", a.head_in),
-         piece("logits", a.logits)}};
+    const std::vector<std::vector<Piece>> together{{piece("hidden", a.hidden),
+                                                    piece("normed", a.normed),
+                                                    piece("qkv", a.qkv),
+                                                    piece("mixed", a.mixed)},
+                                                   {piece("hidden", a.hidden),
+                                                    piece("normed", a.normed),
+                                                    piece("gate_up", a.gate_up),
+                                                    piece("gated", a.gated)},
+                                                   {piece("hidden", a.hidden),
+                                                    piece("picked", a.picked),
+                                                    piece("head_in", a.head_in),
+                                                    piece("logits", a.logits)}};
     for (const auto& pieces : together) {
       for (std::size_t i = 0; i < pieces.size(); ++i) {
         EXPECT_GE(pieces[i].begin, memory.data());

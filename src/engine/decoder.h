@@ -59,7 +59,8 @@ class Decoder {
                               ops::ConstTensorRef picks,
                               const Activations& activations) const;
 
-  /// Head of the final norm of rows `picks`. Returns the logits, f32 [n, vocab]. Destroys all activations but hidden.
+  /// Head of the final norm of rows `picks`. Returns the logits, f32 [n, vocab]. Destroys all
+  /// activations but hidden.
   ops::TensorRef logits(ops::OpContext& context,
                         ops::ConstTensorRef picks,
                         const Activations& activations) const;

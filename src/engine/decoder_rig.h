@@ -38,8 +38,8 @@ class DecoderRig {
                                  host.device().page_address(device::PageId{0}))
                      .value()),
         memory_(activation_bytes(model.spec, model.layout.dtype, kTokensMax)),
-        activations_(place_activations(
-            model.spec, model.layout.dtype, kTokensMax, memory_.data())) {
+        activations_(
+            place_activations(model.spec, model.layout.dtype, kTokensMax, memory_.data())) {
     if (image == ImageIs::kPresent) {
       gate_.advance(model.layout.bytes);
     }

@@ -184,9 +184,10 @@ Sequence& Engine::Impl::sequence(SequenceId id) {
 void Engine::Impl::fit_workspace() {
   std::size_t wanted = 0;
   for (const auto& [id, model] : models_) {
-    wanted = std::max(wanted, activation_bytes(model.decoder.model(),
-                                               model.decoder.kv_plan().dtype,
-                                               options_.max_batch_tokens));
+    wanted = std::max(
+        wanted,
+        activation_bytes(
+            model.decoder.model(), model.decoder.kv_plan().dtype, options_.max_batch_tokens));
   }
   if (wanted != workspace_size_) {
     workspace_.reset();
@@ -286,11 +287,10 @@ Result<void> Engine::Impl::run_batch(const policy::ModelBatch& batch, StepOutcom
   if (slices.empty()) {
     return {};
   }
-  const Activations activations =
-      place_activations(model.decoder.model(),
-                        model.decoder.kv_plan().dtype,
-                        options_.max_batch_tokens,
-                        workspace_.get());
+  const Activations activations = place_activations(model.decoder.model(),
+                                                    model.decoder.kv_plan().dtype,
+                                                    options_.max_batch_tokens,
+                                                    workspace_.get());
   pass_.enqueue(context_, slices, model.decoder, model.kv, activations);
   const auto done = stream_->synchronize();
   if (!done && done.error().code == Code::kCancelled) {

@@ -63,10 +63,10 @@ struct EngineOptions {
   std::int64_t max_batch_tokens = 512;  ///< Most tokens of one model in one step.
 };
 
-/// Host memory, in bytes, that an engine keeps for the passes of `model` in `dtype`: activations and
-/// inputs of a step of `max_batch_tokens`. Models take turns, so an engine needs the largest of its models'.
-/// Block tables are not in it: 8 bytes per block of a batch's longest sequence, times its
-/// sequences.
+/// Host memory, in bytes, that an engine keeps for the passes of `model` in `dtype`: activations
+/// and inputs of a step of `max_batch_tokens`. Models take turns, so an engine needs the largest of
+/// its models'. Block tables are not in it: 8 bytes per block of a batch's longest sequence, times
+/// its sequences.
 [[nodiscard]] std::uint64_t workspace_bytes(const spec::ModelSpec& model,
                                             spec::DType dtype,
                                             std::int64_t max_batch_tokens);

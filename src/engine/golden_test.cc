@@ -81,7 +81,8 @@ TEST_P(GoldenTest, LogitsInBfloat16) {
   RecordProperty("distance", in_words(found));
   EXPECT_LE(found, bf16_bound(stored.stored_dtype));
   if (!golden_.logits_bf16.empty()) {
-    // Keeping the residual stream in float32 is closer to the truth than transformers' own bfloat16.
+    // Keeping the residual stream in float32 is closer to the truth than transformers' own
+    // bfloat16.
     std::vector<float> theirs;
     for (const std::uint16_t bits : golden_.logits_bf16) {
       theirs.push_back(ops::from_bf16(bits));

@@ -96,13 +96,13 @@ TEST_F(LinearTest, GivesATokenTheSameBitsAloneAndInABatch) {
       std::vector<float> alone(kTokens * kOutputs);
       const auto run = [&](std::int64_t first, std::int64_t tokens, std::vector<float>& out) {
         const auto* half = reinterpret_cast<const std::byte*>(x.data() + first * inputs);
-        linear(context_,
-               {.x = bf16 ? tensor_2d(half, DType::kBf16, tokens, inputs)
-                          : ConstTensorRef(
-                                matrix_of(wide_x.data() + first * inputs, tokens, inputs)),
-                .weight = bf16 ? bf16_matrix(weight, kOutputs, inputs)
-                               : ConstTensorRef(matrix_of(wide.data(), kOutputs, inputs)),
-                .out = matrix_of(out.data() + first * kOutputs, tokens, kOutputs)});
+        linear(
+            context_,
+            {.x = bf16 ? tensor_2d(half, DType::kBf16, tokens, inputs)
+                       : ConstTensorRef(matrix_of(wide_x.data() + first * inputs, tokens, inputs)),
+             .weight = bf16 ? bf16_matrix(weight, kOutputs, inputs)
+                            : ConstTensorRef(matrix_of(wide.data(), kOutputs, inputs)),
+             .out = matrix_of(out.data() + first * kOutputs, tokens, kOutputs)});
       };
       run(0, kTokens, together);
       for (std::int64_t t = 0; t < kTokens; ++t) {

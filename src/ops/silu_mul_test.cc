@@ -51,10 +51,9 @@ TEST_F(SiluMulTest, RoundsWhatItHandsOn) {
   std::vector<std::uint16_t> half(2 * 21);
   silu_mul(context_,
            {.gate_up = matrix_of(gate_up.data(), 2, 42), .out = matrix_of(exact.data(), 2, 21)});
-  silu_mul(
-      context_,
-      {.gate_up = matrix_of(gate_up.data(), 2, 42),
-       .out = tensor_2d(reinterpret_cast<std::byte*>(half.data()), DType::kBf16, 2, 21)});
+  silu_mul(context_,
+           {.gate_up = matrix_of(gate_up.data(), 2, 42),
+            .out = tensor_2d(reinterpret_cast<std::byte*>(half.data()), DType::kBf16, 2, 21)});
   synchronize();
   EXPECT_EQ(half, rounded(exact));
 }

@@ -38,8 +38,8 @@ class CpuStream final : public Stream {
 
   [[nodiscard]] ThreadPool& pool() { return *pool_; }
 
-  /// Memory for the task that runs, 64-byte aligned; the next task that asks has the same. Grows and
-  /// never shrinks.
+  /// Memory for the task that runs, 64-byte aligned; the next task that asks has the same. Grows
+  /// and never shrinks.
   [[nodiscard]] std::byte* scratch(std::size_t bytes);
 
  private:

@@ -29,8 +29,8 @@ LinearBlock block_of(const LinearArgs& args, std::int64_t begin, std::int64_t en
           .inputs = args.weight.shape[1]};
 }
 
-/// x as the kernels' matrix unit wants it, in the stream's scratch memory; nullptr where it has none
-/// or cannot take it.
+/// x as the kernels' matrix unit wants it, in the stream's scratch memory; nullptr where it has
+/// none or cannot take it.
 const std::byte* pack(const LinearArgs& args, device::CpuStream& stream, device::ThreadPool& pool) {
   const auto pack_tokens = simd_kernels().pack_tokens;
   const std::int64_t inputs = args.weight.shape[1];

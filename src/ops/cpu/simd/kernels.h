@@ -100,8 +100,8 @@ struct SimdKernels {
 /// multiply-add.
 [[nodiscard]] const SimdKernels& simd_generic();
 #ifdef __x86_64__
-[[nodiscard]] const SimdKernels& simd_x86_v3();  ///< AVX2 and FMA.
-[[nodiscard]] const SimdKernels& simd_x86_v4();  ///< AVX-512.
+[[nodiscard]] const SimdKernels& simd_x86_v3();    ///< AVX2 and FMA.
+[[nodiscard]] const SimdKernels& simd_x86_v4();    ///< AVX-512.
 [[nodiscard]] const SimdKernels& simd_x86_bf16();  ///< AVX-512 with the bfloat16 dot product.
 #endif
 

@@ -112,12 +112,11 @@ TEST_F(SimdKernelsTest, PointwiseLoopsHaveOneAnswer) {
   });
   expect_same([&](const SimdKernels& set) {
     std::vector<float> out(x.size());
-    set.rms_norm(
-        {.x = x.data(),
-         .weight = y.data(),
-         .out = reinterpret_cast<std::byte*>(out.data()),
-         .columns = 1000,
-         .eps = 1e-6F});
+    set.rms_norm({.x = x.data(),
+                  .weight = y.data(),
+                  .out = reinterpret_cast<std::byte*>(out.data()),
+                  .columns = 1000,
+                  .eps = 1e-6F});
     return out;
   });
 }

@@ -1,6 +1,6 @@
-#include <immintrin.h>
-
 #include "ops/cpu/simd/kernels.inc"
+
+#include <immintrin.h>
 
 namespace heddle::ops::cpu {
 
