@@ -91,16 +91,18 @@ class Draft {
 };
 
 /// The next chunk of a prefill: what fits the rest of the budget, nothing if that is too short to
-/// be worth a pass. `owed`: it gets a shortest chunk in any case.
+/// be worth a pass. `owed`: it gets a chunk in any case.
 std::int64_t chunk_tokens(const Draft& draft,
                           const SequenceView& sequence,
                           const StepOptions& options,
+                          Duration budget,
                           bool owed) {
+  const StepCost cost = draft.cost_of(sequence.model);
   const std::int64_t most = std::min(sequence.pending, draft.room(sequence.model));
   const std::int64_t least = std::min(most, std::max<std::int64_t>(1, options.min_prefill_tokens));
-  const Duration left = options.budget - draft.predicted() - draft.entry_cost(sequence.model);
+  const Duration left = budget - draft.predicted() - draft.entry_cost(sequence.model);
   const std::int64_t fits =
-      tokens_within(draft.cost_of(sequence.model), sequence.computed, most, left);
+      tokens_within(cost, sequence.computed, most, owed ? std::max(left, cost.fixed) : left);
   if (fits >= least) {
     return fits;
   }
@@ -119,18 +121,21 @@ StepPlan plan_step(std::span<const SequenceView> sequences,
   });
 
   Draft draft(costs, options.max_batch_tokens);
+  bool decodes = false;
   for (const SequenceView& sequence : ordered) {
     HEDDLE_CHECK(sequence.pending >= 1);
     if (sequence.pending == 1 && draft.room(sequence.model) > 0) {
       draft.add(sequence, 1);
+      decodes = true;
     }
   }
+  const Duration budget = decodes ? options.budget : kPrefillAlone * options.budget;
   bool prefills = false;
   for (const SequenceView& sequence : ordered) {
     if (sequence.pending == 1 || draft.room(sequence.model) == 0) {
       continue;
     }
-    const std::int64_t tokens = chunk_tokens(draft, sequence, options, /*owed=*/!prefills);
+    const std::int64_t tokens = chunk_tokens(draft, sequence, options, budget, /*owed=*/!prefills);
     if (tokens == 0) {
       break;  // Nobody overtakes: what is left of the budget is for the oldest.
     }

@@ -31,7 +31,7 @@ struct StepCost {
 };
 
 struct StepOptions {
-  Duration budget{};                  ///< Aim of one step's duration.
+  Duration budget{};  ///< Aim of the duration of a step that somebody's next token waits for.
   std::int64_t max_batch_tokens = 0;  ///< Most tokens through one model in one step.
   std::int64_t min_prefill_tokens =
       1;  ///< A prefill chunk is at least this long, or all that is left.
@@ -58,17 +58,24 @@ struct StepPlan {
   std::int64_t stable_steps = 0;
 };
 
+/// How many budgets a step without decodes may take: as long as a cancellation may go unnoticed.
+inline constexpr std::int64_t kPrefillAlone = 40;
+
 /// stable_steps of a plan that only sequences coming, going or ending can change.
 inline constexpr std::int64_t kStableUntilChange = std::numeric_limits<std::int64_t>::max();
 
 /// Chooses what runs in the next step: the decodes of all models before the prefill of any, prefill
 /// in order of arrival and in chunks that fit what is left of the time budget (chunked prefill,
 /// A. Agrawal et al., "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve",
-/// arXiv:2403.02310). Progress is guaranteed: a non-empty input gives a non-empty plan whatever the
-/// budget, and the oldest prefill whose model has room gets a shortest chunk even where decodes
-/// alone exceed the budget, so that new requests never wait for old ones to end. A model without
-/// a cost counts as free. Pure; independent of the order of `sequences` (ties by id).
-/// O(S log S) for S sequences. options.max_batch_tokens > 0.
+/// arXiv:2403.02310). The budget protects decodes: in a step without any, which only new arrivals
+/// wait for, prefill may take kPrefillAlone times as long.
+///
+/// Progress is guaranteed: a non-empty input gives a non-empty plan whatever the budget, and the
+/// oldest prefill whose model has room gets a chunk even where decodes alone exceed the budget, so
+/// that new requests never wait for old ones to end: a shortest one, or as many tokens as take the
+/// time that the model's fixed cost takes anyway, so that no more than half of a prefill goes into
+/// reading weights. A model without a cost counts as free. Pure; independent of the order of
+/// `sequences` (ties by id). O(S log S) for S sequences. options.max_batch_tokens > 0.
 [[nodiscard]] StepPlan plan_step(std::span<const SequenceView> sequences,
                                  std::span<const StepCost> costs,
                                  const StepOptions& options);

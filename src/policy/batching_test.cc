@@ -50,10 +50,29 @@ TEST(PlanStep, DecodesOfAllModelsComeBeforePrefillOfAny) {
 }
 
 TEST(PlanStep, PrefillIsInOrderOfArrivalAndNobodyOvertakes) {
-  const SequenceView sequences[] = {sequence(2, kA, 0, 5), sequence(1, kA, 0, 90)};
+  const SequenceView sequences[] = {
+      sequence(3, kA, 0, 5), sequence(2, kA, 0, 90), sequence(1, kA, 40, 1)};
   const StepPlan plan = plan_step(
       sequences, kCosts, {.budget = 10ms, .max_batch_tokens = 512, .min_prefill_tokens = 8});
-  EXPECT_EQ(plan.batches[0].slices, (std::vector<StepSlice>{{SequenceId(1), 80}}));
+  EXPECT_EQ(plan.batches[0].slices,
+            (std::vector<StepSlice>{{SequenceId(1), 1}, {SequenceId(2), 79}}));
+}
+
+TEST(PlanStep, PrefillThatDelaysNoDecodeIsGivenMoreTime) {
+  const SequenceView sequences[] = {sequence(2, kA, 0, 500), sequence(1, kA, 0, 90)};
+  const StepPlan plan = plan_step(
+      sequences, kCosts, {.budget = 1ms, .max_batch_tokens = 512, .min_prefill_tokens = 8});
+  // 40 ms less one pass (2 ms) and 90 tokens (9 ms) leave 290 tokens.
+  EXPECT_EQ(plan.batches[0].slices,
+            (std::vector<StepSlice>{{SequenceId(1), 90}, {SequenceId(2), 290}}));
+}
+
+TEST(PlanStep, APassThatReadsTheWeightsAnywayIsUsedForAsLongAgain) {
+  const SequenceView sequences[] = {sequence(1, kA, 40, 1), sequence(2, kA, 0, 500)};
+  const StepPlan plan = plan_step(
+      sequences, kCosts, {.budget = 1ms, .max_batch_tokens = 512, .min_prefill_tokens = 8});
+  EXPECT_EQ(plan.batches[0].slices,
+            (std::vector<StepSlice>{{SequenceId(1), 1}, {SequenceId(2), 20}}));
 }
 
 TEST(PlanStep, ThePrefillThatWaitsLongestIsNotStarvedByDecodes) {
@@ -66,7 +85,7 @@ TEST(PlanStep, ThePrefillThatWaitsLongestIsNotStarvedByDecodes) {
   const StepPlan plan = plan_step(
       sequences, kCosts, {.budget = 5ms, .max_batch_tokens = 512, .min_prefill_tokens = 16});
   EXPECT_EQ(plan.batches[0].slices.size(), 100U);
-  EXPECT_EQ(plan.batches[1].slices, (std::vector<StepSlice>{{SequenceId(200), 16}}));
+  EXPECT_EQ(plan.batches[1].slices, (std::vector<StepSlice>{{SequenceId(200), 30}}));
 }
 
 TEST(PlanStep, KeepsToTheMostTokensOfOneModel) {
@@ -82,7 +101,7 @@ TEST(PlanStep, CountsWhatTokensAttendTo) {
   const SequenceView behind_1000[] = {sequence(1, kA, 1000, 500)};
   // t tokens behind 1000 attend to 1000 t + t (t + 1) / 2 tokens: 9 make 9045, 10 make 10055.
   const StepPlan plan =
-      plan_step(behind_1000, {&cost, 1}, {.budget = 10ms, .max_batch_tokens = 512});
+      plan_step(behind_1000, {&cost, 1}, {.budget = 250us, .max_batch_tokens = 512});
   EXPECT_EQ(plan.batches[0].slices[0].tokens, 9);
 }
 
