@@ -79,8 +79,9 @@ TEST(Replay, OfALiveRunGivesTheSameCommands) {
   EXPECT_GT(*of_agent, 20);
   agent.check_invariants();
 
-  // The first life was killed, perhaps in the middle of a line: all but its last event. What the
-  // second wanted is complete but for what it said when the process ended.
+  // The first life was killed, perhaps in the middle of a line: all but its last event, and as much
+  // as the log's thread had come to write by then. What the second wanted is complete but for what
+  // it said when the process ended.
   const auto rows = static_cast<std::int64_t>(config.devices[0].memory / kPageBytes);
   for (const std::uint64_t epoch : {1U, 2U}) {
     const std::string text = contents(log + ".worker.0." + std::to_string(epoch));
@@ -91,7 +92,7 @@ TEST(Replay, OfALiveRunGivesTheSameCommands) {
                              .step = setup->devices[0].step});
     const Result<std::int64_t> of_worker = core::replay(worker, whole);
     ASSERT_TRUE(of_worker) << "epoch " << epoch << ": " << of_worker.error().message;
-    EXPECT_GT(*of_worker, 20);
+    EXPECT_GT(*of_worker, epoch == 1 ? 0 : 20);
   }
 
   // A log of something else does not pass: the first command is missing here.
