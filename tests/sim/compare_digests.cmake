@@ -1,0 +1,10 @@
+# Runs ONE and TWO and fails unless they print the same; says "skipped" where TWO cannot run.
+execute_process(COMMAND ${ONE} OUTPUT_VARIABLE one COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${TWO} OUTPUT_VARIABLE two RESULT_VARIABLE status)
+if(status EQUAL 77)
+  message("skipped: ${two}")
+elseif(NOT status EQUAL 0 OR NOT one STREQUAL two)
+  message(FATAL_ERROR "exit status ${status}; the digests are\n${one}and\n${two}")
+else()
+  message("${one}")
+endif()
