@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import cold_starts
 import directions
 import must_pass
-from harness import ROOT, Outcome, Row, Simulator, Unavailable
+from harness import ROOT, RunFailed, Simulator, Unavailable
 
 
 @dataclasses.dataclass
@@ -117,9 +117,11 @@ def run_all(experiments, sim):
             said, passed = judge(experiment, outcome)
         except Unavailable as missing:
             outcome, said, passed = None, f"not run: needs {missing}", None
-        except Exception as error:  # One broken experiment must not hide the others.
+        except RunFailed as error:
+            outcome, said, passed = None, f"failed: {error}", False
+        except Exception:  # One broken experiment must not hide the others.
             traceback.print_exc()
-            outcome, said, passed = None, f"failed: {error}".splitlines()[0], False
+            outcome, said, passed = None, "failed: the experiment itself is broken", False
         took = time.monotonic() - start
         print(f"{said} ({took:.1f} s)", file=sys.stderr)
         results.append((experiment, outcome, said, passed, took))

@@ -10,6 +10,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 LONGEST_RUN = 90  # Seconds; the largest takes a tenth of that.
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -17,6 +18,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 class Unavailable(Exception):
     """Something outside the repository that an experiment needs is not there; says what."""
+
+
+class RunFailed(Exception):
+    """A run of the simulator or a probe did not end well; says which policy and how, and no paths."""
 
 
 @dataclasses.dataclass
@@ -143,9 +148,11 @@ class Simulator:
         try:
             done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=LONGEST_RUN)
         except subprocess.TimeoutExpired as late:
-            raise RuntimeError(f"no end after {LONGEST_RUN} s: {text}") from late
+            print(f"\nno end after {LONGEST_RUN} s: {text}", file=sys.stderr)
+            raise RunFailed(f"policy {policy} did not come to an end within {LONGEST_RUN} s") from late
         if done.returncode:
-            raise RuntimeError(f"{text}\n{done.stderr}")
+            print(f"\n{text}\n{done.stderr}", file=sys.stderr)
+            raise RunFailed(f"policy {policy}: the simulator ended with status {done.returncode}")
         result = json.loads(done.stdout)["runs"][0]
         if requests:
             with open(rows) as file:
@@ -168,5 +175,6 @@ class Simulator:
     def probe(self, name, *arguments, stdin=None):
         done = subprocess.run([self.probes / name, *map(str, arguments)], input=stdin, capture_output=True, text=True)
         if done.returncode:
-            raise RuntimeError(f"{name}: {done.stderr}")
+            print(done.stderr, file=sys.stderr)
+            raise RunFailed(f"{name} ended with status {done.returncode}")
         return done.stdout
