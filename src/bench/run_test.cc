@@ -1,5 +1,7 @@
 #include "bench/run.h"
 
+#include <csignal>
+
 #include <gtest/gtest.h>
 
 #include "bench/test_endpoint.h"
@@ -95,6 +97,23 @@ TEST_F(RunTest, ADurationEndsARun) {
   ASSERT_TRUE(results) << results.error().message;
   EXPECT_GT(results->all().requests, 2);
   EXPECT_LE(results->rows().back().due, 100ms);
+}
+
+TEST_F(RunTest, AnInterruptEndsARunWithWhatWasMeasured) {
+  TestEndpoint endpoint({.pace = 1ms, .tokens = 3});
+  RunOptions options = options_for(endpoint.port());
+  options.requests = 0;
+  options.concurrency = 4;
+  const auto shots =
+      draw_load({.weights = {1, 1}, .input = {10, 10}, .output = {3, 3}, .rate = 0, .seed = 3});
+  const Result<Results> results = bench::run(options, *shots, [](const Progress& progress) {
+    if (progress.ended > 5) {
+      std::raise(SIGINT);
+    }
+  });
+  ASSERT_TRUE(results) << results.error().message;
+  EXPECT_GT(results->all().requests, 5);
+  EXPECT_EQ(results->all().failed, 0);
 }
 
 TEST_F(RunTest, WhereNobodyListensIsSaid) {
