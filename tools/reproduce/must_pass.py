@@ -101,7 +101,7 @@ def predictors(sim):
         rows.append(holds(f"{name}: the expert chosen by rolling error", "as good as the best one",
                           f"{errors['chosen']:g} %", errors["chosen"] <= min(errors.values()) * 1.05))
     kinds = ["printed", "corrected", "seasonal", "last", "chosen"]
-    chart = picture.bars("Error of forecasts", list(series), {k: [s[k] for s in series.values()] for k in kinds}, "%")
+    chart = picture.bars("Error of forecasts", [name.split()[1] for name in series], {k: [s[k] for s in series.values()] for k in kinds}, "%")
     note = ("Sum of errors over sum of loads, 10-minute windows with three days before them. The order of the printed weights "
             "is reversed; corrected, the predictor still loses to the last window, which is why heddle chooses by rolling error. "
             "The table's source has 14 days of ServeGen, shared here are 7: compare the order, not the sizes.")

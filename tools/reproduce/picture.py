@@ -44,11 +44,11 @@ def _page(width, height, title, body):
 
 def scatter(title, groups, x_label, y_label):
     """Points against the diagonal: groups is {name: [(paper, ours), ...]}; hollow ones are held out."""
-    width, height, left, top, size = 520, 470, 60, 60, 350
+    width, height, left, top, size = 640, 460, 60, 50, 350
     points = [p for group in groups.values() for p in group]
     least, most = math.log10(min(min(p[:2]) for p in points) * 0.85), math.log10(max(max(p[:2]) for p in points) * 1.15)
     at = lambda v: (math.log10(v) - least) / (most - least) * size
-    body = _keys(groups, 44, left)
+    body = "".join(_keys([name], 70 + 22 * i, left + size + 24).replace("c0", f"c{i % 8}") for i, name in enumerate(groups))
     for v in (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100):
         if least <= math.log10(v) <= most:
             body += f"<path class='g' d='M{left + at(v):.1f} {top}v{size}M{left} {top + size - at(v):.1f}h{size}'/>"
