@@ -23,6 +23,8 @@ constexpr Duration kPatience = 2s;
 /// Weight of the newest in what is averaged over requests.
 constexpr double kNewest = 0.2;
 constexpr std::uint64_t kStagesInId = 8;
+/// Models that look again when a replica is gone.
+constexpr std::size_t kRetries = 8;
 
 double seconds(Duration duration) {
   return static_cast<double>(duration.count()) * 1e-9;
@@ -488,12 +490,16 @@ void HeddlePlane::gone(const World& world, Actions& actions, const Notice& notic
     waiting_.push(world, id);
   }
   index_host(world, world.gpu(notice.gpu).host);
-  const std::set<ModelId> waiting = waiting_.models();
-  std::size_t looked = 0;
-  for (const ModelId each : waiting) {
-    if (looked++ < kStagesInId || each == notice.model) {
-      route(world, actions, each);  // The others have their turn with the next tick.
+  route(world, actions, notice.model);
+  std::vector<ModelId> others;  // Some; the rest have their turn with the next tick.
+  for (const ModelId each : waiting_.models()) {
+    if (others.size() == kRetries) {
+      break;
     }
+    others.push_back(each);
+  }
+  for (const ModelId each : others) {
+    route(world, actions, each);
   }
 }
 

@@ -31,11 +31,14 @@ StartSpec ServerlessPlane::cold_start(const World& world, ModelId model, GpuId g
   return spec;
 }
 
+std::int64_t ServerlessPlane::pages_needed(const World& world, ModelId model) const {
+  const double kv = kv_bytes_ / static_cast<double>(world.model(model).tp);
+  return world.weight_pages(model) + std::max(world.overhead_pages(model), world.pages(kv));
+}
+
 std::optional<std::vector<GpuId>> ServerlessPlane::choose(const World& world, ModelId model) const {
   const std::int64_t tp = world.model(model).tp;
-  const std::int64_t need =
-      world.weight_pages(model) +
-      std::max(world.overhead_pages(model), world.pages(kv_bytes_ / static_cast<double>(tp)));
+  const std::int64_t need = pages_needed(world, model);
   const auto fits = [&](const Gpu& gpu) {
     return unpromised_pages(world, gpu.id) >= need &&
            (kind_ == ServerlessKind::kVllm || gpu.replicas.empty());
@@ -67,8 +70,14 @@ std::optional<std::vector<GpuId>> ServerlessPlane::choose(const World& world, Mo
 }
 
 bool ServerlessPlane::start_one(const World& world, Actions& actions, ModelId model) {
-  const std::optional<std::vector<GpuId>> gpus = choose(world, model);
+  const std::int64_t tp = world.model(model).tp;
+  const std::int64_t need = pages_needed(world, model);
+  const std::optional<std::vector<GpuId>> gpus =
+      hopeless_.is(tp, need) ? std::nullopt : choose(world, model);
   if (!gpus) {
+    if (!hopeless_.is(tp, need)) {
+      hopeless_.add(tp, need);
+    }
     short_of_gpus_.insert(model);
     return false;
   }
@@ -106,6 +115,7 @@ void ServerlessPlane::decide(const Notice& notice, const World& world, Actions& 
       return evict_when_idle(world, actions, notice.replica, keep_alive_);
     case NoticeKind::kGone:
     case NoticeKind::kGpuUp: {
+      hopeless_.clear();
       const std::set<ModelId> retry = short_of_gpus_;
       for (const ModelId model : retry) {
         scale_up(world, actions, model);

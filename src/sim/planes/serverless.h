@@ -34,6 +34,9 @@ class ServerlessPlane final : public ControlPlane {
   bool cache_;
   double kv_bytes_;
   RequestQueues queues_{};
+  [[nodiscard]] std::int64_t pages_needed(const World& world, ModelId model) const;
+
+  Hopeless hopeless_{};
   std::set<ModelId> short_of_gpus_{};  ///< Wanted an instance and found no room.
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -48,6 +49,21 @@ class RequestQueues {
   using Queue = std::set<std::pair<RequestId, LiveId>>;
   std::map<ModelId, Queue> queues_{};
   std::set<ModelId> waiting_{};
+};
+
+/// Wants of GPUs that found none, until some come free: who wants as much need not look again.
+class Hopeless {
+ public:
+  void add(std::int64_t gpus, std::int64_t pages) { wants_[gpus] = pages; }
+  [[nodiscard]] bool is(std::int64_t gpus, std::int64_t pages) const {
+    return std::any_of(wants_.begin(), wants_.end(), [&](const auto& want) {
+      return gpus >= want.first && pages >= want.second;
+    });
+  }
+  void clear() { wants_.clear(); }
+
+ private:
+  std::map<std::int64_t, std::int64_t> wants_{};  ///< GPUs of one server to pages on each.
 };
 
 /// The serving replica of a model with the fewest requests, if it has fewer than `limit`.
