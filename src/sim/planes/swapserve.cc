@@ -9,6 +9,8 @@ namespace {
 constexpr std::int64_t kMarginPercent = 1;
 /// Saving is that much faster than restoring: not published, assumed.
 constexpr double kSaveSpeed = 1.2;
+/// Between two looks for whom to swap out, where nothing else happens.
+constexpr Duration kLeastWait = std::chrono::milliseconds(100);
 constexpr std::uint64_t kLookAgain = UINT64_MAX;
 constexpr std::uint64_t kTurns = 1U << 20U;
 
@@ -166,7 +168,11 @@ void SwapServePlane::make_room(const World& world, Actions& actions) {
   const policy::Preemption choice =
       policy::choose_swap_victims(candidates(world), missing, world.now(), slack, options_);
   if (choice.outcome == policy::PreemptionOutcome::kWait && choice.retry_at) {
-    actions.timer(std::max(*choice.retry_at, world.now() + Duration(1)), kLookAgain);
+    const Instant again = std::max(*choice.retry_at, world.now() + kLeastWait);
+    if (look_again_ <= world.now() || again < look_again_) {
+      look_again_ = again;
+      actions.timer(again, kLookAgain);
+    }
   }
   for (const ModelId victim : choice.victims) {
     Engine& engine = engines_[victim.value()];
@@ -220,6 +226,9 @@ void SwapServePlane::decide(const Notice& notice, const World& world, Actions& a
       return actions.timer(world.now() + engine->swap_out,
                            notice.model.value() * kTurns + engine->turn % kTurns);
     case NoticeKind::kTimer: {
+      if (notice.tag == kLookAgain && world.now() < look_again_) {
+        return;  // An earlier look was set since, and then this one again.
+      }
       if (notice.tag == kLookAgain) {
         return make_room(world, actions);
       }

@@ -61,6 +61,7 @@ class SwapServePlane final : public ControlPlane {
   std::optional<policy::Reservations> reservations_{};
   std::map<policy::ReservationId, ModelId> asked_by_{};
   std::uint64_t asked_ = 0;
+  Instant look_again_{};  ///< When a timer says that somebody's stay may end; past: none does.
 };
 
 }  // namespace heddle::sim
