@@ -35,6 +35,11 @@ void SwapServePlane::begin(const World& world, Actions& /*actions*/) {
                    world.pages(kv_bytes_ / static_cast<double>(spec.tp));
     std::int64_t least = INT64_MAX;
     for (const Host& host : world.hosts()) {
+      const std::int64_t usable =
+          host.gpus.empty() ? 0 : world.gpu(host.gpus[0]).pages * (100 - kMarginPercent) / 100;
+      if (usable <= world.weight_pages(model) + world.overhead_pages(model)) {
+        continue;  // It could never run there.
+      }
       std::vector<GpuId> gpus = host.gpus;
       std::sort(gpus.begin(), gpus.end(), [&](GpuId a, GpuId b) {
         return std::pair(assigned[a.value()], a) < std::pair(assigned[b.value()], b);
