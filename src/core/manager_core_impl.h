@@ -72,7 +72,7 @@ struct Instance {
   InstanceStage stage = InstanceStage::kLoading;
   std::set<RequestId> in_flight{};
   Instant serving_since{};
-  std::int64_t kv_pages = 0;  ///< As last reported.
+  std::int64_t kv_pages = 0;                                ///< As last reported.
   EvictionReason evicted_for = EvictionReason::kDisplaced;  ///< Meaningful while kEvicting.
 };
 
