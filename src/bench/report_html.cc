@@ -7,6 +7,7 @@
 namespace heddle::bench {
 
 using sim::escape_html;
+using sim::html_table;
 using sim::PlotLine;
 
 namespace {
@@ -29,19 +30,6 @@ constexpr std::string_view kStyle =
 
 double seconds(Duration duration) {
   return static_cast<double>(duration.count()) * 1e-9;
-}
-
-std::string table(const std::vector<std::vector<std::string>>& rows) {
-  std::string html = "<div class='scroll'><table>";
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    html += "<tr>";
-    for (const std::string& cell : rows[i]) {
-      const char* tag = i == 0 ? "th" : "td";
-      html += std::string("<") + tag + ">" + escape_html(cell) + "</" + tag + ">";
-    }
-    html += "</tr>\n";
-  }
-  return html + "</table></div>\n";
 }
 
 std::string card(const std::string& content) {
@@ -143,7 +131,7 @@ std::string report_html(const Results& results, const Circumstances& circumstanc
   for (const auto& [name, value] : circumstances) {
     html += escape_html(name) + " <b>" + escape_html(value) + "</b> &ensp; ";
   }
-  html += "</p>\n<div class='card'>" + table(report_table(results));
+  html += "</p>\n<div class='card'>" + html_table(report_table(results));
   for (const std::string& note : report_notes(results)) {
     html += "<p class='soft'>" + escape_html(note) + "</p>";
   }

@@ -60,19 +60,6 @@ std::vector<Run> last_of_each(const std::vector<Run>& runs) {
   return last;
 }
 
-std::string table(const std::vector<std::vector<std::string>>& rows) {
-  std::string html = "<div class='scroll'><table>";
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    html += "<tr>";
-    for (const std::string& cell : rows[i]) {
-      const char* tag = i == 0 ? "th" : "td";
-      html += std::string("<") + tag + ">" + escape_html(cell) + "</" + tag + ">";
-    }
-    html += "</tr>\n";
-  }
-  return html + "</table></div>\n";
-}
-
 std::string card(const std::string& content) {
   return content.empty() ? "" : "<div class='card'>" + content + "</div>\n";
 }
@@ -356,7 +343,7 @@ std::string evictions(const ReportHead& head, const Run& run) {
                     head.models[pair.second.value()],
                     std::to_string(-times)});
   }
-  return card("<h3>Who was evicted for whom</h3>" + table(rows));
+  return card("<h3>Who was evicted for whom</h3>" + html_table(rows));
 }
 
 std::string reasons(const Run& run) {
@@ -364,7 +351,7 @@ std::string reasons(const Run& run) {
   for (const auto& [act, times] : run.results->acts()) {
     rows.push_back({act.first, act.second, std::to_string(times)});
   }
-  return rows.size() < 2 ? "" : card("<h3>What was done, and why</h3>" + table(rows));
+  return rows.size() < 2 ? "" : card("<h3>What was done, and why</h3>" + html_table(rows));
 }
 
 }  // namespace
@@ -386,7 +373,7 @@ std::string report_html(const ReportHead& head, const std::vector<Run>& runs) {
   html += sweeps(runs) +
           (runs.size() > shown.size() ? "<h2>Times at the highest rate</h2>" : "<h2>Times</h2>") +
           "<div class='grid2'>" + cdfs(head, shown) + attainment(shown) + "</div><h2>Numbers</h2>" +
-          table(report_table(runs));
+          html_table(report_table(runs));
   for (const Run& run : shown) {
     html += "<h2>" + escape_html(run.policy) + "</h2>" + (runs.size() > 1 ? tiles(run) : "") +
             pages(head, run) + "<section class='grid2'>" + activity(run) + worst(head, run) +

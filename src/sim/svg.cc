@@ -355,4 +355,17 @@ std::string draw_strips(const std::vector<Strip>& strips, const StripOptions& op
          "</svg></div></figure>\n";
 }
 
+std::string html_table(const std::vector<std::vector<std::string>>& rows) {
+  std::string html = "<div class='scroll'><table>";
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    html += "<tr>";
+    for (const std::string& cell : rows[i]) {
+      const char* tag = i == 0 ? "th" : "td";
+      html += std::string("<") + tag + ">" + escape_html(cell) + "</" + tag + ">";
+    }
+    html += "</tr>\n";
+  }
+  return html + "</table></div>\n";
+}
+
 }  // namespace heddle::sim

@@ -75,5 +75,7 @@ inline constexpr std::size_t kPlotColours = 8;
 
 /// Text made safe for HTML.
 [[nodiscard]] std::string escape_html(const std::string& text);
+/// A table whose first row is its head; scrolls where it is too wide.
+[[nodiscard]] std::string html_table(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace heddle::sim

@@ -46,28 +46,10 @@ void DedicatedPlane::place(const World& world, Actions& actions) {
 }
 
 void DedicatedPlane::decide(const Notice& notice, const World& world, Actions& actions) {
-  switch (notice.kind) {
-    case NoticeKind::kStart:
-      return place(world, actions);
-    case NoticeKind::kArrival:
-      if (std::none_of(placed_.begin(), placed_.end(), [&](const StartSpec& spec) {
-            return spec.model == notice.model;
-          })) {
-        return actions.reject(notice.request, Reason::kStatic);
-      }
-      queues_.push(world, notice.request);
-      break;
-    case NoticeKind::kGone:
-    case NoticeKind::kGpuUp:
-      return restore(world, actions, placed_);
-    case NoticeKind::kFinished:
-    case NoticeKind::kServing:
-      break;
-    default:
-      return;
+  if (notice.kind == NoticeKind::kStart) {
+    return place(world, actions);
   }
-  dispatch_waiting(
-      world, actions, queues_, notice.model, 4 * world.model(notice.model).max_sequences);
+  serve_in_place(notice, world, actions, queues_, placed_);
 }
 
 }  // namespace heddle::sim

@@ -150,25 +150,9 @@ void MuxServePlane::decide(const Notice& notice, const World& world, Actions& ac
         adjust_quotas(world, actions, gpu);
       }
       return actions.timer(world.now() + period_, 0);
-    case NoticeKind::kArrival:
-      if (std::none_of(placed_.begin(), placed_.end(), [&](const StartSpec& spec) {
-            return spec.model == notice.model;
-          })) {
-        return actions.reject(notice.request, Reason::kStatic);
-      }
-      queues_.push(world, notice.request);
-      break;
-    case NoticeKind::kGone:
-    case NoticeKind::kGpuUp:
-      return restore(world, actions, placed_);
-    case NoticeKind::kFinished:
-    case NoticeKind::kServing:
-      break;
     default:
-      return;
+      return serve_in_place(notice, world, actions, queues_, placed_);
   }
-  dispatch_waiting(
-      world, actions, queues_, notice.model, 4 * world.model(notice.model).max_sequences);
 }
 
 }  // namespace heddle::sim

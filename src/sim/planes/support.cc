@@ -179,6 +179,33 @@ void restore(const World& world, Actions& actions, std::span<const StartSpec> pl
   }
 }
 
+void serve_in_place(const Notice& notice,
+                    const World& world,
+                    Actions& actions,
+                    RequestQueues& queues,
+                    std::span<const StartSpec> placed) {
+  switch (notice.kind) {
+    case NoticeKind::kArrival:
+      if (std::none_of(placed.begin(), placed.end(), [&](const StartSpec& spec) {
+            return spec.model == notice.model;
+          })) {
+        return actions.reject(notice.request, Reason::kStatic);
+      }
+      queues.push(world, notice.request);
+      break;
+    case NoticeKind::kGone:
+    case NoticeKind::kGpuUp:
+      return restore(world, actions, placed);
+    case NoticeKind::kFinished:
+    case NoticeKind::kServing:
+      break;
+    default:
+      return;
+  }
+  dispatch_waiting(
+      world, actions, queues, notice.model, 4 * world.model(notice.model).max_sequences);
+}
+
 std::vector<std::vector<GpuId>> place_by_memory(const World& world,
                                                 const std::vector<std::int64_t>& kv_pages) {
   const std::size_t count = world.models().size();

@@ -120,6 +120,14 @@ void evict_when_idle(const World& world, Actions& actions, ReplicaId id, Duratio
 /// same GPUs when these are up.
 void restore(const World& world, Actions& actions, std::span<const StartSpec> placed);
 
+/// What planes whose placement never changes do after the start: an arrival waits for the instances
+/// of its model, or is refused where there are none; who was lost begins again.
+void serve_in_place(const Notice& notice,
+                    const World& world,
+                    Actions& actions,
+                    RequestQueues& queues,
+                    std::span<const StartSpec> placed);
+
 /// A placement that never changes: models by falling weight, each on the group that has most pages
 /// left once `kv_pages` and all are taken. Models that fit nowhere have no GPUs.
 [[nodiscard]] std::vector<std::vector<GpuId>> place_by_memory(
