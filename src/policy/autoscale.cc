@@ -97,7 +97,7 @@ Scaling choose_scaling(double load,
     scaling.start = std::max<std::int64_t>(0, ceil_of(load / (options.up_above * each)) - count);
     return scaling;
   }
-  const std::int64_t target = ceil_of(load / (options.down_below * each));
+  const std::int64_t target = std::max(options.least, ceil_of(load / (options.down_below * each)));
   if (load >= options.down_below * capacity || target >= count) {
     return scaling;
   }

@@ -67,6 +67,9 @@ struct ScaleOptions {
   double up_above = kScaleUpShare;  ///< Of the capacity of all instances.
   double down_below = 0.5;
   Duration youngest = std::chrono::seconds(5);  ///< Younger instances are not stopped.
+  /// Instances that stay without any load. heddle keeps one, which goes when its pages are wanted
+  /// and worth more to somebody else.
+  std::int64_t least = 0;
 };
 
 enum class ScaleReason : std::uint8_t { kEnough, kTooFew, kTooMany };

@@ -104,6 +104,12 @@ TEST(Scaling, TheLastInstanceGoesOnlyWhenThereIsNoLoadAtAll) {
   EXPECT_EQ(scale(0, instances({0})).stop, std::vector{ReplicaId(0)});
 }
 
+TEST(Scaling, AsManyAsAreToStayStayWithoutLoad) {
+  const std::vector<InstanceView> two = {{.id = ReplicaId(1)}, {.id = ReplicaId(2)}};
+  EXPECT_EQ(choose_scaling(0, 32, two, 0, kNow, {.least = 1}).stop, std::vector{ReplicaId(2)});
+  EXPECT_TRUE(choose_scaling(0, 32, two, 0, kNow, {.least = 2}).stop.empty());
+}
+
 TEST(Scaling, YoungInstancesAndThoseThatStartStay) {
   std::vector<InstanceView> two = instances({5, 0});
   two[1].started = kNow - 4s;

@@ -1,8 +1,11 @@
 #include "policy/planner.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 #include <utility>
+
+#include "base/check.h"
 
 namespace heddle::policy {
 namespace {
@@ -27,6 +30,19 @@ Plan start_plan(Mechanism mechanism,
 
 bool keeps_objectives(const Plan& plan, const PlanTerms& terms) {
   return plan.ttft <= terms.ttft_left && plan.tpot <= terms.tpot;
+}
+
+bool possible(const Plan& plan, const PlanTerms& terms) {
+  return plan.links_admit && permitted(plan.mechanism, terms.model_class, terms.parts);
+}
+
+double harm(const Plan& plan, const PlanTerms& terms) {
+  auto wait = static_cast<double>(plan.ttft.count());
+  if (plan.tpot > terms.tpot) {
+    wait = std::max(wait, static_cast<double>(terms.ttft_left.count())) *
+           (static_cast<double>(plan.tpot.count()) / static_cast<double>(terms.tpot.count()));
+  }
+  return plan.lost_value + static_cast<double>(terms.waiting) * wait / 1e9;
 }
 
 }  // namespace
@@ -59,8 +75,8 @@ std::string_view reason_name(PlanReason reason) {
   switch (reason) {
     case PlanReason::kCheapest:
       return "cheapest";
-    case PlanReason::kFastest:
-      return "fastest";
+    case PlanReason::kLeastHarm:
+      return "least_harm";
     case PlanReason::kLate:
       return "late";
   }
@@ -163,26 +179,35 @@ bool permitted(Mechanism mechanism, ModelClass model_class, std::int64_t parts) 
 }
 
 PlanChoice choose_plan(std::span<const Plan> plans, const PlanTerms& terms) {
+  HEDDLE_CHECK(terms.waiting >= 1 && terms.tpot > Duration{});
+  double late = std::numeric_limits<double>::infinity();  // Least harm of being late.
+  for (const Plan& plan : plans) {
+    if (possible(plan, terms) && !keeps_objectives(plan, terms)) {
+      late = std::min(late, harm(plan, terms));
+    }
+  }
   const auto cost = [&](const Plan& plan) {
     return plan.byte_seconds + terms.value_price * plan.lost_value;
   };
+  const auto good = [&](const Plan& plan) {
+    return keeps_objectives(plan, terms) && harm(plan, terms) <= late;
+  };
   const auto rank = [&](const Plan& plan) {
-    const bool keeps = keeps_objectives(plan, terms);
-    return std::tuple(!keeps, keeps ? cost(plan) : 0.0, plan.ttft, plan.mechanism);
+    return std::tuple(
+        !good(plan), good(plan) ? cost(plan) : harm(plan, terms), plan.ttft, plan.mechanism);
   };
   PlanChoice choice;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const Plan& plan = plans[i];
-    if (!plan.links_admit || !permitted(plan.mechanism, terms.model_class, terms.parts)) {
+    if (!possible(plan, terms)) {
       continue;
     }
     const Plan* best = choice.plan ? &plans[*choice.plan] : nullptr;
     if (best == nullptr || rank(plan) < rank(*best) ||
         (rank(plan) == rank(*best) && plan.devices < best->devices)) {
-      choice = {
-          .reason = keeps_objectives(plan, terms) ? PlanReason::kCheapest : PlanReason::kFastest,
-          .plan = i,
-          .cost = cost(plan)};
+      choice = {.reason = good(plan) ? PlanReason::kCheapest : PlanReason::kLeastHarm,
+                .plan = i,
+                .cost = cost(plan)};
     }
   }
   return choice;

@@ -103,12 +103,13 @@ struct PlanTerms {
   ModelClass model_class = ModelClass::kWarm;
   std::int64_t parts = 1;
   double value_price = 0.0;  ///< lambda: byte-seconds for a second of lost value.
+  std::int64_t waiting = 1;  ///< Requests of the model that wait for what is decided; >= 1.
 };
 
 enum class PlanReason : std::uint8_t {
-  kCheapest,  ///< Of those that keep both objectives.
-  kFastest,   ///< None does; this one is first with the first token.
-  kLate,      ///< No plan at all that harms nobody: the request goes to the late list.
+  kCheapest,   ///< Of those that keep both objectives and take no more than they save.
+  kLeastHarm,  ///< There is none; with this one least is lost.
+  kLate,       ///< No plan at all that harms nobody: the request goes to the late list.
 };
 [[nodiscard]] std::string_view reason_name(PlanReason reason);
 
@@ -119,8 +120,12 @@ struct PlanChoice {
   friend bool operator==(const PlanChoice&, const PlanChoice&) = default;
 };
 
-/// The decision on a request that cannot start at once: of the permitted plans that the links
-/// admit, the cheapest that keeps both objectives; else the one with the least TTFT; else none.
+/// The decision on a request that cannot start at once. The harm of a plan is what it takes from
+/// others and the time that its own requests wait, both in seconds:
+///   harm = lost value + waiting * TTFT.
+/// A plan that is too slow by a factor counts as a wait longer by that factor, and no shorter than
+/// the objective. Of the permitted plans that the links admit, the cheapest that keeps both
+/// objectives and does no more harm than being late would; else the one of least harm; else none.
 /// Ties: the earlier first token, then the mechanism's order, then devices. Pure; the chosen plan
 /// does not depend on the order of `plans`. O(plans).
 [[nodiscard]] PlanChoice choose_plan(std::span<const Plan> plans, const PlanTerms& terms);

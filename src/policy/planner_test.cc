@@ -24,6 +24,10 @@ Plan plan(Mechanism mechanism, Duration ttft, double byte_seconds, double lost_v
           .lost_value = lost_value};
 }
 
+double seconds(Duration duration) {
+  return static_cast<double>(duration.count()) / 1e9;
+}
+
 PlanChoice choose(const std::vector<Plan>& plans, const PlanTerms& terms = kTerms) {
   return choose_plan(plans, terms);
 }
@@ -40,15 +44,30 @@ TEST(ChoosePlan, TakesTheCheapestThatKeepsBothObjectives) {
   EXPECT_DOUBLE_EQ(choice.cost, 40.0);
 }
 
-TEST(ChoosePlan, ElseTheFastestElseLate) {
+TEST(ChoosePlan, ElseTheLeastHarmElseLate) {
   const std::vector<Plan> late = {plan(Mechanism::kQueue, 7s, 0.0),
                                   plan(Mechanism::kActivate, 6s, 99.0)};
   EXPECT_EQ(choose(late).plan, 1U);
-  EXPECT_EQ(choose(late).reason, PlanReason::kFastest);
+  EXPECT_EQ(choose(late).reason, PlanReason::kLeastHarm);
+  EXPECT_EQ(choose({late[0], plan(Mechanism::kActivate, 6s, 99.0, 1.5)}).plan, 0U)
+      << "a second less of waiting for one and a half of others";
   EXPECT_EQ(choose({}).reason, PlanReason::kLate);
   std::vector<Plan> harmful = {plan(Mechanism::kPipeline, 1s, 0.0)};
   harmful[0].links_admit = false;
   EXPECT_EQ(choose(harmful).reason, PlanReason::kLate);
+}
+
+TEST(ChoosePlan, TakesFromOthersNoMoreThanItSaves) {
+  const std::vector<Plan> plans = {plan(Mechanism::kQueue, 6s, 0.0),
+                                   plan(Mechanism::kHit, 1s, 20.0, 7.0)};
+  EXPECT_EQ(choose(plans).plan, 0U) << "5 s saved, 7 s lost";
+  PlanTerms several = kTerms;
+  several.waiting = 2;
+  EXPECT_EQ(choose(plans, several).plan, 1U) << "10 s saved";
+  Plan slow = plans[0];
+  slow.ttft = 1s;
+  slow.tpot = 250ms;
+  EXPECT_EQ(choose({slow, plans[1]}).plan, 1U) << "2.5 times too slow counts as 12.5 s";
 }
 
 TEST(ChoosePlan, LooksOnlyAtWhatTheClassPermits) {
@@ -126,8 +145,9 @@ TEST(Plans, OfAPipelineCountEveryStage) {
   EXPECT_EQ(pipeline_plan(start, kStart).tpot, 20ms);
 }
 
-// Properties: never a plan that harms others or is not permitted; none that keeps the objectives is
-// cheaper; the order of the proposals does not matter.
+// Properties: never a plan that spoils others' transfers or is not permitted; none that keeps the
+// objectives and takes from nobody is cheaper; being late would not do less harm; the order of the
+// proposals does not matter.
 TEST(ChoosePlan, KeepsItsPromisesOnRandomInput) {
   for (std::uint64_t seed = 0; seed < 5000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -151,11 +171,15 @@ TEST(ChoosePlan, KeepsItsPromisesOnRandomInput) {
         continue;
       }
       ASSERT_TRUE(choice.plan);
-      if (other.ttft <= terms.ttft_left && other.tpot <= terms.tpot) {
+      const bool keeps = other.ttft <= terms.ttft_left && other.tpot <= terms.tpot;
+      if (keeps && other.lost_value == 0.0) {
         ASSERT_EQ(choice.reason, PlanReason::kCheapest);
-        ASSERT_LE(choice.cost, other.byte_seconds + 10.0 * other.lost_value);
-      } else if (choice.reason == PlanReason::kFastest) {
-        ASSERT_LE(plans[*choice.plan].ttft, other.ttft);
+      }
+      const Plan& chosen = plans[*choice.plan];
+      if (choice.reason == PlanReason::kCheapest && !keeps && other.tpot <= terms.tpot) {
+        ASSERT_LE(chosen.lost_value + seconds(chosen.ttft), other.lost_value + seconds(other.ttft));
+      } else if (choice.reason == PlanReason::kCheapest && keeps && other.lost_value == 0.0) {
+        ASSERT_LE(choice.cost, other.byte_seconds);
       }
     }
     if (!choice.plan) {

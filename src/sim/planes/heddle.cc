@@ -189,7 +189,8 @@ bool HeddlePlane::plan(const World& world, Actions& actions, ModelId model) {
                            .tpot = spec.slo_tpot > Duration{} ? spec.slo_tpot : Duration(1h),
                            .model_class = models_[model.value()].model_class.present(),
                            .parts = spec.tp,
-                           .value_price = kValuePrice});
+                           .value_price = kValuePrice,
+                           .waiting = static_cast<std::int64_t>(waiting_.size(model))});
   return choice.plan &&
          carry_out(world, actions, model, options.plans[*choice.plan], options.deeds[*choice.plan]);
 }
@@ -304,7 +305,7 @@ void HeddlePlane::scale(const World& world, Actions& actions, ModelId model) {
                              views,
                              starting,
                              world.now(),
-                             {});
+                             {.least = 1});
   for (const ReplicaId id : scaling.stop) {
     const std::vector<policy::Action> proposals{{.kind = policy::ActionKind::kScaleDown,
                                                  .model = model,

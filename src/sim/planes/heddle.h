@@ -10,6 +10,7 @@
 #include "policy/cold_start.h"
 #include "policy/diff.h"
 #include "policy/forecast.h"
+#include "policy/kv_placement.h"
 #include "policy/launch.h"
 #include "policy/nic.h"
 #include "policy/planner.h"
@@ -99,6 +100,15 @@ class HeddlePlane final : public ControlPlane {
                           std::span<const HostId> hosts,
                           const policy::StartTerms& terms,
                           Options& options);
+  void propose_activation_on(const World& world,
+                             const LiveRequest& request,
+                             GpuId gpu,
+                             std::int64_t need,
+                             const policy::StartTerms& terms,
+                             Options& options);
+  [[nodiscard]] std::optional<policy::KvDevice> pool_device(const World& world,
+                                                            GpuId id,
+                                                            ModelId model) const;
   void propose_pipeline(const World& world,
                         const LiveRequest& request,
                         std::span<const HostId> hosts,

@@ -85,9 +85,11 @@ double HeddlePlane::worth_of(const World& world, const Replica& replica) const {
         policy::needed_by_forecast(
             replica.serves() ? 0 : limit, model.expected.load.mean, model.expected.load.peak));
   }
+  const Duration attach = span_of(world.host_spec(gpu).startup.attach);
   return policy::worth(
       {.needed = needed,
-       .without = load_time(world, replica.model, gpu, cached),
+       .without = load_time(world, replica.model, gpu, cached) + attach,
+       .with = replica.serves() ? Duration{} : attach,
        .ttft = std::max<Duration>(1ms, world.model(replica.model).slo_ttft),
        .bytes = std::max<std::int64_t>(1, replica.stages[0].weight_pages * world.page_bytes())});
 }
@@ -349,59 +351,95 @@ double HeddlePlane::demand(const World& world, ModelId model) const {
                            std::max<Duration>(1ms, world.model(model).slo_tpot));
 }
 
-/// Into the pool, from host memory, where KV pressure will be least; idle models make room.
+/// Into the pool, from host memory: where KV pressure will be least, and, where somebody would have
+/// to make room there, where it is least of the GPUs that have room, and where least is lost.
 void HeddlePlane::propose_activation(const World& world,
                                      const LiveRequest& request,
                                      std::span<const HostId> hosts,
                                      const policy::StartTerms& terms,
                                      Options& options) {
-  const ModelId model = request.model;
-  const std::int64_t need = world.weight_pages(model) + world.overhead_pages(model) +
-                            world.kv_pages(model, kLeastKvTokens);
-  std::vector<policy::KvDevice> devices;
+  const std::int64_t need = world.weight_pages(request.model) +
+                            world.overhead_pages(request.model) +
+                            world.kv_pages(request.model, kLeastKvTokens);
+  std::vector<policy::KvDevice> open;
+  std::vector<policy::KvDevice> roomy;
+  std::optional<std::pair<double, policy::KvDevice>> cheapest;
   for (const HostId host : hosts) {
-    if (!world.cached(host, model)) {
+    if (!world.cached(host, request.model)) {
       continue;
     }
     for (const GpuId id : world.host(host).gpus) {
-      const Gpu& gpu = world.gpu(id);
-      policy::KvDevice device{
-          .id = id, .host = host, .bytes = gpu.pages * world.page_bytes(), .demand = 0};
-      bool open = gpu.up;
-      for (const ReplicaId each : gpu.replicas) {
-        const Replica& replica = *world.replica(each);
-        open = open && !(dedicated(world, replica.model) && !may_go(world, replica)) &&
-               replica.model != model;
-        if (!may_go(world, replica)) {
-          device.demand += demand(world, replica.model);
-          device.taken += (replica.stages[0].weight_pages +
-                           world.memory().reserved(replica.kv, ledger::device_pool(id))) *
-                          world.page_bytes();
-        }
+      const auto device = pool_device(world, id, request.model);
+      const auto dies = device ? victims_on(world, id, need) : std::nullopt;
+      if (!dies) {
+        continue;
       }
-      if (open) {
-        devices.push_back(device);
+      open.push_back(*device);
+      if (dies->empty()) {
+        roomy.push_back(*device);
+      }
+      const double lost = lost_by(world, *dies);
+      if (!cheapest || lost < cheapest->first) {
+        cheapest = {lost, *device};
       }
     }
   }
-  const auto home = policy::choose_kv_home(
-      {.model = model, .demand = demand(world, model), .bytes = need * world.page_bytes()},
-      devices);
-  if (!home) {
-    return;
+  std::set<GpuId> proposed;
+  const auto propose = [&](const std::vector<policy::KvDevice>& devices) {
+    const auto home = policy::choose_kv_home({.model = request.model,
+                                              .demand = demand(world, request.model),
+                                              .bytes = need * world.page_bytes()},
+                                             devices);
+    if (home && proposed.insert(home->front()).second) {
+      propose_activation_on(world, request, home->front(), need, terms, options);
+    }
+  };
+  propose(open);
+  propose(roomy);
+  if (roomy.empty() && cheapest) {
+    propose({cheapest->second});
   }
-  const GpuId gpu = home->front();
+}
+
+/// A GPU as the shared pool sees it; nullopt where the model may not go.
+std::optional<policy::KvDevice> HeddlePlane::pool_device(const World& world,
+                                                         GpuId id,
+                                                         ModelId model) const {
+  const Gpu& gpu = world.gpu(id);
+  if (!gpu.up) {
+    return std::nullopt;
+  }
+  policy::KvDevice device{.id = id, .host = gpu.host, .bytes = gpu.pages * world.page_bytes()};
+  for (const ReplicaId each : gpu.replicas) {
+    const Replica& replica = *world.replica(each);
+    const bool goes = may_go(world, replica);
+    if (replica.model == model || (dedicated(world, replica.model) && !goes)) {
+      return std::nullopt;
+    }
+    if (!goes) {
+      device.demand += demand(world, replica.model);
+      device.taken += (replica.stages[0].weight_pages +
+                       world.memory().reserved(replica.kv, ledger::device_pool(id))) *
+                      world.page_bytes();
+    }
+  }
+  return device;
+}
+
+void HeddlePlane::propose_activation_on(const World& world,
+                                        const LiveRequest& request,
+                                        GpuId gpu,
+                                        std::int64_t need,
+                                        const policy::StartTerms& terms,
+                                        Options& options) {
   const auto dies = victims_on(world, gpu, need);
-  if (!dies) {
-    return;
-  }
   const Duration ready =
-      load_time(world, model, gpu, true) + span_of(world.host_spec(gpu).startup.attach);
-  policy::Plan plan = policy::activation_plan(*home, ready, lost_by(world, *dies), terms);
+      load_time(world, request.model, gpu, true) + span_of(world.host_spec(gpu).startup.attach);
+  policy::Plan plan = policy::activation_plan({gpu}, ready, lost_by(world, *dies), terms);
   plan.tpot += neighbours(world, gpu);
   options.plans.push_back(std::move(plan));
   options.deeds.push_back({.kind = Deed::Kind::kStart,
-                           .spec = load_spec(world, model, *home),
+                           .spec = load_spec(world, request.model, {gpu}),
                            .dies = *dies,
                            .reason = Reason::kPressure});
 }
