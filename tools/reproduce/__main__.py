@@ -19,6 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import cold_starts
 import directions
 import must_pass
+import warmserve
 from harness import ROOT, RunFailed, Simulator, Unavailable
 
 
@@ -39,7 +40,7 @@ EXPERIMENTS = [
     Experiment("P9", "Three models on one GPU (Prism, Table 5)", must_pass.p9, True),
     Experiment("S3", "Swap-in of full vLLM engines (SwapServeLLM)", must_pass.s3, True),
     Experiment("S4", "Swap-in of lean engines (SwapServeLLM)", must_pass.s4, True),
-    *(Experiment(*entry) for entry in directions.EXPERIMENTS),
+    *(Experiment(*entry) for entry in [*warmserve.EXPERIMENTS, *directions.EXPERIMENTS]),
 ]
 
 HEAD = """# Reproduction

@@ -4,19 +4,10 @@ import random
 import statistics
 
 import picture
-from harness import ROOT, Outcome, Row, RunFailed, arena_log, between, holds, within
+from harness import ROOT, Outcome, Row, RunFailed, arena_log, between, holds, near, percent, within
 
 EXAMPLES = ROOT / "examples/simulate"
 SERVERLESS = ["serverless-vllm", "serverlessllm", "hydraserve", "hydraserve:cache=1"]
-
-
-def percent(value):
-    return round(100 * value, 2)
-
-
-def near(what, paper, ours, **more):
-    """A row of tolerance class R: within a factor of two."""
-    return Row(what, paper, ours, paper / 2 <= ours <= paper * 2, "factor 2", **more)
 
 
 # ---- HydraServe.
@@ -122,72 +113,6 @@ def h6(sim):
     note = ("That staying in the pipeline takes twice as long **does not reproduce**: with 2 ms from stage to stage (a guess; the paper does not "
             "state it) a pipeline of 13B decodes almost as fast as one GPU. with 40 ms it would take 1.96 times as long.")
     return Outcome(rows, note)
-
-
-# ---- WarmServe.
-
-
-def warm(sim, service, alpha, rate, policies, speed=1.0):
-    trace = sim.trace(f"semi/warmserve_{service}_a{alpha}_rps{rate}_1h.csv.gz")
-    files = (trace, EXAMPLES / "warmserve-16gpu.yaml", EXAMPLES / "warmserve-models.yaml")
-    more = ("--cut-input", 1024, "--least-output", 3, "--speed", speed)
-    return dict(zip(policies, sim.many([(*files, policy, *more) for policy in policies])))
-
-
-def hits(run):
-    """Part of starts that found their weights, without every model's very first start."""
-    counts = run["counts"]
-    starts = counts["hits"] + counts["attaches"] + counts["misses"] - len(run["models"])
-    return counts["hits"] / starts if starts > 0 else 1.0
-
-
-WARM = ["sllm-gpu", "warmserve:proactive=0", "warmserve:placement=0", "warmserve"]
-
-
-def w3(sim):
-    """Tails of WarmServe against its baselines and ablations."""
-    sim.needs(*WARM)
-    rows = []
-    for service, alpha, rate, speed in (("conv", "0.5", 10, 1), ("conv", "0.5", 25, 1), ("conv", "2.0", 25, 1),
-                                        ("code", "0.5", 25, 1), ("conv", "0.5", 25, 1.6)):
-        runs = warm(sim, service, alpha, rate, WARM, speed)
-        for rival, claim in (("sllm-gpu", 1.53 if service == "conv" else 4.23), ("warmserve:proactive=0", 1.03 if service == "conv" else 3.81)):
-            ratio = runs[rival]["ttft_s"]["p99"] / runs["warmserve"]["ttft_s"]["p99"]
-            rows.append(holds(f"{service}, alpha {alpha}, {rate * speed:g} req/s: P99 of TTFT, {rival} over WarmServe",
-                              f">= {claim}", f"{ratio:.3f}", ratio >= claim))
-    note = ("**Does not reproduce**: tails are equal. Here a new instance is asked for at 80 % of a full batch and a start that finds "
-            "nothing on the GPU takes one to two seconds (weights come from host memory), so that requests go on being served by the "
-            "instances there are and none waits for a start. In the paper such a start takes 20 to 36 s. The shared hours are "
-            "also milder than the original week, which is not public: Poisson within the minute, answers half as long as in the hour of 2023 "
-            "from which the loads were derived. The real hour of 2023, replayed at the same rates, shows the same picture.")
-    return Outcome(rows, note)
-
-
-def w7(sim):
-    """Starts that find their weights; pace."""
-    sim.needs(*WARM)
-    rows, curve = [], {p: [] for p in WARM}
-    for rate, speed in ((10, 1), (25, 1), (25, 1.2), (25, 1.4), (25, 1.6), (25, 2.2)):
-        runs = warm(sim, "conv", "0.5", rate, WARM, speed)
-        for policy in WARM:
-            curve[policy].append((rate * speed, percent(hits(runs[policy]))))
-        if rate == 10:
-            rows.append(between("hit ratio at 10 req/s [%]", 100, percent(hits(runs["warmserve"])), 99.9, 100))
-        elif speed == 1:
-            rows.append(between("hit ratio at 25 req/s [%]", 82, percent(hits(runs["warmserve"])), 70, 95))
-        elif speed < 2:
-            rows.append(holds(f"{rate * speed:g} req/s: hit ratio over SLLM-GPU's", "higher",
-                              f"{percent(hits(runs['warmserve']))} against {percent(hits(runs['sllm-gpu']))} %",
-                              hits(runs["warmserve"]) > hits(runs["sllm-gpu"])))
-    run = sim.run(sim.trace("semi/warmserve_conv_a0.5_rps25_1h.csv.gz"), EXAMPLES / "warmserve-16gpu.yaml",
-                  EXAMPLES / "warmserve-models.yaml", "warmserve", "--cut-input", 1024, "--least-output", 3, requests=True)
-    paced = [float(r["tpot_s"]) for r in run["requests"] if r["tpot_s"]]
-    fast = sum(p < 0.05 for p in paced) / len(paced)
-    rows.append(holds("25 req/s: part of requests with TPOT below 50 ms", "> 60 %", f"{percent(fast)} %", fast > 0.6))
-    chart = picture.lines("Starts that found their weights", curve, "requests per second", "%", 100)
-    note = ("Without every model's very first start. 25 requests per second are the paper's most; beyond, the shared hour is replayed "
-            "faster. An hour has 30 to 90 starts, so a ratio is good to some percent only.")
-    return Outcome(rows, note, [("warmserve.svg", chart, "Hit ratio against rate")])
 
 
 # ---- Prism.
@@ -434,8 +359,6 @@ EXPERIMENTS = [
     ("H3", "Attainment by application (HydraServe, Fig. 11)", h3, False, 0.8),
     ("H4", "Tight and loose objectives, and cost (HydraServe, H4 and H5)", h4_h5, False, 0.8),
     ("H6", "Scaling down and up (HydraServe)", h6, False, 0.8),
-    ("W3", "Tails of first tokens (WarmServe, W3, W4, W6, W9)", w3, False, 0.8),
-    ("W7", "Starts that find their weights, and pace (WarmServe, W7, W8)", w7, False, 0.8),
     ("V2", "Attention offload (WEAVER, V2 to V8)", weaver, False, 0.8),
     ("P1", "GPUs needed by eight models (Prism, Table 1)", p1, False, 0.8),
     ("P8", "58 models (Prism)", p8, False, 0.8),

@@ -58,6 +58,15 @@ def holds(what, claim, ours, passed, **more):
     return Row(what, claim, ours, bool(passed), "direction", **more)
 
 
+def percent(value):
+    return round(100 * value, 2)
+
+
+def near(what, paper, ours, **more):
+    """A row of tolerance class R: within a factor of two."""
+    return Row(what, paper, ours, paper / 2 <= ours <= paper * 2, "factor 2", **more)
+
+
 @dataclasses.dataclass
 class Outcome:
     """An experiment's rows, pictures, and what a reader must know."""

@@ -90,16 +90,17 @@ std::vector<policy::InstanceView> WarmServePlane::instances(const World& world, 
   return views;
 }
 
+bool WarmServePlane::comes(const Replica& replica) {
+  const bool loads =
+      replica.state == ReplicaState::kWaiting || replica.state == ReplicaState::kLoading;
+  return replica.state == ReplicaState::kStarting ||
+         (loads && (replica.spec.serve || replica.attached));
+}
+
 std::int64_t WarmServePlane::starting(const World& world, ModelId model) {
-  std::int64_t count = 0;
-  for (const ReplicaId id : world.replicas_of(model)) {
-    const Replica* replica = world.replica(id);
-    const bool comes =
-        replica->state == ReplicaState::kWaiting || replica->state == ReplicaState::kLoading;
-    count += replica->state == ReplicaState::kStarting ||
-             (comes && (replica->spec.serve || replica->attached));
-  }
-  return count;
+  const std::vector<ReplicaId>& replicas = world.replicas_of(model);
+  return std::count_if(
+      replicas.begin(), replicas.end(), [&](ReplicaId id) { return comes(*world.replica(id)); });
 }
 
 /// Pages of a draining instance's GPUs that prewarming may have now (WarmServe Eq. 1).
@@ -216,19 +217,60 @@ bool WarmServePlane::launch(const World& world, Actions& actions, ModelId model,
   }
 }
 
+/// As the authors' code does it, an instance counts from the moment its start begins: who is sent
+/// to one that starts waits for it.
 void WarmServePlane::route(const World& world, Actions& actions, ModelId model) {
   const std::int64_t batch = world.model(model).max_sequences;
   while (!queues_.empty(model)) {
-    const policy::Route route =
-        policy::choose_route(instances(world, model), starting(world, model), batch);
+    std::vector<policy::InstanceView> views = instances(world, model);
+    for (const ReplicaId id : world.replicas_of(model)) {
+      if (comes(*world.replica(id))) {
+        views.push_back({.id = id, .running = static_cast<std::int64_t>(assigned_[id].size())});
+      }
+    }
+    const policy::Route route = policy::choose_route(views, 0, batch);
     if (route.action == policy::RouteAction::kSend) {
-      actions.dispatch(queues_.pop(model), route.instance, Reason::kRunning);
-    } else if (route.action == policy::RouteAction::kQueue ||
-               !launch(world, actions, model, Reason::kMiss)) {
-      return;
-    } else if (wanting_.contains(model)) {
+      const LiveId request = queues_.pop(model);
+      if (world.replica(route.instance)->serves()) {
+        actions.dispatch(request, route.instance, Reason::kRunning);
+      } else {
+        assigned_[route.instance].push_back(request);
+      }
+    } else if (!launch(world, actions, model, Reason::kMiss) || wanting_.contains(model)) {
       return;
     }
+  }
+}
+
+/// Hands over who waited for an instance that now serves, or is gone.
+void WarmServePlane::hand_over(const World& world, Actions& actions, ReplicaId id, ModelId model) {
+  const auto found = assigned_.find(id);
+  if (found == assigned_.end()) {
+    return;
+  }
+  const std::vector<LiveId> requests = std::move(found->second);
+  assigned_.erase(found);
+  const Replica* replica = world.replica(id);
+  for (const LiveId request : requests) {
+    if (replica != nullptr && replica->serves()) {
+      actions.dispatch(request, id, Reason::kRunning);
+    } else {
+      queues_.push(world, request);
+    }
+  }
+  route(world, actions, model);
+}
+
+/// Replicas on a GPU that failed are gone without a word of their own.
+void WarmServePlane::reassign_lost(const World& world, Actions& actions) {
+  std::vector<std::pair<ReplicaId, ModelId>> lost;
+  for (const auto& [id, requests] : assigned_) {
+    if (world.replica(id) == nullptr && !requests.empty()) {
+      lost.emplace_back(id, world.request(requests.front()).model);
+    }
+  }
+  for (const auto& [id, model] : lost) {
+    hand_over(world, actions, id, model);
   }
 }
 
@@ -377,11 +419,14 @@ void WarmServePlane::decide(const Notice& notice, const World& world, Actions& a
       stale_ = stale_ || grace_.contains(notice.replica);
       return route(world, actions, notice.model);
     case NoticeKind::kServing:
+      hand_over(world, actions, notice.replica, notice.model);
+      [[fallthrough]];
     case NoticeKind::kWarm:
       stale_ = true;
       return route(world, actions, notice.model);
     case NoticeKind::kDrained:
     case NoticeKind::kGone: {
+      hand_over(world, actions, notice.replica, notice.model);
       grace_.erase(notice.replica);
       worth_.erase(notice.replica);
       stale_ = true;
@@ -392,6 +437,8 @@ void WarmServePlane::decide(const Notice& notice, const World& world, Actions& a
       }
       return;
     }
+    case NoticeKind::kGpuDown:
+      return reassign_lost(world, actions);
     default:
       return;
   }

@@ -49,6 +49,8 @@ class WarmServePlane final : public ControlPlane {
   void forecast(const World& world);
   void change(const World& world, ModelId model, std::int64_t by);
   void route(const World& world, Actions& actions, ModelId model);
+  void hand_over(const World& world, Actions& actions, ReplicaId id, ModelId model);
+  void reassign_lost(const World& world, Actions& actions);
   void scale(const World& world, Actions& actions, ModelId model);
   bool launch(const World& world, Actions& actions, ModelId model, Reason reason);
   void prewarm(const World& world, Actions& actions);
@@ -60,6 +62,8 @@ class WarmServePlane final : public ControlPlane {
                                     std::vector<GpuId> gpus) const;
   [[nodiscard]] static std::vector<policy::InstanceView> instances(const World& world,
                                                                    ModelId model);
+  /// Whether it is on its way to serving.
+  [[nodiscard]] static bool comes(const Replica& replica);
   [[nodiscard]] static std::int64_t starting(const World& world, ModelId model);
 
   bool forecasting_;
@@ -72,6 +76,7 @@ class WarmServePlane final : public ControlPlane {
   std::vector<PerModel> models_{};
   std::set<ModelId> active_{};   ///< With requests or instances.
   std::set<ModelId> wanting_{};  ///< Could not be launched for lack of GPUs.
+  std::map<ReplicaId, std::vector<LiveId>> assigned_{};  ///< Who waits for an instance that starts.
   std::map<ReplicaId, Grace> grace_{};
   std::map<ReplicaId, policy::ReplicaWorth> worth_{};
   bool stale_ = true;  ///< Memory has come free, or forecasts have changed.

@@ -59,5 +59,19 @@ TEST(WarmServe, AForecastLoadsWeightsBeforeTheyAreAskedFor) {
   EXPECT_NEAR(without.request(9).ttft(), kLoad + kAttach + prefill_seconds(128), 0.02);
 }
 
+// Nine requests of ten ask for a second instance. Who comes while that starts is sent there, as it
+// has the fewest requests, and waits for it, though the first still has room.
+TEST(WarmServe, WhoIsSentToAnInstanceThatStartsWaitsForIt) {
+  std::vector<ModelSpec> models = test_models(1);
+  models[0].max_sequences = 10;
+  std::vector<TraceRow> rows(9, row_at(1, 0, 128, 4000));
+  rows.push_back(row_at(6.1, 0, 128, 8));
+  rows.push_back(row_at(20, 0, 128, 8));
+  const TestRun run = run_policy("sllm-gpu", test_cluster(1, 2), models, rows);
+  EXPECT_EQ(run.witness.count("start m0 scale_up"), 1);
+  EXPECT_GT(run.request(9).ttft(), 0.2);
+  EXPECT_LT(run.request(10).ttft(), 0.1);
+}
+
 }  // namespace
 }  // namespace heddle::sim
