@@ -8,25 +8,13 @@
 //
 // Memory is touched once before anything is measured. What takes longer than some milliseconds is
 // timed piece by piece, and the median piece counts: on a shared machine no long stretch is quiet.
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
-#include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
-#include <immintrin.h>
-#include <sched.h>
-#include <sys/mman.h>
-
-#ifdef HEDDLE_BENCH_DNNL
-#include <dnnl.hpp>
-#endif
-
+#include "bench/cpu_ceilings.h"
 #include "device/cpu/cpu_stream.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/simd/kernels.h"
@@ -35,98 +23,11 @@
 namespace heddle {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using namespace bench;
 
 constexpr std::int64_t kReadBytes = 2LL << 30;
 constexpr std::int64_t kPieceBytes = 16LL << 20;
 constexpr std::int64_t kPieces = kReadBytes / kPieceBytes;
-
-double seconds_of(const std::function<void()>& run) {
-  const auto begin = Clock::now();
-  run();
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-double best_of_5(const std::function<void()>& run) {
-  double best = 1e9;
-  for (int i = 0; i < 5; ++i) {
-    best = std::min(best, seconds_of(run));
-  }
-  return best;
-}
-
-/// Memory in huge pages where there are any, all of it touched.
-class Memory {
- public:
-  explicit Memory(std::int64_t bytes) : bytes_(static_cast<std::size_t>(bytes)) {
-    void* got = ::mmap(
-        nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
-    huge_ = got != MAP_FAILED;
-    if (!huge_) {
-      got = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      if (got == MAP_FAILED) {
-        std::perror("mmap");
-        std::exit(1);
-      }
-      (void)::madvise(got, bytes_, MADV_HUGEPAGE);
-    }
-    data_ = static_cast<std::byte*>(got);
-    auto* words = reinterpret_cast<std::uint32_t*>(data_);
-    for (std::size_t i = 0; i < bytes_ / 4; ++i) {
-      words[i] = 0x3c003c00U + static_cast<std::uint32_t>(i % 64) * 0x00010001U;  // Small bfloat16.
-    }
-  }
-  ~Memory() { ::munmap(data_, bytes_); }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-
-  [[nodiscard]] std::byte* data() const { return data_; }
-  [[nodiscard]] bool huge() const { return huge_; }
-
- private:
-  std::size_t bytes_;
-  std::byte* data_ = nullptr;
-  bool huge_ = false;
-};
-
-__attribute__((target("avx512f"))) void read_all(const std::byte* data,
-                                                 std::int64_t begin,
-                                                 std::int64_t end) {
-  __m512i sums[4] = {};
-  for (std::int64_t i = begin; i + 256 <= end; i += 256) {
-    for (int k = 0; k < 4; ++k) {
-      sums[k] = _mm512_xor_si512(sums[k], _mm512_loadu_si512(data + i + 64 * k));
-    }
-  }
-  const __m512i all =
-      _mm512_xor_si512(_mm512_xor_si512(sums[0], sums[1]), _mm512_xor_si512(sums[2], sums[3]));
-  [[maybe_unused]] volatile long long keep = _mm512_reduce_add_epi64(all);
-}
-
-constexpr std::int64_t kDots = 20'000'000;
-
-__attribute__((target("avx512f,avx512bf16"))) void dot_all() {
-  __m512 sums[24];
-  for (auto& sum : sums) {
-    sum = _mm512_setzero_ps();
-  }
-  __m512i a = _mm512_set1_epi32(0x3c003c00);
-  asm volatile("" : "+v"(a));
-  for (std::int64_t i = 0; i < kDots / 24; ++i) {
-    for (auto& sum : sums) {
-      sum = _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)a);
-    }
-  }
-  for (auto& sum : sums) {
-    asm volatile("" : : "v"(sum));
-  }
-}
 
 struct Product {
   const char* what;
@@ -212,7 +113,15 @@ class Bench {
                   ours,
                   dot_ > 0.0 ? 100.0 * ours / dot_ : 0.0);
 #ifdef HEDDLE_BENCH_DNNL
-      const double theirs = flop / best_of_5([&] { dnnl_linear(kTokens, p.outputs, p.inputs); });
+      const double theirs = flop / best_of_5([&] {
+                              dnnl_linear(stream_.pool(),
+                                          kTokens,
+                                          p.outputs,
+                                          p.inputs,
+                                          x_.data(),
+                                          memory_.data(),
+                                          out_.data());
+                            });
       std::printf(", oneDNN %7.1f = %5.1f %%", theirs, dot_ > 0.0 ? 100.0 * theirs / dot_ : 0.0);
 #endif
       std::printf("\n");
@@ -234,27 +143,6 @@ class Bench {
     }
   }
 
-#ifdef HEDDLE_BENCH_DNNL
-  void dnnl_linear(std::int64_t tokens, std::int64_t outputs, std::int64_t inputs) {
-    using Tag = dnnl::memory::format_tag;
-    using Type = dnnl::memory::data_type;
-    stream_.pool().parallel_for(outputs, outputs / threads_, [&](auto begin, auto end, int) {
-      const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-      dnnl::stream stream(engine);
-      const dnnl::memory::desc x({tokens, inputs}, Type::bf16, Tag::ab);
-      const dnnl::memory::desc w({inputs, end - begin}, Type::bf16, Tag::ba);
-      const dnnl::memory::desc out({tokens, end - begin}, Type::f32, {outputs, 1});
-      const dnnl::matmul::primitive_desc plan({x, w, out}, engine);
-      dnnl::matmul(plan).execute(
-          stream,
-          {{DNNL_ARG_SRC, dnnl::memory(x, engine, x_.data())},
-           {DNNL_ARG_WEIGHTS, dnnl::memory(w, engine, memory_.data() + begin * inputs * 2)},
-           {DNNL_ARG_DST, dnnl::memory(out, engine, out_.data() + begin * 4)}});
-      stream.wait();
-    });
-  }
-#endif
-
   device::CpuStream stream_;
   int threads_;
   double dot_ = 0.0;
@@ -263,34 +151,10 @@ class Bench {
   Memory out_{512LL * 16384 * 4};
 };
 
-std::vector<int> cores_from(const char* list) {
-  std::vector<int> cores;
-  if (list == nullptr) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    (void)::sched_getaffinity(0, sizeof(set), &set);
-    for (int core = 0; core < CPU_SETSIZE; ++core) {
-      if (CPU_ISSET(static_cast<std::size_t>(core), &set)) {
-        cores.push_back(core);
-      }
-    }
-    return cores;
-  }
-  for (const char* at = list; *at != '\0';) {
-    char* end = nullptr;
-    cores.push_back(static_cast<int>(std::strtol(at, &end, 10)));
-    at = *end == ',' ? end + 1 : end;
-    if (end == list) {
-      break;
-    }
-  }
-  return cores;
-}
-
 }  // namespace
 }  // namespace heddle
 
 int main(int argc, char** argv) {
-  heddle::Bench(heddle::cores_from(argc > 1 ? argv[1] : nullptr)).run();
+  heddle::Bench(heddle::bench::cores_from(argc > 1 ? argv[1] : nullptr)).run();
   return 0;
 }

@@ -240,6 +240,8 @@ class Schedule {
 
 void run_schedules(spec::DType dtype) {
   const std::vector<std::string> cases{"llama-gqa-sharded",
+                                       "llama-head-dim-64",
+                                       "mistral-head-dim-32",
                                        "llama-rope-yarn-mscale-new",
                                        "mistral-window",
                                        "mistral-window-f32",

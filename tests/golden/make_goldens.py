@@ -100,6 +100,17 @@ CASES = {
         {"rope_theta": 500000.0},
     ),
     "llama-head-dim": (llama(head_dim=16), {"n": 48}, {"rms_norm_eps": 1e-1}),
+    # Heads of whole tiles, and more positions than a step of attention on them takes.
+    "llama-head-dim-64": (
+        llama(head_dim=64, num_key_value_heads=1, max_position_embeddings=256),
+        {"n": 150},
+        {"rms_norm_eps": 1e-1},
+    ),
+    "mistral-head-dim-32": (
+        mistral(head_dim=32, sliding_window=41, max_position_embeddings=256),
+        {"n": 150},
+        {"sliding_window": None},
+    ),
     "llama-bias-eps": (
         llama(attention_bias=True, mlp_bias=True, rms_norm_eps=1e-2),
         {"n": 48},

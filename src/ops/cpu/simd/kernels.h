@@ -35,7 +35,7 @@ struct TokenPack {
 };
 
 /// Most rows (query tokens times the heads that share a key head) that one AttentionBlock holds.
-constexpr std::int64_t kAttentionRowsMax = 16;
+constexpr std::int64_t kAttentionRowsMax = 64;
 constexpr std::int64_t kHeadDimMax = 256;
 
 /// Attention of rows [row_begin, row_end) of one sequence over one key/value head. Row r is token
@@ -80,9 +80,10 @@ struct SiluMulRow {
   std::int64_t n = 0;
 };
 
-/// The innermost loops of one instruction set. All sets give the same bits, except for linear_bf16:
-/// that of simd_x86_bf16() takes subnormal numbers for zero, that of simd_x86_amx() sums in another
-/// order.
+/// The innermost loops of one instruction set. All sets give the same bits, with two exceptions:
+/// linear_bf16 of simd_x86_bf16() takes subnormal numbers for zero; linear_bf16 and attention_bf16
+/// of simd_x86_amx() sum in another order, the latter over queries and weights that it rounds to
+/// bfloat16.
 struct SimdKernels {
   const char* name = nullptr;
   void (*linear_f32)(const LinearBlock& block) = nullptr;

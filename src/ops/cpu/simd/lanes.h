@@ -16,6 +16,7 @@ constexpr std::int64_t kLanes = 16;
 using F32x16 = float __attribute__((ext_vector_type(16)));
 using U32x16 = std::uint32_t __attribute__((ext_vector_type(16)));
 using U16x16 = std::uint16_t __attribute__((ext_vector_type(16)));
+using U16x32 = std::uint16_t __attribute__((ext_vector_type(32)));
 using I32x16 = std::int32_t __attribute__((ext_vector_type(16)));
 
 /// A bfloat16 as stored: the upper half of a float.

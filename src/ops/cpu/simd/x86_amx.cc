@@ -4,11 +4,13 @@
 
 namespace heddle::ops::cpu {
 
+#include "ops/cpu/simd/amx_attention.inc"
 #include "ops/cpu/simd/amx_linear.inc"
 
 const SimdKernels& simd_x86_amx() {
   static constexpr SimdKernels kKernels = [] {
     SimdKernels kernels = make_simd_kernels("x86_amx");
+    kernels.attention_bf16 = amx_attention;
     kernels.linear_bf16 = amx_linear;
     kernels.pack_tokens = pack_tokens;
     return kernels;

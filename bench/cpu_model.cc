@@ -1,0 +1,274 @@
+// A whole model beside what the machine could do at best, all in one run: a Llama of 1.04e9
+// parameters with random weights, in its engine, without sockets and files.
+//
+//   products  the matrix products of a pass of 512 tokens, each by the better of ours and oneDNN:
+//             the ceiling of prefill
+//   read      a loop that only reads as many bytes as the weights have: the ceiling of decode
+//
+//   cpu_model [CORE,CORE,...]     (default: all cores that this process may use)
+//
+// Ceilings and engine are measured in turns, and the best of all rounds counts for each: on a
+// shared machine no long stretch is quiet.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "bench/cpu_ceilings.h"
+#include "device/cpu/cpu_device.h"
+#include "device/cpu/cpu_stream.h"
+#include "engine/engine.h"
+#include "memory/page_pool.h"
+#include "memory/window.h"
+#include "ops/bf16.h"
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/simd/kernels.h"
+#include "ops/linear.h"
+#include "store/image_layout.h"
+#include "store/image_loader.h"
+
+namespace heddle {
+namespace {
+
+using namespace bench;
+
+constexpr std::size_t kPageBytes = 2U << 20U;
+constexpr std::int64_t kKvPages = 160;
+constexpr std::int64_t kPrompt = 512;
+constexpr std::int64_t kTogether = 8;
+constexpr int kRounds = 7;
+constexpr memory::OwnerId kWeightsLease{1};
+constexpr memory::OwnerId kKvLease{2};
+constexpr ModelId kModel{1};
+
+/// What tools/random_model.py makes.
+spec::ModelSpec llama_1b() {
+  return {.hidden = 2048,
+          .layers = 16,
+          .heads = 32,
+          .kv_heads = 8,
+          .head_dim = 64,
+          .intermediate = 8192,
+          .vocab = 32000,
+          .max_position = 8192,
+          .rms_eps = 1e-5,
+          .rope_theta = 500000.0,
+          .tied_embeddings = true,
+          .window = std::vector<std::int64_t>(16, 0)};
+}
+
+/// Fills a tensor: matrices with small random numbers, norms with ones.
+void fill(const store::ImageTensor& tensor, std::byte* image, Rng& rng) {
+  std::byte* data = image + tensor.offset;
+  const std::int64_t count = tensor.rows * tensor.columns;
+  if (tensor.dtype == spec::DType::kF32) {
+    std::fill_n(reinterpret_cast<float*>(data), count, 1.0F);
+    return;
+  }
+  auto* elements = reinterpret_cast<std::uint16_t*>(data);
+  for (std::int64_t i = 0; i < count; ++i) {
+    elements[i] = ops::to_bf16((static_cast<float>(rng.next() >> 40U) * 0x1p-24F - 0.5F) * 0.07F);
+  }
+}
+
+class Bench {
+ public:
+  explicit Bench(const std::vector<int>& cores)
+      : layout_(store::plan_image(model_, spec::DType::kBf16)),
+        device_(make_arena(), {.cores = cores}),
+        pool_(device_, all_pages()),
+        window_(make_window()),
+        engine_(engine::Engine::create(device_, pool_).value()),
+        stream_(device::ThreadPool::create(cores).value(), 0) {
+    HEDDLE_CHECK(engine_->add_model(kModel, model_, layout_, window_.base(), kKvLease).has_value());
+    engine_->set_image_ready(kModel, layout_.bytes);
+    std::printf("%zu threads, kernels %s, %.2f GB of weights\n",
+                cores.size(),
+                ops::cpu::simd_kernels().name,
+                static_cast<double>(layout_.bytes) / 1e9);
+  }
+
+  void run() {
+    prefill();
+    decode();
+  }
+
+ private:
+  struct Product {
+    std::int64_t outputs = 0;
+    std::int64_t inputs = 0;
+    std::byte* weights = nullptr;
+    double best = 1e9;  ///< Seconds.
+  };
+
+  static constexpr std::int64_t image_pages() { return 1100; }
+  static device::Arena make_arena() {
+    return device::Arena::create(
+               {.page_bytes = kPageBytes,
+                .page_count = static_cast<std::uint64_t>(image_pages() + kKvPages)})
+        .value();
+  }
+  static std::vector<device::PageId> all_pages() {
+    std::vector<device::PageId> pages;
+    for (std::int64_t i = 0; i < image_pages() + kKvPages; ++i) {
+      pages.emplace_back(static_cast<std::uint64_t>(i));
+    }
+    return pages;
+  }
+
+  memory::Window make_window() {
+    const auto count = static_cast<std::int64_t>(store::pages_for(layout_.bytes, kPageBytes));
+    const auto pages = pool_.take(kWeightsLease, count).value();
+    auto window =
+        memory::Window::create(device_, static_cast<std::size_t>(count) * kPageBytes).value();
+    HEDDLE_CHECK(window.map(pages, device::Access::kReadWrite).has_value());
+    Rng rng(1);
+    for (const store::ImageTensor& tensor : layout_.tensors) {
+      fill(tensor, window.base(), rng);
+    }
+    return window;
+  }
+
+  /// The products of the first layer, which stand for those of all.
+  std::vector<Product> products() {
+    std::vector<Product> result;
+    for (const store::ImageTensor& tensor : layout_.tensors) {
+      if (tensor.layer == 0 && tensor.columns > 1) {
+        result.push_back({.outputs = tensor.rows,
+                          .inputs = tensor.columns,
+                          .weights = window_.base() + tensor.offset});
+      }
+    }
+    return result;
+  }
+
+  void measure(Product& p) {
+    ops::OpContext context{.stream = stream_, .kernels = ops::cpu::cpu_kernels()};
+    using spec::DType;
+    p.best = std::min(
+        p.best, seconds_of([&] {
+          ops::linear(
+              context,
+              {.x = ops::tensor_2d<const std::byte>(x_.data(), DType::kBf16, kPrompt, p.inputs),
+               .weight =
+                   ops::tensor_2d<const std::byte>(p.weights, DType::kBf16, p.outputs, p.inputs),
+               .out = ops::matrix_of(reinterpret_cast<float*>(out_.data()), kPrompt, p.outputs)});
+          HEDDLE_CHECK(stream_.synchronize().has_value());
+        }));
+#ifdef HEDDLE_BENCH_DNNL
+    p.best = std::min(
+        p.best, seconds_of([&] {
+          dnnl_linear(
+              stream_.pool(), kPrompt, p.outputs, p.inputs, x_.data(), p.weights, out_.data());
+        }));
+#endif
+  }
+
+  /// Adds a sequence of `tokens` tokens; prefill samples its first answer.
+  policy::SequenceId add(std::int64_t tokens) {
+    const policy::SequenceId id{++last_id_};
+    engine::SequenceStart start{.id = id, .model = kModel, .prompt_tokens = tokens};
+    Rng rng(last_id_);
+    for (std::int64_t i = 0; i < tokens; ++i) {
+      start.tokens.push_back(
+          static_cast<TokenId>(rng.below(static_cast<std::uint64_t>(model_.vocab))));
+    }
+    start.params.temperature = 0.0F;
+    start.params.max_tokens = 1000;
+    HEDDLE_CHECK(engine_->add_sequence(std::move(start)).has_value());
+    return id;
+  }
+
+  double step(const std::vector<policy::StepSlice>& slices) {
+    return seconds_of([&] {
+      const auto outcome = engine_->run({.batches = {{.model = kModel, .slices = slices}}}).value();
+      HEDDLE_CHECK(outcome.results.size() == slices.size());
+    });
+  }
+
+  void prefill() {
+    auto all = products();
+    double best = 1e9;
+    for (int round = 0; round < kRounds; ++round) {
+      const auto id = add(kPrompt);
+      best = std::min(best, step({{.sequence = id, .tokens = kPrompt}}));
+      engine_->remove_sequence(id);
+      for (Product& product : all) {
+        measure(product);
+      }
+    }
+    double ceiling = 0.0;
+    for (const Product& p : all) {
+      const double flop = 2e-9 * static_cast<double>(kPrompt * p.outputs * p.inputs);
+      std::printf("product 512 x %5lld x %4lld %8.1f GFLOP/s\n",
+                  static_cast<long long>(p.outputs),
+                  static_cast<long long>(p.inputs),
+                  flop / p.best);
+      ceiling += p.best * static_cast<double>(model_.layers);
+    }
+    std::printf("prefill of 512 %7.1f ms, products alone %7.1f ms = %5.1f %%\n",
+                1e3 * best,
+                1e3 * ceiling,
+                100.0 * ceiling / best);
+  }
+
+  void decode() {
+    std::vector<policy::SequenceId> ids;
+    for (std::int64_t i = 0; i < kTogether; ++i) {
+      ids.push_back(add(16));
+      (void)step({{.sequence = ids.back(), .tokens = 16}});
+    }
+    std::vector<policy::StepSlice> together;
+    for (const auto id : ids) {
+      together.push_back({.sequence = id, .tokens = 1});
+    }
+    double read = 1e9;
+    double alone = 1e9;
+    double batched = 1e9;
+    for (int round = 0; round < 2 * kRounds; ++round) {
+      read = std::min(read, seconds_of([&] {
+                        stream_.pool().parallel_for(static_cast<std::int64_t>(layout_.bytes),
+                                                    1 << 18,
+                                                    [&](auto begin, auto end, int) {
+                                                      read_all(window_.base(), begin, end);
+                                                    });
+                      }));
+      alone = std::min(alone, step({together[0]}));
+      batched = std::min(batched, step(together));
+    }
+    std::printf("decode %7.1f ms a token, reading alone %7.1f ms (%.1f GB/s) = %5.1f %%\n",
+                1e3 * alone,
+                1e3 * read,
+                static_cast<double>(layout_.bytes) / 1e9 / read,
+                100.0 * read / alone);
+    std::printf("%lld sequences together %7.1f ms: %5.2f times the tokens of one\n",
+                static_cast<long long>(kTogether),
+                1e3 * batched,
+                static_cast<double>(kTogether) * alone / batched);
+  }
+
+  spec::ModelSpec model_ = llama_1b();
+  store::ImageLayout layout_;
+  device::CpuDevice device_;
+  memory::PagePool pool_;
+  memory::Window window_;
+  std::unique_ptr<engine::Engine> engine_;
+  device::CpuStream stream_;
+  std::uint64_t last_id_ = 0;
+  Memory x_{kPrompt * 8192 * 2};
+  Memory out_{kPrompt * 16384 * 4};
+};
+
+}  // namespace
+}  // namespace heddle
+
+int main(int argc, char** argv) {
+  heddle::Bench(heddle::bench::cores_from(argc > 1 ? argv[1] : nullptr)).run();
+  return 0;
+}
