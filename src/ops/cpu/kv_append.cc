@@ -1,5 +1,6 @@
 #include "ops/kv_append.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "ops/bf16.h"
@@ -40,13 +41,18 @@ void append_token(const KvAppendArgs& args, std::int64_t sequence, std::int64_t 
 }  // namespace
 
 void kv_append(device::Stream& stream, const KvAppendArgs& args) {
-  cpu_stream(stream).enqueue([args](device::ThreadPool&) {
+  cpu_stream(stream).enqueue([args](device::ThreadPool& pool) {
     const auto* begin = args.rows.begin.as<std::int32_t>();
-    for (std::int64_t s = 0; s < args.rows.sequences(); ++s) {
-      for (std::int64_t token = begin[s]; token < begin[s + 1]; ++token) {
+    const std::int64_t sequences = args.rows.sequences();
+    pool.parallel_for(begin[sequences], 1, [&](std::int64_t first, std::int64_t last, int) {
+      std::int64_t s = std::upper_bound(begin, begin + sequences + 1, first) - begin - 1;
+      for (std::int64_t token = first; token < last; ++token) {
+        while (token >= begin[s + 1]) {
+          ++s;
+        }
         append_token(args, s, token);
       }
-    }
+    });
   });
 }
 
