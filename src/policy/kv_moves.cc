@@ -232,9 +232,14 @@ std::optional<std::vector<ModelId>> choose_idle_evictions(std::span<const IdleMo
   std::vector<IdleModel> candidates;
   std::copy_if(
       models.begin(), models.end(), std::back_inserter(candidates), [](const IdleModel& m) {
-        return !m.pinned && m.idle > m.threshold && m.activation <= m.ttft;
+        return !m.pinned && m.idle > m.threshold;
       });
   std::sort(candidates.begin(), candidates.end(), [order](const IdleModel& a, const IdleModel& b) {
+    const bool a_breaks = a.activation > a.ttft;
+    const bool b_breaks = b.activation > b.ttft;
+    if (a_breaks != b_breaks) {
+      return b_breaks;
+    }
     if (order == IdleOrder::kPaper) {
       return std::tie(b.ttft, a.model) < std::tie(a.ttft, b.model);
     }

@@ -67,8 +67,8 @@ enum class IdleOrder : std::uint8_t {
 };
 
 /// The idle models to evict so that `need_bytes` come free; nullopt when they are not enough. Only
-/// ever on demand, only after their thresholds, and never a model whose objective an activation
-/// alone would break. None that the others make unnecessary. Pure; ties by id. O(n log n).
+/// ever on demand, only after their thresholds; models whose objective an activation alone would
+/// break go last. None that the others make unnecessary. Pure; ties by id. O(n log n).
 [[nodiscard]] std::optional<std::vector<ModelId>> choose_idle_evictions(
     std::span<const IdleModel> models, std::int64_t need_bytes, IdleOrder order);
 

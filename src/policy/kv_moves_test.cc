@@ -165,8 +165,12 @@ TEST(ChooseIdleEvictions, SparesTheProtectedAndTheSuperfluous) {
   EXPECT_EQ(choose_idle_evictions(models, 10, IdleOrder::kValue), std::nullopt) << "not idle long";
   models[1].idle = 60s;
   models[1].ttft = 999ms;
-  EXPECT_EQ(choose_idle_evictions(models, 10, IdleOrder::kValue), std::nullopt)
-      << "an activation alone would break its objective";
+  models[0].pinned = false;
+  EXPECT_EQ(choose_idle_evictions(models, 10, IdleOrder::kPaper), std::vector{ModelId(1)})
+      << "an activation alone would break the other's objective";
+  models[0].pinned = true;
+  EXPECT_EQ(choose_idle_evictions(models, 10, IdleOrder::kPaper), std::vector{ModelId(2)})
+      << "which goes where nothing else does";
 }
 
 }  // namespace

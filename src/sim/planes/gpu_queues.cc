@@ -18,27 +18,39 @@ std::int64_t pages_of(const World& world, const LiveRequest& request, GpuId gpu)
                   world.kv_pages(request.model, request.prompt + policy::kExpectedTokens));
 }
 
-}  // namespace
-
-Duration prefill_time(const World& world, const LiveRequest& request, GpuId gpu) {
+/// Reading a request's prompt while nobody else reads.
+Duration prefill_alone(const World& world, const LiveRequest& request, GpuId gpu) {
   const StepModel& step = world.step_model(request.model, world.gpu(gpu).host);
   const std::int64_t tokens = request.prompt + request.generated;
   const std::int64_t chunk = std::min(tokens, world.model(request.model).max_batch_tokens);
   const auto per_token = static_cast<double>(step.base_ps(chunk, 1) + step.fixed_ps() +
                                              step.chunk_ps({.tokens = chunk})) /
                          static_cast<double>(chunk);
-  std::int64_t engines = 1;
-  for (const ReplicaId id : world.gpu(gpu).active) {
-    const Replica& other = *world.replica(id);
-    engines += other.model != request.model && other.engine->prefilling() ? 1 : 0;
-  }
-  const double picoseconds = per_token * static_cast<double>(tokens * engines);
-  return Duration(1 + static_cast<std::int64_t>(picoseconds / 1000));
+  return Duration(1 + static_cast<std::int64_t>(per_token * static_cast<double>(tokens) / 1000));
+}
+
+/// Engines that read prompts on a GPU, if one of `model` did as well.
+std::int64_t readers(const World& world, GpuId gpu, ModelId model) {
+  const std::vector<ReplicaId>& active = world.gpu(gpu).active;
+  return 1 + std::count_if(active.begin(), active.end(), [&](ReplicaId id) {
+           const Replica& other = *world.replica(id);
+           return other.model != model && other.engine->prefilling();
+         });
+}
+
+}  // namespace
+
+Duration prefill_time(const World& world, const LiveRequest& request, GpuId gpu) {
+  return prefill_alone(world, request, gpu) * readers(world, gpu, request.model);
 }
 
 void GpuQueues::add(const World& world, LiveId id, ReplicaId replica) {
   const GpuId gpu = world.replica(replica)->gpus[0];
-  gpus_[gpu.value()].queue[world.request(id).number] = {.id = id, .replica = replica};
+  const LiveRequest& request = world.request(id);
+  const Duration alone = prefill_alone(world, request, gpu);
+  PerGpu& state = gpus_[gpu.value()];
+  state.queue[request.number] = {.id = id, .replica = replica, .alone = alone};
+  state.alone[request.model] += alone;
   ++queued_[replica];
 }
 
@@ -48,17 +60,24 @@ std::int64_t GpuQueues::queued(ReplicaId replica) const {
 }
 
 Duration GpuQueues::backlog(const World& world, GpuId gpu) const {
-  Duration sum = gpus_[gpu.value()].dispatched;
-  for (const auto& [number, waiting] : gpus_[gpu.value()].queue) {
-    sum += prefill_time(world, world.request(waiting.id), gpu);
+  const PerGpu& state = gpus_[gpu.value()];
+  Duration sum = state.dispatched;
+  for (const auto& [model, alone] : state.alone) {
+    sum += alone * readers(world, gpu, model);
   }
   return sum;
 }
 
-void GpuQueues::forget(ReplicaId replica) {
-  const auto found = queued_.find(replica);
-  if (--found->second == 0) {
-    queued_.erase(found);
+/// What no longer waits in a GPU's queue.
+void GpuQueues::forget(PerGpu& gpu, const Waiting& waiting, ModelId model) {
+  const auto queued = queued_.find(waiting.replica);
+  if (--queued->second == 0) {
+    queued_.erase(queued);
+  }
+  const auto alone = gpu.alone.find(model);
+  alone->second -= waiting.alone;
+  if (alone->second == Duration{}) {
+    gpu.alone.erase(alone);
   }
 }
 
@@ -74,8 +93,12 @@ std::int64_t GpuQueues::free_pages(const World& world, GpuId gpu) const {
 GpuQueues::Left GpuQueues::pass(const World& world, Actions& actions, GpuId gpu) {
   PerGpu& state = gpus_[gpu.value()];
   Left left;
-  if (state.queue.empty()) {
-    return left;
+  if (state.queue.empty() || state.dispatched >= options_.ahead) {
+    return left;  // Engines have enough to read.
+  }
+  std::map<ModelId, std::int64_t> reading;
+  for (const auto& [model, alone] : state.alone) {
+    reading[model] = readers(world, gpu, model);
   }
   std::vector<policy::QueuedRequest> requests;
   for (const auto& [number, waiting] : state.queue) {
@@ -84,7 +107,7 @@ GpuQueues::Left GpuQueues::pass(const World& world, Actions& actions, GpuId gpu)
                         .model = request.model,
                         .arrived = request.arrival,
                         .deadline = due(world, request),
-                        .prefill = prefill_time(world, request, gpu),
+                        .prefill = waiting.alone * reading.at(request.model),
                         .kv_pages = pages_of(world, request, gpu),
                         .late = waiting.late});
   }
@@ -101,9 +124,9 @@ GpuQueues::Left GpuQueues::pass(const World& world, Actions& actions, GpuId gpu)
   for (const RequestId number : plan.dispatch) {
     const Waiting waiting = state.queue.at(number);
     const LiveRequest& request = world.request(waiting.id);
-    const Duration prefill = prefill_time(world, request, gpu);
+    const Duration prefill = waiting.alone * readers(world, gpu, request.model);
     state.queue.erase(number);
-    forget(waiting.replica);
+    forget(state, waiting, request.model);
     if (!actions.dispatch(
             waiting.id, waiting.replica, waiting.late ? Reason::kLate : Reason::kOnTime)) {
       left.homeless.push_back(waiting.id);
@@ -129,15 +152,18 @@ void GpuQueues::read(LiveId id) {
   }
 }
 
-std::vector<LiveId> GpuQueues::take(GpuId gpu, std::optional<ReplicaId> replica) {
+std::vector<LiveId> GpuQueues::take(const World& world,
+                                    GpuId gpu,
+                                    std::optional<ReplicaId> replica) {
   std::vector<LiveId> taken;
-  std::erase_if(gpus_[gpu.value()].queue, [&](const auto& entry) {
+  PerGpu& state = gpus_[gpu.value()];
+  std::erase_if(state.queue, [&](const auto& entry) {
     const Waiting& waiting = entry.second;
     if (replica && waiting.replica != *replica) {
       return false;
     }
     taken.push_back(waiting.id);
-    forget(waiting.replica);
+    forget(state, waiting, world.request(waiting.id).model);
     return true;
   });
   return taken;

@@ -30,29 +30,32 @@ class GpuQueues {
     /// Pages that the first blocked request wants, and its model.
     std::optional<std::pair<ModelId, std::int64_t>> blocked{};
   };
-  /// Dispatches what the plan says. O(queue log queue).
+  /// Dispatches what the plan says. O(queue log queue), or nothing while engines have prompts
+  /// enough to read.
   Left pass(const World& world, Actions& actions, GpuId gpu);
   /// A prompt has been read, or its engine is gone.
   void read(LiveId id);
   /// Takes what waits in a GPU's queue, for `replica` if one is named.
-  std::vector<LiveId> take(GpuId gpu, std::optional<ReplicaId> replica = {});
+  std::vector<LiveId> take(const World& world, GpuId gpu, std::optional<ReplicaId> replica = {});
 
  private:
   struct Waiting {
     LiveId id{};
     ReplicaId replica{};
+    Duration alone{};  ///< Reading its prompt, if nobody else reads.
     bool late = false;
   };
   struct PerGpu {
     std::map<RequestId, Waiting> queue{};
-    Duration dispatched{};  ///< Prompts given to engines and not read yet.
+    std::map<ModelId, Duration> alone{};  ///< Sum over the queue.
+    Duration dispatched{};                ///< Prompts given to engines and not read yet.
     Duration late_credit{};
   };
   struct Reading {
     GpuId gpu{};
     Duration prefill{};
   };
-  void forget(ReplicaId replica);
+  void forget(PerGpu& gpu, const Waiting& waiting, ModelId model);
   [[nodiscard]] std::int64_t free_pages(const World& world, GpuId gpu) const;
 
   policy::QueueOptions options_;

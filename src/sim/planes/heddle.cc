@@ -487,7 +487,7 @@ void HeddlePlane::refresh_values(const World& world, Actions& actions, ModelId m
 
 void HeddlePlane::gone(const World& world, Actions& actions, const Notice& notice) {
   end_fetches(notice.replica);
-  for (const LiveId id : gpu_queues_.take(notice.gpu, notice.replica)) {
+  for (const LiveId id : gpu_queues_.take(world, notice.gpu, notice.replica)) {
     waiting_.push(world, id);
   }
   index_host(world, world.gpu(notice.gpu).host);
@@ -541,7 +541,7 @@ void HeddlePlane::decide(const Notice& notice, const World& world, Actions& acti
     case NoticeKind::kGone:
       return gone(world, actions, notice);
     case NoticeKind::kGpuDown:
-      for (const LiveId id : gpu_queues_.take(notice.gpu)) {
+      for (const LiveId id : gpu_queues_.take(world, notice.gpu)) {
         waiting_.push(world, id);
       }
       index_host(world, world.gpu(notice.gpu).host);

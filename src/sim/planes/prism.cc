@@ -12,9 +12,16 @@ constexpr Duration kRateSeen = 60s;
 constexpr std::size_t kGapsKept = 32;
 /// A model that was moved stays for so long.
 constexpr Duration kStay = 30s;
+/// Who waits for room looks again so soon.
+constexpr Duration kRetry = 500ms;
+/// For how long a load may wait for pages of a GPU before it looks for another.
+constexpr Duration kPatience = 2s;
 /// Prompts worth so much time are with the engines ahead of what they read now.
 constexpr Duration kAhead = 100ms;
 constexpr std::int64_t kLeastKvTokens = 2048;
+/// Servers that an activation looks at: those with most room.
+constexpr std::size_t kHosts = 8;
+constexpr std::uint64_t kRetryTag = 1;
 
 }  // namespace
 
@@ -48,10 +55,17 @@ void PrismPlane::begin(const World& world, Actions& actions) {
       actions.cache(host.id, id);
     }
   }
+  for (PerModel& each : models_) {
+    const ModelId id(static_cast<std::uint64_t>(&each - models_.data()));
+    each.threshold = policy::idle_threshold({}, activation(world, id));
+  }
   gpu_queues_.resize(world.gpus().size());
   const policy::KvPlan plan = policy::plan_kv_placement(all, devices(world), {.planner = planner_});
   for (const policy::KvHome& home : plan.homes) {
     actions.start(resident(home.model, home.devices), Reason::kPressure);
+  }
+  for (const Host& host : world.hosts()) {
+    room_.update(world, host.id);
   }
   actions.timer(world.now() + kTick, 0);
 }
@@ -136,25 +150,28 @@ std::optional<policy::IdleModel> PrismPlane::idle_view(const World& world, Model
   if (!home || each.in_system > 0 || !world.replica(*home)->serves()) {
     return std::nullopt;
   }
-  const Duration back = activation(world, model);
   return policy::IdleModel{
       .model = model,
       .bytes = (world.weight_pages(model) + world.overhead_pages(model)) * world.page_bytes(),
       .idle = world.now() - each.idle_since,
-      .threshold = policy::idle_threshold(each.gaps, back),
-      .activation = back,
+      .threshold = each.threshold,
+      .activation = activation(world, model),
       .ttft = world.model(model).slo_ttft};
 }
 
-/// Frees pages of one GPU by evicting models idle there. False: they are not enough.
+/// Frees pages of one GPU by evicting models idle there, for `need_pages` and whatever waits to be
+/// loaded there. False: they are not enough.
 bool PrismPlane::make_room(
     const World& world, Actions& actions, GpuId gpu, std::int64_t need_pages, ModelId for_whom) {
   std::int64_t missing = need_pages - world.free_pages(gpu);
   std::vector<policy::IdleModel> idle;
   for (const ReplicaId id : world.gpu(gpu).replicas) {
     const Replica& replica = *world.replica(id);
+    const std::int64_t pages = replica.stages[0].weight_pages;
     if (replica.state == ReplicaState::kEvicting) {
-      missing -= replica.stages[0].weight_pages;
+      missing -= pages;
+    } else if (replica.state == ReplicaState::kWaiting) {
+      missing += pages + world.overhead_pages(replica.model);
     } else if (const auto view = idle_view(world, replica.model)) {
       idle.push_back(*view);
     }
@@ -176,14 +193,22 @@ bool PrismPlane::make_room(
 /// Starts a model where pressure will be least, not counting models that could go.
 bool PrismPlane::activate(const World& world, Actions& actions, ModelId model) {
   std::vector<policy::KvModel> present;
+  std::vector<policy::KvDevice> devices;
   std::set<ModelId> seen;
-  for (const Gpu& gpu : world.gpus()) {
-    for (const ReplicaId id : gpu.replicas) {
-      const ModelId each = world.replica(id)->model;
-      const auto idle = idle_view(world, each);
-      const bool may_go = idle && idle->idle >= idle->threshold && idle->activation <= idle->ttft;
-      if (!may_go && seen.insert(each).second) {
-        present.push_back(kv_model(world, each));
+  for (const HostId host : room_.most(kHosts)) {
+    for (const GpuId id : world.host(host).gpus) {
+      const Gpu& gpu = world.gpu(id);
+      if (!gpu.up) {
+        continue;
+      }
+      devices.push_back({.id = id, .host = host, .bytes = gpu.pages * world.page_bytes()});
+      for (const ReplicaId replica : gpu.replicas) {
+        const ModelId each = world.replica(replica)->model;
+        const auto idle = idle_view(world, each);
+        const bool goes = idle && idle->idle > idle->threshold;
+        if (!goes && seen.insert(each).second) {
+          present.push_back(kv_model(world, each));
+        }
       }
     }
   }
@@ -191,7 +216,7 @@ bool PrismPlane::activate(const World& world, Actions& actions, ModelId model) {
   policy::KvModel wanted = kv_model(world, model);
   wanted.at.clear();
   wanted.bytes += kv * world.page_bytes() * wanted.parts;
-  const auto home = policy::choose_kv_home(wanted, policy::kv_loads(present, devices(world)));
+  const auto home = policy::choose_kv_home(wanted, policy::kv_loads(present, devices));
   if (!home) {
     return false;
   }
@@ -199,16 +224,45 @@ bool PrismPlane::activate(const World& world, Actions& actions, ModelId model) {
   for (const GpuId gpu : *home) {
     make_room(world, actions, gpu, need, model);  // Else it waits for requests to end.
   }
-  start(world, actions, model, *home, Reason::kPressure);
+  starting_.insert(start(world, actions, model, *home, Reason::kPressure));
+  room_.update(world, world.gpu(home->front()).host);
   return true;
+}
+
+/// Loads that still wait for pages ask again for room, or look for another GPU.
+void PrismPlane::hurry(const World& world, Actions& actions) {
+  const std::set<ReplicaId> starting = starting_;
+  for (const ReplicaId id : starting) {
+    const Replica* replica = world.replica(id);
+    if (replica == nullptr || replica->state != ReplicaState::kWaiting) {
+      starting_.erase(id);
+    } else if (world.now() >= replica->created + kPatience) {
+      starting_.erase(id);
+      actions.evict(id, Reason::kPressure, std::nullopt);
+    } else {
+      for (const GpuId gpu : replica->gpus) {
+        make_room(
+            world, actions, gpu, world.kv_pages(replica->model, kLeastKvTokens), replica->model);
+      }
+    }
+  }
+}
+
+void PrismPlane::look_again_soon(const World& world, Actions& actions) {
+  if (!looks_again_ && (!starting_.empty() || !homeless_.models().empty())) {
+    looks_again_ = true;
+    actions.timer(world.now() + kRetry, kRetryTag);
+  }
 }
 
 /// A model's waiting requests go to the queue of its GPU, or wait until it has one.
 void PrismPlane::enqueue(const World& world, Actions& actions, ModelId model) {
   const std::optional<ReplicaId> home = home_of(world, model);
+  if (!home && !hopeless_.contains(model) && !activate(world, actions, model)) {
+    hopeless_.insert(model);
+  }
   if (!home) {
-    activate(world, actions, model);
-    return;
+    return look_again_soon(world, actions);
   }
   if (!world.replica(*home)->serves()) {
     return;
@@ -246,6 +300,7 @@ void PrismPlane::arrived(const World& world, Actions& actions, const Notice& not
       if (each.gaps.size() > kGapsKept) {
         each.gaps.erase(each.gaps.begin());
       }
+      each.threshold = policy::idle_threshold(each.gaps, activation(world, notice.model));
     }
   }
   homeless_.push(world, notice.request);
@@ -288,6 +343,7 @@ void PrismPlane::rebalance(const World& world, Actions& actions) {
 }
 
 void PrismPlane::retry(const World& world, Actions& actions) {
+  hopeless_.clear();
   const std::set<ModelId> wanting = homeless_.models();
   for (const ModelId model : wanting) {
     enqueue(world, actions, model);
@@ -299,6 +355,12 @@ void PrismPlane::decide(const Notice& notice, const World& world, Actions& actio
     case NoticeKind::kStart:
       return begin(world, actions);
     case NoticeKind::kTimer:
+      if (notice.tag == kRetryTag) {
+        looks_again_ = false;
+        hurry(world, actions);
+        retry(world, actions);
+        return look_again_soon(world, actions);
+      }
       if (migrate_) {
         rebalance(world, actions);
       }
@@ -327,6 +389,7 @@ void PrismPlane::decide(const Notice& notice, const World& world, Actions& actio
         actions.drain(old->second, Reason::kBalance);
         moving_.erase(old);
       }
+      room_.update(world, world.gpu(world.replica(notice.replica)->gpus[0]).host);
       return enqueue(world, actions, notice.model);
     }
     case NoticeKind::kDrained:
@@ -334,10 +397,12 @@ void PrismPlane::decide(const Notice& notice, const World& world, Actions& actio
     case NoticeKind::kGone:
       moving_.erase(notice.replica);
       leaving_.erase(notice.replica);
+      room_.update(world, world.gpu(notice.gpu).host);
       return retry(world, actions);
     case NoticeKind::kGpuDown:
     case NoticeKind::kGpuUp: {
-      for (const LiveId id : gpu_queues_.take(notice.gpu)) {
+      room_.update(world, world.gpu(notice.gpu).host);
+      for (const LiveId id : gpu_queues_.take(world, notice.gpu)) {
         homeless_.push(world, id);
       }
       return retry(world, actions);

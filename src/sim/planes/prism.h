@@ -28,6 +28,7 @@ class PrismPlane final : public ControlPlane {
     policy::SlidingSum tokens;
     policy::SlidingSum requests;
     std::vector<Duration> gaps{};  ///< The latest idle times.
+    Duration threshold{};          ///< Idle for longer, it may go.
     Instant idle_since{};
     std::int64_t in_system = 0;
     Instant moved{};
@@ -40,6 +41,8 @@ class PrismPlane final : public ControlPlane {
   void pass(const World& world, Actions& actions, GpuId gpu);
   bool make_room(
       const World& world, Actions& actions, GpuId gpu, std::int64_t need_pages, ModelId for_whom);
+  void hurry(const World& world, Actions& actions);
+  void look_again_soon(const World& world, Actions& actions);
   void rebalance(const World& world, Actions& actions);
   void retry(const World& world, Actions& actions);
   [[nodiscard]] std::optional<ReplicaId> home_of(const World& world, ModelId model) const;
@@ -47,9 +50,6 @@ class PrismPlane final : public ControlPlane {
   [[nodiscard]] policy::KvModel kv_model(const World& world, ModelId model);
   [[nodiscard]] std::vector<policy::KvDevice> devices(const World& world) const;
   [[nodiscard]] std::optional<policy::IdleModel> idle_view(const World& world, ModelId model) const;
-  [[nodiscard]] Duration prefill_of(const World& world,
-                                    const LiveRequest& request,
-                                    GpuId gpu) const;
   [[nodiscard]] static Duration activation(const World& world, ModelId model);
   ReplicaId start(
       const World& world, Actions& actions, ModelId model, std::vector<GpuId> gpus, Reason reason);
@@ -63,6 +63,10 @@ class PrismPlane final : public ControlPlane {
   RequestQueues homeless_{};                 ///< Requests of models that serve nowhere yet.
   std::map<ReplicaId, ReplicaId> moving_{};  ///< New replica: the old one that goes when it serves.
   std::set<ReplicaId> leaving_{};
+  std::set<ReplicaId> starting_{};  ///< Activations that may wait for pages.
+  std::set<ModelId> hopeless_{};    ///< Found no GPU, and nothing has come free since.
+  RoomIndex room_{};
+  bool looks_again_ = false;  ///< A timer is set for that.
 };
 
 }  // namespace heddle::sim

@@ -36,6 +36,24 @@ TEST(Prism, AnIdleModelGoesWhenItsRoomIsWanted) {
   EXPECT_NEAR(run.request(4).ttft(), 7659 * 40e-6 + kActivate + prefill_seconds(128), 0.02);
 }
 
+// Twice as many models as fit, all with objectives that loading alone breaks, take turns: whoever
+// waits for room looks again until somebody has been idle for long enough.
+TEST(Prism, ModelsThatDoNotFitTakeTurns) {
+  std::vector<ModelSpec> models = test_models(8);
+  for (ModelSpec& model : models) {
+    model.slo_ttft = std::chrono::milliseconds(500);
+  }
+  std::vector<TraceRow> rows;
+  for (int i = 0; i < 48; ++i) {
+    rows.push_back(row_at(1 + 4.0 * i, static_cast<std::uint64_t>(i % 8), 128, 8));
+  }
+  const TestRun run = run_policy("prism", test_cluster(1, 1), models, rows);
+  EXPECT_EQ(run.counts.completed, 48);
+  for (const auto& [number, served] : run.witness.served) {
+    EXPECT_LT(served.ttft(), 10) << number;
+  }
+}
+
 // Ten prompts of which any one alone is in time, but not all: by Moore-Hodgson the short ones are.
 TEST(Prism, TheQueueMeetsMoreDeadlinesThanOrderOfArrival) {
   std::vector<ModelSpec> models = test_models(1);

@@ -5,7 +5,8 @@
 namespace heddle::sim {
 namespace {
 
-/// A GPU takes requests from its head group while it has fewer than this.
+/// A GPU takes requests from its head group while fewer than this wait in its engine: its
+/// "backpressure", which is not those that run.
 constexpr std::size_t kBacklog = 10;
 
 }  // namespace
@@ -53,7 +54,8 @@ void QlmPlane::order(const World& world, Queue& queue) {
   queue.groups.insert(queue.groups.end(), rest.begin(), rest.end());
 }
 
-/// A request joins a group of its model with room, or a new one in a queue drawn at random.
+/// A request joins a group of its model with room, or a new one in the model's queue, which is
+/// drawn at random when the model first comes.
 void QlmPlane::add(const World& world, const Notice& notice) {
   const Instant due = world.request(notice.request).arrival + world.model(notice.model).slo_ttft;
   for (auto& [gpu, queue] : queues_) {
@@ -65,11 +67,15 @@ void QlmPlane::add(const World& world, const Notice& notice) {
       }
     }
   }
-  auto drawn = queues_.begin();
-  std::advance(drawn, static_cast<std::ptrdiff_t>(rng_.below(queues_.size())));
-  drawn->second.groups.push_back(
-      {.model = notice.model, .deadline = due, .requests = {notice.request}});
-  order(world, drawn->second);
+  auto home = homes_.find(notice.model);
+  if (home == homes_.end()) {
+    auto drawn = queues_.begin();
+    std::advance(drawn, static_cast<std::ptrdiff_t>(rng_.below(queues_.size())));
+    home = homes_.emplace(notice.model, drawn->first).first;
+  }
+  Queue& queue = queues_.at(home->second);
+  queue.groups.push_back({.model = notice.model, .deadline = due, .requests = {notice.request}});
+  order(world, queue);
 }
 
 void QlmPlane::pull(const World& world, Actions& actions, GpuId gpu) {
@@ -102,7 +108,7 @@ void QlmPlane::pull(const World& world, Actions& actions, GpuId gpu) {
       }
       return;
     }
-    if (!replica->serves() || replica->load() >= kBacklog) {
+    if (!replica->serves() || replica->engine->waiting() >= kBacklog) {
       return;
     }
     const LiveId request = head.requests.front();

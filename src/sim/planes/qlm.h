@@ -11,8 +11,8 @@
 namespace heddle::sim {
 
 /// QLM: requests of one model and objective form groups, groups wait in a queue per GPU, and a GPU
-/// serves one model at a time: when another's group comes first the engine ends what it has, at
-/// most ten requests, and is replaced. Queues are put in order of deadline when one would be
+/// serves one model at a time: when another's group comes first the engine ends what it has
+/// and is replaced. Queues are put in order of deadline when one would be
 /// missed. Flags: `swap` [s] (40: to replace an engine; the public code waits 120), `group` (128:
 /// requests of a group, at most), `seed` of where new groups go.
 class QlmPlane final : public ControlPlane {
@@ -40,8 +40,9 @@ class QlmPlane final : public ControlPlane {
   Duration swap_;
   std::size_t group_size_;
   Rng rng_;
-  std::map<GpuId, Queue> queues_{};  ///< By the first GPU of a group that the largest model fits.
-  std::int64_t width_ = 1;           ///< GPUs of such a group.
+  std::map<GpuId, Queue> queues_{};   ///< By the first GPU of a group that the largest model fits.
+  std::map<ModelId, GpuId> homes_{};  ///< The queue of each model that has come.
+  std::int64_t width_ = 1;            ///< GPUs of such a group.
 };
 
 }  // namespace heddle::sim

@@ -30,5 +30,16 @@ TEST(Qlm, TwoGpusServeTwoModels) {
   EXPECT_EQ(run.counts.completed, 40);
 }
 
+// Whenever its group has run empty the next one goes to the queue where the model is already.
+TEST(Qlm, AModelKeepsItsQueue) {
+  std::vector<TraceRow> rows;
+  for (int i = 0; i < 20; ++i) {
+    rows.push_back(row_at(1 + 60.0 * i, 0, 128, 8));
+  }
+  const TestRun run = run_policy("qlm", test_cluster(1, 4), test_models(1), rows);
+  EXPECT_EQ(run.counts.starts, 1);
+  EXPECT_NEAR(run.request(19).ttft(), prefill_seconds(128), 0.01);
+}
+
 }  // namespace
 }  // namespace heddle::sim

@@ -62,6 +62,34 @@ LiveId RequestQueues::pop(ModelId model) {
   return id;
 }
 
+void RoomIndex::update(const World& world, HostId host) {
+  const auto found = indexed_.find(host);
+  if (found != indexed_.end()) {
+    by_room_.erase({found->second, host});
+    indexed_.erase(found);
+  }
+  if (!world.host(host).up) {
+    return;
+  }
+  std::int64_t room = 0;
+  for (const GpuId gpu : world.host(host).gpus) {
+    room -= world.free_pages(gpu);
+  }
+  indexed_.emplace(host, room);
+  by_room_.emplace(room, host);
+}
+
+std::vector<HostId> RoomIndex::most(std::size_t count) const {
+  std::vector<HostId> hosts;
+  for (const auto& [room, host] : by_room_) {
+    if (hosts.size() == count) {
+      break;
+    }
+    hosts.push_back(host);
+  }
+  return hosts;
+}
+
 std::optional<ReplicaId> least_loaded(const World& world, ModelId model, std::int64_t limit) {
   std::optional<ReplicaId> best;
   std::size_t least = static_cast<std::size_t>(limit);

@@ -66,6 +66,19 @@ class Hopeless {
   std::map<std::int64_t, std::int64_t> wants_{};  ///< GPUs of one server to pages on each.
 };
 
+/// Servers by the pages that are free on their GPUs, as of each one's last update.
+class RoomIndex {
+ public:
+  /// Reads a server's free pages anew. O(its GPUs + log servers).
+  void update(const World& world, HostId host);
+  /// The servers with most free pages that are up, at most `count`; by falling room, then by id.
+  [[nodiscard]] std::vector<HostId> most(std::size_t count) const;
+
+ private:
+  std::set<std::pair<std::int64_t, HostId>> by_room_{};  ///< Free pages, negated.
+  std::map<HostId, std::int64_t> indexed_{};
+};
+
 /// The serving replica of a model with the fewest requests, if it has fewer than `limit`.
 [[nodiscard]] std::optional<ReplicaId> least_loaded(const World& world,
                                                     ModelId model,

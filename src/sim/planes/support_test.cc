@@ -50,5 +50,27 @@ TEST(PlaceByMemory, FillsTheEmptiestGpuAndLeavesOutWhatFitsNowhere) {
   EXPECT_TRUE(placed[4].empty());
 }
 
+TEST(RoomIndex, PutsServersWithMostRoomFirst) {
+  RoomIndex index;
+  std::vector<HostId> before;
+  std::vector<HostId> after;
+  TestPlane plane([&](const Notice& notice, const World& world, Actions& actions) {
+    if (notice.kind == NoticeKind::kStart) {
+      for (const Host& host : world.hosts()) {
+        index.update(world, host.id);
+      }
+      before = index.most(9);
+      actions.start(resident(ModelId(0), {world.host(HostId(0)).gpus[0]}), Reason::kStatic);
+      index.update(world, HostId(0));
+      after = index.most(2);
+    } else if (notice.kind == NoticeKind::kArrival) {
+      actions.reject(notice.request, Reason::kStatic);
+    }
+  });
+  run_world(test_cluster(3, 1), test_models(1), plane, {row_at(0, 0, 1, 1)});
+  EXPECT_EQ(before, (std::vector{HostId(0), HostId(1), HostId(2)}));
+  EXPECT_EQ(after, (std::vector{HostId(1), HostId(2)}));
+}
+
 }  // namespace
 }  // namespace heddle::sim
