@@ -61,8 +61,8 @@ bool ClassKeeper::tick(const ClassInputs& inputs) {
   return true;
 }
 
-bool runs_dedicated(ModelClass model_class, std::int64_t parts) {
-  return model_class == ModelClass::kHot || (parts > 1 && model_class != ModelClass::kForeign);
+bool runs_dedicated(ModelClass model_class) {
+  return model_class == ModelClass::kHot;
 }
 
 std::string_view name(DeviceMode mode) {

@@ -52,9 +52,10 @@ class ClassKeeper {
   std::int64_t agreeing_ = 0;
 };
 
-/// Whether a model gets devices of its own when it runs: hot ones do, and those of several parts
-/// whatever their class, since one slow part stalls all.
-[[nodiscard]] bool runs_dedicated(ModelClass model_class, std::int64_t parts);
+/// Whether a model gets devices of its own when it runs: hot ones do, those of several parts from a
+/// smaller load on, since one slow part stalls all. A rare model of several parts shares: it would
+/// clear whole groups of devices for one request.
+[[nodiscard]] bool runs_dedicated(ModelClass model_class);
 
 /// What a device is used for; nobody sets it, it follows from who holds which lease.
 enum class DeviceMode : std::uint8_t {

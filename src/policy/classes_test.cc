@@ -60,10 +60,10 @@ TEST(ClassKeeper, ChangesAfterThreeTicksThatAgree) {
 }
 
 TEST(RunsDedicated, HotOnesAndThoseOfSeveralParts) {
-  EXPECT_TRUE(runs_dedicated(ModelClass::kHot, 1));
-  EXPECT_TRUE(runs_dedicated(ModelClass::kCold, 4));
-  EXPECT_FALSE(runs_dedicated(ModelClass::kWarm, 1));
-  EXPECT_FALSE(runs_dedicated(ModelClass::kForeign, 2)) << "a lease as a whole";
+  EXPECT_TRUE(runs_dedicated(ModelClass::kHot));
+  EXPECT_FALSE(runs_dedicated(ModelClass::kCold));
+  EXPECT_FALSE(runs_dedicated(ModelClass::kWarm));
+  EXPECT_FALSE(runs_dedicated(ModelClass::kForeign)) << "a lease as a whole";
 }
 
 TEST(DeviceMode, FollowsFromTheLeases) {

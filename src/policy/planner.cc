@@ -157,7 +157,7 @@ Plan reservation_plan(std::vector<DeviceId> devices,
 
 bool permitted(Mechanism mechanism, ModelClass model_class, std::int64_t parts) {
   const bool foreign = model_class == ModelClass::kForeign;
-  const bool dedicated = runs_dedicated(model_class, parts);
+  const bool dedicated = runs_dedicated(model_class);
   switch (mechanism) {
     case Mechanism::kQueue:
     case Mechanism::kReserve:
@@ -170,8 +170,9 @@ bool permitted(Mechanism mechanism, ModelClass model_class, std::int64_t parts) 
     case Mechanism::kPipeline:
       return !foreign && parts == 1;
     case Mechanism::kWeave:
-    case Mechanism::kInstance:
       return dedicated;
+    case Mechanism::kInstance:
+      return dedicated || (!foreign && parts > 1);
     case Mechanism::kActivate:
       return !foreign && !dedicated;
   }

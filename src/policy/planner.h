@@ -94,7 +94,8 @@ struct LaunchTimes {
 
 /// Whether a model of this class may be served so: foreign engines queue, swap in or wait; models
 /// that run dedicated queue, weave, hit, attach, or get an instance or, of one part, a pipeline;
-/// the others queue, hit, attach, are activated into the pool or start as a pipeline. Any may wait.
+/// the others queue, hit, attach, are activated into the pool or start as a pipeline or, of several
+/// parts, as an instance. Any may wait.
 [[nodiscard]] bool permitted(Mechanism mechanism, ModelClass model_class, std::int64_t parts);
 
 struct PlanTerms {

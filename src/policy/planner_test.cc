@@ -77,9 +77,11 @@ TEST(ChoosePlan, LooksOnlyAtWhatTheClassPermits) {
                                    plan(Mechanism::kInstance, 1s, 100.0)};
   EXPECT_EQ(choose(plans).plan, 0U);
   EXPECT_EQ(choose(plans, hot).plan, 1U);
+  const std::vector<Plan> instance = {plans[1]};
+  EXPECT_FALSE(choose(instance).plan);
   PlanTerms parts = kTerms;
   parts.parts = 2;
-  EXPECT_EQ(choose(plans, parts).plan, 1U) << "several parts run dedicated, cold ones too";
+  EXPECT_EQ(choose(instance, parts).plan, 0U) << "there is no pipeline of several parts";
 }
 
 TEST(Permitted, SortsTheMechanismsByClass) {

@@ -18,15 +18,25 @@ std::int64_t pages_of(const World& world, const LiveRequest& request, GpuId gpu)
                   world.kv_pages(request.model, request.prompt + policy::kExpectedTokens));
 }
 
-/// Reading a request's prompt while nobody else reads.
+/// One step of an engine that reads `tokens` of a prompt and nothing else.
+Duration reading_step(const StepModel& step, std::int64_t tokens) {
+  return Duration((step.base_ps(tokens, 1) + step.fixed_ps() + step.chunk_ps({.tokens = tokens})) /
+                  1000);
+}
+
+std::int64_t tokens_to_read(const LiveRequest& request) {
+  return request.prompt + request.generated;
+}
+
+/// What a request's prompt adds to a queue while nobody else reads: its tokens at the speed of full
+/// chunks, since prompts that wait are read together.
 Duration prefill_alone(const World& world, const LiveRequest& request, GpuId gpu) {
   const StepModel& step = world.step_model(request.model, world.gpu(gpu).host);
-  const std::int64_t tokens = request.prompt + request.generated;
-  const std::int64_t chunk = std::min(tokens, world.model(request.model).max_batch_tokens);
-  const auto per_token = static_cast<double>(step.base_ps(chunk, 1) + step.fixed_ps() +
-                                             step.chunk_ps({.tokens = chunk})) /
-                         static_cast<double>(chunk);
-  return Duration(1 + static_cast<std::int64_t>(per_token * static_cast<double>(tokens) / 1000));
+  const std::int64_t chunk = world.model(request.model).max_batch_tokens;
+  const double per_token =
+      static_cast<double>(reading_step(step, chunk).count()) / static_cast<double>(chunk);
+  return Duration(
+      1 + static_cast<std::int64_t>(per_token * static_cast<double>(tokens_to_read(request))));
 }
 
 /// Engines that read prompts on a GPU, if one of `model` did as well.
@@ -41,7 +51,11 @@ std::int64_t readers(const World& world, GpuId gpu, ModelId model) {
 }  // namespace
 
 Duration prefill_time(const World& world, const LiveRequest& request, GpuId gpu) {
-  return prefill_alone(world, request, gpu) * readers(world, gpu, request.model);
+  const StepModel& step = world.step_model(request.model, world.gpu(gpu).host);
+  const std::int64_t first =
+      std::min(tokens_to_read(request), world.model(request.model).max_batch_tokens);
+  return std::max(reading_step(step, first), prefill_alone(world, request, gpu)) *
+         readers(world, gpu, request.model);
 }
 
 void GpuQueues::add(const World& world, LiveId id, ReplicaId replica) {

@@ -64,7 +64,8 @@ class GpuQueues {
   std::map<ReplicaId, std::int64_t> queued_{};
 };
 
-/// How long reading a request's prompt will take on a GPU, with the engines that read there now.
+/// How long reading a request's prompt alone will take on a GPU, with the engines that read there
+/// now.
 [[nodiscard]] Duration prefill_time(const World& world, const LiveRequest& request, GpuId gpu);
 
 }  // namespace heddle::sim

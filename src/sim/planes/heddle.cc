@@ -138,17 +138,26 @@ void HeddlePlane::route(const World& world, Actions& actions, ModelId model) {
     std::optional<ReplicaId> best;
     std::int64_t least = batch;
     std::int64_t coming = 0;
+    Instant soonest = Instant::max();
     for (const ReplicaId id : world.replicas_of(model)) {
       const Replica& replica = *world.replica(id);
       const auto load = static_cast<std::int64_t>(replica.load()) + gpu_queues_.queued(id);
-      coming += comes(replica) ? batch : 0;
+      if (comes(replica)) {
+        coming += batch;
+        const auto ready = ready_.find(id);
+        soonest = std::min(soonest, ready == ready_.end() ? world.now() : ready->second);
+      }
       if (replica.serves() && load < least) {
         least = load;
         best = id;
       }
     }
     const GpuId gpu = best ? world.replica(*best)->gpus[0] : GpuId{};
-    if (best && gpu_queues_.backlog(world, gpu) + prefill_time(world, request, gpu) <= left) {
+    const Duration first = best
+                               ? gpu_queues_.backlog(world, gpu) + prefill_time(world, request, gpu)
+                               : Duration::max();
+    // In time, or else no later than with what is on its way.
+    if (best && (first <= left || (coming > 0 && world.now() + first <= soonest))) {
       gpu_queues_.add(world, waiting_.pop(model), *best);
       touched.insert(gpu);
     } else if (static_cast<std::int64_t>(waiting_.size(model)) <= coming ||
@@ -215,6 +224,7 @@ bool HeddlePlane::carry_out(const World& world,
   if (policy::make_diff(proposals, not_before_, world.now()).actions.empty()) {
     return false;
   }
+  const Instant ready = world.now() + plan.ttft;
   for (const ReplicaId id : deed.dies) {
     actions.evict(id, Reason::kMakeRoom, model);
   }
@@ -223,13 +233,16 @@ bool HeddlePlane::carry_out(const World& world,
       const GpuId gpu = world.replica(deed.replica)->gpus[0];
       const Duration attach = span_of(world.host_spec(gpu).startup.attach);
       actions.serve(deed.replica, attach, deed.reason);  // Else once the others are unmapped.
+      ready_[deed.replica] = ready;
       return false;
     }
     case Deed::Kind::kAttach:
       actions.attach(deed.replica, deed.reason);
+      ready_[deed.replica] = ready;
       break;
     default: {
       const ReplicaId id = actions.start(deed.spec, deed.reason);
+      ready_[id] = ready;
       for (std::size_t i = 0; i < deed.fetches.size(); ++i) {
         const policy::StartStage& stage = deed.fetches[i];
         nics_[stage.host.value()].start({.id = fetch_id(id, i),
@@ -314,7 +327,7 @@ void HeddlePlane::scale(const World& world, Actions& actions, ModelId model) {
       actions.drain(id, Reason::kScaleDown);
     }
   }
-  if (scaling.start <= 0 || !dedicated(world, model)) {
+  if (scaling.start <= 0 || !dedicated(model)) {
     return;
   }
   const std::vector<HostId> hosts = candidate_hosts(world, model);
@@ -363,7 +376,7 @@ void HeddlePlane::prewarm(const World& world, Actions& actions) {
   for (std::size_t i = 0; i < models_.size(); ++i) {
     const ModelId id(i);
     PerModel& each = models_[i];
-    if (!dedicated(world, id)) {
+    if (!dedicated(id)) {
       continue;
     }
     std::int64_t instances = 0;
@@ -464,12 +477,12 @@ void HeddlePlane::tick(const World& world, Actions& actions) {
                            .on_host = !each.images.empty() || !world.replicas_of(model).empty(),
                            .median_gap = span_of(each.mean_gap),
                            .activation = load_time(world, model, gpu, true)});
-    if (dedicated(world, model)) {
+    if (dedicated(model)) {
       scale(world, actions, model);
     }
     give_up_waiting(world, actions, model);
     route(world, actions, model);
-    if (each.in_system == 0 && !dedicated(world, model)) {
+    if (each.in_system == 0 && !dedicated(model)) {
       active_.erase(model);
     }
   }
@@ -487,6 +500,7 @@ void HeddlePlane::refresh_values(const World& world, Actions& actions, ModelId m
 
 void HeddlePlane::gone(const World& world, Actions& actions, const Notice& notice) {
   end_fetches(notice.replica);
+  ready_.erase(notice.replica);
   for (const LiveId id : gpu_queues_.take(world, notice.gpu, notice.replica)) {
     waiting_.push(world, id);
   }
@@ -529,6 +543,7 @@ void HeddlePlane::decide(const Notice& notice, const World& world, Actions& acti
     }
     case NoticeKind::kServing:
       end_fetches(notice.replica);
+      ready_.erase(notice.replica);
       index_host(world, world.gpu(world.replica(notice.replica)->gpus[0]).host);
       return route(world, actions, notice.model);
     case NoticeKind::kWarm:

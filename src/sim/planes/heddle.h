@@ -102,7 +102,7 @@ class HeddlePlane final : public ControlPlane {
                           Options& options);
   void propose_activation_on(const World& world,
                              const LiveRequest& request,
-                             GpuId gpu,
+                             const std::vector<GpuId>& gpus,
                              std::int64_t need,
                              const policy::StartTerms& terms,
                              Options& options);
@@ -122,9 +122,10 @@ class HeddlePlane final : public ControlPlane {
                                                                  GpuId gpu,
                                                                  std::int64_t need_pages) const;
   [[nodiscard]] double worth_of(const World& world, const Replica& replica) const;
+  [[nodiscard]] static Duration unmapping(const World& world, std::span<const ReplicaId> dies);
   [[nodiscard]] double lost_by(const World& world, std::span<const ReplicaId> dies) const;
   [[nodiscard]] bool may_go(const World& world, const Replica& replica) const;
-  [[nodiscard]] bool dedicated(const World& world, ModelId model) const;
+  [[nodiscard]] bool dedicated(ModelId model) const;
   [[nodiscard]] StartSpec load_spec(const World& world,
                                     ModelId model,
                                     std::vector<GpuId> gpus) const;
@@ -145,6 +146,7 @@ class HeddlePlane final : public ControlPlane {
   std::vector<PerModel> models_{};
   std::vector<policy::Nic> nics_{};  ///< By host.
   std::map<ReplicaId, std::vector<HostId>> fetches_{};
+  std::map<ReplicaId, Instant> ready_{};  ///< When what was begun is expected to serve.
   std::set<ModelId> active_{};
   policy::NotBefore not_before_{};
   // Servers by what they have to offer, kept up to date as replicas come and go.

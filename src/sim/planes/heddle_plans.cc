@@ -1,7 +1,7 @@
 #include <algorithm>
+#include <tuple>
 
 #include "policy/kv_moves.h"
-#include "policy/value.h"
 #include "sim/planes/heddle.h"
 
 namespace heddle::sim {
@@ -13,10 +13,6 @@ using namespace std::chrono_literals;
 constexpr std::size_t kByRoom = 4;
 constexpr std::size_t kByFetches = 4;
 constexpr std::int64_t kLeastKvTokens = 2048;
-/// How far ahead the need of what may be lost is judged.
-constexpr Duration kHorizon = 60s;
-/// An instance that has just been used is not idle yet.
-constexpr Duration kSettle = 1s;
 
 /// GPU time per step of whatever is active on a GPU.
 Duration neighbours(const World& world, GpuId gpu) {
@@ -28,111 +24,6 @@ Duration neighbours(const World& world, GpuId gpu) {
 }
 
 }  // namespace
-
-bool HeddlePlane::comes(const Replica& replica) {
-  const bool loads =
-      replica.state == ReplicaState::kWaiting || replica.state == ReplicaState::kLoading;
-  return replica.state == ReplicaState::kStarting ||
-         (loads && (replica.spec.serve || replica.attached));
-}
-
-bool HeddlePlane::dedicated(const World& world, ModelId model) const {
-  return policy::runs_dedicated(models_[model.value()].model_class.present(),
-                                world.model(model).tp);
-}
-
-/// Whether a replica may be dropped for another: it waits for use, or has had none for a while.
-bool HeddlePlane::may_go(const World& world, const Replica& replica) const {
-  switch (replica.state) {
-    case ReplicaState::kWarm:
-      return true;
-    case ReplicaState::kWaiting:
-    case ReplicaState::kLoading:
-      return !replica.spec.serve && !replica.attached;
-    case ReplicaState::kServing:
-      return replica.load() == 0 && gpu_queues_.queued(replica.id) == 0 && replica.merging == 0 &&
-             world.now() >= replica.used + kSettle && waiting_.empty(replica.model);
-    default:
-      return false;
-  }
-}
-
-Duration HeddlePlane::load_time(const World& world, ModelId model, GpuId gpu, bool cached) {
-  const LinkRates& links = world.host_spec(gpu).links;
-  const auto bytes = static_cast<double>(world.model(model).weight_bytes());
-  const auto tp = static_cast<double>(world.model(model).tp);
-  const double rate = !cached                      ? links.nic
-                      : tp < 2 && links.spread > 0 ? links.spread
-                                                   : links.pcie * tp;
-  return span_of(bytes / std::max(1.0, rate));
-}
-
-/// What losing a replica is expected to cost: the seconds that it would save.
-double HeddlePlane::worth_of(const World& world, const Replica& replica) const {
-  const PerModel& model = models_[replica.model.value()];
-  const GpuId gpu = replica.gpus[0];
-  const bool cached = world.cached(world.gpu(gpu).host, replica.model);
-  const Duration idle = world.now() - model.last_used;
-  const Duration gap = std::max({Duration(1ms), span_of(model.mean_gap), idle});
-  double needed = policy::needed_by_renewal(kHorizon, gap);
-  if (model.expected.error <= policy::kTrustedError) {
-    const auto limit =
-        static_cast<double>(world.model(replica.model).max_sequences) * policy::kScaleUpShare *
-        static_cast<double>(count_replicas(
-            world, replica.model, {ReplicaState::kServing, ReplicaState::kStarting}));
-    needed = std::max(
-        needed,
-        policy::needed_by_forecast(
-            replica.serves() ? 0 : limit, model.expected.load.mean, model.expected.load.peak));
-  }
-  const Duration attach = span_of(world.host_spec(gpu).startup.attach);
-  return policy::worth(
-      {.needed = needed,
-       .without = load_time(world, replica.model, gpu, cached) + attach,
-       .with = replica.serves() ? Duration{} : attach,
-       .ttft = std::max<Duration>(1ms, world.model(replica.model).slo_ttft),
-       .bytes = std::max<std::int64_t>(1, replica.stages[0].weight_pages * world.page_bytes())});
-}
-
-double HeddlePlane::lost_by(const World& world, std::span<const ReplicaId> dies) const {
-  double lost = 0;
-  for (const ReplicaId id : dies) {
-    lost += worth_of(world, *world.replica(id));
-  }
-  return lost;
-}
-
-/// Who goes so that a GPU has `need_pages` free: what is worth least for its pages; nullopt where
-/// that is not enough. Pages that are being unmapped count.
-std::optional<std::vector<ReplicaId>> HeddlePlane::victims_on(const World& world,
-                                                              GpuId gpu,
-                                                              std::int64_t need_pages) const {
-  std::int64_t missing = need_pages - world.free_pages(gpu);
-  std::vector<std::pair<double, ReplicaId>> candidates;
-  for (const ReplicaId id : world.gpu(gpu).replicas) {
-    const Replica& replica = *world.replica(id);
-    const std::int64_t pages = replica.stages[0].weight_pages;
-    if (replica.state == ReplicaState::kEvicting) {
-      missing -= pages;
-    } else if (replica.state == ReplicaState::kWaiting) {
-      missing += pages;
-    } else if (may_go(world, replica)) {
-      candidates.emplace_back(worth_of(world, replica) / static_cast<double>(pages), id);
-    }
-  }
-  std::sort(candidates.begin(), candidates.end());
-  std::vector<ReplicaId> dies;
-  for (const auto& [density, id] : candidates) {
-    if (missing <= 0) {
-      break;
-    }
-    const Replica& replica = *world.replica(id);
-    dies.push_back(id);
-    missing -= replica.stages[0].weight_pages +
-               (replica.overhead == LeaseId(0) ? 0 : world.overhead_pages(replica.model));
-  }
-  return missing <= 0 ? std::optional(dies) : std::nullopt;
-}
 
 /// Servers worth looking at: with the model, with its image, with room, with quiet networks. All
 /// of a small cluster.
@@ -318,7 +209,7 @@ void HeddlePlane::propose_launch(const World& world,
   const GpuId gpu = launch.devices[0];
   const bool cached = world.cached(world.gpu(gpu).host, model);
   const Duration attach = span_of(world.host_spec(gpu).startup.attach);
-  const Duration load = load_time(world, model, gpu, cached);
+  const Duration load = load_time(world, model, gpu, cached) + unmapping(world, launch.dies);
   Deed deed{.replica = launch.replica, .dies = launch.dies};
   switch (launch.outcome) {
     case policy::LaunchOutcome::kHit:
@@ -361,13 +252,16 @@ void HeddlePlane::propose_activation(const World& world,
   const std::int64_t need = world.weight_pages(request.model) +
                             world.overhead_pages(request.model) +
                             world.kv_pages(request.model, kLeastKvTokens);
+  const std::int64_t tp = world.model(request.model).tp;
   std::vector<policy::KvDevice> open;
   std::vector<policy::KvDevice> roomy;
-  std::optional<std::pair<double, policy::KvDevice>> cheapest;
+  std::vector<policy::KvDevice> cheapest;
+  double least = 0;
   for (const HostId host : hosts) {
     if (!world.cached(host, request.model)) {
       continue;
     }
+    std::vector<std::pair<double, policy::KvDevice>> here;
     for (const GpuId id : world.host(host).gpus) {
       const auto device = pool_device(world, id, request.model);
       const auto dies = device ? victims_on(world, id, need) : std::nullopt;
@@ -378,26 +272,38 @@ void HeddlePlane::propose_activation(const World& world,
       if (dies->empty()) {
         roomy.push_back(*device);
       }
-      const double lost = lost_by(world, *dies);
-      if (!cheapest || lost < cheapest->first) {
-        cheapest = {lost, *device};
+      here.emplace_back(lost_by(world, *dies), *device);
+    }
+    if (std::ssize(here) < tp) {
+      continue;
+    }
+    std::sort(here.begin(), here.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.first, a.second.id) < std::tie(b.first, b.second.id);
+    });
+    here.resize(static_cast<std::size_t>(tp));
+    if (cheapest.empty() || here.back().first < least) {
+      least = here.back().first;
+      cheapest.clear();
+      for (const auto& [lost, device] : here) {
+        cheapest.push_back(device);
       }
     }
   }
-  std::set<GpuId> proposed;
+  std::set<std::vector<GpuId>> proposed;
   const auto propose = [&](const std::vector<policy::KvDevice>& devices) {
     const auto home = policy::choose_kv_home({.model = request.model,
                                               .demand = demand(world, request.model),
-                                              .bytes = need * world.page_bytes()},
+                                              .bytes = need * tp * world.page_bytes(),
+                                              .parts = tp},
                                              devices);
-    if (home && proposed.insert(home->front()).second) {
-      propose_activation_on(world, request, home->front(), need, terms, options);
+    if (home && proposed.insert(*home).second) {
+      propose_activation_on(world, request, *home, need, terms, options);
     }
+    return home.has_value();
   };
   propose(open);
-  propose(roomy);
-  if (roomy.empty() && cheapest) {
-    propose({cheapest->second});
+  if (!propose(roomy)) {
+    propose(cheapest);
   }
 }
 
@@ -413,7 +319,7 @@ std::optional<policy::KvDevice> HeddlePlane::pool_device(const World& world,
   for (const ReplicaId each : gpu.replicas) {
     const Replica& replica = *world.replica(each);
     const bool goes = may_go(world, replica);
-    if (replica.model == model || (dedicated(world, replica.model) && !goes)) {
+    if (replica.model == model || (dedicated(replica.model) && !goes)) {
       return std::nullopt;
     }
     if (!goes) {
@@ -428,20 +334,28 @@ std::optional<policy::KvDevice> HeddlePlane::pool_device(const World& world,
 
 void HeddlePlane::propose_activation_on(const World& world,
                                         const LiveRequest& request,
-                                        GpuId gpu,
+                                        const std::vector<GpuId>& gpus,
                                         std::int64_t need,
                                         const policy::StartTerms& terms,
                                         Options& options) {
-  const auto dies = victims_on(world, gpu, need);
+  std::set<ReplicaId> dies;
+  Duration shared{};
+  for (const GpuId gpu : gpus) {
+    const auto here = victims_on(world, gpu, need);
+    dies.insert(here->begin(), here->end());
+    shared = std::max(shared, neighbours(world, gpu));
+  }
+  Deed deed{.kind = Deed::Kind::kStart,
+            .spec = load_spec(world, request.model, gpus),
+            .dies = {dies.begin(), dies.end()},
+            .reason = Reason::kPressure};
   const Duration ready =
-      load_time(world, request.model, gpu, true) + span_of(world.host_spec(gpu).startup.attach);
-  policy::Plan plan = policy::activation_plan({gpu}, ready, lost_by(world, *dies), terms);
-  plan.tpot += neighbours(world, gpu);
+      std::max(deed.spec.beside, load_time(world, request.model, gpus[0], true)) +
+      span_of(world.host_spec(gpus[0]).startup.attach);
+  policy::Plan plan = policy::activation_plan(gpus, ready, lost_by(world, deed.dies), terms);
+  plan.tpot += shared;
   options.plans.push_back(std::move(plan));
-  options.deeds.push_back({.kind = Deed::Kind::kStart,
-                           .spec = load_spec(world, request.model, {gpu}),
-                           .dies = *dies,
-                           .reason = Reason::kPressure});
+  options.deeds.push_back(std::move(deed));
 }
 
 policy::StartModel HeddlePlane::start_model(const World& world, const LiveRequest& request) {
@@ -494,7 +408,7 @@ void HeddlePlane::propose_pipeline(const World& world,
         } else {
           device.shared = true;
           device.free_bytes -= replica.state == ReplicaState::kWaiting ? bytes : 0;
-          open = open && !dedicated(world, replica.model);
+          open = open && !dedicated(replica.model);
         }
         open = open && replica.model != request.model;
       }
@@ -548,7 +462,7 @@ HeddlePlane::Options HeddlePlane::options_for(const World& world, ModelId model)
   const policy::StartTerms terms = terms_for(world, request);
   Options options;
   propose_queue(world, request, options);
-  if (dedicated(world, model)) {
+  if (dedicated(model)) {
     propose_launch(world, request, hosts, terms, options);
   } else {
     propose_resident(world, request, terms, options);
@@ -558,6 +472,8 @@ HeddlePlane::Options HeddlePlane::options_for(const World& world, ModelId model)
       hosts.begin(), hosts.end(), [&](HostId host) { return world.cached(host, model); });
   if (world.model(model).tp == 1 && !cached) {
     propose_pipeline(world, request, hosts, terms, options);
+  } else if (!cached && !dedicated(model)) {
+    propose_launch(world, request, hosts, terms, options);
   }
   return options;
 }

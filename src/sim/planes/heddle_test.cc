@@ -64,7 +64,7 @@ TEST(Heddle, TheLeastValuableModelMakesRoom) {
   EXPECT_EQ(run.counts.evictions, 1);
 }
 
-// A model of two parts has GPUs of its own, and more of them as load asks.
+// A busy model of two parts has GPUs of its own, and more of them as load asks.
 TEST(Heddle, AModelOfTwoPartsScalesOut) {
   std::vector<ModelSpec> models = test_models(1);
   models[0].tp = 2;
@@ -76,6 +76,47 @@ TEST(Heddle, AModelOfTwoPartsScalesOut) {
   const TestRun run = run_policy("heddle", test_cluster(1, 8), models, rows);
   EXPECT_EQ(run.counts.completed, 100);
   EXPECT_THAT(run.witness.acts, Contains("start m0 scale_up"));
+}
+
+// A rare model of two parts comes back into GPUs that others use: only what its pages need goes,
+// though all are idle, and without load its instance stays.
+TEST(Heddle, ARareModelOfTwoPartsSharesGpus) {
+  std::vector<ModelSpec> models = test_models(9);
+  models[8].tp = 2;
+  std::vector<TraceRow> rows;
+  for (int i = 0; i < 8; ++i) {
+    rows.push_back(row_at(1 + 0.1 * i, static_cast<std::uint64_t>(i), 128, 8));
+  }
+  rows.push_back(row_at(60, 8, 128, 8));
+  rows.push_back(row_at(120, 8, 128, 8));
+  const TestRun run = run_policy("heddle", test_cluster(1, 2), models, rows);
+  EXPECT_EQ(run.counts.completed, 10);
+  EXPECT_LE(run.counts.evictions, 3) << "devices of its own would take eight";
+  EXPECT_EQ(run.witness.count("drain m8 scale_down"), 0);
+  EXPECT_LT(run.request(9).ttft(), 0.1) << "it is there still";
+}
+
+// A burst for one model, more than it can read in time: nobody else has to go for it.
+TEST(Heddle, ABurstDoesNotDriveOthersOut) {
+  std::vector<ModelSpec> models = test_models(4);
+  for (ModelSpec& model : models) {
+    model.slo_ttft = std::chrono::milliseconds(900);
+  }
+  std::vector<TraceRow> rows;
+  for (std::uint64_t m = 1; m < 4; ++m) {
+    for (int i = 0; i < 30; ++i) {
+      rows.push_back(row_at(1 + 2.0 * i + 0.1 * static_cast<double>(m), m, 128, 8));
+    }
+  }
+  for (int i = 0; i < 40; ++i) {
+    rows.push_back(row_at(50 + 0.001 * i, 0, 1000, 8));
+  }
+  std::sort(rows.begin(), rows.end(), [](const TraceRow& a, const TraceRow& b) {
+    return a.arrival < b.arrival;
+  });
+  const TestRun run = run_policy("heddle", test_cluster(1, 1), models, rows);
+  EXPECT_EQ(run.counts.completed, 130);
+  EXPECT_EQ(run.counts.evictions, 0);
 }
 
 }  // namespace
