@@ -200,7 +200,8 @@ class Agent::Impl {
                                  .step = setup.step,
                                  .log_level = setup_.log_level,
                                  .log_format = setup_.log_format,
-                                 .event_log = event_log(setup, epoch)};
+                                 .event_log = event_log(setup, epoch),
+                                 .prefix_cache = setup.prefix_cache};
     auto life = WorkerLife::begin(executor_, hello, arena_.fd(), life_handlers(worker, epoch));
     if (!life) {
       log::error("worker cannot be started",

@@ -30,6 +30,7 @@ struct DeviceSetup {
   bool copy = false;
   rpc::Pace pace{};
   policy::StepOptions step{};
+  std::int64_t prefix_cache = 0;  ///< As core::WorkerOptions has it.
 };
 
 struct AgentSetup {

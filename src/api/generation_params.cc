@@ -19,6 +19,7 @@ constexpr std::size_t kStopsMax = 16;
 constexpr std::size_t kStopBytesMax = 1024;
 constexpr std::size_t kBiasesMax = 1024;
 constexpr std::size_t kStopTokensMax = 128;
+constexpr std::size_t kSaltBytesMax = 256;
 constexpr std::int64_t kTokensMax = std::numeric_limits<std::int32_t>::max();
 
 void add_stop(BodyReader& body, dom::element value, std::vector<std::string>& stop) {
@@ -120,6 +121,15 @@ void read_max_tokens(BodyReader& body, GenerationParams& params) {
   }
 }
 
+void read_cache_salt(BodyReader& body, GenerationParams& params) {
+  params.cache_salt = body.text("cache_salt").value_or("");
+  const std::optional<dom::element> value = body.find("cache_salt");
+  if (value && value->is_string() &&
+      (params.cache_salt.empty() || params.cache_salt.size() > kSaltBytesMax)) {
+    body.reject("cache_salt", *value, "a string of 1 to 256 bytes");
+  }
+}
+
 }  // namespace
 
 GenerationParams read_generation_params(BodyReader& body) {
@@ -159,6 +169,7 @@ GenerationParams read_generation_params(BodyReader& body) {
   params.keep_alive = read_keep_alive(body);
   read_stream(body, params);
   params.user = body.text("user").value_or("");
+  read_cache_salt(body, params);
   params.grammar = read_output_format(body);
   body.refuse_unless_neutral({"prompt_logprobs",
                               "min_tokens",

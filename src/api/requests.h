@@ -41,6 +41,7 @@ struct GenerationParams {
   std::optional<std::int32_t> logprobs{};        ///< Of the tokens, with so many alternatives.
   bool include_usage = false;  ///< One more chunk, with the usage, ends the stream.
   std::string user{};
+  std::string cache_salt{};  ///< Only requests with the same one share cached prefixes.
 };
 
 struct ChatRequest {

@@ -44,6 +44,8 @@ struct DeviceConfig {
   bool copy = false;                 ///< Weights are copied to the device, as a GPU must.
   PaceConfig pace{};
   Duration step_budget = 25ms;  ///< What one engine step should take.
+  /// Of the memory that models leave to KV, what cached prefixes may have [percent]; 0: none.
+  std::int64_t prefix_cache = 100;
 };
 
 /// How calls of tools are found in a model's answers; text::ToolFormat in the words of this layer.

@@ -23,7 +23,7 @@ apiKeyLimits: [{key: two, priority: 3}]
 host: {memory: 2GiB}
 devices:
   - {name: cpu0, kind: cpu, cores: "0-1", memory: 64MiB, page: 64KiB, load_bandwidth: 50MB/s,
-     pace: {step: 20ms, token: 1ms}, step_budget: 30ms}
+     pace: {step: 20ms, token: 1ms}, step_budget: 30ms, prefix_cache: 40%}
   - {memory: 1GiB, copy: true}
 models:
   adder: {path: models/adder, dtype: float32, aliases: [sums, plus], pin: true, ttl: 300,
@@ -57,6 +57,7 @@ shutdown_timeout: 5s
   EXPECT_TRUE(paced.copy) << "implied by load_bandwidth";
   EXPECT_EQ(paced.pace.step, 20ms);
   EXPECT_EQ(paced.step_budget, 30ms);
+  EXPECT_EQ(paced.prefix_cache, 40);
   EXPECT_EQ(config->devices[1].name, "cpu1");
   EXPECT_THAT(config->devices[1].cores, ElementsAre(0, 1, 2, 3));
   EXPECT_TRUE(config->devices[1].copy);
@@ -120,6 +121,9 @@ TEST(Config, WhatCannotBeMeantIsRefused) {
       {"devices: [{memory: 64MiB, name: x}, {memory: 64MiB, name: x}]", "name of devices[0]"},
       {"devices: [{memory: 64MiB, load_bandwidth: 1MB/s, copy: false}]", "contradicts"},
       {"devices: [{memory: 64MiB, step_budget: 0}]", "more than 0"},
+      {"devices: [{memory: 64MiB, prefix_cache: 101%}]", "want off, or a share such as 50%"},
+      {"devices: [{memory: 64MiB, prefix_cache: 50}]", "want off, or a share such as 50%"},
+      {"devices: [{memory: 64MiB, prefix_cache: offf}]", "want off, or a share such as 50%"},
       {"devices: [{}]", "devices[0].memory: is missing"},
       {"devices: [{memory: 64MiB, kind: tpu}]", "\"tpu\" is not one of cpu"},
       {"apiKeys: ['']", "a key is empty"},

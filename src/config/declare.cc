@@ -47,6 +47,26 @@ void declare(Fields& f, Limits& limits) {
              limits.stall_timeout);
 }
 
+void declare_prefix_cache(Fields& f, DeviceConfig& device) {
+  std::string text;
+  f.text({"prefix_cache",
+          "Most that cached prefixes may have of the memory that models leave to KV, such as 50%; "
+          "they give way to whatever else needs it. 100% when absent; off caches none."},
+         text);
+  if (text.empty()) {
+    return;
+  }
+  const bool percent = text.ends_with('%');
+  const std::optional<int> share =
+      text == "off" ? std::optional(0)
+                    : small_number(std::string_view(text).substr(0, text.size() - 1), 100);
+  if (!share || (!percent && text != "off")) {
+    f.reject("prefix_cache", "is \"" + text + "\"; want off, or a share such as 50%");
+    return;
+  }
+  device.prefix_cache = *share;
+}
+
 void declare(Fields& f, DeviceConfig& device) {
   f.text({"name", "What metrics and listings call the device."}, device.name);
   std::size_t kind = 0;
@@ -81,6 +101,7 @@ void declare(Fields& f, DeviceConfig& device) {
   if (device.step_budget <= Duration{}) {
     f.reject("step_budget", "must be more than 0");
   }
+  declare_prefix_cache(f, device);
 }
 
 void declare(Fields& f, ModelConfig& model) {

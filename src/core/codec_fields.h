@@ -60,12 +60,32 @@ void fields(V& v, Like<KvHeld> auto& x) {
 }
 
 template <class V>
+void fields(V& v, Like<PrefixTaken> auto& x) {
+  v.type("PrefixTaken");
+  v("sequence", x.sequence);
+  v("computed", x.computed);
+}
+
+template <class V>
+void fields(V& v, Like<PrefixesTaken> auto& x) {
+  v.type("PrefixesTaken");
+  v("sequences", x.sequences);
+}
+
+template <class V>
+void fields(V& v, Like<KvCounted> auto& x) {
+  v.type("KvCounted");
+  v("kv", x.kv);
+  v("cached_pages", x.cached_pages);
+}
+
+template <class V>
 void fields(V& v, Like<StepDone> auto& x) {
   v.type("StepDone");
   v("slices", x.slices);
   v("starved", x.starved);
   v("unready", x.unready);
-  v("kv", x.kv);
+  v("counted", x.counted);
   v("took", x.took);
 }
 
@@ -127,6 +147,20 @@ void fields(V& v, Like<AddSequence> auto& x) {
   v("tokens", x.tokens);
   v("prompt_tokens", x.prompt_tokens);
   v("params", x.params);
+  v("cache_salt", x.cache_salt);
+}
+
+template <class V>
+void fields(V& v, Like<TakePrefixes> auto& x) {
+  v.type("TakePrefixes");
+  v("sequences", x.sequences);
+}
+
+template <class V>
+void fields(V& v, Like<TrimCached> auto& x) {
+  v.type("TrimCached");
+  v("keep", x.keep);
+  v("reason", x.reason);
 }
 
 template <class V>

@@ -67,7 +67,8 @@ TEST(Codec, NoFieldIsLeftOut) {
                                  ManagerOptions,
                                  Error,
                                  SliceDone,
-                                 KvHeld>>();
+                                 KvHeld,
+                                 PrefixTaken>>();
 }
 
 TEST(Codec, WritesOneLineThatPeopleCanRead) {

@@ -87,6 +87,7 @@ void fields(V& v, Like<spec::TokenDetails> auto& x) {
   v.type("TokenDetails");
   v("logprobs", x.logprobs);
   v("embedding", x.embedding);
+  v("cached_tokens", x.cached_tokens);
 }
 
 template <class V>
@@ -207,6 +208,7 @@ void fields(V& v, Like<Submit> auto& x) {
   v("prompt", x.prompt);
   v("choices", x.choices);
   v("age", x.age);
+  v("cache_salt", x.cache_salt);
 }
 
 template <class V>

@@ -108,7 +108,8 @@ struct Submit {
   ModelId model{};
   std::vector<TokenId> prompt{};
   std::vector<SubmitChoice> choices{};
-  Duration age{};  ///< Since the request was accepted; the older goes first.
+  Duration age{};            ///< Since the request was accepted; the older goes first.
+  std::string cache_salt{};  ///< Only requests of the same salt share cached prefixes.
 };
 
 /// Forget a request. Nothing of it is said after the step that runs now.

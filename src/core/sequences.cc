@@ -54,6 +54,20 @@ void Sequences::preempt(SequenceId id) {
   sequence.computed = 0;
 }
 
+void Sequences::pack(SequenceId id) {
+  Sequence& sequence = sequences_.at(id);
+  sequence.computed = 0;
+  sequence.packed = true;
+}
+
+void Sequences::take_prefix(SequenceId id, std::int64_t computed) {
+  const auto found = sequences_.find(id);
+  if (found != sequences_.end()) {
+    HEDDLE_CHECK(found->second.computed == 0 && computed < found->second.tokens);
+    found->second.computed = computed;
+  }
+}
+
 const Sequence* Sequences::find(SequenceId id) const {
   const auto found = sequences_.find(id);
   return found == sequences_.end() ? nullptr : &found->second;
@@ -98,7 +112,7 @@ std::int64_t Sequences::count_admitted(ModelId model) const {
   });
 }
 
-bool Sequences::any_cached(ModelId model) const {
+bool Sequences::any_computed(ModelId model) const {
   return std::any_of(sequences_.begin(), sequences_.end(), [&](const auto& entry) {
     return entry.second.model == model && entry.second.computed > 0;
   });

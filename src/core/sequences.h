@@ -26,6 +26,7 @@ struct Sequence {
   std::int64_t tokens = 0;     ///< Known ones: prompt, and what was generated.
   std::int64_t computed = 0;   ///< Of these, how many have KV.
   std::int64_t remaining = 0;  ///< May still be generated.
+  bool packed = false;         ///< Computes all itself, on as few pages as can be.
 };
 
 /// The sequences of one device and what policies see of them. Bookkeeping; decides nothing.
@@ -40,6 +41,10 @@ class Sequences {
   void admit(SequenceId id) { sequences_.at(id).admitted = true; }
   /// Its KV is gone, its tokens are not.
   void preempt(SequenceId id);
+  /// The same, but it goes on at once, and without anybody's prefix.
+  void pack(SequenceId id);
+  /// It begins with `computed` tokens of a cached prefix. Ignored if it is gone.
+  void take_prefix(SequenceId id, std::int64_t computed);
 
   [[nodiscard]] const Sequence* find(SequenceId id) const;
   [[nodiscard]] std::vector<SequenceId> of_request(RequestId request) const;
@@ -48,7 +53,7 @@ class Sequences {
   [[nodiscard]] std::int64_t count(ModelId model) const;
   [[nodiscard]] std::int64_t count_admitted(ModelId model) const;
   /// Whether any sequence of the model has KV.
-  [[nodiscard]] bool any_cached(ModelId model) const;
+  [[nodiscard]] bool any_computed(ModelId model) const;
   [[nodiscard]] bool empty() const { return sequences_.empty(); }
   [[nodiscard]] const std::map<SequenceId, Sequence>& all() const { return sequences_; }
   /// The oldest of all; null if there is none.

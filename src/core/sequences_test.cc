@@ -35,7 +35,7 @@ TEST(Sequences, PreemptionKeepsTokensAndLosesKv) {
   EXPECT_EQ(sequences.step_views({ModelId(2)}).at(0).pending, 1);
   sequences.preempt(id);
   EXPECT_EQ(sequences.find(id)->tokens, 4);
-  EXPECT_FALSE(sequences.any_cached(ModelId(2)));
+  EXPECT_FALSE(sequences.any_computed(ModelId(2)));
   EXPECT_TRUE(sequences.step_views({ModelId(2)}).empty());
 }
 

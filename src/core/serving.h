@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/time.h"
+#include "ledger/drop_reason.h"
 #include "ledger/ledger.h"
 #include "spec/sampling.h"
 
@@ -39,9 +40,12 @@ struct RequestRecord {
   std::vector<spec::FinishReason> finished{};     ///< Per choice; kNone while it runs.
   std::int32_t priority = 0;                      ///< Lower runs first.
   std::optional<Instant> deadline{};              ///< Fails with kDeadlineExceeded after this.
+  std::string cache_salt{};  ///< Only requests of the same salt share cached prefixes.
   RequestTimes times{};
   std::int32_t restarts = 0;         ///< Workers that died under it.
   std::optional<DeviceId> device{};  ///< Where it was dispatched last.
+  /// Of the prompt, what a cached prefix spared every choice; known with their first tokens.
+  std::optional<std::int64_t> cached_tokens{};
 };
 
 /// One generated token. Positions count from 0 per choice; a duplicate after a resume is dropped by
@@ -112,6 +116,14 @@ struct ModelStatus {
   std::optional<Error> failure{};  ///< Why the last load failed; cleared by a success.
 };
 
+/// How well the prefix cache of a device does for a model, since its worker started.
+struct PrefixCounts {
+  ModelId model{};
+  std::uint64_t queried_tokens = 0;  ///< Of sequences that sought a prefix.
+  std::uint64_t hit_tokens = 0;      ///< Of these, what was found.
+  friend bool operator==(const PrefixCounts&, const PrefixCounts&) = default;
+};
+
 struct DeviceStatus {
   DeviceId id{};
   std::string name{};
@@ -120,6 +132,8 @@ struct DeviceStatus {
   std::uint64_t restarts = 0;
   std::uint64_t page_bytes = 0;
   ledger::PoolUsage usage{};  ///< Pages by lease kind.
+  std::vector<PrefixCounts> prefixes{};
+  ledger::DropCounts dropped_pages{};  ///< Of cached prefixes, since its worker started.
 };
 
 /// What a gateway asks of the system behind it; single-threaded, on the loop thread. The one

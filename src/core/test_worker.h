@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "core/test_kv.h"
 #include "core/worker_core.h"
 
 namespace heddle::core::test {
@@ -94,11 +95,11 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
   };
   std::vector<Heard> heard;
   std::vector<WorkerCommand> wanted;
+  std::int64_t prefix_tokens = 0;  ///< That were found in the cache.
 
  private:
   struct Model {
     OpenModel open{};
-    policy::KvGroup kv{.tokens_per_block = 4, .blocks_per_page = 2};
     std::vector<PageId> window{};
     std::vector<PageId> overhead{};
     std::uint64_t ready = 0;         ///< As the engine was told.
@@ -109,7 +110,6 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
     bool to_pool = false;
     bool abandoned = false;
     bool copying = false;
-    std::map<PageId, std::int64_t> kv_pages{};  ///< Blocks used of each.
   };
   struct Running {
     ModelId model{};
@@ -117,8 +117,16 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
     std::uint32_t choice = 0;
     std::int64_t generated = 0;
     std::int64_t max_tokens = 0;
+    std::string salt{};
+    std::vector<TokenId> tokens{};  ///< Prompt, and what was generated.
     std::int64_t computed = 0;
-    std::vector<PageId> blocks{};
+    std::vector<ModelledKv::BlockId> blocks{};
+
+    /// What the first n of its blocks hold when the first `end` tokens are computed: the last's.
+    [[nodiscard]] ModelledKv::Content content(std::int64_t n, std::int64_t end) const {
+      const std::int64_t size = std::min(n * ModelledKv::kBlockTokens, end);
+      return {.model = model, .salt = salt, .tokens = {tokens.begin(), tokens.begin() + size}};
+    }
   };
 
   void hear(const WorkerEvent& event) {
@@ -153,6 +161,12 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
     for (const WorkerCommand& command : commands) {
       wanted.push_back(command);
       std::visit([this](const auto& concrete) { perform(concrete); }, command);
+    }
+    if (std::exchange(kv_changed_, false)) {
+      answers_.emplace_back(count_kv());
+    }
+    for (const WorkerEvent& answer : std::exchange(answers_, {})) {
+      tell(answer);
     }
     // The ledger never counts a page as free that the pool does not have.
     HEDDLE_CHECK(core_.report().usage.free <= std::ssize(free_));
@@ -252,7 +266,9 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
   }
   void perform(const CloseModel& command) {
     Model& model = models_.at(command.model);
-    HEDDLE_CHECK(!model.closing && model.kv_pages.empty());
+    HEDDLE_CHECK(!model.closing && kv_.pages_used(command.model) == 0);
+    kv_.drop_model(command.model);
+    kv_changed_ = true;
     model.closing = true;
     model.to_pool = command.image == ImagePages::kToPool;
     map_later([this, command] { hear(ModelClosed{.model = command.model}); });
@@ -283,20 +299,46 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
                .prompt = {command.tokens.begin(), command.tokens.begin() + command.prompt_tokens},
                .choice = command.params.choice,
                .generated = std::ssize(command.tokens) - command.prompt_tokens,
-               .max_tokens = command.params.max_tokens};
+               .max_tokens = command.params.max_tokens,
+               .salt = command.cache_salt,
+               .tokens = command.tokens};
     HEDDLE_CHECK(running.generated < running.max_tokens);
   }
   void free_blocks(SequenceId id) {
     Running& running = running_.at(id);
-    Model& model = models_.at(running.model);
-    for (const PageId page : running.blocks) {
-      if (--model.kv_pages.at(page) == 0) {
-        model.kv_pages.erase(page);
-        put(page);
-      }
+    for (; !running.blocks.empty(); running.blocks.pop_back()) {
+      kv_.free(running.blocks.back());
     }
-    running.blocks.clear();
     running.computed = 0;
+    kv_changed_ = true;
+  }
+  void perform(const TakePrefixes& command) {
+    HEDDLE_CHECK(options_.prefix_cache > 0);
+    PrefixesTaken taken;
+    for (const SequenceId id : command.sequences) {
+      Running& running = running_.at(id);
+      HEDDLE_CHECK(running.computed == 0 && running.blocks.empty());
+      const auto most = (std::ssize(running.tokens) - 1) / ModelledKv::kBlockTokens;
+      while (std::ssize(running.blocks) < most) {
+        const auto block = kv_.use(
+            running.content(std::ssize(running.blocks) + 1, std::ssize(running.tokens)));
+        if (!block) {
+          break;
+        }
+        running.blocks.push_back(*block);
+      }
+      running.computed = std::ssize(running.blocks) * ModelledKv::kBlockTokens;
+      prefix_tokens += running.computed;
+      taken.sequences.push_back({.sequence = id, .computed = running.computed});
+    }
+    kv_changed_ = true;
+    idle_said_ = false;
+    answers_.emplace_back(taken);
+  }
+  void perform(const TrimCached& command) {
+    HEDDLE_CHECK(command.keep >= 0);
+    kv_.trim(command.keep);
+    kv_changed_ = true;
   }
   void perform(const PreemptSequence& command) { free_blocks(command.sequence); }
   void perform(const RemoveSequence& command) {
@@ -350,9 +392,7 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
         check_weights(batch.model);
       }
     }
-    for (const auto& [id, model] : models_) {
-      done.kv.push_back({.model = id, .pages = std::ssize(model.kv_pages)});
-    }
+    done.counted = count_kv();
     stepping_ = false;
     tell(done);
     idle_said_ = false;
@@ -369,23 +409,18 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
 
   bool run_slice(const policy::StepSlice& slice, StepDone& done) {
     Running& running = running_.at(slice.sequence);
-    Model& model = models_.at(running.model);
-    const std::int64_t known = std::ssize(running.prompt) + running.generated;
+    const std::int64_t known = std::ssize(running.tokens);
     const std::int64_t end = running.computed + slice.tokens;
     HEDDLE_CHECK(end <= known);
-    const std::int64_t blocks = (end + model.kv.tokens_per_block - 1) / model.kv.tokens_per_block;
-    if (!grow(running, model, blocks)) {
+    if (!grow(running, (end + ModelledKv::kBlockTokens - 1) / ModelledKv::kBlockTokens)) {
       return false;
     }
-    const Content kv{.sequence = SequenceId(1), .epoch = epoch()};
-    for (const PageId page : running.blocks) {
-      HEDDLE_CHECK(around_.arena[page.value()] == kv);
-    }
-    running.computed = end;
+    compute(running, end);
     SliceDone result{.sequence = slice.sequence, .computed = end};
     if (end == known) {
       result.position = running.generated;
       result.token = token_at(running.prompt, running.choice, running.generated);
+      running.tokens.push_back(*result.token);
       ++running.generated;
       if (running.generated == running.max_tokens) {
         result.finish = spec::FinishReason::kLength;
@@ -395,33 +430,55 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
     return true;
   }
 
-  /// All the blocks, or none of them.
-  bool grow(Running& running, Model& model, std::int64_t blocks) {
-    const std::size_t before = running.blocks.size();
-    while (std::ssize(running.blocks) < blocks) {
-      const auto partly = std::find_if(model.kv_pages.begin(), model.kv_pages.end(), [&](auto& p) {
-        return p.second < model.kv.blocks_per_page;
-      });
-      PageId page{};
-      if (partly != model.kv_pages.end()) {
-        page = partly->first;
-      } else if (!free_.empty()) {
-        page = take();
-        around_.arena[page.value()] = {.sequence = SequenceId(1), .epoch = epoch()};
-      } else {
-        while (running.blocks.size() > before) {
-          if (--model.kv_pages.at(running.blocks.back()) == 0) {
-            model.kv_pages.erase(running.blocks.back());
-            put(running.blocks.back());
-          }
-          running.blocks.pop_back();
-        }
-        return false;
+  /// Reads the KV of the tokens before, which must be what was written, and writes that of the
+  /// tokens up to `end`.
+  void compute(Running& running, std::int64_t end) {
+    const Content kv{.sequence = SequenceId(1), .epoch = epoch()};
+    for (std::int64_t i = 0; i < std::ssize(running.blocks); ++i) {
+      const auto block = running.blocks[static_cast<std::size_t>(i)];
+      HEDDLE_CHECK(around_.arena[kv_.page_of(block).value()] == kv);
+      if (i * ModelledKv::kBlockTokens < running.computed) {
+        HEDDLE_CHECK(kv_.read(block) == running.content(i + 1, running.computed));
       }
-      ++model.kv_pages[page];
-      running.blocks.push_back(page);
+      if ((i + 1) * ModelledKv::kBlockTokens <= running.computed) {
+        continue;
+      }
+      kv_.write(block, running.content(i + 1, end));
+      if ((i + 1) * ModelledKv::kBlockTokens <= end && options_.prefix_cache > 0) {
+        kv_.keep(block);
+      }
     }
-    return true;
+    running.computed = end;
+  }
+
+  /// All the blocks, or none of them.
+  bool grow(Running& running, std::int64_t blocks) {
+    const std::size_t before = running.blocks.size();
+    bool grown = true;
+    while (grown && std::ssize(running.blocks) < blocks) {
+      const auto block = kv_.allocate(running.model);
+      grown = block.has_value();
+      if (grown) {
+        running.blocks.push_back(*block);
+      }
+    }
+    for (const PageId page : kv_.taken()) {
+      around_.arena[page.value()] = {.sequence = SequenceId(1), .epoch = epoch()};
+    }
+    for (; !grown && running.blocks.size() > before; running.blocks.pop_back()) {
+      kv_.free(running.blocks.back());
+    }
+    return grown;
+  }
+
+  [[nodiscard]] KvCounted count_kv() const {
+    KvCounted counted{.cached_pages = kv_.pages_cached()};
+    for (const auto& [id, model] : models_) {
+      if (!model.closing) {
+        counted.kv.push_back({.model = id, .pages = kv_.pages_used(id)});
+      }
+    }
+    return counted;
   }
 
   WorkerOptions options_;
@@ -429,9 +486,12 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
   WorkerSurroundings around_;
   bool alive_ = true;
   std::set<PageId> free_{};
+  ModelledKv kv_{free_};
+  bool kv_changed_ = false;
   std::map<ModelId, Model> models_{};
   std::map<SequenceId, Running> running_{};
   std::deque<WorkerEvent> inbox_{};
+  std::vector<WorkerEvent> answers_{};  ///< To what is carried out now.
   bool idle_said_ = true;
   bool stepping_ = false;
   bool step_waits_ = false;

@@ -42,6 +42,7 @@ struct WorldOptions {
   bool admin = false;
   bool reloads = false;
   bool pin_one = false;
+  std::int64_t prefix_cache = 0;  ///< WorkerOptions::prefix_cache.
   Duration min_residence = 20ms;
   Duration drain_after = 30ms;
 };
@@ -380,7 +381,8 @@ class World {
     Submit submit{.request = command.request,
                   .model = record.model,
                   .prompt = record.prompt,
-                  .age = now_ - record.arrived};
+                  .age = now_ - record.arrived,
+                  .cache_salt = record.id.value() % 5 == 0 ? "another" : ""};
     for (std::size_t i = 0; i < record.generated.size(); ++i) {
       if (!record.finished[i]) {
         SubmitChoice choice{.generated = record.generated[i]};
@@ -424,6 +426,7 @@ class World {
                          .epoch = command.epoch,
                          .pages = std::ssize(command.pages),
                          .step = {.budget = 2ms, .max_batch_tokens = 16, .min_prefill_tokens = 4},
+                         .prefix_cache = options_.prefix_cache,
                          .report_interval = 2ms};
     const WorkerSurroundings surroundings{
         .arena = arena_,

@@ -7,15 +7,21 @@
 
 namespace heddle::core {
 
+/// Pages that a sequence lacks if nobody else has any KV; 0 or less: none.
+std::int64_t WorkerCore::Impl::pages_short(const Sequence& sequence) const {
+  const std::int64_t length =
+      sequence.tokens + std::min(policy::kExpectedTokens, sequence.remaining);
+  return policy::kv_pages(models_.at(sequence.model).footprint.kv, {&length, 1}) -
+         kv_pages_total();
+}
+
 /// Pages that only the manager can find: for the oldest sequence to go on, or be taken in.
 std::int64_t WorkerCore::Impl::lacking_pages() const {
   const Sequence* oldest = sequences_.oldest();
   if (oldest == nullptr || !stalled_) {
     return 0;
   }
-  const std::int64_t length = oldest->tokens + std::min(policy::kExpectedTokens, oldest->remaining);
-  const std::int64_t need = policy::kv_pages(models_.at(oldest->model).footprint.kv, {&length, 1});
-  return std::max<std::int64_t>(1, need - kv_pages_total());
+  return std::max<std::int64_t>(1, pages_short(*oldest));
 }
 
 DeviceReport WorkerCore::Impl::report() const {
@@ -55,12 +61,15 @@ void WorkerCore::Impl::check_invariants() const {
   ledger_.check_invariants();
   const ledger::PoolUsage usage = ledger_.usage(pool_);
   HEDDLE_CHECK(usage.total == options_.pages);
-  std::int64_t held = 0;
+  std::int64_t held = cached_pages_;
+  HEDDLE_CHECK(usage.of(ledger::LeaseKind::kKvCached) ==
+               (ledger::Share{.reserved = cached_pages_, .held = cached_pages_}));
+  HEDDLE_CHECK(options_.prefix_cache > 0 || cached_pages_ == 0);
   for (const auto& [id, model] : models_) {
     held += model.footprint.overhead_pages + model.kv_pages;
     held += model.weights ? model.footprint.image_pages : 0;
     HEDDLE_CHECK(model.stage != Stage::kClosing || sequences_.count(id) == 0);
-    HEDDLE_CHECK(sequences_.any_cached(id) || model.kv_pages == 0);
+    HEDDLE_CHECK(sequences_.any_computed(id) || model.kv_pages == 0);
   }
   HEDDLE_CHECK(usage.free == options_.pages - held);
   for (const auto& [id, sequence] : sequences_.all()) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "core/messages.h"
+#include "ledger/drop_reason.h"
 #include "policy/batching.h"
 #include "spec/sampling.h"
 
@@ -24,6 +26,9 @@ struct WorkerOptions {
   WorkerEpoch epoch{};
   std::int64_t pages = 0;  ///< Of the device: the pool at the start of this life, all free.
   policy::StepOptions step{};
+  /// Of the pages that the resident models leave to KV, how many cached prefixes may have at most,
+  /// in percent; 0: nothing is cached.
+  std::int64_t prefix_cache = 0;
   Duration report_interval = std::chrono::milliseconds(100);  ///< Of reports that tell only of KV.
 };
 
@@ -66,12 +71,26 @@ struct KvHeld {
   ModelId model{};
   std::int64_t pages = 0;
 };
+/// TakePrefixes was carried out: what each sequence has computed now.
+struct PrefixTaken {
+  SequenceId sequence{};
+  std::int64_t computed = 0;
+};
+struct PrefixesTaken {
+  std::vector<PrefixTaken> sequences{};
+};
+/// The KV of sequences and prefixes, as the engine counts it. Said after commands that change it:
+/// TakePrefixes, TrimCached, PreemptSequence, RemoveSequence, CloseModel.
+struct KvCounted {
+  std::vector<KvHeld> kv{};       ///< Of every open model.
+  std::int64_t cached_pages = 0;  ///< Hold prefixes that no sequence uses, of all models.
+};
 /// The step that RunStep began has ended; the first thing said after it.
 struct StepDone {
   std::vector<SliceDone> slices{};
   std::vector<SequenceId> starved{};  ///< No page was free for them; nothing of theirs changed.
   std::vector<SequenceId> unready{};  ///< Their image was abandoned; nothing of theirs changed.
-  std::vector<KvHeld> kv{};           ///< Of every open model, as the engine counts it.
+  KvCounted counted{};
   Duration took{};
 };
 /// All that has come was said and the engine is free: run a step, if there is anything to run.
@@ -83,6 +102,8 @@ using WorkerEvent = std::variant<WorkerMessage,
                                  ModelClosed,
                                  CopyProgress,
                                  SequenceRefused,
+                                 PrefixesTaken,
+                                 KvCounted,
                                  StepDone,
                                  EngineIdle>;
 
@@ -135,6 +156,17 @@ struct AddSequence {
   std::vector<TokenId> tokens{};   ///< Prompt, then earlier output.
   std::int64_t prompt_tokens = 0;  ///< How many of `tokens` are prompt.
   spec::SamplingParams params{};
+  std::string cache_salt{};  ///< Only sequences of the same salt share cached prefixes.
+};
+/// Engine::take_prefix of sequences that have computed nothing and will be in the next step.
+/// Answered by PrefixesTaken.
+struct TakePrefixes {
+  std::vector<SequenceId> sequences{};
+};
+/// Engine::trim_cached: drop cached pages until at most `keep` are left.
+struct TrimCached {
+  std::int64_t keep = 0;
+  ledger::DropReason reason = ledger::DropReason::kBound;
 };
 /// Engine::preempt.
 struct PreemptSequence {
@@ -163,6 +195,8 @@ using WorkerCommand = std::variant<AdoptPages,
                                    SetImageReady,
                                    SetSourceReady,
                                    AddSequence,
+                                   TakePrefixes,
+                                   TrimCached,
                                    PreemptSequence,
                                    RemoveSequence,
                                    RunStep,
@@ -170,8 +204,9 @@ using WorkerCommand = std::variant<AdoptPages,
 
 /// What one device's worker decides: which models are resident and in which state, who holds how
 /// many pages (it owns the ledger of the device), which sequences run in the next step, who gives
-/// way when pages run out. Decides, never acts; equal events at equal times give equal commands.
-/// Used by one thread, the engine thread.
+/// way when pages run out. Pages of cached prefixes are as good as free: they are given up before
+/// anybody else has to give way. Decides, never acts; equal events at equal times give equal
+/// commands. Used by one thread, the engine thread.
 ///
 /// A model is absent, loading, warm (resident, nothing runs), serving or draining. Loads and
 /// evictions are carried out in the order in which they came.

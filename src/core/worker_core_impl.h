@@ -53,6 +53,8 @@ class WorkerCore::Impl {
   explicit Impl(const WorkerOptions& options)
       : options_(options), pool_(ledger::device_pool(options.device)) {
     ledger_.add_pool(pool_, options.pages);
+    const ledger::Demand none{.pool = pool_};
+    cached_ = *ledger_.reserve(ledger::LeaseKind::kKvCached, {}, {&none, 1});
   }
 
   void step(Instant now, const WorkerEvent& event, std::vector<WorkerCommand>& commands) {
@@ -86,6 +88,8 @@ class WorkerCore::Impl {
   void on(const ModelClosed& closed);
   void on(const CopyProgress& progress);
   void on(const SequenceRefused& refused);
+  void on(const PrefixesTaken& taken);
+  void on(const KvCounted& counted);
   void on(const StepDone& done);
   void on(const EngineIdle& idle);
 
@@ -108,13 +112,18 @@ class WorkerCore::Impl {
   void forget_sequence(SequenceId id);
   void settle_leases(ModelId id);
   void set_kv(Resident& model, std::int64_t pages);
-  void count_kv(const std::vector<KvHeld>& kv);
+  void set_cached(std::int64_t pages);
+  void move_pages(ledger::LeaseId lease, std::int64_t before, std::int64_t after);
+  void trim_cached(std::int64_t keep, ledger::DropReason reason);
   void admit();
+  bool ask_for_prefixes();
   void relieve(const StepDone& done);
+  void pack_oldest();
   void give_up_oldest();
   void learn(const StepDone& done);
   [[nodiscard]] std::set<ModelId> runnable() const;
   [[nodiscard]] std::int64_t kv_pages_total() const;
+  [[nodiscard]] std::int64_t pages_short(const Sequence& sequence) const;
   [[nodiscard]] std::int64_t lacking_pages() const;
 
   void report_changes();
@@ -133,6 +142,10 @@ class WorkerCore::Impl {
   std::vector<WorkerCommand>* commands_ = nullptr;
 
   ledger::Ledger ledger_{};
+  ledger::LeaseId cached_{};  ///< Of the prefixes of all models.
+  /// Pages of it. Between a command that changes them and KvCounted it may be more than there are,
+  /// never less.
+  std::int64_t cached_pages_ = 0;
   std::uint64_t version_ = 0;
   std::map<ModelId, Resident> models_{};
   std::deque<Operation> operations_{};
@@ -141,7 +154,8 @@ class WorkerCore::Impl {
   StepCosts costs_{};
   bool stepping_ = false;
   policy::StepPlan plan_{};
-  bool crowded_ = false;  ///< Pages ran out; nobody is admitted until some have come free.
+  std::set<SequenceId> asked_{};  ///< For whom a prefix was sought since the last step.
+  bool crowded_ = false;          ///< Pages ran out; nobody is admitted until some have come free.
   bool stalled_ = false;  ///< Not even the oldest sequence finds pages; steps would be in vain.
 
   std::optional<Instant> reported_at_{};

@@ -76,7 +76,7 @@ StepDone done(const policy::StepPlan& plan, std::int64_t cached, std::int64_t kv
       done.slices.push_back(
           {.sequence = slice.sequence, .computed = cached + slice.tokens, .token = 5});
     }
-    done.kv.push_back({.model = batch.model, .pages = kv_pages});
+    done.counted.kv.push_back({.model = batch.model, .pages = kv_pages});
   }
   return done;
 }
@@ -247,6 +247,113 @@ TEST(WorkerCore, AModelThatCannotBeOpenedIsReportedAndCleanedUp) {
   bench.tell(WorkerMessage{Bench::evict(kA, EvictMode::kNow, 5)});
   EXPECT_TRUE(find<ModelEvicted>(bench.tell(ModelClosed{.model = kA}))->exchanged);
   EXPECT_EQ(bench.core.report().usage.free, 20);
+}
+
+/// A bench with model A (6 of 20 pages) that may cache prefixes in `percent` of the rest.
+Bench caching(std::int64_t percent) {
+  Bench bench;
+  bench.core = WorkerCore({.epoch = WorkerEpoch(1),
+                           .pages = 20,
+                           .step = {.budget = 10ms, .max_batch_tokens = 64},
+                           .prefix_cache = percent});
+  bench.serve(kA, 5);
+  return bench;
+}
+
+TEST(WorkerCore, SeeksAPrefixBeforeTheFirstStepAndPlansOnlyTheRest) {
+  Bench bench = caching(100);
+  bench.tell(WorkerMessage{Bench::submit(1, kA, 40, 10)});
+  const auto asking = bench.tell(EngineIdle{});
+  EXPECT_EQ(find<RunStep>(asking), nullptr);
+  ASSERT_NE(find<TakePrefixes>(asking), nullptr);
+  const SequenceId id = find<TakePrefixes>(asking)->sequences.at(0);
+  bench.tell(PrefixesTaken{.sequences = {{.sequence = id, .computed = 32}}});
+  bench.tell(KvCounted{.kv = {{.model = kA, .pages = 4}}});
+  EXPECT_EQ(bench.core.report().models.at(0).kv_pages, 4);
+  const auto running = bench.tell(EngineIdle{});
+  ASSERT_NE(find<RunStep>(running), nullptr);
+  EXPECT_EQ(find<RunStep>(running)->plan.batches.at(0).slices.at(0).tokens, 8);
+}
+
+// Two of a batch's prompts, of which only one has room in the next step: the other seeks its prefix
+// when its turn comes, and may find what the first has computed.
+TEST(WorkerCore, SeeksAPrefixOnlyForThoseWhoseTurnItIs) {
+  Bench bench = caching(100);
+  bench.tell(WorkerMessage{Bench::submit(1, kA, 64, 2, 1s)});
+  bench.tell(WorkerMessage{Bench::submit(2, kA, 30, 2)});
+  const auto asking = bench.tell(EngineIdle{});
+  ASSERT_EQ(find<TakePrefixes>(asking)->sequences.size(), 1U);
+  bench.tell(PrefixesTaken{.sequences = {{find<TakePrefixes>(asking)->sequences[0], 0}}});
+  const auto running = bench.tell(EngineIdle{});
+  ASSERT_NE(find<RunStep>(running), nullptr);
+  bench.tell(done(find<RunStep>(running)->plan, 0, 8));
+  EXPECT_NE(find<TakePrefixes>(bench.tell(EngineIdle{})), nullptr);
+}
+
+TEST(WorkerCore, CachedPagesMakeWayForALoad) {
+  Bench bench = caching(100);
+  bench.tell(KvCounted{.kv = {{.model = kA}}, .cached_pages = 12});
+  EXPECT_EQ(bench.core.report().usage.free, 2);
+  EXPECT_EQ(bench.core.report().usage.of(ledger::LeaseKind::kKvCached).held, 12);
+  const auto loading = bench.tell(WorkerMessage{Bench::load(kB, 8)});
+  EXPECT_EQ(find<LoadRefused>(loading), nullptr);
+  ASSERT_NE(find<TrimCached>(loading), nullptr);
+  EXPECT_EQ(find<TrimCached>(loading)->keep, 5);
+  EXPECT_EQ(find<TrimCached>(loading)->reason, ledger::DropReason::kLoad);
+  EXPECT_TRUE(std::holds_alternative<TrimCached>(loading.at(0))) << "before pages are given away";
+  EXPECT_NE(find<OpenModel>(loading), nullptr);
+  EXPECT_EQ(bench.core.report().usage.free, 0);
+}
+
+TEST(WorkerCore, AnEndedSequencesPagesCountAsCachedAtOnce) {
+  Bench bench = caching(100);
+  bench.tell(WorkerMessage{Bench::submit(1, kA, 40, 10)});
+  const auto asking = bench.tell(EngineIdle{});
+  bench.tell(PrefixesTaken{.sequences = {{find<TakePrefixes>(asking)->sequences[0], 0}}});
+  const auto running = bench.tell(EngineIdle{});
+  bench.tell(done(find<RunStep>(running)->plan, 0, 5));
+  bench.tell(WorkerMessage{CancelRequest{.request = RequestId(1)}});
+  const auto& usage = bench.core.report().usage;
+  EXPECT_EQ(usage.of(ledger::LeaseKind::kKvOwn).held, 0);
+  EXPECT_EQ(bench.core.report().usage.of(ledger::LeaseKind::kKvCached).held, 5);
+  bench.tell(KvCounted{.kv = {{.model = kA}}, .cached_pages = 4});
+  EXPECT_EQ(bench.core.report().usage.of(ledger::LeaseKind::kKvCached).held, 4);
+}
+
+TEST(WorkerCore, KeepsTheCacheWithinItsBound) {
+  Bench bench = caching(50);
+  EXPECT_EQ(find<TrimCached>(bench.tell(KvCounted{.kv = {{.model = kA}}, .cached_pages = 7})),
+            nullptr);
+  const auto trimming = bench.tell(KvCounted{.kv = {{.model = kA}}, .cached_pages = 9});
+  ASSERT_NE(find<TrimCached>(trimming), nullptr);
+  EXPECT_EQ(find<TrimCached>(trimming)->keep, 7);
+  EXPECT_EQ(find<TrimCached>(trimming)->reason, ledger::DropReason::kBound);
+}
+
+// Its blocks lie scattered, beside others that have gone: alone it would have had enough pages, so
+// it is computed again from the start rather than sent away, once.
+TEST(WorkerCore, TheLastOneWithoutPagesIsPackedBeforeItIsGivenUp) {
+  Bench bench = caching(100);
+  bench.tell(WorkerMessage{Bench::submit(1, kA, 40, 10)});
+  const SequenceId id = find<TakePrefixes>(bench.tell(EngineIdle{}))->sequences[0];
+  bench.tell(PrefixesTaken{.sequences = {{id, 36}}});
+  bench.tell(KvCounted{.kv = {{.model = kA, .pages = 14}}});
+  ASSERT_NE(find<RunStep>(bench.tell(EngineIdle{})), nullptr);
+  StepDone starved{.starved = {id}, .took = 1ms};
+  starved.counted.kv = {{.model = kA, .pages = 14}};
+  const auto packing = bench.tell(starved);
+  EXPECT_EQ(find<RequestFailed>(packing), nullptr);
+  ASSERT_NE(find<PreemptSequence>(packing), nullptr);
+  ASSERT_NE(find<TrimCached>(packing), nullptr);
+  EXPECT_EQ(find<TrimCached>(packing)->keep, 0);
+  bench.tell(KvCounted{.kv = {{.model = kA}}});
+  const auto again = bench.tell(EngineIdle{});
+  EXPECT_EQ(find<TakePrefixes>(again), nullptr);
+  ASSERT_NE(find<RunStep>(again), nullptr);
+  EXPECT_EQ(find<RunStep>(again)->plan.batches.at(0).slices.at(0).tokens, 40);
+  starved.counted.kv = {{.model = kA}};
+  const auto given_up = bench.tell(starved);
+  EXPECT_EQ(find<PreemptSequence>(given_up), nullptr);
 }
 
 }  // namespace

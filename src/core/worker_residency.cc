@@ -90,7 +90,10 @@ bool WorkerCore::Impl::carry_out(const LoadModel& load) {
   }
   const std::int64_t need = load.footprint.image_pages + load.footprint.overhead_pages;
   const std::int64_t free = ledger_.usage(pool_).free;
-  if (need <= free) {
+  if (need <= free + cached_pages_) {
+    if (need > free) {
+      trim_cached(cached_pages_ - (need - free), ledger::DropReason::kLoad);
+    }
     open(load);
     return true;
   }
@@ -102,8 +105,8 @@ bool WorkerCore::Impl::carry_out(const LoadModel& load) {
   }
   refuse(load,
          {Code::kResourceExhausted,
-          "load " + text(load.model) + ": needs " + text(need) + " pages, free are " + text(free) +
-              " of " + text(options_.pages)});
+          "load " + text(load.model) + ": needs " + text(need) + " pages, free are " +
+              text(free + cached_pages_) + " of " + text(options_.pages)});
   return true;
 }
 

@@ -72,7 +72,8 @@ void WorkerCore::Impl::on(const Submit& submit) {
                     .model = submit.model,
                     .tokens = submit.prompt,
                     .prompt_tokens = std::ssize(submit.prompt),
-                    .params = choice.params};
+                    .params = choice.params,
+                    .cache_salt = submit.cache_salt};
     add.tokens.insert(add.tokens.end(), choice.generated.begin(), choice.generated.end());
     act(std::move(add));
   }
@@ -118,8 +119,9 @@ void WorkerCore::Impl::end_sequence(SequenceId id) {
   crowded_ = stalled_ = false;
 }
 
-/// After sequences came or went: weights that serve are not for the taking, and without a cached
-/// token there is no KV, though the engine will say so only after its next step.
+/// After sequences came or went: weights that serve are not for the taking, and without a computed
+/// token there is no KV. What there was is cached now, or free: until the engine has counted, the
+/// former is assumed, which costs nobody anything.
 void WorkerCore::Impl::settle_leases(ModelId id) {
   Resident& model = models_.at(id);
   if (model.weights) {
@@ -130,31 +132,45 @@ void WorkerCore::Impl::settle_leases(ModelId id) {
       HEDDLE_CHECK(moved.has_value());
     }
   }
-  if (!sequences_.any_cached(id)) {
+  if (!sequences_.any_computed(id)) {
+    const std::int64_t pages = model.kv_pages;
     set_kv(model, 0);
+    set_cached(options_.prefix_cache > 0 ? cached_pages_ + pages : 0);
   }
   counts_changed_ = true;
 }
 
-void WorkerCore::Impl::set_kv(Resident& model, std::int64_t pages) {
-  if (pages > model.kv_pages) {
-    const std::int64_t more = pages - model.kv_pages;
+void WorkerCore::Impl::move_pages(ledger::LeaseId lease, std::int64_t before, std::int64_t after) {
+  if (after > before) {
     // The engine took them from the pool, so they are there.
-    const Result<void> grown = ledger_.grow(model.kv, pool_, more);
+    const Result<void> grown = ledger_.grow(lease, pool_, after - before);
     HEDDLE_CHECK(grown.has_value());
-    ledger_.commit(model.kv, pool_, more);
-  } else if (pages < model.kv_pages) {
-    const std::int64_t fewer = model.kv_pages - pages;
-    ledger_.uncommit(model.kv, pool_, fewer);
-    ledger_.shrink(model.kv, pool_, fewer);
+    ledger_.commit(lease, pool_, after - before);
+  } else if (after < before) {
+    ledger_.uncommit(lease, pool_, before - after);
+    ledger_.shrink(lease, pool_, before - after);
   }
-  model.kv_pages = pages;
+}
+
+void WorkerCore::Impl::set_kv(Resident& model, std::int64_t pages) {
+  move_pages(model.kv, std::exchange(model.kv_pages, pages), pages);
+}
+
+void WorkerCore::Impl::set_cached(std::int64_t pages) {
+  move_pages(cached_, std::exchange(cached_pages_, pages), pages);
+}
+
+/// What is counted as cached and free already goes first, so that at least as many pages come free
+/// as the ledger says.
+void WorkerCore::Impl::trim_cached(std::int64_t keep, ledger::DropReason reason) {
+  set_cached(keep);
+  act(TrimCached{.keep = keep, .reason = reason});
 }
 
 /// What the models of the device leave to KV.
 std::int64_t WorkerCore::Impl::kv_pages_total() const {
   const ledger::PoolUsage usage = ledger_.usage(pool_);
-  return usage.free + usage.of(LeaseKind::kKvOwn).reserved;
+  return usage.free + usage.of(LeaseKind::kKvOwn).reserved + cached_pages_;
 }
 
 void WorkerCore::Impl::on(const EngineIdle& /*idle*/) {
@@ -163,6 +179,9 @@ void WorkerCore::Impl::on(const EngineIdle& /*idle*/) {
   }
   admit();
   plan_ = policy::plan_step(sequences_.step_views(runnable()), costs_.costs(), options_.step);
+  if (ask_for_prefixes()) {
+    return;  // When that is answered the engine is idle again, and less is left to plan.
+  }
   if (!plan_.batches.empty()) {
     stepping_ = true;
     act(RunStep{.plan = plan_});
@@ -206,9 +225,60 @@ std::set<ModelId> WorkerCore::Impl::runnable() const {
   return ready;
 }
 
+/// Seeks a cached prefix for those who are to begin in the next step; false if nobody is. As late
+/// as that, so that they find what those before them have computed.
+bool WorkerCore::Impl::ask_for_prefixes() {
+  if (options_.prefix_cache == 0) {
+    return false;
+  }
+  TakePrefixes take;
+  for (const policy::ModelBatch& batch : plan_.batches) {
+    for (const policy::StepSlice& slice : batch.slices) {
+      const Sequence& sequence = *sequences_.find(slice.sequence);
+      if (sequence.computed == 0 && !sequence.packed && asked_.insert(sequence.id).second) {
+        take.sequences.push_back(sequence.id);
+      }
+    }
+  }
+  if (take.sequences.empty()) {
+    return false;
+  }
+  act(std::move(take));
+  return true;
+}
+
+void WorkerCore::Impl::on(const PrefixesTaken& taken) {
+  for (const PrefixTaken& prefix : taken.sequences) {
+    sequences_.take_prefix(prefix.sequence, prefix.computed);
+  }
+}
+
+/// Books what the engine holds now; what was given up first, as another may have it.
+void WorkerCore::Impl::on(const KvCounted& counted) {
+  for (const bool growth : {false, true}) {
+    for (const KvHeld& held : counted.kv) {
+      const auto found = models_.find(held.model);
+      if (found != models_.end() && held.pages != found->second.kv_pages &&
+          growth == (held.pages > found->second.kv_pages)) {
+        set_kv(found->second, held.pages);
+        counts_changed_ = true;
+      }
+    }
+    if (counted.cached_pages != cached_pages_ && growth == (counted.cached_pages > cached_pages_)) {
+      set_cached(counted.cached_pages);
+      counts_changed_ = true;
+    }
+  }
+  const std::int64_t most = kv_pages_total() * options_.prefix_cache / 100;
+  if (cached_pages_ > most) {
+    trim_cached(most, ledger::DropReason::kBound);
+  }
+}
+
 void WorkerCore::Impl::on(const StepDone& done) {
   HEDDLE_CHECK(stepping_);
   stepping_ = false;
+  asked_.clear();
   learn(done);
   TokensProduced produced;
   std::vector<SequenceId> ended;
@@ -229,7 +299,7 @@ void WorkerCore::Impl::on(const StepDone& done) {
   if (!produced.tokens.empty()) {
     say(std::move(produced));
   }
-  count_kv(done.kv);
+  on(done.counted);
   for (const SequenceId id : ended) {
     forget_sequence(id);
   }
@@ -239,20 +309,6 @@ void WorkerCore::Impl::on(const StepDone& done) {
   }
   if (!done.starved.empty()) {
     relieve(done);
-  }
-}
-
-/// Books what the engine holds now; what one model gave up first, as another may have it.
-void WorkerCore::Impl::count_kv(const std::vector<KvHeld>& kv) {
-  for (const bool growth : {false, true}) {
-    for (const KvHeld& held : kv) {
-      const auto found = models_.find(held.model);
-      if (found != models_.end() && held.pages != found->second.kv_pages &&
-          growth == (held.pages > found->second.kv_pages)) {
-        set_kv(found->second, held.pages);
-        counts_changed_ = true;
-      }
-    }
   }
 }
 
@@ -269,11 +325,26 @@ void WorkerCore::Impl::relieve(const StepDone& done) {
   if (!done.slices.empty()) {
     return;  // The others go on; when one ends there are pages.
   }
+  const Sequence& oldest = *sequences_.oldest();
+  if (oldest.computed > 0 && !oldest.packed && pages_short(oldest) <= 0) {
+    pack_oldest();
+    return;
+  }
   stalled_ = true;
   residency_changed_ = true;
   if (models_.size() == 1 && operations_.empty()) {
     give_up_oldest();
   }
+}
+
+/// Alone, and there would be enough pages: its blocks lie on more of them than they need, beside
+/// others' that have gone, or where a prefix was found. Computed again from the start they do not.
+void WorkerCore::Impl::pack_oldest() {
+  const Sequence& oldest = *sequences_.oldest();
+  act(PreemptSequence{.sequence = oldest.id});
+  sequences_.pack(oldest.id);
+  settle_leases(oldest.model);
+  trim_cached(0, ledger::DropReason::kKv);
 }
 
 /// Alone on the device and still without pages: its KV needs more than its length says. An answer

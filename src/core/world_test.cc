@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -58,7 +59,8 @@ WorldOptions anything(std::uint64_t seed) {
           .cancels = chance(2),
           .admin = chance(2),
           .reloads = chance(3),
-          .pin_one = chance(5)};
+          .pin_one = chance(5),
+          .prefix_cache = chance(3) ? 0 : 1 + static_cast<std::int64_t>(rng.below(100))};
 }
 
 TEST(World, EveryRequestIsAnsweredWhenNothingGoesWrong) {
@@ -81,6 +83,28 @@ TEST(World, EveryRequestIsAnsweredWhenDevicesCopy) {
       ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
     }
   }
+}
+
+// Cached prefixes are used, and whatever needs their pages gets them.
+TEST(World, EveryRequestIsAnsweredWithAFullCache) {
+  std::int64_t found = 0;
+  std::int64_t trimmed = 0;
+  for (const std::uint64_t seed : seeds(300)) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    World world({.seed = seed, .copy = seed % 2 == 0, .prefix_cache = 100});
+    run(world, seed);
+    for (const auto& [id, record] : world.records()) {
+      ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
+    }
+    for (const auto& life : world.lives) {
+      found += life->prefix_tokens;
+      trimmed += std::count_if(life->wanted.begin(), life->wanted.end(), [](const auto& wanted) {
+        return std::holds_alternative<TrimCached>(wanted);
+      });
+    }
+  }
+  EXPECT_GT(found, 100'000);
+  EXPECT_GT(trimmed, 300);
 }
 
 // A worker that dies is a pause to its requests, unless they were there three times.

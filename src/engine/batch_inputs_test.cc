@@ -15,7 +15,8 @@ TEST(BatchInputs, LaysSlicesOutOneAfterTheOther) {
   const ImageGate gate;
   ModelKv kv(host.pool(),
              kKvLease,
-             plan_kv(model.spec, all_layers(model.spec), spec::DType::kF32, 4096).value());
+             plan_kv(model.spec, all_layers(model.spec), spec::DType::kF32, 4096).value(),
+             host.cached());
   const auto decoder = Decoder::create(
       model.spec, model.layout, model.window.base(), gate.watermark(), kv.plan(), nullptr);
   ASSERT_TRUE(decoder);

@@ -29,7 +29,8 @@ class DecoderRig {
         kv_(host.pool(),
             kKvLease,
             plan_kv(model.spec, range, model.layout.dtype, host.device().properties().page_bytes)
-                .value()),
+                .value(),
+            host.cached()),
         decoder_(Decoder::create(model.spec,
                                  model.layout,
                                  model.window.base(),

@@ -15,6 +15,7 @@
 #include "engine/model_kv.h"
 #include "engine/pass.h"
 #include "engine/sequence.h"
+#include "memory/cached_pages.h"
 #include "ops/context.h"
 #include "ops/sample.h"
 
@@ -87,12 +88,15 @@ class Engine::Impl {
   std::shared_ptr<ImageGate> gate(ModelId id);
 
   Result<void> add_sequence(SequenceStart start);
+  std::int64_t take_prefix(SequenceId id);
   void preempt(SequenceId id);
   void remove_sequence(SequenceId id);
   Result<StepOutcome> run(const policy::StepPlan& plan);
 
   [[nodiscard]] const Model& model(ModelId id) const;
   [[nodiscard]] const EngineOptions& options() const { return options_; }
+  [[nodiscard]] memory::CachedPages& cached() { return cached_; }
+  [[nodiscard]] const std::map<ModelId, PrefixCounts>& prefix_counts() const { return counts_; }
 
  private:
   Model& mutable_model(ModelId id);
@@ -100,6 +104,7 @@ class Engine::Impl {
   void fit_workspace();
   std::vector<PassSlice> admit(const policy::ModelBatch& batch, Model& model, StepOutcome& outcome);
   Result<void> run_batch(const policy::ModelBatch& batch, StepOutcome& outcome);
+  static void count_computed(const PassSlice& slice, Sequence& own, Model& model);
   void finish_slice(const PassSlice& slice,
                     std::optional<TokenId> token,
                     spec::TokenDetails details,
@@ -117,6 +122,8 @@ class Engine::Impl {
   EngineOptions options_;
   std::mutex gates_mutex_{};
   std::map<ModelId, std::shared_ptr<ImageGate>> gates_{};  ///< Guarded by gates_mutex_.
+  memory::CachedPages cached_{};
+  std::map<ModelId, PrefixCounts> counts_{};
   std::map<ModelId, Model> models_{};
   std::map<SequenceId, Sequence> sequences_{};
   AlignedBytes workspace_{};
@@ -140,8 +147,9 @@ Result<void> Engine::Impl::add_model(ModelId id,
   if (!decoder) {
     return decoder.error();
   }
-  models_.emplace(
-      id, Model{.decoder = std::move(*decoder), .kv = ModelKv(pool_, kv_owner, std::move(*plan))});
+  models_.emplace(id,
+                  Model{.decoder = std::move(*decoder),
+                        .kv = ModelKv(pool_, kv_owner, std::move(*plan), cached_)});
   fit_workspace();
   const std::scoped_lock lock(gates_mutex_);
   gates_[id] = std::move(gate);
@@ -217,14 +225,34 @@ Result<void> Engine::Impl::add_sequence(SequenceStart start) {
     mask.resize(static_cast<std::size_t>(ops::mask_words(model.decoder.model().vocab)));
   }
   auto uses = token_uses(start);
+  std::optional<PrefixKeys> prefix;
+  if (options_.prefix_cache) {
+    prefix.emplace(options_.prefix_secret, start.cache_salt);
+  }
   sequences_.emplace(id,
                      Sequence{.start = std::move(start),
                               .computed = 0,
                               .kv = model.kv.make_sequence(),
+                              .prefix = prefix,
                               .uses = std::move(uses),
                               .mask = std::move(mask)});
   ++model.sequences;
   return {};
+}
+
+std::int64_t Engine::Impl::take_prefix(SequenceId id) {
+  Sequence& own = sequence(id);
+  HEDDLE_CHECK(own.computed == 0);
+  if (!own.prefix || own.start.params.pooling == spec::Pooling::kMean) {
+    return 0;
+  }
+  const auto all_but_last = std::span(own.start.tokens).first(own.start.tokens.size() - 1);
+  own.computed = mutable_model(own.start.model).kv.take_prefix(own.kv, *own.prefix, all_but_last);
+  PrefixCounts& counts = counts_[own.start.model];
+  counts.queried_tokens += static_cast<std::uint64_t>(own.size());
+  counts.hit_tokens += static_cast<std::uint64_t>(own.computed);
+  own.reused = own.begun ? own.reused : own.computed;
+  return own.computed;
 }
 
 void Engine::Impl::preempt(SequenceId id) {
@@ -322,6 +350,17 @@ Result<void> Engine::Impl::run_batch(const policy::ModelBatch& batch, StepOutcom
   return {};
 }
 
+/// The tokens of a slice have KV now.
+void Engine::Impl::count_computed(const PassSlice& slice, Sequence& own, Model& model) {
+  own.computed += slice.tokens;
+  own.begun = true;
+  if (own.prefix) {
+    const auto computed = std::span(own.start.tokens).first(static_cast<std::size_t>(own.computed));
+    model.kv.keep_prefix(own.kv, *own.prefix, computed);
+  }
+  model.kv.slide(own.kv, own.computed);
+}
+
 /// Takes in the hidden states that a slice was run for: one after the other, in double, so that the
 /// chunks of a text do not show in its mean.
 void Engine::Impl::pool_slice(const PassSlice& slice,
@@ -331,8 +370,7 @@ void Engine::Impl::pool_slice(const PassSlice& slice,
   Sequence& own = sequence(slice.sequence->start.id);
   const bool last = slice.last();
   const auto hidden = static_cast<std::size_t>(model.decoder.model().hidden);
-  own.computed += slice.tokens;
-  model.kv.slide(own.kv, own.computed);
+  count_computed(slice, own, model);
   own.pooled.resize(hidden);
   for (std::size_t i = 0; i < states.size(); ++i) {
     own.pooled[i % hidden] += static_cast<double>(states[i]);
@@ -344,6 +382,7 @@ void Engine::Impl::pool_slice(const PassSlice& slice,
     for (const double sum : own.pooled) {
       result.details.embedding.push_back(static_cast<float>(sum * share));
     }
+    result.details.cached_tokens = own.reused;
     result.token = 0;
     result.finish = spec::FinishReason::kStop;
     own.start.tokens.push_back(*result.token);
@@ -357,8 +396,7 @@ void Engine::Impl::finish_slice(const PassSlice& slice,
                                 Model& model,
                                 StepOutcome& outcome) {
   Sequence& own = sequence(slice.sequence->start.id);
-  own.computed += slice.tokens;
-  model.kv.slide(own.kv, own.computed);
+  count_computed(slice, own, model);
   if (token == ops::kNoToken) {
     outcome.failed.push_back(
         {.sequence = own.start.id,
@@ -374,6 +412,7 @@ void Engine::Impl::finish_slice(const PassSlice& slice,
     result.token = token;
     result.details = std::move(details);
     result.position = own.generated();
+    result.details.cached_tokens = result.position == 0 ? own.reused : 0;
     own.start.tokens.push_back(*token);
     if (counts_tokens(own.start.params)) {
       count_generated(own.uses, *token);
@@ -454,6 +493,9 @@ Result<void> Engine::add_sequence(SequenceStart start) {
   return impl_->add_sequence(std::move(start));
 }
 
+std::int64_t Engine::take_prefix(SequenceId id) {
+  return impl_->take_prefix(id);
+}
 void Engine::preempt(SequenceId id) {
   impl_->preempt(id);
 }
@@ -466,7 +508,25 @@ std::int64_t Engine::kv_pages_for(ModelId id, std::int64_t tokens) const {
 }
 
 std::int64_t Engine::kv_pages(ModelId id) const {
-  return impl_->model(id).kv.pages_held();
+  return impl_->model(id).kv.pages_used();
+}
+
+std::int64_t Engine::cached_pages() const {
+  return impl_->cached().count();
+}
+
+void Engine::trim_cached(std::int64_t keep, ledger::DropReason reason) {
+  while (impl_->cached().count() > keep) {
+    impl_->cached().drop_oldest(reason);
+  }
+}
+
+const std::map<ModelId, PrefixCounts>& Engine::prefix_counts() const {
+  return impl_->prefix_counts();
+}
+
+const ledger::DropCounts& Engine::dropped_pages() const {
+  return impl_->cached().dropped();
 }
 
 Result<StepOutcome> Engine::run(const policy::StepPlan& plan) {

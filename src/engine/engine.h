@@ -1,13 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "base/siphash.h"
 #include "device/device.h"
+#include "ledger/drop_reason.h"
 #include "memory/page_pool.h"
 #include "policy/batching.h"
 #include "spec/model_spec.h"
@@ -29,6 +33,8 @@ struct SequenceStart {
   /// Compiled from params.grammar, at its start; null where nothing constrains the answer. The
   /// engine alone uses it from then on.
   std::shared_ptr<text::GrammarMatcher> grammar{};
+  /// Only sequences of the same salt share cached prefixes.
+  std::string cache_salt{};
 };
 
 /// What a step did for one slice of its plan.
@@ -61,6 +67,16 @@ struct StepOutcome {
 
 struct EngineOptions {
   std::int64_t max_batch_tokens = 512;  ///< Most tokens of one model in one step.
+  /// Keep the KV of tokens that were computed, for sequences that begin with the same ones.
+  bool prefix_cache = false;
+  SipKey prefix_secret{};  ///< Drawn by chance, where others may choose prompts.
+};
+
+/// How well the prefix cache does, for one model since the engine began.
+struct PrefixCounts {
+  std::uint64_t queried_tokens = 0;  ///< Of sequences that asked for a prefix.
+  std::uint64_t hit_tokens = 0;      ///< Of these, what they got.
+  friend bool operator==(const PrefixCounts&, const PrefixCounts&) = default;
 };
 
 /// Host memory, in bytes, that an engine keeps for the passes of `model` in `dtype`: activations
@@ -108,16 +124,31 @@ class Engine {
   /// tokens or biases are outside the vocabulary, leave no room in the context or in max_tokens, or
   /// if what was generated is not what its grammar allows.
   Result<void> add_sequence(SequenceStart start);
-  /// Frees its KV but keeps its tokens, to be computed again (preemption by recompute).
+  /// Gives a sequence that has computed nothing the KV of the longest prefix of its tokens that is
+  /// cached; the last token is always left to compute. How many tokens it has computed then: 0
+  /// where nothing is cached, or where all its tokens' states are wanted.
+  std::int64_t take_prefix(SequenceId id);
+  /// Frees its KV but keeps its tokens, to be computed again (preemption by recompute). What is
+  /// cached of it stays as long as nobody needs the pages.
   void preempt(SequenceId id);
-  /// Forgets the sequence and frees its KV.
+  /// Forgets the sequence and frees its KV, as preempt().
   void remove_sequence(SequenceId id);
 
   /// Pages that a sequence of `tokens` tokens of this model needs when alone on its pages. Layers
   /// with a sliding window need no more for more tokens once it is full.
   [[nodiscard]] std::int64_t kv_pages_for(ModelId id, std::int64_t tokens) const;
-  /// Pages that the KV of this model holds now.
+  /// Pages that the KV of this model's sequences holds now.
   [[nodiscard]] std::int64_t kv_pages(ModelId id) const;
+
+  /// Pages that hold cached prefixes and nothing else, of all models. Running sequences take them
+  /// when the pool is empty, least recently used first.
+  [[nodiscard]] std::int64_t cached_pages() const;
+  /// Gives cached pages back to the pool, least recently used first, until at most `keep` are left.
+  void trim_cached(std::int64_t keep, ledger::DropReason reason);
+  /// By model, those that are gone included.
+  [[nodiscard]] const std::map<ModelId, PrefixCounts>& prefix_counts() const;
+  /// Cached pages given up so far.
+  [[nodiscard]] const ledger::DropCounts& dropped_pages() const;
 
   /// Runs one step and waits for it, and at each stage for its weights. A slice is at most what its
   /// sequence has pending, a sequence is in at most one, and a batch is at most max_batch_tokens.

@@ -478,5 +478,118 @@ TEST(EngineCreate, NamesADeviceThatHasNoKernels) {
   EXPECT_NE(engine.error().message.find("stranger"), std::string::npos);
 }
 
+/// An engine that keeps prefixes.
+class PrefixCacheTest : public EngineTest {
+ protected:
+  PrefixCacheTest() {
+    engine_ = Engine::create(host_.device(), host_.pool(), {.prefix_cache = true}).value();
+    const LoadedModel& model = models_.at(kModel);
+    HEDDLE_CHECK(engine_->add_model(kModel, model.spec, model.layout, model.window.base(), kKvLease)
+                     .has_value());
+    engine_->set_image_ready(kModel, model.layout.bytes);
+  }
+
+  /// What a sequence gets of the cache; it is computed and removed.
+  std::int64_t take(const SequenceStart& sequence, SliceResult* result = nullptr) {
+    HEDDLE_CHECK(engine_->add_sequence(sequence).has_value());
+    const std::int64_t taken = engine_->take_prefix(sequence.id);
+    const SliceResult done =
+        run(sequence.id, static_cast<std::int64_t>(sequence.tokens.size()) - taken);
+    if (result != nullptr) {
+      *result = done;
+    }
+    engine_->remove_sequence(sequence.id);
+    return taken;
+  }
+};
+
+TEST_F(PrefixCacheTest, TheSecondOfTwoAlikeComputesOnlyTheRest) {
+  const SequenceStart prompt = start(1, {.temperature = 0.0F}, 48);
+  SliceResult first;
+  EXPECT_EQ(take(prompt, &first), 0);
+  EXPECT_EQ(first.details.cached_tokens, 0);
+  EXPECT_EQ(engine_->kv_pages(kModel), 0);
+  EXPECT_GT(engine_->cached_pages(), 0);
+  SliceResult second;
+  const std::int64_t taken = take(prompt, &second);
+  EXPECT_GE(taken, 16);
+  EXPECT_LT(taken, 48);
+  EXPECT_EQ(second.token, first.token);
+  EXPECT_EQ(second.computed, 48);
+  EXPECT_EQ(second.details.cached_tokens, taken);
+  EXPECT_EQ(engine_->prefix_counts().at(kModel),
+            (PrefixCounts{.queried_tokens = 96, .hit_tokens = static_cast<std::uint64_t>(taken)}));
+}
+
+// A prompt of whole blocks that are all cached still has a last token to compute, or there would be
+// no logits to draw from.
+TEST_F(PrefixCacheTest, TheLastTokenIsAlwaysComputed) {
+  take(start(1, {}, 48));
+  const std::int64_t most = take(start(2, {}, 48));
+  for (std::int64_t size = 1; size <= 48; ++size) {
+    const std::int64_t taken = take(start(3, {}, size));
+    EXPECT_LT(taken, size);
+    EXPECT_GE(taken + 32, std::min(size, most));
+  }
+}
+
+TEST_F(PrefixCacheTest, OtherSaltsShareNothing) {
+  SequenceStart mine = start(1, {}, 48);
+  mine.cache_salt = "mine";
+  EXPECT_EQ(take(mine), 0);
+  EXPECT_EQ(take(start(2, {}, 48)), 0);
+  SequenceStart others = start(3, {}, 48);
+  others.cache_salt = "others";
+  EXPECT_EQ(take(others), 0);
+  EXPECT_GT(take(mine), 0);
+}
+
+TEST_F(PrefixCacheTest, AMeanOfAllStatesSkipsNone) {
+  take(start(1, {}, 48));
+  EXPECT_EQ(take(start(2, {.pooling = spec::Pooling::kMean}, 48)), 0);
+  EXPECT_GT(take(start(3, {.pooling = spec::Pooling::kLast}, 48)), 0);
+}
+
+// An interrupted sequence finds its own KV again, the tokens it has generated included.
+TEST_F(PrefixCacheTest, APreemptedSequenceGoesOnWhereItWas) {
+  const auto expected = generate(start(1, {.temperature = 0.0F, .max_tokens = 40}));
+  engine_->trim_cached(0, ledger::DropReason::kBound);
+  EXPECT_EQ(engine_->cached_pages(), 0);
+  ASSERT_TRUE(engine_->add_sequence(start(2, {.temperature = 0.0F, .max_tokens = 40})));
+  std::vector<TokenId> tokens;
+  EXPECT_EQ(engine_->take_prefix(SequenceId{2}), 0);
+  std::int64_t computed = 0;
+  for (std::int64_t size = 20; size < 60; ++size) {
+    if (size == 55) {
+      engine_->preempt(SequenceId{2});
+      computed = engine_->take_prefix(SequenceId{2});
+      EXPECT_GT(computed, 20);
+    }
+    const SliceResult result = run(SequenceId{2}, size - computed);
+    EXPECT_EQ(result.details.cached_tokens, 0) << "the prompt was computed";
+    computed = result.computed;
+    tokens.push_back(*result.token);
+  }
+  EXPECT_EQ(tokens, expected);
+}
+
+TEST_F(PrefixCacheTest, AModelThatGoesTakesItsCacheAlong) {
+  const std::int64_t free = host_.pool().free_count();
+  take(start(1, {}, 48));
+  EXPECT_LT(host_.pool().free_count(), free);
+  engine_->remove_model(kModel);
+  EXPECT_EQ(host_.pool().free_count(), free);
+  EXPECT_EQ(engine_->cached_pages(), 0);
+  EXPECT_GT(engine_->dropped_pages()[static_cast<std::size_t>(ledger::DropReason::kClosed)], 0U);
+}
+
+TEST_F(EngineTest, WithoutAPrefixCacheNothingIsKept) {
+  const std::int64_t free = host_.pool().free_count();
+  generate(start(1, {}, 40));
+  EXPECT_EQ(host_.pool().free_count(), free);
+  ASSERT_TRUE(engine_->add_sequence(start(2, {}, 40)));
+  EXPECT_EQ(engine_->take_prefix(SequenceId{2}), 0);
+}
+
 }  // namespace
 }  // namespace heddle::engine

@@ -1,9 +1,11 @@
 // The promise of the engine: a sequence's tokens, and what is told with them, depend on its model,
-// prompt and parameters alone.
+// prompt and parameters alone. What is expected comes from an engine without a prefix cache.
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -37,30 +39,32 @@ struct Request {
 class Schedule {
  public:
   Schedule(std::uint64_t seed, std::span<const std::string> cases, spec::DType dtype)
-      : rng_(seed), host_(kPages, kPageBytes), engine_(make_engine()) {
+      : rng_(seed), host_(kPages, kPageBytes) {
     for (std::size_t i = 0; i < 2; ++i) {
       const std::string& name = cases[rng_.below(cases.size())];
-      const ModelId id{i + 1};
-      models_.emplace(id, host_.load(golden_directory() / name, dtype));
-      const LoadedModel& model = models_.at(id);
-      HEDDLE_CHECK(engine_->add_model(id, model.spec, model.layout, model.window.base(), kKvLease)
-                       .has_value());
-      engine_->set_image_ready(id, model.layout.bytes);
+      models_.emplace(ModelId{i + 1}, host_.load(golden_directory() / name, dtype));
     }
+    make_engine(/*prefix_cache=*/false);
     for (const auto& [id, model] : models_) {
+      for (std::vector<TokenId>& text : texts_[id]) {
+        for (int n = 0; n < 40; ++n) {
+          text.push_back(draw_token(id));
+        }
+      }
       vocabularies_[id] = text::GrammarVocabulary::make(*text_, model.spec.vocab).value();
     }
     for (std::uint64_t id = 1; id <= 6; ++id) {
       requests_.push_back(draw_request(id));
       run_alone(requests_.back());
     }
+    make_engine(/*prefix_cache=*/true);
     // What is left of the pool is too small for all at once.
     const auto most =
         *std::max_element(requests_.begin(), requests_.end(), [this](const auto& a, const auto& b) {
           return pages_of(a) < pages_of(b);
         });
-    const std::int64_t leave = pages_of(most) + 1;
-    HEDDLE_CHECK(host_.pool().take(kWeightsLease, host_.pool().free_count() - leave).has_value());
+    left_ = pages_of(most) + 1;
+    HEDDLE_CHECK(host_.pool().take(kWeightsLease, host_.pool().free_count() - left_).has_value());
   }
 
   /// Steps at random until all requests are done; false with a failure if a token differs.
@@ -71,6 +75,7 @@ class Schedule {
       if (plan.batches.empty()) {
         if (std::all_of(requests_.begin(), requests_.end(), [](auto& r) { return r.done(); })) {
           EXPECT_EQ(engine_->kv_pages(ModelId{1}) + engine_->kv_pages(ModelId{2}), 0);
+          EXPECT_EQ(host_.pool().free_count() + engine_->cached_pages(), left_);
           return;
         }
         continue;
@@ -94,13 +99,33 @@ class Schedule {
   }
 
   [[nodiscard]] int starved() const { return starved_; }
+  [[nodiscard]] std::uint64_t hit_tokens() const {
+    std::uint64_t tokens = 0;
+    for (const auto& [id, counts] : engine_->prefix_counts()) {
+      tokens += counts.hit_tokens;
+    }
+    return tokens;
+  }
 
  private:
   static constexpr std::uint64_t kPages = 160;
   static constexpr std::size_t kPageBytes = 4096;
 
-  std::unique_ptr<Engine> make_engine() {
-    return Engine::create(host_.device(), host_.pool(), {.max_batch_tokens = 200}).value();
+  void make_engine(bool prefix_cache) {
+    engine_.reset();
+    engine_ =
+        Engine::create(
+            host_.device(), host_.pool(), {.max_batch_tokens = 200, .prefix_cache = prefix_cache})
+            .value();
+    for (const auto& [id, model] : models_) {
+      HEDDLE_CHECK(engine_->add_model(id, model.spec, model.layout, model.window.base(), kKvLease)
+                       .has_value());
+      engine_->set_image_ready(id, model.layout.bytes);
+    }
+  }
+
+  TokenId draw_token(ModelId id) {
+    return static_cast<TokenId>(rng_.below(static_cast<std::uint64_t>(models_.at(id).spec.vocab)));
   }
 
   std::int64_t pages_of(const Request& request) const {
@@ -114,10 +139,13 @@ class Schedule {
     request.start.id = SequenceId{id};
     request.start.model = ModelId{1 + rng_.below(2)};
     request.start.prompt_tokens = static_cast<std::int64_t>(1 + rng_.below(40));
-    const auto vocab = static_cast<std::uint64_t>(models_.at(request.start.model).spec.vocab);
-    for (std::int64_t i = 0; i < request.start.prompt_tokens; ++i) {
-      request.start.tokens.push_back(static_cast<TokenId>(rng_.below(vocab)));
+    // Prompts begin as one of few texts and part from it somewhere.
+    const std::vector<TokenId>& text = texts_.at(request.start.model)[rng_.below(2)];
+    const std::uint64_t parts = rng_.below(2) == 0 ? 40 : rng_.below(40);
+    for (std::uint64_t i = 0; std::cmp_less(i, request.start.prompt_tokens); ++i) {
+      request.start.tokens.push_back(i < parts ? text[i] : draw_token(request.start.model));
     }
+    request.start.cache_salt = rng_.below(4) == 0 ? "another" : "";
     spec::SamplingParams& params = request.start.params;
     params.max_tokens = static_cast<std::int64_t>(1 + rng_.below(24));
     params.temperature = rng_.below(3) == 0 ? 0.0F : 0.9F;
@@ -131,7 +159,8 @@ class Schedule {
       params.grammar = {.kind = spec::GrammarKind::kRegex, .text = "[A-Z]{2,9}(ab|a|[c-z]{1,5}_)*"};
     }
     if (rng_.below(6) == 0) {
-      params = {.max_tokens = 1, .pooling = spec::Pooling::kMean};
+      params = {.max_tokens = 1,
+                .pooling = rng_.below(2) == 0 ? spec::Pooling::kMean : spec::Pooling::kLast};
     }
     return request;
   }
@@ -161,8 +190,12 @@ class Schedule {
     engine_->remove_sequence(request.start.id);
   }
 
-  /// Admits, preempts, and moves requests to another life, at random.
+  /// Admits, preempts, and moves requests to another life, at random; lets those that have computed
+  /// nothing begin with what is cached.
   void shake() {
+    if (rng_.below(10) == 0) {
+      engine_->trim_cached(static_cast<std::int64_t>(rng_.below(4)), ledger::DropReason::kBound);
+    }
     for (Request& request : requests_) {
       if (!request.admitted && !request.done() && rng_.below(3) == 0) {
         HEDDLE_CHECK(engine_->add_sequence(fresh_start(request)).has_value());
@@ -174,6 +207,10 @@ class Schedule {
       } else if (request.admitted && rng_.below(12) == 0) {  // Its worker dies.
         engine_->remove_sequence(request.start.id);
         request.admitted = false;
+      }
+      if (request.admitted && request.computed == 0 && rng_.below(3) != 0) {
+        request.computed = engine_->take_prefix(request.start.id);
+        ASSERT_LT(request.computed, std::ssize(request.start.tokens));
       }
     }
   }
@@ -209,7 +246,8 @@ class Schedule {
     ASSERT_LT(position, request.expected.size());
     ASSERT_EQ(*result.token, request.expected[position])
         << "token " << position << " of sequence " << result.sequence.value();
-    ASSERT_EQ(result.details, request.details[position]);
+    ASSERT_EQ(result.details.logprobs, request.details[position].logprobs);
+    ASSERT_EQ(result.details.embedding, request.details[position].embedding);
     request.start.tokens.push_back(*result.token);
     EXPECT_EQ(result.finish != FinishReason::kNone, request.done());
     if (request.done()) {
@@ -234,7 +272,9 @@ class Schedule {
   text::ByteModelDirectory directory_{'A', 62};
   std::shared_ptr<const text::TextModel> text_ = text::TextModel::open(directory_.path()).value();
   std::map<ModelId, std::shared_ptr<const text::GrammarVocabulary>> vocabularies_{};
+  std::map<ModelId, std::array<std::vector<TokenId>, 2>> texts_{};
   std::vector<Request> requests_{};
+  std::int64_t left_ = 0;  ///< Pages that weights and others leave.
   int starved_ = 0;
 };
 
@@ -249,16 +289,19 @@ void run_schedules(spec::DType dtype) {
                                        "qwen3-tied",
                                        "qwen3-window"};
   int starved = 0;
+  std::uint64_t hit_tokens = 0;
   for (std::uint64_t seed = 1; seed <= 25; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Schedule schedule(seed, cases, dtype);
     schedule.run();
     starved += schedule.starved();
+    hit_tokens += schedule.hit_tokens();
     if (testing::Test::HasFailure()) {
       return;
     }
   }
   EXPECT_GT(starved, 0) << "the schedules should be short of pages now and then";
+  EXPECT_GT(hit_tokens, 1000U);
 }
 
 TEST(Invariance, TokensDoNotDependOnTheScheduleInFloat32) {

@@ -2,16 +2,21 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
 
 namespace heddle::engine {
 
-ModelKv::ModelKv(memory::PagePool& pool, memory::OwnerId owner, KvPlan plan)
+ModelKv::ModelKv(memory::PagePool& pool,
+                 memory::OwnerId owner,
+                 KvPlan plan,
+                 memory::CachedPages& cached)
     : plan_(std::move(plan)) {
   for (const KvGroupPlan& group : plan_.groups) {
-    caches_.emplace_back(pool, owner, group.geometry);
+    caches_.emplace_back(pool, owner, group.geometry, cached);
+    aligned_tokens_ = std::lcm(aligned_tokens_, group.geometry.block_tokens);
   }
 }
 
@@ -56,17 +61,89 @@ void ModelKv::shrink(SequenceKv& sequence, std::int64_t tokens) {
   }
 }
 
+/// The first block of a group that tokens from position `next` on attend to.
+std::size_t ModelKv::first_needed(std::size_t group, std::int64_t next) const {
+  const KvGroupPlan& plan = plan_.groups[group];
+  const std::int64_t position =
+      plan.window == 0 ? 0 : std::max<std::int64_t>(next - plan.window + 1, 0);
+  return static_cast<std::size_t>(position / plan.geometry.block_tokens);
+}
+
 void ModelKv::slide(SequenceKv& sequence, std::int64_t next) {
   for (std::size_t g = 0; g < caches_.size(); ++g) {
-    const KvGroupPlan& plan = plan_.groups[g];
-    if (plan.window == 0) {
-      continue;
-    }
     SequenceKv::Group& group = sequence.groups_[g];
-    const std::int64_t first_needed = std::max<std::int64_t>(next - plan.window + 1, 0);
-    const auto live = static_cast<std::size_t>(first_needed / plan.geometry.block_tokens);
-    for (; group.first_live < std::min(live, group.blocks.size()); ++group.first_live) {
+    const std::size_t live = std::min(first_needed(g, next), group.blocks.size());
+    for (; group.first_live < live; ++group.first_live) {
       caches_[g].free(group.blocks[group.first_live]);
+    }
+  }
+}
+
+/// The longest prefix of at most `tokens` tokens of which the caches have all that is needed.
+std::int64_t ModelKv::cached_length(const SequenceKv& sequence, std::int64_t tokens) const {
+  // Per group and block: how many blocks are there in a row that ends with it.
+  std::vector<std::vector<std::size_t>> there(caches_.size());
+  for (std::size_t g = 0; g < caches_.size(); ++g) {
+    const std::int64_t block_tokens = plan_.groups[g].geometry.block_tokens;
+    std::size_t row = 0;
+    for (std::int64_t end = block_tokens; end <= tokens; end += block_tokens) {
+      row = caches_[g].contains(sequence.groups_[g].keys[there[g].size()]) ? row + 1 : 0;
+      if (row == 0 && plan_.groups[g].window == 0) {
+        break;
+      }
+      there[g].push_back(row);
+    }
+    tokens = std::ssize(there[g]) * block_tokens;
+  }
+  const auto complete = [&](std::size_t g, std::int64_t length) {
+    const auto blocks = static_cast<std::size_t>(length / plan_.groups[g].geometry.block_tokens);
+    return there[g][blocks - 1] >= blocks - std::min(first_needed(g, length), blocks);
+  };
+  std::int64_t length = tokens / aligned_tokens_ * aligned_tokens_;
+  for (std::size_t g = 0; g < caches_.size() && length > 0;) {
+    if (complete(g, length)) {
+      ++g;
+    } else {
+      length -= aligned_tokens_;
+      g = 0;
+    }
+  }
+  return length;
+}
+
+std::int64_t ModelKv::take_prefix(SequenceKv& sequence,
+                                  const PrefixKeys& keys,
+                                  std::span<const TokenId> tokens) {
+  for (std::size_t g = 0; g < caches_.size(); ++g) {
+    HEDDLE_CHECK(sequence.groups_[g].blocks.empty());
+    keys.extend(sequence.groups_[g].keys, tokens, plan_.groups[g].geometry.block_tokens);
+  }
+  const std::int64_t length = cached_length(sequence, std::ssize(tokens));
+  for (std::size_t g = 0; g < caches_.size(); ++g) {
+    SequenceKv::Group& group = sequence.groups_[g];
+    const auto blocks = static_cast<std::size_t>(length / plan_.groups[g].geometry.block_tokens);
+    group.first_live = std::min(first_needed(g, length), blocks);
+    group.blocks.resize(blocks);
+    group.offered = blocks;
+    for (std::size_t i = group.first_live; i < blocks; ++i) {
+      group.blocks[i] = caches_[g].use(group.keys[i]).value();
+    }
+  }
+  return length;
+}
+
+void ModelKv::keep_prefix(SequenceKv& sequence,
+                          const PrefixKeys& keys,
+                          std::span<const TokenId> tokens) {
+  for (std::size_t g = 0; g < caches_.size(); ++g) {
+    SequenceKv::Group& group = sequence.groups_[g];
+    const std::int64_t block_tokens = plan_.groups[g].geometry.block_tokens;
+    keys.extend(group.keys, tokens, block_tokens);
+    const auto full = static_cast<std::size_t>(std::ssize(tokens) / block_tokens);
+    for (; group.offered < full; ++group.offered) {
+      // Where another sequence computed the same meanwhile, that one's is found and this one ends
+      // with its sequence.
+      caches_[g].keep(group.blocks[group.offered], group.keys[group.offered]);
     }
   }
 }
@@ -80,6 +157,7 @@ void ModelKv::drop_back(SequenceKv& sequence, std::size_t group, std::size_t blo
     own.blocks.pop_back();
   }
   own.first_live = std::min(own.first_live, own.blocks.size());
+  own.offered = std::min(own.offered, own.blocks.size());
 }
 
 std::int32_t ModelKv::block_number(std::size_t group, memory::KvBlockRef block) const {
@@ -89,10 +167,10 @@ std::int32_t ModelKv::block_number(std::size_t group, memory::KvBlockRef block) 
   return static_cast<std::int32_t>(number);
 }
 
-std::int64_t ModelKv::pages_held() const {
+std::int64_t ModelKv::pages_used() const {
   std::int64_t pages = 0;
   for (const memory::KvCache& cache : caches_) {
-    pages += cache.pages_held();
+    pages += cache.pages_used();
   }
   return pages;
 }

@@ -2,10 +2,13 @@
 
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
 #include "engine/kv_plan.h"
+#include "engine/prefix_keys.h"
+#include "memory/cached_pages.h"
 #include "memory/kv_cache.h"
 #include "memory/page_pool.h"
 
@@ -19,6 +22,8 @@ class SequenceKv {
   struct Group {
     std::size_t first_live = 0;
     std::vector<memory::KvBlockRef> blocks{};
+    std::vector<memory::BlockKey> keys{};  ///< Of the first blocks of its tokens, as far as needed.
+    std::size_t offered = 0;  ///< Blocks below are known to the cache, or never will be.
   };
 
   [[nodiscard]] const std::vector<Group>& groups() const { return groups_; }
@@ -31,8 +36,8 @@ class SequenceKv {
 /// The KV caches of one model (or of a range of its layers) on one device. Used by one thread.
 class ModelKv {
  public:
-  /// `pool` outlives it; `owner` is the lease that counts the pages.
-  ModelKv(memory::PagePool& pool, memory::OwnerId owner, KvPlan plan);
+  /// `pool` and `cached` outlive it; `owner` is the lease that counts the pages.
+  ModelKv(memory::PagePool& pool, memory::OwnerId owner, KvPlan plan, memory::CachedPages& cached);
 
   /// A sequence without blocks.
   [[nodiscard]] SequenceKv make_sequence() const;
@@ -46,11 +51,23 @@ class ModelKv {
   /// Frees all blocks.
   void clear(SequenceKv& sequence) { shrink(sequence, 0); }
 
+  /// Gives a sequence without blocks those of the longest prefix of `tokens` that the cache has, to
+  /// read and never to write; gives its length. A prefix ends where a block of every group ends,
+  /// and has no more than what comes after it attends to: of a group with a window the blocks
+  /// within it.
+  std::int64_t take_prefix(SequenceKv& sequence,
+                           const PrefixKeys& keys,
+                           std::span<const TokenId> tokens);
+  /// Lets other sequences find the full blocks of `tokens`, the computed ones of `sequence`. To be
+  /// called before slide().
+  void keep_prefix(SequenceKv& sequence, const PrefixKeys& keys, std::span<const TokenId> tokens);
+
   /// The number of a block, from the device's first page on: what block tables hold.
   [[nodiscard]] std::int32_t block_number(std::size_t group, memory::KvBlockRef block) const;
 
   [[nodiscard]] const KvPlan& plan() const { return plan_; }
-  [[nodiscard]] std::int64_t pages_held() const;
+  /// Pages that hold blocks of sequences, cached ones not counted.
+  [[nodiscard]] std::int64_t pages_used() const;
   /// Pages that a sequence of `tokens` tokens, at most `step_tokens` of which are computed at once,
   /// needs when it is alone on its pages.
   [[nodiscard]] std::int64_t pages_for(std::int64_t tokens, std::int64_t step_tokens) const;
@@ -58,8 +75,11 @@ class ModelKv {
  private:
   Result<void> grow_group(SequenceKv& sequence, std::size_t group, std::int64_t tokens);
   void drop_back(SequenceKv& sequence, std::size_t group, std::size_t blocks);
+  [[nodiscard]] std::size_t first_needed(std::size_t group, std::int64_t next) const;
+  [[nodiscard]] std::int64_t cached_length(const SequenceKv& sequence, std::int64_t tokens) const;
 
   KvPlan plan_;
+  std::int64_t aligned_tokens_ = 1;       ///< Blocks of all groups end at its multiples.
   std::deque<memory::KvCache> caches_{};  ///< Per group. A deque: caches do not move.
 };
 

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/ids.h"
 #include "engine/engine.h"
 #include "engine/model_kv.h"
+#include "engine/prefix_keys.h"
 #include "ops/penalties.h"
 #include "spec/sampling.h"
 
@@ -17,6 +19,9 @@ struct Sequence {
   SequenceStart start{};  ///< Its tokens grow as they are sampled.
   std::int64_t computed = 0;
   SequenceKv kv{};
+  std::optional<PrefixKeys> prefix{};  ///< None where prefixes are not cached.
+  bool begun = false;                  ///< Something of it was computed here.
+  std::int64_t reused = 0;             ///< Tokens that a cached prefix had when it began.
   /// What penalties and biases do, by token id. Only kept where a penalty is not neutral.
   std::vector<ops::TokenUse> uses{};
   /// Which tokens its grammar allows next, ops::mask_words; empty where it has none.

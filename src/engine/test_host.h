@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "device/cpu/cpu_device.h"
+#include "memory/cached_pages.h"
 #include "memory/page_pool.h"
 #include "memory/window.h"
 #include "store/checkpoint.h"
@@ -41,6 +42,7 @@ class TestHost {
 
   [[nodiscard]] device::CpuDevice& device() { return device_; }
   [[nodiscard]] memory::PagePool& pool() { return pool_; }
+  [[nodiscard]] memory::CachedPages& cached() { return cached_; }
 
   /// Loads a checkpoint with matrices of `dtype`.
   LoadedModel load(const std::filesystem::path& directory, spec::DType dtype) {
@@ -81,6 +83,7 @@ class TestHost {
 
   device::CpuDevice device_;
   memory::PagePool pool_;
+  memory::CachedPages cached_{};
 };
 
 [[nodiscard]] inline std::filesystem::path golden_directory() {

@@ -30,6 +30,7 @@ class FakeServing final : public core::Serving {
   std::vector<std::string> names{};      ///< Of the models; ids count from 1.
   std::optional<std::string> reply{""};  ///< Each answer, a token a step; nothing: it waits.
   bool endless = false;                  ///< Answers never end.
+  std::int64_t cached_tokens = 0;        ///< Told with first tokens; one more for each choice.
   std::optional<Error> failure{};        ///< Instead of an answer.
   std::optional<Error> load_failure{};
   std::map<ModelId, core::Residency> residency{};
@@ -100,6 +101,9 @@ class FakeServing final : public core::Serving {
     device.usage.free = 60;
     device.usage.by_kind[static_cast<std::size_t>(ledger::LeaseKind::kKvOwn)] = {.reserved = 40,
                                                                                  .held = 20};
+    device.prefixes = {{.model = ModelId(1), .queried_tokens = 50, .hit_tokens = 30},
+                       {.model = ModelId(77), .queried_tokens = 1}};
+    device.dropped_pages = {4, 3, 2, 1};
     return {device};
   }
   [[nodiscard]] ledger::PoolUsage host_usage() const override { return {.total = 50, .free = 50}; }
@@ -115,6 +119,7 @@ class FakeServing final : public core::Serving {
     for (const TokenId token : tokens) {
       core::TokenEvent event{.request = request, .choice = choice, .token = token};
       event.position = static_cast<std::int64_t>(record->generated[choice].size());
+      event.details.cached_tokens = event.position == 0 ? cached_tokens + choice : 0;
       record->generated[choice].push_back(token);
       if (record->choices[choice].pooling != spec::Pooling::kNone) {
         event.details.embedding = {3, 4, static_cast<float>(record->prompt.size())};

@@ -1,6 +1,7 @@
 #include "gateway/gateway.h"
 
 #include <random>
+#include <span>
 #include <utility>
 
 #include <boost/asio/co_spawn.hpp>
@@ -9,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/siphash.h"
 #include "gateway/api_keys.h"
 #include "gateway/context.h"
 #include "gateway/handlers.h"
@@ -69,11 +71,13 @@ std::uint64_t entropy() {
   return (std::uint64_t{device()} << 32U) | device();
 }
 
-/// The keys, each with what it may do.
-ApiKeys api_keys(const config::Config& config) {
+/// The keys, each with what it may do. `secret` keeps keys out of what is made of them.
+ApiKeys api_keys(const config::Config& config, const SipKey& secret) {
   std::vector<ApiKeys::Key> keys;
   for (const std::string& text : config.api_keys) {
     ApiKeys::Key key{.text = text};
+    const Digest digest = siphash(secret, std::as_bytes(std::span(text)));
+    key.guest.tenant = std::to_string(digest.high) + "." + std::to_string(digest.low);
     for (const config::ApiKeyLimits& limits : config.api_key_limits) {
       if (limits.key == text) {
         key.guest.least_priority = static_cast<std::int32_t>(limits.priority);
@@ -128,6 +132,7 @@ class Gateway::Impl {
   TextPool pool_;
   std::shared_ptr<Context> context_;
   std::shared_ptr<const std::vector<Endpoint>> endpoints_;
+  SipKey tenant_secret_{entropy(), entropy()};
   std::shared_ptr<ApiKeys> keys_ = std::make_shared<ApiKeys>(std::vector<ApiKeys::Key>{});
   asio::steady_timer drain_timer_;
   std::unique_ptr<HttpServer> server_{};
@@ -228,7 +233,7 @@ Result<void> Gateway::Impl::listen(const config::Config& config) {
 
 void Gateway::Impl::assign(const config::Config& config) {
   context_->limits = config.limits;
-  *keys_ = api_keys(config);
+  *keys_ = api_keys(config, tenant_secret_);
   std::set<std::string> removed;
   for (const std::shared_ptr<CatalogModel>& model : context_->catalog.models()) {
     removed.insert(model->config.id);

@@ -174,14 +174,46 @@ void GatewayMetrics::publish_pool(const std::string& device, const ledger::PoolU
   metrics_.set(
       "heddle_pages_free", "Pages reserved by nobody.", labels, static_cast<double>(usage.free));
   const double kv = static_cast<double>(usage.of(ledger::LeaseKind::kKvOwn).held);
-  const double room = kv + static_cast<double>(usage.free);
+  const double room =
+      kv + static_cast<double>(usage.free + usage.of(ledger::LeaseKind::kKvCached).held);
   metrics_.set("vllm:kv_cache_usage_perc",
                "Of the pages that KV could have, those that it has; 1 means all.",
                labels,
                room > 0 ? kv / room : 0);
 }
 
+void GatewayMetrics::publish_prefixes(const core::DeviceStatus& device,
+                                      const std::map<ModelId, std::string>& models) {
+  for (const core::PrefixCounts& counts : device.prefixes) {
+    const auto model = models.find(counts.model);
+    if (model == models.end()) {
+      continue;  // It was removed.
+    }
+    const Labels labels{{"model_name", model->second}, {"device", device.name}};
+    count_up_to("heddle_prefix_cache_queried_tokens_total",
+                "Tokens of sequences for which a cached prefix was sought.",
+                labels,
+                counts.queried_tokens);
+    count_up_to("heddle_prefix_cache_hit_tokens_total",
+                "Of these, tokens of cached prefixes that were found.",
+                labels,
+                counts.hit_tokens);
+  }
+  for (std::size_t i = 0; i < ledger::kDropReasons; ++i) {
+    const auto reason = static_cast<ledger::DropReason>(i);
+    count_up_to("heddle_prefix_cache_evicted_pages_total",
+                "Pages of cached prefixes taken back, by what for.",
+                {{"device", device.name}, {"reason", std::string(ledger::name(reason))}},
+                device.dropped_pages.at(i));
+  }
+}
+
 void GatewayMetrics::publish(const core::Serving& serving) {
+  const std::vector<core::ModelStatus> models = serving.models();
+  std::map<ModelId, std::string> model_names;
+  for (const core::ModelStatus& model : models) {
+    model_names[model.id] = model.name;
+  }
   std::map<DeviceId, std::string> names;
   for (const core::DeviceStatus& device : serving.devices()) {
     names[device.id] = device.name;
@@ -197,9 +229,10 @@ void GatewayMetrics::publish(const core::Serving& serving) {
                 labels,
                 device.restarts);
     publish_pool(device.name, device.usage);
+    publish_prefixes(device, model_names);
   }
   publish_pool("host", serving.host_usage());
-  for (const core::ModelStatus& model : serving.models()) {
+  for (const core::ModelStatus& model : models) {
     publish_model(model, model.device ? names[*model.device] : "");
   }
 }

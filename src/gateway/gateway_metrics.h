@@ -39,6 +39,8 @@ class GatewayMetrics {
                    const Labels& labels,
                    std::uint64_t total);
   void publish_model(const core::ModelStatus& model, const std::string& device);
+  void publish_prefixes(const core::DeviceStatus& device,
+                        const std::map<ModelId, std::string>& models);
   void publish_pool(const std::string& device, const ledger::PoolUsage& usage);
 
   Metrics& metrics_;

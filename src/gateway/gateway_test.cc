@@ -57,6 +57,21 @@ TEST_F(GatewayTest, AKeyLimitsHowUrgentRequestsAre) {
   EXPECT_EQ(serving.started.at(2)->priority, 9);
 }
 
+// Whose prefixes are whose is told by something made of the key, and never by the key.
+TEST_F(GatewayTest, EachKeyHasASaltOfItsOwn) {
+  config.api_keys = {"mine", "others"};
+  serving.reply = "x";
+  start();
+  for (const std::string key : {"mine", "mine", "others"}) {
+    (void)call("POST", "/v1/chat/completions", chat_body(), "X-Api-Key: " + key + "\r\n");
+  }
+  const std::string& mine = serving.started.at(0)->cache_salt;
+  EXPECT_FALSE(mine.empty());
+  EXPECT_EQ(mine.find("mine"), std::string::npos);
+  EXPECT_EQ(serving.started.at(1)->cache_salt, mine);
+  EXPECT_NE(serving.started.at(2)->cache_salt, mine);
+}
+
 TEST_F(GatewayTest, AnAddressThatIsTakenIsNamed) {
   start();
   config.listen[0].port = port;

@@ -16,6 +16,9 @@ namespace heddle::gateway {
 /// What a client may do who was let in.
 struct Guest {
   std::int32_t least_priority = INT32_MIN;  ///< The most urgent that its requests can be.
+  /// Stands for its key, without telling it, in digits; empty where no key is asked for. Guests
+  /// with different ones share no cached prefixes.
+  std::string tenant{};
 };
 
 /// The content type of server-sent events.

@@ -47,6 +47,32 @@ TEST_F(InferenceTest, TheTemplateMakesThePromptAndTheAliasFindsTheModel) {
   EXPECT_TRUE(record.deadline.has_value());
 }
 
+// A prompt counts once: of two answers, as cached is what neither had to compute.
+TEST_F(InferenceTest, UsageSaysHowMuchOfThePromptWasCached) {
+  serving.reply = "x";
+  serving.cached_tokens = 5;
+  start();
+  const json chat = ask("POST", "/v1/chat/completions", chat_body(R"("n":2)"));
+  EXPECT_EQ(chat["usage"]["prompt_tokens_details"]["cached_tokens"], 5);
+  const json plain = ask("POST", "/v1/completions", R"({"model":"tiny","prompt":["aaaaaa","bb"]})");
+  EXPECT_EQ(plain["usage"]["prompt_tokens_details"]["cached_tokens"], 10) << "of two prompts";
+  const json response = ask("POST", "/v1/responses", R"({"model":"tiny","input":"hi"})");
+  EXPECT_EQ(response["usage"]["input_tokens_details"]["cached_tokens"], 5);
+  const json stories = ask("GET", "/api/requests");
+  EXPECT_EQ(stories["requests"][0]["parts"][0]["cached_tokens"], 5) << stories;
+}
+
+TEST_F(InferenceTest, ARequestMayHaveASaltOfItsOwn) {
+  serving.reply = "x";
+  start();
+  (void)call("POST", "/v1/chat/completions", chat_body());
+  (void)call("POST", "/v1/chat/completions", chat_body(R"("cache_salt":"mine")"));
+  EXPECT_EQ(serving.started.at(0)->cache_salt, "");
+  EXPECT_EQ(serving.started.at(1)->cache_salt, "/mine");
+  EXPECT_EQ(error("/v1/chat/completions", chat_body(R"("cache_salt":"")"), 400)["param"],
+            "cache_salt");
+}
+
 TEST_F(InferenceTest, EveryRequestWithoutASeedGetsItsOwn) {
   serving.reply = "x";
   start();

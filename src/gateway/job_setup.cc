@@ -157,6 +157,7 @@ GenerationJob new_job(Context& context,
               .fingerprint = context.fingerprint};
   job.request_id = request.request_id;
   job.least_priority = request.guest.least_priority;
+  job.tenant = request.guest.tenant;
   job.endpoint = request.path;
   return job;
 }

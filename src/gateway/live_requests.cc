@@ -68,6 +68,9 @@ void LiveRequests::start() {
     record->priority = std::max(job_.params.priority, job_.least_priority);
     record->deadline = arrived_ + context_->limits.request_timeout;
     record->times.arrived = arrived_;
+    // There is no '/' in a tenant, so nobody's salt makes another's of it.
+    const std::string& salt = job_.params.cache_salt;
+    record->cache_salt = job_.tenant + (salt.empty() ? "" : "/" + salt);
     records_.push_back(std::move(record));
   }
   if (job_.params.keep_alive) {
@@ -153,6 +156,7 @@ LiveRequests::~LiveRequests() {
              {"model", job_.model->config.id},
              {"status", status_},
              {"prompt_tokens", used.prompt_tokens},
+             {"cached_tokens", used.cached_tokens},
              {"completion_tokens", used.completion_tokens},
              {"ms", std::chrono::duration<double, std::milli>(context_->now() - arrived_).count()},
              {"error", error_}});
@@ -174,6 +178,7 @@ std::vector<api::Choice> LiveRequests::take() {
     if (record.times.first_token == Instant{}) {
       record.times.first_token = now;
     }
+    note_cached(record, token.event);
     const std::size_t index = token.prompt * job_.params.choices + token.event.choice;
     Answer& answer = answers_[index];
     if (answer.ended()) {
@@ -203,16 +208,26 @@ std::vector<LiveRequests::Embedding> LiveRequests::take_embeddings() {
   std::vector<Embedding> news;
   for (TokenInbox::Token& token : inbox_->take_tokens()) {
     records_[token.prompt]->times.first_token = context_->now();
+    note_cached(*records_[token.prompt], token.event);
     news.push_back({.prompt = token.prompt, .vector = std::move(token.event.details.embedding)});
     --open_;
   }
   return news;
 }
 
+/// A prompt counts once, however many answers it gets: as cached is what none of them computed.
+void LiveRequests::note_cached(core::RequestRecord& record, const core::TokenEvent& event) {
+  if (event.position == 0) {
+    const std::int64_t cached = event.details.cached_tokens;
+    record.cached_tokens = std::min(record.cached_tokens.value_or(cached), cached);
+  }
+}
+
 api::Usage LiveRequests::usage() const {
   api::Usage usage;
   for (const std::shared_ptr<core::RequestRecord>& record : records_) {
     usage.prompt_tokens += static_cast<std::int64_t>(record->prompt.size());
+    usage.cached_tokens += record->cached_tokens.value_or(0);
   }
   for (const Answer& answer : answers_) {
     usage.completion_tokens += answer.tokens();

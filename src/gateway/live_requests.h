@@ -26,6 +26,7 @@ struct GenerationJob {
   std::vector<std::string> echo{};  ///< What the answers to each prompt begin with; may be empty.
   std::vector<std::vector<spec::SamplingParams>> choices{};  ///< For each prompt.
   std::int32_t least_priority = INT32_MIN;                   ///< The most urgent that it can be.
+  std::string tenant{};                                      ///< Guest::tenant.
   std::string request_id{};
   std::string endpoint{};
 };
@@ -78,6 +79,7 @@ class LiveRequests : public std::enable_shared_from_this<LiveRequests> {
 
   void cancel();
   void begin_story();
+  static void note_cached(core::RequestRecord& record, const core::TokenEvent& event);
   [[nodiscard]] bool dispatched() const;
 
   std::shared_ptr<Context> context_;

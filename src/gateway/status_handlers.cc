@@ -130,7 +130,8 @@ asio::awaitable<void> index(std::shared_ptr<Context> context, HttpExchange& http
       return format_bytes(static_cast<std::uint64_t>(pages) * device.page_bytes);
     };
     page += "  " + device.name + "  " + (device.up ? "up" : "down") + ", " +
-            bytes(device.usage.free) + " of " + bytes(device.usage.total) + " free\n";
+            bytes(device.usage.free + device.usage.of(ledger::LeaseKind::kKvCached).held) + " of " +
+            bytes(device.usage.total) + " free\n";
   }
   page += "\ntry\n  POST /v1/chat/completions  {\"model\": \"" + example +
           "\", \"messages\": [{\"role\": \"user\", \"content\": \"...\"}]}\n"

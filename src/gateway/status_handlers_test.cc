@@ -48,7 +48,11 @@ TEST_F(StatusHandlersTest, CountersOfOthersGrowByWhatIsNew) {
   for (const std::string line :
        {"heddle_model_loads_total{model_name=\"tiny\",reason=\"request\"} 2\n",
         "heddle_model_loads_total{model_name=\"tiny\",reason=\"operator\"} 1\n",
-        "heddle_model_evictions_total{model_name=\"tiny\",reason=\"idle\"} 1\n"}) {
+        "heddle_model_evictions_total{model_name=\"tiny\",reason=\"idle\"} 1\n",
+        "heddle_prefix_cache_queried_tokens_total{device=\"cpu0\",model_name=\"tiny\"} 50\n",
+        "heddle_prefix_cache_hit_tokens_total{device=\"cpu0\",model_name=\"tiny\"} 30\n",
+        "heddle_prefix_cache_evicted_pages_total{device=\"cpu0\",reason=\"kv\"} 4\n",
+        "heddle_prefix_cache_evicted_pages_total{device=\"cpu0\",reason=\"closed\"} 1\n"}) {
     EXPECT_THAT(metrics, HasSubstr(line));
   }
 }

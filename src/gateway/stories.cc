@@ -32,6 +32,7 @@ void write_part(spec::JsonWriter& json, const StoryPart& part) {
   json.end_object();
   json.key("device").string(part.device).key("restarts").integer(part.restarts);
   json.key("prompt_tokens").integer(part.prompt_tokens);
+  json.key("cached_tokens").integer(part.cached_tokens);
   json.key("completion_tokens").integer(part.completion_tokens);
   json.key("finish_reasons").begin_array();
   for (const spec::FinishReason finish : part.finished) {
@@ -57,6 +58,7 @@ StoryPart tell(const core::RequestRecord& record, std::string device) {
                  .device = std::move(device),
                  .restarts = record.restarts,
                  .prompt_tokens = static_cast<std::int64_t>(record.prompt.size()),
+                 .cached_tokens = record.cached_tokens.value_or(0),
                  .finished = record.finished};
   part.completion_tokens = completion_tokens(record);
   return part;

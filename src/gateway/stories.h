@@ -21,6 +21,7 @@ struct StoryPart {
   std::string device{};
   std::int32_t restarts = 0;
   std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;  ///< Of the prompt, those that a cached prefix spared.
   std::int64_t completion_tokens = 0;
   std::vector<spec::FinishReason> finished{};
 };

@@ -181,6 +181,9 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     std::vector<core::DeviceStatus> all = core_.devices();
     for (core::DeviceStatus& device : all) {
       device.restarts = agent_->restarts(device.id);
+      const rpc::WorkerStats stats = agent_->stats(device.id);
+      device.prefixes = stats.prefixes;
+      device.dropped_pages = stats.dropped_pages;
     }
     return all;
   }

@@ -89,7 +89,8 @@ core::Submit RequestTable::submission(const core::RequestRecord& record, Instant
   core::Submit submit{.request = record.id,
                       .model = record.model,
                       .prompt = record.prompt,
-                      .age = std::max(now - record.times.arrived, Duration{})};
+                      .age = std::max(now - record.times.arrived, Duration{}),
+                      .cache_salt = record.cache_salt};
   for (std::size_t choice = 0; choice < record.choices.size(); ++choice) {
     if (record.finished[choice] == spec::FinishReason::kNone) {
       submit.choices.push_back(

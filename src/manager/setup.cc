@@ -19,7 +19,7 @@ bool same_device(const config::DeviceConfig& a, const config::DeviceConfig& b) {
   return a.name == b.name && a.kind == b.kind && a.cores == b.cores && a.memory == b.memory &&
          a.page == b.page && a.load_bandwidth == b.load_bandwidth && a.copy == b.copy &&
          a.pace.step == b.pace.step && a.pace.token == b.pace.token &&
-         a.step_budget == b.step_budget;
+         a.step_budget == b.step_budget && a.prefix_cache == b.prefix_cache;
 }
 
 }  // namespace
@@ -53,7 +53,8 @@ Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t
                              .pace = {.step = device.pace.step, .token = device.pace.token},
                              .step = {.budget = device.step_budget,
                                       .max_batch_tokens = max_batch_tokens,
-                                      .min_prefill_tokens = kMinPrefillTokens}});
+                                      .min_prefill_tokens = kMinPrefillTokens},
+                             .prefix_cache = device.prefix_cache});
   }
   if (setup.host_pages < 1) {
     return Error{Code::kInvalidArgument,

@@ -1,38 +1,13 @@
 #include "memory/kv_cache.h"
 
-#include <bit>
+#include <algorithm>
 
 #include "base/check.h"
 
 namespace heddle::memory {
-namespace {
 
-constexpr std::uint32_t kWordBits = 64;
-
-/// A mask of `count` slots, all free.
-std::vector<std::uint64_t> all_free(std::uint32_t count) {
-  std::vector<std::uint64_t> mask((count + kWordBits - 1) / kWordBits, ~std::uint64_t{0});
-  if (const std::uint32_t rest = count % kWordBits; rest > 0) {
-    mask.back() = (std::uint64_t{1} << rest) - 1;
-  }
-  return mask;
-}
-
-/// Takes the lowest free slot out of a mask that has one.
-std::uint32_t take_lowest(std::vector<std::uint64_t>& mask) {
-  std::uint32_t word = 0;
-  while (mask[word] == 0) {
-    ++word;
-  }
-  const auto bit = static_cast<std::uint32_t>(std::countr_zero(mask[word]));
-  mask[word] &= mask[word] - 1;
-  return word * kWordBits + bit;
-}
-
-}  // namespace
-
-KvCache::KvCache(PagePool& pool, OwnerId owner, const KvGeometry& geometry)
-    : pool_(pool), owner_(owner), geometry_(geometry) {
+KvCache::KvCache(PagePool& pool, OwnerId owner, const KvGeometry& geometry, CachedPages& cached)
+    : pool_(pool), owner_(owner), geometry_(geometry), cached_(cached) {
   HEDDLE_CHECK(geometry_.blocks_per_page > 0 && geometry_.block_tokens > 0);
   HEDDLE_CHECK(geometry_.blocks_per_page * geometry_.block_bytes ==
                pool.device().properties().page_bytes);
@@ -40,50 +15,85 @@ KvCache::KvCache(PagePool& pool, OwnerId owner, const KvGeometry& geometry)
 
 KvCache::~KvCache() {
   for (const auto& [id, page] : pages_) {
+    if (page.used == 0) {
+      cached_.by_age_.erase(page.cached_at);
+      ++cached_.dropped_[static_cast<std::size_t>(ledger::DropReason::kClosed)];
+    }
     pool_.put(owner_, {&id, 1});
   }
 }
 
-Result<KvBlockRef> KvCache::allocate() {
-  if (roomy_.empty()) {
-    const auto taken = pool_.take(owner_, 1);
-    if (!taken) {
-      return taken.error();
-    }
-    const PageId id = taken->front();
-    pages_.emplace(id,
-                   Page{.free_slots = geometry_.blocks_per_page,
-                        .free_mask = all_free(geometry_.blocks_per_page)});
-    roomy_.emplace(geometry_.blocks_per_page, id);
-  }
-  const PageId id = roomy_.begin()->second;
-  Page& page = pages_.at(id);
-  const std::uint32_t slot = take_lowest(page.free_mask);
-  set_free_slots(id, page, page.free_slots - 1);
-  ++blocks_held_;
-  return KvBlockRef{.page = id, .slot = slot};
-}
-
-void KvCache::free(KvBlockRef block) {
+KvCache::PageEntry& KvCache::entry(KvBlockRef block) {
   const auto found = pages_.find(block.page);
   HEDDLE_CHECK(found != pages_.end());
   HEDDLE_CHECK(block.slot < geometry_.blocks_per_page);
-  Page& page = found->second;
-  std::uint64_t& word = page.free_mask[block.slot / kWordBits];
-  const std::uint64_t bit = std::uint64_t{1} << (block.slot % kWordBits);
-  HEDDLE_CHECK((word & bit) == 0);
-  word |= bit;
-  set_free_slots(block.page, page, page.free_slots + 1);
-  --blocks_held_;
-  if (page.free_slots == geometry_.blocks_per_page) {
-    roomy_.erase({page.free_slots, block.page});
-    pages_.erase(found);
-    pool_.put(owner_, {&block.page, 1});
-  }
+  return *found;
 }
 
-/// Keeps the order of fullness as a page's free slots change.
-void KvCache::set_free_slots(PageId id, Page& page, std::uint32_t free_slots) {
+Result<KvBlockRef> KvCache::allocate() {
+  if (roomy_.empty() && !find_page()) {
+    if (idle_.empty()) {
+      return Error{Code::kResourceExhausted,
+                   "allocate a block of KV: no page is free or cached, and all blocks of the " +
+                       std::to_string(pages_.size()) + " pages are in use"};
+    }
+    // There is no cached page, so this one is on a page that is in use anyway.
+    const KvBlockRef oldest = idle_.begin()->second;
+    forget_idle(entry(oldest), oldest.slot);
+  }
+  PageEntry& page = entry({.page = roomy_.begin()->second, .slot = 0});
+  const auto& blocks = page.second.blocks;
+  const auto slot = static_cast<std::uint32_t>(
+      std::find_if(blocks.begin(), blocks.end(), [](const Block& b) { return b.free(); }) -
+      blocks.begin());
+  set_free_slots(page, page.second.free_slots - 1);
+  begin_use(page, slot);
+  return KvBlockRef{.page = page.first, .slot = slot};
+}
+
+/// Takes a page from the pool, into which one that is cached may have to go first.
+bool KvCache::find_page() {
+  if (pool_.free_count() == 0 && !cached_.drop_oldest(ledger::DropReason::kKv)) {
+    return false;
+  }
+  const auto taken = pool_.take(owner_, 1);
+  HEDDLE_CHECK(taken.has_value());
+  Page page{.free_slots = geometry_.blocks_per_page,
+            .blocks = std::vector<Block>(geometry_.blocks_per_page)};
+  roomy_.emplace(page.free_slots, taken->front());
+  pages_.emplace(taken->front(), std::move(page));
+  return true;
+}
+
+void KvCache::free(KvBlockRef block) {
+  PageEntry& page = entry(block);
+  HEDDLE_CHECK(page.second.blocks[block.slot].users > 0);
+  end_use(page, block.slot);
+}
+
+bool KvCache::keep(KvBlockRef block, const BlockKey& key) {
+  Block& kept = entry(block).second.blocks[block.slot];
+  HEDDLE_CHECK(kept.users > 0 && !kept.kept);
+  if (!kept_.emplace(key, block).second) {
+    return false;
+  }
+  kept.kept = true;
+  kept.key = key;
+  return true;
+}
+
+std::optional<KvBlockRef> KvCache::use(const BlockKey& key) {
+  const auto found = kept_.find(key);
+  if (found == kept_.end()) {
+    return std::nullopt;
+  }
+  begin_use(entry(found->second), found->second.slot);
+  return found->second;
+}
+
+/// Keeps the order of fullness as a page's free slots change. The page is in use.
+void KvCache::set_free_slots(PageEntry& entry, std::uint32_t free_slots) {
+  auto& [id, page] = entry;
   if (page.free_slots > 0) {
     roomy_.erase({page.free_slots, id});
   }
@@ -93,24 +103,129 @@ void KvCache::set_free_slots(PageId id, Page& page, std::uint32_t free_slots) {
   }
 }
 
-void KvCache::check_invariants() const {
-  std::int64_t blocks = 0;
-  std::size_t roomy = 0;
-  for (const auto& [id, page] : pages_) {
-    HEDDLE_CHECK(pool_.owner_of(id) == owner_);
-    std::uint32_t free_slots = 0;
-    for (const std::uint64_t word : page.free_mask) {
-      free_slots += static_cast<std::uint32_t>(std::popcount(word));
-    }
-    HEDDLE_CHECK(free_slots == page.free_slots);
-    HEDDLE_CHECK(free_slots < geometry_.blocks_per_page);
-    HEDDLE_CHECK(free_slots == 0 || roomy_.contains({free_slots, id}));
-    roomy += free_slots > 0 ? 1U : 0U;
-    blocks += geometry_.blocks_per_page - free_slots;
+/// One user more. A free block's slot has left free_slots already.
+void KvCache::begin_use(PageEntry& entry, std::uint32_t slot) {
+  auto& [id, page] = entry;
+  Block& block = page.blocks[slot];
+  if (block.users++ > 0) {
+    return;
   }
-  HEDDLE_CHECK(roomy == roomy_.size());
-  HEDDLE_CHECK(blocks == blocks_held_);
-  HEDDLE_CHECK(pool_.owned_count(owner_) >= pages_held());
+  ++blocks_used_;
+  if (block.kept) {
+    idle_.erase(block.idle_at);
+  }
+  if (page.used++ == 0 && block.kept) {  // The page was cached.
+    cached_.by_age_.erase(page.cached_at);
+    --pages_cached_;
+    set_free_slots(entry, page.free_slots);
+  }
+}
+
+void KvCache::end_use(PageEntry& entry, std::uint32_t slot) {
+  auto& [id, page] = entry;
+  Block& block = page.blocks[slot];
+  if (--block.users > 0) {
+    return;
+  }
+  --blocks_used_;
+  --page.used;
+  if (block.kept) {
+    block.idle_at = cached_.tick();
+    idle_.emplace(block.idle_at, KvBlockRef{.page = id, .slot = slot});
+  } else {
+    set_free_slots(entry, page.free_slots + 1);
+  }
+  if (page.used > 0) {
+    return;
+  }
+  roomy_.erase({page.free_slots, id});
+  if (page.free_slots == geometry_.blocks_per_page) {
+    const PageId empty = id;
+    pages_.erase(empty);
+    pool_.put(owner_, {&empty, 1});
+    return;
+  }
+  page.cached_at = cached_.tick();
+  cached_.by_age_.emplace(page.cached_at, CachedPages::Place{.cache = this, .page = id});
+  ++pages_cached_;
+}
+
+/// An idle block of a page in use becomes free.
+void KvCache::forget_idle(PageEntry& entry, std::uint32_t slot) {
+  Block& block = entry.second.blocks[slot];
+  HEDDLE_CHECK(block.idle() && entry.second.used > 0);
+  idle_.erase(block.idle_at);
+  kept_.erase(block.key);
+  block = {};
+  set_free_slots(entry, entry.second.free_slots + 1);
+}
+
+void KvCache::drop(PageId id) {
+  const auto found = pages_.find(id);
+  HEDDLE_CHECK(found != pages_.end() && found->second.used == 0);
+  for (const Block& block : found->second.blocks) {
+    if (block.kept) {
+      idle_.erase(block.idle_at);
+      kept_.erase(block.key);
+    }
+  }
+  cached_.by_age_.erase(found->second.cached_at);
+  --pages_cached_;
+  pages_.erase(found);
+  pool_.put(owner_, {&id, 1});
+}
+
+std::int64_t KvCache::blocks_spare() const {
+  std::int64_t spare = 0;
+  for (const auto& [free_slots, id] : roomy_) {
+    spare += free_slots;
+  }
+  return spare;
+}
+
+void KvCache::check_page(const PageEntry& entry) const {
+  const auto& [id, page] = entry;
+  HEDDLE_CHECK(pool_.owner_of(id) == owner_);
+  std::uint32_t free_slots = 0;
+  std::uint32_t used = 0;
+  for (std::uint32_t slot = 0; slot < geometry_.blocks_per_page; ++slot) {
+    const Block& block = page.blocks[slot];
+    const KvBlockRef ref{.page = id, .slot = slot};
+    free_slots += block.free() ? 1 : 0;
+    used += block.users > 0 ? 1 : 0;
+    HEDDLE_CHECK(!block.kept || kept_.at(block.key) == ref);
+    HEDDLE_CHECK(!block.idle() || idle_.at(block.idle_at) == ref);
+  }
+  HEDDLE_CHECK(free_slots == page.free_slots && free_slots < geometry_.blocks_per_page);
+  HEDDLE_CHECK(used == page.used);
+  HEDDLE_CHECK(roomy_.contains({free_slots, id}) == (free_slots > 0 && used > 0));
+  if (used == 0) {
+    const auto cached = cached_.by_age_.find(page.cached_at);
+    HEDDLE_CHECK(cached != cached_.by_age_.end() && cached->second.page == id);
+    HEDDLE_CHECK(cached->second.cache == this);
+  }
+}
+
+void KvCache::check_invariants() const {
+  std::int64_t used = 0;
+  std::int64_t cached = 0;
+  std::size_t roomy = 0;
+  std::size_t kept = 0;
+  std::size_t idle = 0;
+  for (const PageEntry& entry : pages_) {
+    check_page(entry);
+    const Page& page = entry.second;
+    used += page.used;
+    cached += page.used == 0 ? 1 : 0;
+    roomy += page.free_slots > 0 && page.used > 0 ? 1U : 0U;
+    for (const Block& block : page.blocks) {
+      kept += block.kept ? 1U : 0U;
+      idle += block.idle() ? 1U : 0U;
+    }
+  }
+  HEDDLE_CHECK(used == blocks_used_ && cached == pages_cached_);
+  HEDDLE_CHECK(roomy == roomy_.size() && kept == kept_.size() && idle == idle_.size());
+  HEDDLE_CHECK(pool_.owned_count(owner_) >= static_cast<std::int64_t>(pages_.size()));
 }
 
 }  // namespace heddle::memory

@@ -3,11 +3,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/result.h"
+#include "base/siphash.h"
+#include "memory/cached_pages.h"
 #include "memory/kv_geometry.h"
 #include "memory/page_pool.h"
 
@@ -21,58 +25,107 @@ struct KvBlockRef {
   friend auto operator<=>(const KvBlockRef&, const KvBlockRef&) = default;
 };
 
+/// Stands for all that decides what a block holds: the tokens from the first of the sequence to the
+/// last of the block, and whose they are.
+using BlockKey = Digest;
+
 /// The KV blocks of one model and KV group on one device. Takes a page from the pool only when all
 /// its own are full and gives it back with its last block, so that models lend each other memory.
-/// A new block goes to the fullest page that has room, which lets the others run empty.
+/// A new block goes to the fullest page in use that has room, which lets the others run empty.
 ///
-/// All pages are owned by one lease; blocks that are to outlive their request (cached prefixes) are
-/// a second KvCache under a lease of their own, and so never share a page with growing ones. Blocks
-/// are addressed through the pool's one mapping: nothing is mapped here. Used by one thread.
+/// A block is *used* by one or more sequences, or *free*; and one that was kept under a key stays,
+/// *idle*, when its last user leaves, to be found by its key again. A page that holds idle blocks
+/// and no used ones is *cached* (CachedPages): no new block goes there, and it is dropped as a
+/// whole when its memory is wanted. Idle blocks on a page in use make way for new blocks when there
+/// is no page to be had. So what is idle never costs what is used anything.
+///
+/// All pages are owned by one lease. Blocks are addressed through the pool's one mapping: nothing
+/// is mapped here. Used by one thread.
 class KvCache {
  public:
-  /// `pool` outlives the cache; `owner` is the lease that counts its pages.
-  KvCache(PagePool& pool, OwnerId owner, const KvGeometry& geometry);
+  /// `pool` and `cached` outlive the cache; `owner` is the lease that counts its pages.
+  KvCache(PagePool& pool, OwnerId owner, const KvGeometry& geometry, CachedPages& cached);
   /// Gives all pages back; no enqueued work touches them any more.
   ~KvCache();
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
 
-  /// A block, contents undefined. kResourceExhausted when it needs a page and the pool has none.
-  /// O(log pages).
+  /// A block with one user, contents undefined. Where the pool has no page, the least recently used
+  /// cached page of the device makes way, then the least recently used idle block of this cache;
+  /// kResourceExhausted when there is neither. O(log pages).
   Result<KvBlockRef> allocate();
-  /// The block was allocated here and no enqueued work touches it any more. O(log pages).
+  /// One user fewer; the last leaves the block idle where it was kept, else free: no enqueued work
+  /// touches it any more. O(log pages).
   void free(KvBlockRef block);
+
+  /// A used block that is full, and is never written again, can be found by `key` from now on.
+  /// False where another block is found by it already, and then nothing has changed.
+  bool keep(KvBlockRef block, const BlockKey& key);
+  [[nodiscard]] bool contains(const BlockKey& key) const { return kept_.contains(key); }
+  /// The block kept under `key`, with one user more; nullopt if there is none.
+  std::optional<KvBlockRef> use(const BlockKey& key);
 
   /// Where the block begins on the device; KvGeometry says how it goes on.
   [[nodiscard]] std::byte* address(KvBlockRef block) const {
     return pool_.device().page_address(block.page) + block.slot * geometry_.block_bytes;
   }
   [[nodiscard]] const KvGeometry& geometry() const { return geometry_; }
-  [[nodiscard]] std::int64_t pages_held() const { return static_cast<std::int64_t>(pages_.size()); }
-  [[nodiscard]] std::int64_t blocks_held() const { return blocks_held_; }
-  /// Blocks that can be had without another page.
-  [[nodiscard]] std::int64_t blocks_spare() const {
-    return pages_held() * geometry_.blocks_per_page - blocks_held_;
+  /// Pages in use, and cached ones.
+  [[nodiscard]] std::int64_t pages_used() const {
+    return static_cast<std::int64_t>(pages_.size()) - pages_cached_;
   }
+  [[nodiscard]] std::int64_t pages_cached() const { return pages_cached_; }
+  [[nodiscard]] std::int64_t blocks_used() const { return blocks_used_; }
+  [[nodiscard]] std::int64_t blocks_idle() const { return static_cast<std::int64_t>(idle_.size()); }
+  /// Blocks that can be had without another page, idle ones on pages in use not counted.
+  [[nodiscard]] std::int64_t blocks_spare() const;
 
   /// CHECK-fails unless the books agree with each other and with the pool.
   void check_invariants() const;
 
  private:
+  friend class CachedPages;
+  /// Keys are as good as random.
+  struct KeyHash {
+    std::size_t operator()(const BlockKey& key) const { return key.low; }
+  };
+  struct Block {
+    std::uint32_t users = 0;
+    bool kept = false;
+    BlockKey key{};             ///< Where kept.
+    std::uint64_t idle_at = 0;  ///< Where idle: when its last user left.
+
+    [[nodiscard]] bool free() const { return users == 0 && !kept; }
+    [[nodiscard]] bool idle() const { return users == 0 && kept; }
+  };
   struct Page {
     std::uint32_t free_slots = 0;
-    std::vector<std::uint64_t> free_mask{};  ///< Bit s of word s / 64: slot s is free.
+    std::uint32_t used = 0;       ///< Blocks with users.
+    std::uint64_t cached_at = 0;  ///< Where cached: its place in CachedPages.
+    std::vector<Block> blocks{};
   };
+  using PageEntry = std::map<PageId, Page>::value_type;
 
-  void set_free_slots(PageId id, Page& page, std::uint32_t free_slots);
+  PageEntry& entry(KvBlockRef block);
+  bool find_page();
+  void set_free_slots(PageEntry& entry, std::uint32_t free_slots);
+  void begin_use(PageEntry& entry, std::uint32_t slot);
+  void end_use(PageEntry& entry, std::uint32_t slot);
+  void forget_idle(PageEntry& entry, std::uint32_t slot);
+  void drop(PageId page);
+  void check_page(const PageEntry& entry) const;
 
   PagePool& pool_;
   OwnerId owner_;
   KvGeometry geometry_;
+  CachedPages& cached_;
   std::map<PageId, Page> pages_{};
-  /// Pages with room, fullest first: (free slots, page).
+  /// Pages in use that have room, fullest first: (free slots, page).
   std::set<std::pair<std::uint32_t, PageId>> roomy_{};
-  std::int64_t blocks_held_ = 0;
+  std::unordered_map<BlockKey, KvBlockRef, KeyHash> kept_{};
+  std::map<std::uint64_t, KvBlockRef> idle_{};  ///< By Block::idle_at.
+  std::int64_t pages_cached_ = 0;
+  std::int64_t blocks_used_ = 0;
 };
 
 }  // namespace heddle::memory

@@ -1,7 +1,10 @@
 #include "memory/kv_cache.h"
 
+#include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -27,6 +30,10 @@ KvGeometry four_blocks() {
       .geometry;
 }
 
+BlockKey key(std::uint64_t number) {
+  return {.low = number, .high = ~number};
+}
+
 std::vector<PageId> first_pages(std::uint64_t count) {
   std::vector<PageId> pages;
   for (std::uint64_t page = 0; page < count; ++page) {
@@ -47,16 +54,17 @@ class KvCacheTest : public ::testing::Test {
 
   device::FakeDevice device_{kPage, 6};
   PagePool pool_{device_, first_pages(6)};
+  CachedPages cached_{};
 };
 
 TEST_F(KvCacheTest, TakesAPageOnlyWhenAllAreFull) {
-  KvCache cache(pool_, kOwner, four_blocks());
+  KvCache cache(pool_, kOwner, four_blocks(), cached_);
   const auto blocks = allocate(cache, 5);
   EXPECT_EQ(blocks[0], (KvBlockRef{PageId(0), 0}));
   EXPECT_EQ(blocks[3], (KvBlockRef{PageId(0), 3}));
   EXPECT_EQ(blocks[4], (KvBlockRef{PageId(1), 0}));
-  EXPECT_EQ(cache.pages_held(), 2);
-  EXPECT_EQ(cache.blocks_held(), 5);
+  EXPECT_EQ(cache.pages_used(), 2);
+  EXPECT_EQ(cache.blocks_used(), 5);
   EXPECT_EQ(cache.blocks_spare(), 3);
   EXPECT_EQ(pool_.owned_count(kOwner), 2);
   EXPECT_EQ(cache.address(blocks[4]), device_.page_address(PageId(1)));
@@ -64,19 +72,19 @@ TEST_F(KvCacheTest, TakesAPageOnlyWhenAllAreFull) {
 }
 
 TEST_F(KvCacheTest, AFreedPageGoesBackWithItsLastBlock) {
-  KvCache cache(pool_, kOwner, four_blocks());
+  KvCache cache(pool_, kOwner, four_blocks(), cached_);
   const auto blocks = allocate(cache, 8);
   for (const int i : {4, 5, 7}) {
     cache.free(blocks[static_cast<std::size_t>(i)]);
   }
-  EXPECT_EQ(cache.pages_held(), 2);
+  EXPECT_EQ(cache.pages_used(), 2);
   cache.free(blocks[6]);
-  EXPECT_EQ(cache.pages_held(), 1);
+  EXPECT_EQ(cache.pages_used(), 1);
   EXPECT_EQ(pool_.owner_of(PageId(1)), OwnerId{});
 }
 
 TEST_F(KvCacheTest, NewBlocksGoToTheFullestPage) {
-  KvCache cache(pool_, kOwner, four_blocks());
+  KvCache cache(pool_, kOwner, four_blocks(), cached_);
   const auto blocks = allocate(cache, 12);
   cache.free(blocks[0]);  // Page 0 has 3 blocks left, page 1 one, page 2 two.
   for (const int i : {5, 6, 7, 8, 9}) {
@@ -90,20 +98,20 @@ TEST_F(KvCacheTest, NewBlocksGoToTheFullestPage) {
 }
 
 TEST_F(KvCacheTest, RunsOutAsAnErrorAndRecovers) {
-  KvCache cache(pool_, kOwner, four_blocks());
+  KvCache cache(pool_, kOwner, four_blocks(), cached_);
   const auto blocks = allocate(cache, 24);
   const auto refused = cache.allocate();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
-  EXPECT_EQ(cache.blocks_held(), 24);
+  EXPECT_EQ(cache.blocks_used(), 24);
   cache.free(blocks[10]);
   EXPECT_EQ(cache.allocate().value(), blocks[10]);
 }
 
 TEST_F(KvCacheTest, TwoCachesNeverShareAPageAndReturnAllAtTheEnd) {
   {
-    KvCache growing(pool_, kOwner, four_blocks());
-    KvCache cached(pool_, OwnerId(4), four_blocks());
+    KvCache growing(pool_, kOwner, four_blocks(), cached_);
+    KvCache cached(pool_, OwnerId(4), four_blocks(), cached_);
     const KvBlockRef first = growing.allocate().value();
     const KvBlockRef second = cached.allocate().value();
     EXPECT_NE(first.page, second.page);
@@ -113,13 +121,85 @@ TEST_F(KvCacheTest, TwoCachesNeverShareAPageAndReturnAllAtTheEnd) {
   pool_.check_invariants();
 }
 
+TEST_F(KvCacheTest, AKeptBlockIsFoundByItsKeyAndShared) {
+  KvCache cache(pool_, kOwner, four_blocks(), cached_);
+  const auto blocks = allocate(cache, 2);
+  EXPECT_FALSE(cache.use(key(1)));
+  EXPECT_TRUE(cache.keep(blocks[0], key(1)));
+  EXPECT_FALSE(cache.keep(blocks[1], key(1))) << "one block a key";
+  EXPECT_EQ(cache.use(key(1)), blocks[0]);
+  cache.free(blocks[0]);
+  EXPECT_EQ(cache.blocks_used(), 2) << "the other user is still there";
+  cache.free(blocks[0]);
+  EXPECT_EQ(cache.blocks_used(), 1);
+  EXPECT_EQ(cache.blocks_idle(), 1);
+  EXPECT_EQ(cache.pages_used(), 1) << "blocks[1] is in use on the same page";
+  cache.free(blocks[1]);
+  EXPECT_EQ(cache.pages_used(), 0);
+  EXPECT_EQ(cache.pages_cached(), 1);
+  EXPECT_EQ(cached_.count(), 1);
+  EXPECT_EQ(cache.use(key(1)), blocks[0]);
+  EXPECT_EQ(cache.pages_used(), 1);
+  EXPECT_EQ(cached_.count(), 0);
+  cache.check_invariants();
+}
+
+TEST_F(KvCacheTest, NewBlocksDoNotGoToCachedPages) {
+  KvCache cache(pool_, kOwner, four_blocks(), cached_);
+  const KvBlockRef kept = cache.allocate().value();
+  ASSERT_TRUE(cache.keep(kept, key(1)));
+  cache.free(kept);
+  EXPECT_NE(cache.allocate().value().page, kept.page);
+  EXPECT_EQ(cache.pages_cached(), 1);
+}
+
+// What is cached is there for the taking: the page used longest ago goes first, whosever it is, and
+// then idle blocks on pages in use.
+TEST_F(KvCacheTest, CachedPagesMakeWayLeastRecentlyUsedFirst) {
+  KvCache cache(pool_, kOwner, four_blocks(), cached_);
+  KvCache other(pool_, OwnerId(4), four_blocks(), cached_);
+  const auto mine = allocate(cache, 8);
+  const auto others = allocate(other, 16);
+  for (const int i : {0, 4, 5}) {
+    ASSERT_TRUE(cache.keep(mine[static_cast<std::size_t>(i)], key(static_cast<std::uint64_t>(i))));
+  }
+  ASSERT_TRUE(other.keep(others[0], key(0)));
+  for (const int i : {0, 1, 2, 3, 4, 5}) {  // Page 0 is cached, page 1 has two idle blocks.
+    cache.free(mine[static_cast<std::size_t>(i)]);
+  }
+  for (const int i : {0, 1, 2, 3}) {
+    other.free(others[static_cast<std::size_t>(i)]);
+  }
+  ASSERT_EQ(pool_.free_count(), 0);
+  ASSERT_EQ(cached_.count(), 2);
+  cache.free(cache.use(key(0)).value());  // Now the other's page is the older one.
+
+  const KvBlockRef first = cache.allocate().value();
+  EXPECT_EQ(first.page, others[0].page);
+  EXPECT_FALSE(other.contains(key(0)));
+  EXPECT_TRUE(cache.contains(key(0)));
+  allocate(cache, 3);
+  const KvBlockRef second = cache.allocate().value();
+  EXPECT_EQ(second.page, mine[0].page);
+  EXPECT_FALSE(cache.contains(key(0)));
+  EXPECT_EQ(cached_.dropped()[static_cast<std::size_t>(ledger::DropReason::kKv)], 2U);
+  allocate(cache, 3);
+  EXPECT_TRUE(cache.contains(key(4)) && cache.contains(key(5)));
+  EXPECT_EQ(cache.allocate().value(), mine[4]) << "idle longest";
+  EXPECT_FALSE(cache.contains(key(4)));
+  EXPECT_EQ(cache.allocate().value(), mine[5]);
+  EXPECT_FALSE(cache.allocate());
+  cache.check_invariants();
+  other.check_invariants();
+}
+
 using KvCacheDeathTest = KvCacheTest;
 
 TEST_F(KvCacheDeathTest, FreeingTwiceIsABug) {
-  KvCache cache(pool_, kOwner, four_blocks());
+  KvCache cache(pool_, kOwner, four_blocks(), cached_);
   const auto blocks = allocate(cache, 2);
   cache.free(blocks[0]);
-  EXPECT_DEATH(cache.free(blocks[0]), "word & bit");
+  EXPECT_DEATH(cache.free(blocks[0]), "users > 0");
   EXPECT_DEATH(cache.free({PageId(5), 0}), "found");
   EXPECT_DEATH(cache.free({blocks[1].page, 4}), "blocks_per_page");
 }
@@ -129,7 +209,8 @@ TEST_F(KvCacheDeathTest, FreeingTwiceIsABug) {
 TEST_F(KvCacheTest, FullestFirstReallyEmptiesPages) {
   device::FakeDevice device(kPage, 64);
   PagePool pool(device, first_pages(64));
-  KvCache cache(pool, kOwner, four_blocks());
+  CachedPages cached;
+  KvCache cache(pool, kOwner, four_blocks(), cached);
   Rng rng(7);
   std::vector<KvBlockRef> blocks = allocate(cache, 256);
   const auto free_one = [&] {
@@ -141,29 +222,39 @@ TEST_F(KvCacheTest, FullestFirstReallyEmptiesPages) {
   while (blocks.size() > 64) {
     free_one();
   }
-  const std::int64_t scattered = cache.pages_held();
+  const std::int64_t scattered = cache.pages_used();
   EXPECT_GT(scattered, 32) << "a quarter of the blocks, left anywhere, holds most pages";
   for (int i = 0; i < 2000; ++i) {
     free_one();
     blocks.push_back(cache.allocate().value());
   }
-  EXPECT_LE(cache.pages_held(), 28) << "16 would be perfect";
+  EXPECT_LE(cache.pages_used(), 28) << "16 would be perfect";
   cache.check_invariants();
 }
 
 /// Two models over one pool on the real host device, with pages coming and going beside them.
 /// Every block is filled with its own pattern; a pattern that changes is two owners of one byte.
+/// Some are kept under a key and used again by it, by several at a time.
 class Household {
  public:
   Household(device::Device& device, std::uint64_t seed)
       : rng_(seed), pool_(device, first_pages(24)) {
     for (const std::uint64_t owner : {1U, 2U}) {
-      caches_.push_back(std::make_unique<KvCache>(pool_, OwnerId(owner), four_blocks()));
+      caches_.push_back(std::make_unique<KvCache>(pool_, OwnerId(owner), four_blocks(), cached_));
     }
   }
 
   void step() {
-    switch (rng_.below(8)) {
+    switch (rng_.below(11)) {
+      case 8:
+        keep();
+        break;
+      case 9:
+        use();
+        break;
+      case 10:
+        trim();
+        break;
       case 0:
         exchange();
         break;
@@ -177,10 +268,13 @@ class Household {
     }
     pool_.check_invariants();
     std::int64_t owned = 0;
+    std::int64_t cached = 0;
     for (const auto& cache : caches_) {
       cache->check_invariants();
-      owned += cache->pages_held();
+      owned += cache->pages_used() + cache->pages_cached();
+      cached += cache->pages_cached();
     }
+    ASSERT_EQ(cached_.count(), cached);
     ASSERT_EQ(pool_.size() + std::ssize(outside_), 24);
     ASSERT_EQ(pool_.size(), pool_.free_count() + owned);
   }
@@ -190,11 +284,13 @@ class Household {
     std::size_t cache = 0;
     KvBlockRef ref{};
     unsigned char pattern = 0;
+    std::optional<BlockKey> key{};
   };
 
   void allocate() {
     const std::size_t cache = rng_.below(2);
-    const bool possible = pool_.free_count() > 0 || caches_[cache]->blocks_spare() > 0;
+    const bool possible = pool_.free_count() + cached_.count() > 0 ||
+                          caches_[cache]->blocks_spare() + caches_[cache]->blocks_idle() > 0;
     const auto ref = caches_[cache]->allocate();
     ASSERT_EQ(ref.has_value(), possible);
     if (ref) {
@@ -219,6 +315,44 @@ class Household {
     blocks_.pop_back();
   }
 
+  void keep() {
+    if (blocks_.empty()) {
+      return;
+    }
+    Block& block = blocks_[rng_.below(blocks_.size())];
+    const BlockKey fresh = key(++keys_);
+    if (!block.key) {
+      ASSERT_TRUE(caches_[block.cache]->keep(block.ref, fresh));
+      block.key = fresh;
+      patterns_[fresh] = block;
+    }
+  }
+
+  void use() {
+    if (patterns_.empty()) {
+      return;
+    }
+    const auto found =
+        std::next(patterns_.begin(), static_cast<std::ptrdiff_t>(rng_.below(patterns_.size())));
+    const auto ref = caches_[found->second.cache]->use(found->first);
+    const bool held = std::any_of(blocks_.begin(), blocks_.end(), [&](const Block& block) {
+      return block.key == found->first;
+    });
+    ASSERT_TRUE(ref || !held) << "what is used is not dropped";
+    if (ref) {
+      blocks_.push_back(found->second);
+      ASSERT_EQ(*ref, found->second.ref);
+    } else {
+      patterns_.erase(found);
+    }
+  }
+
+  void trim() {
+    const std::int64_t before = cached_.count();
+    ASSERT_EQ(cached_.drop_oldest(ledger::DropReason::kBound), before > 0);
+    ASSERT_EQ(cached_.count(), std::max<std::int64_t>(before - 1, 0));
+  }
+
   void exchange() {
     const auto count = static_cast<std::int64_t>(rng_.below(6));
     if (const auto given = pool_.surrender(count)) {
@@ -234,6 +368,9 @@ class Household {
 
   Rng rng_;
   PagePool pool_;
+  CachedPages cached_{};
+  std::uint64_t keys_ = 0;
+  std::map<BlockKey, Block> patterns_{};  ///< Of blocks that were kept, and may be gone.
   std::vector<std::unique_ptr<KvCache>> caches_{};
   std::vector<Block> blocks_{};
   std::vector<PageId> outside_{};

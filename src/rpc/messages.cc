@@ -59,6 +59,7 @@ void to_wire(const WorkerHello& hello, wire::Hello& out) {
   out.set_log_level(static_cast<std::uint32_t>(hello.log_level));
   out.set_log_json(hello.log_format == log::Format::kJson);
   out.set_event_log(hello.event_log);
+  out.set_prefix_cache(hello.prefix_cache);
 }
 
 WorkerHello from_wire(const wire::Hello& in, WireCheck& check) {
@@ -80,6 +81,7 @@ WorkerHello from_wire(const wire::Hello& in, WireCheck& check) {
   hello.log_level = check.enumerator(in.log_level(), log::Level::kError, "log level");
   hello.log_format = in.log_json() ? log::Format::kJson : log::Format::kText;
   hello.event_log = in.event_log();
+  hello.prefix_cache = check.count(in.prefix_cache(), "share of the prefix cache");
   return hello;
 }
 
@@ -119,6 +121,7 @@ core::Submit from_wire(const wire::Submit& in, WireCheck& check) {
                               .params = from_wire(choice.params(), check)});
   }
   submit.age = Duration(check.count(in.age_ns(), "age of a request"));
+  submit.cache_salt = in.cache_salt();
   return submit;
 }
 
@@ -156,6 +159,7 @@ void to_wire(const core::WorkerMessage& message, wire::ToWorker& out) {
                             rpc::to_wire(choice.params, *entry.mutable_params());
                           }
                           body.set_age_ns(submit.age.count());
+                          body.set_cache_salt(submit.cache_salt);
                         },
                         [&out](const core::CancelRequest& cancel) {
                           out.mutable_cancel()->set_request(cancel.request.value());
@@ -214,6 +218,7 @@ void to_wire(const core::TokensProduced& produced, wire::TokensProduced& out) {
     }
     entry.mutable_embedding()->Assign(token.details.embedding.begin(),
                                       token.details.embedding.end());
+    entry.set_cached_tokens(token.details.cached_tokens);
   }
 }
 
@@ -227,6 +232,7 @@ spec::TokenDetails details_from_wire(const wire::Token& in, WireCheck& check) {
     details.logprobs.push_back({.token = in.logprob_tokens(i), .logprob = in.logprobs(i)});
   }
   details.embedding.assign(in.embedding().begin(), in.embedding().end());
+  details.cached_tokens = check.count(in.cached_tokens(), "cached tokens");
   return details;
 }
 
@@ -334,6 +340,32 @@ void to_wire(const WorkerStats& stats, wire::WorkerStats& out) {
   out.set_busy_ns(stats.busy.count());
   out.set_mapping_ns(stats.mapping.count());
   out.set_copied_bytes(stats.copied_bytes);
+  for (const core::PrefixCounts& counts : stats.prefixes) {
+    wire::PrefixCounts& entry = *out.add_prefixes();
+    entry.set_model(counts.model.value());
+    entry.set_queried_tokens(counts.queried_tokens);
+    entry.set_hit_tokens(counts.hit_tokens);
+  }
+  out.mutable_dropped_pages()->Assign(stats.dropped_pages.begin(), stats.dropped_pages.end());
+}
+
+WorkerStats from_wire(const wire::WorkerStats& in, WireCheck& check) {
+  WorkerStats stats{.steps = in.steps(),
+                    .late_steps = in.late_steps(),
+                    .busy = Duration(check.count(in.busy_ns(), "busy time")),
+                    .mapping = Duration(check.count(in.mapping_ns(), "mapping time")),
+                    .copied_bytes = in.copied_bytes()};
+  for (const wire::PrefixCounts& entry : in.prefixes()) {
+    stats.prefixes.push_back({.model = ModelId(entry.model()),
+                              .queried_tokens = entry.queried_tokens(),
+                              .hit_tokens = entry.hit_tokens()});
+  }
+  if (std::cmp_greater(in.dropped_pages_size(), stats.dropped_pages.size())) {
+    check.fail("pages of cached prefixes dropped for more reasons than there are");
+    return stats;
+  }
+  std::copy(in.dropped_pages().begin(), in.dropped_pages().end(), stats.dropped_pages.begin());
+  return stats;
 }
 
 decltype(ToServe::body) body_from_wire(const wire::ToServe& in, WireCheck& check) {
@@ -370,11 +402,7 @@ decltype(ToServe::body) body_from_wire(const wire::ToServe& in, WireCheck& check
     case wire::ToServe::kReport:
       return from_wire(in.report(), check);
     case wire::ToServe::kStats:
-      return WorkerStats{.steps = in.stats().steps(),
-                         .late_steps = in.stats().late_steps(),
-                         .busy = Duration(check.count(in.stats().busy_ns(), "busy time")),
-                         .mapping = Duration(check.count(in.stats().mapping_ns(), "mapping time")),
-                         .copied_bytes = in.stats().copied_bytes()};
+      return from_wire(in.stats(), check);
     case wire::ToServe::BODY_NOT_SET:
       break;
   }

@@ -12,6 +12,8 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "core/messages.h"
+#include "core/serving.h"
+#include "ledger/drop_reason.h"
 #include "policy/batching.h"
 #include "spec/dtype.h"
 #include "spec/model_spec.h"
@@ -40,7 +42,8 @@ struct WorkerHello {
   policy::StepOptions step{};
   log::Level log_level = log::Level::kInfo;
   log::Format log_format = log::Format::kText;
-  std::string event_log{};  ///< File for the events of its core; empty: none.
+  std::string event_log{};        ///< File for the events of its core; empty: none.
+  std::int64_t prefix_cache = 0;  ///< As core::WorkerOptions has it.
 };
 
 /// What a model is; sent before its first LoadModel. An id never names another model.
@@ -65,10 +68,12 @@ struct HelloAck {
 /// What a worker's shell counts over its life; for metrics, no core hears it.
 struct WorkerStats {
   std::uint64_t steps = 0;
-  std::uint64_t late_steps = 0;    ///< Took longer than the pace says.
-  Duration busy{};                 ///< In steps.
-  Duration mapping{};              ///< Mapping and unmapping windows.
-  std::uint64_t copied_bytes = 0;  ///< Of images.
+  std::uint64_t late_steps = 0;                ///< Took longer than the pace says.
+  Duration busy{};                             ///< In steps.
+  Duration mapping{};                          ///< Mapping and unmapping windows.
+  std::uint64_t copied_bytes = 0;              ///< Of images.
+  std::vector<core::PrefixCounts> prefixes{};  ///< By model id.
+  ledger::DropCounts dropped_pages{};          ///< Of cached prefixes.
   friend bool operator==(const WorkerStats&, const WorkerStats&) = default;
 };
 

@@ -23,7 +23,8 @@ std::vector<ToWorker> every_to_worker() {
               .step = {.budget = Duration(22), .max_batch_tokens = 23, .min_prefill_tokens = 24},
               .log_level = log::Level::kWarning,
               .log_format = log::Format::kJson,
-              .event_log = "/var/log/events.worker.3.4"},
+              .event_log = "/var/log/events.worker.3.4",
+              .prefix_cache = 60},
           ModelDescription{
               .model = ModelId(5), .name = "m", .spec = {.layers = 2}, .dtype = spec::DType::kF32},
           core::WorkerMessage(core::LoadModel{
@@ -47,7 +48,8 @@ std::vector<ToWorker> every_to_worker() {
               .model = ModelId(5),
               .prompt = {1, 2, 3},
               .choices = {{.generated = {4}, .params = {.choice = 1, .max_tokens = 9}}},
-              .age = Duration(12)}),
+              .age = Duration(12),
+              .cache_salt = "salt"}),
           core::WorkerMessage(core::CancelRequest{.request = RequestId(6)}),
           core::WorkerMessage(core::FinishChoice{.request = RequestId(6), .choice = 1}),
           Shutdown{}};
@@ -70,7 +72,8 @@ std::vector<ToServe> every_to_serve() {
                                        .choice = 1,
                                        .position = 7,
                                        .token = 8,
-                                       .finish = spec::FinishReason::kLength}}},
+                                       .finish = spec::FinishReason::kLength,
+                                       .details = {.cached_tokens = 9}}}},
       core::RequestReturned{.request = RequestId(6)},
       core::RequestFailed{.request = RequestId(6), .error = {Code::kInvalidArgument, "too long"}},
       core::DeviceReport{.version = 3,
@@ -90,7 +93,9 @@ std::vector<ToServe> every_to_serve() {
                            .late_steps = 2,
                            .busy = Duration(3),
                            .mapping = Duration(4),
-                           .copied_bytes = 5}}};
+                           .copied_bytes = 5,
+                           .prefixes = {{ModelId(5), 7, 6}},
+                           .dropped_pages = {1, 2, 3, 4}}}};
   for (const core::WorkerReport& report : reports) {
     all.push_back({.epoch = WorkerEpoch(4), .body = report});
   }
@@ -128,7 +133,8 @@ TEST(Messages, AHelloKeepsItsFields) {
                       h.step.min_prefill_tokens,
                       h.log_level,
                       h.log_format,
-                      h.event_log);
+                      h.event_log,
+                      h.prefix_cache);
   };
   EXPECT_EQ(fields(got), fields(sent));
   EXPECT_EQ(got.pace, sent.pace);
@@ -142,6 +148,9 @@ TEST(Messages, FromAWorkerComeBackAsTheyWere) {
     EXPECT_EQ(got->epoch, sent.epoch);
     EXPECT_EQ(got->body.index(), sent.body.index());
     EXPECT_EQ(encode(*got), bytes);
+    if (const auto* stats = std::get_if<WorkerStats>(&sent.body)) {
+      EXPECT_EQ(std::get<WorkerStats>(got->body), *stats);
+    }
   }
 }
 

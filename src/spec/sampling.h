@@ -70,6 +70,8 @@ struct TokenDetails {
   /// The token itself, then the likeliest ones, likeliest first, lowest id first on ties.
   std::vector<TokenLogprob> logprobs{};
   std::vector<float> embedding{};  ///< The pooled hidden state.
+  /// With the first token: how many of the prompt's tokens a cached prefix spared.
+  std::int64_t cached_tokens = 0;
   friend bool operator==(const TokenDetails&, const TokenDetails&) = default;
 };
 

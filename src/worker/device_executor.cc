@@ -1,6 +1,7 @@
 #include "worker/device_executor.h"
 
 #include <cstdint>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -30,8 +31,13 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::create(device::Device& d
                                                                const Options& options,
                                                                Handlers handlers) {
   std::unique_ptr<DeviceExecutor> self(new DeviceExecutor(device, options, std::move(handlers)));
-  auto engine =
-      engine::Engine::create(device, self->pool_, {.max_batch_tokens = options.max_batch_tokens});
+  std::random_device chance;
+  const auto draw = [&chance] { return (std::uint64_t{chance()} << 32U) | chance(); };
+  auto engine = engine::Engine::create(device,
+                                       self->pool_,
+                                       {.max_batch_tokens = options.max_batch_tokens,
+                                        .prefix_cache = options.prefix_cache,
+                                        .prefix_secret = {draw(), draw()}});
   if (!engine) {
     return engine.error();
   }
@@ -160,6 +166,8 @@ void DeviceExecutor::execute(const core::CloseModel& command,
     return;
   }
   engine_->remove_model(command.model);
+  opened.registered = false;
+  kv_changed_ = true;
   mapper_->close(command.model, &*described_.at(command.model).window);
 }
 
@@ -218,7 +226,8 @@ Result<void> DeviceExecutor::add(core::AddSequence& command) {
                                 .tokens = std::move(command.tokens),
                                 .prompt_tokens = command.prompt_tokens,
                                 .params = std::move(command.params),
-                                .grammar = std::move(*grammar)});
+                                .grammar = std::move(*grammar),
+                                .cache_salt = std::move(command.cache_salt)});
 }
 
 void DeviceExecutor::execute(core::AddSequence& command, std::vector<core::WorkerEvent>& events) {
@@ -230,15 +239,51 @@ void DeviceExecutor::execute(core::AddSequence& command, std::vector<core::Worke
   }
 }
 
+void DeviceExecutor::execute(const core::TakePrefixes& command,
+                             std::vector<core::WorkerEvent>& events) {
+  core::PrefixesTaken taken;
+  for (const core::SequenceId id : command.sequences) {
+    if (!refused_.contains(id)) {
+      taken.sequences.push_back({.sequence = id, .computed = engine_->take_prefix(id)});
+    }
+  }
+  kv_changed_ = true;
+  events.push_back(std::move(taken));
+}
+
+void DeviceExecutor::execute(const core::TrimCached& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  engine_->trim_cached(command.keep, command.reason);
+  kv_changed_ = true;
+}
+
+core::KvCounted DeviceExecutor::counted() const {
+  core::KvCounted counted{.cached_pages = engine_->cached_pages()};
+  for (const auto& [model, opened] : opened_) {
+    if (opened.registered) {
+      counted.kv.push_back({.model = model, .pages = engine_->kv_pages(model)});
+    }
+  }
+  return counted;
+}
+
+void DeviceExecutor::count_kv(std::vector<core::WorkerEvent>& events) {
+  if (std::exchange(kv_changed_, false)) {
+    events.push_back(counted());
+  }
+}
+
 void DeviceExecutor::execute(const core::PreemptSequence& command,
                              std::vector<core::WorkerEvent>& /*events*/) {
   engine_->preempt(command.sequence);
+  kv_changed_ = true;
 }
 
 void DeviceExecutor::execute(const core::RemoveSequence& command,
                              std::vector<core::WorkerEvent>& /*events*/) {
   if (refused_.erase(command.sequence) == 0) {
     engine_->remove_sequence(command.sequence);
+    kv_changed_ = true;
   }
 }
 
@@ -261,17 +306,15 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
                            .finish = slice.finish,
                            .details = std::move(slice.details)});
   }
-  for (const auto& [model, opened] : opened_) {
-    if (opened.registered) {
-      done.kv.push_back({.model = model, .pages = engine_->kv_pages(model)});
-    }
+  for (const engine::SequenceFailure& failure : outcome->failed) {
+    engine_->remove_sequence(failure.sequence);
+    refused_.insert(failure.sequence);
   }
+  done.counted = counted();
   ++stats_.steps;
   stats_.busy += done.took;
   events.push_back(std::move(done));
   for (engine::SequenceFailure& failure : outcome->failed) {
-    engine_->remove_sequence(failure.sequence);
-    refused_.insert(failure.sequence);
     events.push_back(
         core::SequenceRefused{.sequence = failure.sequence, .error = std::move(failure.error)});
   }
@@ -335,6 +378,11 @@ rpc::WorkerStats DeviceExecutor::stats() const {
   rpc::WorkerStats stats = stats_;
   stats.mapping = mapper_->mapping();
   stats.copied_bytes = mapper_->copied_bytes();
+  for (const auto& [model, counts] : engine_->prefix_counts()) {
+    stats.prefixes.push_back(
+        {.model = model, .queried_tokens = counts.queried_tokens, .hit_tokens = counts.hit_tokens});
+  }
+  stats.dropped_pages = engine_->dropped_pages();
   return stats;
 }
 

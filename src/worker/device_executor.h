@@ -34,6 +34,7 @@ class DeviceExecutor {
     std::vector<PageId> pages{};  ///< The pool at the start.
     std::uint64_t load_bandwidth = 0;
     std::int64_t max_batch_tokens = 0;
+    bool prefix_cache = false;
     rpc::Pace pace{};
   };
   struct Handlers {
@@ -55,6 +56,9 @@ class DeviceExecutor {
   /// Carries out one command. What it gives rise to at once is appended to `events`, for the core
   /// to hear next. An error means that the device is lost.
   Result<void> carry_out(core::WorkerCommand command, std::vector<core::WorkerEvent>& events);
+
+  /// Appends KvCounted where commands since the last call have changed what there is of KV.
+  void count_kv(std::vector<core::WorkerEvent>& events);
 
   /// The mapper has closed the model (on_event said ModelClosed): its pages go where they belong.
   /// To be called before the core hears of it.
@@ -91,6 +95,8 @@ class DeviceExecutor {
   void execute(const core::SetImageReady& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::SetSourceReady& command, std::vector<core::WorkerEvent>& events);
   void execute(core::AddSequence& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::TakePrefixes& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::TrimCached& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::PreemptSequence& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::RemoveSequence& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::RunStep& command, std::vector<core::WorkerEvent>& events);
@@ -101,6 +107,7 @@ class DeviceExecutor {
                                                                       const spec::Grammar& grammar);
   Result<void> add(core::AddSequence& command);
   [[nodiscard]] Duration keep_pace(const policy::StepPlan& plan, Instant began);
+  [[nodiscard]] core::KvCounted counted() const;
   void set_open(ModelId model, std::optional<core::ImageSource> source);
 
   device::Device& device_;
@@ -111,6 +118,7 @@ class DeviceExecutor {
   std::map<ModelId, OpenedModel> opened_{};
   /// Sequences that the engine would not take; the core may still have them removed.
   std::set<core::SequenceId> refused_{};
+  bool kv_changed_ = false;  ///< Since the core was told what there is of it.
   std::optional<Error> lost_{};
   rpc::WorkerStats stats_{};
 

@@ -20,7 +20,8 @@ EngineLoop::EngineLoop(rpc::WorkerHello hello,
       core_(core::WorkerOptions{.device = hello_.device,
                                 .epoch = hello_.epoch,
                                 .pages = static_cast<std::int64_t>(hello_.pages.size()),
-                                .step = hello_.step}),
+                                .step = hello_.step,
+                                .prefix_cache = hello_.prefix_cache}),
       thread_([this] { run(); }) {}
 
 void EngineLoop::hear(core::WorkerMessage message) {
@@ -46,6 +47,7 @@ void EngineLoop::run() {
       {.pages = hello_.pages,
        .load_bandwidth = hello_.load_bandwidth,
        .max_batch_tokens = hello_.step.max_batch_tokens,
+       .prefix_cache = hello_.prefix_cache > 0,
        .pace = hello_.pace},
       {.on_event = [this](core::WorkerEvent event) { inbox_.push(std::move(event)); },
        .on_report = [this](core::WorkerReport said) { report(std::move(said)); }});
@@ -121,6 +123,7 @@ void EngineLoop::carry_out(std::vector<core::WorkerCommand>& commands,
       give_up(done.error());
     }
   }
+  executor_->count_kv(events);
 }
 
 void EngineLoop::report(core::WorkerReport report) {

@@ -89,7 +89,8 @@ TEST(Replay, OfALiveRunGivesTheSameCommands) {
     core::WorkerCore worker({.device = DeviceId(0),
                              .epoch = WorkerEpoch(epoch),
                              .pages = rows,
-                             .step = setup->devices[0].step});
+                             .step = setup->devices[0].step,
+                             .prefix_cache = setup->devices[0].prefix_cache});
     const Result<std::int64_t> of_worker = core::replay(worker, whole);
     ASSERT_TRUE(of_worker) << "epoch " << epoch << ": " << of_worker.error().message;
     EXPECT_GT(*of_worker, epoch == 1 ? 0 : 20);

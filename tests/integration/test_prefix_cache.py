@@ -1,0 +1,115 @@
+"""Conversations whose beginning is cached: told in usage and metrics, faster or as fast, and never shared
+between tenants."""
+
+import time
+
+import pytest
+import server as heddle
+
+MODEL = "adder"
+TURN = "1+1= " * 40  # Many blocks of tokens, and well within the context.
+KEYS = ["key-of-a", "key-of-b"]
+
+
+@pytest.fixture(scope="module")
+def server():
+    extra = "apiKeys: [key-of-a, key-of-b]\n"
+    with heddle.Server(heddle.config(extra=extra)) as running:
+        yield running
+
+
+def complete(server, prompt, key=KEYS[0], path="/v1/completions", **options):
+    body = {"model": MODEL, "prompt": prompt, "max_tokens": 20, "temperature": 0, **options}
+    began = time.monotonic()
+    status, _, answer = server.call(path, body, headers={"Authorization": f"Bearer {key}"})
+    assert status == 200, answer
+    return answer, time.monotonic() - began
+
+
+def cached(answer):
+    return answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def metrics(server):
+    status, _, text = server.call("/metrics", headers={"Authorization": f"Bearer {KEYS[0]}"})
+    assert status == 200
+    rows = (line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
+    return {name: float(value) for name, value in rows}
+
+
+def test_the_second_turn_computes_only_what_is_new(server):
+    first, _ = complete(server, TURN)
+    assert cached(first) == 0
+    said = first["choices"][0]["text"]
+    second, _ = complete(server, TURN + said + " 2+2=")
+    prompt = second["usage"]["prompt_tokens"]
+    # All but the last blocks of the first turn, its answer included.
+    assert prompt - 40 <= cached(second) < prompt
+    again, _ = complete(server, TURN)
+    assert again["choices"][0]["text"] == said
+
+
+def test_answers_are_those_of_a_server_without_a_cache(server):
+    prompts = [TURN + prompt for prompt, _ in heddle.eval_set(MODEL, 5)]
+    options = {"temperature": 0.8, "seed": 7, "logprobs": 2}
+    with heddle.Server(heddle.config(device_extra=", prefix_cache: off")) as plain:
+        expected = [complete(plain, prompt, **options)[0] for prompt in prompts]
+    assert all(cached(answer) == 0 for answer in expected)
+    for _ in range(2):
+        got = [complete(server, prompt, **options)[0] for prompt in prompts]
+        assert [one["choices"] for one in got] == [one["choices"] for one in expected]
+    assert all(cached(answer) > 0 for answer in got)
+
+
+def test_nothing_is_shared_between_keys_or_salts(server):
+    prompt = "7+7= " * 40
+    assert cached(complete(server, prompt)[0]) == 0
+    assert cached(complete(server, prompt, key=KEYS[1])[0]) == 0
+    assert cached(complete(server, prompt, cache_salt="mine")[0]) == 0
+    assert cached(complete(server, prompt, cache_salt="mine", key=KEYS[1])[0]) == 0
+    assert cached(complete(server, prompt)[0]) > 0
+    assert cached(complete(server, prompt, cache_salt="mine")[0]) > 0
+
+
+def test_a_long_beginning_is_not_slower(server):
+    """The least of several, as others use the machine, too."""
+    fresh = min(complete(server, f"{n}+9= " + TURN, max_tokens=1)[1] for n in range(10, 20))
+    known = min(complete(server, f"{n}+9= " + TURN, max_tokens=1)[1] for n in range(10, 20))
+    assert known <= 1.5 * fresh
+
+
+def test_metrics_and_requests_tell_what_was_found(server):
+    complete(server, TURN)
+    complete(server, TURN)
+    values = metrics(server)
+    labels = f'{{device="cpu0",model_name="{MODEL}"}}'
+    queried = values["heddle_prefix_cache_queried_tokens_total" + labels]
+    hit = values["heddle_prefix_cache_hit_tokens_total" + labels]
+    assert 0 < hit < queried
+    assert values['heddle_prefix_cache_evicted_pages_total{device="cpu0",reason="load"}'] >= 0
+    auth = {"Authorization": f"Bearer {KEYS[0]}"}
+    _, _, stories = server.call("/api/requests", headers=auth)
+    assert stories["requests"][0]["parts"][0]["cached_tokens"] > 0
+    _, _, devices = server.call("/api/devices", headers=auth)
+    pages = devices["devices"][0]["pages"]
+    assert pages["kv_cached"]["held"] > 0 and pages["kv_own"]["held"] == 0
+
+
+def test_a_cached_prefix_gives_way_to_other_models(server):
+    """All models in turn, in a memory that does not hold them: loads take the pages of prefixes."""
+    for _ in range(2):
+        for model in heddle.demo_models():
+            prompt, answer = heddle.eval_set(model, 1)[0]
+            body = {"model": model, "messages": [{"role": "user", "content": prompt}], "temperature": 0}
+            for n in range(6):
+                filler = {"model": model, "prompt": f"{n} " + TURN, "max_tokens": 2}
+                status, _, _ = server.call(
+                    "/v1/completions", filler, headers={"Authorization": f"Bearer {KEYS[0]}"}
+                )
+                assert status == 200
+            status, _, got = server.call(
+                "/v1/chat/completions", body, headers={"Authorization": f"Bearer {KEYS[0]}"}
+            )
+            assert status == 200 and got["choices"][0]["message"]["content"] == answer
+    values = metrics(server)
+    assert values['heddle_prefix_cache_evicted_pages_total{device="cpu0",reason="closed"}'] > 0
