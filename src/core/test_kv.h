@@ -133,8 +133,9 @@ class ModelledKv {
   };
 
   [[nodiscard]] bool used(const Page& page) const {
-    return std::any_of(
-        page.blocks.begin(), page.blocks.end(), [&](BlockId id) { return blocks_.at(id).users > 0; });
+    return std::any_of(page.blocks.begin(), page.blocks.end(), [&](BlockId id) {
+      return blocks_.at(id).users > 0;
+    });
   }
   [[nodiscard]] std::optional<PageId> page_with_room(ModelId model) const {
     for (const auto& [id, page] : pages_) {

@@ -320,8 +320,8 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
       HEDDLE_CHECK(running.computed == 0 && running.blocks.empty());
       const auto most = (std::ssize(running.tokens) - 1) / ModelledKv::kBlockTokens;
       while (std::ssize(running.blocks) < most) {
-        const auto block = kv_.use(
-            running.content(std::ssize(running.blocks) + 1, std::ssize(running.tokens)));
+        const auto block =
+            kv_.use(running.content(std::ssize(running.blocks) + 1, std::ssize(running.tokens)));
         if (!block) {
           break;
         }

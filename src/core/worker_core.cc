@@ -11,8 +11,7 @@ namespace heddle::core {
 std::int64_t WorkerCore::Impl::pages_short(const Sequence& sequence) const {
   const std::int64_t length =
       sequence.tokens + std::min(policy::kExpectedTokens, sequence.remaining);
-  return policy::kv_pages(models_.at(sequence.model).footprint.kv, {&length, 1}) -
-         kv_pages_total();
+  return policy::kv_pages(models_.at(sequence.model).footprint.kv, {&length, 1}) - kv_pages_total();
 }
 
 /// Pages that only the manager can find: for the oldest sequence to go on, or be taken in.

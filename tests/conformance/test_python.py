@@ -37,7 +37,9 @@ def test_a_stream_is_the_whole_answer(client):
     assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == ANSWER
     assert chunks[0].choices[0].delta.role == "assistant"
     assert [c.choices[0].finish_reason for c in chunks if c.choices and c.choices[0].finish_reason] == ["stop"]
-    assert chunks[-1].choices == [] and chunks[-1].usage == whole.usage
+    used, before = chunks[-1].usage, whole.usage
+    assert chunks[-1].choices == []
+    assert (used.prompt_tokens, used.completion_tokens) == (before.prompt_tokens, before.completion_tokens)
     assert all(c.object == "chat.completion.chunk" and c.id == chunks[0].id for c in chunks)
 
 
