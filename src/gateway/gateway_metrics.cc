@@ -190,14 +190,18 @@ void GatewayMetrics::publish_prefixes(const core::DeviceStatus& device,
       continue;  // It was removed.
     }
     const Labels labels{{"model_name", model->second}, {"device", device.name}};
-    count_up_to("heddle_prefix_cache_queried_tokens_total",
-                "Tokens of sequences for which a cached prefix was sought.",
-                labels,
-                counts.queried_tokens);
-    count_up_to("heddle_prefix_cache_hit_tokens_total",
-                "Of these, tokens of cached prefixes that were found.",
-                labels,
-                counts.hit_tokens);
+    for (const char* name :
+         {"heddle_prefix_cache_queried_tokens_total", "vllm:prefix_cache_queries_total"}) {
+      count_up_to(name,
+                  "Tokens of sequences for which a cached prefix was sought.",
+                  labels,
+                  counts.queried_tokens);
+    }
+    for (const char* name :
+         {"heddle_prefix_cache_hit_tokens_total", "vllm:prefix_cache_hits_total"}) {
+      count_up_to(
+          name, "Of these, tokens of cached prefixes that were found.", labels, counts.hit_tokens);
+    }
   }
   for (std::size_t i = 0; i < ledger::kDropReasons; ++i) {
     const auto reason = static_cast<ledger::DropReason>(i);
