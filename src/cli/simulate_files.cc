@@ -231,6 +231,8 @@ void declare_model(Fields& f, const PerfData& perf, sim::ModelSpec& model) {
   f.integer({"tp", "GPUs of an instance."}, {.least = 1, .most = 64}, model.tp);
   f.integer({"batch", "Most sequences at once."}, {.least = 1, .most = 4096}, model.max_sequences);
   f.integer({"chunk", "Most tokens in a step."}, {.least = 16}, model.max_batch_tokens);
+  f.flag({"prompts_elsewhere", "Prompts are read on other GPUs, which are not modelled."},
+         model.prompts_elsewhere);
   bytes(f, {"overhead", "Context, workspace, activations, per GPU."}, model.overhead_bytes);
   f.duration({"ttft", "Objective: time to first token."}, model.slo_ttft);
   f.duration({"tpot", "Objective: time per further token."}, model.slo_tpot);

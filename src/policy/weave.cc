@@ -12,6 +12,7 @@ constexpr double kPressed = 0.85;
 constexpr double kHostLimit = 0.9;
 constexpr double kLookAhead = 2.0;  // [s]
 constexpr double kFewestRequests = 5.0;
+constexpr double kMostReading = 0.5;
 constexpr double kLeastShare = 0.2;
 constexpr double kMostShare = 0.5;
 
@@ -178,6 +179,8 @@ std::string_view reason_name(ShareReason reason) {
       return "hot_not_pressed";
     case ShareReason::kTooQuiet:
       return "too_quiet";
+    case ShareReason::kHotReads:
+      return "hot_reads";
     case ShareReason::kTooSmall:
       return "too_small";
   }
@@ -199,6 +202,9 @@ ShareChoice choose_share(const WeavePair& pair) {
   }
   if (pair.hot_requests_per_second < kFewestRequests) {
     return {.reason = ShareReason::kTooQuiet};
+  }
+  if (pair.hot_reading > kMostReading) {
+    return {.reason = ShareReason::kHotReads};
   }
   const auto memory = static_cast<double>(pair.cold_free_kv_bytes + pair.hot_kv_bytes);
   if (pair.attention <= Duration{} || memory <= 0.0) {

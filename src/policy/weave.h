@@ -89,6 +89,7 @@ struct WeavePair {
   double hot_kv_use = 0.0;              ///< Of its KV memory, in [0, 1].
   bool hot_queues = false;              ///< It has requests waiting for KV.
   double hot_requests_per_second = 0.0;
+  double hot_reading = 0.0;  ///< Part of the time that it reads prompts.
   double cold_kv_use = 0.0;
   double cold_kv_growth = 0.0;  ///< Of cold_kv_use per second, lately.
   bool cold_drains = false;     ///< In its grace period.
@@ -102,6 +103,7 @@ enum class ShareReason : std::uint8_t {
   kHostNeedsRoom,  ///< Its own KV will want the memory.
   kHotNotPressed,  ///< The hot side is not short of KV.
   kTooQuiet,       ///< Too few requests: offloading would only slow them.
+  kHotReads,       ///< Prompts take its time: more sequences would only be in their way.
   kTooSmall,       ///< The best share is below the least that pays.
 };
 /// "host_needs_room".
@@ -120,8 +122,9 @@ inline constexpr double kPaperShare = 0.45;
 /// leaves the choice open; ours, re-chosen every second:
 ///   f = min((1 - (comm + margin) / A) / 2, M_c / (M_c + M_h)) in [0, 0.5],
 /// from K = (1 - f) A >= N + comm + margin with N = f A, and from memory. None unless the hot side
-/// is short of KV (use above 0.85, or a queue) and gets 5 requests/s, the host does not drain, and
-/// its own KV use would stay below 0.9 for two seconds; and none rather than less than 0.2.
+/// is short of KV (use above 0.85, or a queue) and gets 5 requests/s, reading prompts takes at most
+/// half of its time, the host does not drain, and its own KV use would stay below 0.9 for two
+/// seconds; and none rather than less than 0.2.
 [[nodiscard]] ShareChoice choose_share(const WeavePair& pair);
 
 enum class KvSide : std::uint8_t { kHot, kCold };

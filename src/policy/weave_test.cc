@@ -144,6 +144,7 @@ TEST(ChooseShare, KnowsWhenNotTo) {
             }),
             ShareReason::kWorthIt);
   EXPECT_EQ(reason([](WeavePair& p) { p.hot_requests_per_second = 4.9; }), ShareReason::kTooQuiet);
+  EXPECT_EQ(reason([](WeavePair& p) { p.hot_reading = 0.51; }), ShareReason::kHotReads);
   EXPECT_EQ(reason([](WeavePair& p) { p.attention = 60us; }), ShareReason::kTooSmall);
   EXPECT_EQ(reason_name(ShareReason::kHostNeedsRoom), "host_needs_room");
 }

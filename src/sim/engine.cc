@@ -145,6 +145,9 @@ void Engine::admit(KvBudget& budget) {
     }
     running_.push_back(next);
     waiting_.erase(waiting_.begin());
+    if (options_.prompts_elsewhere) {
+      running_.back().computed = running_.back().prompt + running_.back().generated - 1;
+    }
   }
 }
 

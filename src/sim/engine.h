@@ -40,6 +40,8 @@ struct EngineOptions {
   std::int64_t tokens_per_block = 16;
   std::int64_t grow_ahead = INT64_MAX;  ///< Iterations for which KV may be reserved in advance.
   std::int64_t mps_percent = 100;       ///< Of the SMs for steps that only decode (MuxServe).
+  /// KV of a prompt comes with its sequence, but for the last token: only decoding costs time here.
+  bool prompts_elsewhere = false;
 };
 
 /// Whoever has the pages. Blocks are those of one engine.

@@ -138,6 +138,23 @@ TEST(Engine, RunsAreSteppingToTheNanosecond) {
   EXPECT_LT(run_count * 2, step_count);
 }
 
+// Only the last token of the prompt is computed here: both tokens of the answer take a decode step.
+TEST(Engine, APromptReadElsewhereCostsNoTime) {
+  const Replay result = replay(
+      {{.id = SequenceId(1), .prompt = 128, .generate = 2}}, {.prompts_elsewhere = true}, 1000);
+  const StepModel model(
+      test_llama_8b(), test_h100(), 1, {.fixed = 0.5e-3, .cpu_per_sequence = 1e-5});
+  const auto decode = [&](std::int64_t context) {
+    return Duration(
+        (model.base_ps(1, 1) + model.decode_ps() + context * model.context_ps() + 500'000'000) /
+            1000 +
+        10'000);
+  };
+  const Times& times = result.times.at(SequenceId(1));
+  EXPECT_EQ(times.first, Instant(decode(128)));
+  EXPECT_EQ(times.finished - times.first, decode(129));
+}
+
 TEST(Engine, APromptsLastTokenAloneIsAFirstTokenAllTheSame) {
   for (const std::int64_t prompt : {1, 513}) {
     const Replay result = replay({{.id = SequenceId(1), .prompt = prompt, .generate = 100}},

@@ -120,11 +120,13 @@ bool World::open_engine(Replica& replica) {
   replica.kv = memory_.reserve(now_, LeaseKind::kKvOwn, holder, demands(replica, 0));
   const ModelSpec& spec = model(replica.model);
   const HostId host = gpus_[replica.gpus[0].value()].host;
-  replica.engine = std::make_unique<Engine>(step_model(replica.model, host),
-                                            EngineOptions{.max_sequences = spec.max_sequences,
-                                                          .max_batch_tokens = spec.max_batch_tokens,
-                                                          .grow_ahead = replica.spec.grow_ahead,
-                                                          .mps_percent = replica.spec.mps_percent});
+  replica.engine =
+      std::make_unique<Engine>(step_model(replica.model, host),
+                               EngineOptions{.max_sequences = spec.max_sequences,
+                                             .max_batch_tokens = spec.max_batch_tokens,
+                                             .grow_ahead = replica.spec.grow_ahead,
+                                             .mps_percent = replica.spec.mps_percent,
+                                             .prompts_elsewhere = spec.prompts_elsewhere});
   set_conditions(replica);
   return true;
 }

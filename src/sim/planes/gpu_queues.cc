@@ -13,9 +13,17 @@ Instant due(const World& world, const LiveRequest& request) {
   return request.arrival + (ttft > Duration{} ? ttft : Duration(1h));
 }
 
-std::int64_t pages_of(const World& world, const LiveRequest& request, GpuId gpu) {
-  return std::min(world.gpu(gpu).pages / 2,
-                  world.kv_pages(request.model, request.prompt + policy::kExpectedTokens));
+/// Pages that a request will want on the GPU itself: of who keeps some of its KV elsewhere, its
+/// part.
+std::int64_t pages_of(const World& world,
+                      const LiveRequest& request,
+                      GpuId gpu,
+                      ReplicaId replica) {
+  const Replica* home = world.replica(replica);
+  const double here = home == nullptr ? 1 : 1 - home->guest_share;
+  const auto pages =
+      static_cast<double>(world.kv_pages(request.model, request.prompt + policy::kExpectedTokens));
+  return std::min(world.gpu(gpu).pages / 2, static_cast<std::int64_t>(here * pages));
 }
 
 /// One step of an engine that reads `tokens` of a prompt and nothing else.
@@ -31,6 +39,9 @@ std::int64_t tokens_to_read(const LiveRequest& request) {
 /// What a request's prompt adds to a queue while nobody else reads: its tokens at the speed of full
 /// chunks, since prompts that wait are read together.
 Duration prefill_alone(const World& world, const LiveRequest& request, GpuId gpu) {
+  if (world.model(request.model).prompts_elsewhere) {
+    return Duration(1);
+  }
   const StepModel& step = world.step_model(request.model, world.gpu(gpu).host);
   const std::int64_t chunk = world.model(request.model).max_batch_tokens;
   const double per_token =
@@ -52,8 +63,9 @@ std::int64_t readers(const World& world, GpuId gpu, ModelId model) {
 
 Duration prefill_time(const World& world, const LiveRequest& request, GpuId gpu) {
   const StepModel& step = world.step_model(request.model, world.gpu(gpu).host);
+  const ModelSpec& model = world.model(request.model);
   const std::int64_t first =
-      std::min(tokens_to_read(request), world.model(request.model).max_batch_tokens);
+      model.prompts_elsewhere ? 1 : std::min(tokens_to_read(request), model.max_batch_tokens);
   return std::max(reading_step(step, first), prefill_alone(world, request, gpu)) *
          readers(world, gpu, request.model);
 }
@@ -122,7 +134,7 @@ GpuQueues::Left GpuQueues::pass(const World& world, Actions& actions, GpuId gpu)
                         .arrived = request.arrival,
                         .deadline = due(world, request),
                         .prefill = waiting.alone * reading.at(request.model),
-                        .kv_pages = pages_of(world, request, gpu),
+                        .kv_pages = pages_of(world, request, gpu, waiting.replica),
                         .late = waiting.late});
   }
   const policy::QueuePlan plan = policy::plan_queue({.now = world.now(),
@@ -152,8 +164,9 @@ GpuQueues::Left GpuQueues::pass(const World& world, Actions& actions, GpuId gpu)
     }
   }
   if (!plan.blocked.empty()) {
-    const LiveRequest& first = world.request(state.queue.at(plan.blocked[0]).id);
-    left.blocked = {first.model, pages_of(world, first, gpu)};
+    const Waiting& waiting = state.queue.at(plan.blocked[0]);
+    const LiveRequest& first = world.request(waiting.id);
+    left.blocked = {first.model, pages_of(world, first, gpu, waiting.replica)};
   }
   return left;
 }

@@ -39,6 +39,7 @@ policy::FetchId fetch_id(ReplicaId replica, std::size_t stage) {
 HeddlePlane::HeddlePlane(Flags& flags)
     : pipelines_(flags.on("pipeline", true)),
       prewarms_(flags.on("prewarm", true)),
+      weaves_(flags.on("weave", true)),
       gpu_queues_({.rule = flags.on("queue", true) ? policy::QueueRule::kMooreHodgson
                                                    : policy::QueueRule::kArrival,
                    .ahead = kAhead}) {}
@@ -158,6 +159,7 @@ void HeddlePlane::route(const World& world, Actions& actions, ModelId model) {
                                : Duration::max();
     // In time, or else no later than with what is on its way.
     if (best && (first <= left || (coming > 0 && world.now() + first <= soonest))) {
+      watch_.arrived(*best, prefill_time(world, request, gpu));
       gpu_queues_.add(world, waiting_.pop(model), *best);
       touched.insert(gpu);
     } else if (static_cast<std::int64_t>(waiting_.size(model)) <= coming ||
@@ -211,7 +213,10 @@ bool HeddlePlane::carry_out(const World& world,
                             const policy::Plan& plan,
                             const Deed& deed) {
   if (deed.kind == Deed::Kind::kQueue) {
-    gpu_queues_.add(world, waiting_.pop(model), deed.replica);
+    const GpuId gpu = world.replica(deed.replica)->gpus[0];
+    const LiveId next = waiting_.pop(model);
+    watch_.arrived(deed.replica, prefill_time(world, world.request(next), gpu));
+    gpu_queues_.add(world, next, deed.replica);
     pass(world, actions, world.replica(deed.replica)->gpus[0]);
     return true;
   }
@@ -489,6 +494,7 @@ void HeddlePlane::tick(const World& world, Actions& actions) {
   if (prewarms_) {
     forecast(world, actions);
   }
+  weave(world, actions);
   actions.timer(world.now() + kTick, 0);
 }
 
@@ -501,6 +507,7 @@ void HeddlePlane::refresh_values(const World& world, Actions& actions, ModelId m
 void HeddlePlane::gone(const World& world, Actions& actions, const Notice& notice) {
   end_fetches(notice.replica);
   ready_.erase(notice.replica);
+  watch_.forget(notice.replica);
   for (const LiveId id : gpu_queues_.take(world, notice.gpu, notice.replica)) {
     waiting_.push(world, id);
   }

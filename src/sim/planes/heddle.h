@@ -15,6 +15,7 @@
 #include "policy/nic.h"
 #include "policy/planner.h"
 #include "sim/planes/gpu_queues.h"
+#include "sim/planes/weaving.h"
 
 namespace heddle::sim {
 
@@ -22,7 +23,8 @@ namespace heddle::sim {
 /// the cheapest of all plans that meet its objectives: queue, a resident or loading replica, an
 /// activation from host memory into a shared GPU, GPUs of its own, a cold start over several
 /// servers. Models have classes; what may be lost has one value; deadlines order each GPU's queue
-/// and each server's links. Flags switch parts off: `pipeline`, `prewarm`, `queue` (all 1).
+/// and each server's links. Flags switch parts off: `pipeline`, `prewarm`,
+/// `queue`, `weave` (all 1).
 ///
 /// A decision looks at the servers where the model is and at a few with most room and the least on
 /// their networks, so that its cost does not grow with the cluster.
@@ -81,6 +83,8 @@ class HeddlePlane final : public ControlPlane {
   void relieve(const World& world, Actions& actions, const Notice& notice);
   void forecast(const World& world, Actions& actions);
   void prewarm(const World& world, Actions& actions);
+  void weave(const World& world, Actions& actions);  // heddle_weave.cc
+  [[nodiscard]] static std::optional<ReplicaId> guest_host(const World& world, const Replica& hot);
   void refresh_values(const World& world, Actions& actions, ModelId model);
 
   // heddle_plans.cc: what could be done for a model's oldest waiting request.
@@ -139,6 +143,7 @@ class HeddlePlane final : public ControlPlane {
 
   bool pipelines_;
   bool prewarms_;
+  bool weaves_;
   policy::Calendar calendar_{};
   std::int64_t window_ = -1;
   RequestQueues waiting_{};
@@ -148,6 +153,8 @@ class HeddlePlane final : public ControlPlane {
   std::map<ReplicaId, std::vector<HostId>> fetches_{};
   std::map<ReplicaId, Instant> ready_{};  ///< When what was begun is expected to serve.
   std::set<ModelId> active_{};
+  WeaveWatch watch_{};
+  Instant weave_at_{};  ///< The next look.
   policy::NotBefore not_before_{};
   // Servers by what they have to offer, kept up to date as replicas come and go.
   std::set<std::pair<std::int64_t, HostId>> by_room_{};           ///< Free pages, negated.

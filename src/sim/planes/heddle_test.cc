@@ -119,5 +119,30 @@ TEST(Heddle, ABurstDoesNotDriveOthersOut) {
   EXPECT_EQ(run.counts.evictions, 0);
 }
 
+// A model short of KV keeps some of it with a neighbour, so that all are done sooner.
+TEST(Heddle, AModelShortOfKvHasGuestsElsewhere) {
+  ClusterSpec cluster = test_cluster(1, 2);
+  cluster.hosts[0].usable = 0.36;  // Room for one model and little KV.
+  std::vector<ModelSpec> models = test_models(2);
+  models[0].max_sequences = 512;
+  std::vector<TraceRow> rows;
+  for (int i = 0; i < 600; ++i) {
+    rows.push_back(row_at(1 + 0.1 * i, i % 30 == 0 ? 1 : 0, 1500, 400));
+  }
+  const auto latency = [&](const TestRun& run) {
+    double sum = 0;
+    for (const auto& [number, served] : run.witness.served) {
+      sum += served.finished - served.arrival;
+    }
+    return sum / 600;
+  };
+  const TestRun with = run_policy("heddle", cluster, models, rows);
+  const TestRun without = run_policy("heddle", cluster, models, rows, {{"weave", "0"}});
+  EXPECT_EQ(with.counts.completed, 600);
+  EXPECT_GE(with.witness.count("weave m0 offload"), 1);
+  EXPECT_EQ(without.witness.count("weave m0 offload"), 0);
+  EXPECT_LT(latency(with), 0.9 * latency(without));
+}
+
 }  // namespace
 }  // namespace heddle::sim

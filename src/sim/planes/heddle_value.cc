@@ -13,6 +13,13 @@ constexpr Duration kHorizon = 60s;
 /// An instance that has just been used is not idle yet.
 constexpr Duration kSettle = 1s;
 
+bool has_guests(const World& world, const Replica& replica) {
+  const PoolId pool = ledger::device_pool(replica.gpus[0]);
+  return std::any_of(replica.guests_of.begin(), replica.guests_of.end(), [&](ReplicaId id) {
+    return world.memory().reserved(world.replica(id)->guest_kv, pool) > 0;
+  });
+}
+
 }  // namespace
 
 bool HeddlePlane::comes(const Replica& replica) {
@@ -35,7 +42,8 @@ bool HeddlePlane::may_go(const World& world, const Replica& replica) const {
     case ReplicaState::kLoading:
       return !replica.spec.serve && !replica.attached;
     case ReplicaState::kServing:
-      return replica.load() == 0 && gpu_queues_.queued(replica.id) == 0 && replica.merging == 0 &&
+      return replica.load() == 0 && !has_guests(world, replica) &&
+             gpu_queues_.queued(replica.id) == 0 && replica.merging == 0 &&
              world.now() >= replica.used + kSettle && waiting_.empty(replica.model);
     default:
       return false;

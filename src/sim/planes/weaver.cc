@@ -10,16 +10,6 @@ using namespace std::chrono_literals;
 constexpr Duration kTick = 1s;
 /// A pair is worth it where the hot model's rate is so many times the cold one's.
 constexpr double kHotter = 2;
-/// One message between the GPUs, and the wait for the kernel that runs.
-constexpr Duration kMessage = 2us;
-constexpr Duration kWait = 20us;
-
-double kv_use(const World& world, const Replica& replica) {
-  const Gpu& gpu = world.gpu(replica.gpus[0]);
-  const std::int64_t room = gpu.pages - replica.stages[0].weight_pages;
-  const std::int64_t used = world.memory().reserved(replica.kv, ledger::device_pool(gpu.id));
-  return static_cast<double>(used) / static_cast<double>(std::max<std::int64_t>(1, room));
-}
 
 }  // namespace
 
@@ -51,42 +41,14 @@ void WeaverPlane::pair_up(const World& world) {
   }
 }
 
-double WeaverPlane::choose(const World& world, const Replica& hot, const Replica& cold) {
-  const policy::ModelShape& shape = world.model(hot.model).shape;
-  const StepModel& step = world.step_model(hot.model, world.gpu(hot.gpus[0]).host);
-  std::int64_t context = 0;
-  for (const Sequence& sequence : hot.engine->running_sequences()) {
-    context += sequence.computed;
-  }
-  const HostSpec& host = world.host_spec(hot.gpus[0]);
-  const double link = host.links.nvlink > 0 ? host.links.nvlink : host.links.pcie;
-  const auto sequences = static_cast<std::int64_t>(hot.engine->running() / 2);
-  const double bytes = static_cast<double>(
-      policy::offload_bytes(sequences, shape.heads, shape.kv_heads, shape.head_dim, 2));
-  const double cold_use = kv_use(world, cold);
-  const double before = std::exchange(use_before_[cold.id], cold_use);
-  const policy::ShareChoice choice = policy::choose_share(
-      {.attention = Duration(context * step.context_ps() / shape.layers / 1000),
-       .communication = kMessage + span_of(bytes / link),
-       .margin = kWait,
-       .hot_kv_bytes =
-           (world.gpu(hot.gpus[0]).pages - hot.stages[0].weight_pages) * world.page_bytes(),
-       .cold_free_kv_bytes = world.free_pages(cold.gpus[0]) * world.page_bytes(),
-       .hot_kv_use = kv_use(world, hot),
-       .hot_queues = hot.engine->waiting() > 0,
-       .hot_requests_per_second = static_cast<double>(std::exchange(arrived_[hot.id], 0)),
-       .cold_kv_use = cold_use,
-       .cold_kv_growth = std::max(0.0, cold_use - before),
-       .peer_access = true});
-  return choice.share;
-}
-
 void WeaverPlane::adjust(const World& world, Actions& actions) {
   for (const auto& [hot_id, cold_id] : pairs_) {
     const Replica* hot = world.replica(hot_id);
     const Replica* cold = world.replica(cold_id);
     if (hot != nullptr && cold != nullptr && hot->serves() && cold->serves()) {
-      const double share = share_ >= 0 ? share_ : choose(world, *hot, *cold);
+      const double share =
+          share_ >= 0 ? share_
+                      : watch_.choose(world, *hot, *cold, hot->engine->waiting() > 0).share;
       actions.weave(hot_id, cold_id, share, Reason::kOffload);
     }
   }
@@ -102,10 +64,11 @@ void WeaverPlane::decide(const Notice& notice, const World& world, Actions& acti
   }
   if (notice.kind == NoticeKind::kArrival) {
     for (const ReplicaId id : world.replicas_of(notice.model)) {
-      ++arrived_[id];
+      watch_.arrived(id, {});
     }
   }
   if (notice.kind == NoticeKind::kGone) {
+    watch_.forget(notice.replica);
     std::erase_if(pairs_, [&](const auto& pair) {
       return pair.first == notice.replica || pair.second == notice.replica;
     });

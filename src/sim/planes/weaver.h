@@ -5,13 +5,14 @@
 
 #include "policy/weave.h"
 #include "sim/planes/dedicated.h"
+#include "sim/planes/weaving.h"
 
 namespace heddle::sim {
 
 /// WEAVER: every model has GPUs of its own, and a hot one keeps part of its sequences' KV on the
 /// GPU of a cold one in the same server, which runs the attention over it between its own kernels.
 /// Flags: `share` (0.45, the paper's; 0: none; -1: chosen every second). Prompts are read where the
-/// model decodes.
+/// model decodes, unless it says otherwise.
 class WeaverPlane final : public ControlPlane {
  public:
   WeaverPlane(PlaneInputs inputs, Flags& flags)
@@ -21,14 +22,12 @@ class WeaverPlane final : public ControlPlane {
  private:
   void pair_up(const World& world);
   void adjust(const World& world, Actions& actions);
-  [[nodiscard]] double choose(const World& world, const Replica& hot, const Replica& cold);
 
   PlaneInputs inputs_;
   DedicatedPlane dedicated_;
   double share_;
-  std::map<ReplicaId, ReplicaId> pairs_{};       ///< Hot to cold.
-  std::map<ReplicaId, double> use_before_{};     ///< Of KV, at the last look.
-  std::map<ReplicaId, std::int64_t> arrived_{};  ///< Since the last look.
+  std::map<ReplicaId, ReplicaId> pairs_{};  ///< Hot to cold.
+  WeaveWatch watch_{};
 };
 
 }  // namespace heddle::sim

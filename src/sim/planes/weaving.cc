@@ -1,0 +1,94 @@
+#include "sim/planes/weaving.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace heddle::sim {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// One message between the GPUs, and the wait for the kernel that runs.
+constexpr Duration kMessage = 2us;
+constexpr Duration kWait = 20us;
+/// Weight of the latest second in what is known of a hot instance's requests.
+constexpr double kNewest = 0.2;
+
+double seconds(Duration duration) {
+  return static_cast<double>(duration.count()) * 1e-9;
+}
+
+/// Pages of KV on a GPU.
+std::int64_t kv_pages_on(const World& world, GpuId gpu) {
+  std::int64_t pages = 0;
+  for (const ReplicaId id : world.gpu(gpu).replicas) {
+    const Replica& replica = *world.replica(id);
+    pages += world.memory().reserved(replica.kv, ledger::device_pool(gpu));
+    for (const ReplicaId guest : replica.guests_of) {
+      pages += world.memory().reserved(world.replica(guest)->guest_kv, ledger::device_pool(gpu));
+    }
+  }
+  return pages;
+}
+
+}  // namespace
+
+double kv_use(const World& world, GpuId gpu) {
+  const auto used = static_cast<double>(kv_pages_on(world, gpu));
+  return used / std::max(1.0, used + static_cast<double>(world.free_pages(gpu)));
+}
+
+policy::ShareChoice WeaveWatch::choose(const World& world,
+                                       const Replica& hot,
+                                       const Replica& cold,
+                                       bool queued) {
+  const policy::ModelShape& shape = world.model(hot.model).shape;
+  const StepModel& step = world.step_model(hot.model, world.gpu(hot.gpus[0]).host);
+  std::int64_t context = 0;
+  for (const Sequence& sequence : hot.engine->running_sequences()) {
+    context += sequence.computed;
+  }
+  const HostSpec& host = world.host_spec(hot.gpus[0]);
+  const double link = host.links.nvlink > 0 ? host.links.nvlink : host.links.pcie;
+  const auto sequences = static_cast<std::int64_t>(hot.engine->running() / 2);
+  const double bytes = static_cast<double>(
+      policy::offload_bytes(sequences, shape.heads, shape.kv_heads, shape.head_dim, 2));
+  const double use = kv_use(world, cold.gpus[0]);
+  const auto before = cold_.find(cold.id);
+  const double growth =
+      before == cold_.end() || world.now() <= before->second.at
+          ? 0
+          : (use - before->second.kv_use) / seconds(world.now() - before->second.at);
+  cold_[cold.id] = {.at = world.now(), .kv_use = use};
+  Load& load = hot_[hot.id];
+  const Arrived arrived = std::exchange(arrived_[hot.id], {});
+  const double covered = seconds(world.now() - std::max(load.at, hot.serving_since));
+  if (covered > 0) {
+    const double weight = load.at == Instant{} ? 1 : kNewest;
+    load.rate += weight * (static_cast<double>(arrived.requests) / covered - load.rate);
+    load.reading += weight * (seconds(arrived.reading) / covered - load.reading);
+    load.at = world.now();
+  }
+  const std::int64_t room = kv_pages_on(world, hot.gpus[0]) + world.free_pages(hot.gpus[0]);
+  return policy::choose_share(
+      {.attention = Duration(context * step.context_ps() / shape.layers / 1000),
+       .communication = kMessage + policy::to_duration(bytes / link),
+       .margin = kWait,
+       .hot_kv_bytes = room * world.page_bytes(),
+       .cold_free_kv_bytes = world.free_pages(cold.gpus[0]) * world.page_bytes(),
+       .hot_kv_use = kv_use(world, hot.gpus[0]),
+       .hot_queues = queued,
+       .hot_requests_per_second = load.rate,
+       .hot_reading = load.reading,
+       .cold_kv_use = use,
+       .cold_kv_growth = std::max(0.0, growth),
+       .peer_access = true});
+}
+
+void WeaveWatch::forget(ReplicaId replica) {
+  cold_.erase(replica);
+  hot_.erase(replica);
+  arrived_.erase(replica);
+}
+
+}  // namespace heddle::sim

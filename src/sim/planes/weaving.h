@@ -1,0 +1,49 @@
+#pragma once
+
+#include <map>
+
+#include "policy/weave.h"
+#include "sim/world.h"
+
+namespace heddle::sim {
+
+/// What a share of guests is chosen by (policy/weave.h), from one look at a pair to the next.
+class WeaveWatch {
+ public:
+  /// A request was sent to `replica`, where reading its prompt takes so long.
+  void arrived(ReplicaId replica, Duration reading) {
+    ++arrived_[replica].requests;
+    arrived_[replica].reading += reading;
+  }
+  /// The share of `hot`'s new sequences that should keep their KV with `cold`, which is on another
+  /// GPU of the same server. `queued`: requests wait for KV of `hot`. O(sequences).
+  [[nodiscard]] policy::ShareChoice choose(const World& world,
+                                           const Replica& hot,
+                                           const Replica& cold,
+                                           bool queued);
+  /// A replica is gone.
+  void forget(ReplicaId replica);
+
+ private:
+  struct Seen {
+    Instant at{};
+    double kv_use = 0;
+  };
+  std::map<ReplicaId, Seen> cold_{};  ///< At the last look.
+  struct Load {
+    Instant at{};        ///< Of the last look.
+    double rate = 0;     ///< Requests per second, averaged.
+    double reading = 0;  ///< Part of the time for their prompts.
+  };
+  std::map<ReplicaId, Load> hot_{};
+  struct Arrived {
+    std::int64_t requests = 0;
+    Duration reading{};
+  };
+  std::map<ReplicaId, Arrived> arrived_{};  ///< Since the last look.
+};
+
+/// Part of what weights leave of a GPU that KV has, whoever's. O(replicas there).
+[[nodiscard]] double kv_use(const World& world, GpuId gpu);
+
+}  // namespace heddle::sim
