@@ -116,6 +116,8 @@ class WorkerCore::Impl {
   void move_pages(ledger::LeaseId lease, std::int64_t before, std::int64_t after);
   void trim_cached(std::int64_t keep, ledger::DropReason reason);
   void admit();
+  [[nodiscard]] std::vector<policy::SequenceView> step_views() const;
+  [[nodiscard]] bool waits_for_prompt(const Sequence& sequence) const;
   bool ask_for_prefixes();
   void relieve(const StepDone& done);
   void pack_oldest();

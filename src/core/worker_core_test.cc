@@ -290,6 +290,31 @@ TEST(WorkerCore, SeeksAPrefixOnlyForThoseWhoseTurnItIs) {
   EXPECT_NE(find<TakePrefixes>(bench.tell(EngineIdle{})), nullptr);
 }
 
+// Several answers to one prompt: one computes it, the others find it.
+TEST(WorkerCore, OneOfSeveralChoicesComputesThePrompt) {
+  for (const std::size_t prompt : {30U, 4U}) {
+    Bench bench = caching(100);
+    Submit submit = Bench::submit(1, kA, prompt, 10);
+    submit.choices.push_back(submit.choices[0]);
+    submit.choices[1].params.choice = 1;
+    bench.tell(WorkerMessage{submit});
+    const auto asking = bench.tell(EngineIdle{});
+    const auto& asked = find<TakePrefixes>(asking)->sequences;
+    if (prompt == 4) {
+      EXPECT_EQ(asked.size(), 2U) << "less than a block, so there is nothing to share";
+      continue;
+    }
+    ASSERT_EQ(asked.size(), 1U);
+    bench.tell(PrefixesTaken{.sequences = {{asked[0], 0}}});
+    const auto running = bench.tell(EngineIdle{});
+    EXPECT_EQ(find<RunStep>(running)->plan.batches.at(0).slices.size(), 1U);
+    bench.tell(done(find<RunStep>(running)->plan, 0, 4));
+    const auto next = bench.tell(EngineIdle{});
+    ASSERT_NE(find<TakePrefixes>(next), nullptr);
+    EXPECT_NE(find<TakePrefixes>(next)->sequences.at(0), asked[0]);
+  }
+}
+
 TEST(WorkerCore, CachedPagesMakeWayForALoad) {
   Bench bench = caching(100);
   bench.tell(KvCounted{.kv = {{.model = kA}}, .cached_pages = 12});

@@ -178,7 +178,7 @@ void WorkerCore::Impl::on(const EngineIdle& /*idle*/) {
     return;
   }
   admit();
-  plan_ = policy::plan_step(sequences_.step_views(runnable()), costs_.costs(), options_.step);
+  plan_ = policy::plan_step(step_views(), costs_.costs(), options_.step);
   if (ask_for_prefixes()) {
     return;  // When that is answered the engine is idle again, and less is left to plan.
   }
@@ -223,6 +223,31 @@ std::set<ModelId> WorkerCore::Impl::runnable() const {
     ready.insert(first->model);
   }
   return ready;
+}
+
+std::vector<policy::SequenceView> WorkerCore::Impl::step_views() const {
+  std::vector<policy::SequenceView> views = sequences_.step_views(runnable());
+  std::erase_if(views, [this](const policy::SequenceView& view) {
+    return waits_for_prompt(*sequences_.find(view.id));
+  });
+  return views;
+}
+
+/// Whether another choice of its request is computing the prompt, which it will then find cached.
+bool WorkerCore::Impl::waits_for_prompt(const Sequence& sequence) const {
+  if (options_.prefix_cache == 0 || sequence.computed > 0 || sequence.packed) {
+    return false;
+  }
+  for (const policy::KvGroup& group : models_.at(sequence.model).footprint.kv) {
+    if (sequence.tokens <= group.tokens_per_block) {
+      return false;  // Not a block of it can be shared.
+    }
+  }
+  const std::vector<SequenceId> choices = sequences_.of_request(sequence.request);
+  return std::any_of(choices.begin(), choices.end(), [&](SequenceId id) {
+    const Sequence& other = *sequences_.find(id);
+    return id < sequence.id && other.admitted && other.tokens - other.computed > 1;
+  });
 }
 
 /// Seeks a cached prefix for those who are to begin in the next step; false if nobody is. As late

@@ -34,6 +34,7 @@ class Answer final : public core::RequestSink {
       std::vector<TokenId>& heard = heard_[token.choice];
       HEDDLE_CHECK(token.position == std::ssize(heard));  // In order, none twice.
       heard.push_back(token.token);
+      cached_tokens_ += token.details.cached_tokens;
     }
     if (on_news) {
       on_news();
@@ -53,6 +54,8 @@ class Answer final : public core::RequestSink {
   [[nodiscard]] bool done() const { return done_; }
   [[nodiscard]] const std::optional<Error>& error() const { return error_; }
   [[nodiscard]] int loadings() const { return loadings_; }
+  /// Of the prompt, what a cached prefix spared.
+  [[nodiscard]] std::int64_t cached_tokens() const { return cached_tokens_; }
   /// The tokens of a choice, as heard.
   [[nodiscard]] std::vector<TokenId> tokens(std::uint32_t choice = 0) const {
     const auto found = heard_.find(choice);
@@ -68,6 +71,7 @@ class Answer final : public core::RequestSink {
   bool done_ = false;
   std::optional<Error> error_{};
   int loadings_ = 0;
+  std::int64_t cached_tokens_ = 0;
 };
 
 /// A whole system behind a gateway, with real worker processes, on a loop that the test turns.

@@ -25,7 +25,8 @@ std::string contents(const std::string& path) {
   return text.str();
 }
 
-/// Several models, a cancelled request, an unload, a load that fails and a death.
+/// Several models, a cancelled request, an unload, a load that fails, a death, and a prompt whose
+/// beginning is cached.
 void live_a_little(LiveSystem& system) {
   const engine::Golden golden = engine::read_golden("qwen3-window");
   const std::vector<TokenId> prompt(golden.input_ids.begin(), golden.input_ids.begin() + 16);
@@ -50,6 +51,13 @@ void live_a_little(LiveSystem& system) {
                           core::EvictionReason::kOperator,
                           [&](Result<void>) { unloaded = true; });
   ASSERT_TRUE(system.run_until([&] { return unloaded; }));
+  const std::vector<TokenId> longer(golden.input_ids.begin(), golden.input_ids.begin() + 40);
+  for (int i = 0; i < 2; ++i) {
+    const auto answer = system.ask("qwen3-window", longer, 3);
+    ASSERT_TRUE(system.finish(*answer));
+    ASSERT_TRUE(answer->done());
+    EXPECT_EQ(answer->cached_tokens() > 0, i > 0);
+  }
 }
 
 TEST(Replay, OfALiveRunGivesTheSameCommands) {
