@@ -5,7 +5,9 @@
 //             the ceiling of prefill
 //   read      a loop that only reads as many bytes as the weights have: the ceiling of decode
 //
-//   cpu_model [CORE,CORE,...]     (default: all cores that this process may use)
+//   cpu_model [bfloat16|int8] [CORE,CORE,...]     (default: all cores that this process may use)
+//
+// The products that int8 is held against are those of bfloat16.
 //
 // Ceilings and engine are measured in turns, and the best of all rounds counts for each: on a
 // shared machine no long stretch is quiet.
@@ -63,24 +65,32 @@ spec::ModelSpec llama_1b() {
           .window = std::vector<std::int64_t>(16, 0)};
 }
 
-/// Fills a tensor: matrices with small random numbers, norms with ones.
+/// Fills a tensor: matrices with small random numbers, norms with ones, scales with what makes int8
+/// as small.
 void fill(const store::ImageTensor& tensor, std::byte* image, Rng& rng) {
+  constexpr float kLargest = 0.035F;
   std::byte* data = image + tensor.offset;
   const std::int64_t count = tensor.rows * tensor.columns;
   if (tensor.dtype == spec::DType::kF32) {
-    std::fill_n(reinterpret_cast<float*>(data), count, 1.0F);
+    std::fill_n(
+        reinterpret_cast<float*>(data), count, tensor.sources.empty() ? kLargest / 127.0F : 1.0F);
     return;
   }
-  auto* elements = reinterpret_cast<std::uint16_t*>(data);
   for (std::int64_t i = 0; i < count; ++i) {
-    elements[i] = ops::to_bf16((static_cast<float>(rng.next() >> 40U) * 0x1p-24F - 0.5F) * 0.07F);
+    const std::uint64_t draw = rng.next();
+    if (tensor.dtype == spec::DType::kI8) {
+      data[i] = static_cast<std::byte>(draw >> 56U);
+    } else {
+      reinterpret_cast<std::uint16_t*>(data)[i] =
+          ops::to_bf16((static_cast<float>(draw >> 40U) * 0x1p-23F - 1.0F) * kLargest);
+    }
   }
 }
 
 class Bench {
  public:
-  explicit Bench(const std::vector<int>& cores)
-      : layout_(store::plan_image(model_, spec::DType::kBf16)),
+  Bench(spec::DType dtype, const std::vector<int>& cores)
+      : layout_(store::plan_image(model_, dtype)),
         device_(make_arena(), {.cores = cores}),
         pool_(device_, all_pages()),
         window_(make_window()),
@@ -88,7 +98,8 @@ class Bench {
         stream_(device::ThreadPool::create(cores).value(), 0) {
     HEDDLE_CHECK(engine_->add_model(kModel, model_, layout_, window_.base(), kKvLease).has_value());
     engine_->set_image_ready(kModel, layout_.bytes);
-    std::printf("%zu threads, kernels %s, %.2f GB of weights\n",
+    std::printf("%s, %zu threads, kernels %s, %.2f GB of weights\n",
+                spec::dtype_name(dtype).data(),
                 cores.size(),
                 ops::cpu::simd_kernels().name,
                 static_cast<double>(layout_.bytes) / 1e9);
@@ -138,11 +149,13 @@ class Bench {
   /// The products of the first layer, which stand for those of all.
   std::vector<Product> products() {
     std::vector<Product> result;
+    std::int64_t offset = 0;
     for (const store::ImageTensor& tensor : layout_.tensors) {
       if (tensor.layer == 0 && tensor.columns > 1) {
         result.push_back({.outputs = tensor.rows,
                           .inputs = tensor.columns,
-                          .weights = window_.base() + tensor.offset});
+                          .weights = products_.data() + offset});
+        offset += tensor.rows * tensor.columns * 2;
       }
     }
     return result;
@@ -261,6 +274,7 @@ class Bench {
   std::unique_ptr<engine::Engine> engine_;
   device::CpuStream stream_;
   std::uint64_t last_id_ = 0;
+  Memory products_{16384LL * 8192};  ///< bfloat16 weights of a layer's products.
   Memory x_{kPrompt * 8192 * 2};
   Memory out_{kPrompt * 16384 * 4};
 };
@@ -269,6 +283,13 @@ class Bench {
 }  // namespace heddle
 
 int main(int argc, char** argv) {
-  heddle::Bench(heddle::bench::cores_from(argc > 1 ? argv[1] : nullptr)).run();
+  const bool int8 = argc > 1 && std::strcmp(argv[1], "int8") == 0;
+  if (int8 || (argc > 1 && std::strcmp(argv[1], "bfloat16") == 0)) {
+    --argc;
+    ++argv;
+  }
+  heddle::Bench(int8 ? heddle::spec::DType::kI8 : heddle::spec::DType::kBf16,
+                heddle::bench::cores_from(argc > 1 ? argv[1] : nullptr))
+      .run();
   return 0;
 }

@@ -20,7 +20,7 @@ struct HostModel {
   std::string name{};
   std::filesystem::path directory{};
   spec::ModelSpec spec{};
-  spec::DType dtype = spec::DType::kBf16;  ///< Of the image's matrices and of the KV.
+  spec::DType dtype = spec::DType::kBf16;  ///< Of the image's matrices.
   std::uint64_t image_bytes = 0;
   policy::Footprint footprint{};      ///< In the host's pages.
   std::vector<std::string> unused{};  ///< Tensors of the checkpoint that nothing reads.

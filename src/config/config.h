@@ -59,7 +59,7 @@ enum class Pooling : std::uint8_t { kAuto, kLast, kMean };
 struct ModelConfig {
   std::string id{};    ///< What requests call it; may contain '/' and ':'.
   std::string path{};  ///< As written: a directory (relative to Config::directory), or a hub id.
-  spec::DType dtype = spec::DType::kBf16;  ///< kBf16 or kF32.
+  spec::DType dtype = spec::DType::kBf16;  ///< kBf16, kF32 or kI8.
   std::vector<std::string> aliases{};
   std::string name{};           ///< For people.
   std::string description{};    ///< For people.

@@ -113,7 +113,7 @@ TEST(Config, WhatCannotBeMeantIsRefused) {
   const std::pair<const char*, const char*> cases[] = {
       {"models: {a: {}}", "models.a.path: is missing"},
       {"models: {a: {path: x}, b: {path: y, aliases: [a]}}", "already means the model a"},
-      {"models: {a: {path: x, dtype: float7}}", "\"float7\" is not one of bfloat16, float32"},
+      {"models: {a: {path: x, dtype: float7}}", "\"float7\" is not one of bfloat16, float32, int8"},
       {"models: [1, 2]", "models: is a list; want a map"},
       {"devices: [{memory: 1MiB}]", "less than one page"},
       {"devices: [{memory: 64MiB, page: 3MiB}]", "power of two"},

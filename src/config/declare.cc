@@ -110,11 +110,12 @@ void declare(Fields& f, ModelConfig& model) {
   if (!f.has("cmd") && !f.has("proxy")) {
     f.require("path", "name a directory or a Hugging Face model id");
   }
-  constexpr std::array kDTypes{spec::DType::kBf16, spec::DType::kF32};
+  constexpr std::array kDTypes{spec::DType::kBf16, spec::DType::kF32, spec::DType::kI8};
   std::size_t dtype = 0;
-  f.choice({"dtype", "Type of weights, KV cache and activations."},
-           {spec::dtype_name(kDTypes[0]), spec::dtype_name(kDTypes[1])},
-           dtype);
+  f.choice(
+      {"dtype", "Type of weights, KV cache and activations; int8 is of weights, over bfloat16."},
+      {spec::dtype_name(kDTypes[0]), spec::dtype_name(kDTypes[1]), spec::dtype_name(kDTypes[2])},
+      dtype);
   model.dtype = kDTypes[dtype];
   f.texts({"aliases", "Further names of the model."}, model.aliases);
   f.text({"name", "Name for people."}, model.name);

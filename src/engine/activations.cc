@@ -63,16 +63,18 @@ ops::TensorRef Activations::rows(const ops::TensorRef& tensor, std::int64_t toke
 }
 
 Activations place_activations(const spec::ModelSpec& model,
-                              spec::DType dtype,
+                              spec::DType weights,
                               std::int64_t tokens,
                               std::byte* memory) {
   Layout layout(memory);
-  return place(model, dtype, tokens, layout);
+  return place(model, spec::compute_dtype(weights), tokens, layout);
 }
 
-std::size_t activation_bytes(const spec::ModelSpec& model, spec::DType dtype, std::int64_t tokens) {
+std::size_t activation_bytes(const spec::ModelSpec& model,
+                             spec::DType weights,
+                             std::int64_t tokens) {
   Layout layout(nullptr);
-  (void)place(model, dtype, tokens, layout);  // Only its size is wanted.
+  (void)place(model, spec::compute_dtype(weights), tokens, layout);  // Only its size is wanted.
   return layout.most();
 }
 

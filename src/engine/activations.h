@@ -13,7 +13,7 @@ constexpr std::int64_t kLogitRowsMax = 32;
 
 /// The tensors that live only within a pass, for up to `tokens` tokens. They lie in one piece of
 /// memory that is made once; what is never alive together shares it. Those that are multiplied with
-/// weights are of the weights' type, marked (*); the others are float32.
+/// weights are of compute_dtype() of the weights' type, marked (*); the others are float32.
 struct Activations {
   ops::TensorRef hidden{};   ///< [tokens, hidden]
   ops::TensorRef normed{};   ///< (*) [tokens, hidden]
@@ -29,16 +29,16 @@ struct Activations {
   [[nodiscard]] static ops::TensorRef rows(const ops::TensorRef& tensor, std::int64_t tokens);
 };
 
-/// Lays out the activations of `model`, computing in `dtype`, for `tokens` tokens from `memory` on,
-/// 64-byte aligned.
+/// Lays out the activations of `model` with matrices of `weights`, for `tokens` tokens from
+/// `memory` on, 64-byte aligned.
 [[nodiscard]] Activations place_activations(const spec::ModelSpec& model,
-                                            spec::DType dtype,
+                                            spec::DType weights,
                                             std::int64_t tokens,
                                             std::byte* memory);
 
 /// Bytes of those.
 [[nodiscard]] std::size_t activation_bytes(const spec::ModelSpec& model,
-                                           spec::DType dtype,
+                                           spec::DType weights,
                                            std::int64_t tokens);
 
 }  // namespace heddle::engine

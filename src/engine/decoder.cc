@@ -104,7 +104,8 @@ void Decoder::attend(ops::OpContext& context,
   const auto value = heads_of(qkv, (model_.heads + model_.kv_heads) * d, model_.kv_heads, d);
 
   ops::rms_norm(context, {.x = hidden, .weight = w.input_norm, .out = normed, .eps = eps});
-  ops::linear(context, {.x = normed, .weight = w.qkv, .bias = w.qkv_bias, .out = qkv});
+  ops::linear(context,
+              {.x = normed, .weight = w.qkv, .scale = w.qkv_scale, .bias = w.qkv_bias, .out = qkv});
   if (model_.qk_norm) {
     ops::rms_norm(context, {.x = query, .weight = w.q_norm, .out = query, .eps = eps});
     ops::rms_norm(context, {.x = key, .weight = w.k_norm, .out = key, .eps = eps});
@@ -123,7 +124,12 @@ void Decoder::attend(ops::OpContext& context,
                   .out = heads_of(mixed, 0, model_.heads, d),
                   .lse = {}});
   ops::linear(context,
-              {.x = mixed, .weight = w.out, .bias = w.out_bias, .residual = hidden, .out = hidden});
+              {.x = mixed,
+               .weight = w.out,
+               .scale = w.out_scale,
+               .bias = w.out_bias,
+               .residual = hidden,
+               .out = hidden});
 }
 
 /// hidden += down(silu(gate(norm(hidden))) * up(norm(hidden)))
@@ -141,11 +147,20 @@ void Decoder::feed_forward(ops::OpContext& context,
                  .weight = w.post_norm,
                  .out = normed,
                  .eps = static_cast<float>(model_.rms_eps)});
-  ops::linear(context, {.x = normed, .weight = w.gate_up, .bias = w.gate_up_bias, .out = gate_up});
+  ops::linear(context,
+              {.x = normed,
+               .weight = w.gate_up,
+               .scale = w.gate_up_scale,
+               .bias = w.gate_up_bias,
+               .out = gate_up});
   ops::silu_mul(context, {.gate_up = gate_up, .out = gated});
-  ops::linear(
-      context,
-      {.x = gated, .weight = w.down, .bias = w.down_bias, .residual = hidden, .out = hidden});
+  ops::linear(context,
+              {.x = gated,
+               .weight = w.down,
+               .scale = w.down_scale,
+               .bias = w.down_bias,
+               .residual = hidden,
+               .out = hidden});
 }
 
 void Decoder::pick_normed(ops::OpContext& context,
@@ -176,7 +191,8 @@ ops::TensorRef Decoder::logits(ops::OpContext& context,
   const auto states = Activations::rows(activations.head_in, picks.shape[0]);
   pick_normed(context, picks, activations, states);
   const auto logits = Activations::rows(activations.logits, picks.shape[0]);
-  ops::linear(context, {.x = states, .weight = weights_.head, .out = logits});
+  ops::linear(context,
+              {.x = states, .weight = weights_.head, .scale = weights_.head_scale, .out = logits});
   return logits;
 }
 

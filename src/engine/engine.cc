@@ -427,7 +427,7 @@ void Engine::Impl::finish_slice(const PassSlice& slice,
 }
 
 std::uint64_t workspace_bytes(const spec::ModelSpec& model,
-                              spec::DType dtype,
+                              spec::DType weights,
                               std::int64_t max_batch_tokens) {
   // Per token at most: its id, row bounds, position and angles, on the host and on the device, and
   // where every token is a sequence of its own, what its sampling needs.
@@ -439,9 +439,9 @@ std::uint64_t workspace_bytes(const spec::ModelSpec& model,
       std::max({model.hidden, model.heads * model.head_dim, model.intermediate});
   const std::size_t packed = static_cast<std::size_t>((max_batch_tokens + 15) / 16 * 16 * widest) *
                              spec::dtype_bytes(spec::DType::kBf16);
-  return activation_bytes(model, dtype, max_batch_tokens) +
+  return activation_bytes(model, weights, max_batch_tokens) +
          inputs * static_cast<std::size_t>(max_batch_tokens) +
-         (dtype == spec::DType::kBf16 ? packed : 0);
+         (spec::compute_dtype(weights) == spec::DType::kBf16 ? packed : 0);
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(device::Device& device,

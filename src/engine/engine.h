@@ -79,12 +79,12 @@ struct PrefixCounts {
   friend bool operator==(const PrefixCounts&, const PrefixCounts&) = default;
 };
 
-/// Host memory, in bytes, that an engine keeps for the passes of `model` in `dtype`: activations
-/// and inputs of a step of `max_batch_tokens`. Models take turns, so an engine needs the largest of
-/// its models'. Block tables are not in it: 8 bytes per block of a batch's longest sequence, times
-/// its sequences.
+/// Host memory, in bytes, that an engine keeps for the passes of `model` with matrices of
+/// `weights`: activations and inputs of a step of `max_batch_tokens`. Models take turns, so an
+/// engine needs the largest of its models'. Block tables are not in it: 8 bytes per block of a
+/// batch's longest sequence, times its sequences.
 [[nodiscard]] std::uint64_t workspace_bytes(const spec::ModelSpec& model,
-                                            spec::DType dtype,
+                                            spec::DType weights,
                                             std::int64_t max_batch_tokens);
 
 /// Runs the models of one device: knows sequences, their KV blocks, and how to take one step of a

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -44,10 +45,53 @@ std::string in_words(double value) {
   return text.data();
 }
 
+/// The i-th number that tensor `at` of an image stands for.
+float value_of(const LoadedModel& model, std::size_t at, std::int64_t i) {
+  const store::ImageTensor& tensor = model.layout.tensors[at];
+  const std::byte* data = model.window.base() + tensor.offset;
+  switch (tensor.dtype) {
+    case spec::DType::kI8: {
+      const store::ImageTensor& scales = model.layout.tensors[at + 1];
+      const auto* scale = reinterpret_cast<const float*>(model.window.base() + scales.offset);
+      return scale[i / tensor.columns] *
+             static_cast<float>(reinterpret_cast<const std::int8_t*>(data)[i]);
+    }
+    case spec::DType::kBf16:
+      return ops::from_bf16(reinterpret_cast<const std::uint16_t*>(data)[i]);
+    default:
+      return reinterpret_cast<const float*>(data)[i];
+  }
+}
+
+/// Makes the float32 image of `to` that of the very numbers which the image of `from` stands for.
+void copy_weights(TestHost& host, const LoadedModel& from, const LoadedModel& to) {
+  const std::size_t page_bytes = host.device().properties().page_bytes;
+  for (std::size_t at = 0; at < from.layout.tensors.size(); ++at) {
+    const store::ImageTensor& source = from.layout.tensors[at];
+    const auto target = std::find_if(
+        to.layout.tensors.begin(), to.layout.tensors.end(), [&](const store::ImageTensor& tensor) {
+          return tensor.role == source.role && tensor.layer == source.layer;
+        });
+    if (target == to.layout.tensors.end()) {
+      continue;  // Scales.
+    }
+    for (std::int64_t i = 0; i < source.rows * source.columns; ++i) {
+      const float value = value_of(from, at, i);
+      const std::uint64_t place = target->offset + static_cast<std::uint64_t>(i) * sizeof(value);
+      std::memcpy(host.device().page_address(to.pages[place / page_bytes]) + place % page_bytes,
+                  &value,
+                  sizeof(value));
+    }
+  }
+}
+
 class GoldenTest : public testing::TestWithParam<std::string> {
  protected:
   std::vector<float> logits(spec::DType dtype) {
-    const LoadedModel model = host_.load(golden_directory() / GetParam(), dtype);
+    return logits(host_.load(golden_directory() / GetParam(), dtype));
+  }
+
+  std::vector<float> logits(const LoadedModel& model) {
     DecoderRig rig(host_, model, all_layers(model.spec));
     SequenceKv sequence = rig.kv().make_sequence();
     std::vector<float> hidden;
@@ -89,6 +133,24 @@ TEST_P(GoldenTest, LogitsInBfloat16) {
     }
     EXPECT_LT(found, distance(theirs, golden_.logits_f32, vocab_));
   }
+}
+
+TEST_P(GoldenTest, LogitsInInt8AreThoseOfItsWeights) {
+  const LoadedModel int8 = host_.load(golden_directory() / GetParam(), spec::DType::kI8);
+  const LoadedModel float32 = host_.load(golden_directory() / GetParam(), spec::DType::kF32);
+  copy_weights(host_, int8, float32);
+  const double found = distance(logits(int8), logits(float32), vocab_);
+  RecordProperty("distance", in_words(found));
+  EXPECT_LE(found, 8e-3);
+  EXPECT_LT(int8.layout.bytes, float32.layout.bytes);
+}
+
+/// What rounding the weights themselves does to these tiny models: for the record, and so that it
+/// stays what it is.
+TEST_P(GoldenTest, LogitsInInt8AreNearTheModels) {
+  const double found = distance(logits(spec::DType::kI8), golden_.logits_f32, vocab_);
+  RecordProperty("distance", in_words(found));
+  EXPECT_LE(found, 3e-2);
 }
 
 TEST_P(GoldenTest, GreedyContinuationInFloat32) {

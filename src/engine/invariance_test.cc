@@ -312,5 +312,9 @@ TEST(Invariance, TokensDoNotDependOnTheScheduleInBfloat16) {
   run_schedules(spec::DType::kBf16);
 }
 
+TEST(Invariance, TokensDoNotDependOnTheScheduleInInt8) {
+  run_schedules(spec::DType::kI8);
+}
+
 }  // namespace
 }  // namespace heddle::engine

@@ -8,8 +8,9 @@ namespace heddle::engine {
 
 Result<KvPlan> plan_kv(const spec::ModelSpec& model,
                        LayerRange range,
-                       spec::DType dtype,
+                       spec::DType weights,
                        std::size_t page_bytes) {
+  const spec::DType dtype = spec::compute_dtype(weights);
   HEDDLE_CHECK(all_layers(model).contains(range));
   std::map<std::int64_t, std::vector<std::int64_t>> by_window;
   for (std::int64_t layer = range.begin; layer < range.end; ++layer) {

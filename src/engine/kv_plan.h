@@ -28,7 +28,7 @@ struct KvPlan {
   };
 
   LayerRange range{};
-  spec::DType dtype = spec::DType::kBf16;
+  spec::DType dtype = spec::DType::kBf16;  ///< Of keys and values.
   std::vector<KvGroupPlan> groups{};
   std::vector<Place> places{};  ///< Of layer range.begin + i.
 
@@ -37,12 +37,12 @@ struct KvPlan {
   }
 };
 
-/// Lays out the KV of a range of layers in pages of `page_bytes`: groups by window, split further
-/// where a token of them needs too much (memory::kv_groups). kInvalidArgument, naming the sizes,
-/// where a page is too small.
+/// Lays out the KV of a range of layers with matrices of `weights` in pages of `page_bytes`: groups
+/// by window, split further where a token of them needs too much (memory::kv_groups).
+/// kInvalidArgument, naming the sizes, where a page is too small.
 Result<KvPlan> plan_kv(const spec::ModelSpec& model,
                        LayerRange range,
-                       spec::DType dtype,
+                       spec::DType weights,
                        std::size_t page_bytes);
 
 }  // namespace heddle::engine

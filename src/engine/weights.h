@@ -16,15 +16,19 @@ using ops::ConstTensorRef;
 struct LayerWeights {
   ConstTensorRef input_norm{};  ///< [hidden]
   ConstTensorRef qkv{};         ///< [(heads + 2 kv_heads) head_dim, hidden]
+  ConstTensorRef qkv_scale{};   ///< By row, where `qkv` is int8; absent otherwise, as the others.
   ConstTensorRef qkv_bias{};    ///< Absent without spec.qkv_bias.
   ConstTensorRef q_norm{};      ///< [head_dim]; absent without spec.qk_norm, like k_norm.
   ConstTensorRef k_norm{};
   ConstTensorRef out{};  ///< [hidden, heads head_dim]
+  ConstTensorRef out_scale{};
   ConstTensorRef out_bias{};
   ConstTensorRef post_norm{};  ///< [hidden]
   ConstTensorRef gate_up{};    ///< [2 intermediate, hidden]
+  ConstTensorRef gate_up_scale{};
   ConstTensorRef gate_up_bias{};
   ConstTensorRef down{};  ///< [hidden, intermediate]
+  ConstTensorRef down_scale{};
   ConstTensorRef down_bias{};
 };
 
@@ -33,6 +37,7 @@ struct DecoderWeights {
   std::vector<LayerWeights> layers{};
   ConstTensorRef final_norm{};  ///< [hidden]
   ConstTensorRef head{};        ///< [vocab, hidden]; the embedding where they are tied.
+  ConstTensorRef head_scale{};  ///< Where the head is int8, which the embedding never is.
 };
 
 /// Finds the weights of `model` in an image at `window`. Reads none of them. kCorrupt, naming the

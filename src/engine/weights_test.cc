@@ -34,6 +34,24 @@ TEST_F(WeightsTest, LieWhereTheLayoutSays) {
   EXPECT_FALSE(weights->layers[0].q_norm.present());
 }
 
+TEST_F(WeightsTest, Int8HasAScaleByRow) {
+  const auto tied = model("qwen3-tied");
+  const auto weights = bind_weights(tied, store::plan_image(tied, spec::DType::kI8), window_);
+  ASSERT_TRUE(weights);
+  EXPECT_EQ(weights->layers[1].down.dtype, spec::DType::kI8);
+  EXPECT_EQ(weights->layers[1].down_scale.shape[0], tied.hidden);
+  EXPECT_EQ(weights->layers[0].qkv_scale.shape[0], weights->layers[0].qkv.shape[0]);
+  EXPECT_EQ(weights->head.dtype, spec::DType::kBf16);  // Embeddings are looked up.
+  EXPECT_FALSE(weights->head_scale.present());
+
+  const auto untied = model("llama-bias-eps");
+  const auto others = bind_weights(untied, store::plan_image(untied, spec::DType::kI8), window_);
+  ASSERT_TRUE(others);
+  EXPECT_EQ(others->head.dtype, spec::DType::kI8);
+  EXPECT_EQ(others->head_scale.shape[0], untied.vocab);
+  EXPECT_EQ(others->embedding.dtype, spec::DType::kBf16);
+}
+
 TEST_F(WeightsTest, ATiedHeadIsTheEmbedding) {
   const auto spec = model("qwen3-tied");
   const auto weights = bind_weights(spec, store::plan_image(spec, spec::DType::kF32), window_);

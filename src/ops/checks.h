@@ -47,11 +47,15 @@ inline void check_vector(const ConstTensorRef& tensor, DType dtype, std::int64_t
   HEDDLE_CHECK(tensor.shape[0] == n && tensor.stride[0] == 1);
 }
 
+/// CHECK-fails unless `tensor` is a contiguous matrix.
+inline void check_matrix(const ConstTensorRef& tensor) {
+  HEDDLE_CHECK(tensor.rank == 2);
+  HEDDLE_CHECK(tensor.stride[1] == 1 && tensor.stride[0] == tensor.shape[1]);
+}
 /// CHECK-fails unless `tensor` is a contiguous matrix of float32 or bfloat16.
 inline void check_weight(const ConstTensorRef& tensor) {
-  HEDDLE_CHECK(tensor.rank == 2);
+  check_matrix(tensor);
   check_floating(tensor.dtype);
-  HEDDLE_CHECK(tensor.stride[1] == 1 && tensor.stride[0] == tensor.shape[1]);
 }
 
 /// CHECK-fails unless the parts of a batch over a paged cache fit each other.

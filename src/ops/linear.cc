@@ -5,11 +5,19 @@
 namespace heddle::ops {
 
 void linear(OpContext& context, const LinearArgs& args) {
-  check_weight(args.weight);
+  check_matrix(args.weight);
+  const bool int8 = args.weight.dtype == DType::kI8;
+  HEDDLE_CHECK(int8 == args.scale.present());
+  if (!int8) {
+    check_floating(args.weight.dtype);
+  }
   const std::int64_t tokens = args.x.shape[0];
   const std::int64_t outputs = args.weight.shape[0];
-  check_rows(args.x, args.weight.dtype, tokens, args.weight.shape[1]);
+  check_rows(args.x, spec::compute_dtype(args.weight.dtype), tokens, args.weight.shape[1]);
   check_f32_rows(args.out, tokens, outputs);
+  if (int8) {
+    check_vector(args.scale, DType::kF32, outputs);
+  }
   if (args.bias.present()) {
     check_vector(args.bias, DType::kF32, outputs);
   }

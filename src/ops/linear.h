@@ -6,20 +6,23 @@
 namespace heddle::ops {
 
 struct LinearArgs {
-  ConstTensorRef x{};         ///< [tokens, inputs], of the type of `weight`.
-  ConstTensorRef weight{};    ///< f32 or bf16 [outputs, inputs], contiguous.
+  ConstTensorRef x{};         ///< [tokens, inputs], of the type of `weight`; bf16 with int8.
+  ConstTensorRef weight{};    ///< f32, bf16 or int8 [outputs, inputs], contiguous.
+  ConstTensorRef scale{};     ///< f32 [outputs] with int8, and only then.
   ConstTensorRef bias{};      ///< f32 [outputs], or absent.
   ConstTensorRef residual{};  ///< f32 [tokens, outputs], or absent. May be `out`.
   TensorRef out{};            ///< f32 [tokens, outputs]. Does not overlap `x`.
 };
 
-/// out[t][o] = sum_i x[t][i] weight[o][i] + bias[o] + residual[t][o].
+/// out[t][o] = scale[o] sum_i x[t][i] weight[o][i] + bias[o] + residual[t][o].
 ///
-/// Products and sums are float, whatever the type of the operands. Each output has one order of
-/// summation that depends on `inputs` alone, so its bits are the same for any number of tokens and
-/// threads. Within inputs * 2^-24 * sum_i |x[t][i] weight[o][i]| (plus one rounding each for bias
-/// and residual) of the exact value; in practice some tens of times closer. Subnormal bfloat16 may
-/// count as zero. tokens == 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
+/// Products and sums are float, whatever the type of the operands; the sum over int8 has the bits
+/// of that over the same numbers as bfloat16, which holds them exactly. Each output has one order
+/// of summation that depends on `inputs` alone, so its bits are the same for any number of tokens
+/// and threads. Within inputs * 2^-24 * sum_i |x[t][i] weight[o][i]| (plus one rounding each for
+/// bias and residual, and for scale) of the exact value; in practice some tens of times closer.
+/// Subnormal bfloat16 may count as zero. tokens == 0 is a no-op. Shapes and types that do not fit
+/// are bugs and CHECK-fail.
 void linear(OpContext& context, const LinearArgs& args);
 
 }  // namespace heddle::ops

@@ -138,5 +138,52 @@ TEST_F(LinearTest, RefusesShapesThatDoNotFit) {
                "CHECK failed");
 }
 
+/// int8 as the bits of those numbers in bfloat16.
+std::vector<std::uint16_t> as_bf16(const std::vector<std::int8_t>& values) {
+  std::vector<std::uint16_t> result;
+  for (const std::int8_t value : values) {
+    result.push_back(to_bf16(static_cast<float>(value)));
+  }
+  return result;
+}
+
+// So int8 needs no bound of its own, and is as independent of batches as bfloat16.
+TEST_F(LinearTest, SumsInt8AsTheSameNumbersInBfloat16) {
+  std::vector<Shape> all = shapes();
+  all.push_back({33, 160, 1024});
+  all.push_back({40, 16, 33024});  // Sixteen rows are more than is widened at once.
+  for (const Shape& s : all) {
+    const auto x = rounded(random(s.tokens * s.inputs));
+    std::vector<std::int8_t> weight(static_cast<std::size_t>(s.outputs * s.inputs));
+    for (std::int8_t& value : weight) {
+      value = static_cast<std::int8_t>(static_cast<int>(rng_.below(255)) - 127);
+    }
+    const auto half = as_bf16(weight);
+    const auto scale = random(s.outputs);
+    const auto bias = random(s.outputs);
+    const auto residual = random(s.tokens * s.outputs);
+    std::vector<float> sums(residual.size());
+    std::vector<float> out(residual.size());
+    linear(context_,
+           {.x = bf16_matrix(x, s.tokens, s.inputs),
+            .weight = bf16_matrix(half, s.outputs, s.inputs),
+            .out = matrix_of(sums.data(), s.tokens, s.outputs)});
+    linear(context_,
+           {.x = bf16_matrix(x, s.tokens, s.inputs),
+            .weight = tensor_2d(
+                reinterpret_cast<const std::byte*>(weight.data()), DType::kI8, s.outputs, s.inputs),
+            .scale = vector_of(scale.data(), s.outputs),
+            .bias = vector_of(bias.data(), s.outputs),
+            .residual = matrix_of(residual.data(), s.tokens, s.outputs),
+            .out = matrix_of(out.data(), s.tokens, s.outputs)});
+    synchronize();
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      const std::size_t o = i % static_cast<std::size_t>(s.outputs);
+      sums[i] = sums[i] * scale[o] + bias[o] + residual[i];
+    }
+    EXPECT_TRUE(same_bits(out, sums)) << s.tokens << " x " << s.outputs << " x " << s.inputs;
+  }
+}
+
 }  // namespace
 }  // namespace heddle::ops

@@ -69,6 +69,8 @@ wire::DType to_wire(spec::DType dtype) {
       return wire::D_TYPE_BF16;
     case spec::DType::kI32:
       return wire::D_TYPE_I32;
+    case spec::DType::kI8:
+      return wire::D_TYPE_I8;
   }
   return wire::D_TYPE_UNKNOWN;
 }
@@ -83,6 +85,8 @@ spec::DType from_wire(wire::DType dtype, WireCheck& check) {
       return spec::DType::kBf16;
     case wire::D_TYPE_I32:
       return spec::DType::kI32;
+    case wire::D_TYPE_I8:
+      return spec::DType::kI8;
     default:
       check.fail("dtype " + std::to_string(static_cast<int>(dtype)) + ", which is not known");
       return spec::DType::kF32;

@@ -51,7 +51,7 @@ struct ModelDescription {
   ModelId model{};
   std::string name{};
   spec::ModelSpec spec{};
-  spec::DType dtype = spec::DType::kBf16;  ///< Of the image's matrices and of the KV.
+  spec::DType dtype = spec::DType::kBf16;  ///< Of the image's matrices.
   std::string directory{};                 ///< Of its files; the worker reads its tokenizer there.
 };
 

@@ -11,9 +11,12 @@
 namespace heddle::spec {
 namespace {
 
-/// Matrices follow the dtype of the image, vectors (norms and biases) are float32 in every image.
+/// Matrices follow the dtype of the image, embeddings what it computes in; vectors (norms and
+/// biases) are float32 in every image.
 struct Elements {
+  std::int64_t embeddings = 0;
   std::int64_t matrices = 0;
+  std::int64_t matrix_rows = 0;  ///< Of those: as many scales where they are int8.
   std::int64_t vectors = 0;
 };
 
@@ -26,26 +29,32 @@ Elements count_elements(const ModelSpec& m) {
   layer_vectors += m.out_bias ? m.hidden : 0;
   layer_vectors += m.mlp_bias ? 2 * m.intermediate + m.hidden : 0;
   layer_vectors += m.qk_norm ? 2 * m.head_dim : 0;
-  const std::int64_t embeddings = (m.tied_embeddings ? 1 : 2) * m.vocab * m.hidden;
-  return {.matrices = embeddings + m.layers * layer_matrices,
+  const std::int64_t head_rows = m.tied_embeddings ? 0 : m.vocab;
+  const std::int64_t layer_rows = qkv + 2 * m.hidden + 2 * m.intermediate;
+  return {.embeddings = m.vocab * m.hidden,
+          .matrices = head_rows * m.hidden + m.layers * layer_matrices,
+          .matrix_rows = head_rows + m.layers * layer_rows,
           .vectors = m.hidden + m.layers * layer_vectors};
 }
 
 std::uint64_t kv_bytes_per_layer(const ModelSpec& model, DType dtype) {
-  return static_cast<std::uint64_t>(2 * model.kv_heads * model.head_dim) * dtype_bytes(dtype);
+  return static_cast<std::uint64_t>(2 * model.kv_heads * model.head_dim) *
+         dtype_bytes(compute_dtype(dtype));
 }
 
 }  // namespace
 
 std::int64_t parameter_count(const ModelSpec& model) {
   const Elements elements = count_elements(model);
-  return elements.matrices + elements.vectors;
+  return elements.embeddings + elements.matrices + elements.vectors;
 }
 
 std::uint64_t weight_bytes(const ModelSpec& model, DType dtype) {
   const Elements elements = count_elements(model);
-  return static_cast<std::uint64_t>(elements.matrices) * dtype_bytes(dtype) +
-         static_cast<std::uint64_t>(elements.vectors) * dtype_bytes(DType::kF32);
+  const std::int64_t scales = dtype == DType::kI8 ? elements.matrix_rows : 0;
+  return static_cast<std::uint64_t>(elements.embeddings) * dtype_bytes(compute_dtype(dtype)) +
+         static_cast<std::uint64_t>(elements.matrices) * dtype_bytes(dtype) +
+         static_cast<std::uint64_t>(elements.vectors + scales) * dtype_bytes(DType::kF32);
 }
 
 std::uint64_t kv_bytes_per_token(const ModelSpec& model, DType dtype) {

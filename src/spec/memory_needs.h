@@ -11,10 +11,13 @@ namespace heddle::spec {
 /// Weights of the model, each counted once; a tied head is the embedding.
 [[nodiscard]] std::int64_t parameter_count(const ModelSpec& model);
 
-/// Bytes of the weights with matrices as `dtype`; norms and biases are float32 always. The image
-/// that holds them is a little larger, by the alignment of its tensors.
+/// Bytes of the weights with matrices as `dtype`; norms, biases and the scales of int8 are float32
+/// always, embeddings compute_dtype(dtype). The image that holds them is a little larger, by the
+/// alignment of its tensors.
 [[nodiscard]] std::uint64_t weight_bytes(const ModelSpec& model, DType dtype);
 
+/// KV is of compute_dtype(dtype) throughout.
+///
 /// Bytes that one more token adds to the KV of a sequence while no window is full: two tensors
 /// (key and value) of kv_heads * head_dim for each layer.
 [[nodiscard]] std::uint64_t kv_bytes_per_token(const ModelSpec& model, DType dtype);
@@ -29,7 +32,7 @@ inline constexpr std::int64_t kSmallestContext = 512;
 
 /// What a model asks of a device. Payload alone: page rounding and workspace come on top.
 struct MemoryNeeds {
-  DType dtype = DType::kBf16;      ///< Of weight matrices and KV.
+  DType dtype = DType::kBf16;      ///< Of weight matrices.
   std::uint64_t weights = 0;       ///< Bytes.
   std::uint64_t kv_per_token = 0;  ///< Bytes.
   std::uint64_t smallest = 0;      ///< Bytes: weights and KV of kSmallestContext tokens.

@@ -19,7 +19,10 @@ class Planner {
   }
 
   ImageLayout plan() && {
-    matrix(Role::kEmbedding, model_.hidden, {{"model.embed_tokens.weight", model_.vocab}});
+    add(Role::kEmbedding,
+        spec::compute_dtype(layout_.dtype),
+        model_.hidden,
+        {{"model.embed_tokens.weight", model_.vocab}});
     end_stage();
     for (layer_ = 0; layer_ < model_.layers; ++layer_) {
       plan_attention();
@@ -29,7 +32,7 @@ class Planner {
     layer_ = -1;
     vector(Role::kFinalNorm, {{"model.norm.weight", model_.hidden}});
     if (!model_.tied_embeddings) {
-      matrix(Role::kHead, model_.hidden, {{"lm_head.weight", model_.vocab}});
+      matrix(Role::kHead, Role::kHeadScale, model_.hidden, {{"lm_head.weight", model_.vocab}});
     }
     end_stage();
     layout_.bytes = end_;
@@ -48,6 +51,7 @@ class Planner {
     const std::int64_t kv = model_.kv_heads * model_.head_dim;
     vector(Role::kInputNorm, {{name("input_layernorm.weight"), model_.hidden}});
     matrix(Role::kQkv,
+           Role::kQkvScale,
            model_.hidden,
            {{name("self_attn.q_proj.weight"), q},
             {name("self_attn.k_proj.weight"), kv},
@@ -62,7 +66,7 @@ class Planner {
       vector(Role::kQNorm, {{name("self_attn.q_norm.weight"), model_.head_dim}});
       vector(Role::kKNorm, {{name("self_attn.k_norm.weight"), model_.head_dim}});
     }
-    matrix(Role::kOut, q, {{name("self_attn.o_proj.weight"), model_.hidden}});
+    matrix(Role::kOut, Role::kOutScale, q, {{name("self_attn.o_proj.weight"), model_.hidden}});
     if (model_.out_bias) {
       vector(Role::kOutBias, {{name("self_attn.o_proj.bias"), model_.hidden}});
     }
@@ -72,20 +76,25 @@ class Planner {
     const std::int64_t width = model_.intermediate;
     vector(Role::kPostNorm, {{name("post_attention_layernorm.weight"), model_.hidden}});
     matrix(Role::kGateUp,
+           Role::kGateUpScale,
            model_.hidden,
            {{name("mlp.gate_proj.weight"), width}, {name("mlp.up_proj.weight"), width}});
     if (model_.mlp_bias) {
       vector(Role::kGateUpBias,
              {{name("mlp.gate_proj.bias"), width}, {name("mlp.up_proj.bias"), width}});
     }
-    matrix(Role::kDown, width, {{name("mlp.down_proj.weight"), model_.hidden}});
+    matrix(Role::kDown, Role::kDownScale, width, {{name("mlp.down_proj.weight"), model_.hidden}});
     if (model_.mlp_bias) {
       vector(Role::kDownBias, {{name("mlp.down_proj.bias"), model_.hidden}});
     }
   }
 
-  void matrix(Role role, std::int64_t columns, std::vector<Part> parts) {
+  void matrix(Role role, Role scale, std::int64_t columns, std::vector<Part> parts) {
     add(role, layout_.dtype, columns, std::move(parts));
+    if (layout_.dtype == spec::DType::kI8) {
+      const std::int64_t rows = layout_.tensors.back().rows;
+      place({.role = scale, .layer = layer_, .rows = rows, .dtype = spec::DType::kF32});
+    }
   }
   void vector(Role role, std::vector<Part> parts) {
     add(role, spec::DType::kF32, 1, std::move(parts));
@@ -99,8 +108,13 @@ class Planner {
           {.name = std::move(part.name), .row = tensor.rows, .rows = part.rows});
       tensor.rows += part.rows;
     }
+    place(std::move(tensor));
+  }
+
+  void place(ImageTensor tensor) {
     tensor.offset = (end_ + kAlignment - 1) / kAlignment * kAlignment;
-    tensor.bytes = static_cast<std::uint64_t>(tensor.rows * columns) * spec::dtype_bytes(dtype);
+    tensor.bytes =
+        static_cast<std::uint64_t>(tensor.rows * tensor.columns) * spec::dtype_bytes(tensor.dtype);
     end_ = tensor.offset + tensor.bytes;
     layout_.tensors.push_back(std::move(tensor));
   }
@@ -120,7 +134,8 @@ class Planner {
 }  // namespace
 
 ImageLayout plan_image(const spec::ModelSpec& model, spec::DType dtype) {
-  HEDDLE_CHECK(dtype == spec::DType::kF32 || dtype == spec::DType::kBf16);
+  HEDDLE_CHECK(dtype == spec::DType::kF32 || dtype == spec::DType::kBf16 ||
+               dtype == spec::DType::kI8);
   return Planner(model, dtype).plan();
 }
 

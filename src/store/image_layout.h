@@ -26,6 +26,12 @@ enum class Role : std::uint8_t {
   kDownBias,    ///< [hidden]
   kFinalNorm,   ///< [hidden]
   kHead,        ///< [vocab, hidden]; absent where embeddings are tied.
+  // What the rows of an int8 matrix are multiplied with, each behind its matrix; in no other image.
+  kQkvScale,
+  kOutScale,
+  kGateUpScale,
+  kDownScale,
+  kHeadScale,
 };
 
 /// One checkpoint tensor that fills (part of) an image tensor: rows [row, row + rows).
@@ -40,17 +46,19 @@ struct ImageTensor {
   std::int64_t layer = -1;  ///< -1 outside the layers.
   std::int64_t rows = 0;
   std::int64_t columns = 1;                ///< 1 for vectors.
-  spec::DType dtype = spec::DType::kBf16;  ///< Norms and biases are float32 in every image.
+  spec::DType dtype = spec::DType::kBf16;  ///< Norms, biases and scales are float32 always.
   std::uint64_t offset = 0;                ///< Bytes from the start of the image; a multiple of 64.
   std::uint64_t bytes = 0;
-  std::vector<ImageSource> sources{};  ///< In row order, covering all rows.
+  /// In row order, covering all rows; none for scales, which come of the tensor before.
+  std::vector<ImageSource> sources{};
 };
 
 /// How the weights of a model lie in its image: one contiguous range of bytes in the order of
 /// execution (embedding, layer 0, ..., final norm, head), so that layer i can run as soon as the
 /// first `stage_end[i + 1]` bytes are there. The same in the host cache and in a device's window.
 struct ImageLayout {
-  spec::DType dtype = spec::DType::kBf16;  ///< Of the matrices.
+  /// Of the matrices; the embedding, which is looked up, is compute_dtype() of it.
+  spec::DType dtype = spec::DType::kBf16;
   std::vector<ImageTensor> tensors{};
   /// Bytes that must be present before each stage: [0] embedding, [1 + i] layer i, [1 + layers] the
   /// final norm and head. Non-decreasing; the last equals `bytes`. A tied head needs nothing more.
@@ -58,7 +66,7 @@ struct ImageLayout {
   std::uint64_t bytes = 0;  ///< Of the whole image; the last page is padded by whoever stores it.
 };
 
-/// Lays out the image of `model` with matrices as `dtype` (float32 or bfloat16).
+/// Lays out the image of `model` with matrices as `dtype` (float32, bfloat16 or int8).
 [[nodiscard]] ImageLayout plan_image(const spec::ModelSpec& model, spec::DType dtype);
 
 }  // namespace heddle::store

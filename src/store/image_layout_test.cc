@@ -1,5 +1,7 @@
 #include "store/image_layout.h"
 
+#include <array>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -93,21 +95,32 @@ TEST(ImageLayout, HoldsForAnyModel) {
   for (int round = 0; round < 200; ++round) {
     SCOPED_TRACE(fmt::format("seed {} round {}", kSeed, round));
     const spec::ModelSpec model = random_spec(rng);
-    const spec::DType dtype = rng.below(2) == 0 ? spec::DType::kF32 : spec::DType::kBf16;
+    constexpr std::array kDTypes{spec::DType::kF32, spec::DType::kBf16, spec::DType::kI8};
+    const spec::DType dtype = kDTypes.at(rng.below(3));
     const ImageLayout layout = plan_image(model, dtype);
     std::uint64_t end = 0;
     std::uint64_t payload = 0;
+    const ImageTensor* before = nullptr;
     for (const ImageTensor& tensor : layout.tensors) {
       EXPECT_EQ(tensor.offset % 64, 0U);
       EXPECT_GE(tensor.offset, end);
       EXPECT_LT(tensor.offset - end, 64U);
-      EXPECT_TRUE(tensor.columns > 1 || tensor.dtype == spec::DType::kF32 || tensor.dtype == dtype);
+      if (tensor.columns > 1) {
+        EXPECT_EQ(tensor.dtype,
+                  tensor.role == Role::kEmbedding ? spec::compute_dtype(dtype) : dtype);
+      }
       std::int64_t row = 0;
       for (const ImageSource& source : tensor.sources) {
         EXPECT_EQ(source.row, row);
         row += source.rows;
       }
-      EXPECT_EQ(row, tensor.rows);
+      if (tensor.sources.empty()) {
+        EXPECT_EQ(before->dtype, spec::DType::kI8);
+        EXPECT_EQ(before->rows, tensor.rows);
+      } else {
+        EXPECT_EQ(row, tensor.rows);
+      }
+      before = &tensor;
       const auto elements = static_cast<std::uint64_t>(tensor.rows * tensor.columns);
       EXPECT_EQ(tensor.bytes, elements * spec::dtype_bytes(tensor.dtype));
       end = tensor.offset + tensor.bytes;

@@ -5,12 +5,14 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
 #include "store/convert.h"
+#include "store/quantise.h"
 
 namespace heddle::store {
 namespace {
@@ -95,9 +97,17 @@ class Loader {
     for (const ImageTensor& tensor : layout_.tensors) {
       fill_zero(tensor.offset);
       for (const ImageSource& source : tensor.sources) {
-        if (Result<void> status = load_source(tensor, source); !status) {
+        const Result<void> status = tensor.dtype == spec::DType::kI8
+                                        ? load_quantised(tensor, source)
+                                        : load_source(tensor, source);
+        if (!status) {
           return status;
         }
+      }
+      if (tensor.sources.empty()) {
+        HEDDLE_CHECK(std::cmp_equal(scales_.size(), tensor.rows));
+        write(tensor.offset, std::as_bytes(std::span(scales_)));
+        scales_.clear();
       }
       advance(tensor.offset + tensor.bytes);
     }
@@ -121,8 +131,7 @@ class Loader {
     const File& file = tensors_.file_of(*entry);
     for (std::uint64_t done = 0; done < count; done += step) {
       if (options_.stop.stop_requested()) {
-        return Error{Code::kCancelled,
-                     fmt::format("loading {} was cancelled", file.path().string())};
+        return cancelled(file);
       }
       const std::uint64_t elements = std::min(step, count - done);
       const std::uint64_t from = entry->tensor.offset + done * stored_bytes;
@@ -139,6 +148,62 @@ class Loader {
       advance(end);
     }
     return {};
+  }
+
+  /// Rounds rows to int8, whole rows at a time, and keeps their scales for the tensor behind.
+  Result<void> load_quantised(const ImageTensor& tensor, const ImageSource& source) {
+    const TensorSet::Entry* entry = tensors_.find(source.name);
+    HEDDLE_CHECK(entry != nullptr);
+    const StoredType type = entry->tensor.type;
+    const auto columns = static_cast<std::uint64_t>(tensor.columns);
+    const std::uint64_t row_bytes = columns * stored_type_bits(type) / 8;
+    const auto count = static_cast<std::uint64_t>(source.rows);
+    HEDDLE_CHECK(can_convert(type, spec::DType::kF32));
+    HEDDLE_CHECK(entry->tensor.bytes == count * row_bytes);
+    const std::uint64_t step = std::max<std::uint64_t>(1, read_bytes_ / row_bytes);
+    const File& file = tensors_.file_of(*entry);
+    std::uint64_t begin = tensor.offset + static_cast<std::uint64_t>(source.row) * columns;
+    for (std::uint64_t done = 0; done < count; done += step) {
+      if (options_.stop.stop_requested()) {
+        return cancelled(file);
+      }
+      const std::uint64_t rows = std::min(step, count - done);
+      const std::uint64_t from = entry->tensor.offset + done * row_bytes;
+      file.will_read(from + rows * row_bytes, kReadAheadBytes);
+      bounce_.resize(rows * row_bytes);
+      if (Result<void> status = file.read(from, bounce_); !status) {
+        return status;
+      }
+      floats_.resize(columns);
+      quantised_.resize(rows * columns);
+      for (std::uint64_t row = 0; row < rows; ++row) {
+        convert(type,
+                bounce_.data() + row * row_bytes,
+                spec::DType::kF32,
+                reinterpret_cast<std::byte*>(floats_.data()),
+                columns);
+        scales_.push_back(
+            quantise_row(floats_, std::span(quantised_).subspan(row * columns, columns)));
+      }
+      write(begin, std::as_bytes(std::span(quantised_)));
+      begin += rows * columns;
+      pacer_.wait(begin);
+      advance(begin);
+    }
+    return {};
+  }
+
+  static Error cancelled(const File& file) {
+    return {Code::kCancelled, fmt::format("loading {} was cancelled", file.path().string())};
+  }
+
+  /// Copies bytes to where the image has them from `begin` on.
+  void write(std::uint64_t begin, std::span<const std::byte> bytes) {
+    PieceWalker walker(target_, begin, begin + bytes.size());
+    for (std::span<std::byte> piece = walker.next(); !piece.empty(); piece = walker.next()) {
+      std::memcpy(piece.data(), bytes.data(), piece.size());
+      bytes = bytes.subspan(piece.size());
+    }
   }
 
   Result<void> read_in_place(const File& file,
@@ -208,7 +273,10 @@ class Loader {
   std::uint64_t read_bytes_;  ///< Of one read, on the larger side of the conversion.
   std::vector<std::byte> bounce_{};
   std::vector<iovec> pieces_{};
-  std::uint64_t written_ = 0;  ///< Image bytes written, without gap.
+  std::vector<float> floats_{};           ///< A row that is being quantised.
+  std::vector<std::int8_t> quantised_{};  ///< Rows that were.
+  std::vector<float> scales_{};           ///< Of the tensor that was quantised last.
+  std::uint64_t written_ = 0;             ///< Image bytes written, without gap.
   std::uint64_t reported_ = 0;
   std::size_t stage_ = 0;  ///< The next one whose end has not been reported.
 };

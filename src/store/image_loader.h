@@ -37,7 +37,8 @@ struct LoadOptions {
 
 /// Fills `target` with the image of `layout` in order, so that the first stages can be used while
 /// the later ones are being read. Where the stored type is the image's, bytes go from the file to
-/// their place without a stop; otherwise through a bounce buffer, where they are converted. Gaps
+/// their place without a stop; otherwise through a bounce buffer, where they are converted or, to
+/// int8, quantised row by row (quantise.h). Gaps
 /// between tensors and the rest of the last page become zero; nothing outside the pages and none
 /// of the pages behind the image's last is written. Blocks; uses one thread, the caller's.
 ///

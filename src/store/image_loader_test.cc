@@ -12,6 +12,7 @@
 
 #include "store/checkpoint.h"
 #include "store/convert.h"
+#include "store/quantise.h"
 #include "store/test_files.h"
 
 namespace heddle::store {
@@ -63,14 +64,53 @@ class ScatteredPages {
   std::vector<std::byte*> pages_{};
 };
 
+/// The values of a tensor of a checkpoint.
+std::vector<float> values_of(const TensorSet& tensors, const std::string& name) {
+  const TensorSet::Entry& entry = *tensors.find(name);
+  std::vector<std::byte> stored(entry.tensor.bytes);
+  EXPECT_TRUE(tensors.file_of(entry).read(entry.tensor.offset, stored));
+  std::vector<float> values(8 * stored.size() / stored_type_bits(entry.tensor.type));
+  convert(entry.tensor.type,
+          stored.data(),
+          DType::kF32,
+          reinterpret_cast<std::byte*>(values.data()),
+          values.size());
+  return values;
+}
+
+/// Writes an int8 tensor down at `target`; returns the scales of its rows.
+std::vector<float> naive_int8(const TensorSet& tensors,
+                              const ImageTensor& tensor,
+                              std::byte* target) {
+  const auto columns = static_cast<std::size_t>(tensor.columns);
+  std::vector<float> scales;
+  for (const ImageSource& source : tensor.sources) {
+    const std::vector<float> values = values_of(tensors, source.name);
+    for (std::size_t row = 0; row < values.size(); row += columns) {
+      scales.push_back(quantise_row(std::span(values).subspan(row, columns),
+                                    {reinterpret_cast<std::int8_t*>(target), columns}));
+      target += columns;
+    }
+  }
+  return scales;
+}
+
 /// The image as one would write it down without caring for speed: whole files in memory, one
 /// element at a time.
 std::vector<std::byte> naive_image(const TensorSet& tensors,
                                    const ImageLayout& layout,
                                    std::size_t page_bytes) {
   std::vector<std::byte> image(pages_for(layout.bytes, page_bytes) * page_bytes);
+  std::vector<float> scales;
   for (const ImageTensor& tensor : layout.tensors) {
     std::uint64_t at = tensor.offset;
+    if (tensor.dtype == DType::kI8) {
+      scales = naive_int8(tensors, tensor, image.data() + at);
+      continue;
+    }
+    if (tensor.sources.empty()) {
+      std::memcpy(image.data() + at, scales.data(), scales.size() * sizeof(float));
+    }
     for (const ImageSource& source : tensor.sources) {
       const TensorSet::Entry& entry = *tensors.find(source.name);
       const File& file = tensors.file_of(entry);
@@ -129,7 +169,7 @@ class LoadTest : public testing::Test {
 };
 
 TEST_F(LoadTest, EqualsANaiveLoader) {
-  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kI8}) {
     for (const std::size_t page_bytes : {64U, 192U, 4096U, 1U << 20U}) {
       SCOPED_TRACE(fmt::format("{} pages of {}", spec::dtype_name(dtype), page_bytes));
       expect_loads(path(), dtype, page_bytes);
@@ -142,6 +182,7 @@ TEST_F(LoadTest, EqualsANaiveLoaderForEveryTypeAlone) {
     write(random_model(tiny_model(), rng_, [&](std::size_t) { return type; }));
     expect_loads(path(), DType::kF32, 4096);
     expect_loads(path(), DType::kBf16, 4096);
+    expect_loads(path(), DType::kI8, 4096);
   }
 }
 
@@ -153,6 +194,7 @@ TEST(LoadImage, EqualsANaiveLoaderForTheGoldenModels) {
       SCOPED_TRACE(entry.path().string());
       expect_loads(entry.path(), DType::kF32, 4096);
       expect_loads(entry.path(), DType::kBf16, 65536);
+      expect_loads(entry.path(), DType::kI8, 4096);
       ++models;
     }
   }

@@ -63,7 +63,7 @@ void add_tensors(const TensorSet& tensors, Inspection& inspection) {
 }
 
 void add_config(ModelConfig config, Inspection& inspection) {
-  for (const spec::DType dtype : {spec::DType::kF32, spec::DType::kBf16}) {
+  for (const spec::DType dtype : {spec::DType::kF32, spec::DType::kBf16, spec::DType::kI8}) {
     inspection.needs.push_back(spec::memory_needs(config.model, dtype));
   }
   inspection.config = std::move(config);

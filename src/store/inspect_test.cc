@@ -49,8 +49,10 @@ TEST_F(InspectTest, TellsWhatIsInADirectory) {
   EXPECT_EQ(found.biggest[0].name, "model.embed_tokens.weight");
   EXPECT_GE(found.biggest[0].bytes, found.biggest[1].bytes);
   EXPECT_THAT(found.text_files, ElementsAre("tokenizer.json", "tokenizer_config.json"));
-  ASSERT_EQ(found.needs.size(), 2U);
+  ASSERT_EQ(found.needs.size(), 3U);
   EXPECT_EQ(found.needs[0].kv_per_token, 2 * found.needs[1].kv_per_token);
+  EXPECT_EQ(found.needs[1].kv_per_token, found.needs[2].kv_per_token);  // int8 is of weights only.
+  EXPECT_GT(found.needs[1].weights, found.needs[2].weights);
 }
 
 TEST_F(InspectTest, CollectsProblemsAndGoesOn) {
@@ -60,7 +62,7 @@ TEST_F(InspectTest, CollectsProblemsAndGoesOn) {
   EXPECT_THAT(
       found.problems,
       ElementsAre(HasSubstr("model.safetensors: "), HasSubstr("there is no tokenizer.json")));
-  EXPECT_EQ(found.needs.size(), 2U);
+  EXPECT_EQ(found.needs.size(), 3U);
 }
 
 TEST_F(InspectTest, NotesWhatIsMissingOrOfNoUse) {

@@ -85,6 +85,16 @@ class DemoModelTest : public testing::TestWithParam<std::string> {
     return text_->tokenizer()->decode(tokens, text::ShowSpecial::kNo).value() == problem.answer;
   }
 
+  /// The share of `problems` that `answers` are right for.
+  [[nodiscard]] double accuracy(const std::vector<std::vector<TokenId>>& answers,
+                                std::span<const Problem> problems) const {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < problems.size(); ++i) {
+      count += right(answers[i], problems[i]) ? 1U : 0U;
+    }
+    return static_cast<double>(count) / static_cast<double>(problems.size());
+  }
+
   std::shared_ptr<const text::TextModel> text_ = text::TextModel::open(directory()).value();
 };
 
@@ -163,12 +173,7 @@ class Answers {
 class EngineAnswersTest : public DemoModelTest {
  protected:
   double accuracy(std::span<const Problem> problems) {
-    const auto answers = answers_.of(problems);
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < problems.size(); ++i) {
-      count += right(answers[i], problems[i]) ? 1U : 0U;
-    }
-    return static_cast<double>(count) / static_cast<double>(problems.size());
+    return DemoModelTest::accuracy(answers_.of(problems), problems);
   }
 
   TestHost host_{1024, std::size_t{64} << 10U};
@@ -178,6 +183,13 @@ class EngineAnswersTest : public DemoModelTest {
 
 TEST_P(EngineAnswersTest, AreRight) {
   EXPECT_GE(accuracy(problems(200)), 0.99);
+}
+
+TEST_P(DemoModelTest, AnswersAreRightInInt8) {
+  const auto some = problems(200);
+  TestHost host{1024, std::size_t{64} << 10U};
+  const LoadedModel model = host.load(directory(), spec::DType::kI8);
+  EXPECT_GE(accuracy(Answers{host, model, text_->eos()}.of(some), some), 0.95);
 }
 
 TEST_P(EngineAnswersTest, AreWrongWithAnyPageOfWeightsZeroed) {
@@ -201,6 +213,8 @@ TEST_P(EngineAnswersTest, AreWrongWithAnyPageOfWeightsZeroed) {
 }
 
 // A checkout may leave models/ out.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DemoModelTest);
+INSTANTIATE_TEST_SUITE_P(Models, DemoModelTest, testing::ValuesIn(demo_models()), run_name);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EngineAnswersTest);
 INSTANTIATE_TEST_SUITE_P(Models, EngineAnswersTest, testing::ValuesIn(demo_models()), run_name);
 

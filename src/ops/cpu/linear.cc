@@ -19,6 +19,7 @@ LinearBlock block_of(const LinearArgs& args, std::int64_t begin, std::int64_t en
   return {.x = args.x.data,
           .x_stride = args.x.stride[0],
           .weight = args.weight.data + begin * row_bytes,
+          .scale = from(args.scale),
           .bias = from(args.bias),
           .residual = from(args.residual),
           .residual_stride = args.residual.stride[0],
@@ -34,7 +35,7 @@ LinearBlock block_of(const LinearArgs& args, std::int64_t begin, std::int64_t en
 const std::byte* pack(const LinearArgs& args, device::CpuStream& stream, device::ThreadPool& pool) {
   const auto pack_tokens = simd_kernels().pack_tokens;
   const std::int64_t inputs = args.weight.shape[1];
-  if (args.weight.dtype != DType::kBf16 || pack_tokens == nullptr || inputs % kPackInputs != 0) {
+  if (args.x.dtype != DType::kBf16 || pack_tokens == nullptr || inputs % kPackInputs != 0) {
     return nullptr;
   }
   const std::int64_t tokens = args.x.shape[0];
@@ -59,8 +60,10 @@ const std::byte* pack(const LinearArgs& args, device::CpuStream& stream, device:
 void linear(device::Stream& stream, const LinearArgs& args) {
   device::CpuStream& cpu = cpu_stream(stream);
   cpu.enqueue([args, &cpu](device::ThreadPool& pool) {
-    const auto kernel =
-        args.weight.dtype == DType::kBf16 ? simd_kernels().linear_bf16 : simd_kernels().linear_f32;
+    const SimdKernels& simd = simd_kernels();
+    const auto kernel = args.weight.dtype == DType::kI8     ? simd.linear_int8
+                        : args.weight.dtype == DType::kBf16 ? simd.linear_bf16
+                                                            : simd.linear_f32;
     const std::byte* packed = pack(args, cpu, pool);
     pool.parallel_for(args.weight.shape[0], kGrain, [&](std::int64_t begin, std::int64_t end, int) {
       LinearBlock block = block_of(args, begin, end);

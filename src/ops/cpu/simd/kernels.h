@@ -5,12 +5,14 @@
 
 namespace heddle::ops::cpu {
 
-/// out[t][o] = sum_i x[t][i] weight[o][i] + bias[o] + residual[t][o], for a block of outputs.
+/// out[t][o] = scale[o] sum_i x[t][i] weight[o][i] + bias[o] + residual[t][o], for a block of
+/// outputs.
 struct LinearBlock {
-  const std::byte* x = nullptr;  ///< Of the weights' type, as `x_stride` counts.
+  const std::byte* x = nullptr;  ///< Of the weights' type, bf16 with int8; `x_stride` counts it.
   std::int64_t x_stride = 0;
   const std::byte* packed = nullptr;  ///< All of x as pack_tokens() lays it out, or nullptr.
   const std::byte* weight = nullptr;  ///< [outputs, inputs], contiguous.
+  const float* scale = nullptr;       ///< Or nullptr: 1.
   const float* bias = nullptr;        ///< Or nullptr.
   const float* residual = nullptr;    ///< Or nullptr; may be `out`.
   std::int64_t residual_stride = 0;
@@ -88,7 +90,8 @@ struct SimdKernels {
   const char* name = nullptr;
   void (*linear_f32)(const LinearBlock& block) = nullptr;
   void (*linear_bf16)(const LinearBlock& block) = nullptr;
-  /// What linear_bf16 wants in LinearBlock::packed where inputs are a multiple of kPackInputs, tile
+  void (*linear_int8)(const LinearBlock& block) = nullptr;  ///< As linear_bf16, to the bit.
+  /// What these two want in LinearBlock::packed where inputs are a multiple of kPackInputs, tile
   /// after tile; nullptr in sets without a matrix unit.
   void (*pack_tokens)(const TokenPack& pack) = nullptr;
   void (*attention_f32)(const AttentionBlock& block) = nullptr;

@@ -12,6 +12,7 @@ const SimdKernels& simd_x86_amx() {
     SimdKernels kernels = make_simd_kernels("x86_amx");
     kernels.attention_bf16 = amx_attention;
     kernels.linear_bf16 = amx_linear;
+    kernels.linear_int8 = amx_linear_int8;
     kernels.pack_tokens = pack_tokens;
     return kernels;
   }();
