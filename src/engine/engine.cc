@@ -434,11 +434,14 @@ std::uint64_t workspace_bytes(const spec::ModelSpec& model,
   const std::size_t inputs =
       2 * (static_cast<std::size_t>(model.head_dim) * sizeof(float) + sizeof(ops::SampleRow) +
            sizeof(ops::PenaltyRow) + 6 * sizeof(std::int32_t));
-  // A matrix unit wants the inputs of a product in an order of its own, whole tiles of tokens.
+  // Some kernels want the inputs of a product in an order of their own, whole tiles of tokens, and
+  // a scale by token.
   const std::int64_t widest =
       std::max({model.hidden, model.heads * model.head_dim, model.intermediate});
-  const std::size_t packed = static_cast<std::size_t>((max_batch_tokens + 15) / 16 * 16 * widest) *
-                             spec::dtype_bytes(spec::DType::kBf16);
+  const std::size_t packed =
+      static_cast<std::size_t>((max_batch_tokens + 15) / 16 * 16) *
+      (static_cast<std::size_t>((widest + 31) / 32 * 32) * spec::dtype_bytes(spec::DType::kBf16) +
+       sizeof(float));
   return activation_bytes(model, weights, max_batch_tokens) +
          inputs * static_cast<std::size_t>(max_batch_tokens) +
          (spec::compute_dtype(weights) == spec::DType::kBf16 ? packed : 0);

@@ -1,5 +1,8 @@
 #include "ops/linear.h"
 
+#include <cmath>
+#include <limits>
+
 #include "ops/cpu/simd/kernels.h"
 #include "ops/op_test.h"
 
@@ -138,38 +141,47 @@ TEST_F(LinearTest, RefusesShapesThatDoNotFit) {
                "CHECK failed");
 }
 
-/// int8 as the bits of those numbers in bfloat16.
-std::vector<std::uint16_t> as_bf16(const std::vector<std::int8_t>& values) {
-  std::vector<std::uint16_t> result;
-  for (const std::int8_t value : values) {
-    result.push_back(to_bf16(static_cast<float>(value)));
+/// The sum over int8 weights as linear.h states it, exactly, and then rounded once.
+float int8_sum(const float* x, const std::int8_t* weight, std::int64_t inputs) {
+  float largest = 0.0F;
+  for (std::int64_t i = 0; i < inputs; ++i) {
+    largest = std::max(largest, std::abs(x[i]));
   }
-  return result;
+  const int exponent = largest > 0.0F ? std::ilogb(largest) : 0;
+  std::int64_t sum = 0;
+  for (std::int64_t i = 0; i < inputs; ++i) {
+    sum += std::lrint(std::ldexp(x[i], 14 - exponent)) * weight[i];
+  }
+  return std::ldexp(static_cast<float>(sum), exponent - 14);
 }
 
-// So int8 needs no bound of its own, and is as independent of batches as bfloat16.
-TEST_F(LinearTest, SumsInt8AsTheSameNumbersInBfloat16) {
+// Exact, so that neither batches nor instruction sets can change a bit.
+TEST_F(LinearTest, SumsInt8Exactly) {
   std::vector<Shape> all = shapes();
   all.push_back({33, 160, 1024});
-  all.push_back({40, 16, 33024});  // Sixteen rows are more than is widened at once.
+  all.push_back({3, 21, 8300});   // More inputs than 32 bits take at once by lanes,
+  all.push_back({2, 17, 65536});  // as many as the tile unit takes,
+  all.push_back({2, 5, 65600});   // and more.
   for (const Shape& s : all) {
-    const auto x = rounded(random(s.tokens * s.inputs));
+    auto x = random(s.tokens * s.inputs);
+    for (std::size_t i = 0; i < x.size(); i += 7) {
+      x[i] *= 1e-3F;  // Not all of about the same size, and tokens neither.
+    }
+    for (std::int64_t i = 0; i < s.tokens * s.inputs; ++i) {
+      x[static_cast<std::size_t>(i)] *= std::exp2(static_cast<float>(i / s.inputs % 5) - 2.0F);
+    }
+    const auto half_x = rounded(x);
+    const auto wide_x = widened(half_x);
     std::vector<std::int8_t> weight(static_cast<std::size_t>(s.outputs * s.inputs));
     for (std::int8_t& value : weight) {
       value = static_cast<std::int8_t>(static_cast<int>(rng_.below(255)) - 127);
     }
-    const auto half = as_bf16(weight);
     const auto scale = random(s.outputs);
     const auto bias = random(s.outputs);
     const auto residual = random(s.tokens * s.outputs);
-    std::vector<float> sums(residual.size());
     std::vector<float> out(residual.size());
     linear(context_,
-           {.x = bf16_matrix(x, s.tokens, s.inputs),
-            .weight = bf16_matrix(half, s.outputs, s.inputs),
-            .out = matrix_of(sums.data(), s.tokens, s.outputs)});
-    linear(context_,
-           {.x = bf16_matrix(x, s.tokens, s.inputs),
+           {.x = bf16_matrix(half_x, s.tokens, s.inputs),
             .weight = tensor_2d(
                 reinterpret_cast<const std::byte*>(weight.data()), DType::kI8, s.outputs, s.inputs),
             .scale = vector_of(scale.data(), s.outputs),
@@ -177,11 +189,40 @@ TEST_F(LinearTest, SumsInt8AsTheSameNumbersInBfloat16) {
             .residual = matrix_of(residual.data(), s.tokens, s.outputs),
             .out = matrix_of(out.data(), s.tokens, s.outputs)});
     synchronize();
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-      const std::size_t o = i % static_cast<std::size_t>(s.outputs);
-      sums[i] = sums[i] * scale[o] + bias[o] + residual[i];
+    std::vector<float> expected;
+    for (std::int64_t t = 0; t < s.tokens; ++t) {
+      for (std::int64_t o = 0; o < s.outputs; ++o) {
+        const float sum =
+            int8_sum(wide_x.data() + t * s.inputs, weight.data() + o * s.inputs, s.inputs);
+        const auto row = static_cast<std::size_t>(o);
+        expected.push_back(sum * scale[row] + bias[row] + residual[expected.size()]);
+      }
     }
-    EXPECT_TRUE(same_bits(out, sums)) << s.tokens << " x " << s.outputs << " x " << s.inputs;
+    EXPECT_TRUE(same_bits(out, expected)) << s.tokens << " x " << s.outputs << " x " << s.inputs;
+  }
+}
+
+TEST_F(LinearTest, Int8KeepsTokensOfNothingAndWhatIsNotANumber) {
+  for (const std::int64_t inputs : {40, 64}) {
+    std::vector<float> x(static_cast<std::size_t>(3 * inputs));
+    x[static_cast<std::size_t>(inputs)] = std::numeric_limits<float>::quiet_NaN();
+    x[static_cast<std::size_t>(2 * inputs)] = std::numeric_limits<float>::infinity();
+    const auto half_x = rounded(x);
+    const std::vector<std::int8_t> weight(static_cast<std::size_t>(2 * inputs), std::int8_t{3});
+    const std::vector<float> scale{1.0F, 0.5F};
+    std::vector<float> out(6, 7.0F);
+    linear(context_,
+           {.x = bf16_matrix(half_x, 3, inputs),
+            .weight =
+                tensor_2d(reinterpret_cast<const std::byte*>(weight.data()), DType::kI8, 2, inputs),
+            .scale = vector_of(scale.data(), 2),
+            .out = matrix_of(out.data(), 3, 2)});
+    synchronize();
+    EXPECT_EQ(out[0], 0.0F);
+    EXPECT_EQ(out[1], 0.0F);
+    for (std::size_t i = 2; i < out.size(); ++i) {
+      EXPECT_FALSE(std::isfinite(out[i]));
+    }
   }
 }
 

@@ -30,29 +30,41 @@ LinearBlock block_of(const LinearArgs& args, std::int64_t begin, std::int64_t en
           .inputs = args.weight.shape[1]};
 }
 
-/// x as the kernels' matrix unit wants it, in the stream's scratch memory; nullptr where it has
-/// none or cannot take it.
-const std::byte* pack(const LinearArgs& args, device::CpuStream& stream, device::ThreadPool& pool) {
-  const auto pack_tokens = simd_kernels().pack_tokens;
+/// x as a kernel wants it.
+struct Packed {
+  const std::byte* x = nullptr;
+  const float* scale = nullptr;
+};
+
+/// Packs x, tile after tile of tokens, into the stream's scratch memory; nothing where the kernel
+/// takes it as it is.
+Packed pack(const LinearArgs& args, device::CpuStream& stream, device::ThreadPool& pool) {
+  const SimdKernels& simd = simd_kernels();
+  const bool int8 = args.weight.dtype == DType::kI8;
   const std::int64_t inputs = args.weight.shape[1];
-  if (args.x.dtype != DType::kBf16 || pack_tokens == nullptr || inputs % kPackInputs != 0) {
-    return nullptr;
+  const auto pack_tile = int8 ? simd.pack_tokens_int8 : simd.pack_tokens;
+  if (pack_tile == nullptr || args.x.dtype != DType::kBf16 ||
+      (!int8 && inputs % kPackInputs != 0)) {
+    return {};
   }
   const std::int64_t tokens = args.x.shape[0];
   const std::int64_t tiles = (tokens + kPackTokens - 1) / kPackTokens;
-  const std::int64_t tile_bytes = kPackTokens * inputs * dtype_size(DType::kBf16);
-  std::byte* packed = stream.scratch(static_cast<std::size_t>(tiles * tile_bytes));
+  const std::int64_t tile_bytes = kPackTokens * padded_inputs(inputs) * 2;
+  const std::int64_t scale_bytes = kPackTokens * static_cast<std::int64_t>(sizeof(float));
+  std::byte* x = stream.scratch(static_cast<std::size_t>(tiles * (tile_bytes + scale_bytes)));
+  auto* scale = reinterpret_cast<float*>(x + tiles * tile_bytes);
   pool.parallel_for(tiles, 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t tile = begin; tile < end; ++tile) {
       const std::int64_t first = tile * kPackTokens;
-      pack_tokens({.x = args.x.data + first * args.x.stride[0] * dtype_size(DType::kBf16),
-                   .x_stride = args.x.stride[0],
-                   .tokens = std::min(kPackTokens, tokens - first),
-                   .inputs = inputs,
-                   .out = packed + tile * tile_bytes});
+      pack_tile({.x = args.x.data + first * args.x.stride[0] * dtype_size(DType::kBf16),
+                 .x_stride = args.x.stride[0],
+                 .tokens = std::min(kPackTokens, tokens - first),
+                 .inputs = inputs,
+                 .out = x + tile * tile_bytes,
+                 .scale = scale + first});
     }
   });
-  return packed;
+  return {.x = x, .scale = scale};
 }
 
 }  // namespace
@@ -64,10 +76,11 @@ void linear(device::Stream& stream, const LinearArgs& args) {
     const auto kernel = args.weight.dtype == DType::kI8     ? simd.linear_int8
                         : args.weight.dtype == DType::kBf16 ? simd.linear_bf16
                                                             : simd.linear_f32;
-    const std::byte* packed = pack(args, cpu, pool);
+    const Packed packed = pack(args, cpu, pool);
     pool.parallel_for(args.weight.shape[0], kGrain, [&](std::int64_t begin, std::int64_t end, int) {
       LinearBlock block = block_of(args, begin, end);
-      block.packed = packed;
+      block.packed = packed.x;
+      block.x_scale = packed.scale;
       kernel(block);
     });
   });

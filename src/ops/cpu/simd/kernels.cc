@@ -10,14 +10,14 @@ namespace heddle::ops::cpu {
 namespace {
 
 #ifdef __x86_64__
-/// CPUID leaf 7: bits 22 (bfloat16) and 24 (tiles) of EDX.
-bool has_amx_bf16() {
+/// CPUID leaf 7: bits 22 (bfloat16), 24 (tiles) and 25 (int8) of EDX.
+bool has_amx() {
   unsigned a = 0;
   unsigned b = 0;
   unsigned c = 0;
   unsigned d = 0;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 22U & 1U) != 0 &&
-         (d >> 24U & 1U) != 0;
+         (d >> 24U & 1U) != 0 && (d >> 25U & 1U) != 0;
 }
 #endif
 
@@ -30,7 +30,7 @@ bool amx_usable() {
     constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
     constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
     return __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512bf16") &&
-           has_amx_bf16() && ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+           has_amx() && ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
   }();
   return usable;
 }

@@ -8,11 +8,12 @@ namespace heddle::ops::cpu {
 /// out[t][o] = scale[o] sum_i x[t][i] weight[o][i] + bias[o] + residual[t][o], for a block of
 /// outputs.
 struct LinearBlock {
-  const std::byte* x = nullptr;  ///< Of the weights' type, bf16 with int8; `x_stride` counts it.
+  const std::byte* x = nullptr;  ///< Of the weights' type, as `x_stride` counts; not with int8.
   std::int64_t x_stride = 0;
-  const std::byte* packed = nullptr;  ///< All of x as pack_tokens() lays it out, or nullptr.
+  const std::byte* packed = nullptr;  ///< All of x as the kernel's pack lays it out, or nullptr.
+  const float* x_scale = nullptr;     ///< By token, with int8: what its integers stand for.
   const std::byte* weight = nullptr;  ///< [outputs, inputs], contiguous.
-  const float* scale = nullptr;       ///< Or nullptr: 1.
+  const float* scale = nullptr;       ///< By output, with int8.
   const float* bias = nullptr;        ///< Or nullptr.
   const float* residual = nullptr;    ///< Or nullptr; may be `out`.
   std::int64_t residual_stride = 0;
@@ -27,13 +28,19 @@ struct LinearBlock {
 constexpr std::int64_t kPackTokens = 16;
 constexpr std::int64_t kPackInputs = 32;
 
-/// One tile of tokens to be laid out for a matrix unit.
+/// Inputs that a token has where it is packed.
+[[nodiscard]] constexpr std::int64_t padded_inputs(std::int64_t inputs) {
+  return (inputs + kPackInputs - 1) / kPackInputs * kPackInputs;
+}
+
+/// One tile of tokens to be laid out for a kernel.
 struct TokenPack {
   const std::byte* x = nullptr;  ///< bf16 [tokens, inputs]
   std::int64_t x_stride = 0;
   std::int64_t tokens = 0;   ///< At most kPackTokens; the rest of the tile is zeros.
-  std::int64_t inputs = 0;   ///< A multiple of kPackInputs.
-  std::byte* out = nullptr;  ///< kPackTokens * inputs bf16.
+  std::int64_t inputs = 0;   ///< A multiple of kPackInputs, but for int8.
+  std::byte* out = nullptr;  ///< kPackTokens * padded_inputs(inputs) elements of two bytes.
+  float* scale = nullptr;    ///< kPackTokens, for int8.
 };
 
 /// Most rows (query tokens times the heads that share a key head) that one AttentionBlock holds.
@@ -90,10 +97,12 @@ struct SimdKernels {
   const char* name = nullptr;
   void (*linear_f32)(const LinearBlock& block) = nullptr;
   void (*linear_bf16)(const LinearBlock& block) = nullptr;
-  void (*linear_int8)(const LinearBlock& block) = nullptr;  ///< As linear_bf16, to the bit.
-  /// What these two want in LinearBlock::packed where inputs are a multiple of kPackInputs, tile
+  void (*linear_int8)(const LinearBlock& block) = nullptr;  ///< Needs `packed`.
+  /// What linear_bf16 wants in LinearBlock::packed where inputs are a multiple of kPackInputs, tile
   /// after tile; nullptr in sets without a matrix unit.
   void (*pack_tokens)(const TokenPack& pack) = nullptr;
+  /// What linear_int8 wants: numbers of fifteen bits and sign, by token.
+  void (*pack_tokens_int8)(const TokenPack& pack) = nullptr;
   void (*attention_f32)(const AttentionBlock& block) = nullptr;
   void (*attention_bf16)(const AttentionBlock& block) = nullptr;
   void (*rms_norm)(const RmsNormRow& row) = nullptr;

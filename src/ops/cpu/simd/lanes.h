@@ -17,7 +17,12 @@ using F32x16 = float __attribute__((ext_vector_type(16)));
 using U32x16 = std::uint32_t __attribute__((ext_vector_type(16)));
 using U16x16 = std::uint16_t __attribute__((ext_vector_type(16)));
 using U16x32 = std::uint16_t __attribute__((ext_vector_type(32)));
+using I8x16 = std::int8_t __attribute__((ext_vector_type(16)));
+using I8x32 = std::int8_t __attribute__((ext_vector_type(32)));
+using I16x16 = std::int16_t __attribute__((ext_vector_type(16)));
+using I16x32 = std::int16_t __attribute__((ext_vector_type(32)));
 using I32x16 = std::int32_t __attribute__((ext_vector_type(16)));
+using I64x16 = std::int64_t __attribute__((ext_vector_type(16)));
 
 /// A bfloat16 as stored: the upper half of a float.
 enum class Bf16 : std::uint16_t {};
@@ -72,24 +77,10 @@ HEDDLE_SIMD U32x16 load_pairs(const Bf16* source) {
   return pairs;
 }
 
-/// Thirty-two int8 as bfloat16, which is exact: a number from -128 to 127 in the low bits of the
-/// float 2^23 + 128 is that sum, and what is left of it after subtraction fits the upper half.
-HEDDLE_SIMD U32x16 load_pairs(const std::int8_t* source) {
-  constexpr float kOffset = 8388736.0F;
-  constexpr std::uint32_t kOffsetBits = 0x4b000080U;
-  U16x16 both;
-  std::memcpy(&both, source, sizeof(both));
-  const U32x16 wide = __builtin_convertvector(both, U32x16);
-  const F32x16 even = __builtin_bit_cast(F32x16, (wide & 0xffU) ^ kOffsetBits) - kOffset;
-  const F32x16 odd = __builtin_bit_cast(F32x16, (wide >> 8U) ^ kOffsetBits) - kOffset;
-  return __builtin_bit_cast(U32x16, even) >> 16U | __builtin_bit_cast(U32x16, odd);
-}
-
 /// The first `count` < 32 elements, then zeros.
-template <class T>
-HEDDLE_SIMD U32x16 load_pairs_part(const T* source, std::int64_t count) {
-  T padded[2 * kLanes] = {};
-  std::memcpy(padded, source, static_cast<std::size_t>(count) * sizeof(T));
+HEDDLE_SIMD U32x16 load_pairs_part(const Bf16* source, std::int64_t count) {
+  Bf16 padded[2 * kLanes] = {};
+  std::memcpy(padded, source, static_cast<std::size_t>(count) * sizeof(Bf16));
   return load_pairs(padded);
 }
 

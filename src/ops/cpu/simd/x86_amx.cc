@@ -5,6 +5,7 @@
 namespace heddle::ops::cpu {
 
 #include "ops/cpu/simd/amx_attention.inc"
+#include "ops/cpu/simd/amx_int8.inc"
 #include "ops/cpu/simd/amx_linear.inc"
 
 const SimdKernels& simd_x86_amx() {
@@ -14,6 +15,7 @@ const SimdKernels& simd_x86_amx() {
     kernels.linear_bf16 = amx_linear;
     kernels.linear_int8 = amx_linear_int8;
     kernels.pack_tokens = pack_tokens;
+    kernels.pack_tokens_int8 = amx_pack_tokens_int8;
     return kernels;
   }();
   return kKernels;
