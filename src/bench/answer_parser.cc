@@ -26,8 +26,8 @@ bool brings_content(dom::element choice) {
 
 std::optional<std::int64_t> count(dom::element usage, std::string_view key) {
   std::int64_t value = 0;
-  return usage[key].get_int64().get(value) == simdjson::SUCCESS ? std::optional(value)
-                                                                : std::nullopt;
+  return usage[key].get_int64().get(value) == simdjson::SUCCESS && value >= 0 ? std::optional(value)
+                                                                              : std::nullopt;
 }
 
 std::string error_of(dom::element error) {

@@ -23,9 +23,22 @@ namespace heddle::core {
 struct RequestTimes {
   Instant arrived{};     ///< Accepted by the gateway.
   Instant load_began{};  ///< It had to wait for its model, whose load began (or was under way).
-  Instant dispatched{};  ///< Sent to a worker (the last time, if it was sent again).
+  Instant dispatched{};  ///< Sent to a worker (the last time before its first token).
   Instant first_token{};
   Instant finished{};
+
+  /// When its worker dies, a request waits and is sent again; what came before stays as it was, so
+  /// that no phase ends before it began.
+  void note_load(Instant now) {
+    if (dispatched == Instant{} && first_token == Instant{}) {
+      load_began = now;
+    }
+  }
+  void note_dispatch(Instant now) {
+    if (first_token == Instant{}) {
+      dispatched = now;
+    }
+  }
 };
 
 /// Everything that is needed to run a request, and to run the rest of it again somewhere else:

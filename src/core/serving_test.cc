@@ -19,5 +19,21 @@ TEST(Reasons, HaveNamesOfTheirOwn) {
   EXPECT_EQ(name(LoadReason::kOperator), "operator");
 }
 
+TEST(RequestTimes, KeepTheirOrderWhenAWorkerDies) {
+  const auto at = [](int moment) { return Instant(Duration(moment)); };
+  RequestTimes times{.arrived = at(1)};
+  times.note_load(at(2));
+  times.note_dispatch(at(3));
+  times.note_load(at(4));  // The worker died, and the next one does not have the model yet.
+  EXPECT_EQ(times.load_began, at(2));
+  times.note_dispatch(at(5));
+  EXPECT_EQ(times.dispatched, at(5));
+  times.first_token = at(6);
+  times.note_load(at(7));
+  times.note_dispatch(at(8));
+  EXPECT_EQ(times.load_began, at(2));
+  EXPECT_EQ(times.dispatched, at(5)) << "it was under way by then";
+}
+
 }  // namespace
 }  // namespace heddle::core

@@ -367,7 +367,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     }
     const Instant now = steady_now();
     entry->place = RequestPlace{.device = command.device, .epoch = command.epoch};
-    entry->record->times.dispatched = now;
+    entry->record->times.note_dispatch(now);
     entry->record->device = command.device;
     agent_->send(command.device, command.epoch, RequestTable::submission(*entry->record, now));
   }
@@ -378,7 +378,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       return;
     }
     entry->held = true;
-    entry->record->times.load_began = steady_now();
+    entry->record->times.note_load(steady_now());
     const ConfiguredModel* model = registry_.find(entry->record->model);
     entry->sink->on_loading(0, model != nullptr && model->host ? model->host->image_bytes : 0);
   }

@@ -60,7 +60,7 @@ double Quantiles::at(double part) const {
       std::sort(exact_.begin(), exact_.end());
       sorted_ = true;
     }
-    return static_cast<double>(exact_[rank - 1]);
+    return std::min(static_cast<double>(exact_[rank - 1]), most_);  // A float may round up.
   }
   if (rank == count_) {
     return most_;

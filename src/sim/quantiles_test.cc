@@ -26,6 +26,14 @@ TEST(Quantiles, AreTheNumbersThemselvesWhileTheseAreFew) {
   EXPECT_EQ(quantiles.curve(3), (std::vector<float>{0.5F, 50, 100}));
 }
 
+TEST(Quantiles, AreNeverAboveTheGreatest) {
+  Quantiles quantiles;
+  const double greatest = 0.020037196;  // The nearest float is above it.
+  ASSERT_GT(static_cast<double>(static_cast<float>(greatest)), greatest);
+  quantiles.add(greatest);
+  EXPECT_LE(quantiles.at(0.99), quantiles.distribution().most);
+}
+
 TEST(Quantiles, OfNothingAreZero) {
   EXPECT_EQ(Quantiles().at(0.5), 0);
   EXPECT_EQ(Quantiles().distribution().count, 0U);

@@ -82,7 +82,7 @@ class DeviceExecutor {
     core::ImageSource source = core::ImageSource::kGiven;
     std::vector<PageId> weights{};
     std::vector<PageId> overhead{};
-    bool registered = false;                            ///< The engine knows it.
+    bool registered = false;  ///< The engine knows it: until it is closed, before its pages go.
     core::ImagePages after = core::ImagePages::kLeave;  ///< Where the weights' pages will go.
   };
 

@@ -1,156 +1,144 @@
-"""Many clients against a memory too small for the models, while workers are killed.
+"""Many clients against a memory too small for the models, while everything happens to the server that can.
 
 Counts at the client: every request that was sent ends in exactly one answer, and every answer that can
-be known is right. Ends with status 1 and the first failures where not.
+be known is right. Ends with status 1 and the first failures where not, where a worker died that nobody
+killed, or where memory is not where it was when all is over.
 """
 
 import argparse
-import collections
-import http.client
-import json
-import os
 import pathlib
 import random
-import signal
 import sys
 import threading
 import time
-import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
+import clients  # noqa: E402
+import disturbances  # noqa: E402
 import server as heddle  # noqa: E402
 
-
-class Tally:
-    """What the clients saw. Any thread."""
-
-    def __init__(self):
-        self.lock = threading.Lock()
-        self.counts = collections.Counter()
-        self.failures = []
-
-    def add(self, what, detail=None):
-        with self.lock:
-            self.counts[what] += 1
-            if detail is not None and len(self.failures) < 20:
-                self.failures.append((what, detail))
+# The first device copies its weights over a slow link and holds one model; the second holds two.
+DEVICES = """\
+  - {name: copying, kind: cpu, cores: "0", memory: 2304KiB, page: 64KiB, copy: true, load_bandwidth: 40MB/s}
+  - {name: mapping, kind: cpu, cores: "1", memory: 3840KiB, page: 64KiB}
+"""
+LIMITS = "limits: {queue: 40}\n"
+PROMPTS = 40
 
 
-def ask(url, model, prompt, vanish_after=None):
-    """Streams one answer: (text, finish reason), or None where the client itself hung up."""
-    parts = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=120)
-    body = {"model": model, "messages": [{"role": "user", "content": prompt}], "temperature": 0, "stream": True}
-    try:
-        connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        if response.status != 200:
-            raise RuntimeError(f"{response.status}: {response.read()[:300]!r}")
-        text, finish, events, ended = "", None, 0, False
-        for line in response:
-            if line.startswith(b"data: [DONE]"):
-                ended = True
-            elif line.startswith(b"data: "):
-                event = json.loads(line[6:])
-                if "error" in event:
-                    raise RuntimeError(event["error"])
-                events += 1
-                for choice in event["choices"]:
-                    text += choice["delta"].get("content") or ""
-                    finish = choice["finish_reason"] or finish
-                if vanish_after is not None and events >= vanish_after:
-                    return None
-        if not ended:
-            raise RuntimeError(f"the stream broke off after {text!r}")
-        return text, finish
-    finally:
-        connection.close()
+def configuration(models):
+    return heddle.config(devices=DEVICES, models=models, extra=LIMITS)
 
 
-def client(server, number, seed, until, questions, expected, tally):
-    """One client: asks, checks, sometimes hangs up or is slow."""
-    rng = random.Random(f"{seed}-{number}")
-    while time.monotonic() < until:
-        model = rng.choice(list(questions))
-        index = rng.randrange(len(questions[model]))
-        prompt = questions[model][index]
-        vanish = rng.randrange(1, 8) if rng.random() < 0.1 else None
-        tally.add("sent")
-        try:
-            got = ask(server.url, model, prompt, vanish)
-        except (OSError, RuntimeError, http.client.HTTPException, ValueError) as error:
-            tally.add("lost", f"{model} {prompt!r}: {error}")
-            continue
-        if got is None:
-            tally.add("cancelled by the client")
-        elif got == expected[model][index]:
-            tally.add("right")
-        else:
-            tally.add("wrong", f"{model} {prompt!r}: {got!r} instead of {expected[model][index]!r}")
-        if rng.random() < 0.05:
-            time.sleep(rng.random())
+def undisturbed(server, models, seed):
+    """What each model says when nothing disturbs it: the text that no disturbance may change."""
+    rng = random.Random(f"{seed}-questions")
+    expected = {}
+    for model in models:
+        for prompt, _ in heddle.eval_set(model, PROMPTS):
+            options = 0 if rng.random() < 0.6 else rng.randrange(1, len(clients.OPTIONS))
+            question = clients.Question(model, prompt, options)
+            expected[question] = clients.ask(server.url, question)
+    return expected
 
 
-def kill_workers(server, every, seed, until, tally):
-    rng = random.Random(f"{seed}-kills")
-    while time.monotonic() < until - 5:
-        time.sleep(every * rng.uniform(0.5, 1.5))
-        workers = server.workers()
-        for worker in workers if rng.random() < 0.2 else workers[:1]:
-            try:
-                os.kill(worker, signal.SIGKILL)
-                tally.add("workers killed")
-            except ProcessLookupError:
-                pass
+def restarts(server):
+    return sum(device["restarts"] for device in server.call("/api/devices")[2]["devices"])
 
 
-def main():
+def faults_at_rest(server, tally):
+    """What is not as it should be when no request is left; waits for things to settle."""
+    faults, deadline = [], time.monotonic() + 30
+    while time.monotonic() < deadline:
+        server.call("/unload")
+        state = server.call("/api/devices")[2]
+        running = [story["id"] for story in server.call("/api/requests")[2]["requests"] if story["running"]]
+        faults = [f"request {name} still runs" for name in running]
+        for device in state["devices"]:
+            if not device["up"] or device["pages_free"] != device["pages_total"]:
+                free = f"{device['pages_free']} of {device['pages_total']} pages are free"
+                faults.append(f"device {device['name']}: up {device['up']}, {free} with nothing loaded")
+        host, images = state["host"], state["host"]["pages"]["image"]["held"]
+        if host["pages_free"] + images != host["pages_total"]:
+            faults.append(f"host: {host['pages_free']} free and {images} of images are not {host['pages_total']}")
+        died, killed = restarts(server), tally.counts["workers killed"]
+        if died != killed:
+            faults.append(f"{died} workers ended, of which {killed} were killed: see the server's log")
+        if not faults:
+            break
+        time.sleep(0.5)
+    return faults
+
+
+def tasks(server, options, seed, until, expected, tally):
+    """All that goes on at once: [(function, arguments)]."""
+    models = heddle.demo_models()
+    full = configuration(models)
+    without = {gone: configuration([name for name in models if name != gone]) for gone in models}
+    found = [(clients.client, (server, n, seed, until, expected, tally)) for n in range(options.clients)]
+    found.append((clients.vanishing_connections, (server, seed, until, tally)))
+    found.append((disturbances.reload, (server, full, without, 20, seed, until, tally)))
+    found.append((disturbances.unload, (server, models, 7, seed, until, tally)))
+    found.append((disturbances.overload, (server, options.clients, 25, seed, until, expected, tally)))
+    if options.kill_every > 0:
+        found.append((disturbances.kill_workers, (server, options.kill_every, seed, until, tally)))
+    return found
+
+
+def parse_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=3)
     parser.add_argument("--kill-every", type=float, default=10, metavar="S", help="seconds; 0 kills nobody")
     parser.add_argument("--clients", type=int, default=12)
-    parser.add_argument("--memory", default="3584KiB", help="of each of the two devices; by default each holds one model")
     parser.add_argument("--seed", type=int, default=None)
-    options = parser.parse_args()
+    parser.add_argument("--keep-log", metavar="FILE", help="where the server's log goes when the run failed")
+    return parser.parse_args()
+
+
+def main():
+    options = parse_options()
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
     print(f"soak: seed {seed}, {options.minutes:g} minutes, a kill every {options.kill_every:g} s", flush=True)
+    tally = clients.Tally()
+    crashed = []
 
-    devices = "".join(
-        f'  - {{name: cpu{i}, kind: cpu, cores: "{i}", memory: {options.memory}, page: 64KiB}}\n' for i in range(2)
-    )
-    questions = {name: [prompt for prompt, _ in heddle.eval_set(name, 60)] for name in heddle.demo_models()}
-    tally = Tally()
-    with heddle.Server(heddle.config(devices=devices)) as server:
-        # What each model says when nothing disturbs it: the text that any disturbance must not change.
-        expected = {
-            name: [ask(server.url, name, prompt) for prompt in prompts] for name, prompts in questions.items()
-        }
+    def run(function, arguments):
+        try:
+            function(*arguments)
+        except Exception as error:  # A thread that ends early would make the run easier than it says.
+            crashed.append(f"{function.__name__}: {type(error).__name__} {error}")
+
+    with heddle.Server(configuration(heddle.demo_models())) as server:
+        expected = undisturbed(server, heddle.demo_models(), seed)
         start = time.monotonic()
-        until = start + 60 * options.minutes
-        threads = [
-            threading.Thread(target=client, args=(server, n, seed, until, questions, expected, tally))
-            for n in range(options.clients)
-        ]
-        if options.kill_every > 0:
-            threads.append(
-                threading.Thread(target=kill_workers, args=(server, options.kill_every, seed, until, tally))
-            )
+        work = tasks(server, options, seed, start + 60 * options.minutes, expected, tally)
+        threads = [threading.Thread(target=run, args=task) for task in work]
         for thread in threads:
             thread.start()
-        while any(thread.is_alive() for thread in threads):
-            time.sleep(10 if sys.stderr.isatty() else 30)
-            print(f"soak: {time.monotonic() - start:5.0f} s {dict(tally.counts)}", flush=True)
+        shown = start
+        while any(thread.is_alive() for thread in threads) and server.process.poll() is None:
+            time.sleep(0.2)
+            if time.monotonic() - shown > (10 if sys.stderr.isatty() else 30):
+                shown = time.monotonic()
+                print(f"soak: {shown - start:5.0f} s {dict(sorted(tally.counts.items()))}", flush=True)
         alive = server.process.poll() is None
-        resident = server.resident_bytes() / 2**20
+        faults = faults_at_rest(server, tally) if alive else ["the server ended"]
+        resident = server.resident_bytes() / 2**20 if alive else 0
         status = server.stop()
-    counts = tally.counts
-    print(f"soak: {dict(counts)}; {resident:.0f} MiB resident at the end; exit status {status}")
-    ended = counts["right"] + counts["wrong"] + counts["lost"] + counts["cancelled by the client"]
+        faults += crashed + ([f"the server ended with status {status}"] if status != 0 else [])
+        counts = tally.counts
+        ended = counts["right"] + counts["wrong"] + counts["lost"] + counts["cancelled by the client"]
+        if counts["wrong"] or counts["lost"] or ended != counts["sent"] or counts["right"] == 0:
+            faults.append(f"{counts['wrong']} wrong, {counts['lost']} lost, {ended} of {counts['sent']} answered")
+        if faults and options.keep_log:
+            pathlib.Path(options.keep_log).write_text(server.log())
+    print(f"soak: {dict(sorted(counts.items()))}; {resident:.0f} MiB resident at the end")
     for what, detail in tally.failures:
         print(f"soak: {what}: {detail}")
-    good = alive and status == 0 and counts["wrong"] == counts["lost"] == 0 and ended == counts["sent"] > 0
-    print("soak: passed" if good else "soak: FAILED")
-    return 0 if good else 1
+    for fault in faults:
+        print(f"soak: {fault}")
+    print("soak: FAILED" if faults else "soak: passed: 0 wrong, 0 lost")
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

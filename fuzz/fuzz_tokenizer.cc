@@ -1,0 +1,43 @@
+// tokenizer.json, tokenizer_config.json and a text: whatever the files, they are refused or make a
+// tokenizer whose tokens, one after the other, say what they say together.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/check.h"
+#include "split.h"
+#include "text/detokenizer.h"
+#include "text/tokenizer.h"
+
+using namespace heddle;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto [tokenizer_json, config_json, text] =
+      fuzz::split<3>({reinterpret_cast<const char*>(data), size});
+  const auto tokenizer = text::Tokenizer::open(tokenizer_json, config_json);
+  if (!tokenizer) {
+    HEDDLE_CHECK(!tokenizer.error().message.empty());
+    return 0;
+  }
+  const auto ids = (*tokenizer)->encode(text, text::SpecialTokens::kAdd);
+  if (!ids) {
+    return 0;
+  }
+  for (const TokenId id : *ids) {
+    HEDDLE_CHECK(id >= 0 && id < (*tokenizer)->vocab_size());
+  }
+  for (const auto show : {text::ShowSpecial::kNo, text::ShowSpecial::kYes}) {
+    text::Detokenizer pieces(*tokenizer, show);
+    std::string streamed;
+    for (const TokenId id : *ids) {
+      streamed += pieces.push(id);
+    }
+    streamed += pieces.flush();
+    const auto whole = (*tokenizer)->decode(*ids, show);
+    HEDDLE_CHECK(whole.has_value() && *whole == streamed);
+  }
+  return 0;
+}

@@ -1,0 +1,116 @@
+#include "worker/device_executor.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/test_host.h"
+
+namespace heddle::worker {
+namespace {
+
+constexpr ModelId kFirst{1};
+constexpr ModelId kSecond{2};
+constexpr std::int64_t kPrompt = 16;
+
+/// What came to its end in the mapper's thread.
+class Heard {
+ public:
+  DeviceExecutor::Handlers handlers() {
+    return {.on_event =
+                [this](core::WorkerEvent event) {
+                  const std::lock_guard lock(mutex_);
+                  events_.push_back(std::move(event));
+                  changed_.notify_all();
+                },
+            .on_report = [](core::WorkerReport /*report*/) {}};
+  }
+  /// Waits for the next event, which is to be an E.
+  template <class E>
+  E next() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !events_.empty(); });
+    core::WorkerEvent event = std::move(events_.front());
+    events_.erase(events_.begin());
+    HEDDLE_CHECK(std::holds_alternative<E>(event));
+    return std::get<E>(std::move(event));
+  }
+
+ private:
+  std::mutex mutex_{};
+  std::condition_variable changed_{};
+  std::vector<core::WorkerEvent> events_{};
+};
+
+/// A device of which half the pages are the executor's pool; the images lie in the other half.
+class DeviceExecutorTest : public testing::Test {
+ protected:
+  DeviceExecutorTest() {
+    const std::vector<PageId> pool = host_.pool().take(memory::OwnerId(9), 64).value();
+    executor_ = DeviceExecutor::create(
+                    host_.device(), {.pages = pool, .max_batch_tokens = 64}, heard_.handlers())
+                    .value();
+  }
+
+  void open(ModelId id, const std::string& golden) {
+    const auto directory = engine::golden_directory() / golden;
+    const engine::LoadedModel model = host_.load(directory, spec::DType::kF32);
+    executor_->describe({.model = id,
+                         .name = golden,
+                         .spec = model.spec,
+                         .dtype = spec::DType::kF32,
+                         .directory = directory});
+    EXPECT_TRUE(carry_out(core::OpenModel{.model = id,
+                                          .pages = model.pages,
+                                          .image_bytes = model.layout.bytes,
+                                          .ready_bytes = model.layout.bytes})
+                    .empty());
+    EXPECT_EQ(heard_.next<core::ModelOpened>().model, id);
+  }
+
+  std::vector<core::WorkerEvent> carry_out(core::WorkerCommand command) {
+    std::vector<core::WorkerEvent> events;
+    const Result<void> done = executor_->carry_out(std::move(command), events);
+    EXPECT_TRUE(done.has_value());
+    return events;
+  }
+
+  engine::TestHost host_{};
+  Heard heard_{};
+  std::unique_ptr<DeviceExecutor> executor_{};
+};
+
+TEST_F(DeviceExecutorTest, RunsOneModelWhileAnotherIsBeingClosed) {
+  open(kFirst, "llama-mha-f32");
+  open(kSecond, "qwen3-window");
+  const engine::Golden golden = engine::read_golden("qwen3-window");
+  const core::SequenceId sequence(1);
+  EXPECT_TRUE(carry_out(core::AddSequence{.sequence = sequence,
+                                          .model = kSecond,
+                                          .tokens = {golden.input_ids.begin(),
+                                                     golden.input_ids.begin() + kPrompt},
+                                          .prompt_tokens = kPrompt,
+                                          .params = {.temperature = 0, .max_tokens = 1}})
+                  .empty());
+
+  // The mapper may take its time: the step comes before anybody has heard of the end.
+  (void)carry_out(core::CloseModel{.model = kFirst, .image = core::ImagePages::kLeave});
+  const auto events = carry_out(core::RunStep{
+      .plan = {
+          .batches = {{.model = kSecond, .slices = {{.sequence = sequence, .tokens = kPrompt}}}}}});
+  ASSERT_EQ(events.size(), 1U);
+  const auto& done = std::get<core::StepDone>(events[0]);
+  ASSERT_EQ(done.slices.size(), 1U);
+  EXPECT_EQ(done.slices[0].token, golden.greedy[0]);
+  ASSERT_EQ(done.kv.size(), 1U) << "the KV of open models";
+  EXPECT_EQ(done.kv[0].model, kSecond);
+
+  EXPECT_EQ(heard_.next<core::ModelClosed>().model, kFirst);
+  executor_->finish_close(kFirst);
+}
+
+}  // namespace
+}  // namespace heddle::worker

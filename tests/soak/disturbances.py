@@ -1,0 +1,107 @@
+"""What happens to a server during a soak: workers die at the worst moments, the configuration changes, the load multiplies."""
+
+import os
+import random
+import signal
+import threading
+import time
+
+from clients import exchange
+
+SEARCH_SECONDS = 5  # How long to wait for a moment before taking any.
+
+
+def kill(server, device, tally, moment):
+    """Kills the worker of a device; device None means all of them at once."""
+    workers = server.workers()
+    for worker in workers if device is None else workers[device : device + 1]:
+        try:
+            os.kill(worker, signal.SIGKILL)
+            tally.add(f"killed {moment}")
+            tally.add("workers killed")
+        except ProcessLookupError:
+            pass
+
+
+def moment_of(server, moment):
+    """Waits for a moment: the device that a model is being loaded on, or that a prompt runs on. None if none came."""
+    names = [device["name"] for device in server.call("/api/devices")[2]["devices"]]
+    deadline = time.monotonic() + SEARCH_SECONDS
+    while time.monotonic() < deadline:
+        if moment == "while loading":
+            for row in server.call("/running")[2]["running"]:
+                if row["state"] == "starting" and row.get("device") in names:
+                    return names.index(row["device"])
+        else:
+            for story in server.call("/api/requests")[2]["requests"]:
+                for part in story["parts"] if story["running"] else []:
+                    if part["device"] in names and part["phases"]["prefill_ms"] is None:
+                        return names.index(part["device"])
+        time.sleep(0.002)
+    return None
+
+
+def kill_workers(server, every, seed, until, tally):
+    """A kill every so many seconds on average: at any moment, while loading, before a first token, all at once."""
+    rng = random.Random(f"{seed}-kills")
+    while True:
+        time.sleep(every * rng.uniform(0.5, 1.5))
+        if time.monotonic() > until:
+            return
+        moment = rng.choice(["at any moment", "while loading", "before a first token", "all at once"])
+        if moment in ("at any moment", "all at once"):
+            device = None if moment == "all at once" else rng.randrange(2)
+        else:
+            device = moment_of(server, moment)
+            moment = moment if device is not None else "at any moment"
+            device = device if device is not None else rng.randrange(2)
+        kill(server, device, tally, moment)
+
+
+def reload(server, full, without, every, seed, until, tally):
+    """Takes a model out of the configuration and puts it back; its requests are refused meanwhile and sent again."""
+    rng = random.Random(f"{seed}-reloads")
+    names = sorted(without)
+    while True:
+        time.sleep(every * rng.uniform(0.5, 1.5))
+        if time.monotonic() > until:
+            return
+        for text in (without[rng.choice(names)], full):
+            server.config_path.write_text(text)
+            server.process.send_signal(signal.SIGHUP)
+            tally.add("reloads")
+            time.sleep(rng.uniform(0.2, 1.5))
+
+
+def unload(server, models, every, seed, until, tally):
+    """An operator who unloads what is in use."""
+    rng = random.Random(f"{seed}-unloads")
+    while True:
+        time.sleep(every * rng.uniform(0.5, 1.5))
+        if time.monotonic() > until:
+            return
+        status, _, _ = server.call("/models/unload", {"model": rng.choice(models)}, timeout=120)
+        tally.add(f"unloads answered with {status}")
+
+
+def overload(server, clients, every, seed, until, expected, tally):
+    """Ten times as many clients for a moment."""
+    rng = random.Random(f"{seed}-overload")
+    questions = list(expected)
+
+    def burst(number, until_burst):
+        own = random.Random(f"{seed}-{number}-{until_burst}")
+        while time.monotonic() < until_burst:
+            exchange(server, own.choice(questions), expected, tally, until, own)
+
+    while True:
+        time.sleep(every * rng.uniform(0.5, 1.5))
+        if time.monotonic() > until:
+            return
+        tally.add("bursts of ten times the load")
+        end = min(time.monotonic() + 2, until)
+        threads = [threading.Thread(target=burst, args=(n, end)) for n in range(9 * clients)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
