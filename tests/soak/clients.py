@@ -11,6 +11,7 @@ import time
 import urllib.parse
 
 ANSWER_SECONDS = 180
+REMOVED = "was removed from the configuration"
 OPTIONS = (
     {"temperature": 0},
     {"temperature": 1.5, "seed": 7, "max_tokens": 24},
@@ -87,6 +88,8 @@ def ask(url, question, *, stream=True, vanish_after=None, pause=0.0):
             elif line.startswith(b"data: "):
                 event = json.loads(line[6:])
                 if "error" in event:
+                    if REMOVED in event["error"]["message"]:
+                        raise Refused(404, 1)  # The same as before the stream began.
                     raise RuntimeError(event["error"])
                 events += 1
                 for choice in event["choices"]:

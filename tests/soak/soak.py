@@ -17,10 +17,10 @@ import clients  # noqa: E402
 import disturbances  # noqa: E402
 import server as heddle  # noqa: E402
 
-# The first device copies its weights over a slow link and holds one model; the second holds two.
+# Both hold two models of four; the first copies their weights over a slow link.
 DEVICES = """\
-  - {name: copying, kind: cpu, cores: "0", memory: 2304KiB, page: 64KiB, copy: true, load_bandwidth: 40MB/s}
-  - {name: mapping, kind: cpu, cores: "1", memory: 3840KiB, page: 64KiB}
+  - {name: copying, kind: cpu, cores: "0", memory: 3840KiB, page: 64KiB, copy: true, load_bandwidth: 40MB/s}
+  - {name: mapping, kind: cpu, cores: "1", memory: 3840KiB, page: 64KiB, pace: {step: 2ms, token: 500us}}
 """
 LIMITS = "limits: {queue: 40}\n"
 PROMPTS = 40
