@@ -18,8 +18,6 @@ namespace {
 constexpr std::int64_t kBatchTokensMin = 16;
 constexpr std::int64_t kBatchTokensMax = 512;
 constexpr std::uint64_t kWorkspaceShare = 16;
-/// A model for whose KV there is less room than for one answer of this length is not worth loading.
-constexpr std::int64_t kUsefulTokens = 256;
 
 Result<policy::Footprint> footprint_of(const spec::ModelSpec& model,
                                        spec::DType dtype,
@@ -36,7 +34,7 @@ Result<policy::Footprint> footprint_of(const spec::ModelSpec& model,
                             .blocks_per_page = group.geometry.blocks_per_page,
                             .window = group.window});
   }
-  const std::int64_t useful = std::min(kUsefulTokens, model.max_position);
+  const std::int64_t useful = std::min(policy::kUsefulTokens, model.max_position);
   footprint.min_kv_pages = policy::kv_pages(footprint.kv, {&useful, 1});
   footprint.image_pages =
       static_cast<std::int64_t>(store::pages_for(image_bytes, geometry.page_bytes));

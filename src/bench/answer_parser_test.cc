@@ -29,6 +29,9 @@ TEST(AnswerParser, TellsUsage) {
       AnswerParser().parse(R"({"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3}})");
   EXPECT_EQ(news.prompt_tokens, 7);
   EXPECT_EQ(news.completion_tokens, 3);
+  const AnswerNews odd =
+      AnswerParser().parse(R"({"usage":{"prompt_tokens":-7,"completion_tokens":"3"}})");
+  EXPECT_FALSE(odd.prompt_tokens || odd.completion_tokens);
 }
 
 TEST(AnswerParser, TellsErrorsInWhateverFormTheyCome) {

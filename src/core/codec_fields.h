@@ -330,6 +330,7 @@ void fields(V& v, Like<RequestArrived> auto& x) {
   v("priority", x.priority);
   v("prompt_tokens", x.prompt_tokens);
   v("max_tokens", x.max_tokens);
+  v("open_ended", x.open_ended);
   v("deadline", x.deadline);
 }
 
@@ -403,6 +404,7 @@ void fields(V& v, Like<Dispatch> auto& x) {
   v("request", x.request);
   v("device", x.device);
   v("epoch", x.epoch);
+  v("tokens", x.tokens);
 }
 
 template <class V>

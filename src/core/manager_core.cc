@@ -70,23 +70,26 @@ std::vector<DeviceStatus> ManagerCore::Impl::devices() const {
 }
 
 std::int64_t ManagerCore::Impl::tokens_max(ModelId model) const {
-  const auto found = models_.find(model);
-  if (found == models_.end()) {
-    return 0;
-  }
   std::int64_t most = 0;
-  for (const auto& [id, footprint] : found->second.config.footprints) {
-    const auto device = devices_.find(id);
-    if (device == devices_.end() ||
-        policy::pages_to_load(footprint) > device->second.config.pages) {
-      continue;
-    }
-    const std::int64_t pages =
-        device->second.config.pages - footprint.image_pages - footprint.overhead_pages;
-    most =
-        std::max(most, policy::tokens_that_fit(footprint.kv, pages, found->second.config.context));
+  for (const auto& [id, device] : devices_) {
+    most = std::max(most, tokens_max(model, id));
   }
   return most;
+}
+
+std::int64_t ManagerCore::Impl::tokens_max(ModelId model, DeviceId device) const {
+  const auto found = models_.find(model);
+  if (found == models_.end() || !found->second.config.footprints.contains(device)) {
+    return 0;
+  }
+  const policy::Footprint& footprint = found->second.config.footprints.at(device);
+  const std::int64_t pages = devices_.at(device).config.pages;
+  if (policy::pages_to_load(footprint) > pages) {
+    return 0;
+  }
+  return policy::tokens_that_fit(footprint.kv,
+                                 pages - footprint.image_pages - footprint.overhead_pages,
+                                 found->second.config.context);
 }
 
 void ManagerCore::Impl::check_invariants() const {
@@ -98,6 +101,7 @@ void ManagerCore::Impl::check_invariants() const {
     HEDDLE_CHECK(model.waiting.contains(key) != request.device.has_value());
     if (request.device) {
       const Instance& instance = devices_.at(*request.device).instances.at(request.model);
+      HEDDLE_CHECK(request.need <= tokens_max(request.model, *request.device));
       HEDDLE_CHECK(instance.in_flight.contains(id));
     }
   }

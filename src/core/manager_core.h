@@ -64,6 +64,7 @@ struct RequestArrived {
   std::int32_t priority = 0;  ///< Lower goes first.
   std::int64_t prompt_tokens = 0;
   std::int64_t max_tokens = 0;  ///< Of the longest choice.
+  bool open_ended = false;      ///< An answer may end where the memory of its device does.
   std::optional<Instant> deadline{};
 };
 /// All its choices have ended: the record is complete.
@@ -132,6 +133,8 @@ struct Dispatch {
   RequestId request{};
   DeviceId device{};
   WorkerEpoch epoch{};
+  /// Prompt and answer together are no longer than this, there and wherever it goes on.
+  std::int64_t tokens = 0;
 };
 /// It waits for its model; said at most once a wait.
 struct Hold {

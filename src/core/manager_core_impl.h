@@ -22,6 +22,8 @@ struct RequestState {
   ModelId model{};
   std::int32_t priority = 0;
   std::uint64_t order = 0;  ///< Of arrival.
+  std::int64_t tokens = 0;  ///< Prompt and answer together at most.
+  std::int64_t need = 0;    ///< It runs where so many tokens fit: at most `tokens`.
   Instant arrived{};
   std::optional<Instant> deadline{};
   std::optional<DeviceId> device{};  ///< Where it is in flight; none: it waits.
@@ -73,6 +75,7 @@ struct Instance {
   std::set<RequestId> in_flight{};
   Instant serving_since{};
   std::int64_t kv_pages = 0;                                ///< As last reported.
+  bool cramped = false;                                     ///< Meaningful while kDraining.
   EvictionReason evicted_for = EvictionReason::kDisplaced;  ///< Meaningful while kEvicting.
 };
 
@@ -104,6 +107,7 @@ class ManagerCore::Impl {
   [[nodiscard]] std::vector<ModelStatus> models() const;
   [[nodiscard]] std::vector<DeviceStatus> devices() const;
   [[nodiscard]] std::int64_t tokens_max(ModelId model) const;
+  [[nodiscard]] std::int64_t tokens_max(ModelId model, DeviceId device) const;
   void check_invariants() const;
 
  private:
@@ -141,7 +145,7 @@ class ManagerCore::Impl {
   void leave(RequestId id);
   void end(RequestId id);
   void fail(RequestId id, Error error);
-  void fail_waiting(ModelId model, const Error& error);
+  void fail_waiting(ModelId model, const Error& error, std::int64_t longer_than = 0);
   [[nodiscard]] std::optional<Error> refusal(const RequestArrived& arrived) const;
   [[nodiscard]] std::optional<DeviceId> in_flight_at(RequestId id, DeviceId device) const;
 
@@ -162,6 +166,8 @@ class ManagerCore::Impl {
   void load(DeviceState& device, ModelId model, const std::vector<ModelId>& victims);
   void evict(DeviceState& device, ModelId model, EvictMode mode, EvictionReason why);
   void unload_unwanted();
+  void move_cramped();
+  [[nodiscard]] std::int64_t longest_waiting(const ModelState& model) const;
   void answer_tickets();
   void finish_draining();
   void set_timer();

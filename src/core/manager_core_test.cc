@@ -146,6 +146,61 @@ TEST(ManagerCore, RefusesWhatCanNeverFitWithTheNumbers) {
   EXPECT_EQ(find<FailRequest>(bench.arrive(2, ModelId(9)))->error.code, Code::kNotFound);
 }
 
+/// Two devices: the bench's, on which a model has 64 tokens, and one with 384.
+struct UnevenBench : Bench {
+  static constexpr DeviceId kLarge{1};
+  UnevenBench() {
+    configuration.devices.push_back({.id = kLarge, .name = "large", .pages = 60});
+    for (ManagerModel& model : configuration.models) {
+      model.footprints[kLarge] = model.footprints.at(kDevice);
+    }
+    core = {};
+    tell(configuration);
+    tell(WorkerUp{.device = kDevice, .epoch = kEpoch});
+  }
+  std::vector<ManagerCommand> ask(std::uint64_t id, std::int64_t max_tokens, bool open = false) {
+    return tell(RequestArrived{.request = RequestId(id),
+                               .model = kA,
+                               .prompt_tokens = 10,
+                               .max_tokens = max_tokens,
+                               .open_ended = open});
+  }
+};
+
+TEST(ManagerCore, ARequestThatDoesNotFitWhereItsModelServesTakesTheModelElsewhere) {
+  UnevenBench bench;
+  bench.ask(1, 50);
+  bench.said(ModelServing{.model = kA});
+  bench.tell(WorkerUp{.device = UnevenBench::kLarge, .epoch = WorkerEpoch(5)});
+  const auto longer = bench.ask(2, 90);
+  EXPECT_EQ(find<Dispatch>(longer), nullptr);
+  EXPECT_EQ(find<LoadOn>(longer)->device, UnevenBench::kLarge);
+  EXPECT_EQ(find<Dispatch>(bench.ask(3, 5)), nullptr) << "it is about to go";
+  const auto idle = bench.tell(RequestFinished{.request = RequestId(1)});
+  EXPECT_EQ(find<EvictFrom>(idle)->device, kDevice);
+}
+
+TEST(ManagerCore, AModelStaysWhenTheRequestThatDidNotFitIsGone) {
+  UnevenBench bench;
+  bench.ask(1, 50);
+  bench.said(ModelServing{.model = kA});
+  bench.ask(2, 90);
+  bench.ask(3, 5);
+  const auto cancelled = bench.tell(RequestCancelled{.request = RequestId(2)});
+  EXPECT_EQ(find<Dispatch>(cancelled)->request, RequestId(3));
+}
+
+TEST(ManagerCore, AnAnswerOfNoGivenLengthEndsWhereTheMemoryDoes) {
+  UnevenBench bench;
+  bench.tell(WorkerDown{.device = kDevice, .epoch = kEpoch});
+  bench.tell(WorkerUp{.device = UnevenBench::kLarge, .epoch = WorkerEpoch(5)});
+  EXPECT_EQ(find<FailRequest>(bench.ask(1, 374, true)), nullptr);
+  const auto served = bench.tell(WorkerSaid{
+      .device = UnevenBench::kLarge, .epoch = WorkerEpoch(5), .report = ModelServing{.model = kA}});
+  EXPECT_EQ(find<Dispatch>(served)->tokens, 384);
+  EXPECT_EQ(find<FailRequest>(bench.ask(2, 375, true))->error.code, Code::kInvalidArgument);
+}
+
 TEST(ManagerCore, PrioritiesGoFirstThenArrival) {
   Bench bench;
   bench.arrive(1, kA);

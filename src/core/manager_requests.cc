@@ -71,9 +71,13 @@ void ManagerCore::Impl::on(const RequestArrived& arrived) {
     act(FailRequest{.request = arrived.request, .error = std::move(*error)});
     return;
   }
+  const std::int64_t answer =
+      arrived.open_ended ? std::min(arrived.max_tokens, policy::kUsefulTokens) : arrived.max_tokens;
   requests_[arrived.request] = {.model = arrived.model,
                                 .priority = arrived.priority,
                                 .order = ++arrivals_,
+                                .tokens = arrived.prompt_tokens + arrived.max_tokens,
+                                .need = arrived.prompt_tokens + answer,
                                 .arrived = now_,
                                 .deadline = arrived.deadline};
   ModelState& model = models_.at(arrived.model);
@@ -135,10 +139,17 @@ void ManagerCore::Impl::fail(RequestId id, Error error) {
 }
 
 /// Fails whoever waits for the model, operators too.
-void ManagerCore::Impl::fail_waiting(ModelId model, const Error& error) {
+/// Fails those that wait and need more than so many tokens; at 0, also who asked for the model.
+void ManagerCore::Impl::fail_waiting(ModelId model, const Error& error, std::int64_t longer_than) {
   ModelState& state = models_.at(model);
-  while (!state.waiting.empty()) {
-    fail(state.waiting.begin()->second, error);
+  const std::map<QueueKey, RequestId> waiting = state.waiting;
+  for (const auto& [key, request] : waiting) {
+    if (requests_.at(request).need > longer_than) {
+      fail(request, error);
+    }
+  }
+  if (longer_than > 0) {
+    return;
   }
   for (const auto& [ticket, since] : std::exchange(state.loads_asked, {})) {
     act(AdminDone{.ticket = ticket, .error = error});

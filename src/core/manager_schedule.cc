@@ -11,6 +11,7 @@ void ManagerCore::Impl::schedule() {
   wake_.reset();
   expire();
   unload_unwanted();
+  move_cramped();
   release_devices();
   advance_plans();
   for (auto& [id, model] : models_) {
@@ -168,6 +169,38 @@ void ManagerCore::Impl::unload_unwanted() {
   });
 }
 
+/// The most tokens that a request has which waits for the model; 0 when none does.
+std::int64_t ManagerCore::Impl::longest_waiting(const ModelState& model) const {
+  std::int64_t longest = 0;
+  for (const auto& [key, request] : model.waiting) {
+    longest = std::max(longest, requests_.at(request).need);
+  }
+  return longest;
+}
+
+/// A model that serves where a request of its own does not fit takes no more and goes when it is
+/// idle, to be placed where it fits. If nobody waits for that any more, it stays.
+void ManagerCore::Impl::move_cramped() {
+  for (auto& [device_id, device] : devices_) {
+    for (auto& [id, instance] : device.instances) {
+      const bool cramped = longest_waiting(models_.at(id)) > tokens_max(id, device_id);
+      if (instance.stage == InstanceStage::kServing) {
+        instance.cramped = cramped;
+        instance.stage = cramped ? InstanceStage::kDraining : InstanceStage::kServing;
+      }
+      if (instance.stage != InstanceStage::kDraining || !instance.cramped) {
+        continue;
+      }
+      if (!cramped) {
+        instance.stage = InstanceStage::kServing;
+        instance.cramped = false;
+      } else if (instance.in_flight.empty()) {
+        evict(device, id, EvictMode::kWhenIdle, EvictionReason::kCramped);
+      }
+    }
+  }
+}
+
 void ManagerCore::Impl::cancel_plan(DeviceState& device) {
   if (!device.plan) {
     return;
@@ -237,6 +270,10 @@ void ManagerCore::Impl::release_devices() {
 bool ManagerCore::Impl::dispatch(RequestId id, DeviceId device_id, Instance& instance) {
   DeviceState& device = devices_.at(device_id);
   RequestState& request = requests_.at(id);
+  const std::int64_t room = tokens_max(request.model, device_id);
+  if (request.need > room) {
+    return false;
+  }
   if (request.deaths >= kDeathsInCompany && !device.alone && !device.plan) {
     device.alone = id;
   }
@@ -255,8 +292,11 @@ bool ManagerCore::Impl::dispatch(RequestId id, DeviceId device_id, Instance& ins
   models_.at(request.model)
       .waiting.erase(QueueKey{.priority = request.priority, .order = request.order});
   request.device = device_id;
+  // Wherever it goes on, the answer is no shorter and no longer than it would have become here.
+  request.need = request.tokens = std::min(request.tokens, room);
   instance.in_flight.insert(id);
-  act(Dispatch{.request = id, .device = device_id, .epoch = device.epoch});
+  act(Dispatch{
+      .request = id, .device = device_id, .epoch = device.epoch, .tokens = request.tokens});
   return true;
 }
 
@@ -337,8 +377,15 @@ std::string ManagerCore::Impl::too_large(const ModelState& model) const {
 
 void ManagerCore::Impl::place(ModelId id, Instant waiting_since) {
   std::vector<policy::PlacementDevice> views;
+  const std::int64_t need = longest_waiting(models_.at(id));
+  std::int64_t fits_elsewhere = 0;
   for (const auto& [device_id, footprint] : models_.at(id).config.footprints) {
     const DeviceState& device = devices_.at(device_id);
+    const std::int64_t room = tokens_max(id, device_id);
+    if (need > room) {
+      fits_elsewhere = std::max(fits_elsewhere, room);
+      continue;
+    }
     views.push_back(view(device, id));
     wake_by(device.paused_until);
   }
@@ -369,7 +416,11 @@ void ManagerCore::Impl::place(ModelId id, Instant waiting_since) {
           {Code::kUnavailable,
            too_large(models_.at(id)) + (placement.reason == policy::PlacementReason::kPinned
                                             ? "; pinned models leave too few of them"
-                                            : "")});
+                                            : "")},
+          fits_elsewhere);
+      if (fits_elsewhere > 0 && models_.at(id).wanted()) {
+        place(id, waiting_since);  // The shorter ones.
+      }
       break;
   }
 }

@@ -24,6 +24,8 @@ std::string_view name(EvictionReason reason) {
       return "operator";
     case EvictionReason::kRemoved:
       return "removed";
+    case EvictionReason::kCramped:
+      return "cramped";
     case EvictionReason::kFailed:
       return "failed";
   }

@@ -53,6 +53,9 @@ struct RequestRecord {
   std::vector<spec::FinishReason> finished{};     ///< Per choice; kNone while it runs.
   std::int32_t priority = 0;                      ///< Lower runs first.
   std::optional<Instant> deadline{};              ///< Fails with kDeadlineExceeded after this.
+  /// The client named no length: an answer may end where the memory of its device does. Where it
+  /// named one, the request runs where that fits.
+  bool open_ended = false;
   std::string cache_salt{};  ///< Only requests of the same salt share cached prefixes.
   RequestTimes times{};
   std::int32_t restarts = 0;         ///< Workers that died under it.
@@ -103,9 +106,10 @@ enum class EvictionReason : std::uint8_t {
   kIdle,       ///< Its time to live passed without a request.
   kOperator,   ///< Somebody asked for it.
   kRemoved,    ///< The configuration no longer has it.
+  kCramped,    ///< A request of its own needs a device with more memory.
   kFailed,     ///< Its load failed.
 };
-inline constexpr std::size_t kEvictionReasons = 6;
+inline constexpr std::size_t kEvictionReasons = 7;
 
 /// As in metric labels: "request", "displaced".
 [[nodiscard]] std::string_view name(LoadReason reason);

@@ -31,7 +31,8 @@ struct WorldOptions {
   int models = 4;
   std::int64_t host_pages = 24;
   std::int64_t device_pages = 16;
-  std::int64_t image_pages = 0;  ///< Of every model; 0: drawn.
+  std::int64_t image_pages = 0;   ///< Of every model; 0: drawn.
+  std::int64_t uneven_pages = 0;  ///< Every device has so many more than the one before.
   bool copy = false;
   int requests = 60;
   Duration arrivals = 400ms;  ///< They come within this.
@@ -55,6 +56,8 @@ struct Record {
   std::vector<std::vector<TokenId>> generated{};
   std::vector<bool> finished{};
   std::int64_t max_tokens = 0;
+  bool open_ended = false;
+  bool dispatched = false;
   Instant arrived{};
   Instant ended{};
   enum class End { kNone, kDone, kFailed, kCancelled } end = End::kNone;
@@ -65,7 +68,10 @@ class World {
  public:
   explicit World(const WorldOptions& options)
       : options_(options), rng_(options.seed), agent_(agent_options(options)) {
-    const std::int64_t arena = options.host_pages + options.devices * options.device_pages;
+    std::int64_t arena = options.host_pages;
+    for (int i = 0; i < options.devices; ++i) {
+      arena += pages_of(options, i);
+    }
     arena_.resize(static_cast<std::size_t>(arena));
     for (int i = 0; i < options.models; ++i) {
       add_model(i);
@@ -114,6 +120,10 @@ class World {
 
   [[nodiscard]] Instant now() const { return now_; }
 
+  static std::int64_t pages_of(const WorldOptions& options, int device) {
+    return options.device_pages + device * options.uneven_pages;
+  }
+
   static AgentOptions agent_options(const WorldOptions& options) {
     AgentOptions agent{.host_pages = options.host_pages,
                        .restart_first = 1ms,
@@ -121,7 +131,7 @@ class World {
                        .restart_calm = 1s};
     for (int i = 0; i < options.devices; ++i) {
       agent.devices.push_back({.id = DeviceId(static_cast<std::uint64_t>(i)),
-                               .pages = options.device_pages,
+                               .pages = pages_of(options, i),
                                .copy = options.copy});
     }
     return agent;
@@ -176,7 +186,7 @@ class World {
     for (int i = 0; i < options_.devices; ++i) {
       configure.devices.push_back({.id = DeviceId(static_cast<std::uint64_t>(i)),
                                    .name = "d",
-                                   .pages = options_.device_pages,
+                                   .pages = pages_of(options_, i),
                                    .page_bytes = kPageBytes});
     }
     agent_step(models);
@@ -189,21 +199,36 @@ class World {
     }
   }
 
+  /// As ManagerCore has it, which may not have heard of the model yet.
+  [[nodiscard]] std::int64_t tokens_max(const ManagerModel& model) const {
+    const auto& [device, footprint] = *model.footprints.rbegin();  // The largest.
+    const std::int64_t pages = pages_of(options_, static_cast<int>(device.value())) -
+                               footprint.image_pages - footprint.overhead_pages;
+    return policy::tokens_that_fit(footprint.kv, pages, model.context);
+  }
+
   void arrive() {
     const RequestId id(++requests_made_);
     const auto skip = rng_.below(manager_models_.size());
     const auto model = std::next(manager_models_.begin(), static_cast<std::ptrdiff_t>(skip));
     Record& record = records_[id];
     record = {.id = id, .model = model->first, .max_tokens = between(1, 30), .arrived = now_};
+    if (options_.uneven_pages > 0 && rng_.below(3) == 0) {
+      record.max_tokens = between(30, 150);
+      record.open_ended = rng_.below(2) == 0;
+    }
     record.prompt.resize(static_cast<std::size_t>(between(1, 30)));
     const auto choices = static_cast<std::size_t>(between(1, 2));
     record.generated.resize(choices);
     record.finished.resize(choices);
+    record.max_tokens =
+        std::min(record.max_tokens, tokens_max(model->second) - std::ssize(record.prompt));
     RequestArrived arrived{.request = id,
                            .model = record.model,
                            .priority = static_cast<std::int32_t>(rng_.below(2)),
                            .prompt_tokens = std::ssize(record.prompt),
-                           .max_tokens = record.max_tokens};
+                           .max_tokens = record.max_tokens,
+                           .open_ended = record.open_ended};
     if (options_.cancels && rng_.below(8) == 0) {
       arrived.deadline = now_ + between(1ms, 60ms);
     }
@@ -375,8 +400,13 @@ class World {
   }
   void perform(const EvictFrom& command) { agent_step(command); }
   void perform(const Dispatch& command) {
-    const Record& record = records_.at(command.request);
+    Record& record = records_.at(command.request);
     HEDDLE_CHECK(record.end == Record::End::kNone);
+    const std::int64_t room = command.tokens - std::ssize(record.prompt);
+    HEDDLE_CHECK(record.open_ended ? room > 0 : room >= record.max_tokens);
+    HEDDLE_CHECK(!record.dispatched || room == record.max_tokens);
+    record.max_tokens = std::min(record.max_tokens, room);
+    record.dispatched = true;
     dispatched_[command.request] = {command.device, command.epoch};
     Submit submit{.request = command.request,
                   .model = record.model,

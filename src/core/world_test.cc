@@ -50,6 +50,7 @@ WorldOptions anything(std::uint64_t seed) {
           .models = 2 + static_cast<int>(rng.below(5)),
           .host_pages = 8 + static_cast<std::int64_t>(rng.below(30)),
           .device_pages = 15 + static_cast<std::int64_t>(rng.below(12)),
+          .uneven_pages = chance(3) ? static_cast<std::int64_t>(rng.below(10)) : 0,
           .copy = chance(3),
           .requests = 10 + static_cast<int>(rng.below(50)),
           .arrivals = 20ms + 10ms * static_cast<int>(rng.below(40)),
@@ -105,6 +106,18 @@ TEST(World, EveryRequestIsAnsweredWithAFullCache) {
   }
   EXPECT_GT(found, 100'000);
   EXPECT_GT(trimmed, 300);
+}
+
+// A request that only the larger device has the memory for runs there, wherever its model is.
+TEST(World, EveryRequestIsAnsweredWhenDevicesAreUneven) {
+  for (const std::uint64_t seed : seeds(300)) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    World world({.seed = seed, .uneven_pages = 1 + static_cast<std::int64_t>(seed % 12)});
+    run(world, seed);
+    for (const auto& [id, record] : world.records()) {
+      ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
+    }
+  }
 }
 
 // A worker that dies is a pause to its requests, unless they were there three times.

@@ -65,6 +65,7 @@ void LiveRequests::start() {
     record->choices = job_.choices[i];
     record->generated.resize(record->choices.size());
     record->finished.resize(record->choices.size(), spec::FinishReason::kNone);
+    record->open_ended = !job_.params.max_tokens.has_value();
     record->priority = std::max(job_.params.priority, job_.least_priority);
     record->deadline = arrived_ + context_->limits.request_timeout;
     record->times.arrived = arrived_;

@@ -92,6 +92,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
                                  .model = record->model,
                                  .priority = record->priority,
                                  .prompt_tokens = std::ssize(record->prompt),
+                                 .open_ended = record->open_ended,
                                  .deadline = record->deadline};
     // What the client may have is bounded by the device's memory as it is by the context: an answer
     // that reaches either ends with "length". A prompt that leaves no room is the core's to refuse.
@@ -369,6 +370,10 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     entry->place = RequestPlace{.device = command.device, .epoch = command.epoch};
     entry->record->times.note_dispatch(now);
     entry->record->device = command.device;
+    for (spec::SamplingParams& choice : entry->record->choices) {
+      choice.max_tokens =
+          std::min(choice.max_tokens, command.tokens - std::ssize(entry->record->prompt));
+    }
     agent_->send(command.device, command.epoch, RequestTable::submission(*entry->record, now));
   }
 

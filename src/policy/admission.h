@@ -15,6 +15,10 @@ namespace heddle::policy {
 /// Tokens of an answer that admission reserves pages for; what comes beyond them is best effort.
 inline constexpr std::int64_t kExpectedTokens = 20;
 
+/// Where there is no room for an answer of this length, loading a model makes no sense; an answer
+/// whose length the client left open gets at least as much.
+inline constexpr std::int64_t kUsefulTokens = 256;
+
 /// How one KV group of a model lies in pages; plain numbers, from the geometry that memory/ chose.
 struct KvGroup {
   std::int64_t tokens_per_block = 0;

@@ -83,6 +83,9 @@ std::int64_t days_from_civil(std::int64_t year, std::int64_t month, std::int64_t
   return era * 146097 + day_of_era - 719468;
 }
 
+/// 64 bits of nanoseconds from 1970 on end in 2262.
+constexpr std::int64_t kYearMost = 2261;
+
 /// "2023-11-16 18:17:03.9799600", with an optional "+00:00" or "Z" behind it, in nanoseconds.
 std::optional<std::int64_t> date_nanoseconds(std::string_view text) {
   constexpr std::size_t kDateLength = 19;
@@ -97,8 +100,9 @@ std::optional<std::int64_t> date_nanoseconds(std::string_view text) {
   const auto hour = whole(text.substr(11, 2));
   const auto minute = whole(text.substr(14, 2));
   const auto second = decimal_nanoseconds(text.substr(17, zone - 17));
-  if (!year || !month || !day || !hour || !minute || !second || *month < 1 || *month > 12 ||
-      *day < 1 || *day > 31 || *hour > 23 || *minute > 59 || *second > 61 * kSecond) {
+  if (!year || !month || !day || !hour || !minute || !second || *year < 1970 || *year > kYearMost ||
+      *month < 1 || *month > 12 || *day < 1 || *day > 31 || *hour > 23 || *minute > 59 ||
+      *second > 61 * kSecond) {
     return std::nullopt;
   }
   return (days_from_civil(*year, *month, *day) * 86400 + *hour * 3600 + *minute * 60) * kSecond +

@@ -48,6 +48,16 @@ TEST(TraceParser, AzureCountsFromItsFirstRow) {
             Instant(14 * 24h + 5h + 42min + 56s + 20040us));
 }
 
+TEST(TraceParser, RefusesDatesThatNanosecondsDoNotReach) {
+  for (const char* date : {"4046-11-16 18:17:03", "1903-11-16 18:17:03"}) {
+    TraceParser parser;
+    header(parser, "TIMESTAMP,ContextTokens,GeneratedTokens");
+    const auto parsed = parser.parse(std::string(date) + ",3,4");
+    ASSERT_FALSE(parsed) << date;
+    EXPECT_EQ(parsed.error().code, Code::kCorrupt);
+  }
+}
+
 TEST(TraceParser, BurstGpt) {
   TraceParser parser;
   header(parser, "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type");

@@ -14,6 +14,7 @@ ANSWER_SECONDS = 180
 REMOVED = "was removed from the configuration"
 OPTIONS = (
     {"temperature": 0},
+    {"temperature": 0, "max_tokens": 500},  # More than the smaller device has room for.
     {"temperature": 1.5, "seed": 7, "max_tokens": 24},
     {"temperature": 0, "n": 2},
     {"temperature": 0, "guided_regex": "[A-Za-z0-9 .+=,-]{1,12}"},

@@ -17,9 +17,9 @@ import clients  # noqa: E402
 import disturbances  # noqa: E402
 import server as heddle  # noqa: E402
 
-# Both hold two models of four; the first copies their weights over a slow link.
+# The first device holds one model, copies its weights over a slow link, and is too small for the longest answers.
 DEVICES = """\
-  - {name: copying, kind: cpu, cores: "0", memory: 3840KiB, page: 64KiB, copy: true, load_bandwidth: 40MB/s}
+  - {name: copying, kind: cpu, cores: "0", memory: 2304KiB, page: 64KiB, copy: true, load_bandwidth: 40MB/s}
   - {name: mapping, kind: cpu, cores: "1", memory: 3840KiB, page: 64KiB, pace: {step: 2ms, token: 500us}}
 """
 LIMITS = "limits: {queue: 40}\n"
