@@ -105,8 +105,8 @@ TEST_F(DeviceExecutorTest, RunsOneModelWhileAnotherIsBeingClosed) {
   const auto& done = std::get<core::StepDone>(events[0]);
   ASSERT_EQ(done.slices.size(), 1U);
   EXPECT_EQ(done.slices[0].token, golden.greedy[0]);
-  ASSERT_EQ(done.kv.size(), 1U) << "the KV of open models";
-  EXPECT_EQ(done.kv[0].model, kSecond);
+  ASSERT_EQ(done.counted.kv.size(), 1U) << "the KV of open models";
+  EXPECT_EQ(done.counted.kv[0].model, kSecond);
 
   EXPECT_EQ(heard_.next<core::ModelClosed>().model, kFirst);
   executor_->finish_close(kFirst);
