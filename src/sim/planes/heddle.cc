@@ -363,8 +363,12 @@ void HeddlePlane::forecast(const World& world, Actions& actions) {
   if (window == window_) {
     return;
   }
+  first_window_ = window_ < 0 ? window : first_window_;
   for (PerModel& each : models_) {
     each.meter.advance(world.now(), calendar_, each.history);
+    if (const auto real = each.history.at(window_); real && window_ > first_window_) {
+      record_.judge(each.expected.load.mean, real->mean);
+    }
     if (window_ >= 0) {
       each.forecaster.score(each.history, window_, {});
     }

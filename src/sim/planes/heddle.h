@@ -32,6 +32,7 @@ class HeddlePlane final : public ControlPlane {
  public:
   explicit HeddlePlane(Flags& flags);
   [[nodiscard]] LinkRule link_rule() const override { return LinkRule::kClasses; }
+  [[nodiscard]] std::optional<double> forecast_error() const override { return record_.error(); }
   void decide(const Notice& notice, const World& world, Actions& actions) override;
 
  private:
@@ -146,6 +147,8 @@ class HeddlePlane final : public ControlPlane {
   bool weaves_;
   policy::Calendar calendar_{};
   std::int64_t window_ = -1;
+  std::int64_t first_window_ = -1;  ///< Of which nothing could be known.
+  ForecastRecord record_{};
   RequestQueues waiting_{};
   GpuQueues gpu_queues_;
   std::vector<PerModel> models_{};

@@ -1,6 +1,8 @@
 #include "sim/planes/hydraserve.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace heddle::sim {
 namespace {
@@ -250,6 +252,22 @@ void HydraServePlane::retry(const World& world, Actions& actions) {
   }
 }
 
+/// Compares what the last windows made expect with what came, when windows have ended.
+void HydraServePlane::judge_forecasts(Instant now) {
+  while (now >= window_end_ && !counts_.empty()) {
+    for (auto each = counts_.begin(); each != counts_.end();) {
+      auto& [here, before] = each->second;
+      record_.judge(static_cast<double>(before), static_cast<double>(here));
+      before = std::exchange(here, 0);
+      each = before == 0 ? counts_.erase(each) : std::next(each);
+    }
+    window_end_ += kWindow;
+  }
+  while (now >= window_end_) {
+    window_end_ += kWindow;
+  }
+}
+
 void HydraServePlane::decide(const Notice& notice, const World& world, Actions& actions) {
   switch (notice.kind) {
     case NoticeKind::kStart:
@@ -261,6 +279,8 @@ void HydraServePlane::decide(const Notice& notice, const World& world, Actions& 
       arrivals_.assign(world.models().size(), policy::SlidingSum(kWindow, world.now()));
       return;
     case NoticeKind::kArrival:
+      judge_forecasts(world.now());
+      counts_[notice.model].first += notice.tag == 0 ? 1 : 0;
       arrivals_[notice.model.value()].add(world.now(), notice.tag == 0 ? 1 : 0);
       queues_.push(world, notice.request);
       break;

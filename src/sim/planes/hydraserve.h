@@ -25,9 +25,11 @@ class HydraServePlane final : public ControlPlane {
   [[nodiscard]] LinkRule link_rule() const override {
     return edf_ ? LinkRule::kClasses : LinkRule::kFairShare;
   }
+  [[nodiscard]] std::optional<double> forecast_error() const override { return record_.error(); }
   void decide(const Notice& notice, const World& world, Actions& actions) override;
 
  private:
+  void judge_forecasts(Instant now);
   void scale(const World& world, Actions& actions, ModelId model);
   bool start_group(const World& world, Actions& actions, ModelId model, std::int64_t workers);
   [[nodiscard]] policy::StartModel model_view(const World& world,
@@ -52,6 +54,10 @@ class HydraServePlane final : public ControlPlane {
   RequestQueues queues_{};
   std::vector<policy::Nic> nics_{};             ///< By host.
   std::vector<policy::SlidingSum> arrivals_{};  ///< By model.
+  /// Arrivals by model in this window and in the last, which is the forecast of this one's.
+  std::map<ModelId, std::pair<std::int64_t, std::int64_t>> counts_{};
+  Instant window_end_{};
+  ForecastRecord record_{};
   std::map<ReplicaId, std::vector<HostId>> fetches_{};
   std::set<ModelId> wanting_{};  ///< Had nowhere to start.
   bool retry_set_ = false;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -49,6 +50,24 @@ class RequestQueues {
   using Queue = std::set<std::pair<RequestId, LiveId>>;
   std::map<ModelId, Queue> queues_{};
   std::set<ModelId> waiting_{};
+};
+
+/// How far forecasts were off: sum of |forecast - real| over sum of real, as ControlPlane reports
+/// it.
+class ForecastRecord {
+ public:
+  void judge(double forecast, double real) {
+    off_ += std::abs(forecast - real);
+    real_ += real;
+  }
+  /// nullopt while there was nothing to forecast.
+  [[nodiscard]] std::optional<double> error() const {
+    return real_ > 0 ? std::optional(off_ / real_) : std::nullopt;
+  }
+
+ private:
+  double off_ = 0;
+  double real_ = 0;
 };
 
 /// Wants of GPUs that found none, until some come free: who wants as much need not look again.

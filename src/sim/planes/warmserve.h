@@ -29,6 +29,7 @@ class WarmServePlane final : public ControlPlane {
   WarmServePlane(Prewarming prewarming, Flags& flags);
   /// A load that an instance waits for goes before those that nobody waits for.
   [[nodiscard]] LinkRule link_rule() const override { return LinkRule::kClasses; }
+  [[nodiscard]] std::optional<double> forecast_error() const override { return record_.error(); }
   void decide(const Notice& notice, const World& world, Actions& actions) override;
 
  private:
@@ -81,6 +82,8 @@ class WarmServePlane final : public ControlPlane {
   std::map<ReplicaId, policy::ReplicaWorth> worth_{};
   bool stale_ = true;  ///< Memory has come free, or forecasts have changed.
   std::int64_t window_ = -1;
+  std::int64_t first_window_ = -1;  ///< Of which nothing could be known.
+  ForecastRecord record_{};
   std::int64_t overhead_pages_ = 0;  ///< The largest of any model: kept free of prewarmed weights.
 };
 

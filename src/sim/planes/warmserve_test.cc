@@ -73,5 +73,25 @@ TEST(WarmServe, WhoIsSentToAnInstanceThatStartsWaitsForIt) {
   EXPECT_LT(run.request(10).ttft(), 0.1);
 }
 
+// The same every 20 s, and windows of 20 s: who forecasts says how well; SLLM-GPU does not
+// forecast.
+TEST(WarmServe, TellsHowFarItsForecastsWereOff) {
+  const auto error = [](const char* policy, std::map<std::string, std::string> flags) {
+    auto plane = make_plane(policy, {.flags = std::move(flags)});
+    HEDDLE_CHECK(plane.has_value());
+    std::vector<TraceRow> rows;
+    for (int i = 0; i < 20; ++i) {
+      rows.push_back(row_at(1 + 20.0 * i, 0, 128, 300));
+    }
+    run_world(test_cluster(1, 1), test_models(1), **plane, rows);
+    return (*plane)->forecast_error();
+  };
+  ASSERT_TRUE(error("warmserve", {{"window", "20"}}));
+  EXPECT_LT(*error("warmserve", {{"window", "20"}}), 0.3);
+  ASSERT_TRUE(error("hydraserve", {}));
+  EXPECT_GT(*error("hydraserve", {}), 0.9) << "it expects what the last ten seconds brought";
+  EXPECT_FALSE(error("sllm-gpu", {{"window", "20"}}));
+}
+
 }  // namespace
 }  // namespace heddle::sim
