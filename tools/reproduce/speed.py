@@ -1,12 +1,15 @@
 """How the cost of an event grows with models and GPUs: a table for docs/performance.md.
 
     python3 tools/reproduce/speed.py [--build DIR] [POLICY ...]
+    python3 tools/reproduce/speed.py --day [POLICY]
 
 Each row replays 50,000 requests; every step has four times the models, GPUs and requests per second of the one
-before. One core; CPU time.
+before. With --day: one day of 2,000 models on 1,000 GPUs at 100 requests per second. One core; CPU time.
 """
 
 import argparse
+import gzip
+import itertools
 import json
 import pathlib
 import random
@@ -21,44 +24,72 @@ from harness import ROOT, Simulator
 REQUESTS = 50_000
 
 
-def workload(sim, scale, seed=1):
-    """Zipf popularity over 32 * scale models, Poisson arrivals of 1.5 * scale requests per second."""
-    rng = random.Random(seed)
-    models = [f"m{i:05}" for i in range(32 * scale)]
-    weights = [1 / (i + 1) for i in range(len(models))]
-    at, rows = 0.0, []
-    for model in rng.choices(models, weights, k=REQUESTS):
-        at += rng.expovariate(1.5 * scale)
-        rows.append((at, model, rng.randint(16, 1024), rng.randint(2, 400)))
-    trace = sim.write_trace(f"speed-{scale}", rows)
-    cluster = sim.file(f"speed-{scale}.yaml", {"hosts": [{
-        "count": 2 * scale, "name": "h", "gpu": "H100-80G", "gpus": 8, "usable": "0.9", "cache": "400GB", "nic": "12GB/s",
+def files(sim, hosts):
+    """A cluster of servers of eight H100s, and what every model is."""
+    cluster = sim.file(f"speed-{hosts}.yaml", {"hosts": [{
+        "count": hosts, "name": "h", "gpu": "H100-80G", "gpus": 8, "usable": "0.9", "cache": "400GB", "nic": "12GB/s",
         "pcie": "50GB/s", "nvlink": "250GB/s", "host_memory": "94GB/s", "platform": "h100"}]})
     rules = sim.file("speed-models.yaml", {"models": {"*": {
         "shape": "llama3-8b", "engine": "graphs", "batch": 64, "chunk": 2048, "overhead": "1GB", "ttft": "5s", "tpot": "100ms"}}})
-    return trace, cluster, rules
+    return cluster, rules
+
+
+def requests(models, rate, seed=1):
+    """Without end: Zipf popularity, Poisson arrivals."""
+    rng = random.Random(seed)
+    labels = [f"m{i:05}" for i in range(models)]
+    weights = list(itertools.accumulate(1 / (i + 1) for i in range(models)))
+    at = 0.0
+    while True:
+        for model in rng.choices(labels, cum_weights=weights, k=1000):
+            at += rng.expovariate(rate)
+            yield at, model, rng.randint(16, 1024), rng.randint(2, 400)
+
+
+def workload(sim, scale):
+    """Zipf popularity over 32 * scale models, Poisson arrivals of 1.5 * scale requests per second."""
+    rows = itertools.islice(requests(32 * scale, 1.5 * scale), REQUESTS)
+    return sim.write_trace(f"speed-{scale}", rows), *files(sim, 2 * scale)
+
+
+def day(sim):
+    """2,000 models, 1,000 GPUs, 100 requests per second."""
+    path = sim.work / "speed-day.csv.gz"
+    if not path.exists():
+        with gzip.open(path, "wt", compresslevel=1) as trace:
+            trace.write("arrival_s,model,input_tokens,output_tokens\n")
+            for at, model, prompt, answer in itertools.takewhile(lambda row: row[0] < 86400, requests(2000, 100)):
+                trace.write(f"{at:.6f},{model},{prompt},{answer}\n")
+    return path, *files(sim, 125)
+
+
+def measure(sim, policy, size, inputs):
+    trace, cluster, rules = inputs
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sim.binary, "simulate", "-t", trace, "-c", cluster, "-m", rules, "-p", policy, "--perf",
+                           ROOT / "data/perf", "--json", "-"], capture_output=True, text=True, check=True)
+    events = json.loads(done.stdout)["runs"][0]["counts"]["events"]
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(f"| {policy} {size} {events} | {took:.2f} | {took / events * 1e6:.1f} | {after.ru_maxrss / 1024:.0f} |", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default=str(ROOT / "build/release"))
     parser.add_argument("--scales", default="1,4,16,64")
-    parser.add_argument("policies", nargs="*", default=["serverlessllm"])
+    parser.add_argument("--day", action="store_true", help="a day of the largest size instead")
+    parser.add_argument("policies", nargs="*", default=["heddle"])
     options = parser.parse_args()
     sim = Simulator(pathlib.Path(options.build), None, ROOT / "build/reproduce", 1)
     print("| policy | GPUs | models | requests/s | events | CPU seconds | µs an event | MiB at most so far |")
     print("|---|---|---|---|---|---|---|---|")
     for policy in options.policies:
+        if options.day:
+            measure(sim, policy, "| 1000 | 2000 | 100 |", day(sim))
+            continue
         for scale in map(int, options.scales.split(",")):
-            trace, cluster, rules = workload(sim, scale)
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            done = subprocess.run([sim.binary, "simulate", "-t", trace, "-c", cluster, "-m", rules, "-p", policy, "--perf",
-                                   ROOT / "data/perf", "--json", "-"], capture_output=True, text=True, check=True)
-            events = json.loads(done.stdout)["runs"][0]["counts"]["events"]
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            peak = after.ru_maxrss / 1024
-            print(f"| {policy} | {16 * scale} | {32 * scale} | {1.5 * scale:g} | {events} | {took:.2f} | {took / events * 1e6:.1f} | {peak:.0f} |", flush=True)
+            measure(sim, policy, f"| {16 * scale} | {32 * scale} | {1.5 * scale:g} |", workload(sim, scale))
 
 
 if __name__ == "__main__":

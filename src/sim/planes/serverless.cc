@@ -1,8 +1,15 @@
 #include "sim/planes/serverless.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace heddle::sim {
+namespace {
+
+/// Servers that a start looks at: those with most free GPUs.
+constexpr std::size_t kHosts = 16;
+
+}  // namespace
 
 ServerlessPlane::ServerlessPlane(ServerlessKind kind, Flags& flags)
     : kind_(kind),
@@ -36,37 +43,62 @@ std::int64_t ServerlessPlane::pages_needed(const World& world, ModelId model) co
   return world.weight_pages(model) + std::max(world.overhead_pages(model), world.pages(kv));
 }
 
-std::optional<std::vector<GpuId>> ServerlessPlane::choose(const World& world, ModelId model) const {
-  const std::int64_t tp = world.model(model).tp;
+/// GPUs of one server that have room for the model, ServerlessLLM's for it alone.
+std::optional<std::vector<GpuId>> ServerlessPlane::group_on(const World& world,
+                                                            ModelId model,
+                                                            HostId host) const {
   const std::int64_t need = pages_needed(world, model);
-  const auto fits = [&](const Gpu& gpu) {
-    return unpromised_pages(world, gpu.id) >= need &&
-           (kind_ == ServerlessKind::kVllm || gpu.replicas.empty());
-  };
-  if (cache_) {  // The server that loads fastest: one that has the weights in memory.
-    const auto near = first_group(
-        world, tp, [&](const Gpu& gpu) { return fits(gpu) && world.cached(gpu.host, model); });
-    if (near) {
+  std::vector<GpuId> group;
+  for (const GpuId id : world.host(host).gpus) {
+    const Gpu& gpu = world.gpu(id);
+    if (gpu.up && unpromised_pages(world, id) >= need &&
+        (kind_ == ServerlessKind::kVllm || gpu.replicas.empty())) {
+      group.push_back(id);
+      if (std::ssize(group) == world.model(model).tp) {
+        return group;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+/// The server that loads fastest: one that has the weights in memory, else, of those with most free
+/// GPUs, the one whose network has the least to do. Stock engines: the first server with room.
+std::optional<std::vector<GpuId>> ServerlessPlane::choose(const World& world, ModelId model) {
+  std::set<HostId>& images = images_[model];
+  std::erase_if(images, [&](HostId host) { return !world.cached(host, model); });
+  for (const HostId host : images) {
+    if (auto near = group_on(world, model, host)) {
       return near;
     }
   }
   if (kind_ == ServerlessKind::kVllm) {
-    return first_group(world, tp, fits);
+    for (const Host& host : world.hosts()) {
+      if (auto first = group_on(world, model, host.id)) {
+        return first;
+      }
+    }
+    return std::nullopt;
   }
   std::optional<std::vector<GpuId>> best;
   double soonest = 0;
-  for (const Host& host : world.hosts()) {
-    const auto group =
-        first_group(world, tp, [&](const Gpu& gpu) { return gpu.host == host.id && fits(gpu); });
-    const HostLinks& links = world.links(host.id);
-    const double load =
-        static_cast<double>(links.users(host.nic) + 1) / std::max(1.0, links.rate(host.nic));
+  std::vector<HostId> hosts = room_.most(kHosts);
+  std::sort(hosts.begin(), hosts.end());
+  for (const HostId host : hosts) {
+    auto group = group_on(world, model, host);
+    const HostLinks& links = world.links(host);
+    const LinkId nic = world.host(host).nic;
+    const double load = static_cast<double>(links.users(nic) + 1) / std::max(1.0, links.rate(nic));
     if (group && (!best || load < soonest)) {
-      best = group;
+      best = std::move(group);
       soonest = load;
     }
   }
   return best;
+}
+
+void ServerlessPlane::update_room(const World& world, HostId host) {
+  room_.update(world, host, [](const Gpu& gpu) { return gpu.up && gpu.replicas.empty(); });
 }
 
 bool ServerlessPlane::start_one(const World& world, Actions& actions, ModelId model) {
@@ -88,6 +120,7 @@ bool ServerlessPlane::start_one(const World& world, Actions& actions, ModelId mo
                     world.overhead_pages(model);
   }
   actions.start(spec, Reason::kMiss);
+  update_room(world, world.gpu(gpus->front()).host);
   return true;
 }
 
@@ -104,18 +137,30 @@ void ServerlessPlane::scale_up(const World& world, Actions& actions, ModelId mod
 
 void ServerlessPlane::decide(const Notice& notice, const World& world, Actions& actions) {
   switch (notice.kind) {
+    case NoticeKind::kStart:
+      for (const Host& host : world.hosts()) {
+        update_room(world, host.id);
+      }
+      return;
+    case NoticeKind::kGpuDown:
+      return update_room(world, world.gpu(notice.gpu).host);
     case NoticeKind::kArrival:
       queues_.push(world, notice.request);
       break;
     case NoticeKind::kTimer:
       return evict_when_idle(world, actions, ReplicaId(notice.tag), keep_alive_);
-    case NoticeKind::kFinished:
     case NoticeKind::kServing:
+      if (cache_) {
+        images_[notice.model].insert(world.gpu(world.replica(notice.replica)->gpus[0]).host);
+      }
+      [[fallthrough]];
+    case NoticeKind::kFinished:
       dispatch_waiting(world, actions, queues_, notice.model, target_);
       return evict_when_idle(world, actions, notice.replica, keep_alive_);
     case NoticeKind::kGone:
     case NoticeKind::kGpuUp: {
       hopeless_.clear();
+      update_room(world, world.gpu(notice.gpu).host);
       const std::set<ModelId> retry = short_of_gpus_;
       for (const ModelId model : retry) {
         scale_up(world, actions, model);

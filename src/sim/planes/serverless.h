@@ -26,7 +26,12 @@ class ServerlessPlane final : public ControlPlane {
   void scale_up(const World& world, Actions& actions, ModelId model);
   bool start_one(const World& world, Actions& actions, ModelId model);
   [[nodiscard]] StartSpec cold_start(const World& world, ModelId model, GpuId gpu) const;
-  [[nodiscard]] std::optional<std::vector<GpuId>> choose(const World& world, ModelId model) const;
+  [[nodiscard]] std::optional<std::vector<GpuId>> choose(const World& world, ModelId model);
+  [[nodiscard]] std::optional<std::vector<GpuId>> group_on(const World& world,
+                                                           ModelId model,
+                                                           HostId host) const;
+  [[nodiscard]] std::int64_t pages_needed(const World& world, ModelId model) const;
+  void update_room(const World& world, HostId host);
 
   ServerlessKind kind_;
   Duration keep_alive_;
@@ -34,10 +39,10 @@ class ServerlessPlane final : public ControlPlane {
   bool cache_;
   double kv_bytes_;
   RequestQueues queues_{};
-  [[nodiscard]] std::int64_t pages_needed(const World& world, ModelId model) const;
-
   Hopeless hopeless_{};
-  std::set<ModelId> short_of_gpus_{};  ///< Wanted an instance and found no room.
+  RoomIndex room_{};                              ///< By GPUs that are empty.
+  std::map<ModelId, std::set<HostId>> images_{};  ///< Servers whose memory had its weights lately.
+  std::set<ModelId> short_of_gpus_{};             ///< Wanted an instance and found no room.
 };
 
 }  // namespace heddle::sim

@@ -62,21 +62,45 @@ LiveId RequestQueues::pop(ModelId model) {
   return id;
 }
 
-void RoomIndex::update(const World& world, HostId host) {
+void RoomIndex::put(const World& world, HostId host, std::int64_t room) {
   const auto found = indexed_.find(host);
   if (found != indexed_.end()) {
     by_room_.erase({found->second, host});
     indexed_.erase(found);
   }
-  if (!world.host(host).up) {
-    return;
+  if (world.host(host).up) {
+    indexed_.emplace(host, -room);
+    by_room_.emplace(-room, host);
   }
+}
+
+void RoomIndex::update(const World& world, HostId host) {
   std::int64_t room = 0;
   for (const GpuId gpu : world.host(host).gpus) {
-    room -= world.free_pages(gpu);
+    room += world.free_pages(gpu);
   }
-  indexed_.emplace(host, room);
-  by_room_.emplace(room, host);
+  put(world, host, room);
+}
+
+void RoomIndex::update(const World& world,
+                       HostId host,
+                       const std::function<bool(const Gpu&)>& open) {
+  constexpr std::int64_t kMostPages = std::int64_t{1} << 40;  // More than any server has.
+  std::int64_t room = 0;
+  for (const GpuId gpu : world.host(host).gpus) {
+    room += open(world.gpu(gpu)) ? kMostPages + world.free_pages(gpu) : 0;
+  }
+  put(world, host, room);
+}
+
+std::vector<HostId> RoomIndex::near(const World& world, ModelId model, std::size_t count) const {
+  std::vector<HostId> hosts = most(count);
+  for (const ReplicaId id : world.replicas_of(model)) {
+    hosts.push_back(world.gpu(world.replica(id)->gpus[0]).host);
+  }
+  std::sort(hosts.begin(), hosts.end());
+  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+  return hosts;
 }
 
 std::vector<HostId> RoomIndex::most(std::size_t count) const {

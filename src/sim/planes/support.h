@@ -85,16 +85,25 @@ class Hopeless {
   std::map<std::int64_t, std::int64_t> wants_{};  ///< GPUs of one server to pages on each.
 };
 
-/// Servers by the pages that are free on their GPUs, as of each one's last update.
+/// Servers by the room they have, as of each one's last update, so that a decision need not look at
+/// all of them.
 class RoomIndex {
  public:
-  /// Reads a server's free pages anew. O(its GPUs + log servers).
+  /// Counts the free pages of a server's GPUs that `open` accepts, GPUs before pages. A server that
+  /// is down has no room at all. O(its GPUs + log servers).
+  void update(const World& world, HostId host, const std::function<bool(const Gpu&)>& open);
+  /// The same of all its GPUs, pages alone.
   void update(const World& world, HostId host);
-  /// The servers with most free pages that are up, at most `count`; by falling room, then by id.
+  /// The servers with most room that are up, at most `count`; by falling room, then by id.
   [[nodiscard]] std::vector<HostId> most(std::size_t count) const;
+  /// These and those where the model is, by id.
+  [[nodiscard]] std::vector<HostId> near(const World& world,
+                                         ModelId model,
+                                         std::size_t count) const;
 
  private:
-  std::set<std::pair<std::int64_t, HostId>> by_room_{};  ///< Free pages, negated.
+  void put(const World& world, HostId host, std::int64_t room);
+  std::set<std::pair<std::int64_t, HostId>> by_room_{};  ///< Room, negated.
   std::map<HostId, std::int64_t> indexed_{};
 };
 

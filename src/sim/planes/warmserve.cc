@@ -12,6 +12,8 @@ using namespace std::chrono_literals;
 constexpr Duration kTick = 500ms;
 constexpr Duration kLoadSeen = 5s;
 constexpr std::int64_t kDaysKept = 8;
+/// Servers that a launch looks at, beside those where the model is: those with most free GPUs.
+constexpr std::size_t kHosts = 8;
 /// What a tier is worth beside any score, where the order of both is one number.
 constexpr double kTier = 1e6;
 
@@ -65,6 +67,9 @@ void WarmServePlane::begin(const World& world, Actions& actions) {
     for (const Host& host : world.hosts()) {
       actions.cache(host.id, ModelId(i));
     }
+  }
+  for (const Host& host : world.hosts()) {
+    update_room(world, host.id);
   }
   actions.timer(world.now() + kTick, 0);
 }
@@ -125,10 +130,25 @@ std::int64_t WarmServePlane::room_in_grace(const World& world, const Replica& re
   return std::max<std::int64_t>(0, free - (kept - used) - overhead_pages_);
 }
 
-/// Who lies where, as policy/prewarm and policy/launch want it. O(GPUs + replicas).
-policy::ReplicaMap WarmServePlane::map_of(const World& world) const {
+/// GPUs that an instance could start on.
+void WarmServePlane::update_room(const World& world, HostId host) {
+  room_.update(world, host, [&](const Gpu& gpu) {
+    return gpu.up && std::none_of(gpu.replicas.begin(), gpu.replicas.end(), [&](ReplicaId id) {
+             const auto state = seen_as(*world.replica(id));
+             return state == policy::ReplicaState::kServing ||
+                    state == policy::ReplicaState::kDraining;
+           });
+  });
+}
+
+policy::ReplicaMap WarmServePlane::map_of(const World& world, std::span<const HostId> hosts) const {
   std::vector<policy::MapDevice> devices;
-  for (const Gpu& gpu : world.gpus()) {
+  std::vector<GpuId> gpus;
+  for (const HostId host : hosts) {
+    gpus.insert(gpus.end(), world.host(host).gpus.begin(), world.host(host).gpus.end());
+  }
+  for (const GpuId each : gpus) {
+    const Gpu& gpu = world.gpu(each);
     policy::MapDevice device{
         .id = gpu.id,
         .server = static_cast<std::int64_t>(gpu.host.value()),
@@ -150,8 +170,8 @@ policy::ReplicaMap WarmServePlane::map_of(const World& world) const {
   }
   policy::ReplicaMap map(std::move(devices));
   std::set<ReplicaId> added;
-  for (const Gpu& gpu : world.gpus()) {
-    for (const ReplicaId id : gpu.replicas) {
+  for (const GpuId gpu : gpus) {
+    for (const ReplicaId id : world.gpu(gpu).replicas) {
       const Replica* replica = world.replica(id);
       const auto state = seen_as(*replica);
       if (state && added.insert(id).second) {
@@ -183,7 +203,7 @@ StartSpec WarmServePlane::load_spec(const World& world,
 
 bool WarmServePlane::launch(const World& world, Actions& actions, ModelId model, Reason reason) {
   const policy::Launch launch = policy::choose_launch(
-      map_of(world),
+      map_of(world, room_.near(world, model, kHosts)),
       {.model = model,
        .devices = world.model(model).tp,
        .pages =
@@ -197,6 +217,16 @@ bool WarmServePlane::launch(const World& world, Actions& actions, ModelId model,
   for (const ReplicaId id : launch.dies) {
     actions.evict(id, Reason::kMakeRoom, model);
   }
+  const bool started = begin_launch(world, actions, model, reason, launch);
+  update_room(world, world.gpu(launch.devices[0]).host);
+  return started;
+}
+
+bool WarmServePlane::begin_launch(const World& world,
+                                  Actions& actions,
+                                  ModelId model,
+                                  Reason reason,
+                                  const policy::Launch& launch) {
   switch (launch.outcome) {
     case policy::LaunchOutcome::kHit: {
       const StartupProfile& costs = world.host_spec(world.replica(launch.replica)->gpus[0]).startup;
@@ -343,11 +373,15 @@ std::vector<policy::ModelDemand> WarmServePlane::demands(const World& world) con
 }
 
 void WarmServePlane::prewarm(const World& world, Actions& actions) {
+  std::vector<HostId> hosts;
+  for (const Host& host : world.hosts()) {
+    hosts.push_back(host.id);
+  }
   const policy::PrewarmOptions options{
       .score = paper_ ? policy::ScoreVariant::kPaper : policy::ScoreVariant::kCorrected,
       .placement = paper_ ? policy::PrewarmVariant::kPaper : policy::PrewarmVariant::kCorrected};
   for (const policy::PrewarmDecision& decision :
-       policy::plan_prewarm(map_of(world), demands(world), options)) {
+       policy::plan_prewarm(map_of(world, hosts), demands(world), options)) {
     const double value = decision.worth.tier * kTier + decision.worth.score;
     switch (decision.action) {
       case policy::PrewarmAction::kKeep:
@@ -407,6 +441,12 @@ void WarmServePlane::tick(const World& world, Actions& actions) {
 }
 
 void WarmServePlane::decide(const Notice& notice, const World& world, Actions& actions) {
+  if (notice.kind == NoticeKind::kGone || notice.kind == NoticeKind::kGpuDown ||
+      notice.kind == NoticeKind::kGpuUp) {
+    update_room(world, world.gpu(notice.gpu).host);
+  } else if (notice.kind == NoticeKind::kDrained) {
+    update_room(world, world.gpu(world.replica(notice.replica)->gpus[0]).host);
+  }
   switch (notice.kind) {
     case NoticeKind::kStart:
       return begin(world, actions);

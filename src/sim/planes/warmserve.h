@@ -54,8 +54,15 @@ class WarmServePlane final : public ControlPlane {
   void reassign_lost(const World& world, Actions& actions);
   void scale(const World& world, Actions& actions, ModelId model);
   bool launch(const World& world, Actions& actions, ModelId model, Reason reason);
+  bool begin_launch(const World& world,
+                    Actions& actions,
+                    ModelId model,
+                    Reason reason,
+                    const policy::Launch& launch);
   void prewarm(const World& world, Actions& actions);
-  [[nodiscard]] policy::ReplicaMap map_of(const World& world) const;
+  /// Who lies where on these servers. O(their GPUs + replicas).
+  [[nodiscard]] policy::ReplicaMap map_of(const World& world, std::span<const HostId> hosts) const;
+  void update_room(const World& world, HostId host);
   [[nodiscard]] std::int64_t room_in_grace(const World& world, const Replica& replica) const;
   [[nodiscard]] std::vector<policy::ModelDemand> demands(const World& world) const;
   [[nodiscard]] StartSpec load_spec(const World& world,
@@ -78,6 +85,7 @@ class WarmServePlane final : public ControlPlane {
   std::set<ModelId> active_{};   ///< With requests or instances.
   std::set<ModelId> wanting_{};  ///< Could not be launched for lack of GPUs.
   std::map<ReplicaId, std::vector<LiveId>> assigned_{};  ///< Who waits for an instance that starts.
+  RoomIndex room_{};                                     ///< By GPUs that no instance has.
   std::map<ReplicaId, Grace> grace_{};
   std::map<ReplicaId, policy::ReplicaWorth> worth_{};
   bool stale_ = true;  ///< Memory has come free, or forecasts have changed.
