@@ -132,7 +132,7 @@ class Simulator:
             for source in (ROOT / "data/perf").glob("*.yaml"):
                 shutil.copy(source, folder / source.name)
             for name, content in files.items():
-                (folder / name).write_text(json.dumps(content, indent=1))
+                (folder / name).write_text(content if isinstance(content, str) else json.dumps(content, indent=1))
         return folder
 
     def write_trace(self, name, rows):

@@ -16,7 +16,7 @@ constexpr Duration kLoadSeen = 5s;
 constexpr std::int64_t kDaysKept = 8;
 constexpr Duration kAhead = 100ms;
 constexpr std::int64_t kLeastKvTokens = 2048;
-/// Byte-seconds that a second of somebody's waiting is worth.
+/// Byte-seconds that a second of somebody's waiting is worth: a GPU of 72 GB for three seconds.
 constexpr double kValuePrice = 2e11;
 /// For how long a load may wait for pages.
 constexpr Duration kPatience = 2s;
@@ -40,6 +40,7 @@ HeddlePlane::HeddlePlane(Flags& flags)
     : pipelines_(flags.on("pipeline", true)),
       prewarms_(flags.on("prewarm", true)),
       weaves_(flags.on("weave", true)),
+      value_price_(flags.number("price", kValuePrice)),
       gpu_queues_({.rule = flags.on("queue", true) ? policy::QueueRule::kMooreHodgson
                                                    : policy::QueueRule::kArrival,
                    .ahead = kAhead}) {}
@@ -200,7 +201,7 @@ bool HeddlePlane::plan(const World& world, Actions& actions, ModelId model) {
                            .tpot = spec.slo_tpot > Duration{} ? spec.slo_tpot : Duration(1h),
                            .model_class = models_[model.value()].model_class.present(),
                            .parts = spec.tp,
-                           .value_price = kValuePrice,
+                           .value_price = value_price_,
                            .waiting = static_cast<std::int64_t>(waiting_.size(model))});
   return choice.plan &&
          carry_out(world, actions, model, options.plans[*choice.plan], options.deeds[*choice.plan]);

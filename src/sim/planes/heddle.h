@@ -24,7 +24,7 @@ namespace heddle::sim {
 /// activation from host memory into a shared GPU, GPUs of its own, a cold start over several
 /// servers. Models have classes; what may be lost has one value; deadlines order each GPU's queue
 /// and each server's links. Flags switch parts off: `pipeline`, `prewarm`,
-/// `queue`, `weave` (all 1).
+/// `queue`, `weave` (all 1). `price`: byte-seconds for a second of waiting (2e11).
 ///
 /// A decision looks at the servers where the model is and at a few with most room and the least on
 /// their networks, so that its cost does not grow with the cluster.
@@ -145,6 +145,7 @@ class HeddlePlane final : public ControlPlane {
   bool pipelines_;
   bool prewarms_;
   bool weaves_;
+  double value_price_;
   policy::Calendar calendar_{};
   std::int64_t window_ = -1;
   std::int64_t first_window_ = -1;  ///< Of which nothing could be known.

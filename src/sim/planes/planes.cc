@@ -77,7 +77,7 @@ constexpr std::array kEntries{
                "paper kv_gb residence"},
     PlaneEntry{"heddle",
                "of all that the others do, the cheapest that meets the objectives",
-               "pipeline prewarm queue weave"},
+               "pipeline prewarm queue weave price"},
 };
 
 constexpr std::array<Make, kEntries.size()> kMakers{
