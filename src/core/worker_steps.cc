@@ -194,7 +194,7 @@ void WorkerCore::Impl::admit() {
   }
   std::vector<policy::AdmissionModel> models;
   for (const auto& [id, model] : models_) {
-    models.push_back({.model = id, .kv = model.footprint.kv});
+    models.push_back({.model = id, .kv = model.footprint.kv, .pages_used = model.kv_pages});
   }
   for (const SequenceId id :
        policy::choose_admissions(sequences_.admission_views(), models, kv_pages_total())) {

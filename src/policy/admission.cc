@@ -30,8 +30,7 @@ class Reservation {
  public:
   explicit Reservation(std::span<const AdmissionModel> models) {
     for (const AdmissionModel& model : models) {
-      models_[model.model] = {.kv = model.kv,
-                              .blocks = std::vector<std::int64_t>(model.kv.size(), 0)};
+      models_[model.model] = {.view = &model, .blocks = std::vector<Blocks>(model.kv.size())};
     }
   }
 
@@ -40,20 +39,35 @@ class Reservation {
     const auto found = models_.find(sequence.model);
     HEDDLE_CHECK(found != models_.end());
     PerModel& model = found->second;
-    for (std::size_t i = 0; i < model.kv.size(); ++i) {
-      const KvGroup& group = model.kv[i];
-      pages_ -= ceil_divide(model.blocks[i], group.blocks_per_page);
-      model.blocks[i] += blocks_of(group, length);
-      pages_ += ceil_divide(model.blocks[i], group.blocks_per_page);
+    pages_ -= model.pages();
+    for (std::size_t i = 0; i < model.blocks.size(); ++i) {
+      const KvGroup& group = model.view->kv[i];
+      model.blocks[i].all += blocks_of(group, length);
+      model.blocks[i].more += blocks_of(group, length) - blocks_of(group, sequence.cached);
     }
+    pages_ += model.pages();
   }
 
   [[nodiscard]] std::int64_t pages() const { return pages_; }
 
  private:
+  struct Blocks {
+    std::int64_t all = 0;   ///< Of sequences that share nothing.
+    std::int64_t more = 0;  ///< Than they have.
+  };
   struct PerModel {
-    std::span<const KvGroup> kv{};
-    std::vector<std::int64_t> blocks{};
+    const AdmissionModel* view = nullptr;
+    std::vector<Blocks> blocks{};
+
+    [[nodiscard]] std::int64_t pages() const {
+      std::int64_t alone = 0;
+      std::int64_t grown = view->pages_used.value_or(0);
+      for (std::size_t i = 0; i < blocks.size(); ++i) {
+        alone += ceil_divide(blocks[i].all, view->kv[i].blocks_per_page);
+        grown += ceil_divide(blocks[i].more, view->kv[i].blocks_per_page);
+      }
+      return view->pages_used ? std::min(alone, grown) : alone;
+    }
   };
 
   std::map<ModelId, PerModel> models_{};

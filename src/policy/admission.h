@@ -66,11 +66,15 @@ struct AdmissionView {
 struct AdmissionModel {
   ModelId model{};
   std::span<const KvGroup> kv{};
+  /// That the KV of its sequences has now; blocks that several of them share count once. nullopt:
+  /// nobody counted.
+  std::optional<std::int64_t> pages_used{};
 };
 
 /// The sequences to admit now, oldest first and without overtaking: each is admitted while the KV
 /// of all admitted ones at prompt + expected output fits in `kv_pages_total`, what the models of
-/// the device leave. The oldest sequence is always admitted: it may run alone.
+/// the device leave. A model needs what it would if its sequences shared nothing, or what it uses
+/// and they will grow by if that is less. The oldest sequence is always admitted: it may run alone.
 /// Pure; independent of the order of `sequences` (ties by id).
 [[nodiscard]] std::vector<SequenceId> choose_admissions(std::span<const AdmissionView> sequences,
                                                         std::span<const AdmissionModel> models,

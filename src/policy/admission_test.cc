@@ -50,6 +50,33 @@ TEST(ChooseAdmissions, ReservesPromptAndTwentyTokens) {
   EXPECT_EQ(admit({sequence(1, 28), sequence(2, 28)}, 11), std::vector{SequenceId(1)});
 }
 
+// Three that share a prompt of 80 tokens, 10 pages, and have 8 tokens each of their own: 13 pages
+// where nothing shared would be 33. A fourth is counted in full, as nobody knows what it will find.
+TEST(ChooseAdmissions, WhatIsSharedCountsOnce) {
+  std::vector<AdmissionView> sequences;
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    sequences.push_back(sequence(id, 88, true));
+    sequences.back().remaining = 8;
+  }
+  sequences.push_back(sequence(4, 88));
+  sequences.back().remaining = 8;
+  AdmissionModel model = kModel;
+  model.pages_used = 13;
+  EXPECT_EQ(choose_admissions(sequences, {&model, 1}, 28).size(), 1U) << "13 + 3 + 12";
+  EXPECT_EQ(choose_admissions(sequences, {&model, 1}, 27).size(), 0U);
+  model.pages_used.reset();
+  EXPECT_EQ(choose_admissions(sequences, {&model, 1}, 47).size(), 0U);
+  EXPECT_EQ(choose_admissions(sequences, {&model, 1}, 48).size(), 1U);
+}
+
+// Scattered blocks are not held against anybody: they are packed as they come and go.
+TEST(ChooseAdmissions, NeverReservesMoreThanIfNothingWereShared) {
+  AdmissionModel model = kModel;
+  model.pages_used = 100;
+  const std::vector<AdmissionView> both{sequence(1, 28, true), sequence(2, 28)};
+  EXPECT_EQ(choose_admissions(both, {&model, 1}, 12).size(), 1U);
+}
+
 TEST(ChooseAdmissions, ReservesNoMoreThanMayBeGenerated) {
   AdmissionView last = sequence(2, 28);
   last.remaining = 1;  // 29 tokens: 8 blocks.
