@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Time to the first token of a conversation's second turn, with the prefix cache and without.
+"""What the prefix cache saves: time to the first token of a conversation's second turn, and time for many
+requests at once that share a system prompt.
 
     tools/random_model.py /tmp/100m --size 100m
-    bench/second_turn.py /tmp/100m [--tokens 256,1024] [--rounds 7] [--binary build/release/heddle]
+    bench/second_turn.py /tmp/100m [--tokens 256,1024] [--rounds 7] [--shared 16] [--memory 1GiB]
+                         [--binary build/release/heddle]
 
 Two servers, with and without, take turns. A turn of N tokens is answered with 16; the second turn repeats
-both and says 16 tokens more. Medians over the rounds, each with a conversation of its own.
+both and says 16 tokens more. Medians over the rounds, each with a conversation of its own. Then as many
+requests as --shared says, all beginning with the same tokens, are sent at once.
 """
 
 import argparse
@@ -16,17 +19,18 @@ import re
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.request
 
 
 class Server:
-    def __init__(self, binary, model, prefix_cache):
+    def __init__(self, binary, model, memory, prefix_cache):
         self.directory = tempfile.TemporaryDirectory()
         config = pathlib.Path(self.directory.name, "heddle.yaml")
         config.write_text(
             "listen: 127.0.0.1:0\nhost: {memory: 1GiB}\nlogLevel: error\n"
-            f"devices: [{{name: cpu0, memory: 1GiB, prefix_cache: {prefix_cache}}}]\n"
+            f"devices: [{{name: cpu0, memory: {memory}, prefix_cache: {prefix_cache}}}]\n"
             f"models: {{m: {{path: {model.resolve()}, pin: true}}}}\n"
         )
         self.process = subprocess.Popen(
@@ -67,14 +71,30 @@ def words(rng, count):
     return "".join(f" {rng.randrange(1000)}" for _ in range(count))
 
 
+def shared_prompt(server, prompt, count):
+    """Seconds until all of `count` requests that begin with `prompt` are answered."""
+    requests = [threading.Thread(target=server.first_token, args=(f"{prompt} {n}",)) for n in range(count)]
+    began = time.perf_counter()
+    for request in requests:
+        request.start()
+    for request in requests:
+        request.join()
+    return time.perf_counter() - began
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("model", type=pathlib.Path)
     parser.add_argument("--tokens", default="256,1024")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--shared", type=int, default=16)
+    parser.add_argument("--memory", default="1GiB", help="of the device")
     parser.add_argument("--binary", default="build/release/heddle")
     options = parser.parse_args()
-    servers = {name: Server(options.binary, options.model, share) for name, share in (("with", "100%"), ("without", "off"))}
+    shares = {"with": "100%", "without": "off"}
+    servers = {
+        name: Server(options.binary, options.model, options.memory, share) for name, share in shares.items()
+    }
     rng = random.Random(1)
     for server in servers.values():
         server.first_token(words(rng, 8))  # Loads the model.
@@ -93,6 +113,12 @@ def main():
         with_, without = (statistics.median(times[name]) for name in ("with", "without"))
         share = f"{100 * with_ / without:.0f} %"
         print(f"| {tokens} tokens | {1e3 * without:.1f} ms | {1e3 * with_:.1f} ms | {share} | {cached} |")
+    print(f"\n| {options.shared} requests at once that begin alike | without | with | of it |\n| --- | --- | --- | --- |")
+    for tokens in map(int, options.tokens.split(",")):
+        prompt = words(rng, tokens)
+        seconds = {name: shared_prompt(server, prompt, options.shared) for name, server in servers.items()}
+        share = f"{100 * seconds['with'] / seconds['without']:.0f} %"
+        print(f"| {tokens} tokens | {seconds['without']:.1f} s | {seconds['with']:.1f} s | {share} |")
     for server in servers.values():
         server.stop()
 
