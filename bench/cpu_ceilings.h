@@ -15,6 +15,7 @@
 #include <immintrin.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #ifdef HEDDLE_BENCH_DNNL
 #include <dnnl.hpp>
@@ -31,6 +32,27 @@ inline double seconds_of(const std::function<void()>& run) {
   run();
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
+
+/// The best of several runs, by the clock and by the time that processors gave to this process:
+/// the latter leaves out what others on the machine took away, and what threads waited for each
+/// other asleep.
+struct Best {
+  double seconds = 1e9;
+  double cpu_seconds = 1e9;
+
+  void take(const std::function<void()>& run) {
+    const double before = cpu_now();
+    const double elapsed = seconds_of(run);
+    seconds = std::min(seconds, elapsed);
+    cpu_seconds = std::min(cpu_seconds, cpu_now() - before);
+  }
+
+  static double cpu_now() {
+    timespec now{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  }
+};
 
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + std::ssize(values) / 2;

@@ -115,7 +115,7 @@ class Bench {
     std::int64_t outputs = 0;
     std::int64_t inputs = 0;
     std::byte* weights = nullptr;
-    double best = 1e9;  ///< Seconds.
+    Best best{};
   };
 
   static constexpr std::int64_t image_pages() { return 1100; }
@@ -164,22 +164,18 @@ class Bench {
   void measure(Product& p) {
     ops::OpContext context{.stream = stream_, .kernels = ops::cpu::cpu_kernels()};
     using spec::DType;
-    p.best = std::min(
-        p.best, seconds_of([&] {
-          ops::linear(
-              context,
-              {.x = ops::tensor_2d<const std::byte>(x_.data(), DType::kBf16, kPrompt, p.inputs),
-               .weight =
-                   ops::tensor_2d<const std::byte>(p.weights, DType::kBf16, p.outputs, p.inputs),
-               .out = ops::matrix_of(reinterpret_cast<float*>(out_.data()), kPrompt, p.outputs)});
-          HEDDLE_CHECK(stream_.synchronize().has_value());
-        }));
+    p.best.take([&] {
+      ops::linear(
+          context,
+          {.x = ops::tensor_2d<const std::byte>(x_.data(), DType::kBf16, kPrompt, p.inputs),
+           .weight = ops::tensor_2d<const std::byte>(p.weights, DType::kBf16, p.outputs, p.inputs),
+           .out = ops::matrix_of(reinterpret_cast<float*>(out_.data()), kPrompt, p.outputs)});
+      HEDDLE_CHECK(stream_.synchronize().has_value());
+    });
 #ifdef HEDDLE_BENCH_DNNL
-    p.best = std::min(
-        p.best, seconds_of([&] {
-          dnnl_linear(
-              stream_.pool(), kPrompt, p.outputs, p.inputs, x_.data(), p.weights, out_.data());
-        }));
+    p.best.take([&] {
+      dnnl_linear(stream_.pool(), kPrompt, p.outputs, p.inputs, x_.data(), p.weights, out_.data());
+    });
 #endif
   }
 
@@ -198,72 +194,73 @@ class Bench {
     return id;
   }
 
-  double step(const std::vector<policy::StepSlice>& slices) {
-    return seconds_of([&] {
-      const auto outcome = engine_->run({.batches = {{.model = kModel, .slices = slices}}}).value();
-      HEDDLE_CHECK(outcome.results.size() == slices.size());
-    });
+  void step(const std::vector<policy::StepSlice>& slices) {
+    const auto outcome = engine_->run({.batches = {{.model = kModel, .slices = slices}}}).value();
+    HEDDLE_CHECK(outcome.results.size() == slices.size());
   }
 
   void prefill() {
     auto all = products();
-    double best = 1e9;
+    Best best;
     for (int round = 0; round < kRounds; ++round) {
       const auto id = add(kPrompt);
-      best = std::min(best, step({{.sequence = id, .tokens = kPrompt}}));
+      best.take([&] { step({{.sequence = id, .tokens = kPrompt}}); });
       engine_->remove_sequence(id);
       for (Product& product : all) {
         measure(product);
       }
     }
-    double ceiling = 0.0;
+    Best ceiling{.seconds = 0.0, .cpu_seconds = 0.0};
     for (const Product& p : all) {
       const double flop = 2e-9 * static_cast<double>(kPrompt * p.outputs * p.inputs);
       std::printf("product 512 x %5lld x %4lld %8.1f GFLOP/s\n",
                   static_cast<long long>(p.outputs),
                   static_cast<long long>(p.inputs),
-                  flop / p.best);
-      ceiling += p.best * static_cast<double>(model_.layers);
+                  flop / p.best.seconds);
+      ceiling.seconds += p.best.seconds * static_cast<double>(model_.layers);
+      ceiling.cpu_seconds += p.best.cpu_seconds * static_cast<double>(model_.layers);
     }
-    std::printf("prefill of 512 %7.1f ms, products alone %7.1f ms = %5.1f %%\n",
-                1e3 * best,
-                1e3 * ceiling,
-                100.0 * ceiling / best);
+    report("prefill of 512", best, "products alone", ceiling);
+  }
+
+  static void report(const char* what, const Best& took, const char* least, const Best& ceiling) {
+    std::printf("%s %7.1f ms, %s %7.1f ms = %5.1f %%; by processor time %5.1f %%\n",
+                what,
+                1e3 * took.seconds,
+                least,
+                1e3 * ceiling.seconds,
+                100.0 * ceiling.seconds / took.seconds,
+                100.0 * ceiling.cpu_seconds / took.cpu_seconds);
   }
 
   void decode() {
     std::vector<policy::SequenceId> ids;
     for (std::int64_t i = 0; i < kTogether; ++i) {
       ids.push_back(add(16));
-      (void)step({{.sequence = ids.back(), .tokens = 16}});
+      step({{.sequence = ids.back(), .tokens = 16}});
     }
     std::vector<policy::StepSlice> together;
     for (const auto id : ids) {
       together.push_back({.sequence = id, .tokens = 1});
     }
-    double read = 1e9;
-    double alone = 1e9;
-    double batched = 1e9;
+    Best reading;
+    Best alone;
+    Best batched;
     for (int round = 0; round < 2 * kRounds; ++round) {
-      read = std::min(read, seconds_of([&] {
-                        stream_.pool().parallel_for(static_cast<std::int64_t>(layout_.bytes),
-                                                    1 << 18,
-                                                    [&](auto begin, auto end, int) {
-                                                      read_all(window_.base(), begin, end);
-                                                    });
-                      }));
-      alone = std::min(alone, step({together[0]}));
-      batched = std::min(batched, step(together));
+      reading.take([&] {
+        stream_.pool().parallel_for(
+            static_cast<std::int64_t>(layout_.bytes), 1 << 18, [&](auto begin, auto end, int) {
+              read_all(window_.base(), begin, end);
+            });
+      });
+      alone.take([&] { step({together[0]}); });
+      batched.take([&] { step(together); });
     }
-    std::printf("decode %7.1f ms a token, reading alone %7.1f ms (%.1f GB/s) = %5.1f %%\n",
-                1e3 * alone,
-                1e3 * read,
-                static_cast<double>(layout_.bytes) / 1e9 / read,
-                100.0 * read / alone);
+    report("decode of a token", alone, "reading alone", reading);
     std::printf("%lld sequences together %7.1f ms: %5.2f times the tokens of one\n",
                 static_cast<long long>(kTogether),
-                1e3 * batched,
-                static_cast<double>(kTogether) * alone / batched);
+                1e3 * batched.seconds,
+                static_cast<double>(kTogether) * alone.seconds / batched.seconds);
   }
 
   spec::ModelSpec model_ = llama_1b();
