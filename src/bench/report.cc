@@ -72,10 +72,21 @@ double seconds(Duration duration) {
   return static_cast<double>(duration.count()) * 1e-9;
 }
 
+/// A moment that has not come is null.
+void write_moment(spec::JsonWriter& json, std::string_view key, Duration moment) {
+  json.key(key);
+  if (moment == Duration{}) {
+    json.null();
+  } else {
+    json.number(seconds(moment));
+  }
+}
+
 void write_row(spec::JsonWriter& json, const Results& results, const Row& row) {
   json.begin_object().key("model").string(results.models().at(row.model).model);
   json.key("due").number(seconds(row.due)).key("begun").number(seconds(row.begun));
-  json.key("first").number(seconds(row.first)).key("last").number(seconds(row.last));
+  write_moment(json, "first", row.first);
+  write_moment(json, "last", row.last);
   json.key("ended").number(seconds(row.ended));
   json.key("prompt_tokens").integer(row.prompt_tokens);
   json.key("completion_tokens").integer(row.completion_tokens);

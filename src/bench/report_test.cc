@@ -65,7 +65,9 @@ TEST(Report, JsonHasAllNumbers) {
   EXPECT_EQ(report["models"][0]["goodput"], 0.5);
   ASSERT_EQ(report["requests"].size(), 2U);
   EXPECT_EQ(report["requests"][0]["completion_tokens"], 21);
+  EXPECT_EQ(report["requests"][0]["first"], 0.1);
   EXPECT_EQ(report["requests"][1]["error"], "status 500: \"no\"");
+  EXPECT_TRUE(report["requests"][1]["first"].is_null()) << "nothing came";
 }
 
 }  // namespace

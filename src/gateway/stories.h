@@ -3,11 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/time.h"
@@ -54,9 +55,14 @@ class Stories {
   [[nodiscard]] std::vector<const Story*> latest(std::size_t most) const;
 
  private:
+  struct IdHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view id) const { return std::hash<std::string_view>{}(id); }
+  };
+
   std::size_t most_;
   std::deque<std::unique_ptr<Story>> stories_{};
-  std::map<std::string, Story*, std::less<>> by_id_{};
+  std::unordered_map<std::string, Story*, IdHash, std::equal_to<>> by_id_{};
 };
 
 /// Tokens of the answers so far; an embedding has none.
