@@ -233,6 +233,8 @@ void declare_model(Fields& f, const PerfData& perf, sim::ModelSpec& model) {
   f.integer({"chunk", "Most tokens in a step."}, {.least = 16}, model.max_batch_tokens);
   f.flag({"prompts_elsewhere", "Prompts are read on other GPUs, which are not modelled."},
          model.prompts_elsewhere);
+  f.flag({"foreign", "An engine that is not ours: suspended and resumed as a whole."},
+         model.foreign);
   bytes(f, {"overhead", "Context, workspace, activations, per GPU."}, model.overhead_bytes);
   f.duration({"ttft", "Objective: time to first token."}, model.slo_ttft);
   f.duration({"tpot", "Objective: time per further token."}, model.slo_tpot);

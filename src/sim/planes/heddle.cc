@@ -53,6 +53,9 @@ void HeddlePlane::begin(const World& world, Actions& actions) {
     models_.push_back({.average = policy::LoadAverage(kLoadSeen, now),
                        .history = policy::LoadHistory(calendar_.windows_per_day, kDaysKept),
                        .meter = policy::LoadMeter(now)});
+    if (world.model(ModelId(i)).foreign) {
+      models_.back().model_class = policy::ClassKeeper(policy::ModelClass::kForeign);
+    }
     all += world.model(ModelId(i)).weight_bytes();
   }
   gpu_queues_.resize(world.gpus().size());
@@ -74,6 +77,9 @@ void HeddlePlane::begin(const World& world, Actions& actions) {
   std::vector<policy::KvDevice> devices;
   for (std::size_t i = 0; i < models_.size() && !models_[i].images.empty(); ++i) {
     const ModelId id(i);
+    if (world.model(id).foreign) {
+      continue;  // Suspended until somebody asks for it.
+    }
     const std::int64_t pages =
         world.weight_pages(id) + world.overhead_pages(id) + world.kv_pages(id, kLeastKvTokens);
     models.push_back({.model = id,
@@ -482,7 +488,8 @@ void HeddlePlane::tick(const World& world, Actions& actions) {
     const GpuId gpu = world.replicas_of(model).empty()
                           ? GpuId(0)
                           : world.replica(world.replicas_of(model)[0])->gpus[0];
-    each.model_class.tick({.parts = world.model(model).tp,
+    each.model_class.tick({.foreign = world.model(model).foreign,
+                           .parts = world.model(model).tp,
                            .utilisation = each.average.mean(world.now()) / capacity,
                            .on_host = !each.images.empty() || !world.replicas_of(model).empty(),
                            .median_gap = span_of(each.mean_gap),

@@ -22,9 +22,10 @@ namespace heddle::sim {
 /// heddle: one planner for all that the others do. A request that no instance takes in time gets
 /// the cheapest of all plans that meet its objectives: queue, a resident or loading replica, an
 /// activation from host memory into a shared GPU, GPUs of its own, a cold start over several
-/// servers. Models have classes; what may be lost has one value; deadlines order each GPU's queue
-/// and each server's links. Flags switch parts off: `pipeline`, `prewarm`,
-/// `queue`, `weave` (all 1). `price`: byte-seconds for a second of waiting (2e11).
+/// servers, the return of an engine that is not ours. Models have classes; what may be lost has one
+/// value; deadlines order each GPU's queue and each server's links. Flags switch parts off:
+/// `pipeline`, `prewarm`, `queue`, `weave` (all 1). `price`: byte-seconds for a second of waiting
+/// (2e11).
 ///
 /// A decision looks at the servers where the model is and at a few with most room and the least on
 /// their networks, so that its cost does not grow with the cluster.
@@ -114,6 +115,13 @@ class HeddlePlane final : public ControlPlane {
   [[nodiscard]] std::optional<policy::KvDevice> pool_device(const World& world,
                                                             GpuId id,
                                                             ModelId model) const;
+  // heddle_foreign.cc
+  void propose_swap_in(const World& world,
+                       const LiveRequest& request,
+                       std::span<const HostId> hosts,
+                       const policy::StartTerms& terms,
+                       Options& options);
+  [[nodiscard]] static Duration swap_in_time(const World& world, ModelId model, GpuId gpu);
   void propose_pipeline(const World& world,
                         const LiveRequest& request,
                         std::span<const HostId> hosts,
@@ -129,6 +137,7 @@ class HeddlePlane final : public ControlPlane {
   [[nodiscard]] double worth_of(const World& world, const Replica& replica) const;
   [[nodiscard]] static Duration unmapping(const World& world, std::span<const ReplicaId> dies);
   [[nodiscard]] double lost_by(const World& world, std::span<const ReplicaId> dies) const;
+  [[nodiscard]] static bool stayed(const World& world, const Replica& replica);
   [[nodiscard]] bool may_go(const World& world, const Replica& replica) const;
   [[nodiscard]] bool dedicated(ModelId model) const;
   [[nodiscard]] StartSpec load_spec(const World& world,

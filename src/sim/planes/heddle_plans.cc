@@ -462,6 +462,10 @@ HeddlePlane::Options HeddlePlane::options_for(const World& world, ModelId model)
   const policy::StartTerms terms = terms_for(world, request);
   Options options;
   propose_queue(world, request, options);
+  if (world.model(model).foreign) {
+    propose_swap_in(world, request, hosts, terms, options);
+    return options;
+  }
   if (dedicated(model)) {
     propose_launch(world, request, hosts, terms, options);
   } else {

@@ -39,6 +39,7 @@ TEST(Heddle, AColdStartUsesSeveralServers) {
   models[0].slo_ttft = std::chrono::seconds(11);
   const TestRun run = run_policy("heddle", cluster, models, {row_at(1, 0, 128, 2000)});
   EXPECT_EQ(run.counts.merges, 1);
+  EXPECT_GT(run.counts.bytes_kv_moved, 0) << "to the worker that stays";
   EXPECT_LT(run.request(0).ttft(), 11);
   const TestRun alone =
       run_policy("heddle", cluster, models, {row_at(1, 0, 128, 2000)}, {{"pipeline", "0"}});
@@ -142,6 +143,35 @@ TEST(Heddle, AModelShortOfKvHasGuestsElsewhere) {
   EXPECT_GE(with.witness.count("weave m0 offload"), 1);
   EXPECT_EQ(without.witness.count("weave m0 offload"), 0);
   EXPECT_LT(latency(with), 0.9 * latency(without));
+}
+
+// An engine that is not ours beside three models of ours, more than fits. It is resumed as a whole
+// where an idle one went, and stays; where all are moved as wholes everybody waits longer.
+TEST(Heddle, AForeignEngineIsResumedBesideOurs) {
+  std::vector<ModelSpec> models = test_models(4);
+  models[3].foreign = true;
+  ClusterSpec cluster = test_cluster(1, 1);
+  cluster.hosts[0].startup.swap_fixed = 2;
+  cluster.hosts[0].startup.swap_per_byte = 0.1e-9;
+  std::vector<TraceRow> rows;
+  for (int i = 0; i < 40; ++i) {
+    rows.push_back(row_at(1 + 10.0 * i, static_cast<std::uint64_t>(i % 4), 128, 8));
+  }
+  const TestRun run = run_policy("heddle", cluster, models, rows);
+  EXPECT_EQ(run.counts.completed, 40);
+  EXPECT_GE(run.witness.count("start m3 swap"), 1);
+  const double swap_in = 2 + 0.1 * 16.06;
+  EXPECT_GE(run.request(3).ttft(), swap_in);
+  EXPECT_LT(run.request(3).ttft(), swap_in + 1);
+  const TestRun wholes = run_policy("swapserve", cluster, models, rows);
+  const auto waited = [](const TestRun& each) {
+    double sum = 0;
+    for (const auto& [number, served] : each.witness.served) {
+      sum += served.ttft();
+    }
+    return sum;
+  };
+  EXPECT_LT(waited(run), 0.5 * waited(wholes));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ using namespace std::chrono_literals;
 constexpr Duration kHorizon = 60s;
 /// An instance that has just been used is not idle yet.
 constexpr Duration kSettle = 1s;
+constexpr std::int64_t kResidence = 3;
 
 bool has_guests(const World& world, const Replica& replica) {
   const PoolId pool = ledger::device_pool(replica.gpus[0]);
@@ -33,6 +34,13 @@ bool HeddlePlane::dedicated(ModelId model) const {
   return policy::runs_dedicated(models_[model.value()].model_class.present());
 }
 
+/// An engine that is not ours stays for three times as long as it took to come.
+bool HeddlePlane::stayed(const World& world, const Replica& replica) {
+  return !world.model(replica.model).foreign ||
+         world.now() - replica.serving_since >=
+             kResidence * swap_in_time(world, replica.model, replica.gpus[0]);
+}
+
 /// Whether a replica may be dropped for another: it waits for use, or has had none for a while.
 bool HeddlePlane::may_go(const World& world, const Replica& replica) const {
   switch (replica.state) {
@@ -42,7 +50,7 @@ bool HeddlePlane::may_go(const World& world, const Replica& replica) const {
     case ReplicaState::kLoading:
       return !replica.spec.serve && !replica.attached;
     case ReplicaState::kServing:
-      return replica.load() == 0 && !has_guests(world, replica) &&
+      return replica.load() == 0 && !has_guests(world, replica) && stayed(world, replica) &&
              gpu_queues_.queued(replica.id) == 0 && replica.merging == 0 &&
              world.now() >= replica.used + kSettle && waiting_.empty(replica.model);
     default:
@@ -81,7 +89,9 @@ double HeddlePlane::worth_of(const World& world, const Replica& replica) const {
   const Duration attach = span_of(world.host_spec(gpu).startup.attach);
   return policy::worth(
       {.needed = needed,
-       .without = load_time(world, replica.model, gpu, cached) + attach,
+       .without = world.model(replica.model).foreign
+                      ? swap_in_time(world, replica.model, gpu)
+                      : load_time(world, replica.model, gpu, cached) + attach,
        .with = replica.serves() ? Duration{} : attach,
        .ttft = std::max<Duration>(1ms, world.model(replica.model).slo_ttft),
        .bytes = std::max<std::int64_t>(1, replica.stages[0].weight_pages * world.page_bytes())});

@@ -10,8 +10,10 @@ using namespace std::chrono_literals;
 /// Between two looks at who is short of KV.
 constexpr Duration kLook = 1s;
 
-bool on_one_gpu(const Replica& replica) {
-  return replica.serves() && replica.gpus.size() == 1 && replica.stages.size() == 1;
+/// One of ours that serves on one GPU.
+bool can_weave(const World& world, const Replica& replica) {
+  return replica.serves() && replica.gpus.size() == 1 && replica.stages.size() == 1 &&
+         !world.model(replica.model).foreign;
 }
 
 }  // namespace
@@ -30,7 +32,7 @@ std::optional<ReplicaId> HeddlePlane::guest_host(const World& world, const Repli
   for (const GpuId gpu : world.host(world.gpu(hot.gpus[0]).host).gpus) {
     for (const ReplicaId id : world.gpu(gpu).replicas) {
       const Replica& replica = *world.replica(id);
-      if (gpu != hot.gpus[0] && on_one_gpu(replica) && !replica.guest_host &&
+      if (gpu != hot.gpus[0] && can_weave(world, replica) && !replica.guest_host &&
           (!best || rank(id) < rank(*best))) {
         best = id;
       }
@@ -50,7 +52,7 @@ void HeddlePlane::weave(const World& world, Actions& actions) {
   for (const ModelId model : active_) {
     for (const ReplicaId id : world.replicas_of(model)) {
       const Replica& hot = *world.replica(id);
-      if (!on_one_gpu(hot) || hot.load() == 0 || !hot.guests_of.empty()) {
+      if (!can_weave(world, hot) || hot.load() == 0 || !hot.guests_of.empty()) {
         continue;
       }
       const std::optional<ReplicaId> cold = guest_host(world, hot);
