@@ -22,6 +22,7 @@
 #endif
 
 #include "device/cpu/thread_pool.h"
+#include "spec/dtype.h"
 
 namespace heddle::bench {
 
@@ -159,6 +160,19 @@ inline std::vector<int> cores_from(const char* list) {
     }
   }
   return cores;
+}
+
+/// Takes "bfloat16" or "int8", if that is the first argument, off the arguments; bfloat16
+/// otherwise.
+inline spec::DType dtype_from(int& argc, char**& argv) {
+  for (const spec::DType dtype : {spec::DType::kBf16, spec::DType::kI8}) {
+    if (argc > 1 && spec::dtype_name(dtype) == argv[1]) {
+      --argc;
+      ++argv;
+      return dtype;
+    }
+  }
+  return spec::DType::kBf16;
 }
 
 #ifdef HEDDLE_BENCH_DNNL

@@ -4,7 +4,9 @@
 //   dot       a loop that only multiplies, in registers: the ceiling of prefill
 //   oneDNN    the same product by a library that is good at it, one thread a slice
 //
-//   cpu_linear [CORE,CORE,...]     (default: all cores that this process may use)
+//   cpu_linear [bfloat16|int8] [CORE,CORE,...]     (default: all cores that this process may use)
+//
+// oneDNN's products are those of bfloat16.
 //
 // Memory is touched once before anything is measured. What takes longer than some milliseconds is
 // timed piece by piece, and the median piece counts: on a shared machine no long stretch is quiet.
@@ -37,8 +39,9 @@ struct Product {
 
 class Bench {
  public:
-  explicit Bench(std::span<const int> cores)
-      : stream_(device::ThreadPool::create(cores).value(), 0),
+  Bench(spec::DType dtype, std::span<const int> cores)
+      : dtype_(dtype),
+        stream_(device::ThreadPool::create(cores).value(), 0),
         threads_(static_cast<int>(cores.size())) {}
 
   void run() {
@@ -62,7 +65,7 @@ class Bench {
   /// only reads.
   void decode() {
     constexpr std::int64_t kInputs = 2048;
-    constexpr std::int64_t kOutputs = kPieceBytes / kInputs / 2;
+    const std::int64_t outputs = kPieceBytes / kInputs / ops::dtype_size(dtype_);
     double alone = 0.0;
     for (const std::int64_t tokens : {1, 2, 4, 8, 16}) {
       std::vector<double> reading;
@@ -72,7 +75,7 @@ class Bench {
         std::byte* other = memory_.data() + (i * 37 + kPieces / 2) % kPieces * kPieceBytes;
         reading.push_back(seconds_of([&] { read(piece); }));
         decoding.push_back(seconds_of([&] {
-          linear(tokens, kOutputs, kInputs, other);
+          linear(tokens, outputs, kInputs, other);
           check();
         }));
       }
@@ -133,7 +136,9 @@ class Bench {
     ops::linear(
         context,
         {.x = ops::tensor_2d<const std::byte>(x_.data(), spec::DType::kBf16, tokens, inputs),
-         .weight = ops::tensor_2d<const std::byte>(weights, spec::DType::kBf16, outputs, inputs),
+         .weight = ops::tensor_2d<const std::byte>(weights, dtype_, outputs, inputs),
+         .scale = dtype_ == spec::DType::kI8 ? ops::vector_of<const float>(scale_.data(), outputs)
+                                             : ops::ConstTensorRef{},
          .out = ops::matrix_of(reinterpret_cast<float*>(out_.data()), tokens, outputs)});
   }
 
@@ -143,18 +148,21 @@ class Bench {
     }
   }
 
+  spec::DType dtype_;
   device::CpuStream stream_;
   int threads_;
   double dot_ = 0.0;
   Memory memory_{kReadBytes};
   Memory x_{512LL * 8192 * 2};
   Memory out_{512LL * 16384 * 4};
+  std::vector<float> scale_ = std::vector<float>(16384, 1e-3F);  ///< Of int8.
 };
 
 }  // namespace
 }  // namespace heddle
 
 int main(int argc, char** argv) {
-  heddle::Bench(heddle::bench::cores_from(argc > 1 ? argv[1] : nullptr)).run();
+  const heddle::spec::DType dtype = heddle::bench::dtype_from(argc, argv);
+  heddle::Bench(dtype, heddle::bench::cores_from(argc > 1 ? argv[1] : nullptr)).run();
   return 0;
 }

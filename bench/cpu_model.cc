@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -280,13 +279,7 @@ class Bench {
 }  // namespace heddle
 
 int main(int argc, char** argv) {
-  const bool int8 = argc > 1 && std::strcmp(argv[1], "int8") == 0;
-  if (int8 || (argc > 1 && std::strcmp(argv[1], "bfloat16") == 0)) {
-    --argc;
-    ++argv;
-  }
-  heddle::Bench(int8 ? heddle::spec::DType::kI8 : heddle::spec::DType::kBf16,
-                heddle::bench::cores_from(argc > 1 ? argv[1] : nullptr))
-      .run();
+  const heddle::spec::DType dtype = heddle::bench::dtype_from(argc, argv);
+  heddle::Bench(dtype, heddle::bench::cores_from(argc > 1 ? argv[1] : nullptr)).run();
   return 0;
 }
