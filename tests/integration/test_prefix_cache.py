@@ -1,5 +1,5 @@
-"""Conversations whose beginning is cached: told in usage and metrics, faster or as fast, and never shared
-between tenants."""
+"""Conversations whose beginning is cached: told in usage and metrics, and never shared between
+tenants."""
 
 import time
 
@@ -20,10 +20,9 @@ def server():
 
 def complete(server, prompt, key=KEYS[0], path="/v1/completions", **options):
     body = {"model": MODEL, "prompt": prompt, "max_tokens": 20, "temperature": 0, **options}
-    began = time.monotonic()
     status, _, answer = server.call(path, body, headers={"Authorization": f"Bearer {key}"})
     assert status == 200, answer
-    return answer, time.monotonic() - began
+    return answer
 
 
 def cached(answer):
@@ -46,14 +45,14 @@ def eventually(holds):
 
 
 def test_the_second_turn_computes_only_what_is_new(server):
-    first, _ = complete(server, TURN)
+    first = complete(server, TURN)
     assert cached(first) == 0
     said = first["choices"][0]["text"]
-    second, _ = complete(server, TURN + said + " 2+2=")
+    second = complete(server, TURN + said + " 2+2=")
     prompt = second["usage"]["prompt_tokens"]
     # All but the last blocks of the first turn, its answer included.
     assert prompt - 40 <= cached(second) < prompt
-    again, _ = complete(server, TURN)
+    again = complete(server, TURN)
     assert again["choices"][0]["text"] == said
 
 
@@ -61,38 +60,31 @@ def test_answers_are_those_of_a_server_without_a_cache(server):
     prompts = [TURN + prompt for prompt, _ in heddle.eval_set(MODEL, 5)]
     options = {"temperature": 0.8, "seed": 7, "logprobs": 2}
     with heddle.Server(heddle.config(device_extra=", prefix_cache: off")) as plain:
-        expected = [complete(plain, prompt, **options)[0] for prompt in prompts]
+        expected = [complete(plain, prompt, **options) for prompt in prompts]
     assert all(cached(answer) == 0 for answer in expected)
     for _ in range(2):
-        got = [complete(server, prompt, **options)[0] for prompt in prompts]
+        got = [complete(server, prompt, **options) for prompt in prompts]
         assert [one["choices"] for one in got] == [one["choices"] for one in expected]
     assert all(cached(answer) > 0 for answer in got)
 
 
 def test_nothing_is_shared_between_keys_or_salts(server):
     prompt = "7+7= " * 40
-    assert cached(complete(server, prompt)[0]) == 0
-    assert cached(complete(server, prompt, key=KEYS[1])[0]) == 0
-    assert cached(complete(server, prompt, cache_salt="mine")[0]) == 0
-    assert cached(complete(server, prompt, cache_salt="mine", key=KEYS[1])[0]) == 0
-    assert cached(complete(server, prompt)[0]) > 0
-    assert cached(complete(server, prompt, cache_salt="mine")[0]) > 0
+    assert cached(complete(server, prompt)) == 0
+    assert cached(complete(server, prompt, key=KEYS[1])) == 0
+    assert cached(complete(server, prompt, cache_salt="mine")) == 0
+    assert cached(complete(server, prompt, cache_salt="mine", key=KEYS[1])) == 0
+    assert cached(complete(server, prompt)) > 0
+    assert cached(complete(server, prompt, cache_salt="mine")) > 0
 
 
 def test_several_answers_compute_their_prompt_once(server):
     name = f'heddle_prefix_cache_hit_tokens_total{{device="cpu0",model_name="{MODEL}"}}'
     before = metrics(server).get(name, 0)
-    answer, _ = complete(server, "8+8= " * 40, n=4, max_tokens=2)
+    answer = complete(server, "8+8= " * 40, n=4, max_tokens=2)
     prompt = answer["usage"]["prompt_tokens"]
     assert cached(answer) == 0  # A prompt counts once, and this one was computed.
     eventually(lambda: metrics(server)[name] - before >= 3 * (prompt - 40))
-
-
-def test_a_long_beginning_is_not_slower(server):
-    """The least of several, as others use the machine, too."""
-    fresh = min(complete(server, f"{n}+9= " + TURN, max_tokens=1)[1] for n in range(10, 20))
-    known = min(complete(server, f"{n}+9= " + TURN, max_tokens=1)[1] for n in range(10, 20))
-    assert known <= 1.5 * fresh
 
 
 def test_metrics_and_requests_tell_what_was_found(server):
