@@ -99,7 +99,7 @@ asio::awaitable<void> complete(std::shared_ptr<Context> context, HttpExchange& h
   std::function<void()> tokenise = [&request, &opened, &job, &read] {
     read = read_prompts(request, *opened.text->text->tokenizer(), job);
   };
-  co_await context->pool.run(std::move(tokenise));
+  co_await context->pool.run_text(http.request().body.size(), std::move(tokenise));
   if (!read) {
     co_await respond_error(http, api::invalid_request("prompt", read.error().message));
     co_return;
@@ -140,7 +140,7 @@ asio::awaitable<void> tokenize(std::shared_ptr<Context> context, HttpExchange& h
     tokens = request.prompt ? tokenizer.encode(*request.prompt, special)
                             : chat_tokens(*opened.text->text, conversation, special, end);
   };
-  co_await context->pool.run(std::move(tokenise));
+  co_await context->pool.run_text(http.request().body.size(), std::move(tokenise));
   if (!*tokens) {
     co_await respond_error(http, conversation_error(tokens->error()));
     co_return;

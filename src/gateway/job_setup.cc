@@ -237,7 +237,7 @@ asio::awaitable<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context
     tokens =
         chat_tokens(*opened.text->text, conversation, text::SpecialTokens::kNone, job.prompt_end);
   };
-  co_await context->pool.run(std::move(tokenise));
+  co_await context->pool.run_text(http.body.size(), std::move(tokenise));
   if (!*tokens) {
     co_return conversation_error(tokens->error());
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 
 #include <boost/asio/awaitable.hpp>
@@ -20,6 +21,9 @@ class TextPool {
   /// Does `work` on one of the threads and comes back to the loop. `work` may use references to
   /// what the caller's coroutine holds.
   boost::asio::awaitable<void> run(std::function<void()> work);
+  /// The same for the template and tokens of a request with a body of so many bytes: where these
+  /// take less time than to go to a thread and to come back, it does the work at once.
+  boost::asio::awaitable<void> run_text(std::size_t body_bytes, std::function<void()> work);
 
  private:
   boost::asio::io_context& loop_;

@@ -22,6 +22,26 @@ asio::awaitable<void> use(TextPool& pool, Seen& seen) {
   seen.returned = std::this_thread::get_id();
 }
 
+asio::awaitable<void> use_text(TextPool& pool, std::size_t bytes, Seen& seen) {
+  std::function<void()> work = [&seen] { seen.worked = std::this_thread::get_id(); };
+  co_await pool.run_text(bytes, std::move(work));
+  seen.returned = std::this_thread::get_id();
+}
+
+TEST(TextPool, DoesShortTextsAtOnce) {
+  asio::io_context loop;
+  TextPool pool(loop, 2);
+  Seen little;
+  Seen much;
+  const auto done = [](const std::exception_ptr& failure) { EXPECT_EQ(failure, nullptr); };
+  asio::co_spawn(loop, use_text(pool, 100, little), done);
+  asio::co_spawn(loop, use_text(pool, 100'000, much), done);
+  loop.run();
+  EXPECT_EQ(little.worked, std::this_thread::get_id());
+  EXPECT_NE(much.worked, std::this_thread::get_id());
+  EXPECT_EQ(much.returned, std::this_thread::get_id());
+}
+
 TEST(TextPool, WorksElsewhereAndComesBack) {
   asio::io_context loop;
   TextPool pool(loop, 2);

@@ -44,9 +44,11 @@ def moment_of(server, moment):
 def kill_workers(server, every, seed, until, tally):
     """A kill every so many seconds on average: at any moment, while loading, before a first token, all at once."""
     rng = random.Random(f"{seed}-kills")
+    due = time.monotonic()
     while True:
-        time.sleep(every * rng.uniform(0.5, 1.5))
-        if time.monotonic() > until:
+        due += every * rng.uniform(0.5, 1.5)
+        time.sleep(max(due - time.monotonic(), 0))
+        if due > until:
             return
         moment = rng.choice(["at any moment", "while loading", "before a first token", "all at once"])
         if moment in ("at any moment", "all at once"):
