@@ -13,55 +13,38 @@ import argparse
 import json
 import os
 import pathlib
-import re
 import resource
 import socket
 import statistics
 import subprocess
-import tempfile
+import sys
 import time
-import urllib.request
+import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests/integration"))
+import server as heddle  # noqa: E402
+
 MODEL = "sorter"
 
 
-class Server:
+class Server(heddle.Server):
     """`heddle serve` with one demo model, for the length of a with-block."""
 
     def __init__(self, binary, device, limits="", cores=None):
-        self.directory = tempfile.TemporaryDirectory()
-        config = pathlib.Path(self.directory.name, "heddle.yaml")
-        config.write_text(
+        heddle.BINARY = binary
+        super().__init__(
             "listen: 127.0.0.1:0\nhost: {memory: 64MiB}\nlogLevel: error\n"
             f"devices: [{{name: cpu0, {device}}}]\nlimits: {{{limits}}}\n"
-            f"models: {{{MODEL}: {{path: {ROOT / 'models' / MODEL}, pin: true}}}}\n"
+            f"models: {{{MODEL}: {{path: {heddle.MODELS / MODEL}, pin: true}}}}\n"
         )
-        command = [binary, "serve", "--config", config]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        for line in self.process.stdout:
-            if found := re.search(r"http://127\.0\.0\.1:(\d+)", line):
-                self.url, self.port = found[0], int(found[1])
-                break
         if cores is not None:  # Its own threads; the worker, which is up by now, has its device's cores.
             for thread in os.listdir(f"/proc/{self.process.pid}/task"):
                 os.sched_setaffinity(int(thread), cores)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait()
-
-    def get(self, path):
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(self.url + path, timeout=60) as response:
-            return json.loads(response.read())
-
-    def resident_bytes(self):
-        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) * 1024
+    def own_resident_bytes(self):
+        """Without its worker."""
+        return heddle.proportional_bytes(self.process.pid)
 
     def processor_seconds(self):
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -78,7 +61,7 @@ def latency(binary):
     with Server(binary, "kind: cpu, memory: 8MiB, page: 64KiB") as server:
         bench(binary, server, "-c", 1, "-n", 200, "-i", 32, "-o", 1)
         rows = bench(binary, server, "-c", 1, "-n", 200, "-i", 32, "-o", 1)["requests"]
-        stories = server.get("/api/requests")["requests"]
+        stories = server.call("/api/requests")[2]["requests"]
     phases = [story["parts"][0]["phases"] for story in stories]
     part = statistics.median(phase["prefill_ms"] + phase["decode_ms"] for phase in phases)
     whole = statistics.median(row["ended"] - row["begun"] for row in rows) * 1e3
@@ -112,15 +95,17 @@ def idle(binary):
     count = 10_000
     with Server(binary, "kind: cpu, memory: 8MiB, page: 64KiB", f"connections: {count + 100}, idle_timeout: 10m") as server:
         bench(binary, server, "-c", 1, "-n", 4, "-i", 16, "-o", 2)
-        before = server.resident_bytes()
+        before = server.own_resident_bytes()
+        parts = urllib.parse.urlsplit(server.url)
+        address = parts.hostname, parts.port
         connections = []
         for _ in range(count):
-            connections.append(socket.create_connection(("127.0.0.1", server.port)))
+            connections.append(socket.create_connection(address))
         for connection in connections[:: count // 100]:
             connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
             assert connection.recv(4096).startswith(b"HTTP/1.1 200"), "a connection is not served"
         time.sleep(1)
-        grown = server.resident_bytes() - before
+        grown = server.own_resident_bytes() - before
         answers = bench(binary, server, "-c", 1, "-n", 4, "-i", 16, "-o", 2)["all"]["failed"]
         for connection in connections:
             connection.close()

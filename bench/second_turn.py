@@ -15,31 +15,24 @@ import argparse
 import json
 import pathlib
 import random
-import re
 import statistics
-import subprocess
-import tempfile
+import sys
 import threading
 import time
 import urllib.request
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/integration"))
+import server as heddle  # noqa: E402
 
-class Server:
+
+class Server(heddle.Server):
     def __init__(self, binary, model, memory, prefix_cache):
-        self.directory = tempfile.TemporaryDirectory()
-        config = pathlib.Path(self.directory.name, "heddle.yaml")
-        config.write_text(
+        heddle.BINARY = binary
+        super().__init__(
             "listen: 127.0.0.1:0\nhost: {memory: 1GiB}\nlogLevel: error\n"
             f"devices: [{{name: cpu0, memory: {memory}, prefix_cache: {prefix_cache}}}]\n"
             f"models: {{m: {{path: {model.resolve()}, pin: true}}}}\n"
         )
-        self.process = subprocess.Popen(
-            [binary, "serve", "--config", config], stdout=subprocess.PIPE, text=True
-        )
-        for line in self.process.stdout:
-            if found := re.search(r"http://127\.0\.0\.1:\d+", line):
-                self.url = found[0]
-                break
 
     def first_token(self, prompt):
         """(seconds to the first token, the text, cached tokens) of an answer of 16 tokens."""
@@ -60,11 +53,6 @@ class Server:
                 if chunk.get("usage"):
                     cached = chunk["usage"]["prompt_tokens_details"]["cached_tokens"]
         return first, text, cached
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
-        self.directory.cleanup()
 
 
 def words(rng, count):
