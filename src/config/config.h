@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "config/document.h"
+#include "config/engine_config.h"
 #include "spec/dtype.h"
 
 namespace heddle::config {
@@ -32,7 +35,10 @@ struct PaceConfig {
   Duration token{};  ///< Further time for each token of the step.
 };
 
-enum class DeviceKind : std::uint8_t { kCpu };
+enum class DeviceKind : std::uint8_t {
+  kCpu,       ///< Cores and memory of this machine; runs models of our own, and engines.
+  kExternal,  ///< Memory that only engines use, such as a GPU of theirs: it is only counted.
+};
 
 struct DeviceConfig {
   std::string name{};
@@ -72,7 +78,10 @@ struct ModelConfig {
   ToolParser tool_parser = ToolParser::kAuto;                 ///< kAuto: as the template says.
   ReasoningParser reasoning_parser = ReasoningParser::kAuto;  ///< Likewise.
   Pooling pooling = Pooling::kAuto;                           ///< Of embeddings.
-  std::int64_t concurrency_limit = 0;  ///< Requests at once, beyond it 429; 0: Limits::queue.
+  std::int64_t concurrency_limit = 0;    ///< Requests at once, beyond it 429; 0: Limits::queue.
+  std::optional<EngineConfig> engine{};  ///< Set: an engine that is not ours serves it; no `path`.
+  /// Ids of models that cannot stay resident when this one comes (groups, matrix); sorted.
+  std::vector<std::string> displaces{};
 };
 
 /// What who shows a key may do at most.
@@ -102,6 +111,8 @@ struct Config {
   HostConfig host{};
   std::vector<DeviceConfig> devices{};  ///< Never empty.
   std::vector<ModelConfig> models{};    ///< In the order of the file.
+  std::vector<GroupConfig> groups{};
+  std::vector<std::string> preload{};  ///< Ids of models that are loaded when the server starts.
   Limits limits{};
   log::Level log_level = log::Level::kInfo;
   log::Format log_format = log::Format::kText;

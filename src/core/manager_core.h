@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -20,6 +21,12 @@ namespace heddle::core {
 /// An unload or load asked for by an operator; drawn by the shell, never reused.
 using TicketId = Id<struct TicketIdTag>;
 
+/// What the manager knows of an engine that is not ours.
+struct ForeignModel {
+  /// Its requests may end for so long, then it is suspended with them; nullopt: they must end.
+  std::optional<Duration> drain{};
+};
+
 /// A model as the manager places it.
 struct ManagerModel {
   ModelId id{};
@@ -30,6 +37,10 @@ struct ManagerModel {
   /// Once serving, not drained for another before this has passed. Idle models go at once.
   Duration min_residence{};
   std::map<DeviceId, policy::Footprint> footprints{};  ///< On each device that may hold it.
+  /// An engine that is not ours serves it: its footprint has image pages alone, 0 for one whose
+  /// memory is unknown until it was measured.
+  std::optional<ForeignModel> foreign{};
+  std::set<ModelId> displaces{};  ///< Models that cannot stay on the device when this one comes.
 };
 
 struct ManagerDevice {
@@ -106,6 +117,27 @@ struct ImageState {
   std::uint64_t bytes = 0;
   bool host_cached = false;  ///< Complete and in the host cache.
 };
+/// From the host: what has become of an engine that is not ours.
+enum class EngineNews : std::uint8_t {
+  kServing,    ///< It runs and gives the right answers.
+  kRefused,    ///< It was not brought in, for want of memory or because the device had changed.
+  kFailed,     ///< It was not brought in: `reason`. Nothing of it is left.
+  kSuspended,  ///< It was taken out, and holds `held_pages` still; 0 of one that was ended.
+  kLost,       ///< It died while it ran or was suspended: `reason`. Nothing of it is left.
+};
+struct EngineSaid {
+  DeviceId device{};
+  ModelId model{};
+  EngineNews news = EngineNews::kServing;
+  std::int64_t held_pages = 0;  ///< Of the device, measured.
+  Duration swap_out{};          ///< What suspending it takes, as far as that is known.
+  Duration swap_in{};           ///< And bringing it back.
+  Error reason{};
+};
+/// The request was forwarded to an engine that did not take it; nothing of an answer has come.
+struct RequestUnanswered {
+  RequestId request{};
+};
 /// Take no more requests; say Drained when the last has ended, which at `deadline` they are made
 /// to.
 struct DrainManager {
@@ -123,6 +155,8 @@ using ManagerEvent = std::variant<Configure,
                                   WorkerSaid,
                                   ImageFailed,
                                   ImageState,
+                                  EngineSaid,
+                                  RequestUnanswered,
                                   DrainManager,
                                   Tick>;
 

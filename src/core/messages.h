@@ -47,6 +47,7 @@ struct LoadOn {
 enum class EvictMode : std::uint8_t {
   kWhenIdle,  ///< Admit nothing more; evict when the last sequence has ended.
   kNow,       ///< Give the model's requests back, and evict.
+  kFrozen,    ///< Of an engine that is not ours: with the requests that it runs.
 };
 
 /// Take `model` off `device`.
@@ -56,6 +57,9 @@ struct EvictFrom {
   Basis basis{};
   EvictMode mode = EvictMode::kWhenIdle;
   Instant last_used{};  ///< Of the model: what its image is worth to the host cache.
+  /// Of an engine that is not ours: how many pages must come free at least; 0: none, it only must
+  /// not run.
+  std::int64_t free_pages = 0;
   friend bool operator==(const EvictFrom&, const EvictFrom&) = default;
 };
 

@@ -15,6 +15,7 @@
 #include "base/time.h"
 #include "ledger/drop_reason.h"
 #include "ledger/ledger.h"
+#include "spec/engine.h"
 #include "spec/sampling.h"
 
 namespace heddle::core {
@@ -89,6 +90,41 @@ class RequestSink {
   virtual void on_error(const Error& error) = 0;
 };
 
+/// A request that an engine of somebody else's answers. The exchange itself is the gateway's; the
+/// rest of the system knows when it may be forwarded and that it has not ended.
+struct ForeignRequest {
+  RequestId id{};
+  ModelId model{};
+  std::int32_t priority = 0;          ///< Lower goes first.
+  std::optional<Instant> deadline{};  ///< Fails with kDeadlineExceeded after this.
+  RequestTimes times{};
+  std::int32_t restarts = 0;         ///< Engines that died under it.
+  std::optional<DeviceId> device{};  ///< Of the engine it was forwarded to last.
+};
+
+/// Where an engine listens.
+struct EngineAddress {
+  std::string host{};  ///< Name or numeric address.
+  std::uint16_t port = 0;
+  std::string base_path{};  ///< Before the paths of requests; empty or "/x", without a last slash.
+  friend bool operator==(const EngineAddress&, const EngineAddress&) = default;
+};
+
+/// Where the news of a foreign request go; called on the loop thread only, never from within a call
+/// to Serving.
+class ForeignSink {
+ public:
+  virtual ~ForeignSink() = default;
+  /// It waits for its engine, which was started or resumed `since` ago.
+  virtual void on_waiting(Duration since) = 0;
+  /// The engine runs: forward the request now. Called again after retry_foreign() or on_lost().
+  virtual void on_ready(const EngineAddress& address) = 0;
+  /// The engine has died with the request. on_ready follows unless the exchange was finished.
+  virtual void on_lost(const Error& error) = 0;
+  /// The request failed; nothing follows.
+  virtual void on_error(const Error& error) = 0;
+};
+
 /// The life of a (device, model) pair. DESIGN's `absent → loading → warm → serving → draining`.
 enum class Residency : std::uint8_t { kAbsent, kLoading, kWarm, kServing, kDraining };
 
@@ -127,10 +163,53 @@ struct ModelStatus {
   std::int64_t kv_pages = 0;
   std::int64_t requests_running = 0;
   std::int64_t requests_waiting = 0;
+  bool foreign = false;  ///< An engine that is not ours serves it; Serving::engines has more.
   std::array<std::uint64_t, kLoadReasons> loads{};          ///< Indexed by LoadReason.
   std::array<std::uint64_t, kEvictionReasons> evictions{};  ///< Indexed by EvictionReason.
   Instant last_used{};
   std::optional<Error> failure{};  ///< Why the last load failed; cleared by a success.
+};
+
+/// Where an engine that is not ours is in its life.
+enum class EngineState : std::uint8_t {
+  kStopped,
+  kStarting,
+  kRunning,
+  kSuspending,
+  kSuspended,
+  kResuming,
+  kStopping,
+};
+inline constexpr std::size_t kEngineStates = 7;
+/// As in listings: "suspended".
+[[nodiscard]] std::string_view name(EngineState state);
+
+/// What one way of suspending an engine was measured to cost; means over its last uses.
+struct SuspendCost {
+  std::uint64_t times = 0;
+  Duration out{};                  ///< To suspend it so.
+  Duration in{};                   ///< To resume it from there; of kStop: to start it anew.
+  std::int64_t held_pages = 0;     ///< That it went on holding of its device, the last time.
+  std::int64_t host_pages = 0;     ///< That it took of host memory, the last time.
+  std::uint64_t insufficient = 0;  ///< It freed too little, and the next level was taken.
+  std::uint64_t failures = 0;
+  friend bool operator==(const SuspendCost&, const SuspendCost&) = default;
+};
+
+/// An engine that is not ours, as listings and metrics show it.
+struct EngineStatus {
+  ModelId model{};
+  DeviceId device{};
+  EngineState state = EngineState::kStopped;
+  std::optional<spec::SuspendLevel> level{};  ///< While kSuspended, or on the way there or back.
+  Instant since{};                            ///< Of the state.
+  std::int64_t reserved_pages = 0;            ///< Of its device.
+  std::int64_t held_pages = 0;                ///< Of its device, measured.
+  std::int64_t host_pages = 0;
+  std::uint64_t starts = 0;
+  std::uint64_t deaths = 0;                               ///< Not asked for.
+  std::array<SuspendCost, spec::kSuspendLevels> costs{};  ///< Indexed by SuspendLevel.
+  std::string trouble{};  ///< The last escalation or failure, for people; empty: none.
 };
 
 /// How well the prefix cache of a device does for a model, since its worker started.
@@ -151,6 +230,10 @@ struct DeviceStatus {
   ledger::PoolUsage usage{};  ///< Pages by lease kind.
   std::vector<PrefixCounts> prefixes{};
   ledger::DropCounts dropped_pages{};  ///< Of cached prefixes, since its worker started.
+  /// While there were requests for models of this device: how long some of them ran, and how long
+  /// none did because models were being brought in or taken out.
+  Duration serving{};
+  Duration switching{};
 };
 
 /// What a gateway asks of the system behind it; single-threaded, on the loop thread. The one
@@ -169,6 +252,16 @@ class Serving {
   /// Nobody wants the answer any more. Its sink hears nothing after this call.
   virtual void cancel(RequestId request) = 0;
 
+  /// Has `request` forwarded to its engine when that runs. News come to `sink`, never from within
+  /// this call, until finish_foreign(), on_error or cancel().
+  virtual void start_foreign(std::shared_ptr<ForeignRequest> request,
+                             std::shared_ptr<ForeignSink> sink) = 0;
+  /// The exchange with the engine has ended, well or not. Its sink hears nothing more.
+  virtual void finish_foreign(RequestId request) = 0;
+  /// The engine did not take the request, and its client has had nothing of an answer: forward it
+  /// again as soon as the engine is known to run. Fails it when that has happened too often.
+  virtual void retry_foreign(RequestId request) = 0;
+
   /// Makes the model resident, evicting others as for a request. `done` is called once.
   virtual void load(ModelId model, std::function<void(Result<void>)> done) = 0;
   /// Lets the model's running requests end, then evicts it everywhere. `done` is called once.
@@ -179,6 +272,8 @@ class Serving {
   [[nodiscard]] virtual std::vector<ModelStatus> models() const = 0;
   [[nodiscard]] virtual std::vector<DeviceStatus> devices() const = 0;
   [[nodiscard]] virtual ledger::PoolUsage host_usage() const = 0;
+  /// The engines that are not ours, by model.
+  [[nodiscard]] virtual std::vector<EngineStatus> engines() const = 0;
 };
 
 }  // namespace heddle::core

@@ -1,0 +1,176 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "core/manager_core.h"
+#include "core/messages.h"
+#include "ledger/ledger.h"
+#include "spec/engine.h"
+
+namespace heddle::core {
+
+/// One try to have an engine run, from its start to its end; never reused.
+using EngineLife = Id<struct EngineLifeTag>;
+
+/// An engine that is not ours, as its host decides about it.
+struct Engine {
+  ModelId model{};
+  DeviceId device{};
+  /// What it may hold of the device while it runs; reserved before it starts or comes back.
+  std::int64_t pages = 0;
+  /// How it may be suspended, cheapest first; distinct, the last is kStop.
+  std::vector<spec::SuspendLevel> levels{spec::SuspendLevel::kStop};
+  friend bool operator==(const Engine&, const Engine&) = default;
+};
+
+/// A device of this host that only engines use: memory that is counted, with no worker.
+struct EngineDevice {
+  DeviceId id{};
+  std::int64_t pages = 0;
+};
+
+// ---- What it hears ----
+
+/// The engines there are now. One that is missing is ended when its requests have. Devices are the
+/// same at every call.
+struct ConfigureEngines {
+  std::vector<Engine> engines{};
+  std::vector<EngineDevice> devices{};
+  std::int64_t host_pages = 0;  ///< That what was saved of engines may have of host memory.
+};
+/// A worker's device has lent the pages asked for with Borrow; they are no longer backed.
+struct LoanGranted {
+  ModelId model{};
+};
+/// Its worker refused, or died before it answered.
+struct LoanRefused {
+  ModelId model{};
+  Error reason{};
+};
+/// StartEngine has ended: it answers and was probed, or (`error`) nothing is left of it.
+struct EngineStarted {
+  ModelId model{};
+  EngineLife life{};
+  std::int64_t held_pages = 0;  ///< Of the device, measured.
+  std::optional<Error> error{};
+};
+/// SuspendEngine has ended. With `error` it runs as before, or has ended (EngineExited follows).
+struct EngineSuspended {
+  ModelId model{};
+  EngineLife life{};
+  spec::SuspendLevel level = spec::SuspendLevel::kStop;
+  std::int64_t held_pages = 0;  ///< That it still holds of the device, measured.
+  std::int64_t host_pages = 0;  ///< That what was saved takes of host memory.
+  std::optional<Error> error{};
+};
+/// ResumeEngine has ended: it gave the answer it always gives, or (`error`) it is of no use.
+struct EngineResumed {
+  ModelId model{};
+  EngineLife life{};
+  std::int64_t held_pages = 0;
+  std::optional<Error> error{};
+};
+/// Its last process has ended, and nothing of it is left.
+struct EngineExited {
+  ModelId model{};
+  EngineLife life{};
+  std::string how{};  ///< "exit status 1", "signal 9".
+};
+/// What a running engine holds was measured again.
+struct EngineMeasured {
+  ModelId model{};
+  EngineLife life{};
+  std::int64_t held_pages = 0;
+};
+
+using EnginesEvent = std::variant<ConfigureEngines,
+                                  LoadOn,
+                                  EvictFrom,
+                                  LoanGranted,
+                                  LoanRefused,
+                                  EngineStarted,
+                                  EngineSuspended,
+                                  EngineResumed,
+                                  EngineExited,
+                                  EngineMeasured>;
+
+// ---- What it does ----
+
+/// Have the device's worker give up pages, and take them from the kernel's hands.
+/// LoanGranted or LoanRefused.
+struct Borrow {
+  DeviceId device{};
+  ModelId model{};
+  Basis basis{};
+  std::int64_t pages = 0;
+};
+/// Back them again and give them back to the worker.
+struct Repay {
+  DeviceId device{};
+  ModelId model{};
+  std::int64_t pages = 0;
+};
+/// Start its processes, wait until it answers, probe it. EngineStarted.
+struct StartEngine {
+  ModelId model{};
+  EngineLife life{};
+};
+/// EngineSuspended. Given while it runs, or while it is suspended by a cheaper level.
+struct SuspendEngine {
+  ModelId model{};
+  EngineLife life{};
+  spec::SuspendLevel level = spec::SuspendLevel::kStop;
+};
+/// Undo its suspension and probe it. EngineResumed.
+struct ResumeEngine {
+  ModelId model{};
+  EngineLife life{};
+};
+/// End it, as a group, and leave nothing: politely, then with SIGKILL. EngineExited.
+struct StopEngine {
+  ModelId model{};
+  EngineLife life{};
+};
+
+using EnginesCommand =
+    std::variant<Borrow, Repay, StartEngine, SuspendEngine, ResumeEngine, StopEngine, TellManager>;
+
+/// What a host decides about engines that are not ours (SwapServeLLM; docs/decisions/0004): when
+/// each is started, suspended by which level, resumed and ended, and what it holds meanwhile.
+/// Memory first: nothing starts or comes back before the pages are reserved, and pages count as
+/// free only when they were measured to be. Decides, never acts; equal events give equal commands.
+/// Used by one thread.
+class EnginesCore {
+ public:
+  EnginesCore();
+  ~EnginesCore();
+  EnginesCore(EnginesCore&&) noexcept;
+  EnginesCore& operator=(EnginesCore&&) noexcept;
+
+  /// Takes in one event and appends the commands it gives rise to. Times never go backwards. The
+  /// first event is ConfigureEngines.
+  void step(Instant now, const EnginesEvent& event, std::vector<EnginesCommand>& commands);
+
+  /// By model. Reading wakes nothing.
+  [[nodiscard]] std::vector<EngineStatus> engines() const;
+  /// Pages of a device that has no worker; of the others, their workers know.
+  [[nodiscard]] std::optional<ledger::PoolUsage> usage(DeviceId device) const;
+
+  /// CHECK-fails if the state contradicts itself.
+  void check_invariants() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace heddle::core
