@@ -128,13 +128,18 @@ class Agent::Impl {
 
   [[nodiscard]] ledger::PoolUsage host_usage() const { return core_.host_usage(); }
   [[nodiscard]] std::uint64_t restarts(DeviceId device) const {
-    const std::uint64_t lives = workers_.at(device).lives;
+    const auto found = workers_.find(device);
+    const std::uint64_t lives = found == workers_.end() ? 0 : found->second.lives;
     return lives == 0 ? 0 : lives - 1;
   }
-  [[nodiscard]] rpc::WorkerStats stats(DeviceId device) const { return workers_.at(device).stats; }
+  [[nodiscard]] rpc::WorkerStats stats(DeviceId device) const {
+    const auto found = workers_.find(device);
+    return found == workers_.end() ? rpc::WorkerStats{} : found->second.stats;
+  }
   [[nodiscard]] int worker_pid(DeviceId device) const {
-    const WorkerState& worker = workers_.at(device);
-    return worker.life == nullptr ? -1 : worker.life->pid();
+    const auto found = workers_.find(device);
+    return found == workers_.end() || found->second.life == nullptr ? -1
+                                                                    : found->second.life->pid();
   }
 
  private:

@@ -82,6 +82,7 @@ class Agent {
   void send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message);
 
   [[nodiscard]] ledger::PoolUsage host_usage() const;
+  // Of devices without a worker, these say what they would of one that has not started.
   /// How often the device's worker was started again.
   [[nodiscard]] std::uint64_t restarts(DeviceId device) const;
   /// What the device's worker last said of itself.

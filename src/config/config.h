@@ -26,7 +26,8 @@ struct ListenAddress {
 
 /// The memory of the machine itself.
 struct HostConfig {
-  std::uint64_t memory = 1U << 30U;  ///< Budget of the image cache [bytes].
+  std::uint64_t memory = 1U << 30U;     ///< Budget of the image cache [bytes].
+  std::uint64_t snapshots = 8ULL << 30U;  ///< Of what is saved of suspended engines [bytes].
 };
 
 /// How much slower than it is a scale-model device acts.

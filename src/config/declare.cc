@@ -270,6 +270,8 @@ void declare(Fields& f, Config& config) {
   f.section({"host", "The machine's own memory."}, [&](Fields& host) {
     host.bytes({"memory", "How much of it keeps weights that are on no device."},
                config.host.memory);
+    host.bytes({"snapshots", "How much of it keeps what engines had on their devices."},
+               config.host.snapshots);
   });
   f.sections({"devices", "What models run on; one CPU device when absent."}, [&](Fields& item) {
     DeviceConfig device;

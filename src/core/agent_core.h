@@ -110,9 +110,6 @@ struct StartRead {
 struct CancelRead {
   ModelId model{};
 };
-struct TellManager {
-  ManagerEvent event{};
-};
 
 using AgentCommand =
     std::variant<SpawnWorker, KillWorker, SendWorker, StartRead, CancelRead, TellManager, WakeAt>;

@@ -283,6 +283,12 @@ void fields(V& v, Like<TellManager> auto& x) {
 }
 
 template <class V>
+void fields(V& v, Like<ForeignModel> auto& x) {
+  v.type("ForeignModel");
+  v("drain", x.drain);
+}
+
+template <class V>
 void fields(V& v, Like<ManagerModel> auto& x) {
   v.type("ManagerModel");
   v("id", x.id);
@@ -292,6 +298,8 @@ void fields(V& v, Like<ManagerModel> auto& x) {
   v("pin", x.pin);
   v("min_residence", x.min_residence);
   v("footprints", x.footprints);
+  v("foreign", x.foreign);
+  v("displaces", x.displaces);
 }
 
 template <class V>
@@ -390,6 +398,24 @@ void fields(V& v, Like<ImageState> auto& x) {
   v("model", x.model);
   v("bytes", x.bytes);
   v("host_cached", x.host_cached);
+}
+
+template <class V>
+void fields(V& v, Like<EngineSaid> auto& x) {
+  v.type("EngineSaid");
+  v("device", x.device);
+  v("model", x.model);
+  v("news", x.news);
+  v("held_pages", x.held_pages);
+  v("swap_out", x.swap_out);
+  v("swap_in", x.swap_in);
+  v("reason", x.reason);
+}
+
+template <class V>
+void fields(V& v, Like<RequestUnanswered> auto& x) {
+  v.type("RequestUnanswered");
+  v("request", x.request);
 }
 
 template <class V>

@@ -11,6 +11,7 @@ void ManagerCore::Impl::step(Instant now,
                              const ManagerEvent& event,
                              std::vector<ManagerCommand>& commands) {
   HEDDLE_CHECK(now >= now_);
+  account(now);
   now_ = now;
   commands_ = &commands;
   std::visit([this](const auto& concrete) { on(concrete); }, event);
@@ -27,6 +28,7 @@ std::vector<ModelStatus> ManagerCore::Impl::models() const {
                        .image_bytes = model.config.image_bytes,
                        .loaded_bytes = model.image_ready_bytes,
                        .requests_waiting = std::ssize(model.waiting),
+                       .foreign = model.foreign(),
                        .loads = model.loads,
                        .evictions = model.evictions,
                        .last_used = model.last_used,
@@ -37,6 +39,10 @@ std::vector<ModelStatus> ManagerCore::Impl::models() const {
         continue;
       }
       const Instance& instance = found->second;
+      if (instance.stage == InstanceStage::kSuspended) {
+        status.requests_waiting += std::ssize(instance.in_flight);
+        continue;
+      }
       Residency residency = Residency::kLoading;
       if (instance.stage == InstanceStage::kServing) {
         residency = instance.in_flight.empty() ? Residency::kWarm : Residency::kServing;
@@ -64,7 +70,9 @@ std::vector<DeviceStatus> ManagerCore::Impl::devices() const {
                         .epoch = device.epoch,
                         .restarts = device.restarts,
                         .page_bytes = device.config.page_bytes,
-                        .usage = device.usage});
+                        .usage = device.usage,
+                        .serving = device.serving,
+                        .switching = device.switching});
   }
   return statuses;
 }
@@ -84,6 +92,9 @@ std::int64_t ManagerCore::Impl::tokens_max(ModelId model, DeviceId device) const
   }
   const policy::Footprint& footprint = found->second.config.footprints.at(device);
   const std::int64_t pages = devices_.at(device).config.pages;
+  if (found->second.foreign()) {
+    return engine_pages(found->second) <= pages ? found->second.config.context : 0;
+  }
   if (policy::pages_to_load(footprint) > pages) {
     return 0;
   }
@@ -110,20 +121,24 @@ void ManagerCore::Impl::check_invariants() const {
     HEDDLE_CHECK(model.waiting.size() <= model.requests);
   }
   for (const auto& [id, device] : devices_) {
-    HEDDLE_CHECK(device.up || device.instances.empty());
     HEDDLE_CHECK(!device.alone || requests_.contains(*device.alone));
     for (const auto& [model, instance] : device.instances) {
       HEDDLE_CHECK(models_.contains(model));
+      const bool foreign = models_.at(model).foreign();
+      HEDDLE_CHECK(device.up || foreign);
+      HEDDLE_CHECK(foreign || instance.stage != InstanceStage::kSuspended);
       const bool resident =
           instance.stage == InstanceStage::kServing || instance.stage == InstanceStage::kDraining;
-      HEDDLE_CHECK(resident || instance.stage == InstanceStage::kEvicting ||
+      HEDDLE_CHECK(resident || foreign || instance.stage == InstanceStage::kEvicting ||
                    instance.in_flight.empty());
       for (const RequestId request : instance.in_flight) {
         HEDDLE_CHECK(requests_.at(request).device == id);
       }
     }
     if (device.plan) {
-      HEDDLE_CHECK(!device.instances.contains(device.plan->model));
+      const auto wanted = device.instances.find(device.plan->model);
+      HEDDLE_CHECK(wanted == device.instances.end() ||
+                   wanted->second.stage == InstanceStage::kSuspended);
     }
   }
 }

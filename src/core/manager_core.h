@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -40,7 +39,8 @@ struct ManagerModel {
   /// An engine that is not ours serves it: its footprint has image pages alone, 0 for one whose
   /// memory is unknown until it was measured.
   std::optional<ForeignModel> foreign{};
-  std::set<ModelId> displaces{};  ///< Models that cannot stay on the device when this one comes.
+  /// Models that cannot stay on the device when this one comes; ascending.
+  std::vector<ModelId> displaces{};
 };
 
 struct ManagerDevice {
@@ -122,7 +122,8 @@ enum class EngineNews : std::uint8_t {
   kServing,    ///< It runs and gives the right answers.
   kRefused,    ///< It was not brought in, for want of memory or because the device had changed.
   kFailed,     ///< It was not brought in: `reason`. Nothing of it is left.
-  kSuspended,  ///< It was taken out, and holds `held_pages` still; 0 of one that was ended.
+  kSuspended,  ///< It was taken out, stands by, and holds `held_pages` still.
+  kEnded,      ///< It was taken out, and nothing of it is left.
   kLost,       ///< It died while it ran or was suspended: `reason`. Nothing of it is left.
 };
 struct EngineSaid {
@@ -159,6 +160,11 @@ using ManagerEvent = std::variant<Configure,
                                   RequestUnanswered,
                                   DrainManager,
                                   Tick>;
+
+/// From the cores of a host: the manager is to hear this.
+struct TellManager {
+  ManagerEvent event{};
+};
 
 // ---- What a manager does ----
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -57,16 +58,30 @@ struct ModelState {
   std::uint64_t image_ready_bytes = 0;
   bool host_cached = false;
 
+  // Of engines that are not ours.
+  std::int64_t learned_pages = 0;  ///< That it held when it last ran.
+  Duration swap_out{};             ///< As last heard.
+  Duration swap_in{};
+  std::size_t frozen = 0;  ///< Requests that stand still with it.
+
+  [[nodiscard]] bool foreign() const { return config.foreign.has_value(); }
   [[nodiscard]] bool wanted() const {
-    return (!waiting.empty() || !loads_asked.empty()) && unloads_asked.empty() && !removed;
+    return (!waiting.empty() || !loads_asked.empty() || frozen > 0) && unloads_asked.empty() &&
+           !removed;
   }
 };
+
+/// Whether `other` cannot stay when `model` comes.
+[[nodiscard]] inline bool displaces(const ModelState& model, ModelId other) {
+  return std::binary_search(model.config.displaces.begin(), model.config.displaces.end(), other);
+}
 
 enum class InstanceStage : std::uint8_t {
   kLoading,
   kServing,
-  kDraining,  ///< Resident, but is sent nothing more.
-  kEvicting,  ///< EvictFrom was given.
+  kDraining,   ///< Resident, but is sent nothing more.
+  kEvicting,   ///< EvictFrom was given.
+  kSuspended,  ///< An engine that is not ours stands by, perhaps with requests in flight.
 };
 
 /// A model on a device.
@@ -74,15 +89,17 @@ struct Instance {
   InstanceStage stage = InstanceStage::kLoading;
   std::set<RequestId> in_flight{};
   Instant serving_since{};
-  std::int64_t kv_pages = 0;                                ///< As last reported.
-  bool cramped = false;                                     ///< Meaningful while kDraining.
+  std::int64_t kv_pages = 0;  ///< As last reported; of an engine that is not ours, all it holds.
+  Instant resting_until{};    ///< It did not take a request; it is sent none before.
+  bool cramped = false;       ///< Meaningful while kDraining.
   EvictionReason evicted_for = EvictionReason::kDisplaced;  ///< Meaningful while kEvicting.
 };
 
-/// A load that waits until its victims are idle.
+/// A load that waits until its victims are idle, and until engines among them are suspended.
 struct DrainPlan {
   ModelId model{};
   std::vector<ModelId> victims{};
+  Instant began{};
 };
 
 struct DeviceState {
@@ -97,10 +114,13 @@ struct DeviceState {
   std::int64_t refusals = 0;         ///< Loads refused in a row.
   Instant paused_until{};            ///< Nothing is loaded before.
   std::optional<RequestId> alone{};  ///< A request that must have the device for itself.
+  Duration serving{};                ///< As DeviceStatus has them.
+  Duration switching{};
 };
 
 /// The state of a ManagerCore. Requests and models are in manager_requests.cc, what devices say in
-/// manager_devices.cc, decisions in manager_schedule.cc.
+/// manager_devices.cc, what engines that are not ours do in manager_engines.cc, decisions in
+/// manager_schedule.cc.
 class ManagerCore::Impl {
  public:
   void step(Instant now, const ManagerEvent& event, std::vector<ManagerCommand>& commands);
@@ -122,6 +142,8 @@ class ManagerCore::Impl {
   void on(const WorkerSaid& said);
   void on(const ImageFailed& failed);
   void on(const ImageState& state);
+  void on(const EngineSaid& said);
+  void on(const RequestUnanswered& unanswered);
   void on(const DrainManager& drain);
   void on(const Tick& /*tick*/) {}
 
@@ -140,6 +162,20 @@ class ManagerCore::Impl {
   void load_failed(ModelId model, const Error& reason);
   void lose_instance(DeviceId device, ModelId model);
 
+  // Engines that are not ours.
+  void engine_serves(DeviceState& device, const EngineSaid& said);
+  void engine_left(DeviceState& device, const EngineSaid& said);
+  void engine_refused(DeviceState& device, const EngineSaid& said);
+  void engine_lost(DeviceState& device, const EngineSaid& said);
+  void take_from_engine(RequestId id, const std::string& why);
+  [[nodiscard]] std::int64_t engine_pages(const ModelState& model) const;
+  [[nodiscard]] bool may_leave(const DrainPlan& plan, ModelId victim, const Instance& instance);
+  [[nodiscard]] policy::ResidentView engine_view(const DeviceState& device,
+                                                 ModelId id,
+                                                 const ModelState& wanted) const;
+  bool suspend_victims(DeviceState& device, const DrainPlan& plan);
+  void account(Instant until);
+
   // Requests.
   void enqueue(RequestId id);
   void leave(RequestId id);
@@ -157,6 +193,7 @@ class ManagerCore::Impl {
   void cancel_plan(DeviceState& device);
   void dispatch_waiting(ModelId id, ModelState& model);
   bool dispatch(RequestId id, DeviceId device_id, Instance& instance);
+  bool send(RequestId id, DeviceId device, Instance& instance);
   void place_wanted();
   void place(ModelId id, Instant waiting_since);
   [[nodiscard]] std::string too_large(const ModelState& model) const;
@@ -164,7 +201,13 @@ class ManagerCore::Impl {
   [[nodiscard]] std::int64_t free_pages(const DeviceState& device) const;
   [[nodiscard]] std::int64_t pages_of(const DeviceState& device, ModelId model) const;
   void load(DeviceState& device, ModelId model, const std::vector<ModelId>& victims);
-  void evict(DeviceState& device, ModelId model, EvictMode mode, EvictionReason why);
+  void drain(DeviceState& device, ModelId model, const std::vector<ModelId>& victims);
+  [[nodiscard]] Instant frozen_since(ModelId model) const;
+  void evict(DeviceState& device,
+             ModelId model,
+             EvictMode mode,
+             EvictionReason why,
+             std::int64_t free_pages = 0);
   void unload_unwanted();
   void move_cramped();
   [[nodiscard]] std::int64_t longest_waiting(const ModelState& model) const;

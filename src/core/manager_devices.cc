@@ -35,7 +35,13 @@ void ManagerCore::Impl::on(const WorkerDown& down) {
   device.up = false;
   device.usage = {};
   cancel_plan(device);
-  for (auto& [model, instance] : std::exchange(device.instances, {})) {
+  std::map<ModelId, Instance> lost;
+  for (const auto& [model, instance] : std::map<ModelId, Instance>(device.instances)) {
+    if (!models_.at(model).foreign()) {  // Engines that are not ours outlive the worker.
+      lost.insert(device.instances.extract(model));
+    }
+  }
+  for (auto& [model, instance] : lost) {
     for (const RequestId id : instance.in_flight) {
       RequestState& request = requests_.at(id);
       const bool was_alone = device.alone == id;
@@ -169,6 +175,9 @@ void ManagerCore::Impl::heard(DeviceId device_id, const DeviceReport& report) {
   std::vector<ModelId> gone;
   for (auto& [id, instance] : device.instances) {
     const auto found = reported.find(id);
+    if (models_.at(id).foreign()) {
+      continue;
+    }
     if (found == reported.end()) {
       if (instance.stage == InstanceStage::kServing || instance.stage == InstanceStage::kDraining) {
         gone.push_back(id);
@@ -207,14 +216,17 @@ void ManagerCore::Impl::find_pages(DeviceId device_id, const DeviceReport& repor
     return;  // That changes the device; the worker will say what it lacks then.
   }
   std::vector<policy::ResidentView> others = view(device, report.wanted_by).residents;
-  std::erase_if(others, [&](const auto& resident) { return resident.model == report.wanted_by; });
+  std::erase_if(others, [&](const auto& resident) {
+    return resident.model == report.wanted_by ||
+           (models_.at(resident.model).foreign() && resident.queue > 0);
+  });
   for (policy::ResidentView& other : others) {
     other.in_transition = false;
   }
   if (const auto victims = policy::choose_victims(others, 0, report.pages_wanted)) {
     cancel_plan(device);
     for (const ModelId victim : *victims) {
-      evict(device, victim, EvictMode::kNow, EvictionReason::kOutgrown);
+      evict(device, victim, EvictMode::kNow, EvictionReason::kOutgrown, report.pages_wanted);
     }
     return;
   }

@@ -73,13 +73,14 @@ void ManagerCore::Impl::on(const RequestArrived& arrived) {
   }
   const std::int64_t answer =
       arrived.open_ended ? std::min(arrived.max_tokens, policy::kUsefulTokens) : arrived.max_tokens;
-  requests_[arrived.request] = {.model = arrived.model,
-                                .priority = arrived.priority,
-                                .order = ++arrivals_,
-                                .tokens = arrived.prompt_tokens + arrived.max_tokens,
-                                .need = arrived.prompt_tokens + answer,
-                                .arrived = now_,
-                                .deadline = arrived.deadline};
+  requests_[arrived.request] = {
+      .model = arrived.model,
+      .priority = arrived.priority,
+      .order = ++arrivals_,
+      .tokens = std::max<std::int64_t>(arrived.prompt_tokens + arrived.max_tokens, 1),
+      .need = std::max<std::int64_t>(arrived.prompt_tokens + answer, 1),
+      .arrived = now_,
+      .deadline = arrived.deadline};
   ModelState& model = models_.at(arrived.model);
   ++model.requests;
   model.last_used = now_;

@@ -55,17 +55,25 @@ void ManagerCore::Impl::expire() {
 
 /// What the model holds of the device, or will when it is loaded.
 std::int64_t ManagerCore::Impl::pages_of(const DeviceState& device, ModelId model) const {
+  if (models_.at(model).foreign()) {
+    const auto instance = device.instances.find(model);
+    const bool here = instance != device.instances.end();
+    const std::int64_t held = here ? instance->second.kv_pages : 0;
+    const bool suspended = here && instance->second.stage == InstanceStage::kSuspended;
+    return suspended ? held : std::max(held, engine_pages(models_.at(model)));
+  }
   const policy::Footprint& footprint = models_.at(model).config.footprints.at(device.config.id);
   const auto instance = device.instances.find(model);
   const std::int64_t kv = instance == device.instances.end() ? 0 : instance->second.kv_pages;
   return footprint.image_pages + footprint.overhead_pages + std::max(kv, footprint.min_kv_pages);
 }
 
-/// What a load may take. Evictions under way count as done: the worker keeps the order.
+/// What a load may take. Evictions under way count as done, as the worker keeps the order; not so
+/// those of engines that are not ours, which take long and may not free what they should.
 std::int64_t ManagerCore::Impl::free_pages(const DeviceState& device) const {
   std::int64_t free = device.config.pages;
   for (const auto& [id, instance] : device.instances) {
-    if (instance.stage != InstanceStage::kEvicting) {
+    if (instance.stage != InstanceStage::kEvicting || models_.at(id).foreign()) {
       free -= pages_of(device, id);
     }
   }
@@ -73,17 +81,30 @@ std::int64_t ManagerCore::Impl::free_pages(const DeviceState& device) const {
 }
 
 policy::PlacementDevice ManagerCore::Impl::view(const DeviceState& device, ModelId wanted) const {
-  const bool present = device.instances.contains(wanted);
+  const auto here = device.instances.find(wanted);
+  const bool stands_by =
+      here != device.instances.end() && here->second.stage == InstanceStage::kSuspended;
+  const bool present = here != device.instances.end() && !stands_by;
+  const ModelState& state = models_.at(wanted);
+  const std::int64_t need =
+      state.foreign()
+          ? std::max<std::int64_t>(engine_pages(state) - (stands_by ? here->second.kv_pages : 0), 1)
+          : policy::pages_to_load(state.config.footprints.at(device.config.id));
   policy::PlacementDevice view{.id = device.config.id,
-                               .need_pages = policy::pages_to_load(
-                                   models_.at(wanted).config.footprints.at(device.config.id)),
+                               .need_pages = need,
                                .pages = device.config.pages,
                                .free_pages = free_pages(device),
                                .available = device.up && !device.plan && !device.alone &&
                                             !present && now_ >= device.paused_until};
   for (const auto& [id, instance] : device.instances) {
     const ModelState& model = models_.at(id);
-    if (instance.stage == InstanceStage::kEvicting) {
+    if (instance.stage == InstanceStage::kEvicting || id == wanted) {
+      continue;
+    }
+    if (model.foreign()) {
+      if (instance.stage != InstanceStage::kSuspended || instance.kv_pages > 0) {
+        view.residents.push_back(engine_view(device, id, state));
+      }
       continue;
     }
     view.residents.push_back({.model = id,
@@ -93,6 +114,7 @@ policy::PlacementDevice ManagerCore::Impl::view(const DeviceState& device, Model
                               .serving_since = instance.serving_since,
                               .min_residence = model.config.min_residence,
                               .pinned = model.config.pin && !model.removed,
+                              .displaced = displaces(state, id),
                               .in_transition = instance.stage != InstanceStage::kServing});
   }
   return view;
@@ -101,16 +123,18 @@ policy::PlacementDevice ManagerCore::Impl::view(const DeviceState& device, Model
 void ManagerCore::Impl::evict(DeviceState& device,
                               ModelId model,
                               EvictMode mode,
-                              EvictionReason why) {
+                              EvictionReason why,
+                              std::int64_t free_pages) {
   Instance& instance = device.instances.at(model);
-  HEDDLE_CHECK(mode == EvictMode::kNow || instance.in_flight.empty());
+  HEDDLE_CHECK(mode != EvictMode::kWhenIdle || instance.in_flight.empty());
   instance.stage = InstanceStage::kEvicting;
   instance.evicted_for = why;
   act(EvictFrom{.device = device.config.id,
                 .model = model,
                 .basis = {.epoch = device.epoch, .version = device.version},
                 .mode = mode,
-                .last_used = models_.at(model).last_used});
+                .last_used = models_.at(model).last_used,
+                .free_pages = free_pages});
 }
 
 void ManagerCore::Impl::load(DeviceState& device,
@@ -119,7 +143,7 @@ void ManagerCore::Impl::load(DeviceState& device,
   for (const ModelId victim : victims) {
     evict(device, victim, EvictMode::kWhenIdle, EvictionReason::kDisplaced);
   }
-  device.instances[model] = {};
+  device.instances[model].stage = InstanceStage::kLoading;
   ModelState& state = models_.at(model);
   const LoadReason why = state.waiting.empty() ? LoadReason::kOperator : LoadReason::kRequest;
   ++state.loads[static_cast<std::size_t>(why)];
@@ -150,12 +174,20 @@ void ManagerCore::Impl::unload_unwanted() {
       }
       const EvictionReason why =
           model.removed ? EvictionReason::kRemoved : model.unloads_asked.begin()->second;
-      if (instance.stage == InstanceStage::kLoading) {
-        evict(device, id, EvictMode::kNow, why);
+      // Whatever an engine that is not ours still holds, an operator wants back; one that is merely
+      // idle gives up what it can cheaply.
+      const bool ends = why != EvictionReason::kIdle;
+      const std::int64_t free = ends ? INT64_MAX : pages_of(device, id) / 2;
+      if (instance.stage == InstanceStage::kSuspended) {
+        if (ends && (instance.in_flight.empty() || model.removed)) {
+          evict(device, id, EvictMode::kNow, why, free);
+        }
+      } else if (instance.stage == InstanceStage::kLoading) {
+        evict(device, id, EvictMode::kNow, why, free);
       } else if (instance.stage != InstanceStage::kEvicting) {
         instance.stage = InstanceStage::kDraining;
         if (instance.in_flight.empty()) {
-          evict(device, id, EvictMode::kWhenIdle, why);
+          evict(device, id, EvictMode::kWhenIdle, why, free);
         }
       }
     }
@@ -226,12 +258,16 @@ void ManagerCore::Impl::advance_plans() {
       continue;
     }
     const DrainPlan plan = *device.plan;
+    if (!suspend_victims(device, plan)) {
+      continue;  // Some run still, or are on their way out.
+    }
     std::vector<ModelId> victims;
     std::int64_t available = free_pages(device);
     bool idle = true;
     for (const ModelId victim : plan.victims) {
       const auto found = device.instances.find(victim);
-      if (found == device.instances.end() || found->second.stage == InstanceStage::kEvicting) {
+      if (found == device.instances.end() || found->second.stage == InstanceStage::kEvicting ||
+          models_.at(victim).foreign()) {
         continue;
       }
       idle = idle && found->second.in_flight.empty();
@@ -271,8 +307,12 @@ bool ManagerCore::Impl::dispatch(RequestId id, DeviceId device_id, Instance& ins
   DeviceState& device = devices_.at(device_id);
   RequestState& request = requests_.at(id);
   const std::int64_t room = tokens_max(request.model, device_id);
-  if (request.need > room) {
+  if (request.need > room || now_ < instance.resting_until) {
+    wake_by(instance.resting_until);
     return false;
+  }
+  if (models_.at(request.model).foreign()) {
+    return send(id, device_id, instance);
   }
   if (request.deaths >= kDeathsInCompany && !device.alone && !device.plan) {
     device.alone = id;
@@ -289,14 +329,21 @@ bool ManagerCore::Impl::dispatch(RequestId id, DeviceId device_id, Instance& ins
       return false;
     }
   }
-  models_.at(request.model)
-      .waiting.erase(QueueKey{.priority = request.priority, .order = request.order});
-  request.device = device_id;
   // Wherever it goes on, the answer is no shorter and no longer than it would have become here.
   request.need = request.tokens = std::min(request.tokens, room);
+  return send(id, device_id, instance);
+}
+
+bool ManagerCore::Impl::send(RequestId id, DeviceId device, Instance& instance) {
+  RequestState& request = requests_.at(id);
+  models_.at(request.model)
+      .waiting.erase(QueueKey{.priority = request.priority, .order = request.order});
+  request.device = device;
   instance.in_flight.insert(id);
-  act(Dispatch{
-      .request = id, .device = device_id, .epoch = device.epoch, .tokens = request.tokens});
+  act(Dispatch{.request = id,
+               .device = device,
+               .epoch = devices_.at(device).epoch,
+               .tokens = request.tokens});
   return true;
 }
 
@@ -326,9 +373,10 @@ void ManagerCore::Impl::place_wanted() {
   for (const auto& [id, model] : models_) {
     const bool under_way = std::any_of(devices_.begin(), devices_.end(), [&](const auto& d) {
       const auto found = d.second.instances.find(id);
-      const bool coming =
-          found != d.second.instances.end() && (found->second.stage == InstanceStage::kLoading ||
-                                                found->second.stage == InstanceStage::kServing);
+      const bool coming = found != d.second.instances.end() &&
+                          (found->second.stage == InstanceStage::kLoading ||
+                           found->second.stage == InstanceStage::kServing ||
+                           (found->second.stage == InstanceStage::kEvicting && model.foreign()));
       return coming || (d.second.plan && d.second.plan->model == id);
     });
     if (!model.wanted() || under_way) {
@@ -341,6 +389,9 @@ void ManagerCore::Impl::place_wanted() {
     Instant since = Instant::max();
     for (const auto& [key, request] : model.waiting) {
       since = std::min(since, requests_.at(request).arrived);
+    }
+    if (model.frozen > 0) {
+      since = std::min(since, frozen_since(id));
     }
     for (const auto& [ticket, at] : model.loads_asked) {
       since = std::min(since, at);
@@ -394,17 +445,21 @@ void ManagerCore::Impl::place(ModelId id, Instant waiting_since) {
   switch (placement.outcome) {
     case policy::PlacementOutcome::kServe:
       break;  // Not asked for: it serves nowhere.
-    case policy::PlacementOutcome::kLoad:
-      load(devices_.at(placement.device), id, placement.victims);
-      break;
-    case policy::PlacementOutcome::kDrain: {
-      DeviceState& device = devices_.at(placement.device);
-      device.plan = DrainPlan{.model = id, .victims = placement.victims};
-      for (const ModelId victim : placement.victims) {
-        device.instances.at(victim).stage = InstanceStage::kDraining;
+    case policy::PlacementOutcome::kLoad: {
+      const bool engines = std::any_of(placement.victims.begin(),
+                                       placement.victims.end(),
+                                       [this](ModelId v) { return models_.at(v).foreign(); });
+      if (!engines) {
+        load(devices_.at(placement.device), id, placement.victims);
+        break;
       }
+      drain(devices_.at(placement.device), id, placement.victims);
+      advance_plans();  // They are idle; suspending them takes its time all the same.
       break;
     }
+    case policy::PlacementOutcome::kDrain:
+      drain(devices_.at(placement.device), id, placement.victims);
+      break;
     case policy::PlacementOutcome::kWait:
       if (placement.retry_at) {
         wake_by(*placement.retry_at);
@@ -425,6 +480,19 @@ void ManagerCore::Impl::place(ModelId id, Instant waiting_since) {
   }
 }
 
+/// The victims are sent nothing more; advance_plans() goes on when they are idle.
+void ManagerCore::Impl::drain(DeviceState& device,
+                              ModelId model,
+                              const std::vector<ModelId>& victims) {
+  device.plan = DrainPlan{.model = model, .victims = victims, .began = now_};
+  for (const ModelId victim : victims) {
+    Instance& instance = device.instances.at(victim);
+    if (instance.stage != InstanceStage::kSuspended) {
+      instance.stage = InstanceStage::kDraining;
+    }
+  }
+}
+
 // ---- Who is told ----
 
 void ManagerCore::Impl::answer_tickets() {
@@ -434,7 +502,12 @@ void ManagerCore::Impl::answer_tickets() {
     for (const auto& [device_id, device] : devices_) {
       const auto found = device.instances.find(id);
       if (found != device.instances.end()) {
-        somewhere = true;
+        const bool idle_is_enough =
+            std::all_of(model.unloads_asked.begin(), model.unloads_asked.end(), [](const auto& u) {
+              return u.second == EvictionReason::kIdle;
+            });
+        somewhere =
+            somewhere || found->second.stage != InstanceStage::kSuspended || !idle_is_enough;
         resident = resident || found->second.stage == InstanceStage::kServing;
       }
     }

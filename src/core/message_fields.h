@@ -163,6 +163,7 @@ void fields(V& v, Like<EvictFrom> auto& x) {
   v("basis", x.basis);
   v("mode", x.mode);
   v("last_used", x.last_used);
+  v("free_pages", x.free_pages);
 }
 
 template <class V>

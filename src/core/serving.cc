@@ -32,4 +32,24 @@ std::string_view name(EvictionReason reason) {
   return "?";
 }
 
+std::string_view name(EngineState state) {
+  switch (state) {
+    case EngineState::kStopped:
+      return "stopped";
+    case EngineState::kStarting:
+      return "starting";
+    case EngineState::kRunning:
+      return "running";
+    case EngineState::kSuspending:
+      return "suspending";
+    case EngineState::kSuspended:
+      return "suspended";
+    case EngineState::kResuming:
+      return "resuming";
+    case EngineState::kStopping:
+      return "stopping";
+  }
+  return "?";
+}
+
 }  // namespace heddle::core

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/agent_core.h"
+#include "core/engines_core.h"
 #include "core/manager_core.h"
 #include "core/worker_core.h"
 

@@ -63,6 +63,10 @@ class FakeServing final : public core::Serving {
     sinks_.erase(request);
     change([&] { cancelled.insert(request); });
   }
+  void start_foreign(std::shared_ptr<core::ForeignRequest> /*request*/,
+                     std::shared_ptr<core::ForeignSink> /*sink*/) override {}
+  void finish_foreign(RequestId /*request*/) override {}
+  void retry_foreign(RequestId /*request*/) override {}
   void load(ModelId model, std::function<void(Result<void>)> done) override {
     if (load_failure) {
       done(*load_failure);
@@ -107,6 +111,7 @@ class FakeServing final : public core::Serving {
     return {device};
   }
   [[nodiscard]] ledger::PoolUsage host_usage() const override { return {.total = 50, .free = 50}; }
+  [[nodiscard]] std::vector<core::EngineStatus> engines() const override { return {}; }
 
   /// Sends tokens of one choice. Loop thread.
   void emit(RequestId request, std::uint32_t choice, const std::vector<TokenId>& tokens) {

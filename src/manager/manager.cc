@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "core/codec.h"
 #include "core/manager_core.h"
+#include "manager/foreign_requests.h"
 #include "manager/model_registry.h"
 #include "manager/request_table.h"
 #include "manager/setup.h"
@@ -104,13 +105,42 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     }
     requests_.add(std::move(record), std::move(sink));
     const ConfiguredModel* model = registry_.find(arrived.model);
-    if (model != nullptr && !model->host) {
-      soon([request = arrived.request, error = model->host.error()](Impl& self) {
+    if (model != nullptr && model->failure()) {
+      soon([request = arrived.request, error = *model->failure()](Impl& self) {
         self.fail(request, error);
       });
       return;
     }
     hear_soon(arrived);
+  }
+
+  void start_foreign(std::shared_ptr<core::ForeignRequest> request,
+                     std::shared_ptr<core::ForeignSink> sink) {
+    if (request->times.arrived == Instant{}) {
+      request->times.arrived = steady_now();
+    }
+    const core::RequestArrived arrived{.request = request->id,
+                                       .model = request->model,
+                                       .priority = request->priority,
+                                       .deadline = request->deadline};
+    foreign_.add(std::move(request), std::move(sink));
+    hear_soon(arrived);
+  }
+
+  void finish_foreign(RequestId request) {
+    if (const auto entry = foreign_.remove(request)) {
+      entry->request->times.finished = steady_now();
+      hear_soon(core::RequestFinished{.request = request});
+    }
+  }
+
+  void retry_foreign(RequestId request) {
+    ForeignRequests::Entry* entry = foreign_.find(request);
+    if (entry != nullptr && entry->forwarded) {
+      entry->forwarded = false;
+      ++entry->request->restarts;
+      hear_soon(core::RequestUnanswered{.request = request});
+    }
   }
 
   void finish_choice(RequestId request, std::uint32_t choice, spec::FinishReason reason) {
@@ -132,7 +162,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   }
 
   void cancel(RequestId request) {
-    if (requests_.remove(request).has_value()) {
+    if (requests_.remove(request).has_value() || foreign_.remove(request).has_value()) {
       hear_soon(core::RequestCancelled{.request = request});
     }
   }
@@ -141,8 +171,8 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     const core::TicketId ticket(++tickets_given_);
     tickets_[ticket] = std::move(done);
     const ConfiguredModel* known = registry_.find(model);
-    if (known != nullptr && !known->host) {
-      soon([ticket, error = known->host.error()](Impl& self) { self.answer(ticket, error); });
+    if (known != nullptr && known->failure()) {
+      soon([ticket, error = *known->failure()](Impl& self) { self.answer(ticket, error); });
       return;
     }
     hear_soon(core::AdminLoad{.ticket = ticket, .model = model});
@@ -152,7 +182,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     const core::TicketId ticket(++tickets_given_);
     tickets_[ticket] = std::move(done);
     const ConfiguredModel* known = registry_.find(model);
-    if (known != nullptr && !known->host) {
+    if (known != nullptr && known->failure()) {
       soon([ticket](Impl& self) { self.answer(ticket, std::nullopt); });
       return;
     }
@@ -172,7 +202,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
         all.push_back(found->second);
       } else {
         all.push_back({.id = model.id, .name = model.config.id});
-        all.back().failure = model.host ? std::nullopt : std::optional(model.host.error());
+        all.back().failure = model.failure();
       }
     }
     return all;
@@ -314,6 +344,11 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   }
 
   void fail(RequestId request, const Error& error) {
+    if (const std::optional<ForeignRequests::Entry> entry = foreign_.remove(request)) {
+      entry->request->times.finished = steady_now();
+      entry->sink->on_error(error);
+      return;
+    }
     if (const std::optional<RequestTable::Entry> entry = requests_.remove(request)) {
       entry->record->times.finished = steady_now();
       entry->sink->on_error(error);
@@ -332,6 +367,9 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     registry_.assign(std::move(models));
     std::vector<agent::HostModel> hosted;
     for (const ConfiguredModel& model : registry_.models()) {
+      if (model.foreign()) {
+        continue;
+      }
       if (!model.host) {
         log::error("model cannot be served",
                    {{"model", model.config.id}, {"error", model.host.error().message}});
@@ -362,6 +400,10 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   void execute(const core::EvictFrom& order) { agent_->carry_out(order); }
 
   void execute(const core::Dispatch& command) {
+    if (ForeignRequests::Entry* entry = foreign_.find(command.request)) {
+      forward(*entry, command.device);
+      return;
+    }
     RequestTable::Entry* entry = requests_.find(command.request);
     if (entry == nullptr) {
       return;  // Cancelled; the core hears of it next.
@@ -378,6 +420,13 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   }
 
   void execute(const core::Hold& command) {
+    if (ForeignRequests::Entry* entry = foreign_.find(command.request)) {
+      entry->held = true;
+      entry->request->times.note_load(steady_now());
+      const std::shared_ptr<core::ForeignSink> sink = entry->sink;
+      sink->on_waiting(Duration{});
+      return;
+    }
     RequestTable::Entry* entry = requests_.find(command.request);
     if (entry == nullptr) {
       return;
@@ -388,7 +437,19 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     entry->sink->on_loading(0, model != nullptr && model->host ? model->host->image_bytes : 0);
   }
 
+  /// The engine runs: its request's exchange may begin.
+  void forward(ForeignRequests::Entry& entry, DeviceId device) {
+    entry.forwarded = true;
+    entry.request->times.note_dispatch(steady_now());
+    entry.request->device = device;
+    const std::shared_ptr<core::ForeignSink> sink = entry.sink;
+    sink->on_error({Code::kUnavailable, "engines cannot be run yet"});
+  }
+
   void execute(const core::CancelAt& command) {
+    if (foreign_.find(command.request) != nullptr) {
+      return;  // The exchange is the gateway's, which hears that the request failed.
+    }
     agent_->send(command.device, command.epoch, core::CancelRequest{.request = command.request});
   }
 
@@ -423,6 +484,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   core::ManagerCore core_{};
   ModelRegistry registry_{};
   RequestTable requests_{};
+  ForeignRequests foreign_{};
   std::map<core::TicketId, std::function<void(Result<void>)>> tickets_{};
   std::uint64_t tickets_given_ = 0;
   std::function<void()> drained_{};
@@ -464,6 +526,16 @@ void Manager::finish_choice(RequestId request, std::uint32_t choice, spec::Finis
 void Manager::cancel(RequestId request) {
   impl_->cancel(request);
 }
+void Manager::start_foreign(std::shared_ptr<core::ForeignRequest> request,
+                            std::shared_ptr<core::ForeignSink> sink) {
+  impl_->start_foreign(std::move(request), std::move(sink));
+}
+void Manager::finish_foreign(RequestId request) {
+  impl_->finish_foreign(request);
+}
+void Manager::retry_foreign(RequestId request) {
+  impl_->retry_foreign(request);
+}
 void Manager::load(ModelId model, std::function<void(Result<void>)> done) {
   impl_->load(model, std::move(done));
 }
@@ -477,6 +549,9 @@ std::vector<core::ModelStatus> Manager::models() const {
 }
 std::vector<core::DeviceStatus> Manager::devices() const {
   return impl_->devices();
+}
+std::vector<core::EngineStatus> Manager::engines() const {
+  return {};
 }
 ledger::PoolUsage Manager::host_usage() const {
   return impl_->agent().host_usage();

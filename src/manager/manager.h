@@ -47,6 +47,10 @@ class Manager final : public core::Serving {
              std::shared_ptr<core::RequestSink> sink) override;
   void finish_choice(RequestId request, std::uint32_t choice, spec::FinishReason reason) override;
   void cancel(RequestId request) override;
+  void start_foreign(std::shared_ptr<core::ForeignRequest> request,
+                     std::shared_ptr<core::ForeignSink> sink) override;
+  void finish_foreign(RequestId request) override;
+  void retry_foreign(RequestId request) override;
   void load(ModelId model, std::function<void(Result<void>)> done) override;
   void unload(ModelId model,
               core::EvictionReason why,
@@ -55,6 +59,7 @@ class Manager final : public core::Serving {
   [[nodiscard]] std::vector<core::ModelStatus> models() const override;
   [[nodiscard]] std::vector<core::DeviceStatus> devices() const override;
   [[nodiscard]] ledger::PoolUsage host_usage() const override;
+  [[nodiscard]] std::vector<core::EngineStatus> engines() const override;
 
   /// What a device's worker counts of its life.
   [[nodiscard]] rpc::WorkerStats worker_stats(DeviceId device) const;

@@ -9,7 +9,8 @@ namespace {
 
 bool same(const ConfiguredModel& before, const ConfiguredModel& now) {
   if (before.config.id != now.config.id || before.config.path != now.config.path ||
-      before.config.dtype != now.config.dtype || before.host.has_value() != now.host.has_value()) {
+      before.config.dtype != now.config.dtype || before.config.engine != now.config.engine ||
+      before.host.has_value() != now.host.has_value()) {
     return false;
   }
   return !now.host || (before.host->directory == now.host->directory &&
@@ -23,6 +24,10 @@ std::vector<ConfiguredModel> open_models(const config::Config& config,
                                          const agent::HostGeometry& geometry) {
   std::vector<ConfiguredModel> models;
   for (const config::ModelConfig& model : config.models) {
+    if (model.engine) {
+      models.push_back({.config = model});
+      continue;
+    }
     models.push_back(
         {.config = model,
          .host = agent::open_host_model(model.path, config.directory, model.dtype, geometry)});
@@ -36,11 +41,15 @@ std::vector<ConfiguredModel> open_models(const config::Config& config,
 std::int64_t choose_batch_tokens(const config::Config& config) {
   std::vector<std::string> sources;
   for (const config::ModelConfig& model : config.models) {
-    sources.push_back(model.path);
+    if (!model.engine) {
+      sources.push_back(model.path);
+    }
   }
-  std::uint64_t smallest = config.devices.front().memory;
+  std::uint64_t smallest = UINT64_MAX;
   for (const config::DeviceConfig& device : config.devices) {
-    smallest = std::min(smallest, device.memory);
+    if (device.kind == config::DeviceKind::kCpu) {
+      smallest = std::min(smallest, device.memory);
+    }
   }
   return agent::choose_batch_tokens(sources, config.directory, smallest);
 }

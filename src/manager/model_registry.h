@@ -16,8 +16,15 @@ namespace heddle::manager {
 /// A model of the configuration, opened, or why it cannot be.
 struct ConfiguredModel {
   config::ModelConfig config{};
+  /// Its weights; an error for one that an engine of somebody else's serves.
   Result<agent::HostModel> host = Error{Code::kUnavailable, "not opened"};
   ModelId id{};
+
+  [[nodiscard]] bool foreign() const { return config.engine.has_value(); }
+  /// Why requests for it fail.
+  [[nodiscard]] std::optional<Error> failure() const {
+    return foreign() || host ? std::nullopt : std::optional(host.error());
+  }
 };
 
 /// Finds and opens the models of `config`. Reads files: not on the loop.

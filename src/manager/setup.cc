@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
+
 namespace heddle::manager {
 
 namespace {
@@ -13,6 +15,52 @@ constexpr std::int64_t kMinPrefillTokens = 16;
 
 std::string text(std::uint64_t number) {
   return std::to_string(number);
+}
+
+bool runs_models(const config::DeviceConfig& device) {
+  return device.kind == config::DeviceKind::kCpu;
+}
+
+/// The device that an engine is to run on.
+DeviceId engine_device(const config::Config& config, const config::EngineConfig& engine) {
+  const auto found = std::find_if(config.devices.begin(),
+                                  config.devices.end(),
+                                  [&](const auto& device) { return device.name == engine.device; });
+  HEDDLE_CHECK(found != config.devices.end());
+  return DeviceId(static_cast<std::uint64_t>(found - config.devices.begin()));
+}
+
+std::int64_t engine_pages(const config::EngineConfig& engine, std::uint64_t page_bytes) {
+  return static_cast<std::int64_t>((engine.memory + page_bytes - 1) / page_bytes);
+}
+
+core::ManagerModel foreign_model(const config::Config& config,
+                                 const std::vector<ConfiguredModel>& models,
+                                 const ConfiguredModel& model) {
+  const config::EngineConfig& engine = *model.config.engine;
+  const DeviceId device = engine_device(config, engine);
+  const bool keeps_requests =
+      std::any_of(engine.suspend.begin(), engine.suspend.end(), spec::keeps_requests);
+  core::ManagerModel entry{
+      .id = model.id,
+      .name = model.config.id,
+      .image_bytes = engine.memory,
+      .context = 1,  // Tokens are the engine's own affair.
+      .pin = model.config.pin,
+      .min_residence = model.config.min_residence,
+      .footprints = {{device,
+                      {.image_pages =
+                           engine_pages(engine, config.devices.at(device.value()).page)}}},
+      .foreign =
+          core::ForeignModel{.drain = keeps_requests ? std::optional(engine.drain) : std::nullopt}};
+  for (const ConfiguredModel& other : models) {
+    if (std::count(model.config.displaces.begin(), model.config.displaces.end(), other.config.id) >
+        0) {
+      entry.displaces.push_back(other.id);
+    }
+  }
+  std::sort(entry.displaces.begin(), entry.displaces.end());
+  return entry;
 }
 
 bool same_device(const config::DeviceConfig& a, const config::DeviceConfig& b) {
@@ -25,18 +73,27 @@ bool same_device(const config::DeviceConfig& a, const config::DeviceConfig& b) {
 }  // namespace
 
 Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t max_batch_tokens) {
-  const std::uint64_t page = config.devices.front().page;
+  const auto first = std::find_if(config.devices.begin(), config.devices.end(), runs_models);
+  const std::uint64_t page =
+      first == config.devices.end() ? config.devices.front().page : first->page;
   agent::AgentSetup setup{.page_bytes = static_cast<std::size_t>(page),
                           .host_pages = static_cast<std::int64_t>(config.host.memory / page),
                           .log_level = config.log_level,
                           .log_format = config.log_format,
                           .event_log = config.event_log};
   std::uint64_t id = 0;
+  if (first == config.devices.end()) {
+    setup.host_pages = 1;  // Nobody's weights are to be kept.
+  }
   for (const config::DeviceConfig& device : config.devices) {
+    const DeviceId here(id++);
+    if (!runs_models(device)) {
+      continue;
+    }
     if (device.page != page) {
       return Error{Code::kInvalidArgument,
                    "device " + device.name + " has pages of " + text(device.page) +
-                       " bytes and device " + config.devices.front().name + " of " + text(page) +
+                       " bytes and device " + first->name + " of " + text(page) +
                        "; all devices of a host share one arena and so one page size"};
     }
     if (device.memory < page) {
@@ -44,7 +101,7 @@ Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t
                    "device " + device.name + " has " + text(device.memory) +
                        " bytes of memory, less than one page of " + text(page)};
     }
-    setup.devices.push_back({.id = DeviceId(id++),
+    setup.devices.push_back({.id = here,
                              .name = device.name,
                              .cores = device.cores,
                              .pages = static_cast<std::int64_t>(device.memory / page),
@@ -76,6 +133,10 @@ core::Configure core_setup(const config::Config& config,
                                  .page_bytes = device.page});
   }
   for (const ConfiguredModel& model : models) {
+    if (model.foreign()) {
+      configure.models.push_back(foreign_model(config, models, model));
+      continue;
+    }
     if (!model.host) {
       continue;
     }
@@ -88,10 +149,39 @@ core::Configure core_setup(const config::Config& config,
         .pin = model.config.pin,
         .min_residence = model.config.min_residence};
     for (const core::ManagerDevice& device : configure.devices) {
-      entry.footprints[device.id] = model.host->footprint;
+      if (runs_models(config.devices.at(device.id.value()))) {
+        entry.footprints[device.id] = model.host->footprint;
+      }
     }
     configure.models.push_back(std::move(entry));
   }
+  return configure;
+}
+
+core::ConfigureEngines engines_setup(const config::Config& config,
+                                     const std::vector<ConfiguredModel>& models) {
+  core::ConfigureEngines configure;
+  std::uint64_t id = 0;
+  for (const config::DeviceConfig& device : config.devices) {
+    const DeviceId here(id++);
+    if (!runs_models(device)) {
+      configure.devices.push_back(
+          {.id = here, .pages = static_cast<std::int64_t>(device.memory / device.page)});
+    }
+  }
+  for (const ConfiguredModel& model : models) {
+    if (model.foreign()) {
+      const config::EngineConfig& engine = *model.config.engine;
+      const DeviceId device = engine_device(config, engine);
+      configure.engines.push_back(
+          {.model = model.id,
+           .device = device,
+           .pages = engine_pages(engine, config.devices.at(device.value()).page),
+           .levels = engine.suspend});
+    }
+  }
+  configure.host_pages =
+      static_cast<std::int64_t>(config.host.snapshots / config.devices.front().page);
   return configure;
 }
 
@@ -104,9 +194,9 @@ Result<void> check_reload(const config::Config& before, const config::Config& no
     return Error{Code::kFailedPrecondition,
                  "reload configuration: `devices` has changed, which takes a restart"};
   }
-  if (before.host.memory != now.host.memory) {
+  if (before.host.memory != now.host.memory || before.host.snapshots != now.host.snapshots) {
     return Error{Code::kFailedPrecondition,
-                 "reload configuration: `host.memory` has changed, which takes a restart"};
+                 "reload configuration: `host` has changed, which takes a restart"};
   }
   return {};
 }

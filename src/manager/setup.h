@@ -6,6 +6,7 @@
 #include "agent/agent.h"
 #include "base/result.h"
 #include "config/config.h"
+#include "core/engines_core.h"
 #include "core/manager_core.h"
 #include "manager/model_registry.h"
 
@@ -19,6 +20,11 @@ Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t
 /// The models that can be opened and all devices, for ManagerCore.
 [[nodiscard]] core::Configure core_setup(const config::Config& config,
                                          const std::vector<ConfiguredModel>& models);
+
+/// The engines that are not ours, and the devices that only they use, for EnginesCore. Host pages
+/// are of the first device's size.
+[[nodiscard]] core::ConfigureEngines engines_setup(const config::Config& config,
+                                                   const std::vector<ConfiguredModel>& models);
 
 /// kFailedPrecondition, naming it, for something of `now` that a running system cannot take over.
 Result<void> check_reload(const config::Config& before, const config::Config& now);

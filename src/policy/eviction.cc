@@ -1,9 +1,12 @@
 #include "policy/eviction.h"
 
 #include <algorithm>
+#include <array>
 #include <tuple>
+#include <utility>
 
 #include "base/check.h"
+#include "policy/preemption.h"
 
 namespace heddle::policy {
 namespace {
@@ -16,16 +19,68 @@ struct Offer {
   std::int64_t free_pages = 0;
 };
 
+/// What models of our own cost that are taken out and brought back, beside engines.
+constexpr Duration kNativeSwap = std::chrono::milliseconds(10);
+
+/// The cheapest of `candidates` that together bring `available` up to `need`. All are on one
+/// device.
+std::optional<std::vector<ResidentView>> cheapest(const std::vector<ResidentView>& candidates,
+                                                  std::int64_t missing,
+                                                  Instant now) {
+  const DeviceId here{};
+  std::vector<SwapCandidate> swaps;
+  for (const ResidentView& resident : candidates) {
+    swaps.push_back({.model = resident.model,
+                     .holds = {{.device = here, .pages = resident.pages}},
+                     .queue = resident.queue,
+                     .last_used = resident.last_used,
+                     .swap_in = resident.swap > Duration{} ? resident.swap : kNativeSwap});
+  }
+  const std::array<DevicePages, 1> wanted{{{.device = here, .pages = missing}}};
+  const Preemption choice =
+      choose_swap_victims(swaps, wanted, now, Duration{}, {.residence_swaps = 0});
+  if (choice.outcome != PreemptionOutcome::kPreempt) {
+    return std::nullopt;
+  }
+  std::vector<ResidentView> chosen;
+  for (const ModelId victim : choice.victims) {
+    chosen.push_back(*std::find_if(candidates.begin(), candidates.end(), [&](const auto& resident) {
+      return resident.model == victim;
+    }));
+  }
+  return chosen;
+}
+
 /// The least valuable of `candidates` that together bring `available` up to `need`; empty optional
 /// if all of them do not. Greedy in order of value, then without those that turned out superfluous:
 /// one large model may have made several small ones unnecessary.
 std::optional<std::vector<ResidentView>> least_valuable(std::vector<ResidentView> candidates,
                                                         std::int64_t available,
-                                                        std::int64_t need) {
+                                                        std::int64_t need,
+                                                        Instant now) {
   std::sort(candidates.begin(), candidates.end(), [](const ResidentView& a, const ResidentView& b) {
     return std::tie(a.queue, a.last_used, a.model) < std::tie(b.queue, b.last_used, b.model);
   });
   std::vector<ResidentView> chosen;
+  for (const ResidentView& candidate : candidates) {
+    if (candidate.displaced) {
+      available += candidate.pages;
+      chosen.push_back(candidate);
+    }
+  }
+  const auto displaced = std::ssize(chosen);
+  std::erase_if(candidates, [](const ResidentView& candidate) { return candidate.displaced; });
+  const bool engines = std::any_of(candidates.begin(), candidates.end(), [](const auto& candidate) {
+    return candidate.swap > Duration{};
+  });
+  if (engines && available < need) {
+    auto rest = cheapest(candidates, need - available, now);
+    if (!rest) {
+      return std::nullopt;
+    }
+    chosen.insert(chosen.end(), rest->begin(), rest->end());
+    return chosen;
+  }
   for (const ResidentView& candidate : candidates) {
     if (available >= need) {
       break;
@@ -36,7 +91,7 @@ std::optional<std::vector<ResidentView>> least_valuable(std::vector<ResidentView
   if (available < need) {
     return std::nullopt;
   }
-  for (std::size_t i = chosen.size(); i-- > 0;) {
+  for (std::size_t i = chosen.size(); i-- > static_cast<std::size_t>(displaced);) {
     if (available - chosen[i].pages >= need) {
       available -= chosen[i].pages;
       chosen.erase(chosen.begin() + static_cast<std::ptrdiff_t>(i));
@@ -81,23 +136,28 @@ std::optional<Instant> next_chance(const std::vector<ResidentView>& busy,
   return next;
 }
 
+/// Busy models stay for their minimum residence; engines that are not ours also when they are idle,
+/// as bringing them back takes seconds.
+bool may_go(const ResidentView& resident, Instant now) {
+  return (resident.queue == 0 && resident.swap == Duration{}) ||
+         now >= resident.serving_since + resident.min_residence;
+}
+
 /// What can be had from models that serve: by draining, once fairness and residence allow.
 Offer offer_by_draining(const PlacementDevice& device,
                         const std::vector<ResidentView>& candidates,
                         Instant now,
                         Instant patience_ends) {
-  const auto stayed = [now](const ResidentView& resident) {
-    return resident.queue == 0 || now >= resident.serving_since + resident.min_residence;
-  };
+  const auto stayed = [now](const ResidentView& resident) { return may_go(resident, now); };
   if (now >= patience_ends) {
     std::vector<ResidentView> willing;
     std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(willing), stayed);
-    const auto victims = least_valuable(willing, device.free_pages, device.need_pages);
+    const auto victims = least_valuable(willing, device.free_pages, device.need_pages, now);
     if (victims) {
       return offer_of(device, PlacementOutcome::kDrain, PlacementReason::kBusyVictims, *victims);
     }
   }
-  if (!least_valuable(candidates, device.free_pages, device.need_pages)) {
+  if (!least_valuable(candidates, device.free_pages, device.need_pages, now)) {
     return wait(PlacementReason::kTransition);
   }
   return wait(now < patience_ends ? PlacementReason::kFairness : PlacementReason::kResidence,
@@ -116,7 +176,7 @@ Offer offer_from(const PlacementDevice& device, Instant now, Instant patience_en
       pinned_pages += resident.pages;
     } else if (!resident.in_transition) {
       candidates.push_back(resident);
-      if (resident.queue == 0) {
+      if (resident.queue == 0 && may_go(resident, now)) {
         idle.push_back(resident);
       }
     }
@@ -129,10 +189,15 @@ Offer offer_from(const PlacementDevice& device, Instant now, Instant patience_en
   if (!device.available) {
     return wait(PlacementReason::kTransition);
   }
-  if (device.free_pages >= device.need_pages) {
+  const auto is_displaced = [](const ResidentView& resident) { return resident.displaced; };
+  const auto displaced = std::count_if(candidates.begin(), candidates.end(), is_displaced);
+  if (displaced == 0 && device.free_pages >= device.need_pages) {
     return offer_of(device, PlacementOutcome::kLoad, PlacementReason::kFreePages, {});
   }
-  if (const auto victims = least_valuable(idle, device.free_pages, device.need_pages)) {
+  const bool only_idle_go = displaced == std::count_if(idle.begin(), idle.end(), is_displaced);
+  const auto victims =
+      only_idle_go ? least_valuable(idle, device.free_pages, device.need_pages, now) : std::nullopt;
+  if (victims) {
     return offer_of(device, PlacementOutcome::kLoad, PlacementReason::kIdleVictims, *victims);
   }
   return offer_by_draining(device, candidates, now, patience_ends);
@@ -182,7 +247,7 @@ std::optional<std::vector<ModelId>> choose_victims(std::span<const ResidentView>
                residents.end(),
                std::back_inserter(candidates),
                [](const ResidentView& r) { return !r.pinned && !r.in_transition; });
-  const auto victims = least_valuable(std::move(candidates), free_pages, need_pages);
+  const auto victims = least_valuable(std::move(candidates), free_pages, need_pages, Instant{});
   if (!victims) {
     return std::nullopt;
   }

@@ -18,8 +18,13 @@ struct ResidentView {
   std::int64_t queue = 0;  ///< Its requests, waiting and in flight. 0: idle.
   Instant last_used{};     ///< When its newest request came or its last one ended.
   Instant serving_since{};
-  Duration min_residence{};    ///< Not drained while its stay is shorter. Idle models go at once.
-  bool pinned = false;         ///< Never evicted.
+  Duration min_residence{};  ///< Not drained while its stay is shorter. Idle models go at once,
+                             ///< but for engines that are not ours.
+  bool pinned = false;       ///< Never evicted.
+  bool displaced = false;    ///< May not stay when the wanted model comes, whatever room there is.
+  /// To take it out and bring it back; known of engines that are not ours, 0 of models of our own,
+  /// which cost milliseconds.
+  Duration swap{};
   bool in_transition = false;  ///< Loading, draining or being evicted: left alone.
 };
 
@@ -81,6 +86,8 @@ struct Placement {
 /// makes way. Devices: one that serves it; else one with free pages; else one where idle models can
 /// go; else one where busy ones can. Among equals: the shortest queue of victims, then the fewest
 /// pages evicted, the most pages free, the lowest id.
+/// Where engines that are not ours are among those that could go, the victims are the cheapest set
+/// instead (preemption_cost). A resident that is `displaced` is always among them.
 /// Victims as choose_victims has them (SwapServeLLM, section 3.4); busy ones only after
 /// options.drain_after and their own min_residence, so that models that are hot by turns share a
 /// device: none starves, none thrashes.

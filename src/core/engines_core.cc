@@ -1,0 +1,420 @@
+#include "core/engines_core.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "core/engines_core_impl.h"
+
+namespace heddle::core {
+namespace {
+
+/// Devices without a worker have one life.
+constexpr WorkerEpoch kOnlyEpoch{1};
+
+}  // namespace
+
+void EnginesCore::Impl::step(Instant now,
+                             const EnginesEvent& event,
+                             std::vector<EnginesCommand>& commands) {
+  HEDDLE_CHECK(now >= now_);
+  now_ = now;
+  commands_ = &commands;
+  std::visit([this](const auto& concrete) { on(concrete); }, event);
+  forget_removed();
+  commands_ = nullptr;
+}
+
+void EnginesCore::Impl::on(const ConfigureEngines& configure) {
+  if (!configured_) {
+    configured_ = true;
+    ledger_.add_pool(ledger::kHostPool, configure.host_pages);
+    for (const EngineDevice& device : configure.devices) {
+      devices_[device.id] = device;
+      ledger_.add_pool(ledger::device_pool(device.id), device.pages);
+      act(TellManager{.event = WorkerUp{.device = device.id, .epoch = kOnlyEpoch}});
+      report(device.id);
+    }
+  }
+  HEDDLE_CHECK(devices_.size() == configure.devices.size());
+  for (auto& [model, entry] : engines_) {
+    entry.removed = true;
+  }
+  for (const Engine& engine : configure.engines) {
+    HEDDLE_CHECK(!engine.levels.empty() && engine.levels.back() == spec::SuspendLevel::kStop);
+    EngineEntry& entry = engines_[engine.model];
+    entry.config = engine;
+    entry.removed = false;
+  }
+}
+
+/// One that is not configured any more is forgotten when nothing of it is left; the manager sees to
+/// that.
+void EnginesCore::Impl::forget_removed() {
+  std::erase_if(engines_, [](const auto& entry) {
+    return entry.second.removed && entry.second.state == EngineState::kStopped &&
+           !entry.second.borrows();
+  });
+}
+
+// ---- Coming ----
+
+std::int64_t EnginesCore::Impl::pages_wanted(const EngineEntry& entry) {
+  return entry.config.pages > 0 ? entry.config.pages : std::max<std::int64_t>(entry.measured, 1);
+}
+
+void EnginesCore::Impl::on(const LoadOn& load) {
+  const auto found = engines_.find(load.model);
+  if (found == engines_.end()) {
+    act(TellManager{.event =
+                        EngineSaid{.device = load.device,
+                                   .model = load.model,
+                                   .news = EngineNews::kFailed,
+                                   .reason = {Code::kNotFound, "the engine is not configured"}}});
+    return;
+  }
+  EngineEntry& entry = found->second;
+  if (entry.state == EngineState::kRunning) {
+    say(entry, EngineNews::kServing);
+    return;
+  }
+  const bool at_rest =
+      entry.state == EngineState::kStopped || entry.state == EngineState::kSuspended;
+  if (!at_rest || entry.borrows()) {
+    say(entry,
+        EngineNews::kRefused,
+        {Code::kFailedPrecondition, "the engine is " + std::string(name(entry.state))});
+    return;
+  }
+  const std::int64_t missing = pages_wanted(entry) - entry.reserved;
+  if (missing > 0 && !counted(entry)) {
+    entry.borrowing = missing;
+    entry.unwanted = false;
+    act(Borrow{
+        .device = entry.config.device, .model = load.model, .basis = load.basis, .pages = missing});
+    return;
+  }
+  if (missing > 0 && !reserve(entry, missing)) {
+    say(entry,
+        EngineNews::kRefused,
+        {Code::kResourceExhausted,
+         std::to_string(missing) + " pages are wanted and " +
+             std::to_string(ledger_.usage(ledger::device_pool(entry.config.device)).free) +
+             " are free"});
+    return;
+  }
+  bring_in(entry);
+}
+
+void EnginesCore::Impl::on(const LoanGranted& granted) {
+  const auto found = engines_.find(granted.model);
+  HEDDLE_CHECK(found != engines_.end() && found->second.borrows());
+  EngineEntry& entry = found->second;
+  entry.reserved += std::exchange(entry.borrowing, 0);
+  if (entry.unwanted) {
+    give_back(entry, entry.held);
+    say_out(entry);
+    return;
+  }
+  bring_in(entry);
+}
+
+void EnginesCore::Impl::on(const LoanRefused& refused) {
+  const auto found = engines_.find(refused.model);
+  HEDDLE_CHECK(found != engines_.end() && found->second.borrows());
+  EngineEntry& entry = found->second;
+  entry.borrowing = 0;
+  if (entry.unwanted) {
+    say_out(entry);
+  } else {
+    say(entry, EngineNews::kRefused, refused.reason);
+  }
+}
+
+/// Its memory is reserved: start it, or bring it back.
+void EnginesCore::Impl::bring_in(EngineEntry& entry) {
+  entry.eviction.reset();
+  if (entry.state == EngineState::kSuspended) {
+    enter(entry, EngineState::kResuming);
+    act(ResumeEngine{.model = entry.config.model, .life = entry.life});
+    return;
+  }
+  entry.life = EngineLife(++lives_given_);
+  ++entry.starts;
+  entry.level.reset();
+  enter(entry, EngineState::kStarting);
+  act(StartEngine{.model = entry.config.model, .life = entry.life});
+}
+
+EngineEntry* EnginesCore::Impl::alive(ModelId model, EngineLife life) {
+  const auto found = engines_.find(model);
+  return found != engines_.end() && found->second.life == life ? &found->second : nullptr;
+}
+
+void EnginesCore::Impl::on(const EngineStarted& started) {
+  EngineEntry* entry = alive(started.model, started.life);
+  if (entry == nullptr || entry->state != EngineState::kStarting) {
+    return;  // It was told to stop meanwhile; that is answered by its exit.
+  }
+  if (started.error) {
+    entry->trouble = started.error->message;
+    entry->held = 0;
+    give_back(*entry, 0);
+    enter(*entry, EngineState::kStopped);
+    say(*entry, EngineNews::kFailed, *started.error);
+    return;
+  }
+  SuspendCost& cost = entry->cost(spec::SuspendLevel::kStop);
+  cost.in = follow(cost.in, now_ - entry->since, entry->starts);
+  serve(*entry, started.held_pages);
+}
+
+void EnginesCore::Impl::on(const EngineResumed& resumed) {
+  EngineEntry* entry = alive(resumed.model, resumed.life);
+  if (entry == nullptr || entry->state != EngineState::kResuming) {
+    return;
+  }
+  const spec::SuspendLevel level = entry->level.value();
+  SuspendCost& cost = entry->cost(level);
+  std::uint64_t& lost = entry->lost_by.at(static_cast<std::size_t>(level));
+  if (resumed.error) {
+    ++cost.failures;
+    ++lost;
+    entry->trouble = "after " + std::string(name(level)) + ": " + resumed.error->message;
+    stop(*entry);
+    return;
+  }
+  lost = 0;
+  cost.in = follow(cost.in, now_ - entry->since, cost.times);
+  if (entry->host_lease) {
+    ledger_.release(*std::exchange(entry->host_lease, std::nullopt));
+  }
+  serve(*entry, resumed.held_pages);
+}
+
+void EnginesCore::Impl::serve(EngineEntry& entry, std::int64_t held) {
+  entry.eviction.reset();
+  entry.level.reset();
+  enter(entry, EngineState::kRunning);
+  note_held(entry, held);
+  say(entry, EngineNews::kServing);
+}
+
+void EnginesCore::Impl::on(const EngineMeasured& measured) {
+  EngineEntry* entry = alive(measured.model, measured.life);
+  if (entry != nullptr && entry->state == EngineState::kRunning) {
+    note_held(*entry, measured.held_pages);
+  }
+}
+
+/// What it holds while it runs may be more than was reserved: then as much as there is becomes its
+/// own, so that nobody else counts on it.
+void EnginesCore::Impl::note_held(EngineEntry& entry, std::int64_t held) {
+  entry.measured = std::max(entry.measured, held);
+  const std::int64_t over = held - entry.reserved;
+  if (over > 0) {
+    std::int64_t had = 0;
+    if (counted(entry)) {
+      had = std::min(over, ledger_.usage(ledger::device_pool(entry.config.device)).free);
+      HEDDLE_CHECK(had <= 0 || reserve(entry, had));
+    }
+    if (had < over) {
+      entry.trouble = "holds " + std::to_string(held) + " pages and may have " +
+                      std::to_string(entry.reserved) + "; give it more `memory`";
+    }
+  }
+  set_held(entry, held);
+}
+
+// ---- The ledger ----
+
+/// Whether its device is one without a worker, whose pages are counted here.
+bool EnginesCore::Impl::counted(const EngineEntry& entry) const {
+  return devices_.contains(entry.config.device);
+}
+
+bool EnginesCore::Impl::reserve(EngineEntry& entry, std::int64_t pages) {
+  const ledger::PoolId pool = ledger::device_pool(entry.config.device);
+  if (entry.lease) {
+    if (!ledger_.grow(*entry.lease, pool, pages)) {
+      return false;
+    }
+  } else {
+    const std::array<ledger::Demand, 1> demand{{{.pool = pool, .pages = pages}}};
+    const auto lease =
+        ledger_.reserve(ledger::LeaseKind::kForeign, {.model = entry.config.model}, demand);
+    if (!lease) {
+      return false;
+    }
+    entry.lease = *lease;
+  }
+  entry.reserved += pages;
+  report(entry.config.device);
+  return true;
+}
+
+/// All but `keep` of its pages are others' again.
+void EnginesCore::Impl::give_back(EngineEntry& entry, std::int64_t keep) {
+  const std::int64_t pages = entry.reserved - keep;
+  if (pages <= 0) {
+    return;
+  }
+  entry.reserved = keep;
+  if (!counted(entry)) {
+    act(Repay{.device = entry.config.device, .model = entry.config.model, .pages = pages});
+    return;
+  }
+  const ledger::PoolId pool = ledger::device_pool(entry.config.device);
+  if (keep == 0) {
+    ledger_.release(*std::exchange(entry.lease, std::nullopt));
+  } else {
+    set_held(entry, std::min(entry.held, keep));
+    ledger_.shrink(*entry.lease, pool, pages);
+  }
+  report(entry.config.device);
+}
+
+void EnginesCore::Impl::set_held(EngineEntry& entry, std::int64_t held) {
+  entry.held = held;
+  if (!entry.lease) {
+    return;
+  }
+  const ledger::PoolId pool = ledger::device_pool(entry.config.device);
+  const ledger::Share share = ledger_.find(*entry.lease)->shares.at(pool);
+  const std::int64_t change = std::min(held, share.reserved) - share.held;
+  if (change > 0) {
+    ledger_.commit(*entry.lease, pool, change);
+  } else if (change < 0) {
+    ledger_.uncommit(*entry.lease, pool, -change);
+  }
+  if (change != 0) {
+    report(entry.config.device);
+  }
+}
+
+/// Charges host memory with what was saved of it; false where there is not so much.
+bool EnginesCore::Impl::keep_on_host(EngineEntry& entry, std::int64_t pages) {
+  if (entry.host_lease) {
+    ledger_.release(*std::exchange(entry.host_lease, std::nullopt));
+  }
+  if (pages == 0) {
+    return true;
+  }
+  const std::array<ledger::Demand, 1> demand{{{.pool = ledger::kHostPool, .pages = pages}}};
+  const auto lease =
+      ledger_.reserve(ledger::LeaseKind::kForeign, {.model = entry.config.model}, demand);
+  if (!lease) {
+    return false;
+  }
+  ledger_.commit(*lease, ledger::kHostPool, pages);
+  entry.host_lease = *lease;
+  return true;
+}
+
+void EnginesCore::Impl::report(DeviceId device) {
+  act(TellManager{.event = WorkerSaid{.device = device,
+                                      .epoch = kOnlyEpoch,
+                                      .report = DeviceReport{
+                                          .usage = ledger_.usage(ledger::device_pool(device))}}});
+}
+
+// ---- What is seen ----
+
+void EnginesCore::Impl::enter(EngineEntry& entry, EngineState state) {
+  entry.state = state;
+  entry.since = now_;
+}
+
+/// What becomes of an engine, with what the next suspension and the way back are likely to take.
+void EnginesCore::Impl::say(const EngineEntry& entry, EngineNews news, Error reason) {
+  spec::SuspendLevel likely = entry.config.levels.back();
+  for (const spec::SuspendLevel level : entry.config.levels) {
+    if (entry.cost(level).times > entry.cost(level).insufficient) {
+      likely = level;
+      break;
+    }
+  }
+  act(TellManager{.event = EngineSaid{.device = entry.config.device,
+                                      .model = entry.config.model,
+                                      .news = news,
+                                      .held_pages = entry.state == EngineState::kRunning
+                                                        ? std::max(entry.held, entry.reserved)
+                                                        : entry.reserved,
+                                      .swap_out = entry.cost(likely).out,
+                                      .swap_in = entry.cost(likely).in,
+                                      .reason = std::move(reason)}});
+}
+
+/// It is out, as was asked.
+void EnginesCore::Impl::say_out(const EngineEntry& entry) {
+  say(entry, entry.state == EngineState::kStopped ? EngineNews::kEnded : EngineNews::kSuspended);
+}
+
+std::vector<EngineStatus> EnginesCore::Impl::engines() const {
+  std::vector<EngineStatus> all;
+  for (const auto& [model, entry] : engines_) {
+    std::int64_t host = 0;
+    if (entry.host_lease) {
+      host = ledger_.find(*entry.host_lease)->shares.at(ledger::kHostPool).reserved;
+    }
+    all.push_back({.model = model,
+                   .device = entry.config.device,
+                   .state = entry.state,
+                   .level = entry.level,
+                   .since = entry.since,
+                   .reserved_pages = entry.reserved,
+                   .held_pages = entry.held,
+                   .host_pages = host,
+                   .starts = entry.starts,
+                   .deaths = entry.deaths,
+                   .costs = entry.costs,
+                   .trouble = entry.trouble});
+  }
+  return all;
+}
+
+std::optional<ledger::PoolUsage> EnginesCore::Impl::usage(DeviceId device) const {
+  return devices_.contains(device) ? std::optional(ledger_.usage(ledger::device_pool(device)))
+                                   : std::nullopt;
+}
+
+void EnginesCore::Impl::check_invariants() const {
+  ledger_.check_invariants();
+  for (const auto& [model, entry] : engines_) {
+    HEDDLE_CHECK(entry.lease.has_value() == (counted(entry) && entry.reserved > 0));
+    HEDDLE_CHECK(
+        !entry.lease ||
+        ledger_.find(*entry.lease)->shares.at(ledger::device_pool(entry.config.device)).reserved ==
+            entry.reserved);
+    const bool stopped = entry.state == EngineState::kStopped;
+    HEDDLE_CHECK(!stopped || (entry.reserved == 0 && !entry.host_lease && !entry.level));
+    HEDDLE_CHECK(entry.state != EngineState::kSuspended || entry.level);
+    // Nothing starts, runs or comes back without its memory.
+    const bool active = entry.state == EngineState::kStarting ||
+                        entry.state == EngineState::kResuming ||
+                        entry.state == EngineState::kRunning;
+    HEDDLE_CHECK(!active || entry.reserved >= std::max<std::int64_t>(entry.config.pages, 1));
+  }
+}
+
+EnginesCore::EnginesCore() : impl_(std::make_unique<Impl>()) {}
+EnginesCore::~EnginesCore() = default;
+EnginesCore::EnginesCore(EnginesCore&&) noexcept = default;
+EnginesCore& EnginesCore::operator=(EnginesCore&&) noexcept = default;
+
+void EnginesCore::step(Instant now,
+                       const EnginesEvent& event,
+                       std::vector<EnginesCommand>& commands) {
+  impl_->step(now, event, commands);
+}
+std::vector<EngineStatus> EnginesCore::engines() const {
+  return impl_->engines();
+}
+std::optional<ledger::PoolUsage> EnginesCore::usage(DeviceId device) const {
+  return impl_->usage(device);
+}
+void EnginesCore::check_invariants() const {
+  impl_->check_invariants();
+}
+
+}  // namespace heddle::core

@@ -1,0 +1,127 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/engines_core.h"
+#include "ledger/ledger.h"
+
+namespace heddle::core {
+
+/// Somebody who has failed to come back from a level so often is not suspended by it any more.
+inline constexpr std::uint64_t kResumeFailuresMost = 2;
+
+/// A mean that follows the last few of `times` values.
+[[nodiscard]] inline Duration follow(Duration mean, Duration value, std::uint64_t times) {
+  constexpr std::uint64_t kMemory = 4;
+  const auto count = static_cast<std::int64_t>(std::min(times, kMemory));
+  return count <= 1 ? value : mean + (value - mean) / count;
+}
+
+/// An engine and where it is in its life.
+struct EngineEntry {
+  Engine config{};
+  bool removed = false;
+  EngineState state = EngineState::kStopped;
+  EngineLife life{};
+  Instant since{};
+  std::optional<spec::SuspendLevel> level{};
+
+  /// Pages of its device that are its own: in the ledger here, or lent by the device's worker.
+  std::int64_t reserved = 0;
+  std::optional<ledger::LeaseId> lease{};       ///< Of them, on a device without a worker.
+  std::int64_t borrowing = 0;                   ///< Asked of a worker and not answered yet.
+  bool unwanted = false;                        ///< Evicted while it borrowed.
+  std::optional<ledger::LeaseId> host_lease{};  ///< Of what was saved of it.
+  std::int64_t held = 0;                        ///< Of its device, measured.
+  std::int64_t measured = 0;                    ///< While it ran, the most; 0: never.
+
+  std::optional<EvictFrom> eviction{};  ///< The last order, until it serves again.
+  std::int64_t came_with = 0;           ///< Pages reserved when that began.
+
+  std::uint64_t starts = 0;
+  std::uint64_t deaths = 0;
+  std::array<SuspendCost, spec::kSuspendLevels> costs{};
+  std::array<std::uint64_t, spec::kSuspendLevels> lost_by{};  ///< Resumes that failed in a row.
+  std::string trouble{};
+
+  [[nodiscard]] SuspendCost& cost(spec::SuspendLevel of) {
+    return costs.at(static_cast<std::size_t>(of));
+  }
+  [[nodiscard]] const SuspendCost& cost(spec::SuspendLevel of) const {
+    return costs.at(static_cast<std::size_t>(of));
+  }
+  [[nodiscard]] bool borrows() const { return borrowing > 0; }
+};
+
+/// The state of an EnginesCore. Coming and the ledger are in engines_core.cc, going in
+/// engines_suspend.cc.
+class EnginesCore::Impl {
+ public:
+  void step(Instant now, const EnginesEvent& event, std::vector<EnginesCommand>& commands);
+  [[nodiscard]] std::vector<EngineStatus> engines() const;
+  [[nodiscard]] std::optional<ledger::PoolUsage> usage(DeviceId device) const;
+  void check_invariants() const;
+
+ private:
+  void on(const ConfigureEngines& configure);
+  void on(const LoadOn& load);
+  void on(const EvictFrom& evict);
+  void on(const LoanGranted& granted);
+  void on(const LoanRefused& refused);
+  void on(const EngineStarted& started);
+  void on(const EngineSuspended& suspended);
+  void on(const EngineResumed& resumed);
+  void on(const EngineExited& exited);
+  void on(const EngineMeasured& measured);
+
+  // Coming.
+  [[nodiscard]] static std::int64_t pages_wanted(const EngineEntry& entry);
+  void bring_in(EngineEntry& entry);
+  void serve(EngineEntry& entry, std::int64_t held);
+  void note_held(EngineEntry& entry, std::int64_t held);
+
+  // Going.
+  void suspend_further(EngineEntry& entry, std::size_t from);
+  [[nodiscard]] bool suits(const EngineEntry& entry, spec::SuspendLevel level) const;
+  [[nodiscard]] std::size_t after(const EngineEntry& entry) const;
+  void settle(EngineEntry& entry, const EngineSuspended& suspended);
+  void stop(EngineEntry& entry);
+  void gone(EngineEntry& entry);
+  void not_evicted(EngineEntry& entry);
+
+  // The ledger.
+  [[nodiscard]] bool counted(const EngineEntry& entry) const;
+  bool reserve(EngineEntry& entry, std::int64_t pages);
+  void give_back(EngineEntry& entry, std::int64_t keep);
+  void set_held(EngineEntry& entry, std::int64_t held);
+  bool keep_on_host(EngineEntry& entry, std::int64_t pages);
+  void report(DeviceId device);
+
+  EngineEntry* alive(ModelId model, EngineLife life);
+  void enter(EngineEntry& entry, EngineState state);
+  void say(const EngineEntry& entry, EngineNews news, Error reason = {});
+  void say_out(const EngineEntry& entry);
+  void forget_removed();
+  template <class T>
+  void act(T command) {
+    commands_->push_back(std::move(command));
+  }
+
+  Instant now_{};
+  std::vector<EnginesCommand>* commands_ = nullptr;
+  bool configured_ = false;
+  std::map<ModelId, EngineEntry> engines_{};
+  std::map<DeviceId, EngineDevice> devices_{};  ///< Without workers.
+  ledger::Ledger ledger_{};
+  std::uint64_t lives_given_ = 0;
+};
+
+}  // namespace heddle::core

@@ -1,0 +1,51 @@
+#include "manager/foreign_requests.h"
+
+#include <utility>
+
+namespace heddle::manager {
+
+void ForeignRequests::add(std::shared_ptr<core::ForeignRequest> request,
+                          std::shared_ptr<core::ForeignSink> sink) {
+  const RequestId id = request->id;
+  entries_[id] = {.request = std::move(request), .sink = std::move(sink)};
+}
+
+ForeignRequests::Entry* ForeignRequests::find(RequestId request) {
+  const auto found = entries_.find(request);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+std::optional<ForeignRequests::Entry> ForeignRequests::remove(RequestId request) {
+  const auto found = entries_.find(request);
+  if (found == entries_.end()) {
+    return std::nullopt;
+  }
+  Entry entry = std::move(found->second);
+  entries_.erase(found);
+  return entry;
+}
+
+std::vector<ForeignRequests::Entry> ForeignRequests::lose(ModelId model) {
+  std::vector<Entry> lost;
+  for (auto& [id, entry] : entries_) {
+    if (entry.forwarded && entry.request->model == model) {
+      entry.forwarded = false;
+      ++entry.request->restarts;
+      lost.push_back(entry);
+    }
+  }
+  return lost;
+}
+
+std::optional<Instant> ForeignRequests::waits_since(ModelId model) const {
+  std::optional<Instant> since;
+  for (const auto& [id, entry] : entries_) {
+    const Instant arrived = entry.request->times.arrived;
+    if (!entry.forwarded && entry.request->model == model && (!since || arrived < *since)) {
+      since = arrived;
+    }
+  }
+  return since;
+}
+
+}  // namespace heddle::manager

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/time.h"
+#include "core/serving.h"
+
+namespace heddle::manager {
+
+/// The requests for engines that are not ours and that have not ended. Sinks may call back into the
+/// owner, so whatever calls one may find requests gone afterwards. Loop thread.
+class ForeignRequests {
+ public:
+  struct Entry {
+    std::shared_ptr<core::ForeignRequest> request{};
+    std::shared_ptr<core::ForeignSink> sink{};
+    bool forwarded = false;  ///< Its sink was told to, and it has not come back.
+    bool held = false;       ///< It waits, or waited, for its engine.
+  };
+
+  /// The request's id is new.
+  void add(std::shared_ptr<core::ForeignRequest> request, std::shared_ptr<core::ForeignSink> sink);
+  /// Null when it has ended.
+  [[nodiscard]] Entry* find(RequestId request);
+  /// Takes the request out; nothing when it has ended.
+  std::optional<Entry> remove(RequestId request);
+
+  /// Those forwarded to the model's engine, which has died: they count as waiting from now on.
+  [[nodiscard]] std::vector<Entry> lose(ModelId model);
+  /// When the first came of those that wait for the model.
+  [[nodiscard]] std::optional<Instant> waits_since(ModelId model) const;
+
+ private:
+  std::map<RequestId, Entry> entries_{};
+};
+
+}  // namespace heddle::manager

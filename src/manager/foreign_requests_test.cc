@@ -1,0 +1,54 @@
+#include "manager/foreign_requests.h"
+
+#include <gtest/gtest.h>
+
+namespace heddle::manager {
+namespace {
+
+class Deaf final : public core::ForeignSink {
+ public:
+  void on_waiting(Duration /*since*/) override {}
+  void on_ready(const core::EngineAddress& /*address*/) override {}
+  void on_lost(const Error& /*error*/) override {}
+  void on_error(const Error& /*error*/) override {}
+};
+
+std::shared_ptr<core::ForeignRequest> request(std::uint64_t id, std::uint64_t model, int arrived) {
+  auto made = std::make_shared<core::ForeignRequest>();
+  made->id = RequestId(id);
+  made->model = ModelId(model);
+  made->times.arrived = Instant(std::chrono::seconds(arrived));
+  return made;
+}
+
+TEST(ForeignRequests, AreFoundUntilTheyEnd) {
+  ForeignRequests requests;
+  requests.add(request(1, 7, 5), std::make_shared<Deaf>());
+  ASSERT_NE(requests.find(RequestId(1)), nullptr);
+  EXPECT_EQ(requests.find(RequestId(2)), nullptr);
+  EXPECT_TRUE(requests.remove(RequestId(1)).has_value());
+  EXPECT_EQ(requests.find(RequestId(1)), nullptr);
+  EXPECT_FALSE(requests.remove(RequestId(1)).has_value());
+}
+
+TEST(ForeignRequests, OnlyThoseForwardedAreLostWithAnEngine) {
+  ForeignRequests requests;
+  requests.add(request(1, 7, 5), std::make_shared<Deaf>());
+  requests.add(request(2, 7, 4), std::make_shared<Deaf>());
+  requests.add(request(3, 8, 1), std::make_shared<Deaf>());
+  requests.find(RequestId(1))->forwarded = true;
+  requests.find(RequestId(3))->forwarded = true;
+  EXPECT_EQ(requests.waits_since(ModelId(7)), Instant(std::chrono::seconds(4)));
+  EXPECT_EQ(requests.waits_since(ModelId(8)), std::nullopt);
+
+  const auto lost = requests.lose(ModelId(7));
+
+  ASSERT_EQ(lost.size(), 1U);
+  EXPECT_EQ(lost[0].request->id, RequestId(1));
+  EXPECT_EQ(lost[0].request->restarts, 1);
+  EXPECT_FALSE(requests.find(RequestId(1))->forwarded);
+  EXPECT_TRUE(requests.find(RequestId(3))->forwarded);
+}
+
+}  // namespace
+}  // namespace heddle::manager
