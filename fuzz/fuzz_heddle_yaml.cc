@@ -23,8 +23,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   HEDDLE_CHECK(!config->devices.empty());
   for (const auto& device : config->devices) {
-    HEDDLE_CHECK(!device.cores.empty() && device.memory >= device.page && device.page >= 4096);
+    const bool external = device.kind == heddle::config::DeviceKind::kExternal;
+    HEDDLE_CHECK(device.cores.empty() == external);
+    HEDDLE_CHECK(device.memory >= device.page && device.page >= 4096);
     HEDDLE_CHECK(device.load_bandwidth == 0 || device.copy);
+  }
+  for (const auto& model : config->models) {
+    if (!model.engine) {
+      continue;
+    }
+    HEDDLE_CHECK(!model.engine->suspend.empty());
+    HEDDLE_CHECK(model.engine->suspend.back() == heddle::spec::SuspendLevel::kStop);
+    HEDDLE_CHECK(model.engine->upstream.port > 0 && !model.engine->device.empty());
   }
   HEDDLE_CHECK(config->limits.queue >= 1 && config->limits.connections >= 1);
   return 0;

@@ -8,13 +8,28 @@
 #include <sstream>
 
 #include "config/declare.h"
+#include "config/engine_declare.h"
+#include "config/macros.h"
 #include "config/reader.h"
 
 namespace heddle::config {
 
 namespace {
 
+/// One device for what there is: memory that is only counted when there are engines alone, else the
+/// cores of this machine with half of its memory.
 void add_default_device(Config& config, const Machine& machine) {
+  const bool only_engines =
+      !config.models.empty() &&
+      std::all_of(config.models.begin(), config.models.end(), [](const ModelConfig& model) {
+        return model.engine.has_value();
+      });
+  if (only_engines) {
+    DeviceConfig device{.name = "engines", .kind = DeviceKind::kExternal};
+    device.memory = machine.memory / device.page * device.page;
+    config.devices.push_back(std::move(device));
+    return;
+  }
   DeviceConfig device{.name = "cpu0", .cores = machine.cores};
   device.memory = machine.memory / 2 / device.page * device.page;
   config.devices.push_back(std::move(device));
@@ -40,6 +55,23 @@ void check_device(std::size_t index,
   } else if (device.memory < device.page) {
     reject("memory: " + std::to_string(device.memory) + " bytes is less than one page of " +
            std::to_string(device.page) + " bytes");
+  }
+}
+
+void complete_devices(Config& config, const Machine& machine, Diagnosis& diagnosis) {
+  if (config.devices.empty()) {
+    add_default_device(config, machine);
+  }
+  for (std::size_t i = 0; i < config.devices.size(); ++i) {
+    DeviceConfig& device = config.devices[i];
+    const bool cpu = device.kind == DeviceKind::kCpu;
+    if (device.name.empty()) {
+      device.name = (cpu ? "cpu" : "external") + std::to_string(i);
+    }
+    if (device.cores.empty() && cpu) {
+      device.cores = machine.cores;
+    }
+    check_device(i, device, machine, diagnosis);
   }
 }
 
@@ -86,7 +118,7 @@ Result<Config> parse_config(std::string_view text,
                             const std::string& file,
                             const Environment& environment,
                             const Machine& machine) {
-  const Result<Node> root = parse_document(text, file, environment);
+  Result<Node> root = parse_document(text, file, environment);
   if (!root) {
     return root.error();
   }
@@ -96,24 +128,14 @@ Result<Config> parse_config(std::string_view text,
   }
   Config config{.file = file, .directory = std::filesystem::absolute(file).parent_path().string()};
   Diagnosis diagnosis{.origin = file, .directory = config.directory};
+  SwapSettings settings{.directory = config.directory, .ports = expand_macros(*root, diagnosis)};
   Reader reader(*root, "", diagnosis);
-  declare(reader, config);
+  declare(reader, config, settings);
   reader.finish();
-
-  if (config.devices.empty()) {
-    add_default_device(config, machine);
-  }
-  for (std::size_t i = 0; i < config.devices.size(); ++i) {
-    DeviceConfig& device = config.devices[i];
-    if (device.name.empty()) {
-      device.name = "cpu" + std::to_string(i);
-    }
-    if (device.cores.empty()) {
-      device.cores = machine.cores;
-    }
-    check_device(i, device, machine, diagnosis);
-  }
+  complete_devices(config, machine, diagnosis);
   check_names(config, diagnosis);
+  complete_engines(config, settings, diagnosis);
+  config.warnings = diagnosis.warnings;
   if (!diagnosis.problems.empty()) {
     return Error{.code = Code::kInvalidArgument, .message = join_lines(diagnosis.problems)};
   }

@@ -44,7 +44,7 @@ enum class DeviceKind : std::uint8_t {
 struct DeviceConfig {
   std::string name{};
   DeviceKind kind = DeviceKind::kCpu;
-  std::vector<int> cores{};          ///< CPU numbers; ascending, distinct, not empty.
+  std::vector<int> cores{};          ///< CPU numbers; ascending, distinct; none of kExternal.
   std::uint64_t memory = 0;          ///< Of weights, KV and workspace [bytes]; at least one page.
   std::uint64_t page = 2U << 20U;    ///< [bytes]; a power of two.
   std::uint64_t load_bandwidth = 0;  ///< Emulated link from host memory [bytes/s]; 0: none.
@@ -83,6 +83,7 @@ struct ModelConfig {
   std::optional<EngineConfig> engine{};  ///< Set: an engine that is not ours serves it; no `path`.
   /// Ids of models that cannot stay resident when this one comes (groups, matrix); sorted.
   std::vector<std::string> displaces{};
+  std::string metadata{};  ///< A JSON object for listings; empty: none.
 };
 
 /// What who shows a key may do at most.
@@ -117,9 +118,10 @@ struct Config {
   Limits limits{};
   log::Level log_level = log::Level::kInfo;
   log::Format log_format = log::Format::kText;
-  std::string data_dir{};           ///< For what outlives the process; empty: nothing does.
-  std::string event_log{};          ///< File that gets every event of the cores; empty: none.
-  Duration shutdown_timeout = 30s;  ///< What running requests get to end after SIGTERM.
+  std::string data_dir{};               ///< For what outlives the process; empty: nothing does.
+  std::string event_log{};              ///< File that gets every event of the cores; empty: none.
+  Duration shutdown_timeout = 30s;      ///< What running requests get to end after SIGTERM.
+  std::vector<std::string> warnings{};  ///< What of the file has no effect; a line each, as errors.
 };
 
 /// What defaults and checks depend on.

@@ -125,7 +125,7 @@ TEST(Config, WhatCannotBeMeantIsRefused) {
       {"devices: [{memory: 64MiB, prefix_cache: 50}]", "want off, or a share such as 50%"},
       {"devices: [{memory: 64MiB, prefix_cache: offf}]", "want off, or a share such as 50%"},
       {"devices: [{}]", "devices[0].memory: is missing"},
-      {"devices: [{memory: 64MiB, kind: tpu}]", "\"tpu\" is not one of cpu"},
+      {"devices: [{memory: 64MiB, kind: tpu}]", "\"tpu\" is not one of cpu, external"},
       {"apiKeys: ['']", "a key is empty"},
       {"apiKeyLimits: [{key: k, priority: 1}]", "is not among apiKeys"},
       {"apiKeyLimits: [{priority: 1}]", "apiKeyLimits[0].key: is missing"},
@@ -136,52 +136,6 @@ TEST(Config, WhatCannotBeMeantIsRefused) {
     const Result<Config> config = parse(text);
     ASSERT_FALSE(config) << text;
     EXPECT_THAT(config.error().message, HasSubstr(message)) << text;
-  }
-}
-
-TEST(Config, AForeignEngineIsRecognisedAndRefused) {
-  const Result<Config> config = parse("models:\n  x: {cmd: vllm serve x, env: [A=1]}\n");
-  ASSERT_FALSE(config);
-  EXPECT_THAT(config.error().message,
-              HasSubstr("models.x.cmd: external engines are not supported yet"));
-  EXPECT_THAT(config.error().message, HasSubstr("models.x.env: is known from llama-swap"));
-  EXPECT_THAT(config.error().message, testing::Not(HasSubstr("missing")));
-}
-
-TEST(Config, EveryKeyOfLlamaSwapIsRecognised) {
-  for (const char* key : {"routing",
-                          "groups",
-                          "matrix",
-                          "selectors",
-                          "profiles",
-                          "upstream",
-                          "store",
-                          "captureBuffer",
-                          "startPort",
-                          "hooks",
-                          "macros",
-                          "healthCheckTimeout",
-                          "globalTTL",
-                          "peers"}) {
-    const Result<Config> config = parse(std::string(key) + ": {}\n");
-    ASSERT_FALSE(config) << key;
-    EXPECT_THAT(config.error().message, HasSubstr("not supported yet"));
-  }
-  for (const char* key : {"cmd",
-                          "cmdStop",
-                          "proxy",
-                          "unloadTimeout",
-                          "env",
-                          "checkEndpoint",
-                          "useModelName",
-                          "filters",
-                          "metadata",
-                          "capabilities",
-                          "timeouts",
-                          "sendLoadingState"}) {
-    const Result<Config> config = parse("models: {m: {path: x, " + std::string(key) + ": 1}}\n");
-    ASSERT_FALSE(config) << key;
-    EXPECT_THAT(config.error().message, HasSubstr("not supported yet"));
   }
 }
 

@@ -4,6 +4,9 @@
 #include <array>
 #include <charconv>
 #include <optional>
+#include <utility>
+
+#include "spec/json_writer.h"
 
 namespace heddle::config {
 
@@ -12,7 +15,7 @@ namespace {
 constexpr int kCoresMax = 4096;
 constexpr std::int64_t kPriorityMost = 1'000'000;
 constexpr std::uint64_t kHeaderMax = 16U << 20U;
-constexpr std::string_view kLater = "is known from llama-swap and not supported yet";
+constexpr std::string_view kUnsupported = "is known from llama-swap and not supported";
 
 std::optional<int> small_number(std::string_view text, int most) {
   int number = 0;
@@ -70,7 +73,19 @@ void declare_prefix_cache(Fields& f, DeviceConfig& device) {
 void declare(Fields& f, DeviceConfig& device) {
   f.text({"name", "What metrics and listings call the device."}, device.name);
   std::size_t kind = 0;
-  f.choice({"kind", "What the device is."}, {"cpu"}, kind);
+  f.choice(
+      {"kind", "cpu: cores and memory of this machine; external: memory that only engines use."},
+      {"cpu", "external"},
+      kind);
+  device.kind = static_cast<DeviceKind>(kind);
+  if (device.kind == DeviceKind::kExternal) {
+    for (const std::string_view key :
+         {"cores", "load_bandwidth", "copy", "pace", "step_budget", "prefix_cache"}) {
+      if (f.has(key)) {
+        f.reject(key, "is for devices that heddle runs models on, not for an external one");
+      }
+    }
+  }
   std::vector<std::string> cores;
   f.texts({"cores", "CPU numbers such as \"0-3,6\"; all when absent."}, cores);
   for (const std::string& part : cores) {
@@ -104,12 +119,29 @@ void declare(Fields& f, DeviceConfig& device) {
   declare_prefix_cache(f, device);
 }
 
-void declare(Fields& f, ModelConfig& model) {
-  f.text({"path", "A directory with a checkpoint, or a Hugging Face model id."}, model.path);
-  f.reserve({"cmd", "cmdStop", "proxy"}, "external engines are not supported yet; use path");
-  if (!f.has("cmd") && !f.has("proxy")) {
-    f.require("path", "name a directory or a Hugging Face model id");
+/// What the gateway shows of a model, and does with requests for it.
+void declare_listing(Fields& f, ModelConfig& model) {
+  std::vector<std::pair<std::string, std::string>> metadata;
+  f.values({"metadata", "Anything, shown as it is where models are listed."}, metadata);
+  if (!metadata.empty()) {
+    spec::JsonWriter json;
+    json.begin_object();
+    for (const auto& [key, value] : metadata) {
+      json.key(key).json(value);
+    }
+    model.metadata = std::move(json.end_object()).take();
   }
+  f.ignore({"capabilities"}, kUnsupported);
+  f.integer({"concurrencyLimit", "Requests at once; more get status 429. 0 means limits.queue."},
+            {.least = 0},
+            model.concurrency_limit);
+}
+
+void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
+  f.text({"path", "A directory with a checkpoint, or a Hugging Face model id."}, model.path);
+  f.require_one(
+      {"path", "cmd", "proxy", "container"},
+      "name a directory or a Hugging Face model id, or an engine: cmd, proxy or container");
   constexpr std::array kDTypes{spec::DType::kBf16, spec::DType::kF32, spec::DType::kI8};
   std::size_t dtype = 0;
   f.choice(
@@ -123,6 +155,7 @@ void declare(Fields& f, ModelConfig& model) {
   f.text({"example", "A prompt to try, shown when the server starts."}, model.example);
   f.flag({"pin", "Never evict the model once it is loaded."}, model.pin);
   f.flag({"unlisted", "Serve the model but leave it out of listings."}, model.unlisted);
+  model.ttl = settings.ttl;
   f.seconds({"ttl", "Unload after being idle for so long; 0 means never."}, model.ttl);
   f.duration({"min_residence", "Do not evict sooner than this after loading."},
              model.min_residence);
@@ -145,21 +178,8 @@ void declare(Fields& f, ModelConfig& model) {
       {"auto", "last", "mean"},
       pooling);
   model.pooling = static_cast<Pooling>(pooling);
-  f.integer({"concurrencyLimit", "Requests at once; more get status 429. 0 means limits.queue."},
-            {.least = 0},
-            model.concurrency_limit);
-  f.reserve({"unloadTimeout",
-             "env",
-             "checkEndpoint",
-             "useModelName",
-             "filters",
-             "metadata",
-             "capabilities",
-             "timeouts",
-             "sendLoadingState",
-             "macros",
-             "setParamsByID"},
-            kLater);
+  declare_listing(f, model);
+  declare_engine(f, settings, model);
 }
 
 void declare_logging(Fields& f, Config& config) {
@@ -247,7 +267,7 @@ Result<ListenAddress> parse_listen(std::string_view text) {
       .port = static_cast<std::uint16_t>(*port)};
 }
 
-void declare(Fields& f, Config& config) {
+void declare(Fields& f, Config& config, SwapSettings& settings) {
   declare_listen(f, config);
   f.texts({"apiKeys", "Keys that clients may present; none means that no key is asked for."},
           config.api_keys);
@@ -278,10 +298,11 @@ void declare(Fields& f, Config& config) {
     declare(item, device);
     config.devices.push_back(std::move(device));
   });
+  declare_engine_defaults(f, settings);
   f.named_sections({"models", "The models, by the name that requests use."},
                    [&](const std::string& id, Fields& item) {
                      ModelConfig model{.id = id};
-                     declare(item, model);
+                     declare(item, settings, model);
                      config.models.push_back(std::move(model));
                    });
   f.section({"limits", "What clients may do at most."},
@@ -291,27 +312,21 @@ void declare(Fields& f, Config& config) {
   f.path({"event_log", "Prefix of the files that get every event, for replay."}, config.event_log);
   f.duration({"shutdown_timeout", "What running requests get to end after SIGTERM."},
              config.shutdown_timeout);
-  f.reserve({"routing",
-             "groups",
-             "matrix",
-             "selectors",
-             "profiles",
-             "upstream",
-             "store",
-             "captureBuffer",
-             "startPort",
-             "hooks",
-             "macros",
-             "healthCheckTimeout",
-             "globalTTL",
-             "peers",
-             "includeAliasesInList",
-             "sendLoadingState",
-             "logToStdout",
-             "logTimeFormat",
-             "metricsMaxInMemory",
-             "performance"},
-            kLater);
+  declare_swapping(f, config, settings);
+  f.ignore({"selectors",
+            "profiles",
+            "peers",
+            "upstream",
+            "store",
+            "captureBuffer",
+            "includeAliasesInList",
+            "logToStdout",
+            "logTimeFormat",
+            "logRequests",
+            "metricsMaxInMemory",
+            "performance",
+            "ui"},
+           kUnsupported);
 }
 
 }  // namespace heddle::config

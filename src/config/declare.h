@@ -6,12 +6,13 @@
 
 #include "base/result.h"
 #include "config/config.h"
+#include "config/engine_declare.h"
 #include "config/fields.h"
 
 namespace heddle::config {
 
 /// Names every key of the configuration, once, to a reader or to the schema writer.
-void declare(Fields& fields, Config& config);
+void declare(Fields& fields, Config& config, SwapSettings& settings);
 
 /// Parses CPU numbers such as "0-3,6". kInvalidArgument for anything else.
 Result<std::vector<int>> parse_cores(std::string_view text);

@@ -1,9 +1,12 @@
 #include "config/document.h"
 
+#include <charconv>
 #include <cstdlib>
 #include <set>
 #include <sstream>
 #include <utility>
+
+#include "spec/json_writer.h"
 
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
@@ -58,6 +61,7 @@ class Converter {
  private:
   Result<Node> scalar(const YAML::Node& source, Node node) {
     node.kind = Node::Kind::kScalar;
+    node.quoted = source.Tag() == "!";
     std::string_view rest = source.Scalar();
     for (std::size_t open = rest.find(kOpen); open != std::string_view::npos;
          open = rest.find(kOpen)) {
@@ -146,7 +150,65 @@ int line_of_second_document(const std::string& text) {
   return second ? start.line() : 0;
 }
 
+/// What from_chars takes for a number and YAML does as well: no "inf", no "nan".
+template <class Number>
+std::optional<Number> number(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  const bool digits = text.find_first_of("0123456789") != std::string_view::npos;
+  return whole && digits ? std::optional(value) : std::nullopt;
+}
+
+void write_scalar(spec::JsonWriter& json, const Node& node) {
+  if (node.quoted) {
+    json.string(node.text);
+  } else if (node.text == "true" || node.text == "false") {
+    json.boolean(node.text == "true");
+  } else if (node.text.empty() || node.text == "null" || node.text == "~") {
+    json.null();
+  } else if (const auto whole = number<std::int64_t>(node.text)) {
+    json.integer(*whole);
+  } else if (const auto real = number<double>(node.text)) {
+    json.number(*real);
+  } else {
+    json.string(node.text);
+  }
+}
+
+void write(spec::JsonWriter& json, const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::kNull:
+      json.null();
+      return;
+    case Node::Kind::kScalar:
+      write_scalar(json, node);
+      return;
+    case Node::Kind::kList:
+      json.begin_array();
+      for (const Node& child : node.children) {
+        write(json, child);
+      }
+      json.end_array();
+      return;
+    case Node::Kind::kMap:
+      json.begin_object();
+      for (const Node& child : node.children) {
+        json.key(child.key);
+        write(json, child);
+      }
+      json.end_object();
+      return;
+  }
+}
+
 }  // namespace
+
+std::string to_json(const Node& node) {
+  spec::JsonWriter json;
+  write(json, node);
+  return std::move(json).take();
+}
 
 std::optional<std::string> process_environment(const std::string& name) {
   const char* value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe): nobody sets any.

@@ -16,11 +16,16 @@ namespace heddle::config {
 struct Node {
   enum class Kind : std::uint8_t { kNull, kScalar, kList, kMap };
   Kind kind = Kind::kNull;
-  int line = 0;                  ///< From 1.
-  std::string key{};             ///< Name within the map that holds it; empty elsewhere.
-  std::string text{};            ///< Of a scalar, after interpolation.
+  int line = 0;         ///< From 1.
+  std::string key{};    ///< Name within the map that holds it; empty elsewhere.
+  std::string text{};   ///< Of a scalar, after interpolation.
+  bool quoted = false;  ///< A scalar that stood in quotes or is a block of lines: a string.
   std::vector<Node> children{};  ///< Of a list or map, in order; keys of a map are distinct.
 };
+
+/// A value as JSON. Of scalars, those that are not quoted are numbers, booleans or null where they
+/// look so.
+[[nodiscard]] std::string to_json(const Node& node);
 
 /// The value of an environment variable, or nothing when it is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;

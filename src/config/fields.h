@@ -2,10 +2,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/time.h"
@@ -43,12 +43,16 @@ class Fields {
   virtual void rate(Key key, std::uint64_t& value) = 0;
   /// A time such as 20ms.
   virtual void duration(Key key, Duration& value) = 0;
-  /// A time, or a plain number of seconds.
+  /// A time, or a plain number of seconds; -1 is as if the key were absent.
   virtual void seconds(Key key, Duration& value) = 0;
   /// A file name, made absolute from the folder of the configuration file.
   virtual void path(Key key, std::string& value) = 0;
   /// One string or a list of them.
   virtual void texts(Key key, std::vector<std::string>& value) = 0;
+  /// A command line: a list of words, or a string that is split as a shell would.
+  virtual void command(Key key, std::vector<std::string>& value) = 0;
+  /// A map from names of the user's choice to anything, as JSON texts.
+  virtual void values(Key key, std::vector<std::pair<std::string, std::string>>& value) = 0;
 
   using Declare = std::function<void(Fields&)>;
   using DeclareNamed = std::function<void(const std::string& name, Fields&)>;
@@ -61,12 +65,16 @@ class Fields {
 
   /// The key must be there; `why` completes "is missing: ".
   virtual void require(std::string_view key, std::string_view why) = 0;
-  /// Keys that others' files have and this program knows but does not support yet.
-  virtual void reserve(std::initializer_list<std::string_view> keys, std::string_view why) = 0;
+  /// Likewise one of them; the first is the one that is missed.
+  virtual void require_one(const std::vector<std::string_view>& keys, std::string_view why) = 0;
+  /// Keys that others' files have and that are read over, with a warning; `why` follows the name.
+  virtual void ignore(const std::vector<std::string_view>& keys, std::string_view why) = 0;
   /// Whether the section has the key.
   [[nodiscard]] virtual bool has(std::string_view key) const = 0;
   /// A value was well formed but cannot be meant; `problem` follows the name of the key.
   virtual void reject(std::string_view key, const std::string& problem) = 0;
+  /// It can be meant, but will not do what was hoped for.
+  virtual void warn(std::string_view key, const std::string& warning) = 0;
 };
 
 }  // namespace heddle::config

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/units.h"
+#include "config/command_line.h"
 
 namespace heddle::config {
 
@@ -78,9 +79,12 @@ std::string Reader::full_name(std::string_view key) const {
   return name;
 }
 
+std::string Reader::at(int line, std::string_view key, const std::string& text) const {
+  return diagnosis_.origin + ", line " + std::to_string(line) + ": " + full_name(key) + ": " + text;
+}
+
 void Reader::problem(int line, std::string_view key, const std::string& text) {
-  diagnosis_.problems.push_back(diagnosis_.origin + ", line " + std::to_string(line) + ": " +
-                                full_name(key) + ": " + text);
+  diagnosis_.problems.push_back(at(line, key, text));
 }
 
 const Node* Reader::find(std::string_view key) {
@@ -195,6 +199,9 @@ void Reader::seconds(Key key, Duration& value) {
     return;
   }
   const std::optional<std::int64_t> plain = whole_number(node->text);
+  if (plain == -1) {
+    return;
+  }
   store(*node, parse_duration(plain ? node->text + "s" : node->text), value);
 }
 
@@ -221,6 +228,26 @@ void Reader::texts(Key key, std::vector<std::string>& value) {
       return;
     }
     value.push_back(item.text);
+  }
+}
+
+void Reader::command(Key key, std::vector<std::string>& value) {
+  const Node* node = find(key.name);
+  if (node == nullptr || node->kind != Node::Kind::kScalar) {
+    texts(key, value);
+    return;
+  }
+  store(*node, split_command(node->text), value);
+}
+
+void Reader::values(Key key, std::vector<std::pair<std::string, std::string>>& value) {
+  const Node* node = find(key.name, Node::Kind::kMap, "a map");
+  if (node == nullptr) {
+    return;
+  }
+  value.clear();
+  for (const Node& child : node->children) {
+    value.emplace_back(child.key, to_json(child));
   }
 }
 
@@ -274,11 +301,17 @@ void Reader::require(std::string_view key, std::string_view why) {
   }
 }
 
-void Reader::reserve(std::initializer_list<std::string_view> keys, std::string_view why) {
+void Reader::require_one(const std::vector<std::string_view>& keys, std::string_view why) {
+  if (std::none_of(keys.begin(), keys.end(), [&](std::string_view key) { return has(key); })) {
+    problem(node_.line, keys.front(), "is missing: " + std::string(why));
+  }
+}
+
+void Reader::ignore(const std::vector<std::string_view>& keys, std::string_view why) {
   for (const std::string_view key : keys) {
-    reserved_.emplace(key);
+    known_.emplace(key);
     if (has(key)) {
-      reject(key, std::string(why));
+      warn(key, std::string(why));
     }
   }
 }
@@ -289,19 +322,26 @@ bool Reader::has(std::string_view key) const {
   });
 }
 
-void Reader::reject(std::string_view key, const std::string& text) {
+int Reader::line_of(std::string_view key) const {
   for (const Node& child : node_.children) {
     if (child.key == key) {
-      problem(child.line, key, text);
-      return;
+      return child.line;
     }
   }
-  problem(node_.line, key, text);
+  return node_.line;
+}
+
+void Reader::reject(std::string_view key, const std::string& text) {
+  problem(line_of(key), key, text);
+}
+
+void Reader::warn(std::string_view key, const std::string& warning) {
+  diagnosis_.warnings.push_back(at(line_of(key), key, warning));
 }
 
 void Reader::finish() {
   for (const Node& child : node_.children) {
-    if (known_.contains(child.key) || reserved_.contains(child.key)) {
+    if (known_.contains(child.key)) {
       continue;
     }
     const std::string meant = nearest(child.key, known_);

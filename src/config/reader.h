@@ -16,6 +16,7 @@ struct Diagnosis {
   std::string origin{};     ///< File name, for messages.
   std::string directory{};  ///< What relative paths are relative to.
   std::vector<std::string> problems{};
+  std::vector<std::string> warnings{};  ///< What is read over, or will not do what was hoped for.
 };
 
 /// Reads one map of a document into the variables that are declared to it. finish() reports keys
@@ -35,13 +36,17 @@ class Reader final : public Fields {
   void seconds(Key key, Duration& value) override;
   void path(Key key, std::string& value) override;
   void texts(Key key, std::vector<std::string>& value) override;
+  void command(Key key, std::vector<std::string>& value) override;
+  void values(Key key, std::vector<std::pair<std::string, std::string>>& value) override;
   void section(Key key, const Declare& declare) override;
   void sections(Key key, const Declare& declare) override;
   void named_sections(Key key, const DeclareNamed& declare) override;
   void require(std::string_view key, std::string_view why) override;
-  void reserve(std::initializer_list<std::string_view> keys, std::string_view why) override;
+  void require_one(const std::vector<std::string_view>& keys, std::string_view why) override;
+  void ignore(const std::vector<std::string_view>& keys, std::string_view why) override;
   [[nodiscard]] bool has(std::string_view key) const override;
   void reject(std::string_view key, const std::string& problem) override;
+  void warn(std::string_view key, const std::string& warning) override;
 
   /// Call after all keys were declared.
   void finish();
@@ -52,6 +57,9 @@ class Reader final : public Fields {
   const Node* scalar(std::string_view key, std::string_view want);
   [[nodiscard]] std::string full_name(std::string_view key) const;
   void problem(int line, std::string_view key, const std::string& text);
+  /// The line of the key, or of the section when it has none such.
+  [[nodiscard]] int line_of(std::string_view key) const;
+  [[nodiscard]] std::string at(int line, std::string_view key, const std::string& text) const;
   void read_section(const Node& node, const std::string& where, const Declare& declare);
   template <class T>
   void store(const Node& node, const Result<T>& parsed, T& value);
@@ -60,7 +68,6 @@ class Reader final : public Fields {
   std::string where_;
   Diagnosis& diagnosis_;
   std::set<std::string, std::less<>> known_{};
-  std::set<std::string, std::less<>> reserved_{};
 };
 
 /// The candidate that `word` was probably meant to be, or empty when none is near.

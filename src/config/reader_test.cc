@@ -17,12 +17,13 @@ class ReaderTest : public testing::Test {
   std::vector<std::string> read(std::string_view text, const Fields::Declare& declare) {
     const Result<Node> root = parse_document(text, "f", process_environment);
     EXPECT_TRUE(root) << (root ? "" : root.error().message);
-    Diagnosis diagnosis{.origin = "f", .directory = "/etc/heddle"};
-    Reader reader(*root, "", diagnosis);
+    Reader reader(*root, "", diagnosis_);
     declare(reader);
     reader.finish();
-    return diagnosis.problems;
+    return diagnosis_.problems;
   }
+
+  Diagnosis diagnosis_{.origin = "f", .directory = "/etc/heddle"};
 };
 
 TEST_F(ReaderTest, ReadsEveryType) {
@@ -109,16 +110,52 @@ TEST_F(ReaderTest, WrongValuesNameTheKeyTheValueAndWhatWouldBeRight) {
 
 TEST_F(ReaderTest, UnknownKeysGetTheNearestKnownOne) {
   std::string text;
-  const auto problems = read("outer:\n  adress: x\n  zzzzzzzz: 1\n  later: 1\n", [&](Fields& f) {
-    f.section({"outer", ""}, [&](Fields& inner) {
-      inner.text({"address", ""}, text);
-      inner.reserve({"later"}, "comes later");
-    });
+  const auto problems = read("outer:\n  adress: x\n  zzzzzzzz: 1\n", [&](Fields& f) {
+    f.section({"outer", ""}, [&](Fields& inner) { inner.text({"address", ""}, text); });
   });
   EXPECT_THAT(problems,
-              ElementsAre("f, line 4: outer.later: comes later",
-                          "f, line 2: outer.adress: is not a known key; did you mean \"address\"?",
+              ElementsAre("f, line 2: outer.adress: is not a known key; did you mean \"address\"?",
                           "f, line 3: outer.zzzzzzzz: is not a known key; known here: address"));
+}
+
+TEST_F(ReaderTest, KeysThatHaveNoEffectAreWarnedOf) {
+  const auto problems =
+      read("one: 1\n", [&](Fields& f) { f.ignore({"one", "two"}, "has no effect"); });
+  EXPECT_THAT(problems, IsEmpty());
+  EXPECT_THAT(diagnosis_.warnings, ElementsAre("f, line 1: one: has no effect"));
+}
+
+TEST_F(ReaderTest, OneOfSeveralKeysMustBeThere) {
+  const auto declare = [&](Fields& f) { f.require_one({"a", "b"}, "say where it is"); };
+  EXPECT_THAT(read("c: 1\n", declare),
+              testing::Contains("f, line 1: a: is missing: say where it is"));
+}
+
+TEST_F(ReaderTest, CommandsAreSplitOrLists) {
+  std::vector<std::string> text;
+  std::vector<std::string> list;
+  const auto problems =
+      read("text: run 'a b'\nlist: [run it, 'a b']\nbad: \"'\"\n", [&](Fields& f) {
+        f.command({"text", ""}, text);
+        f.command({"list", ""}, list);
+        std::vector<std::string> bad;
+        f.command({"bad", ""}, bad);
+      });
+  EXPECT_THAT(text, ElementsAre("run", "a b"));
+  EXPECT_THAT(list, ElementsAre("run it", "a b"));
+  EXPECT_THAT(problems, ElementsAre("f, line 3: bad: the quote ' is not closed"));
+}
+
+TEST_F(ReaderTest, ValuesAreJson) {
+  std::vector<std::pair<std::string, std::string>> values;
+  const auto problems = read("v: {a: 1, b: '1', c: [.5, yes, true, ~], d: {e: x}}\n",
+                             [&](Fields& f) { f.values({"v", ""}, values); });
+  EXPECT_THAT(problems, IsEmpty());
+  EXPECT_THAT(values,
+              ElementsAre(testing::Pair("a", "1"),
+                          testing::Pair("b", "\"1\""),
+                          testing::Pair("c", "[0.5,\"yes\",true,null]"),
+                          testing::Pair("d", "{\"e\":\"x\"}")));
 }
 
 TEST_F(ReaderTest, NamedSectionsAndMissingKeys) {

@@ -42,6 +42,10 @@ class SchemaWriter final : public Fields {
   void seconds(Key key, Duration&) override { add(key, reference("seconds")); }
   void path(Key key, std::string&) override { add(key, Json{{"type", "string"}}); }
   void texts(Key key, std::vector<std::string>&) override { add(key, reference("texts")); }
+  void command(Key key, std::vector<std::string>&) override { add(key, reference("texts")); }
+  void values(Key key, std::vector<std::pair<std::string, std::string>>&) override {
+    add(key, Json{{"type", "object"}});
+  }
 
   void section(Key key, const Declare& declare_inner) override {
     Json inner;
@@ -65,9 +69,19 @@ class SchemaWriter final : public Fields {
   void require(std::string_view key, std::string_view) override {
     schema_["required"].push_back(key);
   }
-  void reserve(std::initializer_list<std::string_view>, std::string_view) override {}
+  void require_one(const std::vector<std::string_view>& keys, std::string_view) override {
+    for (const std::string_view key : keys) {
+      schema_["anyOf"].push_back(Json{{"required", Json::array({key})}});
+    }
+  }
+  void ignore(const std::vector<std::string_view>& keys, std::string_view) override {
+    for (const std::string_view key : keys) {
+      properties()[std::string(key)]["description"] = "Read over, without effect.";
+    }
+  }
   [[nodiscard]] bool has(std::string_view) const override { return false; }
   void reject(std::string_view, const std::string&) override {}
+  void warn(std::string_view, const std::string&) override {}
 
  private:
   static Json reference(const std::string& name) { return Json{{"$ref", "#/$defs/" + name}}; }
@@ -100,7 +114,8 @@ Json definitions() {
   defs["bytes"]["anyOf"] = {whole, or_variable(number + "([kKMGT]i?)?B?")};
   defs["rate"]["anyOf"] = {whole, or_variable(number + "([kKMGT]i?)?B/s")};
   defs["duration"]["anyOf"] = {Json{{"const", 0}}, or_variable(number + "(ns|us|ms|s|m|h)")};
-  defs["seconds"]["anyOf"] = {whole, or_variable(number + "(ns|us|ms|s|m|h)?")};
+  defs["seconds"]["anyOf"] = {
+      whole, or_variable(number + "(ns|us|ms|s|m|h)?"), Json{{"const", -1}}};
   defs["texts"]["anyOf"] = {word, Json{{"type", "array"}, {"items", word}}};
   return defs;
 }
@@ -113,7 +128,8 @@ std::string config_schema() {
               {"description", "Configuration of heddle serve."}};
   SchemaWriter writer(schema);
   Config config;
-  declare(writer, config);
+  SwapSettings settings;
+  declare(writer, config, settings);
   schema["$defs"] = definitions();
   return schema.dump(2) + "\n";
 }

@@ -21,10 +21,12 @@ TEST(Schema, NamesTheKeysWithTheirTypesAndWhatIsRequired) {
   const auto schema = nlohmann::json::parse(config_schema());
   const auto& model = schema["properties"]["models"]["additionalProperties"];
   EXPECT_EQ(model["additionalProperties"], false);
-  EXPECT_EQ(model["required"], nlohmann::json::array({"path"}));
+  EXPECT_EQ(model["anyOf"][0]["required"], nlohmann::json::array({"path"}));
+  EXPECT_EQ(model["anyOf"].size(), 4U);
   EXPECT_EQ(model["properties"]["pin"]["$ref"], "#/$defs/flag");
   EXPECT_EQ(model["properties"]["dtype"]["default"], "bfloat16");
-  EXPECT_FALSE(model["properties"].contains("cmd"));
+  EXPECT_EQ(model["properties"]["cmd"]["$ref"], "#/$defs/texts");
+  EXPECT_TRUE(schema["properties"].contains("captureBuffer")) << "known, though without effect";
   EXPECT_TRUE(schema["$defs"].contains("bytes"));
 }
 

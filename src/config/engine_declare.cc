@@ -1,0 +1,304 @@
+#include "config/engine_declare.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "config/presets.h"
+#include "config/upstream.h"
+
+namespace heddle::config {
+
+namespace {
+
+using spec::EngineKind;
+using spec::SuspendLevel;
+using Values = std::vector<std::pair<std::string, std::string>>;
+
+constexpr std::string_view kNoEffect = "has no effect here";
+constexpr std::array<std::string_view, 22> kEngineKeys{
+    "cmdStop",       "args",           "container",        "env",
+    "checkEndpoint", "useModelName",   "filters",          "device",
+    "memory",        "suspend",        "snapshot",         "probe",
+    "drain",         "directory",      "timeouts",         "unloadTimeout",
+    "start_timeout", "resume_timeout", "sendLoadingState", "healthCheckTimeout",
+    "compat",        "macros"};
+constexpr std::array<std::string_view, 5> kNativeKeys{
+    "dtype", "context", "tool_parser", "reasoning_parser", "pooling"};
+
+/// The members of a JSON object, as JSON texts; nothing of anything else.
+Values members(const std::string& json) {
+  Values values;
+  const auto parsed = nlohmann::ordered_json::parse(json, nullptr, false);
+  if (parsed.is_object()) {
+    for (const auto& [key, value] : parsed.items()) {
+      values.emplace_back(
+          key, value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    }
+  }
+  return values;
+}
+
+/// `model` is what requests are routed by: nothing may change it but useModelName.
+void protect_model(Fields& f, std::string_view key, Values& values) {
+  if (std::erase_if(values, [](const auto& entry) { return entry.first == "model"; }) > 0) {
+    f.warn(key, "\"model\" cannot be set; use useModelName");
+  }
+}
+
+void declare_filters(Fields& f, RequestFilters& filters, ModelConfig& model) {
+  std::vector<std::string> strip;
+  f.texts({"strip_params", "Older name of stripParams."}, strip);
+  f.texts({"stripParams", "Keys to leave out of requests; a list, or separated by commas."}, strip);
+  for (const std::string& text : strip) {
+    for (std::size_t begin = 0; begin <= text.size();) {
+      const std::size_t end = std::min(text.find(',', begin), text.size());
+      const std::size_t first = text.find_first_not_of(" \t", begin);
+      const std::size_t last = text.find_last_not_of(" \t", end == 0 ? 0 : end - 1);
+      if (first < end && last != std::string::npos && last >= first) {
+        filters.strip_params.push_back(text.substr(first, last - first + 1));
+      }
+      begin = end + 1;
+    }
+  }
+  std::sort(filters.strip_params.begin(), filters.strip_params.end());
+  filters.strip_params.erase(std::unique(filters.strip_params.begin(), filters.strip_params.end()),
+                             filters.strip_params.end());
+  if (std::erase(filters.strip_params, "model") > 0) {
+    f.warn("stripParams", "\"model\" is never left out");
+  }
+  f.values({"setParams", "Keys to set in requests, with their values."}, filters.set_params);
+  protect_model(f, "setParams", filters.set_params);
+  Values by_id;
+  f.values({"setParamsByID",
+            "Likewise for requests that name the model so; the names become aliases of it."},
+           by_id);
+  for (const auto& [id, json] : by_id) {
+    if (!json.starts_with('{')) {
+      f.reject("setParamsByID", id + " is no map of keys to values");
+    }
+    Values values = members(json);
+    protect_model(f, "setParamsByID", values);
+    filters.set_params_by_id.emplace_back(id, std::move(values));
+    if (id != model.id &&
+        std::find(model.aliases.begin(), model.aliases.end(), id) == model.aliases.end()) {
+      model.aliases.push_back(id);
+    }
+  }
+}
+
+void declare_command(Fields& f, EngineConfig& engine) {
+  f.command({"cmd", "Command that starts an engine which serves the model."}, engine.command);
+  f.command({"cmdStop", "Command that ends it; SIGTERM when absent. ${PID} is its process."},
+            engine.stop_command);
+  f.section({"container", "An image that is run instead of a command."}, [&](Fields& inner) {
+    inner.text({"image", "Name of the image."}, engine.container.image);
+    inner.require("image", "name the image to run");
+    inner.text({"runtime", "Program that runs it: podman, or docker."}, engine.container.runtime);
+    inner.command({"options", "Options of its run, before the image."}, engine.container.options);
+    inner.command({"args", "Arguments after the image."}, engine.container.args);
+  });
+  std::vector<std::string> variables;
+  f.texts({"env", "Variables of its environment, as NAME=value."}, variables);
+  for (const std::string& variable : variables) {
+    const std::size_t equals = variable.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      f.reject("env", "\"" + variable + "\" is not of the form NAME=value");
+      continue;
+    }
+    engine.env.emplace_back(variable.substr(0, equals), variable.substr(equals + 1));
+  }
+  f.path({"directory", "Folder it is started in; that of this file when absent."},
+         engine.directory);
+}
+
+void declare_address(Fields& f,
+                     const SwapSettings& settings,
+                     const std::string& id,
+                     EngineConfig& engine) {
+  std::string proxy;
+  f.text({"proxy", "Where it listens; http://127.0.0.1:${PORT} when absent."}, proxy);
+  const auto port = settings.ports.find(id);
+  if (!proxy.empty()) {
+    const Result<UpstreamUrl> url = parse_upstream(proxy);
+    if (url) {
+      engine.upstream = *url;
+    } else {
+      f.reject("proxy", url.error().message);
+    }
+  } else if (port != settings.ports.end()) {
+    engine.upstream.port = port->second;
+  }
+  engine.health_path = preset(engine.kind).health_path;
+  f.text({"checkEndpoint", "Path that answers 200 when it is ready; none asks nothing."},
+         engine.health_path);
+  if (engine.health_path == "none") {
+    engine.health_path.clear();
+  } else if (!engine.health_path.starts_with('/') ||
+             engine.health_path.find_first_of(" \t\r\n#") != std::string::npos) {
+    f.reject("checkEndpoint",
+             "\"" + engine.health_path + "\" is no path; want such as /health, or none");
+  }
+  f.text({"useModelName", "What requests to it call the model."}, engine.served_name);
+}
+
+void declare_levels(Fields& f, EngineConfig& engine) {
+  std::vector<std::string> names;
+  f.texts({"suspend",
+           "How it may give up its memory, cheapest first, of freeze, sleep, reclaim, checkpoint "
+           "and stop; what is measured to free too little is passed over."},
+          names);
+  for (const std::string& name : names) {
+    const std::optional<SuspendLevel> level = spec::suspend_level(name);
+    if (!level) {
+      f.reject("suspend",
+               "\"" + name + "\" is not one of freeze, sleep, reclaim, checkpoint, stop");
+      continue;
+    }
+    if (!engine.suspend.empty() && engine.suspend.back() >= *level) {
+      f.reject("suspend",
+               "\"" + name +
+                   "\" comes too late; the order, cheapest first, is freeze, "
+                   "sleep, reclaim, checkpoint, stop");
+      continue;
+    }
+    if (*level == SuspendLevel::kSleep && preset(engine.kind).sleep_flag.empty()) {
+      f.reject("suspend",
+               "no call for sleep is known of an engine of kind " +
+                   std::string(spec::name(engine.kind)) + "; set engine: vllm or sglang");
+    }
+    engine.suspend.push_back(*level);
+  }
+  if (!names.empty() && (engine.suspend.empty() || engine.suspend.back() != SuspendLevel::kStop)) {
+    engine.suspend.push_back(SuspendLevel::kStop);
+  }
+}
+
+void declare_times(Fields& f, const SwapSettings& settings, EngineConfig& engine) {
+  engine.start_timeout = settings.start_timeout > Duration{} ? settings.start_timeout
+                                                             : preset(engine.kind).start_timeout;
+  f.seconds({"healthCheckTimeout", "llama-swap's name of start_timeout."}, engine.start_timeout);
+  f.seconds({"start_timeout", "From its start to its first healthy answer, at most."},
+            engine.start_timeout);
+  f.seconds({"resume_timeout", "From a resume to the right answer to the probe, at most."},
+            engine.resume_timeout);
+  engine.stop_timeout = settings.stop_timeout;
+  Duration stop{};
+  f.seconds({"unloadTimeout", "From SIGTERM or cmdStop to SIGKILL; 0 means the default."}, stop);
+  engine.stop_timeout = stop > Duration{} ? stop : engine.stop_timeout;
+  f.seconds({"drain", "How long its requests may go on before it is frozen with them."},
+            engine.drain);
+  f.section({"timeouts", "Of connections to it."}, [&](Fields& inner) {
+    inner.seconds(
+        {"responseHeader", "To the first byte of an answer; 0 means no limit of its own."},
+        engine.response_timeout);
+    inner.ignore({"connect", "keepalive", "tlsHandshake", "expectContinue", "idleConn"}, kNoEffect);
+  });
+  if (engine.start_timeout <= Duration{} || engine.resume_timeout <= Duration{}) {
+    f.reject("start_timeout", "it and resume_timeout must be more than 0");
+  }
+}
+
+/// A path of this machine becomes absolute; a name of a hub stays.
+std::string checkpoint_path(const std::string& path, const std::string& directory) {
+  const bool file = path.starts_with('/') || path.starts_with("./") || path.starts_with("../") ||
+                    path.ends_with(".gguf");
+  return file ? (std::filesystem::path(directory) / path).lexically_normal().string() : path;
+}
+
+/// Builds the command line of an engine that the file names by its kind and checkpoint only.
+void build_command(Fields& f,
+                   const std::vector<std::string>& args,
+                   const std::string& directory,
+                   const ModelConfig& model,
+                   EngineConfig& engine) {
+  if (f.has("cmd") || f.has("container") || !f.has("path")) {
+    if (f.has("args")) {
+      f.reject("args", "go behind the command line that engine and path make; there is none");
+    }
+    if (f.has("path")) {
+      f.reject("path", "the engine is told its model in cmd or container.args");
+    }
+    return;
+  }
+  if (engine.kind == EngineKind::kGeneric) {
+    f.reject("engine",
+             "says not how it is started; give cmd, or one of vllm, sglang, "
+             "llama-server, ollama");
+    return;
+  }
+  engine.command = preset_command(
+      engine.kind, checkpoint_path(model.path, directory), model.id, engine.upstream.port);
+  engine.command.insert(engine.command.end(), args.begin(), args.end());
+}
+
+}  // namespace
+
+void declare_engine_defaults(Fields& f, SwapSettings& settings) {
+  std::int64_t start_port = 5800;
+  f.integer({"startPort", "First of the ports that are given to models as ${PORT}."},
+            {.least = 1, .most = 65535},
+            start_port);
+  Values macros;
+  f.values({"macros", "Words that stand for others as ${NAME}, everywhere in this file."}, macros);
+  f.seconds({"healthCheckTimeout", "What an engine may take to start."}, settings.start_timeout);
+  f.seconds({"unloadTimeout", "What an engine may take to end."}, settings.stop_timeout);
+  f.seconds({"globalTTL", "Of models that have no ttl of their own."}, settings.ttl);
+  f.flag({"sendLoadingState", "Tell clients in the reasoning field that an engine is loading."},
+         settings.loading_state);
+}
+
+void declare_engine(Fields& f, const SwapSettings& settings, ModelConfig& model) {
+  const bool foreign = f.has("cmd") || f.has("proxy") || f.has("container") || f.has("engine");
+  EngineConfig engine;
+  declare_command(f, engine);
+  std::vector<std::string> args;
+  f.command({"args", "Further arguments of an engine that is started by its kind and path."}, args);
+  auto kind = static_cast<std::size_t>(guess_kind(engine.command));
+  f.choice({"engine", "What kind of engine serves the model; seen from cmd when absent."},
+           {"generic", "vllm", "sglang", "llama-server", "ollama"},
+           kind);
+  engine.kind = static_cast<EngineKind>(kind);
+  declare_address(f, settings, model.id, engine);
+  f.section({"filters", "Changes to requests before they go to the engine."},
+            [&](Fields& inner) { declare_filters(inner, engine.filters, model); });
+  f.text({"device", "Name of the device whose memory it uses."}, engine.device);
+  f.bytes({"memory", "What it holds of its device while it runs; measured when absent."},
+          engine.memory);
+  declare_levels(f, engine);
+  auto snapshot = static_cast<std::size_t>(engine.snapshot);
+  f.choice({"snapshot", "When it is first started, so that later it only has to be resumed."},
+           {"on_first_use", "on_start"},
+           snapshot);
+  engine.snapshot = static_cast<SnapshotPolicy>(snapshot);
+  f.flag({"probe", "Compare its answer to a fixed prompt after each resume."}, engine.probe);
+  declare_times(f, settings, engine);
+  engine.loading_state = settings.loading_state;
+  f.flag({"sendLoadingState", "Tell clients in the reasoning field that it is loading."},
+         engine.loading_state);
+  Values macros;
+  f.values({"macros", "Words that stand for others in this model."}, macros);
+  f.ignore({"compat"}, kNoEffect);
+  if (!foreign) {
+    for (const std::string_view key : kEngineKeys) {
+      if (key != "macros" && f.has(key)) {
+        f.reject(key, "is for engines; this model has none of cmd, proxy, container and engine");
+      }
+    }
+    return;
+  }
+  for (const std::string_view key : kNativeKeys) {
+    if (f.has(key)) {
+      f.reject(key, "is for models that heddle runs itself, not for engines");
+    }
+  }
+  if (f.has("cmd") && f.has("container")) {
+    f.reject("container", "cannot stand beside cmd");
+  }
+  build_command(f, args, settings.directory, model, engine);
+  model.engine = std::move(engine);
+}
+
+}  // namespace heddle::config

@@ -1,0 +1,290 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "config/config.h"
+
+namespace heddle::config {
+namespace {
+
+using spec::EngineKind;
+using spec::SuspendLevel;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Pair;
+
+const Machine kMachine{.cores = {0, 1}, .memory = (16ULL << 30U) + 5};
+
+Result<Config> parse(std::string_view text) {
+  return parse_config(
+      text,
+      "/etc/heddle/heddle.yaml",
+      [](const std::string& name) { return std::optional<std::string>("value of " + name); },
+      kMachine);
+}
+
+const EngineConfig& engine(const Result<Config>& config, const std::string& id) {
+  for (const ModelConfig& model : config->models) {
+    if (model.id == id) {
+      return *model.engine;
+    }
+  }
+  ADD_FAILURE() << "no model " << id;
+  return *config->models.front().engine;
+}
+
+TEST(Engines, AreReadAsLlamaSwapReadsThem) {
+  const Result<Config> config = parse(R"(
+healthCheckTimeout: 500
+unloadTimeout: 7
+globalTTL: 60
+sendLoadingState: true
+macros: {server: "./bin/llama-server --port ${PORT}"}
+models:
+  big:
+    cmd: |
+      # the large one
+      ${server} \
+      -m 'a b.gguf'
+    cmdStop: stop ${PID} ${PORT}
+    env: [A=1, "B=x=y"]
+    checkEndpoint: /ready
+    useModelName: org/big
+    ttl: -1
+    unloadTimeout: 0
+    filters:
+      stripParams: "temperature, model,top_p ,, top_p"
+      setParams: {seed: 7, stop: ["\n"], model: x}
+      setParamsByID:
+        "${MODEL_ID}:low": {reasoning_effort: low}
+    metadata: {port: "${PORT}", a: [1, {b: no}]}
+    timeouts: {responseHeader: 60}
+    concurrencyLimit: 3
+  small: {cmd: "run ${PORT}", checkEndpoint: none, ttl: 0, unloadTimeout: 3, sendLoadingState: false}
+hooks: {on_startup: {preload: ["big:low", ghost]}}
+)");
+  ASSERT_TRUE(config) << config.error().message;
+  const EngineConfig& big = engine(config, "big");
+  EXPECT_THAT(big.command,
+              ElementsAre("/etc/heddle/bin/llama-server", "--port", "5800", "-m", "a b.gguf"));
+  EXPECT_EQ(big.kind, EngineKind::kLlamaServer);
+  EXPECT_EQ(big.directory, "/etc/heddle");
+  EXPECT_THAT(big.stop_command, ElementsAre("stop", "${PID}", "5800"));
+  EXPECT_THAT(big.env, ElementsAre(Pair("A", "1"), Pair("B", "x=y")));
+  EXPECT_EQ(big.upstream, (UpstreamUrl{.port = 5800}));
+  EXPECT_EQ(big.health_path, "/ready");
+  EXPECT_EQ(big.served_name, "org/big");
+  EXPECT_EQ(big.start_timeout, 500s);
+  EXPECT_EQ(big.stop_timeout, 7s);
+  EXPECT_EQ(big.response_timeout, 60s);
+  EXPECT_TRUE(big.loading_state);
+  EXPECT_THAT(big.suspend, ElementsAre(SuspendLevel::kStop));
+  EXPECT_THAT(big.filters.strip_params, ElementsAre("temperature", "top_p"));
+  EXPECT_THAT(big.filters.set_params, ElementsAre(Pair("seed", "7"), Pair("stop", R"(["\n"])")));
+  ASSERT_EQ(big.filters.set_params_by_id.size(), 1U);
+  EXPECT_EQ(big.filters.set_params_by_id[0].first, "big:low");
+  EXPECT_THAT(big.filters.set_params_by_id[0].second,
+              ElementsAre(Pair("reasoning_effort", "\"low\"")));
+  EXPECT_THAT(config->models[0].aliases, ElementsAre("big:low"));
+  EXPECT_EQ(config->models[0].ttl, 60s);
+  EXPECT_EQ(config->models[0].concurrency_limit, 3);
+  EXPECT_EQ(config->models[0].metadata, R"({"port":5800,"a":[1,{"b":"no"}]})");
+  EXPECT_EQ(config->models[1].ttl, 0s);
+  EXPECT_EQ(engine(config, "small").upstream.port, 5801);
+  EXPECT_EQ(engine(config, "small").health_path, "");
+  EXPECT_EQ(engine(config, "small").stop_timeout, 3s);
+  EXPECT_FALSE(engine(config, "small").loading_state);
+  EXPECT_THAT(config->models[0].displaces, ElementsAre("small"));
+  EXPECT_THAT(config->preload, ElementsAre("big"));
+  EXPECT_THAT(config->warnings,
+              testing::UnorderedElementsAre(HasSubstr("stripParams: \"model\""),
+                                            HasSubstr("setParams: \"model\""),
+                                            HasSubstr("\"ghost\" is no model")));
+}
+
+TEST(Engines, AloneGetADeviceOfAllMemoryAndNoCores) {
+  const Result<Config> config = parse("models: {a: {cmd: 'run ${PORT}'}}");
+  ASSERT_TRUE(config) << config.error().message;
+  ASSERT_EQ(config->devices.size(), 1U);
+  EXPECT_EQ(config->devices[0].name, "engines");
+  EXPECT_EQ(config->devices[0].kind, DeviceKind::kExternal);
+  EXPECT_THAT(config->devices[0].cores, IsEmpty());
+  EXPECT_EQ(config->devices[0].memory, 16ULL << 30U);
+  EXPECT_EQ(engine(config, "a").device, "engines");
+}
+
+TEST(Engines, BesideModelsOfOurOwnShareTheirDevice) {
+  const Result<Config> config =
+      parse("models: {a: {cmd: 'llama-server --port ${PORT}', memory: 2GiB}, n: {path: x}}");
+  ASSERT_TRUE(config) << config.error().message;
+  ASSERT_EQ(config->devices.size(), 1U);
+  EXPECT_EQ(config->devices[0].kind, DeviceKind::kCpu);
+  EXPECT_EQ(engine(config, "a").device, "cpu0");
+  EXPECT_THAT(engine(config, "a").suspend,
+              ElementsAre(SuspendLevel::kReclaim, SuspendLevel::kStop));
+  EXPECT_THAT(config->models[0].displaces, IsEmpty());
+}
+
+TEST(Engines, AnExternalDeviceIsForThem) {
+  const Result<Config> config = parse(R"(
+devices: [{name: cpu, memory: 1GiB}, {name: gpu, kind: external, memory: 24GiB}]
+models: {n: {path: x}, a: {engine: vllm, path: org/a, args: "--max-model-len 8192"}}
+)");
+  ASSERT_TRUE(config) << config.error().message;
+  const EngineConfig& vllm = engine(config, "a");
+  EXPECT_EQ(vllm.device, "gpu");
+  EXPECT_THAT(vllm.command, Contains("--max-model-len"));
+  EXPECT_THAT(vllm.command, Contains("5800"));
+  EXPECT_THAT(vllm.suspend, ElementsAre(SuspendLevel::kSleep, SuspendLevel::kStop));
+  EXPECT_EQ(vllm.served_name, "a");
+  EXPECT_EQ(vllm.start_timeout, 10min);
+}
+
+TEST(Engines, KeysOfOurs) {
+  const Result<Config> config = parse(R"(
+models:
+  c:
+    container: {image: img, runtime: docker, options: "--gpus all -v /m:/m", args: [-m, "x y", "${PORT}"]}
+    engine: llama-server
+    memory: 4GiB
+    suspend: [freeze, checkpoint]
+    snapshot: on_start
+    probe: false
+    drain: 250ms
+    start_timeout: 30
+    resume_timeout: 5s
+    directory: work
+  away: {proxy: "http://box:1234/v2", engine: vllm, suspend: sleep}
+)");
+  ASSERT_TRUE(config) << config.error().message;
+  const EngineConfig& inside = engine(config, "c");
+  EXPECT_EQ(inside.container.image, "img");
+  EXPECT_EQ(inside.container.runtime, "docker");
+  EXPECT_THAT(inside.container.options, ElementsAre("--gpus", "all", "-v", "/m:/m"));
+  EXPECT_THAT(inside.container.args, ElementsAre("-m", "x y", "5800"));
+  EXPECT_EQ(inside.memory, 4ULL << 30U);
+  EXPECT_THAT(inside.suspend,
+              ElementsAre(SuspendLevel::kFreeze, SuspendLevel::kCheckpoint, SuspendLevel::kStop));
+  EXPECT_EQ(inside.snapshot, SnapshotPolicy::kOnStart);
+  EXPECT_FALSE(inside.probe);
+  EXPECT_EQ(inside.drain, 250ms);
+  EXPECT_EQ(inside.start_timeout, 30s);
+  EXPECT_EQ(inside.resume_timeout, 5s);
+  EXPECT_EQ(inside.directory, "/etc/heddle/work");
+  const EngineConfig& away = engine(config, "away");
+  EXPECT_THAT(away.command, IsEmpty());
+  EXPECT_EQ(away.upstream, (UpstreamUrl{.host = "box", .port = 1234, .base_path = "/v2"}));
+  EXPECT_THAT(away.suspend, ElementsAre(SuspendLevel::kSleep, SuspendLevel::kStop));
+}
+
+TEST(Engines, WhatCannotBeMeantIsRefused) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"models: {a: {cmd: ''}}", "models.a.cmd: is empty"},
+      {"models: {a: {cmd: \"run 'x\"}}", "the quote ' is not closed"},
+      {"models: {a: {cmd: x, path: y}}", "models.a.path: the engine is told its model in cmd"},
+      {"models: {a: {cmd: x, dtype: int8}}",
+       "models.a.dtype: is for models that heddle runs itself"},
+      {"models: {a: {path: x, memory: 1GiB}}", "models.a.memory: is for engines"},
+      {"models: {a: {cmd: x, container: {image: i}}}", "container: cannot stand beside cmd"},
+      {"models: {a: {container: {}}}", "container.image: is missing"},
+      {"models: {a: {engine: vllm}}", "models.a.path: is missing"},
+      {"models: {a: {engine: generic, path: x}}", "says not how it is started"},
+      {"models: {a: {engine: vlm, cmd: x}}", "\"vlm\" is not one of generic, vllm"},
+      {"models: {a: {cmd: x, args: y}}", "args: go behind the command line"},
+      {"models: {a: {cmd: x, suspend: [stop, freeze]}}", "\"freeze\" comes too late"},
+      {"models: {a: {cmd: x, suspend: [doze]}}", "\"doze\" is not one of freeze"},
+      {"models: {a: {cmd: x, suspend: [sleep]}}", "no call for sleep is known"},
+      {"models: {a: {cmd: x, env: [A]}}", "\"A\" is not of the form NAME=value"},
+      {"models: {a: {cmd: x, proxy: 'https://y'}}", "is https"},
+      {"models: {a: {cmd: x, checkEndpoint: health}}", "\"health\" is no path"},
+      {"models: {a: {cmd: x, memory: 17GiB}}", "can never fit: the device engines has 16.0 GiB"},
+      {"models: {a: {cmd: x}, n: {path: y}}", "models.a.memory: is missing"},
+      {"models: {a: {cmd: x, device: gpu9}}", "there is no \"gpu9\"; there are: engines"},
+      {"models: {a: {cmd: x, unloadtimeout: 3}}", "did you mean \"unloadTimeout\""},
+      {"models: {a: {cmd: x, filters: {setParamsByID: {b: 1}}}}", "b is no map"},
+      {"models: {a: {proxy: 'http://127.0.0.1:8080', cmd: x}}", "heddle itself listens on"},
+      {"devices: [{kind: external, memory: 1GiB, cores: 0}]", "not for an external one"},
+      {"devices: [{kind: external, memory: 1GiB}, {kind: external, memory: 1GiB}]\n"
+       "models: {a: {cmd: x}}",
+       "name one of external0, external1"},
+      {"groups: {g: {members: [a]}}\nmatrix: {sets: {s: a}}\nmodels: {a: {cmd: x}}",
+       "matrix: cannot stand beside groups"},
+      {"routing: {router: {use: matrix}}", "settings.matrix is missing"},
+      {"routing: {router: {settings: {groups: {g: {members: [a]}}}}}\ngroups: {g: {members: [a]}}\n"
+       "models: {a: {cmd: x}}",
+       "keep one of them"},
+      {"matrix: {sets: {s: a & ghost}}\nmodels: {a: {cmd: x}}", "\"ghost\" is neither a model"},
+  };
+  for (const auto& [text, message] : cases) {
+    const Result<Config> config = parse(text);
+    ASSERT_FALSE(config) << text;
+    EXPECT_THAT(config.error().message, HasSubstr(message)) << text;
+  }
+}
+
+TEST(Engines, ThatMayRunAtOnceNeedPortsOfTheirOwn) {
+  const std::string two =
+      "models:\n  a: {cmd: run --port 99, proxy: 'http://127.0.0.1:99'}\n"
+      "  b: {cmd: run --port 99, proxy: 'http://localhost:99'}\n";
+  EXPECT_TRUE(parse(two)) << "one at a time";
+  const Result<Config> together = parse(two + "groups: {g: {swap: false, members: [a, b]}}\n");
+  ASSERT_FALSE(together);
+  EXPECT_THAT(together.error().message, HasSubstr("models.b: port 99 is also that of a"));
+  EXPECT_TRUE(
+      parse("models: {a: {proxy: 'http://127.0.0.1:99'}, b: {proxy: 'http://127.0.0.1:99'}}"))
+      << "one server of somebody else's may have two models";
+}
+
+TEST(Engines, RoutingChoosesBetweenGroupsAndMatrix) {
+  const std::string file = R"(
+models: {a: {cmd: x}, b: {cmd: y}, c: {cmd: z}}
+routing:
+  scheduler: {use: fifo}
+  router:
+    use: USE
+    settings:
+      groups: {g: {swap: false, members: [a, b, c]}}
+      matrix: {vars: {v: a}, evict_costs: {a: 3}, sets: {s: "v & b"}}
+)";
+  std::string by_group = file;
+  const Result<Config> groups = parse(by_group.replace(file.find("USE"), 3, "group"));
+  ASSERT_TRUE(groups) << groups.error().message;
+  EXPECT_THAT(groups->models[0].displaces, IsEmpty());
+  std::string by_matrix = file;
+  const Result<Config> matrix = parse(by_matrix.replace(file.find("USE"), 3, "matrix"));
+  ASSERT_TRUE(matrix) << matrix.error().message;
+  EXPECT_THAT(matrix->models[0].displaces, ElementsAre("c"));
+  EXPECT_THAT(matrix->models[2].displaces, ElementsAre("a", "b"));
+}
+
+TEST(Engines, WhatIsNotSupportedIsNamedAndReadOver) {
+  const Result<Config> config = parse(R"(
+logTimeFormat: rfc3339
+logToStdout: both
+store: {path: /x}
+captureBuffer: 15
+metricsMaxInMemory: 5
+performance: {every: 15s}
+ui: {activity: {session_id: [X]}}
+upstream: {ignorePaths: ['.*']}
+profiles: {coding: {pins: {a: b}}}
+selectors: {s: {strategy: warm, targets: [a]}}
+peers: {p: {proxy: "http://x", models: [m]}}
+models: {a: {cmd: "x ${PORT}", capabilities: {tools: true}, compat: {ignoreWebsockets: true}, timeouts: {connect: 3}}}
+)");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->warnings.size(), 14U);
+  EXPECT_THAT(config->warnings,
+              Contains("/etc/heddle/heddle.yaml, line 10: profiles: is known from llama-swap and "
+                       "not supported"));
+}
+
+TEST(Engines, OneThatIsNotToldItsPortIsWarnedOf) {
+  const Result<Config> config = parse("models: {a: {cmd: run}}");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_THAT(config->warnings, ElementsAre(HasSubstr("does not name port 5800")));
+}
+
+}  // namespace
+}  // namespace heddle::config

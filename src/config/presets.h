@@ -1,0 +1,40 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/time.h"
+#include "config/engine_config.h"
+
+namespace heddle::config {
+
+/// What is known of a kind of engine before its configuration is read.
+struct Preset {
+  std::string_view health_path;
+  std::string_view sleep_flag;  ///< Argument without which it cannot sleep; empty: it never can.
+  Duration start_timeout{};     ///< What it may take to start, unless the file says.
+};
+[[nodiscard]] const Preset& preset(spec::EngineKind kind);
+
+/// Of what kind the engine is that a command line starts, by the names in it.
+[[nodiscard]] spec::EngineKind guess_kind(const std::vector<std::string>& command);
+
+/// The command line that has an engine serve the checkpoint or model name `path` as `id` on a port
+/// of the loopback interface, and able to sleep where its kind is. Not for kGeneric.
+[[nodiscard]] std::vector<std::string> preset_command(spec::EngineKind kind,
+                                                      const std::string& path,
+                                                      const std::string& id,
+                                                      std::uint16_t port);
+
+/// Completes `engine` with what its kind and its command imply: levels when it names none, the
+/// variables that sleeping and addresses take, the name it serves. `path` and `id` as above; an
+/// empty path means that the command is the user's own. `host_memory` says that its device is
+/// this machine's memory.
+void apply_preset(EngineConfig& engine,
+                  const std::string& path,
+                  const std::string& id,
+                  bool host_memory);
+
+}  // namespace heddle::config

@@ -1,0 +1,86 @@
+#include "config/presets.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heddle::config {
+namespace {
+
+using spec::EngineKind;
+using spec::SuspendLevel;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Pair;
+
+EngineConfig engine(EngineKind kind, std::vector<std::string> command) {
+  return {.kind = kind, .command = std::move(command), .upstream = {.port = 5801}};
+}
+
+TEST(Presets, KnowEnginesByTheirCommands) {
+  EXPECT_EQ(guess_kind({"vllm", "serve", "x"}), EngineKind::kVllm);
+  EXPECT_EQ(guess_kind({"/opt/venv/bin/vllm", "serve", "x"}), EngineKind::kVllm);
+  EXPECT_EQ(guess_kind({"python", "-m", "vllm.entrypoints.openai.api_server"}), EngineKind::kVllm);
+  EXPECT_EQ(guess_kind({"python3", "-m", "sglang.launch_server"}), EngineKind::kSglang);
+  EXPECT_EQ(guess_kind({"env", "A=1", "/app/llama-server-b99"}), EngineKind::kLlamaServer);
+  EXPECT_EQ(guess_kind({"ollama", "serve"}), EngineKind::kOllama);
+  EXPECT_EQ(guess_kind({"whisper-server"}), EngineKind::kGeneric);
+  EXPECT_EQ(guess_kind({}), EngineKind::kGeneric);
+}
+
+TEST(Presets, MakeCommandLines) {
+  EXPECT_THAT(preset_command(EngineKind::kLlamaServer, "/m/x.gguf", "x", 9),
+              ElementsAre("llama-server", "-m", "/m/x.gguf", "--host", "127.0.0.1", "--port", "9"));
+  EXPECT_THAT(preset_command(EngineKind::kLlamaServer, "org/x", "x", 9), Contains("-hf"));
+  const auto vllm = preset_command(EngineKind::kVllm, "org/x", "x", 9);
+  EXPECT_EQ(guess_kind(vllm), EngineKind::kVllm);
+  EXPECT_THAT(vllm, Contains("--enable-sleep-mode"));
+  EXPECT_EQ(guess_kind(preset_command(EngineKind::kSglang, "org/x", "x", 9)), EngineKind::kSglang);
+  EXPECT_THAT(preset_command(EngineKind::kOllama, "org/x", "x", 9), ElementsAre("ollama", "serve"));
+}
+
+TEST(Presets, AnEngineSleepsOnlyWhenItsCommandLetsIt) {
+  EngineConfig sleeper = engine(EngineKind::kVllm, {"vllm", "serve", "x", "--enable-sleep-mode"});
+  apply_preset(sleeper, "", "x", false);
+  EXPECT_THAT(sleeper.suspend, ElementsAre(SuspendLevel::kSleep, SuspendLevel::kStop));
+  EXPECT_THAT(sleeper.env, ElementsAre(Pair("VLLM_SERVER_DEV_MODE", "1")));
+  EngineConfig insomniac = engine(EngineKind::kVllm, {"vllm", "serve", "x"});
+  apply_preset(insomniac, "", "x", false);
+  EXPECT_THAT(insomniac.suspend, ElementsAre(SuspendLevel::kStop));
+  EXPECT_THAT(insomniac.env, IsEmpty());
+}
+
+TEST(Presets, WhatTheUserSaysStays) {
+  EngineConfig own = engine(EngineKind::kVllm, {"vllm", "serve", "x", "--enable-sleep-mode"});
+  own.suspend = {SuspendLevel::kFreeze, SuspendLevel::kSleep, SuspendLevel::kStop};
+  own.env = {{"VLLM_SERVER_DEV_MODE", "0"}};
+  own.served_name = "mine";
+  apply_preset(own, "org/x", "x", false);
+  EXPECT_THAT(own.suspend,
+              ElementsAre(SuspendLevel::kFreeze, SuspendLevel::kSleep, SuspendLevel::kStop));
+  EXPECT_THAT(own.env, ElementsAre(Pair("VLLM_SERVER_DEV_MODE", "0")));
+  EXPECT_EQ(own.served_name, "mine");
+}
+
+TEST(Presets, MappedWeightsAreReclaimedWhereTheyAreInThisMachinesMemory) {
+  const std::vector<std::string> command{"llama-server", "-m", "x.gguf"};
+  EngineConfig host = engine(EngineKind::kLlamaServer, command);
+  apply_preset(host, "", "x", true);
+  EXPECT_THAT(host.suspend, ElementsAre(SuspendLevel::kReclaim, SuspendLevel::kStop));
+  EngineConfig gpu = engine(EngineKind::kLlamaServer, command);
+  apply_preset(gpu, "", "x", false);
+  EXPECT_THAT(gpu.suspend, ElementsAre(SuspendLevel::kStop));
+  EngineConfig locked = engine(EngineKind::kLlamaServer, {"llama-server", "--mlock"});
+  apply_preset(locked, "", "x", true);
+  EXPECT_THAT(locked.suspend, ElementsAre(SuspendLevel::kStop));
+}
+
+TEST(Presets, OllamaIsToldItsAddressAndAskedForItsOwnName) {
+  EngineConfig ollama = engine(EngineKind::kOllama, {"ollama", "serve"});
+  apply_preset(ollama, "qwen3:8b", "big", false);
+  EXPECT_THAT(ollama.env, Contains(Pair("OLLAMA_HOST", "127.0.0.1:5801")));
+  EXPECT_EQ(ollama.served_name, "qwen3:8b");
+}
+
+}  // namespace
+}  // namespace heddle::config
