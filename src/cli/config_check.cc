@@ -1,14 +1,18 @@
-#include <algorithm>
 #include <cstdio>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "base/units.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
+#include "config/command_line.h"
 #include "config/config.h"
 #include "manager/model_registry.h"
 #include "manager/setup.h"
 #include "policy/admission.h"
+
+#include <unistd.h>
 
 namespace heddle::cli {
 
@@ -20,10 +24,16 @@ std::string problem_of(const config::Config& config, const manager::ConfiguredMo
   if (!model.host) {
     return model.host.error().message;
   }
-  const auto largest = std::max_element(
-      config.devices.begin(), config.devices.end(), [](const auto& a, const auto& b) {
-        return a.memory < b.memory;
-      });
+  const config::DeviceConfig* largest = nullptr;
+  for (const config::DeviceConfig& device : config.devices) {
+    if (device.kind == config::DeviceKind::kCpu &&
+        (largest == nullptr || device.memory > largest->memory)) {
+      largest = &device;
+    }
+  }
+  if (largest == nullptr) {
+    return "all devices are external, which only engines can use; add one of kind cpu";
+  }
   const std::uint64_t pages = largest->memory / largest->page;
   const policy::Footprint& footprint = model.host->footprint;
   if (static_cast<std::uint64_t>(policy::pages_to_load(footprint)) <= pages) {
@@ -32,6 +42,81 @@ std::string problem_of(const config::Config& config, const manager::ConfiguredMo
   return "needs " + policy::describe(footprint) + " of " + format_bytes(largest->page) +
          ", but the largest device, " + largest->name + ", has " + std::to_string(pages) + " (" +
          format_bytes(largest->memory) + "); give it more memory, or take the model out";
+}
+
+/// Where a shell would find a program; empty when it would not.
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) {
+    return access(name.c_str(), X_OK) == 0 ? name : std::string();
+  }
+  std::istringstream folders(config::process_environment("PATH").value_or("/usr/bin:/bin"));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string file = (folder.empty() ? "." : folder) + "/" + name;
+    if (access(file.c_str(), X_OK) == 0) {
+      return file;
+    }
+  }
+  return {};
+}
+
+/// What keeps an engine from being started. Empty: nothing that can be seen without starting it.
+std::string problem_of(const config::EngineConfig& engine) {
+  std::vector<std::string> programs;
+  if (!engine.container.image.empty()) {
+    programs.push_back(engine.container.runtime);
+  } else if (!engine.command.empty()) {
+    programs.push_back(engine.command.front());
+  }
+  if (!engine.stop_command.empty()) {
+    programs.push_back(engine.stop_command.front());
+  }
+  for (const std::string& program : programs) {
+    if (find_program(program).empty()) {
+      return "the program " + program +
+             " is not there, or may not be run; install it, or name it with its folder";
+    }
+  }
+  return {};
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    text += (text.empty() ? "" : ", ") + word;
+  }
+  return text;
+}
+
+/// Shows how an engine was understood.
+void show(const config::ModelConfig& model) {
+  const config::EngineConfig& engine = *model.engine;
+  const config::UpstreamUrl& to = engine.upstream;
+  std::string how = config::join_command(engine.command);
+  if (!engine.container.image.empty()) {
+    how = engine.container.runtime + " run " + config::join_command(engine.container.options) +
+          " " + engine.container.image + " " + config::join_command(engine.container.args);
+  }
+  std::vector<std::string> levels;
+  for (const spec::SuspendLevel level : engine.suspend) {
+    levels.emplace_back(spec::name(level));
+  }
+  std::printf("model %s: %s, %s of device %s\n",
+              model.id.c_str(),
+              engine.kind == spec::EngineKind::kGeneric ? "an engine"
+                                                        : std::string(name(engine.kind)).c_str(),
+              engine.memory > 0 ? format_bytes(engine.memory).c_str() : "a share to be measured",
+              engine.device.c_str());
+  std::printf("  started by    %s\n", how.empty() ? "somebody else" : how.c_str());
+  std::printf("  listens at    http://%s:%d%s, ready when %s\n",
+              to.host.c_str(),
+              static_cast<int>(to.port),
+              to.base_path.c_str(),
+              engine.health_path.empty() ? "the port is open"
+                                         : (engine.health_path + " answers 200").c_str());
+  std::printf("  makes way by  %s\n", joined(levels).c_str());
+  if (!model.displaces.empty()) {
+    std::printf("  displaces     %s\n", joined(model.displaces).c_str());
+  }
 }
 
 }  // namespace
@@ -46,9 +131,25 @@ int config_check(const std::string& file) {
   if (!setup) {
     return fail({.code = setup.error().code, .message = file + ": " + setup.error().message});
   }
+  for (const std::string& warning : config->warnings) {
+    std::printf("warning: %s\n", warning.c_str());
+  }
   int status = 0;
+  for (const config::ModelConfig& model : config->models) {
+    if (!model.engine) {
+      continue;
+    }
+    show(model);
+    if (const std::string problem = problem_of(*model.engine); !problem.empty()) {
+      status = fail(
+          {.code = Code::kNotFound, .message = file + ": models." + model.id + ": " + problem});
+    }
+  }
   for (const manager::ConfiguredModel& model : manager::open_models(
            *config, {.page_bytes = setup->page_bytes, .max_batch_tokens = batch_tokens})) {
+    if (model.config.engine) {
+      continue;
+    }
     if (const std::string problem = problem_of(*config, model); !problem.empty()) {
       status = fail({.code = Code::kInvalidArgument,
                      .message = file + ": models." + model.config.id + ": " + problem});

@@ -96,6 +96,13 @@ void greet(const config::Config& config, const gateway::Gateway& gateway) {
   std::fflush(stdout);
 }
 
+/// What the file says in vain.
+void warn_of(const config::Config& config) {
+  for (const std::string& warning : config.warnings) {
+    log::warning(warning);
+  }
+}
+
 /// The parts of a running server, and what signals do to them. Loop thread.
 class Server {
  public:
@@ -166,6 +173,7 @@ class Server {
         return;
       }
       config_ = *next;
+      warn_of(config_);
       gateway_->reload(config_);
       log::info("configuration reloaded", {{"models", config_.models.size()}});
     });
@@ -200,6 +208,7 @@ int serve(const ServeOptions& options) {
     return fail(config.error());
   }
   log::configure({.level = config->log_level, .format = config->log_format});
+  warn_of(*config);
   asio::io_context loop(1);
   Server server(loop, options, std::move(config).value());
   const Result<void> started = server.start();

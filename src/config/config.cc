@@ -62,8 +62,13 @@ void complete_devices(Config& config, const Machine& machine, Diagnosis& diagnos
   if (config.devices.empty()) {
     add_default_device(config, machine);
   }
+  const auto paged = std::find_if(config.devices.begin(),
+                                  config.devices.end(),
+                                  [](const DeviceConfig& device) { return device.page > 0; });
+  const std::uint64_t page = paged == config.devices.end() ? DeviceConfig{}.page : paged->page;
   for (std::size_t i = 0; i < config.devices.size(); ++i) {
     DeviceConfig& device = config.devices[i];
+    device.page = device.page == 0 ? page : device.page;
     const bool cpu = device.kind == DeviceKind::kCpu;
     if (device.name.empty()) {
       device.name = (cpu ? "cpu" : "external") + std::to_string(i);

@@ -85,6 +85,7 @@ void declare(Fields& f, DeviceConfig& device) {
         f.reject(key, "is for devices that heddle runs models on, not for an external one");
       }
     }
+    device.page = 0;
   }
   std::vector<std::string> cores;
   f.texts({"cores", "CPU numbers such as \"0-3,6\"; all when absent."}, cores);
@@ -100,7 +101,7 @@ void declare(Fields& f, DeviceConfig& device) {
   device.cores.erase(std::unique(device.cores.begin(), device.cores.end()), device.cores.end());
   f.bytes({"memory", "Memory for weights, KV cache and workspace."}, device.memory);
   f.require("memory", "say how much memory the device may use, such as 64MiB");
-  f.bytes({"page", "Size of a page, a power of two."}, device.page);
+  f.bytes({"page", "Size of a page, a power of two; the same for all devices."}, device.page);
   f.rate({"load_bandwidth", "Emulates a link of this speed from host memory; implies copy."},
          device.load_bandwidth);
   device.copy = device.load_bandwidth > 0;

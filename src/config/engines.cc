@@ -121,6 +121,12 @@ std::string fit_trouble(const EngineConfig& engine, const DeviceConfig& device) 
            " has " + format_bytes(device.memory);
   }
   const bool ours = !engine.command.empty() || !engine.container.image.empty();
+  for (const spec::SuspendLevel level : engine.suspend) {
+    if (!ours && level != spec::SuspendLevel::kSleep && level != spec::SuspendLevel::kStop) {
+      return "suspend: " + std::string(spec::name(level)) +
+             " takes an engine that is run here, by cmd or container";
+    }
+  }
   if (ours && engine.memory == 0 && device.kind == DeviceKind::kCpu) {
     return "memory: is missing: say what the engine needs of the device " + device.name +
            ", whose memory other models use too";

@@ -61,7 +61,8 @@ models:
     metadata: {port: "${PORT}", a: [1, {b: no}]}
     timeouts: {responseHeader: 60}
     concurrencyLimit: 3
-  small: {cmd: "run ${PORT}", checkEndpoint: none, ttl: 0, unloadTimeout: 3, sendLoadingState: false}
+  small:
+    {cmd: "run ${PORT}", checkEndpoint: none, ttl: 0, unloadTimeout: 3, sendLoadingState: false}
 hooks: {on_startup: {preload: ["big:low", ghost]}}
 )");
   ASSERT_TRUE(config) << config.error().message;
@@ -128,12 +129,13 @@ TEST(Engines, BesideModelsOfOurOwnShareTheirDevice) {
 
 TEST(Engines, AnExternalDeviceIsForThem) {
   const Result<Config> config = parse(R"(
-devices: [{name: cpu, memory: 1GiB}, {name: gpu, kind: external, memory: 24GiB}]
+devices: [{name: cpu, memory: 1GiB, page: 64KiB}, {name: gpu, kind: external, memory: 24GiB}]
 models: {n: {path: x}, a: {engine: vllm, path: org/a, args: "--max-model-len 8192"}}
 )");
   ASSERT_TRUE(config) << config.error().message;
   const EngineConfig& vllm = engine(config, "a");
   EXPECT_EQ(vllm.device, "gpu");
+  EXPECT_EQ(config->devices[1].page, 64U << 10U) << "as the other has";
   EXPECT_THAT(vllm.command, Contains("--max-model-len"));
   EXPECT_THAT(vllm.command, Contains("5800"));
   EXPECT_THAT(vllm.suspend, ElementsAre(SuspendLevel::kSleep, SuspendLevel::kStop));
@@ -145,7 +147,8 @@ TEST(Engines, KeysOfOurs) {
   const Result<Config> config = parse(R"(
 models:
   c:
-    container: {image: img, runtime: docker, options: "--gpus all -v /m:/m", args: [-m, "x y", "${PORT}"]}
+    container:
+      {image: img, runtime: docker, options: "--gpus all -v /m:/m", args: [-m, "x y", "${PORT}"]}
     engine: llama-server
     memory: 4GiB
     suspend: [freeze, checkpoint]
@@ -195,6 +198,8 @@ TEST(Engines, WhatCannotBeMeantIsRefused) {
       {"models: {a: {cmd: x, suspend: [stop, freeze]}}", "\"freeze\" comes too late"},
       {"models: {a: {cmd: x, suspend: [doze]}}", "\"doze\" is not one of freeze"},
       {"models: {a: {cmd: x, suspend: [sleep]}}", "no call for sleep is known"},
+      {"models: {a: {proxy: 'http://x', suspend: freeze}}",
+       "freeze takes an engine that is run here"},
       {"models: {a: {cmd: x, env: [A]}}", "\"A\" is not of the form NAME=value"},
       {"models: {a: {cmd: x, proxy: 'https://y'}}", "is https"},
       {"models: {a: {cmd: x, checkEndpoint: health}}", "\"health\" is no path"},
@@ -271,7 +276,12 @@ upstream: {ignorePaths: ['.*']}
 profiles: {coding: {pins: {a: b}}}
 selectors: {s: {strategy: warm, targets: [a]}}
 peers: {p: {proxy: "http://x", models: [m]}}
-models: {a: {cmd: "x ${PORT}", capabilities: {tools: true}, compat: {ignoreWebsockets: true}, timeouts: {connect: 3}}}
+models:
+  a:
+    cmd: x ${PORT}
+    capabilities: {tools: true}
+    compat: {ignoreWebsockets: true}
+    timeouts: {connect: 3}
 )");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->warnings.size(), 14U);

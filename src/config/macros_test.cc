@@ -61,7 +61,8 @@ macros: {temp: 0.7, on: true, word: "5"}
 models:
   a:
     cmd: x ${PORT}
-    metadata: {t: "${temp}", on: "${on}", w: "${word}", both: "${temp}${temp}", p: "${PORT}", l: ["${MODEL_ID}"]}
+    metadata: {t: "${temp}", on: "${on}", w: "${word}", both: "${temp}${temp}", p: "${PORT}",
+               l: ["${MODEL_ID}"]}
     filters: {setParamsByID: {"${MODEL_ID}:low": {x: 1}}}
 )");
   EXPECT_THAT(result.diagnosis.problems, IsEmpty());
