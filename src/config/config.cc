@@ -68,8 +68,10 @@ void complete_devices(Config& config, const Machine& machine, Diagnosis& diagnos
   const std::uint64_t page = paged == config.devices.end() ? DeviceConfig{}.page : paged->page;
   for (std::size_t i = 0; i < config.devices.size(); ++i) {
     DeviceConfig& device = config.devices[i];
-    device.page = device.page == 0 ? page : device.page;
     const bool cpu = device.kind == DeviceKind::kCpu;
+    if (!cpu && device.page == 0) {
+      device.page = page;
+    }
     if (device.name.empty()) {
       device.name = (cpu ? "cpu" : "external") + std::to_string(i);
     }
