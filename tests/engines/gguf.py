@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Writes a checkpoint of tests as GGUF, so that llama.cpp can run it: gguf.py FOLDER FILE.
+
+For Llama and Mistral architectures with byte-level BPE. Standard library only. Numbers are written as f32, so that
+llama.cpp has exactly the weights that heddle has."""
+
+import array
+import json
+import pathlib
+import struct
+import sys
+
+ALIGNMENT = 32
+F32 = 0
+NORMAL, CONTROL = 1, 3
+U32, FLOAT, BOOL, STRING, ARRAY, I32 = 4, 6, 7, 8, 9, 5
+
+
+def text(value):
+    raw = value.encode()
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def entry(key, kind, value):
+    if kind == STRING:
+        body = text(value)
+    else:
+        body = struct.pack({U32: "<I", FLOAT: "<f", BOOL: "<?"}[kind], value)
+    return text(key) + struct.pack("<I", kind) + body
+
+
+def entries(key, kind, values):
+    body = b"".join(text(value) for value in values) if kind == STRING else struct.pack(f"<{len(values)}i", *values)
+    return text(key) + struct.pack("<IIQ", ARRAY, kind, len(values)) + body
+
+
+def read_tensors(folder):
+    """{name: (shape, f32 array)} of all safetensors files in a folder."""
+    tensors = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        raw = path.read_bytes()
+        (length,) = struct.unpack_from("<Q", raw)
+        for name, about in json.loads(raw[8 : 8 + length]).items():
+            if name == "__metadata__":
+                continue
+            if about["dtype"] != "BF16":
+                raise ValueError(f"{path}: {name} is {about['dtype']}; want BF16")
+            begin, end = (8 + length + offset for offset in about["data_offsets"])
+            halves = array.array("H", raw[begin:end])
+            # The upper half of an f32 is its bf16.
+            tensors[name] = about["shape"], array.array("I", (half << 16 for half in halves))
+    return tensors
+
+
+def interleaved(shape, values, heads):
+    """Rows of a query or key projection in llama.cpp's order: it turns neighbours, not halves, together."""
+    rows, columns = shape
+    size = rows // heads
+    order = (head * size + half * (size // 2) + i for head in range(heads) for i in range(size // 2) for half in (0, 1))
+    mixed = array.array("I")
+    for row in order:
+        mixed.extend(values[row * columns : (row + 1) * columns])
+    return shape, mixed
+
+
+def renamed(tensors, config):
+    """The same tensors by llama.cpp's names."""
+    inner = {
+        "input_layernorm": "attn_norm",
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output",
+        "post_attention_layernorm": "ffn_norm",
+        "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+    }
+    heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
+    named = {
+        "token_embd.weight": tensors["model.embed_tokens.weight"],
+        "output_norm.weight": tensors["model.norm.weight"],
+        "output.weight": tensors["lm_head.weight"],
+    }
+    for layer in range(config["num_hidden_layers"]):
+        for theirs, ours in inner.items():
+            tensor = tensors[f"model.layers.{layer}.{theirs}.weight"]
+            if ours in heads:
+                tensor = interleaved(*tensor, heads[ours])
+            named[f"blk.{layer}.{ours}.weight"] = tensor
+    return named
+
+
+def metadata(folder, config):
+    size = config.get("head_dim", config["hidden_size"] // config["num_attention_heads"])
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    ids = {**tokenizer["model"]["vocab"], **{token["content"]: token["id"] for token in tokenizer["added_tokens"]}}
+    special = {token["id"] for token in tokenizer["added_tokens"]}
+    words = sorted(ids, key=ids.get)
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in tokenizer["model"]["merges"]]
+    # Its splitter takes digits one by one, as ours do, and its detokenizer leaves the spaces before points.
+    splitter = "qwen2"
+    return [
+        entry("general.architecture", STRING, "llama"),
+        entry("general.name", STRING, folder.name),
+        entry("llama.block_count", U32, config["num_hidden_layers"]),
+        entry("llama.context_length", U32, config["max_position_embeddings"]),
+        entry("llama.embedding_length", U32, config["hidden_size"]),
+        entry("llama.feed_forward_length", U32, config["intermediate_size"]),
+        entry("llama.attention.head_count", U32, config["num_attention_heads"]),
+        entry("llama.attention.head_count_kv", U32, config["num_key_value_heads"]),
+        entry("llama.attention.layer_norm_rms_epsilon", FLOAT, config["rms_norm_eps"]),
+        entry("llama.rope.dimension_count", U32, size),
+        entry("llama.rope.freq_base", FLOAT, config["rope_theta"]),
+        entry("llama.vocab_size", U32, len(words)),
+        entry("tokenizer.ggml.model", STRING, "gpt2"),
+        entry("tokenizer.ggml.pre", STRING, splitter),
+        entries("tokenizer.ggml.tokens", STRING, words),
+        entries("tokenizer.ggml.token_type", I32, [CONTROL if ids[word] in special else NORMAL for word in words]),
+        entries("tokenizer.ggml.merges", STRING, merges),
+        entry("tokenizer.ggml.bos_token_id", U32, config["bos_token_id"]),
+        entry("tokenizer.ggml.eos_token_id", U32, config["eos_token_id"]),
+        entry("tokenizer.ggml.add_bos_token", BOOL, False),
+        entry("tokenizer.chat_template", STRING, (folder / "chat_template.jinja").read_text()),
+    ]
+
+
+def write(folder, path):
+    """Writes the checkpoint in `folder` to `path`; returns its size in bytes."""
+    folder, path = pathlib.Path(folder), pathlib.Path(path)
+    config = json.loads((folder / "config.json").read_text())
+    rows = metadata(folder, config)
+    tensors = renamed(read_tensors(folder), config)
+    infos, data = b"", b""
+    for name, (shape, values) in tensors.items():
+        dimensions = list(reversed(shape))
+        infos += text(name) + struct.pack(f"<I{len(dimensions)}QIQ", len(dimensions), *dimensions, F32, len(data))
+        data += values.tobytes()
+        data += bytes(-len(data) % ALIGNMENT)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(rows)) + b"".join(rows) + infos
+    path.write_bytes(head + bytes(-len(head) % ALIGNMENT) + data)
+    return path.stat().st_size
+
+
+if __name__ == "__main__":
+    print(write(sys.argv[1], sys.argv[2]), "bytes")
