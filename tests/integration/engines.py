@@ -1,0 +1,78 @@
+"""Engines that are not ours, for tests: llama.cpp with the demo models, and one that misbehaves as it is told."""
+
+import importlib.util
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+import server as heddle
+
+HERE = heddle.ROOT / "tests" / "engines"
+MODULES = heddle.ROOT / "build" / "llama" / "node_modules"
+
+
+def write_gguf(model, folder):
+    """A demo model as a GGUF file in `folder`."""
+    spec = importlib.util.spec_from_file_location("gguf", HERE / "gguf.py")
+    gguf = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(gguf)
+    path = pathlib.Path(folder, model + ".gguf")
+    gguf.write(heddle.MODELS / model, path)
+    return path
+
+
+def require_llama():
+    """Skips the test where llama.cpp cannot be had."""
+    if shutil.which("node") is None:
+        pytest.skip("node is not installed: llama.cpp was not tested as an engine")
+    if not (MODULES / "node-llama-cpp").is_dir():
+        pytest.skip(f"{MODULES} lacks llama.cpp: ./dev test prepares it")
+
+
+def llama(path, port="${PORT}"):
+    """The command line of llama.cpp with a model."""
+    return f"node {HERE / 'llama_server.mjs'} --modules {MODULES} --model {path} --port {port}"
+
+
+def scripted(name, options="", port="${PORT}"):
+    """The command line of the engine that does as it is told."""
+    return f"{sys.executable} {HERE / 'engine.py'} --port {port} --name {name} {options}"
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Engine:
+    """An engine that a test runs itself. `url` ends without a slash; use as a context manager."""
+
+    def __init__(self, command, port, patience=60):
+        self.url = f"http://127.0.0.1:{port}"
+        self.process = subprocess.Popen(command.split())
+        deadline = time.monotonic() + patience
+        while not self._ready():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.process.kill()
+                raise RuntimeError(f"the engine did not start: {command}")
+            time.sleep(0.05)
+
+    def _ready(self):
+        try:
+            with urllib.request.urlopen(self.url + "/health", timeout=5) as answer:
+                return answer.status == 200
+        except OSError:
+            return False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
