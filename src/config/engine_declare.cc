@@ -214,11 +214,11 @@ void build_command(Fields& f,
                    const std::string& directory,
                    const ModelConfig& model,
                    EngineConfig& engine) {
-  if (f.has("cmd") || f.has("container") || !f.has("path")) {
+  if (!engine.command.empty() || f.has("container") || model.path.empty()) {
     if (f.has("args")) {
       f.reject("args", "go behind the command line that engine and path make; there is none");
     }
-    if (f.has("path")) {
+    if (!model.path.empty()) {
       f.reject("path", "the engine is told its model in cmd or container.args");
     }
     return;
@@ -298,6 +298,10 @@ void declare_engine(Fields& f, const SwapSettings& settings, ModelConfig& model)
     f.reject("container", "cannot stand beside cmd");
   }
   build_command(f, args, settings.directory, model, engine);
+  const bool told = engine.upstream.port > 0 && !settings.ports.contains(model.id);
+  if (engine.command.empty() && !f.has("container") && !told) {
+    f.reject("cmd", "is missing: say how the engine is started, or with proxy where it listens");
+  }
   model.engine = std::move(engine);
 }
 

@@ -185,6 +185,9 @@ TEST(Engines, WhatCannotBeMeantIsRefused) {
   const std::pair<const char*, const char*> cases[] = {
       {"models: {a: {cmd: ''}}", "models.a.cmd: is empty"},
       {"models: {a: {cmd: \"run 'x\"}}", "the quote ' is not closed"},
+      {"models: {a: {cmd: }}", "models.a.cmd: is missing: say how the engine is started"},
+      {"models: {a: {engine: vllm, path: }}", "models.a.cmd: is missing"},
+      {"models: {a: {proxy: }}", "models.a.cmd: is missing: say how the engine is started"},
       {"models: {a: {cmd: x, path: y}}", "models.a.path: the engine is told its model in cmd"},
       {"models: {a: {cmd: x, dtype: int8}}",
        "models.a.dtype: is for models that heddle runs itself"},

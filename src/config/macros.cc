@@ -230,7 +230,8 @@ bool wants_port(Node& model) {
   }
   const bool ours = child_of(model, "cmd") != nullptr || child_of(model, "container") != nullptr ||
                     child_of(model, "engine") != nullptr;
-  return ours && child_of(model, "proxy") == nullptr;
+  const Node* proxy = child_of(model, "proxy");
+  return ours && (proxy == nullptr || proxy->text.empty());
 }
 
 std::uint16_t start_port(Node& root, Diagnosis& diagnosis) {
