@@ -26,7 +26,7 @@ struct ListenAddress {
 
 /// The memory of the machine itself.
 struct HostConfig {
-  std::uint64_t memory = 1U << 30U;     ///< Budget of the image cache [bytes].
+  std::uint64_t memory = 1U << 30U;       ///< Budget of the image cache [bytes].
   std::uint64_t snapshots = 8ULL << 30U;  ///< Of what is saved of suspended engines [bytes].
 };
 
