@@ -44,6 +44,9 @@ void Catalog::assign(const std::vector<config::ModelConfig>& models,
     }
   }
   models_ = std::move(next);
+  has_engines_ = std::any_of(models_.begin(), models_.end(), [](const auto& model) {
+    return model->config.engine.has_value();
+  });
   by_name_.clear();
   for (const std::shared_ptr<CatalogModel>& model : models_) {
     by_name_[model->config.id] = model;

@@ -53,6 +53,8 @@ class Catalog {
   [[nodiscard]] std::shared_ptr<CatalogModel> find(ModelId id) const;
   /// In the order of the configuration.
   [[nodiscard]] const std::vector<std::shared_ptr<CatalogModel>>& models() const { return models_; }
+  /// Whether there are models that engines of others serve.
+  [[nodiscard]] bool has_engines() const { return has_engines_; }
   /// Names of the models that are listed, for messages: "a, b".
   [[nodiscard]] std::string listed_names() const;
 
@@ -70,6 +72,7 @@ class Catalog {
   Opener opener_;
   std::vector<std::shared_ptr<CatalogModel>> models_{};
   std::map<std::string, std::shared_ptr<CatalogModel>, std::less<>> by_name_{};
+  bool has_engines_ = false;
   std::map<const CatalogModel*, std::shared_ptr<Reading>> readings_{};
 };
 

@@ -18,9 +18,10 @@
 #include "gateway/catalog.h"
 #include "gateway/gateway_metrics.h"
 #include "gateway/http_exchange.h"
+#include "gateway/running_request.h"
 #include "gateway/stories.h"
 #include "gateway/text_pool.h"
-#include "gateway/token_inbox.h"
+#include "gateway/upstream.h"
 
 namespace heddle::gateway {
 
@@ -43,7 +44,9 @@ struct Context {
   std::int64_t started_s;  ///< Seconds since 1970.
   bool draining = false;
   std::uint64_t last_request = 0;
-  std::set<TokenInbox*> live{};  ///< Of requests that run.
+  std::unique_ptr<UpstreamPool> upstream;  ///< To engines that are not ours.
+  bool keys_asked = false;                 ///< Whether clients have to show a key of ours.
+  std::set<RunningRequest*> live{};
 };
 
 /// Milliseconds since 1970.

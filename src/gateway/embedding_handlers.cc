@@ -3,8 +3,8 @@
 
 #include "api/embeddings.h"
 #include "gateway/generation.h"
-#include "gateway/handlers.h"
 #include "gateway/job_setup.h"
+#include "gateway/proxy_handlers.h"
 
 namespace heddle::gateway {
 
@@ -121,7 +121,7 @@ asio::awaitable<void> embed(std::shared_ptr<Context> context, HttpExchange& http
 }  // namespace
 
 std::vector<Endpoint> embedding_endpoints() {
-  return {{{"POST", "/v1/embeddings"}, Access::kKey, embed}};
+  return {{{"POST", "/v1/embeddings"}, Access::kKey, ours_or_theirs<embed>}};
 }
 
 }  // namespace heddle::gateway

@@ -13,6 +13,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 
+#include "base/clock.h"
 #include "core/serving.h"
 
 namespace heddle::gateway {
@@ -34,12 +35,20 @@ class FakeServing final : public core::Serving {
   std::optional<Error> failure{};        ///< Instead of an answer.
   std::optional<Error> load_failure{};
   std::map<ModelId, core::Residency> residency{};
+  /// Where the engines that are not ours listen; nothing: they do not run yet.
+  std::optional<core::EngineAddress> engine{};
+  std::vector<core::EngineStatus> engine_statuses{};
+  int retries_max = 100;  ///< Then requests fail.
 
   /// What happened; read within look().
   std::vector<std::shared_ptr<core::RequestRecord>> started{};
   std::set<ModelId> unloaded{};
   std::set<RequestId> cancelled{};
   std::vector<std::pair<RequestId, std::uint32_t>> finished_choices{};
+  std::vector<std::shared_ptr<core::ForeignRequest>> forwarded{};
+  std::set<RequestId> finished_foreign{};
+  int retries = 0;
+  std::set<ModelId> loaded{};
 
   /// Blocks until `condition`, which looks at this, holds; false when it does not within ten
   /// seconds. Any thread.
@@ -61,18 +70,38 @@ class FakeServing final : public core::Serving {
   }
   void cancel(RequestId request) override {
     sinks_.erase(request);
+    foreign_sinks_.erase(request);
     change([&] { cancelled.insert(request); });
   }
-  void start_foreign(std::shared_ptr<core::ForeignRequest> /*request*/,
-                     std::shared_ptr<core::ForeignSink> /*sink*/) override {}
-  void finish_foreign(RequestId /*request*/) override {}
-  void retry_foreign(RequestId /*request*/) override {}
+  void start_foreign(std::shared_ptr<core::ForeignRequest> request,
+                     std::shared_ptr<core::ForeignSink> sink) override {
+    foreign_sinks_[request->id] = std::move(sink);
+    boost::asio::post(loop_, [this, id = request->id] { tell_ready(id); });
+    change([&] { forwarded.push_back(std::move(request)); });
+  }
+  void finish_foreign(RequestId request) override {
+    foreign_sinks_.erase(request);
+    change([&] { finished_foreign.insert(request); });
+  }
+  void retry_foreign(RequestId request) override {
+    change([&] { ++retries; });
+    boost::asio::post(loop_, [this, request] {
+      if (retries <= retries_max) {
+        tell_ready(request);
+      } else if (const auto sink = foreign_sinks_.find(request); sink != foreign_sinks_.end()) {
+        std::exchange(sink->second, nullptr)
+            ->on_error({.code = Code::kUnavailable, .message = "the engine does not run"});
+        foreign_sinks_.erase(request);
+      }
+    });
+  }
   void load(ModelId model, std::function<void(Result<void>)> done) override {
     if (load_failure) {
       done(*load_failure);
       return;
     }
     residency[model] = core::Residency::kServing;
+    change([&] { loaded.insert(model); });
     done({});
   }
   void unload(ModelId model,
@@ -110,8 +139,8 @@ class FakeServing final : public core::Serving {
     device.dropped_pages = {4, 3, 2, 1};
     return {device};
   }
+  [[nodiscard]] std::vector<core::EngineStatus> engines() const override { return engine_statuses; }
   [[nodiscard]] ledger::PoolUsage host_usage() const override { return {.total = 50, .free = 50}; }
-  [[nodiscard]] std::vector<core::EngineStatus> engines() const override { return {}; }
 
   /// Sends tokens of one choice. Loop thread.
   void emit(RequestId request, std::uint32_t choice, const std::vector<TokenId>& tokens) {
@@ -149,6 +178,16 @@ class FakeServing final : public core::Serving {
   }
   [[nodiscard]] std::shared_ptr<core::RequestSink> sink(RequestId request) {
     return sinks_.at(request);
+  }
+  /// Of the request that was forwarded last. Loop thread.
+  [[nodiscard]] std::shared_ptr<core::ForeignSink> foreign_sink() {
+    return foreign_sinks_.at(forwarded.back()->id);
+  }
+  /// Tells those who wait that the engine runs. Loop thread.
+  void tell_all_ready() {
+    for (const auto& request : forwarded) {
+      tell_ready(request->id);
+    }
   }
 
  private:
@@ -207,7 +246,21 @@ class FakeServing final : public core::Serving {
     }
   }
 
+  void tell_ready(RequestId id) {
+    const auto sink = foreign_sinks_.find(id);
+    if (sink != foreign_sinks_.end() && engine) {
+      for (const auto& request : forwarded) {
+        if (request->id == id) {
+          request->device = DeviceId(0);
+          request->times.note_dispatch(steady_now());
+        }
+      }
+      sink->second->on_ready(*engine);
+    }
+  }
+
   boost::asio::io_context& loop_;
+  std::map<RequestId, std::shared_ptr<core::ForeignSink>> foreign_sinks_{};
   std::map<RequestId, std::shared_ptr<core::RequestSink>> sinks_{};
   std::mutex mutex_{};
   std::condition_variable changed_{};

@@ -31,6 +31,7 @@ std::vector<Endpoint> all_endpoints() {
                      &inference_endpoints,
                      &response_endpoints,
                      &embedding_endpoints,
+                     &proxy_endpoints,
                      &log_endpoints}) {
     const std::vector<Endpoint> more = (*part)();
     all.insert(all.end(), more.begin(), more.end());
@@ -50,14 +51,17 @@ class CountedExchange final : public HttpExchange {
     status_ = response.status;
     return inner_.respond(std::move(response));
   }
-  asio::awaitable<Result<void>> begin_stream(std::string content_type) override {
-    status_ = 200;
-    return inner_.begin_stream(std::move(content_type));
+  asio::awaitable<Result<void>> begin(StreamHead head, std::string part) override {
+    status_ = head.status;
+    return inner_.begin(std::move(head), std::move(part));
   }
   asio::awaitable<Result<void>> send_part(std::string part) override {
     return inner_.send_part(std::move(part));
   }
-  asio::awaitable<Result<void>> end_stream() override { return inner_.end_stream(); }
+  asio::awaitable<Result<void>> end(std::string part) override {
+    return inner_.end(std::move(part));
+  }
+  void drop() override { inner_.drop(); }
   [[nodiscard]] bool gone() const override { return inner_.gone(); }
   void on_gone(std::function<void()> notify) override { inner_.on_gone(std::move(notify)); }
 
@@ -112,7 +116,8 @@ class Gateway::Impl {
                     .backlog_max = options.backlog_max,
                     .rng = Rng(entropy()),
                     .now = options.now ? options.now : std::function<Instant()>(steady_now),
-                    .started_s = wall_clock_ms() / 1000})),
+                    .started_s = wall_clock_ms() / 1000,
+                    .upstream = std::make_unique<UpstreamPool>(loop, UpstreamPool::Options{})})),
         endpoints_(std::make_shared<const std::vector<Endpoint>>(all_endpoints())),
         drain_timer_(loop) {}
 
@@ -233,6 +238,7 @@ Result<void> Gateway::Impl::listen(const config::Config& config) {
 
 void Gateway::Impl::assign(const config::Config& config) {
   context_->limits = config.limits;
+  context_->keys_asked = !config.api_keys.empty();
   *keys_ = api_keys(config, tenant_secret_);
   std::set<std::string> removed;
   for (const std::shared_ptr<CatalogModel>& model : context_->catalog.models()) {
@@ -255,10 +261,10 @@ void Gateway::Impl::drain(Duration patience, std::function<void()> drained) {
     if (stopped) {
       return;
     }
-    const std::set<TokenInbox*> live = context->live;
-    for (TokenInbox* inbox : live) {
-      inbox->fail({.code = Code::kUnavailable,
-                   .message = "the server is shutting down and could not finish this answer"});
+    const std::set<RunningRequest*> live = context->live;
+    for (RunningRequest* request : live) {
+      request->fail({.code = Code::kUnavailable,
+                     .message = "the server is shutting down and could not finish this answer"});
     }
   });
 }

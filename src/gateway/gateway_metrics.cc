@@ -2,8 +2,6 @@
 
 #include <array>
 
-#include "gateway/stories.h"
-
 namespace heddle::gateway {
 
 namespace {
@@ -51,10 +49,10 @@ void GatewayMetrics::token_gap(const std::string& model, Duration gap) {
 }
 
 void GatewayMetrics::ended(const std::string& model,
-                           const core::RequestRecord& record,
+                           const StoryPart& part,
                            const std::string& reason) {
   const Labels labels{{"model_name", model}};
-  const core::RequestTimes& times = record.times;
+  const core::RequestTimes& times = part.times;
   const auto observe = [&](const char* name, const char* help, Instant from, Instant to) {
     if (from != Instant{} && to != Instant{}) {
       metrics_.observe(name, help, labels, latency_bounds(), seconds(to - from));
@@ -69,16 +67,17 @@ void GatewayMetrics::ended(const std::string& model,
                        seconds(to - from));
     }
   };
-  const std::int64_t tokens = completion_tokens(record);
   metrics_.add("vllm:request_success_total",
                "Requests ended, by reason.",
                {{"model_name", model}, {"finished_reason", reason}});
   metrics_.add("vllm:prompt_tokens_total",
                "Prompt tokens.",
                labels,
-               static_cast<double>(record.prompt.size()));
-  metrics_.add(
-      "vllm:generation_tokens_total", "Generated tokens.", labels, static_cast<double>(tokens));
+               static_cast<double>(part.prompt_tokens));
+  metrics_.add("vllm:generation_tokens_total",
+               "Generated tokens.",
+               labels,
+               static_cast<double>(part.completion_tokens));
   observe(
       "vllm:time_to_first_token_seconds", "Time to first token.", times.arrived, times.first_token);
   observe("vllm:e2e_request_latency_seconds",
@@ -93,11 +92,11 @@ void GatewayMetrics::ended(const std::string& model,
   phase("queue", times.arrived, loaded ? times.load_began : times.dispatched);
   phase("load", times.load_began, times.dispatched);
   phase("prefill", times.dispatched, times.first_token);
-  if (record.restarts > 0) {
+  if (part.restarts > 0) {
     metrics_.add("heddle_request_restarts_total",
                  "Times that a request was started again because its worker died.",
                  labels,
-                 record.restarts);
+                 part.restarts);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/metrics.h"
 #include "core/serving.h"
+#include "gateway/stories.h"
 
 namespace heddle::gateway {
 
@@ -21,9 +22,7 @@ class GatewayMetrics {
   /// A step brought further tokens of a request, `gap` after the ones before.
   void token_gap(const std::string& model, Duration gap);
   /// A request to the system behind has ended. `reason` is stop, length, abort or error.
-  void ended(const std::string& model,
-             const core::RequestRecord& record,
-             const std::string& reason);
+  void ended(const std::string& model, const StoryPart& part, const std::string& reason);
 
   /// Forgets a model that was removed.
   void forget(const std::string& model) { metrics_.forget("model_name", model); }

@@ -18,7 +18,7 @@ TEST(GatewayMetrics, SplitTheTimeToTheFirstToken) {
                   .dispatched = Instant(5s),
                   .first_token = Instant(9s),
                   .finished = Instant(10s)};
-  metrics.ended("m", record, "length");
+  metrics.ended("m", tell(record, ""), "length");
   const std::string text = metrics.expose();
   const std::string name = "heddle_time_to_first_token_phase_seconds_sum{model_name=\"m\",phase=";
   EXPECT_THAT(text, HasSubstr(name + "\"queue\"} 1"));
@@ -35,7 +35,7 @@ TEST(GatewayMetrics, WhatDidNotHappenIsNotMeasured) {
   GatewayMetrics metrics(registry);
   core::RequestRecord record;
   record.times.arrived = Instant(1s);
-  metrics.ended("m", record, "abort");
+  metrics.ended("m", tell(record, ""), "abort");
   const std::string text = metrics.expose();
   EXPECT_THAT(text, HasSubstr("finished_reason=\"abort\""));
   EXPECT_THAT(text, testing::Not(HasSubstr("time_to_first_token")));

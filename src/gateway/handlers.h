@@ -35,6 +35,8 @@ struct Endpoint {
 [[nodiscard]] std::vector<Endpoint> response_endpoints();
 /// Embeddings.
 [[nodiscard]] std::vector<Endpoint> embedding_endpoints();
+/// What only engines of others answer, and all of theirs under /upstream/.
+[[nodiscard]] std::vector<Endpoint> proxy_endpoints();
 /// Listing, loading and unloading.
 [[nodiscard]] std::vector<Endpoint> model_endpoints();
 /// What was logged, and what is being logged.

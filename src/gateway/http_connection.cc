@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
 #include <exception>
 #include <utility>
@@ -34,6 +35,8 @@ constexpr std::uint64_t kBodyBytesPerSecond = 64U << 10U;  ///< A slower client 
 constexpr Duration kLinger = 2s;
 constexpr std::size_t kLingerBytes = 16U << 20U;
 constexpr std::size_t kRequestIdMax = 128;
+constexpr const char* kServerName = "heddle";
+constexpr const char* kRequestIdField = "X-Request-Id";
 
 bool sane_request_id(std::string_view id) {
   return !id.empty() && id.size() <= kRequestIdMax && std::all_of(id.begin(), id.end(), [](char c) {
@@ -91,9 +94,13 @@ class Connection final : public HttpConnection,
 
   [[nodiscard]] const HttpRequest& request() const override { return request_; }
   asio::awaitable<Result<void>> respond(HttpResponse response) override;
-  asio::awaitable<Result<void>> begin_stream(std::string content_type) override;
+  asio::awaitable<Result<void>> begin(StreamHead head, std::string part) override;
   asio::awaitable<Result<void>> send_part(std::string part) override;
-  asio::awaitable<Result<void>> end_stream() override;
+  asio::awaitable<Result<void>> end(std::string part) override;
+  void drop() override {
+    keep_alive_ = false;
+    close();
+  }
   [[nodiscard]] bool gone() const override { return gone_; }
   void on_gone(std::function<void()> notify) override { notify_gone_ = std::move(notify); }
 
@@ -107,15 +114,15 @@ class Connection final : public HttpConnection,
   asio::awaitable<void> refuse(api::ApiError error);
   asio::awaitable<void> linger();
   asio::awaitable<void> stop_watching();
-  asio::awaitable<Result<void>> write(asio::const_buffer bytes);
+  asio::awaitable<Result<void>> write(std::string_view bytes);
 
   void take_head(const Parser& parser);
   void watch();
   void give_up_after(Duration patience);
   void be_patient();
   void mark_gone();
-  template <class Message>
-  void set_common_fields(Message& message) const;
+  [[nodiscard]] std::string head_text(const StreamHead& head) const;
+  void add_part(std::string& bytes, std::string_view part) const;
 
   std::shared_ptr<ConnectionShared> shared_;
   tcp::socket socket_;
@@ -131,6 +138,8 @@ class Connection final : public HttpConnection,
   bool head_only_ = false;  ///< The method was HEAD.
   bool http_11_ = true;
   bool keep_alive_ = false;
+  bool chunked_ = false;   ///< The answer that is being sent.
+  bool bodiless_ = false;  ///< Likewise.
   bool watching_ = false;
   bool stop_watching_ = false;
   bool gone_ = false;
@@ -245,6 +254,10 @@ void Connection::take_head(const Parser& parser) {
     request_.query = std::string(target.substr(mark + 1));
   }
   request_.accept = std::string(view(head[http::field::accept]));
+  request_.head_only = head_only_;
+  for (const auto& field : head) {
+    request_.headers.emplace_back(view(field.name_string()), view(field.value()));
+  }
   const std::string_view id = view(head["x-request-id"]);
   request_.request_id = sane_request_id(id) ? std::string(id) : draw_id(shared_->rng);
 }
@@ -284,7 +297,7 @@ asio::awaitable<bool> Connection::read_request(Parser& parser) {
     }
     if (!parser.is_done() && http_11_ && fields[http::field::expect] == "100-continue") {
       const std::string_view proceed = "HTTP/1.1 100 Continue\r\n\r\n";
-      const Result<void> sent = co_await write(asio::buffer(proceed));
+      const Result<void> sent = co_await write(proceed);
       if (!sent) {
         co_return false;
       }
@@ -368,18 +381,12 @@ asio::awaitable<bool> Connection::serve_one() {
 
 // --- Answers ---
 
-template <class Message>
-void Connection::set_common_fields(Message& message) const {
-  message.set(http::field::server, "heddle");
-  message.set("X-Request-Id", request_.request_id);
-  message.keep_alive(keep_alive_ && !shared_->draining);
-}
-
-asio::awaitable<Result<void>> Connection::write(asio::const_buffer bytes) {
+asio::awaitable<Result<void>> Connection::write(std::string_view bytes) {
   give_up_after(shared_->limits.stall_timeout);
-  const auto [failure, sent] = co_await asio::async_write(socket_, bytes, kAwait);
+  const auto [failure, sent] = co_await asio::async_write(socket_, asio::buffer(bytes), kAwait);
   be_patient();
   if (failure) {
+    keep_alive_ = false;
     co_return client_gone(failure);
   }
   co_return Result<void>();
@@ -388,7 +395,9 @@ asio::awaitable<Result<void>> Connection::write(asio::const_buffer bytes) {
 asio::awaitable<Result<void>> Connection::respond(HttpResponse response) {
   http::response<http::string_body> message(static_cast<http::status>(response.status),
                                             http_11_ ? 11 : 10);
-  set_common_fields(message);
+  message.set(http::field::server, kServerName);
+  message.set(kRequestIdField, request_.request_id);
+  message.keep_alive(keep_alive_ && !shared_->draining);
   for (const auto& [name, value] : response.headers) {
     message.set(name, value);
   }
@@ -412,48 +421,81 @@ asio::awaitable<Result<void>> Connection::respond(HttpResponse response) {
   co_return Result<void>();
 }
 
-asio::awaitable<Result<void>> Connection::begin_stream(std::string content_type) {
-  http::response<http::empty_body> head(http::status::ok, http_11_ ? 11 : 10);
-  keep_alive_ = keep_alive_ && http_11_;
-  set_common_fields(head);
-  head.set(http::field::content_type, content_type);
-  head.set(http::field::cache_control, "no-cache");
-  head.set("X-Accel-Buffering", "no");
-  head.chunked(http_11_);
-  keep_alive_ = head.keep_alive();
-  http::response_serializer<http::empty_body> serializer(head);
-  give_up_after(shared_->limits.stall_timeout);
-  const auto [failure, sent] = co_await http::async_write_header(socket_, serializer, kAwait);
-  be_patient();
-  if (failure) {
-    keep_alive_ = false;
-    co_return client_gone(failure);
+std::string Connection::head_text(const StreamHead& head) const {
+  const auto status = static_cast<http::status>(head.status);
+  std::string text = http_11_ ? "HTTP/1.1 " : "HTTP/1.0 ";
+  text += std::to_string(head.status) + " ";
+  text += head.reason.empty() ? view(http::obsolete_reason(status)) : head.reason;
+  text += "\r\n";
+  bool has_server = false;
+  const auto add = [&text](std::string_view name, std::string_view value) {
+    text.append(name).append(": ").append(value).append("\r\n");
+  };
+  for (const auto& [name, value] : head.headers) {
+    add(name, value);
+    has_server = has_server || boost::beast::iequals(name, "server");
   }
-  co_return Result<void>();
+  if (!has_server) {
+    add("Server", kServerName);
+  }
+  add(kRequestIdField, request_.request_id);
+  if (head.length) {
+    add("Content-Length", std::to_string(*head.length));
+  } else if (chunked_) {
+    add("Transfer-Encoding", "chunked");
+  }
+  if (keep_alive_ != http_11_) {
+    add("Connection", keep_alive_ ? "keep-alive" : "close");
+  }
+  return text + "\r\n";
+}
+
+/// Appends a part as it goes over the network.
+void Connection::add_part(std::string& bytes, std::string_view part) const {
+  if (part.empty() || bodiless_) {
+    return;
+  }
+  if (!chunked_) {
+    bytes += part;
+    return;
+  }
+  std::array<char, 16> size{};
+  const auto [end, failure] = std::to_chars(size.begin(), size.end(), part.size(), 16);
+  bytes.append(size.begin(), end).append("\r\n").append(part).append("\r\n");
+}
+
+asio::awaitable<Result<void>> Connection::begin(StreamHead head, std::string part) {
+  const bool empty = head.status == 204 || head.status == 304;
+  bodiless_ = head_only_ || empty;
+  if (empty) {
+    head.length.reset();
+  }
+  chunked_ = http_11_ && !empty && !head.length;
+  // Where nothing else says where it ends, the connection does.
+  keep_alive_ = keep_alive_ && !shared_->draining && (http_11_ || empty || head.length);
+  std::string bytes = head_text(head);
+  add_part(bytes, part);
+  const Result<void> sent = co_await write(bytes);
+  co_return sent;
 }
 
 asio::awaitable<Result<void>> Connection::send_part(std::string part) {
-  if (!http_11_) {
-    const Result<void> plain = co_await write(asio::buffer(part));
-    co_return plain;
-  }
-  give_up_after(shared_->limits.stall_timeout);
-  const auto chunk = http::make_chunk(asio::buffer(part));
-  const auto [failure, sent] = co_await asio::async_write(socket_, chunk, kAwait);
-  be_patient();
-  if (failure) {
-    keep_alive_ = false;
-    co_return client_gone(failure);
-  }
-  co_return Result<void>();
+  std::string bytes;
+  add_part(bytes, part);
+  const Result<void> sent = co_await write(bytes);
+  co_return sent;
 }
 
-asio::awaitable<Result<void>> Connection::end_stream() {
-  if (!http_11_) {
+asio::awaitable<Result<void>> Connection::end(std::string part) {
+  std::string bytes;
+  add_part(bytes, part);
+  if (chunked_ && !bodiless_) {
+    bytes += "0\r\n\r\n";
+  }
+  if (bytes.empty()) {
     co_return Result<void>();
   }
-  const std::string_view last_chunk = "0\r\n\r\n";
-  const Result<void> sent = co_await write(asio::buffer(last_chunk));
+  const Result<void> sent = co_await write(bytes);
   co_return sent;
 }
 

@@ -1,8 +1,28 @@
 #include "gateway/http_exchange.h"
 
+#include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace heddle::gateway {
+
+boost::asio::awaitable<Result<void>> HttpExchange::begin_stream(std::string content_type) {
+  StreamHead head{.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}};
+  head.headers.emplace_back("Content-Type", std::move(content_type));
+  return begin(std::move(head), {});
+}
+
+std::optional<std::string> query_value(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    const std::size_t equals = std::min(pair.find('='), pair.size());
+    if (percent_decode(pair.substr(0, equals)) == name) {
+      return percent_decode(pair.substr(std::min(equals + 1, pair.size())));
+    }
+    query.remove_prefix(std::min(pair.size() + 1, query.size()));
+  }
+  return std::nullopt;
+}
 
 std::string percent_decode(std::string_view text) {
   std::string decoded;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,15 +22,20 @@ struct Guest {
   std::string tenant{};
 };
 
+/// Names and values of headers, in order.
+using HttpFields = std::vector<std::pair<std::string, std::string>>;
+
 /// The content type of server-sent events.
 inline constexpr const char* kEventStream = "text/event-stream";
 
 /// What a client asks.
 struct HttpRequest {
-  std::string method{};  ///< "GET"; HEAD has become GET.
-  std::string path{};    ///< Still percent-encoded, without the query.
-  std::string query{};   ///< After the '?', or empty.
-  std::string accept{};  ///< The header, or empty.
+  std::string method{};    ///< "GET"; HEAD has become GET.
+  std::string path{};      ///< Still percent-encoded, without the query.
+  std::string query{};     ///< After the '?', or empty.
+  std::string accept{};    ///< The header, or empty.
+  HttpFields headers{};    ///< All of them.
+  bool head_only = false;  ///< The method was HEAD.
   std::string body{};
   std::string request_id{};  ///< The client's x-request-id where it is sane, else drawn.
   Guest guest{};
@@ -39,12 +45,21 @@ struct HttpResponse {
   int status = 200;
   std::string body{};
   std::string content_type = "application/json";
-  std::vector<std::pair<std::string, std::string>> headers{};  ///< Further ones.
+  HttpFields headers{};  ///< Further ones.
 };
 
-/// One request and its answer: either respond() once, or begin_stream(), any number of
-/// send_part() and end_stream(). Loop thread. A failure to send means that the client has gone,
-/// or has taken nothing for so long that it was given up.
+/// The head of an answer that comes in parts.
+struct StreamHead {
+  int status = 200;
+  std::string reason{};  ///< Empty: the usual one.
+  HttpFields headers{};
+  /// Of all parts together [bytes]; nothing where that is not known yet.
+  std::optional<std::uint64_t> length{};
+};
+
+/// One request and its answer: either respond() once, or begin(), any number of send_part() and
+/// end(). Loop thread. A failure to send means that the client has gone, or has taken nothing for
+/// so long that it was given up.
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
@@ -52,17 +67,27 @@ class HttpExchange {
 
   virtual boost::asio::awaitable<Result<void>> respond(HttpResponse response) = 0;
 
-  /// Sends the head of an answer that comes in parts; its status is 200.
-  virtual boost::asio::awaitable<Result<void>> begin_stream(std::string content_type) = 0;
+  /// Sends the head of an answer that comes in parts, and the first of them where it is not empty.
+  virtual boost::asio::awaitable<Result<void>> begin(StreamHead head, std::string part) = 0;
   /// Sends some of it and returns when the network has taken it. Not empty.
   virtual boost::asio::awaitable<Result<void>> send_part(std::string part) = 0;
-  virtual boost::asio::awaitable<Result<void>> end_stream() = 0;
+  /// Sends what is left of it, which may be nothing.
+  virtual boost::asio::awaitable<Result<void>> end(std::string part) = 0;
+  /// The rest of the answer will not come: hangs up, by which the client sees that.
+  virtual void drop() = 0;
+
+  /// begin() for parts of this type that are made as they are sent; nobody shall store them.
+  boost::asio::awaitable<Result<void>> begin_stream(std::string content_type);
+  boost::asio::awaitable<Result<void>> end_stream() { return end({}); }
 
   /// Whether the client has hung up.
   [[nodiscard]] virtual bool gone() const = 0;
   /// `notify` is called once when the client hangs up; a null one takes the former back.
   virtual void on_gone(std::function<void()> notify) = 0;
 };
+
+/// The value of a parameter in a query, decoded; nothing where it is not there.
+[[nodiscard]] std::optional<std::string> query_value(std::string_view query, std::string_view name);
 
 /// `%2F` and such made characters again; a '%' that begins no code stays.
 [[nodiscard]] std::string percent_decode(std::string_view text);

@@ -14,5 +14,14 @@ TEST(PercentDecode, MakesCodesCharactersAndLeavesTheRest) {
   EXPECT_EQ(percent_decode(""), "");
 }
 
+TEST(QueryValue, FindsParametersByTheirDecodedNames) {
+  EXPECT_EQ(query_value("a=1&model=org%2Fx&b", "model"), "org/x");
+  EXPECT_EQ(query_value("m%6fdel=x", "model"), "x");
+  EXPECT_EQ(query_value("a&b=", "a"), "");
+  EXPECT_EQ(query_value("a&b=", "b"), "");
+  EXPECT_EQ(query_value("models=1", "model"), std::nullopt);
+  EXPECT_EQ(query_value("", "model"), std::nullopt);
+}
+
 }  // namespace
 }  // namespace heddle::gateway

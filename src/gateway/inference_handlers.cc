@@ -5,8 +5,8 @@
 #include "api/answer_writer.h"
 #include "api/requests.h"
 #include "gateway/generation.h"
-#include "gateway/handlers.h"
 #include "gateway/job_setup.h"
+#include "gateway/proxy_handlers.h"
 
 namespace heddle::gateway {
 
@@ -186,10 +186,10 @@ asio::awaitable<void> detokenize(std::shared_ptr<Context> context,
 }  // namespace
 
 std::vector<Endpoint> inference_endpoints() {
-  return {{{"POST", "/v1/chat/completions"}, Access::kKey, chat},
-          {{"POST", "/v1/completions"}, Access::kKey, complete},
-          {{"POST", "/tokenize"}, Access::kKey, tokenize},
-          {{"POST", "/detokenize"}, Access::kKey, detokenize}};
+  return {{{"POST", "/v1/chat/completions"}, Access::kKey, ours_or_theirs<chat>},
+          {{"POST", "/v1/completions"}, Access::kKey, ours_or_theirs<complete>},
+          {{"POST", "/tokenize"}, Access::kKey, ours_or_theirs<tokenize>},
+          {{"POST", "/detokenize"}, Access::kKey, ours_or_theirs<detokenize>}};
 }
 
 }  // namespace heddle::gateway

@@ -135,9 +135,7 @@ LiveRequests::~LiveRequests() {
       record.times.finished = context_->now();
     }
     const auto device = record.device ? devices.find(*record.device) : devices.end();
-    if (story != nullptr) {
-      story->parts.push_back(tell(record, device == devices.end() ? "" : device->second));
-    }
+    const StoryPart part = tell(record, device == devices.end() ? "" : device->second);
     const bool whole = status_ == 200 && error_.empty();
     std::string reason = status_ == 499 ? "abort" : "error";
     if (whole) {
@@ -145,7 +143,10 @@ LiveRequests::~LiveRequests() {
                    ? "stop"
                    : std::string(api::finish_name(record.finished[0]));
     }
-    context_->metrics.ended(job_.model->config.id, record, reason);
+    context_->metrics.ended(job_.model->config.id, part, reason);
+    if (story != nullptr) {
+      story->parts.push_back(part);
+    }
   }
   if (story != nullptr) {
     story->status = status_;

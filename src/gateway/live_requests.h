@@ -10,6 +10,7 @@
 #include "api/responses.h"
 #include "gateway/answer.h"
 #include "gateway/context.h"
+#include "gateway/token_inbox.h"
 
 namespace heddle::gateway {
 

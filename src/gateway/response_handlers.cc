@@ -3,8 +3,8 @@
 #include "api/response_request.h"
 #include "api/response_writer.h"
 #include "gateway/generation.h"
-#include "gateway/handlers.h"
 #include "gateway/job_setup.h"
+#include "gateway/proxy_handlers.h"
 
 namespace heddle::gateway {
 
@@ -42,7 +42,7 @@ asio::awaitable<void> not_kept(std::shared_ptr<Context>, HttpExchange& http, std
 }  // namespace
 
 std::vector<Endpoint> response_endpoints() {
-  return {{{"POST", "/v1/responses"}, Access::kKey, respond},
+  return {{{"POST", "/v1/responses"}, Access::kKey, ours_or_theirs<respond>},
           {{"GET", "/v1/responses/{id}"}, Access::kKey, not_kept},
           {{"DELETE", "/v1/responses/{id}"}, Access::kKey, not_kept}};
 }

@@ -73,14 +73,20 @@ asio::awaitable<void> devices(std::shared_ptr<Context> context, HttpExchange& ht
 
 /// A story as it is now: what still runs is told from its records.
 std::string tell_json(const Context& context, const Story& story) {
-  if (story.records.empty()) {
+  if (story.records.empty() && !story.foreign) {
     return story_json(story);
   }
   Story told = story;
   const std::map<DeviceId, std::string> names = device_names(*context.serving);
+  const auto tell_part = [&](const auto& request) {
+    const auto found = request.device ? names.find(*request.device) : names.end();
+    told.parts.push_back(tell(request, found == names.end() ? "" : found->second));
+  };
   for (const auto& record : story.records) {
-    const auto found = record->device ? names.find(*record->device) : names.end();
-    told.parts.push_back(tell(*record, found == names.end() ? "" : found->second));
+    tell_part(*record);
+  }
+  if (story.foreign) {
+    tell_part(*story.foreign);
   }
   return story_json(told);
 }

@@ -64,6 +64,10 @@ StoryPart tell(const core::RequestRecord& record, std::string device) {
   return part;
 }
 
+StoryPart tell(const core::ForeignRequest& request, std::string device) {
+  return {.times = request.times, .device = std::move(device), .restarts = request.restarts};
+}
+
 void Stories::begin(Story story) {
   if (stories_.size() >= most_) {
     const Story* oldest = stories_.front().get();

@@ -40,6 +40,7 @@ struct Story {
   std::vector<StoryPart> parts{};
   /// While it runs; then `parts` has what is told of them.
   std::vector<std::shared_ptr<const core::RequestRecord>> records{};
+  std::shared_ptr<const core::ForeignRequest> foreign{};  ///< Likewise, of an engine's request.
 };
 
 /// The stories of the last requests, oldest forgotten first. Loop thread.
@@ -70,6 +71,8 @@ class Stories {
 
 /// What is told of a record; `device` is the name of where it ran.
 [[nodiscard]] StoryPart tell(const core::RequestRecord& record, std::string device);
+/// The same of a request that an engine of somebody else's answers, but for the tokens.
+[[nodiscard]] StoryPart tell(const core::ForeignRequest& request, std::string device);
 
 /// The JSON of GET /api/requests/{id}: times in milliseconds.
 [[nodiscard]] std::string story_json(const Story& story);

@@ -12,6 +12,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "core/serving.h"
+#include "gateway/running_request.h"
 #include "gateway/signal.h"
 
 namespace heddle::gateway {
@@ -19,7 +20,7 @@ namespace heddle::gateway {
 /// Collects what happens to the requests of one client until its coroutine comes to look. A client
 /// request is one or more requests to the system behind (one for each prompt), each with a sink of
 /// its own. Loop thread.
-class TokenInbox : public std::enable_shared_from_this<TokenInbox> {
+class TokenInbox final : public RunningRequest, public std::enable_shared_from_this<TokenInbox> {
  public:
   /// @param backlog_max  Tokens that may wait at most; a client that lets more wait fails.
   TokenInbox(boost::asio::io_context& loop, std::size_t backlog_max);
@@ -39,8 +40,7 @@ class TokenInbox : public std::enable_shared_from_this<TokenInbox> {
 
   /// Why one of the requests failed, if one has.
   [[nodiscard]] const std::optional<Error>& error() const { return error_; }
-  /// Makes the client's request fail, whatever it waits for.
-  void fail(Error error);
+  void fail(Error error) override;
   /// `notify` is called once, from within fail() or a sink, when the client's request has failed.
   void on_failure(std::function<void()> notify) { notify_failure_ = std::move(notify); }
 

@@ -1,0 +1,129 @@
+#include "gateway/forwarded_request.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "base/units.h"
+
+namespace heddle::gateway {
+
+ForwardedRequest::ForwardedRequest(std::shared_ptr<Context> context,
+                                   const ForwardJob& job,
+                                   const std::string& request_id)
+    : context_(std::move(context)),
+      model_(job.model),
+      request_id_(request_id),
+      request_(std::make_shared<core::ForeignRequest>()),
+      inbox_(std::make_shared<ForeignInbox>(context_->loop)) {
+  request_->id = RequestId(++context_->last_request);
+  request_->model = model_->id;
+  request_->priority = job.priority;
+  request_->times.arrived = context_->now();
+  request_->deadline = request_->times.arrived + context_->limits.request_timeout;
+  story_id_ = "fwd-" + std::to_string(context_->last_request);
+  context_->live.insert(inbox_.get());
+  ++model_->in_flight;
+  Story story{.request_id = request_id,
+              .answer_id = story_id_,
+              .model = model_->config.id,
+              .endpoint = job.endpoint,
+              .arrived_ms = wall_clock_ms(),
+              .streamed = job.events};
+  story.foreign = request_;
+  context_->stories.begin(std::move(story));
+  context_->serving->start_foreign(request_, inbox_);
+}
+
+ForwardedRequest::~ForwardedRequest() {
+  if (context_->serving == nullptr) {
+    return;
+  }
+  if (!inbox_->over()) {
+    if (forwarded_) {
+      context_->serving->finish_foreign(request_->id);
+    } else {
+      context_->serving->cancel(request_->id);
+    }
+  }
+  context_->live.erase(inbox_.get());
+  --model_->in_flight;
+  request_->times.finished = context_->now();
+  const std::map<DeviceId, std::string> devices = device_names(*context_->serving);
+  const auto device = request_->device ? devices.find(*request_->device) : devices.end();
+  StoryPart part = tell(*request_, device == devices.end() ? "" : device->second);
+  part.prompt_tokens = usage_.prompt_tokens().value_or(0);
+  part.cached_tokens = usage_.cached_tokens().value_or(0);
+  part.completion_tokens = usage_.completion_tokens().value_or(0);
+  const bool whole = status_ < 400 && error_.empty();
+  context_->metrics.ended(model_->config.id,
+                          part,
+                          whole            ? "stop"
+                          : status_ == 499 ? "abort"
+                                           : "error");
+  log::info("request ended",
+            {{"request", request_id_},
+             {"model", model_->config.id},
+             {"status", status_},
+             {"prompt_tokens", part.prompt_tokens},
+             {"cached_tokens", part.cached_tokens},
+             {"completion_tokens", part.completion_tokens},
+             {"ms", std::chrono::duration<double, std::milli>(age()).count()},
+             {"error", error_}});
+  if (Story* story = context_->stories.find(story_id_)) {
+    story->parts.push_back(std::move(part));
+    story->status = status_;
+    story->error = error_;
+    story->foreign.reset();
+  }
+}
+
+void ForwardedRequest::retry() {
+  forwarded_ = false;
+  context_->serving->retry_foreign(request_->id);
+}
+
+void ForwardedRequest::check_time() {
+  const config::Limits& limits = context_->limits;
+  if (context_->serving == nullptr) {
+    inbox_->fail({.code = Code::kUnavailable, .message = "the server is shutting down"});
+  } else if (age() >= limits.request_timeout) {
+    inbox_->fail({.code = Code::kDeadlineExceeded,
+                  .message = "the answer was not complete after " +
+                             format_duration(limits.request_timeout) +
+                             ", which is limits.request_timeout"});
+  } else if (age() >= limits.load_timeout && !was_ready_) {
+    inbox_->fail({.code = Code::kDeadlineExceeded,
+                  .message = "the engine of \"" + model_->config.id + "\" was not ready after " +
+                             format_duration(limits.load_timeout) +
+                             ", which is limits.load_timeout"});
+  }
+}
+
+Duration ForwardedRequest::time_left() const {
+  const config::Limits& limits = context_->limits;
+  Duration left = limits.request_timeout - age();
+  if (!was_ready_) {
+    left = std::min(left, limits.load_timeout - age());
+  }
+  return std::max(left, Duration{});
+}
+
+void ForwardedRequest::pass(std::string_view body, bool readable) {
+  if (body.empty()) {
+    return;
+  }
+  if (request_->times.first_token == Instant{}) {
+    request_->times.first_token = context_->now();
+  }
+  if (readable) {
+    usage_.see(body);
+  }
+}
+
+void ForwardedRequest::end(int status, std::string error) {
+  status_ = status;
+  error_ = std::move(error);
+}
+
+}  // namespace heddle::gateway

@@ -1,0 +1,392 @@
+#include "gateway/forwarding.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/error.h"
+#include "api/responses.h"
+#include "api/sse.h"
+#include "base/units.h"
+#include "gateway/forwarded_request.h"
+#include "gateway/job_setup.h"
+
+namespace heddle::gateway {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr Duration kLoadingTextInterval = 1s;
+/// Of an answer that has to become one event; engines' errors are far smaller.
+constexpr std::size_t kEventMax = 4U << 20U;
+
+/// A text of several lines, such as JSON, as one event.
+std::string event_of_lines(std::string text) {
+  std::replace(text.begin(), text.end(), '\r', ' ');
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return api::sse_event(text);
+}
+
+/// The coroutine's state.
+class Forwarding {
+ public:
+  Forwarding(std::shared_ptr<Context> context, HttpExchange& http, ForwardJob job)
+      : context_(std::move(context)),
+        http_(http),
+        job_(std::move(job)),
+        live_(context_, job_, http.request().request_id),
+        chunks_({.id = "chatcmpl-" + draw_id(context_->rng),
+                 .created = wall_clock_ms() / 1000,
+                 .model = job_.name,
+                 .fingerprint = context_->fingerprint},
+                /*with_usage=*/false),
+        inbox_(*live_.inbox()) {
+    http_.on_gone([weak = std::weak_ptr(live_.inbox())] {
+      if (const std::shared_ptr<ForeignInbox> inbox = weak.lock()) {
+        inbox->interrupt();
+      }
+    });
+  }
+  ~Forwarding() {
+    http_.on_gone(nullptr);
+    inbox_.on_interrupt(nullptr);
+  }
+  Forwarding(const Forwarding&) = delete;
+  Forwarding& operator=(const Forwarding&) = delete;
+
+  asio::awaitable<void> run() {
+    for (;;) {
+      const bool ready = co_await wait_for_engine();
+      if (!ready) {
+        co_return;
+      }
+      const bool again = co_await ask_engine();
+      if (!again) {
+        co_return;
+      }
+    }
+  }
+
+ private:
+  asio::awaitable<bool> wait_for_engine();
+  asio::awaitable<bool> ask_engine();
+  asio::awaitable<Result<void>> await_answer(UpstreamExchange& engine);
+  asio::awaitable<Result<void>> pass_answer(UpstreamExchange& engine);
+  asio::awaitable<Result<void>> pass_parts(UpstreamExchange& engine);
+  asio::awaitable<Result<void>> pass_as_event(UpstreamExchange& engine);
+  asio::awaitable<bool> recover(Error error, std::uint64_t losses);
+  asio::awaitable<void> fail(Error error);
+  asio::awaitable<void> speak(std::string events);
+  asio::awaitable<void> tell_of_waiting();
+
+  [[nodiscard]] bool tells_loading() const {
+    return job_.events && job_.chat && job_.model->config.engine->loading_state &&
+           inbox_.waiting().has_value();
+  }
+  [[nodiscard]] Duration time_to_speak() const;
+  [[nodiscard]] std::string error_events(const api::ApiError& error) const;
+  [[nodiscard]] StreamHead head_of(const UpstreamExchange& engine) const;
+
+  std::shared_ptr<Context> context_;
+  HttpExchange& http_;
+  ForwardJob job_;
+  ForwardedRequest live_;
+  api::ChunkWriter chunks_;
+  ForeignInbox& inbox_;
+  std::string part_{};      ///< Of the body; not sent yet.
+  Duration spoken_{};       ///< Age at which the client was last told something.
+  bool speaking_ = false;   ///< A stream of ours has begun.
+  bool told_load_ = false;  ///< It was told that the model loads.
+  bool answering_ = false;  ///< Something of the engine's answer went to the client.
+  bool client_left_ = false;
+  bool events_ = false;       ///< What goes to the client are events.
+  std::string last_bytes_{};  ///< The last two of them.
+};
+
+// --- What is said to the client before the engine does ---
+
+asio::awaitable<void> Forwarding::speak(std::string events) {
+  spoken_ = live_.age();
+  Result<void> sent;
+  if (!speaking_) {
+    speaking_ = true;
+    events_ = true;
+    sent = co_await http_.begin_stream(kEventStream);
+  }
+  if (sent) {
+    sent = co_await http_.send_part(std::move(events));
+  }
+  client_left_ = client_left_ || !sent;
+}
+
+Duration Forwarding::time_to_speak() const {
+  if (!job_.events) {
+    return Duration::max();
+  }
+  if (tells_loading() && !told_load_) {
+    return {};
+  }
+  const Duration interval = tells_loading() ? kLoadingTextInterval : context_->comment_interval;
+  return std::max(Duration{}, spoken_ + interval - live_.age());
+}
+
+asio::awaitable<void> Forwarding::tell_of_waiting() {
+  std::string text;
+  if (!tells_loading()) {
+    text = api::sse_comment("waiting for " + job_.model->config.id);
+  } else {
+    api::Choice thought{.reasoning = told_load_ ? "." : "loading " + job_.model->config.id + " "};
+    told_load_ = true;
+    text = api::sse_event(chunks_.text(thought));
+  }
+  co_await speak(std::move(text));
+}
+
+/// False when nothing is left to do: the client has gone, or was told that it failed.
+asio::awaitable<bool> Forwarding::wait_for_engine() {
+  while (!inbox_.ready()) {
+    live_.check_time();
+    if (http_.gone() || client_left_) {
+      co_return false;
+    }
+    if (inbox_.error()) {
+      co_await fail(*inbox_.error());
+      co_return false;
+    }
+    const Duration left = std::min(live_.time_left(), time_to_speak());
+    if (left == Duration{}) {
+      co_await tell_of_waiting();
+    } else {
+      co_await inbox_.signal.wait(left);
+    }
+  }
+  if (told_load_) {
+    told_load_ = false;
+    api::Choice thought{.reasoning = "\nready after " + format_duration(live_.age()) + "\n\n"};
+    std::string event = api::sse_event(chunks_.text(thought));
+    co_await speak(std::move(event));
+  }
+  co_return !http_.gone() && !client_left_;
+}
+
+// --- The exchange with the engine ---
+
+/// Returns whether to wait for the engine once more.
+asio::awaitable<bool> Forwarding::ask_engine() {
+  const std::uint64_t losses = inbox_.losses();
+  const std::unique_ptr<UpstreamExchange> engine =
+      context_->upstream->exchange(inbox_.take_address());
+  inbox_.on_interrupt([&engine] { engine->close(); });
+  live_.forwarded();
+  part_.clear();
+  Result<void> done = co_await await_answer(*engine);
+  if (done) {
+    done = co_await pass_answer(*engine);
+  }
+  inbox_.on_interrupt(nullptr);
+  if (done) {
+    co_return false;
+  }
+  const bool again = co_await recover(done.error(), losses);
+  co_return again;
+}
+
+/// Sends the request and waits for the head of the answer with the first of its body. A head that
+/// comes long before the body does not wait for it.
+asio::awaitable<Result<void>> Forwarding::await_answer(UpstreamExchange& engine) {
+  const Result<void> sent = co_await engine.send(job_.request);
+  if (!sent) {
+    co_return sent.error();
+  }
+  const Duration limit = job_.model->config.engine->response_timeout;
+  const Duration asked = live_.age();
+  Duration headed{};
+  while (engine.head() == nullptr || (part_.empty() && !engine.complete())) {
+    live_.check_time();
+    Duration patience = std::min(live_.time_left(), context_->comment_interval);
+    if (engine.head() == nullptr && limit > Duration{}) {
+      patience = std::min(patience, asked + limit - live_.age());
+      if (patience <= Duration{}) {
+        co_return Error{.code = Code::kDeadlineExceeded,
+                        .message = "the engine of \"" + job_.model->config.id +
+                                   "\" began no answer within " + format_duration(limit)};
+      }
+    }
+    const auto news = co_await engine.receive(patience);
+    if (!news) {
+      co_return news.error();
+    }
+    part_ += engine.take_body();
+    if (engine.head() != nullptr) {
+      headed = headed == Duration{} ? live_.age() : headed;
+      if (part_.empty() && live_.age() - headed >= context_->comment_interval) {
+        break;
+      }
+    } else if (speaking_ && live_.age() - spoken_ >= context_->comment_interval) {
+      std::string comment = api::sse_comment("waiting for " + job_.model->config.id);
+      co_await speak(std::move(comment));
+    }
+  }
+  co_return Result<void>();
+}
+
+StreamHead Forwarding::head_of(const UpstreamExchange& engine) const {
+  const UpstreamHead& theirs = *engine.head();
+  StreamHead head{.status = theirs.status, .reason = theirs.reason, .length = theirs.length};
+  for (const auto& field : theirs.headers) {
+    if (field_value({field}, "x-request-id").empty()) {  // It has ours.
+      head.headers.push_back(field);
+    }
+  }
+  if (theirs.is_event_stream() && field_value(head.headers, "x-accel-buffering").empty()) {
+    head.headers.emplace_back("X-Accel-Buffering", "no");
+  }
+  if (engine.complete() && !http_.request().head_only) {
+    head.length = part_.size();
+  }
+  return head;
+}
+
+asio::awaitable<Result<void>> Forwarding::pass_answer(UpstreamExchange& engine) {
+  const UpstreamHead& head = *engine.head();
+  if (speaking_) {
+    if (head.status != 200 || !head.is_event_stream() || !head.is_plain()) {
+      const Result<void> passed = co_await pass_as_event(engine);
+      co_return passed;
+    }
+  } else {
+    events_ = head.is_event_stream() && head.is_plain();
+    StreamHead ours = head_of(engine);
+    const bool whole = engine.complete();
+    live_.pass(part_, head.is_plain());
+    last_bytes_ = part_.substr(part_.size() - std::min<std::size_t>(part_.size(), 2));
+    answering_ = true;
+    const Result<void> begun = co_await http_.begin(std::move(ours), std::exchange(part_, {}));
+    client_left_ = !begun;
+    if (!begun || whole) {
+      live_.end(begun ? head.status : 499, begun ? "" : "the client hung up");
+      co_return Result<void>();
+    }
+  }
+  const Result<void> passed = co_await pass_parts(engine);
+  co_return passed;
+}
+
+/// Passes the rest of the body on, as it comes.
+asio::awaitable<Result<void>> Forwarding::pass_parts(UpstreamExchange& engine) {
+  const bool readable = engine.head()->is_plain();
+  for (;;) {
+    const bool whole = engine.complete();
+    if (whole || !part_.empty()) {
+      live_.pass(part_, readable);
+      answering_ = answering_ || !part_.empty();
+      last_bytes_ += part_.substr(part_.size() - std::min<std::size_t>(part_.size(), 2));
+      last_bytes_.erase(0, last_bytes_.size() - std::min<std::size_t>(last_bytes_.size(), 2));
+      Result<void> sent;
+      if (whole) {
+        sent = co_await http_.end(std::exchange(part_, {}));
+      } else {
+        sent = co_await http_.send_part(std::exchange(part_, {}));
+      }
+      client_left_ = !sent;
+      if (whole || client_left_) {
+        live_.end(client_left_ ? 499 : engine.head()->status,
+                  client_left_ ? "the client hung up" : "");
+        co_return Result<void>();
+      }
+    }
+    live_.check_time();
+    const auto news = co_await engine.receive(live_.time_left());
+    if (!news) {
+      co_return news.error();
+    }
+    part_ = engine.take_body();
+  }
+}
+
+/// Where comments were sent the status is 200 already: an answer that is no stream of events, such
+/// as an error, becomes one event.
+asio::awaitable<Result<void>> Forwarding::pass_as_event(UpstreamExchange& engine) {
+  std::string body = std::exchange(part_, {});
+  while (!engine.complete() && body.size() < kEventMax) {
+    live_.check_time();
+    const auto news = co_await engine.receive(live_.time_left());
+    if (!news) {
+      co_return news.error();
+    }
+    body += engine.take_body();
+  }
+  const UpstreamHead& head = *engine.head();
+  live_.pass(body, head.is_plain());
+  const bool json = head.is_plain() && engine.complete() && body.starts_with('{');
+  std::string events;
+  if (json) {
+    events = event_of_lines(std::move(body)) + api::sse_event(api::kDone);
+  } else {
+    events = error_events({.status = head.status,
+                           .message = "the engine answered with status " +
+                                      std::to_string(head.status) + " and no JSON",
+                           .type = "server_error"});
+  }
+  co_await speak(std::move(events));
+  const Result<void> ended = co_await http_.end_stream();
+  live_.end(ended ? 200 : 499,
+            head.status == 200 ? "" : "the engine answered " + std::to_string(head.status));
+  co_return Result<void>();
+}
+
+// --- Failures ---
+
+/// After the engine did not answer to the end. Returns whether to wait for it once more.
+asio::awaitable<bool> Forwarding::recover(Error error, std::uint64_t losses) {
+  if (http_.gone() || client_left_) {
+    co_return false;
+  }
+  const bool final =
+      inbox_.error() || context_->serving == nullptr || error.code == Code::kDeadlineExceeded;
+  if (final || answering_) {
+    co_await fail(inbox_.error().value_or(std::move(error)));
+    co_return false;
+  }
+  if (inbox_.losses() == losses) {
+    live_.retry();
+  }
+  co_return true;
+}
+
+std::string Forwarding::error_events(const api::ApiError& error) const {
+  std::string events = last_bytes_.empty() || last_bytes_ == "\n\n" ? "" : "\n\n";
+  events += api::sse_event(api::to_json(error));
+  return events + api::sse_event(api::kDone);
+}
+
+/// Tells the client, in whatever way is left.
+asio::awaitable<void> Forwarding::fail(Error error) {
+  api::ApiError told = api::from_error(error);
+  if (!speaking_ && !answering_) {
+    live_.end(told.status, told.message);
+    co_await respond_error(http_, std::move(told));
+    co_return;
+  }
+  live_.end(200, told.message);
+  if (!events_) {
+    http_.drop();
+    co_return;
+  }
+  std::string events = error_events(told);
+  const Result<void> sent = co_await http_.end(std::move(events));
+  if (!sent) {
+    live_.end(499, told.message);
+  }
+}
+
+}  // namespace
+
+asio::awaitable<void> forward(std::shared_ptr<Context> context,
+                              HttpExchange& http,
+                              ForwardJob job) {
+  Forwarding forwarding(std::move(context), http, std::move(job));
+  co_await forwarding.run();
+}
+
+}  // namespace heddle::gateway

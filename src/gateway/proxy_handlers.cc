@@ -1,0 +1,197 @@
+#include "gateway/proxy_handlers.h"
+
+#include <algorithm>
+
+#include "gateway/forward_body.h"
+#include "gateway/job_setup.h"
+
+namespace heddle::gateway {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr std::string_view kUpstream = "/upstream/";
+
+/// The request's own headers as the engine gets them. A key of ours is none of its business.
+HttpFields forwarded_headers(const Context& context, const HttpRequest& request) {
+  HttpFields headers = end_to_end(request.headers);
+  std::erase_if(headers, [&context](const auto& field) {
+    const HttpFields one{field};
+    const bool key =
+        !field_value(one, "authorization").empty() || !field_value(one, "x-api-key").empty();
+    return (key && context.keys_asked) || !field_value(one, "x-request-id").empty();
+  });
+  headers.emplace_back("X-Request-Id", request.request_id);
+  return headers;
+}
+
+std::string target_of(std::string path, const HttpRequest& request) {
+  return request.query.empty() ? path : path + "?" + request.query;
+}
+
+/// A job for `model`, all but the body.
+ForwardJob new_forward_job(const Context& context,
+                           const HttpRequest& request,
+                           std::shared_ptr<CatalogModel> model,
+                           std::string name,
+                           std::string path) {
+  ForwardJob job{.model = std::move(model), .name = std::move(name), .endpoint = request.path};
+  job.request = {.method = request.head_only ? "HEAD" : request.method,
+                 .target = target_of(std::move(path), request),
+                 .headers = forwarded_headers(context, request)};
+  job.priority = std::max(0, request.guest.least_priority);
+  return job;
+}
+
+ForwardJob inference_job(const Context& context,
+                         const HttpRequest& request,
+                         std::shared_ptr<CatalogModel> model,
+                         const BodyFacts& facts) {
+  ForwardJob job = new_forward_job(context, request, model, facts.model, request.path);
+  job.request.body = filtered_body(request, *model->config.engine, facts.model);
+  // Sound that is streamed has no events.
+  job.events = facts.stream && !request.path.starts_with("/v1/audio/");
+  job.chat = request.path == "/v1/chat/completions";
+  const std::int64_t asked =
+      std::clamp<std::int64_t>(facts.priority.value_or(0), INT32_MIN, INT32_MAX);
+  job.priority = std::max(static_cast<std::int32_t>(asked), request.guest.least_priority);
+  return job;
+}
+
+api::ApiError only_for_engines(const HttpRequest& request, const std::string& model) {
+  api::ApiError error =
+      api::not_supported("model",
+                         request.path + " is for models that engines of their own serve; \"" +
+                             model + "\" is served by heddle itself, which does not have it");
+  error.status = 501;
+  return error;
+}
+
+/// What heddle has no answer of its own to.
+asio::awaitable<void> theirs(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  const HttpRequest& request = http.request();
+  const Result<BodyFacts> facts = read_facts(request);
+  if (!facts || facts->model.empty()) {
+    co_await respond_error(
+        http,
+        facts ? api::invalid_request("model", "model: is missing; want the name of a model")
+              : api::invalid_request("", facts.error().message));
+    co_return;
+  }
+  std::shared_ptr<CatalogModel> model = context->catalog.find(facts->model);
+  if (!model) {
+    co_await respond_error(http,
+                           api::model_not_found(facts->model, context->catalog.listed_names()));
+    co_return;
+  }
+  if (!model->config.engine) {
+    co_await respond_error(http, only_for_engines(request, facts->model));
+    co_return;
+  }
+  ForwardJob job = inference_job(*context, request, std::move(model), *facts);
+  co_await admit_and_forward(std::move(context), http, std::move(job));
+}
+
+/// The model whose name begins `path`, the longest if there are several, and the rest of the path.
+/// Names have slashes, and may be percent-encoded.
+struct UpstreamTarget {
+  std::shared_ptr<CatalogModel> model{};
+  std::string name{};
+  std::string rest{};
+};
+UpstreamTarget upstream_target(const Catalog& catalog, std::string_view path) {
+  for (std::size_t end = path.size(); end != std::string_view::npos && end > 0;
+       end = path.rfind('/', end - 1)) {
+    std::string name = percent_decode(path.substr(0, end));
+    if (auto model = catalog.find(name)) {
+      return {.model = std::move(model),
+              .name = std::move(name),
+              .rest = std::string(path.substr(end))};
+    }
+  }
+  return {};
+}
+
+/// Anything that an engine has, under the name of its model.
+asio::awaitable<void> upstream(std::shared_ptr<Context> context,
+                               HttpExchange& http,
+                               std::string below) {
+  const HttpRequest& request = http.request();
+  UpstreamTarget target =
+      upstream_target(context->catalog, std::string_view(request.path).substr(kUpstream.size()));
+  if (!target.model) {
+    co_await respond_error(http, api::model_not_found(below, context->catalog.listed_names()));
+    co_return;
+  }
+  if (!target.model->config.engine) {
+    co_await respond_error(http, only_for_engines(request, target.name));
+    co_return;
+  }
+  if (target.rest.empty() && request.method == "GET") {
+    // Pages of engines have relative links.
+    HttpResponse moved{.status = 308};
+    moved.headers.emplace_back("Location", target_of(request.path + "/", request));
+    (void)co_await http.respond(std::move(moved));  // Nobody else wants it.
+    co_return;
+  }
+  std::string path = target.rest.empty() ? "/" : std::move(target.rest);
+  ForwardJob job = new_forward_job(
+      *context, request, std::move(target.model), std::move(target.name), std::move(path));
+  job.request.body = request.body;
+  co_await admit_and_forward(std::move(context), http, std::move(job));
+}
+
+}  // namespace
+
+std::optional<ForwardJob> forward_job(const Context& context, const HttpRequest& request) {
+  if (!context.catalog.has_engines()) {
+    return std::nullopt;
+  }
+  const Result<BodyFacts> facts = read_facts(request);
+  if (!facts) {
+    return std::nullopt;
+  }
+  std::shared_ptr<CatalogModel> model = context.catalog.find(facts->model);
+  if (!model || !model->config.engine) {
+    return std::nullopt;
+  }
+  return inference_job(context, request, std::move(model), *facts);
+}
+
+asio::awaitable<void> admit_and_forward(std::shared_ptr<Context> context,
+                                        HttpExchange& http,
+                                        ForwardJob job) {
+  if (std::optional<api::ApiError> no = turn_away(*context, *job.model, 1)) {
+    co_await respond_error(http, std::move(*no));
+    co_return;
+  }
+  co_await forward(std::move(context), http, std::move(job));
+}
+
+std::vector<Endpoint> proxy_endpoints() {
+  std::vector<Endpoint> all;
+  for (const char* path : {"/v1/rerank",
+                           "/v1/reranking",
+                           "/rerank",
+                           "/reranking",
+                           "/v1/score",
+                           "/score",
+                           "/v1/messages",
+                           "/v1/messages/count_tokens",
+                           "/v1/audio/{id}",
+                           "/v1/images/{id}",
+                           "/infill",
+                           "/completion",
+                           "/pooling",
+                           "/classify",
+                           "/apply-template"}) {
+    all.push_back({{"POST", path}, Access::kKey, theirs});
+  }
+  for (const char* method : {"GET", "POST", "PUT", "PATCH", "DELETE"}) {
+    all.push_back({{method, "/upstream/{id}"}, Access::kKey, upstream});
+  }
+  return all;
+}
+
+}  // namespace heddle::gateway

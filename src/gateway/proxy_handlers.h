@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "gateway/forwarding.h"
+#include "gateway/handlers.h"
+
+namespace heddle::gateway {
+
+/// What to forward, if the request names a model that an engine of somebody else's serves.
+[[nodiscard]] std::optional<ForwardJob> forward_job(const Context& context,
+                                                    const HttpRequest& request);
+
+/// Forwards `job`, unless its model has too many requests.
+boost::asio::awaitable<void> admit_and_forward(std::shared_ptr<Context> context,
+                                               HttpExchange& http,
+                                               ForwardJob job);
+
+/// A handler: `ours` for models of our own, and for requests that name none; those for others are
+/// forwarded.
+template <Handler ours>
+boost::asio::awaitable<void> ours_or_theirs(std::shared_ptr<Context> context,
+                                            HttpExchange& http,
+                                            std::string id) {
+  if (std::optional<ForwardJob> job = forward_job(*context, http.request())) {
+    return admit_and_forward(std::move(context), http, std::move(*job));
+  }
+  return ours(std::move(context), http, std::move(id));
+}
+
+}  // namespace heddle::gateway

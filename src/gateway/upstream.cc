@@ -1,0 +1,518 @@
+#include "gateway/upstream.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
+
+#include "base/clock.h"
+
+namespace heddle::gateway {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+using ErrorCode = boost::system::error_code;
+
+namespace {
+
+constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+constexpr std::size_t kReadBytes = 16384;
+
+std::string_view view(beast::string_view text) {
+  return {text.data(), text.size()};
+}
+
+bool is_same_name(std::string_view a, std::string_view b) {
+  return beast::iequals({a.data(), a.size()}, {b.data(), b.size()});
+}
+
+/// A body whose bytes are taken out as they come, however long it says that it will be.
+struct PartsBody {
+  using value_type = std::string;
+
+  class reader {  // NOLINT(readability-identifier-naming): as Beast wants it.
+   public:
+    template <bool is_request, class Fields>
+    reader(http::header<is_request, Fields>&, value_type& parts) : parts_(parts) {}
+    void init(const boost::optional<std::uint64_t>&, ErrorCode& failure) { failure = {}; }
+    template <class Buffers>
+    std::size_t put(const Buffers& buffers, ErrorCode& failure) {
+      failure = {};
+      std::size_t taken = 0;
+      for (const auto buffer : beast::buffers_range_ref(buffers)) {
+        parts_.append(static_cast<const char*>(buffer.data()), buffer.size());
+        taken += buffer.size();
+      }
+      return taken;
+    }
+    void finish(ErrorCode& failure) { failure = {}; }
+
+   private:
+    value_type& parts_;
+  };
+};
+using Parser = http::response_parser<PartsBody>;
+
+/// A connection to an engine, and its one timer, which closes the socket or stops its reading.
+class Connection {
+ public:
+  explicit Connection(asio::io_context& loop) : socket(loop), timer_(loop) {}
+
+  void close() {
+    ErrorCode ignored;
+    ++waits_;
+    timer_.cancel();
+    socket.close(ignored);
+  }
+  void close_after(Duration patience) {
+    arm(patience, [this] { close(); });
+  }
+  /// Stops the read that waits.
+  void stop_after(Duration patience) {
+    arm(patience, [this] {
+      ErrorCode ignored;
+      stopped_ = true;
+      socket.cancel(ignored);
+    });
+  }
+  /// Disarms the timer; whether it had stopped a read.
+  bool settle() {
+    ++waits_;
+    timer_.cancel();
+    return std::exchange(stopped_, false);
+  }
+
+  /// Whether the engine has closed it, or sent what nobody asked for.
+  [[nodiscard]] bool is_stale() {
+    char byte = 0;
+    ErrorCode failure;
+    socket.non_blocking(true, failure);
+    socket.receive(asio::buffer(&byte, 1), tcp::socket::message_peek, failure);
+    return failure != asio::error::would_block;
+  }
+
+  tcp::socket socket;
+  beast::flat_buffer buffer{};
+  Instant idle_since{};
+
+ private:
+  template <class Act>
+  void arm(Duration patience, Act act) {
+    timer_.expires_after(patience);
+    timer_.async_wait([this, act, alive = std::weak_ptr<int>(alive_), mine = ++waits_](
+                          const ErrorCode& cancelled) {
+      // A timer that has fired cannot be cancelled any more, but it can be late.
+      if (!cancelled && !alive.expired() && waits_ == mine) {
+        act();
+      }
+    });
+  }
+
+  asio::steady_timer timer_;
+  std::uint64_t waits_ = 0;  ///< How often the timer was set or stopped.
+  bool stopped_ = false;
+  std::shared_ptr<int> alive_ = std::make_shared<int>();
+};
+
+std::string place(const core::EngineAddress& address) {
+  return address.host + ":" + std::to_string(address.port);
+}
+
+Error unreachable(const core::EngineAddress& address,
+                  std::string_view doing,
+                  const ErrorCode& why) {
+  return {.code = Code::kUnavailable,
+          .message = std::string(doing) + " the engine at " + place(address) + ": " +
+                     (why == http::error::end_of_stream || why == http::error::partial_message ||
+                              why == asio::error::eof
+                          ? "it closed the connection before its answer was whole"
+                          : why.message())};
+}
+
+std::string head_text(const core::EngineAddress& address, const UpstreamRequest& request) {
+  std::string text = request.method + " " + address.base_path + request.target +
+                     " HTTP/1.1\r\nHost: " + place(address) + "\r\n";
+  for (const auto& [name, value] : request.headers) {
+    text.append(name).append(": ").append(value).append("\r\n");
+  }
+  if (!request.body.empty() || (request.method != "GET" && request.method != "HEAD")) {
+    text += "Content-Length: " + std::to_string(request.body.size()) + "\r\n";
+  }
+  return text + "\r\n";
+}
+
+}  // namespace
+
+std::string_view field_value(const HttpFields& fields, std::string_view name) {
+  for (const auto& [key, value] : fields) {
+    if (is_same_name(key, name)) {
+      return value;
+    }
+  }
+  return {};
+}
+
+HttpFields end_to_end(const HttpFields& fields) {
+  constexpr std::array<std::string_view, 14> kOfConnection{"connection",
+                                                           "keep-alive",
+                                                           "proxy-connection",
+                                                           "proxy-authenticate",
+                                                           "proxy-authorization",
+                                                           "proxy-authentication-info",
+                                                           "te",
+                                                           "trailer",
+                                                           "transfer-encoding",
+                                                           "upgrade",
+                                                           "expect",
+                                                           "host",
+                                                           "content-length",
+                                                           "http2-settings"};
+  std::vector<std::string_view> named;
+  for (const auto& [name, value] : fields) {
+    if (is_same_name(name, "connection")) {
+      for (const auto& option : http::token_list({value.data(), value.size()})) {
+        named.push_back(view(option));
+      }
+    }
+  }
+  HttpFields kept;
+  for (const auto& field : fields) {
+    const auto same = [&field](std::string_view name) { return is_same_name(name, field.first); };
+    if (std::none_of(kOfConnection.begin(), kOfConnection.end(), same) &&
+        std::none_of(named.begin(), named.end(), same)) {
+      kept.push_back(field);
+    }
+  }
+  return kept;
+}
+
+bool UpstreamHead::is_event_stream() const {
+  const std::string_view type = field_value(headers, "content-type");
+  return is_same_name(type.substr(0, std::string_view(kEventStream).size()), kEventStream);
+}
+
+bool UpstreamHead::is_plain() const {
+  const std::string_view encoding = field_value(headers, "content-encoding");
+  return encoding.empty() || is_same_name(encoding, "identity");
+}
+
+/// What the pool and its exchanges share; outlives whichever ends first.
+class UpstreamConnections : public std::enable_shared_from_this<UpstreamConnections> {
+ public:
+  UpstreamConnections(asio::io_context& io, const UpstreamPool::Options& how)
+      : loop(io), options(how), sweep_(io) {}
+
+  /// A connection that was kept and is still open; null where there is none.
+  std::unique_ptr<Connection> take(const core::EngineAddress& address) {
+    const auto found = kept_.find({address.host, address.port});
+    while (found != kept_.end() && !found->second.empty()) {
+      std::unique_ptr<Connection> connection = std::move(found->second.back());
+      found->second.pop_back();
+      if (!connection->is_stale()) {
+        return connection;
+      }
+    }
+    return nullptr;
+  }
+
+  void keep(const core::EngineAddress& address, std::unique_ptr<Connection> connection) {
+    std::deque<std::unique_ptr<Connection>>& kept = kept_[{address.host, address.port}];
+    if (closed_ || kept.size() >= options.idle_max) {
+      return;
+    }
+    connection->idle_since = steady_now();
+    kept.push_back(std::move(connection));
+    if (!sweeping_) {
+      sweep();
+    }
+  }
+
+  [[nodiscard]] std::size_t idle() const {
+    std::size_t count = 0;
+    for (const auto& [place, kept] : kept_) {
+      count += kept.size();
+    }
+    return count;
+  }
+
+  void close() {
+    closed_ = true;
+    kept_.clear();
+    sweep_.cancel();
+  }
+
+  asio::io_context& loop;
+  const UpstreamPool::Options options;
+
+ private:
+  /// Closes what was kept for too long, and comes back while there is more.
+  void sweep() {
+    const Instant now = steady_now();
+    for (auto at = kept_.begin(); at != kept_.end();) {
+      std::deque<std::unique_ptr<Connection>>& kept = at->second;
+      while (!kept.empty() && now - kept.front()->idle_since >= options.idle_timeout) {
+        kept.pop_front();
+      }
+      at = kept.empty() ? kept_.erase(at) : std::next(at);
+    }
+    sweeping_ = !kept_.empty();
+    if (sweeping_) {
+      sweep_.expires_after(options.idle_timeout);
+      sweep_.async_wait([weak = weak_from_this()](const ErrorCode& cancelled) {
+        const std::shared_ptr<UpstreamConnections> self = weak.lock();
+        if (!cancelled && self) {
+          self->sweep();
+        }
+      });
+    }
+  }
+
+  /// By host and port; the latest used last.
+  std::map<std::pair<std::string, std::uint16_t>, std::deque<std::unique_ptr<Connection>>> kept_{};
+  asio::steady_timer sweep_;
+  bool sweeping_ = false;
+  bool closed_ = false;
+};
+
+namespace {
+
+class Exchange final : public UpstreamExchange {
+ public:
+  Exchange(std::shared_ptr<UpstreamConnections> pool, core::EngineAddress address)
+      : pool_(std::move(pool)), address_(std::move(address)) {}
+  ~Exchange() override { release(); }
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  asio::awaitable<Result<void>> send(const UpstreamRequest& request) override {
+    request_ = &request;
+    connection_ = pool_->take(address_);
+    reused_ = connection_ != nullptr;
+    if (!reused_) {
+      const Result<void> connected = co_await connect();
+      if (!connected) {
+        co_return connected.error();
+      }
+    }
+    co_await write();
+    co_return closed_ ? Result<void>(cancelled()) : Result<void>();
+  }
+
+  asio::awaitable<Result<News>> receive(Duration patience) override {
+    if (closed_ || !connection_) {
+      co_return cancelled();
+    }
+    connection_->stop_after(patience);
+    const auto [failure, bytes] = co_await connection_->socket.async_read_some(
+        connection_->buffer.prepare(kReadBytes), kAwait);
+    const bool stopped = connection_->settle();
+    connection_->buffer.commit(bytes);
+    if (closed_) {
+      co_return cancelled();
+    }
+    if (failure == asio::error::operation_aborted && stopped) {
+      co_return News::kNone;
+    }
+    if (failure && reused_ && !begun_) {
+      const Result<void> again = co_await start_over();
+      if (!again) {
+        co_return again.error();
+      }
+      co_return News::kNone;
+    }
+    begun_ = begun_ || bytes > 0;
+    const ErrorCode wrong = take_in(failure);
+    if (wrong) {
+      connection_->close();
+      co_return unreachable(address_, "read from", wrong);
+    }
+    co_return News::kSome;
+  }
+
+  [[nodiscard]] const UpstreamHead* head() const override { return head_ ? &*head_ : nullptr; }
+  [[nodiscard]] std::string take_body() override {
+    return parser_ ? std::exchange(parser_->get().body(), {}) : std::string();
+  }
+  [[nodiscard]] bool complete() const override { return head_ && parser_->is_done(); }
+
+  void close() override {
+    closed_ = true;
+    if (connection_) {
+      connection_->close();
+    }
+  }
+
+ private:
+  [[nodiscard]] Error cancelled() const {
+    return {.code = Code::kCancelled,
+            .message = "the exchange with the engine at " + place(address_) + " was ended"};
+  }
+
+  asio::awaitable<Result<void>> connect() {
+    connection_ = std::make_unique<Connection>(pool_->loop);
+    Connection& connection = *connection_;
+    connection.close_after(pool_->options.connect_timeout);
+    ErrorCode failure;
+    const asio::ip::address numeric = asio::ip::make_address(address_.host, failure);
+    if (!failure) {
+      const auto [refused] =
+          co_await connection.socket.async_connect(tcp::endpoint(numeric, address_.port), kAwait);
+      failure = refused;
+    } else {
+      tcp::resolver resolver(pool_->loop);
+      const auto [unknown, found] =
+          co_await resolver.async_resolve(address_.host, std::to_string(address_.port), kAwait);
+      failure = unknown;
+      if (!failure && !closed_) {
+        connection.close_after(pool_->options.connect_timeout);
+        const auto [refused, endpoint] =
+            co_await asio::async_connect(connection.socket, found, kAwait);
+        failure = refused;
+      }
+    }
+    connection.settle();
+    if (closed_) {
+      co_return cancelled();
+    }
+    if (failure) {
+      failure = failure == asio::error::operation_aborted ? asio::error::timed_out : failure;
+      co_return unreachable(address_, "connect to", failure);
+    }
+    connection.socket.set_option(tcp::no_delay(true), failure);
+    co_return Result<void>();
+  }
+
+  /// A failure to send is no failure yet: the engine may have answered without reading all of it.
+  /// Reading will tell.
+  asio::awaitable<void> write() {
+    begin_parser();
+    head_bytes_ = head_text(address_, *request_);
+    const std::array<asio::const_buffer, 2> bytes{asio::buffer(head_bytes_),
+                                                  asio::buffer(request_->body)};
+    connection_->close_after(pool_->options.send_timeout);
+    const auto [failure, sent] = co_await asio::async_write(connection_->socket, bytes, kAwait);
+    connection_->settle();
+    written_ = !failure;
+  }
+
+  asio::awaitable<Result<void>> start_over() {
+    reused_ = false;
+    const Result<void> connected = co_await connect();
+    if (!connected) {
+      co_return connected.error();
+    }
+    co_await write();
+    co_return closed_ ? Result<void>(cancelled()) : Result<void>();
+  }
+
+  /// Parses what is in the buffer. `failure` is what the last read ended with.
+  ErrorCode take_in(const ErrorCode& failure) {
+    beast::flat_buffer& buffer = connection_->buffer;
+    ErrorCode wrong;
+    while (buffer.size() > 0 && !parser_->is_done()) {
+      const std::size_t used = parser_->put(buffer.data(), wrong);
+      buffer.consume(used);
+      if (wrong == http::error::need_more) {
+        wrong = {};
+        if (used == 0) {
+          break;
+        }
+      } else if (wrong) {
+        return wrong;
+      }
+      if (parser_->is_done() && parser_->get().result_int() / 100 == 1) {
+        begin_parser();  // The answer proper follows.
+      } else if (!head_ && parser_->is_header_done()) {
+        take_head();
+        parser_->eager(true);
+      }
+    }
+    if (failure == asio::error::eof && !parser_->is_done()) {
+      wrong = http::error::end_of_stream;
+      if (head_) {
+        parser_->put_eof(wrong);
+      }
+    } else if (failure && !parser_->is_done()) {
+      wrong = failure;
+    }
+    if (!wrong && complete()) {
+      reusable_ = written_ && !failure && buffer.size() == 0 && parser_->keep_alive();
+    }
+    return wrong;
+  }
+
+  /// Stops after the head once, so that a body's trailers do not become headers.
+  void begin_parser() {
+    parser_.emplace();
+    parser_->skip(request_->method == "HEAD");
+    parser_->header_limit(static_cast<std::uint32_t>(pool_->options.header_max));
+    parser_->body_limit(boost::none);
+  }
+
+  void take_head() {
+    const auto& fields = parser_->get();
+    UpstreamHead head{.status = static_cast<int>(fields.result_int()),
+                      .reason = std::string(view(fields.reason()))};
+    HttpFields all;
+    for (const auto& field : fields) {
+      all.emplace_back(view(field.name_string()), view(field.value()));
+    }
+    head.headers = end_to_end(all);
+    if (const auto length = parser_->content_length()) {
+      head.length = *length;
+    }
+    head_ = std::move(head);
+  }
+
+  /// Gives the connection back, where another request can follow on it.
+  void release() {
+    if (connection_ && reusable_ && !closed_) {
+      pool_->keep(address_, std::move(connection_));
+    }
+  }
+
+  std::shared_ptr<UpstreamConnections> pool_;
+  core::EngineAddress address_;
+  const UpstreamRequest* request_ = nullptr;
+  std::unique_ptr<Connection> connection_{};
+  std::optional<Parser> parser_{};
+  std::optional<UpstreamHead> head_{};
+  std::string head_bytes_{};
+  bool reused_ = false;    ///< The connection had served others.
+  bool begun_ = false;     ///< Something of an answer has come.
+  bool written_ = false;   ///< The request, all of it.
+  bool reusable_ = false;  ///< The connection is fit for another request.
+  bool closed_ = false;
+};
+
+}  // namespace
+
+UpstreamPool::UpstreamPool(asio::io_context& loop, Options options)
+    : connections_(std::make_shared<UpstreamConnections>(loop, options)) {}
+
+UpstreamPool::~UpstreamPool() {
+  connections_->close();
+}
+
+std::unique_ptr<UpstreamExchange> UpstreamPool::exchange(const core::EngineAddress& address) {
+  return std::make_unique<Exchange>(connections_, address);
+}
+
+std::size_t UpstreamPool::idle() const {
+  return connections_->idle();
+}
+
+}  // namespace heddle::gateway

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "core/serving.h"
+#include "gateway/http_exchange.h"
+
+/// The HTTP client of the gateway: requests to engines that are not ours.
+namespace heddle::gateway {
+
+using namespace std::chrono_literals;
+
+/// What an engine is asked.
+struct UpstreamRequest {
+  std::string method = "POST";
+  std::string target{};  ///< Path and query, after the base path of the engine.
+  /// End-to-end ones; Host, Content-Length and those of the connection are made here.
+  HttpFields headers{};
+  std::string body{};
+};
+
+/// The head of its answer.
+struct UpstreamHead {
+  int status = 0;
+  std::string reason{};
+  HttpFields headers{};  ///< End-to-end ones, in their order, but for Content-Length.
+  std::optional<std::uint64_t> length{};
+
+  /// Whether the body is a stream of server-sent events.
+  [[nodiscard]] bool is_event_stream() const;
+  /// Whether the body is as it is read, not compressed.
+  [[nodiscard]] bool is_plain() const;
+};
+
+/// The value of the first header of this name, letters' case aside; empty where there is none.
+[[nodiscard]] std::string_view field_value(const HttpFields& fields, std::string_view name);
+
+/// The fields without those that are about one connection only (RFC 9110, 7.6.1) or that it makes
+/// itself: Connection and what it names, Keep-Alive, Proxy-*, TE, Trailer, Transfer-Encoding,
+/// Upgrade, Expect, Host, Content-Length.
+[[nodiscard]] HttpFields end_to_end(const HttpFields& fields);
+
+/// One request to an engine and its answer. Loop thread; one coroutine at a time.
+class UpstreamExchange {
+ public:
+  virtual ~UpstreamExchange() = default;
+
+  /// Sends `request`, which lives until the exchange ends, over a connection that was kept, else
+  /// over a new one. kUnavailable where the engine cannot be reached.
+  virtual boost::asio::awaitable<Result<void>> send(const UpstreamRequest& request) = 0;
+
+  enum class News : std::uint8_t {
+    kNone,  ///< Nothing came within the patience.
+    kSome,  ///< More of the answer has come.
+  };
+  /// Waits for more of the answer. A kept connection that turns out to have been closed, and gave
+  /// nothing of an answer, is replaced by a new one once. kUnavailable where the engine closed or
+  /// broke the connection before the answer was whole.
+  virtual boost::asio::awaitable<Result<News>> receive(Duration patience) = 0;
+
+  /// Null until it has come.
+  [[nodiscard]] virtual const UpstreamHead* head() const = 0;
+  /// What has come of the body since the last call, chunks' framing taken off. Nothing more is read
+  /// before the next receive().
+  [[nodiscard]] virtual std::string take_body() = 0;
+  /// Whether the answer is whole; its connection is then free for others.
+  [[nodiscard]] virtual bool complete() const = 0;
+
+  /// Hangs up; a call of the above that waits then fails with kCancelled.
+  virtual void close() = 0;
+};
+
+class UpstreamConnections;
+
+/// Connections to engines, kept for the next request. Loop thread.
+class UpstreamPool {
+ public:
+  struct Options {
+    Duration connect_timeout = 5s;
+    Duration send_timeout = 30s;  ///< For an engine that takes nothing of a request.
+    Duration idle_timeout = 30s;  ///< Of connections that are kept.
+    std::size_t idle_max = 256;   ///< Connections that are kept for one engine.
+    std::size_t header_max = 64U << 10U;
+  };
+
+  UpstreamPool(boost::asio::io_context& loop, Options options);
+  /// Closes the connections that are kept; exchanges go on.
+  ~UpstreamPool();
+  UpstreamPool(const UpstreamPool&) = delete;
+  UpstreamPool& operator=(const UpstreamPool&) = delete;
+
+  /// An exchange with the engine at `address`; sends nothing yet.
+  [[nodiscard]] std::unique_ptr<UpstreamExchange> exchange(const core::EngineAddress& address);
+
+  /// Connections that are kept.
+  [[nodiscard]] std::size_t idle() const;
+
+ private:
+  std::shared_ptr<UpstreamConnections> connections_;
+};
+
+}  // namespace heddle::gateway
