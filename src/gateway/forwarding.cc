@@ -83,6 +83,7 @@ class Forwarding {
     return job_.events && job_.chat && job_.model->config.engine->loading_state &&
            inbox_.waiting().has_value();
   }
+  std::string take_part();
   [[nodiscard]] Duration time_to_speak() const;
   [[nodiscard]] std::string error_events(const api::ApiError& error) const;
   [[nodiscard]] StreamHead head_of(const UpstreamExchange& engine) const;
@@ -95,6 +96,7 @@ class Forwarding {
   ForeignInbox& inbox_;
   std::string part_{};      ///< Of the body; not sent yet.
   Duration spoken_{};       ///< Age at which the client was last told something.
+  bool readable_ = false;   ///< The body is text.
   bool speaking_ = false;   ///< A stream of ours has begun.
   bool told_load_ = false;  ///< It was told that the model loads.
   bool answering_ = false;  ///< Something of the engine's answer went to the client.
@@ -230,6 +232,14 @@ asio::awaitable<Result<void>> Forwarding::await_answer(UpstreamExchange& engine)
   co_return Result<void>();
 }
 
+/// What there is of the body, noted and no longer kept here.
+std::string Forwarding::take_part() {
+  live_.pass(part_, readable_);
+  last_bytes_ += part_.substr(part_.size() - std::min<std::size_t>(part_.size(), 2));
+  last_bytes_.erase(0, last_bytes_.size() - std::min<std::size_t>(last_bytes_.size(), 2));
+  return std::exchange(part_, {});
+}
+
 StreamHead Forwarding::head_of(const UpstreamExchange& engine) const {
   const UpstreamHead& theirs = *engine.head();
   StreamHead head{.status = theirs.status, .reason = theirs.reason, .length = theirs.length};
@@ -249,6 +259,7 @@ StreamHead Forwarding::head_of(const UpstreamExchange& engine) const {
 
 asio::awaitable<Result<void>> Forwarding::pass_answer(UpstreamExchange& engine) {
   const UpstreamHead& head = *engine.head();
+  readable_ = head.is_plain();
   if (speaking_) {
     if (head.status != 200 || !head.is_event_stream() || !head.is_plain()) {
       const Result<void> passed = co_await pass_as_event(engine);
@@ -258,10 +269,8 @@ asio::awaitable<Result<void>> Forwarding::pass_answer(UpstreamExchange& engine) 
     events_ = head.is_event_stream() && head.is_plain();
     StreamHead ours = head_of(engine);
     const bool whole = engine.complete();
-    live_.pass(part_, head.is_plain());
-    last_bytes_ = part_.substr(part_.size() - std::min<std::size_t>(part_.size(), 2));
     answering_ = true;
-    const Result<void> begun = co_await http_.begin(std::move(ours), std::exchange(part_, {}));
+    const Result<void> begun = co_await http_.begin(std::move(ours), take_part());
     client_left_ = !begun;
     if (!begun || whole) {
       live_.end(begun ? head.status : 499, begun ? "" : "the client hung up");
@@ -274,19 +283,15 @@ asio::awaitable<Result<void>> Forwarding::pass_answer(UpstreamExchange& engine) 
 
 /// Passes the rest of the body on, as it comes.
 asio::awaitable<Result<void>> Forwarding::pass_parts(UpstreamExchange& engine) {
-  const bool readable = engine.head()->is_plain();
   for (;;) {
     const bool whole = engine.complete();
     if (whole || !part_.empty()) {
-      live_.pass(part_, readable);
       answering_ = answering_ || !part_.empty();
-      last_bytes_ += part_.substr(part_.size() - std::min<std::size_t>(part_.size(), 2));
-      last_bytes_.erase(0, last_bytes_.size() - std::min<std::size_t>(last_bytes_.size(), 2));
       Result<void> sent;
       if (whole) {
-        sent = co_await http_.end(std::exchange(part_, {}));
+        sent = co_await http_.end(take_part());
       } else {
-        sent = co_await http_.send_part(std::exchange(part_, {}));
+        sent = co_await http_.send_part(take_part());
       }
       client_left_ = !sent;
       if (whole || client_left_) {

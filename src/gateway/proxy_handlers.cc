@@ -73,10 +73,10 @@ asio::awaitable<void> theirs(std::shared_ptr<Context> context, HttpExchange& htt
   const HttpRequest& request = http.request();
   const Result<BodyFacts> facts = read_facts(request);
   if (!facts || facts->model.empty()) {
-    co_await respond_error(
-        http,
+    api::ApiError wrong =
         facts ? api::invalid_request("model", "model: is missing; want the name of a model")
-              : api::invalid_request("", facts.error().message));
+              : api::invalid_request("", facts.error().message);
+    co_await respond_error(http, std::move(wrong));
     co_return;
   }
   std::shared_ptr<CatalogModel> model = context->catalog.find(facts->model);
