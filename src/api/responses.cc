@@ -124,6 +124,10 @@ void write_model(JsonWriter& json, const ModelObject& model) {
   if (model.context_length > 0) {
     json.key("context_length").integer(model.context_length);
   }
+  if (!model.metadata.empty()) {
+    // Where clients of llama-swap look for it.
+    json.key("meta").begin_object().key("llamaswap").json(model.metadata).end_object();
+  }
   json.end_object();
 }
 

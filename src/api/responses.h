@@ -113,6 +113,7 @@ struct ModelObject {
   std::optional<double> progress{};  ///< Of a load, from 0 to 1.
   std::string failure{};             ///< Why the last load failed; empty when it did not.
   std::int64_t context_length = 0;   ///< 0 while it is not known.
+  std::string metadata{};            ///< A JSON object of the user's; empty: none.
 };
 
 [[nodiscard]] std::string model_json(const ModelObject& model);

@@ -72,16 +72,19 @@ TEST(Chunks, OfACompletionWithoutUsage) {
 }
 
 TEST(Models, HaveOpenAisFourMembersAndAStatus) {
-  const json list = json::parse(model_list_json(
-      {{.id = "a",
-        .created = 5,
-        .aliases = {"b"},
-        .state = "loading",
-        .residency = "loading",
-        .device = "cpu0",
-        .progress = 0.5,
-        .context_length = 128},
-       {.id = "c", .state = "unloaded", .residency = "absent", .failure = "no such file"}}));
+  const json list = json::parse(model_list_json({{.id = "a",
+                                                  .created = 5,
+                                                  .aliases = {"b"},
+                                                  .state = "loading",
+                                                  .residency = "loading",
+                                                  .device = "cpu0",
+                                                  .progress = 0.5,
+                                                  .context_length = 128},
+                                                 {.id = "c",
+                                                  .state = "unloaded",
+                                                  .residency = "absent",
+                                                  .failure = "no such file",
+                                                  .metadata = R"({"port":5800})"}}));
   EXPECT_EQ(list["object"], "list");
   const json& loading = list["data"][0];
   EXPECT_EQ(loading["object"], "model");
@@ -89,6 +92,8 @@ TEST(Models, HaveOpenAisFourMembersAndAStatus) {
   EXPECT_EQ(loading["status"]["value"], "loading");
   EXPECT_EQ(loading["status"]["progress"], 0.5);
   EXPECT_EQ(loading["context_length"], 128);
+  EXPECT_FALSE(loading.contains("meta"));
+  EXPECT_EQ(list["data"][1]["meta"]["llamaswap"]["port"], 5800);
   EXPECT_EQ(list["data"][1]["status"]["failed"], true);
   EXPECT_EQ(list["data"][1]["status"]["error"], "no such file");
 }

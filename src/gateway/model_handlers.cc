@@ -57,7 +57,8 @@ api::ModelObject describe(const Context& context,
                           .description = model.config.description,
                           .aliases = model.config.aliases,
                           .state = state_name(status.residency),
-                          .residency = residency_name(status.residency)};
+                          .residency = residency_name(status.residency),
+                          .metadata = model.config.metadata};
   if (status.residency == core::Residency::kAbsent && status.host_cached) {
     object.residency = "host_cached";
   }
