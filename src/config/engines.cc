@@ -134,6 +134,16 @@ std::string fit_trouble(const EngineConfig& engine, const DeviceConfig& device) 
   return {};
 }
 
+/// Programs that are named with a folder are meant from the engine's own.
+void find_programs(EngineConfig& engine) {
+  for (std::vector<std::string>* command : {&engine.command, &engine.stop_command}) {
+    if (!command->empty() && command->front().find('/') != std::string::npos) {
+      const std::filesystem::path folder(engine.directory);
+      command->front() = (folder / command->front()).lexically_normal().string();
+    }
+  }
+}
+
 bool displaces(const ModelConfig& a, const ModelConfig& b) {
   return std::binary_search(a.displaces.begin(), a.displaces.end(), b.id);
 }
@@ -246,10 +256,7 @@ void complete_engines(Config& config, const SwapSettings& settings, Diagnosis& d
     if (engine.directory.empty()) {
       engine.directory = config.directory;
     }
-    if (!engine.command.empty() && engine.command.front().find('/') != std::string::npos) {
-      std::string& program = engine.command.front();
-      program = (std::filesystem::path(engine.directory) / program).lexically_normal().string();
-    }
+    find_programs(engine);
     apply_preset(
         engine, model.path, model.id, device != nullptr && device->kind == DeviceKind::kCpu);
     warn_of(model, settings.ports, diagnosis);

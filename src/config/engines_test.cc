@@ -47,7 +47,7 @@ models:
       # the large one
       ${server} \
       -m 'a b.gguf'
-    cmdStop: stop ${PID} ${PORT}
+    cmdStop: ../stop ${PID} ${PORT}
     env: [A=1, "B=x=y"]
     checkEndpoint: /ready
     useModelName: org/big
@@ -71,7 +71,7 @@ hooks: {on_startup: {preload: ["big:low", ghost]}}
               ElementsAre("/etc/heddle/bin/llama-server", "--port", "5800", "-m", "a b.gguf"));
   EXPECT_EQ(big.kind, EngineKind::kLlamaServer);
   EXPECT_EQ(big.directory, "/etc/heddle");
-  EXPECT_THAT(big.stop_command, ElementsAre("stop", "${PID}", "5800"));
+  EXPECT_THAT(big.stop_command, ElementsAre("/etc/stop", "${PID}", "5800"));
   EXPECT_THAT(big.env, ElementsAre(Pair("A", "1"), Pair("B", "x=y")));
   EXPECT_EQ(big.upstream, (UpstreamUrl{.port = 5800}));
   EXPECT_EQ(big.health_path, "/ready");
