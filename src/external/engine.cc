@@ -1,0 +1,510 @@
+#include "external/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "external/engine_body.h"
+#include "external/health.h"
+#include "external/probe.h"
+#include "external/reclaim.h"
+#include "external/sleep_call.h"
+
+namespace heddle::external {
+
+namespace asio = boost::asio;
+using spec::SuspendLevel;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// How long processes may take to stand still, or to go on.
+constexpr Duration kFreezePatience = 5s;
+/// How long a device may take to end what was begun on it.
+constexpr Duration kLockPatience = 10s;
+/// For what moves or walks an engine's whole memory.
+constexpr Duration kMemoryPatience = 2min;
+constexpr Duration kMeasurePatience = 30s;
+constexpr std::size_t kLastLines = 5;
+
+}  // namespace
+
+core::EngineAddress address_of(const config::EngineConfig& config) {
+  return {.host = config.upstream.host,
+          .port = config.upstream.port,
+          .base_path = config.upstream.base_path};
+}
+
+class Engine::Impl : public std::enable_shared_from_this<Engine::Impl> {
+ public:
+  Impl(const asio::any_io_executor& executor,
+       std::string model,
+       config::EngineConfig config,
+       bool on_accelerator,
+       EngineTools tools,
+       std::function<void(const std::string&)> on_died)
+      : model_(std::move(model)),
+        config_(std::move(config)),
+        on_accelerator_(on_accelerator),
+        tools_(std::move(tools)),
+        address_(address_of(config_)),
+        probe_(address_, config_.served_name.empty() ? model_ : config_.served_name) {
+    body_ = make_body(executor,
+                      {.model = model_,
+                       .config = config_,
+                       .grouping = tools_.grouping,
+                       .record_directory = tools_.record_directory,
+                       .errands = tools_.errands,
+                       .on_exit = std::move(on_died)});
+  }
+
+  /// Operations, each as a coroutine that keeps this alive.
+  static asio::awaitable<Result<Holding>> start(std::shared_ptr<Impl> self);
+  static asio::awaitable<Result<Holding>> suspend(std::shared_ptr<Impl> self, SuspendLevel level);
+  static asio::awaitable<Result<Holding>> resume(std::shared_ptr<Impl> self);
+  static asio::awaitable<std::string> stop(std::shared_ptr<Impl> self);
+  static asio::awaitable<Result<std::uint64_t>> measure(std::shared_ptr<Impl> self);
+
+  /// Ends it at once.
+  void abandon() {
+    over_ = true;
+    body_.reset();
+  }
+
+  [[nodiscard]] std::vector<pid_t> processes() const {
+    const auto set = body_ ? body_->processes() : nullptr;
+    return set ? set->members() : std::vector<pid_t>();
+  }
+
+ private:
+  asio::awaitable<Result<void>> start_up(Laps& laps);
+  asio::awaitable<Result<void>> go_down(SuspendLevel level, Laps& laps);
+  asio::awaitable<Result<void>> fall_asleep(Laps& laps);
+  asio::awaitable<Result<void>> reclaim(Laps& laps);
+  asio::awaitable<Result<void>> save(Laps& laps);
+  asio::awaitable<Result<void>> come_back(Laps& laps, Instant deadline);
+  asio::awaitable<Result<void>> freeze(Laps& laps);
+  asio::awaitable<Result<void>> thaw(Laps& laps);
+  asio::awaitable<Result<void>> restore(Laps& laps);
+  asio::awaitable<Result<void>> verify(Instant deadline, bool first);
+  asio::awaitable<Result<Holding>> hold(const Laps& laps, bool changed);
+  asio::awaitable<Result<std::uint64_t>> weigh(bool device) const;
+
+  /// Why nothing more can be done with it, if that is so.
+  [[nodiscard]] std::optional<Error> over() const;
+  [[nodiscard]] std::function<std::optional<Error>()> over_check() {
+    return [self = shared_from_this()] { return self->over(); };
+  }
+  [[nodiscard]] Result<std::shared_ptr<ProcessSet>> own_processes(const char* what) const;
+
+  std::string model_;
+  config::EngineConfig config_;
+  bool on_accelerator_;
+  EngineTools tools_;
+  core::EngineAddress address_;
+  Probe probe_;
+  std::unique_ptr<EngineBody> body_{};
+  bool over_ = false;  ///< It is being ended, or was.
+
+  // What it is suspended by.
+  bool asleep_ = false;
+  bool frozen_ = false;
+  bool reclaimed_ = false;
+  std::vector<pid_t> saved_{};
+  std::uint64_t held_ = 0;  ///< Measured last.
+  std::uint64_t host_ = 0;
+};
+
+std::optional<Error> Engine::Impl::over() const {
+  if (over_ || !body_) {
+    return Error{Code::kCancelled, "the engine is being ended"};
+  }
+  const std::optional<std::string> how = body_->ended();
+  if (!how) {
+    return std::nullopt;
+  }
+  std::string text = "the engine has ended (" + *how + ")";
+  const std::vector<std::string> lines = body_->last_lines();
+  const std::size_t skipped = lines.size() > kLastLines ? lines.size() - kLastLines : 0;
+  for (std::size_t i = skipped; i < lines.size(); ++i) {
+    text += (i == skipped ? "; its last lines: " : " | ") + lines[i];
+  }
+  return Error{Code::kUnavailable, text};
+}
+
+Result<std::shared_ptr<ProcessSet>> Engine::Impl::own_processes(const char* what) const {
+  if (const std::optional<Error> end = over()) {
+    return *end;
+  }
+  std::shared_ptr<ProcessSet> set = body_->processes();
+  if (set == nullptr) {
+    return Error{
+        Code::kFailedPrecondition,
+        std::string(what) + ": somebody else runs this engine; its processes are not ours"};
+  }
+  return set;
+}
+
+// ---- Coming ----
+
+asio::awaitable<Result<Holding>> Engine::Impl::start(std::shared_ptr<Impl> self) {
+  Laps laps;
+  const Result<void> started = co_await self->start_up(laps);
+  if (started) {
+    co_return co_await self->hold(laps, true);
+  }
+  if (self->body_ && !self->over_) {
+    co_await self->body_->end(Duration{});
+  }
+  co_return started.error();
+}
+
+asio::awaitable<Result<void>> Engine::Impl::start_up(Laps& laps) {
+  const Instant deadline = steady_now() + config_.start_timeout;
+  const Result<void> begun = co_await body_->begin(config_.start_timeout);
+  if (!begun) {
+    co_return begun.error();
+  }
+  laps.note("begin");
+  const Result<void> ready =
+      co_await await_healthy(address_, config_.health_path, deadline - steady_now(), over_check());
+  if (!ready) {
+    co_return ready.error();
+  }
+  laps.note("ready");
+  const Result<void> right = co_await verify(deadline, true);
+  laps.note("probe");
+  co_return right;
+}
+
+asio::awaitable<Result<void>> Engine::Impl::verify(Instant deadline, bool first) {
+  Result<void> right;
+  if (!config_.probe || (!first && probe_.expectation() == Probe::Expectation::kNothing)) {
+    right = co_await await_healthy(
+        address_, config_.health_path, deadline - steady_now(), over_check());
+  } else if (first) {
+    right = co_await probe_.learn(deadline - steady_now());
+  } else {
+    right = co_await probe_.again(deadline - steady_now());
+  }
+  if (!right) {
+    const std::optional<Error> end = over();
+    co_return end.value_or(right.error());
+  }
+  co_return right;
+}
+
+asio::awaitable<Result<Holding>> Engine::Impl::resume(std::shared_ptr<Impl> self) {
+  Laps laps;
+  const Instant deadline = steady_now() + self->config_.resume_timeout;
+  const bool changed = self->asleep_ || self->reclaimed_ || !self->saved_.empty();
+  const Result<void> back = co_await self->come_back(laps, deadline);
+  if (!back) {
+    const std::optional<Error> end = self->over();
+    co_return end.value_or(back.error());
+  }
+  self->host_ = 0;
+  self->reclaimed_ = false;
+  co_return co_await self->hold(laps, changed);
+}
+
+asio::awaitable<Result<void>> Engine::Impl::come_back(Laps& laps, Instant deadline) {
+  Result<void> done;
+  if (frozen_) {
+    done = co_await thaw(laps);
+  }
+  if (done && !saved_.empty()) {
+    done = co_await restore(laps);
+  }
+  if (done && asleep_) {
+    laps.skip();
+    done = co_await wake_up(address_, config_.kind, deadline - steady_now());
+    asleep_ = false;
+    laps.note("wake");
+  }
+  if (done) {
+    laps.skip();
+    done = co_await verify(deadline, false);
+    laps.note("probe");
+  }
+  co_return done;
+}
+
+// ---- Going ----
+
+asio::awaitable<Result<Holding>> Engine::Impl::suspend(std::shared_ptr<Impl> self,
+                                                       SuspendLevel level) {
+  Laps laps;
+  const bool changes = level != SuspendLevel::kFreeze;
+  const bool goes_to_host = changes && self->on_accelerator_;
+  std::uint64_t before = 0;
+  if (goes_to_host) {
+    const Result<std::uint64_t> host = co_await self->weigh(false);
+    before = host ? *host : 0;
+    laps.skip();
+  }
+  const Result<void> down = co_await self->go_down(level, laps);
+  if (!down) {
+    const std::optional<Error> end = self->over();
+    co_return end.value_or(down.error());
+  }
+  if (goes_to_host) {
+    // What it has there more than before.
+    const Result<std::uint64_t> host = co_await self->weigh(false);
+    self->host_ += host && *host > before ? *host - before : 0;
+  }
+  co_return co_await self->hold(laps, changes);
+}
+
+asio::awaitable<Result<void>> Engine::Impl::go_down(SuspendLevel level, Laps& laps) {
+  const bool was_frozen = frozen_;
+  Result<void> done;
+  switch (level) {
+    case SuspendLevel::kFreeze:
+      done = co_await freeze(laps);
+      break;
+    case SuspendLevel::kSleep:
+      done = co_await fall_asleep(laps);
+      break;
+    case SuspendLevel::kReclaim:
+      done = co_await reclaim(laps);
+      break;
+    case SuspendLevel::kCheckpoint:
+      done = co_await save(laps);
+      break;
+    case SuspendLevel::kStop:
+      HEDDLE_CHECK(false);  // That is stop().
+  }
+  if (!done && frozen_ != was_frozen && !over()) {
+    // As it was before.
+    Laps ignored;
+    Result<void> undone;
+    if (was_frozen) {
+      undone = co_await freeze(ignored);
+    } else {
+      undone = co_await thaw(ignored);
+    }
+    if (!undone) {
+      co_return undone.error();
+    }
+  }
+  co_return done;
+}
+
+asio::awaitable<Result<void>> Engine::Impl::fall_asleep(Laps& laps) {
+  const Result<HttpCall> call = sleep_call(config_.kind);
+  if (!call) {
+    co_return call.error();
+  }
+  if (frozen_) {
+    const Result<void> thawed = co_await thaw(laps);
+    if (!thawed) {
+      co_return thawed.error();
+    }
+  }
+  laps.skip();
+  const Result<void> slept = co_await put_to_sleep(address_, config_.kind, config_.resume_timeout);
+  asleep_ = slept.has_value();
+  laps.note("sleep");
+  co_return slept;
+}
+
+asio::awaitable<Result<void>> Engine::Impl::reclaim(Laps& laps) {
+  if (!frozen_) {
+    const Result<void> frozen = co_await freeze(laps);
+    if (!frozen) {
+      co_return frozen.error();
+    }
+  }
+  const auto set = own_processes("reclaim");
+  if (!set) {
+    co_return set.error();
+  }
+  const auto give_back = [set = *set] { return give_back_file_pages(set->members()); };
+  const Result<std::uint64_t> given =
+      co_await tools_.errands->run("giving back pages", kMemoryPatience, give_back);
+  laps.note("reclaim");
+  if (!given) {
+    co_return given.error();
+  }
+  reclaimed_ = true;
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<void>> Engine::Impl::save(Laps& laps) {
+  if (tools_.checkpoint == nullptr) {
+    co_return Error{Code::kFailedPrecondition, "checkpoint: not here: " + tools_.no_checkpoint};
+  }
+  const auto set = own_processes("checkpoint");
+  if (!set) {
+    co_return set.error();
+  }
+  if (frozen_) {
+    const Result<void> thawed = co_await thaw(laps);  // The driver works in a thread of its own.
+    if (!thawed) {
+      co_return thawed.error();
+    }
+  }
+  const auto work = [set = *set, checkpoint = tools_.checkpoint] {
+    return save_all(*checkpoint, set->members(), kLockPatience);
+  };
+  Result<Saved> saved = co_await tools_.errands->run("checkpoint", kMemoryPatience, work);
+  if (!saved) {
+    co_return saved.error();
+  }
+  saved_ = std::move(saved->pids);
+  laps.add(saved->phases);
+  const Result<void> frozen = co_await freeze(laps);
+  if (!frozen) {
+    Laps ignored;
+    const Result<void> restored = co_await restore(ignored);
+    if (!restored) {
+      co_return restored.error();
+    }
+  }
+  co_return frozen;
+}
+
+// ---- Steps of both ----
+
+asio::awaitable<Result<void>> Engine::Impl::freeze(Laps& laps) {
+  const auto set = own_processes("freeze");
+  if (!set) {
+    co_return set.error();
+  }
+  laps.skip();
+  const auto work = [set = *set] { return set->freeze(kFreezePatience); };
+  const Result<void> done = co_await tools_.errands->run("freeze", kFreezePatience * 2, work);
+  frozen_ = done.has_value();
+  laps.note("freeze");
+  co_return done;
+}
+
+asio::awaitable<Result<void>> Engine::Impl::thaw(Laps& laps) {
+  const auto set = own_processes("thaw");
+  if (!set) {
+    co_return set.error();
+  }
+  laps.skip();
+  const auto work = [set = *set] { return set->thaw(kFreezePatience); };
+  const Result<void> done = co_await tools_.errands->run("thaw", kFreezePatience * 2, work);
+  frozen_ = !done.has_value();
+  laps.note("thaw");
+  co_return done;
+}
+
+asio::awaitable<Result<void>> Engine::Impl::restore(Laps& laps) {
+  const auto work = [pids = std::exchange(saved_, {}), checkpoint = tools_.checkpoint] {
+    return restore_all(*checkpoint, pids);
+  };
+  const Result<std::vector<Phase>> restored =
+      co_await tools_.errands->run("restore", kMemoryPatience, work);
+  if (!restored) {
+    co_return restored.error();
+  }
+  laps.add(*restored);
+  co_return Result<void>();
+}
+
+// ---- Its memory ----
+
+asio::awaitable<Result<std::uint64_t>> Engine::Impl::weigh(bool device) const {
+  const std::shared_ptr<ProcessSet> set = body_ ? body_->processes() : nullptr;
+  if (set == nullptr) {
+    co_return std::uint64_t{0};
+  }
+  const auto work = [set, meter = device && on_accelerator_ ? tools_.meter : nullptr] {
+    const std::vector<pid_t> pids = set->members();
+    return meter ? meter->device_bytes(pids) : Result<std::uint64_t>(host_bytes(pids).total);
+  };
+  co_return co_await tools_.errands->run("measuring memory", kMeasurePatience, work);
+}
+
+asio::awaitable<Result<std::uint64_t>> Engine::Impl::measure(std::shared_ptr<Impl> self) {
+  const Result<std::uint64_t> held = co_await self->weigh(true);
+  self->held_ = held ? *held : self->held_;
+  co_return held;
+}
+
+/// What it holds, measured anew where that may have changed: freezing changes nothing, and walking
+/// its memory takes longer. Where it cannot be measured it counts as holding what it did.
+asio::awaitable<Result<Holding>> Engine::Impl::hold(const Laps& laps, bool changed) {
+  if (changed) {
+    const Result<std::uint64_t> held = co_await measure(shared_from_this());
+    if (!held) {
+      log::warning("what an engine holds cannot be measured",
+                   {{"model", model_}, {"error", held.error().message}});
+    }
+  }
+  if (const std::optional<Error> end = over()) {
+    co_return *end;
+  }
+  Holding holding;
+  holding.device_bytes = held_;
+  holding.host_bytes = host_;
+  holding.phases = laps.phases();
+  co_return holding;
+}
+
+// ---- Its end ----
+
+asio::awaitable<std::string> Engine::Impl::stop(std::shared_ptr<Impl> self) {
+  if (!self->body_) {
+    co_return "it was ended";
+  }
+  self->over_ = true;
+  Duration polite = self->config_.stop_timeout;
+  if (self->frozen_) {
+    // What has no device any more cannot end in peace; the rest can, when it may run.
+    if (!self->saved_.empty()) {
+      polite = Duration{};
+    }
+    const auto work = [set = self->body_->processes()] { return set->thaw(kFreezePatience); };
+    const Result<void> thawed =
+        co_await self->tools_.errands->run("thaw", kFreezePatience * 2, work);
+    self->frozen_ = false;
+    polite = thawed ? polite : Duration{};
+  }
+  if (self->body_) {
+    co_await self->body_->end(polite);
+  }
+  co_return self->body_ ? self->body_->ended().value_or("it was ended") : "it was ended";
+}
+
+Engine::Engine(const asio::any_io_executor& executor,
+               std::string model,
+               config::EngineConfig config,
+               bool on_accelerator,
+               EngineTools tools,
+               std::function<void(const std::string& how)> on_died)
+    : impl_(std::make_shared<Impl>(executor,
+                                   std::move(model),
+                                   std::move(config),
+                                   on_accelerator,
+                                   std::move(tools),
+                                   std::move(on_died))) {}
+Engine::~Engine() {
+  impl_->abandon();
+}
+asio::awaitable<Result<Holding>> Engine::start() {
+  return Impl::start(impl_);
+}
+asio::awaitable<Result<Holding>> Engine::suspend(SuspendLevel level) {
+  return Impl::suspend(impl_, level);
+}
+asio::awaitable<Result<Holding>> Engine::resume() {
+  return Impl::resume(impl_);
+}
+asio::awaitable<std::string> Engine::stop() {
+  return Impl::stop(impl_);
+}
+asio::awaitable<Result<std::uint64_t>> Engine::measure() {
+  return Impl::measure(impl_);
+}
+std::vector<pid_t> Engine::processes() const {
+  return impl_->processes();
+}
+
+}  // namespace heddle::external

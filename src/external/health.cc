@@ -1,0 +1,82 @@
+#include "external/health.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "base/clock.h"
+#include "external/http_call.h"
+
+namespace heddle::external {
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr Duration kFirstPause = 10ms;
+constexpr Duration kLongestPause = 200ms;
+constexpr Duration kAnswerPatience = 5s;
+/// An engine may open its port before it knows all of its paths.
+constexpr Duration kUnknownPathPatience = 5s;
+constexpr int kOk = 200;
+constexpr int kNotFound = 404;
+
+std::string place(const core::EngineAddress& address) {
+  return address.host + ":" + std::to_string(address.port);
+}
+
+}  // namespace
+
+asio::awaitable<Result<void>> await_healthy(core::EngineAddress address,
+                                            std::string path,
+                                            Duration patience,
+                                            std::function<std::optional<Error>()> died) {
+  const Instant deadline = steady_now() + patience;
+  asio::steady_timer timer(co_await asio::this_coro::executor);
+  std::optional<Instant> unknown_since;
+  std::string last = "nobody listens at " + place(address);
+  for (Duration pause = kFirstPause;; pause = std::min(pause * 3 / 2, kLongestPause)) {
+    if (const std::optional<Error> end = died()) {
+      co_return *end;
+    }
+    const Instant now = steady_now();
+    if (now >= deadline) {
+      const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience).count();
+      co_return Error{Code::kDeadlineExceeded,
+                      "not ready within " + std::to_string(ms) + " ms: " + last};
+    }
+    const Duration left = std::min<Duration>(kAnswerPatience, deadline - now);
+    if (path.empty()) {
+      const bool open = co_await port_open(address, left);
+      if (open) {
+        co_return Result<void>();
+      }
+    } else {
+      HttpCall call;
+      call.target = path;
+      const Result<HttpAnswer> answer = co_await http_call(address, std::move(call), left);
+      if (answer && answer->status == kOk) {
+        co_return Result<void>();
+      }
+      last = answer ? "GET " + path + " gives status " + std::to_string(answer->status)
+                    : answer.error().message;
+      const bool unknown = answer && answer->status == kNotFound;
+      unknown_since = unknown ? unknown_since.value_or(now) : std::optional<Instant>();
+      if (unknown && now - *unknown_since >= kUnknownPathPatience) {
+        co_return Error{Code::kNotFound,
+                        "the engine listens at " + place(address) + " but has no " + path +
+                            "; set the model's health_path to a path that answers 200 when it is "
+                            "ready, or to none"};
+      }
+    }
+    timer.expires_after(pause);
+    co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+  }
+}
+
+}  // namespace heddle::external

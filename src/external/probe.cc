@@ -1,0 +1,147 @@
+#include "external/probe.h"
+
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "external/http_call.h"
+#include "spec/json.h"
+#include "spec/json_writer.h"
+
+namespace heddle::external {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr std::string_view kPrompt = "Count: one two three";
+constexpr int kMaxTokens = 8;
+constexpr int kAttempts = 3;
+constexpr int kOk = 200;
+constexpr int kClientErrors = 400;
+constexpr int kTooMany = 429;
+constexpr int kServerErrors = 500;
+
+std::string request_body(const std::string& model, bool chat) {
+  spec::JsonWriter json;
+  json.begin_object().key("model").string(model);
+  if (chat) {
+    json.key("messages").begin_array().begin_object();
+    json.key("role").string("user").key("content").string(kPrompt).end_object().end_array();
+  } else {
+    json.key("prompt").string(kPrompt);
+  }
+  json.key("max_tokens").integer(kMaxTokens).key("temperature").integer(0);
+  return std::move(json.end_object()).take();
+}
+
+/// What a thinking model has said counts as well.
+std::string text_of(const spec::Json& object) {
+  std::string all;
+  for (const char* key : {"reasoning_content", "reasoning", "content", "text"}) {
+    const spec::Json* part = object.find(key);
+    const std::string* text = part == nullptr ? nullptr : part->as<std::string>();
+    all += text == nullptr ? "" : *text;
+  }
+  return all;
+}
+
+}  // namespace
+
+std::optional<std::string> answer_text(const std::string& body) {
+  const Result<spec::Json> json = spec::parse_json(body, "answer");
+  if (!json) {
+    return std::nullopt;
+  }
+  const spec::Json* list = json->find("choices");
+  const auto* choices = list == nullptr ? nullptr : list->as<spec::Json::Array>();
+  if (choices == nullptr || choices->empty()) {
+    return std::nullopt;
+  }
+  const spec::Json& choice = choices->front();
+  const spec::Json* message = choice.find("message");
+  if (message == nullptr && choice.find("text") == nullptr) {
+    return std::nullopt;
+  }
+  return text_of(message == nullptr ? choice : *message);
+}
+
+Probe::Probe(core::EngineAddress address, std::string model)
+    : address_(std::move(address)), model_(std::move(model)) {}
+
+asio::awaitable<Result<Probe::Answer>> Probe::ask(bool chat, Duration patience) const {
+  HttpCall call{.method = "POST",
+                .target = chat ? "/v1/chat/completions" : "/v1/completions",
+                .body = request_body(model_, chat)};
+  const std::string target = call.target;
+  const Result<HttpAnswer> answer = co_await http_call(address_, std::move(call), patience);
+  if (!answer) {
+    co_return answer.error();
+  }
+  if (answer->status >= kClientErrors && answer->status < kServerErrors &&
+      answer->status != kTooMany) {
+    co_return Answer();
+  }
+  const std::optional<std::string> text = answer_text(answer->body);
+  if (answer->status != kOk || !text) {
+    co_return Error{Code::kUnavailable,
+                    "probe at " + target + ": status " + std::to_string(answer->status) +
+                        (text ? "" : " and no answer of that form")};
+  }
+  Answer said;
+  said.understood = true;
+  said.text = *text;
+  co_return said;
+}
+
+asio::awaitable<Result<void>> Probe::learn(Duration patience) {
+  const Instant deadline = steady_now() + patience;
+  Result<Answer> first = co_await ask(true, patience);
+  chat_ = true;
+  if (first && !first->understood) {
+    chat_ = false;
+    first = co_await ask(false, deadline - steady_now());
+  }
+  if (!first) {
+    co_return first.error();
+  }
+  expectation_ = Expectation::kNothing;
+  if (!first->understood || first->text.empty()) {
+    log::info("engine cannot be probed; its health is all there is to go by",
+              {{"model", model_},
+               {"reason", first->understood ? "its answer is empty" : "no call of that kind"}});
+    co_return Result<void>();
+  }
+  const Result<Answer> second = co_await ask(chat_, deadline - steady_now());
+  if (!second) {
+    co_return second.error();
+  }
+  expectation_ = second->text == first->text ? Expectation::kSameAnswer : Expectation::kAnyAnswer;
+  text_ = first->text;
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<void>> Probe::again(Duration patience) {
+  if (expectation_ == Expectation::kNothing) {
+    co_return Result<void>();
+  }
+  const Instant deadline = steady_now() + patience;
+  std::string said;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const Result<Answer> answer = co_await ask(chat_, deadline - steady_now());
+    if (!answer) {
+      co_return answer.error();
+    }
+    said = answer->text;
+    const bool right = expectation_ == Expectation::kSameAnswer ? said == text_ : !said.empty();
+    if (answer->understood && right) {
+      co_return Result<void>();
+    }
+  }
+  constexpr std::size_t kShown = 80;
+  co_return Error{Code::kCorrupt,
+                  "the probe's answer is '" + said.substr(0, kShown) + "' and was '" +
+                      text_.substr(0, kShown) + "'"};
+}
+
+}  // namespace heddle::external

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <boost/asio/awaitable.hpp>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "core/serving.h"
+
+namespace heddle::external {
+
+/// Finds out whether an engine still answers as it did: a resume that lost its weights gives an
+/// engine that is healthy and talks nonsense. A fixed prompt is asked, with temperature 0 and for a
+/// few tokens, at /v1/chat/completions or else /v1/completions.
+class Probe {
+ public:
+  /// @param model  As the engine calls it.
+  Probe(core::EngineAddress address, std::string model);
+
+  /// Asks twice, when the engine was started. If both answers agree, again() expects the same; if
+  /// not, it expects some answer. An engine that answers neither (embeddings, or a dialect of its
+  /// own) is judged by its health alone; the log says so.
+  boost::asio::awaitable<Result<void>> learn(Duration patience);
+  /// Asks again, after a resume. kCorrupt where the answer is not the one that it gave (three
+  /// times: an engine that runs other requests too may round differently), kUnavailable where
+  /// there is none. Nothing is asked before learn().
+  boost::asio::awaitable<Result<void>> again(Duration patience);
+
+  enum class Expectation : std::uint8_t {
+    kNothing,    ///< Its health is all there is to go by.
+    kAnyAnswer,  ///< Its answers differ.
+    kSameAnswer,
+  };
+  [[nodiscard]] Expectation expectation() const { return expectation_; }
+
+ private:
+  struct Answer {
+    bool understood = false;  ///< False: the engine has no such call (status 4xx).
+    std::string text{};
+  };
+  boost::asio::awaitable<Result<Answer>> ask(bool chat, Duration patience) const;
+
+  core::EngineAddress address_;
+  std::string model_;
+  Expectation expectation_ = Expectation::kNothing;
+  bool chat_ = true;
+  std::string text_{};
+};
+
+/// The text of an answer of either call; nothing where it is not of their form.
+[[nodiscard]] std::optional<std::string> answer_text(const std::string& body);
+
+}  // namespace heddle::external

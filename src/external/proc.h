@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace heddle::external {
+
+/// What /proc says of one process.
+struct ProcessFacts {
+  char state = '?';              ///< As in ps: 'R', 'S', 'T', 'Z' ...
+  pid_t parent = 0;              ///< Its parent's number.
+  std::uint64_t start_time = 0;  ///< [ticks since boot]; with the number, its identity.
+};
+
+/// Nothing where there is no such process (any more).
+[[nodiscard]] std::optional<ProcessFacts> process_facts(pid_t pid);
+
+/// All there are, by number.
+[[nodiscard]] std::vector<pid_t> all_processes();
+
+/// The whole of a small file (of /proc or a control group); empty where it cannot be read.
+[[nodiscard]] std::string read_small_file(const std::string& path);
+/// Whether it took `text` in one write.
+bool write_small_file(const std::string& path, const std::string& text);
+
+/// Whether the environment that the process was started with has `assignment` ("NAME=value").
+[[nodiscard]] bool has_in_environment(pid_t pid, const std::string& assignment);
+
+/// Those of a mark, without zombies.
+[[nodiscard]] std::vector<pid_t> marked_processes(const std::string& mark);
+
+}  // namespace heddle::external
