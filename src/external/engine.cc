@@ -156,7 +156,8 @@ asio::awaitable<Result<Holding>> Engine::Impl::start(std::shared_ptr<Impl> self)
     co_return co_await self->hold(laps, true);
   }
   if (self->body_ && !self->over_) {
-    co_await self->body_->end(Duration{});
+    const Duration at_once{};
+    co_await self->body_->end(at_once);
   }
   co_return started.error();
 }

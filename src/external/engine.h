@@ -22,9 +22,9 @@
 
 namespace heddle::external {
 
-/// What engines of one host are handled with. Outlives them.
+/// What engines of one host are handled with.
 struct EngineTools {
-  Errands* errands = nullptr;
+  std::shared_ptr<Errands> errands{};
   Grouping grouping = Grouping::kMarked;
   std::string record_directory{};  ///< Empty: no records.
   /// Of accelerators; null: what an engine holds of its device is host memory.

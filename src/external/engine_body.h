@@ -42,7 +42,7 @@ struct BodySetup {
   config::EngineConfig config{};
   Grouping grouping = Grouping::kMarked;
   std::string record_directory{};
-  Errands* errands = nullptr;  ///< Outlives the body.
+  std::shared_ptr<Errands> errands{};
   /// Called once, on the loop, when it has ended by itself and nothing of it is left; not after
   /// end() was called.
   std::function<void(const std::string& how)> on_exit{};

@@ -24,10 +24,13 @@ namespace heddle::external {
 class Errands {
  public:
   explicit Errands(std::size_t threads) : pool_(threads) {}
-  /// Waits for what still runs. The loops that wait for errands outlive this.
-  ~Errands() { pool_.join(); }
+  ~Errands() { finish(); }
   Errands(const Errands&) = delete;
   Errands& operator=(const Errands&) = delete;
+
+  /// Waits for what still runs; what is asked for later is not begun. Before the loops that wait
+  /// for errands end.
+  void finish() { pool_.join(); }
 
   /// Runs `work`, which returns a Result, in one of the threads, and returns what it did.
   /// kDeadlineExceeded where it takes longer than `patience`: then it still runs, and what it

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/asio/any_io_executor.hpp>
+
+#include "base/ids.h"
+#include "base/time.h"
+#include "config/engine_config.h"
+#include "core/engines_core.h"
+#include "external/engine.h"
+#include "external/laps.h"
+
+namespace heddle::external {
+
+/// An engine, as configured.
+struct HostedEngine {
+  ModelId model{};
+  std::string name{};  ///< The model's id, in the words of its users.
+  DeviceId device{};
+  config::EngineConfig config{};
+};
+
+/// A device that only engines use.
+struct EngineDeviceSetup {
+  DeviceId id{};
+  std::int64_t pages = 0;
+  /// It is an accelerator of its own: what engines hold of it is asked of its driver where there is
+  /// one. Otherwise, and on every other device, they hold host memory.
+  bool accelerator = false;
+};
+
+struct EngineHostSetup {
+  std::size_t page_bytes = 0;
+  std::vector<EngineDeviceSetup> devices{};
+  std::int64_t host_pages = 0;                         ///< That what was saved of engines may have.
+  std::string record_directory{};                      ///< Nobody else's; empty: no records.
+  std::optional<Grouping> grouping{};                  ///< Without it, the best there is.
+  Duration sample_interval = std::chrono::seconds(5);  ///< Between looks at what engines hold.
+};
+
+/// The last time that an engine was brought in or out, step by step.
+struct Passage {
+  std::string what{};  ///< "start", "suspend by sleep", "resume".
+  std::vector<Phase> phases{};
+  Duration took{};
+};
+
+/// One host's engines that are not ours, live: core::EnginesCore decides, this does it and reports
+/// back. Loop thread only; the loop outlives it, and handlers (but for on_step) are never called
+/// from within a call to it.
+class EngineHost {
+ public:
+  struct Handlers {
+    /// For the manager's core.
+    std::function<void(core::ManagerEvent)> on_event{};
+    /// To be answered by grant() or refuse(). A host whose engines all have devices without workers
+    /// needs neither.
+    std::function<void(const core::Borrow&)> on_borrow{};
+    std::function<void(const core::Repay&)> on_repay{};
+    /// The core has taken this step; for the event log. May be empty.
+    std::function<void(
+        Instant, const core::EnginesEvent&, const std::vector<core::EnginesCommand>&)>
+        on_step{};
+  };
+
+  /// Ends what an earlier run left behind, and finds out what the machine lets us do; may take
+  /// seconds.
+  EngineHost(const boost::asio::any_io_executor& executor,
+             EngineHostSetup setup,
+             Handlers handlers);
+  /// Ends the engines at once; none is left when it returns.
+  ~EngineHost();
+  EngineHost(const EngineHost&) = delete;
+  EngineHost& operator=(const EngineHost&) = delete;
+
+  /// The engines there are from now on; called before anything else. An id keeps its meaning for
+  /// ever, its configuration holds from its next start on. One that is missing is ended when the
+  /// manager has it taken out.
+  void set_engines(std::vector<HostedEngine> engines);
+  void carry_out(const core::LoadOn& order);
+  void carry_out(const core::EvictFrom& order);
+  /// The answers to on_borrow.
+  void grant(ModelId model);
+  void refuse(ModelId model, Error reason);
+
+  [[nodiscard]] bool hosts(ModelId model) const;
+  /// By model.
+  [[nodiscard]] std::vector<core::EngineStatus> engines() const;
+  [[nodiscard]] std::optional<ledger::PoolUsage> usage(DeviceId device) const;
+  /// Where a configured engine listens when it runs.
+  [[nodiscard]] std::optional<core::EngineAddress> address(ModelId model) const;
+  /// Nothing where it never came in or went out.
+  [[nodiscard]] std::optional<Passage> last_passage(ModelId model) const;
+  /// Of the life that runs; for tests and for people.
+  [[nodiscard]] std::vector<pid_t> processes(ModelId model) const;
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+/// What the core decides by about configured engines: memory in pages, rounded up.
+[[nodiscard]] core::ConfigureEngines core_configuration(const EngineHostSetup& setup,
+                                                        const std::vector<HostedEngine>& engines);
+
+}  // namespace heddle::external

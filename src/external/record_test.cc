@@ -1,0 +1,97 @@
+#include "external/record.h"
+
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "external/child_process.h"
+#include "external/process_set.h"
+#include "external/test_engine.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace heddle::external {
+namespace {
+
+const Record kRecord{.model = "qwen/7b: chat",
+                     .owner = {.pid = 1, .start_time = 77},
+                     .leader = {.pid = 2, .start_time = 99},
+                     .mark = "heddle-test-1",
+                     .cgroup = "/sys/fs/cgroup/heddle-test-1"};
+
+TEST(Record, IsReadAsItWasWrittenAndGoesWithItsFile) {
+  const Scratch scratch;
+  const std::string directory = scratch / "new/and/deep";
+  {
+    Record changed = kRecord;
+    changed.leader = {};
+    const auto file = RecordFile::write(directory, changed);
+    ASSERT_TRUE(file.has_value());
+    EXPECT_EQ(read_records(directory), std::vector<Record>{changed});
+    ASSERT_TRUE(file->rewrite(kRecord).has_value());
+    EXPECT_EQ(read_records(directory), std::vector<Record>{kRecord});
+  }
+  EXPECT_TRUE(read_records(directory).empty());
+  EXPECT_TRUE(read_records(scratch / "none").empty());
+}
+
+TEST(Record, ThatIsNoneIsSkipped) {
+  const Scratch scratch;
+  std::ofstream(scratch / "half.engine") << "model a\nmark heddle-x\n";  // Cut off.
+  std::ofstream(scratch / "noise.engine") << std::string(1000, '\xff');
+  std::ofstream(scratch / "other") << "model a\nmark m\nend\n";
+  EXPECT_TRUE(read_records(scratch.path()).empty());
+  // A control group that is not ours is nobody's to kill.
+  std::ofstream(scratch / "evil.engine") << "model a\nmark m\ncgroup /sys/fs/cgroup/system\nend\n";
+  ASSERT_EQ(read_records(scratch.path()).size(), 1U);
+  EXPECT_EQ(read_records(scratch.path())[0].cgroup, "");
+}
+
+/// A process with a mark, as if somebody had left it behind.
+struct Leftover {
+  explicit Leftover(const std::string& mark) {
+    const Descriptor nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    child = ChildProcess::spawn(
+                loop.get_executor(),
+                {.argv = {"sleep", "1000"}, .env = {{std::string(kMarkVariable), mark}}},
+                nowhere,
+                [](const std::string&) {})
+                .value();
+  }
+  boost::asio::io_context loop{1};
+  std::unique_ptr<ChildProcess> child{};
+};
+
+TEST(Leftovers, OfALifeThatHasEndedAreEnded) {
+  const Scratch scratch;
+  Record record = kRecord;  // Process 1 began at another time: that owner has ended.
+  record.cgroup = "";
+  const auto file = RecordFile::write(scratch.path(), record);
+  ASSERT_TRUE(file.has_value());
+  const Leftover left(record.mark);
+  const auto ended = end_leftovers(scratch.path(), 10s);
+  ASSERT_TRUE(ended.has_value()) << ended.error().message;
+  EXPECT_EQ(*ended, 1U);
+  EXPECT_TRUE(gone(left.child->pid()));
+  EXPECT_TRUE(read_records(scratch.path()).empty());
+}
+
+TEST(Leftovers, OfALifeThatRunsAreItsOwn) {
+  const Scratch scratch;
+  Record record = kRecord;
+  record.owner = name_process(::getpid());
+  record.mark = "heddle-test-2";
+  record.cgroup = "";
+  const auto file = RecordFile::write(scratch.path(), record);
+  ASSERT_TRUE(file.has_value());
+  const Leftover left(record.mark);
+  const auto ended = end_leftovers(scratch.path(), 10s);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(*ended, 0U);
+  EXPECT_FALSE(gone(left.child->pid()));
+  EXPECT_EQ(read_records(scratch.path()).size(), 1U);
+}
+
+}  // namespace
+}  // namespace heddle::external
