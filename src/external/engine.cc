@@ -152,6 +152,10 @@ Result<std::shared_ptr<ProcessSet>> Engine::Impl::own_processes(const char* what
 asio::awaitable<Result<Holding>> Engine::Impl::start(std::shared_ptr<Impl> self) {
   Laps laps;
   const Result<void> started = co_await self->start_up(laps);
+  if (started && self->on_accelerator_) {
+    const Result<std::uint64_t> held = co_await self->weigh(true);
+    self->on_accelerator_ = held && *held > 0;  // Otherwise it is a matter of host memory.
+  }
   if (started) {
     co_return co_await self->hold(laps, true);
   }

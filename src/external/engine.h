@@ -47,7 +47,8 @@ class Engine {
  public:
   /// @param model           Its id; in the log, and asked for in probes unless it has a
   /// served_name.
-  /// @param on_accelerator  Its device is one: the meter says what it holds.
+  /// @param on_accelerator  Its device may be one: if the meter knows of it, that says what it
+  /// holds.
   /// @param on_died         Told, on the loop, when it has ended by itself and nothing of it is
   /// left.
   Engine(const boost::asio::any_io_executor& executor,

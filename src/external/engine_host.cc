@@ -51,22 +51,6 @@ std::int64_t pages_of(std::uint64_t bytes, std::size_t page_bytes) {
 
 }  // namespace
 
-core::ConfigureEngines core_configuration(const EngineHostSetup& setup,
-                                          const std::vector<HostedEngine>& engines) {
-  core::ConfigureEngines configure;
-  for (const HostedEngine& engine : engines) {
-    configure.engines.push_back({.model = engine.model,
-                                 .device = engine.device,
-                                 .pages = pages_of(engine.config.memory, setup.page_bytes),
-                                 .levels = engine.config.suspend});
-  }
-  for (const EngineDeviceSetup& device : setup.devices) {
-    configure.devices.push_back({.id = device.id, .pages = device.pages});
-  }
-  configure.host_pages = setup.host_pages;
-  return configure;
-}
-
 class EngineHost::Impl : public std::enable_shared_from_this<EngineHost::Impl> {
  public:
   Impl(const asio::any_io_executor& executor, EngineHostSetup setup, Handlers handlers)
@@ -77,7 +61,7 @@ class EngineHost::Impl : public std::enable_shared_from_this<EngineHost::Impl> {
         sampling_(executor) {}
 
   void prepare();
-  void set_engines(std::vector<HostedEngine> engines);
+  void set_engines(core::ConfigureEngines configure, std::vector<HostedEngine> engines);
   void hear(core::EnginesEvent event);
   void close();
 
@@ -148,7 +132,6 @@ class EngineHost::Impl : public std::enable_shared_from_this<EngineHost::Impl> {
   void died(ModelId model, core::EngineLife life, const std::string& how);
   void say_died(ModelId model);
   void forget_gone();
-  [[nodiscard]] bool on_accelerator(DeviceId device) const;
   [[nodiscard]] std::int64_t pages(std::uint64_t bytes) const {
     return pages_of(bytes, setup_.page_bytes);
   }
@@ -194,17 +177,8 @@ void EngineHost::Impl::prepare() {
   spawn(sample());
 }
 
-bool EngineHost::Impl::on_accelerator(DeviceId device) const {
-  for (const EngineDeviceSetup& setup : setup_.devices) {
-    if (setup.id == device) {
-      return setup.accelerator && tools_.meter != nullptr;
-    }
-  }
-  return false;
-}
-
-void EngineHost::Impl::set_engines(std::vector<HostedEngine> engines) {
-  core::ConfigureEngines configure = core_configuration(setup_, engines);
+void EngineHost::Impl::set_engines(core::ConfigureEngines configure,
+                                   std::vector<HostedEngine> engines) {
   for (HostedEngine& engine : engines) {
     const ModelId model = engine.model;
     engines_[model].hosted = std::move(engine);
@@ -301,7 +275,7 @@ asio::awaitable<void> EngineHost::Impl::start(ModelId model, core::EngineLife li
   entry.engine = std::make_unique<Engine>(executor_,
                                           entry.hosted.name,
                                           entry.hosted.config,
-                                          on_accelerator(entry.hosted.device),
+                                          entry.hosted.accelerator && tools_.meter != nullptr,
                                           tools_,
                                           on_died);
   log::info("engine is started", {{"model", entry.hosted.name}});
@@ -465,8 +439,8 @@ EngineHost::EngineHost(const asio::any_io_executor& executor,
 EngineHost::~EngineHost() {
   impl_->close();
 }
-void EngineHost::set_engines(std::vector<HostedEngine> engines) {
-  impl_->set_engines(std::move(engines));
+void EngineHost::set_engines(core::ConfigureEngines configure, std::vector<HostedEngine> engines) {
+  impl_->set_engines(std::move(configure), std::move(engines));
 }
 void EngineHost::carry_out(const core::LoadOn& order) {
   impl_->hear(order);

@@ -19,27 +19,18 @@
 
 namespace heddle::external {
 
-/// An engine, as configured.
+/// An engine that EnginesCore knows by its id, as it is configured.
 struct HostedEngine {
   ModelId model{};
   std::string name{};  ///< The model's id, in the words of its users.
-  DeviceId device{};
-  config::EngineConfig config{};
-};
-
-/// A device that only engines use.
-struct EngineDeviceSetup {
-  DeviceId id{};
-  std::int64_t pages = 0;
-  /// It is an accelerator of its own: what engines hold of it is asked of its driver where there is
-  /// one. Otherwise, and on every other device, they hold host memory.
+  /// Its device may be an accelerator: what it holds of that is asked of the driver, where there is
+  /// one and knows of it. Otherwise, and on every other device, it holds host memory.
   bool accelerator = false;
+  config::EngineConfig config{};
 };
 
 struct EngineHostSetup {
   std::size_t page_bytes = 0;
-  std::vector<EngineDeviceSetup> devices{};
-  std::int64_t host_pages = 0;                         ///< That what was saved of engines may have.
   std::string record_directory{};                      ///< Nobody else's; empty: no records.
   std::optional<Grouping> grouping{};                  ///< Without it, the best there is.
   Duration sample_interval = std::chrono::seconds(5);  ///< Between looks at what engines hold.
@@ -83,7 +74,8 @@ class EngineHost {
   /// The engines there are from now on; called before anything else. An id keeps its meaning for
   /// ever, its configuration holds from its next start on. One that is missing is ended when the
   /// manager has it taken out.
-  void set_engines(std::vector<HostedEngine> engines);
+  /// @param configure  The same engines, as the core is to know them.
+  void set_engines(core::ConfigureEngines configure, std::vector<HostedEngine> engines);
   void carry_out(const core::LoadOn& order);
   void carry_out(const core::EvictFrom& order);
   /// The answers to on_borrow.
@@ -105,9 +97,5 @@ class EngineHost {
   class Impl;
   std::shared_ptr<Impl> impl_;
 };
-
-/// What the core decides by about configured engines: memory in pages, rounded up.
-[[nodiscard]] core::ConfigureEngines core_configuration(const EngineHostSetup& setup,
-                                                        const std::vector<HostedEngine>& engines);
 
 }  // namespace heddle::external
