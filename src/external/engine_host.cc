@@ -235,6 +235,9 @@ void EngineHost::Impl::note(Entry& entry,
                             Instant began,
                             const Result<Holding>& holding) {
   const Duration took = steady_now() - began;
+  if (!holding && entry.stopping) {
+    return;  // It had to be given up.
+  }
   if (!holding) {
     log::warning("engine: " + what + " failed",
                  {{"model", entry.hosted.name},

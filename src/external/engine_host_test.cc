@@ -135,7 +135,7 @@ TEST_F(EngineHostTest, GoesOnToTheNextLevelWhereOneFreesTooLittle) {
   load(kAlpha);
   ASSERT_TRUE(await(kAlpha, EngineNews::kServing).has_value());
   evict(kAlpha, 150);
-  ASSERT_TRUE(await(kAlpha, EngineNews::kSuspended).has_value());
+  ASSERT_TRUE(await(kAlpha, EngineNews::kEnded).has_value());
   EXPECT_EQ(status(kAlpha).state, EngineState::kStopped);
   EXPECT_EQ(status(kAlpha).costs[static_cast<std::size_t>(SuspendLevel::kSleep)].insufficient, 1U);
   EXPECT_TRUE(host_->processes(kAlpha).empty());
@@ -190,7 +190,7 @@ TEST_F(EngineHostTest, EndsOneThatIsEvictedWhileItStarts) {
   load(kAlpha);
   ASSERT_TRUE(run_until(loop_, [&] { return !host_->processes(kAlpha).empty(); }));
   evict(kAlpha, 200);
-  ASSERT_TRUE(await(kAlpha, EngineNews::kSuspended).has_value());
+  ASSERT_TRUE(await(kAlpha, EngineNews::kEnded).has_value());
   EXPECT_TRUE(host_->processes(kAlpha).empty());
   EXPECT_EQ(host_->usage(kGpu)->free, 400);
 }
@@ -250,7 +250,7 @@ TEST_F(EngineHostTest, ForgetsOneThatIsNotConfiguredAnyMoreWhenItHasEnded) {
   host_->set_engines(configure_, {});
   EXPECT_TRUE(host_->hosts(kAlpha));
   evict(kAlpha, 0);
-  ASSERT_TRUE(await(kAlpha, EngineNews::kSuspended).has_value());
+  ASSERT_TRUE(await(kAlpha, EngineNews::kEnded).has_value());
   EXPECT_FALSE(host_->hosts(kAlpha));
 }
 

@@ -1,0 +1,121 @@
+#include "external/container_body.h"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "external/engine.h"
+#include "external/run_program.h"
+#include "external/test_engine.h"
+
+#include <signal.h>
+
+namespace heddle::external {
+namespace {
+
+using spec::SuspendLevel;
+using testing::HasSubstr;
+
+constexpr const char* kRuntime = HEDDLE_SOURCE_DIR "/tests/engines/containers.py";
+
+/// Engines in what stands in for containers: tests/engines/containers.py has podman's words.
+class ContainerBodyTest : public testing::Test {
+ protected:
+  ContainerBodyTest() {
+    ::setenv("HEDDLE_TEST_CONTAINERS", containers_.path().c_str(), 1);
+    tools_.errands = std::make_shared<Errands>(4);
+  }
+  ~ContainerBodyTest() override {
+    engine_.reset();
+    tools_.errands->finish();
+  }
+
+  void make(const std::vector<std::string>& flags, const std::string& image = "python3") {
+    config::EngineConfig config = engine_config(scratch_, flags);
+    config.container.runtime = kRuntime;
+    config.container.image = image;
+    config.container.args.assign(config.command.begin() + 1, config.command.end());
+    config.command.clear();
+    config.served_name = "alpha";
+    config.env = {{"HEDDLE_TEST_GIVEN", "given"}};
+    engine_ = std::make_unique<Engine>(
+        loop_.get_executor(), "org/m:1", config, false, tools_, [this](const std::string& how) {
+          died_ = how;
+        });
+  }
+  /// Whether one of ours is known to the tool.
+  [[nodiscard]] bool there() const {
+    return std::filesystem::exists(containers_ / "heddle-org-m-1.pid");
+  }
+  [[nodiscard]] std::string calls() const { return read_small_file(containers_ / "calls"); }
+
+  Scratch scratch_{};
+  Scratch containers_{};
+  boost::asio::io_context loop_{1};
+  EngineTools tools_{};
+  std::optional<std::string> died_{};
+  std::unique_ptr<Engine> engine_{};
+};
+
+TEST_F(ContainerBodyTest, RunsPausesAndRemovesIt) {
+  make({"--anonymous-mib", "32"});
+  const auto started = run(loop_, engine_->start());
+  ASSERT_TRUE(started.has_value()) << started.error().message;
+  EXPECT_GT(started->device_bytes, 32U << 20U);
+  const std::vector<pid_t> pids = engine_pids(scratch_);
+  EXPECT_EQ(engine_->processes(), pids);
+  EXPECT_TRUE(has_in_environment(pids[0], "HEDDLE_TEST_GIVEN=given"));
+
+  ASSERT_TRUE(run(loop_, engine_->suspend(SuspendLevel::kFreeze)).has_value());
+  EXPECT_EQ(process_facts(pids[0])->state, 'T');
+  const auto back = run(loop_, engine_->resume());
+  ASSERT_TRUE(back.has_value()) << back.error().message;
+
+  EXPECT_EQ(run(loop_, engine_->stop()), "the container was stopped");
+  EXPECT_TRUE(gone(pids[0]));
+  EXPECT_FALSE(there());
+  EXPECT_FALSE(died_.has_value());
+  EXPECT_THAT(calls(), HasSubstr("pause heddle-org-m-1\n"));
+  EXPECT_THAT(calls(), HasSubstr("stop -t\n"));
+}
+
+TEST_F(ContainerBodyTest, RemovesWhatAnEarlierRunLeft) {
+  const auto left =
+      run_program({kRuntime, "run", "-d", "--name", "heddle-org-m-1", "sleep", "1000"}, 1min);
+  ASSERT_TRUE(left.has_value()) << left.error().message;
+  const pid_t pid = std::stoi(read_small_file(containers_ / "heddle-org-m-1.pid"));
+  EXPECT_FALSE(gone(pid));
+  make({});
+  ASSERT_TRUE(run(loop_, engine_->start()).has_value());
+  EXPECT_TRUE(gone(pid));
+  EXPECT_TRUE(there());
+}
+
+TEST_F(ContainerBodyTest, TellsOfOneThatEndedByItself) {
+  make({});
+  ASSERT_TRUE(run(loop_, engine_->start()).has_value());
+  ASSERT_EQ(::kill(engine_pids(scratch_)[0], SIGKILL), 0);
+  ASSERT_TRUE(run_until(loop_, [&] { return died_.has_value(); }));
+  EXPECT_EQ(*died_, "the container has ended");
+  EXPECT_FALSE(there());
+}
+
+TEST_F(ContainerBodyTest, SaysWhyItCannotBeRun) {
+  make({}, "missing");
+  const auto started = run(loop_, engine_->start());
+  ASSERT_FALSE(started.has_value());
+  EXPECT_THAT(started.error().message, HasSubstr("image not known"));
+}
+
+TEST_F(ContainerBodyTest, IsRemovedWithItsObject) {
+  make({"--sigterm", "ignore"});
+  ASSERT_TRUE(run(loop_, engine_->start()).has_value());
+  const pid_t pid = engine_pids(scratch_)[0];
+  engine_.reset();
+  EXPECT_TRUE(gone(pid));
+  EXPECT_FALSE(there());
+}
+
+}  // namespace
+}  // namespace heddle::external
