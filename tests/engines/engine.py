@@ -352,10 +352,11 @@ def flood():
 
 def main():
     options = parse()
+    pids = [os.getpid(), *fork_family(options)]  # Before there are threads.
     if options.sigterm == "ignore":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    pids = [os.getpid(), *fork_family(options)]  # Before there are threads.
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # In all threads: main waits for it.
+    else:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # In all threads: main waits for it.
     if options.pid_file:
         with open(options.pid_file + ".new", "w") as file:
             file.write("".join(f"{pid}\n" for pid in pids))
@@ -369,12 +370,16 @@ def main():
             os._exit(3)
 
         threading.Timer(options.die_after, die).start()
-    if options.open_after > 0 and signal.sigtimedwait([signal.SIGTERM], options.open_after):
+    if options.sigterm == "ignore":
+        time.sleep(options.open_after)
+    elif signal.sigtimedwait([signal.SIGTERM], options.open_after):
         os._exit(0)
     Handler.engine = Engine(options)
     server = Server((options.host, options.port), Handler)
     print(f"{options.name} listens on {options.host}:{server.server_address[1]}", flush=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    while options.sigterm == "ignore":
+        time.sleep(3600)
     signal.sigwait([signal.SIGTERM])
     if options.sigterm == "hang":
         server.shutdown()
