@@ -105,6 +105,9 @@ void write_model(JsonWriter& json, const ModelObject& model) {
   }
   json.end_array().key("status").begin_object();
   json.key("value").string(model.state).key("residency").string(model.residency);
+  if (!model.level.empty()) {
+    json.key("level").string(model.level);
+  }
   if (!model.device.empty()) {
     json.key("device").string(model.device);
   }

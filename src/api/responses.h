@@ -109,6 +109,7 @@ struct ModelObject {
   std::vector<std::string> aliases{};
   std::string_view state{};      ///< unloaded, loading, loaded, sleeping or downloading.
   std::string_view residency{};  ///< The finer state, and on which device.
+  std::string_view level{};      ///< How it sleeps, for models that engines of others serve.
   std::string device{};
   std::optional<double> progress{};  ///< Of a load, from 0 to 1.
   std::string failure{};             ///< Why the last load failed; empty when it did not.

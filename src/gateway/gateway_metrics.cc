@@ -211,6 +211,53 @@ void GatewayMetrics::publish_prefixes(const core::DeviceStatus& device,
   }
 }
 
+void GatewayMetrics::publish_engine(const core::EngineStatus& engine,
+                                    const std::string& model,
+                                    std::uint64_t page_bytes) {
+  const auto labels = [&model](const char* key, std::string_view value) {
+    return Labels{{"model_name", model}, {key, std::string(value)}};
+  };
+  for (std::size_t i = 0; i < core::kEngineStates; ++i) {
+    const auto state = static_cast<core::EngineState>(i);
+    metrics_.set("heddle_engine_state",
+                 "1 for the state that the model's engine is in.",
+                 labels("state", core::name(state)),
+                 state == engine.state ? 1 : 0);
+  }
+  const auto bytes = [&](const char* where, std::int64_t pages) {
+    metrics_.set("heddle_engine_bytes",
+                 "Memory that the model's engine holds, by where.",
+                 labels("where", where),
+                 static_cast<double>(pages) * static_cast<double>(page_bytes));
+  };
+  bytes("device", engine.held_pages);
+  bytes("host", engine.host_pages);
+  const Labels plain{{"model_name", model}};
+  count_up_to("heddle_engine_starts_total", "Times that it was started.", plain, engine.starts);
+  count_up_to("heddle_engine_deaths_total", "Times that it ended unasked.", plain, engine.deaths);
+  for (std::size_t i = 0; i < engine.costs.size(); ++i) {
+    const core::SuspendCost& cost = engine.costs.at(i);
+    const std::string level(spec::name(static_cast<spec::SuspendLevel>(i)));
+    count_up_to("heddle_engine_swaps_total",
+                "Times that it was suspended, by level.",
+                labels("level", level),
+                cost.times);
+    count_up_to("heddle_engine_escalations_total",
+                "Times that a level freed too little or failed, and the next one was taken.",
+                labels("level", level),
+                cost.insufficient + cost.failures);
+    if (cost.times == 0) {
+      continue;
+    }
+    for (const auto& [direction, span] : {std::pair("out", cost.out), std::pair("in", cost.in)}) {
+      metrics_.set("heddle_engine_swap_seconds",
+                   "What suspending it and resuming it take by this level; means.",
+                   {{"model_name", model}, {"direction", direction}, {"level", level}},
+                   seconds(span));
+    }
+  }
+}
+
 void GatewayMetrics::publish(const core::Serving& serving) {
   const std::vector<core::ModelStatus> models = serving.models();
   std::map<ModelId, std::string> model_names;
@@ -218,6 +265,7 @@ void GatewayMetrics::publish(const core::Serving& serving) {
     model_names[model.id] = model.name;
   }
   std::map<DeviceId, std::string> names;
+  std::map<DeviceId, std::uint64_t> page_bytes;
   for (const core::DeviceStatus& device : serving.devices()) {
     names[device.id] = device.name;
     const Labels labels{{"device", device.name}};
@@ -231,10 +279,24 @@ void GatewayMetrics::publish(const core::Serving& serving) {
                 "Times that the device's worker was started again.",
                 labels,
                 device.restarts);
+    for (const auto& [state, span] :
+         {std::pair("serving", device.serving), std::pair("switching", device.switching)}) {
+      metrics_.set("heddle_device_time_seconds",
+                   "Time for which there were requests for models of the device, by whether some "
+                   "ran or none did for models being swapped.",
+                   {{"device", device.name}, {"state", state}},
+                   seconds(span));
+    }
+    page_bytes[device.id] = device.page_bytes;
     publish_pool(device.name, device.usage);
     publish_prefixes(device, model_names);
   }
   publish_pool("host", serving.host_usage());
+  for (const core::EngineStatus& engine : serving.engines()) {
+    if (const auto model = model_names.find(engine.model); model != model_names.end()) {
+      publish_engine(engine, model->second, page_bytes[engine.device]);
+    }
+  }
   for (const core::ModelStatus& model : models) {
     publish_model(model, model.device ? names[*model.device] : "");
   }

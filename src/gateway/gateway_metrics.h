@@ -40,6 +40,9 @@ class GatewayMetrics {
   void publish_model(const core::ModelStatus& model, const std::string& device);
   void publish_prefixes(const core::DeviceStatus& device,
                         const std::map<ModelId, std::string>& models);
+  void publish_engine(const core::EngineStatus& engine,
+                      const std::string& model,
+                      std::uint64_t page_bytes);
   void publish_pool(const std::string& device, const ledger::PoolUsage& usage);
 
   Metrics& metrics_;

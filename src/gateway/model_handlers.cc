@@ -7,6 +7,7 @@
 
 #include "api/requests.h"
 #include "api/responses.h"
+#include "gateway/engine_handlers.h"
 #include "gateway/handlers.h"
 #include "gateway/idle_models.h"
 #include "spec/json_writer.h"
@@ -32,6 +33,24 @@ std::string_view state_name(core::Residency residency) {
   return "unloaded";
 }
 
+/// The same of an engine that is not ours.
+std::string_view state_name(core::EngineState state) {
+  switch (state) {
+    case core::EngineState::kStarting:
+    case core::EngineState::kResuming:
+      return "loading";
+    case core::EngineState::kRunning:
+      return "loaded";
+    case core::EngineState::kSuspending:
+    case core::EngineState::kSuspended:
+      return "sleeping";
+    case core::EngineState::kStopped:
+    case core::EngineState::kStopping:
+      return "unloaded";
+  }
+  return "unloaded";
+}
+
 /// llama-swap's names of the states of processes.
 std::string_view process_state_name(core::Residency residency) {
   switch (residency) {
@@ -48,6 +67,33 @@ std::string_view process_state_name(core::Residency residency) {
   return "stopped";
 }
 
+std::string_view process_state_name(core::EngineState state) {
+  switch (state) {
+    case core::EngineState::kStarting:
+    case core::EngineState::kResuming:
+      return "starting";
+    case core::EngineState::kRunning:
+      return "ready";
+    case core::EngineState::kSuspending:
+    case core::EngineState::kStopping:
+      return "stopping";
+    case core::EngineState::kSuspended:
+    case core::EngineState::kStopped:
+      return "stopped";
+  }
+  return "stopped";
+}
+
+/// The engine of a model; nothing where it has none, or none was ever started.
+std::optional<core::EngineStatus> engine_of(const Context& context, ModelId model) {
+  for (core::EngineStatus& engine : context.serving->engines()) {
+    if (engine.model == model) {
+      return std::move(engine);
+    }
+  }
+  return std::nullopt;
+}
+
 api::ModelObject describe(const Context& context,
                           const CatalogModel& model,
                           const core::ModelStatus& status) {
@@ -61,6 +107,11 @@ api::ModelObject describe(const Context& context,
                           .metadata = model.config.metadata};
   if (status.residency == core::Residency::kAbsent && status.host_cached) {
     object.residency = "host_cached";
+  }
+  if (const auto engine = engine_of(context, status.id)) {
+    object.state = state_name(engine->state);
+    object.residency = core::name(engine->state);
+    object.level = engine->level ? spec::name(*engine->level) : "";
   }
   if (status.device) {
     const auto names = device_names(*context.serving);
@@ -116,22 +167,38 @@ asio::awaitable<void> retrieve(std::shared_ptr<Context> context,
   co_await respond_json(http, api::model_json(object));
 }
 
+/// What a shell would run.
+std::string command_line(const config::EngineConfig& engine) {
+  std::string line;
+  for (const std::string& word : engine.command) {
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return line.empty() ? engine.container.image : line;
+}
+
 asio::awaitable<void> running(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   spec::JsonWriter json;
   json.begin_object().key("running").begin_array();
   for (const core::ModelStatus& status : context->serving->models()) {
     const std::shared_ptr<CatalogModel> model = context->catalog.find(status.id);
-    if (!model || status.residency == core::Residency::kAbsent) {
+    const auto engine = engine_of(*context, status.id);
+    const bool here = engine ? engine->state != core::EngineState::kStopped
+                             : status.residency != core::Residency::kAbsent;
+    if (!model || !here) {
       continue;
     }
     const auto ttl =
         std::chrono::duration_cast<std::chrono::seconds>(time_to_live(*model).value_or(Duration{}));
+    const std::optional<config::EngineConfig>& theirs = model->config.engine;
     json.begin_object().key("model").string(model->config.id);
-    json.key("state").string(process_state_name(status.residency));
-    json.key("cmd").string("").key("proxy").string("").key("ttl").integer(ttl.count());
+    json.key("state").string(engine ? process_state_name(engine->state)
+                                    : process_state_name(status.residency));
+    json.key("cmd").string(theirs ? command_line(*theirs) : "");
+    json.key("proxy").string(theirs ? engine_url(*theirs) : "").key("ttl").integer(ttl.count());
     json.key("name").string(model->config.name);
     json.key("description").string(model->config.description);
-    json.key("residency").string(residency_name(status.residency));
+    json.key("residency")
+        .string(engine ? core::name(engine->state) : residency_name(status.residency));
     json.key("requests_running").integer(status.requests_running);
     json.key("requests_waiting").integer(status.requests_waiting);
     json.key("bytes").integer(status.image_bytes).key("loaded_bytes").integer(status.loaded_bytes);
@@ -212,6 +279,38 @@ asio::awaitable<void> unload_one(std::shared_ptr<Context> context,
   co_await carry_out_and_answer(std::move(context), http, Verb::kUnload, std::move(id));
 }
 
+// --- vLLM's calls, with the model in the query as its router has it ---
+
+std::string model_in_query(const HttpRequest& request) {
+  const std::optional<std::string> model = query_value(request.query, "model");
+  return model ? *model : query_value(request.query, "id").value_or("");
+}
+
+asio::awaitable<void> sleep(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  std::string name = model_in_query(http.request());
+  co_await carry_out_and_answer(std::move(context), http, Verb::kUnload, std::move(name));
+}
+
+asio::awaitable<void> wake_up(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  std::string name = model_in_query(http.request());
+  co_await carry_out_and_answer(std::move(context), http, Verb::kLoad, std::move(name));
+}
+
+asio::awaitable<void> is_sleeping(std::shared_ptr<Context> context,
+                                  HttpExchange& http,
+                                  std::string) {
+  const std::string name = model_in_query(http.request());
+  const std::shared_ptr<CatalogModel> model = context->catalog.find(name);
+  if (!model) {
+    co_await respond_error(http, api::model_not_found(name, context->catalog.listed_names()));
+    co_return;
+  }
+  const api::ModelObject object = describe(*context, *model, status_of(*context, model->id));
+  const bool asleep = object.state == "unloaded" || object.state == "sleeping";
+  std::string answer = asleep ? R"({"is_sleeping":true})" : R"({"is_sleeping":false})";
+  co_await respond_json(http, std::move(answer));
+}
+
 asio::awaitable<void> unload_all(std::shared_ptr<Context> context,
                                  HttpExchange& http,
                                  std::string) {
@@ -239,7 +338,10 @@ std::vector<Endpoint> model_endpoints() {
           {{"POST", "/models/unload"}, Access::kKey, unload},
           {{"POST", "/api/models/unload"}, Access::kKey, unload_all},
           {{"POST", "/api/models/unload/{id}"}, Access::kKey, unload_one},
-          {{"GET", "/unload"}, Access::kKey, unload_all}};
+          {{"GET", "/unload"}, Access::kKey, unload_all},
+          {{"POST", "/sleep"}, Access::kKey, sleep},
+          {{"POST", "/wake_up"}, Access::kKey, wake_up},
+          {{"GET", "/is_sleeping"}, Access::kKey, is_sleeping}};
 }
 
 }  // namespace heddle::gateway

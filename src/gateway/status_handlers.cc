@@ -3,6 +3,7 @@
 
 #include "api/responses.h"
 #include "base/units.h"
+#include "gateway/engine_handlers.h"
 #include "gateway/handlers.h"
 #include "spec/json_writer.h"
 
@@ -38,6 +39,10 @@ asio::awaitable<void> version(std::shared_ptr<Context> context, HttpExchange& ht
 }
 
 asio::awaitable<void> metrics(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  if (std::optional<std::string> model = query_value(http.request().query, "model")) {
+    co_await respond_engine_metrics(std::move(context), http, std::move(*model));
+    co_return;
+  }
   context->metrics.publish(*context->serving);
   HttpResponse response{.body = context->metrics.expose(),
                         .content_type = "text/plain; version=0.0.4; charset=utf-8"};
@@ -56,12 +61,18 @@ void write_pool(spec::JsonWriter& json, const ledger::PoolUsage& usage) {
   json.end_object();
 }
 
+double seconds(Duration span) {
+  return std::chrono::duration<double>(span).count();
+}
+
 asio::awaitable<void> devices(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   spec::JsonWriter json;
   json.begin_object().key("devices").begin_array();
   for (const core::DeviceStatus& device : context->serving->devices()) {
     json.begin_object().key("name").string(device.name).key("up").boolean(device.up);
     json.key("restarts").integer(device.restarts).key("page_bytes").integer(device.page_bytes);
+    json.key("serving_s").number(seconds(device.serving));
+    json.key("switching_s").number(seconds(device.switching));
     write_pool(json, device.usage);
     json.end_object();
   }
@@ -157,6 +168,7 @@ std::vector<Endpoint> status_endpoints() {
           {{"GET", "/api/version"}, Access::kKey, version},
           {{"GET", "/metrics"}, Access::kKey, metrics},
           {{"GET", "/api/devices"}, Access::kKey, devices},
+          {{"GET", "/api/engines"}, Access::kKey, list_engines},
           {{"GET", "/api/requests"}, Access::kKey, request_stories},
           {{"GET", "/api/requests/{id}"}, Access::kKey, request_story}};
 }
