@@ -1,12 +1,15 @@
 #include "agent/agent.h"
 
+#include <atomic>
 #include <deque>
 #include <map>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
 
 #include "agent/image_reader.h"
 #include "agent/worker_life.h"
@@ -81,6 +84,13 @@ class Agent::Impl {
       workers_[device.id].setup = &device;
     }
   }
+
+  ~Impl() {
+    ending_ = true;
+    backing_.join();
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   void set_models(const std::vector<HostModel>& models) {
     std::vector<core::AgentModel> known;
@@ -310,6 +320,43 @@ class Agent::Impl {
 
   void execute(core::CancelRead& command) { reader_.cancel(command.model); }
 
+  /// What backs the pages is the kernel's before the engine may start.
+  void execute(core::GrantLoan& command) {
+    for (const PageId page : command.pages) {
+      if (const Result<void> released = arena_.release(page.value()); !released) {
+        log::warning("page not released", {{"error", released.error().message}});
+      }
+    }
+    log::info("pages lent",
+              {{"device", workers_.at(command.device).setup->name},
+               {"pages", command.pages.size()},
+               {"model", command.model}});
+    handlers_.on_loan(command.model, {});
+  }
+
+  void execute(core::RefuseLoan& command) { handlers_.on_loan(command.model, command.reason); }
+
+  /// Takes as long as clearing the memory does, so it is not for the loop.
+  void execute(core::BackPages& command) {
+    asio::post(backing_, [this, command] { back(command.device, command.pages); });
+  }
+
+  /// On the thread of backing_. Whoever has the host's memory now gives it back some time.
+  void back(DeviceId device, const std::vector<PageId>& pages) {
+    constexpr auto kPause = std::chrono::milliseconds(100);
+    bool said = false;
+    for (const PageId page : pages) {
+      for (Result<void> backed = arena_.restore(page.value()); !backed && !ending_;
+           backed = arena_.restore(page.value())) {
+        if (!std::exchange(said, true)) {
+          log::warning("device stays smaller for now", {{"error", backed.error().message}});
+        }
+        std::this_thread::sleep_for(kPause);
+      }
+    }
+    post([this, device, pages] { hear(core::PagesBacked{.device = device, .pages = pages}); });
+  }
+
   void execute(core::TellManager& command) { handlers_.on_event(std::move(command.event)); }
 
   void execute(core::WakeAt& command) {
@@ -334,7 +381,9 @@ class Agent::Impl {
   Instant read_began_{};
   asio::steady_timer timer_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
-  ImageReader reader_;  ///< Last: its thread ends before what it writes to does.
+  ImageReader reader_;  ///< Its thread ends before what it writes to does.
+  std::atomic<bool> ending_{false};
+  asio::thread_pool backing_{1};  ///< Last: likewise.
 };
 
 Result<std::unique_ptr<Agent>> Agent::create(const asio::any_io_executor& executor,
@@ -371,6 +420,12 @@ void Agent::carry_out(const core::EvictFrom& order) {
 }
 void Agent::send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) {
   impl_->send(device, epoch, std::move(message));
+}
+void Agent::carry_out(const core::Borrow& order) {
+  impl_->hear(order);
+}
+void Agent::carry_out(const core::Repay& order) {
+  impl_->hear(order);
 }
 ledger::PoolUsage Agent::host_usage() const {
   return impl_->host_usage();

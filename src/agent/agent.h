@@ -57,6 +57,8 @@ class Agent {
     std::function<void(std::vector<core::TokenEvent>)> on_tokens{};
     /// A worker has been told to load a model; for the time that switches take.
     std::function<void(DeviceId, ModelId)> on_told{};
+    /// Pages of a device are an engine's that is not ours, or (an error) are not.
+    std::function<void(ModelId, Result<void>)> on_loan{};
     /// The core has taken this step; for the event log. May be empty.
     std::function<void(Instant, const core::AgentEvent&, const std::vector<core::AgentCommand>&)>
         on_step{};
@@ -78,6 +80,9 @@ class Agent {
 
   void carry_out(const core::LoadOn& order);
   void carry_out(const core::EvictFrom& order);
+  /// Have a device's worker lend pages for an engine, which on_loan answers; and give some back.
+  void carry_out(const core::Borrow& order);
+  void carry_out(const core::Repay& order);
   /// Passes a message on to a worker, unless that life of it has ended.
   void send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message);
 

@@ -1,6 +1,7 @@
 #include "core/agent_core.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "core/agent_core_impl.h"
@@ -87,7 +88,8 @@ void AgentCore::Impl::on(const EvictFrom& evict) {
 
 void AgentCore::Impl::start_workers() {
   for (auto& [id, worker] : workers_) {
-    const bool ready = std::ssize(worker.pool) == worker.device.pages && now_ >= worker.restart_at;
+    const bool ready =
+        std::ssize(worker.pool) + worker.away() == worker.device.pages && now_ >= worker.restart_at;
     if (!running_ || worker.life != Life::kDown || !ready) {
       continue;
     }
@@ -103,6 +105,12 @@ void AgentCore::Impl::on(const WorkerConnected& connected) {
   WorkerState* worker = live(connected.device, connected.epoch);
   if (worker != nullptr && worker->life == Life::kStarting) {
     worker->life = Life::kUp;
+    if (!worker->arrived.empty()) {
+      commands_->push_back(
+          SendWorker{.device = connected.device,
+                     .epoch = connected.epoch,
+                     .message = GivePages{.pages = std::exchange(worker->arrived, {})}});
+    }
     tell(WorkerUp{.device = connected.device, .epoch = connected.epoch});
   }
 }
@@ -117,6 +125,8 @@ void AgentCore::Impl::on(const WorkerExited& exited) {
   worker.restart_at =
       now_ + policy::backoff(worker.failures, options_.restart_first, options_.restart_most);
   worker.life = Life::kDown;
+  worker.arrived.clear();
+  refuse_loans(worker);
   worker.operations.clear();
   take_back_pages(worker);
   tell(WorkerDown{.device = exited.device, .epoch = exited.epoch});
@@ -205,8 +215,12 @@ void AgentCore::Impl::check_invariants() const {
   std::set<PageId> seen = free_;
   for (const auto& [id, worker] : workers_) {
     arena += worker.device.pages;
-    placed += std::ssize(worker.pool);
+    placed += std::ssize(worker.pool) + worker.away();
     seen.insert(worker.pool.begin(), worker.pool.end());
+    seen.insert(worker.unbacked.begin(), worker.unbacked.end());
+    for (const auto& [model, pages] : worker.lent) {
+      seen.insert(pages.begin(), pages.end());
+    }
     HEDDLE_CHECK(worker.life != Life::kStarting || worker.models.empty());
   }
   for (const auto& [model, image] : images_) {

@@ -67,6 +67,11 @@ struct ReadEnded {
   ModelId model{};
   std::optional<Error> error{};
 };
+/// Pages that were lent are backed by memory again.
+struct PagesBacked {
+  DeviceId device{};
+  std::vector<PageId> pages{};
+};
 /// Stop: no worker is started again; those there are end with their links.
 struct StopAgent {};
 
@@ -79,6 +84,9 @@ using AgentEvent = std::variant<StartAgent,
                                 WorkerSaid,
                                 ReadProgress,
                                 ReadEnded,
+                                Borrow,
+                                Repay,
+                                PagesBacked,
                                 Tick,
                                 StopAgent>;
 
@@ -111,15 +119,41 @@ struct CancelRead {
   ModelId model{};
 };
 
-using AgentCommand =
-    std::variant<SpawnWorker, KillWorker, SendWorker, StartRead, CancelRead, TellManager, WakeAt>;
+/// Give what backs these pages to the kernel, and tell EnginesCore LoanGranted.
+struct GrantLoan {
+  DeviceId device{};
+  ModelId model{};
+  std::vector<PageId> pages{};
+};
+/// Tell EnginesCore LoanRefused.
+struct RefuseLoan {
+  ModelId model{};
+  Error reason{};
+};
+/// Back these pages with memory again; PagesBacked.
+struct BackPages {
+  DeviceId device{};
+  std::vector<PageId> pages{};
+};
+
+using AgentCommand = std::variant<SpawnWorker,
+                                  KillWorker,
+                                  SendWorker,
+                                  StartRead,
+                                  CancelRead,
+                                  GrantLoan,
+                                  RefuseLoan,
+                                  BackPages,
+                                  TellManager,
+                                  WakeAt>;
 
 /// What one host's agent decides: which page of the arena is where, which images the host cache
 /// keeps, what is read from disk, what is exchanged with the workers, when a worker is started
 /// again. Decides, never acts; equal events at equal times give equal commands. Used by one thread.
 ///
 /// Pages are numbered [0, host_pages + sum of device pages). Each has one place at any moment: free
-/// at the host, in an image at the host, in an image at a worker, or in a worker's pool.
+/// at the host, in an image at the host, in an image at a worker, in a worker's pool, or lent to an
+/// engine that is not ours.
 class AgentCore {
  public:
   explicit AgentCore(const AgentOptions& options);

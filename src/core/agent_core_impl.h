@@ -69,7 +69,7 @@ struct WantedEvict {
   std::optional<Error> failure{};
 };
 
-using HostOperation = std::variant<LoadOn, WantedEvict>;
+using HostOperation = std::variant<LoadOn, WantedEvict, Borrow>;
 
 enum class Life : std::uint8_t {
   kDown,  ///< Waits for its pause to end and its pages to be together.
@@ -89,10 +89,24 @@ struct WorkerState {
   std::map<ModelId, Hosted> models{};
   std::deque<SentEvict> evicts{};
   std::deque<HostOperation> operations{};  ///< Not sent yet, in order.
+
+  std::map<ModelId, std::int64_t> asked{};     ///< Loans asked of the worker and not answered yet.
+  std::map<ModelId, std::set<PageId>> lent{};  ///< By the engine they were lent for.
+  std::set<PageId> unbacked{};    ///< Repaid, but not backed by memory yet; in nobody's use.
+  std::vector<PageId> arrived{};  ///< In its pool since it was spawned; it is told when it is up.
+
+  /// Pages that are with no image, nor with the worker.
+  [[nodiscard]] std::int64_t away() const {
+    std::int64_t count = std::ssize(unbacked);
+    for (const auto& [model, pages] : lent) {
+      count += std::ssize(pages);
+    }
+    return count;
+  }
 };
 
 /// The state of an AgentCore. What is said to and by workers is in agent_exchange.cc, images and
-/// reading in agent_images.cc.
+/// reading in agent_images.cc, what engines that are not ours borrow in agent_loans.cc.
 class AgentCore::Impl {
  public:
   explicit Impl(const AgentOptions& options);
@@ -112,6 +126,9 @@ class AgentCore::Impl {
   void on(const ReadProgress& progress);
   void on(const ReadEnded& ended);
   void on(const Tick& /*tick*/) {}
+  void on(const Borrow& borrow);
+  void on(const Repay& repay);
+  void on(const PagesBacked& backed);
   void on(const StopAgent& stop);
 
   // Workers' lives.
@@ -124,6 +141,10 @@ class AgentCore::Impl {
   void send_operations();
   bool send(WorkerState& worker, const LoadOn& load);
   bool send(WorkerState& worker, const WantedEvict& evict);
+  bool send(WorkerState& worker, const Borrow& borrow);
+  bool take_loan(WorkerState& worker, const PagesReturned& returned);
+  bool miss_loan(WorkerState& worker, const LoadRefused& refused);
+  void refuse_loans(WorkerState& worker);
   bool send_given_evict(WorkerState& worker, const WantedEvict& evict, Image& image);
   void send_evict(WorkerState& worker, const WantedEvict& evict, SentEvict sent);
   static bool awaits_answer(const WorkerState& worker, ModelId model);

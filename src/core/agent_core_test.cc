@@ -225,5 +225,53 @@ TEST(AgentCore, ImagesOfRemovedModelsGo) {
   EXPECT_EQ(bench.core.host_usage().free, 10);
 }
 
+TEST(AgentCore, PagesAreLentOutOfAWorkersPoolAndComeBackWhenTheyAreBacked) {
+  Bench bench;
+  const auto asked =
+      bench.tell(Borrow{.device = kDevice, .model = kB, .basis = {.epoch = kEpoch}, .pages = 6});
+  ASSERT_NE(find<LendPages>(asked), nullptr);
+  EXPECT_EQ(find<LendPages>(asked)->count, 6);
+  const auto granted = bench.said(bench.free_pages(kB, 10));
+  EXPECT_EQ(find<GrantLoan>(granted)->pages.size(), 6U);
+  EXPECT_EQ(bench.core.host_usage().free, 10);  // They are not the host's.
+  const auto repaid = bench.tell(Repay{.device = kDevice, .model = kB, .pages = 4});
+  ASSERT_NE(find<BackPages>(repaid), nullptr);
+  EXPECT_EQ(find<GivePages>(repaid), nullptr);  // Not before there is memory behind them.
+  const auto backed =
+      bench.tell(PagesBacked{.device = kDevice, .pages = find<BackPages>(repaid)->pages});
+  EXPECT_EQ(find<GivePages>(backed)->pages.size(), 4U);
+}
+
+TEST(AgentCore, LentPagesAreNotGivenToTheNextLifeOfTheWorker) {
+  Bench bench;
+  bench.tell(Borrow{.device = kDevice, .model = kB, .basis = {.epoch = kEpoch}, .pages = 6});
+  bench.said(bench.free_pages(kB, 10));
+  const auto died = bench.tell(WorkerExited{.device = kDevice, .epoch = kEpoch});
+  bench.now = find<WakeAt>(died)->at;
+  const auto spawned = bench.tell(Tick{});
+  ASSERT_NE(find<SpawnWorker>(spawned), nullptr);
+  EXPECT_EQ(find<SpawnWorker>(spawned)->pages.size(), 6U);
+  // What is repaid while it starts, it is told of as soon as it is up.
+  const auto repaid = bench.tell(Repay{.device = kDevice, .model = kB, .pages = 6});
+  const auto backed =
+      bench.tell(PagesBacked{.device = kDevice, .pages = find<BackPages>(repaid)->pages});
+  EXPECT_EQ(find<GivePages>(backed), nullptr);
+  const auto up = bench.tell(WorkerConnected{.device = kDevice, .epoch = WorkerEpoch(2)});
+  EXPECT_EQ(find<GivePages>(up)->pages.size(), 6U);
+}
+
+TEST(AgentCore, ALoanIsRefusedWhenTheWorkerDoesOrDies) {
+  Bench bench;
+  const Borrow borrow{.device = kDevice, .model = kB, .basis = {.epoch = kEpoch}, .pages = 6};
+  bench.tell(borrow);
+  const auto refused = bench.said(
+      LoadRefused{.model = kB, .version = 1, .reason = {Code::kResourceExhausted, "no room"}});
+  EXPECT_EQ(find<RefuseLoan>(refused)->reason.message, "no room");
+  bench.tell(borrow);
+  const auto died = bench.tell(WorkerExited{.device = kDevice, .epoch = kEpoch});
+  EXPECT_EQ(find<RefuseLoan>(died)->model, kB);
+  EXPECT_NE(find<RefuseLoan>(bench.tell(borrow)), nullptr);  // Of a life that has ended.
+}
+
 }  // namespace
 }  // namespace heddle::core

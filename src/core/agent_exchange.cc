@@ -212,6 +212,9 @@ void AgentCore::Impl::doom(WorkerState& worker, Error reason) {
 }
 
 void AgentCore::Impl::heard(WorkerState& worker, const LoadRefused& refused) {
+  if (miss_loan(worker, refused)) {
+    return;
+  }
   const auto found = worker.models.find(refused.model);
   if (found == worker.models.end()) {
     doom(worker, {Code::kCorrupt, "refused a load that was not asked for"});
@@ -229,6 +232,9 @@ void AgentCore::Impl::heard(WorkerState& worker, const LoadRefused& refused) {
 }
 
 void AgentCore::Impl::heard(WorkerState& worker, const PagesReturned& returned) {
+  if (take_loan(worker, returned)) {
+    return;
+  }
   const auto found = worker.models.find(returned.model);
   const bool expected = found != worker.models.end() && found->second.owed &&
                         std::ssize(returned.pages) == found->second.footprint.image_pages;

@@ -472,15 +472,19 @@ Result<Command> parse_command(std::string_view line) {
 template std::string event_line(Instant, const ManagerEvent&);
 template std::string event_line(Instant, const AgentEvent&);
 template std::string event_line(Instant, const WorkerEvent&);
+template std::string event_line(Instant, const EnginesEvent&);
 template std::string command_line(const ManagerCommand&);
 template std::string command_line(const AgentCommand&);
 template std::string command_line(const WorkerCommand&);
+template std::string command_line(const EnginesCommand&);
 template Result<TimedEvent<ManagerEvent>> parse_event(std::string_view);
 template Result<TimedEvent<AgentEvent>> parse_event(std::string_view);
 template Result<TimedEvent<WorkerEvent>> parse_event(std::string_view);
+template Result<TimedEvent<EnginesEvent>> parse_event(std::string_view);
 template Result<ManagerCommand> parse_command(std::string_view);
 template Result<AgentCommand> parse_command(std::string_view);
 template Result<WorkerCommand> parse_command(std::string_view);
+template Result<EnginesCommand> parse_command(std::string_view);
 
 Result<std::int64_t> replay(ManagerCore& core, std::string_view log) {
   return replay_log<ManagerEvent, ManagerCommand>(core, log);
@@ -490,6 +494,9 @@ Result<std::int64_t> replay(AgentCore& core, std::string_view log) {
 }
 Result<std::int64_t> replay(WorkerCore& core, std::string_view log) {
   return replay_log<WorkerEvent, WorkerCommand>(core, log);
+}
+Result<std::int64_t> replay(EnginesCore& core, std::string_view log) {
+  return replay_log<EnginesEvent, EnginesCommand>(core, log);
 }
 
 }  // namespace heddle::core

@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "core/agent_core.h"
+#include "core/engines_core.h"
 #include "core/manager_core.h"
 #include "core/worker_core.h"
 
@@ -20,11 +21,12 @@
 /// times in nanoseconds since the process began.
 namespace heddle::core {
 
-/// One line, without its end. Event: one of ManagerEvent, AgentEvent, WorkerEvent.
+/// One line, without its end. Event: one of ManagerEvent, AgentEvent, WorkerEvent, EnginesEvent.
 template <class Event>
 [[nodiscard]] std::string event_line(Instant at, const Event& event);
 
-/// One line, without its end. Command: one of ManagerCommand, AgentCommand, WorkerCommand.
+/// One line, without its end. Command: one of ManagerCommand, AgentCommand, WorkerCommand,
+/// EnginesCommand.
 template <class Command>
 [[nodiscard]] std::string command_line(const Command& command);
 
@@ -60,5 +62,6 @@ template <class Command>
 [[nodiscard]] Result<std::int64_t> replay(ManagerCore& core, std::string_view log);
 [[nodiscard]] Result<std::int64_t> replay(AgentCore& core, std::string_view log);
 [[nodiscard]] Result<std::int64_t> replay(WorkerCore& core, std::string_view log);
+[[nodiscard]] Result<std::int64_t> replay(EnginesCore& core, std::string_view log);
 
 }  // namespace heddle::core

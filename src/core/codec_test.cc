@@ -46,6 +46,8 @@ TEST(Codec, NoFieldIsLeftOut) {
   expect_all_fields<WorkerEvent>();
   expect_all_fields<WorkerCommand>();
   expect_all_fields<WorkerReport>();
+  expect_all_fields<EnginesEvent>();
+  expect_all_fields<EnginesCommand>();
   expect_all_fields<std::variant<policy::Footprint,
                                  policy::KvGroup,
                                  policy::StepPlan,

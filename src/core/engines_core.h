@@ -105,20 +105,6 @@ using EnginesEvent = std::variant<ConfigureEngines,
 
 // ---- What it does ----
 
-/// Have the device's worker give up pages, and take them from the kernel's hands.
-/// LoanGranted or LoanRefused.
-struct Borrow {
-  DeviceId device{};
-  ModelId model{};
-  Basis basis{};
-  std::int64_t pages = 0;
-};
-/// Back them again and give them back to the worker.
-struct Repay {
-  DeviceId device{};
-  ModelId model{};
-  std::int64_t pages = 0;
-};
 /// Start its processes, wait until it answers, probe it. EngineStarted.
 struct StartEngine {
   ModelId model{};

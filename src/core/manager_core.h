@@ -161,6 +161,20 @@ using ManagerEvent = std::variant<Configure,
                                   DrainManager,
                                   Tick>;
 
+/// Among the cores of a host: have the device's worker give up pages, and give what backs them to
+/// the kernel. Answered by LoanGranted or LoanRefused.
+struct Borrow {
+  DeviceId device{};
+  ModelId model{};
+  Basis basis{};
+  std::int64_t pages = 0;
+};
+/// Back so many of the pages lent for the model again, and give them to the worker.
+struct Repay {
+  DeviceId device{};
+  ModelId model{};
+  std::int64_t pages = 0;
+};
 /// From the cores of a host: the manager is to hear this.
 struct TellManager {
   ManagerEvent event{};

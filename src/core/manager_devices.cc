@@ -87,6 +87,10 @@ void ManagerCore::Impl::heard(DeviceId device_id, const LoadRefused& refused) {
   DeviceState& device = devices_.at(device_id);
   device.version = refused.version;
   const auto found = device.instances.find(refused.model);
+  const auto model = models_.find(refused.model);
+  if (model != models_.end() && model->second.foreign()) {
+    return;  // It was asked to lend pages; EngineSaid tells what comes of that.
+  }
   if (found == device.instances.end() || found->second.stage != InstanceStage::kLoading) {
     return;  // An eviction followed it; that will be answered, too.
   }

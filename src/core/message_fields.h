@@ -179,6 +179,20 @@ void fields(V& v, Like<LoadModel> auto& x) {
 }
 
 template <class V>
+void fields(V& v, Like<LendPages> auto& x) {
+  v.type("LendPages");
+  v("model", x.model);
+  v("basis", x.basis);
+  v("count", x.count);
+}
+
+template <class V>
+void fields(V& v, Like<GivePages> auto& x) {
+  v.type("GivePages");
+  v("pages", x.pages);
+}
+
+template <class V>
 void fields(V& v, Like<EvictModel> auto& x) {
   v.type("EvictModel");
   v("model", x.model);

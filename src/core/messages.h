@@ -93,6 +93,21 @@ struct EvictModel {
   friend bool operator==(const EvictModel&, const EvictModel&) = default;
 };
 
+/// Give up so many free pages for an engine that is not ours: the device is smaller from then on.
+/// Answered by PagesReturned or LoadRefused.
+struct LendPages {
+  ModelId model{};  ///< The engine's.
+  Basis basis{};
+  std::int64_t count = 0;
+  friend bool operator==(const LendPages&, const LendPages&) = default;
+};
+
+/// Free pages, lent before: the device is larger by them.
+struct GivePages {
+  std::vector<PageId> pages{};
+  friend bool operator==(const GivePages&, const GivePages&) = default;
+};
+
 /// The first `bytes` of an image that was sent incomplete are in place now. Never goes back.
 struct ImageProgress {
   ModelId model{};
@@ -129,8 +144,14 @@ struct FinishChoice {
   friend bool operator==(const FinishChoice&, const FinishChoice&) = default;
 };
 
-using WorkerMessage =
-    std::variant<LoadModel, EvictModel, ImageProgress, Submit, CancelRequest, FinishChoice>;
+using WorkerMessage = std::variant<LoadModel,
+                                   EvictModel,
+                                   LendPages,
+                                   GivePages,
+                                   ImageProgress,
+                                   Submit,
+                                   CancelRequest,
+                                   FinishChoice>;
 
 // ---- From a worker ----
 
@@ -170,7 +191,7 @@ struct ModelEvicted {
   bool exchanged = false;
 };
 
-/// Free pages in exchange for an image that was given.
+/// Free pages in exchange for an image that was given, or those that LendPages asked for.
 struct PagesReturned {
   ModelId model{};
   std::vector<PageId> pages{};

@@ -44,7 +44,7 @@ struct Resident {
 };
 
 /// A load or an eviction, waiting for its turn.
-using Operation = std::variant<LoadModel, EvictModel>;
+using Operation = std::variant<LoadModel, EvictModel, LendPages>;
 
 /// The state of a WorkerCore. Residency is in worker_residency.cc, sequences and steps are in
 /// worker_steps.cc.
@@ -79,6 +79,8 @@ class WorkerCore::Impl {
   }
   void on(const LoadModel& load) { operations_.emplace_back(load); }
   void on(const EvictModel& evict);
+  void on(const LendPages& lend) { operations_.emplace_back(lend); }
+  void on(const GivePages& give);
   void on(const ImageProgress& progress);
   void on(const Submit& submit);
   void on(const CancelRequest& cancel);
@@ -97,10 +99,13 @@ class WorkerCore::Impl {
   void carry_out();
   bool carry_out(const LoadModel& load);
   bool carry_out(const EvictModel& evict);
+  bool carry_out(const LendPages& lend);
+  [[nodiscard]] bool find_room(std::int64_t need, bool& wait);
   void open(const LoadModel& load);
   void close(ModelId id, Resident& model, const EvictModel& evict);
   void refuse(const LoadModel& load, Error reason);
   void refuse(const EvictModel& evict, Error reason);
+  void refuse(const LendPages& lend, Error reason);
   [[nodiscard]] std::optional<Error> staleness(const Basis& basis) const;
   void give_back_requests(ModelId model);
   void set_ready(ModelId id, std::uint64_t bytes);

@@ -381,5 +381,34 @@ TEST(WorkerCore, TheLastOneWithoutPagesIsPackedBeforeItIsGivenUp) {
   EXPECT_EQ(find<PreemptSequence>(given_up), nullptr);
 }
 
+TEST(WorkerCore, LendsPagesAndIsTheSmallerForItUntilTheyAreGivenBack) {
+  Bench bench;
+  const LendPages lend{.model = kB, .basis = {.epoch = WorkerEpoch(1)}, .count = 12};
+  const auto lent = bench.tell(WorkerMessage{lend});
+  ASSERT_NE(find<SurrenderPages>(lent), nullptr);
+  EXPECT_EQ(find<SurrenderPages>(lent)->count, 12);
+  EXPECT_EQ(bench.core.report().usage.total, 8);
+  EXPECT_NE(find<LoadRefused>(bench.tell(WorkerMessage{Bench::load(kA, 8)})), nullptr);
+  GivePages give;
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    give.pages.emplace_back(300 + i);
+  }
+  EXPECT_EQ(find<AdoptPages>(bench.tell(WorkerMessage{give}))->pages.size(), 5U);
+  EXPECT_EQ(bench.core.report().usage.free, 13);
+  EXPECT_NE(find<OpenModel>(bench.tell(WorkerMessage{Bench::load(kA, 8, 1)})), nullptr);
+}
+
+TEST(WorkerCore, ALoanWaitsForPagesOnTheirWayAndIsRefusedWithoutThem) {
+  Bench bench;
+  bench.serve(kA, 15);
+  bench.tell(WorkerMessage{Bench::evict(kA, EvictMode::kWhenIdle, 0)});
+  const LendPages lend{.model = kB, .basis = {.epoch = WorkerEpoch(1)}, .count = 12};
+  EXPECT_EQ(find<SurrenderPages>(bench.tell(WorkerMessage{lend})), nullptr);
+  EXPECT_NE(find<SurrenderPages>(bench.tell(ModelClosed{.model = kA})), nullptr);
+  const auto refused = bench.tell(WorkerMessage{lend});
+  ASSERT_NE(find<LoadRefused>(refused), nullptr);
+  EXPECT_EQ(find<LoadRefused>(refused)->reason.code, Code::kResourceExhausted);
+}
+
 }  // namespace
 }  // namespace heddle::core

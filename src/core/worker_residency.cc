@@ -70,6 +70,10 @@ void WorkerCore::Impl::refuse(const LoadModel& load, Error reason) {
   say(LoadRefused{.model = load.model, .version = ++version_, .reason = std::move(reason)});
 }
 
+void WorkerCore::Impl::refuse(const LendPages& lend, Error reason) {
+  say(LoadRefused{.model = lend.model, .version = ++version_, .reason = std::move(reason)});
+}
+
 void WorkerCore::Impl::refuse(const EvictModel& evict, Error reason) {
   say(EvictRefused{.model = evict.model, .version = ++version_, .reason = std::move(reason)});
 }
@@ -89,25 +93,66 @@ bool WorkerCore::Impl::carry_out(const LoadModel& load) {
     return true;
   }
   const std::int64_t need = load.footprint.image_pages + load.footprint.overhead_pages;
-  const std::int64_t free = ledger_.usage(pool_).free;
-  if (need <= free + cached_pages_) {
-    if (need > free) {
-      trim_cached(cached_pages_ - (need - free), ledger::DropReason::kLoad);
-    }
+  bool wait = false;
+  if (find_room(need, wait)) {
     open(load);
     return true;
   }
-  const bool more_to_come = std::any_of(models_.begin(), models_.end(), [](const auto& entry) {
-    return entry.second.stage == Stage::kClosing;
-  });
-  if (more_to_come) {
+  if (wait) {
     return false;
   }
   refuse(load,
          {Code::kResourceExhausted,
           "load " + text(load.model) + ": needs " + text(need) + " pages, free are " +
-              text(free + cached_pages_) + " of " + text(options_.pages)});
+              text(ledger_.usage(pool_).free + cached_pages_) + " of " + text(options_.pages)});
   return true;
+}
+
+/// Whether so many pages are free, cached prefixes giving way; if not, whether an eviction under
+/// way may bring more.
+bool WorkerCore::Impl::find_room(std::int64_t need, bool& wait) {
+  const std::int64_t free = ledger_.usage(pool_).free;
+  if (need <= free + cached_pages_) {
+    if (need > free) {
+      trim_cached(cached_pages_ - (need - free), ledger::DropReason::kLoad);
+    }
+    return true;
+  }
+  wait = std::any_of(models_.begin(), models_.end(), [](const auto& entry) {
+    return entry.second.stage == Stage::kClosing;
+  });
+  return false;
+}
+
+/// The device becomes smaller. True when that was done or refused, false when it has to wait.
+bool WorkerCore::Impl::carry_out(const LendPages& lend) {
+  if (auto stale = staleness(lend.basis)) {
+    refuse(lend, std::move(*stale));
+    return true;
+  }
+  bool wait = false;
+  if (!find_room(lend.count, wait)) {
+    if (wait) {
+      return false;
+    }
+    refuse(lend,
+           {Code::kResourceExhausted,
+            "lend " + text(lend.count) + " pages for " + text(lend.model) + ": free are " +
+                text(ledger_.usage(pool_).free + cached_pages_) + " of " + text(options_.pages)});
+    return true;
+  }
+  options_.pages -= lend.count;
+  HEDDLE_CHECK(ledger_.resize_pool(pool_, options_.pages).has_value());
+  act(SurrenderPages{.model = lend.model, .count = lend.count});
+  return true;
+}
+
+void WorkerCore::Impl::on(const GivePages& give) {
+  options_.pages += std::ssize(give.pages);
+  HEDDLE_CHECK(ledger_.resize_pool(pool_, options_.pages).has_value());
+  act(AdoptPages{.pages = give.pages});
+  crowded_ = stalled_ = false;
+  residency_changed_ = true;
 }
 
 void WorkerCore::Impl::open(const LoadModel& load) {

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "core/codec.h"
 #include "core/manager_core.h"
+#include "external/engine_host.h"
 #include "manager/foreign_requests.h"
 #include "manager/model_registry.h"
 #include "manager/request_table.h"
@@ -45,7 +46,11 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
         .on_event = [this](core::ManagerEvent event) { hear_agent(std::move(event)); },
         .on_tokens = [this](const auto& tokens) { accept(tokens); },
         .on_told = [this](DeviceId device,
-                          ModelId model) { switches_.told(device, model, steady_now()); }};
+                          ModelId model) { switches_.told(device, model, steady_now()); },
+        .on_loan =
+            [this](ModelId model, const Result<void>& loan) {
+              loan ? engines_->grant(model) : engines_->refuse(model, loan.error());
+            }};
     if (agent_log_ != nullptr) {
       handlers.on_step = [this](Instant at, const auto& event, const auto& commands) {
         agent_log_->write(core::log_entry(at, event, commands));
@@ -56,8 +61,20 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       return agent.error();
     }
     agent_ = std::move(*agent);
+    external::EngineHost::Handlers engine_handlers{
+        .on_event = [this](core::ManagerEvent event) { hear_engines(std::move(event)); },
+        .on_borrow = [this](const core::Borrow& borrow) { agent_->carry_out(borrow); },
+        .on_repay = [this](const core::Repay& repay) { agent_->carry_out(repay); }};
+    if (engine_log_ != nullptr) {
+      engine_handlers.on_step = [this](Instant at, const auto& event, const auto& commands) {
+        engine_log_->write(core::log_entry(at, event, commands));
+      };
+    }
+    engines_ = std::make_unique<external::EngineHost>(
+        executor_, engine_host_setup(config_), std::move(engine_handlers));
     take_over(open_models(config_, geometry_));
     agent_->start();
+    preload();
     return {};
   }
 
@@ -215,20 +232,38 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       const rpc::WorkerStats stats = agent_->stats(device.id);
       device.prefixes = stats.prefixes;
       device.dropped_pages = stats.dropped_pages;
+      if (!engines_->usage(device.id)) {
+        count_lent(device);
+      }
     }
     return all;
   }
 
   [[nodiscard]] const agent::Agent& agent() const { return *agent_; }
+  [[nodiscard]] const external::EngineHost& engines() const { return *engines_; }
 
  private:
+  /// A worker's ledger knows its own pages; those that it lent to engines are added.
+  void count_lent(core::DeviceStatus& device) const {
+    auto& foreign = device.usage.by_kind.at(static_cast<std::size_t>(ledger::LeaseKind::kForeign));
+    for (const core::EngineStatus& engine : engines_->engines()) {
+      if (engine.device == device.id && device.up) {
+        device.usage.total += engine.reserved_pages;
+        foreign.reserved += engine.reserved_pages;
+        foreign.held += std::min(engine.held_pages, engine.reserved_pages);
+      }
+    }
+  }
+
   // ---- The event log ----
 
   Result<void> open_logs() {
     if (config_.event_log.empty()) {
       return {};
     }
-    for (auto& [log, name] : {std::pair(&manager_log_, ".manager"), {&agent_log_, ".agent"}}) {
+    for (auto& [log, name] : {std::pair(&manager_log_, ".manager"),
+                              {&agent_log_, ".agent"},
+                              {&engine_log_, ".engines"}}) {
       auto opened = EventLog::create({.path = config_.event_log + name});
       if (!opened) {
         return opened.error();
@@ -293,6 +328,36 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       }
     }
     hear(std::move(event));
+  }
+
+  void hear_engines(core::ManagerEvent event) {
+    if (const auto* said = std::get_if<core::EngineSaid>(&event)) {
+      if (said->news == core::EngineNews::kLost) {
+        for (const ForeignRequests::Entry& entry : foreign_.lose(said->model)) {
+          entry.sink->on_lost(said->reason);
+        }
+      } else if (said->news == core::EngineNews::kServing) {
+        count_switch(said->device, said->model);
+      }
+    }
+    hear(std::move(event));
+  }
+
+  /// Loads what is to be there before anybody asks for it. Engines that do not fit together are
+  /// started one after the other; each is suspended when the next needs its memory.
+  void preload() {
+    for (const ConfiguredModel& model : registry_.models()) {
+      const bool early =
+          model.foreign() && model.config.engine->snapshot == config::SnapshotPolicy::kOnStart;
+      const auto& asked = config_.preload;
+      if (early || std::count(asked.begin(), asked.end(), model.config.id) > 0) {
+        load(model.id, [name = model.config.id](const Result<void>& done) {
+          if (!done) {
+            log::warning("model not preloaded", {{"model", name}, {"error", done.error().message}});
+          }
+        });
+      }
+    }
   }
 
   void count_switch(DeviceId device, ModelId model) {
@@ -381,6 +446,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       }
     }
     agent_->set_models(hosted);
+    engines_->set_engines(hosted_engines(config_, registry_.models()));
     hear(core_setup(config_, registry_.models()));
   }
 
@@ -394,10 +460,24 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
         wanted = arrived;
       }
     }
+    if (engines_->hosts(order.model)) {
+      wanted = foreign_.waits_since(order.model);
+    }
     switches_.ordered(order.device, order.model, steady_now(), wanted);
-    agent_->carry_out(order);
+    if (engines_->hosts(order.model)) {
+      switches_.told(order.device, order.model, steady_now());
+      engines_->carry_out(order);
+    } else {
+      agent_->carry_out(order);
+    }
   }
-  void execute(const core::EvictFrom& order) { agent_->carry_out(order); }
+  void execute(const core::EvictFrom& order) {
+    if (engines_->hosts(order.model)) {
+      engines_->carry_out(order);
+    } else {
+      agent_->carry_out(order);
+    }
+  }
 
   void execute(const core::Dispatch& command) {
     if (ForeignRequests::Entry* entry = foreign_.find(command.request)) {
@@ -443,7 +523,9 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     entry.request->times.note_dispatch(steady_now());
     entry.request->device = device;
     const std::shared_ptr<core::ForeignSink> sink = entry.sink;
-    sink->on_error({Code::kUnavailable, "engines cannot be run yet"});
+    const std::optional<core::EngineAddress> address = engines_->address(entry.request->model);
+    HEDDLE_CHECK(address.has_value());
+    sink->on_ready(*address);
   }
 
   void execute(const core::CancelAt& command) {
@@ -493,7 +575,9 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   asio::steady_timer timer_;
   std::unique_ptr<EventLog> manager_log_{};
   std::unique_ptr<EventLog> agent_log_{};
+  std::unique_ptr<EventLog> engine_log_{};
   std::unique_ptr<agent::Agent> agent_{};
+  std::unique_ptr<external::EngineHost> engines_{};
   asio::thread_pool opener_{1};  ///< Reads the models of a new configuration, off the loop.
 };
 
@@ -551,7 +635,7 @@ std::vector<core::DeviceStatus> Manager::devices() const {
   return impl_->devices();
 }
 std::vector<core::EngineStatus> Manager::engines() const {
-  return {};
+  return impl_->engines().engines();
 }
 ledger::PoolUsage Manager::host_usage() const {
   return impl_->agent().host_usage();

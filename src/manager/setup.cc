@@ -21,6 +21,12 @@ bool runs_models(const config::DeviceConfig& device) {
   return device.kind == config::DeviceKind::kCpu;
 }
 
+/// All devices count in pages of one size.
+std::uint64_t page_of(const config::Config& config) {
+  const auto first = std::find_if(config.devices.begin(), config.devices.end(), runs_models);
+  return first == config.devices.end() ? config.devices.front().page : first->page;
+}
+
 /// The device that an engine is to run on.
 DeviceId engine_device(const config::Config& config, const config::EngineConfig& engine) {
   const auto found = std::find_if(config.devices.begin(),
@@ -48,9 +54,7 @@ core::ManagerModel foreign_model(const config::Config& config,
       .context = 1,  // Tokens are the engine's own affair.
       .pin = model.config.pin,
       .min_residence = model.config.min_residence,
-      .footprints = {{device,
-                      {.image_pages =
-                           engine_pages(engine, config.devices.at(device.value()).page)}}},
+      .footprints = {{device, {.image_pages = engine_pages(engine, page_of(config))}}},
       .foreign =
           core::ForeignModel{.drain = keeps_requests ? std::optional(engine.drain) : std::nullopt}};
   for (const ConfiguredModel& other : models) {
@@ -74,8 +78,7 @@ bool same_device(const config::DeviceConfig& a, const config::DeviceConfig& b) {
 
 Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t max_batch_tokens) {
   const auto first = std::find_if(config.devices.begin(), config.devices.end(), runs_models);
-  const std::uint64_t page =
-      first == config.devices.end() ? config.devices.front().page : first->page;
+  const std::uint64_t page = page_of(config);
   agent::AgentSetup setup{.page_bytes = static_cast<std::size_t>(page),
                           .host_pages = static_cast<std::int64_t>(config.host.memory / page),
                           .log_level = config.log_level,
@@ -127,10 +130,11 @@ core::Configure core_setup(const config::Config& config,
   configure.options.queue_per_model = static_cast<std::size_t>(config.limits.queue);
   std::uint64_t id = 0;
   for (const config::DeviceConfig& device : config.devices) {
-    configure.devices.push_back({.id = DeviceId(id++),
-                                 .name = device.name,
-                                 .pages = static_cast<std::int64_t>(device.memory / device.page),
-                                 .page_bytes = device.page});
+    configure.devices.push_back(
+        {.id = DeviceId(id++),
+         .name = device.name,
+         .pages = static_cast<std::int64_t>(device.memory / page_of(config)),
+         .page_bytes = page_of(config)});
   }
   for (const ConfiguredModel& model : models) {
     if (model.foreign()) {
@@ -158,31 +162,36 @@ core::Configure core_setup(const config::Config& config,
   return configure;
 }
 
-core::ConfigureEngines engines_setup(const config::Config& config,
-                                     const std::vector<ConfiguredModel>& models) {
-  core::ConfigureEngines configure;
+external::EngineHostSetup engine_host_setup(const config::Config& config) {
+  const std::uint64_t page = page_of(config);
+  external::EngineHostSetup setup{
+      .page_bytes = static_cast<std::size_t>(page),
+      .host_pages = static_cast<std::int64_t>(config.host.snapshots / page),
+      .record_directory = config.data_dir.empty() ? "" : config.data_dir + "/engines"};
   std::uint64_t id = 0;
   for (const config::DeviceConfig& device : config.devices) {
     const DeviceId here(id++);
     if (!runs_models(device)) {
-      configure.devices.push_back(
-          {.id = here, .pages = static_cast<std::int64_t>(device.memory / device.page)});
+      setup.devices.push_back({.id = here,
+                               .pages = static_cast<std::int64_t>(device.memory / page),
+                               .accelerator = true});
     }
   }
+  return setup;
+}
+
+std::vector<external::HostedEngine> hosted_engines(const config::Config& config,
+                                                   const std::vector<ConfiguredModel>& models) {
+  std::vector<external::HostedEngine> engines;
   for (const ConfiguredModel& model : models) {
     if (model.foreign()) {
-      const config::EngineConfig& engine = *model.config.engine;
-      const DeviceId device = engine_device(config, engine);
-      configure.engines.push_back(
-          {.model = model.id,
-           .device = device,
-           .pages = engine_pages(engine, config.devices.at(device.value()).page),
-           .levels = engine.suspend});
+      engines.push_back({.model = model.id,
+                         .name = model.config.id,
+                         .device = engine_device(config, *model.config.engine),
+                         .config = *model.config.engine});
     }
   }
-  configure.host_pages =
-      static_cast<std::int64_t>(config.host.snapshots / config.devices.front().page);
-  return configure;
+  return engines;
 }
 
 Result<void> check_reload(const config::Config& before, const config::Config& now) {

@@ -6,8 +6,8 @@
 #include "agent/agent.h"
 #include "base/result.h"
 #include "config/config.h"
-#include "core/engines_core.h"
 #include "core/manager_core.h"
+#include "external/engine_host.h"
 #include "manager/model_registry.h"
 
 /// The configuration in the words of those who act on it. Pure.
@@ -21,10 +21,11 @@ Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t
 [[nodiscard]] core::Configure core_setup(const config::Config& config,
                                          const std::vector<ConfiguredModel>& models);
 
-/// The engines that are not ours, and the devices that only they use, for EnginesCore. Host pages
-/// are of the first device's size.
-[[nodiscard]] core::ConfigureEngines engines_setup(const config::Config& config,
-                                                   const std::vector<ConfiguredModel>& models);
+/// The devices that only engines use, and what engines may have of the host's memory.
+[[nodiscard]] external::EngineHostSetup engine_host_setup(const config::Config& config);
+/// The engines that are not ours.
+[[nodiscard]] std::vector<external::HostedEngine> hosted_engines(
+    const config::Config& config, const std::vector<ConfiguredModel>& models);
 
 /// kFailedPrecondition, naming it, for something of `now` that a running system cannot take over.
 Result<void> check_reload(const config::Config& before, const config::Config& now);

@@ -143,6 +143,15 @@ void to_wire(const core::WorkerMessage& message, wire::ToWorker& out) {
                           body.set_now(evict.mode == core::EvictMode::kNow);
                           pages_to_wire(evict.pages, *body.mutable_pages());
                         },
+                        [&out](const core::LendPages& lend) {
+                          wire::LendPages& body = *out.mutable_lend();
+                          body.set_model(lend.model.value());
+                          to_wire(lend.basis, *body.mutable_basis());
+                          body.set_count(lend.count);
+                        },
+                        [&out](const core::GivePages& give) {
+                          pages_to_wire(give.pages, *out.mutable_give()->mutable_pages());
+                        },
                         [&out](const core::ImageProgress& progress) {
                           out.mutable_progress()->set_model(progress.model.value());
                           out.mutable_progress()->set_bytes(progress.bytes);
@@ -185,6 +194,12 @@ ToWorker from_wire(const wire::ToWorker& in, WireCheck& check) {
       return from_wire(in.load(), check);
     case wire::ToWorker::kEvict:
       return from_wire(in.evict());
+    case wire::ToWorker::kLend:
+      return core::LendPages{.model = ModelId(in.lend().model()),
+                             .basis = from_wire(in.lend().basis()),
+                             .count = check.count(in.lend().count(), "number of pages to lend")};
+    case wire::ToWorker::kGive:
+      return core::GivePages{.pages = pages_from_wire(in.give().pages())};
     case wire::ToWorker::kProgress:
       return core::ImageProgress{ModelId(in.progress().model()), in.progress().bytes()};
     case wire::ToWorker::kSubmit:

@@ -42,6 +42,9 @@ std::vector<ToWorker> every_to_worker() {
                                                .basis = {.epoch = WorkerEpoch(4), .version = 8},
                                                .mode = core::EvictMode::kNow,
                                                .pages = {PageId(70)}}),
+          core::WorkerMessage(core::LendPages{
+              .model = ModelId(5), .basis = {.epoch = WorkerEpoch(4), .version = 8}, .count = 7}),
+          core::WorkerMessage(core::GivePages{.pages = {PageId(3), PageId(1)}}),
           core::WorkerMessage(core::ImageProgress{.model = ModelId(5), .bytes = 75}),
           core::WorkerMessage(core::Submit{
               .request = RequestId(6),

@@ -233,6 +233,41 @@ Result<void> Arena::fill(const std::function<void(std::uint64_t, std::uint64_t)>
   return {};
 }
 
+namespace {
+
+/// fallocate of one page, tried again when a signal interrupts it. errno when it fails, else 0.
+int allocate(int fd, int mode, std::uint64_t index, std::size_t page_bytes) {
+  const auto offset = static_cast<off_t>(index * page_bytes);
+  while (::fallocate(fd, mode, offset, static_cast<off_t>(page_bytes)) != 0) {
+    if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+Result<void> Arena::release(std::uint64_t index) {
+  HEDDLE_CHECK(index < page_count());
+  const int failed = allocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, index, page_bytes_);
+  if (failed != 0) {
+    return Error{.code = Code::kUnavailable,
+                 .message = "give a page of the arena to the kernel: " + reason(failed)};
+  }
+  return {};
+}
+
+Result<void> Arena::restore(std::uint64_t index) {
+  HEDDLE_CHECK(index < page_count());
+  const int failed = allocate(fd_, 0, index, page_bytes_);
+  if (failed != 0) {
+    return Error{.code = Code::kResourceExhausted,
+                 .message = "back a page of the arena with memory: " + reason(failed)};
+  }
+  return {};
+}
+
 Arena::Arena(Arena&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       base_(std::exchange(other.base_, nullptr)),

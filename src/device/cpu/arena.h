@@ -42,6 +42,13 @@ class Arena {
   Arena& operator=(Arena&& other) noexcept;
   ~Arena();
 
+  /// Gives what backs page `index` to the kernel. Nobody may touch it, here or in another process,
+  /// until it was restored. kUnavailable with the kernel's reason.
+  Result<void> release(std::uint64_t index);
+  /// Backs a released page again; it is all zero. kResourceExhausted when the host has too little
+  /// memory, and then it is as it was.
+  Result<void> restore(std::uint64_t index);
+
   /// To be passed to other processes; stays this object's.
   [[nodiscard]] int fd() const { return fd_; }
   [[nodiscard]] std::byte* base() const { return base_; }

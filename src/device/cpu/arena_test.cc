@@ -150,6 +150,28 @@ TEST(Arena, OutlivesAKilledProcessAndCanBeAttachedAgain) {
   }
 }
 
+std::int64_t backed_bytes(const Arena& arena) {
+  struct stat status{};
+  EXPECT_EQ(::fstat(arena.fd(), &status), 0);
+  return status.st_blocks * 512;
+}
+
+TEST(Arena, AReleasedPageIsTheKernelsUntilItIsRestored) {
+  const std::size_t page = std::size_t{64} << 10U;
+  auto arena = Arena::create({.page_bytes = page, .page_count = 8});
+  ASSERT_TRUE(arena);
+  std::memset(arena->base(), 7, arena->bytes());
+  const std::int64_t all = backed_bytes(*arena);
+  ASSERT_TRUE(arena->release(3));
+  ASSERT_TRUE(arena->release(4));
+  EXPECT_EQ(backed_bytes(*arena), all - 2 * static_cast<std::int64_t>(page));
+  ASSERT_TRUE(arena->restore(3));
+  EXPECT_EQ(backed_bytes(*arena), all - static_cast<std::int64_t>(page));
+  EXPECT_EQ(arena->base()[3 * page], std::byte{0});
+  EXPECT_EQ(arena->base()[3 * page - 1], std::byte{7});
+  EXPECT_EQ(arena->base()[5 * page], std::byte{7});
+}
+
 TEST(Arena, UsesHugePagesWhereTheHostKeepsThem) {
   constexpr std::size_t kHuge = std::size_t{2} << 20U;
   const auto arena = Arena::create({.page_bytes = kHuge, .page_count = 4});
