@@ -517,6 +517,10 @@ class World {
     read_stops_ = true;
   }
   void perform(const TellManager& command) { manager_step(command.event); }
+  // There are no engines here that anybody could lend pages to.
+  void perform(const GrantLoan& /*command*/) { HEDDLE_CHECK(false); }
+  void perform(const RefuseLoan& /*command*/) { HEDDLE_CHECK(false); }
+  void perform(const BackPages& /*command*/) { HEDDLE_CHECK(false); }
 
   WorldOptions options_;
   Rng rng_;
