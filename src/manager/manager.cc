@@ -446,7 +446,8 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       }
     }
     agent_->set_models(hosted);
-    engines_->set_engines(hosted_engines(config_, registry_.models()));
+    engines_->set_engines(engines_setup(config_, registry_.models()),
+                          hosted_engines(config_, registry_.models()));
     hear(core_setup(config_, registry_.models()));
   }
 

@@ -1,10 +1,14 @@
 #include "manager/setup.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <functional>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
+
+#include <unistd.h>
 
 namespace heddle::manager {
 
@@ -25,6 +29,19 @@ bool runs_models(const config::DeviceConfig& device) {
 std::uint64_t page_of(const config::Config& config) {
   const auto first = std::find_if(config.devices.begin(), config.devices.end(), runs_models);
   return first == config.devices.end() ? config.devices.front().page : first->page;
+}
+
+/// Where engines that run are written down, so that the next start finds what this one leaves: with
+/// the data, else where the system keeps such things until it is restarted.
+std::string record_directory(const config::Config& config) {
+  if (!config.data_dir.empty()) {
+    return config.data_dir + "/engines";
+  }
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  const std::string base = runtime != nullptr && *runtime != '\0'
+                               ? std::string(runtime)
+                               : "/tmp/heddle-" + std::to_string(::getuid());
+  return base + "/heddle-" + std::to_string(std::hash<std::string>{}(config.file)) + "/engines";
 }
 
 /// The device that an engine is to run on.
@@ -163,21 +180,33 @@ core::Configure core_setup(const config::Config& config,
 }
 
 external::EngineHostSetup engine_host_setup(const config::Config& config) {
+  return {.page_bytes = static_cast<std::size_t>(page_of(config)),
+          .record_directory = record_directory(config)};
+}
+
+core::ConfigureEngines engines_setup(const config::Config& config,
+                                     const std::vector<ConfiguredModel>& models) {
   const std::uint64_t page = page_of(config);
-  external::EngineHostSetup setup{
-      .page_bytes = static_cast<std::size_t>(page),
-      .host_pages = static_cast<std::int64_t>(config.host.snapshots / page),
-      .record_directory = config.data_dir.empty() ? "" : config.data_dir + "/engines"};
+  core::ConfigureEngines configure{.host_pages =
+                                       static_cast<std::int64_t>(config.host.snapshots / page)};
   std::uint64_t id = 0;
   for (const config::DeviceConfig& device : config.devices) {
     const DeviceId here(id++);
     if (!runs_models(device)) {
-      setup.devices.push_back({.id = here,
-                               .pages = static_cast<std::int64_t>(device.memory / page),
-                               .accelerator = true});
+      configure.devices.push_back(
+          {.id = here, .pages = static_cast<std::int64_t>(device.memory / page)});
     }
   }
-  return setup;
+  for (const ConfiguredModel& model : models) {
+    if (model.foreign()) {
+      const config::EngineConfig& engine = *model.config.engine;
+      configure.engines.push_back({.model = model.id,
+                                   .device = engine_device(config, engine),
+                                   .pages = engine_pages(engine, page),
+                                   .levels = engine.suspend});
+    }
+  }
+  return configure;
 }
 
 std::vector<external::HostedEngine> hosted_engines(const config::Config& config,
@@ -185,9 +214,10 @@ std::vector<external::HostedEngine> hosted_engines(const config::Config& config,
   std::vector<external::HostedEngine> engines;
   for (const ConfiguredModel& model : models) {
     if (model.foreign()) {
+      const DeviceId device = engine_device(config, *model.config.engine);
       engines.push_back({.model = model.id,
                          .name = model.config.id,
-                         .device = engine_device(config, *model.config.engine),
+                         .accelerator = !runs_models(config.devices.at(device.value())),
                          .config = *model.config.engine});
     }
   }

@@ -21,9 +21,12 @@ Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t
 [[nodiscard]] core::Configure core_setup(const config::Config& config,
                                          const std::vector<ConfiguredModel>& models);
 
-/// The devices that only engines use, and what engines may have of the host's memory.
+/// How engines that are not ours are handled.
 [[nodiscard]] external::EngineHostSetup engine_host_setup(const config::Config& config);
-/// The engines that are not ours.
+/// These engines and the devices that only they use, for EnginesCore.
+[[nodiscard]] core::ConfigureEngines engines_setup(const config::Config& config,
+                                                   const std::vector<ConfiguredModel>& models);
+/// The same engines, for those who run them.
 [[nodiscard]] std::vector<external::HostedEngine> hosted_engines(
     const config::Config& config, const std::vector<ConfiguredModel>& models);
 
