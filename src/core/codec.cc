@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/codec_fields.h"
+#include "core/engine_fields.h"
 
 namespace heddle::core {
 namespace {

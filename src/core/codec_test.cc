@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "core/codec_fields.h"
+#include "core/engine_fields.h"
 #include "core/test_find.h"
 #include "core/test_world.h"
 

@@ -12,12 +12,13 @@
 
 #include "agent/agent.h"
 #include "base/clock.h"
-#include "base/event_log.h"
 #include "base/log.h"
 #include "core/codec.h"
 #include "core/manager_core.h"
 #include "external/engine_host.h"
+#include "manager/core_logs.h"
 #include "manager/foreign_requests.h"
+#include "manager/lent_pages.h"
 #include "manager/model_registry.h"
 #include "manager/request_table.h"
 #include "manager/setup.h"
@@ -39,7 +40,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       return setup.error();
     }
     geometry_ = {.page_bytes = setup->page_bytes, .max_batch_tokens = batch_tokens};
-    if (const Result<void> logging = open_logs(); !logging) {
+    if (const Result<void> logging = logs_.open(config_.event_log); !logging) {
       return logging.error();
     }
     agent::Agent::Handlers handlers{
@@ -51,9 +52,9 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
             [this](ModelId model, const Result<void>& loan) {
               loan ? engines_->grant(model) : engines_->refuse(model, loan.error());
             }};
-    if (agent_log_ != nullptr) {
+    if (logs_.agent() != nullptr) {
       handlers.on_step = [this](Instant at, const auto& event, const auto& commands) {
-        agent_log_->write(core::log_entry(at, event, commands));
+        logs_.agent()->write(core::log_entry(at, event, commands));
       };
     }
     auto agent = agent::Agent::create(executor_, std::move(*setup), std::move(handlers));
@@ -65,9 +66,9 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
         .on_event = [this](core::ManagerEvent event) { hear_engines(std::move(event)); },
         .on_borrow = [this](const core::Borrow& borrow) { agent_->carry_out(borrow); },
         .on_repay = [this](const core::Repay& repay) { agent_->carry_out(repay); }};
-    if (engine_log_ != nullptr) {
+    if (logs_.engines() != nullptr) {
       engine_handlers.on_step = [this](Instant at, const auto& event, const auto& commands) {
-        engine_log_->write(core::log_entry(at, event, commands));
+        logs_.engines()->write(core::log_entry(at, event, commands));
       };
     }
     engines_ = std::make_unique<external::EngineHost>(
@@ -233,7 +234,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       device.prefixes = stats.prefixes;
       device.dropped_pages = stats.dropped_pages;
       if (!engines_->usage(device.id)) {
-        count_lent(device);
+        add_lent(engines_->engines(), device);
       }
     }
     return all;
@@ -243,36 +244,6 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   [[nodiscard]] const external::EngineHost& engines() const { return *engines_; }
 
  private:
-  /// A worker's ledger knows its own pages; those that it lent to engines are added.
-  void count_lent(core::DeviceStatus& device) const {
-    auto& foreign = device.usage.by_kind.at(static_cast<std::size_t>(ledger::LeaseKind::kForeign));
-    for (const core::EngineStatus& engine : engines_->engines()) {
-      if (engine.device == device.id && device.up) {
-        device.usage.total += engine.reserved_pages;
-        foreign.reserved += engine.reserved_pages;
-        foreign.held += std::min(engine.held_pages, engine.reserved_pages);
-      }
-    }
-  }
-
-  // ---- The event log ----
-
-  Result<void> open_logs() {
-    if (config_.event_log.empty()) {
-      return {};
-    }
-    for (auto& [log, name] : {std::pair(&manager_log_, ".manager"),
-                              {&agent_log_, ".agent"},
-                              {&engine_log_, ".engines"}}) {
-      auto opened = EventLog::create({.path = config_.event_log + name});
-      if (!opened) {
-        return opened.error();
-      }
-      *log = std::move(*opened);
-    }
-    return {};
-  }
-
   // ---- Events in ----
 
   /// Lets the core hear `event` and all that follows from it; what comes meanwhile is heard after.
@@ -288,8 +259,8 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       std::vector<core::ManagerCommand> commands;
       const Instant now = steady_now();
       core_.step(now, next, commands);
-      if (manager_log_ != nullptr) {
-        manager_log_->write(core::log_entry(now, next, commands));
+      if (logs_.manager() != nullptr) {
+        logs_.manager()->write(core::log_entry(now, next, commands));
       }
       for (core::ManagerCommand& command : commands) {
         std::visit([this](auto& concrete) { execute(concrete); }, command);
@@ -366,18 +337,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     if (!phases || known == nullptr) {
       return;
     }
-    const auto observe = [&](const char* phase, Duration took) {
-      metrics_.observe("heddle_switch_phase_seconds",
-                       "Switches to a model, by what their time was spent on.",
-                       {{"model_name", known->config.id}, {"phase", phase}},
-                       latency_bounds(),
-                       std::chrono::duration<double>(took).count());
-    };
-    if (phases->decide) {
-      observe("decide", *phases->decide);
-    }
-    observe("image", phases->image);
-    observe("map", phases->map);
+    publish(*phases, known->config.id, metrics_);
   }
 
   /// Tells who waits for a model how far it is.
@@ -454,18 +414,11 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   // ---- Commands out ----
 
   void execute(const core::LoadOn& order) {
-    std::optional<Instant> wanted;
-    for (const auto& [id, entry] : requests_.entries()) {
-      const Instant arrived = entry.record->times.arrived;
-      if (!entry.place && entry.record->model == order.model && (!wanted || arrived < *wanted)) {
-        wanted = arrived;
-      }
-    }
-    if (engines_->hosts(order.model)) {
-      wanted = foreign_.waits_since(order.model);
-    }
+    const bool foreign = engines_->hosts(order.model);
+    const std::optional<Instant> wanted =
+        foreign ? foreign_.waits_since(order.model) : requests_.waits_since(order.model);
     switches_.ordered(order.device, order.model, steady_now(), wanted);
-    if (engines_->hosts(order.model)) {
+    if (foreign) {
       switches_.told(order.device, order.model, steady_now());
       engines_->carry_out(order);
     } else {
@@ -524,9 +477,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     entry.request->times.note_dispatch(steady_now());
     entry.request->device = device;
     const std::shared_ptr<core::ForeignSink> sink = entry.sink;
-    const std::optional<core::EngineAddress> address = engines_->address(entry.request->model);
-    HEDDLE_CHECK(address.has_value());
-    sink->on_ready(*address);
+    sink->on_ready(engines_->address(entry.request->model).value());
   }
 
   void execute(const core::CancelAt& command) {
@@ -574,9 +525,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   std::deque<core::ManagerEvent> events_{};
   bool hearing_ = false;
   asio::steady_timer timer_;
-  std::unique_ptr<EventLog> manager_log_{};
-  std::unique_ptr<EventLog> agent_log_{};
-  std::unique_ptr<EventLog> engine_log_{};
+  CoreLogs logs_{};
   std::unique_ptr<agent::Agent> agent_{};
   std::unique_ptr<external::EngineHost> engines_{};
   asio::thread_pool opener_{1};  ///< Reads the models of a new configuration, off the loop.

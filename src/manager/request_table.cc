@@ -49,6 +49,17 @@ RequestTable::Entry* RequestTable::find(RequestId request) {
   return found == entries_.end() ? nullptr : &found->second;
 }
 
+std::optional<Instant> RequestTable::waits_since(ModelId model) const {
+  std::optional<Instant> since;
+  for (const auto& [id, entry] : entries_) {
+    const Instant arrived = entry.record->times.arrived;
+    if (!entry.place && entry.record->model == model && (!since || arrived < *since)) {
+      since = arrived;
+    }
+  }
+  return since;
+}
+
 std::optional<RequestTable::Entry> RequestTable::remove(RequestId request) {
   const auto found = entries_.find(request);
   if (found == entries_.end()) {

@@ -38,6 +38,8 @@ class RequestTable {
   /// Takes the request out; nothing when it has ended.
   std::optional<Entry> remove(RequestId request);
   [[nodiscard]] std::map<RequestId, Entry>& entries() { return entries_; }
+  /// When the first came of those that wait for the model.
+  [[nodiscard]] std::optional<Instant> waits_since(ModelId model) const;
 
   /// Appends tokens to the records and tells the sinks. A position that the record has already is
   /// a duplicate, from before a worker's death, and dropped; so is whatever comes for a choice or

@@ -30,4 +30,19 @@ std::optional<SwitchPhases> SwitchTimes::serves(DeviceId device, ModelId model, 
   return phases;
 }
 
+void publish(const SwitchPhases& phases, const std::string& model, Metrics& metrics) {
+  const auto observe = [&](const char* phase, Duration took) {
+    metrics.observe("heddle_switch_phase_seconds",
+                    "Switches to a model, by what their time was spent on.",
+                    {{"model_name", model}, {"phase", phase}},
+                    latency_bounds(),
+                    std::chrono::duration<double>(took).count());
+  };
+  if (phases.decide) {
+    observe("decide", *phases.decide);
+  }
+  observe("image", phases.image);
+  observe("map", phases.map);
+}
+
 }  // namespace heddle::manager

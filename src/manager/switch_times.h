@@ -2,9 +2,11 @@
 
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/ids.h"
+#include "base/metrics.h"
 #include "base/time.h"
 
 namespace heddle::manager {
@@ -36,5 +38,8 @@ class SwitchTimes {
   };
   std::map<std::pair<DeviceId, ModelId>, Load> loads_{};
 };
+
+/// Counts a switch to the model under heddle_switch_phase_seconds.
+void publish(const SwitchPhases& phases, const std::string& model, Metrics& metrics);
 
 }  // namespace heddle::manager

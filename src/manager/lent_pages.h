@@ -1,0 +1,22 @@
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "core/serving.h"
+
+namespace heddle::manager {
+
+/// A worker's ledger knows its own pages; adds those that it lent to engines.
+inline void add_lent(const std::vector<core::EngineStatus>& engines, core::DeviceStatus& device) {
+  auto& foreign = device.usage.by_kind.at(static_cast<std::size_t>(ledger::LeaseKind::kForeign));
+  for (const core::EngineStatus& engine : engines) {
+    if (engine.device == device.id && device.up) {
+      device.usage.total += engine.reserved_pages;
+      foreign.reserved += engine.reserved_pages;
+      foreign.held += std::min(engine.held_pages, engine.reserved_pages);
+    }
+  }
+}
+
+}  // namespace heddle::manager
