@@ -13,6 +13,7 @@
 #include "external/child_process.h"
 #include "external/output.h"
 #include "external/proc.h"
+#include "external/record.h"
 #include "external/run_program.h"
 
 #include <fcntl.h>
@@ -116,6 +117,7 @@ class ContainerBody final : public EngineBody {
     static asio::awaitable<void> end(std::shared_ptr<State> self, Duration polite);
     static asio::awaitable<void> clean_up(std::shared_ptr<State> self, std::string how);
     [[nodiscard]] std::vector<std::string> run_argv() const;
+    Result<void> record();
     Result<void> watch();
     void exited(const std::string& status);
     void abandon();
@@ -128,6 +130,7 @@ class ContainerBody final : public EngineBody {
     Output output;
     std::unique_ptr<ChildProcess> logs{};
     std::unique_ptr<ChildProcess> waiter{};
+    RecordFile file{};
     std::optional<std::string> ended{};
     bool begun = false;
     bool asked = false;
@@ -151,6 +154,10 @@ std::vector<std::string> ContainerBody::State::run_argv() const {
 
 asio::awaitable<Result<void>> ContainerBody::State::begin(std::shared_ptr<State> self,
                                                           Duration patience) {
+  if (const Result<void> written = self->record(); !written) {
+    self->ended = "it was not started";
+    co_return written;
+  }
   const auto run = [argv = self->run_argv(), runtime = self->runtime, name = self->name, patience] {
     (void)run_program({runtime, "rm", "-f", name}, kToolPatience);  // Mostly there is none.
     return run_program(argv, patience);
@@ -171,6 +178,20 @@ asio::awaitable<Result<void>> ContainerBody::State::begin(std::shared_ptr<State>
     co_await clean_up(self, "it was not started");
   }
   co_return watched;
+}
+
+Result<void> ContainerBody::State::record() {
+  if (setup.record_directory.empty()) {
+    return {};
+  }
+  Result<RecordFile> written = RecordFile::write(
+      setup.record_directory,
+      {.model = setup.model, .owner = name_process(::getpid()), .mark = name, .runtime = runtime});
+  if (!written) {
+    return written.error();
+  }
+  file = std::move(*written);
+  return {};
 }
 
 /// Its output, and its end, are told by two more processes of the tool.
@@ -227,6 +248,7 @@ asio::awaitable<void> ContainerBody::State::clean_up(std::shared_ptr<State> self
   }
   self->waiter.reset();
   self->logs.reset();
+  self->file = RecordFile();
   self->ended = std::move(how);
 }
 
@@ -259,6 +281,7 @@ void ContainerBody::State::abandon() {
   }
   waiter.reset();
   logs.reset();
+  file = RecordFile();
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 #include "external/container_body.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "external/engine.h"
+#include "external/record.h"
 #include "external/run_program.h"
 #include "external/test_engine.h"
 
@@ -92,6 +94,27 @@ TEST_F(ContainerBodyTest, RemovesWhatAnEarlierRunLeft) {
   EXPECT_TRUE(there());
 }
 
+TEST_F(ContainerBodyTest, IsRemovedByASecondLife) {
+  tools_.record_directory = containers_ / "records";
+  make({});
+  ASSERT_TRUE(run(loop_, engine_->start()).has_value());
+  const std::vector<Record> records = read_records(tools_.record_directory);
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].runtime, kRuntime);
+  Record left = records[0];
+  left.owner = {.pid = 1, .start_time = 77};  // A process that there is not.
+  const std::string other = containers_ / "others";
+  const auto file = RecordFile::write(other, left);
+  const pid_t pid = engine_pids(scratch_)[0];
+  const auto ended = end_leftovers(other, 1min);
+  ASSERT_TRUE(ended.has_value()) << ended.error().message;
+  EXPECT_EQ(*ended, 1U);
+  EXPECT_TRUE(gone(pid));
+  EXPECT_FALSE(there());
+  ASSERT_TRUE(run_until(loop_, [&] { return died_.has_value(); }));
+  EXPECT_TRUE(read_records(tools_.record_directory).empty());
+}
+
 TEST_F(ContainerBodyTest, TellsOfOneThatEndedByItself) {
   make({});
   ASSERT_TRUE(run(loop_, engine_->start()).has_value());
@@ -115,6 +138,50 @@ TEST_F(ContainerBodyTest, IsRemovedWithItsObject) {
   engine_.reset();
   EXPECT_TRUE(gone(pid));
   EXPECT_FALSE(there());
+}
+
+// The same with podman itself, for machines that have it. HEDDLE_TEST_PODMAN has the options of
+// `podman run`, the image and the way to python in it, for example "--network=host
+// docker.io/python:3 python3"; this source tree is mounted for it.
+TEST_F(ContainerBodyTest, WorksWithPodman) {
+  const char* words = ::getenv("HEDDLE_TEST_PODMAN");
+  if (words == nullptr) {
+    GTEST_SKIP() << "HEDDLE_TEST_PODMAN does not say which image to run";
+  }
+  std::vector<std::string> options = {"-v", HEDDLE_SOURCE_DIR ":" HEDDLE_SOURCE_DIR ":ro"};
+  std::istringstream stream(words);
+  for (std::string word; stream >> word;) {
+    options.push_back(word);
+  }
+  ASSERT_GE(options.size(), 4U);
+  config::EngineConfig config = engine_config(scratch_, {"--anonymous-mib", "32", "--child"});
+  // Its directory and its file of numbers are not there; and its numbers would be its own.
+  const std::vector<std::string> script(config.command.begin() + 1, config.command.begin() + 6);
+  config.container.args = {options.back()};
+  options.pop_back();
+  config.container.args.insert(config.container.args.end(), script.begin(), script.end());
+  config.container.args.emplace_back("--anonymous-mib=32");
+  config.container.args.emplace_back("--child");
+  config.container.image = options.back();
+  options.pop_back();
+  config.container.options = options;
+  config.command.clear();
+  config.served_name = "alpha";
+  engine_ = std::make_unique<Engine>(
+      loop_.get_executor(), "podman-test", config, false, tools_, [](const std::string&) {});
+  const auto started = run(loop_, engine_->start());
+  ASSERT_TRUE(started.has_value()) << started.error().message;
+  EXPECT_GT(started->device_bytes, 32U << 20U);
+  const std::vector<pid_t> pids = engine_->processes();
+  EXPECT_EQ(pids.size(), 2U) << "the child too";
+  const auto frozen = run(loop_, engine_->suspend(SuspendLevel::kFreeze));
+  ASSERT_TRUE(frozen.has_value()) << frozen.error().message;
+  const auto back = run(loop_, engine_->resume());
+  ASSERT_TRUE(back.has_value()) << back.error().message;
+  EXPECT_EQ(run(loop_, engine_->stop()), "the container was stopped");
+  for (const pid_t pid : pids) {
+    EXPECT_TRUE(gone(pid)) << pid;
+  }
 }
 
 }  // namespace

@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -28,6 +33,8 @@ constexpr Duration kLockPatience = 10s;
 constexpr Duration kMemoryPatience = 2min;
 constexpr Duration kMeasurePatience = 30s;
 constexpr std::size_t kLastLines = 5;
+constexpr int kLooksForDeath = 20;
+constexpr Duration kLookForDeath = 10ms;
 
 }  // namespace
 
@@ -193,6 +200,14 @@ asio::awaitable<Result<void>> Engine::Impl::verify(Instant deadline, bool first)
     right = co_await probe_.learn(deadline - steady_now());
   } else {
     right = co_await probe_.again(deadline - steady_now());
+  }
+  if (!right && right.error().code == Code::kUnavailable) {
+    // A connection breaks before its engine is known to have ended.
+    asio::steady_timer timer(co_await asio::this_coro::executor);
+    for (int looks = 0; looks < kLooksForDeath && !over(); ++looks) {
+      timer.expires_after(kLookForDeath);
+      co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+    }
   }
   if (!right) {
     const std::optional<Error> end = over();

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "external/proc.h"
 #include "external/process_set.h"
+#include "external/run_program.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -33,7 +34,8 @@ std::string to_text(const ProcessName& process) {
 /// of line in it.
 std::string to_text(const Record& record) {
   return "model " + record.model + "\nowner " + to_text(record.owner) + "\nleader " +
-         to_text(record.leader) + "\nmark " + record.mark + "\ncgroup " + record.cgroup + "\nend\n";
+         to_text(record.leader) + "\nmark " + record.mark + "\ncgroup " + record.cgroup +
+         "\nruntime " + record.runtime + "\nend\n";
 }
 
 ProcessName process_from_text(const std::string& text) {
@@ -66,6 +68,8 @@ std::optional<Record> from_text(const std::string& text) {
       record.mark = value;
     } else if (key == "cgroup" && fs::path(value).filename().string().starts_with("heddle-")) {
       record.cgroup = value;
+    } else if (key == "runtime") {
+      record.runtime = value;
     } else if (key == "end") {
       whole = true;
     }
@@ -75,6 +79,14 @@ std::optional<Record> from_text(const std::string& text) {
 
 bool runs(const ProcessName& process) {
   return process.pid > 0 && name_process(process.pid) == process;
+}
+
+Result<void> end(const Record& record, Duration patience) {
+  if (record.runtime.empty()) {
+    return end_leftover(record.cgroup, record.mark, patience);
+  }
+  const auto removed = run_program({record.runtime, "rm", "-f", record.mark}, patience);
+  return removed ? Result<void>() : Result<void>(removed.error());
 }
 
 std::vector<fs::path> record_files(const std::string& directory) {
@@ -147,7 +159,7 @@ Result<std::size_t> end_leftovers(const std::string& directory, Duration patienc
       if (runs(record->leader)) {
         (void)::kill(record->leader.pid, SIGKILL);
       }
-      if (const Result<void> ended = end_leftover(record->cgroup, record->mark, patience); !ended) {
+      if (const Result<void> ended = end(*record, patience); !ended) {
         outcome = ended;
         continue;  // The next start tries again.
       }

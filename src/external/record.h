@@ -27,6 +27,8 @@ struct Record {
   ProcessName leader{};  ///< Its first process; none while it is being started.
   std::string mark{};    ///< OwnSet's.
   std::string cgroup{};  ///< OwnSet::directory.
+  /// Of a container the program that runs it, and its name, which is `mark`; empty: none.
+  std::string runtime{};
   friend bool operator==(const Record&, const Record&) = default;
 };
 

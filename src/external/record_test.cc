@@ -18,7 +18,8 @@ const Record kRecord{.model = "qwen/7b: chat",
                      .owner = {.pid = 1, .start_time = 77},
                      .leader = {.pid = 2, .start_time = 99},
                      .mark = "heddle-test-1",
-                     .cgroup = "/sys/fs/cgroup/heddle-test-1"};
+                     .cgroup = "/sys/fs/cgroup/heddle-test-1",
+                     .runtime = "docker"};
 
 TEST(Record, IsReadAsItWasWrittenAndGoesWithItsFile) {
   const Scratch scratch;
@@ -67,6 +68,7 @@ TEST(Leftovers, OfALifeThatHasEndedAreEnded) {
   const Scratch scratch;
   Record record = kRecord;  // Process 1 began at another time: that owner has ended.
   record.cgroup = "";
+  record.runtime = "";
   const auto file = RecordFile::write(scratch.path(), record);
   ASSERT_TRUE(file.has_value());
   const Leftover left(record.mark);
@@ -83,6 +85,7 @@ TEST(Leftovers, OfALifeThatRunsAreItsOwn) {
   record.owner = name_process(::getpid());
   record.mark = "heddle-test-2";
   record.cgroup = "";
+  record.runtime = "";
   const auto file = RecordFile::write(scratch.path(), record);
   ASSERT_TRUE(file.has_value());
   const Leftover left(record.mark);
