@@ -216,7 +216,8 @@ class Agent::Impl {
                                  .log_level = setup_.log_level,
                                  .log_format = setup_.log_format,
                                  .event_log = event_log(setup, epoch),
-                                 .prefix_cache = setup.prefix_cache};
+                                 .prefix_cache = setup.prefix_cache,
+                                 .device_pages = setup.pages};
     auto life = WorkerLife::begin(executor_, hello, arena_.fd(), life_handlers(worker, epoch));
     if (!life) {
       log::error("worker cannot be started",
@@ -334,18 +335,20 @@ class Agent::Impl {
     handlers_.on_loan(command.model, {});
   }
 
+  void execute(core::EndLoan& command) { handlers_.on_repaid(command.model); }
+
   void execute(core::RefuseLoan& command) { handlers_.on_loan(command.model, command.reason); }
 
   /// Takes as long as clearing the memory does, so it is not for the loop.
   void execute(core::BackPages& command) {
-    asio::post(backing_, [this, command] { back(command.device, command.pages); });
+    asio::post(backing_, [this, command] { back(command); });
   }
 
   /// On the thread of backing_. Whoever has the host's memory now gives it back some time.
-  void back(DeviceId device, const std::vector<PageId>& pages) {
+  void back(const core::BackPages& command) {
     constexpr auto kPause = std::chrono::milliseconds(100);
     bool said = false;
-    for (const PageId page : pages) {
+    for (const PageId page : command.pages) {
       for (Result<void> backed = arena_.restore(page.value()); !backed && !ending_;
            backed = arena_.restore(page.value())) {
         if (!std::exchange(said, true)) {
@@ -354,7 +357,10 @@ class Agent::Impl {
         std::this_thread::sleep_for(kPause);
       }
     }
-    post([this, device, pages] { hear(core::PagesBacked{.device = device, .pages = pages}); });
+    post([this, command] {
+      hear(core::PagesBacked{
+          .device = command.device, .model = command.model, .pages = command.pages});
+    });
   }
 
   void execute(core::TellManager& command) { handlers_.on_event(std::move(command.event)); }

@@ -59,6 +59,8 @@ class Agent {
     std::function<void(DeviceId, ModelId)> on_told{};
     /// Pages of a device are an engine's that is not ours, or (an error) are not.
     std::function<void(ModelId, Result<void>)> on_loan{};
+    /// What was to be given back of them is with the device again.
+    std::function<void(ModelId)> on_repaid{};
     /// The core has taken this step; for the event log. May be empty.
     std::function<void(Instant, const core::AgentEvent&, const std::vector<core::AgentCommand>&)>
         on_step{};

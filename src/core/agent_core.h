@@ -70,6 +70,7 @@ struct ReadEnded {
 /// Pages that were lent are backed by memory again.
 struct PagesBacked {
   DeviceId device{};
+  ModelId model{};
   std::vector<PageId> pages{};
 };
 /// Stop: no worker is started again; those there are end with their links.
@@ -130,9 +131,14 @@ struct RefuseLoan {
   ModelId model{};
   Error reason{};
 };
+/// Tell EnginesCore LoanRepaid.
+struct EndLoan {
+  ModelId model{};
+};
 /// Back these pages with memory again; PagesBacked.
 struct BackPages {
   DeviceId device{};
+  ModelId model{};
   std::vector<PageId> pages{};
 };
 
@@ -144,6 +150,7 @@ using AgentCommand = std::variant<SpawnWorker,
                                   GrantLoan,
                                   RefuseLoan,
                                   BackPages,
+                                  EndLoan,
                                   TellManager,
                                   WakeAt>;
 

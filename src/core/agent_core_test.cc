@@ -237,9 +237,10 @@ TEST(AgentCore, PagesAreLentOutOfAWorkersPoolAndComeBackWhenTheyAreBacked) {
   const auto repaid = bench.tell(Repay{.device = kDevice, .model = kB, .pages = 4});
   ASSERT_NE(find<BackPages>(repaid), nullptr);
   EXPECT_EQ(find<GivePages>(repaid), nullptr);  // Not before there is memory behind them.
-  const auto backed =
-      bench.tell(PagesBacked{.device = kDevice, .pages = find<BackPages>(repaid)->pages});
+  const auto backed = bench.tell(
+      PagesBacked{.device = kDevice, .model = kB, .pages = find<BackPages>(repaid)->pages});
   EXPECT_EQ(find<GivePages>(backed)->pages.size(), 4U);
+  EXPECT_EQ(find<EndLoan>(backed)->model, kB);
 }
 
 TEST(AgentCore, LentPagesAreNotGivenToTheNextLifeOfTheWorker) {
@@ -253,8 +254,8 @@ TEST(AgentCore, LentPagesAreNotGivenToTheNextLifeOfTheWorker) {
   EXPECT_EQ(find<SpawnWorker>(spawned)->pages.size(), 6U);
   // What is repaid while it starts, it is told of as soon as it is up.
   const auto repaid = bench.tell(Repay{.device = kDevice, .model = kB, .pages = 6});
-  const auto backed =
-      bench.tell(PagesBacked{.device = kDevice, .pages = find<BackPages>(repaid)->pages});
+  const auto backed = bench.tell(
+      PagesBacked{.device = kDevice, .model = kB, .pages = find<BackPages>(repaid)->pages});
   EXPECT_EQ(find<GivePages>(backed), nullptr);
   const auto up = bench.tell(WorkerConnected{.device = kDevice, .epoch = WorkerEpoch(2)});
   EXPECT_EQ(find<GivePages>(up)->pages.size(), 6U);

@@ -77,7 +77,7 @@ void AgentCore::Impl::on(const Repay& repay) {
   WorkerState& worker = workers_.at(repay.device);
   const auto found = worker.lent.find(repay.model);
   HEDDLE_CHECK(found != worker.lent.end() && std::ssize(found->second) >= repay.pages);
-  BackPages back{.device = repay.device};
+  BackPages back{.device = repay.device, .model = repay.model};
   for (std::int64_t i = 0; i < repay.pages; ++i) {
     const PageId page = *found->second.begin();
     found->second.erase(page);
@@ -103,6 +103,8 @@ void AgentCore::Impl::on(const PagesBacked& backed) {
   } else if (worker.life == Life::kStarting) {
     worker.arrived.insert(worker.arrived.end(), backed.pages.begin(), backed.pages.end());
   }
+  // Whatever the manager orders when it hears of it, the worker hears after it has the pages.
+  commands_->push_back(EndLoan{.model = backed.model});
 }
 
 }  // namespace heddle::core

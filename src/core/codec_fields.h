@@ -470,6 +470,7 @@ template <class V>
 void fields(V& v, Like<PagesBacked> auto& x) {
   v.type("PagesBacked");
   v("device", x.device);
+  v("model", x.model);
   v("pages", x.pages);
 }
 
@@ -489,9 +490,16 @@ void fields(V& v, Like<RefuseLoan> auto& x) {
 }
 
 template <class V>
+void fields(V& v, Like<EndLoan> auto& x) {
+  v.type("EndLoan");
+  v("model", x.model);
+}
+
+template <class V>
 void fields(V& v, Like<BackPages> auto& x) {
   v.type("BackPages");
   v("device", x.device);
+  v("model", x.model);
   v("pages", x.pages);
 }
 

@@ -44,6 +44,12 @@ void fields(V& v, Like<LoanRefused> auto& x) {
 }
 
 template <class V>
+void fields(V& v, Like<LoanRepaid> auto& x) {
+  v.type("LoanRepaid");
+  v("model", x.model);
+}
+
+template <class V>
 void fields(V& v, Like<EngineStarted> auto& x) {
   v.type("EngineStarted");
   v("model", x.model);

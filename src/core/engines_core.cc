@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/check.h"
 #include "core/engines_core_impl.h"
@@ -53,7 +54,7 @@ void EnginesCore::Impl::on(const ConfigureEngines& configure) {
 void EnginesCore::Impl::forget_removed() {
   std::erase_if(engines_, [](const auto& entry) {
     return entry.second.removed && entry.second.state == EngineState::kStopped &&
-           !entry.second.borrows();
+           !entry.second.borrows() && entry.second.repaying == 0;
   });
 }
 
@@ -128,6 +129,16 @@ void EnginesCore::Impl::on(const LoanRefused& refused) {
     say_out(entry);
   } else {
     say(entry, EngineNews::kRefused, refused.reason);
+  }
+}
+
+/// What the manager hears of an engine is true of its device: others may be loaded at once.
+void EnginesCore::Impl::on(const LoanRepaid& repaid) {
+  const auto found = engines_.find(repaid.model);
+  HEDDLE_CHECK(found != engines_.end() && found->second.repaying > 0);
+  EngineEntry& entry = found->second;
+  if (--entry.repaying == 0 && entry.untold) {
+    act(TellManager{.event = *std::exchange(entry.untold, std::nullopt)});
   }
 }
 
@@ -261,6 +272,7 @@ void EnginesCore::Impl::give_back(EngineEntry& entry, std::int64_t keep) {
   }
   entry.reserved = keep;
   if (!counted(entry)) {
+    ++entry.repaying;
     act(Repay{.device = entry.config.device, .model = entry.config.model, .pages = pages});
     return;
   }
@@ -326,7 +338,7 @@ void EnginesCore::Impl::enter(EngineEntry& entry, EngineState state) {
 }
 
 /// What becomes of an engine, with what the next suspension and the way back are likely to take.
-void EnginesCore::Impl::say(const EngineEntry& entry, EngineNews news, Error reason) {
+void EnginesCore::Impl::say(EngineEntry& entry, EngineNews news, Error reason) {
   spec::SuspendLevel likely = entry.config.levels.back();
   for (const spec::SuspendLevel level : entry.config.levels) {
     if (entry.cost(level).times > entry.cost(level).insufficient) {
@@ -334,19 +346,24 @@ void EnginesCore::Impl::say(const EngineEntry& entry, EngineNews news, Error rea
       break;
     }
   }
-  act(TellManager{.event = EngineSaid{.device = entry.config.device,
-                                      .model = entry.config.model,
-                                      .news = news,
-                                      .held_pages = entry.state == EngineState::kRunning
-                                                        ? std::max(entry.held, entry.reserved)
-                                                        : entry.reserved,
-                                      .swap_out = entry.cost(likely).out,
-                                      .swap_in = entry.cost(likely).in,
-                                      .reason = std::move(reason)}});
+  EngineSaid said{.device = entry.config.device,
+                  .model = entry.config.model,
+                  .news = news,
+                  .held_pages = entry.state == EngineState::kRunning
+                                    ? std::max(entry.held, entry.reserved)
+                                    : entry.reserved,
+                  .swap_out = entry.cost(likely).out,
+                  .swap_in = entry.cost(likely).in,
+                  .reason = std::move(reason)};
+  if (entry.repaying > 0) {
+    entry.untold = std::move(said);
+    return;
+  }
+  act(TellManager{.event = std::move(said)});
 }
 
 /// It is out, as was asked.
-void EnginesCore::Impl::say_out(const EngineEntry& entry) {
+void EnginesCore::Impl::say_out(EngineEntry& entry) {
   say(entry, entry.state == EngineState::kStopped ? EngineNews::kEnded : EngineNews::kSuspended);
 }
 

@@ -56,6 +56,10 @@ struct LoanRefused {
   ModelId model{};
   Error reason{};
 };
+/// What Repay named is with its worker again.
+struct LoanRepaid {
+  ModelId model{};
+};
 /// StartEngine has ended: it answers and was probed, or (`error`) nothing is left of it.
 struct EngineStarted {
   ModelId model{};
@@ -97,6 +101,7 @@ using EnginesEvent = std::variant<ConfigureEngines,
                                   EvictFrom,
                                   LoanGranted,
                                   LoanRefused,
+                                  LoanRepaid,
                                   EngineStarted,
                                   EngineSuspended,
                                   EngineResumed,

@@ -36,9 +36,11 @@ struct EngineEntry {
 
   /// Pages of its device that are its own: in the ledger here, or lent by the device's worker.
   std::int64_t reserved = 0;
-  std::optional<ledger::LeaseId> lease{};       ///< Of them, on a device without a worker.
-  std::int64_t borrowing = 0;                   ///< Asked of a worker and not answered yet.
-  bool unwanted = false;                        ///< Evicted while it borrowed.
+  std::optional<ledger::LeaseId> lease{};  ///< Of them, on a device without a worker.
+  std::int64_t borrowing = 0;              ///< Asked of a worker and not answered yet.
+  bool unwanted = false;                   ///< Evicted while it borrowed.
+  std::int64_t repaying = 0;               ///< Repayments whose pages are not with the worker yet.
+  std::optional<EngineSaid> untold{};      ///< What the manager is to hear when they are.
   std::optional<ledger::LeaseId> host_lease{};  ///< Of what was saved of it.
   std::int64_t held = 0;                        ///< Of its device, measured.
   std::int64_t measured = 0;                    ///< While it ran, the most; 0: never.
@@ -76,6 +78,7 @@ class EnginesCore::Impl {
   void on(const EvictFrom& evict);
   void on(const LoanGranted& granted);
   void on(const LoanRefused& refused);
+  void on(const LoanRepaid& repaid);
   void on(const EngineStarted& started);
   void on(const EngineSuspended& suspended);
   void on(const EngineResumed& resumed);
@@ -107,8 +110,8 @@ class EnginesCore::Impl {
 
   EngineEntry* alive(ModelId model, EngineLife life);
   void enter(EngineEntry& entry, EngineState state);
-  void say(const EngineEntry& entry, EngineNews news, Error reason = {});
-  void say_out(const EngineEntry& entry);
+  void say(EngineEntry& entry, EngineNews news, Error reason = {});
+  void say_out(EngineEntry& entry);
   void forget_removed();
   template <class T>
   void act(T command) {

@@ -259,6 +259,10 @@ TEST(EnginesCore, MemoryOfAWorkersDeviceIsBorrowedAndRepaid) {
   const auto left = bench.tell(
       EngineSuspended{.model = kA, .life = life, .level = SuspendLevel::kReclaim, .held_pages = 4});
   EXPECT_EQ(find<Repay>(left)->pages, 8);
+  EXPECT_EQ(find<EngineSaid>(left), nullptr);  // Its pages are nobody's yet.
+  const auto repaid = bench.tell(LoanRepaid{.model = kA});
+  EXPECT_EQ(find<EngineSaid>(repaid)->news, EngineNews::kSuspended);
+  EXPECT_EQ(find<EngineSaid>(repaid)->held_pages, 4);
   EXPECT_EQ(find<Borrow>(bench.load(kA, kWorkers))->pages, 8);
   const auto refused =
       bench.tell(LoanRefused{.model = kA, .reason = {Code::kResourceExhausted, "no room"}});
@@ -275,8 +279,8 @@ TEST(EnginesCore, ALoanThatNobodyWantsAnyMoreIsRepaidAtOnce) {
   EXPECT_EQ(find<EngineSaid>(bench.tell(EvictFrom{.device = kWorkers, .model = kA})), nullptr);
   const auto granted = bench.tell(LoanGranted{.model = kA});
   EXPECT_EQ(find<Repay>(granted)->pages, 12);
-  EXPECT_EQ(find<EngineSaid>(granted)->news, EngineNews::kEnded);
   EXPECT_EQ(find<StartEngine>(granted), nullptr);
+  EXPECT_EQ(find<EngineSaid>(bench.tell(LoanRepaid{.model = kA}))->news, EngineNews::kEnded);
 }
 
 TEST(EnginesCore, MemoryThatIsUnknownIsLearned) {

@@ -520,6 +520,7 @@ class World {
   // There are no engines here that anybody could lend pages to.
   void perform(const GrantLoan& /*command*/) { HEDDLE_CHECK(false); }
   void perform(const RefuseLoan& /*command*/) { HEDDLE_CHECK(false); }
+  void perform(const EndLoan& /*command*/) { HEDDLE_CHECK(false); }
   void perform(const BackPages& /*command*/) { HEDDLE_CHECK(false); }
 
   WorldOptions options_;

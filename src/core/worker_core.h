@@ -24,7 +24,9 @@ using policy::SequenceId;
 struct WorkerOptions {
   DeviceId device{};
   WorkerEpoch epoch{};
-  std::int64_t pages = 0;  ///< Of the device: the pool at the start of this life, all free.
+  std::int64_t pages = 0;  ///< The pool at the start of this life, all free.
+  /// Of the device, with those that are lent to engines now and may come back; 0: as many.
+  std::int64_t device_pages = 0;
   policy::StepOptions step{};
   /// Of the pages that the resident models leave to KV, how many cached prefixes may have at most,
   /// in percent; 0: nothing is cached.

@@ -37,7 +37,8 @@ std::optional<Error> WorkerCore::Impl::unacceptable(const Submit& submit,
     return invalid("a request has at least one token of prompt and one choice");
   }
   const policy::Footprint& footprint = model.footprint;
-  const std::int64_t most = options_.pages - footprint.image_pages - footprint.overhead_pages;
+  const std::int64_t most = std::max(options_.pages, options_.device_pages) -
+                            footprint.image_pages - footprint.overhead_pages;
   for (const SubmitChoice& choice : submit.choices) {
     const std::int64_t length = std::ssize(submit.prompt) + choice.params.max_tokens;
     if (choice.params.max_tokens <= std::ssize(choice.generated)) {

@@ -454,6 +454,9 @@ void EngineHost::carry_out(const core::EvictFrom& order) {
 void EngineHost::grant(ModelId model) {
   impl_->hear(core::LoanGranted{.model = model});
 }
+void EngineHost::repaid(ModelId model) {
+  impl_->hear(core::LoanRepaid{.model = model});
+}
 void EngineHost::refuse(ModelId model, Error reason) {
   impl_->hear(core::LoanRefused{.model = model, .reason = std::move(reason)});
 }

@@ -81,6 +81,8 @@ class EngineHost {
   /// The answers to on_borrow.
   void grant(ModelId model);
   void refuse(ModelId model, Error reason);
+  /// The pages of an on_repay are with their device again.
+  void repaid(ModelId model);
 
   [[nodiscard]] bool hosts(ModelId model) const;
   /// By model.

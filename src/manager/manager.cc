@@ -51,7 +51,8 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
         .on_loan =
             [this](ModelId model, const Result<void>& loan) {
               loan ? engines_->grant(model) : engines_->refuse(model, loan.error());
-            }};
+            },
+        .on_repaid = [this](ModelId model) { engines_->repaid(model); }};
     if (logs_.agent() != nullptr) {
       handlers.on_step = [this](Instant at, const auto& event, const auto& commands) {
         logs_.agent()->write(core::log_entry(at, event, commands));
@@ -80,8 +81,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   }
 
   void reconfigure(const config::Config& config, std::function<void(Result<void>)> done) {
-    const Result<void> possible = check_reload(config_, config);
-    if (!possible) {
+    if (const Result<void> possible = check_reload(config_, config); !possible) {
       asio::post(executor_, [done = std::move(done), possible] { done(possible); });
       return;
     }

@@ -60,6 +60,7 @@ void to_wire(const WorkerHello& hello, wire::Hello& out) {
   out.set_log_json(hello.log_format == log::Format::kJson);
   out.set_event_log(hello.event_log);
   out.set_prefix_cache(hello.prefix_cache);
+  out.set_device_pages(hello.device_pages);
 }
 
 WorkerHello from_wire(const wire::Hello& in, WireCheck& check) {
@@ -82,6 +83,7 @@ WorkerHello from_wire(const wire::Hello& in, WireCheck& check) {
   hello.log_format = in.log_json() ? log::Format::kJson : log::Format::kText;
   hello.event_log = in.event_log();
   hello.prefix_cache = check.count(in.prefix_cache(), "share of the prefix cache");
+  hello.device_pages = check.count(in.device_pages(), "pages of the device");
   return hello;
 }
 

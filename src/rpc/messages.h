@@ -44,6 +44,7 @@ struct WorkerHello {
   log::Format log_format = log::Format::kText;
   std::string event_log{};        ///< File for the events of its core; empty: none.
   std::int64_t prefix_cache = 0;  ///< As core::WorkerOptions has it.
+  std::int64_t device_pages = 0;  ///< Likewise.
 };
 
 /// What a model is; sent before its first LoadModel. An id never names another model.

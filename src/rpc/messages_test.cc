@@ -24,7 +24,8 @@ std::vector<ToWorker> every_to_worker() {
               .log_level = log::Level::kWarning,
               .log_format = log::Format::kJson,
               .event_log = "/var/log/events.worker.3.4",
-              .prefix_cache = 60},
+              .prefix_cache = 60,
+              .device_pages = 70},
           ModelDescription{
               .model = ModelId(5), .name = "m", .spec = {.layers = 2}, .dtype = spec::DType::kF32},
           core::WorkerMessage(core::LoadModel{
@@ -137,7 +138,8 @@ TEST(Messages, AHelloKeepsItsFields) {
                       h.log_level,
                       h.log_format,
                       h.event_log,
-                      h.prefix_cache);
+                      h.prefix_cache,
+                      h.device_pages);
   };
   EXPECT_EQ(fields(got), fields(sent));
   EXPECT_EQ(got.pace, sent.pace);

@@ -20,6 +20,7 @@ EngineLoop::EngineLoop(rpc::WorkerHello hello,
       core_(core::WorkerOptions{.device = hello_.device,
                                 .epoch = hello_.epoch,
                                 .pages = static_cast<std::int64_t>(hello_.pages.size()),
+                                .device_pages = hello_.device_pages,
                                 .step = hello_.step,
                                 .prefix_cache = hello_.prefix_cache}),
       thread_([this] { run(); }) {}
