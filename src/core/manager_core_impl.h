@@ -53,6 +53,7 @@ struct ModelState {
   Instant failed_until{};  ///< Requests fail at once before this.
 
   Instant last_used{};
+  Instant last_arrival{};
   std::array<std::uint64_t, kLoadReasons> loads{};
   std::array<std::uint64_t, kEvictionReasons> evictions{};
   std::uint64_t image_ready_bytes = 0;

@@ -27,7 +27,9 @@ std::int64_t ManagerCore::Impl::engine_pages(const ModelState& model) const {
 }
 
 /// An engine as a victim for `wanted`. One that stands by can only give up what it still holds, and
-/// only by being ended, which its requests would not survive.
+/// only by being ended, which its requests would not survive. One that has answered those who
+/// waited for it, and that nobody asked since, need not stay: who uses engines by turns, one
+/// request at a time, waits for a switch and no longer.
 policy::ResidentView ManagerCore::Impl::engine_view(const DeviceState& device,
                                                     ModelId id,
                                                     const ModelState& wanted) const {
@@ -35,16 +37,19 @@ policy::ResidentView ManagerCore::Impl::engine_view(const DeviceState& device,
   const Instance& instance = device.instances.at(id);
   const bool stands_by = instance.stage == InstanceStage::kSuspended;
   const bool busy = !instance.in_flight.empty();
-  return {.model = id,
-          .pages = pages_of(device, id),
-          .queue = std::ssize(instance.in_flight) + std::ssize(model.waiting),
-          .last_used = model.last_used,
-          .serving_since = instance.serving_since,
-          .min_residence = std::max(model.config.min_residence, kResidenceSwaps * model.swap_in),
-          .pinned = model.config.pin && !model.removed,
-          .displaced = !stands_by && displaces(wanted, id),
-          .swap = std::max<Duration>(model.swap_out + model.swap_in, Duration(1)),
-          .in_transition = stands_by ? busy : instance.stage != InstanceStage::kServing};
+  const bool asked = busy || model.last_arrival > instance.serving_since;
+  return {
+      .model = id,
+      .pages = pages_of(device, id),
+      .queue = std::ssize(instance.in_flight) + std::ssize(model.waiting),
+      .last_used = model.last_used,
+      .serving_since = instance.serving_since,
+      .min_residence = asked ? std::max(model.config.min_residence, kResidenceSwaps * model.swap_in)
+                             : Duration{},
+      .pinned = model.config.pin && !model.removed,
+      .displaced = !stands_by && displaces(wanted, id),
+      .swap = std::max<Duration>(model.swap_out + model.swap_in, Duration(1)),
+      .in_transition = stands_by ? busy : instance.stage != InstanceStage::kServing};
 }
 
 Instant ManagerCore::Impl::frozen_since(ModelId model) const {

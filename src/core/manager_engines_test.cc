@@ -104,14 +104,23 @@ TEST(ManagerEngines, TheNextIsLoadedOnlyWhenTheMemoryHasComeFree) {
   EXPECT_EQ(find<LoadOn>(left)->model, kB);
 }
 
-TEST(ManagerEngines, AnIdleEngineStaysForThreeTimesWhatBringingItInTook) {
+TEST(ManagerEngines, AnIdleEngineThatIsInUseStaysForThreeTimesWhatBringingItInTook) {
   Bench bench;
   bench.run(1, kA);
   bench.finish(1);
-  const auto arrived = bench.arrive(2, kB);
-  EXPECT_EQ(find<EvictFrom>(arrived), nullptr);
-  EXPECT_EQ(find<EvictFrom>(bench.after(2900ms)), nullptr);
+  bench.after(100ms);
+  bench.arrive(2, kA);
+  bench.finish(2);
+  EXPECT_EQ(find<EvictFrom>(bench.arrive(3, kB)), nullptr);
+  EXPECT_EQ(find<EvictFrom>(bench.after(2800ms)), nullptr);
   EXPECT_NE(find<EvictFrom>(bench.after(100ms)), nullptr);
+}
+
+TEST(ManagerEngines, AnIdleEngineThatNobodyAskedSinceItCameGoesAtOnce) {
+  Bench bench;
+  bench.run(1, kA);
+  bench.finish(1);
+  EXPECT_NE(find<EvictFrom>(bench.arrive(2, kB)), nullptr);
 }
 
 TEST(ManagerEngines, ABusyEngineIsFrozenWithItsRequestsAndTheyGoOnLater) {

@@ -83,7 +83,7 @@ void ManagerCore::Impl::on(const RequestArrived& arrived) {
       .deadline = arrived.deadline};
   ModelState& model = models_.at(arrived.model);
   ++model.requests;
-  model.last_used = now_;
+  model.last_used = model.last_arrival = now_;
   if (arrived.deadline) {
     deadlines_.emplace(*arrived.deadline, arrived.request);
   }
