@@ -1,5 +1,6 @@
 """Engines that are not ours: llama.cpp beside a model of our own, heddle beneath heddle, and engines that misbehave."""
 
+import concurrent.futures
 import subprocess
 
 import engines
@@ -69,3 +70,63 @@ def test_config_check_says_what_can_never_run(tmp_path, text, problem):
     status, output = check(text, tmp_path)
     assert status != 0
     assert problem in output, output
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """Two llama.cpp engines that do not fit together beside a model of our own, on one device."""
+    engines.require_llama()
+    folder = tmp_path_factory.mktemp("gguf")
+    rows = [f"  adder: {{path: {heddle.MODELS / 'adder'}}}\n"]
+    for model in ("adder", "morse"):
+        command = engines.llama(engines.write_gguf(model, folder))
+        rows.append(f"  llama-{model}: {{cmd: '{command}', memory: 160MiB}}\n")
+    text = heddle.config(memory="256MiB", models=rows, extra=f"startPort: {engines.free_port()}\n")
+    with heddle.Server(text) as running:
+        yield running
+
+
+def morse_eval(count):
+    """Questions of which llama.cpp, which knows no sliding window in this format, sees all at once."""
+    return [(prompt, answer) for prompt, answer in heddle.eval_set("morse") if len(prompt) <= 14][:count]
+
+
+def test_engines_and_a_model_of_our_own_take_turns_with_right_answers(mixed):
+    rounds = 6
+    sums, letters = heddle.eval_set("adder", rounds), morse_eval(rounds)
+    for (question, answer), (letter, code) in zip(sums, letters, strict=True):
+        assert mixed.chat("llama-adder", question) == answer
+        assert mixed.chat("adder", question) == answer
+        assert mixed.chat("llama-morse", letter) == code
+
+
+def test_requests_for_all_of_them_at_once_are_all_answered(mixed):
+    with concurrent.futures.ThreadPoolExecutor(12) as clients:
+        asked = [
+            (clients.submit(mixed.chat, model, question), answer)
+            for (question, answer), (letter, code) in zip(heddle.eval_set("adder", 8), morse_eval(8), strict=True)
+            for model, question, answer in (
+                ("llama-adder", question, answer),
+                ("adder", question, answer),
+                ("llama-morse", letter, code),
+            )
+        ]
+        for answered, answer in asked:
+            assert answered.result(120) == answer
+
+
+def test_heddle_itself_is_an_engine(tmp_path):
+    child = tmp_path / "child.yaml"
+    child.write_text(heddle.config(models=["adder"]))
+    command = f"{heddle.BINARY} serve --config {child} --listen 127.0.0.1:${{PORT}}"
+    text = f"""
+listen: 127.0.0.1:0
+startPort: {engines.free_port()}
+models:
+  below: {{cmd: '{command}', useModelName: adder}}
+  beside: {{cmd: '{engines.scripted("beside")}'}}
+"""
+    with heddle.Server(text) as server:
+        for prompt, answer in heddle.eval_set("adder", 3):
+            assert server.chat("below", prompt) == answer
+            assert server.chat("beside", prompt, max_tokens=5).startswith("beside heard ")
