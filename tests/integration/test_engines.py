@@ -118,7 +118,7 @@ def test_requests_for_all_of_them_at_once_are_all_answered(mixed):
 def test_heddle_itself_is_an_engine(tmp_path):
     child = tmp_path / "child.yaml"
     child.write_text(heddle.config(models=["adder"]))
-    command = f"{heddle.BINARY} serve --config {child} --listen 127.0.0.1:${{PORT}}"
+    command = f"{heddle.BINARY.resolve()} serve --config {child} --listen 127.0.0.1:${{PORT}}"
     text = f"""
 listen: 127.0.0.1:0
 startPort: {engines.free_port()}
