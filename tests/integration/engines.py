@@ -2,6 +2,7 @@
 
 import importlib.util
 import pathlib
+import random
 import shutil
 import socket
 import subprocess
@@ -44,10 +45,17 @@ def scripted(name, options="", port="${PORT}"):
     return f"{sys.executable} {HERE / 'engine.py'} --port {port} --name {name} {options}"
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+def free_port(count=1):
+    """The first of `count` ports in a row that nothing listens on, of those that the kernel gives to nobody."""
+    while True:
+        first = random.randrange(20000, 30000 - count)
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as listener:
+                    listener.bind(("127.0.0.1", port))
+            return first
+        except OSError:
+            continue
 
 
 class Engine:

@@ -81,7 +81,7 @@ def mixed(tmp_path_factory):
     for model in ("adder", "morse"):
         command = engines.llama(engines.write_gguf(model, folder))
         rows.append(f"  llama-{model}: {{cmd: '{command}', memory: 160MiB}}\n")
-    text = heddle.config(memory="256MiB", models=rows, extra=f"startPort: {engines.free_port()}\n")
+    text = heddle.config(memory="256MiB", models=rows, extra=f"startPort: {engines.free_port(2)}\n")
     with heddle.Server(text) as running:
         yield running
 
@@ -121,7 +121,7 @@ def test_heddle_itself_is_an_engine(tmp_path):
     command = f"{heddle.BINARY.resolve()} serve --config {child} --listen 127.0.0.1:${{PORT}}"
     text = f"""
 listen: 127.0.0.1:0
-startPort: {engines.free_port()}
+startPort: {engines.free_port(2)}
 models:
   below: {{cmd: '{command}', useModelName: adder}}
   beside: {{cmd: '{engines.scripted("beside")}'}}

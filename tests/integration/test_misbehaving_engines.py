@@ -21,7 +21,7 @@ def config(models, extra=""):
         f"  {name}: {{cmd: {json.dumps(command)}, resume_timeout: 3s, unloadTimeout: 1, drain: 100ms{more}}}\n"
         for name, (command, more) in models.items()
     )
-    return f"listen: 127.0.0.1:0\nstartPort: {engines.free_port()}\ndevices: [{GPU}]\nmodels:\n{rows}{extra}"
+    return f"listen: 127.0.0.1:0\nstartPort: {engines.free_port(len(models))}\ndevices: [{GPU}]\nmodels:\n{rows}{extra}"
 
 
 def pair(options="", more="", name="bad"):
@@ -113,18 +113,13 @@ def test_one_that_floods_its_output_costs_the_server_nothing():
         assert_answers(server, "good")
 
 
-@pytest.mark.parametrize("broken", ["cut", "garbage", "no-done"])
+@pytest.mark.parametrize("broken", ["cut", "no-done"])
 def test_one_whose_stream_breaks_does_not_end_as_if_it_were_whole(broken):
     with heddle.Server(pair(f"--broken-sse {broken}")) as server:
         body = {"model": "bad", "messages": [{"role": "user", "content": "x"}], "max_tokens": 8, "stream": True}
-        try:
+        with contextlib.suppress(OSError):  # That the connection is cut is seen as well.
             status, _, text = server.call("/v1/chat/completions", body)
-        except OSError:
-            return  # The connection was cut, which a client sees.
-        assert status == 200
-        if broken == "no-done":
-            return
-        assert "error" in text or "[DONE]" not in text, text
+            assert status == 200 and ("error" in text or "[DONE]" not in text), text
         assert_answers(server, "good")
 
 
