@@ -459,6 +459,7 @@ void ManagerCore::Impl::place(ModelId id, Instant waiting_since) {
     }
     case policy::PlacementOutcome::kDrain:
       drain(devices_.at(placement.device), id, placement.victims);
+      advance_plans();  // Engines that are idle, though they stay for a while, need no draining.
       break;
     case policy::PlacementOutcome::kWait:
       if (placement.retry_at) {

@@ -143,6 +143,12 @@ bool may_go(const ResidentView& resident, Instant now) {
          now >= resident.serving_since + resident.min_residence;
 }
 
+std::ptrdiff_t count_displaced(const std::vector<ResidentView>& residents) {
+  return std::count_if(residents.begin(), residents.end(), [](const ResidentView& resident) {
+    return resident.displaced;
+  });
+}
+
 /// What can be had from models that serve: by draining, once fairness and residence allow.
 Offer offer_by_draining(const PlacementDevice& device,
                         const std::vector<ResidentView>& candidates,
@@ -152,7 +158,9 @@ Offer offer_by_draining(const PlacementDevice& device,
   if (now >= patience_ends) {
     std::vector<ResidentView> willing;
     std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(willing), stayed);
-    const auto victims = least_valuable(willing, device.free_pages, device.need_pages, now);
+    const bool all_go = count_displaced(willing) == count_displaced(candidates);
+    const auto victims =
+        all_go ? least_valuable(willing, device.free_pages, device.need_pages, now) : std::nullopt;
     if (victims) {
       return offer_of(device, PlacementOutcome::kDrain, PlacementReason::kBusyVictims, *victims);
     }
@@ -189,12 +197,19 @@ Offer offer_from(const PlacementDevice& device, Instant now, Instant patience_en
   if (!device.available) {
     return wait(PlacementReason::kTransition);
   }
-  const auto is_displaced = [](const ResidentView& resident) { return resident.displaced; };
-  const auto displaced = std::count_if(candidates.begin(), candidates.end(), is_displaced);
+  // One that comes or goes cannot be sent away now, and must not stay.
+  const bool undecided = std::any_of(
+      device.residents.begin(), device.residents.end(), [](const ResidentView& resident) {
+        return resident.displaced && resident.in_transition && !resident.pinned;
+      });
+  if (undecided) {
+    return wait(PlacementReason::kTransition);
+  }
+  const std::ptrdiff_t displaced = count_displaced(candidates);
   if (displaced == 0 && device.free_pages >= device.need_pages) {
     return offer_of(device, PlacementOutcome::kLoad, PlacementReason::kFreePages, {});
   }
-  const bool only_idle_go = displaced == std::count_if(idle.begin(), idle.end(), is_displaced);
+  const bool only_idle_go = displaced == count_displaced(idle);
   const auto victims =
       only_idle_go ? least_valuable(idle, device.free_pages, device.need_pages, now) : std::nullopt;
   if (victims) {

@@ -100,6 +100,28 @@ TEST(ChoosePlacement, ShortestQueueGoesFirst) {
   EXPECT_EQ(placement.victims, std::vector{ModelId(2)});
 }
 
+TEST(ChoosePlacement, WhoIsDisplacedGoesThoughThereIsRoomOnceItHasStayed) {
+  ResidentView displaced = resident(1, 20, 0, 9s);
+  displaced.displaced = true;
+  displaced.swap = 1s;
+  displaced.serving_since = kNow - 5s;
+  displaced.min_residence = 6s;
+  const Placement early = choose({device(1, 80, {displaced})}, 3s);
+  EXPECT_EQ(early.outcome, PlacementOutcome::kWait);
+  EXPECT_EQ(early.retry_at, displaced.serving_since + 6s);
+  displaced.min_residence = 4s;
+  const Placement late = choose({device(1, 80, {displaced})}, 3s);
+  EXPECT_EQ(late.outcome, PlacementOutcome::kLoad);
+  EXPECT_EQ(late.victims, std::vector{ModelId(1)});
+}
+
+TEST(ChoosePlacement, WhoIsDisplacedAndComesOrGoesIsWaitedFor) {
+  ResidentView displaced = resident(1, 20, 0, 9s);
+  displaced.displaced = true;
+  displaced.in_transition = true;
+  EXPECT_EQ(choose({device(1, 80, {displaced})}, 3s).reason, PlacementReason::kTransition);
+}
+
 TEST(ChoosePlacement, SaysWhenAModelCanNeverFit) {
   PlacementDevice small = device(1, 100, {});
   small.need_pages = 101;
