@@ -224,8 +224,9 @@ class ChildProcess::Impl : public std::enable_shared_from_this<ChildProcess::Imp
   [[nodiscard]] pid_t pid() const { return pid_; }
 
   void signal(int number) const {
-    if (running()) {
-      (void)::kill(-pid_, number);  // Not reaped yet, so the number is still its own.
+    // Not reaped yet, so the number is still its own; its group may be another by now.
+    if (running() && ::kill(-pid_, number) != 0) {
+      (void)::kill(pid_, number);
     }
   }
 

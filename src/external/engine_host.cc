@@ -27,6 +27,8 @@ namespace {
 constexpr std::size_t kErrandThreads = 4;
 constexpr Duration kLeftoverPatience = 10s;
 constexpr Duration kLookAgain = 2ms;
+/// Walking large memories takes long: at most a hundredth of the time goes by with it.
+constexpr int kRestPerLook = 100;
 
 std::int64_t milliseconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
@@ -281,7 +283,6 @@ asio::awaitable<void> EngineHost::Impl::start(ModelId model, core::EngineLife li
                                           entry.hosted.accelerator && tools_.meter != nullptr,
                                           tools_,
                                           on_died);
-  log::info("engine is started", {{"model", entry.hosted.name}});
   const Instant began = steady_now();
   const Result<Holding> started = co_await entry.engine->start();
   if (closed_) {
@@ -415,9 +416,10 @@ void EngineHost::Impl::say_died(ModelId model) {
 
 /// Looks now and then at what running engines hold.
 asio::awaitable<void> EngineHost::Impl::sample() {
-  while (!closed_) {
-    sampling_.expires_after(setup_.sample_interval);
+  for (Duration took{}; !closed_;) {
+    sampling_.expires_after(std::max(setup_.sample_interval, took * kRestPerLook));
     co_await sampling_.async_wait(asio::as_tuple(asio::use_awaitable));
+    const Instant began = steady_now();
     for (const core::EngineStatus& status : core_.engines()) {
       const auto found = engines_.find(status.model);
       if (closed_ || found == engines_.end() || found->second.busy || found->second.stopping ||
@@ -430,6 +432,7 @@ asio::awaitable<void> EngineHost::Impl::sample() {
         hear(core::EngineMeasured{.model = status.model, .life = life, .held_pages = pages(*held)});
       }
     }
+    took = steady_now() - began;
   }
 }
 

@@ -105,6 +105,38 @@ TEST_F(EngineTest, StartsIsMeasuredAndEnds) {
   EXPECT_TRUE(read_records(tools_.record_directory).empty());
 }
 
+TEST_F(EngineTest, IsHandledByWhateverKeepsItsProcessesTogether) {
+  for (const Grouping grouping : {Grouping::kCgroup2, Grouping::kCgroup1, Grouping::kMarked}) {
+    if (!make_process_set(grouping, "heddle-there", "heddle-there")) {
+      continue;
+    }
+    tools_.grouping = grouping;
+    std::filesystem::remove(scratch_ / "pids");
+    make({"--stray", "--child"});
+    ASSERT_TRUE(start().has_value()) << name(grouping);
+    const std::vector<pid_t> pids = engine_pids(scratch_);
+    EXPECT_EQ(engine_->processes().size(), 3U) << name(grouping);
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(suspend(SuspendLevel::kFreeze).has_value()) << name(grouping);
+      ASSERT_TRUE(resume().has_value()) << name(grouping);
+    }
+    ASSERT_TRUE(suspend(SuspendLevel::kFreeze).has_value()) << name(grouping);
+    EXPECT_EQ(stop(), "exit status 0") << name(grouping);
+    for (const pid_t pid : pids) {
+      EXPECT_TRUE(gone(pid)) << name(grouping);
+    }
+  }
+}
+
+TEST_F(EngineTest, ThatWritesWithoutEndIsHandledAllTheSame) {
+  make({"--flood"});
+  ASSERT_TRUE(start().has_value());
+  ASSERT_TRUE(suspend(SuspendLevel::kFreeze).has_value());
+  ASSERT_TRUE(resume().has_value());
+  stop();
+  EXPECT_TRUE(engine_->processes().empty());
+}
+
 TEST_F(EngineTest, ThatIgnoresSigtermIsKilledInTime) {
   for (const char* how : {"ignore", "hang"}) {
     make({"--sigterm", how}, [](auto& config) { config.stop_timeout = 200ms; });

@@ -18,7 +18,7 @@ struct HostBytes {
 
 /// Sums of /proc/PID/smaps_rollup: what the processes map, not what the page cache keeps for
 /// them, which the kernel gives to others when they need it. Processes that are gone, or that we
-/// may not look into, count nothing. Takes about 10 ms for each GiB in small pages.
+/// may not look into, count nothing. Takes about 35 ms for each GiB in small pages.
 [[nodiscard]] HostBytes host_bytes(const std::vector<pid_t>& pids);
 
 /// What processes hold of accelerators, as their driver says. Any thread, one call at a time.
