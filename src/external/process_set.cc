@@ -24,6 +24,7 @@ namespace {
 
 constexpr Duration kFirstLook = 50us;
 constexpr Duration kLongestLook = 10ms;
+constexpr Duration kRemovePatience = 20ms;
 
 /// Looks again and again, ever less often; false when `patience` has passed.
 bool wait_until(const std::function<bool()>& done, Duration patience) {
@@ -76,7 +77,11 @@ class CgroupSet : public ProcessSet {
  public:
   CgroupSet(std::string directory, bool unified)
       : directory_(std::move(directory)), unified_(unified) {}
-  ~CgroupSet() override { (void)::rmdir(directory_.c_str()); }
+  ~CgroupSet() override {
+    // The last process may be a zombie a moment before the kernel counts it out.
+    const auto removed = [this] { return ::rmdir(directory_.c_str()) == 0 || errno != EBUSY; };
+    (void)wait_until(removed, kRemovePatience);
+  }
   CgroupSet(const CgroupSet&) = delete;
   CgroupSet& operator=(const CgroupSet&) = delete;
 

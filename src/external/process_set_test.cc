@@ -24,6 +24,13 @@ class ProcessSetTest : public testing::TestWithParam<Grouping> {
     own_ = std::move(*made);
   }
 
+  void TearDown() override {
+    if (own_.set != nullptr) {
+      own_.set->kill();
+      EXPECT_TRUE(comes_true([&] { return own_.set->members().empty(); }));
+    }
+  }
+
   /// A shell that counts into a file, and so does a grandchild in a session of its own.
   void start() {
     const Descriptor nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));

@@ -16,6 +16,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace heddle::external {
@@ -89,12 +90,30 @@ Result<void> end(const Record& record, Duration patience) {
   return removed ? Result<void>() : Result<void>(removed.error());
 }
 
+/// Nobody else can have put anything there: what is in it is done.
+Result<void> check_private(const std::string& path) {
+  struct stat facts{};
+  if (::lstat(path.c_str(), &facts) != 0) {
+    return Error{Code::kUnavailable, "look at " + path + ": " + std::strerror(errno)};
+  }
+  constexpr mode_t kWritableByOthers = 022;
+  if (facts.st_uid != ::geteuid() || (facts.st_mode & kWritableByOthers) != 0 ||
+      !(S_ISDIR(facts.st_mode) || S_ISREG(facts.st_mode))) {
+    return Error{Code::kFailedPrecondition,
+                 path + " could have been written by somebody else; it is not used"};
+  }
+  return {};
+}
+
 std::vector<fs::path> record_files(const std::string& directory) {
   std::vector<fs::path> files;
+  if (!check_private(directory)) {
+    return files;
+  }
   std::error_code error;
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
        entry.increment(error)) {
-    if (entry->path().extension() == kSuffix) {
+    if (entry->path().extension() == kSuffix && check_private(entry->path().string())) {
       files.push_back(entry->path());
     }
   }
@@ -111,7 +130,13 @@ ProcessName name_process(pid_t pid) {
 
 Result<RecordFile> RecordFile::write(const std::string& directory, const Record& record) {
   std::error_code error;
-  fs::create_directories(directory, error);
+  const bool made = fs::create_directories(directory, error);
+  if (made) {
+    fs::permissions(directory, fs::perms::owner_all, error);
+  }
+  if (const Result<void> ours = check_private(directory); !ours) {
+    return ours.error();
+  }
   RecordFile file(directory + "/" + record.mark + std::string(kSuffix));
   if (const Result<void> written = file.rewrite(record); !written) {
     return written.error();
@@ -164,9 +189,6 @@ Result<std::size_t> end_leftovers(const std::string& directory, Duration patienc
         continue;  // The next start tries again.
       }
       ++count;
-      if (!record->cgroup.empty()) {
-        (void)::rmdir(record->cgroup.c_str());
-      }
     }
     (void)::unlink(path.c_str());
   }

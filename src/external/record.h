@@ -36,7 +36,8 @@ struct Record {
 class RecordFile {
  public:
   RecordFile() = default;
-  /// Makes the directory where there is none. kUnavailable where it cannot be written.
+  /// Makes the directory where there is none. kUnavailable where it cannot be written,
+  /// kFailedPrecondition where others can write it too.
   static Result<RecordFile> write(const std::string& directory, const Record& record);
   /// Replaces what it says. Likewise.
   [[nodiscard]] Result<void> rewrite(const Record& record) const;
@@ -55,7 +56,7 @@ class RecordFile {
 };
 
 /// What was left behind in `directory` (which need not exist); files that are no records are
-/// skipped.
+/// skipped, and all that others could have written.
 [[nodiscard]] std::vector<Record> read_records(const std::string& directory);
 
 /// Ends the engines that lives of ours left running which have ended, and forgets them. They are

@@ -14,6 +14,8 @@
 namespace heddle::external {
 namespace {
 
+namespace fs = std::filesystem;
+
 const Record kRecord{.model = "qwen/7b: chat",
                      .owner = {.pid = 1, .start_time = 77},
                      .leader = {.pid = 2, .start_time = 99},
@@ -47,6 +49,24 @@ TEST(Record, ThatIsNoneIsSkipped) {
   std::ofstream(scratch / "evil.engine") << "model a\nmark m\ncgroup /sys/fs/cgroup/system\nend\n";
   ASSERT_EQ(read_records(scratch.path()).size(), 1U);
   EXPECT_EQ(read_records(scratch.path())[0].cgroup, "");
+}
+
+TEST(Record, ThatSomebodyElseCouldHaveWrittenIsNotUsed) {
+  const Scratch scratch;
+  const auto file = RecordFile::write(scratch / "mine", kRecord);
+  ASSERT_TRUE(file.has_value()) << file.error().message;
+  const fs::path record = *fs::directory_iterator(scratch / "mine");
+  fs::permissions(record, fs::perms::others_write, fs::perm_options::add);
+  EXPECT_TRUE(read_records(scratch / "mine").empty());
+  fs::permissions(record, fs::perms::others_write, fs::perm_options::remove);
+  EXPECT_EQ(read_records(scratch / "mine").size(), 1U);
+  fs::permissions(scratch / "mine", fs::perms::group_write, fs::perm_options::add);
+  EXPECT_TRUE(read_records(scratch / "mine").empty());
+  const auto refused = RecordFile::write(scratch / "mine", kRecord);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, Code::kFailedPrecondition);
+  fs::create_directory_symlink(scratch.path(), scratch / "link");
+  EXPECT_FALSE(RecordFile::write(scratch / "link", kRecord).has_value());
 }
 
 /// A process with a mark, as if somebody had left it behind.
