@@ -35,7 +35,11 @@ class EngineHostTest : public testing::Test {
         EngineHost::Handlers{
             .on_event = [this](core::ManagerEvent event) { take(event); },
             .on_borrow = [this](const core::Borrow& borrow) { borrowed_ = borrow.pages; },
-            .on_repay = [this](const core::Repay& repay) { borrowed_ -= repay.pages; },
+            .on_repay =
+                [this](const core::Repay& repay) {
+                  borrowed_ -= repay.pages;
+                  host_->repaid(repay.model);
+                },
             .on_step = [this](auto, const auto&, const auto&) { ++steps_; }});
   }
 
@@ -219,7 +223,8 @@ TEST_F(EngineHostTest, BorrowsFromAWorkersDeviceAndRepays) {
   host_->grant(kAlpha);
   ASSERT_TRUE(await(kAlpha, EngineNews::kServing).has_value());
   host_->carry_out(core::EvictFrom{.device = kWorkers, .model = kAlpha, .free_pages = 200});
-  ASSERT_TRUE(run_until(loop_, [&] { return borrowed_ == 0; }));
+  ASSERT_TRUE(await(kAlpha, EngineNews::kEnded).has_value());
+  EXPECT_EQ(borrowed_, 0);
 
   host_->carry_out(core::LoadOn{.device = kWorkers, .model = kAlpha});
   ASSERT_TRUE(run_until(loop_, [&] { return borrowed_ == 200; }));
