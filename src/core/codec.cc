@@ -288,6 +288,9 @@ class Reader {
 
   template <class T>
   void read_list(T& list) {
+    if constexpr (requires { list.clear(); }) {
+      list.clear();  // Of what it holds by default.
+    }
     expect("[");
     std::size_t count = 0;
     while (!error_ && !accept("]")) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "core/codec.h"
 #include "core/test_find.h"
 
 namespace heddle::core {
@@ -39,6 +40,7 @@ class Bench {
     std::vector<EnginesCommand> commands;
     core.step(now, event, commands);
     core.check_invariants();
+    log += log_entry(now, event, commands);
     return commands;
   }
   void begin() { tell(configuration); }
@@ -72,6 +74,7 @@ class Bench {
   Instant now{100s};
   ConfigureEngines configuration{};
   EnginesCore core{};
+  std::string log{};  ///< All that was heard and wanted.
 };
 
 TEST(EnginesCore, ReservesBeforeItStartsAndSaysWhenItServes) {
@@ -320,7 +323,7 @@ TEST(EnginesCore, ARemovedEngineIsForgottenWhenItHasEnded) {
   EXPECT_EQ(bench.core.engines().size(), 1U);
 }
 
-/// Whatever comes in whatever order, memory is never promised twice, and every order is answered.
+/// Whatever comes in whatever order, memory is never promised twice, and the log of it replays.
 TEST(EnginesCore, KeepsItsBooksWhateverHappens) {
   const std::uint64_t seed = 20261121;
   SCOPED_TRACE(seed);
@@ -374,6 +377,9 @@ TEST(EnginesCore, KeepsItsBooksWhateverHappens) {
         open.push_back(command);
       }
     }
+    EnginesCore again;
+    const Result<std::int64_t> replayed = replay(again, bench.log);
+    ASSERT_TRUE(replayed) << replayed.error().message;
   }
 }
 
