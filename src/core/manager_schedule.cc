@@ -406,6 +406,11 @@ void ManagerCore::Impl::place_wanted() {
 
 /// Why the model cannot be had, in numbers: what it needs where it needs least, and what there is.
 std::string ManagerCore::Impl::too_large(const ModelState& model) const {
+  if (model.foreign() && !model.config.footprints.empty()) {
+    const ManagerDevice& device = devices_.at(model.config.footprints.begin()->first).config;
+    return "model '" + model.config.name + "' needs " + std::to_string(engine_pages(model)) +
+           " pages of memory; its device, " + device.name + ", has " + std::to_string(device.pages);
+  }
   const policy::Footprint* least = nullptr;
   for (const auto& [id, footprint] : model.config.footprints) {
     if (least == nullptr || policy::pages_to_load(footprint) < policy::pages_to_load(*least)) {

@@ -53,8 +53,12 @@ DeviceId engine_device(const config::Config& config, const config::EngineConfig&
   return DeviceId(static_cast<std::uint64_t>(found - config.devices.begin()));
 }
 
-std::int64_t engine_pages(const config::EngineConfig& engine, std::uint64_t page_bytes) {
-  return static_cast<std::int64_t>((engine.memory + page_bytes - 1) / page_bytes);
+/// What an engine may have of its device. One that was given all of it gets whole pages of it.
+std::int64_t engine_pages(const config::Config& config, const config::EngineConfig& engine) {
+  const std::uint64_t page = page_of(config);
+  const std::uint64_t device = config.devices.at(engine_device(config, engine).value()).memory;
+  return static_cast<std::int64_t>(
+      std::min((engine.memory + page - 1) / page, std::max<std::uint64_t>(device / page, 1)));
 }
 
 core::ManagerModel foreign_model(const config::Config& config,
@@ -71,7 +75,7 @@ core::ManagerModel foreign_model(const config::Config& config,
       .context = 1,  // Tokens are the engine's own affair.
       .pin = model.config.pin,
       .min_residence = model.config.min_residence,
-      .footprints = {{device, {.image_pages = engine_pages(engine, page_of(config))}}},
+      .footprints = {{device, {.image_pages = engine_pages(config, engine)}}},
       .foreign =
           core::ForeignModel{.drain = keeps_requests ? std::optional(engine.drain) : std::nullopt}};
   for (const ConfiguredModel& other : models) {
@@ -202,7 +206,7 @@ core::ConfigureEngines engines_setup(const config::Config& config,
       const config::EngineConfig& engine = *model.config.engine;
       configure.engines.push_back({.model = model.id,
                                    .device = engine_device(config, engine),
-                                   .pages = engine_pages(engine, page),
+                                   .pages = engine_pages(config, engine),
                                    .levels = engine.suspend});
     }
   }

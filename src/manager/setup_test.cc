@@ -83,5 +83,46 @@ TEST(Setup, AReloadCannotChangeWhatMemoryThereIs) {
   EXPECT_EQ(check_reload(before, host).error().code, Code::kFailedPrecondition);
 }
 
+TEST(Setup, EnginesShareTheDevicesAndTheSizeOfPages) {
+  config::Config config = two_devices();
+  config.devices.push_back({.name = "gpu0",
+                            .kind = config::DeviceKind::kExternal,
+                            .memory = 100 * kPage + 1,
+                            .page = 2U << 20U});
+  config.host.snapshots = 7 * kPage;
+  std::vector<ConfiguredModel> models = {opened(1), {}, {}};
+  for (const std::size_t at : {std::size_t{1}, std::size_t{2}}) {
+    models[at].id = ModelId(at + 1);
+    models[at].config.id = at == 1 ? "all" : "some";
+    models[at].config.engine = config::EngineConfig{
+        .device = at == 1 ? "gpu0" : "cpu0",
+        .memory = at == 1 ? 100 * kPage + 1 : 2 * kPage + 1,
+        .suspend = {at == 1 ? spec::SuspendLevel::kCheckpoint : spec::SuspendLevel::kSleep,
+                    spec::SuspendLevel::kStop}};
+  }
+  models[1].config.displaces = {"some"};
+
+  const core::Configure manager = core_setup(config, models);
+  ASSERT_EQ(manager.devices.size(), 3U);
+  EXPECT_EQ(manager.devices[2].pages, 100);
+  EXPECT_EQ(manager.devices[2].page_bytes, kPage);
+  EXPECT_EQ(manager.models[0].footprints.size(), 2U);  // Not on a device of engines.
+  EXPECT_EQ(manager.models[1].footprints.at(DeviceId(2)).image_pages, 100);
+  EXPECT_TRUE(manager.models[1].foreign->drain);
+  EXPECT_EQ(manager.models[1].displaces, std::vector{ModelId(3)});
+  EXPECT_EQ(manager.models[2].footprints.at(DeviceId(0)).image_pages, 3);
+  EXPECT_FALSE(manager.models[2].foreign->drain);  // Sleeping loses what it answers.
+
+  const core::ConfigureEngines engines = engines_setup(config, models);
+  ASSERT_EQ(engines.devices.size(), 1U);
+  EXPECT_EQ(engines.devices[0].id, DeviceId(2));
+  EXPECT_EQ(engines.devices[0].pages, 100);
+  EXPECT_EQ(engines.host_pages, 7);
+  ASSERT_EQ(engines.engines.size(), 2U);
+  EXPECT_EQ(engines.engines[0].pages, 100);
+  EXPECT_EQ(engines.engines[1].levels.front(), spec::SuspendLevel::kSleep);
+  EXPECT_EQ(agent_setup(config, 64)->devices.size(), 2U);
+}
+
 }  // namespace
 }  // namespace heddle::manager

@@ -137,6 +137,7 @@ const llama = await getLlama({gpu: false, build: "never", maxThreads: threads, l
 const model = await llama.loadModel({modelPath: options.model, useMmap: true});
 const context = await model.createContext({contextSize: 512, threads});
 state.sequence = context.getSequence();
-state.template = new Template(model.fileInfo.metadata.tokenizer.chat_template);
+const plain = "{% for message in messages %}{{ message.content }}\n{% endfor %}";
+state.template = new Template(model.fileInfo.metadata.tokenizer.chat_template ?? plain);
 state.model = model;
 console.log(`serves ${options.model} on port ${server.address().port}`);
