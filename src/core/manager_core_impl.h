@@ -181,6 +181,7 @@ class ManagerCore::Impl {
   void enqueue(RequestId id);
   void leave(RequestId id);
   void end(RequestId id);
+  void cancel_on_worker(RequestId id);
   void fail(RequestId id, Error error);
   void fail_waiting(ModelId model, const Error& error, std::int64_t longer_than = 0);
   [[nodiscard]] std::optional<Error> refusal(const RequestArrived& arrived) const;

@@ -90,6 +90,16 @@ TEST(ManagerEngines, ARequestIsForwardedWhenItsEngineServes) {
   EXPECT_NE(find<Dispatch>(bench.arrive(2, kA)), nullptr);
 }
 
+TEST(ManagerEngines, AForwardedRequestIsNoWorkersToCancel) {
+  Bench bench;
+  bench.run(1, kA);
+  bench.arrive(2, kA);
+  const auto cancelled = bench.tell(RequestCancelled{.request = RequestId(1)});
+  EXPECT_EQ(find<CancelAt>(cancelled), nullptr);
+  bench.finish(2);
+  EXPECT_EQ(bench.core.models().at(0).requests_running, 0);
+}
+
 TEST(ManagerEngines, TheNextIsLoadedOnlyWhenTheMemoryHasComeFree) {
   Bench bench;
   bench.run(1, kA);

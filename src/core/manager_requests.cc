@@ -129,12 +129,18 @@ void ManagerCore::Impl::end(RequestId id) {
   requests_.erase(id);
 }
 
+/// Engines that are not ours hear from the gateway that nobody waits any more.
+void ManagerCore::Impl::cancel_on_worker(RequestId id) {
+  const RequestState& request = requests_.at(id);
+  if (request.device && !models_.at(request.model).foreign()) {
+    const WorkerEpoch epoch = devices_.at(*request.device).epoch;
+    act(CancelAt{.request = id, .device = *request.device, .epoch = epoch});
+  }
+}
+
 /// Ends a request with an error, on its worker too.
 void ManagerCore::Impl::fail(RequestId id, Error error) {
-  const std::optional<DeviceId> device = requests_.at(id).device;
-  if (device) {
-    act(CancelAt{.request = id, .device = *device, .epoch = devices_.at(*device).epoch});
-  }
+  cancel_on_worker(id);
   end(id);
   act(FailRequest{.request = id, .error = std::move(error)});
 }
@@ -164,14 +170,10 @@ void ManagerCore::Impl::on(const RequestFinished& finished) {
 }
 
 void ManagerCore::Impl::on(const RequestCancelled& cancelled) {
-  const auto found = requests_.find(cancelled.request);
-  if (found == requests_.end()) {
+  if (!requests_.contains(cancelled.request)) {
     return;  // It ended while its client left.
   }
-  if (const std::optional<DeviceId> device = found->second.device) {
-    act(CancelAt{
-        .request = cancelled.request, .device = *device, .epoch = devices_.at(*device).epoch});
-  }
+  cancel_on_worker(cancelled.request);
   end(cancelled.request);
 }
 

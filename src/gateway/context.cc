@@ -20,6 +20,16 @@ std::map<DeviceId, std::string> device_names(const core::Serving& serving) {
   return names;
 }
 
+std::string device_name(Context& context, std::optional<DeviceId> device) {
+  if (!device) {
+    return {};
+  }
+  if (!context.devices.contains(*device)) {
+    context.devices = device_names(*context.serving);
+  }
+  return context.devices[*device];
+}
+
 asio::awaitable<void> respond_error(HttpExchange& http, api::ApiError error) {
   HttpResponse response{.status = error.status, .body = api::to_json(error)};
   if (error.retry_after > 0) {

@@ -47,12 +47,16 @@ struct Context {
   std::unique_ptr<UpstreamPool> upstream;  ///< To engines that are not ours.
   bool keys_asked = false;                 ///< Whether clients have to show a key of ours.
   std::set<RunningRequest*> live{};
+  std::map<DeviceId, std::string> devices{};  ///< Names; see device_name().
 };
 
 /// Milliseconds since 1970.
 [[nodiscard]] std::int64_t wall_clock_ms();
 /// Names of the devices by id.
 [[nodiscard]] std::map<DeviceId, std::string> device_names(const core::Serving& serving);
+/// The name of one of them; empty for none. They are asked for once, as they stay what they are
+/// while the server runs.
+[[nodiscard]] std::string device_name(Context& context, std::optional<DeviceId> device);
 
 /// Answers with an error, its status and headers.
 boost::asio::awaitable<void> respond_error(HttpExchange& http, api::ApiError error);

@@ -49,9 +49,7 @@ ForwardedRequest::~ForwardedRequest() {
   context_->live.erase(inbox_.get());
   --model_->in_flight;
   request_->times.finished = context_->now();
-  const std::map<DeviceId, std::string> devices = device_names(*context_->serving);
-  const auto device = request_->device ? devices.find(*request_->device) : devices.end();
-  StoryPart part = tell(*request_, device == devices.end() ? "" : device->second);
+  StoryPart part = tell(*request_, device_name(*context_, request_->device));
   part.prompt_tokens = usage_.prompt_tokens().value_or(0);
   part.cached_tokens = usage_.cached_tokens().value_or(0);
   part.completion_tokens = usage_.completion_tokens().value_or(0);

@@ -39,6 +39,20 @@ std::vector<Endpoint> all_endpoints() {
   return all;
 }
 
+/// Who answers what.
+struct Routing {
+  std::vector<Endpoint> endpoints{};
+  std::vector<Route> routes{};  ///< Of the endpoints.
+};
+
+std::shared_ptr<const Routing> make_routing() {
+  Routing routing{.endpoints = all_endpoints()};
+  for (const Endpoint& endpoint : routing.endpoints) {
+    routing.routes.push_back(endpoint.route);
+  }
+  return std::make_shared<const Routing>(std::move(routing));
+}
+
 /// Passes an exchange on, and remembers the status of its answer.
 class CountedExchange final : public HttpExchange {
  public:
@@ -118,7 +132,7 @@ class Gateway::Impl {
                     .now = options.now ? options.now : std::function<Instant()>(steady_now),
                     .started_s = wall_clock_ms() / 1000,
                     .upstream = std::make_unique<UpstreamPool>(loop, UpstreamPool::Options{})})),
-        endpoints_(std::make_shared<const std::vector<Endpoint>>(all_endpoints())),
+        routing_(make_routing()),
         drain_timer_(loop) {}
 
   ~Impl() { context_->serving = nullptr; }
@@ -136,7 +150,7 @@ class Gateway::Impl {
 
   TextPool pool_;
   std::shared_ptr<Context> context_;
-  std::shared_ptr<const std::vector<Endpoint>> endpoints_;
+  std::shared_ptr<const Routing> routing_;
   SipKey tenant_secret_{entropy(), entropy()};
   std::shared_ptr<ApiKeys> keys_ = std::make_shared<ApiKeys>(std::vector<ApiKeys::Key>{});
   asio::steady_timer drain_timer_;
@@ -144,14 +158,6 @@ class Gateway::Impl {
 };
 
 namespace {
-
-std::vector<Route> routes_of(const std::vector<Endpoint>& endpoints) {
-  std::vector<Route> routes;
-  for (const Endpoint& endpoint : endpoints) {
-    routes.push_back(endpoint.route);
-  }
-  return routes;
-}
 
 asio::awaitable<void> respond_options(HttpExchange& http, std::string allow) {
   HttpResponse response{.status = 204};
@@ -161,19 +167,19 @@ asio::awaitable<void> respond_options(HttpExchange& http, std::string allow) {
 
 /// Finds who answers, and lets them. Values only: the gateway may be gone before it ends.
 asio::awaitable<void> dispatch(std::shared_ptr<Context> context,
-                               std::shared_ptr<const std::vector<Endpoint>> endpoints,
+                               std::shared_ptr<const Routing> routing,
                                HttpExchange& connection) {
   CountedExchange http(connection);
   const HttpRequest& request = http.request();
-  const std::vector<Route> routes = routes_of(*endpoints);
-  const std::string allow = allowed_methods(routes, request.path);
+  const std::string allow =
+      request.method == "OPTIONS" ? allowed_methods(routing->routes, request.path) : std::string();
   std::string label = "unknown";
   if (context->serving == nullptr) {
     co_await respond_error(http, api::unavailable("the server is shutting down"));
-  } else if (request.method == "OPTIONS" && !allow.empty()) {
+  } else if (!allow.empty()) {
     co_await respond_options(http, allow);
   } else {
-    auto matched = match_route(routes, request.method, request.path);
+    auto matched = match_route(routing->routes, request.method, request.path);
     if (auto* none = std::get_if<NoMatch>(&matched)) {
       HttpResponse response{.status = none->error.status, .body = api::to_json(none->error)};
       if (!none->allow.empty()) {
@@ -182,7 +188,7 @@ asio::awaitable<void> dispatch(std::shared_ptr<Context> context,
       (void)co_await http.respond(std::move(response));  // Nobody else wants it.
     } else {
       Match match = std::get<Match>(std::move(matched));
-      const Endpoint& endpoint = (*endpoints)[match.route];
+      const Endpoint& endpoint = routing->endpoints[match.route];
       label = endpoint.route.path;
       co_await endpoint.handler(context, http, std::move(match.id));
     }
@@ -217,11 +223,11 @@ api::Parsed<Guest> Gateway::Impl::admit(const std::vector<Endpoint>& endpoints,
 
 Result<void> Gateway::Impl::listen(const config::Config& config) {
   assign(config);
-  auto gatekeeper = [endpoints = endpoints_, keys = keys_](const HttpHead& head) {
-    return admit(*endpoints, *keys, head);
+  auto gatekeeper = [routing = routing_, keys = keys_](const HttpHead& head) {
+    return admit(routing->endpoints, *keys, head);
   };
-  auto handler = [context = context_, endpoints = endpoints_](HttpExchange& http) {
-    return dispatch(context, endpoints, http);
+  auto handler = [context = context_, routing = routing_](HttpExchange& http) {
+    return dispatch(context, routing, http);
   };
   Result<std::unique_ptr<HttpServer>> server =
       HttpServer::listen(context_->loop,

@@ -15,6 +15,7 @@
 #include <boost/beast/http.hpp>
 
 #include "base/log.h"
+#include "gateway/deadline.h"
 #include "gateway/http_exchange.h"
 #include "gateway/signal.h"
 
@@ -71,7 +72,7 @@ class Connection final : public HttpConnection,
   Connection(std::shared_ptr<ConnectionShared> shared, tcp::socket socket, bool too_many)
       : shared_(std::move(shared)),
         socket_(std::move(socket)),
-        deadline_(shared_->loop),
+        deadline_(shared_->loop, [this] { give_up(); }),
         watch_ended_(shared_->loop),
         too_many_(too_many) {
     shared_->open.insert(this);
@@ -111,6 +112,7 @@ class Connection final : public HttpConnection,
   asio::awaitable<bool> wait_for_request();
   asio::awaitable<bool> serve_one();
   asio::awaitable<bool> read_request(Parser& parser);
+  ErrorCode parse_buffered(Parser& parser);
   asio::awaitable<void> refuse(api::ApiError error);
   asio::awaitable<void> linger();
   asio::awaitable<void> stop_watching();
@@ -118,8 +120,9 @@ class Connection final : public HttpConnection,
 
   void take_head(const Parser& parser);
   void watch();
-  void give_up_after(Duration patience);
-  void be_patient();
+  void give_up();
+  void give_up_after(Duration patience) { deadline_.set(patience); }
+  void be_patient() { deadline_.clear(); }
   void mark_gone();
   [[nodiscard]] std::string head_text(const StreamHead& head) const;
   void add_part(std::string& bytes, std::string_view part) const;
@@ -127,12 +130,11 @@ class Connection final : public HttpConnection,
   std::shared_ptr<ConnectionShared> shared_;
   tcp::socket socket_;
   boost::beast::flat_buffer buffer_{};
-  asio::steady_timer deadline_;
+  Deadline deadline_;
   asio::cancellation_signal watch_cancel_{};
   Signal watch_ended_;
   HttpRequest request_{};
   std::function<void()> notify_gone_{};
-  std::uint64_t waits_ = 0;  ///< How often the timer was set or stopped.
   bool too_many_;
   bool idle_ = true;
   bool head_only_ = false;  ///< The method was HEAD.
@@ -145,23 +147,11 @@ class Connection final : public HttpConnection,
   bool gone_ = false;
 };
 
-// --- Time: one timer, which closes the socket; whatever waits for the socket then ends. ---
+// --- Time: one deadline, which closes the socket; whatever waits for the socket then ends. ---
 
-void Connection::give_up_after(Duration patience) {
-  deadline_.expires_after(patience);
-  deadline_.async_wait([self = weak_from_this(), mine = ++waits_](const ErrorCode& stopped) {
-    const std::shared_ptr<Connection> connection = self.lock();
-    // A timer that has fired cannot be cancelled any more, but it can be late.
-    if (!stopped && connection && connection->waits_ == mine) {
-      connection->close();
-      connection->mark_gone();
-    }
-  });
-}
-
-void Connection::be_patient() {
-  ++waits_;
-  deadline_.cancel();
+void Connection::give_up() {
+  close();
+  mark_gone();
 }
 
 // --- Hang-ups: while a request is answered, a read is pending. What it brings is the beginning of
@@ -183,7 +173,7 @@ void Connection::watch() {
   auto on_read = [self = shared_from_this()](const ErrorCode& failure, std::size_t bytes) {
     self->watching_ = false;
     self->buffer_.commit(bytes);
-    if (self->stop_watching_) {
+    if (self->stop_watching_ || self->idle_) {
       self->watch_ended_.notify();
     } else if (failure) {
       self->mark_gone();
@@ -228,7 +218,16 @@ asio::awaitable<bool> Connection::wait_for_request() {
   if (shared_->draining) {
     co_return false;
   }
-  if (buffer_.size() == 0) {
+  if (buffer_.size() > 0) {
+    co_await stop_watching();
+  } else if (watching_) {
+    // The read that watched for hang-ups may as well bring the next request.
+    give_up_after(shared_->limits.idle_timeout);
+    co_await watch_ended_.wait();
+    if (gone_ || buffer_.size() == 0) {
+      co_return false;
+    }
+  } else {
     give_up_after(shared_->limits.idle_timeout);
     const auto [failure, bytes] =
         co_await socket_.async_read_some(buffer_.prepare(kReadBytes), kAwait);
@@ -262,6 +261,19 @@ void Connection::take_head(const Parser& parser) {
   request_.request_id = sane_request_id(id) ? std::string(id) : draw_id(shared_->rng);
 }
 
+/// Parses what has been read already: most requests have come as a whole by then.
+ErrorCode Connection::parse_buffered(Parser& parser) {
+  ErrorCode failure;
+  while (buffer_.size() > 0 && !failure && !parser.is_done()) {
+    const bool had_head = parser.is_header_done();
+    buffer_.consume(parser.put(buffer_.data(), failure));
+    if (parser.is_header_done() && !had_head) {
+      break;
+    }
+  }
+  return failure == http::error::need_more ? ErrorCode() : failure;
+}
+
 /// Reads head and body. False when there is no request to answer: what could be said has been, and
 /// keep_alive_ tells whether there may be another.
 asio::awaitable<bool> Connection::read_request(Parser& parser) {
@@ -271,7 +283,11 @@ asio::awaitable<bool> Connection::read_request(Parser& parser) {
   give_up_after(limits.header_timeout);
   request_ = HttpRequest{.request_id = draw_id(shared_->rng)};
   keep_alive_ = false;
-  auto [failure, bytes] = co_await http::async_read_header(socket_, buffer_, parser, kAwait);
+  ErrorCode failure = parse_buffered(parser);
+  if (!failure && !parser.is_header_done()) {
+    const auto [broken, bytes] = co_await http::async_read_header(socket_, buffer_, parser, kAwait);
+    failure = broken;
+  }
   if (!failure) {
     take_head(parser);
     const auto& fields = parser.get();
@@ -304,9 +320,12 @@ asio::awaitable<bool> Connection::read_request(Parser& parser) {
     }
     const std::uint64_t length = parser.content_length().value_or(limits.body);
     give_up_after(limits.header_timeout + 1s * (length / kBodyBytesPerSecond));
-    const auto [body_failure, body_bytes] =
-        co_await http::async_read(socket_, buffer_, parser, kAwait);
-    failure = body_failure;
+    parser.eager(true);
+    failure = parse_buffered(parser);
+    if (!failure && !parser.is_done()) {
+      const auto [broken, bytes] = co_await http::async_read(socket_, buffer_, parser, kAwait);
+      failure = broken;
+    }
   }
   if (!failure) {
     request_.body = std::move(parser.get().body());
@@ -375,7 +394,6 @@ asio::awaitable<bool> Connection::serve_one() {
   watch();
   co_await shared_->handler(*this);
   notify_gone_ = nullptr;
-  co_await stop_watching();
   co_return keep_alive_ && !gone_ && socket_.is_open();
 }
 

@@ -126,7 +126,6 @@ LiveRequests::~LiveRequests() {
   cancel();
   context_->live.erase(inbox_.get());
   job_.model->in_flight -= static_cast<std::int64_t>(records_.size());
-  const std::map<DeviceId, std::string> devices = device_names(*context_->serving);
   Story* story = context_->stories.find(job_.head.id);
   const api::Usage used = usage();
   for (std::size_t i = 0; i < records_.size(); ++i) {
@@ -134,8 +133,7 @@ LiveRequests::~LiveRequests() {
     if (record.times.finished == Instant{}) {
       record.times.finished = context_->now();
     }
-    const auto device = record.device ? devices.find(*record.device) : devices.end();
-    const StoryPart part = tell(record, device == devices.end() ? "" : device->second);
+    const StoryPart part = tell(record, device_name(*context_, record.device));
     const bool whole = status_ == 200 && error_.empty();
     std::string reason = status_ == 499 ? "abort" : "error";
     if (whole) {

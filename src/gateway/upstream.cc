@@ -17,6 +17,7 @@
 #include <boost/beast/http.hpp>
 
 #include "base/clock.h"
+#include "gateway/deadline.h"
 
 namespace heddle::gateway {
 
@@ -66,32 +67,29 @@ struct PartsBody {
 };
 using Parser = http::response_parser<PartsBody>;
 
-/// A connection to an engine, and its one timer, which closes the socket or stops its reading.
+/// A connection to an engine, and its one deadline, which closes the socket or stops its reading.
 class Connection {
  public:
-  explicit Connection(asio::io_context& loop) : socket(loop), timer_(loop) {}
+  explicit Connection(asio::io_context& loop)
+      : socket(loop), deadline_(loop, [this] { give_up(); }) {}
 
   void close() {
     ErrorCode ignored;
-    ++waits_;
-    timer_.cancel();
+    deadline_.clear();
     socket.close(ignored);
   }
   void close_after(Duration patience) {
-    arm(patience, [this] { close(); });
+    only_stops_ = false;
+    deadline_.set(patience);
   }
   /// Stops the read that waits.
   void stop_after(Duration patience) {
-    arm(patience, [this] {
-      ErrorCode ignored;
-      stopped_ = true;
-      socket.cancel(ignored);
-    });
+    only_stops_ = true;
+    deadline_.set(patience);
   }
-  /// Disarms the timer; whether it had stopped a read.
+  /// Takes the deadline back; whether it had stopped a read.
   bool settle() {
-    ++waits_;
-    timer_.cancel();
+    deadline_.clear();
     return std::exchange(stopped_, false);
   }
 
@@ -109,22 +107,19 @@ class Connection {
   Instant idle_since{};
 
  private:
-  template <class Act>
-  void arm(Duration patience, Act act) {
-    timer_.expires_after(patience);
-    timer_.async_wait([this, act, alive = std::weak_ptr<int>(alive_), mine = ++waits_](
-                          const ErrorCode& cancelled) {
-      // A timer that has fired cannot be cancelled any more, but it can be late.
-      if (!cancelled && !alive.expired() && waits_ == mine) {
-        act();
-      }
-    });
+  void give_up() {
+    if (!only_stops_) {
+      close();
+      return;
+    }
+    ErrorCode ignored;
+    stopped_ = true;
+    socket.cancel(ignored);
   }
 
-  asio::steady_timer timer_;
-  std::uint64_t waits_ = 0;  ///< How often the timer was set or stopped.
+  Deadline deadline_;
+  bool only_stops_ = false;
   bool stopped_ = false;
-  std::shared_ptr<int> alive_ = std::make_shared<int>();
 };
 
 std::string place(const core::EngineAddress& address) {

@@ -481,9 +481,6 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   }
 
   void execute(const core::CancelAt& command) {
-    if (foreign_.find(command.request) != nullptr) {
-      return;  // The exchange is the gateway's, which hears that the request failed.
-    }
     agent_->send(command.device, command.epoch, core::CancelRequest{.request = command.request});
   }
 
