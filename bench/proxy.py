@@ -6,7 +6,7 @@
 Needs nginx and wrk (Debian: nginx-light, wrk). The engine is an nginx that answers every chat with the same
 stream of 32 events. Everybody has one core for itself, the engine and the clients share the other; who is
 measured changes every few seconds, so that what else the machine does strikes all alike. Figures are medians
-over the rounds; `added` is against asking the engine itself.
+over the rounds; `added` is against asking the engine itself, `cpu` is of the proxy's processes.
 """
 
 import argparse
@@ -101,7 +101,18 @@ def nginx(stack, folder, name, server, port, core):
     config = own / "nginx.conf"
     config.write_text(NGINX.format(folder=own, server=server))
     command = [shutil.which("nginx") or "/usr/sbin/nginx", "-p", own, "-c", config, "-e", own / "error"]
-    stack.enter_context(process(command, core, f"http://127.0.0.1:{port}/health"))
+    return stack.enter_context(process(command, core, f"http://127.0.0.1:{port}/health"))
+
+
+def processor_seconds(pid):
+    """Of a process and its children."""
+    total = 0
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+            if pid in (int(stat.parent.name), int(fields[1])):
+                total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def wake(port):
@@ -113,13 +124,15 @@ def wake(port):
         raise RuntimeError(f"port {port} does not pass the stream on as it is: {answer[:200]!r}")
 
 
-def measure(port, connections, seconds, script):
+def measure(port, child, connections, seconds, script):
+    before = processor_seconds(child.pid)
     command = ["taskset", "-c", str(OTHERS), "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "20s",
                "-s", script, f"http://127.0.0.1:{port}/v1/chat/completions"]
     output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     figures = re.search(r"figures (.*)", output)
     requests, duration, p50, p99, wrong, broken = map(int, figures[1].split())
-    return {"per_s": requests / (duration / 1e6), "p50_us": p50, "p99_us": p99, "failed": wrong + broken}
+    return {"per_s": requests / (duration / 1e6), "p50_us": p50, "p99_us": p99, "failed": wrong + broken,
+            "cpu_us": (processor_seconds(child.pid) - before) / requests * 1e6}
 
 
 def run(arguments):
@@ -128,30 +141,33 @@ def run(arguments):
         script = folder / "chat.lua"
         script.write_text(SCRIPT.format(chat=CHAT))
         engine = free_port()
-        # nginx takes \n in quotes for a line break.
-        text = STREAM.replace("\n", "\\n")
-        nginx(stack, folder, "engine", ENGINE.format(port=engine, stream=text), engine, OTHERS)
+        text = STREAM.replace("\n", "\\n")  # As nginx writes a line break.
+        children = {}
+        children["engine"] = nginx(stack, folder, "engine", ENGINE.format(port=engine, stream=text), engine, OTHERS)
         ports = {"engine": engine}
         ports["nginx"] = free_port()
-        nginx(stack, folder, "nginx", PROXY.format(port=ports["nginx"], engine=engine), ports["nginx"], OURS)
+        proxy = PROXY.format(port=ports["nginx"], engine=engine)
+        children["nginx"] = nginx(stack, folder, "nginx", proxy, ports["nginx"], OURS)
         ports["heddle"] = free_port()
         config = folder / "heddle.yaml"
         config.write_text(HEDDLE.format(port=ports["heddle"], engine=engine, model=MODEL))
-        stack.enter_context(process([arguments.binary, "serve", "--config", config], OURS,
-                                    f"http://127.0.0.1:{ports['heddle']}/health"))
+        command = [arguments.binary, "serve", "--config", config]
+        ready = f"http://127.0.0.1:{ports['heddle']}/health"
+        children["heddle"] = stack.enter_context(process(command, OURS, ready))
         if arguments.llama_swap:
             ports["llama-swap"] = free_port()
             config = folder / "llama-swap.yaml"
             config.write_text(LLAMA_SWAP.format(engine=engine, model=MODEL))
             command = [arguments.llama_swap, "-config", config, "-listen", f"127.0.0.1:{ports['llama-swap']}"]
-            stack.enter_context(process(command, OURS, f"http://127.0.0.1:{ports['llama-swap']}/health"))
+            ready = f"http://127.0.0.1:{ports['llama-swap']}/health"
+            children["llama-swap"] = stack.enter_context(process(command, OURS, ready))
         for port in ports.values():
             wake(port)
         for connections in (1, 1000):
             rounds = {name: [] for name in ports}
             for _ in range(arguments.rounds):
                 for name, port in ports.items():
-                    rounds[name].append(measure(port, connections, arguments.seconds, script))
+                    rounds[name].append(measure(port, children[name], connections, arguments.seconds, script))
             direct = None
             for name, measured in rounds.items():
                 median = {key: statistics.median(one[key] for one in measured) for key in measured[0]}
@@ -160,7 +176,7 @@ def run(arguments):
                        "p50_us": round(median["p50_us"]), "p99_us": round(median["p99_us"]),
                        "added_p50_us": round(median["p50_us"] - direct["p50_us"]),
                        "added_p99_us": round(median["p99_us"] - direct["p99_us"]),
-                       "failed": sum(one["failed"] for one in measured)}
+                       "cpu_us": round(median["cpu_us"], 1), "failed": sum(one["failed"] for one in measured)}
                 print(json.dumps(row), flush=True)
 
 

@@ -1,6 +1,7 @@
 #include "gateway/forwarding.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "api/error.h"
@@ -35,11 +36,6 @@ class Forwarding {
         http_(http),
         job_(std::move(job)),
         live_(context_, job_, http.request().request_id),
-        chunks_({.id = "chatcmpl-" + draw_id(context_->rng),
-                 .created = wall_clock_ms() / 1000,
-                 .model = job_.name,
-                 .fingerprint = context_->fingerprint},
-                /*with_usage=*/false),
         inbox_(*live_.inbox()) {
     http_.on_gone([weak = std::weak_ptr(live_.inbox())] {
       if (const std::shared_ptr<ForeignInbox> inbox = weak.lock()) {
@@ -92,7 +88,7 @@ class Forwarding {
   HttpExchange& http_;
   ForwardJob job_;
   ForwardedRequest live_;
-  api::ChunkWriter chunks_;
+  std::optional<api::ChunkWriter> chunks_{};  ///< Made when something is told of loading.
   ForeignInbox& inbox_;
   std::string part_{};      ///< Of the body; not sent yet.
   Duration spoken_{};       ///< Age at which the client was last told something.
@@ -139,7 +135,14 @@ asio::awaitable<void> Forwarding::tell_of_waiting() {
   } else {
     api::Choice thought{.reasoning = told_load_ ? "." : "loading " + job_.model->config.id + " "};
     told_load_ = true;
-    text = api::sse_event(chunks_.text(thought));
+    if (!chunks_) {
+      chunks_.emplace(api::AnswerHead{.id = "chatcmpl-" + draw_id(context_->rng),
+                                      .created = wall_clock_ms() / 1000,
+                                      .model = job_.name,
+                                      .fingerprint = context_->fingerprint},
+                      /*with_usage=*/false);
+    }
+    text = api::sse_event(chunks_->text(thought));
   }
   co_await speak(std::move(text));
 }
@@ -165,7 +168,7 @@ asio::awaitable<bool> Forwarding::wait_for_engine() {
   if (told_load_) {
     told_load_ = false;
     api::Choice thought{.reasoning = "\nready after " + format_duration(live_.age()) + "\n\n"};
-    std::string event = api::sse_event(chunks_.text(thought));
+    std::string event = api::sse_event(chunks_->text(thought));
     co_await speak(std::move(event));
   }
   co_return !http_.gone() && !client_left_;
@@ -218,7 +221,7 @@ asio::awaitable<Result<void>> Forwarding::await_answer(UpstreamExchange& engine)
     if (!news) {
       co_return news.error();
     }
-    part_ += engine.take_body();
+    part_ = engine.take_body();
     if (engine.head() != nullptr) {
       headed = headed == Duration{} ? live_.age() : headed;
       if (part_.empty() && live_.age() - headed >= context_->comment_interval) {
@@ -244,7 +247,7 @@ StreamHead Forwarding::head_of(const UpstreamExchange& engine) const {
   const UpstreamHead& theirs = *engine.head();
   StreamHead head{.status = theirs.status, .reason = theirs.reason, .length = theirs.length};
   for (const auto& field : theirs.headers) {
-    if (field_value({field}, "x-request-id").empty()) {  // It has ours.
+    if (!is_same_field(field.first, "x-request-id")) {  // It has ours.
       head.headers.push_back(field);
     }
   }

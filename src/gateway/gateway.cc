@@ -116,22 +116,23 @@ class Gateway::Impl {
  public:
   Impl(asio::io_context& loop, core::Serving& serving, Metrics& metrics, const Options& options)
       : pool_(loop, options.text_threads),
-        context_(std::make_shared<Context>(
-            Context{.loop = loop,
-                    .serving = &serving,
-                    .pool = pool_,
-                    .catalog = Catalog(loop, pool_, options.open_text),
-                    .stories = Stories(options.stories_max),
-                    .metrics = GatewayMetrics(metrics),
-                    .limits = {},
-                    .version = options.version,
-                    .fingerprint = fingerprint(options.version, entropy()),
-                    .comment_interval = options.comment_interval,
-                    .backlog_max = options.backlog_max,
-                    .rng = Rng(entropy()),
-                    .now = options.now ? options.now : std::function<Instant()>(steady_now),
-                    .started_s = wall_clock_ms() / 1000,
-                    .upstream = std::make_unique<UpstreamPool>(loop, UpstreamPool::Options{})})),
+        context_(std::make_shared<Context>(Context{
+            .loop = loop,
+            .serving = &serving,
+            .pool = pool_,
+            .catalog = Catalog(loop, pool_, options.open_text),
+            .stories = Stories(options.stories_max),
+            .metrics = GatewayMetrics(metrics),
+            .limits = {},
+            .version = options.version,
+            .fingerprint = fingerprint(options.version, entropy()),
+            .comment_interval = options.comment_interval,
+            .backlog_max = options.backlog_max,
+            .rng = Rng(entropy()),
+            .now = options.now ? options.now : std::function<Instant()>(steady_now),
+            .started_s = wall_clock_ms() / 1000,
+            .upstream =
+                std::make_unique<UpstreamPool>(loop, UpstreamPool::Options{.idle_max = 1024})})),
         routing_(make_routing()),
         drain_timer_(loop) {}
 

@@ -124,7 +124,7 @@ class Connection final : public HttpConnection,
   void give_up_after(Duration patience) { deadline_.set(patience); }
   void be_patient() { deadline_.clear(); }
   void mark_gone();
-  [[nodiscard]] std::string head_text(const StreamHead& head) const;
+  void add_head(std::string& text, const StreamHead& head) const;
   void add_part(std::string& bytes, std::string_view part) const;
 
   std::shared_ptr<ConnectionShared> shared_;
@@ -439,9 +439,9 @@ asio::awaitable<Result<void>> Connection::respond(HttpResponse response) {
   co_return Result<void>();
 }
 
-std::string Connection::head_text(const StreamHead& head) const {
+void Connection::add_head(std::string& text, const StreamHead& head) const {
   const auto status = static_cast<http::status>(head.status);
-  std::string text = http_11_ ? "HTTP/1.1 " : "HTTP/1.0 ";
+  text += http_11_ ? "HTTP/1.1 " : "HTTP/1.0 ";
   text += std::to_string(head.status) + " ";
   text += head.reason.empty() ? view(http::obsolete_reason(status)) : head.reason;
   text += "\r\n";
@@ -465,7 +465,7 @@ std::string Connection::head_text(const StreamHead& head) const {
   if (keep_alive_ != http_11_) {
     add("Connection", keep_alive_ ? "keep-alive" : "close");
   }
-  return text + "\r\n";
+  text += "\r\n";
 }
 
 /// Appends a part as it goes over the network.
@@ -491,7 +491,9 @@ asio::awaitable<Result<void>> Connection::begin(StreamHead head, std::string par
   chunked_ = http_11_ && !empty && !head.length;
   // Where nothing else says where it ends, the connection does.
   keep_alive_ = keep_alive_ && !shared_->draining && (http_11_ || empty || head.length);
-  std::string bytes = head_text(head);
+  std::string bytes;
+  bytes.reserve(part.size() + kReadBytes / 8);
+  add_head(bytes, head);
   add_part(bytes, part);
   const Result<void> sent = co_await write(bytes);
   co_return sent;

@@ -17,10 +17,9 @@ constexpr std::string_view kUpstream = "/upstream/";
 HttpFields forwarded_headers(const Context& context, const HttpRequest& request) {
   HttpFields headers = end_to_end(request.headers);
   std::erase_if(headers, [&context](const auto& field) {
-    const HttpFields one{field};
-    const bool key =
-        !field_value(one, "authorization").empty() || !field_value(one, "x-api-key").empty();
-    return (key && context.keys_asked) || !field_value(one, "x-request-id").empty();
+    const std::string& name = field.first;
+    const bool key = is_same_field(name, "authorization") || is_same_field(name, "x-api-key");
+    return (key && context.keys_asked) || is_same_field(name, "x-request-id");
   });
   headers.emplace_back("X-Request-Id", request.request_id);
   return headers;

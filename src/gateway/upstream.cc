@@ -36,10 +36,6 @@ std::string_view view(beast::string_view text) {
   return {text.data(), text.size()};
 }
 
-bool is_same_name(std::string_view a, std::string_view b) {
-  return beast::iequals({a.data(), a.size()}, {b.data(), b.size()});
-}
-
 /// A body whose bytes are taken out as they come, however long it says that it will be.
 struct PartsBody {
   using value_type = std::string;
@@ -151,16 +147,20 @@ std::string head_text(const core::EngineAddress& address, const UpstreamRequest&
 
 }  // namespace
 
+bool is_same_field(std::string_view a, std::string_view b) {
+  return beast::iequals({a.data(), a.size()}, {b.data(), b.size()});
+}
+
 std::string_view field_value(const HttpFields& fields, std::string_view name) {
   for (const auto& [key, value] : fields) {
-    if (is_same_name(key, name)) {
+    if (is_same_field(key, name)) {
       return value;
     }
   }
   return {};
 }
 
-HttpFields end_to_end(const HttpFields& fields) {
+HttpFields end_to_end(HttpFields fields) {
   constexpr std::array<std::string_view, 14> kOfConnection{"connection",
                                                            "keep-alive",
                                                            "proxy-connection",
@@ -175,33 +175,30 @@ HttpFields end_to_end(const HttpFields& fields) {
                                                            "host",
                                                            "content-length",
                                                            "http2-settings"};
-  std::vector<std::string_view> named;
+  std::vector<std::string> named;
   for (const auto& [name, value] : fields) {
-    if (is_same_name(name, "connection")) {
+    if (is_same_field(name, "connection")) {
       for (const auto& option : http::token_list({value.data(), value.size()})) {
-        named.push_back(view(option));
+        named.emplace_back(view(option));
       }
     }
   }
-  HttpFields kept;
-  for (const auto& field : fields) {
-    const auto same = [&field](std::string_view name) { return is_same_name(name, field.first); };
-    if (std::none_of(kOfConnection.begin(), kOfConnection.end(), same) &&
-        std::none_of(named.begin(), named.end(), same)) {
-      kept.push_back(field);
-    }
-  }
-  return kept;
+  std::erase_if(fields, [&](const auto& field) {
+    const auto same = [&field](std::string_view name) { return is_same_field(name, field.first); };
+    return std::any_of(kOfConnection.begin(), kOfConnection.end(), same) ||
+           std::any_of(named.begin(), named.end(), same);
+  });
+  return fields;
 }
 
 bool UpstreamHead::is_event_stream() const {
   const std::string_view type = field_value(headers, "content-type");
-  return is_same_name(type.substr(0, std::string_view(kEventStream).size()), kEventStream);
+  return is_same_field(type.substr(0, std::string_view(kEventStream).size()), kEventStream);
 }
 
 bool UpstreamHead::is_plain() const {
   const std::string_view encoding = field_value(headers, "content-encoding");
-  return encoding.empty() || is_same_name(encoding, "identity");
+  return encoding.empty() || is_same_field(encoding, "identity");
 }
 
 /// What the pool and its exchanges share; outlives whichever ends first.
@@ -461,11 +458,10 @@ class Exchange final : public UpstreamExchange {
     const auto& fields = parser_->get();
     UpstreamHead head{.status = static_cast<int>(fields.result_int()),
                       .reason = std::string(view(fields.reason()))};
-    HttpFields all;
     for (const auto& field : fields) {
-      all.emplace_back(view(field.name_string()), view(field.value()));
+      head.headers.emplace_back(view(field.name_string()), view(field.value()));
     }
-    head.headers = end_to_end(all);
+    head.headers = end_to_end(std::move(head.headers));
     if (const auto length = parser_->content_length()) {
       head.length = *length;
     }

@@ -42,13 +42,16 @@ struct UpstreamHead {
   [[nodiscard]] bool is_plain() const;
 };
 
+/// Whether two names of headers are the same: letters' case aside.
+[[nodiscard]] bool is_same_field(std::string_view a, std::string_view b);
+
 /// The value of the first header of this name, letters' case aside; empty where there is none.
 [[nodiscard]] std::string_view field_value(const HttpFields& fields, std::string_view name);
 
 /// The fields without those that are about one connection only (RFC 9110, 7.6.1) or that it makes
 /// itself: Connection and what it names, Keep-Alive, Proxy-*, TE, Trailer, Transfer-Encoding,
 /// Upgrade, Expect, Host, Content-Length.
-[[nodiscard]] HttpFields end_to_end(const HttpFields& fields);
+[[nodiscard]] HttpFields end_to_end(HttpFields fields);
 
 /// One request to an engine and its answer. Loop thread; one coroutine at a time.
 class UpstreamExchange {
