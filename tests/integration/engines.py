@@ -14,6 +14,7 @@ import pytest
 import server as heddle
 
 HERE = heddle.ROOT / "tests" / "engines"
+NODE = 20
 MODULES = heddle.ROOT / "build" / "llama" / "node_modules"
 
 
@@ -31,6 +32,9 @@ def require_llama():
     """Skips the test where llama.cpp cannot be had."""
     if shutil.which("node") is None:
         pytest.skip("node is not installed: llama.cpp was not tested as an engine")
+    version = subprocess.run(["node", "--version"], capture_output=True, text=True).stdout
+    if int(version.lstrip("v").split(".")[0]) < NODE:
+        pytest.skip(f"node {version.strip()} is older than {NODE}, which llama.cpp takes: it was not tested as an engine")
     if not (MODULES / "node-llama-cpp").is_dir():
         pytest.skip(f"{MODULES} lacks llama.cpp: ./dev test prepares it")
 
