@@ -205,6 +205,7 @@ class ManagerCore::Impl {
   void load(DeviceState& device, ModelId model, const std::vector<ModelId>& victims);
   void drain(DeviceState& device, ModelId model, const std::vector<ModelId>& victims);
   [[nodiscard]] Instant frozen_since(ModelId model) const;
+  [[nodiscard]] static Duration residence(const ModelState& model, const Instance& instance);
   void evict(DeviceState& device,
              ModelId model,
              EvictMode mode,

@@ -27,9 +27,7 @@ std::int64_t ManagerCore::Impl::engine_pages(const ModelState& model) const {
 }
 
 /// An engine as a victim for `wanted`. One that stands by can only give up what it still holds, and
-/// only by being ended, which its requests would not survive. One that has answered those who
-/// waited for it, and that nobody asked since, need not stay: who uses engines by turns, one
-/// request at a time, waits for a switch and no longer.
+/// only by being ended, which its requests would not survive.
 policy::ResidentView ManagerCore::Impl::engine_view(const DeviceState& device,
                                                     ModelId id,
                                                     const ModelState& wanted) const {
@@ -37,19 +35,31 @@ policy::ResidentView ManagerCore::Impl::engine_view(const DeviceState& device,
   const Instance& instance = device.instances.at(id);
   const bool stands_by = instance.stage == InstanceStage::kSuspended;
   const bool busy = !instance.in_flight.empty();
-  const bool asked = busy || model.last_arrival > instance.serving_since;
-  return {
-      .model = id,
-      .pages = pages_of(device, id),
-      .queue = std::ssize(instance.in_flight) + std::ssize(model.waiting),
-      .last_used = model.last_used,
-      .serving_since = instance.serving_since,
-      .min_residence = asked ? std::max(model.config.min_residence, kResidenceSwaps * model.swap_in)
-                             : Duration{},
-      .pinned = model.config.pin && !model.removed,
-      .displaced = !stands_by && displaces(wanted, id),
-      .swap = std::max<Duration>(model.swap_out + model.swap_in, Duration(1)),
-      .in_transition = stands_by ? busy : instance.stage != InstanceStage::kServing};
+  return {.model = id,
+          .pages = pages_of(device, id),
+          .queue = std::ssize(instance.in_flight) + std::ssize(model.waiting),
+          .last_used = model.last_used,
+          .serving_since = instance.serving_since,
+          .min_residence = residence(model, instance),
+          .pinned = model.config.pin && !model.removed,
+          .displaced = !stands_by && displaces(wanted, id),
+          .swap = std::max<Duration>(model.swap_out + model.swap_in, Duration(1)),
+          .in_transition = stands_by ? busy : instance.stage != InstanceStage::kServing};
+}
+
+/// How long an engine stays at least. One that is idle has answered those who waited for it; if
+/// nobody asked it since it came it need not stay at all, so that who uses engines by turns waits
+/// for a switch and no longer. If somebody did, the next may come soon: it stays until it was idle
+/// for half of what bringing it back takes.
+Duration ManagerCore::Impl::residence(const ModelState& model, const Instance& instance) {
+  const Duration most = std::max(model.config.min_residence, kResidenceSwaps * model.swap_in);
+  if (!instance.in_flight.empty()) {
+    return most;
+  }
+  if (model.last_arrival <= instance.serving_since) {
+    return {};
+  }
+  return std::min(most, model.last_used - instance.serving_since + model.swap_in / 2);
 }
 
 Instant ManagerCore::Impl::frozen_since(ModelId model) const {

@@ -114,7 +114,7 @@ TEST(ManagerEngines, TheNextIsLoadedOnlyWhenTheMemoryHasComeFree) {
   EXPECT_EQ(find<LoadOn>(left)->model, kB);
 }
 
-TEST(ManagerEngines, AnIdleEngineThatIsInUseStaysForThreeTimesWhatBringingItInTook) {
+TEST(ManagerEngines, AnEngineInUseStaysForThreeTimesWhatBringingItInTakesOrUntilItIsIdle) {
   Bench bench;
   bench.run(1, kA);
   bench.finish(1);
@@ -122,8 +122,22 @@ TEST(ManagerEngines, AnIdleEngineThatIsInUseStaysForThreeTimesWhatBringingItInTo
   bench.arrive(2, kA);
   bench.finish(2);
   EXPECT_EQ(find<EvictFrom>(bench.arrive(3, kB)), nullptr);
-  EXPECT_EQ(find<EvictFrom>(bench.after(2800ms)), nullptr);
+  EXPECT_EQ(find<EvictFrom>(bench.after(400ms)), nullptr);
   EXPECT_NE(find<EvictFrom>(bench.after(100ms)), nullptr);
+
+  Bench asked;
+  asked.run(1, kA);
+  asked.after(100ms);
+  asked.arrive(2, kA);
+  asked.finish(1);
+  asked.finish(2);
+  asked.arrive(100, kB);
+  for (std::uint64_t i = 3; i < 17; ++i) {  // Every 200 ms, up to 2.9 s.
+    EXPECT_EQ(find<EvictFrom>(asked.after(200ms)), nullptr);
+    asked.arrive(i, kA);
+    asked.finish(i);
+  }
+  EXPECT_NE(find<EvictFrom>(asked.after(200ms)), nullptr);
 }
 
 TEST(ManagerEngines, AnIdleEngineThatNobodyAskedSinceItCameGoesAtOnce) {
