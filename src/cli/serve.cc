@@ -185,8 +185,11 @@ class Server {
     log::info("shutting down; a second signal ends at once",
               {{"patience", format_duration(config_.shutdown_timeout)}});
     gateway_->drain(config_.shutdown_timeout, [this] {
-      signals_.cancel();
-      loop_.stop();
+      // Whatever still runs was given up by the gateway; engines get their time to end.
+      manager_->drain(steady_now(), [this] {
+        signals_.cancel();
+        loop_.stop();
+      });
     });
   }
 

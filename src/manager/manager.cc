@@ -346,13 +346,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     if (model == nullptr || !model->host) {
       return;
     }
-    std::vector<std::shared_ptr<core::RequestSink>> waiting;
-    for (const auto& [id, entry] : requests_.entries()) {
-      if (entry.held && !entry.place.has_value() && entry.record->model == image.model) {
-        waiting.push_back(entry.sink);
-      }
-    }
-    for (const std::shared_ptr<core::RequestSink>& sink : waiting) {
+    for (const std::shared_ptr<core::RequestSink>& sink : requests_.held_for(image.model)) {
       sink->on_loading(image.bytes, model->host->image_bytes);
     }
   }
@@ -491,9 +485,18 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
 
   void execute(const core::AdminDone& command) { answer(command.ticket, command.error); }
 
+  /// No request is left: the engines that are not ours may end in peace, too.
   void execute(const core::Drained& /*command*/) {
-    if (drained_) {
-      std::exchange(drained_, nullptr)();
+    const auto last = std::make_shared<std::function<void()>>(std::exchange(drained_, nullptr));
+    const std::shared_ptr<void> all_ended(nullptr, [last](void* /*none*/) {
+      if (*last) {
+        (*last)();
+      }
+    });
+    for (const core::EngineStatus& engine : engines_->engines()) {
+      if (engine.state != core::EngineState::kStopped) {
+        unload(engine.model, core::EvictionReason::kOperator, [all_ended](const auto& /*done*/) {});
+      }
     }
   }
 

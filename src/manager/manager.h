@@ -40,7 +40,7 @@ class Manager final : public core::Serving {
   void reconfigure(const config::Config& config, std::function<void(Result<void>)> done);
 
   /// Takes no more requests. `done` is called once all have ended, to which they are made at
-  /// `deadline`.
+  /// `deadline`, and then the engines that are not ours.
   void drain(Instant deadline, std::function<void()> done);
 
   void start(std::shared_ptr<core::RequestRecord> record,

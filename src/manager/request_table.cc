@@ -49,6 +49,16 @@ RequestTable::Entry* RequestTable::find(RequestId request) {
   return found == entries_.end() ? nullptr : &found->second;
 }
 
+std::vector<std::shared_ptr<core::RequestSink>> RequestTable::held_for(ModelId model) const {
+  std::vector<std::shared_ptr<core::RequestSink>> sinks;
+  for (const auto& [id, entry] : entries_) {
+    if (entry.held && !entry.place && entry.record->model == model) {
+      sinks.push_back(entry.sink);
+    }
+  }
+  return sinks;
+}
+
 std::optional<Instant> RequestTable::waits_since(ModelId model) const {
   std::optional<Instant> since;
   for (const auto& [id, entry] : entries_) {

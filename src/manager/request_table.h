@@ -38,6 +38,8 @@ class RequestTable {
   /// Takes the request out; nothing when it has ended.
   std::optional<Entry> remove(RequestId request);
   [[nodiscard]] std::map<RequestId, Entry>& entries() { return entries_; }
+  /// The sinks of those that wait for the model and were told so.
+  [[nodiscard]] std::vector<std::shared_ptr<core::RequestSink>> held_for(ModelId model) const;
   /// When the first came of those that wait for the model.
   [[nodiscard]] std::optional<Instant> waits_since(ModelId model) const;
 
