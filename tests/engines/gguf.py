@@ -80,7 +80,7 @@ def renamed(tensors, config):
     named = {
         "token_embd.weight": tensors["model.embed_tokens.weight"],
         "output_norm.weight": tensors["model.norm.weight"],
-        "output.weight": tensors["lm_head.weight"],
+        "output.weight": tensors.get("lm_head.weight", tensors["model.embed_tokens.weight"]),
     }
     for layer in range(config["num_hidden_layers"]):
         for theirs, ours in inner.items():
