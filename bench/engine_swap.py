@@ -32,17 +32,18 @@ OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 def serve(gguf, suspend, memory):
     """Two engines on a device on which only one may be at a time."""
     rows = "".join(
-        f"  {name}:\n    cmd: {engines.llama(gguf)}\n    engine: llama-server\n    memory: {memory}\n"
+        f"  {name}:\n    cmd: {engines.llama(gguf)}\n    engine: llama-server\n    memory: {memory}MiB\n"
         f"    suspend: [{suspend}]\n    device: engines\n"
         for name in ("one", "other")
     )
-    devices = f"  - {{name: engines, kind: external, memory: {memory}}}\n"
-    if suspend.startswith("freeze"):  # It frees nothing: there has to be room for both.
-        devices = devices.replace(memory, "64GiB")
-        groups = "groups: {all: {swap: true, members: [one, other]}}\n"
-    else:
-        groups = ""
-    return heddle.Server(f"listen: 127.0.0.1:0\nlogLevel: error\ndevices:\n{devices}models:\n{rows}{groups}")
+    # Two do not fit, but one and what the other keeps when its file's pages are gone. Freezing frees nothing, so that
+    # there has to be room for both.
+    room = "64GiB" if suspend.startswith("freeze") else f"{memory * 17 // 10}MiB"
+    groups = "groups: {all: {swap: true, members: [one, other]}}\n" if suspend.startswith("freeze") else ""
+    return heddle.Server(
+        f"listen: 127.0.0.1:0\nlogLevel: error\ndevices:\n  - {{name: engines, kind: external, memory: {room}}}\n"
+        f"models:\n{rows}{groups}"
+    )
 
 
 def first_token(url, model):
@@ -115,7 +116,7 @@ def main():
     options = parser.parse_args()
     engines.MODULES, heddle.BINARY = options.modules.resolve(), options.binary.resolve()
     gguf = options.gguf.resolve()
-    memory = f"{gguf.stat().st_size * 3 // 2 // 2**20 + 600}MiB"
+    memory = gguf.stat().st_size * 5 // 4 // 2**20 + 300
 
     measured = {}
     for suspend in ("stop", "freeze, stop", "reclaim, stop"):
@@ -131,13 +132,16 @@ def main():
         )
 
     result, spent, swap, swaps = alternate(gguf, memory, options.rate, options.seconds)
-    total = result["all"] if "all" in result else result
+    total = result["all"]
     serving, switching = float(spent["serving"]), float(spent["switching"])
     # A request waits at most until its turn comes (2 s, or the other's stay of three times its coming in), until the
     # other's requests have ended or stand still (2 s), and for the switch.
     bound = max(2.0, 3e-3 * swap) + 2.0 + 1e-3 * swap
-    print(json.dumps({"requests": total, "serving_s": serving, "switching_s": switching}, indent=1)[:2000])
-    print(f"{swaps} swaps; serving {serving / (serving + switching):.0%} of the time; bound of the first token {bound:.1f} s")
+    print(
+        f"{options.rate}/s for {options.seconds} s: {total['requests']} requests, {total['failed']} failed; first token "
+        f"P50 {total['ttft']['p50']:.2f} s, P99 {total['ttft']['p99']:.2f} s, bound {bound:.1f} s; {swaps} swaps, "
+        f"serving {serving / (serving + switching):.0%} of the time"
+    )
 
 
 if __name__ == "__main__":
