@@ -209,8 +209,8 @@ void configure(const Options& options) {
 void flush() {
   Sink& out = sink();
   const std::lock_guard lock(out.mutex);
-  // Joining the writer is the only way spdlog offers to know that the queue is empty; what it writes
-  // with goes after it.
+  // Joining the writer is the only way spdlog offers to know that the queue is empty; what it
+  // writes with goes after it.
   out.pool.reset();
   out.logger.reset();
 }
