@@ -77,8 +77,14 @@ inline bool comes_true(const std::function<bool()>& done) {
 
 /// Neither there nor a zombie.
 inline bool gone(pid_t pid) {
-  const auto facts = process_facts(pid);
-  return !facts || facts->state == 'Z';
+  for (int i = 0; i < 200; ++i) {  // The kernel ends what was killed in its own time.
+    const auto facts = process_facts(pid);
+    if (!facts || facts->state == 'Z' || facts->state == 'X') {
+      return true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
 }
 
 /// A port that nobody listened at a moment ago.
