@@ -13,12 +13,10 @@
 #include <string>
 #include <vector>
 
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 
-#include "base/check.h"
 #include "external/engine.h"
+#include "external/test_engine.h"
 
 namespace heddle::external {
 namespace {
@@ -27,30 +25,13 @@ namespace asio = boost::asio;
 using spec::SuspendLevel;
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
-std::uint16_t free_port() {
-  asio::io_context loop;
-  const asio::ip::tcp::acceptor acceptor(loop, {asio::ip::address_v4::loopback(), 0});
-  return acceptor.local_endpoint().port();
-}
-
-template <class T>
-asio::awaitable<void> keep(asio::awaitable<T> work, std::optional<T>& result) {
-  result = co_await std::move(work);
-}
-
-Holding run(asio::io_context& loop, asio::awaitable<Result<Holding>> work) {
-  std::optional<Result<Holding>> result;
-  asio::co_spawn(
-      loop, keep(std::move(work), result), [](std::exception_ptr e) { HEDDLE_CHECK(!e); });
-  while (!result) {
-    loop.restart();
-    loop.run_one();
-  }
-  if (!*result) {
-    std::fprintf(stderr, "%s\n", result->error().message.c_str());
+Holding measured(asio::io_context& loop, asio::awaitable<Result<Holding>> work) {
+  Result<Holding> holding = run(loop, std::move(work));
+  if (!holding) {
+    std::fprintf(stderr, "%s\n", holding.error().message.c_str());
     std::exit(1);
   }
-  return std::move(*result).value();
+  return std::move(holding).value();
 }
 
 /// Medians of phases, in the order in which they came.
@@ -99,7 +80,7 @@ void measure(const std::string& anonymous, const std::string& file, int rounds) 
   std::optional<Engine> engine;
   engine.emplace(
       loop.get_executor(), "bench", config, false, tools, [](const std::string&) { std::exit(1); });
-  const Holding started = run(loop, engine->start());
+  const Holding started = measured(loop, engine->start());
   std::printf("engine of %llu MiB, by %s\n",
               static_cast<unsigned long long>(started.device_bytes >> kMibShift),
               std::string(name(tools.grouping)).c_str());
@@ -108,9 +89,9 @@ void measure(const std::string& anonymous, const std::string& file, int rounds) 
     Table table;
     Holding down;
     for (int i = 0; i < rounds; ++i) {
-      down = run(loop, engine->suspend(level));
+      down = measured(loop, engine->suspend(level));
       table.add(down);
-      table.add(run(loop, engine->resume()));
+      table.add(measured(loop, engine->resume()));
     }
     std::printf("%-8s leaves %llu MiB:",
                 std::string(spec::name(level)).c_str(),

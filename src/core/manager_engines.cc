@@ -5,13 +5,13 @@
 #include "base/check.h"
 #include "core/manager_core_impl.h"
 #include "policy/backoff.h"
+#include "policy/preemption.h"
 
 namespace heddle::core {
 namespace {
 
-/// An engine stays for at least so many times what bringing it in takes, or engines that are hot by
-/// turns only swap (policy::PreemptionOptions::residence_swaps).
-constexpr std::int64_t kResidenceSwaps = 3;
+/// A busy engine stays for at least so many times what bringing it in takes.
+constexpr std::int64_t kResidenceSwaps = policy::PreemptionOptions{}.residence_swaps;
 /// An engine that does not take a request is dead, which is heard of soon, or overrun.
 constexpr Duration kEngineRest = std::chrono::milliseconds(250);
 

@@ -77,14 +77,10 @@ inline bool comes_true(const std::function<bool()>& done) {
 
 /// Neither there nor a zombie.
 inline bool gone(pid_t pid) {
-  for (int i = 0; i < 200; ++i) {  // The kernel ends what was killed in its own time.
+  return comes_true([pid] {  // The kernel ends what was killed in its own time.
     const auto facts = process_facts(pid);
-    if (!facts || facts->state == 'Z' || facts->state == 'X') {
-      return true;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
+    return !facts || facts->state == 'Z' || facts->state == 'X';
+  });
 }
 
 /// A port that nobody listened at a moment ago.

@@ -96,6 +96,16 @@ ArenaBacking best_backing(const ArenaOptions& options) {
   return shmem_backing();
 }
 
+/// fallocate, tried again when a signal interrupts it. errno when it fails, else 0.
+int allocate(int fd, int mode, std::size_t offset, std::size_t bytes) {
+  while (::fallocate(fd, mode, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
+    if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
 }  // namespace
 
 Result<Arena> Arena::create(const ArenaOptions& options) {
@@ -213,14 +223,12 @@ Result<void> Arena::map_whole() {
 Result<void> Arena::fill(const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
   for (std::size_t done = 0; done < bytes_;) {
     const std::size_t bytes = std::min(kFillBytes, bytes_ - done);
-    int failed = 0;
-    do {
-      failed = ::fallocate(fd_, 0, static_cast<off_t>(done), static_cast<off_t>(bytes));
-    } while (failed != 0 && errno == EINTR);
+    const int failed = allocate(fd_, 0, done, bytes);
     if (failed != 0) {
       return Error{.code = Code::kResourceExhausted,
-                   .message = "make an arena of " + mib(bytes_) + ": " + reason(errno) + " after " +
-                              mib(done) + "; give the devices and the host cache less memory"};
+                   .message = "make an arena of " + mib(bytes_) + ": " + reason(failed) +
+                              " after " + mib(done) +
+                              "; give the devices and the host cache less memory"};
     }
     if (::madvise(base_ + done, bytes, MADV_POPULATE_WRITE) != 0) {
       std::memset(base_ + done, 0, bytes);  // A kernel before 5.14.
@@ -233,24 +241,10 @@ Result<void> Arena::fill(const std::function<void(std::uint64_t, std::uint64_t)>
   return {};
 }
 
-namespace {
-
-/// fallocate of one page, tried again when a signal interrupts it. errno when it fails, else 0.
-int allocate(int fd, int mode, std::uint64_t index, std::size_t page_bytes) {
-  const auto offset = static_cast<off_t>(index * page_bytes);
-  while (::fallocate(fd, mode, offset, static_cast<off_t>(page_bytes)) != 0) {
-    if (errno != EINTR) {
-      return errno;
-    }
-  }
-  return 0;
-}
-
-}  // namespace
-
 Result<void> Arena::release(std::uint64_t index) {
   HEDDLE_CHECK(index < page_count());
-  const int failed = allocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, index, page_bytes_);
+  const int failed =
+      allocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, index * page_bytes_, page_bytes_);
   if (failed != 0) {
     return Error{.code = Code::kUnavailable,
                  .message = "give a page of the arena to the kernel: " + reason(failed)};
@@ -260,7 +254,7 @@ Result<void> Arena::release(std::uint64_t index) {
 
 Result<void> Arena::restore(std::uint64_t index) {
   HEDDLE_CHECK(index < page_count());
-  const int failed = allocate(fd_, 0, index, page_bytes_);
+  const int failed = allocate(fd_, 0, index * page_bytes_, page_bytes_);
   if (failed != 0) {
     return Error{.code = Code::kResourceExhausted,
                  .message = "back a page of the arena with memory: " + reason(failed)};
