@@ -86,16 +86,19 @@ class Engine::Impl : public std::enable_shared_from_this<Engine::Impl> {
   }
 
  private:
+  /// Since when nobody has looked whether it answers as it did, and what that may have done to it.
+  enum class Since : std::uint8_t { kStart, kMemoryMoved, kMemoryStayed };
+
   asio::awaitable<Result<void>> start_up(Laps& laps);
   asio::awaitable<Result<void>> go_down(SuspendLevel level, Laps& laps);
   asio::awaitable<Result<void>> fall_asleep(Laps& laps);
   asio::awaitable<Result<void>> reclaim(Laps& laps);
   asio::awaitable<Result<void>> save(Laps& laps);
-  asio::awaitable<Result<void>> come_back(Laps& laps, Instant deadline);
+  asio::awaitable<Result<void>> come_back(Laps& laps, Instant deadline, Since since);
   asio::awaitable<Result<void>> freeze(Laps& laps);
   asio::awaitable<Result<void>> thaw(Laps& laps);
   asio::awaitable<Result<void>> restore(Laps& laps);
-  asio::awaitable<Result<void>> verify(Instant deadline, bool first);
+  asio::awaitable<Result<void>> verify(Instant deadline, Since since);
   asio::awaitable<Result<Holding>> hold(const Laps& laps, bool changed);
   asio::awaitable<Result<std::uint64_t>> weigh(bool device) const;
 
@@ -186,18 +189,22 @@ asio::awaitable<Result<void>> Engine::Impl::start_up(Laps& laps) {
     co_return ready.error();
   }
   laps.note("ready");
-  const Result<void> right = co_await verify(deadline, true);
+  const Result<void> right = co_await verify(deadline, Since::kStart);
   laps.note("probe");
   co_return right;
 }
 
-asio::awaitable<Result<void>> Engine::Impl::verify(Instant deadline, bool first) {
+asio::awaitable<Result<void>> Engine::Impl::verify(Instant deadline, Since since) {
   Result<void> right;
-  if (!config_.probe || (!first && probe_.expectation() == Probe::Expectation::kNothing)) {
+  const bool by_health =
+      since != Since::kStart && probe_.expectation() == Probe::Expectation::kNothing;
+  if (!config_.probe || by_health) {
     right = co_await await_healthy(
         address_, config_.health_path, deadline - steady_now(), over_check());
-  } else if (first) {
+  } else if (since == Since::kStart) {
     right = co_await probe_.learn(deadline - steady_now());
+  } else if (since == Since::kMemoryStayed) {
+    right = co_await probe_.again_briefly(deadline - steady_now());
   } else {
     right = co_await probe_.again(deadline - steady_now());
   }
@@ -220,7 +227,8 @@ asio::awaitable<Result<Holding>> Engine::Impl::resume(std::shared_ptr<Impl> self
   Laps laps;
   const Instant deadline = steady_now() + self->config_.resume_timeout;
   const bool changed = self->asleep_ || self->reclaimed_ || !self->saved_.empty();
-  const Result<void> back = co_await self->come_back(laps, deadline);
+  const Since since = changed ? Since::kMemoryMoved : Since::kMemoryStayed;
+  const Result<void> back = co_await self->come_back(laps, deadline, since);
   if (!back) {
     const std::optional<Error> end = self->over();
     co_return end.value_or(back.error());
@@ -230,7 +238,7 @@ asio::awaitable<Result<Holding>> Engine::Impl::resume(std::shared_ptr<Impl> self
   co_return co_await self->hold(laps, changed);
 }
 
-asio::awaitable<Result<void>> Engine::Impl::come_back(Laps& laps, Instant deadline) {
+asio::awaitable<Result<void>> Engine::Impl::come_back(Laps& laps, Instant deadline, Since since) {
   Result<void> done;
   if (frozen_) {
     done = co_await thaw(laps);
@@ -246,7 +254,7 @@ asio::awaitable<Result<void>> Engine::Impl::come_back(Laps& laps, Instant deadli
   }
   if (done) {
     laps.skip();
-    done = co_await verify(deadline, false);
+    done = co_await verify(deadline, since);
     laps.note("probe");
   }
   co_return done;

@@ -68,7 +68,8 @@ class Engine {
   /// Suspends it further: by kFreeze, kSleep, kReclaim or kCheckpoint, cheaper than none it is
   /// suspended by. On an error it is as it was before, or has died.
   [[nodiscard]] boost::asio::awaitable<Result<Holding>> suspend(spec::SuspendLevel level);
-  /// Undoes all of it, and probes it. On an error it is of no use.
+  /// Undoes all of it, and probes it: with its first token only where nothing but freezing was
+  /// done, which leaves its memory as it is. On an error it is of no use.
   [[nodiscard]] boost::asio::awaitable<Result<Holding>> resume();
   /// Ends it, politely first. Returns how it ended, when nothing of it is left.
   [[nodiscard]] boost::asio::awaitable<std::string> stop();

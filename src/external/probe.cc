@@ -14,7 +14,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr std::string_view kPrompt = "Count: one two three";
+constexpr std::string_view kPrompt = "1 2 3";
 constexpr int kMaxTokens = 8;
 constexpr int kAttempts = 3;
 constexpr int kOk = 200;
@@ -22,7 +22,7 @@ constexpr int kClientErrors = 400;
 constexpr int kTooMany = 429;
 constexpr int kServerErrors = 500;
 
-std::string request_body(const std::string& model, bool chat) {
+std::string request_body(const std::string& model, bool chat, int max_tokens) {
   spec::JsonWriter json;
   json.begin_object().key("model").string(model);
   if (chat) {
@@ -31,7 +31,7 @@ std::string request_body(const std::string& model, bool chat) {
   } else {
     json.key("prompt").string(kPrompt);
   }
-  json.key("max_tokens").integer(kMaxTokens).key("temperature").integer(0);
+  json.key("max_tokens").integer(max_tokens).key("temperature").integer(0);
   return std::move(json.end_object()).take();
 }
 
@@ -69,10 +69,12 @@ std::optional<std::string> answer_text(const std::string& body) {
 Probe::Probe(core::EngineAddress address, std::string model)
     : address_(std::move(address)), model_(std::move(model)) {}
 
-asio::awaitable<Result<Probe::Answer>> Probe::ask(bool chat, Duration patience) const {
+asio::awaitable<Result<Probe::Answer>> Probe::ask(bool chat,
+                                                  int max_tokens,
+                                                  Duration patience) const {
   HttpCall call{.method = "POST",
                 .target = chat ? "/v1/chat/completions" : "/v1/completions",
-                .body = request_body(model_, chat)};
+                .body = request_body(model_, chat, max_tokens)};
   const std::string target = call.target;
   const Result<HttpAnswer> answer = co_await http_call(address_, std::move(call), patience);
   if (!answer) {
@@ -96,11 +98,11 @@ asio::awaitable<Result<Probe::Answer>> Probe::ask(bool chat, Duration patience) 
 
 asio::awaitable<Result<void>> Probe::learn(Duration patience) {
   const Instant deadline = steady_now() + patience;
-  Result<Answer> first = co_await ask(true, patience);
+  Result<Answer> first = co_await ask(true, kMaxTokens, patience);
   chat_ = true;
   if (first && !first->understood) {
     chat_ = false;
-    first = co_await ask(false, deadline - steady_now());
+    first = co_await ask(false, kMaxTokens, deadline - steady_now());
   }
   if (!first) {
     co_return first.error();
@@ -112,7 +114,7 @@ asio::awaitable<Result<void>> Probe::learn(Duration patience) {
                {"reason", first->understood ? "its answer is empty" : "no call of that kind"}});
     co_return Result<void>();
   }
-  const Result<Answer> second = co_await ask(chat_, deadline - steady_now());
+  const Result<Answer> second = co_await ask(chat_, kMaxTokens, deadline - steady_now());
   if (!second) {
     co_return second.error();
   }
@@ -128,7 +130,7 @@ asio::awaitable<Result<void>> Probe::again(Duration patience) {
   const Instant deadline = steady_now() + patience;
   std::string said;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const Result<Answer> answer = co_await ask(chat_, deadline - steady_now());
+    const Result<Answer> answer = co_await ask(chat_, kMaxTokens, deadline - steady_now());
     if (!answer) {
       co_return answer.error();
     }
@@ -142,6 +144,25 @@ asio::awaitable<Result<void>> Probe::again(Duration patience) {
   co_return Error{Code::kCorrupt,
                   "the probe's answer is '" + said.substr(0, kShown) + "' and was '" +
                       text_.substr(0, kShown) + "'"};
+}
+
+asio::awaitable<Result<void>> Probe::again_briefly(Duration patience) {
+  if (expectation_ == Expectation::kNothing) {
+    co_return Result<void>();
+  }
+  const Instant deadline = steady_now() + patience;
+  const Result<Answer> answer = co_await ask(chat_, 1, patience);
+  if (!answer) {
+    co_return answer.error();
+  }
+  const std::string& said = answer->text;
+  const bool begins = expectation_ == Expectation::kAnyAnswer || text_.starts_with(said);
+  if (answer->understood && !said.empty() && begins) {
+    co_return Result<void>();
+  }
+  // It may be half a character, or a mark that engines do not show.
+  const Result<void> right = co_await again(deadline - steady_now());
+  co_return right;
 }
 
 }  // namespace heddle::external

@@ -27,6 +27,9 @@ class Probe {
   /// times: an engine that runs other requests too may round differently), kUnavailable where
   /// there is none. Nothing is asked before learn().
   boost::asio::awaitable<Result<void>> again(Duration patience);
+  /// As again(), for an engine whose memory stayed where it was: its first token alone will do if
+  /// the answer that it gave begins with it. If not, all is asked.
+  boost::asio::awaitable<Result<void>> again_briefly(Duration patience);
 
   enum class Expectation : std::uint8_t {
     kNothing,    ///< Its health is all there is to go by.
@@ -40,7 +43,7 @@ class Probe {
     bool understood = false;  ///< False: the engine has no such call (status 4xx).
     std::string text{};
   };
-  boost::asio::awaitable<Result<Answer>> ask(bool chat, Duration patience) const;
+  boost::asio::awaitable<Result<Answer>> ask(bool chat, int max_tokens, Duration patience) const;
 
   core::EngineAddress address_;
   std::string model_;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "external/health.h"
+#include "external/http_call.h"
 #include "external/test_engine.h"
 
 namespace heddle::external {
@@ -20,6 +21,22 @@ struct Probed : RunningEngine {
   }
   Result<void> learn() { return run(loop, probe.learn(1min)); }
   Result<void> again() { return run(loop, probe.again(1min)); }
+  Result<void> again_briefly() { return run(loop, probe.again_briefly(1min)); }
+
+  std::string get(const std::string& path) {
+    const auto answer = run(loop, http_call(address, {.target = path}, 1min));
+    HEDDLE_CHECK(answer.has_value());
+    return answer->body;
+  }
+  /// Requests for inference so far.
+  std::size_t questions() {
+    const std::string calls = get("/calls");
+    std::size_t count = 0;
+    for (auto at = calls.find("/v1/"); at != std::string::npos; at = calls.find("/v1/", at + 1)) {
+      ++count;
+    }
+    return count;
+  }
 
   Probe probe;
 };
@@ -41,6 +58,34 @@ TEST(Probe, FindsGarbage) {
   EXPECT_EQ(wrong.error().code, Code::kCorrupt);
   EXPECT_NE(wrong.error().message.find("was 'alpha heard"), std::string::npos)
       << wrong.error().message;
+}
+
+TEST(Probe, BrieflyAsksForTheFirstTokenOnly) {
+  Probed engine;
+  EXPECT_TRUE(engine.again_briefly().has_value()) << "nothing is known yet";
+  ASSERT_TRUE(engine.learn().has_value());
+  const std::size_t before = engine.questions();
+  ASSERT_TRUE(engine.again_briefly().has_value());
+  EXPECT_EQ(engine.questions(), before + 1);
+  EXPECT_NE(engine.get("/last_request").find("\"max_tokens\": 1,"), std::string::npos);
+}
+
+TEST(Probe, AsksForAllWhereTheFirstTokenSaysNothing) {
+  Probed engine({"--hides-first"});
+  ASSERT_TRUE(engine.learn().has_value());
+  const std::size_t before = engine.questions();
+  EXPECT_TRUE(engine.again_briefly().has_value());
+  EXPECT_EQ(engine.questions(), before + 2);
+}
+
+TEST(Probe, FindsGarbageBrieflyToo) {
+  const Scratch garbage;
+  Probed engine({"--garbage-while", garbage / "now"});
+  ASSERT_TRUE(engine.learn().has_value());
+  std::ofstream(garbage / "now") << "x";
+  const auto wrong = engine.again_briefly();
+  ASSERT_FALSE(wrong.has_value());
+  EXPECT_EQ(wrong.error().code, Code::kCorrupt);
 }
 
 TEST(Probe, ExpectsSomeAnswerOfAnEngineThatDiffers) {

@@ -54,6 +54,7 @@ def parse(arguments=None):
     answer("--token-ms", type=float, default=0, help="between the tokens of a stream")
     answer("--first-token-ms", type=float, default=0)
     answer("--random", action="store_true", help="never the same answer twice")
+    answer("--hides-first", action="store_true", help="an answer of one token is empty, as where that is a mark")
     answer("--no-chat", action="store_true", help="/v1/completions only")
     answer("--embeddings-only", action="store_true")
     answer("--broken-sse", choices=["cut", "garbage", "no-done"], help="in the middle of a stream: hang up, send what is no JSON, end")
@@ -155,7 +156,7 @@ class Engine:
         words = [options.name, "heard", digest] + [str(n) for n in range(1, max(1, limit - 2))]
         if options.random:
             words[0] = f"{options.name}-{random.getrandbits(32):x}"
-        return words[:limit]
+        return [] if options.hides_first and limit == 1 else words[:limit]
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
