@@ -127,6 +127,11 @@ void write_model(JsonWriter& json, const ModelObject& model) {
   if (model.context_length > 0) {
     json.key("context_length").integer(model.context_length);
   }
+  if (model.slo_ttft > Duration{}) {
+    const auto ms = [](Duration time) { return std::chrono::duration<double, std::milli>(time); };
+    json.key("slo").begin_object().key("ttft_ms").number(ms(model.slo_ttft).count());
+    json.key("tpot_ms").number(ms(model.slo_tpot).count()).end_object();
+  }
   if (!model.metadata.empty()) {
     // Where clients of llama-swap look for it.
     json.key("meta").begin_object().key("llamaswap").json(model.metadata).end_object();

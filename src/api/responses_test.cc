@@ -79,7 +79,9 @@ TEST(Models, HaveOpenAisFourMembersAndAStatus) {
                                                   .residency = "loading",
                                                   .device = "cpu0",
                                                   .progress = 0.5,
-                                                  .context_length = 128},
+                                                  .context_length = 128,
+                                                  .slo_ttft = std::chrono::seconds(2),
+                                                  .slo_tpot = std::chrono::microseconds(1500)},
                                                  {.id = "c",
                                                   .state = "unloaded",
                                                   .residency = "absent",
@@ -92,6 +94,9 @@ TEST(Models, HaveOpenAisFourMembersAndAStatus) {
   EXPECT_EQ(loading["status"]["value"], "loading");
   EXPECT_EQ(loading["status"]["progress"], 0.5);
   EXPECT_EQ(loading["context_length"], 128);
+  EXPECT_EQ(loading["slo"]["ttft_ms"], 2000.0);
+  EXPECT_EQ(loading["slo"]["tpot_ms"], 1.5);
+  EXPECT_FALSE(list["data"][1].contains("slo"));
   EXPECT_FALSE(loading.contains("meta"));
   EXPECT_EQ(list["data"][1]["meta"]["llamaswap"]["port"], 5800);
   EXPECT_EQ(list["data"][1]["status"]["failed"], true);

@@ -63,6 +63,12 @@ enum class ReasoningParser : std::uint8_t { kAuto, kNone, kThink };
 /// Which hidden states stand for a text; spec::Pooling, or what the model's files say.
 enum class Pooling : std::uint8_t { kAuto, kLast, kMean };
 
+/// How fast a model's answers are to come; 0: derived from how fast it is when it is warm.
+struct SloConfig {
+  Duration ttft{};  ///< To the first token.
+  Duration tpot{};  ///< From one token to the next, on average.
+};
+
 struct ModelConfig {
   std::string id{};    ///< What requests call it; may contain '/' and ':'.
   std::string path{};  ///< As written: a directory (relative to Config::directory), or a hub id.
@@ -75,7 +81,8 @@ struct ModelConfig {
   bool unlisted = false;        ///< Served, but absent from listings.
   Duration ttl{};               ///< Unloaded after being idle for so long; 0 means never.
   Duration min_residence = 1s;  ///< Not evicted sooner than this after it was loaded.
-  std::int64_t context = 0;     ///< Cap of the context length [tokens]; 0: the model's own.
+  SloConfig slo{};
+  std::int64_t context = 0;  ///< Cap of the context length [tokens]; 0: the model's own.
   ToolParser tool_parser = ToolParser::kAuto;                 ///< kAuto: as the template says.
   ReasoningParser reasoning_parser = ReasoningParser::kAuto;  ///< Likewise.
   Pooling pooling = Pooling::kAuto;                           ///< Of embeddings.

@@ -33,6 +33,7 @@ models:
     name: Big one
     context: 4096
     min_residence: 2s
+    slo: {ttft: 2s, tpot: 80ms}
     concurrencyLimit: 3
     unlisted: true
 limits: {body: 1MiB, queue: 7, request_timeout: 90s}
@@ -73,6 +74,9 @@ shutdown_timeout: 5s
   EXPECT_EQ(config->models[1].id, "org/name:8b");
   EXPECT_EQ(config->models[1].dtype, spec::DType::kBf16);
   EXPECT_EQ(config->models[1].concurrency_limit, 3);
+  EXPECT_EQ(config->models[1].slo.ttft, 2s);
+  EXPECT_EQ(config->models[1].slo.tpot, 80ms);
+  EXPECT_EQ(adder.slo.ttft, 0s) << "derived";
   EXPECT_EQ(config->limits.queue, 7);
   EXPECT_EQ(config->limits.request_timeout, 90s);
   EXPECT_EQ(config->log_level, log::Level::kWarning);
@@ -114,6 +118,9 @@ TEST(Config, WhatCannotBeMeantIsRefused) {
       {"models: {a: {}}", "models.a.path: is missing"},
       {"models: {a: {path: x}, b: {path: y, aliases: [a]}}", "already means the model a"},
       {"models: {a: {path: x, dtype: float7}}", "\"float7\" is not one of bfloat16, float32, int8"},
+      {"models: {a: {path: x, slo: {ttft: 0s}}}", "models.a.slo.ttft: must be more than 0"},
+      {"models: {a: {path: x, slo: {tpot: fast}}}", "models.a.slo.tpot: \"fast\""},
+      {"models: {a: {path: x, slo: {ttfb: 1s}}}", "models.a.slo.ttfb: "},
       {"models: [1, 2]", "models: is a list; want a map"},
       {"devices: [{memory: 1MiB}]", "less than one page"},
       {"devices: [{memory: 64MiB, page: 3MiB}]", "power of two"},

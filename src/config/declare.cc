@@ -120,6 +120,21 @@ void declare(Fields& f, DeviceConfig& device) {
   declare_prefix_cache(f, device);
 }
 
+void declare_slo(Fields& f, ModelConfig& model) {
+  f.section({"slo", "How fast answers are to come; what is absent follows from how fast they are."},
+            [&](Fields& slo) {
+              slo.duration({"ttft", "From a request's arrival to its first token."},
+                           model.slo.ttft);
+              slo.duration({"tpot", "From one token to the next, on average."}, model.slo.tpot);
+              for (const auto& [key, value] :
+                   {std::pair("ttft", model.slo.ttft), std::pair("tpot", model.slo.tpot)}) {
+                if (slo.has(key) && value <= Duration{}) {
+                  slo.reject(key, "must be more than 0");
+                }
+              }
+            });
+}
+
 /// What the gateway shows of a model, and does with requests for it.
 void declare_listing(Fields& f, ModelConfig& model) {
   std::vector<std::pair<std::string, std::string>> metadata;
@@ -160,6 +175,7 @@ void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
   f.seconds({"ttl", "Unload after being idle for so long; 0 means never."}, model.ttl);
   f.duration({"min_residence", "Do not evict sooner than this after loading."},
              model.min_residence);
+  declare_slo(f, model);
   f.integer({"context", "Cap of the context length in tokens; 0 means the model's own."},
             {.least = 0},
             model.context);

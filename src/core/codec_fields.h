@@ -289,6 +289,13 @@ void fields(V& v, Like<ForeignModel> auto& x) {
 }
 
 template <class V>
+void fields(V& v, Like<policy::WantedObjectives> auto& x) {
+  v.type("WantedObjectives");
+  v("ttft", x.ttft);
+  v("tpot", x.tpot);
+}
+
+template <class V>
 void fields(V& v, Like<ManagerModel> auto& x) {
   v.type("ManagerModel");
   v("id", x.id);
@@ -297,6 +304,7 @@ void fields(V& v, Like<ManagerModel> auto& x) {
   v("context", x.context);
   v("pin", x.pin);
   v("min_residence", x.min_residence);
+  v("slo", x.slo);
   v("footprints", x.footprints);
   v("foreign", x.foreign);
   v("displaces", x.displaces);
@@ -346,6 +354,8 @@ template <class V>
 void fields(V& v, Like<RequestFinished> auto& x) {
   v.type("RequestFinished");
   v("request", x.request);
+  v("ttft", x.ttft);
+  v("tpot", x.tpot);
 }
 
 template <class V>
@@ -431,6 +441,7 @@ void fields(V& v, Like<Dispatch> auto& x) {
   v("device", x.device);
   v("epoch", x.epoch);
   v("tokens", x.tokens);
+  v("due", x.due);
 }
 
 template <class V>

@@ -66,6 +66,7 @@ TEST(Codec, NoFieldIsLeftOut) {
                                  Basis,
                                  AgentModel,
                                  ManagerModel,
+                                 policy::WantedObjectives,
                                  ManagerDevice,
                                  ManagerOptions,
                                  Error,

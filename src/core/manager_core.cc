@@ -31,6 +31,7 @@ std::vector<ModelStatus> ManagerCore::Impl::models() const {
                        .foreign = model.foreign(),
                        .loads = model.loads,
                        .evictions = model.evictions,
+                       .objectives = model.objectives(),
                        .last_used = model.last_used,
                        .failure = model.failure};
     for (const auto& [device_id, device] : devices_) {

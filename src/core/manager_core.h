@@ -14,6 +14,7 @@
 #include "core/messages.h"
 #include "core/serving.h"
 #include "policy/admission.h"
+#include "policy/objectives.h"
 
 namespace heddle::core {
 
@@ -35,6 +36,7 @@ struct ManagerModel {
   bool pin = false;          ///< Once loaded, never evicted for another.
   /// Once serving, not drained for another before this has passed. Idle models go at once.
   Duration min_residence{};
+  policy::WantedObjectives slo{};
   std::map<DeviceId, policy::Footprint> footprints{};  ///< On each device that may hold it.
   /// An engine that is not ours serves it: its footprint has image pages alone, 0 for one whose
   /// memory is unknown until it was measured.
@@ -81,6 +83,8 @@ struct RequestArrived {
 /// All its choices have ended: the record is complete.
 struct RequestFinished {
   RequestId request{};
+  std::optional<Duration> ttft{};  ///< From its arrival to its first token, if that was seen.
+  std::optional<Duration> tpot{};  ///< Then from one token to the next, of its longest answer.
 };
 /// Its client is gone. Nothing more is said about it.
 struct RequestCancelled {
@@ -189,6 +193,7 @@ struct Dispatch {
   WorkerEpoch epoch{};
   /// Prompt and answer together are no longer than this, there and wherever it goes on.
   std::int64_t tokens = 0;
+  Instant due{};  ///< When its first token is, by the objective of its model.
 };
 /// It waits for its model; said at most once a wait.
 struct Hold {

@@ -26,10 +26,12 @@ struct RequestState {
   std::int64_t tokens = 0;  ///< Prompt and answer together at most.
   std::int64_t need = 0;    ///< It runs where so many tokens fit: at most `tokens`.
   Instant arrived{};
+  Instant due{};  ///< Its first token, by the objective that held as it arrived.
   std::optional<Instant> deadline{};
   std::optional<DeviceId> device{};  ///< Where it is in flight; none: it waits.
   std::int32_t deaths = 0;           ///< Workers that died under it.
   bool held = false;                 ///< Hold was said.
+  bool undisturbed = false;  ///< Ran at once, on a warm instance, with the device to itself.
 };
 
 /// Order within a model's queue.
@@ -52,6 +54,7 @@ struct ModelState {
   Instant retry_at{};      ///< Not loaded before.
   Instant failed_until{};  ///< Requests fail at once before this.
 
+  policy::WarmFigures warm{};
   Instant last_used{};
   Instant last_arrival{};
   std::array<std::uint64_t, kLoadReasons> loads{};
@@ -65,6 +68,7 @@ struct ModelState {
   Duration swap_in{};
   std::size_t frozen = 0;  ///< Requests that stand still with it.
 
+  [[nodiscard]] policy::Objectives objectives() const { return warm.objectives(config.slo); }
   [[nodiscard]] bool foreign() const { return config.foreign.has_value(); }
   [[nodiscard]] bool wanted() const {
     return (!waiting.empty() || !loads_asked.empty() || frozen > 0) && unloads_asked.empty() &&
@@ -92,6 +96,7 @@ struct Instance {
   Instant serving_since{};
   std::int64_t kv_pages = 0;  ///< As last reported; of an engine that is not ours, all it holds.
   Instant resting_until{};    ///< It did not take a request; it is sent none before.
+  bool answered = false;      ///< A request has ended there: it is warm to the last page.
   bool cramped = false;       ///< Meaningful while kDraining.
   EvictionReason evicted_for = EvictionReason::kDisplaced;  ///< Meaningful while kEvicting.
 };
@@ -196,6 +201,7 @@ class ManagerCore::Impl {
   void dispatch_waiting(ModelId id, ModelState& model);
   bool dispatch(RequestId id, DeviceId device_id, Instance& instance);
   bool send(RequestId id, DeviceId device, Instance& instance);
+  bool disturb(DeviceState& device);
   void place_wanted();
   void place(ModelId id, Instant waiting_since);
   [[nodiscard]] std::string too_large(const ModelState& model) const;

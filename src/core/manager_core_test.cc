@@ -115,6 +115,36 @@ TEST(ManagerCore, ADrainIsCalledOffWhenNobodyWantsItAnyMore) {
             RequestId(3));
 }
 
+TEST(ManagerCore, TellsWhenTheFirstTokenIsDueByTheObjectiveOfItsModel) {
+  Bench bench;
+  bench.configuration.models[0].slo = {.ttft = 700ms};
+  bench.tell(bench.configuration);
+  const Instant arrived = bench.now;
+  bench.arrive(1, kA);
+  bench.now += 300ms;
+  EXPECT_EQ(find<Dispatch>(bench.said(ModelServing{.model = kA}))->due, arrived + 700ms);
+  EXPECT_EQ(bench.core.models()[0].objectives,
+            (policy::Objectives{.ttft = 700ms, .tpot = policy::kUnmeasured.tpot}));
+}
+
+// Only answers that had the warm model and its device to themselves say how fast it is.
+TEST(ManagerCore, DerivesObjectivesFromAnswersThatNobodyDisturbed) {
+  Bench bench;
+  const auto ends = [&bench](std::uint64_t id) {
+    bench.tell(RequestFinished{.request = RequestId(id), .ttft = 40ms, .tpot = 5ms});
+    return bench.core.models()[0].objectives;
+  };
+  bench.arrive(1, kA);
+  bench.said(ModelServing{.model = kA});
+  EXPECT_EQ(ends(1), policy::kUnmeasured) << "it waited for the load";
+  bench.arrive(2, kA);
+  bench.arrive(3, kA);
+  EXPECT_EQ(ends(2), policy::kUnmeasured) << "another came while it ran";
+  EXPECT_EQ(ends(3), policy::kUnmeasured) << "another ran when it came";
+  bench.arrive(4, kA);
+  EXPECT_EQ(ends(4), (policy::Objectives{.ttft = 200ms, .tpot = 10ms}));
+}
+
 TEST(ManagerCore, APinnedModelStays) {
   Bench bench;
   bench.configuration.models[0].pin = true;

@@ -80,6 +80,7 @@ void ManagerCore::Impl::on(const RequestArrived& arrived) {
       .tokens = std::max<std::int64_t>(arrived.prompt_tokens + arrived.max_tokens, 1),
       .need = std::max<std::int64_t>(arrived.prompt_tokens + answer, 1),
       .arrived = now_,
+      .due = now_ + models_.at(arrived.model).objectives().ttft,
       .deadline = arrived.deadline};
   ModelState& model = models_.at(arrived.model);
   ++model.requests;
@@ -164,9 +165,18 @@ void ManagerCore::Impl::fail_waiting(ModelId model, const Error& error, std::int
 }
 
 void ManagerCore::Impl::on(const RequestFinished& finished) {
-  if (requests_.contains(finished.request)) {
-    end(finished.request);
+  const auto found = requests_.find(finished.request);
+  if (found == requests_.end()) {
+    return;
   }
+  const RequestState& request = found->second;
+  if (request.device) {
+    if (request.undisturbed && finished.ttft) {
+      models_.at(request.model).warm.observe(*finished.ttft, finished.tpot);
+    }
+    devices_.at(*request.device).instances.at(request.model).answered = true;
+  }
+  end(finished.request);
 }
 
 void ManagerCore::Impl::on(const RequestCancelled& cancelled) {

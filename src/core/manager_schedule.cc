@@ -143,6 +143,7 @@ void ManagerCore::Impl::load(DeviceState& device,
   for (const ModelId victim : victims) {
     evict(device, victim, EvictMode::kWhenIdle, EvictionReason::kDisplaced);
   }
+  disturb(device);
   device.instances[model].stage = InstanceStage::kLoading;
   ModelState& state = models_.at(model);
   const LoadReason why = state.waiting.empty() ? LoadReason::kOperator : LoadReason::kRequest;
@@ -338,13 +339,28 @@ bool ManagerCore::Impl::send(RequestId id, DeviceId device, Instance& instance) 
   RequestState& request = requests_.at(id);
   models_.at(request.model)
       .waiting.erase(QueueKey{.priority = request.priority, .order = request.order});
+  const bool alone = !disturb(devices_.at(device));
+  request.undisturbed = alone && instance.answered && request.arrived == now_;
   request.device = device;
   instance.in_flight.insert(id);
   act(Dispatch{.request = id,
                .device = device,
                .epoch = devices_.at(device).epoch,
-               .tokens = request.tokens});
+               .tokens = request.tokens,
+               .due = request.due});
   return true;
+}
+
+/// What runs on the device has it no longer to itself; false if nothing does.
+bool ManagerCore::Impl::disturb(DeviceState& device) {
+  bool any = false;
+  for (const auto& [model, instance] : device.instances) {
+    for (const RequestId id : instance.in_flight) {
+      requests_.at(id).undisturbed = false;
+      any = true;
+    }
+  }
+  return any;
 }
 
 void ManagerCore::Impl::dispatch_waiting(ModelId id, ModelState& model) {

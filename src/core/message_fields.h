@@ -223,6 +223,8 @@ void fields(V& v, Like<Submit> auto& x) {
   v("prompt", x.prompt);
   v("choices", x.choices);
   v("age", x.age);
+  v("due", x.due);
+  v("priority", x.priority);
   v("cache_salt", x.cache_salt);
 }
 

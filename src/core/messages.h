@@ -127,8 +127,10 @@ struct Submit {
   ModelId model{};
   std::vector<TokenId> prompt{};
   std::vector<SubmitChoice> choices{};
-  Duration age{};            ///< Since the request was accepted; the older goes first.
-  std::string cache_salt{};  ///< Only requests of the same salt share cached prefixes.
+  Duration age{};             ///< Since the request was accepted.
+  Duration due{};             ///< Until its first token is, by its model's objective; < 0: since.
+  std::int32_t priority = 0;  ///< Lower goes first.
+  std::string cache_salt{};   ///< Only requests of the same salt share cached prefixes.
 };
 
 /// Forget a request. Nothing of it is said after the step that runs now.

@@ -15,6 +15,7 @@
 #include "base/time.h"
 #include "ledger/drop_reason.h"
 #include "ledger/ledger.h"
+#include "policy/objectives.h"
 #include "spec/engine.h"
 #include "spec/sampling.h"
 
@@ -27,6 +28,11 @@ struct RequestTimes {
   Instant dispatched{};  ///< Sent to a worker (the last time before its first token).
   Instant first_token{};
   Instant finished{};
+
+  /// From its arrival to its first token, once there is one.
+  [[nodiscard]] std::optional<Duration> ttft() const {
+    return first_token == Instant{} ? std::nullopt : std::optional(first_token - arrived);
+  }
 
   /// When its worker dies, a request waits and is sent again; what came before stays as it was, so
   /// that no phase ends before it began.
@@ -166,6 +172,7 @@ struct ModelStatus {
   bool foreign = false;  ///< An engine that is not ours serves it; Serving::engines has more.
   std::array<std::uint64_t, kLoadReasons> loads{};          ///< Indexed by LoadReason.
   std::array<std::uint64_t, kEvictionReasons> evictions{};  ///< Indexed by EvictionReason.
+  policy::Objectives objectives{};                          ///< Of the requests that come now.
   Instant last_used{};
   std::optional<Error> failure{};  ///< Why the last load failed; cleared by a success.
 };

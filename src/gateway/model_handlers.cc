@@ -104,6 +104,8 @@ api::ModelObject describe(const Context& context,
                           .aliases = model.config.aliases,
                           .state = state_name(status.residency),
                           .residency = residency_name(status.residency),
+                          .slo_ttft = status.objectives.ttft,
+                          .slo_tpot = status.objectives.tpot,
                           .metadata = model.config.metadata};
   if (status.residency == core::Residency::kAbsent && status.host_cached) {
     object.residency = "host_cached";

@@ -148,7 +148,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   void finish_foreign(RequestId request) {
     if (const auto entry = foreign_.remove(request)) {
       entry->request->times.finished = steady_now();
-      hear_soon(core::RequestFinished{.request = request});
+      hear_soon(core::RequestFinished{.request = request, .ttft = entry->request->times.ttft()});
     }
   }
 
@@ -359,7 +359,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
 
   void finish(const RequestTable::Entry& done) {
     done.sink->on_done();
-    hear(core::RequestFinished{.request = done.record->id});
+    hear(RequestTable::report(*done.record));
   }
 
   void fail(RequestId request, const Error& error) {
@@ -444,7 +444,8 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       choice.max_tokens =
           std::min(choice.max_tokens, command.tokens - std::ssize(entry->record->prompt));
     }
-    agent_->send(command.device, command.epoch, RequestTable::submission(*entry->record, now));
+    agent_->send(
+        command.device, command.epoch, RequestTable::submission(*entry->record, command.due, now));
   }
 
   void execute(const core::Hold& command) {

@@ -106,11 +106,25 @@ std::vector<RequestTable::Entry> RequestTable::accept(const std::vector<core::To
   return done;
 }
 
-core::Submit RequestTable::submission(const core::RequestRecord& record, Instant now) {
+core::RequestFinished RequestTable::report(const core::RequestRecord& record) {
+  core::RequestFinished report{.request = record.id, .ttft = record.times.ttft()};
+  std::int64_t longest = 0;
+  for (const std::vector<TokenId>& generated : record.generated) {
+    longest = std::max(longest, std::ssize(generated));
+  }
+  if (report.ttft && longest > 1) {
+    report.tpot = (record.times.finished - record.times.first_token) / (longest - 1);
+  }
+  return report;
+}
+
+core::Submit RequestTable::submission(const core::RequestRecord& record, Instant due, Instant now) {
   core::Submit submit{.request = record.id,
                       .model = record.model,
                       .prompt = record.prompt,
                       .age = std::max(now - record.times.arrived, Duration{}),
+                      .due = due - now,
+                      .priority = record.priority,
                       .cache_salt = record.cache_salt};
   for (std::size_t choice = 0; choice < record.choices.size(); ++choice) {
     if (record.finished[choice] == spec::FinishReason::kNone) {

@@ -8,6 +8,7 @@
 
 #include "base/ids.h"
 #include "base/time.h"
+#include "core/manager_core.h"
 #include "core/messages.h"
 #include "core/serving.h"
 
@@ -49,8 +50,12 @@ class RequestTable {
   /// sinks have yet to hear on_done.
   [[nodiscard]] std::vector<Entry> accept(const std::vector<core::TokenEvent>& tokens, Instant now);
 
-  /// What a worker needs to run the rest of a request.
-  [[nodiscard]] static core::Submit submission(const core::RequestRecord& record, Instant now);
+  /// What a worker needs to run the rest of a request whose first token is due at `due`.
+  [[nodiscard]] static core::Submit submission(const core::RequestRecord& record,
+                                               Instant due,
+                                               Instant now);
+  /// What the core is to hear of a request that has ended well.
+  [[nodiscard]] static core::RequestFinished report(const core::RequestRecord& record);
   /// Whether all choices have ended.
   [[nodiscard]] static bool complete(const core::RequestRecord& record);
 

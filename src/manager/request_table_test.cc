@@ -97,6 +97,18 @@ TEST(RequestTable, BearsSinksThatEndRequests) {
   EXPECT_TRUE(second->heard.empty()) << "a sink hears nothing after its request was removed";
 }
 
+TEST(RequestTable, ReportsTheTimesOfWhatHasEnded) {
+  core::RequestRecord record{.id = RequestId(4), .generated = {{1}, {1, 2, 3, 4, 5}}};
+  record.times = {.arrived = Instant(Duration(100)), .finished = Instant(Duration(190))};
+  EXPECT_EQ(RequestTable::report(record).request, RequestId(4));
+  EXPECT_EQ(RequestTable::report(record).ttft, std::nullopt) << "it has had no token";
+  record.times.first_token = Instant(Duration(110));
+  EXPECT_EQ(RequestTable::report(record).ttft, Duration(10));
+  EXPECT_EQ(RequestTable::report(record).tpot, Duration(20)) << "of the longest answer";
+  record.generated.pop_back();
+  EXPECT_EQ(RequestTable::report(record).tpot, std::nullopt);
+}
+
 TEST(RequestTable, SubmitsWhatIsLeftToDo) {
   RequestTable table;
   (void)add(table, 1, 3);
@@ -106,9 +118,11 @@ TEST(RequestTable, SubmitsWhatIsLeftToDo) {
   record.cache_salt = "salt";
   record.choices[0].choice = 0;
   record.choices[2].choice = 2;
-  const core::Submit submit = RequestTable::submission(record, Instant(Duration(130)));
+  const core::Submit submit = RequestTable::submission(
+      record, /*due=*/Instant(Duration(120)), /*now=*/Instant(Duration(130)));
   EXPECT_EQ(submit.prompt, record.prompt);
   EXPECT_EQ(submit.age, Duration(30));
+  EXPECT_EQ(submit.due, Duration(-10));
   EXPECT_EQ(submit.cache_salt, "salt");
   ASSERT_EQ(submit.choices.size(), 2U);
   EXPECT_EQ(submit.choices[0].generated, std::vector<TokenId>{10});

@@ -61,6 +61,13 @@ std::int64_t engine_pages(const config::Config& config, const config::EngineConf
       std::min((engine.memory + page - 1) / page, std::max<std::uint64_t>(device / page, 1)));
 }
 
+policy::WantedObjectives objectives(const config::SloConfig& slo) {
+  const auto wanted = [](Duration time) {
+    return time > Duration{} ? std::optional(time) : std::nullopt;
+  };
+  return {.ttft = wanted(slo.ttft), .tpot = wanted(slo.tpot)};
+}
+
 core::ManagerModel foreign_model(const config::Config& config,
                                  const std::vector<ConfiguredModel>& models,
                                  const ConfiguredModel& model) {
@@ -75,6 +82,7 @@ core::ManagerModel foreign_model(const config::Config& config,
       .context = 1,  // Tokens are the engine's own affair.
       .pin = model.config.pin,
       .min_residence = model.config.min_residence,
+      .slo = objectives(model.config.slo),
       .footprints = {{device, {.image_pages = engine_pages(config, engine)}}},
       .foreign =
           core::ForeignModel{.drain = keeps_requests ? std::optional(engine.drain) : std::nullopt}};
@@ -172,7 +180,8 @@ core::Configure core_setup(const config::Config& config,
         .image_bytes = model.host->image_bytes,
         .context = model.config.context > 0 ? std::min(model.config.context, longest) : longest,
         .pin = model.config.pin,
-        .min_residence = model.config.min_residence};
+        .min_residence = model.config.min_residence,
+        .slo = objectives(model.config.slo)};
     for (const core::ManagerDevice& device : configure.devices) {
       if (runs_models(config.devices.at(device.id.value()))) {
         entry.footprints[device.id] = model.host->footprint;

@@ -59,6 +59,7 @@ TEST(Setup, GivesTheCoreTheModelsThatCanBeOpened) {
   models[1].host = Error{Code::kNotFound, "gone"};
   models[2].config.context = 300;
   models[2].config.pin = true;
+  models[2].config.slo = {.ttft = std::chrono::seconds(2)};
   const core::Configure configure = core_setup(two_devices(), models);
   EXPECT_EQ(configure.options.queue_per_model, 9U);
   EXPECT_EQ(configure.devices[1].pages, 5);
@@ -67,6 +68,8 @@ TEST(Setup, GivesTheCoreTheModelsThatCanBeOpened) {
   EXPECT_EQ(configure.models[1].id, ModelId(3));
   EXPECT_EQ(configure.models[1].context, 300);
   EXPECT_TRUE(configure.models[1].pin);
+  EXPECT_EQ(configure.models[0].slo, policy::WantedObjectives{});
+  EXPECT_EQ(configure.models[1].slo, policy::WantedObjectives{.ttft = std::chrono::seconds(2)});
   EXPECT_EQ(configure.models[1].footprints.size(), 2U);
 }
 

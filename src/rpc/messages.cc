@@ -123,6 +123,8 @@ core::Submit from_wire(const wire::Submit& in, WireCheck& check) {
                               .params = from_wire(choice.params(), check)});
   }
   submit.age = Duration(check.count(in.age_ns(), "age of a request"));
+  submit.due = Duration(in.due_ns());
+  submit.priority = in.priority();
   submit.cache_salt = in.cache_salt();
   return submit;
 }
@@ -170,6 +172,8 @@ void to_wire(const core::WorkerMessage& message, wire::ToWorker& out) {
                             rpc::to_wire(choice.params, *entry.mutable_params());
                           }
                           body.set_age_ns(submit.age.count());
+                          body.set_due_ns(submit.due.count());
+                          body.set_priority(submit.priority);
                           body.set_cache_salt(submit.cache_salt);
                         },
                         [&out](const core::CancelRequest& cancel) {

@@ -53,6 +53,8 @@ std::vector<ToWorker> every_to_worker() {
               .prompt = {1, 2, 3},
               .choices = {{.generated = {4}, .params = {.choice = 1, .max_tokens = 9}}},
               .age = Duration(12),
+              .due = Duration(-3),
+              .priority = -2,
               .cache_salt = "salt"}),
           core::WorkerMessage(core::CancelRequest{.request = RequestId(6)}),
           core::WorkerMessage(core::FinishChoice{.request = RequestId(6), .choice = 1}),
