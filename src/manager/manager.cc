@@ -320,8 +320,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     for (const ConfiguredModel& model : registry_.models()) {
       const bool early =
           model.foreign() && model.config.engine->snapshot == config::SnapshotPolicy::kOnStart;
-      const auto& asked = config_.preload;
-      if (early || std::count(asked.begin(), asked.end(), model.config.id) > 0) {
+      if (early || std::ranges::count(config_.preload, model.config.id) > 0) {
         load(model.id, [name = model.config.id](const Result<void>& done) {
           if (!done) {
             log::warning("model not preloaded", {{"model", name}, {"error", done.error().message}});
