@@ -75,9 +75,7 @@ void Metrics::add(const std::string& name,
                   const std::string& help,
                   const Labels& labels,
                   double delta) {
-  HEDDLE_CHECK(delta >= 0);
-  const std::lock_guard lock(impl_->mutex);
-  impl_->series(impl_->counters, prometheus::BuildCounter(), name, help, labels).Increment(delta);
+  counter(name, help, labels).add(delta);
 }
 
 void Metrics::set(const std::string& name,
@@ -93,9 +91,36 @@ void Metrics::observe(const std::string& name,
                       const Labels& labels,
                       const std::vector<double>& bounds,
                       double value) {
+  histogram(name, help, labels, bounds).observe(value);
+}
+
+Metrics::Counter Metrics::counter(const std::string& name,
+                                  const std::string& help,
+                                  const Labels& labels) {
   const std::lock_guard lock(impl_->mutex);
-  impl_->series(impl_->histograms, prometheus::BuildHistogram(), name, help, labels, bounds)
-      .Observe(value);
+  Counter found;
+  found.series_ = &impl_->series(impl_->counters, prometheus::BuildCounter(), name, help, labels);
+  return found;
+}
+
+Metrics::Histogram Metrics::histogram(const std::string& name,
+                                      const std::string& help,
+                                      const Labels& labels,
+                                      const std::vector<double>& bounds) {
+  const std::lock_guard lock(impl_->mutex);
+  Histogram found;
+  found.series_ =
+      &impl_->series(impl_->histograms, prometheus::BuildHistogram(), name, help, labels, bounds);
+  return found;
+}
+
+void Metrics::Counter::add(double delta) {
+  HEDDLE_CHECK(delta >= 0);
+  series_->Increment(delta);
+}
+
+void Metrics::Histogram::observe(double value) {
+  series_->Observe(value);
 }
 
 void Metrics::on_scrape(std::function<void(Metrics&)> publish) {

@@ -6,6 +6,11 @@
 #include <string>
 #include <vector>
 
+namespace prometheus {
+class Counter;
+class Histogram;
+}  // namespace prometheus
+
 namespace heddle {
 
 /// Label names and values of one time series, such as {{"model_name", "adder"}}.
@@ -34,6 +39,35 @@ class Metrics {
                const Labels& labels,
                const std::vector<double>& bounds,
                double value);
+
+  /// Series that were found once, for paths on which finding them by name each time takes too long.
+  /// Good until they are forgotten, or the object ends; empty until they are assigned.
+  class Counter {
+   public:
+    void add(double delta = 1);
+    explicit operator bool() const { return series_ != nullptr; }
+
+   private:
+    friend class Metrics;
+    prometheus::Counter* series_ = nullptr;
+  };
+  class Histogram {
+   public:
+    void observe(double value);
+    explicit operator bool() const { return series_ != nullptr; }
+
+   private:
+    friend class Metrics;
+    prometheus::Histogram* series_ = nullptr;
+  };
+  /// What add() and observe() would use; from now on it is exposed.
+  [[nodiscard]] Counter counter(const std::string& name,
+                                const std::string& help,
+                                const Labels& labels);
+  [[nodiscard]] Histogram histogram(const std::string& name,
+                                    const std::string& help,
+                                    const Labels& labels,
+                                    const std::vector<double>& bounds);
 
   /// Called at the start of every expose(), to publish numbers that others keep: hot paths count
   /// for themselves and are read here.

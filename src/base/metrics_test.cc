@@ -24,6 +24,20 @@ TEST(Metrics, ExposesCountersGaugesAndHistograms) {
   EXPECT_THAT(text, HasSubstr("heddle:switch_seconds_bucket{le=\"1\"} 1"));
 }
 
+TEST(Metrics, SeriesThatWereFoundOnceCountWithTheRest) {
+  Metrics metrics;
+  Metrics::Counter counter;
+  EXPECT_FALSE(counter);
+  counter = metrics.counter("heddle:tokens", "Tokens.", {{"model_name", "a"}});
+  ASSERT_TRUE(counter);
+  counter.add(3);
+  metrics.add("heddle:tokens", "Tokens.", {{"model_name", "a"}}, 4);
+  metrics.histogram("heddle:seconds", "Seconds.", {}, {0.1, 1}).observe(0.5);
+  metrics.observe("heddle:seconds", "Seconds.", {}, {0.1, 1}, 0.5);
+  EXPECT_THAT(metrics.expose(), HasSubstr("heddle:tokens{model_name=\"a\"} 7"));
+  EXPECT_THAT(metrics.expose(), HasSubstr("heddle:seconds_bucket{le=\"1\"} 2"));
+}
+
 TEST(Metrics, PublishersRunAtEveryScrape) {
   Metrics metrics;
   int scrapes = 0;

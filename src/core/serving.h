@@ -116,8 +116,8 @@ struct EngineAddress {
   friend bool operator==(const EngineAddress&, const EngineAddress&) = default;
 };
 
-/// Where the news of a foreign request go; called on the loop thread only, never from within a call
-/// to Serving.
+/// Where the news of a foreign request go; called on the loop thread only, also from within calls
+/// to Serving, which they do not call back.
 class ForeignSink {
  public:
   virtual ~ForeignSink() = default;
@@ -259,8 +259,8 @@ class Serving {
   /// Nobody wants the answer any more. Its sink hears nothing after this call.
   virtual void cancel(RequestId request) = 0;
 
-  /// Has `request` forwarded to its engine when that runs. News come to `sink`, never from within
-  /// this call, until finish_foreign(), on_error or cancel().
+  /// Has `request` forwarded to its engine when that runs. News come to `sink`, the first of them
+  /// perhaps from within this call, until finish_foreign(), on_error or cancel().
   virtual void start_foreign(std::shared_ptr<ForeignRequest> request,
                              std::shared_ptr<ForeignSink> sink) = 0;
   /// The exchange with the engine has ended, well or not. Its sink hears nothing more.

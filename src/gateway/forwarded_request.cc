@@ -21,17 +21,15 @@ ForwardedRequest::ForwardedRequest(std::shared_ptr<Context> context,
   request_->priority = job.priority;
   request_->times.arrived = context_->now();
   request_->deadline = request_->times.arrived + context_->limits.request_timeout;
-  story_id_ = "fwd-" + std::to_string(context_->last_request);
   context_->live.insert(inbox_.get());
   ++model_->in_flight;
   Story story{.request_id = request_id,
-              .answer_id = story_id_,
               .model = model_->config.id,
               .endpoint = job.endpoint,
               .arrived_ms = wall_clock_ms(),
               .streamed = job.events};
   story.foreign = request_;
-  context_->stories.begin(std::move(story));
+  story_ = context_->stories.begin(std::move(story));
   context_->serving->start_foreign(request_, inbox_);
 }
 
@@ -68,12 +66,10 @@ ForwardedRequest::~ForwardedRequest() {
              {"completion_tokens", part.completion_tokens},
              {"ms", std::chrono::duration<double, std::milli>(age()).count()},
              {"error", error_}});
-  if (Story* story = context_->stories.find(story_id_)) {
-    story->parts.push_back(std::move(part));
-    story->status = status_;
-    story->error = error_;
-    story->foreign.reset();
-  }
+  story_->parts.push_back(std::move(part));
+  story_->status = status_;
+  story_->error = error_;
+  story_->foreign.reset();
 }
 
 void ForwardedRequest::retry() {

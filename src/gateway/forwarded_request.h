@@ -46,9 +46,9 @@ class ForwardedRequest {
   std::shared_ptr<Context> context_;
   std::shared_ptr<CatalogModel> model_;
   std::string request_id_;
-  std::string story_id_;
   std::shared_ptr<core::ForeignRequest> request_;
   std::shared_ptr<ForeignInbox> inbox_;
+  std::shared_ptr<Story> story_{};
   UsageSniffer usage_{};
   bool forwarded_ = false;
   bool was_ready_ = false;  ///< The engine was brought up in time.

@@ -174,7 +174,7 @@ asio::awaitable<void> dispatch(std::shared_ptr<Context> context,
   const HttpRequest& request = http.request();
   const std::string allow =
       request.method == "OPTIONS" ? allowed_methods(routing->routes, request.path) : std::string();
-  std::string label = "unknown";
+  std::string_view label = "unknown";
   if (context->serving == nullptr) {
     co_await respond_error(http, api::unavailable("the server is shutting down"));
   } else if (!allow.empty()) {

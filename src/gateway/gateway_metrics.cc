@@ -34,70 +34,96 @@ std::string_view residency_name(core::Residency residency) {
   return "?";
 }
 
-void GatewayMetrics::answered(const std::string& route, int status) {
-  metrics_.add("heddle_http_requests_total",
-               "HTTP requests answered.",
-               {{"route", route}, {"status", std::to_string(status)}});
+void GatewayMetrics::answered(std::string_view route, int status) {
+  auto by_status = answered_.find(route);
+  if (by_status == answered_.end()) {
+    by_status = answered_.try_emplace(std::string(route)).first;
+  }
+  Metrics::Counter& series = by_status->second[status];
+  if (!series) {
+    series = metrics_.counter("heddle_http_requests_total",
+                              "HTTP requests answered.",
+                              {{"route", by_status->first}, {"status", std::to_string(status)}});
+  }
+  series.add();
+}
+
+void GatewayMetrics::observe(Metrics::Histogram& series,
+                             const Description& what,
+                             const std::string& model,
+                             Duration span) {
+  if (!series) {
+    Labels labels{{"model_name", model}};
+    if (what.phase != nullptr) {
+      labels["phase"] = what.phase;
+    }
+    series = metrics_.histogram(what.name, what.help, labels, latency_bounds());
+  }
+  series.observe(seconds(span));
 }
 
 void GatewayMetrics::token_gap(const std::string& model, Duration gap) {
-  metrics_.observe("vllm:inter_token_latency_seconds",
-                   "Time between the steps that brought tokens of a request.",
-                   {{"model_name", model}},
-                   latency_bounds(),
-                   seconds(gap));
+  constexpr Description kGap{.name = "vllm:inter_token_latency_seconds",
+                             .help = "Time between the steps that brought tokens of a request."};
+  observe(of_model_[model].token_gap, kGap, model, gap);
 }
 
 void GatewayMetrics::ended(const std::string& model,
                            const StoryPart& part,
-                           const std::string& reason) {
-  const Labels labels{{"model_name", model}};
-  const core::RequestTimes& times = part.times;
-  const auto observe = [&](const char* name, const char* help, Instant from, Instant to) {
-    if (from != Instant{} && to != Instant{}) {
-      metrics_.observe(name, help, labels, latency_bounds(), seconds(to - from));
+                           std::string_view reason) {
+  ModelSeries& series = of_model_[model];
+  const auto count = [&](Metrics::Counter& counter, const char* name, const char* help, auto n) {
+    if (!counter) {
+      counter = metrics_.counter(name, help, {{"model_name", model}});
     }
+    counter.add(static_cast<double>(n));
   };
-  const auto phase = [&](const char* name, Instant from, Instant to) {
-    if (from != Instant{} && to != Instant{}) {
-      metrics_.observe("heddle_time_to_first_token_phase_seconds",
-                       "Time to first token, by what it was spent on.",
-                       {{"model_name", model}, {"phase", name}},
-                       latency_bounds(),
-                       seconds(to - from));
-    }
-  };
-  metrics_.add("vllm:request_success_total",
-               "Requests ended, by reason.",
-               {{"model_name", model}, {"finished_reason", reason}});
-  metrics_.add("vllm:prompt_tokens_total",
-               "Prompt tokens.",
-               labels,
-               static_cast<double>(part.prompt_tokens));
-  metrics_.add("vllm:generation_tokens_total",
-               "Generated tokens.",
-               labels,
-               static_cast<double>(part.completion_tokens));
-  observe(
-      "vllm:time_to_first_token_seconds", "Time to first token.", times.arrived, times.first_token);
-  observe("vllm:e2e_request_latency_seconds",
-          "From arrival to the last token.",
-          times.arrived,
-          times.finished);
-  observe("vllm:request_queue_time_seconds",
-          "From arrival to a worker.",
-          times.arrived,
-          times.dispatched);
-  const bool loaded = times.load_began != Instant{};
-  phase("queue", times.arrived, loaded ? times.load_began : times.dispatched);
-  phase("load", times.load_began, times.dispatched);
-  phase("prefill", times.dispatched, times.first_token);
+  auto why = series.ended.find(reason);
+  if (why == series.ended.end()) {
+    const std::string text(reason);
+    const auto counter = metrics_.counter("vllm:request_success_total",
+                                          "Requests ended, by reason.",
+                                          {{"model_name", model}, {"finished_reason", text}});
+    why = series.ended.emplace(text, counter).first;
+  }
+  why->second.add();
+  count(series.prompt_tokens, "vllm:prompt_tokens_total", "Prompt tokens.", part.prompt_tokens);
+  count(series.generation_tokens,
+        "vllm:generation_tokens_total",
+        "Generated tokens.",
+        part.completion_tokens);
   if (part.restarts > 0) {
     metrics_.add("heddle_request_restarts_total",
                  "Times that a request was started again because its worker died.",
-                 labels,
+                 {{"model_name", model}},
                  part.restarts);
   }
+
+  const auto span = [&](Metrics::Histogram& of, const Description& what, Instant from, Instant to) {
+    if (from != Instant{} && to != Instant{}) {
+      observe(of, what, model, to - from);
+    }
+  };
+  const auto phase = [&](Metrics::Histogram& of, const char* label, Instant from, Instant to) {
+    const Description what{.name = "heddle_time_to_first_token_phase_seconds",
+                           .help = "Time to first token, by what it was spent on.",
+                           .phase = label};
+    span(of, what, from, to);
+  };
+  constexpr Description kFirst{.name = "vllm:time_to_first_token_seconds",
+                               .help = "Time to first token."};
+  constexpr Description kWhole{.name = "vllm:e2e_request_latency_seconds",
+                               .help = "From arrival to the last token."};
+  constexpr Description kQueue{.name = "vllm:request_queue_time_seconds",
+                               .help = "From arrival to a worker."};
+  const core::RequestTimes& times = part.times;
+  span(series.first_token, kFirst, times.arrived, times.first_token);
+  span(series.whole, kWhole, times.arrived, times.finished);
+  span(series.queue, kQueue, times.arrived, times.dispatched);
+  const bool loaded = times.load_began != Instant{};
+  phase(series.queue_phase, "queue", times.arrived, loaded ? times.load_began : times.dispatched);
+  phase(series.load_phase, "load", times.load_began, times.dispatched);
+  phase(series.prefill_phase, "prefill", times.dispatched, times.first_token);
 }
 
 void GatewayMetrics::count_up_to(const std::string& name,

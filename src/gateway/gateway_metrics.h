@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/metrics.h"
@@ -18,14 +19,17 @@ class GatewayMetrics {
   explicit GatewayMetrics(Metrics& metrics) : metrics_(metrics) {}
 
   /// An HTTP request to `route` was answered.
-  void answered(const std::string& route, int status);
+  void answered(std::string_view route, int status);
   /// A step brought further tokens of a request, `gap` after the ones before.
   void token_gap(const std::string& model, Duration gap);
   /// A request to the system behind has ended. `reason` is stop, length, abort or error.
-  void ended(const std::string& model, const StoryPart& part, const std::string& reason);
+  void ended(const std::string& model, const StoryPart& part, std::string_view reason);
 
   /// Forgets a model that was removed.
-  void forget(const std::string& model) { metrics_.forget("model_name", model); }
+  void forget(const std::string& model) {
+    of_model_.erase(model);
+    metrics_.forget("model_name", model);
+  }
 
   /// Publishes models and devices as they are now.
   void publish(const core::Serving& serving);
@@ -33,6 +37,29 @@ class GatewayMetrics {
   [[nodiscard]] std::string expose() { return metrics_.expose(); }
 
  private:
+  /// Of one model, each found when something is first counted in it.
+  struct ModelSeries {
+    std::map<std::string, Metrics::Counter, std::less<>> ended{};  ///< By reason.
+    Metrics::Counter prompt_tokens{};
+    Metrics::Counter generation_tokens{};
+    Metrics::Histogram token_gap{};
+    Metrics::Histogram first_token{};
+    Metrics::Histogram whole{};
+    Metrics::Histogram queue{};
+    Metrics::Histogram queue_phase{};
+    Metrics::Histogram load_phase{};
+    Metrics::Histogram prefill_phase{};
+  };
+  struct Description {
+    const char* name;
+    const char* help;
+    const char* phase = nullptr;  ///< The label, where there is one.
+  };
+
+  void observe(Metrics::Histogram& series,
+               const Description& what,
+               const std::string& model,
+               Duration span);
   void count_up_to(const std::string& name,
                    const std::string& help,
                    const Labels& labels,
@@ -46,6 +73,8 @@ class GatewayMetrics {
   void publish_pool(const std::string& device, const ledger::PoolUsage& usage);
 
   Metrics& metrics_;
+  std::map<std::string, ModelSeries> of_model_{};
+  std::map<std::string, std::map<int, Metrics::Counter>, std::less<>> answered_{};  ///< By route.
   /// What counters that others keep had reached when they were last published.
   std::map<std::pair<std::string, Labels>, std::uint64_t> published_{};
 };

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "gateway/deadline.h"
 #include "gateway/http_exchange.h"
+#include "gateway/send_at_once.h"
 #include "gateway/signal.h"
 
 namespace heddle::gateway {
@@ -400,9 +401,14 @@ asio::awaitable<bool> Connection::serve_one() {
 // --- Answers ---
 
 asio::awaitable<Result<void>> Connection::write(std::string_view bytes) {
-  give_up_after(shared_->limits.stall_timeout);
-  const auto [failure, sent] = co_await asio::async_write(socket_, asio::buffer(bytes), kAwait);
-  be_patient();
+  boost::beast::buffers_suffix left(asio::buffer(bytes));
+  ErrorCode failure = send_at_once(socket_, left);
+  if (!failure && asio::buffer_size(left) > 0) {
+    give_up_after(shared_->limits.stall_timeout);
+    const auto [stalled, sent] = co_await asio::async_write(socket_, left, kAwait);
+    be_patient();
+    failure = stalled;
+  }
   if (failure) {
     keep_alive_ = false;
     co_return client_gone(failure);

@@ -132,6 +132,7 @@ asio::awaitable<void> HttpServer::State::accept(std::shared_ptr<State> self, std
     }
     ErrorCode ignored;
     socket.set_option(tcp::no_delay(true), ignored);
+    socket.non_blocking(true, ignored);
     const bool too_many = self->shared->open.size() >= most;
     HttpConnection::start(self->shared, std::move(socket), too_many);
   }

@@ -101,7 +101,7 @@ void LiveRequests::begin_story() {
               .arrived_ms = wall_clock_ms(),
               .streamed = job_.params.stream};
   story.records.assign(records_.begin(), records_.end());
-  context_->stories.begin(std::move(story));
+  story_ = context_->stories.begin(std::move(story));
 }
 
 void LiveRequests::cancel() {
@@ -126,7 +126,6 @@ LiveRequests::~LiveRequests() {
   cancel();
   context_->live.erase(inbox_.get());
   job_.model->in_flight -= static_cast<std::int64_t>(records_.size());
-  Story* story = context_->stories.find(job_.head.id);
   const api::Usage used = usage();
   for (std::size_t i = 0; i < records_.size(); ++i) {
     core::RequestRecord& record = *records_[i];
@@ -142,15 +141,11 @@ LiveRequests::~LiveRequests() {
                    : std::string(api::finish_name(record.finished[0]));
     }
     context_->metrics.ended(job_.model->config.id, part, reason);
-    if (story != nullptr) {
-      story->parts.push_back(part);
-    }
+    story_->parts.push_back(part);
   }
-  if (story != nullptr) {
-    story->status = status_;
-    story->error = error_;
-    story->records.clear();
-  }
+  story_->status = status_;
+  story_->error = error_;
+  story_->records.clear();
   log::info("request ended",
             {{"request", job_.request_id},
              {"model", job_.model->config.id},

@@ -87,6 +87,7 @@ class LiveRequests : public std::enable_shared_from_this<LiveRequests> {
   GenerationJob job_;
   std::shared_ptr<TokenInbox> inbox_;
   std::vector<std::shared_ptr<core::RequestRecord>> records_{};
+  std::shared_ptr<Story> story_{};
   std::vector<Answer> answers_{};  ///< Prompt by prompt, choice by choice.
   std::size_t open_ = 0;           ///< Answers that have not ended.
   bool started_ = false;

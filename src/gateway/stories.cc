@@ -68,10 +68,11 @@ StoryPart tell(const core::ForeignRequest& request, std::string device) {
   return {.times = request.times, .device = std::move(device), .restarts = request.restarts};
 }
 
-void Stories::begin(Story story) {
+std::shared_ptr<Story> Stories::begin(Story story) {
   if (stories_.size() >= most_) {
     const Story* oldest = stories_.front().get();
-    for (const std::string& id : {oldest->request_id, oldest->answer_id}) {
+    for (const std::string_view id :
+         {std::string_view(oldest->request_id), std::string_view(oldest->answer_id)}) {
       const auto found = by_id_.find(id);
       if (found != by_id_.end() && found->second == oldest) {
         by_id_.erase(found);
@@ -79,10 +80,16 @@ void Stories::begin(Story story) {
     }
     stories_.pop_front();
   }
-  stories_.push_back(std::make_unique<Story>(std::move(story)));
+  stories_.push_back(std::make_shared<Story>(std::move(story)));
   Story* added = stories_.back().get();
-  by_id_[added->request_id] = added;
-  by_id_[added->answer_id] = added;
+  for (const std::string_view id :
+       {std::string_view(added->request_id), std::string_view(added->answer_id)}) {
+    if (!id.empty()) {
+      by_id_.erase(id);  // With the id of an older story, which may be gone before this one.
+      by_id_.emplace(id, added);
+    }
+  }
+  return stories_.back();
 }
 
 Story* Stories::find(std::string_view id) {
@@ -100,7 +107,12 @@ std::vector<const Story*> Stories::latest(std::size_t most) const {
 
 std::string story_json(const Story& story) {
   spec::JsonWriter json;
-  json.begin_object().key("id").string(story.request_id).key("answer_id").string(story.answer_id);
+  json.begin_object().key("id").string(story.request_id).key("answer_id");
+  if (story.answer_id.empty()) {
+    json.null();
+  } else {
+    json.string(story.answer_id);
+  }
   json.key("model").string(story.model).key("endpoint").string(story.endpoint);
   json.key("arrived_ms").integer(story.arrived_ms).key("stream").boolean(story.streamed);
   json.key("running").boolean(story.status == 0).key("status").integer(story.status).key("error");

@@ -30,7 +30,7 @@ struct StoryPart {
 /// How a client's request went.
 struct Story {
   std::string request_id{};
-  std::string answer_id{};
+  std::string answer_id{};  ///< Empty where the answer has the id that an engine gave it.
   std::string model{};
   std::string endpoint{};
   std::int64_t arrived_ms = 0;  ///< Since 1970.
@@ -48,22 +48,18 @@ class Stories {
  public:
   explicit Stories(std::size_t most) : most_(most) {}
 
-  /// Begins a story, which find() gives back for as long as it is not forgotten.
-  void begin(Story story);
+  /// Begins a story, which find() gives back for as long as it is not forgotten. Its ids stay as
+  /// they are.
+  std::shared_ptr<Story> begin(Story story);
   /// The latest request with this request id or answer id; null when there is none.
   [[nodiscard]] Story* find(std::string_view id);
   /// Newest first.
   [[nodiscard]] std::vector<const Story*> latest(std::size_t most) const;
 
  private:
-  struct IdHash {
-    using is_transparent = void;
-    std::size_t operator()(std::string_view id) const { return std::hash<std::string_view>{}(id); }
-  };
-
   std::size_t most_;
-  std::deque<std::unique_ptr<Story>> stories_{};
-  std::unordered_map<std::string, Story*, IdHash, std::equal_to<>> by_id_{};
+  std::deque<std::shared_ptr<Story>> stories_{};
+  std::unordered_map<std::string_view, Story*> by_id_{};  ///< The ids are the stories' own.
 };
 
 /// Tokens of the answers so far; an embedding has none.

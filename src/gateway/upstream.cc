@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "gateway/deadline.h"
+#include "gateway/send_at_once.h"
 
 namespace heddle::gateway {
 
@@ -30,7 +31,8 @@ using ErrorCode = boost::system::error_code;
 namespace {
 
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
-constexpr std::size_t kReadBytes = 16384;
+constexpr std::size_t kReadBytes = 65536;
+constexpr std::size_t kHeadBytes = 512;  ///< Of most requests.
 
 std::string_view view(beast::string_view text) {
   return {text.data(), text.size()};
@@ -93,13 +95,12 @@ class Connection {
   [[nodiscard]] bool is_stale() {
     char byte = 0;
     ErrorCode failure;
-    socket.non_blocking(true, failure);
     socket.receive(asio::buffer(&byte, 1), tcp::socket::message_peek, failure);
     return failure != asio::error::would_block;
   }
 
   tcp::socket socket;
-  beast::flat_buffer buffer{};
+  beast::flat_buffer buffer{};  ///< Read, but not parsed: what comes next is needed for that.
   Instant idle_since{};
 
  private:
@@ -134,15 +135,18 @@ Error unreachable(const core::EngineAddress& address,
 }
 
 std::string head_text(const core::EngineAddress& address, const UpstreamRequest& request) {
-  std::string text = request.method + " " + address.base_path + request.target +
-                     " HTTP/1.1\r\nHost: " + place(address) + "\r\n";
+  std::string text;
+  text.reserve(kHeadBytes);
+  text.append(request.method).append(" ").append(address.base_path).append(request.target);
+  text.append(" HTTP/1.1\r\nHost: ").append(place(address)).append("\r\n");
   for (const auto& [name, value] : request.headers) {
     text.append(name).append(": ").append(value).append("\r\n");
   }
   if (!request.body.empty() || (request.method != "GET" && request.method != "HEAD")) {
     text += "Content-Length: " + std::to_string(request.body.size()) + "\r\n";
   }
-  return text + "\r\n";
+  text += "\r\n";
+  return text;
 }
 
 }  // namespace
@@ -160,7 +164,7 @@ std::string_view field_value(const HttpFields& fields, std::string_view name) {
   return {};
 }
 
-HttpFields end_to_end(HttpFields fields) {
+HttpFields end_to_end(const HttpFields& fields) {
   constexpr std::array<std::string_view, 14> kOfConnection{"connection",
                                                            "keep-alive",
                                                            "proxy-connection",
@@ -183,12 +187,16 @@ HttpFields end_to_end(HttpFields fields) {
       }
     }
   }
-  std::erase_if(fields, [&](const auto& field) {
+  HttpFields rest;
+  rest.reserve(fields.size());
+  for (const auto& field : fields) {
     const auto same = [&field](std::string_view name) { return is_same_field(name, field.first); };
-    return std::any_of(kOfConnection.begin(), kOfConnection.end(), same) ||
-           std::any_of(named.begin(), named.end(), same);
-  });
-  return fields;
+    if (std::none_of(kOfConnection.begin(), kOfConnection.end(), same) &&
+        std::none_of(named.begin(), named.end(), same)) {
+      rest.push_back(field);
+    }
+  }
+  return rest;
 }
 
 bool UpstreamHead::is_event_stream() const {
@@ -248,6 +256,8 @@ class UpstreamConnections : public std::enable_shared_from_this<UpstreamConnecti
 
   asio::io_context& loop;
   const UpstreamPool::Options options;
+  /// Where all exchanges read to: it stays in the processor's cache, as one for each would not.
+  std::vector<char> scratch = std::vector<char>(kReadBytes);
 
  private:
   /// Closes what was kept for too long, and comes back while there is more.
@@ -308,14 +318,18 @@ class Exchange final : public UpstreamExchange {
       co_return cancelled();
     }
     connection_->stop_after(patience);
-    const auto [failure, bytes] = co_await connection_->socket.async_read_some(
-        connection_->buffer.prepare(kReadBytes), kAwait);
+    const auto [no_news] = co_await connection_->socket.async_wait(tcp::socket::wait_read, kAwait);
     const bool stopped = connection_->settle();
-    connection_->buffer.commit(bytes);
     if (closed_) {
       co_return cancelled();
     }
-    if (failure == asio::error::operation_aborted && stopped) {
+    ErrorCode failure = no_news;
+    std::size_t bytes = 0;
+    if (!failure) {
+      bytes = connection_->socket.read_some(asio::buffer(pool_->scratch), failure);
+    }
+    if ((failure == asio::error::operation_aborted && stopped) ||
+        failure == asio::error::would_block) {
       co_return News::kNone;
     }
     if (failure && reused_ && !begun_) {
@@ -326,7 +340,7 @@ class Exchange final : public UpstreamExchange {
       co_return News::kNone;
     }
     begun_ = begun_ || bytes > 0;
-    const ErrorCode wrong = take_in(failure);
+    const ErrorCode wrong = take_in({pool_->scratch.data(), bytes}, failure);
     if (wrong) {
       connection_->close();
       co_return unreachable(address_, "read from", wrong);
@@ -384,6 +398,7 @@ class Exchange final : public UpstreamExchange {
       co_return unreachable(address_, "connect to", failure);
     }
     connection.socket.set_option(tcp::no_delay(true), failure);
+    connection.socket.non_blocking(true, failure);
     co_return Result<void>();
   }
 
@@ -394,9 +409,14 @@ class Exchange final : public UpstreamExchange {
     head_bytes_ = head_text(address_, *request_);
     const std::array<asio::const_buffer, 2> bytes{asio::buffer(head_bytes_),
                                                   asio::buffer(request_->body)};
-    connection_->close_after(pool_->options.send_timeout);
-    const auto [failure, sent] = co_await asio::async_write(connection_->socket, bytes, kAwait);
-    connection_->settle();
+    beast::buffers_suffix left(bytes);
+    ErrorCode failure = send_at_once(connection_->socket, left);
+    if (!failure && asio::buffer_size(left) > 0) {
+      connection_->close_after(pool_->options.send_timeout);
+      const auto [stalled, sent] = co_await asio::async_write(connection_->socket, left, kAwait);
+      connection_->settle();
+      failure = stalled;
+    }
     written_ = !failure;
   }
 
@@ -410,13 +430,40 @@ class Exchange final : public UpstreamExchange {
     co_return closed_ ? Result<void>(cancelled()) : Result<void>();
   }
 
-  /// Parses what is in the buffer. `failure` is what the last read ended with.
-  ErrorCode take_in(const ErrorCode& failure) {
+  /// Parses what was read: `news`, and before it what could not be parsed without. `failure` is
+  /// what the read ended with.
+  ErrorCode take_in(std::string_view news, const ErrorCode& failure) {
     beast::flat_buffer& buffer = connection_->buffer;
+    const bool joins = buffer.size() > 0;
+    if (joins) {
+      keep(news);
+      news = {static_cast<const char*>(buffer.data().data()), buffer.size()};
+    }
+    std::string_view left = news;
+    const ErrorCode wrong = parse(left, failure);
+    if (joins) {
+      buffer.consume(news.size() - left.size());
+    } else {
+      keep(left);
+    }
+    if (!wrong && complete()) {
+      reusable_ = written_ && !failure && buffer.size() == 0 && parser_->keep_alive();
+    }
+    return wrong;
+  }
+
+  void keep(std::string_view bytes) {
+    beast::flat_buffer& buffer = connection_->buffer;
+    buffer.commit(
+        asio::buffer_copy(buffer.prepare(bytes.size()), asio::buffer(bytes.data(), bytes.size())));
+  }
+
+  /// Takes off `bytes` what could be parsed.
+  ErrorCode parse(std::string_view& bytes, const ErrorCode& failure) {
     ErrorCode wrong;
-    while (buffer.size() > 0 && !parser_->is_done()) {
-      const std::size_t used = parser_->put(buffer.data(), wrong);
-      buffer.consume(used);
+    while (!bytes.empty() && !parser_->is_done()) {
+      const std::size_t used = parser_->put(asio::buffer(bytes.data(), bytes.size()), wrong);
+      bytes.remove_prefix(used);
       if (wrong == http::error::need_more) {
         wrong = {};
         if (used == 0) {
@@ -440,9 +487,6 @@ class Exchange final : public UpstreamExchange {
     } else if (failure && !parser_->is_done()) {
       wrong = failure;
     }
-    if (!wrong && complete()) {
-      reusable_ = written_ && !failure && buffer.size() == 0 && parser_->keep_alive();
-    }
     return wrong;
   }
 
@@ -461,7 +505,7 @@ class Exchange final : public UpstreamExchange {
     for (const auto& field : fields) {
       head.headers.emplace_back(view(field.name_string()), view(field.value()));
     }
-    head.headers = end_to_end(std::move(head.headers));
+    head.headers = end_to_end(head.headers);
     if (const auto length = parser_->content_length()) {
       head.length = *length;
     }

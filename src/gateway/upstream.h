@@ -51,7 +51,7 @@ struct UpstreamHead {
 /// The fields without those that are about one connection only (RFC 9110, 7.6.1) or that it makes
 /// itself: Connection and what it names, Keep-Alive, Proxy-*, TE, Trailer, Transfer-Encoding,
 /// Upgrade, Expect, Host, Content-Length.
-[[nodiscard]] HttpFields end_to_end(HttpFields fields);
+[[nodiscard]] HttpFields end_to_end(const HttpFields& fields);
 
 /// One request to an engine and its answer. Loop thread; one coroutine at a time.
 class UpstreamExchange {

@@ -11,6 +11,17 @@ constexpr std::string_view kKey = "\"usage\"";
 constexpr std::size_t kObjectMax = 2048;  ///< A longer one is none.
 constexpr std::string_view kSpace = " \t\r\n";
 
+/// Where the key begins; npos where it does not occur. Quotes are everywhere in JSON, the letter is
+/// not.
+std::size_t find_key(std::string_view text) {
+  const std::string_view tail = kKey.substr(1);
+  std::size_t at = text.find(tail);
+  while (at != std::string_view::npos && (at == 0 || text[at - 1] != kKey.front())) {
+    at = text.find(tail, at + 1);
+  }
+  return at == std::string_view::npos ? at : at - 1;
+}
+
 /// Where the object that begins at `begin` ends; npos while that has not come. Strings in it have
 /// no brackets.
 std::size_t object_end(std::string_view text, std::size_t begin) {
@@ -52,7 +63,7 @@ void UsageSniffer::see(std::string_view bytes) {
   }
   open_ += bytes;
   for (;;) {
-    const std::size_t key = open_.find(kKey);
+    const std::size_t key = find_key(open_);
     if (key == std::string::npos) {
       // Of a key whose rest may follow, the last bytes; and the one that may escape it.
       open_.erase(0, open_.size() - std::min(open_.size(), kKey.size()));

@@ -142,13 +142,13 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
                                        .priority = request->priority,
                                        .deadline = request->deadline};
     foreign_.add(std::move(request), std::move(sink));
-    hear_soon(arrived);
+    hear(arrived);
   }
 
   void finish_foreign(RequestId request) {
     if (const auto entry = foreign_.remove(request)) {
       entry->request->times.finished = steady_now();
-      hear_soon(core::RequestFinished{.request = request, .ttft = entry->request->times.ttft()});
+      hear(core::RequestFinished{.request = request, .ttft = entry->request->times.ttft()});
     }
   }
 
