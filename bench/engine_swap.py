@@ -2,8 +2,8 @@
 """What swapping engines that are not ours costs: llama.cpp suspended and resumed instead of started anew, and two
 engines that do not fit together under requests that alternate.
 
-    bench/engine_swap.py MODEL.gguf [--rounds 5] [--rate 10] [--seconds 60] [--modules build/llama/node_modules]
-                         [--binary build/release/heddle]
+    bench/engine_swap.py MODEL.gguf [--rounds 5] [--rate 10] [--tokens 8] [--seconds 60]
+                         [--modules build/llama/node_modules] [--binary build/release/heddle]
 
 First two llama.cpp engines take turns on a device that only counts, once for each way of suspending them: by a full stop,
 frozen with all their memory, and frozen with the pages of their file given back. The time to the first token of a
@@ -88,13 +88,13 @@ def cost(engine, level):
     return next(one for one in engine["costs"] if one["level"] == level)
 
 
-def alternate(gguf, memory, rate, seconds):
+def alternate(gguf, memory, rate, tokens, seconds):
     with serve(gguf, "reclaim, stop", memory) as server:
         for model in ("one", "other", "one", "other"):
             first_token(server.url, model)
         out = subprocess.run(
             [heddle.BINARY, "bench", "--url", server.url + "/v1", "--api", "completions", "-m", "one", "other",
-             "-r", str(rate), "-d", f"{seconds}s", "-i", "8", "-o", "8", "--json", "-"],
+             "-r", str(rate), "-d", f"{seconds}s", "-i", "8", "-o", str(tokens), "--json", "-"],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         result = json.loads(out.stdout)
@@ -110,6 +110,7 @@ def main():
     parser.add_argument("gguf", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rate", type=float, default=10)
+    parser.add_argument("--tokens", type=int, default=8, help="of each answer")
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--modules", type=pathlib.Path, default=engines.MODULES)
     parser.add_argument("--binary", type=pathlib.Path, default=heddle.BINARY)
@@ -131,7 +132,7 @@ def main():
             flush=True,
         )
 
-    result, spent, swap, swaps = alternate(gguf, memory, options.rate, options.seconds)
+    result, spent, swap, swaps = alternate(gguf, memory, options.rate, options.tokens, options.seconds)
     total = result["all"]
     serving, switching = float(spent["serving"]), float(spent["switching"])
     # A request waits at most until its turn comes (2 s, or the other's stay of three times its coming in), until the

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes a Llama checkpoint with random weights: for measuring speed, where what is said does not matter.
 
-    tools/random_model.py DIR [--size 1b|100m] [--seed N]
+    tools/random_model.py DIR [--size 1b|100m|10m] [--seed N]
 
 Nothing but Python's standard library is needed. `1b` has 1.04e9 parameters (2.1 GB in bfloat16).
 The tokenizer knows bytes and spaced numbers: each of " 0", " 1", ... is one token, so that a prompt
@@ -19,6 +19,7 @@ VOCAB = 32000
 SIZES = {
     "1b": dict(layers=16, hidden=2048, intermediate=8192, heads=32, kv_heads=8),
     "100m": dict(layers=8, hidden=768, intermediate=2304, heads=12, kv_heads=4),
+    "10m": dict(layers=4, hidden=256, intermediate=1024, heads=8, kv_heads=4),
 }
 POOL = 1 << 20  # random values that all tensors are cut from, each from places of its own
 PIECE = 1 << 16
