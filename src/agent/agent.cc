@@ -217,7 +217,9 @@ class Agent::Impl {
                                  .log_format = setup_.log_format,
                                  .event_log = event_log(setup, epoch),
                                  .prefix_cache = setup.prefix_cache,
-                                 .device_pages = setup.pages};
+                                 .device_pages = setup.pages,
+                                 .queue = setup.queue,
+                                 .fixed_parts = setup.fixed_parts};
     auto life = WorkerLife::begin(executor_, hello, arena_.fd(), life_handlers(worker, epoch));
     if (!life) {
       log::error("worker cannot be started",

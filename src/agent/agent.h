@@ -16,6 +16,7 @@
 #include "core/agent_core.h"
 #include "core/messages.h"
 #include "policy/batching.h"
+#include "policy/device_queue.h"
 #include "rpc/messages.h"
 
 namespace heddle::agent {
@@ -30,7 +31,9 @@ struct DeviceSetup {
   bool copy = false;
   rpc::Pace pace{};
   policy::StepOptions step{};
-  std::int64_t prefix_cache = 0;  ///< As core::WorkerOptions has it.
+  std::int64_t prefix_cache = 0;                               ///< As core::WorkerOptions has it.
+  policy::QueueRule queue = policy::QueueRule::kMooreHodgson;  ///< Likewise.
+  std::int64_t fixed_parts = 0;                                ///< Likewise.
 };
 
 struct AgentSetup {

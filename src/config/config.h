@@ -111,6 +111,24 @@ struct Limits {
   Duration stall_timeout = 30s;       ///< A client that takes none of its answer.
 };
 
+/// The order in which a device takes up the prompts that wait there.
+enum class QueueOrder : std::uint8_t {
+  kDeadline,  ///< So that most first tokens come in time.
+  kArrival,   ///< First come, first served.
+};
+/// Who may have the pages of a device for KV.
+enum class KvSharing : std::uint8_t {
+  kElastic,  ///< Whichever model needs them.
+  kStatic,   ///< Each model has the same part of the device, weights included.
+};
+
+/// How it is decided what runs where and when.
+struct PlannerConfig {
+  QueueOrder queue = QueueOrder::kDeadline;
+  KvSharing kv = KvSharing::kElastic;
+  friend bool operator==(const PlannerConfig&, const PlannerConfig&) = default;
+};
+
 struct Config {
   std::string file{};       ///< Where it was read from.
   std::string directory{};  ///< Folder of that file; relative paths start here.
@@ -123,6 +141,7 @@ struct Config {
   std::vector<GroupConfig> groups{};
   std::vector<std::string> preload{};  ///< Ids of models that are loaded when the server starts.
   Limits limits{};
+  PlannerConfig planner{};
   log::Level log_level = log::Level::kInfo;
   log::Format log_format = log::Format::kText;
   std::string data_dir{};               ///< For what outlives the process; empty: nothing does.

@@ -37,6 +37,7 @@ models:
     concurrencyLimit: 3
     unlisted: true
 limits: {body: 1MiB, queue: 7, request_timeout: 90s}
+planner: {queue: arrival, kv: static}
 logLevel: warn
 logFormat: json
 dataDir: data
@@ -78,6 +79,8 @@ shutdown_timeout: 5s
   EXPECT_EQ(config->models[1].slo.tpot, 80ms);
   EXPECT_EQ(adder.slo.ttft, 0s) << "derived";
   EXPECT_EQ(config->limits.queue, 7);
+  EXPECT_EQ(config->planner,
+            (PlannerConfig{.queue = QueueOrder::kArrival, .kv = KvSharing::kStatic}));
   EXPECT_EQ(config->limits.request_timeout, 90s);
   EXPECT_EQ(config->log_level, log::Level::kWarning);
   EXPECT_EQ(config->log_format, log::Format::kJson);
@@ -118,6 +121,7 @@ TEST(Config, WhatCannotBeMeantIsRefused) {
       {"models: {a: {}}", "models.a.path: is missing"},
       {"models: {a: {path: x}, b: {path: y, aliases: [a]}}", "already means the model a"},
       {"models: {a: {path: x, dtype: float7}}", "\"float7\" is not one of bfloat16, float32, int8"},
+      {"planner: {queue: fast}", "\"fast\" is not one of deadline, arrival"},
       {"models: {a: {path: x, slo: {ttft: 0s}}}", "models.a.slo.ttft: must be more than 0"},
       {"models: {a: {path: x, slo: {tpot: fast}}}", "models.a.slo.tpot: \"fast\""},
       {"models: {a: {path: x, slo: {ttfb: 1s}}}", "models.a.slo.ttfb: "},

@@ -199,6 +199,23 @@ void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
   declare_engine(f, settings, model);
 }
 
+void declare(Fields& f, PlannerConfig& planner) {
+  auto queue = static_cast<std::size_t>(planner.queue);
+  f.choice({"queue",
+            "Which waiting prompts a device takes up first: so that most first tokens come in time "
+            "(deadline), or as they came (arrival)."},
+           {"deadline", "arrival"},
+           queue);
+  planner.queue = static_cast<QueueOrder>(queue);
+  auto kv = static_cast<std::size_t>(planner.kv);
+  f.choice({"kv",
+            "Whether the models of a device lend each other memory for KV (elastic), or each has "
+            "an equal part of the device (static)."},
+           {"elastic", "static"},
+           kv);
+  planner.kv = static_cast<KvSharing>(kv);
+}
+
 void declare_logging(Fields& f, Config& config) {
   std::size_t level = static_cast<std::size_t>(config.log_level);
   f.choice({"logLevel", "Least important messages that are logged."},
@@ -324,6 +341,8 @@ void declare(Fields& f, Config& config, SwapSettings& settings) {
                    });
   f.section({"limits", "What clients may do at most."},
             [&](Fields& item) { declare(item, config.limits); });
+  f.section({"planner", "How it is decided what runs where and when."},
+            [&](Fields& item) { declare(item, config.planner); });
   declare_logging(f, config);
   f.path({"dataDir", "Folder for what outlives the process."}, config.data_dir);
   f.path({"event_log", "Prefix of the files that get every event, for replay."}, config.event_log);

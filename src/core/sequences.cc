@@ -17,7 +17,10 @@ std::vector<SequenceId> Sequences::add(const Submit& submit, Instant now) {
                       .request = submit.request,
                       .choice = choice.params.choice,
                       .model = submit.model,
+                      .priority = submit.priority,
                       .arrived = now - submit.age,
+                      .due = now + submit.due,
+                      .begun = generated > 0,
                       .tokens = static_cast<std::int64_t>(submit.prompt.size()) + generated,
                       .remaining = choice.params.max_tokens - generated};
     by_request_[submit.request].insert(id);
@@ -48,8 +51,15 @@ bool Sequences::advance(const SliceDone& slice) {
   return slice.finish != spec::FinishReason::kNone;
 }
 
+void Sequences::admit(SequenceId id, std::uint64_t rank) {
+  Sequence& sequence = sequences_.at(id);
+  sequence.admitted = true;
+  sequence.rank = rank;
+}
+
 void Sequences::preempt(SequenceId id) {
   Sequence& sequence = sequences_.at(id);
+  sequence.begun = true;
   sequence.admitted = false;
   sequence.computed = 0;
 }
@@ -118,11 +128,17 @@ bool Sequences::any_computed(ModelId model) const {
   });
 }
 
-const Sequence* Sequences::oldest() const {
+std::int64_t Sequences::count_admitted() const {
+  return std::count_if(sequences_.begin(), sequences_.end(), [](const auto& entry) {
+    return entry.second.admitted;
+  });
+}
+
+const Sequence* Sequences::oldest_admitted() const {
   const Sequence* oldest = nullptr;
   for (const auto& [id, sequence] : sequences_) {
-    if (oldest == nullptr ||
-        std::tie(sequence.arrived, id) < std::tie(oldest->arrived, oldest->id)) {
+    if (sequence.admitted && (oldest == nullptr || std::tie(sequence.arrived, id) <
+                                                       std::tie(oldest->arrived, oldest->id))) {
       oldest = &sequence;
     }
   }
@@ -134,6 +150,7 @@ std::vector<policy::AdmissionView> Sequences::admission_views() const {
   for (const auto& [id, sequence] : sequences_) {
     views.push_back({.id = id,
                      .model = sequence.model,
+                     .priority = sequence.priority,
                      .arrived = sequence.arrived,
                      .admitted = sequence.admitted,
                      .tokens = sequence.tokens,
@@ -151,7 +168,8 @@ std::vector<policy::SequenceView> Sequences::step_views(const std::set<ModelId>&
                        .model = sequence.model,
                        .computed = sequence.computed,
                        .pending = sequence.tokens - sequence.computed,
-                       .arrived = sequence.arrived});
+                       .arrived = sequence.arrived,
+                       .rank = sequence.rank});
     }
   }
   return views;

@@ -21,8 +21,12 @@ struct Sequence {
   RequestId request{};
   std::uint32_t choice = 0;
   ModelId model{};
+  std::int32_t priority = 0;
   Instant arrived{};
+  Instant due{};       ///< Its first token.
+  bool begun = false;  ///< Somebody has had a token of it, or it has had pages: it goes on first.
   bool admitted = false;
+  std::uint64_t rank = 0;      ///< Of admission, where prefill goes by that.
   std::int64_t tokens = 0;     ///< Known ones: prompt, and what was generated.
   std::int64_t computed = 0;   ///< Of these, how many have KV.
   std::int64_t remaining = 0;  ///< May still be generated.
@@ -38,7 +42,8 @@ class Sequences {
   /// Takes in what a step did for one slice; true if the sequence has ended (it is still there).
   bool advance(const SliceDone& slice);
 
-  void admit(SequenceId id) { sequences_.at(id).admitted = true; }
+  /// `rank` as policy::SequenceView has it.
+  void admit(SequenceId id, std::uint64_t rank = 0);
   /// Its KV is gone, its tokens are not.
   void preempt(SequenceId id);
   /// The same, but it goes on at once, and without anybody's prefix.
@@ -56,8 +61,9 @@ class Sequences {
   [[nodiscard]] bool any_computed(ModelId model) const;
   [[nodiscard]] bool empty() const { return sequences_.empty(); }
   [[nodiscard]] const std::map<SequenceId, Sequence>& all() const { return sequences_; }
-  /// The oldest of all; null if there is none.
-  [[nodiscard]] const Sequence* oldest() const;
+  [[nodiscard]] std::int64_t count_admitted() const;
+  /// The oldest of those admitted; null if there is none.
+  [[nodiscard]] const Sequence* oldest_admitted() const;
 
   [[nodiscard]] std::vector<policy::AdmissionView> admission_views() const;
   /// The admitted sequences of these models.

@@ -24,7 +24,9 @@ TEST(Sequences, ContinueWhatWasGeneratedBefore) {
   EXPECT_EQ(sequences.find(ids[1])->remaining, 8);
   EXPECT_EQ(sequences.find(ids[0])->arrived, Instant{6s});
   EXPECT_EQ(sequences.of_choice(RequestId(1), 1), ids[1]);
-  EXPECT_EQ(sequences.oldest()->id, ids[0]);
+  EXPECT_EQ(sequences.oldest_admitted(), nullptr);
+  sequences.admit(ids[1]);
+  EXPECT_EQ(sequences.oldest_admitted()->id, ids[1]);
 }
 
 TEST(Sequences, PreemptionKeepsTokensAndLosesKv) {

@@ -62,6 +62,17 @@ void StepCosts::learn(const std::vector<StepWork>& work, Duration took) {
   }
 }
 
+Duration StepCosts::prefill(ModelId model,
+                            std::int64_t computed,
+                            std::int64_t tokens,
+                            std::int64_t chunk) const {
+  const policy::StepCost& cost = costs_.at(model);
+  const std::int64_t pairs = tokens * computed + tokens * (tokens + 1) / 2;
+  return std::max(
+      Duration{1},
+      cost.fixed * tokens / chunk + cost.per_token * tokens + cost.per_context_token * pairs);
+}
+
 std::vector<policy::StepCost> StepCosts::costs() const {
   std::vector<policy::StepCost> costs;
   for (const auto& [id, cost] : costs_) {

@@ -28,6 +28,13 @@ class StepCosts {
   /// Takes in a step that took `took` and waited for no weights.
   void learn(const std::vector<StepWork>& work, Duration took);
 
+  /// What reading `tokens` of a prompt behind `computed` others takes, in steps of `chunk` tokens
+  /// that do nothing else; > 0.
+  [[nodiscard]] Duration prefill(ModelId model,
+                                 std::int64_t computed,
+                                 std::int64_t tokens,
+                                 std::int64_t chunk) const;
+
   /// By model id.
   [[nodiscard]] std::vector<policy::StepCost> costs() const;
 

@@ -46,6 +46,11 @@ struct WorldOptions {
   std::int64_t prefix_cache = 0;  ///< WorkerOptions::prefix_cache.
   Duration min_residence = 20ms;
   Duration drain_after = 30ms;
+  Duration ttft = 10s;  ///< The objective of every model.
+  policy::QueueRule queue = policy::QueueRule::kMooreHodgson;
+  std::int64_t fixed_parts = 0;     ///< WorkerOptions::fixed_parts.
+  std::int64_t prompt_tokens = 30;  ///< The longest prompt.
+  bool priorities = true;
 };
 
 /// What the gateway knows of a request.
@@ -56,9 +61,11 @@ struct Record {
   std::vector<std::vector<TokenId>> generated{};
   std::vector<bool> finished{};
   std::int64_t max_tokens = 0;
+  std::int32_t priority = 0;
   bool open_ended = false;
   bool dispatched = false;
   Instant arrived{};
+  Instant first_token{};
   Instant ended{};
   enum class End { kNone, kDone, kFailed, kCancelled } end = End::kNone;
   Error error{};
@@ -166,7 +173,8 @@ class World {
                         .image_bytes = model.image_bytes,
                         .context = 200,
                         .pin = options_.pin_one && index == 0,
-                        .min_residence = options_.min_residence};
+                        .min_residence = options_.min_residence,
+                        .slo = {.ttft = options_.ttft}};
     for (int i = 0; i < options_.devices; ++i) {
       placed.footprints[DeviceId(static_cast<std::uint64_t>(i))] = model.footprint;
     }
@@ -217,15 +225,17 @@ class World {
       record.max_tokens = between(30, 150);
       record.open_ended = rng_.below(2) == 0;
     }
-    record.prompt.resize(static_cast<std::size_t>(between(1, 30)));
+    record.prompt.resize(static_cast<std::size_t>(between(1, options_.prompt_tokens)));
     const auto choices = static_cast<std::size_t>(between(1, 2));
     record.generated.resize(choices);
     record.finished.resize(choices);
     record.max_tokens =
         std::min(record.max_tokens, tokens_max(model->second) - std::ssize(record.prompt));
+    const auto priority = static_cast<std::int32_t>(rng_.below(2));
+    record.priority = options_.priorities ? priority : 0;
     RequestArrived arrived{.request = id,
                            .model = record.model,
-                           .priority = static_cast<std::int32_t>(rng_.below(2)),
+                           .priority = record.priority,
                            .prompt_tokens = std::ssize(record.prompt),
                            .max_tokens = record.max_tokens,
                            .open_ended = record.open_ended};
@@ -272,7 +282,11 @@ class World {
     }
     record.end = Record::End::kDone;
     record.ended = now_;
-    manager_step(RequestFinished{.request = record.id});
+    RequestFinished finished{.request = record.id};
+    if (record.first_token != Instant{}) {
+      finished.ttft = record.first_token - record.arrived;
+    }
+    manager_step(finished);
   }
 
   void plan_faults() {
@@ -385,6 +399,9 @@ class World {
     HEDDLE_CHECK(token.position == std::ssize(generated));
     HEDDLE_CHECK(token.token == token_at(record.prompt, token.choice, token.position));
     generated.push_back(token.token);
+    if (record.first_token == Instant{}) {
+      record.first_token = now_;
+    }
     if (token.finish != spec::FinishReason::kNone) {
       HEDDLE_CHECK(std::ssize(generated) == record.max_tokens);
       record.finished[token.choice] = true;
@@ -412,6 +429,8 @@ class World {
                   .model = record.model,
                   .prompt = record.prompt,
                   .age = now_ - record.arrived,
+                  .due = command.due - now_,
+                  .priority = record.priority,
                   .cache_salt = record.id.value() % 5 == 0 ? "another" : ""};
     for (std::size_t i = 0; i < record.generated.size(); ++i) {
       if (!record.finished[i]) {
@@ -457,6 +476,8 @@ class World {
                          .pages = std::ssize(command.pages),
                          .step = {.budget = 2ms, .max_batch_tokens = 16, .min_prefill_tokens = 4},
                          .prefix_cache = options_.prefix_cache,
+                         .queue = options_.queue,
+                         .fixed_parts = options_.fixed_parts,
                          .report_interval = 2ms};
     const WorkerSurroundings surroundings{
         .arena = arena_,

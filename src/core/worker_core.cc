@@ -16,7 +16,7 @@ std::int64_t WorkerCore::Impl::pages_short(const Sequence& sequence) const {
 
 /// Pages that only the manager can find: for the oldest sequence to go on, or be taken in.
 std::int64_t WorkerCore::Impl::lacking_pages() const {
-  const Sequence* oldest = sequences_.oldest();
+  const Sequence* oldest = sequences_.oldest_admitted();
   if (oldest == nullptr || !stalled_) {
     return 0;
   }
@@ -41,7 +41,7 @@ DeviceReport WorkerCore::Impl::report() const {
   }
   report.pages_wanted = lacking_pages();
   if (report.pages_wanted > 0) {
-    report.wanted_by = sequences_.oldest()->model;
+    report.wanted_by = sequences_.oldest_admitted()->model;
   }
   return report;
 }

@@ -14,6 +14,7 @@
 #include "core/messages.h"
 #include "ledger/drop_reason.h"
 #include "policy/batching.h"
+#include "policy/device_queue.h"
 #include "spec/sampling.h"
 
 namespace heddle::core {
@@ -31,6 +32,11 @@ struct WorkerOptions {
   /// Of the pages that the resident models leave to KV, how many cached prefixes may have at most,
   /// in percent; 0: nothing is cached.
   std::int64_t prefix_cache = 0;
+  /// The order in which prefills of all models are taken up: kArrival is strictly by age.
+  policy::QueueRule queue = policy::QueueRule::kMooreHodgson;
+  /// In how many parts of equal size the device is divided, each for one model's weights and KV;
+  /// 0: whoever needs pages has them.
+  std::int64_t fixed_parts = 0;
   Duration report_interval = std::chrono::milliseconds(100);  ///< Of reports that tell only of KV.
 };
 

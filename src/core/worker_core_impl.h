@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "core/prefill_queue.h"
 #include "core/sequences.h"
 #include "core/step_costs.h"
 #include "core/worker_core.h"
@@ -46,8 +47,8 @@ struct Resident {
 /// A load or an eviction, waiting for its turn.
 using Operation = std::variant<LoadModel, EvictModel, LendPages>;
 
-/// The state of a WorkerCore. Residency is in worker_residency.cc, sequences and steps are in
-/// worker_steps.cc.
+/// The state of a WorkerCore. Residency is in worker_residency.cc, who is admitted in
+/// worker_admission.cc, sequences and steps are in worker_steps.cc.
 class WorkerCore::Impl {
  public:
   explicit Impl(const WorkerOptions& options)
@@ -121,6 +122,16 @@ class WorkerCore::Impl {
   void move_pages(ledger::LeaseId lease, std::int64_t before, std::int64_t after);
   void trim_cached(std::int64_t keep, ledger::DropReason reason);
   void admit();
+  void admit_by_deadline(const std::vector<policy::AdmissionModel>& models);
+  void admit_first_if_none();
+  [[nodiscard]] std::vector<policy::AdmissionModel> admission_models() const;
+  [[nodiscard]] PrefillState prefill_state(std::int64_t free_pages,
+                                           const std::vector<QueuedPrefill>& waiting) const;
+  [[nodiscard]] std::vector<QueuedPrefill> queued_prefills() const;
+  [[nodiscard]] Duration prefill_left(const Sequence& sequence) const;
+  [[nodiscard]] bool finds_prompt(const Sequence& sequence) const;
+  [[nodiscard]] std::optional<std::int64_t> kv_limit(const Resident& model) const;
+  void keep_within_limits();
   [[nodiscard]] std::vector<policy::SequenceView> step_views() const;
   [[nodiscard]] bool waits_for_prompt(const Sequence& sequence) const;
   bool ask_for_prefixes();
@@ -159,6 +170,11 @@ class WorkerCore::Impl {
 
   Sequences sequences_{};
   StepCosts costs_{};
+  PrefillQueue queue_{};
+  std::uint64_t admissions_ = 0;
+  std::map<ModelId, SequenceId> held_up_{};  ///< Of a divided device: who is next in a full part.
+  /// How much longer than alone prefill takes while others decode, in steps that it fills; >= 1.
+  double slowdown_ = 1.0;
   bool stepping_ = false;
   policy::StepPlan plan_{};
   std::set<SequenceId> asked_{};  ///< For whom a prefix was sought since the last step.

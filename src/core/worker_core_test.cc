@@ -52,7 +52,7 @@ class Bench {
                        std::size_t prompt,
                        std::int64_t max_tokens,
                        Duration age = 0s) {
-    Submit submit{.request = RequestId(request), .model = model, .age = age};
+    Submit submit{.request = RequestId(request), .model = model, .age = age, .due = 10s - age};
     submit.prompt.resize(prompt, 7);
     submit.choices.resize(1);
     submit.choices[0].params.max_tokens = max_tokens;

@@ -10,6 +10,9 @@ namespace {
 
 using ledger::LeaseKind;
 
+constexpr double kMostSlowdown = 64.0;
+constexpr double kNewestWeight = 0.25;  // Of a step in their average.
+
 std::string text(std::int64_t number) {
   return std::to_string(number);
 }
@@ -189,21 +192,6 @@ void WorkerCore::Impl::on(const EngineIdle& /*idle*/) {
   }
 }
 
-void WorkerCore::Impl::admit() {
-  if (crowded_) {
-    return;
-  }
-  std::vector<policy::AdmissionModel> models;
-  for (const auto& [id, model] : models_) {
-    models.push_back({.model = id, .kv = model.footprint.kv, .pages_used = model.kv_pages});
-  }
-  for (const SequenceId id :
-       policy::choose_admissions(sequences_.admission_views(), models, kv_pages_total())) {
-    sequences_.admit(id);
-    counts_changed_ = true;
-  }
-}
-
 /// The models that may take part in a step. One whose image is incomplete makes the step wait, so
 /// it runs only where nobody else would have to wait with it.
 std::set<ModelId> WorkerCore::Impl::runnable() const {
@@ -335,6 +323,8 @@ void WorkerCore::Impl::on(const StepDone& done) {
   }
   if (!done.starved.empty()) {
     relieve(done);
+  } else {
+    keep_within_limits();
   }
 }
 
@@ -351,7 +341,7 @@ void WorkerCore::Impl::relieve(const StepDone& done) {
   if (!done.slices.empty()) {
     return;  // The others go on; when one ends there are pages.
   }
-  const Sequence& oldest = *sequences_.oldest();
+  const Sequence& oldest = *sequences_.oldest_admitted();
   if (oldest.computed > 0 && !oldest.packed && pages_short(oldest) <= 0) {
     pack_oldest();
     return;
@@ -366,7 +356,7 @@ void WorkerCore::Impl::relieve(const StepDone& done) {
 /// Alone, and there would be enough pages: its blocks lie on more of them than they need, beside
 /// others' that have gone, or where a prefix was found. Computed again from the start they do not.
 void WorkerCore::Impl::pack_oldest() {
-  const Sequence& oldest = *sequences_.oldest();
+  const Sequence& oldest = *sequences_.oldest_admitted();
   act(PreemptSequence{.sequence = oldest.id});
   sequences_.pack(oldest.id);
   settle_leases(oldest.model);
@@ -376,7 +366,7 @@ void WorkerCore::Impl::pack_oldest() {
 /// Alone on the device and still without pages: its KV needs more than its length says. An answer
 /// that ends with an error is better than one that never does.
 void WorkerCore::Impl::give_up_oldest() {
-  const Sequence* oldest = sequences_.oldest();
+  const Sequence* oldest = sequences_.oldest_admitted();
   const RequestId request = oldest->request;
   Error error{Code::kResourceExhausted,
               text(oldest->tokens) + " tokens do not fit in the " + text(kv_pages_total()) +
@@ -389,12 +379,19 @@ void WorkerCore::Impl::give_up_oldest() {
 
 void WorkerCore::Impl::learn(const StepDone& done) {
   std::map<ModelId, StepWork> work;
+  Duration prefill{};
+  bool full = false;  // Somebody's prompt was cut off: the step had as much of it as it could have.
   for (const SliceDone& slice : done.slices) {
     const Sequence& sequence = *sequences_.find(slice.sequence);
     if (!models_.at(sequence.model).complete()) {
       return;  // It waited for weights, which says nothing of what it costs.
     }
     const std::int64_t tokens = slice.computed - sequence.computed;
+    if (sequence.tokens - sequence.computed > 1) {
+      const std::int64_t chunk = options_.step.max_batch_tokens;
+      prefill += costs_.prefill(sequence.model, sequence.computed, tokens, chunk);
+      full = full || slice.computed < sequence.tokens;
+    }
     StepWork& part = work[sequence.model];
     part.model = sequence.model;
     part.tokens += tokens;
@@ -405,6 +402,11 @@ void WorkerCore::Impl::learn(const StepDone& done) {
     if (part.tokens > 0) {
       parts.push_back(part);
     }
+  }
+  if (full) {
+    const double measured =
+        static_cast<double>(done.took.count()) / static_cast<double>(prefill.count());
+    slowdown_ += (std::clamp(measured, 1.0, kMostSlowdown) - slowdown_) * kNewestWeight;
   }
   costs_.learn(parts, done.took);
 }

@@ -61,7 +61,10 @@ WorldOptions anything(std::uint64_t seed) {
           .admin = chance(2),
           .reloads = chance(3),
           .pin_one = chance(5),
-          .prefix_cache = chance(3) ? 0 : 1 + static_cast<std::int64_t>(rng.below(100))};
+          .prefix_cache = chance(3) ? 0 : 1 + static_cast<std::int64_t>(rng.below(100)),
+          .ttft = 1ms * static_cast<int>(1 + rng.below(200)),
+          .queue = chance(4) ? policy::QueueRule::kArrival : policy::QueueRule::kMooreHodgson,
+          .fixed_parts = chance(4) ? 2 + static_cast<std::int64_t>(rng.below(3)) : 0};
 }
 
 TEST(World, EveryRequestIsAnsweredWhenNothingGoesWrong) {
@@ -161,6 +164,47 @@ TEST(World, ModelsThatAreHotByTurnsNeitherStarveNorThrash) {
     EXPECT_GE(turns, 3);
     EXPECT_LE(turns, world.now().time_since_epoch() / options.min_residence + 2);
   }
+}
+
+/// Three models of one device, which holds them all, in bursts of more than it can serve in time.
+WorldOptions crowd(std::uint64_t seed, policy::QueueRule queue) {
+  return {.seed = seed,
+          .devices = 1,
+          .models = 3,
+          .device_pages = 60,
+          .image_pages = 4,
+          .requests = 60,
+          .arrivals = 300ms,
+          .ttft = 80ms,
+          .queue = queue,
+          .prompt_tokens = 120,
+          .priorities = false};
+}
+
+std::int64_t count_in_time(const World& world, Duration ttft) {
+  return std::count_if(world.records().begin(), world.records().end(), [ttft](const auto& entry) {
+    return entry.second.first_token - entry.second.arrived <= ttft;
+  });
+}
+
+// The same requests in either order: everybody is served, and by deadline more of them in time.
+TEST(World, ADeviceQueueByDeadlineServesMoreInTimeAndLeavesNobodyBehind) {
+  std::int64_t by_deadline = 0;
+  std::int64_t by_arrival = 0;
+  for (const std::uint64_t seed : seeds(60)) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    for (const auto queue : {policy::QueueRule::kMooreHodgson, policy::QueueRule::kArrival}) {
+      const WorldOptions options = crowd(seed, queue);
+      World world(options);
+      run(world, seed);
+      ASSERT_EQ(count(world, Record::End::kDone), options.requests);
+      (queue == policy::QueueRule::kArrival ? by_arrival : by_deadline) +=
+          count_in_time(world, options.ttft);
+    }
+  }
+  RecordProperty("in_time_by_deadline", std::to_string(by_deadline));
+  RecordProperty("in_time_by_arrival", std::to_string(by_arrival));
+  EXPECT_GT(10 * by_deadline, 11 * by_arrival) << by_deadline << " and " << by_arrival;
 }
 
 // The world checks after every event that pages are conserved, tokens are right, weights and KV are

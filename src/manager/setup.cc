@@ -113,6 +113,9 @@ Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t
                           .log_level = config.log_level,
                           .log_format = config.log_format,
                           .event_log = config.event_log};
+  const auto own = std::count_if(config.models.begin(), config.models.end(), [](const auto& model) {
+    return !model.engine.has_value();
+  });
   std::uint64_t id = 0;
   if (first == config.devices.end()) {
     setup.host_pages = 1;  // Nobody's weights are to be kept.
@@ -133,17 +136,22 @@ Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t
                    "device " + device.name + " has " + text(device.memory) +
                        " bytes of memory, less than one page of " + text(page)};
     }
-    setup.devices.push_back({.id = here,
-                             .name = device.name,
-                             .cores = device.cores,
-                             .pages = static_cast<std::int64_t>(device.memory / page),
-                             .load_bandwidth = device.load_bandwidth,
-                             .copy = device.copy,
-                             .pace = {.step = device.pace.step, .token = device.pace.token},
-                             .step = {.budget = device.step_budget,
-                                      .max_batch_tokens = max_batch_tokens,
-                                      .min_prefill_tokens = kMinPrefillTokens},
-                             .prefix_cache = device.prefix_cache});
+    setup.devices.push_back(
+        {.id = here,
+         .name = device.name,
+         .cores = device.cores,
+         .pages = static_cast<std::int64_t>(device.memory / page),
+         .load_bandwidth = device.load_bandwidth,
+         .copy = device.copy,
+         .pace = {.step = device.pace.step, .token = device.pace.token},
+         .step = {.budget = device.step_budget,
+                  .max_batch_tokens = max_batch_tokens,
+                  .min_prefill_tokens = kMinPrefillTokens},
+         .prefix_cache = device.prefix_cache,
+         .queue = config.planner.queue == config::QueueOrder::kArrival
+                      ? policy::QueueRule::kArrival
+                      : policy::QueueRule::kMooreHodgson,
+         .fixed_parts = config.planner.kv == config::KvSharing::kStatic ? own : 0});
   }
   if (setup.host_pages < 1) {
     return Error{Code::kInvalidArgument,
@@ -245,6 +253,10 @@ Result<void> check_reload(const config::Config& before, const config::Config& no
                   same_device)) {
     return Error{Code::kFailedPrecondition,
                  "reload configuration: `devices` has changed, which takes a restart"};
+  }
+  if (before.planner != now.planner) {
+    return Error{Code::kFailedPrecondition,
+                 "reload configuration: `planner` has changed, which takes a restart"};
   }
   if (before.host.memory != now.host.memory || before.host.snapshots != now.host.snapshots) {
     return Error{Code::kFailedPrecondition,

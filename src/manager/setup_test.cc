@@ -40,6 +40,17 @@ TEST(Setup, CountsMemoryInWholePages) {
   EXPECT_EQ(setup->devices[1].step.max_batch_tokens, 64);
 }
 
+TEST(Setup, AStaticDeviceHasAPartForEachModelOfOurs) {
+  config::Config config = two_devices();
+  config.models = {{.id = "a"}, {.id = "b"}, {.id = "c"}};
+  config.models[2].engine = config::EngineConfig{};
+  EXPECT_EQ(agent_setup(config, 64)->devices[0].fixed_parts, 0);
+  EXPECT_EQ(agent_setup(config, 64)->devices[0].queue, policy::QueueRule::kMooreHodgson);
+  config.planner = {.queue = config::QueueOrder::kArrival, .kv = config::KvSharing::kStatic};
+  EXPECT_EQ(agent_setup(config, 64)->devices[1].fixed_parts, 2);
+  EXPECT_EQ(agent_setup(config, 64)->devices[1].queue, policy::QueueRule::kArrival);
+}
+
 TEST(Setup, NamesWhatCannotBe) {
   config::Config mixed = two_devices();
   mixed.devices[1].page = 2 * kPage;
@@ -81,6 +92,9 @@ TEST(Setup, AReloadCannotChangeWhatMemoryThereIs) {
   config::Config devices = before;
   devices.devices[0].cores = {0, 1};
   EXPECT_EQ(check_reload(before, devices).error().code, Code::kFailedPrecondition);
+  config::Config planner = before;
+  planner.planner.queue = config::QueueOrder::kArrival;
+  EXPECT_EQ(check_reload(before, planner).error().code, Code::kFailedPrecondition);
   config::Config host = before;
   host.host.memory += kPage;
   EXPECT_EQ(check_reload(before, host).error().code, Code::kFailedPrecondition);

@@ -25,30 +25,54 @@ bool older(const AdmissionView& a, const AdmissionView& b) {
   return std::tie(a.arrived, a.id) < std::tie(b.arrived, b.id);
 }
 
-/// Pages reserved on a device by sequences that are added one by one.
-class Reservation {
+bool first(const AdmissionView& a, const AdmissionView& b) {
+  return std::tie(a.priority, a.arrived, a.id) < std::tie(b.priority, b.arrived, b.id);
+}
+
+std::int64_t expected_length(const AdmissionView& sequence) {
+  return sequence.tokens + std::min(kExpectedTokens, sequence.remaining);
+}
+
+}  // namespace
+
+class AdmissionRoom::Impl {
  public:
-  explicit Reservation(std::span<const AdmissionModel> models) {
+  Impl(std::span<const AdmissionModel> models, std::int64_t total) : total_(total) {
     for (const AdmissionModel& model : models) {
       models_[model.model] = {.view = &model, .blocks = std::vector<Blocks>(model.kv.size())};
     }
   }
 
-  void add(const AdmissionView& sequence) {
-    const std::int64_t length = sequence.tokens + std::min(kExpectedTokens, sequence.remaining);
+  Answer admit(const AdmissionView& sequence) {
+    const PerModel& model = models_.at(sequence.model);
+    add(sequence, +1);
+    const std::optional<std::int64_t> most = model.view->most_pages;
+    const bool full = most && model.sequences > 1 && model.pages() > *most;
+    if (pages_ <= total_ && !full) {
+      return Answer::kFits;
+    }
+    add(sequence, -1);
+    return full ? Answer::kModelFull : Answer::kNoPages;
+  }
+
+  /// Counts a sequence, or (`sign` -1) takes it out again.
+  void add(const AdmissionView& sequence, std::int64_t sign) {
+    const std::int64_t length = expected_length(sequence);
     const auto found = models_.find(sequence.model);
     HEDDLE_CHECK(found != models_.end());
     PerModel& model = found->second;
     pages_ -= model.pages();
     for (std::size_t i = 0; i < model.blocks.size(); ++i) {
       const KvGroup& group = model.view->kv[i];
-      model.blocks[i].all += blocks_of(group, length);
-      model.blocks[i].more += blocks_of(group, length) - blocks_of(group, sequence.cached);
+      const std::int64_t more = blocks_of(group, length) - blocks_of(group, sequence.cached);
+      model.blocks[i].all += sign * blocks_of(group, length);
+      model.blocks[i].more += sign * more;
     }
+    model.sequences += sign;
     pages_ += model.pages();
   }
 
-  [[nodiscard]] std::int64_t pages() const { return pages_; }
+  [[nodiscard]] std::int64_t left() const { return std::max<std::int64_t>(total_ - pages_, 0); }
 
  private:
   struct Blocks {
@@ -58,6 +82,7 @@ class Reservation {
   struct PerModel {
     const AdmissionModel* view = nullptr;
     std::vector<Blocks> blocks{};
+    std::int64_t sequences = 0;
 
     [[nodiscard]] std::int64_t pages() const {
       std::int64_t alone = 0;
@@ -70,11 +95,44 @@ class Reservation {
     }
   };
 
+  std::int64_t total_;
   std::map<ModelId, PerModel> models_{};
   std::int64_t pages_ = 0;
 };
 
-}  // namespace
+AdmissionRoom::AdmissionRoom(std::span<const AdmissionView> sequences,
+                             std::span<const AdmissionModel> models,
+                             std::int64_t kv_pages_total)
+    : impl_(std::make_unique<Impl>(models, kv_pages_total)) {
+  for (const AdmissionView& sequence : sequences) {
+    if (sequence.admitted) {
+      impl_->add(sequence, +1);
+    }
+  }
+}
+
+AdmissionRoom::~AdmissionRoom() = default;
+
+AdmissionRoom::Answer AdmissionRoom::admit(const AdmissionView& sequence) {
+  return impl_->admit(sequence);
+}
+
+void AdmissionRoom::force(const AdmissionView& sequence) {
+  impl_->add(sequence, +1);
+}
+
+std::int64_t AdmissionRoom::left() const {
+  return impl_->left();
+}
+
+std::int64_t kv_parts(std::span<const KvGroup> kv, const AdmissionView& sequence) {
+  std::int64_t parts = 0;
+  for (const KvGroup& group : kv) {
+    const std::int64_t blocks = blocks_of(group, expected_length(sequence));
+    parts += ceil_divide(blocks * kPageParts, group.blocks_per_page);
+  }
+  return parts;
+}
 
 std::int64_t pages_to_load(const Footprint& footprint) {
   return footprint.image_pages + footprint.overhead_pages + footprint.min_kv_pages;
@@ -113,22 +171,20 @@ std::vector<SequenceId> choose_admissions(std::span<const AdmissionView> sequenc
                                           std::span<const AdmissionModel> models,
                                           std::int64_t kv_pages_total) {
   std::vector<AdmissionView> ordered(sequences.begin(), sequences.end());
-  std::sort(ordered.begin(), ordered.end(), older);
-  Reservation reserved(models);
-  for (const AdmissionView& sequence : ordered) {
-    if (sequence.admitted) {
-      reserved.add(sequence);
-    }
-  }
+  std::sort(ordered.begin(), ordered.end(), first);
+  AdmissionRoom room(sequences, models, kv_pages_total);
   std::vector<SequenceId> admit;
   for (const AdmissionView& sequence : ordered) {
     if (sequence.admitted) {
       continue;
     }
-    reserved.add(sequence);
-    const bool oldest = sequence.id == ordered.front().id;
-    if (reserved.pages() > kv_pages_total && !oldest) {
+    if (sequence.id == ordered.front().id) {
+      room.force(sequence);
+    } else if (const auto answer = room.admit(sequence);
+               answer == AdmissionRoom::Answer::kNoPages) {
       break;
+    } else if (answer == AdmissionRoom::Answer::kModelFull) {
+      continue;
     }
     admit.push_back(sequence.id);
   }

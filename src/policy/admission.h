@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -55,6 +56,7 @@ struct Footprint {
 struct AdmissionView {
   SequenceId id{};
   ModelId model{};
+  std::int32_t priority = 0;  ///< Lower is admitted first.
   Instant arrived{};
   bool admitted = false;
   std::int64_t tokens = 0;     ///< Prompt and what was generated so far.
@@ -69,12 +71,50 @@ struct AdmissionModel {
   /// That the KV of its sequences has now; blocks that several of them share count once. nullopt:
   /// nobody counted.
   std::optional<std::int64_t> pages_used{};
+  /// That all its sequences together may have, one alone excepted; nullopt: what there is.
+  std::optional<std::int64_t> most_pages{};
 };
 
-/// The sequences to admit now, oldest first and without overtaking: each is admitted while the KV
-/// of all admitted ones at prompt + expected output fits in `kv_pages_total`, what the models of
-/// the device leave. A model needs what it would if its sequences shared nothing, or what it uses
-/// and they will grow by if that is less. The oldest sequence is always admitted: it may run alone.
+/// The KV that a device's admitted sequences may come to need, at prompt + expected output, and
+/// what more fits beside it. A model needs what it would if its sequences shared nothing, or what
+/// it uses and they will grow by if that is less. Views and models outlive it.
+class AdmissionRoom {
+ public:
+  /// With those of `sequences` that are admitted already.
+  AdmissionRoom(std::span<const AdmissionView> sequences,
+                std::span<const AdmissionModel> models,
+                std::int64_t kv_pages_total);
+  ~AdmissionRoom();
+  AdmissionRoom(const AdmissionRoom&) = delete;
+  AdmissionRoom& operator=(const AdmissionRoom&) = delete;
+
+  enum class Answer : std::uint8_t {
+    kFits,       ///< It is counted from now on.
+    kNoPages,    ///< The device has not enough.
+    kModelFull,  ///< Its model may not have as many.
+  };
+  Answer admit(const AdmissionView& sequence);
+  /// Counts it whatever there is.
+  void force(const AdmissionView& sequence);
+
+  /// What is left [pages], 0 or more.
+  [[nodiscard]] std::int64_t left() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Pages are counted in so many parts where one request is weighed alone, since its blocks will
+/// share pages with others'.
+inline constexpr std::int64_t kPageParts = std::int64_t{1} << 20;
+
+/// The KV of one sequence at prompt + expected output [1 / kPageParts pages].
+[[nodiscard]] std::int64_t kv_parts(std::span<const KvGroup> kv, const AdmissionView& sequence);
+
+/// The sequences to admit now by priority and age, without overtaking but of those whose model is
+/// full: each while there is room in `kv_pages_total`, what the models of the device leave. The
+/// first of all is always admitted: it may run alone.
 /// Pure; independent of the order of `sequences` (ties by id).
 [[nodiscard]] std::vector<SequenceId> choose_admissions(std::span<const AdmissionView> sequences,
                                                         std::span<const AdmissionModel> models,

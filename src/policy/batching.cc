@@ -117,7 +117,7 @@ StepPlan plan_step(std::span<const SequenceView> sequences,
   HEDDLE_CHECK(options.max_batch_tokens > 0);
   std::vector<SequenceView> ordered(sequences.begin(), sequences.end());
   std::sort(ordered.begin(), ordered.end(), [](const SequenceView& a, const SequenceView& b) {
-    return std::tie(a.arrived, a.id) < std::tie(b.arrived, b.id);
+    return std::tie(a.rank, a.arrived, a.id) < std::tie(b.rank, b.arrived, b.id);
   });
 
   Draft draft(costs, options.max_batch_tokens);

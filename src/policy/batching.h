@@ -20,6 +20,7 @@ struct SequenceView {
   std::int64_t computed = 0;  ///< Tokens whose keys and values are in the cache.
   std::int64_t pending = 0;   ///< Known tokens not computed yet: 1 = decode, more = prefill; >= 1.
   Instant arrived{};
+  std::uint64_t rank = 0;  ///< Of those that prefill the lower goes first; of equals the older.
 };
 
 /// What a step costs on this device, per model; measured averages, at first guesses.
@@ -65,7 +66,7 @@ inline constexpr std::int64_t kPrefillAlone = 40;
 inline constexpr std::int64_t kStableUntilChange = std::numeric_limits<std::int64_t>::max();
 
 /// Chooses what runs in the next step: the decodes of all models before the prefill of any, prefill
-/// in order of arrival and in chunks that fit what is left of the time budget (chunked prefill,
+/// by rank, then arrival, in chunks that fit what is left of the time budget (chunked prefill,
 /// A. Agrawal et al., "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve",
 /// arXiv:2403.02310). The budget protects decodes: in a step without any, which only new arrivals
 /// wait for, prefill may take kPrefillAlone times as long.

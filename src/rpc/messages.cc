@@ -61,6 +61,8 @@ void to_wire(const WorkerHello& hello, wire::Hello& out) {
   out.set_event_log(hello.event_log);
   out.set_prefix_cache(hello.prefix_cache);
   out.set_device_pages(hello.device_pages);
+  out.set_queue_by_arrival(hello.queue == policy::QueueRule::kArrival);
+  out.set_fixed_parts(hello.fixed_parts);
 }
 
 WorkerHello from_wire(const wire::Hello& in, WireCheck& check) {
@@ -84,6 +86,9 @@ WorkerHello from_wire(const wire::Hello& in, WireCheck& check) {
   hello.event_log = in.event_log();
   hello.prefix_cache = check.count(in.prefix_cache(), "share of the prefix cache");
   hello.device_pages = check.count(in.device_pages(), "pages of the device");
+  hello.queue =
+      in.queue_by_arrival() ? policy::QueueRule::kArrival : policy::QueueRule::kMooreHodgson;
+  hello.fixed_parts = check.count(in.fixed_parts(), "parts of the device");
   return hello;
 }
 

@@ -15,6 +15,7 @@
 #include "core/serving.h"
 #include "ledger/drop_reason.h"
 #include "policy/batching.h"
+#include "policy/device_queue.h"
 #include "spec/dtype.h"
 #include "spec/model_spec.h"
 
@@ -45,6 +46,8 @@ struct WorkerHello {
   std::string event_log{};        ///< File for the events of its core; empty: none.
   std::int64_t prefix_cache = 0;  ///< As core::WorkerOptions has it.
   std::int64_t device_pages = 0;  ///< Likewise.
+  policy::QueueRule queue = policy::QueueRule::kMooreHodgson;  ///< Likewise.
+  std::int64_t fixed_parts = 0;                                ///< Likewise.
 };
 
 /// What a model is; sent before its first LoadModel. An id never names another model.

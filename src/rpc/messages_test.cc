@@ -25,7 +25,9 @@ std::vector<ToWorker> every_to_worker() {
               .log_format = log::Format::kJson,
               .event_log = "/var/log/events.worker.3.4",
               .prefix_cache = 60,
-              .device_pages = 70},
+              .device_pages = 70,
+              .queue = policy::QueueRule::kArrival,
+              .fixed_parts = 3},
           ModelDescription{
               .model = ModelId(5), .name = "m", .spec = {.layers = 2}, .dtype = spec::DType::kF32},
           core::WorkerMessage(core::LoadModel{
@@ -141,6 +143,8 @@ TEST(Messages, AHelloKeepsItsFields) {
                       h.log_format,
                       h.event_log,
                       h.prefix_cache,
+                      h.queue,
+                      h.fixed_parts,
                       h.device_pages);
   };
   EXPECT_EQ(fields(got), fields(sent));

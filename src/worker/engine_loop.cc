@@ -22,7 +22,9 @@ EngineLoop::EngineLoop(rpc::WorkerHello hello,
                                 .pages = static_cast<std::int64_t>(hello_.pages.size()),
                                 .device_pages = hello_.device_pages,
                                 .step = hello_.step,
-                                .prefix_cache = hello_.prefix_cache}),
+                                .prefix_cache = hello_.prefix_cache,
+                                .queue = hello_.queue,
+                                .fixed_parts = hello_.fixed_parts}),
       thread_([this] { run(); }) {}
 
 void EngineLoop::hear(core::WorkerMessage message) {

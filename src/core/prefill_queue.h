@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/time.h"
+#include "policy/device_queue.h"
+
+namespace heddle::core {
+
+/// A sequence that waits for its prefill.
+struct QueuedPrefill {
+  policy::SequenceId id{};
+  ModelId model{};
+  std::int32_t priority = 0;  ///< Lower goes first.
+  Instant arrived{};
+  Instant due{};              ///< Its first token.
+  Duration prefill{};         ///< What that takes; > 0.
+  std::int64_t kv_pages = 0;  ///< In any unit, the same for all; no more than the device has.
+};
+
+/// The device at the moment of a pass.
+struct PrefillState {
+  Instant now{};
+  Duration dispatched{};        ///< Prefill of those admitted that is not done.
+  Duration ahead{};             ///< How much of it the engine runs at once.
+  std::int64_t free_pages = 0;  ///< In the unit of QueuedPrefill.
+};
+
+/// What waits on a device for its prefill, of all models: policy::plan_queue, with what it wants
+/// remembered from pass to pass. Priorities go one after the other.
+///
+/// Nobody starves of the same priority. Whose first token is late anyway is served by the late
+/// list, which earns its part of the time; so is who was on time and is overdue for want of pages,
+/// and the list earns by those of it that overtake its head, too. With its prefill earned, the head
+/// keeps all pages that come free.
+class PrefillQueue {
+ public:
+  /// Those to admit now, in this order. `waiting`: all that wait. O(n log n).
+  [[nodiscard]] std::vector<policy::SequenceId> pass(const PrefillState& state,
+                                                     const std::vector<QueuedPrefill>& waiting);
+
+ private:
+  struct Rest;
+  void pass_one(std::int32_t priority,
+                std::vector<policy::QueuedRequest> requests,
+                Rest& rest,
+                std::vector<policy::SequenceId>& admit);
+
+  std::set<policy::SequenceId> late_{};
+  std::map<std::int32_t, Duration> credits_{};  ///< QueuePlan::late_credit, by priority.
+};
+
+}  // namespace heddle::core

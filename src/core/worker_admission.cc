@@ -1,0 +1,213 @@
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "core/worker_core_impl.h"
+
+namespace heddle::core {
+namespace {
+
+using policy::AdmissionRoom;
+using policy::AdmissionView;
+
+}  // namespace
+
+/// The KV that a model may have where the device is divided: what its part leaves beside weights
+/// and workspace.
+std::optional<std::int64_t> WorkerCore::Impl::kv_limit(const Resident& model) const {
+  if (options_.fixed_parts == 0) {
+    return std::nullopt;
+  }
+  const policy::Footprint& footprint = model.footprint;
+  const std::int64_t part = std::max(options_.pages, options_.device_pages) / options_.fixed_parts;
+  return std::max(footprint.min_kv_pages, part - footprint.image_pages - footprint.overhead_pages);
+}
+
+std::vector<policy::AdmissionModel> WorkerCore::Impl::admission_models() const {
+  std::vector<policy::AdmissionModel> models;
+  for (const auto& [id, model] : models_) {
+    models.push_back({.model = id,
+                      .kv = model.footprint.kv,
+                      .pages_used = model.kv_pages,
+                      .most_pages = kv_limit(model)});
+  }
+  return models;
+}
+
+void WorkerCore::Impl::admit() {
+  if (crowded_) {
+    return;
+  }
+  const std::vector<policy::AdmissionModel> models = admission_models();
+  if (options_.queue == policy::QueueRule::kMooreHodgson) {
+    admit_by_deadline(models);
+    return;
+  }
+  for (const SequenceId id :
+       policy::choose_admissions(sequences_.admission_views(), models, kv_pages_total())) {
+    sequences_.admit(id);
+    counts_changed_ = true;
+  }
+}
+
+/// Who has begun goes on first, by age; then comes the queue. Who does not fit holds up its own
+/// model, and one that has begun everybody.
+void WorkerCore::Impl::admit_by_deadline(const std::vector<policy::AdmissionModel>& models) {
+  const auto views = sequences_.admission_views();
+  AdmissionRoom room(views, models, kv_pages_total());
+  std::map<SequenceId, const AdmissionView*> by_id;
+  std::vector<const AdmissionView*> begun;
+  for (const AdmissionView& view : views) {
+    by_id[view.id] = &view;
+    if (!view.admitted && sequences_.find(view.id)->begun) {
+      begun.push_back(&view);
+    }
+  }
+  std::sort(begun.begin(), begun.end(), [](const AdmissionView* a, const AdmissionView* b) {
+    return std::tie(a->priority, a->arrived, a->id) < std::tie(b->priority, b->arrived, b->id);
+  });
+  const auto take = [this](SequenceId id) {
+    sequences_.admit(id, ++admissions_);
+    counts_changed_ = true;
+  };
+  std::set<ModelId> full;
+  for (const AdmissionView* view : begun) {
+    const AdmissionRoom::Answer answer =
+        full.contains(view->model) ? AdmissionRoom::Answer::kModelFull : room.admit(*view);
+    if (answer == AdmissionRoom::Answer::kFits) {
+      take(view->id);
+    } else if (answer == AdmissionRoom::Answer::kModelFull) {
+      full.insert(view->model);
+    } else {
+      if (sequences_.count_admitted() == 0) {
+        take(view->id);  // Alone it may run.
+      }
+      return;
+    }
+  }
+  for (auto held = held_up_.begin(); held != held_up_.end();) {
+    const Sequence* first = sequences_.find(held->second);
+    if (first != nullptr && !first->admitted &&
+        room.admit(*by_id.at(held->second)) != AdmissionRoom::Answer::kFits) {
+      full.insert(held->first);
+      ++held;
+      continue;
+    }
+    if (first != nullptr && !first->admitted) {
+      take(held->second);
+    }
+    held = held_up_.erase(held);
+  }
+  std::vector<QueuedPrefill> waiting = queued_prefills();
+  std::erase_if(waiting, [&](const QueuedPrefill& entry) { return full.contains(entry.model); });
+  for (const SequenceId id : queue_.pass(prefill_state(room.left(), waiting), waiting)) {
+    const AdmissionView& view = *by_id.at(id);
+    if (full.contains(view.model)) {
+      continue;
+    }
+    const AdmissionRoom::Answer answer = room.admit(view);
+    if (answer == AdmissionRoom::Answer::kFits) {
+      take(id);
+      continue;
+    }
+    full.insert(view.model);
+    if (answer == AdmissionRoom::Answer::kModelFull) {
+      held_up_[view.model] = id;
+    }
+  }
+  admit_first_if_none();
+}
+
+/// Where nobody is admitted, who is first, whatever it needs: alone it may run.
+void WorkerCore::Impl::admit_first_if_none() {
+  const std::vector<QueuedPrefill> waiting = queued_prefills();
+  if (sequences_.count_admitted() > 0 || waiting.empty()) {
+    return;
+  }
+  const auto first = std::min_element(
+      waiting.begin(), waiting.end(), [](const QueuedPrefill& a, const QueuedPrefill& b) {
+        return std::tie(a.priority, a.due, a.id) < std::tie(b.priority, b.due, b.id);
+      });
+  sequences_.admit(first->id, ++admissions_);
+  counts_changed_ = true;
+}
+
+/// As much is kept with the engine as its next step would run of one model.
+PrefillState WorkerCore::Impl::prefill_state(std::int64_t free_pages,
+                                             const std::vector<QueuedPrefill>& waiting) const {
+  PrefillState state{.now = now_, .free_pages = free_pages * policy::kPageParts};
+  Duration most = policy::kPrefillAlone * options_.step.budget;
+  for (const auto& [id, sequence] : sequences_.all()) {
+    if (!sequence.admitted) {
+      continue;
+    }
+    if (sequence.tokens - sequence.computed > 1) {
+      state.dispatched += prefill_left(sequence);
+    } else {
+      most = options_.step.budget;
+    }
+  }
+  const std::int64_t chunk = options_.step.max_batch_tokens;
+  for (const QueuedPrefill& entry : waiting) {
+    state.ahead = std::max(state.ahead, costs_.prefill(entry.model, 0, chunk, chunk));
+  }
+  state.ahead = std::min(state.ahead, most);
+  return state;
+}
+
+std::vector<QueuedPrefill> WorkerCore::Impl::queued_prefills() const {
+  const std::int64_t most = kv_pages_total() * policy::kPageParts;
+  std::vector<QueuedPrefill> waiting;
+  for (const AdmissionView& view : sequences_.admission_views()) {
+    const Sequence& sequence = *sequences_.find(view.id);
+    if (view.admitted || sequence.begun) {
+      continue;
+    }
+    const policy::Footprint& footprint = models_.at(view.model).footprint;
+    waiting.push_back({.id = view.id,
+                       .model = view.model,
+                       .priority = view.priority,
+                       .arrived = view.arrived,
+                       .due = sequence.due,
+                       .prefill = prefill_left(sequence),
+                       .kv_pages = std::min(policy::kv_parts(footprint.kv, view), most)});
+  }
+  return waiting;
+}
+
+/// What the rest of the prompt takes, with the decodes that run beside it.
+Duration WorkerCore::Impl::prefill_left(const Sequence& sequence) const {
+  const std::int64_t tokens = finds_prompt(sequence) ? 1 : sequence.tokens - sequence.computed;
+  const Duration alone =
+      costs_.prefill(sequence.model, sequence.computed, tokens, options_.step.max_batch_tokens);
+  return Duration{static_cast<Duration::rep>(slowdown_ * static_cast<double>(alone.count()))};
+}
+
+/// Whether an earlier choice of its request computes the prompt, which it will then find cached.
+bool WorkerCore::Impl::finds_prompt(const Sequence& sequence) const {
+  if (options_.prefix_cache == 0 || sequence.computed > 0 || sequence.packed) {
+    return false;
+  }
+  const std::vector<SequenceId> choices = sequences_.of_request(sequence.request);
+  return choices.front() < sequence.id;
+}
+
+/// Where the device is divided, the newest of a model that has outgrown its part gives way, but for
+/// the last.
+void WorkerCore::Impl::keep_within_limits() {
+  for (const auto& [id, model] : models_) {
+    const std::optional<std::int64_t> limit = kv_limit(model);
+    if (!limit || model.kv_pages <= *limit) {
+      continue;
+    }
+    std::vector<AdmissionView> views = sequences_.admission_views();
+    std::erase_if(views, [&model_id = id](const AdmissionView& v) { return v.model != model_id; });
+    if (const auto victim = policy::choose_preemption(views)) {
+      act(PreemptSequence{.sequence = *victim});
+      sequences_.preempt(*victim);
+      settle_leases(id);
+    }
+  }
+}
+
+}  // namespace heddle::core
