@@ -31,7 +31,6 @@ struct RequestState {
   std::optional<DeviceId> device{};  ///< Where it is in flight; none: it waits.
   std::int32_t deaths = 0;           ///< Workers that died under it.
   bool held = false;                 ///< Hold was said.
-  bool undisturbed = false;  ///< Ran at once, on a warm instance, with the device to itself.
 };
 
 /// Order within a model's queue.
@@ -120,7 +119,9 @@ struct DeviceState {
   std::int64_t refusals = 0;         ///< Loads refused in a row.
   Instant paused_until{};            ///< Nothing is loaded before.
   std::optional<RequestId> alone{};  ///< A request that must have the device for itself.
-  Duration serving{};                ///< As DeviceStatus has them.
+  /// The one that ran at once, on a warm instance, with the device to itself so far.
+  std::optional<RequestId> undisturbed{};
+  Duration serving{};  ///< As DeviceStatus has them.
   Duration switching{};
 };
 
@@ -201,7 +202,6 @@ class ManagerCore::Impl {
   void dispatch_waiting(ModelId id, ModelState& model);
   bool dispatch(RequestId id, DeviceId device_id, Instance& instance);
   bool send(RequestId id, DeviceId device, Instance& instance);
-  bool disturb(DeviceState& device);
   void place_wanted();
   void place(ModelId id, Instant waiting_since);
   [[nodiscard]] std::string too_large(const ModelState& model) const;

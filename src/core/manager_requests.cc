@@ -171,10 +171,11 @@ void ManagerCore::Impl::on(const RequestFinished& finished) {
   }
   const RequestState& request = found->second;
   if (request.device) {
-    if (request.undisturbed && finished.ttft) {
+    DeviceState& device = devices_.at(*request.device);
+    if (device.undisturbed == finished.request && finished.ttft) {
       models_.at(request.model).warm.observe(*finished.ttft, finished.tpot);
     }
-    devices_.at(*request.device).instances.at(request.model).answered = true;
+    device.instances.at(request.model).answered = true;
   }
   end(finished.request);
 }

@@ -143,7 +143,7 @@ void ManagerCore::Impl::load(DeviceState& device,
   for (const ModelId victim : victims) {
     evict(device, victim, EvictMode::kWhenIdle, EvictionReason::kDisplaced);
   }
-  disturb(device);
+  device.undisturbed.reset();
   device.instances[model].stage = InstanceStage::kLoading;
   ModelState& state = models_.at(model);
   const LoadReason why = state.waiting.empty() ? LoadReason::kOperator : LoadReason::kRequest;
@@ -335,32 +335,26 @@ bool ManagerCore::Impl::dispatch(RequestId id, DeviceId device_id, Instance& ins
   return send(id, device_id, instance);
 }
 
-bool ManagerCore::Impl::send(RequestId id, DeviceId device, Instance& instance) {
+bool ManagerCore::Impl::send(RequestId id, DeviceId device_id, Instance& instance) {
   RequestState& request = requests_.at(id);
+  DeviceState& device = devices_.at(device_id);
   models_.at(request.model)
       .waiting.erase(QueueKey{.priority = request.priority, .order = request.order});
-  const bool alone = !disturb(devices_.at(device));
-  request.undisturbed = alone && instance.answered && request.arrived == now_;
-  request.device = device;
+  const bool alone = std::all_of(device.instances.begin(),
+                                 device.instances.end(),
+                                 [](const auto& entry) { return entry.second.in_flight.empty(); });
+  device.undisturbed.reset();
+  if (alone && instance.answered && request.arrived == now_) {
+    device.undisturbed = id;
+  }
+  request.device = device_id;
   instance.in_flight.insert(id);
   act(Dispatch{.request = id,
-               .device = device,
-               .epoch = devices_.at(device).epoch,
+               .device = device_id,
+               .epoch = device.epoch,
                .tokens = request.tokens,
                .due = request.due});
   return true;
-}
-
-/// What runs on the device has it no longer to itself; false if nothing does.
-bool ManagerCore::Impl::disturb(DeviceState& device) {
-  bool any = false;
-  for (const auto& [model, instance] : device.instances) {
-    for (const RequestId id : instance.in_flight) {
-      requests_.at(id).undisturbed = false;
-      any = true;
-    }
-  }
-  return any;
 }
 
 void ManagerCore::Impl::dispatch_waiting(ModelId id, ModelState& model) {
