@@ -19,6 +19,16 @@ TEST(StepCosts, ConvergeToWhatStepsTake) {
   EXPECT_NEAR(static_cast<double>(cost.per_token.count()), 1e5, 1e4);
 }
 
+TEST(StepCosts, APromptTakesItsPartOfFullStepsAndItsAttention) {
+  StepCosts costs;
+  costs.add(ModelId(1), 1'000'000);
+  const policy::StepCost cost = costs.costs().at(0);
+  EXPECT_EQ(costs.prefill(ModelId(1), 0, 256, 512),
+            cost.fixed / 2 + cost.per_token * 256 + cost.per_context_token * (256 * 257 / 2));
+  EXPECT_EQ(costs.prefill(ModelId(1), 100, 64, 64) - costs.prefill(ModelId(1), 0, 64, 64),
+            cost.per_context_token * 6400);
+}
+
 TEST(StepCosts, GuessByTheSizeOfTheWeightsAndForget) {
   StepCosts costs;
   costs.add(ModelId(1), 1'000'000);

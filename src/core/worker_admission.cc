@@ -38,11 +38,13 @@ void WorkerCore::Impl::admit() {
   if (crowded_) {
     return;
   }
-  const std::vector<policy::AdmissionModel> models = admission_models();
   if (options_.queue == policy::QueueRule::kMooreHodgson) {
-    admit_by_deadline(models);
+    if (!engine_has_enough()) {
+      admit_by_deadline();
+    }
     return;
   }
+  const std::vector<policy::AdmissionModel> models = admission_models();
   for (const SequenceId id :
        policy::choose_admissions(sequences_.admission_views(), models, kv_pages_total())) {
     sequences_.admit(id);
@@ -50,9 +52,25 @@ void WorkerCore::Impl::admit() {
   }
 }
 
+/// Nobody has to be asked in: nobody waits, or only for the prompts of others to be read.
+bool WorkerCore::Impl::engine_has_enough() const {
+  const auto& all = sequences_.all();
+  const bool nobody_waits =
+      std::all_of(all.begin(), all.end(), [](const auto& entry) { return entry.second.admitted; });
+  if (nobody_waits) {
+    return true;
+  }
+  const bool none_goes_on = std::none_of(all.begin(), all.end(), [](const auto& entry) {
+    return entry.second.begun && !entry.second.admitted;
+  });
+  const PrefillState state = prefill_state();
+  return none_goes_on && state.dispatched >= state.ahead;
+}
+
 /// Who has begun goes on first, by age; then comes the queue. Who does not fit holds up its own
 /// model, and one that has begun everybody.
-void WorkerCore::Impl::admit_by_deadline(const std::vector<policy::AdmissionModel>& models) {
+void WorkerCore::Impl::admit_by_deadline() {
+  const std::vector<policy::AdmissionModel> models = admission_models();
   const auto views = sequences_.admission_views();
   AdmissionRoom room(views, models, kv_pages_total());
   std::map<SequenceId, const AdmissionView*> by_id;
@@ -100,7 +118,9 @@ void WorkerCore::Impl::admit_by_deadline(const std::vector<policy::AdmissionMode
   }
   std::vector<QueuedPrefill> waiting = queued_prefills();
   std::erase_if(waiting, [&](const QueuedPrefill& entry) { return full.contains(entry.model); });
-  for (const SequenceId id : queue_.pass(prefill_state(room.left(), waiting), waiting)) {
+  PrefillState state = prefill_state();
+  state.free_pages = room.left() * policy::kPageParts;
+  for (const SequenceId id : queue_.pass(state, waiting)) {
     const AdmissionView& view = *by_id.at(id);
     if (full.contains(view.model)) {
       continue;
@@ -132,24 +152,22 @@ void WorkerCore::Impl::admit_first_if_none() {
   counts_changed_ = true;
 }
 
-/// As much is kept with the engine as its next step would run of one model.
-PrefillState WorkerCore::Impl::prefill_state(std::int64_t free_pages,
-                                             const std::vector<QueuedPrefill>& waiting) const {
-  PrefillState state{.now = now_, .free_pages = free_pages * policy::kPageParts};
+/// As much is kept with the engine as its next step would run of one model. Prompts that wait for
+/// weights are none of it: they leave the steps to others.
+PrefillState WorkerCore::Impl::prefill_state() const {
+  PrefillState state{.now = now_};
   Duration most = policy::kPrefillAlone * options_.step.budget;
+  const std::int64_t chunk = options_.step.max_batch_tokens;
   for (const auto& [id, sequence] : sequences_.all()) {
     if (!sequence.admitted) {
+      state.ahead = std::max(state.ahead, costs_.prefill(sequence.model, 0, chunk, chunk));
+    } else if (!models_.at(sequence.model).complete()) {
       continue;
-    }
-    if (sequence.tokens - sequence.computed > 1) {
+    } else if (sequence.tokens - sequence.computed > 1) {
       state.dispatched += prefill_left(sequence);
     } else {
       most = options_.step.budget;
     }
-  }
-  const std::int64_t chunk = options_.step.max_batch_tokens;
-  for (const QueuedPrefill& entry : waiting) {
-    state.ahead = std::max(state.ahead, costs_.prefill(entry.model, 0, chunk, chunk));
   }
   state.ahead = std::min(state.ahead, most);
   return state;

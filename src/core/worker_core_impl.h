@@ -122,11 +122,11 @@ class WorkerCore::Impl {
   void move_pages(ledger::LeaseId lease, std::int64_t before, std::int64_t after);
   void trim_cached(std::int64_t keep, ledger::DropReason reason);
   void admit();
-  void admit_by_deadline(const std::vector<policy::AdmissionModel>& models);
+  void admit_by_deadline();
   void admit_first_if_none();
   [[nodiscard]] std::vector<policy::AdmissionModel> admission_models() const;
-  [[nodiscard]] PrefillState prefill_state(std::int64_t free_pages,
-                                           const std::vector<QueuedPrefill>& waiting) const;
+  [[nodiscard]] PrefillState prefill_state() const;
+  [[nodiscard]] bool engine_has_enough() const;
   [[nodiscard]] std::vector<QueuedPrefill> queued_prefills() const;
   [[nodiscard]] Duration prefill_left(const Sequence& sequence) const;
   [[nodiscard]] bool finds_prompt(const Sequence& sequence) const;

@@ -88,6 +88,32 @@ TEST(ChooseAdmissions, NobodyOvertakes) {
             std::vector{SequenceId(1)});
 }
 
+TEST(ChooseAdmissions, APriorityGoesBeforeAge) {
+  AdmissionView urgent = sequence(2, 28);
+  urgent.priority = -1;
+  EXPECT_EQ(admit({sequence(1, 28), urgent}, 7), std::vector{SequenceId(2)});
+}
+
+// What a model may not have more of holds up that model; one sequence alone may have it.
+TEST(AdmissionRoom, KeepsAModelWithinItsPart) {
+  AdmissionModel model = kModel;
+  model.most_pages = 13;
+  const std::vector<AdmissionView> running{sequence(1, 28, true)};
+  AdmissionRoom room(running, {&model, 1}, 100);
+  EXPECT_EQ(room.left(), 94);
+  EXPECT_EQ(room.admit(sequence(2, 28)), AdmissionRoom::Answer::kFits);
+  EXPECT_EQ(room.left(), 88);
+  EXPECT_EQ(room.admit(sequence(3, 28)), AdmissionRoom::Answer::kModelFull);
+  EXPECT_EQ(room.left(), 88) << "it is not counted";
+  AdmissionRoom empty({}, {&model, 1}, 100);
+  EXPECT_EQ(empty.admit(sequence(3, 280)), AdmissionRoom::Answer::kFits);
+  EXPECT_EQ(empty.admit(sequence(4, 2800)), AdmissionRoom::Answer::kModelFull);
+  empty.force(sequence(4, 2800));
+  EXPECT_EQ(empty.left(), 0);
+  AdmissionRoom small({}, {&kModel, 1}, 5);
+  EXPECT_EQ(small.admit(sequence(1, 28)), AdmissionRoom::Answer::kNoPages);
+}
+
 TEST(ChooseAdmissions, TheOldestMayAlwaysRunAlone) {
   EXPECT_EQ(admit({sequence(1, 500), sequence(2, 1)}, 3), std::vector{SequenceId(1)});
   EXPECT_TRUE(admit({sequence(1, 500, true), sequence(2, 1)}, 3).empty());
