@@ -157,16 +157,22 @@ class HttpClient::Impl {
     co_return Result<void>();
   }
 
-  asio::awaitable<Result<HttpReply>> post(std::string path, std::string body, OnPart on_part) {
-    Request request(http::verb::post, endpoint_.path + path, 11);
-    request.set(http::field::host, endpoint_.host);
-    request.set(http::field::user_agent, "heddle-bench");
-    request.set(http::field::content_type, "application/json");
-    if (!endpoint_.api_key.empty()) {
-      request.set(http::field::authorization, "Bearer " + endpoint_.api_key);
+  [[nodiscard]] Request request(http::verb verb, const std::string& path, std::string body) const {
+    Request made(verb, endpoint_.path + path, 11);
+    made.set(http::field::host, endpoint_.host);
+    made.set(http::field::user_agent, "heddle-bench");
+    if (verb == http::verb::post) {
+      made.set(http::field::content_type, "application/json");
     }
-    request.body() = std::move(body);
-    request.prepare_payload();
+    if (!endpoint_.api_key.empty()) {
+      made.set(http::field::authorization, "Bearer " + endpoint_.api_key);
+    }
+    made.body() = std::move(body);
+    made.prepare_payload();
+    return made;
+  }
+
+  asio::awaitable<Result<HttpReply>> ask(Request request, OnPart on_part) {
     for (;;) {
       std::unique_ptr<Connection> connection = take_idle();
       const bool kept = connection != nullptr;
@@ -232,7 +238,11 @@ asio::awaitable<Result<void>> HttpClient::resolve() {
 asio::awaitable<Result<HttpReply>> HttpClient::post(std::string path,
                                                     std::string body,
                                                     OnPart on_part) {
-  return impl_->post(std::move(path), std::move(body), std::move(on_part));
+  return impl_->ask(impl_->request(http::verb::post, path, std::move(body)), std::move(on_part));
+}
+
+asio::awaitable<Result<HttpReply>> HttpClient::get(std::string path) {
+  return impl_->ask(impl_->request(http::verb::get, path, ""), nullptr);
 }
 
 }  // namespace heddle::bench

@@ -20,7 +20,7 @@ struct HttpReply {
   std::string body{};  ///< Empty where it was told in parts.
 };
 
-/// Posts to one endpoint, any number of requests at a time, over connections that it keeps for the
+/// Asks one endpoint, any number of requests at a time, over connections that it keeps for the
 /// next ones. Certificates are checked against the system's. Owned by the thread of its loop.
 class HttpClient {
  public:
@@ -40,6 +40,9 @@ class HttpClient {
   boost::asio::awaitable<Result<HttpReply>> post(std::string path,
                                                  std::string body,
                                                  OnPart on_part);
+
+  /// Gets what is at `path` below the endpoint's. kUnavailable likewise.
+  boost::asio::awaitable<Result<HttpReply>> get(std::string path);
 
  private:
   class Impl;

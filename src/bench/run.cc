@@ -104,7 +104,9 @@ class Runner {
       failure_ = found.error();
       co_return false;
     }
-    for (const std::string& model : options_.models) {
+    scales_ = options_.scales;
+    for (std::size_t i = scales_.size(); i < options_.models.size(); ++i) {
+      const std::string& model = options_.models[i];
       const Result<WordSample> less = co_await sample(model, kFewWords);
       if (!less) {
         failure_ = less.error();

@@ -9,6 +9,7 @@
 #include "base/time.h"
 #include "bench/endpoint.h"
 #include "bench/load.h"
+#include "bench/prompts.h"
 #include "bench/results.h"
 
 namespace heddle::bench {
@@ -26,6 +27,8 @@ struct RunOptions {
   bool ignore_eos = false;            ///< Ask for all output tokens, in the extension of vLLM's.
   std::uint64_t seed = 0;             ///< Of the prompts.
   Slo slo{};
+  /// How each model counts words, by its index; empty: it is measured before the run, by requests.
+  std::vector<TokenScale> scales{};
 };
 
 /// How far a run is.
@@ -37,9 +40,10 @@ struct Progress {
   Duration elapsed{};
 };
 
-/// Measures how long prompts are for each model, then sends what `shots` says and waits for all
-/// answers, or for SIGINT, which ends the run with what has been measured. `show` is called a few
-/// times a second. kUnavailable, kFailedPrecondition where a model cannot be asked at all.
+/// Measures how long prompts are for each model unless that is known, then sends what `shots` says
+/// and waits for all answers, or for SIGINT, which ends the run with what has been measured. `show`
+/// is called a few times a second. kUnavailable, kFailedPrecondition where a model cannot be asked
+/// at all.
 Result<Results> run(const RunOptions& options,
                     ShotSource& shots,
                     const std::function<void(const Progress&)>& show);

@@ -40,6 +40,7 @@ TEST_F(RunTest, AClosedLoopKeepsSoManyRunning) {
   EXPECT_LE(endpoint.connections(), 4) << "connections are used again";
   EXPECT_EQ(results->all().completion_tokens, 200);
   EXPECT_EQ(results->all().prompt_tokens, 360);
+  EXPECT_EQ(endpoint.samples(), 4) << "two for each model";
   EXPECT_EQ(results->all().itl.count(), 160U);
   EXPECT_GE(results->all().ttft.at(0), 0.001);
   EXPECT_GT(results->models()[0].requests, 5);
@@ -55,6 +56,16 @@ TEST_F(RunTest, AnOpenLoopSendsWhenRequestsAreDue) {
   for (const Row& row : results->rows()) {
     EXPECT_GE(row.begun, row.due);
   }
+}
+
+TEST_F(RunTest, WhatIsKnownOfTokenizersIsNotAskedFor) {
+  TestEndpoint endpoint({});
+  RunOptions options = options_for(endpoint.port());
+  options.scales.resize(options.models.size());
+  const Result<Results> results = run(options, 2000);
+  ASSERT_TRUE(results) << results.error().message;
+  EXPECT_EQ(results->all().requests, 40);
+  EXPECT_EQ(endpoint.samples(), 0);
 }
 
 TEST_F(RunTest, ConnectionsThatAreNotKeptAreMadeAnew) {

@@ -48,6 +48,8 @@ class TestEndpoint {
 
   [[nodiscard]] std::uint16_t port() const { return port_; }
   [[nodiscard]] std::int64_t streams() const { return streams_; }
+  /// Requests that were answered in one piece.
+  [[nodiscard]] std::int64_t samples() const { return samples_; }
   /// Streams at once, at most.
   [[nodiscard]] std::int64_t most_at_once() const { return most_; }
   /// How much later than its time a token was sent, at most.
@@ -88,6 +90,7 @@ class TestEndpoint {
         }
         continue;
       }
+      ++samples_;
       // A word is a token here, and a template adds three.
       const auto words = std::count(request.body().begin(), request.body().end(), ' ') + 1;
       answer = R"({"usage":{"prompt_tokens":)" + std::to_string(words + 3) + "}}";
@@ -147,6 +150,7 @@ class TestEndpoint {
   boost::asio::ip::tcp::acceptor acceptor_{loop_, {boost::asio::ip::address_v4::loopback(), 0}};
   std::uint16_t port_ = 0;
   std::atomic<std::int64_t> streams_{0};
+  std::atomic<std::int64_t> samples_{0};
   std::atomic<std::int64_t> running_{0};
   std::atomic<std::int64_t> most_{0};
   std::atomic<std::int64_t> connections_{0};

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "cli/bench_command.h"
+#include "cli/lab_command.h"
 #include "cli/simulate_command.h"
 #include "cli/verbs.h"
 #include "worker/worker.h"
@@ -87,6 +88,9 @@ int parse_and_run(int count, char** arguments) {
 
   BenchOptions load;
   add_bench_command(app, load, chosen);
+
+  LabOptions experiment;
+  add_lab_command(app, experiment, chosen);
 
   int fd = -1;
   verb = app.add_subcommand("worker", "Act for one device; started by serve")->group("");

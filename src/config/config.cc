@@ -126,17 +126,18 @@ Result<Config> parse_config(std::string_view text,
                             const Environment& environment,
                             const Machine& machine) {
   Result<Node> root = parse_document(text, file, environment);
-  if (!root) {
-    return root.error();
-  }
-  if (root->kind != Node::Kind::kMap && root->kind != Node::Kind::kNull) {
+  return root ? parse_config(std::move(root).value(), file, machine) : root.error();
+}
+
+Result<Config> parse_config(Node root, const std::string& file, const Machine& machine) {
+  if (root.kind != Node::Kind::kMap && root.kind != Node::Kind::kNull) {
     return Error{.code = Code::kInvalidArgument,
                  .message = file + ": the document is not a map; want keys such as \"models:\""};
   }
   Config config{.file = file, .directory = std::filesystem::absolute(file).parent_path().string()};
   Diagnosis diagnosis{.origin = file, .directory = config.directory};
-  SwapSettings settings{.directory = config.directory, .ports = expand_macros(*root, diagnosis)};
-  Reader reader(*root, "", diagnosis);
+  SwapSettings settings{.directory = config.directory, .ports = expand_macros(root, diagnosis)};
+  Reader reader(root, "", diagnosis);
   declare(reader, config, settings);
   reader.finish();
   complete_devices(config, machine, diagnosis);

@@ -164,6 +164,9 @@ Result<Config> parse_config(std::string_view text,
                             const Environment& environment,
                             const Machine& machine);
 
+/// The same for a part of a document that is parsed already, such as that of a laboratory's file.
+Result<Config> parse_config(Node root, const std::string& file, const Machine& machine);
+
 /// Reads and parses a file, for this machine and environment. kNotFound when it cannot be read.
 Result<Config> load_config(const std::string& file);
 

@@ -237,6 +237,8 @@ struct DeviceStatus {
   ledger::PoolUsage usage{};  ///< Pages by lease kind.
   std::vector<PrefixCounts> prefixes{};
   ledger::DropCounts dropped_pages{};  ///< Of cached prefixes, since its worker started.
+  std::uint64_t steps = 0;             ///< Of its engine, since its worker started.
+  std::uint64_t late_steps = 0;        ///< Of these, those that took longer than its pace allows.
   /// While there were requests for models of this device: how long some of them ran, and how long
   /// none did because models were being brought in or taken out.
   Duration serving{};

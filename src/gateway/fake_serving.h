@@ -137,6 +137,8 @@ class FakeServing final : public core::Serving {
     device.prefixes = {{.model = ModelId(1), .queried_tokens = 50, .hit_tokens = 30},
                        {.model = ModelId(77), .queried_tokens = 1}};
     device.dropped_pages = {4, 3, 2, 1};
+    device.steps = 70;
+    device.late_steps = 7;
     return {device};
   }
   [[nodiscard]] std::vector<core::EngineStatus> engines() const override { return engine_statuses; }

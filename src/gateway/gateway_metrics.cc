@@ -305,6 +305,11 @@ void GatewayMetrics::publish(const core::Serving& serving) {
                 "Times that the device's worker was started again.",
                 labels,
                 device.restarts);
+    count_up_to("heddle_worker_steps_total", "Steps of the engine.", labels, device.steps);
+    count_up_to("heddle_worker_late_steps_total",
+                "Steps that took longer than the device's pace allows.",
+                labels,
+                device.late_steps);
     for (const auto& [state, span] :
          {std::pair("serving", device.serving), std::pair("switching", device.switching)}) {
       metrics_.set("heddle_device_time_seconds",

@@ -73,6 +73,7 @@ asio::awaitable<void> devices(std::shared_ptr<Context> context, HttpExchange& ht
     json.key("restarts").integer(device.restarts).key("page_bytes").integer(device.page_bytes);
     json.key("serving_s").number(seconds(device.serving));
     json.key("switching_s").number(seconds(device.switching));
+    json.key("steps").integer(device.steps).key("late_steps").integer(device.late_steps);
     write_pool(json, device.usage);
     json.end_object();
   }

@@ -53,7 +53,9 @@ TEST_F(StatusHandlersTest, CountersOfOthersGrowByWhatIsNew) {
         "vllm:prefix_cache_hits_total{device=\"cpu0\",model_name=\"tiny\"} 30\n",
         "heddle_prefix_cache_hit_tokens_total{device=\"cpu0\",model_name=\"tiny\"} 30\n",
         "heddle_prefix_cache_evicted_pages_total{device=\"cpu0\",reason=\"kv\"} 4\n",
-        "heddle_prefix_cache_evicted_pages_total{device=\"cpu0\",reason=\"closed\"} 1\n"}) {
+        "heddle_prefix_cache_evicted_pages_total{device=\"cpu0\",reason=\"closed\"} 1\n",
+        "heddle_worker_steps_total{device=\"cpu0\"} 70\n",
+        "heddle_worker_late_steps_total{device=\"cpu0\"} 7\n"}) {
     EXPECT_THAT(metrics, HasSubstr(line));
   }
 }
@@ -64,6 +66,7 @@ TEST_F(StatusHandlersTest, DevicesShowPagesByKindOfLease) {
   EXPECT_EQ(devices["devices"][0]["name"], "cpu0");
   EXPECT_EQ(devices["devices"][0]["pages_free"], 60);
   EXPECT_EQ(devices["devices"][0]["pages"]["kv_own"]["held"], 20);
+  EXPECT_EQ(devices["devices"][0]["late_steps"], 7);
   EXPECT_EQ(devices["host"]["pages_total"], 50);
 }
 

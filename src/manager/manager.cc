@@ -17,6 +17,7 @@
 #include "core/manager_core.h"
 #include "external/engine_host.h"
 #include "manager/core_logs.h"
+#include "manager/device_counts.h"
 #include "manager/foreign_requests.h"
 #include "manager/lent_pages.h"
 #include "manager/model_registry.h"
@@ -230,9 +231,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     std::vector<core::DeviceStatus> all = core_.devices();
     for (core::DeviceStatus& device : all) {
       device.restarts = agent_->restarts(device.id);
-      const rpc::WorkerStats stats = agent_->stats(device.id);
-      device.prefixes = stats.prefixes;
-      device.dropped_pages = stats.dropped_pages;
+      add_counts(agent_->stats(device.id), device);
       if (!engines_->usage(device.id)) {
         add_lent(engines_->engines(), device);
       }

@@ -72,7 +72,7 @@ struct HelloAck {
 /// What a worker's shell counts over its life; for metrics, no core hears it.
 struct WorkerStats {
   std::uint64_t steps = 0;
-  std::uint64_t late_steps = 0;                ///< Took longer than the pace says.
+  std::uint64_t late_steps = 0;                ///< Took 5 % longer than the pace says, or more.
   Duration busy{};                             ///< In steps.
   Duration mapping{};                          ///< Mapping and unmapping windows.
   std::uint64_t copied_bytes = 0;              ///< Of images.

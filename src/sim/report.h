@@ -15,10 +15,10 @@ struct Run {
   const Results* results = nullptr;
 };
 
-/// What a model's requests are held to; zero: nothing.
-struct Objective {
-  Duration ttft{};
-  Duration tpot{};
+/// A table that whoever makes a report puts below its own, the first row being the head.
+struct ReportTable {
+  std::string title{};
+  std::vector<std::vector<std::string>> rows{};
 };
 
 /// What all runs of a report have in common.
@@ -30,6 +30,7 @@ struct ReportHead {
   std::vector<std::string> models{};    ///< Names, by id.
   std::vector<Objective> objectives{};  ///< By id.
   std::vector<std::string> problems{};  ///< Of the input.
+  std::vector<ReportTable> tables{};    ///< Shown by report_html() only.
 };
 
 /// Rows of a table, the first its head: one column per run, or one row per run where these are

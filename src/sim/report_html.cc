@@ -374,6 +374,9 @@ std::string report_html(const ReportHead& head, const std::vector<Run>& runs) {
           (runs.size() > shown.size() ? "<h2>Times at the highest rate</h2>" : "<h2>Times</h2>") +
           "<div class='grid2'>" + cdfs(head, shown) + attainment(shown) + "</div><h2>Numbers</h2>" +
           html_table(report_table(runs));
+  for (const ReportTable& table : head.tables) {
+    html += "<h3>" + escape_html(table.title) + "</h3>" + html_table(table.rows);
+  }
   for (const Run& run : shown) {
     html += "<h2>" + escape_html(run.policy) + "</h2>" + (runs.size() > 1 ? tiles(run) : "") +
             pages(head, run) + "<section class='grid2'>" + activity(run) + worst(head, run) +

@@ -11,7 +11,8 @@ namespace {
 TEST(ReportHtml, StandsAlone) {
   const ReportHead head{.title = "a <b>",
                         .models = {"alpha", "beta & co"},
-                        .objectives = {{.ttft = std::chrono::seconds(2)}, {}}};
+                        .objectives = {{.ttft = std::chrono::seconds(2)}, {}},
+                        .tables = {{.title = "more", .rows = {{"of"}, {"<it>"}}}}};
   const auto results = run_two_models({.timeline = true});
   const std::string html = report_html(head, {{.policy = "p", .results = results.get()}});
   for (const char* foreign : {"<script", "http:", "https:", "@import", "url(", "<link", "src="}) {
@@ -22,6 +23,8 @@ TEST(ReportHtml, StandsAlone) {
   EXPECT_NE(html.find("Pages of every GPU by owner"), std::string::npos);
   EXPECT_NE(html.find("beta &amp; co"), std::string::npos);
   EXPECT_EQ(html.find("beta & co"), std::string::npos);
+  EXPECT_NE(html.find("<h3>more</h3>"), std::string::npos);
+  EXPECT_NE(html.find("&lt;it&gt;"), std::string::npos);
   EXPECT_EQ(html.find("Against the rate"), std::string::npos) << "there is one rate";
 }
 

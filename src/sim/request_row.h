@@ -8,6 +8,12 @@
 
 namespace heddle::sim {
 
+/// What a model's requests are held to; zero: nothing.
+struct Objective {
+  Duration ttft{};
+  Duration tpot{};
+};
+
 /// One request that has ended, for whoever wants a row of each.
 struct RequestRow {
   RequestId number{};

@@ -64,10 +64,17 @@ Results::Results(Options options) : options_(std::move(options)) {
 }
 
 void Results::ended(const World& world, const Outcome& outcome) {
-  models_.resize(world.models().size());
   const RequestRow row = row_of(outcome);
-  PerModel& model = models_[row.model.value()];
   const ModelSpec& spec = world.model(row.model);
+  add(row, {.ttft = spec.slo_ttft, .tpot = spec.slo_tpot});
+  if (story_) {
+    story_->ended(world, row);
+  }
+}
+
+void Results::add(const RequestRow& row, const Objective& objective) {
+  models_.resize(std::max<std::size_t>(models_.size(), row.model.value() + 1));
+  PerModel& model = models_[row.model.value()];
   ++model.requests;
   model.cold += row.cold ? 1 : 0;
   Bin& then = bin(row.arrival);
@@ -81,8 +88,8 @@ void Results::ended(const World& world, const Outcome& outcome) {
       tpot = (*row.finished - *row.first_token) / (row.output_tokens - 1);
       tpot_.add(seconds(tpot));
     }
-    const bool in_time = spec.slo_ttft == Duration{} || ttft <= spec.slo_ttft;
-    const bool in_pace = spec.slo_tpot == Duration{} || tpot <= spec.slo_tpot;
+    const bool in_time = objective.ttft == Duration{} || ttft <= objective.ttft;
+    const bool in_pace = objective.tpot == Duration{} || tpot <= objective.tpot;
     model.ttft_met += in_time ? 1 : 0;
     model.tpot_met += in_pace ? 1 : 0;
     model.both_met += in_time && in_pace ? 1 : 0;
@@ -91,9 +98,13 @@ void Results::ended(const World& world, const Outcome& outcome) {
   if (options_.each) {
     options_.each(row);
   }
-  if (story_) {
-    story_->ended(world, row);
-  }
+}
+
+void Results::count(Instant at, std::int32_t loads, std::int32_t hits, std::int32_t evictions) {
+  Bin& then = bin(at);
+  then.loads += loads;
+  then.hits += hits;
+  then.evictions += evictions;
 }
 
 /// Doubles the width of the bins when time has outgrown them.
@@ -119,10 +130,10 @@ Results::Bin& Results::bin(Instant at) {
 
 void Results::acted(const World& world, const Act& act) {
   const bool about_requests = act.verb == "dispatch" || act.verb == "reject";
-  Bin& now = bin(act.at);
-  now.loads += act.verb == "start" ? 1 : 0;
-  now.hits += act.verb == "serve" && act.reason == Reason::kHit ? 1 : 0;
-  now.evictions += act.verb == "evict" ? 1 : 0;
+  count(act.at,
+        act.verb == "start" ? 1 : 0,
+        act.verb == "serve" && act.reason == Reason::kHit ? 1 : 0,
+        act.verb == "evict" ? 1 : 0);
   if (act.verb == "evict" && act.other) {
     ++evicted_for_[{act.model, *act.other}];
   }
@@ -175,6 +186,17 @@ void Results::finish(const World& world) {
     gib_seconds_.at(kind) = world.memory().page_seconds(world.now(), static_cast<LeaseKind>(kind)) *
                             static_cast<double>(world.page_bytes()) / kGib;
   }
+}
+
+void Results::finish(const Ending& ending) {
+  models_.resize(std::max(models_.size(), ending.models));
+  gpu_pages_ = ending.gpu_pages;
+  counts_ = ending.counts;
+  span_ = ending.span;
+  gpu_seconds_ = ending.gpu_seconds;
+  gpu_count_ = ending.gpu_pages.size();
+  touched_ = ending.gpus_touched;
+  gib_seconds_ = ending.gib_seconds;
 }
 
 double Results::part_of_all(std::int64_t PerModel::* met) const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/quantiles.h"
+#include "sim/request_row.h"
 #include "sim/story.h"
 #include "sim/world.h"
 
@@ -42,6 +43,23 @@ class Results final : public Observer {
   void sampled(const World& world, Instant at) override;
   /// Takes what is only known at the end. After World::run.
   void finish(const World& world);
+
+  /// The same for runs that no World makes, such as those of real servers: a request that has ended
+  /// is held to its model's objective, ...
+  void add(const RequestRow& row, const Objective& objective);
+  /// ... loads, hits and evictions fall into their stretch of time, ...
+  void count(Instant at, std::int32_t loads, std::int32_t hits, std::int32_t evictions);
+  /// ... and this is what is known at the end.
+  struct Ending {
+    std::size_t models = 0;  ///< That there are.
+    WorldCounts counts{};
+    Duration span{};
+    std::vector<std::int64_t> gpu_pages{};  ///< By GPU.
+    std::size_t gpus_touched = 0;
+    double gpu_seconds = 0;
+    std::array<double, ledger::kLeaseKinds> gib_seconds{};
+  };
+  void finish(const Ending& ending);
 
   struct PerModel {
     std::int64_t requests = 0, completed = 0, cold = 0;

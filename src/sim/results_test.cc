@@ -55,5 +55,30 @@ TEST(Results, TimelineTellsOwnersApart) {
   EXPECT_EQ(weights, (std::vector<std::int64_t>{7658, 7658}));
 }
 
+TEST(Results, TakeWhatRealServersDid) {
+  using std::chrono::milliseconds;
+  const Objective objective{.ttft = milliseconds(100), .tpot = milliseconds(10)};
+  Results results;
+  RequestRow row{.model = ModelId(1), .arrival = Instant(milliseconds(500)), .output_tokens = 11};
+  row.first_token = row.arrival + milliseconds(100);
+  row.finished = *row.first_token + milliseconds(100);
+  results.add(row, objective);
+  row.finished = *row.first_token + milliseconds(101);
+  results.add(row, objective);
+  results.add({.model = ModelId(0), .arrival = Instant(milliseconds(1500))}, objective);
+  results.count(Instant(milliseconds(1700)), 3, 2, 1);
+  results.finish({.models = 3, .counts = {.evictions = 1}, .gpu_pages = {64, 64}});
+  EXPECT_DOUBLE_EQ(results.ttft_attainment(), 2.0 / 3);
+  EXPECT_DOUBLE_EQ(results.attainment(), 1.0 / 3);
+  ASSERT_EQ(results.models().size(), 3U);
+  EXPECT_EQ(results.models()[1].completed, 2);
+  EXPECT_EQ(results.models()[0].completed, 0);
+  ASSERT_EQ(results.bins().size(), 2U);
+  EXPECT_EQ(results.bins()[0].met, 1);
+  EXPECT_EQ(results.bins()[1].loads, 3);
+  EXPECT_EQ(results.gpus(), 2U);
+  EXPECT_EQ(results.counts().evictions, 1);
+}
+
 }  // namespace
 }  // namespace heddle::sim

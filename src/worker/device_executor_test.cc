@@ -48,10 +48,16 @@ class Heard {
 /// A device of which half the pages are the executor's pool; the images lie in the other half.
 class DeviceExecutorTest : public testing::Test {
  protected:
-  DeviceExecutorTest() {
-    const std::vector<PageId> pool = host_.pool().take(memory::OwnerId(9), 64).value();
-    executor_ = DeviceExecutor::create(
-                    host_.device(), {.pages = pool, .max_batch_tokens = 64}, heard_.handlers())
+  DeviceExecutorTest() { create({}); }
+
+  void create(rpc::Pace pace) {
+    executor_.reset();
+    if (pool_.empty()) {
+      pool_ = host_.pool().take(memory::OwnerId(9), 64).value();
+    }
+    executor_ = DeviceExecutor::create(host_.device(),
+                                       {.pages = pool_, .max_batch_tokens = 64, .pace = pace},
+                                       heard_.handlers())
                     .value();
   }
 
@@ -78,7 +84,24 @@ class DeviceExecutorTest : public testing::Test {
     return events;
   }
 
+  /// Has a new sequence's prompt read.
+  std::vector<core::WorkerEvent> prefill(ModelId model,
+                                         core::SequenceId sequence,
+                                         const engine::Golden& golden) {
+    EXPECT_TRUE(carry_out(core::AddSequence{.sequence = sequence,
+                                            .model = model,
+                                            .tokens = {golden.input_ids.begin(),
+                                                       golden.input_ids.begin() + kPrompt},
+                                            .prompt_tokens = kPrompt,
+                                            .params = {.temperature = 0, .max_tokens = 1}})
+                    .empty());
+    return carry_out(core::RunStep{
+        .plan = {
+            .batches = {{.model = model, .slices = {{.sequence = sequence, .tokens = kPrompt}}}}}});
+  }
+
   engine::TestHost host_{};
+  std::vector<PageId> pool_{};
   Heard heard_{};
   std::unique_ptr<DeviceExecutor> executor_{};
 };
@@ -87,20 +110,9 @@ TEST_F(DeviceExecutorTest, RunsOneModelWhileAnotherIsBeingClosed) {
   open(kFirst, "llama-mha-f32");
   open(kSecond, "qwen3-window");
   const engine::Golden golden = engine::read_golden("qwen3-window");
-  const core::SequenceId sequence(1);
-  EXPECT_TRUE(carry_out(core::AddSequence{.sequence = sequence,
-                                          .model = kSecond,
-                                          .tokens = {golden.input_ids.begin(),
-                                                     golden.input_ids.begin() + kPrompt},
-                                          .prompt_tokens = kPrompt,
-                                          .params = {.temperature = 0, .max_tokens = 1}})
-                  .empty());
-
   // The mapper may take its time: the step comes before anybody has heard of the end.
   (void)carry_out(core::CloseModel{.model = kFirst, .image = core::ImagePages::kLeave});
-  const auto events = carry_out(core::RunStep{
-      .plan = {
-          .batches = {{.model = kSecond, .slices = {{.sequence = sequence, .tokens = kPrompt}}}}}});
+  const auto events = prefill(kSecond, core::SequenceId(1), golden);
   ASSERT_EQ(events.size(), 1U);
   const auto& done = std::get<core::StepDone>(events[0]);
   ASSERT_EQ(done.slices.size(), 1U);
@@ -110,6 +122,28 @@ TEST_F(DeviceExecutorTest, RunsOneModelWhileAnotherIsBeingClosed) {
 
   EXPECT_EQ(heard_.next<core::ModelClosed>().model, kFirst);
   executor_->finish_close(kFirst);
+}
+
+TEST_F(DeviceExecutorTest, KeepsItsPaceAndCountsTheStepsThatDoNot) {
+  const engine::Golden golden = engine::read_golden("qwen3-window");
+  const rpc::Pace pace{.step = std::chrono::milliseconds(4), .token = std::chrono::milliseconds(1)};
+  create(pace);
+  open(kFirst, "qwen3-window");
+  const auto events = prefill(kFirst, core::SequenceId(1), golden);
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_GE(std::get<core::StepDone>(events[0]).took, pace.step + pace.token * kPrompt);
+  EXPECT_EQ(executor_->stats().steps, 1U);
+
+  create({.step = Duration(20)});  // No step is as quick as that.
+  open(kFirst, "qwen3-window");
+  (void)prefill(kFirst, core::SequenceId(1), golden);
+  EXPECT_EQ(executor_->stats().steps, 1U);
+  EXPECT_EQ(executor_->stats().late_steps, 1U);
+
+  create({});  // Without a pace nothing is late.
+  open(kFirst, "qwen3-window");
+  (void)prefill(kFirst, core::SequenceId(1), golden);
+  EXPECT_EQ(executor_->stats().late_steps, 0U);
 }
 
 }  // namespace

@@ -1,0 +1,227 @@
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <utility>
+
+#include "base/units.h"
+#include "cli/lab_command.h"
+#include "cli/simulate_trace.h"
+#include "cli/terminal.h"
+#include "lab/experiment.h"
+#include "lab/report.h"
+#include "lab/shots.h"
+
+namespace heddle::cli {
+
+namespace {
+
+/// A folder that is gone when this is.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "heddle-lab-XXXXXX").string();
+    path_ = ::mkdtemp(pattern.data()) == nullptr ? "" : pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) {
+      std::filesystem::remove_all(path_, ignored);
+    }
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_{};
+};
+
+/// Leaves only the policies that were asked for.
+Result<void> select(const std::vector<std::string>& names, lab::LabFile& lab) {
+  std::vector<lab::LabPolicy> chosen;
+  for (const std::string& name : names) {
+    const auto found = std::find_if(lab.policies.begin(),
+                                    lab.policies.end(),
+                                    [&](const lab::LabPolicy& each) { return each.name == name; });
+    if (found == lab.policies.end()) {
+      std::string known;
+      for (const lab::LabPolicy& policy : lab.policies) {
+        known += " " + policy.name;
+      }
+      return Error{
+          .code = Code::kNotFound,
+          .message = "--policy: \"" + name + "\" is not in " + lab.file + "; there are:" + known};
+    }
+    chosen.push_back(*found);
+  }
+  if (!chosen.empty()) {
+    lab.policies = std::move(chosen);
+  }
+  return {};
+}
+
+/// The rows of the experiment's trace, if that is a file.
+Result<std::vector<lab::TraceFileRow>> read_rows(const lab::LabFile& lab) {
+  std::vector<lab::TraceFileRow> rows;
+  if (!lab.trace) {
+    return rows;
+  }
+  const TraceOptions options{.file = lab.trace->path};
+  const Result<TraceSummary> summary = survey_trace(options, {ModelRule{.label = "*"}});
+  if (!summary) {
+    return summary.error();
+  }
+  for (const std::string& problem : summary->problems) {
+    std::fprintf(stderr, "heddle: %s\n", printable(problem).c_str());
+  }
+  const auto source = open_trace(options, summary->models, nullptr);
+  if (!source) {
+    return source.error();
+  }
+  sim::TraceRow row;
+  while ((*source)->next(row)) {
+    rows.push_back({.at = row.arrival.time_since_epoch(),
+                    .label = summary->models[row.model.value()].name,
+                    .input_tokens = row.input_tokens,
+                    .output_tokens = row.output_tokens});
+  }
+  return rows;
+}
+
+/// Draws how far the experiment is.
+class Display {
+ public:
+  Display(std::size_t runs) : runs_(runs), bar_(stderr_is_terminal()) {}
+
+  void begin(const std::string& policy, std::int64_t seed, std::size_t shots) {
+    name_ = policy + ", seed " + std::to_string(seed);
+    shots_ = shots;
+    if (!bar_) {
+      std::fprintf(
+          stderr, "%s: %zu requests (run %zu of %zu)\n", name_.c_str(), shots, done_ + 1, runs_);
+    }
+  }
+  void show(const bench::Progress& progress) const {
+    if (bar_) {
+      const double part = static_cast<double>(progress.ended) / static_cast<double>(shots_);
+      show_bar(name_ + ": " + std::to_string(progress.begun) + " begun, " +
+                   std::to_string(progress.ended) + " ended, " + std::to_string(progress.failed) +
+                   " failed",
+               (static_cast<double>(done_) + part) / static_cast<double>(runs_));
+    }
+  }
+  void end() {
+    ++done_;
+    if (bar_) {
+      show_bar("", std::nullopt);
+    }
+  }
+
+ private:
+  std::size_t runs_;
+  bool bar_;
+  std::size_t done_ = 0;
+  std::size_t shots_ = 1;
+  std::string name_{};
+};
+
+Result<std::vector<lab::LabRun>> run_all(const lab::LabFile& lab, const std::string& folder) {
+  const Result<std::vector<lab::TraceFileRow>> rows = read_rows(lab);
+  if (!rows) {
+    return rows.error();
+  }
+  std::error_code failure;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
+  lab::Experiment experiment(lab, program.string(), std::filesystem::absolute(folder).string());
+  Display display(lab.policies.size() * static_cast<std::size_t>(lab.seeds));
+  std::vector<lab::LabRun> runs;
+  // Seed by seed, so that what changes about the machine meanwhile meets all policies alike.
+  for (std::int64_t seed = 0; seed < lab.seeds; ++seed) {
+    const Result<std::vector<bench::Shot>> shots = lab::take_shots(lab, *rows, seed);
+    if (!shots) {
+      return shots.error();
+    }
+    for (const lab::LabPolicy& policy : lab.policies) {
+      display.begin(policy.name, seed, shots->size());
+      Result<lab::LabRun> run = experiment.run(
+          policy, seed, *shots, [&](const bench::Progress& progress) { display.show(progress); });
+      display.end();
+      if (!run) {
+        return Error{
+            .code = run.error().code,
+            .message = policy.name + ", seed " + std::to_string(seed) + ": " + run.error().message};
+      }
+      runs.push_back(std::move(run).value());
+    }
+  }
+  return runs;
+}
+
+std::string command_of(const LabOptions& options) {
+  std::string text = "heddle lab " + options.file;
+  for (std::size_t i = 0; i < options.policies.size(); ++i) {
+    text += (i == 0 ? " --policy " : ",") + options.policies[i];
+  }
+  return text + (options.seeds > 0 ? " --seeds " + std::to_string(options.seeds) : "");
+}
+
+Result<void> write_file(const std::string& file, const std::string& text) {
+  std::ofstream stream(file, std::ios::binary);
+  if (!(stream << text) || !stream.flush()) {
+    return Error{.code = Code::kUnavailable, .message = file + ": cannot be written"};
+  }
+  return {};
+}
+
+/// Writes what was found out. The exit status: 1 where a run is invalid.
+int tell(const LabOptions& options, const lab::LabFile& lab, const std::vector<lab::LabRun>& runs) {
+  const std::vector<lab::PolicySummary> policies = lab::summarise(runs, lab::objectives(lab));
+  std::fputs(printable(format_table(lab::figure_table(policies))).c_str(), stdout);
+  if (policies.size() > 1) {
+    std::printf("\n%s", printable(format_table(lab::comparison_table(policies))).c_str());
+  }
+  for (const std::string& note : lab::report_notes(policies)) {
+    std::printf("%s\n", printable(note).c_str());
+  }
+  if (!options.out.empty()) {
+    const std::string command = command_of(options);
+    for (const auto& [name, text] :
+         {std::pair("/report.json", lab::report_json(lab, policies, command)),
+          {"/report.html", lab::report_html(lab, policies, command)},
+          {"/requests.csv", lab::report_csv(lab, policies)}}) {
+      if (const Result<void> written = write_file(options.out + name, text); !written) {
+        return fail(written.error());
+      }
+    }
+  }
+  return lab::invalid_runs(policies).empty() ? 0 : 1;
+}
+
+}  // namespace
+
+int lab(const LabOptions& options) {
+  Result<lab::LabFile> lab = lab::load_lab_file(options.file);
+  if (!lab) {
+    return fail(lab.error());
+  }
+  const Result<void> selected = select(options.policies, *lab);
+  if (!selected) {
+    return fail(selected.error());
+  }
+  lab->seeds = options.seeds > 0 ? options.seeds : lab->seeds;
+  const TemporaryFolder temporary;
+  const std::string folder = options.out.empty() ? temporary.path() : options.out;
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  if (failure) {
+    return fail({.code = Code::kUnavailable, .message = folder + ": " + failure.message()});
+  }
+  const Result<std::vector<lab::LabRun>> runs = run_all(*lab, folder);
+  return runs ? tell(options, *lab, *runs) : fail(runs.error());
+}
+
+}  // namespace heddle::cli

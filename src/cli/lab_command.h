@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace heddle::cli {
+
+struct LabOptions {
+  std::string file{};
+  std::vector<std::string> policies{};  ///< Of the file's, these; empty: all.
+  std::int64_t seeds = 0;               ///< Instead of the file's; 0: as it says.
+  std::string out{};  ///< Folder for the report and the logs; empty: neither is kept.
+};
+
+/// Runs an experiment on a miniature cluster: servers of our own, one after the other.
+int lab(const LabOptions& options);
+
+/// Adds the verb `lab` to the command line; sets `chosen` when it is named.
+void add_lab_command(CLI::App& app, LabOptions& options, std::function<int()>& chosen);
+
+}  // namespace heddle::cli

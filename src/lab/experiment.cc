@@ -1,0 +1,209 @@
+#include "lab/experiment.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <thread>
+
+#include "base/clock.h"
+#include "lab/server_process.h"
+#include "lab/shots.h"
+#include "lab/watch.h"
+#include "spec/json.h"
+#include "spec/json_writer.h"
+
+namespace heddle::lab {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kStartPatience = 60s;
+constexpr Duration kAskPatience = 30s;
+constexpr Duration kStopPatience = 60s;
+constexpr Duration kReadyInterval = 20ms;
+constexpr Duration kWatchInterval = 500ms;
+/// Lengths of the texts that tell how a tokenizer counts words.
+constexpr std::int64_t kFewWords = 8;
+constexpr std::int64_t kMoreWords = 40;
+
+/// The configuration with its data in `folder`, as JSON in a file there.
+Result<std::string> write_config(const LabPolicy& policy, const std::string& folder) {
+  config::Node document = policy.document;
+  std::erase_if(document.children,
+                [](const config::Node& child) { return child.key == "dataDir"; });
+  document.children.push_back({.kind = config::Node::Kind::kScalar,
+                               .key = "dataDir",
+                               .text = folder + "/data",
+                               .quoted = true});
+  std::string file = folder + "/heddle.json";
+  std::ofstream stream(file, std::ios::binary);
+  if (!(stream << config::to_json(document)) || !stream.flush()) {
+    return Error{.code = Code::kUnavailable, .message = file + ": cannot be written"};
+  }
+  return file;
+}
+
+/// How many tokens a server counts for so many words.
+Result<bench::WordSample> count_words(const bench::Endpoint& server,
+                                      const std::string& model,
+                                      std::int64_t words) {
+  spec::JsonWriter json;
+  json.begin_object().key("model").string(model).key("prompt");
+  json.string(bench::PromptMaker(1).words(words)).end_object();
+  const Result<std::string> answer = ask(server, "/tokenize", std::move(json).take(), kAskPatience);
+  if (!answer) {
+    return answer.error();
+  }
+  const Result<spec::Json> parsed = spec::parse_json(*answer, "the answer to /tokenize");
+  if (!parsed) {
+    return parsed.error();
+  }
+  const spec::Json* count = parsed->find("count");
+  const std::int64_t* tokens = count == nullptr ? nullptr : count->as<std::int64_t>();
+  if (tokens == nullptr) {
+    return Error{.code = Code::kCorrupt, .message = "the answer to /tokenize has no \"count\""};
+  }
+  return bench::WordSample{.words = words, .tokens = *tokens};
+}
+
+std::vector<std::int64_t> device_pages(const LabPolicy& policy, const Counters& counters) {
+  std::vector<std::int64_t> pages;
+  for (const config::DeviceConfig& device : policy.config.devices) {
+    pages.push_back(
+        static_cast<std::int64_t>(counters.total("heddle_pages_total", {{"device", device.name}})));
+  }
+  return pages;
+}
+
+/// What was counted after the warm-up and by the end.
+void take_counters(const std::vector<Sample>& samples,
+                   Instant start,
+                   Duration warmup,
+                   const LabPolicy& policy,
+                   LabRun& run) {
+  const Counters* base = nullptr;
+  for (const Sample& sample : samples) {
+    const Duration at = sample.at - start;
+    if (base == nullptr || at <= warmup) {
+      base = &sample.counters;
+    }
+    run.moments.emplace_back(at, sample.counters);
+  }
+  if (base != nullptr) {
+    run.counted = samples.back().counters.since(*base);
+    run.device_pages = device_pages(policy, samples.back().counters);
+  }
+}
+
+}  // namespace
+
+std::vector<sim::Objective> objectives(const LabFile& lab) {
+  std::vector<sim::Objective> all;
+  for (const config::ModelConfig& model : lab.policies.front().config.models) {
+    all.push_back({.ttft = model.slo.ttft, .tpot = model.slo.tpot});
+  }
+  return all;
+}
+
+Experiment::Experiment(const LabFile& lab, std::string program, std::string folder)
+    : lab_(lab), program_(std::move(program)), folder_(std::move(folder)) {}
+
+Result<void> Experiment::wait_until_ready(const bench::Endpoint& server) const {
+  const Instant deadline = steady_now() + kStartPatience;
+  for (;;) {
+    const Result<std::string> answer = ask(server, "/readyz", "", kAskPatience);
+    if (answer) {
+      return {};
+    }
+    if (steady_now() > deadline) {
+      return answer.error();
+    }
+    std::this_thread::sleep_for(kReadyInterval);
+  }
+}
+
+Result<void> Experiment::learn_scales(const bench::Endpoint& server) {
+  for (const std::string& model : model_names(lab_)) {
+    const Result<bench::WordSample> less = count_words(server, model, kFewWords);
+    if (!less) {
+      return less.error();
+    }
+    const Result<bench::WordSample> more = count_words(server, model, kMoreWords);
+    if (!more) {
+      return more.error();
+    }
+    scales_.push_back(bench::scale_through(*less, *more));
+  }
+  return {};
+}
+
+Result<std::unique_ptr<ServerProcess>> Experiment::start(const LabPolicy& policy,
+                                                         const std::string& folder) const {
+  std::error_code failure;
+  std::filesystem::remove_all(folder, failure);  // Of an earlier experiment: each run starts fresh.
+  std::filesystem::create_directories(folder + "/data", failure);
+  const Result<std::string> config = write_config(policy, folder);
+  if (!config) {
+    return config.error();
+  }
+  return ServerProcess::start(program_, *config, folder + "/log.txt", kStartPatience);
+}
+
+Result<LabRun> Experiment::run(const LabPolicy& policy,
+                               std::int64_t seed,
+                               const std::vector<bench::Shot>& shots,
+                               const std::function<void(const bench::Progress&)>& show) {
+  auto server = start(policy, folder_ + "/" + policy.name + "-" + std::to_string(seed));
+  if (!server) {
+    return server.error();
+  }
+  Result<bench::Endpoint> api = bench::parse_endpoint((*server)->url(), "");
+  if (!api) {
+    return api.error();
+  }
+  bench::Endpoint root = *api;
+  root.path.clear();
+  const Result<void> ready = wait_until_ready(root);
+  if (!ready) {
+    return ready.error();
+  }
+  if (scales_.empty()) {
+    const Result<void> learned = learn_scales(root);
+    if (!learned) {
+      return learned.error();
+    }
+  }
+
+  LabRun run{.policy = policy.name, .seed = seed};
+  Watch watch(root, kWatchInterval);
+  ShotList list(shots);
+  const Instant start = steady_now();
+  const Result<bench::Results> results = bench::run({.endpoint = std::move(*api),
+                                                     .api = bench::Api::kCompletions,
+                                                     .models = model_names(lab_),
+                                                     .patience = lab_.patience,
+                                                     .ignore_eos = true,
+                                                     .seed = static_cast<std::uint64_t>(seed),
+                                                     .scales = scales_},
+                                                    list,
+                                                    show);
+  if (!results) {
+    return results.error();
+  }
+  if (results->rows().size() < shots.size()) {
+    return Error{.code = Code::kCancelled, .message = "interrupted"};
+  }
+  take_counters(watch.finish(), start, lab_.warmup, policy, run);
+  for (const bench::Row& row : results->rows()) {
+    if (row.due >= lab_.warmup) {
+      run.rows.push_back(row);
+    }
+  }
+  run.span = results->span() - lab_.warmup;
+  const Result<void> stopped = (*server)->stop(kStopPatience);
+  return stopped ? Result<LabRun>(std::move(run)) : stopped.error();
+}
+
+}  // namespace heddle::lab

@@ -1,0 +1,286 @@
+#include "lab/lab_file.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "config/reader.h"
+
+namespace heddle::lab {
+
+using config::Node;
+
+namespace {
+
+constexpr std::int64_t kSeedsMost = 1000;
+
+template <class Number>
+std::optional<Number> whole_text(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(value)
+                                                                  : std::nullopt;
+}
+
+/// A decimal number within bounds.
+void number(config::Fields& f, config::Key key, double least, double most, double& value) {
+  std::string text;
+  f.text(key, text);
+  if (!f.has(key.name)) {
+    return;
+  }
+  const std::optional<double> parsed = whole_text<double>(text);
+  if (!parsed || !(*parsed >= least) || !(*parsed <= most)) {
+    std::ostringstream want;
+    want << "\"" << text << "\" is not a number from " << least << " to " << most;
+    f.reject(key.name, want.str());
+    return;
+  }
+  value = *parsed;
+}
+
+/// "128" or "64..256".
+void range(config::Fields& f, config::Key key, bench::TokenRange& value) {
+  std::string text;
+  f.text(key, text);
+  f.require(key.name, "say how many tokens, such as 128 or 64..256");
+  if (!f.has(key.name)) {
+    return;
+  }
+  const std::size_t dots = text.find("..");
+  const auto least = whole_text<std::int64_t>(std::string_view(text).substr(0, dots));
+  const auto most = dots == std::string::npos
+                        ? least
+                        : whole_text<std::int64_t>(std::string_view(text).substr(dots + 2));
+  if (!least || !most || *least < 1 || *most < *least) {
+    f.reject(key.name, "\"" + text + "\" is no number of tokens; want such as 128 or 64..256");
+    return;
+  }
+  value = {.least = *least, .most = *most};
+}
+
+void declare_file(config::Fields& f, TraceFile& trace) {
+  f.path({"file", "In any format that heddle simulate reads."}, trace.path);
+  f.duration({"from", "Where in the file it begins."}, trace.from);
+  f.duration({"window", "What a seed takes of it: the next one takes what follows."}, trace.window);
+  number(f, {"keep", "Part of the rows, drawn by the seed."}, 1e-6, 1, trace.keep);
+  number(f, {"length", "Factor of all numbers of tokens."}, 1e-6, 1e3, trace.length);
+  f.integer({"cut_input", "Longer prompts are cut [tokens]."}, {.least = 1}, trace.most_input);
+  f.integer({"cut_output", "Longer answers are cut [tokens]."}, {.least = 1}, trace.most_output);
+}
+
+void declare_drawn(config::Fields& f, DrawnTrace& trace) {
+  number(f, {"rate", "Arrivals a second, of all models."}, 1e-6, 1e6, trace.rate);
+  f.require("rate", "say how many requests a second, or name a file: file: trace.csv");
+  f.duration({"duration", "How long requests come."}, trace.duration);
+  f.require("duration", "say how long requests come, such as 60s");
+  number(f, {"zipf", "Shares of the models go with rank^-zipf."}, 0, 10, trace.zipf);
+  number(f, {"cv", "Coefficient of variation of the gaps; 1: Poisson."}, 0.05, 20, trace.cv);
+  f.section({"wave", "Rates that go up and down."}, [&](config::Fields& wave) {
+    trace.depth = 1;
+    wave.duration({"period", "From one peak to the next."}, trace.period);
+    wave.require("period", "say how long it takes, such as 60s");
+    number(wave, {"depth", "By what part of the mean."}, 0, 1, trace.depth);
+    wave.flag({"in_turn", "One model peaks after the other."}, trace.in_turn);
+  });
+  range(f, {"input_tokens", "Of a prompt."}, trace.input);
+  range(f, {"output_tokens", "Of an answer."}, trace.output);
+}
+
+void declare(config::Fields& f, LabFile& lab) {
+  number(f, {"scale", "So many times as fast."}, 1e-3, 1e6, lab.scale);
+  f.integer({"seeds", "Runs of each policy."}, {.least = 1, .most = kSeedsMost}, lab.seeds);
+  f.duration({"warmup", "What arrives before does not count."}, lab.warmup);
+  f.duration({"patience", "For one request."}, lab.patience);
+  f.section({"trace", "What is asked."}, [&](config::Fields& trace) {
+    if (trace.has("file")) {
+      declare_file(trace, lab.trace.emplace());
+    } else {
+      declare_drawn(trace, lab.drawn.emplace());
+    }
+  });
+  f.require("trace", "name a file (file: trace.csv) or say what to draw (rate: 4, duration: 60s)");
+}
+
+/// Takes a member out of a map; one that is no map is a problem.
+Node take(Node& root, const std::string& key, config::Diagnosis& diagnosis) {
+  const auto found = std::find_if(root.children.begin(),
+                                  root.children.end(),
+                                  [&](const Node& child) { return child.key == key; });
+  if (found == root.children.end()) {
+    return {.kind = Node::Kind::kMap, .line = root.line};
+  }
+  Node taken = std::move(*found);
+  root.children.erase(found);
+  if (taken.kind != Node::Kind::kMap) {
+    diagnosis.problems.push_back(diagnosis.origin + ", line " + std::to_string(taken.line) + ": " +
+                                 key + ": want a map");
+    taken = {.kind = Node::Kind::kMap, .line = taken.line};
+  }
+  return taken;
+}
+
+void set(Node& map, const std::string& key, const std::string& text) {
+  const auto found = std::find_if(map.children.begin(), map.children.end(), [&](const Node& child) {
+    return child.key == key;
+  });
+  Node& node = found == map.children.end() ? map.children.emplace_back() : *found;
+  node = {.kind = Node::Kind::kScalar, .line = map.line, .key = key, .text = text, .quoted = true};
+}
+
+/// Paths of models as the server finds them from another folder.
+void anchor_models(Node& document, const std::string& directory) {
+  for (Node& section : document.children) {
+    for (Node& model : section.children) {
+      for (Node& field : model.children) {
+        const std::filesystem::path path = std::filesystem::path(directory) / field.text;
+        std::error_code none;
+        if (section.key == "models" && field.key == "path" && std::filesystem::exists(path, none)) {
+          field.text = path.lexically_normal().string();
+        }
+      }
+    }
+  }
+}
+
+/// The policy whose configuration is `document`; its problems go to `diagnosis`.
+void add_policy(const std::string& name,
+                Node document,
+                const config::Machine& machine,
+                LabFile& lab,
+                config::Diagnosis& diagnosis) {
+  // The client is this program, on this machine; where the server listens is found out.
+  set(document, "listen", "127.0.0.1:0");
+  anchor_models(document, lab.directory);
+  Result<config::Config> config = config::parse_config(document, lab.file, machine);
+  if (!config) {
+    diagnosis.problems.push_back(config.error().message);
+    return;
+  }
+  if (config->models.empty()) {
+    diagnosis.problems.push_back(lab.file + ", line " + std::to_string(document.line) +
+                                 ": config.models: is missing: name the models to ask");
+  }
+  if (!config->api_keys.empty()) {
+    diagnosis.problems.push_back(lab.file + ": config.apiKeys: a laboratory's server needs none");
+  }
+  lab.policies.push_back(
+      {.name = name, .document = std::move(document), .config = std::move(config).value()});
+}
+
+std::vector<std::string> names(const config::Config& config) {
+  std::vector<std::string> all;
+  for (const config::ModelConfig& model : config.models) {
+    all.push_back(model.id);
+  }
+  return all;
+}
+
+/// All policies get the same requests.
+void check_models(const LabFile& lab, config::Diagnosis& diagnosis) {
+  for (const LabPolicy& policy : lab.policies) {
+    if (names(policy.config) != names(lab.policies.front().config)) {
+      diagnosis.problems.push_back(lab.file + ", line " + std::to_string(policy.document.line) +
+                                   ": policies." + policy.name +
+                                   ".models: there must be the same models under all policies");
+    }
+  }
+}
+
+void add_policies(const Node& base,
+                  const Node& overlays,
+                  const config::Machine& machine,
+                  LabFile& lab,
+                  config::Diagnosis& diagnosis) {
+  if (overlays.children.empty()) {
+    add_policy("default", base, machine, lab, diagnosis);
+  }
+  for (const Node& overlay : overlays.children) {
+    if (overlay.kind != Node::Kind::kMap && overlay.kind != Node::Kind::kNull) {
+      diagnosis.problems.push_back(lab.file + ", line " + std::to_string(overlay.line) +
+                                   ": policies." + overlay.key +
+                                   ": want a map that is put over config, such as {planner: "
+                                   "{policy: reactive}}");
+      continue;
+    }
+    const std::size_t before = diagnosis.problems.size();
+    add_policy(overlay.key, merge(base, overlay), machine, lab, diagnosis);
+    if (diagnosis.problems.size() > before) {
+      return;  // What is wrong with the common part would be said once more for each.
+    }
+  }
+}
+
+Error problems(const config::Diagnosis& diagnosis) {
+  std::string all;
+  for (const std::string& problem : diagnosis.problems) {
+    all += (all.empty() ? "" : "\n") + problem;
+  }
+  return {.code = Code::kInvalidArgument, .message = std::move(all)};
+}
+
+}  // namespace
+
+Node merge(const Node& under, const Node& over) {
+  if (under.kind != Node::Kind::kMap || over.kind != Node::Kind::kMap) {
+    return over.kind == Node::Kind::kNull ? under : over;
+  }
+  Node merged = under;
+  for (const Node& child : over.children) {
+    const auto found = std::find_if(merged.children.begin(),
+                                    merged.children.end(),
+                                    [&](const Node& each) { return each.key == child.key; });
+    if (found == merged.children.end()) {
+      merged.children.push_back(child);
+    } else {
+      *found = merge(*found, child);
+    }
+  }
+  return merged;
+}
+
+Result<LabFile> parse_lab_file(std::string_view text,
+                               const std::string& file,
+                               const config::Environment& environment,
+                               const config::Machine& machine) {
+  Result<Node> root = config::parse_document(text, file, environment);
+  if (!root) {
+    return root.error();
+  }
+  if (root->kind != Node::Kind::kMap) {
+    return Error{.code = Code::kInvalidArgument,
+                 .message = file + ": the document is not a map; want keys such as \"trace:\""};
+  }
+  LabFile lab{.file = file, .directory = std::filesystem::absolute(file).parent_path().string()};
+  config::Diagnosis diagnosis{.origin = file, .directory = lab.directory};
+  const Node base = take(*root, "config", diagnosis);
+  const Node overlays = take(*root, "policies", diagnosis);
+  config::Reader reader(*root, "", diagnosis);
+  declare(reader, lab);
+  reader.finish();
+  add_policies(base, overlays, machine, lab, diagnosis);
+  check_models(lab, diagnosis);
+  if (!diagnosis.problems.empty()) {
+    return problems(diagnosis);
+  }
+  return lab;
+}
+
+std::vector<std::string> model_names(const LabFile& lab) {
+  return names(lab.policies.front().config);
+}
+
+Result<LabFile> load_lab_file(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::ostringstream text;
+  if (!stream || !(text << stream.rdbuf())) {
+    return Error{.code = Code::kNotFound,
+                 .message = "read experiment \"" + file + "\": no such file, or not readable"};
+  }
+  return parse_lab_file(text.str(), file, config::process_environment, config::this_machine());
+}
+
+}  // namespace heddle::lab

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "config/config.h"
+#include "config/document.h"
+#include "lab/drawn_trace.h"
+
+namespace heddle::lab {
+
+/// Part of a trace that is in a file. Times are those of the file.
+struct TraceFile {
+  std::string path{};
+  Duration from{};    ///< Earlier rows are left out.
+  Duration window{};  ///< Seed i takes the i-th stretch of this length; 0: all, each time.
+  double keep = 1;    ///< Of the rows, this part, drawn by the seed.
+  double length = 1;  ///< Tokens of inputs and outputs are so many times as many.
+  std::int64_t most_input = 0;   ///< Longer ones are cut [tokens]; 0: none are.
+  std::int64_t most_output = 0;  ///< Likewise.
+};
+
+/// One way to run the miniature cluster.
+struct LabPolicy {
+  std::string name{};
+  config::Node document{};  ///< Its configuration: that of the experiment with its own over it.
+  config::Config config{};  ///< The same, read.
+};
+
+/// An experiment: docs/guide/lab.md.
+struct LabFile {
+  std::string file{};
+  std::string directory{};  ///< Of the file; relative paths start there.
+  std::optional<TraceFile> trace{};
+  std::optional<DrawnTrace> drawn{};  ///< Exactly one of the two.
+  double scale = 1;                   ///< The trace's time goes by so many times as fast.
+  std::int64_t seeds = 1;             ///< Runs of each policy.
+  Duration warmup{};  ///< What arrives before is sent and not counted [of the run's own time].
+  Duration patience = std::chrono::minutes(2);  ///< For one request.
+  std::vector<LabPolicy> policies{};  ///< Never empty; the first is what others are held against.
+};
+
+/// Parses YAML or JSON. The error lists all problems, a line each: file, line, key, value and what
+/// would be right; those of configurations as config::parse_config has them.
+Result<LabFile> parse_lab_file(std::string_view text,
+                               const std::string& file,
+                               const config::Environment& environment,
+                               const config::Machine& machine);
+
+/// Names of the models that are asked, in the order of the file; the same under all policies.
+[[nodiscard]] std::vector<std::string> model_names(const LabFile& lab);
+
+/// Reads and parses a file, for this machine and environment. kNotFound when it cannot be read.
+Result<LabFile> load_lab_file(const std::string& file);
+
+/// `over` put over `under`: maps key by key, all else as a whole.
+[[nodiscard]] config::Node merge(const config::Node& under, const config::Node& over);
+
+}  // namespace heddle::lab

@@ -1,0 +1,104 @@
+#include "lab/lab_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heddle::lab {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+Result<LabFile> parse(const std::string& text) {
+  return parse_lab_file(text,
+                        "exp.yaml",
+                        [](const std::string&) { return std::nullopt; },
+                        {.cores = {0, 1}, .memory = 1U << 30U});
+}
+
+const std::string kConfig = R"(config:
+  devices: [{name: a, memory: 8MiB, page: 64KiB, load_bandwidth: 1MB/s, pace: {step: 20ms}}]
+  models:
+    one: {path: models/adder}
+    two: {path: models/morse}
+)";
+const std::string kTrace =
+    "trace: {rate: 4, duration: 60s, zipf: 1.1, cv: 2, input_tokens: 64..128, output_tokens: 8}\n";
+
+TEST(LabFile, ReadsAnExperiment) {
+  const Result<LabFile> lab = parse(kConfig + kTrace + R"(
+scale: 60
+seeds: 5
+warmup: 10s
+policies:
+  small: {devices: [{name: a, memory: 4MiB, page: 64KiB}]}
+  pinned: {models: {two: {pin: true}}}
+)");
+  ASSERT_TRUE(lab) << lab.error().message;
+  EXPECT_EQ(lab->scale, 60);
+  EXPECT_EQ(lab->seeds, 5);
+  EXPECT_EQ(lab->warmup, 10s);
+  ASSERT_TRUE(lab->drawn);
+  EXPECT_EQ(lab->drawn->cv, 2);
+  EXPECT_EQ(lab->drawn->input.most, 128);
+  EXPECT_EQ(lab->drawn->output.least, 8);
+  ASSERT_EQ(lab->policies.size(), 2U);
+  EXPECT_EQ(lab->policies[0].name, "small");
+  EXPECT_EQ(lab->policies[0].config.devices[0].memory, 4U << 20U);
+  EXPECT_EQ(lab->policies[0].config.devices[0].pace.step, 0s) << "lists are replaced";
+  EXPECT_EQ(lab->policies[1].config.devices[0].pace.step, 20ms);
+  ASSERT_EQ(lab->policies[1].config.models.size(), 2U);
+  EXPECT_THAT(lab->policies[1].config.models[1].path, testing::EndsWith("models/morse"))
+      << "maps are merged";
+  EXPECT_TRUE(lab->policies[1].config.models[1].pin);
+  EXPECT_EQ(lab->policies[1].config.listen[0].port, 0);
+}
+
+TEST(LabFile, ATraceMayBeAFileAndPoliciesMayBeLeftOut) {
+  const Result<LabFile> lab = parse(
+      kConfig +
+      "trace: {file: t.csv.gz, from: 1h, window: 10m, keep: 0.1, length: 0.25, cut_input: 300}");
+  ASSERT_TRUE(lab) << lab.error().message;
+  EXPECT_EQ(lab->trace->path, lab->directory + "/t.csv.gz");
+  EXPECT_EQ(lab->trace->window, 10min);
+  EXPECT_EQ(lab->trace->keep, 0.1);
+  EXPECT_EQ(lab->trace->most_input, 300);
+  EXPECT_FALSE(lab->drawn);
+  ASSERT_EQ(lab->policies.size(), 1U);
+  EXPECT_EQ(lab->policies[0].name, "default");
+}
+
+TEST(LabFile, SaysWhatIsWrongAndWhere) {
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {kConfig, "exp.yaml, line 1: trace: is missing: name a file"},
+      {kConfig + "trace: {rate: 4, input_tokens: 1, output_tokens: 1}",
+       "exp.yaml, line 6: trace.duration: is missing"},
+      {kConfig + "trace: {rate: -4, duration: 1s, input_tokens: 1, output_tokens: 1}",
+       "exp.yaml, line 6: trace.rate: \"-4\" is not a number from"},
+      {kConfig + "trace: {rate: 4, duration: 1s, input_tokens: 9..3, output_tokens: 1}",
+       "trace.input_tokens: \"9..3\" is no number of tokens; want such as 128 or 64..256"},
+      {kConfig + "trace: {file: x, rate: 3}", "trace.rate: is not a known key"},
+      {kConfig + kTrace + "seeds: 0", "exp.yaml, line 7: seeds: \"0\" is not a whole number"},
+      {kConfig + kTrace + "warmpu: 1s", "did you mean \"warmup\"?"},
+      {kConfig + kTrace + "policies: {x: 3}", "policies.x: want a map that is put over config"},
+      {kConfig + kTrace + "policies: [x]", "line 7: policies: want a map"},
+      {kConfig + kTrace + "policies:\n  x:\n    devices: [{memory: 12}]",
+       "devices[0] (cpu0): memory: 12 bytes is less than one page"},
+      {kConfig + kTrace + "policies:\n  x:\n    models: {one: {pinn: true}}",
+       "exp.yaml, line 9: models.one.pinn: is not a known key; did you mean \"pin\"?"},
+      {kConfig + kTrace + "policies:\n  x: {}\n  y:\n    models: {three: {path: a}}",
+       "policies.y.models: there must be the same models under all policies"},
+      {kTrace + "config: {models: {}}", "config.models: is missing"},
+      {"- a", "the document is not a map"},
+      {"config: {", "exp.yaml, line"},
+  };
+  for (const auto& [text, message] : cases) {
+    const Result<LabFile> lab = parse(text);
+    ASSERT_FALSE(lab) << text;
+    EXPECT_EQ(lab.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(lab.error().message, HasSubstr(message));
+  }
+}
+
+}  // namespace
+}  // namespace heddle::lab

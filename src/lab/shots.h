@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "bench/load.h"
+#include "lab/lab_file.h"
+
+namespace heddle::lab {
+
+/// One request of a trace's file, in the file's time.
+struct TraceFileRow {
+  Duration at{};
+  std::string label{};  ///< Of its model.
+  std::int64_t input_tokens = 0;
+  std::int64_t output_tokens = 0;
+};
+
+/// What one seed sends, in the time of its run: `rows` (by arrival) as LabFile::trace wants them,
+/// or requests that are drawn. Labels that are models stay; the others, by name, go to the models
+/// in turn. kInvalidArgument where nothing is left.
+Result<std::vector<bench::Shot>> take_shots(const LabFile& lab,
+                                            const std::vector<TraceFileRow>& rows,
+                                            std::int64_t seed);
+
+/// Gives them to whoever sends them. `shots` outlives it.
+class ShotList final : public bench::ShotSource {
+ public:
+  explicit ShotList(const std::vector<bench::Shot>& shots) : shots_(shots) {}
+  bool next(bench::Shot& shot) override;
+
+ private:
+  const std::vector<bench::Shot>& shots_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace heddle::lab
