@@ -106,20 +106,19 @@ class Runner {
     }
     scales_ = options_.scales;
     for (std::size_t i = scales_.size(); i < options_.models.size(); ++i) {
-      const std::string& model = options_.models[i];
-      const Result<WordSample> less = co_await sample(model, kFewWords);
+      const Result<WordSample> less = co_await sample(i, kFewWords);
       if (!less) {
         failure_ = less.error();
         co_return false;
       }
       // A model may be too small for the longer one; words are then taken to be alike.
-      const Result<WordSample> more = co_await sample(model, kMoreWords);
+      const Result<WordSample> more = co_await sample(i, kMoreWords);
       scales_.push_back(scale_through(more ? *less : WordSample{}, more ? *more : *less));
     }
     co_return true;
   }
 
-  asio::awaitable<Result<WordSample>> sample(std::string model, std::int64_t words) {
+  asio::awaitable<Result<WordSample>> sample(std::size_t model, std::int64_t words) {
     std::string body = body_of(model, prompts_.words(words), 1, /*stream=*/false);
     const Result<HttpReply> reply = co_await client_.post(path(), std::move(body), nullptr);
     if (!reply) {
@@ -127,8 +126,8 @@ class Runner {
     }
     if (reply->status != 200) {
       co_return Error{.code = Code::kFailedPrecondition,
-                      .message = "model \"" + model + "\" at " + options_.endpoint.url() + ": " +
-                                 refusal(parser_, *reply)};
+                      .message = "model \"" + options_.models[model] + "\" at " +
+                                 options_.endpoint.url() + ": " + refusal(parser_, *reply)};
     }
     const AnswerNews news = parser_.parse(reply->body);
     co_return WordSample{.words = words, .tokens = news.prompt_tokens.value_or(words)};
@@ -185,8 +184,8 @@ class Runner {
     std::int64_t pieces = 0;
     std::optional<std::int64_t> counted;
     const std::int64_t words = scales_[shot.model].words(shot.input_tokens);
-    std::string body = body_of(
-        options_.models[shot.model], prompts_.words(words), shot.output_tokens, /*stream=*/true);
+    std::string body =
+        body_of(shot.model, prompts_.words(words), shot.output_tokens, /*stream=*/true);
     HttpClient::OnPart on_part = [&](std::string_view bytes) {
       const Duration now = elapsed();
       for (const std::string& event : events.push(bytes)) {
@@ -236,12 +235,12 @@ class Runner {
     return options_.api == Api::kChat ? "/chat/completions" : "/completions";
   }
 
-  [[nodiscard]] std::string body_of(const std::string& model,
+  [[nodiscard]] std::string body_of(std::size_t model,
                                     const std::string& prompt,
                                     std::int64_t tokens,
                                     bool stream) const {
     spec::JsonWriter json;
-    json.begin_object().key("model").string(model);
+    json.begin_object().key("model").string(options_.models[model]);
     if (options_.api == Api::kChat) {
       json.key("messages").begin_array().begin_object().key("role").string("user");
       json.key("content").string(prompt).end_object().end_array();
@@ -251,6 +250,11 @@ class Runner {
     json.key("max_tokens").integer(std::max<std::int64_t>(tokens, 1));
     if (options_.ignore_eos) {
       json.key("ignore_eos").boolean(true);
+    }
+    if (model < options_.answer_tokens.size()) {
+      constexpr int kCertain = 100;  // The most that the API allows.
+      json.key("logit_bias").begin_object();
+      json.key(std::to_string(options_.answer_tokens[model])).integer(kCertain).end_object();
     }
     if (stream) {
       json.key("stream").boolean(true);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/ids.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "bench/endpoint.h"
@@ -29,6 +30,9 @@ struct RunOptions {
   Slo slo{};
   /// How each model counts words, by its index; empty: it is measured before the run, by requests.
   std::vector<TokenScale> scales{};
+  /// Of each model, the one token that its answers are to be made of (by `logit_bias`), so that
+  /// every token is seen as it comes; empty: as the model likes.
+  std::vector<TokenId> answer_tokens{};
 };
 
 /// How far a run is.

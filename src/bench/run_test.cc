@@ -62,10 +62,12 @@ TEST_F(RunTest, WhatIsKnownOfTokenizersIsNotAskedFor) {
   TestEndpoint endpoint({});
   RunOptions options = options_for(endpoint.port());
   options.scales.resize(options.models.size());
+  options.answer_tokens = {42, 7};
   const Result<Results> results = run(options, 2000);
   ASSERT_TRUE(results) << results.error().message;
   EXPECT_EQ(results->all().requests, 40);
   EXPECT_EQ(endpoint.samples(), 0);
+  EXPECT_EQ(endpoint.biased(), results->models()[0].requests) << "the other model has another one";
 }
 
 TEST_F(RunTest, ConnectionsThatAreNotKeptAreMadeAnew) {

@@ -50,6 +50,8 @@ class TestEndpoint {
   [[nodiscard]] std::int64_t streams() const { return streams_; }
   /// Requests that were answered in one piece.
   [[nodiscard]] std::int64_t samples() const { return samples_; }
+  /// Requests that wanted to be answered with token 42.
+  [[nodiscard]] std::int64_t biased() const { return biased_; }
   /// Streams at once, at most.
   [[nodiscard]] std::int64_t most_at_once() const { return most_; }
   /// How much later than its time a token was sent, at most.
@@ -81,6 +83,7 @@ class TestEndpoint {
       if (failure) {
         co_return;
       }
+      biased_ += request.body().find(R"("logit_bias":{"42":100})") != std::string::npos ? 1 : 0;
       const bool stream = request.body().find("\"stream\":true") != std::string::npos;
       std::string answer;
       if (stream && options_.status == 200) {
@@ -151,6 +154,7 @@ class TestEndpoint {
   std::uint16_t port_ = 0;
   std::atomic<std::int64_t> streams_{0};
   std::atomic<std::int64_t> samples_{0};
+  std::atomic<std::int64_t> biased_{0};
   std::atomic<std::int64_t> running_{0};
   std::atomic<std::int64_t> most_{0};
   std::atomic<std::int64_t> connections_{0};

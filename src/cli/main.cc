@@ -30,6 +30,26 @@ void add_config_commands(CLI::App& app, std::string& file, std::function<int()>&
   verb->callback([&] { chosen = [] { return config_schema(); }; });
 }
 
+void add_inspect_command(CLI::App& app,
+                         std::string& path,
+                         bool& json,
+                         std::function<int()>& chosen) {
+  CLI::App* verb =
+      app.add_subcommand("inspect", "Tell what is in a checkpoint and what memory it needs");
+  verb->add_option("path", path, "Model directory, safetensors file or config.json")->required();
+  verb->add_flag("--json", json, "Print JSON");
+  verb->callback([&] { chosen = [&] { return inspect(path, json); }; });
+}
+
+void add_calibrate_command(CLI::App& app, CalibrateOptions& options, std::function<int()>& chosen) {
+  CLI::App* verb = app.add_subcommand("calibrate", "Measure a device for the simulator");
+  verb->add_option("config", options.config, "Configuration file")->capture_default_str();
+  verb->add_option("-d,--device", options.device, "Of its devices, this; else the first");
+  verb->add_option("-m,--model", options.model, "With this of its models; else the first");
+  verb->add_option("-o,--out", options.out, "Folder for what `heddle simulate` reads");
+  verb->callback([&] { chosen = [&] { return calibrate(options); }; });
+}
+
 int parse_and_run(int count, char** arguments) {
   CLI::App app("heddle: many language models behind one OpenAI-compatible endpoint");
   app.require_subcommand(1);
@@ -72,13 +92,13 @@ int parse_and_run(int count, char** arguments) {
   verb->callback([&] { chosen = [&] { return run(client, model, prompt); }; });
 
   std::string path;
-  verb = app.add_subcommand("inspect", "Tell what is in a checkpoint and what memory it needs");
-  verb->add_option("path", path, "Model directory, safetensors file or config.json")->required();
-  verb->add_flag("--json", client.json, "Print JSON");
-  verb->callback([&] { chosen = [&] { return inspect(path, client.json); }; });
+  add_inspect_command(app, path, client.json, chosen);
 
   std::string file = "heddle.yaml";
   add_config_commands(app, file, chosen);
+
+  CalibrateOptions measuring;
+  add_calibrate_command(app, measuring, chosen);
 
   verb = app.add_subcommand("version", "Print the version");
   verb->callback([&] { chosen = [] { return version(); }; });

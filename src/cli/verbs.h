@@ -29,6 +29,16 @@ int run(const ClientOptions& options, const std::string& model, const std::strin
 int inspect(const std::string& path, bool json);
 int config_check(const std::string& file);
 int config_schema();
+
+/// What is measured, and where that goes.
+struct CalibrateOptions {
+  std::string config = "heddle.yaml";
+  std::string device{};  ///< Of the configuration's; empty: the first.
+  std::string model{};   ///< Likewise.
+  std::string out{};     ///< Folder for what the simulator reads; empty: only tables are shown.
+};
+/// Measures a device of a configuration with one of its models.
+int calibrate(const CalibrateOptions& options);
 int version();
 
 /// The version of this program.

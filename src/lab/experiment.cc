@@ -45,13 +45,12 @@ Result<std::string> write_config(const LabPolicy& policy, const std::string& fol
   return file;
 }
 
-/// How many tokens a server counts for so many words.
-Result<bench::WordSample> count_words(const bench::Endpoint& server,
+/// The tokens that a model's tokenizer makes of `text`.
+Result<std::vector<TokenId>> tokenize(const bench::Endpoint& server,
                                       const std::string& model,
-                                      std::int64_t words) {
+                                      const std::string& text) {
   spec::JsonWriter json;
-  json.begin_object().key("model").string(model).key("prompt");
-  json.string(bench::PromptMaker(1).words(words)).end_object();
+  json.begin_object().key("model").string(model).key("prompt").string(text).end_object();
   const Result<std::string> answer = ask(server, "/tokenize", std::move(json).take(), kAskPatience);
   if (!answer) {
     return answer.error();
@@ -60,12 +59,28 @@ Result<bench::WordSample> count_words(const bench::Endpoint& server,
   if (!parsed) {
     return parsed.error();
   }
-  const spec::Json* count = parsed->find("count");
-  const std::int64_t* tokens = count == nullptr ? nullptr : count->as<std::int64_t>();
-  if (tokens == nullptr) {
-    return Error{.code = Code::kCorrupt, .message = "the answer to /tokenize has no \"count\""};
+  const spec::Json* list = parsed->find("tokens");
+  std::vector<TokenId> tokens;
+  if (list != nullptr && list->as<spec::Json::Array>() != nullptr) {
+    for (const spec::Json& token : *list->as<spec::Json::Array>()) {
+      const std::int64_t* id = token.as<std::int64_t>();
+      tokens.push_back(id == nullptr ? 0 : static_cast<TokenId>(*id));
+    }
   }
-  return bench::WordSample{.words = words, .tokens = *tokens};
+  if (tokens.empty()) {
+    return Error{.code = Code::kCorrupt, .message = "the answer to /tokenize has no \"tokens\""};
+  }
+  return tokens;
+}
+
+/// How many tokens there are in so many words.
+Result<bench::WordSample> count_words(const bench::Endpoint& server,
+                                      const std::string& model,
+                                      std::int64_t words) {
+  const auto tokens = tokenize(server, model, bench::PromptMaker(1).words(words));
+  return tokens ? Result<bench::WordSample>(
+                      bench::WordSample{.words = words, .tokens = std::ssize(*tokens)})
+                : tokens.error();
 }
 
 std::vector<std::int64_t> device_pages(const LabPolicy& policy, const Counters& counters) {
@@ -124,7 +139,7 @@ Result<void> Experiment::wait_until_ready(const bench::Endpoint& server) const {
   }
 }
 
-Result<void> Experiment::learn_scales(const bench::Endpoint& server) {
+Result<void> Experiment::learn_tokenizers(const bench::Endpoint& server) {
   for (const std::string& model : model_names(lab_)) {
     const Result<bench::WordSample> less = count_words(server, model, kFewWords);
     if (!less) {
@@ -134,7 +149,12 @@ Result<void> Experiment::learn_scales(const bench::Endpoint& server) {
     if (!more) {
       return more.error();
     }
+    const Result<std::vector<TokenId>> digit = tokenize(server, model, "7");
+    if (!digit) {
+      return digit.error();
+    }
     scales_.push_back(bench::scale_through(*less, *more));
+    answer_tokens_.push_back(digit->back());
   }
   return {};
 }
@@ -170,7 +190,7 @@ Result<LabRun> Experiment::run(const LabPolicy& policy,
     return ready.error();
   }
   if (scales_.empty()) {
-    const Result<void> learned = learn_scales(root);
+    const Result<void> learned = learn_tokenizers(root);
     if (!learned) {
       return learned.error();
     }
@@ -186,7 +206,8 @@ Result<LabRun> Experiment::run(const LabPolicy& policy,
                                                      .patience = lab_.patience,
                                                      .ignore_eos = true,
                                                      .seed = static_cast<std::uint64_t>(seed),
-                                                     .scales = scales_},
+                                                     .scales = scales_,
+                                                     .answer_tokens = answer_tokens_},
                                                     list,
                                                     show);
   if (!results) {

@@ -51,12 +51,14 @@ class Experiment {
   Result<std::unique_ptr<ServerProcess>> start(const LabPolicy& policy,
                                                const std::string& folder) const;
   Result<void> wait_until_ready(const bench::Endpoint& server) const;
-  Result<void> learn_scales(const bench::Endpoint& server);
+  Result<void> learn_tokenizers(const bench::Endpoint& server);
 
   const LabFile& lab_;
   std::string program_;
   std::string folder_;
-  std::vector<bench::TokenScale> scales_{};  ///< By model; the same in all runs.
+  std::vector<bench::TokenScale> scales_{};  ///< By model, as below; the same in all runs.
+  /// What answers are made of: a token that can be seen, or it could not be timed.
+  std::vector<TokenId> answer_tokens_{};
 };
 
 /// What the requests of each model are held to, by its place in the file. Under the first policy,

@@ -107,6 +107,11 @@ Joined join(const LabFile& lab, const PolicySummary& policy) {
       return static_cast<std::int64_t>(run->counted.total(name, labels));
     };
     ending.counts.starts += counted("heddle_model_loads_total");
+    ending.counts.prewarms += counted("heddle_model_loads_total", {{"reason", "forecast"}});
+    ending.counts.hits += counted("heddle_model_starts_total", {{"kind", "hit"}}) +
+                          counted("heddle_model_starts_total", {{"kind", "warm"}});
+    ending.counts.attaches += counted("heddle_model_starts_total", {{"kind", "attach"}});
+    ending.counts.misses += counted("heddle_model_starts_total", {{"kind", "miss"}});
     ending.counts.evictions += counted("heddle_model_evictions_total");
     ending.gpu_pages = run->device_pages;
     offset += run->span;

@@ -36,6 +36,9 @@ constexpr std::array<FigureText, kFigures> kTexts{{
     {"tpot_attainment", "  of TPOT [%]", true},
     {"tokens_per_second", "tokens a second"},
     {"loads", "loads"},
+    {"prewarms", "  by forecast"},
+    {"hits", "starts on a prewarmed model"},
+    {"misses", "starts on an absent one"},
     {"evictions", "evictions"},
     {"late_steps", "late steps [%]", true},
 }};
@@ -121,6 +124,9 @@ Figures figures_of(const LabRun& run, const std::vector<sim::Objective>& objecti
   set(Figure::kTpotAttainment, requests > 0 ? met_tpot / requests : 1);
   set(Figure::kTokensPerSecond, tokens / std::max(1e-9, seconds(run.span)));
   set(Figure::kLoads, run.counted.total("heddle_model_loads_total"));
+  set(Figure::kPrewarms, run.counted.total("heddle_model_loads_total", {{"reason", "forecast"}}));
+  set(Figure::kHits, run.counted.total("heddle_model_starts_total", {{"kind", "hit"}}));
+  set(Figure::kMisses, run.counted.total("heddle_model_starts_total", {{"kind", "miss"}}));
   set(Figure::kEvictions, run.counted.total("heddle_model_evictions_total"));
   const double steps = run.counted.total("heddle_worker_steps_total");
   const double late = run.counted.total("heddle_worker_late_steps_total");

@@ -30,10 +30,13 @@ enum class Figure : std::uint8_t {
   kTpotAttainment,
   kTokensPerSecond,
   kLoads,
+  kPrewarms,  ///< Of the loads, those by forecast.
+  kHits,      ///< First requests of a model that had none, for which it had been prewarmed; ...
+  kMisses,    ///< ... or was not there.
   kEvictions,
   kLateSteps,  ///< Part of paced steps, 0 to 1.
 };
-inline constexpr std::size_t kFigures = 20;
+inline constexpr std::size_t kFigures = 23;
 
 /// As in reports for machines: "ttft_p50_s".
 [[nodiscard]] std::string_view key(Figure figure);

@@ -29,7 +29,9 @@ LabRun run_of(const std::string& policy, std::int64_t seed, Duration ttft, int l
   }
   run.rows.push_back({.due = 1s, .ended = 3s, .error = "refused"});
   run.counted = Counters::parse(
-      "heddle_model_loads_total{reason=\"request\"} 3\n"
+      "heddle_model_loads_total{reason=\"request\"} 2\n"
+      "heddle_model_loads_total{reason=\"forecast\"} 1\n"
+      "heddle_model_starts_total{kind=\"hit\",model_name=\"a\"} 5\n"
       "heddle_worker_steps_total{device=\"a\"} 60\nheddle_worker_steps_total{device=\"b\"} 40\n"
       "heddle_worker_late_steps_total{device=\"b\"} " +
       std::to_string(late) + "\n");
@@ -50,6 +52,9 @@ TEST(FiguresOf, CountsWhatCame) {
   EXPECT_NEAR(of(figures, Figure::kAttainment), 1.0 / 3, 1e-9);
   EXPECT_NEAR(of(figures, Figure::kTokensPerSecond), 11, 1e-9);
   EXPECT_EQ(of(figures, Figure::kLoads), 3);
+  EXPECT_EQ(of(figures, Figure::kPrewarms), 1);
+  EXPECT_EQ(of(figures, Figure::kHits), 5);
+  EXPECT_EQ(of(figures, Figure::kMisses), 0);
   EXPECT_NEAR(of(figures, Figure::kLateSteps), 0.02, 1e-9);
   const Figures quick = figures_of(run_of("p", 0, 200ms), kObjectives);
   EXPECT_NEAR(of(quick, Figure::kAttainment), 2.0 / 3, 1e-9);

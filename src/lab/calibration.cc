@@ -1,0 +1,465 @@
+#include "lab/calibration.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "base/clock.h"
+#include "core/worker_core.h"
+#include "device/cpu/cpu_device.h"
+#include "memory/window.h"
+#include "store/checkpoint.h"
+#include "store/image_layout.h"
+#include "store/image_loader.h"
+#include "worker/device_executor.h"
+
+namespace heddle::lab {
+
+namespace {
+
+constexpr std::int64_t kMostBatchTokens = 512;  ///< As a worker's.
+constexpr ModelId kServed{1};
+constexpr ModelId kCopied{2};
+constexpr std::int64_t kChunkSizes[] = {16, 64, 128, 256, 448};
+constexpr std::int64_t kCached[] = {0, 32};
+constexpr std::int64_t kBatches[] = {1, 4, 16};
+constexpr std::int64_t kContexts[] = {32, 256};
+constexpr std::int64_t kMapSizes[] = {1, 8, 32};
+
+double seconds(Duration duration) {
+  return static_cast<double>(duration.count()) * 1e-9;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// What the mapper's thread reports.
+class Reports {
+ public:
+  worker::DeviceExecutor::Handlers handlers() {
+    return {.on_event =
+                [this](const core::WorkerEvent& event) {
+                  const std::lock_guard lock(mutex_);
+                  if (const auto* progress = std::get_if<core::CopyProgress>(&event)) {
+                    copied_ = progress->bytes;
+                  } else if (const auto* failed = std::get_if<core::OpenFailed>(&event)) {
+                    failure_ = failed->error;
+                  } else if (std::holds_alternative<core::ModelClosed>(event)) {
+                    closed_ = true;
+                  }
+                  changed_.notify_all();
+                },
+            .on_report = [](const core::WorkerReport&) {}};
+  }
+
+  void begin() {
+    const std::lock_guard lock(mutex_);
+    copied_ = 0;
+    closed_ = false;
+    failure_.reset();
+  }
+  /// Whether so much has been copied by now.
+  [[nodiscard]] bool copied(std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    return copied_ >= bytes || failure_.has_value();
+  }
+  Result<void> wait_copied(std::uint64_t bytes) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return copied_ >= bytes || failure_.has_value(); });
+    return failure_ ? Result<void>(*failure_) : Result<void>();
+  }
+  void wait_closed() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return closed_; });
+  }
+
+ private:
+  std::mutex mutex_{};
+  std::condition_variable changed_{};
+  std::uint64_t copied_ = 0;  // Guarded by mutex_, as all below.
+  bool closed_ = false;
+  std::optional<Error> failure_{};
+};
+
+/// The device with its executor, and an image in memory of the host's.
+class Bench {
+ public:
+  static Result<std::unique_ptr<Bench>> create(const CalibrationOptions& options) {
+    auto checkpoint = store::Checkpoint::open(options.directory);
+    if (!checkpoint) {
+      return checkpoint.error();
+    }
+    store::ImageLayout layout = store::plan_image(checkpoint->config.model, options.dtype);
+    const auto image = store::pages_for(layout.bytes, options.page_bytes);
+    const std::uint64_t pages = options.memory / options.page_bytes;
+    if (pages < 2 * image + 8) {
+      return Error{.code = Code::kResourceExhausted,
+                   .message = "calibrate: a memory of " + std::to_string(pages) +
+                              " pages does not hold the model, of " + std::to_string(image) +
+                              ", twice and some KV"};
+    }
+    auto arena =
+        device::Arena::create({.page_bytes = options.page_bytes, .page_count = pages + image});
+    if (!arena) {
+      return arena.error();
+    }
+    std::unique_ptr<Bench> bench(
+        new Bench(options, checkpoint->config.model, std::move(layout), std::move(*arena)));
+    const Result<void> ready = bench->load(checkpoint->tensors, pages);
+    return ready ? Result<std::unique_ptr<Bench>>(std::move(bench)) : ready.error();
+  }
+
+  [[nodiscard]] const spec::ModelSpec& model() const { return model_; }
+  [[nodiscard]] std::uint64_t image_bytes() const { return layout_.bytes; }
+  [[nodiscard]] device::CpuDevice& device() { return device_; }
+  /// Free pages of the arena's device part, for whoever maps them beside the engine.
+  [[nodiscard]] std::vector<PageId> some_pages(std::int64_t count) const {
+    return {host_.begin(), host_.begin() + std::min<std::int64_t>(count, std::ssize(host_))};
+  }
+
+  /// Copies the image to the device; `meanwhile` is called again and again until it is there.
+  Result<Duration> copy(ModelId model, const std::function<Result<void>()>& meanwhile) {
+    reports_.begin();
+    const Instant began = steady_now();
+    const Result<void> opened = carry_out(core::OpenModel{.model = model,
+                                                          .source = core::ImageSource::kShared,
+                                                          .pages = host_,
+                                                          .image_bytes = layout_.bytes,
+                                                          .ready_bytes = layout_.bytes});
+    if (!opened) {
+      return opened.error();
+    }
+    while (meanwhile && !reports_.copied(layout_.bytes)) {
+      const Result<void> done = meanwhile();
+      if (!done) {
+        return done.error();
+      }
+    }
+    const Result<void> there = reports_.wait_copied(layout_.bytes);
+    return there ? Result<Duration>(steady_now() - began) : there.error();
+  }
+
+  Result<void> close(ModelId model) {
+    reports_.begin();
+    const Result<void> done =
+        carry_out(core::CloseModel{.model = model, .image = core::ImagePages::kToPool});
+    if (done) {
+      reports_.wait_closed();
+      executor_->finish_close(model);
+    }
+    return done;
+  }
+
+  Result<void> add(std::int64_t sequence, std::int64_t tokens) {
+    return carry_out(core::AddSequence{
+        .sequence = core::SequenceId(static_cast<std::uint64_t>(sequence)),
+        .model = kServed,
+        .tokens = std::vector<TokenId>(static_cast<std::size_t>(tokens), TokenId{5}),
+        .prompt_tokens = tokens,
+        .params = {.temperature = 0, .max_tokens = INT32_MAX, .ignore_eos = true}});
+  }
+  Result<void> remove(std::int64_t sequence) {
+    return carry_out(
+        core::RemoveSequence{.sequence = core::SequenceId(static_cast<std::uint64_t>(sequence))});
+  }
+
+  /// One step of `tokens` for each of the sequences; nothing where there are too few pages.
+  Result<std::optional<Duration>> step(const std::vector<std::int64_t>& sequences,
+                                       std::int64_t tokens) {
+    policy::StepPlan plan{.batches = {{.model = kServed}}};
+    for (const std::int64_t sequence : sequences) {
+      plan.batches[0].slices.push_back(
+          {.sequence = core::SequenceId(static_cast<std::uint64_t>(sequence)), .tokens = tokens});
+    }
+    std::vector<core::WorkerEvent> events;
+    const Result<void> done = executor_->carry_out(core::RunStep{.plan = plan}, events);
+    if (!done) {
+      return done.error();
+    }
+    for (const core::WorkerEvent& event : events) {
+      if (const auto* step = std::get_if<core::StepDone>(&event)) {
+        return step->starved.empty() ? std::optional(step->took) : std::nullopt;
+      }
+    }
+    return std::optional<Duration>();
+  }
+
+ private:
+  Bench(const CalibrationOptions& options,
+        spec::ModelSpec model,
+        store::ImageLayout layout,
+        device::Arena arena)
+      : options_(options),
+        model_(std::move(model)),
+        layout_(std::move(layout)),
+        device_(std::move(arena), {.cores = options.cores}) {}
+
+  /// The first pages are the device's, the rest have the image.
+  Result<void> load(const store::TensorSet& tensors, std::uint64_t device_pages) {
+    std::vector<PageId> pool;
+    for (std::uint64_t i = 0; i < device_pages; ++i) {
+      pool.emplace_back(i);
+    }
+    std::vector<std::byte*> addresses;
+    for (std::uint64_t i = 0; i < store::pages_for(layout_.bytes, options_.page_bytes); ++i) {
+      host_.emplace_back(device_pages + i);
+      addresses.push_back(device_.page_address(host_.back()));
+    }
+    const Result<void> loaded = store::load_image(
+        tensors, layout_, {.pages = addresses, .page_bytes = options_.page_bytes});
+    if (!loaded) {
+      return loaded;
+    }
+    auto executor = worker::DeviceExecutor::create(
+        device_,
+        {.pages = pool,
+         .load_bandwidth = options_.load_bandwidth,
+         .max_batch_tokens = kMostBatchTokens,
+         .pace = {.step = options_.pace_step, .token = options_.pace_token}},
+        reports_.handlers());
+    if (!executor) {
+      return executor.error();
+    }
+    executor_ = std::move(*executor);
+    for (const ModelId id : {kServed, kCopied}) {
+      executor_->describe({.model = id,
+                           .name = "calibrated",
+                           .spec = model_,
+                           .dtype = options_.dtype,
+                           .directory = options_.directory});
+    }
+    return {};
+  }
+
+  /// Refusals become errors.
+  Result<void> carry_out(core::WorkerCommand command) {
+    std::vector<core::WorkerEvent> events;
+    const Result<void> done = executor_->carry_out(std::move(command), events);
+    for (const core::WorkerEvent& event : events) {
+      if (const auto* failed = std::get_if<core::OpenFailed>(&event)) {
+        return failed->error;
+      }
+      if (const auto* refused = std::get_if<core::SequenceRefused>(&event)) {
+        return refused->error;
+      }
+    }
+    return done;
+  }
+
+  const CalibrationOptions& options_;
+  spec::ModelSpec model_;
+  store::ImageLayout layout_;
+  device::CpuDevice device_;
+  std::vector<PageId> host_{};
+  Reports reports_{};
+  std::unique_ptr<worker::DeviceExecutor> executor_{};
+};
+
+/// A chunk of a prompt behind `cached` tokens, `repeats` times; nothing where it does not fit.
+Result<std::optional<StepSample>> measure_chunk(Bench& bench,
+                                                std::int64_t tokens,
+                                                std::int64_t cached,
+                                                std::int64_t repeats) {
+  std::vector<double> times;
+  for (std::int64_t i = 0; i < repeats; ++i) {
+    const Result<void> added = bench.add(i, cached + tokens);
+    if (!added) {
+      return added.error();
+    }
+    if (cached > 0) {
+      const auto before = bench.step({i}, cached);
+      if (!before) {
+        return before.error();
+      }
+    }
+    const auto took = bench.step({i}, tokens);
+    const Result<void> removed = bench.remove(i);
+    if (!took || !removed) {
+      return took ? removed.error() : took.error();
+    }
+    if (!took->has_value()) {
+      return std::optional<StepSample>();
+    }
+    times.push_back(seconds(**took));
+  }
+  return std::optional(StepSample{.tokens = tokens,
+                                  .rows = 1,
+                                  .chunks = {{.tokens = tokens, .cached = cached}},
+                                  .seconds = median(std::move(times))});
+}
+
+/// Reads the prompts of so many sequences; false where there is no room for them.
+Result<bool> prefill(Bench& bench, const std::vector<std::int64_t>& ids, std::int64_t tokens) {
+  bool fits = true;
+  for (const std::int64_t id : ids) {
+    const Result<void> added = bench.add(id, tokens);
+    if (!added) {
+      return added.error();
+    }
+    const auto read = bench.step({id}, tokens);
+    if (!read) {
+      return read.error();
+    }
+    fits = fits && read->has_value();
+  }
+  return fits;
+}
+
+/// A decode step of `batch` sequences with `context` tokens each.
+Result<std::optional<StepSample>> measure_decode(Bench& bench,
+                                                 std::int64_t batch,
+                                                 std::int64_t context,
+                                                 std::int64_t repeats) {
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < batch; ++i) {
+    ids.push_back(i);
+  }
+  Result<bool> fits = prefill(bench, ids, context);
+  std::vector<double> times;
+  for (std::int64_t i = 0; fits && *fits && i < repeats; ++i) {
+    const auto took = bench.step(ids, 1);
+    if (!took) {
+      return took.error();
+    }
+    fits = took->has_value();
+    if (*fits) {
+      times.push_back(seconds(**took));
+    }
+  }
+  for (const std::int64_t id : ids) {
+    const Result<void> removed = bench.remove(id);
+    if (!removed) {
+      return removed.error();
+    }
+  }
+  if (!fits) {
+    return fits.error();
+  }
+  if (!*fits) {
+    return std::optional<StepSample>();
+  }
+  return std::optional(StepSample{.tokens = batch,
+                                  .rows = batch,
+                                  .context = batch * (context + (repeats + 1) / 2),
+                                  .seconds = median(std::move(times))});
+}
+
+Result<MapSample> measure_map(Bench& bench, std::int64_t count, std::int64_t repeats) {
+  const std::vector<PageId> pages = bench.some_pages(count);
+  const std::size_t page = bench.device().properties().page_bytes;
+  auto window = memory::Window::create(bench.device(), pages.size() * page);
+  if (!window) {
+    return window.error();
+  }
+  std::vector<double> maps;
+  std::vector<double> unmaps;
+  for (std::int64_t i = 0; i < repeats; ++i) {
+    const Instant began = steady_now();
+    const Result<void> mapped = window->map(pages, device::Access::kRead);
+    const Instant between = steady_now();
+    window->unmap_all();
+    if (!mapped) {
+      return mapped.error();
+    }
+    maps.push_back(seconds(between - began));
+    unmaps.push_back(seconds(steady_now() - between));
+  }
+  return MapSample{.pages = std::ssize(pages),
+                   .map = median(std::move(maps)),
+                   .unmap = median(std::move(unmaps))};
+}
+
+/// Copies while the engine rests, then while it decodes. Leaves the model served.
+Result<void> measure_link(Bench& bench, Calibration& found) {
+  const auto bytes = static_cast<double>(bench.image_bytes());
+  const Result<Duration> alone = bench.copy(kServed, nullptr);
+  if (!alone) {
+    return alone.error();
+  }
+  found.copy_alone = bytes / seconds(*alone);
+  const Result<bool> read = prefill(bench, {0}, 1);
+  if (!read) {
+    return read.error();
+  }
+  const Result<Duration> decoding = bench.copy(kCopied, [&]() -> Result<void> {
+    const auto took = bench.step({0}, 1);
+    return took ? Result<void>() : took.error();
+  });
+  if (!decoding) {
+    return decoding.error();
+  }
+  found.copy_decoding = bytes / seconds(*decoding);
+  const Result<void> removed = bench.remove(0);
+  return removed ? bench.close(kCopied) : removed;
+}
+
+Result<void> measure_steps(Bench& bench,
+                           std::int64_t repeats,
+                           const std::function<void(double)>& progress,
+                           Calibration& found) {
+  constexpr std::size_t kKinds =
+      std::size(kChunkSizes) * std::size(kCached) + std::size(kBatches) * std::size(kContexts);
+  std::size_t done = 0;
+  const auto keep = [&](Result<std::optional<StepSample>> sample) -> Result<void> {
+    progress(static_cast<double>(++done) / static_cast<double>(kKinds));
+    if (sample && sample->has_value()) {
+      found.steps.push_back(std::move(**sample));
+    }
+    return sample ? Result<void>() : sample.error();
+  };
+  for (const std::int64_t tokens : kChunkSizes) {
+    for (const std::int64_t cached : kCached) {
+      if (cached + tokens < bench.model().max_position) {
+        const Result<void> kept = keep(measure_chunk(bench, tokens, cached, repeats));
+        if (!kept) {
+          return kept;
+        }
+      }
+    }
+  }
+  for (const std::int64_t batch : kBatches) {
+    for (const std::int64_t context : kContexts) {
+      if (context + repeats < bench.model().max_position) {
+        const Result<void> kept = keep(measure_decode(bench, batch, context, repeats));
+        if (!kept) {
+          return kept;
+        }
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Calibration> calibrate(const CalibrationOptions& options,
+                              const std::function<void(double)>& progress) {
+  auto bench = Bench::create(options);
+  if (!bench) {
+    return bench.error();
+  }
+  Calibration found{.model = (*bench)->model(),
+                    .image_bytes = (*bench)->image_bytes(),
+                    .memory = options.memory,
+                    .page_bytes = options.page_bytes};
+  for (const std::int64_t count : kMapSizes) {
+    const Result<MapSample> sample = measure_map(**bench, count, options.repeats);
+    if (!sample) {
+      return sample.error();
+    }
+    found.maps.push_back(*sample);
+  }
+  const Result<void> linked = measure_link(**bench, found);
+  if (!linked) {
+    return linked.error();
+  }
+  const Result<void> stepped = measure_steps(**bench, options.repeats, progress, found);
+  return stepped ? Result<Calibration>(std::move(found)) : stepped.error();
+}
+
+}  // namespace heddle::lab

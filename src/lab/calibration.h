@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "policy/perf_model.h"
+#include "spec/dtype.h"
+#include "spec/model_spec.h"
+
+namespace heddle::lab {
+
+/// A device, and the model that is measured on it.
+struct CalibrationOptions {
+  std::vector<int> cores{};          ///< Empty: one thread, anywhere.
+  std::uint64_t memory = 0;          ///< Of the device [bytes].
+  std::uint64_t page_bytes = 0;      ///< A power of two.
+  std::uint64_t load_bandwidth = 0;  ///< Emulated link [bytes/s]; 0: none.
+  Duration pace_step{};              ///< As in the configuration; 0: none.
+  Duration pace_token{};
+  std::string directory{};  ///< Of the model's checkpoint.
+  spec::DType dtype = spec::DType::kBf16;
+  std::int64_t repeats = 5;  ///< Of each measurement, of which the median counts.
+};
+
+/// How long a step of some work took.
+struct StepSample {
+  std::int64_t tokens = 0;                     ///< Through the linear layers.
+  std::int64_t rows = 0;                       ///< Sequences that got a token.
+  std::int64_t context = 0;                    ///< Tokens that decodes attended to, all together.
+  std::vector<policy::PrefillChunk> chunks{};  ///< Of prompts.
+  double seconds = 0;
+};
+
+/// What mapping and unmapping so many pages at once took.
+struct MapSample {
+  std::int64_t pages = 0;
+  double map = 0;    ///< [s]
+  double unmap = 0;  ///< [s]
+};
+
+struct Calibration {
+  spec::ModelSpec model{};
+  std::uint64_t image_bytes = 0;
+  std::uint64_t memory = 0;  ///< Of the device.
+  std::uint64_t page_bytes = 0;
+  double copy_alone = 0;     ///< Host to device, while the engine rests [bytes/s].
+  double copy_decoding = 0;  ///< And while it decodes.
+  std::vector<MapSample> maps{};
+  std::vector<StepSample> steps{};
+};
+
+/// Measures a device by what a worker's own executor does on it: copies of the model's image, the
+/// mapping of pages, prefills and decode steps of several sizes. Uses the calling thread and those
+/// of the device. `progress` is told the part that is done. kResourceExhausted where the memory
+/// does not hold the model twice and some KV; else what loading the checkpoint gives.
+Result<Calibration> calibrate(const CalibrationOptions& options,
+                              const std::function<void(double)>& progress);
+
+}  // namespace heddle::lab

@@ -1,0 +1,180 @@
+"""`heddle lab`: real servers with paced devices, asked what a small experiment says, and the report it makes of that."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+import server as heddle
+
+DEVICE = "{name: %s, memory: %s, page: 64KiB, load_bandwidth: 20MB/s, pace: {step: 10ms}}"
+TWO_SMALL = ", ".join(DEVICE % (name, "3MiB") for name in "ab")
+EXPERIMENT = f"""
+config:
+  host: {{memory: 64MiB}}
+  devices: [{TWO_SMALL}]
+  models:
+    one: {{path: {heddle.MODELS}/adder, min_residence: 0s, slo: {{ttft: 30s, tpot: 10s}}}}
+    two: {{path: {heddle.MODELS}/sorter, min_residence: 0s, slo: {{ttft: 1us}}}}
+    three: {{path: {heddle.MODELS}/adder, min_residence: 0s}}
+policies:
+  small: {{}}
+  roomy: {{devices: [{DEVICE % ("a", "16MiB")}]}}
+warmup: 1s
+"""
+DRAWN = "trace: {rate: 3, duration: 30s, zipf: 0.5, input_tokens: 20..40, output_tokens: 12}\nscale: 10\n"
+
+
+def lab(folder, text, *options, timeout=120):
+    """(finished process, report or None) of an experiment that is written in `folder`."""
+    file = folder / "experiment.yaml"
+    file.write_text(text)
+    out = folder / "out"
+    done = subprocess.run(
+        [heddle.BINARY, "lab", file, "--out", out, *options], capture_output=True, text=True, timeout=timeout
+    )
+    report = out / "report.json"
+    return done, json.loads(report.read_text()) if report.exists() else None
+
+
+def test_policies_are_compared_over_seeds(tmp_path):
+    done, report = lab(tmp_path, EXPERIMENT + DRAWN, "--seeds", "2")
+    assert report, done.stderr
+    # Whether steps are late depends on what else this machine does: either way the verdict must fit.
+    late = [run["late_steps"] for policy in report["policies"] for run in policy["runs"]]
+    assert report["valid"] == all(part <= 0.01 for part in late)
+    assert done.returncode == (0 if report["valid"] else 1)
+    assert ("invalid" in done.stdout) == (not report["valid"])
+    assert [policy["policy"] for policy in report["policies"]] == ["small", "roomy"]
+    for policy in report["policies"]:
+        assert [run["seed"] for run in policy["runs"]] == [0, 1]
+        for run in policy["runs"]:
+            assert run["failed"] == 0
+            assert run["requests"] > 20
+            assert run["tpot_p50_s"] > 0.0095, "a step takes 10 ms"
+            assert run["counters"]["heddle_worker_steps_total"] > 50
+            assert 0 < run["attainment"] < 1, "two's objective cannot be met, the others' can"
+    small, roomy = ({seed: run for seed, run in enumerate(policy["runs"])} for policy in report["policies"])
+    assert [small[seed]["requests"] for seed in (0, 1)] == [roomy[seed]["requests"] for seed in (0, 1)]
+    assert small[0]["requests"] != small[1]["requests"] or small[0]["ttft_p50_s"] != small[1]["ttft_p50_s"]
+    simulated = {run["policy"]: run for run in report["report"]["runs"]}
+    assert simulated["small"]["gpus"] == 2 and simulated["roomy"]["gpus"] == 1
+    met = {model["name"]: (model["requests"], model["both_met"]) for model in simulated["roomy"]["models"]}
+    assert met["one"][0] == met["one"][1] and met["two"][1] == 0 and met["three"][0] == met["three"][1]
+    rows = (tmp_path / "out/requests.csv").read_text().splitlines()
+    assert len(rows) - 1 == sum(run["requests"] for runs in (small, roomy) for run in runs.values())
+    page = (tmp_path / "out/report.html").read_text()
+    assert "heddle lab" in page and "against small" in page and "http:" not in page
+    assert "TTFT p50" in done.stdout and "against small" in done.stdout
+
+
+def test_a_trace_may_be_a_file_and_one_policy_be_chosen(tmp_path):
+    trace = "".join(f"{at / 4},{'two' if at % 2 else 'other'},500,3\n" for at in range(80))
+    (tmp_path / "trace.csv").write_text("arrival_s,model,input_tokens,output_tokens\n" + trace)
+    text = EXPERIMENT + "trace: {file: trace.csv, from: 4s, window: 12s, cut_input: 24}\nscale: 4\n"
+    done, report = lab(tmp_path, text, "--policy", "roomy")
+    assert report, done.stderr
+    (policy,) = report["policies"]
+    assert policy["policy"] == "roomy"
+    assert policy["runs"][0]["requests"] == 32, "12 s are 48 rows, of which 4 s are the warm-up"
+    used = {model["name"]: model["requests"] for model in report["report"]["runs"][0]["models"]}
+    assert used == {"one": 16, "two": 16, "three": 0}
+
+
+def test_late_steps_make_a_run_invalid(tmp_path):
+    text = EXPERIMENT.replace("step: 10ms", "step: 1us") + DRAWN
+    done, report = lab(tmp_path, text, "--policy", "roomy")
+    assert done.returncode == 1
+    assert report["valid"] is False
+    assert "roomy, seed 0: invalid" in done.stdout
+    assert "too busy" in report["notes"][0]
+
+
+@pytest.mark.parametrize(
+    "text, options, message",
+    [
+        ("config: {}\n", [], "trace: is missing"),
+        (EXPERIMENT + DRAWN, ["--policy", "none"], 'there are: small roomy'),
+        (EXPERIMENT + DRAWN.replace("rate: 3", "rate: fast"), [], 'trace.rate: "fast" is not a number'),
+        (EXPERIMENT + "trace: {file: nowhere.csv}\n", [], "nowhere.csv: cannot be read"),
+        (EXPERIMENT.replace("/adder", "/nowhere") + DRAWN, [], "nowhere"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path, text, options, message):
+    done, report = lab(tmp_path, text, *options)
+    assert done.returncode == 1 and report is None
+    assert message in done.stderr
+
+
+def test_servers_die_with_the_laboratory(tmp_path):
+    (tmp_path / "experiment.yaml").write_text(EXPERIMENT + DRAWN.replace("30s", "900s"))
+    process = subprocess.Popen(
+        [heddle.BINARY, "lab", tmp_path / "experiment.yaml", "--out", tmp_path / "out"], stderr=subprocess.DEVNULL
+    )
+
+    def children():
+        try:
+            with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
+                return file.read().split()
+        except OSError:
+            return []
+
+    deadline = time.monotonic() + 30
+    while not children() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    started = children()
+    assert started
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    while any(map(runs, started)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(map(runs, started))
+
+
+def runs(pid):
+    """Whether the process is there and is more than a status that nobody has fetched."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("file", sorted((heddle.ROOT / "examples/lab").glob("*.yaml")), ids=lambda file: pathlib.Path(file).stem)
+def test_examples_can_be_read(file):
+    done = subprocess.run([heddle.BINARY, "lab", file, "--policy", "none"], capture_output=True, text=True)
+    assert f'"none" is not in {file}; there are:' in done.stderr
+
+
+def test_calibrate_writes_what_the_simulator_reads(tmp_path):
+    config = tmp_path / "heddle.yaml"
+    device = DEVICE.replace("20MB/s", "4MB/s") % ("a", "8MiB")
+    config.write_text(f"devices: [{device}]\nmodels: {{adder: {{path: {heddle.MODELS}/adder}}}}\n")
+    out = tmp_path / "mine"
+    done = subprocess.run(
+        [heddle.BINARY, "calibrate", config, "--out", out], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "copy while it decodes" in done.stdout and "prefill" in done.stdout
+    (tmp_path / "trace.csv").write_text("arrival_s,model,input_tokens,output_tokens\n0,any,100,11\n20,any,100,11\n")
+    command = [heddle.BINARY, "simulate", "-t", tmp_path / "trace.csv", "--perf", out, "--json", "-"]
+    command += ["-c", out / "cluster.yaml", "-m", out / "rules.yaml", "--policy", "serverlessllm:keep_alive=1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    (run,) = json.loads(done.stdout)["runs"]
+    # Both requests wait for 1.4 MB over 4 MB/s, and all steps take at least 10 ms.
+    assert 0.3 < run["ttft_s"]["p50"] < 2
+    assert 0.009 < run["tpot_s"]["p50"] < 0.1
+
+
+@pytest.mark.parametrize(
+    "options, message", [(["--device", "b"], 'has no CPU device "b"'), (["--model", "b"], 'has no model of our own "b"')]
+)
+def test_calibrate_says_what_there_is_not(tmp_path, options, message):
+    config = tmp_path / "heddle.yaml"
+    config.write_text(heddle.config(models=["adder"]))
+    done = subprocess.run([heddle.BINARY, "calibrate", config, *options], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and message in done.stderr
