@@ -1,7 +1,6 @@
 #include "agent/agent.h"
 
 #include <atomic>
-#include <deque>
 #include <map>
 #include <set>
 #include <thread>
@@ -15,6 +14,7 @@
 #include "agent/worker_life.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/hearing.h"
 #include "device/cpu/arena.h"
 
 namespace heddle::agent {
@@ -108,25 +108,16 @@ class Agent::Impl {
 
   /// Lets the core hear `event`, and all that follows from it.
   void hear(core::AgentEvent event) {
-    events_.push_back(std::move(event));
-    if (hearing_) {
-      return;  // What is on the stack below goes on with it.
-    }
-    hearing_ = true;
-    while (!events_.empty()) {
-      const core::AgentEvent next = std::move(events_.front());
-      events_.pop_front();
-      commands_.clear();
-      const Instant now = steady_now();
-      core_.step(now, next, commands_);
-      if (handlers_.on_step) {
-        handlers_.on_step(now, next, commands_);
-      }
-      for (core::AgentCommand& command : commands_) {
-        std::visit([this](auto& concrete) { execute(concrete); }, command);
-      }
-    }
-    hearing_ = false;
+    hearing_.hear(
+        core_,
+        std::move(event),
+        steady_now,
+        [this](Instant at, const auto& heard, const auto& commands) {
+          if (handlers_.on_step) {
+            handlers_.on_step(at, heard, commands);
+          }
+        },
+        [this](auto& command) { execute(command); });
   }
 
   void send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) {
@@ -383,9 +374,7 @@ class Agent::Impl {
   core::AgentCore core_;
   std::map<ModelId, HostModel> models_{};  ///< Removed ones too: a worker may still have them.
   std::map<DeviceId, WorkerState> workers_{};
-  std::deque<core::AgentEvent> events_{};
-  std::vector<core::AgentCommand> commands_{};
-  bool hearing_ = false;
+  core::Hearing<core::AgentCore, core::AgentEvent, core::AgentCommand> hearing_{};
   Instant read_began_{};
   asio::steady_timer timer_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

@@ -50,6 +50,28 @@ void add_calibrate_command(CLI::App& app, CalibrateOptions& options, std::functi
   verb->callback([&] { chosen = [&] { return calibrate(options); }; });
 }
 
+/// Verbs that only look.
+void add_listing_commands(CLI::App& app,
+                          ClientOptions& client,
+                          std::string& model,
+                          std::function<int()>& chosen) {
+  CLI::App* verb = app.add_subcommand("list", "List the models that a server has");
+  add_client_options(*verb, client);
+  verb->add_flag("--json", client.json, "Print JSON");
+  verb->callback([&] { chosen = [&] { return list(client); }; });
+
+  verb = app.add_subcommand("ps", "List the models that are in memory");
+  add_client_options(*verb, client);
+  verb->add_flag("--json", client.json, "Print JSON");
+  verb->callback([&] { chosen = [&] { return ps(client); }; });
+
+  verb = app.add_subcommand("explain", "Tell what was decided about models lately, and why");
+  add_client_options(*verb, client);
+  verb->add_flag("--json", client.json, "Print JSON");
+  verb->add_option("model", model, "Only what concerns this one");
+  verb->callback([&] { chosen = [&] { return explain(client, model); }; });
+}
+
 int parse_and_run(int count, char** arguments) {
   CLI::App app("heddle: many language models behind one OpenAI-compatible endpoint");
   app.require_subcommand(1);
@@ -64,15 +86,7 @@ int parse_and_run(int count, char** arguments) {
 
   ClientOptions client;
   std::string model;
-  verb = app.add_subcommand("list", "List the models that a server has");
-  add_client_options(*verb, client);
-  verb->add_flag("--json", client.json, "Print JSON");
-  verb->callback([&] { chosen = [&] { return list(client); }; });
-
-  verb = app.add_subcommand("ps", "List the models that are in memory");
-  add_client_options(*verb, client);
-  verb->add_flag("--json", client.json, "Print JSON");
-  verb->callback([&] { chosen = [&] { return ps(client); }; });
+  add_listing_commands(app, client, model, chosen);
 
   verb = app.add_subcommand("load", "Load a model");
   add_client_options(*verb, client);

@@ -22,6 +22,8 @@ struct ServeOptions {
 int serve(const ServeOptions& options);
 int list(const ClientOptions& options);
 int ps(const ClientOptions& options);
+/// How much models are asked for, what was decided lately, and why; of one model or, empty, all.
+int explain(const ClientOptions& options, const std::string& model);
 int load(const ClientOptions& options, const std::string& model);
 int unload(const ClientOptions& options, const std::string& model);
 /// Chats with a model: answers `prompt` if there is one, else what is typed.

@@ -69,6 +69,32 @@ struct SloConfig {
   Duration tpot{};  ///< From one token to the next, on average.
 };
 
+/// The order in which a device takes up the prompts that wait there.
+enum class QueueOrder : std::uint8_t {
+  kDeadline,  ///< So that most first tokens come in time.
+  kArrival,   ///< First come, first served.
+};
+/// Who may have the pages of a device for KV.
+enum class KvSharing : std::uint8_t {
+  kElastic,  ///< Whichever model needs them.
+  kStatic,   ///< Each model has the same part of the device, weights included.
+};
+
+/// How it is decided what runs where and when; each part can be left out, to see what it is worth.
+struct PlannerConfig {
+  QueueOrder queue = QueueOrder::kDeadline;
+  KvSharing kv = KvSharing::kElastic;
+  bool prewarm = true;  ///< Models are loaded before they are asked for, by forecast.
+  bool value = true;    ///< The idle model that is worth least goes; else the one used longest ago.
+  bool pressure = true;     ///< Models go, and move, to where there is most memory for their KV.
+  bool replicas = true;     ///< A model with more load than a device should bear gets another.
+  bool share = true;        ///< Several models may run on one device at once.
+  bool evict = true;        ///< A model may make way for another.
+  Duration period = 500ms;  ///< Of looking ahead.
+  Duration window = 5min;   ///< Of forecasts; a day is a whole number of them.
+  friend bool operator==(const PlannerConfig&, const PlannerConfig&) = default;
+};
+
 struct ModelConfig {
   std::string id{};    ///< What requests call it; may contain '/' and ':'.
   std::string path{};  ///< As written: a directory (relative to Config::directory), or a hub id.
@@ -82,6 +108,7 @@ struct ModelConfig {
   Duration ttl{};               ///< Unloaded after being idle for so long; 0 means never.
   Duration min_residence = 1s;  ///< Not evicted sooner than this after it was loaded.
   SloConfig slo{};
+  std::int64_t batch = 32;   ///< Requests at once that one device should bear.
   std::int64_t context = 0;  ///< Cap of the context length [tokens]; 0: the model's own.
   ToolParser tool_parser = ToolParser::kAuto;                 ///< kAuto: as the template says.
   ReasoningParser reasoning_parser = ReasoningParser::kAuto;  ///< Likewise.
@@ -111,24 +138,6 @@ struct Limits {
   Duration stall_timeout = 30s;       ///< A client that takes none of its answer.
 };
 
-/// The order in which a device takes up the prompts that wait there.
-enum class QueueOrder : std::uint8_t {
-  kDeadline,  ///< So that most first tokens come in time.
-  kArrival,   ///< First come, first served.
-};
-/// Who may have the pages of a device for KV.
-enum class KvSharing : std::uint8_t {
-  kElastic,  ///< Whichever model needs them.
-  kStatic,   ///< Each model has the same part of the device, weights included.
-};
-
-/// How it is decided what runs where and when.
-struct PlannerConfig {
-  QueueOrder queue = QueueOrder::kDeadline;
-  KvSharing kv = KvSharing::kElastic;
-  friend bool operator==(const PlannerConfig&, const PlannerConfig&) = default;
-};
-
 struct Config {
   std::string file{};       ///< Where it was read from.
   std::string directory{};  ///< Folder of that file; relative paths start here.
@@ -140,8 +149,8 @@ struct Config {
   std::vector<ModelConfig> models{};    ///< In the order of the file.
   std::vector<GroupConfig> groups{};
   std::vector<std::string> preload{};  ///< Ids of models that are loaded when the server starts.
-  Limits limits{};
   PlannerConfig planner{};
+  Limits limits{};
   log::Level log_level = log::Level::kInfo;
   log::Format log_format = log::Format::kText;
   std::string data_dir{};               ///< For what outlives the process; empty: nothing does.

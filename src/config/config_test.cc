@@ -34,10 +34,11 @@ models:
     context: 4096
     min_residence: 2s
     slo: {ttft: 2s, tpot: 80ms}
+    batch: 8
     concurrencyLimit: 3
     unlisted: true
 limits: {body: 1MiB, queue: 7, request_timeout: 90s}
-planner: {queue: arrival, kv: static}
+planner: {policy: reactive, prewarm: true, window: 1m, period: 250ms, kv: static}
 logLevel: warn
 logFormat: json
 dataDir: data
@@ -58,6 +59,16 @@ shutdown_timeout: 5s
   EXPECT_EQ(paced.load_bandwidth, 50'000'000U);
   EXPECT_TRUE(paced.copy) << "implied by load_bandwidth";
   EXPECT_EQ(paced.pace.step, 20ms);
+  EXPECT_EQ(config->planner,
+            (PlannerConfig{.queue = QueueOrder::kArrival,
+                           .kv = KvSharing::kStatic,
+                           .prewarm = true,
+                           .value = false,
+                           .pressure = false,
+                           .replicas = false,
+                           .period = 250ms,
+                           .window = 1min}));
+  EXPECT_EQ(config->models.back().batch, 8);
   EXPECT_EQ(paced.step_budget, 30ms);
   EXPECT_EQ(paced.prefix_cache, 40);
   EXPECT_EQ(config->devices[1].name, "cpu1");
@@ -79,8 +90,6 @@ shutdown_timeout: 5s
   EXPECT_EQ(config->models[1].slo.tpot, 80ms);
   EXPECT_EQ(adder.slo.ttft, 0s) << "derived";
   EXPECT_EQ(config->limits.queue, 7);
-  EXPECT_EQ(config->planner,
-            (PlannerConfig{.queue = QueueOrder::kArrival, .kv = KvSharing::kStatic}));
   EXPECT_EQ(config->limits.request_timeout, 90s);
   EXPECT_EQ(config->log_level, log::Level::kWarning);
   EXPECT_EQ(config->log_format, log::Format::kJson);
@@ -106,6 +115,24 @@ TEST(Config, WithoutDevicesOneGetsAllCoresAndHalfTheMemory) {
   EXPECT_EQ(config->devices[0].memory, 8ULL << 30U);
 }
 
+TEST(Config, APolicyIsASetOfSwitchesThatMayBeTurnedOneByOne) {
+  const auto planner = [](const std::string& text) {
+    return parse("planner: {" + text + "}\n").value().planner;
+  };
+  EXPECT_EQ(planner("policy: heddle"), PlannerConfig{});
+  EXPECT_FALSE(planner("policy: heddle, prewarm: false").prewarm);
+  EXPECT_TRUE(planner("policy: heddle, prewarm: false").replicas);
+  const PlannerConfig reactive = planner("policy: reactive");
+  EXPECT_FALSE(reactive.prewarm || reactive.value || reactive.pressure || reactive.replicas);
+  EXPECT_TRUE(reactive.share && reactive.evict);
+  EXPECT_FALSE(planner("policy: sllm-gpu").share);
+  EXPECT_TRUE(planner("policy: sllm-gpu").replicas);
+  EXPECT_FALSE(planner("policy: muxserve++").evict);
+  EXPECT_EQ(planner("policy: muxserve++").kv, KvSharing::kElastic);
+  EXPECT_EQ(planner("policy: static").kv, KvSharing::kStatic);
+  EXPECT_EQ(planner("policy: static, queue: deadline").queue, QueueOrder::kDeadline);
+}
+
 TEST(Config, EveryProblemIsReportedOnItsLine) {
   const Result<Config> config = parse("modles: {}\nlimits:\n  body: -5MiB\n  queue: 0\n");
   ASSERT_FALSE(config);
@@ -122,6 +149,12 @@ TEST(Config, WhatCannotBeMeantIsRefused) {
       {"models: {a: {path: x}, b: {path: y, aliases: [a]}}", "already means the model a"},
       {"models: {a: {path: x, dtype: float7}}", "\"float7\" is not one of bfloat16, float32, int8"},
       {"planner: {queue: fast}", "\"fast\" is not one of deadline, arrival"},
+      {"models: {a: {path: x, batch: 0}}", "models.a.batch: \"0\""},
+      {"planner: {policy: best}",
+       "\"best\" is not one of heddle, reactive, sllm-gpu, muxserve++, static"},
+      {"planner: {window: 7m}", "must divide a day"},
+      {"planner: {period: 0s}", "planner.period: must be more than 0"},
+      {"planner: {prewram: true}", "planner.prewram: "},
       {"models: {a: {path: x, slo: {ttft: 0s}}}", "models.a.slo.ttft: must be more than 0"},
       {"models: {a: {path: x, slo: {tpot: fast}}}", "models.a.slo.tpot: \"fast\""},
       {"models: {a: {path: x, slo: {ttfb: 1s}}}", "models.a.slo.ttfb: "},

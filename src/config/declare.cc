@@ -176,6 +176,9 @@ void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
   f.duration({"min_residence", "Do not evict sooner than this after loading."},
              model.min_residence);
   declare_slo(f, model);
+  f.integer({"batch", "Requests at once that one device should bear; with more it gets another."},
+            {.least = 1},
+            model.batch);
   f.integer({"context", "Cap of the context length in tokens; 0 means the model's own."},
             {.least = 0},
             model.context);
@@ -199,7 +202,42 @@ void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
   declare_engine(f, settings, model);
 }
 
+/// Policies of one system each, for comparison; heddle is all of them.
+PlannerConfig planner_of(std::size_t policy) {
+  const PlannerConfig reactive{.queue = QueueOrder::kArrival,
+                               .prewarm = false,
+                               .value = false,
+                               .pressure = false,
+                               .replicas = false};
+  PlannerConfig planner;
+  switch (policy) {
+    case 1:
+      return reactive;
+    case 2:  // ServerlessLLM as WarmServe compares with it: whole devices, no forecast.
+      planner = reactive;
+      planner.replicas = true;
+      planner.share = false;
+      return planner;
+    case 3:  // MuxServe as Prism compares with it: placed once, KV shared as it comes.
+      planner = reactive;
+      planner.evict = false;
+      return planner;
+    case 4:  // A fixed part of a device for each of its models.
+      planner = reactive;
+      planner.evict = false;
+      planner.kv = KvSharing::kStatic;
+      return planner;
+    default:
+      return planner;
+  }
+}
+
 void declare(Fields& f, PlannerConfig& planner) {
+  std::size_t policy = 0;
+  f.choice({"policy", "A set of the switches below: heddle sets all, reactive none."},
+           {"heddle", "reactive", "sllm-gpu", "muxserve++", "static"},
+           policy);
+  planner = planner_of(policy);
   auto queue = static_cast<std::size_t>(planner.queue);
   f.choice({"queue",
             "Which waiting prompts a device takes up first: so that most first tokens come in time "
@@ -214,6 +252,24 @@ void declare(Fields& f, PlannerConfig& planner) {
            {"elastic", "static"},
            kv);
   planner.kv = static_cast<KvSharing>(kv);
+  f.flag({"prewarm", "Load models before they are asked for, by forecast."}, planner.prewarm);
+  f.flag({"value", "Evict the idle model that is worth least; else the least recently used."},
+         planner.value);
+  f.flag({"pressure", "Place models, and move them, where there is most memory for their KV."},
+         planner.pressure);
+  f.flag({"replicas", "Give a model with more load than a device should bear another."},
+         planner.replicas);
+  f.flag({"share", "Let several models run on one device at once."}, planner.share);
+  f.flag({"evict", "Let models make way for others."}, planner.evict);
+  f.duration({"period", "How often to look ahead."}, planner.period);
+  if (planner.period <= Duration{}) {
+    f.reject("period", "must be more than 0");
+  }
+  f.duration({"window", "Length of the windows that load is forecast for."}, planner.window);
+  if (planner.window <= Duration{} || Duration(24h) % planner.window != Duration{}) {
+    f.reject("window", "must divide a day, such as 5m");
+    planner.window = PlannerConfig{}.window;
+  }
 }
 
 void declare_logging(Fields& f, Config& config) {

@@ -133,6 +133,12 @@ void fields(V& v, Like<SetImageReady> auto& x) {
 }
 
 template <class V>
+void fields(V& v, Like<HastenCopy> auto& x) {
+  v.type("HastenCopy");
+  v("model", x.model);
+}
+
+template <class V>
 void fields(V& v, Like<SetSourceReady> auto& x) {
   v.type("SetSourceReady");
   v("model", x.model);
@@ -305,6 +311,7 @@ void fields(V& v, Like<ManagerModel> auto& x) {
   v("pin", x.pin);
   v("min_residence", x.min_residence);
   v("slo", x.slo);
+  v("batch", x.batch);
   v("footprints", x.footprints);
   v("foreign", x.foreign);
   v("displaces", x.displaces);
@@ -320,6 +327,34 @@ void fields(V& v, Like<ManagerDevice> auto& x) {
 }
 
 template <class V>
+void fields(V& v, Like<policy::Calendar> auto& x) {
+  v.type("Calendar");
+  v("window", x.window);
+  v("windows_per_day", x.windows_per_day);
+  v("offset", x.offset);
+}
+
+template <class V>
+void fields(V& v, Like<policy::Load> auto& x) {
+  v.type("Load");
+  v("mean", x.mean);
+  v("peak", x.peak);
+}
+
+template <class V>
+void fields(V& v, Like<PlannerOptions> auto& x) {
+  v.type("PlannerOptions");
+  v("prewarm", x.prewarm);
+  v("value", x.value);
+  v("pressure", x.pressure);
+  v("replicas", x.replicas);
+  v("share", x.share);
+  v("evict", x.evict);
+  v("period", x.period);
+  v("calendar", x.calendar);
+}
+
+template <class V>
 void fields(V& v, Like<ManagerOptions> auto& x) {
   v.type("ManagerOptions");
   v("queue_per_model", x.queue_per_model);
@@ -328,6 +363,7 @@ void fields(V& v, Like<ManagerOptions> auto& x) {
   v("load_attempts", x.load_attempts);
   v("load_retry_first", x.load_retry_first);
   v("load_cooldown", x.load_cooldown);
+  v("planner", x.planner);
 }
 
 template <class V>
@@ -432,6 +468,31 @@ template <class V>
 void fields(V& v, Like<DrainManager> auto& x) {
   v.type("DrainManager");
   v("deadline", x.deadline);
+}
+
+template <class V>
+void fields(V& v, Like<LoadRemembered> auto& x) {
+  v.type("LoadRemembered");
+  v("model", x.model);
+  v("windows", x.windows);
+}
+
+template <class V>
+void fields(V& v, Like<Decision> auto& x) {
+  v.type("Decision");
+  v("kind", x.kind);
+  v("model", x.model);
+  v("device", x.device);
+  v("for_model", x.for_model);
+  v("why", x.why);
+}
+
+template <class V>
+void fields(V& v, Like<LoadMeasured> auto& x) {
+  v.type("LoadMeasured");
+  v("model", x.model);
+  v("window", x.window);
+  v("load", x.load);
 }
 
 template <class V>

@@ -1,11 +1,24 @@
 #include "core/manager_core.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "core/manager_core_impl.h"
 
 namespace heddle::core {
+namespace {
+
+DemandStatus demand_status(const ModelState& model) {
+  const policy::Forecast& expected = model.demand.expected();
+  return {.expected_mean = expected.load.mean,
+          .expected_peak = expected.load.peak,
+          .error = std::isfinite(expected.error) ? std::optional(expected.error) : std::nullopt,
+          .starts = model.starts,
+          .wasted_bytes = model.wasted_bytes};
+}
+
+}  // namespace
 
 void ManagerCore::Impl::step(Instant now,
                              const ManagerEvent& event,
@@ -32,6 +45,7 @@ std::vector<ModelStatus> ManagerCore::Impl::models() const {
                        .loads = model.loads,
                        .evictions = model.evictions,
                        .objectives = model.objectives(),
+                       .demand = demand_status(model),
                        .last_used = model.last_used,
                        .failure = model.failure};
     for (const auto& [device_id, device] : devices_) {

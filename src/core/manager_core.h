@@ -5,15 +5,18 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/time.h"
+#include "core/decision.h"
 #include "core/messages.h"
 #include "core/serving.h"
 #include "policy/admission.h"
+#include "policy/load_history.h"
 #include "policy/objectives.h"
 
 namespace heddle::core {
@@ -37,6 +40,8 @@ struct ManagerModel {
   /// Once serving, not drained for another before this has passed. Idle models go at once.
   Duration min_residence{};
   policy::WantedObjectives slo{};
+  /// Requests at once that one device should bear; beyond it the model gets another device.
+  std::int64_t batch = 32;
   std::map<DeviceId, policy::Footprint> footprints{};  ///< On each device that may hold it.
   /// An engine that is not ours serves it: its footprint has image pages alone, 0 for one whose
   /// memory is unknown until it was measured.
@@ -52,6 +57,19 @@ struct ManagerDevice {
   std::uint64_t page_bytes = 0;
 };
 
+/// Which parts of the planner decide; each can be left out to see what it is worth. As it stands
+/// here models come when they are asked for, and go in the order of their last use.
+struct PlannerOptions {
+  bool prewarm = false;  ///< Models are loaded before they are asked for, by forecast (WarmServe).
+  bool value = false;  ///< The idle model that is worth least goes; else the one used longest ago.
+  bool pressure = false;  ///< Models go, and move, to where KV pressure is least (Prism).
+  bool replicas = false;  ///< A model with more load than a device should bear gets another.
+  bool share = true;      ///< Several models may run on one device at once.
+  bool evict = true;      ///< A model may make way for another.
+  Duration period = std::chrono::milliseconds(500);  ///< Of looking ahead.
+  policy::Calendar calendar{};                       ///< Of forecasts.
+};
+
 struct ManagerOptions {
   std::size_t queue_per_model = 512;  ///< Most unfinished requests of a model; the next gets 429.
   std::size_t queue_total = 4096;     ///< Most unfinished requests of all models.
@@ -60,6 +78,7 @@ struct ManagerOptions {
   std::int32_t load_attempts = 3;  ///< Then the requests that wait for the model fail.
   Duration load_retry_first = std::chrono::milliseconds(100);  ///< Doubled with each attempt.
   Duration load_cooldown = std::chrono::seconds(10);  ///< After that, arrivals fail at once.
+  PlannerOptions planner{};
 };
 
 // ---- What a manager hears ----
@@ -70,6 +89,12 @@ struct Configure {
   ManagerOptions options{};
   std::vector<ManagerModel> models{};
   std::vector<ManagerDevice> devices{};  ///< The same at every reload.
+};
+/// What was measured of a model's load before this manager was; after the Configure that brought
+/// the model, once.
+struct LoadRemembered {
+  ModelId model{};
+  std::vector<std::pair<std::int64_t, policy::Load>> windows{};  ///< Ascending, as measured.
 };
 struct RequestArrived {
   RequestId request{};
@@ -150,6 +175,7 @@ struct DrainManager {
 };
 
 using ManagerEvent = std::variant<Configure,
+                                  LoadRemembered,
                                   RequestArrived,
                                   RequestFinished,
                                   RequestCancelled,
@@ -215,11 +241,26 @@ struct AdminDone {
   TicketId ticket{};
   std::optional<Error> error{};
 };
+/// A window of a model's load has ended, for who keeps the history.
+struct LoadMeasured {
+  ModelId model{};
+  std::int64_t window = 0;  ///< As PlannerOptions::calendar numbers them.
+  policy::Load load{};
+};
 /// Answer to DrainManager: no request is left.
 struct Drained {};
 
-using ManagerCommand = std::
-    variant<LoadOn, EvictFrom, Dispatch, Hold, CancelAt, FailRequest, AdminDone, Drained, WakeAt>;
+using ManagerCommand = std::variant<LoadOn,
+                                    EvictFrom,
+                                    Dispatch,
+                                    Hold,
+                                    CancelAt,
+                                    FailRequest,
+                                    AdminDone,
+                                    Decision,
+                                    LoadMeasured,
+                                    Drained,
+                                    WakeAt>;
 
 /// What the manager decides: on which device each model is, who makes way for whom, which request
 /// goes where and when, how often a failed load is tried again. Decides, never acts; equal events

@@ -7,16 +7,30 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/manager_core.h"
+#include "policy/demand.h"
+#include "policy/diff.h"
 #include "policy/eviction.h"
+#include "policy/prewarm.h"
 
 namespace heddle::core {
 
 /// Two deaths may be another request's fault; then it runs alone, and the third is its own.
 inline constexpr std::int32_t kDeathsInCompany = 2;
+
+/// Of weights [bytes/s], until a load was measured.
+inline constexpr double kLoadRate = 1e9;
+
+[[nodiscard]] inline double seconds(Duration duration) {
+  return static_cast<double>(duration.count()) * 1e-9;
+}
+[[nodiscard]] inline Duration span_of(double seconds) {
+  return Duration(static_cast<std::int64_t>(seconds * 1e9));
+}
 
 /// A request that has arrived and not ended.
 struct RequestState {
@@ -56,10 +70,17 @@ struct ModelState {
   policy::WarmFigures warm{};
   Instant last_used{};
   Instant last_arrival{};
+  policy::DemandMeter demand;
+  /// To load all its weights, lately, from disk and from the host cache; 0: not measured.
+  std::array<Duration, 2> load_times{};
+  std::array<std::uint64_t, kStartKinds> starts{};
+  std::uint64_t wasted_bytes = 0;
+  bool sent_away = false;  ///< It was unloaded on purpose; nobody has asked for it since.
   std::array<std::uint64_t, kLoadReasons> loads{};
   std::array<std::uint64_t, kEvictionReasons> evictions{};
   std::uint64_t image_ready_bytes = 0;
   bool host_cached = false;
+  std::optional<policy::PlacementReason> waits_for{};  ///< As last noted.
 
   // Of engines that are not ours.
   std::int64_t learned_pages = 0;  ///< That it held when it last ran.
@@ -96,7 +117,15 @@ struct Instance {
   std::int64_t kv_pages = 0;  ///< As last reported; of an engine that is not ours, all it holds.
   Instant resting_until{};    ///< It did not take a request; it is sent none before.
   bool answered = false;      ///< A request has ended there: it is warm to the last page.
-  bool cramped = false;       ///< Meaningful while kDraining.
+  LoadReason why = LoadReason::kRequest;  ///< It was brought in.
+  Instant load_began{};
+  bool from_host = false;              ///< The host cache had its image as that began.
+  bool complete = false;               ///< All its weights are there.
+  bool used = false;                   ///< A request was sent to it.
+  bool spare = false;                  ///< Gets requests only when the others have enough.
+  std::int64_t kv_peak = 0;            ///< Most pages of KV lately.
+  std::optional<DeviceId> moves_to{};  ///< It goes as soon as it serves there.
+  bool cramped = false;                ///< Meaningful while kDraining.
   EvictionReason evicted_for = EvictionReason::kDisplaced;  ///< Meaningful while kEvicting.
 };
 
@@ -121,13 +150,15 @@ struct DeviceState {
   std::optional<RequestId> alone{};  ///< A request that must have the device for itself.
   /// The one that ran at once, on a warm instance, with the device to itself so far.
   std::optional<RequestId> undisturbed{};
-  Duration serving{};  ///< As DeviceStatus has them.
+  double load_rate = 0;  ///< Of weights, lately [bytes/s]; 0: not measured.
+  Duration serving{};    ///< As DeviceStatus has them.
   Duration switching{};
 };
 
 /// The state of a ManagerCore. Requests and models are in manager_requests.cc, what devices say in
-/// manager_devices.cc, what engines that are not ours do in manager_engines.cc, decisions in
-/// manager_schedule.cc.
+/// manager_devices.cc, what engines that are not ours do in manager_engines.cc, decisions for who
+/// waits in manager_schedule.cc and manager_dispatch.cc, those that look ahead in
+/// manager_planner.cc by what manager_demand.cc knows.
 class ManagerCore::Impl {
  public:
   void step(Instant now, const ManagerEvent& event, std::vector<ManagerCommand>& commands);
@@ -139,6 +170,7 @@ class ManagerCore::Impl {
 
  private:
   void on(const Configure& configure);
+  void on(const LoadRemembered& remembered);
   void on(const RequestArrived& arrived);
   void on(const RequestFinished& finished);
   void on(const RequestCancelled& cancelled);
@@ -186,7 +218,7 @@ class ManagerCore::Impl {
   // Requests.
   void enqueue(RequestId id);
   void leave(RequestId id);
-  void end(RequestId id);
+  void end(RequestId id, bool served = false);
   void cancel_on_worker(RequestId id);
   void fail(RequestId id, Error error);
   void fail_waiting(ModelId model, const Error& error, std::int64_t longer_than = 0);
@@ -208,7 +240,18 @@ class ManagerCore::Impl {
   [[nodiscard]] policy::PlacementDevice view(const DeviceState& device, ModelId wanted) const;
   [[nodiscard]] std::int64_t free_pages(const DeviceState& device) const;
   [[nodiscard]] std::int64_t pages_of(const DeviceState& device, ModelId model) const;
-  void load(DeviceState& device, ModelId model, const std::vector<ModelId>& victims);
+  void load(DeviceState& device,
+            ModelId model,
+            const std::vector<ModelId>& victims,
+            LoadReason why,
+            std::string because);
+  void load_wanted(DeviceState& device,
+                   ModelId model,
+                   const std::vector<ModelId>& victims,
+                   std::string_view place);
+  void note_waiting(ModelId model, const policy::Placement& placement);
+  [[nodiscard]] std::vector<DeviceId> serving_places(ModelId model) const;
+  [[nodiscard]] std::vector<DeviceId> places_for(RequestId request) const;
   void drain(DeviceState& device, ModelId model, const std::vector<ModelId>& victims);
   [[nodiscard]] Instant frozen_since(ModelId model) const;
   [[nodiscard]] static Duration residence(const ModelState& model, const Instance& instance);
@@ -216,12 +259,42 @@ class ManagerCore::Impl {
              ModelId model,
              EvictMode mode,
              EvictionReason why,
+             std::optional<ModelId> for_model = {},
              std::int64_t free_pages = 0);
   void unload_unwanted();
   void move_cramped();
   [[nodiscard]] std::int64_t longest_waiting(const ModelState& model) const;
   void answer_tickets();
   void finish_draining();
+
+  // Looking ahead.
+  void plan_ahead();
+  void turn_window();
+  void scale();
+  void add_replica(ModelId id, double load);
+  void prewarm();
+  [[nodiscard]] policy::ReplicaMap replica_map();
+  [[nodiscard]] std::vector<policy::ModelDemand> expected_demands();
+  bool prewarm_on(DeviceState& device,
+                  const policy::PrewarmDecision& decision,
+                  const std::vector<ModelId>& victims);
+  void balance();
+  void finish_moves();
+  void note_start(ModelState& model, ModelId id);
+  void note_complete(DeviceState& device, ModelId model, Instance& instance);
+  void note_gone(ModelId model, const Instance& instance);
+  [[nodiscard]] bool busy(ModelId model, const Instance& instance) const;
+  [[nodiscard]] bool blocked(const DeviceState& device, ModelId model) const;
+  [[nodiscard]] Duration load_time(const ModelState& model, const DeviceState& device) const;
+  [[nodiscard]] double worth(const DeviceState& device, ModelId model) const;
+  [[nodiscard]] double kv_growth(ModelId model, const DeviceState& device) const;
+  [[nodiscard]] double pressure(const DeviceState& device, ModelId wanted) const;
+  [[nodiscard]] std::string names(const std::vector<ModelId>& models) const;
+  void note(DecisionKind kind,
+            ModelId model,
+            std::optional<DeviceId> device,
+            std::string why,
+            std::optional<ModelId> for_model = {});
   void set_timer();
   void wake_by(Instant at);
 
@@ -240,6 +313,11 @@ class ManagerCore::Impl {
   std::uint64_t arrivals_ = 0;
   std::optional<Instant> drain_deadline_{};
   bool drained_ = false;
+  policy::NotBefore not_before_{};
+  std::int64_t window_ = -1;  ///< Of the calendar, under way; -1: none yet.
+  Instant plan_at_{};         ///< The next look ahead.
+  Instant balance_at_{};
+  bool unfinished_ = false;         ///< More is to be prewarmed than could be begun.
   std::optional<Instant> wake_{};   ///< Wanted now.
   std::optional<Instant> timer_{};  ///< Asked for.
 };

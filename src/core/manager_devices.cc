@@ -25,6 +25,7 @@ void ManagerCore::Impl::on(const WorkerUp& up) {
   device.version = 0;
   device.refusals = 0;
   device.paused_until = now_;
+  unfinished_ = true;  // There is room for what is expected to be needed.
 }
 
 void ManagerCore::Impl::on(const WorkerDown& down) {
@@ -125,6 +126,7 @@ void ManagerCore::Impl::heard(DeviceId device_id, const ModelEvicted& evicted) {
   if (found != device.instances.end()) {
     ++models_.at(evicted.model).evictions[static_cast<std::size_t>(found->second.evicted_for)];
     lose_instance(device_id, evicted.model);
+    unfinished_ = true;  // There is room for what is expected to be needed.
   }
 }
 
@@ -139,6 +141,7 @@ void ManagerCore::Impl::lose_instance(DeviceId device_id, ModelId model) {
     leave(id);
     enqueue(id);
   }
+  note_gone(model, found->second);
   device.instances.erase(model);
 }
 
@@ -189,6 +192,9 @@ void ManagerCore::Impl::heard(DeviceId device_id, const DeviceReport& report) {
       continue;
     }
     instance.kv_pages = found->second.kv_pages;
+    if (found->second.complete && !instance.complete) {
+      note_complete(device, id, instance);
+    }
     const bool planned =
         device.plan && std::count(device.plan->victims.begin(), device.plan->victims.end(), id) > 0;
     const bool resident = found->second.residency == Residency::kWarm ||
@@ -230,7 +236,12 @@ void ManagerCore::Impl::find_pages(DeviceId device_id, const DeviceReport& repor
   if (const auto victims = policy::choose_victims(others, 0, report.pages_wanted)) {
     cancel_plan(device);
     for (const ModelId victim : *victims) {
-      evict(device, victim, EvictMode::kNow, EvictionReason::kOutgrown, report.pages_wanted);
+      evict(device,
+            victim,
+            EvictMode::kNow,
+            EvictionReason::kOutgrown,
+            report.wanted_by,
+            report.pages_wanted);
     }
     return;
   }

@@ -111,6 +111,7 @@ bool ManagerCore::Impl::suspend_victims(DeviceState& device, const DrainPlan& pl
             victim,
             busy ? EvictMode::kFrozen : EvictMode::kWhenIdle,
             EvictionReason::kDisplaced,
+            plan.model,
             for_room ? std::clamp<std::int64_t>(short_by, 1, pages_of(device, victim)) : 0);
     }
   }

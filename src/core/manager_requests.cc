@@ -6,6 +6,14 @@
 #include "core/manager_core_impl.h"
 
 namespace heddle::core {
+namespace {
+
+/// Of windows of load that are remembered.
+constexpr std::int64_t kDays = 8;
+/// Of the planner, over which a model's load is averaged.
+constexpr std::int64_t kPeriodsSeen = 10;
+
+}  // namespace
 
 void ManagerCore::Impl::on(const Configure& configure) {
   options_ = configure.options;
@@ -16,7 +24,15 @@ void ManagerCore::Impl::on(const Configure& configure) {
   std::set<ModelId> configured;
   for (const ManagerModel& model : configure.models) {
     configured.insert(model.id);
-    ModelState& state = models_[model.id];
+    ModelState& state =
+        models_
+            .try_emplace(
+                model.id,
+                ModelState{.demand = policy::DemandMeter(now_,
+                                                         options_.planner.calendar,
+                                                         kDays,
+                                                         kPeriodsSeen * options_.planner.period)})
+            .first->second;
     HEDDLE_CHECK(!state.removed);  // A model that comes back has a new id.
     state.config = model;
   }
@@ -83,8 +99,13 @@ void ManagerCore::Impl::on(const RequestArrived& arrived) {
       .due = now_ + models_.at(arrived.model).objectives().ttft,
       .deadline = arrived.deadline};
   ModelState& model = models_.at(arrived.model);
+  if (model.requests == 0) {
+    note_start(model, arrived.model);
+  }
   ++model.requests;
+  model.demand.arrived(now_, arrived.prompt_tokens + arrived.max_tokens, options_.planner.calendar);
   model.last_used = model.last_arrival = now_;
+  model.sent_away = false;
   if (arrived.deadline) {
     deadlines_.emplace(*arrived.deadline, arrived.request);
   }
@@ -118,12 +139,15 @@ void ManagerCore::Impl::leave(RequestId id) {
 }
 
 /// Forgets a request.
-void ManagerCore::Impl::end(RequestId id) {
+void ManagerCore::Impl::end(RequestId id, bool served) {
   leave(id);
   const RequestState& request = requests_.at(id);
   ModelState& model = models_.at(request.model);
   --model.requests;
   model.last_used = now_;
+  model.demand.left(now_,
+                    served ? std::optional(now_ - request.arrived) : std::nullopt,
+                    options_.planner.calendar);
   if (request.deadline) {
     deadlines_.erase({*request.deadline, id});
   }
@@ -177,7 +201,7 @@ void ManagerCore::Impl::on(const RequestFinished& finished) {
     }
     device.instances.at(request.model).answered = true;
   }
-  end(finished.request);
+  end(finished.request, true);
 }
 
 void ManagerCore::Impl::on(const RequestCancelled& cancelled) {
@@ -198,6 +222,7 @@ void ManagerCore::Impl::on(const AdminLoad& admin) {
   // An operator who asks again has perhaps put right what failed.
   found->second.failed_until = found->second.retry_at = now_;
   found->second.loads_asked.emplace(admin.ticket, now_);
+  found->second.sent_away = false;
 }
 
 void ManagerCore::Impl::on(const AdminUnload& admin) {
@@ -208,6 +233,7 @@ void ManagerCore::Impl::on(const AdminUnload& admin) {
     return;
   }
   found->second.unloads_asked.emplace(admin.ticket, admin.why);
+  found->second.sent_away = true;
 }
 
 void ManagerCore::Impl::on(const DrainManager& drain) {

@@ -4,9 +4,27 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/units.h"
 #include "core/manager_core_impl.h"
 
 namespace heddle::core {
+namespace {
+
+DecisionKind decision_of(LoadReason why) {
+  switch (why) {
+    case LoadReason::kForecast:
+      return DecisionKind::kPrewarm;
+    case LoadReason::kLoad:
+      return DecisionKind::kAdd;
+    case LoadReason::kPressure:
+      return DecisionKind::kMove;
+    default:
+      return DecisionKind::kLoad;
+  }
+}
+
+}  // namespace
+
 void ManagerCore::Impl::schedule() {
   wake_.reset();
   expire();
@@ -19,6 +37,7 @@ void ManagerCore::Impl::schedule() {
   }
   answer_tickets();  // Before another model takes the place of one that has just come.
   place_wanted();
+  plan_ahead();
   finish_draining();
   set_timer();
 }
@@ -95,7 +114,8 @@ policy::PlacementDevice ManagerCore::Impl::view(const DeviceState& device, Model
                                .pages = device.config.pages,
                                .free_pages = free_pages(device),
                                .available = device.up && !device.plan && !device.alone &&
-                                            !present && now_ >= device.paused_until};
+                                            !present && now_ >= device.paused_until,
+                               .pressure = pressure(device, wanted)};
   for (const auto& [id, instance] : device.instances) {
     const ModelState& model = models_.at(id);
     if (instance.stage == InstanceStage::kEvicting || id == wanted) {
@@ -107,15 +127,17 @@ policy::PlacementDevice ManagerCore::Impl::view(const DeviceState& device, Model
       }
       continue;
     }
-    view.residents.push_back({.model = id,
-                              .pages = pages_of(device, id),
-                              .queue = std::ssize(instance.in_flight) + std::ssize(model.waiting),
-                              .last_used = model.last_used,
-                              .serving_since = instance.serving_since,
-                              .min_residence = model.config.min_residence,
-                              .pinned = model.config.pin && !model.removed,
-                              .displaced = displaces(state, id),
-                              .in_transition = instance.stage != InstanceStage::kServing});
+    view.residents.push_back(
+        {.model = id,
+         .pages = pages_of(device, id),
+         .queue = std::ssize(instance.in_flight) + std::ssize(model.waiting),
+         .last_used = model.last_used,
+         .serving_since = instance.serving_since,
+         .min_residence = model.config.min_residence,
+         .pinned = (model.config.pin && !model.removed) || !options_.planner.evict,
+         .displaced = displaces(state, id) || (!options_.planner.share && busy(id, instance)),
+         .worth = worth(device, id),
+         .in_transition = instance.stage != InstanceStage::kServing});
   }
   return view;
 }
@@ -124,11 +146,18 @@ void ManagerCore::Impl::evict(DeviceState& device,
                               ModelId model,
                               EvictMode mode,
                               EvictionReason why,
+                              std::optional<ModelId> for_model,
                               std::int64_t free_pages) {
   Instance& instance = device.instances.at(model);
   HEDDLE_CHECK(mode != EvictMode::kWhenIdle || instance.in_flight.empty());
   instance.stage = InstanceStage::kEvicting;
   instance.evicted_for = why;
+  note(DecisionKind::kEvict,
+       model,
+       device.config.id,
+       std::string(name(why)) + "; last used " +
+           format_duration(now_ - models_.at(model).last_used) + " ago",
+       for_model);
   act(EvictFrom{.device = device.config.id,
                 .model = model,
                 .basis = {.epoch = device.epoch, .version = device.version},
@@ -139,18 +168,46 @@ void ManagerCore::Impl::evict(DeviceState& device,
 
 void ManagerCore::Impl::load(DeviceState& device,
                              ModelId model,
-                             const std::vector<ModelId>& victims) {
+                             const std::vector<ModelId>& victims,
+                             LoadReason why,
+                             std::string because) {
+  const auto here = device.instances.find(model);
+  HEDDLE_CHECK(here == device.instances.end() || here->second.stage == InstanceStage::kSuspended);
+  note(decision_of(why), model, device.config.id, std::move(because));
   for (const ModelId victim : victims) {
-    evict(device, victim, EvictMode::kWhenIdle, EvictionReason::kDisplaced);
+    evict(device, victim, EvictMode::kWhenIdle, EvictionReason::kDisplaced, model);
   }
   device.undisturbed.reset();
-  device.instances[model].stage = InstanceStage::kLoading;
   ModelState& state = models_.at(model);
-  const LoadReason why = state.waiting.empty() ? LoadReason::kOperator : LoadReason::kRequest;
+  Instance& instance = device.instances[model];
+  instance.stage = InstanceStage::kLoading;
+  instance.why = why;
+  instance.load_began = now_;
+  instance.from_host = state.host_cached;
   ++state.loads[static_cast<std::size_t>(why)];
   act(LoadOn{.device = device.config.id,
              .model = model,
              .basis = {.epoch = device.epoch, .version = device.version}});
+}
+
+/// Brings in a model that somebody waits for.
+void ManagerCore::Impl::load_wanted(DeviceState& device,
+                                    ModelId model,
+                                    const std::vector<ModelId>& victims,
+                                    std::string_view place) {
+  const ModelState& state = models_.at(model);
+  const bool operators = state.waiting.empty();
+  const std::string who = operators ? "an operator wants it"
+                          : state.waiting.size() == 1
+                              ? "a request waits"
+                              : std::to_string(state.waiting.size()) + " requests wait";
+  const policy::Action action{.model = model, .devices = {device.config.id}, .victims = victims};
+  not_before_.hold(action, now_ + policy::hold_after(action.kind, options_.planner.period));
+  load(device,
+       model,
+       victims,
+       operators ? LoadReason::kOperator : LoadReason::kRequest,
+       who + "; " + std::string(place) + (victims.empty() ? "" : ": " + names(victims)));
 }
 
 // ---- Who goes ----
@@ -181,14 +238,14 @@ void ManagerCore::Impl::unload_unwanted() {
       const std::int64_t free = ends ? INT64_MAX : pages_of(device, id) / 2;
       if (instance.stage == InstanceStage::kSuspended) {
         if (ends && (instance.in_flight.empty() || model.removed)) {
-          evict(device, id, EvictMode::kNow, why, free);
+          evict(device, id, EvictMode::kNow, why, {}, free);
         }
       } else if (instance.stage == InstanceStage::kLoading) {
-        evict(device, id, EvictMode::kNow, why, free);
+        evict(device, id, EvictMode::kNow, why, {}, free);
       } else if (instance.stage != InstanceStage::kEvicting) {
         instance.stage = InstanceStage::kDraining;
         if (instance.in_flight.empty()) {
-          evict(device, id, EvictMode::kWhenIdle, why, free);
+          evict(device, id, EvictMode::kWhenIdle, why, {}, free);
         }
       }
     }
@@ -281,101 +338,14 @@ void ManagerCore::Impl::advance_plans() {
     const policy::PlacementDevice wanted = view(device, plan.model);
     if (available >= wanted.need_pages) {
       device.plan.reset();
-      load(device, plan.model, victims);
+      load_wanted(device, plan.model, victims, "those in its way are idle now");
     } else {
       cancel_plan(device);  // Others have grown meanwhile; choose again.
     }
   }
 }
 
-// ---- Who runs ----
-
-/// A device that was kept free for a request is free for all again when that cannot run there.
-void ManagerCore::Impl::release_devices() {
-  for (auto& [device_id, device] : devices_) {
-    if (!device.alone || requests_.at(*device.alone).device) {
-      continue;
-    }
-    const auto found = device.instances.find(requests_.at(*device.alone).model);
-    if (found == device.instances.end() || found->second.stage != InstanceStage::kServing) {
-      device.alone.reset();
-    }
-  }
-}
-
-/// Sends the request to the instance, unless it or another has to run alone and cannot yet.
-bool ManagerCore::Impl::dispatch(RequestId id, DeviceId device_id, Instance& instance) {
-  DeviceState& device = devices_.at(device_id);
-  RequestState& request = requests_.at(id);
-  const std::int64_t room = tokens_max(request.model, device_id);
-  if (request.need > room || now_ < instance.resting_until) {
-    wake_by(instance.resting_until);
-    return false;
-  }
-  if (models_.at(request.model).foreign()) {
-    return send(id, device_id, instance);
-  }
-  if (request.deaths >= kDeathsInCompany && !device.alone && !device.plan) {
-    device.alone = id;
-  }
-  if (device.alone && device.alone != id) {
-    return false;
-  }
-  if (request.deaths >= kDeathsInCompany) {
-    const bool empty =
-        std::all_of(device.instances.begin(), device.instances.end(), [](const auto& entry) {
-          return entry.second.in_flight.empty();
-        });
-    if (device.alone != id || !empty) {
-      return false;
-    }
-  }
-  // Wherever it goes on, the answer is no shorter and no longer than it would have become here.
-  request.need = request.tokens = std::min(request.tokens, room);
-  return send(id, device_id, instance);
-}
-
-bool ManagerCore::Impl::send(RequestId id, DeviceId device_id, Instance& instance) {
-  RequestState& request = requests_.at(id);
-  DeviceState& device = devices_.at(device_id);
-  models_.at(request.model)
-      .waiting.erase(QueueKey{.priority = request.priority, .order = request.order});
-  const bool alone = std::all_of(device.instances.begin(),
-                                 device.instances.end(),
-                                 [](const auto& entry) { return entry.second.in_flight.empty(); });
-  device.undisturbed.reset();
-  if (alone && instance.answered && request.arrived == now_) {
-    device.undisturbed = id;
-  }
-  request.device = device_id;
-  instance.in_flight.insert(id);
-  act(Dispatch{.request = id,
-               .device = device_id,
-               .epoch = device.epoch,
-               .tokens = request.tokens,
-               .due = request.due});
-  return true;
-}
-
-void ManagerCore::Impl::dispatch_waiting(ModelId id, ModelState& model) {
-  if (model.waiting.empty()) {
-    return;
-  }
-  const auto serving = std::find_if(devices_.begin(), devices_.end(), [&](const auto& entry) {
-    const auto found = entry.second.instances.find(id);
-    return found != entry.second.instances.end() && found->second.stage == InstanceStage::kServing;
-  });
-  const std::map<QueueKey, RequestId> waiting = model.waiting;
-  for (const auto& [key, request] : waiting) {
-    const bool sent = serving != devices_.end() &&
-                      dispatch(request, serving->first, serving->second.instances.at(id));
-    RequestState& state = requests_.at(request);
-    if (!sent && !state.held) {
-      state.held = true;
-      act(Hold{.request = request});
-    }
-  }
-}
+// ---- Who comes ----
 
 /// Finds places for the models that somebody waits for, the longest wait first.
 void ManagerCore::Impl::place_wanted() {
@@ -383,10 +353,11 @@ void ManagerCore::Impl::place_wanted() {
   for (const auto& [id, model] : models_) {
     const bool under_way = std::any_of(devices_.begin(), devices_.end(), [&](const auto& d) {
       const auto found = d.second.instances.find(id);
-      const bool coming = found != d.second.instances.end() &&
-                          (found->second.stage == InstanceStage::kLoading ||
-                           found->second.stage == InstanceStage::kServing ||
-                           (found->second.stage == InstanceStage::kEvicting && model.foreign()));
+      const bool coming =
+          found != d.second.instances.end() &&
+          (found->second.stage == InstanceStage::kLoading ||
+           (found->second.stage == InstanceStage::kServing && !blocked(d.second, id)) ||
+           (found->second.stage == InstanceStage::kEvicting && model.foreign()));
       return coming || (d.second.plan && d.second.plan->model == id);
     });
     if (!model.wanted() || under_way) {
@@ -445,6 +416,7 @@ void ManagerCore::Impl::place(ModelId id, Instant waiting_since) {
   std::vector<policy::PlacementDevice> views;
   const std::int64_t need = longest_waiting(models_.at(id));
   std::int64_t fits_elsewhere = 0;
+  Duration load_takes{};
   for (const auto& [device_id, footprint] : models_.at(id).config.footprints) {
     const DeviceState& device = devices_.at(device_id);
     const std::int64_t room = tokens_max(id, device_id);
@@ -453,10 +425,14 @@ void ManagerCore::Impl::place(ModelId id, Instant waiting_since) {
       continue;
     }
     views.push_back(view(device, id));
+    if (options_.planner.value) {
+      load_takes = std::max(load_takes, load_time(models_.at(id), device));
+    }
     wake_by(device.paused_until);
   }
-  const policy::Placement placement =
-      policy::choose_placement(views, now_, waiting_since, {.drain_after = options_.drain_after});
+  const policy::Placement placement = policy::choose_placement(
+      views, now_, waiting_since, {.drain_after = options_.drain_after, .load = load_takes});
+  note_waiting(id, placement);
   switch (placement.outcome) {
     case policy::PlacementOutcome::kServe:
       break;  // Not asked for: it serves nowhere.
@@ -465,7 +441,10 @@ void ManagerCore::Impl::place(ModelId id, Instant waiting_since) {
                                        placement.victims.end(),
                                        [this](ModelId v) { return models_.at(v).foreign(); });
       if (!engines) {
-        load(devices_.at(placement.device), id, placement.victims);
+        load_wanted(devices_.at(placement.device),
+                    id,
+                    placement.victims,
+                    policy::reason_name(placement.reason));
         break;
       }
       drain(devices_.at(placement.device), id, placement.victims);
@@ -505,6 +484,11 @@ void ManagerCore::Impl::drain(DeviceState& device,
     Instance& instance = device.instances.at(victim);
     if (instance.stage != InstanceStage::kSuspended) {
       instance.stage = InstanceStage::kDraining;
+      note(DecisionKind::kDrain,
+           victim,
+           device.config.id,
+           std::to_string(instance.in_flight.size()) + " requests of its own end first",
+           model);
     }
   }
 }

@@ -318,6 +318,7 @@ void fields(V& v, Like<ResidentReport> auto& x) {
   v("kv_pages", x.kv_pages);
   v("sequences", x.sequences);
   v("sequences_admitted", x.sequences_admitted);
+  v("complete", x.complete);
 }
 
 template <class V>

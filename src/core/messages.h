@@ -227,6 +227,7 @@ struct ResidentReport {
   std::int64_t kv_pages = 0;  ///< Held.
   std::int64_t sequences = 0;
   std::int64_t sequences_admitted = 0;
+  bool complete = false;  ///< All its weights are there.
 };
 
 /// The worker's ledger as it is now. Sent when residency changes, and at intervals.

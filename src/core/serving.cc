@@ -8,6 +8,46 @@ std::string_view name(LoadReason reason) {
       return "request";
     case LoadReason::kOperator:
       return "operator";
+    case LoadReason::kForecast:
+      return "forecast";
+    case LoadReason::kLoad:
+      return "load";
+    case LoadReason::kPressure:
+      return "pressure";
+  }
+  return "?";
+}
+
+std::string_view name(StartKind kind) {
+  switch (kind) {
+    case StartKind::kWarm:
+      return "warm";
+    case StartKind::kHit:
+      return "hit";
+    case StartKind::kAttach:
+      return "attach";
+    case StartKind::kMiss:
+      return "miss";
+  }
+  return "?";
+}
+
+std::string_view name(DecisionKind kind) {
+  switch (kind) {
+    case DecisionKind::kLoad:
+      return "load";
+    case DecisionKind::kPrewarm:
+      return "prewarm";
+    case DecisionKind::kAdd:
+      return "add";
+    case DecisionKind::kMove:
+      return "move";
+    case DecisionKind::kDrain:
+      return "drain";
+    case DecisionKind::kEvict:
+      return "evict";
+    case DecisionKind::kWait:
+      return "wait";
   }
   return "?";
 }
@@ -28,6 +68,8 @@ std::string_view name(EvictionReason reason) {
       return "cramped";
     case EvictionReason::kFailed:
       return "failed";
+    case EvictionReason::kMoved:
+      return "moved";
   }
   return "?";
 }

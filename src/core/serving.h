@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/time.h"
+#include "core/decision.h"
 #include "ledger/drop_reason.h"
 #include "ledger/ledger.h"
 #include "policy/objectives.h"
@@ -138,8 +139,20 @@ enum class Residency : std::uint8_t { kAbsent, kLoading, kWarm, kServing, kDrain
 enum class LoadReason : std::uint8_t {
   kRequest,   ///< A request waited for it.
   kOperator,  ///< Somebody asked for the load itself.
+  kForecast,  ///< It was expected to be asked for.
+  kLoad,      ///< It had more load than the devices should bear that it was on.
+  kPressure,  ///< There was more memory to spare for its KV.
 };
-inline constexpr std::size_t kLoadReasons = 2;
+inline constexpr std::size_t kLoadReasons = 5;
+
+/// What a model's first request found, after none was there.
+enum class StartKind : std::uint8_t {
+  kWarm,    ///< It was resident, and had been used since it came.
+  kHit,     ///< It was resident: it had been prewarmed.
+  kAttach,  ///< It was on its way.
+  kMiss,    ///< It was nowhere, or not to be had.
+};
+inline constexpr std::size_t kStartKinds = 4;
 
 /// Why a model was taken off a device. The death of a worker is no eviction.
 enum class EvictionReason : std::uint8_t {
@@ -150,12 +163,34 @@ enum class EvictionReason : std::uint8_t {
   kRemoved,    ///< The configuration no longer has it.
   kCramped,    ///< A request of its own needs a device with more memory.
   kFailed,     ///< Its load failed.
+  kMoved,      ///< It is on another device instead.
 };
-inline constexpr std::size_t kEvictionReasons = 7;
+inline constexpr std::size_t kEvictionReasons = 8;
 
 /// As in metric labels: "request", "displaced".
 [[nodiscard]] std::string_view name(LoadReason reason);
 [[nodiscard]] std::string_view name(EvictionReason reason);
+[[nodiscard]] std::string_view name(StartKind kind);
+
+/// How much a model is asked for, and expected to be; in requests in the system.
+struct DemandStatus {
+  double expected_mean = 0;  ///< In the present window.
+  double expected_peak = 0;
+  /// Of such forecasts lately, relative; nullopt: there is nothing to judge them by.
+  std::optional<double> error{};
+  std::array<std::uint64_t, kStartKinds> starts{};  ///< Indexed by StartKind.
+  std::uint64_t wasted_bytes = 0;  ///< Loaded by forecast, and evicted before anybody asked.
+};
+
+/// A decision as it was made, with the names of that time: what it is about may be gone since.
+struct NotedDecision {
+  Instant at{};
+  DecisionKind kind = DecisionKind::kLoad;
+  std::string model{};
+  std::string device{};     ///< Empty where it concerns none.
+  std::string for_model{};  ///< Who needs the room; empty: nobody.
+  std::string why{};
+};
 
 /// A model as listings and metrics show it. Reading it wakes nothing.
 struct ModelStatus {
@@ -173,6 +208,7 @@ struct ModelStatus {
   std::array<std::uint64_t, kLoadReasons> loads{};          ///< Indexed by LoadReason.
   std::array<std::uint64_t, kEvictionReasons> evictions{};  ///< Indexed by EvictionReason.
   policy::Objectives objectives{};                          ///< Of the requests that come now.
+  DemandStatus demand{};
   Instant last_used{};
   std::optional<Error> failure{};  ///< Why the last load failed; cleared by a success.
 };
@@ -283,6 +319,8 @@ class Serving {
   [[nodiscard]] virtual ledger::PoolUsage host_usage() const = 0;
   /// The engines that are not ours, by model.
   [[nodiscard]] virtual std::vector<EngineStatus> engines() const = 0;
+  /// The latest decisions, oldest first.
+  [[nodiscard]] virtual std::vector<NotedDecision> decisions() const = 0;
 };
 
 }  // namespace heddle::core

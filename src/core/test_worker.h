@@ -287,6 +287,9 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
     HEDDLE_CHECK(model.opened);
     model.ready = std::max(model.ready, command.bytes);
   }
+  void perform(const HastenCopy& command) {
+    HEDDLE_CHECK(models_.at(command.model).open.source == ImageSource::kShared);
+  }
   void perform(const SetSourceReady& command) {
     Model& model = models_.at(command.model);
     model.source_ready = std::max(model.source_ready, command.bytes);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
 #include <deque>
 #include <functional>
@@ -51,6 +52,8 @@ struct WorldOptions {
   std::int64_t fixed_parts = 0;     ///< WorkerOptions::fixed_parts.
   std::int64_t prompt_tokens = 30;  ///< The longest prompt.
   bool priorities = true;
+  std::int64_t batch = 32;   ///< ManagerModel::batch.
+  PlannerOptions planner{};  ///< Its period and windows are short.
 };
 
 /// What the gateway knows of a request.
@@ -91,7 +94,7 @@ class World {
 
   /// Runs until nothing is left to happen; then every request has ended.
   void run() {
-    while (!agenda_.empty()) {
+    while (!agenda_.empty() && !over()) {
       HEDDLE_CHECK(++happenings_ < 400'000);
       auto next = agenda_.extract(agenda_.begin());
       now_ = next.key();
@@ -105,6 +108,16 @@ class World {
       HEDDLE_CHECK(device.up);
     }
     HEDDLE_CHECK(tickets_asked_ == tickets_answered_);
+  }
+
+  /// Nothing is left to happen but that the manager looks ahead.
+  [[nodiscard]] bool over() const {
+    const auto ended = [](const auto& entry) { return entry.second.end != Record::End::kNone; };
+    const auto up = [](const DeviceStatus& device) { return device.up; };
+    const std::vector<DeviceStatus> devices = manager_.devices();
+    return agenda_.size() == timers_ && tickets_asked_ == tickets_answered_ &&
+           std::all_of(devices.begin(), devices.end(), up) &&
+           std::all_of(records_.begin(), records_.end(), ended);
   }
 
   [[nodiscard]] const std::map<RequestId, Record>& records() const { return records_; }
@@ -174,7 +187,8 @@ class World {
                         .context = 200,
                         .pin = options_.pin_one && index == 0,
                         .min_residence = options_.min_residence,
-                        .slo = {.ttft = options_.ttft}};
+                        .slo = {.ttft = options_.ttft},
+                        .batch = options_.batch};
     for (int i = 0; i < options_.devices; ++i) {
       placed.footprints[DeviceId(static_cast<std::uint64_t>(i))] = model.footprint;
     }
@@ -185,7 +199,8 @@ class World {
   void configure() {
     Configure configure{.options = {.drain_after = options_.drain_after,
                                     .load_retry_first = 1ms,
-                                    .load_cooldown = 10ms}};
+                                    .load_cooldown = 10ms,
+                                    .planner = options_.planner}};
     AgentModels models;
     for (const auto& [id, model] : manager_models_) {
       configure.models.push_back(model);
@@ -461,11 +476,15 @@ class World {
   void perform(const Drained& /*command*/) {}
   void perform(const WakeAt& command) {
     HEDDLE_CHECK(command.at > now_);
+    ++timers_;
     at(command.at, [this] {
+      --timers_;
       manager_step(Tick{});
       agent_step(Tick{});
     });
   }
+  void perform(const Decision& command) { HEDDLE_CHECK(!command.why.empty()); }
+  void perform(const LoadMeasured& command) { HEDDLE_CHECK(command.load.peak >= 0); }
 
   // ---- Commands of the agent ----
 
@@ -547,6 +566,7 @@ class World {
   WorldOptions options_;
   Rng rng_;
   Instant now_{};
+  std::size_t timers_ = 0;  ///< Of what is on the agenda.
   std::multimap<Instant, std::function<void()>> agenda_{};
   std::uint64_t happenings_ = 0;
   std::deque<std::variant<ManagerEvent, AgentEvent>> pending_{};

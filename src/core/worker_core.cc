@@ -37,7 +37,8 @@ DeviceReport WorkerCore::Impl::report() const {
                              .residency = residency,
                              .kv_pages = model.kv_pages,
                              .sequences = sequences,
-                             .sequences_admitted = sequences_.count_admitted(id)});
+                             .sequences_admitted = sequences_.count_admitted(id),
+                             .complete = model.stage == Stage::kOpen && model.complete()});
   }
   report.pages_wanted = lacking_pages();
   if (report.pages_wanted > 0) {

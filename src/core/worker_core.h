@@ -157,6 +157,10 @@ struct SetSourceReady {
   ModelId model{};
   std::uint64_t bytes = 0;
 };
+/// Copy this image before others: somebody waits for it.
+struct HastenCopy {
+  ModelId model{};
+};
 /// Engine::add_sequence; SequenceRefused if it fails.
 struct AddSequence {
   SequenceId sequence{};
@@ -202,6 +206,7 @@ using WorkerCommand = std::variant<AdoptPages,
                                    CloseModel,
                                    SetImageReady,
                                    SetSourceReady,
+                                   HastenCopy,
                                    AddSequence,
                                    TakePrefixes,
                                    TrimCached,

@@ -272,6 +272,7 @@ void WorkerCore::Impl::set_ready(ModelId id, std::uint64_t bytes) {
     return;
   }
   found->second.ready_bytes = bytes;
+  residency_changed_ = residency_changed_ || found->second.complete();
   if (found->second.stage == Stage::kOpen) {
     act(SetImageReady{.model = id, .bytes = bytes});
   }

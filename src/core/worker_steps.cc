@@ -69,6 +69,9 @@ void WorkerCore::Impl::on(const Submit& submit) {
     say(RequestFailed{.request = submit.request, .error = std::move(*error)});
     return;
   }
+  if (found->second.source == ImageSource::kShared && !found->second.complete()) {
+    act(HastenCopy{.model = submit.model});
+  }
   const std::vector<SequenceId> added = sequences_.add(submit, now_);
   for (std::size_t i = 0; i < added.size(); ++i) {
     const SubmitChoice& choice = submit.choices[i];

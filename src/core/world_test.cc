@@ -67,6 +67,27 @@ WorldOptions anything(std::uint64_t seed) {
           .fixed_parts = chance(4) ? 2 + static_cast<std::int64_t>(rng.below(3)) : 0};
 }
 
+/// Looks ahead every 5 ms, in windows of 50 ms.
+PlannerOptions short_planner() {
+  return {.period = 5ms, .calendar = {.window = 50ms, .windows_per_day = 8}};
+}
+
+/// The same with a planner of which some parts decide.
+WorldOptions anything_planned(std::uint64_t seed) {
+  WorldOptions options = anything(seed);
+  Rng rng(seed ^ 0xb1a0U);
+  const auto chance = [&rng](std::uint64_t of) { return rng.below(of) == 0; };
+  options.batch = 1 + static_cast<std::int64_t>(rng.below(6));
+  options.planner = short_planner();
+  options.planner.prewarm = !chance(4);
+  options.planner.value = !chance(4);
+  options.planner.pressure = !chance(4);
+  options.planner.replicas = !chance(4);
+  options.planner.share = !chance(4);
+  options.planner.evict = !chance(6);
+  return options;
+}
+
 TEST(World, EveryRequestIsAnsweredWhenNothingGoesWrong) {
   for (const std::uint64_t seed : seeds(300)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -220,6 +241,26 @@ TEST(World, SurvivesAnything) {
     all += std::ssize(world.records());
   }
   EXPECT_GT(2 * done, all);
+}
+
+TEST(World, SurvivesAnythingWhilePlanningAhead) {
+  std::int64_t done = 0;
+  std::int64_t all = 0;
+  std::uint64_t ahead = 0;
+  for (const std::uint64_t seed : seeds(1000)) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    World world(anything_planned(seed));
+    run(world, seed);
+    done += count(world, Record::End::kDone);
+    all += std::ssize(world.records());
+    for (const ModelStatus& model : world.manager().models()) {
+      ahead += model.loads[static_cast<std::size_t>(LoadReason::kForecast)] +
+               model.loads[static_cast<std::size_t>(LoadReason::kLoad)] +
+               model.loads[static_cast<std::size_t>(LoadReason::kPressure)];
+    }
+  }
+  EXPECT_GT(2 * done, all);
+  EXPECT_GT(ahead, 100U);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "external/engine_host.h"
 
 #include <algorithm>
-#include <deque>
 #include <exception>
 #include <map>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/hearing.h"
 #include "external/record.h"
 
 namespace heddle::external {
@@ -145,9 +145,7 @@ class EngineHost::Impl : public std::enable_shared_from_this<EngineHost::Impl> {
   std::shared_ptr<Errands> errands_;
   core::EnginesCore core_{};
   std::map<ModelId, Entry> engines_{};  ///< Removed ones too, until nothing of them is left.
-  std::deque<core::EnginesEvent> events_{};
-  std::vector<core::EnginesCommand> commands_{};
-  bool hearing_ = false;
+  core::Hearing<core::EnginesCore, core::EnginesEvent, core::EnginesCommand> hearing_{};
   bool closed_ = false;
   asio::steady_timer sampling_;
 };
@@ -190,26 +188,19 @@ void EngineHost::Impl::set_engines(core::ConfigureEngines configure,
 
 /// Lets the core hear `event`, and all that follows from it.
 void EngineHost::Impl::hear(core::EnginesEvent event) {
-  events_.push_back(std::move(event));
-  if (hearing_) {
-    return;  // What is on the stack below goes on with it.
+  const bool heard = hearing_.hear(
+      core_,
+      std::move(event),
+      steady_now,
+      [this](Instant at, const auto& what, const auto& commands) {
+        if (handlers_.on_step) {
+          handlers_.on_step(at, what, commands);
+        }
+      },
+      [this](const auto& command) { execute(command); });
+  if (heard) {
+    forget_gone();
   }
-  hearing_ = true;
-  while (!events_.empty()) {
-    const core::EnginesEvent next = std::move(events_.front());
-    events_.pop_front();
-    commands_.clear();
-    const Instant now = steady_now();
-    core_.step(now, next, commands_);
-    if (handlers_.on_step) {
-      handlers_.on_step(now, next, commands_);
-    }
-    for (const core::EnginesCommand& command : commands_) {
-      std::visit([this](const auto& concrete) { execute(concrete); }, command);
-    }
-  }
-  hearing_ = false;
-  forget_gone();
 }
 
 /// Engines that are not configured any more, as soon as the core has forgotten them.

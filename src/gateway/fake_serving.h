@@ -38,6 +38,7 @@ class FakeServing final : public core::Serving {
   /// Where the engines that are not ours listen; nothing: they do not run yet.
   std::optional<core::EngineAddress> engine{};
   std::vector<core::EngineStatus> engine_statuses{};
+  std::vector<core::NotedDecision> noted{};
   int retries_max = 100;  ///< Then requests fail.
 
   /// What happened; read within look().
@@ -142,6 +143,7 @@ class FakeServing final : public core::Serving {
     return {device};
   }
   [[nodiscard]] std::vector<core::EngineStatus> engines() const override { return engine_statuses; }
+  [[nodiscard]] std::vector<core::NotedDecision> decisions() const override { return noted; }
   [[nodiscard]] ledger::PoolUsage host_usage() const override { return {.total = 50, .free = 50}; }
 
   /// Sends tokens of one choice. Loop thread.

@@ -172,6 +172,17 @@ void GatewayMetrics::publish_model(const core::ModelStatus& model, const std::st
                 {{"model_name", model.name}, {"reason", std::string(core::name(reason))}},
                 model.loads[i]);
   }
+  for (std::size_t i = 0; i < core::kStartKinds; ++i) {
+    const auto kind = static_cast<core::StartKind>(i);
+    count_up_to("heddle_model_starts_total",
+                "First requests of a model that had none, by what they found.",
+                {{"model_name", model.name}, {"kind", std::string(core::name(kind))}},
+                model.demand.starts[i]);
+  }
+  count_up_to("heddle_prewarm_wasted_bytes_total",
+              "Weights that were loaded by forecast and evicted before anybody asked for them.",
+              labels,
+              model.demand.wasted_bytes);
   for (std::size_t i = 0; i < core::kEvictionReasons; ++i) {
     const auto reason = static_cast<core::EvictionReason>(i);
     count_up_to("heddle_model_evictions_total",

@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "gateway/engine_handlers.h"
 #include "gateway/handlers.h"
+#include "gateway/planner_handlers.h"
 #include "spec/json_writer.h"
 
 namespace heddle::gateway {
@@ -153,7 +154,7 @@ asio::awaitable<void> index(std::shared_ptr<Context> context, HttpExchange& http
   }
   page += "\ntry\n  POST /v1/chat/completions  {\"model\": \"" + example +
           "\", \"messages\": [{\"role\": \"user\", \"content\": \"...\"}]}\n"
-          "see\n  /v1/models  /running  /metrics  /api/devices  /api/requests\n";
+          "see\n  /v1/models  /running  /metrics  /api/devices  /api/requests  /api/decisions\n";
   HttpResponse response{.body = std::move(page), .content_type = "text/plain; charset=utf-8"};
   (void)co_await http.respond(std::move(response));  // Nobody else wants it.
 }
@@ -170,6 +171,8 @@ std::vector<Endpoint> status_endpoints() {
           {{"GET", "/metrics"}, Access::kKey, metrics},
           {{"GET", "/api/devices"}, Access::kKey, devices},
           {{"GET", "/api/engines"}, Access::kKey, list_engines},
+          {{"GET", "/api/decisions"}, Access::kKey, list_decisions},
+          {{"GET", "/api/forecasts"}, Access::kKey, list_forecasts},
           {{"GET", "/api/requests"}, Access::kKey, request_stories},
           {{"GET", "/api/requests/{id}"}, Access::kKey, request_story}};
 }

@@ -1,7 +1,6 @@
 #include "manager/manager.h"
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <optional>
 #include <utility>
@@ -14,16 +13,20 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/codec.h"
+#include "core/hearing.h"
 #include "core/manager_core.h"
 #include "external/engine_host.h"
 #include "manager/core_logs.h"
+#include "manager/decision_log.h"
 #include "manager/device_counts.h"
 #include "manager/foreign_requests.h"
 #include "manager/lent_pages.h"
+#include "manager/load_records.h"
 #include "manager/model_registry.h"
 #include "manager/request_table.h"
 #include "manager/setup.h"
 #include "manager/switch_times.h"
+#include "manager/tickets.h"
 
 namespace heddle::manager {
 
@@ -75,6 +78,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     }
     engines_ = std::make_unique<external::EngineHost>(
         executor_, engine_host_setup(config_), std::move(engine_handlers));
+    loads_.open(config_.data_dir, config_.planner.window);
     take_over(open_models(config_, geometry_));
     agent_->start();
     preload();
@@ -187,44 +191,28 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   }
 
   void load(ModelId model, std::function<void(Result<void>)> done) {
-    const core::TicketId ticket(++tickets_given_);
-    tickets_[ticket] = std::move(done);
+    const core::TicketId ticket = tickets_.open(std::move(done));
     const ConfiguredModel* known = registry_.find(model);
     if (known != nullptr && known->failure()) {
-      soon([ticket, error = *known->failure()](Impl& self) { self.answer(ticket, error); });
+      soon(
+          [ticket, error = *known->failure()](Impl& self) { self.tickets_.answer(ticket, error); });
       return;
     }
     hear_soon(core::AdminLoad{.ticket = ticket, .model = model});
   }
 
   void unload(ModelId model, core::EvictionReason why, std::function<void(Result<void>)> done) {
-    const core::TicketId ticket(++tickets_given_);
-    tickets_[ticket] = std::move(done);
+    const core::TicketId ticket = tickets_.open(std::move(done));
     const ConfiguredModel* known = registry_.find(model);
     if (known != nullptr && known->failure()) {
-      soon([ticket](Impl& self) { self.answer(ticket, std::nullopt); });
+      soon([ticket](Impl& self) { self.tickets_.answer(ticket, std::nullopt); });
       return;
     }
     hear_soon(core::AdminUnload{.ticket = ticket, .model = model, .why = why});
   }
 
   [[nodiscard]] std::vector<core::ModelStatus> models() const {
-    std::map<ModelId, core::ModelStatus> known;
-    for (core::ModelStatus& status : core_.models()) {
-      const ModelId id = status.id;
-      known[id] = std::move(status);
-    }
-    std::vector<core::ModelStatus> all;
-    for (const ConfiguredModel& model : registry_.models()) {
-      const auto found = known.find(model.id);
-      if (found != known.end()) {
-        all.push_back(found->second);
-      } else {
-        all.push_back({.id = model.id, .name = model.config.id});
-        all.back().failure = model.failure();
-      }
-    }
-    return all;
+    return registry_.statuses(core_.models());
   }
 
   [[nodiscard]] std::vector<core::DeviceStatus> devices() const {
@@ -239,33 +227,28 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     return all;
   }
 
+  [[nodiscard]] std::vector<core::NotedDecision> decisions() const { return decisions_.all(); }
   [[nodiscard]] const agent::Agent& agent() const { return *agent_; }
   [[nodiscard]] const external::EngineHost& engines() const { return *engines_; }
 
  private:
+  [[nodiscard]] const std::string& device_name(DeviceId device) const {
+    return config_.devices.at(device.value()).name;
+  }
+
   // ---- Events in ----
 
-  /// Lets the core hear `event` and all that follows from it; what comes meanwhile is heard after.
   void hear(core::ManagerEvent event) {
-    events_.push_back(std::move(event));
-    if (hearing_) {
-      return;
-    }
-    hearing_ = true;
-    while (!events_.empty()) {
-      const core::ManagerEvent next = std::move(events_.front());
-      events_.pop_front();
-      std::vector<core::ManagerCommand> commands;
-      const Instant now = steady_now();
-      core_.step(now, next, commands);
-      if (logs_.manager() != nullptr) {
-        logs_.manager()->write(core::log_entry(now, next, commands));
-      }
-      for (core::ManagerCommand& command : commands) {
-        std::visit([this](auto& concrete) { execute(concrete); }, command);
-      }
-    }
-    hearing_ = false;
+    hearing_.hear(
+        core_,
+        std::move(event),
+        steady_now,
+        [this](Instant at, const auto& heard, const auto& commands) {
+          if (logs_.manager() != nullptr) {
+            logs_.manager()->write(core::log_entry(at, heard, commands));
+          }
+        },
+        [this](auto& command) { execute(command); });
   }
 
   /// From the loop rather than from here: the caller must not hear of it within its call.
@@ -316,16 +299,12 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   /// Loads what is to be there before anybody asks for it. Engines that do not fit together are
   /// started one after the other; each is suspended when the next needs its memory.
   void preload() {
-    for (const ConfiguredModel& model : registry_.models()) {
-      const bool early =
-          model.foreign() && model.config.engine->snapshot == config::SnapshotPolicy::kOnStart;
-      if (early || std::ranges::count(config_.preload, model.config.id) > 0) {
-        load(model.id, [name = model.config.id](const Result<void>& done) {
-          if (!done) {
-            log::warning("model not preloaded", {{"model", name}, {"error", done.error().message}});
-          }
-        });
-      }
+    for (const ModelId id : to_preload(config_, registry_.models())) {
+      load(id, [name = registry_.name(id)](const Result<void>& done) {
+        if (!done) {
+          log::warning("model not preloaded", {{"model", name}, {"error", done.error().message}});
+        }
+      });
     }
   }
 
@@ -372,14 +351,6 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     }
   }
 
-  void answer(core::TicketId ticket, const std::optional<Error>& error) {
-    const auto found = tickets_.find(ticket);
-    HEDDLE_CHECK(found != tickets_.end());
-    const std::function<void(Result<void>)> done = std::move(found->second);
-    tickets_.erase(found);
-    done(error.has_value() ? Result<void>(*error) : Result<void>());
-  }
-
   void take_over(std::vector<ConfiguredModel> models) {
     registry_.assign(std::move(models));
     std::vector<agent::HostModel> hosted;
@@ -400,8 +371,15 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     agent_->set_models(hosted);
     engines_->set_engines(engines_setup(config_, registry_.models()),
                           hosted_engines(config_, registry_.models()));
-    hear(core_setup(config_, registry_.models()));
+    configure();
+    for (const ConfiguredModel& model : registry_.models()) {
+      if (auto remembered = loads_.recall(model.config.id, model.id)) {
+        hear(std::move(*remembered));
+      }
+    }
   }
+
+  void configure() { hear(core_setup(config_, registry_.models(), loads_.take_clock_offset())); }
 
   // ---- Commands out ----
 
@@ -482,7 +460,23 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     fail(command.request, command.error);
   }
 
-  void execute(const core::AdminDone& command) { answer(command.ticket, command.error); }
+  void execute(const core::Decision& decision) {
+    decisions_.note({.at = steady_now(),
+                     .kind = decision.kind,
+                     .model = registry_.name(decision.model),
+                     .device = decision.device ? device_name(*decision.device) : "",
+                     .for_model = decision.for_model ? registry_.name(*decision.for_model) : "",
+                     .why = decision.why});
+  }
+
+  void execute(const core::LoadMeasured& measured) {
+    loads_.note(registry_.name(measured.model), measured.window, measured.load);
+    if (loads_.clock_moved()) {
+      configure();  // Windows begin at other times from now on.
+    }
+  }
+
+  void execute(const core::AdminDone& command) { tickets_.answer(command.ticket, command.error); }
 
   /// No request is left: the engines that are not ours may end in peace, too.
   void execute(const core::Drained& /*command*/) {
@@ -518,13 +512,13 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   ModelRegistry registry_{};
   RequestTable requests_{};
   ForeignRequests foreign_{};
-  std::map<core::TicketId, std::function<void(Result<void>)>> tickets_{};
-  std::uint64_t tickets_given_ = 0;
+  Tickets tickets_{};
   std::function<void()> drained_{};
-  std::deque<core::ManagerEvent> events_{};
-  bool hearing_ = false;
+  core::Hearing<core::ManagerCore, core::ManagerEvent, core::ManagerCommand> hearing_{};
   asio::steady_timer timer_;
   CoreLogs logs_{};
+  DecisionLog decisions_{};
+  LoadRecords loads_{};
   std::unique_ptr<agent::Agent> agent_{};
   std::unique_ptr<external::EngineHost> engines_{};
   asio::thread_pool opener_{1};  ///< Reads the models of a new configuration, off the loop.
@@ -585,6 +579,9 @@ std::vector<core::DeviceStatus> Manager::devices() const {
 }
 std::vector<core::EngineStatus> Manager::engines() const {
   return impl_->engines().engines();
+}
+std::vector<core::NotedDecision> Manager::decisions() const {
+  return impl_->decisions();
 }
 ledger::PoolUsage Manager::host_usage() const {
   return impl_->agent().host_usage();

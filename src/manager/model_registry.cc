@@ -72,4 +72,25 @@ const ConfiguredModel* ModelRegistry::find(ModelId id) const {
   return found == models_.end() ? nullptr : &*found;
 }
 
+std::string ModelRegistry::name(ModelId id) const {
+  const ConfiguredModel* model = find(id);
+  return model == nullptr ? std::string() : model->config.id;
+}
+
+std::vector<core::ModelStatus> ModelRegistry::statuses(
+    const std::vector<core::ModelStatus>& known) const {
+  std::vector<core::ModelStatus> all;
+  for (const ConfiguredModel& model : models_) {
+    const auto found = std::find_if(
+        known.begin(), known.end(), [&](const auto& status) { return status.id == model.id; });
+    if (found != known.end()) {
+      all.push_back(*found);
+    } else {
+      all.push_back({.id = model.id, .name = model.config.id});
+      all.back().failure = model.failure();
+    }
+  }
+  return all;
+}
+
 }  // namespace heddle::manager

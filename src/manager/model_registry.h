@@ -10,6 +10,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "config/config.h"
+#include "core/serving.h"
 
 namespace heddle::manager {
 
@@ -43,6 +44,11 @@ class ModelRegistry {
 
   /// In the order of the configuration.
   [[nodiscard]] const std::vector<ConfiguredModel>& models() const { return models_; }
+  /// A model's name; empty when there is no such model.
+  [[nodiscard]] std::string name(ModelId id) const;
+  /// What is known of every configured model, in order: from `known`, or why it cannot be served.
+  [[nodiscard]] std::vector<core::ModelStatus> statuses(
+      const std::vector<core::ModelStatus>& known) const;
   /// Null for one that is not configured now.
   [[nodiscard]] const ConfiguredModel* find(ModelId id) const;
 

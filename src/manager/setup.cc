@@ -161,10 +161,25 @@ Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t
   return setup;
 }
 
+core::PlannerOptions planner_options(const config::PlannerConfig& planner, Duration clock_offset) {
+  return {.prewarm = planner.prewarm,
+          .value = planner.value,
+          .pressure = planner.pressure,
+          .replicas = planner.replicas,
+          .share = planner.share,
+          .evict = planner.evict,
+          .period = planner.period,
+          .calendar = {.window = planner.window,
+                       .windows_per_day = Duration(std::chrono::days(1)) / planner.window,
+                       .offset = clock_offset}};
+}
+
 core::Configure core_setup(const config::Config& config,
-                           const std::vector<ConfiguredModel>& models) {
+                           const std::vector<ConfiguredModel>& models,
+                           Duration clock_offset) {
   core::Configure configure;
   configure.options.queue_per_model = static_cast<std::size_t>(config.limits.queue);
+  configure.options.planner = planner_options(config.planner, clock_offset);
   std::uint64_t id = 0;
   for (const config::DeviceConfig& device : config.devices) {
     configure.devices.push_back(
@@ -189,7 +204,8 @@ core::Configure core_setup(const config::Config& config,
         .context = model.config.context > 0 ? std::min(model.config.context, longest) : longest,
         .pin = model.config.pin,
         .min_residence = model.config.min_residence,
-        .slo = objectives(model.config.slo)};
+        .slo = objectives(model.config.slo),
+        .batch = model.config.batch};
     for (const core::ManagerDevice& device : configure.devices) {
       if (runs_models(config.devices.at(device.id.value()))) {
         entry.footprints[device.id] = model.host->footprint;
@@ -245,7 +261,26 @@ std::vector<external::HostedEngine> hosted_engines(const config::Config& config,
   return engines;
 }
 
+std::vector<ModelId> to_preload(const config::Config& config,
+                                const std::vector<ConfiguredModel>& models) {
+  std::vector<ModelId> early;
+  for (const ConfiguredModel& model : models) {
+    const bool snapshot =
+        model.foreign() && model.config.engine->snapshot == config::SnapshotPolicy::kOnStart;
+    const auto& asked = config.preload;
+    if (snapshot || std::count(asked.begin(), asked.end(), model.config.id) > 0) {
+      early.push_back(model.id);
+    }
+  }
+  return early;
+}
+
 Result<void> check_reload(const config::Config& before, const config::Config& now) {
+  if (before.planner.window != now.planner.window || before.data_dir != now.data_dir) {
+    return Error{Code::kFailedPrecondition,
+                 "reload configuration: `planner.window` or `dataDir` has changed, which takes a "
+                 "restart"};
+  }
   if (!std::equal(before.devices.begin(),
                   before.devices.end(),
                   now.devices.begin(),

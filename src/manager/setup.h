@@ -18,8 +18,12 @@ namespace heddle::manager {
 Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t max_batch_tokens);
 
 /// The models that can be opened and all devices, for ManagerCore.
+/// `clock_offset`: UTC less steady time.
 [[nodiscard]] core::Configure core_setup(const config::Config& config,
-                                         const std::vector<ConfiguredModel>& models);
+                                         const std::vector<ConfiguredModel>& models,
+                                         Duration clock_offset);
+[[nodiscard]] core::PlannerOptions planner_options(const config::PlannerConfig& planner,
+                                                   Duration clock_offset);
 
 /// How engines that are not ours are handled.
 [[nodiscard]] external::EngineHostSetup engine_host_setup(const config::Config& config);
@@ -29,6 +33,10 @@ Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t
 /// The same engines, for those who run them.
 [[nodiscard]] std::vector<external::HostedEngine> hosted_engines(
     const config::Config& config, const std::vector<ConfiguredModel>& models);
+
+/// The models that are loaded when the server starts.
+[[nodiscard]] std::vector<ModelId> to_preload(const config::Config& config,
+                                              const std::vector<ConfiguredModel>& models);
 
 /// kFailedPrecondition, naming it, for something of `now` that a running system cannot take over.
 Result<void> check_reload(const config::Config& before, const config::Config& now);

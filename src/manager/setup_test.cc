@@ -5,6 +5,8 @@
 namespace heddle::manager {
 namespace {
 
+constexpr Duration kClockOffset = std::chrono::hours(5);
+
 constexpr std::uint64_t kPage = std::uint64_t{64} << 10U;
 
 config::Config two_devices() {
@@ -71,8 +73,11 @@ TEST(Setup, GivesTheCoreTheModelsThatCanBeOpened) {
   models[2].config.context = 300;
   models[2].config.pin = true;
   models[2].config.slo = {.ttft = std::chrono::seconds(2)};
-  const core::Configure configure = core_setup(two_devices(), models);
+  const core::Configure configure = core_setup(two_devices(), models, kClockOffset);
   EXPECT_EQ(configure.options.queue_per_model, 9U);
+  EXPECT_TRUE(configure.options.planner.prewarm);
+  EXPECT_EQ(configure.options.planner.calendar.windows_per_day, 288);
+  EXPECT_EQ(configure.options.planner.calendar.offset, kClockOffset);
   EXPECT_EQ(configure.devices[1].pages, 5);
   ASSERT_EQ(configure.models.size(), 2U);
   EXPECT_EQ(configure.models[0].context, 1000);
@@ -119,7 +124,7 @@ TEST(Setup, EnginesShareTheDevicesAndTheSizeOfPages) {
   }
   models[1].config.displaces = {"some"};
 
-  const core::Configure manager = core_setup(config, models);
+  const core::Configure manager = core_setup(config, models, kClockOffset);
   ASSERT_EQ(manager.devices.size(), 3U);
   EXPECT_EQ(manager.devices[2].pages, 100);
   EXPECT_EQ(manager.devices[2].page_bytes, kPage);

@@ -99,8 +99,8 @@ std::string_view reason_name(HeldReason reason) {
   return "?";
 }
 
-Duration hold_after(ActionKind kind) {
-  return std::chrono::seconds{kind == ActionKind::kMigrate ? 30 : 5};
+Duration hold_after(ActionKind kind, Duration period) {
+  return period * (kind == ActionKind::kMigrate ? 60 : 10);
 }
 
 Instant NotBefore::free_at(const Action& action) const {
@@ -129,7 +129,10 @@ void NotBefore::expire(Instant now) {
   expire_ends(devices_, devices_by_end_, now);
 }
 
-Diff make_diff(std::span<const Action> proposals, NotBefore& not_before, Instant now) {
+Diff make_diff(std::span<const Action> proposals,
+               NotBefore& not_before,
+               Instant now,
+               Duration period) {
   not_before.expire(now);
   std::vector<const Action*> order;
   for (const Action& action : proposals) {
@@ -156,7 +159,7 @@ Diff make_diff(std::span<const Action> proposals, NotBefore& not_before, Instant
     diff.actions.push_back(*action);
   }
   for (const Action& action : diff.actions) {
-    not_before.hold(action, now + hold_after(action.kind));
+    not_before.hold(action, now + hold_after(action.kind, period));
   }
   return diff;
 }

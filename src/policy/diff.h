@@ -28,8 +28,12 @@ enum class ActionKind : std::uint8_t {
 /// As in metric labels: "scale_down".
 [[nodiscard]] std::string_view name(ActionKind kind);
 
-/// For how long an action keeps other controllers' hands off its models and devices.
-[[nodiscard]] Duration hold_after(ActionKind kind);
+/// How often the planner looks ahead; what is held is held for so many times that.
+inline constexpr Duration kPlanPeriod = std::chrono::milliseconds(500);
+
+/// For how long an action keeps other controllers' hands off its models and devices: 60 periods
+/// after a migration, else 10.
+[[nodiscard]] Duration hold_after(ActionKind kind, Duration period = kPlanPeriod);
 
 struct Action {
   ActionKind kind = ActionKind::kStart;
@@ -85,7 +89,10 @@ class NotBefore {
 /// they hold what they touch like the rest. Marks what it accepts in `not_before`.
 /// The result does not depend on the order of `proposals`, save for equal ones.
 /// O(P log P + touched log n): what nobody proposes about costs nothing.
-[[nodiscard]] Diff make_diff(std::span<const Action> proposals, NotBefore& not_before, Instant now);
+[[nodiscard]] Diff make_diff(std::span<const Action> proposals,
+                             NotBefore& not_before,
+                             Instant now,
+                             Duration period = kPlanPeriod);
 
 /// Which models a tick must look at: those something happened to, and those whose time has come.
 /// A value. All O(log n).

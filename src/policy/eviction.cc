@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <tuple>
 #include <utility>
 
@@ -16,6 +17,8 @@ struct Offer {
   Placement placement{};
   std::int64_t victims_queue = 0;
   std::int64_t victims_pages = 0;
+  double lost = 0;  ///< Worth of the victims [s].
+  double pressure = 0;
   std::int64_t free_pages = 0;
 };
 
@@ -51,6 +54,10 @@ std::optional<std::vector<ResidentView>> cheapest(const std::vector<ResidentView
   return chosen;
 }
 
+double density(const ResidentView& resident) {
+  return resident.worth / static_cast<double>(std::max<std::int64_t>(resident.pages, 1));
+}
+
 /// The least valuable of `candidates` that together bring `available` up to `need`; empty optional
 /// if all of them do not. Greedy in order of value, then without those that turned out superfluous:
 /// one large model may have made several small ones unnecessary.
@@ -59,7 +66,8 @@ std::optional<std::vector<ResidentView>> least_valuable(std::vector<ResidentView
                                                         std::int64_t need,
                                                         Instant now) {
   std::sort(candidates.begin(), candidates.end(), [](const ResidentView& a, const ResidentView& b) {
-    return std::tie(a.queue, a.last_used, a.model) < std::tie(b.queue, b.last_used, b.model);
+    return std::tuple(a.queue, density(a), a.last_used, a.model) <
+           std::tuple(b.queue, density(b), b.last_used, b.model);
   });
   std::vector<ResidentView> chosen;
   for (const ResidentView& candidate : candidates) {
@@ -105,11 +113,13 @@ Offer offer_of(const PlacementDevice& device,
                PlacementReason reason,
                const std::vector<ResidentView>& victims) {
   Offer offer{.placement = {.outcome = outcome, .reason = reason, .device = device.id},
+              .pressure = device.pressure,
               .free_pages = device.free_pages};
   for (const ResidentView& victim : victims) {
     offer.placement.victims.push_back(victim.model);
     offer.victims_queue += victim.queue;
     offer.victims_pages += victim.pages;
+    offer.lost += victim.worth;
   }
   return offer;
 }
@@ -218,11 +228,18 @@ Offer offer_from(const PlacementDevice& device, Instant now, Instant patience_en
   return offer_by_draining(device, candidates, now, patience_ends);
 }
 
+/// Parts of a load that are worth losing for a better place.
+constexpr double kLostStep = 0.1;
+
 /// Lower is better. Outcomes and reasons are declared in order of preference.
-auto rank(const Offer& offer) {
+auto rank(const Offer& offer, Duration load) {
+  const double step = kLostStep * static_cast<double>(load.count()) * 1e-9;
+  const bool weighed = offer.placement.outcome == PlacementOutcome::kLoad && step > 0;
   return std::tuple(offer.placement.outcome,
-                    offer.placement.reason,
+                    weighed ? std::floor(offer.lost / step) : 0.0,
+                    weighed ? PlacementReason::kFreePages : offer.placement.reason,
                     offer.victims_queue,
+                    offer.pressure,
                     offer.victims_pages,
                     -offer.free_pages,
                     offer.placement.device);
@@ -286,7 +303,7 @@ Placement choose_placement(std::span<const PlacementDevice> devices,
     if (chance && (!retry_at || *chance < *retry_at)) {
       retry_at = chance;
     }
-    if (!best || rank(offer) < rank(*best)) {
+    if (!best || rank(offer, options.load) < rank(*best, options.load)) {
       best = std::move(offer);
     }
   }

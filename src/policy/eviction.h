@@ -25,6 +25,9 @@ struct ResidentView {
   /// To take it out and bring it back; known of engines that are not ours, 0 of models of our own,
   /// which cost milliseconds.
   Duration swap{};
+  /// What losing it is expected to cost [s], as policy/value.h has it; 0: not known, the least
+  /// recently used goes first.
+  double worth = 0;
   bool in_transition = false;  ///< Loading, draining or being evicted: left alone.
 };
 
@@ -36,11 +39,15 @@ struct PlacementDevice {
   std::int64_t free_pages = 0;  ///< That a load may take now.
   bool serving = false;         ///< The wanted model is resident and takes requests.
   bool available = false;       ///< It is up, and no plan for another model is under way on it.
+  double pressure = 0;          ///< KVPR of the device with the wanted model on it; 0: not known.
   std::vector<ResidentView> residents{};
 };
 
 struct PlacementOptions {
   Duration drain_after{};  ///< How long a waiting request bears with busy models.
+  /// Time to load the wanted model: devices that lose less than a tenth of that are as good as
+  /// those that lose nothing, and KV pressure decides between them.
+  Duration load{};
 };
 
 enum class PlacementOutcome : std::uint8_t {
@@ -76,16 +83,18 @@ struct Placement {
 };
 
 /// The least valuable of `residents` whose pages, with the `free_pages` there are, make
-/// `need_pages`: shortest queue first (waiting and in flight), then least recently used, and of
-/// these none that the others make unnecessary. Pinned ones and ones in transition do not count.
-/// nullopt when all of them are not enough. Pure; O(R log R).
+/// `need_pages`: shortest queue first (waiting and in flight), then the least worth for its pages,
+/// then least recently used, and of these none that the others make unnecessary. Pinned ones and
+/// ones in transition do not count. nullopt when all of them are not enough. Pure; O(R log R).
 [[nodiscard]] std::optional<std::vector<ModelId>> choose_victims(
     std::span<const ResidentView> residents, std::int64_t free_pages, std::int64_t need_pages);
 
 /// Demand-aware LRU. Chooses where a model goes that a request wants since `waiting_since`, and who
 /// makes way. Devices: one that serves it; else one with free pages; else one where idle models can
-/// go; else one where busy ones can. Among equals: the shortest queue of victims, then the fewest
-/// pages evicted, the most pages free, the lowest id.
+/// go; else one where busy ones can. Among equals: the shortest queue of victims, then the least
+/// KV pressure, the fewest pages evicted, the most pages free, the lowest id. Where residents have
+/// a worth, idle ones that are worth next to nothing are as good as free pages (WarmServe's
+/// evict-aware placement; Prism's activation where KV pressure is least).
 /// Where engines that are not ours are among those that could go, the victims are the cheapest set
 /// instead (preemption_cost). A resident that is `displaced` is always among them.
 /// Victims as choose_victims has them (SwapServeLLM, section 3.4); busy ones only after

@@ -122,6 +122,36 @@ TEST(ChoosePlacement, WhoIsDisplacedAndComesOrGoesIsWaitedFor) {
   EXPECT_EQ(choose({device(1, 80, {displaced})}, 3s).reason, PlacementReason::kTransition);
 }
 
+TEST(ChoosePlacement, WhatIsWorthLeastForItsPagesGoesFirst) {
+  ResidentView cheap = resident(1, 40, 0, 9s);  // Used last, and not expected again.
+  cheap.worth = 0.1;
+  ResidentView dear = resident(2, 40, 0, 1s);
+  dear.worth = 4;
+  EXPECT_EQ(choose({device(1, 10, {cheap, dear})}).victims, std::vector{ModelId(1)});
+  cheap.pages = 1;  // Now it has little to give for what it is worth.
+  EXPECT_EQ(choose({device(1, 10, {cheap, dear})}).victims, std::vector{ModelId(2)});
+}
+
+TEST(ChoosePlacement, GoesWhereLeastIsLostThenWhereKvPressureIsLeast) {
+  ResidentView worthless = resident(1, 80, 0, 1s);
+  worthless.worth = 0.001;
+  ResidentView dear = resident(2, 80, 0, 1s);
+  dear.worth = 5;
+  PlacementDevice busy = device(1, 60, {});
+  busy.pressure = 9;
+  PlacementDevice quiet = device(2, 0, {worthless});
+  quiet.pressure = 1;
+  PlacementDevice quietest = device(3, 0, {dear});
+  quietest.pressure = 0.5;
+  const std::vector<PlacementDevice> devices{busy, quiet, quietest};
+  const auto where = [&](Duration load) {
+    return choose_placement(devices, kNow, kNow, {.drain_after = 2s, .load = load}).device;
+  };
+  EXPECT_EQ(where(2s), DeviceId(2)) << "what is worth nothing is as good as free";
+  EXPECT_EQ(where(0s), DeviceId(1)) << "without a load time free pages come first";
+  EXPECT_EQ(where(100s), DeviceId(3)) << "a long load makes the place matter more";
+}
+
 TEST(ChoosePlacement, SaysWhenAModelCanNeverFit) {
   PlacementDevice small = device(1, 100, {});
   small.need_pages = 101;

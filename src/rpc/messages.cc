@@ -286,6 +286,7 @@ void to_wire(const core::DeviceReport& report, wire::DeviceReport& out) {
     entry.set_kv_pages(resident.kv_pages);
     entry.set_sequences(resident.sequences);
     entry.set_sequences_admitted(resident.sequences_admitted);
+    entry.set_complete(resident.complete);
   }
   out.set_pages_wanted(report.pages_wanted);
   out.set_wanted_by(report.wanted_by.value());
@@ -301,7 +302,8 @@ core::DeviceReport from_wire(const wire::DeviceReport& in, WireCheck& check) {
          .residency = check.enumerator(entry.residency(), core::Residency::kDraining, "residency"),
          .kv_pages = check.count(entry.kv_pages(), "KV pages"),
          .sequences = check.count(entry.sequences(), "sequences"),
-         .sequences_admitted = check.count(entry.sequences_admitted(), "admitted sequences")});
+         .sequences_admitted = check.count(entry.sequences_admitted(), "admitted sequences"),
+         .complete = entry.complete()});
   }
   report.pages_wanted = check.count(in.pages_wanted(), "wanted pages");
   report.wanted_by = ModelId(in.wanted_by());

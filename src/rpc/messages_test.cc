@@ -90,7 +90,8 @@ std::vector<ToServe> every_to_serve() {
                                      .residency = core::Residency::kServing,
                                      .kv_pages = 2,
                                      .sequences = 3,
-                                     .sequences_admitted = 1}},
+                                     .sequences_admitted = 1,
+                                     .complete = true}},
                          .pages_wanted = 4,
                          .wanted_by = ModelId(5)}};
   std::vector<ToServe> all = {

@@ -233,6 +233,11 @@ Result<void> DeviceExecutor::add(core::AddSequence& command) {
                                 .cache_salt = std::move(command.cache_salt)});
 }
 
+void DeviceExecutor::execute(const core::HastenCopy& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  mapper_->hasten(command.model);
+}
+
 void DeviceExecutor::execute(core::AddSequence& command, std::vector<core::WorkerEvent>& events) {
   const core::SequenceId id = command.sequence;
   const Result<void> added = add(command);

@@ -94,6 +94,7 @@ class DeviceExecutor {
   void execute(const core::CloseModel& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::SetImageReady& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::SetSourceReady& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::HastenCopy& command, std::vector<core::WorkerEvent>& events);
   void execute(core::AddSequence& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::TakePrefixes& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::TrimCached& command, std::vector<core::WorkerEvent>& events);

@@ -11,8 +11,10 @@ namespace heddle::worker {
 
 namespace {
 
-/// How often a copy is reported: rarely enough not to matter, often enough to start early.
+/// How often a copy is reported: rarely enough not to matter, often enough to start early. A small
+/// image in so many parts, about as many as a model has layers.
 constexpr std::uint64_t kReportBytes = std::uint64_t{1} << 20U;
+constexpr std::uint64_t kReportParts = 32;
 
 }  // namespace
 
@@ -34,7 +36,7 @@ Mapper::~Mapper() {
 void Mapper::open(Open job) {
   {
     const std::lock_guard lock(mutex_);
-    allowed_[job.model] = job.ready_bytes;
+    sources_[job.model] = {.allowed = job.ready_bytes};
     jobs_.emplace_back(std::move(job));
   }
   woken_.notify_one();
@@ -43,7 +45,7 @@ void Mapper::open(Open job) {
 void Mapper::close(ModelId model, memory::Window* window) {
   {
     const std::lock_guard lock(mutex_);
-    allowed_.erase(model);
+    sources_.erase(model);
     jobs_.emplace_back(Close{.model = model, .window = window});
   }
   woken_.notify_one();
@@ -52,19 +54,27 @@ void Mapper::close(ModelId model, memory::Window* window) {
 void Mapper::allow_copy(ModelId model, std::uint64_t bytes) {
   {
     const std::lock_guard lock(mutex_);
-    const auto found = allowed_.find(model);
-    if (found == allowed_.end()) {
+    const auto found = sources_.find(model);
+    if (found == sources_.end()) {
       return;
     }
-    found->second = std::max(found->second, bytes);
+    found->second.allowed = std::max(found->second.allowed, bytes);
   }
   woken_.notify_one();
+}
+
+void Mapper::hasten(ModelId model) {
+  const std::lock_guard lock(mutex_);
+  const auto found = sources_.find(model);
+  if (found != sources_.end()) {
+    found->second.urgent = true;
+  }
 }
 
 void Mapper::run() {
   for (;;) {
     std::optional<Job> job;
-    std::optional<std::uint64_t> allowed;
+    std::optional<Piece> piece;
     bool waited = false;
     {
       std::unique_lock lock(mutex_);
@@ -77,7 +87,7 @@ void Mapper::run() {
         job = std::move(jobs_.front());
         jobs_.pop_front();
       } else {
-        allowed = copyable();
+        piece = copyable();
       }
     }
     if (job.has_value()) {
@@ -86,21 +96,29 @@ void Mapper::run() {
       if (waited) {
         link_.begin();  // An idle link saves nothing up.
       }
-      copy_piece(*allowed);
+      copy_piece(*piece);
     }
   }
 }
 
-/// How far the first copy may go now, if that is further than it is. Called with the lock held.
-std::optional<std::uint64_t> Mapper::copyable() const {
-  if (copies_.empty()) {
-    return std::nullopt;
+/// The first copy that can go on, those that are urgent first. Called with the lock held.
+std::optional<Mapper::Piece> Mapper::copyable() const {
+  std::optional<Piece> first;
+  for (std::size_t i = 0; i < copies_.size(); ++i) {
+    const Copy& copy = copies_[i];
+    const auto found = sources_.find(copy.image.model);
+    if (found == sources_.end()) {
+      continue;
+    }
+    const std::uint64_t allowed = std::min(found->second.allowed, copy.image.image_bytes);
+    if (allowed > copy.done && (found->second.urgent || !first)) {
+      first = Piece{.copy = i, .allowed = allowed};
+      if (found->second.urgent) {
+        break;
+      }
+    }
   }
-  const Copy& copy = copies_.front();
-  const auto found = allowed_.find(copy.image.model);
-  const std::uint64_t allowed =
-      found == allowed_.end() ? 0 : std::min(found->second, copy.image.image_bytes);
-  return allowed > copy.done ? std::optional(allowed) : std::nullopt;
+  return first;
 }
 
 void Mapper::carry_out(Job job) {
@@ -123,12 +141,13 @@ void Mapper::carry_out(Job job) {
   handlers_.on_closed(close.model);
 }
 
-void Mapper::copy_piece(std::uint64_t allowed) {
-  Copy& copy = copies_.front();
+void Mapper::copy_piece(const Piece& piece) {
+  Copy& copy = copies_[piece.copy];
   const std::size_t page_bytes = device_.properties().page_bytes;
   const std::size_t in_page = copy.done % page_bytes;
-  const std::size_t bytes = std::min(
-      {static_cast<std::size_t>(allowed - copy.done), page_bytes - in_page, link_.piece_bytes()});
+  const std::size_t bytes = std::min({static_cast<std::size_t>(piece.allowed - copy.done),
+                                      page_bytes - in_page,
+                                      link_.piece_bytes()});
   const std::size_t page = copy.done / page_bytes;
   std::memcpy(device_.page_address(copy.image.pages[page]) + in_page,
               device_.page_address(copy.image.source[page]) + in_page,
@@ -137,12 +156,13 @@ void Mapper::copy_piece(std::uint64_t allowed) {
   copy.done += bytes;
   copied_bytes_ += bytes;
   const bool complete = copy.done == copy.image.image_bytes;
-  if (complete || copy.done - copy.told >= kReportBytes) {
+  if (complete ||
+      copy.done - copy.told >= std::min(kReportBytes, copy.image.image_bytes / kReportParts)) {
     copy.told = copy.done;
     handlers_.on_copied(copy.image.model, copy.done);
   }
   if (complete) {
-    copies_.pop_front();
+    copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(piece.copy));
   }
 }
 

@@ -22,7 +22,8 @@
 namespace heddle::worker {
 
 /// Maps and unmaps windows and copies images, in a thread of its own, so that steps go on
-/// meanwhile. Jobs are done in the order given; copies go on between jobs, one after the other.
+/// meanwhile. Jobs are done in the order given; copies go on between jobs, one after the
+/// other: first those that somebody waits for.
 class Mapper {
  public:
   /// Called in the mapper's thread.
@@ -59,6 +60,9 @@ class Mapper {
   /// The first `bytes` of the image that this model is copied from are in place. Ignored for a
   /// model that is not open. Any thread.
   void allow_copy(ModelId model, std::uint64_t bytes);
+  /// Copies this image before those that nobody waits for yet. Ignored for a model that is not
+  /// open. Any thread.
+  void hasten(ModelId model);
 
   /// Time spent mapping and unmapping. Any thread.
   [[nodiscard]] Duration mapping() const { return Duration(mapping_ns_.load()); }
@@ -80,9 +84,13 @@ class Mapper {
 
   void run();
   void carry_out(Job job);
-  /// Copies one piece, if the first copy's source is far enough.
-  void copy_piece(std::uint64_t allowed);
-  [[nodiscard]] std::optional<std::uint64_t> copyable() const;
+  /// A copy that can go on, and how far.
+  struct Piece {
+    std::size_t copy = 0;  ///< Index in copies_.
+    std::uint64_t allowed = 0;
+  };
+  void copy_piece(const Piece& piece);
+  [[nodiscard]] std::optional<Piece> copyable() const;
 
   device::Device& device_;
   Handlers handlers_;
@@ -92,9 +100,14 @@ class Mapper {
 
   std::mutex mutex_{};
   std::condition_variable woken_{};
-  std::deque<Job> jobs_{};                      // Guarded by mutex_.
-  std::map<ModelId, std::uint64_t> allowed_{};  // Guarded by mutex_.
-  bool stopping_ = false;                       // Guarded by mutex_.
+  std::deque<Job> jobs_{};  // Guarded by mutex_.
+  /// Of models that are open, or about to be. Guarded by mutex_.
+  struct Source {
+    std::uint64_t allowed = 0;
+    bool urgent = false;
+  };
+  std::map<ModelId, Source> sources_{};
+  bool stopping_ = false;  // Guarded by mutex_.
 
   std::deque<Copy> copies_{};  ///< The thread's own.
   std::thread thread_;

@@ -134,6 +134,45 @@ TEST_F(MapperTest, CopiesAsFarAsTheSourceIsThere) {
   EXPECT_EQ(window_.base()[kBytes], std::byte{0}) << "nothing is written behind the image";
 }
 
+TEST_F(MapperTest, CopiesWhatSomebodyWaitsForFirst) {
+  constexpr ModelId kUrgent{4};
+  memory::Window other = memory::Window::create(device_, 4 * kPage).value();
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool hastened = false;
+  std::vector<ModelId> done;
+  Mapper mapper(device_,
+                0,
+                {.on_opened = [](ModelId /*model*/, const Result<void>& /*opened*/) {},
+                 .on_copied =
+                     [&](ModelId model, std::uint64_t bytes) {
+                       std::unique_lock lock(mutex);
+                       changed.wait(lock, [&] { return hastened; });
+                       if (bytes == 4 * kPage) {
+                         done.push_back(model);
+                         changed.notify_all();
+                       }
+                     },
+                 .on_closed = [](ModelId /*model*/) {}});
+  mapper.hasten(kUrgent);  // Of a model that is not open: says nothing.
+  const auto open = [&](ModelId model, memory::Window& window, std::uint64_t first) {
+    mapper.open({.model = model,
+                 .window = &window,
+                 .pages = pages(first, 4),
+                 .source = pages(0, 4),
+                 .image_bytes = 4 * kPage,
+                 .ready_bytes = 4 * kPage});
+  };
+  open(kModel, window_, 4);
+  open(kUrgent, other, 8);
+  mapper.hasten(kUrgent);
+  std::unique_lock lock(mutex);
+  hastened = true;
+  changed.notify_all();
+  changed.wait(lock, [&] { return done.size() == 2; });
+  EXPECT_EQ(done, (std::vector{kUrgent, kModel}));
+}
+
 TEST_F(MapperTest, ClosingEndsACopyAtOnce) {
   constexpr std::uint64_t kSlow = 1'000'000;  // [bytes/s]: the copy would take 65 ms.
   Mapper mapper(device_, kSlow, heard_.handlers());

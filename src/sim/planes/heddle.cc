@@ -12,7 +12,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kTick = 500ms;
-constexpr Duration kLoadSeen = 5s;
 constexpr std::int64_t kDaysKept = 8;
 constexpr Duration kAhead = 100ms;
 constexpr std::int64_t kLeastKvTokens = 2048;
@@ -20,15 +19,9 @@ constexpr std::int64_t kLeastKvTokens = 2048;
 constexpr double kValuePrice = 2e11;
 /// For how long a load may wait for pages.
 constexpr Duration kPatience = 2s;
-/// Weight of the newest in what is averaged over requests.
-constexpr double kNewest = 0.2;
 constexpr std::uint64_t kStagesInId = 8;
 /// Models that look again when a replica is gone.
 constexpr std::size_t kRetries = 8;
-
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
 
 policy::FetchId fetch_id(ReplicaId replica, std::size_t stage) {
   return policy::FetchId(replica.value() * kStagesInId + stage);
@@ -50,9 +43,7 @@ void HeddlePlane::begin(const World& world, Actions& actions) {
   std::int64_t all = 0;
   for (std::size_t i = 0; i < world.models().size(); ++i) {
     const Instant now = world.now();
-    models_.push_back({.average = policy::LoadAverage(kLoadSeen, now),
-                       .history = policy::LoadHistory(calendar_.windows_per_day, kDaysKept),
-                       .meter = policy::LoadMeter(now)});
+    models_.push_back({.demand = policy::DemandMeter(now, calendar_, kDaysKept)});
     if (world.model(ModelId(i)).foreign) {
       models_.back().model_class = policy::ClassKeeper(policy::ModelClass::kForeign);
     }
@@ -112,25 +103,13 @@ void HeddlePlane::index_host(const World& world, HostId host) {
   by_fetches_.emplace(fetches, host);
 }
 
-void HeddlePlane::change(const World& world, ModelId model, std::int64_t by) {
-  PerModel& each = models_[model.value()];
-  each.in_system += by;
-  each.average.set(world.now(), each.in_system);
-  each.meter.change(world.now(), by, calendar_, each.history);
-  active_.insert(model);
-}
-
 void HeddlePlane::arrived(const World& world, Actions& actions, const Notice& notice) {
   gpu_queues_.read(notice.request);
   if (notice.tag == 0) {
-    PerModel& each = models_[notice.model.value()];
     const LiveRequest& request = world.request(notice.request);
-    const double gap = seconds(world.now() - each.last_used);
-    each.mean_gap = each.mean_gap == 0 ? gap : each.mean_gap + kNewest * (gap - each.mean_gap);
-    const double tokens = static_cast<double>(request.prompt + request.generate);
-    each.token_rate += kNewest * (tokens / std::max(1.0, gap) - each.token_rate);
-    each.last_used = world.now();
-    change(world, notice.model, 1);
+    models_[notice.model.value()].demand.arrived(
+        world.now(), request.prompt + request.generate, calendar_);
+    active_.insert(notice.model);
   }
   waiting_.push(world, notice.request);
   route(world, actions, notice.model);
@@ -186,7 +165,8 @@ void HeddlePlane::pass(const World& world, Actions& actions, GpuId gpu) {
     active_.insert(world.request(id).model);  // The next tick finds it another.
   }
   for (const ModelId model : left.rejected) {
-    change(world, model, -1);
+    models_[model.value()].demand.left(world.now(), std::nullopt, calendar_);
+    active_.insert(model);
   }
   if (left.blocked) {
     const auto dies = victims_on(world, gpu, left.blocked->second);
@@ -325,7 +305,7 @@ void HeddlePlane::scale(const World& world, Actions& actions, ModelId model) {
     }
   }
   const policy::Scaling scaling =
-      policy::choose_scaling(models_[model.value()].average.mean(world.now()),
+      policy::choose_scaling(models_[model.value()].demand.load(world.now()),
                              world.model(model).max_sequences,
                              views,
                              starting,
@@ -372,14 +352,12 @@ void HeddlePlane::forecast(const World& world, Actions& actions) {
   }
   first_window_ = window_ < 0 ? window : first_window_;
   for (PerModel& each : models_) {
-    each.meter.advance(world.now(), calendar_, each.history);
-    if (const auto real = each.history.at(window_); real && window_ > first_window_) {
-      record_.judge(each.expected.load.mean, real->mean);
+    each.demand.advance(world.now(), calendar_);
+    const std::optional<policy::Load> real = each.demand.history().at(window_);
+    if (real && window_ > first_window_) {
+      record_.judge(each.demand.expected().load.mean, real->mean);
     }
-    if (window_ >= 0) {
-      each.forecaster.score(each.history, window_, {});
-    }
-    each.expected = each.forecaster.forecast(each.history, window, {});
+    each.demand.foresee(window_, window);
   }
   window_ = window;
   prewarm(world, actions);
@@ -391,10 +369,10 @@ void HeddlePlane::prewarm(const World& world, Actions& actions) {
   std::vector<policy::ModelDemand> demands;
   for (std::size_t i = 0; i < models_.size(); ++i) {
     const ModelId id(i);
-    PerModel& each = models_[i];
     if (!dedicated(id)) {
       continue;
     }
+    const policy::DemandMeter& demand = models_[i].demand;
     std::int64_t instances = 0;
     for (const ReplicaId replica : world.replicas_of(id)) {
       instances += world.replica(replica)->serves() || comes(*world.replica(replica)) ? 1 : 0;
@@ -402,17 +380,17 @@ void HeddlePlane::prewarm(const World& world, Actions& actions) {
     const GpuId gpu(0);
     demands.push_back(policy::gate_demand(
         {.model = id,
-         .mean_load = each.expected.load.mean,
-         .peak_load = std::max(each.expected.load.mean, each.expected.load.peak),
+         .mean_load = demand.expected().load.mean,
+         .peak_load = std::max(demand.expected().load.mean, demand.expected().load.peak),
          .batch = world.model(id).max_sequences,
          .instances = instances,
          .devices = world.model(id).tp,
          .pages_per_device = world.weight_pages(id),
          .load_time = load_time(world, id, gpu, true),
          .hit_time = Duration(1ms)},
-        each.expected.error,
+        demand.expected().error,
         policy::Heat::kHot,
-        policy::recent_peak(each.history, window_, 12)));
+        policy::recent_peak(demand.history(), window_, 12)));
   }
   std::vector<HostId> hosts;
   for (const Host& host : world.hosts()) {
@@ -490,16 +468,16 @@ void HeddlePlane::tick(const World& world, Actions& actions) {
                           : world.replica(world.replicas_of(model)[0])->gpus[0];
     each.model_class.tick({.foreign = world.model(model).foreign,
                            .parts = world.model(model).tp,
-                           .utilisation = each.average.mean(world.now()) / capacity,
+                           .utilisation = each.demand.load(world.now()) / capacity,
                            .on_host = !each.images.empty() || !world.replicas_of(model).empty(),
-                           .median_gap = span_of(each.mean_gap),
+                           .median_gap = span_of(each.demand.mean_gap()),
                            .activation = load_time(world, model, gpu, true)});
     if (dedicated(model)) {
       scale(world, actions, model);
     }
     give_up_waiting(world, actions, model);
     route(world, actions, model);
-    if (each.in_system == 0 && !dedicated(model)) {
+    if (each.demand.in_system() == 0 && !dedicated(model)) {
       active_.erase(model);
     }
   }
@@ -550,12 +528,10 @@ void HeddlePlane::decide(const Notice& notice, const World& world, Actions& acti
       consolidate(world, actions, notice.replica);
       return pass(world, actions, world.replica(notice.replica)->gpus[0]);
     case NoticeKind::kFinished: {
-      PerModel& each = models_[notice.model.value()];
       gpu_queues_.read(notice.request);
-      const double took = seconds(world.now() - world.request(notice.request).arrival);
-      each.mean_service += kNewest * (took - each.mean_service);
-      each.last_used = world.now();
-      change(world, notice.model, -1);
+      models_[notice.model.value()].demand.left(
+          world.now(), world.now() - world.request(notice.request).arrival, calendar_);
+      active_.insert(notice.model);
       refresh_values(world, actions, notice.model);
       route(world, actions, notice.model);
       return pass(world, actions, world.replica(notice.replica)->gpus[0]);

@@ -8,8 +8,8 @@
 #include "policy/autoscale.h"
 #include "policy/classes.h"
 #include "policy/cold_start.h"
+#include "policy/demand.h"
 #include "policy/diff.h"
-#include "policy/forecast.h"
 #include "policy/kv_placement.h"
 #include "policy/launch.h"
 #include "policy/nic.h"
@@ -38,17 +38,8 @@ class HeddlePlane final : public ControlPlane {
 
  private:
   struct PerModel {
-    policy::LoadAverage average;
+    policy::DemandMeter demand;
     policy::ClassKeeper model_class{policy::ModelClass::kCold};
-    policy::LoadHistory history;
-    policy::LoadMeter meter;
-    policy::Forecaster forecaster{};
-    policy::Forecast expected{};
-    std::int64_t in_system = 0;
-    Instant last_used{};
-    double mean_gap = 0;        ///< Between two arrivals, lately [s]; 0: unknown.
-    double mean_service = 1;    ///< From dispatch to the end, lately [s].
-    double token_rate = 0;      ///< Lately [1/s].
     std::set<HostId> images{};  ///< Servers that were given its weights.
   };
   /// What a plan would do.
@@ -67,7 +58,6 @@ class HeddlePlane final : public ControlPlane {
 
   void begin(const World& world, Actions& actions);
   void arrived(const World& world, Actions& actions, const Notice& notice);
-  void change(const World& world, ModelId model, std::int64_t by);
   void route(const World& world, Actions& actions, ModelId model);
   void pass(const World& world, Actions& actions, GpuId gpu);
   bool plan(const World& world, Actions& actions, ModelId model);

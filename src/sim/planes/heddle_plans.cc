@@ -59,7 +59,7 @@ policy::StartTerms HeddlePlane::terms_for(const World& world, const LiveRequest&
   const ModelSpec& spec = world.model(request.model);
   const StepModel& step = world.step_model(request.model, HostId(0));
   const std::int64_t kv = world.kv_pages(request.model, kLeastKvTokens) * world.page_bytes();
-  const double stay = std::clamp(3 * models_[request.model.value()].mean_gap, 10.0, 300.0);
+  const double stay = std::clamp(3 * models_[request.model.value()].demand.mean_gap(), 10.0, 300.0);
   return {.prefill = Duration((step.base_ps(request.prompt, 1) + step.fixed_ps() +
                                step.chunk_ps({.tokens = request.prompt})) /
                               1000),
@@ -87,7 +87,7 @@ StartSpec HeddlePlane::load_spec(const World& world, ModelId model, std::vector<
 
 void HeddlePlane::propose_queue(const World& world, const LiveRequest& request, Options& options) {
   const std::int64_t batch = world.model(request.model).max_sequences;
-  const double service = models_[request.model.value()].mean_service;
+  const double service = models_[request.model.value()].demand.mean_service();
   std::optional<policy::Plan> best;
   Deed deed{.kind = Deed::Kind::kQueue, .reason = Reason::kRunning};
   for (const ReplicaId id : world.replicas_of(request.model)) {
@@ -237,7 +237,7 @@ void HeddlePlane::propose_launch(const World& world,
 }
 
 double HeddlePlane::demand(const World& world, ModelId model) const {
-  return policy::kv_demand(models_[model.value()].token_rate,
+  return policy::kv_demand(models_[model.value()].demand.token_rate(),
                            world.model(model).kv_bytes(),
                            std::max<Duration>(1ms, world.model(model).slo_tpot));
 }

@@ -70,21 +70,21 @@ Duration HeddlePlane::load_time(const World& world, ModelId model, GpuId gpu, bo
 
 /// What losing a replica is expected to cost: the seconds that it would save.
 double HeddlePlane::worth_of(const World& world, const Replica& replica) const {
-  const PerModel& model = models_[replica.model.value()];
+  const policy::DemandMeter& demand = models_[replica.model.value()].demand;
   const GpuId gpu = replica.gpus[0];
   const bool cached = world.cached(world.gpu(gpu).host, replica.model);
-  const Duration idle = world.now() - model.last_used;
-  const Duration gap = std::max({Duration(1ms), span_of(model.mean_gap), idle});
+  const Duration idle = world.now() - demand.last_used();
+  const Duration gap = std::max({Duration(1ms), span_of(demand.mean_gap()), idle});
   double needed = policy::needed_by_renewal(kHorizon, gap);
-  if (model.expected.error <= policy::kTrustedError) {
+  if (demand.expected().error <= policy::kTrustedError) {
     const auto limit =
         static_cast<double>(world.model(replica.model).max_sequences) * policy::kScaleUpShare *
         static_cast<double>(count_replicas(
             world, replica.model, {ReplicaState::kServing, ReplicaState::kStarting}));
-    needed = std::max(
-        needed,
-        policy::needed_by_forecast(
-            replica.serves() ? 0 : limit, model.expected.load.mean, model.expected.load.peak));
+    needed = std::max(needed,
+                      policy::needed_by_forecast(replica.serves() ? 0 : limit,
+                                                 demand.expected().load.mean,
+                                                 demand.expected().load.peak));
   }
   const Duration attach = span_of(world.host_spec(gpu).startup.attach);
   return policy::worth(

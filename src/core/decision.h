@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/ids.h"
+
+namespace heddle::core {
+
+/// What the manager can decide about a model.
+enum class DecisionKind : std::uint8_t {
+  kLoad,     ///< Bring it to a device, for those who wait for it.
+  kPrewarm,  ///< Bring it to a device before anybody waits for it.
+  kAdd,      ///< Bring it to one device more: it has more load than those it has should bear.
+  kMove,     ///< Bring it to another device, which has more memory to spare for its KV.
+  kDrain,    ///< Send it nothing more there, so that it can make way.
+  kEvict,    ///< Take it off a device.
+  kWait,     ///< Leave it to wait: there is no place for it now.
+};
+inline constexpr std::size_t kDecisionKinds = 7;
+/// As in listings: "prewarm".
+[[nodiscard]] std::string_view name(DecisionKind kind);
+
+/// Something that the manager decided, and why: a command of ManagerCore that changes nothing and
+/// is kept for people.
+struct Decision {
+  DecisionKind kind = DecisionKind::kLoad;
+  ModelId model{};
+  std::optional<DeviceId> device{};    ///< None of kWait.
+  std::optional<ModelId> for_model{};  ///< Of kEvict and kDrain: who needs the room.
+  std::string why{};                   ///< A sentence with its numbers, without model and device.
+  friend bool operator==(const Decision&, const Decision&) = default;
+};
+
+}  // namespace heddle::core

@@ -1,0 +1,409 @@
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "core/manager_core_impl.h"
+#include "policy/autoscale.h"
+#include "policy/kv_moves.h"
+#include "policy/kv_placement.h"
+
+namespace heddle::core {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Periods between looking for moves, and for which the present demand is expected to last.
+constexpr std::int64_t kBalance = 10;
+constexpr std::int64_t kDemandLasts = 60;
+/// What is left of the most KV pages that a model had, after one period.
+constexpr double kPeakKept = 0.98;
+/// A replica that was prewarmed begins to serve at once.
+constexpr Duration kHitTime = 1ms;
+/// Windows whose highest load stands for a model that cannot be forecast.
+constexpr std::int64_t kRecentWindows = 12;
+
+/// Of a model on a device; nothing else has it.
+policy::ReplicaId replica_id(DeviceId device, ModelId model) {
+  return policy::ReplicaId((device.value() << 32U) | model.value());
+}
+DeviceId device_of(policy::ReplicaId replica) {
+  return DeviceId(replica.value() >> 32U);
+}
+
+std::string number(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), value < 10 ? "%.2g" : "%.0f", value);
+  return text.data();
+}
+
+}  // namespace
+
+// ---- Looking ahead ----
+
+/// What is decided by the clock rather than for a request that waits. Looks once a period while
+/// there is anything to look at, else at the end of the window.
+void ManagerCore::Impl::plan_ahead() {
+  const PlannerOptions& planner = options_.planner;
+  finish_moves();
+  if (drain_deadline_ || (!planner.prewarm && !planner.pressure && !planner.replicas)) {
+    return;
+  }
+  if (now_ >= plan_at_) {
+    plan_at_ = now_ + planner.period;
+    not_before_.expire(now_);
+    unfinished_ = false;
+    turn_window();
+    if (planner.replicas) {
+      scale();
+    }
+    if (planner.pressure && now_ >= balance_at_) {
+      balance_at_ = now_ + kBalance * planner.period;
+      balance();
+    }
+    if (planner.prewarm) {
+      prewarm();
+    }
+  }
+  if (!requests_.empty() || unfinished_) {
+    wake_by(plan_at_);
+  } else if (planner.prewarm) {
+    wake_by(planner.calendar.start_of(window_ + 1));
+  }
+}
+
+/// When a window is over, all models' loads in it are known and the next can be forecast.
+void ManagerCore::Impl::turn_window() {
+  const policy::Calendar& calendar = options_.planner.calendar;
+  const std::int64_t window = calendar.window_at(now_);
+  if (window == window_) {
+    return;
+  }
+  for (auto& [id, model] : models_) {
+    model.demand.advance(now_, calendar);
+    model.demand.foresee(window_, window);
+    if (const auto load = model.demand.history().at(window_)) {
+      act(LoadMeasured{.model = id, .window = window_, .load = *load});
+    }
+  }
+  window_ = window;
+}
+
+/// Models with more load than their instances should bear get one more; with less, one of them is
+/// spared, so that it is idle when somebody else wants its pages.
+void ManagerCore::Impl::scale() {
+  for (auto& [id, model] : models_) {
+    if (model.foreign() || model.removed || model.demand.in_system() == 0) {
+      continue;
+    }
+    std::vector<policy::InstanceView> running;
+    std::int64_t starting = 0;
+    for (auto& [device_id, device] : devices_) {
+      const auto found = device.instances.find(id);
+      if (found == device.instances.end()) {
+        continue;
+      }
+      starting += found->second.stage == InstanceStage::kLoading ? 1 : 0;
+      if (found->second.stage == InstanceStage::kServing && !found->second.spare) {
+        running.push_back({.id = replica_id(device_id, id),
+                           .running = std::ssize(found->second.in_flight),
+                           .started = found->second.serving_since});
+      }
+    }
+    const double load = model.demand.load(now_);
+    const policy::Scaling scaling =
+        policy::choose_scaling(load, model.config.batch, running, starting, now_, {.least = 1});
+    for (const policy::ReplicaId spared : scaling.stop) {
+      devices_.at(device_of(spared)).instances.at(id).spare = true;
+    }
+    if (scaling.start > 0) {
+      add_replica(id, load);
+    }
+  }
+}
+
+/// One device more for a model: one that it was spared on, else where that costs others less than
+/// the model's own requests would wait.
+void ManagerCore::Impl::add_replica(ModelId id, double load) {
+  ModelState& model = models_.at(id);
+  std::vector<policy::PlacementDevice> views;
+  Duration load_takes{};
+  for (const auto& [device_id, footprint] : model.config.footprints) {
+    DeviceState& device = devices_.at(device_id);
+    const auto here = device.instances.find(id);
+    if (here != device.instances.end()) {
+      if (here->second.spare) {
+        here->second.spare = false;
+        return;
+      }
+      continue;
+    }
+    views.push_back(view(device, id));
+    load_takes = std::max(load_takes, load_time(model, device));
+  }
+  const policy::Placement placement = policy::choose_placement(
+      views, now_, now_, {.drain_after = options_.drain_after, .load = load_takes});
+  if (placement.outcome != policy::PlacementOutcome::kLoad) {
+    return;
+  }
+  DeviceState& device = devices_.at(placement.device);
+  double lost = 0;
+  for (const ModelId victim : placement.victims) {
+    lost += worth(device, victim);
+  }
+  const policy::Action action{.kind = policy::ActionKind::kScaleUp,
+                              .model = id,
+                              .devices = {placement.device},
+                              .victims = placement.victims};
+  if (lost > load * seconds(load_takes) ||
+      policy::make_diff({&action, 1}, not_before_, now_, options_.planner.period).actions.empty()) {
+    return;
+  }
+  this->load(device,
+             id,
+             placement.victims,
+             LoadReason::kLoad,
+             number(load) + " requests at once on average, where a device should bear " +
+                 std::to_string(model.config.batch));
+}
+
+// ---- Prewarming ----
+
+/// What lies where, as prewarming sees it. What models that run may still grow by is not free.
+policy::ReplicaMap ManagerCore::Impl::replica_map() {
+  std::vector<policy::MapDevice> devices;
+  std::vector<policy::PlacedReplica> replicas;
+  for (auto& [device_id, device] : devices_) {
+    std::int64_t growth = 0;
+    for (auto& [id, instance] : device.instances) {
+      const ModelState& model = models_.at(id);
+      instance.kv_peak =
+          std::max(instance.kv_pages,
+                   static_cast<std::int64_t>(kPeakKept * static_cast<double>(instance.kv_peak)));
+      if (model.foreign() || instance.stage == InstanceStage::kEvicting) {
+        continue;
+      }
+      growth += busy(id, instance) ? instance.kv_peak - instance.kv_pages : 0;
+      policy::ReplicaState state = policy::ReplicaState::kReady;
+      if (instance.stage == InstanceStage::kLoading) {
+        state = policy::ReplicaState::kLoading;
+      } else if (instance.stage == InstanceStage::kDraining) {
+        state = policy::ReplicaState::kDraining;
+      } else if (busy(id, instance)) {
+        state = policy::ReplicaState::kServing;
+      }
+      replicas.push_back({.id = replica_id(device_id, id),
+                          .model = id,
+                          .state = state,
+                          .devices = {device_id},
+                          .pages = pages_of(device, id),
+                          .worth = {.score = worth(device, id)},
+                          .pinned = model.config.pin || !instance.complete});
+    }
+    const bool open = device.up && !device.plan && !device.alone && now_ >= device.paused_until;
+    devices.push_back(
+        {.id = device_id,
+         .free_pages = open ? std::max<std::int64_t>(free_pages(device) - growth, 0) : 0,
+         .prewarmable = open,
+         .launchable = open});
+  }
+  policy::ReplicaMap map(std::move(devices));
+  for (policy::PlacedReplica& replica : replicas) {
+    map.add(std::move(replica));
+  }
+  return map;
+}
+
+/// What models are expected to need beyond the instances that serve.
+std::vector<policy::ModelDemand> ManagerCore::Impl::expected_demands() {
+  std::vector<policy::ModelDemand> demands;
+  for (auto& [id, model] : models_) {
+    if (model.foreign() || model.removed || model.sent_away || now_ < model.retry_at ||
+        model.config.footprints.empty()) {
+      continue;
+    }
+    const DeviceState& device = devices_.at(model.config.footprints.begin()->first);
+    std::int64_t instances = 0;
+    for (const auto& [device_id, each] : devices_) {
+      const auto found = each.instances.find(id);
+      instances += found != each.instances.end() && busy(id, found->second) ? 1 : 0;
+    }
+    const policy::Forecast& expected = model.demand.expected();
+    const double capacity = policy::kScaleUpShare * static_cast<double>(model.config.batch);
+    const bool hot = model.demand.load(now_) >= capacity / 2;
+    demands.push_back(policy::gate_demand(
+        {.model = id,
+         .mean_load = expected.load.mean,
+         .peak_load = std::max(expected.load.mean, expected.load.peak),
+         .batch = model.config.batch,
+         .instances = instances,
+         .pages_per_device = policy::pages_to_load(model.config.footprints.begin()->second),
+         .load_time = load_time(model, device),
+         .hit_time = kHitTime},
+        expected.error,
+        hot ? policy::Heat::kHot : policy::Heat::kOther,
+        policy::recent_peak(model.demand.history(), window_, kRecentWindows)));
+  }
+  return demands;
+}
+
+/// Loads what the forecast expects, where it costs nobody more than it is worth; on each device one
+/// at a time, and not while a load that somebody waits for is under way.
+void ManagerCore::Impl::prewarm() {
+  const std::vector<policy::ModelDemand> demands = expected_demands();
+  if (demands.empty()) {
+    return;
+  }
+  std::map<DeviceId, std::vector<ModelId>> victims;
+  for (const policy::PrewarmDecision& decision :
+       policy::plan_prewarm(replica_map(),
+                            demands,
+                            {.score = policy::ScoreVariant::kValue,
+                             .placement = policy::PrewarmVariant::kCorrected})) {
+    if (decision.action == policy::PrewarmAction::kEvict) {
+      const DeviceId device = device_of(decision.replica);
+      victims[device].push_back(decision.model);
+    } else if (decision.action == policy::PrewarmAction::kLoad) {
+      DeviceState& device = devices_.at(decision.devices.front());
+      if (!prewarm_on(device, decision, victims[device.config.id])) {
+        unfinished_ = true;
+      }
+      victims.erase(device.config.id);
+    }
+  }
+}
+
+/// Carries out one decision of prewarming; false: not yet, look again.
+bool ManagerCore::Impl::prewarm_on(DeviceState& device,
+                                   const policy::PrewarmDecision& decision,
+                                   const std::vector<ModelId>& victims) {
+  const bool loading =
+      std::any_of(device.instances.begin(), device.instances.end(), [&](const auto& entry) {
+        return entry.second.stage == InstanceStage::kLoading ||
+               (entry.second.stage == InstanceStage::kServing && !entry.second.complete &&
+                !models_.at(entry.first).foreign());
+      });
+  if (loading) {
+    return false;
+  }
+  if (device.instances.contains(decision.model)) {
+    return true;  // It is being evicted.
+  }
+  double lost = 0;
+  for (const ModelId victim : victims) {
+    const auto found = device.instances.find(victim);
+    if (found == device.instances.end() || found->second.stage != InstanceStage::kServing ||
+        busy(victim, found->second)) {
+      return true;  // It is in use by now.
+    }
+    lost += worth(device, victim);
+  }
+  const policy::Action action{.kind = policy::ActionKind::kPrewarm,
+                              .model = decision.model,
+                              .devices = decision.devices,
+                              .victims = victims,
+                              .worth = decision.worth.score};
+  if (lost >= decision.worth.score) {
+    return true;
+  }
+  if (policy::make_diff({&action, 1}, not_before_, now_, options_.planner.period).actions.empty()) {
+    return false;
+  }
+  const policy::Forecast& expected = models_.at(decision.model).demand.expected();
+  load(device,
+       decision.model,
+       victims,
+       LoadReason::kForecast,
+       number(expected.load.mean) + " requests at once expected, " + number(expected.load.peak) +
+           " at most (forecasts are off by " + number(100 * expected.error) + " %): worth " +
+           number(decision.worth.score) + " s of waiting, " + number(lost) + " s lost for it");
+  return true;
+}
+
+// ---- Moving ----
+
+/// Moves the model whose move relieves KV pressure most, if there is room for it elsewhere.
+void ManagerCore::Impl::balance() {
+  std::vector<policy::KvModel> models;
+  std::vector<policy::KvDevice> devices;
+  double rate = kLoadRate;
+  for (const auto& [device_id, device] : devices_) {
+    if (!device.up || device.plan || device.alone) {
+      continue;
+    }
+    const auto page = static_cast<std::int64_t>(device.config.page_bytes);
+    devices.push_back({.id = device_id, .bytes = device.config.pages * page});
+    rate = device.load_rate > 0 ? std::min(rate, device.load_rate) : rate;
+    for (const auto& [id, instance] : device.instances) {
+      const ModelState& model = models_.at(id);
+      std::int64_t instances = 0;
+      for (const auto& [other_id, other] : devices_) {
+        instances += other.instances.contains(id) ? 1 : 0;
+      }
+      models.push_back({.model = id,
+                        .demand = kv_growth(id, device),
+                        .bytes = (pages_of(device, id) - instance.kv_pages) * page,
+                        .at = {device_id},
+                        .movable = !model.foreign() && !model.removed && !model.config.pin &&
+                                   instances == 1 && instance.stage == InstanceStage::kServing &&
+                                   instance.complete});
+    }
+  }
+  for (const policy::KvMove& move :
+       policy::choose_kv_moves(models,
+                               devices,
+                               {.most = 1,
+                                .horizon = kDemandLasts * options_.planner.period,
+                                .bytes_per_second = rate})) {
+    DeviceState& target = devices_.at(move.to);
+    const policy::PlacementDevice there = view(target, move.model);
+    const policy::Action action{
+        .kind = policy::ActionKind::kMigrate, .model = move.model, .devices = {move.from, move.to}};
+    if (there.available && there.free_pages >= there.need_pages &&
+        !policy::make_diff({&action, 1}, not_before_, now_, options_.planner.period)
+             .actions.empty()) {
+      devices_.at(move.from).instances.at(move.model).moves_to = move.to;
+      load(target,
+           move.model,
+           {},
+           LoadReason::kPressure,
+           "KV pressure falls by " + number(100 * move.gain) + " % against " +
+               devices_.at(move.from).config.name);
+    }
+  }
+}
+
+/// Where a model serves elsewhere by now, it is sent nothing more and goes when it is idle. If it
+/// did not get there, it stays.
+void ManagerCore::Impl::finish_moves() {
+  for (auto& [device_id, device] : devices_) {
+    for (auto& [id, instance] : device.instances) {
+      if (!instance.moves_to) {
+        continue;
+      }
+      const auto& there = devices_.at(*instance.moves_to).instances;
+      const auto found = there.find(id);
+      const bool comes = found != there.end() && found->second.stage == InstanceStage::kLoading;
+      const bool serves = found != there.end() && found->second.stage == InstanceStage::kServing;
+      const bool here =
+          instance.stage == InstanceStage::kServing || instance.stage == InstanceStage::kDraining;
+      if (comes && here) {
+        continue;
+      }
+      if (!serves || !here) {
+        instance.moves_to.reset();
+        continue;
+      }
+      instance.spare = true;  // Sent nothing more while the other has room.
+      if (instance.in_flight.empty() && instance.stage == InstanceStage::kServing) {
+        instance.moves_to.reset();
+        evict(device, id, EvictMode::kWhenIdle, EvictionReason::kMoved);
+      }
+    }
+  }
+}
+
+}  // namespace heddle::core

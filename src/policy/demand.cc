@@ -1,0 +1,54 @@
+#include "policy/demand.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace heddle::policy {
+namespace {
+
+/// Weight of the newest in what is averaged over requests.
+constexpr double kNewest = 0.2;
+
+double seconds(Duration duration) {
+  return static_cast<double>(duration.count()) * 1e-9;
+}
+
+}  // namespace
+
+DemandMeter::DemandMeter(Instant now, const Calendar& calendar, std::int64_t days, Duration seen)
+    : average_(seen, now), history_(calendar.windows_per_day, days), meter_(now), last_used_(now) {}
+
+void DemandMeter::change(Instant now, std::int64_t by, const Calendar& calendar) {
+  in_system_ += by;
+  average_.set(now, in_system_);
+  meter_.change(now, by, calendar, history_);
+}
+
+void DemandMeter::arrived(Instant now, std::int64_t tokens, const Calendar& calendar) {
+  const double gap = seconds(now - last_used_);
+  mean_gap_ = mean_gap_ == 0 ? gap : mean_gap_ + kNewest * (gap - mean_gap_);
+  token_rate_ += kNewest * (static_cast<double>(tokens) / std::max(1.0, gap) - token_rate_);
+  last_used_ = now;
+  change(now, 1, calendar);
+}
+
+void DemandMeter::left(Instant now, std::optional<Duration> took, const Calendar& calendar) {
+  if (took) {
+    mean_service_ += kNewest * (seconds(*took) - mean_service_);
+    last_used_ = now;
+  }
+  change(now, -1, calendar);
+}
+
+void DemandMeter::advance(Instant now, const Calendar& calendar) {
+  meter_.advance(now, calendar, history_);
+}
+
+void DemandMeter::foresee(std::int64_t ended, std::int64_t next) {
+  if (ended >= 0) {
+    forecaster_.score(history_, ended, {});
+  }
+  expected_ = forecaster_.forecast(history_, next, {});
+}
+
+}  // namespace heddle::policy

@@ -1,0 +1,59 @@
+#include "policy/demand.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+namespace heddle::policy {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Calendar kCalendar{.window = 10s, .windows_per_day = 8640};
+
+Instant at(Duration time) {
+  return Instant(time);
+}
+
+TEST(DemandMeter, AveragesGapsServiceAndTokens) {
+  DemandMeter demand(at(0s), kCalendar, 1);
+  EXPECT_EQ(demand.mean_gap(), 0);
+  demand.arrived(at(4s), 100, kCalendar);
+  EXPECT_DOUBLE_EQ(demand.mean_gap(), 4);
+  EXPECT_DOUBLE_EQ(demand.token_rate(), 0.2 * 25);
+  demand.arrived(at(5s), 100, kCalendar);
+  EXPECT_DOUBLE_EQ(demand.mean_gap(), 4 + 0.2 * (1 - 4));
+  EXPECT_EQ(demand.in_system(), 2);
+  demand.left(at(7s), 3s, kCalendar);
+  EXPECT_DOUBLE_EQ(demand.mean_service(), 1 + 0.2 * (3 - 1));
+  EXPECT_EQ(demand.last_used(), at(7s));
+  demand.left(at(8s), std::nullopt, kCalendar);
+  EXPECT_EQ(demand.last_used(), at(7s)) << "what was not served used nothing";
+  EXPECT_EQ(demand.in_system(), 0);
+}
+
+TEST(DemandMeter, ForecastsTheLoadThatComesBack) {
+  DemandMeter demand(at(0s), kCalendar, 1);
+  EXPECT_FALSE(std::isfinite(demand.expected().error));
+  for (std::int64_t window = 0; window < 6; ++window) {
+    demand.arrived(at(window * 10s + 1s), 10, kCalendar);
+    demand.left(at(window * 10s + 6s), 5s, kCalendar);
+    demand.advance(at((window + 1) * 10s), kCalendar);
+    demand.foresee(window, window + 1);
+  }
+  ASSERT_TRUE(demand.history().at(3));
+  EXPECT_DOUBLE_EQ(demand.history().at(3)->mean, 0.5);
+  EXPECT_NEAR(demand.expected().load.mean, 0.5, 1e-6);
+  EXPECT_GE(demand.expected().load.peak, 1);
+  EXPECT_LT(demand.expected().error, 0.01);
+}
+
+TEST(DemandMeter, RemembersWhatWasMeasuredBefore) {
+  DemandMeter demand(at(0s), kCalendar, 1);
+  demand.remember(0, {.mean = 2, .peak = 3});
+  demand.foresee(-1, 1);
+  EXPECT_NEAR(demand.expected().load.mean, 2, 1e-6);
+}
+
+}  // namespace
+}  // namespace heddle::policy
