@@ -17,6 +17,11 @@ namespace heddle::manager {
 /// directory nothing is kept. Loop thread.
 class LoadRecords {
  public:
+  LoadRecords() = default;
+  ~LoadRecords() { save(); }
+  LoadRecords(const LoadRecords&) = delete;
+  LoadRecords& operator=(const LoadRecords&) = delete;
+
   /// Reads what earlier runs measured in windows of `window`; waits for the disk.
   void open(const std::string& directory, Duration window);
 

@@ -36,7 +36,6 @@ TEST_F(LoadRecordsTest, RemembersFromOneRunToTheNext) {
     records.note("a", now_ - 3, {.mean = 1, .peak = 2});
     records.note("b", now_ - 3, {.mean = 4, .peak = 4});
     records.note("a", now_ - 2, {.mean = 3, .peak = 5});
-    records.save();
   }
   LoadRecords records;
   records.open(directory_, 60s);

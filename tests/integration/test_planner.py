@@ -97,6 +97,7 @@ def test_history_outlives_the_server(tmp_path):
     with heddle.Server(text) as server:
         with Load(server, "adder", 2):
             wait_for(lambda: (forecast(server, "adder")["error"] or 1) < 0.3)
+            time.sleep(3)  # Some windows more, as what is remembered is judged anew.
     with heddle.Server(text) as server:
         assert forecast(server, "adder")["error"] is not None
         assert forecast(server, "morse")["expected_peak"] == 0
