@@ -65,7 +65,8 @@ class Load:
 
 
 def test_a_model_is_back_before_anybody_asks_when_its_worker_dies():
-    with heddle.Server(heddle.config(devices=devices(1), extra="planner: {window: 1s, period: 100ms}\n")) as server:
+    # Windows so long that the worker is back before the forecast has noticed that nobody asks any more.
+    with heddle.Server(heddle.config(devices=devices(1), extra="planner: {window: 5s, period: 100ms}\n")) as server:
         with Load(server, "adder", 2):
             wait_for(lambda: (forecast(server, "adder")["error"] or 1) < 0.3)
         os.kill(server.workers()[0], signal.SIGKILL)
