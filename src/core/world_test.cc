@@ -233,7 +233,7 @@ TEST(World, ADeviceQueueByDeadlineServesMoreInTimeAndLeavesNobodyBehind) {
 TEST(World, SurvivesAnything) {
   std::int64_t done = 0;
   std::int64_t all = 0;
-  for (const std::uint64_t seed : seeds(1500)) {
+  for (const std::uint64_t seed : seeds(1000)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     World world(anything(seed));
     run(world, seed);
@@ -247,7 +247,7 @@ TEST(World, SurvivesAnythingWhilePlanningAhead) {
   std::int64_t done = 0;
   std::int64_t all = 0;
   std::uint64_t ahead = 0;
-  for (const std::uint64_t seed : seeds(1000)) {
+  for (const std::uint64_t seed : seeds(600)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     World world(anything_planned(seed));
     run(world, seed);
