@@ -193,9 +193,7 @@ std::optional<Duration> read_keep_alive(BodyReader& body) {
   double seconds = 0;
   std::string_view text;
   if (value->get_double().get(seconds) == simdjson::SUCCESS && seconds <= kSecondsMost) {
-    return seconds < 0
-               ? Duration::max()
-               : std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+    return seconds < 0 ? Duration::max() : from_seconds(seconds);
   }
   if (value->get_string().get(text) == simdjson::SUCCESS) {
     if (text.starts_with('-')) {

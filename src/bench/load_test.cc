@@ -26,7 +26,7 @@ TEST(DrawnLoad, HasTheRateTheMixAndTheLengthsThatWereAskedFor) {
     inputs += static_cast<double>(shot.input_tokens);
     ++models.at(shot.model);
   }
-  EXPECT_NEAR(kShots / (static_cast<double>(last.count()) * 1e-9), 50, 1.5);
+  EXPECT_NEAR(kShots / (to_seconds(last)), 50, 1.5);
   EXPECT_NEAR(models[0] / static_cast<double>(kShots), 0.75, 0.015);
   EXPECT_NEAR(inputs / kShots, 15, 0.1);
 }

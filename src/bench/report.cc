@@ -68,26 +68,22 @@ void write_summary(spec::JsonWriter& json, const Results& results, const Summary
   json.end_object();
 }
 
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-
 /// A moment that has not come is null.
 void write_moment(spec::JsonWriter& json, std::string_view key, Duration moment) {
   json.key(key);
   if (moment == Duration{}) {
     json.null();
   } else {
-    json.number(seconds(moment));
+    json.number(to_seconds(moment));
   }
 }
 
 void write_row(spec::JsonWriter& json, const Results& results, const Row& row) {
   json.begin_object().key("model").string(results.models().at(row.model).model);
-  json.key("due").number(seconds(row.due)).key("begun").number(seconds(row.begun));
+  json.key("due").number(to_seconds(row.due)).key("begun").number(to_seconds(row.begun));
   write_moment(json, "first", row.first);
   write_moment(json, "last", row.last);
-  json.key("ended").number(seconds(row.ended));
+  json.key("ended").number(to_seconds(row.ended));
   json.key("prompt_tokens").integer(row.prompt_tokens);
   json.key("completion_tokens").integer(row.completion_tokens);
   if (!row.error.empty()) {
@@ -136,13 +132,13 @@ std::string report_json(const Results& results, const Circumstances& circumstanc
   for (const auto& [name, value] : circumstances) {
     json.key(name).string(value);
   }
-  json.end_object().key("seconds").number(seconds(results.span()));
+  json.end_object().key("seconds").number(to_seconds(results.span()));
   json.key("slo").begin_object();
   for (const auto& [name, limit] :
        {std::pair("ttft", results.slo().ttft), {"tpot", results.slo().tpot}}) {
     json.key(name);
     if (limit) {
-      json.number(seconds(*limit));
+      json.number(to_seconds(*limit));
     } else {
       json.null();
     }

@@ -28,10 +28,6 @@ constexpr std::string_view kStyle =
     ".8em;text-align:right;white-space:nowrap;"
     "border-bottom:1px solid var(--line)}td:first-child,th:first-child{text-align:left}";
 
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-
 std::string card(const std::string& content) {
   return "<div class='card'>" + content + "</div>\n";
 }
@@ -70,7 +66,7 @@ std::string distribution(const Results& results,
   }
   sim::PlotOptions options{.title = title, .x_label = "milliseconds", .log_x = true, .y_most = 1};
   if (limit) {
-    options.marks.push_back({.label = "SLO", .x = seconds(*limit) * 1000});
+    options.marks.push_back({.label = "SLO", .x = to_seconds(*limit) * 1000});
   }
   return lines.empty() ? "" : card(sim::draw_plot(lines, options));
 }
@@ -85,15 +81,15 @@ struct Bins {
 
 /// Tokens are spread evenly from the first to the last of a request.
 Bins bins_of(const Results& results) {
-  Bins bins{.width = std::max(seconds(results.span()), 1e-9) / static_cast<double>(kBins)};
+  Bins bins{.width = std::max(to_seconds(results.span()), 1e-9) / static_cast<double>(kBins)};
   const auto bin = [&](Duration at) {
-    return std::min(static_cast<std::size_t>(seconds(at) / bins.width), kBins - 1);
+    return std::min(static_cast<std::size_t>(to_seconds(at) / bins.width), kBins - 1);
   };
   for (const Row& row : results.rows()) {
     bins.begun[bin(row.begun)] += 1;
     for (std::size_t i = bin(row.begun); i <= bin(row.ended); ++i) {
-      const double from = std::max(static_cast<double>(i) * bins.width, seconds(row.begun));
-      const double to = std::min(static_cast<double>(i + 1) * bins.width, seconds(row.ended));
+      const double from = std::max(static_cast<double>(i) * bins.width, to_seconds(row.begun));
+      const double to = std::min(static_cast<double>(i + 1) * bins.width, to_seconds(row.ended));
       bins.running[i] += std::max(0.0, to - from) / bins.width;
     }
     const std::size_t first = bin(row.first);

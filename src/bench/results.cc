@@ -12,10 +12,6 @@ namespace {
 constexpr std::size_t kErrorsMost = 20;
 constexpr std::size_t kErrorBytes = 200;
 
-double seconds(Duration duration) {
-  return static_cast<double>(std::max(duration, Duration{}).count()) * 1e-9;
-}
-
 void count(Summary& summary, const Row& row, const std::vector<Duration>& gaps, const Slo& slo) {
   ++summary.requests;
   if (!row.error.empty()) {
@@ -25,14 +21,14 @@ void count(Summary& summary, const Row& row, const std::vector<Duration>& gaps, 
   summary.good += slo.met_by(row) ? 1 : 0;
   summary.prompt_tokens += row.prompt_tokens;
   summary.completion_tokens += row.completion_tokens;
-  summary.ttft.add(seconds(row.ttft()));
+  summary.ttft.add(to_seconds(row.ttft()));
   if (const std::optional<Duration> tpot = row.tpot()) {
-    summary.tpot.add(seconds(*tpot));
+    summary.tpot.add(to_seconds(*tpot));
   }
   for (const Duration gap : gaps) {
-    summary.itl.add(seconds(gap));
+    summary.itl.add(to_seconds(gap));
   }
-  summary.latency.add(seconds(row.ended - row.due));
+  summary.latency.add(to_seconds(row.ended - row.due));
 }
 
 Error bad_slo(std::string_view text) {
@@ -88,7 +84,7 @@ Results::Results(std::vector<std::string> models, Slo slo) : slo_(slo) {
 void Results::add(Row row, const std::vector<Duration>& gaps) {
   count(models_.at(row.model), row, gaps, slo_);
   count(all_, row, gaps, slo_);
-  lateness_.add(seconds(row.begun - row.due));
+  lateness_.add(to_seconds(std::max(row.begun - row.due, Duration{})));
   if (!row.error.empty()) {
     const std::string text = row.error.substr(0, kErrorBytes);
     const bool room = errors_.size() < kErrorsMost || errors_.contains(text);
@@ -99,7 +95,7 @@ void Results::add(Row row, const std::vector<Duration>& gaps) {
 }
 
 double Results::per_second(std::int64_t count) const {
-  return span_ > Duration{} ? static_cast<double>(count) / seconds(span_) : 0;
+  return span_ > Duration{} ? static_cast<double>(count) / to_seconds(span_) : 0;
 }
 
 }  // namespace heddle::bench

@@ -190,7 +190,7 @@ void allow_many_files() {
 
 /// Draws how far the run is.
 void show(const bench::RunOptions& run, const bench::Progress& progress) {
-  const double seconds = static_cast<double>(progress.elapsed.count()) * 1e-9;
+  const double seconds = to_seconds(progress.elapsed);
   char text[160];
   std::snprintf(text,
                 sizeof text,

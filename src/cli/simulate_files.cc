@@ -58,7 +58,7 @@ void number(Fields& f, config::Key key, double& value) {
 void seconds(Fields& f, config::Key key, double& value) {
   Duration duration{};
   f.duration(key, duration);
-  value = f.has(key.name) ? static_cast<double>(duration.count()) * 1e-9 : value;
+  value = f.has(key.name) ? to_seconds(duration) : value;
 }
 
 void rate(Fields& f, config::Key key, double& value) {

@@ -192,7 +192,7 @@ struct Sum {
 }  // namespace
 
 double TraceSummary::requests_per_second() const {
-  const double seconds = static_cast<double>(span.count()) * 1e-9;
+  const double seconds = to_seconds(span);
   return seconds > 0 ? static_cast<double>(rows) / seconds : 0;
 }
 
@@ -234,7 +234,7 @@ Result<TraceSummary> survey_trace(const TraceOptions& options,
                  .message = options.file + ": has no request that can be replayed" +
                             (summary.problems.empty() ? "" : "; " + summary.problems.front())};
   }
-  const double seconds = std::max(1.0, static_cast<double>(summary.span.count()) * 1e-9);
+  const double seconds = std::max(1.0, to_seconds(summary.span));
   for (const auto& [label, sum] : sums) {
     if (sum.known) {
       const auto count = static_cast<double>(sum.rows);

@@ -25,13 +25,6 @@ inline constexpr std::int32_t kDeathsInCompany = 2;
 /// Of weights [bytes/s], until a load was measured.
 inline constexpr double kLoadRate = 1e9;
 
-[[nodiscard]] inline double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-[[nodiscard]] inline Duration span_of(double seconds) {
-  return Duration(static_cast<std::int64_t>(seconds * 1e9));
-}
-
 /// A request that has arrived and not ended.
 struct RequestState {
   ModelId model{};

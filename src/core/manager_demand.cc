@@ -100,7 +100,8 @@ Duration ManagerCore::Impl::load_time(const ModelState& model, const DeviceState
     return measured;
   }
   const double rate = device.load_rate > 0 ? device.load_rate : kLoadRate;
-  return std::max<Duration>(span_of(static_cast<double>(model.config.image_bytes) / rate), 1us);
+  return std::max<Duration>(from_seconds(static_cast<double>(model.config.image_bytes) / rate),
+                            1us);
 }
 
 /// What losing an idle instance is expected to cost [s]. Of several instances of a model only the
@@ -122,7 +123,7 @@ double ManagerCore::Impl::worth(const DeviceState& device, ModelId id) const {
   double needed = 0;
   if (others == 0) {
     const Duration idle = now_ - model.demand.last_used();
-    const Duration gap = std::max({Duration(1ms), span_of(model.demand.mean_gap()), idle});
+    const Duration gap = std::max({Duration(1ms), from_seconds(model.demand.mean_gap()), idle});
     needed = policy::needed_by_renewal(kHorizon * options_.planner.period, gap);
   }
   if (expected.error <= policy::kTrustedError) {
@@ -147,7 +148,7 @@ double ManagerCore::Impl::kv_growth(ModelId id, const DeviceState& device) const
   if (model.foreign() || footprint == model.config.footprints.end()) {
     return 0;
   }
-  const double idle = seconds(now_ - model.demand.last_used());
+  const double idle = to_seconds(now_ - model.demand.last_used());
   const double fresh = model.demand.in_system() > 0 || idle <= model.demand.mean_gap()
                            ? 1
                            : model.demand.mean_gap() / idle;
@@ -216,9 +217,9 @@ void ManagerCore::Impl::note_complete(DeviceState& device, ModelId id, Instance&
   ModelState& model = models_.at(id);
   const Duration took = now_ - instance.load_began;
   Duration& known = model.load_times.at(instance.from_host ? 1 : 0);
-  known = known == Duration{} ? took : known + span_of(kNewest * seconds(took - known));
+  known = known == Duration{} ? took : known + from_seconds(kNewest * to_seconds(took - known));
   if (instance.from_host && took > Duration{}) {
-    const double rate = static_cast<double>(model.config.image_bytes) / seconds(took);
+    const double rate = static_cast<double>(model.config.image_bytes) / to_seconds(took);
     device.load_rate += (device.load_rate == 0 ? 1 : kNewest) * (rate - device.load_rate);
   }
 }

@@ -158,7 +158,7 @@ void ManagerCore::Impl::add_replica(ModelId id, double load) {
                               .model = id,
                               .devices = {placement.device},
                               .victims = placement.victims};
-  if (lost > load * seconds(load_takes) ||
+  if (lost > load * to_seconds(load_takes) ||
       policy::make_diff({&action, 1}, not_before_, now_, options_.planner.period).actions.empty()) {
     return;
   }

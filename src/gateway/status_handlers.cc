@@ -62,18 +62,14 @@ void write_pool(spec::JsonWriter& json, const ledger::PoolUsage& usage) {
   json.end_object();
 }
 
-double seconds(Duration span) {
-  return std::chrono::duration<double>(span).count();
-}
-
 asio::awaitable<void> devices(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   spec::JsonWriter json;
   json.begin_object().key("devices").begin_array();
   for (const core::DeviceStatus& device : context->serving->devices()) {
     json.begin_object().key("name").string(device.name).key("up").boolean(device.up);
     json.key("restarts").integer(device.restarts).key("page_bytes").integer(device.page_bytes);
-    json.key("serving_s").number(seconds(device.serving));
-    json.key("switching_s").number(seconds(device.switching));
+    json.key("serving_s").number(to_seconds(device.serving));
+    json.key("switching_s").number(to_seconds(device.switching));
     json.key("steps").integer(device.steps).key("late_steps").integer(device.late_steps);
     write_pool(json, device.usage);
     json.end_object();

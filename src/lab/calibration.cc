@@ -29,10 +29,6 @@ constexpr std::int64_t kBatches[] = {1, 4, 16};
 constexpr std::int64_t kContexts[] = {32, 256};
 constexpr std::int64_t kMapSizes[] = {1, 8, 32};
 
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
@@ -285,7 +281,7 @@ Result<std::optional<StepSample>> measure_chunk(Bench& bench,
     if (!took->has_value()) {
       return std::optional<StepSample>();
     }
-    times.push_back(seconds(**took));
+    times.push_back(to_seconds(**took));
   }
   return std::optional(StepSample{.tokens = tokens,
                                   .rows = 1,
@@ -328,7 +324,7 @@ Result<std::optional<StepSample>> measure_decode(Bench& bench,
     }
     fits = took->has_value();
     if (*fits) {
-      times.push_back(seconds(**took));
+      times.push_back(to_seconds(**took));
     }
   }
   for (const std::int64_t id : ids) {
@@ -366,8 +362,8 @@ Result<MapSample> measure_map(Bench& bench, std::int64_t count, std::int64_t rep
     if (!mapped) {
       return mapped.error();
     }
-    maps.push_back(seconds(between - began));
-    unmaps.push_back(seconds(steady_now() - between));
+    maps.push_back(to_seconds(between - began));
+    unmaps.push_back(to_seconds(steady_now() - between));
   }
   return MapSample{.pages = std::ssize(pages),
                    .map = median(std::move(maps)),
@@ -381,7 +377,7 @@ Result<void> measure_link(Bench& bench, Calibration& found) {
   if (!alone) {
     return alone.error();
   }
-  found.copy_alone = bytes / seconds(*alone);
+  found.copy_alone = bytes / to_seconds(*alone);
   const Result<bool> read = prefill(bench, {0}, 1);
   if (!read) {
     return read.error();
@@ -393,7 +389,7 @@ Result<void> measure_link(Bench& bench, Calibration& found) {
   if (!decoding) {
     return decoding.error();
   }
-  found.copy_decoding = bytes / seconds(*decoding);
+  found.copy_decoding = bytes / to_seconds(*decoding);
   const Result<void> removed = bench.remove(0);
   return removed ? bench.close(kCopied) : removed;
 }

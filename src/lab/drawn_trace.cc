@@ -76,7 +76,7 @@ std::vector<bench::Shot> draw_trace(const DrawnTrace& trace,
                                     std::size_t models,
                                     std::uint64_t seed) {
   HEDDLE_CHECK(models > 0 && trace.rate > 0 && trace.cv > 0);
-  const double span = static_cast<double>(trace.duration.count()) * 1e-9;
+  const double span = to_seconds(trace.duration);
   double weights = 0;
   for (std::size_t i = 0; i < models; ++i) {
     weights += std::pow(static_cast<double>(i + 1), -trace.zipf);
@@ -87,11 +87,10 @@ std::vector<bench::Shot> draw_trace(const DrawnTrace& trace,
     Rng rng = all.fork();
     const double share = std::pow(static_cast<double>(i + 1), -trace.zipf) / weights;
     const double turn = static_cast<double>(i) / static_cast<double>(models);
-    const Wave wave{
-        .mean = trace.rate * share,
-        .depth = trace.period > Duration{} ? trace.depth : 0,
-        .period = trace.period > Duration{} ? static_cast<double>(trace.period.count()) * 1e-9 : 1,
-        .phase = trace.in_turn ? -2 * std::numbers::pi * turn : 0};
+    const Wave wave{.mean = trace.rate * share,
+                    .depth = trace.period > Duration{} ? trace.depth : 0,
+                    .period = trace.period > Duration{} ? to_seconds(trace.period) : 1,
+                    .phase = trace.in_turn ? -2 * std::numbers::pi * turn : 0};
     const double shape = 1 / (trace.cv * trace.cv);
     const double most = wave.expected(span);
     // The first gap is cut at a random place, as by somebody who comes to look at any moment.

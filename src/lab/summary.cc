@@ -53,10 +53,6 @@ double student_t(std::size_t degrees) {
   return degrees <= kTable.size() ? kTable.at(degrees - 1) : kNormal;
 }
 
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-
 /// Three percentiles from `first` on.
 void put(Figures& figures, Figure first, const sim::Quantiles& quantiles) {
   const auto at = static_cast<std::size_t>(first);
@@ -94,11 +90,11 @@ Figures figures_of(const LabRun& run, const std::vector<sim::Objective>& objecti
       continue;
     }
     const sim::Objective& objective = objectives.at(row.model);
-    ttft.add(seconds(row.ttft()));
-    latency.add(seconds(row.ended - row.due));
+    ttft.add(to_seconds(row.ttft()));
+    latency.add(to_seconds(row.ended - row.due));
     tokens += static_cast<double>(row.completion_tokens);
     if (row.tpot()) {
-      tpot.add(seconds(*row.tpot()));
+      tpot.add(to_seconds(*row.tpot()));
     }
     const bool in_time = objective.ttft == Duration{} || row.ttft() <= objective.ttft;
     const bool in_pace =
@@ -122,7 +118,7 @@ Figures figures_of(const LabRun& run, const std::vector<sim::Objective>& objecti
   set(Figure::kAttainment, requests > 0 ? met_both / requests : 1);
   set(Figure::kTtftAttainment, requests > 0 ? met_ttft / requests : 1);
   set(Figure::kTpotAttainment, requests > 0 ? met_tpot / requests : 1);
-  set(Figure::kTokensPerSecond, tokens / std::max(1e-9, seconds(run.span)));
+  set(Figure::kTokensPerSecond, tokens / std::max(1e-9, to_seconds(run.span)));
   set(Figure::kLoads, run.counted.total("heddle_model_loads_total"));
   set(Figure::kPrewarms, run.counted.total("heddle_model_loads_total", {{"reason", "forecast"}}));
   set(Figure::kHits, run.counted.total("heddle_model_starts_total", {{"kind", "hit"}}));

@@ -36,7 +36,7 @@ void publish(const SwitchPhases& phases, const std::string& model, Metrics& metr
                     "Switches to a model, by what their time was spent on.",
                     {{"model_name", model}, {"phase", phase}},
                     latency_bounds(),
-                    std::chrono::duration<double>(took).count());
+                    to_seconds(took));
   };
   if (phases.decide) {
     observe("decide", *phases.decide);

@@ -9,10 +9,6 @@
 namespace heddle::policy {
 namespace {
 
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-
 std::int64_t ceil_of(double value) {
   return static_cast<std::int64_t>(std::ceil(value));
 }
@@ -67,7 +63,7 @@ void LoadAverage::set(Instant at, std::int64_t in_system) {
   counted_to_ = std::max(counted_to_, at - whole);
   while (counted_to_ < at) {
     const Instant end = std::min(at, seconds_.slice_end(counted_to_));
-    seconds_.add(counted_to_, static_cast<double>(in_system_) * seconds(end - counted_to_));
+    seconds_.add(counted_to_, static_cast<double>(in_system_) * to_seconds(end - counted_to_));
     counted_to_ = end;
   }
   in_system_ = in_system;
@@ -76,7 +72,7 @@ void LoadAverage::set(Instant at, std::int64_t in_system) {
 double LoadAverage::mean(Instant now) {
   set(now, in_system_);
   const Duration covered = seconds_.covered(now);
-  return covered > Duration{} ? seconds_.sum(now) / seconds(covered)
+  return covered > Duration{} ? seconds_.sum(now) / to_seconds(covered)
                               : static_cast<double>(in_system_);
 }
 

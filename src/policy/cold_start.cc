@@ -13,14 +13,6 @@ constexpr double kStageEvenness = 0.9;
 // The deadline of a fetch that nobody expects in time any more.
 constexpr Duration kSomeDay = std::chrono::hours{24};
 
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) / 1e9;
-}
-
-Duration from_seconds(double value) {
-  return Duration(static_cast<std::int64_t>(value * 1e9 + 0.5));
-}
-
 /// s - w + w/s: what the stages add up to in units of the whole model on its own device.
 double compute_share(std::int64_t stages, std::int64_t full) {
   const auto s = static_cast<double>(stages);
@@ -34,7 +26,7 @@ Duration other_time(StartForm form,
                     std::int64_t stages,
                     std::int64_t full) {
   const Duration before = form == StartForm::kSequential ? times.runtime : Duration{};
-  const Duration prefill = from_seconds(seconds(times.prefill) * compute_share(stages, full));
+  const Duration prefill = from_seconds(to_seconds(times.prefill) * compute_share(stages, full));
   return before + prefill + stages * times.hop + times.group[static_cast<std::size_t>(stages)];
 }
 
@@ -152,7 +144,7 @@ class Search {
     place.lost_value = device.value * static_cast<double>(missing);
     place.rest = device.free_bytes + device.revocable_bytes - wanted.memory;
     const bool slow = place.ready > wanted.budget;
-    const double time = seconds(place.ready);
+    const double time = to_seconds(place.ready);
     const bool by_value = !slow && !paper_;
     place.rank = {slow,
                   by_value ? place.lost_value : time,
@@ -256,12 +248,12 @@ class Search {
         static_cast<double>(nic_of(plan.stages.front().host).bytes_per_second());
     const double moved = static_cast<double>(stages - 1) / static_cast<double>(stages);
     const double merging = static_cast<double>(model_.bytes) * moved / bandwidth;
-    const double slower = seconds(*plan.tpot) - seconds(*model_.times.decode);
+    const double slower = to_seconds(*plan.tpot) - to_seconds(*model_.times.decode);
     const double slow_tokens =
-        std::min(static_cast<double>(model_.expected_tokens), merging / seconds(*plan.tpot));
+        std::min(static_cast<double>(model_.expected_tokens), merging / to_seconds(*plan.tpot));
     const double context = static_cast<double>(model_.prompt_tokens) + slow_tokens;
     const double gather = context * static_cast<double>(model_.kv_per_token) * moved / bandwidth;
-    return slow_tokens * slower + gather <= seconds(one_->ttft - plan.ttft);
+    return slow_tokens * slower + gather <= to_seconds(one_->ttft - plan.ttft);
   }
 
   [[nodiscard]] const Nic& nic_of(HostId id) const {
@@ -332,8 +324,8 @@ Duration stage_ready(StartForm form,
   if (form == StartForm::kSequential) {
     return from_seconds(fetch + copy);
   }
-  const double prepared = seconds(times.container + times.context);
-  return from_seconds(std::max(prepared + std::max(copy, seconds(times.libraries)), fetch));
+  const double prepared = to_seconds(times.container + times.context);
+  return from_seconds(std::max(prepared + std::max(copy, to_seconds(times.libraries)), fetch));
 }
 
 Duration predict_ttft(StartForm form,
@@ -352,7 +344,7 @@ Duration predict_ttft(StartForm form,
 
 Duration predict_tpot(const StartTimes& times, std::int64_t stages, std::int64_t full) {
   HEDDLE_CHECK(times.decode);
-  return from_seconds(seconds(*times.decode) * compute_share(stages, full)) + stages * times.hop;
+  return from_seconds(to_seconds(*times.decode) * compute_share(stages, full)) + stages * times.hop;
 }
 
 std::string_view reason_name(StartReason reason) {

@@ -227,9 +227,7 @@ TEST(ChooseColdStart, StagesOfOneHostShareItsNetwork) {
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->full, 0);
   ASSERT_EQ(plan->stages.size(), 2U);
-  EXPECT_NEAR(static_cast<double>(plan->ttft.count()) / 1e9,
-              4.6 + 5.0 / 1.0 + 5.0 / 12.0 + 2.0 + 0.02,
-              1e-6);
+  EXPECT_NEAR(to_seconds(plan->ttft), 4.6 + 5.0 / 1.0 + 5.0 / 12.0 + 2.0 + 0.02, 1e-6);
 }
 
 TEST(ChooseColdStart, FillsTheDeviceWhereLittleWouldRemain) {

@@ -9,10 +9,6 @@ namespace {
 /// Weight of the newest in what is averaged over requests.
 constexpr double kNewest = 0.2;
 
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-
 }  // namespace
 
 DemandMeter::DemandMeter(Instant now, const Calendar& calendar, std::int64_t days, Duration seen)
@@ -25,7 +21,7 @@ void DemandMeter::change(Instant now, std::int64_t by, const Calendar& calendar)
 }
 
 void DemandMeter::arrived(Instant now, std::int64_t tokens, const Calendar& calendar) {
-  const double gap = seconds(now - last_used_);
+  const double gap = to_seconds(now - last_used_);
   mean_gap_ = mean_gap_ == 0 ? gap : mean_gap_ + kNewest * (gap - mean_gap_);
   token_rate_ += kNewest * (static_cast<double>(tokens) / std::max(1.0, gap) - token_rate_);
   last_used_ = now;
@@ -34,7 +30,7 @@ void DemandMeter::arrived(Instant now, std::int64_t tokens, const Calendar& cale
 
 void DemandMeter::left(Instant now, std::optional<Duration> took, const Calendar& calendar) {
   if (took) {
-    mean_service_ += kNewest * (seconds(*took) - mean_service_);
+    mean_service_ += kNewest * (to_seconds(*took) - mean_service_);
     last_used_ = now;
   }
   change(now, -1, calendar);

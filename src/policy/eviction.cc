@@ -233,7 +233,7 @@ constexpr double kLostStep = 0.1;
 
 /// Lower is better. Outcomes and reasons are declared in order of preference.
 auto rank(const Offer& offer, Duration load) {
-  const double step = kLostStep * static_cast<double>(load.count()) * 1e-9;
+  const double step = kLostStep * to_seconds(load);
   const bool weighed = offer.placement.outcome == PlacementOutcome::kLoad && step > 0;
   return std::tuple(offer.placement.outcome,
                     weighed ? std::floor(offer.lost / step) : 0.0,

@@ -118,7 +118,7 @@ class Book {
   /// one are taken: the relief must last longer than that.
   [[nodiscard]] bool worth_it(const Candidate& move) const {
     const double moving = static_cast<double>(move.model->bytes) / options_.bytes_per_second;
-    const double horizon = static_cast<double>(options_.horizon.count()) / 1e9;
+    const double horizon = to_seconds(options_.horizon);
     return kv_pressure(loads_[move.from]) > 0.0 && gain(move) * horizon > moving;
   }
 

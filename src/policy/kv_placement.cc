@@ -14,10 +14,6 @@ namespace {
 using Index = std::uint32_t;
 constexpr Index kNowhere = ~Index{0};
 
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) / 1e9;
-}
-
 /// One model to place: what each of its parts needs, and where they are.
 struct Item {
   ModelId model{};
@@ -467,12 +463,12 @@ KvPlan plan_of(const Problem& problem, const Homes& homes) {
 
 double kv_demand(double tokens_per_second, std::int64_t kv_bytes, Duration tpot) {
   HEDDLE_CHECK(tpot > Duration{});
-  return tokens_per_second * static_cast<double>(kv_bytes) / seconds(tpot);
+  return tokens_per_second * static_cast<double>(kv_bytes) / to_seconds(tpot);
 }
 
 double request_demand(double requests_per_second, Duration ttft) {
   HEDDLE_CHECK(ttft > Duration{});
-  return requests_per_second / seconds(ttft);
+  return requests_per_second / to_seconds(ttft);
 }
 
 double kv_pressure(double demand, std::int64_t kv_bytes) {

@@ -5,13 +5,7 @@
 #include "base/check.h"
 
 namespace heddle::policy {
-namespace {
-
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 std::int64_t Calendar::window_at(Instant at) const {
   const std::int64_t time = (at.time_since_epoch() + offset).count();
@@ -92,7 +86,7 @@ void LoadMeter::advance(Instant now, const Calendar& calendar, LoadHistory& hist
   while (window_ < current) {
     const Instant end = std::clamp(calendar.start_of(window_ + 1), counted_to_, now);
     measured_ += end - counted_to_;
-    request_seconds_ += static_cast<double>(in_system_) * seconds(end - counted_to_);
+    request_seconds_ += static_cast<double>(in_system_) * to_seconds(end - counted_to_);
     counted_to_ = end;
     close(calendar, history);
     ++window_;
@@ -105,7 +99,7 @@ void LoadMeter::advance(Instant now, const Calendar& calendar, LoadHistory& hist
     window_ = current;
   }
   measured_ += now - counted_to_;
-  request_seconds_ += static_cast<double>(in_system_) * seconds(now - counted_to_);
+  request_seconds_ += static_cast<double>(in_system_) * to_seconds(now - counted_to_);
   counted_to_ = now;
 }
 
@@ -113,7 +107,7 @@ void LoadMeter::close(const Calendar& calendar, LoadHistory& history) {
   if (window_ >= 0 && measured_ * 2 >= calendar.window && measured_ <= calendar.window) {
     history.record(
         window_,
-        {.mean = request_seconds_ / seconds(measured_), .peak = static_cast<double>(peak_)});
+        {.mean = request_seconds_ / to_seconds(measured_), .peak = static_cast<double>(peak_)});
   }
   measured_ = {};
   request_seconds_ = 0;

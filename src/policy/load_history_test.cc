@@ -130,7 +130,7 @@ TEST(LoadMeter, LosesNoRequestSeconds) {
     double peak = 0;
     for (int i = 0; i < 300; ++i) {
       const Duration step(static_cast<std::int64_t>(rng.below(3'000'000'000)));
-      expected += static_cast<double>(meter.in_system()) * static_cast<double>(step.count()) * 1e-9;
+      expected += static_cast<double>(meter.in_system()) * to_seconds(step);
       now += step;
       const auto leaving =
           static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(meter.in_system()) + 1));

@@ -19,8 +19,7 @@ auto position(std::vector<Fetch>& fetches, FetchId id) {
 /// Whole bytes, so that the two admission rules compare the same integers and one provably admits
 /// what the other does.
 std::int64_t Nic::capacity(Duration duration) const {
-  const double bytes =
-      static_cast<double>(bytes_per_second_) * (static_cast<double>(duration.count()) / 1e9);
+  const double bytes = static_cast<double>(bytes_per_second_) * (to_seconds(duration));
   return static_cast<std::int64_t>(std::min(bytes, 9e18));
 }
 

@@ -138,11 +138,6 @@ double step_seconds(double gpu_seconds,
   return std::max({gpu_seconds + engine.fixed, launches, gpu_seconds + co_running}) + cpu;
 }
 
-Duration to_duration(double seconds) {
-  HEDDLE_CHECK(seconds >= 0 && seconds < 1e9);
-  return Duration(static_cast<std::int64_t>(seconds * 1e9 + 0.5));
-}
-
 double mps_slowdown(Phase phase, std::int64_t batch, std::int64_t percent) {
   HEDDLE_CHECK(percent >= kMpsLeast && percent <= 100);
   const std::array<double, 8>& row = mps_row(phase, batch);

@@ -124,9 +124,6 @@ struct StepTime {
                                   std::int64_t batch,
                                   double co_running = 0);
 
-/// Whole nanoseconds, to nearest.
-[[nodiscard]] Duration to_duration(double seconds);
-
 enum class Phase : std::uint8_t { kPrefill, kDecode };
 
 /// How many times slower a phase runs with `percent` of the SMs than with all, 30 <= percent <= 100

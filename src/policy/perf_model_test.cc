@@ -203,11 +203,5 @@ TEST(PerfModel, ATensorParallelDegreeWithoutAnEntryTakesTheNextGreater) {
   EXPECT_NEAR(exchange(16), 3e-3, 1e-9);
 }
 
-TEST(PerfModel, DurationsAreWholeNanoseconds) {
-  EXPECT_EQ(to_duration(1.4e-9), Duration(1));
-  EXPECT_EQ(to_duration(1.6e-9), Duration(2));
-  EXPECT_EQ(to_duration(3600), std::chrono::hours(1));
-}
-
 }  // namespace
 }  // namespace heddle::policy

@@ -11,7 +11,7 @@ namespace heddle::policy {
 namespace {
 
 double byte_seconds(std::int64_t bytes, Duration stay) {
-  return static_cast<double>(bytes) * (static_cast<double>(stay.count()) / 1e9);
+  return static_cast<double>(bytes) * (to_seconds(stay));
 }
 
 Plan start_plan(Mechanism mechanism,

@@ -24,10 +24,6 @@ Plan plan(Mechanism mechanism, Duration ttft, double byte_seconds, double lost_v
           .lost_value = lost_value};
 }
 
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) / 1e9;
-}
-
 PlanChoice choose(const std::vector<Plan>& plans, const PlanTerms& terms = kTerms) {
   return choose_plan(plans, terms);
 }
@@ -179,7 +175,8 @@ TEST(ChoosePlan, KeepsItsPromisesOnRandomInput) {
       }
       const Plan& chosen = plans[*choice.plan];
       if (choice.reason == PlanReason::kCheapest && !keeps && other.tpot <= terms.tpot) {
-        ASSERT_LE(chosen.lost_value + seconds(chosen.ttft), other.lost_value + seconds(other.ttft));
+        ASSERT_LE(chosen.lost_value + to_seconds(chosen.ttft),
+                  other.lost_value + to_seconds(other.ttft));
       } else if (choice.reason == PlanReason::kCheapest && keeps && other.lost_value == 0.0) {
         ASSERT_LE(choice.cost, other.byte_seconds);
       }

@@ -10,10 +10,6 @@ namespace {
 
 constexpr std::size_t kExactCandidates = 16;
 
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-
 /// What is still missing, device by device.
 class Missing {
  public:
@@ -174,8 +170,9 @@ std::string_view outcome_name(PreemptionOutcome outcome) {
 }
 
 double preemption_cost(const SwapCandidate& candidate, Duration ageing) {
-  const double age = ageing > Duration{} ? seconds(candidate.oldest_wait) / seconds(ageing) : 0;
-  return seconds(candidate.swap_out + candidate.swap_in) *
+  const double age =
+      ageing > Duration{} ? to_seconds(candidate.oldest_wait) / to_seconds(ageing) : 0;
+  return to_seconds(candidate.swap_out + candidate.swap_in) *
          (1 + static_cast<double>(candidate.queue) * (1 + age));
 }
 

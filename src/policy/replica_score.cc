@@ -10,10 +10,6 @@
 namespace heddle::policy {
 namespace {
 
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-
 std::int64_t instances_for(double load, double batch) {
   return static_cast<std::int64_t>(std::ceil(load / batch));
 }
@@ -76,11 +72,11 @@ std::vector<DesiredReplica> desired_replicas(const ModelDemand& demand, ScoreVar
     if (variant == ScoreVariant::kValue) {
       const double served = static_cast<double>(k + i) * batch;
       replica.worth.score = tail_probability(served, mean, peak) *
-                            std::max(0.0, seconds(demand.load_time - demand.hit_time));
+                            std::max(0.0, to_seconds(demand.load_time - demand.hit_time));
     } else {
       const double decay = exact::exp(-static_cast<double>(i) / static_cast<double>(count));
       const double factor = i < basic ? 1 : burstiness(mean, peak, variant);
-      replica.worth.score = decay * seconds(demand.load_time) * factor;
+      replica.worth.score = decay * to_seconds(demand.load_time) * factor;
       replica.worth.tier = basic_first(variant) && i < basic ? 1 : 0;
     }
     replicas.push_back(replica);

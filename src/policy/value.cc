@@ -7,18 +7,12 @@
 #include "policy/replica_score.h"
 
 namespace heddle::policy {
-namespace {
-
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) / 1e9;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 double worth(const Asset& asset) {
   HEDDLE_CHECK(asset.ttft > Duration{});
-  const double saved = std::max(0.0, seconds(asset.without - asset.with));
-  const double weight = std::min(1.0, seconds(asset.without) / seconds(asset.ttft));
+  const double saved = std::max(0.0, to_seconds(asset.without - asset.with));
+  const double weight = std::min(1.0, to_seconds(asset.without) / to_seconds(asset.ttft));
   return asset.needed * saved * weight;
 }
 
@@ -33,7 +27,7 @@ double needed_by_forecast(double limit, double mean_load, double peak_load) {
 
 double needed_by_renewal(Duration horizon, Duration mean_gap) {
   HEDDLE_CHECK(mean_gap > Duration{} && horizon >= Duration{});
-  return 1.0 - exact::exp(-seconds(horizon) / seconds(mean_gap));
+  return 1.0 - exact::exp(-to_seconds(horizon) / to_seconds(mean_gap));
 }
 
 }  // namespace heddle::policy

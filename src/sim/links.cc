@@ -11,10 +11,6 @@ namespace {
 /// What rounding may leave of a transfer that is done [bytes].
 constexpr double kCrumb = 1.0;
 
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-
 }  // namespace
 
 LinkId HostLinks::add_link(double bytes_per_second) {
@@ -25,7 +21,7 @@ LinkId HostLinks::add_link(double bytes_per_second) {
 
 void HostLinks::advance(Instant now) {
   HEDDLE_CHECK(now >= advanced_);
-  const double elapsed = seconds(now - advanced_);
+  const double elapsed = to_seconds(now - advanced_);
   advanced_ = now;
   for (std::size_t i = 0; i < transfers_.size(); ++i) {
     left_[i] = std::max(0.0, left_[i] - rates_[i] * elapsed);

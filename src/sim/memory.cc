@@ -5,10 +5,6 @@
 namespace heddle::sim {
 namespace {
 
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-
 bool is_device(PoolId pool) {
   return pool < host_pool(HostId(0));
 }
@@ -20,7 +16,7 @@ void Memory::account(Instant now, LeaseKind kind, PoolId pool, std::int64_t page
     return;
   }
   Total& total = totals_.at(static_cast<std::size_t>(kind));
-  total.page_seconds += static_cast<double>(total.pages) * seconds(now - total.since);
+  total.page_seconds += static_cast<double>(total.pages) * to_seconds(now - total.since);
   total.since = now;
   total.pages += pages;
 }
@@ -93,7 +89,7 @@ std::int64_t Memory::reserved(LeaseId lease, PoolId pool) const {
 
 double Memory::page_seconds(Instant now, LeaseKind kind) const {
   const Total& total = totals_.at(static_cast<std::size_t>(kind));
-  return total.page_seconds + static_cast<double>(total.pages) * seconds(now - total.since);
+  return total.page_seconds + static_cast<double>(total.pages) * to_seconds(now - total.since);
 }
 
 }  // namespace heddle::sim

@@ -25,10 +25,6 @@ std::string count(std::int64_t value) {
   return std::to_string(value);
 }
 
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-
 std::string four(const Quantiles& quantiles, double unit) {
   const Distribution times = quantiles.distribution();
   return format_seconds(times.mean * unit) + " / " + format_seconds(times.p50 * unit) + " / " +
@@ -53,7 +49,7 @@ struct Line {
 constexpr double kGiga = 1e9;
 
 double mean_gpus(const Results& results) {
-  return results.gpu_seconds() / std::max(1e-9, seconds(results.span()));
+  return results.gpu_seconds() / std::max(1e-9, to_seconds(results.span()));
 }
 
 const std::array kLines{
@@ -78,7 +74,7 @@ const std::array kLines{
          [](const Run& run) {
            return print("%.0f",
                         static_cast<double>(run.results->counts().tokens) /
-                            std::max(1e-9, seconds(run.results->span())));
+                            std::max(1e-9, to_seconds(run.results->span())));
          }},
     Line{"GPUs used, mean (ever) of",
          [](const Run& run) {
@@ -240,7 +236,7 @@ void write(spec::JsonWriter& json, const ReportHead& head, const Run& run) {
   write_counts(json, results.counts());
   json.key("gpus").integer(results.gpus()).key("gpus_touched").integer(results.gpus_touched());
   json.key("gpu_seconds").number(results.gpu_seconds());
-  json.key("span_s").number(seconds(results.span()));
+  json.key("span_s").number(to_seconds(results.span()));
   json.key("gib_seconds").begin_object();
   for (std::size_t kind = 0; kind < ledger::kLeaseKinds; ++kind) {
     if (results.gib_seconds().at(kind) > 0) {
@@ -320,17 +316,17 @@ std::string csv_head() {
 
 std::string csv_row(const RequestRow& row, const std::string& model) {
   std::string text = std::to_string(row.number.value()) + "," + model + ",";
-  text += print("%.6f,", seconds(row.arrival.time_since_epoch()));
+  text += print("%.6f,", to_seconds(row.arrival.time_since_epoch()));
   text += count(row.input_tokens) + "," + count(row.output_tokens) + ",";
-  text += row.first_token ? print("%.6f", seconds(*row.first_token - row.arrival)) : "";
+  text += row.first_token ? print("%.6f", to_seconds(*row.first_token - row.arrival)) : "";
   text += ",";
   if (row.finished && row.output_tokens > 1) {
     text += print(
         "%.6f",
-        seconds(*row.finished - *row.first_token) / static_cast<double>(row.output_tokens - 1));
+        to_seconds(*row.finished - *row.first_token) / static_cast<double>(row.output_tokens - 1));
   }
   text += ",";
-  text += row.finished ? print("%.6f", seconds(*row.finished - row.arrival)) : "";
+  text += row.finished ? print("%.6f", to_seconds(*row.finished - row.arrival)) : "";
   text += "," + count(row.preemptions) + (row.cold ? ",1," : ",0,");
   return text + (row.finished ? "completed\n" : "refused\n");
 }

@@ -31,10 +31,6 @@ constexpr std::string_view kStyle =
     "text-align:left;position:sticky;left:0;background:var(--paper)}.card td:first-child,"
     ".card th:first-child{background:var(--card)}th{font-weight:600}section{margin-top:1em}";
 
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-
 /// A unit in which so many seconds are a number one likes to read.
 struct Unit {
   const char* name;
@@ -82,7 +78,7 @@ std::string tiles(const Run& run) {
   std::snprintf(gpus,
                 sizeof gpus,
                 "%.1f of %zu",
-                results.gpu_seconds() / std::max(1e-9, seconds(results.span())),
+                results.gpu_seconds() / std::max(1e-9, to_seconds(results.span())),
                 results.gpus());
   return "<div class='tiles'>" + tile(percent(results.attainment()), "met both objectives") +
          tile(format_seconds(results.ttft().at(0.5)) + " s", "TTFT, median") +
@@ -102,7 +98,7 @@ std::vector<PlotMark> marks(const ReportHead& head, Duration Objective::* which,
   }
   std::vector<PlotMark> made;
   for (const Duration value : values) {
-    made.push_back({.label = "SLO", .x = seconds(value) * unit});
+    made.push_back({.label = "SLO", .x = to_seconds(value) * unit});
   }
   return made.size() > kMarksMost ? std::vector<PlotMark>{} : made;
 }
@@ -142,7 +138,7 @@ std::string attainment(const std::vector<Run>& runs) {
   std::vector<PlotLine> lines;
   double span = 0;
   for (const Run& run : runs) {
-    span = std::max(span, seconds(run.results->span()));
+    span = std::max(span, to_seconds(run.results->span()));
   }
   const Unit unit = unit_for(span);
   for (const Run& run : runs) {
@@ -151,7 +147,7 @@ std::string attainment(const std::vector<Run>& runs) {
     constexpr std::size_t kGroups = 60;
     const auto& bins = run.results->bins();
     const std::size_t group = std::max<std::size_t>(1, bins.size() / kGroups);
-    const double width = seconds(run.results->bin_width()) / unit.seconds;
+    const double width = to_seconds(run.results->bin_width()) / unit.seconds;
     for (std::size_t i = 0; i < bins.size(); i += group) {
       double came = 0;
       double met = 0;
@@ -207,8 +203,8 @@ std::string activity(const Run& run) {
   constexpr std::size_t kPoints = 120;
   const auto& bins = run.results->bins();
   const std::size_t group = (bins.size() + kPoints - 1) / kPoints;
-  const double width = seconds(run.results->bin_width()) * static_cast<double>(group);
-  const Unit unit = unit_for(seconds(run.results->span()));
+  const double width = to_seconds(run.results->bin_width()) * static_cast<double>(group);
+  const Unit unit = unit_for(to_seconds(run.results->span()));
   PlotLine arrivals{};
   std::vector<PlotLine> lines{{.label = "loads"}, {.label = "hits"}, {.label = "evictions"}};
   double at = width / unit.seconds / 2;
@@ -297,9 +293,9 @@ std::string pages(const ReportHead& head, const Run& run) {
     options.owners.push_back(head.models[model.value()]);
   }
   options.owners.emplace_back("other models");
-  const Unit unit = unit_for(seconds(results.span()));
+  const Unit unit = unit_for(to_seconds(results.span()));
   options.x_label = unit.name;
-  options.x_most = seconds(timeline.back().at.time_since_epoch()) / unit.seconds;
+  options.x_most = to_seconds(timeline.back().at.time_since_epoch()) / unit.seconds;
   std::vector<Strip> strips(timeline.front().gpus.size());
   for (std::size_t gpu = 0; gpu < strips.size(); ++gpu) {
     strips[gpu].label = "GPU " + std::to_string(gpu);

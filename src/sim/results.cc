@@ -9,10 +9,6 @@ namespace {
 constexpr std::size_t kBinsMost = 480;
 constexpr std::size_t kMomentsMost = 820;
 
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-
 RequestRow row_of(const Outcome& outcome) {
   const LiveRequest& request = *outcome.request;
   return {.number = request.number,
@@ -82,11 +78,11 @@ void Results::add(const RequestRow& row, const Objective& objective) {
   if (row.finished) {
     ++model.completed;
     const Duration ttft = *row.first_token - row.arrival;
-    ttft_.add(seconds(ttft));
+    ttft_.add(to_seconds(ttft));
     Duration tpot{};
     if (row.output_tokens > 1) {
       tpot = (*row.finished - *row.first_token) / (row.output_tokens - 1);
-      tpot_.add(seconds(tpot));
+      tpot_.add(to_seconds(tpot));
     }
     const bool in_time = objective.ttft == Duration{} || ttft <= objective.ttft;
     const bool in_pace = objective.tpot == Duration{} || tpot <= objective.tpot;

@@ -55,8 +55,7 @@ std::int64_t StepModel::chunk_ps(const policy::PrefillChunk& chunk) const {
 }
 
 Duration StepModel::between_steps(std::int64_t batch) const {
-  return policy::to_duration(engine_.cpu_fixed +
-                             engine_.cpu_per_sequence * static_cast<double>(batch));
+  return from_seconds(engine_.cpu_fixed + engine_.cpu_per_sequence * static_cast<double>(batch));
 }
 
 policy::StepCost StepModel::step_cost(std::int64_t chunk_tokens) const {

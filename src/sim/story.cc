@@ -51,12 +51,8 @@ std::string print(const char* format, Arguments... arguments) {
   return text.data();
 }
 
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-
 double since_start(Instant at) {
-  return seconds(at.time_since_epoch());
+  return to_seconds(at.time_since_epoch());
 }
 
 std::string name_of(ModelId id, const std::vector<std::string>& models) {
@@ -191,7 +187,7 @@ std::string Story::weights_clause(const Handed& handed,
   }
   if (took > Duration{} && handed.link_rate > 0) {
     text += print(
-        ", at %.2f of %.2f GB/s", handed.bytes * 1e-9 / seconds(took), handed.link_rate * 1e-9);
+        ", at %.2f of %.2f GB/s", handed.bytes * 1e-9 / to_seconds(took), handed.link_rate * 1e-9);
   }
   if (!handed.sharing.empty()) {
     text += "; the link was shared with " + std::to_string(handed.sharing.size()) +
@@ -243,7 +239,7 @@ std::vector<Story::Part> Story::parts(const std::vector<std::string>& models) co
         plain("nothing was begun for it: no GPU had room, or others went first"));
   if (handed.begun && handed.filled) {
     const double whole = handed.spec.start_part > 0 ? handed.bytes / handed.spec.start_part : 0;
-    const Duration after = handed.spec.after + policy::to_duration(handed.spec.per_byte * whole);
+    const Duration after = handed.spec.after + from_seconds(handed.spec.per_byte * whole);
     until(
         *handed.begun, "waiting for pages", [&](Duration) { return pages_clause(handed, models); });
     until(*handed.begun + handed.spec.before,
@@ -265,7 +261,8 @@ std::vector<Story::Part> Story::parts(const std::vector<std::string>& models) co
   });
   until(first,
         "its prompt",
-        plain(print("its prompt was computed (alone that takes %.3g s)", seconds(handed.prefill))));
+        plain(print("its prompt was computed (alone that takes %.3g s)",
+                    to_seconds(handed.prefill))));
   return made;
 }
 
@@ -283,15 +280,15 @@ std::string Story::tell(const std::vector<std::string>& models) const {
   text += row.cold ? ", when no instance of its model served.\n" : ".\n";
   if (row.first_token) {
     const Duration ttft = *row.first_token - row.arrival;
-    text += print("Its first token came %.3f s later", seconds(ttft));
+    text += print("Its first token came %.3f s later", to_seconds(ttft));
     if (slo_ttft_ > Duration{}) {
       text += ttft > slo_ttft_ ? print(": %.3f s late, its objective being %.3g s",
-                                       seconds(ttft - slo_ttft_),
-                                       seconds(slo_ttft_))
-                               : print(", within its objective of %.3g s", seconds(slo_ttft_));
+                                       to_seconds(ttft - slo_ttft_),
+                                       to_seconds(slo_ttft_))
+                               : print(", within its objective of %.3g s", to_seconds(slo_ttft_));
     }
     text += row.finished
-                ? print("; it was done after %.3f s.\n", seconds(*row.finished - row.arrival))
+                ? print("; it was done after %.3f s.\n", to_seconds(*row.finished - row.arrival))
                 : std::string(".\n");
   } else {
     text += "It was never served.\n";
@@ -302,7 +299,7 @@ std::string Story::tell(const std::vector<std::string>& models) const {
   if (longest != all.end()) {
     text += "\nWhere the time went, most of it on " + longest->brief + ":\n";
     for (const Part& part : all) {
-      text += print("%10.3f s  ", seconds(part.took)) + part.what + "\n";
+      text += print("%10.3f s  ", to_seconds(part.took)) + part.what + "\n";
     }
   }
   text += "\nWhat was done meanwhile for its model or in its way:\n";
@@ -319,7 +316,7 @@ std::string Story::tell(const std::vector<std::string>& models) const {
       text += "  and more\n";
       break;
     }
-    text += print("%10.3f s  ", seconds(act.at - row.arrival)) + std::string(act.verb) + " " +
+    text += print("%10.3f s  ", to_seconds(act.at - row.arrival)) + std::string(act.verb) + " " +
             name_of(act.model, models);
     text += act.gpu ? " on GPU " + std::to_string(act.gpu->value()) : "";
     text += act.other ? ", for " + name_of(*act.other, models) : "";

@@ -18,7 +18,7 @@ TEST(Story, PartsAddUpToTheWait) {
     sum += part.took;
   }
   // The second of two, and the slower one: its wait is the greatest.
-  EXPECT_NEAR(static_cast<double>(sum.count()) * 1e-9, results->ttft().at(1), 1e-5);
+  EXPECT_NEAR(to_seconds(sum), results->ttft().at(1), 1e-5);
 }
 
 TEST(Story, SaysWhichLinkBroughtTheWeights) {

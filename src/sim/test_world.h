@@ -44,9 +44,7 @@ struct Served {
 class Witness final : public Observer {
  public:
   void ended(const World& /*world*/, const Outcome& outcome) override {
-    const auto seconds = [](Instant at) {
-      return static_cast<double>(at.time_since_epoch().count()) * 1e-9;
-    };
+    const auto seconds = [](Instant at) { return to_seconds(at.time_since_epoch()); };
     const LiveRequest& request = *outcome.request;
     served[request.number.value()] = {
         .arrival = seconds(request.arrival),
@@ -134,7 +132,7 @@ inline TestRun run_policy(std::string_view name,
                                      std::uint64_t model,
                                      std::int64_t input,
                                      std::int64_t output) {
-  return {.arrival = Instant(policy::to_duration(seconds)),
+  return {.arrival = Instant(from_seconds(seconds)),
           .model = ModelId(model),
           .input_tokens = input,
           .output_tokens = output};

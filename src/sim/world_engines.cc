@@ -223,7 +223,7 @@ void World::set_pace(Replica& replica) {
   const double hops = replica.stages.size() < 2 ? 0
                                                 : host_spec(replica.gpus[0]).startup.hop *
                                                       static_cast<double>(replica.stages.size());
-  replica.engine->set_pace(scale, policy::to_duration(hops));
+  replica.engine->set_pace(scale, from_seconds(hops));
 }
 
 /// A host of guests is slowed by their attention, and by looking for it.
@@ -240,13 +240,13 @@ void World::set_guest_pace(Replica& host) {
       const HostId where = gpus_[host.gpus[0].value()].host;
       const double guests =
           static_cast<double>(context * step_model(each->model, where).context_ps()) * 1e-12;
-      const double step = static_cast<double>(each->engine->step().count()) * 1e-9;
+      const double step = to_seconds(each->engine->step());
       busy += step > 0 ? guests / step : 0;
     }
   }
   const auto layers = static_cast<double>(model(host.model).shape.layers);
   const double polls = busy > 0 ? kPollSeconds * kKernelsPerLayer * layers : 0;
-  host.engine->set_pace(1 / (1 - std::min(busy, 0.8)), policy::to_duration(polls));
+  host.engine->set_pace(1 / (1 - std::min(busy, 0.8)), from_seconds(polls));
 }
 
 void World::weave(ReplicaId hot_id, ReplicaId cold_id, double share, Reason reason) {

@@ -5,13 +5,6 @@
 #include "sim/world.h"
 
 namespace heddle::sim {
-namespace {
-
-Duration span(double seconds) {
-  return policy::to_duration(seconds);
-}
-
-}  // namespace
 
 void World::phase_timer(Replica& replica, Duration after) {
   if (after > Duration{}) {
@@ -37,7 +30,7 @@ void World::begin_phase(Replica& replica, LoadPhase phase) {
       fetch(replica, std::max(0.0, spec.start_part - spec.present), spec.link_class);
       const double spread = host_spec(replica.gpus[0]).links.spread;
       if (spec.source == WeightSource::kSpread && spread > 0) {
-        phase_timer(replica, span(bytes * spec.start_part / spread));
+        phase_timer(replica, from_seconds(bytes * spec.start_part / spread));
       }
       break;
     }
@@ -54,7 +47,7 @@ void World::begin_phase(Replica& replica, LoadPhase phase) {
       for (const StageSpec& stage : spec.stages) {
         largest = std::max(largest, stage.weights);
       }
-      phase_timer(replica, spec.after + span(spec.per_byte * bytes * largest));
+      phase_timer(replica, spec.after + from_seconds(spec.per_byte * bytes * largest));
       break;
     }
     default:
@@ -287,7 +280,7 @@ void World::merged(Replica& replica) {
   counts_.bytes_kv_moved += bytes;
   replica.engine->interrupt(now_);
   if (bytes > 0 && rate > 0) {
-    replica.engine->pause(span(bytes / rate));
+    replica.engine->pause(from_seconds(bytes / rate));
   }
   std::vector<GpuId> left;
   std::vector<Stage> others;

@@ -260,8 +260,8 @@ void World::unmap(Replica& replica) {
   Duration longest{};
   for (const Stage& stage : replica.stages) {
     longest = std::max(longest,
-                       policy::to_duration(host_spec(stage.spec.gpus[0]).startup.map_per_page *
-                                           static_cast<double>(stage.weight_pages)));
+                       from_seconds(host_spec(stage.spec.gpus[0]).startup.map_per_page *
+                                    static_cast<double>(stage.weight_pages)));
   }
   queue_.push(
       now_ + longest,

@@ -36,9 +36,7 @@ TEST(World, ALoadTakesAsLongAsItsNarrowestLink) {
     one_instance(notice, world, actions);
     if (notice.kind == NoticeKind::kServing) {
       // 16.06 GB through the NIC at 10 GB/s; PCIe, at 50, streams beside it.
-      EXPECT_NEAR(static_cast<double>(world.now().time_since_epoch().count()) * 1e-9,
-                  kWeights / 10e9,
-                  1e-3);
+      EXPECT_NEAR(to_seconds(world.now().time_since_epoch()), kWeights / 10e9, 1e-3);
     }
   });
   const TestRun run = run_world(test_cluster(1, 1), test_models(1), plane, {row_at(3, 0, 128, 2)});
@@ -57,9 +55,7 @@ TEST(World, TwoLoadsShareTheNicOfTheirServer) {
                       Reason::kMiss);
       }
     } else if (notice.kind == NoticeKind::kServing) {
-      EXPECT_NEAR(static_cast<double>(world.now().time_since_epoch().count()) * 1e-9,
-                  2 * kWeights / 10e9,
-                  1e-2);
+      EXPECT_NEAR(to_seconds(world.now().time_since_epoch()), 2 * kWeights / 10e9, 1e-2);
     } else if (notice.kind == NoticeKind::kArrival) {
       actions.reject(notice.request, Reason::kStatic);
     }
@@ -98,7 +94,7 @@ TEST(World, ASlowNicDelaysALoad) {
   TestPlane plane([&](const Notice& notice, const World& world, Actions& actions) {
     one_instance(notice, world, actions);
     if (notice.kind == NoticeKind::kServing) {
-      ready = static_cast<double>(world.now().time_since_epoch().count()) * 1e-9;
+      ready = to_seconds(world.now().time_since_epoch());
     }
   });
   run_world(test_cluster(1, 1), test_models(1), plane, {row_at(30, 0, 8, 1)}, [](World& world) {
@@ -113,7 +109,7 @@ TEST(World, AGpuIsUpWhenAllItsFaultsAreMended) {
   std::vector<double> up;
   TestPlane plane([&](const Notice& notice, const World& world, Actions&) {
     if (notice.kind == NoticeKind::kGpuUp) {
-      up.push_back(static_cast<double>(world.now().time_since_epoch().count()) * 1e-9);
+      up.push_back(to_seconds(world.now().time_since_epoch()));
     }
   });
   run_world(test_cluster(1, 1), test_models(1), plane, {row_at(3, 0, 8, 8)}, [](World& world) {

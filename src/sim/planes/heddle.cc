@@ -223,7 +223,7 @@ bool HeddlePlane::carry_out(const World& world,
   switch (deed.kind) {
     case Deed::Kind::kServe: {
       const GpuId gpu = world.replica(deed.replica)->gpus[0];
-      const Duration attach = span_of(world.host_spec(gpu).startup.attach);
+      const Duration attach = from_seconds(world.host_spec(gpu).startup.attach);
       actions.serve(deed.replica, attach, deed.reason);  // Else once the others are unmapped.
       ready_[deed.replica] = ready;
       return false;
@@ -470,7 +470,7 @@ void HeddlePlane::tick(const World& world, Actions& actions) {
                            .parts = world.model(model).tp,
                            .utilisation = each.demand.load(world.now()) / capacity,
                            .on_host = !each.images.empty() || !world.replicas_of(model).empty(),
-                           .median_gap = span_of(each.demand.mean_gap()),
+                           .median_gap = from_seconds(each.demand.mean_gap()),
                            .activation = load_time(world, model, gpu, true)});
     if (dedicated(model)) {
       scale(world, actions, model);

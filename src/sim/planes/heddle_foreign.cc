@@ -18,8 +18,8 @@ std::int64_t pool_pages(const World& world, ModelId model) {
 /// From a suspended engine in host memory to one that takes requests.
 Duration HeddlePlane::swap_in_time(const World& world, ModelId model, GpuId gpu) {
   const StartupProfile& costs = world.host_spec(gpu).startup;
-  return span_of(costs.swap_fixed +
-                 costs.swap_per_byte * static_cast<double>(world.model(model).weight_bytes()));
+  return from_seconds(costs.swap_fixed +
+                      costs.swap_per_byte * static_cast<double>(world.model(model).weight_bytes()));
 }
 
 /// An engine that is not ours returns as a whole, with its pool, to the GPUs of one server where

@@ -68,7 +68,7 @@ policy::StartTerms HeddlePlane::terms_for(const World& world, const LiveRequest&
                            1000),
           .bytes = spec.weight_bytes() + kv * spec.tp,
           .kv_bytes = kv * spec.tp,
-          .stay = span_of(stay)};
+          .stay = from_seconds(stay)};
 }
 
 StartSpec HeddlePlane::load_spec(const World& world, ModelId model, std::vector<GpuId> gpus) const {
@@ -79,8 +79,8 @@ StartSpec HeddlePlane::load_spec(const World& world, ModelId model, std::vector<
                 : gpus.size() == 1 && host.links.spread > 0 ? WeightSource::kSpread
                                                             : WeightSource::kHost;
   spec.cache_image = !cached;
-  spec.beside = gpus.size() > 1 ? span_of(host.startup.communicator) : Duration{};
-  spec.after = span_of(host.startup.attach);
+  spec.beside = gpus.size() > 1 ? from_seconds(host.startup.communicator) : Duration{};
+  spec.after = from_seconds(host.startup.attach);
   spec.revocable_idle = true;
   return spec;
 }
@@ -101,7 +101,7 @@ void HeddlePlane::propose_queue(const World& world, const LiveRequest& request, 
     policy::Plan plan = policy::queue_plan({.devices = replica.gpus,
                                             .ttft = gpu_queues_.backlog(world, replica.gpus[0]) +
                                                     prefill_time(world, request, replica.gpus[0]) +
-                                                    span_of(turns * service),
+                                                    from_seconds(turns * service),
                                             .tpot = replica.engine->step()});
     if (!best || plan.ttft < best->ttft) {
       best = std::move(plan);
@@ -121,7 +121,7 @@ void HeddlePlane::propose_resident(const World& world,
                                    Options& options) {
   for (const ReplicaId id : world.replicas_of(request.model)) {
     const Replica& replica = *world.replica(id);
-    const Duration attach = span_of(world.host_spec(replica.gpus[0]).startup.attach);
+    const Duration attach = from_seconds(world.host_spec(replica.gpus[0]).startup.attach);
     const bool loads =
         replica.state == ReplicaState::kLoading && !replica.spec.serve && !replica.attached;
     if (replica.state == ReplicaState::kWarm &&
@@ -208,7 +208,7 @@ void HeddlePlane::propose_launch(const World& world,
   }
   const GpuId gpu = launch.devices[0];
   const bool cached = world.cached(world.gpu(gpu).host, model);
-  const Duration attach = span_of(world.host_spec(gpu).startup.attach);
+  const Duration attach = from_seconds(world.host_spec(gpu).startup.attach);
   const Duration load = load_time(world, model, gpu, cached) + unmapping(world, launch.dies);
   Deed deed{.replica = launch.replica, .dies = launch.dies};
   switch (launch.outcome) {
@@ -351,7 +351,7 @@ void HeddlePlane::propose_activation_on(const World& world,
             .reason = Reason::kPressure};
   const Duration ready =
       std::max(deed.spec.beside, load_time(world, request.model, gpus[0], true)) +
-      span_of(world.host_spec(gpus[0]).startup.attach);
+      from_seconds(world.host_spec(gpus[0]).startup.attach);
   policy::Plan plan = policy::activation_plan(gpus, ready, lost_by(world, deed.dies), terms);
   plan.tpot += shared;
   options.plans.push_back(std::move(plan));
@@ -366,15 +366,15 @@ policy::StartModel HeddlePlane::start_model(const World& world, const LiveReques
                           .kv_per_token = spec.kv_bytes(),
                           .prompt_tokens = request.prompt,
                           .expected_tokens = std::max<std::int64_t>(1, request.generate)};
-  view.times = {.libraries = span_of(costs.attach),
-                .hop = span_of(costs.hop),
+  view.times = {.libraries = from_seconds(costs.attach),
+                .hop = from_seconds(costs.hop),
                 .prefill = terms.prefill,
                 .decode = terms.tpot};
   for (std::int64_t s = 2; s <= policy::kMostStages; ++s) {
     view.times.group.at(static_cast<std::size_t>(s)) =
-        span_of(costs.attach + costs.group * static_cast<double>(s) / 4);
+        from_seconds(costs.attach + costs.group * static_cast<double>(s) / 4);
   }
-  view.times.group[1] = span_of(costs.attach);
+  view.times.group[1] = from_seconds(costs.attach);
   return view;
 }
 
@@ -448,7 +448,7 @@ void HeddlePlane::propose_pipeline(const World& world,
   deed.dies.erase(std::unique(deed.dies.begin(), deed.dies.end()), deed.dies.end());
   const StartupProfile& costs = world.host_spec(start->stages[0].host).startup;
   const auto depth = static_cast<double>(start->stages.size());
-  deed.spec.after = span_of(costs.attach + (depth > 1 ? costs.group * depth / 4 : 0));
+  deed.spec.after = from_seconds(costs.attach + (depth > 1 ? costs.group * depth / 4 : 0));
   deed.spec.cache_image = start->stages.size() == 1;
   deed.spec.deadline = start->stages[0].fetch_deadline;
   deed.fetches = start->stages;

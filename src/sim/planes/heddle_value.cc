@@ -65,7 +65,7 @@ Duration HeddlePlane::load_time(const World& world, ModelId model, GpuId gpu, bo
   const double copies =
       links.host_memory > 0 ? std::min(links.host_memory, links.pcie * tp) : links.pcie * tp;
   const double rate = !cached ? links.nic : tp < 2 && links.spread > 0 ? links.spread : copies;
-  return span_of(bytes / std::max(1.0, rate));
+  return from_seconds(bytes / std::max(1.0, rate));
 }
 
 /// What losing a replica is expected to cost: the seconds that it would save.
@@ -74,7 +74,7 @@ double HeddlePlane::worth_of(const World& world, const Replica& replica) const {
   const GpuId gpu = replica.gpus[0];
   const bool cached = world.cached(world.gpu(gpu).host, replica.model);
   const Duration idle = world.now() - demand.last_used();
-  const Duration gap = std::max({Duration(1ms), span_of(demand.mean_gap()), idle});
+  const Duration gap = std::max({Duration(1ms), from_seconds(demand.mean_gap()), idle});
   double needed = policy::needed_by_renewal(kHorizon, gap);
   if (demand.expected().error <= policy::kTrustedError) {
     const auto limit =
@@ -86,7 +86,7 @@ double HeddlePlane::worth_of(const World& world, const Replica& replica) const {
                                                  demand.expected().load.mean,
                                                  demand.expected().load.peak));
   }
-  const Duration attach = span_of(world.host_spec(gpu).startup.attach);
+  const Duration attach = from_seconds(world.host_spec(gpu).startup.attach);
   return policy::worth(
       {.needed = needed,
        .without = world.model(replica.model).foreign
@@ -106,7 +106,7 @@ Duration HeddlePlane::unmapping(const World& world, std::span<const ReplicaId> d
                        world.host_spec(replica.gpus[0]).startup.map_per_page *
                            static_cast<double>(replica.stages[0].weight_pages));
   }
-  return span_of(longest);
+  return from_seconds(longest);
 }
 
 double HeddlePlane::lost_by(const World& world, std::span<const ReplicaId> dies) const {

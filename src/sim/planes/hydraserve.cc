@@ -23,13 +23,13 @@ policy::FetchId fetch_id(ReplicaId replica, std::size_t stage) {
 }
 
 Duration until_loaded(const StartupProfile& costs) {
-  return span_of(costs.container + costs.context + costs.library);
+  return from_seconds(costs.container + costs.context + costs.library);
 }
 
 }  // namespace
 
 HydraServePlane::HydraServePlane(Flags& flags)
-    : keep_alive_(span_of(flags.number("keep_alive", 30))),
+    : keep_alive_(from_seconds(flags.number("keep_alive", 30))),
       cache_(flags.on("cache", false)),
       edf_(flags.on("edf", false)),
       most_stages_(static_cast<std::int64_t>(flags.number("stages", 4))),
@@ -75,16 +75,16 @@ policy::StartModel HydraServePlane::model_view(const World& world,
                           .full_needed = workers};
   view.times = {
       .runtime = until_loaded(costs),
-      .container = span_of(costs.container),
-      .context = span_of(costs.context),
-      .libraries = span_of(costs.library),
-      .hop = span_of(costs.hop),
+      .container = from_seconds(costs.container),
+      .context = from_seconds(costs.context),
+      .libraries = from_seconds(costs.library),
+      .hop = from_seconds(costs.hop),
       .prefill = Duration(step.base_ps(oldest.prompt, 1) / 1000),
       .decode = Duration((step.base_ps(1, 1) + step.decode_ps() + step.fixed_ps()) / 1000)};
   for (std::int64_t s = 2; s <= policy::kMostStages; ++s) {
     view.times.group.at(static_cast<std::size_t>(s)) =
         s > most_stages_ ? std::chrono::hours(1)
-                         : span_of(costs.group * static_cast<double>(s) / 4);
+                         : from_seconds(costs.group * static_cast<double>(s) / 4);
   }
   return view;
 }
@@ -160,10 +160,10 @@ void HydraServePlane::start_planned(const World& world,
   spec.kv_limit = std::max(spec.kv_limit, world.pages(least) - world.overhead_pages(model));
   spec.source = cached ? WeightSource::kHost : WeightSource::kRemote;
   spec.cache_image = cache_ && plan.stages.size() == 1;
-  spec.after =
-      span_of(costs.attach) +
-      (plan.stages.size() > 1 ? span_of(costs.group * static_cast<double>(plan.stages.size()) / 4)
-                              : Duration{});
+  spec.after = from_seconds(costs.attach) +
+               (plan.stages.size() > 1
+                    ? from_seconds(costs.group * static_cast<double>(plan.stages.size()) / 4)
+                    : Duration{});
   spec.deadline = plan.stages[0].fetch_deadline;
   const ReplicaId id = actions.start(spec, plan.stages.size() > 1 ? Reason::kGroup : Reason::kMiss);
   if (cached) {

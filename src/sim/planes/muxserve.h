@@ -18,7 +18,7 @@ enum class MuxKind : std::uint8_t {
 class MuxServePlane final : public ControlPlane {
  public:
   MuxServePlane(MuxKind kind, PlaneInputs inputs, Flags& flags)
-      : kind_(kind), inputs_(std::move(inputs)), period_(span_of(flags.number("period", 5))) {}
+      : kind_(kind), inputs_(std::move(inputs)), period_(from_seconds(flags.number("period", 5))) {}
   void decide(const Notice& notice, const World& world, Actions& actions) override;
 
  private:

@@ -73,7 +73,7 @@ void PrismPlane::begin(const World& world, Actions& actions) {
 double PrismPlane::demand(const World& world, ModelId model) {
   PerModel& each = models_[model.value()];
   const ModelSpec& spec = world.model(model);
-  const double seconds = static_cast<double>(kRateSeen.count()) * 1e-9;
+  const double seconds = to_seconds(kRateSeen);
   if (by_requests_) {
     return policy::request_demand(each.requests.sum(world.now()) / seconds,
                                   std::max<Duration>(1ms, spec.slo_ttft));
@@ -126,7 +126,7 @@ std::optional<ReplicaId> PrismPlane::home_of(const World& world, ModelId model) 
 Duration PrismPlane::activation(const World& world, ModelId model) {
   const HostSpec& host = world.host_spec(HostId(0));
   const double rate = host.links.spread > 0 ? host.links.spread : host.links.pcie;
-  return span_of(static_cast<double>(world.model(model).weight_bytes()) / rate);
+  return from_seconds(static_cast<double>(world.model(model).weight_bytes()) / rate);
 }
 
 ReplicaId PrismPlane::start(

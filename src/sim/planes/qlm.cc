@@ -12,7 +12,7 @@ constexpr std::size_t kBacklog = 10;
 }  // namespace
 
 QlmPlane::QlmPlane(Flags& flags)
-    : swap_(span_of(flags.number("swap", 40))),
+    : swap_(from_seconds(flags.number("swap", 40))),
       group_size_(static_cast<std::size_t>(std::max(1.0, flags.number("group", 128)))),
       rng_(static_cast<std::uint64_t>(flags.number("seed", 1))) {}
 

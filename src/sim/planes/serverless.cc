@@ -13,7 +13,7 @@ constexpr std::size_t kHosts = 16;
 
 ServerlessPlane::ServerlessPlane(ServerlessKind kind, Flags& flags)
     : kind_(kind),
-      keep_alive_(span_of(flags.number("keep_alive", 30))),
+      keep_alive_(from_seconds(flags.number("keep_alive", 30))),
       target_(static_cast<std::int64_t>(flags.number("target", 8))),
       cache_(flags.on("cache", kind == ServerlessKind::kLlm)),
       kv_bytes_(flags.number("kv_gb", 5) * 1e9) {}
@@ -23,8 +23,8 @@ ServerlessPlane::ServerlessPlane(ServerlessKind kind, Flags& flags)
 StartSpec ServerlessPlane::cold_start(const World& world, ModelId model, GpuId gpu) const {
   const StartupProfile& costs = world.host_spec(gpu).startup;
   StartSpec spec{.model = model};
-  spec.before = span_of(costs.container + costs.context + costs.library);
-  spec.after = span_of(costs.engine);
+  spec.before = from_seconds(costs.container + costs.context + costs.library);
+  spec.after = from_seconds(costs.engine);
   if (cache_ && world.cached(world.gpu(gpu).host, model)) {
     spec.source = WeightSource::kHost;
     spec.per_byte = costs.cached_per_byte;

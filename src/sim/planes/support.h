@@ -174,8 +174,4 @@ void serve_in_place(const Notice& notice,
 [[nodiscard]] std::vector<std::vector<GpuId>> place_by_memory(
     const World& world, const std::vector<std::int64_t>& kv_pages);
 
-[[nodiscard]] inline Duration span_of(double seconds) {
-  return policy::to_duration(seconds);
-}
-
 }  // namespace heddle::sim

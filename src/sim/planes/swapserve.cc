@@ -54,8 +54,8 @@ void SwapServePlane::begin(const World& world, Actions& /*actions*/) {
       const StartupProfile& costs = world.host_spec(engine.gpus[0]).startup;
       const double in =
           costs.swap_fixed + costs.swap_per_byte * static_cast<double>(spec.weight_bytes());
-      engine.swap_in = span_of(in);
-      engine.swap_out = span_of(in / kSaveSpeed);
+      engine.swap_in = from_seconds(in);
+      engine.swap_out = from_seconds(in / kSaveSpeed);
       // What the margin leaves is the most that an engine can have been given.
       const std::int64_t pages = world.gpu(engine.gpus[0]).pages;
       engine.pages = std::min(engine.pages, pages - pages * kMarginPercent / 100);

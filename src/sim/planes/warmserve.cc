@@ -49,7 +49,7 @@ WarmServePlane::WarmServePlane(Prewarming prewarming, Flags& flags)
       proactive_(forecasting_ && flags.on("proactive", true)),
       evict_aware_(flags.on("placement", true)),
       paper_(flags.on("paper", false)) {
-  calendar_.window = span_of(flags.number("window", 300));
+  calendar_.window = from_seconds(flags.number("window", 300));
   calendar_.windows_per_day = std::chrono::hours(24) / calendar_.window;
   if (paper_) {
     forecast_options_.only = policy::Expert::kCorrected;
@@ -197,7 +197,7 @@ StartSpec WarmServePlane::load_spec(const World& world,
                  .stages = {{.gpus = gpus}},
                  .source = cached ? WeightSource::kHost : WeightSource::kRemote};
   spec.cache_image = !cached;
-  spec.beside = gpus.size() > 1 ? span_of(costs.communicator) : Duration{};
+  spec.beside = gpus.size() > 1 ? from_seconds(costs.communicator) : Duration{};
   return spec;
 }
 
@@ -230,7 +230,7 @@ bool WarmServePlane::begin_launch(const World& world,
   switch (launch.outcome) {
     case policy::LaunchOutcome::kHit: {
       const StartupProfile& costs = world.host_spec(world.replica(launch.replica)->gpus[0]).startup;
-      if (!actions.serve(launch.replica, span_of(costs.attach), Reason::kHit)) {
+      if (!actions.serve(launch.replica, from_seconds(costs.attach), Reason::kHit)) {
         wanting_.insert(model);  // What dies has not been unmapped yet.
       }
       return true;
@@ -240,7 +240,7 @@ bool WarmServePlane::begin_launch(const World& world,
       return true;
     default: {
       StartSpec spec = load_spec(world, model, launch.devices);
-      spec.after = span_of(world.host_spec(launch.devices[0]).startup.attach);
+      spec.after = from_seconds(world.host_spec(launch.devices[0]).startup.attach);
       actions.start(spec, reason);
       return true;
     }
@@ -366,8 +366,8 @@ std::vector<policy::ModelDemand> WarmServePlane::demands(const World& world) con
                        .instances = running + starting(world, id),
                        .devices = spec.tp,
                        .pages_per_device = world.weight_pages(id),
-                       .load_time = span_of(load),
-                       .hit_time = span_of(host.startup.attach)});
+                       .load_time = from_seconds(load),
+                       .hit_time = from_seconds(host.startup.attach)});
   }
   return demands;
 }

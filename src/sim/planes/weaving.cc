@@ -14,10 +14,6 @@ constexpr Duration kWait = 20us;
 /// Weight of the latest second in what is known of a hot instance's requests.
 constexpr double kNewest = 0.2;
 
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-
 /// Pages of KV on a GPU.
 std::int64_t kv_pages_on(const World& world, GpuId gpu) {
   std::int64_t pages = 0;
@@ -58,21 +54,21 @@ policy::ShareChoice WeaveWatch::choose(const World& world,
   const double growth =
       before == cold_.end() || world.now() <= before->second.at
           ? 0
-          : (use - before->second.kv_use) / seconds(world.now() - before->second.at);
+          : (use - before->second.kv_use) / to_seconds(world.now() - before->second.at);
   cold_[cold.id] = {.at = world.now(), .kv_use = use};
   Load& load = hot_[hot.id];
   const Arrived arrived = std::exchange(arrived_[hot.id], {});
-  const double covered = seconds(world.now() - std::max(load.at, hot.serving_since));
+  const double covered = to_seconds(world.now() - std::max(load.at, hot.serving_since));
   if (covered > 0) {
     const double weight = load.at == Instant{} ? 1 : kNewest;
     load.rate += weight * (static_cast<double>(arrived.requests) / covered - load.rate);
-    load.reading += weight * (seconds(arrived.reading) / covered - load.reading);
+    load.reading += weight * (to_seconds(arrived.reading) / covered - load.reading);
     load.at = world.now();
   }
   const std::int64_t room = kv_pages_on(world, hot.gpus[0]) + world.free_pages(hot.gpus[0]);
   return policy::choose_share(
       {.attention = Duration(context * step.context_ps() / shape.layers / 1000),
-       .communication = kMessage + policy::to_duration(bytes / link),
+       .communication = kMessage + from_seconds(bytes / link),
        .margin = kWait,
        .hot_kv_bytes = room * world.page_bytes(),
        .cold_free_kv_bytes = world.free_pages(cold.gpus[0]) * world.page_bytes(),
