@@ -11,6 +11,7 @@
 #include "cli/simulate_trace.h"
 #include "cli/terminal.h"
 #include "lab/experiment.h"
+#include "lab/prediction.h"
 #include "lab/report.h"
 #include "lab/shots.h"
 
@@ -129,36 +130,82 @@ class Display {
   std::string name_{};
 };
 
-Result<std::vector<lab::LabRun>> run_all(const lab::LabFile& lab, const std::string& folder) {
+/// What all the runs of an experiment gave; of a mode that was not asked for, nothing.
+struct Outcome {
+  std::vector<lab::LabRun> measured{};
+  std::vector<lab::LabRun> predicted{};
+};
+
+Result<lab::Constants> measure(const lab::LabFile& lab) {
+  const bool bar = stderr_is_terminal();
+  Result<lab::Constants> constants = lab::measure_constants(lab, [bar](double part) {
+    if (bar) {
+      show_bar("measuring the device", part);
+    }
+  });
+  if (bar) {
+    show_bar("", std::nullopt);
+  }
+  return constants;
+}
+
+/// Seed by seed, so that what changes about the machine meanwhile meets all policies alike.
+Result<Outcome> run_all(const lab::LabFile& lab, LabMode mode, const std::string& folder) {
   const Result<std::vector<lab::TraceFileRow>> rows = read_rows(lab);
   if (!rows) {
     return rows.error();
+  }
+  lab::Constants constants;
+  if (mode != LabMode::kLive) {
+    Result<lab::Constants> measured = measure(lab);
+    if (!measured) {
+      return measured.error();
+    }
+    constants = std::move(measured).value();
   }
   std::error_code failure;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
   lab::Experiment experiment(lab, program.string(), std::filesystem::absolute(folder).string());
   Display display(lab.policies.size() * static_cast<std::size_t>(lab.seeds));
-  std::vector<lab::LabRun> runs;
-  // Seed by seed, so that what changes about the machine meanwhile meets all policies alike.
+  Outcome outcome;
+  const auto keep = [](const lab::LabPolicy& policy,
+                       std::int64_t seed,
+                       Result<lab::LabRun> run,
+                       std::vector<lab::LabRun>& runs) -> Result<void> {
+    if (!run) {
+      return Error{
+          .code = run.error().code,
+          .message = policy.name + ", seed " + std::to_string(seed) + ": " + run.error().message};
+    }
+    runs.push_back(std::move(run).value());
+    return {};
+  };
   for (std::int64_t seed = 0; seed < lab.seeds; ++seed) {
     const Result<std::vector<bench::Shot>> shots = lab::take_shots(lab, *rows, seed);
     if (!shots) {
       return shots.error();
     }
     for (const lab::LabPolicy& policy : lab.policies) {
-      display.begin(policy.name, seed, shots->size());
-      Result<lab::LabRun> run = experiment.run(
-          policy, seed, *shots, [&](const bench::Progress& progress) { display.show(progress); });
-      display.end();
-      if (!run) {
-        return Error{
-            .code = run.error().code,
-            .message = policy.name + ", seed " + std::to_string(seed) + ": " + run.error().message};
+      Result<void> kept;
+      if (mode != LabMode::kPredict) {
+        display.begin(policy.name, seed, shots->size());
+        auto run = experiment.run(
+            policy, seed, *shots, [&](const bench::Progress& progress) { display.show(progress); });
+        display.end();
+        kept = keep(policy, seed, std::move(run), outcome.measured);
       }
-      runs.push_back(std::move(run).value());
+      if (kept && mode != LabMode::kLive) {
+        kept = keep(policy,
+                    seed,
+                    lab::predict_run(lab, policy, seed, *shots, constants),
+                    outcome.predicted);
+      }
+      if (!kept) {
+        return kept.error();
+      }
     }
   }
-  return runs;
+  return outcome;
 }
 
 std::string command_of(const LabOptions& options) {
@@ -166,6 +213,9 @@ std::string command_of(const LabOptions& options) {
   for (std::size_t i = 0; i < options.policies.size(); ++i) {
     text += (i == 0 ? " --policy " : ",") + options.policies[i];
   }
+  text += options.mode == LabMode::kPredict ? " --mode predict"
+          : options.mode == LabMode::kBoth  ? " --mode both"
+                                            : "";
   return text + (options.seeds > 0 ? " --seeds " + std::to_string(options.seeds) : "");
 }
 
@@ -178,11 +228,19 @@ Result<void> write_file(const std::string& file, const std::string& text) {
 }
 
 /// Writes what was found out. The exit status: 1 where a run is invalid.
-int tell(const LabOptions& options, const lab::LabFile& lab, const std::vector<lab::LabRun>& runs) {
-  const std::vector<lab::PolicySummary> policies = lab::summarise(runs, lab::objectives(lab));
+int tell(const LabOptions& options, const lab::LabFile& lab, const Outcome& outcome) {
+  const std::vector<sim::Objective> objectives = lab::objectives(lab);
+  const bool live = options.mode != LabMode::kPredict;
+  const std::vector<lab::PolicySummary> policies =
+      lab::summarise(live ? outcome.measured : outcome.predicted, objectives);
   std::fputs(printable(format_table(lab::figure_table(policies))).c_str(), stdout);
   if (policies.size() > 1) {
     std::printf("\n%s", printable(format_table(lab::comparison_table(policies))).c_str());
+  }
+  if (options.mode == LabMode::kBoth) {
+    const auto predicted = lab::summarise(outcome.predicted, objectives);
+    std::printf("\n%s",
+                printable(format_table(lab::prediction_table(policies, predicted))).c_str());
   }
   for (const std::string& note : lab::report_notes(policies)) {
     std::printf("%s\n", printable(note).c_str());
@@ -220,8 +278,8 @@ int lab(const LabOptions& options) {
   if (failure) {
     return fail({.code = Code::kUnavailable, .message = folder + ": " + failure.message()});
   }
-  const Result<std::vector<lab::LabRun>> runs = run_all(*lab, folder);
-  return runs ? tell(options, *lab, *runs) : fail(runs.error());
+  const Result<Outcome> outcome = run_all(*lab, options.mode, folder);
+  return outcome ? tell(options, *lab, *outcome) : fail(outcome.error());
 }
 
 }  // namespace heddle::cli

@@ -1,5 +1,8 @@
 #include "cli/lab_command.h"
 
+#include <map>
+#include <string>
+
 #include <CLI/CLI.hpp>
 
 namespace heddle::cli {
@@ -12,6 +15,14 @@ void add_lab_command(CLI::App& app, LabOptions& options, std::function<int()>& c
   verb->add_option("-s,--seeds", options.seeds, "Runs of each policy, instead of the file's")
       ->check(CLI::PositiveNumber);
   verb->add_option("-o,--out", options.out, "Folder for the report, the requests and the logs");
+  verb->add_option("-m,--mode",
+                   options.mode,
+                   "live: on a miniature cluster; predict: in virtual time, with measured "
+                   "constants; both: one beside the other")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, LabMode>{
+              {"live", LabMode::kLive}, {"predict", LabMode::kPredict}, {"both", LabMode::kBoth}},
+          CLI::ignore_case));
   verb->callback([&] { chosen = [&] { return lab(options); }; });
 }
 

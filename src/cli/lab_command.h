@@ -11,10 +11,18 @@ class App;
 
 namespace heddle::cli {
 
+/// Where the runs of an experiment take place.
+enum class LabMode : std::uint8_t {
+  kLive,     ///< On a miniature cluster.
+  kPredict,  ///< In virtual time, with constants that are measured before.
+  kBoth,     ///< On both, to see how well the second tells the first.
+};
+
 struct LabOptions {
   std::string file{};
   std::vector<std::string> policies{};  ///< Of the file's, these; empty: all.
   std::int64_t seeds = 0;               ///< Instead of the file's; 0: as it says.
+  LabMode mode = LabMode::kLive;
   std::string out{};  ///< Folder for the report and the logs; empty: neither is kept.
 };
 

@@ -281,12 +281,24 @@ struct DeviceStatus {
   Duration switching{};
 };
 
+/// What there is to see of a system; reading it wakes nothing. Loop thread.
+class ServingStatus {
+ public:
+  virtual ~ServingStatus() = default;
+
+  [[nodiscard]] virtual std::vector<ModelStatus> models() const = 0;
+  [[nodiscard]] virtual std::vector<DeviceStatus> devices() const = 0;
+  [[nodiscard]] virtual ledger::PoolUsage host_usage() const = 0;
+  /// The engines that are not ours, by model.
+  [[nodiscard]] virtual std::vector<EngineStatus> engines() const = 0;
+  /// The latest decisions, oldest first.
+  [[nodiscard]] virtual std::vector<NotedDecision> decisions() const = 0;
+};
+
 /// What a gateway asks of the system behind it; single-threaded, on the loop thread. The one
 /// implementation behind `heddle serve` is manager::Manager; tests have fakes.
-class Serving {
+class Serving : public ServingStatus {
  public:
-  virtual ~Serving() = default;
-
   /// Runs `record` to its end. Events come to `sink`, never from within this call, until on_done,
   /// on_error or cancel(). Both live until then.
   virtual void start(std::shared_ptr<RequestRecord> record, std::shared_ptr<RequestSink> sink) = 0;
@@ -313,14 +325,6 @@ class Serving {
   virtual void unload(ModelId model,
                       EvictionReason why,
                       std::function<void(Result<void>)> done) = 0;
-
-  [[nodiscard]] virtual std::vector<ModelStatus> models() const = 0;
-  [[nodiscard]] virtual std::vector<DeviceStatus> devices() const = 0;
-  [[nodiscard]] virtual ledger::PoolUsage host_usage() const = 0;
-  /// The engines that are not ours, by model.
-  [[nodiscard]] virtual std::vector<EngineStatus> engines() const = 0;
-  /// The latest decisions, oldest first.
-  [[nodiscard]] virtual std::vector<NotedDecision> decisions() const = 0;
 };
 
 }  // namespace heddle::core

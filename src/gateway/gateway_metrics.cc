@@ -12,10 +12,6 @@ constexpr std::array kResidencies{core::Residency::kAbsent,
                                   core::Residency::kServing,
                                   core::Residency::kDraining};
 
-double seconds(Duration span) {
-  return std::chrono::duration<double>(span).count();
-}
-
 }  // namespace
 
 std::string_view residency_name(core::Residency residency) {
@@ -59,7 +55,7 @@ void GatewayMetrics::observe(Metrics::Histogram& series,
     }
     series = metrics_.histogram(what.name, what.help, labels, latency_bounds());
   }
-  series.observe(seconds(span));
+  series.observe(to_seconds(span));
 }
 
 void GatewayMetrics::token_gap(const std::string& model, Duration gap) {
@@ -290,12 +286,12 @@ void GatewayMetrics::publish_engine(const core::EngineStatus& engine,
       metrics_.set("heddle_engine_swap_seconds",
                    "What suspending it and resuming it take by this level; means.",
                    {{"model_name", model}, {"direction", direction}, {"level", level}},
-                   seconds(span));
+                   to_seconds(span));
     }
   }
 }
 
-void GatewayMetrics::publish(const core::Serving& serving) {
+void GatewayMetrics::publish(const core::ServingStatus& serving) {
   const std::vector<core::ModelStatus> models = serving.models();
   std::map<ModelId, std::string> model_names;
   for (const core::ModelStatus& model : models) {
@@ -327,7 +323,7 @@ void GatewayMetrics::publish(const core::Serving& serving) {
                    "Time for which there were requests for models of the device, by whether some "
                    "ran or none did for models being swapped.",
                    {{"device", device.name}, {"state", state}},
-                   seconds(span));
+                   to_seconds(span));
     }
     page_bytes[device.id] = device.page_bytes;
     publish_pool(device.name, device.usage);

@@ -32,7 +32,7 @@ class GatewayMetrics {
   }
 
   /// Publishes models and devices as they are now.
-  void publish(const core::Serving& serving);
+  void publish(const core::ServingStatus& serving);
 
   [[nodiscard]] std::string expose() { return metrics_.expose(); }
 

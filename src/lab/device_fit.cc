@@ -190,6 +190,16 @@ DeviceFit fit_device(const Calibration& measured) {
   return fit;
 }
 
+twin::StepTimes step_times(const DeviceFit& fit, const policy::ModelShape& shape) {
+  const Terms token = factors(shape, {.tokens = 1});
+  const Terms row = factors(shape, {.rows = 1});
+  return {.fixed = fit.fixed,
+          .token = token.at(1) / fit.flops,
+          .row = row.at(1) / fit.flops,
+          .context = fit.context_token,
+          .pair = fit.prefill_token_pair};
+}
+
 double predict(const DeviceFit& fit, const policy::ModelShape& shape, const StepSample& sample) {
   return product(factors(shape, sample),
                  {fit.fixed, 1 / fit.flops, fit.context_token, fit.prefill_token_pair});

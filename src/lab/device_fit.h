@@ -6,6 +6,7 @@
 
 #include "lab/calibration.h"
 #include "policy/perf_model.h"
+#include "twin/setup.h"
 
 namespace heddle::lab {
 
@@ -43,6 +44,9 @@ struct DeviceFit {
 [[nodiscard]] std::vector<std::vector<std::string>> link_table(const Calibration& measured);
 [[nodiscard]] std::vector<std::vector<std::string>> step_table(const Calibration& measured,
                                                                const DeviceFit& fit);
+
+/// What the fit says that steps of such a model take.
+[[nodiscard]] twin::StepTimes step_times(const DeviceFit& fit, const policy::ModelShape& shape);
 
 /// What the fit says that a step takes [s].
 [[nodiscard]] double predict(const DeviceFit& fit,

@@ -20,10 +20,6 @@ using Table = std::vector<std::vector<std::string>>;
 
 constexpr std::size_t kErrorsShown = 3;  ///< Kinds of failures of a policy.
 
-double seconds(Duration duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-
 /// Three significant digits, as times have them.
 std::string digits(double value) {
   return value < 0 ? "-" + sim::format_seconds(-value) : sim::format_seconds(value);
@@ -79,7 +75,7 @@ void add_moments(const LabFile& lab,
                   static_cast<std::int32_t>(grown.total("heddle_model_loads_total")),
                   0,
                   static_cast<std::int32_t>(grown.total("heddle_model_evictions_total")));
-    add_use(lab, counters, seconds(at - run.moments[i - 1].first), ending);
+    add_use(lab, counters, to_seconds(at - run.moments[i - 1].first), ending);
   }
 }
 
@@ -119,7 +115,8 @@ Joined join(const LabFile& lab, const PolicySummary& policy) {
   ending.counts.arrived = static_cast<std::int64_t>(number);
   ending.gpus_touched = ending.gpu_pages.size();
   ending.span = offset + lab.warmup;
-  joined.requests_per_second = static_cast<double>(number) / std::max(1e-9, seconds(ending.span));
+  joined.requests_per_second =
+      static_cast<double>(number) / std::max(1e-9, to_seconds(ending.span));
   joined.results->finish(ending);
   return joined;
 }
@@ -254,6 +251,28 @@ Table comparison_table(const std::vector<PolicySummary>& policies) {
   return rows;
 }
 
+Table prediction_table(const std::vector<PolicySummary>& measured,
+                       const std::vector<PolicySummary>& predicted) {
+  Table rows{{"", "", "measured", "predicted", "predicted against it"}};
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    for (const Figure figure : {Figure::kTtftP50,
+                                Figure::kTtftP95,
+                                Figure::kTtftP99,
+                                Figure::kTpotP50,
+                                Figure::kAttainment,
+                                Figure::kLoads}) {
+      const double unit = is_part(figure) ? 100 : 1;
+      const Interval against = compare(predicted.at(i), measured[i], figure);
+      rows.push_back({measured[i].policy,
+                      std::string(label(figure)),
+                      digits(mean_interval(measured[i].values(figure)).mean * unit),
+                      digits(mean_interval(predicted[i].values(figure)).mean * unit),
+                      (is_part(figure) ? "" : "×") + digits(against.mean * unit)});
+    }
+  }
+  return rows;
+}
+
 std::vector<std::string> report_notes(const std::vector<PolicySummary>& policies) {
   std::vector<std::string> notes = invalid_runs(policies);
   for (const PolicySummary& policy : policies) {
@@ -287,7 +306,7 @@ std::string report_json(const LabFile& lab,
                         const std::string& command) {
   spec::JsonWriter json;
   json.begin_object().key("file").string(lab.file).key("command").string(command);
-  json.key("scale").number(lab.scale).key("warmup_s").number(seconds(lab.warmup));
+  json.key("scale").number(lab.scale).key("warmup_s").number(to_seconds(lab.warmup));
   json.key("valid").boolean(invalid_runs(policies).empty());
   json.key("notes").begin_array();
   for (const std::string& note : report_notes(policies)) {

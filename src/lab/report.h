@@ -18,6 +18,12 @@ namespace heddle::lab {
 [[nodiscard]] std::vector<std::vector<std::string>> comparison_table(
     const std::vector<PolicySummary>& policies);
 
+/// Rows of a table for people, the head first: for each policy what was measured, what was
+/// predicted, and the one to the other (a difference of parts), in means over seeds. Both are of
+/// the same policies, in the same order.
+[[nodiscard]] std::vector<std::vector<std::string>> prediction_table(
+    const std::vector<PolicySummary>& measured, const std::vector<PolicySummary>& predicted);
+
 /// What else people should know, a line each: runs that are invalid, and what failed how often, the
 /// most frequent failures of each policy.
 [[nodiscard]] std::vector<std::string> report_notes(const std::vector<PolicySummary>& policies);

@@ -1,0 +1,193 @@
+#include "lab/prediction.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "agent/agent.h"
+#include "base/metrics.h"
+#include "gateway/gateway_metrics.h"
+#include "manager/model_registry.h"
+#include "manager/setup.h"
+#include "store/model_source.h"
+#include "twin/twin.h"
+
+namespace heddle::lab {
+
+namespace {
+
+/// How often what is exposed is looked at; as of a live run.
+constexpr Duration kWatchInterval = std::chrono::milliseconds(500);
+
+const config::ModelConfig& model_called(const config::Config& config, const std::string& name) {
+  return *std::find_if(config.models.begin(), config.models.end(), [&](const auto& model) {
+    return model.id == name;
+  });
+}
+
+twin::TwinDevice twin_device(const agent::DeviceSetup& device,
+                             const core::AgentDevice& known,
+                             const Measured& measured) {
+  const double link = measured.calibration.copy_alone;
+  return {.device = known,
+          .worker = {.device = device.id,
+                     .pages = device.pages,
+                     .step = device.step,
+                     .prefix_cache = device.prefix_cache,
+                     .queue = device.queue,
+                     .fixed_parts = device.fixed_parts},
+          .pace_step = device.pace.step,
+          .pace_token = device.pace.token,
+          .link = device.load_bandwidth == 0
+                      ? link
+                      : std::min(link, static_cast<double>(device.load_bandwidth)),
+          .map_page = measured.fit.map_page};
+}
+
+/// The host of `policy` in the words of its twin. Models get their ids in the order of the file.
+Result<twin::TwinSetup> twin_setup(const LabPolicy& policy,
+                                   manager::ModelRegistry& registry,
+                                   const Constants& constants) {
+  const config::Config& config = policy.config;
+  const std::int64_t batch_tokens = manager::choose_batch_tokens(config);
+  const Result<agent::AgentSetup> agent = manager::agent_setup(config, batch_tokens);
+  if (!agent) {
+    return agent.error();
+  }
+  registry.assign(manager::open_models(
+      config, {.page_bytes = agent->page_bytes, .max_batch_tokens = batch_tokens}));
+  twin::TwinSetup setup{.agent = agent::core_options(*agent)};
+  for (const manager::ConfiguredModel& model : registry.models()) {
+    if (const std::optional<Error> failure = model.failure()) {
+      return *failure;
+    }
+    if (model.foreign()) {
+      return Error{.code = Code::kInvalidArgument,
+                   .message = model.config.id +
+                              ": what an engine that is not ours will do cannot be predicted"};
+    }
+    const Measured& measured = constants.at(model.config.id);
+    setup.models.push_back({.model = {.id = model.id,
+                                      .image_bytes = model.host->image_bytes,
+                                      .footprint = model.host->footprint},
+                            .layers = model.host->spec.layers,
+                            .step = step_times(measured.fit, shape_of(measured.calibration.model)),
+                            .ttl = model.config.ttl});
+  }
+  for (std::size_t i = 0; i < agent->devices.size(); ++i) {
+    setup.devices.push_back(twin_device(
+        agent->devices[i], setup.agent.devices[i], constants.at(registry.models()[0].config.id)));
+  }
+  setup.manager = manager::core_setup(config, registry.models(), Duration{});
+  return setup;
+}
+
+bench::Row row_of(const twin::Ask& ask, const twin::Answer& answer, std::size_t model) {
+  const Duration due = ask.at.time_since_epoch();
+  return {.model = model,
+          .due = due,
+          .begun = due,
+          .first = answer.first.time_since_epoch(),
+          .last = answer.last.time_since_epoch(),
+          .ended = answer.last.time_since_epoch(),
+          .prompt_tokens = ask.input_tokens,
+          .completion_tokens = answer.tokens,
+          .error = answer.error};
+}
+
+}  // namespace
+
+Result<Constants> measure_constants(const LabFile& lab,
+                                    const std::function<void(double)>& progress) {
+  const config::Config& config = lab.policies.front().config;
+  const config::DeviceConfig& device = config.devices.front();
+  Constants constants;
+  std::map<std::pair<std::string, spec::DType>, Measured> known;
+  const std::vector<std::string> names = model_names(lab);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const config::ModelConfig& model = model_called(config, names[i]);
+    const auto key = std::pair(model.path, model.dtype);
+    if (!known.contains(key)) {
+      const Result<std::filesystem::path> directory = store::find_model(
+          model.path, store::find_places(config.directory, store::process_environment()));
+      if (!directory) {
+        return directory.error();
+      }
+      Result<Calibration> measured =
+          calibrate({.cores = device.cores,
+                     .memory = device.memory,
+                     .page_bytes = device.page,
+                     .load_bandwidth = device.load_bandwidth,
+                     .pace_step = device.pace.step,
+                     .pace_token = device.pace.token,
+                     .directory = *directory,
+                     .dtype = model.dtype},
+                    [&](double part) {
+                      progress((static_cast<double>(i) + part) / static_cast<double>(names.size()));
+                    });
+      if (!measured) {
+        return measured.error();
+      }
+      const DeviceFit fit = fit_device(*measured);
+      known[key] = {.calibration = std::move(measured).value(), .fit = fit};
+    }
+    constants[names[i]] = known.at(key);
+  }
+  return constants;
+}
+
+Result<LabRun> predict_run(const LabFile& lab,
+                           const LabPolicy& policy,
+                           std::int64_t seed,
+                           const std::vector<bench::Shot>& shots,
+                           const Constants& constants) {
+  manager::ModelRegistry registry;
+  const Result<twin::TwinSetup> setup = twin_setup(policy, registry, constants);
+  if (!setup) {
+    return setup.error();
+  }
+  std::map<std::string, ModelId> ids;
+  for (const manager::ConfiguredModel& model : registry.models()) {
+    ids[model.config.id] = model.id;
+  }
+  const std::vector<std::string> names = model_names(lab);
+  std::vector<twin::Ask> asks;
+  for (const bench::Shot& shot : shots) {
+    asks.push_back({.at = Instant(shot.at),
+                    .model = ids.at(names.at(shot.model)),
+                    .input_tokens = shot.input_tokens,
+                    .output_tokens = shot.output_tokens});
+  }
+  LabRun run{.policy = policy.name, .seed = seed};
+  twin::Twin host(*setup);
+  Metrics metrics;
+  gateway::GatewayMetrics exposed(metrics);
+  Counters base;
+  const std::vector<twin::Answer> answers = host.run(asks, kWatchInterval, [&](Duration at) {
+    exposed.publish(host);
+    run.moments.emplace_back(at, Counters::parse(exposed.expose()));
+    if (at <= lab.warmup) {
+      base = run.moments.back().second;
+    }
+  });
+  Duration last{};
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    last = std::max(last, answers[i].last.time_since_epoch());
+    if (shots[i].at >= lab.warmup) {
+      run.rows.push_back(row_of(asks[i], answers[i], shots[i].model));
+    }
+  }
+  // As they ended, as a live run has them.
+  std::sort(run.rows.begin(), run.rows.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.ended, a.due) < std::pair(b.ended, b.due);
+  });
+  run.counted = run.moments.back().second.since(base);
+  run.span = last - lab.warmup;
+  for (const core::DeviceStatus& device : host.devices()) {
+    run.device_pages.push_back(device.usage.total);
+  }
+  return run;
+}
+
+}  // namespace heddle::lab

@@ -1,0 +1,94 @@
+#include "lab/prediction.h"
+
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "lab/shots.h"
+#include "lab/summary.h"
+
+namespace heddle::lab {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Two models, a device that holds one of them behind a link on which each takes about a second.
+constexpr const char* kLab = R"(
+config:
+  host: {memory: 16MiB}
+  devices:
+    - {name: a, memory: 3MiB, page: 64KiB, load_bandwidth: 1200kB/s, pace: {step: 20ms, token: 200us}, step_budget: 150ms}
+  models:
+    adder: {path: MODELS/adder, slo: {ttft: 600ms, tpot: 60ms}}
+    sorter: {path: MODELS/sorter, slo: {ttft: 600ms, tpot: 60ms}}
+policies:
+  roomy: {devices: [{name: a, memory: 12MiB, page: 64KiB, load_bandwidth: 1200kB/s, pace: {step: 20ms, token: 200us}, step_budget: 150ms}]}
+  small: {}
+trace: {rate: 1, duration: 60s, input_tokens: 64..200, output_tokens: 4..16}
+warmup: 10s
+)";
+
+LabFile lab_file() {
+  std::string text = kLab;
+  const std::string models = std::filesystem::path(HEDDLE_SOURCE_DIR) / "models";
+  for (std::size_t at = text.find("MODELS"); at != std::string::npos; at = text.find("MODELS")) {
+    text.replace(at, 6, models);
+  }
+  const Result<LabFile> lab = parse_lab_file(text,
+                                             "lab.yaml",
+                                             [](const std::string&) { return std::nullopt; },
+                                             {.cores = {0, 1}, .memory = 1U << 30U});
+  EXPECT_TRUE(lab.has_value()) << (lab ? "" : lab.error().message);
+  return *lab;
+}
+
+/// As if it had been measured.
+Constants constants_of(const LabFile& lab) {
+  Constants constants;
+  for (const std::string& name : model_names(lab)) {
+    constants[name].calibration.copy_alone = 1.2e6;
+    constants[name].fit = {.fixed = 2e-3, .flops = 1e10};
+  }
+  return constants;
+}
+
+TEST(PredictRun, TellsWhatMemoryIsWorth) {
+  const LabFile lab = lab_file();
+  const Constants constants = constants_of(lab);
+  const Result<std::vector<bench::Shot>> shots = take_shots(lab, {}, 0);
+  ASSERT_TRUE(shots.has_value());
+  std::vector<LabRun> runs;
+  for (const LabPolicy& policy : lab.policies) {
+    Result<LabRun> run = predict_run(lab, policy, 0, *shots, constants);
+    ASSERT_TRUE(run.has_value()) << run.error().message;
+    EXPECT_FALSE(run->moments.empty());
+    EXPECT_GT(run->rows.size(), 20U);
+    EXPECT_LT(run->rows.size(), shots->size());
+    for (const bench::Row& row : run->rows) {
+      EXPECT_EQ(row.error, "");
+      EXPECT_GE(row.due, lab.warmup);
+    }
+    runs.push_back(std::move(run).value());
+  }
+  const std::vector<PolicySummary> policies = summarise(runs, objectives(lab));
+  const auto of = [&](std::size_t policy, Figure figure) {
+    return policies.at(policy).values(figure).at(0);
+  };
+  EXPECT_EQ(of(0, Figure::kLoads), 0) << "both had come before the warm-up was over";
+  EXPECT_EQ(of(0, Figure::kAttainment), 1);
+  EXPECT_GT(of(1, Figure::kLoads), 5);
+  EXPECT_LT(of(1, Figure::kAttainment), 0.9);
+  EXPECT_GT(of(1, Figure::kTtftP95), 4 * of(0, Figure::kTtftP95));
+}
+
+TEST(PredictRun, NamesTheModelThatCannotBeOpened) {
+  LabFile lab = lab_file();
+  const Constants constants = constants_of(lab);
+  lab.policies[0].config.models[1].path = "/nowhere";
+  const Result<LabRun> run = predict_run(lab, lab.policies[0], 0, {}, constants);
+  ASSERT_FALSE(run.has_value());
+  EXPECT_NE(run.error().message.find("/nowhere"), std::string::npos) << run.error().message;
+}
+
+}  // namespace
+}  // namespace heddle::lab

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/time.h"
+#include "core/agent_core.h"
+#include "core/manager_core.h"
+#include "core/worker_core.h"
+
+namespace heddle::twin {
+
+/// What a step costs, in seconds: once, per token through the layers, per sequence that gets a
+/// token, per token that a decode attends to, per pair of tokens within a prompt.
+struct StepTimes {
+  double fixed = 0;
+  double token = 0;
+  double row = 0;
+  double context = 0;
+  double pair = 0;
+};
+
+/// A device, as its worker has it, and what the worker's shell does with it.
+struct TwinDevice {
+  core::AgentDevice device{};
+  core::WorkerOptions worker{};  ///< Of every life, but for its epoch.
+  Duration pace_step{};          ///< A step takes at least this ...
+  Duration pace_token{};         ///< ... and this for each token.
+  double link = 0;               ///< Host to device [bytes/s].
+  double map_page = 0;           ///< To map or unmap a page [s].
+};
+
+struct TwinModel {
+  core::AgentModel model{};
+  std::int64_t layers = 1;
+  StepTimes step{};
+  Duration ttl{};  ///< Given up after being idle for so long; 0: never.
+};
+
+/// What the ways between the parts take.
+struct Paths {
+  Duration arrive = std::chrono::microseconds(400);  ///< A request, from its client to the manager.
+  Duration hop = std::chrono::microseconds(60);      ///< A message to a worker, or from it.
+  Duration answer = std::chrono::microseconds(200);  ///< Tokens, from the manager to the client.
+  Duration start = std::chrono::milliseconds(60);    ///< Of a worker.
+  double read = 1.5e9;                               ///< Files to the host's memory [bytes/s].
+};
+
+/// A whole host in virtual time.
+struct TwinSetup {
+  core::Configure manager{};
+  core::AgentOptions agent{};
+  std::vector<TwinDevice> devices{};
+  std::vector<TwinModel> models{};
+  Paths paths{};
+};
+
+/// A request: its prompt has `input_tokens`, its answer exactly `output_tokens`.
+struct Ask {
+  Instant at{};
+  ModelId model{};
+  std::int64_t input_tokens = 0;
+  std::int64_t output_tokens = 0;
+};
+
+/// What became of it, as its client sees it.
+struct Answer {
+  Instant first{};  ///< Token.
+  Instant last{};
+  std::int64_t tokens = 0;
+  std::string error{};  ///< Empty where all went well.
+};
+
+}  // namespace heddle::twin

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "core/worker_core.h"
+#include "twin/agenda.h"
+#include "twin/kv_count.h"
+#include "twin/link.h"
+#include "twin/setup.h"
+
+namespace heddle::twin {
+
+/// One life of a worker: the real WorkerCore, and in place of mapper and engine what they would
+/// take. Answers are tokens without meaning. One thread.
+class Worker : public std::enable_shared_from_this<Worker> {
+ public:
+  using OnReport = std::function<void(const Worker&, const core::WorkerReport&)>;
+
+  /// `models` and `agenda` outlive it.
+  Worker(const TwinDevice& device,
+         WorkerEpoch epoch,
+         const std::vector<PageId>& pages,
+         const std::map<ModelId, TwinModel>& models,
+         Agenda& agenda,
+         OnReport on_report);
+
+  void hear(const core::WorkerMessage& message);
+
+  [[nodiscard]] DeviceId device() const { return device_.device.id; }
+  [[nodiscard]] WorkerEpoch epoch() const { return epoch_; }
+  /// Steps so far.
+  [[nodiscard]] std::uint64_t steps() const { return steps_; }
+
+ private:
+  using SequenceId = core::SequenceId;
+
+  struct Model {
+    core::OpenModel open{};
+    std::vector<PageId> window{};
+    std::vector<PageId> overhead{};
+    std::uint64_t ready = 0;   ///< Of the image, for the engine.
+    std::uint64_t source = 0;  ///< Of an image to copy, what is there to be copied.
+    bool opened = false;
+    bool closing = false;
+    bool to_pool = false;
+    bool abandoned = false;
+  };
+  struct Sequence {
+    ModelId model{};
+    std::int64_t known = 0;     ///< Tokens.
+    std::int64_t computed = 0;  ///< Of these.
+    std::int64_t generated = 0;
+    std::int64_t most = 0;  ///< To generate.
+  };
+  struct Step {
+    policy::StepPlan plan{};
+    std::set<SequenceId> starved{};
+    Instant began{};
+    Duration compute{};
+    bool waits = false;  ///< For weights.
+  };
+  void tell(const core::WorkerEvent& event);
+  void queue(const core::WorkerEvent& event);
+  void work();
+  void close(ModelId id);
+
+  void perform(const core::AdoptPages& command);
+  void perform(const core::SurrenderPages& command);
+  void perform(const core::OpenModel& command);
+  void perform(const core::CloseModel& command);
+  void perform(const core::SetImageReady& command);
+  void perform(const core::SetSourceReady& command);
+  void perform(const core::HastenCopy& command);
+  void perform(const core::AddSequence& command);
+  void perform(const core::TakePrefixes& command);
+  void perform(const core::TrimCached& command);
+  void perform(const core::PreemptSequence& command);
+  void perform(const core::RemoveSequence& command);
+  void perform(const core::RunStep& command);
+  void perform(const core::Report& command);
+
+  void map_later(std::size_t pages, std::function<void()> what);
+  void copied(ModelId model, std::uint64_t bytes);
+  void check_waiting_step();
+  void end_step();
+  void run_slice(const policy::StepSlice& slice, core::StepDone& done);
+  [[nodiscard]] bool complete(const Model& model) const;
+  [[nodiscard]] Duration compute_time(const policy::StepPlan& plan) const;
+  [[nodiscard]] Duration paced_time(const policy::StepPlan& plan) const;
+
+  const TwinDevice& device_;
+  WorkerEpoch epoch_;
+  const std::map<ModelId, TwinModel>& known_;
+  Agenda& agenda_;
+  OnReport on_report_;
+  core::WorkerCore core_;
+  KvCount kv_;
+  Link link_;
+  std::map<ModelId, Model> models_{};
+  std::map<SequenceId, Sequence> sequences_{};
+  std::deque<core::WorkerEvent> inbox_{};
+  std::vector<core::WorkerEvent> answers_{};  ///< To what is carried out now.
+  std::optional<Step> step_{};                ///< That runs.
+  bool idle_said_ = true;
+  Instant mapper_free_{};
+  std::uint64_t steps_ = 0;
+};
+
+}  // namespace heddle::twin
