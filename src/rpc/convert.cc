@@ -115,6 +115,8 @@ void to_wire(const spec::ModelSpec& model, wire::ModelSpec& out) {
   out.set_stored_dtype(to_wire(model.stored_dtype));
   out.set_bos(model.bos);
   out.mutable_eos()->Assign(model.eos.begin(), model.eos.end());
+  out.set_rank(model.shard.rank);
+  out.set_ranks(model.shard.ranks);
 }
 
 spec::ModelSpec from_wire(const wire::ModelSpec& in, WireCheck& check) {
@@ -143,6 +145,12 @@ spec::ModelSpec from_wire(const wire::ModelSpec& in, WireCheck& check) {
   model.stored_dtype = from_wire(in.stored_dtype(), check);
   model.bos = in.bos();
   model.eos.assign(in.eos().begin(), in.eos().end());
+  model.shard = {.rank = in.rank(), .ranks = in.ranks()};
+  if (in.rank() < 0 || in.rank() >= in.ranks() || in.ranks() > model.vocab) {
+    check.fail("rank " + std::to_string(in.rank()) + " of " + std::to_string(in.ranks()) +
+               " ranks of a vocabulary of " + std::to_string(model.vocab));
+    model.shard = {};
+  }
   return model;
 }
 

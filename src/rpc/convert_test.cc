@@ -38,7 +38,8 @@ spec::ModelSpec every_field_set() {
           .window = {0, 12},
           .stored_dtype = spec::DType::kF16,
           .bos = -1,
-          .eos = {13, 14}};
+          .eos = {13, 14},
+          .shard = {.rank = 2, .ranks = 4}};
 }
 
 TEST(Convert, KeepsEveryFieldOfAModel) {
@@ -89,6 +90,17 @@ TEST(Convert, KeepsEveryFieldOfAModel) {
   EXPECT_EQ(dimensions(got), dimensions(sent));
   EXPECT_EQ(switches(got), switches(sent));
   EXPECT_EQ(rope(got), rope(sent));
+  EXPECT_EQ(got.shard, sent.shard);
+}
+
+TEST(Convert, RefusesAShardThatCannotBe) {
+  wire::ModelSpec wire;
+  to_wire(every_field_set(), wire);
+  wire.set_rank(4);
+  WireCheck check;
+  EXPECT_EQ(from_wire(wire, check).shard, spec::Shard{});
+  ASSERT_TRUE(check.failure().has_value());
+  EXPECT_EQ(check.failure()->message, "rank 4 of 4 ranks of a vocabulary of 7");
 }
 
 TEST(Convert, KeepsEverySamplingParameter) {

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "spec/shard.h"
 
 namespace heddle::spec {
 namespace {
@@ -26,12 +27,14 @@ Elements count_elements(const ModelSpec& m) {
   const std::int64_t layer_matrices = (qkv + q) * m.hidden + 3 * m.intermediate * m.hidden;
   std::int64_t layer_vectors = 2 * m.hidden;
   layer_vectors += m.qkv_bias ? qkv : 0;
-  layer_vectors += m.out_bias ? m.hidden : 0;
-  layer_vectors += m.mlp_bias ? 2 * m.intermediate + m.hidden : 0;
+  const std::int64_t added_once = adds_once(m.shard) ? m.hidden : 0;
+  layer_vectors += m.out_bias ? added_once : 0;
+  layer_vectors += m.mlp_bias ? 2 * m.intermediate + added_once : 0;
   layer_vectors += m.qk_norm ? 2 * m.head_dim : 0;
-  const std::int64_t head_rows = m.tied_embeddings ? 0 : m.vocab;
+  const std::int64_t vocab = vocab_range(m).size();
+  const std::int64_t head_rows = m.tied_embeddings ? 0 : vocab;
   const std::int64_t layer_rows = qkv + 2 * m.hidden + 2 * m.intermediate;
-  return {.embeddings = m.vocab * m.hidden,
+  return {.embeddings = vocab * m.hidden,
           .matrices = head_rows * m.hidden + m.layers * layer_matrices,
           .matrix_rows = head_rows + m.layers * layer_rows,
           .vectors = m.hidden + m.layers * layer_vectors};

@@ -29,6 +29,13 @@ struct RopeScaling {
   std::int64_t original_max_position = 0;  ///< llama3 and yarn; 0 means max_position.
 };
 
+/// Which part of a model this is: rank `rank` of `ranks` that share its work (spec/shard.h).
+struct Shard {
+  std::int64_t rank = 0;
+  std::int64_t ranks = 1;  ///< 1: the whole model.
+  friend bool operator==(const Shard&, const Shard&) = default;
+};
+
 /// What a dense decoder-only model is: the dimensions and switches of config.json, checked. Values
 /// only; nothing here says where the weights are or where they run.
 struct ModelSpec {
@@ -55,6 +62,8 @@ struct ModelSpec {
       DType::kBf16;            ///< config.json's torch_dtype; what a checkpoint mostly holds.
   TokenId bos = -1;            ///< -1 when there is none.
   std::vector<TokenId> eos{};  ///< Any of these ends a turn; generation_config.json wins.
+  /// Of a shard `heads`, `kv_heads` and `intermediate` are its own, all else is the whole model's.
+  Shard shard{};
 };
 
 }  // namespace heddle::spec

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/result.h"
+
+namespace heddle::collective {
+
+/// A barrier of processes or threads, which lives in memory that they share and begins as zeros.
+///
+/// The last to arrive changes a word that the others wait for (the sense of a sense-reversing
+/// barrier, with more values than two), first by looking and then, by the kernel's futex, asleep.
+/// Nobody holds anything: whoever dies leaves a barrier that never opens again, until somebody
+/// abandons it.
+class SharedBarrier {
+ public:
+  /// Waits until `ranks` have arrived; what they wrote before is seen after. Looks up to `spins`
+  /// times before it sleeps. kUnavailable if the barrier is abandoned before all have arrived.
+  Result<void> arrive_and_wait(std::int64_t ranks, int spins);
+
+  /// How often it has opened, modulo 2^31. The same for all who are to arrive next.
+  [[nodiscard]] std::uint32_t phase() const;
+
+  /// Ends it for good and wakes everybody. Any thread of any process.
+  void abandon();
+
+ private:
+  static constexpr std::uint32_t kAbandoned = 1;  ///< The lowest bit of the word; phases are above.
+  static constexpr std::uint32_t kOnePhase = 2;
+
+  std::atomic<std::uint32_t> word_{0};
+  std::atomic<std::uint32_t> arrived_{0};
+  std::atomic<std::uint32_t> sleepers_{0};
+};
+
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);  // Else it is no shared memory's.
+
+}  // namespace heddle::collective

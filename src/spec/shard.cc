@@ -1,0 +1,60 @@
+#include "spec/shard.h"
+
+#include <string>
+
+#include "base/check.h"
+
+namespace heddle::spec {
+namespace {
+
+bool is_divided(const ModelSpec& model, std::int64_t ranks) {
+  return model.heads % ranks == 0 && model.kv_heads % ranks == 0 &&
+         model.intermediate % ranks == 0 && ranks <= model.vocab;
+}
+
+/// "1, 2 or 4": the numbers of ranks that would do.
+std::string possible_ranks(const ModelSpec& model) {
+  std::string text = "1";
+  std::string last;
+  for (std::int64_t ranks = 2; ranks <= model.kv_heads; ++ranks) {
+    if (is_divided(model, ranks)) {
+      text += last.empty() ? "" : ", " + last;
+      last = std::to_string(ranks);
+    }
+  }
+  return last.empty() ? "only " + text : text + " or " + last;
+}
+
+}  // namespace
+
+Result<void> divides(const ModelSpec& model, std::int64_t ranks) {
+  HEDDLE_CHECK(model.shard.ranks == 1);
+  if (ranks >= 1 && is_divided(model, ranks)) {
+    return {};
+  }
+  return Error{Code::kInvalidArgument,
+               "cut a model into " + std::to_string(ranks) + " shards: its " +
+                   std::to_string(model.heads) + " attention heads, " +
+                   std::to_string(model.kv_heads) + " key-value heads and MLP of " +
+                   std::to_string(model.intermediate) +
+                   " must be multiples of that; possible here: " + possible_ranks(model)};
+}
+
+ModelSpec shard_of(const ModelSpec& model, Shard shard) {
+  HEDDLE_CHECK(divides(model, shard.ranks));
+  HEDDLE_CHECK(shard.rank >= 0 && shard.rank < shard.ranks);
+  ModelSpec own = model;
+  own.heads /= shard.ranks;
+  own.kv_heads /= shard.ranks;
+  own.intermediate /= shard.ranks;
+  own.shard = shard;
+  return own;
+}
+
+VocabRange vocab_range(const ModelSpec& model, std::int64_t rank) {
+  const std::int64_t ranks = model.shard.ranks;
+  HEDDLE_CHECK(rank >= 0 && rank < ranks);
+  return {.begin = model.vocab * rank / ranks, .end = model.vocab * (rank + 1) / ranks};
+}
+
+}  // namespace heddle::spec
