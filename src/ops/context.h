@@ -4,6 +4,8 @@
 
 namespace heddle::ops {
 
+struct AllGatherArgs;
+struct AllReduceArgs;
 struct AttentionArgs;
 struct GatherRowsArgs;
 struct KvAppendArgs;
@@ -19,6 +21,8 @@ struct WaitArgs;
 /// The kernels of one backend: plain function pointers, so that adding a backend is filling a table
 /// and a missing kernel is a null that shows at start-up. Each enqueues its work and returns.
 struct KernelTable {
+  void (*all_gather)(device::Stream& stream, const AllGatherArgs& args) = nullptr;
+  void (*all_reduce)(device::Stream& stream, const AllReduceArgs& args) = nullptr;
   void (*attention)(device::Stream& stream, const AttentionArgs& args) = nullptr;
   void (*gather_rows)(device::Stream& stream, const GatherRowsArgs& args) = nullptr;
   void (*kv_append)(device::Stream& stream, const KvAppendArgs& args) = nullptr;

@@ -10,6 +10,8 @@ namespace {
 TEST(KernelsFor, CpuHasEveryKernelAndOthersHaveNone) {
   const KernelTable* table = kernels_for(device::Kind::kCpu);
   ASSERT_NE(table, nullptr);
+  EXPECT_NE(table->all_gather, nullptr);
+  EXPECT_NE(table->all_reduce, nullptr);
   EXPECT_NE(table->attention, nullptr);
   EXPECT_NE(table->gather_rows, nullptr);
   EXPECT_NE(table->kv_append, nullptr);

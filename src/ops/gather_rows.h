@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "ops/context.h"
 #include "ops/tensor_ref.h"
 
@@ -7,12 +9,14 @@ namespace heddle::ops {
 
 struct GatherRowsArgs {
   ConstTensorRef table{};  ///< f32 or bf16 [entries, columns], contiguous.
-  ConstTensorRef rows{};   ///< i32 [n], each in [0, entries): the caller has checked.
+  ConstTensorRef rows{};   ///< i32 [n]
+  std::int64_t first = 0;  ///< Which row the table begins with, where it is part of a larger one.
   TensorRef out{};         ///< f32 [n, columns]. Does not overlap `table`.
 };
 
-/// out[i] = table[rows[i]]: the embedding of token ids, and the picking of the rows that sample.
-/// Exact. n == 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
+/// out[i] = table[rows[i] - first], or zeros where the table does not have that row: the embedding
+/// of token ids, and the picking of the rows that sample. Exact. n == 0 is a no-op. Shapes and
+/// types that do not fit are bugs and CHECK-fail.
 void gather_rows(OpContext& context, const GatherRowsArgs& args);
 
 }  // namespace heddle::ops

@@ -19,6 +19,19 @@ TEST_F(GatherRowsTest, PicksRowsInAnyOrderAndOften) {
   EXPECT_EQ(out, (std::vector<float>{20, 21, 22, 0, 1, 2, 20, 21, 22}));
 }
 
+TEST_F(GatherRowsTest, OfAPartOfATableGivesZerosForTheRest) {
+  const std::vector<float> table{20, 21, 30, 31};
+  const std::vector<std::int32_t> rows{1, 3, 2, 4, 0};
+  std::vector<float> out(10, -1.0F);
+  gather_rows(context_,
+              {.table = matrix_of(table.data(), 2, 2),
+               .rows = vector_of(rows.data(), 5),
+               .first = 2,
+               .out = matrix_of(out.data(), 5, 2)});
+  synchronize();
+  EXPECT_EQ(out, (std::vector<float>{0, 0, 30, 31, 20, 21, 0, 0, 0, 0}));
+}
+
 TEST_F(GatherRowsTest, WidensBf16Exactly) {
   const auto table = rounded(random(5 * 7));
   const std::vector<std::int32_t> rows{4, 1};

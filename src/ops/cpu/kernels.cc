@@ -3,7 +3,9 @@
 namespace heddle::ops::cpu {
 
 const KernelTable& cpu_kernels() {
-  static constexpr KernelTable kTable{.attention = attention,
+  static constexpr KernelTable kTable{.all_gather = all_gather,
+                                      .all_reduce = all_reduce,
+                                      .attention = attention,
                                       .gather_rows = gather_rows,
                                       .kv_append = kv_append,
                                       .linear = linear,

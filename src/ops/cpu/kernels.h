@@ -8,6 +8,8 @@ namespace heddle::ops::cpu {
 /// Kernels for CpuStreams.
 [[nodiscard]] const KernelTable& cpu_kernels();
 
+void all_gather(device::Stream& stream, const AllGatherArgs& args);
+void all_reduce(device::Stream& stream, const AllReduceArgs& args);
 void attention(device::Stream& stream, const AttentionArgs& args);
 void gather_rows(device::Stream& stream, const GatherRowsArgs& args);
 void kv_append(device::Stream& stream, const KvAppendArgs& args);
