@@ -1,5 +1,6 @@
 #include "rpc/convert.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace heddle::rpc {
@@ -146,7 +147,8 @@ spec::ModelSpec from_wire(const wire::ModelSpec& in, WireCheck& check) {
   model.bos = in.bos();
   model.eos.assign(in.eos().begin(), in.eos().end());
   model.shard = {.rank = in.rank(), .ranks = in.ranks()};
-  if (in.rank() < 0 || in.rank() >= in.ranks() || in.ranks() > model.vocab) {
+  if (in.rank() < 0 || in.rank() >= in.ranks() ||
+      in.ranks() > std::max<std::int64_t>(1, model.vocab)) {
     check.fail("rank " + std::to_string(in.rank()) + " of " + std::to_string(in.ranks()) +
                " ranks of a vocabulary of " + std::to_string(model.vocab));
     model.shard = {};
