@@ -18,6 +18,7 @@
 #include "memory/cached_pages.h"
 #include "ops/context.h"
 #include "ops/sample.h"
+#include "ops/wait.h"
 
 namespace heddle::engine {
 namespace {
@@ -480,6 +481,12 @@ void Engine::set_image_ready(ModelId id, std::uint64_t bytes) {
   if (const auto gate = impl_->gate(id)) {
     gate->advance(bytes);
   }
+}
+
+std::uint64_t Engine::image_ready(ModelId id) const {
+  const auto gate = impl_->gate(id);
+  const std::uint64_t ready = gate ? gate->watermark().load(std::memory_order_acquire) : 0;
+  return ready == ops::kAbandoned ? 0 : ready;
 }
 
 void Engine::abandon_image(ModelId id) {

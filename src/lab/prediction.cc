@@ -114,13 +114,12 @@ Result<Constants> measure_constants(const LabFile& lab,
       if (!directory) {
         return directory.error();
       }
+      // Without its pace, which is known, and which a step of two models keeps but once.
       Result<Calibration> measured =
           calibrate({.cores = device.cores,
                      .memory = device.memory,
                      .page_bytes = device.page,
                      .load_bandwidth = device.load_bandwidth,
-                     .pace_step = device.pace.step,
-                     .pace_token = device.pace.token,
                      .directory = *directory,
                      .dtype = model.dtype},
                     [&](double part) {

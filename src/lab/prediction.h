@@ -23,7 +23,7 @@ struct Measured {
 };
 
 /// The constants of an experiment's devices, by model name: of its first device, which the others
-/// are taken to be like. Their links and paces are their own.
+/// are taken to be like, without its pace. Their links and paces are their own.
 using Constants = std::map<std::string, Measured>;
 
 /// Measures them as `heddle calibrate` does, on this thread and on the cores of the device.

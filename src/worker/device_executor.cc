@@ -297,6 +297,7 @@ void DeviceExecutor::execute(const core::RemoveSequence& command,
 
 void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::WorkerEvent>& events) {
   refused_.clear();  // The core has heard of them all.
+  const bool waits = waits_for_weights(command.plan);
   const Instant began = steady_now();
   Result<engine::StepOutcome> outcome = engine_->run(command.plan);
   if (!outcome) {
@@ -305,7 +306,7 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
   }
   core::StepDone done{.starved = std::move(outcome->starved),
                       .unready = std::move(outcome->unready),
-                      .took = keep_pace(command.plan, began)};
+                      .took = keep_pace(command.plan, began, waits)};
   for (engine::SliceResult& slice : outcome->results) {
     done.slices.push_back({.sequence = slice.sequence,
                            .computed = slice.computed,
@@ -332,8 +333,15 @@ void DeviceExecutor::execute(core::Report& command, std::vector<core::WorkerEven
   handlers_.on_report(std::move(command.report));
 }
 
-/// Waits until the step has taken as long as the pace says; gives what it took in the end.
-Duration DeviceExecutor::keep_pace(const policy::StepPlan& plan, Instant began) {
+bool DeviceExecutor::waits_for_weights(const policy::StepPlan& plan) const {
+  return std::any_of(plan.batches.begin(), plan.batches.end(), [this](const auto& batch) {
+    return engine_->image_ready(batch.model) < described_.at(batch.model).layout.bytes;
+  });
+}
+
+/// Waits until the step has taken as long as the pace says; gives what it took in the end. One that
+/// had to wait for weights is not late for that.
+Duration DeviceExecutor::keep_pace(const policy::StepPlan& plan, Instant began, bool waits) {
   std::int64_t tokens = 0;
   for (const policy::ModelBatch& batch : plan.batches) {
     for (const policy::StepSlice& slice : batch.slices) {
@@ -349,7 +357,7 @@ Duration DeviceExecutor::keep_pace(const policy::StepPlan& plan, Instant began) 
     std::this_thread::sleep_for(paced - took);
   }
   const Duration passed = steady_now() - began;
-  stats_.late_steps += passed > paced + paced / kLateSlack ? 1 : 0;
+  stats_.late_steps += !waits && passed > paced + paced / kLateSlack ? 1 : 0;
   return passed;
 }
 

@@ -107,7 +107,8 @@ class DeviceExecutor {
   [[nodiscard]] Result<std::shared_ptr<text::GrammarMatcher>> compile(ModelId id,
                                                                       const spec::Grammar& grammar);
   Result<void> add(core::AddSequence& command);
-  [[nodiscard]] Duration keep_pace(const policy::StepPlan& plan, Instant began);
+  [[nodiscard]] bool waits_for_weights(const policy::StepPlan& plan) const;
+  [[nodiscard]] Duration keep_pace(const policy::StepPlan& plan, Instant began, bool waits);
   [[nodiscard]] core::KvCounted counted() const;
   void set_open(ModelId model, std::optional<core::ImageSource> source);
 

@@ -61,7 +61,7 @@ class DeviceExecutorTest : public testing::Test {
                     .value();
   }
 
-  void open(ModelId id, const std::string& golden) {
+  void open(ModelId id, const std::string& golden, bool complete = true) {
     const auto directory = engine::golden_directory() / golden;
     const engine::LoadedModel model = host_.load(directory, spec::DType::kF32);
     executor_->describe({.model = id,
@@ -72,7 +72,7 @@ class DeviceExecutorTest : public testing::Test {
     EXPECT_TRUE(carry_out(core::OpenModel{.model = id,
                                           .pages = model.pages,
                                           .image_bytes = model.layout.bytes,
-                                          .ready_bytes = model.layout.bytes})
+                                          .ready_bytes = complete ? model.layout.bytes : 0})
                     .empty());
     EXPECT_EQ(heard_.next<core::ModelOpened>().model, id);
   }
@@ -139,6 +139,15 @@ TEST_F(DeviceExecutorTest, KeepsItsPaceAndCountsTheStepsThatDoNot) {
   (void)prefill(kFirst, core::SequenceId(1), golden);
   EXPECT_EQ(executor_->stats().steps, 1U);
   EXPECT_EQ(executor_->stats().late_steps, 1U);
+
+  create({.step = Duration(20)});  // Without weights it is not the machine's fault.
+  open(kFirst, "qwen3-window", false);
+  executor_->hear_early(
+      core::EvictModel{.model = kFirst, .mode = core::EvictMode::kNow});  // Or it would wait on.
+  const auto unready = prefill(kFirst, core::SequenceId(1), golden);
+  EXPECT_EQ(std::get<core::StepDone>(unready.at(0)).unready.size(), 1U);
+  EXPECT_EQ(executor_->stats().steps, 1U);
+  EXPECT_EQ(executor_->stats().late_steps, 0U);
 
   create({});  // Without a pace nothing is late.
   open(kFirst, "qwen3-window");
