@@ -115,7 +115,7 @@ class Engine {
   /// back. Any thread: a running step waits at stage i for exactly the bytes of stage i. Ignored
   /// for a model that is gone.
   void set_image_ready(ModelId id, std::uint64_t bytes);
-  /// How much of it is [bytes]. Any thread; 0 for a model that is gone, or whose image is abandoned.
+  /// How much of it is [bytes]. Any thread; 0 for a model that is gone, or whose image never comes.
   [[nodiscard]] std::uint64_t image_ready(ModelId id) const;
   /// The rest will never come: a step that waits for it gives up. Any thread.
   void abandon_image(ModelId id);

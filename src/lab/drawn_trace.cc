@@ -46,17 +46,28 @@ std::int64_t draw(Rng& rng, const bench::TokenRange& range) {
                            rng.below(static_cast<std::uint64_t>(range.most - range.least) + 1));
 }
 
-/// How many arrivals of one model are expected by `t`: the integral of
-/// mean * (1 + depth * sin(2 pi t / period + phase)).
+/// How many arrivals of one model are expected by `t`.
 struct Wave {
   double mean = 0;
   double depth = 0;
-  double period = 1;  ///< [s]
-  double phase = 0;
+  double period = 1;   ///< [s]
+  double late = 0;     ///< Part of a period by which this wave comes after time 0.
+  double plateau = 0;  ///< Part of a period for which the rate is up; 0: it goes as a sine.
 
   [[nodiscard]] double expected(double t) const {
-    const double turn = 2 * std::numbers::pi / period;
-    return mean * (t + depth / turn * (std::cos(phase) - std::cos(turn * t + phase)));
+    return mean * period * (since_wave(t / period - late) - since_wave(-late));
+  }
+  /// The integral of the rate over its mean, up to so many periods after a wave began.
+  [[nodiscard]] double since_wave(double periods) const {
+    if (plateau == 0) {
+      constexpr double kTurn = 2 * std::numbers::pi;
+      return periods + depth / kTurn * (1 - std::cos(kTurn * periods));
+    }
+    const double down = 1 - depth;
+    const double up = down + depth / plateau;  // So that the mean is 1.
+    const double whole = std::floor(periods);
+    const double part = periods - whole;
+    return whole + up * std::min(part, plateau) + down * std::max(0.0, part - plateau);
   }
   /// When so many are expected; `most` if that is later.
   [[nodiscard]] double when(double count, double most) const {
@@ -81,6 +92,8 @@ std::vector<bench::Shot> draw_trace(const DrawnTrace& trace,
   for (std::size_t i = 0; i < models; ++i) {
     weights += std::pow(static_cast<double>(i + 1), -trace.zipf);
   }
+  const double up = trace.in_turn ? 1 / static_cast<double>(models) : 0.5;
+  const double plateau = trace.square ? up : 0;
   std::vector<bench::Shot> shots;
   Rng all(seed);
   for (std::size_t i = 0; i < models; ++i) {
@@ -90,7 +103,8 @@ std::vector<bench::Shot> draw_trace(const DrawnTrace& trace,
     const Wave wave{.mean = trace.rate * share,
                     .depth = trace.period > Duration{} ? trace.depth : 0,
                     .period = trace.period > Duration{} ? to_seconds(trace.period) : 1,
-                    .phase = trace.in_turn ? -2 * std::numbers::pi * turn : 0};
+                    .late = trace.in_turn ? turn : 0,
+                    .plateau = plateau};
     const double shape = 1 / (trace.cv * trace.cv);
     const double most = wave.expected(span);
     // The first gap is cut at a random place, as by somebody who comes to look at any moment.

@@ -89,5 +89,27 @@ TEST(DrawnTrace, PeaksComeInTurn) {
   EXPECT_GT(quarters[1][2] + quarters[1][3], 3 * (quarters[1][0] + quarters[1][1]));
 }
 
+TEST(DrawnTrace, SquareWavesAreUpForAsLongAsTheirTurn) {
+  DrawnTrace trace = steady();
+  trace.period = 200s;
+  trace.depth = 0.8;
+  trace.in_turn = true;
+  trace.square = true;
+  std::vector<std::vector<double>> quarters(4, std::vector<double>(4));
+  const auto shots = draw_trace(trace, 4, 5);
+  for (const bench::Shot& shot : shots) {
+    quarters[shot.model][static_cast<std::size_t>(shot.at / 50s) % 4] += 1;
+  }
+  for (std::size_t model = 0; model < 4; ++model) {
+    double all = 0;
+    for (const double quarter : quarters[model]) {
+      all += quarter;
+    }
+    // A quarter of the time at 0.2 + 4 * 0.8 of the mean, three at 0.2 of it.
+    EXPECT_NEAR(quarters[model][model] / all, 0.85, 0.04) << model;
+  }
+  EXPECT_NEAR(static_cast<double>(shots.size()) / to_seconds(trace.duration), trace.rate, 4);
+}
+
 }  // namespace
 }  // namespace heddle::lab

@@ -85,6 +85,7 @@ void declare_drawn(config::Fields& f, DrawnTrace& trace) {
     wave.require("period", "say how long it takes, such as 60s");
     number(wave, {"depth", "By what part of the mean."}, 0, 1, trace.depth);
     wave.flag({"in_turn", "One model peaks after the other."}, trace.in_turn);
+    wave.flag({"square", "Rates jump, up for as long as it is a model's turn."}, trace.square);
   });
   range(f, {"input_tokens", "Of a prompt."}, trace.input);
   range(f, {"output_tokens", "Of an answer."}, trace.output);

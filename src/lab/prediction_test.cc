@@ -17,12 +17,14 @@ constexpr const char* kLab = R"(
 config:
   host: {memory: 16MiB}
   devices:
-    - {name: a, memory: 3MiB, page: 64KiB, load_bandwidth: 1200kB/s, pace: {step: 20ms, token: 200us}, step_budget: 150ms}
+    - {name: a, memory: 3MiB, page: 64KiB, load_bandwidth: 1200kB/s, pace: {step: 20ms}}
   models:
     adder: {path: MODELS/adder, slo: {ttft: 600ms, tpot: 60ms}}
     sorter: {path: MODELS/sorter, slo: {ttft: 600ms, tpot: 60ms}}
 policies:
-  roomy: {devices: [{name: a, memory: 12MiB, page: 64KiB, load_bandwidth: 1200kB/s, pace: {step: 20ms, token: 200us}, step_budget: 150ms}]}
+  roomy:
+    devices:
+      - {name: a, memory: 12MiB, page: 64KiB, load_bandwidth: 1200kB/s, pace: {step: 20ms}}
   small: {}
 trace: {rate: 1, duration: 60s, input_tokens: 64..200, output_tokens: 4..16}
 warmup: 10s
