@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "ops/attention.h"
+#include "ops/exchange.h"
 #include "ops/gather_rows.h"
 #include "ops/kv_append.h"
 #include "ops/linear.h"
@@ -13,6 +14,7 @@
 #include "ops/rope.h"
 #include "ops/silu_mul.h"
 #include "ops/wait.h"
+#include "spec/shard.h"
 
 namespace heddle::engine {
 
@@ -47,7 +49,15 @@ Result<Decoder> Decoder::create(const spec::ModelSpec& model,
   decoder.ready_ = &ready;
   decoder.kv_ = std::move(kv);
   decoder.kv_base_ = kv_base;
+  for (std::int64_t rank = 0; rank < model.shard.ranks; ++rank) {
+    decoder.vocab_ends_.push_back(spec::vocab_range(model, rank).end);
+  }
   return decoder;
+}
+
+void Decoder::join(collective::Collective& group) {
+  HEDDLE_CHECK(group.rank() == model_.shard.rank && group.size() == model_.shard.ranks);
+  group_ = &group;
 }
 
 void Decoder::wait_for_stage(ops::OpContext& context, std::int64_t stage) const {
@@ -56,7 +66,24 @@ void Decoder::wait_for_stage(ops::OpContext& context, std::int64_t stage) const 
 
 void Decoder::embed(ops::OpContext& context, ops::ConstTensorRef ids, ops::TensorRef hidden) const {
   wait_for_stage(context, 0);
-  ops::gather_rows(context, {.table = weights_.embedding, .rows = ids, .out = hidden});
+  ops::gather_rows(context,
+                   {.table = weights_.embedding,
+                    .rows = ids,
+                    .first = spec::vocab_range(model_).begin,
+                    .out = hidden});
+  sum_over_ranks(context, hidden);  // Of which one has the token, and the others have zeros.
+}
+
+/// What a projection into the hidden states is added to: on one rank the hidden states, which are
+/// in the sum over the ranks then.
+ops::ConstTensorRef Decoder::residual(const ops::TensorRef& hidden) const {
+  return spec::adds_once(model_.shard) ? ops::ConstTensorRef(hidden) : ops::ConstTensorRef{};
+}
+
+void Decoder::sum_over_ranks(ops::OpContext& context, const ops::TensorRef& hidden) const {
+  if (model_.shard.ranks > 1) {
+    ops::all_reduce(context, {.group = group_, .data = hidden});
+  }
 }
 
 void Decoder::run_layers(ops::OpContext& context,
@@ -128,8 +155,9 @@ void Decoder::attend(ops::OpContext& context,
                .weight = w.out,
                .scale = w.out_scale,
                .bias = w.out_bias,
-               .residual = hidden,
+               .residual = residual(hidden),
                .out = hidden});
+  sum_over_ranks(context, hidden);
 }
 
 /// hidden += down(silu(gate(norm(hidden))) * up(norm(hidden)))
@@ -159,8 +187,9 @@ void Decoder::feed_forward(ops::OpContext& context,
                .weight = w.down,
                .scale = w.down_scale,
                .bias = w.down_bias,
-               .residual = hidden,
+               .residual = residual(hidden),
                .out = hidden});
+  sum_over_ranks(context, hidden);
 }
 
 void Decoder::pick_normed(ops::OpContext& context,
@@ -188,11 +217,18 @@ ops::TensorRef Decoder::final_hidden(ops::OpContext& context,
 ops::TensorRef Decoder::logits(ops::OpContext& context,
                                ops::ConstTensorRef picks,
                                const Activations& activations) const {
+  const spec::VocabRange own = spec::vocab_range(model_);
   const auto states = Activations::rows(activations.head_in, picks.shape[0]);
   pick_normed(context, picks, activations, states);
   const auto logits = Activations::rows(activations.logits, picks.shape[0]);
   ops::linear(context,
-              {.x = states, .weight = weights_.head, .scale = weights_.head_scale, .out = logits});
+              {.x = states,
+               .weight = weights_.head,
+               .scale = weights_.head_scale,
+               .out = ops::columns_of(logits, own.begin, own.size())});
+  if (model_.shard.ranks > 1) {
+    ops::all_gather(context, {.group = group_, .data = logits, .ends = &vocab_ends_});
+  }
   return logits;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "collective/collective.h"
 #include "engine/activations.h"
 #include "engine/kv_plan.h"
 #include "engine/layer_range.h"
@@ -30,6 +31,12 @@ struct Batch {
 /// The forward pass of a decoder-only model, or of a range of its layers: enqueues operations and
 /// keeps no state. Before each stage of the image (embedding, each layer, head) the stream waits
 /// for the bytes of that stage and no more.
+///
+/// Of a shard (spec/shard.h) it is one rank's part of the pass: hidden states are the same on all
+/// ranks, to the bit, and so are logits. What the ranks add up to hidden states, after the
+/// embedding, each attention and each MLP, is summed in float32 by their group, and the columns of
+/// logits are gathered. Hidden states themselves and the biases behind the sums are the first
+/// rank's to bring.
 class Decoder {
  public:
   /// The image is at `window`, and as many of its first bytes as `*ready` says are in place; both
@@ -41,6 +48,13 @@ class Decoder {
                                 const std::atomic<std::uint64_t>& ready,
                                 KvPlan kv,
                                 std::byte* kv_base);
+
+  /// Joins the other ranks of a shard's model: before the first pass, and again where a new group
+  /// takes an abandoned one's place. `group` is of the shard's rank and as many ranks, and outlives
+  /// the decoder or the next join().
+  void join(collective::Collective& group);
+  /// The group of a shard, nullptr before it joined one. A whole model has none.
+  [[nodiscard]] collective::Collective* group() const { return group_; }
 
   /// hidden = embedding[ids]; ids i32 [tokens], hidden f32 [tokens, hidden].
   void embed(ops::OpContext& context, ops::ConstTensorRef ids, ops::TensorRef hidden) const;
@@ -85,6 +99,8 @@ class Decoder {
                    const Activations& activations,
                    ops::TensorRef out) const;
   [[nodiscard]] ops::PagedKv paged_kv(std::int64_t layer, const Batch& batch) const;
+  [[nodiscard]] ops::ConstTensorRef residual(const ops::TensorRef& hidden) const;
+  void sum_over_ranks(ops::OpContext& context, const ops::TensorRef& hidden) const;
 
   spec::ModelSpec model_{};
   DecoderWeights weights_{};
@@ -93,6 +109,8 @@ class Decoder {
   const std::atomic<std::uint64_t>* ready_ = nullptr;
   KvPlan kv_{};
   std::byte* kv_base_ = nullptr;
+  collective::Collective* group_ = nullptr;
+  std::vector<std::int64_t> vocab_ends_{};  ///< By rank, of their spec::vocab_range().
 };
 
 }  // namespace heddle::engine

@@ -24,7 +24,8 @@ class DecoderRig {
   DecoderRig(TestHost& host,
              const LoadedModel& model,
              LayerRange range,
-             ImageIs image = ImageIs::kPresent)
+             ImageIs image = ImageIs::kPresent,
+             collective::Collective* group = nullptr)
       : stream_(host.device().create_stream().value()),
         kv_(host.pool(),
             kKvLease,
@@ -43,6 +44,9 @@ class DecoderRig {
             place_activations(model.spec, model.layout.dtype, kTokensMax, memory_.data())) {
     if (image == ImageIs::kPresent) {
       gate_.advance(model.layout.bytes);
+    }
+    if (group != nullptr) {
+      decoder_.join(*group);
     }
   }
 

@@ -15,6 +15,7 @@
 #include "engine/model_kv.h"
 #include "engine/pass.h"
 #include "engine/sequence.h"
+#include "engine/step_digest.h"
 #include "memory/cached_pages.h"
 #include "ops/context.h"
 #include "ops/sample.h"
@@ -84,6 +85,7 @@ class Engine::Impl {
                          const store::ImageLayout& layout,
                          const std::byte* window,
                          memory::OwnerId kv_owner);
+  void join_group(ModelId id, collective::Collective& group);
   void remove_model(ModelId id);
   /// The gate of a model, or nullptr. Any thread.
   std::shared_ptr<ImageGate> gate(ModelId id);
@@ -105,6 +107,7 @@ class Engine::Impl {
   void fit_workspace();
   std::vector<PassSlice> admit(const policy::ModelBatch& batch, Model& model, StepOutcome& outcome);
   Result<void> run_batch(const policy::ModelBatch& batch, StepOutcome& outcome);
+  Result<void> run_pass(std::span<const PassSlice> slices, Model& model);
   static void count_computed(const PassSlice& slice, Sequence& own, Model& model);
   void finish_slice(const PassSlice& slice,
                     std::optional<TokenId> token,
@@ -155,6 +158,10 @@ Result<void> Engine::Impl::add_model(ModelId id,
   const std::scoped_lock lock(gates_mutex_);
   gates_[id] = std::move(gate);
   return {};
+}
+
+void Engine::Impl::join_group(ModelId id, collective::Collective& group) {
+  mutable_model(id).decoder.join(group);
 }
 
 void Engine::Impl::remove_model(ModelId id) {
@@ -310,18 +317,35 @@ std::vector<PassSlice> Engine::Impl::admit(const policy::ModelBatch& batch,
   return admitted;
 }
 
+/// Runs slices that have their blocks. Of a shard, the ranks first see whether they are about to
+/// run the same, so that they neither add up what does not belong together nor wait for each other
+/// for ever; and a rank that cannot go on ends the group for all. kCancelled, of a whole model
+/// only, if weights will not come.
+Result<void> Engine::Impl::run_pass(std::span<const PassSlice> slices, Model& model) {
+  const spec::ModelSpec& spec = model.decoder.model();
+  collective::Collective* group = model.decoder.group();
+  HEDDLE_CHECK(spec.shard.ranks == 1 || group != nullptr);
+  Result<void> done = group == nullptr ? Result<void>() : group->agree(step_digest(slices));
+  if (done && !slices.empty()) {
+    const Activations activations = place_activations(
+        spec, model.decoder.kv_plan().dtype, options_.max_batch_tokens, workspace_.get());
+    pass_.enqueue(context_, slices, model.decoder, model.kv, activations);
+    done = stream_->synchronize();
+  }
+  if (done || group == nullptr) {
+    return done;
+  }
+  group->abandon();
+  const Error& error = done.error();
+  return Error{error.code == Code::kCancelled ? Code::kUnavailable : error.code,
+               "run rank " + std::to_string(spec.shard.rank) + " of " +
+                   std::to_string(spec.shard.ranks) + ": " + error.message};
+}
+
 Result<void> Engine::Impl::run_batch(const policy::ModelBatch& batch, StepOutcome& outcome) {
   Model& model = mutable_model(batch.model);
   const std::vector<PassSlice> slices = admit(batch, model, outcome);
-  if (slices.empty()) {
-    return {};
-  }
-  const Activations activations = place_activations(model.decoder.model(),
-                                                    model.decoder.kv_plan().dtype,
-                                                    options_.max_batch_tokens,
-                                                    workspace_.get());
-  pass_.enqueue(context_, slices, model.decoder, model.kv, activations);
-  const auto done = stream_->synchronize();
+  const auto done = run_pass(slices, model);
   if (!done && done.error().code == Code::kCancelled) {
     for (const PassSlice& slice : slices) {
       Sequence& own = sequence(slice.sequence->start.id);
@@ -475,6 +499,10 @@ Result<void> Engine::add_model(ModelId id,
                                const std::byte* window,
                                memory::OwnerId kv_owner) {
   return impl_->add_model(id, model, layout, window, kv_owner);
+}
+
+void Engine::join_group(ModelId id, collective::Collective& group) {
+  impl_->join_group(id, group);
 }
 
 void Engine::set_image_ready(ModelId id, std::uint64_t bytes) {

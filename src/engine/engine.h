@@ -10,6 +10,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/siphash.h"
+#include "collective/collective.h"
 #include "device/device.h"
 #include "ledger/drop_reason.h"
 #include "memory/page_pool.h"
@@ -102,7 +103,8 @@ class Engine {
                                                 const EngineOptions& options = {});
   ~Engine();
 
-  /// Registers a model whose weights are, or will be, at `window` in `layout`. No layer is ready.
+  /// Registers a model, or a shard of one (spec::shard_of), whose weights are, or will be, at
+  /// `window` in `layout`. No layer is ready.
   /// Its KV has the type of the image's matrices, and its pages are counted by lease `kv_owner`.
   /// kInvalidArgument where a page of the device is too small for one token of one layer or the
   /// heads are too wide, kCorrupt where the image is not this model's.
@@ -111,6 +113,14 @@ class Engine {
                          const store::ImageLayout& layout,
                          const std::byte* window,
                          memory::OwnerId kv_owner);
+  /// Joins a shard to the other ranks of its model: before its first step, and again where a new
+  /// group takes an abandoned one's place. `group` is of the shard's rank and as many ranks, and
+  /// outlives the model or the next join_group().
+  ///
+  /// All ranks are told the same from then on, in the same order: sequences, prefixes, preemptions
+  /// and steps; and have equally many pages to take. Then they sample the same tokens, each for
+  /// itself. Each batch begins with the ranks comparing what they run.
+  void join_group(ModelId id, collective::Collective& group);
   /// The first `bytes` of the model's image are in place; stages within them may run. Never goes
   /// back. Any thread: a running step waits at stage i for exactly the bytes of stage i. Ignored
   /// for a model that is gone.
@@ -154,7 +164,9 @@ class Engine {
 
   /// Runs one step and waits for it, and at each stage for its weights. A slice is at most what its
   /// sequence has pending, a sequence is in at most one, and a batch is at most max_batch_tokens.
-  /// An error means that the device is lost.
+  /// An error means that the device is lost, or of a shard, its group: kUnavailable where that was
+  /// abandoned, kCorrupt where the ranks did not run the same. It is abandoned then, so that no
+  /// rank waits for this one.
   Result<StepOutcome> run(const policy::StepPlan& plan);
 
  private:

@@ -46,9 +46,14 @@ class TestHost {
 
   /// Loads a checkpoint with matrices of `dtype`.
   LoadedModel load(const std::filesystem::path& directory, spec::DType dtype) {
-    auto checkpoint = store::Checkpoint::open(directory);
+    const auto checkpoint = store::Checkpoint::open(directory);
     HEDDLE_CHECK(checkpoint.has_value());
-    const spec::ModelSpec& spec = checkpoint->config.model;
+    return load(checkpoint->tensors, checkpoint->config.model, dtype);
+  }
+  /// Loads a model, or a shard of one, of which these are the tensors.
+  LoadedModel load(const store::TensorSet& tensors,
+                   const spec::ModelSpec& spec,
+                   spec::DType dtype) {
     store::ImageLayout layout = store::plan_image(spec, dtype);
     const std::size_t page_bytes = device_.properties().page_bytes;
     const auto count = static_cast<std::int64_t>(store::pages_for(layout.bytes, page_bytes));
@@ -57,8 +62,7 @@ class TestHost {
     for (const device::PageId page : pages) {
       addresses.push_back(device_.page_address(page));
     }
-    HEDDLE_CHECK(store::load_image(
-                     checkpoint->tensors, layout, {.pages = addresses, .page_bytes = page_bytes})
+    HEDDLE_CHECK(store::load_image(tensors, layout, {.pages = addresses, .page_bytes = page_bytes})
                      .has_value());
     auto window =
         memory::Window::create(device_, static_cast<std::size_t>(count) * page_bytes).value();

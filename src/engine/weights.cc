@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "spec/shard.h"
+
 namespace heddle::engine {
 namespace {
 
@@ -68,6 +70,7 @@ LayerWeights bind_layer(Binder& binder,
   const std::int64_t hidden = model.hidden;
   const std::int64_t qkv = (model.heads + 2 * model.kv_heads) * model.head_dim;
   const std::int64_t gate_up = 2 * model.intermediate;
+  const bool adds = spec::adds_once(model.shard);
   LayerWeights w;
   w.input_norm = binder.vector(Role::kInputNorm, layer, hidden);
   w.qkv = binder.matrix(Role::kQkv, layer, qkv, hidden);
@@ -77,14 +80,14 @@ LayerWeights bind_layer(Binder& binder,
   w.k_norm = binder.vector_if(model.qk_norm, Role::kKNorm, layer, model.head_dim);
   w.out = binder.matrix(Role::kOut, layer, hidden, model.heads * model.head_dim);
   w.out_scale = binder.vector_if(scaled, Role::kOutScale, layer, hidden);
-  w.out_bias = binder.vector_if(model.out_bias, Role::kOutBias, layer, hidden);
+  w.out_bias = binder.vector_if(model.out_bias && adds, Role::kOutBias, layer, hidden);
   w.post_norm = binder.vector(Role::kPostNorm, layer, hidden);
   w.gate_up = binder.matrix(Role::kGateUp, layer, gate_up, hidden);
   w.gate_up_scale = binder.vector_if(scaled, Role::kGateUpScale, layer, gate_up);
   w.gate_up_bias = binder.vector_if(model.mlp_bias, Role::kGateUpBias, layer, gate_up);
   w.down = binder.matrix(Role::kDown, layer, hidden, model.intermediate);
   w.down_scale = binder.vector_if(scaled, Role::kDownScale, layer, hidden);
-  w.down_bias = binder.vector_if(model.mlp_bias, Role::kDownBias, layer, hidden);
+  w.down_bias = binder.vector_if(model.mlp_bias && adds, Role::kDownBias, layer, hidden);
   return w;
 }
 
@@ -95,16 +98,17 @@ Result<DecoderWeights> bind_weights(const spec::ModelSpec& model,
                                     const std::byte* window) {
   Binder binder(layout, window);
   const bool scaled = layout.dtype == spec::DType::kI8;
+  const std::int64_t vocab = spec::vocab_range(model).size();
   DecoderWeights weights;
-  weights.embedding = binder.matrix(Role::kEmbedding, -1, model.vocab, model.hidden);
+  weights.embedding = binder.matrix(Role::kEmbedding, -1, vocab, model.hidden);
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
     weights.layers.push_back(bind_layer(binder, model, scaled, layer));
   }
   weights.final_norm = binder.vector(Role::kFinalNorm, -1, model.hidden);
   weights.head = model.tied_embeddings ? weights.embedding
-                                       : binder.matrix(Role::kHead, -1, model.vocab, model.hidden);
+                                       : binder.matrix(Role::kHead, -1, vocab, model.hidden);
   weights.head_scale =
-      binder.vector_if(scaled && !model.tied_embeddings, Role::kHeadScale, -1, model.vocab);
+      binder.vector_if(scaled && !model.tied_embeddings, Role::kHeadScale, -1, vocab);
   if (!binder.complaint().empty()) {
     return Error{Code::kCorrupt, binder.complaint()};
   }

@@ -12,7 +12,8 @@ namespace heddle::engine {
 
 using ops::ConstTensorRef;
 
-/// The weights of one layer, where they lie in the window. Absent ones have no data.
+/// The weights of one layer, where they lie in the window. Absent ones have no data. Of a shard
+/// heads, kv_heads and intermediate are its own; out_bias and down_bias has the first alone.
 struct LayerWeights {
   ConstTensorRef input_norm{};  ///< [hidden]
   ConstTensorRef qkv{};         ///< [(heads + 2 kv_heads) head_dim, hidden]
@@ -32,6 +33,7 @@ struct LayerWeights {
   ConstTensorRef down_bias{};
 };
 
+/// Of a shard vocab is the size of its spec::vocab_range().
 struct DecoderWeights {
   ConstTensorRef embedding{};  ///< [vocab, hidden]
   std::vector<LayerWeights> layers{};

@@ -76,6 +76,16 @@ template <class T>
   return tensor_2d(reinterpret_cast<Byte*>(data), kDTypeOf<T>, rows, columns);
 }
 
+/// `count` columns of `matrix` from `first` on.
+[[nodiscard]] inline TensorRef columns_of(const TensorRef& matrix,
+                                          std::int64_t first,
+                                          std::int64_t count) {
+  TensorRef part = matrix;
+  part.data += static_cast<std::size_t>(first) * spec::dtype_bytes(matrix.dtype);
+  part.shape[1] = count;
+  return part;
+}
+
 /// `count` heads of `head_dim` elements side by side in each row of `rows` [tokens, width], from
 /// column `first` on, as a tensor [tokens, count, head_dim].
 [[nodiscard]] inline TensorRef heads_of(const TensorRef& rows,

@@ -38,9 +38,9 @@ Result<void> check_source(const TensorSet& tensors,
                           const ImageTensor& image,
                           const ImageSource& source) {
   const TensorSet::Entry* entry = tensors.find(source.name);
-  const std::string wanted = image.columns == 1
-                                 ? fmt::format("[{}]", source.rows)
-                                 : fmt::format("[{}, {}]", source.rows, image.columns);
+  const std::string wanted =
+      image.columns == 1 ? fmt::format("[{}]", source.stored_rows)
+                         : fmt::format("[{}, {}]", source.stored_rows, source.stored_columns);
   if (entry == nullptr) {
     return Error{
         Code::kCorrupt,
@@ -54,8 +54,8 @@ Result<void> check_source(const TensorSet& tensors,
                     model.tied_embeddings)};
   }
   const StoredTensor& stored = entry->tensor;
-  const std::vector<std::int64_t> matrix = {source.rows, image.columns};
-  const bool vector = image.columns == 1 && stored.shape == std::vector{source.rows};
+  const std::vector<std::int64_t> matrix = {source.stored_rows, source.stored_columns};
+  const bool vector = image.columns == 1 && stored.shape == std::vector{source.stored_rows};
   if (stored.shape != matrix && !vector) {
     return Error{Code::kCorrupt,
                  fmt::format("tensor \"{}\" in {} is {}, but config.json wants {} ({})",

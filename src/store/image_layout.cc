@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "spec/shard.h"
 
 namespace heddle::store {
 namespace {
@@ -21,8 +22,8 @@ class Planner {
   ImageLayout plan() && {
     add(Role::kEmbedding,
         spec::compute_dtype(layout_.dtype),
-        model_.hidden,
-        {{"model.embed_tokens.weight", model_.vocab}});
+        all_columns(model_.hidden),
+        {vocabulary("model.embed_tokens.weight")});
     end_stage();
     for (layer_ = 0; layer_ < model_.layers; ++layer_) {
       plan_attention();
@@ -30,9 +31,12 @@ class Planner {
       end_stage();
     }
     layer_ = -1;
-    vector(Role::kFinalNorm, {{"model.norm.weight", model_.hidden}});
+    vector(Role::kFinalNorm, {whole("model.norm.weight", model_.hidden)});
     if (!model_.tied_embeddings) {
-      matrix(Role::kHead, Role::kHeadScale, model_.hidden, {{"lm_head.weight", model_.vocab}});
+      matrix(Role::kHead,
+             Role::kHeadScale,
+             all_columns(model_.hidden),
+             {vocabulary("lm_head.weight")});
     }
     end_stage();
     layout_.bytes = end_;
@@ -40,56 +44,93 @@ class Planner {
   }
 
  private:
-  /// A checkpoint tensor and its rows.
+  /// Rows of a checkpoint tensor: `rows` of `stored` ones, from `first` on.
   struct Part {
     std::string name;
     std::int64_t rows;
+    std::int64_t first;
+    std::int64_t stored;
   };
+  /// Columns of one, likewise.
+  struct Columns {
+    std::int64_t count = 1;
+    std::int64_t first = 0;
+    std::int64_t stored = 1;
+  };
+
+  static Part whole(std::string name, std::int64_t rows) {
+    return {.name = std::move(name), .rows = rows, .first = 0, .stored = rows};
+  }
+  /// Each rank has `rows`, one after the other.
+  [[nodiscard]] Part divided(std::string name, std::int64_t rows) const {
+    const auto& [rank, ranks] = model_.shard;
+    return {.name = std::move(name), .rows = rows, .first = rank * rows, .stored = ranks * rows};
+  }
+  [[nodiscard]] Part vocabulary(std::string name) const {
+    const spec::VocabRange own = spec::vocab_range(model_);
+    return {
+        .name = std::move(name), .rows = own.size(), .first = own.begin, .stored = model_.vocab};
+  }
+  static Columns all_columns(std::int64_t count) {
+    return {.count = count, .first = 0, .stored = count};
+  }
+  [[nodiscard]] Columns divided_columns(std::int64_t count) const {
+    const auto& [rank, ranks] = model_.shard;
+    return {.count = count, .first = rank * count, .stored = ranks * count};
+  }
 
   void plan_attention() {
     const std::int64_t q = model_.heads * model_.head_dim;
     const std::int64_t kv = model_.kv_heads * model_.head_dim;
-    vector(Role::kInputNorm, {{name("input_layernorm.weight"), model_.hidden}});
+    vector(Role::kInputNorm, {whole(name("input_layernorm.weight"), model_.hidden)});
     matrix(Role::kQkv,
            Role::kQkvScale,
-           model_.hidden,
-           {{name("self_attn.q_proj.weight"), q},
-            {name("self_attn.k_proj.weight"), kv},
-            {name("self_attn.v_proj.weight"), kv}});
+           all_columns(model_.hidden),
+           {divided(name("self_attn.q_proj.weight"), q),
+            divided(name("self_attn.k_proj.weight"), kv),
+            divided(name("self_attn.v_proj.weight"), kv)});
     if (model_.qkv_bias) {
       vector(Role::kQkvBias,
-             {{name("self_attn.q_proj.bias"), q},
-              {name("self_attn.k_proj.bias"), kv},
-              {name("self_attn.v_proj.bias"), kv}});
+             {divided(name("self_attn.q_proj.bias"), q),
+              divided(name("self_attn.k_proj.bias"), kv),
+              divided(name("self_attn.v_proj.bias"), kv)});
     }
     if (model_.qk_norm) {
-      vector(Role::kQNorm, {{name("self_attn.q_norm.weight"), model_.head_dim}});
-      vector(Role::kKNorm, {{name("self_attn.k_norm.weight"), model_.head_dim}});
+      vector(Role::kQNorm, {whole(name("self_attn.q_norm.weight"), model_.head_dim)});
+      vector(Role::kKNorm, {whole(name("self_attn.k_norm.weight"), model_.head_dim)});
     }
-    matrix(Role::kOut, Role::kOutScale, q, {{name("self_attn.o_proj.weight"), model_.hidden}});
-    if (model_.out_bias) {
-      vector(Role::kOutBias, {{name("self_attn.o_proj.bias"), model_.hidden}});
+    matrix(Role::kOut,
+           Role::kOutScale,
+           divided_columns(q),
+           {whole(name("self_attn.o_proj.weight"), model_.hidden)});
+    if (model_.out_bias && spec::adds_once(model_.shard)) {
+      vector(Role::kOutBias, {whole(name("self_attn.o_proj.bias"), model_.hidden)});
     }
   }
 
   void plan_mlp() {
     const std::int64_t width = model_.intermediate;
-    vector(Role::kPostNorm, {{name("post_attention_layernorm.weight"), model_.hidden}});
-    matrix(Role::kGateUp,
-           Role::kGateUpScale,
-           model_.hidden,
-           {{name("mlp.gate_proj.weight"), width}, {name("mlp.up_proj.weight"), width}});
+    vector(Role::kPostNorm, {whole(name("post_attention_layernorm.weight"), model_.hidden)});
+    matrix(
+        Role::kGateUp,
+        Role::kGateUpScale,
+        all_columns(model_.hidden),
+        {divided(name("mlp.gate_proj.weight"), width), divided(name("mlp.up_proj.weight"), width)});
     if (model_.mlp_bias) {
-      vector(Role::kGateUpBias,
-             {{name("mlp.gate_proj.bias"), width}, {name("mlp.up_proj.bias"), width}});
+      vector(
+          Role::kGateUpBias,
+          {divided(name("mlp.gate_proj.bias"), width), divided(name("mlp.up_proj.bias"), width)});
     }
-    matrix(Role::kDown, Role::kDownScale, width, {{name("mlp.down_proj.weight"), model_.hidden}});
-    if (model_.mlp_bias) {
-      vector(Role::kDownBias, {{name("mlp.down_proj.bias"), model_.hidden}});
+    matrix(Role::kDown,
+           Role::kDownScale,
+           divided_columns(width),
+           {whole(name("mlp.down_proj.weight"), model_.hidden)});
+    if (model_.mlp_bias && spec::adds_once(model_.shard)) {
+      vector(Role::kDownBias, {whole(name("mlp.down_proj.bias"), model_.hidden)});
     }
   }
 
-  void matrix(Role role, Role scale, std::int64_t columns, std::vector<Part> parts) {
+  void matrix(Role role, Role scale, const Columns& columns, std::vector<Part> parts) {
     add(role, layout_.dtype, columns, std::move(parts));
     if (layout_.dtype == spec::DType::kI8) {
       const std::int64_t rows = layout_.tensors.back().rows;
@@ -97,15 +138,20 @@ class Planner {
     }
   }
   void vector(Role role, std::vector<Part> parts) {
-    add(role, spec::DType::kF32, 1, std::move(parts));
+    add(role, spec::DType::kF32, {}, std::move(parts));
   }
 
-  void add(Role role, spec::DType dtype, std::int64_t columns, std::vector<Part> parts) {
-    ImageTensor tensor{.role = role, .layer = layer_, .columns = columns, .dtype = dtype};
+  void add(Role role, spec::DType dtype, const Columns& columns, std::vector<Part> parts) {
+    ImageTensor tensor{.role = role, .layer = layer_, .columns = columns.count, .dtype = dtype};
     for (Part& part : parts) {
       HEDDLE_CHECK(part.rows > 0);
-      tensor.sources.push_back(
-          {.name = std::move(part.name), .row = tensor.rows, .rows = part.rows});
+      tensor.sources.push_back({.name = std::move(part.name),
+                                .row = tensor.rows,
+                                .rows = part.rows,
+                                .first_row = part.first,
+                                .first_column = columns.first,
+                                .stored_rows = part.stored,
+                                .stored_columns = columns.stored});
       tensor.rows += part.rows;
     }
     place(std::move(tensor));

@@ -9,7 +9,9 @@
 
 namespace heddle::store {
 
-/// What a tensor of the image is, in the order in which a forward pass reads them.
+/// What a tensor of the image is, in the order in which a forward pass reads them. Of a shard
+/// (spec/shard.h) heads, kv_heads and intermediate are its own, and so is vocab here: the rows of
+/// its vocab_range().
 enum class Role : std::uint8_t {
   kEmbedding,   ///< [vocab, hidden]
   kInputNorm,   ///< [hidden]
@@ -18,7 +20,7 @@ enum class Role : std::uint8_t {
   kQNorm,       ///< [head_dim]
   kKNorm,       ///< [head_dim]
   kOut,         ///< [hidden, heads head_dim]
-  kOutBias,     ///< [hidden]
+  kOutBias,     ///< [hidden]; like kDownBias, of shards the first alone has it.
   kPostNorm,    ///< [hidden]: before the MLP.
   kGateUp,      ///< [2 intermediate, hidden]: gate rows, then up rows.
   kGateUpBias,  ///< [2 intermediate]
@@ -34,11 +36,17 @@ enum class Role : std::uint8_t {
   kHeadScale,
 };
 
-/// One checkpoint tensor that fills (part of) an image tensor: rows [row, row + rows).
+/// One checkpoint tensor that fills (part of) an image tensor: rows [row, row + rows). Of the
+/// checkpoint's tensor these are, where the model is a shard, a part: rows from `first_row` on, and
+/// of them as many columns as the image tensor has from `first_column` on.
 struct ImageSource {
   std::string name{};  ///< As in the checkpoint: "model.layers.3.self_attn.q_proj.weight".
   std::int64_t row = 0;
   std::int64_t rows = 0;
+  std::int64_t first_row = 0;
+  std::int64_t first_column = 0;
+  std::int64_t stored_rows = 0;  ///< Of the checkpoint's tensor, as the next.
+  std::int64_t stored_columns = 1;
 };
 
 struct ImageTensor {
@@ -66,7 +74,8 @@ struct ImageLayout {
   std::uint64_t bytes = 0;  ///< Of the whole image; the last page is padded by whoever stores it.
 };
 
-/// Lays out the image of `model` with matrices as `dtype` (float32, bfloat16 or int8).
+/// Lays out the image of `model`, which may be a shard, with matrices as `dtype` (float32, bfloat16
+/// or int8).
 [[nodiscard]] ImageLayout plan_image(const spec::ModelSpec& model, spec::DType dtype);
 
 }  // namespace heddle::store

@@ -1,5 +1,6 @@
 #include "store/image_layout.h"
 
+#include <algorithm>
 #include <array>
 
 #include <gmock/gmock.h>
@@ -7,6 +8,7 @@
 
 #include "base/rng.h"
 #include "spec/memory_needs.h"
+#include "spec/shard.h"
 #include "store/test_files.h"
 
 namespace heddle::store {
@@ -89,12 +91,37 @@ TEST(ImageLayout, GathersQueriesKeysAndValues) {
   EXPECT_EQ(qkv.sources[2].row, 48);
 }
 
+TEST(ImageLayout, OneRankAddsTheBiasesBehindTheSums) {
+  spec::ModelSpec model = tiny_model();
+  model.qkv_bias = model.out_bias = model.mlp_bias = true;
+  const auto has = [&](std::int64_t rank, Role role) {
+    const auto found =
+        roles(plan_image(spec::shard_of(model, {.rank = rank, .ranks = 2}), spec::DType::kBf16), 1);
+    return std::find(found.begin(), found.end(), role) != found.end();
+  };
+  for (const Role once : {Role::kOutBias, Role::kDownBias}) {
+    EXPECT_TRUE(has(0, once));
+    EXPECT_FALSE(has(1, once));
+  }
+  for (const Role of_rows : {Role::kQkvBias, Role::kGateUpBias, Role::kPostNorm}) {
+    EXPECT_TRUE(has(0, of_rows) && has(1, of_rows));
+  }
+}
+
 TEST(ImageLayout, HoldsForAnyModel) {
   constexpr std::uint64_t kSeed = 7;
   Rng rng(kSeed);
   for (int round = 0; round < 200; ++round) {
     SCOPED_TRACE(fmt::format("seed {} round {}", kSeed, round));
-    const spec::ModelSpec model = random_spec(rng);
+    spec::ModelSpec model = random_spec(rng);
+    // A shard as often as not.
+    const auto ranks = static_cast<std::int64_t>(1 + rng.below(3));
+    model.heads *= ranks;
+    model.kv_heads *= ranks;
+    model.intermediate *= ranks;
+    model.vocab += ranks;
+    const std::uint64_t rank = rng.below(static_cast<std::uint64_t>(ranks));
+    model = spec::shard_of(model, {.rank = static_cast<std::int64_t>(rank), .ranks = ranks});
     constexpr std::array kDTypes{spec::DType::kF32, spec::DType::kBf16, spec::DType::kI8};
     const spec::DType dtype = kDTypes.at(rng.below(3));
     const ImageLayout layout = plan_image(model, dtype);

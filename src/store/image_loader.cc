@@ -97,9 +97,10 @@ class Loader {
     for (const ImageTensor& tensor : layout_.tensors) {
       fill_zero(tensor.offset);
       for (const ImageSource& source : tensor.sources) {
-        const Result<void> status = tensor.dtype == spec::DType::kI8
-                                        ? load_quantised(tensor, source)
-                                        : load_source(tensor, source);
+        const bool in_one_piece =
+            tensor.dtype != spec::DType::kI8 && source.stored_columns == tensor.columns;
+        const Result<void> status =
+            in_one_piece ? load_piece(tensor, source) : load_rows(tensor, source);
         if (!status) {
           return status;
         }
@@ -116,15 +117,27 @@ class Loader {
   }
 
  private:
-  Result<void> load_source(const ImageTensor& tensor, const ImageSource& source) {
+  /// The checkpoint's tensor that a source is of, as large as it says.
+  const TensorSet::Entry& entry_of(const ImageSource& source) const {
     const TensorSet::Entry* entry = tensors_.find(source.name);
     HEDDLE_CHECK(entry != nullptr);
+    HEDDLE_CHECK(entry->tensor.bytes ==
+                 static_cast<std::uint64_t>(source.stored_rows * source.stored_columns) *
+                     (stored_type_bits(entry->tensor.type) / 8));
+    return *entry;
+  }
+
+  /// Rows that lie in the file as in the image, one element behind the other.
+  Result<void> load_piece(const ImageTensor& tensor, const ImageSource& source) {
+    const TensorSet::Entry* entry = &entry_of(source);
     const std::uint64_t stored_bytes = stored_type_bits(entry->tensor.type) / 8;
     const std::uint64_t image_bytes = spec::dtype_bytes(tensor.dtype);
     const auto columns = static_cast<std::uint64_t>(tensor.columns);
     const std::uint64_t count = static_cast<std::uint64_t>(source.rows) * columns;
     HEDDLE_CHECK(can_convert(entry->tensor.type, tensor.dtype));
-    HEDDLE_CHECK(entry->tensor.bytes == count * stored_bytes);
+    const std::uint64_t first =
+        entry->tensor.offset +
+        static_cast<std::uint64_t>(source.first_row) * columns * stored_bytes;
     const std::uint64_t base =
         tensor.offset + static_cast<std::uint64_t>(source.row) * columns * image_bytes;
     const std::uint64_t step = read_bytes_ / std::max(stored_bytes, image_bytes);
@@ -134,7 +147,7 @@ class Loader {
         return cancelled(file);
       }
       const std::uint64_t elements = std::min(step, count - done);
-      const std::uint64_t from = entry->tensor.offset + done * stored_bytes;
+      const std::uint64_t from = first + done * stored_bytes;
       const std::uint64_t begin = base + done * image_bytes;
       const std::uint64_t end = begin + elements * image_bytes;
       file.will_read(from + elements * stored_bytes, kReadAheadBytes);
@@ -150,47 +163,63 @@ class Loader {
     return {};
   }
 
-  /// Rounds rows to int8, whole rows at a time, and keeps their scales for the tensor behind.
-  Result<void> load_quantised(const ImageTensor& tensor, const ImageSource& source) {
-    const TensorSet::Entry* entry = tensors_.find(source.name);
-    HEDDLE_CHECK(entry != nullptr);
-    const StoredType type = entry->tensor.type;
-    const auto columns = static_cast<std::uint64_t>(tensor.columns);
-    const std::uint64_t row_bytes = columns * stored_type_bits(type) / 8;
+  /// Rows of which some columns are wanted, or that are rounded to int8. Rows are read whole and
+  /// one behind the other, a buffer at a time: a disk gives what is between the wanted columns for
+  /// less than it takes to leave it out.
+  Result<void> load_rows(const ImageTensor& tensor, const ImageSource& source) {
+    const TensorSet::Entry& entry = entry_of(source);
+    const std::uint64_t element_bytes = stored_type_bits(entry.tensor.type) / 8;
+    const std::uint64_t row_bytes =
+        static_cast<std::uint64_t>(source.stored_columns) * element_bytes;
+    const std::uint64_t skipped = static_cast<std::uint64_t>(source.first_column) * element_bytes;
+    const std::uint64_t image_row_bytes =
+        static_cast<std::uint64_t>(tensor.columns) * spec::dtype_bytes(tensor.dtype);
     const auto count = static_cast<std::uint64_t>(source.rows);
-    HEDDLE_CHECK(can_convert(type, spec::DType::kF32));
-    HEDDLE_CHECK(entry->tensor.bytes == count * row_bytes);
+    const std::uint64_t first =
+        entry.tensor.offset + static_cast<std::uint64_t>(source.first_row) * row_bytes;
     const std::uint64_t step = std::max<std::uint64_t>(1, read_bytes_ / row_bytes);
-    const File& file = tensors_.file_of(*entry);
-    std::uint64_t begin = tensor.offset + static_cast<std::uint64_t>(source.row) * columns;
+    const File& file = tensors_.file_of(entry);
+    std::uint64_t begin = tensor.offset + static_cast<std::uint64_t>(source.row) * image_row_bytes;
     for (std::uint64_t done = 0; done < count; done += step) {
       if (options_.stop.stop_requested()) {
         return cancelled(file);
       }
       const std::uint64_t rows = std::min(step, count - done);
-      const std::uint64_t from = entry->tensor.offset + done * row_bytes;
+      const std::uint64_t from = first + done * row_bytes;
       file.will_read(from + rows * row_bytes, kReadAheadBytes);
       bounce_.resize(rows * row_bytes);
       if (Result<void> status = file.read(from, bounce_); !status) {
         return status;
       }
-      floats_.resize(columns);
-      quantised_.resize(rows * columns);
+      rows_.resize(rows * image_row_bytes);
       for (std::uint64_t row = 0; row < rows; ++row) {
-        convert(type,
-                bounce_.data() + row * row_bytes,
-                spec::DType::kF32,
-                reinterpret_cast<std::byte*>(floats_.data()),
-                columns);
-        scales_.push_back(
-            quantise_row(floats_, std::span(quantised_).subspan(row * columns, columns)));
+        make_row(entry.tensor.type,
+                 bounce_.data() + row * row_bytes + skipped,
+                 tensor,
+                 rows_.data() + row * image_row_bytes);
       }
-      write(begin, std::as_bytes(std::span(quantised_)));
-      begin += rows * columns;
+      write(begin, rows_);
+      begin += rows_.size();
       pacer_.wait(begin);
       advance(begin);
     }
     return {};
+  }
+
+  /// Makes a row of an image tensor of its stored elements. Keeps the scale of an int8 one for the
+  /// tensor behind.
+  void make_row(StoredType type,
+                const std::byte* stored,
+                const ImageTensor& tensor,
+                std::byte* target) {
+    const auto columns = static_cast<std::size_t>(tensor.columns);
+    if (tensor.dtype != spec::DType::kI8) {
+      convert(type, stored, tensor.dtype, target, columns);
+      return;
+    }
+    floats_.resize(columns);
+    convert(type, stored, spec::DType::kF32, reinterpret_cast<std::byte*>(floats_.data()), columns);
+    scales_.push_back(quantise_row(floats_, {reinterpret_cast<std::int8_t*>(target), columns}));
   }
 
   static Error cancelled(const File& file) {
@@ -273,10 +302,10 @@ class Loader {
   std::uint64_t read_bytes_;  ///< Of one read, on the larger side of the conversion.
   std::vector<std::byte> bounce_{};
   std::vector<iovec> pieces_{};
-  std::vector<float> floats_{};           ///< A row that is being quantised.
-  std::vector<std::int8_t> quantised_{};  ///< Rows that were.
-  std::vector<float> scales_{};           ///< Of the tensor that was quantised last.
-  std::uint64_t written_ = 0;             ///< Image bytes written, without gap.
+  std::vector<float> floats_{};    ///< A row that is being quantised.
+  std::vector<std::byte> rows_{};  ///< Rows as the image has them.
+  std::vector<float> scales_{};    ///< Of the tensor that was quantised last.
+  std::uint64_t written_ = 0;      ///< Image bytes written, without gap.
   std::uint64_t reported_ = 0;
   std::size_t stage_ = 0;  ///< The next one whose end has not been reported.
 };

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "spec/shard.h"
 #include "store/checkpoint.h"
 #include "store/convert.h"
 #include "store/quantise.h"
@@ -78,6 +79,12 @@ std::vector<float> values_of(const TensorSet& tensors, const std::string& name) 
   return values;
 }
 
+/// Which element of a checkpoint's tensor the `row`-th of the wanted rows begins with.
+std::size_t first_of_row(const ImageSource& source, std::int64_t row) {
+  return static_cast<std::size_t>((source.first_row + row) * source.stored_columns +
+                                  source.first_column);
+}
+
 /// Writes an int8 tensor down at `target`; returns the scales of its rows.
 std::vector<float> naive_int8(const TensorSet& tensors,
                               const ImageTensor& tensor,
@@ -86,8 +93,8 @@ std::vector<float> naive_int8(const TensorSet& tensors,
   std::vector<float> scales;
   for (const ImageSource& source : tensor.sources) {
     const std::vector<float> values = values_of(tensors, source.name);
-    for (std::size_t row = 0; row < values.size(); row += columns) {
-      scales.push_back(quantise_row(std::span(values).subspan(row, columns),
+    for (std::int64_t row = 0; row < source.rows; ++row) {
+      scales.push_back(quantise_row(std::span(values).subspan(first_of_row(source, row), columns),
                                     {reinterpret_cast<std::int8_t*>(target), columns}));
       target += columns;
     }
@@ -117,9 +124,11 @@ std::vector<std::byte> naive_image(const TensorSet& tensors,
       std::vector<std::byte> whole(file.bytes());
       EXPECT_TRUE(file.read(0, whole));
       const std::uint64_t element = stored_type_bits(entry.tensor.type) / 8;
-      for (std::uint64_t i = 0; i < entry.tensor.bytes; i += element) {
+      for (std::int64_t i = 0; i < source.rows * tensor.columns; ++i) {
+        const std::size_t stored =
+            first_of_row(source, i / tensor.columns) + static_cast<std::size_t>(i % tensor.columns);
         convert(entry.tensor.type,
-                whole.data() + entry.tensor.offset + i,
+                whole.data() + entry.tensor.offset + stored * element,
                 tensor.dtype,
                 image.data() + at,
                 1);
@@ -130,11 +139,15 @@ std::vector<std::byte> naive_image(const TensorSet& tensors,
   return image;
 }
 
-/// Loads `directory` into scattered pages and holds the result against the naive one.
-void expect_loads(const std::filesystem::path& directory, DType dtype, std::size_t page_bytes) {
+/// Loads `directory`, or a shard of it, into scattered pages and holds the result against the naive
+/// one.
+void expect_loads(const std::filesystem::path& directory,
+                  DType dtype,
+                  std::size_t page_bytes,
+                  spec::Shard shard = {}) {
   const Result<Checkpoint> checkpoint = Checkpoint::open(directory);
   ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message;
-  const ImageLayout layout = plan_image(checkpoint->config.model, dtype);
+  const ImageLayout layout = plan_image(spec::shard_of(checkpoint->config.model, shard), dtype);
   const std::uint64_t count = pages_for(layout.bytes, page_bytes);
   Rng rng(5);
   const ScatteredPages pages(count + 1, page_bytes, rng);
@@ -183,6 +196,90 @@ TEST_F(LoadTest, EqualsANaiveLoaderForEveryTypeAlone) {
     expect_loads(path(), DType::kF32, 4096);
     expect_loads(path(), DType::kBf16, 4096);
     expect_loads(path(), DType::kI8, 4096);
+  }
+}
+
+TEST_F(LoadTest, ShardsEqualANaiveLoaders) {
+  for (const StoredType type : {StoredType::kF32, StoredType::kBf16, StoredType::kF16}) {
+    write(random_model(tiny_model(), rng_, [&](std::size_t) { return type; }));
+    for (const DType dtype : {DType::kF32, DType::kBf16, DType::kI8}) {
+      for (const std::int64_t rank : {0, 1}) {
+        SCOPED_TRACE(fmt::format(
+            "{} as {}, rank {}", stored_type_name(type), spec::dtype_name(dtype), rank));
+        expect_loads(path(), dtype, 192, {.rank = rank, .ranks = 2});
+      }
+    }
+  }
+}
+
+/// An image of float32, and what is in it.
+struct Image {
+  ImageLayout layout{};
+  std::vector<std::byte> bytes{};
+
+  Image(const TensorSet& tensors, const spec::ModelSpec& model)
+      : layout(plan_image(model, DType::kF32)) {
+    std::vector<std::byte> page(layout.bytes + 64);
+    std::byte* const memory = page.data();
+    EXPECT_TRUE(load_image(
+        tensors, layout, {.pages = {&memory, 1}, .page_bytes = (layout.bytes + 63) / 64 * 64}));
+    bytes = std::move(page);
+  }
+  [[nodiscard]] std::vector<float> values(Role role) const {
+    std::vector<float> found;
+    for (const ImageTensor& tensor : layout.tensors) {
+      if (tensor.role == role && tensor.layer <= 0) {
+        found.resize(tensor.bytes / sizeof(float));
+        std::memcpy(found.data(), bytes.data() + tensor.offset, tensor.bytes);
+      }
+    }
+    return found;
+  }
+};
+
+// Without a word of the layout: what each rank is to have, by hand.
+TEST_F(LoadTest, ShardsHaveTheirHeadsTheirPartOfTheMlpAndTheirTokens) {
+  write(random_model(tiny_model(), rng_, [](std::size_t) { return StoredType::kF32; }));
+  const TensorSet set = tensors();
+  for (const std::int64_t rank : {0, 1}) {
+    const Image image(set, spec::shard_of(tiny_model(), {.rank = rank, .ranks = 2}));
+    // Appends the elements of [rows) x [columns) of a tensor of `width` columns.
+    std::vector<float> expected;
+    const auto append = [&](const std::string& name, auto rows, auto columns, std::size_t width) {
+      const std::vector<float> values = values_of(set, name);
+      for (std::size_t row = rows.first; row < rows.second; ++row) {
+        for (std::size_t column = columns.first; column < columns.second; ++column) {
+          expected.push_back(values[row * width + column]);
+        }
+      }
+    };
+    const auto expect = [&](Role role) {
+      const std::vector<float> found = image.values(role);
+      ASSERT_EQ(found.size(), expected.size());
+      EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * sizeof(float)), 0);
+      expected.clear();
+    };
+    const auto half = [&](std::size_t n) {
+      const std::size_t from = n / 2 * static_cast<std::size_t>(rank);
+      return std::pair(from, from + n / 2);
+    };
+    const std::pair<std::size_t, std::size_t> hidden{0, 24};
+    const std::string layer = "model.layers.0.";
+    append(layer + "self_attn.q_proj.weight", half(32), hidden, 24);  // Two heads of four.
+    append(layer + "self_attn.k_proj.weight", half(16), hidden, 24);
+    append(layer + "self_attn.v_proj.weight", half(16), hidden, 24);
+    expect(Role::kQkv);
+    append(layer + "self_attn.o_proj.weight", hidden, half(32), 32);
+    expect(Role::kOut);
+    append(layer + "mlp.gate_proj.weight", half(40), hidden, 24);
+    append(layer + "mlp.up_proj.weight", half(40), hidden, 24);
+    expect(Role::kGateUp);
+    append(layer + "mlp.down_proj.weight", hidden, half(40), 40);
+    expect(Role::kDown);
+    append("model.embed_tokens.weight", half(50), hidden, 24);
+    expect(Role::kEmbedding);
+    append("lm_head.weight", half(50), hidden, 24);
+    expect(Role::kHead);
   }
 }
 

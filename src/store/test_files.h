@@ -3,6 +3,7 @@
 // For tests only: directories that vanish, and small checkpoints in them.
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -116,6 +117,23 @@ TestTensors random_model(const spec::ModelSpec& model, Rng& rng, TypeOf&& type_o
       }
       tensor.data = random_elements(rng, type, source.rows * image.columns);
       tensors.emplace(source.name, std::move(tensor));
+    }
+  }
+  return tensors;
+}
+
+/// Every tensor that `model` needs in float32, as a model that was trained has them, roughly: a
+/// pass through it neither dies away nor explodes.
+inline TestTensors plausible_model(const spec::ModelSpec& model, Rng& rng) {
+  TestTensors tensors = random_model(model, rng, [](std::size_t) { return StoredType::kF32; });
+  for (auto& [name, tensor] : tensors) {
+    const bool matrix = tensor.shape.size() == 2;
+    const bool norm = name.ends_with("norm.weight");
+    const double spread = matrix ? 1.7 / std::sqrt(static_cast<double>(tensor.shape[1])) : 0.2;
+    for (std::size_t i = 0; i < tensor.data.size(); i += sizeof(float)) {
+      const double draw = static_cast<double>(rng.below(1U << 24U)) * 0x1p-23 - 1.0;
+      const auto value = static_cast<float>((norm ? 1.0 : 0.0) + draw * spread);
+      std::memcpy(tensor.data.data() + i, &value, sizeof(value));
     }
   }
   return tensors;
