@@ -4,8 +4,10 @@
 #include "spec/shard.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <optional>
@@ -179,26 +181,37 @@ double distance(const std::vector<float>& got, const std::vector<float>& expecte
   return worst;
 }
 
-/// The table of docs/contracts/engine.md.
-double bound(DType dtype) {
-  return dtype == DType::kF32 ? 1e-5 : dtype == DType::kBf16 ? 1e-2 : 3e-2;
+/// For the test's record: the table of docs/contracts/engine.md is written from it.
+std::string in_words(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1e", value);
+  return text.data();
+}
+
+/// What is expected of shards in `dtype`: to be as near to the whole model as this. int8 is held
+/// against the float32 model, since shards round rows of their own.
+double bound(DType dtype, double whole_int8) {
+  return dtype == DType::kF32 ? 1e-5 : dtype == DType::kBf16 ? 1e-2 : 1.5 * whole_int8;
 }
 
 TEST_P(ShardTest, LogitsAreTheWholeModels) {
   Rng rng(5);
   const std::vector<TokenId> tokens = draw_tokens(rng, model_, 70);
+  const auto vocab = static_cast<std::size_t>(model_.vocab);
+  const std::vector<float> truth = *logits(1, DType::kF32, tokens, 70)[0];
   for (const DType dtype : {DType::kF32, DType::kBf16, DType::kI8}) {
-    const auto whole = logits(1, dtype, tokens, 70);
+    const std::vector<float> whole = *logits(1, dtype, tokens, 70)[0];
+    const double whole_int8 = dtype == DType::kI8 ? distance(whole, truth, vocab) : 0.0;
     for (const std::int64_t ranks : possible_ranks()) {
       SCOPED_TRACE(testing::Message() << ranks << " ranks in " << spec::dtype_name(dtype));
       const auto parts = logits(ranks, dtype, tokens, 70);
-      const double found = distance(*parts[0], *whole[0], static_cast<std::size_t>(model_.vocab));
+      const double found = distance(*parts[0], dtype == DType::kI8 ? truth : whole, vocab);
       RecordProperty(std::string(spec::dtype_name(dtype)) + "_" + std::to_string(ranks),
-                     std::to_string(found * 1e6) + "e-6");
-      EXPECT_LE(found, bound(dtype));
-      EXPECT_TRUE(std::all_of(parts.begin(), parts.end(), [&](const auto& rank) {
-        return same_bits(*rank, *parts[0]);
-      })) << "what one rank has differs from another's";
+                     in_words(found) + " " + in_words(whole_int8));
+      EXPECT_LE(found, bound(dtype, whole_int8));
+      for (const auto& rank : parts) {
+        EXPECT_TRUE(same_bits(*rank, *parts[0])) << "what one rank has differs from another's";
+      }
       EXPECT_TRUE(same_bits(*logits(ranks, dtype, tokens, 9)[0], *parts[0])) << "in chunks";
     }
   }
