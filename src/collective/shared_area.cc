@@ -55,8 +55,11 @@ Result<std::shared_ptr<SharedArea>> SharedArea::create(std::int64_t ranks, std::
   }
   const std::size_t bytes = Header::bytes_of(static_cast<std::uint64_t>(ranks), slot_bytes);
   // Allocated at once: lack of memory is an error now and no SIGBUS later.
-  if (const int failed = ::posix_fallocate(memory.get(), 0, static_cast<off_t>(bytes));
-      failed != 0) {
+  int failed = EINTR;
+  while (failed == EINTR) {
+    failed = ::posix_fallocate(memory.get(), 0, static_cast<off_t>(bytes));
+  }
+  if (failed != 0) {
     return Error{Code::kResourceExhausted, attempt + ": " + reason(failed)};
   }
   if (::fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0) {

@@ -13,10 +13,16 @@
 #include <nlohmann/json.hpp>
 
 #include "base/rng.h"
+#include "base/siphash.h"
+#include "collective/shared_collective.h"
 #include "engine/decoder_rig.h"
 #include "engine/engine.h"
 #include "engine/test_host.h"
+#include "spec/shard.h"
 #include "text/text_model.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace heddle::engine {
 namespace {
@@ -101,12 +107,19 @@ class DemoModelTest : public testing::TestWithParam<std::string> {
 /// Answers of a whole engine, problems side by side.
 class Answers {
  public:
-  Answers(TestHost& host, const LoadedModel& model, std::vector<TokenId> stop_tokens)
+  /// Of a shard, `group` is the other ranks', who are asked the same.
+  Answers(TestHost& host,
+          const LoadedModel& model,
+          std::vector<TokenId> stop_tokens,
+          collective::Collective* group = nullptr)
       : engine_(
             Engine::create(host.device(), host.pool(), {.max_batch_tokens = kBatchTokens}).value()),
         stop_tokens_(std::move(stop_tokens)) {
     HEDDLE_CHECK(engine_->add_model(kModel, model.spec, model.layout, model.window.base(), kKvLease)
                      .has_value());
+    if (group != nullptr) {
+      engine_->join_group(kModel, *group);
+    }
     engine_->set_image_ready(kModel, model.layout.bytes);
   }
 
@@ -190,6 +203,63 @@ TEST_P(DemoModelTest, AnswersAreRightInInt8) {
   TestHost host{1024, std::size_t{64} << 10U};
   const LoadedModel model = host.load(directory(), spec::DType::kI8);
   EXPECT_GE(accuracy(Answers{host, model, text_->eos()}.of(some), some), 0.95);
+}
+
+/// What one rank of a group, in a process of its own, makes of `problems`: whether its answers are
+/// right, and the same as the other ranks'.
+class ShardRank {
+ public:
+  ShardRank(const store::Checkpoint& checkpoint, spec::Shard shard, int area)
+      : group_(collective::SharedCollective::attach(area, shard.rank, shard.ranks).value()),
+        model_(host_.load(checkpoint.tensors,
+                          spec::shard_of(checkpoint.config.model, shard),
+                          spec::DType::kBf16)) {}
+
+  std::vector<std::vector<TokenId>> answers(std::span<const Problem> problems,
+                                            std::vector<TokenId> stop_tokens) {
+    return Answers{host_, model_, std::move(stop_tokens), group_.get()}.of(problems);
+  }
+
+  [[nodiscard]] bool all_have(const std::vector<std::vector<TokenId>>& answers) {
+    std::vector<TokenId> all;
+    for (const std::vector<TokenId>& answer : answers) {
+      all.insert(all.end(), answer.begin(), answer.end());
+    }
+    return group_->agree(siphash({}, std::as_bytes(std::span(all))).low).has_value();
+  }
+
+ private:
+  std::unique_ptr<collective::SharedCollective> group_;
+  TestHost host_{1024, std::size_t{64} << 10U};
+  LoadedModel model_;
+};
+
+TEST_P(DemoModelTest, AnswersOfShardsInProcessesAreRight) {
+  const auto some = problems(100);
+  const auto checkpoint = store::Checkpoint::open(directory()).value();
+  for (const std::int64_t ranks : {2, 4}) {
+    if (!spec::divides(checkpoint.config.model, ranks)) {
+      continue;
+    }
+    const auto area = collective::SharedArea::create(ranks).value();
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      const pid_t child = ::fork();
+      ASSERT_GE(child, 0);
+      if (child == 0) {
+        ShardRank own(checkpoint, {.rank = rank, .ranks = ranks}, area->fd());
+        const auto answers = own.answers(some, text_->eos());
+        ::_exit(own.all_have(answers) && accuracy(answers, some) >= 0.99 ? 0 : 1);
+      }
+    }
+    for (std::int64_t ended = 0; ended < ranks; ++ended) {
+      int status = -1;
+      ASSERT_GT(::waitpid(-1, &status, 0), 0);
+      EXPECT_EQ(status, 0) << "of one of " << ranks << " ranks";
+      if (status != 0) {
+        area->abandon();  // Or the others would wait for it.
+      }
+    }
+  }
 }
 
 TEST_P(EngineAnswersTest, AreWrongWithAnyPageOfWeightsZeroed) {
