@@ -92,6 +92,7 @@ struct PlannerConfig {
   bool evict = true;        ///< A model may make way for another.
   Duration period = 500ms;  ///< Of looking ahead.
   Duration window = 5min;   ///< Of forecasts; a day is a whole number of them.
+  Duration day = 24h;       ///< After which load is expected to come again.
   friend bool operator==(const PlannerConfig&, const PlannerConfig&) = default;
 };
 

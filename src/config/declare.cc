@@ -266,9 +266,12 @@ void declare(Fields& f, PlannerConfig& planner) {
     f.reject("period", "must be more than 0");
   }
   f.duration({"window", "Length of the windows that load is forecast for."}, planner.window);
-  if (planner.window <= Duration{} || Duration(24h) % planner.window != Duration{}) {
-    f.reject("window", "must divide a day, such as 5m");
+  f.duration({"day", "After how long load is expected to come again."}, planner.day);
+  if (planner.window <= Duration{} || planner.day <= Duration{} ||
+      planner.day % planner.window != Duration{}) {
+    f.reject("window", "must divide a day (`day`, unless it is set 24h), such as 5m");
     planner.window = PlannerConfig{}.window;
+    planner.day = PlannerConfig{}.day;
   }
 }
 

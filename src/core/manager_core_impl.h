@@ -278,7 +278,14 @@ class ManagerCore::Impl {
   void note_gone(ModelId model, const Instance& instance);
   [[nodiscard]] bool busy(ModelId model, const Instance& instance) const;
   [[nodiscard]] bool blocked(const DeviceState& device, ModelId model) const;
+  [[nodiscard]] const policy::Forecast& expected(const ModelState& model,
+                                                 const DeviceState& device) const;
+  [[nodiscard]] Duration lead() const;
   [[nodiscard]] Duration load_time(const ModelState& model, const DeviceState& device) const;
+  [[nodiscard]] double needed(const ModelState& model, const policy::Forecast& expected) const;
+  [[nodiscard]] double needed_beside(const ModelState& model,
+                                     const policy::Forecast& expected,
+                                     std::int64_t others) const;
   [[nodiscard]] double worth(const DeviceState& device, ModelId model) const;
   [[nodiscard]] double kv_growth(ModelId model, const DeviceState& device) const;
   [[nodiscard]] double pressure(const DeviceState& device, ModelId wanted) const;

@@ -14,8 +14,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Of the planner: how far ahead the need of what may be lost is judged.
-constexpr std::int64_t kHorizon = 120;
 /// Weight of the newest load that was measured.
 constexpr double kNewest = 0.3;
 
@@ -104,6 +102,49 @@ Duration ManagerCore::Impl::load_time(const ModelState& model, const DeviceState
                             1us);
 }
 
+/// What is expected of the model by the time that it could be on the device.
+const policy::Forecast& ManagerCore::Impl::expected(const ModelState& model,
+                                                    const DeviceState& device) const {
+  return model.demand.expected_within(
+      load_time(model, device) + options_.planner.period, now_, options_.planner.calendar);
+}
+
+/// The longest time before a window in which something may have to be done for it.
+Duration ManagerCore::Impl::lead() const {
+  Duration longest{};
+  for (const auto& [id, model] : models_) {
+    if (!model.foreign() && !model.config.footprints.empty()) {
+      const DeviceState& device = devices_.at(model.config.footprints.begin()->first);
+      longest = std::max(longest, load_time(model, device));
+    }
+  }
+  return longest + options_.planner.period;
+}
+
+/// P(the model is asked for within a window): as its forecasts have come true; where there were
+/// none, or they are wrong about the present window, as its requests come.
+double ManagerCore::Impl::needed(const ModelState& model, const policy::Forecast& expected) const {
+  const policy::Calendar& calendar = options_.planner.calendar;
+  const std::optional<double> asked = expected.asked();
+  const bool came = model.demand.last_used() >= calendar.start_of(calendar.window_at(now_));
+  if (asked && (expected.busy() || !came)) {
+    return *asked;
+  }
+  const Duration idle = now_ - model.demand.last_used();
+  const Duration gap = std::max({Duration(1ms), from_seconds(model.demand.mean_gap()), idle});
+  return std::max(asked.value_or(0), policy::needed_by_renewal(calendar.window, gap));
+}
+
+/// P(it is asked for more than so many other instances bear).
+double ManagerCore::Impl::needed_beside(const ModelState& model,
+                                        const policy::Forecast& expected,
+                                        std::int64_t others) const {
+  const double limit = policy::kScaleUpShare * static_cast<double>(model.config.batch * others);
+  return expected.error <= policy::kTrustedError
+             ? policy::needed_by_forecast(limit, expected.load.mean, expected.load.peak)
+             : 0;
+}
+
 /// What losing an idle instance is expected to cost [s]. Of several instances of a model only the
 /// forecast can want the last ones.
 double ManagerCore::Impl::worth(const DeviceState& device, ModelId id) const {
@@ -119,20 +160,9 @@ double ManagerCore::Impl::worth(const DeviceState& device, ModelId id) const {
                   ? 1
                   : 0;
   }
-  const policy::Forecast& expected = model.demand.expected();
-  double needed = 0;
-  if (others == 0) {
-    const Duration idle = now_ - model.demand.last_used();
-    const Duration gap = std::max({Duration(1ms), from_seconds(model.demand.mean_gap()), idle});
-    needed = policy::needed_by_renewal(kHorizon * options_.planner.period, gap);
-  }
-  if (expected.error <= policy::kTrustedError) {
-    const double limit = policy::kScaleUpShare * static_cast<double>(model.config.batch * others);
-    needed =
-        std::max(needed, policy::needed_by_forecast(limit, expected.load.mean, expected.load.peak));
-  }
+  const policy::Forecast& expected = this->expected(model, device);
   return policy::worth(
-      {.needed = needed,
+      {.needed = others == 0 ? needed(model, expected) : needed_beside(model, expected, others),
        .without = load_time(model, device),
        .with = Duration{},
        .ttft = std::max<Duration>(model.objectives().ttft, 1ms),

@@ -71,7 +71,9 @@ void ManagerCore::Impl::plan_ahead() {
   if (!requests_.empty() || unfinished_) {
     wake_by(plan_at_);
   } else if (planner.prewarm) {
-    wake_by(planner.calendar.start_of(window_ + 1));
+    const Instant turn = planner.calendar.start_of(window_ + 1);
+    const Instant ahead = turn - lead();
+    wake_by(std::max(plan_at_, ahead > now_ ? ahead : turn));
   }
 }
 
@@ -231,7 +233,7 @@ std::vector<policy::ModelDemand> ManagerCore::Impl::expected_demands() {
       const auto found = each.instances.find(id);
       instances += found != each.instances.end() && busy(id, found->second) ? 1 : 0;
     }
-    const policy::Forecast& expected = model.demand.expected();
+    const policy::Forecast& expected = this->expected(model, device);
     const double capacity = policy::kScaleUpShare * static_cast<double>(model.config.batch);
     const bool hot = model.demand.load(now_) >= capacity / 2;
     demands.push_back(policy::gate_demand(
@@ -243,7 +245,7 @@ std::vector<policy::ModelDemand> ManagerCore::Impl::expected_demands() {
          .pages_per_device = policy::pages_to_load(model.config.footprints.begin()->second),
          .load_time = load_time(model, device),
          .hit_time = kHitTime},
-        expected.error,
+        expected,
         hot ? policy::Heat::kHot : policy::Heat::kOther,
         policy::recent_peak(model.demand.history(), window_, kRecentWindows)));
   }
@@ -312,7 +314,7 @@ bool ManagerCore::Impl::prewarm_on(DeviceState& device,
   if (policy::make_diff({&action, 1}, not_before_, now_, options_.planner.period).actions.empty()) {
     return false;
   }
-  const policy::Forecast& expected = models_.at(decision.model).demand.expected();
+  const policy::Forecast& expected = this->expected(models_.at(decision.model), device);
   load(device,
        decision.model,
        victims,

@@ -24,12 +24,12 @@ bool LoadRecords::clock_moved() const {
   return std::chrono::abs(clock_offset() - clock_offset_) > window_length_ / 10;
 }
 
-void LoadRecords::open(const std::string& directory, Duration window) {
+void LoadRecords::open(const std::string& directory, Duration window, Duration day) {
   window_length_ = window;
   if (directory.empty()) {
     return;
   }
-  kept_ = kDaysKept * (Duration(std::chrono::days(1)) / window);
+  kept_ = kDaysKept * (day / window);
   store_ = history::HistoryStore::open(directory, window);
   const Instant today{std::chrono::system_clock::now().time_since_epoch()};
   known_ = store_->read_all(policy::Calendar{.window = window}.window_at(today));

@@ -22,8 +22,9 @@ class LoadRecords {
   LoadRecords(const LoadRecords&) = delete;
   LoadRecords& operator=(const LoadRecords&) = delete;
 
-  /// Reads what earlier runs measured in windows of `window`; waits for the disk.
-  void open(const std::string& directory, Duration window);
+  /// Reads what earlier runs measured in windows of `window`, of which a `day` has a whole number;
+  /// waits for the disk.
+  void open(const std::string& directory, Duration window, Duration day);
 
   /// What is known of a model by its name; nullopt: nothing.
   [[nodiscard]] std::optional<core::LoadRemembered> recall(const std::string& name, ModelId model);

@@ -31,14 +31,14 @@ class LoadRecordsTest : public testing::Test {
 TEST_F(LoadRecordsTest, RemembersFromOneRunToTheNext) {
   {
     LoadRecords records;
-    records.open(directory_, 60s);
+    records.open(directory_, 60s, 24h);
     EXPECT_FALSE(records.recall("a", ModelId(1))) << "nothing was measured";
     records.note("a", now_ - 3, {.mean = 1, .peak = 2});
     records.note("b", now_ - 3, {.mean = 4, .peak = 4});
     records.note("a", now_ - 2, {.mean = 3, .peak = 5});
   }
   LoadRecords records;
-  records.open(directory_, 60s);
+  records.open(directory_, 60s, 24h);
   const auto recalled = records.recall("a", ModelId(7));
   ASSERT_TRUE(recalled);
   EXPECT_EQ(recalled->model, ModelId(7));
@@ -53,7 +53,7 @@ TEST_F(LoadRecordsTest, RemembersFromOneRunToTheNext) {
 
 TEST_F(LoadRecordsTest, WithoutADirectoryNothingIsKeptForTheNextRun) {
   LoadRecords records;
-  records.open("", 60s);
+  records.open("", 60s, 24h);
   records.note("a", now_ - 1, {.mean = 1, .peak = 2});
   records.save();
   EXPECT_TRUE(records.recall("a", ModelId(1))) << "in this run it is known";
@@ -61,7 +61,7 @@ TEST_F(LoadRecordsTest, WithoutADirectoryNothingIsKeptForTheNextRun) {
 
 TEST_F(LoadRecordsTest, TheOffsetTurnsSteadyTimeIntoUtc) {
   LoadRecords records;
-  records.open("", 300s);
+  records.open("", 300s, 24h);
   EXPECT_TRUE(records.clock_moved()) << "nobody has asked yet";
   const Duration utc = steady_now().time_since_epoch() + records.take_clock_offset();
   EXPECT_FALSE(records.clock_moved());

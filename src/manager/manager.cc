@@ -78,7 +78,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     }
     engines_ = std::make_unique<external::EngineHost>(
         executor_, engine_host_setup(config_), std::move(engine_handlers));
-    loads_.open(config_.data_dir, config_.planner.window);
+    loads_.open(config_.data_dir, config_.planner.window, config_.planner.day);
     take_over(open_models(config_, geometry_));
     agent_->start();
     preload();

@@ -170,7 +170,7 @@ core::PlannerOptions planner_options(const config::PlannerConfig& planner, Durat
           .evict = planner.evict,
           .period = planner.period,
           .calendar = {.window = planner.window,
-                       .windows_per_day = Duration(std::chrono::days(1)) / planner.window,
+                       .windows_per_day = planner.day / planner.window,
                        .offset = clock_offset}};
 }
 
@@ -276,9 +276,11 @@ std::vector<ModelId> to_preload(const config::Config& config,
 }
 
 Result<void> check_reload(const config::Config& before, const config::Config& now) {
-  if (before.planner.window != now.planner.window || before.data_dir != now.data_dir) {
+  if (before.planner.window != now.planner.window || before.planner.day != now.planner.day ||
+      before.data_dir != now.data_dir) {
     return Error{Code::kFailedPrecondition,
-                 "reload configuration: `planner.window` or `dataDir` has changed, which takes a "
+                 "reload configuration: `planner.window`, `planner.day` or `dataDir` has changed, "
+                 "which takes a "
                  "restart"};
   }
   if (!std::equal(before.devices.begin(),

@@ -143,8 +143,19 @@ WorkerPlan choose_workers(const WorkerDemand& demand, WorkerVariant variant) {
           .stages = std::max(demand.stages, std::min(need, kGroupWorkers))};
 }
 
-ModelDemand gate_demand(ModelDemand demand, double forecast_error, Heat heat, double recent_peak) {
-  if (forecast_error <= kTrustedError) {
+ModelDemand gate_demand(ModelDemand demand,
+                        const Forecast& forecast,
+                        Heat heat,
+                        double recent_peak) {
+  if (forecast.error <= kTrustedError) {
+    return demand;
+  }
+  // Just below what one instance serves.
+  const double one = kScaleUpShare * static_cast<double>(demand.batch) * (1 - 1e-9);
+  if (demand.instances == 0 && forecast.busy() && forecast.borne_out >= kTrustedClaims) {
+    demand.asked = forecast.borne_out;
+    demand.mean_load = std::min(demand.mean_load, one);
+    demand.peak_load = std::max(demand.mean_load, std::min(demand.peak_load, one));
     return demand;
   }
   if (heat != Heat::kHot) {

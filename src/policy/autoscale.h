@@ -167,14 +167,19 @@ enum class WorkerVariant : std::uint8_t {
 /// stay below it, those that are mostly idle far above.
 inline constexpr double kTrustedError = 0.35;
 
+/// Least part of the windows of which it said the same in which a forecast was right that somebody
+/// would ask (Forecast::borne_out), so that it is acted upon.
+inline constexpr double kTrustedClaims = 0.5;
+
 /// Whether a model has enough traffic for instances of its own.
 enum class Heat : std::uint8_t { kOther, kHot };
 
-/// What prewarming may count on. A forecast within kTrustedError is taken as it is. Else a hot
-/// model gets one burst replica if the peak of the last hour was more than its instances serve, and
-/// any other none. `demand` holds the forecast and K.
+/// What prewarming may count on. A forecast within kTrustedError is taken as it is. One that is
+/// believed only in that somebody will ask is good for one instance, as often as that came true.
+/// Else a hot model gets one burst replica if the peak of the last hour was more than its instances
+/// serve, and any other none. `demand` holds the forecast and K.
 [[nodiscard]] ModelDemand gate_demand(ModelDemand demand,
-                                      double forecast_error,
+                                      const Forecast& forecast,
                                       Heat heat,
                                       double recent_peak);
 

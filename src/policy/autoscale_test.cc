@@ -159,13 +159,13 @@ std::size_t replicas(const ModelDemand& demand) {
 }
 
 TEST(GateDemand, AForecastThatHoldsIsTakenAsItIs) {
-  const ModelDemand gated = gate_demand(forecast(60, 120, 1), 0.35, Heat::kOther, 500);
+  const ModelDemand gated = gate_demand(forecast(60, 120, 1), {.error = 0.35}, Heat::kOther, 500);
   EXPECT_EQ(gated.mean_load, 60);
   EXPECT_EQ(gated.peak_load, 120);
 }
 
 TEST(GateDemand, WithoutOneAHotModelHasOneBurstReplicaByItsRecentPeak) {
-  const double bad = std::numeric_limits<double>::infinity();
+  const Forecast bad;
   for (const std::int64_t running : {0, 1, 2, 3, 7}) {
     const ModelDemand demand = forecast(60, 120, running);
     const auto wanted =
@@ -178,7 +178,18 @@ TEST(GateDemand, WithoutOneAHotModelHasOneBurstReplicaByItsRecentPeak) {
 }
 
 TEST(GateDemand, WithoutOneAnyOtherModelHasNone) {
-  EXPECT_EQ(replicas(gate_demand(forecast(60, 120, 0), 0.36, Heat::kOther, 500)), 0U);
+  EXPECT_EQ(replicas(gate_demand(forecast(60, 120, 0), {.error = 0.36}, Heat::kOther, 500)), 0U);
+}
+
+TEST(GateDemand, OneThatIsRightOnlyInThatSomebodyWillAskIsGoodForOneInstance) {
+  const Forecast claim{.load = {.mean = 60, .peak = 120}, .error = 2, .borne_out = 0.8};
+  const ModelDemand gated = gate_demand(forecast(60, 120, 0), claim, Heat::kOther, 0);
+  const auto wanted = desired_replicas(gated, ScoreVariant::kValue);
+  ASSERT_EQ(wanted.size(), 1U);
+  EXPECT_DOUBLE_EQ(wanted[0].worth.score, 0.8) << "a second to load, needed in 8 of 10 cases";
+  EXPECT_EQ(replicas(gate_demand(forecast(60, 120, 1), claim, Heat::kOther, 0)), 0U);
+  const Forecast seldom{.load = {.mean = 60, .peak = 120}, .error = 2, .borne_out = 0.4};
+  EXPECT_EQ(replicas(gate_demand(forecast(60, 120, 0), seldom, Heat::kOther, 0)), 0U);
 }
 
 TEST(RecentPeak, IsTheLargestOfTheWindowsBefore) {

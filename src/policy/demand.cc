@@ -45,6 +45,14 @@ void DemandMeter::foresee(std::int64_t ended, std::int64_t next) {
     forecaster_.score(history_, ended, {});
   }
   expected_ = forecaster_.forecast(history_, next, {});
+  coming_ = forecaster_.forecast(history_, next + 1, {});
+}
+
+const Forecast& DemandMeter::expected_within(Duration lead,
+                                             Instant now,
+                                             const Calendar& calendar) const {
+  const Instant turn = calendar.start_of(calendar.window_at(now) + 1);
+  return turn - now <= lead && coming_.load.mean > expected_.load.mean ? coming_ : expected_;
 }
 
 }  // namespace heddle::policy

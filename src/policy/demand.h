@@ -28,7 +28,8 @@ class DemandMeter {
   void advance(Instant now, const Calendar& calendar);
   /// Enters a window that was measured before this object was made, oldest first.
   void remember(std::int64_t window, Load load) { history_.record(window, load); }
-  /// Judges the experts by the window `ended` (none if negative) and forecasts `next`.
+  /// Judges the experts by the window `ended` (none if negative) and forecasts `next` and, as far
+  /// as that can be known before it, the window that follows.
   void foresee(std::int64_t ended, std::int64_t next);
 
   [[nodiscard]] std::int64_t in_system() const { return in_system_; }
@@ -37,6 +38,11 @@ class DemandMeter {
   [[nodiscard]] const LoadHistory& history() const { return history_; }
   /// Of the window that foresee() was last asked about.
   [[nodiscard]] const Forecast& expected() const { return expected_; }
+  /// The same, but where the window that follows begins within `lead` and is expected to bring
+  /// more: that one. What takes so long to prepare is then ready when it begins.
+  [[nodiscard]] const Forecast& expected_within(Duration lead,
+                                                Instant now,
+                                                const Calendar& calendar) const;
   /// When a request came or was served last; when this object was made, if none has.
   [[nodiscard]] Instant last_used() const { return last_used_; }
   /// Between two uses, lately [s]; 0: unknown.
@@ -54,6 +60,7 @@ class DemandMeter {
   LoadMeter meter_;
   Forecaster forecaster_{};
   Forecast expected_{};
+  Forecast coming_{};  ///< Of the window after that.
   std::int64_t in_system_ = 0;
   Instant last_used_;
   double mean_gap_ = 0;

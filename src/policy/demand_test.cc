@@ -48,6 +48,23 @@ TEST(DemandMeter, ForecastsTheLoadThatComesBack) {
   EXPECT_LT(demand.expected().error, 0.01);
 }
 
+TEST(DemandMeter, LooksBeyondTheWindowAsFarAsPreparingTakes) {
+  // A day has two windows, of which only the second is busy.
+  const Calendar halves{.window = 10s, .windows_per_day = 2};
+  DemandMeter demand(at(0s), halves, 3);
+  for (std::int64_t window = 0; window < 8; ++window) {
+    demand.remember(window, {.mean = window % 2 == 1 ? 2.0 : 0.0, .peak = 3});
+    demand.foresee(window, window + 1);
+  }
+  const auto mean = [&](Duration lead, Instant now) {
+    return demand.expected_within(lead, now, halves).load.mean;
+  };
+  EXPECT_NEAR(demand.expected().load.mean, 0, 0.1);
+  EXPECT_NEAR(mean(3s, at(86s)), 0, 0.1);
+  EXPECT_NEAR(mean(3s, at(88s)), 2, 0.1);
+  EXPECT_NEAR(mean(5s, at(86s)), 2, 0.1);
+}
+
 TEST(DemandMeter, RemembersWhatWasMeasuredBefore) {
   DemandMeter demand(at(0s), kCalendar, 1);
   demand.remember(0, {.mean = 2, .peak = 3});

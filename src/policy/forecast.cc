@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "policy/replica_score.h"
 
 namespace heddle::policy {
 namespace {
@@ -163,9 +164,23 @@ void Forecaster::score(const LoadHistory& history,
       Score& score = scores_[static_cast<std::size_t>(expert)];
       score.off = score.off * options.error_decay + std::abs(predicted->mean - real->mean);
       score.load = score.load * options.error_decay + real->mean;
+      const bool busy = predicted->mean >= kIdleLoad;
+      double& said = score.said.at(busy ? 1 : 0);
+      double& came = score.came.at(busy ? 1 : 0);
+      const double weight = busy ? std::min(predicted->mean, 1.0) : 1;
+      said = said * options.error_decay + weight;
+      came = came * options.error_decay + (busy == (real->peak > 0) ? weight : 0);
       ++score.judged;
     }
   }
+}
+
+bool Forecast::busy() const {
+  return load.mean >= kIdleLoad;
+}
+
+std::optional<double> Forecast::asked() const {
+  return borne_out > 0 ? std::optional(busy() ? borne_out : 1 - borne_out) : std::nullopt;
 }
 
 double Forecaster::error(Expert expert) const {
@@ -195,6 +210,11 @@ Forecast Forecaster::forecast(const LoadHistory& history,
   if (!best) {
     return {};
   }
+  // As if it had been right and wrong half a time each before, so that once is not for ever.
+  const Score& score = scores_[static_cast<std::size_t>(best->expert)];
+  const std::size_t claim = best->busy() ? 1 : 0;
+  best->borne_out =
+      score.said.at(claim) > 0 ? (score.came.at(claim) + 0.5) / (score.said.at(claim) + 1) : 0;
   const double floor = best->load.mean + options.peak_deviations * std::sqrt(best->load.mean);
   best->load.peak = std::max(best->load.peak, floor);
   return *best;

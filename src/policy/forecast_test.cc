@@ -189,6 +189,46 @@ TEST(Forecaster, OneExpertAloneAsThePaperHasIt) {
 }
 
 // Property: finite, non-negative, peak >= mean, whatever is missing and however the clock jumps.
+TEST(Forecaster, KnowsHowOftenItWasRightThatSomebodyAsks) {
+  // A day has a busy window of which nobody knows how busy, and three without anybody.
+  Rng rng(7);
+  LoadHistory history(4, 3);
+  Forecaster forecaster;
+  EXPECT_FALSE(forecaster.forecast(history, 0, kOptions).asked());
+  for (std::int64_t w = 0; w < 60; ++w) {
+    const double mean = w % 4 == 2 ? 0.5 + 5.0 * static_cast<double>(rng.below(3)) : 0;
+    history.record(w, {.mean = mean, .peak = std::ceil(mean)});
+    forecaster.score(history, w, kOptions);
+  }
+  const Forecast busy = forecaster.forecast(history, 62, kOptions);
+  EXPECT_GT(busy.error, 0.35);
+  EXPECT_TRUE(busy.busy());
+  EXPECT_GT(busy.asked().value(), 0.8);
+  EXPECT_LT(busy.asked().value(), 1) << "nothing is certain";
+  const Forecast idle = forecaster.forecast(history, 60, kOptions);
+  EXPECT_FALSE(idle.busy());
+  EXPECT_LT(idle.asked().value(), 0.1);
+}
+
+TEST(Forecaster, AClaimThatFailsIsBelievedLess) {
+  LoadHistory history(4, 3);
+  Forecaster forecaster;
+  const auto next = [&](std::int64_t window, double mean) {
+    history.record(window, {.mean = mean, .peak = std::ceil(mean)});
+    forecaster.score(history, window, {.only = Expert::kLastWindow});
+    return forecaster.forecast(history, window + 1, {.only = Expert::kLastWindow}).borne_out;
+  };
+  (void)next(0, 2);
+  double believed = next(1, 2);
+  for (std::int64_t w = 2; w < 10; ++w) {
+    const double now = next(w, w % 2 == 0 ? 0 : 2);
+    if (w % 2 == 1) {
+      EXPECT_LT(now, believed) << w;
+      believed = now;
+    }
+  }
+}
+
 TEST(Forecaster, SurvivesGapsAndJumps) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

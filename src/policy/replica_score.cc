@@ -71,7 +71,8 @@ std::vector<DesiredReplica> desired_replicas(const ModelDemand& demand, ScoreVar
     DesiredReplica replica{.kind = i < basic ? ReplicaKind::kBasic : ReplicaKind::kBurst};
     if (variant == ScoreVariant::kValue) {
       const double served = static_cast<double>(k + i) * batch;
-      replica.worth.score = tail_probability(served, mean, peak) *
+      const bool first = k + i == 0 && demand.asked;
+      replica.worth.score = (first ? *demand.asked : tail_probability(served, mean, peak)) *
                             std::max(0.0, to_seconds(demand.load_time - demand.hit_time));
     } else {
       const double decay = exact::exp(-static_cast<double>(i) / static_cast<double>(count));

@@ -2,6 +2,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/ids.h"
@@ -65,6 +66,8 @@ struct ModelDemand {
   std::int64_t pages_per_device = 0;  ///< Its weights on each of them.
   Duration load_time{};               ///< T_c, from the tier that now holds the weights.
   Duration hit_time{};                ///< To start on a replica; used by kValue.
+  /// P(anybody asks), where that is known better than from the loads; used by kValue.
+  std::optional<double> asked{};
 };
 
 /// A replica that a model should have.

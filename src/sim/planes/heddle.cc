@@ -388,7 +388,7 @@ void HeddlePlane::prewarm(const World& world, Actions& actions) {
          .pages_per_device = world.weight_pages(id),
          .load_time = load_time(world, id, gpu, true),
          .hit_time = Duration(1ms)},
-        demand.expected().error,
+        demand.expected(),
         policy::Heat::kHot,
         policy::recent_peak(demand.history(), window_, 12)));
   }
