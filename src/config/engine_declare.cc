@@ -147,27 +147,31 @@ void declare_address(Fields& f,
 void declare_levels(Fields& f, EngineConfig& engine) {
   std::vector<std::string> names;
   f.texts({"suspend",
-           "How it may give up its memory, cheapest first, of freeze, sleep, reclaim, checkpoint "
-           "and stop; what is measured to free too little is passed over."},
+           "How it may give up its memory, cheapest first, of freeze, sleep, deep_sleep, reclaim, "
+           "checkpoint and stop; what is measured to free too little is passed over."},
           names);
   for (const std::string& name : names) {
     const std::optional<SuspendLevel> level = spec::suspend_level(name);
     if (!level) {
-      f.reject("suspend",
-               "\"" + name + "\" is not one of freeze, sleep, reclaim, checkpoint, stop");
+      f.reject(
+          "suspend",
+          "\"" + name + "\" is not one of freeze, sleep, deep_sleep, reclaim, checkpoint, stop");
       continue;
     }
     if (!engine.suspend.empty() && engine.suspend.back() >= *level) {
       f.reject("suspend",
                "\"" + name +
                    "\" comes too late; the order, cheapest first, is freeze, "
-                   "sleep, reclaim, checkpoint, stop");
+                   "sleep, deep_sleep, reclaim, checkpoint, stop");
       continue;
     }
-    if (*level == SuspendLevel::kSleep && preset(engine.kind).sleep_flag.empty()) {
+    const auto known = preset(engine.kind).sleep_levels;
+    if (spec::sleeps(*level) && std::find(known.begin(), known.end(), *level) == known.end()) {
+      const bool deep = *level == SuspendLevel::kDeepSleep;
       f.reject("suspend",
-               "no call for sleep is known of an engine of kind " +
-                   std::string(spec::name(engine.kind)) + "; set engine: vllm or sglang");
+               "no call for " + name + " is known of an engine of kind " +
+                   std::string(spec::name(engine.kind)) + "; " +
+                   (deep ? "it takes engine: vllm" : "set engine: vllm or sglang"));
     }
     engine.suspend.push_back(*level);
   }

@@ -122,7 +122,7 @@ std::string fit_trouble(const EngineConfig& engine, const DeviceConfig& device) 
   }
   const bool ours = !engine.command.empty() || !engine.container.image.empty();
   for (const spec::SuspendLevel level : engine.suspend) {
-    if (!ours && level != spec::SuspendLevel::kSleep && level != spec::SuspendLevel::kStop) {
+    if (!ours && !spec::sleeps(level) && level != spec::SuspendLevel::kStop) {
       return "suspend: " + std::string(spec::name(level)) +
              " takes an engine that is run here, by cmd or container";
     }
@@ -205,13 +205,14 @@ void warn_of(const ModelConfig& model, const Ports& ports, Diagnosis& diagnosis)
          ", where it is expected: put ${PORT} into cmd, "
          "or set proxy");
   }
-  const std::string flag(preset(engine.kind).sleep_flag);
-  const bool sleeps =
-      std::find(engine.suspend.begin(), engine.suspend.end(), spec::SuspendLevel::kSleep) !=
-      engine.suspend.end();
+  const bool sleeps = std::any_of(engine.suspend.begin(), engine.suspend.end(), spec::sleeps);
   const bool ours = !engine.command.empty() || !engine.container.image.empty();
-  if (sleeps && ours && !mentions(engine.command, flag) && !mentions(engine.container.args, flag)) {
-    warn("suspend: sleep takes the argument " + flag + ", which is missing");
+  for (const std::string_view each : preset(engine.kind).sleep_flags) {
+    const std::string flag(each);
+    if (sleeps && ours && !mentions(engine.command, flag) &&
+        !mentions(engine.container.args, flag)) {
+      warn("suspend: sleep takes the argument " + flag + ", which is missing");
+    }
   }
 }
 

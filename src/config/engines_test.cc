@@ -138,7 +138,8 @@ models: {n: {path: x}, a: {engine: vllm, path: org/a, args: "--max-model-len 819
   EXPECT_EQ(config->devices[1].page, 64U << 10U) << "as the other has";
   EXPECT_THAT(vllm.command, Contains("--max-model-len"));
   EXPECT_THAT(vllm.command, Contains("5800"));
-  EXPECT_THAT(vllm.suspend, ElementsAre(SuspendLevel::kSleep, SuspendLevel::kStop));
+  EXPECT_THAT(vllm.suspend,
+              ElementsAre(SuspendLevel::kSleep, SuspendLevel::kDeepSleep, SuspendLevel::kStop));
   EXPECT_EQ(vllm.served_name, "a");
   EXPECT_EQ(vllm.start_timeout, 10min);
 }
@@ -201,6 +202,10 @@ TEST(Engines, WhatCannotBeMeantIsRefused) {
       {"models: {a: {cmd: x, suspend: [stop, freeze]}}", "\"freeze\" comes too late"},
       {"models: {a: {cmd: x, suspend: [doze]}}", "\"doze\" is not one of freeze"},
       {"models: {a: {cmd: x, suspend: [sleep]}}", "no call for sleep is known"},
+      {"models: {a: {cmd: x, engine: sglang, suspend: [deep_sleep]}}",
+       "no call for deep_sleep is known of an engine of kind sglang; it takes engine: vllm"},
+      {"models: {a: {cmd: x, engine: vllm, suspend: [deep_sleep, sleep]}}",
+       "\"sleep\" comes too late"},
       {"models: {a: {proxy: 'http://x', suspend: freeze}}",
        "freeze takes an engine that is run here"},
       {"models: {a: {cmd: x, env: [A]}}", "\"A\" is not of the form NAME=value"},
@@ -291,6 +296,20 @@ models:
   EXPECT_THAT(config->warnings,
               Contains("/etc/heddle/heddle.yaml, line 10: profiles: is known from llama-swap and "
                        "not supported"));
+}
+
+TEST(Engines, OneThatCannotSleepAsItIsToldIsWarnedOf) {
+  const Result<Config> config = parse(R"(
+models:
+  a: {cmd: "run ${PORT}", engine: sglang, suspend: [sleep]}
+  b: {cmd: "run ${PORT}", engine: vllm, suspend: [deep_sleep]}
+  away: {proxy: "http://box:1234", engine: vllm, suspend: [sleep, deep_sleep]}
+)");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_THAT(config->warnings,
+              ElementsAre(HasSubstr("--enable-memory-saver"),
+                          HasSubstr("--enable-weights-cpu-backup"),
+                          HasSubstr("--enable-sleep-mode")));
 }
 
 TEST(Engines, OneThatIsNotToldItsPortIsWarnedOf) {

@@ -11,12 +11,25 @@ namespace {
 using spec::EngineKind;
 using spec::SuspendLevel;
 
+constexpr std::array<std::string_view, 1> kVllmSleepFlags{"--enable-sleep-mode"};
+constexpr std::array kVllmSleepLevels{SuspendLevel::kSleep, SuspendLevel::kDeepSleep};
+// Without the second, SGLang drops its weights and wakes with whatever is where they were.
+constexpr std::array<std::string_view, 2> kSglangSleepFlags{"--enable-memory-saver",
+                                                            "--enable-weights-cpu-backup"};
+constexpr std::array kSglangSleepLevels{SuspendLevel::kSleep};
+
 constexpr std::array kPresets{
-    Preset{.health_path = "/health", .sleep_flag = "", .start_timeout = 2min},
-    Preset{.health_path = "/health", .sleep_flag = "--enable-sleep-mode", .start_timeout = 10min},
-    Preset{.health_path = "/health", .sleep_flag = "--enable-memory-saver", .start_timeout = 10min},
-    Preset{.health_path = "/health", .sleep_flag = "", .start_timeout = 2min},
-    Preset{.health_path = "/", .sleep_flag = "", .start_timeout = 2min},
+    Preset{.health_path = "/health", .sleep_flags = {}, .sleep_levels = {}, .start_timeout = 2min},
+    Preset{.health_path = "/health",
+           .sleep_flags = kVllmSleepFlags,
+           .sleep_levels = kVllmSleepLevels,
+           .start_timeout = 10min},
+    Preset{.health_path = "/health",
+           .sleep_flags = kSglangSleepFlags,
+           .sleep_levels = kSglangSleepLevels,
+           .start_timeout = 10min},
+    Preset{.health_path = "/health", .sleep_flags = {}, .sleep_levels = {}, .start_timeout = 2min},
+    Preset{.health_path = "/", .sleep_flags = {}, .sleep_levels = {}, .start_timeout = 2min},
 };
 
 bool has_word(const std::vector<std::string>& words, std::string_view word) {
@@ -32,11 +45,16 @@ void add_variable(EngineConfig& engine, const std::string& name, const std::stri
 }
 
 std::vector<SuspendLevel> default_levels(const EngineConfig& engine, bool host_memory) {
-  const std::string_view flag = preset(engine.kind).sleep_flag;
+  const Preset& known = preset(engine.kind);
   const bool sleeps =
-      !flag.empty() && (has_word(engine.command, flag) || has_word(engine.container.args, flag));
+      !known.sleep_flags.empty() &&
+      std::all_of(known.sleep_flags.begin(), known.sleep_flags.end(), [&](std::string_view flag) {
+        return has_word(engine.command, flag) || has_word(engine.container.args, flag);
+      });
   if (sleeps) {
-    return {SuspendLevel::kSleep, SuspendLevel::kStop};
+    std::vector<SuspendLevel> levels(known.sleep_levels.begin(), known.sleep_levels.end());
+    levels.push_back(SuspendLevel::kStop);
+    return levels;
   }
   // It maps its weights from their file: on this machine they can be dropped and read again.
   if (engine.kind == EngineKind::kLlamaServer && host_memory && !engine.command.empty() &&
@@ -77,24 +95,19 @@ std::vector<std::string> preset_command(EngineKind kind,
                                         std::uint16_t port) {
   const std::string host = "127.0.0.1";
   const std::string number = std::to_string(port);
-  const std::string flag(preset(kind).sleep_flag);
+  std::vector<std::string> words;
   if (kind == EngineKind::kVllm) {
-    return {
-        "vllm", "serve", path, "--served-model-name", id, "--host", host, "--port", number, flag};
+    words = {"vllm", "serve", path, "--served-model-name", id};
   }
   if (kind == EngineKind::kSglang) {
-    return {"python3",
-            "-m",
-            "sglang.launch_server",
-            "--model-path",
-            path,
-            "--served-model-name",
-            id,
-            "--host",
-            host,
-            "--port",
-            number,
-            flag};
+    words = {
+        "python3", "-m", "sglang.launch_server", "--model-path", path, "--served-model-name", id};
+  }
+  if (!words.empty()) {
+    words.insert(words.end(), {"--host", host, "--port", number});
+    const auto flags = preset(kind).sleep_flags;
+    words.insert(words.end(), flags.begin(), flags.end());
+    return words;
   }
   if (kind == EngineKind::kLlamaServer) {
     const std::string from = path.ends_with(".gguf") ? "-m" : "-hf";
@@ -111,8 +124,7 @@ void apply_preset(EngineConfig& engine,
     engine.suspend = default_levels(engine, host_memory);
   }
   if (engine.kind == EngineKind::kVllm &&
-      std::find(engine.suspend.begin(), engine.suspend.end(), SuspendLevel::kSleep) !=
-          engine.suspend.end()) {
+      std::any_of(engine.suspend.begin(), engine.suspend.end(), spec::sleeps)) {
     add_variable(engine, "VLLM_SERVER_DEV_MODE", "1");  // Without it there is no call to sleep.
   }
   if (path.empty()) {

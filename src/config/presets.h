@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,8 +14,11 @@ namespace heddle::config {
 /// What is known of a kind of engine before its configuration is read.
 struct Preset {
   std::string_view health_path;
-  std::string_view sleep_flag;  ///< Argument without which it cannot sleep; empty: it never can.
-  Duration start_timeout{};     ///< What it may take to start, unless the file says.
+  /// Arguments without which it cannot sleep, or not wake as it was; empty: it never can.
+  std::span<const std::string_view> sleep_flags;
+  /// By which calls of its own it may be suspended, cheapest first.
+  std::span<const spec::SuspendLevel> sleep_levels;
+  Duration start_timeout{};  ///< What it may take to start, unless the file says.
 };
 [[nodiscard]] const Preset& preset(spec::EngineKind kind);
 

@@ -42,12 +42,28 @@ TEST(Presets, MakeCommandLines) {
 TEST(Presets, AnEngineSleepsOnlyWhenItsCommandLetsIt) {
   EngineConfig sleeper = engine(EngineKind::kVllm, {"vllm", "serve", "x", "--enable-sleep-mode"});
   apply_preset(sleeper, "", "x", false);
-  EXPECT_THAT(sleeper.suspend, ElementsAre(SuspendLevel::kSleep, SuspendLevel::kStop));
+  EXPECT_THAT(sleeper.suspend,
+              ElementsAre(SuspendLevel::kSleep, SuspendLevel::kDeepSleep, SuspendLevel::kStop));
   EXPECT_THAT(sleeper.env, ElementsAre(Pair("VLLM_SERVER_DEV_MODE", "1")));
   EngineConfig insomniac = engine(EngineKind::kVllm, {"vllm", "serve", "x"});
   apply_preset(insomniac, "", "x", false);
   EXPECT_THAT(insomniac.suspend, ElementsAre(SuspendLevel::kStop));
   EXPECT_THAT(insomniac.env, IsEmpty());
+  EngineConfig deep = engine(EngineKind::kVllm, {"vllm", "serve", "x", "--enable-sleep-mode"});
+  deep.suspend = {SuspendLevel::kDeepSleep, SuspendLevel::kStop};
+  apply_preset(deep, "", "x", false);
+  EXPECT_THAT(deep.env, ElementsAre(Pair("VLLM_SERVER_DEV_MODE", "1")));
+}
+
+TEST(Presets, SglangSleepsOnlyWhereItsWeightsAreKept) {
+  EngineConfig whole =
+      engine(EngineKind::kSglang, preset_command(EngineKind::kSglang, "x", "x", 9));
+  apply_preset(whole, "x", "x", false);
+  EXPECT_THAT(whole.suspend, ElementsAre(SuspendLevel::kSleep, SuspendLevel::kStop));
+  EngineConfig forgetful = engine(
+      EngineKind::kSglang, {"python3", "-m", "sglang.launch_server", "--enable-memory-saver"});
+  apply_preset(forgetful, "", "x", false);
+  EXPECT_THAT(forgetful.suspend, ElementsAre(SuspendLevel::kStop));
 }
 
 TEST(Presets, WhatTheUserSaysStays) {

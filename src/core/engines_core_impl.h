@@ -106,6 +106,7 @@ class EnginesCore::Impl {
   void give_back(EngineEntry& entry, std::int64_t keep);
   void set_held(EngineEntry& entry, std::int64_t held);
   bool keep_on_host(EngineEntry& entry, std::int64_t pages);
+  [[nodiscard]] std::int64_t host_pages_for(const EngineEntry& entry) const;
   void report(DeviceId device);
 
   EngineEntry* alive(ModelId model, EngineLife life);

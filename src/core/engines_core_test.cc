@@ -188,6 +188,71 @@ TEST(EnginesCore, AFailedSuspensionGoesOnToTheNextLevel) {
   EXPECT_EQ(find<SuspendEngine>(failed)->level, SuspendLevel::kCheckpoint);
 }
 
+TEST(EnginesCore, SleepsDeeplyWhereTheHostCannotHoldWhatSleepSaves) {
+  Bench bench({SuspendLevel::kSleep, SuspendLevel::kDeepSleep, SuspendLevel::kStop});
+  bench.begin();  // The host has 15 pages.
+  const auto suspended = [&](ModelId model, EngineLife life, SuspendLevel level, int host) {
+    return bench.tell(EngineSuspended{
+        .model = model, .life = life, .level = level, .held_pages = 1, .host_pages = host});
+  };
+  const EngineLife a = bench.run(kA);
+  bench.evict(kA, 8);
+  suspended(kA, a, SuspendLevel::kSleep, 9);
+  EXPECT_EQ(bench.status(kA).host_pages, 9);
+  const EngineLife b = bench.run(kB);
+  // What sleep saves of the other is not known before it was tried.
+  EXPECT_EQ(find<SuspendEngine>(bench.evict(kB, 8))->level, SuspendLevel::kSleep);
+  const auto deeper = suspended(kB, b, SuspendLevel::kSleep, 9);
+  ASSERT_NE(find<SuspendEngine>(deeper), nullptr);
+  EXPECT_EQ(find<SuspendEngine>(deeper)->level, SuspendLevel::kDeepSleep);
+  EXPECT_NE(bench.status(kB).trouble.find("9 pages to the host, where 6 were free"),
+            std::string::npos)
+      << bench.status(kB).trouble;
+  const auto left = suspended(kB, b, SuspendLevel::kDeepSleep, 0);
+  EXPECT_EQ(find<EngineSaid>(left)->news, EngineNews::kSuspended);
+  EXPECT_EQ(bench.status(kB).host_pages, 0);
+  // Now it is, and counts as long as the host is full.
+  bench.load(kB);
+  bench.tell(EngineResumed{.model = kB, .life = b, .held_pages = 11});
+  EXPECT_EQ(find<SuspendEngine>(bench.evict(kB, 8))->level, SuspendLevel::kDeepSleep);
+  suspended(kB, b, SuspendLevel::kDeepSleep, 0);
+  bench.load(kA);
+  bench.tell(EngineResumed{.model = kA, .life = a, .held_pages = 11});
+  EXPECT_EQ(find<SuspendEngine>(bench.evict(kA, 8))->level, SuspendLevel::kSleep);
+}
+
+TEST(EnginesCore, OneThatGaveItsMemoryUpDoesNotWakeToSleepDeeper) {
+  Bench bench({SuspendLevel::kSleep, SuspendLevel::kDeepSleep, SuspendLevel::kStop});
+  bench.begin();
+  const EngineLife life = bench.run(kA);
+  bench.evict(kA, 8);
+  bench.tell(
+      EngineSuspended{.model = kA, .life = life, .level = SuspendLevel::kSleep, .held_pages = 2});
+  bench.run(kB);  // The memory it would wake in is another's.
+  const auto further = bench.evict(kA, 1);
+  EXPECT_EQ(find<SuspendEngine>(further), nullptr);
+  EXPECT_NE(find<StopEngine>(further), nullptr);
+}
+
+TEST(EnginesCore, AReloadThatFailsEndsInAStartAndAfterTwoInAnotherLevel) {
+  Bench bench({SuspendLevel::kDeepSleep, SuspendLevel::kStop});
+  bench.begin();
+  for (int i = 0; i < 2; ++i) {
+    const EngineLife life = bench.run(kA);
+    EXPECT_EQ(find<SuspendEngine>(bench.evict(kA, 8))->level, SuspendLevel::kDeepSleep);
+    bench.tell(EngineSuspended{
+        .model = kA, .life = life, .level = SuspendLevel::kDeepSleep, .held_pages = 1});
+    bench.load(kA);
+    const auto failed = bench.tell(EngineResumed{
+        .model = kA, .life = life, .error = Error{Code::kUnavailable, "/collective_rpc: 500"}});
+    EXPECT_NE(find<StopEngine>(failed), nullptr);
+    const auto lost = bench.tell(EngineExited{.model = kA, .life = life, .how = "signal 15"});
+    EXPECT_EQ(find<EngineSaid>(lost)->news, EngineNews::kLost);
+  }
+  bench.run(kA);
+  EXPECT_NE(find<StopEngine>(bench.evict(kA, 8)), nullptr);
+}
+
 TEST(EnginesCore, WithRequestsItIsOnlySuspendedByWhatKeepsThem) {
   Bench bench({SuspendLevel::kSleep, SuspendLevel::kStop});
   bench.begin();
@@ -329,7 +394,11 @@ TEST(EnginesCore, KeepsItsBooksWhateverHappens) {
   SCOPED_TRACE(seed);
   Rng rng(seed);
   for (int round = 0; round < 300; ++round) {
-    Bench bench;
+    Bench bench({SuspendLevel::kFreeze,
+                 SuspendLevel::kSleep,
+                 SuspendLevel::kDeepSleep,
+                 SuspendLevel::kCheckpoint,
+                 SuspendLevel::kStop});
     bench.begin();
     std::vector<EnginesCommand> open;
     for (int i = 0; i < 60; ++i) {

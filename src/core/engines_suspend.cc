@@ -50,7 +50,8 @@ std::size_t EnginesCore::Impl::after(const EngineEntry& entry) const {
 }
 
 /// Whether it is worth trying: not where it is known not to free enough, to lose the engine, to
-/// lose requests that have to be kept, or to need more host memory than there is.
+/// lose requests that have to be kept, or to need more host memory than there is. What sleep saves
+/// of an engine is known only once it was measured; a checkpoint saves all that it holds.
 bool EnginesCore::Impl::suits(const EngineEntry& entry, spec::SuspendLevel level) const {
   const SuspendCost& cost = entry.cost(level);
   const bool known = cost.times > 0;
@@ -63,11 +64,22 @@ bool EnginesCore::Impl::suits(const EngineEntry& entry, spec::SuspendLevel level
   const bool frees = known ? entry.came_with - cost.held_pages >= entry.eviction->free_pages
                            : entry.eviction->free_pages <= entry.came_with;
   const bool standing = level != spec::SuspendLevel::kFreeze || entry.eviction->free_pages == 0;
-  const std::int64_t saved = known ? cost.host_pages : entry.held;
-  const bool room =
-      level != spec::SuspendLevel::kCheckpoint || saved <= ledger_.usage(ledger::kHostPool).free;
-  return frees && standing && room &&
+  const std::int64_t expected = level == spec::SuspendLevel::kCheckpoint ? entry.held : 0;
+  const std::int64_t saved = known ? cost.host_pages : expected;
+  const bool room = saved == 0 || saved <= host_pages_for(entry);
+  // One that sleeps has to be awake for a moment to sleep deeper, with all its memory.
+  const bool awake = level != spec::SuspendLevel::kDeepSleep ||
+                     entry.level != spec::SuspendLevel::kSleep ||
+                     entry.reserved >= pages_wanted(entry);
+  return frees && standing && room && awake &&
          entry.lost_by.at(static_cast<std::size_t>(level)) < kResumeFailuresMost;
+}
+
+/// Host memory that what is saved of it may have: what it has there now makes way for that.
+std::int64_t EnginesCore::Impl::host_pages_for(const EngineEntry& entry) const {
+  const std::int64_t own =
+      entry.host_lease ? ledger_.find(*entry.host_lease)->shares.at(ledger::kHostPool).reserved : 0;
+  return ledger_.usage(ledger::kHostPool).free + own;
 }
 
 /// Suspends it by the cheapest level that suits, of those from `from` on.
@@ -130,17 +142,21 @@ void EnginesCore::Impl::on(const EngineSuspended& suspended) {
   cost.host_pages = suspended.host_pages;
   entry->level = suspended.level;
   set_held(*entry, suspended.held_pages);
-  if (entry->came_with - suspended.held_pages < entry->eviction->free_pages ||
-      !keep_on_host(*entry, suspended.host_pages)) {
-    ++cost.insufficient;
+  if (entry->came_with - suspended.held_pages < entry->eviction->free_pages) {
     entry->trouble = std::string(name(suspended.level)) + " left it " +
                      std::to_string(suspended.held_pages) + " of " +
                      std::to_string(entry->came_with) + " pages where " +
                      std::to_string(entry->eviction->free_pages) + " were to come free";
-    suspend_further(*entry, next);
+  } else if (!keep_on_host(*entry, suspended.host_pages)) {
+    entry->trouble = std::string(name(suspended.level)) + " saved " +
+                     std::to_string(suspended.host_pages) + " pages to the host, where " +
+                     std::to_string(host_pages_for(*entry)) + " were free";
+  } else {
+    settle(*entry, suspended);
     return;
   }
-  settle(*entry, suspended);
+  ++cost.insufficient;
+  suspend_further(*entry, next);
 }
 
 void EnginesCore::Impl::settle(EngineEntry& entry, const EngineSuspended& suspended) {

@@ -91,7 +91,8 @@ class Engine::Impl : public std::enable_shared_from_this<Engine::Impl> {
 
   asio::awaitable<Result<void>> start_up(Laps& laps);
   asio::awaitable<Result<void>> go_down(SuspendLevel level, Laps& laps);
-  asio::awaitable<Result<void>> fall_asleep(Laps& laps);
+  asio::awaitable<Result<void>> fall_asleep(SuspendLevel level, Laps& laps);
+  asio::awaitable<Result<void>> wake(Instant deadline, Laps& laps);
   asio::awaitable<Result<void>> reclaim(Laps& laps);
   asio::awaitable<Result<void>> save(Laps& laps);
   asio::awaitable<Result<void>> come_back(Laps& laps, Instant deadline, Since since);
@@ -119,11 +120,13 @@ class Engine::Impl : public std::enable_shared_from_this<Engine::Impl> {
   bool over_ = false;  ///< It is being ended, or was.
 
   // What it is suspended by.
-  bool asleep_ = false;
+  std::optional<SuspendLevel> asleep_{};
   bool frozen_ = false;
   bool reclaimed_ = false;
   std::vector<pid_t> saved_{};
   std::uint64_t held_ = 0;  ///< Measured last.
+  /// What its processes had of host memory when it ran last, while it is suspended to there.
+  std::optional<std::uint64_t> ran_with_{};
   std::uint64_t host_ = 0;
 };
 
@@ -225,7 +228,12 @@ asio::awaitable<Result<void>> Engine::Impl::verify(Instant deadline, Since since
 
 asio::awaitable<Result<Holding>> Engine::Impl::resume(std::shared_ptr<Impl> self) {
   Laps laps;
-  const Instant deadline = steady_now() + self->config_.resume_timeout;
+  // Weights are read as at a start.
+  const Duration patience =
+      self->asleep_ == SuspendLevel::kDeepSleep
+          ? std::max(self->config_.start_timeout, self->config_.resume_timeout)
+          : self->config_.resume_timeout;
+  const Instant deadline = steady_now() + patience;
   const bool changed = self->asleep_ || self->reclaimed_ || !self->saved_.empty();
   const Since since = changed ? Since::kMemoryMoved : Since::kMemoryStayed;
   const Result<void> back = co_await self->come_back(laps, deadline, since);
@@ -234,6 +242,7 @@ asio::awaitable<Result<Holding>> Engine::Impl::resume(std::shared_ptr<Impl> self
     co_return end.value_or(back.error());
   }
   self->host_ = 0;
+  self->ran_with_.reset();
   self->reclaimed_ = false;
   co_return co_await self->hold(laps, changed);
 }
@@ -247,10 +256,7 @@ asio::awaitable<Result<void>> Engine::Impl::come_back(Laps& laps, Instant deadli
     done = co_await restore(laps);
   }
   if (done && asleep_) {
-    laps.skip();
-    done = co_await wake_up(address_, config_.kind, deadline - steady_now());
-    asleep_ = false;
-    laps.note("wake");
+    done = co_await wake(deadline, laps);
   }
   if (done) {
     laps.skip();
@@ -267,10 +273,9 @@ asio::awaitable<Result<Holding>> Engine::Impl::suspend(std::shared_ptr<Impl> sel
   Laps laps;
   const bool changes = level != SuspendLevel::kFreeze;
   const bool goes_to_host = changes && self->on_accelerator_;
-  std::uint64_t before = 0;
-  if (goes_to_host) {
+  if (goes_to_host && !self->ran_with_) {
     const Result<std::uint64_t> host = co_await self->weigh(false);
-    before = host ? *host : 0;
+    self->ran_with_ = host ? *host : 0;
     laps.skip();
   }
   const Result<void> down = co_await self->go_down(level, laps);
@@ -279,9 +284,9 @@ asio::awaitable<Result<Holding>> Engine::Impl::suspend(std::shared_ptr<Impl> sel
     co_return end.value_or(down.error());
   }
   if (goes_to_host) {
-    // What it has there more than before.
+    // What it has there more than when it ran.
     const Result<std::uint64_t> host = co_await self->weigh(false);
-    self->host_ += host && *host > before ? *host - before : 0;
+    self->host_ = host && *host > *self->ran_with_ ? *host - *self->ran_with_ : 0;
   }
   co_return co_await self->hold(laps, changes);
 }
@@ -294,7 +299,8 @@ asio::awaitable<Result<void>> Engine::Impl::go_down(SuspendLevel level, Laps& la
       done = co_await freeze(laps);
       break;
     case SuspendLevel::kSleep:
-      done = co_await fall_asleep(laps);
+    case SuspendLevel::kDeepSleep:
+      done = co_await fall_asleep(level, laps);
       break;
     case SuspendLevel::kReclaim:
       done = co_await reclaim(laps);
@@ -321,10 +327,10 @@ asio::awaitable<Result<void>> Engine::Impl::go_down(SuspendLevel level, Laps& la
   co_return done;
 }
 
-asio::awaitable<Result<void>> Engine::Impl::fall_asleep(Laps& laps) {
-  const Result<HttpCall> call = sleep_call(config_.kind);
-  if (!call) {
-    co_return call.error();
+asio::awaitable<Result<void>> Engine::Impl::fall_asleep(SuspendLevel level, Laps& laps) {
+  const auto calls = sleep_calls(config_.kind, level);
+  if (!calls) {
+    co_return calls.error();
   }
   if (frozen_) {
     const Result<void> thawed = co_await thaw(laps);
@@ -332,10 +338,17 @@ asio::awaitable<Result<void>> Engine::Impl::fall_asleep(Laps& laps) {
       co_return thawed.error();
     }
   }
-  laps.skip();
-  const Result<void> slept = co_await put_to_sleep(address_, config_.kind, config_.resume_timeout);
-  asleep_ = slept.has_value();
-  laps.note("sleep");
+  if (asleep_) {
+    const Result<void> woke = co_await wake(steady_now() + config_.resume_timeout, laps);
+    if (!woke) {
+      co_return woke.error();
+    }
+  }
+  const Result<void> slept =
+      co_await put_to_sleep(address_, config_.kind, level, config_.resume_timeout, laps);
+  if (slept) {
+    asleep_ = level;
+  }
   co_return slept;
 }
 
@@ -396,6 +409,12 @@ asio::awaitable<Result<void>> Engine::Impl::save(Laps& laps) {
 }
 
 // ---- Steps of both ----
+
+/// Wakes it from its sleep. What is left of one that fails is not known; it is not called again.
+asio::awaitable<Result<void>> Engine::Impl::wake(Instant deadline, Laps& laps) {
+  const SuspendLevel level = std::exchange(asleep_, std::nullopt).value();
+  return wake_up(address_, config_.kind, level, deadline - steady_now(), laps);
+}
 
 asio::awaitable<Result<void>> Engine::Impl::freeze(Laps& laps) {
   const auto set = own_processes("freeze");

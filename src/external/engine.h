@@ -65,11 +65,13 @@ class Engine {
   /// Starts it, waits until it is healthy, and probes it: phases "begin", "ready", "probe". On an
   /// error, which has its last words, nothing is left of it.
   [[nodiscard]] boost::asio::awaitable<Result<Holding>> start();
-  /// Suspends it further: by kFreeze, kSleep, kReclaim or kCheckpoint, cheaper than none it is
-  /// suspended by. On an error it is as it was before, or has died.
+  /// Suspends it further: by any level but kStop, cheaper than none it is suspended by. From
+  /// kSleep to kDeepSleep it wakes in between, so that it needs all its memory once more. On an
+  /// error it is as it was before, or is awake, or has died.
   [[nodiscard]] boost::asio::awaitable<Result<Holding>> suspend(spec::SuspendLevel level);
   /// Undoes all of it, and probes it: with its first token only where nothing but freezing was
-  /// done, which leaves its memory as it is. On an error it is of no use.
+  /// done, which leaves its memory as it is. From kDeepSleep it may take as long as a start. On an
+  /// error it is of no use.
   [[nodiscard]] boost::asio::awaitable<Result<Holding>> resume();
   /// Ends it, politely first. Returns how it ended, when nothing of it is left.
   [[nodiscard]] boost::asio::awaitable<std::string> stop();

@@ -214,6 +214,25 @@ TEST_F(EngineHostTest, StartsOneAnewThatIsOfNoUseAfterItsResume) {
   EXPECT_EQ(status(kAlpha).starts, 2U);
 }
 
+TEST_F(EngineHostTest, StartsOneAnewWhoseWeightsWereNotReadAgain) {
+  add(kAlpha, {"--fail-reload"}, {SuspendLevel::kDeepSleep, SuspendLevel::kStop});
+  add(kBeta, {"--empty-reload"}, {SuspendLevel::kDeepSleep, SuspendLevel::kStop});
+  for (const auto& [model, reason] : {std::pair{kAlpha, "/collective_rpc"}, {kBeta, "probe"}}) {
+    load(model);
+    ASSERT_TRUE(await(model, EngineNews::kServing).has_value());
+    evict(model, 100);
+    ASSERT_TRUE(await(model, EngineNews::kSuspended).has_value());
+    EXPECT_EQ(status(model).level, SuspendLevel::kDeepSleep);
+    load(model);
+    const auto lost = await(model, EngineNews::kLost);
+    ASSERT_TRUE(lost.has_value());
+    EXPECT_THAT(lost->reason.message, HasSubstr(reason));
+    load(model);
+    ASSERT_TRUE(await(model, EngineNews::kServing).has_value());
+    EXPECT_EQ(status(model).starts, 2U);
+  }
+}
+
 TEST_F(EngineHostTest, BorrowsFromAWorkersDeviceAndRepays) {
   constexpr DeviceId kWorkers{0};
   add(kAlpha, {}, {SuspendLevel::kStop}, kWorkers);

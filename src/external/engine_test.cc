@@ -257,6 +257,60 @@ TEST_F(EngineTest, ThatTalksNonsenseAfterItWokeIsFoundOut) {
   EXPECT_EQ(stop(), "exit status 0");
 }
 
+TEST_F(EngineTest, SleepsDeeplyAndReadsItsWeightsAgain) {
+  make({"--anonymous-mib", "64"}, [](auto& config) { config.kind = spec::EngineKind::kVllm; });
+  const auto started = start();
+  ASSERT_TRUE(started.has_value());
+  for (int i = 0; i < 2; ++i) {
+    const auto asleep = suspend(SuspendLevel::kDeepSleep);
+    ASSERT_TRUE(asleep.has_value()) << asleep.error().message;
+    EXPECT_LE(asleep->device_bytes, started->device_bytes - 60 * kMib);
+    const auto back = resume();
+    ASSERT_TRUE(back.has_value()) << back.error().message;
+    EXPECT_THAT(names(back),
+                ElementsAre("wake weights", "reload", "wake KV", "reset prefixes", "probe"));
+  }
+}
+
+TEST_F(EngineTest, WhoseWeightsAreNotThereAgainIsFoundOut) {
+  const std::pair<const char*, Code> cases[] = {{"--empty-reload", Code::kCorrupt},
+                                                {"--fail-reload", Code::kUnavailable},
+                                                {"--hang-reload", Code::kDeadlineExceeded}};
+  for (const auto& [flag, code] : cases) {
+    make({flag}, [](auto& config) {
+      config.kind = spec::EngineKind::kVllm;
+      config.start_timeout = 5s;  // What a reload may take, too.
+      config.resume_timeout = 1s;
+    });
+    ASSERT_TRUE(start().has_value());
+    ASSERT_TRUE(suspend(SuspendLevel::kDeepSleep).has_value());
+    const auto back = resume();
+    ASSERT_FALSE(back.has_value()) << flag;
+    EXPECT_EQ(back.error().code, code) << flag << ": " << back.error().message;
+    EXPECT_EQ(stop(), "exit status 0");
+  }
+}
+
+TEST_F(EngineTest, SleepsDeeperOnlyAfterItWokeAndFreesTheHost) {
+  // Of an accelerator its host memory is what was saved to it. 100 MiB are on the device whatever
+  // it does, which is not what this is about.
+  tools_.meter = std::make_shared<FakeMeter>(std::make_shared<FakeCheckpoint>());
+  on_accelerator_ = true;
+  make({"--backup-mib", "48"}, [](auto& config) { config.kind = spec::EngineKind::kVllm; });
+  ASSERT_TRUE(start().has_value());
+  const auto asleep = suspend(SuspendLevel::kSleep);
+  ASSERT_TRUE(asleep.has_value()) << asleep.error().message;
+  EXPECT_GE(asleep->host_bytes, 44 * kMib);
+  const auto deeper = suspend(SuspendLevel::kDeepSleep);
+  ASSERT_TRUE(deeper.has_value()) << deeper.error().message;
+  EXPECT_THAT(names(deeper), ElementsAre("wake", "sleep"));
+  EXPECT_LE(deeper->host_bytes, 8 * kMib) << "what the first level saved is gone";
+  const auto back = resume();
+  ASSERT_TRUE(back.has_value()) << back.error().message;
+  EXPECT_EQ(back->host_bytes, 0U);
+  EXPECT_GE(suspend(SuspendLevel::kSleep)->host_bytes, 44 * kMib) << "counted anew";
+}
+
 TEST_F(EngineTest, ThatHangsAfterAResumeIsNotAwaitedForEver) {
   make({"--silent-while", scratch_ / "silent"},
        [](auto& config) { config.resume_timeout = 500ms; });

@@ -3,88 +3,108 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace heddle::external {
 
 namespace asio = boost::asio;
+using spec::EngineKind;
+using spec::SuspendLevel;
 
 namespace {
 
-/// What makes engines of a kind answer the call.
-std::string advice(spec::EngineKind kind) {
-  return kind == spec::EngineKind::kVllm
+/// What makes engines of a kind answer the calls.
+std::string advice(EngineKind kind) {
+  return kind == EngineKind::kVllm
              ? "vLLM has it with --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1"
              : "SGLang has it with --enable-memory-saver";
 }
 
-Error without(spec::EngineKind kind) {
+Error without(EngineKind kind, SuspendLevel level) {
   return {Code::kFailedPrecondition,
-          "engines of kind " + std::string(spec::name(kind)) + " have no call to sleep by"};
+          "engines of kind " + std::string(spec::name(kind)) + " have no call for " +
+              std::string(spec::name(level))};
+}
+
+SleepCall post(std::string_view phase, std::string target, std::string body = {}) {
+  return {.phase = phase,
+          .call = {.method = "POST", .target = std::move(target), .body = std::move(body)}};
 }
 
 asio::awaitable<Result<void>> make(core::EngineAddress address,
-                                   spec::EngineKind kind,
-                                   Result<HttpCall> call,
-                                   Duration patience) {
-  if (!call) {
-    co_return call.error();
+                                   EngineKind kind,
+                                   Result<std::vector<SleepCall>> calls,
+                                   Duration patience,
+                                   Laps& laps) {
+  if (!calls) {
+    co_return calls.error();
   }
-  const Result<HttpAnswer> answer = co_await http_call(std::move(address), *call, patience);
-  if (!answer) {
-    co_return answer.error();
-  }
-  constexpr int kOk = 200;
-  constexpr int kNotFound = 404;
-  if (answer->status != kOk) {
-    std::string text = call->method + " " + call->target + ": status " +
-                       std::to_string(answer->status) + " instead of 200";
-    if (answer->status == kNotFound) {
-      text += "; " + advice(kind);
+  const Instant deadline = steady_now() + patience;
+  laps.skip();
+  for (const SleepCall& each : *calls) {
+    const Result<HttpAnswer> answer =
+        co_await http_call(address, each.call, deadline - steady_now());
+    laps.note(each.phase);
+    if (!answer) {
+      co_return Error{answer.error().code, each.call.target + ": " + answer.error().message};
     }
-    co_return Error{Code::kUnavailable, text};
+    constexpr int kOk = 200;
+    constexpr int kNotFound = 404;
+    if (answer->status != kOk) {
+      std::string text = each.call.method + " " + each.call.target + ": status " +
+                         std::to_string(answer->status) + " instead of 200";
+      if (answer->status == kNotFound) {
+        text += "; " + advice(kind);
+      }
+      co_return Error{Code::kUnavailable, text};
+    }
   }
   co_return Result<void>();
 }
 
 }  // namespace
 
-Result<HttpCall> sleep_call(spec::EngineKind kind) {
-  switch (kind) {
-    case spec::EngineKind::kVllm:
-      return HttpCall{.method = "POST", .target = "/sleep?level=1"};
-    case spec::EngineKind::kSglang:
-      return HttpCall{.method = "POST", .target = "/release_memory_occupation", .body = "{}"};
-    case spec::EngineKind::kGeneric:
-    case spec::EngineKind::kLlamaServer:
-    case spec::EngineKind::kOllama:
-      break;
+Result<std::vector<SleepCall>> sleep_calls(EngineKind kind, SuspendLevel level) {
+  const bool deep = level == SuspendLevel::kDeepSleep;
+  if (kind == EngineKind::kVllm && spec::sleeps(level)) {
+    return std::vector{post("sleep", deep ? "/sleep?level=2" : "/sleep?level=1")};
   }
-  return without(kind);
+  if (kind == EngineKind::kSglang && level == SuspendLevel::kSleep) {
+    return std::vector{post("sleep", "/release_memory_occupation", "{}")};
+  }
+  return without(kind, level);
 }
 
-Result<HttpCall> wake_call(spec::EngineKind kind) {
-  switch (kind) {
-    case spec::EngineKind::kVllm:
-      return HttpCall{.method = "POST", .target = "/wake_up"};
-    case spec::EngineKind::kSglang:
-      return HttpCall{.method = "POST", .target = "/resume_memory_occupation", .body = "{}"};
-    case spec::EngineKind::kGeneric:
-    case spec::EngineKind::kLlamaServer:
-    case spec::EngineKind::kOllama:
-      break;
+Result<std::vector<SleepCall>> wake_calls(EngineKind kind, SuspendLevel level) {
+  if (kind == EngineKind::kVllm && level == SuspendLevel::kSleep) {
+    return std::vector{post("wake", "/wake_up")};
   }
-  return without(kind);
+  if (kind == EngineKind::kVllm && level == SuspendLevel::kDeepSleep) {
+    return std::vector{post("wake weights", "/wake_up?tags=weights"),
+                       post("reload", "/collective_rpc", R"({"method": "reload_weights"})"),
+                       post("wake KV", "/wake_up?tags=kv_cache"),
+                       post("reset prefixes", "/reset_prefix_cache")};
+  }
+  if (kind == EngineKind::kSglang && level == SuspendLevel::kSleep) {
+    return std::vector{post("wake", "/resume_memory_occupation", "{}")};
+  }
+  return without(kind, level);
 }
 
 asio::awaitable<Result<void>> put_to_sleep(core::EngineAddress address,
-                                           spec::EngineKind kind,
-                                           Duration patience) {
-  return make(std::move(address), kind, sleep_call(kind), patience);
+                                           EngineKind kind,
+                                           SuspendLevel level,
+                                           Duration patience,
+                                           Laps& laps) {
+  return make(std::move(address), kind, sleep_calls(kind, level), patience, laps);
 }
 
 asio::awaitable<Result<void>> wake_up(core::EngineAddress address,
-                                      spec::EngineKind kind,
-                                      Duration patience) {
-  return make(std::move(address), kind, wake_call(kind), patience);
+                                      EngineKind kind,
+                                      SuspendLevel level,
+                                      Duration patience,
+                                      Laps& laps) {
+  return make(std::move(address), kind, wake_calls(kind, level), patience, laps);
 }
 
 }  // namespace heddle::external

@@ -1,28 +1,54 @@
 #pragma once
 
+#include <string_view>
+#include <vector>
+
 #include <boost/asio/awaitable.hpp>
 
 #include "base/result.h"
 #include "base/time.h"
 #include "core/serving.h"
 #include "external/http_call.h"
+#include "external/laps.h"
 #include "spec/engine.h"
 
 namespace heddle::external {
 
-/// How engines of a kind are put to sleep and woken by their own calls: vLLM's /sleep (level 1:
-/// weights to host memory, KV dropped) and /wake_up, SGLang's /release_memory_occupation and
-/// /resume_memory_occupation. kFailedPrecondition for kinds that have none.
-[[nodiscard]] Result<HttpCall> sleep_call(spec::EngineKind kind);
-[[nodiscard]] Result<HttpCall> wake_call(spec::EngineKind kind);
+/// One of the calls by which an engine is put to sleep or woken.
+struct SleepCall {
+  std::string_view phase;  ///< What it does, in a word: "reload".
+  HttpCall call{};
+};
 
-/// Makes the call and looks at the status, which is to be 200. kUnavailable where it is not: what
-/// an engine must be started with for this is said too.
+/// What engines of a kind are called with to sleep by `level`, or to wake from it, in this order.
+///
+///   kSleep, vLLM        /sleep?level=1: weights to host memory, KV dropped. /wake_up.
+///   kSleep, SGLang      /release_memory_occupation and /resume_memory_occupation, likewise.
+///   kDeepSleep, vLLM    /sleep?level=2: weights dropped, too. /wake_up?tags=weights makes room for
+///                       them, /collective_rpc reload_weights reads them anew,
+///                       /wake_up?tags=kv_cache makes room for KV, and /reset_prefix_cache forgets
+///                       what was in it. Awake without reload_weights it answers, with nonsense.
+///
+/// kFailedPrecondition for kinds that have no such call.
+[[nodiscard]] Result<std::vector<SleepCall>> sleep_calls(spec::EngineKind kind,
+                                                         spec::SuspendLevel level);
+[[nodiscard]] Result<std::vector<SleepCall>> wake_calls(spec::EngineKind kind,
+                                                        spec::SuspendLevel level);
+
+/// Makes the calls, each when the one before was answered with status 200, and notes what each
+/// took. kUnavailable where the answer is another: what an engine must be started with for this is
+/// said too. The calls after it are not made. An engine that sleeps takes no notice of a call to
+/// sleep deeper, and answers 200: it has to be woken before.
+/// @param patience  For all of them together.
 [[nodiscard]] boost::asio::awaitable<Result<void>> put_to_sleep(core::EngineAddress address,
                                                                 spec::EngineKind kind,
-                                                                Duration patience);
+                                                                spec::SuspendLevel level,
+                                                                Duration patience,
+                                                                Laps& laps);
 [[nodiscard]] boost::asio::awaitable<Result<void>> wake_up(core::EngineAddress address,
                                                            spec::EngineKind kind,
-                                                           Duration patience);
+                                                           spec::SuspendLevel level,
+                                                           Duration patience,
+                                                           Laps& laps);
 
 }  // namespace heddle::external

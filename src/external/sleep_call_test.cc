@@ -1,5 +1,6 @@
 #include "external/sleep_call.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "external/health.h"
@@ -9,6 +10,10 @@ namespace heddle::external {
 namespace {
 
 using spec::EngineKind;
+using spec::SuspendLevel;
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
 
 /// An engine that is ready.
 struct Ready : RunningEngine {
@@ -24,47 +29,82 @@ struct Ready : RunningEngine {
   }
 };
 
-TEST(SleepCall, IsEachKindsOwn) {
+struct SleepCallTest : testing::Test {
+  Result<void> sleep(Ready& engine, EngineKind kind, SuspendLevel level) {
+    return run(engine.loop, put_to_sleep(engine.address, kind, level, 1min, laps));
+  }
+  Result<void> wake(Ready& engine, EngineKind kind, SuspendLevel level, Duration patience = 1min) {
+    return run(engine.loop, wake_up(engine.address, kind, level, patience, laps));
+  }
+  std::vector<std::string> phases() const {
+    std::vector<std::string> names;
+    for (const Phase& phase : laps.phases()) {
+      names.push_back(phase.name);
+    }
+    return names;
+  }
+  Laps laps{};
+};
+
+TEST_F(SleepCallTest, IsEachKindsOwn) {
   Ready engine;
-  EXPECT_TRUE(run(engine.loop, put_to_sleep(engine.address, EngineKind::kVllm, 1min)).has_value());
-  EXPECT_TRUE(run(engine.loop, wake_up(engine.address, EngineKind::kVllm, 1min)).has_value());
-  EXPECT_TRUE(
-      run(engine.loop, put_to_sleep(engine.address, EngineKind::kSglang, 1min)).has_value());
-  EXPECT_TRUE(run(engine.loop, wake_up(engine.address, EngineKind::kSglang, 1min)).has_value());
-  const std::string calls = engine.calls();
-  EXPECT_NE(calls.find(R"("/sleep?level=1", "/wake_up", "/release_memory_occupation", )"
-                       R"("/resume_memory_occupation"])"),
-            std::string::npos)
-      << calls;
+  for (const EngineKind kind : {EngineKind::kVllm, EngineKind::kSglang}) {
+    EXPECT_TRUE(sleep(engine, kind, SuspendLevel::kSleep).has_value());
+    EXPECT_TRUE(wake(engine, kind, SuspendLevel::kSleep).has_value());
+  }
+  EXPECT_THAT(engine.calls(),
+              HasSubstr(R"("/sleep?level=1", "/wake_up", "/release_memory_occupation", )"
+                        R"("/resume_memory_occupation"])"));
+  EXPECT_THAT(phases(), ElementsAre("sleep", "wake", "sleep", "wake"));
 }
 
-TEST(SleepCall, IsRefusedForKindsWithoutOne) {
-  boost::asio::io_context loop(1);
+TEST_F(SleepCallTest, OfDeepSleepReloadsTheWeightsBeforeThereIsKv) {
+  Ready engine;
+  EXPECT_TRUE(sleep(engine, EngineKind::kVllm, SuspendLevel::kDeepSleep).has_value());
+  EXPECT_TRUE(wake(engine, EngineKind::kVllm, SuspendLevel::kDeepSleep).has_value());
+  EXPECT_THAT(engine.calls(),
+              HasSubstr(R"("/sleep?level=2", "/wake_up?tags=weights", "/collective_rpc", )"
+                        R"("/wake_up?tags=kv_cache", "/reset_prefix_cache"])"));
+  EXPECT_THAT(phases(),
+              ElementsAre("sleep", "wake weights", "reload", "wake KV", "reset prefixes"));
+}
+
+TEST_F(SleepCallTest, StopsAtTheFirstThatFails) {
+  Ready engine({"--fail-reload"});
+  EXPECT_TRUE(sleep(engine, EngineKind::kVllm, SuspendLevel::kDeepSleep).has_value());
+  const auto woke = wake(engine, EngineKind::kVllm, SuspendLevel::kDeepSleep);
+  ASSERT_FALSE(woke.has_value());
+  EXPECT_THAT(woke.error().message, HasSubstr("/collective_rpc: status 500"));
+  EXPECT_THAT(engine.calls(), EndsWith(R"("/wake_up?tags=weights", "/collective_rpc"])"));
+}
+
+TEST_F(SleepCallTest, IsRefusedForKindsWithoutOne) {
   for (const EngineKind kind :
        {EngineKind::kGeneric, EngineKind::kLlamaServer, EngineKind::kOllama}) {
-    const auto slept = run(loop, put_to_sleep({}, kind, 1min));
-    ASSERT_FALSE(slept.has_value());
-    EXPECT_EQ(slept.error().code, Code::kFailedPrecondition);
-    EXPECT_FALSE(wake_call(kind).has_value());
+    const auto calls = sleep_calls(kind, SuspendLevel::kSleep);
+    ASSERT_FALSE(calls.has_value());
+    EXPECT_EQ(calls.error().code, Code::kFailedPrecondition);
+    EXPECT_FALSE(wake_calls(kind, SuspendLevel::kSleep).has_value());
   }
+  EXPECT_FALSE(sleep_calls(EngineKind::kSglang, SuspendLevel::kDeepSleep).has_value());
+  EXPECT_FALSE(wake_calls(EngineKind::kSglang, SuspendLevel::kDeepSleep).has_value());
 }
 
-TEST(SleepCall, SaysWhatAnEngineLacks) {
+TEST_F(SleepCallTest, SaysWhatAnEngineLacks) {
   Ready engine({"--no-sleep"});
-  const auto slept = run(engine.loop, put_to_sleep(engine.address, EngineKind::kVllm, 1min));
+  const auto slept = sleep(engine, EngineKind::kVllm, SuspendLevel::kSleep);
   ASSERT_FALSE(slept.has_value());
-  EXPECT_NE(slept.error().message.find("--enable-sleep-mode"), std::string::npos)
-      << slept.error().message;
+  EXPECT_THAT(slept.error().message, HasSubstr("--enable-sleep-mode"));
 }
 
-TEST(SleepCall, FailsWithTheStatusAndInTime) {
+TEST_F(SleepCallTest, FailsWithTheStatusAndInTime) {
   Ready fails({"--fail-sleep"});
-  const auto slept = run(fails.loop, put_to_sleep(fails.address, EngineKind::kVllm, 1min));
+  const auto slept = sleep(fails, EngineKind::kVllm, SuspendLevel::kSleep);
   ASSERT_FALSE(slept.has_value());
-  EXPECT_NE(slept.error().message.find("status 500"), std::string::npos);
+  EXPECT_THAT(slept.error().message, HasSubstr("status 500"));
   Ready hangs({"--hang-wake"});
-  EXPECT_TRUE(run(hangs.loop, put_to_sleep(hangs.address, EngineKind::kVllm, 1min)).has_value());
-  const auto woke = run(hangs.loop, wake_up(hangs.address, EngineKind::kVllm, 100ms));
+  EXPECT_TRUE(sleep(hangs, EngineKind::kVllm, SuspendLevel::kSleep).has_value());
+  const auto woke = wake(hangs, EngineKind::kVllm, SuspendLevel::kSleep, 100ms);
   ASSERT_FALSE(woke.has_value());
   EXPECT_EQ(woke.error().code, Code::kDeadlineExceeded);
 }

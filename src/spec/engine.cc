@@ -6,7 +6,7 @@ namespace heddle::spec {
 namespace {
 
 constexpr std::array<std::string_view, kSuspendLevels> kLevelNames{
-    "freeze", "sleep", "reclaim", "checkpoint", "stop"};
+    "freeze", "sleep", "deep_sleep", "reclaim", "checkpoint", "stop"};
 constexpr std::array<std::string_view, 5> kKindNames{
     "generic", "vllm", "sglang", "llama-server", "ollama"};
 

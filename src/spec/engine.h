@@ -12,12 +12,13 @@ namespace heddle::spec {
 /// How an engine gives up what it holds of a device; later ones free more and cost more.
 enum class SuspendLevel : std::uint8_t {
   kFreeze,      ///< Its processes stand still; they keep all their memory.
-  kSleep,       ///< Its own call for it (vLLM's /sleep); its processes run on.
+  kSleep,       ///< Its own call for it (vLLM's /sleep): weights go to host memory.
+  kDeepSleep,   ///< Likewise, with its weights dropped; it will have to read them again.
   kReclaim,     ///< Frozen, and pages that files back are given back to the kernel.
   kCheckpoint,  ///< Frozen, with what it had on the device in host memory.
   kStop,        ///< Ended; it will have to be started anew.
 };
-inline constexpr std::size_t kSuspendLevels = 5;
+inline constexpr std::size_t kSuspendLevels = 6;
 
 /// Whose habits an engine has: its health path, its sleep call, its metrics.
 enum class EngineKind : std::uint8_t { kGeneric, kVllm, kSglang, kLlamaServer, kOllama };
@@ -31,10 +32,14 @@ enum class EngineKind : std::uint8_t { kGeneric, kVllm, kSglang, kLlamaServer, k
 [[nodiscard]] std::string_view name(EngineKind kind);
 [[nodiscard]] std::optional<EngineKind> engine_kind(std::string_view name);
 
+/// Whether the engine itself does it when it is called, while its processes run on.
+[[nodiscard]] constexpr bool sleeps(SuspendLevel level) {
+  return level == SuspendLevel::kSleep || level == SuspendLevel::kDeepSleep;
+}
 /// Whether requests that an engine answers survive this: their connections stay, and they go on
 /// when it is resumed.
 [[nodiscard]] constexpr bool keeps_requests(SuspendLevel level) {
-  return level != SuspendLevel::kSleep && level != SuspendLevel::kStop;
+  return !sleeps(level) && level != SuspendLevel::kStop;
 }
 
 }  // namespace heddle::spec

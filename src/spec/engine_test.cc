@@ -26,6 +26,7 @@ TEST(Engine, OnlyWhatLeavesTheProcessAsItIsKeepsItsRequests) {
   EXPECT_TRUE(keeps_requests(SuspendLevel::kReclaim));
   EXPECT_TRUE(keeps_requests(SuspendLevel::kCheckpoint));
   EXPECT_FALSE(keeps_requests(SuspendLevel::kSleep));
+  EXPECT_FALSE(keeps_requests(SuspendLevel::kDeepSleep));
   EXPECT_FALSE(keeps_requests(SuspendLevel::kStop));
 }
 

@@ -7,7 +7,9 @@ of the prompt, so that a test can tell who answered what, and that a stream lost
     engine.py --port 8000 --name alpha --anonymous-mib 64 --file-mib 64 --sigterm ignore
 
 Beside the API it serves the sleep calls of vLLM and SGLang, `/calls` (paths of all requests so far but this kind) and
-`/last_request` (path, headers and body of the last request for inference).
+`/last_request` (path, headers and body of the last request for inference). As vLLM it can be woken piece by piece (`tags`),
+takes no notice of a call to sleep when it sleeps, and talks nonsense once its weights were dropped (`/sleep?level=2`) until it
+was told to reload them.
 """
 
 import argparse
@@ -27,6 +29,7 @@ import urllib.parse
 
 MIB = 1 << 20
 PAGE = mmap.PAGESIZE
+TAGS = ("weights", "kv_cache")  # What an engine that sleeps has given up.
 
 
 def parse(arguments=None):
@@ -44,6 +47,7 @@ def parse(arguments=None):
     memory("--directory", default=".")
     memory("--grow-on-wake-mib", type=int, default=0, help="held on top after each wake-up")
     memory("--leak-on-sleep-mib", type=int, default=0, help="of the anonymous memory that sleep does not free")
+    memory("--backup-mib", type=int, default=0, help="held while it sleeps with its weights in host memory (level 1)")
     start = parser.add_argument_group("start").add_argument
     start("--open-after", type=float, default=0, help="seconds until the port opens")
     start("--healthy-after", type=float, default=0, help="seconds until /health answers 200, 503 before")
@@ -69,6 +73,9 @@ def parse(arguments=None):
     sleep("--fail-wake", action="store_true", help="500")
     sleep("--hang-sleep", action="store_true", help="it never answers")
     sleep("--hang-wake", action="store_true")
+    sleep("--fail-reload", action="store_true", help="500 when it is to read its weights again")
+    sleep("--hang-reload", action="store_true")
+    sleep("--empty-reload", action="store_true", help="200, and no weights")
     end = parser.add_argument_group("end").add_argument
     end("--sigterm", choices=["exit", "ignore", "hang"], default="exit", help="hang: closes the port and stays")
     end("--flood", action="store_true", help="writes to stdout as fast as it goes, some lines very long")
@@ -114,32 +121,48 @@ class Engine:
         self.calls = []
         self.last_request = None
         self.woken = False
-        self.asleep = False
+        self.sleeping = set()  # Of TAGS.
+        self.weights_lost = False
         self.refuse, self.fail = options.refuse, options.fail
         self.anonymous = hold(options.anonymous_mib)
         self.file = map_file(options)
-        self.leaked, self.grown = None, []
+        self.leaked, self.backup, self.grown = None, None, []
 
     def healthy(self):
         return not self.options.never_healthy and time.monotonic() - self.born >= self.options.healthy_after
 
-    def sleep(self):
+    @property
+    def asleep(self):
+        return bool(self.sleeping)
+
+    def sleep(self, level):
         with self.mutex:
             if not self.asleep:
-                self.asleep = True
+                self.sleeping = set(TAGS)
+                self.weights_lost = level == 2
+                self.backup = hold(self.options.backup_mib) if level == 1 else None
                 if self.anonymous is not None:
                     self.anonymous.close()
                     self.anonymous = None
                 self.leaked = hold(self.options.leak_on_sleep_mib)
 
-    def wake(self):
+    def wake(self, tags):
         with self.mutex:
-            if self.asleep:
-                self.asleep = False
+            was_asleep = self.asleep
+            self.sleeping -= set(tags)
+            if was_asleep and not self.asleep:
                 self.woken = True
-                self.leaked = None
+                self.leaked, self.backup = None, None
                 self.anonymous = hold(self.options.anonymous_mib)
                 self.grown.append(hold(self.options.grow_on_wake_mib))
+
+    def reload(self):
+        """Whether there is room for the weights, which are read."""
+        with self.mutex:
+            if "weights" in self.sleeping:
+                return False
+            self.weights_lost = self.weights_lost and self.options.empty_reload
+            return True
 
     def take(self, counter):
         """Whether one of the requests that are to fail so is left."""
@@ -150,7 +173,9 @@ class Engine:
 
     def words(self, prompt, limit):
         options = self.options
-        if (options.garbage_after_wake and self.woken) or (options.garbage_while and os.path.exists(options.garbage_while)):
+        garbage = options.garbage_after_wake and self.woken
+        garbage = garbage or (options.garbage_while and os.path.exists(options.garbage_while))
+        if garbage or self.weights_lost:
             return ["\ufffd"] * limit
         digest = hashlib.sha256(prompt.encode()).hexdigest()[:8]
         words = [options.name, "heard", digest] + [str(n) for n in range(1, max(1, limit - 2))]
@@ -211,8 +236,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.turn(path)
         if path == "/is_sleeping":
             return self.reply(200, {"is_sleeping": self.engine.asleep})
-        if path in ("/collective_rpc", "/reset_prefix_cache"):
-            return self.reply(200, {"results": [None]})
+        if path == "/collective_rpc":
+            return self.call_all(body)
+        if path == "/reset_prefix_cache":
+            return self.reply(200, b"")
         if path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings"):
             return self.infer(path, body)
         return self.error(404, f"{path}: no such path")
@@ -226,11 +253,25 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.hang()
         if options.fail_wake if waking else options.fail_sleep:
             return self.error(500, f"{path}: cannot", "server_error")
+        query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
         if waking:
-            self.engine.wake()
+            self.engine.wake(query.get("tags", TAGS))
         else:
-            self.engine.sleep()
+            self.engine.sleep(int(query.get("level", ["1"])[0]))
         return self.reply(200, b"")
+
+    def call_all(self, body):
+        """vLLM's call of a method in all of its workers."""
+        options = self.engine.options
+        if options.no_sleep:
+            return self.error(404, "/collective_rpc: no such path")
+        if json.loads(body or b"{}").get("method") != "reload_weights":
+            return self.error(400, "the only method here is reload_weights")
+        if options.hang_reload:
+            self.hang()
+        if options.fail_reload or not self.engine.reload():
+            return self.error(500, "reload_weights: cannot", "server_error")
+        return self.reply(200, {"results": [None]})
 
     def infer(self, path, body):
         options = self.engine.options

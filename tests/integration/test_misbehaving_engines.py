@@ -94,6 +94,17 @@ def test_one_that_does_not_come_back_rightly_is_started_anew(options):
             assert_answers(server, "good")
 
 
+@pytest.mark.parametrize("options", ["--fail-reload", "--hang-reload", "--empty-reload"])
+def test_one_that_sleeps_deeply_and_does_not_get_its_weights_back_is_started_anew(options):
+    more = ", engine: vllm, suspend: [deep_sleep], start_timeout: 3"
+    with heddle.Server(pair(options, more)) as server:
+        for _ in range(2):
+            assert_answers(server, "bad")
+            assert_answers(server, "good")
+        starts, costs = levels(server, "bad")
+        assert starts == 2 and costs["deep_sleep"]["failures"] == 1
+
+
 def test_one_that_ignores_sigterm_is_killed_with_its_family(tmp_path):
     pids = tmp_path / "pids"
     with heddle.Server(pair(f"--sigterm ignore --child --stray --pid-file {pids}")) as server:
@@ -159,12 +170,12 @@ def test_a_server_that_ends_takes_its_engines_with_it(tmp_path):
     wait_until(lambda: not any(map(alive, family)))
 
 
-def tight_pair(options):
+def tight_pair(options, level="sleep"):
     """Two engines of 120 MiB that sleep, on a device of this machine's memory, which holds one of them."""
     port = engines.free_port(2)
     rows = "".join(
         f"  {name}: {{cmd: {json.dumps(engines.scripted(name, '--anonymous-mib 80 ' + more))}, engine: vllm,"
-        " memory: 120MiB, suspend: [sleep], drain: 100ms}\n"
+        f" memory: 120MiB, suspend: [{level}], drain: 100ms}}\n"
         for name, more in (("bad", options), ("good", ""))
     )
     devices = "devices: [{name: cpu0, kind: cpu, memory: 160MiB, page: 64KiB}]"
@@ -177,13 +188,14 @@ def levels(server, model):
     return engine["starts"], {cost["level"]: cost for cost in engine["costs"]}
 
 
-def test_one_that_sleeps_well_is_not_started_again():
-    with heddle.Server(tight_pair("")) as server:
+@pytest.mark.parametrize("level", ["sleep", "deep_sleep"])
+def test_one_that_sleeps_well_is_not_started_again(level):
+    with heddle.Server(tight_pair("", level)) as server:
         for _ in range(3):
             assert_answers(server, "bad")
             assert_answers(server, "good")
         starts, costs = levels(server, "bad")
-        assert starts == 1 and costs["sleep"]["times"] >= 2 and costs["sleep"]["insufficient"] == 0
+        assert starts == 1 and costs[level]["times"] >= 2 and costs[level]["insufficient"] == 0
 
 
 def test_one_that_keeps_its_memory_asleep_is_ended_instead():
