@@ -41,7 +41,7 @@ TEST(WorkerLife, HearsAllThatWasSaidBeforeTheEnd) {
   EXPECT_EQ(lived.ready, true);
   EXPECT_EQ(lived.reports.size(), 3U);
   EXPECT_EQ(lived.steps, 77U);
-  EXPECT_EQ(lived.how, "exited with status 0");
+  EXPECT_EQ(lived.how, "exit status 0");
 }
 
 TEST(WorkerLife, DoesNotListenToAnotherLife) {
@@ -54,20 +54,20 @@ TEST(WorkerLife, DoesNotListenToAnotherLife) {
 TEST(WorkerLife, EndsAWorkerThatTalksNonsense) {
   Lived lived(kTalksNonsense);
   lived.loop.run();
-  EXPECT_EQ(lived.how, "killed by signal 9 (Killed)");
+  EXPECT_EQ(lived.how, "signal 9 (Killed)");
 }
 
 TEST(WorkerLife, EndsAWorkerThatHangsUp) {
   Lived lived(kHangsUp);
   lived.loop.run();
-  EXPECT_EQ(lived.how, "killed by signal 9 (Killed)");
+  EXPECT_EQ(lived.how, "signal 9 (Killed)");
 }
 
 TEST(WorkerLife, TheHelloCarriesTheArena) {
   Lived lived(kWantsTheArena);
   lived.loop.run();
   EXPECT_EQ(lived.ready, true);
-  EXPECT_EQ(lived.how, "exited with status 0");
+  EXPECT_EQ(lived.how, "exit status 0");
 }
 
 }  // namespace

@@ -1,16 +1,11 @@
 #include "agent/worker_process.h"
 
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
-#include <boost/asio/posix/stream_descriptor.hpp>
-
 #include <signal.h>
 #include <spawn.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 namespace heddle::agent {
@@ -70,67 +65,7 @@ class SpawnPlan {
   posix_spawnattr_t attributes_{};
 };
 
-std::string describe(const siginfo_t& status) {
-  if (status.si_code == CLD_EXITED) {
-    return "exited with status " + std::to_string(status.si_status);
-  }
-  return "killed by signal " + std::to_string(status.si_status) + " (" +
-         ::strsignal(status.si_status) + ")";
-}
-
 }  // namespace
-
-class WorkerProcess::Impl : public std::enable_shared_from_this<WorkerProcess::Impl> {
- public:
-  Impl(const asio::any_io_executor& executor,
-       pid_t pid,
-       int pidfd,
-       std::function<void(const std::string&)> on_exit)
-      : pid_(pid), pidfd_(executor, pidfd), on_exit_(std::move(on_exit)) {}
-
-  void watch() {
-    pidfd_.async_wait(asio::posix::stream_descriptor::wait_read,
-                      [self = shared_from_this()](const boost::system::error_code& error) {
-                        if (!error && self->pid_ > 0) {
-                          const std::string how = self->reap();
-                          self->on_exit_(how);
-                        }
-                      });
-  }
-
-  void end() {
-    if (pid_ > 0) {
-      kill();
-      (void)reap();
-    }
-    boost::system::error_code ignored;
-    pidfd_.close(ignored);
-  }
-
-  [[nodiscard]] pid_t pid() const { return pid_; }
-
-  void kill() const {
-    if (pid_ > 0) {
-      (void)::kill(pid_, SIGKILL);  // Not reaped yet, so the number is still its own.
-    }
-  }
-
- private:
-  std::string reap() {
-    siginfo_t status{};
-    int result = -1;
-    do {
-      // By number: the loop has made the pidfd non-blocking, which waitid would heed.
-      result = ::waitid(P_PID, static_cast<id_t>(pid_), &status, WEXITED);
-    } while (result != 0 && errno == EINTR);
-    pid_ = -1;
-    return result == 0 ? describe(status) : std::string("ended in a way that nobody saw");
-  }
-
-  pid_t pid_;
-  asio::posix::stream_descriptor pidfd_;
-  std::function<void(const std::string&)> on_exit_;
-};
 
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::spawn(
     const asio::any_io_executor& executor,
@@ -149,29 +84,24 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::spawn(
   if (!pid) {
     return pid.error();
   }
-  // glibc 2.36 declares pidfd_open without extern "C".
-  const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, *pid, 0));
-  if (pidfd < 0) {
-    const int error = errno;
-    (void)::kill(*pid, SIGKILL);
-    (void)::waitpid(*pid, nullptr, 0);
-    return Error{Code::kUnavailable,
-                 std::string("watch a worker process: ") + std::strerror(error)};
+  Result<Child> child = Child::adopt(*pid);
+  if (!child) {
+    return Error{child.error().code, "worker: " + child.error().message};
   }
-  auto impl = std::make_shared<Impl>(executor, *pid, pidfd, std::move(on_exit));
-  impl->watch();
-  return std::unique_ptr<WorkerProcess>(new WorkerProcess(std::move(impl)));
+  return std::unique_ptr<WorkerProcess>(
+      new WorkerProcess(executor, std::move(*child), std::move(on_exit)));
 }
 
-WorkerProcess::WorkerProcess(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
-WorkerProcess::~WorkerProcess() {
-  impl_->end();
-}
+WorkerProcess::WorkerProcess(const asio::any_io_executor& executor,
+                             Child child,
+                             std::function<void(const std::string&)> on_exit)
+    : watch_(executor, std::move(child), std::move(on_exit)) {}
+
 pid_t WorkerProcess::pid() const {
-  return impl_->pid();
+  return watch_.child().pid();
 }
 void WorkerProcess::kill() {
-  impl_->kill();
+  watch_.child().signal(SIGKILL);
 }
 
 }  // namespace heddle::agent

@@ -57,13 +57,13 @@ TEST(WorkerProcess, TellsHowItEnded) {
   Started exits;
   exits.say(kExitWithSeven);
   exits.loop.run();
-  EXPECT_EQ(exits.ended, "exited with status 7");
+  EXPECT_EQ(exits.ended, "exit status 7");
 
   Started killed;
   ASSERT_FALSE(killed.hear().empty());
   killed.process->kill();
   killed.loop.run();
-  EXPECT_EQ(killed.ended, "killed by signal 9 (Killed)");
+  EXPECT_EQ(killed.ended, "signal 9 (Killed)");
 }
 
 TEST(WorkerProcess, DiesWithItsObjectAndLeavesNoZombie) {

@@ -4,15 +4,12 @@
 #include <cerrno>
 #include <cstring>
 
-#include <boost/asio/posix/stream_descriptor.hpp>
-
 #include "base/check.h"
 
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -144,15 +141,6 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return all;
 }
 
-std::string describe(const siginfo_t& status) {
-  if (status.si_code == CLD_EXITED) {
-    return "exit status " + std::to_string(status.si_status);
-  }
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): of the C library's own table.
-  const char* name = ::strsignal(status.si_status);
-  return "signal " + std::to_string(status.si_status) + " (" + name + ")";
-}
-
 /// The child's number; the error it met on its way to its program.
 Result<pid_t> start(const Command& command, const Descriptor& output) {
   std::vector<std::string> argv = command.argv;
@@ -192,62 +180,6 @@ Result<pid_t> start(const Command& command, const Descriptor& output) {
 
 }  // namespace
 
-class ChildProcess::Impl : public std::enable_shared_from_this<ChildProcess::Impl> {
- public:
-  Impl(const asio::any_io_executor& executor,
-       pid_t pid,
-       int pidfd,
-       std::function<void(const std::string&)> on_exit)
-      : pid_(pid), pidfd_(executor, pidfd), on_exit_(std::move(on_exit)) {}
-
-  void watch() {
-    pidfd_.async_wait(asio::posix::stream_descriptor::wait_read,
-                      [self = shared_from_this()](const boost::system::error_code& error) {
-                        if (!error && self->running()) {
-                          const std::string how = self->reap();
-                          const auto tell = std::move(self->on_exit_);
-                          tell(how);
-                        }
-                      });
-  }
-
-  void end() {
-    if (running()) {
-      (void)::kill(pid_, SIGKILL);
-      (void)reap();
-    }
-    boost::system::error_code ignored;
-    pidfd_.close(ignored);
-  }
-
-  [[nodiscard]] bool running() const { return !reaped_; }
-  [[nodiscard]] pid_t pid() const { return pid_; }
-
-  void signal(int number) const {
-    // Not reaped yet, so the number is still its own; its group may be another by now.
-    if (running() && ::kill(-pid_, number) != 0) {
-      (void)::kill(pid_, number);
-    }
-  }
-
- private:
-  std::string reap() {
-    siginfo_t status{};
-    int result = -1;
-    do {
-      // By number: the loop has made the pidfd non-blocking, which waitid would heed.
-      result = ::waitid(P_PID, static_cast<id_t>(pid_), &status, WEXITED);
-    } while (result != 0 && errno == EINTR);
-    reaped_ = true;
-    return result == 0 ? describe(status) : std::string("an end that nobody saw");
-  }
-
-  pid_t pid_;
-  bool reaped_ = false;
-  asio::posix::stream_descriptor pidfd_;
-  std::function<void(const std::string&)> on_exit_;
-};
-
 Result<std::unique_ptr<ChildProcess>> ChildProcess::spawn(
     const asio::any_io_executor& executor,
     const Command& command,
@@ -258,29 +190,24 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::spawn(
   if (!pid) {
     return pid.error();
   }
-  // glibc 2.36 declares pidfd_open without extern "C".
-  const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, *pid, 0));
-  if (pidfd < 0) {
-    const int error = errno;
-    (void)::kill(*pid, SIGKILL);
-    (void)::waitpid(*pid, nullptr, 0);
-    return Error{Code::kUnavailable,
-                 "watch the process of " + command.argv[0] + ": " + std::strerror(error)};
+  Result<Child> child = Child::adopt(*pid);
+  if (!child) {
+    return Error{child.error().code, command.argv[0] + ": " + child.error().message};
   }
-  auto impl = std::make_shared<Impl>(executor, *pid, pidfd, std::move(on_exit));
-  impl->watch();
-  return std::unique_ptr<ChildProcess>(new ChildProcess(std::move(impl)));
+  return std::unique_ptr<ChildProcess>(
+      new ChildProcess(executor, std::move(*child), std::move(on_exit)));
 }
 
-ChildProcess::ChildProcess(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
-ChildProcess::~ChildProcess() {
-  impl_->end();
-}
+ChildProcess::ChildProcess(const asio::any_io_executor& executor,
+                           Child child,
+                           std::function<void(const std::string&)> on_exit)
+    : watch_(executor, std::move(child), std::move(on_exit)) {}
+
 pid_t ChildProcess::pid() const {
-  return impl_->pid();
+  return watch_.child().pid();
 }
 void ChildProcess::signal(int number) const {
-  impl_->signal(number);
+  watch_.child().signal_group(number);
 }
 
 }  // namespace heddle::external

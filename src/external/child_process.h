@@ -10,6 +10,7 @@
 
 #include "base/descriptor.h"
 #include "base/result.h"
+#include "external/child_watch.h"
 
 #include <sys/types.h>
 
@@ -39,19 +40,15 @@ class ChildProcess {
       const Descriptor& output,
       std::function<void(const std::string& how)> on_exit);
 
-  /// Kills it, if it still runs, and takes its exit status.
-  ~ChildProcess();
-  ChildProcess(const ChildProcess&) = delete;
-  ChildProcess& operator=(const ChildProcess&) = delete;
-
   [[nodiscard]] pid_t pid() const;
   /// To its process group; nothing where it has ended.
   void signal(int number) const;
 
  private:
-  class Impl;
-  explicit ChildProcess(std::shared_ptr<Impl> impl);
-  std::shared_ptr<Impl> impl_;
+  ChildProcess(const boost::asio::any_io_executor& executor,
+               Child child,
+               std::function<void(const std::string&)> on_exit);
+  ChildWatch watch_;
 };
 
 }  // namespace heddle::external

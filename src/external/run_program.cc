@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
 
@@ -13,7 +14,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 namespace heddle::external {
@@ -118,31 +118,30 @@ Result<std::string> run_program(const std::vector<std::string>& argv, Duration p
   if (!pid) {
     return pid.error();
   }
+  Result<Child> child = Child::adopt(*pid);
+  if (!child) {
+    return child.error();
+  }
   output->writing = Descriptor();
   errors->writing = Descriptor();
   std::array<std::string, 2> texts;
   const bool in_time = read_both({output->reading.get(), errors->reading.get()}, texts, deadline);
   if (!in_time) {
-    (void)::kill(-*pid, SIGKILL);
+    child->signal_group(SIGKILL);
   }
-  int status = 0;
-  while (::waitpid(*pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  const ProcessEnd& end = child->wait();
   const std::string what = argv[0] + (argv.size() > 1 ? " " + argv[1] : "");
   if (!in_time) {
     return Error{Code::kDeadlineExceeded, what + " was not over in time"};
   }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+  if (!end.well()) {
     std::string& why = texts[1];
     while (!why.empty() && why.back() == '\n') {
       why.pop_back();
     }
     const std::size_t skipped = why.size() > kErrorShown ? why.size() - kErrorShown : 0;
     return Error{Code::kUnavailable,
-                 what + " failed with " +
-                     (WIFEXITED(status) ? "status " + std::to_string(WEXITSTATUS(status))
-                                        : "signal " + std::to_string(WTERMSIG(status))) +
-                     ": " + why.substr(skipped)};
+                 what + " failed with " + describe(end) + ": " + why.substr(skipped)};
   }
   return std::move(texts[0]);
 }

@@ -16,7 +16,7 @@ TEST(RunProgram, ReturnsWhatItWrote) {
 TEST(RunProgram, SaysHowItFailed) {
   const auto failed = run_program({"sh", "-c", "echo no such image >&2; exit 3"}, 1min);
   ASSERT_FALSE(failed.has_value());
-  EXPECT_EQ(failed.error().message, "sh -c failed with status 3: no such image");
+  EXPECT_EQ(failed.error().message, "sh -c failed with exit status 3: no such image");
   EXPECT_FALSE(run_program({"/no/such/program"}, 1min).has_value());
 }
 

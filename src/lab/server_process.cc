@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <thread>
 #include <utility>
 
 #include "base/clock.h"
@@ -14,14 +13,12 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 namespace heddle::lab {
 
 namespace {
 
-constexpr Duration kPollInterval = std::chrono::milliseconds(10);
 constexpr std::size_t kLogShown = 2000;
 constexpr int kNotStarted = 127;
 
@@ -40,11 +37,6 @@ std::string tail(const std::string& file) {
   return text;
 }
 
-std::string how(int status) {
-  return WIFEXITED(status) ? "ended with status " + std::to_string(WEXITSTATUS(status))
-                           : "was killed by signal " + std::to_string(WTERMSIG(status));
-}
-
 /// In the child, between fork and exec: nothing but system calls.
 [[noreturn]] void become(const char* const* arguments, int output, int log, pid_t parent) {
   (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -57,44 +49,40 @@ std::string how(int status) {
 
 }  // namespace
 
-ServerProcess::ServerProcess(pid_t pid, int output, std::string log)
-    : pid_(pid), output_(output), log_(std::move(log)) {}
-
-ServerProcess::~ServerProcess() {
-  if (pid_ > 0) {
-    (void)::kill(pid_, SIGKILL);
-    (void)::waitpid(pid_, nullptr, 0);
-  }
-  (void)::close(output_);
-}
+ServerProcess::ServerProcess(Child child, Descriptor output, std::string log)
+    : child_(std::move(child)), output_(std::move(output)), log_(std::move(log)) {}
 
 Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const std::string& program,
                                                             const std::string& config,
                                                             const std::string& log,
                                                             Duration patience) {
-  const int log_fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (log_fd < 0) {
+  const Descriptor log_file(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!log_file) {
     return unavailable("write " + log + ": " + std::strerror(errno));
   }
   std::array<int, 2> pipe{};
   if (::pipe2(pipe.data(), O_CLOEXEC) != 0) {
-    (void)::close(log_fd);
     return unavailable(std::string("start a server: ") + std::strerror(errno));
   }
+  Descriptor reading(pipe[0]);
+  Descriptor writing(pipe[1]);
   const std::array<const char*, 5> arguments{
       program.c_str(), "serve", "--config", config.c_str(), nullptr};
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    become(arguments.data(), pipe[1], log_fd, parent);
+    become(arguments.data(), writing.get(), log_file.get(), parent);
   }
-  (void)::close(pipe[1]);
-  (void)::close(log_fd);
   if (pid < 0) {
-    (void)::close(pipe[0]);
     return unavailable(std::string("start a server: ") + std::strerror(errno));
   }
-  std::unique_ptr<ServerProcess> server(new ServerProcess(pid, pipe[0], log));
+  writing = Descriptor();
+  Result<Child> child = Child::adopt(pid);
+  if (!child) {
+    return child.error();
+  }
+  std::unique_ptr<ServerProcess> server(
+      new ServerProcess(std::move(*child), std::move(reading), log));
   const Result<void> said = server->read_url(patience);
   if (!said) {
     return unavailable(said.error().message + "\n" + tail(log));
@@ -107,16 +95,15 @@ Result<void> ServerProcess::read_url(Duration patience) {
   std::string text;
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_now());
-    pollfd ready{.fd = output_, .events = POLLIN, .revents = 0};
+    pollfd ready{.fd = output_.get(), .events = POLLIN, .revents = 0};
     if (left.count() <= 0 || ::poll(&ready, 1, static_cast<int>(left.count())) == 0) {
       return unavailable("the server has not said where it listens");
     }
     std::array<char, 4096> buffer{};
-    const ssize_t count = ::read(output_, buffer.data(), buffer.size());
+    const ssize_t count = ::read(output_.get(), buffer.data(), buffer.size());
     if (count <= 0) {
-      int status = 0;
-      return unavailable(wait(patience, status) ? "the server " + how(status)
-                                                : "the server has closed its output");
+      return unavailable(child_.wait(patience) ? "the server ended: " + describe(child_.wait())
+                                               : "the server has closed its output");
     }
     text.append(buffer.data(), static_cast<std::size_t>(count));
     const std::size_t begin = text.find("http://");
@@ -128,29 +115,13 @@ Result<void> ServerProcess::read_url(Duration patience) {
   }
 }
 
-bool ServerProcess::wait(Duration patience, int& status) {
-  const Instant deadline = steady_now() + patience;
-  for (;;) {
-    const pid_t ended = ::waitpid(pid_, &status, WNOHANG);
-    if (ended == pid_) {
-      pid_ = -1;
-      return true;
-    }
-    if (steady_now() > deadline) {
-      return false;
-    }
-    std::this_thread::sleep_for(kPollInterval);
-  }
-}
-
 Result<void> ServerProcess::stop(Duration patience) {
-  int status = 0;
-  (void)::kill(pid_, SIGTERM);
-  if (!wait(patience, status)) {
+  child_.signal(SIGTERM);
+  if (!child_.wait(patience)) {
     return unavailable("the server did not end within the time it was given");
   }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    return unavailable("the server " + how(status) + "\n" + tail(log_));
+  if (const ProcessEnd& end = child_.wait(); !end.well()) {
+    return unavailable("the server ended: " + describe(end) + "\n" + tail(log_));
   }
   return {};
 }

@@ -3,6 +3,8 @@
 #include <memory>
 #include <string>
 
+#include "base/child.h"
+#include "base/descriptor.h"
 #include "base/result.h"
 #include "base/time.h"
 
@@ -20,26 +22,20 @@ class ServerProcess {
                                                       const std::string& config,
                                                       const std::string& log,
                                                       Duration patience);
-  ~ServerProcess();
-  ServerProcess(const ServerProcess&) = delete;
-  ServerProcess& operator=(const ServerProcess&) = delete;
-
   /// Such as "http://127.0.0.1:40123".
   [[nodiscard]] const std::string& url() const { return url_; }
-  [[nodiscard]] pid_t pid() const { return pid_; }
+  [[nodiscard]] pid_t pid() const { return child_.pid(); }
 
   /// Ends it as an operator would, and kills it after so long. An error when it ended otherwise
   /// than with status 0.
   Result<void> stop(Duration patience);
 
  private:
-  ServerProcess(pid_t pid, int output, std::string log);
+  ServerProcess(Child child, Descriptor output, std::string log);
   Result<void> read_url(Duration patience);
-  /// Waits for its end; false when it still runs after so long.
-  bool wait(Duration patience, int& status);
 
-  pid_t pid_;
-  int output_;
+  Child child_;
+  Descriptor output_;
   std::string log_;
   std::string url_{};
 };

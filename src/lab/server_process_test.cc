@@ -52,7 +52,7 @@ TEST_F(ServerProcessTest, OneThatDoesNotComeUpIsReportedWithItsLog) {
   const auto server = start("echo some trouble >&2; exit 4");
   ASSERT_FALSE(server);
   EXPECT_EQ(server.error().code, Code::kUnavailable);
-  EXPECT_THAT(server.error().message, HasSubstr("ended with status 4"));
+  EXPECT_THAT(server.error().message, HasSubstr("the server ended: exit status 4"));
   EXPECT_THAT(server.error().message, HasSubstr("some trouble"));
 }
 
@@ -79,7 +79,7 @@ TEST_F(ServerProcessTest, AFailureAtTheEndIsReported) {
   ASSERT_TRUE(server) << server.error().message;
   const Result<void> stopped = (*server)->stop(20s);
   ASSERT_FALSE(stopped);
-  EXPECT_THAT(stopped.error().message, HasSubstr("ended with status 9"));
+  EXPECT_THAT(stopped.error().message, HasSubstr("the server ended: exit status 9"));
 }
 
 }  // namespace
