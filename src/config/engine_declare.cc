@@ -200,9 +200,9 @@ void declare_times(Fields& f, const SwapSettings& settings, EngineConfig& engine
         engine.response_timeout);
     inner.ignore({"connect", "keepalive", "tlsHandshake", "expectContinue", "idleConn"}, kNoEffect);
   });
-  if (engine.start_timeout <= Duration{} || engine.resume_timeout <= Duration{}) {
-    f.reject("start_timeout", "it and resume_timeout must be more than 0");
-  }
+  require_positive(f, "healthCheckTimeout", engine.start_timeout);
+  require_positive(f, "start_timeout", engine.start_timeout);
+  require_positive(f, "resume_timeout", engine.resume_timeout);
 }
 
 /// A path of this machine becomes absolute; a name of a hub stays.

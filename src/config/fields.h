@@ -77,4 +77,11 @@ class Fields {
   virtual void warn(std::string_view key, const std::string& warning) = 0;
 };
 
+/// Refuses a time that the section has and that is not more than 0.
+inline void require_positive(Fields& f, std::string_view key, Duration value) {
+  if (f.has(key) && value <= Duration{}) {
+    f.reject(key, "must be more than 0");
+  }
+}
+
 }  // namespace heddle::config
