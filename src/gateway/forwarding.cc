@@ -28,7 +28,7 @@ std::string event_of_lines(std::string text) {
   return api::sse_event(text);
 }
 
-/// The coroutine's state.
+/// The coroutine's state; not in its frame, so that both are of sizes that are allocated fast.
 class Forwarding {
  public:
   Forwarding(std::shared_ptr<Context> context, HttpExchange& http, ForwardJob job)
@@ -50,13 +50,13 @@ class Forwarding {
   Forwarding(const Forwarding&) = delete;
   Forwarding& operator=(const Forwarding&) = delete;
 
-  asio::awaitable<void> run() {
+  static asio::awaitable<void> run(std::unique_ptr<Forwarding> self) {
     for (;;) {
-      const bool ready = co_await wait_for_engine();
+      const bool ready = co_await self->wait_for_engine();
       if (!ready) {
         co_return;
       }
-      const bool again = co_await ask_engine();
+      const bool again = co_await self->ask_engine();
       if (!again) {
         co_return;
       }
@@ -82,7 +82,7 @@ class Forwarding {
   std::string take_part();
   [[nodiscard]] Duration time_to_speak() const;
   [[nodiscard]] std::string error_events(const api::ApiError& error) const;
-  [[nodiscard]] StreamHead head_of(const UpstreamExchange& engine) const;
+  [[nodiscard]] StreamHead take_head(UpstreamExchange& engine) const;
 
   std::shared_ptr<Context> context_;
   HttpExchange& http_;
@@ -243,15 +243,18 @@ std::string Forwarding::take_part() {
   return std::exchange(part_, {});
 }
 
-StreamHead Forwarding::head_of(const UpstreamExchange& engine) const {
-  const UpstreamHead& theirs = *engine.head();
-  StreamHead head{.status = theirs.status, .reason = theirs.reason, .length = theirs.length};
-  for (const auto& field : theirs.headers) {
-    if (!is_same_field(field.first, "x-request-id")) {  // It has ours.
-      head.headers.push_back(field);
-    }
-  }
-  if (theirs.is_event_stream() && field_value(head.headers, "x-accel-buffering").empty()) {
+/// What the client gets of its head, whose headers go.
+StreamHead Forwarding::take_head(UpstreamExchange& engine) const {
+  UpstreamHead& theirs = *engine.head();
+  const bool events = theirs.is_event_stream();
+  StreamHead head{.status = theirs.status,
+                  .reason = theirs.reason,
+                  .headers = std::exchange(theirs.headers, {}),
+                  .length = theirs.length};
+  std::erase_if(head.headers, [](const auto& field) {
+    return is_same_field(field.first, "x-request-id");  // It has ours.
+  });
+  if (events && field_value(head.headers, "x-accel-buffering").empty()) {
     head.headers.emplace_back("X-Accel-Buffering", "no");
   }
   if (engine.complete() && !http_.request().head_only) {
@@ -270,7 +273,7 @@ asio::awaitable<Result<void>> Forwarding::pass_answer(UpstreamExchange& engine) 
     }
   } else {
     events_ = head.is_event_stream() && head.is_plain();
-    StreamHead ours = head_of(engine);
+    StreamHead ours = take_head(engine);
     const bool whole = engine.complete();
     answering_ = true;
     const Result<void> begun = co_await http_.begin(std::move(ours), take_part());
@@ -393,8 +396,7 @@ asio::awaitable<void> Forwarding::fail(Error error) {
 asio::awaitable<void> forward(std::shared_ptr<Context> context,
                               HttpExchange& http,
                               ForwardJob job) {
-  Forwarding forwarding(std::move(context), http, std::move(job));
-  co_await forwarding.run();
+  return Forwarding::run(std::make_unique<Forwarding>(std::move(context), http, std::move(job)));
 }
 
 }  // namespace heddle::gateway

@@ -37,6 +37,8 @@ constexpr std::uint64_t kBodyBytesPerSecond = 64U << 10U;  ///< A slower client 
 constexpr Duration kLinger = 2s;
 constexpr std::size_t kLingerBytes = 16U << 20U;
 constexpr std::size_t kRequestIdMax = 128;
+constexpr std::size_t kUsualFields = 12;  ///< That a request has.
+constexpr std::size_t kUsualHead = 512;   ///< Of an answer [bytes].
 constexpr const char* kServerName = "heddle";
 constexpr const char* kRequestIdField = "X-Request-Id";
 
@@ -64,6 +66,16 @@ Error client_gone(const ErrorCode& why) {
 std::string_view view(boost::beast::string_view text) {
   return {text.data(), text.size()};
 }
+
+asio::const_buffer bytes_of(std::string_view text) {
+  return {text.data(), text.size()};
+}
+
+/// What goes to the network together: a head, the size of a chunk, a part, and what follows on it.
+/// Parts are not copied for that.
+using Pieces = std::array<asio::const_buffer, 4>;
+/// "7c2\r\n".
+using ChunkSize = std::array<char, 18>;
 
 /// One client's connection. Kept alive by its coroutine.
 class Connection final : public HttpConnection,
@@ -117,8 +129,10 @@ class Connection final : public HttpConnection,
   asio::awaitable<void> refuse(api::ApiError error);
   asio::awaitable<void> linger();
   asio::awaitable<void> stop_watching();
-  asio::awaitable<Result<void>> write(std::string_view bytes);
+  asio::awaitable<Result<void>> write(Pieces pieces);
 
+  std::optional<api::ApiError> let_in(const Parser& parser);
+  [[nodiscard]] std::optional<api::ApiError> complaint(const ErrorCode& failure) const;
   void take_head(const Parser& parser);
   void watch();
   void give_up();
@@ -126,7 +140,7 @@ class Connection final : public HttpConnection,
   void be_patient() { deadline_.clear(); }
   void mark_gone();
   void add_head(std::string& text, const StreamHead& head) const;
-  void add_part(std::string& bytes, std::string_view part) const;
+  Pieces frame(ChunkSize& size, std::string_view head, std::string_view part, bool last) const;
 
   std::shared_ptr<ConnectionShared> shared_;
   tcp::socket socket_;
@@ -255,6 +269,7 @@ void Connection::take_head(const Parser& parser) {
   }
   request_.accept = std::string(view(head[http::field::accept]));
   request_.head_only = head_only_;
+  request_.headers.reserve(kUsualFields);
   for (const auto& field : head) {
     request_.headers.emplace_back(view(field.name_string()), view(field.value()));
   }
@@ -275,6 +290,48 @@ ErrorCode Connection::parse_buffered(Parser& parser) {
   return failure == http::error::need_more ? ErrorCode() : failure;
 }
 
+/// Asks the gatekeeper; why the client is turned away, if it is.
+std::optional<api::ApiError> Connection::let_in(const Parser& parser) {
+  if (too_many_) {
+    return api::unavailable("too many connections: limits.connections is " +
+                            std::to_string(shared_->limits.connections));
+  }
+  const auto& fields = parser.get();
+  auto answer = shared_->gatekeeper({.method = request_.method,
+                                     .path = request_.path,
+                                     .authorization = view(fields[http::field::authorization]),
+                                     .api_key = view(fields["x-api-key"])});
+  if (auto* turned_away = std::get_if<api::ApiError>(&answer)) {
+    return std::move(*turned_away);
+  }
+  request_.guest = std::move(std::get<Guest>(answer));
+  return std::nullopt;
+}
+
+/// What to say of a request that could not be read; nothing where nobody listens.
+std::optional<api::ApiError> Connection::complaint(const ErrorCode& failure) const {
+  const config::Limits& limits = shared_->limits;
+  if (failure == http::error::body_limit) {
+    api::ApiError large = api::invalid_request(
+        "",
+        "the body is larger than limits.body, which is " + std::to_string(limits.body) + " bytes");
+    large.status = 413;
+    return large;
+  }
+  if (failure == http::error::header_limit || failure == http::error::buffer_overflow) {
+    api::ApiError large = api::invalid_request("",
+                                               "the head is larger than limits.header, which is " +
+                                                   std::to_string(limits.header) + " bytes");
+    large.status = 431;
+    return large;
+  }
+  if (failure != http::error::end_of_stream && failure != http::error::partial_message &&
+      failure.category() == make_error_code(http::error::bad_method).category()) {
+    return api::invalid_request("", "this is not HTTP/1.1: " + failure.message());
+  }
+  return std::nullopt;
+}
+
 /// Reads head and body. False when there is no request to answer: what could be said has been, and
 /// keep_alive_ tells whether there may be another.
 asio::awaitable<bool> Connection::read_request(Parser& parser) {
@@ -291,29 +348,13 @@ asio::awaitable<bool> Connection::read_request(Parser& parser) {
   }
   if (!failure) {
     take_head(parser);
-    const auto& fields = parser.get();
-    const HttpHead head{.method = request_.method,
-                        .path = request_.path,
-                        .authorization = view(fields[http::field::authorization]),
-                        .api_key = view(fields["x-api-key"])};
-    auto answer = shared_->gatekeeper(head);
-    std::optional<api::ApiError> no;
-    if (auto* turned_away = std::get_if<api::ApiError>(&answer)) {
-      no = std::move(*turned_away);
-    } else {
-      request_.guest = std::get<Guest>(answer);
-    }
-    if (too_many_) {
-      no = api::unavailable("too many connections: limits.connections is " +
-                            std::to_string(limits.connections));
-    }
-    if (no) {
+    if (std::optional<api::ApiError> no = let_in(parser)) {
       keep_alive_ = keep_alive_ && parser.is_done();
       co_await refuse(std::move(*no));
       co_return false;
     }
-    if (!parser.is_done() && http_11_ && fields[http::field::expect] == "100-continue") {
-      const std::string_view proceed = "HTTP/1.1 100 Continue\r\n\r\n";
+    if (!parser.is_done() && http_11_ && parser.get()[http::field::expect] == "100-continue") {
+      const Pieces proceed{bytes_of("HTTP/1.1 100 Continue\r\n\r\n")};
       const Result<void> sent = co_await write(proceed);
       if (!sent) {
         co_return false;
@@ -333,21 +374,8 @@ asio::awaitable<bool> Connection::read_request(Parser& parser) {
     co_return true;
   }
   keep_alive_ = false;
-  if (failure == http::error::body_limit) {
-    api::ApiError large = api::invalid_request(
-        "",
-        "the body is larger than limits.body, which is " + std::to_string(limits.body) + " bytes");
-    large.status = 413;
-    co_await refuse(std::move(large));
-  } else if (failure == http::error::header_limit || failure == http::error::buffer_overflow) {
-    api::ApiError large = api::invalid_request("",
-                                               "the head is larger than limits.header, which is " +
-                                                   std::to_string(limits.header) + " bytes");
-    large.status = 431;
-    co_await refuse(std::move(large));
-  } else if (failure != http::error::end_of_stream && failure != http::error::partial_message &&
-             failure.category() == make_error_code(http::error::bad_method).category()) {
-    co_await refuse(api::invalid_request("", "this is not HTTP/1.1: " + failure.message()));
+  if (std::optional<api::ApiError> wrong = complaint(failure)) {
+    co_await refuse(std::move(*wrong));
   }
   co_return false;
 }
@@ -400,8 +428,8 @@ asio::awaitable<bool> Connection::serve_one() {
 
 // --- Answers ---
 
-asio::awaitable<Result<void>> Connection::write(std::string_view bytes) {
-  boost::beast::buffers_suffix left(asio::buffer(bytes));
+asio::awaitable<Result<void>> Connection::write(Pieces pieces) {
+  boost::beast::buffers_suffix left(pieces);
   ErrorCode failure = send_at_once(socket_, left);
   if (!failure && asio::buffer_size(left) > 0) {
     give_up_after(shared_->limits.stall_timeout);
@@ -474,18 +502,27 @@ void Connection::add_head(std::string& text, const StreamHead& head) const {
   text += "\r\n";
 }
 
-/// Appends a part as it goes over the network.
-void Connection::add_part(std::string& bytes, std::string_view part) const {
-  if (part.empty() || bodiless_) {
-    return;
+/// A part as it goes over the network, after `head`, and with the end of the body where it is the
+/// last. `size` belongs to it.
+Pieces Connection::frame(ChunkSize& size,
+                         std::string_view head,
+                         std::string_view part,
+                         bool last) const {
+  Pieces pieces{bytes_of(head)};
+  if (bodiless_) {
+    return pieces;
   }
-  if (!chunked_) {
-    bytes += part;
-    return;
+  pieces[2] = bytes_of(part);
+  if (chunked_ && !part.empty()) {
+    char* const end = std::to_chars(size.begin(), size.end(), part.size(), 16).ptr;
+    *end = '\r';
+    *(end + 1) = '\n';
+    pieces[1] = asio::buffer(size.data(), static_cast<std::size_t>(end + 2 - size.data()));
+    pieces[3] = bytes_of(last ? "\r\n0\r\n\r\n" : "\r\n");
+  } else if (chunked_ && last) {
+    pieces[3] = bytes_of("0\r\n\r\n");
   }
-  std::array<char, 16> size{};
-  const auto [end, failure] = std::to_chars(size.begin(), size.end(), part.size(), 16);
-  bytes.append(size.begin(), end).append("\r\n").append(part).append("\r\n");
+  return pieces;
 }
 
 asio::awaitable<Result<void>> Connection::begin(StreamHead head, std::string part) {
@@ -497,31 +534,27 @@ asio::awaitable<Result<void>> Connection::begin(StreamHead head, std::string par
   chunked_ = http_11_ && !empty && !head.length;
   // Where nothing else says where it ends, the connection does.
   keep_alive_ = keep_alive_ && !shared_->draining && (http_11_ || empty || head.length);
-  std::string bytes;
-  bytes.reserve(part.size() + kReadBytes / 8);
-  add_head(bytes, head);
-  add_part(bytes, part);
-  const Result<void> sent = co_await write(bytes);
+  std::string text;
+  text.reserve(kUsualHead);
+  add_head(text, head);
+  ChunkSize size{};
+  const Result<void> sent = co_await write(frame(size, text, part, /*last=*/false));
   co_return sent;
 }
 
 asio::awaitable<Result<void>> Connection::send_part(std::string part) {
-  std::string bytes;
-  add_part(bytes, part);
-  const Result<void> sent = co_await write(bytes);
+  ChunkSize size{};
+  const Result<void> sent = co_await write(frame(size, "", part, /*last=*/false));
   co_return sent;
 }
 
 asio::awaitable<Result<void>> Connection::end(std::string part) {
-  std::string bytes;
-  add_part(bytes, part);
-  if (chunked_ && !bodiless_) {
-    bytes += "0\r\n\r\n";
-  }
-  if (bytes.empty()) {
+  ChunkSize size{};
+  const Pieces pieces = frame(size, "", part, /*last=*/true);
+  if (asio::buffer_size(pieces) == 0) {
     co_return Result<void>();
   }
-  const Result<void> sent = co_await write(bytes);
+  const Result<void> sent = co_await write(pieces);
   co_return sent;
 }
 

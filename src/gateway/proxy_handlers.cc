@@ -15,7 +15,10 @@ constexpr std::string_view kUpstream = "/upstream/";
 
 /// The request's own headers as the engine gets them. A key of ours is none of its business.
 HttpFields forwarded_headers(const Context& context, const HttpRequest& request) {
-  HttpFields headers = end_to_end(request.headers);
+  HttpFields headers;
+  headers.reserve(request.headers.size() + 1);
+  headers = request.headers;
+  headers = end_to_end(std::move(headers));
   std::erase_if(headers, [&context](const auto& field) {
     const std::string& name = field.first;
     const bool key = is_same_field(name, "authorization") || is_same_field(name, "x-api-key");
@@ -162,10 +165,9 @@ asio::awaitable<void> admit_and_forward(std::shared_ptr<Context> context,
                                         HttpExchange& http,
                                         ForwardJob job) {
   if (std::optional<api::ApiError> no = turn_away(*context, *job.model, 1)) {
-    co_await respond_error(http, std::move(*no));
-    co_return;
+    return respond_error(http, std::move(*no));
   }
-  co_await forward(std::move(context), http, std::move(job));
+  return forward(std::move(context), http, std::move(job));
 }
 
 std::vector<Endpoint> proxy_endpoints() {

@@ -32,7 +32,8 @@ namespace {
 
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kReadBytes = 65536;
-constexpr std::size_t kHeadBytes = 512;  ///< Of most requests.
+constexpr std::size_t kHeadBytes = 512;   ///< Of most requests.
+constexpr std::size_t kUsualFields = 12;  ///< Of an answer.
 
 std::string_view view(beast::string_view text) {
   return {text.data(), text.size()};
@@ -119,6 +120,15 @@ class Connection {
   bool stopped_ = false;
 };
 
+/// Connecting has the loop ask for news of writability, and it goes on asking: then each wait for
+/// an answer would be told first that there is room to write. So it is registered anew.
+void forget_writability(tcp::socket& socket) {
+  ErrorCode ignored;
+  const tcp protocol = socket.local_endpoint(ignored).protocol();
+  const auto handle = socket.release(ignored);
+  socket.assign(protocol, handle, ignored);
+}
+
 std::string place(const core::EngineAddress& address) {
   return address.host + ":" + std::to_string(address.port);
 }
@@ -164,7 +174,7 @@ std::string_view field_value(const HttpFields& fields, std::string_view name) {
   return {};
 }
 
-HttpFields end_to_end(const HttpFields& fields) {
+HttpFields end_to_end(HttpFields fields) {
   constexpr std::array<std::string_view, 14> kOfConnection{"connection",
                                                            "keep-alive",
                                                            "proxy-connection",
@@ -183,20 +193,18 @@ HttpFields end_to_end(const HttpFields& fields) {
   for (const auto& [name, value] : fields) {
     if (is_same_field(name, "connection")) {
       for (const auto& option : http::token_list({value.data(), value.size()})) {
-        named.emplace_back(view(option));
+        if (!beast::iequals(option, "keep-alive") && !beast::iequals(option, "close")) {
+          named.emplace_back(view(option));
+        }
       }
     }
   }
-  HttpFields rest;
-  rest.reserve(fields.size());
-  for (const auto& field : fields) {
+  std::erase_if(fields, [&](const auto& field) {
     const auto same = [&field](std::string_view name) { return is_same_field(name, field.first); };
-    if (std::none_of(kOfConnection.begin(), kOfConnection.end(), same) &&
-        std::none_of(named.begin(), named.end(), same)) {
-      rest.push_back(field);
-    }
-  }
-  return rest;
+    return std::any_of(kOfConnection.begin(), kOfConnection.end(), same) ||
+           std::any_of(named.begin(), named.end(), same);
+  });
+  return fields;
 }
 
 bool UpstreamHead::is_event_stream() const {
@@ -348,7 +356,7 @@ class Exchange final : public UpstreamExchange {
     co_return News::kSome;
   }
 
-  [[nodiscard]] const UpstreamHead* head() const override { return head_ ? &*head_ : nullptr; }
+  [[nodiscard]] UpstreamHead* head() override { return head_ ? &*head_ : nullptr; }
   [[nodiscard]] std::string take_body() override {
     return parser_ ? std::exchange(parser_->get().body(), {}) : std::string();
   }
@@ -397,6 +405,7 @@ class Exchange final : public UpstreamExchange {
       failure = failure == asio::error::operation_aborted ? asio::error::timed_out : failure;
       co_return unreachable(address_, "connect to", failure);
     }
+    forget_writability(connection.socket);
     connection.socket.set_option(tcp::no_delay(true), failure);
     connection.socket.non_blocking(true, failure);
     co_return Result<void>();
@@ -502,10 +511,11 @@ class Exchange final : public UpstreamExchange {
     const auto& fields = parser_->get();
     UpstreamHead head{.status = static_cast<int>(fields.result_int()),
                       .reason = std::string(view(fields.reason()))};
+    head.headers.reserve(kUsualFields);
     for (const auto& field : fields) {
       head.headers.emplace_back(view(field.name_string()), view(field.value()));
     }
-    head.headers = end_to_end(head.headers);
+    head.headers = end_to_end(std::move(head.headers));
     if (const auto length = parser_->content_length()) {
       head.length = *length;
     }

@@ -51,7 +51,7 @@ struct UpstreamHead {
 /// The fields without those that are about one connection only (RFC 9110, 7.6.1) or that it makes
 /// itself: Connection and what it names, Keep-Alive, Proxy-*, TE, Trailer, Transfer-Encoding,
 /// Upgrade, Expect, Host, Content-Length.
-[[nodiscard]] HttpFields end_to_end(const HttpFields& fields);
+[[nodiscard]] HttpFields end_to_end(HttpFields fields);
 
 /// One request to an engine and its answer. Loop thread; one coroutine at a time.
 class UpstreamExchange {
@@ -71,8 +71,8 @@ class UpstreamExchange {
   /// broke the connection before the answer was whole.
   virtual boost::asio::awaitable<Result<News>> receive(Duration patience) = 0;
 
-  /// Null until it has come.
-  [[nodiscard]] virtual const UpstreamHead* head() const = 0;
+  /// Null until it has come. Whoever passes its headers on may take them.
+  [[nodiscard]] virtual UpstreamHead* head() = 0;
   /// What has come of the body since the last call, chunks' framing taken off. Nothing more is read
   /// before the next receive().
   [[nodiscard]] virtual std::string take_body() = 0;
@@ -92,7 +92,7 @@ class UpstreamPool {
     Duration connect_timeout = 5s;
     Duration send_timeout = 30s;  ///< For an engine that takes nothing of a request.
     Duration idle_timeout = 30s;  ///< Of connections that are kept.
-    std::size_t idle_max = 256;   ///< Connections that are kept for one engine.
+    std::size_t idle_max = 1024;  ///< Connections that are kept for one engine.
     std::size_t header_max = 64U << 10U;
   };
 

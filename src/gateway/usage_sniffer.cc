@@ -55,10 +55,23 @@ void read_number(std::string_view object, std::string_view key, std::optional<st
   }
 }
 
+/// Whether the key can occur in what follows on `open`, which is a few bytes: it seldom does, and
+/// then nothing has to be copied.
+bool may_have_key(std::string_view open, std::string_view bytes) {
+  std::string seam(open.substr(open.size() - std::min(open.size(), kKey.size())));
+  seam += bytes.substr(0, kKey.size());
+  return open.size() > kKey.size() || find_key(seam) != std::string_view::npos ||
+         find_key(bytes) != std::string_view::npos;
+}
+
 }  // namespace
 
 void UsageSniffer::see(std::string_view bytes) {
   if (open_.empty() && bytes.find('"') == std::string_view::npos) {
+    return;
+  }
+  if (bytes.size() >= kKey.size() && !may_have_key(open_, bytes)) {
+    open_ = bytes.substr(bytes.size() - kKey.size());
     return;
   }
   open_ += bytes;
