@@ -96,7 +96,7 @@ def test_one_that_does_not_come_back_rightly_is_started_anew(options):
 
 @pytest.mark.parametrize("options", ["--fail-reload", "--hang-reload", "--empty-reload"])
 def test_one_that_sleeps_deeply_and_does_not_get_its_weights_back_is_started_anew(options):
-    more = ", engine: vllm, suspend: [deep_sleep], start_timeout: 3"
+    more = ", engine: vllm, suspend: [deep_sleep], start_timeout: 10"
     with heddle.Server(pair(options, more)) as server:
         for _ in range(2):
             assert_answers(server, "bad")
