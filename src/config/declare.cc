@@ -114,9 +114,7 @@ void declare(Fields& f, DeviceConfig& device) {
     pace.duration({"token", "And this for each of its tokens."}, device.pace.token);
   });
   f.duration({"step_budget", "What one engine step should take at most."}, device.step_budget);
-  if (device.step_budget <= Duration{}) {
-    f.reject("step_budget", "must be more than 0");
-  }
+  require_positive(f, "step_budget", device.step_budget);
   declare_prefix_cache(f, device);
 }
 
@@ -126,12 +124,8 @@ void declare_slo(Fields& f, ModelConfig& model) {
               slo.duration({"ttft", "From a request's arrival to its first token."},
                            model.slo.ttft);
               slo.duration({"tpot", "From one token to the next, on average."}, model.slo.tpot);
-              for (const auto& [key, value] :
-                   {std::pair("ttft", model.slo.ttft), std::pair("tpot", model.slo.tpot)}) {
-                if (slo.has(key) && value <= Duration{}) {
-                  slo.reject(key, "must be more than 0");
-                }
-              }
+              require_positive(slo, "ttft", model.slo.ttft);
+              require_positive(slo, "tpot", model.slo.tpot);
             });
 }
 
@@ -262,9 +256,7 @@ void declare(Fields& f, PlannerConfig& planner) {
   f.flag({"share", "Let several models run on one device at once."}, planner.share);
   f.flag({"evict", "Let models make way for others."}, planner.evict);
   f.duration({"period", "How often to look ahead."}, planner.period);
-  if (planner.period <= Duration{}) {
-    f.reject("period", "must be more than 0");
-  }
+  require_positive(f, "period", planner.period);
   f.duration({"window", "Length of the windows that load is forecast for."}, planner.window);
   f.duration({"day", "After how long load is expected to come again."}, planner.day);
   if (planner.window <= Duration{} || planner.day <= Duration{} ||
