@@ -127,7 +127,7 @@ double ManagerCore::Impl::needed(const ModelState& model, const policy::Forecast
   const policy::Calendar& calendar = options_.planner.calendar;
   const std::optional<double> asked = expected.asked();
   const bool came = model.demand.last_used() >= calendar.start_of(calendar.window_at(now_));
-  if (asked && (expected.busy() || !came)) {
+  if (asked && (expected.busy || !came)) {
     return *asked;
   }
   const Duration idle = now_ - model.demand.last_used();

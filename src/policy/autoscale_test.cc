@@ -182,13 +182,15 @@ TEST(GateDemand, WithoutOneAnyOtherModelHasNone) {
 }
 
 TEST(GateDemand, OneThatIsRightOnlyInThatSomebodyWillAskIsGoodForOneInstance) {
-  const Forecast claim{.load = {.mean = 60, .peak = 120}, .error = 2, .borne_out = 0.8};
+  const Forecast claim{
+      .load = {.mean = 60, .peak = 120}, .error = 2, .busy = true, .borne_out = 0.8};
   const ModelDemand gated = gate_demand(forecast(60, 120, 0), claim, Heat::kOther, 0);
   const auto wanted = desired_replicas(gated, ScoreVariant::kValue);
   ASSERT_EQ(wanted.size(), 1U);
   EXPECT_DOUBLE_EQ(wanted[0].worth.score, 0.8) << "a second to load, needed in 8 of 10 cases";
   EXPECT_EQ(replicas(gate_demand(forecast(60, 120, 1), claim, Heat::kOther, 0)), 0U);
-  const Forecast seldom{.load = {.mean = 60, .peak = 120}, .error = 2, .borne_out = 0.4};
+  const Forecast seldom{
+      .load = {.mean = 60, .peak = 120}, .error = 2, .busy = true, .borne_out = 0.4};
   EXPECT_EQ(replicas(gate_demand(forecast(60, 120, 0), seldom, Heat::kOther, 0)), 0U);
 }
 

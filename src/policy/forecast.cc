@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "policy/replica_score.h"
 
 namespace heddle::policy {
 namespace {
@@ -116,6 +115,10 @@ std::optional<Load> greater(std::optional<Load> a, std::optional<Load> b) {
   return Load{.mean = std::max(a->mean, b->mean), .peak = std::max(a->peak, b->peak)};
 }
 
+bool says_busy(const Load& load) {
+  return load.peak >= 0.5;
+}
+
 }  // namespace
 
 std::string_view expert_name(Expert expert) {
@@ -164,23 +167,18 @@ void Forecaster::score(const LoadHistory& history,
       Score& score = scores_[static_cast<std::size_t>(expert)];
       score.off = score.off * options.error_decay + std::abs(predicted->mean - real->mean);
       score.load = score.load * options.error_decay + real->mean;
-      const bool busy = predicted->mean >= kIdleLoad;
+      const bool busy = says_busy(*predicted);
       double& said = score.said.at(busy ? 1 : 0);
       double& came = score.came.at(busy ? 1 : 0);
-      const double weight = busy ? std::min(predicted->mean, 1.0) : 1;
-      said = said * options.error_decay + weight;
-      came = came * options.error_decay + (busy == (real->peak > 0) ? weight : 0);
+      said = said * options.error_decay + 1;
+      came = came * options.error_decay + (busy == (real->peak > 0) ? 1 : 0);
       ++score.judged;
     }
   }
 }
 
-bool Forecast::busy() const {
-  return load.mean >= kIdleLoad;
-}
-
 std::optional<double> Forecast::asked() const {
-  return borne_out > 0 ? std::optional(busy() ? borne_out : 1 - borne_out) : std::nullopt;
+  return borne_out > 0 ? std::optional(busy ? borne_out : 1 - borne_out) : std::nullopt;
 }
 
 double Forecaster::error(Expert expert) const {
@@ -212,7 +210,8 @@ Forecast Forecaster::forecast(const LoadHistory& history,
   }
   // As if it had been right and wrong half a time each before, so that once is not for ever.
   const Score& score = scores_[static_cast<std::size_t>(best->expert)];
-  const std::size_t claim = best->busy() ? 1 : 0;
+  best->busy = says_busy(best->load);
+  const std::size_t claim = best->busy ? 1 : 0;
   best->borne_out =
       score.said.at(claim) > 0 ? (score.came.at(claim) + 0.5) / (score.said.at(claim) + 1) : 0;
   const double floor = best->load.mean + options.peak_deviations * std::sqrt(best->load.mean);

@@ -63,14 +63,13 @@ struct Forecast {
   /// Recent sum of |predicted - real| mean load over sum of real: 0 is perfect. Infinite while
   /// there is nothing to judge by, so that `error <= limit` is a safe gate.
   double error = std::numeric_limits<double>::infinity();
-  /// Whether somebody will ask at all can be known where how much cannot. Of the recent windows of
-  /// which it said the same as of this one (kIdleLoad or more, or less), the part in which that
-  /// came true: that there was a request, or none. Windows of which little was expected count for
-  /// little. 0 where there was no such window.
+  /// Whether somebody will ask at all can be known where how much cannot: it says so where half a
+  /// request at once is expected at the peak, as when there was one on every other day.
+  bool busy = false;
+  /// Of the recent windows of which it said the same, the part in which that came true: that there
+  /// was a request, or none. 0 where there was no such window.
   double borne_out = 0;
 
-  /// Whether it says that there will be requests.
-  [[nodiscard]] bool busy() const;
   /// P(somebody asks), by how often such forecasts came true. nullopt: there were none.
   [[nodiscard]] std::optional<double> asked() const;
 };
@@ -97,7 +96,7 @@ class Forecaster {
     double off = 0;   // Decayed sum of |predicted - real|.
     double load = 0;  // Decayed sum of real, over the windows that it predicted.
     std::int64_t judged = 0;
-    std::array<double, 2> said{};  // Decayed counts of windows, weighed: idle, busy.
+    std::array<double, 2> said{};  // Decayed counts of windows: idle, busy.
     std::array<double, 2> came{};  // Of these, those that were.
   };
   std::array<Score, kExperts> scores_{};

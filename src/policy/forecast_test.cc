@@ -202,11 +202,11 @@ TEST(Forecaster, KnowsHowOftenItWasRightThatSomebodyAsks) {
   }
   const Forecast busy = forecaster.forecast(history, 62, kOptions);
   EXPECT_GT(busy.error, 0.35);
-  EXPECT_TRUE(busy.busy());
+  EXPECT_TRUE(busy.busy);
   EXPECT_GT(busy.asked().value(), 0.8);
   EXPECT_LT(busy.asked().value(), 1) << "nothing is certain";
   const Forecast idle = forecaster.forecast(history, 60, kOptions);
-  EXPECT_FALSE(idle.busy());
+  EXPECT_FALSE(idle.busy);
   EXPECT_LT(idle.asked().value(), 0.1);
 }
 
