@@ -10,6 +10,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 
+#include "agent/group.h"
 #include "agent/image_reader.h"
 #include "agent/worker_life.h"
 #include "base/clock.h"
@@ -277,6 +278,30 @@ class Agent::Impl {
     }
   }
 
+  void execute(const core::ConnectGroup& command) {
+    const auto life = [this](const core::GroupMember& member) {
+      return workers_.at(member.device).life.get();
+    };
+    Result<std::vector<std::vector<rpc::Descriptor>>> connected =
+        connect_group(std::ssize(command.members));
+    for (std::size_t rank = 0; rank < command.members.size(); ++rank) {
+      const core::GroupMember& member = command.members[rank];
+      if (!connected) {
+        log::error("group cannot be formed", {{"error", connected.error().message}});
+        life(member)->kill();
+        continue;
+      }
+      life(member)->send(rpc::JoinGroup{.model = member.model,
+                                        .rank = static_cast<std::int64_t>(rank),
+                                        .ranks = std::ssize(command.members)},
+                         std::move((*connected)[rank]));
+    }
+    log::info("group formed",
+              {{"model", model_name(command.members.front().model)},
+               {"device", workers_.at(command.members.front().device).setup->name},
+               {"ranks", command.members.size()}});
+  }
+
   void execute(core::SendWorker& command) {
     const std::string& device = workers_.at(command.device).setup->name;
     if (const auto* load = std::get_if<core::LoadModel>(&command.message)) {
@@ -302,6 +327,7 @@ class Agent::Impl {
     ImageReader::Job job{.model = command.model,
                          .directory = model.directory,
                          .dtype = model.dtype,
+                         .shard = model.spec.shard,
                          .image_bytes = model.image_bytes,
                          .page_bytes = setup_.page_bytes};
     for (const PageId page : command.pages) {
@@ -414,6 +440,9 @@ void Agent::carry_out(const core::LoadOn& order) {
 }
 void Agent::carry_out(const core::EvictFrom& order) {
   impl_->hear(order);
+}
+void Agent::carry_out(const core::FormGroup& form) {
+  impl_->hear(form);
 }
 void Agent::send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) {
   impl_->send(device, epoch, std::move(message));

@@ -85,6 +85,8 @@ class Agent {
 
   void carry_out(const core::LoadOn& order);
   void carry_out(const core::EvictFrom& order);
+  /// Have workers run a model in lockstep; on_event says GroupFormed, or WorkerDown of all of them.
+  void carry_out(const core::FormGroup& form);
   /// Have a device's worker lend pages for an engine, which on_loan answers; and give some back.
   void carry_out(const core::Borrow& order);
   void carry_out(const core::Repay& order);

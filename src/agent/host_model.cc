@@ -6,6 +6,7 @@
 
 #include "engine/engine.h"
 #include "engine/kv_plan.h"
+#include "spec/shard.h"
 #include "store/checkpoint.h"
 #include "store/image_layout.h"
 #include "store/image_loader.h"
@@ -67,6 +68,18 @@ Result<HostModel> open_host_model(const std::string& source,
                                   const std::filesystem::path& base,
                                   spec::DType dtype,
                                   const HostGeometry& geometry) {
+  Result<std::vector<HostModel>> models = open_host_shards(source, base, dtype, geometry, 1);
+  if (!models) {
+    return models.error();
+  }
+  return std::move(models->front());
+}
+
+Result<std::vector<HostModel>> open_host_shards(const std::string& source,
+                                                const std::filesystem::path& base,
+                                                spec::DType dtype,
+                                                const HostGeometry& geometry,
+                                                std::int64_t ranks) {
   const Result<std::filesystem::path> directory = store::find_model(source, places_from(base));
   if (!directory) {
     return directory.error();
@@ -75,20 +88,32 @@ Result<HostModel> open_host_model(const std::string& source,
   if (!checkpoint) {
     return checkpoint.error();
   }
-  HostModel model;
-  model.directory = *directory;
-  model.written = newest_write(*directory);
-  model.spec = std::move(checkpoint->config.model);
-  model.dtype = dtype;
-  model.image_bytes = store::plan_image(model.spec, dtype).bytes;
-  model.unused = std::move(checkpoint->unused);
-  Result<policy::Footprint> footprint =
-      footprint_of(model.spec, dtype, model.image_bytes, geometry);
-  if (!footprint) {
-    return footprint.error();
+  const spec::ModelSpec& whole = checkpoint->config.model;
+  if (const Result<void> possible = spec::divides(whole, ranks); !possible) {
+    return possible.error();
   }
-  model.footprint = std::move(*footprint);
-  return model;
+  std::vector<HostModel> models;
+  std::int64_t most = 0;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    HostModel& model = models.emplace_back();
+    model.directory = *directory;
+    model.written = newest_write(*directory);
+    model.spec = ranks == 1 ? whole : spec::shard_of(whole, {.rank = rank, .ranks = ranks});
+    model.dtype = dtype;
+    model.image_bytes = store::plan_image(model.spec, dtype).bytes;
+    model.unused = checkpoint->unused;
+    Result<policy::Footprint> footprint =
+        footprint_of(model.spec, dtype, model.image_bytes, geometry);
+    if (!footprint) {
+      return footprint.error();
+    }
+    model.footprint = std::move(*footprint);
+    most = std::max(most, model.footprint.image_pages + model.footprint.overhead_pages);
+  }
+  for (HostModel& model : models) {
+    model.footprint.overhead_pages = most - model.footprint.image_pages;
+  }
+  return models;
 }
 
 std::int64_t choose_batch_tokens(const std::vector<std::string>& sources,

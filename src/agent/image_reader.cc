@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "spec/shard.h"
 #include "store/checkpoint.h"
 #include "store/image_layout.h"
 #include "store/image_loader.h"
@@ -70,7 +71,11 @@ Result<void> ImageReader::read(const Job& job, std::stop_token stop) const {
   if (!checkpoint) {
     return checkpoint.error();
   }
-  const store::ImageLayout layout = store::plan_image(checkpoint->config.model, job.dtype);
+  const spec::ModelSpec& whole = checkpoint->config.model;
+  if (const Result<void> possible = spec::divides(whole, job.shard.ranks); !possible) {
+    return possible.error();  // It has changed; and the next check is for what can be laid out.
+  }
+  const store::ImageLayout layout = store::plan_image(spec::shard_of(whole, job.shard), job.dtype);
   if (layout.bytes != job.image_bytes) {
     return Error{Code::kFailedPrecondition,
                  "read " + job.directory.string() +

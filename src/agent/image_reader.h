@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "spec/dtype.h"
+#include "spec/model_spec.h"
 
 namespace heddle::agent {
 
@@ -25,6 +26,7 @@ class ImageReader {
     ModelId model{};
     std::filesystem::path directory{};
     spec::DType dtype = spec::DType::kBf16;
+    spec::Shard shard{};            ///< What is read of it.
     std::uint64_t image_bytes = 0;  ///< As it was when the model was configured.
     std::vector<std::byte*> pages{};
     std::size_t page_bytes = 0;

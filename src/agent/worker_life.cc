@@ -56,11 +56,11 @@ Result<std::unique_ptr<WorkerLife>> WorkerLife::begin(const boost::asio::any_io_
   return self;
 }
 
-void WorkerLife::send(const rpc::ToWorker& message) {
+void WorkerLife::send(const rpc::ToWorker& message, std::vector<rpc::Descriptor> descriptors) {
   if (link_closed_) {
     return;  // Its end is being reported.
   }
-  if (const Result<void> sent = link_->send(rpc::encode(message)); !sent) {
+  if (const Result<void> sent = link_->send(rpc::encode(message), std::move(descriptors)); !sent) {
     log::error("worker does not take what it is sent", {{"error", sent.error().message}});
     process_->kill();
   }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <boost/asio/any_io_executor.hpp>
 
@@ -35,8 +36,8 @@ class WorkerLife {
                                                    int arena_fd,
                                                    Handlers handlers);
 
-  /// Ends the process if it does not take what it is sent.
-  void send(const rpc::ToWorker& message);
+  /// Ends the process if it does not take what it is sent. Descriptors as the message wants them.
+  void send(const rpc::ToWorker& message, std::vector<rpc::Descriptor> descriptors = {});
   /// Ends the process; on_exited follows.
   void kill() { process_->kill(); }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <sstream>
 
+#include "config/blocks.h"
 #include "config/declare.h"
 #include "config/engine_declare.h"
 #include "config/macros.h"
@@ -143,6 +144,9 @@ Result<Config> parse_config(Node root, const std::string& file, const Machine& m
   complete_devices(config, machine, diagnosis);
   check_names(config, diagnosis);
   complete_engines(config, settings, diagnosis);
+  for (const std::string& problem : block_problems(config)) {
+    diagnosis.problems.push_back(diagnosis.origin + ": " + problem);
+  }
   config.warnings = diagnosis.warnings;
   if (!diagnosis.problems.empty()) {
     return Error{.code = Code::kInvalidArgument, .message = join_lines(diagnosis.problems)};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <optional>
 #include <utility>
@@ -173,6 +174,15 @@ void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
   f.integer({"batch", "Requests at once that one device should bear; with more it gets another."},
             {.least = 1},
             model.batch);
+  f.integer({"tensor_parallel",
+             "Cut the model over so many devices, which it has to itself while it is there: 1, 2, "
+             "4 or 8."},
+            {.least = 1, .most = 8},
+            model.tensor_parallel);
+  if (std::popcount(static_cast<std::uint64_t>(model.tensor_parallel)) != 1) {
+    f.reject("tensor_parallel",
+             "is " + std::to_string(model.tensor_parallel) + "; want 1, 2, 4 or 8");
+  }
   f.integer({"context", "Cap of the context length in tokens; 0 means the model's own."},
             {.least = 0},
             model.context);

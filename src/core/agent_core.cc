@@ -129,6 +129,7 @@ void AgentCore::Impl::on(const WorkerExited& exited) {
   refuse_loans(worker);
   worker.operations.clear();
   take_back_pages(worker);
+  end_groups(exited.device, exited.epoch);
   tell(WorkerDown{.device = exited.device, .epoch = exited.epoch});
 }
 

@@ -80,6 +80,7 @@ using AgentEvent = std::variant<StartAgent,
                                 AgentModels,
                                 LoadOn,
                                 EvictFrom,
+                                FormGroup,
                                 WorkerConnected,
                                 WorkerExited,
                                 WorkerSaid,
@@ -99,7 +100,8 @@ struct SpawnWorker {
   WorkerEpoch epoch{};
   std::vector<PageId> pages{};
 };
-/// The worker broke the rules, or is wanted no more: kill it. WorkerExited follows.
+/// The worker broke the rules (kCorrupt), or its group has lost another: kill it. WorkerExited
+/// follows.
 struct KillWorker {
   DeviceId device{};
   WorkerEpoch epoch{};
@@ -109,6 +111,11 @@ struct SendWorker {
   DeviceId device{};
   WorkerEpoch epoch{};
   WorkerMessage message{};
+};
+/// Connect these workers, in order of rank, and tell each which it is. They all are alive, and
+/// nothing is sent to one of them before it was told.
+struct ConnectGroup {
+  std::vector<GroupMember> members{};
 };
 /// Fill `pages`, in order, with the image. One reader at a time.
 struct StartRead {
@@ -145,6 +152,7 @@ struct BackPages {
 using AgentCommand = std::variant<SpawnWorker,
                                   KillWorker,
                                   SendWorker,
+                                  ConnectGroup,
                                   StartRead,
                                   CancelRead,
                                   GrantLoan,

@@ -106,7 +106,8 @@ struct WorkerState {
 };
 
 /// The state of an AgentCore. What is said to and by workers is in agent_exchange.cc, images and
-/// reading in agent_images.cc, what engines that are not ours borrow in agent_loans.cc.
+/// reading in agent_images.cc, what engines that are not ours borrow in agent_loans.cc, workers in
+/// lockstep in agent_groups.cc.
 class AgentCore::Impl {
  public:
   explicit Impl(const AgentOptions& options);
@@ -120,6 +121,7 @@ class AgentCore::Impl {
   void on(const AgentModels& models);
   void on(const LoadOn& load);
   void on(const EvictFrom& evict);
+  void on(const FormGroup& form);
   void on(const WorkerConnected& connected);
   void on(const WorkerExited& exited);
   void on(const WorkerSaid& said);
@@ -160,6 +162,10 @@ class AgentCore::Impl {
   void undo_gift(WorkerState& worker, const SentEvict& sent);
   void doom(WorkerState& worker, Error reason);
 
+  // Groups.
+  void end_groups(DeviceId device, WorkerEpoch epoch);
+  void leave_group(DeviceId leader, ModelId model);
+
   // Images.
   Image* image(ModelId model);
   Image* create_image(const AgentModel& model);
@@ -195,6 +201,7 @@ class AgentCore::Impl {
   std::deque<ModelId> reads_{};  ///< Waiting for the reader.
   std::optional<ModelId> reading_{};
   std::map<DeviceId, WorkerState> workers_{};
+  std::vector<FormGroup> groups_{};  ///< Of workers in lockstep, until their leader is done.
 };
 
 }  // namespace heddle::core

@@ -274,5 +274,83 @@ TEST(AgentCore, ALoanIsRefusedWhenTheWorkerDoesOrDies) {
   EXPECT_NE(find<RefuseLoan>(bench.tell(borrow)), nullptr);  // Of a life that has ended.
 }
 
+/// Two devices whose workers run one model in lockstep.
+class Group : public testing::Test {
+ protected:
+  Group() {
+    tell(AgentModels{.models = {{.id = kA, .image_bytes = 600, .footprint = {.image_pages = 6}},
+                                {.id = kB, .image_bytes = 600, .footprint = {.image_pages = 6}}}});
+    tell(StartAgent{});
+    for (const GroupMember& member : form.members) {
+      tell(WorkerConnected{.device = member.device, .epoch = member.epoch});
+    }
+  }
+
+  std::vector<AgentCommand> tell(const AgentEvent& event) {
+    std::vector<AgentCommand> commands;
+    core.step(Instant{1s}, event, commands);
+    core.check_invariants();
+    return commands;
+  }
+
+  AgentCore core{AgentOptions{
+      .host_pages = 20,
+      .devices = {{.id = DeviceId(0), .pages = 12}, {.id = DeviceId(1), .pages = 12}}}};
+  FormGroup form{{{.device = DeviceId(0), .epoch = WorkerEpoch(1), .model = kA},
+                  {.device = DeviceId(1), .epoch = WorkerEpoch(2), .model = kB}}};
+};
+
+TEST_F(Group, ItIsConnectedAndThenTheManagerHears) {
+  const auto commands = tell(form);
+  ASSERT_EQ(commands.size(), 2U);
+  EXPECT_EQ(std::get<ConnectGroup>(commands[0]).members, form.members);
+  EXPECT_EQ(find<GroupFormed>(commands)->device, DeviceId(0));
+}
+
+TEST_F(Group, WhicheverDiesTheOthersAreEnded) {
+  for (const std::size_t dies : {0U, 1U}) {
+    core = AgentCore{AgentOptions{
+        .host_pages = 20,
+        .devices = {{.id = DeviceId(0), .pages = 12}, {.id = DeviceId(1), .pages = 12}}}};
+    tell(StartAgent{});
+    for (const GroupMember& member : form.members) {
+      tell(WorkerConnected{.device = member.device, .epoch = member.epoch});
+    }
+    tell(form);
+    const GroupMember& dead = form.members[dies];
+    const auto commands = tell(WorkerExited{.device = dead.device, .epoch = dead.epoch});
+    ASSERT_NE(find<KillWorker>(commands), nullptr);
+    EXPECT_EQ(find<KillWorker>(commands)->device, form.members[1 - dies].device);
+  }
+}
+
+TEST_F(Group, OneThatIsDeadAlreadyIsNotWaitedFor) {
+  tell(WorkerExited{.device = DeviceId(1), .epoch = WorkerEpoch(2)});
+  const auto commands = tell(form);
+  EXPECT_EQ(find<ConnectGroup>(commands), nullptr);
+  EXPECT_EQ(find<GroupFormed>(commands), nullptr);
+  ASSERT_NE(find<KillWorker>(commands), nullptr);
+  EXPECT_EQ(find<KillWorker>(commands)->device, DeviceId(0));
+}
+
+TEST_F(Group, OnceItsLeaderHasEvictedItsShardItIsNone) {
+  tell(LoadOn{.device = DeviceId(0), .model = kA, .basis = {.epoch = WorkerEpoch(1)}});
+  const auto say = [&](auto report) {
+    return tell(
+        WorkerSaid{.device = DeviceId(0), .epoch = WorkerEpoch(1), .report = std::move(report)});
+  };
+  PagesReturned returned{.model = kA};
+  for (std::uint64_t page = 20; page < 26; ++page) {
+    returned.pages.emplace_back(page);
+  }
+  say(returned);
+  tell(ReadEnded{.model = kA});
+  tell(form);
+  tell(EvictFrom{.device = DeviceId(0), .model = kA, .basis = {.epoch = WorkerEpoch(1)}});
+  say(ModelEvicted{.model = kA, .exchanged = true});
+  const auto commands = tell(WorkerExited{.device = DeviceId(1), .epoch = WorkerEpoch(2)});
+  EXPECT_EQ(find<KillWorker>(commands), nullptr);
+}
+
 }  // namespace
 }  // namespace heddle::core

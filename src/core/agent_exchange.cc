@@ -328,6 +328,7 @@ void AgentCore::Impl::heard(WorkerState& worker, const ModelEvicted& evicted) {
   }
   unpin(evicted.model, worker.device.id);
   worker.models.erase(hosted);
+  leave_group(worker.device.id, evicted.model);
 }
 
 }  // namespace heddle::core

@@ -66,6 +66,8 @@ TEST(Codec, NoFieldIsLeftOut) {
                                  Basis,
                                  AgentModel,
                                  ManagerModel,
+                                 ShardPlace,
+                                 GroupMember,
                                  policy::WantedObjectives,
                                  ManagerDevice,
                                  ManagerOptions,

@@ -35,6 +35,9 @@ void ManagerCore::Impl::step(Instant now,
 std::vector<ModelStatus> ManagerCore::Impl::models() const {
   std::vector<ModelStatus> statuses;
   for (const auto& [id, model] : models_) {
+    if (model.config.part_of) {
+      continue;  // Its rank 0 stands for the whole.
+    }
     ModelStatus status{.id = id,
                        .name = model.config.name,
                        .host_cached = model.host_cached,
@@ -71,9 +74,28 @@ std::vector<ModelStatus> ManagerCore::Impl::models() const {
       status.kv_pages += instance.kv_pages;
       status.requests_running += std::ssize(instance.in_flight);
     }
+    add_shards(model, status);
     statuses.push_back(std::move(status));
   }
   return statuses;
+}
+
+/// Its bytes are those of all its shards.
+void ManagerCore::Impl::add_shards(const ModelState& model, ModelStatus& status) const {
+  if (!model.cut()) {
+    return;
+  }
+  for (const ShardPlace& place : model.config.groups.begin()->second) {
+    const ModelState& shard = models_.at(place.model);
+    status.image_bytes += shard.config.image_bytes;
+    status.loaded_bytes += shard.image_ready_bytes;
+    status.host_cached = status.host_cached && shard.host_cached;
+  }
+  if (status.device) {
+    for (const ShardPlace& place : model.config.groups.at(*status.device)) {
+      status.peers.push_back(place.device);
+    }
+  }
 }
 
 std::vector<DeviceStatus> ManagerCore::Impl::devices() const {
@@ -100,7 +122,19 @@ std::int64_t ManagerCore::Impl::tokens_max(ModelId model) const {
   return most;
 }
 
+/// With the KV that every device of its group has room for.
 std::int64_t ManagerCore::Impl::tokens_max(ModelId model, DeviceId device) const {
+  const auto found = models_.find(model);
+  std::int64_t most = tokens_alone(model, device);
+  if (found != models_.end() && found->second.config.groups.contains(device)) {
+    for (const ShardPlace& place : found->second.config.groups.at(device)) {
+      most = std::min(most, tokens_alone(place.model, place.device));
+    }
+  }
+  return most;
+}
+
+std::int64_t ManagerCore::Impl::tokens_alone(ModelId model, DeviceId device) const {
   const auto found = models_.find(model);
   if (found == models_.end() || !found->second.config.footprints.contains(device)) {
     return 0;
@@ -146,6 +180,7 @@ void ManagerCore::Impl::check_invariants() const {
           instance.stage == InstanceStage::kServing || instance.stage == InstanceStage::kDraining;
       HEDDLE_CHECK(resident || foreign || instance.stage == InstanceStage::kEvicting ||
                    instance.in_flight.empty());
+      HEDDLE_CHECK(instance.leader.has_value() == models_.at(model).config.part_of.has_value());
       for (const RequestId request : instance.in_flight) {
         HEDDLE_CHECK(requests_.at(request).device == id);
       }
@@ -156,6 +191,7 @@ void ManagerCore::Impl::check_invariants() const {
                    wanted->second.stage == InstanceStage::kSuspended);
     }
   }
+  check_groups();
 }
 
 ManagerCore::ManagerCore() : impl_(std::make_unique<Impl>()) {}

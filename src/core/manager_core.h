@@ -30,7 +30,15 @@ struct ForeignModel {
   std::optional<Duration> drain{};
 };
 
-/// A model as the manager places it.
+/// Where one rank of a model is that is cut over several devices.
+struct ShardPlace {
+  ModelId model{};  ///< The shard.
+  DeviceId device{};
+  friend bool operator==(const ShardPlace&, const ShardPlace&) = default;
+};
+
+/// A model as the manager places it. One that is cut over n devices (tensor parallelism) is n of
+/// them: rank 0 bears its name and gets its requests, the others are loaded and evicted with it.
 struct ManagerModel {
   ModelId id{};
   std::string name{};
@@ -48,6 +56,10 @@ struct ManagerModel {
   std::optional<ForeignModel> foreign{};
   /// Models that cannot stay on the device when this one comes; ascending.
   std::vector<ModelId> displaces{};
+  /// If it is cut: for each device of `footprints`, all of which may lead, where ranks 1 and up are
+  /// then, in order. These blocks of devices do not overlap.
+  std::map<DeviceId, std::vector<ShardPlace>> groups{};
+  std::optional<ModelId> part_of{};  ///< Rank 0 of the model that this is another shard of.
 };
 
 struct ManagerDevice {
@@ -139,6 +151,13 @@ struct ImageFailed {
   ModelId model{};
   Error reason{};
 };
+/// From the agent: the workers of the group that this leads have been told to run in lockstep, and
+/// hear of it before anything that is sent to them from now on.
+struct GroupFormed {
+  DeviceId device{};  ///< Of the leader.
+  WorkerEpoch epoch{};
+  ModelId model{};
+};
 /// From the agent: how much of the image the host has, for status and patience. Not in the cache:
 /// 0.
 struct ImageState {
@@ -185,6 +204,7 @@ using ManagerEvent = std::variant<Configure,
                                   WorkerDown,
                                   WorkerSaid,
                                   ImageFailed,
+                                  GroupFormed,
                                   ImageState,
                                   EngineSaid,
                                   RequestUnanswered,
@@ -252,6 +272,7 @@ struct Drained {};
 
 using ManagerCommand = std::variant<LoadOn,
                                     EvictFrom,
+                                    FormGroup,
                                     Dispatch,
                                     Hold,
                                     CancelAt,

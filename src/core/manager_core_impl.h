@@ -74,6 +74,9 @@ struct ModelState {
   std::uint64_t image_ready_bytes = 0;
   bool host_cached = false;
   std::optional<policy::PlacementReason> waits_for{};  ///< As last noted.
+  /// Where it is to lead a group, once the devices of that block are empty.
+  std::optional<DeviceId> claims{};
+  Instant claimed_at{};
 
   // Of engines that are not ours.
   std::int64_t learned_pages = 0;  ///< That it held when it last ran.
@@ -83,6 +86,10 @@ struct ModelState {
 
   [[nodiscard]] policy::Objectives objectives() const { return warm.objectives(config.slo); }
   [[nodiscard]] bool foreign() const { return config.foreign.has_value(); }
+  /// It is cut over several devices; true of rank 0 alone.
+  [[nodiscard]] bool cut() const { return !config.groups.empty(); }
+  /// It is cut, or is a further shard of one that is.
+  [[nodiscard]] bool grouped() const { return cut() || config.part_of; }
   [[nodiscard]] bool wanted() const {
     return (!waiting.empty() || !loads_asked.empty() || frozen > 0) && unloads_asked.empty() &&
            !removed;
@@ -100,6 +107,7 @@ enum class InstanceStage : std::uint8_t {
   kDraining,   ///< Resident, but is sent nothing more.
   kEvicting,   ///< EvictFrom was given.
   kSuspended,  ///< An engine that is not ours stands by, perhaps with requests in flight.
+  kMember,     ///< A further shard in its group: the stage of rank 0 says the rest.
 };
 
 /// A model on a device.
@@ -120,6 +128,8 @@ struct Instance {
   std::optional<DeviceId> moves_to{};  ///< It goes as soon as it serves there.
   bool cramped = false;                ///< Meaningful while kDraining.
   EvictionReason evicted_for = EvictionReason::kDisplaced;  ///< Meaningful while kEvicting.
+  bool forming = false;                                     ///< FormGroup was given.
+  std::optional<DeviceId> leader{};  ///< Of a further shard: where rank 0 of its group is.
 };
 
 /// A load that waits until its victims are idle, and until engines among them are suspended.
@@ -138,6 +148,7 @@ struct DeviceState {
   ledger::PoolUsage usage{};
   std::map<ModelId, Instance> instances{};
   std::optional<DrainPlan> plan{};
+  std::optional<ModelId> claimed{};  ///< By this model, with others: nothing else comes here.
   std::int64_t refusals = 0;         ///< Loads refused in a row.
   Instant paused_until{};            ///< Nothing is loaded before.
   std::optional<RequestId> alone{};  ///< A request that must have the device for itself.
@@ -150,15 +161,18 @@ struct DeviceState {
 
 /// The state of a ManagerCore. Requests and models are in manager_requests.cc, what devices say in
 /// manager_devices.cc, what engines that are not ours do in manager_engines.cc, decisions for who
-/// waits in manager_schedule.cc and manager_dispatch.cc, those that look ahead in
-/// manager_planner.cc by what manager_demand.cc knows.
+/// waits in manager_schedule.cc and manager_dispatch.cc, for models that are cut over several
+/// devices in manager_groups.cc, those that look ahead in manager_planner.cc by what
+/// manager_demand.cc knows.
 class ManagerCore::Impl {
  public:
   void step(Instant now, const ManagerEvent& event, std::vector<ManagerCommand>& commands);
   [[nodiscard]] std::vector<ModelStatus> models() const;
+  void add_shards(const ModelState& model, ModelStatus& status) const;
   [[nodiscard]] std::vector<DeviceStatus> devices() const;
   [[nodiscard]] std::int64_t tokens_max(ModelId model) const;
   [[nodiscard]] std::int64_t tokens_max(ModelId model, DeviceId device) const;
+  [[nodiscard]] std::int64_t tokens_alone(ModelId model, DeviceId device) const;
   void check_invariants() const;
 
  private:
@@ -173,6 +187,7 @@ class ManagerCore::Impl {
   void on(const WorkerDown& down);
   void on(const WorkerSaid& said);
   void on(const ImageFailed& failed);
+  void on(const GroupFormed& formed);
   void on(const ImageState& state);
   void on(const EngineSaid& said);
   void on(const RequestUnanswered& unanswered);
@@ -238,6 +253,8 @@ class ManagerCore::Impl {
             const std::vector<ModelId>& victims,
             LoadReason why,
             std::string because);
+  Instance& begin_load(DeviceState& device, ModelId model, LoadReason why);
+  [[nodiscard]] static std::string who_waits(const ModelState& model);
   void load_wanted(DeviceState& device,
                    ModelId model,
                    const std::vector<ModelId>& victims,
@@ -254,11 +271,43 @@ class ManagerCore::Impl {
              EvictionReason why,
              std::optional<ModelId> for_model = {},
              std::int64_t free_pages = 0);
+  void evict_here(DeviceState& device,
+                  ModelId model,
+                  EvictMode mode,
+                  EvictionReason why,
+                  std::optional<ModelId> for_model = {},
+                  std::int64_t free_pages = 0);
   void unload_unwanted();
   void move_cramped();
   [[nodiscard]] std::int64_t longest_waiting(const ModelState& model) const;
   void answer_tickets();
   void finish_draining();
+
+  // Groups: models that are cut over several devices.
+  [[nodiscard]] ModelId whole(ModelId model) const;
+  [[nodiscard]] std::vector<ShardPlace> block(ModelId model, DeviceId leader) const;
+  [[nodiscard]] const Instance* leading(const DeviceState& device, ModelId model) const;
+  [[nodiscard]] Instance* leading(const DeviceState& device, ModelId model);
+  [[nodiscard]] bool dedicated(const DeviceState& device) const;
+  [[nodiscard]] bool stays(const ModelState& model) const;
+  [[nodiscard]] bool is_to_leave(const DeviceState& device, ModelId model) const;
+  [[nodiscard]] bool somewhere(ModelId id, const ModelState& model) const;
+  void tend_groups();
+  void tend_group(ModelId model, DeviceId leader);
+  bool dissolve_victims(DeviceState& device, const DrainPlan& plan);
+  [[nodiscard]] policy::PlacementDevice block_view(ModelId model, DeviceId leader) const;
+  void place_group(ModelId model, Instant waiting_since);
+  [[nodiscard]] std::optional<DeviceId> least_busy(
+      const std::vector<policy::PlacementDevice>& views, ModelId model) const;
+  [[nodiscard]] bool claimable(ModelId model, DeviceId leader) const;
+  void claim(ModelId model, DeviceId leader);
+  void cancel_claim(ModelId model);
+  void advance_claims();
+  void advance_claim(ModelId model);
+  bool clear_device(DeviceState& device, ModelId shard);
+  bool let_go(const DeviceState& device, ModelId model, ModelId wanted);
+  void load_group(ModelId model, DeviceId leader);
+  void check_groups() const;
 
   // Looking ahead.
   void plan_ahead();

@@ -36,6 +36,9 @@ void ManagerCore::Impl::on(const WorkerDown& down) {
   device.up = false;
   device.usage = {};
   cancel_plan(device);
+  if (device.claimed) {
+    cancel_claim(*device.claimed);
+  }
   std::map<ModelId, Instance> lost;
   for (const auto& [model, instance] : std::map<ModelId, Instance>(device.instances)) {
     if (!models_.at(model).foreign()) {  // Engines that are not ours outlive the worker.
@@ -75,6 +78,9 @@ void ManagerCore::Impl::heard(DeviceId device_id, const ModelServing& serving) {
   if (found == device.instances.end() || found->second.stage != InstanceStage::kLoading) {
     return;  // Its eviction is on the way.
   }
+  if (models_.at(serving.model).grouped()) {
+    return;  // It serves when all shards are complete.
+  }
   found->second.stage = InstanceStage::kServing;
   found->second.serving_since = now_;
   device.refusals = 0;
@@ -107,6 +113,8 @@ void ManagerCore::Impl::heard(DeviceId device_id, const LoadFailed& failed) {
   const auto found = device.instances.find(failed.model);
   if (found != device.instances.end() && found->second.stage != InstanceStage::kEvicting) {
     evict(device, failed.model, EvictMode::kNow, EvictionReason::kFailed);
+  } else if (found != device.instances.end() && models_.at(failed.model).grouped()) {
+    return;  // Another shard has failed before: that is one failure of the model.
   }
   load_failed(failed.model, failed.reason);
 }
@@ -186,17 +194,19 @@ void ManagerCore::Impl::heard(DeviceId device_id, const DeviceReport& report) {
       continue;
     }
     if (found == reported.end()) {
-      if (instance.stage == InstanceStage::kServing || instance.stage == InstanceStage::kDraining) {
+      if (instance.stage == InstanceStage::kServing || instance.stage == InstanceStage::kDraining ||
+          instance.stage == InstanceStage::kMember) {
         gone.push_back(id);
       }
       continue;
     }
     instance.kv_pages = found->second.kv_pages;
-    if (found->second.complete && !instance.complete) {
+    if (models_.at(id).grouped()) {
+      instance.complete = found->second.complete;  // What the load took shows with the last shard.
+    } else if (found->second.complete && !instance.complete) {
       note_complete(device, id, instance);
     }
-    const bool planned =
-        device.plan && std::count(device.plan->victims.begin(), device.plan->victims.end(), id) > 0;
+    const bool planned = is_to_leave(device, id);
     const bool resident = found->second.residency == Residency::kWarm ||
                           found->second.residency == Residency::kServing;
     if (instance.stage == InstanceStage::kDraining && resident && !planned) {
@@ -269,13 +279,15 @@ void ManagerCore::Impl::on(const ImageFailed& failed) {
                         instance->second.stage == InstanceStage::kEvicting;
   if (!evicting) {
     lose_instance(failed.device, failed.model);  // Else that is answered, too.
+  } else if (models_.at(failed.model).grouped()) {
+    return;  // Another shard has failed before.
   }
   load_failed(failed.model, failed.reason);
 }
 
 /// Tries again after a pause, or lets whoever waits for the model know that it is in vain.
 void ManagerCore::Impl::load_failed(ModelId id, const Error& reason) {
-  const auto found = models_.find(id);
+  const auto found = models_.find(models_.contains(id) ? whole(id) : id);
   if (found == models_.end()) {
     return;
   }
@@ -292,7 +304,7 @@ void ManagerCore::Impl::load_failed(ModelId id, const Error& reason) {
   model.failures = 0;
   model.failed_until = model.retry_at = now_ + options_.load_cooldown;
   fail_waiting(
-      id,
+      found->first,
       {Code::kUnavailable,
        "model '" + model.config.name + "' could not be loaded" + attempts + ": " + reason.message});
 }

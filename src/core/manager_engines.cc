@@ -89,7 +89,9 @@ bool ManagerCore::Impl::may_leave(const DrainPlan& plan, ModelId victim, const I
 
 /// Suspends the engines among the victims that can leave. True when none is left that runs.
 bool ManagerCore::Impl::suspend_victims(DeviceState& device, const DrainPlan& plan) {
-  const policy::PlacementDevice wanted = view(device, plan.model);
+  // One that is cut has its devices to itself.
+  const std::int64_t need =
+      models_.at(plan.model).grouped() ? device.config.pages : view(device, plan.model).need_pages;
   bool left = true;
   for (const ModelId victim : plan.victims) {
     const auto found = device.instances.find(victim);
@@ -97,7 +99,7 @@ bool ManagerCore::Impl::suspend_victims(DeviceState& device, const DrainPlan& pl
       continue;
     }
     const Instance& instance = found->second;
-    const std::int64_t short_by = wanted.need_pages - free_pages(device);
+    const std::int64_t short_by = need - free_pages(device);
     const bool stands_by = instance.stage == InstanceStage::kSuspended;
     if (stands_by && (short_by <= 0 || instance.kv_pages == 0)) {
       continue;  // It has left.
@@ -253,8 +255,10 @@ void ManagerCore::Impl::account(Instant until) {
     for (const auto& [model, instance] : device.instances) {
       const bool runs =
           instance.stage == InstanceStage::kServing || instance.stage == InstanceStage::kDraining;
-      serving = serving || (runs && !instance.in_flight.empty());
-      switching = switching || (!runs && instance.stage != InstanceStage::kSuspended);
+      const bool member = instance.stage == InstanceStage::kMember;
+      const Instance* leader = member ? leading(device, model) : &instance;
+      serving = serving || ((runs || member) && leader != nullptr && !leader->in_flight.empty());
+      switching = switching || (!runs && !member && instance.stage != InstanceStage::kSuspended);
     }
     if (serving) {
       device.serving += passed;

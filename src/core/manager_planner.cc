@@ -87,7 +87,8 @@ void ManagerCore::Impl::turn_window() {
   for (auto& [id, model] : models_) {
     model.demand.advance(now_, calendar);
     model.demand.foresee(window_, window);
-    if (const auto load = model.demand.history().at(window_)) {
+    const auto load = model.demand.history().at(window_);
+    if (load && !model.config.part_of) {
       act(LoadMeasured{.model = id, .window = window_, .load = *load});
     }
   }
@@ -98,7 +99,7 @@ void ManagerCore::Impl::turn_window() {
 /// spared, so that it is idle when somebody else wants its pages.
 void ManagerCore::Impl::scale() {
   for (auto& [id, model] : models_) {
-    if (model.foreign() || model.removed || model.demand.in_system() == 0) {
+    if (model.foreign() || model.cut() || model.removed || model.demand.in_system() == 0) {
       continue;
     }
     std::vector<policy::InstanceView> running;
@@ -143,6 +144,9 @@ void ManagerCore::Impl::add_replica(ModelId id, double load) {
       }
       continue;
     }
+    if (dedicated(device)) {
+      continue;
+    }
     views.push_back(view(device, id));
     load_takes = std::max(load_takes, load_time(model, device));
   }
@@ -179,9 +183,14 @@ policy::ReplicaMap ManagerCore::Impl::replica_map() {
   std::vector<policy::MapDevice> devices;
   std::vector<policy::PlacedReplica> replicas;
   for (auto& [device_id, device] : devices_) {
+    const bool open = device.up && !device.plan && !device.alone && !device.claimed &&
+                      !dedicated(device) && now_ >= device.paused_until;
     std::int64_t growth = 0;
     for (auto& [id, instance] : device.instances) {
       const ModelState& model = models_.at(id);
+      if (model.grouped()) {
+        continue;
+      }
       instance.kv_peak =
           std::max(instance.kv_pages,
                    static_cast<std::int64_t>(kPeakKept * static_cast<double>(instance.kv_peak)));
@@ -205,7 +214,6 @@ policy::ReplicaMap ManagerCore::Impl::replica_map() {
                           .worth = {.score = worth(device, id)},
                           .pinned = model.config.pin || !instance.complete});
     }
-    const bool open = device.up && !device.plan && !device.alone && now_ >= device.paused_until;
     devices.push_back(
         {.id = device_id,
          .free_pages = open ? std::max<std::int64_t>(free_pages(device) - growth, 0) : 0,
@@ -223,8 +231,8 @@ policy::ReplicaMap ManagerCore::Impl::replica_map() {
 std::vector<policy::ModelDemand> ManagerCore::Impl::expected_demands() {
   std::vector<policy::ModelDemand> demands;
   for (auto& [id, model] : models_) {
-    if (model.foreign() || model.removed || model.sent_away || now_ < model.retry_at ||
-        model.config.footprints.empty()) {
+    if (model.foreign() || model.grouped() || model.removed || model.sent_away ||
+        now_ < model.retry_at || model.config.footprints.empty()) {
       continue;
     }
     const DeviceState& device = devices_.at(model.config.footprints.begin()->first);
@@ -333,7 +341,7 @@ void ManagerCore::Impl::balance() {
   std::vector<policy::KvDevice> devices;
   double rate = kLoadRate;
   for (const auto& [device_id, device] : devices_) {
-    if (!device.up || device.plan || device.alone) {
+    if (!device.up || device.plan || device.alone || device.claimed || dedicated(device)) {
       continue;
     }
     const auto page = static_cast<std::int64_t>(device.config.page_bytes);

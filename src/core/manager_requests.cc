@@ -43,7 +43,7 @@ void ManagerCore::Impl::on(const Configure& configure) {
 
 std::optional<Error> ManagerCore::Impl::refusal(const RequestArrived& arrived) const {
   const auto found = models_.find(arrived.model);
-  if (found == models_.end() || found->second.removed) {
+  if (found == models_.end() || found->second.removed || found->second.config.part_of) {
     return Error{Code::kNotFound,
                  "there is no model with id " + std::to_string(arrived.model.value())};
   }

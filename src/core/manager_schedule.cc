@@ -30,12 +30,14 @@ void ManagerCore::Impl::schedule() {
   expire();
   unload_unwanted();
   move_cramped();
+  tend_groups();
   release_devices();
   advance_plans();
   for (auto& [id, model] : models_) {
     dispatch_waiting(id, model);
   }
   answer_tickets();  // Before another model takes the place of one that has just come.
+  advance_claims();
   place_wanted();
   plan_ahead();
   finish_draining();
@@ -88,10 +90,14 @@ std::int64_t ManagerCore::Impl::pages_of(const DeviceState& device, ModelId mode
 }
 
 /// What a load may take. Evictions under way count as done, as the worker keeps the order; not so
-/// those of engines that are not ours, which take long and may not free what they should.
+/// those of engines that are not ours, which take long and may not free what they should. A group
+/// leaves nothing.
 std::int64_t ManagerCore::Impl::free_pages(const DeviceState& device) const {
   std::int64_t free = device.config.pages;
   for (const auto& [id, instance] : device.instances) {
+    if (instance.stage != InstanceStage::kEvicting && models_.at(id).grouped()) {
+      return 0;
+    }
     if (instance.stage != InstanceStage::kEvicting || models_.at(id).foreign()) {
       free -= pages_of(device, id);
     }
@@ -114,13 +120,16 @@ policy::PlacementDevice ManagerCore::Impl::view(const DeviceState& device, Model
                                .pages = device.config.pages,
                                .free_pages = free_pages(device),
                                .available = device.up && !device.plan && !device.alone &&
-                                            !present && now_ >= device.paused_until,
+                                            !present && now_ >= device.paused_until &&
+                                            device.claimed.value_or(whole(wanted)) == whole(wanted),
                                .pressure = pressure(device, wanted)};
-  for (const auto& [id, instance] : device.instances) {
-    const ModelState& model = models_.at(id);
-    if (instance.stage == InstanceStage::kEvicting || id == wanted) {
+  for (const auto& [id, here_too] : device.instances) {
+    if (here_too.stage == InstanceStage::kEvicting || id == wanted) {
       continue;
     }
+    // Of a shard, what is asked is how its group stands.
+    const ModelState& model = models_.at(whole(id));
+    const Instance& instance = *leading(device, id);
     if (model.foreign()) {
       if (instance.stage != InstanceStage::kSuspended || instance.kv_pages > 0) {
         view.residents.push_back(engine_view(device, id, state));
@@ -129,25 +138,44 @@ policy::PlacementDevice ManagerCore::Impl::view(const DeviceState& device, Model
     }
     view.residents.push_back(
         {.model = id,
-         .pages = pages_of(device, id),
+         .pages = model.grouped() ? device.config.pages : pages_of(device, id),
          .queue = std::ssize(instance.in_flight) + std::ssize(model.waiting),
          .last_used = model.last_used,
          .serving_since = instance.serving_since,
          .min_residence = model.config.min_residence,
-         .pinned = (model.config.pin && !model.removed) || !options_.planner.evict,
-         .displaced = displaces(state, id) || (!options_.planner.share && busy(id, instance)),
-         .worth = worth(device, id),
+         .pinned = stays(model),
+         .displaced = displaces(state, id) || model.grouped() ||
+                      (!options_.planner.share && busy(id, instance)),
+         .worth = worth(devices_.at(here_too.leader.value_or(device.config.id)), whole(id)),
          .in_transition = instance.stage != InstanceStage::kServing});
   }
   return view;
 }
 
+/// Of a group, rank 0 goes first: tend_groups() sees to the others.
 void ManagerCore::Impl::evict(DeviceState& device,
                               ModelId model,
                               EvictMode mode,
                               EvictionReason why,
                               std::optional<ModelId> for_model,
                               std::int64_t free_pages) {
+  const std::optional<DeviceId> leader = device.instances.at(model).leader;
+  if (!leader) {
+    evict_here(device, model, mode, why, for_model, free_pages);
+    return;
+  }
+  const Instance* first = leading(device, model);
+  if (first != nullptr && first->stage != InstanceStage::kEvicting) {
+    evict_here(devices_.at(*leader), whole(model), mode, why, for_model, free_pages);
+  }
+}
+
+void ManagerCore::Impl::evict_here(DeviceState& device,
+                                   ModelId model,
+                                   EvictMode mode,
+                                   EvictionReason why,
+                                   std::optional<ModelId> for_model,
+                                   std::int64_t free_pages) {
   Instance& instance = device.instances.at(model);
   HEDDLE_CHECK(mode != EvictMode::kWhenIdle || instance.in_flight.empty());
   instance.stage = InstanceStage::kEvicting;
@@ -177,6 +205,10 @@ void ManagerCore::Impl::load(DeviceState& device,
   for (const ModelId victim : victims) {
     evict(device, victim, EvictMode::kWhenIdle, EvictionReason::kDisplaced, model);
   }
+  begin_load(device, model, why);
+}
+
+Instance& ManagerCore::Impl::begin_load(DeviceState& device, ModelId model, LoadReason why) {
   device.undisturbed.reset();
   ModelState& state = models_.at(model);
   Instance& instance = device.instances[model];
@@ -188,6 +220,14 @@ void ManagerCore::Impl::load(DeviceState& device,
   act(LoadOn{.device = device.config.id,
              .model = model,
              .basis = {.epoch = device.epoch, .version = device.version}});
+  return instance;
+}
+
+std::string ManagerCore::Impl::who_waits(const ModelState& model) {
+  const std::size_t waiting = model.waiting.size();
+  return waiting == 0   ? "an operator wants it"
+         : waiting == 1 ? "a request waits"
+                        : std::to_string(waiting) + " requests wait";
 }
 
 /// Brings in a model that somebody waits for.
@@ -197,17 +237,14 @@ void ManagerCore::Impl::load_wanted(DeviceState& device,
                                     std::string_view place) {
   const ModelState& state = models_.at(model);
   const bool operators = state.waiting.empty();
-  const std::string who = operators ? "an operator wants it"
-                          : state.waiting.size() == 1
-                              ? "a request waits"
-                              : std::to_string(state.waiting.size()) + " requests wait";
   const policy::Action action{.model = model, .devices = {device.config.id}, .victims = victims};
   not_before_.hold(action, now_ + policy::hold_after(action.kind, options_.planner.period));
   load(device,
        model,
        victims,
        operators ? LoadReason::kOperator : LoadReason::kRequest,
-       who + "; " + std::string(place) + (victims.empty() ? "" : ": " + names(victims)));
+       who_waits(state) + "; " + std::string(place) +
+           (victims.empty() ? "" : ": " + names(victims)));
 }
 
 // ---- Who goes ----
@@ -227,7 +264,7 @@ void ManagerCore::Impl::unload_unwanted() {
   for (auto& [device_id, device] : devices_) {
     for (auto& [id, instance] : device.instances) {
       const ModelState& model = models_.at(id);
-      if (!model.removed && model.unloads_asked.empty()) {
+      if ((!model.removed && model.unloads_asked.empty()) || instance.leader) {
         continue;
       }
       const EvictionReason why =
@@ -250,12 +287,15 @@ void ManagerCore::Impl::unload_unwanted() {
       }
     }
   }
-  std::erase_if(models_, [this](const auto& entry) {
-    const bool somewhere = std::any_of(devices_.begin(), devices_.end(), [&](const auto& device) {
-      return device.second.instances.contains(entry.first);
-    });
-    return entry.second.removed && entry.second.requests == 0 && !somewhere &&
-           entry.second.unloads_asked.empty();
+  std::set<ModelId> forgotten;
+  for (const auto& [id, model] : models_) {
+    if (model.removed && model.requests == 0 && !model.claims && model.unloads_asked.empty() &&
+        !model.config.part_of && !somewhere(id, model)) {
+      forgotten.insert(id);
+    }
+  }
+  std::erase_if(models_, [&](const auto& entry) {  // Shards are known as long as their rank 0.
+    return forgotten.contains(entry.second.config.part_of.value_or(entry.first));
   });
 }
 
@@ -296,9 +336,9 @@ void ManagerCore::Impl::cancel_plan(DeviceState& device) {
     return;
   }
   for (const ModelId victim : device.plan->victims) {
-    const auto found = device.instances.find(victim);
-    if (found != device.instances.end() && found->second.stage == InstanceStage::kDraining) {
-      found->second.stage = InstanceStage::kServing;
+    Instance* instance = device.instances.contains(victim) ? leading(device, victim) : nullptr;
+    if (instance != nullptr && instance->stage == InstanceStage::kDraining) {
+      instance->stage = InstanceStage::kServing;
     }
   }
   device.plan.reset();
@@ -316,7 +356,8 @@ void ManagerCore::Impl::advance_plans() {
       continue;
     }
     const DrainPlan plan = *device.plan;
-    if (!suspend_victims(device, plan)) {
+    const bool dissolved = dissolve_victims(device, plan);
+    if (!suspend_victims(device, plan) || !dissolved) {
       continue;  // Some run still, or are on their way out.
     }
     std::vector<ModelId> victims;
@@ -360,7 +401,7 @@ void ManagerCore::Impl::place_wanted() {
            (found->second.stage == InstanceStage::kEvicting && model.foreign()));
       return coming || (d.second.plan && d.second.plan->model == id);
     });
-    if (!model.wanted() || under_way) {
+    if (!model.wanted() || under_way || model.claims) {
       continue;
     }
     if (now_ < model.retry_at) {
@@ -413,6 +454,10 @@ std::string ManagerCore::Impl::too_large(const ModelState& model) const {
 }
 
 void ManagerCore::Impl::place(ModelId id, Instant waiting_since) {
+  if (models_.at(id).cut()) {
+    place_group(id, waiting_since);
+    return;
+  }
   std::vector<policy::PlacementDevice> views;
   const std::int64_t need = longest_waiting(models_.at(id));
   std::int64_t fits_elsewhere = 0;
@@ -437,10 +482,11 @@ void ManagerCore::Impl::place(ModelId id, Instant waiting_since) {
     case policy::PlacementOutcome::kServe:
       break;  // Not asked for: it serves nowhere.
     case policy::PlacementOutcome::kLoad: {
-      const bool engines = std::any_of(placement.victims.begin(),
-                                       placement.victims.end(),
-                                       [this](ModelId v) { return models_.at(v).foreign(); });
-      if (!engines) {
+      const bool slow =
+          std::any_of(placement.victims.begin(), placement.victims.end(), [this](ModelId victim) {
+            return models_.at(victim).foreign() || models_.at(victim).grouped();
+          });
+      if (!slow) {
         load_wanted(devices_.at(placement.device),
                     id,
                     placement.victims,
@@ -448,7 +494,7 @@ void ManagerCore::Impl::place(ModelId id, Instant waiting_since) {
         break;
       }
       drain(devices_.at(placement.device), id, placement.victims);
-      advance_plans();  // They are idle; suspending them takes its time all the same.
+      advance_plans();  // They are idle; sending them away takes its time all the same.
       break;
     }
     case policy::PlacementOutcome::kDrain:
@@ -481,7 +527,7 @@ void ManagerCore::Impl::drain(DeviceState& device,
                               const std::vector<ModelId>& victims) {
   device.plan = DrainPlan{.model = model, .victims = victims, .began = now_};
   for (const ModelId victim : victims) {
-    Instance& instance = device.instances.at(victim);
+    Instance& instance = *leading(device, victim);
     if (instance.stage != InstanceStage::kSuspended) {
       instance.stage = InstanceStage::kDraining;
       note(DecisionKind::kDrain,
@@ -498,7 +544,7 @@ void ManagerCore::Impl::drain(DeviceState& device,
 void ManagerCore::Impl::answer_tickets() {
   for (auto& [id, model] : models_) {
     bool resident = false;
-    bool somewhere = false;
+    bool there = false;
     for (const auto& [device_id, device] : devices_) {
       const auto found = device.instances.find(id);
       if (found != device.instances.end()) {
@@ -506,8 +552,7 @@ void ManagerCore::Impl::answer_tickets() {
             std::all_of(model.unloads_asked.begin(), model.unloads_asked.end(), [](const auto& u) {
               return u.second == EvictionReason::kIdle;
             });
-        somewhere =
-            somewhere || found->second.stage != InstanceStage::kSuspended || !idle_is_enough;
+        there = there || found->second.stage != InstanceStage::kSuspended || !idle_is_enough;
         resident = resident || found->second.stage == InstanceStage::kServing;
       }
     }
@@ -516,7 +561,8 @@ void ManagerCore::Impl::answer_tickets() {
         act(AdminDone{.ticket = ticket});
       }
     }
-    if (!somewhere && !model.unloads_asked.empty()) {
+    there = there || (model.cut() && somewhere(id, model));
+    if (!there && !model.unloads_asked.empty()) {
       for (const auto& [ticket, why] : std::exchange(model.unloads_asked, {})) {
         act(AdminDone{.ticket = ticket});
       }

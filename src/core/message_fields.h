@@ -141,6 +141,20 @@ void fields(V& v, Like<WakeAt> auto& x) {
 }
 
 template <class V>
+void fields(V& v, Like<GroupMember> auto& x) {
+  v.type("GroupMember");
+  v("device", x.device);
+  v("epoch", x.epoch);
+  v("model", x.model);
+}
+
+template <class V>
+void fields(V& v, Like<FormGroup> auto& x) {
+  v.type("FormGroup");
+  v("members", x.members);
+}
+
+template <class V>
 void fields(V& v, Like<Basis> auto& x) {
   v.type("Basis");
   v("epoch", x.epoch);

@@ -63,6 +63,21 @@ struct EvictFrom {
   friend bool operator==(const EvictFrom&, const EvictFrom&) = default;
 };
 
+/// One rank of a model that is cut over several devices, there.
+struct GroupMember {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+  ModelId model{};  ///< The shard.
+  friend bool operator==(const GroupMember&, const GroupMember&) = default;
+};
+
+/// All shards are in place: from now on these workers, in order of rank, run the model in lockstep.
+/// The first leads. If one of them dies, none of the others is of use.
+struct FormGroup {
+  std::vector<GroupMember> members{};
+  friend bool operator==(const FormGroup&, const FormGroup&) = default;
+};
+
 // ---- To a worker ----
 
 enum class ImageSource : std::uint8_t {

@@ -65,6 +65,16 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
   [[nodiscard]] const WorkerOptions& options() const { return options_; }
   [[nodiscard]] bool alive() const { return alive_; }
   void die() { alive_ = false; }
+  /// That have pages here, and are not on their way out.
+  [[nodiscard]] std::vector<ModelId> open_models() const {
+    std::vector<ModelId> open;
+    for (const auto& [id, model] : models_) {
+      if (!model.closing) {
+        open.push_back(id);
+      }
+    }
+    return open;
+  }
 
   void receive(const WorkerMessage& message) {
     if (!alive_) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdio>
 #include <deque>
 #include <functional>
 #include <map>
@@ -9,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,6 +17,7 @@
 #include "core/agent_core.h"
 #include "core/manager_core.h"
 #include "core/test_worker.h"
+#include "core/test_world_options.h"
 #include "core/worker_core.h"
 
 /// For tests: the three cores in virtual time, between a modelled gateway, reader and workers, with
@@ -25,54 +26,6 @@
 namespace heddle::core::test {
 
 using namespace std::chrono_literals;
-
-struct WorldOptions {
-  std::uint64_t seed = 0;
-  int devices = 2;
-  int models = 4;
-  std::int64_t host_pages = 24;
-  std::int64_t device_pages = 16;
-  std::int64_t image_pages = 0;   ///< Of every model; 0: drawn.
-  std::int64_t uneven_pages = 0;  ///< Every device has so many more than the one before.
-  bool copy = false;
-  int requests = 60;
-  Duration arrivals = 400ms;  ///< They come within this.
-  int kills = 0;
-  int read_failures = 0;  ///< Of the first reads.
-  int open_failures = 0;
-  bool cancels = false;
-  bool admin = false;
-  bool reloads = false;
-  bool pin_one = false;
-  std::int64_t prefix_cache = 0;  ///< WorkerOptions::prefix_cache.
-  Duration min_residence = 20ms;
-  Duration drain_after = 30ms;
-  Duration ttft = 10s;  ///< The objective of every model.
-  policy::QueueRule queue = policy::QueueRule::kMooreHodgson;
-  std::int64_t fixed_parts = 0;     ///< WorkerOptions::fixed_parts.
-  std::int64_t prompt_tokens = 30;  ///< The longest prompt.
-  bool priorities = true;
-  std::int64_t batch = 32;   ///< ManagerModel::batch.
-  PlannerOptions planner{};  ///< Its period and windows are short.
-};
-
-/// What the gateway knows of a request.
-struct Record {
-  RequestId id{};
-  ModelId model{};
-  std::vector<TokenId> prompt{};
-  std::vector<std::vector<TokenId>> generated{};
-  std::vector<bool> finished{};
-  std::int64_t max_tokens = 0;
-  std::int32_t priority = 0;
-  bool open_ended = false;
-  bool dispatched = false;
-  Instant arrived{};
-  Instant first_token{};
-  Instant ended{};
-  enum class End { kNone, kDone, kFailed, kCancelled } end = End::kNone;
-  Error error{};
-};
 
 class World {
  public:
@@ -124,6 +77,9 @@ class World {
   [[nodiscard]] const ManagerCore& manager() const { return manager_; }
   [[nodiscard]] std::uint64_t loads() const { return loads_; }
   [[nodiscard]] std::uint64_t reads() const { return reads_; }
+  /// Groups formed, and workers ended because another of their group had died.
+  [[nodiscard]] std::size_t groups() const { return connected_.size(); }
+  [[nodiscard]] std::uint64_t companions() const { return companions_; }
 
   template <class Event>
   struct Heard {
@@ -189,11 +145,31 @@ class World {
                         .min_residence = options_.min_residence,
                         .slo = {.ttft = options_.ttft},
                         .batch = options_.batch};
-    for (int i = 0; i < options_.devices; ++i) {
-      placed.footprints[DeviceId(static_cast<std::uint64_t>(i))] = model.footprint;
-    }
     agent_models_[model.id] = model;
-    manager_models_[model.id] = placed;
+    if (index < options_.cut) {
+      add_shard(model, placed);
+    } else {
+      for (int i = 0; i < options_.devices; ++i) {
+        placed.footprints[DeviceId(static_cast<std::uint64_t>(i))] = model.footprint;
+      }
+    }
+    manager_models_[placed.id] = placed;
+  }
+
+  /// Cuts a model in two equal parts, for every two devices.
+  void add_shard(AgentModel model, ManagerModel& placed) {
+    model.id = ModelId(++models_made_);
+    agent_models_[model.id] = model;
+    ManagerModel shard = placed;
+    shard.id = model.id;
+    shard.part_of = placed.id;
+    for (int i = 0; i + 1 < options_.devices; i += 2) {
+      const DeviceId leader(static_cast<std::uint64_t>(i));
+      const DeviceId follower(static_cast<std::uint64_t>(i + 1));
+      placed.footprints[leader] = shard.footprints[follower] = model.footprint;
+      placed.groups[leader] = {{.model = shard.id, .device = follower}};
+    }
+    shards_[placed.id] = shard;
   }
 
   void configure() {
@@ -205,6 +181,10 @@ class World {
     for (const auto& [id, model] : manager_models_) {
       configure.models.push_back(model);
       models.models.push_back(agent_models_.at(id));
+      if (const auto shard = shards_.find(id); shard != shards_.end()) {
+        configure.models.push_back(shard->second);
+        models.models.push_back(agent_models_.at(shard->second.id));
+      }
     }
     for (int i = 0; i < options_.devices; ++i) {
       configure.devices.push_back({.id = DeviceId(static_cast<std::uint64_t>(i)),
@@ -431,9 +411,12 @@ class World {
     agent_step(command);
   }
   void perform(const EvictFrom& command) { agent_step(command); }
+  void perform(const FormGroup& command) { agent_step(command); }
   void perform(const Dispatch& command) {
     Record& record = records_.at(command.request);
     HEDDLE_CHECK(record.end == Record::End::kNone);
+    HEDDLE_CHECK(!shards_.contains(record.model) ||
+                 connected_.contains({command.device, command.epoch, record.model}));
     const std::int64_t room = command.tokens - std::ssize(record.prompt);
     HEDDLE_CHECK(record.open_ended ? room > 0 : room >= record.max_tokens);
     HEDDLE_CHECK(!record.dispatched || room == record.max_tokens);
@@ -517,8 +500,21 @@ class World {
     });
   }
   void perform(const KillWorker& command) {
-    std::fprintf(stderr, "%s\n", command.reason.message.c_str());
-    HEDDLE_CHECK(false);  // Modelled workers keep the rules.
+    HEDDLE_CHECK(command.reason.code == Code::kUnavailable);  // Modelled workers keep the rules.
+    ++companions_;  // Another worker of its group is dead.
+    kill(command.device);
+  }
+  /// Every member has its shard, and nothing else.
+  void perform(const ConnectGroup& command) {
+    for (const GroupMember& member : command.members) {
+      const auto found = running_.find(member.device);
+      if (found != running_.end()) {  // Else it was killed, which the agent has not heard yet.
+        HEDDLE_CHECK(found->second->epoch() == member.epoch);
+        HEDDLE_CHECK(found->second->open_models() == std::vector<ModelId>{member.model});
+      }
+    }
+    const GroupMember& leader = command.members.front();
+    connected_.insert({leader.device, leader.epoch, leader.model});
   }
   void perform(const SendWorker& command) { send(command.device, command.epoch, command.message); }
   void perform(const StartRead& command) {
@@ -576,6 +572,9 @@ class World {
   std::vector<Content> arena_{};
   std::map<ModelId, AgentModel> agent_models_{};
   std::map<ModelId, ManagerModel> manager_models_{};
+  std::map<ModelId, ManagerModel> shards_{};                          ///< Rank 1, by rank 0.
+  std::set<std::tuple<DeviceId, WorkerEpoch, ModelId>> connected_{};  ///< By leader.
+  std::uint64_t companions_ = 0;
   std::uint64_t models_made_ = 0;
   std::uint64_t requests_made_ = 0;
   std::uint64_t tickets_made_ = 0;

@@ -68,6 +68,14 @@ WorldOptions anything(std::uint64_t seed) {
           .fixed_parts = chance(4) ? 2 + static_cast<std::int64_t>(rng.below(3)) : 0};
 }
 
+/// The same with two devices or more, and some models that are cut over two.
+WorldOptions anything_cut(WorldOptions options) {
+  Rng rng(options.seed ^ 0xc07U);
+  options.devices = 2 + static_cast<int>(rng.below(4));
+  options.cut = 1 + static_cast<int>(rng.below(3));
+  return options;
+}
+
 /// Looks ahead every 5 ms, in windows of 50 ms.
 PlannerOptions short_planner() {
   return {.period = 5ms, .calendar = {.window = 50ms, .windows_per_day = 8}};
@@ -229,6 +237,45 @@ TEST(World, ADeviceQueueByDeadlineServesMoreInTimeAndLeavesNobodyBehind) {
   EXPECT_GT(10 * by_deadline, 11 * by_arrival) << by_deadline << " and " << by_arrival;
 }
 
+// Models that need two devices to themselves beside others that need one, all wanted at once.
+TEST(World, EveryRequestIsAnsweredWhereModelsAreCutOverTwoDevices) {
+  std::size_t groups = 0;
+  for (const std::uint64_t seed : seeds(100)) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const int devices = 2 + static_cast<int>(seed % 3);
+    World world({.seed = seed, .devices = devices, .copy = seed % 2 == 0, .cut = 2});
+    run(world, seed);
+    for (const auto& [id, record] : world.records()) {
+      ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
+    }
+    groups += world.groups();
+  }
+  EXPECT_GT(groups, 200U);
+}
+
+// Whichever worker of a group dies, the others go with it, and its requests go on.
+TEST(World, AGroupThatLosesAWorkerBeginsAnew) {
+  std::int64_t done = 0;
+  std::int64_t failed = 0;
+  std::uint64_t companions = 0;
+  for (const std::uint64_t seed : seeds(100)) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    World world({.seed = seed, .models = 3, .kills = 4, .cut = 2});
+    run(world, seed);
+    for (const auto& [id, record] : world.records()) {
+      if (record.end == Record::End::kFailed) {
+        ASSERT_NE(record.error.message.find("died 3 times"), std::string::npos)
+            << record.error.message;
+      }
+    }
+    done += count(world, Record::End::kDone);
+    failed += count(world, Record::End::kFailed);
+    companions += world.companions();
+  }
+  EXPECT_GT(done, 50 * failed);
+  EXPECT_GT(companions, 30U);
+}
+
 // The world checks after every event that pages are conserved, tokens are right, weights and KV are
 // what was written, and at its end that every request has ended once.
 /// Runs `worlds` of them, with options by their seeds, and looks at each when it has ended. Most of
@@ -263,6 +310,22 @@ TEST(World, SurvivesAnythingWhilePlanningAhead) {
     }
   });
   EXPECT_GT(ahead, 100U);
+}
+
+TEST(World, SurvivesAnythingWithModelsThatAreCut) {
+  std::int64_t done = 0;
+  std::int64_t all = 0;
+  std::size_t groups = 0;
+  for (const std::uint64_t seed : seeds(400)) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    World world(anything_cut(seed % 2 == 0 ? anything(seed) : anything_planned(seed)));
+    run(world, seed);
+    done += count(world, Record::End::kDone);
+    all += std::ssize(world.records());
+    groups += world.groups();
+  }
+  EXPECT_GT(2 * done, all);
+  EXPECT_GT(groups, 600U);
 }
 
 }  // namespace

@@ -20,6 +20,19 @@ std::map<DeviceId, std::string> device_names(const core::Serving& serving) {
   return names;
 }
 
+std::string places_of(const core::ModelStatus& model,
+                      const std::map<DeviceId, std::string>& names) {
+  const auto name = [&names](DeviceId device) {
+    const auto found = names.find(device);
+    return found == names.end() ? std::string() : found->second;
+  };
+  std::string places = model.device ? name(*model.device) : "";
+  for (const DeviceId peer : model.peers) {
+    places += "+" + name(peer);
+  }
+  return places;
+}
+
 std::string device_name(Context& context, std::optional<DeviceId> device) {
   if (!device) {
     return {};

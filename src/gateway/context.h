@@ -54,6 +54,9 @@ struct Context {
 [[nodiscard]] std::int64_t wall_clock_ms();
 /// Names of the devices by id.
 [[nodiscard]] std::map<DeviceId, std::string> device_names(const core::Serving& serving);
+/// Where a model is: "cpu0"; of one that is cut, by rank, "cpu0+cpu1"; empty: nowhere.
+[[nodiscard]] std::string places_of(const core::ModelStatus& model,
+                                    const std::map<DeviceId, std::string>& names);
 /// The name of one of them; empty for none. They are asked for once, as they stay what they are
 /// while the server runs.
 [[nodiscard]] std::string device_name(Context& context, std::optional<DeviceId> device);

@@ -35,6 +35,7 @@ class FakeServing final : public core::Serving {
   std::optional<Error> failure{};        ///< Instead of an answer.
   std::optional<Error> load_failure{};
   std::map<ModelId, core::Residency> residency{};
+  std::vector<DeviceId> peers{};  ///< Of all models that are somewhere.
   /// Where the engines that are not ours listen; nothing: they do not run yet.
   std::optional<core::EngineAddress> engine{};
   std::vector<core::EngineStatus> engine_statuses{};
@@ -121,6 +122,7 @@ class FakeServing final : public core::Serving {
       status.residency = found == residency.end() ? core::Residency::kAbsent : found->second;
       if (status.residency != core::Residency::kAbsent) {
         status.device = DeviceId(0);
+        status.peers = peers;
         status.loaded_bytes = status.residency == core::Residency::kLoading ? 250 : 1000;
         status.loads = {2, 1};
         status.evictions = {0, 0, 1, 0, 0, 0};

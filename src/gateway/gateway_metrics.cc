@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "gateway/context.h"
+
 namespace heddle::gateway {
 
 namespace {
@@ -336,7 +338,7 @@ void GatewayMetrics::publish(const core::ServingStatus& serving) {
     }
   }
   for (const core::ModelStatus& model : models) {
-    publish_model(model, model.device ? names[*model.device] : "");
+    publish_model(model, places_of(model, names));
   }
 }
 

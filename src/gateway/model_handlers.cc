@@ -116,9 +116,7 @@ api::ModelObject describe(const Context& context,
     object.level = engine->level ? spec::name(*engine->level) : "";
   }
   if (status.device) {
-    const auto names = device_names(*context.serving);
-    const auto found = names.find(*status.device);
-    object.device = found == names.end() ? "" : found->second;
+    object.device = places_of(status, device_names(*context.serving));
   }
   if (status.residency == core::Residency::kLoading && status.image_bytes > 0) {
     object.progress =
@@ -206,7 +204,7 @@ asio::awaitable<void> running(std::shared_ptr<Context> context, HttpExchange& ht
     json.key("bytes").integer(status.image_bytes).key("loaded_bytes").integer(status.loaded_bytes);
     json.key("device");
     if (status.device) {
-      json.string(device_names(*context->serving)[*status.device]);
+      json.string(places_of(status, device_names(*context->serving)));
     } else {
       json.null();
     }

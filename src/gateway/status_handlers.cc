@@ -62,7 +62,25 @@ void write_pool(spec::JsonWriter& json, const ledger::PoolUsage& usage) {
   json.end_object();
 }
 
+/// The part of a model that the device has to itself with others, if it has one.
+void write_shard(spec::JsonWriter& json,
+                 DeviceId device,
+                 const std::vector<core::ModelStatus>& models) {
+  for (const core::ModelStatus& model : models) {
+    std::vector<DeviceId> ranks = model.peers;
+    if (!ranks.empty()) {
+      ranks.insert(ranks.begin(), *model.device);
+    }
+    const auto rank = std::find(ranks.begin(), ranks.end(), device) - ranks.begin();
+    if (rank < std::ssize(ranks)) {
+      json.key("shard").begin_object().key("model").string(model.name);
+      json.key("rank").integer(rank).key("ranks").integer(ranks.size()).end_object();
+    }
+  }
+}
+
 asio::awaitable<void> devices(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  const std::vector<core::ModelStatus> models = context->serving->models();
   spec::JsonWriter json;
   json.begin_object().key("devices").begin_array();
   for (const core::DeviceStatus& device : context->serving->devices()) {
@@ -72,6 +90,7 @@ asio::awaitable<void> devices(std::shared_ptr<Context> context, HttpExchange& ht
     json.key("switching_s").number(to_seconds(device.switching));
     json.key("steps").integer(device.steps).key("late_steps").integer(device.late_steps);
     write_pool(json, device.usage);
+    write_shard(json, device.id, models);
     json.end_object();
   }
   json.end_array().key("host").begin_object();

@@ -70,6 +70,17 @@ TEST_F(StatusHandlersTest, DevicesShowPagesByKindOfLease) {
   EXPECT_EQ(devices["host"]["pages_total"], 50);
 }
 
+TEST_F(StatusHandlersTest, DevicesShowTheShardsOfModelsThatAreCut) {
+  serving.residency[ModelId(1)] = core::Residency::kServing;
+  serving.peers = {DeviceId(1)};
+  start();
+  const auto shard = ask("GET", "/api/devices")["devices"][0]["shard"];
+  EXPECT_EQ(shard["model"], "tiny");
+  EXPECT_EQ(shard["rank"], 0);
+  EXPECT_EQ(shard["ranks"], 2);
+  EXPECT_EQ(ask("GET", "/running")["running"][0]["device"], "cpu0+");  // The other has no name.
+}
+
 TEST_F(StatusHandlersTest, TheIndexSaysWhatThisIs) {
   start();
   const std::string page = call("GET", "/").body;

@@ -67,6 +67,12 @@ Result<twin::TwinSetup> twin_setup(const LabPolicy& policy,
                    .message = model.config.id +
                               ": what an engine that is not ours will do cannot be predicted"};
     }
+    if (!model.shards.empty()) {
+      return Error{
+          .code = Code::kInvalidArgument,
+          .message = model.config.id +
+                     ": what a model that is cut over devices will do cannot be predicted"};
+    }
     const Measured& measured = constants.at(model.config.id);
     setup.models.push_back({.model = {.id = model.id,
                                       .image_bytes = model.host->image_bytes,

@@ -364,6 +364,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
         continue;
       }
       hosted.push_back(*model.host);
+      hosted.insert(hosted.end(), model.shards.begin(), model.shards.end());
       for (const std::string& name : model.host->unused) {
         log::warning("tensor that nothing reads", {{"model", model.config.id}, {"tensor", name}});
       }
@@ -402,6 +403,8 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       agent_->carry_out(order);
     }
   }
+
+  void execute(const core::FormGroup& form) { agent_->carry_out(form); }
 
   void execute(const core::Dispatch& command) {
     if (ForeignRequests::Entry* entry = foreign_.find(command.request)) {

@@ -9,7 +9,8 @@ namespace {
 
 bool same(const ConfiguredModel& before, const ConfiguredModel& now) {
   if (before.config.id != now.config.id || before.config.path != now.config.path ||
-      before.config.dtype != now.config.dtype || before.config.engine != now.config.engine ||
+      before.config.dtype != now.config.dtype || before.shards.size() != now.shards.size() ||
+      before.config.engine != now.config.engine ||
       before.host.has_value() != now.host.has_value()) {
     return false;
   }
@@ -28,12 +29,17 @@ std::vector<ConfiguredModel> open_models(const config::Config& config,
       models.push_back({.config = model});
       continue;
     }
-    models.push_back(
-        {.config = model,
-         .host = agent::open_host_model(model.path, config.directory, model.dtype, geometry)});
-    if (models.back().host) {
-      models.back().host->name = model.id;
+    Result<std::vector<agent::HostModel>> ranks = agent::open_host_shards(
+        model.path, config.directory, model.dtype, geometry, model.tensor_parallel);
+    if (!ranks) {
+      models.push_back({.config = model, .host = ranks.error()});
+      continue;
     }
+    for (std::size_t rank = 0; rank < ranks->size(); ++rank) {
+      (*ranks)[rank].name = model.id + (rank > 0 ? "[" + std::to_string(rank) + "]" : "");
+    }
+    models.push_back({.config = model, .host = std::move(ranks->front())});
+    models.back().shards.assign(ranks->begin() + 1, ranks->end());
   }
   return models;
 }
@@ -62,6 +68,9 @@ void ModelRegistry::assign(std::vector<ConfiguredModel> models) {
     if (model.host) {
       model.host->id = model.id;
     }
+    for (std::size_t i = 0; i < model.shards.size(); ++i) {
+      model.shards[i].id = before != models_.end() ? before->shards[i].id : ModelId(++ids_given_);
+    }
   }
   models_ = std::move(models);
 }
@@ -73,8 +82,17 @@ const ConfiguredModel* ModelRegistry::find(ModelId id) const {
 }
 
 std::string ModelRegistry::name(ModelId id) const {
-  const ConfiguredModel* model = find(id);
-  return model == nullptr ? std::string() : model->config.id;
+  if (const ConfiguredModel* model = find(id)) {
+    return model->config.id;
+  }
+  for (const ConfiguredModel& model : models_) {
+    for (const agent::HostModel& shard : model.shards) {
+      if (shard.id == id) {
+        return shard.name;
+      }
+    }
+  }
+  return {};
 }
 
 std::vector<core::ModelStatus> ModelRegistry::statuses(

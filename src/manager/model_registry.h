@@ -19,6 +19,8 @@ struct ConfiguredModel {
   config::ModelConfig config{};
   /// Its weights; an error for one that an engine of somebody else's serves.
   Result<agent::HostModel> host = Error{Code::kUnavailable, "not opened"};
+  /// Of a model that is cut over several devices, which `host` is rank 0 of: ranks 1 and up.
+  std::vector<agent::HostModel> shards{};
   ModelId id{};
 
   [[nodiscard]] bool foreign() const { return config.engine.has_value(); }
@@ -44,7 +46,7 @@ class ModelRegistry {
 
   /// In the order of the configuration.
   [[nodiscard]] const std::vector<ConfiguredModel>& models() const { return models_; }
-  /// A model's name; empty when there is no such model.
+  /// A model's or a shard's name; empty when there is no such model.
   [[nodiscard]] std::string name(ModelId id) const;
   /// What is known of every configured model, in order: from `known`, or why it cannot be served.
   [[nodiscard]] std::vector<core::ModelStatus> statuses(

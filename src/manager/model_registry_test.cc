@@ -38,6 +38,21 @@ TEST(ModelRegistry, AModelThatChangedOrCameBackIsAnother) {
   EXPECT_GT(registry.models()[0].id, second);
 }
 
+TEST(ModelRegistry, ShardsHaveIdsAndNamesOfTheirOwnAndKeepThem) {
+  ModelRegistry registry;
+  ConfiguredModel cut = model("a");
+  cut.shards = {{.name = "a[1]"}};
+  registry.assign({cut});
+  const ModelId shard = registry.models()[0].shards[0].id;
+  EXPECT_NE(shard, registry.models()[0].id);
+  EXPECT_EQ(registry.name(shard), "a[1]");
+  EXPECT_EQ(registry.find(shard), nullptr) << "nobody can ask for it";
+  registry.assign({model("b"), cut});
+  EXPECT_EQ(registry.models()[1].shards[0].id, shard);
+  registry.assign({model("a")});
+  EXPECT_EQ(registry.name(shard), "") << "cut otherwise, it is another model";
+}
+
 TEST(ModelRegistry, AModelThatCanBeOpenedAtLastIsAnother) {
   ModelRegistry registry;
   ConfiguredModel missing = model("a");

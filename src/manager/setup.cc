@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "config/blocks.h"
 
 #include <unistd.h>
 
@@ -94,6 +95,44 @@ core::ManagerModel foreign_model(const config::Config& config,
   }
   std::sort(entry.displaces.begin(), entry.displaces.end());
   return entry;
+}
+
+core::ManagerModel own_model(const ConfiguredModel& model) {
+  const std::int64_t longest = model.host->spec.max_position;
+  return {.id = model.id,
+          .name = model.config.id,
+          .image_bytes = model.host->image_bytes,
+          .context = model.config.context > 0 ? std::min(model.config.context, longest) : longest,
+          .pin = model.config.pin,
+          .min_residence = model.config.min_residence,
+          .slo = objectives(model.config.slo),
+          .batch = model.config.batch};
+}
+
+/// Says of a model that is cut, `first` being its rank 0, where its ranks go; gives the others.
+std::vector<core::ManagerModel> place_shards(const config::Config& config,
+                                             const ConfiguredModel& model,
+                                             core::ManagerModel& first) {
+  std::vector<core::ManagerModel> shards;
+  for (const agent::HostModel& host : model.shards) {
+    core::ManagerModel& shard = shards.emplace_back(own_model(model));
+    shard.id = host.id;
+    shard.name = host.name;
+    shard.image_bytes = host.image_bytes;
+    shard.part_of = first.id;
+  }
+  for (const std::vector<std::size_t>& block :
+       shards.empty() ? std::vector<std::vector<std::size_t>>{}
+                      : config::device_blocks(config, std::ssize(shards) + 1)) {
+    const DeviceId leader(block.front());
+    first.footprints[leader] = model.host->footprint;
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      const DeviceId device(block[i + 1]);
+      shards[i].footprints[device] = model.shards[i].footprint;
+      first.groups[leader].push_back({.model = shards[i].id, .device = device});
+    }
+  }
+  return shards;
 }
 
 bool same_device(const config::DeviceConfig& a, const config::DeviceConfig& b) {
@@ -196,20 +235,14 @@ core::Configure core_setup(const config::Config& config,
     if (!model.host) {
       continue;
     }
-    const std::int64_t longest = model.host->spec.max_position;
-    core::ManagerModel entry{
-        .id = model.id,
-        .name = model.config.id,
-        .image_bytes = model.host->image_bytes,
-        .context = model.config.context > 0 ? std::min(model.config.context, longest) : longest,
-        .pin = model.config.pin,
-        .min_residence = model.config.min_residence,
-        .slo = objectives(model.config.slo),
-        .batch = model.config.batch};
+    core::ManagerModel entry = own_model(model);
     for (const core::ManagerDevice& device : configure.devices) {
-      if (runs_models(config.devices.at(device.id.value()))) {
+      if (runs_models(config.devices.at(device.id.value())) && model.shards.empty()) {
         entry.footprints[device.id] = model.host->footprint;
       }
+    }
+    for (core::ManagerModel& shard : place_shards(config, model, entry)) {
+      configure.models.push_back(std::move(shard));
     }
     configure.models.push_back(std::move(entry));
   }

@@ -53,6 +53,25 @@ TEST(Setup, AStaticDeviceHasAPartForEachModelOfOurs) {
   EXPECT_EQ(agent_setup(config, 64)->devices[1].queue, policy::QueueRule::kArrival);
 }
 
+TEST(Setup, TheShardsOfAModelGoToTheDevicesOfABlock) {
+  config::Config config = two_devices();
+  config.devices = {config.devices[0], config.devices[0], config.devices[0]};
+  ConfiguredModel cut = opened(1);
+  cut.shards = {{.id = ModelId(9), .name = "m1[1]", .image_bytes = 4}};
+  const core::Configure configure = core_setup(config, {cut}, kClockOffset);
+  ASSERT_EQ(configure.models.size(), 2U);
+  const core::ManagerModel& shard = configure.models[0];
+  const core::ManagerModel& first = configure.models[1];
+  EXPECT_EQ(first.id, ModelId(1));
+  EXPECT_EQ(first.footprints.size(), 1U);
+  EXPECT_TRUE(first.footprints.contains(DeviceId(0)));
+  EXPECT_EQ(first.groups.at(DeviceId(0)),
+            (std::vector<core::ShardPlace>{{.model = ModelId(9), .device = DeviceId(1)}}));
+  EXPECT_EQ(shard.part_of, ModelId(1));
+  EXPECT_EQ(shard.name, "m1[1]");
+  EXPECT_TRUE(shard.footprints.contains(DeviceId(1)));
+}
+
 TEST(Setup, NamesWhatCannotBe) {
   config::Config mixed = two_devices();
   mixed.devices[1].page = 2 * kPage;

@@ -19,7 +19,7 @@ namespace heddle::rpc {
 inline constexpr std::uint8_t kProtocolVersion = 1;
 inline constexpr std::size_t kFrameHeaderBytes = 8;
 /// Most descriptors that one frame may carry.
-inline constexpr std::size_t kFrameDescriptorsMax = 4;
+inline constexpr std::size_t kFrameDescriptorsMax = 8;
 
 /// One message on its way: opaque bytes, and descriptors that go beside them on Unix sockets.
 struct Frame {

@@ -76,8 +76,8 @@ TEST(Frame, RefusesReservedBytesAndTooManyDescriptors) {
   reserved[7] = 1;
   EXPECT_EQ(refusal(reserved).code, Code::kCorrupt);
   std::string greedy = encode("x");
-  greedy[5] = 5;
-  EXPECT_EQ(refusal(greedy).message, "frame with 5 descriptors; the limit is 4");
+  greedy[5] = 9;
+  EXPECT_EQ(refusal(greedy).message, "frame with 9 descriptors; the limit is 8");
 }
 
 TEST(Frame, DescriptorsBelongToTheFrameThatAnnouncesThem) {

@@ -201,6 +201,14 @@ ToWorker from_wire(const wire::ToWorker& in, WireCheck& check) {
                               .spec = from_wire(in.describe().spec(), check),
                               .dtype = from_wire(in.describe().dtype(), check),
                               .directory = in.describe().directory()};
+    case wire::ToWorker::kJoin:
+      if (in.join().ranks() < 2 || in.join().rank() < 0 || in.join().rank() >= in.join().ranks()) {
+        check.fail("rank " + std::to_string(in.join().rank()) + " of a group of " +
+                   std::to_string(in.join().ranks()));
+      }
+      return JoinGroup{.model = ModelId(in.join().model()),
+                       .rank = in.join().rank(),
+                       .ranks = in.join().ranks()};
     case wire::ToWorker::kLoad:
       return from_wire(in.load(), check);
     case wire::ToWorker::kEvict:
@@ -460,6 +468,11 @@ std::string encode(const ToWorker& message) {
                           body.set_name(model.name);
                           rpc::to_wire(model.spec, *body.mutable_spec());
                           body.set_dtype(rpc::to_wire(model.dtype));
+                        },
+                        [&out](const JoinGroup& join) {
+                          out.mutable_join()->set_model(join.model.value());
+                          out.mutable_join()->set_rank(join.rank);
+                          out.mutable_join()->set_ranks(join.ranks);
                         },
                         [&out](const core::WorkerMessage& body) { to_wire(body, out); },
                         [&out](const Shutdown&) { (void)out.mutable_shutdown(); }},

@@ -59,10 +59,22 @@ struct ModelDescription {
   std::string directory{};                 ///< Of its files; the worker reads its tokenizer there.
 };
 
+/// Run this shard in lockstep with the other ranks of its model from now on. Beside it go the
+/// group's memory (collective::SharedArea), and then sockets: to rank 0 one for each other rank, in
+/// order; to those the other end of theirs, over which rank 0 sends frames that each are a
+/// core::command_line.
+struct JoinGroup {
+  ModelId model{};  ///< The shard.
+  std::int64_t rank = 0;
+  std::int64_t ranks = 1;
+  friend bool operator==(const JoinGroup&, const JoinGroup&) = default;
+};
+
 /// End the process; nothing of it needs saving.
 struct Shutdown {};
 
-using ToWorker = std::variant<WorkerHello, ModelDescription, core::WorkerMessage, Shutdown>;
+using ToWorker =
+    std::variant<WorkerHello, ModelDescription, JoinGroup, core::WorkerMessage, Shutdown>;
 
 /// The answer to WorkerHello. After a failure the worker ends.
 struct HelloAck {

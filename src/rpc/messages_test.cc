@@ -30,6 +30,7 @@ std::vector<ToWorker> every_to_worker() {
               .fixed_parts = 3},
           ModelDescription{
               .model = ModelId(5), .name = "m", .spec = {.layers = 2}, .dtype = spec::DType::kF32},
+          JoinGroup{.model = ModelId(5), .rank = 1, .ranks = 4},
           core::WorkerMessage(core::LoadModel{
               .model = ModelId(5),
               .basis = {.epoch = WorkerEpoch(4), .version = 8},

@@ -66,6 +66,7 @@ class Twin final : public core::ServingStatus {
 
   void perform(const core::LoadOn& command) { pending_.emplace_back(core::AgentEvent(command)); }
   void perform(const core::EvictFrom& command) { pending_.emplace_back(core::AgentEvent(command)); }
+  void perform(const core::FormGroup& command) { pending_.emplace_back(core::AgentEvent(command)); }
   void perform(const core::Dispatch& command);
   void perform(const core::Hold& /*command*/) {}
   void perform(const core::CancelAt& command);
@@ -79,6 +80,7 @@ class Twin final : public core::ServingStatus {
   void perform(const core::SpawnWorker& command);
   void perform(const core::KillWorker& command);
   void perform(const core::SendWorker& command);
+  void perform(const core::ConnectGroup& /*command*/) {}  // What the leader does is the group's.
   void perform(const core::StartRead& command);
   void perform(const core::CancelRead& command);
   void perform(const core::TellManager& command) { pending_.emplace_back(command.event); }

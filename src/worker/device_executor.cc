@@ -77,11 +77,58 @@ void DeviceExecutor::describe(const rpc::ModelDescription& model) {
 
 Result<void> DeviceExecutor::carry_out(core::WorkerCommand command,
                                        std::vector<core::WorkerEvent>& events) {
+  if (lockstep_ != nullptr && lockstep_->leads()) {
+    if (const Result<void> told = lockstep_->pass_on(command); !told) {
+      return told;
+    }
+  }
   std::visit([this, &events](auto& concrete) { execute(concrete, events); }, command);
   if (lost_.has_value()) {
     return *lost_;
   }
   return {};
+}
+
+void DeviceExecutor::join(std::unique_ptr<Lockstep> lockstep) {
+  const auto found = opened_.find(lockstep->model());
+  if (found == opened_.end() || !found->second.registered) {
+    return;  // It was closed before the group was formed.
+  }
+  engine_->join_group(lockstep->model(), lockstep->group());
+  lockstep_ = std::move(lockstep);
+}
+
+Result<void> DeviceExecutor::follow(core::WorkerCommand command) {
+  if (lockstep_ == nullptr || lockstep_->leads()) {
+    return {};
+  }
+  name_shard(command);
+  if (const auto* add = std::get_if<core::AddSequence>(&command)) {
+    followed_.insert(add->sequence);
+  } else if (const auto* remove = std::get_if<core::RemoveSequence>(&command)) {
+    followed_.erase(remove->sequence);
+  }
+  std::vector<core::WorkerEvent> events;
+  const bool changed = kv_changed_;
+  const Result<void> done = carry_out(std::move(command), events);
+  kv_changed_ = changed;  // The ledger of this device's core has no sequences.
+  for (const core::WorkerEvent& event : events) {
+    if (const auto* refused = std::get_if<core::SequenceRefused>(&event)) {
+      followed_.erase(refused->sequence);
+    }
+  }
+  return done;
+}
+
+/// The leader's commands name its own shard.
+void DeviceExecutor::name_shard(core::WorkerCommand& command) const {
+  if (auto* add = std::get_if<core::AddSequence>(&command)) {
+    add->model = lockstep_->model();
+  } else if (auto* run = std::get_if<core::RunStep>(&command)) {
+    for (policy::ModelBatch& batch : run->plan.batches) {
+      batch.model = lockstep_->model();
+    }
+  }
 }
 
 void DeviceExecutor::execute(const core::AdoptPages& command,
@@ -168,7 +215,14 @@ void DeviceExecutor::execute(const core::CloseModel& command,
     handlers_.on_event(core::ModelClosed{.model = command.model});  // Nothing was mapped.
     return;
   }
+  const bool joined = lockstep_ != nullptr && lockstep_->model() == command.model;
+  for (const core::SequenceId id : joined ? std::exchange(followed_, {}) : decltype(followed_){}) {
+    engine_->remove_sequence(id);  // The leader has ended: what it said of them is on its way.
+  }
   engine_->remove_model(command.model);
+  if (joined) {
+    lockstep_.reset();
+  }
   opened.registered = false;
   kv_changed_ = true;
   mapper_->close(command.model, &*described_.at(command.model).window);
@@ -320,6 +374,12 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
     refused_.insert(failure.sequence);
   }
   done.counted = counted();
+  if (lockstep_ != nullptr) {
+    if (const Result<void> same = lockstep_->compare(done); !same) {
+      lost_ = same.error();
+      return;
+    }
+  }
   ++stats_.steps;
   stats_.busy += done.took;
   events.push_back(std::move(done));

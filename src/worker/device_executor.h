@@ -22,6 +22,7 @@
 #include "rpc/messages.h"
 #include "store/image_layout.h"
 #include "text/grammar.h"
+#include "worker/lockstep.h"
 #include "worker/mapper.h"
 
 namespace heddle::worker {
@@ -56,6 +57,13 @@ class DeviceExecutor {
   /// Carries out one command. What it gives rise to at once is appended to `events`, for the core
   /// to hear next. An error means that the device is lost.
   Result<void> carry_out(core::WorkerCommand command, std::vector<core::WorkerEvent>& events);
+
+  /// Makes an open model, which is a shard, part of a group, until it is closed. Of rank 0, what it
+  /// carries out for the engine is passed on to the others.
+  void join(std::unique_ptr<Lockstep> lockstep);
+  /// Of the other ranks: carries out what rank 0 passed on, for the shard that joined. No core of
+  /// this device hears of it. Ignored once the shard was closed. An error as carry_out() has it.
+  Result<void> follow(core::WorkerCommand command);
 
   /// Appends KvCounted where commands since the last call have changed what there is of KV.
   void count_kv(std::vector<core::WorkerEvent>& events);
@@ -110,6 +118,7 @@ class DeviceExecutor {
   [[nodiscard]] bool waits_for_weights(const policy::StepPlan& plan) const;
   [[nodiscard]] Duration keep_pace(const policy::StepPlan& plan, Instant began, bool waits);
   [[nodiscard]] core::KvCounted counted() const;
+  void name_shard(core::WorkerCommand& command) const;
   void set_open(ModelId model, std::optional<core::ImageSource> source);
 
   device::Device& device_;
@@ -122,10 +131,12 @@ class DeviceExecutor {
   std::set<core::SequenceId> refused_{};
   bool kv_changed_ = false;  ///< Since the core was told what there is of it.
   std::optional<Error> lost_{};
+  std::set<core::SequenceId> followed_{};  ///< Sequences of the leader's core that the engine has.
   rpc::WorkerStats stats_{};
 
   std::mutex open_mutex_{};
   std::map<ModelId, core::ImageSource> open_{};  ///< Guarded by open_mutex_: what a step may use.
+  std::unique_ptr<Lockstep> lockstep_{};         ///< Outlives the model in the engine.
   std::unique_ptr<engine::Engine> engine_{};
   std::unique_ptr<Mapper> mapper_{};  ///< Last: its thread ends before what it calls does.
 };

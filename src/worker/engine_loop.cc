@@ -84,6 +84,12 @@ void EngineLoop::take_in(Input input) {
     tell_core(std::move(*event));
   } else if (const auto* model = std::get_if<rpc::ModelDescription>(&input)) {
     executor_->describe(*model);
+  } else if (auto* lockstep = std::get_if<std::unique_ptr<Lockstep>>(&input)) {
+    executor_->join(std::move(*lockstep));
+  } else if (auto* followed = std::get_if<Followed>(&input)) {
+    if (const Result<void> done = executor_->follow(std::move(followed->command)); !done) {
+      give_up(done.error());
+    }
   }
 }
 

@@ -29,12 +29,22 @@ class EngineLoop {
   /// Loop thread.
   void hear(core::WorkerMessage message);
   void hear(rpc::ModelDescription model) { inbox_.push(std::move(model)); }
+  /// What its rank 0 says comes by hear_leader(), from then on.
+  void hear(std::unique_ptr<Lockstep> lockstep) { inbox_.push(std::move(lockstep)); }
+  void hear_leader(core::WorkerCommand command) { inbox_.push(Followed{std::move(command)}); }
   /// The backlog that made it pause is gone. Loop thread.
   void hear_relieved() { inbox_.push(Relieved{}); }
 
  private:
   struct Relieved {};
-  using Input = std::variant<core::WorkerEvent, rpc::ModelDescription, Relieved>;
+  struct Followed {
+    core::WorkerCommand command{};
+  };
+  using Input = std::variant<core::WorkerEvent,
+                             rpc::ModelDescription,
+                             std::unique_ptr<Lockstep>,
+                             Followed,
+                             Relieved>;
 
   void run();
   /// Lets the core take in one event, and logs it.

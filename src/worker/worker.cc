@@ -13,11 +13,14 @@
 #include <boost/asio/io_context.hpp>
 
 #include "base/log.h"
+#include "collective/shared_collective.h"
+#include "core/codec.h"
 #include "device/cpu/arena.h"
 #include "device/cpu/cpu_device.h"
 #include "rpc/link.h"
 #include "rpc/messages.h"
 #include "worker/engine_loop.h"
+#include "worker/lockstep.h"
 #include "worker/outbox.h"
 
 #include <sched.h>
@@ -106,6 +109,8 @@ class Worker {
       fail({Code::kCorrupt, "told what to do before being told what it is"});
     } else if (auto* model = std::get_if<rpc::ModelDescription>(&*message)) {
       engine_->hear(std::move(*model));
+    } else if (const auto* join = std::get_if<rpc::JoinGroup>(&*message)) {
+      join_group(*join, std::move(frame.descriptors));
     } else {
       engine_->hear(std::get<core::WorkerMessage>(std::move(*message)));
     }
@@ -125,6 +130,37 @@ class Worker {
     }
     // Not deleted: its thread ends with the process.
     engine_ = new EngineLoop(std::move(hello), std::move(*device), outbox_);
+  }
+
+  /// The first descriptor is the group's memory, the others sockets as rpc::JoinGroup has them.
+  void join_group(const rpc::JoinGroup& join, std::vector<rpc::Descriptor> descriptors) {
+    const bool leads = join.rank == 0;
+    if (std::ssize(descriptors) != (leads ? join.ranks : 2)) {
+      fail({Code::kCorrupt, "a group with too few or too many sockets"});
+    }
+    auto group = collective::SharedCollective::attach(descriptors[0].get(), join.rank, join.ranks);
+    if (!group) {
+      fail(group.error());
+    }
+    descriptors.erase(descriptors.begin());
+    if (!leads) {
+      leader_ = std::make_unique<rpc::Link>(
+          loop_.get_executor(),
+          std::move(descriptors[0]),
+          rpc::Link::Handlers{.on_frame = [this](const rpc::Frame& frame) { follow(frame); },
+                              .on_closed = [](const Error&) {}});  // It has left; or the parent
+      descriptors.clear();                                         // ends this process, too.
+    }
+    engine_->hear(
+        std::make_unique<Lockstep>(join.model, std::move(*group), std::move(descriptors)));
+  }
+
+  void follow(const rpc::Frame& frame) {
+    Result<core::WorkerCommand> command = core::parse_command<core::WorkerCommand>(frame.payload);
+    if (!command || !is_for_engine(*command)) {
+      fail({Code::kCorrupt, "the leader of the group says what cannot be read"});
+    }
+    engine_->hear_leader(std::move(*command));
   }
 
   static Result<std::unique_ptr<device::Device>> make_device(const rpc::WorkerHello& hello,
@@ -151,6 +187,7 @@ class Worker {
   rpc::Link link_;
   Outbox outbox_;
   EngineLoop* engine_ = nullptr;
+  std::unique_ptr<rpc::Link> leader_{};  ///< Of the group that this worker follows.
 };
 
 }  // namespace

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "rpc/descriptor.h"
+
+namespace heddle::agent {
+
+/// What goes beside rpc::JoinGroup to each rank of a new group, by rank: the memory through which
+/// they exchange data, and the sockets by which rank 0 leads. kResourceExhausted, as
+/// collective::SharedArea::create and rpc::socket_pair.
+Result<std::vector<std::vector<rpc::Descriptor>>> connect_group(std::int64_t ranks);
+
+}  // namespace heddle::agent

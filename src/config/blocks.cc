@@ -1,0 +1,55 @@
+#include "config/blocks.h"
+
+#include <algorithm>
+
+namespace heddle::config {
+namespace {
+
+bool alike(const DeviceConfig& a, const DeviceConfig& b) {
+  return a.memory == b.memory && a.prefix_cache == b.prefix_cache && a.copy == b.copy;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::size_t>> device_blocks(const Config& config, std::int64_t size) {
+  std::vector<std::vector<std::size_t>> blocks;
+  std::vector<std::size_t> block;
+  for (std::size_t i = 0; i < config.devices.size(); ++i) {
+    if (config.devices[i].kind != DeviceKind::kCpu) {
+      continue;
+    }
+    block.push_back(i);
+    if (std::ssize(block) < size) {
+      continue;
+    }
+    if (std::all_of(block.begin(), block.end(), [&](std::size_t member) {
+          return alike(config.devices[member], config.devices[block.front()]);
+        })) {
+      blocks.push_back(block);
+    }
+    block.clear();
+  }
+  return blocks;
+}
+
+std::vector<std::string> block_problems(const Config& config) {
+  std::vector<std::string> problems;
+  for (const ModelConfig& model : config.models) {
+    if (model.tensor_parallel == 1) {
+      continue;
+    }
+    const std::string what = "models." + model.id + ".tensor_parallel: ";
+    const std::string ranks = std::to_string(model.tensor_parallel);
+    if (model.engine) {
+      problems.push_back(what + "is for models that heddle runs itself, not for other engines");
+    } else if (device_blocks(config, model.tensor_parallel).empty()) {
+      problems.push_back(what + ranks + " devices that follow each other, of the same memory, " +
+                         "prefix_cache and copy, are needed: the first " + ranks +
+                         " of kind cpu in `devices`, or the next " + ranks +
+                         ", and so on; there are none");
+    }
+  }
+  return problems;
+}
+
+}  // namespace heddle::config

@@ -1,0 +1,51 @@
+#include "config/blocks.h"
+
+#include <gtest/gtest.h>
+
+namespace heddle::config {
+namespace {
+
+using Blocks = std::vector<std::vector<std::size_t>>;
+
+Config with_devices(const std::vector<std::uint64_t>& memories) {
+  Config config;
+  for (const std::uint64_t memory : memories) {
+    config.devices.push_back({.name = "d", .memory = memory});
+  }
+  return config;
+}
+
+TEST(DeviceBlocks, AreAlignedInTheOrderOfTheDevices) {
+  const Config config = with_devices({8, 8, 8, 8, 8});
+  EXPECT_EQ(device_blocks(config, 2), (Blocks{{0, 1}, {2, 3}}));
+  EXPECT_EQ(device_blocks(config, 4), (Blocks{{0, 1, 2, 3}}));
+  EXPECT_EQ(device_blocks(config, 8), Blocks{});
+}
+
+TEST(DeviceBlocks, AreOfDevicesThatAreAlike) {
+  EXPECT_EQ(device_blocks(with_devices({8, 4, 8, 8}), 2), (Blocks{{2, 3}}));
+  EXPECT_EQ(device_blocks(with_devices({4, 8, 8, 4}), 2), Blocks{});
+}
+
+TEST(DeviceBlocks, DoNotCountDevicesThatRunNoModels) {
+  Config config = with_devices({8, 8, 8});
+  config.devices[1].kind = DeviceKind::kExternal;
+  EXPECT_EQ(device_blocks(config, 2), (Blocks{{0, 2}}));
+}
+
+TEST(DeviceBlocks, AModelWithoutAnyIsAProblem) {
+  Config config = with_devices({8, 4});
+  config.models = {{.id = "small"}, {.id = "large", .tensor_parallel = 2}};
+  const std::vector<std::string> problems = block_problems(config);
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_NE(problems[0].find("models.large.tensor_parallel: 2 devices"), std::string::npos);
+}
+
+TEST(DeviceBlocks, AnEngineThatIsNotOursCannotBeCut) {
+  Config config = with_devices({8, 8});
+  config.models = {{.id = "other", .tensor_parallel = 2, .engine = EngineConfig{}}};
+  ASSERT_EQ(block_problems(config).size(), 1U);
+}
+
+}  // namespace
+}  // namespace heddle::config

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "core/manager_core.h"
+#include "policy/device_queue.h"
+
+/// For tests: what a World is made of, and what becomes of its requests.
+namespace heddle::core::test {
+
+using namespace std::chrono_literals;
+
+struct WorldOptions {
+  std::uint64_t seed = 0;
+  int devices = 2;
+  int models = 4;
+  std::int64_t host_pages = 24;
+  std::int64_t device_pages = 16;
+  std::int64_t image_pages = 0;   ///< Of every model; 0: drawn.
+  std::int64_t uneven_pages = 0;  ///< Every device has so many more than the one before.
+  bool copy = false;
+  int requests = 60;
+  Duration arrivals = 400ms;  ///< They come within this.
+  int kills = 0;
+  int read_failures = 0;  ///< Of the first reads.
+  int open_failures = 0;
+  bool cancels = false;
+  bool admin = false;
+  bool reloads = false;
+  bool pin_one = false;
+  int cut = 0;                    ///< So many of the models are cut over two devices.
+  std::int64_t prefix_cache = 0;  ///< WorkerOptions::prefix_cache.
+  Duration min_residence = 20ms;
+  Duration drain_after = 30ms;
+  Duration ttft = 10s;  ///< The objective of every model.
+  policy::QueueRule queue = policy::QueueRule::kMooreHodgson;
+  std::int64_t fixed_parts = 0;     ///< WorkerOptions::fixed_parts.
+  std::int64_t prompt_tokens = 30;  ///< The longest prompt.
+  bool priorities = true;
+  std::int64_t batch = 32;   ///< ManagerModel::batch.
+  PlannerOptions planner{};  ///< Its period and windows are short.
+};
+
+/// What the gateway knows of a request.
+struct Record {
+  RequestId id{};
+  ModelId model{};
+  std::vector<TokenId> prompt{};
+  std::vector<std::vector<TokenId>> generated{};
+  std::vector<bool> finished{};
+  std::int64_t max_tokens = 0;
+  std::int32_t priority = 0;
+  bool open_ended = false;
+  bool dispatched = false;
+  Instant arrived{};
+  Instant first_token{};
+  Instant ended{};
+  enum class End { kNone, kDone, kFailed, kCancelled } end = End::kNone;
+  Error error{};
+};
+
+}  // namespace heddle::core::test

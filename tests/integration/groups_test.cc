@@ -1,0 +1,178 @@
+// Models that are cut over several devices: real workers in lockstep, alone and among other models.
+
+#include <optional>
+
+#include <gtest/gtest.h>
+
+#include "engine/test_host.h"
+#include "live_system.h"
+
+#include <signal.h>
+
+namespace heddle::tests {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* kCut = "qwen3-window";
+constexpr const char* kSingle = "llama-mha-f32";
+
+class Groups : public testing::Test {
+ protected:
+  /// kCut over `ranks` devices, of so many, and kSingle; each has room for its model and so many
+  /// pages more.
+  LiveSystem& make(int devices, std::int64_t ranks, std::int64_t spare_pages, Duration pace = {}) {
+    config::Config config = small_host(0, devices);
+    add_golden(config, kCut);
+    add_golden(config, kSingle);
+    const std::uint64_t memory = memory_for_one(config, spare_pages);
+    for (config::DeviceConfig& device : config.devices) {
+      device.memory = memory;
+      device.pace.step = pace;
+    }
+    config.models[0].tensor_parallel = ranks;
+    system_.emplace(config);
+    HEDDLE_CHECK(!system_->failure().has_value());
+    return *system_;
+  }
+
+  static std::vector<TokenId> prompt_of(const engine::Golden& golden) {
+    return {golden.input_ids.begin(), golden.input_ids.begin() + 16};
+  }
+  std::shared_ptr<Answer> ask(const std::string& model) {
+    const engine::Golden& golden = model == kCut ? cut_ : single_;
+    return system_->ask(model, prompt_of(golden), std::ssize(golden.greedy));
+  }
+  void expect_right(const std::shared_ptr<Answer>& answer, const engine::Golden& golden) {
+    ASSERT_TRUE(system_->finish(*answer));
+    ASSERT_TRUE(answer->done()) << answer->error()->message;
+    EXPECT_EQ(answer->tokens(), golden.greedy);
+  }
+
+  const engine::Golden cut_ = engine::read_golden(kCut);
+  const engine::Golden single_ = engine::read_golden(kSingle);
+  std::optional<LiveSystem> system_{};
+};
+
+TEST_F(Groups, AModelOverTwoDevicesAnswersAsOnOne) {
+  LiveSystem& system = make(2, 2, 4);
+  for (int turn = 0; turn < 3; ++turn) {
+    expect_right(ask(kCut), cut_);
+  }
+  const core::ModelStatus status = system.model(kCut);
+  EXPECT_EQ(status.device, DeviceId(0));
+  EXPECT_EQ(status.peers, std::vector{DeviceId(1)});
+  EXPECT_EQ(status.residency, core::Residency::kWarm);
+}
+
+TEST_F(Groups, SampledAnswersAreThoseOfOneDevice) {
+  std::vector<std::vector<TokenId>> answers;
+  for (const std::int64_t ranks : {1, 2}) {
+    LiveSystem& system = make(2, ranks, 8);
+    spec::SamplingParams params{.temperature = 1.0F, .max_tokens = 24, .ignore_eos = true};
+    params.seed = 5;
+    const auto answer = system.ask(kCut, prompt_of(cut_), {params, params});
+    ASSERT_TRUE(system.finish(*answer));
+    ASSERT_TRUE(answer->done()) << answer->error()->message;
+    answers.push_back(answer->tokens(0));
+    answers.push_back(answer->tokens(1));
+  }
+  EXPECT_EQ(answers[0], answers[2]);
+  EXPECT_EQ(answers[1], answers[3]);
+}
+
+TEST_F(Groups, ItTakesTurnsWithModelsOnItsDevices) {
+  make(2, 2, 4);
+  for (int turn = 0; turn < 5; ++turn) {
+    expect_right(ask(kCut), cut_);
+    expect_right(ask(kSingle), single_);
+  }
+}
+
+TEST_F(Groups, AllAtOnceAllGetTheirAnswers) {
+  make(3, 2, 4);
+  std::vector<std::pair<std::shared_ptr<Answer>, const engine::Golden*>> asked;
+  for (int i = 0; i < 12; ++i) {
+    asked.emplace_back(ask(kCut), &cut_);
+    asked.emplace_back(ask(kSingle), &single_);
+  }
+  for (const auto& [answer, golden] : asked) {
+    expect_right(answer, *golden);
+  }
+}
+
+// More requests than there are pages for at once.
+TEST_F(Groups, WhereMemoryIsShortAllAreAnswered) {
+  config::Config config = small_host(0, 2);
+  add_golden(config, kCut);
+  config.models[0].tensor_parallel = 2;
+  const auto shards = agent::open_host_shards(config.models[0].path,
+                                              config.directory,
+                                              spec::DType::kF32,
+                                              {.page_bytes = kPageBytes, .max_batch_tokens = 16},
+                                              2);
+  ASSERT_TRUE(shards.has_value()) << shards.error().message;
+  for (config::DeviceConfig& device : config.devices) {
+    const policy::Footprint& footprint = shards->front().footprint;
+    device.memory = static_cast<std::uint64_t>(policy::pages_to_load(footprint)) * kPageBytes;
+  }
+  system_.emplace(config);
+  std::vector<std::shared_ptr<Answer>> asked;
+  for (int i = 0; i < 10; ++i) {
+    asked.push_back(ask(kCut));
+  }
+  for (const auto& answer : asked) {
+    expect_right(answer, cut_);
+    EXPECT_EQ(answer->record().restarts, 0);
+  }
+}
+
+TEST_F(Groups, AnAnswerGoesOnWhicheverWorkerIsKilled) {
+  for (const DeviceId dies : {DeviceId(0), DeviceId(1)}) {
+    SCOPED_TRACE(testing::Message() << "killed on device " << dies.value());
+    LiveSystem& system = make(2, 2, 4, 3ms);
+    const auto answer = ask(kCut);
+    bool killed = false;
+    answer->on_news = [&] {
+      if (!killed && answer->tokens().size() >= 3) {
+        killed = true;
+        const int pid = system.manager().worker_pid(dies);
+        HEDDLE_CHECK(pid > 0 && ::kill(pid, SIGKILL) == 0);
+      }
+    };
+    expect_right(answer, cut_);
+    EXPECT_TRUE(killed);
+    EXPECT_EQ(answer->record().restarts, 1);
+    ASSERT_TRUE(system.workers_up());
+    for (const core::DeviceStatus& device : system.manager().devices()) {
+      EXPECT_EQ(device.restarts, 1U) << "of a group all die with one";
+    }
+    expect_right(ask(kCut), cut_);
+  }
+}
+
+TEST_F(Groups, UnloadingEmptiesAllItsDevices) {
+  LiveSystem& system = make(2, 2, 4);
+  expect_right(ask(kCut), cut_);
+  bool unloaded = false;
+  system.manager().unload(system.model(kCut).id,
+                          core::EvictionReason::kOperator,
+                          [&](const Result<void>& done) { unloaded = done.has_value(); });
+  ASSERT_TRUE(system.run_until([&] { return unloaded; }));
+  ASSERT_TRUE(system.run_until([&] {
+    const std::vector<core::DeviceStatus> devices = system.manager().devices();
+    return devices[0].usage.free == devices[0].usage.total &&
+           devices[1].usage.free == devices[1].usage.total;
+  }));
+}
+
+TEST_F(Groups, HeadsThatCannotBeDividedAreAnErrorThatSaysSo) {
+  make(4, 4, 4);  // kCut has two key-value heads.
+  const auto answer = ask(kCut);
+  ASSERT_TRUE(system_->finish(*answer));
+  ASSERT_TRUE(answer->error().has_value());
+  EXPECT_NE(answer->error()->message.find("heads"), std::string::npos) << answer->error()->message;
+}
+
+}  // namespace
+}  // namespace heddle::tests
