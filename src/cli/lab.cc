@@ -233,6 +233,9 @@ int tell(const LabOptions& options, const lab::LabFile& lab, const Outcome& outc
   const bool live = options.mode != LabMode::kPredict;
   const std::vector<lab::PolicySummary> policies =
       lab::summarise(live ? outcome.measured : outcome.predicted, objectives);
+  if (!live) {
+    std::printf("Predicted, in virtual time: no server was run.\n\n");
+  }
   std::fputs(printable(format_table(lab::figure_table(policies))).c_str(), stdout);
   if (policies.size() > 1) {
     std::printf("\n%s", printable(format_table(lab::comparison_table(policies))).c_str());

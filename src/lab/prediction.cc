@@ -1,16 +1,15 @@
 #include "lab/prediction.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
 
 #include "agent/agent.h"
+#include "agent/host_model.h"
 #include "base/metrics.h"
 #include "gateway/gateway_metrics.h"
 #include "manager/model_registry.h"
 #include "manager/setup.h"
-#include "store/model_source.h"
 #include "twin/twin.h"
 
 namespace heddle::lab {
@@ -19,6 +18,8 @@ namespace {
 
 /// How often what is exposed is looked at; as of a live run.
 constexpr Duration kWatchInterval = std::chrono::milliseconds(500);
+/// Images for which a device has room when it is measured.
+constexpr std::uint64_t kRoom = 5;
 
 const config::ModelConfig& model_called(const config::Config& config, const std::string& name) {
   return *std::find_if(config.models.begin(), config.models.end(), [&](const auto& model) {
@@ -108,6 +109,7 @@ Result<Constants> measure_constants(const LabFile& lab,
                                     const std::function<void(double)>& progress) {
   const config::Config& config = lab.policies.front().config;
   const config::DeviceConfig& device = config.devices.front();
+  const std::int64_t batch_tokens = manager::choose_batch_tokens(config);
   Constants constants;
   std::map<std::pair<std::string, spec::DType>, Measured> known;
   const std::vector<std::string> names = model_names(lab);
@@ -115,18 +117,22 @@ Result<Constants> measure_constants(const LabFile& lab,
     const config::ModelConfig& model = model_called(config, names[i]);
     const auto key = std::pair(model.path, model.dtype);
     if (!known.contains(key)) {
-      const Result<std::filesystem::path> directory = store::find_model(
-          model.path, store::find_places(config.directory, store::process_environment()));
-      if (!directory) {
-        return directory.error();
+      const Result<agent::HostModel> host =
+          agent::open_host_model(model.path,
+                                 config.directory,
+                                 model.dtype,
+                                 {.page_bytes = device.page, .max_batch_tokens = batch_tokens});
+      if (!host) {
+        return host.error();
       }
       // Without its pace, which is known, and which a step of two models keeps but once.
       Result<Calibration> measured =
           calibrate({.cores = device.cores,
-                     .memory = device.memory,
+                     // Measuring takes room that the experiment need not have.
+                     .memory = std::max(device.memory, kRoom * host->image_bytes),
                      .page_bytes = device.page,
                      .load_bandwidth = device.load_bandwidth,
-                     .directory = *directory,
+                     .directory = host->directory.string(),
                      .dtype = model.dtype},
                     [&](double part) {
                       progress((static_cast<double>(i) + part) / static_cast<double>(names.size()));

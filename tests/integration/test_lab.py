@@ -72,6 +72,28 @@ def test_policies_are_compared_over_seeds(tmp_path):
     assert "TTFT p50" in done.stdout and "against small" in done.stdout
 
 
+def test_an_experiment_is_predicted_without_a_server(tmp_path):
+    done, report = lab(tmp_path, EXPERIMENT + DRAWN, "--mode", "predict", "--seeds", "2")
+    assert done.returncode == 0 and report, done.stderr
+    assert done.stdout.startswith("Predicted")
+    assert "--mode predict" in report["command"]
+    small, roomy = ([run for run in policy["runs"]] for policy in report["policies"])
+    for few, many in zip(small, roomy):
+        assert few["requests"] == many["requests"] > 20
+        assert few["failed"] == many["failed"] == 0
+        assert many["tpot_p50_s"] == pytest.approx(0.010, rel=0.05), "a step takes 10 ms, and nothing is late here"
+        assert many["loads"] <= few["loads"], "one device holds them all, two do not"
+        assert many["attainment"] >= few["attainment"] > 0
+    assert not (tmp_path / "out/small-0").exists(), "no server had a folder"
+
+
+def test_what_was_measured_and_predicted_stand_beside_each_other(tmp_path):
+    done, report = lab(tmp_path, EXPERIMENT + DRAWN, "--mode", "both", "--policy", "roomy", "--seeds", "1")
+    assert report, done.stderr
+    assert re.search(r"measured +predicted", done.stdout)
+    assert re.search(r"roomy +TTFT p50 \[s\] +[0-9.]+ +[0-9.]+ +×", done.stdout)
+
+
 def test_a_trace_may_be_a_file_and_one_policy_be_chosen(tmp_path):
     trace = "".join(f"{at / 4},{'two' if at % 2 else 'other'},500,3\n" for at in range(80))
     (tmp_path / "trace.csv").write_text("arrival_s,model,input_tokens,output_tokens\n" + trace)
