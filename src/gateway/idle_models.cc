@@ -5,16 +5,11 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include "base/log.h"
+#include "core/idle.h"
 
 namespace heddle::gateway {
 
 namespace asio = boost::asio;
-
-namespace {
-
-constexpr auto kLookInterval = std::chrono::milliseconds(500);
-
-}  // namespace
 
 std::optional<Duration> time_to_live(const CatalogModel& model) {
   const Duration asked = model.keep_alive.value_or(model.config.ttl);
@@ -29,11 +24,8 @@ std::vector<ModelId> expired_models(const std::vector<core::ModelStatus>& status
   std::vector<ModelId> expired;
   for (const core::ModelStatus& status : statuses) {
     const std::shared_ptr<CatalogModel> model = catalog.find(status.id);
-    const bool here =
-        status.residency == core::Residency::kWarm || status.residency == core::Residency::kServing;
-    const bool used = status.requests_running > 0 || status.requests_waiting > 0;
     const std::optional<Duration> limit = model ? time_to_live(*model) : std::nullopt;
-    if (limit && here && !used && model->in_flight == 0 && now - status.last_used >= *limit) {
+    if (limit && model->in_flight == 0 && core::idle_for(status, *limit, now)) {
       expired.push_back(status.id);
     }
   }
@@ -65,7 +57,7 @@ asio::awaitable<void> unload_expired(std::shared_ptr<Context> context) {
       context->serving->unload(id, core::EvictionReason::kIdle, [](const Result<void>&) {});
     }
     forget_keep_alive(*context);
-    timer.expires_after(kLookInterval);
+    timer.expires_after(core::kIdleLookInterval);
     co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
   }
 }

@@ -4,13 +4,12 @@
 #include <utility>
 
 #include "base/check.h"
+#include "core/idle.h"
 
 namespace heddle::twin {
 
 namespace {
 
-/// How often the gateway looks whether models have been idle for too long.
-constexpr Duration kLookInterval = std::chrono::milliseconds(500);
 /// A file is read in parts of this size, after each of which the reader tells how far it is.
 constexpr std::uint64_t kReadPart = std::uint64_t{4} << 20U;
 
@@ -131,15 +130,12 @@ void Twin::wake(core::WakeAt command, bool manager) {
 void Twin::give_up_idle() {
   for (const core::ModelStatus& status : manager_.models()) {
     const Duration ttl = models_.at(status.id).ttl;
-    const bool here =
-        status.residency == core::Residency::kWarm || status.residency == core::Residency::kServing;
-    const bool used = status.requests_running > 0 || status.requests_waiting > 0;
-    if (ttl > Duration{} && here && !used && agenda_.now() - status.last_used >= ttl) {
+    if (ttl > Duration{} && core::idle_for(status, ttl, agenda_.now())) {
       pending_.emplace_back(core::ManagerEvent(
           core::AdminUnload{.model = status.id, .why = core::EvictionReason::kIdle}));
     }
   }
-  agenda_.after(kLookInterval, [this] { give_up_idle(); });
+  agenda_.after(core::kIdleLookInterval, [this] { give_up_idle(); });
 }
 
 // ---- Requests ----
