@@ -24,7 +24,6 @@ constexpr Duration kAskPatience = 30s;
 constexpr Duration kStopPatience = 60s;
 /// Whether a server is ready is asked over HTTP, as a load balancer would: it tells nobody.
 constexpr Duration kReadyInterval = 20ms;
-constexpr Duration kWatchInterval = 500ms;
 /// Lengths of the texts that tell how a tokenizer counts words.
 constexpr std::int64_t kFewWords = 8;
 constexpr std::int64_t kMoreWords = 40;

@@ -20,6 +20,9 @@
 
 namespace heddle::lab {
 
+/// How often what a run exposes is looked at, in its own time.
+inline constexpr Duration kWatchInterval = std::chrono::milliseconds(500);
+
 /// What one policy made of one seed's requests. Times count from the start of the run.
 struct LabRun {
   std::string policy{};

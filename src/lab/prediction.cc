@@ -16,8 +16,6 @@ namespace heddle::lab {
 
 namespace {
 
-/// How often what is exposed is looked at; as of a live run.
-constexpr Duration kWatchInterval = std::chrono::milliseconds(500);
 /// Images for which a device has room when it is measured.
 constexpr std::uint64_t kRoom = 5;
 
