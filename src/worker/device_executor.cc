@@ -216,8 +216,10 @@ void DeviceExecutor::execute(const core::CloseModel& command,
     return;
   }
   const bool joined = lockstep_ != nullptr && lockstep_->model() == command.model;
-  for (const core::SequenceId id : joined ? std::exchange(followed_, {}) : decltype(followed_){}) {
-    engine_->remove_sequence(id);  // The leader has ended: what it said of them is on its way.
+  if (joined) {
+    for (const core::SequenceId id : std::exchange(followed_, {})) {
+      engine_->remove_sequence(id);  // The leader has ended: what it said of them is on its way.
+    }
   }
   engine_->remove_model(command.model);
   if (joined) {
