@@ -43,7 +43,7 @@ std::string_view backing_name(device::ArenaBacking backing) {
 std::uint64_t arena_pages(const AgentSetup& setup) {
   std::int64_t pages = setup.host_pages;
   for (const DeviceSetup& device : setup.devices) {
-    pages += device.pages;
+    pages += device.gpu.has_value() ? 0 : device.pages;
   }
   return static_cast<std::uint64_t>(pages);
 }
@@ -54,7 +54,10 @@ core::AgentOptions core_options(const AgentSetup& setup) {
   core::AgentOptions options;
   options.host_pages = setup.host_pages;
   for (const DeviceSetup& device : setup.devices) {
-    options.devices.push_back({.id = device.id, .pages = device.pages, .copy = device.copy});
+    options.devices.push_back({.id = device.id,
+                               .pages = device.pages,
+                               .copy = device.copy,
+                               .own_memory = device.gpu.has_value()});
   }
   return options;
 }
@@ -200,6 +203,7 @@ class Agent::Impl {
                                  .epoch = epoch,
                                  .name = setup.name,
                                  .cores = setup.cores,
+                                 .gpu = setup.gpu,
                                  .page_bytes = setup_.page_bytes,
                                  .pages = std::move(command.pages),
                                  .load_bandwidth = setup.load_bandwidth,

@@ -59,10 +59,12 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::create(device::Device& d
   const auto on_closed = [raw = self.get()](ModelId model) {
     raw->handlers_.on_event(core::ModelClosed{.model = model});
   };
-  self->mapper_ = std::make_unique<Mapper>(
-      device,
-      options.load_bandwidth,
-      Mapper::Handlers{.on_opened = on_opened, .on_copied = on_copied, .on_closed = on_closed});
+  self->mapper_ = std::make_unique<Mapper>(device,
+                                           options.load_bandwidth,
+                                           Mapper::Handlers{.on_opened = on_opened,
+                                                            .on_copied = on_copied,
+                                                            .on_closed = on_closed,
+                                                            .on_lost = self->handlers_.on_lost});
   return self;
 }
 
