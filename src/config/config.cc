@@ -8,6 +8,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/units.h"
 #include "config/blocks.h"
 #include "config/declare.h"
 #include "config/engine_declare.h"

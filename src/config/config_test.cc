@@ -245,7 +245,7 @@ TEST(Config, WhatAGpuCannotBeIsSaid) {
   EXPECT_THAT(error("devices: [{kind: cuda, gpu: 2}]", with_gpus()),
               HasSubstr("there is no GPU 2; there are 0 (Big GPU), 1 (Small GPU)"));
   EXPECT_THAT(error("devices: [{kind: cuda, memory: 90GiB}]", with_gpus()),
-              HasSubstr("90GiB of a GPU with 80GiB"));
+              HasSubstr("90.0 GiB of a GPU with 80.0 GiB"));
   EXPECT_THAT(error("devices: [{kind: cuda, load_bandwidth: 1GB/s}]", with_gpus()),
               HasSubstr("load_bandwidth: is for a CPU"));
   EXPECT_THAT(error("devices: [{kind: cpu, memory: 1GiB, gpu: 0}]", with_gpus()),

@@ -89,9 +89,11 @@ void declare_kind(Fields& f, DeviceConfig& device) {
       {"cpu", "external", "cuda"},
       kind);
   device.kind = static_cast<DeviceKind>(kind);
+  std::int64_t gpu = -1;
   f.integer({"gpu", "The driver's number of the GPU; counted from 0 when absent."},
             {.least = -1, .most = 255},
-            device.gpu);
+            gpu);
+  device.gpu = static_cast<int>(gpu);
   if (device.kind != DeviceKind::kCuda) {
     reject_others(f, {"gpu"}, "is for devices of kind cuda");
     f.require("memory", "say how much memory the device may use, such as 64MiB");
