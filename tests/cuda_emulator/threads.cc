@@ -1,0 +1,377 @@
+#include "cuda_emulator/threads.h"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "cuda_emulator/fiber.h"
+#include "cuda_emulator/thread_api.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+// The kernels' static __shared__ variables, which the shim puts in one section.
+extern "C" {
+[[gnu::weak, gnu::visibility("hidden")]] extern std::byte __start_heddle_shared[];
+[[gnu::weak, gnu::visibility("hidden")]] extern std::byte __stop_heddle_shared[];
+}
+
+namespace emulator {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kStackBytes = 128 * 1024;
+
+/// Anonymous memory with a page before it or behind it that faults.
+std::byte* map_guarded(std::size_t bytes, std::size_t guard_at) {
+  void* memory = mmap(nullptr,
+                      bytes + kPage,
+                      PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                      -1,
+                      0);
+  if (memory == MAP_FAILED) {
+    std::perror("emulator: mmap");
+    std::abort();
+  }
+  auto* base = static_cast<std::byte*>(memory);
+  mprotect(base + guard_at, kPage, PROT_NONE);
+  return base;
+}
+
+struct PendingCopy {
+  void* target;
+  const void* source;
+  unsigned valid;
+};
+
+enum class State : std::uint8_t { kReady, kAtWarp, kAtBlock, kEnded };
+
+struct Thread {
+  Fiber fiber;
+  State state = State::kReady;
+  Dim index{};
+  unsigned number = 0;                           ///< Within the block.
+  std::vector<std::vector<PendingCopy>> groups;  ///< Committed, oldest first.
+  std::vector<PendingCopy> uncommitted;
+};
+
+struct Warp {
+  unsigned arrived = 0;   ///< Lanes at the current exchange.
+  unsigned exchange = 0;  ///< Exchanges done. The slots alternate, so that a lane may be one ahead.
+  std::array<Slots, 2> slots{};
+};
+
+/// All there is of the launch that runs. One at a time, so that threads find it without an
+/// argument, as CUDA's built-in variables have none.
+struct Machine {
+  Machine()
+      : stacks(kBlockThreadsMax),
+        threads(kBlockThreadsMax),
+        warps(kBlockThreadsMax / kWarpThreads) {
+    for (std::byte*& stack : stacks) {
+      stack = map_guarded(kStackBytes, 0) + kPage;
+    }
+    constexpr std::size_t kSharedMap = (kSharedBytesMax + kPage - 1) / kPage * kPage;
+    shared_end = map_guarded(kSharedMap, kSharedMap) + kSharedMap;
+  }
+
+  std::uint64_t random() {  // splitmix64
+    std::uint64_t z = (seed += 0x9e3779b97f4a7c15U);
+    z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
+    return z ^ (z >> 31U);
+  }
+
+  std::vector<std::byte*> stacks;
+  std::vector<Thread> threads;
+  std::vector<Warp> warps;
+  std::byte* shared_end = nullptr;
+  std::uint64_t seed = 0;
+  const char* failure = "";
+
+  // Of the launch:
+  void (*entry)(const void*) = nullptr;
+  const void* params = nullptr;
+  Dim grid{};
+  Dim block{};
+  Dim block_at{};
+  unsigned thread_count = 0;
+  std::byte* shared = nullptr;
+  std::size_t shared_bytes = 0;
+  Fiber scheduler;
+  Thread* current = nullptr;  ///< The thread that runs; nullptr while the scheduler does.
+  bool failed = false;
+  pthread_t owner{};  ///< The OS thread of the launch.
+};
+
+std::mutex launching;
+Machine* machine = nullptr;  // Made by the first launch, never destroyed.
+
+void yield(State state) {
+  Thread& self = *machine->current;
+  self.state = state;
+  machine->current = nullptr;
+  Fiber::switch_to(self.fiber, machine->scheduler);
+}
+
+void run_thread() {
+  machine->entry(machine->params);
+  yield(State::kEnded);
+}
+
+void resume(Thread& thread) {
+  machine->current = &thread;
+  Fiber::switch_to(machine->scheduler, thread.fiber);
+}
+
+// The numbers 0 .. n - 1 in an order that `random` chooses: forwards or backwards from anywhere.
+unsigned nth(unsigned i, unsigned n, std::uint64_t random) {
+  const auto start = static_cast<unsigned>((random >> 1U) % n);
+  return (random & 1U) != 0 ? (start + i) % n : (start + n - i) % n;
+}
+
+/// Runs the lanes of a warp until each has ended or waits for the block.
+void run_warp(unsigned number) {
+  const unsigned first = number * kWarpThreads;
+  bool progress = true;
+  while (progress && !machine->failed) {
+    progress = false;
+    const auto flip = static_cast<unsigned>(machine->random() % kWarpThreads);
+    for (unsigned i = 0; i < kWarpThreads && !machine->failed; ++i) {
+      const unsigned at = first + (i ^ flip);
+      if (at < machine->thread_count && machine->threads[at].state == State::kReady) {
+        resume(machine->threads[at]);
+        progress = true;
+      }
+    }
+  }
+  for (unsigned i = first; i < std::min(first + kWarpThreads, machine->thread_count); ++i) {
+    if (machine->threads[i].state == State::kAtWarp && !machine->failed) {
+      machine->failed = true;
+      machine->failure = "a lane waits for others of its warp that never come";
+    }
+  }
+}
+
+/// Runs the threads of a block from barrier to barrier until all have ended.
+void run_block_threads() {
+  const unsigned warps = (machine->thread_count + kWarpThreads - 1) / kWarpThreads;
+  bool ended = false;
+  while (!ended && !machine->failed) {
+    const std::uint64_t order = machine->random();
+    for (unsigned i = 0; i < warps && !machine->failed; ++i) {
+      run_warp(nth(i, warps, order));
+    }
+    ended = true;
+    for (unsigned i = 0; i < machine->thread_count; ++i) {
+      if (machine->threads[i].state == State::kAtBlock) {
+        machine->threads[i].state = State::kReady;
+        ended = false;
+      }
+    }
+  }
+}
+
+void run_block() {
+  std::memset(machine->shared, 0xff, machine->shared_bytes);
+  if (__start_heddle_shared != nullptr) {
+    std::memset(__start_heddle_shared,
+                0xff,
+                static_cast<std::size_t>(__stop_heddle_shared - __start_heddle_shared));
+  }
+  for (unsigned i = 0; i < machine->thread_count; ++i) {
+    Thread& thread = machine->threads[i];
+    thread.fiber.prepare(machine->stacks[i] + kStackBytes, run_thread);
+    thread.state = State::kReady;
+    thread.number = i;
+    thread.index = {.x = i % machine->block.x,
+                    .y = i / machine->block.x % machine->block.y,
+                    .z = i / machine->block.x / machine->block.y};
+    thread.groups.clear();
+    thread.uncommitted.clear();
+  }
+  for (unsigned i = 0; i * kWarpThreads < machine->thread_count; ++i) {
+    machine->warps[i].arrived = 0;
+  }
+  run_block_threads();
+}
+
+constexpr std::array<int, 3> kFaults{SIGSEGV, SIGBUS, SIGILL};
+
+/// Catches a kernel's faults for as long as it lives; those of others go where they went before.
+class FaultCatcher {
+ public:
+  FaultCatcher() {
+    struct sigaction action{};
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;  // The handler never returns from a kernel's fault.
+    for (std::size_t i = 0; i < kFaults.size(); ++i) {
+      sigaction(kFaults[i], &action, &before_[i]);
+    }
+  }
+  ~FaultCatcher() { restore(); }
+  FaultCatcher(const FaultCatcher&) = delete;
+  FaultCatcher& operator=(const FaultCatcher&) = delete;
+
+ private:
+  static void restore() {
+    for (std::size_t i = 0; i < kFaults.size(); ++i) {
+      sigaction(kFaults[i], &before_[i], nullptr);
+    }
+  }
+
+  static void on_fault(int signal, siginfo_t* /*info*/, void* /*context*/) {
+    if (machine->current == nullptr || pthread_equal(pthread_self(), machine->owner) == 0) {
+      restore();  // Not a kernel's: it faults again when this returns.
+      return;
+    }
+    // SIGILL is what -fsanitize-trap=alignment makes of a misaligned access.
+    fail(signal == SIGILL ? "a misaligned access or a trap" : "an illegal address");
+  }
+
+  static inline std::array<struct sigaction, kFaults.size()> before_{};
+};
+
+bool launch_fits(Dim grid, Dim block, std::size_t shared_bytes) {
+  const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
+  const bool blocks = grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.x <= 0x7fffffffU &&
+                      grid.y <= 65535 && grid.z <= 65535;
+  return blocks && threads > 0 && threads <= kBlockThreadsMax && block.z <= 64 &&
+         shared_bytes <= kSharedBytesMax;
+}
+
+}  // namespace
+
+const Dim& thread_index() {
+  return machine->current->index;
+}
+const Dim& block_index() {
+  return machine->block_at;
+}
+const Dim& block_dim() {
+  return machine->block;
+}
+const Dim& grid_dim() {
+  return machine->grid;
+}
+unsigned lane() {
+  return machine->current->number % kWarpThreads;
+}
+std::byte* dynamic_shared() {
+  return machine->shared;
+}
+
+void sync_block() {
+  yield(State::kAtBlock);
+}
+
+const Slots& exchange(const void* value, std::size_t bytes) {
+  const unsigned number = machine->current->number;
+  Warp& warp = machine->warps[number / kWarpThreads];
+  Slots& slots = warp.slots[warp.exchange % 2];
+  std::memcpy(slots[number % kWarpThreads].data(), value, bytes);
+  if (++warp.arrived < kWarpThreads) {
+    yield(State::kAtWarp);
+    return slots;
+  }
+  warp.arrived = 0;
+  ++warp.exchange;
+  const unsigned first = number / kWarpThreads * kWarpThreads;
+  for (unsigned i = first; i < first + kWarpThreads; ++i) {
+    machine->threads[i].state = State::kReady;
+  }
+  return slots;
+}
+
+void copy_async_16(void* target, const void* source, unsigned valid) {
+  machine->current->uncommitted.push_back({target, source, valid});
+}
+
+void commit_copies() {
+  Thread& self = *machine->current;
+  self.groups.push_back(std::move(self.uncommitted));
+  self.uncommitted.clear();
+}
+
+void wait_copies(unsigned left) {
+  Thread& self = *machine->current;
+  while (self.groups.size() > left) {
+    for (const PendingCopy& copy : self.groups.front()) {
+      std::memset(copy.target, 0, 16);
+      std::memcpy(copy.target, copy.source, copy.valid);
+    }
+    self.groups.erase(self.groups.begin());
+  }
+}
+
+void fail(const char* what) {
+  machine->failed = true;
+  machine->failure = what;
+  yield(State::kEnded);
+  std::abort();  // Nobody resumes a thread that has ended.
+}
+
+const char* last_failure() {
+  return machine == nullptr ? "" : machine->failure;
+}
+
+void seed_orders(std::uint64_t seed) {
+  const std::lock_guard lock(launching);
+  if (machine == nullptr) {
+    machine = new Machine;
+  }
+  machine->seed = seed;
+}
+
+bool run(void* entry,
+         Dim grid,
+         Dim block,
+         std::size_t shared_bytes,
+         const void* params,
+         std::size_t param_bytes) {
+  const std::lock_guard lock(launching);
+  if (machine == nullptr) {
+    machine = new Machine;
+  }
+  constexpr std::size_t kParamBytesMax = 4096;
+  if (!launch_fits(grid, block, shared_bytes) || param_bytes > kParamBytesMax) {
+    machine->failure = "a launch that no device takes";
+    return false;
+  }
+  machine->entry = reinterpret_cast<void (*)(const void*)>(entry);
+  machine->params = params;
+  machine->grid = grid;
+  machine->block = block;
+  machine->thread_count = block.x * block.y * block.z;
+  machine->shared_bytes = (shared_bytes + 15) / 16 * 16;
+  machine->shared = machine->shared_end - machine->shared_bytes;
+  machine->failed = false;
+  machine->owner = pthread_self();
+  for (Warp& warp : machine->warps) {
+    warp.exchange = 0;
+  }
+  const FaultCatcher catcher;
+  const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
+  const bool backwards = machine->random() % 2 == 1;
+  for (std::uint64_t i = 0; i < blocks && !machine->failed; ++i) {
+    const std::uint64_t at = backwards ? blocks - 1 - i : i;
+    machine->block_at = {.x = static_cast<unsigned>(at % grid.x),
+                         .y = static_cast<unsigned>(at / grid.x % grid.y),
+                         .z = static_cast<unsigned>(at / grid.x / grid.y)};
+    run_block();
+  }
+  if (machine->failed) {
+    std::fprintf(stderr, "emulated kernel: %s\n", machine->failure);
+  }
+  return !machine->failed;
+}
+
+}  // namespace emulator
