@@ -81,8 +81,8 @@ struct Place {
 };
 
 /// Of `count` things, in order, the first with which the running sum of measure(i) exceeds
-/// goal(total). Every warp sums a part, the part in which it happens is cut again. The same in all
-/// threads.
+/// goal(total). Every warp sums a part, the part in which it happens is cut again, so that it takes
+/// two warps. The same in all threads.
 template <class Measure, class Goal>
 __device__ Place first_beyond(RowShared& shared, int count, Measure measure, Goal goal_of) {
   const int warps = thread_count() / 32;

@@ -7,12 +7,12 @@ namespace heddle::ops::cuda {
 /// Most threads that look at one row of logits.
 constexpr std::uint32_t kRowThreadsMax = 1024;
 
-/// Threads of the block that looks at a row: whole warps, at least eight tokens for each thread, so
-/// that a small vocabulary does not wait for threads that have nothing to do. Depends on nothing but
-/// the vocabulary, as results may depend on the number of threads.
+/// Threads of the block that looks at a row: at least eight tokens for each, so that a small
+/// vocabulary does not wait for threads that have nothing to do, and two warps at least, which share
+/// out what they look for. Depends on nothing but the vocabulary, as a sum may depend on it.
 [[nodiscard]] constexpr std::uint32_t row_threads(std::int64_t vocab) {
-  const auto warps = static_cast<std::uint32_t>((vocab + 255) / 256);
-  return warps * 32 < kRowThreadsMax ? warps * 32 : kRowThreadsMax;
+  const auto threads = static_cast<std::uint32_t>((vocab + 255) / 256) * 32;
+  return threads < 64 ? 64 : threads < kRowThreadsMax ? threads : kRowThreadsMax;
 }
 
 }  // namespace heddle::ops::cuda
