@@ -6,8 +6,10 @@
 #include <span>
 #include <string>
 
+#include "base/check.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "device/buffer.h"
 
 namespace heddle::device {
 
@@ -35,6 +37,13 @@ struct AddressRange {
   std::size_t bytes = 0;
 };
 
+/// Work that a stream recorded once, to be run again and again for little. Refers to addresses as
+/// they were, which must stay valid; does not outlive the device.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+};
+
 /// An ordered queue of work on one device. Calls enqueue and return; work on one stream runs in
 /// order, work on two streams in any order unless one waits for the other. No result may be looked
 /// at before synchronize(). Used by one thread.
@@ -46,6 +55,19 @@ class Stream {
   /// Blocks until all work is done. Reports the first failure since the last call: device faults
   /// surface here and nowhere else.
   virtual Result<void> synchronize() = 0;
+
+  /// Begins to record: until end_capture(), what is enqueued is noted down and not run, and nothing
+  /// may be allocated or synchronised. False where the device records nothing; then all is as it
+  /// was.
+  [[nodiscard]] virtual bool begin_capture() { return false; }
+  /// What was enqueued since begin_capture() returned true; an error where some of it cannot be
+  /// recorded, or the device is lost. None of it has run.
+  virtual Result<std::unique_ptr<Graph>> end_capture() {
+    return Error{.code = Code::kFailedPrecondition, .message = "nothing was being recorded"};
+  }
+  /// Enqueues what `graph`, made by a stream of this device, recorded. It lives until
+  /// synchronize().
+  virtual void replay(const Graph& /*graph*/) { HEDDLE_CHECK(false); }
 };
 
 /// One accelerator, or the host acting as one. This is the whole of what the engine, the page pool
@@ -59,6 +81,14 @@ class Device {
   /// Where `page` is in the one mapping of all memory that is made at start. Never changes, so KV
   /// blocks are addressed by page number and change owner without mapping anything.
   [[nodiscard]] virtual std::byte* page_address(PageId page) const = 0;
+
+  /// Where page `page` of the host's arena is, for copies to and from this device: pinned, and
+  /// meant for host code too. On a CPU device the same as page_address.
+  [[nodiscard]] virtual std::byte* host_page_address(PageId page) const = 0;
+
+  /// Memory beside the pages, all zero, at least 256-byte aligned on accelerators and 64 on hosts.
+  /// `bytes` > 0. kResourceExhausted.
+  virtual Result<Buffer> allocate(Place place, std::size_t bytes) = 0;
 
   /// `bytes` > 0, a multiple of the page. kResourceExhausted when no contiguous range of addresses
   /// is left.
@@ -77,6 +107,8 @@ class Device {
   virtual void unmap(AddressRange range, std::size_t offset, std::size_t bytes) = 0;
 
   virtual Result<std::unique_ptr<Stream>> create_stream() = 0;
+  /// A stream whose work gives way to that of the others, on devices that can tell them apart.
+  virtual Result<std::unique_ptr<Stream>> create_background_stream() { return create_stream(); }
 };
 
 }  // namespace heddle::device

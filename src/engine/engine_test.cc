@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "device/fake/fake_device.h"
 #include "engine/test_host.h"
 #include "text/test_model_directory.h"
 
@@ -439,43 +440,11 @@ TEST(WorkspaceBytes, CoversTheActivationsAndGrowsWithTheBatch) {
 }
 
 TEST(EngineCreate, NamesADeviceThatHasNoKernels) {
-  // A CpuDevice that says it is something else.
-  class Stranger final : public device::Device {
-   public:
-    explicit Stranger(device::Device& inner) : inner_(inner), properties_(inner.properties()) {
-      properties_.kind = device::Kind::kFake;
-      properties_.name = "stranger";
-    }
-    [[nodiscard]] const device::Properties& properties() const override { return properties_; }
-    [[nodiscard]] std::byte* page_address(device::PageId page) const override {
-      return inner_.page_address(page);
-    }
-    Result<device::AddressRange> reserve(std::size_t bytes) override {
-      return inner_.reserve(bytes);
-    }
-    void release(device::AddressRange range) override { inner_.release(range); }
-    Result<void> map(device::AddressRange range,
-                     std::size_t offset,
-                     std::span<const device::PageId> pages,
-                     device::Access access) override {
-      return inner_.map(range, offset, pages, access);
-    }
-    void unmap(device::AddressRange range, std::size_t offset, std::size_t bytes) override {
-      inner_.unmap(range, offset, bytes);
-    }
-    Result<std::unique_ptr<device::Stream>> create_stream() override {
-      return inner_.create_stream();
-    }
-
-   private:
-    device::Device& inner_;
-    device::Properties properties_;
-  };
   TestHost host(2);
-  Stranger stranger(host.device());
+  device::FakeDevice stranger(host.device().properties().page_bytes, 2);
   const auto engine = Engine::create(stranger, host.pool());
   ASSERT_FALSE(engine);
-  EXPECT_NE(engine.error().message.find("stranger"), std::string::npos);
+  EXPECT_NE(engine.error().message.find("fake"), std::string::npos);
 }
 
 /// An engine that keeps prefixes.

@@ -53,6 +53,18 @@ std::byte* CpuDevice::page_address(PageId page) const {
   return arena_.base() + page.value() * properties_.page_bytes;
 }
 
+Result<Buffer> CpuDevice::allocate(Place /*place*/, std::size_t bytes) {
+  HEDDLE_CHECK(bytes > 0);
+  void* const memory =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    return map_error("allocate " + std::to_string(bytes) + " bytes", errno);
+  }
+  return Buffer(static_cast<std::byte*>(memory), bytes, [bytes](std::byte* data) {
+    HEDDLE_CHECK(::munmap(data, bytes) == 0);
+  });
+}
+
 Result<AddressRange> CpuDevice::reserve(std::size_t bytes) {
   HEDDLE_CHECK(bytes > 0 && bytes % properties_.page_bytes == 0);
   // Aligned to the page, which huge pages insist on: reserve more, then trim both ends.

@@ -26,6 +26,10 @@ class CpuDevice final : public Device {
 
   [[nodiscard]] const Properties& properties() const override { return properties_; }
   [[nodiscard]] std::byte* page_address(PageId page) const override;
+  [[nodiscard]] std::byte* host_page_address(PageId page) const override {
+    return page_address(page);
+  }
+  Result<Buffer> allocate(Place place, std::size_t bytes) override;
   Result<AddressRange> reserve(std::size_t bytes) override;
   void release(AddressRange range) override;
   /// Populates the mapping, so that the first use of a weight does not fault. One system call per

@@ -138,6 +138,35 @@ TEST(CpuDevice, StreamsCopyAndNameACoreThatIsNotThere) {
   EXPECT_FALSE(wrong.create_stream());
 }
 
+TEST(CpuDevice, HostPagesAreItsPages) {
+  const CpuDevice device = make_device(3);
+  EXPECT_EQ(device.host_page_address(PageId(2)), device.page_address(PageId(2)));
+}
+
+TEST(CpuDevice, BuffersAreZeroAndApartFromThePages) {
+  CpuDevice device = make_device(1);
+  for (const Place place : {Place::kDevice, Place::kHost}) {
+    const Buffer buffer = device.allocate(place, 100).value();
+    EXPECT_EQ(buffer.bytes(), 100U);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64, 0U);
+    for (std::size_t i = 0; i < buffer.bytes(); ++i) {
+      ASSERT_EQ(buffer.data()[i], std::byte{0});
+    }
+    std::memset(buffer.data(), 1, buffer.bytes());
+  }
+  EXPECT_EQ(device.page_address(PageId(0))[0], std::byte{0});
+  const auto refused = device.allocate(Place::kDevice, std::size_t{1} << 60U);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
+}
+
+TEST(CpuDevice, ItsStreamsRecordNothing) {
+  CpuDevice device = make_device(1);
+  const auto stream = device.create_background_stream().value();
+  EXPECT_FALSE(stream->begin_capture());
+  EXPECT_FALSE(stream->end_capture());
+}
+
 TEST(CpuDevice, TooLargeARangeIsAnError) {
   CpuDevice device = make_device(1);
   const auto refused = device.reserve(std::size_t{1} << 50U);

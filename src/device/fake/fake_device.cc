@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/aligned_bytes.h"
 #include "base/check.h"
 
 namespace heddle::device {
@@ -30,6 +31,13 @@ class FakeStream final : public Stream {
   std::vector<Copy> copies_{};
 };
 
+/// Counts down to a failure that was asked for.
+bool is_the_one(std::uint64_t& fails_in) {
+  const bool fails = fails_in == 1;
+  fails_in -= fails_in > 0 ? 1U : 0U;
+  return fails;
+}
+
 std::uint64_t number(const std::byte* address) {
   return std::bit_cast<std::uint64_t>(address);
 }
@@ -46,6 +54,18 @@ FakeDevice::FakeDevice(std::size_t page_bytes, std::uint64_t page_count)
 std::byte* FakeDevice::page_address(PageId page) const {
   HEDDLE_CHECK(page.value() < properties_.page_count);
   return &memory_[page.value() * properties_.page_bytes];
+}
+
+Result<Buffer> FakeDevice::allocate(Place /*place*/, std::size_t bytes) {
+  HEDDLE_CHECK(bytes > 0);
+  calls_.push_back("allocate " + std::to_string(bytes));
+  if (is_the_one(allocate_fails_in_)) {
+    return Error{.code = Code::kResourceExhausted,
+                 .message = "allocate " + std::to_string(bytes) + " bytes: told to fail"};
+  }
+  AlignedBytes memory = allocate_aligned(bytes);
+  std::memset(memory.get(), 0, bytes);
+  return Buffer(memory.release(), bytes, AlignedDelete{});
 }
 
 Result<AddressRange> FakeDevice::reserve(std::size_t bytes) {
@@ -79,9 +99,7 @@ Result<void> FakeDevice::map(AddressRange range,
                    (access == Access::kRead ? " pages" : " pages to write"));
   const std::uint64_t first = first_page(range, offset);
   HEDDLE_CHECK(pages.size() * properties_.page_bytes <= range.bytes - offset);
-  const bool fails = map_fails_in_ == 1;
-  map_fails_in_ -= map_fails_in_ > 0 ? 1U : 0U;
-  if (fails) {
+  if (is_the_one(map_fails_in_)) {
     return Error{.code = Code::kResourceExhausted,
                  .message = "map " + std::to_string(pages.size()) + " pages: told to fail"};
   }

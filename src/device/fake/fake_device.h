@@ -22,6 +22,11 @@ class FakeDevice final : public Device {
 
   [[nodiscard]] const Properties& properties() const override { return properties_; }
   [[nodiscard]] std::byte* page_address(PageId page) const override;
+  [[nodiscard]] std::byte* host_page_address(PageId page) const override {
+    return page_address(page);
+  }
+  /// Ordinary memory.
+  Result<Buffer> allocate(Place place, std::size_t bytes) override;
   Result<AddressRange> reserve(std::size_t bytes) override;
   void release(AddressRange range) override;
   Result<void> map(AddressRange range,
@@ -34,12 +39,15 @@ class FakeDevice final : public Device {
 
   /// The `n`-th map from now (1 is the next) fails, once.
   void fail_map(std::uint64_t n) { map_fails_in_ = n; }
+  /// The `n`-th allocate from now (1 is the next) fails, once.
+  void fail_allocate(std::uint64_t n) { allocate_fails_in_ = n; }
   /// Addresses left to reserve.
   void limit_addresses(std::size_t bytes) { addresses_left_ = bytes; }
 
   /// The page behind an address of a window, if one is mapped there.
   [[nodiscard]] std::optional<PageId> page_at(const std::byte* address) const;
-  /// "reserve 8192", "map 0 2 pages", "unmap 0 8192", "release 8192", in the order of the calls.
+  /// "reserve 8192", "map 0 2 pages", "unmap 0 8192", "release 8192",
+  /// "allocate 64", in the order of the calls.
   [[nodiscard]] const std::vector<std::string>& calls() const { return calls_; }
   [[nodiscard]] std::size_t reserved_bytes() const;
 
@@ -52,7 +60,8 @@ class FakeDevice final : public Device {
   std::map<std::uint64_t, PageId> mapped_{};       ///< Address of each mapped page.
   std::uint64_t next_base_ = std::uint64_t{1} << 40U;
   std::size_t addresses_left_ = SIZE_MAX;
-  std::uint64_t map_fails_in_ = 0;  ///< 0: never.
+  std::uint64_t map_fails_in_ = 0;       ///< 0: never.
+  std::uint64_t allocate_fails_in_ = 0;  ///< 0: never.
   std::vector<std::string> calls_{};
 };
 

@@ -39,6 +39,20 @@ TEST(FakeDevice, FailsTheNthMapOnce) {
   EXPECT_TRUE(device.map(range, kPage, pages, Access::kRead));
 }
 
+TEST(FakeDevice, BuffersAreZeroAndFailWhenAsked) {
+  FakeDevice device(kPage, 8);
+  device.fail_allocate(2);
+  const Buffer first = device.allocate(Place::kHost, 64).value();
+  EXPECT_EQ(first.bytes(), 64U);
+  EXPECT_EQ(first.data()[63], std::byte{0});
+  const auto refused = device.allocate(Place::kDevice, 64);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
+  EXPECT_TRUE(device.allocate(Place::kDevice, 64));
+  EXPECT_THAT(device.calls(), ElementsAre("allocate 64", "allocate 64", "allocate 64"));
+  EXPECT_EQ(device.host_page_address(PageId(3)), device.page_address(PageId(3)));
+}
+
 TEST(FakeDevice, RunsOutOfAddresses) {
   FakeDevice device(kPage, 8);
   device.limit_addresses(3 * kPage);
