@@ -17,9 +17,8 @@ void silu_mul(device::Stream& stream, const SiluMulArgs& args) {
                              .n = n,
                              .bf16 = args.out.dtype == DType::kBf16,
                              .quads = quads};
-  cuda_stream(stream).launch(kernel("heddle_silu_mul"),
-                             shape_of_rows(args.out.shape[0], quads ? n / 4 : n),
-                             params);
+  cuda_stream(stream).launch(
+      kernel("heddle_silu_mul"), shape_of_rows(args.out.shape[0], quads ? n / 4 : n), params);
 }
 
 }  // namespace heddle::ops::cuda
