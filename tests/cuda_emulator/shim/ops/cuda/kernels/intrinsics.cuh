@@ -3,6 +3,7 @@
 // The emulated driver's meaning of CUDA's language and of src/ops/cuda/kernels/intrinsics.cuh,
 // which this file stands in for and which says what each of these does.
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -67,6 +68,9 @@ inline uint2 make_uint2(unsigned x, unsigned y) {
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
   return {x, y, z, w};
 }
+
+using std::max;
+using std::min;
 
 template <class T>
 T atomicAdd(T* target, T value) {
@@ -141,6 +145,7 @@ inline unsigned warp_ballot(bool vote) {
   }
   return bits;
 }
+inline unsigned lowest_bit(unsigned bits) { return static_cast<unsigned>(std::countr_zero(bits)); }
 inline void sync_warp() {
   ::emulator::exchange(std::uint8_t{0});
 }
