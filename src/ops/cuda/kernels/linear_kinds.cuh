@@ -3,8 +3,8 @@
 #include "ops/cuda/kernels/linear_intrinsics.cuh"
 #include "ops/cuda/kernels/linear_params.h"
 
-/// What products on tensor cores with bfloat16 and with int8 weights differ in. A fragment of a step
-/// is as many bytes for both: the kernels count inputs in bytes.
+/// What products on tensor cores with bfloat16 and with int8 weights differ in. A fragment of a
+/// step is as many bytes for both: the kernels count inputs in bytes.
 namespace heddle::ops::cuda {
 
 /// x is one matrix of bfloat16, sums are float.
@@ -59,7 +59,10 @@ __device__ typename Kind::Total total_of(const typename Kind::Sum (&sums)[Kind::
 }
 
 /// Adds to `value` what belongs to it and stores it.
-__device__ inline void store_output(const LinearParams& params, int token, int output, float value) {
+__device__ inline void store_output(const LinearParams& params,
+                                    int token,
+                                    int output,
+                                    float value) {
   if (params.bias != nullptr) {
     value += params.bias[output];
   }

@@ -14,13 +14,14 @@ static_assert(kStepBytes == kInt8Pad);
 template <class Kind, int kGroups>
 struct ThinWarp {
   typename Kind::Sum sums[kGroups][Kind::kParts][4] = {};
-  const std::byte* weight[2];            ///< The lane's rows g and g + 8.
+  const std::byte* weight[2];                 ///< The lane's rows g and g + 8.
   const std::byte* x[kGroups][Kind::kParts];  ///< Its token of each group; nullptr: there is none.
-  std::int64_t bytes;                    ///< Of a row.
+  std::int64_t bytes;                         ///< Of a row.
 
   __device__ ThinWarp(const LinearParams& params, int first_output) {
     const int g = static_cast<int>(lane_index()) / 4;
-    bytes = static_cast<std::int64_t>(params.inputs) * static_cast<int>(sizeof(typename Kind::Element));
+    bytes =
+        static_cast<std::int64_t>(params.inputs) * static_cast<int>(sizeof(typename Kind::Element));
     for (int half = 0; half < 2; ++half) {
       // Beyond the last output, any row will do: nobody stores what comes of it.
       const int output = first_output + g + 8 * half;
@@ -148,4 +149,14 @@ HEDDLE_KERNEL(heddle_linear_thin_int8_16,
               heddle::ops::cuda::LinearParams,
               heddle::ops::cuda::kThinThreads) {
   heddle::ops::cuda::linear_thin<heddle::ops::cuda::Int8Kind, 2>(params);
+}
+HEDDLE_KERNEL(heddle_linear_thin_bf16_32,
+              heddle::ops::cuda::LinearParams,
+              heddle::ops::cuda::kThinThreads) {
+  heddle::ops::cuda::linear_thin<heddle::ops::cuda::Bf16Kind, 4>(params);
+}
+HEDDLE_KERNEL(heddle_linear_thin_int8_32,
+              heddle::ops::cuda::LinearParams,
+              heddle::ops::cuda::kThinThreads) {
+  heddle::ops::cuda::linear_thin<heddle::ops::cuda::Int8Kind, 4>(params);
 }

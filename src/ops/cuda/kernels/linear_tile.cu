@@ -1,8 +1,8 @@
 #include "ops/cuda/kernels/linear_kinds.cuh"
 
 /// Many tokens, where no library multiplies: a block has kTileOutputs x kTileTokens, each of its
-/// eight warps 32 x 32 of them. Lines of inputs come to shared memory ahead of their use, in stages;
-/// their places there are such that neither copies nor loads of fragments meet in a bank.
+/// eight warps 32 x 32 of them. Lines of inputs come to shared memory ahead of their use, in
+/// stages; their places there are such that neither copies nor loads of fragments meet in a bank.
 namespace heddle::ops::cuda {
 
 constexpr int kStages = 3;
@@ -141,7 +141,8 @@ struct TileWarp {
       for (int n = 0; n < kTokenTiles; ++n) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const int o = static_cast<int>(blockIdx.x * kTileOutputs) + output + m * 16 + g + i / 2 * 8;
+          const int o =
+              static_cast<int>(blockIdx.x * kTileOutputs) + output + m * 16 + g + i / 2 * 8;
           const int s = static_cast<int>(blockIdx.y * kTileTokens) + token + n * 8 + 2 * t + i % 2;
           if (o < params.outputs && s < params.tokens) {
             const auto total = total_of<Kind>(sums[m][n], i);

@@ -61,7 +61,9 @@ __device__ inline bool before(const Row& row, int a, int b) {
 
 }  // namespace heddle::ops::cuda
 
-HEDDLE_KERNEL(heddle_log_probs, heddle::ops::cuda::LogProbsParams, heddle::ops::cuda::kRowThreadsMax) {
+HEDDLE_KERNEL(heddle_log_probs,
+              heddle::ops::cuda::LogProbsParams,
+              heddle::ops::cuda::kRowThreadsMax) {
   using namespace heddle::ops;
   using namespace heddle::ops::cuda;
   __shared__ LogProbsShared shared;

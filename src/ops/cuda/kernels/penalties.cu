@@ -17,7 +17,9 @@ __device__ inline float penalised(float x, const TokenUse& use, const PenaltyRow
 
 }  // namespace heddle::ops::cuda
 
-HEDDLE_KERNEL(heddle_penalties, heddle::ops::cuda::PenaltiesParams, heddle::ops::cuda::kPenaltiesThreads) {
+HEDDLE_KERNEL(heddle_penalties,
+              heddle::ops::cuda::PenaltiesParams,
+              heddle::ops::cuda::kPenaltiesThreads) {
   const heddle::ops::PenaltyRow row = params.rows[blockIdx.x];
   float* logits = params.logits + blockIdx.x * params.stride;
   for (int i = row.begin + static_cast<int>(threadIdx.x); i < row.end;

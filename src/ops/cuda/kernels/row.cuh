@@ -5,8 +5,8 @@
 #include "ops/cuda/kernels/row_threads.h"
 #include "ops/cuda/kernels/warp.cuh"
 
-/// What one block finds out about one row of logits. All sums are of whole numbers, so that they are
-/// exact and the same in whatever order threads add them.
+/// What one block finds out about one row of logits. All sums are of whole numbers, so that they
+/// are exact and the same in whatever order threads add them.
 namespace heddle::ops::cuda {
 
 using Sum = unsigned long long;
@@ -37,8 +37,12 @@ __device__ inline std::uint32_t order_key(float logit) {
   return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
 }
 
-__device__ inline int thread_index() { return static_cast<int>(threadIdx.x); }
-__device__ inline int thread_count() { return static_cast<int>(blockDim.x); }
+__device__ inline int thread_index() {
+  return static_cast<int>(threadIdx.x);
+}
+__device__ inline int thread_count() {
+  return static_cast<int>(blockDim.x);
+}
 
 /// The largest of what the threads have, in all threads.
 __device__ inline Sum block_largest(RowShared& shared, Sum value) {
@@ -132,8 +136,8 @@ __device__ Place first_beyond(RowShared& shared, int count, Measure measure, Goa
 
 /// The most likely tokens of a row: those with larger logits than one, and some that equal it.
 struct Cut {
-  std::uint32_t key = 0;             ///< order_key of that one.
-  std::int32_t last = 0x7fffffff;    ///< Of those that equal it, ids up to this one.
+  std::uint32_t key = 0;           ///< order_key of that one.
+  std::int32_t last = 0x7fffffff;  ///< Of those that equal it, ids up to this one.
 
   __device__ bool keeps(int token, float logit) const {
     const std::uint32_t its = order_key(logit);
@@ -146,8 +150,7 @@ struct Cut {
 /// negative for some that are larger than `largest`.
 __device__ inline int gap_bin(float largest, float logit) {
   constexpr float kBinsPerUnit = 64.0F;
-  return static_cast<int>(
-      fmaxf(fminf((largest - logit) * kBinsPerUnit, kRowBins - 1.0F), -1.0F));
+  return static_cast<int>(fmaxf(fminf((largest - logit) * kBinsPerUnit, kRowBins - 1.0F), -1.0F));
 }
 
 /// The fewest most likely tokens whose measures reach need(total), which is at least 1; all where
@@ -155,8 +158,8 @@ __device__ inline int gap_bin(float largest, float logit) {
 /// not count. No sorting: four histograms, each of the bin of the one before in which the need is
 /// reached.
 template <class Measure, class Need>
-__device__ Cut most_likely(
-    RowShared& shared, const Row& row, float largest, Measure measure, Need need_of) {
+__device__ Cut
+most_likely(RowShared& shared, const Row& row, float largest, Measure measure, Need need_of) {
   constexpr int kKeyLevels = 3;  // Of 11, 11 and 10 bits, after that of gaps.
   int gap = 0;
   std::uint32_t rank = 0;  // ~key down to the bits that are known: the likeliest have the lowest.

@@ -3,10 +3,9 @@
 
 namespace heddle::ops::cuda {
 
-/// Likelihoods relative to the likeliest token, which has 1, are counted in multiples of
-/// 2^-kWeightBits: as fine as a double can be told from 1, less what 2^19 of them take in a sum.
-constexpr int kWeightBits = 44;
-constexpr auto kWeightOne = static_cast<double>(Sum{1} << kWeightBits);
+/// What the likeliest token weighs. Weights are whole, so that sums of them are exact: as fine as a
+/// double can be told from 1, less what it takes to add up a whole vocabulary.
+constexpr auto kWeightOne = static_cast<double>(Sum{1} << kRowWeightBits);
 
 /// How a row's tokens weigh.
 struct Weights {
@@ -33,8 +32,11 @@ __device__ inline bool finite(float value) {
 }
 
 /// What stays of a row after top_k and top_p.
-__device__ inline Cut cut_row(
-    RowShared& shared, const Row& row, const SampleRow& asked, float largest, const Weights& weights) {
+__device__ inline Cut cut_row(RowShared& shared,
+                              const Row& row,
+                              const SampleRow& asked,
+                              float largest,
+                              const Weights& weights) {
   Cut by_count;
   if (asked.top_k > 0 && asked.top_k < row.vocab) {
     by_count = most_likely(
@@ -100,9 +102,8 @@ HEDDLE_KERNEL(heddle_sample, heddle::ops::cuda::SampleParams, heddle::ops::cuda:
   const std::uint32_t* mask =
       asked.mask < 0 ? nullptr
                      : params.masks + static_cast<std::int64_t>(asked.mask) * params.mask_stride;
-  const Row row{.logits = params.logits + blockIdx.x * params.stride,
-                .mask = mask,
-                .vocab = params.vocab};
+  const Row row{
+      .logits = params.logits + blockIdx.x * params.stride, .mask = mask, .vocab = params.vocab};
   const int token = draw(shared, row, asked);
   if (threadIdx.x == 0) {
     params.tokens[blockIdx.x] = token;

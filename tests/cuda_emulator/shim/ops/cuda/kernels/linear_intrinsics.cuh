@@ -15,7 +15,9 @@ inline uint4 load_once(const std::byte* source) {
   return value;
 }
 
-inline float multiply_rounded(float a, float b) { return a * b; }
+inline float multiply_rounded(float a, float b) {
+  return a * b;
+}
 
 /// Factor: what the elements of `b` are.
 template <class Factor>
