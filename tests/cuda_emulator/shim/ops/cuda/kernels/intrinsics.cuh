@@ -163,7 +163,7 @@ inline float exp2_fast(float x) {
 inline std::uint16_t to_bf16(float value) {
   const std::uint32_t bits = float_bits(value);
   if ((bits & 0x7fffffffU) > 0x7f800000U) {
-    return 0x7fff;
+    return static_cast<std::uint16_t>((bits >> 16U) | 0x40U);
   }
   return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U);
 }
