@@ -41,7 +41,7 @@ function(heddle_cuda_image target function)
       cmake_path(GET file STEM stem)
       set(image ${CMAKE_CURRENT_BINARY_DIR}/${target}_${stem}.fatbin)
       add_custom_command(OUTPUT ${image}
-        COMMAND ${HEDDLE_NVCC} -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 -O3 -fatbin ${HEDDLE_CUDA_ARCHITECTURES}
+        COMMAND ${HEDDLE_NVCC} -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 --expt-relaxed-constexpr -O3 -fatbin ${HEDDLE_CUDA_ARCHITECTURES}
                 -I ${PROJECT_SOURCE_DIR}/src -I ${PROJECT_SOURCE_DIR}/tests -MD -MF ${image}.d -o ${image} ${file}
         DEPENDS ${file} DEPFILE ${image}.d
         COMMENT "Compiling kernels of ${stem}.cu" VERBATIM)
