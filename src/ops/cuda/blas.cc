@@ -26,6 +26,9 @@ Result<DriverLibrary> load() {
   if (named != nullptr) {
     return DriverLibrary::open(named);
   }
+  if (std::getenv("HEDDLE_CUDA_DRIVER") != nullptr) {  // NOLINT(concurrency-mt-unsafe)
+    return Error{.code = Code::kUnavailable, .message = "HEDDLE_CUDA_DRIVER names another driver"};
+  }
   for (const char* usual :
        {"libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so"}) {
     Result<DriverLibrary> library = DriverLibrary::open(usual);
@@ -57,9 +60,9 @@ Result<std::unique_ptr<BlasLibrary>> BlasLibrary::open() {
     return library.error();
   }
   std::unique_ptr<BlasLibrary> blas(new BlasLibrary);
-#define HEDDLE_CUBLASLT_FIND(name, ...)                                            \
+#define HEDDLE_CUBLASLT_FIND(name, ...)                                           \
   if (const Result<void> found = library->find(#name, blas->api_.name); !found) { \
-    return found.error();                                                          \
+    return found.error();                                                         \
   }
   HEDDLE_CUBLASLT_CALLS(HEDDLE_CUBLASLT_FIND)
 #undef HEDDLE_CUBLASLT_FIND
@@ -146,8 +149,8 @@ Blas::Plan Blas::make_plan(const Product& product, const void* bias) {
            kBlasSuccess;
   };
   plan.usable = plan.product != nullptr && plan.weight != nullptr && plan.x != nullptr &&
-                plan.residual != nullptr && plan.out != nullptr && set(kBlasTransA, kBlasTransposed) &&
-                set(kBlasTransB, kBlasNormal) &&
+                plan.residual != nullptr && plan.out != nullptr &&
+                set(kBlasTransA, kBlasTransposed) && set(kBlasTransB, kBlasNormal) &&
                 set(kBlasEpilogue, product.bias ? kBlasEpilogueBias : kBlasEpilogueNone) &&
                 (!product.bias || set(kBlasBiasPointer, bias)) && take_advice(product, plan);
   if (!plan.usable) {
@@ -167,25 +170,24 @@ bool Blas::take_advice(const Product& product, Plan& plan) {
     return false;
   }
   const auto set = [&](int attribute, const auto& value) {
-    return api.cublasLtMatmulPreferenceSetAttribute(
-               preference, attribute, &value, sizeof(value)) == kBlasSuccess;
+    return api.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)) ==
+           kBlasSuccess;
   };
   int found = 0;
-  const bool advised = set(kBlasWorkspaceMax, kWorkspaceBytes) &&
-                       set(kBlasAlignmentA, product.alignment[0]) &&
-                       set(kBlasAlignmentB, product.alignment[1]) &&
-                       set(kBlasAlignmentC, product.alignment[2]) &&
-                       set(kBlasAlignmentD, product.alignment[3]) &&
-                       api.cublasLtMatmulAlgoGetHeuristic(library_->handle(),
-                                                          plan.product,
-                                                          plan.weight,
-                                                          plan.x,
-                                                          plan.residual,
-                                                          plan.out,
-                                                          preference,
-                                                          1,
-                                                          &plan.advice,
-                                                          &found) == kBlasSuccess;
+  const bool advised =
+      set(kBlasWorkspaceMax, kWorkspaceBytes) && set(kBlasAlignmentA, product.alignment[0]) &&
+      set(kBlasAlignmentB, product.alignment[1]) && set(kBlasAlignmentC, product.alignment[2]) &&
+      set(kBlasAlignmentD, product.alignment[3]) &&
+      api.cublasLtMatmulAlgoGetHeuristic(library_->handle(),
+                                         plan.product,
+                                         plan.weight,
+                                         plan.x,
+                                         plan.residual,
+                                         plan.out,
+                                         preference,
+                                         1,
+                                         &plan.advice,
+                                         &found) == kBlasSuccess;
   (void)api.cublasLtMatmulPreferenceDestroy(preference);
   return advised && found == 1 && plan.advice.state == kBlasSuccess &&
          plan.advice.workspaceSize <= kWorkspaceBytes;
@@ -227,8 +229,8 @@ bool Blas::multiply(device::CudaStream& stream, const LinearArgs& args) {
   cublasStatus_t status = kBlasSuccess;
   if (args.bias.present()) {
     const void* bias = args.bias.data;
-    status = api.cublasLtMatmulDescSetAttribute(
-        plan.product, kBlasBiasPointer, &bias, sizeof(bias));
+    status =
+        api.cublasLtMatmulDescSetAttribute(plan.product, kBlasBiasPointer, &bias, sizeof(bias));
   }
   const float one = 1.0F;
   const float added = args.residual.present() ? 1.0F : 0.0F;

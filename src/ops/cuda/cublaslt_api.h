@@ -62,53 +62,53 @@ constexpr int kBlasAlignmentD = 8;
 
 /// CALL(name, types of arguments): every function that we use, by its symbol. Matrices are stored
 /// by columns.
-#define HEDDLE_CUBLASLT_CALLS(CALL)                                                           \
-  CALL(cublasLtCreate, cublasLtHandle_t*)                                                     \
-  CALL(cublasLtDestroy, cublasLtHandle_t)                                                     \
-  CALL(cublasLtMatmulDescCreate, cublasLtMatmulDesc_t*, int, int)                             \
-  CALL(cublasLtMatmulDescDestroy, cublasLtMatmulDesc_t)                                       \
-  CALL(cublasLtMatmulDescSetAttribute, cublasLtMatmulDesc_t, int, const void*, std::size_t)   \
-  CALL(cublasLtMatrixLayoutCreate,                                                            \
-       cublasLtMatrixLayout_t*,                                                               \
-       int,                                                                                   \
-       std::uint64_t,                                                                         \
-       std::uint64_t,                                                                         \
-       std::int64_t)                                                                          \
-  CALL(cublasLtMatrixLayoutDestroy, cublasLtMatrixLayout_t)                                   \
-  CALL(cublasLtMatmulPreferenceCreate, cublasLtMatmulPreference_t*)                           \
-  CALL(cublasLtMatmulPreferenceDestroy, cublasLtMatmulPreference_t)                           \
-  CALL(cublasLtMatmulPreferenceSetAttribute,                                                  \
-       cublasLtMatmulPreference_t,                                                            \
-       int,                                                                                   \
-       const void*,                                                                           \
-       std::size_t)                                                                           \
-  CALL(cublasLtMatmulAlgoGetHeuristic,                                                        \
-       cublasLtHandle_t,                                                                      \
-       cublasLtMatmulDesc_t,                                                                  \
-       cublasLtMatrixLayout_t,                                                                \
-       cublasLtMatrixLayout_t,                                                                \
-       cublasLtMatrixLayout_t,                                                                \
-       cublasLtMatrixLayout_t,                                                                \
-       cublasLtMatmulPreference_t,                                                            \
-       int,                                                                                   \
-       cublasLtMatmulHeuristicResult_t*,                                                      \
-       int*)                                                                                  \
-  CALL(cublasLtMatmul,                                                                        \
-       cublasLtHandle_t,                                                                      \
-       cublasLtMatmulDesc_t,                                                                  \
-       const void*,                                                                           \
-       const void*,                                                                           \
-       cublasLtMatrixLayout_t,                                                                \
-       const void*,                                                                           \
-       cublasLtMatrixLayout_t,                                                                \
-       const void*,                                                                           \
-       const void*,                                                                           \
-       cublasLtMatrixLayout_t,                                                                \
-       void*,                                                                                 \
-       cublasLtMatrixLayout_t,                                                                \
-       const cublasLtMatmulAlgo_t*,                                                           \
-       void*,                                                                                 \
-       std::size_t,                                                                           \
+#define HEDDLE_CUBLASLT_CALLS(CALL)                                                         \
+  CALL(cublasLtCreate, cublasLtHandle_t*)                                                   \
+  CALL(cublasLtDestroy, cublasLtHandle_t)                                                   \
+  CALL(cublasLtMatmulDescCreate, cublasLtMatmulDesc_t*, int, int)                           \
+  CALL(cublasLtMatmulDescDestroy, cublasLtMatmulDesc_t)                                     \
+  CALL(cublasLtMatmulDescSetAttribute, cublasLtMatmulDesc_t, int, const void*, std::size_t) \
+  CALL(cublasLtMatrixLayoutCreate,                                                          \
+       cublasLtMatrixLayout_t*,                                                             \
+       int,                                                                                 \
+       std::uint64_t,                                                                       \
+       std::uint64_t,                                                                       \
+       std::int64_t)                                                                        \
+  CALL(cublasLtMatrixLayoutDestroy, cublasLtMatrixLayout_t)                                 \
+  CALL(cublasLtMatmulPreferenceCreate, cublasLtMatmulPreference_t*)                         \
+  CALL(cublasLtMatmulPreferenceDestroy, cublasLtMatmulPreference_t)                         \
+  CALL(cublasLtMatmulPreferenceSetAttribute,                                                \
+       cublasLtMatmulPreference_t,                                                          \
+       int,                                                                                 \
+       const void*,                                                                         \
+       std::size_t)                                                                         \
+  CALL(cublasLtMatmulAlgoGetHeuristic,                                                      \
+       cublasLtHandle_t,                                                                    \
+       cublasLtMatmulDesc_t,                                                                \
+       cublasLtMatrixLayout_t,                                                              \
+       cublasLtMatrixLayout_t,                                                              \
+       cublasLtMatrixLayout_t,                                                              \
+       cublasLtMatrixLayout_t,                                                              \
+       cublasLtMatmulPreference_t,                                                          \
+       int,                                                                                 \
+       cublasLtMatmulHeuristicResult_t*,                                                    \
+       int*)                                                                                \
+  CALL(cublasLtMatmul,                                                                      \
+       cublasLtHandle_t,                                                                    \
+       cublasLtMatmulDesc_t,                                                                \
+       const void*,                                                                         \
+       const void*,                                                                         \
+       cublasLtMatrixLayout_t,                                                              \
+       const void*,                                                                         \
+       cublasLtMatrixLayout_t,                                                              \
+       const void*,                                                                         \
+       const void*,                                                                         \
+       cublasLtMatrixLayout_t,                                                              \
+       void*,                                                                               \
+       cublasLtMatrixLayout_t,                                                              \
+       const cublasLtMatmulAlgo_t*,                                                         \
+       void*,                                                                               \
+       std::size_t,                                                                         \
        device::CUstream)
 
 /// The library's functions, each under its own name.

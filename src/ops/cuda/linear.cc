@@ -50,8 +50,7 @@ LinearParams params_of(const LinearArgs& args) {
           .tokens = static_cast<std::int32_t>(args.x.shape[0]),
           .outputs = static_cast<std::int32_t>(args.weight.shape[0]),
           .inputs = static_cast<std::int32_t>(args.weight.shape[1]),
-          .aligned = aligned(args.weight) &&
-                     (args.weight.dtype == DType::kI8 || aligned(args.x))};
+          .aligned = aligned(args.weight) && (args.weight.dtype == DType::kI8 || aligned(args.x))};
 }
 
 void launch_f32(device::CudaStream& stream, const LinearParams& params) {
@@ -62,12 +61,11 @@ void launch_f32(device::CudaStream& stream, const LinearParams& params) {
         params);
     return;
   }
-  stream.launch(kernel("heddle_linear_tile_f32"),
-                {.grid = {blocks(params.outputs, kTileF32Outputs),
-                          blocks(params.tokens, kTileF32Tokens),
-                          1},
-                 .block = {kTileThreads, 1, 1}},
-                params);
+  stream.launch(
+      kernel("heddle_linear_tile_f32"),
+      {.grid = {blocks(params.outputs, kTileF32Outputs), blocks(params.tokens, kTileF32Tokens), 1},
+       .block = {kTileThreads, 1, 1}},
+      params);
 }
 
 /// On tensor cores: bfloat16, or int8 with tokens that are split.
