@@ -26,6 +26,9 @@ Result<DriverLibrary> load() {
   if (named != nullptr) {
     return DriverLibrary::open(named);
   }
+  if (std::getenv("HEDDLE_CUDA_DRIVER") != nullptr) {  // NOLINT(concurrency-mt-unsafe)
+    return Error{.code = Code::kUnavailable, .message = "HEDDLE_CUDA_DRIVER names another driver"};
+  }
   for (const char* usual :
        {"libcublasLt.so.13", "libcublasLt.so.12", "/usr/local/cuda/lib64/libcublasLt.so"}) {
     Result<DriverLibrary> library = DriverLibrary::open(usual);

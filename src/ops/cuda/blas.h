@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +18,8 @@ namespace heddle::ops::cuda {
 class BlasLibrary {
  public:
   /// Loads the library that the environment's HEDDLE_CUBLASLT names, "none" for none, or else one
-  /// of those that are usual. kUnavailable, with the reason.
+  /// of those that are usual; not with a driver that HEDDLE_CUDA_DRIVER names, as they have their
+  /// own idea of where the driver is. kUnavailable, with the reason.
   static Result<std::unique_ptr<BlasLibrary>> open();
   ~BlasLibrary();
   BlasLibrary(const BlasLibrary&) = delete;
@@ -61,7 +63,7 @@ class Blas {
     bool bf16 = false;
     bool bias = false;
     /// In bytes, powers of two up to 256: of weight, x, residual and out.
-    std::uint32_t alignment[4] = {};  // NOLINT(*-avoid-c-arrays): compared as a whole.
+    std::array<std::uint32_t, 4> alignment{};
 
     friend auto operator<=>(const Product&, const Product&) = default;
   };
