@@ -39,7 +39,12 @@ PinnedPool* pool = nullptr;  // NOLINT(*-avoid-non-const-global-variables): oper
 
 device::CudaDevice& shared_device() {
   static device::CudaDevice* const kDevice = [] {
-    const char* named = std::getenv("HEDDLE_CUDA_DRIVER");  // NOLINT(concurrency-mt-unsafe)
+    // NOLINTBEGIN(concurrency-mt-unsafe)
+    const char* named = std::getenv("HEDDLE_CUDA_DRIVER");
+    if (named == nullptr) {
+      ::setenv("HEDDLE_CUBLASLT", HEDDLE_CUBLASLT_EMULATOR_LIBRARY, 0);
+    }
+    // NOLINTEND(concurrency-mt-unsafe)
     auto driver = device::Driver::open(named != nullptr ? named : HEDDLE_CUDA_EMULATOR_LIBRARY);
     auto device =
         device::CudaDevice::create({.bytes = 8U << 20U, .driver = driver.value()}).value();

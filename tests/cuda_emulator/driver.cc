@@ -42,6 +42,24 @@ CUresult unrecordable_call(const char* name, const Body& body) {
   });
 }
 
+/// The same for calls that give memory back. On a lost device they report its loss, but do it all
+/// the same, so that tests find what was forgotten.
+template <class Body>
+CUresult giving_back(const char* name, const Body& body) {
+  return call(name, Needs::kInit, [&](Machine& here, std::unique_lock<std::mutex>& lock) {
+    if (current_context() == nullptr) {
+      return kCudaInvalidContext;
+    }
+    if (here.spoils_recording()) {
+      return kCudaStreamCaptureUnsupported;
+    }
+    const std::size_t device = current_context()->device;
+    (void)here.run_device(lock, device);  // It waits for all that may use the memory.
+    const CUresult status = body(here);
+    return status == kCudaSuccess ? here.lost[device] : status;
+  });
+}
+
 /// What went wrong in a stream is the device's from then on.
 CUresult settle(Machine& here, std::size_t device, CUresult status) {
   if (status != kCudaSuccess) {
@@ -405,10 +423,7 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* base, std::size_t bytes) {
 }
 
 EXPORT CUresult cuMemFree_v2(CUdeviceptr base) {
-  return unrecordable_call("cuMemFree_v2", [&](Machine& here, auto& lock) {
-    (void)here.run_device(lock, here_device());  // It waits for all that may use the memory.
-    return here.memory.free(base);
-  });
+  return giving_back("cuMemFree_v2", [&](Machine& here) { return here.memory.free(base); });
 }
 
 EXPORT CUresult cuMemHostAlloc(void** base, std::size_t bytes, unsigned /*flags*/) {
@@ -418,10 +433,7 @@ EXPORT CUresult cuMemHostAlloc(void** base, std::size_t bytes, unsigned /*flags*
 }
 
 EXPORT CUresult cuMemFreeHost(void* base) {
-  return unrecordable_call("cuMemFreeHost", [&](Machine& here, auto& lock) {
-    (void)here.run_device(lock, here_device());
-    return here.memory.free_host(base);
-  });
+  return giving_back("cuMemFreeHost", [&](Machine& here) { return here.memory.free_host(base); });
 }
 
 EXPORT CUresult cuMemHostRegister_v2(void* base, std::size_t bytes, unsigned /*flags*/) {
@@ -430,10 +442,7 @@ EXPORT CUresult cuMemHostRegister_v2(void* base, std::size_t bytes, unsigned /*f
 }
 
 EXPORT CUresult cuMemHostUnregister(void* base) {
-  return unrecordable_call("cuMemHostUnregister", [&](Machine& here, auto& lock) {
-    (void)here.run_device(lock, here_device());
-    return here.memory.unpin(base);
-  });
+  return giving_back("cuMemHostUnregister", [&](Machine& here) { return here.memory.unpin(base); });
 }
 
 EXPORT CUresult cuMemcpyAsync(CUdeviceptr target,

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#if __has_include(<cublasLt.h>)
+#if __has_include(<cublasLt.h>) && __has_include(<cuda_runtime_api.h>)
 #include <cublasLt.h>
 
 namespace heddle::ops::cuda {
