@@ -1,5 +1,5 @@
 # Kernels for CUDA devices. nvcc comes from PATH, from /usr/local/cuda, or from the toolkit's PyPI
-# packages, which `./dev setup-cuda` puts into build/cuda. Without it everything is built all the
+# packages, which `./dev` puts into build/cuda. Without it everything is built all the
 # same, but no kernels are, and the program says so where it would need one.
 find_program(HEDDLE_NVCC NAMES nvcc
   HINTS ${PROJECT_SOURCE_DIR}/build/cuda/nvidia/cu13/bin /usr/local/cuda/bin)
