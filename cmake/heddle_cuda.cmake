@@ -6,7 +6,9 @@ find_program(HEDDLE_NVCC NAMES nvcc
 set(HEDDLE_NVCC_VERSION_MIN 12.4)
 set(HEDDLE_CUDA_ARCHITECTURES -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
     -gencode arch=compute_90,code=compute_90)
-if(HEDDLE_NVCC)
+if(HEDDLE_SANITIZE)
+  set(HEDDLE_CUDA_NOTE "no kernels: built with sanitizers, which do not watch GPUs")
+elseif(HEDDLE_NVCC)
   execute_process(COMMAND ${HEDDLE_NVCC} --version OUTPUT_VARIABLE version RESULT_VARIABLE failed ERROR_QUIET)
   string(REGEX MATCH "V([0-9.]+)" _ "${version}")
   set(HEDDLE_NVCC_VERSION "${CMAKE_MATCH_1}")
@@ -16,11 +18,13 @@ if(HEDDLE_NVCC)
     set(HEDDLE_CUDA_KERNELS ON)
     set(HEDDLE_CUDA_NOTE "nvcc ${HEDDLE_NVCC_VERSION} for sm_80, sm_90 and later")
   endif()
-  cmake_path(GET HEDDLE_NVCC PARENT_PATH nvcc_folder)
-  # cuda.h, which only a test reads.
-  find_path(HEDDLE_CUDA_INCLUDE cuda.h HINTS ${nvcc_folder}/../include NO_DEFAULT_PATH)
 else()
   set(HEDDLE_CUDA_NOTE "no kernels: nvcc was not found when this was built")
+endif()
+if(HEDDLE_NVCC)
+  # cuda.h, which only a test reads.
+  cmake_path(GET HEDDLE_NVCC PARENT_PATH nvcc_folder)
+  find_path(HEDDLE_CUDA_INCLUDE cuda.h HINTS ${nvcc_folder}/../include NO_DEFAULT_PATH)
 endif()
 message(STATUS "CUDA: ${HEDDLE_CUDA_NOTE}")
 
