@@ -1,12 +1,14 @@
 # Kernels for CUDA devices. nvcc comes from PATH, from /usr/local/cuda, or from the toolkit's PyPI
-# packages, which `./dev setup-cuda` puts into build/cuda. Without it everything is built all the
+# packages, which `./dev` puts into build/cuda. Without it everything is built all the
 # same, but no kernels are, and the program says so where it would need one.
 find_program(HEDDLE_NVCC NAMES nvcc
   HINTS ${PROJECT_SOURCE_DIR}/build/cuda/nvidia/cu13/bin /usr/local/cuda/bin)
 set(HEDDLE_NVCC_VERSION_MIN 12.4)
 set(HEDDLE_CUDA_ARCHITECTURES -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
     -gencode arch=compute_90,code=compute_90)
-if(HEDDLE_NVCC)
+if(HEDDLE_SANITIZE)
+  set(HEDDLE_CUDA_NOTE "no kernels: built with sanitizers, which do not watch GPUs")
+elseif(HEDDLE_NVCC)
   execute_process(COMMAND ${HEDDLE_NVCC} --version OUTPUT_VARIABLE version RESULT_VARIABLE failed ERROR_QUIET)
   string(REGEX MATCH "V([0-9.]+)" _ "${version}")
   set(HEDDLE_NVCC_VERSION "${CMAKE_MATCH_1}")
@@ -16,8 +18,12 @@ if(HEDDLE_NVCC)
     set(HEDDLE_CUDA_KERNELS ON)
     set(HEDDLE_CUDA_NOTE "nvcc ${HEDDLE_NVCC_VERSION} for sm_80, sm_90 and later")
   endif()
-  cmake_path(GET HEDDLE_NVCC PARENT_PATH nvcc_folder)
+else()
+  set(HEDDLE_CUDA_NOTE "no kernels: nvcc was not found when this was built")
+endif()
+if(HEDDLE_NVCC)
   # cuda.h, which only a test reads.
+  cmake_path(GET HEDDLE_NVCC PARENT_PATH nvcc_folder)
   find_path(HEDDLE_CUDA_INCLUDE cuda.h HINTS ${nvcc_folder}/../include NO_DEFAULT_PATH)
   # cublasLt.h, which another test reads, where it and what it includes are of one release.
   find_path(HEDDLE_CUBLASLT_INCLUDE cublasLt.h HINTS ${nvcc_folder}/../include NO_DEFAULT_PATH)
@@ -27,8 +33,6 @@ if(HEDDLE_NVCC)
     check_cxx_source_compiles("#include <cublasLt.h>\nint main() {}" HEDDLE_CUBLASLT_HEADER)
     unset(CMAKE_REQUIRED_INCLUDES)
   endif()
-else()
-  set(HEDDLE_CUDA_NOTE "no kernels: nvcc was not found when this was built")
 endif()
 message(STATUS "CUDA: ${HEDDLE_CUDA_NOTE}")
 

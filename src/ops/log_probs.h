@@ -18,7 +18,8 @@ struct LogProbsArgs {
 
 /// log softmax(logits) of the chosen token and of the `top` likeliest tokens, likeliest first,
 /// lowest id first on ties (fewer where the vocabulary is smaller; those places hold -1). The sum
-/// is taken in double in the order of ids: a row's result depends on its logits alone.
+/// is taken in double, in an order that the vocabulary's size fixes (on a CPU that of ids): a row's
+/// result depends on its logits alone.
 ///
 /// rows == 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
 void log_probs(OpContext& context, const LogProbsArgs& args);

@@ -153,8 +153,9 @@ Blas::Plan Blas::make_plan(const Product& product, const void* bias) {
                 set(kBlasTransA, kBlasTransposed) && set(kBlasTransB, kBlasNormal) &&
                 set(kBlasEpilogue, product.bias ? kBlasEpilogueBias : kBlasEpilogueNone) &&
                 (!product.bias || set(kBlasBiasPointer, bias)) && take_advice(product, plan);
-  if (!plan.usable) {
-    log::warning("cuBLASLt has nothing for a product: it takes our own, slower kernel",
+  if (!plan.usable && !told_) {
+    told_ = true;
+    log::warning("cuBLASLt has nothing for a product, and maybe for others: our own kernels do it",
                  {{"tokens", product.tokens},
                   {"outputs", product.outputs},
                   {"inputs", product.inputs},

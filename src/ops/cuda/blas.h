@@ -44,7 +44,7 @@ class Blas {
   ~Blas();
 
   /// Enqueues a product of float32 or bfloat16, as linear.h says. False, and nothing enqueued,
-  /// where there is no library, which is logged once, or it has nothing for such a product. A
+  /// where there is no library or it has nothing for such a product; each is logged once. A
   /// product is looked up when it comes the first time, which takes a while, and remembered.
   bool multiply(device::CudaStream& stream, const LinearArgs& args);
 
@@ -85,6 +85,7 @@ class Blas {
   void drop(const Plan& plan);
 
   bool tried_ = false;
+  bool told_ = false;  ///< That it has not everything.
   std::unique_ptr<BlasLibrary> library_{};
   std::map<Product, Plan> plans_{};
 };
