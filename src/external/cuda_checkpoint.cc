@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "external/device_checkpoint.h"
-#include "external/driver_library.h"
+#include "base/driver_library.h"
 
 namespace heddle::external {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "external/driver_library.h"
+#include "base/driver_library.h"
 #include "external/memory_meter.h"
 
 namespace heddle::external {

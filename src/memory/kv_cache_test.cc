@@ -1,7 +1,6 @@
 #include "memory/kv_cache.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,8 +12,8 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
-#include "device/cpu/cpu_device.h"
 #include "device/fake/fake_device.h"
+#include "memory/device_under_test.h"
 
 namespace heddle::memory {
 namespace {
@@ -232,13 +231,13 @@ TEST_F(KvCacheTest, FullestFirstReallyEmptiesPages) {
   cache.check_invariants();
 }
 
-/// Two models over one pool on the real host device, with pages coming and going beside them.
+/// Two models over one pool on a real device, with pages coming and going beside them.
 /// Every block is filled with its own pattern; a pattern that changes is two owners of one byte.
 /// Some are kept under a key and used again by it, by several at a time.
 class Household {
  public:
-  Household(device::Device& device, std::uint64_t seed)
-      : rng_(seed), pool_(device, first_pages(24)) {
+  Household(DeviceUnderTest& memory, std::uint64_t seed)
+      : rng_(seed), memory_(memory), pool_(memory.device(), first_pages(24)) {
     for (const std::uint64_t owner : {1U, 2U}) {
       caches_.push_back(std::make_unique<KvCache>(pool_, OwnerId(owner), four_blocks(), cached_));
     }
@@ -295,7 +294,7 @@ class Household {
     ASSERT_EQ(ref.has_value(), possible);
     if (ref) {
       const auto pattern = static_cast<unsigned char>(rng_.next());
-      std::memset(caches_[cache]->address(*ref), pattern, four_blocks().block_bytes);
+      memory_.fill(caches_[cache]->address(*ref), pattern, four_blocks().block_bytes);
       blocks_.push_back({.cache = cache, .ref = *ref, .pattern = pattern});
     }
   }
@@ -306,7 +305,8 @@ class Household {
     }
     const std::size_t at = rng_.below(blocks_.size());
     const Block block = blocks_[at];
-    const std::byte* const bytes = caches_[block.cache]->address(block.ref);
+    const std::byte* const bytes =
+        memory_.read(caches_[block.cache]->address(block.ref), four_blocks().block_bytes);
     for (std::size_t i = 0; i < four_blocks().block_bytes; i += 509) {
       ASSERT_EQ(bytes[i], std::byte{block.pattern});
     }
@@ -357,7 +357,7 @@ class Household {
     const auto count = static_cast<std::int64_t>(rng_.below(6));
     if (const auto given = pool_.surrender(count)) {
       for (const PageId page : *given) {
-        std::memset(pool_.device().page_address(page), 0, kPage);  // The host may write them now.
+        memory_.fill(pool_.device().page_address(page), 0, kPage);  // Somebody may write them now.
         outside_.push_back(page);
       }
     }
@@ -367,6 +367,7 @@ class Household {
   }
 
   Rng rng_;
+  DeviceUnderTest& memory_;
   PagePool pool_;
   CachedPages cached_{};
   std::uint64_t keys_ = 0;
@@ -376,13 +377,13 @@ class Household {
   std::vector<PageId> outside_{};
 };
 
-TEST(KvCacheProperty, BlocksAreTheirOwnersAloneUnderRandomOperations) {
-  auto arena = device::Arena::create({.page_bytes = kPage, .page_count = 24});
-  ASSERT_TRUE(arena);
-  device::CpuDevice device(std::move(arena).value(), {});
+class KvCacheProperty : public testing::TestWithParam<device::Kind> {};
+
+TEST_P(KvCacheProperty, BlocksAreTheirOwnersAloneUnderRandomOperations) {
+  DeviceUnderTest memory(GetParam(), kPage, 24);
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Household household(device, seed);
+    Household household(memory, seed);
     for (int i = 0; i < 500; ++i) {
       household.step();
       if (HasFailure()) {
@@ -391,6 +392,8 @@ TEST(KvCacheProperty, BlocksAreTheirOwnersAloneUnderRandomOperations) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, KvCacheProperty, kDeviceKinds, kind_name);
 
 }  // namespace
 }  // namespace heddle::memory

@@ -1,14 +1,13 @@
 #include "memory/window.h"
 
 #include <array>
-#include <cstring>
 #include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "device/cpu/cpu_device.h"
 #include "device/fake/fake_device.h"
+#include "memory/device_under_test.h"
 
 namespace heddle::memory {
 namespace {
@@ -79,25 +78,29 @@ TEST(WindowDeathTest, MoreThanFitsIsABug) {
   EXPECT_DEATH((void)window.map(std::array{PageId(1), PageId(2)}, Access::kRead), "pages.size");
 }
 
+class WindowOnDevice : public testing::TestWithParam<device::Kind> {};
+
 // The real thing: what is written through the pool's mapping is read, in order, through the window.
-TEST(Window, IsTheSameMemoryAsThePagesOnTheHost) {
-  auto arena = device::Arena::create({.page_bytes = kPage, .page_count = 8});
-  ASSERT_TRUE(arena);
-  device::CpuDevice device(std::move(arena).value(), {});
+TEST_P(WindowOnDevice, IsTheSameMemoryAsThePages) {
+  DeviceUnderTest subject(GetParam(), kPage, 8);
+  device::Device& device = subject.device();
   Window window = Window::create(device, 3 * kPage).value();
   for (const std::array<PageId, 3>& pages :
        {std::array{PageId(6), PageId(0), PageId(1)}, std::array{PageId(3), PageId(4), PageId(2)}}) {
     ASSERT_TRUE(window.map(pages, Access::kRead));
-    for (std::size_t i = 0; i < pages.size(); ++i) {
-      std::memset(device.page_address(pages.at(i)), static_cast<int>(pages.at(i).value()), kPage);
+    for (const PageId page : pages) {
+      subject.fill(device.page_address(page), static_cast<unsigned char>(page.value()), kPage);
     }
+    const std::byte* const read = subject.read(window.base(), 3 * kPage);
     for (std::size_t i = 0; i < pages.size(); ++i) {
-      EXPECT_EQ(window.base()[i * kPage], static_cast<std::byte>(pages.at(i).value()));
-      EXPECT_EQ(window.base()[(i + 1) * kPage - 1], static_cast<std::byte>(pages.at(i).value()));
+      EXPECT_EQ(read[i * kPage], static_cast<std::byte>(pages.at(i).value()));
+      EXPECT_EQ(read[(i + 1) * kPage - 1], static_cast<std::byte>(pages.at(i).value()));
     }
     window.unmap_all();
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, WindowOnDevice, kDeviceKinds, kind_name);
 
 }  // namespace
 }  // namespace heddle::memory

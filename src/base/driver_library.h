@@ -7,15 +7,15 @@
 
 #include <dlfcn.h>
 
-namespace heddle::external {
+namespace heddle {
 
-/// A library that is looked for at run time, since most machines do not have it. It stays loaded
-/// while the object lives.
+/// A library that is looked for at run time, since most machines do not have it. Once loaded it
+/// stays: drivers have threads of their own and do not like to be unloaded.
 class DriverLibrary {
  public:
   /// kUnavailable, with the loader's words.
   static Result<DriverLibrary> open(const std::string& name) {
-    void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (handle == nullptr) {
       // NOLINTNEXTLINE(concurrency-mt-unsafe): the C library keeps it by thread.
       const char* why = ::dlerror();
@@ -53,4 +53,4 @@ class DriverLibrary {
   void* handle_;
 };
 
-}  // namespace heddle::external
+}  // namespace heddle

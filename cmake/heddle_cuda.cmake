@@ -1,0 +1,102 @@
+# Kernels for CUDA devices. nvcc comes from PATH, from /usr/local/cuda, or from the toolkit's PyPI
+# packages, which `./dev` puts into build/cuda. Without it everything is built all the
+# same, but no kernels are, and the program says so where it would need one.
+find_program(HEDDLE_NVCC NAMES nvcc
+  HINTS ${PROJECT_SOURCE_DIR}/build/cuda/nvidia/cu13/bin /usr/local/cuda/bin)
+set(HEDDLE_NVCC_VERSION_MIN 12.4)
+set(HEDDLE_CUDA_ARCHITECTURES -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
+    -gencode arch=compute_90,code=compute_90)
+if(HEDDLE_SANITIZE)
+  set(HEDDLE_CUDA_NOTE "no kernels: built with sanitizers, which do not watch GPUs")
+elseif(HEDDLE_NVCC)
+  execute_process(COMMAND ${HEDDLE_NVCC} --version OUTPUT_VARIABLE version RESULT_VARIABLE failed ERROR_QUIET)
+  string(REGEX MATCH "V([0-9.]+)" _ "${version}")
+  set(HEDDLE_NVCC_VERSION "${CMAKE_MATCH_1}")
+  if(failed OR HEDDLE_NVCC_VERSION VERSION_LESS HEDDLE_NVCC_VERSION_MIN)
+    set(HEDDLE_CUDA_NOTE "no kernels: ${HEDDLE_NVCC} is not nvcc ${HEDDLE_NVCC_VERSION_MIN} or later")
+  else()
+    set(HEDDLE_CUDA_KERNELS ON)
+    set(HEDDLE_CUDA_NOTE "nvcc ${HEDDLE_NVCC_VERSION} for sm_80, sm_90 and later")
+  endif()
+else()
+  set(HEDDLE_CUDA_NOTE "no kernels: nvcc was not found when this was built")
+endif()
+if(HEDDLE_NVCC)
+  # cuda.h, which only a test reads.
+  cmake_path(GET HEDDLE_NVCC PARENT_PATH nvcc_folder)
+  find_path(HEDDLE_CUDA_INCLUDE cuda.h HINTS ${nvcc_folder}/../include NO_DEFAULT_PATH)
+  # cublasLt.h, which another test reads, where it and what it includes are of one release.
+  find_path(HEDDLE_CUBLASLT_INCLUDE cublasLt.h HINTS ${nvcc_folder}/../include NO_DEFAULT_PATH)
+  if(HEDDLE_CUBLASLT_INCLUDE)
+    include(CheckCXXSourceCompiles)
+    set(CMAKE_REQUIRED_INCLUDES ${HEDDLE_CUBLASLT_INCLUDE} ${HEDDLE_CUBLASLT_INCLUDE}/cccl)
+    check_cxx_source_compiles("#include <cublasLt.h>\nint main() {}" HEDDLE_CUBLASLT_HEADER)
+    unset(CMAKE_REQUIRED_INCLUDES)
+  endif()
+endif()
+message(STATUS "CUDA: ${HEDDLE_CUDA_NOTE}")
+
+# heddle_cuda_image(target function FILES...)
+#
+# Compiles each of the .cu FILES and embeds the results in `target`, as the ModuleImage that the
+# function of that qualified name returns; a header declares it. The files are compiled apart, so
+# that what is local to one stays so.
+function(heddle_cuda_image target function)
+  set(source ${CMAKE_CURRENT_BINARY_DIR}/${target}_image.cc)
+  set(assembly "")
+  set(symbols "")
+  set(parts "")
+  set(images "")
+  if(HEDDLE_CUDA_KERNELS)
+    foreach(file ${ARGN})
+      cmake_path(ABSOLUTE_PATH file)
+      cmake_path(GET file STEM stem)
+      set(image ${CMAKE_CURRENT_BINARY_DIR}/${target}_${stem}.fatbin)
+      add_custom_command(OUTPUT ${image}
+        COMMAND ${HEDDLE_NVCC} -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 --expt-relaxed-constexpr -O3 -fatbin ${HEDDLE_CUDA_ARCHITECTURES}
+                -I ${PROJECT_SOURCE_DIR}/src -I ${PROJECT_SOURCE_DIR}/tests -MD -MF ${image}.d -o ${image} ${file}
+        DEPENDS ${file} DEPFILE ${image}.d
+        COMMENT "Compiling kernels of ${stem}.cu" VERBATIM)
+      string(MAKE_C_IDENTIFIER heddle_${target}_${stem} symbol)
+      string(APPEND assembly "asm(R\"(.section .rodata, \"a\"\n.balign 16\n${symbol}: .incbin \"${image}\"\n"
+                             "${symbol}_end: .byte 0\n.previous)\");\n")
+      string(APPEND symbols "extern \"C\" const std::byte ${symbol}[];\nextern \"C\" const std::byte ${symbol}_end[];\n")
+      string(APPEND parts "      {${symbol}, ${symbol}_end},\n")
+      list(APPEND images ${image})
+    endforeach()
+  endif()
+  string(REGEX REPLACE "::[^:]*$" "" namespace ${function})
+  string(REGEX REPLACE "^.*::" "" name ${function})
+  file(CONFIGURE OUTPUT ${source} @ONLY CONTENT
+"// Made by cmake/heddle_cuda.cmake.
+#include <vector>
+
+#include \"device/cuda/module_image.h\"
+
+@assembly@@symbols@
+namespace @namespace@ {
+
+const heddle::device::ModuleImage& @name@();
+const heddle::device::ModuleImage& @name@() {
+  static const std::vector<std::span<const std::byte>> parts = {
+@parts@  };
+  static const heddle::device::ModuleImage image{.parts = parts, .note = \"@HEDDLE_CUDA_NOTE@\"};
+  return image;
+}
+
+}  // namespace @namespace@
+")
+  set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS "${images}")
+  target_sources(${target} PRIVATE ${source})
+endfunction()
+
+# heddle_use_cuda_emulator(target): the tests of `target` find the emulated driver at
+# HEDDLE_CUDA_EMULATOR_LIBRARY and may include what tests/cuda_emulator offers them.
+function(heddle_use_cuda_emulator target)
+  if(TARGET ${target})
+    target_compile_definitions(${target} PRIVATE
+      HEDDLE_CUDA_EMULATOR_LIBRARY="$<TARGET_FILE:heddle_cuda_emulator>")
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+    add_dependencies(${target} heddle_cuda_emulator)
+  endif()
+endfunction()

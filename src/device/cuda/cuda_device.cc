@@ -1,0 +1,420 @@
+#include "device/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "device/cuda/cuda_stream.h"
+
+namespace heddle::device {
+namespace {
+
+/// Dynamic shared memory that every kernel may have without being told so.
+constexpr std::uint32_t kSharedBytesUnasked = 48U << 10U;
+
+std::string mib(std::uint64_t bytes) {
+  return std::to_string(bytes >> 20U) + " MiB";
+}
+
+CUdeviceptr number(const std::byte* address) {
+  return std::bit_cast<CUdeviceptr>(address);
+}
+
+std::byte* pointer(CUdeviceptr address) {
+  return std::bit_cast<std::byte*>(address);
+}
+
+/// The size of pages on the device that `asked` (0: any) stands for.
+Result<std::size_t> page_bytes_on(CudaContext& context, std::size_t asked) {
+  CUmemAllocationProp properties{};
+  properties.type = kAllocationPinned;
+  properties.location = {.type = kLocationDevice, .id = context.handle()};
+  std::size_t granularity = 0;
+  auto found = context.check(
+      "ask for its page size: cuMemGetAllocationGranularity",
+      context.api().cuMemGetAllocationGranularity(&granularity, &properties, kGranularityMinimum));
+  if (!found) {
+    return found.error();
+  }
+  const std::size_t page_bytes = asked == 0 ? granularity : asked;
+  if (page_bytes % granularity != 0 || !std::has_single_bit(page_bytes)) {
+    return Error{Code::kInvalidArgument,
+                 context.label() + ": pages of " + std::to_string(page_bytes) +
+                     " bytes: must be a power of two, at least " + std::to_string(granularity)};
+  }
+  return page_bytes;
+}
+
+/// How many pages to take by the options, of what is free now.
+Result<std::uint64_t> page_count_on(CudaContext& context,
+                                    const CudaDeviceOptions& options,
+                                    std::size_t page_bytes) {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  auto found = context.check("ask for its free memory: cuMemGetInfo",
+                             context.api().cuMemGetInfo_v2(&free, &total));
+  if (!found) {
+    return found.error();
+  }
+  const std::uint64_t wanted =
+      options.bytes > 0 ? options.bytes
+                        : static_cast<std::uint64_t>(options.fraction * static_cast<double>(free));
+  const std::uint64_t count = wanted / page_bytes;
+  if (count == 0 || wanted > free) {
+    return Error{Code::kResourceExhausted,
+                 context.label() + ": " + mib(wanted) + " for pages of " + mib(page_bytes) +
+                     " cannot be had: of its " + mib(total) + ", " + mib(free) +
+                     " are free, and others hold " + mib(total - free)};
+  }
+  return count;
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(std::unique_ptr<CudaContext> context) : context_(std::move(context)) {}
+
+Result<std::unique_ptr<CudaDevice>> CudaDevice::create(const CudaDeviceOptions& options,
+                                                       std::optional<Arena> host) {
+  std::shared_ptr<const Driver> driver = options.driver;
+  if (driver == nullptr) {
+    auto opened = Driver::open();
+    if (!opened) {
+      return opened.error();
+    }
+    driver = *opened;
+  }
+  auto context = CudaContext::create(std::move(driver), options.ordinal);
+  if (!context) {
+    return context.error();
+  }
+  std::unique_ptr<CudaDevice> device(new CudaDevice(std::move(*context)));
+  if (device->context_->attribute(kAttributeVirtualMemory) == 0 ||
+      device->context_->attribute(kAttributeUnifiedAddressing) == 0) {
+    return Error{Code::kFailedPrecondition,
+                 device->context_->label() + " has no virtual memory management, which is needed"};
+  }
+  if (auto taken = device->take_pages(options); !taken) {
+    return taken.error();
+  }
+  if (auto made = device->make_service_stream(); !made) {
+    return made.error();
+  }
+  if (host) {
+    if (auto pinned = device->pin_host(std::move(*host)); !pinned) {
+      return pinned.error();
+    }
+  }
+  return device;
+}
+
+Result<void> CudaDevice::take_pages(const CudaDeviceOptions& options) {
+  const auto page_bytes = page_bytes_on(*context_, options.page_bytes);
+  if (!page_bytes) {
+    return page_bytes.error();
+  }
+  const auto count = page_count_on(*context_, options, *page_bytes);
+  if (!count) {
+    return count.error();
+  }
+  auto pages = PageMemory::create(*context_, *page_bytes, *count);
+  if (!pages) {
+    return pages.error();
+  }
+  pages_ = std::move(*pages);
+  properties_ = {.kind = Kind::kCuda,
+                 .name = context_->label(),
+                 .page_bytes = *page_bytes,
+                 .page_count = *count};
+  return {};
+}
+
+Result<void> CudaDevice::pin_host(Arena host) {
+  host_.emplace(std::move(host));
+  auto pinned = context_->check("pin " + mib(host_->bytes()) + " of host memory: cuMemHostRegister",
+                                context_->api().cuMemHostRegister_v2(
+                                    host_->base(), host_->bytes(), kHostPortable | kHostDeviceMap));
+  host_is_pinned_ = pinned.has_value();
+  return pinned;
+}
+
+Result<void> CudaDevice::make_service_stream() {
+  const DriverApi& api = context_->api();
+  (void)api.cuCtxGetStreamPriorityRange(&priority_low_, &priority_high_);
+  return context_->check(
+      "create a stream: cuStreamCreateWithPriority",
+      api.cuStreamCreateWithPriority(&service_stream_, kStreamNonBlocking, priority_low_));
+}
+
+CudaDevice::~CudaDevice() {
+  context_->make_current();
+  const DriverApi& api = context_->api();
+  for (const auto& [image, modules] : modules_) {
+    for (const CUmodule module : modules) {
+      (void)api.cuModuleUnload(module);
+    }
+  }
+  if (host_is_pinned_) {
+    (void)api.cuMemHostUnregister(host_->base());
+  }
+  if (service_stream_ != nullptr) {
+    (void)api.cuStreamDestroy_v2(service_stream_);
+  }
+}
+
+std::byte* CudaDevice::page_address(PageId page) const {
+  HEDDLE_DCHECK(page.value() < properties_.page_count);
+  return pointer(pages_->address(page.value()));
+}
+
+std::byte* CudaDevice::host_page_address(PageId page) const {
+  HEDDLE_CHECK(host_ && page.value() < host_->page_count());
+  return host_->base() + page.value() * host_->page_bytes();
+}
+
+Result<Buffer> CudaDevice::allocate(Place place, std::size_t bytes) {
+  HEDDLE_CHECK(bytes > 0);
+  context_->make_current();
+  if (place == Place::kHost) {
+    return allocate_on_host(bytes);
+  }
+  CUdeviceptr at = 0;
+  const DriverApi& api = context_->api();
+  if (auto had = context_->check("allocate " + std::to_string(bytes) + " bytes: cuMemAlloc",
+                                 api.cuMemAlloc_v2(&at, bytes));
+      !had) {
+    return had.error();
+  }
+  Buffer buffer(pointer(at), bytes, [this](std::byte* data) {
+    context_->make_current();
+    (void)context_->api().cuMemFree_v2(number(data));
+  });
+  if (auto cleared = clear(at, bytes); !cleared) {
+    return cleared.error();
+  }
+  return buffer;
+}
+
+Result<Buffer> CudaDevice::allocate_on_host(std::size_t bytes) {
+  void* memory = nullptr;
+  if (auto had = context_->check(
+          "allocate " + std::to_string(bytes) + " bytes of pinned memory: cuMemHostAlloc",
+          context_->api().cuMemHostAlloc(&memory, bytes, kHostPortable | kHostDeviceMap));
+      !had) {
+    return had.error();
+  }
+  std::memset(memory, 0, bytes);
+  return Buffer(static_cast<std::byte*>(memory), bytes, [this](std::byte* data) {
+    context_->make_current();
+    (void)context_->api().cuMemFreeHost(data);
+  });
+}
+
+Result<void> CudaDevice::clear(CUdeviceptr at, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const DriverApi& api = context_->api();
+  CUresult status = api.cuMemsetD8Async(at, 0, bytes, service_stream_);
+  if (status == kCudaSuccess) {
+    status = api.cuStreamSynchronize(service_stream_);
+  }
+  return context_->check("clear a buffer: cuMemsetD8Async", status);
+}
+
+Result<AddressRange> CudaDevice::reserve(std::size_t bytes) {
+  HEDDLE_CHECK(bytes > 0 && bytes % properties_.page_bytes == 0);
+  if (auto lost = context_->lost()) {
+    return *lost;
+  }
+  context_->make_current();
+  CUdeviceptr base = 0;
+  const CUresult status =
+      context_->api().cuMemAddressReserve(&base, bytes, properties_.page_bytes, 0, 0);
+  if (status != kCudaSuccess) {
+    Error error = context_->failure(
+        "reserve " + std::to_string(bytes) + " bytes of addresses: cuMemAddressReserve", status);
+    if (!context_->lost()) {
+      error.code = Code::kResourceExhausted;  // The driver has several words for it.
+    }
+    return error;
+  }
+  const std::lock_guard lock(mutex_);
+  ranges_.emplace(pointer(base), Mapped(bytes / properties_.page_bytes));
+  return AddressRange{.base = pointer(base), .bytes = bytes};
+}
+
+void CudaDevice::release(AddressRange range) {
+  const std::lock_guard lock(mutex_);
+  Mapped& mapped = mapped_of(range);
+  unmap_runs(range, mapped, 0, mapped.size());
+  ranges_.erase(range.base);
+  context_->make_current();
+  (void)context_->api().cuMemAddressFree(number(range.base), range.bytes);
+}
+
+Result<void> CudaDevice::map(AddressRange range,
+                             std::size_t offset,
+                             std::span<const PageId> pages,
+                             Access access) {
+  const std::lock_guard lock(mutex_);
+  Mapped& mapped = mapped_of(range);
+  HEDDLE_CHECK(offset % properties_.page_bytes == 0 && offset <= range.bytes);
+  HEDDLE_CHECK(pages.size() <= (range.bytes - offset) / properties_.page_bytes);
+  if (auto lost = context_->lost()) {
+    return *lost;
+  }
+  const std::size_t first = offset / properties_.page_bytes;
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    HEDDLE_CHECK(!mapped[first + i]);
+  }
+  if (auto done = pages_->map(number(range.base) + offset, pages, access); !done) {
+    return done;
+  }
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    mapped[first + i] = true;
+  }
+  return {};
+}
+
+void CudaDevice::unmap(AddressRange range, std::size_t offset, std::size_t bytes) {
+  const std::size_t page_bytes = properties_.page_bytes;
+  HEDDLE_CHECK(offset % page_bytes == 0 && bytes % page_bytes == 0);
+  HEDDLE_CHECK(offset <= range.bytes && bytes <= range.bytes - offset);
+  const std::lock_guard lock(mutex_);
+  unmap_runs(range, mapped_of(range), offset / page_bytes, bytes / page_bytes);
+}
+
+/// Unmaps what is mapped of `count` pages from `first` on, in as few calls as can be.
+void CudaDevice::unmap_runs(AddressRange range,
+                            Mapped& mapped,
+                            std::size_t first,
+                            std::size_t count) {
+  const std::size_t end = first + count;
+  while (first < end) {
+    std::size_t run = 0;
+    while (first + run < end && mapped[first + run]) {
+      mapped[first + run] = false;
+      ++run;
+    }
+    pages_->unmap(number(range.base) + first * properties_.page_bytes, run);
+    first += run + 1;
+  }
+}
+
+CudaDevice::Mapped& CudaDevice::mapped_of(AddressRange range) {
+  const auto found = ranges_.find(range.base);
+  HEDDLE_CHECK(found != ranges_.end() &&
+               found->second.size() * properties_.page_bytes == range.bytes);
+  return found->second;
+}
+
+Result<std::unique_ptr<Stream>> CudaDevice::create_stream() {
+  return create_stream_of(priority_high_);
+}
+
+Result<std::unique_ptr<Stream>> CudaDevice::create_background_stream() {
+  return create_stream_of(priority_low_);
+}
+
+Result<std::unique_ptr<Stream>> CudaDevice::create_stream_of(int priority) {
+  auto stream = CudaStream::create(*this, priority);
+  if (!stream) {
+    return stream.error();
+  }
+  return std::unique_ptr<Stream>(std::move(*stream));
+}
+
+Result<CUfunction> CudaDevice::function(const KernelId& kernel, std::uint32_t shared_bytes) {
+  const std::lock_guard lock(mutex_);
+  Function& function = functions_[kernel.name];
+  context_->make_current();
+  if (function.handle == nullptr) {
+    const auto found = find(kernel);
+    if (!found) {
+      return found.error();
+    }
+    function.handle = *found;
+  }
+  if (shared_bytes > kSharedBytesUnasked && shared_bytes > function.shared_bytes_max) {
+    auto allowed = context_->check(
+        std::string("give the kernel ") + kernel.name + " " + std::to_string(shared_bytes) +
+            " bytes of shared memory",
+        context_->api().cuFuncSetAttribute(
+            function.handle, kFunctionDynamicSharedBytesMax, static_cast<int>(shared_bytes)));
+    if (!allowed) {
+      return allowed.error();
+    }
+    function.shared_bytes_max = shared_bytes;
+  }
+  return function.handle;
+}
+
+Result<CUfunction> CudaDevice::find(const KernelId& kernel) {
+  const auto modules = modules_of(*kernel.module);
+  if (!modules) {
+    return modules.error();
+  }
+  CUresult status = kCudaNotFound;
+  for (const CUmodule module : **modules) {
+    CUfunction found = nullptr;
+    status = context_->api().cuModuleGetFunction(&found, module, kernel.name);
+    if (status == kCudaSuccess) {
+      return found;
+    }
+  }
+  Error error = context_->failure(
+      std::string("find the kernel ") + kernel.name + " (" + kernel.module->note + ")", status);
+  if (!context_->lost()) {
+    error.code = Code::kFailedPrecondition;
+  }
+  return error;
+}
+
+Result<const CudaDevice::Modules*> CudaDevice::modules_of(const ModuleImage& image) {
+  if (const auto found = modules_.find(&image); found != modules_.end()) {
+    return &found->second;
+  }
+  // Of a build without kernels the driver itself says that there are none.
+  static constexpr std::array<std::byte, 64> kNothing{};
+  Modules loaded;
+  for (std::size_t i = 0; i < std::max<std::size_t>(image.parts.size(), 1); ++i) {
+    auto module = load(image, image.parts.empty() ? kNothing.data() : image.parts[i].data());
+    if (!module) {
+      for (const CUmodule each : loaded) {
+        (void)context_->api().cuModuleUnload(each);
+      }
+      return module.error();
+    }
+    loaded.push_back(*module);
+  }
+  return &modules_.emplace(&image, std::move(loaded)).first->second;
+}
+
+/// Loads all kernels of the part at once. The driver would otherwise load each at its first launch,
+/// waiting for the device, and with it for a kernel that waits for what comes later.
+Result<CUmodule> CudaDevice::load(const ModuleImage& image, const std::byte* part) {
+  const DriverApi& api = context_->api();
+  CUmodule loaded = nullptr;
+  if (const CUresult status = api.cuModuleLoadData(&loaded, part); status != kCudaSuccess) {
+    Error error = context_->failure(
+        std::string("load CUDA kernels (") + image.note + "): cuModuleLoadData", status);
+    if (!context_->lost()) {
+      error.code = Code::kFailedPrecondition;
+    }
+    return error;
+  }
+  unsigned count = 0;
+  if (api.cuModuleGetFunctionCount(&count, loaded) == kCudaSuccess && count > 0) {
+    std::vector<CUfunction> functions(count);
+    if (api.cuModuleEnumerateFunctions(functions.data(), count, loaded) == kCudaSuccess) {
+      for (const CUfunction each : functions) {
+        (void)api.cuFuncLoad(each);  // Only when it is done depends on it.
+      }
+    }
+  }
+  return loaded;
+}
+
+}  // namespace heddle::device

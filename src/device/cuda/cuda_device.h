@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "device/cpu/arena.h"
+#include "device/cuda/cuda_context.h"
+#include "device/cuda/module_image.h"
+#include "device/cuda/page_memory.h"
+#include "device/device.h"
+
+namespace heddle::device {
+
+struct CudaDeviceOptions {
+  int ordinal = 0;             ///< As the driver counts.
+  std::size_t page_bytes = 0;  ///< A multiple of the device's own, usually 2 MiB; 0 for that.
+  std::uint64_t bytes = 0;     ///< For pages, rounded down; 0: `fraction` of what is free.
+  double fraction = 0.85;      ///< What is left is for contexts, workspaces and graphs.
+  std::shared_ptr<const Driver> driver{};  ///< Null: Driver::open().
+};
+
+/// A GPU. Its pages are physical memory that was taken when it was made; windows are mapped by
+/// handle with the driver's virtual memory management. Streams are CudaStreams. Buffers, streams,
+/// graphs and ranges do not outlive it.
+///
+/// Once an error has lost the device (CudaContext), every call and every synchronize() reports that
+/// error as kUnavailable; only a new process can use the GPU again.
+class CudaDevice final : public Device {
+ public:
+  /// Takes the memory. `host` is the arena of the host, which is registered as pinned memory for
+  /// the device's life; without it the device has no host pages. kNotFound: no driver or no such
+  /// GPU. kFailedPrecondition: the GPU lacks virtual memory management. kInvalidArgument: a page
+  /// size it cannot have. kResourceExhausted: too little free memory, with what is free and in all.
+  static Result<std::unique_ptr<CudaDevice>> create(const CudaDeviceOptions& options,
+                                                    std::optional<Arena> host = std::nullopt);
+  ~CudaDevice() override;
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  [[nodiscard]] const Properties& properties() const override { return properties_; }
+  [[nodiscard]] std::byte* page_address(PageId page) const override;
+  [[nodiscard]] std::byte* host_page_address(PageId page) const override;
+  Result<Buffer> allocate(Place place, std::size_t bytes) override;
+  Result<AddressRange> reserve(std::size_t bytes) override;
+  void release(AddressRange range) override;
+  Result<void> map(AddressRange range,
+                   std::size_t offset,
+                   std::span<const PageId> pages,
+                   Access access) override;
+  void unmap(AddressRange range, std::size_t offset, std::size_t bytes) override;
+  Result<std::unique_ptr<Stream>> create_stream() override;
+  Result<std::unique_ptr<Stream>> create_background_stream() override;
+
+  [[nodiscard]] CudaContext& context() const { return *context_; }
+
+  /// The kernel, ready to be launched with that much dynamic shared memory. Loads its image, all
+  /// kernels of it, when it is first asked for one; that is slow and must not happen while a stream
+  /// records. kFailedPrecondition, with the image's note: this build has no kernels, or not that.
+  Result<CUfunction> function(const KernelId& kernel, std::uint32_t shared_bytes);
+
+ private:
+  struct Function {
+    CUfunction handle = nullptr;
+    std::uint32_t shared_bytes_max = 0;
+  };
+  /// Which pages of a range are mapped: memory can only be unmapped where it is.
+  using Mapped = std::vector<bool>;
+
+  explicit CudaDevice(std::unique_ptr<CudaContext> context);
+  Result<void> take_pages(const CudaDeviceOptions& options);
+  Result<void> pin_host(Arena host);
+  Result<void> make_service_stream();
+  Result<void> clear(CUdeviceptr at, std::size_t bytes);
+  Result<Buffer> allocate_on_host(std::size_t bytes);
+  using Modules = std::vector<CUmodule>;  ///< One for each part of an image.
+  Result<const Modules*> modules_of(const ModuleImage& image);
+  Result<CUmodule> load(const ModuleImage& image, const std::byte* part);
+  Result<CUfunction> find(const KernelId& kernel);
+  Result<std::unique_ptr<Stream>> create_stream_of(int priority);
+  Mapped& mapped_of(AddressRange range);
+  void unmap_runs(AddressRange range, Mapped& mapped, std::size_t first, std::size_t count);
+
+  std::unique_ptr<CudaContext> context_;
+  Properties properties_{};
+  std::optional<Arena> host_{};
+  bool host_is_pinned_ = false;
+  std::unique_ptr<PageMemory> pages_{};
+  CUstream service_stream_ = nullptr;  ///< For clearing buffers.
+  int priority_low_ = 0;               ///< The greater number.
+  int priority_high_ = 0;
+
+  std::mutex mutex_{};  ///< Of what follows.
+  std::map<std::byte*, Mapped> ranges_{};
+  std::map<const ModuleImage*, Modules> modules_{};
+  std::map<const char*, Function> functions_{};
+};
+
+}  // namespace heddle::device

@@ -1,0 +1,201 @@
+#include "device/cuda/cuda_stream.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "device/cuda/cuda_context.h"
+#include "device/cuda/cuda_device.h"
+
+namespace heddle::device {
+namespace {
+
+/// Scratch is had in pieces of at least so much, each twice the last.
+constexpr std::size_t kScratchBytesMin = std::size_t{1} << 20U;
+
+CUdeviceptr number(const std::byte* address) {
+  return std::bit_cast<CUdeviceptr>(address);
+}
+
+}  // namespace
+
+CudaGraph::~CudaGraph() {
+  context_.make_current();
+  (void)context_.api().cuGraphExecDestroy(handle_);
+}
+
+Result<std::unique_ptr<CudaStream>> CudaStream::create(CudaDevice& device, int priority) {
+  CudaContext& context = device.context();
+  const DriverApi& api = context.api();
+  context.make_current();
+  std::unique_ptr<CudaStream> stream(new CudaStream(device, context));
+  auto made =
+      context.check("create a stream: cuStreamCreateWithPriority",
+                    api.cuStreamCreateWithPriority(&stream->handle_, kStreamNonBlocking, priority));
+  if (made) {
+    made = context.check("create an event: cuEventCreate",
+                         api.cuEventCreate(&stream->event_, kEventDisableTiming));
+  }
+  if (!made) {
+    return made.error();
+  }
+  return stream;
+}
+
+CudaStream::~CudaStream() {
+  context_.make_current();
+  const DriverApi& api = context_.api();
+  if (event_ != nullptr) {
+    (void)api.cuEventDestroy_v2(event_);
+  }
+  if (handle_ != nullptr) {
+    (void)api.cuStreamSynchronize(handle_);
+    (void)api.cuStreamDestroy_v2(handle_);
+  }
+}
+
+bool CudaStream::ready() {
+  context_.make_current();
+  return !error_;
+}
+
+bool CudaStream::keep(const char* attempt, CUresult status) {
+  if (status != kCudaSuccess) {
+    fail(context_.failure(attempt, status));
+  }
+  return status == kCudaSuccess;
+}
+
+void CudaStream::fail(Error error) {
+  if (!error_) {
+    error_ = std::move(error);
+  }
+}
+
+void CudaStream::copy(std::byte* target, const std::byte* source, std::size_t bytes) {
+  if (bytes > 0 && ready()) {
+    keep("copy: cuMemcpyAsync",
+         context_.api().cuMemcpyAsync(number(target), number(source), bytes, handle_));
+  }
+}
+
+Result<void> CudaStream::synchronize() {
+  HEDDLE_CHECK(!capturing_);
+  context_.make_current();
+  // Also after an error: what was enqueued before it still runs.
+  keep("run what was enqueued: cuStreamSynchronize", context_.api().cuStreamSynchronize(handle_));
+  std::optional<Error> error = std::exchange(error_, std::nullopt);
+  if (auto lost = context_.lost()) {
+    error = std::move(lost);  // Whatever failed first, this is what it came from.
+  }
+  return error ? Result<void>(*std::move(error)) : Result<void>();
+}
+
+void CudaStream::launch_bytes(const KernelId& kernel,
+                              const LaunchShape& shape,
+                              void* params,
+                              std::size_t param_bytes) {
+  if (!ready()) {
+    return;
+  }
+  Known& known = kernels_[kernel.name];
+  if (known.function == nullptr || shape.shared_bytes > known.shared_bytes) {
+    auto function = device_.function(kernel, shape.shared_bytes);
+    if (!function) {
+      fail(function.error());
+      return;
+    }
+    known = {.function = *function, .shared_bytes = shape.shared_bytes};
+  }
+  std::array<void*, 5> extra = {
+      kLaunchParams, params, kLaunchParamsBytes, &param_bytes, kLaunchEnd};
+  const CUresult status = context_.api().cuLaunchKernel(known.function,
+                                                        shape.grid.x,
+                                                        shape.grid.y,
+                                                        shape.grid.z,
+                                                        shape.block.x,
+                                                        shape.block.y,
+                                                        shape.block.z,
+                                                        shape.shared_bytes,
+                                                        handle_,
+                                                        nullptr,
+                                                        extra.data());
+  if (status != kCudaSuccess) {
+    fail(context_.failure(std::string("launch ") + kernel.name + ": cuLaunchKernel", status));
+  }
+}
+
+void CudaStream::wait_for(const CudaStream& other) {
+  HEDDLE_CHECK(&other.context_ == &context_);
+  if (ready() && keep("wait for a stream: cuEventRecord",
+                      context_.api().cuEventRecord(event_, other.handle_))) {
+    keep("wait for a stream: cuStreamWaitEvent",
+         context_.api().cuStreamWaitEvent(handle_, event_, 0));
+  }
+}
+
+std::byte* CudaStream::scratch(std::size_t bytes) {
+  const std::size_t have = scratch_.empty() ? 0 : scratch_.back().bytes();
+  if (bytes <= have) {
+    return scratch_.empty() ? nullptr : scratch_.back().data();
+  }
+  if (!ready()) {
+    return nullptr;
+  }
+  if (capturing_) {
+    fail({.code = Code::kFailedPrecondition,
+          .message = "record work that needs " + std::to_string(bytes) +
+                     " bytes of scratch memory, more than it did before"});
+    return nullptr;
+  }
+  auto buffer = device_.allocate(Place::kDevice, std::max({bytes, 2 * have, kScratchBytesMin}));
+  if (!buffer) {
+    fail(buffer.error());
+    return nullptr;
+  }
+  scratch_.push_back(std::move(*buffer));
+  return scratch_.back().data();
+}
+
+bool CudaStream::begin_capture() {
+  HEDDLE_CHECK(!capturing_);
+  if (ready()) {
+    keep("record work: cuStreamBeginCapture",
+         context_.api().cuStreamBeginCapture_v2(handle_, kCaptureThreadLocal));
+  }
+  capturing_ = true;
+  return true;
+}
+
+Result<std::unique_ptr<Graph>> CudaStream::end_capture() {
+  HEDDLE_CHECK(capturing_);
+  capturing_ = false;
+  context_.make_current();
+  const DriverApi& api = context_.api();
+  CUgraph graph = nullptr;
+  // Also after an error, so that the stream runs work again.
+  keep("record work: cuStreamEndCapture", api.cuStreamEndCapture(handle_, &graph));
+  CUgraphExec executable = nullptr;
+  if (!error_) {
+    keep("record work: cuGraphInstantiate", api.cuGraphInstantiateWithFlags(&executable, graph, 0));
+  }
+  if (graph != nullptr) {
+    (void)api.cuGraphDestroy(graph);
+  }
+  if (error_) {
+    return *std::exchange(error_, std::nullopt);
+  }
+  return std::unique_ptr<Graph>(std::make_unique<CudaGraph>(context_, executable));
+}
+
+void CudaStream::replay(const Graph& graph) {
+  if (ready()) {
+    keep("run recorded work: cuGraphLaunch",
+         context_.api().cuGraphLaunch(dynamic_cast<const CudaGraph&>(graph).handle(), handle_));
+  }
+}
+
+}  // namespace heddle::device

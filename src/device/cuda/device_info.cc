@@ -1,0 +1,74 @@
+#include "device/cuda/device_info.h"
+
+#include <array>
+#include <cstdio>
+#include <utility>
+
+namespace heddle::device {
+namespace {
+
+std::string text_of(const CUuuid& uuid) {
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < sizeof(uuid.bytes); ++i) {
+    std::array<char, 3> digits{};
+    std::snprintf(digits.data(), digits.size(), "%02x", uuid.bytes[i]);
+    text += (i == 4 || i == 6 || i == 8 || i == 10) ? "-" : "";
+    text += digits.data();
+  }
+  return text;
+}
+
+CUresult read(const DriverApi& api, CudaDeviceInfo& info) {
+  CUdevice handle = 0;
+  std::array<char, 128> name{};
+  std::array<char, 32> pci{};
+  CUuuid uuid{};
+  std::size_t bytes = 0;
+  int virtual_memory = 0;
+  const auto attribute = [&](int which, int& value) {
+    return api.cuDeviceGetAttribute(&value, which, handle);
+  };
+  CUresult status = api.cuDeviceGet(&handle, info.ordinal);
+  const auto then = [&](const auto& call) { status = status == kCudaSuccess ? call() : status; };
+  then([&] { return api.cuDeviceGetName(name.data(), name.size() - 1, handle); });
+  then([&] { return api.cuDeviceGetPCIBusId(pci.data(), pci.size() - 1, handle); });
+  then([&] { return api.cuDeviceGetUuid_v2(&uuid, handle); });
+  then([&] { return api.cuDeviceTotalMem_v2(&bytes, handle); });
+  then([&] { return attribute(kAttributeComputeCapabilityMajor, info.capability_major); });
+  then([&] { return attribute(kAttributeComputeCapabilityMinor, info.capability_minor); });
+  then([&] { return attribute(kAttributeMultiprocessorCount, info.multiprocessors); });
+  then([&] { return attribute(kAttributeVirtualMemory, virtual_memory); });
+  info.name = name.data();
+  info.pci = pci.data();
+  info.uuid = text_of(uuid);
+  info.memory_bytes = bytes;
+  info.virtual_memory = virtual_memory != 0;
+  return status;
+}
+
+}  // namespace
+
+Result<std::vector<CudaDeviceInfo>> list_cuda_devices(const Driver& driver) {
+  const DriverApi& api = driver.api();
+  int count = 0;
+  if (const CUresult status = api.cuDeviceGetCount(&count); status != kCudaSuccess) {
+    return Error{Code::kUnavailable, "count GPUs: " + driver.describe(status)};
+  }
+  std::vector<CudaDeviceInfo> devices;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    CudaDeviceInfo info{.ordinal = ordinal};
+    if (const CUresult status = read(api, info); status != kCudaSuccess) {
+      return Error{Code::kUnavailable,
+                   "describe GPU " + std::to_string(ordinal) + ": " + driver.describe(status)};
+    }
+    devices.push_back(std::move(info));
+  }
+  return devices;
+}
+
+Result<std::vector<CudaDeviceInfo>> list_cuda_devices() {
+  const auto driver = Driver::open();
+  return driver ? list_cuda_devices(**driver) : Result<std::vector<CudaDeviceInfo>>(driver.error());
+}
+
+}  // namespace heddle::device

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "device/cuda/cuda_context.h"
+#include "device/device.h"
+
+namespace heddle::device {
+
+/// The physical pages of a GPU that are ours, created once, each with a handle of its own so that
+/// each can be mapped and unmapped alone, and all mapped once, side by side, to read and write.
+/// Thread safe. All or nothing: what creating or mapping began, it undoes when it fails.
+class PageMemory {
+ public:
+  /// `page_bytes` a multiple of the device's granularity. kResourceExhausted says how many pages
+  /// could be had. `context` outlives it.
+  static Result<std::unique_ptr<PageMemory>> create(CudaContext& context,
+                                                    std::size_t page_bytes,
+                                                    std::uint64_t page_count);
+  /// Nothing may be mapped elsewhere any more, and no work may touch the pages.
+  ~PageMemory();
+  PageMemory(const PageMemory&) = delete;
+  PageMemory& operator=(const PageMemory&) = delete;
+
+  [[nodiscard]] std::size_t page_bytes() const { return page_bytes_; }
+  [[nodiscard]] std::uint64_t page_count() const { return handles_.size(); }
+  /// Where page `page` is in the one mapping.
+  [[nodiscard]] CUdeviceptr address(std::uint64_t page) const { return base_ + page * page_bytes_; }
+
+  /// Maps `pages`, in order, at `at`, which is reserved and has nothing mapped: a handle at a time,
+  /// then the access of all at once, which is what takes the time.
+  Result<void> map(CUdeviceptr at, std::span<const PageId> pages, Access access);
+  /// Takes `pages` pages at `at` out again, all of which are mapped.
+  void unmap(CUdeviceptr at, std::uint64_t pages);
+
+  /// False on devices that know no read-only memory: there Access::kRead is as kReadWrite.
+  [[nodiscard]] bool can_protect() const { return can_protect_; }
+
+ private:
+  PageMemory(CudaContext& context, std::size_t page_bytes)
+      : context_(context), page_bytes_(page_bytes) {}
+  Result<void> create_pages(std::uint64_t page_count);
+  Result<void> map_all();
+  Result<void> try_protection();
+  Result<void> set_access(CUdeviceptr at, std::uint64_t pages, Access access);
+
+  CudaContext& context_;
+  std::size_t page_bytes_;
+  std::vector<CUmemGenericAllocationHandle> handles_{};  ///< By page.
+  CUdeviceptr base_ = 0;                                 ///< 0 until addresses are reserved.
+  std::uint64_t mapped_ = 0;                             ///< Pages from the first on, at `base_`.
+  bool can_protect_ = true;
+};
+
+}  // namespace heddle::device

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace emulator {
+
+/// The machine that is emulated. Each field is a key of the text, sizes may end in KiB, MiB or GiB.
+struct Config {
+  std::size_t devices = 1;
+  std::size_t memory = std::size_t{512} << 20U;     ///< Of each device.
+  std::size_t held = 0;                             ///< Of it, by other processes.
+  std::size_t granularity = std::size_t{2} << 20U;  ///< Of physical memory.
+  std::size_t driver = 13000;                       ///< Version of CUDA.
+  std::size_t capability = 90;                      ///< 90 is 9.0.
+  std::size_t vmm = 1;                              ///< 0: no virtual memory management.
+  std::size_t read_only = 1;                        ///< 0: mappings cannot be read-only.
+  /// 1: host code that touches a device's memory faults, as it should.
+  std::size_t strict = 1;
+};
+
+/// Reads "key=value,key=value" into `config`; returns what is wrong, or "".
+std::string read_config(std::string_view text, Config& config);
+
+}  // namespace emulator

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device/cuda/driver_api.h"
+
+namespace emulator {
+
+using heddle::device::CUresult;
+
+class Queue;
+
+/// One piece of work of a stream: something to run, or a place in another stream to wait for.
+struct Operation {
+  std::function<CUresult()> run{};
+  std::shared_ptr<Queue> other{};  ///< Wait until it ran its first `count` operations.
+  std::uint64_t count = 0;
+};
+
+/// What Queues share: the lock of the whole emulated machine, which is not held while work runs.
+struct Machinery {
+  std::mutex mutex{};
+  std::condition_variable progress{};
+  /// Says before and after running that devices' memory may be touched. With the lock.
+  std::function<void(bool open)> gate{};
+};
+
+/// The work of a stream. Nothing runs before somebody waits for it: that is as late as the driver
+/// may be, and what does not wait for what it needs finds out. All with the machine's lock.
+class Queue : public std::enable_shared_from_this<Queue> {
+ public:
+  Queue(Machinery& machinery, std::size_t device) : machinery_(machinery), device_(device) {}
+
+  [[nodiscard]] std::size_t device() const { return device_; }
+  /// Appends work, or records it.
+  void push(Operation operation);
+  /// How many operations were ever enqueued.
+  [[nodiscard]] std::uint64_t enqueued() const { return enqueued_; }
+  [[nodiscard]] std::uint64_t done() const { return done_; }
+  /// Runs the first `count` operations, with those of other streams that they wait for; gives the
+  /// lock up meanwhile. After the first that failed the others are dropped; returns its status,
+  /// each time.
+  CUresult run_until(std::unique_lock<std::mutex>& lock, std::uint64_t count);
+  CUresult run_all(std::unique_lock<std::mutex>& lock) { return run_until(lock, enqueued_); }
+
+  /// Recording: between the two, push notes down.
+  void begin_recording();
+  std::vector<Operation> end_recording();
+  [[nodiscard]] bool recording() const { return recording_; }
+  /// The thread that records.
+  [[nodiscard]] std::thread::id recorder() const { return recorder_; }
+  /// Something happened that cannot be recorded.
+  void spoil() { spoiled_ = true; }
+  [[nodiscard]] bool spoiled() const { return spoiled_; }
+
+ private:
+  Machinery& machinery_;
+  std::size_t device_;
+  std::deque<Operation> work_{};
+  std::uint64_t enqueued_ = 0;
+  std::uint64_t done_ = 0;
+  bool running_ = false;
+  CUresult failed_ = 0;
+  bool recording_ = false;
+  bool spoiled_ = false;
+  std::thread::id recorder_{};
+  std::vector<Operation> recorded_{};
+};
+
+}  // namespace emulator
