@@ -160,10 +160,11 @@ bool shape_fits(emulator::Dim grid, emulator::Dim block) {
 bool read_params(void** extra, std::vector<std::byte>& params) {
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
-  for (; extra != nullptr && *extra != kLaunchEnd; extra += 2) {
-    if (extra[0] == kLaunchParams) {
+  for (; extra != nullptr && *extra != nullptr; extra += 2) {
+    const auto key = std::bit_cast<std::uintptr_t>(extra[0]);
+    if (key == kLaunchParams) {
       data = static_cast<const std::byte*>(extra[1]);
-    } else if (extra[0] == kLaunchParamsBytes) {
+    } else if (key == kLaunchParamsBytes) {
       bytes = *static_cast<const std::size_t*>(extra[1]);
     } else {
       return false;
