@@ -3,6 +3,7 @@
 #include <atomic>
 #include <map>
 #include <set>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -344,9 +345,16 @@ class Agent::Impl {
 
   void execute(core::CancelRead& command) { reader_.cancel(command.model); }
 
+  /// Those of a device's pages that are in the arena: a GPU's worker gives its own memory back, and
+  /// takes it again, before it says that pages have changed hands.
+  [[nodiscard]] std::span<const PageId> arena_pages_of(DeviceId device,
+                                                       const std::vector<PageId>& pages) const {
+    return workers_.at(device).setup->gpu.has_value() ? std::span<const PageId>() : pages;
+  }
+
   /// What backs the pages is the kernel's before the engine may start.
   void execute(core::GrantLoan& command) {
-    for (const PageId page : command.pages) {
+    for (const PageId page : arena_pages_of(command.device, command.pages)) {
       if (const Result<void> released = arena_.release(page.value()); !released) {
         log::warning("page not released", {{"error", released.error().message}});
       }
@@ -371,7 +379,7 @@ class Agent::Impl {
   void back(const core::BackPages& command) {
     constexpr auto kPause = std::chrono::milliseconds(100);
     bool said = false;
-    for (const PageId page : command.pages) {
+    for (const PageId page : arena_pages_of(command.device, command.pages)) {
       for (Result<void> backed = arena_.restore(page.value()); !backed && !ending_;
            backed = arena_.restore(page.value())) {
         if (!std::exchange(said, true)) {

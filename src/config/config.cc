@@ -42,7 +42,10 @@ void add_default_devices(Config& config, const Machine& machine) {
     return;
   }
   for (std::size_t i = 0; i < machine.gpus.size(); ++i) {
-    config.devices.push_back({.kind = DeviceKind::kCuda, .copy = true});
+    if (machine.gpus[i].usable) {
+      config.devices.push_back(
+          {.kind = DeviceKind::kCuda, .gpu = static_cast<int>(i), .copy = true});
+    }
   }
   if (config.devices.empty()) {
     DeviceConfig device{.name = "cpu0", .cores = machine.cores};
@@ -57,7 +60,9 @@ std::string gpu_trouble(const DeviceConfig& device, const Machine& machine) {
     return "kind: there is no GPU that heddle could use: " + machine.no_gpus;
   }
   if (std::cmp_less(device.gpu, machine.gpus.size())) {
-    return {};
+    return machine.gpus[static_cast<std::size_t>(device.gpu)].usable
+               ? ""
+               : "gpu: GPU " + std::to_string(device.gpu) + " has no virtual memory management";
   }
   std::string there;
   for (std::size_t i = 0; i < machine.gpus.size(); ++i) {

@@ -172,14 +172,15 @@ struct Config {
 struct Gpu {
   std::string name{};
   std::uint64_t memory = 0;  ///< All of it [bytes].
+  bool usable = true;        ///< It has virtual memory management, which models of ours need.
 };
 
 /// What defaults and checks depend on.
 struct Machine {
   std::vector<int> cores{};  ///< CPUs this process may use, ascending.
   std::uint64_t memory = 0;  ///< Physical memory, or the limit of this process's cgroup [bytes].
-  std::vector<Gpu> gpus{};   ///< By the driver's numbers. Those that heddle could run models on.
-  std::string no_gpus{};     ///< Why there are none of these.
+  std::vector<Gpu> gpus{};   ///< By the driver's numbers.
+  std::string no_gpus{};     ///< Why there are none.
 };
 [[nodiscard]] Machine this_machine();
 

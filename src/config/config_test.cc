@@ -250,6 +250,9 @@ TEST(Config, WhatAGpuCannotBeIsSaid) {
               HasSubstr("load_bandwidth: is for a CPU"));
   EXPECT_THAT(error("devices: [{kind: cpu, memory: 1GiB, gpu: 0}]", with_gpus()),
               HasSubstr("gpu: is for devices of kind cuda"));
+  Machine old = with_gpus();
+  old.gpus[1].usable = false;
+  EXPECT_THAT(error("devices: [{kind: cuda, gpu: 1}]", old), HasSubstr("GPU 1 has no virtual"));
   Machine none = kMachine;
   none.no_gpus = "there is no driver";
   EXPECT_THAT(error("devices: [{kind: cuda}]", none),
