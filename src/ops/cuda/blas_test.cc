@@ -1,5 +1,6 @@
 #include "ops/cuda/blas.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -97,7 +98,7 @@ TEST_F(BlasTest, ProductsCanBeRecorded) {
   enqueue();
   const auto graph = stream_.end_capture();
   ASSERT_TRUE(graph) << graph.error().message;
-  x = rounded(std::vector<float>(kTokens * 8, 2.0F));
+  std::fill(x.begin(), x.end(), to_bf16(2.0F));
   const unsigned long before = products_();
   stream_.replay(**graph);
   stream_.replay(**graph);
