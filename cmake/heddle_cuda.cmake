@@ -25,6 +25,14 @@ if(HEDDLE_NVCC)
   # cuda.h, which only a test reads.
   cmake_path(GET HEDDLE_NVCC PARENT_PATH nvcc_folder)
   find_path(HEDDLE_CUDA_INCLUDE cuda.h HINTS ${nvcc_folder}/../include NO_DEFAULT_PATH)
+  # cublasLt.h, which another test reads, where it and what it includes are of one release.
+  find_path(HEDDLE_CUBLASLT_INCLUDE cublasLt.h HINTS ${nvcc_folder}/../include NO_DEFAULT_PATH)
+  if(HEDDLE_CUBLASLT_INCLUDE)
+    include(CheckCXXSourceCompiles)
+    set(CMAKE_REQUIRED_INCLUDES ${HEDDLE_CUBLASLT_INCLUDE} ${HEDDLE_CUBLASLT_INCLUDE}/cccl)
+    check_cxx_source_compiles("#include <cublasLt.h>\nint main() {}" HEDDLE_CUBLASLT_HEADER)
+    unset(CMAKE_REQUIRED_INCLUDES)
+  endif()
 endif()
 message(STATUS "CUDA: ${HEDDLE_CUDA_NOTE}")
 
@@ -45,7 +53,7 @@ function(heddle_cuda_image target function)
       cmake_path(GET file STEM stem)
       set(image ${CMAKE_CURRENT_BINARY_DIR}/${target}_${stem}.fatbin)
       add_custom_command(OUTPUT ${image}
-        COMMAND ${HEDDLE_NVCC} -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 -O3 -fatbin ${HEDDLE_CUDA_ARCHITECTURES}
+        COMMAND ${HEDDLE_NVCC} -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 --expt-relaxed-constexpr -O3 -fatbin ${HEDDLE_CUDA_ARCHITECTURES}
                 -I ${PROJECT_SOURCE_DIR}/src -I ${PROJECT_SOURCE_DIR}/tests -MD -MF ${image}.d -o ${image} ${file}
         DEPENDS ${file} DEPFILE ${image}.d
         COMMENT "Compiling kernels of ${stem}.cu" VERBATIM)

@@ -28,13 +28,14 @@ struct AttentionArgs {
 /// al., "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints",
 /// arXiv:2305.13245). With lse, partial results over disjoint sets of positions can be merged.
 ///
-/// Decode and prefill alike: a token's bits depend on its own query and the cached positions it
-/// attends to, and on nothing else of the batch, the chunking, the blocks or the threads. Within
-/// 2e-6 max_j |v_j| (1 + max_j |score_j|) of the exact value. Over keys in bfloat16 whose head_dim
-/// is a multiple of 32, queries and the weights of values may be rounded to bfloat16 as well: then
-/// within 2^-8 max_j |v_j| (1 + max_j sum_i |scale q_i k_ji|). `lse` is as near, without the factor
-/// |v|. head_dim is at most kAttentionHeadDimMax. No tokens is a no-op. Shapes and types that do
-/// not fit are bugs and CHECK-fail.
+/// Decode and prefill alike. On a CPU a token's bits depend on its own query and the cached
+/// positions it attends to, and on nothing else of the batch, the chunking, the blocks or the
+/// threads. On CUDA they depend, beside that, on the shapes of the batch and the device, but never
+/// on chance. Within 2e-6 max_j |v_j| (1 + max_j |score_j|) of the exact value. Over keys in
+/// bfloat16 whose head_dim is a multiple of 32, queries and the weights of values may be rounded to
+/// bfloat16 as well: then within 2^-8 max_j |v_j| (1 + max_j sum_i |scale q_i k_ji|). `lse` is as
+/// near, without the factor |v|. head_dim is at most kAttentionHeadDimMax. No tokens is a no-op.
+/// Shapes and types that do not fit are bugs and CHECK-fail.
 void attention(OpContext& context, const AttentionArgs& args);
 
 }  // namespace heddle::ops

@@ -2,27 +2,27 @@
 
 #include <gtest/gtest.h>
 
-#include "ops/cpu/kernels.h"
-
 namespace heddle::ops {
 namespace {
 
-TEST(KernelsFor, CpuHasEveryKernelAndOthersHaveNone) {
-  const KernelTable* table = kernels_for(device::Kind::kCpu);
-  ASSERT_NE(table, nullptr);
-  EXPECT_NE(table->all_gather, nullptr);
-  EXPECT_NE(table->all_reduce, nullptr);
-  EXPECT_NE(table->attention, nullptr);
-  EXPECT_NE(table->gather_rows, nullptr);
-  EXPECT_NE(table->kv_append, nullptr);
-  EXPECT_NE(table->linear, nullptr);
-  EXPECT_NE(table->log_probs, nullptr);
-  EXPECT_NE(table->penalties, nullptr);
-  EXPECT_NE(table->rms_norm, nullptr);
-  EXPECT_NE(table->rope, nullptr);
-  EXPECT_NE(table->sample, nullptr);
-  EXPECT_NE(table->silu_mul, nullptr);
-  EXPECT_NE(table->wait, nullptr);
+TEST(KernelsFor, RealDevicesHaveEveryKernelAndOthersHaveNone) {
+  for (const device::Kind kind : {device::Kind::kCpu, device::Kind::kCuda}) {
+    const KernelTable* table = kernels_for(kind);
+    ASSERT_NE(table, nullptr);
+    EXPECT_NE(table->all_gather, nullptr);
+    EXPECT_NE(table->all_reduce, nullptr);
+    EXPECT_NE(table->attention, nullptr);
+    EXPECT_NE(table->gather_rows, nullptr);
+    EXPECT_NE(table->kv_append, nullptr);
+    EXPECT_NE(table->linear, nullptr);
+    EXPECT_NE(table->log_probs, nullptr);
+    EXPECT_NE(table->penalties, nullptr);
+    EXPECT_NE(table->rms_norm, nullptr);
+    EXPECT_NE(table->rope, nullptr);
+    EXPECT_NE(table->sample, nullptr);
+    EXPECT_NE(table->silu_mul, nullptr);
+    EXPECT_NE(table->wait, nullptr);
+  }
   EXPECT_EQ(kernels_for(device::Kind::kFake), nullptr);
 }
 

@@ -9,7 +9,9 @@
 
 /// What the streams of a group's ranks exchange. All ranks enqueue the same exchanges in the same
 /// order; one that fails ends the stream's work with its error (collective::Collective), as does
-/// one that another rank never comes to, once the group is abandoned.
+/// one that another rank never comes to, once the group is abandoned. On CUDA the calling thread
+/// waits for the device and for the other ranks, as data goes through the host; they cannot be
+/// recorded.
 namespace heddle::ops {
 
 struct AllReduceArgs {

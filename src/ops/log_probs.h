@@ -3,20 +3,10 @@
 #include <cstdint>
 
 #include "ops/context.h"
+#include "ops/log_prob_row.h"
 #include "ops/tensor_ref.h"
 
 namespace heddle::ops {
-
-/// Most likeliest tokens that a row may ask for.
-constexpr std::int32_t kLogProbsTopMax = 20;
-/// Places of a row in the results: the chosen token, then the likeliest ones.
-constexpr std::int64_t kLogProbsWidth = 1 + kLogProbsTopMax;
-
-/// What one row asks for.
-struct LogProbRow {
-  std::int32_t choice = 0;  ///< Where in LogProbsArgs::choices its token is.
-  std::int32_t top = 0;     ///< How many of the likeliest, at most kLogProbsTopMax.
-};
 
 struct LogProbsArgs {
   ConstTensorRef logits{};           ///< f32 [rows, vocab]
@@ -28,7 +18,8 @@ struct LogProbsArgs {
 
 /// log softmax(logits) of the chosen token and of the `top` likeliest tokens, likeliest first,
 /// lowest id first on ties (fewer where the vocabulary is smaller; those places hold -1). The sum
-/// is taken in double in the order of ids: a row's result depends on its logits alone.
+/// is taken in double, in an order that the vocabulary's size fixes (on a CPU that of ids): a row's
+/// result depends on its logits alone.
 ///
 /// rows == 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
 void log_probs(OpContext& context, const LogProbsArgs& args);

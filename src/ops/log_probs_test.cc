@@ -1,6 +1,8 @@
 #include "ops/log_probs.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "ops/op_test.h"
 
@@ -60,6 +62,37 @@ TEST_F(LogProbsTest, ARowWithoutAChoiceIsLeftAndAskingForNoneTellsJustTheChoice)
   EXPECT_EQ(tokens_[0], 1);
   EXPECT_EQ(tokens_[1], -1);
   EXPECT_EQ(tokens_[kLogProbsWidth], -1);
+}
+
+TEST_F(LogProbsTest, TellsTheLikeliestOfManyWithTies) {
+  for (const std::int64_t vocab : {3, 19, 900, 5000}) {
+    auto logits = random(2 * vocab, 2.0F);
+    for (float& logit : logits) {
+      logit = std::round(logit * 4.0F) / 4.0F;
+    }
+    run(logits, 2, {{0, kLogProbsTopMax}, {1, 7}}, {2, 1});
+    for (std::int64_t row = 0; row < 2; ++row) {
+      const float* own = logits.data() + row * vocab;
+      std::vector<std::int32_t> order(static_cast<std::size_t>(vocab));
+      std::iota(order.begin(), order.end(), 0);
+      std::sort(order.begin(), order.end(), [&](auto a, auto b) {
+        return own[a] != own[b] ? own[a] > own[b] : a < b;
+      });
+      order.resize(
+          std::min(order.size(), static_cast<std::size_t>(row == 0 ? kLogProbsTopMax : 7)));
+      order.insert(order.begin(), static_cast<std::int32_t>(2 - row));
+      order.resize(kLogProbsWidth, -1);
+      const auto first = tokens_.begin() + row * kLogProbsWidth;
+      EXPECT_EQ((std::vector<std::int32_t>{first, first + kLogProbsWidth}), order) << vocab;
+      double total = 0.0;
+      for (std::int64_t i = 0; i < vocab; ++i) {
+        total += std::exp(static_cast<double>(own[i]));
+      }
+      EXPECT_NEAR(static_cast<double>(values_[static_cast<std::size_t>(row * kLogProbsWidth)]),
+                  static_cast<double>(own[2 - row]) - std::log(total),
+                  1e-5);
+    }
+  }
 }
 
 TEST_F(LogProbsTest, NoRowsIsANoOp) {

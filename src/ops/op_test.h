@@ -9,18 +9,30 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
-#include "device/cpu/cpu_stream.h"
+#include "device/device.h"
 #include "ops/bf16.h"
 #include "ops/context.h"
-#include "ops/cpu/kernels.h"
 #include "ops/tensor_ref.h"
 
 namespace heddle::ops {
 
-/// What the tests of operations share: a CPU stream, and numbers from a seed.
+/// Where the tests of operations run: each backend has a program of the same tests. Ordinary memory
+/// of the program is memory that the backend's streams can use.
+class TestBackend {
+ public:
+  virtual ~TestBackend() = default;
+  [[nodiscard]] virtual device::Kind kind() const = 0;
+  [[nodiscard]] virtual device::Stream& stream() = 0;
+};
+
+/// Defined once in each program: op_test_cpu.cc, op_test_cuda.cc.
+std::unique_ptr<TestBackend> make_test_backend();
+
+/// What the tests of operations share: a stream, and numbers from a seed.
 class OpTest : public testing::Test {
  protected:
-  OpTest() : stream_(device::ThreadPool::create({}).value(), 0) {}
+  /// Whether a result's bits depend on its own inputs alone, not on what else is computed with it.
+  [[nodiscard]] bool gives_one_answer() const { return backend_->kind() == device::Kind::kCpu; }
 
   void synchronize() { ASSERT_TRUE(stream_.synchronize()); }
 
@@ -38,8 +50,9 @@ class OpTest : public testing::Test {
   }
 
   Rng rng_{20240607};
-  device::CpuStream stream_;
-  OpContext context_{.stream = stream_, .kernels = cpu::cpu_kernels()};
+  std::unique_ptr<TestBackend> backend_ = make_test_backend();
+  device::Stream& stream_ = backend_->stream();
+  OpContext context_{.stream = stream_, .kernels = *kernels_for(backend_->kind())};
 };
 
 inline std::vector<std::uint16_t> rounded(const std::vector<float>& values) {

@@ -3,22 +3,10 @@
 #include <cstdint>
 
 #include "ops/context.h"
+#include "ops/sample_row.h"
 #include "ops/tensor_ref.h"
 
 namespace heddle::ops {
-
-/// How the token of one row is drawn; spec::SamplingParams says what each means.
-struct SampleRow {
-  float temperature = 1.0F;  ///< 0: the largest logit, lowest id on ties; the rest is ignored.
-  float top_p = 1.0F;
-  float min_p = 0.0F;
-  std::int32_t top_k = 0;
-  double uniform = 0.0;    ///< The row's random number, in [0, 1).
-  std::int32_t mask = -1;  ///< Which of SampleArgs::masks the row has; -1: none.
-};
-
-/// What stands for a token where logits hold a NaN, or no finite largest one that the mask allows.
-constexpr std::int32_t kNoToken = -1;
 
 struct SampleArgs {
   ConstTensorRef logits{};          ///< f32 [rows, vocab]
@@ -29,17 +17,14 @@ struct SampleArgs {
   TensorRef tokens{};  ///< i32 [rows]: the choice, or kNoToken.
 };
 
-/// Words of a mask over a vocabulary.
-[[nodiscard]] constexpr std::int64_t mask_words(std::int64_t vocab) {
-  return (vocab + 31) / 32;
-}
-
 /// Draws one token per row from softmax(logits / temperature), cut in this order: the top_k most
 /// likely tokens; of those, renormalised, the fewest most likely whose probabilities reach top_p;
 /// of those, the ones with at least min_p times the largest probability. At least one token stays;
 /// equal logits rank by id, lowest first. Of the kept tokens in order of their ids, the first whose
-/// cumulative probability exceeds `uniform` is drawn, in double: a row's draw depends on its logits
-/// and its SampleRow alone.
+/// cumulative probability exceeds `uniform` is drawn: a row's draw depends on its logits and its
+/// SampleRow alone. Sums are double on a CPU; on CUDA they are exact sums of probabilities that are
+/// rounded to multiples of 2^-44 of the largest, so that a token with less than half of that is
+/// never drawn, and rows have at most 2^19 tokens.
 ///
 /// rows == 0 is a no-op. Shapes and types that do not fit are bugs and CHECK-fail.
 void sample(OpContext& context, const SampleArgs& args);

@@ -1,5 +1,6 @@
 #include "ops/sample.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "ops/op_test.h"
@@ -100,6 +101,102 @@ TEST_F(SampleTest, TopPOverManyTokensEqualsSortingThemAll) {
   for (int i = 0; i < 500; ++i) {
     const auto token = draw(logits, {.top_p = 0.8F, .uniform = (i + 0.5) / 500});
     EXPECT_TRUE(kept[static_cast<std::size_t>(token)]) << token;
+  }
+}
+
+/// The draw as sample.h states it, by sorting all.
+std::int32_t drawn_by_sorting(const std::vector<float>& logits,
+                              const SampleRow& row,
+                              const std::vector<std::uint32_t>& mask) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (((mask[i / 32] >> (i % 32)) & 1U) != 0) {
+      order.push_back(i);
+    }
+  }
+  std::sort(order.begin(), order.end(), [&](auto a, auto b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  });
+  if (order.empty() || !std::isfinite(logits[order[0]])) {
+    return kNoToken;
+  }
+  const auto weight = [&](std::size_t i) {
+    const auto gap = static_cast<double>(logits[i]) - static_cast<double>(logits[order[0]]);
+    return std::exp(gap / static_cast<double>(row.temperature));
+  };
+  const auto total = [&] {
+    double sum = 0.0;
+    for (const std::size_t i : order) {
+      sum += weight(i);
+    }
+    return sum;
+  };
+  if (row.top_k > 0) {
+    order.resize(std::min(order.size(), static_cast<std::size_t>(row.top_k)));
+  }
+  const double goal = static_cast<double>(row.top_p) * total();
+  double reached = 0.0;
+  std::size_t kept = 0;
+  while (kept < order.size() && (kept == 0 || row.top_p >= 1.0F || reached < goal)) {
+    reached += weight(order[kept]);
+    ++kept;
+  }
+  order.resize(kept);
+  std::erase_if(order, [&](auto i) { return weight(i) < static_cast<double>(row.min_p); });
+  std::sort(order.begin(), order.end());
+  const double draw = row.uniform * total();
+  reached = 0.0;
+  for (const std::size_t i : order) {
+    reached += weight(i);
+    if (reached > draw) {
+      return static_cast<std::int32_t>(i);
+    }
+  }
+  return static_cast<std::int32_t>(order.back());
+}
+
+// Rows of a batch that ask for different things, with ties, impossible tokens and masks.
+TEST_F(SampleTest, EveryRowDrawsAsIfAllWereSorted) {
+  for (const std::int64_t vocab : {1, 5, 40, 700, 5000}) {
+    constexpr std::int64_t kRows = 24;
+    auto logits = random(kRows * vocab, 3.0F);
+    const std::int64_t words = mask_words(vocab);
+    std::vector<std::uint32_t> masks(static_cast<std::size_t>(kRows * words), 0xffffffffU);
+    std::vector<SampleRow> rows;
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      SampleRow& row = rows.emplace_back();
+      row.temperature = r % 5 == 0 ? 1.0F : 0.6F;
+      row.top_k = r % 2 == 0 ? 0 : static_cast<std::int32_t>(1 + rng_.below(50));
+      row.top_p = r % 3 == 0 ? 1.0F : 0.8F;
+      row.min_p = r % 4 == 0 ? 0.02F : 0.0F;
+      row.uniform = static_cast<double>(rng_.below(1U << 20U)) * 0x1p-20;
+      row.mask = r % 3 == 1 ? static_cast<std::int32_t>(r) : -1;
+      for (std::int64_t w = 0; w < words && row.mask >= 0; ++w) {
+        masks[static_cast<std::size_t>(r * words + w)] =
+            static_cast<std::uint32_t>(rng_.below(std::uint64_t{1} << 32U));
+      }
+      for (std::int64_t i = 0; i < vocab; ++i) {
+        float& logit = logits[static_cast<std::size_t>(r * vocab + i)];
+        logit = r % 2 == 1 ? std::round(logit * 2.0F) / 2.0F : logit;
+        logit = r % 7 == 3 && rng_.below(3) == 0 ? -std::numeric_limits<float>::infinity() : logit;
+      }
+    }
+    std::vector<std::int32_t> tokens(kRows, 12345);
+    sample(context_,
+           {.logits = matrix_of(logits.data(), kRows, vocab),
+            .rows = rows.data(),
+            .masks = masks.data(),
+            .tokens = vector_of(tokens.data(), kRows)});
+    ASSERT_TRUE(stream_.synchronize());
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      const auto first = logits.begin() + r * vocab;
+      const auto mask = masks.begin() + r * words;
+      EXPECT_EQ(
+          tokens[static_cast<std::size_t>(r)],
+          drawn_by_sorting(
+              {first, first + vocab}, rows[static_cast<std::size_t>(r)], {mask, mask + words}))
+          << "row " << r << " of " << vocab;
+    }
   }
 }
 

@@ -41,6 +41,15 @@ std::array<T, kWarpThreads> exchange(const T& value) {
   return all;
 }
 
+/// The same, where the lane wants only that of lane `source`.
+template <class T>
+T exchange_for(const T& value, unsigned source) {
+  static_assert(sizeof(T) <= kSlotBytes);
+  T wanted;
+  std::memcpy(&wanted, exchange(&value, sizeof(T))[source].data(), sizeof(T));
+  return wanted;
+}
+
 /// The block's dynamic shared memory: 16-aligned, with nothing mapped behind its end.
 std::byte* dynamic_shared();
 

@@ -72,6 +72,17 @@ class CudaStream final : public Stream {
   /// What an operation found that it cannot do.
   void fail(Error error);
 
+  /// What an operation keeps with the stream, one of each type: made when it is first asked for,
+  /// ends with the stream, when its work is done.
+  template <class T>
+  [[nodiscard]] T& attachment() {
+    std::shared_ptr<void>& kept = attachments_[&kTypeMark<T>];
+    if (kept == nullptr) {
+      kept = std::make_shared<T>();
+    }
+    return *static_cast<T*>(kept.get());
+  }
+
   [[nodiscard]] CUstream handle() const { return handle_; }
   [[nodiscard]] CudaDevice& device() const { return device_; }
   /// Whether work is recorded rather than run.
@@ -104,6 +115,10 @@ class CudaStream final : public Stream {
   std::optional<Error> error_{};
   std::unordered_map<const char*, Known> kernels_{};  ///< By KernelId::name.
   std::vector<Buffer> scratch_{};                     ///< The last is the one in use.
+  /// By its type's mark, whose address tells types apart.
+  template <class T>
+  static constexpr char kTypeMark = 0;
+  std::unordered_map<const char*, std::shared_ptr<void>> attachments_{};
 };
 
 }  // namespace heddle::device

@@ -74,6 +74,20 @@ TEST_F(CudaStreamTest, KernelsRunInOrderAndNotBeforeSomebodyWaits) {
   }
 }
 
+struct Counted {
+  int count = 0;
+};
+struct OtherCounted {
+  int count = 0;
+};
+
+TEST_F(CudaStreamTest, KeepsOneOfEachTypeForOperations) {
+  stream_->attachment<Counted>().count = 3;
+  EXPECT_EQ(stream_->attachment<OtherCounted>().count, 0);
+  EXPECT_EQ(stream_->attachment<Counted>().count, 3);
+  EXPECT_EQ(other_->attachment<Counted>().count, 0);
+}
+
 TEST_F(CudaStreamTest, AStreamSeesAnothersWorkOnlyWhenItWaitedForIt) {
   const Buffer a = make(Place::kDevice);
   const Buffer out = make(Place::kHost);

@@ -7,7 +7,7 @@
 /// the same names and meanings for the emulated driver (tests/cuda_emulator/shim), so that the
 /// kernels' text is the same. Kernels also use, of CUDA: threadIdx, blockIdx, blockDim, gridDim,
 /// __shared__ (static arrays), __syncthreads(), __restrict__, float2, float4, uint2, uint4,
-/// atomicAdd, atomicMax, atomicCAS, and the float functions of math.h.
+/// min, max, atomicAdd, atomicMax, atomicMin, atomicCAS, atomicExch, and the functions of math.h.
 ///
 /// All 32 lanes of a warp call what is of the warp, so that blocks are multiples of 32 threads.
 
@@ -51,6 +51,10 @@ __device__ __forceinline__ T shuffle_up(T value, unsigned delta) {
 /// Bit i: what lane i gave.
 __device__ __forceinline__ unsigned warp_ballot(bool vote) {
   return __ballot_sync(kAllLanes, vote);
+}
+/// The number of the lowest bit that is set; there must be one.
+__device__ __forceinline__ unsigned lowest_bit(unsigned bits) {
+  return static_cast<unsigned>(__ffs(static_cast<int>(bits))) - 1;
 }
 /// Makes the warp's writes to memory before it visible to its lanes after it.
 __device__ __forceinline__ void sync_warp() {

@@ -3,6 +3,7 @@
 // The emulated driver's meaning of CUDA's language and of src/ops/cuda/kernels/intrinsics.cuh,
 // which this file stands in for and which says what each of these does.
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -68,6 +69,9 @@ inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
   return {x, y, z, w};
 }
 
+using std::max;
+using std::min;
+
 template <class T>
 T atomicAdd(T* target, T value) {
   const T before = *target;
@@ -122,27 +126,31 @@ inline unsigned lane_index() {
 
 template <class T>
 T shuffle(T value, unsigned source) {
-  return ::emulator::exchange(value)[source % kWarpThreads];
+  return ::emulator::exchange_for(value, source % kWarpThreads);
 }
 template <class T>
 T shuffle_xor(T value, unsigned mask) {
-  return ::emulator::exchange(value)[(lane_index() ^ mask) % kWarpThreads];
+  return ::emulator::exchange_for(value, (lane_index() ^ mask) % kWarpThreads);
 }
 template <class T>
 T shuffle_up(T value, unsigned delta) {
   const unsigned lane = lane_index();
-  return ::emulator::exchange(value)[lane < delta ? lane : lane - delta];
+  return ::emulator::exchange_for(value, lane < delta ? lane : lane - delta);
 }
 inline unsigned warp_ballot(bool vote) {
-  const auto votes = ::emulator::exchange(vote);
+  const auto& votes = ::emulator::exchange(&vote, sizeof(vote));
   unsigned bits = 0;
   for (unsigned i = 0; i < kWarpThreads; ++i) {
-    bits |= static_cast<unsigned>(votes[i]) << i;
+    bits |= std::to_integer<unsigned>(votes[i][0]) << i;
   }
   return bits;
 }
+inline unsigned lowest_bit(unsigned bits) {
+  return static_cast<unsigned>(std::countr_zero(bits));
+}
 inline void sync_warp() {
-  ::emulator::exchange(std::uint8_t{0});
+  const std::byte nothing{};
+  ::emulator::exchange(&nothing, sizeof(nothing));
 }
 
 inline std::uint32_t float_bits(float value) {
@@ -158,7 +166,7 @@ inline float exp2_fast(float x) {
 inline std::uint16_t to_bf16(float value) {
   const std::uint32_t bits = float_bits(value);
   if ((bits & 0x7fffffffU) > 0x7f800000U) {
-    return 0x7fff;
+    return static_cast<std::uint16_t>((bits >> 16U) | 0x40U);
   }
   return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U);
 }
@@ -195,17 +203,21 @@ inline void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint
 }
 
 inline void load_matrices(std::uint32_t (&parts)[4], const std::byte* row) {
-  const auto rows = ::emulator::exchange(row);
+  const auto& rows = ::emulator::exchange(&row, sizeof(row));
   for (unsigned i = 0; i < 4; ++i) {
-    std::memcpy(&parts[i], rows[i * 8 + lane_index() / 4] + lane_index() % 4 * 4, 4);
+    const std::byte* from;
+    std::memcpy(&from, rows[i * 8 + lane_index() / 4].data(), sizeof(from));
+    std::memcpy(&parts[i], from + lane_index() % 4 * 4, 4);
   }
 }
 inline void load_matrices_transposed(std::uint32_t (&parts)[4], const std::byte* row) {
-  const auto rows = ::emulator::exchange(row);
+  const auto& rows = ::emulator::exchange(&row, sizeof(row));
   for (unsigned i = 0; i < 4; ++i) {
     std::uint16_t pair[2];
     for (unsigned j = 0; j < 2; ++j) {
-      std::memcpy(&pair[j], rows[i * 8 + lane_index() % 4 * 2 + j] + lane_index() / 4 * 2, 2);
+      const std::byte* from;
+      std::memcpy(&from, rows[i * 8 + lane_index() % 4 * 2 + j].data(), sizeof(from));
+      std::memcpy(&pair[j], from + lane_index() / 4 * 2, 2);
     }
     parts[i] = pair[0] | (static_cast<std::uint32_t>(pair[1]) << 16U);
   }

@@ -1,0 +1,202 @@
+#include "ops/attention.h"
+
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "device/cuda/cuda_context.h"
+#include "device/cuda/cuda_device.h"
+#include "ops/cuda/batch.h"
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/kernels/attention_params.h"
+#include "ops/cuda/kernels/attention_shape.h"
+#include "ops/cuda/launch.h"
+
+namespace heddle::ops::cuda {
+namespace {
+
+/// One of two kernels that do the same for sequences of few and of many rows.
+struct Kernel {
+  const char* name = "";
+  std::int64_t rows = 0;  ///< That a block takes.
+  std::uint32_t threads = 0;
+  std::uint32_t shared_bytes = 0;
+};
+struct Family {
+  Kernel narrow{};
+  Kernel wide{};
+  std::int64_t step = 0;  ///< Positions that a block takes at once.
+};
+
+template <class Shape>
+constexpr Kernel mma_kernel(const char* name) {
+  return {.name = name,
+          .rows = Shape::kRows,
+          .threads = Shape::kThreads,
+          .shared_bytes = Shape::kSharedBytes};
+}
+template <int kHeadDim>
+constexpr Family mma_family(const char* narrow, const char* wide) {
+  static_assert(MmaNarrow<kHeadDim>::kStep == MmaWide<kHeadDim>::kStep);
+  return {.narrow = mma_kernel<MmaNarrow<kHeadDim>>(narrow),
+          .wide = mma_kernel<MmaWide<kHeadDim>>(wide),
+          .step = MmaWide<kHeadDim>::kStep};
+}
+
+/// By head_dim / 32 - 1.
+constexpr std::int64_t kMmaHeadDims = 32;
+constexpr std::array kMma{
+    mma_family<32>("heddle_attention_mma_narrow_32", "heddle_attention_mma_wide_32"),
+    mma_family<64>("heddle_attention_mma_narrow_64", "heddle_attention_mma_wide_64"),
+    mma_family<96>("heddle_attention_mma_narrow_96", "heddle_attention_mma_wide_96"),
+    mma_family<128>("heddle_attention_mma_narrow_128", "heddle_attention_mma_wide_128"),
+    mma_family<160>("heddle_attention_mma_narrow_160", "heddle_attention_mma_wide_160"),
+    mma_family<192>("heddle_attention_mma_narrow_192", "heddle_attention_mma_wide_192"),
+    mma_family<224>("heddle_attention_mma_narrow_224", "heddle_attention_mma_wide_224"),
+    mma_family<256>("heddle_attention_mma_narrow_256", "heddle_attention_mma_wide_256")};
+static_assert(kMma.size() * kMmaHeadDims == kAttentionHeadDimMax);
+
+Family fma_family(std::int64_t head_dim) {
+  const auto kernel = [&](const char* name, int rows) {
+    const int bytes = fma_shared_bytes(static_cast<int>(head_dim), rows);
+    return Kernel{.name = name,
+                  .rows = rows,
+                  .threads = kFmaThreads,
+                  .shared_bytes = static_cast<std::uint32_t>(bytes)};
+  };
+  return {.narrow = kernel("heddle_attention_fma_narrow", kFmaNarrowRows),
+          .wide = kernel("heddle_attention_fma_wide", kFmaWideRows),
+          .step = kFmaStep};
+}
+
+/// Whether tensor cores can: bfloat16 keys that arrive sixteen bytes at a time, queries and results
+/// in pairs.
+bool suits_mma(const AttentionArgs& args) {
+  return args.kv.dtype == DType::kBf16 && args.kv.head_dim % kMmaHeadDims == 0 &&
+         kv_moves_by(8, args.kv) &&
+         moves_by(2, args.query.data, DType::kF32, args.query.stride[0]) &&
+         moves_by(2, args.out.data, args.out.dtype, args.out.stride[0]);
+}
+
+/// What a launch looks like, by what the host knows of the batch: how many tokens and sequences
+/// there are, not whose the tokens are nor how long the sequences.
+struct Plan {
+  Family family{};
+  std::int64_t narrow_blocks = 0;  ///< Along x; 0: no sequence can be narrow.
+  std::int64_t wide_blocks = 0;    ///< Along x; 0: no sequence can be wide.
+  std::int64_t narrow_splits = 1;
+  std::int64_t wide_splits = 1;
+};
+
+/// Parts to split positions into so that `blocks` become enough to fill the device.
+std::int64_t splits_for(std::int64_t blocks, std::int64_t steps, std::int64_t multiprocessors) {
+  constexpr std::int64_t kBlocksEach = 2;  // Of a multiprocessor: what registers leave room for.
+  constexpr std::int64_t kStepsMin = 2;    // So that the next step is on its way meanwhile.
+  if (blocks == 0) {
+    return 1;
+  }
+  const std::int64_t wanted = kBlocksEach * multiprocessors / blocks;
+  const std::int64_t splits = std::min(wanted, steps / kStepsMin);
+  return std::clamp(splits, std::int64_t{1}, std::int64_t{kAttentionSplitsMax});
+}
+
+Plan plan_of(const AttentionArgs& args, std::int64_t multiprocessors) {
+  const std::int64_t tokens = args.query.shape[0];
+  const std::int64_t sequences = args.rows.sequences();
+  const std::int64_t kv_heads = args.kv.kv_heads;
+  const std::int64_t group = args.query.shape[1] / kv_heads;
+  Plan plan{.family = suits_mma(args)
+                          ? kMma[static_cast<std::size_t>(args.kv.head_dim / kMmaHeadDims - 1)]
+                          : fma_family(args.kv.head_dim)};
+  const bool may_be_narrow = group <= plan.family.narrow.rows;
+  // Each sequence has a token, so that this many have more than one at most.
+  const std::int64_t wide = may_be_narrow ? std::min(sequences, tokens - sequences) : sequences;
+  plan.narrow_blocks = may_be_narrow ? sequences : 0;
+  plan.wide_blocks = wide == 0 ? 0 : tokens * group / plan.family.wide.rows + wide;
+  std::int64_t positions = args.kv.table.shape[1] * args.kv.block_tokens;
+  if (args.window > 0) {
+    positions = std::min(positions, args.window + plan.family.wide.rows);
+  }
+  const std::int64_t steps = div_up(positions, plan.family.step);
+  plan.narrow_splits = splits_for(plan.narrow_blocks * kv_heads, steps, multiprocessors);
+  plan.wide_splits = splits_for(plan.wide_blocks * kv_heads, steps, multiprocessors);
+  return plan;
+}
+
+AttentionParams params_of(const AttentionArgs& args, const Plan& plan) {
+  const std::int64_t tokens = args.query.shape[0];
+  const std::int64_t heads = args.query.shape[1];
+  return {.batch = batch_params(args.rows, tokens),
+          .kv = paged_kv_params(args.kv),
+          .query = args.query.as<float>(),
+          .query_stride = args.query.stride[0],
+          .out = args.out.data,
+          .out_stride = args.out.stride[0],
+          .lse = args.lse.present() ? args.lse.as<float>() : nullptr,
+          .lse_stride = args.lse.stride[0],
+          .partial_out = nullptr,
+          .partial_state = nullptr,
+          .tokens = tokens,
+          .heads = static_cast<std::int32_t>(heads),
+          .group = static_cast<std::int32_t>(heads / args.kv.kv_heads),
+          .window = static_cast<std::int32_t>(args.window),
+          .out_bf16 = args.out.dtype == DType::kBf16,
+          .quads = kv_moves_by(4, args.kv) &&
+                   moves_by(4, args.query.data, DType::kF32, args.query.stride[0]),
+          .narrow_rows =
+              static_cast<std::int32_t>(plan.narrow_blocks > 0 ? plan.family.narrow.rows : 0),
+          .narrow_splits = static_cast<std::int32_t>(plan.narrow_splits),
+          .wide_splits = static_cast<std::int32_t>(plan.wide_splits),
+          .scale_log2 = args.scale * std::numbers::log2e_v<float>};
+}
+
+void launch_blocks(device::CudaStream& stream,
+                   const Kernel& which,
+                   std::int64_t blocks,
+                   std::int64_t splits,
+                   const AttentionParams& params) {
+  if (blocks > 0) {
+    stream.launch(kernel(which.name),
+                  {.grid = {static_cast<std::uint32_t>(blocks),
+                            static_cast<std::uint32_t>(params.kv.kv_heads),
+                            static_cast<std::uint32_t>(splits)},
+                   .block = {which.threads, 1, 1},
+                   .shared_bytes = which.shared_bytes},
+                  params);
+  }
+}
+
+}  // namespace
+
+void attention(device::Stream& stream, const AttentionArgs& args) {
+  device::CudaStream& cuda = cuda_stream(stream);
+  const Plan plan =
+      plan_of(args, cuda.device().context().attribute(device::kAttributeMultiprocessorCount));
+  AttentionParams params = params_of(args, plan);
+  const std::int64_t splits = std::max(plan.narrow_splits, plan.wide_splits);
+  if (splits > 1) {
+    const std::int64_t rows = splits * params.tokens * params.heads;
+    std::byte* scratch = cuda.scratch(static_cast<std::size_t>(
+        rows * (args.kv.head_dim + 2) * static_cast<std::int64_t>(sizeof(float))));
+    if (scratch == nullptr) {
+      return;  // The stream has failed.
+    }
+    params.partial_out = reinterpret_cast<float*>(scratch);
+    params.partial_state = params.partial_out + rows * args.kv.head_dim;
+  }
+  launch_blocks(cuda, plan.family.narrow, plan.narrow_blocks, plan.narrow_splits, params);
+  launch_blocks(cuda, plan.family.wide, plan.wide_blocks, plan.wide_splits, params);
+  if (splits > 1) {
+    constexpr std::int64_t kWarps = 4;
+    constexpr std::int64_t kBlocksMax = 65535;
+    cuda.launch(
+        kernel("heddle_attention_merge"),
+        {.grid = {static_cast<std::uint32_t>(params.tokens),
+                  static_cast<std::uint32_t>(std::min(div_up(params.heads, kWarps), kBlocksMax)),
+                  1},
+         .block = {kWarps * 32, 1, 1}},
+        params);
+  }
+}
+
+}  // namespace heddle::ops::cuda

@@ -1,0 +1,38 @@
+#pragma once
+
+#include "ops/cuda/kernels/batch_params.h"
+#include "ops/cuda/launch.h"
+#include "ops/paged_kv.h"
+
+namespace heddle::ops::cuda {
+
+/// A batch of `tokens` rows as kernels take it. Each sequence has at least one row, so that a batch
+/// of as many rows as sequences has one of each.
+[[nodiscard]] inline BatchParams batch_params(const BatchRows& rows, std::int64_t tokens) {
+  return {.begin = rows.begin.as<std::int32_t>(),
+          .first_position = rows.first_position.as<std::int32_t>(),
+          .sequences = static_cast<std::int32_t>(rows.sequences()),
+          .one_row_each = tokens == rows.sequences() ? 1 : 0};
+}
+
+[[nodiscard]] inline PagedKvParams paged_kv_params(const PagedKv& kv) {
+  return {.keys = kv.base + kv.key_offset,
+          .values = kv.base + kv.value_offset,
+          .block_bytes = kv.block_bytes,
+          .table = kv.table.as<std::int32_t>(),
+          .table_stride = kv.table.stride[0],
+          .block_tokens = static_cast<std::int32_t>(kv.block_tokens),
+          .kv_heads = static_cast<std::int32_t>(kv.kv_heads),
+          .head_dim = static_cast<std::int32_t>(kv.head_dim),
+          .bf16 = kv.dtype == DType::kBf16 ? 1 : 0};
+}
+
+/// Whether the elements of every head of every position can be moved `count` at a time.
+[[nodiscard]] inline bool kv_moves_by(std::int64_t count, const PagedKv& kv) {
+  const std::int64_t size = dtype_size(kv.dtype);
+  return moves_by(count, kv.base + kv.key_offset, kv.dtype, kv.head_dim) &&
+         moves_by(count, kv.base + kv.value_offset, kv.dtype) &&
+         kv.block_bytes % (count * size) == 0;
+}
+
+}  // namespace heddle::ops::cuda

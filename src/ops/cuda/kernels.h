@@ -1,0 +1,30 @@
+#pragma once
+
+#include "device/cuda/cuda_stream.h"
+#include "ops/context.h"
+
+namespace heddle::ops::cuda {
+
+/// Kernels for CudaStreams.
+[[nodiscard]] const KernelTable& cuda_kernels();
+
+void all_gather(device::Stream& stream, const AllGatherArgs& args);
+void all_reduce(device::Stream& stream, const AllReduceArgs& args);
+void attention(device::Stream& stream, const AttentionArgs& args);
+void gather_rows(device::Stream& stream, const GatherRowsArgs& args);
+void kv_append(device::Stream& stream, const KvAppendArgs& args);
+void linear(device::Stream& stream, const LinearArgs& args);
+void log_probs(device::Stream& stream, const LogProbsArgs& args);
+void penalties(device::Stream& stream, const PenaltiesArgs& args);
+void rms_norm(device::Stream& stream, const RmsNormArgs& args);
+void rope(device::Stream& stream, const RopeArgs& args);
+void sample(device::Stream& stream, const SampleArgs& args);
+void silu_mul(device::Stream& stream, const SiluMulArgs& args);
+void wait(device::Stream& stream, const WaitArgs& args);
+
+/// The stream, known to be a CUDA device's: a kernel table goes with one kind of device.
+[[nodiscard]] inline device::CudaStream& cuda_stream(device::Stream& stream) {
+  return static_cast<device::CudaStream&>(stream);
+}
+
+}  // namespace heddle::ops::cuda

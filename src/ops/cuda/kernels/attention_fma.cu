@@ -1,0 +1,261 @@
+#include "ops/cuda/kernels/attention.cuh"
+#include "ops/cuda/kernels/attention_shape.h"
+
+// Attention in float32 throughout, for keys of either type and any head_dim: a block goes through
+// its positions 32 at a time, one to a lane for the scores, one column to a thread for the values.
+
+namespace heddle::ops::cuda {
+namespace {
+
+constexpr int kThreads = kFmaThreads;
+constexpr int kWarps = kThreads / static_cast<int>(kWarpThreads);
+constexpr int kStep = kFmaStep;
+constexpr int kColumnsEach = 2;  // head_dim is at most 256.
+
+/// The parts of dynamic shared memory.
+struct Shared {
+  float* query;    ///< [rows, stride]
+  float* keys;     ///< [kStep, stride]
+  float* values;   ///< [kStep, stride]
+  float* weight;   ///< [rows, kStep]
+  float* rescale;  ///< [rows]; in the end the rows' sums.
+  int stride;
+};
+
+__device__ __forceinline__ Shared shared_of(std::byte* memory, int head_dim, int rows) {
+  Shared shared{};
+  shared.stride = fma_stride(head_dim);
+  shared.query = reinterpret_cast<float*>(memory);
+  shared.keys = shared.query + rows * shared.stride;
+  shared.values = shared.keys + kStep * shared.stride;
+  shared.weight = shared.values + kStep * shared.stride;
+  shared.rescale = shared.weight + rows * kStep;
+  return shared;
+}
+
+/// Copies a row of `n` elements, by one warp; nothing and zeros where `source` is nullptr.
+template <class Element>
+__device__ __forceinline__ void load_row(
+    float* target, const Element* source, int n, int stride, bool quads) {
+  if (quads && source != nullptr) {
+    for (int i = static_cast<int>(lane_index()) * 4; i < n; i += kStep * 4) {
+      store_quad(target, i, load_quad(source, i));
+    }
+    return;
+  }
+  for (int i = static_cast<int>(lane_index()); i < stride; i += kStep) {
+    target[i] = source != nullptr && i < n ? load_element(source, i) : 0.0F;
+  }
+}
+
+__device__ void load_queries(const AttentionParams& params,
+                             const AttentionTile& tile,
+                             const Shared& shared,
+                             int rows) {
+  const int d = params.kv.head_dim;
+  for (int row = static_cast<int>(threadIdx.x / kWarpThreads); row < rows; row += kWarps) {
+    const float* source = nullptr;
+    if (row < tile.rows) {
+      const AttentionRow at = target_of(params, tile, row);
+      source =
+          params.query + at.token * params.query_stride + static_cast<std::int64_t>(at.head) * d;
+    }
+    load_row(shared.query + row * shared.stride, source, d, shared.stride, params.quads != 0);
+  }
+}
+
+template <class Element>
+__device__ void load_step(const AttentionParams& params,
+                          const AttentionTile& tile,
+                          const Shared& shared,
+                          std::int32_t first) {
+  const int d = params.kv.head_dim;
+  const bool quads = params.quads != 0;
+  for (int i = static_cast<int>(threadIdx.x / kWarpThreads); i < kStep; i += kWarps) {
+    const Element* key = nullptr;
+    const Element* value = nullptr;
+    if (first + i < tile.to) {
+      const std::int64_t offset =
+          kv_offset(params.kv, tile.sequence, first + i, static_cast<std::int32_t>(blockIdx.y));
+      key = reinterpret_cast<const Element*>(params.kv.keys + offset);
+      value = reinterpret_cast<const Element*>(params.kv.values + offset);
+    }
+    load_row(shared.keys + i * shared.stride, key, d, shared.stride, quads);
+    load_row(shared.values + i * shared.stride, value, d, shared.stride, quads);
+  }
+}
+
+/// The scores of a warp's rows with the lane's key.
+template <int kRows>
+__device__ __forceinline__ void scores(const Shared& shared,
+                                       int first_row,
+                                       int head_dim,
+                                       float (&out)[kRows]) {
+  float4 sums[kRows];
+  for (int r = 0; r < kRows; ++r) {
+    sums[r] = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+  }
+  const float* keys = shared.keys + static_cast<int>(lane_index()) * shared.stride;
+  for (int i = 0; i < head_dim; i += 4) {
+    const float4 key = load_quad(keys, i);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const float4 query = load_quad(shared.query + (first_row + r) * shared.stride, i);
+      sums[r].x = fmaf(query.x, key.x, sums[r].x);
+      sums[r].y = fmaf(query.y, key.y, sums[r].y);
+      sums[r].z = fmaf(query.z, key.z, sums[r].z);
+      sums[r].w = fmaf(query.w, key.w, sums[r].w);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    out[r] = (sums[r].x + sums[r].y) + (sums[r].z + sums[r].w);
+  }
+}
+
+/// The largest score so far and the sum of weights of each of a warp's rows.
+template <int kRows>
+struct RowStates {
+  float max[kRows];
+  float sum[kRows];
+};
+
+/// Scores of one step become weights in shared memory, and what is to become of the sums so far.
+template <int kRows>
+__device__ __forceinline__ void weigh(const AttentionParams& params,
+                                      const AttentionTile& tile,
+                                      const Shared& shared,
+                                      std::int32_t first,
+                                      RowStates<kRows>& states) {
+  const int first_row = static_cast<int>(threadIdx.x / kWarpThreads) * kRows;
+  const auto lane = static_cast<int>(lane_index());
+  float score[kRows];
+  scores(shared, first_row, params.kv.head_dim, score);
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const int row = first_row + r;
+    const std::int32_t position = position_of(params, tile, row);
+    const bool attended = first + lane <= position && row < tile.rows &&
+                          first + lane >= first_attended(params, position);
+    const float own = attended ? score[r] * params.scale_log2 : -INFINITY;
+    const float max = fmaxf(states.max[r], warp_max(own));
+    const float base = max == -INFINITY ? 0.0F : max;  // No position of the row's so far.
+    const float weight = exp2_fast(own - base);
+    const float rescale = exp2_fast(states.max[r] - base);
+    states.max[r] = max;
+    states.sum[r] = fmaf(states.sum[r], rescale, warp_sum(weight));
+    shared.weight[row * kStep + lane] = weight;
+    if (lane == 0) {
+      shared.rescale[row] = rescale;
+    }
+  }
+}
+
+/// Adds the values of one step by weight: all rows, one column.
+template <int kRows>
+__device__ __forceinline__ void add_values(const Shared& shared, int column, float (&sums)[kRows]) {
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    sums[r] *= shared.rescale[r];
+  }
+  for (int i = 0; i < kStep; i += 4) {
+    float value[4];
+    for (int j = 0; j < 4; ++j) {
+      value[j] = shared.values[(i + j) * shared.stride + column];
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const float4 weight = load_quad(shared.weight + r * kStep, i);
+      sums[r] = fmaf(weight.x, value[0], sums[r]);
+      sums[r] = fmaf(weight.y, value[1], sums[r]);
+      sums[r] = fmaf(weight.z, value[2], sums[r]);
+      sums[r] = fmaf(weight.w, value[3], sums[r]);
+    }
+  }
+}
+
+template <int kRows>
+__device__ void write_rows(const AttentionParams& params,
+                           const AttentionTile& tile,
+                           const Shared& shared,
+                           const RowStates<kRows / kWarps>& states,
+                           const float (&sums)[kColumnsEach][kRows]) {
+  const int first_row = static_cast<int>(threadIdx.x / kWarpThreads) * (kRows / kWarps);
+  __syncthreads();
+  if (lane_index() == 0) {
+    for (int r = 0; r < kRows / kWarps; ++r) {
+      shared.rescale[first_row + r] = states.sum[r];
+      if (first_row + r < tile.rows) {
+        write_state(
+            params, tile, target_of(params, tile, first_row + r), states.max[r], states.sum[r]);
+      }
+    }
+  }
+  __syncthreads();
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    if (r >= tile.rows || shared.rescale[r] == 0.0F) {
+      continue;
+    }
+    const AttentionRow row = target_of(params, tile, r);
+#pragma unroll
+    for (int c = 0; c < kColumnsEach; ++c) {
+      const int column = static_cast<int>(threadIdx.x) + c * kThreads;
+      if (column < params.kv.head_dim) {
+        write_element(params, tile, row, column, sums[c][r], shared.rescale[r]);
+      }
+    }
+  }
+}
+
+template <int kRows, class Element>
+__device__ void attend(const AttentionParams& params, const AttentionTile& tile) {
+  HEDDLE_DYNAMIC_SHARED(memory);
+  const int d = params.kv.head_dim;
+  const Shared shared = shared_of(memory, d, kRows);
+  RowStates<kRows / kWarps> states;
+  for (int r = 0; r < kRows / kWarps; ++r) {
+    states.max[r] = -INFINITY;
+    states.sum[r] = 0.0F;
+  }
+  float sums[kColumnsEach][kRows] = {};
+  load_queries(params, tile, shared, kRows);
+  for (std::int32_t first = tile.from; first < tile.to; first += kStep) {
+    load_step<Element>(params, tile, shared, first);
+    __syncthreads();
+    weigh(params, tile, shared, first, states);
+    __syncthreads();
+#pragma unroll
+    for (int c = 0; c < kColumnsEach; ++c) {
+      const int column = static_cast<int>(threadIdx.x) + c * kThreads;
+      if (column < d) {
+        add_values(shared, column, sums[c]);
+      }
+    }
+    __syncthreads();
+  }
+  write_rows<kRows>(params, tile, shared, states, sums);
+}
+
+template <int kRows>
+__device__ void attend(const AttentionParams& params, const AttentionTile& tile) {
+  if (tile.rows == 0) {
+    return;
+  }
+  if (params.kv.bf16 != 0) {
+    attend<kRows, std::uint16_t>(params, tile);
+  } else {
+    attend<kRows, float>(params, tile);
+  }
+}
+
+}  // namespace
+
+HEDDLE_KERNEL(heddle_attention_fma_narrow, AttentionParams, kFmaThreads) {
+  attend<kFmaNarrowRows>(params, narrow_tile<kStep>(params));
+}
+
+HEDDLE_KERNEL(heddle_attention_fma_wide, AttentionParams, kFmaThreads) {
+  attend<kFmaWideRows>(params, wide_tile<kFmaWideRows, kStep>(params));
+}
+
+}  // namespace heddle::ops::cuda

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "ops/cuda/kernels/batch_params.h"
+
+namespace heddle::ops::cuda {
+
+/// Parts that the positions of a sequence are split into at most.
+constexpr std::int32_t kAttentionSplitsMax = 32;
+
+/// For all kernels of attention. The query heads that share a key/value head stand together as
+/// rows: row r of a sequence and key/value head is token r / group, query head r % group of the
+/// group. Sequences of up to `narrow_rows` rows are done by a narrow kernel: block (s, key/value
+/// head, split) for sequence s. The others are done by a wide one: block (i, key/value head, split)
+/// for a tile of rows, tiles counted from the last of the last sequence. A kernel leaves the
+/// sequences of the other kind alone. Where positions are split, each block leaves a partial result
+/// and heddle_attention_merge puts them together.
+struct AttentionParams {
+  BatchParams batch;
+  PagedKvParams kv;
+  const float* query;         ///< [tokens, heads, head_dim]
+  std::int64_t query_stride;  ///< Between tokens.
+  void* out;                  ///< [tokens, heads, head_dim]
+  std::int64_t out_stride;    ///< Between tokens.
+  float* lse;                 ///< [tokens, heads], or nullptr.
+  std::int64_t lse_stride;
+  float* partial_out;    ///< [splits, tokens, heads, head_dim]: sums of values by weight.
+  float* partial_state;  ///< [splits, tokens, heads, 2]: largest score in base 2, sum of weights.
+  std::int64_t tokens;
+  std::int32_t heads;
+  std::int32_t group;  ///< heads / kv_heads
+  std::int32_t window;
+  std::int32_t out_bf16;  ///< 0: float32.
+  std::int32_t quads;     ///< Keys, values and queries may be loaded four elements at a time.
+  std::int32_t narrow_rows;
+  std::int32_t narrow_splits;
+  std::int32_t wide_splits;
+  float scale_log2;  ///< scale / ln 2, for scores in base 2.
+};
+
+}  // namespace heddle::ops::cuda

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "ops/cuda/kernels/batch_params.h"
+#include "ops/cuda/kernels/intrinsics.cuh"
+#include "ops/cuda/kernels/warp.cuh"
+
+namespace heddle::ops::cuda {
+
+/// The sequence that `row` of a batch is of; `sequences` if of none. All lanes of a warp call it
+/// with the same row.
+__device__ __forceinline__ std::int32_t sequence_of(const BatchParams& batch, std::int64_t row) {
+  if (batch.one_row_each != 0) {
+    return row < batch.sequences ? static_cast<std::int32_t>(row) : batch.sequences;
+  }
+  std::int32_t before = 0;  // Sequences that end at or before the row.
+  for (auto s = static_cast<std::int32_t>(lane_index()); s < batch.sequences; s += kWarpThreads) {
+    before += batch.begin[s + 1] <= row ? 1 : 0;
+  }
+  return warp_sum(before);
+}
+
+/// Bytes from the keys (or values) of block 0 to those of one head of a position of a sequence.
+__device__ __forceinline__ std::int64_t kv_offset(const PagedKvParams& kv,
+                                                  std::int32_t sequence,
+                                                  std::int32_t position,
+                                                  std::int32_t head) {
+  const std::int32_t at = position / kv.block_tokens;
+  const std::int64_t block = kv.table[sequence * kv.table_stride + at];
+  const std::int64_t slot =
+      static_cast<std::int64_t>(head) * kv.block_tokens + (position - at * kv.block_tokens);
+  return block * kv.block_bytes + slot * kv.head_dim * (kv.bf16 != 0 ? 2 : 4);
+}
+
+}  // namespace heddle::ops::cuda

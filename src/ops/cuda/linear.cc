@@ -1,0 +1,136 @@
+#include "ops/linear.h"
+
+#include <array>
+#include <cstdint>
+
+#include "base/check.h"
+#include "ops/cuda/blas.h"
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/kernels/linear_params.h"
+#include "ops/cuda/launch.h"
+
+namespace heddle::ops::cuda {
+namespace {
+
+/// Up to so many tokens our thin kernels take a product of bfloat16, or float32, from cuBLASLt: the
+/// weights are read once all the same. A guess, to be measured on a GPU.
+constexpr std::int64_t kThinBeforeBlas = 8;
+
+/// A thin kernel of tensor cores, for as many tokens as it has room for.
+struct Thin {
+  std::int64_t tokens = 0;
+  const char* bf16 = nullptr;
+  const char* int8 = nullptr;
+};
+constexpr std::array<Thin, 3> kThin = {
+    {{8, "heddle_linear_thin_bf16_8", "heddle_linear_thin_int8_8"},
+     {16, "heddle_linear_thin_bf16_16", "heddle_linear_thin_int8_16"},
+     {32, "heddle_linear_thin_bf16_32", "heddle_linear_thin_int8_32"}}};
+
+std::uint32_t blocks(std::int64_t items, std::int64_t of_block) {
+  return static_cast<std::uint32_t>(div_up(items, of_block));
+}
+
+bool aligned(const ConstTensorRef& rows) {
+  return moves_by(16 / dtype_size(rows.dtype), rows.data, rows.dtype, rows.stride[0]);
+}
+
+LinearParams params_of(const LinearArgs& args) {
+  return {.x = args.x.data,
+          .x_low = nullptr,
+          .x_stride = args.x.stride[0] * dtype_size(args.x.dtype),
+          .weight = args.weight.data,
+          .scale = args.scale.as<float>(),
+          .exponent = nullptr,
+          .bias = args.bias.as<float>(),
+          .residual = args.residual.as<float>(),
+          .residual_stride = args.residual.stride[0],
+          .out = args.out.as<float>(),
+          .out_stride = args.out.stride[0],
+          .tokens = static_cast<std::int32_t>(args.x.shape[0]),
+          .outputs = static_cast<std::int32_t>(args.weight.shape[0]),
+          .inputs = static_cast<std::int32_t>(args.weight.shape[1]),
+          .aligned = aligned(args.weight) && (args.weight.dtype == DType::kI8 || aligned(args.x))};
+}
+
+void launch_f32(device::CudaStream& stream, const LinearParams& params) {
+  if (params.tokens <= kThinF32Tokens) {
+    stream.launch(
+        kernel("heddle_linear_thin_f32"),
+        {.grid = {blocks(params.outputs, kThinF32Outputs), 1, 1}, .block = {kThinF32Threads, 1, 1}},
+        params);
+    return;
+  }
+  stream.launch(
+      kernel("heddle_linear_tile_f32"),
+      {.grid = {blocks(params.outputs, kTileF32Outputs), blocks(params.tokens, kTileF32Tokens), 1},
+       .block = {kTileThreads, 1, 1}},
+      params);
+}
+
+/// On tensor cores: bfloat16, or int8 with tokens that are split.
+void launch_mma(device::CudaStream& stream, const LinearParams& params, bool int8) {
+  for (const Thin& thin : kThin) {
+    if (params.tokens <= thin.tokens) {
+      stream.launch(
+          kernel(int8 ? thin.int8 : thin.bf16),
+          {.grid = {blocks(params.outputs, kThinOutputs), 1, 1}, .block = {kThinThreads, 1, 1}},
+          params);
+      return;
+    }
+  }
+  stream.launch(
+      kernel(int8 ? "heddle_linear_tile_int8" : "heddle_linear_tile_bf16"),
+      {.grid = {blocks(params.outputs, kTileOutputs), blocks(params.tokens, kTileTokens), 1},
+       .block = {kTileThreads, 1, 1}},
+      params);
+}
+
+/// Splits the tokens into scratch memory, and multiplies.
+void linear_int8(device::CudaStream& stream, LinearParams params) {
+  HEDDLE_CHECK(params.inputs <= kInt8InputsMax);
+  const std::int64_t tokens = params.tokens;
+  const std::int64_t pitch = div_up(params.inputs, kInt8Pad) * kInt8Pad;
+  std::byte* const scratch = stream.scratch(
+      static_cast<std::size_t>(tokens * (2 * pitch + static_cast<std::int64_t>(sizeof(int)))));
+  if (scratch == nullptr) {
+    return;
+  }
+  const SplitTokensParams split{
+      .x = params.x,
+      .x_stride = params.x_stride,
+      .high = scratch,
+      .low = scratch + tokens * pitch,
+      .pitch = pitch,
+      .exponent = reinterpret_cast<std::int32_t*>(scratch + 2 * tokens * pitch),
+      .inputs = params.inputs};
+  stream.launch(
+      kernel("heddle_split_tokens"),
+      {.grid = {static_cast<std::uint32_t>(tokens), 1, 1}, .block = {kSplitThreads, 1, 1}},
+      split);
+  params.x = split.high;
+  params.x_low = split.low;
+  params.x_stride = pitch;
+  params.exponent = split.exponent;
+  launch_mma(stream, params, true);
+}
+
+}  // namespace
+
+void linear(device::Stream& stream, const LinearArgs& args) {
+  device::CudaStream& cuda = cuda_stream(stream);
+  if (args.weight.dtype == DType::kI8) {
+    linear_int8(cuda, params_of(args));
+    return;
+  }
+  if (args.x.shape[0] > kThinBeforeBlas && cuda.attachment<Blas>().multiply(cuda, args)) {
+    return;
+  }
+  if (args.weight.dtype == DType::kBf16) {
+    launch_mma(cuda, params_of(args), false);
+  } else {
+    launch_f32(cuda, params_of(args));
+  }
+}
+
+}  // namespace heddle::ops::cuda
