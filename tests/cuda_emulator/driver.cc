@@ -177,6 +177,20 @@ bool read_params(void** extra, std::vector<std::byte>& params) {
   return true;
 }
 
+/// Whether something among the parameters is an address of ordinary memory, which a GPU could not
+/// reach though the emulated one could. Numbers that happen to look like one do not happen.
+bool has_ordinary_address(const emulator::Memory& memory, const std::vector<std::byte>& params) {
+  for (std::size_t at = 0; at + 8 <= params.size(); at += 8) {
+    CUdeviceptr word = 0;
+    std::memcpy(&word, &params[at], 8);
+    if (memory.is_ordinary(word)) {
+      std::fprintf(stderr, "emulated launch: byte %zu of the parameters is no GPU's address\n", at);
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 #define EXPORT __attribute__((visibility("default")))
@@ -663,6 +677,9 @@ EXPORT CUresult cuLaunchKernel(CUfunction function,
     }
     if (here.streams.has(stream) && stream->queue->device() != here_device()) {
       return kCudaInvalidContext;
+    }
+    if (here.config.strict != 0 && has_ordinary_address(here.memory, bytes)) {
+      return push(here, stream, {.run = [] { return kCudaIllegalAddress; }});
     }
     return push(here, stream, {.run = [entry = function->entry, grid, block, shared_bytes, bytes] {
                   return run_kernel(entry, grid, block, shared_bytes, bytes);

@@ -62,6 +62,8 @@ class CudaDevice final : public Device {
   Result<std::unique_ptr<Stream>> create_background_stream() override;
 
   [[nodiscard]] CudaContext& context() const { return *context_; }
+  /// False once the GPU has refused to map memory read-only: Access::kRead does not protect then.
+  [[nodiscard]] bool protects() const { return pages_->can_protect(); }
 
   /// The kernel, ready to be launched with that much dynamic shared memory. Loads its image, all
   /// kernels of it, when it is first asked for one; that is slow and must not happen while a stream

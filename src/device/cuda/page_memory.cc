@@ -27,11 +27,6 @@ Result<std::unique_ptr<PageMemory>> PageMemory::create(CudaContext& context,
   if (auto taken = memory->take(present); !taken) {
     return taken.error();
   }
-  if (!present.empty()) {
-    if (auto tried = memory->try_protection(present.front()); !tried) {
-      return tried.error();
-    }
-  }
   return memory;
 }
 
@@ -116,27 +111,6 @@ void PageMemory::give_back(std::span<const PageId> pages) {
   }
 }
 
-/// Whether memory can be mapped read-only is no attribute of a device: it says so when asked to.
-Result<void> PageMemory::try_protection(PageId page) {
-  const DriverApi& api = context_.api();
-  CUdeviceptr at = 0;
-  if (auto reserved = context_.check("reserve addresses: cuMemAddressReserve",
-                                     api.cuMemAddressReserve(&at, page_bytes_, page_bytes_, 0, 0));
-      !reserved) {
-    return reserved;
-  }
-  auto mapped = map(at, {&page, 1}, Access::kRead);
-  if (!mapped && !context_.lost()) {
-    can_protect_ = false;
-    mapped = map(at, {&page, 1}, Access::kRead);
-  }
-  if (mapped) {
-    unmap(at, 1);
-  }
-  (void)api.cuMemAddressFree(at, page_bytes_);
-  return mapped;
-}
-
 PageMemory::~PageMemory() {
   context_.make_current();
   for (std::uint64_t page = 0; page < handles_.size(); ++page) {
@@ -188,11 +162,20 @@ Result<void> PageMemory::set_access(CUdeviceptr at, std::uint64_t pages, Access 
   if (pages == 0) {
     return {};
   }
+  const auto set = [&](int flags) {
+    const CUmemAccessDesc rights{.location = {.type = kLocationDevice, .id = context_.handle()},
+                                 .flags = flags};
+    return context_.api().cuMemSetAccess(at, pages * page_bytes_, &rights, 1);
+  };
   const bool read_only = access == Access::kRead && can_protect_;
-  const CUmemAccessDesc rights{.location = {.type = kLocationDevice, .id = context_.handle()},
-                               .flags = read_only ? kAccessRead : kAccessReadWrite};
+  CUresult status = set(read_only ? kAccessRead : kAccessReadWrite);
+  // Whether memory can be read-only is no attribute of a device: it says so when it is asked to.
+  if (read_only && (status == kCudaNotSupported || status == kCudaInvalidValue)) {
+    status = set(kAccessReadWrite);
+    can_protect_ = status != kCudaSuccess;
+  }
   return context_.check("allow access to " + std::to_string(pages) + " pages: cuMemSetAccess",
-                        context_.api().cuMemSetAccess(at, pages * page_bytes_, &rights, 1));
+                        status);
 }
 
 }  // namespace heddle::device

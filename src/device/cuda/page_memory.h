@@ -57,7 +57,6 @@ class PageMemory {
   Result<void> reserve(std::uint64_t page_count);
   Result<void> create_page(PageId page);
   void drop(PageId page);
-  Result<void> try_protection(PageId page);
   Result<void> set_access(CUdeviceptr at, std::uint64_t pages, Access access);
 
   CudaContext& context_;
