@@ -75,7 +75,9 @@ TEST_F(LogProbsTest, TellsTheLikeliestOfManyWithTies) {
       const float* own = logits.data() + row * vocab;
       std::vector<std::int32_t> order(static_cast<std::size_t>(vocab));
       std::iota(order.begin(), order.end(), 0);
-      std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return own[a] > own[b]; });
+      std::sort(order.begin(), order.end(), [&](auto a, auto b) {
+        return own[a] != own[b] ? own[a] > own[b] : a < b;
+      });
       order.resize(
           std::min(order.size(), static_cast<std::size_t>(row == 0 ? kLogProbsTopMax : 7)));
       order.insert(order.begin(), static_cast<std::int32_t>(2 - row));

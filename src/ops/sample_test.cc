@@ -114,8 +114,9 @@ std::int32_t drawn_by_sorting(const std::vector<float>& logits,
       order.push_back(i);
     }
   }
-  std::stable_sort(
-      order.begin(), order.end(), [&](auto a, auto b) { return logits[a] > logits[b]; });
+  std::sort(order.begin(), order.end(), [&](auto a, auto b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  });
   if (order.empty() || !std::isfinite(logits[order[0]])) {
     return kNoToken;
   }

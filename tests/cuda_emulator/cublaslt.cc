@@ -1,6 +1,6 @@
 // cuBLASLt on the emulated driver: the functions that we use, by their names, with plain loops for
 // products. It checks what it is told more than the library does, and like the library it does not
-// take everything: bfloat16 matrices with rows of an odd number of bytes' pairs it declines.
+// take everything: it declines bfloat16 matrices with rows of an odd number of elements.
 
 #include <array>
 #include <atomic>
@@ -37,6 +37,7 @@ struct Layout {
 
 struct Preference {
   std::uint64_t workspace = 0;
+  std::uint32_t reductions = 0xffffffffU;
   std::array<std::uint32_t, 4> alignment{256, 256, 256, 256};  ///< Of A, B, C, D.
 };
 
@@ -213,6 +214,9 @@ EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPrefere
   Preference& wish = *static_cast<Preference*>(handle);
   if (attribute == kBlasWorkspaceMax) {
     return assign(wish.workspace, value, bytes);
+  }
+  if (attribute == kBlasReductions) {
+    return assign(wish.reductions, value, bytes);
   }
   if (attribute >= kBlasAlignmentA && attribute <= kBlasAlignmentD) {
     return assign(

@@ -176,9 +176,9 @@ bool Blas::take_advice(const Product& product, Plan& plan) {
   };
   int found = 0;
   const bool advised =
-      set(kBlasWorkspaceMax, kWorkspaceBytes) && set(kBlasAlignmentA, product.alignment[0]) &&
-      set(kBlasAlignmentB, product.alignment[1]) && set(kBlasAlignmentC, product.alignment[2]) &&
-      set(kBlasAlignmentD, product.alignment[3]) &&
+      set(kBlasWorkspaceMax, kWorkspaceBytes) && set(kBlasReductions, kBlasReductionInWorkspace) &&
+      set(kBlasAlignmentA, product.alignment[0]) && set(kBlasAlignmentB, product.alignment[1]) &&
+      set(kBlasAlignmentC, product.alignment[2]) && set(kBlasAlignmentD, product.alignment[3]) &&
       api.cublasLtMatmulAlgoGetHeuristic(library_->handle(),
                                          plan.product,
                                          plan.weight,

@@ -52,13 +52,17 @@ constexpr int kBlasBiasPointer = 8;
 /// cublasLtEpilogue_t.
 constexpr std::uint32_t kBlasEpilogueNone = 1;
 constexpr std::uint32_t kBlasEpilogueBias = 4;
-/// cublasLtMatmulPreferenceAttributes_t: a size, then the alignment in bytes of A, B, C and D, each
-/// 32 bits.
+/// cublasLtMatmulPreferenceAttributes_t: a size; schemes that may be used to add up parts of a sum;
+/// then the alignment in bytes of A, B, C and D. All but the first are 32 bits.
 constexpr int kBlasWorkspaceMax = 1;
+constexpr int kBlasReductions = 3;
 constexpr int kBlasAlignmentA = 5;
 constexpr int kBlasAlignmentB = 6;
 constexpr int kBlasAlignmentC = 7;
 constexpr int kBlasAlignmentD = 8;
+
+/// cublasLtReductionScheme_t, beside none at all: in the workspace and as float, in a fixed order.
+constexpr std::uint32_t kBlasReductionInWorkspace = 2;
 
 /// CALL(name, types of arguments): every function that we use, by its symbol. Matrices are stored
 /// by columns.

@@ -55,6 +55,8 @@ static_assert(kBlasBiasPointer == CUBLASLT_MATMUL_DESC_BIAS_POINTER);
 static_assert(kBlasEpilogueNone == CUBLASLT_EPILOGUE_DEFAULT);
 static_assert(kBlasEpilogueBias == CUBLASLT_EPILOGUE_BIAS);
 static_assert(kBlasWorkspaceMax == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
+static_assert(kBlasReductions == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK);
+static_assert(kBlasReductionInWorkspace == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
 static_assert(kBlasAlignmentA == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
 static_assert(kBlasAlignmentB == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES);
 static_assert(kBlasAlignmentC == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES);
