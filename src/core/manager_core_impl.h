@@ -154,6 +154,12 @@ struct DeviceState {
   std::optional<RequestId> alone{};  ///< A request that must have the device for itself.
   /// The one that ran at once, on a warm instance, with the device to itself so far.
   std::optional<RequestId> undisturbed{};
+  /// As last reported; the time that these have waited so far, in sum [s], and until when that is.
+  std::int64_t short_sequences = 0;
+  std::int64_t short_pages = 0;
+  ModelId short_model{};
+  double short_waited = 0;
+  Instant short_until{};
   double load_rate = 0;  ///< Of weights, lately [bytes/s]; 0: not measured.
   Duration serving{};    ///< As DeviceStatus has them.
   Duration switching{};
@@ -311,6 +317,8 @@ class ManagerCore::Impl {
 
   // Looking ahead.
   void plan_ahead();
+  void count_shortage(DeviceState& device) const;
+  void lend_idle();
   void turn_window();
   void scale();
   void add_replica(ModelId id, double load);

@@ -183,6 +183,10 @@ void ManagerCore::Impl::heard(DeviceId device_id, const DeviceReport& report) {
   DeviceState& device = devices_.at(device_id);
   device.version = report.version;
   device.usage = report.usage;
+  count_shortage(device);
+  device.short_sequences = report.short_sequences;
+  device.short_pages = report.short_pages;
+  device.short_model = report.short_model;
   std::map<ModelId, ResidentReport> reported;
   for (const ResidentReport& resident : report.models) {
     reported[resident.model] = resident;

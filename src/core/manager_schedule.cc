@@ -39,6 +39,7 @@ void ManagerCore::Impl::schedule() {
   answer_tickets();  // Before another model takes the place of one that has just come.
   advance_claims();
   place_wanted();
+  lend_idle();
   plan_ahead();
   finish_draining();
   set_timer();
