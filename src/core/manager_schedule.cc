@@ -350,6 +350,10 @@ void ManagerCore::Impl::advance_plans() {
     if (!device.plan) {
       continue;
     }
+    if (device.plan->lacks > 0) {
+      free_lacking(device);
+      continue;
+    }
     const auto wanting = models_.find(device.plan->model);
     if (wanting == models_.end() || !wanting->second.wanted()) {
       cancel_plan(device);

@@ -94,7 +94,7 @@ def test_one_that_does_not_come_back_rightly_is_started_anew(options):
             assert_answers(server, "good")
 
 
-@pytest.mark.parametrize("options", ["--fail-reload", "--hang-reload", "--empty-reload"])
+@pytest.mark.parametrize("options", ["--fail-reload", "--hang-reload", "--empty-reload", "--fail-reset"])
 def test_one_that_sleeps_deeply_and_does_not_get_its_weights_back_is_started_anew(options):
     more = ", engine: vllm, suspend: [deep_sleep], start_timeout: 10"
     with heddle.Server(pair(options, more)) as server:
