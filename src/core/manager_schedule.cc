@@ -50,8 +50,10 @@ void ManagerCore::Impl::wake_by(Instant at) {
   }
 }
 
+/// A timer that is set for too early a time is left to fire: deadlines end with every request, and
+/// then there is nothing to set.
 void ManagerCore::Impl::set_timer() {
-  if (wake_ && (!timer_ || *timer_ <= now_ || *wake_ != *timer_)) {
+  if (wake_ && (!timer_ || *timer_ <= now_ || *wake_ < *timer_)) {
     act(WakeAt{.at = *wake_});
     timer_ = wake_;
   }

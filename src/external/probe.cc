@@ -100,9 +100,13 @@ asio::awaitable<Result<void>> Probe::learn(Duration patience) {
   const Instant deadline = steady_now() + patience;
   Result<Answer> first = co_await ask(true, kMaxTokens, patience);
   chat_ = true;
-  if (first && !first->understood) {
+  // Some models have nothing to say to such a chat, and go on with the text all the same.
+  if (first && first->text.empty()) {
     chat_ = false;
-    first = co_await ask(false, kMaxTokens, deadline - steady_now());
+    Result<Answer> text = co_await ask(false, kMaxTokens, deadline - steady_now());
+    if (text || !first->understood) {
+      first = std::move(text);
+    }
   }
   if (!first) {
     co_return first.error();

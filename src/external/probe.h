@@ -19,7 +19,8 @@ class Probe {
   /// @param model  As the engine calls it.
   Probe(core::EngineAddress address, std::string model);
 
-  /// Asks twice, when the engine was started. If both answers agree, again() expects the same; if
+  /// Asks twice, when the engine was started: in a chat, or, where it has no chat or no answer in
+  /// it, for a text to be continued. If both answers agree, again() expects the same; if
   /// not, it expects some answer. An engine that answers neither (embeddings, or a dialect of its
   /// own) is judged by its health alone; the log says so.
   boost::asio::awaitable<Result<void>> learn(Duration patience);

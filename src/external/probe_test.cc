@@ -60,6 +60,16 @@ TEST(Probe, FindsGarbage) {
       << wrong.error().message;
 }
 
+TEST(Probe, FindsGarbageWhereAModelSaysNothingInChats) {
+  const Scratch garbage;
+  Probed engine({"--mute-in-chats", "--garbage-while", garbage / "now"});
+  ASSERT_TRUE(engine.learn().has_value());
+  EXPECT_EQ(engine.probe.expectation(), Expectation::kSameAnswer);
+  EXPECT_TRUE(engine.again().has_value());
+  std::ofstream(garbage / "now") << "x";
+  EXPECT_FALSE(engine.again().has_value());
+}
+
 TEST(Probe, BrieflyAsksForTheFirstTokenOnly) {
   Probed engine;
   EXPECT_TRUE(engine.again_briefly().has_value()) << "nothing is known yet";
