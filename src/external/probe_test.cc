@@ -14,8 +14,9 @@ namespace {
 using Expectation = Probe::Expectation;
 
 struct Probed : RunningEngine {
-  explicit Probed(const std::vector<std::string>& flags = {})
-      : RunningEngine(flags), probe(address, "alpha") {
+  explicit Probed(const std::vector<std::string>& flags = {},
+                  spec::EngineKind kind = spec::EngineKind::kGeneric)
+      : RunningEngine(flags), probe(address, kind, "alpha") {
     HEDDLE_CHECK(run(loop, await_healthy(address, "", 1min, [] { return std::optional<Error>(); }))
                      .has_value());
   }
@@ -60,12 +61,17 @@ TEST(Probe, FindsGarbage) {
       << wrong.error().message;
 }
 
-TEST(Probe, FindsGarbageWhereAModelSaysNothingInChats) {
+TEST(Probe, FindsGarbageOfAModelThatHasNothingToSayUnlessItMust) {
   const Scratch garbage;
-  Probed engine({"--mute-in-chats", "--garbage-while", garbage / "now"});
+  const std::vector<std::string> flags{"--taciturn", "--garbage-while", garbage / "now"};
+  Probed silent(flags);
+  ASSERT_TRUE(silent.learn().has_value());
+  EXPECT_EQ(silent.probe.expectation(), Expectation::kNothing);
+  Probed engine(flags, spec::EngineKind::kVllm);
   ASSERT_TRUE(engine.learn().has_value());
   EXPECT_EQ(engine.probe.expectation(), Expectation::kSameAnswer);
   EXPECT_TRUE(engine.again().has_value());
+  EXPECT_TRUE(engine.again_briefly().has_value());
   std::ofstream(garbage / "now") << "x";
   EXPECT_FALSE(engine.again().has_value());
 }

@@ -60,7 +60,7 @@ def parse(arguments=None):
     answer("--random", action="store_true", help="never the same answer twice")
     answer("--hides-first", action="store_true", help="an answer of one token is empty, as where that is a mark")
     answer("--no-chat", action="store_true", help="/v1/completions only")
-    answer("--mute-in-chats", action="store_true", help="answers to chats are empty: the model ends them at once")
+    answer("--taciturn", action="store_true", help="the model ends every answer at once, unless min_tokens forbids it")
     answer("--embeddings-only", action="store_true")
     answer("--broken-sse", choices=["cut", "garbage", "no-done"], help="in the middle of a stream: hang up, send what is no JSON, end")
     answer("--refuse", type=int, default=0, help="so many requests are hung up on before anything is said")
@@ -300,7 +300,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.error(404, f"{path}: this model does not do that")
         prompt = json.dumps(request.get("messages")) if chat else str(request.get("prompt"))
         limit = request.get("max_completion_tokens") or request.get("max_tokens") or 16
-        words = [] if chat and options.mute_in_chats else self.engine.words(prompt, limit)
+        words = self.engine.words(prompt, limit)
+        if options.taciturn:
+            words = words[: request.get("min_tokens", 0)]
         time.sleep(options.first_token_ms / 1000)
         if request.get("stream"):
             return self.stream(chat, words, limit, request)
