@@ -83,7 +83,7 @@ class RequestParser final : public HttpParser<true> {
   }
   void on_response_impl(int /*s*/, View /*r*/, int /*v*/, Error& /*failure*/) override {}
   void add(Field field, std::string_view name, std::string_view value) override {
-    if (field == Field::accept) {
+    if (field == Field::accept && request_.accept.empty()) {
       request_.accept = value;
     }
     request_.headers.emplace_back(name, value);
