@@ -182,6 +182,17 @@ def tight_pair(options, level="sleep"):
     return f"listen: 127.0.0.1:0\nstartPort: {port}\n{devices}\nmodels:\n{rows}"
 
 
+def test_what_a_killed_server_left_has_ended_before_the_next_takes_its_memory(tmp_path):
+    text = tight_pair("--sigterm ignore --child") + f"dataDir: {tmp_path / 'data'}\n"
+    server = heddle.Server(text)
+    assert_answers(server, "bad")
+    server.process.kill()
+    server.process.wait()
+    with heddle.Server(text) as again:
+        log = again.log()
+        assert log.index("an engine of an earlier run is ended") < log.index("arena made")
+
+
 def levels(server, model):
     """What was measured of an engine's levels, by name."""
     (engine,) = (engine for engine in server.call("/api/engines")[2]["engines"] if engine["model"] == model)
