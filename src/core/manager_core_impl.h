@@ -132,11 +132,13 @@ struct Instance {
   std::optional<DeviceId> leader{};  ///< Of a further shard: where rank 0 of its group is.
 };
 
-/// A load that waits until its victims are idle, and until engines among them are suspended.
+/// A load that waits until its victims are idle, and until engines among them are suspended; or
+/// pages for what runs already, which engines free when they are idle.
 struct DrainPlan {
   ModelId model{};
   std::vector<ModelId> victims{};
   Instant began{};
+  std::int64_t lacks = 0;  ///< More than 0: it is there, and wants so many pages more.
 };
 
 struct DeviceState {
@@ -211,7 +213,8 @@ class ManagerCore::Impl {
   void heard(DeviceId device, const DeviceReport& report);
   template <class T>
   void heard(DeviceId /*device*/, const T& /*report*/) {}
-  void find_pages(DeviceId device, const DeviceReport& report);
+  void find_pages(DeviceState& device, const DeviceReport& report);
+  void free_lacking(DeviceState& device);
   void load_failed(ModelId model, const Error& reason);
   void lose_instance(DeviceId device, ModelId model);
 
