@@ -1,4 +1,4 @@
-// The engine on a GPU: the emulated driver's, or, told so (HEDDLE_TEST_GPU=1), the machine's own.
+// The engine on a GPU: the emulated driver's, or that of the driver that HEDDLE_CUDA_DRIVER names.
 
 #include <algorithm>
 #include <cmath>
@@ -100,7 +100,7 @@ class Bench {
 class GpuTest : public testing::TestWithParam<std::string> {
  protected:
   device::DeviceOptions gpu() {
-    if (std::getenv("HEDDLE_TEST_GPU") != nullptr) {
+    if (std::getenv("HEDDLE_CUDA_DRIVER") != nullptr) {
       return device::CudaDeviceOptions{.page_bytes = std::size_t{2} << 20U, .bytes = kPages << 21U};
     }
     driver_.emplace("memory=256MiB,granularity=65536");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -100,7 +101,9 @@ class TestHost {
 };
 
 [[nodiscard]] inline std::filesystem::path golden_directory() {
-  return std::filesystem::path(HEDDLE_SOURCE_DIR) / "tests" / "golden";
+  // Where the tests run is not always where they were built.
+  const char* moved = std::getenv("HEDDLE_SOURCE_DIR");
+  return std::filesystem::path(moved != nullptr ? moved : HEDDLE_SOURCE_DIR) / "tests" / "golden";
 }
 
 /// The committed golden cases, by name.
