@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "external/device_checkpoint.h"
 #include "base/driver_library.h"
+#include "external/device_checkpoint.h"
 
 namespace heddle::external {
 

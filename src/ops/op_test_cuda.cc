@@ -63,6 +63,14 @@ class CudaBackend final : public TestBackend {
   std::unique_ptr<device::Stream> stream_ = shared_device().create_stream().value();
 };
 
+/// Makes the device before the first test, so that fixtures are in pinned memory too.
+class DeviceFirst final : public testing::Environment {
+ public:
+  void SetUp() override { (void)shared_device(); }
+};
+[[maybe_unused]] testing::Environment* const kDeviceFirst =
+    testing::AddGlobalTestEnvironment(new DeviceFirst);
+
 /// In front of each block, how many bytes it has in all.
 constexpr std::size_t kHeader = 16;
 

@@ -16,8 +16,10 @@ struct Config {
   std::size_t capability = 90;                      ///< 90 is 9.0.
   std::size_t vmm = 1;                              ///< 0: no virtual memory management.
   std::size_t read_only = 1;                        ///< 0: mappings cannot be read-only.
-  /// 1: host code that touches a device's memory faults, as it should.
+  /// 1: host code that touches a device's memory faults, as it should, and so does a kernel that is
+  /// given an address of memory that is not pinned.
   std::size_t strict = 1;
+  std::size_t seed = 0;  ///< Of the orders in which a kernel's threads run.
 };
 
 /// Reads "key=value,key=value" into `config`; returns what is wrong, or "".

@@ -160,10 +160,11 @@ bool shape_fits(emulator::Dim grid, emulator::Dim block) {
 bool read_params(void** extra, std::vector<std::byte>& params) {
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
-  for (; extra != nullptr && *extra != kLaunchEnd; extra += 2) {
-    if (extra[0] == kLaunchParams) {
+  for (; extra != nullptr && *extra != nullptr; extra += 2) {
+    const auto key = std::bit_cast<std::uintptr_t>(extra[0]);
+    if (key == kLaunchParams) {
       data = static_cast<const std::byte*>(extra[1]);
-    } else if (extra[0] == kLaunchParamsBytes) {
+    } else if (key == kLaunchParamsBytes) {
       bytes = *static_cast<const std::size_t*>(extra[1]);
     } else {
       return false;
@@ -174,6 +175,20 @@ bool read_params(void** extra, std::vector<std::byte>& params) {
   }
   params.assign(data, data + bytes);
   return true;
+}
+
+/// Whether something among the parameters is an address of ordinary memory, which a GPU could not
+/// reach though the emulated one could. Numbers that happen to look like one do not happen.
+bool has_ordinary_address(const emulator::Memory& memory, const std::vector<std::byte>& params) {
+  for (std::size_t at = 0; at + 8 <= params.size(); at += 8) {
+    CUdeviceptr word = 0;
+    std::memcpy(&word, &params[at], 8);
+    if (memory.is_ordinary(word)) {
+      std::fprintf(stderr, "emulated launch: byte %zu of the parameters is no GPU's address\n", at);
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -662,6 +677,9 @@ EXPORT CUresult cuLaunchKernel(CUfunction function,
     }
     if (here.streams.has(stream) && stream->queue->device() != here_device()) {
       return kCudaInvalidContext;
+    }
+    if (here.config.strict != 0 && has_ordinary_address(here.memory, bytes)) {
+      return push(here, stream, {.run = [] { return kCudaIllegalAddress; }});
     }
     return push(here, stream, {.run = [entry = function->entry, grid, block, shared_bytes, bytes] {
                   return run_kernel(entry, grid, block, shared_bytes, bytes);

@@ -380,6 +380,14 @@ bool Memory::is_pinned(CUdeviceptr at, std::size_t bytes) const {
   return found != pinned_.end() && within(at, bytes, found->first, found->second);
 }
 
+bool Memory::is_ordinary(CUdeviceptr at) const {
+  if (belongs_to_device(at) || is_pinned(at, 1)) {
+    return false;
+  }
+  unsigned char resident = 0;
+  return at >= kSystemPage && ::mincore(address(at / kSystemPage * kSystemPage), 1, &resident) == 0;
+}
+
 std::string Memory::alive() const {
   std::string text;
   const auto say = [&](std::size_t count, const char* what) {

@@ -54,6 +54,10 @@ class Memory {
   /// Whether all of it is pinned memory of the host.
   [[nodiscard]] bool is_pinned(CUdeviceptr at, std::size_t bytes) const;
 
+  /// Whether it is an address of this process that no device can use: memory that is mapped, and
+  /// neither a device's nor pinned.
+  [[nodiscard]] bool is_ordinary(CUdeviceptr at) const;
+
   [[nodiscard]] std::size_t free_bytes(std::size_t device) const;
   /// "3 pages, 1 range", or "".
   [[nodiscard]] std::string alive() const;

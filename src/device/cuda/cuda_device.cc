@@ -157,7 +157,7 @@ CudaDevice::~CudaDevice() {
       (void)api.cuModuleUnload(module);
     }
   }
-  if (host_is_pinned_) {
+  if (host_ && host_is_pinned_) {
     (void)api.cuMemHostUnregister(host_->base());
   }
   if (service_stream_ != nullptr) {

@@ -110,8 +110,11 @@ void CudaStream::launch_bytes(const KernelId& kernel,
     }
     known = {.function = *function, .shared_bytes = shape.shared_bytes};
   }
-  std::array<void*, 5> extra = {
-      kLaunchParams, params, kLaunchParamsBytes, &param_bytes, kLaunchEnd};
+  std::array<void*, 5> extra = {std::bit_cast<void*>(kLaunchParams),
+                                params,
+                                std::bit_cast<void*>(kLaunchParamsBytes),
+                                &param_bytes,
+                                std::bit_cast<void*>(kLaunchEnd)};
   const CUresult status = context_.api().cuLaunchKernel(known.function,
                                                         shape.grid.x,
                                                         shape.grid.y,
@@ -185,8 +188,8 @@ Result<std::unique_ptr<Graph>> CudaStream::end_capture() {
   if (graph != nullptr) {
     (void)api.cuGraphDestroy(graph);
   }
-  if (error_) {
-    return *std::exchange(error_, std::nullopt);
+  if (std::optional<Error> error = std::exchange(error_, std::nullopt)) {
+    return *std::move(error);
   }
   return std::unique_ptr<Graph>(std::make_unique<CudaGraph>(context_, executable));
 }

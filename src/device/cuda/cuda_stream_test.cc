@@ -232,6 +232,15 @@ TEST_F(CudaStreamTest, AnIllegalAddressLosesTheDeviceForGood) {
   device_->release(nothing);
 }
 
+TEST_F(CudaStreamTest, KernelsCannotTouchOrdinaryMemory) {
+  std::vector<std::int32_t> ordinary(kCount);
+  stream_->launch(kFill, kShape, FillParams{.out = ordinary.data(), .count = kCount, .value = 1});
+  const auto lost = stream_->synchronize();
+  ASSERT_FALSE(lost);
+  EXPECT_THAT(lost.error().message, HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"));
+  EXPECT_EQ(ordinary[0], 0);
+}
+
 using CudaStreamDeathTest = CudaStreamTest;
 
 TEST_F(CudaStreamDeathTest, HostCodeCannotTouchADevice) {

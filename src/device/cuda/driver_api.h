@@ -119,10 +119,10 @@ constexpr unsigned kEventDisableTiming = 2;
 constexpr int kCaptureThreadLocal = 1;  ///< CUstreamCaptureMode.
 constexpr int kFunctionDynamicSharedBytesMax = 8;
 
-/// Keys of cuLaunchKernel's `extra`: a list of key and value, closed by kLaunchEnd.
-inline void* const kLaunchEnd = nullptr;
-inline void* const kLaunchParams = reinterpret_cast<void*>(std::uintptr_t{1});
-inline void* const kLaunchParamsBytes = reinterpret_cast<void*>(std::uintptr_t{2});
+/// Keys of cuLaunchKernel's `extra`, as pointers: a list of key and value, closed by kLaunchEnd.
+constexpr std::uintptr_t kLaunchEnd = 0;
+constexpr std::uintptr_t kLaunchParams = 1;
+constexpr std::uintptr_t kLaunchParamsBytes = 2;
 
 /// CALL(name, types of arguments): every function that we use, by its symbol.
 #define HEDDLE_CUDA_CALLS(CALL)                                                       \
@@ -206,10 +206,12 @@ inline void* const kLaunchParamsBytes = reinterpret_cast<void*>(std::uintptr_t{2
   CALL(cuGraphLaunch, CUgraphExec, CUstream)
 
 /// The driver's functions, each under its own name.
+// NOLINTBEGIN(readability-identifier-naming): the driver's names.
 struct DriverApi {
 #define HEDDLE_CUDA_FIELD(name, ...) CUresult (*name)(__VA_ARGS__) = nullptr;
   HEDDLE_CUDA_CALLS(HEDDLE_CUDA_FIELD)
 #undef HEDDLE_CUDA_FIELD
 };
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace heddle::device

@@ -2,6 +2,7 @@
 
 #include "device/cuda/driver_api.h"
 
+#include <bit>
 #include <cstddef>
 #include <type_traits>
 
@@ -115,9 +116,9 @@ static_assert(kCaptureThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 static_assert(kFunctionDynamicSharedBytesMax == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 
 TEST(DriverApi, AgreesWithTheToolkit) {
-  EXPECT_EQ(kLaunchEnd, CU_LAUNCH_PARAM_END);
-  EXPECT_EQ(kLaunchParams, CU_LAUNCH_PARAM_BUFFER_POINTER);
-  EXPECT_EQ(kLaunchParamsBytes, CU_LAUNCH_PARAM_BUFFER_SIZE);
+  EXPECT_EQ(std::bit_cast<void*>(kLaunchEnd), CU_LAUNCH_PARAM_END);
+  EXPECT_EQ(std::bit_cast<void*>(kLaunchParams), CU_LAUNCH_PARAM_BUFFER_POINTER);
+  EXPECT_EQ(std::bit_cast<void*>(kLaunchParamsBytes), CU_LAUNCH_PARAM_BUFFER_SIZE);
 }
 
 }  // namespace
