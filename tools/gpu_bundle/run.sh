@@ -31,8 +31,8 @@ steps=(
   "memcheck 500 compute-sanitizer --tool memcheck --error-exitcode 9 bin/ops_cuda_test --gtest_filter=-*Large*"
   "racecheck 500 compute-sanitizer --tool racecheck --error-exitcode 9 bin/ops_cuda_test --gtest_filter=*Attention*:*Linear*:*Sample*"
   "bench_device 200 bin/cuda_device"
-  "bench_attention 200 bin/cuda_attention"
-  "bench_products 200 bin/cuda_ops"
+  "bench_ops 200 bin/cuda_ops"
+  "bench_linear 200 bin/cuda_linear"
   "bench_8b 400 bin/gpu_model --shape llama-3-8b"
   "bench_14b 400 bin/gpu_model --shape qwen2.5-14b"
 )
