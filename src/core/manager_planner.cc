@@ -310,10 +310,10 @@ bool ManagerCore::Impl::prewarm_on(DeviceState& device,
     }
     lost += worth(device, victim);
   }
-  // It takes no hold of the device, nor minds who has: the map counts what others do there.
+  // It takes no hold of devices and victims, nor minds who has: the map counts what others do there,
+  // and what is lost with a victim is weighed.
   const policy::Action action{.kind = policy::ActionKind::kPrewarm,
                               .model = decision.model,
-                              .victims = victims,
                               .worth = decision.worth.score};
   if (lost >= decision.worth.score) {
     return true;
