@@ -1,257 +1,283 @@
-// What a decoder's products and draws take on a GPU, for choosing between kernels:
+// Attention and the operations that move rows on a GPU, each recorded many times over and run
+// again, so that the host's share does not count; the median of some runs. What to hold them
+// against: the memory's bandwidth (decode, rows) and the tensor cores' rate (prefill), of the
+// vendor's data sheet.
 //
-//   cuda_ops [DIVISOR]     (1; others make everything smaller, to try the program out)
-//
-// Products: microseconds of ours and of cuBLASLt, and the bytes of weights per second that the
-// better of them reads. Weights come from memory, not from a cache: each product takes others. What
-// is measured is recorded and replayed, so that the host's share does not count.
+//   cuda_ops            one GPU, the first; needs about 20 GiB of it
+//   cuda_ops small      shapes that the emulated driver gets through (its times mean nothing)
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
-#include <string>
-#include <utility>
+#include <numeric>
+#include <string_view>
 #include <vector>
 
+#include "base/rng.h"
 #include "device/cuda/cuda_device.h"
-#include "device/cuda/cuda_stream.h"
-#include "ops/context.h"
-#include "ops/cuda/blas.h"
-#include "ops/linear.h"
-#include "ops/log_probs.h"
-#include "ops/sample.h"
+#include "ops/attention.h"
+#include "ops/bf16.h"
+#include "ops/gather_rows.h"
+#include "ops/rms_norm.h"
+#include "ops/rope.h"
+#include "ops/silu_mul.h"
 
 namespace heddle {
 namespace {
 
-using device::Buffer;
+using ops::ConstTensorRef;
 using ops::DType;
+using ops::TensorRef;
 
-constexpr std::int64_t kWeightBytes = 2LL << 30;
-constexpr std::int64_t kTokensMax = 2048;
-constexpr std::int64_t kOutputsMax = kTokensMax * 28672;  ///< Of a product, over all tokens.
-constexpr int kRecorded = 20;
-constexpr int kReplays = 5;
+/// Heads of a model.
+struct Heads {
+  const char* name;
+  std::int64_t heads;
+  std::int64_t kv_heads;
+  std::int64_t head_dim;
+};
+constexpr Heads kHeads[] = {{"8B (32/8/128)", 32, 8, 128}, {"1B (32/8/64)", 32, 8, 64}};
+constexpr std::int64_t kBlockTokens = 16;
 
-/// The value, or the end of the program with the reason.
-template <class T>
-T must(Result<T> result) {
-  if (!result) {
-    std::fprintf(stderr, "%s\n", result.error().message.c_str());
-    std::exit(1);
+/// Memory of the device, full of numbers around zero.
+class Numbers {
+ public:
+  Numbers(device::CudaDevice& device, device::Stream& stream, DType dtype, std::int64_t n)
+      : dtype_(dtype), memory_(make(device, static_cast<std::size_t>(n * ops::dtype_size(dtype)))) {
+    constexpr std::size_t kPiece = std::size_t{1} << 20U;
+    const device::Buffer piece = device.allocate(device::Place::kHost, kPiece).value();
+    Rng rng(1);
+    for (std::size_t i = 0; i < kPiece; i += static_cast<std::size_t>(ops::dtype_size(dtype))) {
+      const float value = static_cast<float>(rng.below(2001)) * 1e-3F - 1.0F;
+      const std::uint16_t half = ops::to_bf16(value);
+      if (dtype == DType::kF32) {
+        std::memcpy(piece.data() + i, &value, sizeof(value));
+      } else {
+        std::memcpy(piece.data() + i, &half, sizeof(half));
+      }
+    }
+    for (std::size_t at = 0; at < memory_.bytes(); at += kPiece) {
+      stream.copy(memory_.data() + at, piece.data(), std::min(kPiece, memory_.bytes() - at));
+    }
+    HEDDLE_CHECK(stream.synchronize());
   }
-  return std::move(*result);
-}
-void must(const Result<void>& result) {
-  if (!result) {
-    std::fprintf(stderr, "%s\n", result.error().message.c_str());
-    std::exit(1);
-  }
-}
 
-struct Product {
-  const char* what;
-  std::int64_t outputs;
-  std::int64_t inputs;
+  [[nodiscard]] std::byte* data() const { return memory_.data(); }
+  [[nodiscard]] TensorRef matrix(std::int64_t rows, std::int64_t columns) const {
+    return ops::tensor_2d(memory_.data(), dtype_, rows, columns);
+  }
+  [[nodiscard]] TensorRef heads(std::int64_t rows, std::int64_t count, std::int64_t dim) const {
+    return ops::heads_of(matrix(rows, count * dim), 0, count, dim);
+  }
+
+ private:
+  static device::Buffer make(device::CudaDevice& device, std::size_t bytes) {
+    return device.allocate(device::Place::kDevice, bytes).value();
+  }
+
+  DType dtype_;
+  device::Buffer memory_;
+};
+
+/// Integers on the device.
+class Integers {
+ public:
+  Integers(device::CudaDevice& device,
+           device::Stream& stream,
+           const std::vector<std::int32_t>& values)
+      : memory_(device.allocate(device::Place::kDevice, values.size() * 4).value()),
+        count_(static_cast<std::int64_t>(values.size())) {
+    stream.copy(memory_.data(),
+                reinterpret_cast<const std::byte*>(values.data()),  // Not pinned: copied at once.
+                values.size() * 4);
+    HEDDLE_CHECK(stream.synchronize());
+  }
+  [[nodiscard]] ConstTensorRef vector() const {
+    return ops::tensor_1d(static_cast<const std::byte*>(memory_.data()), DType::kI32, count_);
+  }
+  [[nodiscard]] ConstTensorRef matrix(std::int64_t rows) const {
+    return ops::tensor_2d(
+        static_cast<const std::byte*>(memory_.data()), DType::kI32, rows, count_ / rows);
+  }
+
+ private:
+  device::Buffer memory_;
+  std::int64_t count_;
 };
 
 class Bench {
  public:
-  explicit Bench(std::int64_t divisor) : divisor_(divisor) {
-    // A stream that was told so once does without the library for good.
-    // NOLINTBEGIN(concurrency-mt-unsafe)
-    const char* named = std::getenv("HEDDLE_CUBLASLT");
-    const std::string before = named == nullptr ? "" : named;
-    ::setenv("HEDDLE_CUBLASLT", "none", 1);
-    multiply(*own_, DType::kBf16, 16, 16, 16, 0, false);
-    must(own_->synchronize());
-    if (named == nullptr) {
-      ::unsetenv("HEDDLE_CUBLASLT");
-    } else {
-      ::setenv("HEDDLE_CUBLASLT", before.c_str(), 1);
-    }
-    // NOLINTEND(concurrency-mt-unsafe)
-  }
+  explicit Bench(bool small)
+      : small_(small),
+        device_(device::CudaDevice::create({.bytes = std::uint64_t{64} << 20U}).value()),
+        stream_(device_->create_stream().value()),
+        context_{.stream = *stream_, .kernels = *ops::kernels_for(device::Kind::kCuda)} {}
 
   void run() {
-    for (const DType dtype : {DType::kBf16, DType::kI8}) {
-      for (const Product& p : {Product{"qkv", 6144, 4096},
-                               Product{"out", 4096, 4096},
-                               Product{"gate_up", 28672, 4096},
-                               Product{"down", 4096, 14336},
-                               Product{"head", 128256, 4096}}) {
-        for (const std::int64_t tokens : {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048}) {
-          if (tokens * p.outputs <= kOutputsMax / divisor_) {
-            product(dtype, p, tokens);
-          }
+    std::printf("%s\n", device_->properties().name.c_str());
+    for (const Heads& heads : kHeads) {
+      for (const std::int64_t context : sizes({512, 4096, 32768}, {40})) {
+        for (const std::int64_t batch : sizes({1, 8, 32, 128}, {2})) {
+          attend(heads, DType::kBf16, batch, 1, context);
+        }
+      }
+      for (const std::int64_t context : sizes({0, 8192}, {40})) {
+        for (const std::int64_t tokens : sizes({16, 128, 512, 2048, 8192}, {20})) {
+          attend(heads, DType::kBf16, 1, tokens, context);
         }
       }
     }
-    for (const std::int64_t rows : {1, 8, 64, 256}) {
-      draws(rows);
+    attend(kHeads[0], DType::kF32, small_ ? 2 : 8, 1, small_ ? 40 : 4096);
+    attend(kHeads[0], DType::kF32, 1, small_ ? 20 : 512, 0);
+    for (const std::int64_t tokens : sizes({1, 32, 2048}, {3})) {
+      rows(tokens);
     }
   }
 
  private:
-  void product(DType dtype, const Product& p, std::int64_t tokens) {
-    const std::int64_t outputs = p.outputs / divisor_;
-    const std::int64_t inputs = p.inputs / divisor_;
-    const std::int64_t bytes = outputs * inputs * ops::dtype_size(dtype);
-    const auto seconds = [&](device::CudaStream& stream, bool blas) {
-      return seconds_each(stream, [&](int i) {
-        const std::int64_t copies = std::max<std::int64_t>(kWeightBytes / divisor_ / bytes, 1);
-        multiply(stream, dtype, tokens, outputs, inputs, i % copies * bytes, blas);
-      });
-    };
-    const double ours = seconds(*own_, false);
-    double best = ours;
-    std::printf("%s %-8s %5lld x %6lld x %5lld  ours %9.1f us",
-                dtype == DType::kI8 ? "int8" : "bf16",
-                p.what,
-                static_cast<long long>(tokens),
-                static_cast<long long>(outputs),
-                static_cast<long long>(inputs),
-                1e6 * ours);
-    if (dtype == DType::kBf16) {
-      const double theirs = seconds(*with_blas_, true);
-      best = std::min(best, theirs);
-      std::printf("  cuBLASLt %9.1f us", 1e6 * theirs);
-    }
-    std::printf("  %7.1f GB/s  %7.1f TFLOP/s\n",
-                1e-9 * static_cast<double>(bytes) / best,
-                2e-12 * static_cast<double>(tokens * outputs * inputs) / best);
+  [[nodiscard]] std::vector<std::int64_t> sizes(std::vector<std::int64_t> all,
+                                                std::vector<std::int64_t> few) const {
+    return small_ ? few : all;
   }
 
-  void draws(std::int64_t rows) {
-    const std::int64_t vocab = 128256 / divisor_;
-    const auto logits = ops::tensor_2d<const std::byte>(out_.data(), DType::kF32, rows, vocab);
-    const auto tokens = ops::tensor_1d(tokens_.data(), DType::kI32, rows);
-    const std::pair<const char*, ops::SampleRow> kinds[] = {
-        {"greedy", {.temperature = 0.0F}},
-        {"all", {.uniform = 0.5}},
-        {"top_p", {.top_p = 0.9F, .uniform = 0.5}},
-        {"top_k and top_p", {.top_p = 0.9F, .top_k = 50, .uniform = 0.5}}};
-    fill_logits(rows * vocab);
-    for (const auto& [what, row] : kinds) {
-      std::fill_n(reinterpret_cast<ops::SampleRow*>(asked_.data()), rows, row);
-      const double seconds = seconds_each(*own_, [&](int) {
-        ops::sample(own_context_,
-                    {.logits = logits,
-                     .rows = reinterpret_cast<const ops::SampleRow*>(asked_.data()),
-                     .tokens = tokens});
-      });
-      std::printf("sample %3lld x %6lld %-16s %9.1f us\n",
-                  static_cast<long long>(rows),
-                  static_cast<long long>(vocab),
+  /// Seconds that `enqueue` takes on the device, of many in a row.
+  double measure(const std::function<void()>& enqueue) {
+    const int repeats = small_ ? 2 : 20;
+    enqueue();
+    HEDDLE_CHECK(stream_->synchronize());
+    HEDDLE_CHECK(stream_->begin_capture());
+    for (int i = 0; i < repeats; ++i) {
+      enqueue();
+    }
+    const auto graph = stream_->end_capture();
+    HEDDLE_CHECK(graph.has_value());
+    std::vector<double> seconds;
+    for (int i = 0; i < (small_ ? 1 : 7); ++i) {
+      const auto before = std::chrono::steady_clock::now();
+      stream_->replay(**graph);
+      HEDDLE_CHECK(stream_->synchronize());
+      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - before;
+      seconds.push_back(passed.count() / repeats);
+    }
+    std::sort(seconds.begin(), seconds.end());
+    return seconds[seconds.size() / 2];
+  }
+
+  /// `batch` sequences with `fresh` tokens each after `context` cached ones.
+  void attend(const Heads& heads,
+              DType dtype,
+              std::int64_t batch,
+              std::int64_t fresh,
+              std::int64_t context) {
+    const std::int64_t tokens = batch * fresh;
+    const std::int64_t blocks = (context + fresh + kBlockTokens - 1) / kBlockTokens;
+    const std::int64_t half = heads.kv_heads * kBlockTokens * heads.head_dim;  // Elements.
+    std::vector<std::int32_t> table(static_cast<std::size_t>(batch * blocks));
+    std::iota(table.begin(), table.end(), 0);
+    Rng rng(7);
+    for (std::size_t i = table.size(); i > 1; --i) {
+      std::swap(table[i - 1], table[rng.below(i)]);
+    }
+    std::vector<std::int32_t> begin;
+    for (std::int64_t s = 0; s <= batch; ++s) {
+      begin.push_back(static_cast<std::int32_t>(s * fresh));
+    }
+    const Numbers cache(*device_, *stream_, dtype, batch * blocks * 2 * half);
+    const Numbers query(*device_, *stream_, DType::kF32, tokens * heads.heads * heads.head_dim);
+    const Numbers out(*device_, *stream_, DType::kBf16, tokens * heads.heads * heads.head_dim);
+    const Integers table_on(*device_, *stream_, table);
+    const Integers begin_on(*device_, *stream_, begin);
+    const Integers first_on(*device_,
+                            *stream_,
+                            std::vector<std::int32_t>(static_cast<std::size_t>(batch),
+                                                      static_cast<std::int32_t>(context)));
+    const ops::AttentionArgs args{
+        .rows = {.begin = begin_on.vector(), .first_position = first_on.vector()},
+        .query = query.heads(tokens, heads.heads, heads.head_dim),
+        .kv = {.base = cache.data(),
+               .block_bytes = 2 * half * ops::dtype_size(dtype),
+               .block_tokens = kBlockTokens,
+               .key_offset = 0,
+               .value_offset = half * ops::dtype_size(dtype),
+               .kv_heads = heads.kv_heads,
+               .head_dim = heads.head_dim,
+               .dtype = dtype,
+               .table = table_on.matrix(batch)},
+        .scale = 0.1F,
+        .out = out.heads(tokens, heads.heads, heads.head_dim)};
+    const double seconds = measure([&] { ops::attention(context_, args); });
+    const auto kv_bytes = static_cast<double>(batch * (context + fresh) * 2 * half / kBlockTokens *
+                                              ops::dtype_size(dtype));
+    const double pairs = static_cast<double>(tokens) *
+                         (static_cast<double>(context) + static_cast<double>(fresh + 1) / 2.0);
+    std::printf("attention  %-14s %s %4ld x %5ld after %5ld %10.1f us %8.1f GB/s %8.2f TFLOP/s\n",
+                heads.name,
+                dtype == DType::kF32 ? "f32 " : "bf16",
+                static_cast<long>(batch),
+                static_cast<long>(fresh),
+                static_cast<long>(context),
+                seconds * 1e6,
+                kv_bytes / seconds * 1e-9,
+                4e-12 * pairs * static_cast<double>(heads.heads * heads.head_dim) / seconds);
+  }
+
+  /// The operations that move rows, at the widths of an 8B model.
+  void rows(std::int64_t tokens) {
+    constexpr std::int64_t kColumns = 4096;
+    constexpr std::int64_t kInner = 14336;
+    constexpr std::int64_t kDim = 128;
+    const Numbers x(*device_, *stream_, DType::kF32, tokens * kColumns);
+    const Numbers half(*device_, *stream_, DType::kBf16, tokens * kInner);
+    const Numbers wide(*device_, *stream_, DType::kF32, tokens * 2 * kInner);
+    const Numbers weight(*device_, *stream_, DType::kF32, kColumns);
+    const Numbers embedding(*device_, *stream_, DType::kBf16, 1000 * kColumns);
+    const Integers ids(
+        *device_, *stream_, std::vector<std::int32_t>(static_cast<std::size_t>(tokens), 500));
+    const auto report = [&](const char* what, std::int64_t bytes, const auto& enqueue) {
+      const double seconds = measure(enqueue);
+      std::printf("%-10s %5ld tokens %10.1f us %8.1f GB/s\n",
                   what,
-                  1e6 * seconds);
-    }
-    std::fill_n(reinterpret_cast<ops::LogProbRow*>(asked_.data()), rows, ops::LogProbRow{0, 20});
-    const double seconds = seconds_each(*own_, [&](int) {
-      ops::log_probs(
-          own_context_,
-          {.logits = logits,
-           .rows = reinterpret_cast<const ops::LogProbRow*>(asked_.data()),
-           .choices = tokens,
-           .tokens = reinterpret_cast<std::int32_t*>(told_.data()),
-           .log_probs = reinterpret_cast<float*>(told_.data()) + rows * ops::kLogProbsWidth});
+                  static_cast<long>(tokens),
+                  seconds * 1e6,
+                  static_cast<double>(bytes) / seconds * 1e-9);
+    };
+    report("rms_norm", tokens * kColumns * 6, [&] {
+      ops::rms_norm(context_,
+                    {.x = x.matrix(tokens, kColumns),
+                     .weight = ops::tensor_1d(weight.data(), DType::kF32, kColumns),
+                     .out = half.matrix(tokens, kColumns)});
     });
-    std::printf("log_probs %3lld x %6lld of 20          %9.1f us\n",
-                static_cast<long long>(rows),
-                static_cast<long long>(vocab),
-                1e6 * seconds);
+    report("silu_mul", tokens * kInner * 10, [&] {
+      ops::silu_mul(
+          context_,
+          {.gate_up = wide.matrix(tokens, 2 * kInner), .out = half.matrix(tokens, kInner)});
+    });
+    report("rope", tokens * kColumns * 8, [&] {
+      ops::rope(
+          context_,
+          {.cos_sin = wide.matrix(tokens, kDim), .heads = x.heads(tokens, kColumns / kDim, kDim)});
+    });
+    report("gather", tokens * kColumns * 6, [&] {
+      ops::gather_rows(context_,
+                       {.table = embedding.matrix(1000, kColumns),
+                        .rows = ids.vector(),
+                        .out = x.matrix(tokens, kColumns)});
+    });
   }
 
-  /// Numbers as a model's logits lie: about normal, of a deviation of 3.
-  void fill_logits(std::int64_t count) {
-    std::vector<float> values(static_cast<std::size_t>(count));
-    std::uint32_t state = 1;
-    for (float& value : values) {
-      float sum = 0.0F;
-      for (int i = 0; i < 4; ++i) {
-        state = state * 1664525U + 1013904223U;
-        sum += static_cast<float>(state >> 8U) * 0x1p-24F - 0.5F;
-      }
-      value = 5.2F * sum;
-    }
-    own_->copy(out_.data(),
-               reinterpret_cast<const std::byte*>(values.data()),
-               values.size() * sizeof(float));
-    must(own_->synchronize());
-  }
-
-  void multiply(device::CudaStream& stream,
-                DType dtype,
-                std::int64_t tokens,
-                std::int64_t outputs,
-                std::int64_t inputs,
-                std::int64_t weight,
-                bool blas) {
-    const bool int8 = dtype == DType::kI8;
-    const ops::LinearArgs args{
-        .x = ops::tensor_2d<const std::byte>(x_.data(), DType::kBf16, tokens, inputs),
-        .weight = ops::tensor_2d<const std::byte>(weights_.data() + weight, dtype, outputs, inputs),
-        .scale = int8 ? ops::tensor_1d<const std::byte>(scale_.data(), DType::kF32, outputs)
-                      : ops::ConstTensorRef{},
-        .out = ops::tensor_2d(out_.data(), DType::kF32, tokens, outputs)};
-    if (!blas) {
-      ops::OpContext context{.stream = stream, .kernels = *ops::kernels_for(device::Kind::kCuda)};
-      ops::linear(context, args);
-    } else if (!stream.attachment<ops::cuda::Blas>().multiply(stream, args)) {
-      std::fprintf(stderr, "cuBLASLt does not do it\n");
-      std::exit(1);
-    }
-  }
-
-  /// Seconds of one of kRecorded calls of enqueue(i), in the best of some replays.
-  double seconds_each(device::CudaStream& stream, const std::function<void(int)>& enqueue) {
-    enqueue(0);
-    must(stream.synchronize());
-    if (!stream.begin_capture()) {
-      std::exit(1);
-    }
-    for (int i = 0; i < kRecorded; ++i) {
-      enqueue(i);
-    }
-    const auto graph = must(stream.end_capture());
-    double best = 1e9;
-    for (int i = 0; i < kReplays; ++i) {
-      const auto begin = std::chrono::steady_clock::now();
-      stream.replay(*graph);
-      must(stream.synchronize());
-      best = std::min(
-          best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-    }
-    return best / kRecorded;
-  }
-
-  Buffer memory(std::int64_t bytes, device::Place place = device::Place::kDevice) {
-    return must(device_->allocate(place, static_cast<std::size_t>(bytes)));
-  }
-
-  std::int64_t divisor_;
-  std::unique_ptr<device::CudaDevice> device_ =
-      must(device::CudaDevice::create({.bytes = 64U << 20U}));
-  Buffer weights_ = memory(kWeightBytes / divisor_);
-  Buffer x_ = memory(kTokensMax * 14336 * 2 / divisor_);
-  Buffer out_ = memory(kOutputsMax * 4 / divisor_);
-  Buffer scale_ = memory(128256LL * 4);
-  Buffer tokens_ = memory(kTokensMax * 4);
-  Buffer told_ = memory(kTokensMax * ops::kLogProbsWidth * 8);
-  Buffer asked_ = memory(kTokensMax * 64, device::Place::kHost);
-  std::unique_ptr<device::CudaStream> own_ = must(device::CudaStream::create(*device_, 0));
-  std::unique_ptr<device::CudaStream> with_blas_ = must(device::CudaStream::create(*device_, 0));
-  ops::OpContext own_context_{.stream = *own_, .kernels = *ops::kernels_for(device::Kind::kCuda)};
+  bool small_;
+  std::unique_ptr<device::CudaDevice> device_;
+  std::unique_ptr<device::Stream> stream_;
+  ops::OpContext context_;
 };
 
 }  // namespace
 }  // namespace heddle
 
 int main(int argc, char** argv) {
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  heddle::Bench(argc > 1 ? std::max(std::atoll(argv[1]), 1LL) : 1).run();
+  heddle::Bench(argc > 1 && std::string_view(argv[1]) == "small").run();
   return 0;
 }

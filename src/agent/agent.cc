@@ -3,6 +3,7 @@
 #include <atomic>
 #include <map>
 #include <set>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -43,7 +44,7 @@ std::string_view backing_name(device::ArenaBacking backing) {
 std::uint64_t arena_pages(const AgentSetup& setup) {
   std::int64_t pages = setup.host_pages;
   for (const DeviceSetup& device : setup.devices) {
-    pages += device.pages;
+    pages += device.gpu.has_value() ? 0 : device.pages;
   }
   return static_cast<std::uint64_t>(pages);
 }
@@ -54,7 +55,10 @@ core::AgentOptions core_options(const AgentSetup& setup) {
   core::AgentOptions options;
   options.host_pages = setup.host_pages;
   for (const DeviceSetup& device : setup.devices) {
-    options.devices.push_back({.id = device.id, .pages = device.pages, .copy = device.copy});
+    options.devices.push_back({.id = device.id,
+                               .pages = device.pages,
+                               .copy = device.copy,
+                               .own_memory = device.gpu.has_value()});
   }
   return options;
 }
@@ -200,6 +204,7 @@ class Agent::Impl {
                                  .epoch = epoch,
                                  .name = setup.name,
                                  .cores = setup.cores,
+                                 .gpu = setup.gpu,
                                  .page_bytes = setup_.page_bytes,
                                  .pages = std::move(command.pages),
                                  .load_bandwidth = setup.load_bandwidth,
@@ -340,9 +345,16 @@ class Agent::Impl {
 
   void execute(core::CancelRead& command) { reader_.cancel(command.model); }
 
+  /// Those of a device's pages that are in the arena: a GPU's worker gives its own memory back, and
+  /// takes it again, before it says that pages have changed hands.
+  [[nodiscard]] std::span<const PageId> arena_pages_of(DeviceId device,
+                                                       const std::vector<PageId>& pages) const {
+    return workers_.at(device).setup->gpu.has_value() ? std::span<const PageId>() : pages;
+  }
+
   /// What backs the pages is the kernel's before the engine may start.
   void execute(core::GrantLoan& command) {
-    for (const PageId page : command.pages) {
+    for (const PageId page : arena_pages_of(command.device, command.pages)) {
       if (const Result<void> released = arena_.release(page.value()); !released) {
         log::warning("page not released", {{"error", released.error().message}});
       }
@@ -367,7 +379,7 @@ class Agent::Impl {
   void back(const core::BackPages& command) {
     constexpr auto kPause = std::chrono::milliseconds(100);
     bool said = false;
-    for (const PageId page : command.pages) {
+    for (const PageId page : arena_pages_of(command.device, command.pages)) {
       for (Result<void> backed = arena_.restore(page.value()); !backed && !ending_;
            backed = arena_.restore(page.value())) {
         if (!std::exchange(said, true)) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,9 +27,10 @@ struct DeviceSetup {
   DeviceId id{};
   std::string name{};
   std::vector<int> cores{};
+  std::optional<int> gpu{};  ///< The CUDA driver's number of it; none: it is part of the host.
   std::int64_t pages = 0;
   std::uint64_t load_bandwidth = 0;  ///< [bytes/s]; 0: as fast as it goes.
-  bool copy = false;
+  bool copy = false;                 ///< Always so with a GPU.
   rpc::Pace pace{};
   policy::StepOptions step{};
   std::int64_t prefix_cache = 0;                               ///< As core::WorkerOptions has it.
@@ -37,7 +39,7 @@ struct DeviceSetup {
 };
 
 struct AgentSetup {
-  std::size_t page_bytes = 0;   ///< Of the arena, and so of every device.
+  std::size_t page_bytes = 0;   ///< Of the arena and of every device.
   std::int64_t host_pages = 0;  ///< Budget of the host cache.
   std::vector<DeviceSetup> devices{};
   log::Level log_level = log::Level::kInfo;  ///< Of the workers.

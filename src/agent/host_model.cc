@@ -17,7 +17,6 @@ namespace heddle::agent {
 namespace {
 
 constexpr std::int64_t kBatchTokensMin = 16;
-constexpr std::int64_t kBatchTokensMax = 512;
 constexpr std::uint64_t kWorkspaceShare = 16;
 
 Result<policy::Footprint> footprint_of(const spec::ModelSpec& model,
@@ -118,8 +117,9 @@ Result<std::vector<HostModel>> open_host_shards(const std::string& source,
 
 std::int64_t choose_batch_tokens(const std::vector<std::string>& sources,
                                  const std::filesystem::path& base,
-                                 std::uint64_t device_bytes) {
-  std::int64_t tokens = kBatchTokensMax;
+                                 std::uint64_t device_bytes,
+                                 std::int64_t most) {
+  std::int64_t tokens = most;
   for (const std::string& source : sources) {
     const Result<std::filesystem::path> directory = store::find_model(source, places_from(base));
     if (!directory) {

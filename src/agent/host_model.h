@@ -53,11 +53,12 @@ Result<std::vector<HostModel>> open_host_shards(const std::string& source,
                                                 const HostGeometry& geometry,
                                                 std::int64_t ranks);
 
-/// The most tokens of a step, a power of two from 16 to 512, whose workspace takes at most a
+/// The most tokens of a step, a power of two from 16 to `most`, whose workspace takes at most a
 /// sixteenth of a device of `device_bytes` for every one of the models (those that can be found);
 /// 16 where none does. Reads files.
 [[nodiscard]] std::int64_t choose_batch_tokens(const std::vector<std::string>& sources,
                                                const std::filesystem::path& base,
-                                               std::uint64_t device_bytes);
+                                               std::uint64_t device_bytes,
+                                               std::int64_t most);
 
 }  // namespace heddle::agent

@@ -36,7 +36,7 @@ TEST(HostModel, NamesWhatIsMissing) {
 TEST(HostModel, AStepFitsTheDevice) {
   const std::vector<std::string> sources = {"tests/golden/qwen3-window", "no/such"};
   const auto tokens = [&](std::uint64_t bytes) {
-    return choose_batch_tokens(sources, HEDDLE_SOURCE_DIR, bytes);
+    return choose_batch_tokens(sources, HEDDLE_SOURCE_DIR, bytes, 512);
   };
   EXPECT_EQ(tokens(std::uint64_t{1} << 40U), 512);
   EXPECT_EQ(tokens(1), 16);

@@ -26,13 +26,12 @@ std::string problem_of(const config::Config& config, const manager::ConfiguredMo
   }
   const config::DeviceConfig* largest = nullptr;
   for (const config::DeviceConfig& device : config.devices) {
-    if (device.kind == config::DeviceKind::kCpu &&
-        (largest == nullptr || device.memory > largest->memory)) {
+    if (config::runs_models(device) && (largest == nullptr || device.memory > largest->memory)) {
       largest = &device;
     }
   }
   if (largest == nullptr) {
-    return "all devices are external, which only engines can use; add one of kind cpu";
+    return "all devices are external, which only engines can use; add one of kind cpu or cuda";
   }
   const std::uint64_t pages = largest->memory / largest->page;
   const policy::Footprint& footprint = model.host->footprint;

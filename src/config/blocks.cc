@@ -6,7 +6,8 @@ namespace heddle::config {
 namespace {
 
 bool alike(const DeviceConfig& a, const DeviceConfig& b) {
-  return a.memory == b.memory && a.prefix_cache == b.prefix_cache && a.copy == b.copy;
+  return a.kind == b.kind && a.memory == b.memory && a.prefix_cache == b.prefix_cache &&
+         a.copy == b.copy;
 }
 
 }  // namespace
@@ -15,7 +16,7 @@ std::vector<std::vector<std::size_t>> device_blocks(const Config& config, std::i
   std::vector<std::vector<std::size_t>> blocks;
   std::vector<std::size_t> block;
   for (std::size_t i = 0; i < config.devices.size(); ++i) {
-    if (config.devices[i].kind != DeviceKind::kCpu) {
+    if (!runs_models(config.devices[i])) {
       continue;
     }
     block.push_back(i);
@@ -45,7 +46,7 @@ std::vector<std::string> block_problems(const Config& config) {
     } else if (device_blocks(config, model.tensor_parallel).empty()) {
       problems.push_back(what + ranks + " devices that follow each other, of the same memory, " +
                          "prefix_cache and copy, are needed: the first " + ranks +
-                         " of kind cpu in `devices`, or the next " + ranks +
+                         " of kind cpu or cuda in `devices`, or the next " + ranks +
                          ", and so on; there are none");
     }
   }

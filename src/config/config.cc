@@ -6,7 +6,9 @@
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <utility>
 
+#include "base/units.h"
 #include "config/blocks.h"
 #include "config/declare.h"
 #include "config/engine_declare.h"
@@ -17,9 +19,17 @@ namespace heddle::config {
 
 namespace {
 
-/// One device for what there is: memory that is only counted when there are engines alone, else the
-/// cores of this machine with half of its memory.
-void add_default_device(Config& config, const Machine& machine) {
+/// Of the image cache, when nothing is said. With GPUs a quarter of the machine's memory if that is
+/// more: all their weights come from there.
+constexpr std::uint64_t kHostMemory = std::uint64_t{1} << 30U;
+
+/// What of a GPU is heddle's when nothing is said: the rest is for the driver's own memory,
+/// captured steps and workspace.
+constexpr std::uint64_t kGpuTenths = 9;
+
+/// Devices for what there is: memory that is only counted when there are engines alone, else all
+/// GPUs, else the cores of this machine with half of its memory.
+void add_default_devices(Config& config, const Machine& machine) {
   const bool only_engines =
       !config.models.empty() &&
       std::all_of(config.models.begin(), config.models.end(), [](const ModelConfig& model) {
@@ -31,9 +41,34 @@ void add_default_device(Config& config, const Machine& machine) {
     config.devices.push_back(std::move(device));
     return;
   }
-  DeviceConfig device{.name = "cpu0", .cores = machine.cores};
-  device.memory = machine.memory / 2 / device.page * device.page;
-  config.devices.push_back(std::move(device));
+  for (std::size_t i = 0; i < machine.gpus.size(); ++i) {
+    if (machine.gpus[i].usable) {
+      config.devices.push_back(
+          {.kind = DeviceKind::kCuda, .gpu = static_cast<int>(i), .copy = true});
+    }
+  }
+  if (config.devices.empty()) {
+    DeviceConfig device{.name = "cpu0", .cores = machine.cores};
+    device.memory = machine.memory / 2 / device.page * device.page;
+    config.devices.push_back(std::move(device));
+  }
+}
+
+/// What is wrong with the number of a GPU; empty: nothing.
+std::string gpu_trouble(const DeviceConfig& device, const Machine& machine) {
+  if (machine.gpus.empty()) {
+    return "kind: there is no GPU that heddle could use: " + machine.no_gpus;
+  }
+  if (std::cmp_less(device.gpu, machine.gpus.size())) {
+    return machine.gpus[static_cast<std::size_t>(device.gpu)].usable
+               ? ""
+               : "gpu: GPU " + std::to_string(device.gpu) + " has no virtual memory management";
+  }
+  std::string there;
+  for (std::size_t i = 0; i < machine.gpus.size(); ++i) {
+    there += (i == 0 ? "" : ", ") + std::to_string(i) + " (" + machine.gpus[i].name + ")";
+  }
+  return "gpu: there is no GPU " + std::to_string(device.gpu) + "; there are " + there;
 }
 
 void check_device(std::size_t index,
@@ -50,6 +85,16 @@ void check_device(std::size_t index,
              format_cores(machine.cores));
     }
   }
+  if (device.kind == DeviceKind::kCuda) {
+    if (const std::string trouble = gpu_trouble(device, machine); !trouble.empty()) {
+      reject(trouble);
+      return;
+    }
+    const std::uint64_t all = machine.gpus[static_cast<std::size_t>(device.gpu)].memory;
+    if (device.memory > all) {
+      reject("memory: " + format_bytes(device.memory) + " of a GPU with " + format_bytes(all));
+    }
+  }
   if (!std::has_single_bit(device.page) || device.page < 4096 || device.page > 1U << 30U) {
     reject("page: " + std::to_string(device.page) +
            " bytes; want a power of two from 4KiB to 1GiB, such as 2MiB");
@@ -59,27 +104,58 @@ void check_device(std::size_t index,
   }
 }
 
+std::string_view prefix_of(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::kCpu:
+      return "cpu";
+    case DeviceKind::kExternal:
+      return "external";
+    case DeviceKind::kCuda:
+      return "gpu";
+  }
+  return "";
+}
+
+/// GPUs that are not numbered get the numbers that follow the last one's.
+void complete_gpu(DeviceConfig& device, int& next, const Machine& machine) {
+  if (device.gpu < 0) {
+    device.gpu = next;
+  }
+  next = device.gpu + 1;
+  if (device.memory == 0 && std::cmp_less(device.gpu, machine.gpus.size())) {
+    const std::uint64_t all = machine.gpus[static_cast<std::size_t>(device.gpu)].memory;
+    device.memory = all / 10 * kGpuTenths / device.page * device.page;
+  }
+}
+
 void complete_devices(Config& config, const Machine& machine, Diagnosis& diagnosis) {
   if (config.devices.empty()) {
-    add_default_device(config, machine);
+    add_default_devices(config, machine);
   }
   const auto paged = std::find_if(config.devices.begin(),
                                   config.devices.end(),
                                   [](const DeviceConfig& device) { return device.page > 0; });
   const std::uint64_t page = paged == config.devices.end() ? DeviceConfig{}.page : paged->page;
+  int next_gpu = 0;
   for (std::size_t i = 0; i < config.devices.size(); ++i) {
     DeviceConfig& device = config.devices[i];
-    const bool cpu = device.kind == DeviceKind::kCpu;
-    if (!cpu && device.page == 0) {
+    if (device.page == 0) {
       device.page = page;
     }
-    if (device.name.empty()) {
-      device.name = (cpu ? "cpu" : "external") + std::to_string(i);
+    if (device.kind == DeviceKind::kCuda) {
+      complete_gpu(device, next_gpu, machine);
     }
-    if (device.cores.empty() && cpu) {
+    if (device.name.empty()) {
+      device.name = std::string(prefix_of(device.kind)) + std::to_string(i);
+    }
+    if (device.cores.empty() && device.kind == DeviceKind::kCpu) {
       device.cores = machine.cores;
     }
     check_device(i, device, machine, diagnosis);
+  }
+  if (config.host.memory == 0) {
+    const bool gpus = next_gpu > 0;
+    config.host.memory = gpus ? std::max(machine.memory / 4, kHostMemory) : kHostMemory;
   }
 }
 

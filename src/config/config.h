@@ -26,7 +26,7 @@ struct ListenAddress {
 
 /// The memory of the machine itself.
 struct HostConfig {
-  std::uint64_t memory = 1U << 30U;       ///< Budget of the image cache [bytes].
+  std::uint64_t memory = 0;               ///< Budget of the image cache [bytes].
   std::uint64_t snapshots = 8ULL << 30U;  ///< Of what is saved of suspended engines [bytes].
 };
 
@@ -39,21 +39,28 @@ struct PaceConfig {
 enum class DeviceKind : std::uint8_t {
   kCpu,       ///< Cores and memory of this machine; runs models of our own, and engines.
   kExternal,  ///< Memory that only engines use, such as a GPU of theirs: it is only counted.
+  kCuda,      ///< A GPU; runs models of our own, and engines.
 };
 
 struct DeviceConfig {
   std::string name{};
   DeviceKind kind = DeviceKind::kCpu;
-  std::vector<int> cores{};          ///< CPU numbers; ascending, distinct; none of kExternal.
+  std::vector<int> cores{};          ///< CPU numbers; ascending, distinct; of kCpu alone.
+  int gpu = -1;                      ///< Of kCuda, the driver's number of it; -1 elsewhere.
   std::uint64_t memory = 0;          ///< Of weights, KV and workspace [bytes]; at least one page.
   std::uint64_t page = 2U << 20U;    ///< [bytes]; a power of two.
   std::uint64_t load_bandwidth = 0;  ///< Emulated link from host memory [bytes/s]; 0: none.
-  bool copy = false;                 ///< Weights are copied to the device, as a GPU must.
+  bool copy = false;                 ///< Weights are copied to the device; always so to a GPU.
   PaceConfig pace{};
   Duration step_budget = 25ms;  ///< What one engine step should take.
   /// Of the memory that models leave to KV, what cached prefixes may have [percent]; 0: none.
   std::int64_t prefix_cache = 100;
 };
+
+/// Whether heddle runs models of its own on it.
+[[nodiscard]] inline bool runs_models(const DeviceConfig& device) {
+  return device.kind != DeviceKind::kExternal;
+}
 
 /// How calls of tools are found in a model's answers; text::ToolFormat in the words of this layer.
 enum class ToolParser : std::uint8_t { kAuto, kNone, kHermes, kLlama3Json, kMistral };
@@ -161,10 +168,19 @@ struct Config {
   std::vector<std::string> warnings{};  ///< What of the file has no effect; a line each, as errors.
 };
 
+/// A GPU as its driver tells it.
+struct Gpu {
+  std::string name{};
+  std::uint64_t memory = 0;  ///< All of it [bytes].
+  bool usable = true;        ///< It has virtual memory management, which models of ours need.
+};
+
 /// What defaults and checks depend on.
 struct Machine {
   std::vector<int> cores{};  ///< CPUs this process may use, ascending.
   std::uint64_t memory = 0;  ///< Physical memory, or the limit of this process's cgroup [bytes].
+  std::vector<Gpu> gpus{};   ///< By the driver's numbers.
+  std::string no_gpus{};     ///< Why there are none.
 };
 [[nodiscard]] Machine this_machine();
 

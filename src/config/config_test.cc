@@ -203,5 +203,61 @@ TEST(Config, AModelIsCutOverDevicesThatAreThereAndAlike) {
   EXPECT_THAT(cut("4", "8MiB").error().message, HasSubstr("4 devices that follow"));
 }
 
+Machine with_gpus() {
+  Machine machine = kMachine;
+  machine.memory = 128ULL << 30U;
+  machine.gpus = {{.name = "Big GPU", .memory = 80ULL << 30U},
+                  {.name = "Small GPU", .memory = 20ULL << 30U}};
+  return machine;
+}
+
+TEST(Config, AllGpusAreDevicesWhenNothingIsSaid) {
+  const Result<Config> config =
+      parse_config("models: {m: {path: m}}", "heddle.yaml", process_environment, with_gpus());
+  ASSERT_TRUE(config) << config.error().message;
+  ASSERT_EQ(config->devices.size(), 2U);
+  EXPECT_EQ(config->devices[1].kind, DeviceKind::kCuda);
+  EXPECT_EQ(config->devices[1].name, "gpu1");
+  EXPECT_EQ(config->devices[1].gpu, 1);
+  EXPECT_EQ(config->devices[1].memory, 18ULL << 30U);
+  EXPECT_TRUE(config->devices[1].copy);
+  EXPECT_EQ(config->host.memory, 32ULL << 30U);
+}
+
+TEST(Config, GpusAreNumberedAndTheirMemoryIsKnown) {
+  const Result<Config> config = parse_config(R"(
+devices: [{kind: cuda, gpu: 1, name: small}, {kind: cpu, memory: 1GiB}, {kind: cuda, gpu: 0, memory: 40GiB}]
+)",
+                                             "heddle.yaml",
+                                             process_environment,
+                                             with_gpus());
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->devices[0].memory, 18ULL << 30U);
+  EXPECT_EQ(config->devices[2].memory, 40ULL << 30U);
+  EXPECT_THAT(config->devices[0].cores, testing::IsEmpty());
+}
+
+TEST(Config, WhatAGpuCannotBeIsSaid) {
+  const auto error = [](std::string_view text, const Machine& machine) {
+    const auto config = parse_config(text, "heddle.yaml", process_environment, machine);
+    return config ? std::string() : config.error().message;
+  };
+  EXPECT_THAT(error("devices: [{kind: cuda, gpu: 2}]", with_gpus()),
+              HasSubstr("there is no GPU 2; there are 0 (Big GPU), 1 (Small GPU)"));
+  EXPECT_THAT(error("devices: [{kind: cuda, memory: 90GiB}]", with_gpus()),
+              HasSubstr("90.0 GiB of a GPU with 80.0 GiB"));
+  EXPECT_THAT(error("devices: [{kind: cuda, load_bandwidth: 1GB/s}]", with_gpus()),
+              HasSubstr("load_bandwidth: is for a CPU"));
+  EXPECT_THAT(error("devices: [{kind: cpu, memory: 1GiB, gpu: 0}]", with_gpus()),
+              HasSubstr("gpu: is for devices of kind cuda"));
+  Machine old = with_gpus();
+  old.gpus[1].usable = false;
+  EXPECT_THAT(error("devices: [{kind: cuda, gpu: 1}]", old), HasSubstr("GPU 1 has no virtual"));
+  Machine none = kMachine;
+  none.no_gpus = "there is no driver";
+  EXPECT_THAT(error("devices: [{kind: cuda}]", none),
+              HasSubstr("there is no GPU that heddle could use: there is no driver"));
+}
+
 }  // namespace
 }  // namespace heddle::config

@@ -71,23 +71,47 @@ void declare_prefix_cache(Fields& f, DeviceConfig& device) {
   device.prefix_cache = *share;
 }
 
-void declare(Fields& f, DeviceConfig& device) {
-  f.text({"name", "What metrics and listings call the device."}, device.name);
+/// Refuses keys that mean nothing for a device of this kind.
+void reject_others(Fields& f, const std::vector<std::string_view>& keys, const std::string& why) {
+  for (const std::string_view key : keys) {
+    if (f.has(key)) {
+      f.reject(key, why);
+    }
+  }
+}
+
+void declare_kind(Fields& f, DeviceConfig& device) {
   std::size_t kind = 0;
   f.choice(
-      {"kind", "cpu: cores and memory of this machine; external: memory that only engines use."},
-      {"cpu", "external"},
+      {"kind",
+       "cpu: cores and memory of this machine; external: memory that only engines use; cuda: a "
+       "GPU of NVIDIA's."},
+      {"cpu", "external", "cuda"},
       kind);
   device.kind = static_cast<DeviceKind>(kind);
+  std::int64_t gpu = -1;
+  f.integer({"gpu", "The driver's number of the GPU; counted from 0 when absent."},
+            {.least = -1, .most = 255},
+            gpu);
+  device.gpu = static_cast<int>(gpu);
+  if (device.kind != DeviceKind::kCuda) {
+    reject_others(f, {"gpu"}, "is for devices of kind cuda");
+    f.require("memory", "say how much memory the device may use, such as 64MiB");
+  } else {
+    reject_others(f, {"cores", "load_bandwidth", "copy"}, "is for a CPU that acts as a device");
+    device.copy = true;
+  }
   if (device.kind == DeviceKind::kExternal) {
-    for (const std::string_view key :
-         {"cores", "load_bandwidth", "copy", "pace", "step_budget", "prefix_cache"}) {
-      if (f.has(key)) {
-        f.reject(key, "is for devices that heddle runs models on, not for an external one");
-      }
-    }
+    reject_others(f,
+                  {"cores", "load_bandwidth", "copy", "pace", "step_budget", "prefix_cache"},
+                  "is for devices that heddle runs models on, not for an external one");
     device.page = 0;
   }
+}
+
+void declare(Fields& f, DeviceConfig& device) {
+  f.text({"name", "What metrics and listings call the device."}, device.name);
+  declare_kind(f, device);
   std::vector<std::string> cores;
   f.texts({"cores", "CPU numbers such as \"0-3,6\"; all when absent."}, cores);
   for (const std::string& part : cores) {
@@ -100,12 +124,13 @@ void declare(Fields& f, DeviceConfig& device) {
   }
   std::sort(device.cores.begin(), device.cores.end());
   device.cores.erase(std::unique(device.cores.begin(), device.cores.end()), device.cores.end());
-  f.bytes({"memory", "Memory for weights, KV cache and workspace."}, device.memory);
-  f.require("memory", "say how much memory the device may use, such as 64MiB");
+  f.bytes({"memory",
+           "Memory for weights, KV cache and workspace. Of a GPU, nine tenths of it when absent."},
+          device.memory);
   f.bytes({"page", "Size of a page, a power of two; the same for all devices."}, device.page);
   f.rate({"load_bandwidth", "Emulates a link of this speed from host memory; implies copy."},
          device.load_bandwidth);
-  device.copy = device.load_bandwidth > 0;
+  device.copy = device.copy || device.load_bandwidth > 0;
   f.flag({"copy", "Copy weights to the device, as a discrete device must."}, device.copy);
   if (device.load_bandwidth > 0 && !device.copy) {
     f.reject("copy", "false contradicts load_bandwidth, which paces the copy");
@@ -388,11 +413,12 @@ void declare(Fields& f, Config& config, SwapSettings& settings) {
     host.bytes({"snapshots", "How much of it keeps what engines had on their devices."},
                config.host.snapshots);
   });
-  f.sections({"devices", "What models run on; one CPU device when absent."}, [&](Fields& item) {
-    DeviceConfig device;
-    declare(item, device);
-    config.devices.push_back(std::move(device));
-  });
+  f.sections({"devices", "What models run on; all GPUs when absent, or one CPU device."},
+             [&](Fields& item) {
+               DeviceConfig device;
+               declare(item, device);
+               config.devices.push_back(std::move(device));
+             });
   declare_engine_defaults(f, settings);
   f.named_sections({"models", "The models, by the name that requests use."},
                    [&](const std::string& id, Fields& item) {

@@ -127,7 +127,7 @@ std::string fit_trouble(const EngineConfig& engine, const DeviceConfig& device) 
              " takes an engine that is run here, by cmd or container";
     }
   }
-  if (ours && engine.memory == 0 && device.kind == DeviceKind::kCpu) {
+  if (ours && engine.memory == 0 && runs_models(device)) {
     return "memory: is missing: say what the engine needs of the device " + device.name +
            ", whose memory other models use too";
   }

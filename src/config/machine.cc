@@ -1,6 +1,8 @@
 #include <fstream>
 
 #include "config/config.h"
+#include "device/cuda/device_info.h"
+#include "ops/cuda/kernel_image.h"
 
 #include <sched.h>
 #include <unistd.h>
@@ -21,6 +23,26 @@ std::uint64_t cgroup_memory() {
   return 0;
 }
 
+void find_gpus(Machine& machine) {
+  const device::ModuleImage& kernels = ops::cuda::kernel_image();
+  if (kernels.parts.empty()) {
+    machine.no_gpus = std::string("this build has no kernels for any: ") + kernels.note;
+    return;
+  }
+  const auto gpus = device::list_cuda_devices();
+  if (!gpus) {
+    machine.no_gpus = gpus.error().message;
+    return;
+  }
+  for (const device::CudaDeviceInfo& gpu : *gpus) {
+    machine.gpus.push_back(
+        {.name = gpu.name, .memory = gpu.memory_bytes, .usable = gpu.virtual_memory});
+  }
+  if (gpus->empty()) {
+    machine.no_gpus = "the driver has none";
+  }
+}
+
 }  // namespace
 
 Machine this_machine() {
@@ -39,6 +61,7 @@ Machine this_machine() {
   }
   machine.memory = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
                    static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  find_gpus(machine);
   const std::uint64_t limit = cgroup_memory();
   if (limit > 0 && limit < machine.memory) {
     machine.memory = limit;

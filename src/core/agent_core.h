@@ -28,6 +28,8 @@ struct AgentDevice {
   DeviceId id{};
   std::int64_t pages = 0;
   bool copy = false;  ///< It copies images instead of taking their pages over.
+  /// Its pages are no part of the host's memory, such as a GPU's. Then it copies.
+  bool own_memory = false;
 };
 
 struct AgentOptions {
@@ -166,9 +168,10 @@ using AgentCommand = std::variant<SpawnWorker,
 /// keeps, what is read from disk, what is exchanged with the workers, when a worker is started
 /// again. Decides, never acts; equal events at equal times give equal commands. Used by one thread.
 ///
-/// Pages are numbered [0, host_pages + sum of device pages). Each has one place at any moment: free
-/// at the host, in an image at the host, in an image at a worker, in a worker's pool, or lent to an
-/// engine that is not ours.
+/// Pages of the arena are numbered [0, host_pages + sum of the pages of devices without memory of
+/// their own). Each has one place at any moment: free at the host, in an image at the host, in an
+/// image at a worker, in a worker's pool, or lent to an engine that is not ours. The pages of a
+/// device with memory of its own are numbered from 0 and never leave it but for such an engine.
 class AgentCore {
  public:
   explicit AgentCore(const AgentOptions& options);

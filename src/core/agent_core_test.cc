@@ -216,6 +216,38 @@ TEST(AgentCore, AnImageThatADeviceCopiesIsNotDroppedUnderIt) {
   EXPECT_TRUE(find<EvictModel>(copied)->pages.empty());
 }
 
+TEST(AgentCore, PagesOfADeviceWithMemoryOfItsOwnAreNumberedApartAndStayThere) {
+  AgentCore core{
+      AgentOptions{.host_pages = 10,
+                   .devices = {{.id = kDevice, .pages = 12, .copy = true, .own_memory = true},
+                               {.id = DeviceId(1), .pages = 4}}}};
+  const auto tell = [&](Instant now, const AgentEvent& event) {
+    std::vector<AgentCommand> commands;
+    core.step(now, event, commands);
+    core.check_invariants();
+    return commands;
+  };
+  tell(Instant{1s},
+       AgentModels{.models = {{.id = kA, .image_bytes = 600, .footprint = {.image_pages = 6}}}});
+  const auto spawned = tell(Instant{1s}, StartAgent{});
+  ASSERT_EQ(spawned.size(), 2U);
+  EXPECT_EQ(std::get<SpawnWorker>(spawned[0]).pages.front(), PageId(0));
+  EXPECT_EQ(std::get<SpawnWorker>(spawned[0]).pages.size(), 12U);
+  EXPECT_EQ(std::get<SpawnWorker>(spawned[1]).pages.front(), PageId(10)) << "behind the host's";
+
+  tell(Instant{1s}, WorkerConnected{.device = kDevice, .epoch = WorkerEpoch(1)});
+  const auto loaded =
+      tell(Instant{1s}, LoadOn{.device = kDevice, .model = kA, .basis = {.epoch = WorkerEpoch(1)}});
+  ASSERT_NE(find<LoadModel>(loaded), nullptr);
+  EXPECT_EQ(find<LoadModel>(loaded)->source, ImageSource::kShared);
+  EXPECT_EQ(core.host_usage().free, 4) << "the image stays the host's";
+
+  tell(Instant{2s}, WorkerExited{.device = kDevice, .epoch = WorkerEpoch(1)});
+  const auto again = tell(Instant{60s}, ReadEnded{.model = kA});
+  ASSERT_NE(find<SpawnWorker>(again), nullptr);
+  EXPECT_EQ(find<SpawnWorker>(again)->pages, std::get<SpawnWorker>(spawned[0]).pages);
+}
+
 TEST(AgentCore, ImagesOfRemovedModelsGo) {
   Bench bench;
   bench.load(kA);

@@ -86,6 +86,13 @@ class Device {
   /// meant for host code too. On a CPU device the same as page_address.
   [[nodiscard]] virtual std::byte* host_page_address(PageId page) const = 0;
 
+  /// Pages whose memory goes back to whoever the device has it from, for a program that is not
+  /// ours: nothing refers to them any more, nothing may until they are taken again. On a CPU device
+  /// nothing happens, as the arena's holder sees to it.
+  virtual void give_back(std::span<const PageId> /*pages*/) {}
+  /// Takes memory for them again. All, or kResourceExhausted.
+  virtual Result<void> take_again(std::span<const PageId> /*pages*/) { return {}; }
+
   /// Memory beside the pages, all zero, at least 256-byte aligned on accelerators and 64 on hosts.
   /// `bytes` > 0. kResourceExhausted.
   virtual Result<Buffer> allocate(Place place, std::size_t bytes) = 0;

@@ -19,17 +19,17 @@ std::int32_t narrow(std::int64_t value) {
 void BatchInputs::gather(std::span<const BatchSlice> slices,
                          const Decoder& decoder,
                          const ModelKv& kv,
-                         Upload& upload) {
-  gather_rows(slices, decoder, upload);
+                         Mirror& mirror) {
+  gather_rows(slices, decoder, mirror);
   tables_.clear();
   for (std::size_t group = 0; group < kv.plan().groups.size(); ++group) {
-    gather_table(slices, group, kv, upload);
+    gather_table(slices, group, kv, mirror);
   }
 }
 
 void BatchInputs::gather_rows(std::span<const BatchSlice> slices,
                               const Decoder& decoder,
-                              Upload& upload) {
+                              Mirror& mirror) {
   std::vector<TokenId> ids;
   std::vector<std::int32_t> begin{0};
   std::vector<std::int32_t> first_position;
@@ -50,16 +50,16 @@ void BatchInputs::gather_rows(std::span<const BatchSlice> slices,
   }
   tokens_ = static_cast<std::int64_t>(ids.size());
   sequences_ = static_cast<std::int64_t>(slices.size());
-  ids_ = upload.add(ids);
-  begin_ = upload.add(begin);
-  first_position_ = upload.add(first_position);
-  cos_sin_ = upload.add(cos_sin);
+  ids_ = mirror.add(ids);
+  begin_ = mirror.add(begin);
+  first_position_ = mirror.add(first_position);
+  cos_sin_ = mirror.add(cos_sin);
 }
 
 void BatchInputs::gather_table(std::span<const BatchSlice> slices,
                                std::size_t group,
                                const ModelKv& kv,
-                               Upload& upload) {
+                               Mirror& mirror) {
   std::size_t width = 0;
   for (const BatchSlice& slice : slices) {
     width = std::max(width, slice.kv->groups()[group].blocks.size());
@@ -71,25 +71,25 @@ void BatchInputs::gather_table(std::span<const BatchSlice> slices,
       table[s * width + i] = kv.block_number(group, own.blocks[i]);
     }
   }
-  tables_.push_back({.offset = upload.add(table), .width = static_cast<std::int64_t>(width)});
+  tables_.push_back({.offset = mirror.add(table), .width = static_cast<std::int64_t>(width)});
 }
 
-Batch BatchInputs::batch(const Upload& upload) const {
+Batch BatchInputs::batch(const Mirror& mirror) const {
   Batch batch{.tokens = tokens_,
-              .rows = {.begin = ops::vector_of(upload.at<std::int32_t>(begin_), sequences_ + 1),
-                       .first_position =
-                           ops::vector_of(upload.at<std::int32_t>(first_position_), sequences_)},
-              .cos_sin = ops::matrix_of(upload.at<float>(cos_sin_), tokens_, head_dim_),
+              .rows = {.begin = ops::vector_of(mirror.device<std::int32_t>(begin_), sequences_ + 1),
+                       .first_position = ops::vector_of(
+                           mirror.device<std::int32_t>(first_position_), sequences_)},
+              .cos_sin = ops::matrix_of(mirror.device<float>(cos_sin_), tokens_, head_dim_),
               .block_tables = {}};
   for (const Table& table : tables_) {
     batch.block_tables.push_back(
-        ops::matrix_of(upload.at<std::int32_t>(table.offset), sequences_, table.width));
+        ops::matrix_of(mirror.device<std::int32_t>(table.offset), sequences_, table.width));
   }
   return batch;
 }
 
-ops::ConstTensorRef BatchInputs::ids(const Upload& upload) const {
-  return ops::vector_of(upload.at<std::int32_t>(ids_), tokens_);
+ops::ConstTensorRef BatchInputs::ids(const Mirror& mirror) const {
+  return ops::vector_of(mirror.device<std::int32_t>(ids_), tokens_);
 }
 
 }  // namespace heddle::engine

@@ -7,8 +7,8 @@
 
 #include "base/ids.h"
 #include "engine/decoder.h"
+#include "engine/mirror.h"
 #include "engine/model_kv.h"
-#include "engine/upload.h"
 
 namespace heddle::engine {
 
@@ -22,23 +22,23 @@ struct BatchSlice {
 /// Makes a Batch of slices: token ids, rows, positions and block tables. Used by one thread.
 class BatchInputs {
  public:
-  /// Gathers `slices` into `upload`, after clearing nothing: the caller sends it.
+  /// Gathers `slices` into `mirror`, after clearing nothing: the caller sends it.
   void gather(std::span<const BatchSlice> slices,
               const Decoder& decoder,
               const ModelKv& kv,
-              Upload& upload);
+              Mirror& mirror);
 
-  /// The batch, once `upload` was sent.
-  [[nodiscard]] Batch batch(const Upload& upload) const;
+  /// The batch, once `mirror` was sent.
+  [[nodiscard]] Batch batch(const Mirror& mirror) const;
   /// i32 [tokens]
-  [[nodiscard]] ops::ConstTensorRef ids(const Upload& upload) const;
+  [[nodiscard]] ops::ConstTensorRef ids(const Mirror& mirror) const;
 
  private:
-  void gather_rows(std::span<const BatchSlice> slices, const Decoder& decoder, Upload& upload);
+  void gather_rows(std::span<const BatchSlice> slices, const Decoder& decoder, Mirror& mirror);
   void gather_table(std::span<const BatchSlice> slices,
                     std::size_t group,
                     const ModelKv& kv,
-                    Upload& upload);
+                    Mirror& mirror);
 
   struct Table {
     std::size_t offset = 0;
@@ -48,7 +48,7 @@ class BatchInputs {
   std::int64_t tokens_ = 0;
   std::int64_t sequences_ = 0;
   std::int64_t head_dim_ = 0;
-  std::size_t ids_ = 0;  ///< Offsets in the upload, as the following.
+  std::size_t ids_ = 0;  ///< Offsets in the mirror, as the following.
   std::size_t begin_ = 0;
   std::size_t first_position_ = 0;
   std::size_t cos_sin_ = 0;

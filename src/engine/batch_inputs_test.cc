@@ -30,18 +30,18 @@ TEST(BatchInputs, LaysSlicesOutOneAfterTheOther) {
   const std::vector<BatchSlice> slices{{.ids = of_a, .first_position = 58, .kv = &a},
                                        {.ids = of_b, .first_position = 0, .kv = &b}};
   const auto stream = host.device().create_stream().value();
-  Upload upload;
+  Mirror mirror(host.device());
   BatchInputs inputs;
-  inputs.gather(slices, *decoder, kv, upload);
-  upload.send(*stream);
-  const Batch batch = inputs.batch(upload);
+  inputs.gather(slices, *decoder, kv, mirror);
+  ASSERT_TRUE(mirror.send(*stream));
+  const Batch batch = inputs.batch(mirror);
   ASSERT_TRUE(stream->synchronize());
 
   EXPECT_EQ(batch.tokens, 4);
   const auto values = [](const ops::ConstTensorRef& tensor, std::int64_t n) {
     return std::vector<std::int32_t>(tensor.as<std::int32_t>(), tensor.as<std::int32_t>() + n);
   };
-  EXPECT_EQ(values(inputs.ids(upload), 4), (std::vector<std::int32_t>{11, 12, 21, 22}));
+  EXPECT_EQ(values(inputs.ids(mirror), 4), (std::vector<std::int32_t>{11, 12, 21, 22}));
   EXPECT_EQ(values(batch.rows.begin, 3), (std::vector<std::int32_t>{0, 2, 4}));
   EXPECT_EQ(values(batch.rows.first_position, 2), (std::vector<std::int32_t>{58, 0}));
   ASSERT_EQ(batch.block_tables.size(), kv.plan().groups.size());

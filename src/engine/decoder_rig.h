@@ -40,8 +40,8 @@ class DecoderRig {
                                  host.device().page_address(device::PageId{0}))
                      .value()),
         memory_(activation_bytes(model.spec, model.layout.dtype, kTokensMax)),
-        activations_(
-            place_activations(model.spec, model.layout.dtype, kTokensMax, memory_.data())) {
+        activations_(place_activations(model.spec, model.layout.dtype, kTokensMax, memory_.data())),
+        mirror_(host.device()) {
     if (image == ImageIs::kPresent) {
       gate_.advance(model.layout.bytes);
     }
@@ -64,15 +64,15 @@ class DecoderRig {
     HEDDLE_CHECK(n <= kTokensMax && kv_.grow(sequence, first + n).has_value());
     ops::OpContext context = this->context();
     const BatchSlice slice{.ids = ids, .first_position = first, .kv = &sequence};
-    upload_.clear();
-    inputs_.gather({&slice, 1}, decoder_, kv_, upload_);
+    mirror_.clear();
+    inputs_.gather({&slice, 1}, decoder_, kv_, mirror_);
     const std::vector<float> turned = angles(first + rope_shift, n);
-    upload_.send(*stream_);
-    Batch batch = inputs_.batch(upload_);
+    HEDDLE_CHECK(mirror_.send(*stream_).has_value());
+    Batch batch = inputs_.batch(mirror_);
     batch.cos_sin = ops::matrix_of(turned.data(), n, decoder_.model().head_dim);
     const auto rows = Activations::rows(activations_.hidden, n);
     if (hidden.empty()) {
-      decoder_.embed(context, inputs_.ids(upload_), rows);
+      decoder_.embed(context, inputs_.ids(mirror_), rows);
     } else {
       std::copy(hidden.begin(), hidden.end(), rows.as<float>());
     }
@@ -130,7 +130,7 @@ class DecoderRig {
   Decoder decoder_;
   std::vector<std::byte> memory_;
   Activations activations_;
-  Upload upload_{};
+  Mirror mirror_;
   BatchInputs inputs_{};
 };
 

@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "base/aligned_bytes.h"
 #include "base/check.h"
 #include "engine/activations.h"
 #include "engine/decoder.h"
@@ -78,7 +77,8 @@ class Engine::Impl {
         pool_(pool),
         stream_(std::move(stream)),
         context_{.stream = *stream_, .kernels = kernels},
-        options_(options) {}
+        options_(options),
+        pass_(device) {}
 
   Result<void> add_model(ModelId id,
                          const spec::ModelSpec& spec,
@@ -104,7 +104,7 @@ class Engine::Impl {
  private:
   Model& mutable_model(ModelId id);
   Sequence& sequence(SequenceId id);
-  void fit_workspace();
+  Result<void> fit_workspace();
   std::vector<PassSlice> admit(const policy::ModelBatch& batch, Model& model, StepOutcome& outcome);
   Result<void> run_batch(const policy::ModelBatch& batch, StepOutcome& outcome);
   Result<void> run_pass(std::span<const PassSlice> slices, Model& model);
@@ -130,9 +130,8 @@ class Engine::Impl {
   std::map<ModelId, PrefixCounts> counts_{};
   std::map<ModelId, Model> models_{};
   std::map<SequenceId, Sequence> sequences_{};
-  AlignedBytes workspace_{};
-  std::size_t workspace_size_ = 0;
-  Pass pass_{};
+  device::Buffer workspace_{};
+  Pass pass_;
 };
 
 Result<void> Engine::Impl::add_model(ModelId id,
@@ -154,7 +153,10 @@ Result<void> Engine::Impl::add_model(ModelId id,
   models_.emplace(id,
                   Model{.decoder = std::move(*decoder),
                         .kv = ModelKv(pool_, kv_owner, std::move(*plan), cached_)});
-  fit_workspace();
+  if (const auto fitted = fit_workspace(); !fitted) {
+    models_.erase(id);  // The next pass of another one makes the workspace that that needs.
+    return fitted;
+  }
   const std::scoped_lock lock(gates_mutex_);
   gates_[id] = std::move(gate);
   return {};
@@ -167,7 +169,6 @@ void Engine::Impl::join_group(ModelId id, collective::Collective& group) {
 void Engine::Impl::remove_model(ModelId id) {
   HEDDLE_CHECK(model(id).sequences == 0);
   models_.erase(id);
-  fit_workspace();
   const std::scoped_lock lock(gates_mutex_);
   gates_.erase(id);
 }
@@ -196,8 +197,9 @@ Sequence& Engine::Impl::sequence(SequenceId id) {
   return found->second;
 }
 
-/// One workspace serves all models in turn: the largest one's.
-void Engine::Impl::fit_workspace() {
+/// One workspace serves all models in turn, as large as the largest so far needed. It goes before a
+/// larger one comes, as there may be no memory for both.
+Result<void> Engine::Impl::fit_workspace() {
   std::size_t wanted = 0;
   for (const auto& [id, model] : models_) {
     wanted = std::max(
@@ -205,11 +207,16 @@ void Engine::Impl::fit_workspace() {
         activation_bytes(
             model.decoder.model(), model.decoder.kv_plan().dtype, options_.max_batch_tokens));
   }
-  if (wanted != workspace_size_) {
-    workspace_.reset();
-    workspace_ = allocate_aligned(wanted);
-    workspace_size_ = wanted;
+  if (wanted <= workspace_.bytes()) {
+    return {};
   }
+  workspace_ = {};
+  Result<device::Buffer> larger = device_.allocate(device::Place::kDevice, wanted);
+  if (!larger) {
+    return larger.error();
+  }
+  workspace_ = std::move(*larger);
+  return {};
 }
 
 Result<void> Engine::Impl::add_sequence(SequenceStart start) {
@@ -326,11 +333,12 @@ Result<void> Engine::Impl::run_pass(std::span<const PassSlice> slices, Model& mo
   collective::Collective* group = model.decoder.group();
   HEDDLE_CHECK(spec.shard.ranks == 1 || group != nullptr);
   Result<void> done = group == nullptr ? Result<void>() : group->agree(step_digest(slices));
+  done = done ? fit_workspace() : done;
   if (done && !slices.empty()) {
     const Activations activations = place_activations(
-        spec, model.decoder.kv_plan().dtype, options_.max_batch_tokens, workspace_.get());
-    pass_.enqueue(context_, slices, model.decoder, model.kv, activations);
-    done = stream_->synchronize();
+        spec, model.decoder.kv_plan().dtype, options_.max_batch_tokens, workspace_.data());
+    done = pass_.enqueue(context_, slices, model.decoder, model.kv, activations);
+    done = done ? stream_->synchronize() : done;
   }
   if (done || group == nullptr) {
     return done;

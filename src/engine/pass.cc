@@ -32,11 +32,11 @@ std::int64_t PassSlice::pooled_rows() const {
   return 0;
 }
 
-void Pass::enqueue(ops::OpContext& context,
-                   std::span<const PassSlice> slices,
-                   const Decoder& decoder,
-                   const ModelKv& kv,
-                   const Activations& activations) {
+Result<void> Pass::enqueue(ops::OpContext& context,
+                           std::span<const PassSlice> slices,
+                           const Decoder& decoder,
+                           const ModelKv& kv,
+                           const Activations& activations) {
   std::vector<BatchSlice> batch_slices;
   for (const PassSlice& slice : slices) {
     const Sequence& sequence = *slice.sequence;
@@ -46,17 +46,21 @@ void Pass::enqueue(ops::OpContext& context,
                             .first_position = sequence.computed,
                             .kv = &sequence.kv});
   }
-  upload_.clear();
-  inputs_.gather(batch_slices, decoder, kv, upload_);
+  mirror_.clear();
+  inputs_.gather(batch_slices, decoder, kv, mirror_);
   gather_sampling(slices);
   gather_pooling(slices);
-  upload_.send(context.stream);
+  reserve_results(decoder);
+  if (const auto sent = mirror_.send(context.stream); !sent) {
+    return sent;
+  }
 
-  const Batch batch = inputs_.batch(upload_);
-  decoder.embed(context, inputs_.ids(upload_), Activations::rows(activations.hidden, batch.tokens));
+  const Batch batch = inputs_.batch(mirror_);
+  decoder.embed(context, inputs_.ids(mirror_), Activations::rows(activations.hidden, batch.tokens));
   decoder.run_layers(context, decoder.kv_plan().range, batch, activations);
   enqueue_sampling(context, decoder, activations);
   enqueue_pooling(context, decoder, activations);
+  return {};
 }
 
 void Pass::gather_sampling(std::span<const PassSlice> slices) {
@@ -96,16 +100,12 @@ void Pass::gather_sampling(std::span<const PassSlice> slices) {
                             .end = static_cast<std::int32_t>(uses.size())});
   }
   picks_count_ = static_cast<std::int64_t>(picks.size());
-  picks_ = upload_.add(picks);
-  sample_rows_ = upload_.add(sample_rows);
-  penalty_rows_ = upload_.add(penalty_rows);
-  uses_ = upload_.add(uses);
-  masks_ = upload_.add(masks);
-  log_prob_rows_ = upload_.add(log_prob_rows);
-  told_tokens_.assign(told_.size() * ops::kLogProbsWidth, -1);
-  told_values_.assign(told_.size() * ops::kLogProbsWidth, 0.0F);
-  sampled_.assign(picks.size(), ops::kNoToken);
-  device_sampled_.resize(picks.size());
+  picks_ = mirror_.add(picks);
+  sample_rows_ = mirror_.add(sample_rows);
+  penalty_rows_ = mirror_.add(penalty_rows);
+  uses_ = mirror_.add(uses);
+  masks_ = mirror_.add(masks);
+  log_prob_rows_ = mirror_.add(log_prob_rows);
 }
 
 void Pass::gather_pooling(std::span<const PassSlice> slices) {
@@ -118,53 +118,66 @@ void Pass::gather_pooling(std::span<const PassSlice> slices) {
     }
   }
   pooled_count_ = std::ssize(picks);
-  pooled_picks_ = upload_.add(picks);
+  pooled_picks_ = mirror_.add(picks);
+}
+
+/// Places for what comes back, together at the end: those for what is told are sent too, as rows
+/// that have nothing to tell are left as they are.
+void Pass::reserve_results(const Decoder& decoder) {
+  const std::size_t told = told_.size() * ops::kLogProbsWidth;
+  told_tokens_ = mirror_.add(std::vector<std::int32_t>(told, -1));
+  told_values_ = mirror_.add(std::vector<float>(told, 0.0F));
+  sampled_ = mirror_.reserve<std::int32_t>(static_cast<std::size_t>(picks_count_));
+  raw_logits_ = mirror_.reserve<float>(std::min<std::size_t>(told_.size(), kLogitRowsMax) *
+                                       static_cast<std::size_t>(decoder.model().vocab));
+  pooled_floats_ =
+      static_cast<std::size_t>(pooled_count_) * static_cast<std::size_t>(decoder.model().hidden);
+  pooled_ = mirror_.reserve<float>(pooled_floats_);
 }
 
 void Pass::enqueue_sampling(ops::OpContext& context,
                             const Decoder& decoder,
                             const Activations& activations) {
   const std::int64_t vocab = decoder.model().vocab;
-  raw_logits_.resize(std::min<std::size_t>(told_.size(), kLogitRowsMax) *
-                     static_cast<std::size_t>(vocab));
+  float* const raw_logits = mirror_.device<float>(raw_logits_);
   std::size_t told = 0;  // Of told_, those of the turns before.
   for (std::int64_t first = 0; first < picks_count_; first += kLogitRowsMax) {
     const std::int64_t n = std::min(kLogitRowsMax, picks_count_ - first);
     const auto logits = decoder.logits(
-        context, ops::vector_of(upload_.at<std::int32_t>(picks_) + first, n), activations);
+        context, ops::vector_of(mirror_.device<std::int32_t>(picks_) + first, n), activations);
     const std::size_t told_before = told;
     for (; told < told_.size() && std::cmp_less(told_[told].pick, first + n); ++told) {
       // What follows changes the logits, and what is told is what the model thought.
       const std::int64_t row = static_cast<std::int64_t>(told_[told].pick) - first;
       context.stream.copy(
-          reinterpret_cast<std::byte*>(raw_logits_.data() +
+          reinterpret_cast<std::byte*>(raw_logits +
                                        (told - told_before) * static_cast<std::size_t>(vocab)),
           reinterpret_cast<const std::byte*>(logits.as<float>() + row * logits.stride[0]),
           static_cast<std::size_t>(vocab) * sizeof(float));
     }
-    const auto choices = ops::vector_of(device_sampled_.data() + first, n);
+    const auto choices = ops::vector_of(mirror_.device<std::int32_t>(sampled_) + first, n);
     ops::penalties(context,
                    {.logits = logits,
-                    .rows = upload_.at<ops::PenaltyRow>(penalty_rows_) + first,
-                    .uses = upload_.at<ops::TokenUse>(uses_)});
+                    .rows = mirror_.device<ops::PenaltyRow>(penalty_rows_) + first,
+                    .uses = mirror_.device<ops::TokenUse>(uses_)});
     ops::sample(context,
                 {.logits = logits,
-                 .rows = upload_.at<ops::SampleRow>(sample_rows_) + first,
-                 .masks = upload_.at<std::uint32_t>(masks_),
+                 .rows = mirror_.device<ops::SampleRow>(sample_rows_) + first,
+                 .masks = mirror_.device<std::uint32_t>(masks_),
                  .tokens = choices});
     const std::size_t place = told_before * ops::kLogProbsWidth;
-    ops::log_probs(context,
-                   {.logits = ops::matrix_of(
-                        raw_logits_.data(), static_cast<std::int64_t>(told - told_before), vocab),
-                    .rows = upload_.at<ops::LogProbRow>(log_prob_rows_) + told_before,
-                    .choices = choices,
-                    .tokens = told_tokens_.data() + place,
-                    .log_probs = told_values_.data() + place});
+    ops::log_probs(
+        context,
+        {.logits = ops::matrix_of(raw_logits, static_cast<std::int64_t>(told - told_before), vocab),
+         .rows = mirror_.device<ops::LogProbRow>(log_prob_rows_) + told_before,
+         .choices = choices,
+         .tokens = mirror_.device<std::int32_t>(told_tokens_) + place,
+         .log_probs = mirror_.device<float>(told_values_) + place});
   }
   if (picks_count_ > 0) {
-    context.stream.copy(reinterpret_cast<std::byte*>(sampled_.data()),
-                        reinterpret_cast<const std::byte*>(device_sampled_.data()),
-                        sampled_.size() * sizeof(std::int32_t));
+    const std::size_t end =
+        sampled_ + static_cast<std::size_t>(picks_count_) * sizeof(std::int32_t);
+    mirror_.fetch(context.stream, told_tokens_, end - told_tokens_);
   }
 }
 
@@ -172,15 +185,16 @@ void Pass::enqueue_pooling(ops::OpContext& context,
                            const Decoder& decoder,
                            const Activations& activations) {
   const auto hidden = static_cast<std::size_t>(decoder.model().hidden);
-  pooled_.resize(static_cast<std::size_t>(pooled_count_) * hidden);
   for (std::int64_t first = 0; first < pooled_count_; first += kLogitRowsMax) {
     const std::int64_t n = std::min(kLogitRowsMax, pooled_count_ - first);
-    const auto states = decoder.final_hidden(
-        context, ops::vector_of(upload_.at<std::int32_t>(pooled_picks_) + first, n), activations);
-    context.stream.copy(
-        reinterpret_cast<std::byte*>(pooled_.data() + static_cast<std::size_t>(first) * hidden),
-        reinterpret_cast<const std::byte*>(states.as<float>()),
-        static_cast<std::size_t>(n) * hidden * sizeof(float));
+    const auto states =
+        decoder.final_hidden(context,
+                             ops::vector_of(mirror_.device<std::int32_t>(pooled_picks_) + first, n),
+                             activations);
+    context.stream.copy(reinterpret_cast<std::byte*>(mirror_.host<float>(pooled_) +
+                                                     static_cast<std::size_t>(first) * hidden),
+                        reinterpret_cast<const std::byte*>(states.as<float>()),
+                        static_cast<std::size_t>(n) * hidden * sizeof(float));
   }
 }
 
@@ -195,8 +209,10 @@ spec::TokenDetails Pass::details(std::size_t i) const {
   }
   const auto place = static_cast<std::size_t>(told - told_.begin()) *
                      static_cast<std::size_t>(ops::kLogProbsWidth);
-  for (std::size_t k = place; k < place + ops::kLogProbsWidth && told_tokens_[k] >= 0; ++k) {
-    details.logprobs.push_back({.token = told_tokens_[k], .logprob = told_values_[k]});
+  const std::int32_t* const tokens = mirror_.host<std::int32_t>(told_tokens_) + place;
+  const float* const values = mirror_.host<float>(told_values_) + place;
+  for (std::int64_t k = 0; k < ops::kLogProbsWidth && tokens[k] >= 0; ++k) {
+    details.logprobs.push_back({.token = tokens[k], .logprob = values[k]});
   }
   return details;
 }

@@ -8,9 +8,9 @@
 #include "engine/activations.h"
 #include "engine/batch_inputs.h"
 #include "engine/decoder.h"
+#include "engine/mirror.h"
 #include "engine/model_kv.h"
 #include "engine/sequence.h"
-#include "engine/upload.h"
 #include "ops/context.h"
 #include "ops/log_probs.h"
 #include "ops/penalties.h"
@@ -35,22 +35,30 @@ struct PassSlice {
 /// Used by one thread.
 class Pass {
  public:
+  /// `device` outlives it.
+  explicit Pass(device::Device& device) : mirror_(device) {}
+
   /// Enqueues everything: inputs, all layers, sampling, and the way back of the tokens. The slices
-  /// and what they refer to stay as they are until the stream is synchronised.
-  void enqueue(ops::OpContext& context,
-               std::span<const PassSlice> slices,
-               const Decoder& decoder,
-               const ModelKv& kv,
-               const Activations& activations);
+  /// and what they refer to stay as they are until the stream is synchronised. Fails as
+  /// Device::allocate, and then nothing was enqueued.
+  Result<void> enqueue(ops::OpContext& context,
+                       std::span<const PassSlice> slices,
+                       const Decoder& decoder,
+                       const ModelKv& kv,
+                       const Activations& activations);
 
   /// After the stream was synchronised: one per slice that samples, in their order; ops::kNoToken
   /// where the logits were not numbers.
-  [[nodiscard]] std::span<const std::int32_t> sampled() const { return sampled_; }
+  [[nodiscard]] std::span<const std::int32_t> sampled() const {
+    return {mirror_.host<std::int32_t>(sampled_), static_cast<std::size_t>(picks_count_)};
+  }
   /// What is told with the i-th of those.
   [[nodiscard]] spec::TokenDetails details(std::size_t i) const;
   /// Hidden states after the final norm, [rows, hidden]: the pooled_rows() of every slice, in
   /// order.
-  [[nodiscard]] std::span<const float> pooled() const { return pooled_; }
+  [[nodiscard]] std::span<const float> pooled() const {
+    return {mirror_.host<float>(pooled_), pooled_floats_};
+  }
 
  private:
   /// Where a sampled row's log probabilities are; none where it did not ask for them.
@@ -60,6 +68,7 @@ class Pass {
 
   void gather_sampling(std::span<const PassSlice> slices);
   void gather_pooling(std::span<const PassSlice> slices);
+  void reserve_results(const Decoder& decoder);
   void enqueue_sampling(ops::OpContext& context,
                         const Decoder& decoder,
                         const Activations& activations);
@@ -67,26 +76,26 @@ class Pass {
                        const Decoder& decoder,
                        const Activations& activations);
 
-  Upload upload_{};
+  Mirror mirror_;
   BatchInputs inputs_{};
   std::int64_t picks_count_ = 0;
-  std::size_t picks_ = 0;  ///< Offsets in the upload, as the following.
+  std::size_t picks_ = 0;  ///< Offsets in the mirror, as the following.
   std::size_t sample_rows_ = 0;
   std::size_t penalty_rows_ = 0;
   std::size_t uses_ = 0;
   std::size_t masks_ = 0;
-  std::vector<std::int32_t> device_sampled_{};
-  std::vector<std::int32_t> sampled_{};
+  std::size_t log_prob_rows_ = 0;
+  std::size_t told_tokens_ = 0;  ///< [told, ops::kLogProbsWidth]; results from here on.
+  std::size_t told_values_ = 0;
+  std::size_t sampled_ = 0;
+  std::size_t raw_logits_ = 0;  ///< Of up to kLogitRowsMax rows that are told, unpenalised.
 
   std::vector<Told> told_{};  ///< Ascending by pick.
-  std::size_t log_prob_rows_ = 0;
-  std::vector<float> raw_logits_{};  ///< Of up to kLogitRowsMax rows that are told, unpenalised.
-  std::vector<std::int32_t> told_tokens_{};  ///< [told, ops::kLogProbsWidth]
-  std::vector<float> told_values_{};
 
   std::int64_t pooled_count_ = 0;
   std::size_t pooled_picks_ = 0;
-  std::vector<float> pooled_{};
+  std::size_t pooled_ = 0;
+  std::size_t pooled_floats_ = 0;
 };
 
 }  // namespace heddle::engine

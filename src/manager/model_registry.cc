@@ -7,6 +7,10 @@ namespace heddle::manager {
 
 namespace {
 
+/// Most tokens of a step: what a device takes up within some tens of milliseconds.
+constexpr std::int64_t kCpuBatchTokens = 512;
+constexpr std::int64_t kGpuBatchTokens = 4096;
+
 bool same(const ConfiguredModel& before, const ConfiguredModel& now) {
   if (before.config.id != now.config.id || before.config.path != now.config.path ||
       before.config.dtype != now.config.dtype || before.shards.size() != now.shards.size() ||
@@ -52,12 +56,15 @@ std::int64_t choose_batch_tokens(const config::Config& config) {
     }
   }
   std::uint64_t smallest = UINT64_MAX;
+  bool cpus = false;
   for (const config::DeviceConfig& device : config.devices) {
-    if (device.kind == config::DeviceKind::kCpu) {
+    if (config::runs_models(device)) {
       smallest = std::min(smallest, device.memory);
+      cpus |= device.kind == config::DeviceKind::kCpu;
     }
   }
-  return agent::choose_batch_tokens(sources, config.directory, smallest);
+  return agent::choose_batch_tokens(
+      sources, config.directory, smallest, cpus ? kCpuBatchTokens : kGpuBatchTokens);
 }
 
 void ModelRegistry::assign(std::vector<ConfiguredModel> models) {

@@ -22,13 +22,10 @@ std::string text(std::uint64_t number) {
   return std::to_string(number);
 }
 
-bool runs_models(const config::DeviceConfig& device) {
-  return device.kind == config::DeviceKind::kCpu;
-}
-
 /// All devices count in pages of one size.
 std::uint64_t page_of(const config::Config& config) {
-  const auto first = std::find_if(config.devices.begin(), config.devices.end(), runs_models);
+  const auto first =
+      std::find_if(config.devices.begin(), config.devices.end(), config::runs_models);
   return first == config.devices.end() ? config.devices.front().page : first->page;
 }
 
@@ -136,16 +133,17 @@ std::vector<core::ManagerModel> place_shards(const config::Config& config,
 }
 
 bool same_device(const config::DeviceConfig& a, const config::DeviceConfig& b) {
-  return a.name == b.name && a.kind == b.kind && a.cores == b.cores && a.memory == b.memory &&
-         a.page == b.page && a.load_bandwidth == b.load_bandwidth && a.copy == b.copy &&
-         a.pace.step == b.pace.step && a.pace.token == b.pace.token &&
+  return a.name == b.name && a.kind == b.kind && a.cores == b.cores && a.gpu == b.gpu &&
+         a.memory == b.memory && a.page == b.page && a.load_bandwidth == b.load_bandwidth &&
+         a.copy == b.copy && a.pace.step == b.pace.step && a.pace.token == b.pace.token &&
          a.step_budget == b.step_budget && a.prefix_cache == b.prefix_cache;
 }
 
 }  // namespace
 
 Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t max_batch_tokens) {
-  const auto first = std::find_if(config.devices.begin(), config.devices.end(), runs_models);
+  const auto first =
+      std::find_if(config.devices.begin(), config.devices.end(), config::runs_models);
   const std::uint64_t page = page_of(config);
   agent::AgentSetup setup{.page_bytes = static_cast<std::size_t>(page),
                           .host_pages = static_cast<std::int64_t>(config.host.memory / page),
@@ -161,7 +159,7 @@ Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t
   }
   for (const config::DeviceConfig& device : config.devices) {
     const DeviceId here(id++);
-    if (!runs_models(device)) {
+    if (!config::runs_models(device)) {
       continue;
     }
     if (device.page != page) {
@@ -179,6 +177,7 @@ Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t
         {.id = here,
          .name = device.name,
          .cores = device.cores,
+         .gpu = device.kind == config::DeviceKind::kCuda ? std::optional(device.gpu) : std::nullopt,
          .pages = static_cast<std::int64_t>(device.memory / page),
          .load_bandwidth = device.load_bandwidth,
          .copy = device.copy,
@@ -237,7 +236,7 @@ core::Configure core_setup(const config::Config& config,
     }
     core::ManagerModel entry = own_model(model);
     for (const core::ManagerDevice& device : configure.devices) {
-      if (runs_models(config.devices.at(device.id.value())) && model.shards.empty()) {
+      if (config::runs_models(config.devices.at(device.id.value())) && model.shards.empty()) {
         entry.footprints[device.id] = model.host->footprint;
       }
     }
@@ -262,7 +261,7 @@ core::ConfigureEngines engines_setup(const config::Config& config,
   std::uint64_t id = 0;
   for (const config::DeviceConfig& device : config.devices) {
     const DeviceId here(id++);
-    if (!runs_models(device)) {
+    if (!config::runs_models(device)) {
       configure.devices.push_back(
           {.id = here, .pages = static_cast<std::int64_t>(device.memory / page)});
     }
@@ -285,10 +284,11 @@ std::vector<external::HostedEngine> hosted_engines(const config::Config& config,
   for (const ConfiguredModel& model : models) {
     if (model.foreign()) {
       const DeviceId device = engine_device(config, *model.config.engine);
-      engines.push_back({.model = model.id,
-                         .name = model.config.id,
-                         .accelerator = !runs_models(config.devices.at(device.value())),
-                         .config = *model.config.engine});
+      engines.push_back(
+          {.model = model.id,
+           .name = model.config.id,
+           .accelerator = config.devices.at(device.value()).kind != config::DeviceKind::kCpu,
+           .config = *model.config.engine});
     }
   }
   return engines;

@@ -48,6 +48,9 @@ void to_wire(const WorkerHello& hello, wire::Hello& out) {
   for (const int core : hello.cores) {
     out.add_cores(static_cast<std::uint32_t>(core));
   }
+  if (hello.gpu.has_value()) {
+    out.set_gpu(static_cast<std::uint32_t>(*hello.gpu));
+  }
   out.set_page_bytes(hello.page_bytes);
   pages_to_wire(hello.pages, *out.mutable_pages());
   out.set_load_bytes_per_second(hello.load_bandwidth);
@@ -72,6 +75,9 @@ WorkerHello from_wire(const wire::Hello& in, WireCheck& check) {
   hello.name = in.name();
   for (const std::uint32_t core : in.cores()) {
     hello.cores.push_back(check.enumerator(core, 65535, "core"));
+  }
+  if (in.has_gpu()) {
+    hello.gpu = check.enumerator(in.gpu(), 65535, "gpu");
   }
   hello.page_bytes = in.page_bytes();
   hello.pages = pages_from_wire(in.pages());

@@ -36,6 +36,7 @@ struct WorkerHello {
   WorkerEpoch epoch{};
   std::string name{};
   std::vector<int> cores{};  ///< CPUs to run on; empty: one thread, anywhere.
+  std::optional<int> gpu{};  ///< The CUDA driver's number of the device; none: part of the host.
   std::uint64_t page_bytes = 0;
   std::vector<PageId> pages{};       ///< The pool of this life.
   std::uint64_t load_bandwidth = 0;  ///< Of copies [bytes/s]; 0: as fast as it goes.

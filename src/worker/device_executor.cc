@@ -59,10 +59,12 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::create(device::Device& d
   const auto on_closed = [raw = self.get()](ModelId model) {
     raw->handlers_.on_event(core::ModelClosed{.model = model});
   };
-  self->mapper_ = std::make_unique<Mapper>(
-      device,
-      options.load_bandwidth,
-      Mapper::Handlers{.on_opened = on_opened, .on_copied = on_copied, .on_closed = on_closed});
+  self->mapper_ = std::make_unique<Mapper>(device,
+                                           options.load_bandwidth,
+                                           Mapper::Handlers{.on_opened = on_opened,
+                                                            .on_copied = on_copied,
+                                                            .on_closed = on_closed,
+                                                            .on_lost = self->handlers_.on_lost});
   return self;
 }
 
@@ -133,6 +135,10 @@ void DeviceExecutor::name_shard(core::WorkerCommand& command) const {
 
 void DeviceExecutor::execute(const core::AdoptPages& command,
                              std::vector<core::WorkerEvent>& /*events*/) {
+  if (const Result<void> taken = device_.take_again(command.pages); !taken) {
+    lost_ = taken.error();  // Who gave them back has not: the next life tries again.
+    return;
+  }
   pool_.adopt(command.pages);
 }
 
@@ -140,6 +146,7 @@ void DeviceExecutor::execute(const core::SurrenderPages& command,
                              std::vector<core::WorkerEvent>& /*events*/) {
   Result<std::vector<PageId>> pages = pool_.surrender(command.count);
   HEDDLE_CHECK(pages.has_value());  // The core's ledger has counted them as free.
+  device_.give_back(*pages);
   handlers_.on_report(core::PagesReturned{.model = command.model, .pages = std::move(*pages)});
 }
 

@@ -43,6 +43,8 @@ class DeviceExecutor {
     std::function<void(core::WorkerEvent)> on_event{};
     /// A report for the other side; called in the engine thread.
     std::function<void(core::WorkerReport)> on_report{};
+    /// The device is lost; called in the mapper's thread. In the engine's, carry_out() says so.
+    std::function<void(const Error&)> on_lost{};
   };
 
   /// In the engine thread. `device` outlives it. Fails as Engine::create does.

@@ -53,7 +53,8 @@ void EngineLoop::run() {
        .prefix_cache = hello_.prefix_cache > 0,
        .pace = hello_.pace},
       {.on_event = [this](core::WorkerEvent event) { inbox_.push(std::move(event)); },
-       .on_report = [this](core::WorkerReport said) { report(std::move(said)); }});
+       .on_report = [this](core::WorkerReport said) { report(std::move(said)); },
+       .on_lost = [](const Error& error) { give_up(error); }});
   if (!executor) {
     outbox_.send({.epoch = hello_.epoch, .body = rpc::HelloAck{.failure = executor.error()}});
     return;  // The other side ends the process when it has read that.

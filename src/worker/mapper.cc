@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <span>
 #include <utility>
 
 #include "base/clock.h"
@@ -15,6 +15,9 @@ namespace {
 /// image in so many parts, about as many as a model has layers.
 constexpr std::uint64_t kReportBytes = std::uint64_t{1} << 20U;
 constexpr std::uint64_t kReportParts = 32;
+/// Copied at once: long enough that waiting for its end costs little (0.6 ms at 50 GB/s, where a
+/// synchronisation takes some 10 us), short enough to turn to what is more urgent.
+constexpr std::uint64_t kPieceBytes = std::uint64_t{32} << 20U;
 
 }  // namespace
 
@@ -72,14 +75,20 @@ void Mapper::hasten(ModelId model) {
 }
 
 void Mapper::run() {
+  if (Result<std::unique_ptr<device::Stream>> stream = device_.create_background_stream()) {
+    stream_ = std::move(*stream);
+  } else {
+    handlers_.on_lost(stream.error());
+    return;
+  }
   for (;;) {
     std::optional<Job> job;
     std::optional<Piece> piece;
     bool waited = false;
     {
       std::unique_lock lock(mutex_);
-      waited = jobs_.empty() && !copyable().has_value();
-      woken_.wait(lock, [&] { return stopping_ || !jobs_.empty() || copyable().has_value(); });
+      waited = jobs_.empty() && !next().has_value();
+      woken_.wait(lock, [&] { return stopping_ || !jobs_.empty() || next().has_value(); });
       if (stopping_) {
         return;
       }
@@ -87,7 +96,7 @@ void Mapper::run() {
         job = std::move(jobs_.front());
         jobs_.pop_front();
       } else {
-        piece = copyable();
+        piece = next();
       }
     }
     if (job.has_value()) {
@@ -96,23 +105,32 @@ void Mapper::run() {
       if (waited) {
         link_.begin();  // An idle link saves nothing up.
       }
-      copy_piece(*piece);
+      carry_out(*piece);
     }
   }
 }
 
-/// The first copy that can go on, those that are urgent first. Called with the lock held.
-std::optional<Mapper::Piece> Mapper::copyable() const {
+/// What the first load that can go on does, those that are urgent first. Called with the lock held.
+std::optional<Mapper::Piece> Mapper::next() const {
   std::optional<Piece> first;
-  for (std::size_t i = 0; i < copies_.size(); ++i) {
-    const Copy& copy = copies_[i];
-    const auto found = sources_.find(copy.image.model);
-    if (found == sources_.end()) {
+  for (std::size_t i = 0; i < loads_.size(); ++i) {
+    const Load& load = loads_[i];
+    const auto found = sources_.find(load.image.model);
+    if (found == sources_.end() || (first && !found->second.urgent)) {
       continue;
     }
-    const std::uint64_t allowed = std::min(found->second.allowed, copy.image.image_bytes);
-    if (allowed > copy.done && (found->second.urgent || !first)) {
-      first = Piece{.copy = i, .allowed = allowed};
+    const std::uint64_t image = load.image.image_bytes;
+    const std::uint64_t allowed = std::min(found->second.allowed, image);
+    const std::uint64_t part =
+        std::max<std::uint64_t>(device_.properties().page_bytes, image / kReportParts);
+    const Piece piece{
+        .load = i,
+        .to_copy = std::min({allowed - load.copied, kPieceBytes, part, link_.piece_bytes()}),
+        .to_map =
+            std::min(load.image.pages.size() - load.mapped,
+                     std::max<std::size_t>(kPieceBytes / device_.properties().page_bytes, 1))};
+    if (piece.to_copy > 0 || piece.to_map > 0) {
+      first = piece;
       if (found->second.urgent) {
         break;
       }
@@ -122,47 +140,90 @@ std::optional<Mapper::Piece> Mapper::copyable() const {
 }
 
 void Mapper::carry_out(Job job) {
-  const Instant began = steady_now();
   if (auto* open = std::get_if<Open>(&job)) {
-    const ModelId model = open->model;
-    const Result<void> mapped = open->window->map(open->pages, device::Access::kRead);
-    mapping_ns_ += (steady_now() - began).count();
-    if (mapped && !open->source.empty()) {
+    Load load{.image = std::move(*open)};
+    if (!load.image.source.empty()) {
       link_.begin();
-      copies_.push_back({.image = std::move(*open)});
+      loads_.push_back(std::move(load));
+      return;
     }
-    handlers_.on_opened(model, mapped);
+    const Result<void> mapped = map(load, load.image.pages.size());
+    handlers_.on_opened(load.image.model, mapped);
     return;
   }
   const Close& close = std::get<Close>(job);
-  std::erase_if(copies_, [&](const Copy& copy) { return copy.image.model == close.model; });
+  const Instant began = steady_now();
+  std::erase_if(loads_, [&](const Load& load) { return load.image.model == close.model; });
   close.window->unmap_all();
   mapping_ns_ += (steady_now() - began).count();
   handlers_.on_closed(close.model);
 }
 
-void Mapper::copy_piece(const Piece& piece) {
-  Copy& copy = copies_[piece.copy];
-  const std::size_t page_bytes = device_.properties().page_bytes;
-  const std::size_t in_page = copy.done % page_bytes;
-  const std::size_t bytes = std::min({static_cast<std::size_t>(piece.allowed - copy.done),
-                                      page_bytes - in_page,
-                                      link_.piece_bytes()});
-  const std::size_t page = copy.done / page_bytes;
-  std::memcpy(device_.page_address(copy.image.pages[page]) + in_page,
-              device_.page_address(copy.image.source[page]) + in_page,
-              bytes);
-  link_.wait(bytes);
-  copy.done += bytes;
-  copied_bytes_ += bytes;
-  const bool complete = copy.done == copy.image.image_bytes;
-  if (complete ||
-      copy.done - copy.told >= std::min(kReportBytes, copy.image.image_bytes / kReportParts)) {
-    copy.told = copy.done;
-    handlers_.on_copied(copy.image.model, copy.done);
+Result<void> Mapper::map(Load& load, std::size_t pages) {
+  const Instant began = steady_now();
+  const Result<void> mapped = load.image.window->map(
+      std::span(load.image.pages).subspan(load.mapped, pages), device::Access::kRead);
+  mapping_ns_ += (steady_now() - began).count();
+  load.mapped += mapped ? pages : 0;
+  return mapped;
+}
+
+/// The device copies while the host maps: where both take about as long, a load takes half the time
+/// that it would take one after the other.
+void Mapper::carry_out(const Piece& piece) {
+  Load& load = loads_[piece.load];
+  const ModelId model = load.image.model;
+  enqueue_copy(load, piece.to_copy);
+  Result<void> mapped;
+  if (piece.to_map > 0) {
+    mapped = map(load, piece.to_map);
   }
-  if (complete) {
-    copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(piece.copy));
+  if (const Result<void> copied = stream_->synchronize(); !copied) {
+    loads_.erase(loads_.begin() + static_cast<std::ptrdiff_t>(piece.load));
+    handlers_.on_lost(copied.error());
+    return;
+  }
+  link_.wait(piece.to_copy);
+  count_copied(load, piece.to_copy);
+  const bool complete = load.copied == load.image.image_bytes;
+  if (!mapped || (complete && load.mapped == load.image.pages.size())) {
+    const bool opened = piece.to_map > 0;
+    loads_.erase(loads_.begin() + static_cast<std::ptrdiff_t>(piece.load));
+    if (opened) {
+      handlers_.on_opened(model, mapped);
+    }
+    return;
+  }
+  if (piece.to_map > 0 && load.mapped == load.image.pages.size()) {
+    handlers_.on_opened(model, {});
+  }
+}
+
+/// To where the pages are for good: the window shows them read only.
+void Mapper::enqueue_copy(const Load& load, std::uint64_t bytes) {
+  const std::size_t page_bytes = device_.properties().page_bytes;
+  std::uint64_t at = load.copied;
+  const std::uint64_t end = at + bytes;
+  while (at < end) {
+    const std::size_t page = at / page_bytes;
+    const std::size_t in_page = at % page_bytes;
+    const std::size_t part = std::min(static_cast<std::size_t>(end - at), page_bytes - in_page);
+    stream_->copy(device_.page_address(load.image.pages[page]) + in_page,
+                  device_.host_page_address(load.image.source[page]) + in_page,
+                  part);
+    at += part;
+  }
+}
+
+void Mapper::count_copied(Load& load, std::uint64_t bytes) {
+  const std::uint64_t image = load.image.image_bytes;
+  load.copied += bytes;
+  copied_bytes_ += bytes;
+  const std::uint64_t untold = load.copied - load.told;
+  if (untold > 0 &&
+      (load.copied == image || untold >= std::min(kReportBytes, image / kReportParts))) {
+    load.told = load.copied;
+    handlers_.on_copied(load.image.model, load.copied);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -22,18 +23,22 @@
 namespace heddle::worker {
 
 /// Maps and unmaps windows and copies images, in a thread of its own, so that steps go on
-/// meanwhile. Jobs are done in the order given; copies go on between jobs, one after the
-/// other: first those that somebody waits for.
+/// meanwhile. Jobs are done in the order given; loads go on between jobs, one after the other:
+/// first those that somebody waits for. Of a load, pages are mapped while others are being copied.
 class Mapper {
  public:
   /// Called in the mapper's thread.
   struct Handlers {
-    /// The window is mapped, and its copy has begun if there is one; or it could not be.
+    /// The window is mapped, and is being copied into if there is an image to copy; or it could not
+    /// be mapped, and nothing is copied.
     std::function<void(ModelId, Result<void>)> on_opened{};
-    /// Of an image that is copied: so many bytes are in place. At most every MiB, and at the end.
+    /// Of an image that is copied: so many bytes are in place. At most every MiB, and at the end;
+    /// some perhaps before the window is mapped.
     std::function<void(ModelId, std::uint64_t)> on_copied{};
     /// The window is unmapped and nothing is copied into it any more.
     std::function<void(ModelId)> on_closed{};
+    /// The device does not copy any more: it is lost.
+    std::function<void(const Error&)> on_lost{};
   };
 
   /// `bandwidth` of copies in bytes/s, 0 for unlimited. `device` outlives the mapper.
@@ -44,8 +49,8 @@ class Mapper {
   Mapper& operator=(const Mapper&) = delete;
 
   /// Maps `pages` in `window`, read only. If `source` is not empty, copies the image that lies in
-  /// those pages into `pages`, as far as it is there: `ready_bytes`, and what allow_copy() adds.
-  /// `window` lives until on_closed or this object's end.
+  /// those pages of the host into `pages`, as far as it is there: `ready_bytes`, and what
+  /// allow_copy() adds. `window` lives until on_closed or this object's end.
   struct Open {
     ModelId model{};
     memory::Window* window = nullptr;
@@ -76,21 +81,27 @@ class Mapper {
   };
   using Job = std::variant<Open, Close>;
 
-  struct Copy {
+  /// An image that is copied, and its window.
+  struct Load {
     Open image{};
-    std::uint64_t done = 0;
+    std::uint64_t copied = 0;
     std::uint64_t told = 0;
+    std::size_t mapped = 0;  ///< Pages.
+  };
+  /// What a load does next, mapping and copying at once.
+  struct Piece {
+    std::size_t load = 0;       ///< Index in loads_.
+    std::uint64_t to_copy = 0;  ///< Bytes, from Load::copied on.
+    std::size_t to_map = 0;     ///< Pages, from Load::mapped on.
   };
 
   void run();
   void carry_out(Job job);
-  /// A copy that can go on, and how far.
-  struct Piece {
-    std::size_t copy = 0;  ///< Index in copies_.
-    std::uint64_t allowed = 0;
-  };
-  void copy_piece(const Piece& piece);
-  [[nodiscard]] std::optional<Piece> copyable() const;
+  void carry_out(const Piece& piece);
+  void enqueue_copy(const Load& load, std::uint64_t bytes);
+  void count_copied(Load& load, std::uint64_t bytes);
+  [[nodiscard]] Result<void> map(Load& load, std::size_t pages);
+  [[nodiscard]] std::optional<Piece> next() const;
 
   device::Device& device_;
   Handlers handlers_;
@@ -109,7 +120,8 @@ class Mapper {
   std::map<ModelId, Source> sources_{};
   bool stopping_ = false;  // Guarded by mutex_.
 
-  std::deque<Copy> copies_{};  ///< The thread's own.
+  std::deque<Load> loads_{};                  ///< The thread's own, as the stream.
+  std::unique_ptr<device::Stream> stream_{};  ///< Of copies.
   std::thread thread_;
 };
 

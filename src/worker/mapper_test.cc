@@ -28,7 +28,8 @@ class Heard {
                 },
             .on_copied = [this](ModelId /*model*/,
                                 std::uint64_t bytes) { note([&] { copied_ = bytes; }); },
-            .on_closed = [this](ModelId /*model*/) { note([&] { ++closed_; }); }};
+            .on_closed = [this](ModelId /*model*/) { note([&] { ++closed_; }); },
+            .on_lost = [](const Error& error) { ADD_FAILURE() << error.message; }};
   }
   void wait_opened(std::size_t count) {
     std::unique_lock lock(mutex_);

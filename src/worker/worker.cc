@@ -16,7 +16,7 @@
 #include "collective/shared_collective.h"
 #include "core/codec.h"
 #include "device/cpu/arena.h"
-#include "device/cpu/cpu_device.h"
+#include "device/registry.h"
 #include "rpc/link.h"
 #include "rpc/messages.h"
 #include "worker/engine_loop.h"
@@ -172,15 +172,24 @@ class Worker {
     if (!arena) {
       return arena.error();
     }
+    const std::uint64_t pages = hello.gpu.has_value()
+                                    ? static_cast<std::uint64_t>(hello.device_pages)
+                                    : arena->page_count();
     for (const PageId page : hello.pages) {
-      if (page.value() >= arena->page_count()) {
+      if (page.value() >= pages) {
         return Error{Code::kCorrupt,
-                     "pool with page " + std::to_string(page.value()) + "; the arena has " +
-                         std::to_string(arena->page_count())};
+                     "pool with page " + std::to_string(page.value()) + "; there are " +
+                         std::to_string(pages)};
       }
     }
-    return std::unique_ptr<device::Device>(std::make_unique<device::CpuDevice>(
-        std::move(*arena), device::CpuDeviceOptions{.cores = hello.cores}));
+    device::DeviceOptions options = device::CpuDeviceOptions{.cores = hello.cores};
+    if (hello.gpu.has_value()) {
+      options = device::CudaDeviceOptions{.ordinal = *hello.gpu,
+                                          .page_bytes = hello.page_bytes,
+                                          .bytes = pages * hello.page_bytes,
+                                          .only = hello.pages};
+    }
+    return device::make_device(options, std::move(*arena));
   }
 
   boost::asio::io_context loop_{1};

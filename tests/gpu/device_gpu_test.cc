@@ -102,9 +102,11 @@ TEST_F(DeviceGpuTest, IsDescribed) {
     EXPECT_EQ(info.uuid.size(), 40U);
   }
   std::printf("pages of %zu bytes\n", device_->properties().page_bytes);
-  const auto pages =
-      PageMemory::create(device_->context(), device_->properties().page_bytes, 1).value();
-  std::printf("memory can%s be mapped read-only\n", pages->can_protect() ? "" : "not");
+  const AddressRange range = device_->reserve(device_->properties().page_bytes).value();
+  const PageId page(0);
+  ASSERT_TRUE(device_->map(range, 0, {&page, 1}, Access::kRead));
+  std::printf("memory can%s be mapped read-only\n", device_->protects() ? "" : "not");
+  device_->release(range);
 }
 
 TEST_F(DeviceGpuTest, KernelsAndCopiesRunInOrder) {
@@ -270,17 +272,42 @@ TEST_F(DeviceGpuDeathTest, AnIllegalAddressLosesTheDevice) {
 }
 
 TEST_F(DeviceGpuDeathTest, AReadOnlyWindowIsNotWrittenByKernels) {
-  const std::size_t page_bytes = device_->properties().page_bytes;
-  if (!PageMemory::create(device_->context(), page_bytes, 1).value()->can_protect()) {
-    GTEST_SKIP() << "this GPU cannot map memory read-only";
-  }
   expect_alone([&] {
-    const AddressRange range = device_->reserve(page_bytes).value();
+    const AddressRange range = device_->reserve(device_->properties().page_bytes).value();
     const PageId page(3);
     const bool mapped = device_->map(range, 0, {&page, 1}, Access::kRead).has_value();
     fill(*stream_, range.base, 1);
-    return mapped && !stream_->synchronize();
+    return mapped && (!stream_->synchronize() || !device_->protects());
   });
+}
+
+TEST_F(DeviceGpuTest, PagesAreGivenBackAndTakenAgain) {
+  const DriverApi& api = device_->context().api();
+  const auto free_bytes = [&] {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    device_->context().make_current();
+    EXPECT_EQ(api.cuMemGetInfo_v2(&free, &total), kCudaSuccess);
+    return free;
+  };
+  std::vector<PageId> pages;
+  for (std::uint64_t page = 4; page < 20; ++page) {
+    pages.emplace_back(page);
+  }
+  fill(*stream_, device_->page_address(PageId(3)), 5);
+  ASSERT_TRUE(stream_->synchronize());
+  const std::size_t before = free_bytes();
+  device_->give_back(pages);
+  std::printf("giving back 32 MiB frees %zu MiB\n", (free_bytes() - before) >> 20U);
+  ASSERT_TRUE(device_->take_again(pages));
+  fill(*stream_, device_->page_address(PageId(19)), 6);
+  const Buffer out = buffer(Place::kHost);
+  stream_->copy(out.data(), device_->page_address(PageId(3)), out.bytes());
+  ASSERT_TRUE(stream_->synchronize());
+  EXPECT_EQ(only(out), 5);
+  stream_->copy(out.data(), device_->page_address(PageId(19)), out.bytes());
+  ASSERT_TRUE(stream_->synchronize());
+  EXPECT_EQ(only(out), 6);
 }
 
 }  // namespace

@@ -136,4 +136,13 @@ Result<std::unique_ptr<Stream>> CpuDevice::create_stream() {
       std::make_unique<CpuStream>(std::move(*pool), options_.copy_bandwidth));
 }
 
+Result<std::unique_ptr<Stream>> CpuDevice::create_background_stream() {
+  auto pool = ThreadPool::create({});
+  if (!pool) {
+    return pool.error();
+  }
+  return std::unique_ptr<Stream>(
+      std::make_unique<CpuStream>(std::move(*pool), options_.copy_bandwidth));
+}
+
 }  // namespace heddle::device

@@ -41,6 +41,8 @@ class CpuDevice final : public Device {
   void unmap(AddressRange range, std::size_t offset, std::size_t bytes) override;
   /// Pins the calling thread to the first core: it is the one that will use the stream.
   Result<std::unique_ptr<Stream>> create_stream() override;
+  /// Of one thread, the caller's, on any core.
+  Result<std::unique_ptr<Stream>> create_background_stream() override;
 
  private:
   Arena arena_;

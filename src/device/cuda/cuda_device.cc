@@ -64,9 +64,10 @@ Result<std::uint64_t> page_count_on(CudaContext& context,
       options.bytes > 0 ? options.bytes
                         : static_cast<std::uint64_t>(options.fraction * static_cast<double>(free));
   const std::uint64_t count = wanted / page_bytes;
-  if (count == 0 || wanted > free) {
+  const std::uint64_t needed = options.only ? options.only->size() * page_bytes : wanted;
+  if (count == 0 || needed > free) {
     return Error{Code::kResourceExhausted,
-                 context.label() + ": " + mib(wanted) + " for pages of " + mib(page_bytes) +
+                 context.label() + ": " + mib(needed) + " for pages of " + mib(page_bytes) +
                      " cannot be had: of its " + mib(total) + ", " + mib(free) +
                      " are free, and others hold " + mib(total - free)};
   }
@@ -120,7 +121,11 @@ Result<void> CudaDevice::take_pages(const CudaDeviceOptions& options) {
   if (!count) {
     return count.error();
   }
-  auto pages = PageMemory::create(*context_, *page_bytes, *count);
+  std::vector<PageId> all;
+  for (std::uint64_t page = 0; page < *count; ++page) {
+    all.emplace_back(page);
+  }
+  auto pages = PageMemory::create(*context_, *page_bytes, *count, options.only.value_or(all));
   if (!pages) {
     return pages.error();
   }
@@ -130,6 +135,14 @@ Result<void> CudaDevice::take_pages(const CudaDeviceOptions& options) {
                  .page_bytes = *page_bytes,
                  .page_count = *count};
   return {};
+}
+
+void CudaDevice::give_back(std::span<const PageId> pages) {
+  pages_->give_back(pages);
+}
+
+Result<void> CudaDevice::take_again(std::span<const PageId> pages) {
+  return pages_->take(pages);
 }
 
 Result<void> CudaDevice::pin_host(Arena host) {

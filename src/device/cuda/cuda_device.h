@@ -21,7 +21,9 @@ struct CudaDeviceOptions {
   int ordinal = 0;             ///< As the driver counts.
   std::size_t page_bytes = 0;  ///< A multiple of the device's own, usually 2 MiB; 0 for that.
   std::uint64_t bytes = 0;     ///< For pages, rounded down; 0: `fraction` of what is free.
-  double fraction = 0.85;      ///< What is left is for contexts, workspaces and graphs.
+  /// Of the pages, those that are there from the start, the others being given back; none: all.
+  std::optional<std::vector<PageId>> only{};
+  double fraction = 0.85;                  ///< What is left is for contexts, workspaces and graphs.
   std::shared_ptr<const Driver> driver{};  ///< Null: Driver::open().
 };
 
@@ -46,6 +48,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] const Properties& properties() const override { return properties_; }
   [[nodiscard]] std::byte* page_address(PageId page) const override;
   [[nodiscard]] std::byte* host_page_address(PageId page) const override;
+  void give_back(std::span<const PageId> pages) override;
+  Result<void> take_again(std::span<const PageId> pages) override;
   Result<Buffer> allocate(Place place, std::size_t bytes) override;
   Result<AddressRange> reserve(std::size_t bytes) override;
   void release(AddressRange range) override;
@@ -58,6 +62,8 @@ class CudaDevice final : public Device {
   Result<std::unique_ptr<Stream>> create_background_stream() override;
 
   [[nodiscard]] CudaContext& context() const { return *context_; }
+  /// False once the GPU has refused to map memory read-only: Access::kRead does not protect then.
+  [[nodiscard]] bool protects() const { return pages_->can_protect(); }
 
   /// The kernel, ready to be launched with that much dynamic shared memory. Loads its image, all
   /// kernels of it, when it is first asked for one; that is slow and must not happen while a stream

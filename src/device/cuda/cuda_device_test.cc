@@ -172,6 +172,43 @@ TEST_F(CudaDeviceTest, AMapThatFailsLeavesNothing) {
   device_->release(range);
 }
 
+TEST_F(CudaDeviceTest, PagesAreGivenBackAndTakenAgain) {
+  const auto free_bytes = [&] {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    EXPECT_EQ(device_->context().api().cuMemGetInfo_v2(&free, &total), kCudaSuccess);
+    return free;
+  };
+  const std::size_t before = free_bytes();
+  ASSERT_TRUE(write(device_->page_address(PageId(3)), 33));
+  ASSERT_TRUE(write(device_->page_address(PageId(4)), 44));
+  device_->give_back(ids({2, 4, 5, 7}));
+  EXPECT_EQ(free_bytes(), before + 4 * kPage);
+  EXPECT_EQ(read(device_->page_address(PageId(3))), 33U);
+  const unsigned long accesses = driver_.calls("cuMemSetAccess");
+  ASSERT_TRUE(device_->take_again(ids({4, 5, 7})));
+  EXPECT_EQ(driver_.calls("cuMemSetAccess"), accesses + 2) << "once for neighbours";
+  EXPECT_EQ(read(device_->page_address(PageId(4))), 0U) << "other memory";
+  EXPECT_EQ(read(device_->page_address(PageId(3))), 33U);
+  EXPECT_EQ(free_bytes(), before + kPage);
+}
+
+TEST_F(CudaDeviceTest, TakingAgainIsAllOrNothing) {
+  device_->give_back(ids({2, 3, 4, 5}));
+  for (const char* const call : {"cuMemCreate", "cuMemMap", "cuMemSetAccess"}) {
+    driver_.fail(call, call == std::string("cuMemSetAccess") ? 1 : 3, kCudaOutOfMemory);
+    const std::string before = driver_.alive();
+    const auto refused = device_->take_again(ids({2, 3, 4, 5}));
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
+    EXPECT_THAT(refused.error().message, HasSubstr(call));
+    EXPECT_EQ(driver_.alive(), before);
+  }
+  EXPECT_TRUE(device_->take_again(ids({2, 3, 4, 5})));
+  ASSERT_TRUE(write(device_->page_address(PageId(5)), 55));
+  EXPECT_EQ(read(device_->page_address(PageId(5))), 55U);
+}
+
 TEST_F(CudaDeviceTest, RandomMapsAgreeWithATable) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -302,6 +339,7 @@ TEST_F(CudaDeviceDeathTest, BreakingTheContractIsABug) {
   EXPECT_DEATH((void)device_->map(range, 0, ids({2}), Access::kRead), "mapped");
   EXPECT_DEATH((void)device_->map(range, kPage, ids({2, 3}), Access::kRead), "range.bytes");
   EXPECT_DEATH((void)device_->map(range, kPage, ids({8}), Access::kRead), "page_count");
+  EXPECT_DEATH((void)device_->take_again(ids({3})), "handles_");
   EXPECT_DEATH(device_->release({.base = range.base + kPage, .bytes = kPage}), "found");
   device_->release(range);
 }
@@ -369,6 +407,20 @@ TEST(CudaDeviceCreate, TakesAFractionOfWhatIsFree) {
   EXPECT_EQ(device->properties().page_count, 10U);
 }
 
+TEST(CudaDeviceCreate, TakesOnlyThePagesThatAreToBeThere) {
+  const EmulatedDriver emulated("memory=64MiB,held=58MiB");
+  CudaDeviceOptions options = options_of(8);
+  EXPECT_FALSE(CudaDevice::create(options));
+  options.only = ids({1, 5});
+  const auto device = CudaDevice::create(options).value();
+  EXPECT_EQ(device->properties().page_count, 8U);
+  const AddressRange range = *device->reserve(2 * kPage);
+  EXPECT_TRUE(device->map(range, 0, ids({5, 1}), Access::kRead));
+  EXPECT_FALSE(device->take_again(ids({2, 3})));
+  EXPECT_TRUE(device->take_again(ids({2})));
+  device->release(range);
+}
+
 TEST(CudaDeviceCreate, LargerPagesAreMultiplesOfTheDevices) {
   const EmulatedDriver emulated("memory=64MiB,granularity=64KiB");
   const auto device =
@@ -381,8 +433,12 @@ TEST(CudaDeviceCreate, LargerPagesAreMultiplesOfTheDevices) {
 TEST(CudaDeviceCreate, WorksWhereMemoryCannotBeReadOnly) {
   const EmulatedDriver emulated("memory=64MiB,read_only=0");
   const auto device = CudaDevice::create(options_of(2)).value();
-  const AddressRange range = *device->reserve(kPage);
+  const AddressRange range = *device->reserve(2 * kPage);
+  EXPECT_TRUE(device->protects());
   EXPECT_TRUE(device->map(range, 0, ids({1}), Access::kRead));
+  EXPECT_FALSE(device->protects());
+  device->unmap(range, 0, kPage);
+  EXPECT_TRUE(device->map(range, 0, ids({0, 1}), Access::kRead));
   device->release(range);
 }
 

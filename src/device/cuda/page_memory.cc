@@ -16,95 +16,110 @@ std::string mib(std::uint64_t bytes) {
 
 Result<std::unique_ptr<PageMemory>> PageMemory::create(CudaContext& context,
                                                        std::size_t page_bytes,
-                                                       std::uint64_t page_count) {
+                                                       std::uint64_t page_count,
+                                                       std::span<const PageId> present) {
   HEDDLE_CHECK(page_bytes > 0 && page_count > 0);
   std::unique_ptr<PageMemory> memory(new PageMemory(context, page_bytes));
   context.make_current();
-  if (auto created = memory->create_pages(page_count); !created) {
-    return created.error();
+  if (auto reserved = memory->reserve(page_count); !reserved) {
+    return reserved.error();
   }
-  if (auto mapped = memory->map_all(); !mapped) {
-    return mapped.error();
-  }
-  if (auto tried = memory->try_protection(); !tried) {
-    return tried.error();
+  if (auto taken = memory->take(present); !taken) {
+    return taken.error();
   }
   return memory;
 }
 
-Result<void> PageMemory::create_pages(std::uint64_t page_count) {
-  const bool exportable = context_.attribute(kAttributePosixDescriptors) != 0;
-  CUmemAllocationProp properties{};
-  properties.type = kAllocationPinned;
-  properties.requestedHandleTypes = exportable ? kHandlePosixDescriptor : 0;
-  properties.location = {.type = kLocationDevice, .id = context_.handle()};
-  handles_.reserve(page_count);
-  while (handles_.size() < page_count) {
-    CUmemGenericAllocationHandle handle = 0;
-    const CUresult status = context_.api().cuMemCreate(&handle, page_bytes_, &properties, 0);
-    if (status != kCudaSuccess) {
-      return context_.failure("take " + mib(page_count * page_bytes_) +
-                                  " of its memory, of which " + mib(handles_.size() * page_bytes_) +
-                                  " could be had: cuMemCreate",
-                              status);
-    }
-    handles_.push_back(handle);
-  }
-  return {};
-}
-
-Result<void> PageMemory::map_all() {
-  const DriverApi& api = context_.api();
-  const std::size_t bytes = handles_.size() * page_bytes_;
-  auto reserved = context_.check("reserve addresses for its memory: cuMemAddressReserve",
-                                 api.cuMemAddressReserve(&base_, bytes, page_bytes_, 0, 0));
+Result<void> PageMemory::reserve(std::uint64_t page_count) {
+  auto reserved = context_.check(
+      "reserve addresses for its memory: cuMemAddressReserve",
+      context_.api().cuMemAddressReserve(&base_, page_count * page_bytes_, page_bytes_, 0, 0));
   if (!reserved) {
     base_ = 0;
     return reserved;
   }
-  while (mapped_ < handles_.size()) {
-    const CUresult status = api.cuMemMap(address(mapped_), page_bytes_, 0, handles_[mapped_], 0);
-    if (status != kCudaSuccess) {
-      return context_.failure("map its memory: cuMemMap", status);
-    }
-    ++mapped_;
-  }
-  return set_access(base_, mapped_, Access::kReadWrite);
+  handles_.resize(page_count);
+  return {};
 }
 
-/// Whether memory can be mapped read-only is no attribute of a device: it says so when asked to.
-Result<void> PageMemory::try_protection() {
+/// Makes a page and maps it where it belongs, without access.
+Result<void> PageMemory::create_page(PageId page) {
   const DriverApi& api = context_.api();
-  CUdeviceptr at = 0;
-  if (auto reserved = context_.check("reserve addresses: cuMemAddressReserve",
-                                     api.cuMemAddressReserve(&at, page_bytes_, page_bytes_, 0, 0));
-      !reserved) {
-    return reserved;
+  CUmemAllocationProp properties{};
+  properties.type = kAllocationPinned;
+  properties.requestedHandleTypes =
+      context_.attribute(kAttributePosixDescriptors) != 0 ? kHandlePosixDescriptor : 0;
+  properties.location = {.type = kLocationDevice, .id = context_.handle()};
+  CUmemGenericAllocationHandle handle = 0;
+  CUresult status = api.cuMemCreate(&handle, page_bytes_, &properties, 0);
+  if (status != kCudaSuccess) {
+    return context_.failure("cuMemCreate", status);
   }
-  const PageId page(0);
-  auto mapped = map(at, {&page, 1}, Access::kRead);
-  if (!mapped && !context_.lost()) {
-    can_protect_ = false;
-    mapped = map(at, {&page, 1}, Access::kRead);
+  status = api.cuMemMap(address(page.value()), page_bytes_, 0, handle, 0);
+  if (status != kCudaSuccess) {
+    (void)api.cuMemRelease(handle);
+    return context_.failure("cuMemMap", status);
   }
-  if (mapped) {
-    unmap(at, 1);
+  handles_[page.value()] = handle;
+  return {};
+}
+
+void PageMemory::drop(PageId page) {
+  const DriverApi& api = context_.api();
+  (void)api.cuMemUnmap(address(page.value()), page_bytes_);
+  (void)api.cuMemRelease(*handles_[page.value()]);
+  handles_[page.value()].reset();
+}
+
+Result<void> PageMemory::take(std::span<const PageId> pages) {
+  context_.make_current();
+  std::size_t done = 0;
+  Result<void> taken;
+  for (const PageId page : pages) {
+    HEDDLE_CHECK(page.value() < page_count() && !handles_[page.value()]);
+    taken = create_page(page);
+    if (!taken) {
+      taken = Error{taken.error().code,
+                    "take " + mib(pages.size() * page_bytes_) + " of its memory, of which " +
+                        mib(done * page_bytes_) + " could be had: " + taken.error().message};
+      break;
+    }
+    ++done;
   }
-  (void)api.cuMemAddressFree(at, page_bytes_);
-  return mapped;
+  // Access is what takes the time: once for each run of neighbours.
+  for (std::size_t first = 0; taken && first < pages.size();) {
+    std::size_t end = first + 1;
+    while (end < pages.size() && pages[end].value() == pages[end - 1].value() + 1) {
+      ++end;
+    }
+    taken = set_access(address(pages[first].value()), end - first, Access::kReadWrite);
+    first = end;
+  }
+  if (!taken) {
+    for (const PageId page : pages.first(done)) {
+      drop(page);
+    }
+  }
+  return taken;
+}
+
+void PageMemory::give_back(std::span<const PageId> pages) {
+  context_.make_current();
+  for (const PageId page : pages) {
+    HEDDLE_CHECK(page.value() < page_count() && handles_[page.value()]);
+    drop(page);
+  }
 }
 
 PageMemory::~PageMemory() {
   context_.make_current();
-  const DriverApi& api = context_.api();
-  if (mapped_ > 0) {
-    (void)api.cuMemUnmap(base_, mapped_ * page_bytes_);
+  for (std::uint64_t page = 0; page < handles_.size(); ++page) {
+    if (handles_[page]) {
+      drop(PageId(page));
+    }
   }
   if (base_ != 0) {
-    (void)api.cuMemAddressFree(base_, handles_.size() * page_bytes_);
-  }
-  for (const CUmemGenericAllocationHandle handle : handles_) {
-    (void)api.cuMemRelease(handle);
+    (void)context_.api().cuMemAddressFree(base_, handles_.size() * page_bytes_);
   }
 }
 
@@ -114,11 +129,11 @@ Result<void> PageMemory::map(CUdeviceptr at, std::span<const PageId> pages, Acce
   Result<void> outcome;
   std::uint64_t done = 0;
   for (const PageId page : pages) {
-    HEDDLE_CHECK(page.value() < page_count());
+    HEDDLE_CHECK(page.value() < page_count() && handles_[page.value()]);
     outcome = context_.check(
         "map " + std::to_string(pages.size()) + " pages, " + std::to_string(done) +
             " of which were mapped: cuMemMap",
-        api.cuMemMap(at + done * page_bytes_, page_bytes_, 0, handles_[page.value()], 0));
+        api.cuMemMap(at + done * page_bytes_, page_bytes_, 0, *handles_[page.value()], 0));
     if (!outcome) {
       break;
     }
@@ -147,11 +162,20 @@ Result<void> PageMemory::set_access(CUdeviceptr at, std::uint64_t pages, Access 
   if (pages == 0) {
     return {};
   }
+  const auto set = [&](int flags) {
+    const CUmemAccessDesc rights{.location = {.type = kLocationDevice, .id = context_.handle()},
+                                 .flags = flags};
+    return context_.api().cuMemSetAccess(at, pages * page_bytes_, &rights, 1);
+  };
   const bool read_only = access == Access::kRead && can_protect_;
-  const CUmemAccessDesc rights{.location = {.type = kLocationDevice, .id = context_.handle()},
-                               .flags = read_only ? kAccessRead : kAccessReadWrite};
+  CUresult status = set(read_only ? kAccessRead : kAccessReadWrite);
+  // Whether memory can be read-only is no attribute of a device: it says so when it is asked to.
+  if (read_only && (status == kCudaNotSupported || status == kCudaInvalidValue)) {
+    status = set(kAccessReadWrite);
+    can_protect_ = status != kCudaSuccess;
+  }
   return context_.check("allow access to " + std::to_string(pages) + " pages: cuMemSetAccess",
-                        context_.api().cuMemSetAccess(at, pages * page_bytes_, &rights, 1));
+                        status);
 }
 
 }  // namespace heddle::device

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,14 +16,17 @@ namespace heddle::device {
 
 /// The physical pages of a GPU that are ours, created once, each with a handle of its own so that
 /// each can be mapped and unmapped alone, and all mapped once, side by side, to read and write.
-/// Thread safe. All or nothing: what creating or mapping began, it undoes when it fails.
+/// Some may be given back to the driver for a while. Mapping is thread safe. All or nothing: what
+/// creating or mapping began, it undoes when it fails.
 class PageMemory {
  public:
+  /// Addresses for `page_count` pages, and memory for those of them that are in `present`.
   /// `page_bytes` a multiple of the device's granularity. kResourceExhausted says how many pages
   /// could be had. `context` outlives it.
   static Result<std::unique_ptr<PageMemory>> create(CudaContext& context,
                                                     std::size_t page_bytes,
-                                                    std::uint64_t page_count);
+                                                    std::uint64_t page_count,
+                                                    std::span<const PageId> present);
   /// Nothing may be mapped elsewhere any more, and no work may touch the pages.
   ~PageMemory();
   PageMemory(const PageMemory&) = delete;
@@ -32,6 +36,11 @@ class PageMemory {
   [[nodiscard]] std::uint64_t page_count() const { return handles_.size(); }
   /// Where page `page` is in the one mapping.
   [[nodiscard]] CUdeviceptr address(std::uint64_t page) const { return base_ + page * page_bytes_; }
+
+  /// The memory of pages that are present goes back to the driver; none is mapped elsewhere.
+  void give_back(std::span<const PageId> pages);
+  /// Memory for pages that are not present. All, or kResourceExhausted.
+  Result<void> take(std::span<const PageId> pages);
 
   /// Maps `pages`, in order, at `at`, which is reserved and has nothing mapped: a handle at a time,
   /// then the access of all at once, which is what takes the time.
@@ -45,16 +54,16 @@ class PageMemory {
  private:
   PageMemory(CudaContext& context, std::size_t page_bytes)
       : context_(context), page_bytes_(page_bytes) {}
-  Result<void> create_pages(std::uint64_t page_count);
-  Result<void> map_all();
-  Result<void> try_protection();
+  Result<void> reserve(std::uint64_t page_count);
+  Result<void> create_page(PageId page);
+  void drop(PageId page);
   Result<void> set_access(CUdeviceptr at, std::uint64_t pages, Access access);
 
   CudaContext& context_;
   std::size_t page_bytes_;
-  std::vector<CUmemGenericAllocationHandle> handles_{};  ///< By page.
-  CUdeviceptr base_ = 0;                                 ///< 0 until addresses are reserved.
-  std::uint64_t mapped_ = 0;                             ///< Pages from the first on, at `base_`.
+  /// By page; none where it is not present. All that are present are mapped at `base_`.
+  std::vector<std::optional<CUmemGenericAllocationHandle>> handles_{};
+  CUdeviceptr base_ = 0;  ///< 0 until addresses are reserved.
   bool can_protect_ = true;
 };
 
