@@ -54,8 +54,8 @@ class Memory {
   /// Whether all of it is pinned memory of the host.
   [[nodiscard]] bool is_pinned(CUdeviceptr at, std::size_t bytes) const;
 
-  /// Whether it is an address of this process that no device can use: memory that is mapped, and
-  /// neither a device's nor pinned.
+  /// Whether it is an address of this process that no device can use: memory that can be read, and
+  /// is neither a device's nor pinned. Not known under sanitizers, where it is false.
   [[nodiscard]] bool is_ordinary(CUdeviceptr at) const;
 
   [[nodiscard]] std::size_t free_bytes(std::size_t device) const;
