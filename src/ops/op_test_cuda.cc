@@ -1,6 +1,10 @@
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdlib>
-#include <memory_resource>
+#include <mutex>
 #include <new>
+#include <utility>
 
 #include "base/check.h"
 #include "device/cuda/cuda_device.h"
@@ -9,29 +13,46 @@
 namespace heddle::ops {
 namespace {
 
-constexpr std::size_t kPoolBytes = std::size_t{1} << 30U;
+constexpr std::size_t kPoolBytes = std::size_t{192} << 20U;
 
 /// What the tests allocate once the device is there: pinned memory, which a GPU can use by the same
-/// addresses, so that tests keep their numbers in plain vectors.
+/// addresses, so that tests keep their numbers in plain vectors. Sizes are rounded up to powers of
+/// two, and what was freed is given out again.
 class PinnedPool {
  public:
   explicit PinnedPool(device::Buffer memory) : memory_(std::move(memory)) {}
 
-  void* allocate(std::size_t bytes) { return blocks_.allocate(bytes, kAlign); }
-  bool holds(const void* block) const {
+  void* allocate(std::size_t bytes) {
+    const std::size_t size = std::bit_ceil(std::max(bytes, sizeof(Free)));
+    const std::lock_guard lock(mutex_);
+    Free*& first = free_of(size);
+    if (first != nullptr) {
+      return std::exchange(first, first->next);
+    }
+    HEDDLE_CHECK(size <= memory_.bytes() - used_);
+    used_ += size;
+    return memory_.data() + used_ - size;
+  }
+  [[nodiscard]] bool holds(const void* block) const {
     const auto* at = static_cast<const std::byte*>(block);
     return at >= memory_.data() && at < memory_.data() + memory_.bytes();
   }
-  void free(void* block, std::size_t bytes) { blocks_.deallocate(block, bytes, kAlign); }
+  void free(void* block, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    Free*& first = free_of(std::bit_ceil(std::max(bytes, sizeof(Free))));
+    first = new (block) Free{first};
+  }
 
  private:
-  static constexpr std::size_t kAlign = 16;
+  struct alignas(16) Free {
+    Free* next;
+  };
+  Free*& free_of(std::size_t size) { return free_[static_cast<std::size_t>(std::bit_width(size))]; }
 
   device::Buffer memory_;
-  std::pmr::monotonic_buffer_resource fresh_{
-      memory_.data(), memory_.bytes(), std::pmr::null_memory_resource()};
-  std::pmr::synchronized_pool_resource blocks_{{.largest_required_pool_block = kPoolBytes},
-                                               &fresh_};
+  std::mutex mutex_{};
+  std::size_t used_ = 0;
+  std::array<Free*, 64> free_{};  ///< By the width of the size.
 };
 
 /// Never destroyed: what was allocated from it may be freed after everything else.

@@ -75,8 +75,9 @@ __device__ void load_step(const AttentionParams& params,
     const Element* key = nullptr;
     const Element* value = nullptr;
     if (first + i < tile.to) {
+      const std::int32_t block = kv_block(params.kv, tile.sequence, first + i);
       const std::int64_t offset =
-          kv_offset(params.kv, tile.sequence, first + i, static_cast<std::int32_t>(blockIdx.y));
+          kv_offset(params.kv, block, first + i, static_cast<std::int32_t>(blockIdx.y));
       key = reinterpret_cast<const Element*>(params.kv.keys + offset);
       value = reinterpret_cast<const Element*>(params.kv.values + offset);
     }

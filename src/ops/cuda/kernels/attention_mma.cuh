@@ -32,20 +32,21 @@ class MmaAttention {
   __device__ __forceinline__ void run() {
     const std::int32_t steps = (tile_.to - tile_.from + Shape::kStep - 1) / Shape::kStep;
     load_query();
-    place_step(0);
+    place_step(0, block_of(0));
     __syncthreads();
     if (steps > 0) {
       begin_step(0);
     }
-    place_step(1);
+    place_step(1, block_of(1));
     for (std::int32_t step = 0; step < steps; ++step) {
       copy_async_wait<0>();
       __syncthreads();  // The step is there, and nobody reads the one before any more.
       if (step + 1 < steps) {
         begin_step(step + 1);
       }
-      place_step(step + 2);
+      const std::int32_t block = block_of(step + 2);  // Comes while the step is computed.
       attend(step);
+      place_step(step + 2, block);
     }
     sum_[0] = quad_sum(sum_[0]);
     sum_[1] = quad_sum(sum_[1]);
@@ -125,14 +126,27 @@ class MmaAttention {
     }
   }
 
-  /// Looks up where the positions of a step are: bytes from those of block 0; -1 past the end.
-  __device__ __forceinline__ void place_step(std::int32_t step) {
-    for (int i = static_cast<int>(threadIdx.x); i < Shape::kStep; i += Shape::kThreads) {
-      const std::int32_t position = tile_.from + step * Shape::kStep + i;
-      places_[step % 2 * Shape::kStep + i] =
-          position < tile_.to
+  /// The position of a step that this thread looks up; of the first kStep threads.
+  __device__ __forceinline__ std::int32_t own_position(std::int32_t step) const {
+    static_assert(Shape::kStep <= Shape::kThreads);
+    return tile_.from + step * Shape::kStep + static_cast<std::int32_t>(threadIdx.x);
+  }
+  [[nodiscard]] __device__ __forceinline__ bool has_position(std::int32_t step) const {
+    return threadIdx.x < Shape::kStep && own_position(step) < tile_.to;
+  }
+
+  /// The block that the position is in, if there is one.
+  __device__ __forceinline__ std::int32_t block_of(std::int32_t step) const {
+    return has_position(step) ? kv_block(params_.kv, tile_.sequence, own_position(step)) : 0;
+  }
+
+  /// Notes down where the position is: bytes from that of block 0; -1 past the end.
+  __device__ __forceinline__ void place_step(std::int32_t step, std::int32_t block) {
+    if (threadIdx.x < Shape::kStep) {
+      places_[step % 2 * Shape::kStep + static_cast<int>(threadIdx.x)] =
+          has_position(step)
               ? kv_offset(
-                    params_.kv, tile_.sequence, position, static_cast<std::int32_t>(blockIdx.y))
+                    params_.kv, block, own_position(step), static_cast<std::int32_t>(blockIdx.y))
               : -1;
     }
   }

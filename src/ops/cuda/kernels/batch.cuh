@@ -19,15 +19,20 @@ __device__ __forceinline__ std::int32_t sequence_of(const BatchParams& batch, st
   return warp_sum(before);
 }
 
-/// Bytes from the keys (or values) of block 0 to those of one head of a position of a sequence.
+/// The number of the block that holds a position of a sequence.
+__device__ __forceinline__ std::int32_t kv_block(const PagedKvParams& kv,
+                                                 std::int32_t sequence,
+                                                 std::int32_t position) {
+  return kv.table[sequence * kv.table_stride + position / kv.block_tokens];
+}
+
+/// Bytes from the keys (or values) of block 0 to those of one head of a position in `block`.
 __device__ __forceinline__ std::int64_t kv_offset(const PagedKvParams& kv,
-                                                  std::int32_t sequence,
+                                                  std::int32_t block,
                                                   std::int32_t position,
                                                   std::int32_t head) {
-  const std::int32_t at = position / kv.block_tokens;
-  const std::int64_t block = kv.table[sequence * kv.table_stride + at];
   const std::int64_t slot =
-      static_cast<std::int64_t>(head) * kv.block_tokens + (position - at * kv.block_tokens);
+      static_cast<std::int64_t>(head) * kv.block_tokens + position % kv.block_tokens;
   return block * kv.block_bytes + slot * kv.head_dim * (kv.bf16 != 0 ? 2 : 4);
 }
 

@@ -26,11 +26,12 @@ __device__ void append_token(const KvAppendParams& params, std::int32_t sequence
   const std::int32_t step = quads ? kQuad : 1;
   const std::int32_t position = params.batch.first_position[sequence] +
                                 static_cast<std::int32_t>(token) - params.batch.begin[sequence];
+  const std::int32_t block = kv_block(kv, sequence, position);
   const std::int64_t elements = static_cast<std::int64_t>(kv.kv_heads) * kv.head_dim;
   for (std::int64_t at = row_rank() * step; at < elements; at += row_threads() * step) {
     const auto head = static_cast<std::int32_t>(at) / kv.head_dim;
     const auto i = static_cast<std::int32_t>(at) - head * kv.head_dim;
-    const std::int64_t offset = kv_offset(kv, sequence, position, head);
+    const std::int64_t offset = kv_offset(kv, block, position, head);
     write<Element>(kv.keys + offset,
                    i,
                    params.key + token * params.key_token_stride + head * params.key_head_stride,
