@@ -295,8 +295,14 @@ void ManagerCore::Impl::free_lacking(DeviceState& device) {
     if (!stale && models_.at(victim).foreign()) {
       Instance& engine = found->second;
       ready = ready && engine.in_flight.empty();
-      engine.stage =
-          engine.stage == InstanceStage::kServing ? InstanceStage::kDraining : engine.stage;
+      if (engine.stage == InstanceStage::kServing && !engine.in_flight.empty()) {
+        engine.stage = InstanceStage::kDraining;
+        note(DecisionKind::kDrain,
+             victim,
+             device.config.id,
+             std::to_string(engine.in_flight.size()) + " requests of its own end first",
+             device.plan->model);
+      }
     }
   }
   if (stale) {
