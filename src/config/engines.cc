@@ -114,6 +114,12 @@ const DeviceConfig* device_of(const Config& config,
   return found;
 }
 
+bool has_gpus(const Config& config) {
+  return std::any_of(config.devices.begin(), config.devices.end(), [](const DeviceConfig& device) {
+    return device.kind == DeviceKind::kCuda;
+  });
+}
+
 /// What keeps an engine from ever running on its device; empty: nothing.
 std::string fit_trouble(const EngineConfig& engine, const DeviceConfig& device) {
   if (engine.memory > device.memory) {
@@ -250,6 +256,12 @@ void complete_engines(Config& config, const SwapSettings& settings, Diagnosis& d
     if (device != nullptr) {
       engine.device = device->name;
       trouble = fit_trouble(engine, *device);
+      if (trouble.empty() && device->kind == DeviceKind::kCpu && has_gpus(config)) {
+        trouble =
+            "device: " + device->name +
+            " cannot lend its memory, which is pinned for the GPUs; give the engine a device of "
+            "kind external, with memory that no other device has";
+      }
     }
     if (!trouble.empty()) {
       diagnosis.problems.push_back(diagnosis.origin + ": models." + model.id + "." + trouble);

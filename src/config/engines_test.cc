@@ -127,6 +127,23 @@ TEST(Engines, BesideModelsOfOurOwnShareTheirDevice) {
   EXPECT_THAT(config->models[0].displaces, IsEmpty());
 }
 
+TEST(Engines, OnAHostWithGpusThoseShareTheirMemoryAndCpuDevicesDoNot) {
+  Machine machine = kMachine;
+  machine.gpus = {{.name = "GPU", .memory = 80ULL << 30U}};
+  const auto on = [&](const std::string& device) {
+    return parse_config(
+        "devices: [{kind: cuda, name: gpu}, {kind: cpu, name: cpu, memory: 4GiB}]\n"
+        "models: {a: {cmd: 'vllm serve --port ${PORT}', memory: 2GiB, device: " +
+            device + "}}",
+        "/etc/heddle/heddle.yaml",
+        process_environment,
+        machine);
+  };
+  ASSERT_TRUE(on("gpu")) << on("gpu").error().message;
+  ASSERT_FALSE(on("cpu"));
+  EXPECT_THAT(on("cpu").error().message, HasSubstr("is pinned for the GPUs"));
+}
+
 TEST(Engines, AnExternalDeviceIsForThem) {
   const Result<Config> config = parse(R"(
 devices: [{name: cpu, memory: 1GiB, page: 64KiB}, {name: gpu, kind: external, memory: 24GiB}]
