@@ -226,7 +226,10 @@ TEST(Config, AllGpusAreDevicesWhenNothingIsSaid) {
 
 TEST(Config, GpusAreNumberedAndTheirMemoryIsKnown) {
   const Result<Config> config = parse_config(R"(
-devices: [{kind: cuda, gpu: 1, name: small}, {kind: cpu, memory: 1GiB}, {kind: cuda, gpu: 0, memory: 40GiB}]
+devices:
+  - {kind: cuda, gpu: 1, name: small}
+  - {kind: cpu, memory: 1GiB}
+  - {kind: cuda, gpu: 0, memory: 40GiB}
 )",
                                              "heddle.yaml",
                                              process_environment,

@@ -44,6 +44,15 @@ void add_variable(EngineConfig& engine, const std::string& name, const std::stri
   }
 }
 
+/// Engines sleep on accelerators only: vLLM for processors ends at its start when it is asked to.
+void add_sleep_flags(EngineConfig& engine) {
+  for (const std::string_view flag : preset(engine.kind).sleep_flags) {
+    if (!engine.command.empty() && !has_word(engine.command, flag)) {
+      engine.command.emplace_back(flag);
+    }
+  }
+}
+
 std::vector<SuspendLevel> default_levels(const EngineConfig& engine, bool host_memory) {
   const Preset& known = preset(engine.kind);
   const bool sleeps =
@@ -105,8 +114,6 @@ std::vector<std::string> preset_command(EngineKind kind,
   }
   if (!words.empty()) {
     words.insert(words.end(), {"--host", host, "--port", number});
-    const auto flags = preset(kind).sleep_flags;
-    words.insert(words.end(), flags.begin(), flags.end());
     return words;
   }
   if (kind == EngineKind::kLlamaServer) {
@@ -120,6 +127,9 @@ void apply_preset(EngineConfig& engine,
                   const std::string& path,
                   const std::string& id,
                   bool host_memory) {
+  if (!path.empty() && !host_memory) {
+    add_sleep_flags(engine);
+  }
   if (engine.suspend.empty()) {
     engine.suspend = default_levels(engine, host_memory);
   }

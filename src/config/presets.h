@@ -26,16 +26,16 @@ struct Preset {
 [[nodiscard]] spec::EngineKind guess_kind(const std::vector<std::string>& command);
 
 /// The command line that has an engine serve the checkpoint or model name `path` as `id` on a port
-/// of the loopback interface, and able to sleep where its kind is. Not for kGeneric.
+/// of the loopback interface. Not for kGeneric.
 [[nodiscard]] std::vector<std::string> preset_command(spec::EngineKind kind,
                                                       const std::string& path,
                                                       const std::string& id,
                                                       std::uint16_t port);
 
-/// Completes `engine` with what its kind and its command imply: levels when it names none, the
-/// variables that sleeping and addresses take, the name it serves. `path` and `id` as above; an
-/// empty path means that the command is the user's own. `host_memory` says that its device is
-/// this machine's memory.
+/// Completes `engine` with what its kind and its command imply: the arguments that sleeping takes,
+/// levels when it names none, the variables that sleeping and addresses take, the name it serves.
+/// `path` and `id` as above; an empty path means that the command is the user's own. `host_memory`
+/// says that its device is this machine's memory, of which no engine sleeps.
 void apply_preset(EngineConfig& engine,
                   const std::string& path,
                   const std::string& id,

@@ -1,5 +1,7 @@
 #include "config/presets.h"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +13,7 @@ using spec::SuspendLevel;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::Not;
 using testing::Pair;
 
 EngineConfig engine(EngineKind kind, std::vector<std::string> command) {
@@ -34,9 +37,22 @@ TEST(Presets, MakeCommandLines) {
   EXPECT_THAT(preset_command(EngineKind::kLlamaServer, "org/x", "x", 9), Contains("-hf"));
   const auto vllm = preset_command(EngineKind::kVllm, "org/x", "x", 9);
   EXPECT_EQ(guess_kind(vllm), EngineKind::kVllm);
-  EXPECT_THAT(vllm, Contains("--enable-sleep-mode"));
   EXPECT_EQ(guess_kind(preset_command(EngineKind::kSglang, "org/x", "x", 9)), EngineKind::kSglang);
   EXPECT_THAT(preset_command(EngineKind::kOllama, "org/x", "x", 9), ElementsAre("ollama", "serve"));
+}
+
+TEST(Presets, CommandLinesOfOursLetEnginesSleepOnAccelerators) {
+  EngineConfig gpu = engine(EngineKind::kVllm, preset_command(EngineKind::kVllm, "x", "x", 9));
+  apply_preset(gpu, "x", "x", false);
+  EXPECT_EQ(std::count(gpu.command.begin(), gpu.command.end(), "--enable-sleep-mode"), 1);
+  EXPECT_EQ(gpu.suspend.front(), SuspendLevel::kSleep);
+  apply_preset(gpu, "x", "x", false);
+  EXPECT_EQ(std::count(gpu.command.begin(), gpu.command.end(), "--enable-sleep-mode"), 1);
+  EngineConfig host = engine(EngineKind::kVllm, preset_command(EngineKind::kVllm, "x", "x", 9));
+  apply_preset(host, "x", "x", true);
+  EXPECT_THAT(host.command, Not(Contains("--enable-sleep-mode")));
+  EXPECT_THAT(host.suspend, ElementsAre(SuspendLevel::kStop));
+  EXPECT_THAT(host.env, IsEmpty());
 }
 
 TEST(Presets, AnEngineSleepsOnlyWhenItsCommandLetsIt) {

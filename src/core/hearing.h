@@ -28,11 +28,11 @@ class Hearing {
     while (!events_.empty()) {
       const Event next = std::move(events_.front());
       events_.pop_front();
-      std::vector<Command> commands;
+      commands_.clear();
       const Instant at = now();
-      core.step(at, next, commands);
-      on_step(at, next, commands);
-      for (Command& command : commands) {
+      core.step(at, next, commands_);
+      on_step(at, next, commands_);
+      for (Command& command : commands_) {
         std::visit(execute, command);
       }
     }
@@ -42,6 +42,7 @@ class Hearing {
 
  private:
   std::deque<Event> events_{};
+  std::vector<Command> commands_{};  ///< Of one event; kept for its memory.
   bool hearing_ = false;
 };
 

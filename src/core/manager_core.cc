@@ -187,7 +187,7 @@ void ManagerCore::Impl::check_invariants() const {
     }
     if (device.plan) {
       const auto wanted = device.instances.find(device.plan->model);
-      HEDDLE_CHECK(wanted == device.instances.end() ||
+      HEDDLE_CHECK(device.plan->lacks > 0 || wanted == device.instances.end() ||
                    wanted->second.stage == InstanceStage::kSuspended);
     }
   }

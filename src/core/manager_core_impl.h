@@ -132,11 +132,13 @@ struct Instance {
   std::optional<DeviceId> leader{};  ///< Of a further shard: where rank 0 of its group is.
 };
 
-/// A load that waits until its victims are idle, and until engines among them are suspended.
+/// A load that waits until its victims are idle, and until engines among them are suspended; or
+/// pages for what runs already, which engines free when they are idle.
 struct DrainPlan {
   ModelId model{};
   std::vector<ModelId> victims{};
   Instant began{};
+  std::int64_t lacks = 0;  ///< More than 0: it is there, and wants so many pages more.
 };
 
 struct DeviceState {
@@ -154,6 +156,12 @@ struct DeviceState {
   std::optional<RequestId> alone{};  ///< A request that must have the device for itself.
   /// The one that ran at once, on a warm instance, with the device to itself so far.
   std::optional<RequestId> undisturbed{};
+  /// As last reported; the time that these have waited so far, in sum [s], and until when that is.
+  std::int64_t short_sequences = 0;
+  std::int64_t short_pages = 0;
+  ModelId short_model{};
+  double short_waited = 0;
+  Instant short_until{};
   double load_rate = 0;  ///< Of weights, lately [bytes/s]; 0: not measured.
   Duration serving{};    ///< As DeviceStatus has them.
   Duration switching{};
@@ -205,7 +213,8 @@ class ManagerCore::Impl {
   void heard(DeviceId device, const DeviceReport& report);
   template <class T>
   void heard(DeviceId /*device*/, const T& /*report*/) {}
-  void find_pages(DeviceId device, const DeviceReport& report);
+  void find_pages(DeviceState& device, const DeviceReport& report);
+  void free_lacking(DeviceState& device);
   void load_failed(ModelId model, const Error& reason);
   void lose_instance(DeviceId device, ModelId model);
 
@@ -311,6 +320,8 @@ class ManagerCore::Impl {
 
   // Looking ahead.
   void plan_ahead();
+  void count_shortage(DeviceState& device) const;
+  void lend_idle();
   void turn_window();
   void scale();
   void add_replica(ModelId id, double load);

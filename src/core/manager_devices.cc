@@ -183,6 +183,10 @@ void ManagerCore::Impl::heard(DeviceId device_id, const DeviceReport& report) {
   DeviceState& device = devices_.at(device_id);
   device.version = report.version;
   device.usage = report.usage;
+  count_shortage(device);
+  device.short_sequences = report.short_sequences;
+  device.short_pages = report.short_pages;
+  device.short_model = report.short_model;
   std::map<ModelId, ResidentReport> reported;
   for (const ResidentReport& resident : report.models) {
     reported[resident.model] = resident;
@@ -217,42 +221,51 @@ void ManagerCore::Impl::heard(DeviceId device_id, const DeviceReport& report) {
     lose_instance(device_id, id);
   }
   if (report.pages_wanted > 0) {
-    find_pages(device_id, report);
+    find_pages(device, report);
+  } else if (device.plan && device.plan->lacks > 0) {
+    cancel_plan(device);  // They came free meanwhile.
   }
 }
 
 /// The oldest sequence of the device lacks pages that only other models have. Nothing runs there
-/// until it gets them, so draining would be in vain: models give way at once, and their requests
-/// wait again. If there are none to give way, the request ends.
-void ManagerCore::Impl::find_pages(DeviceId device_id, const DeviceReport& report) {
-  DeviceState& device = devices_.at(device_id);
+/// until it gets them, so draining models of ours would be in vain: they give way at once, and
+/// their requests wait again. Engines that answer requests are waited for, if it takes them. If
+/// nobody can give way, the request ends.
+void ManagerCore::Impl::find_pages(DeviceState& device, const DeviceReport& report) {
   const bool moving =
       std::any_of(device.instances.begin(), device.instances.end(), [](const auto& entry) {
         return entry.second.stage == InstanceStage::kLoading ||
                entry.second.stage == InstanceStage::kEvicting;
       });
   const auto wanting = device.instances.find(report.wanted_by);
-  if (moving || wanting == device.instances.end()) {
+  if (moving || wanting == device.instances.end() || (device.plan && device.plan->lacks > 0)) {
     return;  // That changes the device; the worker will say what it lacks then.
   }
   std::vector<policy::ResidentView> others = view(device, report.wanted_by).residents;
   std::erase_if(others, [&](const auto& resident) {
+    const Instance& instance = device.instances.at(resident.model);
     return resident.model == report.wanted_by ||
-           (models_.at(resident.model).foreign() && resident.queue > 0);
+           (instance.stage == InstanceStage::kSuspended && !instance.in_flight.empty());
   });
   for (policy::ResidentView& other : others) {
     other.in_transition = false;
   }
-  if (const auto victims = policy::choose_victims(others, 0, report.pages_wanted)) {
+  std::vector<policy::ResidentView> at_once = others;
+  std::erase_if(at_once, [&](const auto& resident) {
+    return models_.at(resident.model).foreign() &&
+           !device.instances.at(resident.model).in_flight.empty();
+  });
+  auto victims = policy::choose_victims(at_once, 0, report.pages_wanted);
+  if (!victims) {
+    victims = policy::choose_victims(others, 0, report.pages_wanted);
+  }
+  if (victims) {
     cancel_plan(device);
-    for (const ModelId victim : *victims) {
-      evict(device,
-            victim,
-            EvictMode::kNow,
-            EvictionReason::kOutgrown,
-            report.wanted_by,
-            report.pages_wanted);
-    }
+    device.plan = DrainPlan{.model = report.wanted_by,
+                            .victims = std::move(*victims),
+                            .began = now_,
+                            .lacks = report.pages_wanted};
+    free_lacking(device);
     return;
   }
   const auto& in_flight = wanting->second.in_flight;
@@ -266,6 +279,36 @@ void ManagerCore::Impl::find_pages(DeviceId device_id, const DeviceReport& repor
           "the request has outgrown the memory of its device: " +
               std::to_string(report.pages_wanted) +
               " more pages are needed, and only pinned models have any"});
+  }
+}
+
+/// Has those give way who hold what a plan lacks, once the engines among them are idle: they are
+/// sent nothing more.
+void ManagerCore::Impl::free_lacking(DeviceState& device) {
+  const auto wanting = device.instances.find(device.plan->model);
+  bool stale = wanting == device.instances.end() || wanting->second.in_flight.empty();
+  bool ready = true;
+  for (const ModelId victim : device.plan->victims) {
+    const auto found = device.instances.find(victim);
+    stale =
+        stale || found == device.instances.end() || found->second.stage == InstanceStage::kEvicting;
+    if (!stale && models_.at(victim).foreign()) {
+      Instance& engine = found->second;
+      ready = ready && engine.in_flight.empty();
+      engine.stage =
+          engine.stage == InstanceStage::kServing ? InstanceStage::kDraining : engine.stage;
+    }
+  }
+  if (stale) {
+    cancel_plan(device);  // What has changed will have the worker say what it lacks now.
+    return;
+  }
+  if (!ready) {
+    return;
+  }
+  const DrainPlan due = *std::exchange(device.plan, std::nullopt);
+  for (const ModelId victim : due.victims) {
+    evict(device, victim, EvictMode::kNow, EvictionReason::kOutgrown, due.model, due.lacks);
   }
 }
 

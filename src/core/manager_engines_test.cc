@@ -242,6 +242,57 @@ TEST(ManagerEngines, AnEngineOutlivesTheWorkerOfItsDevice) {
   EXPECT_EQ(bench.core.models()[0].requests_running, 1);
 }
 
+/// What the worker says where the model of our own lacks pages that an engine has.
+WorkerSaid lacking(std::int64_t pages) {
+  return {.device = kDevice,
+          .epoch = WorkerEpoch(1),
+          .report = DeviceReport{.models = {{.model = kOwn, .residency = Residency::kServing}},
+                                 .pages_wanted = pages,
+                                 .wanted_by = kOwn}};
+}
+
+/// The device holds both; of a, two requests run, and one of ours.
+struct Crowded : Bench {
+  Crowded() {
+    for (ManagerModel& model : configuration.models) {
+      model.footprints[kDevice].image_pages = 9;
+    }
+    tell(configuration);
+    arrive(1, kA);
+    said(kA, EngineNews::kServing, 9);
+    arrive(2, kA);
+    arrive(3, kOwn);
+    tell(WorkerSaid{
+        .device = kDevice, .epoch = WorkerEpoch(1), .report = ModelServing{.model = kOwn}});
+  }
+};
+
+TEST(ManagerEngines, ARequestThatLacksPagesWaitsUntilTheEngineThatHasThemIsIdle) {
+  Crowded bench;
+  const auto lacked = bench.tell(lacking(3));
+  EXPECT_EQ(find<FailRequest>(lacked), nullptr);
+  EXPECT_EQ(find<EvictFrom>(lacked), nullptr);
+  EXPECT_EQ(find<Dispatch>(bench.arrive(4, kA)), nullptr);  // It is sent nothing more.
+  EXPECT_EQ(find<EvictFrom>(bench.tell(lacking(3))), nullptr);
+  EXPECT_EQ(find<EvictFrom>(bench.finish(1)), nullptr);
+  const auto idle = bench.finish(2);
+  ASSERT_NE(find<EvictFrom>(idle), nullptr);
+  EXPECT_EQ(find<EvictFrom>(idle)->model, kA);
+  EXPECT_EQ(find<EvictFrom>(idle)->free_pages, 3);
+  EXPECT_EQ(find<FailRequest>(bench.said(kA, EngineNews::kSuspended, 2)), nullptr);
+  EXPECT_EQ(bench.core.models().at(2).requests_running, 1);
+}
+
+TEST(ManagerEngines, AnEngineThatWasWaitedForGoesOnWhenThePagesHaveComeFreeOtherwise) {
+  Crowded bench;
+  bench.tell(lacking(3));
+  bench.arrive(4, kA);
+  EXPECT_EQ(find<Dispatch>(bench.tell(lacking(0)))->request, RequestId(4));
+  bench.tell(lacking(3));
+  bench.arrive(5, kA);
+  EXPECT_EQ(find<Dispatch>(bench.finish(3))->request, RequestId(5));  // Nobody lacks them any more.
+}
+
 TEST(ManagerEngines, AModelThatDisplacesAnotherMakesItGoThoughThereIsRoom) {
   Bench bench;
   bench.configuration.models[0].footprints[kDevice].image_pages = 5;

@@ -71,9 +71,8 @@ void ManagerCore::Impl::plan_ahead() {
   if (!requests_.empty() || unfinished_) {
     wake_by(plan_at_);
   } else if (planner.prewarm) {
-    const Instant turn = planner.calendar.start_of(window_ + 1);
-    const Instant ahead = turn - lead();
-    wake_by(std::max(plan_at_, ahead > now_ ? ahead : turn));
+    // From then on each period: which load is short enough to wait changes.
+    wake_by(std::max(plan_at_, planner.calendar.start_of(window_ + 1) - lead()));
   }
 }
 
@@ -311,10 +310,10 @@ bool ManagerCore::Impl::prewarm_on(DeviceState& device,
     }
     lost += worth(device, victim);
   }
+  // It takes no hold of devices and victims, nor minds who has: the map counts what others do there,
+  // and what is lost with a victim is weighed.
   const policy::Action action{.kind = policy::ActionKind::kPrewarm,
                               .model = decision.model,
-                              .devices = decision.devices,
-                              .victims = victims,
                               .worth = decision.worth.score};
   if (lost >= decision.worth.score) {
     return true;

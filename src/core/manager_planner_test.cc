@@ -269,6 +269,59 @@ TEST(ManagerPlanner, WhoComesOftenStaysThoughItWasUsedLongerAgo) {
   }
 }
 
+/// A serves, and B, C are idle beside it or elsewhere; requests of A wait for pages.
+void report_shortage(Bench& bench, std::int64_t sequences, std::int64_t pages) {
+  DeviceReport report{.short_sequences = sequences, .short_pages = pages, .short_model = kA};
+  for (const ModelId model : bench.resident[DeviceId(0)]) {
+    report.models.push_back({.model = model, .residency = Residency::kWarm, .complete = true});
+  }
+  bench.report(DeviceId(0), report);
+}
+
+TEST(ManagerPlanner, AnIdleModelGivesItsPagesOnceOthersHaveWaitedForAsMuchAsItIsWorth) {
+  Bench bench(1, {.value = true});
+  for (int i = 0; i < 20; ++i) {
+    bench.serve(kB, 100ms);
+    bench.wait(1s);
+  }
+  bench.arrive(kA);
+  bench.wait(2s);
+  ASSERT_TRUE(bench.there(kA) && bench.there(kB));
+  report_shortage(bench, 2, 3);
+  EXPECT_TRUE(bench.there(kB)) << "nobody has waited yet";
+  bench.wait(5s);
+  EXPECT_FALSE(bench.there(kB)) << "at most a second of waiting for its load, and two wait";
+  EXPECT_TRUE(bench.there(kA));
+  const auto evicted = bench.decisions(DecisionKind::kEvict);
+  ASSERT_EQ(evicted.size(), 1U);
+  EXPECT_EQ(evicted[0].for_model, kA);
+}
+
+TEST(ManagerPlanner, NobodyGivesPagesForAShortageThatIsOver) {
+  Bench bench(1, {.value = true});
+  for (int i = 0; i < 20; ++i) {
+    bench.serve(kB, 100ms);
+    bench.wait(1s);
+  }
+  bench.arrive(kA);
+  bench.wait(2s);
+  report_shortage(bench, 1, 3);
+  bench.wait(10ms);
+  report_shortage(bench, 0, 0);
+  bench.wait(20s);
+  EXPECT_TRUE(bench.there(kB));
+}
+
+TEST(ManagerPlanner, WhereWorthIsLeftOutIdleModelsLendNothing) {
+  Bench bench(1, {.value = false});
+  bench.serve(kB, 100ms);
+  bench.arrive(kA);
+  bench.wait(2s);
+  report_shortage(bench, 5, 3);
+  bench.wait(20s);
+  EXPECT_TRUE(bench.there(kB));
+}
+
 TEST(ManagerPlanner, AModelWithMoreLoadThanADeviceShouldBearGetsAnother) {
   Bench bench(2, {.replicas = true}, 4);
   for (int i = 0; i < 8; ++i) {

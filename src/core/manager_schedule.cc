@@ -39,6 +39,7 @@ void ManagerCore::Impl::schedule() {
   answer_tickets();  // Before another model takes the place of one that has just come.
   advance_claims();
   place_wanted();
+  lend_idle();
   plan_ahead();
   finish_draining();
   set_timer();
@@ -50,8 +51,10 @@ void ManagerCore::Impl::wake_by(Instant at) {
   }
 }
 
+/// A timer that is set for too early a time is left to fire: deadlines end with every request, and
+/// then there is nothing to set.
 void ManagerCore::Impl::set_timer() {
-  if (wake_ && (!timer_ || *timer_ <= now_ || *wake_ != *timer_)) {
+  if (wake_ && (!timer_ || *timer_ <= now_ || *wake_ < *timer_)) {
     act(WakeAt{.at = *wake_});
     timer_ = wake_;
   }
@@ -348,6 +351,10 @@ void ManagerCore::Impl::cancel_plan(DeviceState& device) {
 void ManagerCore::Impl::advance_plans() {
   for (auto& [device_id, device] : devices_) {
     if (!device.plan) {
+      continue;
+    }
+    if (device.plan->lacks > 0) {
+      free_lacking(device);
       continue;
     }
     const auto wanting = models_.find(device.plan->model);

@@ -343,6 +343,9 @@ void fields(V& v, Like<DeviceReport> auto& x) {
   v("models", x.models);
   v("pages_wanted", x.pages_wanted);
   v("wanted_by", x.wanted_by);
+  v("short_sequences", x.short_sequences);
+  v("short_pages", x.short_pages);
+  v("short_model", x.short_model);
 }
 
 template <class V>

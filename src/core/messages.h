@@ -253,6 +253,11 @@ struct DeviceReport {
   /// Pages that the oldest sequences lack and that only the eviction of models can free; 0: none.
   std::int64_t pages_wanted = 0;
   ModelId wanted_by{};  ///< Meaningful when pages_wanted > 0.
+  /// Sequences that could be taken in but for want of pages, and what they lack of them together;
+  /// others run meanwhile. 0: none.
+  std::int64_t short_sequences = 0;
+  std::int64_t short_pages = 0;
+  ModelId short_model{};  ///< Of the oldest of them; meaningful when short_pages > 0.
 };
 
 using WorkerReport = std::variant<ModelServing,

@@ -222,6 +222,28 @@ TEST(WorkerAdmission, WhoDoesNotFitHoldsUpItsOwnModelOnly) {
   EXPECT_THAT(bench.turn(), UnorderedElementsAre(1, 2, 5));
 }
 
+TEST(WorkerAdmission, WhoWaitsForPagesAloneIsReported) {
+  Bench bench;
+  submit_small(bench, 1, 4, kA);
+  bench.turn();
+  EXPECT_EQ(bench.report().short_sequences, 0) << "nobody waits";
+  bench.submit(5, kB, 20);  // 5 pages, and what runs may grow into all there are.
+  bench.submit(6, kA, 4);
+  bench.turn();
+  const DeviceReport report = bench.report();
+  EXPECT_EQ(report.short_sequences, 2);
+  EXPECT_EQ(report.short_pages, 5 + 3);
+  EXPECT_EQ(report.short_model, kB) << "the oldest";
+  EXPECT_EQ(report.pages_wanted, 0) << "others run";
+}
+
+TEST(WorkerAdmission, OfADividedDeviceNobodyCouldLendPages) {
+  Bench bench({.fixed_parts = 2});
+  submit_small(bench, 1, 4, kA);  // 2 of them fit in its part.
+  bench.turn();
+  EXPECT_EQ(bench.report().short_pages, 0);
+}
+
 // A stream of small requests takes every page that comes free, until the large one is overdue.
 TEST(WorkerAdmission, ALargeRequestDoesNotStarveBesideSmallOnes) {
   Bench bench;

@@ -44,6 +44,7 @@ DeviceReport WorkerCore::Impl::report() const {
   if (report.pages_wanted > 0) {
     report.wanted_by = sequences_.oldest_admitted()->model;
   }
+  tell_shortage(report);
   return report;
 }
 

@@ -143,6 +143,7 @@ class WorkerCore::Impl {
   [[nodiscard]] std::int64_t kv_pages_total() const;
   [[nodiscard]] std::int64_t pages_short(const Sequence& sequence) const;
   [[nodiscard]] std::int64_t lacking_pages() const;
+  void tell_shortage(DeviceReport& report) const;
 
   void report_changes();
   template <class T>

@@ -24,6 +24,7 @@ struct Properties {
   std::string name{};            ///< As the vendor reports it, for logs only; never branch on it.
   std::size_t page_bytes = 0;    ///< Size and alignment of every page and mapping.
   std::uint64_t page_count = 0;  ///< Pages that exist; ids are [0, page_count).
+  bool records = false;          ///< Its streams record work: see Stream::begin_capture().
 };
 
 /// What a mapping allows. Weights are mapped read-only, so that a stray write is a fault rather

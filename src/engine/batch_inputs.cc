@@ -1,6 +1,7 @@
 #include "engine/batch_inputs.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "base/check.h"
@@ -8,6 +9,9 @@
 
 namespace heddle::engine {
 namespace {
+
+/// Blocks of the narrowest table of steps that come again.
+constexpr std::size_t kRecurringWidth = 8;
 
 std::int32_t narrow(std::int64_t value) {
   HEDDLE_CHECK(value >= 0 && value <= std::numeric_limits<std::int32_t>::max());
@@ -19,11 +23,12 @@ std::int32_t narrow(std::int64_t value) {
 void BatchInputs::gather(std::span<const BatchSlice> slices,
                          const Decoder& decoder,
                          const ModelKv& kv,
-                         Mirror& mirror) {
+                         Mirror& mirror,
+                         bool recurring) {
   gather_rows(slices, decoder, mirror);
   tables_.clear();
   for (std::size_t group = 0; group < kv.plan().groups.size(); ++group) {
-    gather_table(slices, group, kv, mirror);
+    gather_table(slices, group, kv, mirror, recurring);
   }
 }
 
@@ -59,11 +64,13 @@ void BatchInputs::gather_rows(std::span<const BatchSlice> slices,
 void BatchInputs::gather_table(std::span<const BatchSlice> slices,
                                std::size_t group,
                                const ModelKv& kv,
-                               Mirror& mirror) {
+                               Mirror& mirror,
+                               bool recurring) {
   std::size_t width = 0;
   for (const BatchSlice& slice : slices) {
     width = std::max(width, slice.kv->groups()[group].blocks.size());
   }
+  width = recurring ? std::bit_ceil(std::max(width, kRecurringWidth)) : width;
   std::vector<std::int32_t> table(slices.size() * width, -1);
   for (std::size_t s = 0; s < slices.size(); ++s) {
     const SequenceKv::Group& own = slices[s].kv->groups()[group];
@@ -72,6 +79,16 @@ void BatchInputs::gather_table(std::span<const BatchSlice> slices,
     }
   }
   tables_.push_back({.offset = mirror.add(table), .width = static_cast<std::int64_t>(width)});
+}
+
+void BatchInputs::describe(GraphKey& key) const {
+  for (const std::int64_t size : {tokens_, sequences_, head_dim_}) {
+    key.push_back(static_cast<std::uint64_t>(size));
+  }
+  key.insert(key.end(), {ids_, begin_, first_position_, cos_sin_});
+  for (const Table& table : tables_) {
+    key.insert(key.end(), {table.offset, static_cast<std::uint64_t>(table.width)});
+  }
 }
 
 Batch BatchInputs::batch(const Mirror& mirror) const {

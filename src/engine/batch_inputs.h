@@ -9,6 +9,7 @@
 #include "engine/decoder.h"
 #include "engine/mirror.h"
 #include "engine/model_kv.h"
+#include "engine/step_graphs.h"
 
 namespace heddle::engine {
 
@@ -22,11 +23,17 @@ struct BatchSlice {
 /// Makes a Batch of slices: token ids, rows, positions and block tables. Used by one thread.
 class BatchInputs {
  public:
-  /// Gathers `slices` into `mirror`, after clearing nothing: the caller sends it.
+  /// Gathers `slices` into `mirror`, after clearing nothing: the caller sends it. Block tables are
+  /// as wide as the longest sequence needs, or, where `recurring`, the next power of two, so that
+  /// steps of growing sequences have the same shapes for long.
   void gather(std::span<const BatchSlice> slices,
               const Decoder& decoder,
               const ModelKv& kv,
-              Mirror& mirror);
+              Mirror& mirror,
+              bool recurring = false);
+
+  /// Appends what addresses and shapes of the batch depend on.
+  void describe(GraphKey& key) const;
 
   /// The batch, once `mirror` was sent.
   [[nodiscard]] Batch batch(const Mirror& mirror) const;
@@ -38,7 +45,8 @@ class BatchInputs {
   void gather_table(std::span<const BatchSlice> slices,
                     std::size_t group,
                     const ModelKv& kv,
-                    Mirror& mirror);
+                    Mirror& mirror,
+                    bool recurring);
 
   struct Table {
     std::size_t offset = 0;

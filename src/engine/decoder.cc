@@ -60,6 +60,11 @@ void Decoder::join(collective::Collective& group) {
   group_ = &group;
 }
 
+bool Decoder::whole() const {
+  const std::uint64_t ready = ready_->load(std::memory_order_acquire);
+  return ready != ops::kAbandoned && ready >= stage_end_.back();
+}
+
 void Decoder::wait_for_stage(ops::OpContext& context, std::int64_t stage) const {
   ops::wait(context, {.watermark = ready_, .value = stage_end_[static_cast<std::size_t>(stage)]});
 }

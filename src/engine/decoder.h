@@ -79,6 +79,9 @@ class Decoder {
                         ops::ConstTensorRef picks,
                         const Activations& activations) const;
 
+  /// Whether all of the image is in place: nothing waits for a stage any more.
+  [[nodiscard]] bool whole() const;
+
   [[nodiscard]] const spec::ModelSpec& model() const { return model_; }
   [[nodiscard]] const KvPlan& kv_plan() const { return kv_; }
   [[nodiscard]] const RopeFrequencies& frequencies() const { return frequencies_; }

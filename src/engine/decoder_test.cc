@@ -103,7 +103,9 @@ TEST_P(DecoderTest, GivesTheSameBitsWithAnyNumberOfThreads) {
   const std::vector<float> expected = whole();
   const int core = ::sched_getcpu();  // Where this test may run; several threads can share it.
   for (const std::size_t threads : {2U, 3U}) {
-    TestHost host(128, std::size_t{64} << 10U, {.cores = std::vector<int>(threads, core)});
+    TestHost host(128,
+                  std::size_t{64} << 10U,
+                  device::CpuDeviceOptions{.cores = std::vector<int>(threads, core)});
     const LoadedModel model = host.load(golden_directory() / kMixedWindows, GetParam());
     DecoderRig rig(host, model, all_layers(model.spec));
     SequenceKv sequence = rig.kv().make_sequence();

@@ -169,6 +169,7 @@ void Engine::Impl::join_group(ModelId id, collective::Collective& group) {
 void Engine::Impl::remove_model(ModelId id) {
   HEDDLE_CHECK(model(id).sequences == 0);
   models_.erase(id);
+  pass_.forget_recordings();
   const std::scoped_lock lock(gates_mutex_);
   gates_.erase(id);
 }
@@ -211,6 +212,7 @@ Result<void> Engine::Impl::fit_workspace() {
     return {};
   }
   workspace_ = {};
+  pass_.forget_recordings();
   Result<device::Buffer> larger = device_.allocate(device::Place::kDevice, wanted);
   if (!larger) {
     return larger.error();

@@ -1,6 +1,7 @@
 #include "engine/pass.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "engine/philox.h"
@@ -18,6 +19,13 @@ ops::SampleRow sample_row(const Sequence& sequence) {
               params.seed, params.choice, static_cast<std::uint64_t>(sequence.generated()))};
 }
 
+/// The rows of a decode step of so many sequences: four sizes for each power of two, so that less
+/// than a quarter is padding and there are few sizes.
+std::size_t recurring_rows(std::size_t sequences) {
+  const std::size_t step = std::max<std::size_t>(std::bit_ceil(sequences) / 8, 1);
+  return (sequences + step - 1) / step * step;
+}
+
 }  // namespace
 
 std::int64_t PassSlice::pooled_rows() const {
@@ -32,13 +40,45 @@ std::int64_t PassSlice::pooled_rows() const {
   return 0;
 }
 
+/// Whether it is a step of a kind that comes again: everybody's next token, of a model that is
+/// there as a whole, as a recording does not wait for weights, and alone, as it does not wait for
+/// others.
+bool Pass::recurs(std::span<const PassSlice> slices, const Decoder& decoder) const {
+  return records_ && !slices.empty() && decoder.group() == nullptr && decoder.whole() &&
+         std::all_of(slices.begin(), slices.end(), [](const PassSlice& slice) {
+           return slice.tokens == 1 && slice.samples();
+         });
+}
+
+/// All that decides what is enqueued, and where it reads and writes.
+GraphKey Pass::describe(const Decoder& decoder, const Activations& activations) const {
+  GraphKey key{reinterpret_cast<std::uintptr_t>(&decoder),
+               reinterpret_cast<std::uintptr_t>(activations.hidden.data),
+               reinterpret_cast<std::uintptr_t>(mirror_.device<std::byte>(0)),
+               static_cast<std::uint64_t>(picks_count_)};
+  inputs_.describe(key);
+  key.insert(key.end(),
+             {picks_, sample_rows_, penalty_rows_, uses_, masks_, log_prob_rows_, told_tokens_});
+  key.insert(key.end(), {told_values_, sampled_, raw_logits_});
+  for (const Told& told : told_) {
+    key.push_back(told.pick);
+  }
+  return key;
+}
+
 Result<void> Pass::enqueue(ops::OpContext& context,
                            std::span<const PassSlice> slices,
                            const Decoder& decoder,
                            const ModelKv& kv,
                            const Activations& activations) {
+  const bool recurring = recurs(slices, decoder);
+  std::vector<PassSlice> padded(slices.begin(), slices.end());
+  if (recurring) {
+    const auto most = static_cast<std::size_t>(activations.hidden.shape[0]);
+    padded.resize(std::min(recurring_rows(slices.size()), most), slices.front());
+  }
   std::vector<BatchSlice> batch_slices;
-  for (const PassSlice& slice : slices) {
+  for (const PassSlice& slice : padded) {
     const Sequence& sequence = *slice.sequence;
     batch_slices.push_back({.ids = std::span(sequence.start.tokens)
                                        .subspan(static_cast<std::size_t>(sequence.computed),
@@ -47,19 +87,29 @@ Result<void> Pass::enqueue(ops::OpContext& context,
                             .kv = &sequence.kv});
   }
   mirror_.clear();
-  inputs_.gather(batch_slices, decoder, kv, mirror_);
-  gather_sampling(slices);
-  gather_pooling(slices);
+  inputs_.gather(batch_slices, decoder, kv, mirror_, recurring);
+  gather_sampling(padded);
+  gather_pooling(padded);
   reserve_results(decoder);
+  sampling_ = static_cast<std::size_t>(std::count_if(
+      slices.begin(), slices.end(), [](const auto& slice) { return slice.samples(); }));
   if (const auto sent = mirror_.send(context.stream); !sent) {
     return sent;
   }
-
-  const Batch batch = inputs_.batch(mirror_);
-  decoder.embed(context, inputs_.ids(mirror_), Activations::rows(activations.hidden, batch.tokens));
-  decoder.run_layers(context, decoder.kv_plan().range, batch, activations);
-  enqueue_sampling(context, decoder, activations);
-  enqueue_pooling(context, decoder, activations);
+  const auto compute = [&] {
+    const Batch batch = inputs_.batch(mirror_);
+    decoder.embed(
+        context, inputs_.ids(mirror_), Activations::rows(activations.hidden, batch.tokens));
+    decoder.run_layers(context, decoder.kv_plan().range, batch, activations);
+    enqueue_sampling(context, decoder, activations);
+    enqueue_pooling(context, decoder, activations);
+  };
+  if (recurring) {
+    graphs_.run(context.stream, describe(decoder, activations), compute);
+  } else {
+    compute();
+  }
+  fetch_sampled(context.stream);
   return {};
 }
 
@@ -174,10 +224,13 @@ void Pass::enqueue_sampling(ops::OpContext& context,
          .tokens = mirror_.device<std::int32_t>(told_tokens_) + place,
          .log_probs = mirror_.device<float>(told_values_) + place});
   }
+}
+
+void Pass::fetch_sampled(device::Stream& stream) {
   if (picks_count_ > 0) {
     const std::size_t end =
         sampled_ + static_cast<std::size_t>(picks_count_) * sizeof(std::int32_t);
-    mirror_.fetch(context.stream, told_tokens_, end - told_tokens_);
+    mirror_.fetch(stream, told_tokens_, end - told_tokens_);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "engine/mirror.h"
 #include "engine/model_kv.h"
 #include "engine/sequence.h"
+#include "engine/step_graphs.h"
 #include "ops/context.h"
 #include "ops/log_probs.h"
 #include "ops/penalties.h"
@@ -36,11 +37,14 @@ struct PassSlice {
 class Pass {
  public:
   /// `device` outlives it.
-  explicit Pass(device::Device& device) : mirror_(device) {}
+  explicit Pass(device::Device& device) : mirror_(device), records_(device.properties().records) {}
 
   /// Enqueues everything: inputs, all layers, sampling, and the way back of the tokens. The slices
   /// and what they refer to stay as they are until the stream is synchronised. Fails as
   /// Device::allocate, and then nothing was enqueued.
+  ///
+  /// Where the device records, decode steps of models that are there as a whole are padded to one
+  /// of few sizes, by rows that repeat the first, and replayed.
   Result<void> enqueue(ops::OpContext& context,
                        std::span<const PassSlice> slices,
                        const Decoder& decoder,
@@ -50,7 +54,7 @@ class Pass {
   /// After the stream was synchronised: one per slice that samples, in their order; ops::kNoToken
   /// where the logits were not numbers.
   [[nodiscard]] std::span<const std::int32_t> sampled() const {
-    return {mirror_.host<std::int32_t>(sampled_), static_cast<std::size_t>(picks_count_)};
+    return {mirror_.host<std::int32_t>(sampled_), sampling_};
   }
   /// What is told with the i-th of those.
   [[nodiscard]] spec::TokenDetails details(std::size_t i) const;
@@ -60,12 +64,19 @@ class Pass {
     return {mirror_.host<float>(pooled_), pooled_floats_};
   }
 
+  /// Forgets what was recorded of models, one of which is gone or has another workspace now.
+  void forget_recordings() { graphs_.clear(); }
+  /// Steps that are replayed.
+  [[nodiscard]] std::size_t recordings() const { return graphs_.recorded(); }
+
  private:
   /// Where a sampled row's log probabilities are; none where it did not ask for them.
   struct Told {
     std::size_t pick = 0;  ///< Which of the sampled rows.
   };
 
+  [[nodiscard]] bool recurs(std::span<const PassSlice> slices, const Decoder& decoder) const;
+  [[nodiscard]] GraphKey describe(const Decoder& decoder, const Activations& activations) const;
   void gather_sampling(std::span<const PassSlice> slices);
   void gather_pooling(std::span<const PassSlice> slices);
   void reserve_results(const Decoder& decoder);
@@ -76,8 +87,13 @@ class Pass {
                        const Decoder& decoder,
                        const Activations& activations);
 
+  void fetch_sampled(device::Stream& stream);
+
   Mirror mirror_;
+  bool records_;
+  StepGraphs graphs_{};
   BatchInputs inputs_{};
+  std::size_t sampling_ = 0;  ///< Slices that sample, padding not counted.
   std::int64_t picks_count_ = 0;
   std::size_t picks_ = 0;  ///< Offsets in the mirror, as the following.
   std::size_t sample_rows_ = 0;

@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
-#include "device/cpu/cpu_device.h"
+#include "device/registry.h"
 #include "memory/cached_pages.h"
 #include "memory/page_pool.h"
 #include "memory/window.h"
@@ -30,17 +32,17 @@ struct LoadedModel {
   memory::Window window;
 };
 
-/// A small CPU device with its page pool, and models loaded into it: what tests of the engine run
-/// on. Nothing is faked.
+/// A small device with its page pool, and models loaded into it: what tests of the engine run on. A
+/// CPU unless said otherwise; then nothing is faked.
 class TestHost {
  public:
   explicit TestHost(std::uint64_t page_count = 128,
                     std::size_t page_bytes = std::size_t{64} << 10U,
-                    device::CpuDeviceOptions options = {})
-      : device_(make_arena(page_count, page_bytes), std::move(options)),
-        pool_(device_, all_pages(page_count)) {}
+                    device::DeviceOptions options = device::CpuDeviceOptions{})
+      : device_(device::make_device(options, make_arena(page_count, page_bytes)).value()),
+        pool_(*device_, all_pages(page_count)) {}
 
-  [[nodiscard]] device::CpuDevice& device() { return device_; }
+  [[nodiscard]] device::Device& device() { return *device_; }
   [[nodiscard]] memory::PagePool& pool() { return pool_; }
   [[nodiscard]] memory::CachedPages& cached() { return cached_; }
 
@@ -55,17 +57,25 @@ class TestHost {
                    const spec::ModelSpec& spec,
                    spec::DType dtype) {
     store::ImageLayout layout = store::plan_image(spec, dtype);
-    const std::size_t page_bytes = device_.properties().page_bytes;
+    const std::size_t page_bytes = device_->properties().page_bytes;
     const auto count = static_cast<std::int64_t>(store::pages_for(layout.bytes, page_bytes));
     auto pages = pool_.take(kWeightsLease, count).value();
+    const device::Buffer image =
+        device_->allocate(device::Place::kHost, static_cast<std::size_t>(count) * page_bytes)
+            .value();
+    const auto stream = device_->create_background_stream().value();
     std::vector<std::byte*> addresses;
-    for (const device::PageId page : pages) {
-      addresses.push_back(device_.page_address(page));
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+      addresses.push_back(image.data() + i * page_bytes);
     }
     HEDDLE_CHECK(store::load_image(tensors, layout, {.pages = addresses, .page_bytes = page_bytes})
                      .has_value());
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+      stream->copy(device_->page_address(pages[i]), addresses[i], page_bytes);
+    }
+    HEDDLE_CHECK(stream->synchronize().has_value());
     auto window =
-        memory::Window::create(device_, static_cast<std::size_t>(count) * page_bytes).value();
+        memory::Window::create(*device_, static_cast<std::size_t>(count) * page_bytes).value();
     HEDDLE_CHECK(window.map(pages, device::Access::kRead).has_value());
     return {.spec = spec,
             .layout = std::move(layout),
@@ -85,13 +95,15 @@ class TestHost {
     return pages;
   }
 
-  device::CpuDevice device_;
+  std::unique_ptr<device::Device> device_;
   memory::PagePool pool_;
   memory::CachedPages cached_{};
 };
 
 [[nodiscard]] inline std::filesystem::path golden_directory() {
-  return std::filesystem::path(HEDDLE_SOURCE_DIR) / "tests" / "golden";
+  // Where the tests run is not always where they were built.
+  const char* moved = std::getenv("HEDDLE_SOURCE_DIR");
+  return std::filesystem::path(moved != nullptr ? moved : HEDDLE_SOURCE_DIR) / "tests" / "golden";
 }
 
 /// The committed golden cases, by name.

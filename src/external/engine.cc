@@ -57,7 +57,7 @@ class Engine::Impl : public std::enable_shared_from_this<Engine::Impl> {
         on_accelerator_(on_accelerator),
         tools_(std::move(tools)),
         address_(address_of(config_)),
-        probe_(address_, config_.served_name.empty() ? model_ : config_.served_name) {
+        probe_(address_, config_.kind, config_.served_name.empty() ? model_ : config_.served_name) {
     body_ = make_body(executor,
                       {.model = model_,
                        .config = config_,

@@ -11,6 +11,7 @@
 namespace heddle::external {
 
 namespace asio = boost::asio;
+using spec::EngineKind;
 
 namespace {
 
@@ -22,7 +23,9 @@ constexpr int kClientErrors = 400;
 constexpr int kTooMany = 429;
 constexpr int kServerErrors = 500;
 
-std::string request_body(const std::string& model, bool chat, int max_tokens) {
+/// A model may have nothing to say to the prompt, and an answer that is empty tells nothing: where
+/// engines can be asked to go on all the same, they are.
+std::string request_body(EngineKind kind, const std::string& model, bool chat, int max_tokens) {
   spec::JsonWriter json;
   json.begin_object().key("model").string(model);
   if (chat) {
@@ -32,6 +35,11 @@ std::string request_body(const std::string& model, bool chat, int max_tokens) {
     json.key("prompt").string(kPrompt);
   }
   json.key("max_tokens").integer(max_tokens).key("temperature").integer(0);
+  if (kind == EngineKind::kVllm || kind == EngineKind::kSglang) {
+    json.key("min_tokens").integer(max_tokens);
+  } else if (kind == EngineKind::kLlamaServer) {
+    json.key("ignore_eos").boolean(true);
+  }
   return std::move(json.end_object()).take();
 }
 
@@ -66,15 +74,15 @@ std::optional<std::string> answer_text(const std::string& body) {
   return text_of(message == nullptr ? choice : *message);
 }
 
-Probe::Probe(core::EngineAddress address, std::string model)
-    : address_(std::move(address)), model_(std::move(model)) {}
+Probe::Probe(core::EngineAddress address, EngineKind kind, std::string model)
+    : address_(std::move(address)), kind_(kind), model_(std::move(model)) {}
 
 asio::awaitable<Result<Probe::Answer>> Probe::ask(bool chat,
                                                   int max_tokens,
                                                   Duration patience) const {
   HttpCall call{.method = "POST",
                 .target = chat ? "/v1/chat/completions" : "/v1/completions",
-                .body = request_body(model_, chat, max_tokens)};
+                .body = request_body(kind_, model_, chat, max_tokens)};
   const std::string target = call.target;
   const Result<HttpAnswer> answer = co_await http_call(address_, std::move(call), patience);
   if (!answer) {

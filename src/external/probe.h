@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "core/serving.h"
+#include "spec/engine.h"
 
 namespace heddle::external {
 
@@ -16,8 +17,9 @@ namespace heddle::external {
 /// few tokens, at /v1/chat/completions or else /v1/completions.
 class Probe {
  public:
+  /// @param kind   Whose ways of saying how long an answer has to be it understands.
   /// @param model  As the engine calls it.
-  Probe(core::EngineAddress address, std::string model);
+  Probe(core::EngineAddress address, spec::EngineKind kind, std::string model);
 
   /// Asks twice, when the engine was started. If both answers agree, again() expects the same; if
   /// not, it expects some answer. An engine that answers neither (embeddings, or a dialect of its
@@ -46,6 +48,7 @@ class Probe {
   boost::asio::awaitable<Result<Answer>> ask(bool chat, int max_tokens, Duration patience) const;
 
   core::EngineAddress address_;
+  spec::EngineKind kind_;
   std::string model_;
   Expectation expectation_ = Expectation::kNothing;
   bool chat_ = true;

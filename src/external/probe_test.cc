@@ -14,8 +14,9 @@ namespace {
 using Expectation = Probe::Expectation;
 
 struct Probed : RunningEngine {
-  explicit Probed(const std::vector<std::string>& flags = {})
-      : RunningEngine(flags), probe(address, "alpha") {
+  explicit Probed(const std::vector<std::string>& flags = {},
+                  spec::EngineKind kind = spec::EngineKind::kGeneric)
+      : RunningEngine(flags), probe(address, kind, "alpha") {
     HEDDLE_CHECK(run(loop, await_healthy(address, "", 1min, [] { return std::optional<Error>(); }))
                      .has_value());
   }
@@ -58,6 +59,21 @@ TEST(Probe, FindsGarbage) {
   EXPECT_EQ(wrong.error().code, Code::kCorrupt);
   EXPECT_NE(wrong.error().message.find("was 'alpha heard"), std::string::npos)
       << wrong.error().message;
+}
+
+TEST(Probe, FindsGarbageOfAModelThatHasNothingToSayUnlessItMust) {
+  const Scratch garbage;
+  const std::vector<std::string> flags{"--taciturn", "--garbage-while", garbage / "now"};
+  Probed silent(flags);
+  ASSERT_TRUE(silent.learn().has_value());
+  EXPECT_EQ(silent.probe.expectation(), Expectation::kNothing);
+  Probed engine(flags, spec::EngineKind::kVllm);
+  ASSERT_TRUE(engine.learn().has_value());
+  EXPECT_EQ(engine.probe.expectation(), Expectation::kSameAnswer);
+  EXPECT_TRUE(engine.again().has_value());
+  EXPECT_TRUE(engine.again_briefly().has_value());
+  std::ofstream(garbage / "now") << "x";
+  EXPECT_FALSE(engine.again().has_value());
 }
 
 TEST(Probe, BrieflyAsksForTheFirstTokenOnly) {

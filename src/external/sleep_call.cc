@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "spec/json.h"
 
 namespace heddle::external {
 
@@ -29,6 +30,17 @@ Error without(EngineKind kind, SuspendLevel level) {
 SleepCall post(std::string_view phase, std::string target, std::string body = {}) {
   return {.phase = phase,
           .call = {.method = "POST", .target = std::move(target), .body = std::move(body)}};
+}
+
+/// Whether an answer of status 200 says that nothing was done: `{"success": false}`.
+bool denies(const HttpAnswer& answer) {
+  if (!answer.body.starts_with('{')) {
+    return false;
+  }
+  const Result<spec::Json> json = spec::parse_json(answer.body, "answer");
+  const spec::Json* success = json ? json->find("success") : nullptr;
+  const bool* done = success == nullptr ? nullptr : success->as<bool>();
+  return done != nullptr && !*done;
 }
 
 asio::awaitable<Result<void>> make(core::EngineAddress address,
@@ -57,6 +69,10 @@ asio::awaitable<Result<void>> make(core::EngineAddress address,
         text += "; " + advice(kind);
       }
       co_return Error{Code::kUnavailable, text};
+    }
+    if (denies(*answer)) {
+      co_return Error{Code::kUnavailable,
+                      each.call.method + " " + each.call.target + ": it says that it did not"};
     }
   }
   co_return Result<void>();

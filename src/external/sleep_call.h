@@ -36,8 +36,9 @@ struct SleepCall {
                                                         spec::SuspendLevel level);
 
 /// Makes the calls, each when the one before was answered with status 200, and notes what each
-/// took. kUnavailable where the answer is another: what an engine must be started with for this is
-/// said too. The calls after it are not made. An engine that sleeps takes no notice of a call to
+/// took. kUnavailable where the answer is another, or says itself that nothing was done (vLLM of
+/// prefixes that it does not forget): what an engine must be started with for this is said too. The
+/// calls after it are not made. An engine that sleeps takes no notice of a call to
 /// sleep deeper, and answers 200: it has to be woken before.
 /// @param patience  For all of them together.
 [[nodiscard]] boost::asio::awaitable<Result<void>> put_to_sleep(core::EngineAddress address,

@@ -78,6 +78,14 @@ TEST_F(SleepCallTest, StopsAtTheFirstThatFails) {
   EXPECT_THAT(engine.calls(), EndsWith(R"("/wake_up?tags=weights", "/collective_rpc"])"));
 }
 
+TEST_F(SleepCallTest, FailsWhereTheAnswerSaysThatNothingWasDone) {
+  Ready engine({"--fail-reset"});
+  EXPECT_TRUE(sleep(engine, EngineKind::kVllm, SuspendLevel::kDeepSleep).has_value());
+  const auto woke = wake(engine, EngineKind::kVllm, SuspendLevel::kDeepSleep);
+  ASSERT_FALSE(woke.has_value());
+  EXPECT_THAT(woke.error().message, HasSubstr("/reset_prefix_cache: it says that it did not"));
+}
+
 TEST_F(SleepCallTest, IsRefusedForKindsWithoutOne) {
   for (const EngineKind kind :
        {EngineKind::kGeneric, EngineKind::kLlamaServer, EngineKind::kOllama}) {

@@ -194,6 +194,24 @@ TEST_F(ForwardingTest, StreamsAreToldThatTheyWait) {
   EXPECT_EQ(client.read_chunk(), "");
 }
 
+TEST_F(ForwardingTest, StreamsUnderUpstreamAreToldThatTheyWaitWhereTheyAreOfEvents) {
+  options.comment_interval = 5ms;
+  start_with([](const Peer& peer, const std::string&) { return peer.answer("{}"); },
+             /*waits=*/true);
+  TestClient client(port);
+  client.send(TestClient::request("POST", "/upstream/far/away/v1/chat/completions", chat(true)));
+  EXPECT_EQ(client.read_head().headers.at("content-type"), "text/event-stream");
+  EXPECT_EQ(client.read_chunk(), ": waiting for far/away\n\n");
+  TestClient other(port);
+  other.send(TestClient::request("POST", "/upstream/far/away/api/chat", chat(true)));
+  ASSERT_TRUE(serving.wait([&] { return serving.forwarded.size() == 2; }));
+  on_loop([&] {
+    serving.engine = address();
+    serving.tell_all_ready();
+  });
+  EXPECT_EQ(other.read().body, "{}");
+}
+
 TEST_F(ForwardingTest, AnErrorAfterCommentsIsAnEvent) {
   options.comment_interval = 5ms;
   start_with(

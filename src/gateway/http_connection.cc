@@ -17,8 +17,10 @@
 #include "base/log.h"
 #include "gateway/deadline.h"
 #include "gateway/http_exchange.h"
+#include "gateway/http_parser.h"
 #include "gateway/send_at_once.h"
 #include "gateway/signal.h"
+#include "gateway/upstream.h"
 
 namespace heddle::gateway {
 
@@ -37,8 +39,7 @@ constexpr std::uint64_t kBodyBytesPerSecond = 64U << 10U;  ///< A slower client 
 constexpr Duration kLinger = 2s;
 constexpr std::size_t kLingerBytes = 16U << 20U;
 constexpr std::size_t kRequestIdMax = 128;
-constexpr std::size_t kUsualFields = 12;  ///< That a request has.
-constexpr std::size_t kUsualHead = 512;   ///< Of an answer [bytes].
+constexpr std::size_t kUsualHead = 512;  ///< Of an answer [bytes].
 constexpr const char* kServerName = "heddle";
 constexpr const char* kRequestIdField = "X-Request-Id";
 
@@ -119,21 +120,19 @@ class Connection final : public HttpConnection,
   void on_gone(std::function<void()> notify) override { notify_gone_ = std::move(notify); }
 
  private:
-  using Parser = http::request_parser<http::string_body>;
-
   asio::awaitable<void> serve();
   asio::awaitable<bool> wait_for_request();
   asio::awaitable<bool> serve_one();
-  asio::awaitable<bool> read_request(Parser& parser);
-  ErrorCode parse_buffered(Parser& parser);
+  asio::awaitable<bool> read_request(RequestParser& parser);
+  ErrorCode parse_buffered(RequestParser& parser);
   asio::awaitable<void> refuse(api::ApiError error);
   asio::awaitable<void> linger();
   asio::awaitable<void> stop_watching();
   asio::awaitable<Result<void>> write(Pieces pieces);
 
-  std::optional<api::ApiError> let_in(const Parser& parser);
+  std::optional<api::ApiError> let_in();
   [[nodiscard]] std::optional<api::ApiError> complaint(const ErrorCode& failure) const;
-  void take_head(const Parser& parser);
+  void take_head(const RequestParser& parser);
   void watch();
   void give_up();
   void give_up_after(Duration patience) { deadline_.set(patience); }
@@ -255,30 +254,18 @@ asio::awaitable<bool> Connection::wait_for_request() {
   co_return true;
 }
 
-void Connection::take_head(const Parser& parser) {
-  const auto& head = parser.get();
-  const std::string_view target = view(head.target());
-  const std::size_t mark = target.find('?');
-  head_only_ = head.method() == http::verb::head;
-  http_11_ = head.version() >= 11;
-  keep_alive_ = head.keep_alive() && !too_many_;
-  request_ = HttpRequest{.method = head_only_ ? "GET" : std::string(view(head.method_string()))};
-  request_.path = std::string(target.substr(0, mark));
-  if (mark != std::string_view::npos) {
-    request_.query = std::string(target.substr(mark + 1));
+void Connection::take_head(const RequestParser& parser) {
+  head_only_ = request_.head_only;
+  http_11_ = parser.is_11();
+  keep_alive_ = parser.keep_alive() && !too_many_;
+  const std::string_view id = field_value(request_.headers, kRequestIdField);
+  if (sane_request_id(id)) {
+    request_.request_id = id;
   }
-  request_.accept = std::string(view(head[http::field::accept]));
-  request_.head_only = head_only_;
-  request_.headers.reserve(kUsualFields);
-  for (const auto& field : head) {
-    request_.headers.emplace_back(view(field.name_string()), view(field.value()));
-  }
-  const std::string_view id = view(head["x-request-id"]);
-  request_.request_id = sane_request_id(id) ? std::string(id) : draw_id(shared_->rng);
 }
 
 /// Parses what has been read already: most requests have come as a whole by then.
-ErrorCode Connection::parse_buffered(Parser& parser) {
+ErrorCode Connection::parse_buffered(RequestParser& parser) {
   ErrorCode failure;
   while (buffer_.size() > 0 && !failure && !parser.is_done()) {
     const bool had_head = parser.is_header_done();
@@ -291,16 +278,16 @@ ErrorCode Connection::parse_buffered(Parser& parser) {
 }
 
 /// Asks the gatekeeper; why the client is turned away, if it is.
-std::optional<api::ApiError> Connection::let_in(const Parser& parser) {
+std::optional<api::ApiError> Connection::let_in() {
   if (too_many_) {
     return api::unavailable("too many connections: limits.connections is " +
                             std::to_string(shared_->limits.connections));
   }
-  const auto& fields = parser.get();
-  auto answer = shared_->gatekeeper({.method = request_.method,
-                                     .path = request_.path,
-                                     .authorization = view(fields[http::field::authorization]),
-                                     .api_key = view(fields["x-api-key"])});
+  auto answer =
+      shared_->gatekeeper({.method = request_.method,
+                           .path = request_.path,
+                           .authorization = field_value(request_.headers, "authorization"),
+                           .api_key = field_value(request_.headers, "x-api-key")});
   if (auto* turned_away = std::get_if<api::ApiError>(&answer)) {
     return std::move(*turned_away);
   }
@@ -334,12 +321,12 @@ std::optional<api::ApiError> Connection::complaint(const ErrorCode& failure) con
 
 /// Reads head and body. False when there is no request to answer: what could be said has been, and
 /// keep_alive_ tells whether there may be another.
-asio::awaitable<bool> Connection::read_request(Parser& parser) {
+asio::awaitable<bool> Connection::read_request(RequestParser& parser) {
   const config::Limits& limits = shared_->limits;
   parser.header_limit(static_cast<std::uint32_t>(limits.header));
   parser.body_limit(limits.body);
   give_up_after(limits.header_timeout);
-  request_ = HttpRequest{.request_id = draw_id(shared_->rng)};
+  request_.request_id = draw_id(shared_->rng);
   keep_alive_ = false;
   ErrorCode failure = parse_buffered(parser);
   if (!failure && !parser.is_header_done()) {
@@ -348,12 +335,13 @@ asio::awaitable<bool> Connection::read_request(Parser& parser) {
   }
   if (!failure) {
     take_head(parser);
-    if (std::optional<api::ApiError> no = let_in(parser)) {
+    if (std::optional<api::ApiError> no = let_in()) {
       keep_alive_ = keep_alive_ && parser.is_done();
       co_await refuse(std::move(*no));
       co_return false;
     }
-    if (!parser.is_done() && http_11_ && parser.get()[http::field::expect] == "100-continue") {
+    if (!parser.is_done() && http_11_ &&
+        is_same_field(field_value(request_.headers, "expect"), "100-continue")) {
       const Pieces proceed{bytes_of("HTTP/1.1 100 Continue\r\n\r\n")};
       const Result<void> sent = co_await write(proceed);
       if (!sent) {
@@ -370,7 +358,7 @@ asio::awaitable<bool> Connection::read_request(Parser& parser) {
     }
   }
   if (!failure) {
-    request_.body = std::move(parser.get().body());
+    request_.body = std::move(parser.body());
     co_return true;
   }
   keep_alive_ = false;
@@ -413,7 +401,8 @@ asio::awaitable<void> Connection::linger() {
 
 asio::awaitable<bool> Connection::serve_one() {
   {
-    Parser parser;
+    request_ = HttpRequest();
+    RequestParser parser(request_);
     const bool complete = co_await read_request(parser);
     if (!complete) {
       co_return keep_alive_;

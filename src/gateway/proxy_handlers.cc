@@ -46,15 +46,20 @@ ForwardJob new_forward_job(const Context& context,
   return job;
 }
 
+/// Notes what the answer of a request to `path` will be, by what its body says: a stream of events,
+/// unless it is sound.
+void expect_answer(ForwardJob& job, std::string_view path, const BodyFacts& facts) {
+  job.events = facts.stream && !path.starts_with("/v1/audio/");
+  job.chat = path == "/v1/chat/completions";
+}
+
 ForwardJob inference_job(const Context& context,
                          const HttpRequest& request,
                          std::shared_ptr<CatalogModel> model,
                          const BodyFacts& facts) {
   ForwardJob job = new_forward_job(context, request, model, facts.model, request.path);
   job.request.body = filtered_body(request, *model->config.engine, facts.model);
-  // Sound that is streamed has no events.
-  job.events = facts.stream && !request.path.starts_with("/v1/audio/");
-  job.chat = request.path == "/v1/chat/completions";
+  expect_answer(job, request.path, facts);
   const std::int64_t asked =
       std::clamp<std::int64_t>(facts.priority.value_or(0), INT32_MIN, INT32_MAX);
   job.priority = std::max(static_cast<std::int32_t>(asked), request.guest.least_priority);
@@ -137,10 +142,15 @@ asio::awaitable<void> upstream(std::shared_ptr<Context> context,
     (void)co_await http.respond(std::move(moved));  // Nobody else wants it.
     co_return;
   }
-  std::string path = target.rest.empty() ? "/" : std::move(target.rest);
-  ForwardJob job = new_forward_job(
-      *context, request, std::move(target.model), std::move(target.name), std::move(path));
+  const std::string path = target.rest.empty() ? "/" : std::move(target.rest);
+  ForwardJob job =
+      new_forward_job(*context, request, std::move(target.model), std::move(target.name), path);
   job.request.body = request.body;
+  // Of other paths it is not known what their streams are of.
+  const Result<BodyFacts> facts = read_facts(request);
+  if (facts && path.starts_with("/v1/")) {
+    expect_answer(job, path, *facts);
+  }
   co_await admit_and_forward(std::move(context), http, std::move(job));
 }
 

@@ -70,31 +70,17 @@ StoryPart tell(const core::ForeignRequest& request, std::string device) {
 
 std::shared_ptr<Story> Stories::begin(Story story) {
   if (stories_.size() >= most_) {
-    const Story* oldest = stories_.front().get();
-    for (const std::string_view id :
-         {std::string_view(oldest->request_id), std::string_view(oldest->answer_id)}) {
-      const auto found = by_id_.find(id);
-      if (found != by_id_.end() && found->second == oldest) {
-        by_id_.erase(found);
-      }
-    }
     stories_.pop_front();
   }
   stories_.push_back(std::make_shared<Story>(std::move(story)));
-  Story* added = stories_.back().get();
-  for (const std::string_view id :
-       {std::string_view(added->request_id), std::string_view(added->answer_id)}) {
-    if (!id.empty()) {
-      by_id_.erase(id);  // With the id of an older story, which may be gone before this one.
-      by_id_.emplace(id, added);
-    }
-  }
   return stories_.back();
 }
 
 Story* Stories::find(std::string_view id) {
-  const auto found = by_id_.find(id);
-  return found == by_id_.end() ? nullptr : found->second;
+  const auto found = std::find_if(stories_.rbegin(), stories_.rend(), [id](const auto& story) {
+    return story->request_id == id || (!id.empty() && story->answer_id == id);
+  });
+  return found == stories_.rend() ? nullptr : found->get();
 }
 
 std::vector<const Story*> Stories::latest(std::size_t most) const {

@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/time.h"
@@ -48,10 +47,10 @@ class Stories {
  public:
   explicit Stories(std::size_t most) : most_(most) {}
 
-  /// Begins a story, which find() gives back for as long as it is not forgotten. Its ids stay as
-  /// they are.
+  /// Begins a story, which find() gives back for as long as it is not forgotten.
   std::shared_ptr<Story> begin(Story story);
-  /// The latest request with this request id or answer id; null when there is none.
+  /// The latest request with this request id or answer id; null when there is none. Looks through
+  /// all of them: people ask for one now and then, and requests begin all the time.
   [[nodiscard]] Story* find(std::string_view id);
   /// Newest first.
   [[nodiscard]] std::vector<const Story*> latest(std::size_t most) const;
@@ -59,7 +58,6 @@ class Stories {
  private:
   std::size_t most_;
   std::deque<std::shared_ptr<Story>> stories_{};
-  std::unordered_map<std::string_view, Story*> by_id_{};  ///< The ids are the stories' own.
 };
 
 /// Tokens of the answers so far; an embedding has none.

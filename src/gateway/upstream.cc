@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "gateway/deadline.h"
+#include "gateway/http_parser.h"
 #include "gateway/send_at_once.h"
 
 namespace heddle::gateway {
@@ -32,39 +33,7 @@ namespace {
 
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kReadBytes = 65536;
-constexpr std::size_t kHeadBytes = 512;   ///< Of most requests.
-constexpr std::size_t kUsualFields = 12;  ///< Of an answer.
-
-std::string_view view(beast::string_view text) {
-  return {text.data(), text.size()};
-}
-
-/// A body whose bytes are taken out as they come, however long it says that it will be.
-struct PartsBody {
-  using value_type = std::string;
-
-  class reader {  // NOLINT(readability-identifier-naming): as Beast wants it.
-   public:
-    template <bool is_request, class Fields>
-    reader(http::header<is_request, Fields>&, value_type& parts) : parts_(parts) {}
-    void init(const boost::optional<std::uint64_t>&, ErrorCode& failure) { failure = {}; }
-    template <class Buffers>
-    std::size_t put(const Buffers& buffers, ErrorCode& failure) {
-      failure = {};
-      std::size_t taken = 0;
-      for (const auto buffer : beast::buffers_range_ref(buffers)) {
-        parts_.append(static_cast<const char*>(buffer.data()), buffer.size());
-        taken += buffer.size();
-      }
-      return taken;
-    }
-    void finish(ErrorCode& failure) { failure = {}; }
-
-   private:
-    value_type& parts_;
-  };
-};
-using Parser = http::response_parser<PartsBody>;
+constexpr std::size_t kHeadBytes = 512;  ///< Of most requests.
 
 /// A connection to an engine, and its one deadline, which closes the socket or stops its reading.
 class Connection {
@@ -194,7 +163,7 @@ HttpFields end_to_end(HttpFields fields) {
     if (is_same_field(name, "connection")) {
       for (const auto& option : http::token_list({value.data(), value.size()})) {
         if (!beast::iequals(option, "keep-alive") && !beast::iequals(option, "close")) {
-          named.emplace_back(view(option));
+          named.emplace_back(option.data(), option.size());
         }
       }
     }
@@ -358,7 +327,7 @@ class Exchange final : public UpstreamExchange {
 
   [[nodiscard]] UpstreamHead* head() override { return head_ ? &*head_ : nullptr; }
   [[nodiscard]] std::string take_body() override {
-    return parser_ ? std::exchange(parser_->get().body(), {}) : std::string();
+    return parser_ ? std::exchange(parser_->body(), {}) : std::string();
   }
   [[nodiscard]] bool complete() const override { return head_ && parser_->is_done(); }
 
@@ -481,11 +450,10 @@ class Exchange final : public UpstreamExchange {
       } else if (wrong) {
         return wrong;
       }
-      if (parser_->is_done() && parser_->get().result_int() / 100 == 1) {
+      if (parser_->is_done() && parser_->status() / 100 == 1) {
         begin_parser();  // The answer proper follows.
       } else if (!head_ && parser_->is_header_done()) {
         take_head();
-        parser_->eager(true);
       }
     }
     if (failure == asio::error::eof && !parser_->is_done()) {
@@ -499,23 +467,18 @@ class Exchange final : public UpstreamExchange {
     return wrong;
   }
 
-  /// Stops after the head once, so that a body's trailers do not become headers.
   void begin_parser() {
     parser_.emplace();
+    parser_->eager(true);
     parser_->skip(request_->method == "HEAD");
     parser_->header_limit(static_cast<std::uint32_t>(pool_->options.header_max));
     parser_->body_limit(boost::none);
   }
 
   void take_head() {
-    const auto& fields = parser_->get();
-    UpstreamHead head{.status = static_cast<int>(fields.result_int()),
-                      .reason = std::string(view(fields.reason()))};
-    head.headers.reserve(kUsualFields);
-    for (const auto& field : fields) {
-      head.headers.emplace_back(view(field.name_string()), view(field.value()));
-    }
-    head.headers = end_to_end(std::move(head.headers));
+    UpstreamHead head{.status = parser_->status(),
+                      .reason = std::move(parser_->reason()),
+                      .headers = end_to_end(std::move(parser_->headers()))};
     if (const auto length = parser_->content_length()) {
       head.length = *length;
     }
@@ -533,7 +496,7 @@ class Exchange final : public UpstreamExchange {
   core::EngineAddress address_;
   const UpstreamRequest* request_ = nullptr;
   std::unique_ptr<Connection> connection_{};
-  std::optional<Parser> parser_{};
+  std::optional<ResponseParser> parser_{};
   std::optional<UpstreamHead> head_{};
   std::string head_bytes_{};
   bool reused_ = false;    ///< The connection had served others.

@@ -47,6 +47,18 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     if (const Result<void> logging = logs_.open(config_.event_log); !logging) {
       return logging.error();
     }
+    // First: what an earlier run left of engines may hold the memory that the arena is to have.
+    external::EngineHost::Handlers engine_handlers{
+        .on_event = [this](core::ManagerEvent event) { hear_engines(std::move(event)); },
+        .on_borrow = [this](const core::Borrow& borrow) { agent_->carry_out(borrow); },
+        .on_repay = [this](const core::Repay& repay) { agent_->carry_out(repay); }};
+    if (logs_.engines() != nullptr) {
+      engine_handlers.on_step = [this](Instant at, const auto& event, const auto& commands) {
+        logs_.engines()->write(core::log_entry(at, event, commands));
+      };
+    }
+    engines_ = std::make_unique<external::EngineHost>(
+        executor_, engine_host_setup(config_), std::move(engine_handlers));
     agent::Agent::Handlers handlers{
         .on_event = [this](core::ManagerEvent event) { hear_agent(std::move(event)); },
         .on_tokens = [this](const auto& tokens) { accept(tokens); },
@@ -67,17 +79,6 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       return agent.error();
     }
     agent_ = std::move(*agent);
-    external::EngineHost::Handlers engine_handlers{
-        .on_event = [this](core::ManagerEvent event) { hear_engines(std::move(event)); },
-        .on_borrow = [this](const core::Borrow& borrow) { agent_->carry_out(borrow); },
-        .on_repay = [this](const core::Repay& repay) { agent_->carry_out(repay); }};
-    if (logs_.engines() != nullptr) {
-      engine_handlers.on_step = [this](Instant at, const auto& event, const auto& commands) {
-        logs_.engines()->write(core::log_entry(at, event, commands));
-      };
-    }
-    engines_ = std::make_unique<external::EngineHost>(
-        executor_, engine_host_setup(config_), std::move(engine_handlers));
     loads_.open(config_.data_dir, config_.planner.window, config_.planner.day);
     take_over(open_models(config_, geometry_));
     agent_->start();

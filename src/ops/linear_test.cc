@@ -24,6 +24,8 @@ std::vector<Shape> shapes() {
   result.push_back({9, 21, 2100});
   result.push_back({50, 101, 2112});
   // As many tokens as some kernels take and others do not, and more than one tile of all.
+  result.push_back({5, 20, 4160});
+  result.push_back({13, 20, 4160});
   result.push_back({8, 40, 192});
   result.push_back({16, 40, 192});
   result.push_back({24, 40, 200});

@@ -37,8 +37,12 @@ class PinnedPool {
 /// Never destroyed: what was allocated from it may be freed after everything else.
 PinnedPool* pool = nullptr;  // NOLINT(*-avoid-non-const-global-variables): operator new's.
 
-device::CudaDevice& shared_device() {
-  static device::CudaDevice* const kDevice = [] {
+device::CudaDevice* shared_device = nullptr;  // NOLINT(*-avoid-non-const-global-variables)
+
+/// Makes the device before the first test, so that fixtures are in pinned memory too.
+class DeviceFirst final : public testing::Environment {
+ public:
+  void SetUp() override {
     // NOLINTBEGIN(concurrency-mt-unsafe)
     const char* named = std::getenv("HEDDLE_CUDA_DRIVER");
     if (named == nullptr) {
@@ -46,13 +50,18 @@ device::CudaDevice& shared_device() {
     }
     // NOLINTEND(concurrency-mt-unsafe)
     auto driver = device::Driver::open(named != nullptr ? named : HEDDLE_CUDA_EMULATOR_LIBRARY);
-    auto device =
-        device::CudaDevice::create({.bytes = 8U << 20U, .driver = driver.value()}).value();
-    pool = new PinnedPool(device->allocate(device::Place::kHost, kPoolBytes).value());
-    return device.release();
-  }();
-  return *kDevice;
-}
+    auto device = driver ? device::CudaDevice::create({.bytes = 8U << 20U, .driver = *driver})
+                         : driver.error();
+    if (!device) {
+      ASSERT_NE(named, nullptr) << "the emulated driver: " << device.error().message;
+      GTEST_SKIP() << device.error().message;
+    }
+    pool = new PinnedPool((*device)->allocate(device::Place::kHost, kPoolBytes).value());
+    shared_device = device->release();  // For good, as the pool is.
+  }
+};
+[[maybe_unused]] testing::Environment* const kDeviceFirst =
+    testing::AddGlobalTestEnvironment(new DeviceFirst);
 
 class CudaBackend final : public TestBackend {
  public:
@@ -60,7 +69,7 @@ class CudaBackend final : public TestBackend {
   [[nodiscard]] device::Stream& stream() override { return *stream_; }
 
  private:
-  std::unique_ptr<device::Stream> stream_ = shared_device().create_stream().value();
+  std::unique_ptr<device::Stream> stream_ = shared_device->create_stream().value();
 };
 
 /// In front of each block, how many bytes it has in all.

@@ -11,13 +11,14 @@ namespace {
 class SampleTest : public OpTest {
  protected:
   std::int32_t draw(const std::vector<float>& logits, const SampleRow& row) {
-    std::int32_t token = 12345;
+    const std::vector<SampleRow> rows{row};
+    std::vector<std::int32_t> token{12345};
     sample(context_,
            {.logits = matrix_of(logits.data(), 1, static_cast<std::int64_t>(logits.size())),
-            .rows = &row,
-            .tokens = vector_of(&token, 1)});
+            .rows = rows.data(),
+            .tokens = vector_of(token.data(), 1)});
     EXPECT_TRUE(stream_.synchronize());
-    return token;
+    return token[0];
   }
 
   /// Share of each token over evenly spread random numbers.

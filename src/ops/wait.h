@@ -18,7 +18,8 @@ constexpr std::uint64_t kAbandoned = UINT64_MAX;
 
 /// Holds the stream until *watermark >= value: work enqueued later runs after that, and sees what
 /// the setter wrote before. If the watermark is kAbandoned, that work does not run, and
-/// synchronize() reports kCancelled.
+/// synchronize() reports kCancelled. On CUDA the call itself returns only then: what was enqueued
+/// before runs meanwhile, and nothing is recorded where the stream records.
 void wait(OpContext& context, const WaitArgs& args);
 
 }  // namespace heddle::ops

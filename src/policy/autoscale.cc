@@ -152,9 +152,9 @@ ModelDemand gate_demand(ModelDemand demand,
   }
   // Just below what one instance serves.
   const double one = kScaleUpShare * static_cast<double>(demand.batch) * (1 - 1e-9);
-  if (demand.instances == 0 && forecast.busy && forecast.borne_out >= kTrustedClaims) {
-    demand.asked = forecast.borne_out;
-    demand.mean_load = std::min(demand.mean_load, one);
+  if (demand.instances == 0 && forecast.asked() >= kTrustedClaims) {
+    demand.asked = forecast.asked();
+    demand.mean_load = std::clamp(demand.mean_load, 1e-9, one);
     demand.peak_load = std::max(demand.mean_load, std::min(demand.peak_load, one));
     return demand;
   }

@@ -167,8 +167,8 @@ enum class WorkerVariant : std::uint8_t {
 /// stay below it, those that are mostly idle far above.
 inline constexpr double kTrustedError = 0.35;
 
-/// Least part of the windows of which it said the same in which a forecast was right that somebody
-/// would ask (Forecast::borne_out), so that it is acted upon.
+/// Least probability that somebody asks (Forecast::asked) that is acted upon: what is less likely
+/// is not worth the link and the pages that a load takes.
 inline constexpr double kTrustedClaims = 0.5;
 
 /// Whether a model has enough traffic for instances of its own.

@@ -194,6 +194,14 @@ TEST(GateDemand, OneThatIsRightOnlyInThatSomebodyWillAskIsGoodForOneInstance) {
   EXPECT_EQ(replicas(gate_demand(forecast(60, 120, 0), seldom, Heat::kOther, 0)), 0U);
 }
 
+TEST(GateDemand, WhatEarlierDaysSayIsGoodForOneInstanceThoughNoLoadIsForecast) {
+  const Forecast daily{.error = 2, .busy = false, .borne_out = 0.9, .daily = 0.8};
+  const auto wanted = desired_replicas(gate_demand(forecast(0, 0, 0), daily, Heat::kOther, 0),
+                                       ScoreVariant::kValue);
+  ASSERT_EQ(wanted.size(), 1U);
+  EXPECT_DOUBLE_EQ(wanted[0].worth.score, 0.8);
+}
+
 TEST(RecentPeak, IsTheLargestOfTheWindowsBefore) {
   LoadHistory history(4, 1);
   history.record(0, {.mean = 1, .peak = 50});

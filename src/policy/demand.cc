@@ -52,7 +52,8 @@ const Forecast& DemandMeter::expected_within(Duration lead,
                                              Instant now,
                                              const Calendar& calendar) const {
   const Instant turn = calendar.start_of(calendar.window_at(now) + 1);
-  return turn - now <= lead && coming_.load.mean > expected_.load.mean ? coming_ : expected_;
+  const bool more = coming_.load.mean > expected_.load.mean || coming_.asked() > expected_.asked();
+  return turn - now <= lead && more ? coming_ : expected_;
 }
 
 }  // namespace heddle::policy

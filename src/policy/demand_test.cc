@@ -65,6 +65,18 @@ TEST(DemandMeter, LooksBeyondTheWindowAsFarAsPreparingTakes) {
   EXPECT_NEAR(mean(5s, at(86s)), 2, 0.1);
 }
 
+TEST(DemandMeter, LooksBeyondTheWindowAlsoWhereOnlyDaysAgreeThatSomebodyComes) {
+  // A second of one request in the second half of each day: too little for a mean that says so.
+  const Calendar halves{.window = 10s, .windows_per_day = 2};
+  DemandMeter demand(at(0s), halves, 7);
+  for (std::int64_t window = 0; window < 8; ++window) {
+    demand.remember(window, window % 2 == 1 ? Load{.mean = 0.001, .peak = 0.1} : Load{});
+    demand.foresee(window, window + 1);
+  }
+  EXPECT_LT(demand.expected().asked().value(), 0.5);
+  EXPECT_GT(demand.expected_within(3s, at(88s), halves).asked().value(), 0.8);
+}
+
 TEST(DemandMeter, RemembersWhatWasMeasuredBefore) {
   DemandMeter demand(at(0s), kCalendar, 1);
   demand.remember(0, {.mean = 2, .peak = 3});

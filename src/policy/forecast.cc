@@ -119,6 +119,38 @@ bool says_busy(const Load& load) {
   return load.peak >= 0.5;
 }
 
+/// How many of `windows` had a request, and how many are known.
+struct Days {
+  double busy = 0;
+  double known = 0;
+};
+
+/// P(a request in `window`), by the same time of earlier days, as if one day more had been like the
+/// windows of the latest one.
+std::optional<double> daily(const LoadHistory& history,
+                            std::int64_t window,
+                            std::int64_t newest,
+                            std::int64_t days) {
+  const auto count = [&history](Days& counted, std::int64_t at) {
+    if (const auto load = history.at(at)) {
+      counted.busy += load->peak > 0 ? 1 : 0;
+      counted.known += 1;
+    }
+  };
+  Days same;
+  for (std::int64_t day = 1; day <= days; ++day) {
+    count(same, window - day * history.windows_per_day());
+  }
+  if (same.known == 0) {
+    return std::nullopt;
+  }
+  Days any;
+  for (std::int64_t at = newest - history.windows_per_day() + 1; at <= newest; ++at) {
+    count(any, at);
+  }
+  return (same.busy + any.busy / std::max(any.known, 1.0)) / (same.known + 1);
+}
+
 }  // namespace
 
 std::string_view expert_name(Expert expert) {
@@ -178,7 +210,10 @@ void Forecaster::score(const LoadHistory& history,
 }
 
 std::optional<double> Forecast::asked() const {
-  return borne_out > 0 ? std::optional(busy ? borne_out : 1 - borne_out) : std::nullopt;
+  if (borne_out == 0) {
+    return daily;
+  }
+  return busy ? std::max(borne_out, daily.value_or(0)) : daily.value_or(1 - borne_out);
 }
 
 double Forecaster::error(Expert expert) const {
@@ -214,6 +249,7 @@ Forecast Forecaster::forecast(const LoadHistory& history,
   const std::size_t claim = best->busy ? 1 : 0;
   best->borne_out =
       score.said.at(claim) > 0 ? (score.came.at(claim) + 0.5) / (score.said.at(claim) + 1) : 0;
+  best->daily = daily(history, window, history.newest(), options.days);
   const double floor = best->load.mean + options.peak_deviations * std::sqrt(best->load.mean);
   best->load.peak = std::max(best->load.peak, floor);
   return *best;

@@ -70,7 +70,11 @@ struct Forecast {
   /// was a request, or none. 0 where there was no such window.
   double borne_out = 0;
 
-  /// P(somebody asks), by how often such forecasts came true. nullopt: there were none.
+  /// Part of the earlier days on which somebody asked in this window. nullopt: no day is known.
+  std::optional<double> daily{};
+
+  /// P(somebody asks): as on earlier days, or more where the forecast says so, by how often such
+  /// forecasts came true. nullopt: there were neither.
   [[nodiscard]] std::optional<double> asked() const;
 };
 

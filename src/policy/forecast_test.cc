@@ -210,6 +210,29 @@ TEST(Forecaster, KnowsHowOftenItWasRightThatSomebodyAsks) {
   EXPECT_LT(idle.asked().value(), 0.1);
 }
 
+TEST(Forecaster, WhatEveryDayBroughtIsExpectedThoughTheExpertsWereMisled) {
+  // The same window of each day is busy, and others by chance, so that claims often fail.
+  LoadHistory history(6, 7);
+  Forecaster forecaster;
+  Rng rng(11);
+  const auto record = [&](std::int64_t window) {
+    const bool busy = window % 6 == 3 || rng.below(4) == 0;
+    history.record(window, busy ? Load{.mean = 1, .peak = 2} : Load{});
+    forecaster.score(history, window, kOptions);
+  };
+  for (std::int64_t w = 0; w < 4; ++w) {
+    record(w);
+  }
+  EXPECT_FALSE(forecaster.forecast(history, 5, kOptions).daily) << "no day has had it";
+  for (std::int64_t w = 4; w < 33; ++w) {
+    record(w);
+  }
+  const Forecast expected = forecaster.forecast(history, 33, kOptions);
+  EXPECT_GT(expected.daily.value(), 0.7);
+  EXPECT_LT(expected.daily.value(), 1);
+  EXPECT_GE(expected.asked().value(), expected.daily.value());
+}
+
 TEST(Forecaster, AClaimThatFailsIsBelievedLess) {
   LoadHistory history(4, 3);
   Forecaster forecaster;

@@ -304,6 +304,9 @@ void to_wire(const core::DeviceReport& report, wire::DeviceReport& out) {
   }
   out.set_pages_wanted(report.pages_wanted);
   out.set_wanted_by(report.wanted_by.value());
+  out.set_short_sequences(report.short_sequences);
+  out.set_short_pages(report.short_pages);
+  out.set_short_model(report.short_model.value());
 }
 
 core::DeviceReport from_wire(const wire::DeviceReport& in, WireCheck& check) {
@@ -321,6 +324,9 @@ core::DeviceReport from_wire(const wire::DeviceReport& in, WireCheck& check) {
   }
   report.pages_wanted = check.count(in.pages_wanted(), "wanted pages");
   report.wanted_by = ModelId(in.wanted_by());
+  report.short_sequences = check.count(in.short_sequences(), "sequences short of pages");
+  report.short_pages = check.count(in.short_pages(), "pages they are short of");
+  report.short_model = ModelId(in.short_model());
   return report;
 }
 

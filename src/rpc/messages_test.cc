@@ -95,7 +95,10 @@ std::vector<ToServe> every_to_serve() {
                                      .sequences_admitted = 1,
                                      .complete = true}},
                          .pages_wanted = 4,
-                         .wanted_by = ModelId(5)}};
+                         .wanted_by = ModelId(5),
+                         .short_sequences = 6,
+                         .short_pages = 7,
+                         .short_model = ModelId(8)}};
   std::vector<ToServe> all = {
       {.epoch = WorkerEpoch(4), .body = HelloAck{}},
       {.epoch = WorkerEpoch(4), .body = HelloAck{.failure = Error{Code::kUnavailable, "no"}}},

@@ -19,6 +19,7 @@ struct Config {
   /// 1: host code that touches a device's memory faults, as it should, and so does a kernel that is
   /// given an address of memory that is not pinned.
   std::size_t strict = 1;
+  std::size_t seed = 0;  ///< Of the orders in which a kernel's threads run.
 };
 
 /// Reads "key=value,key=value" into `config`; returns what is wrong, or "".

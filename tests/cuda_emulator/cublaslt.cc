@@ -66,6 +66,7 @@ struct alignas(16) Product {
 };
 
 constexpr std::size_t kWorkspace = 1000;
+/// Of all handles.  NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 std::atomic<unsigned long> products_done = 0;
 
 /// Makes a copy of `value` the object at `handle`.
@@ -142,6 +143,7 @@ bool is_aligned(const void* data, std::uint32_t bytes) {
 
 }  // namespace
 
+// NOLINTBEGIN(readability-identifier-naming, readability-function-size): the library's functions.
 #define EXPORT __attribute__((visibility("default")))
 
 extern "C" {
@@ -314,3 +316,4 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle,
 }
 
 }  // extern "C"
+// NOLINTEND(readability-identifier-naming, readability-function-size)

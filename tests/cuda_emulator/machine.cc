@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "cuda_emulator/threads.h"
+
 namespace emulator {
 
 using namespace heddle::device;  // NOLINT(google-build-using-namespace): the driver's names.
@@ -16,6 +18,7 @@ Machine::Machine(const Config& wanted)
   for (std::size_t i = 0; i < contexts.size(); ++i) {
     contexts[i].device = i;
   }
+  seed_orders(config.seed);
   machinery.gate = [this](bool open) {
     if (open) {
       memory.open();

@@ -60,6 +60,7 @@ def parse(arguments=None):
     answer("--random", action="store_true", help="never the same answer twice")
     answer("--hides-first", action="store_true", help="an answer of one token is empty, as where that is a mark")
     answer("--no-chat", action="store_true", help="/v1/completions only")
+    answer("--taciturn", action="store_true", help="the model ends every answer at once, unless min_tokens forbids it")
     answer("--embeddings-only", action="store_true")
     answer("--broken-sse", choices=["cut", "garbage", "no-done"], help="in the middle of a stream: hang up, send what is no JSON, end")
     answer("--refuse", type=int, default=0, help="so many requests are hung up on before anything is said")
@@ -76,6 +77,7 @@ def parse(arguments=None):
     sleep("--fail-reload", action="store_true", help="500 when it is to read its weights again")
     sleep("--hang-reload", action="store_true")
     sleep("--empty-reload", action="store_true", help="200, and no weights")
+    sleep("--fail-reset", action="store_true", help="200, and that the prefixes are not forgotten")
     end = parser.add_argument_group("end").add_argument
     end("--sigterm", choices=["exit", "ignore", "hang"], default="exit", help="hang: closes the port and stays")
     end("--flood", action="store_true", help="writes to stdout as fast as it goes, some lines very long")
@@ -239,7 +241,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path == "/collective_rpc":
             return self.call_all(body)
         if path == "/reset_prefix_cache":
-            return self.reply(200, b"")
+            # As vLLM says it: with status 200 either way.
+            return self.reply(200, {"success": not self.engine.options.fail_reset})
         if path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings"):
             return self.infer(path, body)
         return self.error(404, f"{path}: no such path")
@@ -258,7 +261,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.engine.wake(query.get("tags", TAGS))
         else:
             self.engine.sleep(int(query.get("level", ["1"])[0]))
-        return self.reply(200, b"")
+        return self.reply(200, {"status": "sleeping" if self.engine.asleep else "awake"})
 
     def call_all(self, body):
         """vLLM's call of a method in all of its workers."""
@@ -298,6 +301,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         prompt = json.dumps(request.get("messages")) if chat else str(request.get("prompt"))
         limit = request.get("max_completion_tokens") or request.get("max_tokens") or 16
         words = self.engine.words(prompt, limit)
+        if options.taciturn:
+            words = words[: request.get("min_tokens", 0)]
         time.sleep(options.first_token_ms / 1000)
         if request.get("stream"):
             return self.stream(chat, words, limit, request)

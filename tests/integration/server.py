@@ -84,6 +84,8 @@ class Server:
 
     def __exit__(self, *_):
         self.stop()
+        # A build with sanitizers goes on after most of what they find, and says it here.
+        assert "Sanitizer: " not in self.log(), self.log()
 
     def stop(self, timeout=30):
         """Ends the server as an operator would; returns its exit status."""

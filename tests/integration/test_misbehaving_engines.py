@@ -94,7 +94,7 @@ def test_one_that_does_not_come_back_rightly_is_started_anew(options):
             assert_answers(server, "good")
 
 
-@pytest.mark.parametrize("options", ["--fail-reload", "--hang-reload", "--empty-reload"])
+@pytest.mark.parametrize("options", ["--fail-reload", "--hang-reload", "--empty-reload", "--fail-reset"])
 def test_one_that_sleeps_deeply_and_does_not_get_its_weights_back_is_started_anew(options):
     more = ", engine: vllm, suspend: [deep_sleep], start_timeout: 10"
     with heddle.Server(pair(options, more)) as server:
@@ -180,6 +180,17 @@ def tight_pair(options, level="sleep"):
     )
     devices = "devices: [{name: cpu0, kind: cpu, memory: 160MiB, page: 64KiB}]"
     return f"listen: 127.0.0.1:0\nstartPort: {port}\n{devices}\nmodels:\n{rows}"
+
+
+def test_what_a_killed_server_left_has_ended_before_the_next_takes_its_memory(tmp_path):
+    text = tight_pair("--sigterm ignore --child") + f"dataDir: {tmp_path / 'data'}\n"
+    server = heddle.Server(text)
+    assert_answers(server, "bad")
+    server.process.kill()
+    server.process.wait()
+    with heddle.Server(text) as again:
+        log = again.log()
+        assert log.index("an engine of an earlier run is ended") < log.index("arena made")
 
 
 def levels(server, model):

@@ -133,7 +133,8 @@ Result<void> CudaDevice::take_pages(const CudaDeviceOptions& options) {
   properties_ = {.kind = Kind::kCuda,
                  .name = context_->label(),
                  .page_bytes = *page_bytes,
-                 .page_count = *count};
+                 .page_count = *count,
+                 .records = true};
   return {};
 }
 

@@ -88,15 +88,16 @@ struct Plan {
   std::int64_t wide_splits = 1;
 };
 
-/// Parts to split positions into so that `blocks` become enough to fill the device.
-std::int64_t splits_for(std::int64_t blocks, std::int64_t steps, std::int64_t multiprocessors) {
-  constexpr std::int64_t kBlocksEach = 2;  // Of a multiprocessor: what registers leave room for.
-  constexpr std::int64_t kStepsMin = 2;    // So that the next step is on its way meanwhile.
-  if (blocks == 0) {
-    return 1;
-  }
-  const std::int64_t wanted = kBlocksEach * multiprocessors / blocks;
-  const std::int64_t splits = std::min(wanted, steps / kStepsMin);
+/// Blocks that a multiprocessor is to have, by splitting if need be. Two fit at once; more of the
+/// narrow ones, which are of sequences whose lengths may be far apart. To be measured on a GPU.
+constexpr std::int64_t kNarrowBlocksEach = 4;
+constexpr std::int64_t kWideBlocksEach = 2;
+
+/// Parts to split positions into so that `blocks` become about `wanted`.
+std::int64_t splits_for(std::int64_t blocks, std::int64_t wanted, std::int64_t steps) {
+  constexpr std::int64_t kStepsMin = 2;  // So that the next step is on its way meanwhile.
+  const std::int64_t splits =
+      std::min(wanted / std::max(blocks, std::int64_t{1}), steps / kStepsMin);
   return std::clamp(splits, std::int64_t{1}, std::int64_t{kAttentionSplitsMax});
 }
 
@@ -118,8 +119,10 @@ Plan plan_of(const AttentionArgs& args, std::int64_t multiprocessors) {
     positions = std::min(positions, args.window + plan.family.wide.rows);
   }
   const std::int64_t steps = div_up(positions, plan.family.step);
-  plan.narrow_splits = splits_for(plan.narrow_blocks * kv_heads, steps, multiprocessors);
-  plan.wide_splits = splits_for(plan.wide_blocks * kv_heads, steps, multiprocessors);
+  plan.narrow_splits =
+      splits_for(plan.narrow_blocks * kv_heads, kNarrowBlocksEach * multiprocessors, steps);
+  plan.wide_splits =
+      splits_for(plan.wide_blocks * kv_heads, kWideBlocksEach * multiprocessors, steps);
   return plan;
 }
 

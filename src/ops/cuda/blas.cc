@@ -131,7 +131,7 @@ Blas::Product Blas::product_of(const LinearArgs& args) {
 // Stored by rows, a matrix is to the library its transpose: x is [inputs, tokens], the weight
 // [inputs, outputs] and to be transposed, out is [outputs, tokens], and its rows are what a bias is
 // added to.
-Blas::Plan Blas::make_plan(const Product& product, const void* bias) {
+Blas::Plan Blas::make_plan(const Product& product, std::uintptr_t bias) {
   const CublasLtApi& api = library_->api();
   const int type = product.bf16 ? kBlasBf16 : kBlasFloat;
   const std::int64_t c_stride =
@@ -194,7 +194,7 @@ bool Blas::take_advice(const Product& product, Plan& plan) {
          plan.advice.workspaceSize <= kWorkspaceBytes;
 }
 
-const Blas::Plan& Blas::plan_of(const Product& product, const void* bias) {
+const Blas::Plan& Blas::plan_of(const Product& product, std::uintptr_t bias) {
   const auto known = plans_.find(product);
   if (known != plans_.end()) {
     return known->second;
@@ -210,12 +210,12 @@ const Blas::Plan& Blas::plan_of(const Product& product, const void* bias) {
 
 bool Blas::multiply(device::CudaStream& stream, const LinearArgs& args) {
   constexpr std::uintptr_t kBiasAlignment = 16;  // Its epilogues load as much at once.
-  if (reinterpret_cast<std::uintptr_t>(args.bias.data) % kBiasAlignment != 0 ||
-      !open_library(stream)) {
+  const auto bias = reinterpret_cast<std::uintptr_t>(args.bias.data);  // A pointer, as a value.
+  if (bias % kBiasAlignment != 0 || !open_library(stream)) {
     return false;
   }
   stream.device().context().make_current();
-  const Plan& plan = plan_of(product_of(args), args.bias.data);
+  const Plan& plan = plan_of(product_of(args), bias);
   if (!plan.usable) {
     return false;
   }
@@ -229,7 +229,6 @@ bool Blas::multiply(device::CudaStream& stream, const LinearArgs& args) {
   const CublasLtApi& api = library_->api();
   cublasStatus_t status = kBlasSuccess;
   if (args.bias.present()) {
-    const void* bias = args.bias.data;
     status =
         api.cublasLtMatmulDescSetAttribute(plan.product, kBlasBiasPointer, &bias, sizeof(bias));
   }

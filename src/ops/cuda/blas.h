@@ -79,8 +79,8 @@ class Blas {
 
   static Product product_of(const LinearArgs& args);
   bool open_library(device::CudaStream& stream);
-  const Plan& plan_of(const Product& product, const void* bias);
-  Plan make_plan(const Product& product, const void* bias);
+  const Plan& plan_of(const Product& product, std::uintptr_t bias);
+  Plan make_plan(const Product& product, std::uintptr_t bias);
   bool take_advice(const Product& product, Plan& plan);
   void drop(const Plan& plan);
 

@@ -62,14 +62,13 @@ TEST_F(BlasTest, WhatTheLibraryDeclinesOurKernelsDo) {
 
 TEST_F(BlasTest, WithoutALibraryOurKernelsDoAll) {
   // NOLINTBEGIN(concurrency-mt-unsafe)
-  const std::string named = std::getenv("HEDDLE_CUBLASLT");
   ::setenv("HEDDLE_CUBLASLT", "none", 1);
   for (const bool bf16 : {false, true}) {
     EXPECT_EQ(products_of(40, 64, bf16), 0U);
   }
   ::setenv("HEDDLE_CUBLASLT", "/no/such/library", 1);
   EXPECT_EQ(BlasLibrary::open().error().code, Code::kUnavailable);
-  ::setenv("HEDDLE_CUBLASLT", named.c_str(), 1);
+  ::setenv("HEDDLE_CUBLASLT", HEDDLE_CUBLASLT_EMULATOR_LIBRARY, 1);
   // NOLINTEND(concurrency-mt-unsafe)
 }
 

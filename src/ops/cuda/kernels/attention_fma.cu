@@ -96,6 +96,7 @@ __device__ __forceinline__ void scores(const Shared& shared,
     sums[r] = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
   }
   const float* keys = shared.keys + static_cast<int>(lane_index()) * shared.stride;
+#pragma unroll 2
   for (int i = 0; i < head_dim; i += 4) {
     const float4 key = load_quad(keys, i);
 #pragma unroll
@@ -157,6 +158,7 @@ __device__ __forceinline__ void add_values(const Shared& shared, int column, flo
   for (int r = 0; r < kRows; ++r) {
     sums[r] *= shared.rescale[r];
   }
+#pragma unroll 1  // The rows are enough.
   for (int i = 0; i < kStep; i += 4) {
     float value[4];
     for (int j = 0; j < 4; ++j) {
@@ -173,43 +175,51 @@ __device__ __forceinline__ void add_values(const Shared& shared, int column, flo
   }
 }
 
+/// Hands on the results. They pass through shared memory, where keys were, since threads hold
+/// columns and rows are written.
 template <int kRows>
 __device__ void write_rows(const AttentionParams& params,
                            const AttentionTile& tile,
                            const Shared& shared,
                            const RowStates<kRows / kWarps>& states,
                            const float (&sums)[kColumnsEach][kRows]) {
-  const int first_row = static_cast<int>(threadIdx.x / kWarpThreads) * (kRows / kWarps);
-  __syncthreads();
-  if (lane_index() == 0) {
-    for (int r = 0; r < kRows / kWarps; ++r) {
-      shared.rescale[first_row + r] = states.sum[r];
-      if (first_row + r < tile.rows) {
-        write_state(
-            params, tile, target_of(params, tile, first_row + r), states.max[r], states.sum[r]);
+  static_assert(kRows <= kStep);
+  const auto warp = static_cast<int>(threadIdx.x / kWarpThreads);
+  const auto lane = static_cast<int>(lane_index());
+#pragma unroll
+  for (int c = 0; c < kColumnsEach; ++c) {
+    const int column = static_cast<int>(threadIdx.x) + c * kThreads;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (column < params.kv.head_dim) {
+        shared.keys[r * shared.stride + column] = sums[c][r];
       }
     }
   }
-  __syncthreads();
 #pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    if (r >= tile.rows || shared.rescale[r] == 0.0F) {
-      continue;
+  for (int r = 0; r < kRows / kWarps; ++r) {
+    const int row = warp * (kRows / kWarps) + r;
+    if (lane == 0 && row < tile.rows) {
+      shared.rescale[row] = states.sum[r];
+      write_state(params, tile, target_of(params, tile, row), states.max[r], states.sum[r]);
     }
-    const AttentionRow row = target_of(params, tile, r);
-#pragma unroll
-    for (int c = 0; c < kColumnsEach; ++c) {
-      const int column = static_cast<int>(threadIdx.x) + c * kThreads;
-      if (column < params.kv.head_dim) {
-        write_element(params, tile, row, column, sums[c][r], shared.rescale[r]);
-      }
+  }
+  __syncthreads();
+  for (int row = warp; row < tile.rows; row += kWarps) {
+    const AttentionRow target = target_of(params, tile, row);
+    const float sum = shared.rescale[row];
+    for (int i = lane; i < params.kv.head_dim && sum > 0.0F; i += kStep) {
+      write_element(params, tile, target, i, shared.keys[row * shared.stride + i], sum);
     }
   }
 }
 
-template <int kRows, class Element>
+template <int kRows>
 __device__ void attend(const AttentionParams& params, const AttentionTile& tile) {
   HEDDLE_DYNAMIC_SHARED(memory);
+  if (tile.rows == 0) {
+    return;
+  }
   const int d = params.kv.head_dim;
   const Shared shared = shared_of(memory, d, kRows);
   RowStates<kRows / kWarps> states;
@@ -220,7 +230,11 @@ __device__ void attend(const AttentionParams& params, const AttentionTile& tile)
   float sums[kColumnsEach][kRows] = {};
   load_queries(params, tile, shared, kRows);
   for (std::int32_t first = tile.from; first < tile.to; first += kStep) {
-    load_step<Element>(params, tile, shared, first);
+    if (params.kv.bf16 != 0) {
+      load_step<std::uint16_t>(params, tile, shared, first);
+    } else {
+      load_step<float>(params, tile, shared, first);
+    }
     __syncthreads();
     weigh(params, tile, shared, first, states);
     __syncthreads();
@@ -234,18 +248,6 @@ __device__ void attend(const AttentionParams& params, const AttentionTile& tile)
     __syncthreads();
   }
   write_rows<kRows>(params, tile, shared, states, sums);
-}
-
-template <int kRows>
-__device__ void attend(const AttentionParams& params, const AttentionTile& tile) {
-  if (tile.rows == 0) {
-    return;
-  }
-  if (params.kv.bf16 != 0) {
-    attend<kRows, std::uint16_t>(params, tile);
-  } else {
-    attend<kRows, float>(params, tile);
-  }
 }
 
 }  // namespace

@@ -6,16 +6,6 @@
 /// for the device and once for the emulated driver.
 namespace heddle::ops::cuda {
 
-/// 16 bytes (16-aligned) of memory that no kernel writes meanwhile and that nobody asks for again
-/// soon: past the first cache.
-__device__ __forceinline__ uint4 load_once(const std::byte* source) {
-  uint4 value;
-  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-      : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-      : "l"(__cvta_generic_to_global(source)));
-  return value;
-}
-
 /// a * b rounded, which no addition after it is fused with.
 __device__ __forceinline__ float multiply_rounded(float a, float b) {
   return __fmul_rn(a, b);

@@ -10,6 +10,13 @@ namespace heddle::ops::cuda {
 constexpr int kThinWarps = kThinThreads / 32;
 constexpr int kStepBytes = 128;  // Of each row, in one step of a warp: a line.
 static_assert(kStepBytes == kInt8Pad);
+constexpr int kStages = 3;  // Lines of weights on their way or in use. Registers would hold fewer.
+
+/// Where a lane's weights of a line arrive: four times 16 bytes, read by nobody else, so that it
+/// need not wait for others.
+struct ThinStage {
+  uint4 own[2][2][32];  ///< By half of the line, of the rows, and by lane.
+};
 
 template <class Kind, int kGroups>
 struct ThinWarp {
@@ -38,34 +45,64 @@ struct ThinWarp {
     }
   }
 
-  /// Adds the products of a line of inputs. kWhole: all of it is there and aligned.
-  template <bool kWhole>
-  __device__ void step(std::int64_t line) {
-    uint4 a[2][2];
-    for (int part = 0; part < 2; ++part) {
-      for (int half = 0; half < 2; ++half) {
-        const std::int64_t at = line + part * (kStepBytes / 2) + lane_index() % 4 * 16;
-        if constexpr (kWhole) {
-          a[part][half] = load_once(weight[half] + at);
-        } else {
-          a[part][half] = gather<typename Kind::Element>(weight[half], at, bytes);
-        }
-      }
+  /// Where in a row's line the lane's 16 bytes of a half are.
+  __device__ static std::int64_t own(int part) {
+    return part * (kStepBytes / 2) + static_cast<int>(lane_index()) % 4 * 16;
+  }
+
+  /// Begins to bring the weights of a line that is all there and aligned.
+  __device__ void fetch(ThinStage& stage, std::int64_t line) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      uint4& place = stage.own[i / 2][i % 2][lane_index()];
+      copy_async(reinterpret_cast<std::byte*>(&place), weight[i % 2] + line + own(i / 2), true);
     }
+  }
+
+  /// Adds the products of that line, which has arrived.
+  __device__ void add_fetched(const ThinStage& stage, std::int64_t line) {
+#pragma unroll
     for (int part = 0; part < 2; ++part) {
-      const std::int64_t at = line + part * (kStepBytes / 2) + lane_index() % 4 * 16;
-      for (int group = 0; group < kGroups; ++group) {
-        uint4 b[Kind::kParts];
-        for (int i = 0; i < Kind::kParts; ++i) {
-          b[i] = make_uint4(0, 0, 0, 0);
-          if (x[group][i] != nullptr) {
-            b[i] = kWhole || Kind::kParts == 2
-                       ? *reinterpret_cast<const uint4*>(x[group][i] + at)  // Padded where split.
-                       : gather<typename Kind::Element>(x[group][i], at, bytes);
-          }
-        }
-        multiply(sums[group], a[part], b);
+      const uint4 a[2] = {stage.own[part][0][lane_index()], stage.own[part][1][lane_index()]};
+      add<true>(a, line + own(part));
+    }
+  }
+
+  /// The same for a line of which a part may be missing, or that lies anywhere.
+  __device__ void add_gathered(std::int64_t line) {
+    using Element = typename Kind::Element;
+    for (int part = 0; part < 2; ++part) {
+      const std::int64_t at = line + own(part);
+      const uint4 a[2] = {gather<Element>(weight[0], at, bytes),
+                          gather<Element>(weight[1], at, bytes)};
+      add<false>(a, at);
+    }
+  }
+
+  /// Multiplies 16 bytes of the rows g and g + 8 with those of all tokens.
+  template <bool kWhole>
+  __device__ void add(const uint4 (&a)[2], std::int64_t at) {
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+      uint4 b[Kind::kParts];
+#pragma unroll
+      for (int part = 0; part < Kind::kParts; ++part) {
+        b[part] = tokens<kWhole>(x[group][part], at);
       }
+      multiply(sums[group], a, b);
+    }
+  }
+
+  /// 16 bytes of a token, or of a half of it, which is padded.
+  template <bool kWhole>
+  __device__ uint4 tokens(const std::byte* row, std::int64_t at) const {
+    if (row == nullptr) {
+      return make_uint4(0, 0, 0, 0);
+    }
+    if constexpr (kWhole || Kind::kParts == 2) {
+      return *reinterpret_cast<const uint4*>(row + at);
+    } else {
+      return gather<typename Kind::Element>(row, at, bytes);
     }
   }
 
@@ -88,26 +125,54 @@ struct ThinWarp {
   }
 };
 
+/// Has a warp add up its lines: every kThinWarps-th.
+template <class Kind, int kGroups>
+__device__ void add_lines(const LinearParams& params,
+                          ThinWarp<Kind, kGroups>& work,
+                          int warp,
+                          ThinStage (&stages)[kStages]) {
+  const std::int64_t whole = params.aligned ? work.bytes / kStepBytes : 0;
+  const std::int64_t lines = (work.bytes + kStepBytes - 1) / kStepBytes;
+  const auto fetch = [&](std::int64_t line, int stage) {
+    if (line < whole) {
+      work.fetch(stages[stage], line * kStepBytes);
+    }
+    copy_async_commit();  // An empty group where there is nothing: groups are counted.
+  };
+  std::int64_t line = warp;
+  for (int ahead = 0; ahead < kStages - 1; ++ahead) {
+    fetch(line + ahead * kThinWarps, ahead);
+  }
+  for (int stage = 0; line < whole; line += kThinWarps) {
+    copy_async_wait<kStages - 2>();
+    fetch(line + (kStages - 1) * kThinWarps, stage == 0 ? kStages - 1 : stage - 1);
+    work.add_fetched(stages[stage], line * kStepBytes);
+    stage = stage == kStages - 1 ? 0 : stage + 1;
+  }
+  for (; line < lines; line += kThinWarps) {
+    work.add_gathered(line * kStepBytes);
+  }
+}
+
 template <class Kind, int kGroups>
 __device__ void linear_thin(const LinearParams& params) {
   constexpr int kTokens = 8 * kGroups;
-  __shared__ typename Kind::Total totals[kThinWarps][kTokens][kThinOutputs];
+  using Total = typename Kind::Total;
+  // First what warps fetch, then what they have added up.
+  __shared__ ThinStage stages[kThinWarps][kStages];
+  using Totals = Total[kThinWarps][kTokens][kThinOutputs];
+  static_assert(sizeof(Totals) <= sizeof(stages));
+  Totals& totals = *reinterpret_cast<Totals*>(&stages);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int first_output = static_cast<int>(blockIdx.x * kThinOutputs);
   ThinWarp<Kind, kGroups> work(params, first_output);
-  const std::int64_t whole = params.aligned ? work.bytes / kStepBytes : 0;
-  const std::int64_t lines = (work.bytes + kStepBytes - 1) / kStepBytes;
-  std::int64_t line = warp;
-#pragma unroll 2
-  for (; line < whole; line += kThinWarps) {
-    work.template step<true>(line * kStepBytes);
-  }
-  for (; line < lines; line += kThinWarps) {
-    work.template step<false>(line * kStepBytes);
-  }
+  add_lines(params, work, warp, stages[warp]);
+  __syncthreads();
   const int g = static_cast<int>(lane_index()) / 4;
   const int t = static_cast<int>(lane_index()) % 4;
+#pragma unroll
   for (int group = 0; group < kGroups; ++group) {
+#pragma unroll
     for (int i = 0; i < 4; ++i) {
       totals[warp][group * 8 + 2 * t + i % 2][g + i / 2 * 8] = total_of<Kind>(work.sums[group], i);
     }
@@ -118,7 +183,7 @@ __device__ void linear_thin(const LinearParams& params) {
     const int token = i / static_cast<int>(kThinOutputs);
     const int column = i % static_cast<int>(kThinOutputs);
     if (token < params.tokens && first_output + column < params.outputs) {
-      typename Kind::Total total = totals[0][token][column];
+      Total total = totals[0][token][column];
       for (int w = 1; w < kThinWarps; ++w) {
         total += totals[w][token][column];
       }

@@ -6,15 +6,6 @@
 
 namespace heddle::ops::cuda {
 
-inline uint4 load_once(const std::byte* source) {
-  if (std::bit_cast<std::uintptr_t>(source) % 16 != 0) {
-    ::emulator::fail("a misaligned load_once");
-  }
-  uint4 value;
-  std::memcpy(&value, source, sizeof(value));
-  return value;
-}
-
 inline float multiply_rounded(float a, float b) {
   return a * b;
 }

@@ -1,0 +1,226 @@
+// The engine on a GPU: the emulated driver's, or that of the driver that HEDDLE_CUDA_DRIVER names.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cuda_emulator/emulated_driver.h"
+#include "engine/engine.h"
+#include "engine/test_host.h"
+
+namespace heddle::engine {
+namespace {
+
+constexpr ModelId kModel{7};
+constexpr std::uint64_t kPages = 128;
+constexpr std::size_t kPageBytes = std::size_t{64} << 10U;
+
+/// An engine with one model, to generate with.
+class Bench {
+ public:
+  Bench(const std::string& golden, spec::DType dtype, const device::DeviceOptions& options)
+      : host_(kPages, kPageBytes, options),
+        model_(host_.load(golden_directory() / golden, dtype)),
+        engine_(Engine::create(host_.device(), host_.pool(), {.prefix_cache = true}).value()) {
+    HEDDLE_CHECK(
+        engine_->add_model(kModel, model_.spec, model_.layout, model_.window.base(), kKvLease)
+            .has_value());
+    engine_->set_image_ready(kModel, model_.layout.bytes);
+  }
+
+  struct Generated {
+    std::vector<TokenId> tokens{};
+    std::vector<spec::TokenDetails> details{};
+  };
+
+  Engine& engine() { return *engine_; }
+
+  void add(std::uint64_t id, std::vector<TokenId> prompt, std::int64_t tokens) {
+    SequenceStart start{.id = SequenceId{id},
+                        .model = kModel,
+                        .prompt_tokens = std::ssize(prompt),
+                        .params = {.temperature = 0.0F, .max_tokens = tokens, .logprobs = 5}};
+    start.tokens = std::move(prompt);
+    start.params.ignore_eos = true;
+    pending_[id] = std::ssize(start.tokens);
+    HEDDLE_CHECK(engine_->add_sequence(std::move(start)).has_value());
+  }
+
+  /// One step in which each of these computes at most `chunk` tokens.
+  Result<void> step(const std::vector<std::uint64_t>& ids, std::int64_t chunk) {
+    policy::StepPlan plan{.batches = {{.model = kModel}}};
+    for (const std::uint64_t id : ids) {
+      if (pending_.at(id) > 0) {
+        plan.batches[0].slices.push_back(
+            {.sequence = SequenceId{id}, .tokens = std::min(pending_.at(id), chunk)});
+      }
+    }
+    auto outcome = engine_->run(plan);
+    if (!outcome) {
+      return outcome.error();
+    }
+    HEDDLE_CHECK(outcome->starved.empty() && outcome->failed.empty());
+    for (std::size_t i = 0; i < outcome->results.size(); ++i) {
+      SliceResult& result = outcome->results[i];
+      std::int64_t& pending = pending_.at(result.sequence.value());
+      pending -= plan.batches[0].slices[i].tokens;
+      if (result.token) {
+        Generated& to = generated[result.sequence.value()];
+        to.tokens.push_back(*result.token);
+        to.details.push_back(std::move(result.details));
+        pending = result.finish == spec::FinishReason::kNone ? 1 : 0;
+      }
+    }
+    return {};
+  }
+
+  /// Runs sequences to their ends.
+  void finish(const std::vector<std::uint64_t>& ids, std::int64_t chunk = 512) {
+    while (std::any_of(ids.begin(), ids.end(), [this](auto id) { return pending_.at(id) > 0; })) {
+      HEDDLE_CHECK(step(ids, chunk).has_value());
+    }
+  }
+
+  std::map<std::uint64_t, Generated> generated{};
+
+ private:
+  TestHost host_;
+  LoadedModel model_;
+  std::unique_ptr<Engine> engine_;
+  std::map<std::uint64_t, std::int64_t> pending_{};
+};
+
+class GpuTest : public testing::TestWithParam<std::string> {
+ protected:
+  device::DeviceOptions gpu() {
+    if (std::getenv("HEDDLE_CUDA_DRIVER") != nullptr) {
+      return device::CudaDeviceOptions{.page_bytes = std::size_t{2} << 20U, .bytes = kPages << 21U};
+    }
+    driver_.emplace("memory=256MiB,granularity=65536");
+    return device::CudaDeviceOptions{.page_bytes = kPageBytes,
+                                     .bytes = kPages * kPageBytes,
+                                     .driver = emulator::EmulatedDriver::open().value()};
+  }
+
+  std::optional<emulator::EmulatedDriver> driver_{};
+};
+
+std::vector<TokenId> prompt_of(const std::string& golden, std::ptrdiff_t tokens) {
+  const std::vector<TokenId> ids = read_golden(golden).input_ids;
+  return {ids.begin(), ids.begin() + std::min(tokens, std::ssize(ids))};
+}
+
+TEST_P(GpuTest, GreedyTextInFloat32IsThatOfTransformers) {
+  const Golden golden = read_golden(GetParam());
+  Bench bench(GetParam(), spec::DType::kF32, gpu());
+  bench.add(1, prompt_of(GetParam(), 16), std::ssize(golden.greedy));
+  bench.finish({1});
+  EXPECT_EQ(bench.generated[1].tokens, golden.greedy);
+}
+
+/// The model's thoughts on both devices, of which a GPU's are a little different in bfloat16.
+TEST_P(GpuTest, LogProbabilitiesAreThoseOfTheCpu) {
+  for (const auto& [dtype, bound] : {std::pair(spec::DType::kF32, 1e-4),
+                                     std::pair(spec::DType::kBf16, 6e-2),
+                                     std::pair(spec::DType::kI8, 6e-2)}) {
+    SCOPED_TRACE(spec::dtype_name(dtype));
+    Bench gpu_bench(GetParam(), dtype, gpu());
+    Bench cpu_bench(GetParam(), dtype, device::CpuDeviceOptions{});
+    for (Bench* bench : {&gpu_bench, &cpu_bench}) {
+      bench->add(1, prompt_of(GetParam(), 40), 6);
+      bench->finish({1}, 24);
+    }
+    const auto& gpu_side = gpu_bench.generated[1];
+    const auto& cpu_side = cpu_bench.generated[1];
+    for (std::size_t i = 0; i < cpu_side.tokens.size(); ++i) {
+      ASSERT_EQ(gpu_side.details[i].logprobs.size(), cpu_side.details[i].logprobs.size());
+      // By token, as two that are nearly as likely may change places.
+      for (const auto& expected : cpu_side.details[i].logprobs) {
+        for (const auto& got : gpu_side.details[i].logprobs) {
+          if (got.token == expected.token) {
+            EXPECT_NEAR(got.logprob, expected.logprob, bound) << "token " << i;
+          }
+        }
+      }
+      if (gpu_side.tokens[i] != cpu_side.tokens[i]) {
+        const auto& best = cpu_side.details[i].logprobs;
+        ASSERT_NE(dtype, spec::DType::kF32);
+        EXPECT_NEAR(best[1].logprob, best[2].logprob, 2 * bound) << "a tie, and nothing less";
+        break;  // Another text from here on.
+      }
+    }
+  }
+}
+
+TEST_P(GpuTest, ManyAtOnceInChunksGenerateWhatEachDoesAlone) {
+  Bench alone(GetParam(), spec::DType::kF32, gpu());
+  const std::vector<std::uint64_t> ids{1, 2, 3};
+  const auto prompt = [&](std::uint64_t id) {
+    std::vector<TokenId> tokens = prompt_of(GetParam(), 20 + static_cast<std::ptrdiff_t>(id));
+    std::rotate(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(id), tokens.end());
+    return tokens;
+  };
+  for (const std::uint64_t id : ids) {
+    alone.add(id, prompt(id), 5);
+    alone.finish({id});
+  }
+  const auto expected = alone.generated;
+  for (const std::uint64_t id : ids) {
+    alone.engine().remove_sequence(SequenceId{id});
+    alone.add(id + 10, prompt(id), 5);
+  }
+  alone.finish({11, 12, 13}, 7);
+  for (const std::uint64_t id : ids) {
+    EXPECT_EQ(alone.generated[id + 10].tokens, expected.at(id).tokens) << id;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, GpuTest, testing::ValuesIn(golden_cases()), [](const auto& name) {
+  std::string text = name.param;
+  std::replace(text.begin(), text.end(), '-', '_');
+  return text;
+});
+
+class OneGpuTest : public GpuTest {};
+
+TEST_F(OneGpuTest, DecodeStepsAreReplayedAndGiveTheSameText) {
+  const std::string golden = golden_cases().front();
+  Bench bench(golden, spec::DType::kBf16, gpu());
+  bench.add(1, prompt_of(golden, 16), 20);
+  bench.finish({1});
+  if (driver_) {
+    EXPECT_GT(driver_->calls("cuGraphLaunch"), 10U);
+  }
+  // In company, and so padded; the cache has its prompt.
+  for (const std::uint64_t id : {2U, 3U, 4U}) {
+    bench.add(id, prompt_of(golden, 16), 20);
+  }
+  bench.finish({2, 3, 4});
+  for (const std::uint64_t id : {2U, 3U, 4U}) {
+    EXPECT_EQ(bench.generated[id].tokens, bench.generated[1].tokens) << id;
+  }
+}
+
+TEST_F(OneGpuTest, ALostDeviceIsSaidToBeUnavailableEverAfter) {
+  const std::string golden = golden_cases().front();
+  Bench bench(golden, spec::DType::kBf16, gpu());
+  if (!driver_) {
+    GTEST_SKIP() << "the machine's own GPU is not broken on purpose";
+  }
+  bench.add(1, prompt_of(golden, 16), 4);
+  driver_->fail("kernel", 5, device::kCudaIllegalAddress);
+  const Result<void> first = bench.step({1}, 16);
+  ASSERT_FALSE(first);
+  EXPECT_EQ(first.error().code, Code::kUnavailable) << first.error().message;
+  EXPECT_FALSE(bench.step({1}, 16));
+}
+
+}  // namespace
+}  // namespace heddle::engine

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# make.sh BUILD OUT: gathers what checks and times heddle on a machine with a GPU into the archive OUT: built
+# programs with the libraries they need, the demo models and the goldens. It wants nothing there but the
+# driver; what the machine has besides (cuBLASLt, compute-sanitizer, Python) is used.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "$0")")/../.."
+build=$1 out=$2
+
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+root=$stage/heddle-gpu
+mkdir -p "$root"/{bin,lib,tests/integration}
+
+programs=(heddle src/engine/engine_test src/ops/ops_cuda_test tests/gpu/device_gpu_test bench/cuda_device bench/cuda_ops bench/cuda_linear bench/gpu_model)
+for program in "${programs[@]}"; do
+  [ -x "$build/$program" ] || continue
+  llvm-strip-19 -o "$root/bin/$(basename "$program")" "$build/$program"
+  # Of libraries all but the C library's own, which must be the machine's.
+  ldd "$build/$program" | awk '$3 ~ /^\// {print $3}' |
+    grep -vE '/(libc|libm|libdl|libpthread|librt|libresolv|ld-linux[^/]*)\.so' || true
+done | sort -u | while read -r library; do
+  cp -L "$library" "$root/lib/"
+done
+
+cp -r models "$root/models"
+cp -r tests/golden "$root/tests/golden"
+cp tests/integration/server.py "$root/tests/integration/"
+cp tools/gpu_bundle/run.sh tools/gpu_bundle/serve_check.py "$root/"
+git describe --always --dirty >"$root/version" 2>/dev/null || echo unknown >"$root/version"
+tar -C "$stage" -czf "$out" heddle-gpu
