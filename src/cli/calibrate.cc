@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "cli/terminal.h"
 #include "cli/verbs.h"
@@ -33,10 +34,11 @@ Result<lab::CalibrationOptions> options_of(const config::Config& config,
   const config::DeviceConfig* device =
       choose(config.devices, options.device, &config::DeviceConfig::name);
   const config::ModelConfig* model = choose(config.models, options.model, &config::ModelConfig::id);
-  if (device == nullptr || device->kind != config::DeviceKind::kCpu) {
+  if (device == nullptr || !config::runs_models(*device)) {
     return Error{.code = Code::kNotFound,
-                 .message = options.config + ": has no CPU device" +
-                            (options.device.empty() ? "" : " \"" + options.device + "\"")};
+                 .message = options.config + ": has no device" +
+                            (options.device.empty() ? "" : " \"" + options.device + "\"") +
+                            " that runs models"};
   }
   if (model == nullptr || model->engine) {
     return Error{.code = Code::kNotFound,
@@ -49,6 +51,7 @@ Result<lab::CalibrationOptions> options_of(const config::Config& config,
     return directory.error();
   }
   return lab::CalibrationOptions{.cores = device->cores,
+                                 .gpu = device->gpu < 0 ? std::optional<int>() : device->gpu,
                                  .memory = device->memory,
                                  .page_bytes = device->page,
                                  .load_bandwidth = device->load_bandwidth,
@@ -58,8 +61,11 @@ Result<lab::CalibrationOptions> options_of(const config::Config& config,
                                  .dtype = model->dtype};
 }
 
-/// A worker runs on its device's cores alone.
+/// The worker of a CPU device runs on its cores alone.
 void run_on(const std::vector<int>& cores) {
+  if (cores.empty()) {
+    return;
+  }
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int core : cores) {

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "core/worker_core.h"
-#include "device/cpu/cpu_device.h"
+#include "device/registry.h"
 #include "memory/window.h"
 #include "store/checkpoint.h"
 #include "store/image_layout.h"
@@ -20,7 +20,6 @@ namespace heddle::lab {
 
 namespace {
 
-constexpr std::int64_t kMostBatchTokens = 512;  ///< As a worker's.
 constexpr ModelId kServed{1};
 constexpr ModelId kCopied{2};
 constexpr std::int64_t kChunkSizes[] = {16, 64, 128, 256, 448};
@@ -99,23 +98,22 @@ class Bench {
                               " pages does not hold the model, of " + std::to_string(image) +
                               ", twice and some KV"};
     }
-    auto arena =
-        device::Arena::create({.page_bytes = options.page_bytes, .page_count = pages + image});
-    if (!arena) {
-      return arena.error();
+    auto device = make_device(options, pages, image);
+    if (!device) {
+      return device.error();
     }
     std::unique_ptr<Bench> bench(
-        new Bench(options, checkpoint->config.model, std::move(layout), std::move(*arena)));
+        new Bench(options, checkpoint->config.model, std::move(layout), std::move(*device)));
     const Result<void> ready = bench->load(checkpoint->tensors, pages);
     return ready ? Result<std::unique_ptr<Bench>>(std::move(bench)) : ready.error();
   }
 
   [[nodiscard]] const spec::ModelSpec& model() const { return model_; }
   [[nodiscard]] std::uint64_t image_bytes() const { return layout_.bytes; }
-  [[nodiscard]] device::CpuDevice& device() { return device_; }
-  /// Free pages of the arena's device part, for whoever maps them beside the engine.
+  [[nodiscard]] device::Device& device() { return *device_; }
+  /// The device's first pages, of which nothing is used yet: to be mapped and left as they are.
   [[nodiscard]] std::vector<PageId> some_pages(std::int64_t count) const {
-    return {host_.begin(), host_.begin() + std::min<std::int64_t>(count, std::ssize(host_))};
+    return {pool_.begin(), pool_.begin() + std::min<std::int64_t>(count, std::ssize(pool_))};
   }
 
   /// Copies the image to the device; `meanwhile` is called again and again until it is there.
@@ -189,22 +187,40 @@ class Bench {
   Bench(const CalibrationOptions& options,
         spec::ModelSpec model,
         store::ImageLayout layout,
-        device::Arena arena)
+        std::unique_ptr<device::Device> device)
       : options_(options),
         model_(std::move(model)),
         layout_(std::move(layout)),
-        device_(std::move(arena), {.cores = options.cores}) {}
+        device_(std::move(device)) {}
 
-  /// The first pages are the device's, the rest have the image.
-  Result<void> load(const store::TensorSet& tensors, std::uint64_t device_pages) {
-    std::vector<PageId> pool;
-    for (std::uint64_t i = 0; i < device_pages; ++i) {
-      pool.emplace_back(i);
+  /// With `pages` of its own, and the host's for the image: of a CPU those are behind its own.
+  static Result<std::unique_ptr<device::Device>> make_device(const CalibrationOptions& options,
+                                                             std::uint64_t pages,
+                                                             std::uint64_t image) {
+    auto arena = device::Arena::create(
+        {.page_bytes = options.page_bytes, .page_count = options.gpu ? image : pages + image});
+    if (!arena) {
+      return arena.error();
     }
+    device::DeviceOptions kind = device::CpuDeviceOptions{.cores = options.cores};
+    if (options.gpu) {
+      kind = device::CudaDeviceOptions{.ordinal = *options.gpu,
+                                       .page_bytes = options.page_bytes,
+                                       .bytes = pages * options.page_bytes};
+    }
+    return device::make_device(kind, std::move(*arena));
+  }
+
+  /// Reads the image and makes the executor.
+  Result<void> load(const store::TensorSet& tensors, std::uint64_t device_pages) {
+    for (std::uint64_t i = 0; i < device_pages; ++i) {
+      pool_.emplace_back(i);
+    }
+    const std::uint64_t first = options_.gpu ? 0 : device_pages;
     std::vector<std::byte*> addresses;
     for (std::uint64_t i = 0; i < store::pages_for(layout_.bytes, options_.page_bytes); ++i) {
-      host_.emplace_back(device_pages + i);
-      addresses.push_back(device_.page_address(host_.back()));
+      host_.emplace_back(first + i);
+      addresses.push_back(device_->host_page_address(host_.back()));
     }
     const Result<void> loaded = store::load_image(
         tensors, layout_, {.pages = addresses, .page_bytes = options_.page_bytes});
@@ -212,10 +228,10 @@ class Bench {
       return loaded;
     }
     auto executor = worker::DeviceExecutor::create(
-        device_,
-        {.pages = pool,
+        *device_,
+        {.pages = pool_,
          .load_bandwidth = options_.load_bandwidth,
-         .max_batch_tokens = kMostBatchTokens,
+         .max_batch_tokens = options_.max_batch_tokens,
          .pace = {.step = options_.pace_step, .token = options_.pace_token}},
         reports_.handlers());
     if (!executor) {
@@ -250,8 +266,9 @@ class Bench {
   const CalibrationOptions& options_;
   spec::ModelSpec model_;
   store::ImageLayout layout_;
-  device::CpuDevice device_;
-  std::vector<PageId> host_{};
+  std::unique_ptr<device::Device> device_;
+  std::vector<PageId> pool_{};  ///< Of the device.
+  std::vector<PageId> host_{};  ///< That the image is in.
   Reports reports_{};
   std::unique_ptr<worker::DeviceExecutor> executor_{};
 };
@@ -395,7 +412,7 @@ Result<void> measure_link(Bench& bench, Calibration& found) {
 }
 
 Result<void> measure_steps(Bench& bench,
-                           std::int64_t repeats,
+                           const CalibrationOptions& options,
                            const std::function<void(double)>& progress,
                            Calibration& found) {
   constexpr std::size_t kKinds =
@@ -410,8 +427,8 @@ Result<void> measure_steps(Bench& bench,
   };
   for (const std::int64_t tokens : kChunkSizes) {
     for (const std::int64_t cached : kCached) {
-      if (cached + tokens < bench.model().max_position) {
-        const Result<void> kept = keep(measure_chunk(bench, tokens, cached, repeats));
+      if (tokens <= options.max_batch_tokens && cached + tokens < bench.model().max_position) {
+        const Result<void> kept = keep(measure_chunk(bench, tokens, cached, options.repeats));
         if (!kept) {
           return kept;
         }
@@ -420,8 +437,9 @@ Result<void> measure_steps(Bench& bench,
   }
   for (const std::int64_t batch : kBatches) {
     for (const std::int64_t context : kContexts) {
-      if (context + repeats < bench.model().max_position) {
-        const Result<void> kept = keep(measure_decode(bench, batch, context, repeats));
+      if (context <= options.max_batch_tokens &&
+          context + options.repeats < bench.model().max_position) {
+        const Result<void> kept = keep(measure_decode(bench, batch, context, options.repeats));
         if (!kept) {
           return kept;
         }
@@ -454,7 +472,7 @@ Result<Calibration> calibrate(const CalibrationOptions& options,
   if (!linked) {
     return linked.error();
   }
-  const Result<void> stepped = measure_steps(**bench, options.repeats, progress, found);
+  const Result<void> stepped = measure_steps(**bench, options, progress, found);
   return stepped ? Result<Calibration>(std::move(found)) : stepped.error();
 }
 

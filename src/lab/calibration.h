@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ namespace heddle::lab {
 
 /// A device, and the model that is measured on it.
 struct CalibrationOptions {
-  std::vector<int> cores{};          ///< Empty: one thread, anywhere.
+  std::vector<int> cores{};          ///< Empty: one thread, anywhere. Of CPU devices alone.
+  std::optional<int> gpu{};          ///< The driver's number of the GPU; none: a CPU device.
   std::uint64_t memory = 0;          ///< Of the device [bytes].
   std::uint64_t page_bytes = 0;      ///< A power of two.
   std::uint64_t load_bandwidth = 0;  ///< Emulated link [bytes/s]; 0: none.
@@ -23,7 +25,8 @@ struct CalibrationOptions {
   Duration pace_token{};
   std::string directory{};  ///< Of the model's checkpoint.
   spec::DType dtype = spec::DType::kBf16;
-  std::int64_t repeats = 5;  ///< Of each measurement, of which the median counts.
+  std::int64_t max_batch_tokens = 512;  ///< Of a step, as a worker's; nothing longer is measured.
+  std::int64_t repeats = 5;             ///< Of each measurement, of which the median counts.
 };
 
 /// How long a step of some work took.
@@ -55,8 +58,9 @@ struct Calibration {
 
 /// Measures a device by what a worker's own executor does on it: copies of the model's image, the
 /// mapping of pages, prefills and decode steps of several sizes. Uses the calling thread and those
-/// of the device. `progress` is told the part that is done. kResourceExhausted where the memory
-/// does not hold the model twice and some KV; else what loading the checkpoint gives.
+/// of the device; of a GPU it takes the memory, and pins as much of the host's as the model has.
+/// `progress` is told the part that is done. kResourceExhausted where the memory does not hold the
+/// model twice and some KV; else what loading the checkpoint or making the device gives.
 Result<Calibration> calibrate(const CalibrationOptions& options,
                               const std::function<void(double)>& progress);
 

@@ -1,11 +1,13 @@
 #include "lab/calibration.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cuda_emulator/emulated_driver.h"
 #include "lab/device_fit.h"
 
 namespace heddle::lab {
@@ -57,6 +59,56 @@ TEST(Calibrate, AMemoryThatHoldsNotTwoOfItIsRefused) {
   EXPECT_THAT(measured.error().message, testing::HasSubstr("a memory of 16 pages"));
   options.directory = "/nowhere";
   EXPECT_FALSE(calibrate(options, [](double) {}));
+}
+
+/// On a GPU of the emulated driver, which has no sense of time but every rule of memory.
+class CalibrateGpu : public testing::Test {
+ protected:
+  CalibrateGpu() {
+    const char* before = std::getenv("HEDDLE_CUDA_DRIVER");  // NOLINT(concurrency-mt-unsafe)
+    driver_before_ = before == nullptr ? "" : before;
+    ::setenv("HEDDLE_CUDA_DRIVER", HEDDLE_CUDA_EMULATOR_LIBRARY, 1);  // NOLINT
+  }
+  ~CalibrateGpu() override {
+    if (driver_before_.empty()) {
+      ::unsetenv("HEDDLE_CUDA_DRIVER");  // NOLINT(concurrency-mt-unsafe)
+    } else {
+      ::setenv("HEDDLE_CUDA_DRIVER", driver_before_.c_str(), 1);  // NOLINT
+    }
+  }
+
+  static CalibrationOptions small_gpu(int ordinal) {
+    return {.gpu = ordinal,
+            .memory = 8U << 20U,
+            .page_bytes = std::size_t{64} << 10U,
+            .directory = std::filesystem::path(HEDDLE_SOURCE_DIR) / "models" / "adder",
+            .max_batch_tokens = 64,
+            .repeats = 1};
+  }
+
+  emulator::EmulatedDriver driver_{"devices=1,memory=32MiB,granularity=65536"};
+  std::string driver_before_{};
+};
+
+TEST_F(CalibrateGpu, GivesAnEntryAsAnyDeviceDoesAndAllMemoryBack) {
+  const Result<Calibration> measured = calibrate(small_gpu(0), [](double) {});
+  ASSERT_TRUE(measured) << measured.error().message;
+  EXPECT_GT(measured->copy_alone, 0);
+  EXPECT_GT(measured->copy_decoding, 0);
+  EXPECT_EQ(measured->memory, 8U << 20U);
+  ASSERT_EQ(measured->maps.size(), 3U);
+  EXPECT_EQ(measured->maps[2].pages, 32);
+  EXPECT_EQ(measured->steps.size(), 7U);  // Nothing of more than 64 tokens.
+  const DeviceFit fit = fit_device(*measured);
+  EXPECT_FALSE(simulator_files(*measured, fit, "adder").empty());
+  EXPECT_GT(driver_.calls("cuLaunchKernel") + driver_.calls("cuGraphLaunch"), 100U);
+  EXPECT_EQ(driver_.alive(), "");
+}
+
+TEST_F(CalibrateGpu, AGpuThatIsNotThereIsNamed) {
+  const Result<Calibration> measured = calibrate(small_gpu(3), [](double) {});
+  ASSERT_FALSE(measured);
+  EXPECT_EQ(measured.error().code, Code::kNotFound) << measured.error().message;
 }
 
 }  // namespace

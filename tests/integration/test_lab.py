@@ -196,7 +196,7 @@ def test_calibrate_writes_what_the_simulator_reads(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options, message", [(["--device", "b"], 'has no CPU device "b"'), (["--model", "b"], 'has no model of our own "b"')]
+    "options, message", [(["--device", "b"], 'has no device "b" that runs models'), (["--model", "b"], 'has no model of our own "b"')]
 )
 def test_calibrate_says_what_there_is_not(tmp_path, options, message):
     config = tmp_path / "heddle.yaml"

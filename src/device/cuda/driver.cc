@@ -27,7 +27,7 @@ Result<void> find_all(const DriverLibrary& library, DriverApi& api) {
 Result<std::shared_ptr<const Driver>> Driver::open() {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody changes the environment.
   const char* const named = std::getenv("HEDDLE_CUDA_DRIVER");
-  return open(named == nullptr ? "libcuda.so.1" : named);
+  return open(named == nullptr ? kDriverLibrary : named);
 }
 
 Result<std::shared_ptr<const Driver>> Driver::open(const std::string& library_name) {

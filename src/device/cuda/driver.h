@@ -35,6 +35,9 @@ class Driver {
   int version_ = 0;
 };
 
+/// What the driver's library is called where it is installed.
+inline constexpr const char* kDriverLibrary = "libcuda.so.1";
+
 /// The oldest driver that has all we use.
 constexpr int kDriverVersionMin = 12040;
 

@@ -26,7 +26,8 @@ Result<DriverLibrary> load() {
   if (named != nullptr) {
     return DriverLibrary::open(named);
   }
-  if (std::getenv("HEDDLE_CUDA_DRIVER") != nullptr) {  // NOLINT(concurrency-mt-unsafe)
+  const char* driver = std::getenv("HEDDLE_CUDA_DRIVER");  // NOLINT(concurrency-mt-unsafe)
+  if (driver != nullptr && std::string(driver) != device::kDriverLibrary) {
     return Error{.code = Code::kUnavailable, .message = "HEDDLE_CUDA_DRIVER names another driver"};
   }
   for (const char* usual :

@@ -18,8 +18,8 @@ namespace heddle::ops::cuda {
 class BlasLibrary {
  public:
   /// Loads the library that the environment's HEDDLE_CUBLASLT names, "none" for none, or else one
-  /// of those that are usual; not with a driver that HEDDLE_CUDA_DRIVER names, as they have their
-  /// own idea of where the driver is. kUnavailable, with the reason.
+  /// of those that are usual; not where HEDDLE_CUDA_DRIVER names another driver than the installed
+  /// one, as they have their own idea of where the driver is. kUnavailable, with the reason.
   static Result<std::unique_ptr<BlasLibrary>> open();
   ~BlasLibrary();
   BlasLibrary(const BlasLibrary&) = delete;

@@ -72,6 +72,27 @@ TEST_F(BlasTest, WithoutALibraryOurKernelsDoAll) {
   // NOLINTEND(concurrency-mt-unsafe)
 }
 
+TEST_F(BlasTest, OnlyWithADriverThatIsNotTheInstalledOneIsNoLibraryLookedFor) {
+  // NOLINTBEGIN(concurrency-mt-unsafe)
+  const char* named = std::getenv("HEDDLE_CUDA_DRIVER");
+  const std::string before = named == nullptr ? "" : named;
+  const auto trouble_with = [](const char* driver) {
+    ::setenv("HEDDLE_CUDA_DRIVER", driver, 1);
+    const auto library = BlasLibrary::open();
+    return library ? std::string() : library.error().message;
+  };
+  ::unsetenv("HEDDLE_CUBLASLT");
+  EXPECT_EQ(trouble_with("/somewhere/libcuda.so.1"), "HEDDLE_CUDA_DRIVER names another driver");
+  EXPECT_NE(trouble_with("libcuda.so.1"), "HEDDLE_CUDA_DRIVER names another driver");
+  ::setenv("HEDDLE_CUBLASLT", HEDDLE_CUBLASLT_EMULATOR_LIBRARY, 1);
+  if (named == nullptr) {
+    ::unsetenv("HEDDLE_CUDA_DRIVER");
+  } else {
+    ::setenv("HEDDLE_CUDA_DRIVER", before.c_str(), 1);
+  }
+  // NOLINTEND(concurrency-mt-unsafe)
+}
+
 TEST_F(BlasTest, ProductsCanBeRecorded) {
   constexpr std::int64_t kTokens = 20;
   std::vector<std::uint16_t> x = rounded(std::vector<float>(kTokens * 8, 1.0F));
