@@ -411,42 +411,56 @@ Result<void> measure_link(Bench& bench, Calibration& found) {
   return removed ? bench.close(kCopied) : removed;
 }
 
+/// What kinds of steps a model and a step's limit allow: chunks of a prompt behind cached tokens,
+/// and decodes of some sequences with so many tokens each.
+struct StepKinds {
+  std::vector<policy::PrefillChunk> chunks{};
+  struct Decode {
+    std::int64_t batch = 0;
+    std::int64_t context = 0;
+  };
+  std::vector<Decode> decodes{};
+
+  StepKinds(const CalibrationOptions& options, std::int64_t max_position) {
+    for (const std::int64_t tokens : kChunkSizes) {
+      for (const std::int64_t cached : kCached) {
+        if (tokens <= options.max_batch_tokens && cached + tokens < max_position) {
+          chunks.push_back({.tokens = tokens, .cached = cached});
+        }
+      }
+    }
+    for (const std::int64_t batch : kBatches) {
+      for (const std::int64_t context : kContexts) {
+        if (context <= options.max_batch_tokens && context + options.repeats < max_position) {
+          decodes.push_back({.batch = batch, .context = context});
+        }
+      }
+    }
+  }
+};
+
 Result<void> measure_steps(Bench& bench,
                            const CalibrationOptions& options,
                            const std::function<void(double)>& progress,
                            Calibration& found) {
-  constexpr std::size_t kKinds =
-      std::size(kChunkSizes) * std::size(kCached) + std::size(kBatches) * std::size(kContexts);
+  const StepKinds kinds(options, bench.model().max_position);
   std::size_t done = 0;
   const auto keep = [&](Result<std::optional<StepSample>> sample) -> Result<void> {
-    progress(static_cast<double>(++done) / static_cast<double>(kKinds));
+    progress(static_cast<double>(++done) /
+             static_cast<double>(kinds.chunks.size() + kinds.decodes.size()));
     if (sample && sample->has_value()) {
       found.steps.push_back(std::move(**sample));
     }
     return sample ? Result<void>() : sample.error();
   };
-  for (const std::int64_t tokens : kChunkSizes) {
-    for (const std::int64_t cached : kCached) {
-      if (tokens <= options.max_batch_tokens && cached + tokens < bench.model().max_position) {
-        const Result<void> kept = keep(measure_chunk(bench, tokens, cached, options.repeats));
-        if (!kept) {
-          return kept;
-        }
-      }
-    }
+  Result<void> kept;
+  for (const policy::PrefillChunk& chunk : kinds.chunks) {
+    kept = kept ? keep(measure_chunk(bench, chunk.tokens, chunk.cached, options.repeats)) : kept;
   }
-  for (const std::int64_t batch : kBatches) {
-    for (const std::int64_t context : kContexts) {
-      if (context <= options.max_batch_tokens &&
-          context + options.repeats < bench.model().max_position) {
-        const Result<void> kept = keep(measure_decode(bench, batch, context, options.repeats));
-        if (!kept) {
-          return kept;
-        }
-      }
-    }
+  for (const StepKinds::Decode& decode : kinds.decodes) {
+    kept = kept ? keep(measure_decode(bench, decode.batch, decode.context, options.repeats)) : kept;
   }
-  return {};
+  return kept;
 }
 
 }  // namespace

@@ -91,8 +91,10 @@ class CalibrateGpu : public testing::Test {
 };
 
 TEST_F(CalibrateGpu, GivesAnEntryAsAnyDeviceDoesAndAllMemoryBack) {
-  const Result<Calibration> measured = calibrate(small_gpu(0), [](double) {});
+  double told = 0;
+  const Result<Calibration> measured = calibrate(small_gpu(0), [&](double part) { told = part; });
   ASSERT_TRUE(measured) << measured.error().message;
+  EXPECT_EQ(told, 1);
   EXPECT_GT(measured->copy_alone, 0);
   EXPECT_GT(measured->copy_decoding, 0);
   EXPECT_EQ(measured->memory, 8U << 20U);
