@@ -126,6 +126,7 @@ Result<Constants> measure_constants(const LabFile& lab,
       // Without its pace, which is known, and which a step of two models keeps but once.
       Result<Calibration> measured =
           calibrate({.cores = device.cores,
+                     .gpu = device.gpu < 0 ? std::optional<int>() : device.gpu,
                      // Measuring takes room that the experiment need not have.
                      .memory = std::max(device.memory, kRoom * host->image_bytes),
                      .page_bytes = device.page,
