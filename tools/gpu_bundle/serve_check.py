@@ -11,7 +11,7 @@ sys.path.insert(0, str(HERE / "tests" / "integration"))
 
 import server as heddle  # noqa: E402
 
-PROMPTS = 40
+PROMPTS = 20
 
 
 def check(name, good, of):
