@@ -112,7 +112,7 @@ TEST(Leftovers, OfALifeThatRunsAreItsOwn) {
   const auto ended = end_leftovers(scratch.path(), 10s);
   ASSERT_TRUE(ended.has_value());
   EXPECT_EQ(*ended, 0U);
-  EXPECT_FALSE(gone(left.child->pid()));
+  EXPECT_TRUE(runs(left.child->pid()));
   EXPECT_EQ(read_records(scratch.path()).size(), 1U);
 }
 

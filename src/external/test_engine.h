@@ -75,12 +75,15 @@ inline bool comes_true(const std::function<bool()>& done) {
   return done();
 }
 
+/// Whether a process runs now.
+inline bool runs(pid_t pid) {
+  const auto facts = process_facts(pid);
+  return facts && facts->state != 'Z' && facts->state != 'X';
+}
+
 /// Neither there nor a zombie.
 inline bool gone(pid_t pid) {
-  return comes_true([pid] {  // The kernel ends what was killed in its own time.
-    const auto facts = process_facts(pid);
-    return !facts || facts->state == 'Z' || facts->state == 'X';
-  });
+  return comes_true([pid] { return !runs(pid); });  // What was killed ends in its own time.
 }
 
 /// A port that nobody listened at a moment ago.
