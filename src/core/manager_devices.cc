@@ -35,6 +35,7 @@ void ManagerCore::Impl::on(const WorkerDown& down) {
   }
   device.up = false;
   device.usage = {};
+  device.short_sequences = device.short_pages = 0;
   cancel_plan(device);
   if (device.claimed) {
     cancel_claim(*device.claimed);

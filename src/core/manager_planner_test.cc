@@ -312,6 +312,17 @@ TEST(ManagerPlanner, NobodyGivesPagesForAShortageThatIsOver) {
   EXPECT_TRUE(bench.there(kB));
 }
 
+TEST(ManagerPlanner, AShortageEndsWithItsWorker) {
+  Bench bench(1, {.value = true});
+  bench.arrive(kA);
+  bench.wait(2s);
+  report_shortage(bench, 5, 3);
+  bench.die();
+  bench.serve(kB, 100ms);
+  bench.wait(20s);
+  EXPECT_TRUE(bench.there(kB)) << "nobody of this life lacks anything";
+}
+
 TEST(ManagerPlanner, WhereWorthIsLeftOutIdleModelsLendNothing) {
   Bench bench(1, {.value = false});
   bench.serve(kB, 100ms);
