@@ -312,9 +312,8 @@ bool ManagerCore::Impl::prewarm_on(DeviceState& device,
   }
   // It takes no hold of devices and victims, nor minds who has: the map counts what others do
   // there, and what is lost with a victim is weighed.
-  const policy::Action action{.kind = policy::ActionKind::kPrewarm,
-                              .model = decision.model,
-                              .worth = decision.worth.score};
+  const policy::Action action{
+      .kind = policy::ActionKind::kPrewarm, .model = decision.model, .worth = decision.worth.score};
   if (lost >= decision.worth.score) {
     return true;
   }

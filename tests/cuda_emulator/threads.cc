@@ -181,7 +181,9 @@ void run_block_threads() {
 }
 
 // Stacks begin on different lines of a cache, where all that lie a page apart would share a few.
-std::size_t stack_colour(unsigned thread) { return thread * std::size_t{5 * 64} % kPage; }
+std::size_t stack_colour(unsigned thread) {
+  return thread * std::size_t{5 * 64} % kPage;
+}
 
 void run_block() {
   std::memset(machine->shared, 0xff, machine->shared_bytes);
