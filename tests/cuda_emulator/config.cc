@@ -20,6 +20,7 @@ std::size_t* field(std::string_view key, Config& config) {
       {"vmm", &config.vmm},
       {"read_only", &config.read_only},
       {"strict", &config.strict},
+      {"addresses", &config.addresses},
       {"seed", &config.seed},
   };
   for (const Key& each : keys) {

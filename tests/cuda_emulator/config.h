@@ -19,6 +19,9 @@ struct Config {
   /// 1: host code that touches a device's memory faults, as it should, and so does a kernel that is
   /// given an address of memory that is not pinned.
   std::size_t strict = 1;
+  /// 1: a kernel fails that is given an address of ordinary memory. Numbers beside padding, in
+  /// which half an address was left, may look like one.
+  std::size_t addresses = 0;
   std::size_t seed = 0;  ///< Of the orders in which a kernel's threads run.
 };
 

@@ -178,14 +178,12 @@ bool read_params(void** extra, std::vector<std::byte>& params) {
 }
 
 /// Whether something among the parameters is an address of ordinary memory, which a GPU could not
-/// reach though the emulated one could. A small number in front of padding, in which the upper half
-/// of an address was left, is none: so addresses with a small lower half, one of 256, go unseen.
+/// reach though the emulated one could.
 bool has_ordinary_address(const emulator::Memory& memory, const std::vector<std::byte>& params) {
   for (std::size_t at = 0; at + 8 <= params.size(); at += 8) {
     CUdeviceptr word = 0;
     std::memcpy(&word, &params[at], 8);
-    const bool small = (word & 0xFFFFFFFFU) < (1U << 24U);
-    if (!small && memory.is_ordinary(word)) {
+    if (memory.is_ordinary(word)) {
       std::fprintf(stderr, "emulated launch: byte %zu of the parameters is no GPU's address\n", at);
       return true;
     }
@@ -680,7 +678,7 @@ EXPORT CUresult cuLaunchKernel(CUfunction function,
     if (here.streams.has(stream) && stream->queue->device() != here_device()) {
       return kCudaInvalidContext;
     }
-    if (here.config.strict != 0 && has_ordinary_address(here.memory, bytes)) {
+    if (here.config.addresses != 0 && has_ordinary_address(here.memory, bytes)) {
       return push(here, stream, {.run = [] { return kCudaIllegalAddress; }});
     }
     return push(here, stream, {.run = [entry = function->entry, grid, block, shared_bytes, bytes] {

@@ -27,6 +27,7 @@ constexpr LaunchShape kShape{.grid = {4}, .block = {256}};
 
 class CudaStreamTest : public testing::Test {
  protected:
+  explicit CudaStreamTest(const std::string& machine = "memory=64MiB") : driver_(machine) {}
   ~CudaStreamTest() override {
     other_.reset();
     stream_.reset();
@@ -50,7 +51,7 @@ class CudaStreamTest : public testing::Test {
         kAdd, kShape, AddParams{.out = numbers(to), .in = numbers(from), .count = kCount});
   }
 
-  emulator::EmulatedDriver driver_{"memory=64MiB"};
+  emulator::EmulatedDriver driver_;
   std::unique_ptr<CudaDevice> device_ =
       CudaDevice::create({.bytes = 8U << 20U, .driver = emulator::EmulatedDriver::open().value()})
           .value();
@@ -229,7 +230,12 @@ TEST_F(CudaStreamTest, AnIllegalAddressLosesTheDeviceForGood) {
   device_->release(nothing);
 }
 
-TEST_F(CudaStreamTest, KernelsCannotTouchOrdinaryMemory) {
+class CudaAddressTest : public CudaStreamTest {
+ protected:
+  CudaAddressTest() : CudaStreamTest("memory=64MiB,addresses=1") {}
+};
+
+TEST_F(CudaAddressTest, KernelsCannotTouchOrdinaryMemory) {
   if (kSanitizer) {
     GTEST_SKIP() << "the emulated driver cannot tell it under sanitizers";
   }
