@@ -170,7 +170,6 @@ void ManagerCore::Impl::fail(RequestId id, Error error) {
   act(FailRequest{.request = id, .error = std::move(error)});
 }
 
-/// Fails whoever waits for the model, operators too.
 /// Fails those that wait and need more than so many tokens; at 0, also who asked for the model.
 void ManagerCore::Impl::fail_waiting(ModelId model, const Error& error, std::int64_t longer_than) {
   ModelState& state = models_.at(model);

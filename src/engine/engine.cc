@@ -490,7 +490,7 @@ Result<std::unique_ptr<Engine>> Engine::create(device::Device& device,
   if (kernels == nullptr) {
     return Error{Code::kInvalidArgument,
                  "create an engine on " + device.properties().name +
-                     ": this build has kernels for CPU devices only"};
+                     ": this build has no kernels for such a device"};
   }
   auto stream = device.create_stream();
   if (!stream) {

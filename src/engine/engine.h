@@ -80,8 +80,8 @@ struct PrefixCounts {
   friend bool operator==(const PrefixCounts&, const PrefixCounts&) = default;
 };
 
-/// Host memory, in bytes, that an engine keeps for the passes of `model` with matrices of
-/// `weights`: activations and inputs of a step of `max_batch_tokens`. Models take turns, so an
+/// Memory beside the pages, in bytes, that an engine keeps for the passes of `model` with matrices
+/// of `weights`: activations and inputs of a step of `max_batch_tokens`. Models take turns, so an
 /// engine needs the largest of its models'. Block tables are not in it: 8 bytes per block of a
 /// batch's longest sequence, times its sequences.
 [[nodiscard]] std::uint64_t workspace_bytes(const spec::ModelSpec& model,
@@ -93,7 +93,8 @@ struct PrefixCounts {
 /// All models share the device's page pool and one stream. Used by one thread, the engine thread.
 ///
 /// Promises (docs/contracts/engine.md): the tokens of a sequence depend on its model, prompt and
-/// parameters alone: not on the batch, the chunking, preemption or what else runs.
+/// parameters alone: not on the batch, the chunking, preemption or what else runs. On a GPU this
+/// holds up to the rounding of sums, whose order there depends on the shapes of a step.
 class Engine {
  public:
   /// Made, used and destroyed by the engine thread. `device` and `pool` outlive it. Fails as

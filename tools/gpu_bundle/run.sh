@@ -28,7 +28,7 @@ steps=(
   "own_products 120 env HEDDLE_CUBLASLT=none bin/ops_cuda_test --gtest_filter=LinearTest.*"
   "engine 400 bin/engine_test --gtest_filter=*GpuTest.*"
   "serve 300 python3 serve_check.py"
-  "memcheck 500 compute-sanitizer --tool memcheck --error-exitcode 9 bin/ops_cuda_test --gtest_filter=-*Large*"
+  "memcheck 500 compute-sanitizer --tool memcheck --error-exitcode 9 bin/ops_cuda_test"
   "racecheck 500 compute-sanitizer --tool racecheck --error-exitcode 9 bin/ops_cuda_test --gtest_filter=*Attention*:*Linear*:*Sample*"
   "bench_device 200 bin/cuda_device"
   "bench_ops 200 bin/cuda_ops"
