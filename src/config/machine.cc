@@ -1,27 +1,13 @@
-#include <fstream>
-
+#include "base/host_memory.h"
 #include "config/config.h"
 #include "device/cuda/device_info.h"
 #include "ops/cuda/kernel_image.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 namespace heddle::config {
 
 namespace {
-
-/// The memory limit of the cgroup that a container shows as its root; 0 when there is none.
-std::uint64_t cgroup_memory() {
-  for (const char* file :
-       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    std::uint64_t limit = 0;
-    if (std::ifstream(file) >> limit) {
-      return limit;
-    }
-  }
-  return 0;
-}
 
 void find_gpus(Machine& machine) {
   const device::ModuleImage& kernels = ops::cuda::kernel_image();
@@ -59,13 +45,8 @@ Machine this_machine() {
   if (machine.cores.empty()) {
     machine.cores.push_back(0);
   }
-  machine.memory = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-                   static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  machine.memory = host_memory().total;
   find_gpus(machine);
-  const std::uint64_t limit = cgroup_memory();
-  if (limit > 0 && limit < machine.memory) {
-    machine.memory = limit;
-  }
   return machine;
 }
 

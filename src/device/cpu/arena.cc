@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/host_memory.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -125,10 +126,11 @@ Result<Arena> Arena::create_backed(const ArenaOptions& options, ArenaBacking bac
   const std::size_t bytes = options.page_count * options.page_bytes;
   const std::string attempt = "make an arena of " + mib(bytes);
   // Shared memory is not limited by anything but the kernel's last resort, which kills processes.
-  const std::uint64_t available = meminfo("MemAvailable") << 10U;
-  if (backing != ArenaBacking::kHugetlb && bytes > available) {
+  const HostMemory host = host_memory();
+  if (backing != ArenaBacking::kHugetlb && bytes > host.available) {
+    const std::string whose = host.group.empty() ? "the host" : "the control group " + host.group;
     return Error{.code = Code::kResourceExhausted,
-                 .message = attempt + ": the host has " + mib(available >> 20U << 20U) +
+                 .message = attempt + ": " + whose + " has " + mib(host.available >> 20U << 20U) +
                             " available; give the devices and the host cache less memory"};
   }
   const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING |
