@@ -1,10 +1,15 @@
+#include <cstdlib>
 #include <functional>
+#include <iostream>
+#include <set>
 #include <string>
+#include <string_view>
 
 #include "cli/bench_command.h"
 #include "cli/lab_command.h"
 #include "cli/simulate_command.h"
 #include "cli/verbs.h"
+#include "config/reader.h"
 #include "worker/worker.h"
 
 #include <CLI/CLI.hpp>
@@ -72,8 +77,51 @@ void add_listing_commands(CLI::App& app,
   verb->callback([&] { chosen = [&] { return explain(client, model); }; });
 }
 
+/// Verbs that have a model do something.
+void add_model_commands(CLI::App& app,
+                        ClientOptions& client,
+                        std::string& model,
+                        std::string& prompt,
+                        std::function<int()>& chosen) {
+  CLI::App* verb = app.add_subcommand("load", "Load a model");
+  add_client_options(*verb, client);
+  verb->add_option("model", model, "Its name")->required();
+  verb->callback([&] { chosen = [&] { return load(client, model); }; });
+
+  verb = app.add_subcommand("unload", "Unload a model");
+  add_client_options(*verb, client);
+  verb->add_option("model", model, "Its name")->required();
+  verb->callback([&] { chosen = [&] { return unload(client, model); }; });
+
+  verb = app.add_subcommand("run", "Chat with a model");
+  add_client_options(*verb, client);
+  verb->add_option("model", model, "Its name")->required();
+  verb->add_option("prompt", prompt, "Answer this and end; else what is typed is answered");
+  verb->callback([&] { chosen = [&] { return run(client, model, prompt); }; });
+}
+
+/// What to say to who mistyped a verb, of which the parser itself would say that it is missing;
+/// empty where `word` is a verb or an option.
+std::string unknown_verb(CLI::App& app, std::string_view word) {
+  std::set<std::string, std::less<>> listed;
+  for (const CLI::App* verb : app.get_subcommands({})) {
+    if (verb->get_name() == word) {
+      return "";
+    }
+    if (!verb->get_group().empty()) {
+      listed.insert(verb->get_name());
+    }
+  }
+  if (word.starts_with("-")) {
+    return "";
+  }
+  const std::string meant = config::nearest(word, listed);
+  return "there is no verb \"" + std::string(word) + "\"; " +
+         (meant.empty() ? "" : "did you mean \"" + meant + "\"? ") + "heddle --help lists them";
+}
+
 int parse_and_run(int count, char** arguments) {
-  CLI::App app("heddle: many language models behind one OpenAI-compatible endpoint");
+  CLI::App app("heddle: many language models behind one OpenAI-compatible endpoint", "heddle");
   app.require_subcommand(1);
   app.set_version_flag("--version", "heddle " + version_text());
   std::function<int()> chosen;
@@ -88,22 +136,8 @@ int parse_and_run(int count, char** arguments) {
   std::string model;
   add_listing_commands(app, client, model, chosen);
 
-  verb = app.add_subcommand("load", "Load a model");
-  add_client_options(*verb, client);
-  verb->add_option("model", model, "Its name")->required();
-  verb->callback([&] { chosen = [&] { return load(client, model); }; });
-
-  verb = app.add_subcommand("unload", "Unload a model");
-  add_client_options(*verb, client);
-  verb->add_option("model", model, "Its name")->required();
-  verb->callback([&] { chosen = [&] { return unload(client, model); }; });
-
   std::string prompt;
-  verb = app.add_subcommand("run", "Chat with a model");
-  add_client_options(*verb, client);
-  verb->add_option("model", model, "Its name")->required();
-  verb->add_option("prompt", prompt, "Answer this and end; else what is typed is answered");
-  verb->callback([&] { chosen = [&] { return run(client, model, prompt); }; });
+  add_model_commands(app, client, model, prompt, chosen);
 
   std::string path;
   add_inspect_command(app, path, client.json, chosen);
@@ -131,6 +165,14 @@ int parse_and_run(int count, char** arguments) {
   verb->add_option("--fd", fd, "Socket to the process that started it")->required();
   verb->callback([&] { chosen = [&]() -> int { worker::run(fd); }; });
 
+  if (count == 1) {
+    std::cout << app.help();
+    return EXIT_SUCCESS;
+  }
+  if (const std::string problem = unknown_verb(app, arguments[1]); !problem.empty()) {
+    std::cerr << "heddle: " << problem << "\n";
+    return EXIT_FAILURE;
+  }
   CLI11_PARSE(app, count, arguments);
   return chosen();
 }

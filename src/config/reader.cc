@@ -84,6 +84,7 @@ std::string Reader::at(int line, std::string_view key, const std::string& text) 
 }
 
 void Reader::problem(int line, std::string_view key, const std::string& text) {
+  malformed_.emplace(key);
   diagnosis_.problems.push_back(at(line, key, text));
 }
 
@@ -332,7 +333,9 @@ int Reader::line_of(std::string_view key) const {
 }
 
 void Reader::reject(std::string_view key, const std::string& text) {
-  problem(line_of(key), key, text);
+  if (!malformed_.contains(key)) {  // Else its value was never taken over, and that was said.
+    diagnosis_.problems.push_back(at(line_of(key), key, text));
+  }
 }
 
 void Reader::warn(std::string_view key, const std::string& warning) {

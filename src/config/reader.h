@@ -68,6 +68,7 @@ class Reader final : public Fields {
   std::string where_;
   Diagnosis& diagnosis_;
   std::set<std::string, std::less<>> known_{};
+  std::set<std::string, std::less<>> malformed_{};  ///< Keys whose values could not be read.
 };
 
 /// The candidate that `word` was probably meant to be, or empty when none is near.

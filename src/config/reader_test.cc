@@ -108,6 +108,16 @@ TEST_F(ReaderTest, WrongValuesNameTheKeyTheValueAndWhatWouldBeRight) {
   EXPECT_EQ(bytes, 5U);
 }
 
+TEST_F(ReaderTest, WhatIsMalformedIsNotJudgedAsWell) {
+  Duration time{};
+  EXPECT_THAT(read("time: 2\n",
+                   [&](Fields& f) {
+                     f.duration({"time", ""}, time);
+                     require_positive(f, "time", time);
+                   }),
+              ElementsAre(HasSubstr("\"2\" is not a span of time")));
+}
+
 TEST_F(ReaderTest, UnknownKeysGetTheNearestKnownOne) {
   std::string text;
   const auto problems = read("outer:\n  adress: x\n  zzzzzzzz: 1\n", [&](Fields& f) {

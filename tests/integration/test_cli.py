@@ -24,6 +24,20 @@ def test_version_needs_no_server():
     assert done.returncode == 0 and "heddle" in done.stdout
 
 
+def test_without_a_verb_it_says_what_there_is():
+    done = run(None)
+    assert done.returncode == 0 and "serve" in done.stdout and "explain" in done.stdout
+
+
+def test_a_mistyped_verb_is_named():
+    done = run(None, "serv", "--config", "x.yaml")
+    assert done.returncode != 0
+    assert done.stderr == (
+        'heddle: there is no verb "serv"; did you mean "serve"? heddle --help lists them\n'
+    )
+    assert "did you mean" not in run(None, "frobnicate").stderr
+
+
 def test_list_shows_every_model_and_wakes_none(server):
     done = run(server, "list")
     assert done.returncode == 0, done.stderr
