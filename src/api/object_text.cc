@@ -10,6 +10,15 @@ namespace heddle::api {
 
 namespace {
 
+bool is_mark(char c) {
+  return c == '{' || c == '}' || c == '[' || c == ']' || c == '"';
+}
+
+/// Whether `c` ends a number or a word, where no bracket does.
+bool ends_word(char c) {
+  return c == ',' || c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 /// Walks over JSON text by its brackets and quotes.
 class Scanner {
  public:
@@ -32,19 +41,20 @@ class Scanner {
     if (!take('"')) {
       return false;
     }
-    for (;;) {
-      at_ = text_.find_first_of("\"\\", at_);
-      if (at_ == std::string_view::npos || at_ + 1 >= text_.size()) {
-        const bool closed = at_ + 1 == text_.size() && text_[at_] == '"';
-        at_ = text_.size();
-        return closed;
-      }
-      if (text_[at_] == '"') {
-        ++at_;
+    std::size_t quote = text_.find('"', at_);
+    while (quote != std::string_view::npos) {
+      const std::size_t escape = text_.substr(0, quote).find('\\', at_);
+      if (escape == std::string_view::npos) {
+        at_ = quote + 1;
         return true;
       }
-      at_ += 2;
+      at_ = escape + 2;
+      if (at_ > quote) {
+        quote = text_.find('"', at_);
+      }
     }
+    at_ = text_.size();
+    return false;
   }
 
   /// Takes a value of any kind.
@@ -54,8 +64,9 @@ class Scanner {
     }
     const std::size_t begin = at_;
     for (std::size_t depth = 0; !ended();) {
-      at_ = std::min(text_.find_first_of(depth == 0 ? "{}[],\" \t\r\n" : "{}[]\"", at_),
-                     text_.size());
+      while (!ended() && !is_mark(text_[at_]) && (depth > 0 || !ends_word(text_[at_]))) {
+        ++at_;
+      }
       if (ended()) {
         break;
       }

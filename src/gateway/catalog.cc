@@ -4,8 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include <boost/asio/as_tuple.hpp>
-#include <boost/asio/use_awaitable.hpp>
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 
@@ -77,7 +76,7 @@ std::string Catalog::listed_names() const {
   return names;
 }
 
-asio::awaitable<Catalog::TextResult> Catalog::text(std::shared_ptr<CatalogModel> model) {
+Task<Catalog::TextResult> Catalog::text(std::shared_ptr<CatalogModel> model) {
   if (model->text) {
     co_return model->text;
   }
@@ -85,7 +84,7 @@ asio::awaitable<Catalog::TextResult> Catalog::text(std::shared_ptr<CatalogModel>
   if (found != readings_.end()) {
     const std::shared_ptr<Reading> reading = found->second;
     while (!reading->result) {
-      co_await reading->ended.async_wait(asio::as_tuple(asio::use_awaitable));
+      co_await reading->ended.async_wait(kAwait);
     }
     co_return *reading->result;
   }

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
@@ -16,6 +15,7 @@
 #include "config/config.h"
 #include "core/serving.h"
 #include "gateway/model_text.h"
+#include "gateway/task.h"
 #include "gateway/text_pool.h"
 #include "text/grammar.h"
 
@@ -60,8 +60,7 @@ class Catalog {
 
   /// The text part, read at the first call; calls meanwhile wait for the same reading. A failure
   /// is not kept: the next call tries again.
-  boost::asio::awaitable<Result<std::shared_ptr<const ModelText>>> text(
-      std::shared_ptr<CatalogModel> model);
+  Task<Result<std::shared_ptr<const ModelText>>> text(std::shared_ptr<CatalogModel> model);
 
  private:
   using TextResult = Result<std::shared_ptr<const ModelText>>;

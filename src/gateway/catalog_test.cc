@@ -2,8 +2,9 @@
 
 #include <atomic>
 
-#include <boost/asio/co_spawn.hpp>
 #include <gtest/gtest.h>
+
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 namespace {
@@ -32,9 +33,9 @@ class CatalogTest : public testing::Test {
                    {{.id = ModelId(7), .name = "a"}, {.id = ModelId(8), .name = "b/c:d"}});
   }
 
-  static asio::awaitable<void> ask(Catalog& from,
-                                   std::shared_ptr<CatalogModel> model,
-                                   std::vector<TextResult>& results) {
+  static Task<void> ask(Catalog& from,
+                        std::shared_ptr<CatalogModel> model,
+                        std::vector<TextResult>& results) {
     TextResult result = co_await from.text(std::move(model));
     results.push_back(std::move(result));
   }
@@ -42,9 +43,7 @@ class CatalogTest : public testing::Test {
   std::vector<TextResult> ask(int times) {
     std::vector<TextResult> results;
     for (int i = 0; i < times; ++i) {
-      asio::co_spawn(loop, ask(catalog, catalog.find("a"), results), [](const auto& failure) {
-        EXPECT_EQ(failure, nullptr);
-      });
+      spawn(loop, ask(catalog, catalog.find("a"), results));
     }
     loop.restart();
     loop.run();

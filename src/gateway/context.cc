@@ -3,6 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include "gateway/task.h"
+
 namespace heddle::gateway {
 
 namespace asio = boost::asio;
@@ -43,7 +45,7 @@ std::string device_name(Context& context, std::optional<DeviceId> device) {
   return context.devices[*device];
 }
 
-asio::awaitable<void> respond_error(HttpExchange& http, api::ApiError error) {
+Task<void> respond_error(HttpExchange& http, api::ApiError error) {
   HttpResponse response{.status = error.status, .body = api::to_json(error)};
   if (error.retry_after > 0) {
     response.headers.emplace_back("Retry-After", std::to_string(error.retry_after));
@@ -52,7 +54,7 @@ asio::awaitable<void> respond_error(HttpExchange& http, api::ApiError error) {
   (void)co_await http.respond(std::move(response));
 }
 
-asio::awaitable<void> respond_json(HttpExchange& http, std::string json) {
+Task<void> respond_json(HttpExchange& http, std::string json) {
   HttpResponse response{.body = std::move(json)};
   (void)co_await http.respond(std::move(response));
 }

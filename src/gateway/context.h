@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 
 #include <boost/asio/io_context.hpp>
@@ -20,6 +19,7 @@
 #include "gateway/http_exchange.h"
 #include "gateway/running_request.h"
 #include "gateway/stories.h"
+#include "gateway/task.h"
 #include "gateway/text_pool.h"
 #include "gateway/upstream.h"
 
@@ -46,7 +46,7 @@ struct Context {
   std::uint64_t last_request = 0;
   std::unique_ptr<UpstreamPool> upstream;  ///< To engines that are not ours.
   bool keys_asked = false;                 ///< Whether clients have to show a key of ours.
-  std::set<RunningRequest*> live{};
+  RunningRequests live{};
   std::map<DeviceId, std::string> devices{};  ///< Names; see device_name().
 };
 
@@ -62,8 +62,8 @@ struct Context {
 [[nodiscard]] std::string device_name(Context& context, std::optional<DeviceId> device);
 
 /// Answers with an error, its status and headers.
-boost::asio::awaitable<void> respond_error(HttpExchange& http, api::ApiError error);
+Task<void> respond_error(HttpExchange& http, api::ApiError error);
 /// Answers with JSON.
-boost::asio::awaitable<void> respond_json(HttpExchange& http, std::string json);
+Task<void> respond_json(HttpExchange& http, std::string json);
 
 }  // namespace heddle::gateway

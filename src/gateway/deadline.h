@@ -59,7 +59,8 @@ class Deadline {
       if (state->at != kNever && steady_now() < state->at) {
         arm(state);
       } else if (std::exchange(state->at, kNever) != kNever) {
-        state->act();
+        const std::function<void()> act = state->act;  // It may end what has it.
+        act();
       }
     });
   }

@@ -5,6 +5,7 @@
 #include "gateway/generation.h"
 #include "gateway/job_setup.h"
 #include "gateway/proxy_handlers.h"
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 
@@ -44,9 +45,7 @@ spec::Pooling pooling_of(const OpenedModel& opened) {
 }
 
 /// Waits for all vectors and answers.
-asio::awaitable<void> answer(HttpExchange& http,
-                             LiveRequests& live,
-                             const api::EmbeddingRequest& request) {
+Task<void> answer(HttpExchange& http, LiveRequests& live, const api::EmbeddingRequest& request) {
   std::vector<std::vector<float>> embeddings(live.job().choices.size());
   while (!live.complete()) {
     const bool here = co_await wait_for_news(http, live);
@@ -71,7 +70,7 @@ asio::awaitable<void> answer(HttpExchange& http,
   }
 }
 
-asio::awaitable<void> embed(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+Task<void> embed(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   auto parsed = api::parse_embedding_request(http.request().body);
   if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
     co_await respond_error(http, std::move(*wrong));

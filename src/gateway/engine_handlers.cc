@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "gateway/task.h"
 #include "spec/json_writer.h"
 
 namespace heddle::gateway {
@@ -78,8 +79,7 @@ void write_engine(spec::JsonWriter& json,
 }
 
 /// Asks an engine for its metrics.
-asio::awaitable<Result<HttpResponse>> fetch_metrics(Context& context,
-                                                    const config::UpstreamUrl& url) {
+Task<Result<HttpResponse>> fetch_metrics(Context& context, const config::UpstreamUrl& url) {
   const UpstreamRequest request{.method = "GET", .target = "/metrics"};
   const std::unique_ptr<UpstreamExchange> engine =
       context.upstream->exchange({.host = url.host, .port = url.port, .base_path = url.base_path});
@@ -114,9 +114,7 @@ std::string engine_url(const config::EngineConfig& engine) {
   return "http://" + url.host + ":" + std::to_string(url.port) + url.base_path;
 }
 
-asio::awaitable<void> list_engines(std::shared_ptr<Context> context,
-                                   HttpExchange& http,
-                                   std::string) {
+Task<void> list_engines(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   const std::vector<core::DeviceStatus> devices = context->serving->devices();
   spec::JsonWriter json;
   json.begin_object().key("engines").begin_array();
@@ -132,9 +130,9 @@ asio::awaitable<void> list_engines(std::shared_ptr<Context> context,
   co_await respond_json(http, std::move(json).take());
 }
 
-asio::awaitable<void> respond_engine_metrics(std::shared_ptr<Context> context,
-                                             HttpExchange& http,
-                                             std::string name) {
+Task<void> respond_engine_metrics(std::shared_ptr<Context> context,
+                                  HttpExchange& http,
+                                  std::string name) {
   const std::shared_ptr<CatalogModel> model = context->catalog.find(name);
   if (!model || !model->config.engine) {
     api::ApiError unknown = model

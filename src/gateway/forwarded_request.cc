@@ -21,7 +21,7 @@ ForwardedRequest::ForwardedRequest(std::shared_ptr<Context> context,
   request_->priority = job.priority;
   request_->times.arrived = context_->now();
   request_->deadline = request_->times.arrived + context_->limits.request_timeout;
-  context_->live.insert(inbox_.get());
+  context_->live.push_back(*inbox_);
   ++model_->in_flight;
   Story story{.request_id = request_id,
               .model = model_->config.id,
@@ -44,7 +44,7 @@ ForwardedRequest::~ForwardedRequest() {
       context_->serving->cancel(request_->id);
     }
   }
-  context_->live.erase(inbox_.get());
+  inbox_->unlink();
   --model_->in_flight;
   request_->times.finished = context_->now();
   StoryPart part = tell(*request_, device_name(*context_, request_->device));

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "gateway/forwarded_request.h"
 #include "gateway/job_setup.h"
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 
@@ -37,11 +38,7 @@ class Forwarding {
         job_(std::move(job)),
         live_(context_, job_, http.request().request_id),
         inbox_(*live_.inbox()) {
-    http_.on_gone([weak = std::weak_ptr(live_.inbox())] {
-      if (const std::shared_ptr<ForeignInbox> inbox = weak.lock()) {
-        inbox->interrupt();
-      }
-    });
+    http_.on_gone([this] { inbox_.interrupt(); });
   }
   ~Forwarding() {
     http_.on_gone(nullptr);
@@ -50,7 +47,7 @@ class Forwarding {
   Forwarding(const Forwarding&) = delete;
   Forwarding& operator=(const Forwarding&) = delete;
 
-  static asio::awaitable<void> run(std::unique_ptr<Forwarding> self) {
+  static Task<void> run(std::unique_ptr<Forwarding> self) {
     for (;;) {
       const bool ready = co_await self->wait_for_engine();
       if (!ready) {
@@ -64,16 +61,17 @@ class Forwarding {
   }
 
  private:
-  asio::awaitable<bool> wait_for_engine();
-  asio::awaitable<bool> ask_engine();
-  asio::awaitable<Result<void>> await_answer(UpstreamExchange& engine);
-  asio::awaitable<Result<void>> pass_answer(UpstreamExchange& engine);
-  asio::awaitable<Result<void>> pass_parts(UpstreamExchange& engine);
-  asio::awaitable<Result<void>> pass_as_event(UpstreamExchange& engine);
-  asio::awaitable<bool> recover(Error error, std::uint64_t losses);
-  asio::awaitable<void> fail(Error error);
-  asio::awaitable<void> speak(std::string events);
-  asio::awaitable<void> tell_of_waiting();
+  Task<bool> wait_for_engine();
+  Task<bool> wait_and_tell();
+  Task<bool> ask_engine();
+  Task<Result<void>> await_answer(UpstreamExchange& engine);
+  Task<Result<void>> pass_answer(UpstreamExchange& engine);
+  Task<Result<void>> pass_parts(UpstreamExchange& engine);
+  Task<Result<void>> pass_as_event(UpstreamExchange& engine);
+  Task<bool> recover(Error error, std::uint64_t losses);
+  Task<void> fail(Error error);
+  Task<void> speak(std::string events);
+  Task<void> tell_of_waiting();
 
   [[nodiscard]] bool tells_loading() const {
     return job_.events && job_.chat && job_.model->config.engine->loading_state &&
@@ -103,7 +101,7 @@ class Forwarding {
 
 // --- What is said to the client before the engine does ---
 
-asio::awaitable<void> Forwarding::speak(std::string events) {
+Task<void> Forwarding::speak(std::string events) {
   spoken_ = live_.age();
   Result<void> sent;
   if (!speaking_) {
@@ -128,7 +126,7 @@ Duration Forwarding::time_to_speak() const {
   return std::max(Duration{}, spoken_ + interval - live_.age());
 }
 
-asio::awaitable<void> Forwarding::tell_of_waiting() {
+Task<void> Forwarding::tell_of_waiting() {
   std::string text;
   if (!tells_loading()) {
     text = api::sse_comment("waiting for " + job_.model->config.id);
@@ -148,7 +146,14 @@ asio::awaitable<void> Forwarding::tell_of_waiting() {
 }
 
 /// False when nothing is left to do: the client has gone, or was told that it failed.
-asio::awaitable<bool> Forwarding::wait_for_engine() {
+Task<bool> Forwarding::wait_for_engine() {
+  if (inbox_.ready() && !speaking_) {
+    return !http_.gone();
+  }
+  return wait_and_tell();
+}
+
+Task<bool> Forwarding::wait_and_tell() {
   while (!inbox_.ready()) {
     live_.check_time();
     if (http_.gone() || client_left_) {
@@ -177,7 +182,7 @@ asio::awaitable<bool> Forwarding::wait_for_engine() {
 // --- The exchange with the engine ---
 
 /// Returns whether to wait for the engine once more.
-asio::awaitable<bool> Forwarding::ask_engine() {
+Task<bool> Forwarding::ask_engine() {
   const std::uint64_t losses = inbox_.losses();
   const std::unique_ptr<UpstreamExchange> engine =
       context_->upstream->exchange(inbox_.take_address());
@@ -198,7 +203,7 @@ asio::awaitable<bool> Forwarding::ask_engine() {
 
 /// Sends the request and waits for the head of the answer with the first of its body. A head that
 /// comes long before the body does not wait for it.
-asio::awaitable<Result<void>> Forwarding::await_answer(UpstreamExchange& engine) {
+Task<Result<void>> Forwarding::await_answer(UpstreamExchange& engine) {
   const Result<void> sent = co_await engine.send(job_.request);
   if (!sent) {
     co_return sent.error();
@@ -263,7 +268,7 @@ StreamHead Forwarding::take_head(UpstreamExchange& engine) const {
   return head;
 }
 
-asio::awaitable<Result<void>> Forwarding::pass_answer(UpstreamExchange& engine) {
+Task<Result<void>> Forwarding::pass_answer(UpstreamExchange& engine) {
   const UpstreamHead& head = *engine.head();
   readable_ = head.is_plain();
   if (speaking_) {
@@ -288,7 +293,7 @@ asio::awaitable<Result<void>> Forwarding::pass_answer(UpstreamExchange& engine) 
 }
 
 /// Passes the rest of the body on, as it comes.
-asio::awaitable<Result<void>> Forwarding::pass_parts(UpstreamExchange& engine) {
+Task<Result<void>> Forwarding::pass_parts(UpstreamExchange& engine) {
   for (;;) {
     const bool whole = engine.complete();
     if (whole || !part_.empty()) {
@@ -317,7 +322,7 @@ asio::awaitable<Result<void>> Forwarding::pass_parts(UpstreamExchange& engine) {
 
 /// Where comments were sent the status is 200 already: an answer that is no stream of events, such
 /// as an error, becomes one event.
-asio::awaitable<Result<void>> Forwarding::pass_as_event(UpstreamExchange& engine) {
+Task<Result<void>> Forwarding::pass_as_event(UpstreamExchange& engine) {
   std::string body = std::exchange(part_, {});
   while (!engine.complete() && body.size() < kEventMax) {
     live_.check_time();
@@ -349,7 +354,7 @@ asio::awaitable<Result<void>> Forwarding::pass_as_event(UpstreamExchange& engine
 // --- Failures ---
 
 /// After the engine did not answer to the end. Returns whether to wait for it once more.
-asio::awaitable<bool> Forwarding::recover(Error error, std::uint64_t losses) {
+Task<bool> Forwarding::recover(Error error, std::uint64_t losses) {
   if (http_.gone() || client_left_) {
     co_return false;
   }
@@ -372,7 +377,7 @@ std::string Forwarding::error_events(const api::ApiError& error) const {
 }
 
 /// Tells the client, in whatever way is left.
-asio::awaitable<void> Forwarding::fail(Error error) {
+Task<void> Forwarding::fail(Error error) {
   api::ApiError told = api::from_error(error);
   if (!speaking_ && !answering_) {
     live_.end(told.status, told.message);
@@ -393,9 +398,7 @@ asio::awaitable<void> Forwarding::fail(Error error) {
 
 }  // namespace
 
-asio::awaitable<void> forward(std::shared_ptr<Context> context,
-                              HttpExchange& http,
-                              ForwardJob job) {
+Task<void> forward(std::shared_ptr<Context> context, HttpExchange& http, ForwardJob job) {
   return Forwarding::run(std::make_unique<Forwarding>(std::move(context), http, std::move(job)));
 }
 

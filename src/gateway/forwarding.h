@@ -4,10 +4,9 @@
 #include <memory>
 #include <string>
 
-#include <boost/asio/awaitable.hpp>
-
 #include "gateway/context.h"
 #include "gateway/http_exchange.h"
+#include "gateway/task.h"
 #include "gateway/upstream.h"
 
 namespace heddle::gateway {
@@ -27,8 +26,6 @@ struct ForwardJob {
 /// end-to-end headers and body as they are, read only as fast as the client takes them. While
 /// nothing of an answer has gone to the client, an engine that dies or cannot be reached is waited
 /// for and asked again. Ends the exchange with the engine at once when the client hangs up.
-boost::asio::awaitable<void> forward(std::shared_ptr<Context> context,
-                                     HttpExchange& http,
-                                     ForwardJob job);
+Task<void> forward(std::shared_ptr<Context> context, HttpExchange& http, ForwardJob job);
 
 }  // namespace heddle::gateway

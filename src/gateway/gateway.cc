@@ -1,10 +1,11 @@
 #include "gateway/gateway.h"
 
 #include <random>
+#include <set>
 #include <span>
 #include <utility>
+#include <vector>
 
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
@@ -14,10 +15,10 @@
 #include "gateway/api_keys.h"
 #include "gateway/context.h"
 #include "gateway/handlers.h"
-#include "gateway/http_connection.h"
 #include "gateway/http_server.h"
 #include "gateway/idle_models.h"
 #include "gateway/router.h"
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 
@@ -61,20 +62,18 @@ class CountedExchange final : public HttpExchange {
   [[nodiscard]] int status() const { return status_; }
 
   [[nodiscard]] const HttpRequest& request() const override { return inner_.request(); }
-  asio::awaitable<Result<void>> respond(HttpResponse response) override {
+  Task<Result<void>> respond(HttpResponse response) override {
     status_ = response.status;
     return inner_.respond(std::move(response));
   }
-  asio::awaitable<Result<void>> begin(StreamHead head, std::string part) override {
+  Task<Result<void>> begin(StreamHead head, std::string part) override {
     status_ = head.status;
     return inner_.begin(std::move(head), std::move(part));
   }
-  asio::awaitable<Result<void>> send_part(std::string part) override {
+  Task<Result<void>> send_part(std::string part) override {
     return inner_.send_part(std::move(part));
   }
-  asio::awaitable<Result<void>> end(std::string part) override {
-    return inner_.end(std::move(part));
-  }
+  Task<Result<void>> end(std::string part) override { return inner_.end(std::move(part)); }
   void drop() override { inner_.drop(); }
   [[nodiscard]] bool gone() const override { return inner_.gone(); }
   void on_gone(std::function<void()> notify) override { inner_.on_gone(std::move(notify)); }
@@ -160,16 +159,16 @@ class Gateway::Impl {
 
 namespace {
 
-asio::awaitable<void> respond_options(HttpExchange& http, std::string allow) {
+Task<void> respond_options(HttpExchange& http, std::string allow) {
   HttpResponse response{.status = 204};
   response.headers.emplace_back("Allow", std::move(allow));
   (void)co_await http.respond(std::move(response));  // Nobody else wants it.
 }
 
 /// Finds who answers, and lets them. Values only: the gateway may be gone before it ends.
-asio::awaitable<void> dispatch(std::shared_ptr<Context> context,
-                               std::shared_ptr<const Routing> routing,
-                               HttpExchange& connection) {
+Task<void> dispatch(std::shared_ptr<Context> context,
+                    std::shared_ptr<const Routing> routing,
+                    HttpExchange& connection) {
   CountedExchange http(connection);
   const HttpRequest& request = http.request();
   const std::string allow =
@@ -239,7 +238,7 @@ Result<void> Gateway::Impl::listen(const config::Config& config) {
     return server.error();
   }
   server_ = std::move(server).value();
-  asio::co_spawn(context_->loop, unload_expired(context_), abort_on_exception);
+  spawn(context_->loop, unload_expired(context_));
   return {};
 }
 
@@ -268,7 +267,10 @@ void Gateway::Impl::drain(Duration patience, std::function<void()> drained) {
     if (stopped) {
       return;
     }
-    const std::set<RunningRequest*> live = context->live;
+    std::vector<RunningRequest*> live;
+    for (RunningRequest& request : context->live) {
+      live.push_back(&request);
+    }
     for (RunningRequest* request : live) {
       request->fail({.code = Code::kUnavailable,
                      .message = "the server is shutting down and could not finish this answer"});

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "api/sse.h"
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 
@@ -16,7 +17,7 @@ namespace {
 constexpr Duration kBeforeHead = 100ms;
 
 /// Lets something happen. False when the client has gone.
-asio::awaitable<bool> wait(HttpExchange& http, LiveRequests& live, Duration patience) {
+Task<bool> wait(HttpExchange& http, LiveRequests& live, Duration patience) {
   if (!http.gone()) {
     co_await live.inbox().signal.wait(patience);
   }
@@ -24,9 +25,7 @@ asio::awaitable<bool> wait(HttpExchange& http, LiveRequests& live, Duration pati
   co_return !http.gone();
 }
 
-asio::awaitable<void> answer_whole(HttpExchange& http,
-                                   LiveRequests& live,
-                                   api::AnswerWriter& writer) {
+Task<void> answer_whole(HttpExchange& http, LiveRequests& live, api::AnswerWriter& writer) {
   std::vector<api::Choice> choices;
   for (const auto& prompt : live.job().choices) {
     for (std::size_t i = 0; i < prompt.size(); ++i) {
@@ -69,9 +68,7 @@ std::string take_events(LiveRequests& live, api::AnswerWriter& writer, bool& end
   return events;
 }
 
-asio::awaitable<void> answer_events(HttpExchange& http,
-                                    LiveRequests& live,
-                                    api::AnswerWriter& writer) {
+Task<void> answer_events(HttpExchange& http, LiveRequests& live, api::AnswerWriter& writer) {
   const bool waited = co_await wait(http, live, kBeforeHead);
   if (!waited) {
     co_return;
@@ -124,13 +121,13 @@ asio::awaitable<void> answer_events(HttpExchange& http,
 
 }  // namespace
 
-asio::awaitable<void> fail(HttpExchange& http, LiveRequests& live) {
+Task<void> fail(HttpExchange& http, LiveRequests& live) {
   api::ApiError error = api::from_error(*live.inbox().error());
   live.end(error.status, error.message);
   co_await respond_error(http, std::move(error));
 }
 
-asio::awaitable<bool> wait_for_news(HttpExchange& http, LiveRequests& live) {
+Task<bool> wait_for_news(HttpExchange& http, LiveRequests& live) {
   return wait(http, live, live.patience());
 }
 
@@ -143,9 +140,9 @@ void watch_and_start(HttpExchange& http, LiveRequests& live) {
   live.start();
 }
 
-asio::awaitable<void> generate(HttpExchange& http,
-                               std::shared_ptr<LiveRequests> live,
-                               std::unique_ptr<api::AnswerWriter> writer) {
+Task<void> generate(HttpExchange& http,
+                    std::shared_ptr<LiveRequests> live,
+                    std::unique_ptr<api::AnswerWriter> writer) {
   watch_and_start(http, *live);
   if (live->job().params.stream) {
     co_await answer_events(http, *live, *writer);
@@ -154,10 +151,10 @@ asio::awaitable<void> generate(HttpExchange& http,
   }
 }
 
-asio::awaitable<void> run_job(std::shared_ptr<Context> context,
-                              HttpExchange& http,
-                              GenerationJob job,
-                              std::unique_ptr<api::AnswerWriter> writer) {
+Task<void> run_job(std::shared_ptr<Context> context,
+                   HttpExchange& http,
+                   GenerationJob job,
+                   std::unique_ptr<api::AnswerWriter> writer) {
   Result<std::shared_ptr<LiveRequests>> live =
       LiveRequests::make(std::move(context), std::move(job));
   if (!live) {

@@ -2,31 +2,30 @@
 
 #include <memory>
 
-#include <boost/asio/awaitable.hpp>
-
 #include "api/answer_writer.h"
 #include "gateway/http_exchange.h"
 #include "gateway/live_requests.h"
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 
 /// Lets the job run and its inbox hear when the client hangs up. `http` outlives `live`'s answer.
 void watch_and_start(HttpExchange& http, LiveRequests& live);
 /// Lets something happen. False when the client has gone.
-boost::asio::awaitable<bool> wait_for_news(HttpExchange& http, LiveRequests& live);
+Task<bool> wait_for_news(HttpExchange& http, LiveRequests& live);
 /// Answers with the error of the job.
-boost::asio::awaitable<void> fail(HttpExchange& http, LiveRequests& live);
+Task<void> fail(HttpExchange& http, LiveRequests& live);
 
 /// Runs a job and answers the client: as a whole, or as a stream of events. Ends early, and cancels
-/// what runs, when the client hangs up. `http` outlives the awaitable.
-boost::asio::awaitable<void> generate(HttpExchange& http,
-                                      std::shared_ptr<LiveRequests> live,
-                                      std::unique_ptr<api::AnswerWriter> writer);
+/// what runs, when the client hangs up. `http` outlives the task.
+Task<void> generate(HttpExchange& http,
+                    std::shared_ptr<LiveRequests> live,
+                    std::unique_ptr<api::AnswerWriter> writer);
 
 /// The same for a job that is ready to start; tells the client what is wrong with its stop strings.
-boost::asio::awaitable<void> run_job(std::shared_ptr<Context> context,
-                                     HttpExchange& http,
-                                     GenerationJob job,
-                                     std::unique_ptr<api::AnswerWriter> writer);
+Task<void> run_job(std::shared_ptr<Context> context,
+                   HttpExchange& http,
+                   GenerationJob job,
+                   std::unique_ptr<api::AnswerWriter> writer);
 
 }  // namespace heddle::gateway

@@ -4,18 +4,17 @@
 #include <string>
 #include <vector>
 
-#include <boost/asio/awaitable.hpp>
-
 #include "gateway/context.h"
 #include "gateway/http_exchange.h"
 #include "gateway/router.h"
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 
-/// Answers one request. `http` outlives the awaitable; `id` is what stood in the route's "{id}".
-using Handler = boost::asio::awaitable<void> (*)(std::shared_ptr<Context> context,
-                                                 HttpExchange& http,
-                                                 std::string id);
+/// Answers one request. `http` outlives the task; `id` is what stood in the route's "{id}".
+using Handler = Task<void> (*)(std::shared_ptr<Context> context,
+                               HttpExchange& http,
+                               std::string id);
 
 enum class Access : std::uint8_t {
   kOpen,  ///< Without a key: what load balancers ask.

@@ -3,24 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdlib>
-#include <exception>
 #include <utility>
 
-#include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 
-#include "base/log.h"
 #include "gateway/deadline.h"
 #include "gateway/http_exchange.h"
 #include "gateway/http_parser.h"
 #include "gateway/send_at_once.h"
-#include "gateway/signal.h"
+#include "gateway/task.h"
 #include "gateway/upstream.h"
+#include "gateway/watched_socket.h"
 
 namespace heddle::gateway {
 
@@ -32,8 +27,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kReadBytes = 8192;
+constexpr std::size_t kBodyReadBytes = 65536;
 constexpr std::size_t kPipelinedBytesMax = 64U << 10U;
 constexpr std::uint64_t kBodyBytesPerSecond = 64U << 10U;  ///< A slower client is given up.
 constexpr Duration kLinger = 2s;
@@ -85,33 +80,31 @@ class Connection final : public HttpConnection,
  public:
   Connection(std::shared_ptr<ConnectionShared> shared, tcp::socket socket, bool too_many)
       : shared_(std::move(shared)),
-        socket_(std::move(socket)),
+        watched_(std::make_shared<WatchedSocket>(std::move(socket), [this] { look_ahead(); })),
+        socket_(watched_->socket()),
         deadline_(shared_->loop, [this] { give_up(); }),
-        watch_ended_(shared_->loop),
         too_many_(too_many) {
     shared_->open.insert(this);
   }
   ~Connection() override {
+    watched_->close();
     shared_->open.erase(this);
     shared_->closed();
   }
 
-  static asio::awaitable<void> run(std::shared_ptr<Connection> self);
+  static Task<void> run(std::shared_ptr<Connection> self);
   void wind_down() override {
     if (idle_) {
       close();
     }
   }
-  void close() override {
-    ErrorCode ignored;
-    socket_.close(ignored);
-  }
+  void close() override { watched_->close(); }
 
   [[nodiscard]] const HttpRequest& request() const override { return request_; }
-  asio::awaitable<Result<void>> respond(HttpResponse response) override;
-  asio::awaitable<Result<void>> begin(StreamHead head, std::string part) override;
-  asio::awaitable<Result<void>> send_part(std::string part) override;
-  asio::awaitable<Result<void>> end(std::string part) override;
+  Task<Result<void>> respond(HttpResponse response) override;
+  Task<Result<void>> begin(StreamHead head, std::string part) override;
+  Task<Result<void>> send_part(std::string part) override;
+  Task<Result<void>> end(std::string part) override;
   void drop() override {
     keep_alive_ = false;
     close();
@@ -120,20 +113,22 @@ class Connection final : public HttpConnection,
   void on_gone(std::function<void()> notify) override { notify_gone_ = std::move(notify); }
 
  private:
-  asio::awaitable<void> serve();
-  asio::awaitable<bool> wait_for_request();
-  asio::awaitable<bool> serve_one();
-  asio::awaitable<bool> read_request(RequestParser& parser);
+  Task<bool> read_request();
+  Task<ErrorCode> read_head(RequestParser& parser);
+  Task<ErrorCode> read_rest_of_head(RequestParser& parser);
+  Task<ErrorCode> read_body(RequestParser& parser);
+  Task<ErrorCode> read_rest_of_body(RequestParser& parser);
   ErrorCode parse_buffered(RequestParser& parser);
-  asio::awaitable<void> refuse(api::ApiError error);
-  asio::awaitable<void> linger();
-  asio::awaitable<void> stop_watching();
-  asio::awaitable<Result<void>> write(Pieces pieces);
+  Task<void> refuse(api::ApiError error);
+  Task<void> linger();
+  Task<Result<void>> write(Pieces pieces);
+  Task<Result<void>> write_rest(boost::beast::buffers_suffix<Pieces> left);
 
   std::optional<api::ApiError> let_in();
   [[nodiscard]] std::optional<api::ApiError> complaint(const ErrorCode& failure) const;
   void take_head(const RequestParser& parser);
-  void watch();
+  ErrorCode read_some(std::size_t most);
+  void look_ahead();
   void give_up();
   void give_up_after(Duration patience) { deadline_.set(patience); }
   void be_patient() { deadline_.clear(); }
@@ -142,11 +137,10 @@ class Connection final : public HttpConnection,
   Pieces frame(ChunkSize& size, std::string_view head, std::string_view part, bool last) const;
 
   std::shared_ptr<ConnectionShared> shared_;
-  tcp::socket socket_;
+  std::shared_ptr<WatchedSocket> watched_;
+  tcp::socket& socket_;  ///< That of watched_.
   boost::beast::flat_buffer buffer_{};
   Deadline deadline_;
-  asio::cancellation_signal watch_cancel_{};
-  Signal watch_ended_;
   HttpRequest request_{};
   std::function<void()> notify_gone_{};
   bool too_many_;
@@ -156,8 +150,6 @@ class Connection final : public HttpConnection,
   bool keep_alive_ = false;
   bool chunked_ = false;   ///< The answer that is being sent.
   bool bodiless_ = false;  ///< Likewise.
-  bool watching_ = false;
-  bool stop_watching_ = false;
   bool gone_ = false;
 };
 
@@ -168,7 +160,7 @@ void Connection::give_up() {
   mark_gone();
 }
 
-// --- Hang-ups: while a request is answered, a read is pending. What it brings is the beginning of
+// --- Hang-ups: while a request is answered, the socket is watched. What comes is the beginning of
 // the next request, and stays in the buffer. ---
 
 void Connection::mark_gone() {
@@ -179,79 +171,48 @@ void Connection::mark_gone() {
   }
 }
 
-void Connection::watch() {
-  if (buffer_.size() >= kPipelinedBytesMax) {
-    return;
-  }
-  watching_ = true;
-  auto on_read = [self = shared_from_this()](const ErrorCode& failure, std::size_t bytes) {
-    self->watching_ = false;
-    self->buffer_.commit(bytes);
-    if (self->stop_watching_ || self->idle_) {
-      self->watch_ended_.notify();
-    } else if (failure) {
-      self->mark_gone();
-    } else {
-      self->watch();
-    }
-  };
-  socket_.async_read_some(buffer_.prepare(kReadBytes),
-                          asio::bind_cancellation_slot(watch_cancel_.slot(), std::move(on_read)));
+/// Reads what has come, to the buffer.
+ErrorCode Connection::read_some(std::size_t most) {
+  ErrorCode failure;
+  buffer_.commit(socket_.read_some(buffer_.prepare(most), failure));
+  return failure == asio::error::would_block ? ErrorCode() : failure;
 }
 
-asio::awaitable<void> Connection::stop_watching() {
-  stop_watching_ = true;
-  if (watching_) {
-    watch_cancel_.emit(asio::cancellation_type::terminal);
-    co_await watch_ended_.wait();
+void Connection::look_ahead() {
+  if (read_some(kReadBytes)) {
+    mark_gone();
+  } else if (buffer_.size() < kPipelinedBytesMax) {
+    watched_->watch();
   }
-  stop_watching_ = false;
 }
 
 // --- Requests ---
 
-asio::awaitable<void> Connection::serve() {
-  for (;;) {
-    const bool begun = co_await wait_for_request();
-    if (!begun) {
-      break;
+Task<void> Connection::run(std::shared_ptr<Connection> self) {
+  for (bool again = true; again && !self->shared_->draining;) {
+    self->idle_ = true;
+    if (self->buffer_.size() == 0) {
+      self->give_up_after(self->shared_->limits.idle_timeout);
+      co_await self->watched_->readable();
+      if (self->read_some(kReadBytes)) {
+        break;
+      }
     }
-    const bool again = co_await serve_one();
-    if (!again) {
-      break;
+    self->idle_ = false;
+    const bool complete = co_await self->read_request();
+    again = self->keep_alive_;
+    if (complete) {
+      self->be_patient();
+      self->watched_->watch();
+      co_await self->shared_->handler(*self);
+      self->notify_gone_ = nullptr;
+      again = self->keep_alive_ && !self->gone_ && self->socket_.is_open();
     }
   }
-  be_patient();
+  self->be_patient();
   ErrorCode ignored;
-  socket_.shutdown(tcp::socket::shutdown_both, ignored);
-  close();
-}
-
-asio::awaitable<bool> Connection::wait_for_request() {
-  idle_ = true;
-  if (shared_->draining) {
-    co_return false;
-  }
-  if (buffer_.size() > 0) {
-    co_await stop_watching();
-  } else if (watching_) {
-    // The read that watched for hang-ups may as well bring the next request.
-    give_up_after(shared_->limits.idle_timeout);
-    co_await watch_ended_.wait();
-    if (gone_ || buffer_.size() == 0) {
-      co_return false;
-    }
-  } else {
-    give_up_after(shared_->limits.idle_timeout);
-    const auto [failure, bytes] =
-        co_await socket_.async_read_some(buffer_.prepare(kReadBytes), kAwait);
-    buffer_.commit(bytes);
-    if (failure) {
-      co_return false;
-    }
-  }
-  idle_ = false;
-  co_return true;
+  self->socket_.shutdown(tcp::socket::shutdown_both, ignored);
+  self->close();
 }
 
 void Connection::take_head(const RequestParser& parser) {
@@ -275,6 +236,42 @@ ErrorCode Connection::parse_buffered(RequestParser& parser) {
     }
   }
   return failure == http::error::need_more ? ErrorCode() : failure;
+}
+
+Task<ErrorCode> Connection::read_head(RequestParser& parser) {
+  const ErrorCode failure = parse_buffered(parser);
+  if (failure || parser.is_header_done()) {
+    return failure;
+  }
+  return read_rest_of_head(parser);
+}
+
+Task<ErrorCode> Connection::read_rest_of_head(RequestParser& parser) {
+  ErrorCode failure;
+  while (!failure && !parser.is_header_done()) {
+    co_await watched_->readable();
+    failure = read_some(kReadBytes);
+    failure = failure ? failure : parse_buffered(parser);
+  }
+  co_return failure;
+}
+
+Task<ErrorCode> Connection::read_body(RequestParser& parser) {
+  const ErrorCode failure = parse_buffered(parser);
+  if (failure || parser.is_done()) {
+    return failure;
+  }
+  return read_rest_of_body(parser);
+}
+
+Task<ErrorCode> Connection::read_rest_of_body(RequestParser& parser) {
+  ErrorCode failure;
+  while (!failure && !parser.is_done()) {
+    co_await watched_->readable();
+    failure = read_some(kBodyReadBytes);
+    failure = failure ? failure : parse_buffered(parser);
+  }
+  co_return failure;
 }
 
 /// Asks the gatekeeper; why the client is turned away, if it is.
@@ -321,18 +318,16 @@ std::optional<api::ApiError> Connection::complaint(const ErrorCode& failure) con
 
 /// Reads head and body. False when there is no request to answer: what could be said has been, and
 /// keep_alive_ tells whether there may be another.
-asio::awaitable<bool> Connection::read_request(RequestParser& parser) {
+Task<bool> Connection::read_request() {
   const config::Limits& limits = shared_->limits;
+  request_ = HttpRequest();
+  RequestParser parser(request_);
   parser.header_limit(static_cast<std::uint32_t>(limits.header));
   parser.body_limit(limits.body);
   give_up_after(limits.header_timeout);
   request_.request_id = draw_id(shared_->rng);
   keep_alive_ = false;
-  ErrorCode failure = parse_buffered(parser);
-  if (!failure && !parser.is_header_done()) {
-    const auto [broken, bytes] = co_await http::async_read_header(socket_, buffer_, parser, kAwait);
-    failure = broken;
-  }
+  ErrorCode failure = co_await read_head(parser);
   if (!failure) {
     take_head(parser);
     if (std::optional<api::ApiError> no = let_in()) {
@@ -351,11 +346,7 @@ asio::awaitable<bool> Connection::read_request(RequestParser& parser) {
     const std::uint64_t length = parser.content_length().value_or(limits.body);
     give_up_after(limits.header_timeout + 1s * (length / kBodyBytesPerSecond));
     parser.eager(true);
-    failure = parse_buffered(parser);
-    if (!failure && !parser.is_done()) {
-      const auto [broken, bytes] = co_await http::async_read(socket_, buffer_, parser, kAwait);
-      failure = broken;
-    }
+    failure = co_await read_body(parser);
   }
   if (!failure) {
     request_.body = std::move(parser.body());
@@ -369,7 +360,7 @@ asio::awaitable<bool> Connection::read_request(RequestParser& parser) {
 }
 
 /// Answers what was not read to its end.
-asio::awaitable<void> Connection::refuse(api::ApiError error) {
+Task<void> Connection::refuse(api::ApiError error) {
   HttpResponse response{.status = error.status, .body = api::to_json(error)};
   if (error.status == 401) {
     response.headers.emplace_back("WWW-Authenticate", "Bearer");
@@ -385,47 +376,39 @@ asio::awaitable<void> Connection::refuse(api::ApiError error) {
 
 /// A client that is still sending would lose the answer if the socket were closed: its unread bytes
 /// would reset the connection. So they are read for a while.
-asio::awaitable<void> Connection::linger() {
+Task<void> Connection::linger() {
   ErrorCode ignored;
   socket_.shutdown(tcp::socket::shutdown_send, ignored);
   give_up_after(kLinger);
   std::array<char, kReadBytes> waste{};
   for (std::size_t total = 0; total < kLingerBytes;) {
-    const auto [failure, bytes] = co_await socket_.async_read_some(asio::buffer(waste), kAwait);
-    if (failure) {
+    co_await watched_->readable();
+    ErrorCode failure;
+    total += socket_.read_some(asio::buffer(waste), failure);
+    if (failure && failure != asio::error::would_block) {
       break;
     }
-    total += bytes;
   }
-}
-
-asio::awaitable<bool> Connection::serve_one() {
-  {
-    request_ = HttpRequest();
-    RequestParser parser(request_);
-    const bool complete = co_await read_request(parser);
-    if (!complete) {
-      co_return keep_alive_;
-    }
-  }
-  be_patient();
-  watch();
-  co_await shared_->handler(*this);
-  notify_gone_ = nullptr;
-  co_return keep_alive_ && !gone_ && socket_.is_open();
 }
 
 // --- Answers ---
 
-asio::awaitable<Result<void>> Connection::write(Pieces pieces) {
+Task<Result<void>> Connection::write(Pieces pieces) {
   boost::beast::buffers_suffix left(pieces);
-  ErrorCode failure = send_at_once(socket_, left);
-  if (!failure && asio::buffer_size(left) > 0) {
-    give_up_after(shared_->limits.stall_timeout);
-    const auto [stalled, sent] = co_await asio::async_write(socket_, left, kAwait);
-    be_patient();
-    failure = stalled;
+  if (const ErrorCode failure = send_at_once(socket_, left)) {
+    keep_alive_ = false;
+    return Result<void>(client_gone(failure));
   }
+  if (asio::buffer_size(left) == 0) {
+    return Result<void>();
+  }
+  return write_rest(left);
+}
+
+Task<Result<void>> Connection::write_rest(boost::beast::buffers_suffix<Pieces> left) {
+  give_up_after(shared_->limits.stall_timeout);
+  const auto [failure, sent] = co_await asio::async_write(socket_, left, kAwait);
+  be_patient();
   if (failure) {
     keep_alive_ = false;
     co_return client_gone(failure);
@@ -433,7 +416,7 @@ asio::awaitable<Result<void>> Connection::write(Pieces pieces) {
   co_return Result<void>();
 }
 
-asio::awaitable<Result<void>> Connection::respond(HttpResponse response) {
+Task<Result<void>> Connection::respond(HttpResponse response) {
   http::response<http::string_body> message(static_cast<http::status>(response.status),
                                             http_11_ ? 11 : 10);
   message.set(http::field::server, kServerName);
@@ -514,7 +497,7 @@ Pieces Connection::frame(ChunkSize& size,
   return pieces;
 }
 
-asio::awaitable<Result<void>> Connection::begin(StreamHead head, std::string part) {
+Task<Result<void>> Connection::begin(StreamHead head, std::string part) {
   const bool empty = head.status == 204 || head.status == 304;
   bodiless_ = head_only_ || empty;
   if (empty) {
@@ -531,13 +514,13 @@ asio::awaitable<Result<void>> Connection::begin(StreamHead head, std::string par
   co_return sent;
 }
 
-asio::awaitable<Result<void>> Connection::send_part(std::string part) {
+Task<Result<void>> Connection::send_part(std::string part) {
   ChunkSize size{};
   const Result<void> sent = co_await write(frame(size, "", part, /*last=*/false));
   co_return sent;
 }
 
-asio::awaitable<Result<void>> Connection::end(std::string part) {
+Task<Result<void>> Connection::end(std::string part) {
   ChunkSize size{};
   const Pieces pieces = frame(size, "", part, /*last=*/true);
   if (asio::buffer_size(pieces) == 0) {
@@ -547,30 +530,14 @@ asio::awaitable<Result<void>> Connection::end(std::string part) {
   co_return sent;
 }
 
-asio::awaitable<void> Connection::run(std::shared_ptr<Connection> self) {
-  co_await self->serve();
-}
-
 }  // namespace
-
-void abort_on_exception(const std::exception_ptr& failure) {
-  if (failure) {
-    try {
-      std::rethrow_exception(failure);
-    } catch (const std::exception& error) {
-      log::error("exception in a connection", {{"what", error.what()}});
-    }
-    log::flush();
-    std::abort();
-  }
-}
 
 void HttpConnection::start(std::shared_ptr<ConnectionShared> shared,
                            tcp::socket socket,
                            bool too_many) {
   asio::io_context& loop = shared->loop;
   auto connection = std::make_shared<Connection>(std::move(shared), std::move(socket), too_many);
-  asio::co_spawn(loop, Connection::run(std::move(connection)), abort_on_exception);
+  spawn(loop, Connection::run(std::move(connection)));
 }
 
 }  // namespace heddle::gateway

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <exception>
 #include <functional>
 #include <memory>
 #include <set>
@@ -41,9 +40,5 @@ class HttpConnection {
   virtual void wind_down() = 0;
   virtual void close() = 0;
 };
-
-/// A foreign exception that leaves a coroutine is a bug, as nothing of ours lets one out: logs it
-/// and aborts.
-void abort_on_exception(const std::exception_ptr& failure);
 
 }  // namespace heddle::gateway

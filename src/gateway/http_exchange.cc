@@ -4,9 +4,11 @@
 #include <charconv>
 #include <utility>
 
+#include "gateway/task.h"
+
 namespace heddle::gateway {
 
-boost::asio::awaitable<Result<void>> HttpExchange::begin_stream(std::string content_type) {
+Task<Result<void>> HttpExchange::begin_stream(std::string content_type) {
   StreamHead head{.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}};
   head.headers.emplace_back("Content-Type", std::move(content_type));
   return begin(std::move(head), {});

@@ -8,9 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include <boost/asio/awaitable.hpp>
-
 #include "base/result.h"
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 
@@ -65,20 +64,20 @@ class HttpExchange {
   virtual ~HttpExchange() = default;
   [[nodiscard]] virtual const HttpRequest& request() const = 0;
 
-  virtual boost::asio::awaitable<Result<void>> respond(HttpResponse response) = 0;
+  virtual Task<Result<void>> respond(HttpResponse response) = 0;
 
   /// Sends the head of an answer that comes in parts, and the first of them where it is not empty.
-  virtual boost::asio::awaitable<Result<void>> begin(StreamHead head, std::string part) = 0;
+  virtual Task<Result<void>> begin(StreamHead head, std::string part) = 0;
   /// Sends some of it and returns when the network has taken it. Not empty.
-  virtual boost::asio::awaitable<Result<void>> send_part(std::string part) = 0;
+  virtual Task<Result<void>> send_part(std::string part) = 0;
   /// Sends what is left of it, which may be nothing.
-  virtual boost::asio::awaitable<Result<void>> end(std::string part) = 0;
+  virtual Task<Result<void>> end(std::string part) = 0;
   /// The rest of the answer will not come: hangs up, by which the client sees that.
   virtual void drop() = 0;
 
   /// begin() for parts of this type that are made as they are sent; nobody shall store them.
-  boost::asio::awaitable<Result<void>> begin_stream(std::string content_type);
-  boost::asio::awaitable<Result<void>> end_stream() { return end({}); }
+  Task<Result<void>> begin_stream(std::string content_type);
+  Task<Result<void>> end_stream() { return end({}); }
 
   /// Whether the client has hung up.
   [[nodiscard]] virtual bool gone() const = 0;

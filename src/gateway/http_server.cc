@@ -3,12 +3,12 @@
 #include <random>
 #include <utility>
 
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 
 #include "gateway/http_connection.h"
 #include "gateway/signal.h"
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 
@@ -19,7 +19,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 /// Connections beyond the limit that still get an answer, which is that there are too many.
 constexpr std::size_t kOverflowMax = 64;
 constexpr Duration kAcceptRetry = 50ms;
@@ -38,7 +37,7 @@ class HttpServer::State {
         room(loop) {}
 
   /// Takes in connections at one address for as long as it is open.
-  static asio::awaitable<void> accept(std::shared_ptr<State> self, std::size_t index);
+  static Task<void> accept(std::shared_ptr<State> self, std::size_t index);
   /// Tells of the end of the last connection, if anybody wants to know.
   void tell_drained() {
     if (shared->draining && shared->open.empty() && drained) {
@@ -114,7 +113,7 @@ Result<tcp::acceptor> bind(asio::io_context& loop, const config::ListenAddress& 
 
 }  // namespace
 
-asio::awaitable<void> HttpServer::State::accept(std::shared_ptr<State> self, std::size_t index) {
+Task<void> HttpServer::State::accept(std::shared_ptr<State> self, std::size_t index) {
   tcp::acceptor& acceptor = self->acceptors[index];
   const auto most = static_cast<std::size_t>(self->shared->limits.connections);
   asio::steady_timer pause(self->shared->loop);
@@ -155,7 +154,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::listen(asio::io_context& loop,
     state->acceptors.push_back(std::move(acceptor).value());
   }
   for (std::size_t i = 0; i < state->acceptors.size(); ++i) {
-    asio::co_spawn(loop, State::accept(state, i), abort_on_exception);
+    spawn(loop, State::accept(state, i));
   }
   return server;
 }

@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "config/config.h"
 #include "gateway/http_exchange.h"
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 
@@ -33,8 +34,8 @@ class HttpServer {
     std::vector<config::ListenAddress> listen{};
     config::Limits limits{};
   };
-  /// Answers one request. The exchange lives until the returned awaitable is done.
-  using Handler = std::function<boost::asio::awaitable<void>(HttpExchange&)>;
+  /// Answers one request. The exchange lives until the returned task is done.
+  using Handler = std::function<Task<void>(HttpExchange&)>;
   /// Says who a request is from, or why it is turned away, before its body is read.
   using Gatekeeper = std::function<api::Parsed<Guest>(const HttpHead&)>;
 

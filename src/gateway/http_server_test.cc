@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "gateway/signal.h"
+#include "gateway/task.h"
 #include "gateway/test_client.h"
 
 namespace heddle::gateway {
@@ -18,7 +19,7 @@ namespace asio = boost::asio;
 using testing::HasSubstr;
 
 /// Answers with the method, path and body; "/wait" answers when its client has gone.
-asio::awaitable<void> echo(HttpExchange& http, asio::io_context& loop, std::promise<void>& gone) {
+Task<void> echo(HttpExchange& http, asio::io_context& loop, std::promise<void>& gone) {
   const HttpRequest& request = http.request();
   if (request.path == "/wait") {
     Signal left(loop);

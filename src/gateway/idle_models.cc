@@ -1,11 +1,10 @@
 #include "gateway/idle_models.h"
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 #include "base/log.h"
 #include "core/idle.h"
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 
@@ -46,7 +45,7 @@ void forget_keep_alive(const Context& context) {
 
 }  // namespace
 
-asio::awaitable<void> unload_expired(std::shared_ptr<Context> context) {
+Task<void> unload_expired(std::shared_ptr<Context> context) {
   asio::steady_timer timer(context->loop);
   while (context->serving != nullptr) {
     for (const ModelId id :
@@ -58,7 +57,7 @@ asio::awaitable<void> unload_expired(std::shared_ptr<Context> context) {
     }
     forget_keep_alive(*context);
     timer.expires_after(core::kIdleLookInterval);
-    co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+    co_await timer.async_wait(kAwait);
   }
 }
 

@@ -4,9 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include <boost/asio/awaitable.hpp>
-
 #include "gateway/context.h"
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 
@@ -21,6 +20,6 @@ namespace heddle::gateway {
                                                   Instant now);
 
 /// Unloads models when their time to live has passed, until the gateway ends.
-boost::asio::awaitable<void> unload_expired(std::shared_ptr<Context> context);
+Task<void> unload_expired(std::shared_ptr<Context> context);
 
 }  // namespace heddle::gateway

@@ -7,6 +7,7 @@
 #include "gateway/generation.h"
 #include "gateway/job_setup.h"
 #include "gateway/proxy_handlers.h"
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 
@@ -28,12 +29,12 @@ std::unique_ptr<api::AnswerWriter> writer_of(const GenerationJob& job) {
 }
 
 /// Starts a job that is ready, and answers.
-asio::awaitable<void> run(std::shared_ptr<Context> context, HttpExchange& http, GenerationJob job) {
+Task<void> run(std::shared_ptr<Context> context, HttpExchange& http, GenerationJob job) {
   std::unique_ptr<api::AnswerWriter> writer = writer_of(job);
   co_await run_job(std::move(context), http, std::move(job), std::move(writer));
 }
 
-asio::awaitable<void> chat(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+Task<void> chat(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   auto parsed = api::parse_chat_request(http.request().body);
   if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
     co_await respond_error(http, std::move(*wrong));
@@ -77,7 +78,7 @@ Result<void> read_prompts(const api::CompletionRequest& request,
   return {};
 }
 
-asio::awaitable<void> complete(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+Task<void> complete(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   auto parsed = api::parse_completion_request(http.request().body);
   if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
     co_await respond_error(http, std::move(*wrong));
@@ -116,7 +117,7 @@ asio::awaitable<void> complete(std::shared_ptr<Context> context, HttpExchange& h
   co_await run(std::move(context), http, std::move(job));
 }
 
-asio::awaitable<void> tokenize(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+Task<void> tokenize(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   auto parsed = api::parse_tokenize_request(http.request().body);
   if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
     co_await respond_error(http, std::move(*wrong));
@@ -154,9 +155,7 @@ asio::awaitable<void> tokenize(std::shared_ptr<Context> context, HttpExchange& h
   co_await respond_json(http, api::tokenize_json(tokens->value(), opened.text->context, strings));
 }
 
-asio::awaitable<void> detokenize(std::shared_ptr<Context> context,
-                                 HttpExchange& http,
-                                 std::string) {
+Task<void> detokenize(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   auto parsed = api::parse_detokenize_request(http.request().body);
   if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
     co_await respond_error(http, std::move(*wrong));

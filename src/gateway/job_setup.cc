@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "gateway/task.h"
 #include "gateway/tool_grammar.h"
 
 namespace heddle::gateway {
@@ -101,7 +102,7 @@ std::optional<api::ApiError> turn_away(const Context& context,
   return std::nullopt;
 }
 
-asio::awaitable<OpenedModel> open_model(Context& context, std::string name) {
+Task<OpenedModel> open_model(Context& context, std::string name) {
   OpenedModel opened{.model = context.catalog.find(name)};
   if (!opened.model) {
     opened.error = api::model_not_found(name, context.catalog.listed_names());
@@ -162,10 +163,10 @@ GenerationJob new_job(Context& context,
   return job;
 }
 
-asio::awaitable<std::optional<api::ApiError>> check_grammar(Context& context,
-                                                            OpenedModel opened,
-                                                            spec::Grammar grammar,
-                                                            std::string param) {
+Task<std::optional<api::ApiError>> check_grammar(Context& context,
+                                                 OpenedModel opened,
+                                                 spec::Grammar grammar,
+                                                 std::string param) {
   if (!grammar.constrains()) {
     co_return std::nullopt;
   }
@@ -214,10 +215,10 @@ api::ApiError conversation_error(const Error& error) {
   return wrong;
 }
 
-asio::awaitable<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
-                                                         const HttpRequest& http,
-                                                         api::ChatRequest request,
-                                                         std::string_view prefix) {
+Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
+                                              const HttpRequest& http,
+                                              api::ChatRequest request,
+                                              std::string_view prefix) {
   OpenedModel opened = co_await open_model(*context, request.model);
   if (!opened.error) {
     opened.error = turn_away(*context, *opened.model, 1);

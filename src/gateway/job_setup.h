@@ -7,8 +7,6 @@
 #include <variant>
 #include <vector>
 
-#include <boost/asio/awaitable.hpp>
-
 #include "api/error.h"
 #include "api/requests.h"
 #include "api/responses.h"
@@ -16,6 +14,7 @@
 #include "gateway/http_exchange.h"
 #include "gateway/live_requests.h"
 #include "gateway/sampling.h"
+#include "gateway/task.h"
 #include "text/chat_template.h"
 
 /// The way from a parsed request to a job that can run, shared by the handlers. Loop thread, but
@@ -37,7 +36,7 @@ struct OpenedModel {
 };
 
 /// The model with this name or alias, its text part read.
-boost::asio::awaitable<OpenedModel> open_model(Context& context, std::string name);
+Task<OpenedModel> open_model(Context& context, std::string name);
 
 /// Why no request for this model is taken now, if so.
 [[nodiscard]] std::optional<api::ApiError> turn_away(const Context& context,
@@ -67,10 +66,10 @@ boost::asio::awaitable<OpenedModel> open_model(Context& context, std::string nam
 
 /// Whether the model can be held to `grammar`; its error is the client's, about `param`. Compiles
 /// it, which for a model's first grammar takes its vocabulary, too.
-boost::asio::awaitable<std::optional<api::ApiError>> check_grammar(Context& context,
-                                                                   OpenedModel opened,
-                                                                   spec::Grammar grammar,
-                                                                   std::string param);
+Task<std::optional<api::ApiError>> check_grammar(Context& context,
+                                                 OpenedModel opened,
+                                                 spec::Grammar grammar,
+                                                 std::string param);
 
 /// Sets the choices of each prompt, or says what is wrong with the request.
 /// @param param       What prompts came as.
@@ -82,9 +81,9 @@ boost::asio::awaitable<std::optional<api::ApiError>> check_grammar(Context& cont
                                                    GenerationJob& job);
 
 /// Everything from a chat's request to its job.
-boost::asio::awaitable<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
-                                                                const HttpRequest& http,
-                                                                api::ChatRequest request,
-                                                                std::string_view prefix);
+Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
+                                              const HttpRequest& http,
+                                              api::ChatRequest request,
+                                              std::string_view prefix);
 
 }  // namespace heddle::gateway

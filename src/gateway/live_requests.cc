@@ -78,7 +78,7 @@ void LiveRequests::start() {
     job_.model->keep_alive = job_.params.keep_alive;
   }
   job_.model->in_flight += static_cast<std::int64_t>(records_.size());
-  context_->live.insert(inbox_.get());
+  context_->live.push_back(*inbox_);
   // The failure may be told from within a call of the system behind, so it is called back later.
   inbox_->on_failure([self = weak_from_this(), &loop = context_->loop] {
     asio::post(loop, [self] {
@@ -124,7 +124,7 @@ LiveRequests::~LiveRequests() {
     return;
   }
   cancel();
-  context_->live.erase(inbox_.get());
+  inbox_->unlink();
   job_.model->in_flight -= static_cast<std::int64_t>(records_.size());
   const api::Usage used = usage();
   for (std::size_t i = 0; i < records_.size(); ++i) {

@@ -6,6 +6,7 @@
 #include "base/log_tail.h"
 #include "gateway/handlers.h"
 #include "gateway/signal.h"
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 
@@ -46,16 +47,14 @@ class LogReader {
   std::uint64_t last_ = 0;
 };
 
-asio::awaitable<void> logs(std::shared_ptr<Context>, HttpExchange& http, std::string) {
+Task<void> logs(std::shared_ptr<Context>, HttpExchange& http, std::string) {
   LogReader reader("", /*events=*/false, /*with_history=*/true);
   HttpResponse response{.body = reader.take(), .content_type = kPlainText};
   (void)co_await http.respond(std::move(response));  // Nobody else wants it.
 }
 
 /// Sends lines until the client hangs up or the server ends.
-asio::awaitable<void> follow(std::shared_ptr<Context> context,
-                             HttpExchange& http,
-                             std::string model) {
+Task<void> follow(std::shared_ptr<Context> context, HttpExchange& http, std::string model) {
   const bool events = http.request().accept.find(kEventStream) != std::string::npos;
   const bool history = http.request().query.find("no-history") == std::string::npos;
   LogReader reader(std::move(model), events, history);
@@ -88,15 +87,11 @@ asio::awaitable<void> follow(std::shared_ptr<Context> context,
   (void)co_await http.end_stream();  // A client that has gone does not need it.
 }
 
-asio::awaitable<void> follow_all(std::shared_ptr<Context> context,
-                                 HttpExchange& http,
-                                 std::string) {
+Task<void> follow_all(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   co_await follow(std::move(context), http, "");
 }
 
-asio::awaitable<void> follow_model(std::shared_ptr<Context> context,
-                                   HttpExchange& http,
-                                   std::string name) {
+Task<void> follow_model(std::shared_ptr<Context> context, HttpExchange& http, std::string name) {
   const std::shared_ptr<CatalogModel> model = context->catalog.find(name);
   if (!model) {
     co_await respond_error(http, api::model_not_found(name, context->catalog.listed_names()));

@@ -3,13 +3,13 @@
 
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 #include "api/requests.h"
 #include "api/responses.h"
 #include "gateway/engine_handlers.h"
 #include "gateway/handlers.h"
 #include "gateway/idle_models.h"
+#include "gateway/task.h"
 #include "spec/json_writer.h"
 
 namespace heddle::gateway {
@@ -131,7 +131,7 @@ api::ModelObject describe(const Context& context,
   return object;
 }
 
-asio::awaitable<void> list(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+Task<void> list(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   std::map<ModelId, core::ModelStatus> statuses;
   for (core::ModelStatus& status : context->serving->models()) {
     const ModelId id = status.id;
@@ -155,9 +155,7 @@ core::ModelStatus status_of(const Context& context, ModelId id) {
   return {};
 }
 
-asio::awaitable<void> retrieve(std::shared_ptr<Context> context,
-                               HttpExchange& http,
-                               std::string id) {
+Task<void> retrieve(std::shared_ptr<Context> context, HttpExchange& http, std::string id) {
   const std::shared_ptr<CatalogModel> model = context->catalog.find(id);
   if (!model) {
     co_await respond_error(http, api::model_not_found(id, context->catalog.listed_names()));
@@ -176,7 +174,7 @@ std::string command_line(const config::EngineConfig& engine) {
   return line.empty() ? engine.container.image : line;
 }
 
-asio::awaitable<void> running(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+Task<void> running(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   spec::JsonWriter json;
   json.begin_object().key("running").begin_array();
   for (const core::ModelStatus& status : context->serving->models()) {
@@ -217,7 +215,7 @@ asio::awaitable<void> running(std::shared_ptr<Context> context, HttpExchange& ht
 enum class Verb : std::uint8_t { kLoad, kUnload };
 
 /// Waits for the system behind to load or unload a model.
-asio::awaitable<Result<void>> carry_out(Context& context, Verb verb, ModelId model) {
+Task<Result<void>> carry_out(Context& context, Verb verb, ModelId model) {
   if (context.serving == nullptr) {
     co_return Error{.code = Code::kUnavailable, .message = "the server is shutting down"};
   }
@@ -234,14 +232,15 @@ asio::awaitable<Result<void>> carry_out(Context& context, Verb verb, ModelId mod
       context.serving->unload(model, core::EvictionReason::kOperator, done);
     }
   };
-  co_return co_await asio::async_initiate<const asio::use_awaitable_t<>, void(Result<void>)>(
-      std::move(begin), asio::use_awaitable);
+  auto [result] =
+      co_await asio::async_initiate<const AwaitToken, void(Result<void>)>(std::move(begin), kAwait);
+  co_return std::move(result);
 }
 
-asio::awaitable<void> carry_out_and_answer(std::shared_ptr<Context> context,
-                                           HttpExchange& http,
-                                           Verb verb,
-                                           std::string name) {
+Task<void> carry_out_and_answer(std::shared_ptr<Context> context,
+                                HttpExchange& http,
+                                Verb verb,
+                                std::string name) {
   const std::shared_ptr<CatalogModel> model = context->catalog.find(name);
   if (!model) {
     co_await respond_error(http, api::model_not_found(name, context->catalog.listed_names()));
@@ -255,7 +254,7 @@ asio::awaitable<void> carry_out_and_answer(std::shared_ptr<Context> context,
   co_await respond_json(http, R"({"success":true})");
 }
 
-asio::awaitable<void> change(std::shared_ptr<Context> context, HttpExchange& http, Verb verb) {
+Task<void> change(std::shared_ptr<Context> context, HttpExchange& http, Verb verb) {
   auto parsed = api::parse_model_request(http.request().body);
   if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
     co_await respond_error(http, std::move(*wrong));
@@ -265,17 +264,15 @@ asio::awaitable<void> change(std::shared_ptr<Context> context, HttpExchange& htt
   co_await carry_out_and_answer(std::move(context), http, verb, std::move(name));
 }
 
-asio::awaitable<void> load(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+Task<void> load(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   co_await change(std::move(context), http, Verb::kLoad);
 }
 
-asio::awaitable<void> unload(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+Task<void> unload(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   co_await change(std::move(context), http, Verb::kUnload);
 }
 
-asio::awaitable<void> unload_one(std::shared_ptr<Context> context,
-                                 HttpExchange& http,
-                                 std::string id) {
+Task<void> unload_one(std::shared_ptr<Context> context, HttpExchange& http, std::string id) {
   co_await carry_out_and_answer(std::move(context), http, Verb::kUnload, std::move(id));
 }
 
@@ -286,19 +283,17 @@ std::string model_in_query(const HttpRequest& request) {
   return model ? *model : query_value(request.query, "id").value_or("");
 }
 
-asio::awaitable<void> sleep(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+Task<void> sleep(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   std::string name = model_in_query(http.request());
   co_await carry_out_and_answer(std::move(context), http, Verb::kUnload, std::move(name));
 }
 
-asio::awaitable<void> wake_up(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+Task<void> wake_up(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   std::string name = model_in_query(http.request());
   co_await carry_out_and_answer(std::move(context), http, Verb::kLoad, std::move(name));
 }
 
-asio::awaitable<void> is_sleeping(std::shared_ptr<Context> context,
-                                  HttpExchange& http,
-                                  std::string) {
+Task<void> is_sleeping(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   const std::string name = model_in_query(http.request());
   const std::shared_ptr<CatalogModel> model = context->catalog.find(name);
   if (!model) {
@@ -311,9 +306,7 @@ asio::awaitable<void> is_sleeping(std::shared_ptr<Context> context,
   co_await respond_json(http, std::move(answer));
 }
 
-asio::awaitable<void> unload_all(std::shared_ptr<Context> context,
-                                 HttpExchange& http,
-                                 std::string) {
+Task<void> unload_all(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   for (const core::ModelStatus& status : context->serving->models()) {
     if (status.residency == core::Residency::kAbsent) {
       continue;

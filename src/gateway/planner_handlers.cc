@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "gateway/task.h"
 #include "spec/json_writer.h"
 
 namespace heddle::gateway {
@@ -22,9 +23,7 @@ void write_name(spec::JsonWriter& json, std::string_view key, const std::string&
 
 }  // namespace
 
-asio::awaitable<void> list_decisions(std::shared_ptr<Context> context,
-                                     HttpExchange& http,
-                                     std::string) {
+Task<void> list_decisions(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   const std::optional<std::string> model = query_value(http.request().query, "model");
   const Instant now = context->now();
   spec::JsonWriter json;
@@ -44,9 +43,7 @@ asio::awaitable<void> list_decisions(std::shared_ptr<Context> context,
   co_await respond_json(http, std::move(json).take());
 }
 
-asio::awaitable<void> list_forecasts(std::shared_ptr<Context> context,
-                                     HttpExchange& http,
-                                     std::string) {
+Task<void> list_forecasts(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   spec::JsonWriter json;
   json.begin_object().key("models").begin_array();
   for (const core::ModelStatus& model : context->serving->models()) {

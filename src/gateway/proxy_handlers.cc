@@ -4,6 +4,7 @@
 
 #include "gateway/forward_body.h"
 #include "gateway/job_setup.h"
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 
@@ -76,7 +77,7 @@ api::ApiError only_for_engines(const HttpRequest& request, const std::string& mo
 }
 
 /// What heddle has no answer of its own to.
-asio::awaitable<void> theirs(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+Task<void> theirs(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   const HttpRequest& request = http.request();
   const Result<BodyFacts> facts = read_facts(request);
   if (!facts || facts->model.empty()) {
@@ -121,9 +122,7 @@ UpstreamTarget upstream_target(const Catalog& catalog, std::string_view path) {
 }
 
 /// Anything that an engine has, under the name of its model.
-asio::awaitable<void> upstream(std::shared_ptr<Context> context,
-                               HttpExchange& http,
-                               std::string below) {
+Task<void> upstream(std::shared_ptr<Context> context, HttpExchange& http, std::string below) {
   const HttpRequest& request = http.request();
   UpstreamTarget target =
       upstream_target(context->catalog, std::string_view(request.path).substr(kUpstream.size()));
@@ -171,9 +170,7 @@ std::optional<ForwardJob> forward_job(const Context& context, const HttpRequest&
   return inference_job(context, request, std::move(model), *facts);
 }
 
-asio::awaitable<void> admit_and_forward(std::shared_ptr<Context> context,
-                                        HttpExchange& http,
-                                        ForwardJob job) {
+Task<void> admit_and_forward(std::shared_ptr<Context> context, HttpExchange& http, ForwardJob job) {
   if (std::optional<api::ApiError> no = turn_away(*context, *job.model, 1)) {
     return respond_error(http, std::move(*no));
   }

@@ -7,6 +7,7 @@
 
 #include "gateway/forwarding.h"
 #include "gateway/handlers.h"
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 
@@ -15,16 +16,12 @@ namespace heddle::gateway {
                                                     const HttpRequest& request);
 
 /// Forwards `job`, unless its model has too many requests.
-boost::asio::awaitable<void> admit_and_forward(std::shared_ptr<Context> context,
-                                               HttpExchange& http,
-                                               ForwardJob job);
+Task<void> admit_and_forward(std::shared_ptr<Context> context, HttpExchange& http, ForwardJob job);
 
 /// A handler: `ours` for models of our own, and for requests that name none; those for others are
 /// forwarded.
 template <Handler ours>
-boost::asio::awaitable<void> ours_or_theirs(std::shared_ptr<Context> context,
-                                            HttpExchange& http,
-                                            std::string id) {
+Task<void> ours_or_theirs(std::shared_ptr<Context> context, HttpExchange& http, std::string id) {
   if (std::optional<ForwardJob> job = forward_job(*context, http.request())) {
     return admit_and_forward(std::move(context), http, std::move(*job));
   }

@@ -5,6 +5,7 @@
 #include "gateway/generation.h"
 #include "gateway/job_setup.h"
 #include "gateway/proxy_handlers.h"
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 
@@ -12,7 +13,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-asio::awaitable<void> respond(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+Task<void> respond(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   auto parsed = api::parse_response_request(http.request().body);
   if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
     co_await respond_error(http, std::move(*wrong));
@@ -31,7 +32,7 @@ asio::awaitable<void> respond(std::shared_ptr<Context> context, HttpExchange& ht
 }
 
 /// Of a response that is asked for, or about, later.
-asio::awaitable<void> not_kept(std::shared_ptr<Context>, HttpExchange& http, std::string id) {
+Task<void> not_kept(std::shared_ptr<Context>, HttpExchange& http, std::string id) {
   api::ApiError error =
       api::invalid_request("response_id", "response \"" + id + "\": responses are not kept");
   error.status = 404;

@@ -6,6 +6,7 @@
 #include "gateway/engine_handlers.h"
 #include "gateway/handlers.h"
 #include "gateway/planner_handlers.h"
+#include "gateway/task.h"
 #include "spec/json_writer.h"
 
 namespace heddle::gateway {
@@ -16,11 +17,11 @@ namespace {
 
 constexpr std::size_t kStoriesListed = 100;
 
-asio::awaitable<void> health(std::shared_ptr<Context>, HttpExchange& http, std::string) {
+Task<void> health(std::shared_ptr<Context>, HttpExchange& http, std::string) {
   co_await respond_json(http, R"({"status":"ok"})");
 }
 
-asio::awaitable<void> ready(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+Task<void> ready(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   const std::vector<core::DeviceStatus> devices = context->serving->devices();
   const bool up =
       std::any_of(devices.begin(), devices.end(), [](const auto& device) { return device.up; });
@@ -33,13 +34,13 @@ asio::awaitable<void> ready(std::shared_ptr<Context> context, HttpExchange& http
   }
 }
 
-asio::awaitable<void> version(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+Task<void> version(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   spec::JsonWriter json;
   json.begin_object().key("version").string(context->version).end_object();
   co_await respond_json(http, std::move(json).take());
 }
 
-asio::awaitable<void> metrics(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+Task<void> metrics(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   if (std::optional<std::string> model = query_value(http.request().query, "model")) {
     co_await respond_engine_metrics(std::move(context), http, std::move(*model));
     co_return;
@@ -79,7 +80,7 @@ void write_shard(spec::JsonWriter& json,
   }
 }
 
-asio::awaitable<void> devices(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+Task<void> devices(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   const std::vector<core::ModelStatus> models = context->serving->models();
   spec::JsonWriter json;
   json.begin_object().key("devices").begin_array();
@@ -119,9 +120,7 @@ std::string tell_json(const Context& context, const Story& story) {
   return story_json(told);
 }
 
-asio::awaitable<void> request_story(std::shared_ptr<Context> context,
-                                    HttpExchange& http,
-                                    std::string id) {
+Task<void> request_story(std::shared_ptr<Context> context, HttpExchange& http, std::string id) {
   const Story* story = context->stories.find(id);
   if (story == nullptr) {
     api::ApiError error =
@@ -134,9 +133,7 @@ asio::awaitable<void> request_story(std::shared_ptr<Context> context,
   co_await respond_json(http, tell_json(*context, *story));
 }
 
-asio::awaitable<void> request_stories(std::shared_ptr<Context> context,
-                                      HttpExchange& http,
-                                      std::string) {
+Task<void> request_stories(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   std::string json = R"({"requests":[)";
   for (const Story* story : context->stories.latest(kStoriesListed)) {
     json += json.back() == '[' ? "" : ",";
@@ -145,7 +142,7 @@ asio::awaitable<void> request_stories(std::shared_ptr<Context> context,
   co_await respond_json(http, json + "]}");
 }
 
-asio::awaitable<void> index(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+Task<void> index(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   std::string page = "heddle " + context->version +
                      ": many language models behind one OpenAI-compatible endpoint.\n\nmodels\n";
   std::string example;

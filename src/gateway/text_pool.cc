@@ -4,7 +4,8 @@
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/use_awaitable.hpp>
+
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 
@@ -24,7 +25,7 @@ TextPool::~TextPool() {
   threads_.join();
 }
 
-asio::awaitable<void> TextPool::run(std::function<void()> work) {
+Task<void> TextPool::run(std::function<void()> work) {
   auto begin = [this, &work](auto done) {
     // The loop has work for as long as somebody waits for a thread.
     asio::post(threads_,
@@ -33,11 +34,10 @@ asio::awaitable<void> TextPool::run(std::function<void()> work) {
                  asio::post(guard.get_executor(), std::move(done));
                });
   };
-  co_await asio::async_initiate<const asio::use_awaitable_t<>, void()>(std::move(begin),
-                                                                       asio::use_awaitable);
+  co_await asio::async_initiate<const AwaitToken, void()>(std::move(begin), kAwait);
 }
 
-asio::awaitable<void> TextPool::run_text(std::size_t body_bytes, std::function<void()> work) {
+Task<void> TextPool::run_text(std::size_t body_bytes, std::function<void()> work) {
   if (body_bytes <= kAtOnceBytes) {
     work();
     co_return;

@@ -3,9 +3,10 @@
 #include <cstddef>
 #include <functional>
 
-#include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/thread_pool.hpp>
+
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 
@@ -20,10 +21,10 @@ class TextPool {
 
   /// Does `work` on one of the threads and comes back to the loop. `work` may use references to
   /// what the caller's coroutine holds.
-  boost::asio::awaitable<void> run(std::function<void()> work);
+  Task<void> run(std::function<void()> work);
   /// The same for the template and tokens of a request with a body of so many bytes: where these
   /// take less time than to go to a thread and to come back, it does the work at once.
-  boost::asio::awaitable<void> run_text(std::size_t body_bytes, std::function<void()> work);
+  Task<void> run_text(std::size_t body_bytes, std::function<void()> work);
 
  private:
   boost::asio::io_context& loop_;

@@ -3,8 +3,9 @@
 #include <thread>
 #include <vector>
 
-#include <boost/asio/co_spawn.hpp>
 #include <gtest/gtest.h>
+
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 namespace {
@@ -16,13 +17,13 @@ struct Seen {
   std::thread::id returned{};
 };
 
-asio::awaitable<void> use(TextPool& pool, Seen& seen) {
+Task<void> use(TextPool& pool, Seen& seen) {
   std::function<void()> work = [&seen] { seen.worked = std::this_thread::get_id(); };
   co_await pool.run(std::move(work));
   seen.returned = std::this_thread::get_id();
 }
 
-asio::awaitable<void> use_text(TextPool& pool, std::size_t bytes, Seen& seen) {
+Task<void> use_text(TextPool& pool, std::size_t bytes, Seen& seen) {
   std::function<void()> work = [&seen] { seen.worked = std::this_thread::get_id(); };
   co_await pool.run_text(bytes, std::move(work));
   seen.returned = std::this_thread::get_id();
@@ -33,9 +34,8 @@ TEST(TextPool, DoesShortTextsAtOnce) {
   TextPool pool(loop, 2);
   Seen little;
   Seen much;
-  const auto done = [](const std::exception_ptr& failure) { EXPECT_EQ(failure, nullptr); };
-  asio::co_spawn(loop, use_text(pool, 100, little), done);
-  asio::co_spawn(loop, use_text(pool, 100'000, much), done);
+  spawn(loop, use_text(pool, 100, little));
+  spawn(loop, use_text(pool, 100'000, much));
   loop.run();
   EXPECT_EQ(little.worked, std::this_thread::get_id());
   EXPECT_NE(much.worked, std::this_thread::get_id());
@@ -47,9 +47,7 @@ TEST(TextPool, WorksElsewhereAndComesBack) {
   TextPool pool(loop, 2);
   std::vector<Seen> all(50);
   for (Seen& seen : all) {
-    asio::co_spawn(loop, use(pool, seen), [](const std::exception_ptr& failure) {
-      EXPECT_EQ(failure, nullptr);
-    });
+    spawn(loop, use(pool, seen));
   }
   loop.run();
   for (const Seen& seen : all) {

@@ -1,8 +1,9 @@
 #include "gateway/token_inbox.h"
 
-#include <boost/asio/co_spawn.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 namespace {
@@ -48,13 +49,13 @@ TEST_F(TokenInboxTest, TheFirstErrorStays) {
 TEST_F(TokenInboxTest, EveryEventWakes) {
   int woken = 0;
   const auto sink = inbox->sink(0);
-  auto wait = [](TokenInbox& box, int& count) -> asio::awaitable<void> {
+  auto wait = [](TokenInbox& box, int& count) -> Task<void> {
     for (;;) {
       co_await box.signal.wait();
       ++count;
     }
   };
-  asio::co_spawn(loop, wait(*inbox, woken), [](const std::exception_ptr&) {});
+  spawn(loop, wait(*inbox, woken));
   loop.poll();
   EXPECT_EQ(woken, 0);
   sink->on_tokens({{}});

@@ -7,11 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
@@ -20,6 +18,8 @@
 #include "gateway/deadline.h"
 #include "gateway/http_parser.h"
 #include "gateway/send_at_once.h"
+#include "gateway/task.h"
+#include "gateway/watched_socket.h"
 
 namespace heddle::gateway {
 
@@ -31,62 +31,58 @@ using ErrorCode = boost::system::error_code;
 
 namespace {
 
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kReadBytes = 65536;
 constexpr std::size_t kHeadBytes = 512;  ///< Of most requests.
 
-/// A connection to an engine, and its one deadline, which closes the socket or stops its reading.
+/// A connection to an engine, and its one deadline, which closes the socket or ends the patience of
+/// who reads.
 class Connection {
  public:
   explicit Connection(asio::io_context& loop)
-      : socket(loop), deadline_(loop, [this] { give_up(); }) {}
+      : watched_(std::make_shared<WatchedSocket>(tcp::socket(loop))),
+        deadline_(loop, [this] { give_up(); }) {}
+  ~Connection() { close(); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
 
+  [[nodiscard]] tcp::socket& socket() { return watched_->socket(); }
   void close() {
-    ErrorCode ignored;
     deadline_.clear();
-    socket.close(ignored);
+    watched_->close();
   }
   void close_after(Duration patience) {
-    only_stops_ = false;
+    only_wakes_ = false;
     deadline_.set(patience);
   }
-  /// Stops the read that waits.
-  void stop_after(Duration patience) {
-    only_stops_ = true;
+  /// Takes the deadline back.
+  void settle() { deadline_.clear(); }
+
+  /// Awaited, waits for something to read; false when the patience has ended.
+  WatchedSocket::Readable readable(Duration patience) {
+    only_wakes_ = true;
     deadline_.set(patience);
+    return watched_->readable();
   }
-  /// Takes the deadline back; whether it had stopped a read.
-  bool settle() {
-    deadline_.clear();
-    return std::exchange(stopped_, false);
-  }
+  /// Has the loop tell when the engine hangs up.
+  void watch() { watched_->watch(); }
+  /// Whether the engine has hung up, or sent what nobody asked for, as far as the loop knows.
+  [[nodiscard]] bool is_stale() const { return watched_->stirred(); }
 
-  /// Whether the engine has closed it, or sent what nobody asked for.
-  [[nodiscard]] bool is_stale() {
-    char byte = 0;
-    ErrorCode failure;
-    socket.receive(asio::buffer(&byte, 1), tcp::socket::message_peek, failure);
-    return failure != asio::error::would_block;
-  }
-
-  tcp::socket socket;
   beast::flat_buffer buffer{};  ///< Read, but not parsed: what comes next is needed for that.
   Instant idle_since{};
 
  private:
   void give_up() {
-    if (!only_stops_) {
+    if (only_wakes_) {
+      watched_->wake();
+    } else {
       close();
-      return;
     }
-    ErrorCode ignored;
-    stopped_ = true;
-    socket.cancel(ignored);
   }
 
+  std::shared_ptr<WatchedSocket> watched_;
   Deadline deadline_;
-  bool only_stops_ = false;
-  bool stopped_ = false;
+  bool only_wakes_ = false;
 };
 
 /// Connecting has the loop ask for news of writability, and it goes on asking: then each wait for
@@ -211,6 +207,7 @@ class UpstreamConnections : public std::enable_shared_from_this<UpstreamConnecti
       return;
     }
     connection->idle_since = steady_now();
+    connection->watch();
     kept.push_back(std::move(connection));
     if (!sweeping_) {
       sweep();
@@ -269,6 +266,9 @@ class UpstreamConnections : public std::enable_shared_from_this<UpstreamConnecti
 namespace {
 
 class Exchange final : public UpstreamExchange {
+  /// Head and body.
+  using Request = std::array<asio::const_buffer, 2>;
+
  public:
   Exchange(std::shared_ptr<UpstreamConnections> pool, core::EngineAddress address)
       : pool_(std::move(pool)), address_(std::move(address)) {}
@@ -276,41 +276,33 @@ class Exchange final : public UpstreamExchange {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  asio::awaitable<Result<void>> send(const UpstreamRequest& request) override {
+  Task<Result<void>> send(const UpstreamRequest& request) override {
     request_ = &request;
     connection_ = pool_->take(address_);
     reused_ = connection_ != nullptr;
-    if (!reused_) {
-      const Result<void> connected = co_await connect();
-      if (!connected) {
-        co_return connected.error();
-      }
-    }
-    co_await write();
-    co_return closed_ ? Result<void>(cancelled()) : Result<void>();
+    return reused_ ? write() : connect_and_write();
   }
 
-  asio::awaitable<Result<News>> receive(Duration patience) override {
+  Task<Result<News>> receive(Duration patience) override {
     if (closed_ || !connection_) {
       co_return cancelled();
     }
-    connection_->stop_after(patience);
-    const auto [no_news] = co_await connection_->socket.async_wait(tcp::socket::wait_read, kAwait);
-    const bool stopped = connection_->settle();
+    const bool stirred = co_await connection_->readable(patience);
+    connection_->settle();
     if (closed_) {
       co_return cancelled();
     }
-    ErrorCode failure = no_news;
-    std::size_t bytes = 0;
-    if (!failure) {
-      bytes = connection_->socket.read_some(asio::buffer(pool_->scratch), failure);
+    if (!stirred) {
+      co_return News::kNone;
     }
-    if ((failure == asio::error::operation_aborted && stopped) ||
-        failure == asio::error::would_block) {
+    ErrorCode failure;
+    const std::size_t bytes =
+        connection_->socket().read_some(asio::buffer(pool_->scratch), failure);
+    if (failure == asio::error::would_block) {
       co_return News::kNone;
     }
     if (failure && reused_ && !begun_) {
-      const Result<void> again = co_await start_over();
+      const Result<void> again = co_await connect_and_write();
       if (!again) {
         co_return again.error();
       }
@@ -344,7 +336,7 @@ class Exchange final : public UpstreamExchange {
             .message = "the exchange with the engine at " + place(address_) + " was ended"};
   }
 
-  asio::awaitable<Result<void>> connect() {
+  Task<Result<void>> connect() {
     connection_ = std::make_unique<Connection>(pool_->loop);
     Connection& connection = *connection_;
     connection.close_after(pool_->options.connect_timeout);
@@ -352,7 +344,7 @@ class Exchange final : public UpstreamExchange {
     const asio::ip::address numeric = asio::ip::make_address(address_.host, failure);
     if (!failure) {
       const auto [refused] =
-          co_await connection.socket.async_connect(tcp::endpoint(numeric, address_.port), kAwait);
+          co_await connection.socket().async_connect(tcp::endpoint(numeric, address_.port), kAwait);
       failure = refused;
     } else {
       tcp::resolver resolver(pool_->loop);
@@ -362,7 +354,7 @@ class Exchange final : public UpstreamExchange {
       if (!failure && !closed_) {
         connection.close_after(pool_->options.connect_timeout);
         const auto [refused, endpoint] =
-            co_await asio::async_connect(connection.socket, found, kAwait);
+            co_await asio::async_connect(connection.socket(), found, kAwait);
         failure = refused;
       }
     }
@@ -374,38 +366,42 @@ class Exchange final : public UpstreamExchange {
       failure = failure == asio::error::operation_aborted ? asio::error::timed_out : failure;
       co_return unreachable(address_, "connect to", failure);
     }
-    forget_writability(connection.socket);
-    connection.socket.set_option(tcp::no_delay(true), failure);
-    connection.socket.non_blocking(true, failure);
+    forget_writability(connection.socket());
+    connection.socket().set_option(tcp::no_delay(true), failure);
+    connection.socket().non_blocking(true, failure);
     co_return Result<void>();
   }
 
   /// A failure to send is no failure yet: the engine may have answered without reading all of it.
   /// Reading will tell.
-  asio::awaitable<void> write() {
+  Task<Result<void>> write() {
     begin_parser();
     head_bytes_ = head_text(address_, *request_);
-    const std::array<asio::const_buffer, 2> bytes{asio::buffer(head_bytes_),
-                                                  asio::buffer(request_->body)};
-    beast::buffers_suffix left(bytes);
-    ErrorCode failure = send_at_once(connection_->socket, left);
-    if (!failure && asio::buffer_size(left) > 0) {
-      connection_->close_after(pool_->options.send_timeout);
-      const auto [stalled, sent] = co_await asio::async_write(connection_->socket, left, kAwait);
-      connection_->settle();
-      failure = stalled;
+    beast::buffers_suffix left(Request{asio::buffer(head_bytes_), asio::buffer(request_->body)});
+    const ErrorCode failure = send_at_once(connection_->socket(), left);
+    written_ = !failure && asio::buffer_size(left) == 0;
+    if (failure || written_) {
+      return Result<void>();
     }
-    written_ = !failure;
+    return write_rest(left);
   }
 
-  asio::awaitable<Result<void>> start_over() {
+  Task<Result<void>> write_rest(beast::buffers_suffix<Request> left) {
+    connection_->close_after(pool_->options.send_timeout);
+    const auto [failure, sent] = co_await asio::async_write(connection_->socket(), left, kAwait);
+    connection_->settle();
+    written_ = !failure;
+    co_return closed_ ? Result<void>(cancelled()) : Result<void>();
+  }
+
+  Task<Result<void>> connect_and_write() {
     reused_ = false;
     const Result<void> connected = co_await connect();
     if (!connected) {
       co_return connected.error();
     }
-    co_await write();
-    co_return closed_ ? Result<void>(cancelled()) : Result<void>();
+    const Result<void> written = co_await write();
+    co_return written;
   }
 
   /// Parses what was read: `news`, and before it what could not be parsed without. `failure` is

@@ -7,13 +7,13 @@
 #include <string>
 #include <string_view>
 
-#include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 
 #include "base/result.h"
 #include "base/time.h"
 #include "core/serving.h"
 #include "gateway/http_exchange.h"
+#include "gateway/task.h"
 
 /// The HTTP client of the gateway: requests to engines that are not ours.
 namespace heddle::gateway {
@@ -60,7 +60,7 @@ class UpstreamExchange {
 
   /// Sends `request`, which lives until the exchange ends, over a connection that was kept, else
   /// over a new one. kUnavailable where the engine cannot be reached.
-  virtual boost::asio::awaitable<Result<void>> send(const UpstreamRequest& request) = 0;
+  virtual Task<Result<void>> send(const UpstreamRequest& request) = 0;
 
   enum class News : std::uint8_t {
     kNone,  ///< Nothing came within the patience.
@@ -69,7 +69,7 @@ class UpstreamExchange {
   /// Waits for more of the answer. A kept connection that turns out to have been closed, and gave
   /// nothing of an answer, is replaced by a new one once. kUnavailable where the engine closed or
   /// broke the connection before the answer was whole.
-  virtual boost::asio::awaitable<Result<News>> receive(Duration patience) = 0;
+  virtual Task<Result<News>> receive(Duration patience) = 0;
 
   /// Null until it has come. Whoever passes its headers on may take them.
   [[nodiscard]] virtual UpstreamHead* head() = 0;

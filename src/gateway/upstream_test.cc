@@ -3,12 +3,11 @@
 #include <functional>
 #include <future>
 
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <gtest/gtest.h>
 
 #include "gateway/fake_engine.h"
-#include "gateway/http_connection.h"
+#include "gateway/task.h"
 
 namespace heddle::gateway {
 namespace {
@@ -23,10 +22,10 @@ struct Outcome {
   bool complete = false;
 };
 
-asio::awaitable<void> exchange(UpstreamPool& pool,
-                               core::EngineAddress address,
-                               const UpstreamRequest& request,
-                               Outcome& outcome) {
+Task<void> exchange(UpstreamPool& pool,
+                    core::EngineAddress address,
+                    const UpstreamRequest& request,
+                    Outcome& outcome) {
   const std::unique_ptr<UpstreamExchange> engine = pool.exchange(address);
   const Result<void> sent = co_await engine->send(request);
   if (!sent) {
@@ -54,10 +53,9 @@ class Upstream : public testing::Test {
   }
   Outcome ask(std::uint16_t port, const UpstreamRequest& request = {.target = "/x"}) {
     Outcome outcome;
-    asio::co_spawn(
-        loop,
-        exchange(pool, {.host = "127.0.0.1", .port = port, .base_path = "/base"}, request, outcome),
-        abort_on_exception);
+    spawn(loop,
+          exchange(
+              pool, {.host = "127.0.0.1", .port = port, .base_path = "/base"}, request, outcome));
     loop.restart();
     while (loop.run_one() > 0 && !outcome.complete && !outcome.error) {
     }
@@ -194,14 +192,17 @@ TEST_F(Upstream, AnswersBeforeTheRequestIsReadAreTaken) {
   EXPECT_EQ(outcome.body, "too large");
 }
 
-asio::awaitable<void> wait_and_close(UpstreamPool& pool, std::uint16_t port, std::string& story) {
+Task<void> wait_and_close(asio::io_context& loop,
+                          UpstreamPool& pool,
+                          std::uint16_t port,
+                          std::string& story) {
   const UpstreamRequest request{.target = "/x"};
   const auto engine = pool.exchange({.host = "localhost", .port = port});
   const Result<void> sent = co_await engine->send(request);
   story += sent ? "sent " : sent.error().message;
   const auto none = co_await engine->receive(1ms);
   story += none && *none == UpstreamExchange::News::kNone ? "none " : "? ";
-  asio::steady_timer timer(co_await asio::this_coro::executor, 1ms);
+  asio::steady_timer timer(loop, 1ms);
   timer.async_wait([&engine](const auto&) { engine->close(); });
   const auto closed = co_await engine->receive(10s);
   story += !closed && closed.error().code == Code::kCancelled ? "closed" : "?";
@@ -214,7 +215,7 @@ TEST_F(Upstream, WaitsWithPatienceAndHangsUpAtOnce) {
     return false;
   });
   std::string story;
-  asio::co_spawn(loop, wait_and_close(pool, engine.port(), story), abort_on_exception);
+  spawn(loop, wait_and_close(loop, pool, engine.port(), story));
   loop.run();
   EXPECT_EQ(story, "sent none closed");
   EXPECT_TRUE(hung_up.get_future().get());

@@ -1,0 +1,146 @@
+#include "gateway/task.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <gtest/gtest.h>
+
+namespace heddle::gateway {
+namespace {
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+
+Task<int> answer_later(asio::io_context& loop) {
+  asio::steady_timer timer(loop, 1ms);
+  const auto [stopped] = co_await timer.async_wait(kAwait);
+  co_return stopped ? 0 : 42;
+}
+
+/// Without a coroutine where it has nothing to wait for.
+Task<int> answer(asio::io_context& loop, bool known) {
+  return known ? Task<int>(7) : answer_later(loop);
+}
+
+Task<void> ask(asio::io_context& loop, std::string& story) {
+  const int known = co_await answer(loop, true);
+  story += std::to_string(known) + " ";
+  const int later = co_await answer(loop, false);
+  story += std::to_string(later);
+  co_await nothing_to_wait_for();
+  story += " end";
+}
+
+TEST(Task, WaitsForOthersAndForOperations) {
+  asio::io_context loop(1);
+  std::string story;
+  spawn(loop, ask(loop, story));
+  EXPECT_EQ(story, "") << "runs from the loop, not from within spawn()";
+  loop.run();
+  EXPECT_EQ(story, "7 42 end");
+}
+
+Task<int> count_down(int from) {
+  if (from == 0) {
+    co_return 0;
+  }
+  const int below = co_await count_down(from - 1);
+  co_return below + 1;
+}
+
+Task<void> keep(Task<int> task, int& result) {
+  result = co_await task;
+}
+
+TEST(Task, GivesBackWhatOthersGaveIt) {
+  asio::io_context loop(1);
+  int result = 0;
+  spawn(loop, keep(count_down(100), result));
+  loop.run();
+  EXPECT_EQ(result, 100);
+}
+
+/// Tells of its end.
+struct Witness {
+  explicit Witness(std::string& where) : story(where) {}
+  Witness(const Witness&) = delete;
+  Witness& operator=(const Witness&) = delete;
+  ~Witness() { story += "gone "; }
+  std::string& story;
+};
+
+Task<void> wait_for_ever(asio::io_context& loop, std::string& story) {
+  const Witness witness(story);
+  asio::steady_timer timer(loop, asio::steady_timer::time_point::max());
+  co_await timer.async_wait(kAwait);
+  story += "woken ";
+}
+
+Task<void> wait_for_that(asio::io_context& loop, std::string& story) {
+  const Witness witness(story);
+  co_await wait_for_ever(loop, story);
+  story += "woken ";
+}
+
+TEST(Task, EndsWithTheLoopWhatItAwaitsFirst) {
+  std::string story;
+  {
+    asio::io_context loop(1);
+    spawn(loop, wait_for_that(loop, story));
+    loop.poll();
+    EXPECT_EQ(story, "");
+  }
+  EXPECT_EQ(story, "gone gone ");
+}
+
+TEST(Task, EndsWithALoopThatNeverRan) {
+  std::string story;
+  {
+    asio::io_context loop(1);
+    spawn(loop, wait_for_that(loop, story));
+  }
+  EXPECT_EQ(story, "") << "its body had not begun";
+}
+
+TEST(Task, IsDroppedUnawaited) {
+  asio::io_context loop(1);
+  std::string story;
+  {
+    const Task<void> never = wait_for_that(loop, story);
+  }
+  EXPECT_EQ(story, "");
+}
+
+Task<std::unique_ptr<int>> give() {
+  co_return std::make_unique<int>(3);
+}
+
+Task<void> take(int& result) {
+  const std::unique_ptr<int> given = co_await give();
+  result = *given;
+}
+
+TEST(Task, PassesOnWhatCanOnlyBeMoved) {
+  asio::io_context loop(1);
+  int result = 0;
+  spawn(loop, take(result));
+  loop.run();
+  EXPECT_EQ(result, 3);
+}
+
+Task<void> fail() {
+  throw std::string("nobody expects this");
+  co_return;
+}
+
+TEST(TaskDeathTest, AbortsOnAnException) {
+  asio::io_context loop(1);
+  spawn(loop, fail());
+  EXPECT_DEATH(loop.run(), "exception in a coroutine");
+}
+
+}  // namespace
+}  // namespace heddle::gateway
