@@ -41,7 +41,9 @@ void declare(Fields& f, Limits& limits) {
             limits.queue);
   f.duration({"request_timeout", "From a request's arrival to its last token."},
              limits.request_timeout);
-  f.duration({"load_timeout", "How long a request waits at most for its model."},
+  f.duration({"load_timeout",
+              "How long a request waits at most for its model; not less than an engine's "
+              "start_timeout unless another value than 5m is given."},
              limits.load_timeout);
   f.duration({"idle_timeout", "How long a connection stays open between requests."},
              limits.idle_timeout);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "api/error_text.h"
 #include "gateway/task.h"
 
 namespace heddle::gateway {
@@ -46,7 +47,8 @@ std::string device_name(Context& context, std::optional<DeviceId> device) {
 }
 
 Task<void> respond_error(HttpExchange& http, api::ApiError error) {
-  HttpResponse response{.status = error.status, .body = api::to_json(error)};
+  HttpResponse response{.status = error.status,
+                        .body = api::error_text(error, http.request().path)};
   if (error.retry_after > 0) {
     response.headers.emplace_back("Retry-After", std::to_string(error.retry_after));
   }

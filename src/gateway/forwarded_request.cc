@@ -8,6 +8,11 @@
 
 namespace heddle::gateway {
 
+Duration load_limit(const config::Limits& limits, const config::EngineConfig& engine) {
+  const bool by_default = limits.load_timeout == config::Limits().load_timeout;
+  return by_default ? std::max(limits.load_timeout, engine.start_timeout) : limits.load_timeout;
+}
+
 ForwardedRequest::ForwardedRequest(std::shared_ptr<Context> context,
                                    const ForwardJob& job,
                                    const std::string& request_id)
@@ -15,7 +20,8 @@ ForwardedRequest::ForwardedRequest(std::shared_ptr<Context> context,
       model_(job.model),
       request_id_(request_id),
       request_(std::make_shared<core::ForeignRequest>()),
-      inbox_(std::make_shared<ForeignInbox>(context_->loop)) {
+      inbox_(std::make_shared<ForeignInbox>(context_->loop)),
+      load_limit_(load_limit(context_->limits, *model_->config.engine)) {
   request_->id = RequestId(++context_->last_request);
   request_->model = model_->id;
   request_->priority = job.priority;
@@ -46,7 +52,8 @@ ForwardedRequest::~ForwardedRequest() {
   }
   inbox_->unlink();
   --model_->in_flight;
-  request_->times.finished = context_->now();
+  const Instant now = context_->now();
+  request_->times.finished = now;
   StoryPart part = tell(*request_, device_name(*context_, request_->device));
   part.prompt_tokens = usage_.prompt_tokens().value_or(0);
   part.cached_tokens = usage_.cached_tokens().value_or(0);
@@ -57,15 +64,16 @@ ForwardedRequest::~ForwardedRequest() {
                           whole            ? "stop"
                           : status_ == 499 ? "abort"
                                            : "error");
-  log::info("request ended",
-            {{"request", request_id_},
-             {"model", model_->config.id},
-             {"status", status_},
-             {"prompt_tokens", part.prompt_tokens},
-             {"cached_tokens", part.cached_tokens},
-             {"completion_tokens", part.completion_tokens},
-             {"ms", std::chrono::duration<double, std::milli>(age()).count()},
-             {"error", error_}});
+  log::info(
+      "request ended",
+      {{"request", request_id_},
+       {"model", model_->config.id},
+       {"status", status_},
+       {"prompt_tokens", part.prompt_tokens},
+       {"cached_tokens", part.cached_tokens},
+       {"completion_tokens", part.completion_tokens},
+       {"ms", std::chrono::duration<double, std::milli>(now - request_->times.arrived).count()},
+       {"error", error_}});
   story_->parts.push_back(std::move(part));
   story_->status = status_;
   story_->error = error_;
@@ -77,30 +85,26 @@ void ForwardedRequest::retry() {
   context_->serving->retry_foreign(request_->id);
 }
 
-void ForwardedRequest::check_time() {
+Duration ForwardedRequest::check_time() {
   const config::Limits& limits = context_->limits;
+  const Duration passed = age();
   if (context_->serving == nullptr) {
     inbox_->fail({.code = Code::kUnavailable, .message = "the server is shutting down"});
-  } else if (age() >= limits.request_timeout) {
+  } else if (passed >= limits.request_timeout) {
     inbox_->fail({.code = Code::kDeadlineExceeded,
                   .message = "the answer was not complete after " +
                              format_duration(limits.request_timeout) +
                              ", which is limits.request_timeout"});
-  } else if (age() >= limits.load_timeout && !was_ready_) {
+  } else if (passed >= load_limit_ && !was_ready_) {
     inbox_->fail({.code = Code::kDeadlineExceeded,
                   .message = "the engine of \"" + model_->config.id + "\" was not ready after " +
-                             format_duration(limits.load_timeout) +
-                             ", which is limits.load_timeout"});
+                             format_duration(load_limit_) + ", which is " +
+                             (load_limit_ == limits.load_timeout ? "limits.load_timeout"
+                                                                 : "its start_timeout")});
   }
-}
-
-Duration ForwardedRequest::time_left() const {
-  const config::Limits& limits = context_->limits;
-  Duration left = limits.request_timeout - age();
-  if (!was_ready_) {
-    left = std::min(left, limits.load_timeout - age());
-  }
-  return std::max(left, Duration{});
+  const Duration limit =
+      was_ready_ ? limits.request_timeout : std::min(limits.request_timeout, load_limit_);
+  return std::max(limit - passed, Duration{});
 }
 
 void ForwardedRequest::pass(std::string_view body, bool readable) {

@@ -11,6 +11,10 @@
 
 namespace heddle::gateway {
 
+/// How long a request waits at most for its engine: `limits.load_timeout`, or while that is what it
+/// is by default, as long as the engine may take to start where that is more.
+[[nodiscard]] Duration load_limit(const config::Limits& limits, const config::EngineConfig& engine);
+
 /// What the rest of the system knows of a request that is forwarded: the system behind, the story,
 /// the metrics. Whatever way the coroutine that holds it ends, so does the request. Loop thread.
 class ForwardedRequest {
@@ -32,10 +36,9 @@ class ForwardedRequest {
 
   /// Time since the request arrived.
   [[nodiscard]] Duration age() const { return context_->now() - request_->times.arrived; }
-  /// Fails the inbox when a limit of time has passed.
-  void check_time();
-  /// What is left until the next of them; never negative.
-  [[nodiscard]] Duration time_left() const;
+  /// Fails the inbox when a limit of time has passed, else says what is left until the next of
+  /// them. Never negative.
+  Duration check_time();
 
   /// Takes note of some of the answer's body, which may be empty; `readable` where it is text.
   void pass(std::string_view body, bool readable);
@@ -48,6 +51,7 @@ class ForwardedRequest {
   std::string request_id_;
   std::shared_ptr<core::ForeignRequest> request_;
   std::shared_ptr<ForeignInbox> inbox_;
+  Duration load_limit_;
   std::shared_ptr<Story> story_{};
   UsageSniffer usage_{};
   bool forwarded_ = false;

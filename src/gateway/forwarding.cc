@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "api/error.h"
+#include "api/error_text.h"
 #include "api/responses.h"
 #include "api/sse.h"
 #include "base/units.h"
@@ -155,7 +155,7 @@ Task<bool> Forwarding::wait_for_engine() {
 
 Task<bool> Forwarding::wait_and_tell() {
   while (!inbox_.ready()) {
-    live_.check_time();
+    const Duration time_left = live_.check_time();
     if (http_.gone() || client_left_) {
       co_return false;
     }
@@ -163,7 +163,7 @@ Task<bool> Forwarding::wait_and_tell() {
       co_await fail(*inbox_.error());
       co_return false;
     }
-    const Duration left = std::min(live_.time_left(), time_to_speak());
+    const Duration left = std::min(time_left, time_to_speak());
     if (left == Duration{}) {
       co_await tell_of_waiting();
     } else {
@@ -212,8 +212,7 @@ Task<Result<void>> Forwarding::await_answer(UpstreamExchange& engine) {
   const Duration asked = live_.age();
   Duration headed{};
   while (engine.head() == nullptr || (part_.empty() && !engine.complete())) {
-    live_.check_time();
-    Duration patience = std::min(live_.time_left(), context_->comment_interval);
+    Duration patience = std::min(live_.check_time(), context_->comment_interval);
     if (engine.head() == nullptr && limit > Duration{}) {
       patience = std::min(patience, asked + limit - live_.age());
       if (patience <= Duration{}) {
@@ -311,8 +310,8 @@ Task<Result<void>> Forwarding::pass_parts(UpstreamExchange& engine) {
         co_return Result<void>();
       }
     }
-    live_.check_time();
-    const auto news = co_await engine.receive(live_.time_left());
+    const Duration left = live_.check_time();
+    const auto news = co_await engine.receive(left);
     if (!news) {
       co_return news.error();
     }
@@ -325,8 +324,8 @@ Task<Result<void>> Forwarding::pass_parts(UpstreamExchange& engine) {
 Task<Result<void>> Forwarding::pass_as_event(UpstreamExchange& engine) {
   std::string body = std::exchange(part_, {});
   while (!engine.complete() && body.size() < kEventMax) {
-    live_.check_time();
-    const auto news = co_await engine.receive(live_.time_left());
+    const Duration left = live_.check_time();
+    const auto news = co_await engine.receive(left);
     if (!news) {
       co_return news.error();
     }
@@ -371,9 +370,8 @@ Task<bool> Forwarding::recover(Error error, std::uint64_t losses) {
 }
 
 std::string Forwarding::error_events(const api::ApiError& error) const {
-  std::string events = last_bytes_.empty() || last_bytes_ == "\n\n" ? "" : "\n\n";
-  events += api::sse_event(api::to_json(error));
-  return events + api::sse_event(api::kDone);
+  const std::string events = last_bytes_.empty() || last_bytes_ == "\n\n" ? "" : "\n\n";
+  return events + api::error_events(error, http_.request().path);
 }
 
 /// Tells the client, in whatever way is left.

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gateway/forwarded_request.h"
 #include "gateway/test_forwarding.h"
 
 namespace heddle::gateway {
@@ -399,6 +400,17 @@ TEST_F(ForwardingTest, StoriesAndMetricsTellOfIt) {
   EXPECT_THAT(text, HasSubstr("vllm:generation_tokens_total{model_name=\"far/away\"} 34"));
   EXPECT_THAT(text, HasSubstr("vllm:time_to_first_token_seconds_count{model_name=\"far/away\"} 1"));
   EXPECT_THAT(engine->requests().at(0), HasSubstr("X-Request-Id: mine\r\n"));
+}
+
+TEST(LoadLimit, IsThatOfTheEnginesStartUnlessTheUserSaysOtherwise) {
+  using namespace std::chrono_literals;
+  config::EngineConfig engine;
+  engine.start_timeout = 2min;
+  EXPECT_EQ(load_limit({}, engine), 5min);
+  engine.start_timeout = 10min;
+  EXPECT_EQ(load_limit({}, engine), 10min);
+  EXPECT_EQ(load_limit({.load_timeout = 30s}, engine), 30s);
+  EXPECT_EQ(load_limit({.load_timeout = 20min}, engine), 20min);
 }
 
 }  // namespace

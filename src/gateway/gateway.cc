@@ -9,6 +9,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "api/error_text.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/siphash.h"
@@ -181,7 +182,8 @@ Task<void> dispatch(std::shared_ptr<Context> context,
   } else {
     auto matched = match_route(routing->routes, request.method, request.path);
     if (auto* none = std::get_if<NoMatch>(&matched)) {
-      HttpResponse response{.status = none->error.status, .body = api::to_json(none->error)};
+      HttpResponse response{.status = none->error.status,
+                            .body = api::error_text(none->error, request.path)};
       if (!none->allow.empty()) {
         response.headers.emplace_back("Allow", none->allow);
       }

@@ -9,6 +9,7 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 
+#include "api/error_text.h"
 #include "gateway/deadline.h"
 #include "gateway/http_exchange.h"
 #include "gateway/http_parser.h"
@@ -45,12 +46,15 @@ bool sane_request_id(std::string_view id) {
   });
 }
 
+/// 60 bits: such an id is copied a few times, and strings of 15 letters need no memory of their
+/// own.
 std::string draw_id(Rng& rng) {
   constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string id;
+  std::string id(15, '0');
   std::uint64_t bits = rng.next();
-  for (int i = 0; i < 16; ++i, bits >>= 4U) {
-    id += kDigits[bits & 15U];
+  for (char& digit : id) {
+    digit = kDigits[bits & 15U];
+    bits >>= 4U;
   }
   return id;
 }
@@ -320,7 +324,9 @@ std::optional<api::ApiError> Connection::complaint(const ErrorCode& failure) con
 /// keep_alive_ tells whether there may be another.
 Task<bool> Connection::read_request() {
   const config::Limits& limits = shared_->limits;
-  request_ = HttpRequest();
+  HttpFields fields = std::move(request_.headers);
+  fields.clear();
+  request_ = HttpRequest{.headers = std::move(fields)};  // For its memory.
   RequestParser parser(request_);
   parser.header_limit(static_cast<std::uint32_t>(limits.header));
   parser.body_limit(limits.body);
@@ -361,7 +367,7 @@ Task<bool> Connection::read_request() {
 
 /// Answers what was not read to its end.
 Task<void> Connection::refuse(api::ApiError error) {
-  HttpResponse response{.status = error.status, .body = api::to_json(error)};
+  HttpResponse response{.status = error.status, .body = api::error_text(error, request_.path)};
   if (error.status == 401) {
     response.headers.emplace_back("WWW-Authenticate", "Bearer");
   }

@@ -76,6 +76,14 @@ api::ApiError only_for_engines(const HttpRequest& request, const std::string& mo
   return error;
 }
 
+api::ApiError no_websockets(const HttpRequest& request) {
+  api::ApiError error = api::not_supported(
+      "",
+      request.path + " asks for a WebSocket, which heddle does not forward; ask the engine itself");
+  error.status = 501;
+  return error;
+}
+
 /// What heddle has no answer of its own to.
 Task<void> theirs(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   const HttpRequest& request = http.request();
@@ -132,6 +140,10 @@ Task<void> upstream(std::shared_ptr<Context> context, HttpExchange& http, std::s
   }
   if (!target.model->config.engine) {
     co_await respond_error(http, only_for_engines(request, target.name));
+    co_return;
+  }
+  if (is_same_field(field_value(request.headers, "upgrade"), "websocket")) {
+    co_await respond_error(http, no_websockets(request));
     co_return;
   }
   if (target.rest.empty() && request.method == "GET") {

@@ -102,6 +102,25 @@ TEST_F(ProxyHandlers, OpenAllOfAnEngineUnderItsName) {
   EXPECT_EQ(moved.headers.at("location"), "/upstream/far/away/?x=1");
 }
 
+TEST_F(ProxyHandlers, SayThatWebSocketsAreNotForwarded) {
+  start_echo();
+  const TestResponse refused =
+      call("GET", "/upstream/far/ws", "", "Connection: Upgrade\r\nUpgrade: websocket\r\n");
+  EXPECT_EQ(refused.status, 501);
+  EXPECT_THAT(refused.body, HasSubstr("WebSocket"));
+  EXPECT_EQ(engine->connections(), 0);
+}
+
+TEST_F(ProxyHandlers, FailInTheFormOfTheApi) {
+  start_echo();
+  EXPECT_THAT(call("POST", "/v1/messages", R"({"model":"nobody"})").body,
+              StartsWith(R"({"type":"error","error":{"type":"not_found_error","message":)"));
+  EXPECT_THAT(call("GET", "/v1/messages").body,
+              StartsWith(R"({"type":"error","error":{"type":"invalid_request_error")"));
+  EXPECT_THAT(call("POST", "/v1/rerank", R"({"model":"nobody"})").body,
+              StartsWith(R"({"error":{"message":)"));
+}
+
 TEST_F(ProxyHandlers, KeepOurKeysToThemselves) {
   config.api_keys = {"secret"};
   start_echo();

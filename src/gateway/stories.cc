@@ -69,10 +69,17 @@ StoryPart tell(const core::ForeignRequest& request, std::string device) {
 }
 
 std::shared_ptr<Story> Stories::begin(Story story) {
+  std::shared_ptr<Story> record;
   if (stories_.size() >= most_) {
+    record = std::move(stories_.front());
     stories_.pop_front();
   }
-  stories_.push_back(std::make_shared<Story>(std::move(story)));
+  if (record.use_count() == 1) {  // Nobody tells it any more: its memory serves again.
+    *record = std::move(story);
+  } else {
+    record = std::make_shared<Story>(std::move(story));
+  }
+  stories_.push_back(std::move(record));
   return stories_.back();
 }
 

@@ -36,7 +36,7 @@ Root run(Task<void> task) {
 
 void abort_on_exception() noexcept {
   try {
-    throw;
+    std::rethrow_exception(std::current_exception());
   } catch (const std::exception& error) {
     log::error("exception in a coroutine", {{"what", error.what()}});
   } catch (...) {

@@ -1,5 +1,6 @@
 #include "manager/foreign_requests.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace heddle::manager {
@@ -34,6 +35,9 @@ std::vector<ForeignRequests::Entry> ForeignRequests::lose(ModelId model) {
       lost.push_back(entry);
     }
   }
+  std::sort(lost.begin(), lost.end(), [](const Entry& a, const Entry& b) {
+    return a.request->id < b.request->id;
+  });
   return lost;
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "base/ids.h"
@@ -35,7 +35,11 @@ class ForeignRequests {
   [[nodiscard]] std::optional<Instant> waits_since(ModelId model) const;
 
  private:
-  std::map<RequestId, Entry> entries_{};
+  /// Ids are drawn one after the other.
+  struct Hash {
+    std::size_t operator()(RequestId id) const { return id.value(); }
+  };
+  std::unordered_map<RequestId, Entry, Hash> entries_{};
 };
 
 }  // namespace heddle::manager

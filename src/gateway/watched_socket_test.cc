@@ -1,0 +1,143 @@
+#include "gateway/watched_socket.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/io_context.hpp>
+#include <gtest/gtest.h>
+
+namespace heddle::gateway {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+
+class WatchedSocketTest : public testing::Test {
+ protected:
+  WatchedSocketTest() {
+    tcp::acceptor acceptor(loop, {asio::ip::address_v4::loopback(), 0});
+    peer.connect(acceptor.local_endpoint());
+    tcp::socket socket = acceptor.accept();
+    socket.non_blocking(true);
+    watched =
+        std::make_shared<WatchedSocket>(std::move(socket), [this] { story += "unexpected "; });
+  }
+  ~WatchedSocketTest() override { watched->close(); }
+
+  void send(const std::string& text) { peer.send(asio::buffer(text)); }
+  /// Lets the loop do what it can until the story has grown by `words` words.
+  void run_for(int words) {
+    for (const std::size_t wanted = told() + static_cast<std::size_t>(words); told() < wanted;) {
+      loop.restart();
+      ASSERT_GT(loop.run_one(), 0U) << story;
+    }
+  }
+  [[nodiscard]] std::size_t told() const {
+    return static_cast<std::size_t>(std::count(story.begin(), story.end(), ' '));
+  }
+
+  Task<void> read() {
+    const bool stirred = co_await watched->readable();
+    char bytes[100];
+    boost::system::error_code failure;
+    const std::size_t count = watched->socket().read_some(asio::buffer(bytes), failure);
+    story += stirred ? "stirred:" : "woken:";
+    story += failure ? "nothing " : std::string(bytes, count) + " ";
+  }
+
+  std::string story{};
+  asio::io_context loop{1};
+  tcp::socket peer{loop};
+  std::shared_ptr<WatchedSocket> watched{};
+};
+
+TEST_F(WatchedSocketTest, LetsAReaderWait) {
+  spawn(loop, read());
+  loop.poll();
+  EXPECT_EQ(story, "");
+  send("one");
+  run_for(1);
+  EXPECT_EQ(story, "stirred:one ");
+  peer.close();
+  spawn(loop, read());
+  run_for(1);
+  EXPECT_EQ(story, "stirred:one stirred:nothing ");
+}
+
+TEST_F(WatchedSocketTest, TellsOnceOfWhatNobodyWaitsFor) {
+  watched->watch();
+  send("one");
+  run_for(1);
+  send("two");
+  loop.poll();
+  EXPECT_EQ(story, "unexpected ");
+  spawn(loop, read());
+  run_for(1);
+  EXPECT_EQ(story, "unexpected stirred:onetwo ");
+}
+
+TEST_F(WatchedSocketTest, AReaderThatIsWokenLeavesTheWaitToTheNext) {
+  spawn(loop, read());
+  loop.poll();
+  watched->wake();
+  EXPECT_EQ(story, "woken:nothing ");
+  spawn(loop, read());
+  loop.poll();
+  send("one");
+  run_for(1);
+  EXPECT_EQ(story, "woken:nothing stirred:one ");
+}
+
+TEST_F(WatchedSocketTest, AReaderGoesOnWhenItIsClosed) {
+  spawn(loop, read());
+  loop.poll();
+  watched->close();
+  run_for(1);
+  EXPECT_EQ(story, "stirred:nothing ");
+}
+
+TEST(WatchedSocket, RemembersWhatCameForWhoeverAsksNext) {
+  asio::io_context loop(1);
+  tcp::acceptor acceptor(loop, {asio::ip::address_v4::loopback(), 0});
+  tcp::socket peer(loop);
+  peer.connect(acceptor.local_endpoint());
+  const auto watched = std::make_shared<WatchedSocket>(acceptor.accept());
+  watched->watch();
+  EXPECT_FALSE(watched->stirred());
+  peer.close();
+  loop.run();
+  EXPECT_TRUE(watched->stirred());
+}
+
+/// Tells of its end.
+struct Witness {
+  explicit Witness(bool& what) : gone(what) {}
+  Witness(const Witness&) = delete;
+  Witness& operator=(const Witness&) = delete;
+  ~Witness() { gone = true; }
+  bool& gone;
+};
+
+Task<void> wait_for_ever(std::shared_ptr<WatchedSocket> watched, bool& gone) {
+  const Witness witness(gone);
+  co_await watched->readable();
+}
+
+TEST(WatchedSocket, AReaderEndsWithTheLoop) {
+  bool gone = false;
+  {
+    asio::io_context loop(1);
+    tcp::acceptor acceptor(loop, {asio::ip::address_v4::loopback(), 0});
+    tcp::socket peer(loop);
+    peer.connect(acceptor.local_endpoint());
+    spawn(loop, wait_for_ever(std::make_shared<WatchedSocket>(acceptor.accept()), gone));
+    loop.poll();
+    EXPECT_FALSE(gone);
+  }
+  EXPECT_TRUE(gone);
+}
+
+}  // namespace
+}  // namespace heddle::gateway
