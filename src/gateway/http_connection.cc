@@ -91,7 +91,7 @@ class Connection final : public HttpConnection,
     shared_->open.insert(this);
   }
   ~Connection() override {
-    watched_->close();
+    watched_->leave();
     shared_->open.erase(this);
     shared_->closed();
   }
@@ -133,6 +133,7 @@ class Connection final : public HttpConnection,
   void take_head(const RequestParser& parser);
   ErrorCode read_some(std::size_t most);
   void look_ahead();
+  void watch();
   void give_up();
   void give_up_after(Duration patience) { deadline_.set(patience); }
   void be_patient() { deadline_.clear(); }
@@ -185,7 +186,13 @@ ErrorCode Connection::read_some(std::size_t most) {
 void Connection::look_ahead() {
   if (read_some(kReadBytes)) {
     mark_gone();
-  } else if (buffer_.size() < kPipelinedBytesMax) {
+  } else {
+    watch();
+  }
+}
+
+void Connection::watch() {
+  if (buffer_.size() < kPipelinedBytesMax) {
     watched_->watch();
   }
 }
@@ -207,7 +214,7 @@ Task<void> Connection::run(std::shared_ptr<Connection> self) {
     again = self->keep_alive_;
     if (complete) {
       self->be_patient();
-      self->watched_->watch();
+      self->watch();
       co_await self->shared_->handler(*self);
       self->notify_gone_ = nullptr;
       again = self->keep_alive_ && !self->gone_ && self->socket_.is_open();

@@ -1,5 +1,6 @@
 #include "gateway/http_server.h"
 
+#include <chrono>
 #include <future>
 #include <thread>
 
@@ -80,6 +81,30 @@ TEST_F(HttpServerTest, KeepsConnectionsAndAnswersPipelinedRequestsInOrder) {
   EXPECT_EQ(client.read().body, "POST /b? 4body");
   EXPECT_EQ(client.read().body, "GET /c? 0");
   EXPECT_EQ(client.read().body, "GET /d? 0");
+}
+
+TEST_F(HttpServerTest, AnswersMorePipelinedRequestsThanItReadsAhead) {
+  start();
+  TestClient client(port);
+  std::string all;
+  for (int i = 0; i < 4000; ++i) {
+    all += TestClient::request("GET", "/" + std::to_string(i));
+  }
+  std::thread sender([&] { EXPECT_TRUE(client.send(all)); });
+  for (int i = 0; i < 4000; ++i) {
+    ASSERT_EQ(client.read().body, "GET /" + std::to_string(i) + "? 0");
+  }
+  sender.join();
+}
+
+TEST_F(HttpServerTest, AServerThatEndsTellsWhoAnswersThatItsClientIsGone) {
+  start();
+  TestClient client(port);
+  client.send(TestClient::request("GET", "/wait"));
+  TestClient other(port);  // Once it is answered, the first is being answered, too.
+  EXPECT_EQ(other.call("GET", "/").status, 200);
+  asio::post(loop, [this] { server.reset(); });
+  EXPECT_EQ(gone.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
 }
 
 TEST_F(HttpServerTest, ARequestMayArriveByteByByte) {

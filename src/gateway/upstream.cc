@@ -41,7 +41,7 @@ class Connection {
   explicit Connection(asio::io_context& loop)
       : watched_(std::make_shared<WatchedSocket>(tcp::socket(loop))),
         deadline_(loop, [this] { give_up(); }) {}
-  ~Connection() { close(); }
+  ~Connection() { watched_->leave(); }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 

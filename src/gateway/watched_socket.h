@@ -63,11 +63,16 @@ class WatchedSocket : public std::enable_shared_from_this<WatchedSocket> {
       reader_.resume();
     }
   }
-  /// Hangs up. Whoever waits goes on when the loop runs next; nobody is told.
+  /// Hangs up. Whoever waits goes on when the loop runs next; where nobody does, but the socket is
+  /// watched, that is unexpected.
   void close() {
     boost::system::error_code ignored;
-    unexpected_ = nullptr;
     socket_.close(ignored);
+  }
+  /// Hangs up, and tells nobody: for the end of whoever was told.
+  void leave() {
+    unexpected_ = nullptr;
+    close();
   }
 
  private:
