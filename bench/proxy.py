@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What forwarding to an engine costs: heddle before an engine that answers at once, beside other proxies.
 
-    bench/proxy.py [--binary build/release/heddle] [--llama-swap PATH] [--rounds 5] [--seconds 3]
+    bench/proxy.py [--binary build/release/heddle] [--before OTHER_HEDDLE] [--llama-swap PATH] [--rounds 5] [--seconds 3]
 
 Needs nginx and wrk (Debian: nginx-light, wrk). The engine is an nginx that answers every chat with the same
 stream of 32 events. Everybody has one core for itself, the engine and the clients share the other; who is
@@ -148,12 +148,15 @@ def run(arguments):
         ports["nginx"] = free_port()
         proxy = PROXY.format(port=ports["nginx"], engine=engine)
         children["nginx"] = nginx(stack, folder, "nginx", proxy, ports["nginx"], OURS)
-        ports["heddle"] = free_port()
-        config = folder / "heddle.yaml"
-        config.write_text(HEDDLE.format(port=ports["heddle"], engine=engine, model=MODEL))
-        command = [arguments.binary, "serve", "--config", config]
-        ready = f"http://127.0.0.1:{ports['heddle']}/health"
-        children["heddle"] = stack.enter_context(process(command, OURS, ready))
+        for name, binary in (("heddle", arguments.binary), ("before", arguments.before)):
+            if not binary:
+                continue
+            ports[name] = free_port()
+            config = folder / f"{name}.yaml"
+            config.write_text(HEDDLE.format(port=ports[name], engine=engine, model=MODEL))
+            ready = f"http://127.0.0.1:{ports[name]}/health"
+            command = [binary, "serve", "--config", config]
+            children[name] = stack.enter_context(process(command, OURS, ready))
         if arguments.llama_swap:
             ports["llama-swap"] = free_port()
             config = folder / "llama-swap.yaml"
@@ -183,6 +186,7 @@ def run(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default=ROOT / "build/release/heddle")
+    parser.add_argument("--before", help="another heddle to compare with, in the same turns")
     parser.add_argument("--llama-swap", help="its program; left out without")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
