@@ -183,6 +183,7 @@ ErrorCode Connection::read_some(std::size_t most) {
   return failure == asio::error::would_block ? ErrorCode() : failure;
 }
 
+/// Something has come while a request is answered.
 void Connection::look_ahead() {
   if (read_some(kReadBytes)) {
     mark_gone();
@@ -249,6 +250,7 @@ ErrorCode Connection::parse_buffered(RequestParser& parser) {
   return failure == http::error::need_more ? ErrorCode() : failure;
 }
 
+/// Reads until the head is there; mostly it is.
 Task<ErrorCode> Connection::read_head(RequestParser& parser) {
   const ErrorCode failure = parse_buffered(parser);
   if (failure || parser.is_header_done()) {
@@ -267,6 +269,7 @@ Task<ErrorCode> Connection::read_rest_of_head(RequestParser& parser) {
   co_return failure;
 }
 
+/// Reads until the request is whole; mostly it is.
 Task<ErrorCode> Connection::read_body(RequestParser& parser) {
   const ErrorCode failure = parse_buffered(parser);
   if (failure || parser.is_done()) {

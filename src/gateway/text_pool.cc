@@ -40,9 +40,9 @@ Task<void> TextPool::run(std::function<void()> work) {
 Task<void> TextPool::run_text(std::size_t body_bytes, std::function<void()> work) {
   if (body_bytes <= kAtOnceBytes) {
     work();
-    co_return;
+    return nothing_to_wait_for();
   }
-  co_await run(std::move(work));
+  return run(std::move(work));
 }
 
 }  // namespace heddle::gateway
