@@ -65,7 +65,8 @@ void PrefillQueue::pass_one(std::int32_t priority,
   for (const QueuedRequest& request : requests) {
     by_id[request.id] = &request;
   }
-  const policy::QueueOptions options{.ahead = rest.state.ahead};
+  const policy::QueueOptions options{
+      .ahead = rest.state.ahead, .together = true, .spare_time = true};
   const policy::QueuePlan plan = policy::plan_queue({.now = rest.state.now,
                                                      .dispatched = rest.state.dispatched,
                                                      .free_pages = rest.state.free_pages,

@@ -38,6 +38,7 @@ class Pass {
     sort_late();
     serve_late_head();
     choose_on_time();
+    serve_late_in_spare_time();
     for (const Index i : on_time_) {
       busy_until_ += requests_[i].prefill;
       plan_.on_time.push_back({requests_[i].id, busy_until_});
@@ -186,13 +187,35 @@ class Pass {
     return true;
   }
 
+  void serve_late_in_spare_time() {
+    if (!options_.spare_time || on_time_.empty()) {
+      return;
+    }
+    Duration spare = Duration::max();
+    Instant finish = busy_until_;
+    for (const Index i : on_time_) {
+      finish += requests_[i].prefill;
+      spare = std::min(spare, requests_[i].deadline - finish);
+    }
+    std::erase_if(late_, [&](Index i) {
+      const Duration prefill = requests_[i].prefill;
+      if (prefill > spare || ahead_ >= options_.ahead || !claim_pages(requests_[i])) {
+        return false;
+      }
+      spare -= prefill;
+      busy_until_ += prefill;
+      send(i);
+      return true;
+    });
+  }
+
   void dispatch() {
     Duration longest_late{};  // More credit than it takes to serve anyone is not saved up.
     for (const Index i : late_) {
       longest_late = std::max(longest_late, requests_[i].prefill);
     }
     for (const Index i : on_time_) {
-      if (ahead_ >= options_.ahead) {
+      if (ahead_ >= options_.ahead || delays(i)) {
         return;
       }
       send(i);
@@ -202,7 +225,7 @@ class Pass {
     }
     std::vector<Index> left;
     for (const Index i : late_) {
-      if (ahead_ < options_.ahead && claim_pages(requests_[i])) {
+      if (ahead_ < options_.ahead && !delays(i) && claim_pages(requests_[i])) {
         send(i);
       } else {
         left.push_back(i);
@@ -211,9 +234,17 @@ class Pass {
     late_ = std::move(left);
   }
 
+  /// Whether one more would make the step end too late for one that is in it.
+  [[nodiscard]] bool delays(Index i) const {
+    return options_.together && due_ && now_ + ahead_ + requests_[i].prefill > *due_;
+  }
+
   void send(Index i) {
     plan_.dispatch.push_back(requests_[i].id);
     ahead_ += requests_[i].prefill;
+    if (!requests_[i].late && !gone_[i]) {
+      due_ = std::min(due_.value_or(Instant::max()), requests_[i].deadline);
+    }
   }
 
   std::span<const QueuedRequest> requests_;
@@ -229,6 +260,7 @@ class Pass {
   std::vector<Keyed> longest_{};  ///< A heap; those on time so far.
   std::vector<bool> gone_{};
   std::vector<ModelId> blocked_models_{};  ///< Sorted.
+  std::optional<Instant> due_{};           ///< The first deadline of those sent that are on time.
   QueuePlan plan_{};
 };
 

@@ -33,6 +33,12 @@ struct QueueOptions {
   QueueRule rule = QueueRule::kMooreHodgson;
   /// Prefill work kept with the engines: what they would run at once.
   Duration ahead{};
+  /// What is dispatched in one pass is read in one step and has its first tokens together, as that
+  /// ends: nothing is added that would make it end after a deadline that it could keep.
+  bool together = false;
+  /// Late ones go first while all on time are in time all the same: else who may wait for long
+  /// would go before who waits too long already.
+  bool spare_time = false;
   /// One part in so many of the time given to requests on time is earned by the late ones while
   /// there are any, so that they never starve. > 0.
   std::int64_t late_part = 8;

@@ -107,6 +107,21 @@ TEST(PlanQueue, TimeStartsBehindWhatWasDispatched) {
   EXPECT_EQ(plan_queue(view, kAll).refused, ids({1}));
 }
 
+TEST(PlanQueue, NobodyJoinsAStepThatWouldThenEndTooLateForAnother) {
+  const QueueOptions together{.ahead = 1h, .together = true};
+  const std::vector<QueuedRequest> requests = {
+      request(1, 2500ms, 1s), request(2, 3s, 1s), request(3, 4s, 1s)};
+  EXPECT_EQ(plan(requests, together).dispatch, ids({1, 2})) << "a third would end after 2.5 s";
+  EXPECT_EQ(plan(requests).dispatch, ids({1, 2, 3}));
+  // Nor those that are late anyway; but where nobody on time is read, they join each other.
+  std::vector<QueuedRequest> late = {
+      request(1, 1500ms, 1s), request(2, 1s, 1s), request(3, 1s, 1s)};
+  late[1].late = late[2].late = true;
+  EXPECT_EQ(plan(late, together).dispatch, ids({1}));
+  late[0].late = true;
+  EXPECT_EQ(plan(late, together).dispatch.size(), 3U);
+}
+
 TEST(PlanQueue, DispatchesNoFurtherAheadThanAsked) {
   const QueuePlan p =
       plan({request(1, 9s, 1s), request(2, 9s, 1s), request(3, 9s, 1s)}, {.ahead = 1500ms});
