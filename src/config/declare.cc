@@ -284,9 +284,13 @@ void declare(Fields& f, PlannerConfig& planner) {
            kv);
   planner.kv = static_cast<KvSharing>(kv);
   f.flag({"prewarm", "Load models before they are asked for, by forecast."}, planner.prewarm);
-  f.flag({"value", "Evict the idle model that is worth least; else the least recently used."},
+  f.flag({"value",
+          "Put models where least is lost, and evict the idle one that is worth least; else where "
+          "most memory is free, and the one used longest ago."},
          planner.value);
-  f.flag({"pressure", "Place models, and move them, where there is most memory for their KV."},
+  f.flag({"pressure",
+          "Place models, and move them, where there is most memory for their KV, and give those "
+          "another device whose requests wait for memory."},
          planner.pressure);
   f.flag({"replicas", "Give a model with more load than a device should bear another."},
          planner.replicas);

@@ -15,6 +15,7 @@
 #include "policy/demand.h"
 #include "policy/diff.h"
 #include "policy/eviction.h"
+#include "policy/kv_moves.h"
 #include "policy/prewarm.h"
 
 namespace heddle::core {
@@ -322,9 +323,19 @@ class ManagerCore::Impl {
   void plan_ahead();
   void count_shortage(DeviceState& device) const;
   void lend_idle();
+  void relieve(DeviceState& device);
   void turn_window();
   void scale();
   void add_replica(ModelId id, double load);
+  /// One device more for a model, and what that costs.
+  struct ReplicaPlace {
+    DeviceId device{};
+    std::vector<ModelId> victims{};
+    Duration load_takes{};
+    double lost = 0;  ///< Worth of the victims [s].
+  };
+  [[nodiscard]] std::optional<ReplicaPlace> place_for_replica(ModelId id) const;
+  bool load_replica(ModelId id, const ReplicaPlace& place, LoadReason why, std::string because);
   void prewarm();
   [[nodiscard]] policy::ReplicaMap replica_map();
   [[nodiscard]] std::vector<policy::ModelDemand> expected_demands();
@@ -332,11 +343,13 @@ class ManagerCore::Impl {
                   const policy::PrewarmDecision& decision,
                   const std::vector<ModelId>& victims);
   void balance();
+  void move_model(const policy::KvMove& move);
   void finish_moves();
   void note_start(ModelState& model, ModelId id);
   void note_complete(DeviceState& device, ModelId model, Instance& instance);
   void note_gone(ModelId model, const Instance& instance);
   [[nodiscard]] bool busy(ModelId model, const Instance& instance) const;
+  [[nodiscard]] bool active(const ModelState& model) const;
   [[nodiscard]] bool blocked(const DeviceState& device, ModelId model) const;
   [[nodiscard]] const policy::Forecast& expected(const ModelState& model,
                                                  const DeviceState& device) const;

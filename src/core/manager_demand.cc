@@ -82,6 +82,12 @@ bool ManagerCore::Impl::busy(ModelId model, const Instance& instance) const {
   return !instance.in_flight.empty() || !models_.at(model).waiting.empty();
 }
 
+/// Whether it has requests, or the usual time to its next one is not over.
+bool ManagerCore::Impl::active(const ModelState& model) const {
+  return model.demand.in_system() > 0 ||
+         to_seconds(now_ - model.demand.last_used()) <= model.demand.mean_gap();
+}
+
 /// Whether the model may not run on the device now because another does and they do not share.
 bool ManagerCore::Impl::blocked(const DeviceState& device, ModelId model) const {
   return !options_.planner.share &&
@@ -171,24 +177,19 @@ double ManagerCore::Impl::worth(const DeviceState& device, ModelId id) const {
 }
 
 /// How fast the KV of a model wants to grow, for one of its instances: Prism's weight [bytes/s^2].
-/// Who has not been asked for longer than usual counts less and less.
 double ManagerCore::Impl::kv_growth(ModelId id, const DeviceState& device) const {
   const ModelState& model = models_.at(id);
   const auto footprint = model.config.footprints.find(device.config.id);
   if (model.foreign() || footprint == model.config.footprints.end()) {
     return 0;
   }
-  const double idle = to_seconds(now_ - model.demand.last_used());
-  const double fresh = model.demand.in_system() > 0 || idle <= model.demand.mean_gap()
-                           ? 1
-                           : model.demand.mean_gap() / idle;
   std::int64_t instances = 0;
   for (const auto& [other_id, other] : devices_) {
     instances += other.instances.contains(id) ? 1 : 0;
   }
   const double bytes = bytes_per_token(footprint->second, device.config.page_bytes);
   return policy::kv_demand(
-      model.demand.token_rate() * fresh / static_cast<double>(std::max<std::int64_t>(instances, 1)),
+      model.demand.token_rate(now_) / static_cast<double>(std::max<std::int64_t>(instances, 1)),
       static_cast<std::int64_t>(bytes),
       std::max<Duration>(model.objectives().tpot, 1ms));
 }
@@ -208,7 +209,7 @@ double ManagerCore::Impl::pressure(const DeviceState& device, ModelId wanted) co
   };
   weigh(wanted);
   for (const auto& [id, instance] : device.instances) {
-    if (id != wanted && busy(id, instance)) {
+    if (id != wanted && active(models_.at(id))) {
       growth += kv_growth(id, device);
       weigh(id);
     }

@@ -77,7 +77,8 @@ bool ManagerCore::Impl::send(RequestId id, DeviceId device_id, Instance& instanc
 }
 
 /// Where the model serves, the best place for its next request first: those that are not spared
-/// while they have room, then those with the fewest requests of it.
+/// and where nobody waits for memory, while they have room, then those with the fewest requests of
+/// it.
 std::vector<DeviceId> ManagerCore::Impl::serving_places(ModelId id) const {
   std::vector<std::tuple<bool, std::int64_t, DeviceId>> places;
   const std::int64_t batch = models_.at(id).config.batch;
@@ -87,8 +88,9 @@ std::vector<DeviceId> ManagerCore::Impl::serving_places(ModelId id) const {
     if (found != device.instances.end() && found->second.stage == InstanceStage::kServing &&
         !blocked(device, id)) {
       const auto load = std::ssize(found->second.in_flight);
-      places.emplace_back(found->second.spare, load, device_id);
-      room = room || (!found->second.spare && load < batch);
+      const bool shortage = options_.planner.pressure && device.short_sequences > 0;
+      places.emplace_back(found->second.spare || shortage, load, device_id);
+      room = room || (!found->second.spare && !shortage && load < batch);
     }
   }
   for (auto& place : places) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,10 @@
 namespace heddle::core {
 
 using namespace std::chrono_literals;
+
+/// Where it is left out what models are worth, they are idle after so many times their load time
+/// (Prism's rule).
+constexpr std::int64_t kLoadsIdle = 5;
 
 /// Adds what those who wait for pages have waited since.
 void ManagerCore::Impl::count_shortage(DeviceState& device) const {
@@ -22,7 +27,7 @@ void ManagerCore::Impl::count_shortage(DeviceState& device) const {
 /// as much as what idle models are worth, those give their pages. So nobody waits for more than
 /// twice what knowing it would have made of it (as one who rents skis until that has cost a pair).
 void ManagerCore::Impl::lend_idle() {
-  if (drain_deadline_ || !options_.planner.value) {
+  if (drain_deadline_) {
     return;
   }
   for (auto& [device_id, device] : devices_) {
@@ -34,6 +39,7 @@ void ManagerCore::Impl::lend_idle() {
       ModelId model{};
       double worth = 0;
       std::int64_t pages = 0;
+      Instant last_used{};
     };
     std::vector<Idle> idle;
     for (const auto& [id, instance] : device.instances) {
@@ -42,18 +48,26 @@ void ManagerCore::Impl::lend_idle() {
         idle.clear();  // What that frees comes first.
         break;
       }
+      const Instant last_used = std::max(model.last_used, instance.load_began);
+      const Instant rests = last_used + kLoadsIdle * load_time(model, device);
       const bool lends = instance.stage == InstanceStage::kServing && !model.foreign() &&
                          !model.grouped() && !busy(id, instance) && !stays(model) &&
                          now_ >= instance.serving_since + model.config.min_residence;
-      if (lends) {
-        idle.push_back({.model = id, .worth = worth(device, id), .pages = pages_of(device, id)});
+      if (lends && (options_.planner.value || now_ >= rests)) {
+        idle.push_back({.model = id,
+                        .worth = worth(device, id),
+                        .pages = pages_of(device, id),
+                        .last_used = last_used});
+      } else if (lends) {
+        wake_by(rests);
       }
     }
     std::sort(idle.begin(), idle.end(), [](const Idle& a, const Idle& b) {
-      return std::pair(a.worth / static_cast<double>(a.pages), a.model) <
-             std::pair(b.worth / static_cast<double>(b.pages), b.model);
+      return std::tuple(a.worth / static_cast<double>(a.pages), a.last_used, a.model) <
+             std::tuple(b.worth / static_cast<double>(b.pages), b.last_used, b.model);
     });
     std::int64_t lacking = device.short_pages;
+    bool lent = false;
     for (const Idle& lender : idle) {
       if (lacking <= 0) {
         break;
@@ -67,12 +81,47 @@ void ManagerCore::Impl::lend_idle() {
       }
       device.short_waited -= lender.worth;
       lacking -= lender.pages;
+      lent = true;
       evict(device,
             lender.model,
             EvictMode::kWhenIdle,
             EvictionReason::kOutgrown,
             device.short_model);
     }
+    if (!lent && options_.planner.pressure) {
+      relieve(device);
+    }
+  }
+}
+
+/// Where those who wait have waited for as much as it costs, their model gets another device.
+void ManagerCore::Impl::relieve(DeviceState& device) {
+  const auto found = models_.find(device.short_model);
+  if (found == models_.end() || found->second.foreign() || found->second.grouped() ||
+      found->second.removed) {
+    return;
+  }
+  const bool elsewhere = std::any_of(devices_.begin(), devices_.end(), [&](const auto& entry) {
+    return entry.first != device.config.id && entry.second.instances.contains(found->first);
+  });
+  const std::optional<ReplicaPlace> place =
+      elsewhere ? std::nullopt : place_for_replica(found->first);
+  if (!place) {
+    return;
+  }
+  const double cost = to_seconds(place->load_takes) + place->lost;
+  if (device.short_waited < cost) {
+    wake_by(now_ + std::max<Duration>(1ms,
+                                      from_seconds((cost - device.short_waited) /
+                                                   static_cast<double>(device.short_sequences))));
+    return;
+  }
+  if (load_replica(found->first,
+                   *place,
+                   LoadReason::kPressure,
+                   std::to_string(device.short_sequences) + " of the requests at " +
+                       device.config.name + " wait for memory")) {
+    device.short_waited -= cost;
   }
 }
 

@@ -127,52 +127,67 @@ void ManagerCore::Impl::scale() {
   }
 }
 
-/// One device more for a model: one that it was spared on, else where that costs others less than
-/// the model's own requests would wait.
+/// One device more for a model with so much load: one that it was spared on, else where that costs
+/// others less than the model's own requests would wait.
 void ManagerCore::Impl::add_replica(ModelId id, double load) {
-  ModelState& model = models_.at(id);
+  for (auto& [device_id, device] : devices_) {
+    const auto here = device.instances.find(id);
+    if (here != device.instances.end() && here->second.spare) {
+      here->second.spare = false;
+      return;
+    }
+  }
+  const std::optional<ReplicaPlace> place = place_for_replica(id);
+  if (place && place->lost <= load * to_seconds(place->load_takes)) {
+    load_replica(id,
+                 *place,
+                 LoadReason::kLoad,
+                 number(load) + " requests at once on average, where a device should bear " +
+                     std::to_string(models_.at(id).config.batch));
+  }
+}
+
+/// Where the model could get one device more, without anybody's requests having to end.
+std::optional<ManagerCore::Impl::ReplicaPlace> ManagerCore::Impl::place_for_replica(
+    ModelId id) const {
+  const ModelState& model = models_.at(id);
   std::vector<policy::PlacementDevice> views;
   Duration load_takes{};
   for (const auto& [device_id, footprint] : model.config.footprints) {
-    DeviceState& device = devices_.at(device_id);
-    const auto here = device.instances.find(id);
-    if (here != device.instances.end()) {
-      if (here->second.spare) {
-        here->second.spare = false;
-        return;
-      }
-      continue;
+    const DeviceState& device = devices_.at(device_id);
+    if (!device.instances.contains(id) && !dedicated(device)) {
+      views.push_back(view(device, id));
+      load_takes = std::max(load_takes, load_time(model, device));
     }
-    if (dedicated(device)) {
-      continue;
-    }
-    views.push_back(view(device, id));
-    load_takes = std::max(load_takes, load_time(model, device));
   }
-  const policy::Placement placement = policy::choose_placement(
+  policy::Placement placement = policy::choose_placement(
       views, now_, now_, {.drain_after = options_.drain_after, .load = load_takes});
   if (placement.outcome != policy::PlacementOutcome::kLoad) {
-    return;
+    return std::nullopt;
   }
-  DeviceState& device = devices_.at(placement.device);
-  double lost = 0;
-  for (const ModelId victim : placement.victims) {
-    lost += worth(device, victim);
+  ReplicaPlace place{.device = placement.device,
+                     .victims = std::move(placement.victims),
+                     .load_takes = load_takes};
+  for (const ModelId victim : place.victims) {
+    place.lost += worth(devices_.at(place.device), victim);
   }
+  return place;
+}
+
+/// False: something was done with the model or there a moment ago.
+bool ManagerCore::Impl::load_replica(ModelId id,
+                                     const ReplicaPlace& place,
+                                     LoadReason why,
+                                     std::string because) {
   const policy::Action action{.kind = policy::ActionKind::kScaleUp,
                               .model = id,
-                              .devices = {placement.device},
-                              .victims = placement.victims};
-  if (lost > load * to_seconds(load_takes) ||
-      policy::make_diff({&action, 1}, not_before_, now_, options_.planner.period).actions.empty()) {
-    return;
+                              .devices = {place.device},
+                              .victims = place.victims};
+  if (policy::make_diff({&action, 1}, not_before_, now_, options_.planner.period).actions.empty()) {
+    return false;
   }
-  this->load(device,
-             id,
-             placement.victims,
-             LoadReason::kLoad,
-             number(load) + " requests at once on average, where a device should bear " +
-                 std::to_string(model.config.batch));
+  load(devices_.at(place.device), id, place.victims, why, std::move(because));
+  return true;
 }
 
 // ---- Prewarming ----
@@ -211,7 +226,8 @@ policy::ReplicaMap ManagerCore::Impl::replica_map() {
                           .devices = {device_id},
                           .pages = pages_of(device, id),
                           .worth = {.score = worth(device, id)},
-                          .pinned = model.config.pin || !instance.complete});
+                          .pinned = model.config.pin || !instance.complete,
+                          .last_used = std::max(model.last_used, instance.load_began)});
     }
     devices.push_back(
         {.id = device_id,
@@ -251,7 +267,8 @@ std::vector<policy::ModelDemand> ManagerCore::Impl::expected_demands() {
          .instances = instances,
          .pages_per_device = policy::pages_to_load(model.config.footprints.begin()->second),
          .load_time = load_time(model, device),
-         .hit_time = kHitTime},
+         .hit_time = kHitTime,
+         .ttft = model.objectives().ttft},
         expected,
         hot ? policy::Heat::kHot : policy::Heat::kOther,
         policy::recent_peak(model.demand.history(), window_, kRecentWindows)));
@@ -267,11 +284,13 @@ void ManagerCore::Impl::prewarm() {
     return;
   }
   std::map<DeviceId, std::vector<ModelId>> victims;
-  for (const policy::PrewarmDecision& decision :
-       policy::plan_prewarm(replica_map(),
-                            demands,
-                            {.score = policy::ScoreVariant::kValue,
-                             .placement = policy::PrewarmVariant::kCorrected})) {
+  for (const policy::PrewarmDecision& decision : policy::plan_prewarm(
+           replica_map(),
+           demands,
+           {.score = policy::ScoreVariant::kValue,
+            .placement = options_.planner.value ? policy::PrewarmVariant::kCorrected
+                                                : policy::PrewarmVariant::kRoomiest,
+            .worth_known = options_.planner.value})) {
     if (decision.action == policy::PrewarmAction::kEvict) {
       const DeviceId device = device_of(decision.replica);
       victims[device].push_back(decision.model);
@@ -333,7 +352,8 @@ bool ManagerCore::Impl::prewarm_on(DeviceState& device,
 
 // ---- Moving ----
 
-/// Moves the model whose move relieves KV pressure most, if there is room for it elsewhere.
+/// Moves the model whose move relieves KV pressure most. Idle models count for nothing: what they
+/// have can be had.
 void ManagerCore::Impl::balance() {
   std::vector<policy::KvModel> models;
   std::vector<policy::KvDevice> devices;
@@ -347,6 +367,9 @@ void ManagerCore::Impl::balance() {
     rate = device.load_rate > 0 ? std::min(rate, device.load_rate) : rate;
     for (const auto& [id, instance] : device.instances) {
       const ModelState& model = models_.at(id);
+      if (!active(model)) {
+        continue;
+      }
       std::int64_t instances = 0;
       for (const auto& [other_id, other] : devices_) {
         instances += other.instances.contains(id) ? 1 : 0;
@@ -366,22 +389,45 @@ void ManagerCore::Impl::balance() {
                                {.most = 1,
                                 .horizon = kDemandLasts * options_.planner.period,
                                 .bytes_per_second = rate})) {
-    DeviceState& target = devices_.at(move.to);
-    const policy::PlacementDevice there = view(target, move.model);
-    const policy::Action action{
-        .kind = policy::ActionKind::kMigrate, .model = move.model, .devices = {move.from, move.to}};
-    if (there.available && there.free_pages >= there.need_pages &&
-        !policy::make_diff({&action, 1}, not_before_, now_, options_.planner.period)
-             .actions.empty()) {
-      devices_.at(move.from).instances.at(move.model).moves_to = move.to;
-      load(target,
-           move.model,
-           {},
-           LoadReason::kPressure,
-           "KV pressure falls by " + number(100 * move.gain) + " % against " +
-               devices_.at(move.from).config.name);
-    }
+    move_model(move);
   }
+}
+
+/// Carries out a move off a device where requests wait for memory, unless it costs more than the
+/// relief is worth for as long as the demand is expected to last: the time to load, and what those
+/// are worth that make way. Pressure alone hurts nobody, and moving takes pages and the link.
+void ManagerCore::Impl::move_model(const policy::KvMove& move) {
+  if (devices_.at(move.from).short_sequences == 0) {
+    return;
+  }
+  DeviceState& target = devices_.at(move.to);
+  const Duration load_takes = load_time(models_.at(move.model), target);
+  const policy::PlacementDevice there = view(target, move.model);
+  const policy::Placement placement =
+      policy::choose_placement({&there, 1}, now_, now_, {.drain_after = options_.drain_after});
+  if (placement.outcome != policy::PlacementOutcome::kLoad) {
+    return;
+  }
+  double lost = 0;
+  for (const ModelId victim : placement.victims) {
+    lost += worth(target, victim);
+  }
+  const double relief = move.gain * to_seconds(kDemandLasts * options_.planner.period);
+  const policy::Action action{.kind = policy::ActionKind::kMigrate,
+                              .model = move.model,
+                              .devices = {move.from, move.to},
+                              .victims = placement.victims};
+  if (relief <= to_seconds(load_takes) + lost ||
+      policy::make_diff({&action, 1}, not_before_, now_, options_.planner.period).actions.empty()) {
+    return;
+  }
+  devices_.at(move.from).instances.at(move.model).moves_to = move.to;
+  load(target,
+       move.model,
+       placement.victims,
+       LoadReason::kPressure,
+       "KV pressure falls by " + number(100 * move.gain) + " % against " +
+           devices_.at(move.from).config.name);
 }
 
 /// Where a model serves elsewhere by now, it is sent nothing more and goes when it is idle. If it

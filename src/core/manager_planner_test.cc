@@ -323,14 +323,16 @@ TEST(ManagerPlanner, AShortageEndsWithItsWorker) {
   EXPECT_TRUE(bench.there(kB)) << "nobody of this life lacks anything";
 }
 
-TEST(ManagerPlanner, WhereWorthIsLeftOutIdleModelsLendNothing) {
+TEST(ManagerPlanner, WhereWorthIsLeftOutWhatWasIdleForLongGivesItsPages) {
   Bench bench(1, {.value = false});
   bench.serve(kB, 100ms);
   bench.arrive(kA);
   bench.wait(2s);
   report_shortage(bench, 5, 3);
-  bench.wait(20s);
-  EXPECT_TRUE(bench.there(kB));
+  bench.wait(2s);
+  EXPECT_TRUE(bench.there(kB)) << "idle for less than five loads";
+  bench.wait(3s);
+  EXPECT_FALSE(bench.there(kB));
 }
 
 TEST(ManagerPlanner, AModelWithMoreLoadThanADeviceShouldBearGetsAnother) {
@@ -368,6 +370,43 @@ TEST(ManagerPlanner, MovesAModelToWhereThereIsMoreMemoryForItsKv) {
   EXPECT_NE(home, second) << "the second busy model goes where no busy one is";
   bench.finish(a);
   bench.finish(b);
+}
+
+TEST(ManagerPlanner, AModelMovesOffADeviceWhereRequestsWaitForMemory) {
+  Bench bench(2, {.pressure = true});
+  bench.arrive(kA);
+  const RequestId b = bench.arrive(kB);
+  bench.wait(2s);
+  bench.arrive(kC);
+  bench.wait(2s);
+  ASSERT_TRUE(bench.there(kA, 0) && bench.there(kB, 1) && bench.there(kC, 0));
+  bench.finish(b);
+  bench.wait(12s);
+  EXPECT_TRUE(bench.decisions(DecisionKind::kMove).empty()) << "pressure alone hurts nobody";
+  for (int i = 0; i < 20; ++i) {  // Never so long that another instance would be worth it.
+    report_shortage(bench, 1, 3);
+    bench.wait(400ms);
+    report_shortage(bench, 0, 0);
+  }
+  EXPECT_EQ(bench.decisions(DecisionKind::kMove).size(), 1U);
+  EXPECT_TRUE(bench.there(kA, 1) || bench.there(kC, 1));
+}
+
+TEST(ManagerPlanner, WhoHasWaitedForMemoryForLongEnoughGetsAnotherDevice) {
+  for (const bool pressure : {false, true}) {
+    Bench bench(2, {.value = true, .pressure = pressure});
+    bench.arrive(kA);
+    bench.wait(10s);  // What was done a moment ago is left alone.
+    ASSERT_TRUE(bench.there(kA, 0));
+    report_shortage(bench, 2, 3);
+    bench.wait(300ms);
+    EXPECT_FALSE(bench.there(kA, 1)) << "two have waited for 0.3 s, and a load takes 1 s";
+    bench.wait(300ms);
+    ASSERT_EQ(bench.there(kA, 1), pressure);
+    bench.wait(2s);
+    const RequestId next = bench.arrive(kA);
+    EXPECT_EQ(bench.sent[DeviceId(pressure ? 1 : 0)].back(), next);
+  }
 }
 
 TEST(ManagerPlanner, WhereModelsDoNotShareOneRunsAtATime) {

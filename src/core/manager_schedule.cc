@@ -118,14 +118,16 @@ policy::PlacementDevice ManagerCore::Impl::view(const DeviceState& device, Model
       state.foreign()
           ? std::max<std::int64_t>(engine_pages(state) - (stands_by ? here->second.kv_pages : 0), 1)
           : policy::pages_to_load(state.config.footprints.at(device.config.id));
-  policy::PlacementDevice view{.id = device.config.id,
-                               .need_pages = need,
-                               .pages = device.config.pages,
-                               .free_pages = free_pages(device),
-                               .available = device.up && !device.plan && !device.alone &&
-                                            !present && now_ >= device.paused_until &&
-                                            device.claimed.value_or(whole(wanted)) == whole(wanted),
-                               .pressure = pressure(device, wanted)};
+  policy::PlacementDevice view{
+      .id = device.config.id,
+      .need_pages = need,
+      .pages = device.config.pages,
+      .free_pages = free_pages(device),
+      .available = device.up && !device.plan && !device.alone && !present &&
+                   now_ >= device.paused_until &&
+                   device.claimed.value_or(whole(wanted)) == whole(wanted),
+      .short_of_pages = options_.planner.pressure && device.short_sequences > 0,
+      .pressure = pressure(device, wanted)};
   for (const auto& [id, here_too] : device.instances) {
     if (here_too.stage == InstanceStage::kEvicting || id == wanted) {
       continue;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/exact_math.h"
+
 namespace heddle::policy {
 namespace {
 
@@ -23,7 +25,8 @@ void DemandMeter::change(Instant now, std::int64_t by, const Calendar& calendar)
 void DemandMeter::arrived(Instant now, std::int64_t tokens, const Calendar& calendar) {
   const double gap = to_seconds(now - last_used_);
   mean_gap_ = mean_gap_ == 0 ? gap : mean_gap_ + kNewest * (gap - mean_gap_);
-  token_rate_ += kNewest * (static_cast<double>(tokens) / std::max(1.0, gap) - token_rate_);
+  tokens_ = token_rate(now) * to_seconds(kRateTime) + static_cast<double>(tokens);
+  tokens_at_ = now;
   last_used_ = now;
   change(now, 1, calendar);
 }
@@ -34,6 +37,11 @@ void DemandMeter::left(Instant now, std::optional<Duration> took, const Calendar
     last_used_ = now;
   }
   change(now, -1, calendar);
+}
+
+double DemandMeter::token_rate(Instant now) const {
+  const double time = to_seconds(kRateTime);
+  return tokens_ / time * exact::exp(-to_seconds(now - tokens_at_) / time);
 }
 
 void DemandMeter::advance(Instant now, const Calendar& calendar) {

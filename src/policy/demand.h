@@ -49,8 +49,9 @@ class DemandMeter {
   [[nodiscard]] double mean_gap() const { return mean_gap_; }
   /// In the system, lately [s].
   [[nodiscard]] double mean_service() const { return mean_service_; }
-  /// Tokens asked for, lately [1/s].
-  [[nodiscard]] double token_rate() const { return token_rate_; }
+  /// Tokens asked for, lately [1/s]: those of kRateTime ago count 1 / e.
+  [[nodiscard]] double token_rate(Instant now) const;
+  static constexpr Duration kRateTime = std::chrono::seconds(10);
 
  private:
   void change(Instant now, std::int64_t by, const Calendar& calendar);
@@ -65,7 +66,8 @@ class DemandMeter {
   Instant last_used_;
   double mean_gap_ = 0;
   double mean_service_ = 1;
-  double token_rate_ = 0;
+  double tokens_ = 0;  ///< Asked for, decayed until `tokens_at_`.
+  Instant tokens_at_{};
 };
 
 }  // namespace heddle::policy

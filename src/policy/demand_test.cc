@@ -20,7 +20,7 @@ TEST(DemandMeter, AveragesGapsServiceAndTokens) {
   EXPECT_EQ(demand.mean_gap(), 0);
   demand.arrived(at(4s), 100, kCalendar);
   EXPECT_DOUBLE_EQ(demand.mean_gap(), 4);
-  EXPECT_DOUBLE_EQ(demand.token_rate(), 0.2 * 25);
+  EXPECT_DOUBLE_EQ(demand.token_rate(at(4s)), 10);
   demand.arrived(at(5s), 100, kCalendar);
   EXPECT_DOUBLE_EQ(demand.mean_gap(), 4 + 0.2 * (1 - 4));
   EXPECT_EQ(demand.in_system(), 2);
@@ -30,6 +30,17 @@ TEST(DemandMeter, AveragesGapsServiceAndTokens) {
   demand.left(at(8s), std::nullopt, kCalendar);
   EXPECT_EQ(demand.last_used(), at(7s)) << "what was not served used nothing";
   EXPECT_EQ(demand.in_system(), 0);
+}
+
+TEST(DemandMeter, TokensCountLessAndLess) {
+  DemandMeter demand(at(0s), kCalendar, 1);
+  for (int i = 1; i <= 1000; ++i) {  // Ten a second, of 50 tokens each.
+    demand.arrived(at(i * 100ms), 50, kCalendar);
+  }
+  EXPECT_NEAR(demand.token_rate(at(100s)), 500, 5);
+  EXPECT_NEAR(demand.token_rate(at(110s)), 500 / std::exp(1), 2);
+  demand.arrived(at(200s), 50, kCalendar);
+  EXPECT_NEAR(demand.token_rate(at(200s)), 5, 0.1) << "a request alone is no rush";
 }
 
 TEST(DemandMeter, ForecastsTheLoadThatComesBack) {

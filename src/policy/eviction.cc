@@ -18,6 +18,7 @@ struct Offer {
   std::int64_t victims_queue = 0;
   std::int64_t victims_pages = 0;
   double lost = 0;  ///< Worth of the victims [s].
+  bool short_of_pages = false;
   double pressure = 0;
   std::int64_t free_pages = 0;
 };
@@ -113,6 +114,7 @@ Offer offer_of(const PlacementDevice& device,
                PlacementReason reason,
                const std::vector<ResidentView>& victims) {
   Offer offer{.placement = {.outcome = outcome, .reason = reason, .device = device.id},
+              .short_of_pages = device.short_of_pages,
               .pressure = device.pressure,
               .free_pages = device.free_pages};
   for (const ResidentView& victim : victims) {
@@ -236,6 +238,7 @@ auto rank(const Offer& offer, Duration load) {
   const double step = kLostStep * to_seconds(load);
   const bool weighed = offer.placement.outcome == PlacementOutcome::kLoad && step > 0;
   return std::tuple(offer.placement.outcome,
+                    offer.short_of_pages,
                     weighed ? std::floor(offer.lost / step) : 0.0,
                     weighed ? PlacementReason::kFreePages : offer.placement.reason,
                     offer.victims_queue,

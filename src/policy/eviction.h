@@ -39,6 +39,7 @@ struct PlacementDevice {
   std::int64_t free_pages = 0;  ///< That a load may take now.
   bool serving = false;         ///< The wanted model is resident and takes requests.
   bool available = false;       ///< It is up, and no plan for another model is under way on it.
+  bool short_of_pages = false;  ///< Requests wait there for memory: only where nothing else is.
   double pressure = 0;          ///< KVPR of the device with the wanted model on it; 0: not known.
   std::vector<ResidentView> residents{};
 };
@@ -91,12 +92,12 @@ struct Placement {
 
 /// Demand-aware LRU. Chooses where a model goes that a request wants since `waiting_since`, and who
 /// makes way. Devices: one that serves it; else one with free pages; else one where idle models can
-/// go; else one where busy ones can. Among equals: the shortest queue of victims, then the least
-/// KV pressure, the fewest pages evicted, the most pages free, the lowest id. Where residents have
-/// a worth, idle ones that are worth next to nothing are as good as free pages (WarmServe's
-/// evict-aware placement; Prism's activation where KV pressure is least).
-/// Where engines that are not ours are among those that could go, the victims are the cheapest set
-/// instead (preemption_cost). A resident that is `displaced` is always among them.
+/// go; else one where busy ones can. Among equals: one where nobody waits for memory; then the
+/// shortest queue of victims, the least KV pressure, the fewest pages evicted, the most pages free,
+/// the lowest id. Where residents have a worth, idle ones that are worth next to nothing are as
+/// good as free pages (WarmServe's evict-aware placement; Prism's activation where KV pressure is
+/// least). Where engines that are not ours are among those that could go, the victims are the
+/// cheapest set instead (preemption_cost). A resident that is `displaced` is always among them.
 /// Victims as choose_victims has them (SwapServeLLM, section 3.4); busy ones only after
 /// options.drain_after and their own min_residence, so that models that are hot by turns share a
 /// device: none starves, none thrashes.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -15,6 +16,8 @@ namespace {
 constexpr std::int64_t kWalk = 8;
 /// Blocks of an uncertain size class that are tried.
 constexpr int kUncertain = 64;
+/// Parts of what a replica is worth that are worth losing for a better place.
+constexpr double kLostStep = 0.1;
 
 /// At most `count` of the ascending `values`, the least and evenly chosen others.
 std::vector<std::int64_t> thin(const std::vector<std::int64_t>& values, std::size_t count) {
@@ -335,15 +338,21 @@ std::optional<FoundGroup> GroupIndex::find_by_evicting(const GroupWant& want) {
   if (level == nullptr || std::any_of(hopeless_.begin(), hopeless_.end(), known_hopeless)) {
     return std::nullopt;
   }
-  std::optional<std::pair<LostWorth, FoundGroup>> best;
+  // Where about as little is lost, the replica goes beside what is worth least.
+  const auto steps = [&](const LostWorth& lost) {
+    const double step = kLostStep * want.worth.score;
+    return std::pair(lost.basic, step > 0 ? std::floor(lost.burst / step) : lost.burst);
+  };
+  using Cost = std::tuple<std::pair<double, double>, double, LostWorth>;
+  std::optional<std::pair<Cost, FoundGroup>> best;
   std::int64_t weighed = 0;
   std::int64_t walked = 0;
   bool held = false;
   for (const auto& [cheapest, block] : level->by_cheapest) {
     LostWorth least;
     least.add(cheapest);
-    if (cheapest >= want.worth || (best && least >= best->first) || weighed >= victims_ ||
-        walked++ >= victims_ * kWalk) {
+    if (cheapest >= want.worth || (best && steps(least) > std::get<0>(best->first)) ||
+        weighed >= victims_ || walked++ >= victims_ * kWalk) {
       break;
     }
     const auto group = devices_of(*level, block);
@@ -353,8 +362,16 @@ std::optional<FoundGroup> GroupIndex::find_by_evicting(const GroupWant& want) {
     }
     ++weighed;
     auto victims = victims_for(group, want);
-    if (victims && (!best || victims->first < best->first)) {
-      best = std::pair(victims->first,
+    if (!victims) {
+      continue;
+    }
+    double beside = level->blocks[block].score_sum;
+    for (const ReplicaId victim : victims->second) {
+      beside -= map_.entry(victim).replica.worth.score;
+    }
+    const Cost cost(steps(victims->first), beside, victims->first);
+    if (!best || cost < best->first) {
+      best = std::pair(cost,
                        FoundGroup{.devices = {group.begin(), group.end()},
                                   .isolated = worth_less(level->blocks[block].highest, want.worth),
                                   .victims = std::move(victims->second)});

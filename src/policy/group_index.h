@@ -54,7 +54,8 @@ class GroupIndex {
   [[nodiscard]] std::optional<FoundGroup> find(const GroupWant& want);
 
   /// A block that has room once replicas worth less than the new one are evicted, all of them
-  /// together too; the block that loses least, of those weighed.
+  /// together too. Of those weighed the one that loses least, in tenths of what the new one is
+  /// worth; where that is the same, the one where the least sum of scores is left.
   [[nodiscard]] std::optional<FoundGroup> find_by_evicting(const GroupWant& want);
 
   /// To be called when the map has changed on `devices`, ascending.

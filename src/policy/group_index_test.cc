@@ -101,6 +101,23 @@ TEST(GroupIndex, EvictsTheLeastLostScoreAndNoMoreThanNeeded) {
   EXPECT_EQ(other->victims, std::vector{ReplicaId(3)});
 }
 
+TEST(GroupIndex, WhereAboutAsMuchIsLostItGoesBesideWhatIsWorthLeast) {
+  ReplicaMap map = servers(1, 3, 100);
+  map.place(replica(1, 1, {0}, 50, 0.1));
+  map.place(replica(2, 2, {0}, 50, 8));
+  map.place(replica(3, 3, {1}, 50, 0.2));
+  map.place(replica(4, 4, {1}, 50, 6));
+  map.place(replica(5, 5, {2}, 50, 1));
+  map.place(replica(6, 6, {2}, 50, 2));
+  const Sizes sizes = {{1, 40}};
+  GroupIndex index(map, sizes, 16);
+  const auto found =
+      index.find_by_evicting({.model = ModelId(9), .pages = 40, .worth = {.score = 5}});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->devices, Group{1}) << "0.1 and 0.2 are as good as the same, 1 is not";
+  EXPECT_EQ(found->victims, std::vector{ReplicaId(3)});
+}
+
 TEST(GroupIndex, DoesNotEvictWhatIsWorthMoreAloneOrTogether) {
   ReplicaMap map = servers(1, 1, 100);
   map.place(replica(1, 1, {0}, 50, 3));

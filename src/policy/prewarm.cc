@@ -34,6 +34,47 @@ int fill_order(ReplicaState state) {
   return 3;
 }
 
+/// PrewarmVariant::kRoomiest.
+std::optional<FoundGroup> find_roomiest(const ReplicaMap& map, const GroupWant& want) {
+  HEDDLE_CHECK(want.devices == 1);
+  std::optional<std::pair<std::tuple<Instant, std::int64_t>, FoundGroup>> best;
+  for (ReplicaMap::Index device = 0; device < map.devices().size(); ++device) {
+    const std::span group(&device, 1);
+    const MapDevice& known = map.devices()[device];
+    if (!known.prewarmable || map.holds(group, want.model)) {
+      continue;
+    }
+    std::vector<const PlacedReplica*> others;
+    for (const ReplicaId id : map.touching(group)) {
+      const ReplicaMap::Entry& entry = map.entry(id);
+      if (entry.evictable() && entry.replica.worth < want.worth) {
+        others.push_back(&entry.replica);
+      }
+    }
+    std::sort(others.begin(), others.end(), [](const PlacedReplica* a, const PlacedReplica* b) {
+      return std::tie(a->last_used, a->id) < std::tie(b->last_used, b->id);
+    });
+    FoundGroup found{.devices = {device}, .isolated = false};
+    std::int64_t room = known.free_pages;
+    Instant newest = Instant::min();
+    LostWorth lost;
+    for (std::size_t i = 0; i < others.size() && room < want.pages; ++i) {
+      room += others[i]->pages;
+      newest = others[i]->last_used;
+      lost.add(others[i]->worth);
+      found.victims.push_back(others[i]->id);
+    }
+    LostWorth gained;
+    gained.add(want.worth);
+    const std::tuple key(newest, -known.free_pages);
+    if (room >= want.pages && (found.victims.empty() || lost < gained) &&
+        (!best || key < best->first)) {
+      best = std::pair(key, std::move(found));
+    }
+  }
+  return best ? std::optional(std::move(best->second)) : std::nullopt;
+}
+
 class Planner {
  public:
   Planner(const ReplicaMap& map, const PrewarmOptions& options) : map_(map), options_(options) {}
@@ -59,7 +100,7 @@ class Planner {
     for (const ReplicaId id : map_.of_model(model)) {
       const ReplicaState state = map_.entry(id).replica.state;
       const bool counts = state == ReplicaState::kDraining
-                              ? options_.placement == PrewarmVariant::kCorrected
+                              ? options_.placement != PrewarmVariant::kPaper
                               : state != ReplicaState::kServing;
       if (counts) {
         ordered.emplace_back(fill_order(state), id);
@@ -75,8 +116,11 @@ class Planner {
 
   void assign_existing(std::span<const ModelDemand> models) {
     for (const ReplicaId id : map_.replicas()) {
-      map_.set_worth(id, {});  // Of models without demand, too.
       const ReplicaState state = map_.entry(id).replica.state;
+      const bool serves = state == ReplicaState::kServing;
+      if (!options_.worth_known && (!serves || options_.placement == PrewarmVariant::kPaper)) {
+        map_.set_worth(id, {});  // Of models without demand, too.
+      }
       if (state == ReplicaState::kReady || state == ReplicaState::kLoading) {
         keeps_.push_back({.reason = PrewarmReason::kSurplus,
                           .model = map_.entry(id).replica.model,
@@ -91,7 +135,9 @@ class Planner {
           vacancies_.push_back({&model, static_cast<std::int64_t>(rank), desired[rank]});
           continue;
         }
-        map_.set_worth(have[rank], desired[rank].worth);
+        if (!options_.worth_known) {
+          map_.set_worth(have[rank], desired[rank].worth);
+        }
         const auto keep = std::lower_bound(
             keeps_.begin(), keeps_.end(), have[rank], [](const PrewarmDecision& k, ReplicaId id) {
               return k.replica < id;
@@ -119,13 +165,14 @@ class Planner {
       sizes.emplace_back(model.devices, model.pages_per_device);
     }
     const bool evicts = options_.placement == PrewarmVariant::kCorrected;
+    const bool roomiest = options_.placement == PrewarmVariant::kRoomiest;
     GroupIndex index(map_, sizes, evicts ? options_.victim_groups : 0);
     for (const Vacancy& vacancy : vacancies_) {
       const GroupWant want{.model = vacancy.model->model,
                            .devices = vacancy.model->devices,
                            .pages = vacancy.model->pages_per_device,
                            .worth = vacancy.replica.worth};
-      std::optional<FoundGroup> found = index.find(want);
+      std::optional<FoundGroup> found = roomiest ? find_roomiest(map_, want) : index.find(want);
       if (!found && evicts) {
         found = index.find_by_evicting(want);
       }

@@ -14,13 +14,22 @@ enum class PrewarmVariant : std::uint8_t {
   /// WarmServe Algorithm 1: only free memory is used; replicas go when an instance is launched.
   kPaper,
   /// A replica may evict others that are each worth less, and all together less, than itself; an
-  /// instance in its grace period counts as the replica that it will be.
+  /// instance in its grace period counts as the replica that it will be. One that serves counts
+  /// with
+  /// the worth that it has in the map: beside it, a replica is the first to go when it grows.
   kCorrected,
+  /// To compare with: the same replicas and the same limit to what may be evicted for them, but
+  /// the place is not chosen by worth: where most memory is free, else where what makes way was
+  /// used longest ago. Replicas of one device only.
+  kRoomiest,
 };
 
 struct PrewarmOptions {
   ScoreVariant score = ScoreVariant::kCorrected;
   PrewarmVariant placement = PrewarmVariant::kCorrected;
+  /// Replicas are worth what the map says; else what the ranks that they fill are, and nothing if
+  /// they fill none.
+  bool worth_known = false;
   /// Groups whose victims are weighed for one replica: the search for the least lost is bounded.
   std::int64_t victim_groups = 64;
 };

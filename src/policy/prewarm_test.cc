@@ -131,6 +131,67 @@ TEST(PlanPrewarm, WhatAReplicaWasWorthBeforeDoesNotCount) {
   EXPECT_EQ(of(plan_prewarm(map, models, kCorrected), PrewarmAction::kEvict).size(), 1U);
 }
 
+TEST(PlanPrewarm, WhereItIsKnownWhatReplicasAreWorthThatCounts) {
+  ReplicaMap map = servers(1, 2, 100);
+  PlacedReplica surplus = replica(1, 1, 0, 80);  // Nobody's rank, by the demands.
+  surplus.worth = {.score = 0.9};
+  map.place(surplus);
+  PlacedReplica wanted = replica(2, 2, 1, 80);
+  wanted.worth = {.score = 0.2};
+  map.place(wanted);
+  const std::vector<ModelDemand> models = {demand(0, 20, 1, 50), demand(2, 20, 1, 80)};
+  const auto evicted = [&](bool known) {
+    return of(plan_prewarm(map, models, {.score = ScoreVariant::kValue, .worth_known = known}),
+              PrewarmAction::kEvict);
+  };
+  ASSERT_EQ(evicted(false).size(), 1U);
+  EXPECT_EQ(evicted(false)[0].replica, ReplicaId(1));
+  ASSERT_EQ(evicted(true).size(), 1U);
+  EXPECT_EQ(evicted(true)[0].replica, ReplicaId(2));
+}
+
+TEST(PlanPrewarm, KeepsAwayFromInstancesThatServe) {
+  ReplicaMap map = servers(1, 2, 100);
+  PlacedReplica serving = replica(1, 1, 0, 20);
+  serving.state = ReplicaState::kServing;
+  serving.worth = {.score = 2};
+  map.place(serving);
+  map.place(replica(2, 2, 1, 20));
+  std::vector<ModelDemand> models = {demand(0, 20, 1, 50), demand(2, 1, 1, 20)};
+  models[1].load_time = 500ms;
+  const auto loads =
+      of(plan_prewarm(map, models, {.score = ScoreVariant::kValue}), PrewarmAction::kLoad);
+  ASSERT_EQ(loads.size(), 1U);
+  EXPECT_EQ(loads[0].devices, std::vector{DeviceId(1)})
+      << "the idle one there is worth something, but less than what serves";
+}
+
+TEST(PlanPrewarm, RoomiestLooksAtRoomThenAtLastUse) {
+  constexpr PrewarmOptions kRoomiest{.score = ScoreVariant::kValue,
+                                     .placement = PrewarmVariant::kRoomiest};
+  ReplicaMap map = servers(1, 2, 100);
+  map.place(replica(1, 1, 0, 30));
+  const std::vector<ModelDemand> models = {demand(0, 20, 1, 60)};
+  EXPECT_EQ(of(plan_prewarm(map, models, kRoomiest), PrewarmAction::kLoad)[0].devices,
+            std::vector{DeviceId(1)});
+  PlacedReplica older = replica(2, 2, 0, 70);
+  older.last_used = Instant(1s);
+  PlacedReplica newer = replica(3, 3, 1, 100);
+  newer.last_used = Instant(2s);
+  map.place(older);
+  map.place(newer);
+  const auto plan = plan_prewarm(map, models, kRoomiest);
+  const auto evicted = of(plan, PrewarmAction::kEvict);
+  ASSERT_EQ(evicted.size(), 2U);
+  EXPECT_EQ(evicted[0].replica, ReplicaId(1)) << "never used";
+  EXPECT_EQ(evicted[1].replica, ReplicaId(2));
+  std::vector<ModelDemand> both = {models[0], demand(2, 20, 1, 70)};
+  both[1].load_time = 5s;
+  const auto spared = of(plan_prewarm(map, both, kRoomiest), PrewarmAction::kEvict);
+  ASSERT_EQ(spared.size(), 1U) << "what is worth more stays";
+  EXPECT_EQ(spared[0].replica, ReplicaId(3));
+}
+
 TEST(PlanPrewarm, ADrainingInstanceIsTheReplicaThatItWillBe) {
   ReplicaMap map = servers(1, 2, 1000);
   PlacedReplica draining = replica(1, 0, 0, 100);

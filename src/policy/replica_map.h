@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/time.h"
 #include "policy/replica_score.h"
 
 namespace heddle::policy {
@@ -40,6 +41,7 @@ struct PlacedReplica {
   std::int64_t pages = 0;           ///< On each of them.
   ReplicaWorth worth{};
   bool pinned = false;  ///< Never evicted to make room.
+  Instant last_used{};  ///< Or loaded, if that was later.
 };
 
 /// What lies on a group of devices.

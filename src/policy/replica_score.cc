@@ -72,8 +72,11 @@ std::vector<DesiredReplica> desired_replicas(const ModelDemand& demand, ScoreVar
     if (variant == ScoreVariant::kValue) {
       const double served = static_cast<double>(k + i) * batch;
       const bool first = k + i == 0 && demand.asked;
+      const double weight = demand.ttft > demand.load_time
+                                ? to_seconds(demand.load_time) / to_seconds(demand.ttft)
+                                : 1;
       replica.worth.score = (first ? *demand.asked : tail_probability(served, mean, peak)) *
-                            std::max(0.0, to_seconds(demand.load_time - demand.hit_time));
+                            std::max(0.0, to_seconds(demand.load_time - demand.hit_time)) * weight;
     } else {
       const double decay = exact::exp(-static_cast<double>(i) / static_cast<double>(count));
       const double factor = i < basic ? 1 : burstiness(mean, peak, variant);

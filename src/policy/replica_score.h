@@ -66,6 +66,9 @@ struct ModelDemand {
   std::int64_t pages_per_device = 0;  ///< Its weights on each of them.
   Duration load_time{};               ///< T_c, from the tier that now holds the weights.
   Duration hit_time{};                ///< To start on a replica; used by kValue.
+  /// Objective for the first token: time saved counts in part where the load alone does not break
+  /// it, as in policy/value.h; used by kValue. 0: it counts in full.
+  Duration ttft{};
   /// P(anybody asks), where that is known better than from the loads; used by kValue.
   std::optional<double> asked{};
 };

@@ -237,7 +237,7 @@ void HeddlePlane::propose_launch(const World& world,
 }
 
 double HeddlePlane::demand(const World& world, ModelId model) const {
-  return policy::kv_demand(models_[model.value()].demand.token_rate(),
+  return policy::kv_demand(models_[model.value()].demand.token_rate(world.now()),
                            world.model(model).kv_bytes(),
                            std::max<Duration>(1ms, world.model(model).slo_tpot));
 }
