@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -114,8 +115,9 @@ class Bed {
     double seconds = 0;  ///< Until all is mapped and copied.
     double mapping = 0;  ///< Of which the host was mapping.
   };
-  /// Maps the window and copies the image, by the worker's own way.
-  Loaded load() {
+  /// Maps the window and copies the image, by the worker's own way; `tell` is told, in another
+  /// thread, how many bytes are there.
+  Loaded load(const std::function<void(std::uint64_t)>& tell = {}) {
     std::mutex mutex;
     std::condition_variable changed;
     bool opened = false;
@@ -131,6 +133,9 @@ class Bed {
                                },
                            .on_copied =
                                [&](ModelId, std::uint64_t bytes) {
+                                 if (tell) {
+                                   tell(bytes);
+                                 }
                                  const std::lock_guard lock(mutex);
                                  copied = bytes;
                                  changed.notify_one();
@@ -221,14 +226,19 @@ class Runner {
   Runner(Bed& bed, device::Device& device)
       : bed_(bed),
         engine_(must(engine::Engine::create(
-            device, bed.pool(), {.max_batch_tokens = std::max(bed.shape().prompt, kLeast)}))) {}
+            device,
+            bed.pool(),
+            {.max_batch_tokens = std::max(bed.shape().prompt, kLeast), .run_ahead = true}))) {}
 
   [[nodiscard]] engine::Engine& engine() { return *engine_; }
 
-  /// The bed's weights as one more model, seen through `window`.
-  void add_model(ModelId id, const memory::Window& window) {
+  /// The bed's weights as one more model, seen through `window`, of which so many bytes are there.
+  void add_model(ModelId id, const memory::Window& window, std::uint64_t ready) {
     must(engine_->add_model(id, bed_.shape().model, bed_.layout(), window.base(), kKvLease));
-    engine_->set_image_ready(id, bed_.layout().bytes);
+    engine_->set_image_ready(id, ready);
+  }
+  void add_model(ModelId id, const memory::Window& window) {
+    add_model(id, window, bed_.layout().bytes);
   }
 
   /// A sequence that has computed nothing.
@@ -249,9 +259,11 @@ class Runner {
     return id;
   }
 
-  /// Seconds of a step in which each of these computes so many tokens.
-  double step(const std::vector<engine::SequenceId>& ids, std::int64_t tokens) {
-    policy::StepPlan plan{.batches = {{.model = model_of_.at(ids.front())}}};
+  /// Seconds of a step in which each of these computes so many tokens. `again`: the same will be
+  /// asked for again, so that the engine may be ahead; the last time it is not said.
+  double step(const std::vector<engine::SequenceId>& ids, std::int64_t tokens, bool again = false) {
+    policy::StepPlan plan{.batches = {{.model = model_of_.at(ids.front())}},
+                          .stable_steps = again ? policy::kStableUntilChange : 1};
     for (const engine::SequenceId id : ids) {
       plan.batches[0].slices.push_back({.sequence = id, .tokens = tokens});
     }

@@ -23,7 +23,7 @@ class SwitchBench {
   explicit SwitchBench(Bed& bed)
       : bed_(bed),
         stream_(must(bed.device().create_stream())),
-        pass_(bed.device()),
+        pass_(bed.device(), graphs_),
         workspace_(must(bed.device().allocate(
             device::Place::kDevice,
             engine::activation_bytes(bed.shape().model, spec::DType::kBf16, kPrompt)))) {
@@ -92,6 +92,7 @@ class SwitchBench {
   engine::ImageGate gate_{};
   memory::CachedPages cached_{};
   std::vector<std::unique_ptr<Model>> models_{};
+  engine::StepGraphs graphs_{};
   engine::Pass pass_;
   device::Buffer workspace_;
 };

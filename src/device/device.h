@@ -25,6 +25,7 @@ struct Properties {
   std::size_t page_bytes = 0;    ///< Size and alignment of every page and mapping.
   std::uint64_t page_count = 0;  ///< Pages that exist; ids are [0, page_count).
   bool records = false;          ///< Its streams record work: see Stream::begin_capture().
+  bool asynchronous = false;     ///< Its streams run what is enqueued while the host goes on.
 };
 
 /// What a mapping allows. Weights are mapped read-only, so that a stray write is a fault rather
@@ -56,6 +57,13 @@ class Stream {
   /// Blocks until all work is done. Reports the first failure since the last call: device faults
   /// surface here and nowhere else.
   virtual Result<void> synchronize() = 0;
+
+  /// A place in the stream: behind all that is enqueued by now. The last two are remembered; an
+  /// older one stands for the older of these.
+  [[nodiscard]] virtual std::uint64_t mark() { return 0; }
+  /// As synchronize(), for what was enqueued before `mark`; what came after it may still run, and a
+  /// failure to enqueue that is reported as well.
+  virtual Result<void> wait(std::uint64_t /*mark*/) { return synchronize(); }
 
   /// Begins to record: until end_capture(), what is enqueued is noted down and not run, and nothing
   /// may be allocated or synchronised. False where the device records nothing; then all is as it

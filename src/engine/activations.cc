@@ -24,6 +24,13 @@ class Layout {
   [[nodiscard]] std::size_t used() const { return used_; }
   void rewind(std::size_t used) { used_ = used; }
   [[nodiscard]] std::size_t most() const { return most_; }
+  /// How many rows fit behind what is used, in no more than most(): pieces of `row_bytes` a row in
+  /// all, as so many pieces.
+  [[nodiscard]] std::int64_t rows_left(std::size_t row_bytes, std::size_t pieces) const {
+    const std::size_t left = most_ - used_;
+    const std::size_t padding = 64 * pieces;
+    return static_cast<std::int64_t>(left > padding ? (left - padding) / row_bytes : 0);
+  }
 
  private:
   std::byte* memory_;
@@ -47,9 +54,14 @@ Activations place(const spec::ModelSpec& model,
   a.gate_up = layout.take(tokens, 2 * model.intermediate);
   a.gated = layout.take(tokens, model.intermediate, dtype);
   layout.rewind(kept);
-  a.picked = layout.take(kLogitRowsMax, model.hidden);
-  a.head_in = layout.take(kLogitRowsMax, model.hidden, dtype);
-  a.logits = layout.take(kLogitRowsMax, model.vocab);
+  const auto hidden = static_cast<std::size_t>(model.hidden);
+  const std::size_t row_bytes = hidden * (sizeof(float) + spec::dtype_bytes(dtype)) +
+                                static_cast<std::size_t>(model.vocab) * sizeof(float);
+  const std::int64_t rows =
+      std::max(kLogitRowsMin, std::min(tokens, layout.rows_left(row_bytes, 3)));
+  a.picked = layout.take(rows, model.hidden);
+  a.head_in = layout.take(rows, model.hidden, dtype);
+  a.logits = layout.take(rows, model.vocab);
   return a;
 }
 

@@ -8,8 +8,10 @@
 
 namespace heddle::engine {
 
-/// Most rows whose logits exist at once: a step that samples more does so in turns.
-constexpr std::int64_t kLogitRowsMax = 32;
+/// Rows whose logits can exist at once, at least. There are more where the memory that layers need
+/// anyway holds more; a step that samples more than that does so in turns, each of which reads the
+/// head once.
+constexpr std::int64_t kLogitRowsMin = 32;
 
 /// The tensors that live only within a pass, for up to `tokens` tokens. They lie in one piece of
 /// memory that is made once; what is never alive together shares it. Those that are multiplied with
@@ -21,9 +23,12 @@ struct Activations {
   ops::TensorRef mixed{};    ///< (*) [tokens, heads head_dim]: what attention gives.
   ops::TensorRef gate_up{};  ///< [tokens, 2 intermediate]
   ops::TensorRef gated{};    ///< (*) [tokens, intermediate]
-  ops::TensorRef picked{};   ///< [kLogitRowsMax, hidden]: the rows that sample.
-  ops::TensorRef head_in{};  ///< (*) [kLogitRowsMax, hidden]: those, normalised.
-  ops::TensorRef logits{};   ///< [kLogitRowsMax, vocab]
+  ops::TensorRef picked{};   ///< [logit_rows(), hidden]: the rows that sample.
+  ops::TensorRef head_in{};  ///< (*) [logit_rows(), hidden]: those, normalised.
+  ops::TensorRef logits{};   ///< [logit_rows(), vocab]
+
+  /// Most rows whose logits exist at once: at least kLogitRowsMin.
+  [[nodiscard]] std::int64_t logit_rows() const { return logits.shape[0]; }
 
   /// The first `tokens` rows of one of them.
   [[nodiscard]] static ops::TensorRef rows(const ops::TensorRef& tensor, std::int64_t tokens);

@@ -74,8 +74,28 @@ TEST(Activations, HaveTheShapesOfTheModel) {
   EXPECT_EQ(a.qkv.shape[1], 50);
   EXPECT_EQ(a.mixed.shape[1], 30);
   EXPECT_EQ(a.gate_up.shape[1], 100);
-  EXPECT_EQ(a.logits.shape[0], kLogitRowsMax);
+  EXPECT_EQ(a.logits.shape[0], kLogitRowsMin);
   EXPECT_EQ(Activations::rows(a.hidden, 3).shape[0], 3);
+}
+
+TEST(Activations, HaveAsManyLogitsAsTheLayersMemoryHolds) {
+  constexpr auto kBf16 = spec::DType::kBf16;
+  // Of 8 billion parameters: a batch of 128 reads its head once.
+  const spec::ModelSpec large{.hidden = 4096,
+                              .layers = 1,
+                              .heads = 32,
+                              .kv_heads = 8,
+                              .head_dim = 128,
+                              .intermediate = 14336,
+                              .vocab = 128256};
+  std::byte* const nowhere = nullptr;
+  EXPECT_GE(place_activations(large, kBf16, 1024, nowhere).logit_rows(), 128);
+  EXPECT_EQ(place_activations(large, kBf16, 32, nowhere).logit_rows(), kLogitRowsMin);
+  // At no price: the layers alone need as much.
+  spec::ModelSpec no_head = large;
+  no_head.vocab = 1;
+  EXPECT_EQ(activation_bytes(large, kBf16, 1024), activation_bytes(no_head, kBf16, 1024));
+  EXPECT_LE(place_activations(no_head, kBf16, 1024, nowhere).logit_rows(), 1024);
 }
 
 }  // namespace

@@ -39,6 +39,10 @@ class BatchInputs {
   [[nodiscard]] Batch batch(const Mirror& mirror) const;
   /// i32 [tokens]
   [[nodiscard]] ops::ConstTensorRef ids(const Mirror& mirror) const;
+  /// Where the id of row `row` is on the device, for ids that come from elsewhere on the device.
+  [[nodiscard]] std::byte* ids_bytes(const Mirror& mirror, std::size_t row) const {
+    return mirror.device<std::byte>(ids_) + row * sizeof(std::int32_t);
+  }
 
  private:
   void gather_rows(std::span<const BatchSlice> slices, const Decoder& decoder, Mirror& mirror);

@@ -87,10 +87,10 @@ class DecoderRig {
     const auto n = static_cast<std::int64_t>(hidden.size()) / width;
     std::vector<float> result;
     ops::OpContext context = this->context();
-    for (std::int64_t first = 0; first < n; first += kLogitRowsMax) {
+    for (std::int64_t first = 0; first < n; first += kLogitRowsMin) {
       std::copy(hidden.begin(), hidden.end(), activations_.hidden.as<float>());
       std::vector<std::int32_t> picks;
-      for (std::int64_t i = first; i < std::min(n, first + kLogitRowsMax); ++i) {
+      for (std::int64_t i = first; i < std::min(n, first + kLogitRowsMin); ++i) {
         picks.push_back(static_cast<std::int32_t>(i));
       }
       const auto logits =

@@ -1,33 +1,17 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <map>
-#include <mutex>
-#include <set>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
 #include "engine/activations.h"
-#include "engine/decoder.h"
-#include "engine/image_gate.h"
-#include "engine/model_kv.h"
-#include "engine/pass.h"
-#include "engine/sequence.h"
-#include "engine/step_digest.h"
-#include "memory/cached_pages.h"
-#include "ops/context.h"
+#include "engine/engine_impl.h"
 #include "ops/sample.h"
 #include "ops/wait.h"
 
 namespace heddle::engine {
 namespace {
-
-struct Model {
-  Decoder decoder;
-  ModelKv kv;
-  std::int64_t sequences = 0;  ///< That belong to it.
-};
 
 Result<void> check_tokens(const SequenceStart& start, const spec::ModelSpec& model) {
   const auto refuse = [&](const std::string& what) {
@@ -66,80 +50,13 @@ Result<void> check_tokens(const SequenceStart& start, const spec::ModelSpec& mod
 
 }  // namespace
 
-class Engine::Impl {
- public:
-  Impl(device::Device& device,
-       memory::PagePool& pool,
-       std::unique_ptr<device::Stream> stream,
-       const ops::KernelTable& kernels,
-       const EngineOptions& options)
-      : device_(device),
-        pool_(pool),
-        stream_(std::move(stream)),
-        context_{.stream = *stream_, .kernels = kernels},
-        options_(options),
-        pass_(device) {}
-
-  Result<void> add_model(ModelId id,
-                         const spec::ModelSpec& spec,
-                         const store::ImageLayout& layout,
-                         const std::byte* window,
-                         memory::OwnerId kv_owner);
-  void join_group(ModelId id, collective::Collective& group);
-  void remove_model(ModelId id);
-  /// The gate of a model, or nullptr. Any thread.
-  std::shared_ptr<ImageGate> gate(ModelId id);
-
-  Result<void> add_sequence(SequenceStart start);
-  std::int64_t take_prefix(SequenceId id);
-  void preempt(SequenceId id);
-  void remove_sequence(SequenceId id);
-  Result<StepOutcome> run(const policy::StepPlan& plan);
-
-  [[nodiscard]] const Model& model(ModelId id) const;
-  [[nodiscard]] const EngineOptions& options() const { return options_; }
-  [[nodiscard]] memory::CachedPages& cached() { return cached_; }
-  [[nodiscard]] const std::map<ModelId, PrefixCounts>& prefix_counts() const { return counts_; }
-
- private:
-  Model& mutable_model(ModelId id);
-  Sequence& sequence(SequenceId id);
-  Result<void> fit_workspace();
-  std::vector<PassSlice> admit(const policy::ModelBatch& batch, Model& model, StepOutcome& outcome);
-  Result<void> run_batch(const policy::ModelBatch& batch, StepOutcome& outcome);
-  Result<void> run_pass(std::span<const PassSlice> slices, Model& model);
-  static void count_computed(const PassSlice& slice, Sequence& own, Model& model);
-  void finish_slice(const PassSlice& slice,
-                    std::optional<TokenId> token,
-                    spec::TokenDetails details,
-                    Model& model,
-                    StepOutcome& outcome);
-  void pool_slice(const PassSlice& slice,
-                  std::span<const float> states,
-                  Model& model,
-                  StepOutcome& outcome);
-
-  device::Device& device_;
-  memory::PagePool& pool_;
-  std::unique_ptr<device::Stream> stream_;
-  ops::OpContext context_;
-  EngineOptions options_;
-  std::mutex gates_mutex_{};
-  std::map<ModelId, std::shared_ptr<ImageGate>> gates_{};  ///< Guarded by gates_mutex_.
-  memory::CachedPages cached_{};
-  std::map<ModelId, PrefixCounts> counts_{};
-  std::map<ModelId, Model> models_{};
-  std::map<SequenceId, Sequence> sequences_{};
-  device::Buffer workspace_{};
-  Pass pass_;
-};
-
 Result<void> Engine::Impl::add_model(ModelId id,
                                      const spec::ModelSpec& spec,
                                      const store::ImageLayout& layout,
                                      const std::byte* window,
                                      memory::OwnerId kv_owner) {
   HEDDLE_CHECK(!models_.contains(id));
+  settle();  // A larger workspace may take the place of the one in use.
   auto plan = plan_kv(spec, all_layers(spec), layout.dtype, device_.properties().page_bytes);
   if (!plan) {
     return plan.error();
@@ -168,8 +85,12 @@ void Engine::Impl::join_group(ModelId id, collective::Collective& group) {
 
 void Engine::Impl::remove_model(ModelId id) {
   HEDDLE_CHECK(model(id).sequences == 0);
+  settle();  // What is ahead of sequences that have gone still reads the weights.
+  if (ahead_ && ahead_->model == id) {
+    ahead_.reset();
+  }
   models_.erase(id);
-  pass_.forget_recordings();
+  graphs_.clear();
   const std::scoped_lock lock(gates_mutex_);
   gates_.erase(id);
 }
@@ -180,13 +101,13 @@ std::shared_ptr<ImageGate> Engine::Impl::gate(ModelId id) {
   return found == gates_.end() ? nullptr : found->second;
 }
 
-const Model& Engine::Impl::model(ModelId id) const {
+const Engine::Impl::Model& Engine::Impl::model(ModelId id) const {
   const auto found = models_.find(id);
   HEDDLE_CHECK(found != models_.end());
   return found->second;
 }
 
-Model& Engine::Impl::mutable_model(ModelId id) {
+Engine::Impl::Model& Engine::Impl::mutable_model(ModelId id) {
   const auto found = models_.find(id);
   HEDDLE_CHECK(found != models_.end());
   return found->second;
@@ -212,7 +133,7 @@ Result<void> Engine::Impl::fit_workspace() {
     return {};
   }
   workspace_ = {};
-  pass_.forget_recordings();
+  graphs_.clear();
   Result<device::Buffer> larger = device_.allocate(device::Place::kDevice, wanted);
   if (!larger) {
     return larger.error();
@@ -274,6 +195,7 @@ std::int64_t Engine::Impl::take_prefix(SequenceId id) {
 
 void Engine::Impl::preempt(SequenceId id) {
   Sequence& own = sequence(id);
+  forget_ahead(own);
   mutable_model(own.start.model).kv.clear(own.kv);
   own.computed = 0;
   own.pooled.clear();
@@ -283,182 +205,6 @@ void Engine::Impl::remove_sequence(SequenceId id) {
   preempt(id);
   --mutable_model(sequence(id).start.model).sequences;
   sequences_.erase(id);
-}
-
-Result<StepOutcome> Engine::Impl::run(const policy::StepPlan& plan) {
-  StepOutcome outcome;
-  for (const policy::ModelBatch& batch : plan.batches) {
-    if (const auto done = run_batch(batch, outcome); !done) {
-      return done.error();
-    }
-  }
-  return outcome;
-}
-
-/// The slices that get the blocks they need. Blocks are allocated before anything is enqueued, so
-/// that running out of pages changes who runs and nothing else.
-std::vector<PassSlice> Engine::Impl::admit(const policy::ModelBatch& batch,
-                                           Model& model,
-                                           StepOutcome& outcome) {
-  std::vector<PassSlice> admitted;
-  std::set<SequenceId> seen;
-  std::int64_t tokens = 0;
-  for (const policy::StepSlice& slice : batch.slices) {
-    Sequence& own = sequence(slice.sequence);
-    HEDDLE_CHECK(own.start.model == batch.model);
-    HEDDLE_CHECK(seen.insert(slice.sequence).second);
-    HEDDLE_CHECK(slice.tokens > 0 && own.computed + slice.tokens <= own.size());
-    tokens += slice.tokens;
-    const PassSlice pass_slice{.sequence = &own, .tokens = slice.tokens};
-    if (own.start.grammar != nullptr && pass_slice.samples()) {
-      if (const auto masked = own.start.grammar->mask(own.mask); !masked) {
-        outcome.failed.push_back({.sequence = slice.sequence, .error = masked.error()});
-        continue;
-      }
-    }
-    if (model.kv.grow(own.kv, own.computed + slice.tokens)) {
-      admitted.push_back(pass_slice);
-    } else {
-      outcome.starved.push_back(slice.sequence);
-    }
-  }
-  HEDDLE_CHECK(tokens <= options_.max_batch_tokens);
-  return admitted;
-}
-
-/// Runs slices that have their blocks. Of a shard, the ranks first see whether they are about to
-/// run the same, so that they neither add up what does not belong together nor wait for each other
-/// for ever; and a rank that cannot go on ends the group for all. kCancelled, of a whole model
-/// only, if weights will not come.
-Result<void> Engine::Impl::run_pass(std::span<const PassSlice> slices, Model& model) {
-  const spec::ModelSpec& spec = model.decoder.model();
-  collective::Collective* group = model.decoder.group();
-  HEDDLE_CHECK(spec.shard.ranks == 1 || group != nullptr);
-  Result<void> done = group == nullptr ? Result<void>() : group->agree(step_digest(slices));
-  done = done ? fit_workspace() : done;
-  if (done && !slices.empty()) {
-    const Activations activations = place_activations(
-        spec, model.decoder.kv_plan().dtype, options_.max_batch_tokens, workspace_.data());
-    done = pass_.enqueue(context_, slices, model.decoder, model.kv, activations);
-    done = done ? stream_->synchronize() : done;
-  }
-  if (done || group == nullptr) {
-    return done;
-  }
-  group->abandon();
-  const Error& error = done.error();
-  return Error{error.code == Code::kCancelled ? Code::kUnavailable : error.code,
-               "run rank " + std::to_string(spec.shard.rank) + " of " +
-                   std::to_string(spec.shard.ranks) + ": " + error.message};
-}
-
-Result<void> Engine::Impl::run_batch(const policy::ModelBatch& batch, StepOutcome& outcome) {
-  Model& model = mutable_model(batch.model);
-  const std::vector<PassSlice> slices = admit(batch, model, outcome);
-  const auto done = run_pass(slices, model);
-  if (!done && done.error().code == Code::kCancelled) {
-    for (const PassSlice& slice : slices) {
-      Sequence& own = sequence(slice.sequence->start.id);
-      model.kv.shrink(own.kv, own.computed);
-      outcome.unready.push_back(own.start.id);
-    }
-    return {};
-  }
-  if (!done) {
-    return done.error();
-  }
-  std::size_t sampled = 0;
-  std::span<const float> pooled = pass_.pooled();
-  for (const PassSlice& slice : slices) {
-    if (pools(slice.sequence->start.params)) {
-      const auto count =
-          static_cast<std::size_t>(slice.pooled_rows() * model.decoder.model().hidden);
-      pool_slice(slice, pooled.first(count), model, outcome);
-      pooled = pooled.subspan(count);
-    } else if (slice.samples()) {
-      finish_slice(slice, pass_.sampled()[sampled], pass_.details(sampled), model, outcome);
-      ++sampled;
-    } else {
-      finish_slice(slice, std::nullopt, {}, model, outcome);
-    }
-  }
-  return {};
-}
-
-/// The tokens of a slice have KV now.
-void Engine::Impl::count_computed(const PassSlice& slice, Sequence& own, Model& model) {
-  own.computed += slice.tokens;
-  own.begun = true;
-  if (own.prefix) {
-    const auto computed = std::span(own.start.tokens).first(static_cast<std::size_t>(own.computed));
-    model.kv.keep_prefix(own.kv, *own.prefix, computed);
-  }
-  model.kv.slide(own.kv, own.computed);
-}
-
-/// Takes in the hidden states that a slice was run for: one after the other, in double, so that the
-/// chunks of a text do not show in its mean.
-void Engine::Impl::pool_slice(const PassSlice& slice,
-                              std::span<const float> states,
-                              Model& model,
-                              StepOutcome& outcome) {
-  Sequence& own = sequence(slice.sequence->start.id);
-  const bool last = slice.last();
-  const auto hidden = static_cast<std::size_t>(model.decoder.model().hidden);
-  count_computed(slice, own, model);
-  own.pooled.resize(hidden);
-  for (std::size_t i = 0; i < states.size(); ++i) {
-    own.pooled[i % hidden] += static_cast<double>(states[i]);
-  }
-  SliceResult result{.sequence = own.start.id, .computed = own.computed};
-  if (last) {
-    const bool mean = own.start.params.pooling == spec::Pooling::kMean;
-    const double share = mean ? 1.0 / static_cast<double>(own.size()) : 1.0;
-    for (const double sum : own.pooled) {
-      result.details.embedding.push_back(static_cast<float>(sum * share));
-    }
-    result.details.cached_tokens = own.reused;
-    result.token = 0;
-    result.finish = spec::FinishReason::kStop;
-    own.start.tokens.push_back(*result.token);
-  }
-  outcome.results.push_back(std::move(result));
-}
-
-void Engine::Impl::finish_slice(const PassSlice& slice,
-                                std::optional<TokenId> token,
-                                spec::TokenDetails details,
-                                Model& model,
-                                StepOutcome& outcome) {
-  Sequence& own = sequence(slice.sequence->start.id);
-  count_computed(slice, own, model);
-  if (token == ops::kNoToken) {
-    outcome.failed.push_back(
-        {.sequence = own.start.id,
-         .error = {Code::kCorrupt,
-                   "sample token " + std::to_string(own.size()) + " of sequence " +
-                       std::to_string(own.start.id.value()) + " of model " +
-                       std::to_string(own.start.model.value()) +
-                       ": the logits are not numbers; the weights are damaged or overflow"}});
-    return;
-  }
-  SliceResult result{.sequence = own.start.id, .computed = own.computed};
-  if (token.has_value()) {
-    result.token = token;
-    result.details = std::move(details);
-    result.position = own.generated();
-    result.details.cached_tokens = result.position == 0 ? own.reused : 0;
-    own.start.tokens.push_back(*token);
-    if (counts_tokens(own.start.params)) {
-      count_generated(own.uses, *token);
-    }
-    if (own.start.grammar != nullptr) {
-      // The mask allowed it, so the grammar does; if not, the next mask says so.
-      (void)own.start.grammar->accept({&*token, 1});
-    }
-    result.finish = finish_reason(own, model.decoder.model().max_position);
-  }
-  outcome.results.push_back(std::move(result));
 }
 
 std::uint64_t workspace_bytes(const spec::ModelSpec& model,
@@ -579,6 +325,10 @@ const ledger::DropCounts& Engine::dropped_pages() const {
 
 Result<StepOutcome> Engine::run(const policy::StepPlan& plan) {
   return impl_->run(plan);
+}
+
+void Engine::settle() {
+  impl_->settle();
 }
 
 }  // namespace heddle::engine

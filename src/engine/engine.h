@@ -64,6 +64,7 @@ struct StepOutcome {
   /// Sequences that cannot go on: their model's logits are not numbers, or their grammar takes more
   /// work than it may. To be removed.
   std::vector<SequenceFailure> failed{};
+  bool ahead = false;  ///< Some of it was enqueued before it was asked for.
 };
 
 struct EngineOptions {
@@ -71,6 +72,8 @@ struct EngineOptions {
   /// Keep the KV of tokens that were computed, for sequences that begin with the same ones.
   bool prefix_cache = false;
   SipKey prefix_secret{};  ///< Drawn by chance, where others may choose prompts.
+  /// On an asynchronous device, enqueue the step after one that recurs before waiting for it.
+  bool run_ahead = false;
 };
 
 /// How well the prefix cache does, for one model since the engine began.
@@ -168,7 +171,18 @@ class Engine {
   /// An error means that the device is lost, or of a shard, its group: kUnavailable where that was
   /// abandoned, kCorrupt where the ranks did not run the same. It is abandoned then, so that no
   /// rank waits for this one.
+  ///
+  /// With EngineOptions::run_ahead, a plan of one batch that would be made again (stable_steps > 1)
+  /// has the step after it enqueued before it is waited for, for all sequences that do not end with
+  /// it for sure, if each one's next token depends on this one through the model alone (no grammar,
+  /// no penalty on what was generated) and there are pages. The next run with any of these
+  /// sequences in its plan gives the results of that, of those that were neither preempted nor
+  /// removed, and does no more for that model: the rest of its batch is for a later step.
   Result<StepOutcome> run(const policy::StepPlan& plan);
+  /// Waits for what was enqueued ahead, so that no page or window is in use by the device until the
+  /// next run(), which has its results. To be called before pages of the pool go to anybody but
+  /// sequences.
+  void settle();
 
  private:
   class Impl;

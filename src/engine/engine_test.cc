@@ -413,19 +413,34 @@ TEST_F(EngineTest, GivesUpOnAnAbandonedLoadAndLeavesTheRest) {
   engine_->set_image_ready(kOther, 5);  // Late news of a model that is gone.
 }
 
-TEST_F(EngineTest, MoreSamplingRowsThanLogitsExistAtOnce) {
+/// In one turn, or where more tell log probabilities than may at once, in several.
+TEST_F(EngineTest, MoreRowsThatTellThanMayAtOnce) {
   constexpr std::uint64_t kSequences = 75;
-  const auto expected = generate(start(1000, {.temperature = 0.0F, .max_tokens = 1}, 6));
-  policy::ModelBatch batch{.model = kModel, .slices = {}};
-  for (std::uint64_t id = 1; id <= kSequences; ++id) {
-    ASSERT_TRUE(engine_->add_sequence(start(id, {.temperature = 0.0F, .max_tokens = 1}, 6)));
-    batch.slices.push_back({.sequence = SequenceId{id}, .tokens = 6});
-  }
-  const auto outcome = engine_->run({.batches = {batch}});
-  ASSERT_TRUE(outcome);
-  ASSERT_EQ(outcome->results.size(), kSequences);
-  for (const SliceResult& result : outcome->results) {
-    EXPECT_EQ(result.token, expected[0]);
+  std::uint64_t last = 0;
+  for (const std::uint64_t telling : {0U, 20U, 70U}) {
+    policy::ModelBatch batch{.model = kModel, .slices = {}};
+    const auto expected =
+        generate(start(1000, {.temperature = 0.0F, .max_tokens = 1, .logprobs = 2}, 6));
+    for (std::uint64_t i = 0; i < kSequences; ++i) {
+      const std::int32_t tells = i < telling ? 2 : -1;
+      const spec::SamplingParams params{.temperature = 0.0F, .max_tokens = 1, .logprobs = tells};
+      ASSERT_TRUE(engine_->add_sequence(start(++last, params, 6)));
+      batch.slices.push_back({.sequence = SequenceId{last}, .tokens = 6});
+    }
+    const auto outcome = engine_->run({.batches = {batch}});
+    ASSERT_TRUE(outcome);
+    ASSERT_EQ(outcome->results.size(), kSequences);
+    for (std::uint64_t i = 0; i < kSequences; ++i) {
+      const SliceResult& result = outcome->results[i];
+      EXPECT_EQ(result.token, expected[0]);
+      ASSERT_EQ(result.details.logprobs.empty(), i >= telling) << i << " of " << telling;
+      if (i < telling) {
+        EXPECT_EQ(result.details.logprobs[0].token, *result.token);
+      }
+    }
+    for (const policy::StepSlice& slice : batch.slices) {
+      engine_->remove_sequence(slice.sequence);
+    }
   }
 }
 

@@ -49,7 +49,8 @@ class Mirror {
   }
 
   /// Makes memory for all that was added and reserved, if there is too little, and enqueues the
-  /// copy of what was added. Fails as Device::allocate.
+  /// copy of what was added. Where it makes memory it waits for the stream. Fails as
+  /// Device::allocate and Stream::synchronize.
   Result<void> send(device::Stream& stream);
   /// Enqueues the way back of `bytes` at `offset`, at least 1; host() has them once the stream is
   /// synchronised.

@@ -4,19 +4,33 @@
 #include <bit>
 #include <utility>
 
+#include "base/check.h"
 #include "engine/philox.h"
 
 namespace heddle::engine {
 namespace {
 
-ops::SampleRow sample_row(const Sequence& sequence) {
-  const spec::SamplingParams& params = sequence.start.params;
+/// The id of a token that is not known yet.
+constexpr TokenId kUnknown = 0;
+
+ops::SampleRow sample_row(const PassSlice& slice) {
+  const spec::SamplingParams& params = slice.sequence->start.params;
+  const std::int64_t draw = slice.sequence->generated() + (slice.ahead() ? 1 : 0);
   return {.temperature = params.temperature,
           .top_p = params.top_p,
           .min_p = params.min_p,
           .top_k = params.top_k,
-          .uniform = uniform_draw(
-              params.seed, params.choice, static_cast<std::uint64_t>(sequence.generated()))};
+          .uniform = uniform_draw(params.seed, params.choice, static_cast<std::uint64_t>(draw))};
+}
+
+BatchSlice batch_slice(const PassSlice& slice) {
+  const Sequence& sequence = *slice.sequence;
+  return {.ids = slice.ahead() ? std::span(&kUnknown, 1)
+                               : std::span(sequence.start.tokens)
+                                     .subspan(static_cast<std::size_t>(sequence.computed),
+                                              static_cast<std::size_t>(slice.tokens)),
+          .first_position = slice.first_position(),
+          .kv = &sequence.kv};
 }
 
 /// The rows of a decode step of so many sequences: four sizes for each power of two, so that less
@@ -55,7 +69,8 @@ GraphKey Pass::describe(const Decoder& decoder, const Activations& activations) 
   GraphKey key{reinterpret_cast<std::uintptr_t>(&decoder),
                reinterpret_cast<std::uintptr_t>(activations.hidden.data),
                reinterpret_cast<std::uintptr_t>(mirror_.device<std::byte>(0)),
-               static_cast<std::uint64_t>(picks_count_)};
+               static_cast<std::uint64_t>(picks_count_),
+               static_cast<std::uint64_t>(turn_)};
   inputs_.describe(key);
   key.insert(key.end(),
              {picks_, sample_rows_, penalty_rows_, uses_, masks_, log_prob_rows_, told_tokens_});
@@ -70,31 +85,31 @@ Result<void> Pass::enqueue(ops::OpContext& context,
                            std::span<const PassSlice> slices,
                            const Decoder& decoder,
                            const ModelKv& kv,
-                           const Activations& activations) {
+                           const Activations& activations,
+                           const Pass* before) {
+  if (const auto over = wait(context.stream); !over) {
+    return over;
+  }
   const bool recurring = recurs(slices, decoder);
   std::vector<PassSlice> padded(slices.begin(), slices.end());
   if (recurring) {
     const auto most = static_cast<std::size_t>(activations.hidden.shape[0]);
     padded.resize(std::min(recurring_rows(slices.size()), most), slices.front());
   }
-  std::vector<BatchSlice> batch_slices;
-  for (const PassSlice& slice : padded) {
-    const Sequence& sequence = *slice.sequence;
-    batch_slices.push_back({.ids = std::span(sequence.start.tokens)
-                                       .subspan(static_cast<std::size_t>(sequence.computed),
-                                                static_cast<std::size_t>(slice.tokens)),
-                            .first_position = sequence.computed,
-                            .kv = &sequence.kv});
-  }
+  std::vector<BatchSlice> batch_slices(padded.size());
+  std::transform(padded.begin(), padded.end(), batch_slices.begin(), batch_slice);
   mirror_.clear();
   inputs_.gather(batch_slices, decoder, kv, mirror_, recurring);
-  gather_sampling(padded);
+  gather_sampling(padded, activations.logit_rows());
   gather_pooling(padded);
   reserve_results(decoder);
   sampling_ = static_cast<std::size_t>(std::count_if(
       slices.begin(), slices.end(), [](const auto& slice) { return slice.samples(); }));
   if (const auto sent = mirror_.send(context.stream); !sent) {
     return sent;
+  }
+  if (before != nullptr) {
+    take_tokens(context.stream, padded, slices.size(), *before);
   }
   const auto compute = [&] {
     const Batch batch = inputs_.batch(mirror_);
@@ -110,10 +125,43 @@ Result<void> Pass::enqueue(ops::OpContext& context,
     compute();
   }
   fetch_sampled(context.stream);
+  enqueued_ = context.stream.mark();
   return {};
 }
 
-void Pass::gather_sampling(std::span<const PassSlice> slices) {
+Result<void> Pass::wait(device::Stream& stream) {
+  const auto enqueued = std::exchange(enqueued_, std::nullopt);
+  return enqueued ? stream.wait(*enqueued) : Result<void>();
+}
+
+/// Copies the tokens of slices that are ahead from where the pass before leaves them, on the
+/// device, in as few pieces as can be. The rows of padding behind the first `slices` repeat the
+/// first, as those of the pass before repeat its own.
+void Pass::take_tokens(device::Stream& stream,
+                       std::span<const PassSlice> padded,
+                       std::size_t slices,
+                       const Pass& before) const {
+  const auto source = [&](std::size_t row) {
+    const auto pick = static_cast<std::size_t>(padded[row].pick);
+    const std::size_t padding = before.sampling_ + row - slices;
+    const bool same = row >= slices && pick == 0 && std::cmp_less(padding, before.picks_count_);
+    return same ? padding : pick;
+  };
+  for (std::size_t row = 0; row < padded.size();) {
+    HEDDLE_CHECK(padded[row].ahead());
+    std::size_t end = row + 1;
+    while (end < padded.size() && source(end) == source(row) + (end - row)) {
+      ++end;
+    }
+    stream.copy(
+        inputs_.ids_bytes(mirror_, row),
+        before.mirror_.device<std::byte>(before.sampled_) + source(row) * sizeof(std::int32_t),
+        (end - row) * sizeof(std::int32_t));
+    row = end;
+  }
+}
+
+void Pass::gather_sampling(std::span<const PassSlice> slices, std::int64_t logit_rows) {
   std::vector<std::int32_t> picks;
   std::vector<ops::SampleRow> sample_rows;
   std::vector<ops::PenaltyRow> penalty_rows;
@@ -122,6 +170,11 @@ void Pass::gather_sampling(std::span<const PassSlice> slices) {
   std::vector<ops::LogProbRow> log_prob_rows;
   std::int32_t masked = 0;
   told_.clear();
+  // What is told has its logits twice: so many may be, and where more are, turns are shorter.
+  const auto tells = std::count_if(slices.begin(), slices.end(), [](const PassSlice& slice) {
+    return slice.samples() && slice.sequence->start.params.logprobs >= 0;
+  });
+  turn_ = tells > kLogitRowsMin ? kLogitRowsMin : logit_rows;
   std::int64_t row = -1;
   for (const PassSlice& slice : slices) {
     row += slice.tokens;
@@ -130,13 +183,13 @@ void Pass::gather_sampling(std::span<const PassSlice> slices) {
     }
     const Sequence& sequence = *slice.sequence;
     if (const std::int32_t top = sequence.start.params.logprobs; top >= 0) {
-      // Rows are sampled in turns of kLogitRowsMax, within which the choice is counted.
-      const auto choice = static_cast<std::int32_t>(std::ssize(picks) % kLogitRowsMax);
+      // The choice is counted within its turn.
+      const auto choice = static_cast<std::int32_t>(std::ssize(picks) % turn_);
       log_prob_rows.push_back({.choice = choice, .top = std::min(top, ops::kLogProbsTopMax)});
       told_.push_back({.pick = picks.size()});
     }
     picks.push_back(static_cast<std::int32_t>(row));
-    sample_rows.push_back(sample_row(sequence));
+    sample_rows.push_back(sample_row(slice));
     if (!sequence.mask.empty()) {
       sample_rows.back().mask = masked++;
       masks.insert(masks.end(), sequence.mask.begin(), sequence.mask.end());
@@ -178,7 +231,7 @@ void Pass::reserve_results(const Decoder& decoder) {
   told_tokens_ = mirror_.add(std::vector<std::int32_t>(told, -1));
   told_values_ = mirror_.add(std::vector<float>(told, 0.0F));
   sampled_ = mirror_.reserve<std::int32_t>(static_cast<std::size_t>(picks_count_));
-  raw_logits_ = mirror_.reserve<float>(std::min<std::size_t>(told_.size(), kLogitRowsMax) *
+  raw_logits_ = mirror_.reserve<float>(std::min<std::size_t>(told_.size(), kLogitRowsMin) *
                                        static_cast<std::size_t>(decoder.model().vocab));
   pooled_floats_ =
       static_cast<std::size_t>(pooled_count_) * static_cast<std::size_t>(decoder.model().hidden);
@@ -191,8 +244,8 @@ void Pass::enqueue_sampling(ops::OpContext& context,
   const std::int64_t vocab = decoder.model().vocab;
   float* const raw_logits = mirror_.device<float>(raw_logits_);
   std::size_t told = 0;  // Of told_, those of the turns before.
-  for (std::int64_t first = 0; first < picks_count_; first += kLogitRowsMax) {
-    const std::int64_t n = std::min(kLogitRowsMax, picks_count_ - first);
+  for (std::int64_t first = 0; first < picks_count_; first += turn_) {
+    const std::int64_t n = std::min(turn_, picks_count_ - first);
     const auto logits = decoder.logits(
         context, ops::vector_of(mirror_.device<std::int32_t>(picks_) + first, n), activations);
     const std::size_t told_before = told;
@@ -238,8 +291,9 @@ void Pass::enqueue_pooling(ops::OpContext& context,
                            const Decoder& decoder,
                            const Activations& activations) {
   const auto hidden = static_cast<std::size_t>(decoder.model().hidden);
-  for (std::int64_t first = 0; first < pooled_count_; first += kLogitRowsMax) {
-    const std::int64_t n = std::min(kLogitRowsMax, pooled_count_ - first);
+  const std::int64_t turn = activations.logit_rows();
+  for (std::int64_t first = 0; first < pooled_count_; first += turn) {
+    const std::int64_t n = std::min(turn, pooled_count_ - first);
     const auto states =
         decoder.final_hidden(context,
                              ops::vector_of(mirror_.device<std::int32_t>(pooled_picks_) + first, n),

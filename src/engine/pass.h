@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,13 +20,23 @@
 
 namespace heddle::engine {
 
-/// The next `tokens` pending tokens of a sequence whose KV blocks are there.
+/// The next `tokens` pending tokens of a sequence whose KV blocks are there; or, *ahead*, one token
+/// that the pass before samples, which nobody knows yet.
 struct PassSlice {
+  static constexpr std::ptrdiff_t kKnown = -1;
+
   const Sequence* sequence = nullptr;
   std::int64_t tokens = 0;
+  std::ptrdiff_t pick = kKnown;  ///< Ahead: which of the rows that the pass before samples it is.
 
-  /// Whether it reaches the last known token.
-  [[nodiscard]] bool last() const { return sequence->computed + tokens == sequence->size(); }
+  [[nodiscard]] bool ahead() const { return pick != kKnown; }
+  [[nodiscard]] std::int64_t first_position() const {
+    return ahead() ? sequence->size() : sequence->computed;
+  }
+  /// Whether it reaches the last known token, or that which follows.
+  [[nodiscard]] bool last() const {
+    return ahead() || sequence->computed + tokens == sequence->size();
+  }
   /// Whether a token is to be sampled after it.
   [[nodiscard]] bool samples() const { return last() && !pools(sequence->start.params); }
   /// How many of its last rows' hidden states are wanted.
@@ -36,12 +47,16 @@ struct PassSlice {
 /// Used by one thread.
 class Pass {
  public:
-  /// `device` outlives it.
-  explicit Pass(device::Device& device) : mirror_(device), records_(device.properties().records) {}
+  /// `device` and `graphs` outlive it.
+  Pass(device::Device& device, StepGraphs& graphs)
+      : mirror_(device), records_(device.properties().records), graphs_(graphs) {}
 
-  /// Enqueues everything: inputs, all layers, sampling, and the way back of the tokens. The slices
-  /// and what they refer to stay as they are until the stream is synchronised. Fails as
-  /// Device::allocate, and then nothing was enqueued.
+  /// Enqueues everything: inputs, all layers, sampling, and the way back of the tokens. Fails as
+  /// Device::allocate, and then nothing was enqueued. What was enqueued last time is over, or is
+  /// waited for; its results are forgotten.
+  ///
+  /// `before` is the pass that slices which are ahead refer to: the one that was enqueued last on
+  /// the same stream. All its rows sample.
   ///
   /// Where the device records, decode steps of models that are there as a whole are padded to one
   /// of few sizes, by rows that repeat the first, and replayed.
@@ -49,9 +64,12 @@ class Pass {
                        std::span<const PassSlice> slices,
                        const Decoder& decoder,
                        const ModelKv& kv,
-                       const Activations& activations);
+                       const Activations& activations,
+                       const Pass* before = nullptr);
+  /// Waits for what was enqueued, as Stream::synchronize(), and for nothing that came after it.
+  Result<void> wait(device::Stream& stream);
 
-  /// After the stream was synchronised: one per slice that samples, in their order; ops::kNoToken
+  /// After wait(): one per slice that samples, in their order; ops::kNoToken
   /// where the logits were not numbers.
   [[nodiscard]] std::span<const std::int32_t> sampled() const {
     return {mirror_.host<std::int32_t>(sampled_), sampling_};
@@ -64,11 +82,6 @@ class Pass {
     return {mirror_.host<float>(pooled_), pooled_floats_};
   }
 
-  /// Forgets what was recorded of models, one of which is gone or has another workspace now.
-  void forget_recordings() { graphs_.clear(); }
-  /// Steps that are replayed.
-  [[nodiscard]] std::size_t recordings() const { return graphs_.recorded(); }
-
  private:
   /// Where a sampled row's log probabilities are; none where it did not ask for them.
   struct Told {
@@ -77,7 +90,11 @@ class Pass {
 
   [[nodiscard]] bool recurs(std::span<const PassSlice> slices, const Decoder& decoder) const;
   [[nodiscard]] GraphKey describe(const Decoder& decoder, const Activations& activations) const;
-  void gather_sampling(std::span<const PassSlice> slices);
+  void take_tokens(device::Stream& stream,
+                   std::span<const PassSlice> padded,
+                   std::size_t slices,
+                   const Pass& before) const;
+  void gather_sampling(std::span<const PassSlice> slices, std::int64_t logit_rows);
   void gather_pooling(std::span<const PassSlice> slices);
   void reserve_results(const Decoder& decoder);
   void enqueue_sampling(ops::OpContext& context,
@@ -91,10 +108,12 @@ class Pass {
 
   Mirror mirror_;
   bool records_;
-  StepGraphs graphs_{};
+  StepGraphs& graphs_;
+  std::optional<std::uint64_t> enqueued_{};  ///< Its end in the stream, until it was waited for.
   BatchInputs inputs_{};
   std::size_t sampling_ = 0;  ///< Slices that sample, padding not counted.
   std::int64_t picks_count_ = 0;
+  std::int64_t turn_ = 0;  ///< Rows that are sampled at once.
   std::size_t picks_ = 0;  ///< Offsets in the mirror, as the following.
   std::size_t sample_rows_ = 0;
   std::size_t penalty_rows_ = 0;
@@ -104,7 +123,7 @@ class Pass {
   std::size_t told_tokens_ = 0;  ///< [told, ops::kLogProbsWidth]; results from here on.
   std::size_t told_values_ = 0;
   std::size_t sampled_ = 0;
-  std::size_t raw_logits_ = 0;  ///< Of up to kLogitRowsMax rows that are told, unpenalised.
+  std::size_t raw_logits_ = 0;  ///< Of up to kLogitRowsMin rows that are told, unpenalised.
 
   std::vector<Told> told_{};  ///< Ascending by pick.
 

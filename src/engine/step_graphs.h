@@ -25,9 +25,10 @@ class StepGraphs {
 
   /// Enqueues what `enqueue` enqueues, equal for equal keys: the first time by calling it, the
   /// second time recording it, then by replaying. Where nothing can be recorded it is always
-  /// called. The stream has nothing enqueued that refers to a recording.
+  /// called. What the stream has not done yet refers to the last recording at most.
   void run(device::Stream& stream, GraphKey key, const std::function<void()>& enqueue);
-  /// Forgets all recordings, whose addresses are not good any more. As run(), of the stream.
+  /// Forgets all recordings, whose addresses are not good any more. The stream has nothing enqueued
+  /// that refers to one.
   void clear();
 
   [[nodiscard]] std::size_t recorded() const;

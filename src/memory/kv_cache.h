@@ -54,8 +54,9 @@ class KvCache {
   /// cached page of the device makes way, then the least recently used idle block of this cache;
   /// kResourceExhausted when there is neither. O(log pages).
   Result<KvBlockRef> allocate();
-  /// One user fewer; the last leaves the block idle where it was kept, else free: no enqueued work
-  /// touches it any more. O(log pages).
+  /// One user fewer; the last leaves the block idle where it was kept, else free: no work that is
+  /// enqueued touches it any more but on the stream that its next user's is enqueued on.
+  /// O(log pages).
   void free(KvBlockRef block);
 
   /// A used block that is full, and is never written again, can be found by `key` from now on.

@@ -40,7 +40,8 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::create(device::Device& d
                                        self->pool_,
                                        {.max_batch_tokens = options.max_batch_tokens,
                                         .prefix_cache = options.prefix_cache,
-                                        .prefix_secret = {draw(), draw()}});
+                                        .prefix_secret = {draw(), draw()},
+                                        .run_ahead = options.pace == rpc::Pace{}});
   if (!engine) {
     return engine.error();
   }
@@ -146,6 +147,7 @@ void DeviceExecutor::execute(const core::SurrenderPages& command,
                              std::vector<core::WorkerEvent>& /*events*/) {
   Result<std::vector<PageId>> pages = pool_.surrender(command.count);
   HEDDLE_CHECK(pages.has_value());  // The core's ledger has counted them as free.
+  engine_->settle();
   device_.give_back(*pages);
   handlers_.on_report(core::PagesReturned{.model = command.model, .pages = std::move(*pages)});
 }
@@ -361,11 +363,14 @@ void DeviceExecutor::execute(const core::RemoveSequence& command,
 void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::WorkerEvent>& events) {
   refused_.clear();  // The core has heard of them all.
   const bool waits = waits_for_weights(command.plan);
-  const Instant began = steady_now();
+  Instant began = steady_now();
   Result<engine::StepOutcome> outcome = engine_->run(command.plan);
   if (!outcome) {
     lost_ = outcome.error();
     return;
+  }
+  if (outcome->ahead) {
+    began = stepped_at_;  // The device has been at it since then.
   }
   core::StepDone done{.starved = std::move(outcome->starved),
                       .unready = std::move(outcome->unready),
@@ -391,6 +396,7 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
   }
   ++stats_.steps;
   stats_.busy += done.took;
+  stepped_at_ = began + done.took;
   events.push_back(std::move(done));
   for (engine::SequenceFailure& failure : outcome->failed) {
     events.push_back(

@@ -135,6 +135,7 @@ class DeviceExecutor {
   std::optional<Error> lost_{};
   std::set<core::SequenceId> followed_{};  ///< Sequences of the leader's core that the engine has.
   rpc::WorkerStats stats_{};
+  Instant stepped_at_{};  ///< When the last step ended.
 
   std::mutex open_mutex_{};
   std::map<ModelId, core::ImageSource> open_{};  ///< Guarded by open_mutex_: what a step may use.

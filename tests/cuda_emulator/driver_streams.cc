@@ -221,6 +221,17 @@ EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
   });
 }
 
+EXPORT CUresult cuEventSynchronize(CUevent event) {
+  return unrecordable_call("cuEventSynchronize", [&](Machine& here, auto& lock) {
+    if (!here.events.has(event)) {
+      return kCudaInvalidHandle;
+    }
+    const std::shared_ptr<Queue> queue = event->queue;
+    return queue == nullptr ? kCudaSuccess
+                            : settle(here, queue->device(), queue->run_until(lock, event->count));
+  });
+}
+
 EXPORT CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   return unrecordable_call("cuModuleLoadData", [&](Machine& here, auto&) {
     if (image == nullptr) {

@@ -134,7 +134,8 @@ Result<void> CudaDevice::take_pages(const CudaDeviceOptions& options) {
                  .name = context_->label(),
                  .page_bytes = *page_bytes,
                  .page_count = *count,
-                 .records = true};
+                 .records = true,
+                 .asynchronous = true};
   return {};
 }
 

@@ -35,9 +35,11 @@ Result<std::unique_ptr<CudaStream>> CudaStream::create(CudaDevice& device, int p
   auto made =
       context.check("create a stream: cuStreamCreateWithPriority",
                     api.cuStreamCreateWithPriority(&stream->handle_, kStreamNonBlocking, priority));
-  if (made) {
-    made = context.check("create an event: cuEventCreate",
-                         api.cuEventCreate(&stream->event_, kEventDisableTiming));
+  for (CUevent* const event : {&stream->event_, &stream->marks_[0], &stream->marks_[1]}) {
+    if (made) {
+      made = context.check("create an event: cuEventCreate",
+                           api.cuEventCreate(event, kEventDisableTiming));
+    }
   }
   if (!made) {
     return made.error();
@@ -48,8 +50,10 @@ Result<std::unique_ptr<CudaStream>> CudaStream::create(CudaDevice& device, int p
 CudaStream::~CudaStream() {
   context_.make_current();
   const DriverApi& api = context_.api();
-  if (event_ != nullptr) {
-    (void)api.cuEventDestroy_v2(event_);
+  for (const CUevent event : {event_, marks_[0], marks_[1]}) {
+    if (event != nullptr) {
+      (void)api.cuEventDestroy_v2(event);
+    }
   }
   if (handle_ != nullptr) {
     (void)api.cuStreamSynchronize(handle_);
@@ -87,6 +91,27 @@ Result<void> CudaStream::synchronize() {
   context_.make_current();
   // Also after an error: what was enqueued before it still runs.
   keep("run what was enqueued: cuStreamSynchronize", context_.api().cuStreamSynchronize(handle_));
+  return take_error();
+}
+
+std::uint64_t CudaStream::mark() {
+  HEDDLE_CHECK(!capturing_);
+  if (ready()) {
+    keep("mark a place: cuEventRecord",
+         context_.api().cuEventRecord(marks_[marked_ % marks_.size()], handle_));
+  }
+  return marked_++;
+}
+
+Result<void> CudaStream::wait(std::uint64_t mark) {
+  HEDDLE_CHECK(!capturing_ && mark < marked_);
+  context_.make_current();
+  keep("run what was enqueued: cuEventSynchronize",
+       context_.api().cuEventSynchronize(marks_[mark % marks_.size()]));
+  return take_error();
+}
+
+Result<void> CudaStream::take_error() {
   std::optional<Error> error = std::exchange(error_, std::nullopt);
   if (auto lost = context_.lost()) {
     error = std::move(lost);  // Whatever failed first, this is what it came from.

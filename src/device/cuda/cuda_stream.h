@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -47,6 +48,8 @@ class CudaStream final : public Stream {
 
   void copy(std::byte* target, const std::byte* source, std::size_t bytes) override;
   Result<void> synchronize() override;
+  [[nodiscard]] std::uint64_t mark() override;
+  Result<void> wait(std::uint64_t mark) override;
   /// What is recorded has been enqueued once before, so that kernels are loaded and scratch is as
   /// large as it is needed. Graphs use the stream's scratch, and so do not outlive it.
   [[nodiscard]] bool begin_capture() override;
@@ -101,6 +104,8 @@ class CudaStream final : public Stream {
   bool keep(const char* attempt, CUresult status);
   /// Makes the device current. False where nothing more is to be enqueued.
   bool ready();
+  /// The first error since the last time, after waiting.
+  Result<void> take_error();
 
   struct Known {
     CUfunction function = nullptr;
@@ -110,7 +115,9 @@ class CudaStream final : public Stream {
   CudaDevice& device_;
   CudaContext& context_;
   CUstream handle_ = nullptr;
-  CUevent event_ = nullptr;  ///< Recorded by streams that wait for others.
+  CUevent event_ = nullptr;         ///< Recorded by streams that wait for others.
+  std::array<CUevent, 2> marks_{};  ///< By turns, of mark().
+  std::uint64_t marked_ = 0;        ///< How often.
   bool capturing_ = false;
   std::optional<Error> error_{};
   std::unordered_map<const char*, Known> kernels_{};  ///< By KernelId::name.

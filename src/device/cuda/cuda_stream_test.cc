@@ -104,6 +104,36 @@ TEST_F(CudaStreamTest, AStreamSeesAnothersWorkOnlyWhenItWaitedForIt) {
   ASSERT_TRUE(other_->synchronize());
 }
 
+TEST_F(CudaStreamTest, WaitsForAMarkAndNotForWhatCameAfterIt) {
+  const Buffer a = make(Place::kDevice);
+  const Buffer first = make(Place::kHost);
+  const Buffer second = make(Place::kHost);
+  fill(*stream_, a, 5);
+  stream_->copy(first.data(), a.data(), first.bytes());
+  const std::uint64_t before = stream_->mark();
+  fill(*stream_, a, 6);
+  stream_->copy(second.data(), a.data(), second.bytes());
+  const std::uint64_t after = stream_->mark();
+  ASSERT_TRUE(stream_->wait(before));
+  EXPECT_EQ(numbers(first)[0], 5);
+  EXPECT_EQ(numbers(second)[0], 0) << "it need not have run";
+  (void)stream_->mark();  // The third; of the first only the second is known any more.
+  ASSERT_TRUE(stream_->wait(after));
+  EXPECT_EQ(numbers(second)[0], 6);
+}
+
+TEST_F(CudaStreamTest, AFailureAfterAMarkIsReportedWhenTheMarkIsWaitedFor) {
+  const Buffer a = make(Place::kDevice);
+  fill(*stream_, a, 5);
+  const std::uint64_t mark = stream_->mark();
+  driver_.fail("cuLaunchKernel", 1, kCudaInvalidValue);
+  fill(*stream_, a, 6);
+  const Result<void> waited = stream_->wait(mark);
+  ASSERT_FALSE(waited);
+  EXPECT_THAT(waited.error().message, HasSubstr("cuLaunchKernel"));
+  EXPECT_TRUE(stream_->synchronize());
+}
+
 TEST_F(CudaStreamTest, OrdinaryMemoryIsCopiedAtOnce) {
   const Buffer a = make(Place::kDevice);
   std::vector<std::int32_t> in(kCount, 9);

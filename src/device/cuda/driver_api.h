@@ -179,6 +179,7 @@ constexpr std::uintptr_t kLaunchParamsBytes = 2;
   CALL(cuEventCreate, CUevent*, unsigned)                                             \
   CALL(cuEventDestroy_v2, CUevent)                                                    \
   CALL(cuEventRecord, CUevent, CUstream)                                              \
+  CALL(cuEventSynchronize, CUevent)                                                   \
   CALL(cuModuleLoadData, CUmodule*, const void*)                                      \
   CALL(cuModuleUnload, CUmodule)                                                      \
   CALL(cuModuleGetFunctionCount, unsigned*, CUmodule)                                 \

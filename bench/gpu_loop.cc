@@ -1,0 +1,319 @@
+// What the host does in a decode step, and how long a GPU stands idle for it: the worker's core,
+// its executor and its engine, with reports encoded as for the link, in the order of the worker's
+// loop.
+//
+//   gpu_loop [--kernels none|all] [--context TOKENS] [--steps N]
+//
+//   --kernels   none (when absent): kernels are not launched, so that only the host's part is left;
+//               all: they are, on a GPU
+//
+// Without kernels it says as much on the emulated driver as on a GPU, but for the driver's own part
+// of each call. JSON lines on standard output, a table for people on standard error.
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "bench/gpu_report.h"
+#include "core/worker_core.h"
+#include "device/cuda/cuda_device.h"
+#include "rpc/messages.h"
+#include "store/image_layout.h"
+#include "store/image_loader.h"
+#include "worker/device_executor.h"
+#include "worker/inbox.h"
+
+namespace heddle::bench {
+namespace {
+
+constexpr ModelId kModel{1};
+constexpr std::size_t kPage = std::size_t{2} << 20U;
+
+/// What the driver was asked to do, by the calls that matter here. Of one thread, the one that runs
+/// the engine.
+struct Calls {
+  Duration waiting{};         ///< In calls that wait for the device.
+  Duration idle{};            ///< From a wait's end to the next launch, with nothing enqueued.
+  std::int64_t enqueued = 0;  ///< Recordings launched and not waited for.
+  Instant idle_since{};
+};
+
+Calls& calls() {
+  static thread_local Calls kept;
+  return kept;
+}
+
+/// The driver as it is for all threads, for the calls below.
+device::DriverApi& real_api() {
+  static device::DriverApi kept;
+  return kept;
+}
+
+bool& launches_kernels() {
+  static bool kept = false;
+  return kept;
+}
+
+template <class Wait>
+device::CUresult timed_wait(const Wait& wait) {
+  const Instant began = steady_now();
+  const device::CUresult status = wait();
+  const Instant ended = steady_now();
+  calls().waiting += ended - began;
+  calls().enqueued = std::max<std::int64_t>(calls().enqueued - 1, 0);
+  calls().idle_since = ended;
+  return status;
+}
+
+/// Puts calls of ours before the driver's.
+void observe(const device::Driver& driver, bool kernels) {
+  real_api() = driver.api();
+  launches_kernels() = kernels;
+  // The table is no constant, only shown as one.
+  auto& api = const_cast<device::DriverApi&>(driver.api());  // NOLINT(*-const-cast)
+  api.cuStreamSynchronize = [](device::CUstream stream) {
+    return timed_wait([&] { return real_api().cuStreamSynchronize(stream); });
+  };
+  api.cuGraphLaunch = [](device::CUgraphExec graph, device::CUstream stream) {
+    const device::CUresult status = real_api().cuGraphLaunch(graph, stream);
+    if (calls().enqueued++ == 0) {
+      calls().idle += steady_now() - calls().idle_since;
+    }
+    return status;
+  };
+  api.cuLaunchKernel = [](auto... arguments) {
+    return launches_kernels() ? real_api().cuLaunchKernel(arguments...) : device::kCudaSuccess;
+  };
+}
+
+/// As many launches in a step as a model of 8 billion parameters has, and little to copy.
+spec::ModelSpec model() {
+  return {.hidden = 64,
+          .layers = 32,
+          .heads = 4,
+          .kv_heads = 1,
+          .head_dim = 64,
+          .intermediate = 64,
+          .vocab = 128256,
+          .max_position = 131072,
+          .window = std::vector<std::int64_t>(32, 0)};
+}
+
+/// The parts of a step, each without what it waits for the device.
+struct Parts {
+  Duration plan{};    ///< The core decides what runs.
+  Duration run{};     ///< The engine: blocks, inputs, launches, results.
+  Duration hear{};    ///< The core takes results in.
+  Duration encode{};  ///< What is sent, but for the sending.
+};
+
+/// The worker's loop over a device, without its sockets.
+class Loop {
+ public:
+  Loop(device::CudaDevice& device, std::int64_t max_batch_tokens)
+      : core_({.device = DeviceId{0},
+               .pages = static_cast<std::int64_t>(device.properties().page_count),
+               .step = {.budget = std::chrono::milliseconds(50),
+                        .max_batch_tokens = max_batch_tokens},
+               .prefix_cache = 50}) {
+    std::vector<PageId> pages;
+    for (std::uint64_t i = 0; i < device.properties().page_count; ++i) {
+      pages.emplace_back(i);
+    }
+    executor_ = must(worker::DeviceExecutor::create(
+        device,
+        {.pages = pages, .max_batch_tokens = max_batch_tokens, .prefix_cache = true},
+        {.on_event = [this](core::WorkerEvent event) { inbox_.push(std::move(event)); },
+         .on_report = [this](core::WorkerReport report) { send(std::move(report)); },
+         .on_lost = [](const Error& error) { must(Result<void>(error)); }}));
+  }
+
+  worker::DeviceExecutor& executor() { return *executor_; }
+
+  void tell(core::WorkerEvent event) {
+    std::vector<core::WorkerEvent> events;
+    events.push_back(std::move(event));
+    for (std::size_t i = 0; i < events.size(); ++i) {
+      std::vector<core::WorkerCommand> commands;
+      core_.step(steady_now(), events[i], commands);
+      carry_out(commands, events);
+    }
+  }
+
+  /// Hears what comes until a report of this kind was sent.
+  template <class R>
+  void await() {
+    sent_.clear();
+    while (std::none_of(sent_.begin(), sent_.end(), [](const core::WorkerReport& report) {
+      return std::holds_alternative<R>(report);
+    })) {
+      for (core::WorkerEvent& event : inbox_.wait()) {
+        tell(std::move(event));
+      }
+    }
+  }
+
+  /// One step, if there is one to run.
+  bool step(Parts& parts) {
+    const Instant began = steady_now();
+    std::vector<core::WorkerCommand> commands;
+    core_.step(began, core::EngineIdle{}, commands);
+    const Instant planned = steady_now();
+    const Duration waited = calls().waiting;
+    std::vector<core::WorkerEvent> events;
+    carry_out(commands, events);
+    const Instant ran = steady_now();
+    const Duration encoded = encode_;
+    for (core::WorkerEvent& event : events) {
+      tell(std::move(event));
+    }
+    const Instant heard = steady_now();
+    parts.plan += planned - began;
+    parts.run += ran - planned - (calls().waiting - waited);
+    parts.hear += heard - ran - (encode_ - encoded);
+    parts.encode += encode_ - encoded;
+    return !events.empty();
+  }
+
+ private:
+  void carry_out(std::vector<core::WorkerCommand>& commands,
+                 std::vector<core::WorkerEvent>& events) {
+    for (core::WorkerCommand& command : commands) {
+      must(executor_->carry_out(std::move(command), events));
+    }
+    executor_->count_kv(events);
+  }
+
+  void send(core::WorkerReport report) {
+    const Instant began = steady_now();
+    bytes_ += rpc::encode({.body = report}).size();
+    encode_ += steady_now() - began;
+    if (!std::holds_alternative<core::TokensProduced>(report)) {
+      sent_.push_back(std::move(report));
+    }
+  }
+
+  core::WorkerCore core_;
+  worker::Inbox<core::WorkerEvent> inbox_{};
+  std::vector<core::WorkerReport> sent_{};
+  Duration encode_{};
+  std::size_t bytes_ = 0;
+  std::unique_ptr<worker::DeviceExecutor> executor_{};
+};
+
+struct Options {
+  bool kernels = false;
+  std::int64_t context = 1024;
+  std::int64_t steps = 200;
+};
+
+void measure(const Options& options, std::int64_t batch, const Report& report) {
+  const spec::ModelSpec spec = model();
+  const store::ImageLayout layout = store::plan_image(spec, spec::DType::kBf16);
+  const std::uint64_t image = store::pages_for(layout.bytes, kPage);
+  const std::shared_ptr<const device::Driver> driver = must(device::Driver::open());
+  observe(*driver, options.kernels);
+  // A sequence needs a page of KV for each 256 tokens of this model, begun ones included.
+  const std::uint64_t kv = static_cast<std::uint64_t>(
+      batch * ((options.context + options.steps) * 8192 / static_cast<std::int64_t>(kPage) + 2));
+  device::Arena host = must(device::Arena::create({.page_bytes = kPage, .page_count = image}));
+  auto device = must(device::CudaDevice::create(
+      {.page_bytes = kPage, .bytes = (image + kv + 64) * kPage, .driver = driver},
+      std::move(host)));
+  report.device(device->properties().name);
+  Loop loop(*device, 2048);
+  loop.executor().describe(
+      {.model = kModel, .name = "model", .spec = spec, .dtype = spec::DType::kBf16});
+  std::vector<PageId> pages;
+  for (std::uint64_t i = 0; i < image; ++i) {
+    pages.emplace_back(i);
+  }
+  core::LoadModel load{.model = kModel,
+                       .source = core::ImageSource::kShared,
+                       .pages = pages,
+                       .image_bytes = layout.bytes,
+                       .ready_bytes = layout.bytes};
+  load.footprint.image_pages = static_cast<std::int64_t>(image);
+  load.footprint.min_kv_pages = 1;
+  load.footprint.kv = {{.tokens_per_block = 16, .blocks_per_page = kPage / (16 * 8192)}};
+  loop.tell(core::WorkerMessage(load));
+  loop.await<core::ImageCopied>();
+  for (std::int64_t i = 0; i < batch; ++i) {
+    core::Submit submit{.request = RequestId{static_cast<std::uint64_t>(i + 1)}, .model = kModel};
+    submit.prompt.assign(static_cast<std::size_t>(options.context), static_cast<TokenId>(i));
+    submit.choices = {{.params = {.temperature = 0.7F, .max_tokens = 1 << 20}}};
+    submit.choices[0].params.ignore_eos = true;
+    loop.tell(core::WorkerMessage(std::move(submit)));
+  }
+  Parts unused;
+  for (std::int64_t i = 0; i < batch * options.context / 256 + 64; ++i) {
+    loop.step(unused);  // Prompts are read, and steps of this size recorded.
+  }
+  Parts parts;
+  calls() = {};
+  calls().idle_since = steady_now();
+  const Instant began = steady_now();
+  for (std::int64_t i = 0; i < options.steps; ++i) {
+    if (!loop.step(parts)) {
+      report.skip("decode of " + std::to_string(batch), "it came to a stop");
+      return;
+    }
+  }
+  const Duration all = steady_now() - began;
+  const auto us = [&](Duration part) {
+    return 1e6 * to_seconds(part) / static_cast<double>(options.steps);
+  };
+  report.row("decode of " + std::to_string(batch),
+             {{"host_us", us(all - calls().waiting)},
+              {"plan_us", us(parts.plan)},
+              {"run_us", us(parts.run)},
+              {"hear_us", us(parts.hear)},
+              {"encode_us", us(parts.encode)},
+              {"waited_us", us(calls().waiting)},
+              {"idle_us", us(calls().idle)}});
+}
+
+[[noreturn]] void usage() {
+  std::fprintf(stderr, "gpu_loop [--kernels none|all] [--context TOKENS] [--steps N]\n");
+  std::exit(2);
+}
+
+Options read_options(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string_view key = argv[i];
+    if (i + 1 == argc) {
+      usage();
+    }
+    const std::string_view value = argv[i + 1];
+    if (key == "--kernels" && (value == "none" || value == "all")) {
+      options.kernels = value == "all";
+    } else if (key == "--context") {
+      options.context = std::atoll(argv[i + 1]);
+    } else if (key == "--steps") {
+      options.steps = std::atoll(argv[i + 1]);
+    } else {
+      usage();
+    }
+  }
+  return options;
+}
+
+}  // namespace
+}  // namespace heddle::bench
+
+int main(int argc, char** argv) {
+  using namespace heddle::bench;
+  const Options options = read_options(argc, argv);
+  const Report report("loop");
+  for (const std::int64_t batch : {1, 32, 128}) {
+    measure(options, batch, report);
+  }
+  return 0;
+}

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/decoder.h"
+#include "engine/engine.h"
+#include "engine/image_gate.h"
+#include "engine/model_kv.h"
+#include "engine/pass.h"
+#include "engine/sequence.h"
+#include "engine/step_graphs.h"
+#include "memory/cached_pages.h"
+#include "ops/context.h"
+
+namespace heddle::engine {
+
+/// The state of an Engine. Models and sequences come and go in engine.cc, steps are in
+/// engine_steps.cc.
+class Engine::Impl {
+ public:
+  Impl(device::Device& device,
+       memory::PagePool& pool,
+       std::unique_ptr<device::Stream> stream,
+       const ops::KernelTable& kernels,
+       const EngineOptions& options)
+      : device_(device),
+        pool_(pool),
+        stream_(std::move(stream)),
+        context_{.stream = *stream_, .kernels = kernels},
+        options_(options),
+        passes_{Pass(device, graphs_), Pass(device, graphs_)} {}
+  ~Impl() { settle(); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  Result<void> add_model(ModelId id,
+                         const spec::ModelSpec& spec,
+                         const store::ImageLayout& layout,
+                         const std::byte* window,
+                         memory::OwnerId kv_owner);
+  void join_group(ModelId id, collective::Collective& group);
+  void remove_model(ModelId id);
+  /// The gate of a model, or nullptr. Any thread.
+  std::shared_ptr<ImageGate> gate(ModelId id);
+
+  Result<void> add_sequence(SequenceStart start);
+  std::int64_t take_prefix(SequenceId id);
+  void preempt(SequenceId id);
+  void remove_sequence(SequenceId id);
+  Result<StepOutcome> run(const policy::StepPlan& plan);
+  void settle();
+
+  struct Model {
+    Decoder decoder;
+    ModelKv kv;
+    std::int64_t sequences = 0;  ///< That belong to it.
+  };
+
+  [[nodiscard]] const Model& model(ModelId id) const;
+  [[nodiscard]] const EngineOptions& options() const { return options_; }
+  [[nodiscard]] memory::CachedPages& cached() { return cached_; }
+  [[nodiscard]] const std::map<ModelId, PrefixCounts>& prefix_counts() const { return counts_; }
+
+ private:
+  /// A pass that was enqueued and whose results were not taken yet.
+  struct Flight {
+    ModelId model{};
+    Pass* pass = nullptr;
+    /// Each with its results, in their order. One that is ahead and whose sequence has gone, or
+    /// begins anew, has none of it any more.
+    std::vector<PassSlice> slices{};
+
+    [[nodiscard]] std::size_t live() const;
+    [[nodiscard]] bool has(SequenceId id) const;
+  };
+
+  Model& mutable_model(ModelId id);
+  Sequence& sequence(SequenceId id);
+  Result<void> fit_workspace();
+  /// The pass that is not in use by what is ahead.
+  Pass& free_pass() { return passes_[ahead_ && ahead_->pass == passes_.data() ? 1 : 0]; }
+
+  std::vector<PassSlice> admit(const policy::ModelBatch& batch, Model& model, StepOutcome& outcome);
+  Result<void> run_batch(const policy::ModelBatch& batch, bool recurs, StepOutcome& outcome);
+  Result<void> run_pass(Flight& flight, bool recurs);
+  [[nodiscard]] bool is_ahead(const policy::ModelBatch& batch) const;
+  [[nodiscard]] static bool goes_on(const policy::ModelBatch& batch, const Flight& flight);
+  [[nodiscard]] bool ends_for_sure(const Sequence& own) const;
+  [[nodiscard]] std::vector<PassSlice> slices_after(const Flight& flight) const;
+  void fly_ahead(const Flight& flight);
+  void forget_ahead(const Sequence& own);
+
+  void take_results(const Flight& flight, StepOutcome& outcome);
+  static void count_computed(const PassSlice& slice, Sequence& own, Model& model);
+  void finish_slice(const PassSlice& slice,
+                    std::optional<TokenId> token,
+                    spec::TokenDetails details,
+                    Model& model,
+                    StepOutcome& outcome);
+  void pool_slice(const PassSlice& slice,
+                  std::span<const float> states,
+                  Model& model,
+                  StepOutcome& outcome);
+
+  device::Device& device_;
+  memory::PagePool& pool_;
+  std::unique_ptr<device::Stream> stream_;
+  ops::OpContext context_;
+  EngineOptions options_;
+  std::mutex gates_mutex_{};
+  std::map<ModelId, std::shared_ptr<ImageGate>> gates_{};  ///< Guarded by gates_mutex_.
+  memory::CachedPages cached_{};
+  std::map<ModelId, PrefixCounts> counts_{};
+  std::map<ModelId, Model> models_{};
+  std::map<SequenceId, Sequence> sequences_{};
+  device::Buffer workspace_{};
+  StepGraphs graphs_{};
+  std::array<Pass, 2> passes_;     ///< One runs while the next is enqueued.
+  std::optional<Flight> ahead_{};  ///< Enqueued before the step that asks for it.
+  std::optional<Error> failed_{};  ///< What settle() found, for the next step.
+};
+
+}  // namespace heddle::engine

@@ -1,0 +1,351 @@
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/activations.h"
+#include "engine/engine_impl.h"
+#include "engine/step_digest.h"
+#include "ops/sample.h"
+
+namespace heddle::engine {
+namespace {
+
+/// Whether the next token's choice depends on this one by more than the model.
+bool waits_for_token(const Sequence& sequence) {
+  return sequence.start.grammar != nullptr || counts_tokens(sequence.start.params);
+}
+
+}  // namespace
+
+std::size_t Engine::Impl::Flight::live() const {
+  return static_cast<std::size_t>(std::count_if(
+      slices.begin(), slices.end(), [](const auto& slice) { return slice.sequence != nullptr; }));
+}
+
+bool Engine::Impl::Flight::has(SequenceId id) const {
+  return std::any_of(slices.begin(), slices.end(), [id](const PassSlice& slice) {
+    return slice.sequence != nullptr && slice.sequence->start.id == id;
+  });
+}
+
+Result<StepOutcome> Engine::Impl::run(const policy::StepPlan& plan) {
+  if (failed_) {
+    return *std::exchange(failed_, std::nullopt);
+  }
+  if (ahead_ && ahead_->live() == 0) {
+    ahead_.reset();  // It may still run; what comes now runs after it.
+  }
+  const bool recurs = options_.run_ahead && device_.properties().asynchronous &&
+                      plan.batches.size() == 1 && plan.stable_steps > 1;
+  StepOutcome outcome;
+  for (const policy::ModelBatch& batch : plan.batches) {
+    if (const auto done = run_batch(batch, recurs, outcome); !done) {
+      return done.error();
+    }
+  }
+  return outcome;
+}
+
+void Engine::Impl::settle() {
+  if (const auto done = stream_->synchronize(); !done && !failed_) {
+    failed_ = done.error();
+  }
+}
+
+/// The slices that get the blocks they need. Blocks are allocated before anything is enqueued, so
+/// that running out of pages changes who runs and nothing else.
+std::vector<PassSlice> Engine::Impl::admit(const policy::ModelBatch& batch,
+                                           Model& model,
+                                           StepOutcome& outcome) {
+  std::vector<PassSlice> admitted;
+  std::set<SequenceId> seen;
+  std::int64_t tokens = 0;
+  for (const policy::StepSlice& slice : batch.slices) {
+    Sequence& own = sequence(slice.sequence);
+    HEDDLE_CHECK(own.start.model == batch.model);
+    HEDDLE_CHECK(seen.insert(slice.sequence).second);
+    HEDDLE_CHECK(slice.tokens > 0 && own.computed + slice.tokens <= own.size());
+    tokens += slice.tokens;
+    const PassSlice pass_slice{.sequence = &own, .tokens = slice.tokens};
+    if (own.start.grammar != nullptr && pass_slice.samples()) {
+      if (const auto masked = own.start.grammar->mask(own.mask); !masked) {
+        outcome.failed.push_back({.sequence = slice.sequence, .error = masked.error()});
+        continue;
+      }
+    }
+    if (model.kv.grow(own.kv, own.computed + slice.tokens)) {
+      admitted.push_back(pass_slice);
+    } else {
+      outcome.starved.push_back(slice.sequence);
+    }
+  }
+  HEDDLE_CHECK(tokens <= options_.max_batch_tokens);
+  return admitted;
+}
+
+/// Runs slices that have their blocks. Of a shard, the ranks first see whether they are about to
+/// run the same, so that they neither add up what does not belong together nor wait for each other
+/// for ever; and a rank that cannot go on ends the group for all. kCancelled, of a whole model
+/// only, if weights will not come.
+Result<void> Engine::Impl::run_pass(Flight& flight, bool recurs) {
+  Model& model = mutable_model(flight.model);
+  const spec::ModelSpec& spec = model.decoder.model();
+  collective::Collective* group = model.decoder.group();
+  HEDDLE_CHECK(spec.shard.ranks == 1 || group != nullptr);
+  Result<void> done = group == nullptr ? Result<void>() : group->agree(step_digest(flight.slices));
+  done = done ? fit_workspace() : done;
+  if (done && !flight.slices.empty()) {
+    const Activations activations = place_activations(
+        spec, model.decoder.kv_plan().dtype, options_.max_batch_tokens, workspace_.data());
+    done = flight.pass->enqueue(context_, flight.slices, model.decoder, model.kv, activations);
+    if (done && recurs) {
+      fly_ahead(flight);
+    }
+    done = done ? flight.pass->wait(*stream_) : done;
+  }
+  if (done || group == nullptr) {
+    return done;
+  }
+  group->abandon();
+  const Error& error = done.error();
+  return Error{error.code == Code::kCancelled ? Code::kUnavailable : error.code,
+               "run rank " + std::to_string(spec.shard.rank) + " of " +
+                   std::to_string(spec.shard.ranks) + ": " + error.message};
+}
+
+/// Runs a batch; or, where some of it was enqueued ahead, takes the results of that, and leaves the
+/// rest of the batch to a later step.
+Result<void> Engine::Impl::run_batch(const policy::ModelBatch& batch,
+                                     bool recurs,
+                                     StepOutcome& outcome) {
+  if (is_ahead(batch)) {
+    const Flight flight = *std::exchange(ahead_, std::nullopt);
+    outcome.ahead = true;
+    if (recurs && goes_on(batch, flight)) {
+      fly_ahead(flight);
+    }
+    if (const auto done = flight.pass->wait(*stream_); !done) {
+      return done.error();
+    }
+    take_results(flight, outcome);
+    return {};
+  }
+  Model& model = mutable_model(batch.model);
+  Flight flight{.model = batch.model, .pass = &free_pass()};
+  flight.slices = admit(batch, model, outcome);
+  const auto done = run_pass(flight, recurs && !ahead_);
+  if (!done && done.error().code == Code::kCancelled) {
+    for (const PassSlice& slice : flight.slices) {
+      Sequence& own = sequence(slice.sequence->start.id);
+      model.kv.shrink(own.kv, own.computed);
+      outcome.unready.push_back(own.start.id);
+    }
+    return {};
+  }
+  if (!done) {
+    return done.error();
+  }
+  take_results(flight, outcome);
+  return {};
+}
+
+/// Whether somebody in the batch was enqueued ahead.
+bool Engine::Impl::is_ahead(const policy::ModelBatch& batch) const {
+  return ahead_ && ahead_->model == batch.model &&
+         std::any_of(batch.slices.begin(), batch.slices.end(), [this](const auto& slice) {
+           return ahead_->has(slice.sequence);
+         });
+}
+
+/// Whether the batch is what was enqueued ahead, in the same order, but for those that have gone.
+bool Engine::Impl::goes_on(const policy::ModelBatch& batch, const Flight& flight) {
+  auto next = batch.slices.begin();
+  for (const PassSlice& slice : flight.slices) {
+    if (slice.sequence == nullptr) {
+      continue;
+    }
+    if (next == batch.slices.end() || next->sequence != slice.sequence->start.id ||
+        next->tokens != 1) {
+      return false;
+    }
+    ++next;
+  }
+  return next == batch.slices.end();
+}
+
+/// Whether the token that is being computed is its last, whatever it is.
+bool Engine::Impl::ends_for_sure(const Sequence& own) const {
+  return own.generated() + 1 >= own.start.params.max_tokens ||
+         own.size() + 1 >= model(own.start.model).decoder.model().max_position;
+}
+
+/// The slices of the step after `flight`, if everybody goes on who can: their tokens need not be
+/// known, as they are on the device. Empty where somebody's next token depends on this one by more
+/// than that, or nobody goes on for sure.
+std::vector<PassSlice> Engine::Impl::slices_after(const Flight& flight) const {
+  std::vector<PassSlice> slices;
+  for (std::size_t pick = 0; pick < flight.slices.size(); ++pick) {
+    const PassSlice& slice = flight.slices[pick];
+    if (slice.sequence == nullptr) {
+      continue;
+    }
+    if (!slice.samples() || waits_for_token(*slice.sequence)) {
+      return {};
+    }
+    if (!ends_for_sure(*slice.sequence)) {
+      slices.push_back(
+          {.sequence = slice.sequence, .tokens = 1, .pick = static_cast<std::ptrdiff_t>(pick)});
+    }
+  }
+  return slices;
+}
+
+/// Enqueues the step after `flight`, which is being computed, where that can be done: the device
+/// goes on with it while the host takes the results of `flight`, tells them and plans.
+void Engine::Impl::fly_ahead(const Flight& flight) {
+  Model& model = mutable_model(flight.model);
+  Pass& pass = passes_[flight.pass == passes_.data() ? 1 : 0];
+  if (!model.decoder.whole() || model.decoder.group() != nullptr) {
+    return;
+  }
+  Flight next{.model = flight.model, .pass = &pass, .slices = slices_after(flight)};
+  bool grown = !next.slices.empty();
+  for (std::size_t i = 0; i < next.slices.size() && grown; ++i) {
+    Sequence& own = sequence(next.slices[i].sequence->start.id);
+    grown = model.kv.grow(own.kv, own.size() + 1).has_value();
+  }
+  const Activations activations = place_activations(model.decoder.model(),
+                                                    model.decoder.kv_plan().dtype,
+                                                    options_.max_batch_tokens,
+                                                    workspace_.data());
+  if (grown &&
+      pass.enqueue(context_, next.slices, model.decoder, model.kv, activations, flight.pass)) {
+    ahead_ = std::move(next);
+    return;
+  }
+  for (const PassSlice& slice : next.slices) {
+    Sequence& own = sequence(slice.sequence->start.id);
+    model.kv.shrink(own.kv, own.size());
+  }
+}
+
+/// What is ahead of a sequence is not its any more: it goes, or begins anew.
+void Engine::Impl::forget_ahead(const Sequence& own) {
+  if (ahead_) {
+    for (PassSlice& slice : ahead_->slices) {
+      slice.sequence = slice.sequence == &own ? nullptr : slice.sequence;
+    }
+  }
+}
+
+/// Takes in what a pass computed, once it was waited for.
+void Engine::Impl::take_results(const Flight& flight, StepOutcome& outcome) {
+  Model& model = mutable_model(flight.model);
+  const Pass& pass = *flight.pass;
+  std::size_t sampled = 0;
+  std::span<const float> pooled = pass.pooled();
+  for (const PassSlice& slice : flight.slices) {
+    if (slice.sequence == nullptr) {
+      ++sampled;  // It was, for nobody.
+    } else if (pools(slice.sequence->start.params)) {
+      const auto count =
+          static_cast<std::size_t>(slice.pooled_rows() * model.decoder.model().hidden);
+      pool_slice(slice, pooled.first(count), model, outcome);
+      pooled = pooled.subspan(count);
+    } else if (slice.samples()) {
+      finish_slice(slice, pass.sampled()[sampled], pass.details(sampled), model, outcome);
+      ++sampled;
+    } else {
+      finish_slice(slice, std::nullopt, {}, model, outcome);
+    }
+  }
+  if (ahead_) {
+    for (PassSlice& slice : ahead_->slices) {
+      slice.pick = PassSlice::kKnown;  // The tokens before are known now.
+    }
+  }
+}
+
+/// The tokens of a slice have KV now.
+void Engine::Impl::count_computed(const PassSlice& slice, Sequence& own, Model& model) {
+  own.computed += slice.tokens;
+  own.begun = true;
+  if (own.prefix) {
+    const auto computed = std::span(own.start.tokens).first(static_cast<std::size_t>(own.computed));
+    model.kv.keep_prefix(own.kv, *own.prefix, computed);
+  }
+  model.kv.slide(own.kv, own.computed);
+}
+
+/// Takes in the hidden states that a slice was run for: one after the other, in double, so that the
+/// chunks of a text do not show in its mean.
+void Engine::Impl::pool_slice(const PassSlice& slice,
+                              std::span<const float> states,
+                              Model& model,
+                              StepOutcome& outcome) {
+  Sequence& own = sequence(slice.sequence->start.id);
+  const bool last = slice.last();
+  const auto hidden = static_cast<std::size_t>(model.decoder.model().hidden);
+  count_computed(slice, own, model);
+  own.pooled.resize(hidden);
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    own.pooled[i % hidden] += static_cast<double>(states[i]);
+  }
+  SliceResult result{.sequence = own.start.id, .computed = own.computed};
+  if (last) {
+    const bool mean = own.start.params.pooling == spec::Pooling::kMean;
+    const double share = mean ? 1.0 / static_cast<double>(own.size()) : 1.0;
+    for (const double sum : own.pooled) {
+      result.details.embedding.push_back(static_cast<float>(sum * share));
+    }
+    result.details.cached_tokens = own.reused;
+    result.token = 0;
+    result.finish = spec::FinishReason::kStop;
+    own.start.tokens.push_back(*result.token);
+  }
+  outcome.results.push_back(std::move(result));
+}
+
+void Engine::Impl::finish_slice(const PassSlice& slice,
+                                std::optional<TokenId> token,
+                                spec::TokenDetails details,
+                                Model& model,
+                                StepOutcome& outcome) {
+  Sequence& own = sequence(slice.sequence->start.id);
+  count_computed(slice, own, model);
+  if (token == ops::kNoToken) {
+    outcome.failed.push_back(
+        {.sequence = own.start.id,
+         .error = {Code::kCorrupt,
+                   "sample token " + std::to_string(own.size()) + " of sequence " +
+                       std::to_string(own.start.id.value()) + " of model " +
+                       std::to_string(own.start.model.value()) +
+                       ": the logits are not numbers; the weights are damaged or overflow"}});
+    forget_ahead(own);
+    return;
+  }
+  SliceResult result{.sequence = own.start.id, .computed = own.computed};
+  if (token.has_value()) {
+    result.token = token;
+    result.details = std::move(details);
+    result.position = own.generated();
+    result.details.cached_tokens = result.position == 0 ? own.reused : 0;
+    own.start.tokens.push_back(*token);
+    if (counts_tokens(own.start.params)) {
+      count_generated(own.uses, *token);
+    }
+    if (own.start.grammar != nullptr) {
+      // The mask allowed it, so the grammar does; if not, the next mask says so.
+      (void)own.start.grammar->accept({&*token, 1});
+    }
+    result.finish = finish_reason(own, model.decoder.model().max_position);
+    if (result.finish != spec::FinishReason::kNone) {
+      forget_ahead(own);
+    }
+  }
+  outcome.results.push_back(std::move(result));
+}
+
+}  // namespace heddle::engine
