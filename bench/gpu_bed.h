@@ -19,6 +19,7 @@
 #include "base/rng.h"
 #include "bench/gpu_report.h"
 #include "bench/gpu_shapes.h"
+#include "bench/shown_as.h"
 #include "device/cuda/cuda_device.h"
 #include "engine/engine.h"
 #include "memory/page_pool.h"
@@ -40,44 +41,6 @@ double seconds_of(const Run& run) {
   run();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
-
-/// A device that says that it records nothing: for the same without recordings.
-class Unrecorded final : public device::Device {
- public:
-  explicit Unrecorded(device::Device& device) : device_(device), properties_(device.properties()) {
-    properties_.records = false;
-  }
-  [[nodiscard]] const device::Properties& properties() const override { return properties_; }
-  [[nodiscard]] std::byte* page_address(PageId page) const override {
-    return device_.page_address(page);
-  }
-  [[nodiscard]] std::byte* host_page_address(PageId page) const override {
-    return device_.host_page_address(page);
-  }
-  Result<device::Buffer> allocate(device::Place place, std::size_t bytes) override {
-    return device_.allocate(place, bytes);
-  }
-  Result<device::AddressRange> reserve(std::size_t bytes) override {
-    return device_.reserve(bytes);
-  }
-  void release(device::AddressRange range) override { device_.release(range); }
-  Result<void> map(device::AddressRange range,
-                   std::size_t offset,
-                   std::span<const PageId> pages,
-                   device::Access access) override {
-    return device_.map(range, offset, pages, access);
-  }
-  void unmap(device::AddressRange range, std::size_t offset, std::size_t bytes) override {
-    device_.unmap(range, offset, bytes);
-  }
-  Result<std::unique_ptr<device::Stream>> create_stream() override {
-    return device_.create_stream();
-  }
-
- private:
-  device::Device& device_;
-  device::Properties properties_;
-};
 
 /// The GPU with all its pages, and the model's image in pages of the host.
 class Bed {

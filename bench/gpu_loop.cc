@@ -9,11 +9,14 @@
 //
 // Without kernels it says as much on the emulated driver as on a GPU, but for the driver's own part
 // of each call. JSON lines on standard output, a table for people on standard error.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -21,6 +24,7 @@
 
 #include "base/clock.h"
 #include "bench/gpu_report.h"
+#include "bench/shown_as.h"
 #include "core/worker_core.h"
 #include "device/cuda/cuda_device.h"
 #include "rpc/messages.h"
@@ -36,12 +40,26 @@ constexpr ModelId kModel{1};
 constexpr std::size_t kPage = std::size_t{2} << 20U;
 
 /// What the driver was asked to do, by the calls that matter here. Of one thread, the one that runs
-/// the engine.
+/// the engine, which marks the end of each pass by an event.
 struct Calls {
-  Duration waiting{};         ///< In calls that wait for the device.
-  Duration idle{};            ///< From a wait's end to the next launch, with nothing enqueued.
-  std::int64_t enqueued = 0;  ///< Recordings launched and not waited for.
-  Instant idle_since{};
+  Duration waiting{};  ///< In calls that wait for the device.
+  Duration idle{};     ///< From a wait's end to the next launch, with no pass enqueued.
+  Instant waited{};    ///< When the last wait ended.
+  std::int64_t enqueued = 0;
+  std::int64_t done = 0;  ///< Of these, known to be.
+  std::map<device::CUevent, std::int64_t> ends{};
+
+  /// Waits for the first `passes`.
+  template <class Wait>
+  device::CUresult wait(std::int64_t passes, const Wait& call) {
+    const Instant began = steady_now();
+    const device::CUresult status = call();
+    waited = steady_now();
+    waiting += waited - began;
+    done = std::max(done, passes);
+    return status;
+  }
+  void launched() { idle += enqueued == done ? steady_now() - waited : Duration{}; }
 };
 
 Calls& calls() {
@@ -49,7 +67,7 @@ Calls& calls() {
   return kept;
 }
 
-/// The driver as it is for all threads, for the calls below.
+/// The driver's own calls.
 device::DriverApi& real_api() {
   static device::DriverApi kept;
   return kept;
@@ -60,17 +78,6 @@ bool& launches_kernels() {
   return kept;
 }
 
-template <class Wait>
-device::CUresult timed_wait(const Wait& wait) {
-  const Instant began = steady_now();
-  const device::CUresult status = wait();
-  const Instant ended = steady_now();
-  calls().waiting += ended - began;
-  calls().enqueued = std::max<std::int64_t>(calls().enqueued - 1, 0);
-  calls().idle_since = ended;
-  return status;
-}
-
 /// Puts calls of ours before the driver's.
 void observe(const device::Driver& driver, bool kernels) {
   real_api() = driver.api();
@@ -78,13 +85,18 @@ void observe(const device::Driver& driver, bool kernels) {
   // The table is no constant, only shown as one.
   auto& api = const_cast<device::DriverApi&>(driver.api());  // NOLINT(*-const-cast)
   api.cuStreamSynchronize = [](device::CUstream stream) {
-    return timed_wait([&] { return real_api().cuStreamSynchronize(stream); });
+    return calls().wait(calls().enqueued, [&] { return real_api().cuStreamSynchronize(stream); });
+  };
+  api.cuEventSynchronize = [](device::CUevent event) {
+    return calls().wait(calls().ends[event], [&] { return real_api().cuEventSynchronize(event); });
+  };
+  api.cuEventRecord = [](device::CUevent event, device::CUstream stream) {
+    calls().ends[event] = ++calls().enqueued;
+    return real_api().cuEventRecord(event, stream);
   };
   api.cuGraphLaunch = [](device::CUgraphExec graph, device::CUstream stream) {
     const device::CUresult status = real_api().cuGraphLaunch(graph, stream);
-    if (calls().enqueued++ == 0) {
-      calls().idle += steady_now() - calls().idle_since;
-    }
+    calls().launched();
     return status;
   };
   api.cuLaunchKernel = [](auto... arguments) {
@@ -116,7 +128,7 @@ struct Parts {
 /// The worker's loop over a device, without its sockets.
 class Loop {
  public:
-  Loop(device::CudaDevice& device, std::int64_t max_batch_tokens)
+  Loop(device::Device& device, std::int64_t max_batch_tokens)
       : core_({.device = DeviceId{0},
                .pages = static_cast<std::int64_t>(device.properties().page_count),
                .step = {.budget = std::chrono::milliseconds(50),
@@ -194,6 +206,9 @@ class Loop {
     const Instant began = steady_now();
     bytes_ += rpc::encode({.body = report}).size();
     encode_ += steady_now() - began;
+    if (const auto* failed = std::get_if<core::RequestFailed>(&report)) {
+      must(Result<void>(failed->error));
+    }
     if (!std::holds_alternative<core::TokensProduced>(report)) {
       sent_.push_back(std::move(report));
     }
@@ -213,21 +228,29 @@ struct Options {
   std::int64_t steps = 200;
 };
 
-void measure(const Options& options, std::int64_t batch, const Report& report) {
+/// `ahead`: the engine enqueues steps before those before them have ended, as it does where a
+/// device is asynchronous.
+void measure(const Options& options, std::int64_t batch, bool ahead, const Report& report) {
+  const std::string what =
+      "decode of " + std::to_string(batch) + (ahead ? ", ahead" : ", one by one");
   const spec::ModelSpec spec = model();
   const store::ImageLayout layout = store::plan_image(spec, spec::DType::kBf16);
   const std::uint64_t image = store::pages_for(layout.bytes, kPage);
   const std::shared_ptr<const device::Driver> driver = must(device::Driver::open());
   observe(*driver, options.kernels);
-  // A sequence needs a page of KV for each 256 tokens of this model, begun ones included.
-  const std::uint64_t kv = static_cast<std::uint64_t>(
-      batch * ((options.context + options.steps) * 8192 / static_cast<std::int64_t>(kPage) + 2));
+  // Prompts are read in steps of which some have tokens for those that came before.
+  const std::int64_t warm_up = batch * options.context / 256 + 64;
+  const std::int64_t tokens = warm_up + options.steps + 1;
+  const auto kv = static_cast<std::uint64_t>(
+      batch * ((options.context + tokens) * 8192 / static_cast<std::int64_t>(kPage) + 2));
   device::Arena host = must(device::Arena::create({.page_bytes = kPage, .page_count = image}));
   auto device = must(device::CudaDevice::create(
       {.page_bytes = kPage, .bytes = (image + kv + 64) * kPage, .driver = driver},
       std::move(host)));
-  report.device(device->properties().name);
-  Loop loop(*device, 2048);
+  device::Properties properties = device->properties();
+  properties.asynchronous = ahead;
+  ShownAs shown(*device, properties);
+  Loop loop(shown, 2048);
   loop.executor().describe(
       {.model = kModel, .name = "model", .spec = spec, .dtype = spec::DType::kBf16});
   std::vector<PageId> pages;
@@ -247,21 +270,20 @@ void measure(const Options& options, std::int64_t batch, const Report& report) {
   for (std::int64_t i = 0; i < batch; ++i) {
     core::Submit submit{.request = RequestId{static_cast<std::uint64_t>(i + 1)}, .model = kModel};
     submit.prompt.assign(static_cast<std::size_t>(options.context), static_cast<TokenId>(i));
-    submit.choices = {{.params = {.temperature = 0.7F, .max_tokens = 1 << 20}}};
+    submit.choices = {{.params = {.temperature = 0.7F, .max_tokens = tokens}}};
     submit.choices[0].params.ignore_eos = true;
     loop.tell(core::WorkerMessage(std::move(submit)));
   }
   Parts unused;
-  for (std::int64_t i = 0; i < batch * options.context / 256 + 64; ++i) {
+  for (std::int64_t i = 0; i < warm_up; ++i) {
     loop.step(unused);  // Prompts are read, and steps of this size recorded.
   }
   Parts parts;
-  calls() = {};
-  calls().idle_since = steady_now();
+  calls().waiting = calls().idle = {};
   const Instant began = steady_now();
   for (std::int64_t i = 0; i < options.steps; ++i) {
     if (!loop.step(parts)) {
-      report.skip("decode of " + std::to_string(batch), "it came to a stop");
+      report.skip(what, "it came to a stop");
       return;
     }
   }
@@ -269,7 +291,7 @@ void measure(const Options& options, std::int64_t batch, const Report& report) {
   const auto us = [&](Duration part) {
     return 1e6 * to_seconds(part) / static_cast<double>(options.steps);
   };
-  report.row("decode of " + std::to_string(batch),
+  report.row(what,
              {{"host_us", us(all - calls().waiting)},
               {"plan_us", us(parts.plan)},
               {"run_us", us(parts.run)},
@@ -313,7 +335,9 @@ int main(int argc, char** argv) {
   const Options options = read_options(argc, argv);
   const Report report("loop");
   for (const std::int64_t batch : {1, 32, 128}) {
-    measure(options, batch, report);
+    for (const bool ahead : {false, true}) {
+      measure(options, batch, ahead, report);
+    }
   }
   return 0;
 }

@@ -190,7 +190,9 @@ class ModelBench {
   }
 
   void decode(Decoding how) {
-    Unrecorded unrecorded(bed_.device());
+    device::Properties properties = bed_.device().properties();
+    properties.records = false;
+    ShownAs unrecorded(bed_.device(), properties);
     Runner runner(
         bed_,
         how == Decoding::kEnqueued ? unrecorded : static_cast<device::Device&>(bed_.device()));

@@ -67,8 +67,8 @@ class Decoder {
                   const Batch& batch,
                   const Activations& activations) const;
 
-  /// Final norm of rows `picks` (i32 [n], n <= activations.logit_rows()) of activations.hidden: f32 [n,
-  /// hidden]. Destroys activations.picked.
+  /// Final norm of rows `picks` (i32 [n], n <= activations.logit_rows()) of activations.hidden: f32
+  /// [n, hidden]. Destroys activations.picked.
   ops::TensorRef final_hidden(ops::OpContext& context,
                               ops::ConstTensorRef picks,
                               const Activations& activations) const;

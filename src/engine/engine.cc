@@ -187,7 +187,9 @@ std::int64_t Engine::Impl::take_prefix(SequenceId id) {
   const auto all_but_last = std::span(own.start.tokens).first(own.start.tokens.size() - 1);
   own.computed = mutable_model(own.start.model).kv.take_prefix(own.kv, *own.prefix, all_but_last);
   PrefixCounts& counts = counts_[own.start.model];
-  counts.queried_tokens += static_cast<std::uint64_t>(own.size());
+  if (!std::exchange(own.asked, true)) {  // Who waits for its step may ask again.
+    counts.queried_tokens += static_cast<std::uint64_t>(own.size());
+  }
   counts.hit_tokens += static_cast<std::uint64_t>(own.computed);
   own.reused = own.begun ? own.reused : own.computed;
   return own.computed;
@@ -198,6 +200,7 @@ void Engine::Impl::preempt(SequenceId id) {
   forget_ahead(own);
   mutable_model(own.start.model).kv.clear(own.kv);
   own.computed = 0;
+  own.asked = false;
   own.pooled.clear();
 }
 
