@@ -10,10 +10,13 @@
 // Without kernels it says as much on the emulated driver as on a GPU, but for the driver's own part
 // of each call. JSON lines on standard output, a table for people on standard error.
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -49,6 +52,12 @@ struct Calls {
   std::int64_t done = 0;  ///< Of these, known to be.
   std::map<device::CUevent, std::int64_t> ends{};
 
+  std::map<device::CUdeviceptr, std::size_t> host{};  ///< Pinned memory, by where it begins.
+
+  [[nodiscard]] bool is_host(device::CUdeviceptr at) const {
+    const auto after = host.upper_bound(at);
+    return after != host.begin() && at < std::prev(after)->first + std::prev(after)->second;
+  }
   /// Waits for the first `passes`.
   template <class Wait>
   device::CUresult wait(std::int64_t passes, const Wait& call) {
@@ -98,6 +107,25 @@ void observe(const device::Driver& driver, bool kernels) {
     const device::CUresult status = real_api().cuGraphLaunch(graph, stream);
     calls().launched();
     return status;
+  };
+  api.cuMemHostAlloc = [](void** memory, std::size_t bytes, unsigned flags) {
+    const device::CUresult status = real_api().cuMemHostAlloc(memory, bytes, flags);
+    calls().host[std::bit_cast<device::CUdeviceptr>(*memory)] = bytes;
+    return status;
+  };
+  api.cuMemFreeHost = [](void* memory) {
+    calls().host.erase(std::bit_cast<device::CUdeviceptr>(memory));
+    return real_api().cuMemFreeHost(memory);
+  };
+  api.cuMemcpyAsync = [](device::CUdeviceptr target,
+                         device::CUdeviceptr source,
+                         std::size_t bytes,
+                         device::CUstream stream) {
+    if (launches_kernels() || !calls().is_host(target)) {
+      return real_api().cuMemcpyAsync(target, source, bytes, stream);
+    }
+    std::memset(std::bit_cast<void*>(target), 0, bytes);  // What kernels would have left there.
+    return device::kCudaSuccess;
   };
   api.cuLaunchKernel = [](auto... arguments) {
     return launches_kernels() ? real_api().cuLaunchKernel(arguments...) : device::kCudaSuccess;

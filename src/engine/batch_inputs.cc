@@ -40,14 +40,11 @@ void BatchInputs::gather_rows(std::span<const BatchSlice> slices,
   std::vector<std::int32_t> first_position;
   std::vector<float> cos_sin;
   head_dim_ = decoder.model().head_dim;
-  const auto width = static_cast<std::size_t>(head_dim_);
   for (const BatchSlice& slice : slices) {
     HEDDLE_CHECK(!slice.ids.empty());
     for (std::size_t i = 0; i < slice.ids.size(); ++i) {
-      cos_sin.resize(cos_sin.size() + width);
-      rope_cos_sin(decoder.frequencies(),
-                   slice.first_position + static_cast<std::int64_t>(i),
-                   std::span(cos_sin).last(width));
+      const auto row = decoder.rope().row(slice.first_position + static_cast<std::int64_t>(i));
+      cos_sin.insert(cos_sin.end(), row.begin(), row.end());
     }
     ids.insert(ids.end(), slice.ids.begin(), slice.ids.end());
     begin.push_back(narrow(static_cast<std::int64_t>(ids.size())));

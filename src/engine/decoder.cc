@@ -44,7 +44,7 @@ Result<Decoder> Decoder::create(const spec::ModelSpec& model,
   Decoder decoder;
   decoder.model_ = model;
   decoder.weights_ = std::move(*weights);
-  decoder.frequencies_ = rope_frequencies(model);
+  decoder.rope_ = std::make_unique<RopeTable>(rope_frequencies(model));
   decoder.stage_end_ = layout.stage_end;
   decoder.ready_ = &ready;
   decoder.kv_ = std::move(kv);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/result.h"
@@ -84,7 +85,9 @@ class Decoder {
 
   [[nodiscard]] const spec::ModelSpec& model() const { return model_; }
   [[nodiscard]] const KvPlan& kv_plan() const { return kv_; }
-  [[nodiscard]] const RopeFrequencies& frequencies() const { return frequencies_; }
+  [[nodiscard]] const RopeFrequencies& frequencies() const { return rope_->frequencies(); }
+  /// The rotations of positions. For the thread that runs passes.
+  [[nodiscard]] RopeTable& rope() const { return *rope_; }
 
  private:
   Decoder() = default;
@@ -107,7 +110,7 @@ class Decoder {
 
   spec::ModelSpec model_{};
   DecoderWeights weights_{};
-  RopeFrequencies frequencies_{};
+  std::unique_ptr<RopeTable> rope_{};
   std::vector<std::uint64_t> stage_end_{};
   const std::atomic<std::uint64_t>* ready_ = nullptr;
   KvPlan kv_{};

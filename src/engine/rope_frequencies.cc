@@ -106,4 +106,29 @@ void rope_cos_sin(const RopeFrequencies& frequencies, std::int64_t position, std
   }
 }
 
+std::span<const float> RopeTable::row(std::int64_t position) {
+  HEDDLE_CHECK(position >= 0);
+  const std::size_t width = 2 * frequencies_.radians.size();
+  if (position >= kKept) {
+    beyond_.resize(width);
+    rope_cos_sin(frequencies_, position, beyond_);
+    return beyond_;
+  }
+  const std::size_t chunk = static_cast<std::size_t>(position) / kChunk;
+  const std::size_t place = static_cast<std::size_t>(position) % kChunk;
+  if (chunk >= chunks_.size()) {
+    chunks_.resize(chunk + 1);
+  }
+  std::vector<float>& rows = chunks_[chunk];
+  if (rows.empty()) {
+    rows.resize(kChunk * width);
+    for (std::size_t i = 0; i < kChunk; ++i) {
+      rope_cos_sin(frequencies_,
+                   static_cast<std::int64_t>(chunk * kChunk + i),
+                   std::span(rows).subspan(i * width, width));
+    }
+  }
+  return std::span<const float>(rows).subspan(place * width, width);
+}
+
 }  // namespace heddle::engine

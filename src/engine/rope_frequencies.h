@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "spec/model_spec.h"
@@ -28,5 +29,26 @@ struct RopeFrequencies {
 /// Fills out[0, n) with the cosines and out[n, 2n) with the sines of a position, n = head_dim / 2,
 /// times `scale`: computed in double and rounded once.
 void rope_cos_sin(const RopeFrequencies& frequencies, std::int64_t position, std::span<float> out);
+
+/// rope_cos_sin() of positions, each computed when it is first asked for and then kept: those of a
+/// long prompt take as long as some layers of it on a GPU. Used by one thread.
+class RopeTable {
+ public:
+  /// Positions that are kept, from 0 on; others are computed each time.
+  static constexpr std::int64_t kKept = 32768;
+
+  explicit RopeTable(RopeFrequencies frequencies) : frequencies_(std::move(frequencies)) {}
+
+  [[nodiscard]] const RopeFrequencies& frequencies() const { return frequencies_; }
+  /// The cosines and sines of a position. Valid until the next call.
+  [[nodiscard]] std::span<const float> row(std::int64_t position);
+
+ private:
+  static constexpr std::size_t kChunk = 64;  ///< Positions that are computed together.
+
+  RopeFrequencies frequencies_;
+  std::vector<std::vector<float>> chunks_{};
+  std::vector<float> beyond_{};
+};
 
 }  // namespace heddle::engine

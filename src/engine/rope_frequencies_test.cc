@@ -75,5 +75,24 @@ TEST(RopeCosSin, IsExactFarOut) {
   EXPECT_EQ(out[3], static_cast<float>(2.0 * std::sin(1000.003)));
 }
 
+TEST(RopeTable, HasTheBitsOfEachPosition) {
+  const RopeFrequencies frequencies = rope_frequencies(model_of({}));
+  RopeTable table(frequencies);
+  for (const std::int64_t position : {5L,
+                                      63L,
+                                      64L,
+                                      5L,
+                                      1000L,
+                                      0L,
+                                      RopeTable::kKept - 1,
+                                      RopeTable::kKept,
+                                      RopeTable::kKept + 77}) {
+    std::vector<float> expected(8);
+    rope_cos_sin(frequencies, position, expected);
+    const std::span<const float> row = table.row(position);
+    EXPECT_EQ(std::vector<float>(row.begin(), row.end()), expected) << position;
+  }
+}
+
 }  // namespace
 }  // namespace heddle::engine

@@ -64,8 +64,11 @@ Family fma_family(std::int64_t head_dim) {
                   .threads = kFmaThreads,
                   .shared_bytes = static_cast<std::uint32_t>(bytes)};
   };
+  const Kernel wide = kernel("heddle_attention_fma_wide", kFmaWideRows);
   return {.narrow = kernel("heddle_attention_fma_narrow", kFmaNarrowRows),
-          .wide = kernel("heddle_attention_fma_wide", kFmaWideRows),
+          .wide = wide.shared_bytes <= kSharedBytesEverywhere
+                      ? wide
+                      : kernel("heddle_attention_fma_medium", kFmaMediumRows),
           .step = kFmaStep};
 }
 

@@ -257,6 +257,10 @@ HEDDLE_KERNEL(heddle_attention_fma_narrow, AttentionParams, kFmaThreads) {
   attend<kFmaNarrowRows>(params, narrow_tile<kStep>(params));
 }
 
+HEDDLE_KERNEL(heddle_attention_fma_medium, AttentionParams, kFmaThreads) {
+  attend<kFmaMediumRows>(params, wide_tile<kFmaMediumRows, kStep>(params));
+}
+
 HEDDLE_KERNEL(heddle_attention_fma_wide, AttentionParams, kFmaThreads) {
   attend<kFmaWideRows>(params, wide_tile<kFmaWideRows, kStep>(params));
 }

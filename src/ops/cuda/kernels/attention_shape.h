@@ -42,6 +42,7 @@ using MmaNarrow = MmaShape<kHeadDim, 1, kHeadDim <= 128 ? 4 : 2>;
 constexpr int kFmaThreads = 128;
 constexpr int kFmaStep = 32;
 constexpr int kFmaNarrowRows = 8;
+constexpr int kFmaMediumRows = 16;  ///< In the wide kernel's place where that does not fit.
 constexpr int kFmaWideRows = 32;
 
 /// Elements from row to row of queries, keys and values in shared memory: padded with zeros to a
@@ -54,5 +55,12 @@ constexpr int fma_stride(int head_dim) {
 constexpr int fma_shared_bytes(int head_dim, int rows) {
   return ((rows + 2 * kFmaStep) * fma_stride(head_dim) + rows * kFmaStep + rows) * 4;
 }
+
+/// Shared memory that a block can have on every GPU from 8.0 on (8.6 has the least); some have
+/// more.
+constexpr int kSharedBytesEverywhere = 99 << 10;
+static_assert(MmaWide<256>::kSharedBytes <= kSharedBytesEverywhere);
+static_assert(MmaWide<128>::kSharedBytes <= kSharedBytesEverywhere);
+static_assert(fma_shared_bytes(256, kFmaMediumRows) <= kSharedBytesEverywhere);
 
 }  // namespace heddle::ops::cuda
