@@ -95,8 +95,9 @@ endfunction()
 function(heddle_use_cuda_emulator target)
   if(TARGET ${target})
     target_compile_definitions(${target} PRIVATE
-      HEDDLE_CUDA_EMULATOR_LIBRARY="$<TARGET_FILE:heddle_cuda_emulator>")
+      HEDDLE_CUDA_EMULATOR_LIBRARY="$<TARGET_FILE:heddle_cuda_emulator>"
+      HEDDLE_NVML_EMULATOR_LIBRARY="$<TARGET_FILE:heddle_nvml_emulator>")
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-    add_dependencies(${target} heddle_cuda_emulator)
+    add_dependencies(${target} heddle_cuda_emulator heddle_nvml_emulator)
   endif()
 endfunction()

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "core/hearing.h"
 #include "device/cpu/arena.h"
+#include "rpc/link.h"
 
 namespace heddle::agent {
 
@@ -153,6 +154,7 @@ class Agent::Impl {
     const DeviceSetup* setup = nullptr;
     std::uint64_t lives = 0;
     std::unique_ptr<WorkerLife> life{};
+    bool ready = false;  ///< This life is.
     rpc::WorkerStats stats{};
   };
 
@@ -199,6 +201,7 @@ class Agent::Impl {
     const DeviceId device = command.device;
     const WorkerEpoch epoch = command.epoch;
     worker.stats = {};
+    worker.ready = false;
     ++worker.lives;
     const rpc::WorkerHello hello{.device = device,
                                  .epoch = epoch,
@@ -271,7 +274,35 @@ class Agent::Impl {
       return;
     }
     log::debug("worker ready", {{"device", worker.setup->name}, {"epoch", epoch}});
+    worker.ready = true;
+    introduce(worker);
     hear(core::WorkerConnected{.device = worker.setup->id, .epoch = epoch});
+  }
+
+  /// Workers of GPUs lend each other their links to the host for loads (worker::Detour), once both
+  /// are ready. A life that ends closes its ends.
+  void introduce(WorkerState& worker) {
+    for (auto& [id, other] : workers_) {
+      if (&other != &worker && other.life != nullptr && other.ready && other.setup->gpu &&
+          worker.setup->gpu) {
+        lend_link(worker, other);
+        lend_link(other, worker);
+      }
+    }
+  }
+
+  static void lend_link(WorkerState& of, WorkerState& to) {
+    auto sockets = rpc::packet_pair();
+    if (!sockets) {
+      log::warning("GPUs are not connected", {{"error", sockets.error().message}});
+      return;
+    }
+    std::vector<rpc::Descriptor> relay;
+    std::vector<rpc::Descriptor> detour;
+    relay.push_back(std::move(sockets->first));
+    detour.push_back(std::move(sockets->second));
+    of.life->send(rpc::MeetPeer{.gpu = *to.setup->gpu, .relays = true}, std::move(relay));
+    to.life->send(rpc::MeetPeer{.gpu = *of.setup->gpu, .relays = false}, std::move(detour));
   }
 
   void execute(core::KillWorker& command) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/descriptor.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "device/buffer.h"
@@ -79,6 +80,12 @@ class Stream {
   virtual void replay(const Graph& /*graph*/) { HEDDLE_CHECK(false); }
 };
 
+/// Memory of a device that other processes may copy from, and what they attach it by.
+struct SharedBuffer {
+  Buffer buffer{};
+  Descriptor descriptor{};
+};
+
 /// One accelerator, or the host acting as one. This is the whole of what the engine, the page pool
 /// and the loader know of hardware; vendor headers are included only under device/cuda and
 /// ops/cuda. Thread safe. Outlives all streams and ranges made from it.
@@ -122,9 +129,28 @@ class Device {
   /// work still touches them.
   virtual void unmap(AddressRange range, std::size_t offset, std::size_t bytes) = 0;
 
+  // Of several GPUs of a host, each of which has a process of its own:
+  /// Whether there is a link between this GPU and GPU `peer` (as the driver counts), so that copies
+  /// between them take nothing of the way to the host.
+  [[nodiscard]] virtual bool is_linked_to(int /*peer*/) const { return false; }
+  /// Memory of this device, at least `bytes` > 0, for another GPU's process to attach.
+  /// kResourceExhausted; kFailedPrecondition where devices have no such memory.
+  virtual Result<SharedBuffer> allocate_shared(std::size_t bytes);
+  /// Makes the `bytes` that another GPU's process shares readable to copies of this device. They
+  /// stay what they are when that process ends.
+  virtual Result<Buffer> attach_shared(const Descriptor& shared, std::size_t bytes);
+
   virtual Result<std::unique_ptr<Stream>> create_stream() = 0;
   /// A stream whose work gives way to that of the others, on devices that can tell them apart.
   virtual Result<std::unique_ptr<Stream>> create_background_stream() { return create_stream(); }
 };
+
+inline Result<SharedBuffer> Device::allocate_shared(std::size_t /*bytes*/) {
+  return Error{.code = Code::kFailedPrecondition, .message = "the device shares no memory"};
+}
+
+inline Result<Buffer> Device::attach_shared(const Descriptor& /*shared*/, std::size_t /*bytes*/) {
+  return Error{.code = Code::kFailedPrecondition, .message = "the device shares no memory"};
+}
 
 }  // namespace heddle::device

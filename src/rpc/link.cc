@@ -271,13 +271,25 @@ std::size_t Link::queued_bytes() const {
   return impl_->queued_bytes();
 }
 
-Result<std::pair<Descriptor, Descriptor>> socket_pair() {
+namespace {
+
+Result<std::pair<Descriptor, Descriptor>> make_pair_of(int type) {
   std::array<int, 2> fds{};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds.data()) != 0) {
+  if (::socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, fds.data()) != 0) {
     return Error{Code::kResourceExhausted,
                  std::string("make a pair of Unix sockets: ") + std::strerror(errno)};
   }
   return std::pair(Descriptor(fds[0]), Descriptor(fds[1]));
+}
+
+}  // namespace
+
+Result<std::pair<Descriptor, Descriptor>> socket_pair() {
+  return make_pair_of(SOCK_STREAM);
+}
+
+Result<std::pair<Descriptor, Descriptor>> packet_pair() {
+  return make_pair_of(SOCK_SEQPACKET);
 }
 
 }  // namespace heddle::rpc

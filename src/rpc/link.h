@@ -58,5 +58,7 @@ class Link {
 
 /// Two connected Unix stream sockets, closed on exec.
 [[nodiscard]] Result<std::pair<Descriptor, Descriptor>> socket_pair();
+/// The same of sockets that keep packets apart (SOCK_SEQPACKET), for what is no Link.
+[[nodiscard]] Result<std::pair<Descriptor, Descriptor>> packet_pair();
 
 }  // namespace heddle::rpc

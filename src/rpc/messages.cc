@@ -215,6 +215,9 @@ ToWorker from_wire(const wire::ToWorker& in, WireCheck& check) {
       return JoinGroup{.model = ModelId(in.join().model()),
                        .rank = in.join().rank(),
                        .ranks = in.join().ranks()};
+    case wire::ToWorker::kPeer:
+      return MeetPeer{.gpu = static_cast<int>(check.count(in.peer().gpu(), "GPU")),
+                      .relays = in.peer().relays()};
     case wire::ToWorker::kLoad:
       return from_wire(in.load(), check);
     case wire::ToWorker::kEvict:
@@ -388,6 +391,8 @@ void to_wire(const WorkerStats& stats, wire::WorkerStats& out) {
   out.set_busy_ns(stats.busy.count());
   out.set_mapping_ns(stats.mapping.count());
   out.set_copied_bytes(stats.copied_bytes);
+  out.set_detoured_bytes(stats.detoured_bytes);
+  out.set_relayed_bytes(stats.relayed_bytes);
   for (const core::PrefixCounts& counts : stats.prefixes) {
     wire::PrefixCounts& entry = *out.add_prefixes();
     entry.set_model(counts.model.value());
@@ -402,7 +407,9 @@ WorkerStats from_wire(const wire::WorkerStats& in, WireCheck& check) {
                     .late_steps = in.late_steps(),
                     .busy = Duration(check.count(in.busy_ns(), "busy time")),
                     .mapping = Duration(check.count(in.mapping_ns(), "mapping time")),
-                    .copied_bytes = in.copied_bytes()};
+                    .copied_bytes = in.copied_bytes(),
+                    .detoured_bytes = in.detoured_bytes(),
+                    .relayed_bytes = in.relayed_bytes()};
   for (const wire::PrefixCounts& entry : in.prefixes()) {
     stats.prefixes.push_back({.model = ModelId(entry.model()),
                               .queried_tokens = entry.queried_tokens(),
@@ -485,6 +492,10 @@ std::string encode(const ToWorker& message) {
                           out.mutable_join()->set_model(join.model.value());
                           out.mutable_join()->set_rank(join.rank);
                           out.mutable_join()->set_ranks(join.ranks);
+                        },
+                        [&out](const MeetPeer& peer) {
+                          out.mutable_peer()->set_gpu(static_cast<std::uint32_t>(peer.gpu));
+                          out.mutable_peer()->set_relays(peer.relays);
                         },
                         [&out](const core::WorkerMessage& body) { to_wire(body, out); },
                         [&out](const Shutdown&) { (void)out.mutable_shutdown(); }},

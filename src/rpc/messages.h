@@ -71,11 +71,19 @@ struct JoinGroup {
   friend bool operator==(const JoinGroup&, const JoinGroup&) = default;
 };
 
+/// There is another GPU on this host, whose worker is alive. Beside it goes a socket of packets to
+/// that worker: a detour's end for loads over the other's link, or the relay's that serves them.
+struct MeetPeer {
+  int gpu = 0;          ///< The other's, as the CUDA driver counts.
+  bool relays = false;  ///< The worker that is told serves; else it may use.
+  friend bool operator==(const MeetPeer&, const MeetPeer&) = default;
+};
+
 /// End the process; nothing of it needs saving.
 struct Shutdown {};
 
 using ToWorker =
-    std::variant<WorkerHello, ModelDescription, JoinGroup, core::WorkerMessage, Shutdown>;
+    std::variant<WorkerHello, ModelDescription, JoinGroup, MeetPeer, core::WorkerMessage, Shutdown>;
 
 /// The answer to WorkerHello. After a failure the worker ends.
 struct HelloAck {
@@ -89,6 +97,8 @@ struct WorkerStats {
   Duration busy{};                             ///< In steps.
   Duration mapping{};                          ///< Mapping and unmapping windows.
   std::uint64_t copied_bytes = 0;              ///< Of images.
+  std::uint64_t detoured_bytes = 0;            ///< Of them, over other GPUs' links.
+  std::uint64_t relayed_bytes = 0;             ///< Over this GPU's link, for others.
   std::vector<core::PrefixCounts> prefixes{};  ///< By model id.
   ledger::DropCounts dropped_pages{};          ///< Of cached prefixes.
   friend bool operator==(const WorkerStats&, const WorkerStats&) = default;

@@ -32,6 +32,7 @@ std::vector<ToWorker> every_to_worker() {
           ModelDescription{
               .model = ModelId(5), .name = "m", .spec = {.layers = 2}, .dtype = spec::DType::kF32},
           JoinGroup{.model = ModelId(5), .rank = 1, .ranks = 4},
+          MeetPeer{.gpu = 3, .relays = true},
           core::WorkerMessage(core::LoadModel{
               .model = ModelId(5),
               .basis = {.epoch = WorkerEpoch(4), .version = 8},
@@ -108,6 +109,8 @@ std::vector<ToServe> every_to_serve() {
                            .busy = Duration(3),
                            .mapping = Duration(4),
                            .copied_bytes = 5,
+                           .detoured_bytes = 6,
+                           .relayed_bytes = 7,
                            .prefixes = {{ModelId(5), 7, 6}},
                            .dropped_pages = {1, 2, 3, 4}}}};
   for (const core::WorkerReport& report : reports) {

@@ -92,6 +92,18 @@ Result<void> DeviceExecutor::carry_out(core::WorkerCommand command,
   return {};
 }
 
+void DeviceExecutor::meet(Peer peer) {
+  if (peer.relays) {
+    if (relay_ == nullptr) {
+      relay_ = std::make_unique<Relay>(device_, [this] { return mapper_->is_idle(); });
+    }
+    relay_->serve(std::move(peer.socket));
+    return;
+  }
+  std::erase_if(detours_, [](const auto& detour) { return detour->ended(); });
+  detours_.push_back(std::make_unique<Detour>(device_, *mapper_, peer.gpu, std::move(peer.socket)));
+}
+
 void DeviceExecutor::join(std::unique_ptr<Lockstep> lockstep) {
   const auto found = opened_.find(lockstep->model());
   if (found == opened_.end() || !found->second.registered) {
@@ -468,7 +480,9 @@ void DeviceExecutor::hear_early(const core::WorkerMessage& message) {
 rpc::WorkerStats DeviceExecutor::stats() const {
   rpc::WorkerStats stats = stats_;
   stats.mapping = mapper_->mapping();
-  stats.copied_bytes = mapper_->copied_bytes();
+  stats.detoured_bytes = mapper_->detoured_bytes();
+  stats.copied_bytes = mapper_->copied_bytes();  // After those, of which it is no less.
+  stats.relayed_bytes = relay_ == nullptr ? 0 : relay_->relayed_bytes();
   for (const auto& [model, counts] : engine_->prefix_counts()) {
     stats.prefixes.push_back(
         {.model = model, .queried_tokens = counts.queried_tokens, .hit_tokens = counts.hit_tokens});

@@ -22,10 +22,19 @@
 #include "rpc/messages.h"
 #include "store/image_layout.h"
 #include "text/grammar.h"
+#include "worker/detour.h"
 #include "worker/lockstep.h"
 #include "worker/mapper.h"
+#include "worker/relay.h"
 
 namespace heddle::worker {
+
+/// Another GPU of this host, and a socket to its worker: to its relay, or to its detour.
+struct Peer {
+  int gpu = 0;          ///< As the driver counts.
+  bool relays = false;  ///< This worker's relay serves it; else this one's loads go over it.
+  Descriptor socket{};
+};
 
 /// Carries out what WorkerCore decides, on one device: the pool's pages, the windows and their
 /// mapper, the engine. Decides nothing. Engine thread only, but for hear_early().
@@ -59,6 +68,9 @@ class DeviceExecutor {
   /// Carries out one command. What it gives rise to at once is appended to `events`, for the core
   /// to hear next. An error means that the device is lost.
   Result<void> carry_out(core::WorkerCommand command, std::vector<core::WorkerEvent>& events);
+
+  /// Lends `peer` this device's link, or has loads go over its link, too, until its socket closes.
+  void meet(Peer peer);
 
   /// Makes an open model, which is a shard, part of a group, until it is closed. Of rank 0, what it
   /// carries out for the engine is passed on to the others.
@@ -141,7 +153,9 @@ class DeviceExecutor {
   std::map<ModelId, core::ImageSource> open_{};  ///< Guarded by open_mutex_: what a step may use.
   std::unique_ptr<Lockstep> lockstep_{};         ///< Outlives the model in the engine.
   std::unique_ptr<engine::Engine> engine_{};
-  std::unique_ptr<Mapper> mapper_{};  ///< Last: its thread ends before what it calls does.
+  std::unique_ptr<Mapper> mapper_{};  ///< Its thread ends before what it calls does.
+  std::unique_ptr<Relay> relay_{};
+  std::vector<std::unique_ptr<Detour>> detours_{};  ///< Use the mapper.
 };
 
 }  // namespace heddle::worker

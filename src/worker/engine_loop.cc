@@ -87,6 +87,8 @@ void EngineLoop::take_in(Input input) {
     executor_->describe(*model);
   } else if (auto* lockstep = std::get_if<std::unique_ptr<Lockstep>>(&input)) {
     executor_->join(std::move(*lockstep));
+  } else if (auto* peer = std::get_if<Peer>(&input)) {
+    executor_->meet(std::move(*peer));
   } else if (auto* followed = std::get_if<Followed>(&input)) {
     if (const Result<void> done = executor_->follow(std::move(followed->command)); !done) {
       give_up(done.error());

@@ -32,6 +32,7 @@ class EngineLoop {
   /// What its rank 0 says comes by hear_leader(), from then on.
   void hear(std::unique_ptr<Lockstep> lockstep) { inbox_.push(std::move(lockstep)); }
   void hear_leader(core::WorkerCommand command) { inbox_.push(Followed{std::move(command)}); }
+  void hear(Peer peer) { inbox_.push(std::move(peer)); }
   /// The backlog that made it pause is gone. Loop thread.
   void hear_relieved() { inbox_.push(Relieved{}); }
 
@@ -44,6 +45,7 @@ class EngineLoop {
                              rpc::ModelDescription,
                              std::unique_ptr<Lockstep>,
                              Followed,
+                             Peer,
                              Relieved>;
 
   void run();

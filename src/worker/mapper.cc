@@ -25,6 +25,7 @@ Mapper::Mapper(device::Device& device, std::uint64_t bandwidth, Handlers handler
     : device_(device),
       handlers_(std::move(handlers)),
       link_(bandwidth),
+      paced_(bandwidth > 0),
       thread_([this] { run(); }) {}
 
 Mapper::~Mapper() {
@@ -64,6 +65,7 @@ void Mapper::allow_copy(ModelId model, std::uint64_t bytes) {
     found->second.allowed = std::max(found->second.allowed, bytes);
   }
   woken_.notify_one();
+  shared_.notify_all();
 }
 
 void Mapper::hasten(ModelId model) {
@@ -83,68 +85,140 @@ void Mapper::run() {
   }
   for (;;) {
     std::optional<Job> job;
-    std::optional<Piece> piece;
+    Piece piece;
+    std::optional<Error> failed;
     bool waited = false;
     {
       std::unique_lock lock(mutex_);
-      waited = jobs_.empty() && !next().has_value();
-      woken_.wait(lock, [&] { return stopping_ || !jobs_.empty() || next().has_value(); });
+      waited = !has_work();
+      woken_.wait(lock, [&] { return stopping_ || has_work(); });
       if (stopping_) {
         return;
       }
+      failed = std::exchange(failed_, std::nullopt);
       if (!jobs_.empty()) {
         job = std::move(jobs_.front());
         jobs_.pop_front();
-      } else {
-        piece = next();
+      } else if (Load* const load = next_on_link()) {
+        piece = take_piece(*load);
       }
+    }
+    if (failed) {
+      handlers_.on_lost(*failed);
     }
     if (job.has_value()) {
       carry_out(std::move(*job));
-    } else {
+    } else if (piece.load != nullptr) {
       if (waited) {
         link_.begin();  // An idle link saves nothing up.
       }
-      carry_out(*piece);
+      carry_out(piece);
     }
+    report();
   }
 }
 
-/// What the first load that can go on does, those that are urgent first. Called with the lock held.
-std::optional<Mapper::Piece> Mapper::next() const {
-  std::optional<Piece> first;
-  for (std::size_t i = 0; i < loads_.size(); ++i) {
-    const Load& load = loads_[i];
+bool Mapper::has_work() {
+  return !jobs_.empty() || failed_ || next_on_link() != nullptr || next_to_report() != nullptr;
+}
+
+/// The first load of which something can be done, those that are urgent first.
+template <class Can>
+Mapper::Load* Mapper::choose(const Can& can) {
+  Load* first = nullptr;
+  for (Load& load : loads_) {
     const auto found = sources_.find(load.image.model);
-    if (found == sources_.end() || (first && !found->second.urgent)) {
+    const bool urgent = found != sources_.end() && found->second.urgent;
+    if (found == sources_.end() || load.ended || (first != nullptr && !urgent) || !can(load)) {
       continue;
     }
-    const std::uint64_t image = load.image.image_bytes;
-    const std::uint64_t allowed = std::min(found->second.allowed, image);
-    const std::uint64_t part =
-        std::max<std::uint64_t>(device_.properties().page_bytes, image / kReportParts);
-    const Piece piece{
-        .load = i,
-        .to_copy = std::min({allowed - load.copied, kPieceBytes, part, link_.piece_bytes()}),
-        .to_map =
-            std::min(load.image.pages.size() - load.mapped,
-                     std::max<std::size_t>(kPieceBytes / device_.properties().page_bytes, 1))};
-    if (piece.to_copy > 0 || piece.to_map > 0) {
-      first = piece;
-      if (found->second.urgent) {
-        break;
-      }
+    first = &load;
+    if (urgent) {
+      break;
     }
   }
   return first;
 }
 
+std::uint64_t Mapper::allowed(const Load& load) const {
+  return std::min(sources_.at(load.image.model).allowed, load.image.image_bytes);
+}
+
+/// A page at least, so that a small image is no heap of crumbs.
+std::uint64_t Mapper::part_bytes(const Load& load, std::uint64_t most) const {
+  return std::min(most,
+                  std::max<std::uint64_t>(device_.properties().page_bytes,
+                                          load.image.image_bytes / kReportParts));
+}
+
+Mapper::Load* Mapper::next_on_link() {
+  return choose([this](const Load& load) {
+    return load.parts.has(allowed(load)) || load.mapped < load.image.pages.size();
+  });
+}
+
+Mapper::Piece Mapper::take_piece(Load& load) {
+  const std::uint64_t most = paced_ ? link_.piece_bytes() : kPieceBytes;
+  const std::size_t pages = std::max<std::size_t>(kPieceBytes / device_.properties().page_bytes, 1);
+  return {.load = &load,
+          .part = load.parts.take(part_bytes(load, most), allowed(load)),
+          .to_map = std::min(load.image.pages.size() - load.mapped, pages)};
+}
+
+/// One that has more in place than was said, or is done.
+Mapper::Load* Mapper::next_to_report() {
+  const auto found = std::ranges::find_if(loads_, [](const Load& load) {
+    const std::uint64_t image = load.image.image_bytes;
+    const std::uint64_t untold = load.parts.in_place() - load.told;
+    const bool complete = load.parts.complete();
+    return (untold > 0 && (complete || untold >= std::min(kReportBytes, image / kReportParts))) ||
+           (complete && load.mapped == load.image.pages.size());
+  });
+  return found == loads_.end() ? nullptr : &*found;
+}
+
+void Mapper::report() {
+  for (;;) {
+    Load* load = nullptr;
+    std::uint64_t in_place = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      load = next_to_report();
+      if (load == nullptr) {
+        return;
+      }
+      in_place = load->parts.in_place();
+    }
+    const ModelId model = load->image.model;
+    const bool news = in_place > std::exchange(load->told, in_place);
+    const bool done =
+        in_place == load->image.image_bytes && load->mapped == load->image.pages.size();
+    if (done) {
+      remove(*load);
+    }
+    if (news) {
+      handlers_.on_copied(model, in_place);
+    }
+  }
+}
+
+/// Forgets a load when nobody writes any more of it.
+void Mapper::remove(Load& load) {
+  std::unique_lock lock(mutex_);
+  load.ended = true;
+  woken_.wait(lock, [&] { return load.writing == 0; });
+  loads_.remove_if([&](const Load& each) { return &each == &load; });
+}
+
 void Mapper::carry_out(Job job) {
   if (auto* open = std::get_if<Open>(&job)) {
-    Load load{.image = std::move(*open)};
+    ImageParts parts(open->image_bytes);
+    Load load{.number = ++loads_begun_, .image = std::move(*open), .parts = std::move(parts)};
     if (!load.image.source.empty()) {
       link_.begin();
+      const std::lock_guard lock(mutex_);
       loads_.push_back(std::move(load));
+      shared_.notify_all();
       return;
     }
     const Result<void> mapped = map(load, load.image.pages.size());
@@ -153,7 +227,11 @@ void Mapper::carry_out(Job job) {
   }
   const Close& close = std::get<Close>(job);
   const Instant began = steady_now();
-  std::erase_if(loads_, [&](const Load& load) { return load.image.model == close.model; });
+  const auto found = std::ranges::find_if(
+      loads_, [&](const Load& load) { return load.image.model == close.model; });
+  if (found != loads_.end()) {
+    remove(*found);
+  }
   close.window->unmap_all();
   mapping_ns_ += (steady_now() - began).count();
   handlers_.on_closed(close.model);
@@ -171,60 +249,139 @@ Result<void> Mapper::map(Load& load, std::size_t pages) {
 /// The device copies while the host maps: where both take about as long, a load takes half the time
 /// that it would take one after the other.
 void Mapper::carry_out(const Piece& piece) {
-  Load& load = loads_[piece.load];
+  Load& load = *piece.load;
   const ModelId model = load.image.model;
-  enqueue_copy(load, piece.to_copy);
+  if (piece.part) {
+    enqueue_copy(load, *piece.part);
+  }
   Result<void> mapped;
   if (piece.to_map > 0) {
     mapped = map(load, piece.to_map);
   }
   if (const Result<void> copied = stream_->synchronize(); !copied) {
-    loads_.erase(loads_.begin() + static_cast<std::ptrdiff_t>(piece.load));
+    remove(load);
     handlers_.on_lost(copied.error());
     return;
   }
-  link_.wait(piece.to_copy);
-  count_copied(load, piece.to_copy);
-  const bool complete = load.copied == load.image.image_bytes;
-  if (!mapped || (complete && load.mapped == load.image.pages.size())) {
-    const bool opened = piece.to_map > 0;
-    loads_.erase(loads_.begin() + static_cast<std::ptrdiff_t>(piece.load));
-    if (opened) {
-      handlers_.on_opened(model, mapped);
-    }
+  if (piece.part) {
+    link_.wait(piece.part->bytes());
+    copied_bytes_ += piece.part->bytes();
+    const std::lock_guard lock(mutex_);
+    load.parts.put_in_place(*piece.part);
+  }
+  if (!mapped) {
+    remove(load);
+  } else if (piece.to_map == 0 || load.mapped < load.image.pages.size()) {
     return;
   }
-  if (piece.to_map > 0 && load.mapped == load.image.pages.size()) {
-    handlers_.on_opened(model, {});
+  if (mapped) {
+    report();  // What is in place is known before the window is.
+  }
+  handlers_.on_opened(model, mapped);
+}
+
+/// The pieces of pages that make up a part of an image.
+template <class Each>
+void Mapper::for_pieces(const Open& image, const ImagePart& part, const Each& each) const {
+  const std::uint64_t page_bytes = device_.properties().page_bytes;
+  for (std::uint64_t at = part.begin; at < part.end;) {
+    const std::size_t page = at / page_bytes;
+    const std::uint64_t offset = at % page_bytes;
+    const std::uint64_t bytes = std::min(part.end - at, page_bytes - offset);
+    each(Share::Piece{.source = image.source[page],
+                      .target = image.pages[page],
+                      .offset = offset,
+                      .bytes = bytes});
+    at += bytes;
   }
 }
 
 /// To where the pages are for good: the window shows them read only.
-void Mapper::enqueue_copy(const Load& load, std::uint64_t bytes) {
-  const std::size_t page_bytes = device_.properties().page_bytes;
-  std::uint64_t at = load.copied;
-  const std::uint64_t end = at + bytes;
-  while (at < end) {
-    const std::size_t page = at / page_bytes;
-    const std::size_t in_page = at % page_bytes;
-    const std::size_t part = std::min(static_cast<std::size_t>(end - at), page_bytes - in_page);
-    stream_->copy(device_.page_address(load.image.pages[page]) + in_page,
-                  device_.host_page_address(load.image.source[page]) + in_page,
-                  part);
-    at += part;
-  }
+void Mapper::enqueue_copy(const Load& load, const ImagePart& part) {
+  for_pieces(load.image, part, [this](const Share::Piece& piece) {
+    stream_->copy(device_.page_address(piece.target) + piece.offset,
+                  device_.host_page_address(piece.source) + piece.offset,
+                  piece.bytes);
+  });
 }
 
-void Mapper::count_copied(Load& load, std::uint64_t bytes) {
-  const std::uint64_t image = load.image.image_bytes;
-  load.copied += bytes;
-  copied_bytes_ += bytes;
-  const std::uint64_t untold = load.copied - load.told;
-  if (untold > 0 &&
-      (load.copied == image || untold >= std::min(kReportBytes, image / kReportParts))) {
-    load.told = load.copied;
-    handlers_.on_copied(load.image.model, load.copied);
+// ---- For other paths ----
+
+/// What is smaller than a whole share is quicker over the device's own link.
+Mapper::Load* Mapper::next_to_share() {
+  return choose([this](const Load& load) {
+    return load.parts.has(allowed(load), part_bytes(load, kShareBytesMax));
+  });
+}
+
+bool Mapper::wait_for_share(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  return shared_.wait(lock, stop, [this] { return next_to_share() != nullptr; });
+}
+
+std::optional<Mapper::Share> Mapper::take_share() {
+  const std::lock_guard lock(mutex_);
+  Load* const load = next_to_share();
+  if (load == nullptr) {
+    return std::nullopt;
   }
+  const std::uint64_t bytes = part_bytes(*load, kShareBytesMax);
+  const auto part = load->parts.take(bytes, allowed(*load), bytes);
+  if (!part) {
+    return std::nullopt;
+  }
+  Share share{.load = load->number, .part = *part};
+  for_pieces(load->image, *part, [&](const Share::Piece& piece) { share.pieces.push_back(piece); });
+  return share;
+}
+
+Mapper::Load* Mapper::numbered(std::uint64_t number) {
+  const auto found =
+      std::ranges::find_if(loads_, [&](const Load& load) { return load.number == number; });
+  return found == loads_.end() || found->ended ? nullptr : &*found;
+}
+
+void Mapper::give_back(const Share& share) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (Load* const load = numbered(share.load)) {
+      load->parts.give_back(share.part);
+    }
+  }
+  woken_.notify_one();
+  shared_.notify_all();
+}
+
+bool Mapper::begin_writing(const Share& share) {
+  const std::lock_guard lock(mutex_);
+  Load* const load = numbered(share.load);
+  if (load != nullptr) {
+    ++load->writing;
+  }
+  return load != nullptr;
+}
+
+void Mapper::end_writing(const Share& share, const Result<void>& written) {
+  {
+    const std::lock_guard lock(mutex_);
+    Load& load =
+        *std::ranges::find_if(loads_, [&](const Load& each) { return each.number == share.load; });
+    --load.writing;
+    if (written) {
+      load.parts.put_in_place(share.part);
+      copied_bytes_ += share.part.bytes();
+      detoured_bytes_ += share.part.bytes();
+    } else {
+      load.parts.give_back(share.part);
+      failed_ = written.error();
+    }
+  }
+  woken_.notify_one();
+}
+
+bool Mapper::is_idle() {
+  const std::lock_guard lock(mutex_);
+  return jobs_.empty() && loads_.empty();
 }
 
 }  // namespace heddle::worker

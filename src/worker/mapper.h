@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <thread>
 #include <variant>
 #include <vector>
@@ -19,12 +21,15 @@
 #include "device/cpu/paced_copy.h"
 #include "device/device.h"
 #include "memory/window.h"
+#include "worker/image_parts.h"
 
 namespace heddle::worker {
 
 /// Maps and unmaps windows and copies images, in a thread of its own, so that steps go on
 /// meanwhile. Jobs are done in the order given; loads go on between jobs, one after the other:
 /// first those that somebody waits for. Of a load, pages are mapped while others are being copied.
+/// Beside the device's own link, which this thread keeps busy, other paths may take parts of images
+/// (Detour).
 class Mapper {
  public:
   /// Called in the mapper's thread.
@@ -69,10 +74,39 @@ class Mapper {
   /// open. Any thread.
   void hasten(ModelId model);
 
+  /// A part of an image that another path than the device's own link is to copy. At most so large:
+  static constexpr std::uint64_t kShareBytesMax = std::uint64_t{8} << 20U;
+  struct Share {
+    std::uint64_t load = 0;  ///< Names the load; no two have the same.
+    ImagePart part{};
+    /// In order: from that page of the host to that of the device, both at `offset`.
+    struct Piece {
+      PageId source{};
+      PageId target{};
+      std::uint64_t offset = 0;
+      std::uint64_t bytes = 0;
+    };
+    std::vector<Piece> pieces{};
+  };
+  // For other paths; any thread. A share is given back or, where begin_writing() said yes, ended.
+  /// Waits until there is a share to take, and gives up when `stop` says so: then false.
+  bool wait_for_share(const std::stop_token& stop);
+  /// The next share; nothing where there is none that is worth a detour.
+  std::optional<Share> take_share();
+  void give_back(const Share& share);
+  /// Whether the share is still wanted. If so, the device's pages stay what they are until
+  /// end_writing().
+  [[nodiscard]] bool begin_writing(const Share& share);
+  void end_writing(const Share& share, const Result<void>& written);
+
+  /// Whether nothing is loaded, nor about to be. Any thread.
+  [[nodiscard]] bool is_idle();
+
   /// Time spent mapping and unmapping. Any thread.
   [[nodiscard]] Duration mapping() const { return Duration(mapping_ns_.load()); }
-  /// Bytes of images copied. Any thread.
+  /// Bytes of images copied, over all paths; and over others than the device's own. Any thread.
   [[nodiscard]] std::uint64_t copied_bytes() const { return copied_bytes_.load(); }
+  [[nodiscard]] std::uint64_t detoured_bytes() const { return detoured_bytes_.load(); }
 
  private:
   struct Close {
@@ -83,35 +117,54 @@ class Mapper {
 
   /// An image that is copied, and its window.
   struct Load {
+    std::uint64_t number = 0;
     Open image{};
-    std::uint64_t copied = 0;
+    ImageParts parts;
     std::uint64_t told = 0;
-    std::size_t mapped = 0;  ///< Pages.
+    std::size_t mapped = 0;    ///< Pages.
+    std::int64_t writing = 0;  ///< Shares that are being written.
+    bool ended = false;        ///< Nothing more is taken of it.
   };
-  /// What a load does next, mapping and copying at once.
+  /// What a load does next on the device's own link, mapping and copying at once.
   struct Piece {
-    std::size_t load = 0;       ///< Index in loads_.
-    std::uint64_t to_copy = 0;  ///< Bytes, from Load::copied on.
-    std::size_t to_map = 0;     ///< Pages, from Load::mapped on.
+    Load* load = nullptr;
+    std::optional<ImagePart> part{};
+    std::size_t to_map = 0;  ///< Pages, from Load::mapped on.
   };
 
   void run();
   void carry_out(Job job);
   void carry_out(const Piece& piece);
-  void enqueue_copy(const Load& load, std::uint64_t bytes);
-  void count_copied(Load& load, std::uint64_t bytes);
+  void enqueue_copy(const Load& load, const ImagePart& part);
+  template <class Each>
+  void for_pieces(const Open& image, const ImagePart& part, const Each& each) const;
+  void report();
+  void remove(Load& load);
   [[nodiscard]] Result<void> map(Load& load, std::size_t pages);
-  [[nodiscard]] std::optional<Piece> next() const;
+  // With mutex_ held.
+  template <class Can>
+  [[nodiscard]] Load* choose(const Can& can);
+  [[nodiscard]] Load* next_on_link();
+  [[nodiscard]] Load* next_to_share();
+  [[nodiscard]] Load* next_to_report();
+  [[nodiscard]] Load* numbered(std::uint64_t number);
+  [[nodiscard]] Piece take_piece(Load& load);
+  [[nodiscard]] std::uint64_t allowed(const Load& load) const;
+  [[nodiscard]] std::uint64_t part_bytes(const Load& load, std::uint64_t most) const;
+  [[nodiscard]] bool has_work();
 
   device::Device& device_;
   Handlers handlers_;
   device::Pacer link_;
+  bool paced_;
   std::atomic<std::int64_t> mapping_ns_ = 0;
   std::atomic<std::uint64_t> copied_bytes_ = 0;
+  std::atomic<std::uint64_t> detoured_bytes_ = 0;
 
   std::mutex mutex_{};
-  std::condition_variable woken_{};
-  std::deque<Job> jobs_{};  // Guarded by mutex_.
+  std::condition_variable woken_{};       ///< This thread.
+  std::condition_variable_any shared_{};  ///< Other paths: there is something to take.
+  std::deque<Job> jobs_{};                // Guarded by mutex_.
   /// Of models that are open, or about to be. Guarded by mutex_.
   struct Source {
     std::uint64_t allowed = 0;
@@ -119,8 +172,12 @@ class Mapper {
   };
   std::map<ModelId, Source> sources_{};
   bool stopping_ = false;  // Guarded by mutex_.
+  /// Guarded by mutex_, but for the thread's own part: it alone adds and removes, and sees `image`,
+  /// `told` and `mapped`.
+  std::list<Load> loads_{};
+  std::uint64_t loads_begun_ = 0;
+  std::optional<Error> failed_{};  ///< Another path found the device lost. Guarded by mutex_.
 
-  std::deque<Load> loads_{};                  ///< The thread's own, as the stream.
   std::unique_ptr<device::Stream> stream_{};  ///< Of copies.
   std::thread thread_;
 };

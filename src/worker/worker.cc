@@ -111,6 +111,12 @@ class Worker {
       engine_->hear(std::move(*model));
     } else if (const auto* join = std::get_if<rpc::JoinGroup>(&*message)) {
       join_group(*join, std::move(frame.descriptors));
+    } else if (const auto* peer = std::get_if<rpc::MeetPeer>(&*message)) {
+      if (frame.descriptors.size() != 1) {
+        fail({Code::kCorrupt, "another GPU's worker comes without its socket"});
+      }
+      engine_->hear(Peer{
+          .gpu = peer->gpu, .relays = peer->relays, .socket = std::move(frame.descriptors[0])});
     } else {
       engine_->hear(std::get<core::WorkerMessage>(std::move(*message)));
     }

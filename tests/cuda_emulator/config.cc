@@ -21,6 +21,8 @@ std::size_t* field(std::string_view key, Config& config) {
       {"read_only", &config.read_only},
       {"strict", &config.strict},
       {"addresses", &config.addresses},
+      {"peers", &config.peers},
+      {"link", &config.link},
       {"seed", &config.seed},
   };
   for (const Key& each : keys) {

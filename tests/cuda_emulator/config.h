@@ -22,7 +22,9 @@ struct Config {
   /// 1: a kernel fails that is given an address of ordinary memory. Numbers beside padding, in
   /// which half an address was left, may look like one.
   std::size_t addresses = 0;
-  std::size_t seed = 0;  ///< Of the orders in which a kernel's threads run.
+  std::size_t peers = 1;  ///< 0: no GPU reaches another; 2: over PCIe only.
+  std::size_t link = 0;   ///< Each GPU's to the host [bytes/s]; 0: copies take no time.
+  std::size_t seed = 0;   ///< Of the orders in which a kernel's threads run.
 };
 
 /// Reads "key=value,key=value" into `config`; returns what is wrong, or "".

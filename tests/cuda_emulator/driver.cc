@@ -155,6 +155,20 @@ EXPORT CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice /*device*/) {
   });
 }
 
+EXPORT CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
+  return call("cuDeviceCanAccessPeer", Needs::kInit, [&](Machine& here, auto&) {
+    *can = here.config.peers != 0 && device != peer ? 1 : 0;
+    return kCudaSuccess;
+  });
+}
+
+EXPORT CUresult cuDeviceGetP2PAttribute(int* value, int attribute, CUdevice device, CUdevice peer) {
+  return call("cuDeviceGetP2PAttribute", Needs::kInit, [&](Machine& here, auto&) {
+    *value = here.config.peers == 1 ? 1 : 0;
+    return attribute == kPeerNativeAtomics && device != peer ? kCudaSuccess : kCudaInvalidValue;
+  });
+}
+
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   return call("cuDevicePrimaryCtxRetain", Needs::kInit, [&](Machine& here, auto&) {
     const auto at = static_cast<std::size_t>(device);

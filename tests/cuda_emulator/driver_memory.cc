@@ -1,5 +1,7 @@
 // The driver's functions for memory: pages, addresses, allocations and what is pinned.
 
+#include <bit>
+
 #include "cuda_emulator/driver_calls.h"
 
 extern "C" {
@@ -45,6 +47,27 @@ EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   });
 }
 
+EXPORT CUresult cuMemExportToShareableHandle(void* descriptor,
+                                             CUmemGenericAllocationHandle handle,
+                                             int type,
+                                             unsigned long long flags) {
+  return call("cuMemExportToShareableHandle", Needs::kInit, [&](Machine& here, auto&) {
+    return type != kHandlePosixDescriptor || flags != 0
+               ? kCudaInvalidValue
+               : here.memory.export_page(*static_cast<int*>(descriptor), handle);
+  });
+}
+
+EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle,
+                                               void* descriptor,
+                                               int type) {
+  return call("cuMemImportFromShareableHandle", Needs::kInit, [&](Machine& here, auto&) {
+    const auto number = static_cast<int>(std::bit_cast<std::intptr_t>(descriptor));
+    return type != kHandlePosixDescriptor ? kCudaInvalidValue
+                                          : here.memory.import_page(*handle, number);
+  });
+}
+
 EXPORT CUresult cuMemAddressReserve(CUdeviceptr* base,
                                     std::size_t bytes,
                                     std::size_t alignment,
@@ -84,7 +107,8 @@ EXPORT CUresult cuMemSetAccess(CUdeviceptr at,
                                std::size_t count) {
   return call("cuMemSetAccess", Needs::kDevice, [&](Machine& here, auto&) {
     return count == 1 && rights->location.type == kLocationDevice
-               ? here.memory.set_access(at, bytes, rights->flags)
+               ? here.memory.set_access(
+                     at, bytes, rights->flags, static_cast<std::size_t>(rights->location.id))
                : kCudaInvalidValue;
   });
 }

@@ -1,8 +1,10 @@
 // The driver's functions for work: copies, streams, events, kernels and recordings.
 
 #include <bit>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 
 #include "cuda_emulator/control.h"
 #include "cuda_emulator/driver_calls.h"
@@ -13,16 +15,23 @@
 namespace {
 
 /// The two ends of a copy are looked at when it runs: by then they must be mapped.
-CUresult run_copy(CUdeviceptr target, CUdeviceptr source, std::size_t bytes) {
+CUresult run_copy(CUdeviceptr target, CUdeviceptr source, std::size_t bytes, std::size_t device) {
   Machine& here = machine();
+  std::size_t link = 0;
   {
     const std::lock_guard lock(here.machinery.mutex);
     const emulator::Memory& memory = here.memory;
-    if ((memory.belongs_to_device(target) && !memory.is_device(target, bytes, true)) ||
-        (memory.belongs_to_device(source) && !memory.is_device(source, bytes, false))) {
+    const bool to = memory.belongs_to_device(target);
+    const bool from = memory.belongs_to_device(source);
+    if ((to && !memory.is_device(target, bytes, true, device)) ||
+        (from && !memory.is_device(source, bytes, false, device))) {
       std::fprintf(stderr, "emulated copy: touched what is not mapped\n");
       return kCudaIllegalAddress;
     }
+    link = to != from ? here.config.link : 0;
+  }
+  if (link > 0) {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(bytes * 1'000'000'000 / link));
   }
   std::memcpy(std::bit_cast<void*>(target), std::bit_cast<const void*>(source), bytes);
   return kCudaSuccess;
@@ -118,10 +127,11 @@ EXPORT CUresult cuMemcpyAsync(CUdeviceptr target,
       const auto* const first = std::bit_cast<const std::byte*>(source);
       const auto staged = std::make_shared<std::vector<std::byte>>(first, first + bytes);
       copy.run = [=] {
-        return run_copy(target, std::bit_cast<CUdeviceptr>(staged->data()), bytes);
+        const auto at = std::bit_cast<CUdeviceptr>(staged->data());
+        return run_copy(target, at, bytes, queue->device());
       };
     } else {
-      copy.run = [=] { return run_copy(target, source, bytes); };
+      copy.run = [=, device = queue->device()] { return run_copy(target, source, bytes, device); };
     }
     const CUresult status = push(here, stream, std::move(copy));
     return to && status == kCudaSuccess ? settle(here, queue->device(), queue->run_all(lock))
@@ -134,10 +144,10 @@ EXPORT CUresult cuMemsetD8Async(CUdeviceptr target,
                                 std::size_t bytes,
                                 CUstream stream) {
   return call("cuMemsetD8Async", Needs::kDevice, [&](Machine& here, auto&) {
-    return push(here, stream, {.run = [=] {
+    return push(here, stream, {.run = [=, device = here_device()] {
                   {
                     const std::lock_guard lock(machine().machinery.mutex);
-                    if (!machine().memory.is_device(target, bytes, true)) {
+                    if (!machine().memory.is_device(target, bytes, true, device)) {
                       return kCudaIllegalAddress;
                     }
                   }

@@ -2,8 +2,11 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 
 #include "cuda_emulator/threads.h"
+
+#include <unistd.h>
 
 namespace emulator {
 
@@ -118,6 +121,28 @@ std::string make_machine(const std::string& text) {
   return wrong;
 }
 
+namespace {
+
+/// Failures for one process: the file that HEDDLE_CUDA_EMULATOR_FAULTS names, which the first to
+/// begin takes away, has lines of call, nth and status, as heddle_cuda_emulator_fail takes them.
+void plan_faults() {
+  const char* const file = std::getenv("HEDDLE_CUDA_EMULATOR_FAULTS");
+  if (file == nullptr) {
+    return;
+  }
+  const std::string mine = std::string(file) + "." + std::to_string(::getpid());
+  if (std::rename(file, mine.c_str()) != 0) {
+    return;
+  }
+  std::ifstream stream(mine);
+  std::string call;
+  for (Machine::Plan plan; stream >> call >> plan.in >> plan.status;) {
+    the_machine()->plans[call] = plan;
+  }
+}
+
+}  // namespace
+
 Machine& machine() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -130,6 +155,7 @@ Machine& machine() {
       std::fprintf(stderr, "%s\n", wrong.c_str());
       std::abort();
     }
+    plan_faults();
   });
   return *the_machine();
 }

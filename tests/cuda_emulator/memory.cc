@@ -116,13 +116,22 @@ void Memory::drop(std::uint64_t number) {
   if (--page.uses > 0) {
     return;
   }
+  if (page.imported >= 0) {
+    ::close(page.imported);
+    pages_.erase(number);
+    return;
+  }
   Device& device = devices_[page.device];
+  device.used -= page.bytes;
+  if (page.exported) {
+    pages_.erase(number);
+    return;
+  }
   must(::fallocate(device.fd,
                    FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                    static_cast<off_t>(page.offset),
                    static_cast<off_t>(page.bytes)) == 0,
        "fallocate");
-  device.used -= page.bytes;
   device.holes.emplace(page.bytes, page.offset);
   pages_.erase(number);
 }
@@ -132,6 +141,31 @@ CUresult Memory::release(std::uint64_t handle) {
     return kCudaInvalidValue;
   }
   drop(handle);
+  return kCudaSuccess;
+}
+
+/// The descriptor is a file of its own over the device's memory, whose position is the page's.
+CUresult Memory::export_page(int& descriptor, std::uint64_t handle) {
+  const auto page = pages_.find(handle);
+  if (page == pages_.end() || page->second.imported >= 0) {
+    return kCudaInvalidValue;
+  }
+  const std::string path = "/proc/self/fd/" + std::to_string(devices_[page->second.device].fd);
+  descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  must(descriptor >= 0, path.c_str());
+  must(::lseek(descriptor, static_cast<off_t>(page->second.offset), SEEK_SET) >= 0, "lseek");
+  page->second.exported = true;
+  return kCudaSuccess;
+}
+
+CUresult Memory::import_page(std::uint64_t& handle, int descriptor) {
+  const off_t offset = ::lseek(descriptor, 0, SEEK_CUR);
+  const int file = offset < 0 ? -1 : ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  if (file < 0) {
+    return kCudaInvalidValue;
+  }
+  handle = next_page_++;
+  pages_[handle] = {.offset = static_cast<std::size_t>(offset), .imported = file};
   return kCudaSuccess;
 }
 
@@ -164,9 +198,9 @@ CUresult Memory::free_addresses(CUdeviceptr base, std::size_t bytes) {
 CUresult Memory::map(CUdeviceptr at, std::size_t bytes, std::size_t offset, std::uint64_t handle) {
   const auto page = pages_.find(handle);
   const auto range = containing(ranges_, at);
-  if (page == pages_.end() || page->second.bytes != bytes || offset != 0 ||
-      range == ranges_.end() || !within(at, bytes, range->first, range->second) ||
-      at % config_.granularity != 0) {
+  if (page == pages_.end() || (page->second.bytes != bytes && page->second.imported < 0) ||
+      bytes == 0 || bytes % config_.granularity != 0 || offset != 0 || range == ranges_.end() ||
+      !within(at, bytes, range->first, range->second) || at % config_.granularity != 0) {
     return kCudaInvalidValue;
   }
   const auto before = containing(mappings_, at);
@@ -175,11 +209,13 @@ CUresult Memory::map(CUdeviceptr at, std::size_t bytes, std::size_t offset, std:
       (after != mappings_.end() && after->first < at + bytes)) {
     return kCudaInvalidValue;  // Something is mapped there.
   }
+  const int file =
+      page->second.imported >= 0 ? page->second.imported : devices_[page->second.device].fd;
   const void* mapped = ::mmap(address(at),
                               bytes,
                               PROT_NONE,
                               MAP_SHARED | MAP_FIXED,
-                              devices_[page->second.device].fd,
+                              file,
                               static_cast<off_t>(page->second.offset));
   must(mapped != MAP_FAILED, "mmap");
   ++page->second.uses;
@@ -219,9 +255,16 @@ CUresult Memory::unmap(CUdeviceptr at, std::size_t bytes) {
   return kCudaSuccess;
 }
 
-CUresult Memory::set_access(CUdeviceptr at, std::size_t bytes, int access) {
-  if (!covered(at, bytes)) {
+CUresult Memory::set_access(CUdeviceptr at, std::size_t bytes, int access, std::size_t device) {
+  if (!covered(at, bytes) || device >= devices_.size()) {
     return kCudaInvalidValue;
+  }
+  const auto end = mappings_.lower_bound(at + bytes);
+  for (auto each = mappings_.find(at); each != end; ++each) {
+    const Page& page = pages_.at(each->second.page);
+    if (config_.peers == 0 && (page.imported >= 0 || page.device != device)) {
+      return kCudaInvalidDevice;
+    }
   }
   if (access == kAccessRead && config_.read_only == 0) {
     return kCudaNotSupported;
@@ -229,6 +272,7 @@ CUresult Memory::set_access(CUdeviceptr at, std::size_t bytes, int access) {
   const auto last = mappings_.lower_bound(at + bytes);
   for (auto each = mappings_.find(at); each != last; ++each) {
     each->second.access = access;
+    each->second.device = device;
   }
   protect(at, bytes, access);
   return kCudaSuccess;
@@ -358,16 +402,17 @@ bool Memory::belongs_to_device(CUdeviceptr at) const {
           within(at, 1, allocation->second.mapped, allocation->second.mapped_bytes));
 }
 
-bool Memory::is_device(CUdeviceptr at, std::size_t bytes, bool write) const {
+bool Memory::is_device(CUdeviceptr at, std::size_t bytes, bool write, std::size_t device) const {
   const auto allocation = containing(allocations_, at);
   if (allocation != allocations_.end() &&
       within(at, bytes, allocation->first, allocation->second.bytes)) {
-    return true;
+    return allocation->second.device == device;
   }
   const CUdeviceptr end = at + bytes;
   while (at < end) {
     const auto found = containing(mappings_, at);
     if (found == mappings_.end() || at >= found->first + found->second.bytes ||
+        found->second.device != device ||
         found->second.access < (write ? kAccessReadWrite : kAccessRead)) {
       return false;
     }

@@ -28,12 +28,15 @@ class Memory {
 
   CUresult create(std::uint64_t& handle, std::size_t bytes, std::size_t device);
   CUresult release(std::uint64_t handle);
+  /// A descriptor by which any process of the same machine imports the page.
+  CUresult export_page(int& descriptor, std::uint64_t handle);
+  CUresult import_page(std::uint64_t& handle, int descriptor);
   CUresult reserve(CUdeviceptr& base, std::size_t bytes, std::size_t alignment);
   CUresult free_addresses(CUdeviceptr base, std::size_t bytes);
   CUresult map(CUdeviceptr at, std::size_t bytes, std::size_t offset, std::uint64_t handle);
   CUresult unmap(CUdeviceptr at, std::size_t bytes);
-  /// `access`: as CUmemAccess_flags.
-  CUresult set_access(CUdeviceptr at, std::size_t bytes, int access);
+  /// `access`: as CUmemAccess_flags, of `device`.
+  CUresult set_access(CUdeviceptr at, std::size_t bytes, int access, std::size_t device);
 
   /// Memory of a device with nothing mapped behind its end; `free` takes it back.
   CUresult allocate(CUdeviceptr& base, std::size_t bytes, std::size_t device);
@@ -47,8 +50,12 @@ class Memory {
   void open();
   void close();
 
-  /// Whether [at, at + bytes) is memory of a device and mapped, to be written if so asked.
-  [[nodiscard]] bool is_device(CUdeviceptr at, std::size_t bytes, bool write) const;
+  /// Whether [at, at + bytes) is memory that `device` may use and mapped, to be written if so
+  /// asked.
+  [[nodiscard]] bool is_device(CUdeviceptr at,
+                               std::size_t bytes,
+                               bool write,
+                               std::size_t device) const;
   /// Whether `at` is among addresses that are a device's, mapped or not.
   [[nodiscard]] bool belongs_to_device(CUdeviceptr at) const;
   /// Whether all of it is pinned memory of the host.
@@ -72,13 +79,17 @@ class Memory {
   struct Page {
     std::size_t device = 0;
     std::size_t offset = 0;  ///< In the device's file.
-    std::size_t bytes = 0;
-    unsigned uses = 1;  ///< The handle itself, and mappings.
+    std::size_t bytes = 0;   ///< 0: imported; what is mapped tells.
+    unsigned uses = 1;       ///< The handle itself, and mappings.
+    int imported = -1;       ///< The file, of a page of another process.
+    bool exported =
+        false;  ///< Others may have it for ever: its part of the file is not used again.
   };
   struct Mapping {
     std::size_t bytes = 0;
     std::uint64_t page = 0;
     int access = 0;
+    std::size_t device = 0;  ///< That has access.
   };
   struct Allocation {
     std::size_t device = 0;

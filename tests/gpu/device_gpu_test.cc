@@ -251,6 +251,40 @@ TEST_F(DeviceGpuTest, TooMuchMemoryIsRefusedAndAllIsGivenBack) {
   EXPECT_TRUE(stream_->synchronize());
 }
 
+TEST_F(DeviceGpuTest, SharedMemoryIsAttachedByItsDescriptor) {
+  const auto shared = device_->allocate_shared(kCount * 4).value();
+  fill(*stream_, shared.buffer.data(), 7);
+  ASSERT_TRUE(stream_->synchronize());
+  const Buffer attached = device_->attach_shared(shared.descriptor, shared.buffer.bytes()).value();
+  const Buffer out = buffer(Place::kHost);
+  stream_->copy(out.data(), attached.data(), out.bytes());
+  ASSERT_TRUE(stream_->synchronize());
+  EXPECT_EQ(only(out), 7);
+}
+
+TEST_F(DeviceGpuTest, AnotherGpuCopiesWhatIsShared) {
+  const auto gpus = list_cuda_devices(*driver_).value();
+  if (gpus.size() < 2) {
+    GTEST_SKIP() << "there is one GPU only";
+  }
+  if (!device_->is_linked_to(1)) {
+    GTEST_SKIP() << "GPUs 0 and 1 have no link but PCIe: loads use one path";
+  }
+  const auto other =
+      CudaDevice::create({.ordinal = 1, .bytes = std::uint64_t{8} << 20U, .driver = driver_})
+          .value();
+  const auto shared = other->allocate_shared(kCount * 4).value();
+  const auto there = CudaStream::create(*other, 0).value();
+  fill(*there, shared.buffer.data(), 8);
+  ASSERT_TRUE(there->synchronize());
+  const Buffer attached = device_->attach_shared(shared.descriptor, shared.buffer.bytes()).value();
+  const Buffer out = buffer(Place::kHost);
+  stream_->copy(device_->page_address(PageId(2)), attached.data(), out.bytes());
+  stream_->copy(out.data(), device_->page_address(PageId(2)), out.bytes());
+  ASSERT_TRUE(stream_->synchronize());
+  EXPECT_EQ(only(out), 8);
+}
+
 /// In a process of its own: what `body` returns true for.
 void expect_alone(const auto& body) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");

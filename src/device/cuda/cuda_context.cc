@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "device/cuda/device_info.h"
+
 namespace heddle::device {
 namespace {
 
@@ -64,6 +66,11 @@ CudaContext::~CudaContext() {
   if (context_ != nullptr) {
     (void)api().cuDevicePrimaryCtxRelease_v2(handle_);
   }
+}
+
+std::string CudaContext::uuid() const {
+  CUuuid uuid{};
+  return api().cuDeviceGetUuid_v2(&uuid, handle_) == kCudaSuccess ? uuid_text(uuid) : "";
 }
 
 int CudaContext::attribute(int which) const {

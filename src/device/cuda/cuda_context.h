@@ -32,6 +32,8 @@ class CudaContext {
 
   /// Makes calls of this thread go to this device. Cheap; before each group of calls.
   void make_current() const { (void)api().cuCtxSetCurrent(context_); }
+  /// As CudaDeviceInfo has it; "" where the driver does not tell.
+  [[nodiscard]] std::string uuid() const;
   /// 0 where the driver does not know the attribute.
   [[nodiscard]] int attribute(int which) const;
 

@@ -9,6 +9,8 @@
 
 #include "base/check.h"
 #include "device/cuda/cuda_stream.h"
+#include "device/cuda/nvml.h"
+#include "device/cuda/shared_memory.h"
 
 namespace heddle::device {
 namespace {
@@ -66,10 +68,12 @@ Result<std::uint64_t> page_count_on(CudaContext& context,
   const std::uint64_t count = wanted / page_bytes;
   const std::uint64_t needed = options.only ? options.only->size() * page_bytes : wanted;
   if (count == 0 || needed > free) {
+    const std::string others = name_others(context.uuid());
     return Error{Code::kResourceExhausted,
                  context.label() + ": " + mib(needed) + " for pages of " + mib(page_bytes) +
                      " cannot be had: of its " + mib(total) + ", " + mib(free) +
-                     " are free, and others hold " + mib(total - free)};
+                     " are free, and others hold " + mib(total - free) +
+                     (others.empty() ? "" : ": " + others)};
   }
   return count;
 }
@@ -134,7 +138,7 @@ Result<void> CudaDevice::take_pages(const CudaDeviceOptions& options) {
                  .name = context_->label(),
                  .page_bytes = *page_bytes,
                  .page_count = *count,
-                 .records = true,
+                 .records = options.records,
                  .asynchronous = true};
   return {};
 }
@@ -236,6 +240,19 @@ Result<void> CudaDevice::clear(CUdeviceptr at, std::size_t bytes) {
     status = api.cuStreamSynchronize(service_stream_);
   }
   return context_->check("clear a buffer: cuMemsetD8Async", status);
+}
+
+bool CudaDevice::is_linked_to(int peer) const {
+  return device::is_linked_to(*context_, peer);
+}
+
+Result<SharedBuffer> CudaDevice::allocate_shared(std::size_t bytes) {
+  const std::size_t page = properties_.page_bytes;
+  return device::allocate_shared(*context_, (bytes + page - 1) / page * page);
+}
+
+Result<Buffer> CudaDevice::attach_shared(const Descriptor& shared, std::size_t bytes) {
+  return device::attach_shared(*context_, shared, bytes);
 }
 
 Result<AddressRange> CudaDevice::reserve(std::size_t bytes) {

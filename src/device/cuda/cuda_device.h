@@ -24,6 +24,7 @@ struct CudaDeviceOptions {
   /// Of the pages, those that are there from the start, the others being given back; none: all.
   std::optional<std::vector<PageId>> only{};
   double fraction = 0.85;                  ///< What is left is for contexts, workspaces and graphs.
+  bool records = true;                     ///< Whether streams record; to measure what that does.
   std::shared_ptr<const Driver> driver{};  ///< Null: Driver::open().
 };
 
@@ -58,6 +59,9 @@ class CudaDevice final : public Device {
                    std::span<const PageId> pages,
                    Access access) override;
   void unmap(AddressRange range, std::size_t offset, std::size_t bytes) override;
+  [[nodiscard]] bool is_linked_to(int peer) const override;
+  Result<SharedBuffer> allocate_shared(std::size_t bytes) override;
+  Result<Buffer> attach_shared(const Descriptor& shared, std::size_t bytes) override;
   Result<std::unique_ptr<Stream>> create_stream() override;
   Result<std::unique_ptr<Stream>> create_background_stream() override;
 

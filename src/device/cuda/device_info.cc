@@ -7,17 +7,6 @@
 namespace heddle::device {
 namespace {
 
-std::string text_of(const CUuuid& uuid) {
-  std::string text = "GPU-";
-  for (std::size_t i = 0; i < sizeof(uuid.bytes); ++i) {
-    std::array<char, 3> digits{};
-    std::snprintf(digits.data(), digits.size(), "%02x", uuid.bytes[i]);
-    text += (i == 4 || i == 6 || i == 8 || i == 10) ? "-" : "";
-    text += digits.data();
-  }
-  return text;
-}
-
 CUresult read(const DriverApi& api, CudaDeviceInfo& info) {
   CUdevice handle = 0;
   std::array<char, 128> name{};
@@ -40,13 +29,33 @@ CUresult read(const DriverApi& api, CudaDeviceInfo& info) {
   then([&] { return attribute(kAttributeVirtualMemory, virtual_memory); });
   info.name = name.data();
   info.pci = pci.data();
-  info.uuid = text_of(uuid);
+  info.uuid = uuid_text(uuid);
   info.memory_bytes = bytes;
   info.virtual_memory = virtual_memory != 0;
+  CUmemAllocationProp properties{};
+  properties.type = kAllocationPinned;
+  properties.location = {.type = kLocationDevice, .id = handle};
+  std::size_t granularity = 0;
+  if (info.virtual_memory && status == kCudaSuccess &&
+      api.cuMemGetAllocationGranularity(&granularity, &properties, kGranularityMinimum) ==
+          kCudaSuccess) {
+    info.page_bytes = granularity;
+  }
   return status;
 }
 
 }  // namespace
+
+std::string uuid_text(const CUuuid& uuid) {
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < sizeof(uuid.bytes); ++i) {
+    std::array<char, 3> digits{};
+    std::snprintf(digits.data(), digits.size(), "%02x", uuid.bytes[i]);
+    text += (i == 4 || i == 6 || i == 8 || i == 10) ? "-" : "";
+    text += digits.data();
+  }
+  return text;
+}
 
 Result<std::vector<CudaDeviceInfo>> list_cuda_devices(const Driver& driver) {
   const DriverApi& api = driver.api();

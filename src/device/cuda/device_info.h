@@ -21,7 +21,11 @@ struct CudaDeviceInfo {
   int multiprocessors = 0;
   std::uint64_t memory_bytes = 0;  ///< In all.
   bool virtual_memory = false;     ///< Can be a device of ours.
+  std::uint64_t page_bytes = 0;    ///< What it maps at once; 0 where that is not known.
 };
+
+/// "GPU-8b6c1b5e-...", as nvidia-smi prints it.
+[[nodiscard]] std::string uuid_text(const CUuuid& uuid);
 
 /// By ordinal. kUnavailable with the driver's words where one cannot be asked.
 Result<std::vector<CudaDeviceInfo>> list_cuda_devices(const Driver& driver);

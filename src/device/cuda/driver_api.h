@@ -102,6 +102,9 @@ constexpr int kAttributeSharedBytesMax = 97;  ///< Of a block, static and dynami
 constexpr int kAttributeVirtualMemory = 102;
 constexpr int kAttributePosixDescriptors = 103;
 
+/// CUdevice_P2PAttribute. Of the links between GPUs NVLink alone has all atomic operations.
+constexpr int kPeerNativeAtomics = 3;
+
 /// CUmemAllocationType, CUmemAllocationHandleType, CUmemLocationType, CUmemAccess_flags,
 /// CUmemAllocationGranularity_flags.
 constexpr int kAllocationPinned = 1;
@@ -125,85 +128,89 @@ constexpr std::uintptr_t kLaunchParams = 1;
 constexpr std::uintptr_t kLaunchParamsBytes = 2;
 
 /// CALL(name, types of arguments): every function that we use, by its symbol.
-#define HEDDLE_CUDA_CALLS(CALL)                                                       \
-  CALL(cuGetErrorName, CUresult, const char**)                                        \
-  CALL(cuGetErrorString, CUresult, const char**)                                      \
-  CALL(cuInit, unsigned)                                                              \
-  CALL(cuDriverGetVersion, int*)                                                      \
-  CALL(cuDeviceGetCount, int*)                                                        \
-  CALL(cuDeviceGet, CUdevice*, int)                                                   \
-  CALL(cuDeviceGetName, char*, int, CUdevice)                                         \
-  CALL(cuDeviceGetUuid_v2, CUuuid*, CUdevice)                                         \
-  CALL(cuDeviceGetPCIBusId, char*, int, CUdevice)                                     \
-  CALL(cuDeviceGetAttribute, int*, int, CUdevice)                                     \
-  CALL(cuDeviceTotalMem_v2, std::size_t*, CUdevice)                                   \
-  CALL(cuDevicePrimaryCtxRetain, CUcontext*, CUdevice)                                \
-  CALL(cuDevicePrimaryCtxRelease_v2, CUdevice)                                        \
-  CALL(cuCtxSetCurrent, CUcontext)                                                    \
-  CALL(cuCtxGetStreamPriorityRange, int*, int*)                                       \
-  CALL(cuMemGetInfo_v2, std::size_t*, std::size_t*)                                   \
-  CALL(cuMemGetAllocationGranularity, std::size_t*, const CUmemAllocationProp*, int)  \
-  CALL(cuMemCreate,                                                                   \
-       CUmemGenericAllocationHandle*,                                                 \
-       std::size_t,                                                                   \
-       const CUmemAllocationProp*,                                                    \
-       unsigned long long)                                                            \
-  CALL(cuMemRelease, CUmemGenericAllocationHandle)                                    \
-  CALL(cuMemAddressReserve,                                                           \
-       CUdeviceptr*,                                                                  \
-       std::size_t,                                                                   \
-       std::size_t,                                                                   \
-       CUdeviceptr,                                                                   \
-       unsigned long long)                                                            \
-  CALL(cuMemAddressFree, CUdeviceptr, std::size_t)                                    \
-  CALL(cuMemMap,                                                                      \
-       CUdeviceptr,                                                                   \
-       std::size_t,                                                                   \
-       std::size_t,                                                                   \
-       CUmemGenericAllocationHandle,                                                  \
-       unsigned long long)                                                            \
-  CALL(cuMemUnmap, CUdeviceptr, std::size_t)                                          \
-  CALL(cuMemSetAccess, CUdeviceptr, std::size_t, const CUmemAccessDesc*, std::size_t) \
-  CALL(cuMemAlloc_v2, CUdeviceptr*, std::size_t)                                      \
-  CALL(cuMemFree_v2, CUdeviceptr)                                                     \
-  CALL(cuMemHostAlloc, void**, std::size_t, unsigned)                                 \
-  CALL(cuMemFreeHost, void*)                                                          \
-  CALL(cuMemHostRegister_v2, void*, std::size_t, unsigned)                            \
-  CALL(cuMemHostUnregister, void*)                                                    \
-  CALL(cuMemcpyAsync, CUdeviceptr, CUdeviceptr, std::size_t, CUstream)                \
-  CALL(cuMemsetD8Async, CUdeviceptr, unsigned char, std::size_t, CUstream)            \
-  CALL(cuStreamCreateWithPriority, CUstream*, unsigned, int)                          \
-  CALL(cuStreamDestroy_v2, CUstream)                                                  \
-  CALL(cuStreamSynchronize, CUstream)                                                 \
-  CALL(cuStreamWaitEvent, CUstream, CUevent, unsigned)                                \
-  CALL(cuEventCreate, CUevent*, unsigned)                                             \
-  CALL(cuEventDestroy_v2, CUevent)                                                    \
-  CALL(cuEventRecord, CUevent, CUstream)                                              \
-  CALL(cuEventSynchronize, CUevent)                                                   \
-  CALL(cuModuleLoadData, CUmodule*, const void*)                                      \
-  CALL(cuModuleUnload, CUmodule)                                                      \
-  CALL(cuModuleGetFunctionCount, unsigned*, CUmodule)                                 \
-  CALL(cuModuleEnumerateFunctions, CUfunction*, unsigned, CUmodule)                   \
-  CALL(cuModuleGetFunction, CUfunction*, CUmodule, const char*)                       \
-  CALL(cuFuncLoad, CUfunction)                                                        \
-  CALL(cuFuncSetAttribute, CUfunction, int, int)                                      \
-  CALL(cuLaunchKernel,                                                                \
-       CUfunction,                                                                    \
-       unsigned,                                                                      \
-       unsigned,                                                                      \
-       unsigned,                                                                      \
-       unsigned,                                                                      \
-       unsigned,                                                                      \
-       unsigned,                                                                      \
-       unsigned,                                                                      \
-       CUstream,                                                                      \
-       void**,                                                                        \
-       void**)                                                                        \
-  CALL(cuStreamBeginCapture_v2, CUstream, int)                                        \
-  CALL(cuStreamEndCapture, CUstream, CUgraph*)                                        \
-  CALL(cuGraphInstantiateWithFlags, CUgraphExec*, CUgraph, unsigned long long)        \
-  CALL(cuGraphDestroy, CUgraph)                                                       \
-  CALL(cuGraphExecDestroy, CUgraphExec)                                               \
+#define HEDDLE_CUDA_CALLS(CALL)                                                                    \
+  CALL(cuGetErrorName, CUresult, const char**)                                                     \
+  CALL(cuGetErrorString, CUresult, const char**)                                                   \
+  CALL(cuInit, unsigned)                                                                           \
+  CALL(cuDriverGetVersion, int*)                                                                   \
+  CALL(cuDeviceGetCount, int*)                                                                     \
+  CALL(cuDeviceGet, CUdevice*, int)                                                                \
+  CALL(cuDeviceGetName, char*, int, CUdevice)                                                      \
+  CALL(cuDeviceGetUuid_v2, CUuuid*, CUdevice)                                                      \
+  CALL(cuDeviceGetPCIBusId, char*, int, CUdevice)                                                  \
+  CALL(cuDeviceGetAttribute, int*, int, CUdevice)                                                  \
+  CALL(cuDeviceTotalMem_v2, std::size_t*, CUdevice)                                                \
+  CALL(cuDeviceCanAccessPeer, int*, CUdevice, CUdevice)                                            \
+  CALL(cuDeviceGetP2PAttribute, int*, int, CUdevice, CUdevice)                                     \
+  CALL(cuDevicePrimaryCtxRetain, CUcontext*, CUdevice)                                             \
+  CALL(cuDevicePrimaryCtxRelease_v2, CUdevice)                                                     \
+  CALL(cuCtxSetCurrent, CUcontext)                                                                 \
+  CALL(cuCtxGetStreamPriorityRange, int*, int*)                                                    \
+  CALL(cuMemGetInfo_v2, std::size_t*, std::size_t*)                                                \
+  CALL(cuMemGetAllocationGranularity, std::size_t*, const CUmemAllocationProp*, int)               \
+  CALL(cuMemCreate,                                                                                \
+       CUmemGenericAllocationHandle*,                                                              \
+       std::size_t,                                                                                \
+       const CUmemAllocationProp*,                                                                 \
+       unsigned long long)                                                                         \
+  CALL(cuMemRelease, CUmemGenericAllocationHandle)                                                 \
+  CALL(cuMemExportToShareableHandle, void*, CUmemGenericAllocationHandle, int, unsigned long long) \
+  CALL(cuMemImportFromShareableHandle, CUmemGenericAllocationHandle*, void*, int)                  \
+  CALL(cuMemAddressReserve,                                                                        \
+       CUdeviceptr*,                                                                               \
+       std::size_t,                                                                                \
+       std::size_t,                                                                                \
+       CUdeviceptr,                                                                                \
+       unsigned long long)                                                                         \
+  CALL(cuMemAddressFree, CUdeviceptr, std::size_t)                                                 \
+  CALL(cuMemMap,                                                                                   \
+       CUdeviceptr,                                                                                \
+       std::size_t,                                                                                \
+       std::size_t,                                                                                \
+       CUmemGenericAllocationHandle,                                                               \
+       unsigned long long)                                                                         \
+  CALL(cuMemUnmap, CUdeviceptr, std::size_t)                                                       \
+  CALL(cuMemSetAccess, CUdeviceptr, std::size_t, const CUmemAccessDesc*, std::size_t)              \
+  CALL(cuMemAlloc_v2, CUdeviceptr*, std::size_t)                                                   \
+  CALL(cuMemFree_v2, CUdeviceptr)                                                                  \
+  CALL(cuMemHostAlloc, void**, std::size_t, unsigned)                                              \
+  CALL(cuMemFreeHost, void*)                                                                       \
+  CALL(cuMemHostRegister_v2, void*, std::size_t, unsigned)                                         \
+  CALL(cuMemHostUnregister, void*)                                                                 \
+  CALL(cuMemcpyAsync, CUdeviceptr, CUdeviceptr, std::size_t, CUstream)                             \
+  CALL(cuMemsetD8Async, CUdeviceptr, unsigned char, std::size_t, CUstream)                         \
+  CALL(cuStreamCreateWithPriority, CUstream*, unsigned, int)                                       \
+  CALL(cuStreamDestroy_v2, CUstream)                                                               \
+  CALL(cuStreamSynchronize, CUstream)                                                              \
+  CALL(cuStreamWaitEvent, CUstream, CUevent, unsigned)                                             \
+  CALL(cuEventCreate, CUevent*, unsigned)                                                          \
+  CALL(cuEventDestroy_v2, CUevent)                                                                 \
+  CALL(cuEventRecord, CUevent, CUstream)                                                           \
+  CALL(cuEventSynchronize, CUevent)                                                                \
+  CALL(cuModuleLoadData, CUmodule*, const void*)                                                   \
+  CALL(cuModuleUnload, CUmodule)                                                                   \
+  CALL(cuModuleGetFunctionCount, unsigned*, CUmodule)                                              \
+  CALL(cuModuleEnumerateFunctions, CUfunction*, unsigned, CUmodule)                                \
+  CALL(cuModuleGetFunction, CUfunction*, CUmodule, const char*)                                    \
+  CALL(cuFuncLoad, CUfunction)                                                                     \
+  CALL(cuFuncSetAttribute, CUfunction, int, int)                                                   \
+  CALL(cuLaunchKernel,                                                                             \
+       CUfunction,                                                                                 \
+       unsigned,                                                                                   \
+       unsigned,                                                                                   \
+       unsigned,                                                                                   \
+       unsigned,                                                                                   \
+       unsigned,                                                                                   \
+       unsigned,                                                                                   \
+       unsigned,                                                                                   \
+       CUstream,                                                                                   \
+       void**,                                                                                     \
+       void**)                                                                                     \
+  CALL(cuStreamBeginCapture_v2, CUstream, int)                                                     \
+  CALL(cuStreamEndCapture, CUstream, CUgraph*)                                                     \
+  CALL(cuGraphInstantiateWithFlags, CUgraphExec*, CUgraph, unsigned long long)                     \
+  CALL(cuGraphDestroy, CUgraph)                                                                    \
+  CALL(cuGraphExecDestroy, CUgraphExec)                                                            \
   CALL(cuGraphLaunch, CUgraphExec, CUstream)
 
 /// The driver's functions, each under its own name.
