@@ -254,6 +254,12 @@ class Agent::Impl {
                 handlers_.on_tokens(std::move(produced->tokens));
                 return;
               }
+              if (const auto* failed = std::get_if<core::LoadFailed>(&report)) {
+                log::warning("load failed",
+                             {{"model", model_name(failed->model)},
+                              {"device", workers_.at(device).setup->name},
+                              {"error", failed->reason.message}});
+              }
               hear(core::WorkerSaid{.device = device, .epoch = epoch, .report = std::move(report)});
             },
         .on_stats = [&worker](const rpc::WorkerStats& stats) { worker.stats = stats; },

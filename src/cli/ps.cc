@@ -8,6 +8,28 @@
 
 namespace heddle::cli {
 
+namespace {
+
+/// What of GPUs is held by programs that are not heddle's.
+void print_others(Client& client) {
+  const Result<std::string> body = client.get("/api/devices");
+  const auto devices =
+      body ? spec::parse_json(*body, "/api/devices") : Result<spec::Json>(body.error());
+  if (!devices) {
+    return;  // A server that does not tell has answered all the same.
+  }
+  for (const spec::Json& device : items(*devices, {"devices"})) {
+    const auto bytes = static_cast<std::uint64_t>(number(device, {"others_bytes"}));
+    if (bytes > 0) {
+      std::printf("%s: other programs hold %s of it\n",
+                  printable(text(device, {"name"})).c_str(),
+                  format_bytes(bytes).c_str());
+    }
+  }
+}
+
+}  // namespace
+
 int ps(const ClientOptions& options) {
   const Result<ServerAddress> address = parse_server_address(options.url, options.api_key);
   if (!address) {
@@ -37,6 +59,7 @@ int ps(const ClientOptions& options) {
                     text(model, {"requests_waiting"})});
   }
   std::fputs(format_table(rows).c_str(), stdout);
+  print_others(client);
   return 0;
 }
 

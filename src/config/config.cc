@@ -75,9 +75,10 @@ void check_device(std::size_t index,
                   const DeviceConfig& device,
                   const Machine& machine,
                   Diagnosis& diagnosis) {
+  const std::string where =
+      diagnosis.origin + ": devices[" + std::to_string(index) + "] (" + device.name + "): ";
   const auto reject = [&](const std::string& problem) {
-    diagnosis.problems.push_back(diagnosis.origin + ": devices[" + std::to_string(index) + "] (" +
-                                 device.name + "): " + problem);
+    diagnosis.problems.push_back(where + problem);
   };
   for (const int core : device.cores) {
     if (!std::binary_search(machine.cores.begin(), machine.cores.end(), core)) {
@@ -90,9 +91,20 @@ void check_device(std::size_t index,
       reject(trouble);
       return;
     }
-    const std::uint64_t all = machine.gpus[static_cast<std::size_t>(device.gpu)].memory;
-    if (device.memory > all) {
-      reject("memory: " + format_bytes(device.memory) + " of a GPU with " + format_bytes(all));
+    const Gpu& gpu = machine.gpus[static_cast<std::size_t>(device.gpu)];
+    if (device.memory > gpu.memory) {
+      reject("memory: " + format_bytes(device.memory) + " of a GPU with " +
+             format_bytes(gpu.memory));
+    } else if (device.memory > gpu.memory - std::min(gpu.memory, gpu.others)) {
+      diagnosis.warnings.push_back(
+          where + "memory: " + format_bytes(device.memory) + " of a GPU with " +
+          format_bytes(gpu.memory) + ", of which others hold " + format_bytes(gpu.others) + " (" +
+          gpu.holders + "): it is of no use until they give it up, or less is asked for");
+    }
+    if (gpu.page > 0 && device.page % gpu.page != 0) {
+      reject("page: " + std::to_string(device.page) + " bytes; this GPU maps " +
+             format_bytes(gpu.page) + " at once, of which a page must be a multiple");
+      return;
     }
   }
   if (!std::has_single_bit(device.page) || device.page < 4096 || device.page > 1U << 30U) {
@@ -123,8 +135,10 @@ void complete_gpu(DeviceConfig& device, int& next, const Machine& machine) {
   }
   next = device.gpu + 1;
   if (device.memory == 0 && std::cmp_less(device.gpu, machine.gpus.size())) {
-    const std::uint64_t all = machine.gpus[static_cast<std::size_t>(device.gpu)].memory;
-    device.memory = all / 10 * kGpuTenths / device.page * device.page;
+    const Gpu& gpu = machine.gpus[static_cast<std::size_t>(device.gpu)];
+    const std::uint64_t left = gpu.memory - std::min(gpu.memory, gpu.others);
+    // Where others have it all, a page: the device is of no use, and nothing else is the worse.
+    device.memory = std::max(left / 10 * kGpuTenths / device.page, std::uint64_t{1}) * device.page;
   }
 }
 

@@ -262,5 +262,42 @@ TEST(Config, WhatAGpuCannotBeIsSaid) {
               HasSubstr("there is no GPU that heddle could use: there is no driver"));
 }
 
+TEST(Config, PagesAreMultiplesOfWhatAGpuMaps) {
+  Machine machine = with_gpus();
+  machine.gpus[0].page = 2U << 20U;
+  const auto config =
+      parse_config("devices: [{kind: cuda, page: 64KiB}]", "f", process_environment, machine);
+  ASSERT_FALSE(config);
+  EXPECT_THAT(config.error().message,
+              HasSubstr("devices[0] (gpu0): page: 65536 bytes; this GPU maps 2.00 MiB at once"));
+  EXPECT_TRUE(
+      parse_config("devices: [{kind: cuda, page: 4MiB}]", "f", process_environment, machine));
+}
+
+TEST(Config, WhatOthersHoldOfAGpuIsNotPlannedWith) {
+  Machine machine = with_gpus();
+  machine.gpus[0].others = 30ULL << 30U;
+  machine.gpus[0].holders = "trainer (4711) 30.0 GiB";
+  const auto config =
+      parse_config("devices: [{kind: cuda}, {kind: cuda}]", "f", process_environment, machine);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->devices[0].memory, 45ULL << 30U) << "nine tenths of the rest";
+  EXPECT_EQ(config->devices[1].memory, 18ULL << 30U);
+  EXPECT_THAT(config->warnings, testing::IsEmpty());
+
+  const auto too_much =
+      parse_config("devices: [{kind: cuda, memory: 60GiB}]", "f", process_environment, machine);
+  ASSERT_TRUE(too_much) << "they may give it up";
+  EXPECT_THAT(too_much->warnings,
+              ElementsAre(HasSubstr("memory: 60.0 GiB of a GPU with 80.0 GiB, of which others "
+                                    "hold 30.0 GiB (trainer (4711) 30.0 GiB)")));
+
+  machine.gpus[0].others = 90ULL << 30U;
+  const auto none = parse_config("devices: [{kind: cuda}]", "f", process_environment, machine);
+  ASSERT_TRUE(none) << "other devices are none the worse";
+  EXPECT_EQ(none->devices[0].memory, none->devices[0].page);
+  EXPECT_EQ(none->warnings.size(), 1U);
+}
+
 }  // namespace
 }  // namespace heddle::config

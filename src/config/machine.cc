@@ -1,6 +1,11 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "base/host_memory.h"
 #include "config/config.h"
 #include "device/cuda/device_info.h"
+#include "device/cuda/nvml.h"
 #include "ops/cuda/kernel_image.h"
 
 #include <sched.h>
@@ -8,6 +13,17 @@
 namespace heddle::config {
 
 namespace {
+
+/// As it was when this process first asked: what is default does not change when a file is read
+/// again. Nothing where NVML cannot be asked.
+const std::vector<device::GpuMemory>& memory_at_start() {
+  static const std::vector<device::GpuMemory> memory = [] {
+    const auto nvml = device::Nvml::open();
+    auto read = nvml ? (*nvml)->read() : Result<std::vector<device::GpuMemory>>(nvml.error());
+    return read ? std::move(*read) : std::vector<device::GpuMemory>();
+  }();
+  return memory;
+}
 
 void find_gpus(Machine& machine) {
   const device::ModuleImage& kernels = ops::cuda::kernel_image();
@@ -21,8 +37,16 @@ void find_gpus(Machine& machine) {
     return;
   }
   for (const device::CudaDeviceInfo& gpu : *gpus) {
-    machine.gpus.push_back(
-        {.name = gpu.name, .memory = gpu.memory_bytes, .usable = gpu.virtual_memory});
+    machine.gpus.push_back({.name = gpu.name,
+                            .memory = gpu.memory_bytes,
+                            .usable = gpu.virtual_memory,
+                            .page = gpu.page_bytes});
+    const auto& memory = memory_at_start();
+    const auto found = std::ranges::find(memory, gpu.uuid, &device::GpuMemory::uuid);
+    if (found != memory.end()) {
+      machine.gpus.back().others = device::held_by_others(*found);
+      machine.gpus.back().holders = device::name_others(*found);
+    }
   }
   if (gpus->empty()) {
     machine.no_gpus = "the driver has none";

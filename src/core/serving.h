@@ -276,6 +276,12 @@ struct DeviceStatus {
   ledger::DropCounts dropped_pages{};  ///< Of cached prefixes, since its worker started.
   std::uint64_t steps = 0;             ///< Of its engine, since its worker started.
   std::uint64_t late_steps = 0;        ///< Of these, those that took longer than its pace allows.
+  std::uint64_t copied_bytes = 0;      ///< Of images, since its worker started.
+  std::uint64_t detoured_bytes = 0;    ///< Of these, over other GPUs' links to the host.
+  std::uint64_t relayed_bytes = 0;     ///< Over its own link, for other GPUs.
+  /// Of a GPU: what processes hold of it that are not ours, as its driver says; nothing where it
+  /// does not.
+  std::optional<std::uint64_t> others_bytes{};
   /// While there were requests for models of this device: how long some of them ran, and how long
   /// none did because models were being brought in or taken out.
   Duration serving{};

@@ -142,6 +142,10 @@ class FakeServing final : public core::Serving {
     device.dropped_pages = {4, 3, 2, 1};
     device.steps = 70;
     device.late_steps = 7;
+    device.copied_bytes = 500;
+    device.detoured_bytes = 200;
+    device.relayed_bytes = 90;
+    device.others_bytes = 1000;
     return {device};
   }
   [[nodiscard]] std::vector<core::EngineStatus> engines() const override { return engine_statuses; }

@@ -293,6 +293,28 @@ void GatewayMetrics::publish_engine(const core::EngineStatus& engine,
   }
 }
 
+/// What came over which way, and, of a GPU, what is not ours.
+void GatewayMetrics::publish_links(const core::DeviceStatus& device) {
+  for (const auto& [way, bytes] : {std::pair("own", device.copied_bytes - device.detoured_bytes),
+                                   std::pair("peer", device.detoured_bytes)}) {
+    count_up_to("heddle_worker_copied_bytes_total",
+                "Bytes of images that were copied to the device, over its own link to the host or "
+                "over other GPUs'.",
+                {{"device", device.name}, {"link", way}},
+                bytes);
+  }
+  count_up_to("heddle_worker_relayed_bytes_total",
+              "Bytes of images that were copied over the device's link for other GPUs.",
+              {{"device", device.name}},
+              device.relayed_bytes);
+  if (device.others_bytes) {
+    metrics_.set("heddle_device_others_bytes",
+                 "Memory of the GPU that processes hold which are not heddle's.",
+                 {{"device", device.name}},
+                 static_cast<double>(*device.others_bytes));
+  }
+}
+
 void GatewayMetrics::publish(const core::ServingStatus& serving) {
   const std::vector<core::ModelStatus> models = serving.models();
   std::map<ModelId, std::string> model_names;
@@ -327,6 +349,7 @@ void GatewayMetrics::publish(const core::ServingStatus& serving) {
                    {{"device", device.name}, {"state", state}},
                    to_seconds(span));
     }
+    publish_links(device);
     page_bytes[device.id] = device.page_bytes;
     publish_pool(device.name, device.usage);
     publish_prefixes(device, model_names);

@@ -55,7 +55,11 @@ TEST_F(StatusHandlersTest, CountersOfOthersGrowByWhatIsNew) {
         "heddle_prefix_cache_evicted_pages_total{device=\"cpu0\",reason=\"kv\"} 4\n",
         "heddle_prefix_cache_evicted_pages_total{device=\"cpu0\",reason=\"closed\"} 1\n",
         "heddle_worker_steps_total{device=\"cpu0\"} 70\n",
-        "heddle_worker_late_steps_total{device=\"cpu0\"} 7\n"}) {
+        "heddle_worker_late_steps_total{device=\"cpu0\"} 7\n",
+        "heddle_worker_copied_bytes_total{device=\"cpu0\",link=\"own\"} 300\n",
+        "heddle_worker_copied_bytes_total{device=\"cpu0\",link=\"peer\"} 200\n",
+        "heddle_worker_relayed_bytes_total{device=\"cpu0\"} 90\n",
+        "heddle_device_others_bytes{device=\"cpu0\"} 1000\n"}) {
     EXPECT_THAT(metrics, HasSubstr(line));
   }
 }
@@ -67,6 +71,10 @@ TEST_F(StatusHandlersTest, DevicesShowPagesByKindOfLease) {
   EXPECT_EQ(devices["devices"][0]["pages_free"], 60);
   EXPECT_EQ(devices["devices"][0]["pages"]["kv_own"]["held"], 20);
   EXPECT_EQ(devices["devices"][0]["late_steps"], 7);
+  EXPECT_EQ(devices["devices"][0]["copied_bytes"], 500);
+  EXPECT_EQ(devices["devices"][0]["detoured_bytes"], 200);
+  EXPECT_EQ(devices["devices"][0]["relayed_bytes"], 90);
+  EXPECT_EQ(devices["devices"][0]["others_bytes"], 1000);
   EXPECT_EQ(devices["host"]["pages_total"], 50);
 }
 

@@ -1,16 +1,19 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include "core/serving.h"
+#include "external/engine_host.h"
 
 namespace heddle::manager {
 
 /// A worker's ledger knows its own pages; adds those that it lent to engines.
-inline void add_lent(const std::vector<core::EngineStatus>& engines, core::DeviceStatus& device) {
+inline void add_lent(const external::EngineHost& host, core::DeviceStatus& device) {
+  if (host.usage(device.id)) {
+    return;  // A device of engines alone.
+  }
   auto& foreign = device.usage.by_kind.at(static_cast<std::size_t>(ledger::LeaseKind::kForeign));
-  for (const core::EngineStatus& engine : engines) {
+  for (const core::EngineStatus& engine : host.engines()) {
     if (engine.device == device.id && device.up) {
       device.usage.total += engine.reserved_pages;
       foreign.reserved += engine.reserved_pages;

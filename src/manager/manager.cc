@@ -20,6 +20,7 @@
 #include "manager/decision_log.h"
 #include "manager/device_counts.h"
 #include "manager/foreign_requests.h"
+#include "manager/gpu_watch.h"
 #include "manager/lent_pages.h"
 #include "manager/load_records.h"
 #include "manager/model_registry.h"
@@ -219,11 +220,9 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   [[nodiscard]] std::vector<core::DeviceStatus> devices() const {
     std::vector<core::DeviceStatus> all = core_.devices();
     for (core::DeviceStatus& device : all) {
-      device.restarts = agent_->restarts(device.id);
-      add_counts(agent_->stats(device.id), device);
-      if (!engines_->usage(device.id)) {
-        add_lent(engines_->engines(), device);
-      }
+      add_counts(*agent_, device);
+      add_lent(*engines_, device);
+      device.others_bytes = gpus_.others_bytes(device.id, device.up);
     }
     return all;
   }
@@ -525,6 +524,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   LoadRecords loads_{};
   std::unique_ptr<agent::Agent> agent_{};
   std::unique_ptr<external::EngineHost> engines_{};
+  GpuWatch gpus_{config_};
   asio::thread_pool opener_{1};  ///< Reads the models of a new configuration, off the loop.
 };
 

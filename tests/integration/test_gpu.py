@@ -2,12 +2,15 @@
 
 import os
 import signal
+import time
 
 import pytest
 import server as heddle
 from test_failures import stream
 
 EMULATOR = os.environ["HEDDLE_CUDA_EMULATOR_LIBRARY"]
+NVML = os.environ["HEDDLE_NVML_EMULATOR_LIBRARY"]
+FIRST, SECOND = (f"GPU-e0000000-0000-0000-0000-00000000000{n}" for n in range(2))
 
 
 def machine(**keys):
@@ -15,6 +18,7 @@ def machine(**keys):
     told = {"devices": 1, "memory": "64MiB", "granularity": 65536, **keys}
     return {
         "HEDDLE_CUDA_DRIVER": EMULATOR,
+        "HEDDLE_NVML": NVML,
         "HEDDLE_CUDA_EMULATOR": ",".join(f"{key}={value}" for key, value in told.items()),
     }
 
@@ -70,6 +74,149 @@ def test_two_gpus_share_the_load_and_all_are_devices_when_none_is_named():
             assert server.chat(model, prompt) == answer
 
 
+def wait_for(what, seconds=60):
+    """What `what()` returns once that is true."""
+    deadline = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.02)
+    return found
+
+
+def device(server, name):
+    (found,) = (each for each in server.call("/api/devices")[2]["devices"] if each["name"] == name)
+    return found
+
+
+def test_images_come_over_both_gpus_links():
+    """Copies take time here, so that the other GPU's link is of use; what came which way is counted."""
+    with heddle.Server(config(devices=2, memory="16MiB"), env=machine(devices=2, link=20_000_000)) as server:
+
+        def detoured():
+            for model in heddle.demo_models():
+                prompt, answer = heddle.eval_set(model, 1)[0]
+                assert server.chat(model, prompt) == answer
+            server.call("/unload")
+            wait_for(lambda: all(each["up"] for each in server.call("/api/devices")[2]["devices"]))
+            return sum(each["detoured_bytes"] for each in server.call("/api/devices")[2]["devices"])
+
+        wait_for(detoured)
+        devices = server.call("/api/devices")[2]["devices"]
+        assert sum(each["relayed_bytes"] for each in devices) >= sum(each["detoured_bytes"] for each in devices)
+        assert all(each["detoured_bytes"] <= each["copied_bytes"] for each in devices)
+        metrics = server.metrics()
+        by_link = {
+            link: sum(metrics[f'heddle_worker_copied_bytes_total{{device="gpu{n}",link="{link}"}}'] for n in range(2))
+            for link in ("own", "peer")
+        }
+        assert by_link["own"] > 0 and by_link["peer"] > 0
+
+
+def test_the_death_of_the_gpu_that_lends_its_link_is_no_matter():
+    with heddle.Server(config(devices=2, memory="16MiB"), env=machine(devices=2, link=20_000_000)) as server:
+        for turn in range(4):
+            for model in heddle.demo_models():
+                prompt, answer = heddle.eval_set(model, 4)[turn]
+                assert server.chat(model, prompt) == answer
+            os.kill(server.workers()[turn % 2], signal.SIGKILL)
+            wait_for(lambda: all(each["up"] for each in server.call("/api/devices")[2]["devices"]))
+
+
+def test_what_others_hold_is_not_planned_with_and_is_shown(tmp_path):
+    held = tmp_path / "held"
+    total = 64 << 20
+    held.write_text(f"{FIRST} {total} {20 << 20} {os.getpid()}:{20 << 20}\n")
+    env = {**machine(granularity=2 << 20), "HEDDLE_NVML_EMULATOR": str(held)}
+    text = heddle.config(devices="").replace("devices:\n", "")
+    with heddle.Server(text, env=env) as server:
+        prompt, answer = heddle.eval_set("adder", 1)[0]
+        assert server.chat("adder", prompt) == answer
+        pages = device(server, "gpu0")["pages_total"]
+        assert pages == (44 << 20) // 10 * 9 // (2 << 20), "nine tenths of what others leave"
+        worker = server.workers()[0]
+        held.write_text(f"{FIRST} {total} {total} {worker}:{40 << 20} {os.getpid()}:{7 << 20}\n")
+        wait_for(lambda: device(server, "gpu0").get("others_bytes") == 7 << 20)
+        assert server.metrics()['heddle_device_others_bytes{device="gpu0"}'] == 7 << 20
+        told = {**os.environ, "HEDDLE_HOST": server.url}
+        shown = heddle.subprocess.run([heddle.BINARY, "ps"], capture_output=True, text=True, check=True, env=told)
+        assert "gpu0: other programs hold 7.00 MiB of it" in shown.stdout
+        server.process.send_signal(signal.SIGHUP)  # A reload leaves the device as it is.
+        wait_for(lambda: "configuration reloaded" in server.log())
+        assert device(server, "gpu0")["pages_total"] == pages
+
+
+def test_without_a_management_library_the_log_says_so_once():
+    env = {**machine(), "HEDDLE_NVML": "/nonexistent/libnvidia-ml.so.1"}
+    with heddle.Server(config(), env=env) as server:
+        prompt, answer = heddle.eval_set("adder", 1)[0]
+        assert server.chat("adder", prompt) == answer
+        wait_for(lambda: "what others hold of GPUs is not known" in server.log())
+        assert server.log().count("/nonexistent/libnvidia-ml.so.1") == 1
+        assert "others_bytes" not in device(server, "gpu0")
+
+
+def test_a_gpu_that_others_have_is_named_with_them_and_other_devices_serve(tmp_path):
+    held = tmp_path / "held"
+    held.write_text(f"{FIRST} {64 << 20} {62 << 20} {os.getpid()}:{62 << 20}\n")
+    env = {**machine(held="62MiB"), "HEDDLE_NVML_EMULATOR": str(held)}
+    devices = "  - {kind: cuda, memory: 4MiB, page: 64KiB}\n  - {name: cpu0, kind: cpu, memory: 5MiB, page: 64KiB}\n"
+    with heddle.Server(heddle.config(devices=devices), env=env) as server:
+        for model in heddle.demo_models():
+            prompt, answer = heddle.eval_set(model, 1)[0]
+            assert server.chat(model, prompt) == answer
+        assert not device(server, "gpu0")["up"]
+        assert "cannot be had: of its 64 MiB, 2 MiB are free, and others hold 62 MiB: " in server.log()
+        assert f"({os.getpid()}) 62.0 MiB" in server.log()
+
+
+def after_fault(server, faults, text):
+    """Has the next worker fail so, and asks meanwhile; what is asked is answered right."""
+    faults.write_text(text)
+    os.kill(server.workers()[0], signal.SIGKILL)
+    wait_for(lambda: not faults.exists())
+    for turn in range(3):
+        for model in heddle.demo_models():
+            prompt, answer = heddle.eval_set(model, 3)[turn]
+            assert server.chat(model, prompt) == answer
+
+
+@pytest.mark.parametrize(
+    "fault, says",
+    [
+        ("kernel 20 700", "an illegal memory access"),
+        ("kernel 7 214", "uncorrectable ECC error"),
+        ("cuMemcpyAsync 30 719", "unspecified launch failure"),
+    ],
+)
+def test_a_lost_gpu_is_named_and_nothing_is_lost_with_it(tmp_path, fault, says):
+    faults = tmp_path / "faults"
+    env = {**machine(devices=2), "HEDDLE_CUDA_EMULATOR_FAULTS": str(faults)}
+    with heddle.Server(config(devices=2), env=env) as server:
+        after_fault(server, faults, fault)
+        lost = [line for line in server.log().splitlines() if "device lost" in line]
+        assert len(lost) == 1, lost
+        assert "emulated GPU" in lost[0] and says in lost[0]
+
+
+def test_memory_that_runs_out_in_a_load_is_named_and_the_load_done_again(tmp_path):
+    faults = tmp_path / "faults"
+    env = {**machine(), "HEDDLE_CUDA_EMULATOR_FAULTS": str(faults)}
+    with heddle.Server(config(), env=env) as server:
+        faults.write_text("cuMemSetAccess 2 2")  # The first is that of all pages, at the start.
+        os.kill(server.workers()[0], signal.SIGKILL)
+        wait_for(lambda: not faults.exists())
+        prompt, answer = heddle.eval_set("adder", 1)[0]
+        body = {"model": "adder", "messages": [{"role": "user", "content": prompt}], "temperature": 0}
+        status, _, said = server.call("/v1/chat/completions", body)
+        assert status == 200 and said["choices"][0]["message"]["content"] == answer, said
+        (failed,) = (line for line in server.log().splitlines() if "load failed" in line)
+        for word in ("model=adder device=gpu0", "pages: cuMemSetAccess", "CUDA_ERROR_OUT_OF_MEMORY"):
+            assert word in failed
+        assert "device lost" not in server.log()
+        server.call("/unload")
+        wait_for(lambda: device(server, "gpu0")["pages_free"] == device(server, "gpu0")["pages_total"])
+
+
 @pytest.mark.parametrize(
     "env, says",
     [
@@ -77,6 +224,8 @@ def test_two_gpus_share_the_load_and_all_are_devices_when_none_is_named():
         ({"HEDDLE_CUDA_DRIVER": "/nonexistent/libcuda.so.1"}, "/nonexistent/libcuda.so.1"),
         (machine(memory="1MiB"), "of a GPU with 1.00 MiB"),
         (machine(vmm=0), "no virtual memory management"),
+        (machine(driver=11040), "it supports CUDA 11.4, and 12.4 or later is needed"),
+        (machine(granularity=2 << 20), "page: 65536 bytes; this GPU maps 2.00 MiB at once"),
     ],
 )
 def test_a_gpu_that_cannot_be_used_is_named_before_the_start(tmp_path, env, says):
@@ -91,3 +240,18 @@ def test_a_gpu_that_cannot_be_used_is_named_before_the_start(tmp_path, env, says
     )
     assert checked.returncode != 0
     assert says in checked.stdout + checked.stderr
+
+
+def test_a_gpu_too_small_for_a_model_is_named_with_what_the_model_needs(tmp_path):
+    path = tmp_path / "heddle.yaml"
+    path.write_text(config(memory="256KiB"))
+    checked = heddle.subprocess.run(
+        [heddle.BINARY, "config", "check", path],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **machine()},
+    )
+    assert checked.returncode != 0
+    said = checked.stdout + checked.stderr
+    assert "models.adder" in said and "the largest device, gpu0, has 4 (256 KiB)" in said

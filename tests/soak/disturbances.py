@@ -44,6 +44,7 @@ def moment_of(server, moment):
 def kill_workers(server, every, seed, until, tally):
     """A kill every so many seconds on average: at any moment, while loading, before a first token, all at once."""
     rng = random.Random(f"{seed}-kills")
+    devices = len(server.call("/api/devices")[2]["devices"])
     due = time.monotonic()
     while True:
         due += every * rng.uniform(0.5, 1.5)
@@ -52,11 +53,11 @@ def kill_workers(server, every, seed, until, tally):
             return
         moment = rng.choice(["at any moment", "while loading", "before a first token", "all at once"])
         if moment in ("at any moment", "all at once"):
-            device = None if moment == "all at once" else rng.randrange(2)
+            device = None if moment == "all at once" else rng.randrange(devices)
         else:
             device = moment_of(server, moment)
             moment = moment if device is not None else "at any moment"
-            device = device if device is not None else rng.randrange(2)
+            device = device if device is not None else rng.randrange(devices)
         kill(server, device, tally, moment)
 
 

@@ -25,6 +25,14 @@ done
 cp -r models "$root/models"
 cp -r tests/golden "$root/tests/golden"
 cp tests/integration/server.py "$root/tests/integration/"
-cp tools/gpu_bundle/run.sh tools/gpu_bundle/serve_check.py "$root/"
+mkdir "$root/tests/soak"
+cp tests/soak/*.py "$root/tests/soak/"
+cp tools/gpu_bundle/{run.sh,serve_check.py,memory_check.py,calibrate.yaml} "$root/"
+# compute-sanitizer, where one was fetched (dev: sanitizer_setup): the program and what it injects.
+if [ -x build/sanitizer/nvidia/cu13/bin/compute-sanitizer ]; then
+  mkdir -p "$root/sanitizer"
+  cp -r build/sanitizer/nvidia/cu13/bin "$root/sanitizer/bin"
+  cp build/sanitizer/nvidia/cu13/lib/lib{TreeLauncher,Interceptor}*.so "$root/sanitizer/bin/"
+fi
 git describe --always --dirty >"$root/version" 2>/dev/null || echo unknown >"$root/version"
 tar -C "$stage" -czf "$out" heddle-gpu

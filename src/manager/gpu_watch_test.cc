@@ -1,0 +1,79 @@
+#include "manager/gpu_watch.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+namespace heddle::manager {
+namespace {
+
+constexpr const char* kFirst = "GPU-e0000000-0000-0000-0000-000000000000";
+constexpr const char* kSecond = "GPU-e0000000-0000-0000-0000-000000000001";
+constexpr DeviceId kCpu{0};
+constexpr DeviceId kGpu0{1};
+constexpr DeviceId kGpu1{2};
+
+/// Two emulated GPUs, which are the devices behind one of the host's.
+class GpuWatchTest : public testing::Test {
+ protected:
+  GpuWatchTest() {
+    ::setenv("HEDDLE_CUDA_DRIVER", HEDDLE_CUDA_EMULATOR_LIBRARY, 1);
+    ::setenv("HEDDLE_CUDA_EMULATOR", "devices=2", 1);
+    ::setenv("HEDDLE_NVML", HEDDLE_NVML_EMULATOR_LIBRARY, 1);
+    ::setenv("HEDDLE_NVML_EMULATOR", file_.c_str(), 1);
+    config_.devices.push_back({.name = "cpu0"});
+    for (int gpu = 0; gpu < 2; ++gpu) {
+      config_.devices.push_back({.name = "gpu", .kind = config::DeviceKind::kCuda, .gpu = gpu});
+    }
+  }
+  ~GpuWatchTest() override {
+    for (const char* const name :
+         {"HEDDLE_CUDA_DRIVER", "HEDDLE_CUDA_EMULATOR", "HEDDLE_NVML", "HEDDLE_NVML_EMULATOR"}) {
+      ::unsetenv(name);
+    }
+    ::unlink(file_.c_str());
+  }
+  static std::uint64_t wait_known(const GpuWatch& watch, DeviceId device, bool running) {
+    std::optional<std::uint64_t> bytes;
+    while (!bytes) {
+      std::this_thread::yield();
+      bytes = watch.others_bytes(device, running);
+    }
+    return *bytes;
+  }
+
+  std::string file_ = testing::TempDir() + "gpu_watch." + std::to_string(::getpid());
+  config::Config config_{};
+};
+
+TEST_F(GpuWatchTest, OthersAreToldFromOurOwn) {
+  // In another order than the driver's.
+  std::ofstream(file_) << kSecond << " 1000 900 999999999:300\n"
+                       << kFirst << " 1000 900 " << ::getpid() << ":800 999999999:50\n";
+  const GpuWatch watch(config_);
+  EXPECT_EQ(wait_known(watch, kGpu0, true), 50U);
+  EXPECT_EQ(wait_known(watch, kGpu1, false), 300U);
+  EXPECT_EQ(watch.others_bytes(kGpu1, true), std::nullopt)
+      << "a worker runs there and is not among them: who is whose is not known";
+  EXPECT_EQ(watch.others_bytes(kCpu, false), std::nullopt);
+}
+
+TEST_F(GpuWatchTest, WithoutALibraryNothingIsKnown) {
+  ::setenv("HEDDLE_NVML", "/nonexistent", 1);
+  const GpuWatch watch(config_);
+  EXPECT_EQ(watch.others_bytes(kGpu0, false), std::nullopt);
+}
+
+TEST_F(GpuWatchTest, WithoutGpusNothingIsDone) {
+  config_.devices.resize(1);
+  const GpuWatch watch(config_);
+  EXPECT_EQ(watch.others_bytes(kCpu, false), std::nullopt);
+}
+
+}  // namespace
+}  // namespace heddle::manager
