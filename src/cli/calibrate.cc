@@ -9,6 +9,7 @@
 #include "cli/verbs.h"
 #include "config/config.h"
 #include "lab/calibration.h"
+#include "lab/checkpoint_times.h"
 #include "lab/device_fit.h"
 #include "store/model_source.h"
 
@@ -103,6 +104,7 @@ Result<void> write_files(const std::string& folder,
 }  // namespace
 
 int calibrate(const CalibrateOptions& options) {
+  lab::CheckpointSubject subject;  // Before the driver is used, and before there are threads.
   const Result<config::Config> config = config::load_config(options.config);
   if (!config) {
     return fail(config.error());
@@ -128,6 +130,14 @@ int calibrate(const CalibrateOptions& options) {
   std::fputs(format_table(lab::link_table(*measured)).c_str(), stdout);
   std::printf("\n%s", format_table(lab::step_table(*measured, fit)).c_str());
   std::printf("\nsteps are fitted with an error of %.1f %%\n", 100 * fit.error);
+  if (chosen->gpu) {
+    std::printf("\n%s", format_table(lab::unrecorded_table(*measured)).c_str());
+    std::printf("\n%s", format_table(lab::op_table(*measured)).c_str());
+    std::printf("\n%s",
+                format_table(lab::checkpoint_table(
+                                 lab::time_checkpoints(subject, *chosen->gpu, chosen->memory)))
+                    .c_str());
+  }
   if (options.out.empty()) {
     return 0;
   }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "core/worker_core.h"
+#include "device/cuda/cuda_device.h"
 #include "device/registry.h"
 #include "memory/window.h"
 #include "store/checkpoint.h"
@@ -22,11 +23,35 @@ namespace {
 
 constexpr ModelId kServed{1};
 constexpr ModelId kCopied{2};
-constexpr std::int64_t kChunkSizes[] = {16, 64, 128, 256, 448};
-constexpr std::int64_t kCached[] = {0, 32};
-constexpr std::int64_t kBatches[] = {1, 4, 16};
-constexpr std::int64_t kContexts[] = {32, 256};
-constexpr std::int64_t kMapSizes[] = {1, 8, 32};
+
+/// What is measured, as far as device and model allow.
+struct Sizes {
+  std::vector<std::int64_t> chunks{};
+  std::vector<std::int64_t> cached{};
+  std::vector<std::int64_t> batches{};
+  std::vector<std::int64_t> contexts{};
+  std::vector<std::int64_t> maps{};
+  std::int64_t batch_tokens = 0;
+};
+
+Sizes sizes_of(const CalibrationOptions& options) {
+  Sizes sizes = options.gpu ? Sizes{.chunks = {16, 128, 512, 1024, 2048},
+                                    .cached = {0, 1024},
+                                    .batches = {1, 4, 16, 64, 128},
+                                    .contexts = {32, 256, 1024, 4096},
+                                    .maps = {1, 8, 32, 256, 1024},
+                                    .batch_tokens = 2048}
+                            : Sizes{.chunks = {16, 64, 128, 256, 448},
+                                    .cached = {0, 32},
+                                    .batches = {1, 4, 16},
+                                    .contexts = {32, 256},
+                                    .maps = {1, 8, 32},
+                                    .batch_tokens = 512};
+  if (options.max_batch_tokens > 0) {
+    sizes.batch_tokens = options.max_batch_tokens;
+  }
+  return sizes;
+}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -84,7 +109,9 @@ class Reports {
 /// The device with its executor, and an image in memory of the host's.
 class Bench {
  public:
-  static Result<std::unique_ptr<Bench>> create(const CalibrationOptions& options) {
+  /// `records`: whether steps may be recorded, where the device can.
+  static Result<std::unique_ptr<Bench>> create(const CalibrationOptions& options,
+                                               bool records = true) {
     auto checkpoint = store::Checkpoint::open(options.directory);
     if (!checkpoint) {
       return checkpoint.error();
@@ -98,7 +125,7 @@ class Bench {
                               " pages does not hold the model, of " + std::to_string(image) +
                               ", twice and some KV"};
     }
-    auto device = make_device(options, pages, image);
+    auto device = make_device(options, pages, image, records);
     if (!device) {
       return device.error();
     }
@@ -162,6 +189,18 @@ class Bench {
         core::RemoveSequence{.sequence = core::SequenceId(static_cast<std::uint64_t>(sequence))});
   }
 
+  /// Reads so many tokens of a prompt, in steps as large as may be; false where there is no room.
+  Result<bool> read(std::int64_t sequence, std::int64_t tokens) {
+    const std::int64_t most = sizes_of(options_).batch_tokens;
+    for (std::int64_t done = 0; done < tokens; done += most) {
+      const auto took = step({sequence}, std::min(most, tokens - done));
+      if (!took || !took->has_value()) {
+        return took ? Result<bool>(false) : took.error();
+      }
+    }
+    return true;
+  }
+
   /// One step of `tokens` for each of the sequences; nothing where there are too few pages.
   Result<std::optional<Duration>> step(const std::vector<std::int64_t>& sequences,
                                        std::int64_t tokens) {
@@ -196,7 +235,8 @@ class Bench {
   /// With `pages` of its own, and the host's for the image: of a CPU those are behind its own.
   static Result<std::unique_ptr<device::Device>> make_device(const CalibrationOptions& options,
                                                              std::uint64_t pages,
-                                                             std::uint64_t image) {
+                                                             std::uint64_t image,
+                                                             bool records) {
     auto arena = device::Arena::create(
         {.page_bytes = options.page_bytes, .page_count = options.gpu ? image : pages + image});
     if (!arena) {
@@ -206,7 +246,8 @@ class Bench {
     if (options.gpu) {
       kind = device::CudaDeviceOptions{.ordinal = *options.gpu,
                                        .page_bytes = options.page_bytes,
-                                       .bytes = pages * options.page_bytes};
+                                       .bytes = pages * options.page_bytes,
+                                       .records = records};
     }
     return device::make_device(kind, std::move(*arena));
   }
@@ -231,7 +272,7 @@ class Bench {
         *device_,
         {.pages = pool_,
          .load_bandwidth = options_.load_bandwidth,
-         .max_batch_tokens = options_.max_batch_tokens,
+         .max_batch_tokens = sizes_of(options_).batch_tokens,
          .pace = {.step = options_.pace_step, .token = options_.pace_token}},
         reports_.handlers());
     if (!executor) {
@@ -284,11 +325,9 @@ Result<std::optional<StepSample>> measure_chunk(Bench& bench,
     if (!added) {
       return added.error();
     }
-    if (cached > 0) {
-      const auto before = bench.step({i}, cached);
-      if (!before) {
-        return before.error();
-      }
+    const auto before = bench.read(i, cached);
+    if (!before) {
+      return before.error();
     }
     const auto took = bench.step({i}, tokens);
     const Result<void> removed = bench.remove(i);
@@ -314,11 +353,11 @@ Result<bool> prefill(Bench& bench, const std::vector<std::int64_t>& ids, std::in
     if (!added) {
       return added.error();
     }
-    const auto read = bench.step({id}, tokens);
+    const auto read = bench.read(id, tokens);
     if (!read) {
       return read.error();
     }
-    fits = fits && read->has_value();
+    fits = fits && *read;
   }
   return fits;
 }
@@ -422,16 +461,22 @@ struct StepKinds {
   std::vector<Decode> decodes{};
 
   StepKinds(const CalibrationOptions& options, std::int64_t max_position) {
-    for (const std::int64_t tokens : kChunkSizes) {
-      for (const std::int64_t cached : kCached) {
-        if (tokens <= options.max_batch_tokens && cached + tokens < max_position) {
+    const Sizes sizes = sizes_of(options);
+    for (const std::int64_t tokens : sizes.chunks) {
+      for (const std::int64_t cached : sizes.cached) {
+        if (tokens <= sizes.batch_tokens && cached <= options.max_context &&
+            cached + tokens < max_position) {
           chunks.push_back({.tokens = tokens, .cached = cached});
         }
       }
     }
-    for (const std::int64_t batch : kBatches) {
-      for (const std::int64_t context : kContexts) {
-        if (context <= options.max_batch_tokens && context + options.repeats < max_position) {
+    for (const std::int64_t batch : sizes.batches) {
+      for (const std::int64_t context : sizes.contexts) {
+        // On a CPU a context is read in one step, which bounds how long it takes.
+        const bool short_enough =
+            context <= (options.gpu ? options.max_context : sizes.batch_tokens);
+        if (short_enough && batch <= sizes.batch_tokens &&
+            context + options.repeats < max_position) {
           decodes.push_back({.batch = batch, .context = context});
         }
       }
@@ -463,6 +508,55 @@ Result<void> measure_steps(Bench& bench,
   return kept;
 }
 
+/// The decode steps of `found` once more on a device that does not record.
+Result<void> measure_unrecorded(const CalibrationOptions& options, Calibration& found) {
+  auto bench = Bench::create(options, false);
+  if (!bench) {
+    return bench.error();
+  }
+  if (const Result<Duration> copied = (*bench)->copy(kServed, nullptr); !copied) {
+    return copied.error();
+  }
+  const StepKinds kinds(options, (*bench)->model().max_position);
+  for (const StepKinds::Decode& decode : kinds.decodes) {
+    const auto sample = measure_decode(**bench, decode.batch, decode.context, options.repeats);
+    if (!sample) {
+      return sample.error();
+    }
+    const auto same = std::ranges::find_if(found.steps, [&](const StepSample& step) {
+      return sample->has_value() && step.chunks.empty() && step.rows == (*sample)->rows &&
+             step.context == (*sample)->context;
+    });
+    if (same != found.steps.end()) {
+      found.unrecorded.push_back({.rows = decode.batch,
+                                  .context = decode.context,
+                                  .seconds = (*sample)->seconds,
+                                  .recorded = same->seconds});
+    }
+  }
+  return {};
+}
+
+/// Operations by themselves, on a device that has hardly a page.
+Result<void> measure_ops(const CalibrationOptions& options, Calibration& found) {
+  auto device = device::CudaDevice::create(
+      {.ordinal = *options.gpu, .page_bytes = options.page_bytes, .bytes = options.page_bytes});
+  if (!device) {
+    return device.error();
+  }
+  auto samples = time_ops(**device,
+                          found.model,
+                          options.dtype,
+                          {.tokens = sizes_of(options).batch_tokens,
+                           .context = std::min(options.max_context, OpLimits{}.context),
+                           .repeats = options.repeats});
+  if (!samples) {
+    return samples.error();
+  }
+  found.ops = std::move(*samples);
+  return {};
+}
+
 }  // namespace
 
 Result<Calibration> calibrate(const CalibrationOptions& options,
@@ -475,7 +569,7 @@ Result<Calibration> calibrate(const CalibrationOptions& options,
                     .image_bytes = (*bench)->image_bytes(),
                     .memory = options.memory,
                     .page_bytes = options.page_bytes};
-  for (const std::int64_t count : kMapSizes) {
+  for (const std::int64_t count : sizes_of(options).maps) {
     const Result<MapSample> sample = measure_map(**bench, count, options.repeats);
     if (!sample) {
       return sample.error();
@@ -486,8 +580,13 @@ Result<Calibration> calibrate(const CalibrationOptions& options,
   if (!linked) {
     return linked.error();
   }
-  const Result<void> stepped = measure_steps(**bench, options, progress, found);
-  return stepped ? Result<Calibration>(std::move(found)) : stepped.error();
+  Result<void> done = measure_steps(**bench, options, progress, found);
+  if (done && options.gpu) {
+    bench->reset();  // The memory is wanted for what follows.
+    done = measure_unrecorded(options, found);
+    done = done ? measure_ops(options, found) : done;
+  }
+  return done ? Result<Calibration>(std::move(found)) : done.error();
 }
 
 }  // namespace heddle::lab

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "base/time.h"
+#include "lab/op_times.h"
 #include "policy/perf_model.h"
 #include "spec/dtype.h"
 #include "spec/model_spec.h"
@@ -25,8 +26,10 @@ struct CalibrationOptions {
   Duration pace_token{};
   std::string directory{};  ///< Of the model's checkpoint.
   spec::DType dtype = spec::DType::kBf16;
-  std::int64_t max_batch_tokens = 512;  ///< Of a step, as a worker's; nothing longer is measured.
-  std::int64_t repeats = 5;             ///< Of each measurement, of which the median counts.
+  /// Of a step, as a worker's; nothing longer is measured. 0: 512 on a CPU device, 2048 on a GPU.
+  std::int64_t max_batch_tokens = 0;
+  std::int64_t max_context = INT64_MAX;  ///< Tokens that a sequence has before; likewise.
+  std::int64_t repeats = 5;              ///< Of each measurement, of which the median counts.
 };
 
 /// How long a step of some work took.
@@ -45,6 +48,14 @@ struct MapSample {
   double unmap = 0;  ///< [s]
 };
 
+/// A decode step without its recording, beside the same one replayed.
+struct UnrecordedSample {
+  std::int64_t rows = 0;
+  std::int64_t context = 0;  ///< Of each sequence.
+  double seconds = 0;
+  double recorded = 0;  ///< [s]
+};
+
 struct Calibration {
   spec::ModelSpec model{};
   std::uint64_t image_bytes = 0;
@@ -54,10 +65,14 @@ struct Calibration {
   double copy_decoding = 0;  ///< And while it decodes.
   std::vector<MapSample> maps{};
   std::vector<StepSample> steps{};
+  // Of GPUs alone; no fit uses them.
+  std::vector<UnrecordedSample> unrecorded{};
+  std::vector<OpSample> ops{};
 };
 
 /// Measures a device by what a worker's own executor does on it: copies of the model's image, the
-/// mapping of pages, prefills and decode steps of several sizes. Uses the calling thread and those
+/// mapping of pages, prefills and decode steps of several sizes; on a GPU larger ones, the same
+/// decode steps without recordings, and operations by themselves. Uses the calling thread and those
 /// of the device; of a GPU it takes the memory, and pins as much of the host's as the model has.
 /// `progress` is told the part that is done. kResourceExhausted where the memory does not hold the
 /// model twice and some KV; else what loading the checkpoint or making the device gives.

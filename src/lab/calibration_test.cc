@@ -82,7 +82,8 @@ class CalibrateGpu : public testing::Test {
             .memory = 8U << 20U,
             .page_bytes = std::size_t{64} << 10U,
             .directory = std::filesystem::path(HEDDLE_SOURCE_DIR) / "models" / "adder",
-            .max_batch_tokens = 64,
+            .max_batch_tokens = 16,
+            .max_context = 100,
             .repeats = 1};
   }
 
@@ -98,9 +99,16 @@ TEST_F(CalibrateGpu, GivesAnEntryAsAnyDeviceDoesAndAllMemoryBack) {
   EXPECT_GT(measured->copy_alone, 0);
   EXPECT_GT(measured->copy_decoding, 0);
   EXPECT_EQ(measured->memory, 8U << 20U);
-  ASSERT_EQ(measured->maps.size(), 3U);
+  ASSERT_EQ(measured->maps.size(), 5U);
   EXPECT_EQ(measured->maps[2].pages, 32);
-  EXPECT_EQ(measured->steps.size(), 7U);  // Nothing of more than 64 tokens.
+  ASSERT_EQ(measured->steps.size(), 4U);
+  EXPECT_EQ(measured->steps[0].chunks[0].tokens, 16);
+  EXPECT_EQ(measured->steps[3].rows, 16);
+  EXPECT_EQ(measured->steps[3].context, 16 * 33) << "read in two steps of 16";
+  EXPECT_EQ(measured->unrecorded.size(), 3U);
+  EXPECT_FALSE(measured->ops.empty());
+  EXPECT_EQ(op_table(*measured).size(), measured->ops.size() + 1);
+  EXPECT_EQ(unrecorded_table(*measured).size(), measured->unrecorded.size() + 1);
   const DeviceFit fit = fit_device(*measured);
   EXPECT_FALSE(simulator_files(*measured, fit, "adder").empty());
   EXPECT_GT(driver_.calls("cuLaunchKernel") + driver_.calls("cuGraphLaunch"), 100U);

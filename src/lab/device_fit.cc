@@ -274,4 +274,29 @@ std::vector<std::vector<std::string>> step_table(const Calibration& measured,
   return rows;
 }
 
+std::vector<std::vector<std::string>> unrecorded_table(const Calibration& measured) {
+  std::vector<std::vector<std::string>> rows{{"decode", "context", "enqueued ms", "replayed ms"}};
+  for (const UnrecordedSample& sample : measured.unrecorded) {
+    rows.push_back({std::to_string(sample.rows),
+                    std::to_string(sample.context),
+                    sim::format_seconds(sample.seconds * 1e3),
+                    sim::format_seconds(sample.recorded * 1e3)});
+  }
+  return rows;
+}
+
+std::vector<std::vector<std::string>> op_table(const Calibration& measured) {
+  std::vector<std::vector<std::string>> rows{
+      {"operation", "tokens", "context", "us", "GB/s", "TFLOP/s"}};
+  for (const OpSample& sample : measured.ops) {
+    rows.push_back({sample.op,
+                    std::to_string(sample.tokens),
+                    std::to_string(sample.context),
+                    sim::format_seconds(sample.seconds * 1e6),
+                    sim::format_seconds(sample.bytes / sample.seconds * 1e-9),
+                    sim::format_seconds(sample.flops / sample.seconds * 1e-12)});
+  }
+  return rows;
+}
+
 }  // namespace heddle::lab

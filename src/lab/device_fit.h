@@ -40,8 +40,11 @@ struct DeviceFit {
                                                                  const DeviceFit& fit,
                                                                  const std::string& name);
 
-/// Rows of tables for people, the head first: links and pages, then steps with what the fit says.
+/// Rows of tables for people, the head first: links and pages, steps with what the fit says, and of
+/// GPUs what recordings are worth and operations by themselves.
 [[nodiscard]] std::vector<std::vector<std::string>> link_table(const Calibration& measured);
+[[nodiscard]] std::vector<std::vector<std::string>> unrecorded_table(const Calibration& measured);
+[[nodiscard]] std::vector<std::vector<std::string>> op_table(const Calibration& measured);
 [[nodiscard]] std::vector<std::vector<std::string>> step_table(const Calibration& measured,
                                                                const DeviceFit& fit);
 
