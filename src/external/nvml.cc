@@ -1,7 +1,8 @@
+#include "device/cuda/nvml.h"
+
 #include <algorithm>
 #include <utility>
 
-#include "device/cuda/nvml.h"
 #include "external/memory_meter.h"
 
 namespace heddle::external {
