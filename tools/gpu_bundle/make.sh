@@ -11,7 +11,7 @@ trap 'rm -rf "$stage"' EXIT
 root=$stage/heddle-gpu
 mkdir -p "$root"/{bin,lib,tests/integration}
 
-programs=(heddle src/engine/engine_test src/ops/ops_cuda_test tests/gpu/device_gpu_test bench/cuda_device bench/cuda_ops bench/cuda_linear bench/gpu_model)
+programs=(heddle src/engine/engine_test src/ops/ops_cuda_test tests/gpu/device_gpu_test bench/cuda_device bench/cuda_ops bench/cuda_linear bench/gpu_loop bench/gpu_model)
 for program in "${programs[@]}"; do
   [ -x "$build/$program" ] || continue
   llvm-strip-19 -o "$root/bin/$(basename "$program")" "$build/$program"
@@ -25,7 +25,8 @@ done
 cp -r models "$root/models"
 cp -r tests/golden "$root/tests/golden"
 cp tests/integration/server.py "$root/tests/integration/"
-mkdir "$root/tests/soak"
+mkdir "$root/bench" "$root/tests/soak"
+cp bench/gpu_transformers.py "$root/bench/"
 cp tests/soak/*.py "$root/tests/soak/"
 cp tools/gpu_bundle/{run.sh,serve_check.py,memory_check.py,calibrate.yaml} "$root/"
 # compute-sanitizer, where one was fetched (dev: sanitizer_setup): the program and what it injects.

@@ -21,8 +21,9 @@ steps=(
   "bench_device 200 bin/cuda_device"
   "bench_ops 200 bin/cuda_ops"
   "bench_linear 200 bin/cuda_linear"
-  "bench_8b 400 bin/gpu_model --shape llama-3-8b"
-  "bench_14b 400 bin/gpu_model --shape qwen2.5-14b"
+  "bench_loop 120 bin/gpu_loop --steps 200"
+  "bench_8b 600 bin/gpu_model --shape llama-3-8b"
+  "bench_14b 600 bin/gpu_model --shape qwen2.5-14b"
   "calibrate 400 bin/heddle calibrate calibrate.yaml --device gpu0 --model adder --out OUT/calibration"
 )
 names=$(printf '%s\n' "${steps[@]}" | cut -d ' ' -f 1)
