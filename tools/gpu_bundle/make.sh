@@ -36,4 +36,4 @@ if [ -x build/sanitizer/nvidia/cu13/bin/compute-sanitizer ]; then
   cp build/sanitizer/nvidia/cu13/lib/lib{TreeLauncher,Interceptor}*.so "$root/sanitizer/bin/"
 fi
 git describe --always --dirty >"$root/version" 2>/dev/null || echo unknown >"$root/version"
-tar -C "$stage" -czf "$out" heddle-gpu
+XZ_OPT=-T0 tar -C "$stage" -cJf "$out" heddle-gpu
