@@ -142,6 +142,7 @@ struct Limits {
   std::int64_t queue = 512;           ///< Requests per model, waiting and running.
   Duration request_timeout = 10min;   ///< From a request's arrival to its last token.
   Duration load_timeout = 5min;       ///< What a request waits at most for its model.
+  bool load_timeout_given = false;    ///< Else an engine's start_timeout counts where it is more.
   Duration idle_timeout = 75s;        ///< A connection between requests.
   Duration header_timeout = 15s;      ///< From the first byte of a request to its last.
   Duration stall_timeout = 30s;       ///< A client that takes none of its answer.

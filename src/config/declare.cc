@@ -42,9 +42,10 @@ void declare(Fields& f, Limits& limits) {
   f.duration({"request_timeout", "From a request's arrival to its last token."},
              limits.request_timeout);
   f.duration({"load_timeout",
-              "How long a request waits at most for its model; not less than an engine's "
-              "start_timeout unless another value than 5m is given."},
+              "How long a request waits at most for its model; where absent, not less than an "
+              "engine's start_timeout."},
              limits.load_timeout);
+  limits.load_timeout_given = f.has("load_timeout");
   f.duration({"idle_timeout", "How long a connection stays open between requests."},
              limits.idle_timeout);
   f.duration({"header_timeout", "How long a client may take to send a request."},

@@ -9,8 +9,8 @@
 namespace heddle::gateway {
 
 Duration load_limit(const config::Limits& limits, const config::EngineConfig& engine) {
-  const bool by_default = limits.load_timeout == config::Limits().load_timeout;
-  return by_default ? std::max(limits.load_timeout, engine.start_timeout) : limits.load_timeout;
+  return limits.load_timeout_given ? limits.load_timeout
+                                   : std::max(limits.load_timeout, engine.start_timeout);
 }
 
 ForwardedRequest::ForwardedRequest(std::shared_ptr<Context> context,

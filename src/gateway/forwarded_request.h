@@ -11,8 +11,8 @@
 
 namespace heddle::gateway {
 
-/// How long a request waits at most for its engine: `limits.load_timeout`, or while that is what it
-/// is by default, as long as the engine may take to start where that is more.
+/// How long a request waits at most for its engine: `limits.load_timeout`, or where that was not
+/// given, as long as the engine may take to start if that is more.
 [[nodiscard]] Duration load_limit(const config::Limits& limits, const config::EngineConfig& engine);
 
 /// What the rest of the system knows of a request that is forwarded: the system behind, the story,

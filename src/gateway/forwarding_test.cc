@@ -355,6 +355,7 @@ TEST_F(ForwardingTest, AnEngineThatIsTooSlowTimesOut) {
 
 TEST_F(ForwardingTest, AnEngineThatDoesNotComeUpTimesOut) {
   config.limits.load_timeout = 20ms;
+  config.limits.load_timeout_given = true;
   start_with([](const Peer&, const std::string&) { return false; }, /*waits=*/true);
   const TestResponse answer = call("POST", "/v1/chat/completions", chat());
   EXPECT_EQ(answer.status, 504);
@@ -409,8 +410,8 @@ TEST(LoadLimit, IsThatOfTheEnginesStartUnlessTheUserSaysOtherwise) {
   EXPECT_EQ(load_limit({}, engine), 5min);
   engine.start_timeout = 10min;
   EXPECT_EQ(load_limit({}, engine), 10min);
-  EXPECT_EQ(load_limit({.load_timeout = 30s}, engine), 30s);
-  EXPECT_EQ(load_limit({.load_timeout = 20min}, engine), 20min);
+  EXPECT_EQ(load_limit({.load_timeout = 30s, .load_timeout_given = true}, engine), 30s);
+  EXPECT_EQ(load_limit({.load_timeout = 5min, .load_timeout_given = true}, engine), 5min);
 }
 
 }  // namespace

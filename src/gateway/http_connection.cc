@@ -118,10 +118,12 @@ class Connection final : public HttpConnection,
 
  private:
   Task<bool> read_request();
-  Task<ErrorCode> read_head(RequestParser& parser);
-  Task<ErrorCode> read_rest_of_head(RequestParser& parser);
-  Task<ErrorCode> read_body(RequestParser& parser);
-  Task<ErrorCode> read_rest_of_body(RequestParser& parser);
+  enum class Part : std::uint8_t { kHead, kAll };
+  static bool has(const RequestParser& parser, Part part) {
+    return part == Part::kHead ? parser.is_header_done() : parser.is_done();
+  }
+  Task<ErrorCode> read(RequestParser& parser, Part part);
+  Task<ErrorCode> read_rest(RequestParser& parser, Part part);
   ErrorCode parse_buffered(RequestParser& parser);
   Task<void> refuse(api::ApiError error);
   Task<void> linger();
@@ -250,39 +252,20 @@ ErrorCode Connection::parse_buffered(RequestParser& parser) {
   return failure == http::error::need_more ? ErrorCode() : failure;
 }
 
-/// Reads until the head is there; mostly it is.
-Task<ErrorCode> Connection::read_head(RequestParser& parser) {
+/// Reads until that part of the request is there; mostly it is.
+Task<ErrorCode> Connection::read(RequestParser& parser, Part part) {
   const ErrorCode failure = parse_buffered(parser);
-  if (failure || parser.is_header_done()) {
+  if (failure || has(parser, part)) {
     return failure;
   }
-  return read_rest_of_head(parser);
+  return read_rest(parser, part);
 }
 
-Task<ErrorCode> Connection::read_rest_of_head(RequestParser& parser) {
+Task<ErrorCode> Connection::read_rest(RequestParser& parser, Part part) {
   ErrorCode failure;
-  while (!failure && !parser.is_header_done()) {
+  while (!failure && !has(parser, part)) {
     co_await watched_->readable();
-    failure = read_some(kReadBytes);
-    failure = failure ? failure : parse_buffered(parser);
-  }
-  co_return failure;
-}
-
-/// Reads until the request is whole; mostly it is.
-Task<ErrorCode> Connection::read_body(RequestParser& parser) {
-  const ErrorCode failure = parse_buffered(parser);
-  if (failure || parser.is_done()) {
-    return failure;
-  }
-  return read_rest_of_body(parser);
-}
-
-Task<ErrorCode> Connection::read_rest_of_body(RequestParser& parser) {
-  ErrorCode failure;
-  while (!failure && !parser.is_done()) {
-    co_await watched_->readable();
-    failure = read_some(kBodyReadBytes);
+    failure = read_some(part == Part::kHead ? kReadBytes : kBodyReadBytes);
     failure = failure ? failure : parse_buffered(parser);
   }
   co_return failure;
@@ -343,7 +326,7 @@ Task<bool> Connection::read_request() {
   give_up_after(limits.header_timeout);
   request_.request_id = draw_id(shared_->rng);
   keep_alive_ = false;
-  ErrorCode failure = co_await read_head(parser);
+  ErrorCode failure = co_await read(parser, Part::kHead);
   if (!failure) {
     take_head(parser);
     if (std::optional<api::ApiError> no = let_in()) {
@@ -362,7 +345,7 @@ Task<bool> Connection::read_request() {
     const std::uint64_t length = parser.content_length().value_or(limits.body);
     give_up_after(limits.header_timeout + 1s * (length / kBodyBytesPerSecond));
     parser.eager(true);
-    failure = co_await read_body(parser);
+    failure = co_await read(parser, Part::kAll);
   }
   if (!failure) {
     request_.body = std::move(parser.body());

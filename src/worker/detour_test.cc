@@ -78,6 +78,14 @@ class DetourTest : public testing::Test {
   void make_relay() {
     relay_ = std::make_unique<Relay>(*devices_[1], [this] { return idle_.load(); });
   }
+  /// Loads the image while the relay serves a detour; it comes as it is, whichever way.
+  void load_beside_a_relay() {
+    make_relay();
+    relay_->serve(make_detour());
+    load();
+    wait_copied();
+    expect_image();
+  }
   /// A detour over GPU 1, and the socket to it.
   Descriptor make_detour() {
     auto sockets = rpc::packet_pair().value();
@@ -144,11 +152,7 @@ TEST_F(DetourTest, AnImageComesOverBothGpusLinks) {
   make_mapper([this](std::uint64_t) {  // The own link waits until the other has done something.
     wait_until([this] { return mapper_->detoured_bytes() > 0; });
   });
-  make_relay();
-  relay_->serve(make_detour());
-  load();
-  wait_copied();
-  expect_image();
+  load_beside_a_relay();
   EXPECT_EQ(mapper_->copied_bytes(), kImageBytes);
   EXPECT_GT(mapper_->detoured_bytes(), 0U);
   EXPECT_LT(mapper_->detoured_bytes(), kImageBytes) << "the own link had the first part";
@@ -167,21 +171,13 @@ TEST_F(DetourTest, TheFrontIsNeverSaidToBeThereBeforeItIs) {
       ASSERT_EQ(std::to_integer<std::uint64_t>(*word.data()), at / kPage + 1);
     }
   });
-  make_relay();
-  relay_->serve(make_detour());
-  load();
-  wait_copied();
-  expect_image();
+  load_beside_a_relay();
 }
 
 TEST_F(DetourTest, ARelayWithALoadOfItsOwnIsLeftAlone) {
   idle_ = false;
   make_mapper();
-  make_relay();
-  relay_->serve(make_detour());
-  load();
-  wait_copied();
-  expect_image();
+  load_beside_a_relay();
   EXPECT_EQ(mapper_->detoured_bytes(), 0U);
   EXPECT_EQ(relay_->relayed_bytes(), 0U);
 }
@@ -191,11 +187,7 @@ TEST_F(DetourTest, ARelayThatBeginsALoadSendsTheDetourAwayAndMayLendAgain) {
     wait_until([this] { return mapper_->detoured_bytes() > 0; });
     idle_ = false;
   });
-  make_relay();
-  relay_->serve(make_detour());
-  load();
-  wait_copied();
-  expect_image();
+  load_beside_a_relay();
   const std::uint64_t before = mapper_->detoured_bytes();
   close();
   idle_ = true;
@@ -290,11 +282,7 @@ TEST_F(DetourTest, OneDetourAtATimeHasTheRelay) {
 TEST_F(DetourTest, ARelayWithoutMemoryLendsNothing) {
   driver_.fail("cuMemCreate", 1, device::kCudaOutOfMemory);
   make_mapper();
-  make_relay();
-  relay_->serve(make_detour());
-  load();
-  wait_copied();
-  expect_image();
+  load_beside_a_relay();
   EXPECT_EQ(mapper_->detoured_bytes(), 0U);
 }
 
