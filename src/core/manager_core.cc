@@ -18,6 +18,23 @@ DemandStatus demand_status(const ModelState& model) {
           .wasted_bytes = model.wasted_bytes};
 }
 
+/// An engine that stands by is absent, whatever it holds.
+Residency residency_of(const Instance& instance) {
+  switch (instance.stage) {
+    case InstanceStage::kLoading:
+      return Residency::kLoading;
+    case InstanceStage::kServing:
+      return instance.in_flight.empty() ? Residency::kWarm : Residency::kServing;
+    case InstanceStage::kSuspended:
+      return Residency::kAbsent;
+    case InstanceStage::kDraining:
+    case InstanceStage::kEvicting:
+    case InstanceStage::kMember:
+      break;
+  }
+  return Residency::kDraining;
+}
+
 }  // namespace
 
 void ManagerCore::Impl::step(Instant now,
@@ -61,12 +78,7 @@ std::vector<ModelStatus> ManagerCore::Impl::models() const {
         status.requests_waiting += std::ssize(instance.in_flight);
         continue;
       }
-      Residency residency = Residency::kLoading;
-      if (instance.stage == InstanceStage::kServing) {
-        residency = instance.in_flight.empty() ? Residency::kWarm : Residency::kServing;
-      } else if (instance.stage != InstanceStage::kLoading) {
-        residency = Residency::kDraining;
-      }
+      const Residency residency = residency_of(instance);
       if (!status.device || residency == Residency::kServing) {
         status.residency = residency;
         status.device = device_id;
@@ -98,6 +110,29 @@ void ManagerCore::Impl::add_shards(const ModelState& model, ModelStatus& status)
   }
 }
 
+/// A further shard is where rank 0 of its group is.
+std::vector<ResidentStatus> ManagerCore::Impl::residents(const DeviceState& device) const {
+  std::vector<ResidentStatus> residents;
+  for (const auto& [id, here] : device.instances) {
+    const ModelState& model = models_.at(id);
+    const ModelId whole = model.config.part_of.value_or(id);
+    const Instance& instance = here.leader ? devices_.at(*here.leader).instances.at(whole) : here;
+    ResidentStatus status{.model = models_.at(whole).config.name,
+                          .residency = residency_of(instance),
+                          .foreign = model.foreign(),
+                          .requests_running = std::ssize(instance.in_flight)};
+    const auto footprint = model.config.footprints.find(device.config.id);
+    if (model.foreign()) {
+      status.weights_pages = here.kv_pages;
+    } else if (footprint != model.config.footprints.end()) {
+      status.weights_pages = footprint->second.image_pages;
+      status.kv_pages = here.kv_pages;
+    }
+    residents.push_back(std::move(status));
+  }
+  return residents;
+}
+
 std::vector<DeviceStatus> ManagerCore::Impl::devices() const {
   std::vector<DeviceStatus> statuses;
   for (const auto& [id, device] : devices_) {
@@ -108,6 +143,7 @@ std::vector<DeviceStatus> ManagerCore::Impl::devices() const {
                         .restarts = device.restarts,
                         .page_bytes = device.config.page_bytes,
                         .usage = device.usage,
+                        .residents = residents(device),
                         .serving = device.serving,
                         .switching = device.switching});
   }

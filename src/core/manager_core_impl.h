@@ -178,6 +178,7 @@ class ManagerCore::Impl {
   void step(Instant now, const ManagerEvent& event, std::vector<ManagerCommand>& commands);
   [[nodiscard]] std::vector<ModelStatus> models() const;
   void add_shards(const ModelState& model, ModelStatus& status) const;
+  [[nodiscard]] std::vector<ResidentStatus> residents(const DeviceState& device) const;
   [[nodiscard]] std::vector<DeviceStatus> devices() const;
   [[nodiscard]] std::int64_t tokens_max(ModelId model) const;
   [[nodiscard]] std::int64_t tokens_max(ModelId model, DeviceId device) const;

@@ -376,6 +376,22 @@ TEST(ManagerCore, DrainsAndAtTheDeadlineEndsWhatIsLeft) {
   EXPECT_NE(find<Drained>(commands), nullptr);
 }
 
+TEST(ManagerCore, TellsWhoseThePagesOfADeviceAre) {
+  Bench bench;
+  bench.arrive(1, kA);
+  bench.said(ModelServing{.model = kA});
+  bench.said(
+      DeviceReport{.models = {{.model = kA, .residency = Residency::kServing, .kv_pages = 4}}});
+  const std::vector<DeviceStatus> devices = bench.core.devices();
+  ASSERT_EQ(devices.at(0).residents.size(), 1U);
+  const ResidentStatus& resident = devices[0].residents[0];
+  EXPECT_EQ(resident.model, "a");
+  EXPECT_EQ(resident.residency, Residency::kServing);
+  EXPECT_EQ(resident.weights_pages, 12);
+  EXPECT_EQ(resident.kv_pages, 4);
+  EXPECT_EQ(resident.requests_running, 1);
+}
+
 TEST(ManagerCore, FindsPagesForARequestThatOutgrewItsShare) {
   Bench bench;
   for (ManagerModel& model : bench.configuration.models) {

@@ -264,6 +264,16 @@ struct PrefixCounts {
   friend bool operator==(const PrefixCounts&, const PrefixCounts&) = default;
 };
 
+/// A model on a device, or the part of it that is there.
+struct ResidentStatus {
+  std::string model{};
+  Residency residency = Residency::kLoading;
+  bool foreign = false;            ///< An engine that is not ours.
+  std::int64_t weights_pages = 0;  ///< Of such an engine: all it holds.
+  std::int64_t kv_pages = 0;       ///< As its worker last said.
+  std::int64_t requests_running = 0;
+};
+
 struct DeviceStatus {
   DeviceId id{};
   std::string name{};
@@ -271,7 +281,8 @@ struct DeviceStatus {
   WorkerEpoch epoch{};
   std::uint64_t restarts = 0;
   std::uint64_t page_bytes = 0;
-  ledger::PoolUsage usage{};  ///< Pages by lease kind.
+  ledger::PoolUsage usage{};                ///< Pages by lease kind.
+  std::vector<ResidentStatus> residents{};  ///< By model id.
   std::vector<PrefixCounts> prefixes{};
   ledger::DropCounts dropped_pages{};  ///< Of cached prefixes, since its worker started.
   std::uint64_t steps = 0;             ///< Of its engine, since its worker started.

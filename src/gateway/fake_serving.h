@@ -137,6 +137,11 @@ class FakeServing final : public core::Serving {
     device.usage.free = 60;
     device.usage.by_kind[static_cast<std::size_t>(ledger::LeaseKind::kKvOwn)] = {.reserved = 40,
                                                                                  .held = 20};
+    device.residents = {{.model = "tiny",
+                         .residency = core::Residency::kServing,
+                         .weights_pages = 12,
+                         .kv_pages = 20,
+                         .requests_running = 2}};
     device.prefixes = {{.model = ModelId(1), .queried_tokens = 50, .hit_tokens = 30},
                        {.model = ModelId(77), .queried_tokens = 1}};
     device.dropped_pages = {4, 3, 2, 1};

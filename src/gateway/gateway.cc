@@ -34,7 +34,8 @@ std::vector<Endpoint> all_endpoints() {
                      &response_endpoints,
                      &embedding_endpoints,
                      &proxy_endpoints,
-                     &log_endpoints}) {
+                     &log_endpoints,
+                     &web_endpoints}) {
     const std::vector<Endpoint> more = (*part)();
     all.insert(all.end(), more.begin(), more.end());
   }

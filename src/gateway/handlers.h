@@ -40,7 +40,9 @@ struct Endpoint {
 [[nodiscard]] std::vector<Endpoint> model_endpoints();
 /// What was logged, and what is being logged.
 [[nodiscard]] std::vector<Endpoint> log_endpoints();
-/// Health, version, metrics, devices, stories, and the page at "/".
+/// The page for browsers, under /ui/.
+[[nodiscard]] std::vector<Endpoint> web_endpoints();
+/// Health, version, metrics, devices, stories, and the text at "/".
 [[nodiscard]] std::vector<Endpoint> status_endpoints();
 
 }  // namespace heddle::gateway

@@ -7,6 +7,7 @@
 #include "gateway/handlers.h"
 #include "gateway/planner_handlers.h"
 #include "gateway/task.h"
+#include "gateway/web_handlers.h"
 #include "spec/json_writer.h"
 
 namespace heddle::gateway {
@@ -63,6 +64,20 @@ void write_pool(spec::JsonWriter& json, const ledger::PoolUsage& usage) {
   json.end_object();
 }
 
+/// Whose the pages are.
+void write_residents(spec::JsonWriter& json, const core::DeviceStatus& device) {
+  json.key("models").begin_array();
+  for (const core::ResidentStatus& resident : device.residents) {
+    json.begin_object().key("model").string(resident.model);
+    json.key("residency").string(residency_name(resident.residency));
+    json.key("foreign").boolean(resident.foreign);
+    json.key("weights_pages").integer(resident.weights_pages);
+    json.key("kv_pages").integer(resident.kv_pages);
+    json.key("requests_running").integer(resident.requests_running).end_object();
+  }
+  json.end_array();
+}
+
 /// The part of a model that the device has to itself with others, if it has one.
 void write_shard(spec::JsonWriter& json,
                  DeviceId device,
@@ -97,6 +112,7 @@ Task<void> devices(std::shared_ptr<Context> context, HttpExchange& http, std::st
       json.key("others_bytes").integer(*device.others_bytes);
     }
     write_pool(json, device.usage);
+    write_residents(json, device);
     write_shard(json, device.id, models);
     json.end_object();
   }
@@ -148,31 +164,44 @@ Task<void> request_stories(std::shared_ptr<Context> context, HttpExchange& http,
   co_await respond_json(http, json + "]}");
 }
 
-Task<void> index(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
-  std::string page = "heddle " + context->version +
-                     ": many language models behind one OpenAI-compatible endpoint.\n\nmodels\n";
+/// The models and devices, line by line.
+std::string now(const Context& context) {
+  std::string text = "models\n";
   std::string example;
-  for (const core::ModelStatus& status : context->serving->models()) {
-    const std::shared_ptr<CatalogModel> model = context->catalog.find(status.id);
+  for (const core::ModelStatus& status : context.serving->models()) {
+    const std::shared_ptr<CatalogModel> model = context.catalog.find(status.id);
     if (!model || model->config.unlisted) {
       continue;
     }
-    page += "  " + model->config.id + "  " + std::string(residency_name(status.residency));
-    page += status.host_cached ? ", in host memory\n" : "\n";
+    text += "  " + model->config.id + "  " + std::string(residency_name(status.residency));
+    text += status.host_cached ? ", in host memory\n" : "\n";
     example = example.empty() ? model->config.id : example;
   }
-  page += "\ndevices\n";
-  for (const core::DeviceStatus& device : context->serving->devices()) {
+  text += "\ndevices\n";
+  for (const core::DeviceStatus& device : context.serving->devices()) {
     const auto bytes = [&](std::int64_t pages) {
       return format_bytes(static_cast<std::uint64_t>(pages) * device.page_bytes);
     };
-    page += "  " + device.name + "  " + (device.up ? "up" : "down") + ", " +
+    text += "  " + device.name + "  " + (device.up ? "up" : "down") + ", " +
             bytes(device.usage.free + device.usage.of(ledger::LeaseKind::kKvCached).held) + " of " +
             bytes(device.usage.total) + " free\n";
   }
-  page += "\ntry\n  POST /v1/chat/completions  {\"model\": \"" + example +
-          "\", \"messages\": [{\"role\": \"user\", \"content\": \"...\"}]}\n"
-          "see\n  /v1/models  /running  /metrics  /api/devices  /api/requests  /api/decisions\n";
+  return text + "\ntry\n  POST /v1/chat/completions  {\"model\": \"" + example +
+         "\", \"messages\": [{\"role\": \"user\", \"content\": \"...\"}]}\n";
+}
+
+/// For whoever is at a terminal; browsers are sent to the page.
+Task<void> index(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  if (http.request().accept.find("text/html") != std::string::npos) {
+    (void)co_await http.respond(see_page());  // Nobody else wants it.
+    co_return;
+  }
+  std::string page = "heddle " + context->version +
+                     ": many language models behind one OpenAI-compatible endpoint.\n\n";
+  page += context->keys_asked ? "What there is, it tells those who send a key.\n" : now(*context);
+  page +=
+      "\nsee\n  /ui/ (a page)  /v1/models  /running  /metrics  /api/devices  /api/requests  "
+      "/api/decisions\n";
   HttpResponse response{.body = std::move(page), .content_type = "text/plain; charset=utf-8"};
   (void)co_await http.respond(std::move(response));  // Nobody else wants it.
 }
@@ -180,7 +209,7 @@ Task<void> index(std::shared_ptr<Context> context, HttpExchange& http, std::stri
 }  // namespace
 
 std::vector<Endpoint> status_endpoints() {
-  return {{{"GET", "/"}, Access::kKey, index},
+  return {{{"GET", "/"}, Access::kOpen, index},
           {{"GET", "/health"}, Access::kOpen, health},
           {{"GET", "/healthz"}, Access::kOpen, health},
           {{"GET", "/readyz"}, Access::kOpen, ready},

@@ -78,6 +78,18 @@ TEST_F(StatusHandlersTest, DevicesShowPagesByKindOfLease) {
   EXPECT_EQ(devices["host"]["pages_total"], 50);
 }
 
+TEST_F(StatusHandlersTest, DevicesShowWhoseThePagesAre) {
+  start();
+  const auto models = ask("GET", "/api/devices")["devices"][0]["models"];
+  ASSERT_EQ(models.size(), 1U);
+  EXPECT_EQ(models[0]["model"], "tiny");
+  EXPECT_EQ(models[0]["residency"], "serving");
+  EXPECT_EQ(models[0]["foreign"], false);
+  EXPECT_EQ(models[0]["weights_pages"], 12);
+  EXPECT_EQ(models[0]["kv_pages"], 20);
+  EXPECT_EQ(models[0]["requests_running"], 2);
+}
+
 TEST_F(StatusHandlersTest, DevicesShowTheShardsOfModelsThatAreCut) {
   serving.residency[ModelId(1)] = core::Residency::kServing;
   serving.peers = {DeviceId(1)};

@@ -1,0 +1,120 @@
+/** What the parts of the page make of what a server tells. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { open } from "./document.mjs";
+
+const document = open("http://127.0.0.1:1/ui/");
+const { bytes, duration, element, list, say } = await import("../../web/dom.mjs");
+const { hues, shares } = await import("../../web/owners.mjs");
+const { areas } = await import("../../web/memory.mjs");
+const { phases_of, summary } = await import("../../web/requests.mjs");
+const { events } = await import("../../web/ask.mjs");
+const decisions = await import("../../web/decisions.mjs");
+
+const KINDS = ["weights_active", "weights_idle", "kv_own", "kv_cached", "overhead", "foreign", "image"];
+
+function pool(total, free, held, models = []) {
+  const pages = Object.fromEntries(KINDS.map((kind) => [kind, { reserved: held[kind] ?? 0, held: held[kind] ?? 0 }]));
+  return { pages_total: total, pages_free: free, pages, models };
+}
+
+test("figures are given in the unit that reads best", () => {
+  assert.equal(bytes(0), "0 B");
+  assert.equal(bytes(1536), "1.50 KiB");
+  assert.equal(bytes(80 * 2 ** 30), "80.0 GiB");
+  assert.equal(duration(0.0605), "61 µs");
+  assert.equal(duration(4.4617), "4.5 ms");
+  assert.equal(duration(123.4), "123 ms");
+  assert.equal(duration(12_345), "12.3 s");
+  assert.equal(duration(3_725_000), "1 h 2 min");
+});
+
+test("a list keeps its elements, in the new order", () => {
+  const parent = element("ul");
+  const show = (items) => list(parent, items, (item) => item, () => element("li"), (child, item) => say(child, item));
+  show(["a", "b", "c"]);
+  const [a, , c] = parent.children;
+  show(["c", "d", "a"]);
+  assert.deepEqual([...parent.children].map((child) => child.textContent), ["c", "d", "a"]);
+  assert.equal(parent.children[0], c);
+  assert.equal(parent.children[2], a);
+});
+
+test("the pages of a device are told apart by owner, and add up", () => {
+  const models = [
+    { model: "a", foreign: false, weights_pages: 20, kv_pages: 5 },
+    { model: "b", foreign: false, weights_pages: 10, kv_pages: 0 },
+  ];
+  const { total, parts } = shares(pool(80, 40, { weights_active: 20, weights_idle: 10, kv_own: 5, kv_cached: 2, overhead: 1 }, models));
+  assert.equal(total, 80);
+  assert.deepEqual(parts, [
+    { owner: "a", part: "weights", pages: 20 },
+    { owner: "a", part: "kv", pages: 5 },
+    { owner: "b", part: "weights", pages: 10 },
+    { owner: "cached prefixes", part: "common", pages: 2 },
+    { owner: "workspace", part: "common", pages: 1 },
+    { owner: "promised", part: "common", pages: 2 },
+  ]);
+});
+
+test("an engine's pages count with its device, lent or counted", () => {
+  const engine = { model: "v", foreign: true, weights_pages: 30, kv_pages: 0 };
+  const lent = shares(pool(50, 50, {}, [engine]));
+  assert.deepEqual(lent, { total: 80, parts: [{ owner: "v", part: "weights", pages: 30 }] });
+  const counted = shares(pool(80, 50, { foreign: 30 }, [engine]));
+  assert.deepEqual(counted, { total: 80, parts: [{ owner: "v", part: "weights", pages: 30 }] });
+});
+
+test("neighbours have hues that are far apart", () => {
+  const angles = [...hues(["a", "b", "c"].map((id) => ({ id }))).values()];
+  const apart = (x, y) => Math.min(Math.abs(x - y), 360 - Math.abs(x - y));
+  assert.ok(apart(angles[0], angles[1]) > 60 && apart(angles[1], angles[2]) > 60 && apart(angles[0], angles[2]) > 60);
+});
+
+test("what was given up is a step in the picture of the past", () => {
+  const of = (pages) => ({ total: 10, parts: pages > 0 ? [{ owner: "a", part: "weights", pages }] : [] });
+  const [area] = areas([{ at: 0, ...of(5) }, { at: 10, ...of(0) }], 20);
+  assert.equal(
+    area.path,
+    "M280.0,0.5000L290.0,0.5000L290.0,1.0000L300.0,1.0000L300.0,1.0000L290.0,1.0000L290.0,1.0000L280.0,1.0000Z",
+  );
+});
+
+test("times to first tokens come from the requests that have one", () => {
+  const story = (prefill_ms, more) => ({
+    arrived_ms: 0, running: false, status: 200, parts: [{ phases: { queue_ms: 1, load_ms: 2, prefill_ms, decode_ms: 9, total_ms: 12 + prefill_ms } }], ...more,
+  });
+  const told = [story(3), story(7), story(100, { status: 503, parts: [] }), story(50, { running: true, arrived_ms: 99_000 })];
+  assert.deepEqual(summary(told, 100_000), { minute: 1, running: 1, p50: 10, p95: 10 });
+  assert.equal(phases_of(story(3)).total_ms, 15);
+  assert.equal(phases_of({ parts: [] }).total_ms, 0);
+});
+
+test("a stream of events is read whatever its pieces, and its error thrown", async () => {
+  const of = (text) => new Response(new Blob([text]).stream().pipeThrough(new TransformStream({
+    transform: (chunk, out) => chunk.forEach((byte) => out.enqueue(Uint8Array.of(byte))),
+  })));
+  const found = [];
+  for await (const { text } of events(of(': loading\n\ndata: {"choices":[{"delta":{"content":"á"}}]}\n\ndata: [DONE]\n\n'))) {
+    found.push(text);
+  }
+  assert.deepEqual(found, ["á"]);
+  await assert.rejects(async () => {
+    for await (const _ of events(of('data: {"error":{"message":"no pages"}}\n\n'))) {
+    }
+  }, /no pages/);
+});
+
+test("a decision keeps its element while it ages", () => {
+  const root = element("ol");
+  const one = (age_ms) => ({ age_ms, decision: "load", model: "a", device: "cpu0", for: null, why: "a request waits" });
+  decisions.show(root, [one(1000)], 10_000);
+  const first = root.firstChild;
+  decisions.show(root, [one(2001), one(5)], 11_000);
+  assert.equal(root.children.length, 2);
+  assert.equal(root.children[1], first);
+  assert.match(first.textContent, /load a on cpu0a request waits, 2.00 s ago/);
+  assert.equal(document.querySelectorAll("#decisions").length, 1);
+});

@@ -1,0 +1,88 @@
+/** The page: asks the server each second how things are, and shows it. Nothing is asked while nobody looks. */
+
+import * as ask from "./ask.mjs";
+import * as decisions from "./decisions.mjs";
+import { duration, element, list, say } from "./dom.mjs";
+import * as logs from "./logs.mjs";
+import * as memory from "./memory.mjs";
+import * as models from "./models.mjs";
+import * as requests from "./requests.mjs";
+import { get, KeyWanted, setKey } from "./server.mjs";
+
+const PERIOD_MS = 1000;
+
+const by_id = (id) => document.getElementById(id);
+
+let trouble_until = 0;
+
+/** Says what went wrong, for a while: what a look finds right does not wipe away what a button could not do. */
+function complain(error) {
+  const shown = by_id("trouble");
+  say(shown, error instanceof TypeError ? "the server does not answer" : error.message);
+  shown.hidden = false;
+  trouble_until = performance.now() + 8000;
+}
+
+function show_summary(stories, forecasts) {
+  const { minute, running, p50, p95 } = requests.summary(stories, Date.now());
+  const sum = (kind) => forecasts.reduce((all, { starts }) => all + starts[kind], 0);
+  const facts = [["running", running], ["in the last minute", stories.length === minute ? `${minute}+` : minute]];
+  if (p50 !== undefined) {
+    facts.push(["first token, median", duration(p50)], ["95th percentile", duration(p95)]);
+  }
+  facts.push(["prewarmed in time", sum("hit")], ["loaded on demand", sum("miss")]);
+  list(by_id("summary"), facts, ([name]) => name, () => element("li", {}, element("b"), element("span")), (item, [name, value]) => {
+    say(item.firstChild, String(value));
+    say(item.lastChild, name);
+  });
+}
+
+/** One look at the server. */
+export async function look() {
+  const paths = ["api/devices", "v1/models", "running", "api/forecasts", "api/requests", "api/decisions"];
+  const [devices, listed, running, forecasts, stories, decided] = await Promise.all(paths.map(get));
+  memory.show(by_id("memory"), devices, listed.data);
+  memory.show_owners(by_id("owners"), listed.data);
+  models.show(by_id("models"), listed.data, running.running, forecasts.models, complain);
+  requests.show(by_id("requests"), stories.requests);
+  decisions.show(by_id("decisions"), decided.decisions, Date.now());
+  show_summary(stories.requests, forecasts.models);
+  ask.offer(by_id("ask"), listed.data);
+}
+
+async function greet() {
+  const { version } = await get("version");
+  say(by_id("version"), version);
+}
+
+/** Looks, and again a second later, until a key is wanted. */
+async function watch() {
+  try {
+    if (!document.hidden) {
+      if (by_id("version").textContent === "") {
+        await greet();
+      }
+      await look();
+      if (performance.now() > trouble_until) {
+        by_id("trouble").hidden = true;
+      }
+    }
+  } catch (error) {
+    if (error instanceof KeyWanted) {
+      by_id("key").hidden = false;
+      return;
+    }
+    complain(error);
+  }
+  setTimeout(watch, PERIOD_MS);
+}
+
+by_id("key").addEventListener("submit", (submitted) => {
+  submitted.preventDefault();
+  setKey(by_id("key").elements.key.value);
+  by_id("key").hidden = true;
+  watch();
+});
+ask.serve(by_id("ask"), complain);
+logs.serve(by_id("logs"), complain);
+watch();

@@ -1,0 +1,57 @@
+/** The models: their states, what is expected of them, and buttons to load and unload them. */
+
+import { element, list, say } from "./dom.mjs";
+import { post } from "./server.mjs";
+
+function make_row(model, complain) {
+  const button = element("button", { type: "button" });
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    try {
+      await post(`models/${button.dataset.verb}`, { model: model.id });
+    } catch (error) {
+      complain(error);
+    } finally {
+      button.disabled = false;
+    }
+  });
+  const numbers = [0, 1, 2, 3].map(() => element("td", { class: "n" }));
+  const state = element("td", {}, element("span", { class: "state" }));
+  return element("tr", {}, element("th", { scope: "row" }), state, element("td"), ...numbers, element("td", {}, button));
+}
+
+function state_text({ status }) {
+  if (status.failed) {
+    return "failed";
+  }
+  const share = status.progress === undefined ? "" : ` ${Math.floor(100 * status.progress)} %`;
+  return status.residency.replace("_", " ") + share;
+}
+
+function update_row(row, model, running, forecast) {
+  const [name, state, device, runs, waits, expected, starts, last] = row.children;
+  say(name, model.id);
+  name.title = model.description ?? "";
+  say(state.firstChild, state_text(model));
+  state.firstChild.dataset.state = model.status.failed ? "failed" : model.status.residency;
+  state.title = model.status.error ?? "";
+  say(device, model.status.device ?? "");
+  say(runs, String(running?.requests_running ?? 0));
+  say(waits, String(running?.requests_waiting ?? 0));
+  if (forecast !== undefined) {
+    say(expected, `${forecast.expected_mean.toFixed(1)} / ${forecast.expected_peak.toFixed(0)}`);
+    const { warm, hit, attach, miss } = forecast.starts;
+    say(starts, `${warm} / ${hit} / ${attach} / ${miss}`);
+  }
+  const button = last.firstChild;
+  button.dataset.verb = model.status.value === "unloaded" || model.status.value === "sleeping" ? "load" : "unload";
+  say(button, button.dataset.verb);
+}
+
+/** `running` and `forecasts` are what /running and /api/forecasts tell; `complain(error)` hears what a button could not do. */
+export function show(root, models, running, forecasts, complain) {
+  const runs = new Map(running.map((each) => [each.model, each]));
+  const expected = new Map(forecasts.map((each) => [each.model, each]));
+  list(root, models, ({ id }) => id, (model) => make_row(model, complain), (row, model) =>
+    update_row(row, model, runs.get(model.id), expected.get(model.id)));
+}
