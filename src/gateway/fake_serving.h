@@ -147,6 +147,7 @@ class FakeServing final : public core::Serving {
     device.dropped_pages = {4, 3, 2, 1};
     device.steps = 70;
     device.late_steps = 7;
+    device.slow_steps = 3;
     device.copied_bytes = 500;
     device.detoured_bytes = 200;
     device.relayed_bytes = 90;

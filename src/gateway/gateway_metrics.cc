@@ -341,6 +341,10 @@ void GatewayMetrics::publish(const core::ServingStatus& serving) {
                 "Steps that took longer than the device's pace allows.",
                 labels,
                 device.late_steps);
+    count_up_to("heddle_worker_slow_steps_total",
+                "Steps that took 1.2 times as long as the device's pace says, or longer.",
+                labels,
+                device.slow_steps);
     for (const auto& [state, span] :
          {std::pair("serving", device.serving), std::pair("switching", device.switching)}) {
       metrics_.set("heddle_device_time_seconds",

@@ -41,6 +41,7 @@ constexpr std::array<FigureText, kFigures> kTexts{{
     {"misses", "starts on an absent one"},
     {"evictions", "evictions"},
     {"late_steps", "late steps [%]", true},
+    {"slow_steps", "steps above 1.2 of their pace"},
 }};
 
 /// What a Student's t of so many degrees of freedom exceeds in 2.5 of 100 cases.
@@ -127,6 +128,7 @@ Figures figures_of(const LabRun& run, const std::vector<sim::Objective>& objecti
   const double steps = run.counted.total("heddle_worker_steps_total");
   const double late = run.counted.total("heddle_worker_late_steps_total");
   set(Figure::kLateSteps, steps > 0 ? late / steps : 0);
+  set(Figure::kSlowSteps, run.counted.total("heddle_worker_slow_steps_total"));
   return figures;
 }
 

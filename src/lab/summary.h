@@ -35,8 +35,9 @@ enum class Figure : std::uint8_t {
   kMisses,    ///< ... or was not there.
   kEvictions,
   kLateSteps,  ///< Part of paced steps, 0 to 1.
+  kSlowSteps,  ///< Paced steps that took 1.2 times as long or longer.
 };
-inline constexpr std::size_t kFigures = 23;
+inline constexpr std::size_t kFigures = 24;
 
 /// As in reports for machines: "ttft_p50_s".
 [[nodiscard]] std::string_view key(Figure figure);

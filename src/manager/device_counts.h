@@ -13,6 +13,7 @@ inline void add_counts(const agent::Agent& agent, core::DeviceStatus& device) {
   device.dropped_pages = stats.dropped_pages;
   device.steps = stats.steps;
   device.late_steps = stats.late_steps;
+  device.slow_steps = stats.slow_steps;
   device.copied_bytes = stats.copied_bytes;
   device.detoured_bytes = stats.detoured_bytes;
   device.relayed_bytes = stats.relayed_bytes;

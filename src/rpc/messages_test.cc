@@ -106,6 +106,7 @@ std::vector<ToServe> every_to_serve() {
       {.epoch = WorkerEpoch(4),
        .body = WorkerStats{.steps = 1,
                            .late_steps = 2,
+                           .slow_steps = 1,
                            .busy = Duration(3),
                            .mapping = Duration(4),
                            .copied_bytes = 5,

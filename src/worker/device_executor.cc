@@ -17,6 +17,8 @@ enum class Lease : std::uint8_t { kWeights = 1, kOverhead = 2, kKv = 3 };
 
 /// A paced step is late beyond this part of its pace: waking up always takes a little longer.
 constexpr std::int64_t kLateSlack = 20;
+/// And slow beyond this one.
+constexpr std::int64_t kSlowSlack = 5;
 
 memory::OwnerId owner(ModelId model, Lease lease) {
   return memory::OwnerId(model.value() * 4 + static_cast<std::uint64_t>(lease));
@@ -445,6 +447,7 @@ Duration DeviceExecutor::keep_pace(const policy::StepPlan& plan, Instant began, 
   }
   const Duration passed = steady_now() - began;
   stats_.late_steps += !waits && passed > paced + paced / kLateSlack ? 1 : 0;
+  stats_.slow_steps += !waits && passed > paced + paced / kSlowSlack ? 1 : 0;
   return passed;
 }
 
