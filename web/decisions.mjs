@@ -26,6 +26,6 @@ export function show(root, decisions, now_ms) {
     row.dataset.decision = each.decision;
     const target = each.for ? ` for ${each.for}` : "";
     say(where, `${each.device ? ` on ${each.device}` : ""}${target}`);
-    say(why, `${each.why}, ${duration(each.age_ms)} ago`);
+    say(why, `${duration(each.age_ms)} ago: ${each.why}`);
   });
 }

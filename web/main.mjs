@@ -44,7 +44,7 @@ export async function look() {
   memory.show(by_id("memory"), devices, listed.data);
   memory.show_owners(by_id("owners"), listed.data);
   models.show(by_id("models"), listed.data, running.running, forecasts.models, complain);
-  requests.show(by_id("requests"), stories.requests);
+  requests.show(by_id("requests"), stories.requests, Date.now());
   decisions.show(by_id("decisions"), decided.decisions, Date.now());
   show_summary(stories.requests, forecasts.models);
   ask.offer(by_id("ask"), listed.data);

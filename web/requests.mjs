@@ -23,7 +23,7 @@ function tokens(request) {
   return `${sum("prompt_tokens")}${cached} + ${sum("completion_tokens")} tokens${restarts}`;
 }
 
-function update_row(row, request, longest) {
+function update_row(row, request, longest, now_ms) {
   const [name, bar, time, rest] = row.children;
   const phases = phases_of(request);
   say(name, request.model);
@@ -32,18 +32,18 @@ function update_row(row, request, longest) {
     bar.children[i].style.width = `${(100 * ms) / longest}%`;
     bar.children[i].title = `${phase} ${duration(ms)}`;
   });
-  say(time, duration(phases.total_ms));
+  say(time, duration(request.running ? Math.max(0, now_ms - request.arrived_ms) : phases.total_ms));
   const bad = !request.running && request.status >= 400;
   say(rest, bad ? `${request.status}: ${request.error ?? ""}` : tokens(request));
   row.title = `${request.id} ${request.endpoint}`;
   row.className = `${request.running ? "running" : ""} ${bad ? "bad" : ""}`;
 }
 
-/** Bars share one scale: that of the longest of those that are shown. */
-export function show(root, requests) {
+/** Bars share one scale: that of the longest of those that are shown. What runs has a time, but no phases yet. */
+export function show(root, requests, now_ms) {
   const shown = requests.slice(0, SHOWN);
   const longest = Math.max(1e-3, ...shown.map((request) => phases_of(request).total_ms));
-  list(root, shown, ({ id }) => id, make_row, (row, request) => update_row(row, request, longest));
+  list(root, shown, ({ id }) => id, make_row, (row, request) => update_row(row, request, longest, now_ms));
 }
 
 /** What the latest requests say: how many in the last minute, and times to their first tokens [ms]. */

@@ -115,6 +115,6 @@ test("a decision keeps its element while it ages", () => {
   decisions.show(root, [one(2001), one(5)], 11_000);
   assert.equal(root.children.length, 2);
   assert.equal(root.children[1], first);
-  assert.match(first.textContent, /load a on cpu0a request waits, 2.00 s ago/);
+  assert.match(first.textContent, /load a on cpu02.00 s ago: a request waits/);
   assert.equal(document.querySelectorAll("#decisions").length, 1);
 });
