@@ -91,8 +91,9 @@ enum class KvSharing : std::uint8_t {
 struct PlannerConfig {
   QueueOrder queue = QueueOrder::kDeadline;
   KvSharing kv = KvSharing::kElastic;
-  bool prewarm = true;  ///< Models are loaded before they are asked for, by forecast.
-  bool value = true;    ///< The idle model that is worth least goes; else the one used longest ago.
+  bool prewarm = true;   ///< Models are loaded before they are asked for, by forecast.
+  bool forecast = true;  ///< From earlier days and what has just been; else from the latter alone.
+  bool value = true;  ///< The idle model that is worth least goes; else the one used longest ago.
   bool pressure = true;     ///< Models go, and move, to where there is most memory for their KV.
   bool replicas = true;     ///< A model with more load than a device should bear gets another.
   bool share = true;        ///< Several models may run on one device at once.

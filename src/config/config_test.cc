@@ -122,6 +122,8 @@ TEST(Config, APolicyIsASetOfSwitchesThatMayBeTurnedOneByOne) {
   EXPECT_EQ(planner("policy: heddle"), PlannerConfig{});
   EXPECT_FALSE(planner("policy: heddle, prewarm: false").prewarm);
   EXPECT_TRUE(planner("policy: heddle, prewarm: false").replicas);
+  EXPECT_TRUE(planner("policy: heddle").forecast);
+  EXPECT_FALSE(planner("forecast: false").forecast);
   const PlannerConfig reactive = planner("policy: reactive");
   EXPECT_FALSE(reactive.prewarm || reactive.value || reactive.pressure || reactive.replicas);
   EXPECT_TRUE(reactive.share && reactive.evict);

@@ -285,6 +285,11 @@ void declare(Fields& f, PlannerConfig& planner) {
            kv);
   planner.kv = static_cast<KvSharing>(kv);
   f.flag({"prewarm", "Load models before they are asked for, by forecast."}, planner.prewarm);
+  f.flag(
+      {"forecast",
+       "Expect what the best of several forecasts says, from earlier days and from what has just "
+       "been; else what was in the window before."},
+      planner.forecast);
   f.flag({"value",
           "Put models where least is lost, and evict the idle one that is worth least; else where "
           "most memory is free, and the one used longest ago."},

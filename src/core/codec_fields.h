@@ -274,6 +274,7 @@ template <class V>
 void fields(V& v, Like<PlannerOptions> auto& x) {
   v.type("PlannerOptions");
   v("prewarm", x.prewarm);
+  v("forecast", x.forecast);
   v("value", x.value);
   v("pressure", x.pressure);
   v("replicas", x.replicas);

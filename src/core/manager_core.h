@@ -73,6 +73,7 @@ struct ManagerDevice {
 /// here models come when they are asked for, and go in the order of their last use.
 struct PlannerOptions {
   bool prewarm = false;  ///< Models are loaded before they are asked for, by forecast (WarmServe).
+  bool forecast = true;  ///< By the best of several experts; else as in the window that ended.
   bool value = false;  ///< The idle model that is worth least goes; else the one used longest ago.
   bool pressure = false;  ///< Models go, and move, to where KV pressure is least (Prism).
   bool replicas = false;  ///< A model with more load than a device should bear gets another.

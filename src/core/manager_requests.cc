@@ -13,6 +13,11 @@ constexpr std::int64_t kDays = 8;
 /// Of the planner, over which a model's load is averaged.
 constexpr std::int64_t kPeriodsSeen = 10;
 
+policy::ForecastOptions forecast_options(const PlannerOptions& planner) {
+  return planner.forecast ? policy::ForecastOptions{}
+                          : policy::ForecastOptions{.days = 0, .only = policy::Expert::kLastWindow};
+}
+
 }  // namespace
 
 void ManagerCore::Impl::on(const Configure& configure) {
@@ -31,7 +36,8 @@ void ManagerCore::Impl::on(const Configure& configure) {
                 ModelState{.demand = policy::DemandMeter(now_,
                                                          options_.planner.calendar,
                                                          kDays,
-                                                         kPeriodsSeen * options_.planner.period)})
+                                                         kPeriodsSeen * options_.planner.period,
+                                                         forecast_options(options_.planner))})
             .first->second;
     HEDDLE_CHECK(!state.removed);  // A model that comes back has a new id.
     state.config = model;

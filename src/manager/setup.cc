@@ -201,6 +201,7 @@ Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t
 
 core::PlannerOptions planner_options(const config::PlannerConfig& planner, Duration clock_offset) {
   return {.prewarm = planner.prewarm,
+          .forecast = planner.forecast,
           .value = planner.value,
           .pressure = planner.pressure,
           .replicas = planner.replicas,

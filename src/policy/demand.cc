@@ -13,8 +13,16 @@ constexpr double kNewest = 0.2;
 
 }  // namespace
 
-DemandMeter::DemandMeter(Instant now, const Calendar& calendar, std::int64_t days, Duration seen)
-    : average_(seen, now), history_(calendar.windows_per_day, days), meter_(now), last_used_(now) {}
+DemandMeter::DemandMeter(Instant now,
+                         const Calendar& calendar,
+                         std::int64_t days,
+                         Duration seen,
+                         const ForecastOptions& options)
+    : average_(seen, now),
+      history_(calendar.windows_per_day, days),
+      meter_(now),
+      options_(options),
+      last_used_(now) {}
 
 void DemandMeter::change(Instant now, std::int64_t by, const Calendar& calendar) {
   in_system_ += by;
@@ -50,10 +58,10 @@ void DemandMeter::advance(Instant now, const Calendar& calendar) {
 
 void DemandMeter::foresee(std::int64_t ended, std::int64_t next) {
   if (ended >= 0) {
-    forecaster_.score(history_, ended, {});
+    forecaster_.score(history_, ended, options_);
   }
-  expected_ = forecaster_.forecast(history_, next, {});
-  coming_ = forecaster_.forecast(history_, next + 1, {});
+  expected_ = forecaster_.forecast(history_, next, options_);
+  coming_ = forecaster_.forecast(history_, next + 1, options_);
 }
 
 const Forecast& DemandMeter::expected_within(Duration lead,

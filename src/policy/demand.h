@@ -18,7 +18,8 @@ class DemandMeter {
   DemandMeter(Instant now,
               const Calendar& calendar,
               std::int64_t days,
-              Duration seen = std::chrono::seconds(5));
+              Duration seen = std::chrono::seconds(5),
+              const ForecastOptions& options = {});
 
   /// A request came; `tokens` is the most that prompt and answer together will have.
   void arrived(Instant now, std::int64_t tokens, const Calendar& calendar);
@@ -59,6 +60,7 @@ class DemandMeter {
   LoadAverage average_;
   LoadHistory history_;
   LoadMeter meter_;
+  ForecastOptions options_;
   Forecaster forecaster_{};
   Forecast expected_{};
   Forecast coming_{};  ///< Of the window after that.

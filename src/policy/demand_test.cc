@@ -88,6 +88,18 @@ TEST(DemandMeter, LooksBeyondTheWindowAlsoWhereOnlyDaysAgreeThatSomebodyComes) {
   EXPECT_GT(demand.expected_within(3s, at(88s), halves).asked().value(), 0.8);
 }
 
+TEST(DemandMeter, MayKnowNothingButTheWindowBefore) {
+  const Calendar halves{.window = 10s, .windows_per_day = 2};
+  DemandMeter demand(at(0s), halves, 3, 5s, {.days = 0, .only = Expert::kLastWindow});
+  for (std::int64_t window = 0; window < 8; ++window) {
+    demand.remember(window, {.mean = window % 2 == 1 ? 2.0 : 0.0, .peak = 3});
+    demand.foresee(window, window + 1);
+  }
+  EXPECT_EQ(demand.expected().expert, Expert::kLastWindow);
+  EXPECT_NEAR(demand.expected().load.mean, 2, 1e-9) << "as it was, not as every other window was";
+  EXPECT_FALSE(demand.expected().daily);
+}
+
 TEST(DemandMeter, RemembersWhatWasMeasuredBefore) {
   DemandMeter demand(at(0s), kCalendar, 1);
   demand.remember(0, {.mean = 2, .peak = 3});

@@ -32,7 +32,7 @@ enum class ErrorWeights : std::uint8_t {
 };
 
 struct ForecastOptions {
-  std::int64_t days = 7;            ///< D of Eq. 2: earlier days in the seasonal mean.
+  std::int64_t days = 7;            ///< D of Eq. 2: earlier days in the seasonal mean; 0: none.
   std::int64_t error_windows = 10;  ///< N of Eq. 3.
   ErrorWeights weights = ErrorWeights::kNewestFirst;
   std::optional<Expert>
