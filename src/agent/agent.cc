@@ -16,6 +16,7 @@
 #include "agent/worker_life.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "core/hearing.h"
 #include "device/cpu/arena.h"
 #include "rpc/link.h"
@@ -25,6 +26,9 @@ namespace heddle::agent {
 namespace asio = boost::asio;
 
 namespace {
+
+/// Of how far the arena is, while it is made.
+constexpr Duration kTellEvery = std::chrono::seconds(2);
 
 std::int64_t milliseconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
@@ -462,8 +466,15 @@ Result<std::unique_ptr<Agent>> Agent::create(const asio::any_io_executor& execut
                                              AgentSetup setup,
                                              Handlers handlers) {
   const Instant began = steady_now();
-  Result<device::Arena> arena =
-      device::Arena::create({.page_bytes = setup.page_bytes, .page_count = arena_pages(setup)});
+  Instant told = began;
+  const auto tell = [&told](std::uint64_t done, std::uint64_t bytes) {
+    if (done < bytes && steady_now() - told >= kTellEvery) {
+      told = steady_now();
+      log::info("making the arena", {{"done", format_bytes(done)}, {"of", format_bytes(bytes)}});
+    }
+  };
+  Result<device::Arena> arena = device::Arena::create(
+      {.page_bytes = setup.page_bytes, .page_count = arena_pages(setup), .progress = tell});
   if (!arena) {
     return arena.error();
   }

@@ -1,6 +1,7 @@
 #include "device/cpu/arena.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstdio>
@@ -10,7 +11,9 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/host_memory.h"
@@ -27,8 +30,10 @@ namespace heddle::device {
 namespace {
 
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20U;
-/// Allocated between two calls of progress: a few tenths of a second on memory never used before.
+/// Filled at a time: a few tenths of a second on memory never used before.
 constexpr std::size_t kFillBytes = std::size_t{64} << 20U;
+/// The kernel clears about 2 GiB a second on one thread; more threads than these meet in its locks.
+constexpr unsigned kFillThreads = 16;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 std::string mib(std::uint64_t bytes) {
@@ -220,25 +225,58 @@ Result<void> Arena::map_whole() {
   return {};
 }
 
-/// Allocates the file (an error when memory is short), then touches it (which cannot fail any
-/// more).
+/// Has the kernel back a part and clear it. errno when memory is short, else 0.
+int Arena::fill_part(std::size_t offset, std::size_t bytes) {
+  while (::madvise(base_ + offset, bytes, MADV_POPULATE_WRITE) != 0) {
+    if (errno == EINVAL) {  // A kernel before 5.14: to touch what is not allocated may be SIGBUS.
+      const int failed = allocate(fd_, 0, offset, bytes);
+      if (failed == 0) {
+        std::memset(base_ + offset, 0, bytes);
+      }
+      return failed;
+    }
+    if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+/// Part by part, by as many threads as the host has cores for; progress is told by this one.
 Result<void> Arena::fill(const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
-  for (std::size_t done = 0; done < bytes_;) {
-    const std::size_t bytes = std::min(kFillBytes, bytes_ - done);
-    const int failed = allocate(fd_, 0, done, bytes);
-    if (failed != 0) {
-      return Error{.code = Code::kResourceExhausted,
-                   .message = "make an arena of " + mib(bytes_) + ": " + reason(failed) +
-                              " after " + mib(done) +
-                              "; give the devices and the host cache less memory"};
+  const std::size_t parts = (bytes_ + kFillBytes - 1) / kFillBytes;
+  std::atomic<std::size_t> next = 0;
+  std::atomic<std::size_t> done = 0;
+  std::atomic<int> failed = 0;
+  const auto work = [&](bool tells) {
+    for (std::size_t part = next++; part < parts && failed == 0; part = next++) {
+      const std::size_t offset = part * kFillBytes;
+      const std::size_t bytes = std::min(kFillBytes, bytes_ - offset);
+      if (const int error = fill_part(offset, bytes); error != 0) {
+        failed = error;
+        return;
+      }
+      done += bytes;
+      if (tells && progress) {
+        progress(done, bytes_);
+      }
     }
-    if (::madvise(base_ + done, bytes, MADV_POPULATE_WRITE) != 0) {
-      std::memset(base_ + done, 0, bytes);  // A kernel before 5.14.
+  };
+  {
+    const std::size_t threads = std::clamp(std::thread::hardware_concurrency(), 1U, kFillThreads);
+    std::vector<std::jthread> helpers;
+    while (helpers.size() + 1 < std::min(threads, parts)) {
+      helpers.emplace_back(work, false);
     }
-    done += bytes;
-    if (progress) {
-      progress(done, bytes_);
-    }
+    work(true);
+  }
+  if (failed != 0) {
+    return Error{.code = Code::kResourceExhausted,
+                 .message = "make an arena of " + mib(bytes_) + ": " + reason(failed) + " after " +
+                            mib(done) + "; give the devices and the host cache less memory"};
+  }
+  if (progress) {
+    progress(bytes_, bytes_);
   }
   return {};
 }

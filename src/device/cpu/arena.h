@@ -18,7 +18,8 @@ enum class ArenaBacking : std::uint8_t {
 struct ArenaOptions {
   std::size_t page_bytes = 0;    ///< A power of two, at least the kernel's page.
   std::uint64_t page_count = 0;  ///< > 0
-  /// Called as memory becomes usable, with bytes so far and in all; may be empty.
+  /// Called now and then while memory is made usable, and when all of it is, with bytes so far and
+  /// in all; may be empty.
   std::function<void(std::uint64_t, std::uint64_t)> progress{};
 };
 
@@ -62,6 +63,7 @@ class Arena {
       : fd_(fd), page_bytes_(page_bytes), bytes_(bytes), backing_(backing) {}
   static Result<Arena> create_backed(const ArenaOptions& options, ArenaBacking backing);
   Result<void> map_whole();
+  int fill_part(std::size_t offset, std::size_t bytes);
   Result<void> fill(const std::function<void(std::uint64_t, std::uint64_t)>& progress);
   void reset();
 

@@ -1,5 +1,6 @@
 #include "device/cpu/arena.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <string>
@@ -47,9 +48,9 @@ TEST(Arena, ReportsProgressToTheEnd) {
                                       calls.emplace_back(done, total);
                                     }});
   ASSERT_TRUE(arena);
-  EXPECT_THAT(
-      calls,
-      ::testing::ElementsAre(std::pair(std::uint64_t{64} << 20U, bytes), std::pair(bytes, bytes)));
+  ASSERT_FALSE(calls.empty());
+  EXPECT_EQ(calls.back(), std::pair(bytes, bytes));
+  EXPECT_TRUE(std::is_sorted(calls.begin(), calls.end()));
 }
 
 TEST(Arena, IsAllocatedWhenMade) {

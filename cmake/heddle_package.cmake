@@ -1,0 +1,22 @@
+# What `cmake --install` puts where, and the Debian package that ./dev package makes of it.
+include(GNUInstallDirs)
+install(TARGETS heddle RUNTIME)
+install(FILES schema/heddle.schema.json DESTINATION ${CMAKE_INSTALL_DATADIR}/heddle)
+install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES deploy/heddle.service DESTINATION lib/systemd/system)
+install(FILES deploy/heddle.yaml DESTINATION /etc/heddle)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_CONTACT "the heddle maintainers")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "serves many language models from few accelerators")
+set(CPACK_PACKAGE_DESCRIPTION "One OpenAI-compatible endpoint for models that share the memory of few accelerators,\n and for engines of others, which are suspended and resumed.")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION net)
+# By what the program is linked with, as the machine that builds it has it.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+file(WRITE ${PROJECT_BINARY_DIR}/package/conffiles "/etc/heddle/heddle.yaml\n")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/package/conffiles)
+include(CPack)
