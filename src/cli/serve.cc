@@ -66,6 +66,7 @@ void greet(const config::Config& config, const gateway::Gateway& gateway) {
     url = "http://" + host + ":" + std::to_string(address.port);
     std::printf("heddle %s serves on %s\n", version_text().c_str(), url.c_str());
   }
+  std::printf("  page %s/ui/\n", url.c_str());
   for (const config::DeviceConfig& device : config.devices) {
     std::printf("  device %s: %s\n", device.name.c_str(), format_bytes(device.memory).c_str());
   }
