@@ -27,9 +27,12 @@ Residency residency_of(const Instance& instance) {
       return instance.in_flight.empty() ? Residency::kWarm : Residency::kServing;
     case InstanceStage::kSuspended:
       return Residency::kAbsent;
+    case InstanceStage::kMember:
+      return !instance.apart     ? Residency::kDraining
+             : instance.complete ? Residency::kWarm
+                                 : Residency::kLoading;
     case InstanceStage::kDraining:
     case InstanceStage::kEvicting:
-    case InstanceStage::kMember:
       break;
   }
   return Residency::kDraining;
@@ -78,7 +81,10 @@ std::vector<ModelStatus> ManagerCore::Impl::models() const {
         status.requests_waiting += std::ssize(instance.in_flight);
         continue;
       }
-      const Residency residency = residency_of(instance);
+      Residency residency = residency_of(instance);
+      if (instance.apart && gathered(id, device_id).complete < gathered(id, device_id).shards) {
+        residency = Residency::kLoading;
+      }
       if (!status.device || residency == Residency::kServing) {
         status.residency = residency;
         status.device = device_id;
@@ -110,13 +116,14 @@ void ManagerCore::Impl::add_shards(const ModelState& model, ModelStatus& status)
   }
 }
 
-/// A further shard is where rank 0 of its group is.
+/// A further shard in its group is as rank 0 of that is, and has as much KV.
 std::vector<ResidentStatus> ManagerCore::Impl::residents(const DeviceState& device) const {
   std::vector<ResidentStatus> residents;
   for (const auto& [id, here] : device.instances) {
     const ModelState& model = models_.at(id);
     const ModelId whole = model.config.part_of.value_or(id);
-    const Instance& instance = here.leader ? devices_.at(*here.leader).instances.at(whole) : here;
+    const Instance* leader = leading(device, id);
+    const Instance& instance = leader == nullptr ? here : *leader;
     ResidentStatus status{.model = models_.at(whole).config.name,
                           .residency = residency_of(instance),
                           .foreign = model.foreign(),
@@ -126,7 +133,7 @@ std::vector<ResidentStatus> ManagerCore::Impl::residents(const DeviceState& devi
       status.weights_pages = here.kv_pages;
     } else if (footprint != model.config.footprints.end()) {
       status.weights_pages = footprint->second.image_pages;
-      status.kv_pages = here.kv_pages;
+      status.kv_pages = instance.kv_pages;
     }
     residents.push_back(std::move(status));
   }

@@ -26,6 +26,17 @@ inline constexpr std::int32_t kDeathsInCompany = 2;
 /// Of weights [bytes/s], until a load was measured.
 inline constexpr double kLoadRate = 1e9;
 
+/// Of a model on a device, which for one that is cut is where its rank 0 is; nothing else has it.
+[[nodiscard]] inline policy::ReplicaId replica_id(DeviceId device, ModelId model) {
+  return policy::ReplicaId((device.value() << 32U) | model.value());
+}
+[[nodiscard]] inline DeviceId device_of(policy::ReplicaId replica) {
+  return DeviceId(replica.value() >> 32U);
+}
+
+/// For people: two digits, or whole.
+[[nodiscard]] std::string number(double value);
+
 /// A request that has arrived and not ended.
 struct RequestState {
   ModelId model{};
@@ -108,7 +119,8 @@ enum class InstanceStage : std::uint8_t {
   kDraining,   ///< Resident, but is sent nothing more.
   kEvicting,   ///< EvictFrom was given.
   kSuspended,  ///< An engine that is not ours stands by, perhaps with requests in flight.
-  kMember,     ///< A further shard in its group: the stage of rank 0 says the rest.
+  kMember,     ///< A shard that takes no requests: a further one in its group, of which the stage
+               ///< of rank 0 says the rest, or one that waits apart.
 };
 
 /// A model on a device.
@@ -131,6 +143,9 @@ struct Instance {
   EvictionReason evicted_for = EvictionReason::kDisplaced;  ///< Meaningful while kEvicting.
   bool forming = false;                                     ///< FormGroup was given.
   std::optional<DeviceId> leader{};  ///< Of a further shard: where rank 0 of its group is.
+  /// A shard that was prewarmed and that nobody has asked for since: weights that nobody uses,
+  /// which share their device with others and go by themselves.
+  bool apart = false;
 };
 
 /// A load that waits until its victims are idle, and until engines among them are suspended; or
@@ -170,8 +185,9 @@ struct DeviceState {
 
 /// The state of a ManagerCore. Requests and models are in manager_requests.cc, what devices say in
 /// manager_devices.cc, what engines that are not ours do in manager_engines.cc, decisions for who
-/// waits in manager_schedule.cc and manager_dispatch.cc, for models that are cut over several
-/// devices in manager_groups.cc, those that look ahead in manager_planner.cc by what
+/// waits in manager_schedule.cc and manager_dispatch.cc by what manager_views.cc sees, for models
+/// that are cut over several devices in manager_groups.cc, manager_claims.cc and manager_shards.cc,
+/// those that look ahead in manager_planner.cc, manager_prewarm.cc and manager_lending.cc by what
 /// manager_demand.cc knows.
 class ManagerCore::Impl {
  public:
@@ -300,6 +316,7 @@ class ManagerCore::Impl {
   [[nodiscard]] const Instance* leading(const DeviceState& device, ModelId model) const;
   [[nodiscard]] Instance* leading(const DeviceState& device, ModelId model);
   [[nodiscard]] bool dedicated(const DeviceState& device) const;
+  [[nodiscard]] bool held(const DeviceState& device) const;
   [[nodiscard]] bool stays(const ModelState& model) const;
   [[nodiscard]] bool is_to_leave(const DeviceState& device, ModelId model) const;
   [[nodiscard]] bool somewhere(ModelId id, const ModelState& model) const;
@@ -319,6 +336,26 @@ class ManagerCore::Impl {
   bool let_go(const DeviceState& device, ModelId model, ModelId wanted);
   void load_group(ModelId model, DeviceId leader);
   void check_groups() const;
+
+  // Shards that were prewarmed, until their group is asked for.
+  /// What of a group is on its devices or on the way there.
+  struct Gathered {
+    std::int64_t shards = 0;    ///< Of the model.
+    std::int64_t there = 0;     ///< Of these, there or on the way.
+    std::int64_t complete = 0;  ///< Of these, to the last byte.
+    [[nodiscard]] bool whole() const { return there == shards; }
+  };
+  [[nodiscard]] Gathered gathered(ModelId model, DeviceId leader) const;
+  [[nodiscard]] static const Instance* apart(const DeviceState& device, ModelId model);
+  [[nodiscard]] bool left_over(const DeviceState& device, ModelId model) const;
+  /// What else is on a block of devices.
+  enum class Beside : std::uint8_t { kNobody, kLeaving, kStaying };
+  [[nodiscard]] Beside beside(ModelId model, DeviceId leader) const;
+  void stand_by(ModelId model, DeviceId leader);
+  [[nodiscard]] double resident_worth(const DeviceState& device, ModelId model) const;
+  [[nodiscard]] Duration missing(ModelId model, DeviceId leader) const;
+  void note_shard_complete(DeviceState& device, ModelId shard);
+  [[nodiscard]] StartKind start_kind(ModelId model, const DeviceState& device) const;
 
   // Looking ahead.
   void plan_ahead();
@@ -340,9 +377,26 @@ class ManagerCore::Impl {
   void prewarm();
   [[nodiscard]] policy::ReplicaMap replica_map();
   [[nodiscard]] std::vector<policy::ModelDemand> expected_demands();
-  bool prewarm_on(DeviceState& device,
-                  const policy::PrewarmDecision& decision,
-                  const std::vector<ModelId>& victims);
+  void add_to_map(ModelId model,
+                  DeviceId leader,
+                  std::vector<policy::MapDevice>& devices,
+                  std::vector<policy::PlacedReplica>& replicas) const;
+  bool prewarm_on(const policy::PrewarmDecision& decision,
+                  const std::vector<policy::ReplicaId>& victims);
+  /// What has to leave for something that is to be prewarmed.
+  struct Leaving {
+    std::vector<ShardPlace> at_once{};  ///< Idle; of a group that is apart, what is in the way.
+    std::vector<ShardPlace> groups{};   ///< Led from there, idle; they take their time.
+    double lost = 0;                    ///< Worth of all of these [s].
+    bool busy = false;                  ///< One of them is in use by now.
+  };
+  [[nodiscard]] Leaving leaving(const std::vector<ShardPlace>& places,
+                                const std::vector<policy::ReplicaId>& victims) const;
+  void add_left_over(const std::vector<ShardPlace>& places, Leaving& leaving) const;
+  void load_ahead(const policy::PrewarmDecision& decision,
+                  DeviceId leader,
+                  const std::vector<ShardPlace>& places,
+                  const Leaving& leaving);
   void balance();
   void move_model(const policy::KvMove& move);
   void finish_moves();

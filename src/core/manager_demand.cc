@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <string>
 #include <utility>
 
@@ -27,6 +29,12 @@ double bytes_per_token(const policy::Footprint& footprint, std::uint64_t page_by
 }
 
 }  // namespace
+
+std::string number(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), value < 10 ? "%.2g" : "%.0f", value);
+  return text.data();
+}
 
 void ManagerCore::Impl::note(DecisionKind kind,
                              ModelId model,
@@ -161,10 +169,10 @@ double ManagerCore::Impl::worth(const DeviceState& device, ModelId id) const {
   std::int64_t others = 0;
   for (const auto& [other_id, other] : devices_) {
     const auto found = other.instances.find(id);
-    others += other_id != device.config.id && found != other.instances.end() &&
-                      found->second.stage == InstanceStage::kServing
-                  ? 1
-                  : 0;
+    const bool there = found != other.instances.end();
+    const bool serves = there && found->second.stage == InstanceStage::kServing;
+    const bool ready = there && found->second.apart && gathered(id, other_id).whole();
+    others += other_id != device.config.id && (serves || ready) ? 1 : 0;
   }
   const policy::Forecast& expected = this->expected(model, device);
   return policy::worth(
@@ -225,6 +233,10 @@ double ManagerCore::Impl::pressure(const DeviceState& device, ModelId wanted) co
 void ManagerCore::Impl::note_start(ModelState& model, ModelId id) {
   StartKind kind = StartKind::kMiss;
   for (const auto& [device_id, device] : devices_) {
+    if (model.cut()) {
+      kind = std::min(kind, start_kind(id, device));
+      continue;
+    }
     const auto found = device.instances.find(id);
     if (found == device.instances.end()) {
       continue;
@@ -258,8 +270,7 @@ void ManagerCore::Impl::note_complete(DeviceState& device, ModelId id, Instance&
 /// An instance is gone; what was prewarmed for nobody was wasted.
 void ManagerCore::Impl::note_gone(ModelId id, const Instance& instance) {
   if (instance.why == LoadReason::kForecast && !instance.used) {
-    ModelState& model = models_.at(id);
-    model.wasted_bytes += model.config.image_bytes;
+    models_.at(whole(id)).wasted_bytes += models_.at(id).config.image_bytes;
   }
 }
 

@@ -79,10 +79,11 @@ void ManagerCore::Impl::heard(DeviceId device_id, const ModelServing& serving) {
   if (found == device.instances.end() || found->second.stage != InstanceStage::kLoading) {
     return;  // Its eviction is on the way.
   }
-  if (models_.at(serving.model).grouped()) {
+  const bool apart = found->second.apart;
+  if (models_.at(serving.model).grouped() && !apart) {
     return;  // It serves when all shards are complete.
   }
-  found->second.stage = InstanceStage::kServing;
+  found->second.stage = apart ? InstanceStage::kMember : InstanceStage::kServing;
   found->second.serving_since = now_;
   device.refusals = 0;
   ModelState& model = models_.at(serving.model);
@@ -125,7 +126,8 @@ void ManagerCore::Impl::heard(DeviceId device_id, const EvictRefused& refused) {
   device.version = refused.version;
   const auto found = device.instances.find(refused.model);
   if (found != device.instances.end() && found->second.stage == InstanceStage::kEvicting) {
-    found->second.stage = InstanceStage::kServing;  // If it is there at all, the next report says.
+    // If it is there at all, the next report says.
+    found->second.stage = found->second.apart ? InstanceStage::kMember : InstanceStage::kServing;
   }
 }
 
@@ -206,8 +208,9 @@ void ManagerCore::Impl::heard(DeviceId device_id, const DeviceReport& report) {
       continue;
     }
     instance.kv_pages = found->second.kv_pages;
-    if (models_.at(id).grouped()) {
-      instance.complete = found->second.complete;  // What the load took shows with the last shard.
+    if (found->second.complete && !instance.complete && models_.at(id).grouped()) {
+      instance.complete = true;
+      note_shard_complete(device, id);
     } else if (found->second.complete && !instance.complete) {
       note_complete(device, id, instance);
     }

@@ -7,10 +7,9 @@
 #include "core/manager_core_impl.h"
 
 /// Models that are cut over several devices (tensor parallelism). Their shards are models that are
-/// loaded and evicted together, on a block of devices that they have to themselves. Who wants such
-/// a block claims it: nothing else comes there, what is there leaves, and when all its devices are
-/// empty the shards are loaded. The group serves once each is complete to the last byte: a step
-/// that waited for weights on one device would hold up all of them.
+/// loaded and evicted together, on a block of devices that they have to themselves (but for those
+/// that wait apart: manager_shards.cc). The group serves once each is complete to the last byte: a
+/// step that waited for weights on one device would hold up all of them.
 namespace heddle::core {
 
 /// The model that this is a shard of; itself if it is none, or rank 0.
@@ -30,7 +29,7 @@ std::vector<ShardPlace> ManagerCore::Impl::block(ModelId model, DeviceId leader)
 /// gone.
 const Instance* ManagerCore::Impl::leading(const DeviceState& device, ModelId model) const {
   const Instance& instance = device.instances.at(model);
-  if (!instance.leader) {
+  if (!instance.leader || instance.apart) {
     return &instance;
   }
   const auto& there = devices_.at(*instance.leader).instances;
@@ -39,16 +38,31 @@ const Instance* ManagerCore::Impl::leading(const DeviceState& device, ModelId mo
 }
 
 Instance* ManagerCore::Impl::leading(const DeviceState& device, ModelId model) {
-  const std::optional<DeviceId> leader = device.instances.at(model).leader;
-  auto& there = devices_.at(leader.value_or(device.config.id)).instances;
-  const auto found = there.find(leader ? whole(model) : model);
+  Instance& instance = devices_.at(device.config.id).instances.at(model);
+  if (!instance.leader || instance.apart) {
+    return &instance;
+  }
+  auto& there = devices_.at(*instance.leader).instances;
+  const auto found = there.find(whole(model));
   return found == there.end() ? nullptr : &found->second;
 }
 
 /// A group is there: the device is no place for anything else until it has left.
 bool ManagerCore::Impl::dedicated(const DeviceState& device) const {
   return std::any_of(device.instances.begin(), device.instances.end(), [this](const auto& entry) {
-    return models_.at(entry.first).grouped();
+    return models_.at(entry.first).grouped() && !entry.second.apart;
+  });
+}
+
+/// A group is there that cannot be sent away at once.
+bool ManagerCore::Impl::held(const DeviceState& device) const {
+  return std::any_of(device.instances.begin(), device.instances.end(), [&](const auto& entry) {
+    if (!models_.at(entry.first).grouped() || entry.second.apart) {
+      return false;
+    }
+    const Instance* leader = leading(device, entry.first);
+    return leader == nullptr || leader->stage != InstanceStage::kServing ||
+           busy(whole(entry.first), *leader);
   });
 }
 
@@ -101,12 +115,15 @@ void ManagerCore::Impl::tend_group(ModelId id, DeviceId leader_id) {
   DeviceState& first = devices_.at(leader_id);
   const auto found = first.instances.find(id);
   Instance* leader = found == first.instances.end() ? nullptr : &found->second;
+  if (leader != nullptr && leader->apart) {
+    return;
+  }
   bool whole = true;
   bool complete = leader != nullptr && leader->complete;
   for (const ShardPlace& place : models_.at(id).config.groups.at(leader_id)) {
     DeviceState& device = devices_.at(place.device);
     const auto shard = device.instances.find(place.model);
-    if (shard == device.instances.end()) {
+    if (shard == device.instances.end() || shard->second.apart) {
       whole = false;
       continue;
     }
@@ -130,7 +147,9 @@ void ManagerCore::Impl::tend_group(ModelId id, DeviceId leader_id) {
   if (!whole) {
     evict_here(first, id, EvictMode::kNow, EvictionReason::kFailed);
     tend_group(id, leader_id);
-  } else if (complete && !leader->forming) {
+  } else if (complete && !leader->forming && beside(id, leader_id) == Beside::kStaying) {
+    stand_by(id, leader_id);  // An eviction was refused; who waits for it asks again.
+  } else if (complete && !leader->forming && beside(id, leader_id) == Beside::kNobody) {
     leader->forming = true;
     FormGroup form;
     for (const ShardPlace& place : block(id, leader_id)) {
@@ -154,11 +173,11 @@ void ManagerCore::Impl::on(const GroupFormed& formed) {
     Instance& instance = device.instances.at(place.model);
     instance.stage = instance.leader ? InstanceStage::kMember : InstanceStage::kServing;
     instance.serving_since = now_;
+    instance.used = instance.used || instance.leader;
   }
   ModelState& model = models_.at(formed.model);
   model.failures = 0;
   model.failure.reset();
-  note_complete(first, formed.model, leader->second);
 }
 
 /// Sends the groups away that are in a plan's way. True when nothing of them is left here that
@@ -167,7 +186,7 @@ bool ManagerCore::Impl::dissolve_victims(DeviceState& device, const DrainPlan& p
   bool left = true;
   for (const ModelId victim : plan.victims) {
     const auto found = device.instances.find(victim);
-    if (found == device.instances.end() || !models_.at(victim).grouped() ||
+    if (found == device.instances.end() || !models_.at(victim).grouped() || found->second.apart ||
         found->second.stage == InstanceStage::kEvicting) {
       continue;
     }
@@ -183,250 +202,16 @@ bool ManagerCore::Impl::dissolve_victims(DeviceState& device, const DrainPlan& p
   return left;
 }
 
-// ---- Where a group goes ----
-
-/// A block of devices as if it were one: whatever is there has to go.
-policy::PlacementDevice ManagerCore::Impl::block_view(ModelId model, DeviceId leader) const {
-  policy::PlacementDevice all{.id = leader, .available = true};
-  for (const ShardPlace& place : block(model, leader)) {
-    policy::PlacementDevice part = view(devices_.at(place.device), place.model);
-    all.need_pages += part.pages;
-    all.pages += part.pages;
-    all.free_pages += part.free_pages;
-    all.available = all.available && part.available;
-    for (policy::ResidentView& resident : part.residents) {
-      resident.displaced = true;
-      all.residents.push_back(resident);
-    }
-  }
-  return all;
-}
-
-/// Chooses a block as place() chooses a device. Who has waited long enough claims the one with the
-/// least to do though it cannot be had at once: of several devices, one would always be busy.
-void ManagerCore::Impl::place_group(ModelId id, Instant waiting_since) {
-  std::vector<policy::PlacementDevice> views;
-  const std::int64_t need = longest_waiting(models_.at(id));
-  std::int64_t fits_elsewhere = 0;
-  for (const auto& [leader, others] : models_.at(id).config.groups) {
-    const std::int64_t room = tokens_max(id, leader);
-    if (room == 0 || need > room) {
-      fits_elsewhere = std::max(fits_elsewhere, room);
-      continue;
-    }
-    views.push_back(block_view(id, leader));
-    for (const ShardPlace& place : block(id, leader)) {
-      wake_by(devices_.at(place.device).paused_until);
-    }
-  }
-  const policy::Placement placement =
-      policy::choose_placement(views, now_, waiting_since, {.drain_after = options_.drain_after});
-  note_waiting(id, placement);
-  std::optional<DeviceId> chosen;
-  switch (placement.outcome) {
-    case policy::PlacementOutcome::kServe:
-      break;
-    case policy::PlacementOutcome::kLoad:
-    case policy::PlacementOutcome::kDrain:
-      chosen = placement.device;
-      break;
-    case policy::PlacementOutcome::kWait:
-      wake_by(placement.retry_at.value_or(now_));
-      wake_by(waiting_since + options_.drain_after);
-      chosen = now_ >= waiting_since + options_.drain_after ? least_busy(views, id) : std::nullopt;
-      break;
-    case policy::PlacementOutcome::kNever:
-      fail_waiting(id,
-                   {Code::kUnavailable,
-                    too_large(models_.at(id)) + "; it is cut over " +
-                        std::to_string(models_.at(id).config.groups.begin()->second.size() + 1) +
-                        " devices, which it must have to itself"},
-                   fits_elsewhere);
-      if (fits_elsewhere > 0 && models_.at(id).wanted()) {
-        place_group(id, waiting_since);
-      }
-      break;
-  }
-  if (chosen) {
-    claim(id, *chosen);
-    advance_claim(id);
-  }
-}
-
-/// Among blocks that can be claimed, the one whose models have the fewest requests.
-std::optional<DeviceId> ManagerCore::Impl::least_busy(
-    const std::vector<policy::PlacementDevice>& views, ModelId model) const {
-  std::optional<std::pair<std::int64_t, DeviceId>> best;
-  for (const policy::PlacementDevice& view : views) {
-    std::int64_t queue = 0;
-    bool engines = false;
-    for (const policy::ResidentView& resident : view.residents) {
-      queue += resident.queue;
-      // A suspended engine may hold pages for as long as it has requests.
-      engines = engines || models_.at(resident.model).foreign();
-    }
-    if (!engines && claimable(model, view.id)) {
-      const std::pair offer(queue, view.id);
-      best = best ? std::min(*best, offer) : offer;
-    }
-  }
-  return best ? std::optional(best->second) : std::nullopt;
-}
-
-/// Whether all devices of the block are up, nobody else's, and free of what never leaves.
-bool ManagerCore::Impl::claimable(ModelId model, DeviceId leader) const {
-  const std::vector<ShardPlace> places = block(model, leader);
-  return std::all_of(places.begin(), places.end(), [&, this](const ShardPlace& place) {
-    const DeviceState& device = devices_.at(place.device);
-    return device.up && device.claimed.value_or(model) == model &&
-           std::none_of(device.instances.begin(), device.instances.end(), [this](const auto& e) {
-             return stays(models_.at(whole(e.first))) && e.second.stage != InstanceStage::kEvicting;
-           });
-  });
-}
-
-void ManagerCore::Impl::claim(ModelId model, DeviceId leader) {
-  ModelState& state = models_.at(model);
-  state.claims = leader;
-  state.claimed_at = now_;
-  for (const ShardPlace& place : block(model, leader)) {
-    devices_.at(place.device).claimed = model;
-  }
-}
-
-/// Those that were to make way for it stay.
-void ManagerCore::Impl::cancel_claim(ModelId model) {
-  const std::optional<DeviceId> leader = std::exchange(models_.at(model).claims, std::nullopt);
-  if (!leader) {
-    return;
-  }
-  for (const ShardPlace& place : block(model, *leader)) {
-    DeviceState& device = devices_.at(place.device);
-    device.claimed.reset();
-    for (const auto& [id, instance] : device.instances) {
-      Instance* first = leading(device, id);
-      const bool planned =
-          device.plan &&
-          std::count(device.plan->victims.begin(), device.plan->victims.end(), id) > 0;
-      if (first != nullptr && first->stage == InstanceStage::kDraining && !planned) {
-        first->stage = InstanceStage::kServing;
-      }
-    }
-  }
-}
-
-void ManagerCore::Impl::advance_claims() {
-  for (const auto& [id, model] : models_) {
-    if (model.claims) {
-      advance_claim(id);
-    }
-  }
-}
-
-void ManagerCore::Impl::advance_claim(ModelId id) {
-  const ModelState& model = models_.at(id);
-  const DeviceId leader = *model.claims;
-  if (!model.wanted() || now_ < model.retry_at || !claimable(id, leader)) {
-    cancel_claim(id);
-    return;
-  }
-  bool clear = true;
-  for (const ShardPlace& place : block(id, leader)) {
-    clear = clear_device(devices_.at(place.device), place.model) && clear;
-  }
-  if (clear) {
-    load_group(id, leader);
-  }
-}
-
-/// Sends away what is on a device that was claimed for this shard, as far as that may go yet. True
-/// when what is left can be evicted at once.
-bool ManagerCore::Impl::clear_device(DeviceState& device, ModelId shard) {
-  const ModelId wanted = whole(shard);
-  DrainPlan engines{.model = shard, .began = models_.at(wanted).claimed_at};
-  wake_by(device.paused_until);
-  bool clear = !device.plan && now_ >= device.paused_until;
-  for (const auto& [id, instance] : device.instances) {
-    const ModelState& model = models_.at(id);
-    if (instance.stage == InstanceStage::kEvicting) {
-      // The worker keeps the order, for models of our own; but what comes back has to be gone.
-      clear = clear && !model.foreign() && id != shard;
-    } else if (model.foreign()) {
-      const bool gone = instance.stage == InstanceStage::kSuspended && instance.kv_pages == 0;
-      if (!gone && let_go(device, id, wanted)) {
-        engines.victims.push_back(id);
-      } else {
-        clear = clear && gone;
-      }
-    } else {
-      const bool leaves = let_go(device, id, wanted) && leading(device, id)->in_flight.empty();
-      if (leaves && model.grouped()) {
-        evict(device, id, EvictMode::kWhenIdle, EvictionReason::kDisplaced, wanted);
-      }
-      clear = clear && leaves && !model.grouped();
-    }
-  }
-  return suspend_victims(device, engines) && clear;
-}
-
-/// Sends the model nothing more, if it is idle or has been there for long enough. True when that is
-/// so. An engine stays for its time though it is idle.
-bool ManagerCore::Impl::let_go(const DeviceState& device, ModelId id, ModelId wanted) {
-  const ModelState& model = models_.at(whole(id));
-  Instance& instance = *leading(device, id);
-  if (instance.stage == InstanceStage::kServing) {
-    const bool at_once = instance.in_flight.empty() && !model.foreign();
-    const Instant until = instance.serving_since + (model.foreign() ? residence(model, instance)
-                                                                    : model.config.min_residence);
-    if (!at_once && now_ < until) {
-      wake_by(until);
-      return false;
-    }
-    instance.stage = InstanceStage::kDraining;
-    note(DecisionKind::kDrain,
-         whole(id),
-         device.config.id,
-         std::to_string(instance.in_flight.size()) + " requests of its own end first",
-         wanted);
-  }
-  return instance.stage == InstanceStage::kDraining || instance.stage == InstanceStage::kSuspended;
-}
-
-/// The devices of the block are empty but for what is idle.
-void ManagerCore::Impl::load_group(ModelId id, DeviceId leader) {
-  ModelState& model = models_.at(id);
-  const std::vector<ShardPlace> places = block(id, leader);
-  policy::Action action{.model = id};
-  std::string names;
-  for (const ShardPlace& place : places) {
-    action.devices.push_back(place.device);
-    names += (names.empty() ? "" : "+") + devices_.at(place.device).config.name;
-  }
-  not_before_.hold(action, now_ + policy::hold_after(action.kind, options_.planner.period));
-  const LoadReason why = model.waiting.empty() ? LoadReason::kOperator : LoadReason::kRequest;
-  note(DecisionKind::kLoad, id, leader, who_waits(model) + "; to itself on " + names);
-  for (const ShardPlace& place : places) {
-    DeviceState& device = devices_.at(place.device);
-    device.claimed.reset();
-    for (const auto& [other, instance] : device.instances) {
-      if (instance.stage == InstanceStage::kDraining && !models_.at(other).foreign()) {
-        evict_here(device, other, EvictMode::kWhenIdle, EvictionReason::kDisplaced, id);
-      }
-    }
-    Instance& shard = begin_load(device, place.model, why);
-    if (place.device != leader) {
-      shard.leader = leader;
-    }
-  }
-  model.claims.reset();
-}
-
 /// What a claim promises to its group, and a group to its requests.
 void ManagerCore::Impl::check_groups() const {
   for (const auto& [id, device] : devices_) {
     HEDDLE_CHECK(!device.claimed || models_.at(*device.claimed).claims);
     for (const auto& [model, instance] : device.instances) {
       if (!models_.at(model).grouped() || instance.stage == InstanceStage::kEvicting) {
+        continue;
+      }
+      HEDDLE_CHECK(!instance.apart || (instance.in_flight.empty() && !instance.forming));
+      if (instance.apart) {
         continue;
       }
       const Instance* leader = leading(device, model);

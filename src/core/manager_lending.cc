@@ -43,19 +43,21 @@ void ManagerCore::Impl::lend_idle() {
     };
     std::vector<Idle> idle;
     for (const auto& [id, instance] : device.instances) {
-      const ModelState& model = models_.at(id);
+      const ModelState& model = models_.at(whole(id));
       if (instance.stage == InstanceStage::kEvicting) {
         idle.clear();  // What that frees comes first.
         break;
       }
       const Instant last_used = std::max(model.last_used, instance.load_began);
       const Instant rests = last_used + kLoadsIdle * load_time(model, device);
-      const bool lends = instance.stage == InstanceStage::kServing && !model.foreign() &&
-                         !model.grouped() && !busy(id, instance) && !stays(model) &&
+      const bool resident = model.cut() ? instance.apart && instance.stage == InstanceStage::kMember
+                                        : instance.stage == InstanceStage::kServing;
+      const bool lends = resident && !model.foreign() && !busy(whole(id), instance) &&
+                         !stays(model) &&
                          now_ >= instance.serving_since + model.config.min_residence;
       if (lends && (options_.planner.value || now_ >= rests)) {
         idle.push_back({.model = id,
-                        .worth = worth(device, id),
+                        .worth = resident_worth(device, id),
                         .pages = pages_of(device, id),
                         .last_used = last_used});
       } else if (lends) {

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <string>
 #include <utility>
 
@@ -19,26 +17,6 @@ using namespace std::chrono_literals;
 /// Periods between looking for moves, and for which the present demand is expected to last.
 constexpr std::int64_t kBalance = 10;
 constexpr std::int64_t kDemandLasts = 60;
-/// What is left of the most KV pages that a model had, after one period.
-constexpr double kPeakKept = 0.98;
-/// A replica that was prewarmed begins to serve at once.
-constexpr Duration kHitTime = 1ms;
-/// Windows whose highest load stands for a model that cannot be forecast.
-constexpr std::int64_t kRecentWindows = 12;
-
-/// Of a model on a device; nothing else has it.
-policy::ReplicaId replica_id(DeviceId device, ModelId model) {
-  return policy::ReplicaId((device.value() << 32U) | model.value());
-}
-DeviceId device_of(policy::ReplicaId replica) {
-  return DeviceId(replica.value() >> 32U);
-}
-
-std::string number(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), value < 10 ? "%.2g" : "%.0f", value);
-  return text.data();
-}
 
 }  // namespace
 
@@ -169,7 +147,7 @@ std::optional<ManagerCore::Impl::ReplicaPlace> ManagerCore::Impl::place_for_repl
                      .victims = std::move(placement.victims),
                      .load_takes = load_takes};
   for (const ModelId victim : place.victims) {
-    place.lost += worth(devices_.at(place.device), victim);
+    place.lost += resident_worth(devices_.at(place.device), victim);
   }
   return place;
 }
@@ -190,166 +168,6 @@ bool ManagerCore::Impl::load_replica(ModelId id,
   return true;
 }
 
-// ---- Prewarming ----
-
-/// What lies where, as prewarming sees it. What models that run may still grow by is not free.
-policy::ReplicaMap ManagerCore::Impl::replica_map() {
-  std::vector<policy::MapDevice> devices;
-  std::vector<policy::PlacedReplica> replicas;
-  for (auto& [device_id, device] : devices_) {
-    const bool open = device.up && !device.plan && !device.alone && !device.claimed &&
-                      !dedicated(device) && now_ >= device.paused_until;
-    std::int64_t growth = 0;
-    for (auto& [id, instance] : device.instances) {
-      const ModelState& model = models_.at(id);
-      if (model.grouped()) {
-        continue;
-      }
-      instance.kv_peak =
-          std::max(instance.kv_pages,
-                   static_cast<std::int64_t>(kPeakKept * static_cast<double>(instance.kv_peak)));
-      if (model.foreign() || instance.stage == InstanceStage::kEvicting) {
-        continue;
-      }
-      growth += busy(id, instance) ? instance.kv_peak - instance.kv_pages : 0;
-      policy::ReplicaState state = policy::ReplicaState::kReady;
-      if (instance.stage == InstanceStage::kLoading) {
-        state = policy::ReplicaState::kLoading;
-      } else if (instance.stage == InstanceStage::kDraining) {
-        state = policy::ReplicaState::kDraining;
-      } else if (busy(id, instance)) {
-        state = policy::ReplicaState::kServing;
-      }
-      replicas.push_back({.id = replica_id(device_id, id),
-                          .model = id,
-                          .state = state,
-                          .devices = {device_id},
-                          .pages = pages_of(device, id),
-                          .worth = {.score = worth(device, id)},
-                          .pinned = model.config.pin || !instance.complete,
-                          .last_used = std::max(model.last_used, instance.load_began)});
-    }
-    devices.push_back(
-        {.id = device_id,
-         .free_pages = open ? std::max<std::int64_t>(free_pages(device) - growth, 0) : 0,
-         .prewarmable = open,
-         .launchable = open});
-  }
-  policy::ReplicaMap map(std::move(devices));
-  for (policy::PlacedReplica& replica : replicas) {
-    map.add(std::move(replica));
-  }
-  return map;
-}
-
-/// What models are expected to need beyond the instances that serve.
-std::vector<policy::ModelDemand> ManagerCore::Impl::expected_demands() {
-  std::vector<policy::ModelDemand> demands;
-  for (auto& [id, model] : models_) {
-    if (model.foreign() || model.grouped() || model.removed || model.sent_away ||
-        now_ < model.retry_at || model.config.footprints.empty()) {
-      continue;
-    }
-    const DeviceState& device = devices_.at(model.config.footprints.begin()->first);
-    std::int64_t instances = 0;
-    for (const auto& [device_id, each] : devices_) {
-      const auto found = each.instances.find(id);
-      instances += found != each.instances.end() && busy(id, found->second) ? 1 : 0;
-    }
-    const policy::Forecast& expected = this->expected(model, device);
-    const double capacity = policy::kScaleUpShare * static_cast<double>(model.config.batch);
-    const bool hot = model.demand.load(now_) >= capacity / 2;
-    demands.push_back(policy::gate_demand(
-        {.model = id,
-         .mean_load = expected.load.mean,
-         .peak_load = std::max(expected.load.mean, expected.load.peak),
-         .batch = model.config.batch,
-         .instances = instances,
-         .pages_per_device = policy::pages_to_load(model.config.footprints.begin()->second),
-         .load_time = load_time(model, device),
-         .hit_time = kHitTime,
-         .ttft = model.objectives().ttft},
-        expected,
-        hot ? policy::Heat::kHot : policy::Heat::kOther,
-        policy::recent_peak(model.demand.history(), window_, kRecentWindows)));
-  }
-  return demands;
-}
-
-/// Loads what the forecast expects, where it costs nobody more than it is worth; on each device one
-/// at a time, and not while a load that somebody waits for is under way.
-void ManagerCore::Impl::prewarm() {
-  const std::vector<policy::ModelDemand> demands = expected_demands();
-  if (demands.empty()) {
-    return;
-  }
-  std::map<DeviceId, std::vector<ModelId>> victims;
-  for (const policy::PrewarmDecision& decision : policy::plan_prewarm(
-           replica_map(),
-           demands,
-           {.score = policy::ScoreVariant::kValue,
-            .placement = options_.planner.value ? policy::PrewarmVariant::kCorrected
-                                                : policy::PrewarmVariant::kRoomiest,
-            .worth_known = options_.planner.value})) {
-    if (decision.action == policy::PrewarmAction::kEvict) {
-      const DeviceId device = device_of(decision.replica);
-      victims[device].push_back(decision.model);
-    } else if (decision.action == policy::PrewarmAction::kLoad) {
-      DeviceState& device = devices_.at(decision.devices.front());
-      if (!prewarm_on(device, decision, victims[device.config.id])) {
-        unfinished_ = true;
-      }
-      victims.erase(device.config.id);
-    }
-  }
-}
-
-/// Carries out one decision of prewarming; false: not yet, look again.
-bool ManagerCore::Impl::prewarm_on(DeviceState& device,
-                                   const policy::PrewarmDecision& decision,
-                                   const std::vector<ModelId>& victims) {
-  const bool loading =
-      std::any_of(device.instances.begin(), device.instances.end(), [&](const auto& entry) {
-        return entry.second.stage == InstanceStage::kLoading ||
-               (entry.second.stage == InstanceStage::kServing && !entry.second.complete &&
-                !models_.at(entry.first).foreign());
-      });
-  if (loading) {
-    return false;
-  }
-  if (device.instances.contains(decision.model)) {
-    return true;  // It is being evicted.
-  }
-  double lost = 0;
-  for (const ModelId victim : victims) {
-    const auto found = device.instances.find(victim);
-    if (found == device.instances.end() || found->second.stage != InstanceStage::kServing ||
-        busy(victim, found->second)) {
-      return true;  // It is in use by now.
-    }
-    lost += worth(device, victim);
-  }
-  // It takes no hold of devices and victims, nor minds who has: the map counts what others do
-  // there, and what is lost with a victim is weighed.
-  const policy::Action action{
-      .kind = policy::ActionKind::kPrewarm, .model = decision.model, .worth = decision.worth.score};
-  if (lost >= decision.worth.score) {
-    return true;
-  }
-  if (policy::make_diff({&action, 1}, not_before_, now_, options_.planner.period).actions.empty()) {
-    return false;
-  }
-  const policy::Forecast& expected = this->expected(models_.at(decision.model), device);
-  load(device,
-       decision.model,
-       victims,
-       LoadReason::kForecast,
-       number(expected.load.mean) + " requests at once expected, " + number(expected.load.peak) +
-           " at most (forecasts are off by " + number(100 * expected.error) + " %): worth " +
-           number(decision.worth.score) + " s of waiting, " + number(lost) + " s lost for it");
-  return true;
-}
-
 // ---- Moving ----
 
 /// Moves the model whose move relieves KV pressure most. Idle models count for nothing: what they
@@ -367,7 +185,7 @@ void ManagerCore::Impl::balance() {
     rate = device.load_rate > 0 ? std::min(rate, device.load_rate) : rate;
     for (const auto& [id, instance] : device.instances) {
       const ModelState& model = models_.at(id);
-      if (!active(model)) {
+      if (!active(model) || model.grouped()) {
         continue;
       }
       std::int64_t instances = 0;
@@ -410,7 +228,7 @@ void ManagerCore::Impl::move_model(const policy::KvMove& move) {
   }
   double lost = 0;
   for (const ModelId victim : placement.victims) {
-    lost += worth(target, victim);
+    lost += resident_worth(target, victim);
   }
   const double relief = move.gain * to_seconds(kDemandLasts * options_.planner.period);
   const policy::Action action{.kind = policy::ActionKind::kMigrate,

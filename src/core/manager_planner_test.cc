@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/manager_core.h"
+#include "core/test_bench.h"
 #include "core/test_find.h"
 
 namespace heddle::core {
@@ -13,176 +14,12 @@ namespace {
 using namespace std::chrono_literals;
 using test::find;
 
-constexpr ModelId kA{1};
-constexpr ModelId kB{2};
-constexpr ModelId kC{3};
-constexpr std::uint64_t kPageBytes = 10'000'000;
-constexpr std::int64_t kImagePages = 8;
-
-/// A ManagerCore whose devices do at once what they are told; 20 pages each hold two models.
-class Bench {
- public:
-  Bench(int devices, PlannerOptions planner, std::int64_t batch = 4) {
-    planner.calendar = {.window = 10s, .windows_per_day = 8640};
-    configuration.options = {.drain_after = 1s, .planner = planner};
-    for (int i = 0; i < devices; ++i) {
-      configuration.devices.push_back({.id = DeviceId(static_cast<std::uint64_t>(i)),
-                                       .name = "d" + std::to_string(i),
-                                       .pages = 20,
-                                       .page_bytes = kPageBytes});
-    }
-    for (const ModelId id : {kA, kB, kC}) {
-      ManagerModel model{.id = id,
-                         .name = std::string(1, static_cast<char>('`' + id.value())),
-                         .image_bytes = kImagePages * kPageBytes,
-                         .context = 1000,
-                         .batch = batch};
-      for (const ManagerDevice& device : configuration.devices) {
-        model.footprints[device.id] = {.image_pages = kImagePages,
-                                       .min_kv_pages = 1,
-                                       .kv = {{.tokens_per_block = 4, .blocks_per_page = 2}}};
-      }
-      configuration.models.push_back(model);
-    }
-    tell(configuration);
-    for (const ManagerDevice& device : configuration.devices) {
-      tell(WorkerUp{.device = device.id, .epoch = epoch});
-    }
-    for (const ManagerModel& model : configuration.models) {
-      tell(ImageState{.model = model.id, .bytes = model.image_bytes, .host_cached = true});
-    }
-  }
-
-  /// The core hears it; its devices carry out what it wants, a load in `load_takes`.
-  void tell(const ManagerEvent& event) {
-    std::vector<ManagerCommand> commands;
-    core.step(now, event, commands);
-    core.check_invariants();
-    said.insert(said.end(), commands.begin(), commands.end());
-    for (const ManagerCommand& command : commands) {
-      if (const auto* wake = std::get_if<WakeAt>(&command)) {
-        wake_at = wake->at;
-      } else if (const auto* load = std::get_if<LoadOn>(&command)) {
-        resident[load->device].insert(load->model);
-        loads.push_back({load->model, load->device, now + load_takes});
-        report(load->device, ModelServing{.model = load->model});
-      } else if (const auto* evict = std::get_if<EvictFrom>(&command)) {
-        resident[evict->device].erase(evict->model);
-        complete.erase({evict->device, evict->model});
-        report(evict->device, ModelEvicted{.model = evict->model, .exchanged = true});
-      } else if (const auto* dispatch = std::get_if<Dispatch>(&command)) {
-        sent[dispatch->device].push_back(dispatch->request);
-      }
-    }
-  }
-
-  template <class T>
-  void report(DeviceId device, T what) {
-    tell(WorkerSaid{.device = device, .epoch = epoch, .report = std::move(what)});
-  }
-
-  /// Time passes, and what was asked to be woken for happens.
-  void wait(Duration time) {
-    const Instant end = now + time;
-    for (;;) {
-      Instant next = end;
-      for (const Load& load : loads) {
-        next = std::min(next, std::max(load.done, now));
-      }
-      if (wake_at) {
-        next = std::min(next, *wake_at);
-      }
-      now = std::max(now, next);
-      const auto done = std::find_if(
-          loads.begin(), loads.end(), [this](const Load& load) { return load.done <= now; });
-      if (done != loads.end()) {
-        const Load load = *done;
-        loads.erase(done);
-        complete.insert({load.device, load.model});
-        report_pages(load.device);
-      } else if (wake_at && *wake_at <= now) {
-        wake_at.reset();
-        tell(Tick{});
-      } else if (now >= end) {
-        return;
-      }
-    }
-  }
-
-  /// The worker of the only device dies, and with it all that was there.
-  void die() {
-    resident.clear();
-    complete.clear();
-    loads.clear();
-    tell(WorkerDown{.device = DeviceId(0), .epoch = epoch});
-    epoch = WorkerEpoch(epoch.value() + 1);
-    tell(WorkerUp{.device = DeviceId(0), .epoch = epoch});
-  }
-
-  void report_pages(DeviceId device) {
-    DeviceReport pages;
-    for (const ModelId model : resident[device]) {
-      pages.models.push_back({.model = model,
-                              .residency = Residency::kWarm,
-                              .complete = complete.contains({device, model})});
-    }
-    report(device, pages);
-  }
-
-  RequestId arrive(ModelId model) {
-    const RequestId id(++requests);
-    tell(RequestArrived{.request = id, .model = model, .prompt_tokens = 4, .max_tokens = 4});
-    return id;
-  }
-  void finish(RequestId id) { tell(RequestFinished{.request = id}); }
-  /// A request that runs for so long.
-  void serve(ModelId model, Duration time) {
-    const RequestId id = arrive(model);
-    wait(time);
-    finish(id);
-  }
-
-  [[nodiscard]] bool there(ModelId model, std::uint64_t device = 0) {
-    return resident[DeviceId(device)].contains(model);
-  }
-  [[nodiscard]] ModelStatus status(ModelId model) const {
-    return core.models().at(model.value() - 1);
-  }
-  [[nodiscard]] std::uint64_t starts(ModelId model, StartKind kind) const {
-    return status(model).demand.starts.at(static_cast<std::size_t>(kind));
-  }
-  [[nodiscard]] std::uint64_t loaded(ModelId model, LoadReason why) const {
-    return status(model).loads.at(static_cast<std::size_t>(why));
-  }
-  [[nodiscard]] std::vector<Decision> decisions(DecisionKind kind) const {
-    std::vector<Decision> found;
-    for (const ManagerCommand& command : said) {
-      const auto* decision = std::get_if<Decision>(&command);
-      if (decision != nullptr && decision->kind == kind) {
-        found.push_back(*decision);
-      }
-    }
-    return found;
-  }
-
-  struct Load {
-    ModelId model{};
-    DeviceId device{};
-    Instant done{};
-  };
-  Instant now{100s};
-  WorkerEpoch epoch{1};
-  Duration load_takes = 1s;
-  Configure configuration{};
-  ManagerCore core{};
-  std::optional<Instant> wake_at{};
-  std::vector<Load> loads{};
-  std::map<DeviceId, std::set<ModelId>> resident{};
-  std::set<std::pair<DeviceId, ModelId>> complete{};
-  std::map<DeviceId, std::vector<RequestId>> sent{};
-  std::vector<ManagerCommand> said{};
-  std::uint64_t requests = 0;
-};
+using test::Bench;
+using test::kA;
+using test::kB;
+using test::kC;
+using test::kImagePages;
+using test::kPageBytes;
 
 /// A runs for half of every window, then B and C take the only device in turn.
 void learn(Bench& bench, int windows) {

@@ -75,87 +75,7 @@ void ManagerCore::Impl::expire() {
   }
 }
 
-// ---- Pages ----
-
-/// What the model holds of the device, or will when it is loaded.
-std::int64_t ManagerCore::Impl::pages_of(const DeviceState& device, ModelId model) const {
-  if (models_.at(model).foreign()) {
-    const auto instance = device.instances.find(model);
-    const bool here = instance != device.instances.end();
-    const std::int64_t held = here ? instance->second.kv_pages : 0;
-    const bool suspended = here && instance->second.stage == InstanceStage::kSuspended;
-    return suspended ? held : std::max(held, engine_pages(models_.at(model)));
-  }
-  const policy::Footprint& footprint = models_.at(model).config.footprints.at(device.config.id);
-  const auto instance = device.instances.find(model);
-  const std::int64_t kv = instance == device.instances.end() ? 0 : instance->second.kv_pages;
-  return footprint.image_pages + footprint.overhead_pages + std::max(kv, footprint.min_kv_pages);
-}
-
-/// What a load may take. Evictions under way count as done, as the worker keeps the order; not so
-/// those of engines that are not ours, which take long and may not free what they should. A group
-/// leaves nothing.
-std::int64_t ManagerCore::Impl::free_pages(const DeviceState& device) const {
-  std::int64_t free = device.config.pages;
-  for (const auto& [id, instance] : device.instances) {
-    if (instance.stage != InstanceStage::kEvicting && models_.at(id).grouped()) {
-      return 0;
-    }
-    if (instance.stage != InstanceStage::kEvicting || models_.at(id).foreign()) {
-      free -= pages_of(device, id);
-    }
-  }
-  return free;
-}
-
-policy::PlacementDevice ManagerCore::Impl::view(const DeviceState& device, ModelId wanted) const {
-  const auto here = device.instances.find(wanted);
-  const bool stands_by =
-      here != device.instances.end() && here->second.stage == InstanceStage::kSuspended;
-  const bool present = here != device.instances.end() && !stands_by;
-  const ModelState& state = models_.at(wanted);
-  const std::int64_t need =
-      state.foreign()
-          ? std::max<std::int64_t>(engine_pages(state) - (stands_by ? here->second.kv_pages : 0), 1)
-          : policy::pages_to_load(state.config.footprints.at(device.config.id));
-  policy::PlacementDevice view{
-      .id = device.config.id,
-      .need_pages = need,
-      .pages = device.config.pages,
-      .free_pages = free_pages(device),
-      .available = device.up && !device.plan && !device.alone && !present &&
-                   now_ >= device.paused_until &&
-                   device.claimed.value_or(whole(wanted)) == whole(wanted),
-      .short_of_pages = options_.planner.pressure && device.short_sequences > 0,
-      .pressure = pressure(device, wanted)};
-  for (const auto& [id, here_too] : device.instances) {
-    if (here_too.stage == InstanceStage::kEvicting || id == wanted) {
-      continue;
-    }
-    // Of a shard, what is asked is how its group stands.
-    const ModelState& model = models_.at(whole(id));
-    const Instance& instance = *leading(device, id);
-    if (model.foreign()) {
-      if (instance.stage != InstanceStage::kSuspended || instance.kv_pages > 0) {
-        view.residents.push_back(engine_view(device, id, state));
-      }
-      continue;
-    }
-    view.residents.push_back(
-        {.model = id,
-         .pages = model.grouped() ? device.config.pages : pages_of(device, id),
-         .queue = std::ssize(instance.in_flight) + std::ssize(model.waiting),
-         .last_used = model.last_used,
-         .serving_since = instance.serving_since,
-         .min_residence = model.config.min_residence,
-         .pinned = stays(model),
-         .displaced = displaces(state, id) || model.grouped() ||
-                      (!options_.planner.share && busy(id, instance)),
-         .worth = worth(devices_.at(here_too.leader.value_or(device.config.id)), whole(id)),
-         .in_transition = instance.stage != InstanceStage::kServing});
-  }
-  return view;
-}
+// ---- Loads and evictions ----
 
 /// Of a group, rank 0 goes first: tend_groups() sees to the others.
 void ManagerCore::Impl::evict(DeviceState& device,
@@ -165,7 +85,7 @@ void ManagerCore::Impl::evict(DeviceState& device,
                               std::optional<ModelId> for_model,
                               std::int64_t free_pages) {
   const std::optional<DeviceId> leader = device.instances.at(model).leader;
-  if (!leader) {
+  if (!leader || device.instances.at(model).apart) {
     evict_here(device, model, mode, why, for_model, free_pages);
     return;
   }
@@ -268,8 +188,8 @@ void ManagerCore::Impl::unload_unwanted() {
   }
   for (auto& [device_id, device] : devices_) {
     for (auto& [id, instance] : device.instances) {
-      const ModelState& model = models_.at(id);
-      if ((!model.removed && model.unloads_asked.empty()) || instance.leader) {
+      const ModelState& model = models_.at(whole(id));
+      if ((!model.removed && model.unloads_asked.empty()) || (instance.leader && !instance.apart)) {
         continue;
       }
       const EvictionReason why =
@@ -405,7 +325,7 @@ void ManagerCore::Impl::place_wanted() {
       const auto found = d.second.instances.find(id);
       const bool coming =
           found != d.second.instances.end() &&
-          (found->second.stage == InstanceStage::kLoading ||
+          ((found->second.stage == InstanceStage::kLoading && !found->second.apart) ||
            (found->second.stage == InstanceStage::kServing && !blocked(d.second, id)) ||
            (found->second.stage == InstanceStage::kEvicting && model.foreign()));
       return coming || (d.second.plan && d.second.plan->model == id);
@@ -491,9 +411,11 @@ void ManagerCore::Impl::place(ModelId id, Instant waiting_since) {
     case policy::PlacementOutcome::kServe:
       break;  // Not asked for: it serves nowhere.
     case policy::PlacementOutcome::kLoad: {
+      const DeviceState& there = devices_.at(placement.device);
       const bool slow =
-          std::any_of(placement.victims.begin(), placement.victims.end(), [this](ModelId victim) {
-            return models_.at(victim).foreign() || models_.at(victim).grouped();
+          std::any_of(placement.victims.begin(), placement.victims.end(), [&](ModelId victim) {
+            return models_.at(victim).foreign() ||
+                   (models_.at(victim).grouped() && apart(there, victim) == nullptr);
           });
       if (!slow) {
         load_wanted(devices_.at(placement.device),
@@ -537,7 +459,7 @@ void ManagerCore::Impl::drain(DeviceState& device,
   device.plan = DrainPlan{.model = model, .victims = victims, .began = now_};
   for (const ModelId victim : victims) {
     Instance& instance = *leading(device, victim);
-    if (instance.stage != InstanceStage::kSuspended) {
+    if (instance.stage != InstanceStage::kSuspended && !instance.apart) {
       instance.stage = InstanceStage::kDraining;
       note(DecisionKind::kDrain,
            victim,

@@ -80,6 +80,7 @@ class World {
   /// Groups formed, and workers ended because another of their group had died.
   [[nodiscard]] std::size_t groups() const { return connected_.size(); }
   [[nodiscard]] std::uint64_t companions() const { return companions_; }
+  [[nodiscard]] bool is_cut(ModelId model) const { return shards_.contains(model); }
 
   template <class Event>
   struct Heard {

@@ -322,5 +322,40 @@ TEST(World, SurvivesAnythingWithModelsThatAreCut) {
   EXPECT_GT(groups, 600U);
 }
 
+// The same where groups are looked ahead for: shards come before anybody asks, some of them go
+// again, and groups begin with those that are there.
+TEST(World, SurvivesAnythingWhilePlanningAheadForModelsThatAreCut) {
+  std::size_t groups = 0;
+  std::map<StartKind, std::uint64_t> starts;
+  std::uint64_t ahead = 0;
+  survive(
+      600,
+      [](std::uint64_t seed) {
+        WorldOptions options = anything_cut(anything_planned(seed));
+        options.planner.prewarm = options.planner.evict = true;
+        return options;
+      },
+      [&](const World& world) {
+        groups += world.groups();
+        for (const ModelStatus& model : world.manager().models()) {
+          if (!world.is_cut(model.id)) {
+            continue;
+          }
+          ahead += model.loads[static_cast<std::size_t>(LoadReason::kForecast)];
+          for (const auto kind : {StartKind::kHit, StartKind::kAttach, StartKind::kMiss}) {
+            starts[kind] += model.demand.starts[static_cast<std::size_t>(kind)];
+          }
+        }
+      });
+  RecordProperty("groups", std::to_string(groups));
+  RecordProperty("ahead", std::to_string(ahead));
+  RecordProperty("hits", std::to_string(starts[StartKind::kHit]));
+  RecordProperty("attaches", std::to_string(starts[StartKind::kAttach]));
+  EXPECT_GT(groups, 600U);
+  EXPECT_GT(ahead, 200U);
+  EXPECT_GT(starts[StartKind::kHit], 20U);
+  EXPECT_GT(starts[StartKind::kAttach], 20U);
+}
+
 }  // namespace
 }  // namespace heddle::core::test

@@ -17,7 +17,8 @@ struct Offer {
   Placement placement{};
   std::int64_t victims_queue = 0;
   std::int64_t victims_pages = 0;
-  double lost = 0;  ///< Worth of the victims [s].
+  double lost = 0;  ///< Worth of the victims, and of what cannot run meanwhile [s].
+  Duration missing{};
   bool short_of_pages = false;
   double pressure = 0;
   std::int64_t free_pages = 0;
@@ -114,6 +115,7 @@ Offer offer_of(const PlacementDevice& device,
                PlacementReason reason,
                const std::vector<ResidentView>& victims) {
   Offer offer{.placement = {.outcome = outcome, .reason = reason, .device = device.id},
+              .missing = device.missing,
               .short_of_pages = device.short_of_pages,
               .pressure = device.pressure,
               .free_pages = device.free_pages};
@@ -122,6 +124,12 @@ Offer offer_of(const PlacementDevice& device,
     offer.victims_queue += victim.queue;
     offer.victims_pages += victim.pages;
     offer.lost += victim.worth;
+  }
+  for (const ResidentView& resident : device.residents) {
+    const bool goes = std::any_of(victims.begin(), victims.end(), [&](const auto& victim) {
+      return victim.model == resident.model;
+    });
+    offer.lost += resident.runs_alone && !goes ? resident.worth : 0;
   }
   return offer;
 }
@@ -237,9 +245,10 @@ constexpr double kLostStep = 0.1;
 auto rank(const Offer& offer, Duration load) {
   const double step = kLostStep * to_seconds(load);
   const bool weighed = offer.placement.outcome == PlacementOutcome::kLoad && step > 0;
+  const double missing = to_seconds(offer.missing);
   return std::tuple(offer.placement.outcome,
                     offer.short_of_pages,
-                    weighed ? std::floor(offer.lost / step) : 0.0,
+                    weighed ? std::floor((offer.lost + missing) / step) : missing,
                     weighed ? PlacementReason::kFreePages : offer.placement.reason,
                     offer.victims_queue,
                     offer.pressure,

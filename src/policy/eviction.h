@@ -29,6 +29,9 @@ struct ResidentView {
   /// recently used goes first.
   double worth = 0;
   bool in_transition = false;  ///< Loading, draining or being evicted: left alone.
+  /// It can run there with nothing else beside it, so its worth is lost to the wanted model's
+  /// running, though it may stay (a part of a model that is cut over devices).
+  bool runs_alone = false;
 };
 
 /// What the choice may know of one device.
@@ -41,6 +44,8 @@ struct PlacementDevice {
   bool available = false;       ///< It is up, and no plan for another model is under way on it.
   bool short_of_pages = false;  ///< Requests wait there for memory: only where nothing else is.
   double pressure = 0;          ///< KVPR of the device with the wanted model on it; 0: not known.
+  /// Until the wanted model is whole there, where that differs: parts of it may be there already.
+  Duration missing{};
   std::vector<ResidentView> residents{};
 };
 
@@ -96,11 +101,11 @@ struct Placement {
 /// shortest queue of victims, the least KV pressure, the fewest pages evicted, the most pages free,
 /// the lowest id. Where residents have a worth, idle ones that are worth next to nothing are as
 /// good as free pages (WarmServe's evict-aware placement; Prism's activation where KV pressure is
-/// least). Where engines that are not ours are among those that could go, the victims are the
-/// cheapest set instead (preemption_cost). A resident that is `displaced` is always among them.
-/// Victims as choose_victims has them (SwapServeLLM, section 3.4); busy ones only after
-/// options.drain_after and their own min_residence, so that models that are hot by turns share a
-/// device: none starves, none thrashes.
+/// least); what is missing of the wanted model there counts as lost. Where engines that are not
+/// ours are among those that could go, the victims are the cheapest set instead (preemption_cost).
+/// A resident that is `displaced` is always among them. Victims as choose_victims has them
+/// (SwapServeLLM, section 3.4); busy ones only after options.drain_after and their own
+/// min_residence, so that models that are hot by turns share a device: none starves, none thrashes.
 /// Pure; independent of the order of devices and residents. O(D R log R).
 [[nodiscard]] Placement choose_placement(std::span<const PlacementDevice> devices,
                                          Instant now,

@@ -152,6 +152,38 @@ TEST(ChoosePlacement, GoesWhereLeastIsLostThenWhereKvPressureIsLeast) {
   EXPECT_EQ(where(100s), DeviceId(3)) << "a long load makes the place matter more";
 }
 
+TEST(ChoosePlacement, WhatIsMissingOfTheModelCountsAsWhatIsLost) {
+  ResidentView other = resident(1, 80, 0, 1s);
+  other.worth = 0.5;
+  PlacementDevice empty = device(1, 100, {});
+  empty.missing = 2s;
+  PlacementDevice half = device(2, 20, {other});
+  half.missing = 1s;
+  const auto where = [&](Duration load) {
+    return choose_placement({{empty, half}}, kNow, kNow, {.drain_after = 2s, .load = load}).device;
+  };
+  EXPECT_EQ(where(2s), DeviceId(2)) << "half a load and half a second lost against a load";
+  EXPECT_EQ(where(0s), DeviceId(2)) << "where nothing is known of worth, it is what counts";
+  other.worth = 1.5;
+  half.residents = {other};
+  EXPECT_EQ(where(2s), DeviceId(1));
+}
+
+// A part of a model that needs all its devices to itself is of no use beside one that runs.
+TEST(ChoosePlacement, AvoidsWhatCannotRunBesideTheModel) {
+  ResidentView part = resident(1, 10, 0, 1s);
+  part.worth = 1;
+  const PlacementDevice shared = device(1, 90, {part});
+  part.runs_alone = true;
+  const PlacementDevice kept = device(2, 90, {part});
+  const auto where = [&](Duration load) {
+    return choose_placement({{kept, shared}}, kNow, kNow, {.load = load}).device;
+  };
+  EXPECT_EQ(where(2s), DeviceId(1));
+  const PlacementDevice full = device(1, 0, {resident(2, 90, 0, 1s)});
+  EXPECT_EQ(choose_placement({{kept, full}}, kNow, kNow, {.load = 2s}).device, DeviceId(1));
+}
+
 TEST(ChoosePlacement, SaysWhenAModelCanNeverFit) {
   PlacementDevice small = device(1, 100, {});
   small.need_pages = 101;

@@ -45,6 +45,12 @@ bool next_combination(std::vector<std::size_t>& chosen, std::size_t count) {
   return false;
 }
 
+/// What is lost, in parts of what the new replica is worth.
+std::pair<double, double> steps(const LostWorth& lost, const GroupWant& want) {
+  const double step = kLostStep * want.worth.score;
+  return {lost.basic, step > 0 ? std::floor(lost.burst / step) : lost.burst};
+}
+
 bool worth_less(const std::optional<ReplicaWorth>& highest, const ReplicaWorth& worth) {
   return !highest || *highest < worth;
 }
@@ -246,7 +252,29 @@ std::optional<FoundGroup> GroupIndex::find_subset(const GroupWant& want) {
   return FoundGroup{.devices = std::get<2>(*best), .isolated = !std::get<0>(*best)};
 }
 
+std::optional<FoundGroup> GroupIndex::find_among(const GroupWant& want) const {
+  std::optional<std::tuple<bool, double, std::vector<Index>>> best;  // (shared, sum, devices)
+  for (const std::vector<Index>& group : want.blocks) {
+    const bool usable = std::all_of(group.begin(), group.end(), [&](Index device) {
+      return map_.devices()[device].prewarmable;
+    });
+    const GroupLook look = map_.look(group);
+    if (!usable || !look.laminar || look.free_pages < want.pages || map_.holds(group, want.model)) {
+      continue;
+    }
+    std::tuple candidate(!worth_less(look.highest, want.worth), look.score_sum, group);
+    best = best ? std::min(*best, candidate) : candidate;
+  }
+  if (!best) {
+    return std::nullopt;
+  }
+  return FoundGroup{.devices = std::get<2>(*best), .isolated = !std::get<0>(*best)};
+}
+
 std::optional<FoundGroup> GroupIndex::find(const GroupWant& want) {
+  if (!want.blocks.empty()) {
+    return find_among(want);
+  }
   Level* level = level_of(want.devices);
   if (level != nullptr) {
     if (auto found = find_block(*level, want)) {
@@ -330,7 +358,43 @@ std::optional<std::pair<LostWorth, std::vector<ReplicaId>>> GroupIndex::victims_
   return lost < gained ? std::optional(std::pair(lost, std::move(ids))) : std::nullopt;
 }
 
+/// nullopt: it cannot have room for what is lost there. Where about as little is lost, the replica
+/// goes beside what is worth least.
+std::optional<GroupIndex::WeighedGroup> GroupIndex::weigh(std::span<const Index> group,
+                                                          const GroupWant& want) const {
+  auto victims = victims_for(group, want);
+  if (!victims) {
+    return std::nullopt;
+  }
+  const GroupLook look = map_.look(group);
+  double beside = look.score_sum;
+  for (const ReplicaId victim : victims->second) {
+    beside -= map_.entry(victim).replica.worth.score;
+  }
+  return WeighedGroup{.cost = {steps(victims->first, want), beside, victims->first},
+                      .found = {.devices = {group.begin(), group.end()},
+                                .isolated = worth_less(look.highest, want.worth),
+                                .victims = std::move(victims->second)}};
+}
+
+std::optional<FoundGroup> GroupIndex::find_among_by_evicting(const GroupWant& want) const {
+  std::optional<WeighedGroup> best;
+  for (const std::vector<Index>& group : want.blocks) {
+    const bool usable = std::all_of(group.begin(), group.end(), [&](Index device) {
+      return map_.devices()[device].prewarmable;
+    });
+    auto weighed = usable ? weigh(group, want) : std::nullopt;
+    if (weighed && (!best || weighed->cost < best->cost)) {
+      best = std::move(weighed);
+    }
+  }
+  return best ? std::optional(std::move(best->found)) : std::nullopt;
+}
+
 std::optional<FoundGroup> GroupIndex::find_by_evicting(const GroupWant& want) {
+  if (!want.blocks.empty()) {
+    return find_among_by_evicting(want);
+  }
   Level* level = level_of(want.devices);
   const auto known_hopeless = [&](const Failure& failure) {
     return failure.devices == want.devices && want.pages >= failure.pages;
@@ -338,20 +402,14 @@ std::optional<FoundGroup> GroupIndex::find_by_evicting(const GroupWant& want) {
   if (level == nullptr || std::any_of(hopeless_.begin(), hopeless_.end(), known_hopeless)) {
     return std::nullopt;
   }
-  // Where about as little is lost, the replica goes beside what is worth least.
-  const auto steps = [&](const LostWorth& lost) {
-    const double step = kLostStep * want.worth.score;
-    return std::pair(lost.basic, step > 0 ? std::floor(lost.burst / step) : lost.burst);
-  };
-  using Cost = std::tuple<std::pair<double, double>, double, LostWorth>;
-  std::optional<std::pair<Cost, FoundGroup>> best;
+  std::optional<WeighedGroup> best;
   std::int64_t weighed = 0;
   std::int64_t walked = 0;
   bool held = false;
   for (const auto& [cheapest, block] : level->by_cheapest) {
     LostWorth least;
     least.add(cheapest);
-    if (cheapest >= want.worth || (best && steps(least) > std::get<0>(best->first)) ||
+    if (cheapest >= want.worth || (best && steps(least, want) > std::get<0>(best->cost)) ||
         weighed >= victims_ || walked++ >= victims_ * kWalk) {
       break;
     }
@@ -361,20 +419,9 @@ std::optional<FoundGroup> GroupIndex::find_by_evicting(const GroupWant& want) {
       continue;
     }
     ++weighed;
-    auto victims = victims_for(group, want);
-    if (!victims) {
-      continue;
-    }
-    double beside = level->blocks[block].score_sum;
-    for (const ReplicaId victim : victims->second) {
-      beside -= map_.entry(victim).replica.worth.score;
-    }
-    const Cost cost(steps(victims->first), beside, victims->first);
-    if (!best || cost < best->first) {
-      best = std::pair(cost,
-                       FoundGroup{.devices = {group.begin(), group.end()},
-                                  .isolated = worth_less(level->blocks[block].highest, want.worth),
-                                  .victims = std::move(victims->second)});
+    auto found = weigh(group, want);
+    if (found && (!best || found->cost < best->cost)) {
+      best = std::move(found);
     }
   }
   if (!best) {
@@ -384,7 +431,7 @@ std::optional<FoundGroup> GroupIndex::find_by_evicting(const GroupWant& want) {
     return std::nullopt;
   }
   hopeless_.clear();  // Evicting frees room elsewhere, too.
-  return std::move(best->second);
+  return std::move(best->found);
 }
 
 }  // namespace heddle::policy

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct GroupWant {
   std::int64_t devices = 1;
   std::int64_t pages = 0;  ///< On each.
   ReplicaWorth worth{};
+  /// Groups that may be it, each in ascending order; empty: any.
+  std::vector<std::vector<ReplicaMap::Index>> blocks{};
 };
 
 struct FoundGroup {
@@ -81,6 +84,12 @@ class GroupIndex {
     std::vector<BySum> behind{};
     std::set<std::pair<ReplicaWorth, Index>> by_cheapest{};
   };
+  /// A group that has room once its victims are gone, and what these are worth.
+  struct WeighedGroup {
+    // In steps of a tenth of the new one's worth, then what lies beside it, then exactly.
+    std::tuple<std::pair<double, double>, double, LostWorth> cost{};
+    FoundGroup found{};
+  };
   struct Failure {  // Of a search of the subsets of a server.
     std::int64_t devices = 0;
     std::int64_t pages = 0;
@@ -96,6 +105,10 @@ class GroupIndex {
                                              const GroupWant& want);
   [[nodiscard]] std::optional<FoundGroup> find_block(Level& level, const GroupWant& want);
   [[nodiscard]] std::optional<FoundGroup> find_subset(const GroupWant& want);
+  [[nodiscard]] std::optional<FoundGroup> find_among(const GroupWant& want) const;
+  [[nodiscard]] std::optional<FoundGroup> find_among_by_evicting(const GroupWant& want) const;
+  [[nodiscard]] std::optional<WeighedGroup> weigh(std::span<const Index> group,
+                                                  const GroupWant& want) const;
   [[nodiscard]] std::optional<std::pair<LostWorth, std::vector<ReplicaId>>> victims_for(
       std::span<const Index> group, const GroupWant& want) const;
 

@@ -34,40 +34,80 @@ int fill_order(ReplicaState state) {
   return 3;
 }
 
+/// Room that a group's devices lack for a replica, and what gives it.
+class Shortage {
+ public:
+  Shortage(const ReplicaMap& map, std::span<const ReplicaMap::Index> group, std::int64_t pages)
+      : group_(group) {
+    for (const ReplicaMap::Index device : group) {
+      lacking_.push_back(pages - map.devices()[device].free_pages);
+    }
+  }
+  [[nodiscard]] bool any() const {
+    return std::any_of(lacking_.begin(), lacking_.end(), [](auto pages) { return pages > 0; });
+  }
+  /// False: nothing of the replica is where room is lacking.
+  bool take(const ReplicaMap::Entry& entry) {
+    bool helps = false;
+    for (std::size_t i = 0; i < group_.size(); ++i) {
+      helps = helps || (lacking_[i] > 0 && on(entry, group_[i]));
+    }
+    for (std::size_t i = 0; helps && i < group_.size(); ++i) {
+      lacking_[i] -= on(entry, group_[i]) ? entry.replica.pages : 0;
+    }
+    return helps;
+  }
+
+ private:
+  static bool on(const ReplicaMap::Entry& entry, ReplicaMap::Index device) {
+    return std::binary_search(entry.devices.begin(), entry.devices.end(), device);
+  }
+  std::span<const ReplicaMap::Index> group_;
+  std::vector<std::int64_t> lacking_{};
+};
+
 /// PrewarmVariant::kRoomiest.
 std::optional<FoundGroup> find_roomiest(const ReplicaMap& map, const GroupWant& want) {
-  HEDDLE_CHECK(want.devices == 1);
+  HEDDLE_CHECK((want.devices == 1) == want.blocks.empty());
+  std::vector<std::vector<ReplicaMap::Index>> groups = want.blocks;
+  for (ReplicaMap::Index device = 0; want.devices == 1 && device < map.devices().size(); ++device) {
+    groups.push_back({device});
+  }
   std::optional<std::pair<std::tuple<Instant, std::int64_t>, FoundGroup>> best;
-  for (ReplicaMap::Index device = 0; device < map.devices().size(); ++device) {
-    const std::span group(&device, 1);
-    const MapDevice& known = map.devices()[device];
-    if (!known.prewarmable || map.holds(group, want.model)) {
+  for (const std::vector<ReplicaMap::Index>& group : groups) {
+    const GroupLook look = map.look(group);
+    const bool usable = std::all_of(group.begin(), group.end(), [&](ReplicaMap::Index device) {
+      return map.devices()[device].prewarmable;
+    });
+    if (!usable || !look.laminar || map.holds(group, want.model)) {
       continue;
     }
-    std::vector<const PlacedReplica*> others;
+    std::vector<const ReplicaMap::Entry*> others;
     for (const ReplicaId id : map.touching(group)) {
       const ReplicaMap::Entry& entry = map.entry(id);
       if (entry.evictable() && entry.replica.worth < want.worth) {
-        others.push_back(&entry.replica);
+        others.push_back(&entry);
       }
     }
-    std::sort(others.begin(), others.end(), [](const PlacedReplica* a, const PlacedReplica* b) {
-      return std::tie(a->last_used, a->id) < std::tie(b->last_used, b->id);
+    std::sort(others.begin(), others.end(), [](const auto* a, const auto* b) {
+      return std::tie(a->replica.last_used, a->replica.id) <
+             std::tie(b->replica.last_used, b->replica.id);
     });
-    FoundGroup found{.devices = {device}, .isolated = false};
-    std::int64_t room = known.free_pages;
+    FoundGroup found{.devices = group, .isolated = false};
+    Shortage shortage(map, group, want.pages);
     Instant newest = Instant::min();
     LostWorth lost;
-    for (std::size_t i = 0; i < others.size() && room < want.pages; ++i) {
-      room += others[i]->pages;
-      newest = others[i]->last_used;
-      lost.add(others[i]->worth);
-      found.victims.push_back(others[i]->id);
+    for (std::size_t i = 0; i < others.size() && shortage.any(); ++i) {
+      if (shortage.take(*others[i])) {
+        newest = others[i]->replica.last_used;
+        lost.add(others[i]->replica.worth);
+        found.victims.push_back(others[i]->replica.id);
+      }
     }
     LostWorth gained;
     gained.add(want.worth);
-    const std::tuple key(newest, -known.free_pages);
-    if (room >= want.pages && (found.victims.empty() || lost < gained) &&
+    const std::tuple key(newest, -look.free_pages);
+    if (!shortage.any() && (found.victims.empty() || lost < gained) &&
         (!best || key < best->first)) {
       best = std::pair(key, std::move(found));
     }
@@ -171,7 +211,8 @@ class Planner {
       const GroupWant want{.model = vacancy.model->model,
                            .devices = vacancy.model->devices,
                            .pages = vacancy.model->pages_per_device,
-                           .worth = vacancy.replica.worth};
+                           .worth = vacancy.replica.worth,
+                           .blocks = blocks_of(*vacancy.model)};
       std::optional<FoundGroup> found = roomiest ? find_roomiest(map_, want) : index.find(want);
       if (!found && evicts) {
         found = index.find_by_evicting(want);
@@ -179,6 +220,19 @@ class Planner {
       place(vacancy, found, index);
     }
     std::sort(evicted_.begin(), evicted_.end());
+  }
+
+  [[nodiscard]] std::vector<std::vector<ReplicaMap::Index>> blocks_of(
+      const ModelDemand& model) const {
+    std::vector<std::vector<ReplicaMap::Index>> blocks;
+    for (const std::vector<DeviceId>& devices : model.blocks) {
+      std::vector<ReplicaMap::Index>& block = blocks.emplace_back();
+      for (const DeviceId device : devices) {
+        block.push_back(map_.index_of(device));
+      }
+      std::sort(block.begin(), block.end());
+    }
+    return blocks;
   }
 
   void place(const Vacancy& vacancy, const std::optional<FoundGroup>& found, GroupIndex& index) {

@@ -20,7 +20,7 @@ enum class PrewarmVariant : std::uint8_t {
   kCorrected,
   /// To compare with: the same replicas and the same limit to what may be evicted for them, but
   /// the place is not chosen by worth: where most memory is free, else where what makes way was
-  /// used longest ago. Replicas of one device only.
+  /// used longest ago. Replicas of one device, or of given blocks.
   kRoomiest,
 };
 

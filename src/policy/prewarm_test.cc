@@ -192,6 +192,51 @@ TEST(PlanPrewarm, RoomiestLooksAtRoomThenAtLastUse) {
   EXPECT_EQ(spared[0].replica, ReplicaId(3));
 }
 
+// Devices 0 and 2, or 1 and 3, and no others: as devices of two kinds come, say.
+TEST(PlanPrewarm, GroupsThatAreNamedAreTheOnlyOnes) {
+  for (const auto placement : {PrewarmVariant::kCorrected, PrewarmVariant::kRoomiest}) {
+    const PrewarmOptions options{.score = ScoreVariant::kValue, .placement = placement};
+    ReplicaMap map = servers(1, 4, 100);
+    PlacedReplica serving = replica(1, 1, 2, 60);
+    serving.state = ReplicaState::kServing;
+    serving.worth = {.score = 5};
+    map.place(serving);
+    std::vector<ModelDemand> models = {demand(0, 20, 2, 50)};
+    models[0].blocks = {{DeviceId(0), DeviceId(2)}, {DeviceId(1), DeviceId(3)}};
+    const auto loads = of(plan_prewarm(map, models, options), PrewarmAction::kLoad);
+    ASSERT_EQ(loads.size(), 1U);
+    EXPECT_EQ(loads[0].devices, (std::vector{DeviceId(1), DeviceId(3)}));
+
+    // Now there is no room, but for what nobody wants on 3.
+    map.place(replica(2, 2, 3, 90));
+    const auto plan = plan_prewarm(map, models, options);
+    ASSERT_EQ(of(plan, PrewarmAction::kEvict).size(), 1U);
+    EXPECT_EQ(of(plan, PrewarmAction::kEvict)[0].replica, ReplicaId(2));
+    EXPECT_EQ(of(plan, PrewarmAction::kLoad)[0].devices, (std::vector{DeviceId(1), DeviceId(3)}));
+  }
+}
+
+// Who needs a device of a group takes all of its worth.
+TEST(PlanPrewarm, AGroupOfWorthIsSparedWhereSomethingElseCanGo) {
+  ReplicaMap map = servers(1, 4, 100);
+  PlacedReplica group = replica(1, 1, 0, 80);
+  group.devices = {DeviceId(0), DeviceId(1)};
+  group.worth = {.score = 0.8};
+  map.place(group);
+  PlacedReplica single = replica(2, 2, 2, 80);
+  single.worth = {.score = 0.3};
+  map.place(single);
+  PlacedReplica other = replica(3, 3, 3, 80);
+  other.worth = {.score = 0.9};
+  map.place(other);
+  const std::vector<ModelDemand> models = {demand(0, 20, 1, 50)};
+  const auto evicted =
+      of(plan_prewarm(map, models, {.score = ScoreVariant::kValue, .worth_known = true}),
+         PrewarmAction::kEvict);
+  ASSERT_EQ(evicted.size(), 1U);
+  EXPECT_EQ(evicted[0].replica, ReplicaId(2));
+}
+
 TEST(PlanPrewarm, ADrainingInstanceIsTheReplicaThatItWillBe) {
   ReplicaMap map = servers(1, 2, 1000);
   PlacedReplica draining = replica(1, 0, 0, 100);

@@ -58,11 +58,13 @@ struct LostWorth {
 /// A model as prewarming sees it.
 struct ModelDemand {
   ModelId model{};
-  double mean_load = 0;               ///< L_A [requests in the system].
-  double peak_load = 0;               ///< L_P; one below L_A counts as L_A.
-  std::int64_t batch = 32;            ///< B: requests that one instance runs at once.
-  std::int64_t instances = 0;         ///< K: running and starting ones, not those that drain.
-  std::int64_t devices = 1;           ///< tp: devices of one instance, all of one server.
+  double mean_load = 0;        ///< L_A [requests in the system].
+  double peak_load = 0;        ///< L_P; one below L_A counts as L_A.
+  std::int64_t batch = 32;     ///< B: requests that one instance runs at once.
+  std::int64_t instances = 0;  ///< K: running and starting ones, not those that drain.
+  std::int64_t devices = 1;    ///< tp: devices of one instance, all of one server.
+  /// Groups of so many devices that it may lie on; empty: any.
+  std::vector<std::vector<DeviceId>> blocks{};
   std::int64_t pages_per_device = 0;  ///< Its weights on each of them.
   Duration load_time{};               ///< T_c, from the tier that now holds the weights.
   Duration hit_time{};                ///< To start on a replica; used by kValue.
