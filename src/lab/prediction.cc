@@ -44,6 +44,19 @@ twin::TwinDevice twin_device(const agent::DeviceSetup& device,
           .map_page = measured.fit.map_page};
 }
 
+/// Of a model that is cut, what its rank 0 computes and exchanges.
+twin::StepTimes step_of(const manager::ConfiguredModel& model, const Measured& measured) {
+  if (model.shards.empty()) {
+    return step_times(measured.fit, shape_of(measured.calibration.model));
+  }
+  const spec::ModelSpec& shard = model.host->spec;
+  return with_exchanges(step_times(measured.fit, shape_of(shard)),
+                        measured.exchange,
+                        shard.layers,
+                        shard.hidden,
+                        shard.vocab);
+}
+
 /// The host of `policy` in the words of its twin. Models get their ids in the order of the file.
 Result<twin::TwinSetup> twin_setup(const LabPolicy& policy,
                                    manager::ModelRegistry& registry,
@@ -66,19 +79,19 @@ Result<twin::TwinSetup> twin_setup(const LabPolicy& policy,
                    .message = model.config.id +
                               ": what an engine that is not ours will do cannot be predicted"};
     }
-    if (!model.shards.empty()) {
-      return Error{
-          .code = Code::kInvalidArgument,
-          .message = model.config.id +
-                     ": what a model that is cut over devices will do cannot be predicted"};
-    }
     const Measured& measured = constants.at(model.config.id);
     setup.models.push_back({.model = {.id = model.id,
                                       .image_bytes = model.host->image_bytes,
                                       .footprint = model.host->footprint},
                             .layers = model.host->spec.layers,
-                            .step = step_times(measured.fit, shape_of(measured.calibration.model)),
+                            .step = step_of(model, measured),
                             .ttl = model.config.ttl});
+    for (const agent::HostModel& shard : model.shards) {  // Rank 0 tells what a step takes.
+      setup.models.push_back({.model = {.id = shard.id,
+                                        .image_bytes = shard.image_bytes,
+                                        .footprint = shard.footprint},
+                              .layers = shard.spec.layers});
+    }
   }
   for (std::size_t i = 0; i < agent->devices.size(); ++i) {
     setup.devices.push_back(twin_device(
@@ -143,6 +156,13 @@ Result<Constants> measure_constants(const LabFile& lab,
       known[key] = {.calibration = std::move(measured).value(), .fit = fit};
     }
     constants[names[i]] = known.at(key);
+    if (model.tensor_parallel > 1) {
+      const Result<ExchangeTimes> exchange = time_exchanges(model.tensor_parallel);
+      if (!exchange) {
+        return exchange.error();
+      }
+      constants[names[i]].exchange = *exchange;
+    }
   }
   return constants;
 }

@@ -11,6 +11,7 @@
 #include "bench/load.h"
 #include "lab/calibration.h"
 #include "lab/device_fit.h"
+#include "lab/exchange_times.h"
 #include "lab/experiment.h"
 #include "lab/lab_file.h"
 
@@ -20,6 +21,7 @@ namespace heddle::lab {
 struct Measured {
   Calibration calibration{};
   DeviceFit fit{};
+  ExchangeTimes exchange{};  ///< Of a model that is cut over devices.
 };
 
 /// The constants of an experiment's devices, by model name: of its first device, which the others

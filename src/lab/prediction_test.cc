@@ -1,6 +1,7 @@
 #include "lab/prediction.h"
 
 #include <filesystem>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -30,8 +31,7 @@ trace: {rate: 1, duration: 60s, input_tokens: 64..200, output_tokens: 4..16}
 warmup: 10s
 )";
 
-LabFile lab_file() {
-  std::string text = kLab;
+LabFile lab_file(std::string text = kLab) {
   const std::string models = std::filesystem::path(HEDDLE_SOURCE_DIR) / "models";
   for (std::size_t at = text.find("MODELS"); at != std::string::npos; at = text.find("MODELS")) {
     text.replace(at, 6, models);
@@ -81,6 +81,33 @@ TEST(PredictRun, TellsWhatMemoryIsWorth) {
   EXPECT_GT(of(1, Figure::kLoads), 5);
   EXPECT_LT(of(1, Figure::kAttainment), 0.9);
   EXPECT_GT(of(1, Figure::kTtftP95), 4 * of(0, Figure::kTtftP95));
+}
+
+TEST(PredictRun, KnowsModelsThatAreCutOverDevices) {
+  const LabFile lab = lab_file(R"(
+config:
+  host: {memory: 16MiB}
+  devices:
+    - {name: a, memory: 3MiB, page: 64KiB, load_bandwidth: 1200kB/s, pace: {step: 20ms}}
+    - {name: b, memory: 3MiB, page: 64KiB, load_bandwidth: 1200kB/s, pace: {step: 20ms}}
+  models:
+    adder: {path: MODELS/adder, tensor_parallel: 2, slo: {ttft: 800ms, tpot: 60ms}}
+    sorter: {path: MODELS/sorter, slo: {ttft: 800ms, tpot: 60ms}}
+trace: {rate: 1, duration: 60s, input_tokens: 64..200, output_tokens: 4..16}
+warmup: 10s
+)");
+  Constants constants = constants_of(lab);
+  constants["adder"].exchange = {.ranks = 2, .meet = 1e-5, .number = 1e-8};
+  const Result<std::vector<bench::Shot>> shots = take_shots(lab, {}, 0);
+  ASSERT_TRUE(shots.has_value());
+  const Result<LabRun> run = predict_run(lab, lab.policies[0], 0, *shots, constants);
+  ASSERT_TRUE(run.has_value()) << run.error().message;
+  std::set<std::size_t> asked;
+  for (const bench::Row& row : run->rows) {
+    EXPECT_EQ(row.error, "");
+    asked.insert(row.model);
+  }
+  EXPECT_EQ(asked.size(), 2U);
 }
 
 TEST(PredictRun, NamesTheModelThatCannotBeOpened) {

@@ -222,13 +222,8 @@ void Twin::perform(const core::Decision& command) {
 // ---- Workers ----
 
 void Twin::perform(const core::SpawnWorker& command) {
-  const auto device =
-      std::find_if(setup_.devices.begin(), setup_.devices.end(), [&](const TwinDevice& each) {
-        return each.device.id == command.device;
-      });
-  HEDDLE_CHECK(device != setup_.devices.end());
   workers_[command.device] = std::make_shared<Worker>(
-      *device,
+      device_of(command.device),
       command.epoch,
       command.pages,
       models_,
@@ -242,6 +237,27 @@ void Twin::perform(const core::SpawnWorker& command) {
 
 void Twin::perform(const core::KillWorker& /*command*/) {
   HEDDLE_CHECK(false);  // These workers keep the rules.
+}
+
+/// What the leader does is the group's, at the pace of the slowest.
+void Twin::perform(const core::ConnectGroup& command) {
+  Duration step{};
+  Duration token{};
+  for (const core::GroupMember& member : command.members) {
+    const TwinDevice& device = device_of(member.device);
+    step = std::max(step, device.pace_step);
+    token = std::max(token, device.pace_token);
+  }
+  const core::GroupMember& leader = command.members.front();
+  workers_.at(leader.device)->lead(leader.model, step, token);
+}
+
+const TwinDevice& Twin::device_of(DeviceId id) const {
+  const auto device = std::find_if(setup_.devices.begin(),
+                                   setup_.devices.end(),
+                                   [id](const TwinDevice& each) { return each.device.id == id; });
+  HEDDLE_CHECK(device != setup_.devices.end());
+  return *device;
 }
 
 void Twin::perform(const core::SendWorker& command) {

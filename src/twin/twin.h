@@ -55,6 +55,7 @@ class Twin final : public core::ServingStatus {
     Instant from{};
   };
 
+  [[nodiscard]] const TwinDevice& device_of(DeviceId id) const;
   void settle();
   void give_up_idle();
   void arrive(RequestId id);
@@ -80,7 +81,7 @@ class Twin final : public core::ServingStatus {
   void perform(const core::SpawnWorker& command);
   void perform(const core::KillWorker& command);
   void perform(const core::SendWorker& command);
-  void perform(const core::ConnectGroup& /*command*/) {}  // What the leader does is the group's.
+  void perform(const core::ConnectGroup& command);
   void perform(const core::StartRead& command);
   void perform(const core::CancelRead& command);
   void perform(const core::TellManager& command) { pending_.emplace_back(command.event); }

@@ -104,22 +104,81 @@ TEST(Twin, WhatCannotBeIsAnError) {
   EXPECT_EQ(all[0].tokens, 0);
 }
 
+/// The first model is cut over both of two devices; others go on either.
+TwinSetup setup_cut(int models, std::int64_t device_pages) {
+  TwinSetup setup = setup_of(models + 2, device_pages);
+  const core::AgentDevice second{.id = DeviceId(1), .pages = device_pages, .copy = true};
+  setup.agent.devices.push_back(second);
+  setup.devices.push_back(setup.devices[0]);
+  setup.devices[1].device = second;
+  setup.devices[1].worker.device = DeviceId(1);
+  setup.manager.devices.push_back(setup.manager.devices[0]);
+  setup.manager.devices[1].id = DeviceId(1);
+  setup.manager.devices[1].name = "b";
+  core::ManagerModel& whole = setup.manager.models[0];
+  core::ManagerModel& shard = setup.manager.models[1];
+  for (std::size_t i = 2; i < setup.manager.models.size(); ++i) {
+    setup.manager.models[i].footprints[DeviceId(1)] = whole.footprints.at(DeviceId(0));
+  }
+  shard.part_of = whole.id;
+  shard.footprints = {{DeviceId(1), whole.footprints.at(DeviceId(0))}};
+  whole.groups[DeviceId(0)] = {{.model = shard.id, .device = DeviceId(1)}};
+  return setup;
+}
+
+TEST(Twin, AModelThatIsCutLoadsOnAllItsDevicesAtOnceAndRunsAtThePaceOfTheSlowest) {
+  TwinSetup setup = setup_cut(0, 24);
+  setup.devices[1].pace_step = 40ms;
+  const std::vector<Answer> all =
+      answers(setup, {{Instant(0s), ModelId(1), 10, 5}, {Instant(5s), ModelId(1), 10, 5}});
+  ASSERT_EQ(all[0].error, "");
+  EXPECT_GT(all[0].first, Instant(1s));
+  EXPECT_LT(all[0].first, Instant(1200ms)) << "both links bring a shard in a second";
+  EXPECT_GT(all[1].first, Instant(5s + 50ms));
+  EXPECT_LT(all[1].first, Instant(5s + 55ms));
+  EXPECT_EQ(all[1].last - all[1].first, 4 * 41ms);
+}
+
+TEST(Twin, ModelsThatAreCutTakeTurnsWithOthersAndAreForeseen) {
+  TwinSetup setup = setup_cut(2, 40);
+  setup.manager.options.planner = {
+      .prewarm = true, .value = true, .period = 250ms, .calendar = {.window = 5s}};
+  std::vector<Ask> asks;
+  for (int i = 0; i < 60; ++i) {
+    const std::uint64_t models[] = {1, 1, 3, 4};
+    asks.push_back({Instant(i * 2500ms), ModelId(models[i % 4]), 10, 5});
+  }
+  Twin twin(setup);
+  const std::vector<Answer> all = twin.run(asks, 1s, [](Duration) {});
+  for (const Answer& answer : all) {
+    EXPECT_EQ(answer.error, "");
+    EXPECT_EQ(answer.tokens, 5);
+  }
+  EXPECT_GT(twin.models().at(0).loads[static_cast<std::size_t>(core::LoadReason::kForecast)], 0U);
+  EXPECT_GT(twin.models().at(0).demand.starts[static_cast<std::size_t>(core::StartKind::kHit)], 0U);
+}
+
 TEST(Twin, AnyLoadIsAnsweredAndTheSameEachTime) {
   const std::uint64_t seed = 20261122;
   SCOPED_TRACE(seed);
   Rng rng(seed);
   for (int round = 0; round < 20; ++round) {
-    TwinSetup setup = setup_of(4, 24 + 10 * (round % 4));
-    setup.devices[0].worker.prefix_cache = round % 2 == 0 ? 100 : 0;
-    setup.agent.devices[0].copy = setup.devices[0].device.copy = round % 3 != 0;
+    const bool cut = round % 4 == 3;
+    TwinSetup setup =
+        cut ? setup_cut(3, 24 + 10 * (round % 3)) : setup_of(4, 24 + 10 * (round % 4));
+    for (std::size_t i = 0; i < setup.devices.size(); ++i) {
+      setup.devices[i].worker.prefix_cache = round % 2 == 0 ? 100 : 0;
+      setup.agent.devices[i].copy = setup.devices[i].device.copy = round % 3 != 0;
+    }
     setup.manager.options.planner = {
         .prewarm = round % 5 != 0, .value = true, .period = 250ms, .calendar = {.window = 5s}};
     std::vector<Ask> asks;
     Duration at{};
     for (int i = 0; i < 60; ++i) {
       at += Duration(static_cast<Duration::rep>(rng.below(1'000'000'000)));
+      const std::uint64_t model = 1 + rng.below(4);
       asks.push_back({Instant(at),
-                      ModelId(1 + rng.below(4)),
+                      ModelId(cut && model > 1 ? model + 1 : model),
                       static_cast<std::int64_t>(1 + rng.below(200)),
                       static_cast<std::int64_t>(1 + rng.below(60))});
     }

@@ -52,6 +52,12 @@ void Worker::queue(const core::WorkerEvent& event) {
   work();
 }
 
+void Worker::lead(ModelId model, Duration pace_step, Duration pace_token) {
+  Model& leading = models_.at(model);
+  leading.pace_step = pace_step;
+  leading.pace_token = pace_token;
+}
+
 /// A step begins only when nothing is left to hear.
 void Worker::work() {
   while (!step_) {
@@ -244,8 +250,12 @@ Duration Worker::compute_time(const policy::StepPlan& plan) const {
 Duration Worker::paced_time(const policy::StepPlan& plan) const {
   Duration paced = device_.pace_step;
   for (const policy::ModelBatch& batch : plan.batches) {
+    paced = std::max(paced, models_.at(batch.model).pace_step);
+  }
+  for (const policy::ModelBatch& batch : plan.batches) {
+    const Duration token = std::max(device_.pace_token, models_.at(batch.model).pace_token);
     for (const policy::StepSlice& slice : batch.slices) {
-      paced += device_.pace_token * slice.tokens;
+      paced += token * slice.tokens;
     }
   }
   return paced;

@@ -32,6 +32,9 @@ class Worker : public std::enable_shared_from_this<Worker> {
          OnReport on_report);
 
   void hear(const core::WorkerMessage& message);
+  /// From now on the model's steps are those of a group, whose slowest device has this pace. What
+  /// the others of the group do meanwhile takes no longer.
+  void lead(ModelId model, Duration pace_step, Duration pace_token);
 
   [[nodiscard]] DeviceId device() const { return device_.device.id; }
   [[nodiscard]] WorkerEpoch epoch() const { return epoch_; }
@@ -51,6 +54,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
     bool closing = false;
     bool to_pool = false;
     bool abandoned = false;
+    Duration pace_step{};  ///< Of the slowest device of its group, if it leads one.
+    Duration pace_token{};
   };
   struct Sequence {
     ModelId model{};
