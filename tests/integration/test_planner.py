@@ -81,6 +81,33 @@ def test_a_model_is_back_before_anybody_asks_when_its_worker_dies():
         assert now["miss"] == found["miss"] and now["hit"] + now["attach"] > found["hit"] + found["attach"]
 
 
+def test_a_model_that_is_cut_is_back_beside_others_and_runs_when_it_is_asked_for():
+    models = [
+        f"  adder: {{path: {heddle.MODELS / 'adder'}, dtype: float32, tensor_parallel: 2, min_residence: 0s}}\n",
+        f"  morse: {{path: {heddle.MODELS / 'morse'}, min_residence: 0s}}\n",
+    ]
+    extra = "planner: {window: 5s, period: 100ms}\n"
+    with heddle.Server(heddle.config(models=models, devices=devices(2), extra=extra)) as server:
+        with Load(server, "adder", 2):
+            wait_for(lambda: (forecast(server, "adder")["error"] or 1) < 0.3)
+        os.kill(server.workers()[0], signal.SIGKILL)  # The other worker of the group ends with it.
+        wait_for(lambda: forecast(server, "adder")["loads"]["forecast"] > 0)
+        prompt, answer = heddle.eval_set("morse", 1)[0]
+        assert server.chat("morse", prompt) == answer
+        time.sleep(1.5)  # Until all weights are there, too.
+        resident = {each["model"] for each in server.call("/running")[2]["running"]}
+        assert resident == {"adder", "morse"}
+        loads = forecast(server, "adder")["loads"]
+        found = forecast(server, "adder")["starts"]
+        for prompt, answer in heddle.eval_set("adder", 5):
+            assert server.chat("adder", prompt) == answer
+        now = forecast(server, "adder")["starts"]
+        assert now["miss"] == found["miss"] and now["hit"] == found["hit"] + 1
+        assert forecast(server, "adder")["loads"] == loads
+        assert "2 of its 2 parts are there" in decisions(server, "load")[-1]["why"]
+        assert {each["model"] for each in server.call("/running")[2]["running"]} == {"adder"}
+
+
 def test_a_model_with_much_load_gets_a_second_device():
     models = [f"  adder: {{path: {heddle.MODELS / 'adder'}, batch: 2}}\n", "morse"]
     text = heddle.config(devices=devices(2), models=models, extra="planner: {period: 100ms}\n")
