@@ -113,6 +113,7 @@ void ManagerCore::Impl::add_shards(const ModelState& model, ModelStatus& status)
     for (const ShardPlace& place : model.config.groups.at(*status.device)) {
       status.peers.push_back(place.device);
     }
+    status.kv_pages *= 1 + std::ssize(status.peers);
   }
 }
 
@@ -149,12 +150,31 @@ std::vector<DeviceStatus> ManagerCore::Impl::devices() const {
                         .epoch = device.epoch,
                         .restarts = device.restarts,
                         .page_bytes = device.config.page_bytes,
-                        .usage = device.usage,
+                        .usage = usage_of(device),
                         .residents = residents(device),
                         .serving = device.serving,
                         .switching = device.switching});
   }
   return statuses;
+}
+
+/// As its worker counts it. What a group's engines hold of KV only the core of its leader knows:
+/// equally many pages on each of them.
+ledger::PoolUsage ManagerCore::Impl::usage_of(const DeviceState& device) const {
+  ledger::PoolUsage usage = device.usage;
+  for (const auto& [model, instance] : device.instances) {
+    const bool follows = instance.leader && instance.stage == InstanceStage::kMember;
+    if (!follows || instance.apart) {
+      continue;
+    }
+    for (const auto kind : {ledger::LeaseKind::kKvOwn, ledger::LeaseKind::kKvCached}) {
+      const ledger::Share& led = devices_.at(*instance.leader).usage.of(kind);
+      ledger::Share& own = usage.by_kind.at(static_cast<std::size_t>(kind));
+      usage.free = std::max<std::int64_t>(usage.free + own.reserved - led.reserved, 0);
+      own = led;
+    }
+  }
+  return usage;
 }
 
 std::int64_t ManagerCore::Impl::tokens_max(ModelId model) const {

@@ -196,6 +196,7 @@ class ManagerCore::Impl {
   void add_shards(const ModelState& model, ModelStatus& status) const;
   [[nodiscard]] std::vector<ResidentStatus> residents(const DeviceState& device) const;
   [[nodiscard]] std::vector<DeviceStatus> devices() const;
+  [[nodiscard]] ledger::PoolUsage usage_of(const DeviceState& device) const;
   [[nodiscard]] std::int64_t tokens_max(ModelId model) const;
   [[nodiscard]] std::int64_t tokens_max(ModelId model, DeviceId device) const;
   [[nodiscard]] std::int64_t tokens_alone(ModelId model, DeviceId device) const;

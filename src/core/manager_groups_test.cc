@@ -147,6 +147,34 @@ TEST_F(ManagerGroups, OneModelIsListedWithTheDevicesOfItsGroup) {
   EXPECT_EQ(models[0].image_bytes, 200U);
 }
 
+TEST_F(ManagerGroups, ItsKvShowsOnAllItsDevices) {
+  serve_group();
+  for (const std::uint64_t number : {0U, 1U}) {
+    DeviceReport pages;
+    pages.usage = {.total = 20, .free = number == 0 ? 5 : 12};
+    const auto kv = static_cast<std::size_t>(ledger::LeaseKind::kKvOwn);
+    const auto cached = static_cast<std::size_t>(ledger::LeaseKind::kKvCached);
+    if (number == 0) {
+      pages.usage.by_kind.at(kv) = {.reserved = 3, .held = 3};
+      pages.usage.by_kind.at(cached) = {.reserved = 4, .held = 4};
+    }
+    pages.models = {{.model = number == 0 ? kCut : kShard,
+                     .residency = Residency::kServing,
+                     .kv_pages = number == 0 ? 3 : 0,
+                     .complete = true}};
+    report(number, pages);
+  }
+  EXPECT_EQ(core.devices()[0].usage.free, 5);
+  EXPECT_EQ(core.devices()[1].usage.free, 5);
+  EXPECT_EQ(core.devices()[1].usage.of(ledger::LeaseKind::kKvOwn).held, 3);
+  EXPECT_EQ(core.devices()[1].usage.of(ledger::LeaseKind::kKvCached).held, 4);
+  EXPECT_EQ(core.models()[0].kv_pages, 6);
+  const std::vector<ResidentStatus> residents = core.devices()[1].residents;
+  ASSERT_EQ(residents.size(), 1U);
+  EXPECT_EQ(residents[0].kv_pages, 3);
+  EXPECT_EQ(residents[0].residency, Residency::kServing);
+}
+
 TEST_F(ManagerGroups, TheBlockThatIsEmptyIsTaken) {
   settle_on(0, kA);
   EXPECT_EQ(loads(arrive(kCut)), (Places{{device(2), kCut}, {device(3), kShard}}));
@@ -244,6 +272,7 @@ TEST_F(ManagerGroups, UnloadingEndsWhenEveryShardIsGone) {
   tell(RequestFinished{.request = RequestId(1)});
   tell(AdminUnload{.ticket = TicketId(1), .model = kCut});
   report(0, ModelEvicted{.model = kCut});
+  ASSERT_EQ(core.devices()[1].residents.size(), 1U) << "though its leader is gone";
   EXPECT_EQ(find<AdminDone>(said), nullptr);
   report(1, ModelEvicted{.model = kShard});
   EXPECT_NE(find<AdminDone>(said), nullptr);
