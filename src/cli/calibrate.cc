@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
+#include <iterator>
 #include <optional>
 
 #include "cli/terminal.h"
@@ -10,6 +12,7 @@
 #include "config/config.h"
 #include "lab/calibration.h"
 #include "lab/checkpoint_times.h"
+#include "lab/co_running.h"
 #include "lab/device_fit.h"
 #include "store/model_source.h"
 
@@ -101,21 +104,41 @@ Result<void> write_files(const std::string& folder,
   return {};
 }
 
+/// Engines side by side: one after the other of `others`.
+Result<void> time_together(const lab::CalibrationOptions& options,
+                           std::initializer_list<lab::CoRunner*> others,
+                           lab::Calibration& measured) {
+  for (lab::CoRunner* const other : others) {
+    auto samples = lab::time_co_running(options, *other);
+    if (!samples) {
+      return samples.error();
+    }
+    std::ranges::move(*samples, std::back_inserter(measured.co_runs));
+  }
+  return {};
+}
+
 }  // namespace
 
 int calibrate(const CalibrateOptions& options) {
-  lab::CheckpointSubject subject;  // Before the driver is used, and before there are threads.
-  const Result<config::Config> config = config::load_config(options.config);
-  if (!config) {
-    return fail(config.error());
-  }
-  const Result<lab::CalibrationOptions> chosen = options_of(*config, options);
+  const auto take_device = [&options]() -> Result<lab::CalibrationOptions> {
+    const Result<config::Config> config = config::load_config(options.config);
+    auto chosen = config ? options_of(*config, options) : config.error();
+    if (chosen) {
+      run_on(chosen->cores);
+    }
+    return chosen;
+  };
+  // Other processes begin before the driver is used, and before there are threads.
+  lab::CheckpointSubject subject;
+  lab::CoRunner equal(take_device);
+  lab::CoRunner below(take_device, lab::Standing::kBelow);
+  const Result<lab::CalibrationOptions> chosen = take_device();
   if (!chosen) {
     return fail(chosen.error());
   }
-  run_on(chosen->cores);
   const bool bar = stderr_is_terminal();
-  const Result<lab::Calibration> measured = lab::calibrate(*chosen, [bar](double part) {
+  Result<lab::Calibration> measured = lab::calibrate(*chosen, [bar](double part) {
     if (bar) {
       show_bar("measuring", part);
     }
@@ -126,10 +149,16 @@ int calibrate(const CalibrateOptions& options) {
   if (!measured) {
     return fail(measured.error());
   }
+  const Result<void> together = time_together(*chosen, {&equal, &below}, *measured);
   const lab::DeviceFit fit = lab::fit_device(*measured);
   std::fputs(format_table(lab::link_table(*measured)).c_str(), stdout);
   std::printf("\n%s", format_table(lab::step_table(*measured, fit)).c_str());
   std::printf("\nsteps are fitted with an error of %.1f %%\n", 100 * fit.error);
+  if (together) {
+    std::printf("\n%s", format_table(lab::co_run_table(*measured, fit)).c_str());
+  } else {
+    std::printf("\nengines side by side: skipped: %s\n", together.error().message.c_str());
+  }
   if (chosen->gpu) {
     std::printf("\n%s", format_table(lab::unrecorded_table(*measured)).c_str());
     std::printf("\n%s", format_table(lab::op_table(*measured)).c_str());

@@ -101,6 +101,7 @@ void declare_gpu(Fields& f, policy::GpuProfile& gpu) {
   seconds(f, {"prefill_overhead", "Per chunk and layer."}, gpu.prefill_overhead);
   number(f, {"prefill_self", "Part of the peak within a chunk."}, gpu.prefill_self);
   number(f, {"prefill_cached", "Part of the peak against cached tokens."}, gpu.prefill_cached);
+  number(f, {"co_running", "Of a neighbour's GPU time, added to a step."}, gpu.co_running);
   f.sections({"all_reduce", "By tensor-parallel degree."}, [&](Fields& item) {
     policy::AllReduce entry;
     item.integer({"tp", "Devices."}, {.least = 2, .most = 64}, entry.tp);

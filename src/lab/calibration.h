@@ -2,35 +2,16 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "base/result.h"
-#include "base/time.h"
+#include "lab/co_running.h"
+#include "lab/device_bench.h"
 #include "lab/op_times.h"
 #include "policy/perf_model.h"
-#include "spec/dtype.h"
 #include "spec/model_spec.h"
 
 namespace heddle::lab {
-
-/// A device, and the model that is measured on it.
-struct CalibrationOptions {
-  std::vector<int> cores{};          ///< Empty: one thread, anywhere. Of CPU devices alone.
-  std::optional<int> gpu{};          ///< The driver's number of the GPU; none: a CPU device.
-  std::uint64_t memory = 0;          ///< Of the device [bytes].
-  std::uint64_t page_bytes = 0;      ///< A power of two.
-  std::uint64_t load_bandwidth = 0;  ///< Emulated link [bytes/s]; 0: none.
-  Duration pace_step{};              ///< As in the configuration; 0: none.
-  Duration pace_token{};
-  std::string directory{};  ///< Of the model's checkpoint.
-  spec::DType dtype = spec::DType::kBf16;
-  /// Of a step, as a worker's; nothing longer is measured. 0: 512 on a CPU device, 2048 on a GPU.
-  std::int64_t max_batch_tokens = 0;
-  std::int64_t max_context = INT64_MAX;  ///< Tokens that a sequence has before; likewise.
-  std::int64_t repeats = 5;              ///< Of each measurement, of which the median counts.
-};
 
 /// How long a step of some work took.
 struct StepSample {
@@ -65,6 +46,8 @@ struct Calibration {
   double copy_decoding = 0;  ///< And while it decodes.
   std::vector<MapSample> maps{};
   std::vector<StepSample> steps{};
+  /// Of engines side by side. Not measured by calibrate(), but with time_co_running().
+  std::vector<CoRunSample> co_runs{};
   // Of GPUs alone; no fit uses them.
   std::vector<UnrecordedSample> unrecorded{};
   std::vector<OpSample> ops{};

@@ -1,10 +1,9 @@
 #include "lab/checkpoint_times.h"
 
-#include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstdlib>
 #include <memory>
+#include <optional>
+#include <sstream>
 #include <utility>
 
 #include "base/clock.h"
@@ -12,12 +11,6 @@
 #include "device/cuda/cuda_context.h"
 #include "device/cuda/driver.h"
 #include "sim/report.h"
-
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 namespace heddle::lab {
 
@@ -53,16 +46,16 @@ Result<void> hold(const Wanted& wanted, Held& held) {
                              held.context->api().cuMemAlloc_v2(&held.at, wanted.bytes));
 }
 
-/// The process that is measured: holds what it is told, and says "" or what is wrong.
-[[noreturn]] void serve(int socket) {
-  (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
+/// The process that is measured: holds what it is told, "GPU BYTES", and says "+" or what is wrong.
+void serve(const Line& line) {
   Held held;
-  for (Wanted wanted; ::recv(socket, &wanted, sizeof wanted, 0) == sizeof wanted;) {
+  while (const std::optional<std::string> heard = line.hear()) {
+    std::istringstream words(*heard);
+    Wanted wanted;
+    words >> wanted.ordinal >> wanted.bytes;
     const Result<void> done = hold(wanted, held);
-    const std::string said = done ? "+" : done.error().message;
-    (void)::send(socket, said.data(), said.size(), MSG_NOSIGNAL);
+    (void)line.say(done ? "+" : done.error().message);
   }
-  std::_Exit(0);
 }
 
 void measure(external::DeviceCheckpoint& checkpoint, pid_t pid, CheckpointSample& sample) {
@@ -83,42 +76,18 @@ void measure(external::DeviceCheckpoint& checkpoint, pid_t pid, CheckpointSample
 
 }  // namespace
 
-CheckpointSubject::CheckpointSubject() {
-  std::array<int, 2> ends{};
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    return;  // time() says that there is none.
-  }
-  socket_ = Descriptor(ends[0]);
-  Descriptor other(ends[1]);
-  pid_ = ::fork();
-  if (pid_ == 0) {
-    socket_ = Descriptor();
-    serve(other.get());
-  }
-}
-
-CheckpointSubject::~CheckpointSubject() {
-  if (pid_ > 0) {
-    (void)::kill(pid_, SIGKILL);
-    (void)::waitpid(pid_, nullptr, 0);
-  }
-}
+CheckpointSubject::CheckpointSubject() : process_(serve) {}
 
 CheckpointSample CheckpointSubject::time(external::DeviceCheckpoint& checkpoint,
                                          int ordinal,
                                          std::uint64_t bytes) {
   CheckpointSample sample{.bytes = bytes};
-  const Wanted wanted{.ordinal = ordinal, .bytes = bytes};
-  std::string said(4096, 0);
-  ssize_t heard = -1;
-  if (pid_ > 0 && ::send(socket_.get(), &wanted, sizeof wanted, MSG_NOSIGNAL) > 0) {
-    heard = ::recv(socket_.get(), said.data(), said.size(), 0);
-  }
-  said.resize(static_cast<std::size_t>(std::max<ssize_t>(heard, 0)));
-  if (said == "+") {
-    measure(checkpoint, pid_, sample);
+  const Result<std::string> said =
+      process_.ask(std::to_string(ordinal) + " " + std::to_string(bytes));
+  if (said && *said == "+") {
+    measure(checkpoint, process_.pid(), sample);
   } else {
-    sample.skipped = said.empty() ? "there is no process to be saved" : said;
+    sample.skipped = said ? *said : said.error().message;
   }
   return sample;
 }

@@ -4,10 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "base/descriptor.h"
 #include "external/device_checkpoint.h"
-
-#include <sys/types.h>
+#include "lab/forked_process.h"
 
 namespace heddle::lab {
 
@@ -19,24 +17,18 @@ struct CheckpointSample {
   std::string skipped{};  ///< Why there are no times.
 };
 
-/// A process that holds memory of a GPU and nothing else, to be saved and restored. It ends with
-/// this object, and with the process that made it.
+/// A process that holds memory of a GPU and nothing else, to be saved and restored.
 class CheckpointSubject {
  public:
-  /// Forks: to be made before this process has threads or uses the driver, which does not live on
-  /// in a child.
+  /// Forks, as ForkedProcess says.
   CheckpointSubject();
-  ~CheckpointSubject();
-  CheckpointSubject(const CheckpointSubject&) = delete;
-  CheckpointSubject& operator=(const CheckpointSubject&) = delete;
 
   /// Has it hold `bytes` of GPU `ordinal`, and times its checkpoint. Where that does not go the
   /// sample says why.
   CheckpointSample time(external::DeviceCheckpoint& checkpoint, int ordinal, std::uint64_t bytes);
 
  private:
-  pid_t pid_ = -1;
-  Descriptor socket_{};  ///< Of packets: what it is to hold, and what came of it.
+  ForkedProcess process_;
 };
 
 /// 4, 16 and 64 GiB by CUDA's process checkpoint, as far as driver and device have it.

@@ -105,6 +105,22 @@ double squared_error(const std::vector<Terms>& rows, const Terms& terms) {
   return sum;
 }
 
+/// The factor of policy::step_seconds' law, together = alone + factor * other_alone: the mean over
+/// equals that do the same; nothing where nothing was measured. Of unlike steps the law holds where
+/// work adds up and not where time is shared out, so that they would say what kind it is, and not
+/// how much the engines cost each other.
+std::optional<double> fit_co_running(const std::vector<CoRunSample>& samples) {
+  double sum = 0;
+  double count = 0;
+  for (const CoRunSample& sample : samples) {
+    if (sample.standing == Standing::kEqual && sample.own == sample.other) {
+      sum += (sample.together - sample.alone) / sample.other_alone;
+      ++count;
+    }
+  }
+  return count > 0 ? std::optional(std::max(0.0, sum / count)) : std::nullopt;
+}
+
 /// Sequences of the longest kind that the memory has room for beside the weights.
 std::int64_t most_sequences(const Calibration& measured, const policy::ModelShape& shape) {
   const std::int64_t room =
@@ -187,6 +203,7 @@ DeviceFit fit_device(const Calibration& measured) {
     const MapSample& many = measured.maps.back();
     fit.map_page = (many.map + many.unmap) / 2 / real(std::max<std::int64_t>(1, many.pages));
   }
+  fit.co_running = fit_co_running(measured.co_runs);
   return fit;
 }
 
@@ -220,7 +237,9 @@ std::map<std::string, std::string> simulator_files(const Calibration& measured,
       "gpus:\n  " + name + ": {flops: " + print(fit.flops) +
       ", bandwidth: " + print_rate(kBandwidth) + ", memory: " + std::to_string(measured.memory) +
       "B, compute: 1, weights: 1, kv: " + print(kv) +
-      ", pointwise: 1, prefill_self: " + print(self) + ", prefill_cached: " + print(self) + "}\n";
+      ", pointwise: 1, pointwise_overhead: " + print_time(fit.fixed / real(shape.layers)) +
+      ", prefill_self: " + print(self) + ", prefill_cached: " + print(self) +
+      (fit.co_running ? ", co_running: " + print(*fit.co_running) : "") + "}\n";
   files["models.yaml"] =
       "models:\n  " + name + ": {hidden: " + std::to_string(shape.hidden) +
       ", intermediate: " + std::to_string(shape.intermediate) +
@@ -228,7 +247,7 @@ std::map<std::string, std::string> simulator_files(const Calibration& measured,
       ", kv_heads: " + std::to_string(shape.kv_heads) +
       ", head_dim: " + std::to_string(shape.head_dim) + ", vocab: " + std::to_string(shape.vocab) +
       ", tied: " + (shape.tied_embeddings ? "true" : "false") + "}\n";
-  files["engines.yaml"] = "engines:\n  " + name + ": {fixed: " + print_time(fit.fixed) + "}\n";
+  files["engines.yaml"] = "engines:\n  " + name + ": {fixed: 0s}\n";
   files["platforms.yaml"] =
       "platforms:\n  " + name + ": {map_page: " + print_time(fit.map_page) + "}\n";
   files["cluster.yaml"] =
@@ -270,6 +289,24 @@ std::vector<std::vector<std::string>> step_table(const Calibration& measured,
                     prompt ? "-" : std::to_string(sample.context / sample.rows),
                     sim::format_seconds(sample.seconds * 1e3),
                     sim::format_seconds(predict(fit, shape, sample) * 1e3)});
+  }
+  return rows;
+}
+
+std::vector<std::vector<std::string>> co_run_table(const Calibration& measured,
+                                                   const DeviceFit& fit) {
+  std::vector<std::vector<std::string>> rows{
+      {"engine", "beside one with", "alone ms", "together ms", "times", "fitted ms", "the other"}};
+  for (const CoRunSample& sample : measured.co_runs) {
+    const bool equal = sample.standing == Standing::kEqual;
+    const double law = sample.alone + fit.co_running.value_or(0) * sample.other_alone;
+    rows.push_back({load_name(sample.own),
+                    load_name(sample.other) + (equal ? "" : ", below it"),
+                    sim::format_seconds(sample.alone * 1e3),
+                    sim::format_seconds(sample.together * 1e3),
+                    sim::format_seconds(sample.together / sample.alone),
+                    equal && fit.co_running ? sim::format_seconds(law * 1e3) : "-",
+                    sim::format_seconds(sample.other_together / sample.other_alone) + " times"});
   }
   return rows;
 }

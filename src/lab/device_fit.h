@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,30 +24,36 @@ struct DeviceFit {
   double context_token = 0;       ///< [s]
   double prefill_token_pair = 0;  ///< [s]
   double map_page = 0;            ///< Mapping or unmapping a page, many at once [s].
+  /// What a step of another engine adds to one that runs beside it, in parts of its own time
+  /// (policy::GpuProfile::co_running); nothing where it was not measured.
+  std::optional<double> co_running{};
   double error = 0;  ///< Root of the mean square of the relative errors of the samples.
 };
 
 /// Least squares on relative errors, with no term below zero (all subsets of the terms are tried).
-/// At least one sample.
+/// Engines side by side count where equals do the same. At least one sample of a step.
 [[nodiscard]] DeviceFit fit_device(const Calibration& measured);
 
 /// The dimensions that step times depend on.
 [[nodiscard]] policy::ModelShape shape_of(const spec::ModelSpec& model);
 
 /// What `heddle simulate` reads, by file name: gpus.yaml, models.yaml, engines.yaml, platforms.yaml
-/// (for --perf), cluster.yaml (one server with one such device) and rules.yaml (for --models).
+/// (for --perf), cluster.yaml (one server with one such device) and rules.yaml (for --models). What
+/// is fixed in a step is the device's time, as an engine beside waits for it, too.
 /// `name` is that of every entry: letters, digits, '-', '_' and '.'.
 [[nodiscard]] std::map<std::string, std::string> simulator_files(const Calibration& measured,
                                                                  const DeviceFit& fit,
                                                                  const std::string& name);
 
-/// Rows of tables for people, the head first: links and pages, steps with what the fit says, and of
-/// GPUs what recordings are worth and operations by themselves.
+/// Rows of tables for people, the head first: links and pages, steps and engines side by side with
+/// what the fit says, and of GPUs what recordings are worth and operations by themselves.
 [[nodiscard]] std::vector<std::vector<std::string>> link_table(const Calibration& measured);
 [[nodiscard]] std::vector<std::vector<std::string>> unrecorded_table(const Calibration& measured);
 [[nodiscard]] std::vector<std::vector<std::string>> op_table(const Calibration& measured);
 [[nodiscard]] std::vector<std::vector<std::string>> step_table(const Calibration& measured,
                                                                const DeviceFit& fit);
+[[nodiscard]] std::vector<std::vector<std::string>> co_run_table(const Calibration& measured,
+                                                                 const DeviceFit& fit);
 
 /// What the fit says that steps of such a model take.
 [[nodiscard]] twin::StepTimes step_times(const DeviceFit& fit, const policy::ModelShape& shape);

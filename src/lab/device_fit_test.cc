@@ -81,6 +81,7 @@ TEST(SimulatorFiles, MeanTheSame) {
   gpu.kv_efficiency = value("gpus.yaml", "kv");
   gpu.prefill_self = value("gpus.yaml", "prefill_self");
   gpu.prefill_cached = value("gpus.yaml", "prefill_cached");
+  gpu.pointwise_overhead = value("gpus.yaml", "pointwise_overhead") * 1e-9;
   const policy::ModelShape shape = shape_of(measured.model);
   for (const StepSample& sample : measured.steps) {
     const double time = policy::gpu_time(shape,
@@ -90,12 +91,47 @@ TEST(SimulatorFiles, MeanTheSame) {
                                           .rows = sample.rows,
                                           .context_tokens = sample.context,
                                           .chunks = sample.chunks})
-                            .total() +
-                        value("engines.yaml", "fixed") * 1e-9;
+                            .total();
     EXPECT_NEAR(time, sample.seconds, 1e-4 * sample.seconds);
   }
+  EXPECT_EQ(value("engines.yaml", "fixed"), 0);
   EXPECT_EQ(value("cluster.yaml", "pcie"), 1e6);
   EXPECT_THAT(files.at("rules.yaml"), testing::HasSubstr("context: 512"));
+}
+
+constexpr EngineLoad kDecode{.sequences = 4};
+constexpr EngineLoad kPrefill{.tokens = 64};
+
+TEST(FitDevice, FindsWhatAnEngineBesideAdds) {
+  Calibration measured = measured_as({.fixed = 20e-3, .flops = 1e10});
+  EXPECT_EQ(fit_device(measured).co_running, std::nullopt);
+  const auto add = [&](const EngineLoad& other, Standing standing, double alone, double together) {
+    measured.co_runs.push_back({.own = kDecode,
+                                .other = other,
+                                .standing = standing,
+                                .alone = alone,
+                                .together = together,
+                                .other_alone = alone,
+                                .other_together = 2 * alone});
+  };
+  add(kDecode, Standing::kEqual, 1e-3, 2.8e-3);
+  add(kPrefill, Standing::kEqual, 1e-3, 9e-3);
+  add(kDecode, Standing::kBelow, 1e-3, 1.1e-3);
+  const DeviceFit fit = fit_device(measured);
+  EXPECT_NEAR(fit.co_running.value_or(0), 1.8, 1e-9) << "by equals that do the same";
+  EXPECT_THAT(simulator_files(measured, fit, "mine").at("gpus.yaml"),
+              testing::HasSubstr("co_running: 1.8"));
+  const auto rows = co_run_table(measured, fit);
+  ASSERT_EQ(rows.size(), 4U);
+  EXPECT_THAT(
+      rows[2],
+      testing::ElementsAre("decode of 4", "prefill of 64", "1", "9", "9", "2.8", "2 times"));
+  EXPECT_EQ(rows[3][1], "decode of 4, below it");
+  EXPECT_EQ(rows[3][5], "-") << "the law is for equals";
+
+  measured.co_runs.clear();
+  add(kDecode, Standing::kEqual, 1e-3, 0.9e-3);
+  EXPECT_EQ(fit_device(measured).co_running, 0) << "an engine beside makes none faster";
 }
 
 TEST(CalibrationTables, HaveARowForEachMeasurement) {

@@ -132,10 +132,10 @@ double step_seconds(double gpu_seconds,
                     const ModelShape& model,
                     const EngineProfile& engine,
                     std::int64_t batch,
-                    double co_running) {
+                    double neighbours) {
   const double launches = engine.launch_per_layer * real(model.layers);
   const double cpu = engine.cpu_fixed + engine.cpu_per_sequence * real(batch);
-  return std::max({gpu_seconds + engine.fixed, launches, gpu_seconds + co_running}) + cpu;
+  return std::max({gpu_seconds + engine.fixed, launches, gpu_seconds + neighbours}) + cpu;
 }
 
 double mps_slowdown(Phase phase, std::int64_t batch, std::int64_t percent) {

@@ -58,6 +58,9 @@ struct GpuProfile {
   double prefill_overhead = 0;      ///< Prefill attention, per chunk and layer [s].
   double prefill_self = 1;          ///< Part of F on the c^2/2 term of a chunk of c tokens.
   double prefill_cached = 1;        ///< Part of F on the c*p term behind p cached tokens.
+  /// What a step of an engine in another process adds to one's own, in parts of its T_gpu: 1 under
+  /// MPS, where GPU time adds up; more where the GPU changes between processes by time slices.
+  double co_running = 1;
   std::vector<AllReduce> all_reduce{};
 };
 
@@ -114,15 +117,15 @@ struct StepTime {
                                            const GpuProfile& gpu,
                                            std::int64_t tp);
 
-/// T_step = max(T_gpu + c0, l L, T_gpu + co_running) + cpu(B), with `co_running` the T_gpu of the
-/// other engines that are active on the same GPU: under MPS, GPU work adds up and CPU work
-/// overlaps. (Without CUDA graphs small models are bound by launches, l L: that is what the papers
-/// measured.) [s]
+/// T_step = max(T_gpu + c0, l L, T_gpu + neighbours) + cpu(B), with `neighbours` the T_gpu of the
+/// other engines that are active on the same GPU, times GpuProfile::co_running: under MPS, GPU work
+/// adds up and CPU work overlaps. (Without CUDA graphs small models are bound by launches, l L:
+/// that is what the papers measured.) [s]
 [[nodiscard]] double step_seconds(double gpu_seconds,
                                   const ModelShape& model,
                                   const EngineProfile& engine,
                                   std::int64_t batch,
-                                  double co_running = 0);
+                                  double neighbours = 0);
 
 enum class Phase : std::uint8_t { kPrefill, kDecode };
 

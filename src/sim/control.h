@@ -165,7 +165,8 @@ class Actions {
 
 /// How engines on one GPU share its compute.
 enum class ComputeSharing : std::uint8_t {
-  kAddUp,        ///< MPS: GPU work of active engines adds up.
+  kTurns,        ///< Models of one engine take turns by steps, so their GPU work adds up.
+  kAddUp,        ///< So it does of engines in processes of their own, by the GPU's co_running.
   kByMemory,     ///< Each has its part of the memory while others are active.
   kIndependent,  ///< Fixed slices or percentages.
 };

@@ -188,7 +188,9 @@ void World::publish(Replica& replica) {
 
 /// What a replica's engine has to know of others on its GPUs.
 void World::set_conditions(Replica& replica) {
-  if (sharing_ == ComputeSharing::kAddUp) {
+  if (sharing_ == ComputeSharing::kAddUp || sharing_ == ComputeSharing::kTurns) {
+    const double part =
+        sharing_ == ComputeSharing::kTurns ? 1 : host_spec(replica.gpus[0]).gpu.co_running;
     std::int64_t most = 0;
     for (const GpuId gpu : replica.gpus) {
       std::int64_t sum = 0;
@@ -197,7 +199,7 @@ void World::set_conditions(Replica& replica) {
       }
       most = std::max(most, sum);
     }
-    replica.engine->set_neighbours(most);
+    replica.engine->set_neighbours(static_cast<std::int64_t>(static_cast<double>(most) * part));
   }
   set_pace(replica);
 }

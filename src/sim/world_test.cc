@@ -143,6 +143,45 @@ TEST(World, EvictionFreesPagesAndADrainedReplicaStaysWarm) {
   EXPECT_LT(run.gpu_seconds, 5);
 }
 
+/// Two models on one GPU, each in an engine of its own, or both in one.
+class TwoModelsPlane final : public ControlPlane {
+ public:
+  explicit TwoModelsPlane(ComputeSharing sharing) : sharing_(sharing) {}
+  [[nodiscard]] ComputeSharing compute_sharing() const override { return sharing_; }
+  void decide(const Notice& notice, const World& world, Actions& actions) override {
+    if (notice.kind == NoticeKind::kStart) {
+      for (std::uint64_t model = 0; model < 2; ++model) {
+        actions.start({.model = ModelId(model),
+                       .stages = {{.gpus = {GpuId(0)}}},
+                       .source = WeightSource::kRemote},
+                      Reason::kMiss);
+      }
+    } else if (notice.kind == NoticeKind::kArrival) {
+      actions.dispatch(notice.request, world.replicas_of(notice.model)[0], Reason::kRunning);
+    }
+  }
+
+ private:
+  ComputeSharing sharing_;
+};
+
+// A step beside an equal one takes 1 + co_running times its own GPU time (PAPERS 4.7: 2.8 times
+// where the GPU changes between processes); models of one engine take turns, whatever that is.
+TEST(World, EnginesOfTheirOwnSlowEachOtherByTheGpusFactor) {
+  const auto decoding = [](ComputeSharing sharing, double co_running) {
+    TwoModelsPlane plane(sharing);
+    ClusterSpec cluster = test_cluster(1, 1);
+    cluster.hosts[0].gpu.co_running = co_running;
+    const TestRun run =
+        run_world(cluster, test_models(2), plane, {row_at(9, 0, 16, 100), row_at(9, 1, 16, 100)});
+    EXPECT_EQ(run.counts.completed, 2);
+    return run.request(0).finished - run.request(0).first_token;
+  };
+  const double adds_up = decoding(ComputeSharing::kAddUp, 1);
+  EXPECT_NEAR(decoding(ComputeSharing::kAddUp, 1.8), 1.4 * adds_up, 0.03 * adds_up);
+  EXPECT_EQ(decoding(ComputeSharing::kTurns, 1.8), adds_up);
+}
+
 TEST(World, APipelineBecomesOneWorkerAndKeepsItsRequests) {
   TestPlane plane([](const Notice& notice, const World& world, Actions& actions) {
     if (notice.kind == NoticeKind::kArrival && world.replicas_of(ModelId(0)).empty()) {

@@ -182,6 +182,9 @@ def test_calibrate_writes_what_the_simulator_reads(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "copy while it decodes" in done.stdout and "prefill" in done.stdout
+    # Paced steps sleep, and an engine beside takes nothing of that.
+    assert "prefill of 256, below it" in done.stdout
+    assert 0 <= float(re.search(r"co_running: ([\d.e-]+)", (out / "gpus.yaml").read_text())[1]) < 3
     (tmp_path / "trace.csv").write_text("arrival_s,model,input_tokens,output_tokens\n0,any,100,11\n20,any,100,11\n")
     command = [heddle.BINARY, "simulate", "-t", tmp_path / "trace.csv", "--perf", out, "--json", "-"]
     command += ["-c", out / "cluster.yaml", "-m", out / "rules.yaml", "--policy", "heddle"]

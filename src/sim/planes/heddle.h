@@ -32,6 +32,7 @@ namespace heddle::sim {
 class HeddlePlane final : public ControlPlane {
  public:
   explicit HeddlePlane(Flags& flags);
+  [[nodiscard]] ComputeSharing compute_sharing() const override { return ComputeSharing::kTurns; }
   [[nodiscard]] LinkRule link_rule() const override { return LinkRule::kClasses; }
   [[nodiscard]] std::optional<double> forecast_error() const override { return record_.error(); }
   void decide(const Notice& notice, const World& world, Actions& actions) override;
