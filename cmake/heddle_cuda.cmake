@@ -4,6 +4,9 @@
 find_program(HEDDLE_NVCC NAMES nvcc
   HINTS ${PROJECT_SOURCE_DIR}/build/cuda/nvidia/cu13/bin /usr/local/cuda/bin)
 set(HEDDLE_NVCC_VERSION_MIN 12.4)
+set(HEDDLE_CUDA_DRIVER_MIN 0)
+# No kernel has instructions of Hopper's own (wgmma, setmaxnreg), which alone would need sm_90a: sm_90 runs on
+# all of 9.x, and its PTX on what comes later. sm_80 runs on all of 8.x.
 set(HEDDLE_CUDA_ARCHITECTURES -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
     -gencode arch=compute_90,code=compute_90)
 if(HEDDLE_SANITIZE)
@@ -17,6 +20,9 @@ elseif(HEDDLE_NVCC)
   else()
     set(HEDDLE_CUDA_KERNELS ON)
     set(HEDDLE_CUDA_NOTE "nvcc ${HEDDLE_NVCC_VERSION} for sm_80, sm_90 and later")
+    # A driver loads what the nvcc of its own major version made, and older ones'.
+    string(REGEX MATCH "^[0-9]+" major "${HEDDLE_NVCC_VERSION}")
+    math(EXPR HEDDLE_CUDA_DRIVER_MIN "${major} * 1000")
   endif()
 else()
   set(HEDDLE_CUDA_NOTE "no kernels: nvcc was not found when this was built")
@@ -80,7 +86,7 @@ const heddle::device::ModuleImage& @name@();
 const heddle::device::ModuleImage& @name@() {
   static const std::vector<std::span<const std::byte>> parts = {
 @parts@  };
-  static const heddle::device::ModuleImage image{.parts = parts, .note = \"@HEDDLE_CUDA_NOTE@\"};
+  static const heddle::device::ModuleImage image{.parts = parts, .note = \"@HEDDLE_CUDA_NOTE@\", .driver_min = @HEDDLE_CUDA_DRIVER_MIN@};
   return image;
 }
 

@@ -42,7 +42,7 @@ void add_default_devices(Config& config, const Machine& machine) {
     return;
   }
   for (std::size_t i = 0; i < machine.gpus.size(); ++i) {
-    if (machine.gpus[i].usable) {
+    if (machine.gpus[i].unusable.empty()) {
       config.devices.push_back(
           {.kind = DeviceKind::kCuda, .gpu = static_cast<int>(i), .copy = true});
     }
@@ -60,9 +60,8 @@ std::string gpu_trouble(const DeviceConfig& device, const Machine& machine) {
     return "kind: there is no GPU that heddle could use: " + machine.no_gpus;
   }
   if (std::cmp_less(device.gpu, machine.gpus.size())) {
-    return machine.gpus[static_cast<std::size_t>(device.gpu)].usable
-               ? ""
-               : "gpu: GPU " + std::to_string(device.gpu) + " has no virtual memory management";
+    const std::string& why = machine.gpus[static_cast<std::size_t>(device.gpu)].unusable;
+    return why.empty() ? "" : "gpu: GPU " + std::to_string(device.gpu) + " " + why;
   }
   std::string there;
   for (std::size_t i = 0; i < machine.gpus.size(); ++i) {

@@ -174,8 +174,8 @@ struct Config {
 struct Gpu {
   std::string name{};
   std::uint64_t memory = 0;  ///< All of it [bytes].
-  bool usable = true;        ///< It has virtual memory management, which models of ours need.
-  std::uint64_t page = 0;    ///< What it maps at once, of which pages are multiples; 0: not known.
+  std::string unusable{};  ///< Why models of ours cannot run on it: "has no ..."; empty: they can.
+  std::uint64_t page = 0;  ///< What it maps at once, of which pages are multiples; 0: not known.
   std::uint64_t others = 0;  ///< Of `memory`, what others held when this process began.
   std::string holders{};     ///< Who they are, for messages.
 };

@@ -256,7 +256,7 @@ TEST(Config, WhatAGpuCannotBeIsSaid) {
   EXPECT_THAT(error("devices: [{kind: cpu, memory: 1GiB, gpu: 0}]", with_gpus()),
               HasSubstr("gpu: is for devices of kind cuda"));
   Machine old = with_gpus();
-  old.gpus[1].usable = false;
+  old.gpus[1].unusable = "has no virtual memory management";
   EXPECT_THAT(error("devices: [{kind: cuda, gpu: 1}]", old), HasSubstr("GPU 1 has no virtual"));
   Machine none = kMachine;
   none.no_gpus = "there is no driver";

@@ -25,13 +25,34 @@ const std::vector<device::GpuMemory>& memory_at_start() {
   return memory;
 }
 
+/// What a GPU lacks that kernels or pages of ours need; empty: nothing.
+std::string lacking(const device::CudaDeviceInfo& gpu) {
+  constexpr int kCapabilityMin = 8;
+  if (gpu.capability_major < kCapabilityMin) {
+    return "has compute capability " + std::to_string(gpu.capability_major) + "." +
+           std::to_string(gpu.capability_minor) + ", and " + std::to_string(kCapabilityMin) +
+           ".0 or later is needed";
+  }
+  return gpu.virtual_memory ? "" : "has no virtual memory management";
+}
+
+/// The driver's GPUs; the error says why there are none that kernels of ours run on.
+Result<std::vector<device::CudaDeviceInfo>> list_gpus(const device::ModuleImage& kernels) {
+  const auto driver = device::Driver::open();
+  if (!driver) {
+    return driver.error();
+  }
+  const Result<void> suits = (*driver)->suits(kernels);
+  return suits ? device::list_cuda_devices(**driver) : suits.error();
+}
+
 void find_gpus(Machine& machine) {
   const device::ModuleImage& kernels = ops::cuda::kernel_image();
   if (kernels.parts.empty()) {
     machine.no_gpus = std::string("this build has no kernels for any: ") + kernels.note;
     return;
   }
-  const auto gpus = device::list_cuda_devices();
+  const auto gpus = list_gpus(kernels);
   if (!gpus) {
     machine.no_gpus = gpus.error().message;
     return;
@@ -39,7 +60,7 @@ void find_gpus(Machine& machine) {
   for (const device::CudaDeviceInfo& gpu : *gpus) {
     machine.gpus.push_back({.name = gpu.name,
                             .memory = gpu.memory_bytes,
-                            .usable = gpu.virtual_memory,
+                            .unusable = lacking(gpu),
                             .page = gpu.page_bytes});
     const auto& memory = memory_at_start();
     const auto found = std::ranges::find(memory, gpu.uuid, &device::GpuMemory::uuid);

@@ -224,6 +224,7 @@ def test_memory_that_runs_out_in_a_load_is_named_and_the_load_done_again(tmp_pat
         ({"HEDDLE_CUDA_DRIVER": "/nonexistent/libcuda.so.1"}, "/nonexistent/libcuda.so.1"),
         (machine(memory="1MiB"), "of a GPU with 1.00 MiB"),
         (machine(vmm=0), "no virtual memory management"),
+        (machine(capability=75), "has compute capability 7.5, and 8.0 or later is needed"),
         (machine(driver=11040), "it supports CUDA 11.4, and 12.4 or later is needed"),
         (machine(granularity=2 << 20), "page: 65536 bytes; this GPU maps 2.00 MiB at once"),
     ],

@@ -57,6 +57,16 @@ Result<std::shared_ptr<const Driver>> Driver::open(const std::string& library_na
   return std::shared_ptr<const Driver>(std::move(driver));
 }
 
+Result<void> Driver::suits(const ModuleImage& image) const {
+  if (version_ < image.driver_min) {
+    return Error{Code::kUnavailable,
+                 std::string("the CUDA driver is too old for this build's kernels (") + image.note +
+                     "): it supports CUDA " + version_text(version_) + ", and " +
+                     version_text(image.driver_min) + " or later is needed"};
+  }
+  return {};
+}
+
 std::string Driver::describe(CUresult status) const {
   const char* name = nullptr;
   const char* text = nullptr;

@@ -6,6 +6,7 @@
 #include "base/driver_library.h"
 #include "base/result.h"
 #include "device/cuda/driver_api.h"
+#include "device/cuda/module_image.h"
 
 namespace heddle::device {
 
@@ -23,6 +24,9 @@ class Driver {
   [[nodiscard]] const DriverApi& api() const { return api_; }
   /// Of CUDA that it supports: 13000 is 13.0.
   [[nodiscard]] int version() const { return version_; }
+
+  /// kUnavailable where it is too old for the image's kernels, with what they were made by.
+  [[nodiscard]] Result<void> suits(const ModuleImage& image) const;
 
   /// "CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
   [[nodiscard]] std::string describe(CUresult status) const;

@@ -38,6 +38,18 @@ TEST(Driver, AnOldOneIsNamedByItsVersion) {
   EXPECT_THAT(driver.error().message, HasSubstr("supports CUDA 11.8, and 12.4 or later"));
 }
 
+TEST(Driver, OneThatIsTooOldForTheKernelsIsNamed) {
+  const emulator::EmulatedDriver emulated("driver=12080");
+  const auto driver = emulator::EmulatedDriver::open();
+  ASSERT_TRUE(driver);
+  EXPECT_TRUE((*driver)->suits({.note = "nvcc 12.9", .driver_min = 12040}));
+  const Result<void> suits = (*driver)->suits({.note = "nvcc 13.0.88", .driver_min = 13000});
+  ASSERT_FALSE(suits);
+  EXPECT_EQ(suits.error().code, Code::kUnavailable);
+  EXPECT_THAT(suits.error().message,
+              HasSubstr("kernels (nvcc 13.0.88): it supports CUDA 12.8, and 13.0 or later"));
+}
+
 TEST(Driver, WhatOneLacksIsNamed) {
   const auto driver = Driver::open(HEDDLE_CUDA_OLD_DRIVER_LIBRARY);
   ASSERT_FALSE(driver);

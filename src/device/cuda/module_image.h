@@ -13,6 +13,8 @@ struct ModuleImage {
   std::span<const std::span<const std::byte>> parts{};
   /// How it was made, or why there are no kernels: "nvcc 13.0.88 for sm_80, sm_90".
   const char* note = "";
+  /// Of CUDA that a driver must support to load them: 13000 is 13.0.
+  int driver_min = 0;
 };
 
 /// A kernel of an image. `name` is a string literal: its address is its identity too.
