@@ -22,7 +22,7 @@
 #include "ops/bf16.h"
 #include "ops/gather_rows.h"
 #include "ops/rms_norm.h"
-#include "ops/rope.h"
+#include "ops/rope_append.h"
 #include "ops/silu_mul.h"
 
 namespace heddle {
@@ -228,7 +228,6 @@ class Bench {
   void rows(std::int64_t tokens) {
     constexpr std::int64_t kColumns = 4096;
     constexpr std::int64_t kInner = 14336;
-    constexpr std::int64_t kDim = 128;
     const Numbers x(*device_, *stream_, DType::kF32, tokens * kColumns);
     const Numbers half(*device_, *stream_, DType::kBf16, tokens * kInner);
     const Numbers wide(*device_, *stream_, DType::kF32, tokens * 2 * kInner);
@@ -238,7 +237,7 @@ class Bench {
         *device_, *stream_, std::vector<std::int32_t>(static_cast<std::size_t>(tokens), 500));
     const auto report = [&](const char* what, std::int64_t bytes, const auto& enqueue) {
       const double seconds = measure(enqueue);
-      std::printf("%-10s %5ld tokens %10.1f us %8.1f GB/s\n",
+      std::printf("%-11s %5ld tokens %10.1f us %8.1f GB/s\n",
                   what,
                   static_cast<long>(tokens),
                   seconds * 1e6,
@@ -255,17 +254,48 @@ class Bench {
           context_,
           {.gate_up = wide.matrix(tokens, 2 * kInner), .out = half.matrix(tokens, kInner)});
     });
-    report("rope", tokens * kColumns * 8, [&] {
-      ops::rope(
-          context_,
-          {.cos_sin = wide.matrix(tokens, kDim), .heads = x.heads(tokens, kColumns / kDim, kDim)});
-    });
+    append(tokens, report);
     report("gather", tokens * kColumns * 6, [&] {
       ops::gather_rows(context_,
                        {.table = embedding.matrix(1000, kColumns),
                         .rows = ids.vector(),
                         .out = x.matrix(tokens, kColumns)});
     });
+  }
+
+  /// Queries, keys and values of a sequence that begins, with the heads of an 8B model.
+  template <class Report>
+  void append(std::int64_t tokens, const Report& report) {
+    const auto& [name, heads, kv_heads, dim] = kHeads[0];
+    const std::int64_t blocks = (tokens + kBlockTokens - 1) / kBlockTokens;
+    const std::int64_t half = kv_heads * kBlockTokens * dim * 2;  // Bytes.
+    const std::int64_t columns = (heads + 2 * kv_heads) * dim;
+    std::vector<std::int32_t> table(static_cast<std::size_t>(blocks));
+    std::iota(table.begin(), table.end(), 0);
+    const Numbers cache(*device_, *stream_, DType::kBf16, blocks * half);
+    const Numbers qkv(*device_, *stream_, DType::kF32, tokens * columns);
+    const Numbers turns(*device_, *stream_, DType::kF32, tokens * dim);
+    const Integers table_on(*device_, *stream_, table);
+    const Integers begin_on(*device_, *stream_, {0, static_cast<std::int32_t>(tokens)});
+    const Integers first_on(*device_, *stream_, {0});
+    const TensorRef all = qkv.matrix(tokens, columns);
+    const ops::RopeAppendArgs args{
+        .rows = {.begin = begin_on.vector(), .first_position = first_on.vector()},
+        .cos_sin = turns.matrix(tokens, dim),
+        .query = ops::heads_of(all, 0, heads, dim),
+        .key = ops::heads_of(all, heads * dim, kv_heads, dim),
+        .value = ops::heads_of(all, (heads + kv_heads) * dim, kv_heads, dim),
+        .kv = {.base = cache.data(),
+               .block_bytes = 2 * half,
+               .block_tokens = kBlockTokens,
+               .key_offset = 0,
+               .value_offset = half,
+               .kv_heads = kv_heads,
+               .head_dim = dim,
+               .dtype = DType::kBf16,
+               .table = table_on.matrix(1)}};
+    const std::int64_t moved = columns * 4 + dim * 4 + heads * dim * 4 + 2 * kv_heads * dim * 2;
+    report("rope_append", tokens * moved, [&] { ops::rope_append(context_, args); });
   }
 
   bool small_;

@@ -51,6 +51,8 @@ struct Calls {
   std::int64_t enqueued = 0;
   std::int64_t done = 0;  ///< Of these, known to be.
   std::map<device::CUevent, std::int64_t> ends{};
+  std::int64_t launches = 0;  ///< Of kernels, since the last recording began.
+  std::int64_t recorded = 0;  ///< In the last recording.
 
   std::map<device::CUdeviceptr, std::size_t> host{};  ///< Pinned memory, by where it begins.
 
@@ -108,6 +110,14 @@ void observe(const device::Driver& driver, bool kernels) {
     calls().launched();
     return status;
   };
+  api.cuStreamBeginCapture_v2 = [](device::CUstream stream, int mode) {
+    calls().launches = 0;
+    return real_api().cuStreamBeginCapture_v2(stream, mode);
+  };
+  api.cuStreamEndCapture = [](device::CUstream stream, device::CUgraph* graph) {
+    calls().recorded = calls().launches;
+    return real_api().cuStreamEndCapture(stream, graph);
+  };
   api.cuMemHostAlloc = [](void** memory, std::size_t bytes, unsigned flags) {
     const device::CUresult status = real_api().cuMemHostAlloc(memory, bytes, flags);
     calls().host[std::bit_cast<device::CUdeviceptr>(*memory)] = bytes;
@@ -128,6 +138,7 @@ void observe(const device::Driver& driver, bool kernels) {
     return device::kCudaSuccess;
   };
   api.cuLaunchKernel = [](auto... arguments) {
+    ++calls().launches;
     return launches_kernels() ? real_api().cuLaunchKernel(arguments...) : device::kCudaSuccess;
   };
 }
@@ -326,7 +337,8 @@ void measure(const Options& options, std::int64_t batch, bool ahead, const Repor
               {"hear_us", us(parts.hear)},
               {"encode_us", us(parts.encode)},
               {"waited_us", us(calls().waiting)},
-              {"idle_us", us(calls().idle)}});
+              {"idle_us", us(calls().idle)},
+              {"launches", static_cast<double>(calls().recorded)}});
 }
 
 [[noreturn]] void usage() {

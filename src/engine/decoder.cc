@@ -8,10 +8,9 @@
 #include "ops/attention.h"
 #include "ops/exchange.h"
 #include "ops/gather_rows.h"
-#include "ops/kv_append.h"
 #include "ops/linear.h"
 #include "ops/rms_norm.h"
-#include "ops/rope.h"
+#include "ops/rope_append.h"
 #include "ops/silu_mul.h"
 #include "ops/wait.h"
 #include "spec/shard.h"
@@ -142,11 +141,14 @@ void Decoder::attend(ops::OpContext& context,
     ops::rms_norm(context, {.x = query, .weight = w.q_norm, .out = query, .eps = eps});
     ops::rms_norm(context, {.x = key, .weight = w.k_norm, .out = key, .eps = eps});
   }
-  // Keys follow queries, so one call turns both.
-  const auto turned = heads_of(qkv, 0, model_.heads + model_.kv_heads, d);
-  ops::rope(context, {.cos_sin = batch.cos_sin, .heads = turned});
   const ops::PagedKv kv = paged_kv(layer, batch);
-  ops::kv_append(context, {.rows = batch.rows, .key = key, .value = value, .kv = kv});
+  ops::rope_append(context,
+                   {.rows = batch.rows,
+                    .cos_sin = batch.cos_sin,
+                    .query = query,
+                    .key = key,
+                    .value = value,
+                    .kv = kv});
   ops::attention(context,
                  {.rows = batch.rows,
                   .query = query,

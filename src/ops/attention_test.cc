@@ -1,6 +1,5 @@
 #include "ops/attention.h"
 
-#include "ops/kv_append.h"
 #include "ops/paged_kv_test.h"
 
 namespace heddle::ops {
@@ -28,24 +27,14 @@ class AttentionTest : public OpTest {
   /// Fills the cache of a case with random keys and values of sequences of those lengths.
   PagedKvFixture fill(const Case& c, const std::vector<std::int64_t>& lengths) {
     PagedKvFixture cache(c.shape, lengths, rng_);
-    std::vector<std::int32_t> begin{0};
-    for (const std::int64_t length : lengths) {
-      begin.push_back(begin.back() + static_cast<std::int32_t>(length));
-    }
-    const std::vector<std::int32_t> first(lengths.size(), 0);
-    const std::int64_t tokens = begin.back();
     const std::int64_t width = c.shape.kv_heads * c.shape.head_dim;
-    auto key = random(tokens * width, 1.5F);
-    auto value = random(tokens * width);
-    const auto heads = [&](std::vector<float>& data) {
-      return heads_of(matrix_of(data.data(), tokens, width), 0, c.shape.kv_heads, c.shape.head_dim);
-    };
-    kv_append(context_,
-              {.rows = rows_of(begin, first),
-               .key = heads(key),
-               .value = heads(value),
-               .kv = cache.kv()});
-    synchronize();
+    for (std::size_t s = 0; s < lengths.size(); ++s) {
+      for (std::int64_t position = 0; position < lengths[s]; ++position) {
+        const auto key = random(width, 1.5F);
+        const auto value = random(width);
+        cache.put(static_cast<std::int64_t>(s), position, key.data(), value.data());
+      }
+    }
     return cache;
   }
 

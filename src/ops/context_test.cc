@@ -13,12 +13,11 @@ TEST(KernelsFor, RealDevicesHaveEveryKernelAndOthersHaveNone) {
     EXPECT_NE(table->all_reduce, nullptr);
     EXPECT_NE(table->attention, nullptr);
     EXPECT_NE(table->gather_rows, nullptr);
-    EXPECT_NE(table->kv_append, nullptr);
     EXPECT_NE(table->linear, nullptr);
     EXPECT_NE(table->log_probs, nullptr);
     EXPECT_NE(table->penalties, nullptr);
     EXPECT_NE(table->rms_norm, nullptr);
-    EXPECT_NE(table->rope, nullptr);
+    EXPECT_NE(table->rope_append, nullptr);
     EXPECT_NE(table->sample, nullptr);
     EXPECT_NE(table->silu_mul, nullptr);
     EXPECT_NE(table->wait, nullptr);

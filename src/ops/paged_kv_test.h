@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "ops/op_test.h"
@@ -57,18 +58,30 @@ class PagedKvFixture {
         .table = matrix_of(static_cast<const std::int32_t*>(table_.data()), sequences_, width_)};
   }
 
+  /// Has the key and value of one position, of all heads, as they are.
+  void put(std::int64_t s, std::int64_t position, const float* key, const float* value) {
+    for (std::int64_t at = 0; at < shape_.kv_heads * shape_.head_dim; ++at) {
+      for (const bool of_value : {false, true}) {
+        const float element = of_value ? value[at] : key[at];
+        std::byte* const place =
+            memory_.data() +
+            offset(s, position, at / shape_.head_dim, at % shape_.head_dim, of_value);
+        if (shape_.dtype == DType::kF32) {
+          std::memcpy(place, &element, sizeof(element));
+        } else {
+          const std::uint16_t rounded_element = to_bf16(element);
+          std::memcpy(place, &rounded_element, sizeof(rounded_element));
+        }
+      }
+    }
+  }
+
   /// Element i of the key (or value) of one head of one position.
   [[nodiscard]] float at(
       std::int64_t s, std::int64_t position, std::int64_t head, std::int64_t i, bool value) const {
-    const std::int32_t block =
-        table_[static_cast<std::size_t>(s * width_ + position / shape_.block_tokens)];
-    const std::byte* half =
-        memory_.data() + block * block_bytes() + layer_bytes() + (value ? layer_bytes() / 2 : 0);
-    const std::int64_t element =
-        (head * shape_.block_tokens + position % shape_.block_tokens) * shape_.head_dim + i;
-    return shape_.dtype == DType::kF32
-               ? reinterpret_cast<const float*>(half)[element]
-               : from_bf16(reinterpret_cast<const std::uint16_t*>(half)[element]);
+    const std::byte* const place = memory_.data() + offset(s, position, head, i, value);
+    return shape_.dtype == DType::kF32 ? *reinterpret_cast<const float*>(place)
+                                       : from_bf16(*reinterpret_cast<const std::uint16_t*>(place));
   }
 
   /// Entries of the block table of one sequence.
@@ -78,6 +91,16 @@ class PagedKvFixture {
   [[nodiscard]] const std::vector<std::byte>& memory() const { return memory_; }
 
  private:
+  /// Bytes to that element.
+  [[nodiscard]] std::int64_t offset(
+      std::int64_t s, std::int64_t position, std::int64_t head, std::int64_t i, bool value) const {
+    const std::int32_t block =
+        table_[static_cast<std::size_t>(s * width_ + position / shape_.block_tokens)];
+    const std::int64_t element =
+        (head * shape_.block_tokens + position % shape_.block_tokens) * shape_.head_dim + i;
+    return block * block_bytes() + layer_bytes() + (value ? layer_bytes() / 2 : 0) +
+           element * static_cast<std::int64_t>(spec::dtype_bytes(shape_.dtype));
+  }
   [[nodiscard]] std::int64_t layer_bytes() const {
     return 2 * shape_.kv_heads * shape_.block_tokens * shape_.head_dim *
            static_cast<std::int64_t>(spec::dtype_bytes(shape_.dtype));

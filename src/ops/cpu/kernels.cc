@@ -7,12 +7,11 @@ const KernelTable& cpu_kernels() {
                                       .all_reduce = all_reduce,
                                       .attention = attention,
                                       .gather_rows = gather_rows,
-                                      .kv_append = kv_append,
                                       .linear = linear,
                                       .log_probs = log_probs,
                                       .penalties = penalties,
                                       .rms_norm = rms_norm,
-                                      .rope = rope,
+                                      .rope_append = rope_append,
                                       .sample = sample,
                                       .silu_mul = silu_mul,
                                       .wait = wait};

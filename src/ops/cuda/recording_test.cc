@@ -3,11 +3,10 @@
 
 #include "ops/attention.h"
 #include "ops/gather_rows.h"
-#include "ops/kv_append.h"
 #include "ops/linear.h"
 #include "ops/paged_kv_test.h"
 #include "ops/rms_norm.h"
-#include "ops/rope.h"
+#include "ops/rope_append.h"
 #include "ops/silu_mul.h"
 
 namespace heddle::ops {
@@ -44,8 +43,13 @@ class RecordingTest : public OpTest {
               .weight = vector_of(std::as_const(scale_).data(), kColumns),
               .out = normed});
     linear(context_, {.x = normed, .weight = weight, .out = matrix(qkv_, 3 * kColumns)});
-    rope(context_, {.cos_sin = matrix(cos_sin_, kHeadDim), .heads = part(0)});
-    kv_append(context_, {.rows = rows, .key = part(1), .value = part(2), .kv = cache_.kv()});
+    rope_append(context_,
+                {.rows = rows,
+                 .cos_sin = matrix(cos_sin_, kHeadDim),
+                 .query = part(0),
+                 .key = part(1),
+                 .value = part(2),
+                 .kv = cache_.kv()});
     attention(context_,
               {.rows = rows,
                .query = part(0),
@@ -59,7 +63,7 @@ class RecordingTest : public OpTest {
   std::vector<float> take() { return std::exchange(out_, std::vector<float>(out_.size())); }
 
   const std::vector<std::int32_t> begin_{0, 1, 41, 42};
-  std::vector<std::int32_t> first_{150, 100, 0};
+  const std::vector<std::int32_t> first_{150, 100, 0};
   std::vector<std::int32_t> ids_ = [] {
     std::vector<std::int32_t> ids(42);
     for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -84,20 +88,12 @@ class RecordingTest : public OpTest {
 
 TEST_F(RecordingTest, AStepThatWasRecordedRunsAgainOverWhatIsThereThen) {
   // What earlier steps have left in the cache.
-  for (std::int32_t& first : first_) {
-    first = 0;
+  for (std::int64_t s = 0; s < 2; ++s) {
+    for (std::int64_t position = 0; position < first_[static_cast<std::size_t>(s)]; ++position) {
+      const auto earlier = random(kColumns);
+      cache_.put(s, position, earlier.data(), earlier.data());
+    }
   }
-  const std::vector<std::int32_t> all{0, 150, 250, 250};
-  auto earlier = random(250 * kColumns);
-  const auto heads = heads_of(matrix_of(earlier.data(), 250, kColumns), 0, 2, kHeadDim);
-  kv_append(context_,
-            {.rows = {.begin = vector_of(all.data(), 4),
-                      .first_position = vector_of(std::as_const(first_).data(), 3)},
-             .key = heads,
-             .value = heads,
-             .kv = cache_.kv()});
-  synchronize();
-  first_ = {150, 100, 0};
 
   enqueue();
   synchronize();

@@ -1,0 +1,140 @@
+#include "ops/rope_append.h"
+
+#include "ops/paged_kv_test.h"
+
+namespace heddle::ops {
+namespace {
+
+/// Sequences of 9 and 1 tokens: positions 3..11 of the first, over two block borders, and 6 of the
+/// second.
+class RopeAppendTest : public OpTest {
+ protected:
+  static constexpr std::int64_t kTokens = 10;
+  static constexpr std::int64_t kHeads = 3;
+  static constexpr std::int64_t kKvHeads = 2;
+
+  struct Projections {
+    std::int64_t head_dim = 0;
+    std::int64_t width = 0;     ///< Queries, keys and values of a token, and more.
+    std::vector<float> rows{};  ///< [kTokens, width]
+
+    [[nodiscard]] TensorRef part(std::int64_t first, std::int64_t heads) {
+      return heads_of(matrix_of(rows.data(), kTokens, width), first * head_dim, heads, head_dim);
+    }
+    /// Element i of a head of a token.
+    [[nodiscard]] double at(std::int64_t token, std::int64_t head, std::int64_t i) const {
+      return static_cast<double>(
+          rows[static_cast<std::size_t>(token * width + head * head_dim + i)]);
+    }
+  };
+
+  static double angle(std::int64_t token, std::int64_t i) {
+    return 0.7 * static_cast<double>(token) + 0.3 * static_cast<double>(i);
+  }
+  static std::vector<float> cos_sin(std::int64_t head_dim) {
+    std::vector<float> all;
+    for (std::int64_t token = 0; token < kTokens; ++token) {
+      for (int part = 0; part < 2; ++part) {
+        for (std::int64_t i = 0; i < head_dim / 2; ++i) {
+          const double a = angle(token, i);
+          all.push_back(static_cast<float>(part == 0 ? std::cos(a) : std::sin(a)));
+        }
+      }
+    }
+    return all;
+  }
+  /// What element i of a head turns to, and how far off it may be.
+  static std::pair<double, double> turned(const Projections& before,
+                                          std::int64_t token,
+                                          std::int64_t head,
+                                          std::int64_t i) {
+    const std::int64_t half = before.head_dim / 2;
+    const bool second = i >= half;
+    const double own = before.at(token, head, i);
+    const double other = before.at(token, head, second ? i - half : i + half);
+    const double a = angle(token, i % half);
+    return {own * std::cos(a) + (second ? other : -other) * std::sin(a),
+            0x1p-23 * (std::abs(own) + std::abs(other))};
+  }
+
+  Projections random_projections(std::int64_t head_dim, std::int64_t more) {
+    Projections made{.head_dim = head_dim, .width = (kHeads + 2 * kKvHeads) * head_dim + more};
+    made.rows = random(kTokens * made.width);
+    return made;
+  }
+
+  void run(Projections& projections, PagedKvFixture& cache) {
+    const auto turns = cos_sin(projections.head_dim);
+    rope_append(context_,
+                {.rows = {.begin = vector_of(begin_.data(), 3),
+                          .first_position = vector_of(first_position_.data(), 2)},
+                 .cos_sin = matrix_of(turns.data(), kTokens, projections.head_dim),
+                 .query = projections.part(0, kHeads),
+                 .key = projections.part(kHeads, kKvHeads),
+                 .value = projections.part(kHeads + kKvHeads, kKvHeads),
+                 .kv = cache.kv()});
+    synchronize();
+  }
+
+  const std::vector<std::int32_t> begin_{0, 9, 10};
+  const std::vector<std::int32_t> first_position_{3, 6};
+};
+
+TEST_F(RopeAppendTest, TurnsQueriesInPlaceAndNothingElseOfTheirRows) {
+  for (const std::int64_t head_dim : {6, 32}) {  // One by one, and four at a time.
+    PagedKvFixture cache({.kv_heads = kKvHeads, .head_dim = head_dim}, {12, 7}, rng_);
+    Projections rows = random_projections(head_dim, head_dim == 6 ? 5 : 4);
+    const Projections before = rows;
+    run(rows, cache);
+    for (std::int64_t token = 0; token < kTokens; ++token) {
+      for (std::int64_t i = 0; i < rows.width; ++i) {
+        if (i < kHeads * head_dim) {
+          const auto [expected, bound] = turned(before, token, i / head_dim, i % head_dim);
+          EXPECT_NEAR(rows.at(token, 0, i), expected, bound) << "token " << token << ", " << i;
+        } else {
+          EXPECT_EQ(rows.at(token, 0, i), before.at(token, 0, i)) << "token " << token << ", " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(RopeAppendTest, WritesTurnedKeysAndValuesToTheirSlotsAndNothingElse) {
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    for (const std::int64_t head_dim : {6, 32}) {
+      constexpr std::int64_t kBlock = 5;  // Not a power of two.
+      PagedKvFixture cache(
+          {.kv_heads = kKvHeads, .head_dim = head_dim, .block_tokens = kBlock, .dtype = dtype},
+          {12, 7},
+          rng_);
+      Projections rows = random_projections(head_dim, 0);
+      const Projections before = rows;
+      run(rows, cache);
+      for (std::int64_t row = 0; row < kTokens; ++row) {
+        const std::int64_t s = row < 9 ? 0 : 1;
+        const std::int64_t position = row < 9 ? 3 + row : 6;
+        for (std::int64_t i = 0; i < kKvHeads * head_dim; ++i) {
+          const std::int64_t head = i / head_dim;
+          const auto [key, bound] = turned(before, row, kHeads + head, i % head_dim);
+          const double rounding = dtype == DType::kF32 ? 0 : 0x1p-8 * std::abs(key) + bound;
+          EXPECT_NEAR(static_cast<double>(cache.at(s, position, head, i % head_dim, false)),
+                      key,
+                      bound + rounding);
+          const auto value =
+              static_cast<float>(before.at(row, kHeads + kKvHeads + head, i % head_dim));
+          EXPECT_EQ(cache.at(s, position, head, i % head_dim, true),
+                    dtype == DType::kF32 ? value : from_bf16(to_bf16(value)));
+        }
+      }
+      const auto written = std::count_if(cache.memory().begin(), cache.memory().end(), [](auto b) {
+        return b != std::byte{0xff};
+      });
+      EXPECT_LE(
+          written,
+          kTokens * 2 * kKvHeads * head_dim * static_cast<std::int64_t>(spec::dtype_bytes(dtype)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::ops
