@@ -148,7 +148,7 @@ int parse_and_run(int count, char** arguments) {
   CalibrateOptions measuring;
   add_calibrate_command(app, measuring, chosen);
 
-  verb = app.add_subcommand("version", "Print the version");
+  verb = app.add_subcommand("version", "Print the version, and the GPUs of this machine");
   verb->callback([&] { chosen = [] { return version(); }; });
 
   SimulateOptions simulation;

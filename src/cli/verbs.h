@@ -41,6 +41,7 @@ struct CalibrateOptions {
 };
 /// Measures a device of a configuration with one of its models.
 int calibrate(const CalibrateOptions& options);
+/// Prints the version, and which GPUs this machine has or why none.
 int version();
 
 /// The version of this program.

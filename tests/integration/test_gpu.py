@@ -243,6 +243,22 @@ def test_a_gpu_that_cannot_be_used_is_named_before_the_start(tmp_path, env, says
     assert says in checked.stdout + checked.stderr
 
 
+@pytest.mark.parametrize(
+    "env, says",
+    [
+        ({"HEDDLE_CUDA_DRIVER": "/nonexistent/libcuda.so.1"}, ["GPUs: 0 (no CUDA driver: /nonexistent/libcuda.so.1"]),
+        (machine(devices=2), ["GPUs: 2", "  1: emulated GPU", "64.0 MiB"]),
+        (machine(vmm=0), ["GPUs: 1", "64.0 MiB, has no virtual memory management"]),
+    ],
+)
+def test_the_version_tells_what_gpus_there_are_and_why_none(env, says):
+    told = heddle.subprocess.run(
+        [heddle.BINARY, "version"], capture_output=True, text=True, check=True, env={**os.environ, **env}
+    )
+    for words in says:
+        assert words in told.stdout
+
+
 def test_a_gpu_too_small_for_a_model_is_named_with_what_the_model_needs(tmp_path):
     path = tmp_path / "heddle.yaml"
     path.write_text(config(memory="256KiB"))
