@@ -198,12 +198,7 @@ bool ManagerCore::Impl::let_go(const DeviceState& device, ModelId id, ModelId wa
       wake_by(until);
       return false;
     }
-    instance.stage = InstanceStage::kDraining;
-    note(DecisionKind::kDrain,
-         whole(id),
-         device.config.id,
-         std::to_string(instance.in_flight.size()) + " requests of its own end first",
-         wanted);
+    begin_drain(instance, whole(id), device.config.id, wanted);
   }
   return instance.stage == InstanceStage::kDraining || instance.stage == InstanceStage::kSuspended;
 }

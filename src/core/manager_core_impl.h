@@ -291,6 +291,7 @@ class ManagerCore::Impl {
   [[nodiscard]] std::vector<DeviceId> serving_places(ModelId model) const;
   [[nodiscard]] std::vector<DeviceId> places_for(RequestId request) const;
   void drain(DeviceState& device, ModelId model, const std::vector<ModelId>& victims);
+  void begin_drain(Instance& instance, ModelId model, DeviceId device, ModelId wanted);
   [[nodiscard]] Instant frozen_since(ModelId model) const;
   [[nodiscard]] static Duration residence(const ModelState& model, const Instance& instance);
   void evict(DeviceState& device,

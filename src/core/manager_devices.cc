@@ -300,12 +300,7 @@ void ManagerCore::Impl::free_lacking(DeviceState& device) {
       Instance& engine = found->second;
       ready = ready && engine.in_flight.empty();
       if (engine.stage == InstanceStage::kServing && !engine.in_flight.empty()) {
-        engine.stage = InstanceStage::kDraining;
-        note(DecisionKind::kDrain,
-             victim,
-             device.config.id,
-             std::to_string(engine.in_flight.size()) + " requests of its own end first",
-             device.plan->model);
+        begin_drain(engine, victim, device.config.id, device.plan->model);
       }
     }
   }

@@ -460,14 +460,24 @@ void ManagerCore::Impl::drain(DeviceState& device,
   for (const ModelId victim : victims) {
     Instance& instance = *leading(device, victim);
     if (instance.stage != InstanceStage::kSuspended && !instance.apart) {
-      instance.stage = InstanceStage::kDraining;
-      note(DecisionKind::kDrain,
-           victim,
-           device.config.id,
-           std::to_string(instance.in_flight.size()) + " requests of its own end first",
-           model);
+      begin_drain(instance, victim, device.config.id, model);
     }
   }
+}
+
+/// It is sent nothing more, for `wanted` to come.
+void ManagerCore::Impl::begin_drain(Instance& instance,
+                                    ModelId model,
+                                    DeviceId device,
+                                    ModelId wanted) {
+  instance.stage = InstanceStage::kDraining;
+  const std::size_t left = instance.in_flight.size();
+  note(DecisionKind::kDrain,
+       model,
+       device,
+       left == 0 ? "idle, and sent nothing more"
+                 : std::to_string(left) + " requests of its own end first",
+       wanted);
 }
 
 // ---- Who is told ----
