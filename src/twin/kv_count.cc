@@ -1,5 +1,6 @@
 #include "twin/kv_count.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -7,54 +8,98 @@
 namespace heddle::twin {
 
 PageId KvCount::take() {
-  HEDDLE_CHECK(!free_.empty());
-  const PageId page = free_.back();
-  free_.pop_back();
-  return page;
+  const auto page = pool_.surrender(1);
+  HEDDLE_CHECK(page.has_value());
+  return page->front();
 }
 
-void KvCount::add_model(ModelId model, std::vector<policy::KvGroup> groups) {
-  models_[model] = {.groups = std::move(groups)};
+void KvCount::add_model(ModelId id, const std::vector<policy::KvGroup>& groups) {
+  Model& model = models_[id];
+  HEDDLE_CHECK(model.caches.empty());
+  model.groups = groups;
+  for (const policy::KvGroup& group : groups) {
+    const auto blocks = static_cast<std::uint32_t>(group.blocks_per_page);
+    model.caches.emplace_back(
+        pool_,
+        memory::OwnerId(id.value() + 1),
+        memory::KvGeometry{.block_tokens = group.tokens_per_block,
+                           .blocks_per_page = blocks,
+                           .block_bytes = UnbackedDevice::kPageBytes / blocks},
+        cached_);
+  }
 }
 
 void KvCount::drop_model(ModelId model) {
-  HEDDLE_CHECK(models_.at(model).pages.empty());
+  HEDDLE_CHECK(models_.at(model).sequences.empty());
   models_.erase(model);
   changed_ = true;
 }
 
-bool KvCount::resize(ModelId id, core::SequenceId sequence, std::int64_t tokens) {
+bool KvCount::grow(ModelId id, core::SequenceId sequence, std::int64_t tokens) {
   Model& model = models_.at(id);
-  const auto before = model.tokens.find(sequence);
-  const std::int64_t had = before == model.tokens.end() ? 0 : before->second;
-  model.tokens[sequence] = tokens;
-  const std::int64_t more = pages_of(model) - std::ssize(model.pages);
-  if (more > free() + std::ssize(cached_)) {
-    model.tokens[sequence] = had;
-    return false;
-  }
-  for (std::int64_t i = 0; i < more; ++i) {
-    auto& from = free_.empty() ? cached_ : free_;
-    model.pages.push_back(from.back());
-    from.pop_back();
+  std::vector<Blocks>& own = model.sequences[sequence];
+  own.resize(model.groups.size());
+  std::vector<std::size_t> before;
+  for (std::size_t g = 0; g < own.size(); ++g) {
+    before.push_back(own[g].all.size());
+    const auto wanted = static_cast<std::size_t>(model.caches[g].geometry().blocks_for(tokens));
+    while (own[g].all.size() < wanted) {
+      const auto block = model.caches[g].allocate();
+      if (!block) {
+        for (std::size_t i = 0; i < before.size(); ++i) {
+          shrink(model.caches[i], own[i], before[i]);
+        }
+        return false;
+      }
+      own[g].all.push_back(*block);
+    }
   }
   changed_ = true;
   return true;
 }
 
-void KvCount::remove(ModelId id, core::SequenceId sequence) {
+void KvCount::compute(ModelId id, core::SequenceId sequence, std::int64_t tokens) {
   Model& model = models_.at(id);
-  model.tokens.erase(sequence);
-  const std::int64_t keep = pages_of(model);
-  for (; std::ssize(model.pages) > keep; model.pages.pop_back()) {
-    (keep_prefixes_ ? cached_ : free_).push_back(model.pages.back());
+  for (std::size_t g = 0; g < model.groups.size(); ++g) {
+    Blocks& own = model.sequences.at(sequence)[g];
+    const policy::KvGroup& group = model.groups[g];
+    const auto full = static_cast<std::size_t>(tokens / group.tokens_per_block);
+    for (; keep_prefixes_ && own.kept < full; ++own.kept) {
+      model.caches[g].keep(own.all[own.kept], {.low = ++prefixes_, .high = 0});
+    }
+    const std::int64_t first = group.window == 0 ? 0 : tokens - group.window + 1;
+    const auto live =
+        static_cast<std::size_t>(std::max<std::int64_t>(first, 0) / group.tokens_per_block);
+    for (; own.live < std::min(live, own.all.size()); ++own.live) {
+      model.caches[g].free(own.all[own.live]);
+    }
   }
   changed_ = true;
 }
 
+void KvCount::remove(ModelId id, core::SequenceId sequence) {
+  Model& model = models_.at(id);
+  const auto found = model.sequences.find(sequence);
+  if (found == model.sequences.end()) {
+    return;
+  }
+  for (std::size_t g = 0; g < model.caches.size(); ++g) {
+    shrink(model.caches[g], found->second[g], 0);
+  }
+  model.sequences.erase(found);
+  changed_ = true;
+}
+
+void KvCount::shrink(memory::KvCache& cache, Blocks& blocks, std::size_t count) {
+  for (; blocks.all.size() > count; blocks.all.pop_back()) {
+    if (blocks.all.size() > blocks.live) {
+      cache.free(blocks.all.back());
+    }
+  }
+}
+
 void KvCount::trim(std::int64_t keep) {
-  for (; std::ssize(cached_) > keep; cached_.pop_back()) {
-    free_.push_back(cached_.back());
+  while (cached_.count() > keep && cached_.drop_oldest(ledger::DropReason::kBound)) {
   }
   changed_ = true;
 }
@@ -64,19 +109,15 @@ bool KvCount::changed() {
 }
 
 core::KvCounted KvCount::counted() const {
-  core::KvCounted counted{.cached_pages = std::ssize(cached_)};
+  core::KvCounted counted{.cached_pages = cached_.count()};
   for (const auto& [id, model] : models_) {
-    counted.kv.push_back({.model = id, .pages = std::ssize(model.pages)});
+    std::int64_t pages = 0;
+    for (const memory::KvCache& cache : model.caches) {
+      pages += cache.pages_used();
+    }
+    counted.kv.push_back({.model = id, .pages = pages});
   }
   return counted;
-}
-
-std::int64_t KvCount::pages_of(const Model& model) {
-  std::vector<std::int64_t> lengths;
-  for (const auto& [sequence, tokens] : model.tokens) {
-    lengths.push_back(tokens);
-  }
-  return policy::kv_pages(model.groups, lengths);
 }
 
 }  // namespace heddle::twin

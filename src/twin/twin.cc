@@ -225,6 +225,7 @@ void Twin::perform(const core::SpawnWorker& command) {
   workers_[command.device] = std::make_shared<Worker>(
       device_of(command.device),
       command.epoch,
+      page_count(),
       command.pages,
       models_,
       agenda_,
@@ -250,6 +251,15 @@ void Twin::perform(const core::ConnectGroup& command) {
   }
   const core::GroupMember& leader = command.members.front();
   workers_.at(leader.device)->lead(leader.model, step, token);
+}
+
+/// Numbers of pages are below this.
+std::uint64_t Twin::page_count() const {
+  std::int64_t pages = setup_.agent.host_pages;
+  for (const TwinDevice& device : setup_.devices) {
+    pages += device.device.pages;
+  }
+  return static_cast<std::uint64_t>(pages);
 }
 
 const TwinDevice& Twin::device_of(DeviceId id) const {

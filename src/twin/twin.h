@@ -55,6 +55,7 @@ class Twin final : public core::ServingStatus {
     Instant from{};
   };
 
+  [[nodiscard]] std::uint64_t page_count() const;
   [[nodiscard]] const TwinDevice& device_of(DeviceId id) const;
   void settle();
   void give_up_idle();

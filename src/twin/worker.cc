@@ -9,6 +9,7 @@ namespace heddle::twin {
 
 Worker::Worker(const TwinDevice& device,
                WorkerEpoch epoch,
+               std::uint64_t page_count,
                const std::vector<PageId>& pages,
                const std::map<ModelId, TwinModel>& models,
                Agenda& agenda,
@@ -24,7 +25,7 @@ Worker::Worker(const TwinDevice& device,
         options.pages = std::ssize(pages);
         return options;
       }()),
-      kv_(pages, device.worker.prefix_cache > 0),
+      kv_(page_count, pages, device.worker.prefix_cache > 0),
       link_(device.link, agenda, [this](ModelId model, std::uint64_t bytes) {
         copied(model, bytes);
       }) {}
@@ -270,7 +271,7 @@ void Worker::perform(const core::RunStep& command) {
   for (const policy::ModelBatch& batch : command.plan.batches) {
     for (const policy::StepSlice& slice : batch.slices) {
       const Sequence& sequence = sequences_.at(slice.sequence);
-      if (!kv_.resize(batch.model, slice.sequence, sequence.computed + slice.tokens)) {
+      if (!kv_.grow(batch.model, slice.sequence, sequence.computed + slice.tokens)) {
         step.starved.insert(slice.sequence);
       }
     }
@@ -303,6 +304,7 @@ void Worker::check_waiting_step() {
 void Worker::run_slice(const policy::StepSlice& slice, core::StepDone& done) {
   Sequence& sequence = sequences_.at(slice.sequence);
   sequence.computed += slice.tokens;
+  kv_.compute(sequence.model, slice.sequence, sequence.computed);
   core::SliceDone result{.sequence = slice.sequence, .computed = sequence.computed};
   if (sequence.computed == sequence.known) {
     result.position = sequence.generated;
@@ -332,6 +334,7 @@ void Worker::end_step() {
       }
     }
   }
+  static_cast<void>(kv_.changed());  // This tells.
   done.counted = kv_.counted();
   tell(done);
   idle_said_ = false;

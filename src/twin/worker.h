@@ -23,9 +23,11 @@ class Worker : public std::enable_shared_from_this<Worker> {
  public:
   using OnReport = std::function<void(const Worker&, const core::WorkerReport&)>;
 
-  /// `models` and `agenda` outlive it.
+  /// Starts with `pages`, of a host whose pages have numbers below `page_count`. `models` and
+  /// `agenda` outlive it.
   Worker(const TwinDevice& device,
          WorkerEpoch epoch,
+         std::uint64_t page_count,
          const std::vector<PageId>& pages,
          const std::map<ModelId, TwinModel>& models,
          Agenda& agenda,

@@ -38,6 +38,7 @@ struct Rig {
     worker = std::make_shared<Worker>(
         device,
         WorkerEpoch(1),
+        200,
         pages,
         models,
         agenda,
