@@ -31,15 +31,10 @@ KvCache::PageEntry& KvCache::entry(KvBlockRef block) {
 }
 
 Result<KvBlockRef> KvCache::allocate() {
-  if (roomy_.empty() && !find_page()) {
-    if (idle_.empty()) {
-      return Error{Code::kResourceExhausted,
-                   "allocate a block of KV: no page is free or cached, and all blocks of the " +
-                       std::to_string(pages_.size()) + " pages are in use"};
-    }
-    // There is no cached page, so this one is on a page that is in use anyway.
-    const KvBlockRef oldest = idle_.begin()->second;
-    forget_idle(entry(oldest), oldest.slot);
+  if (roomy_.empty() && !find_room()) {
+    return Error{Code::kResourceExhausted,
+                 "allocate a block of KV: no page is free or cached, and all blocks of the " +
+                     std::to_string(pages_.size()) + " pages are in use"};
   }
   PageEntry& page = entry({.page = roomy_.begin()->second, .slot = 0});
   const auto& blocks = page.second.blocks;
@@ -51,8 +46,14 @@ Result<KvBlockRef> KvCache::allocate() {
   return KvBlockRef{.page = page.first, .slot = slot};
 }
 
-/// Takes a page from the pool, into which one that is cached may have to go first.
-bool KvCache::find_page() {
+/// A free page; else the idle block on a page in use, which is of use to nobody else; else a page
+/// that is cached, which costs all its blocks.
+bool KvCache::find_room() {
+  if (pool_.free_count() == 0 && !idle_.empty()) {
+    const KvBlockRef oldest = idle_.begin()->second;
+    forget_idle(entry(oldest), oldest.slot);
+    return true;
+  }
   if (pool_.free_count() == 0 && !cached_.drop_oldest(ledger::DropReason::kKv)) {
     return false;
   }
@@ -111,13 +112,18 @@ void KvCache::begin_use(PageEntry& entry, std::uint32_t slot) {
     return;
   }
   ++blocks_used_;
-  if (block.kept) {
-    idle_.erase(block.idle_at);
-  }
+  blocks_idle_ -= block.kept ? 1 : 0;
   if (page.used++ == 0 && block.kept) {  // The page was cached.
     cached_.by_age_.erase(page.cached_at);
     --pages_cached_;
     set_free_slots(entry, page.free_slots);
+    for (std::uint32_t other = 0; other < page.blocks.size(); ++other) {
+      if (page.blocks[other].idle()) {
+        idle_.emplace(page.blocks[other].idle_at, KvBlockRef{.page = id, .slot = other});
+      }
+    }
+  } else if (block.kept) {
+    idle_.erase(block.idle_at);
   }
 }
 
@@ -131,6 +137,7 @@ void KvCache::end_use(PageEntry& entry, std::uint32_t slot) {
   --page.used;
   if (block.kept) {
     block.idle_at = cached_.tick();
+    ++blocks_idle_;
     idle_.emplace(block.idle_at, KvBlockRef{.page = id, .slot = slot});
   } else {
     set_free_slots(entry, page.free_slots + 1);
@@ -145,6 +152,9 @@ void KvCache::end_use(PageEntry& entry, std::uint32_t slot) {
     pool_.put(owner_, {&empty, 1});
     return;
   }
+  for (const Block& idle : page.blocks) {
+    idle_.erase(idle.idle_at);
+  }
   page.cached_at = cached_.tick();
   cached_.by_age_.emplace(page.cached_at, CachedPages::Place{.cache = this, .page = id});
   ++pages_cached_;
@@ -155,6 +165,7 @@ void KvCache::forget_idle(PageEntry& entry, std::uint32_t slot) {
   Block& block = entry.second.blocks[slot];
   HEDDLE_CHECK(block.idle() && entry.second.used > 0);
   idle_.erase(block.idle_at);
+  --blocks_idle_;
   kept_.erase(block.key);
   block = {};
   set_free_slots(entry, entry.second.free_slots + 1);
@@ -165,7 +176,7 @@ void KvCache::drop(PageId id) {
   HEDDLE_CHECK(found != pages_.end() && found->second.used == 0);
   for (const Block& block : found->second.blocks) {
     if (block.kept) {
-      idle_.erase(block.idle_at);
+      --blocks_idle_;
       kept_.erase(block.key);
     }
   }
@@ -194,7 +205,7 @@ void KvCache::check_page(const PageEntry& entry) const {
     free_slots += block.free() ? 1 : 0;
     used += block.users > 0 ? 1 : 0;
     HEDDLE_CHECK(!block.kept || kept_.at(block.key) == ref);
-    HEDDLE_CHECK(!block.idle() || idle_.at(block.idle_at) == ref);
+    HEDDLE_CHECK(!block.idle() || page.used == 0 || idle_.at(block.idle_at) == ref);
   }
   HEDDLE_CHECK(free_slots == page.free_slots && free_slots < geometry_.blocks_per_page);
   HEDDLE_CHECK(used == page.used);
@@ -211,7 +222,8 @@ void KvCache::check_invariants() const {
   std::int64_t cached = 0;
   std::size_t roomy = 0;
   std::size_t kept = 0;
-  std::size_t idle = 0;
+  std::size_t evictable = 0;
+  std::int64_t idle = 0;
   for (const PageEntry& entry : pages_) {
     check_page(entry);
     const Page& page = entry.second;
@@ -220,11 +232,13 @@ void KvCache::check_invariants() const {
     roomy += page.free_slots > 0 && page.used > 0 ? 1U : 0U;
     for (const Block& block : page.blocks) {
       kept += block.kept ? 1U : 0U;
-      idle += block.idle() ? 1U : 0U;
+      idle += block.idle() ? 1 : 0;
+      evictable += block.idle() && page.used > 0 ? 1U : 0U;
     }
   }
   HEDDLE_CHECK(used == blocks_used_ && cached == pages_cached_);
-  HEDDLE_CHECK(roomy == roomy_.size() && kept == kept_.size() && idle == idle_.size());
+  HEDDLE_CHECK(roomy == roomy_.size() && kept == kept_.size());
+  HEDDLE_CHECK(evictable == idle_.size() && idle == blocks_idle_);
   HEDDLE_CHECK(pool_.owned_count(owner_) >= static_cast<std::int64_t>(pages_.size()));
 }
 

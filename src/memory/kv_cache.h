@@ -36,8 +36,8 @@ using BlockKey = Digest;
 /// A block is *used* by one or more sequences, or *free*; and one that was kept under a key stays,
 /// *idle*, when its last user leaves, to be found by its key again. A page that holds idle blocks
 /// and no used ones is *cached* (CachedPages): no new block goes there, and it is dropped as a
-/// whole when its memory is wanted. Idle blocks on a page in use make way for new blocks when there
-/// is no page to be had. So what is idle never costs what is used anything.
+/// whole when its memory is wanted. Idle blocks on a page in use make way for new blocks when no
+/// page is free. So what is idle never costs what is used anything.
 ///
 /// All pages are owned by one lease. Blocks are addressed through the pool's one mapping: nothing
 /// is mapped here. Used by one thread.
@@ -51,8 +51,8 @@ class KvCache {
   KvCache& operator=(const KvCache&) = delete;
 
   /// A block with one user, contents undefined. Where the pool has no page, the least recently used
-  /// cached page of the device makes way, then the least recently used idle block of this cache;
-  /// kResourceExhausted when there is neither. O(log pages).
+  /// idle block on a page in use makes way, as nobody else can use it, then the least recently used
+  /// cached page of the device; kResourceExhausted when there is neither. O(log pages).
   Result<KvBlockRef> allocate();
   /// One user fewer; the last leaves the block idle where it was kept, else free: no work that is
   /// enqueued touches it any more but on the stream that its next user's is enqueued on.
@@ -77,7 +77,7 @@ class KvCache {
   }
   [[nodiscard]] std::int64_t pages_cached() const { return pages_cached_; }
   [[nodiscard]] std::int64_t blocks_used() const { return blocks_used_; }
-  [[nodiscard]] std::int64_t blocks_idle() const { return static_cast<std::int64_t>(idle_.size()); }
+  [[nodiscard]] std::int64_t blocks_idle() const { return blocks_idle_; }
   /// Blocks that can be had without another page, idle ones on pages in use not counted.
   [[nodiscard]] std::int64_t blocks_spare() const;
 
@@ -108,7 +108,7 @@ class KvCache {
   using PageEntry = std::map<PageId, Page>::value_type;
 
   PageEntry& entry(KvBlockRef block);
-  bool find_page();
+  bool find_room();
   void set_free_slots(PageEntry& entry, std::uint32_t free_slots);
   void begin_use(PageEntry& entry, std::uint32_t slot);
   void end_use(PageEntry& entry, std::uint32_t slot);
@@ -124,9 +124,10 @@ class KvCache {
   /// Pages in use that have room, fullest first: (free slots, page).
   std::set<std::pair<std::uint32_t, PageId>> roomy_{};
   std::unordered_map<BlockKey, KvBlockRef, KeyHash> kept_{};
-  std::map<std::uint64_t, KvBlockRef> idle_{};  ///< By Block::idle_at.
+  std::map<std::uint64_t, KvBlockRef> idle_{};  ///< On pages in use, by Block::idle_at.
   std::int64_t pages_cached_ = 0;
   std::int64_t blocks_used_ = 0;
+  std::int64_t blocks_idle_ = 0;
 };
 
 }  // namespace heddle::memory
