@@ -450,6 +450,15 @@ void fields(V& v, Like<CancelAt> auto& x) {
 }
 
 template <class V>
+void fields(V& v, Like<RecallAt> auto& x) {
+  v.type("RecallAt");
+  v("model", x.model);
+  v("most", x.most);
+  v("device", x.device);
+  v("epoch", x.epoch);
+}
+
+template <class V>
 void fields(V& v, Like<FailRequest> auto& x) {
   v.type("FailRequest");
   v("request", x.request);

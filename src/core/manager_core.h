@@ -252,6 +252,13 @@ struct CancelAt {
   DeviceId device{};
   WorkerEpoch epoch{};
 };
+/// Tell the worker to give requests of the model back that wait for pages (RecallRequests).
+struct RecallAt {
+  ModelId model{};
+  std::int64_t most = 0;
+  DeviceId device{};
+  WorkerEpoch epoch{};
+};
 /// The request has ended so.
 struct FailRequest {
   RequestId request{};
@@ -277,6 +284,7 @@ using ManagerCommand = std::variant<LoadOn,
                                     Dispatch,
                                     Hold,
                                     CancelAt,
+                                    RecallAt,
                                     FailRequest,
                                     AdminDone,
                                     Decision,

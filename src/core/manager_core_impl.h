@@ -178,6 +178,7 @@ struct DeviceState {
   ModelId short_model{};
   double short_waited = 0;
   Instant short_until{};
+  Instant recall_at{};   ///< None of them is recalled before.
   double load_rate = 0;  ///< Of weights, lately [bytes/s]; 0: not measured.
   Duration serving{};    ///< As DeviceStatus has them.
   Duration switching{};
@@ -363,6 +364,7 @@ class ManagerCore::Impl {
   void plan_ahead();
   void count_shortage(DeviceState& device) const;
   void lend_idle();
+  void recall(DeviceState& device);
   void relieve(DeviceState& device);
   void turn_window();
   void scale();

@@ -166,9 +166,10 @@ void ManagerCore::Impl::heard(DeviceId device_id, const RequestReturned& returne
   if (!in_flight_at(returned.request, device_id)) {
     return;
   }
-  // The model goes, though the manager may not have heard why: send it nothing more until then.
+  // Unless it was recalled, the model goes, though the manager may not have heard why: send it
+  // nothing more until then.
   Instance& instance = devices_.at(device_id).instances.at(requests_.at(returned.request).model);
-  if (instance.stage == InstanceStage::kServing) {
+  if (!returned.recalled && instance.stage == InstanceStage::kServing) {
     instance.stage = InstanceStage::kDraining;
   }
   leave(returned.request);

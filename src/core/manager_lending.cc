@@ -32,6 +32,7 @@ void ManagerCore::Impl::lend_idle() {
   }
   for (auto& [device_id, device] : devices_) {
     count_shortage(device);
+    recall(device);
     if (!device.up || device.plan || device.short_pages == 0) {
       continue;
     }
@@ -93,6 +94,32 @@ void ManagerCore::Impl::lend_idle() {
     if (!lent && options_.planner.pressure) {
       relieve(device);
     }
+  }
+}
+
+/// Those who wait for memory go where their model has some, as many as there is room for. Once a
+/// period, so that what they take there is seen before more follow.
+void ManagerCore::Impl::recall(DeviceState& device) {
+  const auto found = models_.find(device.short_model);
+  if (!options_.planner.pressure || !device.up || device.short_sequences == 0 ||
+      now_ < device.recall_at || found == models_.end() || found->second.grouped() ||
+      found->second.foreign()) {
+    return;
+  }
+  const auto& [id, model] = *found;
+  const std::vector<DeviceId> places = serving_places(id);
+  if (places.empty() || places.front() == device.config.id) {
+    return;
+  }
+  const DeviceState& there = devices_.at(places.front());
+  const Instance& instance = there.instances.at(id);
+  const std::int64_t each =
+      std::max<std::int64_t>(1, (device.short_pages - 1) / device.short_sequences + 1);
+  const std::int64_t most =
+      std::min(free_pages(there) / each, model.config.batch - std::ssize(instance.in_flight));
+  if (there.short_sequences == 0 && instance.complete && most > 0) {
+    device.recall_at = now_ + options_.planner.period;
+    act(RecallAt{.model = id, .most = most, .device = device.config.id, .epoch = device.epoch});
   }
 }
 

@@ -249,6 +249,13 @@ void fields(V& v, Like<CancelRequest> auto& x) {
 }
 
 template <class V>
+void fields(V& v, Like<RecallRequests> auto& x) {
+  v.type("RecallRequests");
+  v("model", x.model);
+  v("most", x.most);
+}
+
+template <class V>
 void fields(V& v, Like<FinishChoice> auto& x) {
   v.type("FinishChoice");
   v("request", x.request);
@@ -315,6 +322,7 @@ template <class V>
 void fields(V& v, Like<RequestReturned> auto& x) {
   v.type("RequestReturned");
   v("request", x.request);
+  v("recalled", x.recalled);
 }
 
 template <class V>

@@ -154,6 +154,14 @@ struct CancelRequest {
   friend bool operator==(const CancelRequest&, const CancelRequest&) = default;
 };
 
+/// Give up requests of the model that wait for pages and have none, as there are some elsewhere:
+/// the oldest, at most so many. Answered by a RequestReturned for each, recalled.
+struct RecallRequests {
+  ModelId model{};
+  std::int64_t most = 0;
+  friend bool operator==(const RecallRequests&, const RecallRequests&) = default;
+};
+
 /// One choice needs no more tokens; the others go on.
 struct FinishChoice {
   RequestId request{};
@@ -168,6 +176,7 @@ using WorkerMessage = std::variant<LoadModel,
                                    ImageProgress,
                                    Submit,
                                    CancelRequest,
+                                   RecallRequests,
                                    FinishChoice>;
 
 // ---- From a worker ----
@@ -224,9 +233,11 @@ struct TokensProduced {
   std::vector<TokenEvent> tokens{};
 };
 
-/// The worker has given a request up unharmed: its model is not resident, or goes. Submit it again.
+/// The worker has given a request up unharmed: its model is not resident, or goes, or it was
+/// recalled. Submit it again.
 struct RequestReturned {
   RequestId request{};
+  bool recalled = false;
 };
 
 /// The request cannot be run.

@@ -445,6 +445,11 @@ class World {
   void perform(const CancelAt& command) {
     send(command.device, command.epoch, CancelRequest{.request = command.request});
   }
+  void perform(const RecallAt& command) {
+    send(command.device,
+         command.epoch,
+         RecallRequests{.model = command.model, .most = command.most});
+  }
   void perform(const FailRequest& command) {
     Record& record = records_.at(command.request);
     HEDDLE_CHECK(record.end == Record::End::kNone);

@@ -138,6 +138,29 @@ void WorkerCore::Impl::admit_by_deadline() {
   admit_first_if_none();
 }
 
+/// Whoever has pages here stays with them.
+void WorkerCore::Impl::on(const RecallRequests& recall) {
+  DeviceReport shortage;
+  tell_shortage(shortage);
+  std::set<std::tuple<Instant, SequenceId, RequestId>> waiting;
+  for (const auto& [id, sequence] : sequences_.all()) {
+    if (shortage.short_sequences > 0 && sequence.model == recall.model && !sequence.admitted) {
+      waiting.emplace(sequence.arrived, id, sequence.request);
+    }
+  }
+  std::int64_t left = recall.most;
+  for (const auto& [arrived, id, request] : waiting) {
+    const std::vector<SequenceId> choices = sequences_.of_request(request);
+    const bool all_wait = std::none_of(choices.begin(), choices.end(), [&](SequenceId choice) {
+      return sequences_.find(choice)->admitted;
+    });
+    if (left > 0 && !choices.empty() && all_wait) {
+      give_back(request, true);
+      --left;
+    }
+  }
+}
+
 /// Who waits for pages and nothing else. Where the device is divided, nobody could lend any.
 void WorkerCore::Impl::tell_shortage(DeviceReport& report) const {
   const bool by_deadline = options_.queue == policy::QueueRule::kMooreHodgson;

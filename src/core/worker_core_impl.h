@@ -85,6 +85,7 @@ class WorkerCore::Impl {
   void on(const ImageProgress& progress);
   void on(const Submit& submit);
   void on(const CancelRequest& cancel);
+  void on(const RecallRequests& recall);
   void on(const FinishChoice& finish);
   void on(const ModelOpened& opened);
   void on(const OpenFailed& failed);
@@ -109,6 +110,7 @@ class WorkerCore::Impl {
   void refuse(const LendPages& lend, Error reason);
   [[nodiscard]] std::optional<Error> staleness(const Basis& basis) const;
   void give_back_requests(ModelId model);
+  void give_back(RequestId request, bool recalled);
   void set_ready(ModelId id, std::uint64_t bytes);
 
   // Sequences.

@@ -21,11 +21,15 @@ std::string text(std::int64_t number) {
 
 void WorkerCore::Impl::give_back_requests(ModelId model) {
   for (const RequestId request : sequences_.requests_of(model)) {
-    for (const SequenceId id : sequences_.of_request(request)) {
-      forget_sequence(id);
-    }
-    say(RequestReturned{.request = request});
+    give_back(request, false);
   }
+}
+
+void WorkerCore::Impl::give_back(RequestId request, bool recalled) {
+  for (const SequenceId id : sequences_.of_request(request)) {
+    forget_sequence(id);
+  }
+  say(RequestReturned{.request = request, .recalled = recalled});
 }
 
 std::optional<Error> WorkerCore::Impl::unacceptable(const Submit& submit,

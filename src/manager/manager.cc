@@ -458,6 +458,12 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     agent_->send(command.device, command.epoch, core::CancelRequest{.request = command.request});
   }
 
+  void execute(const core::RecallAt& command) {
+    agent_->send(command.device,
+                 command.epoch,
+                 core::RecallRequests{.model = command.model, .most = command.most});
+  }
+
   void execute(const core::FailRequest& command) {
     log::info("request failed", {{"request", command.request}, {"error", command.error.message}});
     fail(command.request, command.error);

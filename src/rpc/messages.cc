@@ -190,6 +190,10 @@ void to_wire(const core::WorkerMessage& message, wire::ToWorker& out) {
                         [&out](const core::CancelRequest& cancel) {
                           out.mutable_cancel()->set_request(cancel.request.value());
                         },
+                        [&out](const core::RecallRequests& recall) {
+                          out.mutable_recall()->set_model(recall.model.value());
+                          out.mutable_recall()->set_most(recall.most);
+                        },
                         [&out](const core::FinishChoice& finish) {
                           out.mutable_finish()->set_request(finish.request.value());
                           out.mutable_finish()->set_choice(finish.choice);
@@ -234,6 +238,9 @@ ToWorker from_wire(const wire::ToWorker& in, WireCheck& check) {
       return from_wire(in.submit(), check);
     case wire::ToWorker::kCancel:
       return core::CancelRequest{RequestId(in.cancel().request())};
+    case wire::ToWorker::kRecall:
+      return core::RecallRequests{.model = ModelId(in.recall().model()),
+                                  .most = check.count(in.recall().most(), "requests to recall")};
     case wire::ToWorker::kFinish:
       return core::FinishChoice{RequestId(in.finish().request()), in.finish().choice()};
     case wire::ToWorker::kShutdown:
@@ -376,6 +383,7 @@ void to_wire(const core::WorkerReport& report, wire::ToServe& out) {
                  [&out](const core::TokensProduced& said) { to_wire(said, *out.mutable_tokens()); },
                  [&out](const core::RequestReturned& said) {
                    out.mutable_request_returned()->set_request(said.request.value());
+                   out.mutable_request_returned()->set_recalled(said.recalled);
                  },
                  [&out](const core::RequestFailed& said) {
                    out.mutable_request_failed()->set_request(said.request.value());
@@ -452,7 +460,8 @@ decltype(ToServe::body) body_from_wire(const wire::ToServe& in, WireCheck& check
     case wire::ToServe::kTokens:
       return from_wire(in.tokens(), check);
     case wire::ToServe::kRequestReturned:
-      return core::RequestReturned{RequestId(in.request_returned().request())};
+      return core::RequestReturned{.request = RequestId(in.request_returned().request()),
+                                   .recalled = in.request_returned().recalled()};
     case wire::ToServe::kRequestFailed:
       return core::RequestFailed{RequestId(in.request_failed().request()),
                                  from_wire(in.request_failed().error(), check)};

@@ -172,6 +172,12 @@ void Twin::perform(const core::CancelAt& command) {
   send(command.device, command.epoch, core::CancelRequest{.request = command.request});
 }
 
+void Twin::perform(const core::RecallAt& command) {
+  send(command.device,
+       command.epoch,
+       core::RecallRequests{.model = command.model, .most = command.most});
+}
+
 void Twin::take(const core::TokenEvent& token) {
   Request& request = requests_.at(token.request.value());
   if (request.ended || token.position < request.answer.tokens) {
