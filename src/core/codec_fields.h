@@ -442,20 +442,11 @@ void fields(V& v, Like<Hold> auto& x) {
 }
 
 template <class V>
-void fields(V& v, Like<CancelAt> auto& x) {
-  v.type("CancelAt");
-  v("request", x.request);
+void fields(V& v, Like<TellWorker> auto& x) {
+  v.type("TellWorker");
   v("device", x.device);
   v("epoch", x.epoch);
-}
-
-template <class V>
-void fields(V& v, Like<RecallAt> auto& x) {
-  v.type("RecallAt");
-  v("model", x.model);
-  v("most", x.most);
-  v("device", x.device);
-  v("epoch", x.epoch);
+  v("message", x.message);
 }
 
 template <class V>

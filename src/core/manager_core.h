@@ -246,18 +246,11 @@ struct Dispatch {
 struct Hold {
   RequestId request{};
 };
-/// Tell the worker to forget it (CancelRequest).
-struct CancelAt {
-  RequestId request{};
+/// Tell this worker to forget a request (CancelRequest), or to give some up (RecallRequests).
+struct TellWorker {
   DeviceId device{};
   WorkerEpoch epoch{};
-};
-/// Tell the worker to give requests of the model back that wait for pages (RecallRequests).
-struct RecallAt {
-  ModelId model{};
-  std::int64_t most = 0;
-  DeviceId device{};
-  WorkerEpoch epoch{};
+  WorkerMessage message{};
 };
 /// The request has ended so.
 struct FailRequest {
@@ -283,8 +276,7 @@ using ManagerCommand = std::variant<LoadOn,
                                     FormGroup,
                                     Dispatch,
                                     Hold,
-                                    CancelAt,
-                                    RecallAt,
+                                    TellWorker,
                                     FailRequest,
                                     AdminDone,
                                     Decision,

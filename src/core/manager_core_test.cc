@@ -304,7 +304,7 @@ TEST(ManagerCore, DeadlinesEndRequestsWhereverTheyAre) {
   bench.said(ModelServing{.model = kA});
   bench.now += 5s;
   const auto commands = bench.tell(Tick{});
-  EXPECT_NE(find<CancelAt>(commands), nullptr);
+  EXPECT_NE(find<TellWorker>(commands), nullptr);
   EXPECT_EQ(find<FailRequest>(commands)->error.code, Code::kDeadlineExceeded);
 }
 

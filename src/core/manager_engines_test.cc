@@ -95,7 +95,7 @@ TEST(ManagerEngines, AForwardedRequestIsNoWorkersToCancel) {
   bench.run(1, kA);
   bench.arrive(2, kA);
   const auto cancelled = bench.tell(RequestCancelled{.request = RequestId(1)});
-  EXPECT_EQ(find<CancelAt>(cancelled), nullptr);
+  EXPECT_EQ(find<TellWorker>(cancelled), nullptr);
   bench.finish(2);
   EXPECT_EQ(bench.core.models().at(0).requests_running, 0);
 }

@@ -119,22 +119,26 @@ void ManagerCore::Impl::recall(DeviceState& device) {
       std::min(free_pages(there) / each, model.config.batch - std::ssize(instance.in_flight));
   if (there.short_sequences == 0 && instance.complete && most > 0) {
     device.recall_at = now_ + options_.planner.period;
-    act(RecallAt{.model = id, .most = most, .device = device.config.id, .epoch = device.epoch});
+    act(TellWorker{.device = device.config.id,
+                   .epoch = device.epoch,
+                   .message = RecallRequests{.model = id, .most = most}});
   }
 }
 
-/// Where those who wait have waited for as much as it costs, their model gets another device.
+/// Where those who wait have waited for as much as it costs, and no device that their model has, or
+/// is about to have, has room for them, it gets another.
 void ManagerCore::Impl::relieve(DeviceState& device) {
   const auto found = models_.find(device.short_model);
   if (found == models_.end() || found->second.foreign() || found->second.grouped() ||
       found->second.removed) {
     return;
   }
-  const bool elsewhere = std::any_of(devices_.begin(), devices_.end(), [&](const auto& entry) {
-    return entry.first != device.config.id && entry.second.instances.contains(found->first);
+  const bool coming = std::any_of(devices_.begin(), devices_.end(), [&](const auto& entry) {
+    const auto there = entry.second.instances.find(found->first);
+    return there != entry.second.instances.end() &&
+           (!there->second.complete || entry.second.short_sequences == 0);
   });
-  const std::optional<ReplicaPlace> place =
-      elsewhere ? std::nullopt : place_for_replica(found->first);
+  const std::optional<ReplicaPlace> place = coming ? std::nullopt : place_for_replica(found->first);
   if (!place) {
     return;
   }

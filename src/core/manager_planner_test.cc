@@ -246,6 +246,84 @@ TEST(ManagerPlanner, WhoHasWaitedForMemoryForLongEnoughGetsAnotherDevice) {
   }
 }
 
+/// What was recalled from the first device.
+std::vector<RecallRequests> recalls(const Bench& bench) {
+  std::vector<RecallRequests> found;
+  for (const ManagerCommand& command : bench.said) {
+    const auto* told = std::get_if<TellWorker>(&command);
+    if (told != nullptr && told->device == DeviceId(0)) {
+      found.push_back(std::get<RecallRequests>(told->message));
+    }
+  }
+  return found;
+}
+
+TEST(ManagerPlanner, RequestsThatWaitForMemoryGoToWhereTheirModelHasSome) {
+  for (const bool pressure : {false, true}) {
+    Bench bench(2, {.value = true, .pressure = pressure, .replicas = true}, 8);
+    for (int i = 0; i < 8; ++i) {
+      bench.arrive(kA);
+    }
+    bench.wait(20s);
+    ASSERT_TRUE(bench.there(kA, 0) && bench.there(kA, 1));
+    ASSERT_EQ(bench.sent[DeviceId(1)].size(), 0U);
+    report_shortage(bench, 4, 12);
+    ASSERT_EQ(recalls(bench).size(), pressure ? 1U : 0U);
+    if (!pressure) {
+      continue;
+    }
+    EXPECT_EQ(recalls(bench)[0].most, 3) << "11 pages are free there, and each wants 3";
+    report_shortage(bench, 4, 12);
+    EXPECT_EQ(recalls(bench).size(), 1U) << "what they take is to be seen before others follow";
+    const RequestId moved = bench.sent[DeviceId(0)][5];
+    bench.report(DeviceId(0), RequestReturned{.request = moved, .recalled = true});
+    EXPECT_EQ(bench.sent[DeviceId(1)], std::vector<RequestId>{moved});
+    const RequestId next = bench.arrive(kA);
+    EXPECT_EQ(bench.sent[DeviceId(1)].back(), next);
+    report_shortage(bench, 0, 0);
+    const std::size_t before = bench.sent[DeviceId(0)].size();
+    for (int i = 0; i < 8; ++i) {
+      bench.arrive(kA);
+    }
+    EXPECT_GT(bench.sent[DeviceId(0)].size(), before) << "the model serves there as before";
+  }
+}
+
+TEST(ManagerPlanner, NobodyIsRecalledToWhereMemoryIsShortToo) {
+  Bench bench(2, {.value = true, .pressure = true, .replicas = true}, 8);
+  for (int i = 0; i < 8; ++i) {
+    bench.arrive(kA);
+  }
+  bench.wait(20s);
+  ASSERT_TRUE(bench.there(kA, 0) && bench.there(kA, 1));
+  bench.report(
+      DeviceId(1),
+      DeviceReport{.models = {{.model = kA, .residency = Residency::kWarm, .complete = true}},
+                   .short_sequences = 1,
+                   .short_pages = 2,
+                   .short_model = kB});
+  report_shortage(bench, 4, 12);
+  EXPECT_TRUE(recalls(bench).empty());
+}
+
+TEST(ManagerPlanner, WhoWaitsForMemoryOnAllDevicesOfItsModelGetsOneMore) {
+  Bench bench(3, {.value = true, .pressure = true});
+  bench.arrive(kA);
+  bench.wait(10s);
+  report_shortage(bench, 2, 3);
+  bench.wait(10s);
+  ASSERT_TRUE(bench.there(kA, 0) && bench.there(kA, 1));
+  EXPECT_FALSE(bench.there(kA, 2)) << "the second has room";
+  bench.report(
+      DeviceId(1),
+      DeviceReport{.models = {{.model = kA, .residency = Residency::kServing, .complete = true}},
+                   .short_sequences = 2,
+                   .short_pages = 3,
+                   .short_model = kA});
+  bench.wait(2s);
+  EXPECT_TRUE(bench.there(kA, 2));
+}
+
 TEST(ManagerPlanner, WhereModelsDoNotShareOneRunsAtATime) {
   Bench bench(1, {.share = false});
   const RequestId a = bench.arrive(kA);

@@ -165,7 +165,8 @@ void ManagerCore::Impl::cancel_on_worker(RequestId id) {
   const RequestState& request = requests_.at(id);
   if (request.device && !models_.at(request.model).foreign()) {
     const WorkerEpoch epoch = devices_.at(*request.device).epoch;
-    act(CancelAt{.request = id, .device = *request.device, .epoch = epoch});
+    act(TellWorker{
+        .device = *request.device, .epoch = epoch, .message = CancelRequest{.request = id}});
   }
 }
 

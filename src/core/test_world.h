@@ -442,14 +442,7 @@ class World {
     send(command.device, command.epoch, submit);
   }
   void perform(const Hold& command) { HEDDLE_CHECK(held_.insert(command.request).second); }
-  void perform(const CancelAt& command) {
-    send(command.device, command.epoch, CancelRequest{.request = command.request});
-  }
-  void perform(const RecallAt& command) {
-    send(command.device,
-         command.epoch,
-         RecallRequests{.model = command.model, .most = command.most});
-  }
+  void perform(const TellWorker& command) { send(command.device, command.epoch, command.message); }
   void perform(const FailRequest& command) {
     Record& record = records_.at(command.request);
     HEDDLE_CHECK(record.end == Record::End::kNone);

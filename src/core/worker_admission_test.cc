@@ -98,6 +98,24 @@ class Bench {
 
   [[nodiscard]] DeviceReport report() const { return core_.report(); }
 
+  /// The requests that are given up for it, in this order.
+  std::vector<std::uint64_t> recall(ModelId model, std::int64_t most) {
+    std::vector<std::uint64_t> returned;
+    for (const WorkerCommand& command :
+         tell(WorkerMessage{RecallRequests{.model = model, .most = most}})) {
+      const auto* report = std::get_if<Report>(&command);
+      const auto* said =
+          report == nullptr ? nullptr : std::get_if<RequestReturned>(&report->report);
+      if (said != nullptr) {
+        EXPECT_TRUE(said->recalled);
+        returned.push_back(said->request.value());
+        std::erase_if(running_,
+                      [&](const auto& entry) { return entry.second.request == returned.back(); });
+      }
+    }
+    return returned;
+  }
+
  private:
   struct Running {
     std::uint64_t request = 0;
@@ -235,6 +253,21 @@ TEST(WorkerAdmission, WhoWaitsForPagesAloneIsReported) {
   EXPECT_EQ(report.short_pages, 5 + 3);
   EXPECT_EQ(report.short_model, kB) << "the oldest";
   EXPECT_EQ(report.pages_wanted, 0) << "others run";
+}
+
+TEST(WorkerAdmission, WhoWaitsForPagesCanBeRecalledTheOldestFirst) {
+  Bench bench;
+  submit_small(bench, 1, 4, kA);
+  bench.turn();
+  EXPECT_THAT(bench.recall(kA, 10), IsEmpty()) << "nobody waits";
+  bench.submit(5, kB, 20);
+  submit_small(bench, 6, 8, kA);
+  bench.turn();
+  EXPECT_THAT(bench.recall(kA, 2), ElementsAre(6, 7)) << "those before them have pages";
+  EXPECT_EQ(bench.report().short_sequences, 2);
+  EXPECT_THAT(bench.recall(kB, 2), ElementsAre(5));
+  EXPECT_THAT(bench.turn({1, 2, 3, 4}), UnorderedElementsAre(1, 2, 3, 4)) << "they went on";
+  EXPECT_THAT(bench.turn(), ElementsAre(8));
 }
 
 TEST(WorkerAdmission, OfADividedDeviceNobodyCouldLendPages) {

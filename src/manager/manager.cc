@@ -454,14 +454,8 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     sink->on_ready(engines_->address(entry.request->model).value());
   }
 
-  void execute(const core::CancelAt& command) {
-    agent_->send(command.device, command.epoch, core::CancelRequest{.request = command.request});
-  }
-
-  void execute(const core::RecallAt& command) {
-    agent_->send(command.device,
-                 command.epoch,
-                 core::RecallRequests{.model = command.model, .most = command.most});
+  void execute(const core::TellWorker& command) {
+    agent_->send(command.device, command.epoch, command.message);
   }
 
   void execute(const core::FailRequest& command) {

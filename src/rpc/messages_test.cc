@@ -62,6 +62,7 @@ std::vector<ToWorker> every_to_worker() {
               .priority = -2,
               .cache_salt = "salt"}),
           core::WorkerMessage(core::CancelRequest{.request = RequestId(6)}),
+          core::WorkerMessage(core::RecallRequests{.model = ModelId(5), .most = 3}),
           core::WorkerMessage(core::FinishChoice{.request = RequestId(6), .choice = 1}),
           Shutdown{}};
 }
@@ -85,7 +86,7 @@ std::vector<ToServe> every_to_serve() {
                                        .token = 8,
                                        .finish = spec::FinishReason::kLength,
                                        .details = {.cached_tokens = 9}}}},
-      core::RequestReturned{.request = RequestId(6)},
+      core::RequestReturned{.request = RequestId(6), .recalled = true},
       core::RequestFailed{.request = RequestId(6), .error = {Code::kInvalidArgument, "too long"}},
       core::DeviceReport{.version = 3,
                          .usage = usage,

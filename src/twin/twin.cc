@@ -168,14 +168,8 @@ void Twin::perform(const core::Dispatch& command) {
   send(command.device, command.epoch, std::move(submit));
 }
 
-void Twin::perform(const core::CancelAt& command) {
-  send(command.device, command.epoch, core::CancelRequest{.request = command.request});
-}
-
-void Twin::perform(const core::RecallAt& command) {
-  send(command.device,
-       command.epoch,
-       core::RecallRequests{.model = command.model, .most = command.most});
+void Twin::perform(const core::TellWorker& command) {
+  send(command.device, command.epoch, command.message);
 }
 
 void Twin::take(const core::TokenEvent& token) {

@@ -71,8 +71,7 @@ class Twin final : public core::ServingStatus {
   void perform(const core::FormGroup& command) { pending_.emplace_back(core::AgentEvent(command)); }
   void perform(const core::Dispatch& command);
   void perform(const core::Hold& /*command*/) {}
-  void perform(const core::CancelAt& command);
-  void perform(const core::RecallAt& command);
+  void perform(const core::TellWorker& command);
   void perform(const core::FailRequest& command);
   void perform(const core::AdminDone& /*command*/) {}
   void perform(const core::Decision& command);
