@@ -30,6 +30,8 @@ struct TwinDevice {
   Duration pace_token{};         ///< ... and this for each token.
   double link = 0;               ///< Host to device [bytes/s].
   double map_page = 0;           ///< To map or unmap a page [s].
+  /// A step takes so much longer than engine and pace: waking up, telling, planning the next.
+  Duration step_overhead = std::chrono::microseconds(200);
 };
 
 struct TwinModel {

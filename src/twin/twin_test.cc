@@ -24,7 +24,8 @@ TwinSetup setup_of(int models, std::int64_t device_pages) {
                                .step = {.budget = 150ms, .max_batch_tokens = 64}},
                     .pace_step = 20ms,
                     .pace_token = 1ms,
-                    .link = static_cast<double>(kImagePages * kPage)}};
+                    .link = static_cast<double>(kImagePages * kPage),
+                    .step_overhead = {}}};
   setup.manager.devices = {
       {.id = DeviceId(0), .name = "a", .pages = device_pages, .page_bytes = kPage}};
   for (int i = 1; i <= models; ++i) {

@@ -297,8 +297,8 @@ void Worker::check_waiting_step() {
   step_->waits = false;
   const Instant computed =
       std::max(step_->began + step_->compute, agenda_.now() + step_->compute / layers);
-  agenda_.at(std::max(computed, step_->began + paced_time(step_->plan)),
-             [self = shared_from_this()] { self->end_step(); });
+  const Instant ends = std::max(computed, step_->began + paced_time(step_->plan));
+  agenda_.at(ends + device_.step_overhead, [self = shared_from_this()] { self->end_step(); });
 }
 
 void Worker::run_slice(const policy::StepSlice& slice, core::StepDone& done) {

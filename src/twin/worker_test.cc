@@ -17,7 +17,8 @@ struct Rig {
   TwinDevice device{.worker = {.step = {.budget = 100ms, .max_batch_tokens = 64}},
                     .pace_step = 20ms,
                     .pace_token = 1ms,
-                    .link = 1e5};
+                    .link = 1e5,
+                    .step_overhead = {}};
   std::map<ModelId, TwinModel> models{
       {kModel,
        {.model = {.id = kModel,
