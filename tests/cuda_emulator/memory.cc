@@ -62,7 +62,14 @@ bool within(CUdeviceptr at, std::size_t bytes, CUdeviceptr base, std::size_t siz
 }  // namespace
 
 Memory::Memory(const Config& config) : config_(config), devices_(config.devices) {
+  open_files();
+}
+
+void Memory::open_files() {
+  process_ = ::getpid();
   for (Device& device : devices_) {
+    device.file_bytes = 0;
+    device.holes.clear();
     device.fd = ::memfd_create("emulated-gpu", MFD_CLOEXEC);
     must(device.fd >= 0, "memfd_create");
   }
@@ -94,6 +101,9 @@ CUresult Memory::create(std::uint64_t& handle, std::size_t bytes, std::size_t de
   }
   if (bytes > free_bytes(device_index)) {
     return kCudaOutOfMemory;
+  }
+  if (process_ != ::getpid()) {
+    open_files();  // What a child of fork makes is not its parent's.
   }
   Device& device = devices_[device_index];
   std::size_t offset = device.file_bytes;

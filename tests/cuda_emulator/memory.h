@@ -9,6 +9,8 @@
 #include "cuda_emulator/config.h"
 #include "device/cuda/driver_api.h"
 
+#include <sys/types.h>
+
 namespace emulator {
 
 using heddle::device::CUdeviceptr;
@@ -97,6 +99,8 @@ class Memory {
     std::size_t mapped_bytes = 0;
     std::size_t bytes = 0;
   };
+  /// The devices' files, empty, for this process.
+  void open_files();
   void drop(std::uint64_t page);
   void protect(CUdeviceptr at, std::size_t bytes, int access) const;
   void protect_all() const;
@@ -105,6 +109,7 @@ class Memory {
 
   Config config_;
   std::vector<Device> devices_;
+  pid_t process_ = 0;  ///< Whose files these are.
   std::uint64_t next_page_ = 1;
   std::map<std::uint64_t, Page> pages_{};
   std::map<CUdeviceptr, std::size_t> ranges_{};
