@@ -105,8 +105,10 @@ class Agent::Impl {
   void set_models(const std::vector<HostModel>& models) {
     std::vector<core::AgentModel> known;
     for (const HostModel& model : models) {
-      known.push_back(
-          {.id = model.id, .image_bytes = model.image_bytes, .footprint = model.footprint});
+      known.push_back({.id = model.id,
+                       .image_bytes = model.image_bytes,
+                       .footprint = model.footprint,
+                       .gpu_footprint = model.gpu_footprint});
       if (models_.insert_or_assign(model.id, model).second) {
         for (auto& [id, worker] : workers_) {
           describe(worker, model);

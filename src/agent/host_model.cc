@@ -4,8 +4,8 @@
 #include <system_error>
 #include <utility>
 
-#include "engine/engine.h"
 #include "engine/kv_plan.h"
+#include "engine/workspace.h"
 #include "spec/shard.h"
 #include "store/checkpoint.h"
 #include "store/image_layout.h"
@@ -19,7 +19,8 @@ namespace {
 constexpr std::int64_t kBatchTokensMin = 16;
 constexpr std::uint64_t kWorkspaceShare = 16;
 
-Result<policy::Footprint> footprint_of(const spec::ModelSpec& model,
+Result<policy::Footprint> footprint_of(device::Kind kind,
+                                       const spec::ModelSpec& model,
                                        spec::DType dtype,
                                        std::uint64_t image_bytes,
                                        const HostGeometry& geometry) {
@@ -39,8 +40,25 @@ Result<policy::Footprint> footprint_of(const spec::ModelSpec& model,
   footprint.image_pages =
       static_cast<std::int64_t>(store::pages_for(image_bytes, geometry.page_bytes));
   footprint.overhead_pages = static_cast<std::int64_t>(store::pages_for(
-      engine::workspace_bytes(model, dtype, geometry.max_batch_tokens), geometry.page_bytes));
+      engine::workspace_bytes(kind, model, dtype, geometry.max_batch_tokens), geometry.page_bytes));
+  if (kind == device::Kind::kCuda) {
+    footprint.recording_pages = static_cast<std::int64_t>(
+        store::pages_for(engine::recordings_bytes(model), geometry.page_bytes));
+  }
   return footprint;
+}
+
+/// Gives the shards that need fewer pages beside their KV the rest as overhead.
+void even_out(std::vector<HostModel>& shards, policy::Footprint HostModel::* footprint) {
+  std::int64_t most = 0;
+  for (const HostModel& shard : shards) {
+    const policy::Footprint& needs = shard.*footprint;
+    most = std::max(most, needs.image_pages + needs.overhead_pages);
+  }
+  for (HostModel& shard : shards) {
+    policy::Footprint& needs = shard.*footprint;
+    needs.overhead_pages = most - needs.image_pages;
+  }
 }
 
 /// When the newest file that makes up the model was written.
@@ -92,7 +110,6 @@ Result<std::vector<HostModel>> open_host_shards(const std::string& source,
     return possible.error();
   }
   std::vector<HostModel> models;
-  std::int64_t most = 0;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     HostModel& model = models.emplace_back();
     model.directory = *directory;
@@ -101,22 +118,23 @@ Result<std::vector<HostModel>> open_host_shards(const std::string& source,
     model.dtype = dtype;
     model.image_bytes = store::plan_image(model.spec, dtype).bytes;
     model.unused = checkpoint->unused;
-    Result<policy::Footprint> footprint =
-        footprint_of(model.spec, dtype, model.image_bytes, geometry);
-    if (!footprint) {
-      return footprint.error();
+    for (const auto& [kind, needs] : {std::pair(device::Kind::kCpu, &model.footprint),
+                                      std::pair(device::Kind::kCuda, &model.gpu_footprint)}) {
+      auto footprint = footprint_of(kind, model.spec, dtype, model.image_bytes, geometry);
+      if (!footprint) {
+        return footprint.error();
+      }
+      *needs = std::move(*footprint);
     }
-    model.footprint = std::move(*footprint);
-    most = std::max(most, model.footprint.image_pages + model.footprint.overhead_pages);
   }
-  for (HostModel& model : models) {
-    model.footprint.overhead_pages = most - model.footprint.image_pages;
-  }
+  even_out(models, &HostModel::footprint);
+  even_out(models, &HostModel::gpu_footprint);
   return models;
 }
 
 std::int64_t choose_batch_tokens(const std::vector<std::string>& sources,
                                  const std::filesystem::path& base,
+                                 device::Kind kind,
                                  std::uint64_t device_bytes,
                                  std::int64_t most) {
   std::int64_t tokens = most;
@@ -127,7 +145,8 @@ std::int64_t choose_batch_tokens(const std::vector<std::string>& sources,
     }
     const Result<store::ModelConfig> config = store::read_model_config(*directory);
     while (config && tokens > kBatchTokensMin &&
-           engine::workspace_bytes(config->model, spec::DType::kF32, tokens) * kWorkspaceShare >
+           engine::workspace_bytes(kind, config->model, spec::DType::kF32, tokens) *
+                   kWorkspaceShare >
                device_bytes) {
       tokens /= 2;
     }

@@ -8,6 +8,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "device/device.h"
 #include "policy/admission.h"
 #include "spec/dtype.h"
 #include "spec/model_spec.h"
@@ -22,7 +23,8 @@ struct HostModel {
   spec::ModelSpec spec{};
   spec::DType dtype = spec::DType::kBf16;  ///< Of the image's matrices.
   std::uint64_t image_bytes = 0;
-  policy::Footprint footprint{};      ///< In the host's pages.
+  policy::Footprint footprint{};      ///< In the host's pages, on a CPU device.
+  policy::Footprint gpu_footprint{};  ///< The same on a GPU, whose workspace is larger.
   std::vector<std::string> unused{};  ///< Tensors of the checkpoint that nothing reads.
   /// When the newest of its files was written: another time, another model.
   std::filesystem::file_time_type written{};
@@ -54,10 +56,11 @@ Result<std::vector<HostModel>> open_host_shards(const std::string& source,
                                                 std::int64_t ranks);
 
 /// The most tokens of a step, a power of two from 16 to `most`, whose workspace takes at most a
-/// sixteenth of a device of `device_bytes` for every one of the models (those that can be found);
-/// 16 where none does. Reads files.
+/// sixteenth of a device of `device_bytes` and that kind for every one of the models (those that
+/// can be found); 16 where none does. Reads files.
 [[nodiscard]] std::int64_t choose_batch_tokens(const std::vector<std::string>& sources,
                                                const std::filesystem::path& base,
+                                               device::Kind kind,
                                                std::uint64_t device_bytes,
                                                std::int64_t most);
 

@@ -20,6 +20,12 @@ TEST(HostModel, KnowsWhatAModelNeeds) {
   ASSERT_EQ(model->footprint.kv.size(), 2U) << "one layer with a window, one without";
   EXPECT_GT(model->footprint.min_kv_pages, 0);
 
+  EXPECT_EQ(model->footprint.recording_pages, 0) << "nothing is recorded";
+
+  EXPECT_EQ(model->gpu_footprint.image_pages, model->footprint.image_pages);
+  EXPECT_GT(model->gpu_footprint.overhead_pages, model->footprint.overhead_pages);
+  EXPECT_GT(model->gpu_footprint.recording_pages, 0);
+
   const auto half = open_host_model(
       "tests/golden/qwen3-window", HEDDLE_SOURCE_DIR, spec::DType::kBf16, kGeometry);
   ASSERT_TRUE(half);
@@ -36,7 +42,7 @@ TEST(HostModel, NamesWhatIsMissing) {
 TEST(HostModel, AStepFitsTheDevice) {
   const std::vector<std::string> sources = {"tests/golden/qwen3-window", "no/such"};
   const auto tokens = [&](std::uint64_t bytes) {
-    return choose_batch_tokens(sources, HEDDLE_SOURCE_DIR, bytes, 512);
+    return choose_batch_tokens(sources, HEDDLE_SOURCE_DIR, device::Kind::kCpu, bytes, 512);
   };
   EXPECT_EQ(tokens(std::uint64_t{1} << 40U), 512);
   EXPECT_EQ(tokens(1), 16);

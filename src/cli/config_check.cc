@@ -34,7 +34,7 @@ std::string problem_of(const config::Config& config, const manager::ConfiguredMo
     return "all devices are external, which only engines can use; add one of kind cpu or cuda";
   }
   const std::uint64_t pages = largest->memory / largest->page;
-  const policy::Footprint& footprint = model.host->footprint;
+  const policy::Footprint& footprint = manager::footprint_on(*largest, *model.host);
   if (static_cast<std::uint64_t>(policy::pages_to_load(footprint)) <= pages) {
     return {};
   }

@@ -1,4 +1,6 @@
+#include <cstdint>
 #include <cstdio>
+#include <initializer_list>
 
 #include "base/units.h"
 #include "cli/client.h"
@@ -10,8 +12,28 @@ namespace heddle::cli {
 
 namespace {
 
-/// What of GPUs is held by programs that are not heddle's.
-void print_others(Client& client) {
+/// What a device's memory is used for: its pages by what they hold, in bytes.
+void print_pages(const spec::Json& device) {
+  const auto page = number(device, {"page_bytes"});
+  const auto of = [&](std::initializer_list<const char*> kinds) {
+    double pages = 0;
+    for (const char* kind : kinds) {
+      pages += number(device, {"pages", kind, "held"});
+    }
+    return format_bytes(static_cast<std::uint64_t>(pages * page));
+  };
+  std::printf(
+      "%s: weights %s, KV %s, cached prefixes %s, overhead %s, free %s\n",
+      printable(text(device, {"name"})).c_str(),
+      of({"weights_active", "weights_idle"}).c_str(),
+      of({"kv_own"}).c_str(),
+      of({"kv_cached"}).c_str(),
+      of({"overhead"}).c_str(),
+      format_bytes(static_cast<std::uint64_t>(number(device, {"pages_free"}) * page)).c_str());
+}
+
+/// What the memory of devices is used for, and what programs that are not heddle's hold of GPUs.
+void print_devices(Client& client) {
   const Result<std::string> body = client.get("/api/devices");
   const auto devices =
       body ? spec::parse_json(*body, "/api/devices") : Result<spec::Json>(body.error());
@@ -19,6 +41,9 @@ void print_others(Client& client) {
     return;  // A server that does not tell has answered all the same.
   }
   for (const spec::Json& device : items(*devices, {"devices"})) {
+    if (number(device, {"page_bytes"}) > 0) {
+      print_pages(device);
+    }
     const auto bytes = static_cast<std::uint64_t>(number(device, {"others_bytes"}));
     if (bytes > 0) {
       std::printf("%s: other programs hold %s of it\n",
@@ -59,7 +84,7 @@ int ps(const ClientOptions& options) {
                     text(model, {"requests_waiting"})});
   }
   std::fputs(format_table(rows).c_str(), stdout);
-  print_others(client);
+  print_devices(client);
   return 0;
 }
 

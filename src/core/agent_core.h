@@ -20,7 +20,8 @@ namespace heddle::core {
 struct AgentModel {
   ModelId id{};
   std::uint64_t image_bytes = 0;
-  policy::Footprint footprint{};  ///< In pages of this host's arena.
+  policy::Footprint footprint{};      ///< In pages of this host's arena.
+  policy::Footprint gpu_footprint{};  ///< The same on devices that have memory of their own.
 };
 
 /// A device of this host.

@@ -227,8 +227,12 @@ TEST(AgentCore, PagesOfADeviceWithMemoryOfItsOwnAreNumberedApartAndStayThere) {
     core.check_invariants();
     return commands;
   };
+  const policy::Footprint there{.image_pages = 6, .overhead_pages = 3};
   tell(Instant{1s},
-       AgentModels{.models = {{.id = kA, .image_bytes = 600, .footprint = {.image_pages = 6}}}});
+       AgentModels{.models = {{.id = kA,
+                               .image_bytes = 600,
+                               .footprint = {.image_pages = 6, .overhead_pages = 1},
+                               .gpu_footprint = there}}});
   const auto spawned = tell(Instant{1s}, StartAgent{});
   ASSERT_EQ(spawned.size(), 2U);
   EXPECT_EQ(std::get<SpawnWorker>(spawned[0]).pages.front(), PageId(0));
@@ -240,6 +244,7 @@ TEST(AgentCore, PagesOfADeviceWithMemoryOfItsOwnAreNumberedApartAndStayThere) {
       tell(Instant{1s}, LoadOn{.device = kDevice, .model = kA, .basis = {.epoch = WorkerEpoch(1)}});
   ASSERT_NE(find<LoadModel>(loaded), nullptr);
   EXPECT_EQ(find<LoadModel>(loaded)->source, ImageSource::kShared);
+  EXPECT_EQ(find<LoadModel>(loaded)->footprint, there);
   EXPECT_EQ(core.host_usage().free, 4) << "the image stays the host's";
 
   tell(Instant{2s}, WorkerExited{.device = kDevice, .epoch = WorkerEpoch(1)});

@@ -57,7 +57,8 @@ bool AgentCore::Impl::send(WorkerState& worker, const LoadOn& load) {
     return false;
   }
   found->last_used = std::max(found->last_used, now_);
-  Hosted hosted{.footprint = model->second.footprint};
+  Hosted hosted{.footprint = worker.device.own_memory ? model->second.gpu_footprint
+                                                      : model->second.footprint};
   if (worker.device.copy || found->at) {
     hosted.source = ImageSource::kShared;
     found->copiers.insert(device);

@@ -12,6 +12,7 @@ void fields(V& v, Like<AgentModel> auto& x) {
   v("id", x.id);
   v("image_bytes", x.image_bytes);
   v("footprint", x.footprint);
+  v("gpu_footprint", x.gpu_footprint);
 }
 
 template <class V>

@@ -29,6 +29,12 @@ void fields(V& v, Like<ModelClosed> auto& x) {
 }
 
 template <class V>
+void fields(V& v, Like<RecordingsKept> auto& x) {
+  v.type("RecordingsKept");
+  v("pages", x.pages);
+}
+
+template <class V>
 void fields(V& v, Like<CopyProgress> auto& x) {
   v.type("CopyProgress");
   v("model", x.model);
@@ -116,7 +122,18 @@ void fields(V& v, Like<OpenModel> auto& x) {
   v("pages", x.pages);
   v("image_bytes", x.image_bytes);
   v("ready_bytes", x.ready_bytes);
-  v("overhead_pages", x.overhead_pages);
+}
+
+template <class V>
+void fields(V& v, Like<FitWorkspace> auto& x) {
+  v.type("FitWorkspace");
+  v("pages", x.pages);
+}
+
+template <class V>
+void fields(V& v, Like<KeepRecordings> auto& x) {
+  v.type("KeepRecordings");
+  v("pages", x.pages);
 }
 
 template <class V>

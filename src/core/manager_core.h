@@ -246,7 +246,8 @@ struct Dispatch {
 struct Hold {
   RequestId request{};
 };
-/// Tell this worker to forget a request (CancelRequest), or to give some up (RecallRequests).
+/// Tell this worker to forget a request (CancelRequest), to give some up (RecallRequests), or that
+/// nobody gives the pages that it wants (NoPages).
 struct TellWorker {
   DeviceId device{};
   WorkerEpoch epoch{};

@@ -275,8 +275,13 @@ class ManagerCore::Impl {
   void place(ModelId id, Instant waiting_since);
   [[nodiscard]] std::string too_large(const ModelState& model) const;
   [[nodiscard]] policy::PlacementDevice view(const DeviceState& device, ModelId wanted) const;
-  [[nodiscard]] std::int64_t free_pages(const DeviceState& device) const;
-  [[nodiscard]] std::int64_t pages_of(const DeviceState& device, ModelId model) const;
+  [[nodiscard]] std::int64_t free_pages(const DeviceState& device,
+                                        std::int64_t workspace = 0) const;
+  [[nodiscard]] std::int64_t pages_of(const DeviceState& device,
+                                      ModelId model,
+                                      std::int64_t workspace = 0) const;
+  [[nodiscard]] std::int64_t workspace_of(const DeviceState& device, ModelId model) const;
+  [[nodiscard]] std::int64_t largest_workspace(const DeviceState& device) const;
   void load(DeviceState& device,
             ModelId model,
             const std::vector<ModelId>& victims,

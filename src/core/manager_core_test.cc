@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "base/check.h"
 #include "core/test_find.h"
 
 namespace heddle::core {
@@ -83,6 +85,32 @@ TEST(ManagerCore, AnIdleModelGoesAtOnceInOneRoundTrip) {
   const auto commands = bench.arrive(2, kB);
   EXPECT_EQ(find<EvictFrom>(commands)->model, kA);
   EXPECT_EQ(find<LoadOn>(commands)->model, kB);
+}
+
+// Of two models of 5 pages and 1 of KV, with these workspaces, whether the second has room beside
+// the first on a device of so many pages.
+bool fits_beside(std::int64_t first, std::int64_t second, std::int64_t pages) {
+  Bench bench;
+  bench.configuration.devices[0].pages = pages;
+  for (std::size_t i = 0; i < 2; ++i) {
+    bench.configuration.models[i].footprints.at(kDevice).image_pages = 5;
+    bench.configuration.models[i].footprints.at(kDevice).overhead_pages = i == 0 ? first : second;
+  }
+  bench.tell(bench.configuration);
+  bench.arrive(1, kA);
+  bench.said(ModelServing{.model = kA});
+  bench.tell(RequestFinished{.request = RequestId(1)});
+  const auto commands = bench.arrive(2, kB);
+  HEDDLE_CHECK(find<LoadOn>(commands) != nullptr);
+  return find<EvictFrom>(commands) == nullptr;
+}
+
+TEST(ManagerCore, ModelsOfADeviceShareTheLargestWorkspace) {
+  for (const auto& [first, second] :
+       {std::pair{4, 4}, std::pair{4, 2}, std::pair{1, 4}, std::pair{4, 0}}) {
+    EXPECT_TRUE(fits_beside(first, second, 5 + 5 + 2 + 4));
+    EXPECT_FALSE(fits_beside(first, second, 5 + 5 + 2 + 3));
+  }
 }
 
 TEST(ManagerCore, ABusyModelIsDrainedWhenTheOtherHasWaitedAndItHasStayedLongEnough) {
@@ -409,6 +437,28 @@ TEST(ManagerCore, FindsPagesForARequestThatOutgrewItsShare) {
   ASSERT_NE(find<EvictFrom>(commands), nullptr);
   EXPECT_EQ(find<EvictFrom>(commands)->model, kB);
   EXPECT_EQ(find<EvictFrom>(commands)->mode, EvictMode::kNow);
+}
+
+TEST(ManagerCore, AWorkerIsToldWhenOnlyPinnedModelsHaveThePagesThatItLacks) {
+  Bench bench;
+  for (ManagerModel& model : bench.configuration.models) {
+    model.footprints.at(kDevice).image_pages = 8;
+    model.pin = model.id == kB;
+  }
+  bench.tell(bench.configuration);
+  bench.arrive(2, kB);
+  bench.said(ModelServing{.model = kB});
+  bench.arrive(1, kA);
+  bench.said(ModelServing{.model = kA});
+  DeviceReport report{.pages_wanted = 3, .wanted_by = kA};
+  report.models = {{.model = kA, .residency = Residency::kServing, .kv_pages = 4},
+                   {.model = kB, .residency = Residency::kWarm}};
+  const auto commands = bench.said(report);
+  EXPECT_EQ(find<EvictFrom>(commands), nullptr);
+  EXPECT_EQ(find<FailRequest>(commands), nullptr);
+  ASSERT_NE(find<TellWorker>(commands), nullptr);
+  EXPECT_EQ(find<TellWorker>(commands)->device, kDevice);
+  EXPECT_TRUE(std::holds_alternative<NoPages>(find<TellWorker>(commands)->message));
 }
 
 }  // namespace

@@ -209,10 +209,12 @@ double ManagerCore::Impl::pressure(const DeviceState& device, ModelId wanted) co
   }
   double growth = kv_growth(wanted, device);
   std::int64_t weights = 0;
+  std::int64_t workspace = 0;  // They share it.
   const auto weigh = [&](ModelId id) {
     const auto footprint = models_.at(id).config.footprints.find(device.config.id);
     if (footprint != models_.at(id).config.footprints.end()) {
-      weights += footprint->second.image_pages + footprint->second.overhead_pages;
+      weights += footprint->second.image_pages;
+      workspace = std::max(workspace, footprint->second.overhead_pages);
     }
   };
   weigh(wanted);
@@ -222,9 +224,9 @@ double ManagerCore::Impl::pressure(const DeviceState& device, ModelId wanted) co
       weigh(id);
     }
   }
-  return policy::kv_pressure(
-      growth,
-      (device.config.pages - weights) * static_cast<std::int64_t>(device.config.page_bytes));
+  return policy::kv_pressure(growth,
+                             (device.config.pages - weights - workspace) *
+                                 static_cast<std::int64_t>(device.config.page_bytes));
 }
 
 // ---- What is counted ----

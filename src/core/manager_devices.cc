@@ -235,7 +235,7 @@ void ManagerCore::Impl::heard(DeviceId device_id, const DeviceReport& report) {
 /// The oldest sequence of the device lacks pages that only other models have. Nothing runs there
 /// until it gets them, so draining models of ours would be in vain: they give way at once, and
 /// their requests wait again. Engines that answer requests are waited for, if it takes them. If
-/// nobody can give way, the request ends.
+/// nobody can give way, the worker does without.
 void ManagerCore::Impl::find_pages(DeviceState& device, const DeviceReport& report) {
   const bool moving =
       std::any_of(device.instances.begin(), device.instances.end(), [](const auto& entry) {
@@ -273,18 +273,7 @@ void ManagerCore::Impl::find_pages(DeviceState& device, const DeviceReport& repo
     free_lacking(device);
     return;
   }
-  const auto& in_flight = wanting->second.in_flight;
-  const auto oldest =
-      std::min_element(in_flight.begin(), in_flight.end(), [this](RequestId a, RequestId b) {
-        return requests_.at(a).order < requests_.at(b).order;
-      });
-  if (oldest != in_flight.end()) {
-    fail(*oldest,
-         {Code::kResourceExhausted,
-          "the request has outgrown the memory of its device: " +
-              std::to_string(report.pages_wanted) +
-              " more pages are needed, and only pinned models have any"});
-  }
+  act(TellWorker{.device = device.config.id, .epoch = device.epoch, .message = NoPages{}});
 }
 
 /// Has those give way who hold what a plan lacks, once the engines among them are idle: they are

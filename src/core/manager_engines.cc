@@ -99,7 +99,7 @@ bool ManagerCore::Impl::suspend_victims(DeviceState& device, const DrainPlan& pl
       continue;
     }
     const Instance& instance = found->second;
-    const std::int64_t short_by = need - free_pages(device);
+    const std::int64_t short_by = need - free_pages(device, workspace_of(device, plan.model));
     const bool stands_by = instance.stage == InstanceStage::kSuspended;
     if (stands_by && (short_by <= 0 || instance.kv_pages == 0)) {
       continue;  // It has left.

@@ -43,6 +43,7 @@ void ManagerCore::Impl::lend_idle() {
       Instant last_used{};
     };
     std::vector<Idle> idle;
+    const std::int64_t workspace = workspace_of(device, device.short_model);
     for (const auto& [id, instance] : device.instances) {
       const ModelState& model = models_.at(whole(id));
       if (instance.stage == InstanceStage::kEvicting) {
@@ -59,7 +60,7 @@ void ManagerCore::Impl::lend_idle() {
       if (lends && (options_.planner.value || now_ >= rests)) {
         idle.push_back({.model = id,
                         .worth = resident_worth(device, id),
-                        .pages = pages_of(device, id),
+                        .pages = pages_of(device, id, workspace),
                         .last_used = last_used});
       } else if (lends) {
         wake_by(rests);

@@ -181,7 +181,8 @@ void ManagerCore::Impl::balance() {
       continue;
     }
     const auto page = static_cast<std::int64_t>(device.config.page_bytes);
-    devices.push_back({.id = device_id, .bytes = device.config.pages * page});
+    const std::int64_t workspace = largest_workspace(device);
+    devices.push_back({.id = device_id, .bytes = (device.config.pages - workspace) * page});
     rate = device.load_rate > 0 ? std::min(rate, device.load_rate) : rate;
     for (const auto& [id, instance] : device.instances) {
       const ModelState& model = models_.at(id);
@@ -194,7 +195,7 @@ void ManagerCore::Impl::balance() {
       }
       models.push_back({.model = id,
                         .demand = kv_growth(id, device),
-                        .bytes = (pages_of(device, id) - instance.kv_pages) * page,
+                        .bytes = (pages_of(device, id, workspace) - instance.kv_pages) * page,
                         .at = {device_id},
                         .movable = !model.foreign() && !model.removed && !model.config.pin &&
                                    instances == 1 && instance.stage == InstanceStage::kServing &&

@@ -71,6 +71,27 @@ TEST(ManagerPlanner, TakesOverWhatWasMeasuredBefore) {
   EXPECT_TRUE(bench.there(kB)) << "expected, though nobody has asked for it in this life";
 }
 
+// Two images of 8 pages and one of KV each, and what they share, on a device of 20.
+TEST(ManagerPlanner, ModelsThatShareAWorkspaceAreExpectedBesideEachOther) {
+  for (const std::int64_t workspace : {2, 3}) {
+    Bench bench(1, {.prewarm = true, .value = true});
+    for (ManagerModel& model : bench.configuration.models) {
+      model.footprints.at(DeviceId(0)).overhead_pages = workspace;
+    }
+    bench.tell(bench.configuration);
+    for (const ModelId model : {kA, kB}) {
+      LoadRemembered remembered{.model = model};
+      for (std::int64_t window = 0; window < 10; ++window) {
+        remembered.windows.push_back({window, {.mean = 2, .peak = 3}});
+      }
+      bench.tell(remembered);
+    }
+    bench.wait(30s);
+    EXPECT_EQ(bench.there(kA) && bench.there(kB), workspace == 2);
+    EXPECT_TRUE(bench.there(kA) || bench.there(kB));
+  }
+}
+
 TEST(ManagerPlanner, WhatWasUnloadedOnPurposeStaysAwayUntilSomebodyAsks) {
   Bench bench(1, {.prewarm = true, .value = true});
   learn(bench, 8);

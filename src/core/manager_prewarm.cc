@@ -18,19 +18,26 @@ constexpr Duration kHitTime = 1ms;
 /// Windows whose highest load stands for a model that cannot be forecast.
 constexpr std::int64_t kRecentWindows = 12;
 
+/// What a model needs where there is a workspace for it.
+std::int64_t pages_beside_workspace(const policy::Footprint& footprint) {
+  return policy::pages_to_load(footprint) - footprint.overhead_pages;
+}
+
 ModelId model_of(policy::ReplicaId replica) {
   return ModelId(replica.value() & 0xffff'ffffU);
 }
 
 }  // namespace
 
-/// What lies where, as prewarming sees it. What models that run may still grow by is not free.
+/// What lies where, as prewarming sees it. What models that run may still grow by is not free, nor
+/// is a workspace for any model: beside that, what they need adds up.
 policy::ReplicaMap ManagerCore::Impl::replica_map() {
   std::vector<policy::MapDevice> devices;
   std::vector<policy::PlacedReplica> replicas;
   for (auto& [device_id, device] : devices_) {
     const bool open = device.up && !device.plan && !device.alone && !device.claimed &&
                       !held(device) && now_ >= device.paused_until;
+    const std::int64_t workspace = largest_workspace(device);
     std::int64_t growth = 0;
     for (auto& [id, instance] : device.instances) {
       const ModelState& model = models_.at(id);
@@ -56,16 +63,16 @@ policy::ReplicaMap ManagerCore::Impl::replica_map() {
                           .model = id,
                           .state = state,
                           .devices = {device_id},
-                          .pages = pages_of(device, id),
+                          .pages = pages_of(device, id, workspace),
                           .worth = {.score = worth(device, id)},
                           .pinned = model.config.pin || !instance.complete,
                           .last_used = std::max(model.last_used, instance.load_began)});
     }
-    devices.push_back(
-        {.id = device_id,
-         .free_pages = open ? std::max<std::int64_t>(free_pages(device) - growth, 0) : 0,
-         .prewarmable = open,
-         .launchable = open});
+    const std::int64_t free = free_pages(device, workspace) - workspace - growth;
+    devices.push_back({.id = device_id,
+                       .free_pages = open ? std::max<std::int64_t>(free, 0) : 0,
+                       .prewarmable = open,
+                       .launchable = open});
   }
   for (const auto& [id, model] : models_) {
     for (const auto& [leader, others] : model.config.groups) {
@@ -94,13 +101,14 @@ void ManagerCore::Impl::add_to_map(ModelId id,
   const std::vector<ShardPlace> places = block(id, leader);
   if (here && there.whole()) {
     const Instance& instance = found->second;
+    const std::int64_t workspace = largest_workspace(first);
     const bool serves = !instance.apart && instance.stage != InstanceStage::kLoading;
     policy::PlacedReplica replica{
         .id = replica_id(leader, id),
         .model = id,
         .state = there.complete < there.shards ? policy::ReplicaState::kLoading
                                                : policy::ReplicaState::kReady,
-        .pages = instance.apart ? pages_of(first, id) : first.config.pages,
+        .pages = instance.apart ? pages_of(first, id, workspace) : first.config.pages - workspace,
         .worth = {.score = resident_worth(first, id)},
         .pinned = model.config.pin || there.complete < there.shards,
         .last_used = std::max(model.last_used, instance.load_began)};
@@ -120,7 +128,7 @@ void ManagerCore::Impl::add_to_map(ModelId id,
     const auto known = std::find_if(
         devices.begin(), devices.end(), [&](const auto& each) { return each.id == place.device; });
     if (known->prewarmable && left_over(device, place.model)) {
-      known->free_pages += pages_of(device, place.model);
+      known->free_pages += pages_of(device, place.model, largest_workspace(device));
     }
   }
 }
@@ -145,13 +153,13 @@ std::vector<policy::ModelDemand> ManagerCore::Impl::expected_demands() {
     const bool hot = model.demand.load(now_) >= capacity / 2;
     policy::Load load{.mean = expected.load.mean,
                       .peak = std::max(expected.load.mean, expected.load.peak)};
-    std::int64_t pages = policy::pages_to_load(model.config.footprints.begin()->second);
+    std::int64_t pages = pages_beside_workspace(model.config.footprints.begin()->second);
     std::vector<std::vector<DeviceId>> blocks;
     for (const auto& [leader, others] : model.config.groups) {
       std::vector<DeviceId>& devices = blocks.emplace_back();
       for (const ShardPlace& place : block(id, leader)) {
         const policy::Footprint& shard = models_.at(place.model).config.footprints.at(place.device);
-        pages = std::max(pages, policy::pages_to_load(shard));
+        pages = std::max(pages, pages_beside_workspace(shard));
         devices.push_back(place.device);
       }
     }
@@ -236,9 +244,10 @@ void ManagerCore::Impl::add_left_over(const std::vector<ShardPlace>& places,
                                       Leaving& leaving) const {
   for (const ShardPlace& place : places) {
     const DeviceState& device = devices_.at(place.device);
-    std::int64_t room = free_pages(device);
+    const std::int64_t workspace = workspace_of(device, place.model);
+    std::int64_t room = free_pages(device, workspace);
     for (const ShardPlace& other : leaving.at_once) {
-      room += other.device == place.device ? pages_of(device, other.model) : 0;
+      room += other.device == place.device ? pages_of(device, other.model, workspace) : 0;
     }
     const std::int64_t need =
         policy::pages_to_load(models_.at(place.model).config.footprints.at(place.device));
@@ -246,7 +255,7 @@ void ManagerCore::Impl::add_left_over(const std::vector<ShardPlace>& places,
       const ShardPlace rest{.model = id, .device = place.device};
       if (room < need && whole(id) != whole(place.model) && left_over(device, id) &&
           std::count(leaving.at_once.begin(), leaving.at_once.end(), rest) == 0) {
-        room += pages_of(device, id);
+        room += pages_of(device, id, workspace);
         leaving.at_once.push_back(rest);
       }
     }

@@ -290,7 +290,8 @@ void ManagerCore::Impl::advance_plans() {
       continue;  // Some run still, or are on their way out.
     }
     std::vector<ModelId> victims;
-    std::int64_t available = free_pages(device);
+    const std::int64_t workspace = workspace_of(device, plan.model);
+    std::int64_t available = free_pages(device, workspace);
     bool idle = true;
     for (const ModelId victim : plan.victims) {
       const auto found = device.instances.find(victim);
@@ -299,7 +300,7 @@ void ManagerCore::Impl::advance_plans() {
         continue;
       }
       idle = idle && found->second.in_flight.empty();
-      available += pages_of(device, victim);
+      available += pages_of(device, victim, workspace);
       victims.push_back(victim);
     }
     if (!idle) {

@@ -27,6 +27,7 @@ void fields(V& v, Like<policy::Footprint> auto& x) {
   v("image_pages", x.image_pages);
   v("overhead_pages", x.overhead_pages);
   v("min_kv_pages", x.min_kv_pages);
+  v("recording_pages", x.recording_pages);
   v("kv", x.kv);
 }
 
@@ -260,6 +261,11 @@ void fields(V& v, Like<FinishChoice> auto& x) {
   v.type("FinishChoice");
   v("request", x.request);
   v("choice", x.choice);
+}
+
+template <class V>
+void fields(V& v, Like<NoPages> auto& /*x*/) {
+  v.type("NoPages");
 }
 
 template <class V>

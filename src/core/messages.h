@@ -169,6 +169,11 @@ struct FinishChoice {
   friend bool operator==(const FinishChoice&, const FinishChoice&) = default;
 };
 
+/// Nobody gives the pages that the last DeviceReport wanted: do without.
+struct NoPages {
+  friend bool operator==(const NoPages&, const NoPages&) = default;
+};
+
 using WorkerMessage = std::variant<LoadModel,
                                    EvictModel,
                                    LendPages,
@@ -177,7 +182,8 @@ using WorkerMessage = std::variant<LoadModel,
                                    Submit,
                                    CancelRequest,
                                    RecallRequests,
-                                   FinishChoice>;
+                                   FinishChoice,
+                                   NoPages>;
 
 // ---- From a worker ----
 
@@ -262,6 +268,7 @@ struct DeviceReport {
   ledger::PoolUsage usage{};
   std::vector<ResidentReport> models{};  ///< By model id.
   /// Pages that the oldest sequences lack and that only the eviction of models can free; 0: none.
+  /// Answered by an eviction or NoPages.
   std::int64_t pages_wanted = 0;
   ModelId wanted_by{};  ///< Meaningful when pages_wanted > 0.
   /// Sequences that could be taken in but for want of pages, and what they lack of them together;

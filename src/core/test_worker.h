@@ -42,7 +42,8 @@ class ModelledWorker;
 struct WorkerSurroundings {
   std::vector<Content>& arena;
   Rng& rng;
-  int& open_failures;  ///< OpenModel commands that still fail.
+  int& open_failures;     ///< OpenModel commands that still fail.
+  bool stuck_recordings;  ///< Now and then the pages of recordings cannot be had again.
   std::function<Instant()> now;
   std::function<void(Instant, std::function<void()>)> at;
   std::function<void(const ModelledWorker&, const WorkerReport&)> report;
@@ -111,7 +112,6 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
   struct Model {
     OpenModel open{};
     std::vector<PageId> window{};
-    std::vector<PageId> overhead{};
     std::uint64_t ready = 0;         ///< As the engine was told.
     std::uint64_t source_ready = 0;  ///< Of an image to copy.
     std::uint64_t copied = 0;
@@ -215,14 +215,31 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
     }
     around_.report(*this, returned);
   }
+  void resize(std::vector<PageId>& pages, std::int64_t count) {
+    for (; std::ssize(pages) < count; pages.push_back(take())) {
+    }
+    for (; std::ssize(pages) > count; pages.pop_back()) {
+      put(pages.back());
+    }
+  }
+  void perform(const FitWorkspace& command) {
+    HEDDLE_CHECK(command.pages != std::ssize(workspace_));
+    resize(workspace_, command.pages);
+  }
+  void perform(const KeepRecordings& command) {
+    HEDDLE_CHECK(command.pages <= options_.recording_pages);
+    const bool stuck = around_.stuck_recordings && command.pages < std::ssize(recordings_) &&
+                       around_.rng.below(8) == 0;
+    if (!stuck) {
+      resize(recordings_, command.pages);
+    }
+    answers_.emplace_back(RecordingsKept{.pages = std::ssize(recordings_)});
+  }
   void perform(const OpenModel& command) {
     HEDDLE_CHECK(!models_.contains(command.model));
     Model& model = models_[command.model];
     model.open = command;
     model.source_ready = command.ready_bytes;
-    for (std::int64_t i = 0; i < command.overhead_pages; ++i) {
-      model.overhead.push_back(take());
-    }
     model.window = command.pages;
     if (command.source == ImageSource::kShared) {
       for (PageId& page : model.window) {
@@ -285,9 +302,6 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
   }
   void close(ModelId id) {
     const Model closed = models_.extract(id).mapped();
-    for (const PageId page : closed.overhead) {
-      put(page);
-    }
     for (const PageId page : closed.to_pool ? closed.window : std::vector<PageId>{}) {
       put(page);
     }
@@ -499,6 +513,8 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
   WorkerSurroundings around_;
   bool alive_ = true;
   std::set<PageId> free_{};
+  std::vector<PageId> workspace_{};
+  std::vector<PageId> recordings_{};
   ModelledKv kv_{free_};
   bool kv_changed_ = false;
   std::map<ModelId, Model> models_{};

@@ -135,9 +135,10 @@ class World {
     AgentModel model{.id = ModelId(++models_made_),
                      .image_bytes = static_cast<std::uint64_t>(image) * kPageBytes - 17,
                      .footprint = {.image_pages = image,
-                                   .overhead_pages = between(0, 1),
+                                   .overhead_pages = between(0, 2),
                                    .min_kv_pages = 1,
                                    .kv = {{.tokens_per_block = 4, .blocks_per_page = 2}}}};
+    model.footprint.recording_pages = index < options_.cut ? 0 : options_.recording_pages;
     ManagerModel placed{.id = model.id,
                         .name = "m" + std::to_string(model.id.value()),
                         .image_bytes = model.image_bytes,
@@ -227,8 +228,7 @@ class World {
     record.finished.resize(choices);
     record.max_tokens =
         std::min(record.max_tokens, tokens_max(model->second) - std::ssize(record.prompt));
-    const auto priority = static_cast<std::int32_t>(rng_.below(2));
-    record.priority = options_.priorities ? priority : 0;
+    record.priority = static_cast<std::int32_t>(rng_.below(options_.priorities ? 2 : 1));
     RequestArrived arrived{.request = id,
                            .model = record.model,
                            .priority = record.priority,
@@ -479,11 +479,13 @@ class World {
                          .prefix_cache = options_.prefix_cache,
                          .queue = options_.queue,
                          .fixed_parts = options_.fixed_parts,
+                         .recording_pages = options_.recording_pages,
                          .report_interval = 2ms};
     const WorkerSurroundings surroundings{
         .arena = arena_,
         .rng = rng_,
         .open_failures = open_failures_,
+        .stuck_recordings = options_.stuck_recordings,
         .now = [this] { return now_; },
         .at = [this](Instant when, std::function<void()> what) { at(when, std::move(what)); },
         .report = [this](const ModelledWorker& from,

@@ -38,8 +38,10 @@ struct WorldOptions {
   Duration drain_after = 30ms;
   Duration ttft = 10s;  ///< The objective of every model.
   policy::QueueRule queue = policy::QueueRule::kMooreHodgson;
-  std::int64_t fixed_parts = 0;     ///< WorkerOptions::fixed_parts.
-  std::int64_t prompt_tokens = 30;  ///< The longest prompt.
+  std::int64_t fixed_parts = 0;      ///< WorkerOptions::fixed_parts.
+  std::int64_t recording_pages = 0;  ///< WorkerOptions::recording_pages, and what models want.
+  bool stuck_recordings = false;     ///< Now and then their pages cannot be had again.
+  std::int64_t prompt_tokens = 30;   ///< The longest prompt.
   bool priorities = true;
   std::int64_t batch = 32;   ///< ManagerModel::batch.
   PlannerOptions planner{};  ///< Its period and windows are short.

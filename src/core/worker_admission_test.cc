@@ -31,11 +31,11 @@ class Bench {
                      .basis = {.epoch = WorkerEpoch(1)},
                      .image_bytes = 1000,
                      .ready_bytes = 1000,
-                     .footprint = {.image_pages = 2,
+                     .footprint = {.image_pages = model == kA ? 2 : 3,
                                    .overhead_pages = 1,
                                    .min_kv_pages = 1,
                                    .kv = {{.tokens_per_block = 4, .blocks_per_page = 2}}}};
-      load.pages = {PageId(100), PageId(101)};
+      load.pages.resize(static_cast<std::size_t>(load.footprint.image_pages));
       tell(WorkerMessage{load});
       tell(ModelOpened{.model = model});
     }

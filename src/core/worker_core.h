@@ -37,6 +37,8 @@ struct WorkerOptions {
   /// In how many parts of equal size the device is divided, each for one model's weights and KV;
   /// 0: whoever needs pages has them.
   std::int64_t fixed_parts = 0;
+  /// Most that recordings of steps may have; 0: the device records nothing.
+  std::int64_t recording_pages = 0;
   Duration report_interval = std::chrono::milliseconds(100);  ///< Of reports that tell only of KV.
 };
 
@@ -60,6 +62,11 @@ struct ModelClosed {
 struct CopyProgress {
   ModelId model{};
   std::uint64_t bytes = 0;
+};
+/// KeepRecordings was carried out: so many pages are given up for recordings now. More than were
+/// asked for where their memory could not be had again.
+struct RecordingsKept {
+  std::int64_t pages = 0;
 };
 /// The engine would not take a sequence (AddSequence failed).
 struct SequenceRefused {
@@ -109,6 +116,7 @@ using WorkerEvent = std::variant<WorkerMessage,
                                  OpenFailed,
                                  ModelClosed,
                                  CopyProgress,
+                                 RecordingsKept,
                                  SequenceRefused,
                                  PrefixesTaken,
                                  KvCounted,
@@ -126,23 +134,33 @@ struct SurrenderPages {
   ModelId model{};
   std::int64_t count = 0;
 };
-/// Take the overhead's pages from the pool; register the model with the engine at its window; have
-/// the mapper map `pages` there (kGiven), or take as many from the pool, map those and copy
-/// (kShared). Answered by ModelOpened or OpenFailed.
+/// Engine::set_workspace: from now on the workspace of the device, which its models share, has so
+/// many pages of the pool.
+struct FitWorkspace {
+  std::int64_t pages = 0;
+};
+/// Engine::set_recordings: recordings of steps may take as much memory as so many pages have, and
+/// those not had before are taken from the pool and given back to the driver, whose recordings'
+/// memory is. With fewer, recordings are forgotten and pages taken again. Answered by
+/// RecordingsKept.
+struct KeepRecordings {
+  std::int64_t pages = 0;
+};
+/// Register the model with the engine at its window; have the mapper map `pages` there (kGiven), or
+/// take as many from the pool, map those and copy (kShared). Answered by ModelOpened or OpenFailed.
 struct OpenModel {
   ModelId model{};
   ImageSource source = ImageSource::kGiven;
   std::vector<PageId> pages{};
   std::uint64_t image_bytes = 0;
   std::uint64_t ready_bytes = 0;  ///< Of `pages`; SetImageReady or SetSourceReady tell the rest.
-  std::int64_t overhead_pages = 0;
 };
 enum class ImagePages : std::uint8_t {
   kLeave,   ///< They are the host's from then on.
   kToPool,  ///< They become free pages of this device.
 };
 /// Stop a copy that runs; have the mapper take the window's pages out; forget the model in the
-/// engine; put the overhead's pages back. Answered by ModelClosed, however OpenModel stands.
+/// engine. Answered by ModelClosed, however OpenModel stands.
 struct CloseModel {
   ModelId model{};
   ImagePages image = ImagePages::kLeave;
@@ -202,6 +220,8 @@ struct Report {
 
 using WorkerCommand = std::variant<AdoptPages,
                                    SurrenderPages,
+                                   FitWorkspace,
+                                   KeepRecordings,
                                    OpenModel,
                                    CloseModel,
                                    SetImageReady,
@@ -218,8 +238,10 @@ using WorkerCommand = std::variant<AdoptPages,
 /// What one device's worker decides: which models are resident and in which state, who holds how
 /// many pages (it owns the ledger of the device), which sequences run in the next step, who gives
 /// way when pages run out. Pages of cached prefixes are as good as free: they are given up before
-/// anybody else has to give way. Decides, never acts; equal events at equal times give equal
-/// commands. Used by one thread, the engine thread.
+/// anybody else has to give way. What the models share beside pages of their own is `overhead`: a
+/// workspace as large as the largest of theirs, and recordings, which go where nothing else makes
+/// room. Decides, never acts; equal events at equal times give equal commands. Used by one
+/// thread, the engine thread.
 ///
 /// A model is absent, loading, warm (resident, nothing runs), serving or draining. Loads and
 /// evictions are carried out in the order in which they came.

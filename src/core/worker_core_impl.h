@@ -37,7 +37,6 @@ struct Resident {
   std::uint64_t ready_bytes = 0;
   policy::Footprint footprint{};
   std::optional<ledger::LeaseId> weights{};  ///< None once the image belongs to the host again.
-  ledger::LeaseId overhead{};
   ledger::LeaseId kv{};
   std::int64_t kv_pages = 0;
 
@@ -47,8 +46,9 @@ struct Resident {
 /// A load or an eviction, waiting for its turn.
 using Operation = std::variant<LoadModel, EvictModel, LendPages>;
 
-/// The state of a WorkerCore. Residency is in worker_residency.cc, who is admitted in
-/// worker_admission.cc, sequences and steps are in worker_steps.cc.
+/// The state of a WorkerCore. Residency is in worker_residency.cc, what models share in
+/// worker_overhead.cc, who is admitted in worker_admission.cc, sequences and steps are in
+/// worker_steps.cc.
 class WorkerCore::Impl {
  public:
   explicit Impl(const WorkerOptions& options)
@@ -56,6 +56,8 @@ class WorkerCore::Impl {
     ledger_.add_pool(pool_, options.pages);
     const ledger::Demand none{.pool = pool_};
     cached_ = *ledger_.reserve(ledger::LeaseKind::kKvCached, {}, {&none, 1});
+    workspace_ = *ledger_.reserve(ledger::LeaseKind::kOverhead, {}, {&none, 1});
+    recordings_ = *ledger_.reserve(ledger::LeaseKind::kOverhead, {}, {&none, 1});
   }
 
   void step(Instant now, const WorkerEvent& event, std::vector<WorkerCommand>& commands) {
@@ -66,6 +68,8 @@ class WorkerCore::Impl {
     std::visit([this](const auto& concrete) { on(concrete); }, event);
     if (!std::holds_alternative<EngineIdle>(event)) {
       carry_out();
+      fit_workspace();
+      tend_recordings();
       report_changes();
     }
     commands_ = nullptr;
@@ -87,10 +91,12 @@ class WorkerCore::Impl {
   void on(const CancelRequest& cancel);
   void on(const RecallRequests& recall);
   void on(const FinishChoice& finish);
+  void on(const NoPages& none);
   void on(const ModelOpened& opened);
   void on(const OpenFailed& failed);
   void on(const ModelClosed& closed);
   void on(const CopyProgress& progress);
+  void on(const RecordingsKept& kept);
   void on(const SequenceRefused& refused);
   void on(const PrefixesTaken& taken);
   void on(const KvCounted& counted);
@@ -112,6 +118,14 @@ class WorkerCore::Impl {
   void give_back_requests(ModelId model);
   void give_back(RequestId request, bool recalled);
   void set_ready(ModelId id, std::uint64_t bytes);
+
+  // Overhead.
+  [[nodiscard]] std::int64_t workspace_with(std::int64_t pages) const;
+  void fit_workspace();
+  [[nodiscard]] std::int64_t recordings_wanted() const;
+  void tend_recordings();
+  bool give_up_recordings();
+  void keep_recordings(std::int64_t pages);
 
   // Sequences.
   [[nodiscard]] std::optional<Error> unacceptable(const Submit& submit,
@@ -138,6 +152,7 @@ class WorkerCore::Impl {
   [[nodiscard]] bool waits_for_prompt(const Sequence& sequence) const;
   bool ask_for_prefixes();
   void relieve(const StepDone& done);
+  void do_without();
   void pack_oldest();
   void give_up_oldest();
   void learn(const StepDone& done);
@@ -167,6 +182,12 @@ class WorkerCore::Impl {
   /// Pages of it. Between a command that changes them and KvCounted it may be more than there are,
   /// never less.
   std::int64_t cached_pages_ = 0;
+  ledger::LeaseId workspace_{};
+  std::int64_t workspace_pages_ = 0;
+  ledger::LeaseId recordings_{};
+  std::int64_t recordings_pages_ = 0;
+  std::optional<std::int64_t> recordings_asked_{};  ///< Of the KeepRecordings not answered yet.
+  bool recordings_stuck_ = false;                   ///< Their pages could not be had again.
   std::uint64_t version_ = 0;
   std::map<ModelId, Resident> models_{};
   std::deque<Operation> operations_{};

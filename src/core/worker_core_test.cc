@@ -323,7 +323,7 @@ TEST(WorkerCore, CachedPagesMakeWayForALoad) {
   const auto loading = bench.tell(WorkerMessage{Bench::load(kB, 8)});
   EXPECT_EQ(find<LoadRefused>(loading), nullptr);
   ASSERT_NE(find<TrimCached>(loading), nullptr);
-  EXPECT_EQ(find<TrimCached>(loading)->keep, 5);
+  EXPECT_EQ(find<TrimCached>(loading)->keep, 6) << "it finds a workspace";
   EXPECT_EQ(find<TrimCached>(loading)->reason, ledger::DropReason::kLoad);
   EXPECT_TRUE(std::holds_alternative<TrimCached>(loading.at(0))) << "before pages are given away";
   EXPECT_NE(find<OpenModel>(loading), nullptr);

@@ -92,7 +92,8 @@ bool WorkerCore::Impl::carry_out(const LoadModel& load) {
     refuse(load, {Code::kFailedPrecondition, text(load.model) + " is resident already"});
     return true;
   }
-  const std::int64_t need = load.footprint.image_pages + load.footprint.overhead_pages;
+  const std::int64_t need =
+      load.footprint.image_pages + workspace_with(load.footprint.overhead_pages) - workspace_pages_;
   bool wait = false;
   if (find_room(need, wait)) {
     open(load);
@@ -109,7 +110,7 @@ bool WorkerCore::Impl::carry_out(const LoadModel& load) {
 }
 
 /// Whether so many pages are free, cached prefixes giving way; if not, whether an eviction under
-/// way may bring more.
+/// way may bring more, or recordings that go for it.
 bool WorkerCore::Impl::find_room(std::int64_t need, bool& wait) {
   const std::int64_t free = ledger_.usage(pool_).free;
   if (need <= free + cached_pages_) {
@@ -121,6 +122,7 @@ bool WorkerCore::Impl::find_room(std::int64_t need, bool& wait) {
   wait = std::any_of(models_.begin(), models_.end(), [](const auto& entry) {
     return entry.second.stage == Stage::kClosing;
   });
+  wait = wait || (need <= free + cached_pages_ + recordings_pages_ && give_up_recordings());
   return false;
 }
 
@@ -168,9 +170,9 @@ void WorkerCore::Impl::open(const LoadModel& load) {
                          .image_bytes = load.image_bytes,
                          .ready_bytes = load.source == ImageSource::kGiven ? load.ready_bytes : 0,
                          .footprint = footprint,
-                         .weights = lease(LeaseKind::kWeightsIdle, footprint.image_pages),
-                         .overhead = lease(LeaseKind::kOverhead, footprint.overhead_pages),
                          .kv = lease(LeaseKind::kKvOwn, 0)};
+  fit_workspace();  // It may shrink for what comes now.
+  models_.at(load.model).weights = lease(LeaseKind::kWeightsIdle, footprint.image_pages);
   costs_.add(load.model, load.image_bytes);
   if (load.source == ImageSource::kGiven) {
     act(SurrenderPages{.model = load.model, .count = footprint.image_pages});
@@ -179,8 +181,7 @@ void WorkerCore::Impl::open(const LoadModel& load) {
                 .source = load.source,
                 .pages = load.pages,
                 .image_bytes = load.image_bytes,
-                .ready_bytes = load.ready_bytes,
-                .overhead_pages = footprint.overhead_pages});
+                .ready_bytes = load.ready_bytes});
 }
 
 /// True when the eviction was begun or answered, false when it has to wait.
@@ -257,7 +258,6 @@ void WorkerCore::Impl::on(const ModelClosed& closed) {
   if (model.weights) {
     ledger_.release(*model.weights);
   }
-  ledger_.release(model.overhead);
   ledger_.release(model.kv);
   say(ModelEvicted{.model = closed.model, .exchanged = model.exchanging});
   models_.erase(found);

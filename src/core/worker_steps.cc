@@ -153,7 +153,7 @@ void WorkerCore::Impl::settle_leases(ModelId id) {
 
 void WorkerCore::Impl::move_pages(ledger::LeaseId lease, std::int64_t before, std::int64_t after) {
   if (after > before) {
-    // The engine took them from the pool, so they are there.
+    // There are as many: the engine has taken them from the pool already, or somebody has counted.
     const Result<void> grown = ledger_.grow(lease, pool_, after - before);
     HEDDLE_CHECK(grown.has_value());
     ledger_.commit(lease, pool_, after - before);
@@ -355,7 +355,21 @@ void WorkerCore::Impl::relieve(const StepDone& done) {
   }
   stalled_ = true;
   residency_changed_ = true;
-  if (models_.size() == 1 && operations_.empty()) {
+  const bool lent = options_.pages < options_.device_pages;
+  if (models_.size() == 1 && operations_.empty() && !lent) {
+    do_without();
+  }
+}
+
+void WorkerCore::Impl::on(const NoPages& /*none*/) {
+  if (stalled_) {
+    do_without();
+  }
+}
+
+/// Nobody else has pages for the oldest sequence: recordings go, or else it does.
+void WorkerCore::Impl::do_without() {
+  if (!give_up_recordings()) {
     give_up_oldest();
   }
 }
@@ -370,8 +384,8 @@ void WorkerCore::Impl::pack_oldest() {
   trim_cached(0, ledger::DropReason::kKv);
 }
 
-/// Alone on the device and still without pages: its KV needs more than its length says. An answer
-/// that ends with an error is better than one that never does.
+/// Nobody is left to make room, and still there are no pages. An answer that ends with an error is
+/// better than one that never does.
 void WorkerCore::Impl::give_up_oldest() {
   const Sequence* oldest = sequences_.oldest_admitted();
   const RequestId request = oldest->request;

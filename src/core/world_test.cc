@@ -65,7 +65,9 @@ WorldOptions anything(std::uint64_t seed) {
           .prefix_cache = chance(3) ? 0 : 1 + static_cast<std::int64_t>(rng.below(100)),
           .ttft = 1ms * static_cast<int>(1 + rng.below(200)),
           .queue = chance(4) ? policy::QueueRule::kArrival : policy::QueueRule::kMooreHodgson,
-          .fixed_parts = chance(4) ? 2 + static_cast<std::int64_t>(rng.below(3)) : 0};
+          .fixed_parts = chance(4) ? 2 + static_cast<std::int64_t>(rng.below(3)) : 0,
+          .recording_pages = chance(3) ? static_cast<std::int64_t>(rng.below(4)) : 0,
+          .stuck_recordings = chance(3)};
 }
 
 /// The same with two devices or more, and some models that are cut over two.
@@ -117,6 +119,57 @@ TEST(World, EveryRequestIsAnsweredWhenDevicesCopy) {
       ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
     }
   }
+}
+
+// Recordings have pages while nobody needs them; they go for loads and for the last sequence that
+// could run, and come again.
+TEST(World, EveryRequestIsAnsweredBesideRecordings) {
+  std::int64_t kept = 0;
+  std::int64_t given_up = 0;
+  for (const std::uint64_t seed : seeds(300)) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    World world({.seed = seed,
+                 .copy = seed % 2 == 0,
+                 .prefix_cache = seed % 3 == 0 ? 0 : 100,
+                 .recording_pages = 1 + static_cast<std::int64_t>(seed % 3)});
+    run(world, seed);
+    for (const auto& [id, record] : world.records()) {
+      ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
+    }
+    for (const auto& life : world.lives) {
+      for (const WorkerCommand& wanted : life->wanted) {
+        if (const auto* keep = std::get_if<KeepRecordings>(&wanted)) {
+          ++(keep->pages > 0 ? kept : given_up);
+        }
+      }
+    }
+  }
+  EXPECT_GT(kept, 300);
+  EXPECT_GT(given_up, 300);
+}
+
+// Where only a pinned model has the pages that a sequence lacks, recordings go, or it does.
+TEST(World, WhoIsDeniedPagesDoesWithoutOrIsTold) {
+  std::int64_t denied = 0;
+  std::int64_t told = 0;
+  for (const std::uint64_t seed : seeds(100)) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    World world({.seed = seed, .pin_one = true, .recording_pages = 2});
+    run(world, seed);
+    for (const ManagerCommand& wanted : world.manager_wanted) {
+      const auto* told_worker = std::get_if<TellWorker>(&wanted);
+      const bool no_pages =
+          told_worker != nullptr && std::holds_alternative<NoPages>(told_worker->message);
+      denied += no_pages ? 1 : 0;
+    }
+    for (const auto& [id, record] : world.records()) {
+      told += record.end == Record::End::kFailed ? 1 : 0;
+      ASSERT_TRUE(record.end == Record::End::kDone || record.error.code == Code::kResourceExhausted)
+          << record.error.message;
+    }
+  }
+  EXPECT_GT(told, 0);
+  EXPECT_GT(denied, told) << "some found the pages of recordings";
 }
 
 // Cached prefixes are used, and whatever needs their pages gets them.

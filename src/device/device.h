@@ -40,11 +40,18 @@ struct AddressRange {
   std::size_t bytes = 0;
 };
 
+/// What the driver takes of a GPU's memory for an operation that is recorded [bytes]; it does not
+/// tell. By estimate, to be measured: recordings of whole decode steps are reported to take 10 to
+/// 24 MiB, at some hundred operations.
+inline constexpr std::uint64_t kRecordedBytes = std::uint64_t{32} << 10U;
+
 /// Work that a stream recorded once, to be run again and again for little. Refers to addresses as
 /// they were, which must stay valid; does not outlive the device.
 class Graph {
  public:
   virtual ~Graph() = default;
+  /// Of the device's memory, as estimated by kRecordedBytes.
+  [[nodiscard]] virtual std::uint64_t bytes() const { return 0; }
 };
 
 /// An ordered queue of work on one device. Calls enqueue and return; work on one stream runs in
@@ -58,6 +65,11 @@ class Stream {
   /// Blocks until all work is done. Reports the first failure since the last call: device faults
   /// surface here and nowhere else.
   virtual Result<void> synchronize() = 0;
+
+  /// Memory of the device that operations take for themselves from now on, one after another as
+  /// they run: 256-byte aligned. What they do depends on how much it is, where they have a choice;
+  /// one that needs more has that from the device, as all have before any is lent.
+  virtual void lend_scratch(std::byte* /*memory*/, std::size_t /*bytes*/) {}
 
   /// A place in the stream: behind all that is enqueued by now. The last two are remembered; an
   /// older one stands for the older of these.

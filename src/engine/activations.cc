@@ -54,6 +54,7 @@ Activations place(const spec::ModelSpec& model,
   a.gate_up = layout.take(tokens, 2 * model.intermediate);
   a.gated = layout.take(tokens, model.intermediate, dtype);
   layout.rewind(kept);
+  a.told = layout.take(kLogitRowsMin, model.vocab);
   const auto hidden = static_cast<std::size_t>(model.hidden);
   const std::size_t row_bytes = hidden * (sizeof(float) + spec::dtype_bytes(dtype)) +
                                 static_cast<std::size_t>(model.vocab) * sizeof(float);

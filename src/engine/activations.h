@@ -26,6 +26,7 @@ struct Activations {
   ops::TensorRef picked{};   ///< [logit_rows(), hidden]: the rows that sample.
   ops::TensorRef head_in{};  ///< (*) [logit_rows(), hidden]: those, normalised.
   ops::TensorRef logits{};   ///< [logit_rows(), vocab]
+  ops::TensorRef told{};     ///< [kLogitRowsMin, vocab]: logits as they were, of those told.
 
   /// Most rows whose logits exist at once: at least kLogitRowsMin.
   [[nodiscard]] std::int64_t logit_rows() const { return logits.shape[0]; }

@@ -47,7 +47,8 @@ TEST(Activations, WhatIsAliveTogetherDoesNotOverlap) {
                                                    {piece("hidden", a.hidden),
                                                     piece("picked", a.picked),
                                                     piece("head_in", a.head_in),
-                                                    piece("logits", a.logits)}};
+                                                    piece("logits", a.logits),
+                                                    piece("told", a.told)}};
     for (const auto& pieces : together) {
       for (std::size_t i = 0; i < pieces.size(); ++i) {
         EXPECT_GE(pieces[i].begin, memory.data());
@@ -68,7 +69,7 @@ TEST(Activations, HaveTheShapesOfTheModel) {
   for (const ops::TensorRef& multiplied : {a.normed, a.mixed, a.gated, a.head_in}) {
     EXPECT_EQ(multiplied.dtype, kBf16);
   }
-  for (const ops::TensorRef& exact : {a.hidden, a.qkv, a.gate_up, a.picked, a.logits}) {
+  for (const ops::TensorRef& exact : {a.hidden, a.qkv, a.gate_up, a.picked, a.logits, a.told}) {
     EXPECT_EQ(exact.dtype, spec::DType::kF32);
   }
   EXPECT_EQ(a.qkv.shape[1], 50);

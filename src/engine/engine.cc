@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "engine/activations.h"
 #include "engine/engine_impl.h"
+#include "engine/workspace.h"
 #include "ops/sample.h"
 #include "ops/wait.h"
 
@@ -50,13 +50,18 @@ Result<void> check_tokens(const SequenceStart& start, const spec::ModelSpec& mod
 
 }  // namespace
 
+Engine::Impl::~Impl() {
+  settle();
+  workspace_.unmap_all();
+  pool_.put(kWorkspaceOwner, workspace_pages_);
+}
+
 Result<void> Engine::Impl::add_model(ModelId id,
                                      const spec::ModelSpec& spec,
                                      const store::ImageLayout& layout,
                                      const std::byte* window,
                                      memory::OwnerId kv_owner) {
   HEDDLE_CHECK(!models_.contains(id));
-  settle();  // A larger workspace may take the place of the one in use.
   auto plan = plan_kv(spec, all_layers(spec), layout.dtype, device_.properties().page_bytes);
   if (!plan) {
     return plan.error();
@@ -71,7 +76,7 @@ Result<void> Engine::Impl::add_model(ModelId id,
                   Model{.decoder = std::move(*decoder),
                         .kv = ModelKv(pool_, kv_owner, std::move(*plan), cached_)});
   if (const auto fitted = fit_workspace(); !fitted) {
-    models_.erase(id);  // The next pass of another one makes the workspace that that needs.
+    models_.erase(id);
     return fitted;
   }
   const std::scoped_lock lock(gates_mutex_);
@@ -89,8 +94,8 @@ void Engine::Impl::remove_model(ModelId id) {
   if (ahead_ && ahead_->model == id) {
     ahead_.reset();
   }
+  graphs_.forget(recordings_of(model(id).decoder));
   models_.erase(id);
-  graphs_.clear();
   const std::scoped_lock lock(gates_mutex_);
   gates_.erase(id);
 }
@@ -119,27 +124,71 @@ Sequence& Engine::Impl::sequence(SequenceId id) {
   return found->second;
 }
 
-/// One workspace serves all models in turn, as large as the largest so far needed. It goes before a
-/// larger one comes, as there may be no memory for both.
-Result<void> Engine::Impl::fit_workspace() {
-  std::size_t wanted = 0;
+/// Pages that the largest workspace of its models has.
+std::int64_t Engine::Impl::workspace_needed() const {
+  std::uint64_t bytes = 0;
   for (const auto& [id, model] : models_) {
-    wanted = std::max(
-        wanted,
-        activation_bytes(
-            model.decoder.model(), model.decoder.kv_plan().dtype, options_.max_batch_tokens));
+    bytes = std::max(bytes,
+                     workspace_bytes(device_.properties().kind,
+                                     model.decoder.model(),
+                                     model.decoder.kv_plan().dtype,
+                                     options_.max_batch_tokens));
   }
-  if (wanted <= workspace_.bytes()) {
-    return {};
+  const std::size_t page = device_.properties().page_bytes;
+  return static_cast<std::int64_t>((bytes + page - 1) / page);
+}
+
+/// What goes is behind all that models use, so that their recordings stay good.
+Result<void> Engine::Impl::set_workspace(std::int64_t pages) {
+  HEDDLE_CHECK(pages >= workspace_needed());
+  const auto more = pages - std::ssize(workspace_pages_);
+  if (more > 0) {
+    auto taken = pool_.take(kWorkspaceOwner, more);
+    if (!taken) {
+      return taken.error();
+    }
+    workspace_pages_.insert(workspace_pages_.end(), taken->begin(), taken->end());
+  } else if (more < 0) {
+    settle();
+    const std::size_t bytes = static_cast<std::size_t>(pages) * device_.properties().page_bytes;
+    workspace_.shrink(std::min(bytes, workspace_.mapped_bytes()));
+    pool_.put(kWorkspaceOwner,
+              std::span(workspace_pages_).subspan(static_cast<std::size_t>(pages)));
+    workspace_pages_.resize(static_cast<std::size_t>(pages));
   }
-  workspace_ = {};
-  graphs_.clear();
-  Result<device::Buffer> larger = device_.allocate(device::Place::kDevice, wanted);
-  if (!larger) {
-    return larger.error();
-  }
-  workspace_ = std::move(*larger);
   return {};
+}
+
+/// Maps as much of the workspace as the models need.
+Result<void> Engine::Impl::fit_workspace() {
+  const std::int64_t needed = workspace_needed();
+  if (needed > std::ssize(workspace_pages_)) {
+    if (const auto taken = set_workspace(needed); !taken) {
+      return taken;
+    }
+  }
+  const std::size_t mapped = workspace_.mapped_bytes() / device_.properties().page_bytes;
+  const auto wanted = static_cast<std::size_t>(needed);
+  return mapped >= wanted
+             ? Result<void>()
+             : workspace_.map(std::span(workspace_pages_).subspan(mapped, wanted - mapped),
+                              device::Access::kReadWrite);
+}
+
+/// Where the next pass of `model` has its activations, and its operations their scratch.
+Activations Engine::Impl::use_workspace(const Model& model) {
+  const Workspace workspace = place_workspace(device_.properties().kind,
+                                              model.decoder.model(),
+                                              model.decoder.kv_plan().dtype,
+                                              options_.max_batch_tokens,
+                                              workspace_.base());
+  stream_->lend_scratch(workspace.scratch, workspace.scratch_bytes);
+  return workspace.activations;
+}
+
+void Engine::Impl::set_recordings(std::uint64_t bytes) {
+  settle();  // What is ahead may be a recording.
+  graphs_.set_most(bytes);
 }
 
 Result<void> Engine::Impl::add_sequence(SequenceStart start) {
@@ -210,27 +259,6 @@ void Engine::Impl::remove_sequence(SequenceId id) {
   sequences_.erase(id);
 }
 
-std::uint64_t workspace_bytes(const spec::ModelSpec& model,
-                              spec::DType weights,
-                              std::int64_t max_batch_tokens) {
-  // Per token at most: its id, row bounds, position and angles, on the host and on the device, and
-  // where every token is a sequence of its own, what its sampling needs.
-  const std::size_t inputs =
-      2 * (static_cast<std::size_t>(model.head_dim) * sizeof(float) + sizeof(ops::SampleRow) +
-           sizeof(ops::PenaltyRow) + 6 * sizeof(std::int32_t));
-  // Some kernels want the inputs of a product in an order of their own, whole tiles of tokens, and
-  // a scale by token.
-  const std::int64_t widest =
-      std::max({model.hidden, model.heads * model.head_dim, model.intermediate});
-  const std::size_t packed =
-      static_cast<std::size_t>((max_batch_tokens + 15) / 16 * 16) *
-      (static_cast<std::size_t>((widest + 31) / 32 * 32) * spec::dtype_bytes(spec::DType::kBf16) +
-       sizeof(float));
-  return activation_bytes(model, weights, max_batch_tokens) +
-         inputs * static_cast<std::size_t>(max_batch_tokens) +
-         (spec::compute_dtype(weights) == spec::DType::kBf16 ? packed : 0);
-}
-
 Result<std::unique_ptr<Engine>> Engine::create(device::Device& device,
                                                memory::PagePool& pool,
                                                const EngineOptions& options) {
@@ -245,12 +273,25 @@ Result<std::unique_ptr<Engine>> Engine::create(device::Device& device,
   if (!stream) {
     return stream.error();
   }
-  return std::unique_ptr<Engine>(
-      new Engine(std::make_unique<Impl>(device, pool, std::move(*stream), *kernels, options)));
+  const device::Properties& properties = device.properties();
+  auto workspace = memory::Window::create(device, properties.page_count * properties.page_bytes);
+  if (!workspace) {
+    return workspace.error();
+  }
+  return std::unique_ptr<Engine>(new Engine(std::make_unique<Impl>(
+      device, pool, std::move(*stream), *kernels, std::move(*workspace), options)));
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
+
+Result<void> Engine::set_workspace(std::int64_t pages) {
+  return impl_->set_workspace(pages);
+}
+
+void Engine::set_recordings(std::uint64_t bytes) {
+  impl_->set_recordings(bytes);
+}
 
 Result<void> Engine::add_model(ModelId id,
                                const spec::ModelSpec& model,

@@ -83,13 +83,8 @@ struct PrefixCounts {
   friend bool operator==(const PrefixCounts&, const PrefixCounts&) = default;
 };
 
-/// Memory beside the pages, in bytes, that an engine keeps for the passes of `model` with matrices
-/// of `weights`: activations and inputs of a step of `max_batch_tokens`. Models take turns, so an
-/// engine needs the largest of its models'. Block tables are not in it: 8 bytes per block of a
-/// batch's longest sequence, times its sequences.
-[[nodiscard]] std::uint64_t workspace_bytes(const spec::ModelSpec& model,
-                                            spec::DType weights,
-                                            std::int64_t max_batch_tokens);
+/// Owns an engine's workspace in its pool.
+inline constexpr memory::OwnerId kWorkspaceOwner{~std::uint64_t{1}};
 
 /// Runs the models of one device: knows sequences, their KV blocks, and how to take one step of a
 /// plan. Decides nothing: what runs, who is preempted and which model is resident is decided above.
@@ -107,9 +102,18 @@ class Engine {
                                                 const EngineOptions& options = {});
   ~Engine();
 
+  /// From now on the workspace, which the models share in turn, has so many pages of the pool, at
+  /// least as many as the registered models need. Its address never changes. kResourceExhausted,
+  /// and nothing has changed, where the pool has too few.
+  Result<void> set_workspace(std::int64_t pages);
+  /// From now on recordings of steps take at most so many bytes of the device, by estimate
+  /// (device::kRecordedBytes); those used last stay. 0: steps run unrecorded. Unlimited at first.
+  void set_recordings(std::uint64_t bytes);
+
   /// Registers a model, or a shard of one (spec::shard_of), whose weights are, or will be, at
   /// `window` in `layout`. No layer is ready.
   /// Its KV has the type of the image's matrices, and its pages are counted by lease `kv_owner`.
+  /// Where the workspace is too small for it that grows; kResourceExhausted if it cannot.
   /// kInvalidArgument where a page of the device is too small for one token of one layer or the
   /// heads are too wide, kCorrupt where the image is not this model's.
   Result<void> add_model(ModelId id,

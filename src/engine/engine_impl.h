@@ -17,7 +17,9 @@
 #include "engine/pass.h"
 #include "engine/sequence.h"
 #include "engine/step_graphs.h"
+#include "engine/workspace.h"
 #include "memory/cached_pages.h"
+#include "memory/window.h"
 #include "ops/context.h"
 
 namespace heddle::engine {
@@ -30,17 +32,21 @@ class Engine::Impl {
        memory::PagePool& pool,
        std::unique_ptr<device::Stream> stream,
        const ops::KernelTable& kernels,
+       memory::Window workspace,
        const EngineOptions& options)
       : device_(device),
         pool_(pool),
+        workspace_(std::move(workspace)),
         stream_(std::move(stream)),
         context_{.stream = *stream_, .kernels = kernels},
         options_(options),
         passes_{Pass(device, graphs_), Pass(device, graphs_)} {}
-  ~Impl() { settle(); }
+  ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
+  Result<void> set_workspace(std::int64_t pages);
+  void set_recordings(std::uint64_t bytes);
   Result<void> add_model(ModelId id,
                          const spec::ModelSpec& spec,
                          const store::ImageLayout& layout,
@@ -84,7 +90,9 @@ class Engine::Impl {
 
   Model& mutable_model(ModelId id);
   Sequence& sequence(SequenceId id);
+  [[nodiscard]] std::int64_t workspace_needed() const;
   Result<void> fit_workspace();
+  Activations use_workspace(const Model& model);
   /// The pass that is not in use by what is ahead.
   Pass& free_pass() { return passes_[ahead_ && ahead_->pass == passes_.data() ? 1 : 0]; }
 
@@ -112,7 +120,11 @@ class Engine::Impl {
 
   device::Device& device_;
   memory::PagePool& pool_;
-  std::unique_ptr<device::Stream> stream_;
+  /// As many addresses as the device has pages; of its pages the first ones are mapped, as far as
+  /// they were needed.
+  memory::Window workspace_;
+  std::vector<device::PageId> workspace_pages_{};
+  std::unique_ptr<device::Stream> stream_;  ///< Ends before what it was lent.
   ops::OpContext context_;
   EngineOptions options_;
   std::mutex gates_mutex_{};
@@ -121,7 +133,6 @@ class Engine::Impl {
   std::map<ModelId, PrefixCounts> counts_{};
   std::map<ModelId, Model> models_{};
   std::map<SequenceId, Sequence> sequences_{};
-  device::Buffer workspace_{};
   StepGraphs graphs_{};
   std::array<Pass, 2> passes_;     ///< One runs while the next is enqueued.
   std::optional<Flight> ahead_{};  ///< Enqueued before the step that asks for it.

@@ -95,10 +95,8 @@ Result<void> Engine::Impl::run_pass(Flight& flight, bool recurs) {
   collective::Collective* group = model.decoder.group();
   HEDDLE_CHECK(spec.shard.ranks == 1 || group != nullptr);
   Result<void> done = group == nullptr ? Result<void>() : group->agree(step_digest(flight.slices));
-  done = done ? fit_workspace() : done;
   if (done && !flight.slices.empty()) {
-    const Activations activations = place_activations(
-        spec, model.decoder.kv_plan().dtype, options_.max_batch_tokens, workspace_.data());
+    const Activations activations = use_workspace(model);
     done = flight.pass->enqueue(context_, flight.slices, model.decoder, model.kv, activations);
     if (done && recurs) {
       fly_ahead(flight);
@@ -216,10 +214,7 @@ void Engine::Impl::fly_ahead(const Flight& flight) {
     Sequence& own = sequence(next.slices[i].sequence->start.id);
     grown = model.kv.grow(own.kv, own.size() + 1).has_value();
   }
-  const Activations activations = place_activations(model.decoder.model(),
-                                                    model.decoder.kv_plan().dtype,
-                                                    options_.max_batch_tokens,
-                                                    workspace_.data());
+  const Activations activations = use_workspace(model);
   if (grown &&
       pass.enqueue(context_, next.slices, model.decoder, model.kv, activations, flight.pass)) {
     ahead_ = std::move(next);

@@ -444,16 +444,6 @@ TEST_F(EngineTest, MoreRowsThatTellThanMayAtOnce) {
   }
 }
 
-TEST(WorkspaceBytes, CoversTheActivationsAndGrowsWithTheBatch) {
-  constexpr auto kBf16 = spec::DType::kBf16;
-  const auto model =
-      store::Checkpoint::open(golden_directory() / "llama-gqa-sharded")->config.model;
-  EXPECT_GT(workspace_bytes(model, kBf16, 1), 32U * 4U * 71U) << "at least the logits";
-  EXPECT_GT(workspace_bytes(model, kBf16, 512),
-            workspace_bytes(model, kBf16, 64) + 448U * 4U * 32U);
-  EXPECT_GT(workspace_bytes(model, spec::DType::kF32, 512), workspace_bytes(model, kBf16, 512));
-}
-
 TEST(EngineCreate, NamesADeviceThatHasNoKernels) {
   TestHost host(2);
   device::FakeDevice stranger(host.device().properties().page_bytes, 2);

@@ -108,7 +108,7 @@ class Schedule {
   }
 
  private:
-  static constexpr std::uint64_t kPages = 160;
+  static constexpr std::uint64_t kPages = 480;
   static constexpr std::size_t kPageBytes = 4096;
 
   void make_engine(bool prefix_cache) {

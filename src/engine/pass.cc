@@ -66,7 +66,7 @@ bool Pass::recurs(std::span<const PassSlice> slices, const Decoder& decoder) con
 
 /// All that decides what is enqueued, and where it reads and writes.
 GraphKey Pass::describe(const Decoder& decoder, const Activations& activations) const {
-  GraphKey key{reinterpret_cast<std::uintptr_t>(&decoder),
+  GraphKey key{recordings_of(decoder),
                reinterpret_cast<std::uintptr_t>(activations.hidden.data),
                reinterpret_cast<std::uintptr_t>(mirror_.device<std::byte>(0)),
                static_cast<std::uint64_t>(picks_count_),
@@ -74,7 +74,7 @@ GraphKey Pass::describe(const Decoder& decoder, const Activations& activations) 
   inputs_.describe(key);
   key.insert(key.end(),
              {picks_, sample_rows_, penalty_rows_, uses_, masks_, log_prob_rows_, told_tokens_});
-  key.insert(key.end(), {told_values_, sampled_, raw_logits_});
+  key.insert(key.end(), {told_values_, sampled_});
   for (const Told& told : told_) {
     key.push_back(told.pick);
   }
@@ -231,8 +231,6 @@ void Pass::reserve_results(const Decoder& decoder) {
   told_tokens_ = mirror_.add(std::vector<std::int32_t>(told, -1));
   told_values_ = mirror_.add(std::vector<float>(told, 0.0F));
   sampled_ = mirror_.reserve<std::int32_t>(static_cast<std::size_t>(picks_count_));
-  raw_logits_ = mirror_.reserve<float>(std::min<std::size_t>(told_.size(), kLogitRowsMin) *
-                                       static_cast<std::size_t>(decoder.model().vocab));
   pooled_floats_ =
       static_cast<std::size_t>(pooled_count_) * static_cast<std::size_t>(decoder.model().hidden);
   pooled_ = mirror_.reserve<float>(pooled_floats_);
@@ -242,7 +240,7 @@ void Pass::enqueue_sampling(ops::OpContext& context,
                             const Decoder& decoder,
                             const Activations& activations) {
   const std::int64_t vocab = decoder.model().vocab;
-  float* const raw_logits = mirror_.device<float>(raw_logits_);
+  const auto raw_logits = activations.told.as<float>();
   std::size_t told = 0;  // Of told_, those of the turns before.
   for (std::int64_t first = 0; first < picks_count_; first += turn_) {
     const std::int64_t n = std::min(turn_, picks_count_ - first);

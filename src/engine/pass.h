@@ -43,6 +43,11 @@ struct PassSlice {
   [[nodiscard]] std::int64_t pooled_rows() const;
 };
 
+/// What all keys of a model's recordings begin with.
+[[nodiscard]] inline std::uint64_t recordings_of(const Decoder& decoder) {
+  return reinterpret_cast<std::uintptr_t>(&decoder);
+}
+
 /// One pass of slices through a whole model and its sampler. Kept from pass to pass for its memory.
 /// Used by one thread.
 class Pass {
@@ -123,7 +128,6 @@ class Pass {
   std::size_t told_tokens_ = 0;  ///< [told, ops::kLogProbsWidth]; results from here on.
   std::size_t told_values_ = 0;
   std::size_t sampled_ = 0;
-  std::size_t raw_logits_ = 0;  ///< Of up to kLogitRowsMin rows that are told, unpenalised.
 
   std::vector<Told> told_{};  ///< Ascending by pick.
 

@@ -24,6 +24,7 @@
 #include "engine/decoder_rig.h"
 #include "engine/engine.h"
 #include "engine/test_host.h"
+#include "engine/workspace.h"
 #include "store/test_files.h"
 
 namespace heddle::engine {
@@ -222,14 +223,21 @@ TEST_P(ShardTest, LogitsAreTheWholeModels) {
   }
 }
 
-/// One rank's engine over its shard, or one over the whole model.
+/// Pages of 4096 bytes that an engine's workspace takes.
+std::uint64_t workspace_pages(const ModelSpec& spec, DType dtype) {
+  return store::pages_for(
+      workspace_bytes(device::Kind::kCpu, spec, dtype, EngineOptions{}.max_batch_tokens), 4096);
+}
+
+/// One rank's engine over its shard, or one over the whole model, and so many pages for weights and
+/// KV.
 struct RankEngine {
   RankEngine(const store::TensorSet& tensors,
              const ModelSpec& spec,
              DType dtype,
              SharedCollective* group,
              std::uint64_t pages = 160)
-      : host(pages, 4096),
+      : host(pages + workspace_pages(spec, dtype), 4096),
         model(host.load(tensors, spec, dtype)),
         engine(Engine::create(host.device(), host.pool(), {.prefix_cache = true}).value()) {
     HEDDLE_CHECK(engine->add_model(kModel, model.spec, model.layout, model.window.base(), kKvLease)

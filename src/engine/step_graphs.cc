@@ -1,16 +1,21 @@
 #include "engine/step_graphs.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace heddle::engine {
 
 void StepGraphs::run(device::Stream& stream, GraphKey key, const std::function<void()>& enqueue) {
+  dropped_.clear();  // What the stream is at is the last run's at most, which came after these.
+  if (most_ == 0) {
+    enqueue();
+    return;
+  }
   const auto found = entries_.find(key);
   if (found == entries_.end()) {
     if (entries_.size() == kMost) {
-      entries_.erase(order_.back());
-      order_.pop_back();
+      drop(entries_.find(order_.back()));
     }
     order_.push_front(key);
     entries_.emplace(std::move(key), Entry{.place = order_.begin()});
@@ -20,13 +25,7 @@ void StepGraphs::run(device::Stream& stream, GraphKey key, const std::function<v
   Entry& entry = found->second;
   order_.splice(order_.begin(), order_, entry.place);
   if (entry.graph == nullptr && !entry.refused) {
-    if (stream.begin_capture()) {
-      enqueue();
-      if (auto graph = stream.end_capture()) {
-        entry.graph = std::move(*graph);
-      }
-    }
-    entry.refused = entry.graph == nullptr;
+    record(stream, entry, enqueue);
   }
   if (entry.refused) {
     enqueue();
@@ -35,9 +34,57 @@ void StepGraphs::run(device::Stream& stream, GraphKey key, const std::function<v
   }
 }
 
-void StepGraphs::clear() {
-  entries_.clear();
-  order_.clear();
+/// Others make room for it.
+void StepGraphs::record(device::Stream& stream,
+                        Entry& entry,
+                        const std::function<void()>& enqueue) {
+  if (stream.begin_capture()) {
+    enqueue();
+    if (auto graph = stream.end_capture(); graph && (*graph)->bytes() <= most_) {
+      fit(most_ - (*graph)->bytes());
+      bytes_ += (*graph)->bytes();
+      entry.graph = std::move(*graph);
+    }
+  }
+  entry.refused = entry.graph == nullptr;
+}
+
+StepGraphs::Entries::iterator StepGraphs::drop(Entries::iterator entry) {
+  if (entry->second.graph != nullptr) {
+    bytes_ -= entry->second.graph->bytes();
+    dropped_.push_back(std::move(entry->second.graph));
+  }
+  order_.erase(entry->second.place);
+  return entries_.erase(entry);
+}
+
+/// Drops recordings until they are of at most so many bytes.
+void StepGraphs::fit(std::uint64_t most) {
+  for (auto key = order_.end(); bytes_ > most && key != order_.begin();) {
+    --key;
+    const auto entry = entries_.find(*key);
+    if (entry->second.graph != nullptr) {
+      const auto after = std::next(key);
+      drop(entry);
+      key = after;
+    }
+  }
+}
+
+void StepGraphs::set_most(std::uint64_t bytes) {
+  most_ = bytes;
+  fit(bytes);
+  dropped_.clear();
+  for (auto& [key, entry] : entries_) {
+    entry.refused = false;  // It may fit now.
+  }
+}
+
+void StepGraphs::forget(std::uint64_t first) {
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    entry = entry->first.front() == first ? drop(entry) : std::next(entry);
+  }
+  dropped_.clear();
 }
 
 std::size_t StepGraphs::recorded() const {

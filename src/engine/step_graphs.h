@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <list>
 #include <map>
 #include <memory>
@@ -20,18 +21,25 @@ using GraphKey = std::vector<std::uint64_t>;
 /// one thread that uses the stream.
 class StepGraphs {
  public:
-  /// Recordings kept; a few MiB of the device's memory each.
+  /// Steps remembered, recorded or to be.
   static constexpr std::size_t kMost = 64;
 
   /// Enqueues what `enqueue` enqueues, equal for equal keys: the first time by calling it, the
-  /// second time recording it, then by replaying. Where nothing can be recorded it is always
-  /// called. What the stream has not done yet refers to the last recording at most.
+  /// second time recording it, then by replaying. Where nothing can be recorded, or not within
+  /// set_most(), it is always called. What the stream has not done yet refers to the last recording
+  /// at most.
   void run(device::Stream& stream, GraphKey key, const std::function<void()>& enqueue);
-  /// Forgets all recordings, whose addresses are not good any more. The stream has nothing enqueued
-  /// that refers to one.
-  void clear();
+
+  // The stream has nothing enqueued that refers to a recording:
+  /// From now on recordings are of at most so many bytes together (device::Graph::bytes); those
+  /// used last stay. 0: there are none. Unlimited at first.
+  void set_most(std::uint64_t bytes);
+  /// Forgets the steps whose keys begin with `first`: their addresses are not good any more.
+  void forget(std::uint64_t first);
 
   [[nodiscard]] std::size_t recorded() const;
+  /// Of all recordings.
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
  private:
   struct Entry {
@@ -39,9 +47,18 @@ class StepGraphs {
     bool refused = false;                    ///< It cannot be.
     std::list<GraphKey>::iterator place{};   ///< In order_.
   };
+  using Entries = std::map<GraphKey, Entry>;
 
-  std::map<GraphKey, Entry> entries_{};
+  void record(device::Stream& stream, Entry& entry, const std::function<void()>& enqueue);
+  Entries::iterator drop(Entries::iterator entry);
+  void fit(std::uint64_t most);
+
+  Entries entries_{};
   std::list<GraphKey> order_{};  ///< The one used last in front.
+  std::uint64_t most_ = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t bytes_ = 0;
+  /// Dropped since the last run, which the stream may still be at.
+  std::vector<std::unique_ptr<device::Graph>> dropped_{};
 };
 
 }  // namespace heddle::engine

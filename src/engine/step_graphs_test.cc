@@ -8,7 +8,14 @@ namespace heddle::engine {
 namespace {
 
 struct Recorded final : device::Graph {
+  Recorded() = default;
+  Recorded(const Recorded&) = delete;
+  Recorded& operator=(const Recorded&) = delete;
+  [[nodiscard]] std::uint64_t bytes() const override { return size; }
+  ~Recorded() override { *ended += 1; }
   std::string work{};
+  std::uint64_t size = 0;
+  int* ended = nullptr;
 };
 
 /// Writes down what it does: "a" for work called a, "[a]" for its replay.
@@ -25,6 +32,8 @@ class Stream final : public device::Stream {
     recording_ = false;
     auto graph = std::make_unique<Recorded>();
     graph->work = std::exchange(recorded_, {});
+    graph->size = size;
+    graph->ended = &ended;
     if (refuses) {
       return Error{Code::kInvalidArgument, "cannot be recorded"};
     }
@@ -36,6 +45,8 @@ class Stream final : public device::Stream {
 
   bool records = true;
   bool refuses = false;
+  std::uint64_t size = 0;  ///< Of what is recorded from now on.
+  int ended = 0;           ///< Recordings.
   std::string done{};
 
  private:
@@ -53,7 +64,7 @@ TEST(StepGraphs, AStepIsRunThenRecordedThenReplayed) {
   graphs.run(stream, {2}, [&] { stream.work("b"); });
   EXPECT_EQ(stream.done, "a[a][a]b");
   EXPECT_EQ(graphs.recorded(), 1U);
-  graphs.clear();
+  graphs.forget(1);
   graphs.run(stream, {1}, [&] { stream.work("c"); });
   EXPECT_EQ(stream.done, "a[a][a]bc");
 }
@@ -89,6 +100,91 @@ TEST(StepGraphs, ThoseNotUsedForLongestAreForgotten) {
   run(0);
   run(1);
   EXPECT_EQ(stream.done, "[]") << "1 was the one used longest ago";
+}
+
+TEST(StepGraphs, ThoseOfOneModelAreForgottenAlone) {
+  Stream stream;
+  StepGraphs graphs;
+  const auto run = [&](GraphKey key) { graphs.run(stream, std::move(key), [] {}); };
+  for (int twice = 0; twice < 2; ++twice) {
+    for (const std::uint64_t shape : {1U, 2U}) {
+      run({7, shape});
+      run({8, shape});
+    }
+  }
+  EXPECT_EQ(graphs.recorded(), 4U);
+  graphs.forget(7);
+  EXPECT_EQ(graphs.recorded(), 2U);
+  stream.done.clear();
+  run({8, 1});
+  EXPECT_EQ(stream.done, "[]");
+}
+
+TEST(StepGraphs, KeepWithinTheirBytesThoseUsedLast) {
+  Stream stream;
+  stream.size = 10;
+  StepGraphs graphs;
+  graphs.set_most(35);
+  const auto run_twice = [&](std::uint64_t key) {
+    graphs.run(stream, {key}, [] {});
+    graphs.run(stream, {key}, [] {});
+  };
+  for (const std::uint64_t key : {1U, 2U, 3U, 1U, 4U}) {
+    run_twice(key);
+  }
+  EXPECT_EQ(graphs.recorded(), 3U);
+  EXPECT_EQ(graphs.bytes(), 30U);
+  stream.done.clear();
+  for (const std::uint64_t key : {1U, 3U, 4U}) {
+    graphs.run(stream, {key}, [] {});
+  }
+  EXPECT_EQ(stream.done, "[][][]") << "2 was the one used longest ago";
+
+  graphs.set_most(15);
+  EXPECT_EQ(graphs.recorded(), 1U);
+  stream.done.clear();
+  graphs.run(stream, {4}, [] {});
+  EXPECT_EQ(stream.done, "[]");
+}
+
+TEST(StepGraphs, WhatDoesNotFitIsRunUntilThereIsRoom) {
+  Stream stream;
+  stream.size = 10;
+  StepGraphs graphs;
+  const auto run = [&](int times) {
+    stream.done.clear();
+    for (int i = 0; i < times; ++i) {
+      graphs.run(stream, {1}, [&] { stream.work("a"); });
+    }
+    return stream.done;
+  };
+  graphs.set_most(0);
+  EXPECT_EQ(run(3), "aaa");
+  graphs.set_most(9);
+  EXPECT_EQ(run(3), "aaa");
+  EXPECT_EQ(graphs.bytes(), 0U);
+  graphs.set_most(10);
+  EXPECT_EQ(run(3), "[a][a][a]");
+  graphs.set_most(0);
+  EXPECT_EQ(run(2), "aa");
+  EXPECT_EQ(graphs.recorded(), 0U);
+}
+
+// The stream may still be at the recording that makes room for the next.
+TEST(StepGraphs, WhatTheStreamMayStillRunEndsOneRunLater) {
+  Stream stream;
+  stream.size = 10;
+  StepGraphs graphs;
+  graphs.set_most(10);
+  for (const std::uint64_t key : {1U, 1U, 2U}) {
+    graphs.run(stream, {key}, [] {});
+  }
+  stream.ended = 0;
+  graphs.run(stream, {2}, [] {});
+  EXPECT_EQ(graphs.recorded(), 1U);
+  EXPECT_EQ(stream.ended, 0) << "1 was enqueued before, and nobody has waited";
+  graphs.run(stream, {2}, [] {});
+  EXPECT_EQ(stream.ended, 1);
 }
 
 }  // namespace

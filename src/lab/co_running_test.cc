@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
 CalibrationOptions small_device() {
-  return {.memory = 8U << 20U,
+  return {.memory = 16U << 20U,
           .page_bytes = std::size_t{64} << 10U,
           .pace_step = 2ms,
           .pace_token = 20us,

@@ -62,10 +62,12 @@ class DeviceBench {
   [[nodiscard]] const spec::ModelSpec& model() const { return model_; }
   [[nodiscard]] std::uint64_t image_bytes() const { return layout_.bytes; }
   [[nodiscard]] device::Device& device() { return *device_; }
-  /// The device's first pages, of which nothing is used yet: to be mapped and left as they are.
+  /// The device's first pages, of which nothing is used before copy(): to be mapped and left as
+  /// they are.
   [[nodiscard]] std::vector<PageId> some_pages(std::int64_t count) const;
 
-  /// Copies the image to the device; `meanwhile` is called again and again until it is there.
+  /// Copies the image to the device, where recordings have their pages from then on; `meanwhile` is
+  /// called again and again until it is there.
   Result<Duration> copy(ModelId model, const std::function<Result<void>()>& meanwhile);
   Result<void> close(ModelId model);
 

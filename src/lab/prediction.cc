@@ -16,8 +16,8 @@ namespace heddle::lab {
 
 namespace {
 
-/// Images for which a device has room when it is measured.
-constexpr std::uint64_t kRoom = 5;
+/// Images for which a device has room when it is measured: two, a workspace, and KV.
+constexpr std::uint64_t kRoom = 8;
 
 const config::ModelConfig& model_called(const config::Config& config, const std::string& name) {
   return *std::find_if(config.models.begin(), config.models.end(), [&](const auto& model) {
@@ -82,14 +82,16 @@ Result<twin::TwinSetup> twin_setup(const LabPolicy& policy,
     const Measured& measured = constants.at(model.config.id);
     setup.models.push_back({.model = {.id = model.id,
                                       .image_bytes = model.host->image_bytes,
-                                      .footprint = model.host->footprint},
+                                      .footprint = model.host->footprint,
+                                      .gpu_footprint = model.host->gpu_footprint},
                             .layers = model.host->spec.layers,
                             .step = step_of(model, measured),
                             .ttl = model.config.ttl});
     for (const agent::HostModel& shard : model.shards) {  // Rank 0 tells what a step takes.
       setup.models.push_back({.model = {.id = shard.id,
                                         .image_bytes = shard.image_bytes,
-                                        .footprint = shard.footprint},
+                                        .footprint = shard.footprint,
+                                        .gpu_footprint = shard.gpu_footprint},
                               .layers = shard.spec.layers});
     }
   }

@@ -431,8 +431,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     if (ForeignRequests::Entry* entry = foreign_.find(command.request)) {
       entry->held = true;
       entry->request->times.note_load(steady_now());
-      const std::shared_ptr<core::ForeignSink> sink = entry->sink;
-      sink->on_waiting(Duration{});
+      std::shared_ptr(entry->sink)->on_waiting(Duration{});
       return;
     }
     RequestTable::Entry* entry = requests_.find(command.request);
@@ -450,14 +449,12 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     entry.forwarded = true;
     entry.request->times.note_dispatch(steady_now());
     entry.request->device = device;
-    const std::shared_ptr<core::ForeignSink> sink = entry.sink;
-    sink->on_ready(engines_->address(entry.request->model).value());
+    std::shared_ptr(entry.sink)->on_ready(engines_->address(entry.request->model).value());
   }
 
   void execute(const core::TellWorker& command) {
     agent_->send(command.device, command.epoch, command.message);
   }
-
   void execute(const core::FailRequest& command) {
     log::info("request failed", {{"request", command.request}, {"error", command.error.message}});
     fail(command.request, command.error);

@@ -63,8 +63,11 @@ std::int64_t choose_batch_tokens(const config::Config& config) {
       cpus |= device.kind == config::DeviceKind::kCpu;
     }
   }
-  return agent::choose_batch_tokens(
-      sources, config.directory, smallest, cpus ? kCpuBatchTokens : kGpuBatchTokens);
+  return agent::choose_batch_tokens(sources,
+                                    config.directory,
+                                    cpus ? device::Kind::kCpu : device::Kind::kCuda,
+                                    smallest,
+                                    cpus ? kCpuBatchTokens : kGpuBatchTokens);
 }
 
 void ModelRegistry::assign(std::vector<ConfiguredModel> models) {

@@ -122,10 +122,10 @@ std::vector<core::ManagerModel> place_shards(const config::Config& config,
        shards.empty() ? std::vector<std::vector<std::size_t>>{}
                       : config::device_blocks(config, std::ssize(shards) + 1)) {
     const DeviceId leader(block.front());
-    first.footprints[leader] = model.host->footprint;
+    first.footprints[leader] = footprint_on(config.devices[block.front()], *model.host);
     for (std::size_t i = 0; i < shards.size(); ++i) {
       const DeviceId device(block[i + 1]);
-      shards[i].footprints[device] = model.shards[i].footprint;
+      shards[i].footprints[device] = footprint_on(config.devices[block[i + 1]], model.shards[i]);
       first.groups[leader].push_back({.model = shards[i].id, .device = device});
     }
   }
@@ -140,6 +140,11 @@ bool same_device(const config::DeviceConfig& a, const config::DeviceConfig& b) {
 }
 
 }  // namespace
+
+const policy::Footprint& footprint_on(const config::DeviceConfig& device,
+                                      const agent::HostModel& model) {
+  return device.kind == config::DeviceKind::kCuda ? model.gpu_footprint : model.footprint;
+}
 
 Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t max_batch_tokens) {
   const auto first =
@@ -237,8 +242,9 @@ core::Configure core_setup(const config::Config& config,
     }
     core::ManagerModel entry = own_model(model);
     for (const core::ManagerDevice& device : configure.devices) {
-      if (config::runs_models(config.devices.at(device.id.value())) && model.shards.empty()) {
-        entry.footprints[device.id] = model.host->footprint;
+      const config::DeviceConfig& here = config.devices.at(device.id.value());
+      if (config::runs_models(here) && model.shards.empty()) {
+        entry.footprints[device.id] = footprint_on(here, *model.host);
       }
     }
     for (core::ManagerModel& shard : place_shards(config, model, entry)) {

@@ -9,9 +9,14 @@
 #include "core/manager_core.h"
 #include "external/engine_host.h"
 #include "manager/model_registry.h"
+#include "policy/admission.h"
 
 /// The configuration in the words of those who act on it. Pure.
 namespace heddle::manager {
+
+/// What the model needs there.
+[[nodiscard]] const policy::Footprint& footprint_on(const config::DeviceConfig& device,
+                                                    const agent::HostModel& model);
 
 /// kInvalidArgument where devices have different page sizes, or one or the host has less than a
 /// page.

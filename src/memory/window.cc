@@ -45,11 +45,16 @@ Result<void> Window::map(std::span<const device::PageId> pages, device::Access a
   return {};
 }
 
-void Window::unmap_all() {
-  if (mapped_bytes_ > 0) {
-    device_->unmap(range_, 0, mapped_bytes_);
-    mapped_bytes_ = 0;
+void Window::shrink(std::size_t bytes) {
+  HEDDLE_CHECK(bytes <= mapped_bytes_);
+  if (bytes < mapped_bytes_) {
+    device_->unmap(range_, bytes, mapped_bytes_ - bytes);
+    mapped_bytes_ = bytes;
   }
+}
+
+void Window::unmap_all() {
+  shrink(0);
 }
 
 void Window::reset() {

@@ -23,6 +23,9 @@ class Window {
   /// Maps `pages` behind those mapped already, so that a window can fill while its image arrives.
   /// They fit. An error leaves the window as it was.
   Result<void> map(std::span<const device::PageId> pages, device::Access access);
+  /// Unmaps all but the first `bytes`, whole pages of those mapped. No enqueued work touches what
+  /// goes.
+  void shrink(std::size_t bytes);
   /// Unmaps everything and keeps the addresses. No enqueued work touches them any more.
   void unmap_all();
 

@@ -64,6 +64,19 @@ TEST(Window, AFailedMapLeavesItAsItWas) {
   EXPECT_EQ(device.page_at(window.base() + kPage), PageId(3));
 }
 
+TEST(Window, ShrinksFromItsEndAndGrowsAgain) {
+  device::FakeDevice device(kPage, 8);
+  Window window = Window::create(device, 3 * kPage).value();
+  ASSERT_TRUE(window.map(std::array{PageId(4), PageId(1), PageId(6)}, Access::kReadWrite));
+  window.shrink(kPage);
+  EXPECT_EQ(window.mapped_bytes(), kPage);
+  EXPECT_EQ(device.page_at(window.base()), PageId(4));
+  EXPECT_EQ(device.page_at(window.base() + kPage), std::nullopt);
+  window.shrink(kPage);
+  ASSERT_TRUE(window.map(std::array{PageId(2)}, Access::kReadWrite));
+  EXPECT_EQ(device.page_at(window.base() + kPage), PageId(2));
+}
+
 TEST(Window, NoAddressesIsAnError) {
   device::FakeDevice device(kPage, 8);
   device.limit_addresses(kPage);

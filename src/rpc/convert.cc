@@ -211,6 +211,7 @@ void to_wire(const policy::Footprint& footprint, wire::Footprint& out) {
   out.set_image_pages(footprint.image_pages);
   out.set_overhead_pages(footprint.overhead_pages);
   out.set_min_kv_pages(footprint.min_kv_pages);
+  out.set_recording_pages(footprint.recording_pages);
   for (const policy::KvGroup& group : footprint.kv) {
     wire::KvGroup& entry = *out.add_kv();
     entry.set_tokens_per_block(group.tokens_per_block);
@@ -224,6 +225,7 @@ policy::Footprint from_wire(const wire::Footprint& in, WireCheck& check) {
   footprint.image_pages = check.count(in.image_pages(), "image pages");
   footprint.overhead_pages = check.count(in.overhead_pages(), "overhead pages");
   footprint.min_kv_pages = check.count(in.min_kv_pages(), "smallest KV pages");
+  footprint.recording_pages = check.count(in.recording_pages(), "pages for recordings");
   for (const wire::KvGroup& entry : in.kv()) {
     if (entry.tokens_per_block() < 1 || entry.blocks_per_page() < 1) {
       check.fail("KV blocks that hold nothing");

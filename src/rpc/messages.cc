@@ -197,7 +197,8 @@ void to_wire(const core::WorkerMessage& message, wire::ToWorker& out) {
                         [&out](const core::FinishChoice& finish) {
                           out.mutable_finish()->set_request(finish.request.value());
                           out.mutable_finish()->set_choice(finish.choice);
-                        }},
+                        },
+                        [&out](const core::NoPages& /*none*/) { out.mutable_no_pages(); }},
              message);
 }
 
@@ -243,6 +244,8 @@ ToWorker from_wire(const wire::ToWorker& in, WireCheck& check) {
                                   .most = check.count(in.recall().most(), "requests to recall")};
     case wire::ToWorker::kFinish:
       return core::FinishChoice{RequestId(in.finish().request()), in.finish().choice()};
+    case wire::ToWorker::kNoPages:
+      return core::NoPages{};
     case wire::ToWorker::kShutdown:
       return Shutdown{};
     case wire::ToWorker::BODY_NOT_SET:

@@ -43,6 +43,7 @@ std::vector<ToWorker> every_to_worker() {
               .footprint = {.image_pages = 2,
                             .overhead_pages = 3,
                             .min_kv_pages = 4,
+                            .recording_pages = 5,
                             .kv = {{.tokens_per_block = 16, .blocks_per_page = 8, .window = 32}}}}),
           core::WorkerMessage(core::EvictModel{.model = ModelId(5),
                                                .basis = {.epoch = WorkerEpoch(4), .version = 8},
@@ -64,6 +65,7 @@ std::vector<ToWorker> every_to_worker() {
           core::WorkerMessage(core::CancelRequest{.request = RequestId(6)}),
           core::WorkerMessage(core::RecallRequests{.model = ModelId(5), .most = 3}),
           core::WorkerMessage(core::FinishChoice{.request = RequestId(6), .choice = 1}),
+          core::WorkerMessage(core::NoPages{}),
           Shutdown{}};
 }
 

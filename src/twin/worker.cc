@@ -116,13 +116,27 @@ void Worker::map_later(std::size_t pages, std::function<void()> what) {
   agenda_.at(mapper_free_, [self = shared_from_this(), what = std::move(what)] { what(); });
 }
 
+void Worker::resize(std::vector<PageId>& pages, std::int64_t count) {
+  for (; std::ssize(pages) < count; pages.push_back(kv_.take())) {
+  }
+  for (; std::ssize(pages) > count; pages.pop_back()) {
+    kv_.put(pages.back());
+  }
+}
+
+void Worker::perform(const core::FitWorkspace& command) {
+  resize(workspace_, command.pages);
+}
+
+void Worker::perform(const core::KeepRecordings& command) {
+  resize(recordings_, command.pages);
+  answers_.emplace_back(core::RecordingsKept{.pages = command.pages});
+}
+
 void Worker::perform(const core::OpenModel& command) {
   Model& model = models_[command.model];
   model = {.open = command, .window = command.pages, .source = command.ready_bytes};
   kv_.add_model(command.model, known_.at(command.model).model.footprint.kv);
-  for (std::int64_t i = 0; i < command.overhead_pages; ++i) {
-    model.overhead.push_back(kv_.take());
-  }
   if (command.source == core::ImageSource::kShared) {
     for (PageId& page : model.window) {
       page = kv_.take();
@@ -163,9 +177,6 @@ void Worker::perform(const core::CloseModel& command) {
 
 void Worker::close(ModelId id) {
   const Model closed = models_.extract(id).mapped();
-  for (const PageId page : closed.overhead) {
-    kv_.put(page);
-  }
   for (const PageId page : closed.to_pool ? closed.window : std::vector<PageId>{}) {
     kv_.put(page);
   }

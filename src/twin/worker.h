@@ -49,7 +49,6 @@ class Worker : public std::enable_shared_from_this<Worker> {
   struct Model {
     core::OpenModel open{};
     std::vector<PageId> window{};
-    std::vector<PageId> overhead{};
     std::uint64_t ready = 0;   ///< Of the image, for the engine.
     std::uint64_t source = 0;  ///< Of an image to copy, what is there to be copied.
     bool opened = false;
@@ -80,6 +79,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
 
   void perform(const core::AdoptPages& command);
   void perform(const core::SurrenderPages& command);
+  void perform(const core::FitWorkspace& command);
+  void perform(const core::KeepRecordings& command);
   void perform(const core::OpenModel& command);
   void perform(const core::CloseModel& command);
   void perform(const core::SetImageReady& command);
@@ -93,6 +94,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void perform(const core::RunStep& command);
   void perform(const core::Report& command);
 
+  void resize(std::vector<PageId>& pages, std::int64_t count);
   void map_later(std::size_t pages, std::function<void()> what);
   void copied(ModelId model, std::uint64_t bytes);
   void check_waiting_step();
@@ -110,6 +112,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
   core::WorkerCore core_;
   KvCount kv_;
   Link link_;
+  std::vector<PageId> workspace_{};
+  std::vector<PageId> recordings_{};
   std::map<ModelId, Model> models_{};
   std::map<SequenceId, Sequence> sequences_{};
   std::deque<core::WorkerEvent> inbox_{};

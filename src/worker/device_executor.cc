@@ -2,18 +2,24 @@
 
 #include <cstdint>
 #include <random>
+#include <span>
 #include <thread>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "store/image_layout.h"
 
 namespace heddle::worker {
 
 namespace {
 
-/// The leases of a model, as the pool names owners. The ledger that counts them is the core's.
-enum class Lease : std::uint8_t { kWeights = 1, kOverhead = 2, kKv = 3 };
+/// The leases of a model, as the pool names owners; recordings are no model's. The ledger that
+/// counts them is the core's.
+enum class Lease : std::uint8_t { kWeights = 1, kRecordings = 2, kKv = 3 };
+
+/// Of a device's pages, what recordings may have: one in so many.
+constexpr std::int64_t kRecordingsShare = 32;
 
 /// A paced step is late beyond this part of its pace: waking up always takes a little longer.
 constexpr std::int64_t kLateSlack = 20;
@@ -48,6 +54,7 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::create(device::Device& d
     return engine.error();
   }
   self->engine_ = std::move(*engine);
+  self->engine_->set_recordings(0);  // Until the core has pages for them.
   const auto on_opened = [raw = self.get()](ModelId model, Result<void> opened) {
     if (opened) {
       raw->handlers_.on_event(core::ModelOpened{.model = model});
@@ -166,6 +173,49 @@ void DeviceExecutor::execute(const core::SurrenderPages& command,
   handlers_.on_report(core::PagesReturned{.model = command.model, .pages = std::move(*pages)});
 }
 
+void DeviceExecutor::execute(const core::FitWorkspace& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  HEDDLE_CHECK(engine_->set_workspace(command.pages).has_value());  // As above.
+}
+
+void DeviceExecutor::execute(const core::KeepRecordings& command,
+                             std::vector<core::WorkerEvent>& events) {
+  const auto bytes = static_cast<std::uint64_t>(command.pages) * device_.properties().page_bytes;
+  engine_->set_recordings(bytes);
+  const std::int64_t more = command.pages - std::ssize(recordings_);
+  if (more > 0) {
+    give_up_for_recordings(more);
+  } else {
+    take_from_recordings(-more);
+  }
+  events.push_back(core::RecordingsKept{.pages = std::ssize(recordings_)});
+}
+
+void DeviceExecutor::give_up_for_recordings(std::int64_t count) {
+  auto pages = pool_.take(owner({}, Lease::kRecordings), count);
+  HEDDLE_CHECK(pages.has_value());  // As above.
+  device_.give_back(*pages);        // The engine has settled.
+  recordings_.insert(recordings_.end(), pages->begin(), pages->end());
+}
+
+/// All or none: the driver may keep what recordings had for others to come.
+void DeviceExecutor::take_from_recordings(std::int64_t count) {
+  const std::span<const PageId> pages =
+      std::span(recordings_).last(static_cast<std::size_t>(count));
+  if (const Result<void> taken = device_.take_again(pages); !taken) {
+    log::warning("the memory of recordings that were dropped cannot be had again",
+                 {{"why", taken.error().message}});
+    return;
+  }
+  pool_.put(owner({}, Lease::kRecordings), pages);
+  recordings_.resize(recordings_.size() - pages.size());
+}
+
+std::int64_t DeviceExecutor::most_recording_pages(const device::Device& device,
+                                                  std::int64_t pages) {
+  return device.properties().records ? pages / kRecordingsShare : 0;
+}
+
 void DeviceExecutor::execute(core::OpenModel& command, std::vector<core::WorkerEvent>& events) {
   HEDDLE_CHECK(!opened_.contains(command.model));
   OpenedModel& opened = opened_[command.model];
@@ -189,9 +239,6 @@ Result<void> DeviceExecutor::open(core::OpenModel& command, OpenedModel& opened)
     opened.weights = std::move(command.pages);
     pool_.adopt(opened.weights, owner(command.model, Lease::kWeights));
   }
-  auto overhead = pool_.take(owner(command.model, Lease::kOverhead), command.overhead_pages);
-  HEDDLE_CHECK(overhead.has_value());
-  opened.overhead = std::move(*overhead);
 
   const auto found = described_.find(command.model);
   if (found == described_.end() || found->second.layout.bytes != command.image_bytes) {
@@ -257,7 +304,6 @@ void DeviceExecutor::finish_close(ModelId model) {
   const auto found = opened_.find(model);
   HEDDLE_CHECK(found != opened_.end());
   const OpenedModel& opened = found->second;
-  pool_.put(owner(model, Lease::kOverhead), opened.overhead);
   if (opened.after == core::ImagePages::kToPool) {
     pool_.put(owner(model, Lease::kWeights), opened.weights);
   } else {

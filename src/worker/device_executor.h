@@ -92,6 +92,10 @@ class DeviceExecutor {
 
   [[nodiscard]] rpc::WorkerStats stats() const;
 
+  /// Most pages that recordings may have of `pages` of `device`; 0 where it records nothing.
+  [[nodiscard]] static std::int64_t most_recording_pages(const device::Device& device,
+                                                         std::int64_t pages);
+
  private:
   struct Described {
     std::string directory{};
@@ -103,7 +107,6 @@ class DeviceExecutor {
   struct OpenedModel {
     core::ImageSource source = core::ImageSource::kGiven;
     std::vector<PageId> weights{};
-    std::vector<PageId> overhead{};
     bool registered = false;  ///< The engine knows it: until it is closed, before its pages go.
     core::ImagePages after = core::ImagePages::kLeave;  ///< Where the weights' pages will go.
   };
@@ -112,6 +115,8 @@ class DeviceExecutor {
 
   void execute(const core::AdoptPages& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::SurrenderPages& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::FitWorkspace& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::KeepRecordings& command, std::vector<core::WorkerEvent>& events);
   void execute(core::OpenModel& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::CloseModel& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::SetImageReady& command, std::vector<core::WorkerEvent>& events);
@@ -125,6 +130,8 @@ class DeviceExecutor {
   void execute(const core::RunStep& command, std::vector<core::WorkerEvent>& events);
   void execute(core::Report& command, std::vector<core::WorkerEvent>& events);
 
+  void give_up_for_recordings(std::int64_t count);
+  void take_from_recordings(std::int64_t count);
   Result<void> open(core::OpenModel& command, OpenedModel& opened);
   [[nodiscard]] Result<std::shared_ptr<text::GrammarMatcher>> compile(ModelId id,
                                                                       const spec::Grammar& grammar);
@@ -139,6 +146,7 @@ class DeviceExecutor {
   rpc::Pace pace_;
   Handlers handlers_;
   memory::PagePool pool_;
+  std::vector<PageId> recordings_{};  ///< Pages whose memory the driver has for recordings.
   std::map<ModelId, Described> described_{};
   std::map<ModelId, OpenedModel> opened_{};
   /// Sequences that the engine would not take; the core may still have them removed.

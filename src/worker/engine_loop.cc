@@ -1,5 +1,6 @@
 #include "worker/engine_loop.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -17,14 +18,18 @@ EngineLoop::EngineLoop(rpc::WorkerHello hello,
     : hello_(std::move(hello)),
       device_(std::move(device)),
       outbox_(outbox),
-      core_(core::WorkerOptions{.device = hello_.device,
-                                .epoch = hello_.epoch,
-                                .pages = static_cast<std::int64_t>(hello_.pages.size()),
-                                .device_pages = hello_.device_pages,
-                                .step = hello_.step,
-                                .prefix_cache = hello_.prefix_cache,
-                                .queue = hello_.queue,
-                                .fixed_parts = hello_.fixed_parts}),
+      core_(core::WorkerOptions{
+          .device = hello_.device,
+          .epoch = hello_.epoch,
+          .pages = static_cast<std::int64_t>(hello_.pages.size()),
+          .device_pages = hello_.device_pages,
+          .step = hello_.step,
+          .prefix_cache = hello_.prefix_cache,
+          .queue = hello_.queue,
+          .fixed_parts = hello_.fixed_parts,
+          .recording_pages = DeviceExecutor::most_recording_pages(
+              *device_,
+              std::max(static_cast<std::int64_t>(hello_.pages.size()), hello_.device_pages))}),
       thread_([this] { run(); }) {}
 
 void EngineLoop::hear(core::WorkerMessage message) {

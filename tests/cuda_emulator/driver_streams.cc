@@ -365,6 +365,16 @@ EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   });
 }
 
+EXPORT CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, std::size_t* count) {
+  return call("cuGraphGetNodes", Needs::kDevice, [&](Machine& here, auto&) {
+    if (!here.graphs.has(graph) || nodes != nullptr || count == nullptr) {
+      return kCudaInvalidValue;  // Nobody asks which they are.
+    }
+    *count = graph->operations->size();
+    return kCudaSuccess;
+  });
+}
+
 EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable,
                                             CUgraph graph,
                                             unsigned long long flags) {

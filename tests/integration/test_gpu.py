@@ -88,6 +88,30 @@ def device(server, name):
     return found
 
 
+def test_models_share_a_workspace_and_pages_for_recordings():
+    """Charged once for all models, as much as the hungriest needs, and given back with it."""
+    env = machine()
+    with heddle.Server(config(memory="16MiB"), env=env) as server:
+
+        def overhead():
+            return device(server, "gpu0")["pages"]["overhead"]["held"]
+
+        first, *others = heddle.demo_models()
+        for model in (first, *others):
+            prompt, answer = heddle.eval_set(model, 1)[0]
+            assert server.chat(model, prompt) == answer
+            if model == first:
+                alone = wait_for(overhead)
+        assert device(server, "gpu0")["pages_free"] > 0
+        assert alone <= overhead() < 2 * alone
+        for model in others:
+            assert server.call("/models/unload", {"model": model})[0] == 200
+        wait_for(lambda: overhead() == alone)
+        told = {**os.environ, **env, "HEDDLE_HOST": server.url}
+        shown = heddle.subprocess.run([heddle.BINARY, "ps"], capture_output=True, text=True, check=True, env=told)
+        assert f"overhead {alone * 64} KiB" in shown.stdout or f"overhead {alone / 16:.2f} MiB" in shown.stdout
+
+
 def test_images_come_over_both_gpus_links():
     """Copies take time here, so that the other GPU's link is of use; what came which way is counted."""
     with heddle.Server(config(devices=2, memory="16MiB"), env=machine(devices=2, link=20_000_000)) as server:

@@ -15,6 +15,9 @@ void CpuStream::copy(std::byte* target, const std::byte* source, std::size_t byt
 }
 
 std::byte* CpuStream::scratch(std::size_t bytes) {
+  if (bytes <= lent_.size()) {
+    return lent_.data();
+  }
   if (bytes > scratch_bytes_) {
     scratch_.reset();
     scratch_ = allocate_aligned(bytes);

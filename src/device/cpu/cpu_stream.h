@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -38,14 +39,17 @@ class CpuStream final : public Stream {
 
   [[nodiscard]] ThreadPool& pool() { return *pool_; }
 
-  /// Memory for the task that runs, 64-byte aligned; the next task that asks has the same. Grows
-  /// and never shrinks.
+  void lend_scratch(std::byte* memory, std::size_t bytes) override { lent_ = {memory, bytes}; }
+
+  /// Memory for the task that runs, 64-byte aligned; the next task that asks has the same. What was
+  /// lent, where that is enough; its own grows and never shrinks.
   [[nodiscard]] std::byte* scratch(std::size_t bytes);
 
  private:
   std::unique_ptr<ThreadPool> pool_;
   Pacer link_;
   TaskQueue tasks_{};
+  std::span<std::byte> lent_{};
   std::size_t scratch_bytes_ = 0;
   AlignedBytes scratch_{};
 };

@@ -166,6 +166,9 @@ void CudaStream::wait_for(const CudaStream& other) {
 }
 
 std::byte* CudaStream::scratch(std::size_t bytes) {
+  if (bytes <= lent_.size()) {
+    return lent_.data();
+  }
   const std::size_t have = scratch_.empty() ? 0 : scratch_.back().bytes();
   if (bytes <= have) {
     return scratch_.empty() ? nullptr : scratch_.back().data();
@@ -207,6 +210,10 @@ Result<std::unique_ptr<Graph>> CudaStream::end_capture() {
   // Also after an error, so that the stream runs work again.
   keep("record work: cuStreamEndCapture", api.cuStreamEndCapture(handle_, &graph));
   CUgraphExec executable = nullptr;
+  std::size_t operations = 0;
+  if (!error_) {
+    keep("record work: cuGraphGetNodes", api.cuGraphGetNodes(graph, nullptr, &operations));
+  }
   if (!error_) {
     keep("record work: cuGraphInstantiate", api.cuGraphInstantiateWithFlags(&executable, graph, 0));
   }
@@ -216,7 +223,7 @@ Result<std::unique_ptr<Graph>> CudaStream::end_capture() {
   if (std::optional<Error> error = std::exchange(error_, std::nullopt)) {
     return *std::move(error);
   }
-  return std::unique_ptr<Graph>(std::make_unique<CudaGraph>(context_, executable));
+  return std::unique_ptr<Graph>(std::make_unique<CudaGraph>(context_, executable, operations));
 }
 
 void CudaStream::replay(const Graph& graph) {

@@ -3,8 +3,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <type_traits>
 #include <unordered_map>
 #include <vector>
@@ -21,17 +23,20 @@ class CudaDevice;
 /// Work that a CudaStream recorded, as the driver's executable graph.
 class CudaGraph final : public Graph {
  public:
-  /// Takes `handle` over.
-  CudaGraph(CudaContext& context, CUgraphExec handle) : context_(context), handle_(handle) {}
+  /// Takes `handle` over, which is of so many operations.
+  CudaGraph(CudaContext& context, CUgraphExec handle, std::size_t operations)
+      : context_(context), handle_(handle), operations_(operations) {}
   ~CudaGraph() override;
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
 
   [[nodiscard]] CUgraphExec handle() const { return handle_; }
+  [[nodiscard]] std::uint64_t bytes() const override { return operations_ * kRecordedBytes; }
 
  private:
   CudaContext& context_;
   CUgraphExec handle_;
+  std::size_t operations_;
 };
 
 /// A stream of a GPU. Enqueuing neither waits nor reports: the first call that fails is kept, what
@@ -48,6 +53,7 @@ class CudaStream final : public Stream {
 
   void copy(std::byte* target, const std::byte* source, std::size_t bytes) override;
   Result<void> synchronize() override;
+  void lend_scratch(std::byte* memory, std::size_t bytes) override { lent_ = {memory, bytes}; }
   [[nodiscard]] std::uint64_t mark() override;
   Result<void> wait(std::uint64_t mark) override;
   /// What is recorded has been enqueued once before, so that kernels are loaded and scratch is as
@@ -68,10 +74,15 @@ class CudaStream final : public Stream {
   void wait_for(const CudaStream& other);
 
   /// Memory of the device for the kernel that is launched next, 256-byte aligned; who asks next has
-  /// the same: kernels of a stream run one after another. Grows and never shrinks; what it was
-  /// before stays valid for graphs that recorded it. Null where that failed, which fails the
-  /// stream.
+  /// the same: kernels of a stream run one after another. What was lent, where that is enough; its
+  /// own grows and never shrinks, and what it was before stays valid for graphs that recorded it.
+  /// Null where that failed, which fails the stream.
   [[nodiscard]] std::byte* scratch(std::size_t bytes);
+  /// How much of it an operation that has a choice takes at most: what was lent; until any is, as
+  /// much as it likes.
+  [[nodiscard]] std::size_t scratch_limit() const {
+    return lent_.empty() ? std::numeric_limits<std::size_t>::max() : lent_.size();
+  }
   /// What an operation found that it cannot do.
   void fail(Error error);
 
@@ -121,7 +132,8 @@ class CudaStream final : public Stream {
   bool capturing_ = false;
   std::optional<Error> error_{};
   std::unordered_map<const char*, Known> kernels_{};  ///< By KernelId::name.
-  std::vector<Buffer> scratch_{};                     ///< The last is the one in use.
+  std::span<std::byte> lent_{};
+  std::vector<Buffer> scratch_{};  ///< Its own. The last is the one in use.
   /// By its type's mark, whose address tells types apart.
   template <class T>
   static constexpr char kTypeMark = 0;

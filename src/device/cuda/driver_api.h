@@ -29,6 +29,7 @@ using CUmodule = ::CUmod_st*;
 using CUfunction = ::CUfunc_st*;
 using CUgraph = ::CUgraph_st*;
 using CUgraphExec = ::CUgraphExec_st*;
+using CUgraphNode = ::CUgraphNode_st*;
 using CUmemGenericAllocationHandle = std::uint64_t;
 using CUhostFn = void (*)(void* context);
 
@@ -208,6 +209,7 @@ constexpr std::uintptr_t kLaunchParamsBytes = 2;
        void**)                                                                                     \
   CALL(cuStreamBeginCapture_v2, CUstream, int)                                                     \
   CALL(cuStreamEndCapture, CUstream, CUgraph*)                                                     \
+  CALL(cuGraphGetNodes, CUgraph, CUgraphNode*, std::size_t*)                                       \
   CALL(cuGraphInstantiateWithFlags, CUgraphExec*, CUgraph, unsigned long long)                     \
   CALL(cuGraphDestroy, CUgraph)                                                                    \
   CALL(cuGraphExecDestroy, CUgraphExec)                                                            \

@@ -104,7 +104,15 @@ std::int64_t splits_for(std::int64_t blocks, std::int64_t wanted, std::int64_t s
   return std::clamp(splits, std::int64_t{1}, std::int64_t{kAttentionSplitsMax});
 }
 
-Plan plan_of(const AttentionArgs& args, std::int64_t multiprocessors) {
+/// Scratch that one part of the positions takes: sum, maximum and result of all heads' rows.
+std::size_t split_bytes(const AttentionArgs& args) {
+  return static_cast<std::size_t>(args.query.shape[0] * args.query.shape[1] *
+                                  (args.kv.head_dim + 2)) *
+         sizeof(float);
+}
+
+/// For at most `splits` parts, or 1.
+Plan plan_of(const AttentionArgs& args, std::int64_t multiprocessors, std::int64_t splits) {
   const std::int64_t tokens = args.query.shape[0];
   const std::int64_t sequences = args.rows.sequences();
   const std::int64_t kv_heads = args.kv.kv_heads;
@@ -126,6 +134,8 @@ Plan plan_of(const AttentionArgs& args, std::int64_t multiprocessors) {
       splits_for(plan.narrow_blocks * kv_heads, kNarrowBlocksEach * multiprocessors, steps);
   plan.wide_splits =
       splits_for(plan.wide_blocks * kv_heads, kWideBlocksEach * multiprocessors, steps);
+  plan.narrow_splits = std::clamp(splits, std::int64_t{1}, plan.narrow_splits);
+  plan.wide_splits = std::clamp(splits, std::int64_t{1}, plan.wide_splits);
   return plan;
 }
 
@@ -177,13 +187,15 @@ void launch_blocks(device::CudaStream& stream,
 void attention(device::Stream& stream, const AttentionArgs& args) {
   device::CudaStream& cuda = cuda_stream(stream);
   const Plan plan =
-      plan_of(args, cuda.device().context().attribute(device::kAttributeMultiprocessorCount));
-  AttentionParams params = params_of(args, plan);
+      plan_of(args,
+              cuda.device().context().attribute(device::kAttributeMultiprocessorCount),
+              static_cast<std::int64_t>(std::min<std::size_t>(
+                  cuda.scratch_limit() / split_bytes(args), kAttentionSplitsMax)));
   const std::int64_t splits = std::max(plan.narrow_splits, plan.wide_splits);
+  AttentionParams params = params_of(args, plan);
   if (splits > 1) {
     const std::int64_t rows = splits * params.tokens * params.heads;
-    std::byte* scratch = cuda.scratch(static_cast<std::size_t>(
-        rows * (args.kv.head_dim + 2) * static_cast<std::int64_t>(sizeof(float))));
+    std::byte* scratch = cuda.scratch(static_cast<std::size_t>(splits) * split_bytes(args));
     if (scratch == nullptr) {
       return;  // The stream has failed.
     }

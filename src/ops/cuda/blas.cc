@@ -114,13 +114,14 @@ bool Blas::open_library(device::CudaStream& stream) {
   return library_ != nullptr;
 }
 
-Blas::Product Blas::product_of(const LinearArgs& args) {
+Blas::Product Blas::product_of(const LinearArgs& args, std::size_t workspace) {
   return {.tokens = args.x.shape[0],
           .outputs = args.weight.shape[0],
           .inputs = args.weight.shape[1],
           .x_stride = args.x.stride[0],
           .residual_stride = args.residual.present() ? args.residual.stride[0] : 0,
           .out_stride = args.out.stride[0],
+          .workspace = workspace,
           .bf16 = args.weight.dtype == DType::kBf16,
           .bias = args.bias.present(),
           .alignment = {alignment_of(args.weight.data),
@@ -177,7 +178,8 @@ bool Blas::take_advice(const Product& product, Plan& plan) {
   };
   int found = 0;
   const bool advised =
-      set(kBlasWorkspaceMax, kWorkspaceBytes) && set(kBlasReductions, kBlasReductionInWorkspace) &&
+      set(kBlasWorkspaceMax, product.workspace) &&
+      set(kBlasReductions, kBlasReductionInWorkspace) &&
       set(kBlasAlignmentA, product.alignment[0]) && set(kBlasAlignmentB, product.alignment[1]) &&
       set(kBlasAlignmentC, product.alignment[2]) && set(kBlasAlignmentD, product.alignment[3]) &&
       api.cublasLtMatmulAlgoGetHeuristic(library_->handle(),
@@ -192,7 +194,7 @@ bool Blas::take_advice(const Product& product, Plan& plan) {
                                          &found) == kBlasSuccess;
   (void)api.cublasLtMatmulPreferenceDestroy(preference);
   return advised && found == 1 && plan.advice.state == kBlasSuccess &&
-         plan.advice.workspaceSize <= kWorkspaceBytes;
+         plan.advice.workspaceSize <= product.workspace;
 }
 
 const Blas::Plan& Blas::plan_of(const Product& product, std::uintptr_t bias) {
@@ -216,7 +218,8 @@ bool Blas::multiply(device::CudaStream& stream, const LinearArgs& args) {
     return false;
   }
   stream.device().context().make_current();
-  const Plan& plan = plan_of(product_of(args), bias);
+  const std::size_t most = std::min(kWorkspaceBytes, stream.scratch_limit());
+  const Plan& plan = plan_of(product_of(args, most), bias);
   if (!plan.usable) {
     return false;
   }

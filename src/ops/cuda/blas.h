@@ -48,7 +48,7 @@ class Blas {
   /// product is looked up when it comes the first time, which takes a while, and remembered.
   bool multiply(device::CudaStream& stream, const LinearArgs& args);
 
-  /// Of a stream's scratch that a product may take.
+  /// Of a stream's scratch that a product may take, if that is as much.
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20U;
 
  private:
@@ -60,6 +60,7 @@ class Blas {
     std::int64_t x_stride = 0;
     std::int64_t residual_stride = 0;  ///< 0: there is none.
     std::int64_t out_stride = 0;
+    std::size_t workspace = 0;  ///< It may take [bytes].
     bool bf16 = false;
     bool bias = false;
     /// In bytes, powers of two up to 256: of weight, x, residual and out.
@@ -77,7 +78,7 @@ class Blas {
     cublasLtMatmulHeuristicResult_t advice{};
   };
 
-  static Product product_of(const LinearArgs& args);
+  static Product product_of(const LinearArgs& args, std::size_t workspace);
   bool open_library(device::CudaStream& stream);
   const Plan& plan_of(const Product& product, std::uintptr_t bias);
   Plan make_plan(const Product& product, std::uintptr_t bias);

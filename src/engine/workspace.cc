@@ -1,0 +1,81 @@
+#include "engine/workspace.h"
+
+#include <algorithm>
+
+namespace heddle::engine {
+namespace {
+
+constexpr std::size_t kAlignment = 256;
+
+/// On GPUs: what attention puts its parts in, of so many for each token, and cuBLASLt its sums; at
+/// most so much. A batch of few tokens has more parts, and needs them: it is those that leave a GPU
+/// idle.
+constexpr std::int64_t kAttentionParts = 8;
+constexpr std::size_t kPartsBytesMax = std::size_t{64} << 20U;
+
+/// Recordings that a model has enough with, and what is recorded of a step: for each layer at most,
+/// and once.
+constexpr std::uint64_t kRecordings = 32;
+constexpr std::uint64_t kOperationsOfLayer = 14;
+constexpr std::uint64_t kOperationsOnce = 10;
+
+constexpr std::size_t round_up(std::size_t value, std::size_t to) {
+  return (value + to - 1) / to * to;
+}
+
+/// The inputs of a product in an order that kernels want: whole tiles of tokens, inputs padded, two
+/// bytes for each, and a scale by token. None of them wants that of float32.
+std::size_t packed_bytes(const spec::ModelSpec& model, spec::DType weights, std::int64_t tokens) {
+  constexpr std::size_t kTile = 16;
+  constexpr std::size_t kPad = 128;
+  if (spec::compute_dtype(weights) != spec::DType::kBf16) {
+    return 0;
+  }
+  const std::int64_t widest =
+      std::max({model.hidden, model.heads * model.head_dim, model.intermediate});
+  return round_up(static_cast<std::size_t>(tokens), kTile) *
+         (round_up(static_cast<std::size_t>(widest), kPad) * spec::dtype_bytes(spec::DType::kBf16) +
+          sizeof(float));
+}
+
+std::size_t scratch_bytes(device::Kind kind,
+                          const spec::ModelSpec& model,
+                          spec::DType weights,
+                          std::int64_t tokens) {
+  const std::size_t packed = packed_bytes(model, weights, tokens);
+  if (kind != device::Kind::kCuda) {
+    return round_up(packed, kAlignment);
+  }
+  const auto parts =
+      static_cast<std::size_t>(kAttentionParts * tokens * model.heads * (model.head_dim + 2)) *
+      sizeof(float);
+  return round_up(std::max(packed, std::min(parts, kPartsBytesMax)), kAlignment);
+}
+
+}  // namespace
+
+Workspace place_workspace(device::Kind kind,
+                          const spec::ModelSpec& model,
+                          spec::DType weights,
+                          std::int64_t tokens,
+                          std::byte* memory) {
+  return {.activations = place_activations(model, weights, tokens, memory),
+          .scratch = memory + round_up(activation_bytes(model, weights, tokens), kAlignment),
+          .scratch_bytes = scratch_bytes(kind, model, weights, tokens)};
+}
+
+std::uint64_t workspace_bytes(device::Kind kind,
+                              const spec::ModelSpec& model,
+                              spec::DType weights,
+                              std::int64_t tokens) {
+  return round_up(activation_bytes(model, weights, tokens), kAlignment) +
+         scratch_bytes(kind, model, weights, tokens);
+}
+
+std::uint64_t recordings_bytes(const spec::ModelSpec& model) {
+  const std::uint64_t operations =
+      kOperationsOfLayer * static_cast<std::uint64_t>(model.layers) + kOperationsOnce;
+  return model.shard.ranks > 1 ? 0 : kRecordings * operations * device::kRecordedBytes;
+}
+
+}  // namespace heddle::engine

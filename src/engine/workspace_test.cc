@@ -1,0 +1,66 @@
+#include "engine/workspace.h"
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace heddle::engine {
+namespace {
+
+using device::Kind;
+constexpr auto kBf16 = spec::DType::kBf16;
+constexpr auto kF32 = spec::DType::kF32;
+
+const spec::ModelSpec kLarge{.hidden = 4096,
+                             .layers = 32,
+                             .heads = 32,
+                             .kv_heads = 8,
+                             .head_dim = 128,
+                             .intermediate = 14336,
+                             .vocab = 128256};
+
+TEST(Workspace, ScratchLiesBehindTheActivationsAndWithinIt) {
+  for (const Kind kind : {Kind::kCpu, Kind::kCuda}) {
+    for (const std::int64_t tokens : {1, 7, 64}) {
+      spec::ModelSpec model = kLarge;
+      model.hidden = 72;
+      model.intermediate = 100;
+      model.vocab = 1001;
+      std::vector<std::byte> memory(workspace_bytes(kind, model, kBf16, tokens) + 256);
+      const auto skip = (256 - reinterpret_cast<std::uintptr_t>(memory.data()) % 256) % 256;
+      std::byte* const base = memory.data() + skip;
+      const Workspace workspace = place_workspace(kind, model, kBf16, tokens, base);
+      EXPECT_EQ(workspace.activations.hidden.data, base);
+      EXPECT_GE(workspace.scratch, base + activation_bytes(model, kBf16, tokens));
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(workspace.scratch) % 256, 0U);
+      EXPECT_GE(workspace.scratch_bytes, static_cast<std::size_t>(tokens) * (128 * 2 + 4));
+      EXPECT_EQ(workspace.scratch + workspace.scratch_bytes,
+                base + workspace_bytes(kind, model, kBf16, tokens));
+    }
+  }
+}
+
+TEST(Workspace, GrowsWithTheTokensAndHasNoMoreThanIsOfUse) {
+  EXPECT_GT(workspace_bytes(Kind::kCpu, kLarge, kBf16, 512),
+            workspace_bytes(Kind::kCpu, kLarge, kBf16, 64) + 448U * 4U * 4096U);
+  EXPECT_EQ(workspace_bytes(Kind::kCpu, kLarge, kF32, 512), activation_bytes(kLarge, kF32, 512))
+      << "nothing is packed";
+  const auto scratch = [](std::int64_t tokens) {
+    return workspace_bytes(Kind::kCuda, kLarge, kF32, tokens) -
+           activation_bytes(kLarge, kF32, tokens);
+  };
+  EXPECT_EQ(scratch(32), 8U * 32U * 32U * 130U * 4U);
+  EXPECT_EQ(scratch(8192), 64U << 20U);
+}
+
+TEST(Workspace, RecordingsAreOfModelsThatAreWhole) {
+  EXPECT_EQ(recordings_bytes(kLarge), 32 * (14 * 32 + 10) * device::kRecordedBytes);
+  spec::ModelSpec shard = kLarge;
+  shard.shard = {.rank = 1, .ranks = 2};
+  EXPECT_EQ(recordings_bytes(shard), 0U);
+}
+
+}  // namespace
+}  // namespace heddle::engine
