@@ -32,7 +32,6 @@ void ManagerCore::Impl::lend_idle() {
   }
   for (auto& [device_id, device] : devices_) {
     count_shortage(device);
-    recall(device);
     if (!device.up || device.plan || device.short_pages == 0) {
       continue;
     }
@@ -116,8 +115,10 @@ void ManagerCore::Impl::recall(DeviceState& device) {
   const Instance& instance = there.instances.at(id);
   const std::int64_t each =
       std::max<std::int64_t>(1, (device.short_pages - 1) / device.short_sequences + 1);
+  const std::int64_t workspace = workspace_of(there, id);
+  const std::int64_t free = free_pages(there, workspace) - workspace;
   const std::int64_t most =
-      std::min(free_pages(there) / each, model.config.batch - std::ssize(instance.in_flight));
+      std::min(free / each, model.config.batch - std::ssize(instance.in_flight));
   if (there.short_sequences == 0 && instance.complete && most > 0) {
     device.recall_at = now_ + options_.planner.period;
     act(TellWorker{.device = device.config.id,

@@ -39,6 +39,9 @@ void ManagerCore::Impl::schedule() {
   answer_tickets();  // Before another model takes the place of one that has just come.
   advance_claims();
   place_wanted();
+  for (auto& [id, device] : devices_) {
+    recall(device);
+  }
   lend_idle();
   plan_ahead();
   finish_draining();
