@@ -5,7 +5,8 @@
 
 #include "core/manager_core_impl.h"
 
-/// The pages of idle models, for requests of others that wait for memory.
+/// For requests that wait for memory: the pages of idle models, other devices of their own model,
+/// and devices more for it.
 namespace heddle::core {
 
 using namespace std::chrono_literals;
