@@ -127,13 +127,18 @@ TEST(ManagerPlanner, WhoComesOftenStaysThoughItWasUsedLongerAgo) {
   }
 }
 
-/// A serves, and B, C are idle beside it or elsewhere; requests of A wait for pages.
-void report_shortage(Bench& bench, std::int64_t sequences, std::int64_t pages) {
-  DeviceReport report{.short_sequences = sequences, .short_pages = pages, .short_model = kA};
-  for (const ModelId model : bench.resident[DeviceId(0)]) {
-    report.models.push_back({.model = model, .residency = Residency::kWarm, .complete = true});
+/// What the device has serves or is idle, all of it there, and requests of one of its models wait
+/// for pages.
+void report_shortage(Bench& bench,
+                     std::int64_t sequences,
+                     std::int64_t pages,
+                     DeviceId device = DeviceId(0),
+                     ModelId model = kA) {
+  DeviceReport report{.short_sequences = sequences, .short_pages = pages, .short_model = model};
+  for (const ModelId resident : bench.resident[device]) {
+    report.models.push_back({.model = resident, .residency = Residency::kWarm, .complete = true});
   }
-  bench.report(DeviceId(0), report);
+  bench.report(device, report);
 }
 
 TEST(ManagerPlanner, AnIdleModelGivesItsPagesOnceOthersHaveWaitedForAsMuchAsItIsWorth) {
@@ -317,12 +322,7 @@ TEST(ManagerPlanner, NobodyIsRecalledToWhereMemoryIsShortToo) {
   }
   bench.wait(20s);
   ASSERT_TRUE(bench.there(kA, 0) && bench.there(kA, 1));
-  bench.report(
-      DeviceId(1),
-      DeviceReport{.models = {{.model = kA, .residency = Residency::kWarm, .complete = true}},
-                   .short_sequences = 1,
-                   .short_pages = 2,
-                   .short_model = kB});
+  report_shortage(bench, 1, 2, DeviceId(1), kB);
   report_shortage(bench, 4, 12);
   EXPECT_TRUE(recalls(bench).empty());
 }
@@ -335,12 +335,7 @@ TEST(ManagerPlanner, WhoWaitsForMemoryOnAllDevicesOfItsModelGetsOneMore) {
   bench.wait(10s);
   ASSERT_TRUE(bench.there(kA, 0) && bench.there(kA, 1));
   EXPECT_FALSE(bench.there(kA, 2)) << "the second has room";
-  bench.report(
-      DeviceId(1),
-      DeviceReport{.models = {{.model = kA, .residency = Residency::kServing, .complete = true}},
-                   .short_sequences = 2,
-                   .short_pages = 3,
-                   .short_model = kA});
+  report_shortage(bench, 2, 3, DeviceId(1), kA);
   bench.wait(2s);
   EXPECT_TRUE(bench.there(kA, 2));
 }
