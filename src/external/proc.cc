@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <string_view>
+#include <thread>
 
+#include "base/clock.h"
 #include "base/descriptor.h"
 #include "external/process_set.h"
 
@@ -13,12 +15,17 @@
 
 namespace heddle::external {
 
-std::string read_small_file(const std::string& path) {
+using namespace std::chrono_literals;
+
+namespace {
+
+/// What is to be read of it; nothing where it cannot be opened.
+std::optional<std::string> read_whole(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::string text;
   if (!file) {
-    return text;
+    return std::nullopt;
   }
+  std::string text;
   constexpr std::size_t kChunk = 4096;
   for (;;) {
     const std::size_t had = text.size();
@@ -31,20 +38,14 @@ std::string read_small_file(const std::string& path) {
   }
 }
 
-bool write_small_file(const std::string& path, const std::string& text) {
-  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  return file && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
-}
-
-std::optional<ProcessFacts> process_facts(pid_t pid) {
-  const std::string text = read_small_file("/proc/" + std::to_string(pid) + "/stat");
+/// The fields of a process's "stat" from kFirstField on, as proc(5) counts them from 1.
+constexpr std::size_t kFirstField = 3;
+std::vector<std::string_view> stat_fields(const std::string& text) {
   // The name, in brackets, may hold anything, brackets too: fields are counted from behind it.
   const std::size_t close = text.rfind(')');
-  if (close == std::string::npos) {
-    return std::nullopt;
-  }
   std::vector<std::string_view> fields;
-  std::string_view rest = std::string_view(text).substr(close + 1);
+  std::string_view rest =
+      close == std::string::npos ? "" : std::string_view(text).substr(close + 1);
   while (!rest.empty()) {
     rest.remove_prefix(std::min(rest.find_first_not_of(" \n"), rest.size()));
     const std::size_t end = std::min(rest.find_first_of(" \n"), rest.size());
@@ -53,15 +54,71 @@ std::optional<ProcessFacts> process_facts(pid_t pid) {
     }
     rest.remove_prefix(end);
   }
-  constexpr std::size_t kStartTime = 19;  // proc(5) counts it as 22, from the number.
+  return fields;
+}
+
+std::uint64_t to_number(std::string_view text) {
+  std::uint64_t number = 0;
+  std::from_chars(text.begin(), text.end(), number);
+  return number;
+}
+
+/// Whether a process whose environment was empty may have one a moment later: the kernel gives it
+/// its new memory, and its parent leave to go on after vfork, before it says where in that memory
+/// the environment is.
+bool is_on_its_way_to_a_program(pid_t pid) {
+  const std::string text = read_small_file("/proc/" + std::to_string(pid) + "/stat");
+  const std::vector<std::string_view> fields = stat_fields(text);
+  constexpr std::size_t kMemory = 23 - kFirstField;  // Zombies and the kernel's threads have none.
+  constexpr std::size_t kEnvironmentStart = 50 - kFirstField;
+  constexpr std::size_t kEnvironmentEnd = 51 - kFirstField;
+  if (fields.size() <= kEnvironmentEnd || to_number(fields[kMemory]) == 0) {
+    return false;
+  }
+  const std::uint64_t end = to_number(fields[kEnvironmentEnd]);
+  return end == 0 || end > to_number(fields[kEnvironmentStart]);  // It is there by now.
+}
+
+/// Longer than the kernel takes for that, on a busy machine too.
+constexpr Duration kProgramPatience = 100ms;
+constexpr Duration kProgramLook = 50us;
+
+/// The environment that the process was started with; empty where it has none or is not ours.
+std::string environment_of(pid_t pid) {
+  const Instant deadline = steady_now() + kProgramPatience;
+  for (;;) {
+    std::optional<std::string> all = read_whole("/proc/" + std::to_string(pid) + "/environ");
+    if (!all) {
+      return "";
+    }
+    if (!all->empty() || !is_on_its_way_to_a_program(pid) || steady_now() >= deadline) {
+      return *std::move(all);
+    }
+    std::this_thread::sleep_for(kProgramLook);
+  }
+}
+
+}  // namespace
+
+std::string read_small_file(const std::string& path) {
+  return read_whole(path).value_or("");
+}
+
+bool write_small_file(const std::string& path, const std::string& text) {
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  return file && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+std::optional<ProcessFacts> process_facts(pid_t pid) {
+  const std::string text = read_small_file("/proc/" + std::to_string(pid) + "/stat");
+  const std::vector<std::string_view> fields = stat_fields(text);
+  constexpr std::size_t kStartTime = 22 - kFirstField;
   if (fields.size() <= kStartTime) {
     return std::nullopt;
   }
-  ProcessFacts facts;
-  facts.state = fields[0][0];
-  std::from_chars(fields[1].begin(), fields[1].end(), facts.parent);
-  std::from_chars(fields[kStartTime].begin(), fields[kStartTime].end(), facts.start_time);
-  return facts;
+  return ProcessFacts{.state = fields[0][0],
+                      .parent = static_cast<pid_t>(to_number(fields[1])),
+                      .start_time = to_number(fields[kStartTime])};
 }
 
 std::vector<pid_t> all_processes() {
@@ -85,7 +142,7 @@ std::vector<pid_t> all_processes() {
 }
 
 bool has_in_environment(pid_t pid, const std::string& assignment) {
-  const std::string all = read_small_file("/proc/" + std::to_string(pid) + "/environ");
+  const std::string all = environment_of(pid);
   const std::string wanted = assignment + '\0';
   for (std::size_t at = all.find(wanted); at != std::string::npos; at = all.find(wanted, at + 1)) {
     if (at == 0 || all[at - 1] == '\0') {

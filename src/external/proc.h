@@ -28,7 +28,8 @@ struct ProcessFacts {
 /// Whether it took `text` in one write.
 bool write_small_file(const std::string& path, const std::string& text);
 
-/// Whether the environment that the process was started with has `assignment` ("NAME=value").
+/// Whether the environment that the process was started with has `assignment` ("NAME=value"). One
+/// that is about to become a program is waited for, 100 ms at most: until then it has none.
 [[nodiscard]] bool has_in_environment(pid_t pid, const std::string& assignment);
 
 /// Those of a mark, without zombies.

@@ -1,6 +1,7 @@
 #include "external/proc.h"
 
 #include <algorithm>
+#include <array>
 
 #include <gtest/gtest.h>
 
@@ -47,6 +48,42 @@ TEST(Proc, FindsWholeAssignmentsInEnvironments) {
   EXPECT_FALSE(has_in_environment(::getpid(), path.substr(1)));
   EXPECT_FALSE(has_in_environment(::getpid(), path.substr(0, path.size() - 1)));
   EXPECT_TRUE(marked_processes("nobody has this mark").empty());
+}
+
+TEST(Proc, FindsProcessesThatAreAboutToBecomeAProgram) {
+  const std::string mark = "HEDDLE_ENGINE=heddle-proc-test-" + std::to_string(::getpid());
+  const std::array<const char*, 3> words = {"sleep", "1000", nullptr};
+  const std::array<const char*, 2> environment = {mark.c_str(), nullptr};
+  constexpr int kTimes = 200;  // The parent nearly always goes on first.
+  for (int time = 0; time < kTimes; ++time) {
+    const pid_t pid = ::vfork();
+    if (pid == 0) {
+      ::execvpe(words[0],
+                const_cast<char* const*>(words.data()),
+                const_cast<char* const*>(environment.data()));
+      ::_exit(1);
+    }
+    EXPECT_TRUE(has_in_environment(pid, mark));
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+  }
+}
+
+TEST(Proc, DoesNotWaitForAnEnvironmentThatIsEmpty) {
+  const std::array<const char*, 3> words = {"sleep", "1000", nullptr};
+  const std::array<const char*, 1> environment = {nullptr};
+  const pid_t pid = ::vfork();
+  if (pid == 0) {
+    ::execvpe(words[0],
+              const_cast<char* const*>(words.data()),
+              const_cast<char* const*>(environment.data()));
+    ::_exit(1);
+  }
+  EXPECT_FALSE(has_in_environment(pid, "A=b"));
+  ::kill(pid, SIGKILL);
+  EXPECT_TRUE(comes_true([&] { return process_facts(pid)->state == 'Z'; }));
+  EXPECT_FALSE(has_in_environment(pid, "A=b"));
+  ::waitpid(pid, nullptr, 0);
 }
 
 TEST(Proc, ReadsAndWritesSmallFiles) {
