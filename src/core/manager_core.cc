@@ -67,6 +67,7 @@ std::vector<ModelStatus> ManagerCore::Impl::models() const {
                        .foreign = model.foreign(),
                        .loads = model.loads,
                        .evictions = model.evictions,
+                       .recalled = model.recalled,
                        .objectives = model.objectives(),
                        .demand = demand_status(model),
                        .last_used = model.last_used,

@@ -83,6 +83,7 @@ struct ModelState {
   bool sent_away = false;  ///< It was unloaded on purpose; nobody has asked for it since.
   std::array<std::uint64_t, kLoadReasons> loads{};
   std::array<std::uint64_t, kEvictionReasons> evictions{};
+  std::uint64_t recalled = 0;  ///< Requests that came back from where they waited for memory.
   std::uint64_t image_ready_bytes = 0;
   bool host_cached = false;
   std::optional<policy::PlacementReason> waits_for{};  ///< As last noted.

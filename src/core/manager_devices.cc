@@ -169,7 +169,9 @@ void ManagerCore::Impl::heard(DeviceId device_id, const RequestReturned& returne
   // Unless it was recalled, the model goes, though the manager may not have heard why: send it
   // nothing more until then.
   Instance& instance = devices_.at(device_id).instances.at(requests_.at(returned.request).model);
-  if (!returned.recalled && instance.stage == InstanceStage::kServing) {
+  if (returned.recalled) {
+    ++models_.at(requests_.at(returned.request).model).recalled;
+  } else if (instance.stage == InstanceStage::kServing) {
     instance.stage = InstanceStage::kDraining;
   }
   leave(returned.request);

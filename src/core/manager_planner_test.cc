@@ -304,6 +304,7 @@ TEST(ManagerPlanner, RequestsThatWaitForMemoryGoToWhereTheirModelHasSome) {
     const RequestId moved = bench.sent[DeviceId(0)][5];
     bench.report(DeviceId(0), RequestReturned{.request = moved, .recalled = true});
     EXPECT_EQ(bench.sent[DeviceId(1)], std::vector<RequestId>{moved});
+    EXPECT_EQ(bench.status(kA).recalled, 1U);
     const RequestId next = bench.arrive(kA);
     EXPECT_EQ(bench.sent[DeviceId(1)].back(), next);
     report_shortage(bench, 0, 0);

@@ -126,6 +126,7 @@ class FakeServing final : public core::Serving {
         status.loaded_bytes = status.residency == core::Residency::kLoading ? 250 : 1000;
         status.loads = {2, 1};
         status.evictions = {0, 0, 1, 0, 0, 0};
+        status.recalled = 6;
       }
       all.push_back(std::move(status));
     }

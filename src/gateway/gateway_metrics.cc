@@ -181,6 +181,10 @@ void GatewayMetrics::publish_model(const core::ModelStatus& model, const std::st
               "Weights that were loaded by forecast and evicted before anybody asked for them.",
               labels,
               model.demand.wasted_bytes);
+  count_up_to("heddle_requests_recalled_total",
+              "Requests that waited for memory on a device and were called back to another.",
+              labels,
+              model.recalled);
   for (std::size_t i = 0; i < core::kEvictionReasons; ++i) {
     const auto reason = static_cast<core::EvictionReason>(i);
     count_up_to("heddle_model_evictions_total",

@@ -492,8 +492,15 @@ Duration DeviceExecutor::keep_pace(const policy::StepPlan& plan, Instant began, 
     std::this_thread::sleep_for(paced - took);
   }
   const Duration passed = steady_now() - began;
-  stats_.late_steps += !waits && passed > paced + paced / kLateSlack ? 1 : 0;
-  stats_.slow_steps += !waits && passed > paced + paced / kSlowSlack ? 1 : 0;
+  if (!waits && passed > paced + paced / kLateSlack) {
+    ++stats_.late_steps;
+    stats_.slow_steps += passed > paced + paced / kSlowSlack ? 1 : 0;
+    // Who worked less than its pace was not woken in time.
+    log::info("a step was late",
+              {{"pace_s", to_seconds(paced)},
+               {"worked_s", to_seconds(took)},
+               {"took_s", to_seconds(passed)}});
+  }
   return passed;
 }
 

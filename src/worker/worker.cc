@@ -22,6 +22,7 @@
 #include "worker/engine_loop.h"
 #include "worker/lockstep.h"
 #include "worker/outbox.h"
+#include "worker/precedence.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -127,6 +128,9 @@ class Worker {
       fail({Code::kCorrupt, "a hello comes once, with the arena's descriptor"});
     }
     log::configure({.level = hello.log_level, .format = hello.log_format, .process = hello.name});
+    if (hello.pace != rpc::Pace{}) {
+      take_precedence();
+    }
     const WorkerEpoch epoch = hello.epoch;
     Result<std::unique_ptr<device::Device>> device = make_device(hello, descriptors[0].get());
     if (!device) {
