@@ -181,7 +181,7 @@ void GatewayMetrics::publish_model(const core::ModelStatus& model, const std::st
               "Weights that were loaded by forecast and evicted before anybody asked for them.",
               labels,
               model.demand.wasted_bytes);
-  count_up_to("heddle_requests_recalled_total",
+  count_up_to("heddle_request_recalls_total",
               "Requests that waited for memory on a device and were called back to another.",
               labels,
               model.recalled);

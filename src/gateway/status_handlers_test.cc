@@ -49,7 +49,7 @@ TEST_F(StatusHandlersTest, CountersOfOthersGrowByWhatIsNew) {
        {"heddle_model_loads_total{model_name=\"tiny\",reason=\"request\"} 2\n",
         "heddle_model_loads_total{model_name=\"tiny\",reason=\"operator\"} 1\n",
         "heddle_model_evictions_total{model_name=\"tiny\",reason=\"idle\"} 1\n",
-        "heddle_requests_recalled_total{model_name=\"tiny\"} 6\n",
+        "heddle_request_recalls_total{model_name=\"tiny\"} 6\n",
         "heddle_prefix_cache_queried_tokens_total{device=\"cpu0\",model_name=\"tiny\"} 50\n",
         "vllm:prefix_cache_hits_total{device=\"cpu0\",model_name=\"tiny\"} 30\n",
         "heddle_prefix_cache_hit_tokens_total{device=\"cpu0\",model_name=\"tiny\"} 30\n",
