@@ -208,8 +208,8 @@ struct ModelStatus {
   bool foreign = false;  ///< An engine that is not ours serves it; Serving::engines has more.
   std::array<std::uint64_t, kLoadReasons> loads{};          ///< Indexed by LoadReason.
   std::array<std::uint64_t, kEvictionReasons> evictions{};  ///< Indexed by EvictionReason.
-  std::uint64_t recalled = 0;  ///< Requests called back from where they waited for memory.
-  policy::Objectives objectives{};                          ///< Of the requests that come now.
+  std::uint64_t recalled = 0;       ///< Requests called back from where they waited for memory.
+  policy::Objectives objectives{};  ///< Of the requests that come now.
   DemandStatus demand{};
   Instant last_used{};
   std::optional<Error> failure{};  ///< Why the last load failed; cleared by a success.
