@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include "base/check.h"
 #include "external/process_set.h"
 #include "external/test_engine.h"
 
 #include <signal.h>
+#include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -50,35 +54,33 @@ TEST(Proc, FindsWholeAssignmentsInEnvironments) {
   EXPECT_TRUE(marked_processes("nobody has this mark").empty());
 }
 
+/// A process that does nothing, with that environment; returns as soon as the kernel lets it.
+pid_t start_sleeping(std::vector<std::string> environment) {
+  std::array<std::string, 2> words = {"sleep", "1000"};
+  const std::array<char*, 3> argv = {words[0].data(), words[1].data(), nullptr};
+  std::vector<char*> variables;
+  for (std::string& variable : environment) {
+    variables.push_back(variable.data());
+  }
+  variables.push_back(nullptr);
+  pid_t pid = 0;
+  HEDDLE_CHECK(::posix_spawnp(&pid, argv[0], nullptr, nullptr, argv.data(), variables.data()) == 0);
+  return pid;
+}
+
 TEST(Proc, FindsProcessesThatAreAboutToBecomeAProgram) {
   const std::string mark = "HEDDLE_ENGINE=heddle-proc-test-" + std::to_string(::getpid());
-  const std::array<const char*, 3> words = {"sleep", "1000", nullptr};
-  const std::array<const char*, 2> environment = {mark.c_str(), nullptr};
-  constexpr int kTimes = 200;  // The parent nearly always goes on first.
+  constexpr int kTimes = 200;  // Nearly always the kernel lets us go on before they are one.
   for (int time = 0; time < kTimes; ++time) {
-    const pid_t pid = ::vfork();
-    if (pid == 0) {
-      ::execvpe(words[0],
-                const_cast<char* const*>(words.data()),
-                const_cast<char* const*>(environment.data()));
-      ::_exit(1);
-    }
+    const pid_t pid = start_sleeping({mark});
     EXPECT_TRUE(has_in_environment(pid, mark));
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
   }
 }
 
-TEST(Proc, DoesNotWaitForAnEnvironmentThatIsEmpty) {
-  const std::array<const char*, 3> words = {"sleep", "1000", nullptr};
-  const std::array<const char*, 1> environment = {nullptr};
-  const pid_t pid = ::vfork();
-  if (pid == 0) {
-    ::execvpe(words[0],
-              const_cast<char* const*>(words.data()),
-              const_cast<char* const*>(environment.data()));
-    ::_exit(1);
-  }
+TEST(Proc, AnEnvironmentMayBeEmpty) {
+  const pid_t pid = start_sleeping({});
   EXPECT_FALSE(has_in_environment(pid, "A=b"));
   ::kill(pid, SIGKILL);
   EXPECT_TRUE(comes_true([&] { return process_facts(pid)->state == 'Z'; }));

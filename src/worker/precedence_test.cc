@@ -1,5 +1,6 @@
 #include "worker/precedence.h"
 
+#include <optional>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -21,54 +22,33 @@ Urgency urgency() {
   return {.policy = ::sched_getscheduler(0), .priority = set.sched_priority};
 }
 
-bool become(const Urgency& wanted) {
-  const sched_param set{.sched_priority = wanted.priority};
-  return ::sched_setscheduler(0, wanted.policy, &set) == 0;
+/// What a thread of that urgency has once it took precedence; nothing where this account may not
+/// have such threads. The test's other threads stay as they are.
+std::optional<Urgency> raised(const Urgency& from) {
+  std::optional<Urgency> after;
+  std::thread([&] {
+    const sched_param set{.sched_priority = from.priority};
+    if (::sched_setscheduler(0, from.policy, &set) == 0) {
+      take_precedence();
+      std::thread([&] { after = urgency(); }).join();  // Threads to come have it, too.
+    }
+  }).join();
+  return after;
 }
 
 TEST(Precedence, IsOneStepMoreWhereThereAreSteps) {
-  bool allowed = false;
-  Urgency raised;
-  Urgency inherited;
-  std::thread([&] {  // A thread's own: the others of this test stay as they are.
-    allowed = become({.policy = SCHED_RR, .priority = 3});
-    take_precedence();
-    raised = urgency();
-    std::thread([&] { inherited = urgency(); }).join();
-  })
-      .join();
-  if (!allowed) {
+  const auto after = raised({.policy = SCHED_RR, .priority = 3});
+  if (!after) {
     GTEST_SKIP() << "this account may not run by SCHED_RR";
   }
-  EXPECT_EQ(raised, (Urgency{.policy = SCHED_RR, .priority = 4}));
-  EXPECT_EQ(inherited, raised);
+  EXPECT_EQ(*after, (Urgency{.policy = SCHED_RR, .priority = 4}));
+  const Urgency most{.policy = SCHED_RR, .priority = ::sched_get_priority_max(SCHED_RR)};
+  EXPECT_EQ(raised(most), most);
 }
 
 TEST(Precedence, IsNothingElsewhere) {
-  Urgency before;
-  Urgency after;
-  std::thread([&] {
-    (void)become({.policy = SCHED_OTHER, .priority = 0});
-    before = urgency();
-    take_precedence();
-    after = urgency();
-  }).join();
-  EXPECT_EQ(after, before);
-}
-
-TEST(Precedence, HasAnEnd) {
-  Urgency after;
-  bool allowed = false;
-  const Urgency most{.policy = SCHED_RR, .priority = ::sched_get_priority_max(SCHED_RR)};
-  std::thread([&] {
-    allowed = become(most);
-    take_precedence();
-    after = urgency();
-  }).join();
-  if (!allowed) {
-    GTEST_SKIP() << "this account may not run by SCHED_RR";
-  }
-  EXPECT_EQ(after, most);
+  const Urgency plain{.policy = SCHED_OTHER, .priority = 0};
+  EXPECT_EQ(raised(plain), plain);
 }
 
 }  // namespace
