@@ -54,7 +54,8 @@ TEST(Proc, FindsWholeAssignmentsInEnvironments) {
   EXPECT_TRUE(marked_processes("nobody has this mark").empty());
 }
 
-/// A process that does nothing, with that environment; returns as soon as the kernel lets it.
+/// A process that does nothing, with that environment. Returns as soon as it is no longer this
+/// program, which nearly always is before the kernel says where its environment is.
 pid_t start_sleeping(std::vector<std::string> environment) {
   std::array<std::string, 2> words = {"sleep", "1000"};
   const std::array<char*, 3> argv = {words[0].data(), words[1].data(), nullptr};
@@ -65,12 +66,17 @@ pid_t start_sleeping(std::vector<std::string> environment) {
   variables.push_back(nullptr);
   pid_t pid = 0;
   HEDDLE_CHECK(::posix_spawnp(&pid, argv[0], nullptr, nullptr, argv.data(), variables.data()) == 0);
+  const auto environment_of = [](const std::string& process) {
+    return read_small_file("/proc/" + process + "/environ");
+  };
+  while (environment_of(std::to_string(pid)) == environment_of("self")) {
+  }
   return pid;
 }
 
 TEST(Proc, FindsProcessesThatAreAboutToBecomeAProgram) {
   const std::string mark = "HEDDLE_ENGINE=heddle-proc-test-" + std::to_string(::getpid());
-  constexpr int kTimes = 200;  // Nearly always the kernel lets us go on before they are one.
+  constexpr int kTimes = 200;
   for (int time = 0; time < kTimes; ++time) {
     const pid_t pid = start_sleeping({mark});
     EXPECT_TRUE(has_in_environment(pid, mark));

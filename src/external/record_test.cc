@@ -16,10 +16,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Nobody else's, whoever runs these tests beside us.
+std::string mark(int number) {
+  return "heddle-test-" + std::to_string(::getpid()) + "-" + std::to_string(number);
+}
+
 const Record kRecord{.model = "qwen/7b: chat",
                      .owner = {.pid = 1, .start_time = 77},
                      .leader = {.pid = 2, .start_time = 99},
-                     .mark = "heddle-test-1",
+                     .mark = mark(1),
                      .cgroup = "/sys/fs/cgroup/heddle-test-1",
                      .runtime = "docker"};
 
@@ -103,7 +108,7 @@ TEST(Leftovers, OfALifeThatRunsAreItsOwn) {
   const Scratch scratch;
   Record record = kRecord;
   record.owner = name_process(::getpid());
-  record.mark = "heddle-test-2";
+  record.mark = mark(2);
   record.cgroup = "";
   record.runtime = "";
   const auto file = RecordFile::write(scratch.path(), record);
