@@ -12,6 +12,7 @@
 #include "external/child_process.h"
 #include "external/event.h"
 #include "external/output.h"
+#include "external/patience.h"
 #include "external/proc.h"
 #include "external/record.h"
 #include "external/run_program.h"
@@ -40,17 +41,14 @@ std::string new_mark(const std::string& model) {
 
 /// Ends all of a set; false where some of it is still there after `patience`.
 Result<void> kill_all(ProcessSet& set, Duration patience) {
-  const Instant deadline = steady_now() + patience;
-  for (;;) {
+  const auto gone = [&set] {
     set.kill();
-    if (set.members().empty()) {
-      return {};
-    }
-    if (steady_now() >= deadline) {
-      return Error{Code::kDeadlineExceeded, "SIGKILL has not ended all of its processes"};
-    }
-    std::this_thread::sleep_for(1ms);
+    return set.members().empty();
+  };
+  if (!wait_until(gone, patience)) {
+    return Error{Code::kDeadlineExceeded, "SIGKILL has not ended all of its processes"};
   }
+  return {};
 }
 
 class CommandBody final : public EngineBody {

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <string_view>
-#include <thread>
 
-#include "base/clock.h"
 #include "base/descriptor.h"
+#include "external/patience.h"
 #include "external/process_set.h"
 
 #include <dirent.h>
@@ -81,21 +80,16 @@ bool is_on_its_way_to_a_program(pid_t pid) {
 
 /// Longer than the kernel takes for that, on a busy machine too.
 constexpr Duration kProgramPatience = 100ms;
-constexpr Duration kProgramLook = 50us;
 
 /// The environment that the process was started with; empty where it has none or is not ours.
 std::string environment_of(pid_t pid) {
-  const Instant deadline = steady_now() + kProgramPatience;
-  for (;;) {
-    std::optional<std::string> all = read_whole("/proc/" + std::to_string(pid) + "/environ");
-    if (!all) {
-      return "";
-    }
-    if (!all->empty() || !is_on_its_way_to_a_program(pid) || steady_now() >= deadline) {
-      return *std::move(all);
-    }
-    std::this_thread::sleep_for(kProgramLook);
-  }
+  std::optional<std::string> all;
+  const auto is_told = [&] {
+    all = read_whole("/proc/" + std::to_string(pid) + "/environ");
+    return !all || !all->empty() || !is_on_its_way_to_a_program(pid);
+  };
+  (void)wait_until(is_told, kProgramPatience);
+  return std::move(all).value_or("");
 }
 
 }  // namespace

@@ -5,11 +5,9 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <functional>
 #include <set>
-#include <thread>
 
-#include "base/clock.h"
+#include "external/patience.h"
 #include "external/proc.h"
 
 #include <signal.h>
@@ -22,21 +20,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr Duration kFirstLook = 50us;
-constexpr Duration kLongestLook = 10ms;
 constexpr Duration kRemovePatience = 20ms;
-
-/// Looks again and again, ever less often; false when `patience` has passed.
-bool wait_until(const std::function<bool()>& done, Duration patience) {
-  const Instant deadline = steady_now() + patience;
-  for (Duration pause = kFirstLook; !done(); pause = std::min(pause * 2, kLongestLook)) {
-    if (steady_now() >= deadline) {
-      return false;
-    }
-    std::this_thread::sleep_for(pause);
-  }
-  return true;
-}
 
 std::string milliseconds(Duration patience) {
   return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(patience).count()) +
