@@ -180,7 +180,7 @@ Result<Outcome> run_all(const lab::LabFile& lab, LabMode mode, const std::string
     runs.push_back(std::move(run).value());
     return {};
   };
-  for (std::int64_t seed = 0; seed < lab.seeds; ++seed) {
+  for (std::int64_t seed = lab.first_seed; seed < lab.first_seed + lab.seeds; ++seed) {
     const Result<std::vector<bench::Shot>> shots = lab::take_shots(lab, *rows, seed);
     if (!shots) {
       return shots.error();
@@ -216,7 +216,7 @@ std::string command_of(const LabOptions& options) {
   text += options.mode == LabMode::kPredict ? " --mode predict"
           : options.mode == LabMode::kBoth  ? " --mode both"
                                             : "";
-  return text + (options.seeds > 0 ? " --seeds " + std::to_string(options.seeds) : "");
+  return text + (options.seeds.empty() ? "" : " --seeds " + options.seeds);
 }
 
 Result<void> write_file(const std::string& file, const std::string& text) {
@@ -273,7 +273,12 @@ int lab(const LabOptions& options) {
   if (!selected) {
     return fail(selected.error());
   }
-  lab->seeds = options.seeds > 0 ? options.seeds : lab->seeds;
+  if (!options.seeds.empty()) {
+    const Result<void> seeds = lab::choose_seeds(options.seeds, *lab);
+    if (!seeds) {
+      return fail({.code = seeds.error().code, .message = "--seeds: " + seeds.error().message});
+    }
+  }
   const TemporaryFolder temporary;
   const std::string folder = options.out.empty() ? temporary.path() : options.out;
   std::error_code failure;

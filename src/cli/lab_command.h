@@ -21,7 +21,7 @@ enum class LabMode : std::uint8_t {
 struct LabOptions {
   std::string file{};
   std::vector<std::string> policies{};  ///< Of the file's, these; empty: all.
-  std::int64_t seeds = 0;               ///< Instead of the file's; 0: as it says.
+  std::string seeds{};  ///< "3" for 0 to 2, or "3..5"; empty: as many as the file says.
   LabMode mode = LabMode::kLive;
   std::string out{};  ///< Folder for the report and the logs; empty: neither is kept.
 };

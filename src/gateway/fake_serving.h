@@ -149,6 +149,7 @@ class FakeServing final : public core::Serving {
     device.steps = 70;
     device.late_steps = 7;
     device.slow_steps = 3;
+    device.overrun_steps = 2;
     device.copied_bytes = 500;
     device.detoured_bytes = 200;
     device.relayed_bytes = 90;

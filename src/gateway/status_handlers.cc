@@ -106,6 +106,7 @@ Task<void> devices(std::shared_ptr<Context> context, HttpExchange& http, std::st
     json.key("switching_s").number(to_seconds(device.switching));
     json.key("steps").integer(device.steps).key("late_steps").integer(device.late_steps);
     json.key("slow_steps").integer(device.slow_steps);
+    json.key("overrun_steps").integer(device.overrun_steps);
     json.key("copied_bytes").integer(device.copied_bytes);
     json.key("detoured_bytes").integer(device.detoured_bytes);
     json.key("relayed_bytes").integer(device.relayed_bytes);

@@ -58,6 +58,7 @@ TEST_F(StatusHandlersTest, CountersOfOthersGrowByWhatIsNew) {
         "heddle_worker_steps_total{device=\"cpu0\"} 70\n",
         "heddle_worker_late_steps_total{device=\"cpu0\"} 7\n",
         "heddle_worker_slow_steps_total{device=\"cpu0\"} 3\n",
+        "heddle_worker_overrun_steps_total{device=\"cpu0\"} 2\n",
         "heddle_worker_copied_bytes_total{device=\"cpu0\",link=\"own\"} 300\n",
         "heddle_worker_copied_bytes_total{device=\"cpu0\",link=\"peer\"} 200\n",
         "heddle_worker_relayed_bytes_total{device=\"cpu0\"} 90\n",
@@ -74,6 +75,7 @@ TEST_F(StatusHandlersTest, DevicesShowPagesByKindOfLease) {
   EXPECT_EQ(devices["devices"][0]["pages"]["kv_own"]["held"], 20);
   EXPECT_EQ(devices["devices"][0]["late_steps"], 7);
   EXPECT_EQ(devices["devices"][0]["slow_steps"], 3);
+  EXPECT_EQ(devices["devices"][0]["overrun_steps"], 2);
   EXPECT_EQ(devices["devices"][0]["copied_bytes"], 500);
   EXPECT_EQ(devices["devices"][0]["detoured_bytes"], 200);
   EXPECT_EQ(devices["devices"][0]["relayed_bytes"], 90);

@@ -42,6 +42,20 @@ void number(config::Fields& f, config::Key key, double least, double most, doubl
   value = *parsed;
 }
 
+/// "64..256"; neither end below `least`, and the second not below the first.
+std::optional<std::pair<std::int64_t, std::int64_t>> whole_range(std::string_view text,
+                                                                 std::int64_t least) {
+  const std::size_t dots = text.find("..");
+  if (dots == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const auto first = whole_text<std::int64_t>(text.substr(0, dots));
+  const auto last = whole_text<std::int64_t>(text.substr(dots + 2));
+  return first && last && *first >= least && *last >= *first
+             ? std::optional(std::pair(*first, *last))
+             : std::nullopt;
+}
+
 /// "128" or "64..256".
 void range(config::Fields& f, config::Key key, bench::TokenRange& value) {
   std::string text;
@@ -50,16 +64,13 @@ void range(config::Fields& f, config::Key key, bench::TokenRange& value) {
   if (!f.has(key.name)) {
     return;
   }
-  const std::size_t dots = text.find("..");
-  const auto least = whole_text<std::int64_t>(std::string_view(text).substr(0, dots));
-  const auto most = dots == std::string::npos
-                        ? least
-                        : whole_text<std::int64_t>(std::string_view(text).substr(dots + 2));
-  if (!least || !most || *least < 1 || *most < *least) {
+  const bool one = text.find("..") == std::string::npos;
+  const auto ends = whole_range(one ? text + ".." + text : text, 1);
+  if (!ends) {
     f.reject(key.name, "\"" + text + "\" is no number of tokens; want such as 128 or 64..256");
     return;
   }
-  value = {.least = *least, .most = *most};
+  value = {.least = ends->first, .most = ends->second};
 }
 
 void declare_file(config::Fields& f, TraceFile& trace) {
@@ -268,6 +279,20 @@ Result<LabFile> parse_lab_file(std::string_view text,
     return problems(diagnosis);
   }
   return lab;
+}
+
+Result<void> choose_seeds(std::string_view text, LabFile& lab) {
+  const auto count = whole_text<std::int64_t>(text);
+  const auto ends = count ? std::pair(std::int64_t{0}, *count - 1) : whole_range(text, 0);
+  if (!ends || ends->second < ends->first || ends->second - ends->first >= kSeedsMost) {
+    return Error{.code = Code::kInvalidArgument,
+                 .message = "\"" + std::string(text) +
+                            "\" is no number of seeds; want such as 3 (0 to 2) or 3..5, at most " +
+                            std::to_string(kSeedsMost)};
+  }
+  lab.first_seed = ends->first;
+  lab.seeds = ends->second - ends->first + 1;
+  return {};
 }
 
 std::vector<std::string> model_names(const LabFile& lab) {

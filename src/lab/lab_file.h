@@ -39,8 +39,9 @@ struct LabFile {
   std::optional<TraceFile> trace{};
   std::optional<DrawnTrace> drawn{};  ///< Exactly one of the two.
   double scale = 1;                   ///< The trace's time goes by so many times as fast.
-  std::int64_t seeds = 1;             ///< Runs of each policy.
-  Duration warmup{};  ///< What arrives before is sent and not counted [of the run's own time].
+  std::int64_t first_seed = 0;
+  std::int64_t seeds = 1;  ///< Runs of each policy, by seeds from the first on.
+  Duration warmup{};       ///< What arrives before is sent and not counted [of the run's own time].
   Duration patience = std::chrono::minutes(2);  ///< For one request.
   std::vector<LabPolicy> policies{};  ///< Never empty; the first is what others are held against.
 };
@@ -51,6 +52,10 @@ Result<LabFile> parse_lab_file(std::string_view text,
                                const std::string& file,
                                const config::Environment& environment,
                                const config::Machine& machine);
+
+/// Has it run other seeds than the file says: "3" stands for 0 to 2, "3..5" for itself.
+/// kInvalidArgument when the text is neither, or more than a thousand.
+Result<void> choose_seeds(std::string_view text, LabFile& lab);
 
 /// Names of the models that are asked, in the order of the file; the same under all policies.
 [[nodiscard]] std::vector<std::string> model_names(const LabFile& lab);

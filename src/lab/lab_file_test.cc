@@ -54,6 +54,27 @@ policies:
   EXPECT_EQ(lab->policies[1].config.listen[0].port, 0);
 }
 
+TEST(ChooseSeeds, TakesACountOrARange) {
+  LabFile lab;
+  ASSERT_TRUE(choose_seeds("3", lab));
+  EXPECT_EQ(lab.first_seed, 0);
+  EXPECT_EQ(lab.seeds, 3);
+  ASSERT_TRUE(choose_seeds("3..9", lab));
+  EXPECT_EQ(lab.first_seed, 3);
+  EXPECT_EQ(lab.seeds, 7);
+  ASSERT_TRUE(choose_seeds("4..4", lab));
+  EXPECT_EQ(lab.first_seed, 4);
+  EXPECT_EQ(lab.seeds, 1);
+  for (const char* wrong :
+       {"0", "-1", "", "x", "3..", "..3", "5..3", "-2..3", "1..2..3", "1001", "0..1000"}) {
+    const Result<void> chosen = choose_seeds(wrong, lab);
+    ASSERT_FALSE(chosen) << wrong;
+    EXPECT_EQ(chosen.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(chosen.error().message, testing::HasSubstr("want such as 3 (0 to 2) or 3..5"));
+  }
+  EXPECT_EQ(lab.first_seed, 4) << "as it was";
+}
+
 TEST(LabFile, ATraceMayBeAFileAndPoliciesMayBeLeftOut) {
   const Result<LabFile> lab = parse(
       kConfig +

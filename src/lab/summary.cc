@@ -42,6 +42,7 @@ constexpr std::array<FigureText, kFigures> kTexts{{
     {"evictions", "evictions"},
     {"late_steps", "late steps [%]", true},
     {"slow_steps", "steps above 1.2 of their pace"},
+    {"overrun_steps", "  by what they worked"},
 }};
 
 /// What a Student's t of so many degrees of freedom exceeds in 2.5 of 100 cases.
@@ -129,6 +130,7 @@ Figures figures_of(const LabRun& run, const std::vector<sim::Objective>& objecti
   const double late = run.counted.total("heddle_worker_late_steps_total");
   set(Figure::kLateSteps, steps > 0 ? late / steps : 0);
   set(Figure::kSlowSteps, run.counted.total("heddle_worker_slow_steps_total"));
+  set(Figure::kOverrunSteps, run.counted.total("heddle_worker_overrun_steps_total"));
   return figures;
 }
 

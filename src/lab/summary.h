@@ -34,10 +34,11 @@ enum class Figure : std::uint8_t {
   kHits,      ///< First requests of a model that had none, for which it had been prewarmed; ...
   kMisses,    ///< ... or was not there.
   kEvictions,
-  kLateSteps,  ///< Part of paced steps, 0 to 1.
-  kSlowSteps,  ///< Paced steps that took 1.2 times as long or longer.
+  kLateSteps,     ///< Part of paced steps, 0 to 1.
+  kSlowSteps,     ///< Paced steps that took 1.2 times as long or longer; ...
+  kOverrunSteps,  ///< ... and worked for so long, instead of being woken late.
 };
-inline constexpr std::size_t kFigures = 24;
+inline constexpr std::size_t kFigures = 25;
 
 /// As in reports for machines: "ttft_p50_s".
 [[nodiscard]] std::string_view key(Figure figure);

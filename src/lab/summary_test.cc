@@ -34,7 +34,9 @@ LabRun run_of(const std::string& policy, std::int64_t seed, Duration ttft, int l
       "heddle_model_starts_total{kind=\"hit\",model_name=\"a\"} 5\n"
       "heddle_worker_steps_total{device=\"a\"} 60\nheddle_worker_steps_total{device=\"b\"} 40\n"
       "heddle_worker_late_steps_total{device=\"b\"} " +
-      std::to_string(late) + "\nheddle_worker_slow_steps_total{device=\"b\"} 1\n");
+      std::to_string(late) +
+      "\nheddle_worker_slow_steps_total{device=\"b\"} 3\n"
+      "heddle_worker_overrun_steps_total{device=\"b\"} 1\n");
   return run;
 }
 
@@ -56,7 +58,8 @@ TEST(FiguresOf, CountsWhatCame) {
   EXPECT_EQ(of(figures, Figure::kHits), 5);
   EXPECT_EQ(of(figures, Figure::kMisses), 0);
   EXPECT_NEAR(of(figures, Figure::kLateSteps), 0.02, 1e-9);
-  EXPECT_EQ(of(figures, Figure::kSlowSteps), 1);
+  EXPECT_EQ(of(figures, Figure::kSlowSteps), 3);
+  EXPECT_EQ(of(figures, Figure::kOverrunSteps), 1);
   const Figures quick = figures_of(run_of("p", 0, 200ms), kObjectives);
   EXPECT_NEAR(of(quick, Figure::kAttainment), 2.0 / 3, 1e-9);
 }

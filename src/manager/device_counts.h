@@ -14,6 +14,7 @@ inline void add_counts(const agent::Agent& agent, core::DeviceStatus& device) {
   device.steps = stats.steps;
   device.late_steps = stats.late_steps;
   device.slow_steps = stats.slow_steps;
+  device.overrun_steps = stats.overrun_steps;
   device.copied_bytes = stats.copied_bytes;
   device.detoured_bytes = stats.detoured_bytes;
   device.relayed_bytes = stats.relayed_bytes;

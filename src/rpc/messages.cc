@@ -400,6 +400,7 @@ void to_wire(const WorkerStats& stats, wire::WorkerStats& out) {
   out.set_steps(stats.steps);
   out.set_late_steps(stats.late_steps);
   out.set_slow_steps(stats.slow_steps);
+  out.set_overrun_steps(stats.overrun_steps);
   out.set_busy_ns(stats.busy.count());
   out.set_mapping_ns(stats.mapping.count());
   out.set_copied_bytes(stats.copied_bytes);
@@ -418,6 +419,7 @@ WorkerStats from_wire(const wire::WorkerStats& in, WireCheck& check) {
   WorkerStats stats{.steps = in.steps(),
                     .late_steps = in.late_steps(),
                     .slow_steps = in.slow_steps(),
+                    .overrun_steps = in.overrun_steps(),
                     .busy = Duration(check.count(in.busy_ns(), "busy time")),
                     .mapping = Duration(check.count(in.mapping_ns(), "mapping time")),
                     .copied_bytes = in.copied_bytes(),

@@ -110,6 +110,7 @@ std::vector<ToServe> every_to_serve() {
        .body = WorkerStats{.steps = 1,
                            .late_steps = 2,
                            .slow_steps = 1,
+                           .overrun_steps = 1,
                            .busy = Duration(3),
                            .mapping = Duration(4),
                            .copied_bytes = 5,

@@ -496,6 +496,7 @@ Duration DeviceExecutor::keep_pace(const policy::StepPlan& plan, Instant began, 
     ++stats_.late_steps;
     stats_.slow_steps += passed > paced + paced / kSlowSlack ? 1 : 0;
     // Who worked less than its pace was not woken in time.
+    stats_.overrun_steps += took > paced + paced / kSlowSlack ? 1 : 0;
     log::info("a step was late",
               {{"pace_s", to_seconds(paced)},
                {"worked_s", to_seconds(took)},

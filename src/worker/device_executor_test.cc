@@ -140,6 +140,7 @@ TEST_F(DeviceExecutorTest, KeepsItsPaceAndCountsTheStepsThatDoNot) {
   EXPECT_EQ(executor_->stats().steps, 1U);
   EXPECT_EQ(executor_->stats().late_steps, 1U);
   EXPECT_EQ(executor_->stats().slow_steps, 1U);
+  EXPECT_EQ(executor_->stats().overrun_steps, 1U);
 
   create({.step = Duration(20)});  // Without weights it is not the machine's fault.
   open(kFirst, "qwen3-window", false);
@@ -150,6 +151,7 @@ TEST_F(DeviceExecutorTest, KeepsItsPaceAndCountsTheStepsThatDoNot) {
   EXPECT_EQ(executor_->stats().steps, 1U);
   EXPECT_EQ(executor_->stats().late_steps, 0U);
   EXPECT_EQ(executor_->stats().slow_steps, 0U);
+  EXPECT_EQ(executor_->stats().overrun_steps, 0U);
 
   create({});  // Without a pace nothing is late.
   open(kFirst, "qwen3-window");

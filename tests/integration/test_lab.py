@@ -88,8 +88,9 @@ def test_an_experiment_is_predicted_without_a_server(tmp_path):
 
 
 def test_what_was_measured_and_predicted_stand_beside_each_other(tmp_path):
-    done, report = lab(tmp_path, EXPERIMENT + DRAWN, "--mode", "both", "--policy", "roomy", "--seeds", "1")
+    done, report = lab(tmp_path, EXPERIMENT + DRAWN, "--mode", "both", "--policy", "roomy", "--seeds", "4..4")
     assert report, done.stderr
+    assert [run["seed"] for run in report["policies"][0]["runs"]] == [4]
     assert re.search(r"measured +predicted", done.stdout)
     assert re.search(r"roomy +TTFT p50 \[s\] +[0-9.]+ +[0-9.]+ +×", done.stdout)
 
@@ -112,6 +113,8 @@ def test_late_steps_make_a_run_invalid(tmp_path):
     done, report = lab(tmp_path, text, "--policy", "roomy")
     assert done.returncode == 1
     assert report["valid"] is False
+    (run,) = report["policies"][0]["runs"]
+    assert run["slow_steps"] >= run["overrun_steps"] > 0, "no step is as quick as that"
     assert "roomy, seed 0: invalid" in done.stdout
     assert "too busy" in report["notes"][0]
 
@@ -121,6 +124,7 @@ def test_late_steps_make_a_run_invalid(tmp_path):
     [
         ("config: {}\n", [], "trace: is missing"),
         (EXPERIMENT + DRAWN, ["--policy", "none"], 'there are: small roomy'),
+        (EXPERIMENT + DRAWN, ["--seeds", "5..3"], '--seeds: "5..3" is no number of seeds'),
         (EXPERIMENT + DRAWN.replace("rate: 3", "rate: fast"), [], 'trace.rate: "fast" is not a number'),
         (EXPERIMENT + "trace: {file: nowhere.csv}\n", [], "nowhere.csv: cannot be read"),
         (EXPERIMENT.replace("/adder", "/nowhere") + DRAWN, [], "nowhere"),
