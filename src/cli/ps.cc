@@ -32,6 +32,12 @@ void print_pages(const spec::Json& device) {
       format_bytes(static_cast<std::uint64_t>(number(device, {"pages_free"}) * page)).c_str());
 }
 
+bool is_down(const spec::Json& device) {
+  const spec::Json* up = device.find("up");
+  const bool* told = up == nullptr ? nullptr : up->as<bool>();
+  return told != nullptr && !*told;
+}
+
 /// What the memory of devices is used for, and what programs that are not heddle's hold of GPUs.
 void print_devices(Client& client) {
   const Result<std::string> body = client.get("/api/devices");
@@ -41,7 +47,10 @@ void print_devices(Client& client) {
     return;  // A server that does not tell has answered all the same.
   }
   for (const spec::Json& device : items(*devices, {"devices"})) {
-    if (number(device, {"page_bytes"}) > 0) {
+    if (is_down(device)) {
+      std::printf("%s: down, is being started; the log says why\n",
+                  printable(text(device, {"name"})).c_str());
+    } else if (number(device, {"page_bytes"}) > 0) {
       print_pages(device);
     }
     const auto bytes = static_cast<std::uint64_t>(number(device, {"others_bytes"}));

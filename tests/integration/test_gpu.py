@@ -189,6 +189,9 @@ def test_a_gpu_that_others_have_is_named_with_them_and_other_devices_serve(tmp_p
             prompt, answer = heddle.eval_set(model, 1)[0]
             assert server.chat(model, prompt) == answer
         assert not device(server, "gpu0")["up"]
+        told = {**os.environ, "HEDDLE_HOST": server.url}
+        shown = heddle.subprocess.run([heddle.BINARY, "ps"], capture_output=True, text=True, check=True, env=told)
+        assert "gpu0: down, is being started" in shown.stdout and "cpu0: weights " in shown.stdout
         assert "cannot be had: of its 64 MiB, 2 MiB are free, and others hold 62 MiB: " in server.log()
         assert f"({os.getpid()}) 62.0 MiB" in server.log()
 
