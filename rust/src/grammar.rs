@@ -26,6 +26,10 @@ const DEPTH_MAX: usize = 100;
 /// that is held to a schema and has nothing to say would fill its answer with it.
 const WHITE_SPACE: &str = r"[ \t]|\r?\n[ \t]{0,32}";
 
+/// Around what a model thinks before it answers; `src/text/reasoning.h` parts the two again.
+const OPEN: &str = "<think>";
+const CLOSE: &str = "</think>";
+
 /// What compiling a grammar and computing one mask may cost.
 fn limits() -> ParserLimits {
     ParserLimits {
@@ -74,6 +78,39 @@ impl Vocabulary {
         Ok(Vocabulary { factory, size })
     }
 
+    /// A marker of thoughts: the special token that it is, or its text.
+    fn marker(&self, text: &str) -> String {
+        match self.factory.tok_env().tok_trie().get_special_token(text) {
+            Some(_) => text.to_string(),
+            None => format!("\"{text}\""),
+        }
+    }
+
+    /// The grammar of the whole text: what may be thought, and then the answer.
+    fn with_thought(
+        &self,
+        thought: u32,
+        mut answer: GrammarWithLexer,
+    ) -> Result<TopLevelGrammar, Failure> {
+        let start = match thought {
+            0 => return Ok(TopLevelGrammar::from_grammar(answer)),
+            1 => format!("({} thought GAP?)? @answer", self.marker(OPEN)),
+            2 => "thought GAP? @answer".to_string(),
+            _ => return Err(Failure::invalid(format!("no thought is number {thought}"))),
+        };
+        let close = self.marker(CLOSE);
+        let thought = if close == CLOSE {
+            format!("thought: TEXT? {close}\nTEXT: /(?s:.)+/") // No text is a special token.
+        } else {
+            format!("thought[suffix={close}]: /(?s:.*)/")
+        };
+        let lark = format!("start: {start}\n{thought}\nGAP: /\\n{{1,2}}/\n");
+        let mut whole = TopLevelGrammar::from_lark(lark);
+        answer.name = Some("answer".to_string());
+        whole.grammars.push(answer);
+        Ok(whole)
+    }
+
     fn compile(&self, grammar: TopLevelGrammar) -> Result<Grammar, Failure> {
         let parser = self
             .factory
@@ -116,8 +153,8 @@ fn depth(text: &str) -> usize {
     most
 }
 
-/// Kinds are shared with `src/text/rust_abi.h`.
-fn parse(kind: u32, text: &str) -> Result<TopLevelGrammar, Failure> {
+/// Kinds, as thoughts above, are those of `src/spec/sampling.h`.
+fn parse(kind: u32, text: &str) -> Result<GrammarWithLexer, Failure> {
     if text.len() > TEXT_MAX {
         return Err(Failure::invalid(format!(
             "a grammar of {} bytes; the limit is {TEXT_MAX}",
@@ -129,7 +166,7 @@ fn parse(kind: u32, text: &str) -> Result<TopLevelGrammar, Failure> {
             "brackets nested deeper than {DEPTH_MAX}, which is the limit"
         )));
     }
-    let grammar = match kind {
+    Ok(match kind {
         1 => {
             let mut schema: Value = serde_json::from_str(text)
                 .map_err(|error| Failure::invalid(format!("not JSON: {error}")))?;
@@ -143,8 +180,7 @@ fn parse(kind: u32, text: &str) -> Result<TopLevelGrammar, Failure> {
         2 => GrammarWithLexer::from_regex(text),
         3 => GrammarWithLexer::from_lark(text.to_string()),
         _ => return Err(Failure::invalid(format!("no kind of grammar is number {kind}"))),
-    };
-    Ok(TopLevelGrammar::from_grammar(grammar))
+    })
 }
 
 /// Makes the vocabulary of a model of `size` tokens, of which the `eos` ones end an answer.
@@ -184,12 +220,14 @@ pub unsafe extern "C" fn heddle_text_grammar_open(
     vocabulary: *const Vocabulary,
     kind: u32,
     text: Bytes,
+    thought: u32,
     out: *mut *mut Grammar,
     error: *mut Buffer<u8>,
 ) -> Code {
     guard(error, || {
-        let grammar = parse(kind, text.text("the grammar")?)?;
-        let grammar = (*vocabulary).compile(grammar)?;
+        let answer = parse(kind, text.text("the grammar")?)?;
+        let whole = (*vocabulary).with_thought(thought, answer)?;
+        let grammar = (*vocabulary).compile(whole)?;
         out.write(Box::into_raw(Box::new(grammar)));
         Ok(())
     })

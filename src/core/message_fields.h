@@ -74,6 +74,7 @@ void fields(V& v, Like<spec::Grammar> auto& x) {
   v.type("Grammar");
   v("kind", x.kind);
   v("text", x.text);
+  v("thought", x.thought);
 }
 
 template <class V>

@@ -256,11 +256,38 @@ TEST_F(InferenceTest, ThinkingIsToldApartFromTheAnswer) {
           chat_body(R"("chat_template_kwargs":{"mood":"<think>\n"})"))["choices"][0]["message"];
   EXPECT_EQ(within["reasoning_content"], "hm") << "the template opened the thought";
   EXPECT_EQ(within["content"], "yes");
-  const json held = ask("POST",
-                        "/v1/chat/completions",
-                        chat_body(R"("chat_template_kwargs":{"mood":"<think>\n"},)"
-                                  R"("guided_choice":["hm</think>yes"])"))["choices"][0]["message"];
-  EXPECT_EQ(held["content"], *serving.reply) << "a grammar leaves no room for thought";
+}
+
+TEST_F(InferenceTest, AnAnswerThatIsHeldToAFormMayBeThoughtAboutFirst) {
+  config.models[0].reasoning_parser = config::ReasoningParser::kThink;
+  serving.reply = "hm</think>yes";
+  start();
+  const auto held = [this](const std::string& prompt_end) -> json {
+    return ask("POST",
+               "/v1/chat/completions",
+               chat_body(R"("guided_choice":["yes"],"chat_template_kwargs":{"mood":")" +
+                         prompt_end + "\"}"))["choices"][0]["message"];
+  };
+  const json within = held("<think>\\n");
+  EXPECT_EQ(within["reasoning_content"], "hm");
+  EXPECT_EQ(within["content"], "yes");
+  const json after = held("<think>\\n\\n</think>\\n\\n");
+  EXPECT_FALSE(after.contains("reasoning_content")) << "the template has closed the thought";
+  EXPECT_EQ(after["content"], *serving.reply);
+  (void)held("");
+  const auto thought = [this](std::size_t request) {
+    return serving.started.at(request)->choices.at(0).grammar.thought;
+  };
+  EXPECT_EQ(thought(0), spec::Thought::kBegun);
+  EXPECT_EQ(thought(1), spec::Thought::kNone);
+  EXPECT_EQ(thought(2), spec::Thought::kMay);
+}
+
+TEST_F(InferenceTest, AModelThatDoesNotMarkItsThoughtsIsHeldFromTheFirstTokenOn) {
+  serving.reply = "yes";
+  start();
+  (void)ask("POST", "/v1/chat/completions", chat_body(R"("guided_choice":["yes"])"));
+  EXPECT_EQ(serving.started.at(0)->choices.at(0).grammar.thought, spec::Thought::kNone);
 }
 
 TEST_F(InferenceTest, AGrammarThatCannotBeIsTheClientsMistake) {

@@ -6,6 +6,7 @@
 
 #include "gateway/task.h"
 #include "gateway/tool_grammar.h"
+#include "text/reasoning.h"
 
 namespace heddle::gateway {
 
@@ -40,6 +41,22 @@ text::ReasoningFormat reasoning_format(const OpenedModel& opened) {
       return text::ReasoningFormat::kThink;
   }
   return text::ReasoningFormat::kNone;
+}
+
+/// What a model that marks its thoughts so may think before an answer to this prompt.
+spec::Thought thought_before(text::ReasoningFormat format, std::string_view prompt) {
+  if (format == text::ReasoningFormat::kNone) {
+    return spec::Thought::kNone;
+  }
+  switch (text::prompt_end(prompt)) {
+    case text::PromptEnd::kBefore:
+      return spec::Thought::kMay;
+    case text::PromptEnd::kWithin:
+      return spec::Thought::kBegun;
+    case text::PromptEnd::kAfter:
+      return spec::Thought::kNone;
+  }
+  return spec::Thought::kNone;
 }
 
 /// Takes the tools of a chat into its job: which calls to look for, and the grammar of an answer
@@ -245,9 +262,13 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
   job.params = std::move(request.params);
   job.prompts.push_back(std::move(*tokens).value());
   std::optional<api::ApiError> wrong = use_tools(opened, request.tools, job);
-  // A grammar holds from the first token on, so there is no thinking.
-  job.reasoning =
-      job.params.grammar.constrains() ? text::ReasoningFormat::kNone : reasoning_format(opened);
+  job.reasoning = reasoning_format(opened);
+  if (job.params.grammar.constrains()) {
+    job.params.grammar.thought = thought_before(job.reasoning, job.prompt_end);
+    if (job.params.grammar.thought == spec::Thought::kNone) {
+      job.reasoning = text::ReasoningFormat::kNone;  // All of it is the answer.
+    }
+  }
   if (!wrong) {
     const std::string param = request.tools.forced() ? "tools" : "response_format";
     wrong = co_await check_grammar(*context, opened, job.params.grammar, param);

@@ -10,6 +10,7 @@
 #include "gateway/gateway_metrics.h"
 #include "manager/model_registry.h"
 #include "manager/setup.h"
+#include "store/image_layout.h"
 #include "twin/twin.h"
 
 namespace heddle::lab {
@@ -57,6 +58,12 @@ twin::StepTimes step_of(const manager::ConfiguredModel& model, const Measured& m
                         shard.vocab);
 }
 
+/// Of a model's image, what comes before its head.
+std::uint64_t body_bytes(const agent::HostModel& model) {
+  const store::ImageLayout layout = store::plan_image(model.spec, model.dtype);
+  return layout.stage_end.at(layout.stage_end.size() - 2);
+}
+
 /// The host of `policy` in the words of its twin. Models get their ids in the order of the file.
 Result<twin::TwinSetup> twin_setup(const LabPolicy& policy,
                                    manager::ModelRegistry& registry,
@@ -85,6 +92,7 @@ Result<twin::TwinSetup> twin_setup(const LabPolicy& policy,
                                       .footprint = model.host->footprint,
                                       .gpu_footprint = model.host->gpu_footprint},
                             .layers = model.host->spec.layers,
+                            .body_bytes = body_bytes(*model.host),
                             .step = step_of(model, measured),
                             .ttl = model.config.ttl});
     for (const agent::HostModel& shard : model.shards) {  // Rank 0 tells what a step takes.
@@ -92,7 +100,8 @@ Result<twin::TwinSetup> twin_setup(const LabPolicy& policy,
                                         .image_bytes = shard.image_bytes,
                                         .footprint = shard.footprint,
                                         .gpu_footprint = shard.gpu_footprint},
-                              .layers = shard.spec.layers});
+                              .layers = shard.spec.layers,
+                              .body_bytes = body_bytes(shard)});
     }
   }
   for (std::size_t i = 0; i < agent->devices.size(); ++i) {

@@ -178,6 +178,7 @@ void to_wire(const spec::SamplingParams& params, wire::SamplingParams& out) {
   if (params.grammar.constrains()) {
     out.mutable_grammar()->set_kind(static_cast<std::uint32_t>(params.grammar.kind));
     out.mutable_grammar()->set_text(params.grammar.text);
+    out.mutable_grammar()->set_thought(static_cast<std::uint32_t>(params.grammar.thought));
   }
   out.set_pooling(static_cast<std::uint32_t>(params.pooling));
 }
@@ -202,7 +203,8 @@ spec::SamplingParams from_wire(const wire::SamplingParams& in, WireCheck& check)
   params.logprobs = in.logprobs();
   params.grammar = {
       .kind = check.enumerator(in.grammar().kind(), spec::GrammarKind::kLark, "kind of grammar"),
-      .text = in.grammar().text()};
+      .text = in.grammar().text(),
+      .thought = check.enumerator(in.grammar().thought(), spec::Thought::kBegun, "thought")};
   params.pooling = check.enumerator(in.pooling(), spec::Pooling::kMean, "pooling");
   return params;
 }

@@ -104,22 +104,23 @@ TEST(Convert, RefusesAShardThatCannotBe) {
 }
 
 TEST(Convert, KeepsEverySamplingParameter) {
-  const spec::SamplingParams sent{.temperature = 0.5F,
-                                  .top_p = 0.25F,
-                                  .top_k = 3,
-                                  .min_p = 0.125F,
-                                  .presence_penalty = -1.5F,
-                                  .frequency_penalty = 1.5F,
-                                  .repetition_penalty = 1.25F,
-                                  .logit_bias = {{5, -100.0F}, {6, 2.0F}},
-                                  .seed = ~std::uint64_t{0},
-                                  .choice = 2,
-                                  .max_tokens = 77,
-                                  .ignore_eos = true,
-                                  .stop_tokens = {1, 2},
-                                  .logprobs = 5,
-                                  .grammar = {spec::GrammarKind::kRegex, "a+"},
-                                  .pooling = spec::Pooling::kMean};
+  const spec::SamplingParams sent{
+      .temperature = 0.5F,
+      .top_p = 0.25F,
+      .top_k = 3,
+      .min_p = 0.125F,
+      .presence_penalty = -1.5F,
+      .frequency_penalty = 1.5F,
+      .repetition_penalty = 1.25F,
+      .logit_bias = {{5, -100.0F}, {6, 2.0F}},
+      .seed = ~std::uint64_t{0},
+      .choice = 2,
+      .max_tokens = 77,
+      .ignore_eos = true,
+      .stop_tokens = {1, 2},
+      .logprobs = 5,
+      .grammar = {spec::GrammarKind::kRegex, "a+", spec::Thought::kBegun},
+      .pooling = spec::Pooling::kMean};
   wire::SamplingParams wire;
   to_wire(sent, wire);
   WireCheck check;

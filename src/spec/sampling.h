@@ -17,10 +17,18 @@ enum class GrammarKind : std::uint8_t {
   kLark,        ///< A context-free grammar in llguidance's variant of Lark.
 };
 
+/// What a model may think before an answer that is held to a grammar: any text up to </think>.
+enum class Thought : std::uint8_t {
+  kNone,   ///< Nothing: the grammar holds from the first token on.
+  kMay,    ///< A thought that begins with <think>, or nothing.
+  kBegun,  ///< The prompt has ended within a thought.
+};
+
 /// What an answer must conform to; every token is drawn from those that keep it possible.
 struct Grammar {
   GrammarKind kind = GrammarKind::kNone;
   std::string text{};
+  Thought thought = Thought::kNone;  ///< Before the answer.
 
   [[nodiscard]] bool constrains() const { return kind != GrammarKind::kNone; }
   friend bool operator==(const Grammar&, const Grammar&) = default;

@@ -52,6 +52,7 @@ Result<std::shared_ptr<GrammarMatcher>> GrammarMatcher::open(
     return heddle_text_grammar_open(vocabulary->handle_,
                                     static_cast<std::uint32_t>(grammar.kind),
                                     rust::lend(grammar.text),
+                                    static_cast<std::uint32_t>(grammar.thought),
                                     &handle,
                                     error);
   });

@@ -1,8 +1,12 @@
 #include "text/grammar.h"
 
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +18,7 @@ namespace {
 
 using spec::Grammar;
 using spec::GrammarKind;
+using spec::Thought;
 
 /// Ids below 256 are bytes; see ByteModelDirectory.
 constexpr TokenId kEos = 256;
@@ -25,9 +30,9 @@ class GrammarTest : public testing::Test {
       : model_(TextModel::open(directory_.path()).value()),
         vocabulary_(GrammarVocabulary::make(*model_, kVocab).value()) {}
 
-  [[nodiscard]] Result<std::shared_ptr<GrammarMatcher>> open(GrammarKind kind,
-                                                             const std::string& text) const {
-    return GrammarMatcher::open(vocabulary_, {.kind = kind, .text = text});
+  [[nodiscard]] Result<std::shared_ptr<GrammarMatcher>> open(
+      GrammarKind kind, const std::string& text, Thought thought = Thought::kNone) const {
+    return GrammarMatcher::open(vocabulary_, {.kind = kind, .text = text, .thought = thought});
   }
   [[nodiscard]] static std::vector<TokenId> allowed(GrammarMatcher& grammar) {
     std::vector<std::uint32_t> words((kVocab + 31) / 32, ~0U);
@@ -139,6 +144,78 @@ TEST_F(GrammarTest, WhateverIsDrawnUnderASchemaIsJsonOfThatSchema) {
     for (const auto& [key, value] : json.items()) {
       EXPECT_TRUE(key == "name" || key == "age" || key == "kind" || key == "tags") << text;
     }
+  }
+}
+
+TEST_F(GrammarTest, AThoughtThatWasBegunIsFreeUntilItEnds) {
+  for (const auto& [kind, text] : {std::pair(GrammarKind::kRegex, "ab|ac"),
+                                   {GrammarKind::kLark, "start: \"a\" (\"b\" | \"c\")"}}) {
+    for (const std::string gap : {"", "\n", "\n\n"}) {
+      const auto grammar = open(kind, text, Thought::kBegun).value();
+      const std::vector<TokenId> first = allowed(*grammar);
+      EXPECT_GT(first.size(), 120U) << "all of ASCII at least";
+      EXPECT_NE(first.back(), kEos) << "a thought alone is no answer";
+      take(*grammar, "ab? {\"c\": </thin </think>" + gap);
+      EXPECT_EQ(letters(*grammar), gap.size() < 2 ? "\na" : "a");
+      take(*grammar, "a");
+      EXPECT_EQ(letters(*grammar), "bc");
+      take(*grammar, "c");
+      EXPECT_TRUE(grammar->ended());
+    }
+  }
+}
+
+TEST_F(GrammarTest, AThoughtMayBeLeftOut) {
+  const std::string schema = R"({"type":"object","properties":{"a":{"enum":[1]}},)"
+                             R"("required":["a"],"additionalProperties":false})";
+  const auto at_once = open(GrammarKind::kJsonSchema, schema, Thought::kMay).value();
+  EXPECT_EQ(letters(*at_once), "<{");
+  take(*at_once, R"({"a":1})");
+  EXPECT_TRUE(at_once->ended());
+  const auto thinking = open(GrammarKind::kJsonSchema, schema, Thought::kMay).value();
+  take(*thinking, "<think>\n{} is short\n</think>\n\n");
+  EXPECT_EQ(letters(*thinking), "{");
+  take(*thinking, R"({"a": 1})");
+  EXPECT_TRUE(thinking->ended());
+  const auto empty = open(GrammarKind::kJsonSchema, schema, Thought::kMay).value();
+  take(*empty, R"(<think></think>{"a":1})");
+  EXPECT_TRUE(empty->ended());
+}
+
+TEST_F(GrammarTest, MarkersOfThoughtsMayBeTokensOfTheirOwn) {
+  for (const bool special : {false, true}) {
+    SCOPED_TRACE(special ? "special" : "not special, as Qwen's are");
+    const std::filesystem::path file = directory_.path() / "tokenizer.json";
+    nlohmann::json tokenizer = nlohmann::json::parse(std::ifstream(file));
+    constexpr TokenId kOpen = 258;
+    constexpr TokenId kClose = 259;
+    for (const auto& [id, content] : {std::pair(kOpen, "<think>"), {kClose, "</think>"}}) {
+      nlohmann::json token = tokenizer["added_tokens"][0];
+      token["id"] = id;
+      token["content"] = content;
+      token["special"] = special;
+      tokenizer["added_tokens"].push_back(token);
+    }
+    ByteModelDirectory directory;
+    directory.write("tokenizer.json", tokenizer.dump());
+    const auto model = TextModel::open(directory.path()).value();
+    const auto vocabulary = GrammarVocabulary::make(*model, kVocab).value();
+    const auto grammar =
+        GrammarMatcher::open(vocabulary,
+                             {.kind = GrammarKind::kRegex, .text = "ab", .thought = Thought::kMay})
+            .value();
+    const std::vector<TokenId> first =
+        special ? std::vector<TokenId>{'a', kOpen} : std::vector<TokenId>{'<', 'a', kOpen};
+    EXPECT_EQ(allowed(*grammar), first);
+    ASSERT_TRUE(grammar->accept({&kOpen, 1}));
+    take(*grammar, "\nhm\n");
+    const std::vector<TokenId> within = allowed(*grammar);
+    EXPECT_THAT(within, testing::IsSupersetOf({TokenId{'x'}, kClose}));
+    EXPECT_THAT(within, testing::Not(testing::Contains(kEos)));
+    ASSERT_TRUE(grammar->accept({&kClose, 1}));
+    EXPECT_EQ(letters(*grammar), "\na");
+    take(*grammar, "\n\nab");
+    EXPECT_TRUE(grammar->ended());
   }
 }
 

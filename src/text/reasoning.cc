@@ -13,17 +13,19 @@ bool is_white(char c) {
   return kWhite.find(c) != std::string_view::npos;
 }
 
-bool ends_open(std::string_view prompt) {
-  const std::size_t end = prompt.find_last_not_of(kWhite);
-  return end != std::string_view::npos && prompt.substr(0, end + 1).ends_with(kOpen);
-}
-
 }  // namespace
 
+PromptEnd prompt_end(std::string_view prompt) {
+  const std::string_view text = prompt.substr(0, prompt.find_last_not_of(kWhite) + 1);
+  return text.ends_with(kOpen)    ? PromptEnd::kWithin
+         : text.ends_with(kClose) ? PromptEnd::kAfter
+                                  : PromptEnd::kBefore;
+}
+
 ReasoningSplitter::ReasoningSplitter(ReasoningFormat format, std::string_view prompt)
-    : state_(format == ReasoningFormat::kNone ? State::kText
-             : ends_open(prompt)              ? State::kThinking
-                                              : State::kStart) {}
+    : state_(format == ReasoningFormat::kNone           ? State::kText
+             : prompt_end(prompt) == PromptEnd::kWithin ? State::kThinking
+                                                        : State::kStart) {}
 
 ReasoningSplitter::Parts ReasoningSplitter::push(std::string_view text) {
   Parts parts;

@@ -9,6 +9,11 @@
 
 namespace heddle::text {
 
+/// Whether a prompt ends within a thought, before one or after one that is over; before one there
+/// may be none.
+enum class PromptEnd : std::uint8_t { kBefore, kWithin, kAfter };
+[[nodiscard]] PromptEnd prompt_end(std::string_view prompt);
+
 /// Parts what a model thinks from what it answers, as the text arrives. Thinking is what stands
 /// from the beginning to </think>, where the answer begins with <think> or the prompt ended with
 /// it. The markers and the white space around them are dropped. The result does not depend on the

@@ -56,6 +56,14 @@ TEST(Reasoning, ATemplateThatOpensTheThoughtMeansThatTheAnswerBeginsWithin) {
   EXPECT_EQ(split("hm</think>yes", 5, "<think></think>"), Both("", "hm</think>yes"));
 }
 
+TEST(Reasoning, APromptEndsBeforeWithinOrAfterAThought) {
+  EXPECT_EQ(prompt_end(""), PromptEnd::kBefore);
+  EXPECT_EQ(prompt_end("<think>a</think> b"), PromptEnd::kBefore);
+  EXPECT_EQ(prompt_end(" \n"), PromptEnd::kBefore);
+  EXPECT_EQ(prompt_end("a <think> \n"), PromptEnd::kWithin);
+  EXPECT_EQ(prompt_end("<think>\n\n</think>\n\n"), PromptEnd::kAfter);
+}
+
 TEST(Reasoning, TellsWhetherItIsWithinAThought) {
   ReasoningSplitter splitter(ReasoningFormat::kThink, "");
   EXPECT_FALSE(splitter.thinking());

@@ -106,6 +106,7 @@ void heddle_text_vocabulary_free(heddle_text_vocabulary* vocabulary);
 std::int32_t heddle_text_grammar_open(const heddle_text_vocabulary* vocabulary,
                                       std::uint32_t kind,
                                       heddle_text_bytes text,
+                                      std::uint32_t thought,
                                       heddle_text_grammar** out,
                                       heddle_text_byte_buffer* error);
 void heddle_text_grammar_free(heddle_text_grammar* grammar);

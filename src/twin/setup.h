@@ -37,6 +37,7 @@ struct TwinDevice {
 struct TwinModel {
   core::AgentModel model{};
   std::int64_t layers = 1;
+  std::uint64_t body_bytes = 0;  ///< Of the image, all before the head: for steps without a token.
   StepTimes step{};
   Duration ttl{};  ///< Given up after being idle for so long; 0: never.
 };

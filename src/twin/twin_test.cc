@@ -36,6 +36,7 @@ TwinSetup setup_of(int models, std::int64_t device_pages) {
     setup.models.push_back(
         {.model = {.id = id, .image_bytes = kImagePages * kPage, .footprint = footprint},
          .layers = 4,
+         .body_bytes = kImagePages * kPage,
          .step = {.fixed = 1e-3}});
     setup.manager.models.push_back({.id = id,
                                     .name = "m" + std::to_string(i),

@@ -236,8 +236,19 @@ void Worker::perform(const core::Report& command) {
 
 // ---- Steps ----
 
-bool Worker::complete(const Model& model) const {
-  return model.ready >= model.open.image_bytes;
+/// Whether it ends in a token: all that is known of the sequence is computed then.
+bool Worker::samples(const policy::StepSlice& slice) const {
+  const Sequence& sequence = sequences_.at(slice.sequence);
+  return sequence.computed + slice.tokens == sequence.known;
+}
+
+/// Only for tokens the head has to be there.
+bool Worker::has_weights(const policy::ModelBatch& batch) const {
+  const Model& model = models_.at(batch.model);
+  const bool head = std::any_of(batch.slices.begin(),
+                                batch.slices.end(),
+                                [this](const policy::StepSlice& slice) { return samples(slice); });
+  return model.ready >= (head ? model.open.image_bytes : known_.at(batch.model).body_bytes);
 }
 
 /// What the engine computes, were all weights there.
@@ -251,7 +262,7 @@ Duration Worker::compute_time(const policy::StepPlan& plan) const {
       const auto tokens = static_cast<double>(slice.tokens);
       const auto past = static_cast<double>(sequence.computed);
       seconds += tokens * times.token;
-      seconds += sequence.computed + slice.tokens == sequence.known ? times.row : 0;
+      seconds += samples(slice) ? times.row : 0;
       seconds += slice.tokens == 1 ? past * times.context
                                    : (tokens * past + tokens * tokens / 2) * times.pair;
     }
@@ -300,7 +311,7 @@ void Worker::check_waiting_step() {
   std::int64_t layers = 1;
   for (const policy::ModelBatch& batch : step_->plan.batches) {
     const Model& model = models_.at(batch.model);
-    if (!model.abandoned && !complete(model)) {
+    if (!model.abandoned && !has_weights(batch)) {
       return;
     }
     layers = std::max(layers, known_.at(batch.model).layers);
@@ -334,7 +345,7 @@ void Worker::end_step() {
   const Step step = *std::exchange(step_, std::nullopt);
   core::StepDone done{.took = agenda_.now() - step.began};
   for (const policy::ModelBatch& batch : step.plan.batches) {
-    const bool ready = complete(models_.at(batch.model));
+    const bool ready = has_weights(batch);
     for (const policy::StepSlice& slice : batch.slices) {
       if (step.starved.contains(slice.sequence)) {
         done.starved.push_back(slice.sequence);

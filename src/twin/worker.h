@@ -100,8 +100,9 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void check_waiting_step();
   void end_step();
   void run_slice(const policy::StepSlice& slice, core::StepDone& done);
-  [[nodiscard]] bool complete(const Model& model) const;
   [[nodiscard]] Duration compute_time(const policy::StepPlan& plan) const;
+  [[nodiscard]] bool samples(const policy::StepSlice& slice) const;
+  [[nodiscard]] bool has_weights(const policy::ModelBatch& batch) const;
   [[nodiscard]] Duration paced_time(const policy::StepPlan& plan) const;
 
   const TwinDevice& device_;

@@ -14,11 +14,7 @@ constexpr std::uint64_t kPage = 1000;
 /// is 20 ms and 1 ms a token. The model has 5 pages in 5 layers.
 struct Rig {
   Agenda agenda{};
-  TwinDevice device{.worker = {.step = {.budget = 100ms, .max_batch_tokens = 64}},
-                    .pace_step = 20ms,
-                    .pace_token = 1ms,
-                    .link = 1e5,
-                    .step_overhead = {}};
+  TwinDevice device;
   std::map<ModelId, TwinModel> models{
       {kModel,
        {.model = {.id = kModel,
@@ -26,12 +22,21 @@ struct Rig {
                   .footprint = {.image_pages = 5,
                                 .kv = {{.tokens_per_block = 4, .blocks_per_page = 1}}}},
         .layers = 5,
+        .body_bytes = 4 * kPage,
         .step = {.fixed = 2e-3}}}};
   std::vector<std::pair<Instant, core::TokenEvent>> tokens{};
   std::vector<std::pair<Instant, core::WorkerReport>> said{};
   std::shared_ptr<Worker> worker{};
 
-  Rig() {
+  static TwinDevice paced() {
+    return {.worker = {.step = {.budget = 100ms, .max_batch_tokens = 64}},
+            .pace_step = 20ms,
+            .pace_token = 1ms,
+            .link = 1e5,
+            .step_overhead = {}};
+  }
+
+  explicit Rig(TwinDevice it = paced()) : device(std::move(it)) {
     std::vector<PageId> pages;
     for (std::uint64_t i = 0; i < 10; ++i) {
       pages.emplace_back(i);
@@ -95,6 +100,21 @@ TEST(TwinWorker, CopiesAnImageWhileTheFirstStepWaitsForIt) {
   EXPECT_EQ(rig.tokens[0].first, Instant(50ms + 400us)) << "the last layer, when all have come";
   EXPECT_EQ(rig.tokens[1].first - rig.tokens[0].first, 21ms);
   EXPECT_EQ(rig.tokens[2].second.finish, spec::FinishReason::kLength);
+}
+
+TEST(TwinWorker, APartOfAPromptDoesNotWaitForTheHead) {
+  TwinDevice device = Rig::paced();
+  device.pace_step = device.pace_token = {};
+  device.worker.step.max_batch_tokens = 4;
+  Rig rig(device);
+  rig.load(core::ImageSource::kShared, 5 * kPage);  // 10 ms each; the last is the head.
+  rig.run(Instant(1ms));
+  rig.submit(6, 1);
+  rig.run(Instant(1s));
+  ASSERT_EQ(rig.tokens.size(), 1U);
+  EXPECT_EQ(rig.worker->steps(), 2U);
+  EXPECT_EQ(rig.tokens[0].first, Instant(50ms + 400us))
+      << "the rest, which was left, waited for it";
 }
 
 TEST(TwinWorker, PagesThatAreGivenNeedNoLink) {
