@@ -93,6 +93,19 @@ def test_choice_regex_and_grammar(client):
     assert re.fullmatch(r"(\(*)x(\)*)", got.choices[0].message.content) or got.choices[0].finish_reason == "length"
 
 
+def test_an_answer_that_is_held_to_a_form_may_be_thought_about_first():
+    row = f"  {MODEL}: {{path: {heddle.MODELS / MODEL}, reasoning_parser: think}}\n"
+    with heddle.Server(heddle.config(models=[row])) as server:
+        client = openai.OpenAI(base_url=server.url + "/v1", api_key="none")
+        held = {"temperature": 0, "extra_body": {"guided_regex": "[0-9]{3}"}}
+        assert re.fullmatch("[0-9]{3}", ask(client, **held).choices[0].message.content)
+        (bracket,) = server.call("/tokenize", {"model": MODEL, "prompt": "<", "add_special_tokens": False})[2]["tokens"]
+        thought = ask(client, **held, logit_bias={bracket: 100}, max_tokens=30).choices[0]
+        assert thought.finish_reason == "length"
+        assert thought.message.reasoning_content == "<" * len(thought.message.reasoning_content)
+        assert len(thought.message.reasoning_content) > 10 and not thought.message.content
+
+
 def test_the_same_seed_draws_the_same_json_alone_and_among_others(client):
     alone = ask(client, response_format=schema_format(PERSON), seed=11, temperature=1, n=1)
     again = ask(client, response_format=schema_format(PERSON), seed=11, temperature=1, n=4)
