@@ -185,6 +185,15 @@ using WorkerMessage = std::variant<LoadModel,
                                    FinishChoice,
                                    NoPages>;
 
+/// Of a message that has waited to be taken in, as an engine hears nothing within a step: a request
+/// is older by then, and its deadline nearer.
+inline void grow_older(WorkerMessage& message, Duration waited) {
+  if (auto* submit = std::get_if<Submit>(&message)) {
+    submit->age += waited;
+    submit->due -= waited;
+  }
+}
+
 // ---- From a worker ----
 
 /// The model is resident: requests for it may be submitted (its steps wait for missing weights).

@@ -1,6 +1,7 @@
 #include "core/step_costs.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -24,6 +25,10 @@ Duration predicted(const policy::StepCost& cost, const StepWork& work) {
 }  // namespace
 
 void StepCosts::add(ModelId model, std::uint64_t image_bytes) {
+  if (auto known = left_.extract(model)) {
+    costs_.insert(std::move(known));
+    return;
+  }
   const auto ns = [image_bytes](std::uint64_t bytes_per_ns) {
     return Duration{static_cast<Duration::rep>(image_bytes / bytes_per_ns) + 1};
   };
@@ -34,7 +39,7 @@ void StepCosts::add(ModelId model, std::uint64_t image_bytes) {
 }
 
 void StepCosts::remove(ModelId model) {
-  costs_.erase(model);
+  left_.insert(costs_.extract(model));
 }
 
 void StepCosts::learn(const std::vector<StepWork>& work, Duration took) {

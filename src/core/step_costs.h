@@ -21,7 +21,8 @@ struct StepWork {
 /// (exponentially weighted, 1/8 to the newest).
 class StepCosts {
  public:
-  /// Guesses from the bytes of weights: one pass reads them all, a token multiplies with them all.
+  /// Of a model that was here before, what was known when it left. Else guesses from the bytes of
+  /// weights: one pass reads them all, a token multiplies with them all.
   void add(ModelId model, std::uint64_t image_bytes);
   void remove(ModelId model);
 
@@ -35,11 +36,12 @@ class StepCosts {
                                  std::int64_t tokens,
                                  std::int64_t chunk) const;
 
-  /// By model id.
+  /// Of those that are here, by model id.
   [[nodiscard]] std::vector<policy::StepCost> costs() const;
 
  private:
   std::map<ModelId, policy::StepCost> costs_{};
+  std::map<ModelId, policy::StepCost> left_{};  ///< Of those that were here.
 };
 
 }  // namespace heddle::core

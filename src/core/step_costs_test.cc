@@ -29,13 +29,26 @@ TEST(StepCosts, APromptTakesItsPartOfFullStepsAndItsAttention) {
             cost.per_context_token * 6400);
 }
 
-TEST(StepCosts, GuessByTheSizeOfTheWeightsAndForget) {
+TEST(StepCosts, GuessByTheSizeOfTheWeights) {
   StepCosts costs;
   costs.add(ModelId(1), 1'000'000);
   costs.add(ModelId(2), 4'000'000);
   EXPECT_LT(costs.costs()[0].fixed, costs.costs()[1].fixed);
+}
+
+TEST(StepCosts, WhoComesBackCostsWhatItDidBefore) {
+  StepCosts costs;
+  costs.add(ModelId(1), 1'000'000);
+  costs.add(ModelId(2), 1'000'000);
+  costs.learn({{.model = ModelId(1), .tokens = 1}}, 5ms);
+  const policy::StepCost learned = costs.costs().at(0);
   costs.remove(ModelId(1));
+  ASSERT_EQ(costs.costs().size(), 1U);
   EXPECT_EQ(costs.costs().at(0).model, ModelId(2));
+  costs.remove(ModelId(3));  // That never came.
+  costs.add(ModelId(1), 1'000'000);
+  EXPECT_EQ(costs.costs().at(0).fixed, learned.fixed);
+  EXPECT_GT(learned.fixed, costs.costs().at(1).fixed);
 }
 
 }  // namespace

@@ -6,8 +6,17 @@ namespace heddle::twin {
 
 namespace {
 
-/// Pieces of an image, after each of which the worker tells how far it is.
-constexpr std::uint64_t kPieces = 32;
+/// The worker copies pieces of 5 ms, and of a page of memory at least; each part of an image, of so
+/// many, that they have filled it tells of.
+constexpr double kPieceSeconds = 5e-3;
+constexpr std::uint64_t kPieceBytesMin = 4096;
+constexpr std::uint64_t kParts = 32;
+
+/// What is copied between two reports.
+std::uint64_t report_bytes(double rate, std::uint64_t image) {
+  const auto piece = std::max(kPieceBytesMin, static_cast<std::uint64_t>(rate * kPieceSeconds));
+  return std::max<std::uint64_t>(1, (image / kParts + piece - 1) / piece) * piece;
+}
 
 }  // namespace
 
@@ -55,8 +64,7 @@ void Link::go_on() {
     return;
   }
   busy_ = true;
-  const std::uint64_t piece =
-      std::min(std::max<std::uint64_t>(copy->bytes / kPieces, 1), copy->ready - copy->done);
+  const std::uint64_t piece = std::min(report_bytes(rate_, copy->bytes), copy->ready - copy->done);
   agenda_.after(from_seconds(static_cast<double>(piece) / rate_),
                 [this, model = copy->model, number = copy->number, piece] {
                   busy_ = false;

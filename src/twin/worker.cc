@@ -49,7 +49,7 @@ void Worker::hear(const core::WorkerMessage& message) {
 }
 
 void Worker::queue(const core::WorkerEvent& event) {
-  inbox_.push_back(event);
+  inbox_.push_back({.event = event, .at = agenda_.now()});
   work();
 }
 
@@ -68,7 +68,10 @@ void Worker::work() {
     }
     core::WorkerEvent event = core::EngineIdle{};
     if (!idle) {
-      event = std::move(inbox_.front());
+      event = std::move(inbox_.front().event);
+      if (auto* message = std::get_if<core::WorkerMessage>(&event)) {
+        core::grow_older(*message, agenda_.now() - inbox_.front().at);
+      }
       inbox_.pop_front();
     }
     idle_said_ = idle;
@@ -152,10 +155,10 @@ void Worker::perform(const core::OpenModel& command) {
     Model& here = found->second;
     here.opened = true;
     queue(core::ModelOpened{.model = id});
-    if (here.open.source == core::ImageSource::kShared) {
-      link_.begin(id, here.open.image_bytes, here.source);
-    }
   });
+  if (command.source == core::ImageSource::kShared) {
+    link_.begin(command.model, command.image_bytes, command.ready_bytes);  // While it is mapped.
+  }
 }
 
 void Worker::copied(ModelId id, std::uint64_t bytes) {

@@ -44,6 +44,10 @@ class Worker : public std::enable_shared_from_this<Worker> {
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
 
  private:
+  struct Heard {
+    core::WorkerEvent event{};
+    Instant at{};
+  };
   using SequenceId = core::SequenceId;
 
   struct Model {
@@ -117,7 +121,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   std::vector<PageId> recordings_{};
   std::map<ModelId, Model> models_{};
   std::map<SequenceId, Sequence> sequences_{};
-  std::deque<core::WorkerEvent> inbox_{};
+  std::deque<Heard> inbox_{};
   std::vector<core::WorkerEvent> answers_{};  ///< To what is carried out now.
   std::optional<Step> step_{};                ///< That runs.
   bool idle_said_ = true;

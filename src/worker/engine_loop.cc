@@ -34,7 +34,7 @@ EngineLoop::EngineLoop(rpc::WorkerHello hello,
 
 void EngineLoop::hear(core::WorkerMessage message) {
   // Queued first: whoever finds the model not open yet here will find the message there.
-  inbox_.push(core::WorkerEvent(message));
+  inbox_.push(Heard{.message = message, .at = steady_now()});
   if (DeviceExecutor* executor = early_.load(std::memory_order_acquire)) {
     executor->hear_early(message);
   }
@@ -88,6 +88,9 @@ void EngineLoop::take_in(Input input) {
       executor_->finish_close(closed->model);
     }
     tell_core(std::move(*event));
+  } else if (auto* heard = std::get_if<Heard>(&input)) {
+    core::grow_older(heard->message, steady_now() - heard->at);
+    tell_core(std::move(heard->message));
   } else if (const auto* model = std::get_if<rpc::ModelDescription>(&input)) {
     executor_->describe(*model);
   } else if (auto* lockstep = std::get_if<std::unique_ptr<Lockstep>>(&input)) {

@@ -38,10 +38,15 @@ class EngineLoop {
 
  private:
   struct Relieved {};
+  struct Heard {
+    core::WorkerMessage message{};
+    Instant at{};
+  };
   struct Followed {
     core::WorkerCommand command{};
   };
   using Input = std::variant<core::WorkerEvent,
+                             Heard,
                              rpc::ModelDescription,
                              std::unique_ptr<Lockstep>,
                              Followed,
