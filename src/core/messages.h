@@ -284,7 +284,7 @@ struct DeviceReport {
   /// others run meanwhile. 0: none.
   std::int64_t short_sequences = 0;
   std::int64_t short_pages = 0;
-  ModelId short_model{};  ///< Of the oldest of them; meaningful when short_pages > 0.
+  ModelId short_model{};  ///< Of some of them, of each in turn; meaningful when short_pages > 0.
 };
 
 using WorkerReport = std::variant<ModelServing,

@@ -161,14 +161,15 @@ void WorkerCore::Impl::on(const RecallRequests& recall) {
   }
 }
 
-/// Who waits for pages and nothing else. Where the device is divided, nobody could lend any.
+/// Who waits for pages and nothing else. Where the device is divided, nobody could lend any. Models
+/// are told of in turn, as one that has room elsewhere would hide the others.
 void WorkerCore::Impl::tell_shortage(DeviceReport& report) const {
   const bool by_deadline = options_.queue == policy::QueueRule::kMooreHodgson;
   if (options_.fixed_parts > 0 || crowded_ || (by_deadline && engine_has_enough())) {
     return;
   }
   const auto views = sequences_.admission_views();
-  const AdmissionView* oldest = nullptr;
+  std::set<ModelId> waiting;
   std::int64_t parts = 0;
   for (const AdmissionView& view : views) {
     const Resident& model = models_.at(view.model);
@@ -177,19 +178,17 @@ void WorkerCore::Impl::tell_shortage(DeviceReport& report) const {
     }
     ++report.short_sequences;
     parts += policy::kv_parts(model.footprint.kv, view);
-    if (oldest == nullptr ||
-        std::tie(view.arrived, view.id) < std::tie(oldest->arrived, oldest->id)) {
-      oldest = &view;
-    }
+    waiting.insert(view.model);
   }
   const AdmissionRoom room(views, admission_models(), kv_pages_total());
   report.short_pages = std::max<std::int64_t>(
       0, (parts + policy::kPageParts - 1) / policy::kPageParts - room.left());
-  if (oldest == nullptr || report.short_pages == 0) {
+  if (waiting.empty() || report.short_pages == 0) {
     report.short_sequences = 0;
     return;
   }
-  report.short_model = oldest->model;
+  const auto next = waiting.upper_bound(told_short_);
+  report.short_model = next == waiting.end() ? *waiting.begin() : *next;
 }
 
 /// Where nobody is admitted, who is first, whatever it needs: alone it may run.

@@ -97,6 +97,9 @@ class Bench {
   }
 
   [[nodiscard]] DeviceReport report() const { return core_.report(); }
+  void pass(Duration time) { now_ += time; }
+  /// Of each report so far that tells of a shortage, whose it is.
+  [[nodiscard]] const std::vector<ModelId>& told_short() const { return told_short_; }
 
   /// The requests that are given up for it, in this order.
   std::vector<std::uint64_t> recall(ModelId model, std::int64_t most) {
@@ -139,6 +142,11 @@ class Bench {
       if (const auto* preempt = std::get_if<PreemptSequence>(&command)) {
         running_.at(preempt->sequence).computed = 0;
       }
+      const auto* report = std::get_if<Report>(&command);
+      const auto* said = report == nullptr ? nullptr : std::get_if<DeviceReport>(&report->report);
+      if (said != nullptr && said->short_pages > 0) {
+        told_short_.push_back(said->short_model);
+      }
     }
     return commands;
   }
@@ -153,6 +161,7 @@ class Bench {
 
   Instant now_{1s};
   std::map<policy::SequenceId, Running> running_{};
+  std::vector<ModelId> told_short_{};
   WorkerCore core_;
 };
 
@@ -251,8 +260,25 @@ TEST(WorkerAdmission, WhoWaitsForPagesAloneIsReported) {
   const DeviceReport report = bench.report();
   EXPECT_EQ(report.short_sequences, 2);
   EXPECT_EQ(report.short_pages, 5 + 3);
-  EXPECT_EQ(report.short_model, kB) << "the oldest";
+  EXPECT_EQ(report.short_model, kA);
   EXPECT_EQ(report.pages_wanted, 0) << "others run";
+}
+
+TEST(WorkerAdmission, ModelsOfWhichSomebodyWaitsForPagesAreToldOfInTurn) {
+  Bench bench;
+  submit_small(bench, 1, 4, kA);
+  bench.turn();
+  bench.submit(5, kB, 20);
+  bench.submit(6, kA, 4);
+  for (int i = 0; i < 20; ++i) {
+    bench.pass(1s);
+    bench.turn();
+  }
+  const std::vector<ModelId> told = bench.told_short();
+  ASSERT_GE(told.size(), 3U);
+  for (std::size_t i = 1; i < told.size(); ++i) {
+    EXPECT_NE(told[i], told[i - 1]) << "report " << i;
+  }
 }
 
 TEST(WorkerAdmission, WhoWaitsForPagesCanBeRecalledTheOldestFirst) {

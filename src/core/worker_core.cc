@@ -52,7 +52,9 @@ void WorkerCore::Impl::report_changes() {
   const bool due =
       !reported_at_ || now_ >= *reported_at_ + options_.report_interval || sequences_.empty();
   if (residency_changed_ || (counts_changed_ && due)) {
-    say(report());
+    DeviceReport said = report();
+    told_short_ = said.short_model;
+    say(std::move(said));
     reported_at_ = now_;
     residency_changed_ = counts_changed_ = false;
   }

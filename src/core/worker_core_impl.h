@@ -195,6 +195,7 @@ class WorkerCore::Impl {
   Sequences sequences_{};
   StepCosts costs_{};
   PrefillQueue queue_{};
+  ModelId told_short_{};  ///< In the last report.
   std::uint64_t admissions_ = 0;
   std::map<ModelId, SequenceId> held_up_{};  ///< Of a divided device: who is next in a full part.
   /// How much longer than alone prefill takes while others decode, in steps that it fills; >= 1.
