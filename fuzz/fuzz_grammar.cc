@@ -1,5 +1,5 @@
 // Grammars that clients send: whatever the text, it is refused or it rules an answer. The first
-// byte is the kind, the rest the grammar.
+// byte is the kind and what may be thought before the answer, the rest the grammar.
 
 #include <bit>
 #include <cstddef>
@@ -61,7 +61,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   const spec::Grammar grammar{.kind = static_cast<spec::GrammarKind>(1 + data[0] % 3),
-                              .text = std::string(data + 1, data + size)};
+                              .text = std::string(data + 1, data + size),
+                              .thought = static_cast<spec::Thought>(data[0] / 3 % 3)};
   const auto matcher = text::GrammarMatcher::open(vocabulary(), grammar);
   if (matcher) {
     Rng rng(size);
