@@ -289,7 +289,7 @@ struct DeviceStatus {
   std::uint64_t steps = 0;             ///< Of its engine, since its worker started.
   std::uint64_t late_steps = 0;        ///< Of these, those that took longer than its pace allows.
   std::uint64_t slow_steps = 0;        ///< Of these, those that took 1.2 times as long, or longer.
-  std::uint64_t overrun_steps = 0;     ///< Of these, those that worked for so long.
+  std::uint64_t overrun_steps = 0;     ///< Of these, those that were not woken late.
   std::uint64_t copied_bytes = 0;      ///< Of images, since its worker started.
   std::uint64_t detoured_bytes = 0;    ///< Of these, over other GPUs' links to the host.
   std::uint64_t relayed_bytes = 0;     ///< Over its own link, for other GPUs.

@@ -349,10 +349,12 @@ void GatewayMetrics::publish(const core::ServingStatus& serving) {
                 "Steps that took 1.2 times as long as the device's pace says, or longer.",
                 labels,
                 device.slow_steps);
-    count_up_to("heddle_worker_overrun_steps_total",
-                "Of the slow steps, those that worked for so long; the others were woken late.",
-                labels,
-                device.overrun_steps);
+    count_up_to(
+        "heddle_worker_overrun_steps_total",
+        "Of the slow steps, those that worked or waited for a core for so long; the others were "
+        "woken late by the machine.",
+        labels,
+        device.overrun_steps);
     for (const auto& [state, span] :
          {std::pair("serving", device.serving), std::pair("switching", device.switching)}) {
       metrics_.set("heddle_device_time_seconds",

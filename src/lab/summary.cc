@@ -42,7 +42,7 @@ constexpr std::array<FigureText, kFigures> kTexts{{
     {"evictions", "evictions"},
     {"late_steps", "late steps [%]", true},
     {"slow_steps", "steps above 1.2 of their pace"},
-    {"overrun_steps", "  by what they worked"},
+    {"overrun_steps", "  by work or want of a core"},
 }};
 
 /// What a Student's t of so many degrees of freedom exceeds in 2.5 of 100 cases.

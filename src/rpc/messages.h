@@ -95,7 +95,7 @@ struct WorkerStats {
   std::uint64_t steps = 0;
   std::uint64_t late_steps = 0;                ///< Took 5 % longer than the pace says, or more.
   std::uint64_t slow_steps = 0;                ///< Of them, 20 % longer or more.
-  std::uint64_t overrun_steps = 0;             ///< Of those, they that worked for so long.
+  std::uint64_t overrun_steps = 0;             ///< Of those, not for being woken late.
   Duration busy{};                             ///< In steps.
   Duration mapping{};                          ///< Mapping and unmapping windows.
   std::uint64_t copied_bytes = 0;              ///< Of images.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/core_wait.h"
 #include "base/log.h"
 #include "store/image_layout.h"
 
@@ -488,6 +489,7 @@ Duration DeviceExecutor::keep_pace(const policy::StepPlan& plan, Instant began, 
   if (paced == Duration{}) {
     return took;
   }
+  const Duration waited = waited_for_core();
   if (took < paced) {
     std::this_thread::sleep_for(paced - took);
   }
@@ -495,11 +497,13 @@ Duration DeviceExecutor::keep_pace(const policy::StepPlan& plan, Instant began, 
   if (!waits && passed > paced + paced / kLateSlack) {
     ++stats_.late_steps;
     stats_.slow_steps += passed > paced + paced / kSlowSlack ? 1 : 0;
-    // Who worked less than its pace was not woken in time.
-    stats_.overrun_steps += took > paced + paced / kSlowSlack ? 1 : 0;
+    // Who had its core as soon as it woke up, and no work left, was woken late by the machine.
+    const Duration held_up = waited_for_core() - waited;
+    stats_.overrun_steps += took + held_up > paced + paced / kSlowSlack ? 1 : 0;
     log::info("a step was late",
               {{"pace_s", to_seconds(paced)},
                {"worked_s", to_seconds(took)},
+               {"waited_s", to_seconds(held_up)},
                {"took_s", to_seconds(passed)}});
   }
   return passed;
