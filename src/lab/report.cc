@@ -262,12 +262,15 @@ Table prediction_table(const std::vector<PolicySummary>& measured,
                                 Figure::kAttainment,
                                 Figure::kLoads}) {
       const double unit = is_part(figure) ? 100 : 1;
-      const Interval against = compare(predicted.at(i), measured[i], figure);
+      const double seen = measured[i].together.at(static_cast<std::size_t>(figure)) * unit;
+      const double told = predicted.at(i).together.at(static_cast<std::size_t>(figure)) * unit;
       rows.push_back({measured[i].policy,
                       std::string(label(figure)),
-                      digits(mean_interval(measured[i].values(figure)).mean * unit),
-                      digits(mean_interval(predicted[i].values(figure)).mean * unit),
-                      (is_part(figure) ? "" : "×") + digits(against.mean * unit)});
+                      digits(seen),
+                      digits(told),
+                      is_part(figure) ? digits(told - seen)
+                      : seen > 0      ? "×" + digits(told / seen)
+                                      : "-"});
     }
   }
   return rows;
@@ -323,6 +326,10 @@ std::string report_json(const LabFile& lab,
       const auto figure = static_cast<Figure>(i);
       json.key(key(figure));
       write(json, mean_interval(policy.values(figure)));
+    }
+    json.end_object().key("all_requests").begin_object();
+    for (std::size_t i = 0; i < kFigures; ++i) {
+      json.key(key(static_cast<Figure>(i))).number(policy.together.at(i));
     }
     json.end_object().key("against_first").begin_object();
     for (std::size_t i = 0; i < kFigures; ++i) {

@@ -19,8 +19,8 @@ namespace heddle::lab {
     const std::vector<PolicySummary>& policies);
 
 /// Rows of a table for people, the head first: for each policy what was measured, what was
-/// predicted, and the one to the other (a difference of parts), in means over seeds. Both are of
-/// the same policies, in the same order.
+/// predicted, and the one to the other (a difference of parts), of all requests together. Both are
+/// of the same policies, in the same order.
 [[nodiscard]] std::vector<std::vector<std::string>> prediction_table(
     const std::vector<PolicySummary>& measured, const std::vector<PolicySummary>& predicted);
 

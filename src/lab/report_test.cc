@@ -64,6 +64,27 @@ TEST_F(ReportTest, TablesHaveAColumnForEachPolicy) {
   EXPECT_TRUE(comparison_table({policies_[0]}).empty());
 }
 
+// Of slow's three requests one is quick: the median of all is 400 ms, that of its runs' medians
+// 250.
+TEST_F(ReportTest, PredictionsAreHeldAgainstAllRequestsTogether) {
+  runs_[0].rows.push_back(runs_[0].rows[0]);
+  runs_[1].rows[0].first = 1600ms;
+  const auto measured = summarise(runs_, objectives(lab_));
+  std::vector<LabRun> foretold = runs_;
+  for (LabRun& run : foretold) {
+    for (bench::Row& row : run.rows) {
+      row.first += row.first - row.due;
+    }
+  }
+  const auto predicted = summarise(foretold, objectives(lab_));
+  const auto table = prediction_table(measured, predicted);
+  ASSERT_EQ(table.size(), 1 + 2 * 6U);
+  EXPECT_THAT(table[1], testing::ElementsAre("slow", "TTFT p50 [s]", "0.4", "0.8", "×2"));
+  EXPECT_THAT(table[5], testing::ElementsAre("slow", "SLO attainment [%]", "33.3", "33.3", "0"));
+  EXPECT_THAT(table[11],
+              testing::ElementsAre("fast", "SLO attainment [%]", "66.7", "33.3", "-33.3"));
+}
+
 TEST_F(ReportTest, NotesTellFailures) {
   EXPECT_THAT(report_notes(policies_), testing::ElementsAre("fast: 1 failed: no"));
 }
@@ -74,6 +95,7 @@ TEST_F(ReportTest, JsonHasRunsPoliciesAndTheSimulatorsReport) {
   const spec::Json& fast = json->find("policies")->as<spec::Json::Array>()->at(1);
   const spec::Json& run = fast.find("runs")->as<spec::Json::Array>()->at(0);
   EXPECT_NEAR(*run.find("ttft_p50_s")->as<double>(), 0.1, 1e-6);
+  EXPECT_NEAR(*fast.find("all_requests")->find("attainment")->as<double>(), 2.0 / 3, 1e-9);
   EXPECT_EQ(*run.find("loads_by_reason")->find("request")->as<std::int64_t>(), 4);
   EXPECT_NEAR(
       *fast.find("against_first")->find("ttft_p50_s")->find("mean")->as<double>(), 0.25, 1e-2);

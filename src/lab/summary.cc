@@ -63,6 +63,37 @@ void put(Figures& figures, Figure first, const sim::Quantiles& quantiles) {
   figures.at(at + 2) = quantiles.at(0.99);
 }
 
+/// What requests took, and how many met their objectives.
+struct Tally {
+  sim::Quantiles ttft{};
+  sim::Quantiles tpot{};
+  sim::Quantiles latency{};
+  double requests = 0;
+  double failed = 0;
+  double met_ttft = 0;
+  double met_tpot = 0;
+  double met_both = 0;
+
+  void count(const bench::Row& row, const sim::Objective& objective) {
+    ++requests;
+    if (!row.error.empty()) {
+      ++failed;
+      return;
+    }
+    ttft.add(to_seconds(row.ttft()));
+    latency.add(to_seconds(row.ended - row.due));
+    if (row.tpot()) {
+      tpot.add(to_seconds(*row.tpot()));
+    }
+    const bool in_time = objective.ttft == Duration{} || row.ttft() <= objective.ttft;
+    const bool in_pace =
+        objective.tpot == Duration{} || !row.tpot() || *row.tpot() <= objective.tpot;
+    met_ttft += in_time ? 1 : 0;
+    met_tpot += in_pace ? 1 : 0;
+    met_both += in_time && in_pace ? 1 : 0;
+  }
+};
+
 }  // namespace
 
 std::string_view key(Figure figure) {
@@ -77,60 +108,53 @@ bool is_part(Figure figure) {
   return kTexts.at(static_cast<std::size_t>(figure)).part;
 }
 
-Figures figures_of(const LabRun& run, const std::vector<sim::Objective>& objectives) {
-  sim::Quantiles ttft;
-  sim::Quantiles tpot;
-  sim::Quantiles latency;
-  double failed = 0;
+Figures figures_of(const std::vector<const LabRun*>& runs,
+                   const std::vector<sim::Objective>& objectives) {
+  Tally tally;
   double tokens = 0;
-  double met_ttft = 0;
-  double met_tpot = 0;
-  double met_both = 0;
-  for (const bench::Row& row : run.rows) {
-    if (!row.error.empty()) {
-      ++failed;
-      continue;
+  double span = 0;
+  for (const LabRun* run : runs) {
+    for (const bench::Row& row : run->rows) {
+      tally.count(row, objectives.at(row.model));
+      tokens += row.error.empty() ? static_cast<double>(row.completion_tokens) : 0;
     }
-    const sim::Objective& objective = objectives.at(row.model);
-    ttft.add(to_seconds(row.ttft()));
-    latency.add(to_seconds(row.ended - row.due));
-    tokens += static_cast<double>(row.completion_tokens);
-    if (row.tpot()) {
-      tpot.add(to_seconds(*row.tpot()));
-    }
-    const bool in_time = objective.ttft == Duration{} || row.ttft() <= objective.ttft;
-    const bool in_pace =
-        objective.tpot == Duration{} || !row.tpot() || *row.tpot() <= objective.tpot;
-    met_ttft += in_time ? 1 : 0;
-    met_tpot += in_pace ? 1 : 0;
-    met_both += in_time && in_pace ? 1 : 0;
+    span += to_seconds(run->span);
   }
+  const auto counted = [&runs](std::string_view name, const SeriesLabels& labels = {}) {
+    double total = 0;
+    for (const LabRun* run : runs) {
+      total += run->counted.total(name, labels);
+    }
+    return total / static_cast<double>(runs.size());
+  };
   Figures figures{};
   const auto set = [&figures](Figure figure, double value) {
     figures.at(static_cast<std::size_t>(figure)) = value;
   };
-  const auto requests = static_cast<double>(run.rows.size());
-  set(Figure::kRequests, requests);
-  set(Figure::kFailed, failed);
-  set(Figure::kTtftMean, ttft.distribution().mean);
-  put(figures, Figure::kTtftP50, ttft);
-  set(Figure::kTpotMean, tpot.distribution().mean);
-  put(figures, Figure::kTpotP50, tpot);
-  put(figures, Figure::kLatencyP50, latency);
-  set(Figure::kAttainment, requests > 0 ? met_both / requests : 1);
-  set(Figure::kTtftAttainment, requests > 0 ? met_ttft / requests : 1);
-  set(Figure::kTpotAttainment, requests > 0 ? met_tpot / requests : 1);
-  set(Figure::kTokensPerSecond, tokens / std::max(1e-9, to_seconds(run.span)));
-  set(Figure::kLoads, run.counted.total("heddle_model_loads_total"));
-  set(Figure::kPrewarms, run.counted.total("heddle_model_loads_total", {{"reason", "forecast"}}));
-  set(Figure::kHits, run.counted.total("heddle_model_starts_total", {{"kind", "hit"}}));
-  set(Figure::kMisses, run.counted.total("heddle_model_starts_total", {{"kind", "miss"}}));
-  set(Figure::kEvictions, run.counted.total("heddle_model_evictions_total"));
-  const double steps = run.counted.total("heddle_worker_steps_total");
-  const double late = run.counted.total("heddle_worker_late_steps_total");
+  const auto of_requests = [&tally](double met) {
+    return tally.requests > 0 ? met / tally.requests : 1;
+  };
+  set(Figure::kRequests, tally.requests / static_cast<double>(runs.size()));
+  set(Figure::kFailed, tally.failed / static_cast<double>(runs.size()));
+  set(Figure::kTtftMean, tally.ttft.distribution().mean);
+  put(figures, Figure::kTtftP50, tally.ttft);
+  set(Figure::kTpotMean, tally.tpot.distribution().mean);
+  put(figures, Figure::kTpotP50, tally.tpot);
+  put(figures, Figure::kLatencyP50, tally.latency);
+  set(Figure::kAttainment, of_requests(tally.met_both));
+  set(Figure::kTtftAttainment, of_requests(tally.met_ttft));
+  set(Figure::kTpotAttainment, of_requests(tally.met_tpot));
+  set(Figure::kTokensPerSecond, tokens / std::max(1e-9, span));
+  set(Figure::kLoads, counted("heddle_model_loads_total"));
+  set(Figure::kPrewarms, counted("heddle_model_loads_total", {{"reason", "forecast"}}));
+  set(Figure::kHits, counted("heddle_model_starts_total", {{"kind", "hit"}}));
+  set(Figure::kMisses, counted("heddle_model_starts_total", {{"kind", "miss"}}));
+  set(Figure::kEvictions, counted("heddle_model_evictions_total"));
+  const double steps = counted("heddle_worker_steps_total");
+  const double late = counted("heddle_worker_late_steps_total");
   set(Figure::kLateSteps, steps > 0 ? late / steps : 0);
-  set(Figure::kSlowSteps, run.counted.total("heddle_worker_slow_steps_total"));
-  set(Figure::kOverrunSteps, run.counted.total("heddle_worker_overrun_steps_total"));
+  set(Figure::kSlowSteps, counted("heddle_worker_slow_steps_total"));
+  set(Figure::kOverrunSteps, counted("heddle_worker_overrun_steps_total"));
   return figures;
 }
 
@@ -196,7 +220,10 @@ std::vector<PolicySummary> summarise(const std::vector<LabRun>& runs,
       found = policies.insert(policies.end(), PolicySummary{.policy = run.policy});
     }
     found->runs.push_back(&run);
-    found->figures.push_back(figures_of(run, objectives));
+    found->figures.push_back(figures_of({&run}, objectives));
+  }
+  for (PolicySummary& policy : policies) {
+    policy.together = figures_of(policy.runs, objectives);
   }
   return policies;
 }

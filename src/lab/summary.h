@@ -36,7 +36,7 @@ enum class Figure : std::uint8_t {
   kEvictions,
   kLateSteps,     ///< Part of paced steps, 0 to 1.
   kSlowSteps,     ///< Paced steps that took 1.2 times as long or longer; ...
-  kOverrunSteps,  ///< ... and worked for so long, instead of being woken late.
+  kOverrunSteps,  ///< ... and worked or waited for a core for so long, instead of being woken late.
 };
 inline constexpr std::size_t kFigures = 25;
 
@@ -47,9 +47,11 @@ inline constexpr std::size_t kFigures = 25;
 /// Whether it is compared by differences, as parts of a whole are; else by ratios.
 [[nodiscard]] bool is_part(Figure figure);
 
-/// Of one run, by Figure. Failed requests met no objective and have no times.
+/// Of runs, by Figure: times and parts are those of all their requests together, counts are per
+/// run. Failed requests met no objective and have no times. There is at least one run.
 using Figures = std::array<double, kFigures>;
-[[nodiscard]] Figures figures_of(const LabRun& run, const std::vector<sim::Objective>& objectives);
+[[nodiscard]] Figures figures_of(const std::vector<const LabRun*>& runs,
+                                 const std::vector<sim::Objective>& objectives);
 
 /// A mean and where the true one lies in 95 of 100 cases, by Student's t. With one value nothing is
 /// known of that: `low` and `high` are the mean.
@@ -70,6 +72,7 @@ struct PolicySummary {
   std::string policy{};
   std::vector<const LabRun*> runs{};
   std::vector<Figures> figures{};  ///< By run.
+  Figures together{};              ///< Of all runs.
 
   [[nodiscard]] std::vector<double> values(Figure figure) const;
 };

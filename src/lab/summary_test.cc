@@ -42,8 +42,12 @@ LabRun run_of(const std::string& policy, std::int64_t seed, Duration ttft, int l
 
 const std::vector<sim::Objective> kObjectives{{.ttft = 200ms, .tpot = 10ms}, {}};
 
+Figures figures_of_one(const LabRun& run) {
+  return figures_of({&run}, kObjectives);
+}
+
 TEST(FiguresOf, CountsWhatCame) {
-  const Figures figures = figures_of(run_of("p", 0, 300ms, 2), kObjectives);
+  const Figures figures = figures_of_one(run_of("p", 0, 300ms, 2));
   EXPECT_EQ(of(figures, Figure::kRequests), 3);
   EXPECT_EQ(of(figures, Figure::kFailed), 1);
   EXPECT_NEAR(of(figures, Figure::kTtftP99), 0.3, 1e-6);
@@ -60,8 +64,25 @@ TEST(FiguresOf, CountsWhatCame) {
   EXPECT_NEAR(of(figures, Figure::kLateSteps), 0.02, 1e-9);
   EXPECT_EQ(of(figures, Figure::kSlowSteps), 3);
   EXPECT_EQ(of(figures, Figure::kOverrunSteps), 1);
-  const Figures quick = figures_of(run_of("p", 0, 200ms), kObjectives);
+  const Figures quick = figures_of_one(run_of("p", 0, 200ms));
   EXPECT_NEAR(of(quick, Figure::kAttainment), 2.0 / 3, 1e-9);
+}
+
+// One run of a request and one of three: a mean of their medians would be 0.35 s.
+TEST(FiguresOf, SeveralRunsAreThoseOfAllTheirRequests) {
+  LabRun few = run_of("p", 0, 200ms);
+  few.rows.erase(few.rows.begin() + 1, few.rows.end());
+  LabRun many = run_of("p", 1, 500ms, 4);
+  many.rows.push_back(many.rows[0]);
+  const Figures both = figures_of({&few, &many}, kObjectives);
+  EXPECT_EQ(of(both, Figure::kRequests), 2.5);
+  EXPECT_EQ(of(both, Figure::kFailed), 0.5);
+  EXPECT_NEAR(of(both, Figure::kTtftP50), 0.5, 1e-6);
+  EXPECT_NEAR(of(both, Figure::kTtftAttainment), 2.0 / 5, 1e-9);
+  EXPECT_NEAR(of(both, Figure::kTokensPerSecond), 11, 1e-9) << "44 in twice two seconds";
+  EXPECT_EQ(of(both, Figure::kLoads), 3);
+  EXPECT_NEAR(of(both, Figure::kLateSteps), 0.02, 1e-9);
+  EXPECT_EQ(of(both, Figure::kSlowSteps), 3);
 }
 
 TEST(Intervals, AreStudents) {
@@ -97,6 +118,7 @@ TEST(Summarise, HoldsPoliciesAgainstEachOther) {
   EXPECT_EQ(policies[0].policy, "slow");
   ASSERT_EQ(policies[1].runs.size(), 2U);
   EXPECT_NEAR(compare(policies[1], policies[0], Figure::kTtftP50).mean, 0.25, 1e-6);
+  EXPECT_EQ(of(policies[1].together, Figure::kRequests), 3);
   EXPECT_NEAR(compare(policies[1], policies[0], Figure::kAttainment).mean, 1.0 / 3, 1e-6);
   EXPECT_THAT(invalid_runs(policies),
               testing::ElementsAre(testing::HasSubstr("fast, seed 1: invalid, as 3.0 %")));
