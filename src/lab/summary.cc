@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include "sim/quantiles.h"
 
@@ -82,12 +83,12 @@ struct Tally {
     }
     ttft.add(to_seconds(row.ttft()));
     latency.add(to_seconds(row.ended - row.due));
-    if (row.tpot()) {
-      tpot.add(to_seconds(*row.tpot()));
+    const std::optional<Duration> between = row.tpot();
+    if (between) {
+      tpot.add(to_seconds(*between));
     }
     const bool in_time = objective.ttft == Duration{} || row.ttft() <= objective.ttft;
-    const bool in_pace =
-        objective.tpot == Duration{} || !row.tpot() || *row.tpot() <= objective.tpot;
+    const bool in_pace = objective.tpot == Duration{} || !between || *between <= objective.tpot;
     met_ttft += in_time ? 1 : 0;
     met_tpot += in_pace ? 1 : 0;
     met_both += in_time && in_pace ? 1 : 0;
@@ -203,6 +204,7 @@ Interval difference_interval(const std::vector<double>& values, const std::vecto
 
 std::vector<double> PolicySummary::values(Figure figure) const {
   std::vector<double> all;
+  all.reserve(figures.size());
   for (const Figures& each : figures) {
     all.push_back(each.at(static_cast<std::size_t>(figure)));
   }
