@@ -253,7 +253,7 @@ Table comparison_table(const std::vector<PolicySummary>& policies) {
 
 Table prediction_table(const std::vector<PolicySummary>& measured,
                        const std::vector<PolicySummary>& predicted) {
-  Table rows{{"", "", "measured", "predicted", "predicted against it"}};
+  Table rows{{"all requests", "", "measured", "predicted", "predicted against it"}};
   for (std::size_t i = 0; i < measured.size(); ++i) {
     for (const Figure figure : {Figure::kTtftP50,
                                 Figure::kTtftP95,
