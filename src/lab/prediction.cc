@@ -7,6 +7,7 @@
 #include "agent/agent.h"
 #include "agent/host_model.h"
 #include "base/metrics.h"
+#include "base/rng.h"
 #include "gateway/gateway_metrics.h"
 #include "manager/model_registry.h"
 #include "manager/setup.h"
@@ -184,10 +185,14 @@ Result<LabRun> predict_run(const LabFile& lab,
                            const std::vector<bench::Shot>& shots,
                            const Constants& constants) {
   manager::ModelRegistry registry;
-  const Result<twin::TwinSetup> setup = twin_setup(policy, registry, constants);
+  Result<twin::TwinSetup> setup = twin_setup(policy, registry, constants);
   if (!setup) {
     return setup.error();
   }
+  // The clock on the wall tells where windows begin, and servers start at any time.
+  policy::Calendar& calendar = setup->manager.options.planner.calendar;
+  calendar.offset = Duration(Rng(static_cast<std::uint64_t>(seed))
+                                 .below(static_cast<std::uint64_t>(calendar.window.count())));
   std::map<std::string, ModelId> ids;
   for (const manager::ConfiguredModel& model : registry.models()) {
     ids[model.config.id] = model.id;

@@ -110,6 +110,36 @@ warmup: 10s
   EXPECT_EQ(asked.size(), 2U);
 }
 
+// The same requests, as a forecast that is early or late within a window loads at other times.
+TEST(PredictRun, ASeedBeginsSomewhereInAWindowAndAlwaysThere) {
+  const LabFile lab = lab_file(R"(
+config:
+  host: {memory: 16MiB}
+  devices:
+    - {name: a, memory: 3MiB, page: 64KiB, load_bandwidth: 1200kB/s, pace: {step: 20ms}}
+  models:
+    adder: {path: MODELS/adder}
+    sorter: {path: MODELS/sorter}
+  planner: {policy: heddle, period: 250ms, window: 3s, day: 12s}
+trace: {rate: 2, duration: 60s, wave: {period: 12s, in_turn: true, square: true}, input_tokens: 64, output_tokens: 4}
+)");
+  const Constants constants = constants_of(lab);
+  const Result<std::vector<bench::Shot>> shots = take_shots(lab, {}, 0);
+  ASSERT_TRUE(shots.has_value());
+  const auto firsts = [&](std::int64_t seed) {
+    const Result<LabRun> run = predict_run(lab, lab.policies[0], seed, *shots, constants);
+    std::vector<Duration> times;
+    for (const bench::Row& row : run.value().rows) {
+      times.push_back(row.first);
+    }
+    return times;
+  };
+  const std::vector<Duration> first = firsts(0);
+  ASSERT_FALSE(first.empty());
+  EXPECT_EQ(firsts(0), first);
+  EXPECT_NE(firsts(1), first);
+}
+
 TEST(PredictRun, NamesTheModelThatCannotBeOpened) {
   LabFile lab = lab_file();
   const Constants constants = constants_of(lab);
