@@ -121,7 +121,8 @@ config:
     adder: {path: MODELS/adder}
     sorter: {path: MODELS/sorter}
   planner: {policy: heddle, period: 250ms, window: 3s, day: 12s}
-trace: {rate: 2, duration: 60s, wave: {period: 12s, in_turn: true, square: true}, input_tokens: 64, output_tokens: 4}
+trace: {rate: 2, duration: 60s, wave: {period: 12s, in_turn: true, square: true},
+        input_tokens: 64, output_tokens: 4}
 )");
   const Constants constants = constants_of(lab);
   const Result<std::vector<bench::Shot>> shots = take_shots(lab, {}, 0);
