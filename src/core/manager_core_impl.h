@@ -272,6 +272,7 @@ class ManagerCore::Impl {
   void dispatch_waiting(ModelId id, ModelState& model);
   bool dispatch(RequestId id, DeviceId device_id, Instance& instance);
   bool send(RequestId id, DeviceId device, Instance& instance);
+  [[nodiscard]] bool waits_for_devices(const ModelState& model) const;
   void place_wanted();
   void place(ModelId id, Instant waiting_since);
   [[nodiscard]] std::string too_large(const ModelState& model) const;
@@ -443,6 +444,7 @@ class ManagerCore::Impl {
 
   ManagerOptions options_{};
   Instant now_{};
+  Instant began_{};  ///< First configured.
   std::vector<ManagerCommand>* commands_ = nullptr;
   std::map<ModelId, ModelState> models_{};
   std::map<DeviceId, DeviceState> devices_{};

@@ -1,6 +1,7 @@
 #include "core/manager_core.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -360,6 +361,49 @@ TEST(ManagerCore, OperatorsLoadAndUnload) {
   EXPECT_EQ(find<AdminDone>(bench.said(ModelEvicted{.model = kA}))->ticket, TicketId(2));
   EXPECT_TRUE(
       find<AdminDone>(bench.tell(AdminLoad{.ticket = TicketId(3), .model = ModelId(9)}))->error);
+}
+
+/// Where the models of a Bench with a second device go that are asked for before any is up.
+std::map<ModelId, DeviceId> preloaded(Duration second_comes_after) {
+  Bench bench;
+  Configure configuration = bench.configuration;
+  configuration.devices.push_back({.id = DeviceId(1), .name = "e", .pages = 40});
+  for (ManagerModel& model : configuration.models) {
+    model.footprints[DeviceId(1)] = model.footprints.at(kDevice);
+  }
+  configuration.devices[0].pages = 40;
+  ManagerCore core;
+  Instant now{100s};
+  std::map<ModelId, DeviceId> places;
+  const auto tell = [&](const ManagerEvent& event) {
+    std::vector<ManagerCommand> commands;
+    core.step(now, event, commands);
+    core.check_invariants();
+    for (const ManagerCommand& command : commands) {
+      if (const auto* load = std::get_if<LoadOn>(&command)) {
+        places[load->model] = load->device;
+      }
+    }
+  };
+  tell(configuration);
+  tell(AdminLoad{.ticket = TicketId(1), .model = kA});
+  tell(AdminLoad{.ticket = TicketId(2), .model = kB});
+  tell(WorkerUp{.device = kDevice, .epoch = kEpoch});
+  EXPECT_TRUE(places.empty());
+  now += second_comes_after;
+  tell(Tick{});
+  tell(WorkerUp{.device = DeviceId(1), .epoch = WorkerEpoch(2)});
+  return places;
+}
+
+TEST(ManagerCore, WhatIsPreloadedWaitsForAllDevices) {
+  const std::map<ModelId, DeviceId> places = preloaded(1s);
+  ASSERT_EQ(places.size(), 2U);
+  EXPECT_NE(places.at(kA), places.at(kB));
+}
+
+TEST(ManagerCore, WhatIsPreloadedDoesNotWaitForADeviceThatDoesNotStart) {
+  EXPECT_EQ(preloaded(10s), (std::map<ModelId, DeviceId>{{kA, kDevice}, {kB, kDevice}}));
 }
 
 TEST(ManagerCore, CountsLoadsAndEvictionsByReason) {

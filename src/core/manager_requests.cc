@@ -22,6 +22,7 @@ policy::ForecastOptions forecast_options(const PlannerOptions& planner) {
 
 void ManagerCore::Impl::on(const Configure& configure) {
   options_ = configure.options;
+  began_ = devices_.empty() ? now_ : began_;
   HEDDLE_CHECK(devices_.empty() || devices_.size() == configure.devices.size());
   for (const ManagerDevice& device : configure.devices) {
     devices_[device.id].config = device;

@@ -10,6 +10,11 @@
 namespace heddle::core {
 namespace {
 
+using namespace std::chrono_literals;
+
+/// From the first configuration on, devices are expected to start within this.
+constexpr Duration kDevicesStart = 10s;
+
 DecisionKind decision_of(LoadReason why) {
   switch (why) {
     case LoadReason::kForecast:
@@ -321,6 +326,16 @@ void ManagerCore::Impl::advance_plans() {
 
 // ---- Who comes ----
 
+/// What is loaded for no request yet waits until all devices have started that may hold it, or the
+/// one that starts first would get whatever is to be there from the beginning.
+bool ManagerCore::Impl::waits_for_devices(const ModelState& model) const {
+  return model.waiting.empty() && model.frozen == 0 && now_ < began_ + kDevicesStart &&
+         std::any_of(
+             model.config.footprints.begin(),
+             model.config.footprints.end(),
+             [this](const auto& entry) { return devices_.at(entry.first).epoch == WorkerEpoch{}; });
+}
+
 /// Finds places for the models that somebody waits for, the longest wait first.
 void ManagerCore::Impl::place_wanted() {
   std::vector<std::pair<Instant, ModelId>> wanted;
@@ -339,6 +354,10 @@ void ManagerCore::Impl::place_wanted() {
     }
     if (now_ < model.retry_at) {
       wake_by(model.retry_at);
+      continue;
+    }
+    if (waits_for_devices(model)) {
+      wake_by(began_ + kDevicesStart);
       continue;
     }
     Instant since = Instant::max();
@@ -445,9 +464,10 @@ void ManagerCore::Impl::place(ModelId id, Instant waiting_since) {
       fail_waiting(
           id,
           {Code::kUnavailable,
-           too_large(models_.at(id)) + (placement.reason == policy::PlacementReason::kPinned
+           too_large(models_.at(id)) + (placement.reason != policy::PlacementReason::kPinned ? ""
+                                        : options_.planner.evict
                                             ? "; pinned models leave too few of them"
-                                            : "")},
+                                            : "; those that are there, and stay, leave too few")},
           fits_elsewhere);
       if (fits_elsewhere > 0 && models_.at(id).wanted()) {
         place(id, waiting_since);  // The shorter ones.

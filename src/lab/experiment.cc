@@ -196,6 +196,13 @@ Result<LabRun> Experiment::run(const LabPolicy& policy,
     }
   }
 
+  // So that all policies meet a seed's requests at the same place in a window, predicted or not.
+  // That of a window longer than all of them says little, and would be long to wait for.
+  const Duration window = policy.config.planner.window;
+  if (window <= shots.back().at) {
+    const Duration wall = std::chrono::system_clock::now().time_since_epoch();
+    std::this_thread::sleep_for(until_place(place_in_window(seed, window), wall, window));
+  }
   LabRun run{.policy = policy.name, .seed = seed};
   Watch watch(root, kWatchInterval);
   ShotList list(shots);

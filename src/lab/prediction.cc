@@ -7,8 +7,8 @@
 #include "agent/agent.h"
 #include "agent/host_model.h"
 #include "base/metrics.h"
-#include "base/rng.h"
 #include "gateway/gateway_metrics.h"
+#include "lab/shots.h"
 #include "manager/model_registry.h"
 #include "manager/setup.h"
 #include "store/image_layout.h"
@@ -110,6 +110,7 @@ Result<twin::TwinSetup> twin_setup(const LabPolicy& policy,
         agent->devices[i], setup.agent.devices[i], constants.at(registry.models()[0].config.id)));
   }
   setup.manager = manager::core_setup(config, registry.models(), Duration{});
+  setup.preload = manager::to_preload(config, registry.models());
   return setup;
 }
 
@@ -189,10 +190,8 @@ Result<LabRun> predict_run(const LabFile& lab,
   if (!setup) {
     return setup.error();
   }
-  // The clock on the wall tells where windows begin, and servers start at any time.
   policy::Calendar& calendar = setup->manager.options.planner.calendar;
-  calendar.offset = Duration(Rng(static_cast<std::uint64_t>(seed))
-                                 .below(static_cast<std::uint64_t>(calendar.window.count())));
+  calendar.offset = place_in_window(seed, calendar.window);
   std::map<std::string, ModelId> ids;
   for (const manager::ConfiguredModel& model : registry.models()) {
     ids[model.config.id] = model.id;
@@ -207,6 +206,7 @@ Result<LabRun> predict_run(const LabFile& lab,
   }
   LabRun run{.policy = policy.name, .seed = seed};
   twin::Twin host(*setup);
+  host.rest(Instant(calendar.window));
   Metrics metrics;
   gateway::GatewayMetrics exposed(metrics);
   Counters base;

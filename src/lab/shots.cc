@@ -80,6 +80,17 @@ Result<std::vector<bench::Shot>> take_shots(const LabFile& lab,
   return shots;
 }
 
+Duration place_in_window(std::int64_t seed, Duration window) {
+  Rng rng(static_cast<std::uint64_t>(seed));
+  return Duration(
+      static_cast<Duration::rep>(rng.below(static_cast<std::uint64_t>(window.count()))));
+}
+
+Duration until_place(Duration place, Duration wall, Duration window) {
+  const Duration missing = (place - wall) % window;
+  return missing < Duration{} ? missing + window : missing;
+}
+
 bool ShotList::next(bench::Shot& shot) {
   if (next_ == shots_.size()) {
     return false;

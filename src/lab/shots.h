@@ -25,6 +25,13 @@ Result<std::vector<bench::Shot>> take_shots(const LabFile& lab,
                                             const std::vector<TraceFileRow>& rows,
                                             std::int64_t seed);
 
+/// How long after the beginning of one of the planner's windows the requests of a seed begin. The
+/// clock on the wall cuts time into windows, and people come at any time of theirs.
+[[nodiscard]] Duration place_in_window(std::int64_t seed, Duration window);
+
+/// From `wall` [since midnight UTC of any day] until it is so long after the beginning of a window.
+[[nodiscard]] Duration until_place(Duration place, Duration wall, Duration window);
+
 /// Gives them to whoever sends them. `shots` outlives it.
 class ShotList final : public bench::ShotSource {
  public:

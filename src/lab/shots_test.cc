@@ -1,5 +1,7 @@
 #include "lab/shots.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 namespace heddle::lab {
@@ -63,6 +65,25 @@ TEST(TakeShots, DrawsWhereThereIsNoFile) {
   EXPECT_LE(shots.back().at, 10s);
   lab.warmup = 20s;
   EXPECT_FALSE(take_shots(lab, {}, 1));
+}
+
+TEST(PlaceInWindow, IsAnywhereInOneAndTheSameEachTime) {
+  std::vector<Duration> places;
+  for (std::int64_t seed = 0; seed < 100; ++seed) {
+    places.push_back(place_in_window(seed, 12s));
+    EXPECT_GE(places.back(), 0s);
+    EXPECT_LT(places.back(), 12s);
+    EXPECT_EQ(place_in_window(seed, 12s), places.back());
+  }
+  std::sort(places.begin(), places.end());
+  EXPECT_LT(places[10], 4s);
+  EXPECT_GT(places[90], 8s);
+}
+
+TEST(PlaceInWindow, ComesOnceAWindow) {
+  EXPECT_EQ(until_place(3s, 24s, 12s), 3s);
+  EXPECT_EQ(until_place(3s, 27s, 12s), 0s);
+  EXPECT_EQ(until_place(3s, 28s, 12s), 11s);
 }
 
 TEST(ShotList, GivesThemInOrder) {

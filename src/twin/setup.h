@@ -57,6 +57,7 @@ struct TwinSetup {
   core::AgentOptions agent{};
   std::vector<TwinDevice> devices{};
   std::vector<TwinModel> models{};
+  std::vector<ModelId> preload{};  ///< Loaded from the start on.
   Paths paths{};
 };
 

@@ -32,6 +32,10 @@ Twin::Twin(const TwinSetup& setup) : setup_(setup), agent_(setup.agent) {
   pending_.emplace_back(core::AgentEvent(models));
   pending_.emplace_back(core::ManagerEvent(setup_.manager));
   pending_.emplace_back(core::AgentEvent(core::StartAgent{}));
+  for (std::size_t i = 0; i < setup_.preload.size(); ++i) {
+    pending_.emplace_back(core::ManagerEvent(
+        core::AdminLoad{.ticket = core::TicketId(i), .model = setup_.preload[i]}));
+  }
   settle();
   const auto up = [](const core::DeviceStatus& device) { return device.up; };
   for (auto all = manager_.devices(); !std::all_of(all.begin(), all.end(), up);
@@ -43,6 +47,18 @@ Twin::Twin(const TwinSetup& setup) : setup_(setup), agent_(setup.agent) {
 }
 
 Twin::~Twin() = default;
+
+void Twin::rest(Instant until) {
+  if (until <= agenda_.now()) {
+    return;
+  }
+  bool over = false;
+  agenda_.at(until, [&over] { over = true; });
+  while (!over) {
+    HEDDLE_CHECK(agenda_.advance());
+    settle();
+  }
+}
 
 std::vector<Answer> Twin::run(const std::vector<Ask>& asks,
                               Duration interval,

@@ -28,6 +28,9 @@ class Twin final : public core::ServingStatus {
   explicit Twin(const TwinSetup& setup);
   ~Twin() override;
 
+  /// Lets time go by until then, without requests.
+  void rest(Instant until);
+
   /// Sends all of `asks` (by time, counted from now on) and lets time go by until the last answer
   /// has come; they are answered in the order of `asks`, in times counted likewise. Every
   /// `interval` of virtual time `moment` is called with how much has gone by.

@@ -100,6 +100,17 @@ TEST(Twin, AModelThatWasIdleForTooLongIsGivenUp) {
   EXPECT_GT(all[2].first, Instant(10s));
 }
 
+TEST(Twin, WhatIsPreloadedIsThereWhenItIsAskedFor) {
+  TwinSetup setup = setup_of(2, 48);
+  setup.preload = {ModelId(1)};
+  Twin twin(setup);
+  twin.rest(Instant(3s));
+  const std::vector<Answer> all = twin.run(
+      {{Instant(0s), ModelId(1), 10, 5}, {Instant(5s), ModelId(2), 10, 5}}, 1s, [](Duration) {});
+  EXPECT_LT(all[0].first, Instant(35ms));
+  EXPECT_GT(all[1].first, Instant(6s));
+}
+
 TEST(Twin, WhatCannotBeIsAnError) {
   const std::vector<Answer> all = answers(setup_of(1, 20), {{Instant(0s), ModelId(1), 900, 5}});
   EXPECT_NE(all[0].error, "");
