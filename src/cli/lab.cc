@@ -19,6 +19,10 @@ namespace heddle::cli {
 
 namespace {
 
+/// Each run is predicted so many times where it is held against what was measured: that is one of
+/// the runs that it could have been.
+constexpr std::int64_t kPlays = 8;
+
 /// A folder that is gone when this is.
 class TemporaryFolder {
  public:
@@ -194,11 +198,13 @@ Result<Outcome> run_all(const lab::LabFile& lab, LabMode mode, const std::string
         display.end();
         kept = keep(policy, seed, std::move(run), outcome.measured);
       }
-      if (kept && mode != LabMode::kLive) {
-        kept = keep(policy,
-                    seed,
-                    lab::predict_run(lab, policy, seed, *shots, constants),
-                    outcome.predicted);
+      const std::int64_t plays = mode == LabMode::kBoth      ? kPlays
+                                 : mode == LabMode::kPredict ? 1
+                                                             : 0;
+      for (std::int64_t play = 0; play < plays && kept; ++play) {
+        const auto again = lab::played_again(*shots, play);
+        kept = keep(
+            policy, seed, lab::predict_run(lab, policy, seed, again, constants), outcome.predicted);
       }
       if (!kept) {
         return kept.error();

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "base/rng.h"
 
 namespace heddle::lab {
 
 namespace {
+
+/// Between what a request is due at and when a server hears of it.
+constexpr Duration kArrivalScatter = std::chrono::milliseconds(2);
 
 Duration compress(Duration at, double scale) {
   return Duration(static_cast<std::int64_t>(static_cast<double>(at.count()) / scale));
@@ -78,6 +82,22 @@ Result<std::vector<bench::Shot>> take_shots(const LabFile& lab,
                             "warm-up, or a smaller scale"};
   }
   return shots;
+}
+
+std::vector<bench::Shot> played_again(const std::vector<bench::Shot>& shots, std::int64_t play) {
+  std::vector<bench::Shot> again = shots;
+  if (play == 0) {
+    return again;
+  }
+  Rng rng(static_cast<std::uint64_t>(play));
+  for (bench::Shot& shot : again) {
+    shot.at += Duration(
+        static_cast<Duration::rep>(rng.below(static_cast<std::uint64_t>(kArrivalScatter.count()))));
+  }
+  std::sort(again.begin(), again.end(), [](const bench::Shot& a, const bench::Shot& b) {
+    return std::tie(a.at, a.model, a.input_tokens) < std::tie(b.at, b.model, b.input_tokens);
+  });
+  return again;
 }
 
 Duration place_in_window(std::int64_t seed, Duration window) {

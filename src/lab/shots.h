@@ -25,6 +25,11 @@ Result<std::vector<bench::Shot>> take_shots(const LabFile& lab,
                                             const std::vector<TraceFileRow>& rows,
                                             std::int64_t seed);
 
+/// The same, each up to 2 ms later, by arrival; drawn by `play`, of which 0 changes nothing. No two
+/// runs of a server are alike: where models compete, who comes a millisecond sooner decides a lot.
+[[nodiscard]] std::vector<bench::Shot> played_again(const std::vector<bench::Shot>& shots,
+                                                    std::int64_t play);
+
 /// How long after the beginning of one of the planner's windows the requests of a seed begin. The
 /// clock on the wall cuts time into windows, and people come at any time of theirs.
 [[nodiscard]] Duration place_in_window(std::int64_t seed, Duration window);

@@ -67,6 +67,30 @@ TEST(TakeShots, DrawsWhereThereIsNoFile) {
   EXPECT_FALSE(take_shots(lab, {}, 1));
 }
 
+TEST(PlayedAgain, ScattersALittle) {
+  std::vector<bench::Shot> shots;
+  for (int i = 0; i < 100; ++i) {
+    shots.push_back({.at = i * 1ms, .input_tokens = i});
+  }
+  const auto times = [](const std::vector<bench::Shot>& list) {
+    std::vector<Duration> all;
+    for (const bench::Shot& shot : list) {
+      all.push_back(shot.at);
+    }
+    return all;
+  };
+  EXPECT_EQ(times(played_again(shots, 0)), times(shots));
+  const std::vector<bench::Shot> again = played_again(shots, 1);
+  EXPECT_NE(times(again), times(shots));
+  EXPECT_NE(times(again), times(played_again(shots, 2)));
+  const std::vector<Duration> sorted = times(again);
+  EXPECT_TRUE(std::is_sorted(sorted.begin(), sorted.end()));
+  for (const bench::Shot& shot : again) {
+    EXPECT_GE(shot.at, shot.input_tokens * 1ms);
+    EXPECT_LT(shot.at, (shot.input_tokens + 2) * 1ms);
+  }
+}
+
 TEST(PlaceInWindow, IsAnywhereInOneAndTheSameEachTime) {
   std::vector<Duration> places;
   for (std::int64_t seed = 0; seed < 100; ++seed) {
