@@ -29,6 +29,19 @@ std::string PromptMaker::words(std::int64_t count) {
   return text;
 }
 
+std::string PromptMaker::every_word(std::int64_t times) {
+  std::string text;
+  for (std::int64_t i = 0; i < times * vocabulary(); ++i) {
+    text += i > 0 ? " " : "";
+    text += kWords.at(static_cast<std::size_t>(i % vocabulary()));
+  }
+  return text;
+}
+
+std::int64_t PromptMaker::vocabulary() {
+  return std::ssize(kWords);
+}
+
 std::int64_t TokenScale::words(std::int64_t tokens) const {
   const double words = (static_cast<double>(tokens) - fixed) / per_word;
   return std::max<std::int64_t>(1, std::llround(words));

@@ -14,6 +14,12 @@ class PromptMaker {
 
   [[nodiscard]] std::string words(std::int64_t count);
 
+  /// All the words that prompts are made of, each so many times: has as many tokens a word as
+  /// prompts have on average, where a few random words may have a twentieth more or less.
+  [[nodiscard]] static std::string every_word(std::int64_t times);
+  /// How many there are.
+  [[nodiscard]] static std::int64_t vocabulary();
+
  private:
   Rng rng_;
 };

@@ -1,6 +1,9 @@
 #include "bench/prompts.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <sstream>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -13,6 +16,25 @@ TEST(PromptMaker, MakesDifferentPromptsOfTheLengthAskedFor) {
   EXPECT_EQ(std::count(one.begin(), one.end(), ' '), 199);
   EXPECT_NE(one.substr(0, 40), maker.words(200).substr(0, 40));
   EXPECT_EQ(PromptMaker(3).words(200), one);
+}
+
+TEST(PromptMaker, HasEachWordAsOften) {
+  const auto count = [](const std::string& text, const std::string& word) {
+    std::istringstream stream(text);
+    std::string each;
+    std::int64_t found = 0;
+    while (stream >> each) {
+      found += each == word ? 1 : 0;
+    }
+    return found;
+  };
+  const std::string all = PromptMaker::every_word(3);
+  EXPECT_EQ(std::count(all.begin(), all.end(), ' '), 3 * PromptMaker::vocabulary() - 1);
+  std::istringstream some(PromptMaker(1).words(50));
+  std::string word;
+  while (some >> word) {
+    EXPECT_EQ(count(all, word), 3) << word;
+  }
 }
 
 TEST(TokenScale, GoesThroughBothSamples) {

@@ -24,9 +24,6 @@ constexpr Duration kAskPatience = 30s;
 constexpr Duration kStopPatience = 60s;
 /// Whether a server is ready is asked over HTTP, as a load balancer would: it tells nobody.
 constexpr Duration kReadyInterval = 20ms;
-/// Lengths of the texts that tell how a tokenizer counts words.
-constexpr std::int64_t kFewWords = 8;
-constexpr std::int64_t kMoreWords = 40;
 
 /// The configuration with its data in `folder`, as JSON in a file there.
 Result<std::string> write_config(const LabPolicy& policy, const std::string& folder) {
@@ -73,13 +70,14 @@ Result<std::vector<TokenId>> tokenize(const bench::Endpoint& server,
   return tokens;
 }
 
-/// How many tokens there are in so many words.
+/// How many tokens there are in all words of prompts, each so many times.
 Result<bench::WordSample> count_words(const bench::Endpoint& server,
                                       const std::string& model,
-                                      std::int64_t words) {
-  const auto tokens = tokenize(server, model, bench::PromptMaker(1).words(words));
+                                      std::int64_t times) {
+  const auto tokens = tokenize(server, model, bench::PromptMaker::every_word(times));
   return tokens ? Result<bench::WordSample>(
-                      bench::WordSample{.words = words, .tokens = std::ssize(*tokens)})
+                      bench::WordSample{.words = times * bench::PromptMaker::vocabulary(),
+                                        .tokens = std::ssize(*tokens)})
                 : tokens.error();
 }
 
@@ -141,11 +139,11 @@ Result<void> Experiment::wait_until_ready(const bench::Endpoint& server) const {
 
 Result<void> Experiment::learn_tokenizers(const bench::Endpoint& server) {
   for (const std::string& model : model_names(lab_)) {
-    const Result<bench::WordSample> less = count_words(server, model, kFewWords);
+    const Result<bench::WordSample> less = count_words(server, model, 1);
     if (!less) {
       return less.error();
     }
-    const Result<bench::WordSample> more = count_words(server, model, kMoreWords);
+    const Result<bench::WordSample> more = count_words(server, model, 2);
     if (!more) {
       return more.error();
     }
