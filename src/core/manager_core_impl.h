@@ -268,6 +268,7 @@ class ManagerCore::Impl {
   void expire();
   void release_devices();
   void advance_plans();
+  [[nodiscard]] bool fits_beside(const DeviceState& device, const DrainPlan& plan) const;
   void cancel_plan(DeviceState& device);
   void dispatch_waiting(ModelId id, ModelState& model);
   bool dispatch(RequestId id, DeviceId device_id, Instance& instance);

@@ -132,6 +132,28 @@ TEST(ManagerCore, ABusyModelIsDrainedWhenTheOtherHasWaitedAndItHasStayedLongEnou
   EXPECT_EQ(find<LoadOn>(idle)->model, kB);
 }
 
+TEST(ManagerCore, ADrainEndsWhenEnoughWasGivenBack) {
+  Bench bench;
+  bench.configuration.devices[0].pages = 30;
+  bench.tell(bench.configuration);
+  const auto holds = [&bench](std::int64_t pages) {
+    return bench.said(DeviceReport{
+        .models = {{.model = kA, .residency = Residency::kServing, .kv_pages = pages}}});
+  };
+  bench.arrive(1, kA);
+  bench.said(ModelServing{.model = kA});
+  holds(10);
+  bench.arrive(2, kB);
+  bench.now += 10s;
+  bench.tell(Tick{});
+  EXPECT_EQ(find<Dispatch>(bench.arrive(3, kA)), nullptr) << "it is drained";
+  EXPECT_EQ(find<LoadOn>(holds(6)), nullptr) << "12 pages each, 1 of KV and these: 31";
+  const auto enough = holds(5);
+  EXPECT_EQ(find<LoadOn>(enough)->model, kB);
+  EXPECT_EQ(find<EvictFrom>(enough), nullptr) << "nobody has to go";
+  EXPECT_NE(find<Dispatch>(bench.arrive(4, kA)), nullptr);
+}
+
 TEST(ManagerCore, ADrainIsCalledOffWhenNobodyWantsItAnyMore) {
   Bench bench;
   bench.arrive(1, kA);

@@ -277,6 +277,16 @@ void ManagerCore::Impl::cancel_plan(DeviceState& device) {
   device.plan.reset();
 }
 
+/// Whether those that are drained have given back so much that the model has room beside them; not
+/// where they have to go for another reason.
+bool ManagerCore::Impl::fits_beside(const DeviceState& device, const DrainPlan& plan) const {
+  const policy::PlacementDevice there = view(device, plan.model);
+  return !models_.at(plan.model).foreign() && there.free_pages >= there.need_pages &&
+         std::none_of(there.residents.begin(), there.residents.end(), [this](const auto& resident) {
+           return resident.displaced || models_.at(resident.model).foreign();
+         });
+}
+
 /// Carries out what waited for models to become idle, and gives up what nobody wants any more.
 void ManagerCore::Impl::advance_plans() {
   for (auto& [device_id, device] : devices_) {
@@ -293,6 +303,11 @@ void ManagerCore::Impl::advance_plans() {
       continue;
     }
     const DrainPlan plan = *device.plan;
+    if (fits_beside(device, plan)) {
+      cancel_plan(device);
+      load_wanted(device, plan.model, {}, "those in its way have given back enough");
+      continue;
+    }
     const bool dissolved = dissolve_victims(device, plan);
     if (!suspend_victims(device, plan) || !dissolved) {
       continue;  // Some run still, or are on their way out.
