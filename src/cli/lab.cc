@@ -202,9 +202,10 @@ Result<Outcome> run_all(const lab::LabFile& lab, LabMode mode, const std::string
                                  : mode == LabMode::kPredict ? 1
                                                              : 0;
       for (std::int64_t play = 0; play < plays && kept; ++play) {
-        const auto again = lab::played_again(*shots, play);
-        kept = keep(
-            policy, seed, lab::predict_run(lab, policy, seed, again, constants), outcome.predicted);
+        kept = keep(policy,
+                    seed,
+                    lab::predict_run(lab, policy, seed, *shots, constants, play),
+                    outcome.predicted);
       }
       if (!kept) {
         return kept.error();

@@ -184,21 +184,25 @@ Result<LabRun> predict_run(const LabFile& lab,
                            const LabPolicy& policy,
                            std::int64_t seed,
                            const std::vector<bench::Shot>& shots,
-                           const Constants& constants) {
+                           const Constants& constants,
+                           std::int64_t play) {
   manager::ModelRegistry registry;
   Result<twin::TwinSetup> setup = twin_setup(policy, registry, constants);
   if (!setup) {
     return setup.error();
   }
   policy::Calendar& calendar = setup->manager.options.planner.calendar;
-  calendar.offset = place_in_window(seed, calendar.window);
+  // When the server started says when the planner looks.
+  const Duration sooner = scatter(play, setup->manager.options.planner.period);
+  calendar.offset = place_in_window(seed, calendar.window) - sooner;
   std::map<std::string, ModelId> ids;
   for (const manager::ConfiguredModel& model : registry.models()) {
     ids[model.config.id] = model.id;
   }
   const std::vector<std::string> names = model_names(lab);
   std::vector<twin::Ask> asks;
-  for (const bench::Shot& shot : shots) {
+  const std::vector<bench::Shot> again = played_again(shots, play);
+  for (const bench::Shot& shot : again) {
     asks.push_back({.at = Instant(shot.at),
                     .model = ids.at(names.at(shot.model)),
                     .input_tokens = shot.input_tokens,
@@ -206,7 +210,7 @@ Result<LabRun> predict_run(const LabFile& lab,
   }
   LabRun run{.policy = policy.name, .seed = seed};
   twin::Twin host(*setup);
-  host.rest(Instant(calendar.window));
+  host.rest(Instant(calendar.window + sooner));
   Metrics metrics;
   gateway::GatewayMetrics exposed(metrics);
   Counters base;
@@ -220,8 +224,8 @@ Result<LabRun> predict_run(const LabFile& lab,
   Duration last{};
   for (std::size_t i = 0; i < answers.size(); ++i) {
     last = std::max(last, answers[i].last.time_since_epoch());
-    if (shots[i].at >= lab.warmup) {
-      run.rows.push_back(row_of(asks[i], answers[i], shots[i].model));
+    if (again[i].at >= lab.warmup) {
+      run.rows.push_back(row_of(asks[i], answers[i], again[i].model));
     }
   }
   // As they ended, as a live run has them.

@@ -36,11 +36,14 @@ Result<Constants> measure_constants(const LabFile& lab,
 /// What Experiment::run would find, by the same cores in virtual time (twin::Twin): takes
 /// milliseconds, is the same each time, and knows of no busy machine. The same rows and counters,
 /// so that reports need not know which it was. `seed` says where in a window of the planner's the
-/// shots begin, as servers start at any time. Errors as opening models and configuring devices.
+/// shots begin; `play` which of the runs this is that could have been: see played_again(), and the
+/// planner looks at other moments of its period, as after another start. Errors as opening models
+/// and configuring devices.
 Result<LabRun> predict_run(const LabFile& lab,
                            const LabPolicy& policy,
                            std::int64_t seed,
                            const std::vector<bench::Shot>& shots,
-                           const Constants& constants);
+                           const Constants& constants,
+                           std::int64_t play = 0);
 
 }  // namespace heddle::lab

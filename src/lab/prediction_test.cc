@@ -127,8 +127,8 @@ trace: {rate: 2, duration: 60s, wave: {period: 12s, in_turn: true, square: true}
   const Constants constants = constants_of(lab);
   const Result<std::vector<bench::Shot>> shots = take_shots(lab, {}, 0);
   ASSERT_TRUE(shots.has_value());
-  const auto firsts = [&](std::int64_t seed) {
-    const Result<LabRun> run = predict_run(lab, lab.policies[0], seed, *shots, constants);
+  const auto firsts = [&](std::int64_t seed, std::int64_t play = 0) {
+    const Result<LabRun> run = predict_run(lab, lab.policies[0], seed, *shots, constants, play);
     std::vector<Duration> times;
     for (const bench::Row& row : run.value().rows) {
       times.push_back(row.first);
@@ -139,6 +139,8 @@ trace: {rate: 2, duration: 60s, wave: {period: 12s, in_turn: true, square: true}
   ASSERT_FALSE(first.empty());
   EXPECT_EQ(firsts(0), first);
   EXPECT_NE(firsts(1), first);
+  EXPECT_NE(firsts(0, 1), first) << "another of the runs that could have been";
+  EXPECT_EQ(firsts(0, 1), firsts(0, 1));
 }
 
 TEST(PredictRun, NamesTheModelThatCannotBeOpened) {

@@ -100,6 +100,13 @@ std::vector<bench::Shot> played_again(const std::vector<bench::Shot>& shots, std
   return again;
 }
 
+Duration scatter(std::int64_t play, Duration most) {
+  Rng rng(static_cast<std::uint64_t>(play));
+  return play == 0 ? Duration{}
+                   : Duration(static_cast<Duration::rep>(
+                         rng.below(static_cast<std::uint64_t>(most.count()))));
+}
+
 Duration place_in_window(std::int64_t seed, Duration window) {
   Rng rng(static_cast<std::uint64_t>(seed));
   return Duration(

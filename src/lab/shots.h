@@ -30,6 +30,9 @@ Result<std::vector<bench::Shot>> take_shots(const LabFile& lab,
 [[nodiscard]] std::vector<bench::Shot> played_again(const std::vector<bench::Shot>& shots,
                                                     std::int64_t play);
 
+/// At least 0 and less than `most`, drawn by `play`, of which 0 gives 0.
+[[nodiscard]] Duration scatter(std::int64_t play, Duration most);
+
 /// How long after the beginning of one of the planner's windows the requests of a seed begin. The
 /// clock on the wall cuts time into windows, and people come at any time of theirs.
 [[nodiscard]] Duration place_in_window(std::int64_t seed, Duration window);

@@ -91,6 +91,17 @@ TEST(PlayedAgain, ScattersALittle) {
   }
 }
 
+TEST(Scatter, IsBelowTheMostAndNothingAtFirst) {
+  EXPECT_EQ(scatter(0, 250ms), 0ms);
+  std::vector<Duration> all;
+  for (std::int64_t play = 1; play < 50; ++play) {
+    all.push_back(scatter(play, 250ms));
+    EXPECT_LT(all.back(), 250ms);
+  }
+  EXPECT_LT(*std::min_element(all.begin(), all.end()), 50ms);
+  EXPECT_GT(*std::max_element(all.begin(), all.end()), 200ms);
+}
+
 TEST(PlaceInWindow, IsAnywhereInOneAndTheSameEachTime) {
   std::vector<Duration> places;
   for (std::int64_t seed = 0; seed < 100; ++seed) {
