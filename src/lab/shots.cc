@@ -14,6 +14,11 @@ namespace {
 /// Between what a request is due at and when a server hears of it.
 constexpr Duration kArrivalScatter = std::chrono::milliseconds(2);
 
+/// At least 0 and less than `most`.
+Duration below(Rng& rng, Duration most) {
+  return Duration(static_cast<Duration::rep>(rng.below(static_cast<std::uint64_t>(most.count()))));
+}
+
 Duration compress(Duration at, double scale) {
   return Duration(static_cast<std::int64_t>(static_cast<double>(at.count()) / scale));
 }
@@ -91,8 +96,7 @@ std::vector<bench::Shot> played_again(const std::vector<bench::Shot>& shots, std
   }
   Rng rng(static_cast<std::uint64_t>(play));
   for (bench::Shot& shot : again) {
-    shot.at += Duration(
-        static_cast<Duration::rep>(rng.below(static_cast<std::uint64_t>(kArrivalScatter.count()))));
+    shot.at += below(rng, kArrivalScatter);
   }
   std::sort(again.begin(), again.end(), [](const bench::Shot& a, const bench::Shot& b) {
     return std::tie(a.at, a.model, a.input_tokens) < std::tie(b.at, b.model, b.input_tokens);
@@ -102,15 +106,12 @@ std::vector<bench::Shot> played_again(const std::vector<bench::Shot>& shots, std
 
 Duration scatter(std::int64_t play, Duration most) {
   Rng rng(static_cast<std::uint64_t>(play));
-  return play == 0 ? Duration{}
-                   : Duration(static_cast<Duration::rep>(
-                         rng.below(static_cast<std::uint64_t>(most.count()))));
+  return play == 0 ? Duration{} : below(rng, most);
 }
 
 Duration place_in_window(std::int64_t seed, Duration window) {
   Rng rng(static_cast<std::uint64_t>(seed));
-  return Duration(
-      static_cast<Duration::rep>(rng.below(static_cast<std::uint64_t>(window.count()))));
+  return below(rng, window);
 }
 
 Duration until_place(Duration place, Duration wall, Duration window) {
