@@ -31,7 +31,8 @@ void ManagerCore::Impl::plan_ahead() {
     return;
   }
   if (now_ >= plan_at_) {
-    plan_at_ = now_ + planner.period;
+    // Late by a little, it keeps its beat.
+    plan_at_ = std::max(plan_at_ + planner.period, now_ + planner.period / 2);
     not_before_.expire(now_);
     unfinished_ = false;
     turn_window();

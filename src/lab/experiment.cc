@@ -173,6 +173,12 @@ Result<LabRun> Experiment::run(const LabPolicy& policy,
                                std::int64_t seed,
                                const std::vector<bench::Shot>& shots,
                                const std::function<void(const bench::Progress&)>& show) {
+  const Duration window = policy.config.planner.window;
+  const auto wait_for = [step = keeps_step(shots, window), window](Duration place) {
+    const Duration wall = std::chrono::system_clock::now().time_since_epoch();
+    std::this_thread::sleep_for(step ? until_place(place, wall, window) : Duration{});
+  };
+  wait_for({});
   auto server = start(policy, folder_ + "/" + policy.name + "-" + std::to_string(seed));
   if (!server) {
     return server.error();
@@ -193,14 +199,8 @@ Result<LabRun> Experiment::run(const LabPolicy& policy,
       return learned.error();
     }
   }
-
-  // So that all policies meet a seed's requests at the same place in a window, predicted or not.
-  // That of a window longer than all of them says little, and would be long to wait for.
-  const Duration window = policy.config.planner.window;
-  if (window <= shots.back().at) {
-    const Duration wall = std::chrono::system_clock::now().time_since_epoch();
-    std::this_thread::sleep_for(until_place(place_in_window(seed, window), wall, window));
-  }
+  wait_for({});
+  wait_for(place_in_window(seed, window));
   LabRun run{.policy = policy.name, .seed = seed};
   Watch watch(root, kWatchInterval);
   ShotList list(shots);

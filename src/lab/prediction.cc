@@ -192,9 +192,11 @@ Result<LabRun> predict_run(const LabFile& lab,
     return setup.error();
   }
   policy::Calendar& calendar = setup->manager.options.planner.calendar;
-  // When the server started says when the planner looks.
-  const Duration sooner = scatter(play, setup->manager.options.planner.period);
-  calendar.offset = place_in_window(seed, calendar.window) - sooner;
+  const bool step = keeps_step(shots, calendar.window);
+  const Duration place = place_in_window(seed, calendar.window);
+  // A server takes a moment to start; when it has says when the planner looks.
+  const Duration moment = scatter(play, setup->manager.options.planner.period);
+  calendar.offset = step ? moment : place;
   std::map<std::string, ModelId> ids;
   for (const manager::ConfiguredModel& model : registry.models()) {
     ids[model.config.id] = model.id;
@@ -210,7 +212,9 @@ Result<LabRun> predict_run(const LabFile& lab,
   }
   LabRun run{.policy = policy.name, .seed = seed};
   twin::Twin host(*setup);
-  host.rest(Instant(calendar.window + sooner));
+  if (step) {
+    host.rest(Instant(calendar.window + place - moment));
+  }
   Metrics metrics;
   gateway::GatewayMetrics exposed(metrics);
   Counters base;

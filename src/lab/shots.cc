@@ -114,6 +114,10 @@ Duration place_in_window(std::int64_t seed, Duration window) {
   return below(rng, window);
 }
 
+bool keeps_step(const std::vector<bench::Shot>& shots, Duration window) {
+  return !shots.empty() && window <= shots.back().at;
+}
+
 Duration until_place(Duration place, Duration wall, Duration window) {
   const Duration missing = (place - wall) % window;
   return missing < Duration{} ? missing + window : missing;

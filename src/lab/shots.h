@@ -37,6 +37,12 @@ Result<std::vector<bench::Shot>> take_shots(const LabFile& lab,
 /// clock on the wall cuts time into windows, and people come at any time of theirs.
 [[nodiscard]] Duration place_in_window(std::int64_t seed, Duration window);
 
+/// Whether runs of them keep step with the planner's windows: the server starts as a window begins,
+/// sees the next begin with nobody asking, and meets the first of them at the seed's place in that
+/// one. What was seen idle is history, too, and changes what is prewarmed for days. A window longer
+/// than all requests says little of them, and would be long to wait for: no step is kept with it.
+[[nodiscard]] bool keeps_step(const std::vector<bench::Shot>& shots, Duration window);
+
 /// From `wall` [since midnight UTC of any day] until it is so long after the beginning of a window.
 [[nodiscard]] Duration until_place(Duration place, Duration wall, Duration window);
 

@@ -121,6 +121,14 @@ TEST(PlaceInWindow, ComesOnceAWindow) {
   EXPECT_EQ(until_place(3s, 28s, 12s), 11s);
 }
 
+TEST(KeepsStep, WithWindowsNoLongerThanAllRequests) {
+  const std::vector<bench::Shot> shots{{.at = 1s}, {.at = 20s}};
+  EXPECT_TRUE(keeps_step(shots, 5s));
+  EXPECT_TRUE(keeps_step(shots, 20s));
+  EXPECT_FALSE(keeps_step(shots, 21s));
+  EXPECT_FALSE(keeps_step({}, 5s));
+}
+
 TEST(ShotList, GivesThemInOrder) {
   const std::vector<bench::Shot> shots{{.at = 1s}, {.at = 2s}};
   ShotList list(shots);

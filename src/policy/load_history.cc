@@ -5,7 +5,6 @@
 #include "base/check.h"
 
 namespace heddle::policy {
-namespace {}  // namespace
 
 std::int64_t Calendar::window_at(Instant at) const {
   const std::int64_t time = (at.time_since_epoch() + offset).count();

@@ -7,7 +7,6 @@
 #include "policy/replica_score.h"
 
 namespace heddle::policy {
-namespace {}  // namespace
 
 double worth(const Asset& asset) {
   HEDDLE_CHECK(asset.ttft > Duration{});

@@ -99,8 +99,8 @@ void Mapper::run() {
       if (!jobs_.empty()) {
         job = std::move(jobs_.front());
         jobs_.pop_front();
-      } else if (Load* const load = next_on_link()) {
-        piece = take_piece(*load);
+      } else {
+        piece = take_piece();
       }
     }
     if (failed) {
@@ -108,7 +108,7 @@ void Mapper::run() {
     }
     if (job.has_value()) {
       carry_out(std::move(*job));
-    } else if (piece.load != nullptr) {
+    } else {
       if (waited) {
         link_.begin();  // An idle link saves nothing up.
       }
@@ -119,7 +119,8 @@ void Mapper::run() {
 }
 
 bool Mapper::has_work() {
-  return !jobs_.empty() || failed_ || next_on_link() != nullptr || next_to_report() != nullptr;
+  return !jobs_.empty() || failed_ || next_to_copy() != nullptr || next_to_map() != nullptr ||
+         next_to_report() != nullptr;
 }
 
 /// The first load of which something can be done, those that are urgent first.
@@ -151,18 +152,30 @@ std::uint64_t Mapper::part_bytes(const Load& load, std::uint64_t most) const {
                                           load.image.image_bytes / kReportParts));
 }
 
-Mapper::Load* Mapper::next_on_link() {
-  return choose([this](const Load& load) {
-    return load.parts.has(allowed(load)) || load.mapped < load.image.pages.size();
-  });
+Mapper::Load* Mapper::next_to_copy() {
+  return choose([this](const Load& load) { return load.parts.has(allowed(load)); });
 }
 
-Mapper::Piece Mapper::take_piece(Load& load) {
-  const std::uint64_t most = paced_ ? link_.piece_bytes() : kPieceBytes;
-  const std::size_t pages = std::max<std::size_t>(kPieceBytes / device_.properties().page_bytes, 1);
-  return {.load = &load,
-          .part = load.parts.take(part_bytes(load, most), allowed(load)),
-          .to_map = std::min(load.image.pages.size() - load.mapped, pages)};
+/// The load whose window lacks least: of two, none waits longer for the other than its own takes.
+Mapper::Load* Mapper::next_to_map() {
+  const auto lacks = [](const Load& load) { return load.image.pages.size() - load.mapped; };
+  Load* least = nullptr;
+  for (Load& load : loads_) {
+    if (!load.ended && sources_.contains(load.image.model) && lacks(load) > 0 &&
+        (least == nullptr || lacks(load) < lacks(*least))) {
+      least = &load;
+    }
+  }
+  return least;
+}
+
+Mapper::Piece Mapper::take_piece() {
+  Piece piece{.copied = next_to_copy(), .mapped = next_to_map()};
+  if (piece.copied != nullptr) {
+    const std::uint64_t most = paced_ ? link_.piece_bytes() : kPieceBytes;
+    piece.part = piece.copied->parts.take(part_bytes(*piece.copied, most), allowed(*piece.copied));
+  }
+  return piece;
 }
 
 /// One that has more in place than was said, or is done.
@@ -249,35 +262,39 @@ Result<void> Mapper::map(Load& load, std::size_t pages) {
 /// The device copies while the host maps: where both take about as long, a load takes half the time
 /// that it would take one after the other.
 void Mapper::carry_out(const Piece& piece) {
-  Load& load = *piece.load;
-  const ModelId model = load.image.model;
   if (piece.part) {
-    enqueue_copy(load, *piece.part);
+    enqueue_copy(*piece.copied, *piece.part);
   }
-  Result<void> mapped;
-  if (piece.to_map > 0) {
-    mapped = map(load, piece.to_map);
-  }
-  if (const Result<void> copied = stream_->synchronize(); !copied) {
-    remove(load);
-    handlers_.on_lost(copied.error());
-    return;
-  }
+  const Result<void> mapped = piece.mapped == nullptr ? Result<void>() : map_more(*piece.mapped);
   if (piece.part) {
+    if (const Result<void> copied = stream_->synchronize(); !copied) {
+      remove(*piece.copied);
+      handlers_.on_lost(copied.error());
+      return;
+    }
     link_.wait(piece.part->bytes());
     copied_bytes_ += piece.part->bytes();
     const std::lock_guard lock(mutex_);
-    load.parts.put_in_place(*piece.part);
+    piece.copied->parts.put_in_place(*piece.part);
   }
-  if (!mapped) {
-    remove(load);
-  } else if (piece.to_map == 0 || load.mapped < load.image.pages.size()) {
-    return;
+  if (!mapped) {  // Not before the copy into its pages has ended.
+    const ModelId model = piece.mapped->image.model;
+    remove(*piece.mapped);
+    handlers_.on_opened(model, mapped);
   }
-  if (mapped) {
+}
+
+/// The model is open with the last page, before the link is waited for.
+Result<void> Mapper::map_more(Load& load) {
+  const std::size_t most = std::max<std::size_t>(kPieceBytes / device_.properties().page_bytes, 1);
+  const std::size_t all = load.image.pages.size();
+  const Result<void> mapped = map(load, std::min(all - load.mapped, most));
+  if (mapped && load.mapped == all) {
+    const ModelId model = load.image.model;
     report();  // What is in place is known before the window is.
+    handlers_.on_opened(model, mapped);
   }
-  handlers_.on_opened(model, mapped);
+  return mapped;
 }
 
 /// The pieces of pages that make up a part of an image.

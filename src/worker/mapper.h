@@ -125,16 +125,18 @@ class Mapper {
     std::int64_t writing = 0;  ///< Shares that are being written.
     bool ended = false;        ///< Nothing more is taken of it.
   };
-  /// What a load does next on the device's own link, mapping and copying at once.
+  /// What is done next: a part is copied on the device's own link while pages are mapped, perhaps
+  /// of another load, so that no model waits with its window until others are copied.
   struct Piece {
-    Load* load = nullptr;
-    std::optional<ImagePart> part{};
-    std::size_t to_map = 0;  ///< Pages, from Load::mapped on.
+    Load* copied = nullptr;
+    std::optional<ImagePart> part{};  ///< Of `copied`.
+    Load* mapped = nullptr;
   };
 
   void run();
   void carry_out(Job job);
   void carry_out(const Piece& piece);
+  [[nodiscard]] Result<void> map_more(Load& load);
   void enqueue_copy(const Load& load, const ImagePart& part);
   template <class Each>
   void for_pieces(const Open& image, const ImagePart& part, const Each& each) const;
@@ -144,11 +146,12 @@ class Mapper {
   // With mutex_ held.
   template <class Can>
   [[nodiscard]] Load* choose(const Can& can);
-  [[nodiscard]] Load* next_on_link();
+  [[nodiscard]] Load* next_to_copy();
+  [[nodiscard]] Load* next_to_map();
   [[nodiscard]] Load* next_to_share();
   [[nodiscard]] Load* next_to_report();
   [[nodiscard]] Load* numbered(std::uint64_t number);
-  [[nodiscard]] Piece take_piece(Load& load);
+  [[nodiscard]] Piece take_piece();
   [[nodiscard]] std::uint64_t allowed(const Load& load) const;
   [[nodiscard]] std::uint64_t part_bytes(const Load& load, std::uint64_t most) const;
   [[nodiscard]] bool has_work();

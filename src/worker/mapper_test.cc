@@ -174,6 +174,52 @@ TEST_F(MapperTest, CopiesWhatSomebodyWaitsForFirst) {
   EXPECT_EQ(done, (std::vector{kUrgent, kModel}));
 }
 
+// What waits for requests is hastened when it is open: a prewarm must not hold up its window.
+TEST_F(MapperTest, OpensAModelWhileAnotherIsCopied) {
+  constexpr ModelId kLater{4};
+  memory::Window other = memory::Window::create(device_, 4 * kPage).value();
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool both = false;
+  std::vector<std::string> heard;
+  const auto hear = [&](std::string what) {
+    heard.push_back(std::move(what));
+    changed.notify_all();
+  };
+  Mapper mapper(device_,
+                0,
+                {.on_opened =
+                     [&](ModelId model, const Result<void>& /*opened*/) {
+                       const std::lock_guard lock(mutex);
+                       hear("opened " + std::to_string(model.value()));
+                     },
+                 .on_copied =
+                     [&](ModelId model, std::uint64_t bytes) {
+                       std::unique_lock lock(mutex);
+                       changed.wait(lock, [&] { return both; });
+                       if (bytes == 4 * kPage) {
+                         hear("copied " + std::to_string(model.value()));
+                       }
+                     },
+                 .on_closed = [](ModelId /*model*/) {}});
+  const auto open = [&](ModelId model, memory::Window& window, std::uint64_t first) {
+    mapper.open({.model = model,
+                 .window = &window,
+                 .pages = pages(first, 4),
+                 .source = pages(0, 4),
+                 .image_bytes = 4 * kPage,
+                 .ready_bytes = 4 * kPage});
+  };
+  open(kModel, window_, 4);
+  open(kLater, other, 8);
+  std::unique_lock lock(mutex);
+  both = true;
+  changed.notify_all();
+  changed.wait(lock, [&] { return heard.size() == 4; });
+  EXPECT_EQ(heard[1], "opened 4") << "before the other is copied";
+  EXPECT_EQ(heard[2], "copied " + std::to_string(kModel.value()));
+}
+
 TEST_F(MapperTest, ClosingEndsACopyAtOnce) {
   constexpr std::uint64_t kSlow = 1'000'000;  // [bytes/s]: the copy would take 65 ms.
   Mapper mapper(device_, kSlow, heard_.handlers());
