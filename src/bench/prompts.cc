@@ -29,17 +29,21 @@ std::string PromptMaker::words(std::int64_t count) {
   return text;
 }
 
-std::string PromptMaker::every_word(std::int64_t times) {
-  std::string text;
-  for (std::int64_t i = 0; i < times * vocabulary(); ++i) {
-    text += i > 0 ? " " : "";
-    text += kWords.at(static_cast<std::size_t>(i % vocabulary()));
+std::vector<TokenId> PromptMaker::tokens(std::span<const TokenId> from, std::int64_t count) {
+  std::vector<TokenId> prompt;
+  for (std::int64_t i = 0; i < count; ++i) {
+    prompt.push_back(from[rng_.below(from.size())]);
   }
-  return text;
+  return prompt;
 }
 
-std::int64_t PromptMaker::vocabulary() {
-  return std::ssize(kWords);
+std::string PromptMaker::every_word() {
+  std::string text;
+  for (const std::string_view word : kWords) {
+    text += text.empty() ? "" : " ";
+    text += word;
+  }
+  return text;
 }
 
 std::int64_t TokenScale::words(std::int64_t tokens) const {

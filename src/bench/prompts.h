@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "base/ids.h"
 #include "base/rng.h"
 
 namespace heddle::bench {
@@ -13,12 +16,11 @@ class PromptMaker {
   explicit PromptMaker(std::uint64_t seed) : rng_(seed) {}
 
   [[nodiscard]] std::string words(std::int64_t count);
+  /// Of tokens drawn from these, of which there is one at least: as long as wanted, to the token.
+  [[nodiscard]] std::vector<TokenId> tokens(std::span<const TokenId> from, std::int64_t count);
 
-  /// All the words that prompts are made of, each so many times: has as many tokens a word as
-  /// prompts have on average, where a few random words may have a twentieth more or less.
-  [[nodiscard]] static std::string every_word(std::int64_t times);
-  /// How many there are.
-  [[nodiscard]] static std::int64_t vocabulary();
+  /// All the words that prompts are made of, once.
+  [[nodiscard]] static std::string every_word();
 
  private:
   Rng rng_;

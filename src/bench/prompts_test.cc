@@ -1,9 +1,10 @@
 #include "bench/prompts.h"
 
 #include <algorithm>
-#include <cstdint>
+#include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -18,22 +19,32 @@ TEST(PromptMaker, MakesDifferentPromptsOfTheLengthAskedFor) {
   EXPECT_EQ(PromptMaker(3).words(200), one);
 }
 
-TEST(PromptMaker, HasEachWordAsOften) {
-  const auto count = [](const std::string& text, const std::string& word) {
-    std::istringstream stream(text);
-    std::string each;
-    std::int64_t found = 0;
-    while (stream >> each) {
-      found += each == word ? 1 : 0;
-    }
-    return found;
-  };
-  const std::string all = PromptMaker::every_word(3);
-  EXPECT_EQ(std::count(all.begin(), all.end(), ' '), 3 * PromptMaker::vocabulary() - 1);
+TEST(PromptMaker, DrawsTokensFromThose) {
+  const std::vector<TokenId> from{7, 11, 13};
+  PromptMaker maker(3);
+  const std::vector<TokenId> one = maker.tokens(from, 300);
+  ASSERT_EQ(one.size(), 300U);
+  for (const TokenId token : from) {
+    EXPECT_GT(std::count(one.begin(), one.end(), token), 60);
+  }
+  EXPECT_EQ(std::count_if(one.begin(),
+                          one.end(),
+                          [&](TokenId token) { return std::ranges::count(from, token) == 0; }),
+            0);
+  EXPECT_NE(maker.tokens(from, 300), one);
+  EXPECT_EQ(PromptMaker(3).tokens(from, 300), one);
+}
+
+TEST(PromptMaker, HasEachWordOnce) {
+  std::istringstream all(PromptMaker::every_word());
+  std::multiset<std::string> words;
+  for (std::string word; all >> word;) {
+    words.insert(word);
+  }
+  EXPECT_EQ(words.size(), 64U);
   std::istringstream some(PromptMaker(1).words(50));
-  std::string word;
-  while (some >> word) {
-    EXPECT_EQ(count(all, word), 3) << word;
+  for (std::string word; some >> word;) {
+    EXPECT_EQ(words.count(word), 1U) << word;
   }
 }
 

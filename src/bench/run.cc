@@ -5,6 +5,7 @@
 #include <exception>
 #include <memory>
 #include <utility>
+#include <variant>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -25,6 +26,8 @@ namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
 namespace {
+
+using Prompt = std::variant<std::string, std::vector<TokenId>>;
 
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr Duration kShowInterval = 250ms;
@@ -104,7 +107,7 @@ class Runner {
       failure_ = found.error();
       co_return false;
     }
-    scales_ = options_.scales;
+    scales_.resize(options_.prompt_tokens.size());
     for (std::size_t i = scales_.size(); i < options_.models.size(); ++i) {
       const Result<WordSample> less = co_await sample(i, kFewWords);
       if (!less) {
@@ -183,9 +186,7 @@ class Runner {
     api::EventReader events;
     std::int64_t pieces = 0;
     std::optional<std::int64_t> counted;
-    const std::int64_t words = scales_[shot.model].words(shot.input_tokens);
-    std::string body =
-        body_of(shot.model, prompts_.words(words), shot.output_tokens, /*stream=*/true);
+    std::string body = body_of(shot.model, prompt_of(shot), shot.output_tokens, /*stream=*/true);
     HttpClient::OnPart on_part = [&](std::string_view bytes) {
       const Duration now = elapsed();
       for (const std::string& event : events.push(bytes)) {
@@ -235,17 +236,30 @@ class Runner {
     return options_.api == Api::kChat ? "/chat/completions" : "/completions";
   }
 
+  [[nodiscard]] Prompt prompt_of(const Shot& shot) {
+    if (shot.model < options_.prompt_tokens.size()) {
+      return prompts_.tokens(options_.prompt_tokens[shot.model], shot.input_tokens);
+    }
+    return prompts_.words(scales_[shot.model].words(shot.input_tokens));
+  }
+
   [[nodiscard]] std::string body_of(std::size_t model,
-                                    const std::string& prompt,
+                                    const Prompt& prompt,
                                     std::int64_t tokens,
                                     bool stream) const {
     spec::JsonWriter json;
     json.begin_object().key("model").string(options_.models[model]);
     if (options_.api == Api::kChat) {
       json.key("messages").begin_array().begin_object().key("role").string("user");
-      json.key("content").string(prompt).end_object().end_array();
+      json.key("content").string(std::get<std::string>(prompt)).end_object().end_array();
+    } else if (const auto* words = std::get_if<std::string>(&prompt)) {
+      json.key("prompt").string(*words);
     } else {
-      json.key("prompt").string(prompt);
+      json.key("prompt").begin_array();
+      for (const TokenId token : std::get<std::vector<TokenId>>(prompt)) {
+        json.integer(token);
+      }
+      json.end_array();
     }
     json.key("max_tokens").integer(std::max<std::int64_t>(tokens, 1));
     if (options_.ignore_eos) {

@@ -28,8 +28,10 @@ struct RunOptions {
   bool ignore_eos = false;            ///< Ask for all output tokens, in the extension of vLLM's.
   std::uint64_t seed = 0;             ///< Of the prompts.
   Slo slo{};
-  /// How each model counts words, by its index; empty: it is measured before the run, by requests.
-  std::vector<TokenScale> scales{};
+  /// Of each model, the tokens that its prompts are drawn from, which are lists of tokens then, as
+  /// long as shots say (kCompletions). Empty: words, of which there are as many as a few requests
+  /// before the run show to come to about that length.
+  std::vector<std::vector<TokenId>> prompt_tokens{};
   /// Of each model, the one token that its answers are to be made of (by `logit_bias`), so that
   /// every token is seen as it comes; empty: as the model likes.
   std::vector<TokenId> answer_tokens{};
@@ -44,7 +46,7 @@ struct Progress {
   Duration elapsed{};
 };
 
-/// Measures how long prompts are for each model unless that is known, then sends what `shots` says
+/// Measures how long prompts are for each model where they are words, then sends what `shots` says
 /// and waits for all answers, or for SIGINT, which ends the run with what has been measured. `show`
 /// is called a few times a second. kUnavailable, kFailedPrecondition where a model cannot be asked
 /// at all.

@@ -20,9 +20,22 @@ class RunTest : public testing::Test {
             .patience = 10s};
   }
   Result<Results> run(const RunOptions& options, double rate) {
-    const auto shots = draw_load(
-        {.weights = {1, 1}, .input = {10, 50}, .output = {5, 5}, .rate = rate, .seed = 3});
+    const auto shots = load(rate);
     return bench::run(options, *shots, [this](const Progress& progress) { shown = progress; });
+  }
+  /// Tokens in the prompts of 40 requests.
+  static std::int64_t wanted(double rate) {
+    const auto shots = load(rate);
+    std::int64_t tokens = 0;
+    Shot shot;
+    for (int i = 0; i < 40 && shots->next(shot); ++i) {
+      tokens += shot.input_tokens;
+    }
+    return tokens;
+  }
+  static std::unique_ptr<ShotSource> load(double rate) {
+    return draw_load(
+        {.weights = {1, 1}, .input = {10, 50}, .output = {5, 5}, .rate = rate, .seed = 3});
   }
   Progress shown{};
 };
@@ -58,15 +71,17 @@ TEST_F(RunTest, AnOpenLoopSendsWhenRequestsAreDue) {
   }
 }
 
-TEST_F(RunTest, WhatIsKnownOfTokenizersIsNotAskedFor) {
+TEST_F(RunTest, PromptsOfTokensAreAsLongAsWantedAndNeedNoSamples) {
   TestEndpoint endpoint({});
   RunOptions options = options_for(endpoint.port());
-  options.scales.resize(options.models.size());
+  options.api = Api::kCompletions;
+  options.prompt_tokens = {{1, 2, 3}, {4}};
   options.answer_tokens = {42, 7};
   const Result<Results> results = run(options, 2000);
   ASSERT_TRUE(results) << results.error().message;
   EXPECT_EQ(results->all().requests, 40);
   EXPECT_EQ(endpoint.samples(), 0);
+  EXPECT_EQ(endpoint.listed(), wanted(2000));
   EXPECT_EQ(endpoint.biased(), results->models()[0].requests) << "the other model has another one";
 }
 

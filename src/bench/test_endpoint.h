@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -50,6 +51,8 @@ class TestEndpoint {
   [[nodiscard]] std::int64_t streams() const { return streams_; }
   /// Requests that were answered in one piece.
   [[nodiscard]] std::int64_t samples() const { return samples_; }
+  /// Tokens in prompts that were lists of them.
+  [[nodiscard]] std::int64_t listed() const { return listed_; }
   /// Requests that wanted to be answered with token 42.
   [[nodiscard]] std::int64_t biased() const { return biased_; }
   /// Streams at once, at most.
@@ -83,6 +86,7 @@ class TestEndpoint {
       if (failure) {
         co_return;
       }
+      listed_ += tokens_listed(request.body());
       biased_ += request.body().find(R"("logit_bias":{"42":100})") != std::string::npos ? 1 : 0;
       const bool stream = request.body().find("\"stream\":true") != std::string::npos;
       std::string answer;
@@ -142,6 +146,16 @@ class TestEndpoint {
     co_return sent&& options_.keep_alive;
   }
 
+  static std::int64_t tokens_listed(const std::string& body) {
+    constexpr std::string_view kList = R"("prompt":[)";
+    const std::size_t at = body.find(kList);
+    if (at == std::string::npos) {
+      return 0;
+    }
+    const auto begin = body.begin() + static_cast<std::ptrdiff_t>(at + kList.size());
+    return std::count(begin, std::find(begin, body.end(), ']'), ',') + 1;
+  }
+
   static std::string chunk(const std::string& data) {
     char size[20];
     std::snprintf(size, sizeof size, "%zx\r\n", data.size());
@@ -154,6 +168,7 @@ class TestEndpoint {
   std::uint16_t port_ = 0;
   std::atomic<std::int64_t> streams_{0};
   std::atomic<std::int64_t> samples_{0};
+  std::atomic<std::int64_t> listed_{0};
   std::atomic<std::int64_t> biased_{0};
   std::atomic<std::int64_t> running_{0};
   std::atomic<std::int64_t> most_{0};

@@ -47,7 +47,8 @@ Result<std::vector<TokenId>> tokenize(const bench::Endpoint& server,
                                       const std::string& model,
                                       const std::string& text) {
   spec::JsonWriter json;
-  json.begin_object().key("model").string(model).key("prompt").string(text).end_object();
+  json.begin_object().key("model").string(model).key("prompt").string(text);
+  json.key("add_special_tokens").boolean(false).end_object();
   const Result<std::string> answer = ask(server, "/tokenize", std::move(json).take(), kAskPatience);
   if (!answer) {
     return answer.error();
@@ -68,17 +69,6 @@ Result<std::vector<TokenId>> tokenize(const bench::Endpoint& server,
     return Error{.code = Code::kCorrupt, .message = "the answer to /tokenize has no \"tokens\""};
   }
   return tokens;
-}
-
-/// How many tokens there are in all words of prompts, each so many times.
-Result<bench::WordSample> count_words(const bench::Endpoint& server,
-                                      const std::string& model,
-                                      std::int64_t times) {
-  const auto tokens = tokenize(server, model, bench::PromptMaker::every_word(times));
-  return tokens ? Result<bench::WordSample>(
-                      bench::WordSample{.words = times * bench::PromptMaker::vocabulary(),
-                                        .tokens = std::ssize(*tokens)})
-                : tokens.error();
 }
 
 std::vector<std::int64_t> device_pages(const LabPolicy& policy, const Counters& counters) {
@@ -139,19 +129,15 @@ Result<void> Experiment::wait_until_ready(const bench::Endpoint& server) const {
 
 Result<void> Experiment::learn_tokenizers(const bench::Endpoint& server) {
   for (const std::string& model : model_names(lab_)) {
-    const Result<bench::WordSample> less = count_words(server, model, 1);
-    if (!less) {
-      return less.error();
-    }
-    const Result<bench::WordSample> more = count_words(server, model, 2);
-    if (!more) {
-      return more.error();
+    Result<std::vector<TokenId>> words = tokenize(server, model, bench::PromptMaker::every_word());
+    if (!words) {
+      return words.error();
     }
     const Result<std::vector<TokenId>> digit = tokenize(server, model, "7");
     if (!digit) {
       return digit.error();
     }
-    scales_.push_back(bench::scale_through(*less, *more));
+    prompt_tokens_.push_back(std::move(words).value());
     answer_tokens_.push_back(digit->back());
   }
   return {};
@@ -193,7 +179,7 @@ Result<LabRun> Experiment::run(const LabPolicy& policy,
   if (!ready) {
     return ready.error();
   }
-  if (scales_.empty()) {
+  if (prompt_tokens_.empty()) {
     const Result<void> learned = learn_tokenizers(root);
     if (!learned) {
       return learned.error();
@@ -211,7 +197,7 @@ Result<LabRun> Experiment::run(const LabPolicy& policy,
                                                      .patience = lab_.patience,
                                                      .ignore_eos = true,
                                                      .seed = static_cast<std::uint64_t>(seed),
-                                                     .scales = scales_,
+                                                     .prompt_tokens = prompt_tokens_,
                                                      .answer_tokens = answer_tokens_},
                                                     list,
                                                     show);
