@@ -416,6 +416,7 @@ class ManagerCore::Impl {
   void note_complete(DeviceState& device, ModelId model, Instance& instance);
   void note_gone(ModelId model, const Instance& instance);
   [[nodiscard]] bool busy(ModelId model, const Instance& instance) const;
+  [[nodiscard]] bool in_use(ModelId model, const Instance& instance) const;
   [[nodiscard]] bool active(const ModelState& model) const;
   [[nodiscard]] bool blocked(const DeviceState& device, ModelId model) const;
   [[nodiscard]] const policy::Forecast& expected(const ModelState& model,

@@ -15,6 +15,8 @@ using namespace std::chrono_literals;
 constexpr double kPeakKept = 0.98;
 /// A replica that was prewarmed begins to serve at once.
 constexpr Duration kHitTime = 1ms;
+/// Of a model that was asked for so long ago [periods] it is not known yet that it is idle.
+constexpr std::int64_t kInUse = 4;
 /// Windows whose highest load stands for a model that cannot be forecast.
 constexpr std::int64_t kRecentWindows = 12;
 
@@ -66,7 +68,8 @@ policy::ReplicaMap ManagerCore::Impl::replica_map() {
                           .pages = pages_of(device, id, workspace),
                           .worth = {.score = worth(device, id)},
                           .pinned = model.config.pin || !instance.complete,
-                          .last_used = std::max(model.last_used, instance.load_began)});
+                          .last_used = std::max(model.last_used, instance.load_began),
+                          .in_use = in_use(id, instance)});
     }
     const std::int64_t free = free_pages(device, workspace) - workspace - growth;
     devices.push_back({.id = device_id,
@@ -84,6 +87,12 @@ policy::ReplicaMap ManagerCore::Impl::replica_map() {
     map.add(std::move(replica));
   }
   return map;
+}
+
+/// Whether it has requests, or had some a moment ago.
+bool ManagerCore::Impl::in_use(ModelId id, const Instance& instance) const {
+  return busy(id, instance) ||
+         now_ - models_.at(id).demand.last_used() < kInUse * options_.planner.period;
 }
 
 /// A group is one replica, though it goes piece by piece while it waits apart. What is left of one
@@ -111,7 +120,8 @@ void ManagerCore::Impl::add_to_map(ModelId id,
         .pages = instance.apart ? pages_of(first, id, workspace) : first.config.pages - workspace,
         .worth = {.score = resident_worth(first, id)},
         .pinned = model.config.pin || there.complete < there.shards,
-        .last_used = std::max(model.last_used, instance.load_began)};
+        .last_used = std::max(model.last_used, instance.load_began),
+        .in_use = serves && in_use(id, instance)};
     if (serves && instance.stage == InstanceStage::kDraining) {
       replica.state = policy::ReplicaState::kDraining;
     } else if (serves && busy(id, instance)) {

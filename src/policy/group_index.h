@@ -18,7 +18,8 @@ struct GroupWant {
   std::int64_t devices = 1;
   std::int64_t pages = 0;  ///< On each.
   ReplicaWorth worth{};
-  /// Groups that may be it, each in ascending order; empty: any.
+  /// Groups that may be it and that it will have to itself when it runs, each in ascending order;
+  /// empty: any.
   std::vector<std::vector<ReplicaMap::Index>> blocks{};
 };
 
@@ -58,7 +59,8 @@ class GroupIndex {
 
   /// A block that has room once replicas worth less than the new one are evicted, all of them
   /// together too. Of those weighed the one that loses least, in tenths of what the new one is
-  /// worth; where that is the same, the one where the least sum of scores is left.
+  /// worth; where that is the same, one with nothing in use, if it is to have the block to itself,
+  /// then the one where the least sum of scores is left.
   [[nodiscard]] std::optional<FoundGroup> find_by_evicting(const GroupWant& want);
 
   /// To be called when the map has changed on `devices`, ascending.
@@ -86,8 +88,9 @@ class GroupIndex {
   };
   /// A group that has room once its victims are gone, and what these are worth.
   struct WeighedGroup {
-    // In steps of a tenth of the new one's worth, then what lies beside it, then exactly.
-    std::tuple<std::pair<double, double>, double, LostWorth> cost{};
+    // In steps of a tenth of the new one's worth, then whether it would wait for what runs there,
+    // then what lies beside it, then exactly.
+    std::tuple<std::pair<double, double>, bool, double, LostWorth> cost{};
     FoundGroup found{};
   };
   struct Failure {  // Of a search of the subsets of a server.

@@ -118,6 +118,33 @@ TEST(GroupIndex, WhereAboutAsMuchIsLostItGoesBesideWhatIsWorthLeast) {
   EXPECT_EQ(found->victims, std::vector{ReplicaId(3)});
 }
 
+TEST(GroupIndex, ABlockThatItIsToHaveToItselfIsOneThatNobodyUses) {
+  const auto found = [](double worth_of_idle, bool both_used) {
+    ReplicaMap map = servers(1, 4, 100);
+    PlacedReplica used = replica(1, 1, {1}, 10, 0.2);
+    used.state = ReplicaState::kServing;
+    used.in_use = true;
+    map.place(used);
+    PlacedReplica idle = replica(2, 2, {2}, 90, worth_of_idle);
+    idle.in_use = both_used;
+    map.place(idle);
+    const Sizes sizes = {{2, 20}};
+    GroupIndex index(map, sizes, 10);
+    const GroupWant want{.model = ModelId(9),
+                         .devices = 2,
+                         .pages = 20,
+                         .worth = {.score = 1},
+                         .blocks = {{0, 1}, {2, 3}}};
+    const auto free = index.find(want);
+    return free ? free : index.find_by_evicting(want);
+  };
+  EXPECT_EQ(found(0.05, false)->devices, (Group{2, 3}));
+  EXPECT_EQ(found(0.05, false)->victims, std::vector{ReplicaId(2)});
+  EXPECT_EQ(found(0.5, false)->devices, (Group{0, 1})) << "that would cost more than waiting may";
+  EXPECT_TRUE(found(0.5, false)->victims.empty());
+  EXPECT_EQ(found(0.05, true)->devices, (Group{2, 3})) << "beside nothing else";
+}
+
 TEST(GroupIndex, DoesNotEvictWhatIsWorthMoreAloneOrTogether) {
   ReplicaMap map = servers(1, 1, 100);
   map.place(replica(1, 1, {0}, 50, 3));

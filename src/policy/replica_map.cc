@@ -171,6 +171,7 @@ GroupLook ReplicaMap::look(std::span<const Index> group) const {
       ++look.replicas;
       const ReplicaWorth& worth = entry.replica.worth;
       look.score_sum += worth.score;
+      look.in_use |= entry.replica.in_use;
       if (!look.highest || *look.highest < worth) {
         look.highest = worth;
       }

@@ -42,6 +42,8 @@ struct PlacedReplica {
   ReplicaWorth worth{};
   bool pinned = false;  ///< Never evicted to make room.
   Instant last_used{};  ///< Or loaded, if that was later.
+  /// Has requests, or had some a moment ago: what is to have its devices to itself would wait.
+  bool in_use = false;
 };
 
 /// What lies on a group of devices.
@@ -52,6 +54,7 @@ struct GroupLook {
   std::optional<ReplicaWorth> highest{};   ///< Of these.
   double score_sum = 0;                    ///< Of these.
   std::optional<ReplicaWorth> cheapest{};  ///< Of these, the least that may be evicted.
+  bool in_use = false;                     ///< Any of these.
 };
 
 /// Which replicas lie where: the state that prewarming and launching decide on. A value; the core
