@@ -31,6 +31,7 @@ std::string PromptMaker::words(std::int64_t count) {
 
 std::vector<TokenId> PromptMaker::tokens(std::span<const TokenId> from, std::int64_t count) {
   std::vector<TokenId> prompt;
+  prompt.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
     prompt.push_back(from[rng_.below(from.size())]);
   }
