@@ -161,10 +161,12 @@ Result<LabRun> Experiment::run(const LabPolicy& policy,
                                const std::function<void(const bench::Progress&)>& show) {
   const Duration window = policy.config.planner.window;
   const auto wait_for = [step = keeps_step(shots, window), window](Duration place) {
-    const Duration wall = std::chrono::system_clock::now().time_since_epoch();
-    std::this_thread::sleep_for(step ? until_place(place, wall, window) : Duration{});
+    if (step) {
+      const Duration wall = std::chrono::system_clock::now().time_since_epoch();
+      std::this_thread::sleep_for(until_place(place, wall, window));
+    }
   };
-  wait_for({});
+  wait_for({});  // A window begins.
   auto server = start(policy, folder_ + "/" + policy.name + "-" + std::to_string(seed));
   if (!server) {
     return server.error();
@@ -185,7 +187,7 @@ Result<LabRun> Experiment::run(const LabPolicy& policy,
       return learned.error();
     }
   }
-  wait_for({});
+  wait_for({});  // The next one does.
   wait_for(place_in_window(seed, window));
   LabRun run{.policy = policy.name, .seed = seed};
   Watch watch(root, kWatchInterval);

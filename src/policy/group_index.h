@@ -55,6 +55,7 @@ class GroupIndex {
              std::span<const std::pair<std::int64_t, std::int64_t>> sizes,
              std::int64_t victims);
 
+  /// A named block where something is in use is left to find_by_evicting, if that will be asked.
   [[nodiscard]] std::optional<FoundGroup> find(const GroupWant& want);
 
   /// A block that has room once replicas worth less than the new one are evicted, all of them

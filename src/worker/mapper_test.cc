@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -77,6 +78,15 @@ class MapperTest : public testing::Test {
       made.emplace_back(first + i);
     }
     return made;
+  }
+  /// Four pages of the host, all there, to those from `first` on.
+  static Mapper::Open copy_to(ModelId model, memory::Window& window, std::uint64_t first) {
+    return {.model = model,
+            .window = &window,
+            .pages = pages(first, 4),
+            .source = pages(0, 4),
+            .image_bytes = 4 * kPage,
+            .ready_bytes = 4 * kPage};
   }
   void fill(PageId page, int value) { std::memset(device_.page_address(page), value, kPage); }
 
@@ -156,16 +166,8 @@ TEST_F(MapperTest, CopiesWhatSomebodyWaitsForFirst) {
                      },
                  .on_closed = [](ModelId /*model*/) {}});
   mapper.hasten(kUrgent);  // Of a model that is not open: says nothing.
-  const auto open = [&](ModelId model, memory::Window& window, std::uint64_t first) {
-    mapper.open({.model = model,
-                 .window = &window,
-                 .pages = pages(first, 4),
-                 .source = pages(0, 4),
-                 .image_bytes = 4 * kPage,
-                 .ready_bytes = 4 * kPage});
-  };
-  open(kModel, window_, 4);
-  open(kUrgent, other, 8);
+  mapper.open(copy_to(kModel, window_, 4));
+  mapper.open(copy_to(kUrgent, other, 8));
   mapper.hasten(kUrgent);
   std::unique_lock lock(mutex);
   hastened = true;
@@ -202,16 +204,8 @@ TEST_F(MapperTest, OpensAModelWhileAnotherIsCopied) {
                        }
                      },
                  .on_closed = [](ModelId /*model*/) {}});
-  const auto open = [&](ModelId model, memory::Window& window, std::uint64_t first) {
-    mapper.open({.model = model,
-                 .window = &window,
-                 .pages = pages(first, 4),
-                 .source = pages(0, 4),
-                 .image_bytes = 4 * kPage,
-                 .ready_bytes = 4 * kPage});
-  };
-  open(kModel, window_, 4);
-  open(kLater, other, 8);
+  mapper.open(copy_to(kModel, window_, 4));
+  mapper.open(copy_to(kLater, other, 8));
   std::unique_lock lock(mutex);
   both = true;
   changed.notify_all();
@@ -223,12 +217,7 @@ TEST_F(MapperTest, OpensAModelWhileAnotherIsCopied) {
 TEST_F(MapperTest, ClosingEndsACopyAtOnce) {
   constexpr std::uint64_t kSlow = 1'000'000;  // [bytes/s]: the copy would take 65 ms.
   Mapper mapper(device_, kSlow, heard_.handlers());
-  mapper.open({.model = kModel,
-               .window = &window_,
-               .pages = pages(8, 4),
-               .source = pages(0, 4),
-               .image_bytes = 4 * kPage,
-               .ready_bytes = 4 * kPage});
+  mapper.open(copy_to(kModel, window_, 8));
   heard_.wait_opened(1);
   mapper.close(kModel, &window_);
   heard_.wait_closed(1);
