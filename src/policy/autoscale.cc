@@ -17,6 +17,12 @@ std::int64_t ceil_of_ratio(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
+/// Whether it is likely enough that somebody asks for what is not loaded.
+bool claims(const Forecast& forecast) {
+  return forecast.asked() >=
+         (forecast.daily_after >= kTrustedClaims ? kTrustedEarly : kTrustedClaims);
+}
+
 }  // namespace
 
 SlidingSum::SlidingSum(Duration window, Instant start) : slice_(window / kSlices), start_(start) {
@@ -152,7 +158,7 @@ ModelDemand gate_demand(ModelDemand demand,
   }
   // Just below what one instance serves.
   const double one = kScaleUpShare * static_cast<double>(demand.batch) * (1 - 1e-9);
-  if (demand.instances == 0 && forecast.asked() >= kTrustedClaims) {
+  if (demand.instances == 0 && claims(forecast)) {
     demand.asked = forecast.asked();
     demand.mean_load = std::clamp(demand.mean_load, 1e-9, one);
     demand.peak_load = std::max(demand.mean_load, std::min(demand.peak_load, one));

@@ -171,11 +171,17 @@ inline constexpr double kTrustedError = 0.35;
 /// is not worth the link and the pages that a load takes.
 inline constexpr double kTrustedClaims = 0.5;
 
+/// The same where the window that follows is likely to have a request on any day: what is loaded
+/// for that one anyway is loaded a window sooner. Half as much, since what comes every day about
+/// where two windows meet falls into the first on one half of the days.
+inline constexpr double kTrustedEarly = kTrustedClaims / 2;
+
 /// Whether a model has enough traffic for instances of its own.
 enum class Heat : std::uint8_t { kOther, kHot };
 
 /// What prewarming may count on. A forecast within kTrustedError is taken as it is. One that is
-/// believed only in that somebody will ask is good for one instance, as often as that came true.
+/// believed only in that somebody will ask (kTrustedClaims, kTrustedEarly) is good for one
+/// instance, as often as that came true.
 /// Else a hot model gets one burst replica if the peak of the last hour was more than its instances
 /// serve, and any other none. `demand` holds the forecast and K.
 [[nodiscard]] ModelDemand gate_demand(ModelDemand demand,

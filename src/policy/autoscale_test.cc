@@ -194,6 +194,18 @@ TEST(GateDemand, OneThatIsRightOnlyInThatSomebodyWillAskIsGoodForOneInstance) {
   EXPECT_EQ(replicas(gate_demand(forecast(60, 120, 0), seldom, Heat::kOther, 0)), 0U);
 }
 
+TEST(GateDemand, WhatIsLikelyInTheWindowThatFollowsIsLoadedForALessLikelyOne) {
+  const auto wanted = [](double now, std::optional<double> after) {
+    const Forecast daily{.error = 2, .borne_out = 0.9, .daily = now, .daily_after = after};
+    return replicas(gate_demand(forecast(0, 0, 0), daily, Heat::kOther, 0));
+  };
+  EXPECT_EQ(wanted(0.3, 0.5), 1U);
+  EXPECT_EQ(wanted(0.3, 0.4), 0U);
+  EXPECT_EQ(wanted(0.3, std::nullopt), 0U);
+  EXPECT_EQ(wanted(0.2, 0.9), 0U);
+  EXPECT_EQ(wanted(0.6, 0.1), 1U);
+}
+
 TEST(GateDemand, WhatEarlierDaysSayIsGoodForOneInstanceThoughNoLoadIsForecast) {
   const Forecast daily{.error = 2, .busy = false, .borne_out = 0.9, .daily = 0.8};
   const auto wanted = desired_replicas(gate_demand(forecast(0, 0, 0), daily, Heat::kOther, 0),

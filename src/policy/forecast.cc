@@ -119,36 +119,43 @@ bool says_busy(const Load& load) {
   return load.peak >= 0.5;
 }
 
-/// How many of `windows` had a request, and how many are known.
-struct Days {
+/// How many windows had a request, and how many are known.
+struct Windows {
   double busy = 0;
   double known = 0;
+
+  void count(const std::optional<Load>& load) {
+    if (load) {
+      busy += load->peak > 0 ? 1 : 0;
+      known += 1;
+    }
+  }
 };
+
+/// Those of the latest day.
+Windows latest_day(const LoadHistory& history) {
+  Windows latest;
+  for (std::int64_t at = history.newest() - history.windows_per_day() + 1; at <= history.newest();
+       ++at) {
+    latest.count(history.at(at));
+  }
+  return latest;
+}
 
 /// P(a request in `window`), by the same time of earlier days, as if one day more had been like the
 /// windows of the latest one.
 std::optional<double> daily(const LoadHistory& history,
                             std::int64_t window,
-                            std::int64_t newest,
+                            const Windows& latest,
                             std::int64_t days) {
-  const auto count = [&history](Days& counted, std::int64_t at) {
-    if (const auto load = history.at(at)) {
-      counted.busy += load->peak > 0 ? 1 : 0;
-      counted.known += 1;
-    }
-  };
-  Days same;
+  Windows same;
   for (std::int64_t day = 1; day <= days; ++day) {
-    count(same, window - day * history.windows_per_day());
+    same.count(history.at(window - day * history.windows_per_day()));
   }
   if (same.known == 0) {
     return std::nullopt;
   }
-  Days any;
-  for (std::int64_t at = newest - history.windows_per_day() + 1; at <= newest; ++at) {
-    count(any, at);
-  }
-  return (same.busy + any.busy / std::max(any.known, 1.0)) / (same.known + 1);
+  return (same.busy + latest.busy / std::max(latest.known, 1.0)) / (same.known + 1);
 }
 
 }  // namespace
@@ -249,7 +256,9 @@ Forecast Forecaster::forecast(const LoadHistory& history,
   const std::size_t claim = best->busy ? 1 : 0;
   best->borne_out =
       score.said.at(claim) > 0 ? (score.came.at(claim) + 0.5) / (score.said.at(claim) + 1) : 0;
-  best->daily = daily(history, window, history.newest(), options.days);
+  const Windows latest = latest_day(history);
+  best->daily = daily(history, window, latest, options.days);
+  best->daily_after = daily(history, window + 1, latest, options.days);
   const double floor = best->load.mean + options.peak_deviations * std::sqrt(best->load.mean);
   best->load.peak = std::max(best->load.peak, floor);
   return *best;

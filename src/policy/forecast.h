@@ -72,6 +72,8 @@ struct Forecast {
 
   /// Part of the earlier days on which somebody asked in this window. nullopt: no day is known.
   std::optional<double> daily{};
+  /// The same of the window that follows.
+  std::optional<double> daily_after{};
 
   /// P(somebody asks): as on earlier days, or more where the forecast says so, by how often such
   /// forecasts came true. nullopt: there were neither.

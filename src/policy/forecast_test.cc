@@ -231,6 +231,7 @@ TEST(Forecaster, WhatEveryDayBroughtIsExpectedThoughTheExpertsWereMisled) {
   EXPECT_GT(expected.daily.value(), 0.7);
   EXPECT_LT(expected.daily.value(), 1);
   EXPECT_GE(expected.asked().value(), expected.daily.value());
+  EXPECT_EQ(forecaster.forecast(history, 32, kOptions).daily_after, expected.daily);
 }
 
 TEST(Forecaster, AClaimThatFailsIsBelievedLess) {
