@@ -23,6 +23,10 @@ function(heddle_library name)
     target_link_libraries(${name}_test PRIVATE heddle_${name} heddle_warnings ${arg_LIBS}
                           GTest::gtest_main GTest::gmock)
     target_compile_definitions(${name}_test PRIVATE HEDDLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    if(HEDDLE_SANITIZE)
+      # What is to be fast under sanitizers is what is tested, not the tests, which compile twice as fast this way.
+      target_compile_options(${name}_test PRIVATE -O0)
+    endif()
     set(label unit)  # One each: gtest_discover_tests does not pass a list on.
     if(arg_CONCURRENT)
       set(label concurrent)

@@ -24,12 +24,20 @@ void run(World& world, std::uint64_t seed) {
   world.run();
 }
 
-/// Seeds [0, count), or the one that was asked for.
+/// What sanitizers look for shows in the first worlds if it shows at all, and each takes them ten
+/// times as long.
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+constexpr std::uint64_t kShare = 5;
+#else
+constexpr std::uint64_t kShare = 1;
+#endif
+
+/// Seeds [0, count), under sanitizers a fifth of them, or the one that was asked for.
 std::vector<std::uint64_t> seeds(std::uint64_t count) {
   if (const char* only = std::getenv("HEDDLE_SEED")) {
     return {std::strtoull(only, nullptr, 10)};
   }
-  std::vector<std::uint64_t> all(count);
+  std::vector<std::uint64_t> all(count / kShare);
   std::iota(all.begin(), all.end(), 0U);
   return all;
 }
