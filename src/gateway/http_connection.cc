@@ -63,6 +63,12 @@ Error client_gone(const ErrorCode& why) {
   return {.code = Code::kCancelled, .message = "send to client: " + why.message()};
 }
 
+std::string peer_of(const tcp::socket& socket) {
+  ErrorCode gone;
+  const tcp::endpoint peer = socket.remote_endpoint(gone);
+  return gone ? std::string() : peer.address().to_string();
+}
+
 std::string_view view(boost::beast::string_view text) {
   return {text.data(), text.size()};
 }
@@ -87,6 +93,7 @@ class Connection final : public HttpConnection,
         watched_(std::make_shared<WatchedSocket>(std::move(socket), [this] { look_ahead(); })),
         socket_(watched_->socket()),
         deadline_(shared_->loop, [this] { give_up(); }),
+        peer_(peer_of(socket_)),
         too_many_(too_many) {
     shared_->open.insert(this);
   }
@@ -150,6 +157,7 @@ class Connection final : public HttpConnection,
   Deadline deadline_;
   HttpRequest request_{};
   std::function<void()> notify_gone_{};
+  std::string peer_;  ///< As HttpRequest has it.
   bool too_many_;
   bool idle_ = true;
   bool head_only_ = false;  ///< The method was HEAD.
@@ -319,7 +327,7 @@ Task<bool> Connection::read_request() {
   const config::Limits& limits = shared_->limits;
   HttpFields fields = std::move(request_.headers);
   fields.clear();
-  request_ = HttpRequest{.headers = std::move(fields)};  // For its memory.
+  request_ = HttpRequest{.headers = std::move(fields), .peer = peer_};  // For its memory.
   RequestParser parser(request_);
   parser.header_limit(static_cast<std::uint32_t>(limits.header));
   parser.body_limit(limits.body);

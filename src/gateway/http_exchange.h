@@ -38,6 +38,12 @@ struct HttpRequest {
   std::string body{};
   std::string request_id{};  ///< The client's x-request-id where it is sane, else drawn.
   Guest guest{};
+  std::string peer{};  ///< The client's address, without the port; empty where it has left.
+
+  /// Who has to share with others: one key, or, where no key is asked for, one address.
+  [[nodiscard]] const std::string& client() const {
+    return guest.tenant.empty() ? peer : guest.tenant;
+  }
 };
 
 struct HttpResponse {
