@@ -8,6 +8,7 @@ import time
 
 from clients import exchange
 
+STOPPED_SECONDS = 15  # How long a stopped worker may stand, on a busy machine.
 SEARCH_SECONDS = 5  # How long to wait for a moment before taking any.
 
 
@@ -59,6 +60,27 @@ def kill_workers(server, every, seed, until, tally):
             moment = moment if device is not None else "at any moment"
             device = device if device is not None else rng.randrange(devices)
         kill(server, device, tally, moment)
+
+
+def stop_workers(server, every, seed, until, tally):
+    """Stops a worker for longer than one may be silent: the server has to see that by itself."""
+    rng = random.Random(f"{seed}-stops")
+    while True:
+        time.sleep(every * rng.uniform(0.5, 1.5))
+        if time.monotonic() > until:
+            return
+        worker = rng.choice(server.workers() or [None])
+        try:
+            os.kill(worker, signal.SIGSTOP)
+        except (ProcessLookupError, TypeError):
+            continue
+        tally.add("workers stopped")
+        deadline = time.monotonic() + STOPPED_SECONDS
+        while worker in server.workers() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if worker in server.workers():
+            tally.add("stopped workers left alone", f"worker {worker} stood for {STOPPED_SECONDS} s")
+            os.kill(worker, signal.SIGCONT)
 
 
 def reload(server, full, without, every, seed, until, tally):

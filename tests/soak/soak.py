@@ -15,6 +15,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
 import clients  # noqa: E402
 import disturbances  # noqa: E402
+import hostile  # noqa: E402
 import server as heddle  # noqa: E402
 
 # The first device holds one model, copies its weights over a slow link, and is too small for the longest answers.
@@ -79,11 +80,13 @@ def tasks(server, options, seed, until, expected, tally):
     without = {gone: configuration([name for name in models if name != gone], options.gpu) for gone in models}
     found = [(clients.client, (server, n, seed, until, expected, tally)) for n in range(options.clients)]
     found.append((clients.vanishing_connections, (server, seed, until, tally)))
+    found += [(hostile.client, (server, models, n, seed, until, tally)) for n in range(options.hostile)]
     found.append((disturbances.reload, (server, full, without, 20, seed, until, tally)))
     found.append((disturbances.unload, (server, models, 7, seed, until, tally)))
     found.append((disturbances.overload, (server, options.clients, 25, seed, until, expected, tally)))
     if options.kill_every > 0:
         found.append((disturbances.kill_workers, (server, options.kill_every, seed, until, tally)))
+        found.append((disturbances.stop_workers, (server, 3 * options.kill_every, seed, until, tally)))
     return found
 
 
@@ -92,6 +95,7 @@ def parse_options():
     parser.add_argument("--minutes", type=float, default=3)
     parser.add_argument("--kill-every", type=float, default=10, metavar="S", help="seconds; 0 kills nobody")
     parser.add_argument("--clients", type=int, default=12)
+    parser.add_argument("--hostile", type=int, default=1, metavar="N", help="further clients, that mean harm")
     parser.add_argument("--gpu", action="store_true", help="on the machine's first GPU, instead of two CPU devices")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--keep-log", metavar="FILE", help="where the server's log goes when the run failed")
@@ -135,6 +139,9 @@ def main():
         allowed = GPU_WRONG * counts["right"] if options.gpu else 0
         if counts["wrong"] > allowed or counts["lost"] or ended != counts["sent"] or counts["right"] == 0:
             faults.append(f"{counts['wrong']} wrong, {counts['lost']} lost, {ended} of {counts['sent']} answered")
+        for what in ("attacks answered with 500", "stopped workers left alone"):
+            if counts[what]:
+                faults.append(f"{counts[what]} {what}")
         if faults and options.keep_log:
             pathlib.Path(options.keep_log).write_text(server.log())
     print(f"soak: {dict(sorted(counts.items()))}; {resident:.0f} MiB resident at the end")
