@@ -49,7 +49,8 @@ class HttpServer::State {
   static Task<void> accept(std::shared_ptr<State> self, std::size_t index);
   /// Tells of the end of the last connection, if anybody wants to know.
   void tell_drained() {
-    if (shared->draining && connections() == 0 && drained) {
+    const bool all_sent = tls == nullptr || tls->empty();
+    if (shared->draining && shared->open.empty() && all_sent && drained) {
       asio::post(shared->loop, std::exchange(drained, nullptr));
     }
   }

@@ -35,8 +35,7 @@ constexpr std::string_view kPlainAnswer =
     "Connection: close\r\n\r\n"
     R"({"error":{"message":"this port speaks TLS; use https://","type":"invalid_request_error"}})";
 
-// --- How OpenSSL reads and writes a socket: its own way raises SIGPIPE where a client has gone.
-// ---
+// --- How OpenSSL reads and writes; its own way raises SIGPIPE where a client has gone. ---
 
 int socket_of(BIO* bio) {
   return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio)));
@@ -472,6 +471,10 @@ void TlsFront::reload(config::TlsConfig files) {
 
 std::size_t TlsFront::alone() const {
   return state_->handshakes.size() + state_->leaving.size();
+}
+
+bool TlsFront::empty() const {
+  return alone() == 0 && state_->served.empty();
 }
 
 void TlsFront::drain() {

@@ -33,7 +33,7 @@ class TlsFront {
     std::size_t handshakes_max = 512;  ///< At once; with one more, the oldest is given up.
   };
 
-  /// `closed` is told when a client has gone whom the server does not have, or no longer has.
+  /// `closed` is told when a client has gone.
   TlsFront(boost::asio::io_context& loop,
            TlsFiles files,
            const Options& options,
@@ -52,6 +52,8 @@ class TlsFront {
 
   /// Clients whom the server does not have: in their handshake, or still to be sent what it left.
   [[nodiscard]] std::size_t alone() const;
+  /// Whether there is no client at all: everything that the server has sent has gone.
+  [[nodiscard]] bool empty() const;
 
   /// Gives up the handshakes that are under way.
   void drain();

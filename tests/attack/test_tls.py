@@ -94,13 +94,13 @@ def test_clients_that_trust_the_certificate_are_served(served):
 
 
 def test_command_line_asks_for_trust(served):
-    def ps(*more):
-        return subprocess.run([heddle.BINARY, "ps", "--url", served.url, *more], capture_output=True, text=True)
+    def ps(*more, url=served.url):
+        return subprocess.run([heddle.BINARY, "ps", "--url", url, *more], capture_output=True, text=True)
 
     assert "certificate" in ps().stderr and "--ca" in ps().stderr
     assert ps("--ca", served.certificate).returncode == 0
     assert ps("--insecure").returncode == 0
-    wrong = ps("--url", served.url.replace("https", "http"))
+    wrong = ps(url=served.url.replace("https", "http"))
     assert wrong.returncode == 1 and "this port speaks TLS" in wrong.stderr
 
 
@@ -250,8 +250,8 @@ def test_wrong_files_are_found_before_and_at_the_start(tmp_path):
     assert done.returncode == 1 and "tls.certificate" in done.stderr
 
 
-def test_the_end_waits_for_no_slow_client(tmp_path):
-    """A client that takes nothing of its answer, and one in its handshake, hold up no shutdown."""
+def test_the_end_waits_for_no_idle_client(tmp_path):
+    """A client that has not read its answer, and one in its handshake, hold up no shutdown."""
     made = Served(tmp_path, "shutdown_timeout: 2s\n")
     with made.server:
         raw = socket.create_connection(("127.0.0.1", made.port))
