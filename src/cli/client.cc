@@ -9,6 +9,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/ssl.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -62,22 +63,20 @@ std::optional<double> progress_in(const std::string& body) {
 }  // namespace
 
 std::string ServerAddress::url() const {
-  return "http://" + host + ":" + port;
+  return (tls ? "https://" : "http://") + host + ":" + port;
 }
 
-Result<ServerAddress> parse_server_address(std::string_view text, std::string api_key) {
+Result<ServerAddress> parse_server_address(std::string_view text, ServerAccess access) {
   const std::string whole(text);
-  if (text.starts_with("https://")) {
-    return Error{.code = Code::kInvalidArgument,
-                 .message = "\"" + whole + "\": https is not supported yet; want http://host:port"};
-  }
-  if (text.starts_with("http://")) {
-    text.remove_prefix(7);
+  const bool tls = text.starts_with("https://");
+  if (tls || text.starts_with("http://")) {
+    text.remove_prefix(tls ? 8 : 7);
   }
   while (text.ends_with('/')) {
     text.remove_suffix(1);
   }
-  ServerAddress address{.host = "127.0.0.1", .port = "8080", .api_key = std::move(api_key)};
+  ServerAddress address{
+      .host = "127.0.0.1", .port = tls ? "443" : "8080", .tls = tls, .access = std::move(access)};
   const std::size_t colon = text.rfind(':');
   const std::string_view host = text.substr(0, colon);
   if (!host.empty()) {
@@ -89,8 +88,10 @@ Result<ServerAddress> parse_server_address(std::string_view text, std::string ap
   const bool number =
       !address.port.empty() && address.port.find_first_not_of("0123456789") == std::string::npos;
   if (!number || address.host.find('/') != std::string::npos) {
-    return Error{.code = Code::kInvalidArgument,
-                 .message = "\"" + whole + "\" is no address of a server; want http://host:port"};
+    return Error{
+        .code = Code::kInvalidArgument,
+        .message = "\"" + whole +
+                   "\" is no address of a server; want http://host:port or https://host:port"};
   }
   return address;
 }
@@ -116,7 +117,15 @@ class Client::Impl {
                                     std::string body,
                                     const OnEvent* on_event,
                                     tcp::socket& socket);
-  asio::awaitable<Outcome> read_events(tcp::socket& socket,
+  asio::awaitable<Outcome> exchange_safely(http::request<http::string_body>& request,
+                                           const OnEvent* on_event,
+                                           tcp::socket& socket);
+  template <class Stream>
+  asio::awaitable<Outcome> exchange_over(Stream& stream,
+                                         http::request<http::string_body>& request,
+                                         const OnEvent* on_event);
+  template <class Stream>
+  asio::awaitable<Outcome> read_events(Stream& stream,
                                        http::response_parser<http::string_body>& parser,
                                        boost::beast::flat_buffer& buffer,
                                        const OnEvent& on_event);
@@ -163,12 +172,58 @@ asio::awaitable<Result<std::string>> Client::Impl::exchange(http::verb verb,
   request.set(http::field::host, address_.host);
   request.set(http::field::user_agent, "heddle");
   request.set(http::field::content_type, "application/json");
-  if (!address_.api_key.empty()) {
-    request.set(http::field::authorization, "Bearer " + address_.api_key);
+  if (!address_.access.api_key.empty()) {
+    request.set(http::field::authorization, "Bearer " + address_.access.api_key);
   }
   request.body() = std::move(body);
   request.prepare_payload();
-  const auto [lost, sent] = co_await http::async_write(socket, request, kAwait);
+  if (address_.tls) {
+    co_return co_await exchange_safely(request, on_event, socket);
+  }
+  co_return co_await exchange_over(socket, request, on_event);
+}
+
+asio::awaitable<Result<std::string>> Client::Impl::exchange_safely(
+    http::request<http::string_body>& request, const OnEvent* on_event, tcp::socket& socket) {
+  const ServerAccess& access = address_.access;
+  asio::ssl::context tls(asio::ssl::context::tls_client);
+  ErrorCode failure;
+  if (access.ca.empty()) {
+    tls.set_default_verify_paths(failure);
+  } else {
+    tls.load_verify_file(access.ca, failure);
+  }
+  if (failure) {
+    co_return Error{.code = Code::kInvalidArgument,
+                    .message = "read certificates of \"" + access.ca + "\": " + failure.message()};
+  }
+  asio::ssl::stream<tcp::socket&> stream(socket, tls);
+  if (!access.insecure) {
+    stream.set_verify_mode(asio::ssl::verify_peer, failure);
+    stream.set_verify_callback(asio::ssl::host_name_verification(address_.host), failure);
+  }
+  asio::ip::make_address(address_.host, failure);
+  if (failure) {  // It is a name, which the server may want to know.
+    SSL_set_tlsext_host_name(stream.native_handle(), address_.host.c_str());
+  }
+  const auto [no_tls] = co_await stream.async_handshake(asio::ssl::stream_base::client, kAwait);
+  const long doubt = SSL_get_verify_result(stream.native_handle());
+  if (no_tls && doubt != X509_V_OK && !access.insecure) {
+    co_return Error{.code = Code::kUnavailable,
+                    .message = "cannot trust " + address_.url() + ": " +
+                               X509_verify_cert_error_string(doubt) +
+                               "; --ca FILE names who vouches for it, --insecure asks nobody"};
+  }
+  if (no_tls) {
+    co_return unreachable(no_tls);
+  }
+  co_return co_await exchange_over(stream, request, on_event);
+}
+
+template <class Stream>
+asio::awaitable<Result<std::string>> Client::Impl::exchange_over(
+    Stream& stream, http::request<http::string_body>& request, const OnEvent* on_event) {
+  const auto [lost, sent] = co_await http::async_write(stream, request, kAwait);
   if (lost) {
     co_return unreachable(lost);
   }
@@ -176,15 +231,15 @@ asio::awaitable<Result<std::string>> Client::Impl::exchange(http::verb verb,
   http::response_parser<http::string_body> parser;
   parser.body_limit(boost::none);
   const auto [no_head, head_bytes] =
-      co_await http::async_read_header(socket, buffer, parser, kAwait);
+      co_await http::async_read_header(stream, buffer, parser, kAwait);
   if (no_head) {
     co_return unreachable(no_head);
   }
   const int status = static_cast<int>(parser.get().result_int());
   if (on_event != nullptr && status == 200) {
-    co_return co_await read_events(socket, parser, buffer, *on_event);
+    co_return co_await read_events(stream, parser, buffer, *on_event);
   }
-  const auto [broken, body_bytes] = co_await http::async_read(socket, buffer, parser, kAwait);
+  const auto [broken, body_bytes] = co_await http::async_read(stream, buffer, parser, kAwait);
   if (broken) {
     co_return unreachable(broken);
   }
@@ -194,14 +249,15 @@ asio::awaitable<Result<std::string>> Client::Impl::exchange(http::verb verb,
   co_return parser.get().body();
 }
 
+template <class Stream>
 asio::awaitable<Result<std::string>> Client::Impl::read_events(
-    tcp::socket& socket,
+    Stream& stream,
     http::response_parser<http::string_body>& parser,
     boost::beast::flat_buffer& buffer,
     const OnEvent& on_event) {
   api::EventReader events;
   while (!parser.is_done()) {
-    const auto [broken, bytes] = co_await http::async_read_some(socket, buffer, parser, kAwait);
+    const auto [broken, bytes] = co_await http::async_read_some(stream, buffer, parser, kAwait);
     if (broken) {
       co_return unreachable(broken);
     }

@@ -11,17 +11,27 @@
 
 namespace heddle::cli {
 
+/// What opens a server, and how it is known to be the one that is meant.
+struct ServerAccess {
+  std::string api_key{};  ///< Empty for none.
+  std::string
+      ca{};  ///< PEM file of who vouches for its certificate; empty: whom the system trusts.
+  bool insecure = false;  ///< Nobody needs to.
+};
+
 /// Where a server is, and what opens it.
 struct ServerAddress {
   std::string host{};
   std::string port{};
-  std::string api_key{};  ///< Empty for none.
+  bool tls = false;
+  ServerAccess access{};
 
   [[nodiscard]] std::string url() const;
 };
 
-/// Reads "http://host:port", "host:port", "host" or ":port"; what is missing is 127.0.0.1 and 8080.
-Result<ServerAddress> parse_server_address(std::string_view text, std::string api_key);
+/// Reads "http://host:port", "https://host:port", "host:port", "host" or ":port"; what is missing
+/// is 127.0.0.1 and 8080, or 443 with https.
+Result<ServerAddress> parse_server_address(std::string_view text, ServerAccess access);
 
 struct Reply {
   int status = 0;

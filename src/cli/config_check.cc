@@ -8,6 +8,7 @@
 #include "cli/verbs.h"
 #include "config/command_line.h"
 #include "config/config.h"
+#include "gateway/tls_files.h"
 #include "manager/model_registry.h"
 #include "manager/setup.h"
 #include "policy/admission.h"
@@ -118,6 +119,22 @@ void show(const config::ModelConfig& model) {
   }
 }
 
+/// Reads the certificate and its key as the server does; 0 where nothing is wrong with them.
+int check_certificate(const config::Config& config) {
+  if (!config.tls) {
+    return 0;
+  }
+  const Result<gateway::TlsFiles> files = gateway::TlsFiles::open(*config.tls);
+  if (!files) {
+    return fail(
+        {.code = files.error().code, .message = config.file + ": " + files.error().message});
+  }
+  for (const std::string& warning : files->warnings()) {
+    std::printf("warning: %s\n", warning.c_str());
+  }
+  return 0;
+}
+
 }  // namespace
 
 int config_check(const std::string& file) {
@@ -133,7 +150,7 @@ int config_check(const std::string& file) {
   for (const std::string& warning : config->warnings) {
     std::printf("warning: %s\n", warning.c_str());
   }
-  int status = 0;
+  int status = check_certificate(*config);
   for (const config::ModelConfig& model : config->models) {
     if (!model.engine) {
       continue;

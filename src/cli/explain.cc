@@ -64,7 +64,7 @@ void print_decisions(const spec::Json& answer) {
 }  // namespace
 
 int explain(const ClientOptions& options, const std::string& model) {
-  const Result<ServerAddress> address = parse_server_address(options.url, options.api_key);
+  const Result<ServerAddress> address = parse_server_address(options.url, options.access);
   if (!address) {
     return fail(address.error());
   }

@@ -8,7 +8,7 @@
 namespace heddle::cli {
 
 int list(const ClientOptions& options) {
-  const Result<ServerAddress> address = parse_server_address(options.url, options.api_key);
+  const Result<ServerAddress> address = parse_server_address(options.url, options.access);
   if (!address) {
     return fail(address.error());
   }

@@ -6,7 +6,7 @@
 namespace heddle::cli {
 
 int load(const ClientOptions& options, const std::string& model) {
-  const Result<ServerAddress> address = parse_server_address(options.url, options.api_key);
+  const Result<ServerAddress> address = parse_server_address(options.url, options.access);
   if (!address) {
     return fail(address.error());
   }

@@ -22,7 +22,10 @@ void add_client_options(CLI::App& verb, ClientOptions& options) {
   verb.add_option("--url", options.url, "Where the server is")
       ->envname("HEDDLE_HOST")
       ->capture_default_str();
-  verb.add_option("--api-key", options.api_key, "What opens it")->envname("HEDDLE_API_KEY");
+  verb.add_option("--api-key", options.access.api_key, "What opens it")->envname("HEDDLE_API_KEY");
+  verb.add_option("--ca", options.access.ca, "PEM file of who vouches for it, over https")
+      ->envname("HEDDLE_CA");
+  verb.add_flag("--insecure", options.access.insecure, "Over https, do not ask who it is");
 }
 
 void add_config_commands(CLI::App& app, std::string& file, std::function<int()>& chosen) {

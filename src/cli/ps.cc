@@ -65,7 +65,7 @@ void print_devices(Client& client) {
 }  // namespace
 
 int ps(const ClientOptions& options) {
-  const Result<ServerAddress> address = parse_server_address(options.url, options.api_key);
+  const Result<ServerAddress> address = parse_server_address(options.url, options.access);
   if (!address) {
     return fail(address.error());
   }

@@ -99,7 +99,7 @@ int converse(Chat& chat) {
 }  // namespace
 
 int run(const ClientOptions& options, const std::string& model, const std::string& prompt) {
-  const Result<ServerAddress> address = parse_server_address(options.url, options.api_key);
+  const Result<ServerAddress> address = parse_server_address(options.url, options.access);
   if (!address) {
     return fail(address.error());
   }

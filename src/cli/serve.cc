@@ -63,7 +63,8 @@ void greet(const config::Config& config, const gateway::Gateway& gateway) {
     const bool any = address.host == "0.0.0.0" || address.host == "::";
     const bool v6 = address.host.find(':') != std::string::npos;
     const std::string host = any ? "127.0.0.1" : (v6 ? "[" + address.host + "]" : address.host);
-    url = "http://" + host + ":" + std::to_string(address.port);
+    const bool tls = address.scheme == config::Scheme::kHttps;
+    url = (tls ? "https://" : "http://") + host + ":" + std::to_string(address.port);
     std::printf("heddle %s serves on %s\n", version_text().c_str(), url.c_str());
   }
   std::printf("  page %s/ui/\n", url.c_str());

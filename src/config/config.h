@@ -18,10 +18,24 @@ namespace heddle::config {
 
 using namespace std::chrono_literals;
 
+/// What an address speaks.
+enum class Scheme : std::uint8_t {
+  kUsual,  ///< TLS where there is a certificate, plain HTTP elsewhere.
+  kHttp,
+  kHttps,
+};
+
 /// An address to accept connections on.
 struct ListenAddress {
   std::string host{};      ///< Name or numeric address.
   std::uint16_t port = 0;  ///< 0 lets the system choose one.
+  Scheme scheme = Scheme::kUsual;
+};
+
+/// What the server shows to clients that speak TLS.
+struct TlsConfig {
+  std::string certificate{};  ///< PEM file: the server's certificate, then those that vouch for it.
+  std::string key{};          ///< PEM file: its private key, without a passphrase.
 };
 
 /// The memory of the machine itself.
@@ -153,6 +167,7 @@ struct Config {
   std::string file{};       ///< Where it was read from.
   std::string directory{};  ///< Folder of that file; relative paths start here.
   std::vector<ListenAddress> listen{{.host = "127.0.0.1", .port = 8080}};
+  std::optional<TlsConfig> tls{};
   std::vector<std::string> api_keys{};  ///< Any of them opens; none means no key is asked.
   std::vector<ApiKeyLimits> api_key_limits{};
   HostConfig host{};
@@ -202,7 +217,8 @@ Result<Config> parse_config(Node root, const std::string& file, const Machine& m
 /// Reads and parses a file, for this machine and environment. kNotFound when it cannot be read.
 Result<Config> load_config(const std::string& file);
 
-/// Parses "host:port", ":port", "port" or "[v6 address]:port".
+/// Parses "host:port", ":port", "port" or "[v6 address]:port", each also behind "http://" or
+/// "https://".
 Result<ListenAddress> parse_listen(std::string_view text);
 
 /// The JSON schema of the configuration, from the same declarations as the parser.

@@ -17,7 +17,8 @@ Result<Config> parse(std::string_view text) {
 
 TEST(Config, ReadsAWholeFile) {
   const Result<Config> config = parse(R"(
-listen: ["127.0.0.1:8080", ":9090"]
+listen: ["127.0.0.1:8080", "http://:9090"]
+tls: {certificate: server.crt, key: /etc/keys/server.key}
 apiKeys: [one, two]
 apiKeyLimits: [{key: two, priority: 3}]
 host: {memory: 2GiB}
@@ -48,6 +49,10 @@ shutdown_timeout: 5s
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->listen.size(), 2U);
   EXPECT_EQ(config->listen[1].port, 9090);
+  EXPECT_EQ(config->listen[1].scheme, Scheme::kHttp);
+  ASSERT_TRUE(config->tls);
+  EXPECT_EQ(config->tls->certificate, "/etc/heddle/server.crt");
+  EXPECT_EQ(config->tls->key, "/etc/keys/server.key");
   EXPECT_THAT(config->api_keys, ElementsAre("one", "two"));
   EXPECT_EQ(config->api_key_limits.at(0).key, "two");
   EXPECT_EQ(config->api_key_limits.at(0).priority, 3);
@@ -175,6 +180,8 @@ TEST(Config, WhatCannotBeMeantIsRefused) {
       {"apiKeys: ['']", "a key is empty"},
       {"apiKeyLimits: [{key: k, priority: 1}]", "is not among apiKeys"},
       {"apiKeyLimits: [{priority: 1}]", "apiKeyLimits[0].key: is missing"},
+      {"listen: https://:443", "has an address with https://; set tls.certificate"},
+      {"tls: {key: a}", "tls.certificate: is missing"},
       {"listen: nowhere", "\"nowhere\" is not an address"},
       {"- a", "not a map"},
   };

@@ -327,7 +327,10 @@ void declare_logging(Fields& f, Config& config) {
 
 void declare_listen(Fields& f, Config& config) {
   std::vector<std::string> listen;
-  f.texts({"listen", "Addresses to serve on, such as 127.0.0.1:8080."}, listen);
+  f.texts({"listen",
+           "Addresses to serve on, such as 127.0.0.1:8080; with http:// before it one stays plain "
+           "where there is tls."},
+          listen);
   if (!listen.empty()) {
     config.listen.clear();
   }
@@ -338,6 +341,30 @@ void declare_listen(Fields& f, Config& config) {
       continue;
     }
     config.listen.push_back(*address);
+  }
+}
+
+void declare_tls(Fields& f, Config& config) {
+  const bool wanted = f.has("tls");
+  TlsConfig files;
+  f.section(
+      {"tls", "Speak TLS, on every address that does not begin with http://."}, [&](Fields& tls) {
+        tls.path(
+            {"certificate", "PEM file: the server's certificate, then those that vouch for it."},
+            files.certificate);
+        tls.path({"key", "PEM file: the certificate's private key, without a passphrase."},
+                 files.key);
+        tls.require("certificate", "name the PEM file of the certificate and its chain");
+        tls.require("key", "name the PEM file of the certificate's private key");
+      });
+  if (wanted) {
+    config.tls = std::move(files);
+    return;
+  }
+  for (const ListenAddress& address : config.listen) {
+    if (address.scheme == Scheme::kHttps) {
+      f.reject("listen", "has an address with https://; set tls.certificate and tls.key, too");
+    }
   }
 }
 
@@ -381,26 +408,38 @@ std::string format_cores(const std::vector<int>& cores) {
   return text;
 }
 
-Result<ListenAddress> parse_listen(std::string_view text) {
+Result<ListenAddress> parse_listen(std::string_view whole) {
+  std::string_view text = whole;
+  Scheme scheme = Scheme::kUsual;
+  for (const auto& [prefix, meant] :
+       {std::pair("http://", Scheme::kHttp), std::pair("https://", Scheme::kHttps)}) {
+    if (text.starts_with(prefix)) {
+      text.remove_prefix(std::string_view(prefix).size());
+      scheme = meant;
+      break;
+    }
+  }
   const std::size_t colon = text.rfind(':');
   const bool port_only = colon == std::string_view::npos;
   std::string_view host = port_only ? std::string_view{} : text.substr(0, colon);
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   } else if (host.find(':') != std::string_view::npos) {
-    return invalid("\"" + std::string(text) + "\": put an IPv6 address in brackets: [::1]:8080");
+    return invalid("\"" + std::string(whole) + "\": put an IPv6 address in brackets: [::1]:8080");
   }
   const std::optional<int> port = small_number(port_only ? text : text.substr(colon + 1), 65535);
   if (!port) {
-    return invalid("\"" + std::string(text) + "\" is not an address; want such as 127.0.0.1:8080");
+    return invalid("\"" + std::string(whole) + "\" is not an address; want such as 127.0.0.1:8080");
   }
   return ListenAddress{
       .host = host.empty() ? (port_only ? "127.0.0.1" : "0.0.0.0") : std::string(host),
-      .port = static_cast<std::uint16_t>(*port)};
+      .port = static_cast<std::uint16_t>(*port),
+      .scheme = scheme};
 }
 
 void declare(Fields& f, Config& config, SwapSettings& settings) {
   declare_listen(f, config);
+  declare_tls(f, config);
   f.texts({"apiKeys", "Keys that clients may present; none means that no key is asked for."},
           config.api_keys);
   if (std::find(config.api_keys.begin(), config.api_keys.end(), "") != config.api_keys.end()) {

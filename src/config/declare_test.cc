@@ -34,7 +34,20 @@ TEST(Listen, ParsesTheUsualForms) {
   expect("9000", "127.0.0.1", 9000);
   expect("[::1]:0", "::1", 0);
   expect("localhost:65535", "localhost", 65535);
-  for (const char* bad : {"", "nowhere", "host:", "host:70000", "::1:80", "host:-1", "host:8x"}) {
+  expect("http://127.0.0.1:80", "127.0.0.1", 80);
+  expect("https://[::1]:443", "::1", 443);
+  EXPECT_EQ(parse_listen("127.0.0.1:80")->scheme, Scheme::kUsual);
+  EXPECT_EQ(parse_listen("http://:80")->scheme, Scheme::kHttp);
+  EXPECT_EQ(parse_listen("https://:443")->scheme, Scheme::kHttps);
+  for (const char* bad : {"",
+                          "nowhere",
+                          "host:",
+                          "https://",
+                          "ftp://host:1",
+                          "host:70000",
+                          "::1:80",
+                          "host:-1",
+                          "host:8x"}) {
     EXPECT_FALSE(parse_listen(bad)) << bad;
   }
 }

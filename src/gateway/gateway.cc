@@ -141,6 +141,10 @@ class Gateway::Impl {
 
   Result<void> listen(const config::Config& config);
   void assign(const config::Config& config);
+  void reload(const config::Config& config) {
+    assign(config);
+    server_->reload(config.tls);
+  }
   void drain(Duration patience, std::function<void()> drained);
 
   [[nodiscard]] const HttpServer& server() const { return *server_; }
@@ -234,7 +238,7 @@ Result<void> Gateway::Impl::listen(const config::Config& config) {
   };
   Result<std::unique_ptr<HttpServer>> server =
       HttpServer::listen(context_->loop,
-                         {.listen = config.listen, .limits = config.limits},
+                         {.listen = config.listen, .limits = config.limits, .tls = config.tls},
                          std::move(gatekeeper),
                          std::move(handler));
   if (!server) {
@@ -303,7 +307,7 @@ const std::vector<config::ListenAddress>& Gateway::addresses() const {
 }
 
 void Gateway::reload(const config::Config& config) {
-  impl_->assign(config);
+  impl_->reload(config);
 }
 
 void Gateway::drain(Duration patience, std::function<void()> drained) {

@@ -41,8 +41,9 @@ class Gateway {
     std::size_t stories_max = 1000;   ///< Requests whose story is kept.
   };
 
-  /// Begins to accept on `config.listen`. `loop`, `serving` and `metrics` outlive the gateway.
-  /// kUnavailable, naming it, when an address cannot be had.
+  /// Begins to accept on `config.listen`, with TLS where it says so. `loop`, `serving` and
+  /// `metrics` outlive the gateway. kUnavailable, naming it, when an address cannot be had;
+  /// kInvalidArgument for a certificate that cannot be used.
   static Result<std::unique_ptr<Gateway>> start(boost::asio::io_context& loop,
                                                 core::Serving& serving,
                                                 Metrics& metrics,
@@ -56,8 +57,8 @@ class Gateway {
   /// The addresses that were bound, with the ports that were chosen.
   [[nodiscard]] const std::vector<config::ListenAddress>& addresses() const;
 
-  /// Takes over models, keys and limits of requests; to be called after `serving` has them.
-  /// Requests that run are left alone, as are the addresses.
+  /// Takes over models, keys, limits of requests and the certificate; to be called after `serving`
+  /// has them. Requests that run are left alone, as are the addresses.
   void reload(const config::Config& config);
 
   /// Stops accepting; lets requests that run end, but after `patience` fails them with an error.

@@ -88,12 +88,15 @@ class Connection final : public HttpConnection,
                          public HttpExchange,
                          public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::shared_ptr<ConnectionShared> shared, tcp::socket socket, bool too_many)
+  Connection(std::shared_ptr<ConnectionShared> shared,
+             tcp::socket socket,
+             bool too_many,
+             std::string peer)
       : shared_(std::move(shared)),
         watched_(std::make_shared<WatchedSocket>(std::move(socket), [this] { look_ahead(); })),
         socket_(watched_->socket()),
         deadline_(shared_->loop, [this] { give_up(); }),
-        peer_(peer_of(socket_)),
+        peer_(peer.empty() ? peer_of(socket_) : std::move(peer)),
         too_many_(too_many) {
     shared_->open.insert(this);
   }
@@ -541,9 +544,11 @@ Task<Result<void>> Connection::end(std::string part) {
 
 void HttpConnection::start(std::shared_ptr<ConnectionShared> shared,
                            tcp::socket socket,
-                           bool too_many) {
+                           bool too_many,
+                           std::string peer) {
   asio::io_context& loop = shared->loop;
-  auto connection = std::make_shared<Connection>(std::move(shared), std::move(socket), too_many);
+  auto connection =
+      std::make_shared<Connection>(std::move(shared), std::move(socket), too_many, std::move(peer));
   spawn(loop, Connection::run(std::move(connection)));
 }
 

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <string>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -31,10 +32,12 @@ class HttpConnection {
  public:
   virtual ~HttpConnection() = default;
 
-  /// Serves what comes over `socket`. With `too_many`, the one answer is that there are.
+  /// Serves what comes over `socket`. With `too_many`, the one answer is that there are. `peer` is
+  /// the client's address, where the socket's other end is not the client; else empty.
   static void start(std::shared_ptr<ConnectionShared> shared,
                     boost::asio::ip::tcp::socket socket,
-                    bool too_many);
+                    bool too_many,
+                    std::string peer = {});
 
   /// Ends it: at once between requests, else after the answer.
   virtual void wind_down() = 0;

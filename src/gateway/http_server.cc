@@ -1,14 +1,17 @@
 #include "gateway/http_server.h"
 
+#include <algorithm>
 #include <random>
 #include <utility>
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 
+#include "base/log.h"
 #include "gateway/http_connection.h"
 #include "gateway/signal.h"
 #include "gateway/task.h"
+#include "gateway/tls_front.h"
 
 namespace heddle::gateway {
 
@@ -36,18 +39,30 @@ class HttpServer::State {
             .rng = Rng((std::uint64_t{std::random_device{}()} << 32U) | std::random_device{}())})),
         room(loop) {}
 
+  /// Reads the certificate, if an address of `options` is to speak TLS.
+  Result<void> open_tls(const Options& options);
+  /// Connections that are open, and clients that have none yet, or none any more.
+  [[nodiscard]] std::size_t connections() const {
+    return shared->open.size() + (tls == nullptr ? 0 : tls->alone());
+  }
   /// Takes in connections at one address for as long as it is open.
   static Task<void> accept(std::shared_ptr<State> self, std::size_t index);
   /// Tells of the end of the last connection, if anybody wants to know.
   void tell_drained() {
-    if (shared->draining && shared->open.empty() && drained) {
+    const bool all_sent = tls == nullptr || tls->empty();
+    if (shared->draining && shared->open.empty() && all_sent && drained) {
       asio::post(shared->loop, std::exchange(drained, nullptr));
     }
   }
 
   std::shared_ptr<ConnectionShared> shared;
-  std::vector<tcp::acceptor> acceptors{};
-  Signal room;  ///< Told when a connection has closed.
+  struct Door {
+    tcp::acceptor acceptor;
+    bool tls = false;
+  };
+  std::vector<Door> doors{};
+  std::unique_ptr<TlsFront> tls{};  ///< Of the doors that speak it.
+  Signal room;                      ///< Told when a connection has closed.
   std::function<void()> drained{};
 };
 
@@ -65,18 +80,30 @@ HttpServer::~HttpServer() {
   for (HttpConnection* connection : state_->shared->open) {
     connection->close();
   }
+  state_->tls.reset();
 }
 
 std::size_t HttpServer::connections() const {
-  return state_->shared->open.size();
+  return state_->connections();
+}
+
+void HttpServer::reload(const std::optional<config::TlsConfig>& tls) {
+  if (state_->tls != nullptr && tls) {
+    state_->tls->reload(*tls);
+  } else if ((state_->tls != nullptr) != tls.has_value()) {
+    log::warning("tls begins or ends to be spoken when the server is started anew");
+  }
 }
 
 void HttpServer::drain(std::function<void()> drained) {
   state_->shared->draining = true;
   state_->drained = std::move(drained);
-  for (tcp::acceptor& acceptor : state_->acceptors) {
+  for (State::Door& door : state_->doors) {
     ErrorCode ignored;
-    acceptor.close(ignored);
+    door.acceptor.close(ignored);
+  }
+  if (state_->tls != nullptr) {
+    state_->tls->drain();
   }
   for (HttpConnection* connection : state_->shared->open) {
     connection->wind_down();
@@ -114,11 +141,11 @@ Result<tcp::acceptor> bind(asio::io_context& loop, const config::ListenAddress& 
 }  // namespace
 
 Task<void> HttpServer::State::accept(std::shared_ptr<State> self, std::size_t index) {
-  tcp::acceptor& acceptor = self->acceptors[index];
+  tcp::acceptor& acceptor = self->doors[index].acceptor;
   const auto most = static_cast<std::size_t>(self->shared->limits.connections);
   asio::steady_timer pause(self->shared->loop);
   while (acceptor.is_open()) {
-    if (self->shared->open.size() >= most + kOverflowMax) {
+    if (self->connections() >= most + kOverflowMax) {
       co_await self->room.wait(kAcceptRetry);
       continue;
     }
@@ -132,9 +159,57 @@ Task<void> HttpServer::State::accept(std::shared_ptr<State> self, std::size_t in
     ErrorCode ignored;
     socket.set_option(tcp::no_delay(true), ignored);
     socket.non_blocking(true, ignored);
-    const bool too_many = self->shared->open.size() >= most;
+    if (self->doors[index].tls) {
+      if (!self->shared->draining) {
+        self->tls->accept(std::move(socket));
+      }
+      continue;
+    }
+    const bool too_many = self->connections() >= most;
     HttpConnection::start(self->shared, std::move(socket), too_many);
   }
+}
+
+namespace {
+
+bool speaks_tls(const config::ListenAddress& address, bool usual) {
+  return address.scheme == config::Scheme::kHttps ||
+         (address.scheme == config::Scheme::kUsual && usual);
+}
+
+}  // namespace
+
+Result<void> HttpServer::State::open_tls(const Options& options) {
+  const auto speaks = [&options](const config::ListenAddress& address) {
+    return speaks_tls(address, options.tls.has_value());
+  };
+  if (std::none_of(options.listen.begin(), options.listen.end(), speaks)) {
+    return {};
+  }
+  if (!options.tls) {
+    return Error{
+        .code = Code::kInvalidArgument,
+        .message = "listen: an address has https://; set tls.certificate and tls.key, too"};
+  }
+  Result<TlsFiles> files = TlsFiles::open(*options.tls);
+  if (!files) {
+    return files.error();
+  }
+  for (const std::string& warning : files->warnings()) {
+    log::warning(warning);
+  }
+  const auto most = static_cast<std::size_t>(options.limits.connections);
+  tls = std::make_unique<TlsFront>(
+      shared->loop,
+      std::move(files).value(),
+      TlsFront::Options{.handshake_timeout = options.limits.header_timeout,
+                        .stall_timeout = options.limits.stall_timeout},
+      [shared = shared, most](tcp::socket socket, std::string peer) {
+        const bool too_many = shared->open.size() >= most;
+        HttpConnection::start(shared, std::move(socket), too_many, std::move(peer));
+      },
+      [shared = shared] { shared->closed(); });
+  return {};
 }
 
 Result<std::unique_ptr<HttpServer>> HttpServer::listen(asio::io_context& loop,
@@ -143,17 +218,23 @@ Result<std::unique_ptr<HttpServer>> HttpServer::listen(asio::io_context& loop,
                                                        Handler handler) {
   auto state = std::make_shared<State>(loop, options, std::move(gatekeeper), std::move(handler));
   std::unique_ptr<HttpServer> server(new HttpServer(state));
+  const Result<void> certified = state->open_tls(options);
+  if (!certified) {
+    return certified.error();
+  }
   for (const config::ListenAddress& address : options.listen) {
     Result<tcp::acceptor> acceptor = bind(loop, address);
     if (!acceptor) {
       return acceptor.error();
     }
     ErrorCode ignored;
-    server->addresses_.push_back(
-        {.host = address.host, .port = acceptor->local_endpoint(ignored).port()});
-    state->acceptors.push_back(std::move(acceptor).value());
+    const bool tls = speaks_tls(address, options.tls.has_value());
+    server->addresses_.push_back({.host = address.host,
+                                  .port = acceptor->local_endpoint(ignored).port(),
+                                  .scheme = tls ? config::Scheme::kHttps : config::Scheme::kHttp});
+    state->doors.push_back({.acceptor = std::move(acceptor).value(), .tls = tls});
   }
-  for (std::size_t i = 0; i < state->acceptors.size(); ++i) {
+  for (std::size_t i = 0; i < state->doors.size(); ++i) {
     spawn(loop, State::accept(state, i));
   }
   return server;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,13 +34,15 @@ class HttpServer {
   struct Options {
     std::vector<config::ListenAddress> listen{};
     config::Limits limits{};
+    std::optional<config::TlsConfig> tls{};  ///< For those of `listen` that speak it.
   };
   /// Answers one request. The exchange lives until the returned task is done.
   using Handler = std::function<Task<void>(HttpExchange&)>;
   /// Says who a request is from, or why it is turned away, before its body is read.
   using Gatekeeper = std::function<api::Parsed<Guest>(const HttpHead&)>;
 
-  /// Begins to accept on `loop`. kUnavailable, naming the address, when one cannot be had.
+  /// Begins to accept on `loop`. kUnavailable, naming the address, when one cannot be had;
+  /// kInvalidArgument when one is to speak TLS without a certificate, or with one that is wrong.
   static Result<std::unique_ptr<HttpServer>> listen(boost::asio::io_context& loop,
                                                     const Options& options,
                                                     Gatekeeper gatekeeper,
@@ -49,9 +52,13 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  /// The addresses that were bound, with the ports that were chosen.
+  /// The addresses that were bound, with the ports and schemes that were chosen.
   [[nodiscard]] const std::vector<config::ListenAddress>& addresses() const { return addresses_; }
   [[nodiscard]] std::size_t connections() const;
+
+  /// Has later clients shown this certificate; one that is wrong is logged, and the one before
+  /// kept. Which addresses speak TLS stays as it is.
+  void reload(const std::optional<config::TlsConfig>& tls);
 
   /// Stops accepting, closes connections that are between requests, and the others after their
   /// answer. `drained` is called once, when none is left.

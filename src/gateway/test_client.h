@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -40,7 +41,7 @@ class TestClient {
                            reinterpret_cast<const sockaddr*>(&address),  // As the call wants it.
                            sizeof address) == 0;
   }
-  ~TestClient() { hang_up(); }
+  virtual ~TestClient() { hang_up(); }
   TestClient(const TestClient&) = delete;
   TestClient& operator=(const TestClient&) = delete;
 
@@ -54,7 +55,7 @@ class TestClient {
   /// False when the server has closed.
   bool send(std::string_view bytes) {
     while (!bytes.empty()) {
-      const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      const ssize_t sent = write_some(bytes);
       if (sent <= 0) {
         return false;
       }
@@ -129,6 +130,13 @@ class TestClient {
     return response;
   }
 
+  /// What follows on a head: a body of so many bytes, or as many as come.
+  std::string read_bytes(std::size_t count) {
+    while (buffer_.size() < count && fill()) {
+    }
+    return take(std::min(count, buffer_.size()));
+  }
+
   /// The next chunk of a chunked body; empty at its end, or when the connection ends.
   std::string read_chunk() {
     while (buffer_.find("\r\n") == std::string::npos) {
@@ -148,10 +156,20 @@ class TestClient {
   /// Whether the server closes the connection, with nothing more to say.
   bool closed() { return buffer_.empty() && !fill(); }
 
+ protected:
+  [[nodiscard]] int socket() const { return socket_; }
+  /// How the bytes travel: the number that went or came, 0 or less at the end.
+  virtual ssize_t write_some(std::string_view bytes) {
+    return ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  virtual ssize_t read_some(char* bytes, std::size_t most) {
+    return ::recv(socket_, bytes, most, 0);
+  }
+
  private:
   bool fill() {
     char bytes[16384];
-    const ssize_t got = ::recv(socket_, bytes, sizeof bytes, 0);
+    const ssize_t got = read_some(bytes, sizeof bytes);
     if (got <= 0) {
       return false;
     }

@@ -165,7 +165,7 @@ void add_policy(const std::string& name,
                 LabFile& lab,
                 config::Diagnosis& diagnosis) {
   // The client is this program, on this machine; where the server listens is found out.
-  set(document, "listen", "127.0.0.1:0");
+  set(document, "listen", "http://127.0.0.1:0");
   anchor_models(document, lab.directory);
   Result<config::Config> config = config::parse_config(document, lab.file, machine);
   if (!config) {
