@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto chat = api::parse_chat_request(body);
   if (const auto* request = accepted(chat)) {
     check(request->params);
-    HEDDLE_CHECK(is_json(request->messages));
+    HEDDLE_CHECK(is_json(request->messages.json));
     HEDDLE_CHECK(request->tools.json.empty() || is_json(request->tools.json));
   }
   const auto completion = api::parse_completion_request(body);
@@ -58,7 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const auto tokenize = api::parse_tokenize_request(body);
   if (const auto* request = accepted(tokenize)) {
-    HEDDLE_CHECK(request->prompt.has_value() == request->messages.empty());
+    HEDDLE_CHECK(request->prompt.has_value() == request->messages.json.empty());
   }
   const auto embedding = api::parse_embedding_request(body);
   if (const auto* request = accepted(embedding)) {
@@ -67,7 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto response = api::parse_response_request(body);
   if (const auto* request = accepted(response)) {
     check(request->chat.params);
-    HEDDLE_CHECK(is_json(request->chat.messages) && is_json("{" + request->settings + "}"));
+    HEDDLE_CHECK(is_json(request->chat.messages.json) && is_json("{" + request->settings + "}"));
   }
   (void)accepted(api::parse_detokenize_request(body));  // Token ids have no further bounds here.
   (void)accepted(api::parse_model_request(body));       // Nor have names.

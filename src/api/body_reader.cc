@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "api/json_fault.h"
+
 namespace heddle::api {
 
 namespace dom = simdjson::dom;
@@ -13,18 +15,12 @@ namespace dom = simdjson::dom;
 namespace {
 
 constexpr std::size_t kDepthMax = 64;
+// A document takes up to some 30 bytes for each of these; what templates make of one, ten times
+// that.
+constexpr std::size_t kPartsMax = std::size_t{1} << 19U;
+constexpr std::size_t kCommasMax = std::size_t{1} << 22U;
+constexpr std::size_t kFieldsMax = 4096;
 constexpr std::size_t kShownMax = 60;  // Bytes of a string that a message repeats.
-
-/// At most `limit` bytes, and no broken character at the end.
-std::string_view shorten(std::string_view text, std::size_t limit) {
-  if (text.size() <= limit) {
-    return text;
-  }
-  while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0U) == 0x80U) {
-    --limit;
-  }
-  return text.substr(0, limit);
-}
 
 bool is_neutral(dom::element value) {
   switch (value.type()) {
@@ -46,6 +42,39 @@ bool is_neutral(dom::element value) {
   return false;
 }
 
+/// What is wrong with a body that the parser has refused.
+ApiError fault_of(std::string_view body, simdjson::error_code failure) {
+  JsonFault fault;
+  if (failure != simdjson::UTF8_ERROR) {
+    fault = find_json_fault(body, kDepthMax);
+  }
+  std::string message;
+  if (fault.message.empty()) {
+    message = std::string("the body is not valid JSON: ") + simdjson::error_message(failure);
+    message += fault.path.empty() ? "" : " (in " + fault.path + ")";
+    fault.path.clear();
+  } else {
+    message = (fault.path.empty() ? "the body" : fault.path + ":") + " " + fault.message;
+  }
+  return invalid_request(std::move(fault.path), std::move(message));
+}
+
+/// Why a body is too much to take apart, if so.
+std::optional<ApiError> too_much(std::string_view body) {
+  if (body.size() <= kPartsMax) {
+    return std::nullopt;
+  }
+  const JsonCount count = count_json(body);
+  if (count.parts <= kPartsMax && count.commas <= kCommasMax) {
+    return std::nullopt;
+  }
+  return invalid_request("",
+                         "the body has " + std::to_string(count.parts) +
+                             " objects, lists, keys and strings, and " +
+                             std::to_string(count.commas) + " commas between them; want at most " +
+                             std::to_string(kPartsMax) + " and " + std::to_string(kCommasMax));
+}
+
 }  // namespace
 
 std::string describe(dom::element value) {
@@ -65,6 +94,10 @@ std::string describe(dom::element value) {
 }
 
 BodyReader::BodyReader(std::string_view body) {
+  if (std::optional<ApiError> refused = too_much(body)) {
+    fail(std::move(*refused));
+    return;
+  }
   dom::element root;
   simdjson::error_code failure = simdjson::EMPTY;
   if (!body.empty()) {
@@ -74,19 +107,24 @@ BodyReader::BodyReader(std::string_view body) {
     failure = parser_.parse(body.data(), body.size(), /*realloc_if_needed=*/true).get(root);
   }
   if (failure != simdjson::SUCCESS) {
-    fail(invalid_request(
-        "", std::string("the body is not valid JSON: ") + simdjson::error_message(failure)));
+    fail(fault_of(body, failure));
     return;
   }
   if (root.get_object().get(object_) != simdjson::SUCCESS) {
     fail(invalid_request("", "the body is " + describe(root) + "; want a JSON object"));
     return;
   }
+  if (object_.size() > kFieldsMax) {
+    fail(invalid_request("",
+                         "the body has " + std::to_string(object_.size()) +
+                             " fields; want at most " + std::to_string(kFieldsMax)));
+    return;
+  }
   std::set<std::string_view> seen;
   for (const dom::key_value_pair field : object_) {
     if (!seen.insert(field.key).second) {
-      fail(invalid_request(std::string(field.key),
-                           std::string(field.key) + ": occurs twice; want it once"));
+      const std::string key(shorten(field.key, kShownMax));
+      fail(invalid_request(key, key + ": occurs twice; want it once"));
       return;
     }
   }

@@ -14,7 +14,9 @@ TEST(BodyReader, OnlyAJsonObjectWillDo) {
       {"{", "not valid JSON"},
       {"{}x", "not valid JSON"},
       {"{\"a\": \"\xff\xfe\"}", "UTF-8"},
-      {"{\"a\": \"\\ud800\"}", "not valid JSON"},
+      {"{\"a\": \"\\ud800\"}", "a: has \\ud800, one half of a surrogate pair"},
+      {"{\"a\": {\"b\": 1e400}}", "a.b: is 1e400"},
+      {"{\"a\": {\"b\": tru}}", "(in a.b)"},
       {"[1]", "the body is a list of 1; want a JSON object"},
       {"\"x\"", "the body is \"x\"; want a JSON object"},
       {"{\"a\":1,\"a\":2}", "a: occurs twice"},
@@ -35,6 +37,33 @@ TEST(BodyReader, DeepNestingIsAnError) {
   EXPECT_FALSE(BodyReader(text).ok());
   EXPECT_FALSE(BodyReader("{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}").ok());
   EXPECT_TRUE(BodyReader("{\"a\":" + std::string(50, '[') + std::string(50, ']') + "}").ok());
+}
+
+TEST(BodyReader, WhatWouldTakeTooMuchMemoryIsAnError) {
+  std::string lists = "{\"a\":[";
+  std::string numbers = "{\"a\":[1";
+  std::string fields = "{";
+  for (int i = 0; i < 600'000; ++i) {
+    lists += i == 0 ? "[]" : ",[]";
+  }
+  for (int i = 0; i < 4'200'000; ++i) {
+    numbers += ",1";
+  }
+  for (int i = 0; i < 5'000; ++i) {
+    fields += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":1";
+  }
+  EXPECT_THAT(BodyReader(lists + "]}").error().message, HasSubstr("524288"));
+  EXPECT_THAT(BodyReader(numbers + "]}").error().message, HasSubstr("4194304"));
+  EXPECT_THAT(BodyReader(fields + "}").error().message, HasSubstr("4096"));
+  EXPECT_TRUE(BodyReader("{\"a\":\"" + std::string(5'000'000, ',') + "\"}").ok());
+}
+
+TEST(BodyReader, MessagesRepeatLittleOfTheBody) {
+  const std::string much(3'000'000, 'x');
+  EXPECT_LT(BodyReader("{\"" + much + "\":1,\"" + much + "\":2}").error().message.size(), 200U);
+  BodyReader body("{\"a\":\"" + much + "\"}");
+  EXPECT_EQ(body.flag("a"), std::nullopt);
+  EXPECT_LT(body.error().message.size(), 200U);
 }
 
 TEST(BodyReader, ReadsTypedFieldsAndTakesNullForAbsent) {

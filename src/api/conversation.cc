@@ -13,6 +13,8 @@ namespace dom = simdjson::dom;
 
 namespace {
 
+constexpr std::size_t kItemsMax = 16'384;
+
 /// Puts messages together. Parts of the assistant's turn gather until something else comes.
 class Conversation {
  public:
@@ -25,6 +27,7 @@ class Conversation {
       return;
     }
     close_turn();
+    text_bytes_ += content.size();
     json_.begin_object().key("role").string(role).key("content").string(content).end_object();
   }
 
@@ -45,14 +48,15 @@ class Conversation {
 
   void result(std::string_view id, std::string_view output) {
     close_turn();
+    text_bytes_ += output.size();
     json_.begin_object().key("role").string("tool").key("tool_call_id").string(id);
     json_.key("content").string(output).end_object();
   }
 
-  std::string take() {
+  Messages take() {
     close_turn();
     json_.end_array();
-    return std::move(json_).take();
+    return {.json = std::move(json_).take(), .text_bytes = text_bytes_};
   }
 
  private:
@@ -75,6 +79,7 @@ class Conversation {
   }
 
   spec::JsonWriter json_ = std::move(spec::JsonWriter().begin_array());
+  std::size_t text_bytes_ = 0;
   std::string reasoning_{};
   std::optional<std::string> text_{};
   std::string calls_{};
@@ -160,7 +165,7 @@ void add_item(BodyReader& body,
 
 }  // namespace
 
-std::string read_conversation(BodyReader& body) {
+Messages read_conversation(BodyReader& body) {
   Conversation conversation;
   if (const std::optional<std::string> instructions = body.text("instructions")) {
     conversation.message("system", *instructions);
@@ -174,6 +179,8 @@ std::string read_conversation(BodyReader& body) {
     conversation.message("user", text);
   } else if (input->get_array().get(items) != simdjson::SUCCESS || items.size() == 0) {
     body.reject("input", *input, "a string or a list of items");
+  } else if (items.size() > kItemsMax) {
+    body.reject("input", *input, "at most " + std::to_string(kItemsMax) + " items");
   } else {
     std::size_t index = 0;
     for (const dom::element item : items) {

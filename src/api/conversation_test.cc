@@ -10,7 +10,7 @@ using nlohmann::json;
 
 json read(const std::string& text) {
   BodyReader body(text);
-  const std::string messages = read_conversation(body);
+  const std::string messages = read_conversation(body).json;
   EXPECT_TRUE(body.ok()) << body.error().message;
   return json::parse(messages);
 }

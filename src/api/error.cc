@@ -8,6 +8,19 @@ namespace heddle::api {
 
 namespace {
 
+constexpr std::size_t kMessageMax = 2048;
+constexpr std::size_t kParamMax = 128;
+constexpr std::size_t kNameMax = 128;
+
+std::string shortened(std::string text, std::size_t bytes) {
+  const std::size_t kept = shorten(text, bytes).size();
+  if (kept < text.size()) {
+    text.resize(kept);
+    text += "...";
+  }
+  return text;
+}
+
 void text_or_null(spec::JsonWriter& json, const std::string& text) {
   if (text.empty()) {
     json.null();
@@ -18,11 +31,21 @@ void text_or_null(spec::JsonWriter& json, const std::string& text) {
 
 }  // namespace
 
+std::string_view shorten(std::string_view text, std::size_t bytes) {
+  if (text.size() <= bytes) {
+    return text;
+  }
+  while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0U) == 0x80U) {
+    --bytes;
+  }
+  return text.substr(0, bytes);
+}
+
 ApiError invalid_request(std::string param, std::string message) {
   return {.status = 400,
-          .message = std::move(message),
+          .message = shortened(std::move(message), kMessageMax),
           .type = "invalid_request_error",
-          .param = std::move(param)};
+          .param = shortened(std::move(param), kParamMax)};
 }
 
 ApiError not_supported(std::string param, std::string message) {
@@ -33,7 +56,7 @@ ApiError not_supported(std::string param, std::string message) {
 
 ApiError model_not_found(const std::string& model, const std::string& known) {
   return {.status = 404,
-          .message = "model \"" + model + "\" does not exist; " +
+          .message = "model \"" + shortened(model, kNameMax) + "\" does not exist; " +
                      (known.empty() ? "no models are configured" : "there are " + known),
           .type = "invalid_request_error",
           .param = "model",
@@ -87,6 +110,12 @@ ApiError from_error(const Error& error) {
           .status = 500, .message = error.message, .type = "server_error", .code = "corrupt_model"};
   }
   return {.status = 500, .message = error.message, .type = "server_error"};
+}
+
+ApiError from_error(const Error& error, std::string param) {
+  ApiError answer = from_error(error);
+  answer.param = std::move(param);
+  return answer;
 }
 
 std::string to_json(const ApiError& error) {

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "base/result.h"
@@ -23,7 +25,11 @@ struct ApiError {
 template <class T>
 using Parsed = std::variant<T, ApiError>;
 
-/// Status 400: `param` is wrong, and `message` says so.
+/// `text` up to so many bytes, and no broken character at its end.
+[[nodiscard]] std::string_view shorten(std::string_view text, std::size_t bytes);
+
+/// Status 400: `param` is wrong, and `message` says so. What clients put in either may be long, and
+/// is shortened.
 [[nodiscard]] ApiError invalid_request(std::string param, std::string message);
 /// Status 400, code not_supported: `param` is known but not implemented.
 [[nodiscard]] ApiError not_supported(std::string param, std::string message);
@@ -36,6 +42,8 @@ using Parsed = std::variant<T, ApiError>;
 
 /// What an error from within means to the client.
 [[nodiscard]] ApiError from_error(const Error& error);
+/// The same where it is about a field.
+[[nodiscard]] ApiError from_error(const Error& error, std::string param);
 
 /// `{"error":{"message","type","param","code"}}`.
 [[nodiscard]] std::string to_json(const ApiError& error);

@@ -33,6 +33,12 @@ TEST(ApiError, EveryCodeHasItsStatus) {
   }
 }
 
+TEST(ApiError, WhatClientsSentIsShortened) {
+  const std::string much(1'000'000, 'x');
+  EXPECT_LT(to_json(invalid_request(much, much + much)).size(), 3'000U);
+  EXPECT_LT(to_json(model_not_found(much, "a")).size(), 500U);
+}
+
 TEST(ApiError, AnUnknownModelIsToldTheKnownOnes) {
   const ApiError error = model_not_found("x", "a, b");
   EXPECT_EQ(error.status, 404);

@@ -104,7 +104,7 @@ TEST(Messages, AreKeptInOrderWithTextPartsJoined) {
       {"content":[{"type":"text","text":"a\n"},{"type":"text","text":"b"}],"role":"user"},
       {"role":"assistant","tool_calls":[{"id":"x"}]},
       {"role":"tool","content":"\u00e9","tool_call_id":"x"}]})");
-  EXPECT_EQ(read_messages(body),
+  EXPECT_EQ(read_messages(body).json,
             R"([{"role":"system","content":"Be short."},)"
             R"({"content":"a\n\nb","role":"user"},)"
             R"({"role":"assistant","tool_calls":[{"id":"x"}]},)"

@@ -12,6 +12,8 @@ namespace dom = simdjson::dom;
 
 namespace {
 
+constexpr std::size_t kMessagesMax = 16'384;
+
 /// The text of a content part; other kinds are refused.
 void append_part(BodyReader& body, const std::string& where, dom::element part, std::string& text) {
   dom::object object;
@@ -35,9 +37,15 @@ void append_part(BodyReader& body, const std::string& where, dom::element part, 
 }
 
 /// Content as JSON: a string or null as it is, text parts joined to one string.
-std::string content_json(BodyReader& body, const std::string& where, dom::element content) {
+/// @param bytes  Becomes those of its text.
+std::string content_json(BodyReader& body,
+                         const std::string& where,
+                         dom::element content,
+                         std::size_t& bytes) {
   dom::array parts;
-  if (content.is_string() || content.is_null()) {
+  std::string_view whole;
+  if (content.get_string().get(whole) == simdjson::SUCCESS || content.is_null()) {
+    bytes = whole.size();
     return simdjson::minify(content);
   }
   if (content.get_array().get(parts) != simdjson::SUCCESS) {
@@ -51,6 +59,7 @@ std::string content_json(BodyReader& body, const std::string& where, dom::elemen
   for (const dom::element part : parts) {
     append_part(body, where + "[" + std::to_string(index++) + "]", part, text);
   }
+  bytes = text.size();
   spec::JsonWriter json;
   json.string(text);
   return std::move(json).take();
@@ -106,7 +115,8 @@ std::string calls_json(dom::element calls) {
 void append_message(BodyReader& body,
                     const std::string& where,
                     dom::element message,
-                    std::string& json) {
+                    Messages& messages) {
+  std::string& json = messages.json;
   dom::object object;
   std::string_view role;
   if (message.get_object().get(object) != simdjson::SUCCESS) {
@@ -135,7 +145,9 @@ void append_message(BodyReader& body,
     key.string(field.key);
     json += key.text() + ":";
     if (field.key == "content") {
-      json += content_json(body, where + ".content", field.value);
+      std::size_t bytes = 0;
+      json += content_json(body, where + ".content", field.value, bytes);
+      messages.text_bytes += role == "assistant" ? 0 : bytes;
     } else if (field.key == "role" && role == "developer") {
       json += "\"system\"";  // OpenAI's newer name; templates know the older one.
     } else if (field.key == "tool_calls") {
@@ -161,8 +173,8 @@ std::string arguments_json(std::string_view text) {
   return std::move(json).take();
 }
 
-std::string read_messages(BodyReader& body) {
-  std::string json = "[";
+Messages read_messages(BodyReader& body) {
+  Messages messages{.json = "["};
   const std::optional<dom::element> value = body.find("messages");
   dom::array list;
   if (!value) {
@@ -171,13 +183,16 @@ std::string read_messages(BodyReader& body) {
         "messages: is missing; want a list such as [{\"role\": \"user\", \"content\": \"Hi\"}]"));
   } else if (value->get_array().get(list) != simdjson::SUCCESS || list.size() == 0) {
     body.reject("messages", *value, "a list of at least one message");
+  } else if (list.size() > kMessagesMax) {
+    body.reject("messages", *value, "at most " + std::to_string(kMessagesMax) + " messages");
   } else {
     std::size_t index = 0;
     for (const dom::element message : list) {
-      append_message(body, "messages[" + std::to_string(index++) + "]", message, json);
+      append_message(body, "messages[" + std::to_string(index++) + "]", message, messages);
     }
   }
-  return json + "]";
+  messages.json += "]";
+  return messages;
 }
 
 }  // namespace heddle::api

@@ -7,7 +7,7 @@ namespace {
 
 std::string read(const std::string& messages) {
   BodyReader body(R"({"messages":)" + messages + "}");
-  std::string json = read_messages(body);
+  std::string json = read_messages(body).json;
   EXPECT_TRUE(body.ok()) << body.error().message;
   return json;
 }

@@ -10,6 +10,8 @@ namespace heddle::api {
 
 namespace {
 
+constexpr std::size_t kMembersMax = 4096;
+
 bool is_mark(char c) {
   return c == '{' || c == '}' || c == '[' || c == ']' || c == '"';
 }
@@ -150,6 +152,11 @@ Result<ObjectText> ObjectText::scan(std::string_view text) {
       return no_object(scan.at());
     }
     member.value_end = scan.at();
+    if (object.members_.size() == kMembersMax) {
+      return Error{.code = Code::kInvalidArgument,
+                   .message = "the body has more than " + std::to_string(kMembersMax) +
+                              " fields; want at most so many"};
+    }
     object.members_.push_back(std::move(member));
     scan.skip_space();
     more = scan.take(',');

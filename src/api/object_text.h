@@ -23,7 +23,8 @@ class ObjectText {
     std::size_t value_end = 0;
   };
 
-  /// `text` outlives this. kInvalidArgument, with the offset, for what is no object.
+  /// `text` outlives this. kInvalidArgument, with the offset, for what is no object, or has
+  /// more than 4,096 members.
   static Result<ObjectText> scan(std::string_view text);
 
   /// In the order of the text.

@@ -12,6 +12,7 @@ namespace dom = simdjson::dom;
 namespace {
 
 constexpr std::size_t kPromptsMax = 128;
+constexpr std::size_t kDetokenizedMax = std::size_t{1} << 20U;
 
 /// The request, or what was wrong with it.
 template <class T>
@@ -170,6 +171,9 @@ Parsed<DetokenizeRequest> parse_detokenize_request(std::string_view text) {
   request.model = body.required_text("model", kModelExample);
   if (const std::optional<dom::element> tokens = body.find("tokens")) {
     request.tokens = body.tokens("tokens", *tokens);
+    if (request.tokens.size() > kDetokenizedMax) {
+      body.reject("tokens", *tokens, "at most " + std::to_string(kDetokenizedMax) + " token ids");
+    }
   } else {
     body.fail(invalid_request("tokens", "tokens: is missing; want a list of token ids"));
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -44,9 +45,17 @@ struct GenerationParams {
   std::string cache_salt{};  ///< Only requests with the same one share cached prefixes.
 };
 
+/// Messages of a conversation, as templates take them.
+struct Messages {
+  std::string json{};  ///< An array as given; parts of type text are joined to one string.
+  /// Of the contents that are not the assistant's [bytes]: what templates put into a prompt as it
+  /// is, where they may leave earlier thoughts out.
+  std::size_t text_bytes = 0;
+};
+
 struct ChatRequest {
   std::string model{};
-  std::string messages{};  ///< JSON array as given; parts of type text are joined to one string.
+  Messages messages{};
   std::string template_variables{};  ///< JSON object for the chat template.
   bool add_generation_prompt = true;
   ToolUse tools{};
@@ -67,7 +76,7 @@ struct CompletionRequest {
 struct TokenizeRequest {
   std::string model{};
   std::optional<std::string> prompt{};  ///< Or `messages`; exactly one of them.
-  std::string messages{};               ///< As in ChatRequest.
+  Messages messages{};
   std::string template_variables{};
   bool add_generation_prompt = true;
   bool add_special_tokens = true;  ///< For `messages` false unless given.

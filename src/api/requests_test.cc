@@ -31,7 +31,7 @@ TEST(ChatRequest, UnknownFieldsAreIgnoredAndNeutralOnesPass) {
           "metadata":{"a":"b"},)" +
       kMessages + "}");
   EXPECT_EQ(value(parsed).model, "m");
-  EXPECT_EQ(value(parsed).messages, R"([{"role":"user","content":"hi"}])");
+  EXPECT_EQ(value(parsed).messages.json, R"([{"role":"user","content":"hi"}])");
   EXPECT_EQ(value(parsed).template_variables, "{}");
   EXPECT_TRUE(value(parsed).add_generation_prompt);
 }

@@ -28,7 +28,7 @@ TEST(ResponseRequest, BecomesAChat) {
               "reasoning":{"effort":"low"},"store":false,
               "text":{"format":{"type":"json_object"}})");
   EXPECT_EQ(request.chat.model, "m");
-  EXPECT_EQ(request.chat.messages, R"([{"role":"user","content":"hi"}])");
+  EXPECT_EQ(request.chat.messages.json, R"([{"role":"user","content":"hi"}])");
   EXPECT_EQ(request.chat.params.max_tokens, 9);
   EXPECT_EQ(request.chat.params.temperature, 0.5);
   EXPECT_EQ(request.chat.params.top_k, 4);

@@ -6,6 +6,8 @@
 #include "gateway/job_setup.h"
 #include "gateway/proxy_handlers.h"
 #include "gateway/task.h"
+#include "gateway/text_reading.h"
+#include "gateway/text_work.h"
 
 namespace heddle::gateway {
 
@@ -13,23 +15,20 @@ namespace asio = boost::asio;
 
 namespace {
 
-/// The inputs as tokens. For a thread of the pool.
-Result<void> tokenise(const api::EmbeddingRequest& request,
-                      const text::Tokenizer& tokenizer,
-                      GenerationJob& job) {
-  const auto special =
-      request.add_special_tokens ? text::SpecialTokens::kAdd : text::SpecialTokens::kNone;
-  for (const api::Prompt& input : request.inputs) {
-    const auto* text = std::get_if<std::string>(&input);
-    Result<std::vector<TokenId>> tokens =
-        text != nullptr ? tokenizer.encode(*text, special)
-                        : Result<std::vector<TokenId>>(std::get<std::vector<TokenId>>(input));
-    if (!tokens) {
-      return tokens.error();
-    }
-    job.prompts.push_back(std::move(tokens).value());
+/// How many of the inputs can run at once, or why none can: as many as the model's queue takes now,
+/// halved until it does. The others follow as these end.
+api::Parsed<std::size_t> places_for(const Context& context,
+                                    const CatalogModel& model,
+                                    std::size_t inputs) {
+  std::optional<api::ApiError> full = turn_away(context, model, inputs);
+  while (full && inputs > 1) {
+    inputs /= 2;
+    full = turn_away(context, model, inputs);
   }
-  return {};
+  if (full) {
+    return std::move(*full);
+  }
+  return inputs;
 }
 
 spec::Pooling pooling_of(const OpenedModel& opened) {
@@ -70,16 +69,13 @@ Task<void> answer(HttpExchange& http, LiveRequests& live, const api::EmbeddingRe
   }
 }
 
-Task<void> embed(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
-  auto parsed = api::parse_embedding_request(http.request().body);
-  if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
-    co_await respond_error(http, std::move(*wrong));
-    co_return;
-  }
-  const api::EmbeddingRequest request = std::get<0>(std::move(parsed));
-  OpenedModel opened = co_await open_model(*context, request.model);
+/// Everything from the request to its job.
+Task<api::Parsed<GenerationJob>> prepare(Context& context,
+                                         HttpExchange& http,
+                                         const api::EmbeddingRequest& request) {
+  OpenedModel opened = co_await open_model(context, request.model);
   if (!opened.error) {
-    opened.error = turn_away(*context, *opened.model, request.inputs.size());
+    opened.error = turn_away(context, *opened.model, 1);
   }
   if (!opened.error && request.dimensions.value_or(0) > opened.text->hidden) {
     opened.error = api::invalid_request(
@@ -88,30 +84,57 @@ Task<void> embed(std::shared_ptr<Context> context, HttpExchange& http, std::stri
             std::to_string(opened.text->hidden) + ", want at most so many");
   }
   if (opened.error) {
-    co_await respond_error(http, std::move(*opened.error));
-    co_return;
+    co_return *opened.error;
+  }
+  const text::SpecialTokens special =
+      request.add_special_tokens ? text::SpecialTokens::kAdd : text::SpecialTokens::kNone;
+  PromptsReading reading(request.inputs,
+                         *opened.text->text->tokenizer(),
+                         special,
+                         prompt_bounds(*opened.text, "input"));
+  std::optional<api::ApiError> wrong = reading.error();
+  if (!wrong) {
+    std::function<bool()> step = [&reading] { return reading.step(); };
+    wrong = co_await work_on_text(context, http, http.request().body.size(), std::move(step));
+  }
+  if (!wrong) {
+    wrong = reading.error();
+  }
+  if (wrong) {
+    co_return *wrong;
   }
   GenerationJob job = new_job(
-      *context, opened, http.request(), api::AnswerKind::kCompletion, request.model, "embd-");
+      context, opened, http.request(), api::AnswerKind::kCompletion, request.model, "embd-");
   job.params.priority = request.priority;
   job.params.keep_alive = request.keep_alive;
   job.params.pooling = pooling_of(opened);
-  Result<void> read;
-  std::function<void()> work = [&request, &opened, &job, &read] {
-    read = tokenise(request, *opened.text->text->tokenizer(), job);
-  };
-  co_await context->pool.run(std::move(work));
-  std::optional<api::ApiError> wrong;
-  if (!read) {
-    wrong = api::invalid_request("input", read.error().message);
-  } else {
-    wrong = resolve(*context, opened, "input", 1, job);
+  job.prompts = reading.take_tokens();
+  const auto places = places_for(context, *opened.model, job.prompts.size());
+  if (const auto* full = std::get_if<api::ApiError>(&places)) {
+    co_return *full;
   }
+  job.at_once = std::get<std::size_t>(places);
+  wrong = resolve(context, opened, "input", 1, job);
   if (wrong) {
+    co_return *wrong;
+  }
+  co_return job;
+}
+
+Task<void> embed(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  auto parsed = co_await parse_body(*context, http, &api::parse_embedding_request);
+  if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
     co_await respond_error(http, std::move(*wrong));
     co_return;
   }
-  Result<std::shared_ptr<LiveRequests>> live = LiveRequests::make(context, std::move(job));
+  const api::EmbeddingRequest request = std::get<0>(std::move(parsed));
+  auto job = co_await prepare(*context, http, request);
+  if (auto* wrong = std::get_if<api::ApiError>(&job)) {
+    co_await respond_error(http, std::move(*wrong));
+    co_return;
+  }
+  Result<std::shared_ptr<LiveRequests>> live =
+      LiveRequests::make(std::move(context), std::get<0>(std::move(job)));
   HEDDLE_CHECK(live.has_value());  // There are no stop strings.
   watch_and_start(http, **live);
   co_await answer(http, **live, request);

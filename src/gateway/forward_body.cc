@@ -21,7 +21,7 @@ constexpr std::string_view kLineEnd = "\r\n";
 std::string_view parameter(std::string_view value, std::string_view name) {
   for (std::size_t at = value.find(';'); at != std::string_view::npos; at = value.find(';', at)) {
     at = std::min(value.find_first_not_of("; \t", at), value.size());
-    if (!value.substr(at).starts_with(name) || value.substr(at + name.size()).front() != '=') {
+    if (!value.substr(at).starts_with(name) || !value.substr(at + name.size()).starts_with('=')) {
       continue;
     }
     std::string_view found = value.substr(at + name.size() + 1);

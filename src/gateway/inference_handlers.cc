@@ -8,6 +8,8 @@
 #include "gateway/job_setup.h"
 #include "gateway/proxy_handlers.h"
 #include "gateway/task.h"
+#include "gateway/text_reading.h"
+#include "gateway/text_work.h"
 
 namespace heddle::gateway {
 
@@ -35,13 +37,13 @@ Task<void> run(std::shared_ptr<Context> context, HttpExchange& http, GenerationJ
 }
 
 Task<void> chat(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
-  auto parsed = api::parse_chat_request(http.request().body);
+  auto parsed = co_await parse_body(*context, http, &api::parse_chat_request);
   if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
     co_await respond_error(http, std::move(*wrong));
     co_return;
   }
   api::ChatRequest request = std::get<0>(std::move(parsed));
-  auto job = co_await prepare_chat(context, http.request(), std::move(request), "chatcmpl-");
+  auto job = co_await prepare_chat(context, http, std::move(request), "chatcmpl-");
   if (auto* wrong = std::get_if<api::ApiError>(&job)) {
     co_await respond_error(http, std::move(*wrong));
     co_return;
@@ -49,37 +51,40 @@ Task<void> chat(std::shared_ptr<Context> context, HttpExchange& http, std::strin
   co_await run(std::move(context), http, std::get<0>(std::move(job)));
 }
 
-/// The prompts of a completion as tokens and, where they are to be echoed, as text. For a thread of
-/// the pool.
-Result<void> read_prompts(const api::CompletionRequest& request,
-                          const text::Tokenizer& tokenizer,
-                          GenerationJob& job) {
-  const auto special =
-      request.add_special_tokens ? text::SpecialTokens::kAdd : text::SpecialTokens::kNone;
-  for (const api::Prompt& prompt : request.prompts) {
-    const auto* text = std::get_if<std::string>(&prompt);
-    Result<std::vector<TokenId>> tokens =
-        text != nullptr ? tokenizer.encode(*text, special)
-                        : Result<std::vector<TokenId>>(std::get<std::vector<TokenId>>(prompt));
-    if (!tokens) {
-      return tokens.error();
-    }
-    if (request.echo) {
-      const Result<std::string> shown = text != nullptr
-                                            ? Result<std::string>(*text)
-                                            : tokenizer.decode(*tokens, text::ShowSpecial::kNo);
-      if (!shown) {
-        return shown.error();
-      }
-      job.echo.push_back(*shown);
-    }
-    job.prompts.push_back(std::move(tokens).value());
+text::SpecialTokens special_of(bool add) {
+  return add ? text::SpecialTokens::kAdd : text::SpecialTokens::kNone;
+}
+
+/// Reads the prompts into `job`; what to tell the client, if they cannot be.
+Task<std::optional<api::ApiError>> read_prompts(Context& context,
+                                                HttpExchange& http,
+                                                const OpenedModel& opened,
+                                                const api::CompletionRequest& request,
+                                                GenerationJob& job) {
+  PromptsReading reading(request.prompts,
+                         *opened.text->text->tokenizer(),
+                         special_of(request.add_special_tokens),
+                         prompt_bounds(*opened.text, "prompt"),
+                         request.echo);
+  if (reading.error()) {
+    co_return reading.error();
   }
-  return {};
+  std::function<bool()> step = [&reading] { return reading.step(); };
+  std::optional<api::ApiError> wrong =
+      co_await work_on_text(context, http, http.request().body.size(), std::move(step));
+  if (!wrong) {
+    wrong = reading.error();
+  }
+  if (wrong) {
+    co_return wrong;
+  }
+  job.prompts = reading.take_tokens();
+  job.echo = reading.take_echo();
+  co_return std::nullopt;
 }
 
 Task<void> complete(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
-  auto parsed = api::parse_completion_request(http.request().body);
+  auto parsed = co_await parse_body(*context, http, &api::parse_completion_request);
   if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
     co_await respond_error(http, std::move(*wrong));
     co_return;
@@ -96,17 +101,10 @@ Task<void> complete(std::shared_ptr<Context> context, HttpExchange& http, std::s
   GenerationJob job = new_job(
       *context, opened, http.request(), api::AnswerKind::kCompletion, request.model, "cmpl-");
   job.params = std::move(request.params);
-  Result<void> read;
-  std::function<void()> tokenise = [&request, &opened, &job, &read] {
-    read = read_prompts(request, *opened.text->text->tokenizer(), job);
-  };
-  co_await context->pool.run_text(http.request().body.size(), std::move(tokenise));
-  if (!read) {
-    co_await respond_error(http, api::invalid_request("prompt", read.error().message));
-    co_return;
+  std::optional<api::ApiError> wrong = co_await read_prompts(*context, http, opened, request, job);
+  if (!wrong) {
+    wrong = co_await check_grammar(*context, opened, job.params.grammar, "response_format");
   }
-  std::optional<api::ApiError> wrong =
-      co_await check_grammar(*context, opened, job.params.grammar, "response_format");
   if (!wrong) {
     wrong = resolve(*context, opened, "prompt", kCompletionTokens, job);
   }
@@ -117,8 +115,25 @@ Task<void> complete(std::shared_ptr<Context> context, HttpExchange& http, std::s
   co_await run(std::move(context), http, std::move(job));
 }
 
+/// The tokens as the answer has them; of a text that came as `prompt` or as messages.
+api::Parsed<std::string> answer_of(api::Parsed<std::vector<TokenId>> tokens,
+                                   const api::TokenizeRequest& request,
+                                   const ModelText& model) {
+  if (auto* wrong = std::get_if<api::ApiError>(&tokens)) {
+    return std::move(*wrong);
+  }
+  const std::vector<TokenId>& ids = std::get<0>(tokens);
+  std::vector<std::string> strings;
+  if (request.return_token_strs) {
+    for (const TokenId token : ids) {
+      strings.emplace_back(model.text->tokenizer()->token_bytes(token));
+    }
+  }
+  return api::tokenize_json(ids, model.context, strings);
+}
+
 Task<void> tokenize(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
-  auto parsed = api::parse_tokenize_request(http.request().body);
+  auto parsed = co_await parse_body(*context, http, &api::parse_tokenize_request);
   if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
     co_await respond_error(http, std::move(*wrong));
     co_return;
@@ -129,34 +144,41 @@ Task<void> tokenize(std::shared_ptr<Context> context, HttpExchange& http, std::s
     co_await respond_error(http, std::move(*opened.error));
     co_return;
   }
-  const text::Tokenizer& tokenizer = *opened.text->text->tokenizer();
-  std::optional<Result<std::vector<TokenId>>> tokens;
-  std::function<void()> tokenise = [&request, &opened, &tokenizer, &tokens] {
-    const auto special =
-        request.add_special_tokens ? text::SpecialTokens::kAdd : text::SpecialTokens::kNone;
-    const text::Chat conversation{.messages = request.messages,
-                                  .variables = request.template_variables,
-                                  .add_generation_prompt = request.add_generation_prompt};
-    std::string end;
-    tokens = request.prompt ? tokenizer.encode(*request.prompt, special)
-                            : chat_tokens(*opened.text->text, conversation, special, end);
+  const TextBounds bounds = tokenize_bounds(*opened.text, request.prompt ? "prompt" : "messages");
+  const text::SpecialTokens special = special_of(request.add_special_tokens);
+  const text::Chat conversation{.messages = request.messages.json,
+                                .variables = request.template_variables,
+                                .add_generation_prompt = request.add_generation_prompt};
+  std::optional<TextReading> text;
+  ChatReading chat(*opened.text->text, conversation, special, bounds);
+  if (request.prompt) {
+    text.emplace(*opened.text->text->tokenizer(), *request.prompt, special, bounds);
+  }
+  api::Parsed<std::string> answer;
+  std::function<bool()> step = [&text, &chat, &request, &opened, &answer] {
+    const bool done = text ? text->step() : chat.step();
+    if (done) {
+      answer = answer_of(text ? text->take() : chat.take(), request, *opened.text);
+    }
+    return done;
   };
-  co_await context->pool.run_text(http.request().body.size(), std::move(tokenise));
-  if (!*tokens) {
-    co_await respond_error(http, conversation_error(tokens->error()));
+  std::optional<api::ApiError> wrong =
+      check_bytes(request.prompt ? request.prompt->size() : request.messages.text_bytes, bounds);
+  if (!wrong) {
+    wrong = co_await work_on_text(*context, http, http.request().body.size(), std::move(step));
+  }
+  if (!wrong && std::holds_alternative<api::ApiError>(answer)) {
+    wrong = std::get<api::ApiError>(std::move(answer));
+  }
+  if (wrong) {
+    co_await respond_error(http, std::move(*wrong));
     co_return;
   }
-  std::vector<std::string> strings;
-  if (request.return_token_strs) {
-    for (const TokenId token : tokens->value()) {
-      strings.emplace_back(tokenizer.token_bytes(token));
-    }
-  }
-  co_await respond_json(http, api::tokenize_json(tokens->value(), opened.text->context, strings));
+  co_await respond_json(http, std::get<0>(std::move(answer)));
 }
 
 Task<void> detokenize(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
-  auto parsed = api::parse_detokenize_request(http.request().body);
+  auto parsed = co_await parse_body(*context, http, &api::parse_detokenize_request);
   if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
     co_await respond_error(http, std::move(*wrong));
     co_return;
@@ -170,16 +192,24 @@ Task<void> detokenize(std::shared_ptr<Context> context, HttpExchange& http, std:
     co_await respond_error(http, std::move(*opened.error));
     co_return;
   }
-  std::optional<Result<std::string>> text;
-  std::function<void()> decode = [&request, &opened, &text] {
-    text = opened.text->text->tokenizer()->decode(request.tokens, text::ShowSpecial::kYes);
+  api::Parsed<std::string> answer;
+  std::function<bool()> decode = [&request, &opened, &answer] {
+    const Result<std::string> text =
+        opened.text->text->tokenizer()->decode(request.tokens, text::ShowSpecial::kYes);
+    answer = text ? api::Parsed<std::string>(api::detokenize_json(*text))
+                  : api::Parsed<std::string>(api::from_error(text.error(), "tokens"));
+    return true;
   };
-  co_await context->pool.run(std::move(decode));
-  if (!*text) {
-    co_await respond_error(http, api::invalid_request("tokens", text->error().message));
+  std::optional<api::ApiError> wrong =
+      co_await work_on_text(*context, http, http.request().body.size(), std::move(decode));
+  if (!wrong && std::holds_alternative<api::ApiError>(answer)) {
+    wrong = std::get<api::ApiError>(std::move(answer));
+  }
+  if (wrong) {
+    co_await respond_error(http, std::move(*wrong));
     co_return;
   }
-  co_await respond_json(http, api::detokenize_json(text->value()));
+  co_await respond_json(http, std::get<0>(std::move(answer)));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gateway/task.h"
+#include "gateway/text_work.h"
 #include "gateway/tool_grammar.h"
 #include "text/reasoning.h"
 
@@ -13,6 +14,8 @@ namespace heddle::gateway {
 namespace asio = boost::asio;
 
 namespace {
+
+constexpr std::size_t kRenderedAtOnce = 4096;  ///< Bytes that are tokenised in the same step.
 
 /// How the model spells calls, and marks thinking: as configured, else as its templates say.
 text::ToolFormat tool_format(const OpenedModel& opened) {
@@ -158,7 +161,7 @@ std::optional<api::ApiError> resolve(Context& context,
     }
     job.choices.push_back(std::get<0>(std::move(resolved)));
   }
-  return turn_away(context, *opened.model, job.prompts.size());
+  return turn_away(context, *opened.model, job.places());
 }
 
 GenerationJob new_job(Context& context,
@@ -213,55 +216,74 @@ Task<std::optional<api::ApiError>> check_grammar(Context& context,
   co_return api::invalid_request(param, param + ": the grammar cannot be used: " + error->message);
 }
 
-Result<std::vector<TokenId>> chat_tokens(const text::TextModel& model,
-                                         const text::Chat& chat,
-                                         text::SpecialTokens special,
-                                         std::string& end) {
-  constexpr std::size_t kEndMax = 64;
-  const Result<std::string> prompt = model.render(chat);
-  if (!prompt) {
-    return prompt.error();
+bool ChatReading::step() {
+  if (reading_) {
+    return reading_->step();
   }
-  end = prompt->substr(prompt->size() - std::min(prompt->size(), kEndMax));
-  return model.tokenizer()->encode(*prompt, special);
+  prompt_ = model_.render(chat_);
+  if (!*prompt_) {
+    return true;
+  }
+  reading_.emplace(*model_.tokenizer(), prompt_->value(), special_, bounds_);
+  return prompt_->value().size() <= kRenderedAtOnce && reading_->step();
+}
+
+std::string ChatReading::end() const {
+  constexpr std::size_t kEndMax = 64;
+  const std::string& prompt = prompt_->value();
+  return prompt.substr(prompt.size() - std::min(prompt.size(), kEndMax));
+}
+
+api::Parsed<std::vector<TokenId>> ChatReading::take() {
+  return reading_ ? reading_->take()
+                  : api::Parsed<std::vector<TokenId>>(conversation_error(prompt_->error()));
 }
 
 api::ApiError conversation_error(const Error& error) {
-  // Also where the model has no template: the client has to ask for something else.
-  api::ApiError wrong = api::invalid_request("messages", error.message);
+  api::ApiError wrong = api::from_error(error, "messages");
+  if (error.code == Code::kFailedPrecondition) {
+    wrong.status = 400;  // There is no template: the client has to ask for something else.
+  }
   return wrong;
 }
 
 Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
-                                              const HttpRequest& http,
+                                              HttpExchange& http,
                                               api::ChatRequest request,
                                               std::string_view prefix) {
   OpenedModel opened = co_await open_model(*context, request.model);
   if (!opened.error) {
     opened.error = turn_away(*context, *opened.model, 1);
   }
+  const TextBounds bounds = opened.error ? TextBounds() : prompt_bounds(*opened.text, "messages");
+  if (!opened.error) {
+    opened.error = check_bytes(request.messages.text_bytes, bounds);
+  }
   if (opened.error) {
     co_return *opened.error;
   }
   GenerationJob job =
-      new_job(*context, opened, http, api::AnswerKind::kChat, request.model, prefix);
-  std::optional<Result<std::vector<TokenId>>> tokens;
-  std::function<void()> tokenise = [&request, &opened, &job, &tokens] {
-    const bool none = request.tools.choice == api::ToolChoice::kNone;
-    const text::Chat conversation{.messages = request.messages,
-                                  .tools = none ? std::string_view() : request.tools.json,
-                                  .variables = request.template_variables,
-                                  .add_generation_prompt = request.add_generation_prompt};
-    tokens =
-        chat_tokens(*opened.text->text, conversation, text::SpecialTokens::kNone, job.prompt_end);
-  };
-  co_await context->pool.run_text(http.body.size(), std::move(tokenise));
-  if (!*tokens) {
-    co_return conversation_error(tokens->error());
+      new_job(*context, opened, http.request(), api::AnswerKind::kChat, request.model, prefix);
+  const bool none = request.tools.choice == api::ToolChoice::kNone;
+  const text::Chat conversation{.messages = request.messages.json,
+                                .tools = none ? std::string_view() : request.tools.json,
+                                .variables = request.template_variables,
+                                .add_generation_prompt = request.add_generation_prompt};
+  ChatReading reading(*opened.text->text, conversation, text::SpecialTokens::kNone, bounds);
+  std::function<bool()> step = [&reading] { return reading.step(); };
+  std::optional<api::ApiError> wrong =
+      co_await work_on_text(*context, http, http.request().body.size(), std::move(step));
+  if (wrong) {
+    co_return *wrong;
   }
+  auto tokens = reading.take();
+  if (auto* refused = std::get_if<api::ApiError>(&tokens)) {
+    co_return *refused;
+  }
+  job.prompt_end = reading.end();
   job.params = std::move(request.params);
-  job.prompts.push_back(std::move(*tokens).value());
-  std::optional<api::ApiError> wrong = use_tools(opened, request.tools, job);
+  job.prompts.push_back(std::get<0>(std::move(tokens)));
+  wrong = use_tools(opened, request.tools, job);
   job.reasoning = reasoning_format(opened);
   if (job.params.grammar.constrains()) {
     job.params.grammar.thought = thought_before(job.reasoning, job.prompt_end);

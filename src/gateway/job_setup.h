@@ -15,6 +15,7 @@
 #include "gateway/live_requests.h"
 #include "gateway/sampling.h"
 #include "gateway/task.h"
+#include "gateway/text_reading.h"
 #include "text/chat_template.h"
 
 /// The way from a parsed request to a job that can run, shared by the handlers. Loop thread, but
@@ -54,12 +55,30 @@ Task<OpenedModel> open_model(Context& context, std::string name);
 /// Letters and digits that nobody had before.
 [[nodiscard]] std::string draw_id(Rng& rng);
 
-/// Renders and tokenises a conversation; `end` becomes the prompt's last bytes. For a thread of the
-/// pool.
-[[nodiscard]] Result<std::vector<TokenId>> chat_tokens(const text::TextModel& model,
-                                                       const text::Chat& chat,
-                                                       text::SpecialTokens special,
-                                                       std::string& end);
+/// A conversation on its way to tokens, in steps for the text pool.
+class ChatReading {
+ public:
+  /// All is lent until the last step.
+  ChatReading(const text::TextModel& model,
+              const text::Chat& chat,
+              text::SpecialTokens special,
+              TextBounds bounds)
+      : model_(model), chat_(chat), special_(special), bounds_(std::move(bounds)) {}
+
+  /// As that of TextReading; the first renders.
+  bool step();
+  /// The last bytes of what was rendered.
+  [[nodiscard]] std::string end() const;
+  [[nodiscard]] api::Parsed<std::vector<TokenId>> take();
+
+ private:
+  const text::TextModel& model_;
+  const text::Chat& chat_;
+  text::SpecialTokens special_;
+  TextBounds bounds_;
+  std::optional<Result<std::string>> prompt_{};
+  std::optional<TextReading> reading_{};
+};
 
 /// What a conversation that cannot be rendered means to the client.
 [[nodiscard]] api::ApiError conversation_error(const Error& error);
@@ -82,7 +101,7 @@ Task<std::optional<api::ApiError>> check_grammar(Context& context,
 
 /// Everything from a chat's request to its job.
 Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
-                                              const HttpRequest& http,
+                                              HttpExchange& http,
                                               api::ChatRequest request,
                                               std::string_view prefix);
 

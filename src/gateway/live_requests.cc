@@ -57,6 +57,7 @@ Result<std::shared_ptr<LiveRequests>> LiveRequests::make(std::shared_ptr<Context
 
 void LiveRequests::start() {
   started_ = true;
+  places_ = std::min(job_.places(), job_.prompts.size());
   for (std::size_t i = 0; i < job_.prompts.size(); ++i) {
     auto record = std::make_shared<core::RequestRecord>();
     record->id = RequestId(++context_->last_request);
@@ -77,7 +78,7 @@ void LiveRequests::start() {
   if (job_.params.keep_alive) {
     job_.model->keep_alive = job_.params.keep_alive;
   }
-  job_.model->in_flight += static_cast<std::int64_t>(records_.size());
+  job_.model->in_flight += static_cast<std::int64_t>(places_);
   context_->live.push_back(*inbox_);
   // The failure may be told from within a call of the system behind, so it is called back later.
   inbox_->on_failure([self = weak_from_this(), &loop = context_->loop] {
@@ -88,8 +89,15 @@ void LiveRequests::start() {
     });
   });
   begin_story();
-  for (std::size_t i = 0; i < records_.size(); ++i) {
-    context_->serving->start(records_[i], inbox_->sink(i));
+  for (std::size_t i = 0; i < places_; ++i) {
+    start_next();
+  }
+}
+
+void LiveRequests::start_next() {
+  if (begun_ < records_.size() && !cancelled_ && context_->serving != nullptr) {
+    const std::size_t next = begun_++;
+    context_->serving->start(records_[next], inbox_->sink(next));
   }
 }
 
@@ -109,7 +117,7 @@ void LiveRequests::cancel() {
     return;
   }
   cancelled_ = true;
-  for (std::size_t i = 0; i < records_.size(); ++i) {
+  for (std::size_t i = 0; i < begun_; ++i) {
     const std::vector<spec::FinishReason>& finished = records_[i]->finished;
     const bool runs =
         std::find(finished.begin(), finished.end(), spec::FinishReason::kNone) != finished.end();
@@ -125,7 +133,7 @@ LiveRequests::~LiveRequests() {
   }
   cancel();
   inbox_->unlink();
-  job_.model->in_flight -= static_cast<std::int64_t>(records_.size());
+  job_.model->in_flight -= static_cast<std::int64_t>(places_);
   const api::Usage used = usage();
   for (std::size_t i = 0; i < records_.size(); ++i) {
     core::RequestRecord& record = *records_[i];
@@ -206,6 +214,7 @@ std::vector<LiveRequests::Embedding> LiveRequests::take_embeddings() {
     note_cached(*records_[token.prompt], token.event);
     news.push_back({.prompt = token.prompt, .vector = std::move(token.event.details.embedding)});
     --open_;
+    start_next();
   }
   return news;
 }
@@ -232,7 +241,9 @@ api::Usage LiveRequests::usage() const {
 }
 
 bool LiveRequests::dispatched() const {
-  return std::all_of(records_.begin(), records_.end(), [](const auto& record) {
+  // Those of which others wait for the end are not waiting for the model.
+  const auto first = records_.begin();
+  return std::all_of(first, first + static_cast<std::ptrdiff_t>(places_), [](const auto& record) {
     return record->times.dispatched != Instant{} || record->times.first_token != Instant{};
   });
 }

@@ -26,8 +26,14 @@ struct GenerationJob {
   std::string prompt_end{};         ///< How the prompt of a chat ends.
   std::vector<std::string> echo{};  ///< What the answers to each prompt begin with; may be empty.
   std::vector<std::vector<spec::SamplingParams>> choices{};  ///< For each prompt.
-  std::int32_t least_priority = INT32_MIN;                   ///< The most urgent that it can be.
-  std::string tenant{};                                      ///< Guest::tenant.
+  /// So many prompts run at once, and the next when one of them has ended; 0: all. Only for those
+  /// that become embeddings.
+  std::size_t at_once = 0;
+
+  /// How many places in its model's queue it takes.
+  [[nodiscard]] std::size_t places() const { return at_once > 0 ? at_once : prompts.size(); }
+  std::int32_t least_priority = INT32_MIN;  ///< The most urgent that it can be.
+  std::string tenant{};                     ///< Guest::tenant.
   std::string request_id{};
   std::string endpoint{};
 };
@@ -78,6 +84,7 @@ class LiveRequests : public std::enable_shared_from_this<LiveRequests> {
  private:
   LiveRequests(std::shared_ptr<Context> context, GenerationJob job);
 
+  void start_next();
   void cancel();
   void begin_story();
   static void note_cached(core::RequestRecord& record, const core::TokenEvent& event);
@@ -90,6 +97,8 @@ class LiveRequests : public std::enable_shared_from_this<LiveRequests> {
   std::shared_ptr<Story> story_{};
   std::vector<Answer> answers_{};  ///< Prompt by prompt, choice by choice.
   std::size_t open_ = 0;           ///< Answers that have not ended.
+  std::size_t places_ = 0;         ///< Of the model's queue, which it has.
+  std::size_t begun_ = 0;          ///< Records that were given to the system behind.
   bool started_ = false;
   bool cancelled_ = false;
   Instant arrived_{};

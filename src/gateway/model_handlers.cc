@@ -10,6 +10,7 @@
 #include "gateway/handlers.h"
 #include "gateway/idle_models.h"
 #include "gateway/task.h"
+#include "gateway/text_work.h"
 #include "spec/json_writer.h"
 
 namespace heddle::gateway {
@@ -255,7 +256,7 @@ Task<void> carry_out_and_answer(std::shared_ptr<Context> context,
 }
 
 Task<void> change(std::shared_ptr<Context> context, HttpExchange& http, Verb verb) {
-  auto parsed = api::parse_model_request(http.request().body);
+  auto parsed = co_await parse_body(*context, http, &api::parse_model_request);
   if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
     co_await respond_error(http, std::move(*wrong));
     co_return;

@@ -5,6 +5,7 @@
 #include "gateway/forward_body.h"
 #include "gateway/job_setup.h"
 #include "gateway/task.h"
+#include "gateway/text_work.h"
 
 namespace heddle::gateway {
 
@@ -54,12 +55,12 @@ void expect_answer(ForwardJob& job, std::string_view path, const BodyFacts& fact
   job.chat = path == "/v1/chat/completions";
 }
 
+/// Likewise, with what the body says of it.
 ForwardJob inference_job(const Context& context,
                          const HttpRequest& request,
                          std::shared_ptr<CatalogModel> model,
                          const BodyFacts& facts) {
-  ForwardJob job = new_forward_job(context, request, model, facts.model, request.path);
-  job.request.body = filtered_body(request, *model->config.engine, facts.model);
+  ForwardJob job = new_forward_job(context, request, std::move(model), facts.model, request.path);
   expect_answer(job, request.path, facts);
   const std::int64_t asked =
       std::clamp<std::int64_t>(facts.priority.value_or(0), INT32_MIN, INT32_MAX);
@@ -84,10 +85,44 @@ api::ApiError no_websockets(const HttpRequest& request) {
   return error;
 }
 
+/// What the body says, or why it cannot be told now.
+Task<api::Parsed<Result<BodyFacts>>> facts_of(Context& context, HttpExchange& http) {
+  std::optional<Result<BodyFacts>> facts;
+  std::function<void()> work = [&facts, &http] { facts = read_facts(http.request()); };
+  std::optional<api::ApiError> wrong = co_await work_on_body(context, http, std::move(work));
+  if (wrong) {
+    co_return std::move(*wrong);
+  }
+  co_return std::move(*facts);
+}
+
+/// Forwards a request for `model`, which an engine serves.
+Task<void> filter_and_forward(std::shared_ptr<Context> context,
+                              HttpExchange& http,
+                              std::shared_ptr<CatalogModel> model,
+                              BodyFacts facts) {
+  const config::EngineConfig engine = *model->config.engine;  // A reload may change the model's.
+  ForwardJob job = inference_job(*context, http.request(), std::move(model), facts);
+  std::function<void()> work = [&job, &http, &engine, &facts] {
+    job.request.body = filtered_body(http.request(), engine, facts.model);
+  };
+  std::optional<api::ApiError> wrong = co_await work_on_body(*context, http, std::move(work));
+  if (wrong) {
+    co_await respond_error(http, std::move(*wrong));
+    co_return;
+  }
+  co_await admit_and_forward(std::move(context), http, std::move(job));
+}
+
 /// What heddle has no answer of its own to.
 Task<void> theirs(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   const HttpRequest& request = http.request();
-  const Result<BodyFacts> facts = read_facts(request);
+  auto read = co_await facts_of(*context, http);
+  if (auto* wrong = std::get_if<api::ApiError>(&read)) {
+    co_await respond_error(http, std::move(*wrong));
+    co_return;
+  }
+  Result<BodyFacts> facts = std::get<0>(std::move(read));
   if (!facts || facts->model.empty()) {
     api::ApiError wrong =
         facts ? api::invalid_request("model", "model: is missing; want the name of a model")
@@ -105,8 +140,7 @@ Task<void> theirs(std::shared_ptr<Context> context, HttpExchange& http, std::str
     co_await respond_error(http, only_for_engines(request, facts->model));
     co_return;
   }
-  ForwardJob job = inference_job(*context, request, std::move(model), *facts);
-  co_await admit_and_forward(std::move(context), http, std::move(job));
+  co_await filter_and_forward(std::move(context), http, std::move(model), std::move(*facts));
 }
 
 /// The model whose name begins `path`, the longest if there are several, and the rest of the path.
@@ -156,11 +190,19 @@ Task<void> upstream(std::shared_ptr<Context> context, HttpExchange& http, std::s
   const std::string path = target.rest.empty() ? "/" : std::move(target.rest);
   ForwardJob job =
       new_forward_job(*context, request, std::move(target.model), std::move(target.name), path);
-  job.request.body = request.body;
-  // Of other paths it is not known what their streams are of.
-  const Result<BodyFacts> facts = read_facts(request);
-  if (facts && path.starts_with("/v1/")) {
-    expect_answer(job, path, *facts);
+  std::function<void()> work = [&job, &request, &path] {
+    job.request.body = request.body;
+    // Of other paths it is not known what their streams are of.
+    if (path.starts_with("/v1/")) {
+      if (const Result<BodyFacts> facts = read_facts(request)) {
+        expect_answer(job, path, *facts);
+      }
+    }
+  };
+  std::optional<api::ApiError> wrong = co_await work_on_body(*context, http, std::move(work));
+  if (wrong) {
+    co_await respond_error(http, std::move(*wrong));
+    co_return;
   }
   co_await admit_and_forward(std::move(context), http, std::move(job));
 }
@@ -179,7 +221,31 @@ std::optional<ForwardJob> forward_job(const Context& context, const HttpRequest&
   if (!model || !model->config.engine) {
     return std::nullopt;
   }
-  return inference_job(context, request, std::move(model), *facts);
+  const config::EngineConfig& engine = *model->config.engine;
+  ForwardJob job = inference_job(context, request, model, *facts);
+  job.request.body = filtered_body(request, engine, facts->model);
+  return job;
+}
+
+Task<void> forward_or(std::shared_ptr<Context> context,
+                      HttpExchange& http,
+                      Handler ours,
+                      std::string id) {
+  auto read = co_await facts_of(*context, http);
+  if (auto* wrong = std::get_if<api::ApiError>(&read)) {
+    co_await respond_error(http, std::move(*wrong));
+    co_return;
+  }
+  Result<BodyFacts> facts = std::get<0>(std::move(read));
+  std::shared_ptr<CatalogModel> model;
+  if (facts) {
+    model = context->catalog.find(facts->model);
+  }
+  if (!model || !model->config.engine) {
+    co_await ours(std::move(context), http, std::move(id));
+    co_return;
+  }
+  co_await filter_and_forward(std::move(context), http, std::move(model), std::move(*facts));
 }
 
 Task<void> admit_and_forward(std::shared_ptr<Context> context, HttpExchange& http, ForwardJob job) {

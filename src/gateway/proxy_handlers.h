@@ -8,6 +8,7 @@
 #include "gateway/forwarding.h"
 #include "gateway/handlers.h"
 #include "gateway/task.h"
+#include "gateway/text_work.h"
 
 namespace heddle::gateway {
 
@@ -18,10 +19,19 @@ namespace heddle::gateway {
 /// Forwards `job`, unless its model has too many requests.
 Task<void> admit_and_forward(std::shared_ptr<Context> context, HttpExchange& http, ForwardJob job);
 
+/// Has the pool read a long body, then forwards it or has `ours` answer.
+Task<void> forward_or(std::shared_ptr<Context> context,
+                      HttpExchange& http,
+                      Handler ours,
+                      std::string id);
+
 /// A handler: `ours` for models of our own, and for requests that name none; those for others are
 /// forwarded.
 template <Handler ours>
 Task<void> ours_or_theirs(std::shared_ptr<Context> context, HttpExchange& http, std::string id) {
+  if (context->catalog.has_engines() && http.request().body.size() > kBodyAtOnce) {
+    return forward_or(std::move(context), http, ours, std::move(id));
+  }
   if (std::optional<ForwardJob> job = forward_job(*context, http.request())) {
     return admit_and_forward(std::move(context), http, std::move(*job));
   }

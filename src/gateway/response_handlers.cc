@@ -6,6 +6,7 @@
 #include "gateway/job_setup.h"
 #include "gateway/proxy_handlers.h"
 #include "gateway/task.h"
+#include "gateway/text_work.h"
 
 namespace heddle::gateway {
 
@@ -14,13 +15,13 @@ namespace asio = boost::asio;
 namespace {
 
 Task<void> respond(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
-  auto parsed = api::parse_response_request(http.request().body);
+  auto parsed = co_await parse_body(*context, http, &api::parse_response_request);
   if (auto* wrong = std::get_if<api::ApiError>(&parsed)) {
     co_await respond_error(http, std::move(*wrong));
     co_return;
   }
   api::ResponseRequest request = std::get<0>(std::move(parsed));
-  auto prepared = co_await prepare_chat(context, http.request(), std::move(request.chat), "resp_");
+  auto prepared = co_await prepare_chat(context, http, std::move(request.chat), "resp_");
   if (auto* wrong = std::get_if<api::ApiError>(&prepared)) {
     co_await respond_error(http, std::move(*wrong));
     co_return;

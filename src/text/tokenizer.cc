@@ -61,7 +61,11 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::open(std::string_view tokeni
 }
 
 Tokenizer::Tokenizer(heddle_text_tokenizer* handle, PieceTable pieces)
-    : handle_(handle), pieces_(std::move(pieces)) {}
+    : handle_(handle), pieces_(std::move(pieces)) {
+  for (TokenId id = 0; id < vocab_size(); ++id) {
+    longest_token_ = std::max(longest_token_, pieces_.at(id).text.size());
+  }
+}
 
 Tokenizer::~Tokenizer() {
   heddle_text_tokenizer_free(handle_);

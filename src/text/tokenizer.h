@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -59,6 +60,9 @@ class Tokenizer {
   /// One past the greatest id. A model's own vocabulary may be larger (padded), never smaller.
   [[nodiscard]] TokenId vocab_size() const { return pieces_.rules().id_limit; }
 
+  /// The most bytes that one token stands for.
+  [[nodiscard]] std::size_t longest_token() const { return longest_token_; }
+
   /// The id of the token that the vocabulary spells `token`.
   [[nodiscard]] std::optional<TokenId> token_to_id(std::string_view token) const;
 
@@ -73,6 +77,7 @@ class Tokenizer {
 
   heddle_text_tokenizer* handle_;  ///< Owned.
   PieceTable pieces_;
+  std::size_t longest_token_ = 0;
 };
 
 }  // namespace heddle::text

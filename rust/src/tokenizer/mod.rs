@@ -3,7 +3,9 @@
 mod open;
 pub mod pieces;
 
-use tokenizers::Tokenizer;
+use tokenizers::{
+    Encoding, Model, OffsetReferential, OffsetType, PostProcessor, PreTokenizer, Tokenizer,
+};
 
 use crate::abi::{guard, Buffer, Bytes, Code, Failure};
 
@@ -46,10 +48,40 @@ pub unsafe extern "C" fn heddle_text_encode(
 ) -> Code {
     guard(error, || {
         let text = text.text("text to encode")?;
-        let encoding = (*tokenizer).encode_fast(text, add_special).map_err(Failure::invalid)?;
-        out.write(encoding.get_ids().to_vec().into());
+        let ids = ids_of(&*tokenizer, text, add_special).map_err(Failure::invalid)?;
+        out.write(ids.into());
         Ok(())
     })
+}
+
+/// What `Tokenizer::encode_fast` gives. That keeps the text and the place of every token until the
+/// last one is known; here a word's tokens are but their ids as soon as the word is done.
+fn ids_of(
+    tokenizer: &Tokenizer,
+    text: &str,
+    add_special: bool,
+) -> Result<Vec<u32>, tokenizers::Error> {
+    let mut words =
+        tokenizer.get_added_vocabulary().extract_and_normalize(tokenizer.get_normalizer(), text);
+    if let Some(splitter) = tokenizer.get_pre_tokenizer() {
+        splitter.pre_tokenize(&mut words)?;
+    }
+    let mut ids = Vec::new();
+    for (word, _, known) in words.get_splits(OffsetReferential::Original, OffsetType::None) {
+        match known {
+            Some(tokens) => ids.extend(tokens.iter().map(|token| token.id)),
+            None => {
+                ids.extend(tokenizer.get_model().tokenize(word)?.iter().map(|token| token.id))
+            }
+        }
+    }
+    drop(words);
+    let Some(processor) = tokenizer.get_post_processor() else {
+        return Ok(ids);
+    };
+    let bare = |id| (id, String::new(), (0, 0), None, 0);
+    let encoding: Encoding = ids.into_iter().map(bare).collect();
+    Ok(processor.process(encoding, None, add_special)?.get_ids().to_vec())
 }
 
 /// Text of `count` ids. Ids that no token has are skipped, as in the Python library.
