@@ -114,7 +114,7 @@ class Walk {
     return take(']');
   }
 
-  /// A number, true, false or null; which of them, only a number has to say.
+  /// A number, true, false or null.
   bool word() {
     const std::size_t begin = at_;
     while (at_ < text_.size() && of_number(text_[at_])) {
@@ -124,7 +124,8 @@ class Walk {
       while (peek() >= 'a' && peek() <= 'z') {
         ++at_;
       }
-      return at_ > begin;
+      const std::string_view word = text_.substr(begin, at_ - begin);
+      return word == "true" || word == "false" || word == "null";
     }
     const std::string number(text_.substr(begin, at_ - begin));
     if (fits(number)) {

@@ -20,6 +20,12 @@ constexpr std::size_t kWorksMax = 1024;                          ///< Of a clien
 constexpr std::size_t kBytesMax = std::size_t{64} << 20U;        ///< Of a client.
 constexpr std::size_t kBytesOfAllMax = std::size_t{256} << 20U;  ///< Of all of them.
 
+/// A handler, which can only be moved, as a function.
+template <class Handler>
+std::function<void(bool)> shared(Handler handler) {
+  return [handler = std::make_shared<Handler>(std::move(handler))](bool gone) { (*handler)(gone); };
+}
+
 }  // namespace
 
 struct TextPool::Work {
@@ -28,7 +34,7 @@ struct TextPool::Work {
   bool admitted = false;  ///< And so in held_; else it is the house's own.
   std::function<bool()> step{};
   /// Called on the loop, with whether the client had gone before all was done.
-  std::move_only_function<void(bool)> done{};
+  std::function<void(bool)> done{};
   /// The loop has work for as long as somebody waits for a thread.
   asio::executor_work_guard<asio::io_context::executor_type> guard;
 
@@ -76,17 +82,17 @@ void TextPool::release(const Work& work) {
   }
 }
 
-void TextPool::add(std::unique_ptr<Work> work) {
+void TextPool::add(std::shared_ptr<Work> work) {
   {
     const std::lock_guard lock(mutex_);
-    FairQueue<std::unique_ptr<Work>>& queue = work->is_long() ? long_ : short_;
+    FairQueue<std::shared_ptr<Work>>& queue = work->is_long() ? long_ : short_;
     const std::string client = work->owner.client;
     queue.push_back(client, std::move(work));
   }
   asio::post(threads_, [this] { turn(); });
 }
 
-std::unique_ptr<TextPool::Work> TextPool::next() {
+std::shared_ptr<TextPool::Work> TextPool::next() {
   const bool may_be_long = !long_.empty() && long_running_ < long_most_;
   if (may_be_long && (long_next_ || short_.empty())) {
     long_next_ = false;
@@ -97,8 +103,8 @@ std::unique_ptr<TextPool::Work> TextPool::next() {
   return short_.empty() ? nullptr : std::move(*short_.pop());
 }
 
-void TextPool::put_back(std::unique_ptr<Work> work) {
-  FairQueue<std::unique_ptr<Work>>& queue = work->is_long() ? long_ : short_;
+void TextPool::put_back(std::shared_ptr<Work> work) {
+  FairQueue<std::shared_ptr<Work>>& queue = work->is_long() ? long_ : short_;
   const std::string client = work->owner.client;
   queue.push_front(client, std::move(work));
 }
@@ -107,7 +113,7 @@ void TextPool::put_back(std::unique_ptr<Work> work) {
 /// taken by the thread on which one of these ends.
 void TextPool::turn() {
   std::unique_lock lock(mutex_);
-  while (std::unique_ptr<Work> work = next()) {
+  while (std::shared_ptr<Work> work = next()) {
     lock.unlock();
     bool gone = work->gone();
     const bool ended = gone || work->step();
@@ -136,11 +142,11 @@ Task<Result<void>> TextPool::run_steps(TextOwner owner,
     co_return admitted.error();
   }
   auto begin = [this, &owner, bytes, &step](auto done) {
-    add(std::make_unique<Work>(Work{.owner = std::move(owner),
+    add(std::make_shared<Work>(Work{.owner = std::move(owner),
                                     .bytes = bytes,
                                     .admitted = true,
                                     .step = std::move(step),
-                                    .done = std::move(done),
+                                    .done = shared(std::move(done)),
                                     .guard = asio::make_work_guard(loop_)}));
   };
   const auto [gone] =
@@ -157,9 +163,9 @@ Task<void> TextPool::run(std::function<void()> work) {
     return true;
   };
   auto begin = [this, &step](auto done) {
-    add(std::make_unique<Work>(Work{.bytes = kShortBytes + 1,
+    add(std::make_shared<Work>(Work{.bytes = kShortBytes + 1,
                                     .step = std::move(step),
-                                    .done = std::move(done),
+                                    .done = shared(std::move(done)),
                                     .guard = asio::make_work_guard(loop_)}));
   };
   (void)co_await asio::async_initiate<const AwaitToken, void(bool)>(std::move(begin), kAwait);

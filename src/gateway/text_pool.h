@@ -58,18 +58,18 @@ class TextPool {
   };
 
   Result<void> admit(const std::string& client, std::size_t bytes);
-  void add(std::unique_ptr<Work> work);
+  void add(std::shared_ptr<Work> work);
   void turn();
-  std::unique_ptr<Work> next();
-  void put_back(std::unique_ptr<Work> work);
+  std::shared_ptr<Work> next();
+  void put_back(std::shared_ptr<Work> work);
   void release(const Work& work);
 
   boost::asio::io_context& loop_;
   const std::size_t long_most_;  ///< Long works that may run at once.
   std::mutex mutex_{};
   // Guarded by mutex_:
-  FairQueue<std::unique_ptr<Work>> short_{};
-  FairQueue<std::unique_ptr<Work>> long_{};
+  FairQueue<std::shared_ptr<Work>> short_{};
+  FairQueue<std::shared_ptr<Work>> long_{};
   std::size_t long_running_ = 0;
   bool long_next_ = true;  ///< Whose turn it is where both wait.
   std::map<std::string, Held> held_{};
