@@ -20,6 +20,7 @@ constexpr std::size_t kDepthMax = 64;
 constexpr std::size_t kPartsMax = std::size_t{1} << 19U;
 constexpr std::size_t kCommasMax = std::size_t{1} << 22U;
 constexpr std::size_t kFieldsMax = 4096;
+constexpr std::size_t kNameMax = 1024;
 constexpr std::size_t kShownMax = 60;  // Bytes of a string that a message repeats.
 
 bool is_neutral(dom::element value) {
@@ -163,6 +164,10 @@ std::optional<std::string> BodyReader::text(std::string_view key) {
 }
 
 std::string BodyReader::required_text(std::string_view key, std::string_view example) {
+  const std::optional<dom::element> given = find(key);
+  if (given && given->is_string() && std::string_view(*given).size() > kNameMax) {
+    reject(key, *given, "at most " + std::to_string(kNameMax) + " bytes");
+  }
   const std::optional<std::string> value = text(key);
   if (ok() && (!value || value->empty())) {
     fail(invalid_request(std::string(key),

@@ -31,7 +31,7 @@ class BodyReader {
   [[nodiscard]] std::optional<simdjson::dom::element> find(std::string_view key);
 
   [[nodiscard]] std::optional<std::string> text(std::string_view key);
-  /// A string that must be there and not be empty.
+  /// A name: a string that must be there and not be empty, of up to 1,024 bytes.
   [[nodiscard]] std::string required_text(std::string_view key, std::string_view example);
   [[nodiscard]] std::optional<bool> flag(std::string_view key);
   [[nodiscard]] std::optional<double> number(std::string_view key, Bounds bounds);

@@ -139,7 +139,7 @@ def cpu_seconds(pid):
 
 
 def test_work_ends_when_the_client_has_left(server):
-    """2,048 inputs that fit take seconds; they are left when nobody waits for them."""
+    """Inputs that fit, but take many seconds: they are left when nobody waits for them."""
     inputs = [("1 " * LONG_CONTEXT)[: LONG_CONTEXT // 2 - 100]] * 400
     body = json.dumps({"model": "long", "input": inputs}).encode()
     host, port = server.url.removeprefix("http://").split(":")
@@ -147,15 +147,14 @@ def test_work_ends_when_the_client_has_left(server):
         head = f"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         connection.sendall(head.encode() + body)
         time.sleep(0.3)
-    deadline = time.monotonic() + 20
-    before = cpu_seconds(server.process.pid)
-    while time.monotonic() < deadline:
-        time.sleep(0.5)
+    at_leaving = before = cpu_seconds(server.process.pid)
+    for _ in range(40):
+        time.sleep(2)
         now = cpu_seconds(server.process.pid)
         if now - before < 0.05:
             break
         before = now
-    else:
-        pytest.fail("the server still works for a client that has left")
+    # All of it takes some 10 s.
+    assert before - at_leaving < 3, before - at_leaving
     prompt, answer = heddle.eval_set(MODEL, 1)[0]
     assert server.chat(MODEL, prompt) == answer
