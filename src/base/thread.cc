@@ -1,7 +1,9 @@
 #include "base/thread.h"
 
 #include <cstring>
+#include <latch>
 #include <memory>
+#include <vector>
 
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -55,6 +57,23 @@ void Thread::join() {
   if (std::exchange(joinable_, false)) {
     (void)::pthread_join(handle_, nullptr);
   }
+}
+
+Result<void> try_threads(std::size_t count) {
+  std::latch over(1);
+  std::vector<Thread> threads;
+  Result<void> tried;
+  while (tried && threads.size() < count) {
+    const std::string what = "thread " + std::to_string(threads.size() + 1);
+    Result<Thread> thread = Thread::start({.name = what}, [&over] { over.wait(); });
+    if (thread) {
+      threads.push_back(std::move(*thread));
+    } else {
+      tried = thread.error();
+    }
+  }
+  over.count_down();
+  return tried;
 }
 
 Error out_of_threads(const std::string& what, std::string_view why) {

@@ -48,6 +48,10 @@ class Thread {
   bool joinable_ = false;
 };
 
+/// Whether so many threads can be had at once: they are started, and ended again. For those of a
+/// library that leaves no way out where some of a pool's threads cannot be started.
+[[nodiscard]] Result<void> try_threads(std::size_t count);
+
 /// What to say where `what` could not be started for want of a process or thread: why, the limit of
 /// this user, and what heddle needs. kUnavailable.
 [[nodiscard]] Error out_of_threads(const std::string& what, std::string_view why);

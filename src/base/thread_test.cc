@@ -46,6 +46,11 @@ TEST(Thread, FailsWithAnErrorWhereItCannotBeStarted) {
   EXPECT_NE(thread.error().message.find("start the thread \"too deep\""), std::string::npos);
 }
 
+TEST(Thread, SoManyCanBeHadAtOnce) {
+  const Result<void> tried = try_threads(20);
+  EXPECT_TRUE(tried) << tried.error().message;
+}
+
 TEST(Thread, WhatLibrariesThrowIsAnError) {
   const Result<void> failed = with_threads("the pool", []() -> Result<void> {
     std::rethrow_exception(

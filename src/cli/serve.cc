@@ -34,6 +34,9 @@ namespace {
 constexpr Duration kParting = std::chrono::milliseconds(400);
 constexpr Duration kLastResort = std::chrono::milliseconds(900);
 
+/// Of this process beside the loop's, with some to spare; each device adds the process of a worker.
+constexpr std::size_t kThreads = 12;
+
 /// Reads the text part of a model, wherever its directory is.
 gateway::Gateway::TextOpener text_opener(const std::string& base) {
   return
@@ -244,7 +247,10 @@ int serve(const ServeOptions& options) {
   asio::io_context loop(1);
   LastResort last_resort;
   Server server(loop, options, *config, last_resort);
-  const Result<void> started = with_threads("the server", [&] {
+  const Result<void> started = with_threads("the server", [&]() -> Result<void> {
+    if (const Result<void> possible = try_threads(kThreads + config->devices.size()); !possible) {
+      return possible.error();
+    }
     log::configure({.level = config->log_level, .format = config->log_format});
     warn_of(*config);
     return server.start();

@@ -12,8 +12,8 @@ namespace {
 
 /// Compilers recurse: as deep as a grammar is, within what they allow.
 constexpr std::size_t kStackBytes = std::size_t{64} << 20U;
-/// Of a core that steps want too, the thread has a tenth.
-constexpr int kNice = 10;
+/// Of a core that steps want too, the thread has a quarter.
+constexpr int kNice = 5;
 
 }  // namespace
 

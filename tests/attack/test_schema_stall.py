@@ -9,6 +9,7 @@ import pytest
 import server as heddle
 
 SCHEMAS = 20
+ALONE = 100  # Answers whose longest is the measure.
 FLOOR_SECONDS = 0.05  # Machines are noisy.
 
 
@@ -37,7 +38,7 @@ def ask_with(server, number, properties):
 def longest_answer(server, until):
     """Seconds of the slowest of many short answers of another model."""
     longest, count = 0.0, 0
-    while count < 30 or not until():
+    while count < ALONE or not until():
         began = time.monotonic()
         assert server.chat("adder", "1+1=", max_tokens=4)
         longest, count = max(longest, time.monotonic() - began), count + 1
@@ -64,6 +65,7 @@ def measure(properties):
         attacker.start()
         beside = longest_answer(server, sent.is_set)
         attacker.join()
+        alone = max(alone, longest_answer(server, lambda: True))  # The machine may have other things to do.
     print(json.dumps({"alone_s": alone, "beside_s": beside, "statuses": statuses}))
     # What is too large is refused; the rest is served.
     assert set(statuses) <= {200, 400, 429}, statuses
