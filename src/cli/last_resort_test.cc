@@ -22,7 +22,7 @@ TEST(LastResortDeathTest, EndsAProcessThatDoesNotEnd) {
         }
       },
       testing::ExitedWithCode(EXIT_FAILURE),
-      "did not end within 1 ms");
+      "did not end within 1.00 ms");
 }
 
 TEST(LastResortDeathTest, LeavesAloneOneThatDoes) {
