@@ -17,6 +17,9 @@ use tokenizers::Tokenizer;
 use crate::abi::{guard, Buffer, Bytes, Code, Failure};
 use crate::tokenizer::pieces::Table;
 
+#[path = "grammar_clone.rs"]
+mod clone;
+
 /// Bytes of a grammar as the client wrote it.
 const TEXT_MAX: usize = 256 << 10;
 /// Brackets open at once. The parsers below recurse; a thread's stack must not decide.

@@ -27,7 +27,11 @@ Result<std::unique_ptr<EventLog>> EventLog::create(Options options) {
     return Error{Code::kUnavailable,
                  "write the event log " + self->options_.path + ": " + std::strerror(errno)};
   }
-  self->thread_ = std::thread([raw = self.get()] { raw->run(); });
+  Result<Thread> thread = Thread::start({.name = "event log"}, [raw = self.get()] { raw->run(); });
+  if (!thread) {
+    return thread.error();
+  }
+  self->thread_ = std::move(*thread);
   return self;
 }
 
@@ -37,9 +41,7 @@ EventLog::~EventLog() {
     stopping_ = true;
   }
   woken_.notify_one();
-  if (thread_.joinable()) {
-    thread_.join();
-  }
+  thread_.join();
   if (fd_ >= 0) {
     (void)::close(fd_);
   }

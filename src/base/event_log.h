@@ -5,9 +5,9 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 
 #include "base/result.h"
+#include "base/thread.h"
 
 namespace heddle {
 
@@ -47,7 +47,7 @@ class EventLog {
   std::string waiting_{};  // Guarded by mutex_.
   bool stopping_ = false;  // Guarded by mutex_.
   bool given_up_ = false;  // Guarded by mutex_.
-  std::thread thread_{};
+  Thread thread_{};
 };
 
 }  // namespace heddle

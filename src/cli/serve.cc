@@ -7,11 +7,14 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/thread.h"
 #include "base/units.h"
+#include "cli/last_resort.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 #include "config/config.h"
@@ -25,6 +28,14 @@ namespace heddle::cli {
 namespace asio = boost::asio;
 
 namespace {
+
+/// Beyond `shutdown_timeout`: until what has not ended is ended, for clients and engines to take
+/// their leave; and until nobody is waited for.
+constexpr Duration kParting = std::chrono::milliseconds(400);
+constexpr Duration kLastResort = std::chrono::milliseconds(900);
+
+/// Of this process beside the loop's, with some to spare; each device adds the process of a worker.
+constexpr std::size_t kThreads = 12;
 
 /// Reads the text part of a model, wherever its directory is.
 gateway::Gateway::TextOpener text_opener(const std::string& base) {
@@ -108,8 +119,17 @@ void warn_of(const config::Config& config) {
 /// The parts of a running server, and what signals do to them. Loop thread.
 class Server {
  public:
-  Server(asio::io_context& loop, const ServeOptions& options, config::Config config)
-      : loop_(loop), options_(options), config_(std::move(config)), signals_(loop) {}
+  /// `last_resort` outlives it: its end may be what hangs.
+  Server(asio::io_context& loop,
+         const ServeOptions& options,
+         config::Config config,
+         LastResort& last_resort)
+      : loop_(loop),
+        options_(options),
+        config_(std::move(config)),
+        signals_(loop),
+        last_resort_(last_resort),
+        patience_(loop) {}
 
   Result<void> start() {
     Result<std::unique_ptr<manager::Manager>> manager =
@@ -181,15 +201,25 @@ class Server {
     });
   }
 
-  /// Lets what runs end, until the deadline.
+  /// Lets what runs end, until the deadline. Then all that is left is ended at once, whatever it
+  /// waits for.
   void end() {
     ending_ = true;
+    last_resort_.arm(config_.shutdown_timeout + kLastResort);
+    patience_.expires_after(config_.shutdown_timeout + kParting);
+    patience_.async_wait([this](const boost::system::error_code& stopped) {
+      if (!stopped) {
+        log::warning("ends at once, as not all has ended in time");
+        loop_.stop();
+      }
+    });
     log::info("shutting down; a second signal ends at once",
               {{"patience", format_duration(config_.shutdown_timeout)}});
     gateway_->drain(config_.shutdown_timeout, [this] {
       // Whatever still runs was given up by the gateway; engines get their time to end.
       manager_->drain(steady_now(), [this] {
         signals_.cancel();
+        patience_.cancel();
         loop_.stop();
       });
     });
@@ -199,6 +229,8 @@ class Server {
   const ServeOptions& options_;
   config::Config config_;
   asio::signal_set signals_;
+  LastResort& last_resort_;
+  asio::steady_timer patience_;
   Metrics metrics_{};
   std::unique_ptr<manager::Manager> manager_{};
   std::unique_ptr<gateway::Gateway> gateway_{};
@@ -212,11 +244,17 @@ int serve(const ServeOptions& options) {
   if (!config) {
     return fail(config.error());
   }
-  log::configure({.level = config->log_level, .format = config->log_format});
-  warn_of(*config);
   asio::io_context loop(1);
-  Server server(loop, options, std::move(config).value());
-  const Result<void> started = server.start();
+  LastResort last_resort;
+  Server server(loop, options, *config, last_resort);
+  const Result<void> started = with_threads("the server", [&]() -> Result<void> {
+    if (const Result<void> possible = try_threads(kThreads + config->devices.size()); !possible) {
+      return possible.error();
+    }
+    log::configure({.level = config->log_level, .format = config->log_format});
+    warn_of(*config);
+    return server.start();
+  });
   if (!started) {
     log::flush();
     return fail(started.error());

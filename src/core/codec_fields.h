@@ -49,6 +49,12 @@ void fields(V& v, Like<SequenceRefused> auto& x) {
 }
 
 template <class V>
+void fields(V& v, Like<SequenceReady> auto& x) {
+  v.type("SequenceReady");
+  v("sequence", x.sequence);
+}
+
+template <class V>
 void fields(V& v, Like<SliceDone> auto& x) {
   v.type("SliceDone");
   v("sequence", x.sequence);

@@ -21,6 +21,7 @@ std::vector<SequenceId> Sequences::add(const Submit& submit, Instant now) {
                       .arrived = now - submit.age,
                       .due = now + submit.due,
                       .begun = generated > 0,
+                      .compiling = choice.params.grammar.constrains(),
                       .tokens = static_cast<std::int64_t>(submit.prompt.size()) + generated,
                       .remaining = choice.params.max_tokens - generated};
     by_request_[submit.request].insert(id);
@@ -40,6 +41,13 @@ void Sequences::remove(SequenceId id) {
   sequences_.erase(found);
 }
 
+void Sequences::set_ready(SequenceId id) {
+  const auto found = sequences_.find(id);
+  if (found != sequences_.end()) {
+    found->second.compiling = false;
+  }
+}
+
 bool Sequences::advance(const SliceDone& slice) {
   Sequence& sequence = sequences_.at(slice.sequence);
   sequence.computed = slice.computed;
@@ -53,6 +61,7 @@ bool Sequences::advance(const SliceDone& slice) {
 
 void Sequences::admit(SequenceId id, std::uint64_t rank) {
   Sequence& sequence = sequences_.at(id);
+  HEDDLE_CHECK(!sequence.compiling);
   sequence.admitted = true;
   sequence.rank = rank;
 }
@@ -148,6 +157,9 @@ const Sequence* Sequences::oldest_admitted() const {
 std::vector<policy::AdmissionView> Sequences::admission_views() const {
   std::vector<policy::AdmissionView> views;
   for (const auto& [id, sequence] : sequences_) {
+    if (sequence.compiling) {
+      continue;
+    }
     views.push_back({.id = id,
                      .model = sequence.model,
                      .priority = sequence.priority,

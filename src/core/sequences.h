@@ -25,12 +25,16 @@ struct Sequence {
   Instant arrived{};
   Instant due{};       ///< Its first token.
   bool begun = false;  ///< Somebody has had a token of it, or it has had pages: it goes on first.
+  bool compiling = false;  ///< Its grammar is: no policy sees it yet.
   bool admitted = false;
   std::uint64_t rank = 0;      ///< Of admission, where prefill goes by that.
   std::int64_t tokens = 0;     ///< Known ones: prompt, and what was generated.
   std::int64_t computed = 0;   ///< Of these, how many have KV.
   std::int64_t remaining = 0;  ///< May still be generated.
   bool packed = false;         ///< Computes all itself, on as few pages as can be.
+
+  /// It could be admitted.
+  [[nodiscard]] bool waits() const { return !admitted && !compiling; }
 };
 
 /// The sequences of one device and what policies see of them. Bookkeeping; decides nothing.
@@ -39,6 +43,8 @@ class Sequences {
   /// The sequences of a request, one per choice, not admitted. The request must be new.
   std::vector<SequenceId> add(const Submit& submit, Instant now);
   void remove(SequenceId id);
+  /// Its grammar is compiled. Ignored if it is gone.
+  void set_ready(SequenceId id);
   /// Takes in what a step did for one slice; true if the sequence has ended (it is still there).
   bool advance(const SliceDone& slice);
 
@@ -65,6 +71,7 @@ class Sequences {
   /// The oldest of those admitted; null if there is none.
   [[nodiscard]] const Sequence* oldest_admitted() const;
 
+  /// Those that are admitted or wait to be.
   [[nodiscard]] std::vector<policy::AdmissionView> admission_views() const;
   /// The admitted sequences of these models.
   [[nodiscard]] std::vector<policy::SequenceView> step_views(const std::set<ModelId>& models) const;

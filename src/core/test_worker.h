@@ -131,6 +131,7 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
     std::vector<TokenId> tokens{};  ///< Prompt, and what was generated.
     std::int64_t computed = 0;
     std::vector<ModelledKv::BlockId> blocks{};
+    bool compiling = false;  ///< Its grammar is.
 
     /// What the first n of its blocks hold when the first `end` tokens are computed: the last's.
     [[nodiscard]] ModelledKv::Content content(std::int64_t n, std::int64_t end) const {
@@ -163,6 +164,8 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
   void tell(const WorkerEvent& event) {
     if (const auto* closed = std::get_if<ModelClosed>(&event)) {
       close(closed->model);  // The pool is this thread's, so not before the core hears of it.
+    } else if (const auto* ready = std::get_if<SequenceReady>(&event)) {
+      set_ready(ready->sequence);
     }
     std::vector<WorkerCommand> commands;
     heard.push_back({around_.now(), event});
@@ -330,6 +333,21 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
                .salt = command.cache_salt,
                .tokens = command.tokens};
     HEDDLE_CHECK(running.generated < running.max_tokens);
+    running.compiling = command.params.grammar.constrains();
+    if (running.compiling) {
+      around_.at(around_.now() + some(0us, 3ms),
+                 [self = shared_from_this(), id = command.sequence] { self->end_compiling(id); });
+    }
+  }
+  void end_compiling(SequenceId id) {
+    if (alive_ && running_.contains(id)) {
+      hear(SequenceReady{.sequence = id});
+    }
+  }
+  void set_ready(SequenceId id) {
+    if (const auto found = running_.find(id); found != running_.end()) {
+      found->second.compiling = false;
+    }
   }
   void free_blocks(SequenceId id) {
     Running& running = running_.at(id);
@@ -344,7 +362,7 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
     PrefixesTaken taken;
     for (const SequenceId id : command.sequences) {
       Running& running = running_.at(id);
-      HEDDLE_CHECK(running.computed == 0 && running.blocks.empty());
+      HEDDLE_CHECK(running.computed == 0 && running.blocks.empty() && !running.compiling);
       const auto most = (std::ssize(running.tokens) - 1) / ModelledKv::kBlockTokens;
       while (std::ssize(running.blocks) < most) {
         const auto block =
@@ -438,7 +456,7 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
     Running& running = running_.at(slice.sequence);
     const std::int64_t known = std::ssize(running.tokens);
     const std::int64_t end = running.computed + slice.tokens;
-    HEDDLE_CHECK(end <= known);
+    HEDDLE_CHECK(end <= known && !running.compiling);
     if (!grow(running, (end + ModelledKv::kBlockTokens - 1) / ModelledKv::kBlockTokens)) {
       return false;
     }

@@ -436,6 +436,8 @@ class World {
         SubmitChoice choice{.generated = record.generated[i]};
         choice.params.choice = static_cast<std::uint32_t>(i);
         choice.params.max_tokens = record.max_tokens;
+        choice.params.grammar.kind =
+            record.id.value() % 4 == 0 ? spec::GrammarKind::kRegex : spec::GrammarKind::kNone;
         submit.choices.push_back(std::move(choice));
       }
     }

@@ -56,12 +56,12 @@ void WorkerCore::Impl::admit() {
 bool WorkerCore::Impl::engine_has_enough() const {
   const auto& all = sequences_.all();
   const bool nobody_waits =
-      std::all_of(all.begin(), all.end(), [](const auto& entry) { return entry.second.admitted; });
+      std::none_of(all.begin(), all.end(), [](const auto& entry) { return entry.second.waits(); });
   if (nobody_waits) {
     return true;
   }
   const bool none_goes_on = std::none_of(all.begin(), all.end(), [](const auto& entry) {
-    return entry.second.begun && !entry.second.admitted;
+    return entry.second.begun && entry.second.waits();
   });
   const PrefillState state = prefill_state();
   return none_goes_on && state.dispatched >= state.ahead;
@@ -144,15 +144,15 @@ void WorkerCore::Impl::on(const RecallRequests& recall) {
   tell_shortage(shortage);
   std::set<std::tuple<Instant, SequenceId, RequestId>> waiting;
   for (const auto& [id, sequence] : sequences_.all()) {
-    if (shortage.short_sequences > 0 && sequence.model == recall.model && !sequence.admitted) {
+    if (shortage.short_sequences > 0 && sequence.model == recall.model && sequence.waits()) {
       waiting.emplace(sequence.arrived, id, sequence.request);
     }
   }
   std::int64_t left = recall.most;
   for (const auto& [arrived, id, request] : waiting) {
     const std::vector<SequenceId> choices = sequences_.of_request(request);
-    const bool all_wait = std::none_of(choices.begin(), choices.end(), [&](SequenceId choice) {
-      return sequences_.find(choice)->admitted;
+    const bool all_wait = std::all_of(choices.begin(), choices.end(), [&](SequenceId choice) {
+      return sequences_.find(choice)->waits();
     });
     if (left > 0 && !choices.empty() && all_wait) {
       give_back(request, true);
@@ -212,6 +212,9 @@ PrefillState WorkerCore::Impl::prefill_state() const {
   Duration most = policy::kPrefillAlone * options_.step.budget;
   const std::int64_t chunk = options_.step.max_batch_tokens;
   for (const auto& [id, sequence] : sequences_.all()) {
+    if (sequence.compiling) {
+      continue;
+    }
     if (!sequence.admitted) {
       state.ahead = std::max(state.ahead, costs_.prefill(sequence.model, 0, chunk, chunk));
     } else if (!models_.at(sequence.model).complete()) {

@@ -73,6 +73,10 @@ struct SequenceRefused {
   SequenceId sequence{};
   Error error{};
 };
+/// The engine has a sequence with a grammar, which had to be compiled: it may take part in steps.
+struct SequenceReady {
+  SequenceId sequence{};
+};
 /// What a step did for one slice; engine::SliceResult in the words of this layer.
 struct SliceDone {
   SequenceId sequence{};
@@ -118,6 +122,7 @@ using WorkerEvent = std::variant<WorkerMessage,
                                  CopyProgress,
                                  RecordingsKept,
                                  SequenceRefused,
+                                 SequenceReady,
                                  PrefixesTaken,
                                  KvCounted,
                                  StepDone,
@@ -179,7 +184,9 @@ struct SetSourceReady {
 struct HastenCopy {
   ModelId model{};
 };
-/// Engine::add_sequence; SequenceRefused if it fails.
+/// Engine::add_sequence; SequenceRefused if it fails. Of one whose parameters have a grammar that
+/// is compiled first, meanwhile nothing waits for it: SequenceReady or SequenceRefused follows, and
+/// no other command but RemoveSequence names it before.
 struct AddSequence {
   SequenceId sequence{};
   ModelId model{};

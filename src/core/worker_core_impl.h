@@ -98,6 +98,7 @@ class WorkerCore::Impl {
   void on(const CopyProgress& progress);
   void on(const RecordingsKept& kept);
   void on(const SequenceRefused& refused);
+  void on(const SequenceReady& ready);
   void on(const PrefixesTaken& taken);
   void on(const KvCounted& counted);
   void on(const StepDone& done);

@@ -410,5 +410,56 @@ TEST(WorkerCore, ALoanWaitsForPagesOnTheirWayAndIsRefusedWithoutThem) {
   EXPECT_EQ(find<LoadRefused>(refused)->reason.code, Code::kResourceExhausted);
 }
 
+// ---- Grammars ----
+
+Submit constrained(std::uint64_t request, ModelId model) {
+  Submit submit = Bench::submit(request, model, 4, 2);
+  submit.choices[0].params.grammar = {.kind = spec::GrammarKind::kRegex, .text = "[0-9]+"};
+  return submit;
+}
+
+TEST(WorkerCore, NobodyWaitsForAGrammarThatIsBeingCompiled) {
+  Bench bench;
+  bench.serve(kA, 8);
+  const auto added = bench.tell(WorkerMessage{constrained(1, kA)});
+  const SequenceId waiting = find<AddSequence>(added)->sequence;
+  EXPECT_EQ(find<RunStep>(bench.tell(EngineIdle{})), nullptr);
+  EXPECT_EQ(bench.core.report().models.at(0).residency, Residency::kServing) << "it is in use";
+
+  bench.tell(WorkerMessage{Bench::submit(2, kA, 4, 2)});
+  const auto others = bench.tell(EngineIdle{});
+  ASSERT_NE(find<RunStep>(others), nullptr);
+  const policy::StepPlan plan = find<RunStep>(others)->plan;
+  ASSERT_EQ(plan.batches.at(0).slices.size(), 1U);
+  EXPECT_NE(plan.batches[0].slices[0].sequence, waiting);
+  bench.tell(done(plan, 0, 1));
+
+  bench.tell(SequenceReady{.sequence = waiting});
+  const auto both = bench.tell(EngineIdle{});
+  EXPECT_EQ(find<RunStep>(both)->plan.batches.at(0).slices.size(), 2U);
+}
+
+TEST(WorkerCore, ARequestEndsOrGoesBackWhileItsGrammarIsCompiled) {
+  Bench bench;
+  bench.serve(kA, 8);
+  const auto added = bench.tell(WorkerMessage{constrained(1, kA)});
+  const SequenceId first = find<AddSequence>(added)->sequence;
+  const auto cancelled = bench.tell(WorkerMessage{CancelRequest{.request = RequestId(1)}});
+  EXPECT_EQ(find<RemoveSequence>(cancelled)->sequence, first);
+  bench.tell(SequenceReady{.sequence = first});  // On its way already.
+  EXPECT_EQ(find<RunStep>(bench.tell(EngineIdle{})), nullptr);
+
+  const auto second = bench.tell(WorkerMessage{constrained(2, kA)});
+  const auto failed = bench.tell(SequenceRefused{.sequence = find<AddSequence>(second)->sequence,
+                                                 .error = {Code::kInvalidArgument, "no"}});
+  EXPECT_EQ(find<RequestFailed>(failed)->request, RequestId(2));
+
+  bench.tell(WorkerMessage{constrained(3, kA)});
+  EXPECT_EQ(find<CloseModel>(bench.tell(WorkerMessage{Bench::evict(kA, EvictMode::kWhenIdle, 8)})),
+            nullptr);
+  const auto evicted = bench.tell(WorkerMessage{Bench::evict(kA, EvictMode::kNow, 8)});
+  EXPECT_EQ(find<RequestReturned>(evicted)->request, RequestId(3));
+}
+
 }  // namespace
 }  // namespace heddle::core

@@ -116,6 +116,11 @@ void WorkerCore::Impl::on(const SequenceRefused& refused) {
   say(RequestFailed{.request = request, .error = refused.error});
 }
 
+void WorkerCore::Impl::on(const SequenceReady& ready) {
+  sequences_.set_ready(ready.sequence);
+  counts_changed_ = true;
+}
+
 /// Forgets a sequence that the engine knows.
 void WorkerCore::Impl::forget_sequence(SequenceId id) {
   act(RemoveSequence{.sequence = id});

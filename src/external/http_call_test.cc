@@ -79,6 +79,17 @@ TEST(HttpCall, TellsTheKindsOfFailureApart) {
   EXPECT_FALSE(run(loop, http_call(noise.address(), {}, 1min)).has_value());
 }
 
+TEST(HttpCall, FollowsNoRedirect) {
+  asio::io_context loop(1);
+  Server other(loop, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+  const std::string place = "http://127.0.0.1:" + std::to_string(other.address().port) + "/";
+  Server server(loop, "HTTP/1.1 302 Found\r\nLocation: " + place + "\r\nContent-Length: 0\r\n\r\n");
+  const auto answer = run(loop, http_call(server.address(), {}, 1min));
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->status, 302);
+  EXPECT_EQ(other.heard, "");
+}
+
 TEST(HttpCall, FindsHostsByName) {
   asio::io_context loop(1);
   Server server(loop, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");

@@ -147,13 +147,11 @@ Output::Output(std::string model, OutputLimits limits)
 
 Output::~Output() {
   stop_ = Descriptor();
-  if (thread_.joinable()) {
-    thread_.join();
-  }
+  thread_.join();
 }
 
 Result<Descriptor> Output::open() {
-  HEDDLE_CHECK(!thread_.joinable());
+  HEDDLE_CHECK(!stop_);  // It is opened once.
   std::array<int, 2> ends{-1, -1};
   std::array<int, 2> stop{-1, -1};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
@@ -167,9 +165,14 @@ Result<Descriptor> Output::open() {
                  "make a pipe for what the engine writes: " + std::string(std::strerror(errno))};
   }
   stop_ = Descriptor(stop[1]);
-  thread_ = std::thread([state = state_, input = std::move(reading), end = Descriptor(stop[0])] {
-    state->run(input, end);
-  });
+  const auto input = std::make_shared<Descriptor>(std::move(reading));
+  const auto end = std::make_shared<Descriptor>(stop[0]);
+  Result<Thread> thread =
+      Thread::start({.name = "output"}, [state = state_, input, end] { state->run(*input, *end); });
+  if (!thread) {
+    return thread.error();
+  }
+  thread_ = std::move(*thread);
   return writing;
 }
 

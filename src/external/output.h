@@ -3,11 +3,11 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/descriptor.h"
 #include "base/result.h"
+#include "base/thread.h"
 #include "base/time.h"
 
 namespace heddle::external {
@@ -43,7 +43,7 @@ class Output {
   struct State;
   std::shared_ptr<State> state_;
   Descriptor stop_{};  ///< Closed: the thread is to end.
-  std::thread thread_{};
+  Thread thread_{};
 };
 
 }  // namespace heddle::external

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "gateway/forwarded_request.h"
 #include "gateway/job_setup.h"
+#include "gateway/redirect.h"
 #include "gateway/task.h"
 
 namespace heddle::gateway {
@@ -21,6 +22,16 @@ namespace {
 constexpr Duration kLoadingTextInterval = 1s;
 /// Of an answer that has to become one event; engines' errors are far smaller.
 constexpr std::size_t kEventMax = 4U << 20U;
+
+/// Status 502: its redirect is neither followed nor passed on.
+api::ApiError redirected_elsewhere(const std::string& model) {
+  return {.status = 502,
+          .message = "the engine of \"" + model +
+                     "\" redirects to another place than itself, which heddle does not pass on; "
+                     "configure the engine to redirect within its own address",
+          .type = "server_error",
+          .code = "bad_gateway"};
+}
 
 /// A text of several lines, such as JSON, as one event.
 std::string event_of_lines(std::string text) {
@@ -70,6 +81,7 @@ class Forwarding {
   Task<Result<void>> pass_as_event(UpstreamExchange& engine);
   Task<bool> recover(Error error, std::uint64_t losses);
   Task<void> fail(Error error);
+  Task<void> fail_with(api::ApiError told);
   Task<void> speak(std::string events);
   Task<void> tell_of_waiting();
 
@@ -78,6 +90,7 @@ class Forwarding {
            inbox_.waiting().has_value();
   }
   std::string take_part();
+  [[nodiscard]] bool keep_here(UpstreamHead& head) const;
   [[nodiscard]] Duration time_to_speak() const;
   [[nodiscard]] std::string error_events(const api::ApiError& error) const;
   [[nodiscard]] StreamHead take_head(UpstreamExchange& engine) const;
@@ -88,12 +101,13 @@ class Forwarding {
   ForwardedRequest live_;
   std::optional<api::ChunkWriter> chunks_{};  ///< Made when something is told of loading.
   ForeignInbox& inbox_;
-  std::string part_{};      ///< Of the body; not sent yet.
-  Duration spoken_{};       ///< Age at which the client was last told something.
-  bool readable_ = false;   ///< The body is text.
-  bool speaking_ = false;   ///< A stream of ours has begun.
-  bool told_load_ = false;  ///< It was told that the model loads.
-  bool answering_ = false;  ///< Something of the engine's answer went to the client.
+  core::EngineAddress address_{};  ///< Of the engine that is asked.
+  std::string part_{};             ///< Of the body; not sent yet.
+  Duration spoken_{};              ///< Age at which the client was last told something.
+  bool readable_ = false;          ///< The body is text.
+  bool speaking_ = false;          ///< A stream of ours has begun.
+  bool told_load_ = false;         ///< It was told that the model loads.
+  bool answering_ = false;         ///< Something of the engine's answer went to the client.
   bool client_left_ = false;
   bool events_ = false;       ///< What goes to the client are events.
   std::string last_bytes_{};  ///< The last two of them.
@@ -184,8 +198,8 @@ Task<bool> Forwarding::wait_and_tell() {
 /// Returns whether to wait for the engine once more.
 Task<bool> Forwarding::ask_engine() {
   const std::uint64_t losses = inbox_.losses();
-  const std::unique_ptr<UpstreamExchange> engine =
-      context_->upstream->exchange(inbox_.take_address());
+  address_ = inbox_.take_address();
+  const std::unique_ptr<UpstreamExchange> engine = context_->upstream->exchange(address_);
   inbox_.on_interrupt([&engine] { engine->close(); });
   live_.forwarded();
   part_.clear();
@@ -267,9 +281,31 @@ StreamHead Forwarding::take_head(UpstreamExchange& engine) const {
   return head;
 }
 
+/// Where the engine sends the client elsewhere: has it go to the engine by way of us. False where
+/// that is another place; only a redirect is followed, so of other answers that is left out.
+bool Forwarding::keep_here(UpstreamHead& head) const {
+  constexpr std::string_view kLocation = "location";
+  const std::string given(field_value(head.headers, kLocation));
+  if (given.empty()) {
+    return true;
+  }
+  const auto place = redirect_below(address_, job_.model->config.id, job_.request.target, given);
+  std::erase_if(head.headers,
+                [&](const auto& field) { return is_same_field(field.first, kLocation); });
+  if (place) {
+    head.headers.emplace_back("Location", *place);
+  }
+  return place.has_value() || head.status / 100 != 3;
+}
+
 Task<Result<void>> Forwarding::pass_answer(UpstreamExchange& engine) {
   const UpstreamHead& head = *engine.head();
   readable_ = head.is_plain();
+  if (!keep_here(*engine.head())) {
+    api::ApiError told = redirected_elsewhere(job_.model->config.id);
+    co_await fail_with(std::move(told));
+    co_return Result<void>();
+  }
   if (speaking_) {
     if (head.status != 200 || !head.is_event_stream() || !head.is_plain()) {
       const Result<void> passed = co_await pass_as_event(engine);
@@ -377,6 +413,10 @@ std::string Forwarding::error_events(const api::ApiError& error) const {
 /// Tells the client, in whatever way is left.
 Task<void> Forwarding::fail(Error error) {
   api::ApiError told = api::from_error(error);
+  co_await fail_with(std::move(told));
+}
+
+Task<void> Forwarding::fail_with(api::ApiError told) {
   if (!speaking_ && !answering_) {
     live_.end(told.status, told.message);
     co_await respond_error(http_, std::move(told));

@@ -66,6 +66,51 @@ TEST_F(ForwardingTest, ChunksAndEventsComeBackAsTheyAre) {
   EXPECT_TRUE(finished(2));
 }
 
+TEST_F(ForwardingTest, ARedirectToTheEngineLeadsToItByWayOfUs) {
+  std::string location;
+  start_with([&](const Peer& peer, const std::string&) {
+    return peer.answer("there", "Location: " + location + "\r\n", "307 Temporary Redirect");
+  });
+  for (const std::string& own :
+       {std::string("/ui/next?a=b"),
+        std::string("next?a=b"),
+        "http://127.0.0.1:" + std::to_string(engine->port()) + "/ui/next?a=b"}) {
+    location = own;
+    const TestResponse moved = call("GET", "/upstream/far/ui/page");
+    EXPECT_EQ(moved.status, 307);
+    EXPECT_EQ(moved.headers.at("location"), "/upstream/far/away/ui/next?a=b") << own;
+    EXPECT_EQ(moved.body, "there");
+  }
+  location = "/v1/elsewhere";
+  const TestResponse moved = call("POST", "/v1/chat/completions", chat());
+  EXPECT_EQ(moved.headers.at("location"), "/upstream/far/away/v1/elsewhere");
+}
+
+TEST_F(ForwardingTest, ARedirectToAnotherPlaceIsABadGateway) {
+  std::string location;
+  std::string status = "302 Found";
+  start_with([&](const Peer& peer, const std::string&) {
+    return peer.answer("there", "Location: " + location + "\r\nX-Mine: 1\r\n", status);
+  });
+  for (const char* other : {"http://169.254.169.254/latest",
+                            "http://127.0.0.1:1/x",
+                            "//evil.example/",
+                            "file:///etc"}) {
+    location = other;
+    const TestResponse refused = call("POST", "/v1/chat/completions", chat());
+    EXPECT_EQ(refused.status, 502) << other;
+    EXPECT_FALSE(refused.headers.contains("location"));
+    EXPECT_FALSE(refused.headers.contains("x-mine"));
+    EXPECT_THAT(refused.body, HasSubstr("redirects to another place"));
+  }
+  EXPECT_EQ(engine->requests().size(), 4U) << "it is not asked again";
+  status = "201 Created";
+  const TestResponse made = call("POST", "/v1/chat/completions", chat());
+  EXPECT_EQ(made.status, 201);
+  EXPECT_FALSE(made.headers.contains("location"));
+  EXPECT_EQ(made.body, "there");
+}
+
 TEST_F(ForwardingTest, PartsAreNotHeldBack) {
   std::promise<void> read;
   start_with([&](const Peer& peer, const std::string&) {

@@ -9,10 +9,10 @@
 #include <mutex>
 #include <optional>
 #include <system_error>
-#include <thread>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "history/database.h"
 
 namespace heddle::history {
@@ -34,6 +34,9 @@ constexpr const char* kCreate = R"(
   ) WITHOUT ROWID;
   PRAGMA user_version = 1;
   COMMIT;)";
+
+constexpr const char* kSelect =
+    "SELECT model, start, mean, peak FROM load WHERE length_ns = ? AND start < ? ORDER BY start";
 
 /// Opens the file for reading and writing, and makes it what it should be. kFailedPrecondition: it
 /// is of a later version.
@@ -61,6 +64,11 @@ Result<Database> open_for_writing(const std::string& file) {
   }
   if (*damages > 0) {
     return Error{Code::kCorrupt, "its pages contradict each other"};
+  }
+  if (*version > 0) {
+    if (const auto table = database->prepare(kSelect); !table) {
+      return Error{Code::kCorrupt, table.error().message};  // Sound, but not what it should be.
+    }
   }
   // A crash of the machine may cost the last windows, never the file.
   Result<void> ready = database->run("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;");
@@ -115,7 +123,7 @@ class HistoryStore::Impl {
     fs::create_directories(fs::path(file_).parent_path(), failed);  // What follows says if it did.
     open();
     if (access_ == Access::kReadWrite) {
-      writer_ = std::jthread([this] { write_all(); });
+      begin_writing();
     }
   }
 
@@ -162,8 +170,23 @@ class HistoryStore::Impl {
  private:
   using Write = std::function<Result<void>()>;
 
+  void begin_writing() {
+    Result<Thread> writer = Thread::start({.name = "history"}, [this] { write_all(); });
+    if (writer) {
+      writer_ = std::move(*writer);
+      return;
+    }
+    access_ = Access::kReadOnly;
+    warn("it is read but not written", writer.error());
+  }
+
   void open() {
+    std::error_code missing;
+    const bool emptied = fs::file_size(file_, missing) == 0;
     Result<Database> database = open_for_writing(file_);
+    if (database && emptied) {
+      warn("it is begun anew", {Code::kCorrupt, "it had no bytes"});
+    }
     if (!database && database.error().code == Code::kCorrupt) {
       database = begin_anew(database.error());
     }
@@ -255,31 +278,36 @@ class HistoryStore::Impl {
   }
 
   Result<void> read_into(std::map<std::string, std::vector<WindowLoad>>& all, std::int64_t before) {
-    Result<Statement> select = database_->prepare(
-        "SELECT model, start, mean, peak FROM load WHERE length_ns = ? AND start < ? "
-        "ORDER BY start");
+    Result<Statement> select = database_->prepare(kSelect);
     if (!select) {
       return select.error();
     }
     select->bind(1, window_.count());
     select->bind(2, before);
+    std::int64_t unsound = 0;
     for (;;) {
       const Result<bool> row = select->step();
       if (!row) {
         return row.error();
       }
       if (!*row) {
-        return {};
+        break;
       }
       const WindowLoad entry{.window = select->integer(1),
                              .load = {.mean = select->number(2), .peak = select->number(3)}};
       const bool sound = entry.window >= 0 && std::isfinite(entry.load.mean) &&
                          std::isfinite(entry.load.peak) && entry.load.mean >= 0 &&
                          entry.load.peak >= 0;
+      unsound += sound ? 0 : 1;
       if (sound) {
         all[select->text(0)].push_back(entry);
       }
     }
+    if (unsound > 0) {
+      warn("some windows are left out",
+           {Code::kCorrupt, std::to_string(unsound) + " have loads that cannot be"});
+    }
+    return {};
   }
 
   Result<void> enter(std::int64_t window, const ModelLoads& loads) {
@@ -338,7 +366,7 @@ class HistoryStore::Impl {
   bool writing_ = false;
   bool dropping_ = false;
   bool ending_ = false;
-  std::jthread writer_{};  ///< Last: it uses all the others.
+  Thread writer_{};  ///< Last: it uses all the others.
 };
 
 std::unique_ptr<HistoryStore> HistoryStore::open(const std::string& directory, Duration window) {

@@ -2,11 +2,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/log_tail.h"
 #include "history/database.h"
 
 #include <unistd.h>
@@ -17,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Pair;
 
@@ -150,6 +153,31 @@ TEST_F(HistoryStoreTest, ATornFileIsSetAsideToo) {
   bytes.close();
   EXPECT_EQ(open()->access(), Access::kReadWrite);
   EXPECT_EQ(set_aside().size(), 1U);
+}
+
+TEST_F(HistoryStoreTest, WarnsOfWhatItDoesNotHandOn) {
+  const auto warnings = [this](const std::function<void()>& damage) {
+    open()->record(5, {{"chat", kQuiet}});
+    damage();
+    const std::uint64_t before = log::tail(0).empty() ? 0 : log::tail(0).back().number;
+    (void)open()->read_all(kAll);
+    std::vector<std::string> said;
+    for (const log::Line& line : log::tail(before)) {
+      said.push_back(line.text);
+    }
+    return said;
+  };
+  const auto empty = warnings([this] { fs::resize_file(file(), 0); });
+  ASSERT_EQ(empty.size(), 1U);
+  EXPECT_THAT(empty[0], HasSubstr("it is begun anew"));
+  EXPECT_THAT(empty[0], HasSubstr(file()));
+  const auto lost = warnings([this] { run("DROP TABLE load"); });
+  ASSERT_EQ(lost.size(), 1U);
+  EXPECT_THAT(lost[0], HasSubstr("no such table"));
+  const auto unsound = warnings([this] { run("UPDATE load SET mean = -1"); });
+  ASSERT_EQ(unsound.size(), 1U);
+  EXPECT_THAT(unsound[0], HasSubstr("left out"));
+  EXPECT_THAT(warnings([] {}), IsEmpty());
 }
 
 TEST_F(HistoryStoreTest, AFileOfALaterVersionIsLeftAlone) {

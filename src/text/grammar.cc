@@ -62,6 +62,16 @@ Result<std::shared_ptr<GrammarMatcher>> GrammarMatcher::open(
   return std::shared_ptr<GrammarMatcher>(new GrammarMatcher(std::move(vocabulary), handle));
 }
 
+Result<std::shared_ptr<GrammarMatcher>> GrammarMatcher::clone() const {
+  heddle_text_grammar* handle = nullptr;
+  const Result<void> cloned = rust::checked(
+      [&](auto* error) { return heddle_text_grammar_clone(handle_, &handle, error); });
+  if (!cloned) {
+    return cloned.error();
+  }
+  return std::shared_ptr<GrammarMatcher>(new GrammarMatcher(vocabulary_, handle));
+}
+
 Result<void> GrammarMatcher::mask(std::span<std::uint32_t> words) {
   return rust::checked([&](auto* error) {
     return heddle_text_grammar_mask(handle_, words.data(), words.size(), error);

@@ -45,6 +45,9 @@ class GrammarMatcher {
   GrammarMatcher(const GrammarMatcher&) = delete;
   GrammarMatcher& operator=(const GrammarMatcher&) = delete;
 
+  /// Another one that stands where this one does; far cheaper than open(). They share nothing.
+  [[nodiscard]] Result<std::shared_ptr<GrammarMatcher>> clone() const;
+
   /// Sets bit i % 32 of word i / 32 for each token i that may come next, and clears the others. At
   /// least one is set: an end of sequence where the text may end. kInvalidArgument when this step
   /// would cost more than the limit.

@@ -109,6 +109,9 @@ std::int32_t heddle_text_grammar_open(const heddle_text_vocabulary* vocabulary,
                                       std::uint32_t thought,
                                       heddle_text_grammar** out,
                                       heddle_text_byte_buffer* error);
+std::int32_t heddle_text_grammar_clone(const heddle_text_grammar* grammar,
+                                       heddle_text_grammar** out,
+                                       heddle_text_byte_buffer* error);
 void heddle_text_grammar_free(heddle_text_grammar* grammar);
 std::int32_t heddle_text_grammar_mask(heddle_text_grammar* grammar,
                                       std::uint32_t* words,

@@ -206,6 +206,9 @@ void Worker::perform(const core::AddSequence& command) {
                                   .known = std::ssize(command.tokens),
                                   .generated = std::ssize(command.tokens) - command.prompt_tokens,
                                   .most = command.params.max_tokens};
+  if (command.params.grammar.constrains()) {
+    answers_.emplace_back(core::SequenceReady{.sequence = command.sequence});  // It takes no time.
+  }
 }
 
 void Worker::perform(const core::TakePrefixes& command) {

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/core_wait.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "store/image_layout.h"
 
 namespace heddle::worker {
@@ -76,6 +77,10 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::create(device::Device& d
                                                             .on_copied = on_copied,
                                                             .on_closed = on_closed,
                                                             .on_lost = self->handlers_.on_lost});
+  self->grammars_ = std::make_unique<Grammars>(self->handlers_.on_compiled);
+  if (const Result<void> started = self->grammars_->start(); !started) {
+    return started.error();
+  }
   return self;
 }
 
@@ -83,7 +88,7 @@ DeviceExecutor::~DeviceExecutor() = default;
 
 void DeviceExecutor::describe(const rpc::ModelDescription& model) {
   Described& described = described_[model.model];
-  described.directory = model.directory;
+  grammars_->describe(model.model, model.directory, model.spec.vocab);
   described.spec = model.spec;
   described.layout = store::plan_image(model.spec, model.dtype);
 }
@@ -103,15 +108,22 @@ Result<void> DeviceExecutor::carry_out(core::WorkerCommand command,
 }
 
 void DeviceExecutor::meet(Peer peer) {
-  if (peer.relays) {
-    if (relay_ == nullptr) {
-      relay_ = std::make_unique<Relay>(device_, [this] { return mapper_->is_idle(); });
+  const Result<void> met = with_threads("a way over another GPU", [&]() -> Result<void> {
+    if (peer.relays) {
+      if (relay_ == nullptr) {
+        relay_ = std::make_unique<Relay>(device_, [this] { return mapper_->is_idle(); });
+      }
+      relay_->serve(std::move(peer.socket));
+      return {};
     }
-    relay_->serve(std::move(peer.socket));
-    return;
+    std::erase_if(detours_, [](const auto& detour) { return detour->ended(); });
+    detours_.push_back(
+        std::make_unique<Detour>(device_, *mapper_, peer.gpu, std::move(peer.socket)));
+    return {};
+  });
+  if (!met) {
+    log::warning("loads go on over this GPU's link alone", {{"error", met.error().message}});
   }
-  std::erase_if(detours_, [](const auto& detour) { return detour->ended(); });
-  detours_.push_back(std::make_unique<Detour>(device_, *mapper_, peer.gpu, std::move(peer.socket)));
 }
 
 void DeviceExecutor::join(std::unique_ptr<Lockstep> lockstep) {
@@ -135,6 +147,7 @@ Result<void> DeviceExecutor::follow(core::WorkerCommand command) {
   }
   std::vector<core::WorkerEvent> events;
   const bool changed = kv_changed_;
+  await_grammars(command, events);
   const Result<void> done = carry_out(std::move(command), events);
   kv_changed_ = changed;  // The ledger of this device's core has no sequences.
   for (const core::WorkerEvent& event : events) {
@@ -289,10 +302,11 @@ void DeviceExecutor::execute(const core::CloseModel& command,
   const bool joined = lockstep_ != nullptr && lockstep_->model() == command.model;
   if (joined) {
     for (const core::SequenceId id : std::exchange(followed_, {})) {
-      engine_->remove_sequence(id);  // The leader has ended: what it said of them is on its way.
+      remove(id);  // The leader has ended: what it said of them is on its way.
     }
   }
   engine_->remove_model(command.model);
+  grammars_->forget(command.model);
   if (joined) {
     lockstep_.reset();
   }
@@ -323,42 +337,6 @@ void DeviceExecutor::execute(const core::SetSourceReady& command,
   mapper_->allow_copy(command.model, command.bytes);
 }
 
-/// The grammar of a new sequence; null for none. The first of a model reads its tokenizer, which
-/// steps wait for.
-Result<std::shared_ptr<text::GrammarMatcher>> DeviceExecutor::compile(
-    ModelId id, const spec::Grammar& grammar) {
-  if (!grammar.constrains()) {
-    return std::shared_ptr<text::GrammarMatcher>();
-  }
-  Described& model = described_.at(id);
-  if (model.vocabulary == nullptr) {
-    const auto text = text::TextModel::open(model.directory);
-    if (!text) {
-      return text.error();
-    }
-    auto vocabulary = text::GrammarVocabulary::make(**text, model.spec.vocab);
-    if (!vocabulary) {
-      return vocabulary.error();
-    }
-    model.vocabulary = std::move(*vocabulary);
-  }
-  return text::GrammarMatcher::open(model.vocabulary, grammar);
-}
-
-Result<void> DeviceExecutor::add(core::AddSequence& command) {
-  auto grammar = compile(command.model, command.params.grammar);
-  if (!grammar) {
-    return grammar.error();
-  }
-  return engine_->add_sequence({.id = command.sequence,
-                                .model = command.model,
-                                .tokens = std::move(command.tokens),
-                                .prompt_tokens = command.prompt_tokens,
-                                .params = std::move(command.params),
-                                .grammar = std::move(*grammar),
-                                .cache_salt = std::move(command.cache_salt)});
-}
-
 void DeviceExecutor::execute(const core::HastenCopy& command,
                              std::vector<core::WorkerEvent>& /*events*/) {
   mapper_->hasten(command.model);
@@ -366,10 +344,64 @@ void DeviceExecutor::execute(const core::HastenCopy& command,
 
 void DeviceExecutor::execute(core::AddSequence& command, std::vector<core::WorkerEvent>& events) {
   const core::SequenceId id = command.sequence;
-  const Result<void> added = add(command);
+  if (!command.params.grammar.constrains()) {
+    add(command, nullptr, events);
+  } else if (auto grammar = grammars_->ask(id, command.model, command.params.grammar)) {
+    add(command, std::move(grammar), events);
+  } else {
+    compiling_.emplace(id, std::move(command));
+  }
+}
+
+void DeviceExecutor::add(core::AddSequence& command,
+                         Grammars::Matcher grammar,
+                         std::vector<core::WorkerEvent>& events) {
+  const core::SequenceId id = command.sequence;
+  const bool constrained = grammar != nullptr;
+  const Result<void> added = engine_->add_sequence({.id = id,
+                                                    .model = command.model,
+                                                    .tokens = std::move(command.tokens),
+                                                    .prompt_tokens = command.prompt_tokens,
+                                                    .params = std::move(command.params),
+                                                    .grammar = std::move(grammar),
+                                                    .cache_salt = std::move(command.cache_salt)});
   if (!added) {
     refused_.insert(id);
     events.push_back(core::SequenceRefused{.sequence = id, .error = added.error()});
+  } else if (constrained) {
+    events.push_back(core::SequenceReady{.sequence = id});
+  }
+}
+
+void DeviceExecutor::finish_add(core::SequenceId sequence, std::vector<core::WorkerEvent>& events) {
+  const auto found = compiling_.find(sequence);
+  if (found == compiling_.end()) {
+    return;  // It was removed meanwhile, or somebody waited for it.
+  }
+  core::AddSequence command = std::move(compiling_.extract(found).mapped());
+  auto grammar = grammars_->take(sequence);
+  if (grammar) {
+    add(command, std::move(*grammar), events);
+    return;
+  }
+  refused_.insert(sequence);
+  followed_.erase(sequence);
+  events.push_back(core::SequenceRefused{.sequence = sequence, .error = grammar.error()});
+}
+
+/// Rank 0 runs a sequence once its own grammar is compiled. Another rank has been at it as long.
+void DeviceExecutor::await_grammars(const core::WorkerCommand& command,
+                                    std::vector<core::WorkerEvent>& events) {
+  if (const auto* take = std::get_if<core::TakePrefixes>(&command)) {
+    for (const core::SequenceId id : take->sequences) {
+      finish_add(id, events);
+    }
+  } else if (const auto* run = std::get_if<core::RunStep>(&command)) {
+    for (const policy::ModelBatch& batch : run->plan.batches) {
+      for (const policy::StepSlice& slice : batch.slices) {
+        finish_add(slice.sequence, events);
+      }
+    }
   }
 }
 
@@ -415,8 +447,14 @@ void DeviceExecutor::execute(const core::PreemptSequence& command,
 
 void DeviceExecutor::execute(const core::RemoveSequence& command,
                              std::vector<core::WorkerEvent>& /*events*/) {
-  if (refused_.erase(command.sequence) == 0) {
-    engine_->remove_sequence(command.sequence);
+  remove(command.sequence);
+}
+
+void DeviceExecutor::remove(core::SequenceId id) {
+  if (compiling_.erase(id) > 0) {
+    grammars_->forget(id);
+  } else if (refused_.erase(id) == 0) {
+    engine_->remove_sequence(id);
     kv_changed_ = true;
   }
 }

@@ -21,8 +21,8 @@
 #include "memory/window.h"
 #include "rpc/messages.h"
 #include "store/image_layout.h"
-#include "text/grammar.h"
 #include "worker/detour.h"
+#include "worker/grammars.h"
 #include "worker/lockstep.h"
 #include "worker/mapper.h"
 #include "worker/relay.h"
@@ -50,13 +50,16 @@ class DeviceExecutor {
   struct Handlers {
     /// Something begun earlier has come to its end; called in the mapper's thread.
     std::function<void(core::WorkerEvent)> on_event{};
+    /// finish_add() has something to do; called in the thread of grammars.
+    std::function<void(core::SequenceId)> on_compiled{};
     /// A report for the other side; called in the engine thread.
     std::function<void(core::WorkerReport)> on_report{};
     /// The device is lost; called in the mapper's thread. In the engine's, carry_out() says so.
     std::function<void(const Error&)> on_lost{};
   };
 
-  /// In the engine thread. `device` outlives it. Fails as Engine::create does.
+  /// In the engine thread. `device` outlives it. Fails as Engine::create does, or where there is no
+  /// thread left.
   static Result<std::unique_ptr<DeviceExecutor>> create(device::Device& device,
                                                         const Options& options,
                                                         Handlers handlers);
@@ -86,6 +89,10 @@ class DeviceExecutor {
   /// To be called before the core hears of it.
   void finish_close(ModelId model);
 
+  /// The grammar of a sequence is compiled (on_compiled said so). What the core is to hear is
+  /// appended to `events`: of another rank's sequence too, which that core ignores.
+  void finish_add(core::SequenceId sequence, std::vector<core::WorkerEvent>& events);
+
   /// What a running step may be waiting for must not wait for the step to end: progress of images,
   /// and that one is given up. Any thread; after the message was queued for the core.
   void hear_early(const core::WorkerMessage& message);
@@ -98,8 +105,6 @@ class DeviceExecutor {
 
  private:
   struct Described {
-    std::string directory{};
-    std::shared_ptr<const text::GrammarVocabulary> vocabulary{};  ///< Once a grammar asked for it.
     spec::ModelSpec spec{};
     store::ImageLayout layout{};
     std::optional<memory::Window> window{};  ///< Once reserved, for the life of this object.
@@ -133,9 +138,11 @@ class DeviceExecutor {
   void give_up_for_recordings(std::int64_t count);
   void take_from_recordings(std::int64_t count);
   Result<void> open(core::OpenModel& command, OpenedModel& opened);
-  [[nodiscard]] Result<std::shared_ptr<text::GrammarMatcher>> compile(ModelId id,
-                                                                      const spec::Grammar& grammar);
-  Result<void> add(core::AddSequence& command);
+  void add(core::AddSequence& command,
+           Grammars::Matcher grammar,
+           std::vector<core::WorkerEvent>& events);
+  void await_grammars(const core::WorkerCommand& command, std::vector<core::WorkerEvent>& events);
+  void remove(core::SequenceId id);
   [[nodiscard]] bool waits_for_weights(const policy::StepPlan& plan) const;
   [[nodiscard]] Duration keep_pace(const policy::StepPlan& plan, Instant began, bool waits);
   [[nodiscard]] core::KvCounted counted() const;
@@ -149,6 +156,7 @@ class DeviceExecutor {
   std::vector<PageId> recordings_{};  ///< Pages whose memory the driver has for recordings.
   std::map<ModelId, Described> described_{};
   std::map<ModelId, OpenedModel> opened_{};
+  std::map<core::SequenceId, core::AddSequence> compiling_{};  ///< Wait for their grammars.
   /// Sequences that the engine would not take; the core may still have them removed.
   std::set<core::SequenceId> refused_{};
   bool kv_changed_ = false;  ///< Since the core was told what there is of it.
@@ -161,6 +169,7 @@ class DeviceExecutor {
   std::map<ModelId, core::ImageSource> open_{};  ///< Guarded by open_mutex_: what a step may use.
   std::unique_ptr<Lockstep> lockstep_{};         ///< Outlives the model in the engine.
   std::unique_ptr<engine::Engine> engine_{};
+  std::unique_ptr<Grammars> grammars_{};
   std::unique_ptr<Mapper> mapper_{};  ///< Its thread ends before what it calls does.
   std::unique_ptr<Relay> relay_{};
   std::vector<std::unique_ptr<Detour>> detours_{};  ///< Use the mapper.

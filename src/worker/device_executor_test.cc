@@ -26,7 +26,21 @@ class Heard {
                   events_.push_back(std::move(event));
                   changed_.notify_all();
                 },
+            .on_compiled =
+                [this](core::SequenceId sequence) {
+                  const std::lock_guard lock(mutex_);
+                  compiled_.push_back(sequence);
+                  changed_.notify_all();
+                },
             .on_report = [](core::WorkerReport /*report*/) {}};
+  }
+  /// Waits for the next sequence whose grammar is compiled.
+  core::SequenceId next_compiled() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !compiled_.empty(); });
+    const core::SequenceId sequence = compiled_.front();
+    compiled_.erase(compiled_.begin());
+    return sequence;
   }
   /// Waits for the next event, which is to be an E.
   template <class E>
@@ -43,6 +57,7 @@ class Heard {
   std::mutex mutex_{};
   std::condition_variable changed_{};
   std::vector<core::WorkerEvent> events_{};
+  std::vector<core::SequenceId> compiled_{};
 };
 
 /// A device of which half the pages are the executor's pool; the images lie in the other half.
@@ -84,6 +99,22 @@ class DeviceExecutorTest : public testing::Test {
     return events;
   }
 
+  /// A sequence of the model that the demo serves, which has a tokenizer.
+  core::AddSequence constrained(core::SequenceId sequence, const std::string& grammar) {
+    return {.sequence = sequence,
+            .model = kFirst,
+            .tokens = {1, 2, 3},
+            .prompt_tokens = 3,
+            .params = {.temperature = 0,
+                       .max_tokens = 4,
+                       .grammar = {.kind = spec::GrammarKind::kRegex, .text = grammar}}};
+  }
+  std::vector<core::WorkerEvent> finish_add(core::SequenceId sequence) {
+    std::vector<core::WorkerEvent> events;
+    executor_->finish_add(sequence, events);
+    return events;
+  }
+
   /// Has a new sequence's prompt read.
   std::vector<core::WorkerEvent> prefill(ModelId model,
                                          core::SequenceId sequence,
@@ -122,6 +153,43 @@ TEST_F(DeviceExecutorTest, RunsOneModelWhileAnotherIsBeingClosed) {
 
   EXPECT_EQ(heard_.next<core::ModelClosed>().model, kFirst);
   executor_->finish_close(kFirst);
+}
+
+TEST_F(DeviceExecutorTest, OthersStepWhileAGrammarIsCompiled) {
+  open(kFirst, HEDDLE_SOURCE_DIR "/models/adder");
+  open(kSecond, "qwen3-window");
+  const core::SequenceId constrained_one(1);
+  EXPECT_TRUE(carry_out(constrained(constrained_one, "[0-9]+")).empty()) << "it is under way";
+  const auto step = prefill(kSecond, core::SequenceId(2), engine::read_golden("qwen3-window"));
+  ASSERT_EQ(step.size(), 1U);
+  EXPECT_EQ(std::get<core::StepDone>(step[0]).slices.size(), 1U);
+
+  EXPECT_EQ(heard_.next_compiled(), constrained_one);
+  const auto ready = finish_add(constrained_one);
+  ASSERT_EQ(ready.size(), 1U);
+  EXPECT_EQ(std::get<core::SequenceReady>(ready[0]).sequence, constrained_one);
+  EXPECT_TRUE(finish_add(constrained_one).empty()) << "once";
+  const auto own = carry_out(core::RunStep{
+      .plan = {
+          .batches = {{.model = kFirst, .slices = {{.sequence = constrained_one, .tokens = 3}}}}}});
+  EXPECT_TRUE(std::get<core::StepDone>(own.at(0)).slices.at(0).token.has_value());
+
+  const auto again = carry_out(constrained(core::SequenceId(3), "[0-9]+"));
+  ASSERT_EQ(again.size(), 1U) << "an equal one is there at once";
+  EXPECT_TRUE(std::holds_alternative<core::SequenceReady>(again[0]));
+}
+
+TEST_F(DeviceExecutorTest, ASequenceMayEndBeforeItsGrammarIsCompiled) {
+  open(kFirst, HEDDLE_SOURCE_DIR "/models/adder");
+  EXPECT_TRUE(carry_out(constrained(core::SequenceId(1), "[0-9]+")).empty());
+  EXPECT_TRUE(carry_out(core::RemoveSequence{.sequence = core::SequenceId(1)}).empty());
+  EXPECT_TRUE(carry_out(constrained(core::SequenceId(2), "(")).empty());
+  while (heard_.next_compiled() != core::SequenceId(2)) {
+    EXPECT_TRUE(finish_add(core::SequenceId(1)).empty()) << "the engine never had it";
+  }
+  const auto refused = finish_add(core::SequenceId(2));
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(std::get<core::SequenceRefused>(refused[0]).error.code, Code::kInvalidArgument);
 }
 
 TEST_F(DeviceExecutorTest, KeepsItsPaceAndCountsTheStepsThatDoNot) {

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "core/codec.h"
 
 #include <pthread.h>
@@ -50,16 +51,7 @@ void EngineLoop::run() {
     }
     log_ = std::move(*log);
   }
-  auto executor = DeviceExecutor::create(
-      *device_,
-      {.pages = hello_.pages,
-       .load_bandwidth = hello_.load_bandwidth,
-       .max_batch_tokens = hello_.step.max_batch_tokens,
-       .prefix_cache = hello_.prefix_cache > 0,
-       .pace = hello_.pace},
-      {.on_event = [this](core::WorkerEvent event) { inbox_.push(std::move(event)); },
-       .on_report = [this](core::WorkerReport said) { report(std::move(said)); },
-       .on_lost = [](const Error& error) { give_up(error); }});
+  auto executor = with_threads(hello_.name, [this] { return make_executor(); });
   if (!executor) {
     outbox_.send({.epoch = hello_.epoch, .body = rpc::HelloAck{.failure = executor.error()}});
     return;  // The other side ends the process when it has read that.
@@ -82,6 +74,20 @@ void EngineLoop::run() {
   }
 }
 
+Result<std::unique_ptr<DeviceExecutor>> EngineLoop::make_executor() {
+  return DeviceExecutor::create(
+      *device_,
+      {.pages = hello_.pages,
+       .load_bandwidth = hello_.load_bandwidth,
+       .max_batch_tokens = hello_.step.max_batch_tokens,
+       .prefix_cache = hello_.prefix_cache > 0,
+       .pace = hello_.pace},
+      {.on_event = [this](core::WorkerEvent event) { inbox_.push(std::move(event)); },
+       .on_compiled = [this](core::SequenceId id) { inbox_.push(Compiled{id}); },
+       .on_report = [this](core::WorkerReport said) { report(std::move(said)); },
+       .on_lost = [](const Error& error) { give_up(error); }});
+}
+
 void EngineLoop::take_in(Input input) {
   if (auto* event = std::get_if<core::WorkerEvent>(&input)) {
     if (const auto* closed = std::get_if<core::ModelClosed>(event)) {
@@ -97,6 +103,12 @@ void EngineLoop::take_in(Input input) {
     executor_->join(std::move(*lockstep));
   } else if (auto* peer = std::get_if<Peer>(&input)) {
     executor_->meet(std::move(*peer));
+  } else if (const auto* compiled = std::get_if<Compiled>(&input)) {
+    std::vector<core::WorkerEvent> said;
+    executor_->finish_add(compiled->sequence, said);
+    for (core::WorkerEvent& each : said) {
+      tell_core(std::move(each));
+    }
   } else if (auto* followed = std::get_if<Followed>(&input)) {
     if (const Result<void> done = executor_->follow(std::move(followed->command)); !done) {
       give_up(done.error());

@@ -45,15 +45,20 @@ class EngineLoop {
   struct Followed {
     core::WorkerCommand command{};
   };
+  struct Compiled {
+    core::SequenceId sequence{};
+  };
   using Input = std::variant<core::WorkerEvent,
                              Heard,
                              rpc::ModelDescription,
                              std::unique_ptr<Lockstep>,
                              Followed,
+                             Compiled,
                              Peer,
                              Relieved>;
 
   void run();
+  [[nodiscard]] Result<std::unique_ptr<DeviceExecutor>> make_executor();
   /// Lets the core take in one event, and logs it.
   void decide(const core::WorkerEvent& event, std::vector<core::WorkerCommand>& commands);
   /// Lets the core hear `event` and all that follows from it at once.

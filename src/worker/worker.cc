@@ -13,6 +13,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "collective/shared_collective.h"
 #include "core/codec.h"
 #include "device/cpu/arena.h"
@@ -127,19 +128,28 @@ class Worker {
     if (engine_ != nullptr || descriptors.size() != 1) {
       fail({Code::kCorrupt, "a hello comes once, with the arena's descriptor"});
     }
+    const WorkerEpoch epoch = hello.epoch;
+    const std::string name = hello.name;
+    const Result<void> begun =
+        with_threads(name, [&] { return start_engine(std::move(hello), descriptors[0].get()); });
+    if (!begun) {
+      // The parent ends this process when it has read that.
+      outbox_.send({.epoch = epoch, .body = rpc::HelloAck{.failure = begun.error()}});
+    }
+  }
+
+  Result<void> start_engine(rpc::WorkerHello hello, int arena_fd) {
     log::configure({.level = hello.log_level, .format = hello.log_format, .process = hello.name});
     if (hello.pace != rpc::Pace{}) {
       take_precedence();
     }
-    const WorkerEpoch epoch = hello.epoch;
-    Result<std::unique_ptr<device::Device>> device = make_device(hello, descriptors[0].get());
+    Result<std::unique_ptr<device::Device>> device = make_device(hello, arena_fd);
     if (!device) {
-      // The parent ends this process when it has read that.
-      outbox_.send({.epoch = epoch, .body = rpc::HelloAck{.failure = device.error()}});
-      return;
+      return device.error();
     }
     // Not deleted: its thread ends with the process.
     engine_ = new EngineLoop(std::move(hello), std::move(*device), outbox_);
+    return {};
   }
 
   /// The first descriptor is the group's memory, the others sockets as rpc::JoinGroup has them.

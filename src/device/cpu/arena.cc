@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "base/host_memory.h"
+#include "base/thread.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -264,9 +265,13 @@ Result<void> Arena::fill(const std::function<void(std::uint64_t, std::uint64_t)>
   };
   {
     const std::size_t threads = std::clamp(std::thread::hardware_concurrency(), 1U, kFillThreads);
-    std::vector<std::jthread> helpers;
+    std::vector<Thread> helpers;
     while (helpers.size() + 1 < std::min(threads, parts)) {
-      helpers.emplace_back(work, false);
+      Result<Thread> helper = Thread::start({.name = "arena"}, [&work] { work(false); });
+      if (!helper) {
+        break;  // Those that there are take longer.
+      }
+      helpers.push_back(std::move(*helper));
     }
     work(true);
   }

@@ -72,10 +72,14 @@ Result<std::unique_ptr<ThreadPool>> ThreadPool::create(std::span<const int> core
     pool->affinity_before_ = before;
     for (int member = 1; member < pool->size_; ++member) {
       const int core = cores[static_cast<std::size_t>(member)];
-      pool->threads_.emplace_back([self = pool.get(), member, core] {
+      Result<Thread> thread = Thread::start({.name = "kernels"}, [self = pool.get(), member, core] {
         (void)confine(only(core));  // Was possible a moment ago; elsewhere the work is as right.
         self->serve(member);
       });
+      if (!thread) {
+        return thread.error();
+      }
+      pool->threads_.push_back(std::move(*thread));
     }
     (void)confine(only(cores[0]));
   }
@@ -86,9 +90,7 @@ ThreadPool::~ThreadPool() {
   stopping_.store(true, std::memory_order_relaxed);
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();
-  for (std::thread& thread : threads_) {
-    thread.join();
-  }
+  threads_.clear();  // Each is joined.
   if (affinity_before_) {
     (void)confine(*affinity_before_);
   }

@@ -5,10 +5,10 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "base/result.h"
+#include "base/thread.h"
 
 #include <sched.h>
 
@@ -58,7 +58,7 @@ class ThreadPool {  // NOLINT(*-optin.performance.Padding): keeps what threads w
 
   int size_;
   std::optional<cpu_set_t> affinity_before_{};  ///< Of the thread that is member 0, if pinned.
-  std::vector<std::thread> threads_{};
+  std::vector<Thread> threads_{};
   Loop loop_{};
   std::uint32_t pieces_ = 0;  ///< Of the loop.
   // Apart from each other: every member watches the first and writes the others.
