@@ -9,6 +9,7 @@
 #include <boost/asio/signal_set.hpp>
 
 #include "base/clock.h"
+#include "base/descriptor_limit.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/units.h"
@@ -214,6 +215,7 @@ int serve(const ServeOptions& options) {
   }
   log::configure({.level = config->log_level, .format = config->log_format});
   warn_of(*config);
+  (void)raise_descriptor_limit();  // Where it is too low, the gateway says so.
   asio::io_context loop(1);
   Server server(loop, options, std::move(config).value());
   const Result<void> started = server.start();
