@@ -6,12 +6,11 @@
 #include <optional>
 #include <utility>
 
+#include "base/descriptor_limit.h"
 #include "bench/report.h"
 #include "bench/run.h"
 #include "cli/bench_command.h"
 #include "cli/terminal.h"
-
-#include <sys/resource.h>
 
 namespace heddle::cli {
 
@@ -179,15 +178,6 @@ bench::Circumstances circumstances(const BenchOptions& options, const bench::Run
   return all;
 }
 
-/// Each request that runs has a connection.
-void allow_many_files() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    limit.rlim_cur = limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit);  // Else there are fewer.
-  }
-}
-
 /// Draws how far the run is.
 void show(const bench::RunOptions& run, const bench::Progress& progress) {
   const double seconds = to_seconds(progress.elapsed);
@@ -257,7 +247,7 @@ int bench(const BenchOptions& options) {
   if (!shots) {
     return fail(shots.error());
   }
-  allow_many_files();
+  (void)raise_descriptor_limit();  // Each request that runs has a connection.
   const bool bar = stderr_is_terminal();
   const Result<bench::Results> results =
       bench::run(*run, **shots, [&](const bench::Progress& progress) {

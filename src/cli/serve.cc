@@ -10,6 +10,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "base/clock.h"
+#include "base/descriptor_limit.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/thread.h"
@@ -253,6 +254,7 @@ int serve(const ServeOptions& options) {
     }
     log::configure({.level = config->log_level, .format = config->log_format});
     warn_of(*config);
+    (void)raise_descriptor_limit();  // Where it is too low, the gateway says so.
     return server.start();
   });
   if (!started) {

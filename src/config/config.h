@@ -154,6 +154,8 @@ struct Limits {
   std::uint64_t body = 32U << 20U;    ///< Request body [bytes].
   std::uint64_t header = 32U << 10U;  ///< Request line and headers [bytes].
   std::int64_t connections = 4096;    ///< Open at once.
+  /// With a request of one client (a key, or an address without one); 0: 3/4 of `connections`.
+  std::int64_t connections_per_client = 0;
   std::int64_t queue = 512;           ///< Requests per model, waiting and running.
   Duration request_timeout = 10min;   ///< From a request's arrival to its last token.
   Duration load_timeout = 5min;       ///< What a request waits at most for its model.

@@ -36,6 +36,11 @@ void declare(Fields& f, Limits& limits) {
     f.reject("header", "want at most 16MiB");
   }
   f.integer({"connections", "Connections open at once."}, {.least = 1}, limits.connections);
+  f.integer({"connections_per_client",
+             "Connections with a request of one client at once: of a key, or of an address without "
+             "one. 0 means three quarters of connections."},
+            {.least = 0},
+            limits.connections_per_client);
   f.integer({"queue", "Requests per model, waiting and running; more get status 429."},
             {.least = 1},
             limits.queue);

@@ -393,8 +393,8 @@ Task<bool> Forwarding::recover(Error error, std::uint64_t losses) {
   if (http_.gone() || client_left_) {
     co_return false;
   }
-  const bool final =
-      inbox_.error() || context_->serving == nullptr || error.code == Code::kDeadlineExceeded;
+  const bool final = inbox_.error() || context_->serving == nullptr ||
+                     error.code == Code::kDeadlineExceeded || error.code == Code::kCorrupt;
   if (final || answering_) {
     co_await fail(inbox_.error().value_or(std::move(error)));
     co_return false;
@@ -413,6 +413,10 @@ std::string Forwarding::error_events(const api::ApiError& error) const {
 /// Tells the client, in whatever way is left.
 Task<void> Forwarding::fail(Error error) {
   api::ApiError told = api::from_error(error);
+  if (error.code == Code::kCorrupt) {
+    told.status = 502;  // The engine's answer is no HTTP.
+    told.code = "bad_gateway";
+  }
   co_await fail_with(std::move(told));
 }
 

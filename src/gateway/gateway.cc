@@ -1,5 +1,6 @@
 #include "gateway/gateway.h"
 
+#include <algorithm>
 #include <random>
 #include <set>
 #include <span>
@@ -12,8 +13,11 @@
 #include "api/error_text.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/descriptor_limit.h"
+#include "base/log.h"
 #include "base/siphash.h"
 #include "gateway/api_keys.h"
+#include "gateway/connection_budget.h"
 #include "gateway/context.h"
 #include "gateway/handlers.h"
 #include "gateway/http_server.h"
@@ -55,6 +59,9 @@ std::shared_ptr<const Routing> make_routing() {
   }
   return std::make_shared<const Routing>(std::move(routing));
 }
+
+/// What an answer that was given up gets to tell its client.
+constexpr Duration kLastWords = 500ms;
 
 /// Passes an exchange on, and remembers the status of its answer.
 class CountedExchange final : public HttpExchange {
@@ -135,7 +142,8 @@ class Gateway::Impl {
             .upstream =
                 std::make_unique<UpstreamPool>(loop, UpstreamPool::Options{.idle_max = 1024})})),
         routing_(make_routing()),
-        drain_timer_(loop) {}
+        drain_timer_(loop),
+        close_timer_(loop) {}
 
   ~Impl() { context_->serving = nullptr; }
 
@@ -160,6 +168,7 @@ class Gateway::Impl {
   SipKey tenant_secret_{entropy(), entropy()};
   std::shared_ptr<ApiKeys> keys_ = std::make_shared<ApiKeys>(std::vector<ApiKeys::Key>{});
   asio::steady_timer drain_timer_;
+  asio::steady_timer close_timer_;
   std::unique_ptr<HttpServer> server_{};
 };
 
@@ -228,6 +237,39 @@ api::Parsed<Guest> Gateway::Impl::admit(const std::vector<Endpoint>& endpoints,
                        .code = "invalid_api_key"};
 }
 
+namespace {
+
+/// With as many connections as there are descriptors for.
+HttpServer::Options server_options(const config::Config& config) {
+  HttpServer::Options options{.listen = config.listen,
+                              .limits = config.limits,
+                              .tls = config.tls,
+                              .probes = {"/health", "/healthz", "/readyz"}};
+  const auto engines = std::count_if(config.models.begin(),
+                                     config.models.end(),
+                                     [](const auto& model) { return model.engine.has_value(); });
+  const auto wanted = static_cast<std::size_t>(config.limits.connections);
+  const DescriptorNeeds needs{
+      .limit = descriptor_limit(),
+      .open = open_descriptors(),
+      .processes = config.devices.size() + static_cast<std::size_t>(engines),
+      .of_a_connection = 1U + (config.tls ? 2U : 0U) + (engines > 0 ? 1U : 0U),
+      .connections = wanted};
+  const ConnectionBudget budget = connection_budget(needs);
+  options.limits.connections = static_cast<std::int64_t>(budget.connections);
+  options.overflow = budget.overflow;
+  if (budget.connections < wanted) {
+    log::warning("fewer connections than limits.connections, as few descriptors are allowed",
+                 {{"connections", budget.connections},
+                  {"wanted", wanted},
+                  {"descriptors", needs.limit},
+                  {"right", "LimitNOFILE or ulimit -n of " + std::to_string(budget.right_limit)}});
+  }
+  return options;
+}
+
+}  // namespace
+
 Result<void> Gateway::Impl::listen(const config::Config& config) {
   assign(config);
   auto gatekeeper = [routing = routing_, keys = keys_](const HttpHead& head) {
@@ -236,11 +278,8 @@ Result<void> Gateway::Impl::listen(const config::Config& config) {
   auto handler = [context = context_, routing = routing_](HttpExchange& http) {
     return dispatch(context, routing, http);
   };
-  Result<std::unique_ptr<HttpServer>> server =
-      HttpServer::listen(context_->loop,
-                         {.listen = config.listen, .limits = config.limits, .tls = config.tls},
-                         std::move(gatekeeper),
-                         std::move(handler));
+  Result<std::unique_ptr<HttpServer>> server = HttpServer::listen(
+      context_->loop, server_options(config), std::move(gatekeeper), std::move(handler));
   if (!server) {
     return server.error();
   }
@@ -266,9 +305,16 @@ void Gateway::Impl::assign(const config::Config& config) {
   }
 }
 
+/// Answers get `patience`, then the time to say that they have failed.
 void Gateway::Impl::drain(Duration patience, std::function<void()> drained) {
   context_->draining = true;
   server_->drain(std::move(drained));
+  close_timer_.expires_after(patience + kLastWords);
+  close_timer_.async_wait([this, context = context_](const boost::system::error_code& stopped) {
+    if (!stopped && context->serving != nullptr) {  // Else this is gone.
+      server_->close();
+    }
+  });
   drain_timer_.expires_after(patience);
   drain_timer_.async_wait([context = context_](const boost::system::error_code& stopped) {
     if (stopped) {

@@ -61,8 +61,9 @@ class Gateway {
   /// has them. Requests that run are left alone, as are the addresses.
   void reload(const config::Config& config);
 
-  /// Stops accepting; lets requests that run end, but after `patience` fails them with an error.
-  /// `drained` is called once, when the last connection has closed.
+  /// Stops accepting; lets requests that run end, but after `patience` fails them with an error,
+  /// and half a second later closes what is left. `drained` is called once, when the last
+  /// connection has closed.
   void drain(Duration patience, std::function<void()> drained);
 
  private:

@@ -5,14 +5,15 @@
 #include <charconv>
 #include <utility>
 
-#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http.hpp>
+#include <boost/beast/http/status.hpp>
 
 #include "api/error_text.h"
+#include "base/clock.h"
 #include "gateway/deadline.h"
 #include "gateway/http_exchange.h"
 #include "gateway/http_parser.h"
+#include "gateway/request_id.h"
 #include "gateway/send_at_once.h"
 #include "gateway/task.h"
 #include "gateway/upstream.h"
@@ -31,33 +32,15 @@ namespace {
 constexpr std::size_t kReadBytes = 8192;
 constexpr std::size_t kBodyReadBytes = 65536;
 constexpr std::size_t kPipelinedBytesMax = 64U << 10U;
-constexpr std::uint64_t kBodyBytesPerSecond = 64U << 10U;  ///< A slower client is given up.
+/// Slower clients are given up, by what has come of a body, and gone of an answer.
+constexpr std::uint64_t kBodyBytesPerSecond = 64U << 10U;
+constexpr std::uint64_t kAnswerBytesPerSecond = 1U << 10U;
 constexpr Duration kLinger = 2s;
+constexpr Duration kLingerAtEnd = 200ms;  ///< Of the server.
 constexpr std::size_t kLingerBytes = 16U << 20U;
-constexpr std::size_t kRequestIdMax = 128;
 constexpr std::size_t kUsualHead = 512;  ///< Of an answer [bytes].
 constexpr const char* kServerName = "heddle";
 constexpr const char* kRequestIdField = "X-Request-Id";
-
-bool sane_request_id(std::string_view id) {
-  return !id.empty() && id.size() <= kRequestIdMax && std::all_of(id.begin(), id.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
-           c == '_' || c == '.' || c == ':';
-  });
-}
-
-/// 60 bits: such an id is copied a few times, and strings of 15 letters need no memory of their
-/// own.
-std::string draw_id(Rng& rng) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string id(15, '0');
-  std::uint64_t bits = rng.next();
-  for (char& digit : id) {
-    digit = kDigits[bits & 15U];
-    bits >>= 4U;
-  }
-  return id;
-}
 
 Error client_gone(const ErrorCode& why) {
   return {.code = Code::kCancelled, .message = "send to client: " + why.message()};
@@ -67,6 +50,12 @@ std::string peer_of(const tcp::socket& socket) {
   ErrorCode gone;
   const tcp::endpoint peer = socket.remote_endpoint(gone);
   return gone ? std::string() : peer.address().to_string();
+}
+
+/// What so many bytes may take.
+Duration pace(std::uint64_t bytes, std::uint64_t bytes_per_second) {
+  const Duration a_byte = Duration(1s) / static_cast<Duration::rep>(bytes_per_second);
+  return a_byte * static_cast<Duration::rep>(bytes);
 }
 
 std::string_view view(boost::beast::string_view text) {
@@ -88,27 +77,25 @@ class Connection final : public HttpConnection,
                          public HttpExchange,
                          public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::shared_ptr<ConnectionShared> shared,
-             tcp::socket socket,
-             bool too_many,
-             std::string peer)
+  Connection(std::shared_ptr<ConnectionShared> shared, tcp::socket socket, std::string peer)
       : shared_(std::move(shared)),
         watched_(std::make_shared<WatchedSocket>(std::move(socket), [this] { look_ahead(); })),
         socket_(watched_->socket()),
         deadline_(shared_->loop, [this] { give_up(); }),
-        peer_(peer.empty() ? peer_of(socket_) : std::move(peer)),
-        too_many_(too_many) {
-    shared_->open.insert(this);
+        peer_(peer.empty() ? peer_of(socket_) : std::move(peer)) {
+    shared_->table.enter(*this, peer_group(peer_));
   }
   ~Connection() override {
     watched_->leave();
-    shared_->open.erase(this);
+    shared_->table.leave(*this);
     shared_->closed();
   }
 
   static Task<void> run(std::shared_ptr<Connection> self);
   void wind_down() override {
-    if (idle_) {
+    if (reading_body_) {
+      watched_->wake();  // Finds that the server ends, and says so.
+    } else if (!answering_) {
       close();
     }
   }
@@ -127,21 +114,31 @@ class Connection final : public HttpConnection,
   void on_gone(std::function<void()> notify) override { notify_gone_ = std::move(notify); }
 
  private:
+  using State = ConnectionTable::State;
+
   Task<bool> read_request();
   enum class Part : std::uint8_t { kHead, kAll };
   static bool has(const RequestParser& parser, Part part) {
-    return part == Part::kHead ? parser.is_header_done() : parser.is_done();
+    return part == Part::kHead ? parser.is_head_done() : parser.is_done();
   }
-  Task<ErrorCode> read(RequestParser& parser, Part part);
-  Task<ErrorCode> read_rest(RequestParser& parser, Part part);
-  ErrorCode parse_buffered(RequestParser& parser);
+  enum class Read : std::uint8_t {
+    kDone,
+    kFault,   ///< The parser has it.
+    kGone,    ///< The client.
+    kEnding,  ///< The server ends.
+  };
+  Task<Read> read(RequestParser& parser, Part part);
+  Task<Read> read_rest(RequestParser& parser, Part part);
+  void parse_buffered(RequestParser& parser, Part part);
+  Task<void> complain(Read read, const RequestParser& parser);
   Task<void> refuse(api::ApiError error);
   Task<void> linger();
   Task<Result<void>> write(Pieces pieces);
   Task<Result<void>> write_rest(boost::beast::buffers_suffix<Pieces> left);
 
-  std::optional<api::ApiError> let_in();
-  [[nodiscard]] std::optional<api::ApiError> complaint(const ErrorCode& failure) const;
+  std::optional<api::ApiError> let_in(bool has_body);
+  [[nodiscard]] bool is_probe() const;
+  [[nodiscard]] api::ApiError complaint(const HttpFault& fault) const;
   void take_head(const RequestParser& parser);
   ErrorCode read_some(std::size_t most);
   void look_ahead();
@@ -161,8 +158,9 @@ class Connection final : public HttpConnection,
   HttpRequest request_{};
   std::function<void()> notify_gone_{};
   std::string peer_;  ///< As HttpRequest has it.
-  bool too_many_;
-  bool idle_ = true;
+  Duration slack_{};  ///< What the client may still keep its answer waiting.
+  bool reading_body_ = false;
+  bool answering_ = false;
   bool head_only_ = false;  ///< The method was HEAD.
   bool http_11_ = true;
   bool keep_alive_ = false;
@@ -215,24 +213,25 @@ void Connection::watch() {
 
 Task<void> Connection::run(std::shared_ptr<Connection> self) {
   for (bool again = true; again && !self->shared_->draining;) {
-    self->idle_ = true;
     if (self->buffer_.size() == 0) {
-      self->give_up_after(self->shared_->limits.idle_timeout);
+      self->give_up_after(self->shared_->options.limits.idle_timeout);
       co_await self->watched_->readable();
       if (self->read_some(kReadBytes)) {
         break;
       }
     }
-    self->idle_ = false;
     const bool complete = co_await self->read_request();
     again = self->keep_alive_;
     if (complete) {
       self->be_patient();
       self->watch();
+      self->answering_ = true;
       co_await self->shared_->handler(*self);
+      self->answering_ = false;
       self->notify_gone_ = nullptr;
       again = self->keep_alive_ && !self->gone_ && self->socket_.is_open();
     }
+    self->shared_->table.move(*self, State::kBetween);
   }
   self->be_patient();
   ErrorCode ignored;
@@ -243,50 +242,80 @@ Task<void> Connection::run(std::shared_ptr<Connection> self) {
 void Connection::take_head(const RequestParser& parser) {
   head_only_ = request_.head_only;
   http_11_ = parser.is_11();
-  keep_alive_ = parser.keep_alive() && !too_many_;
+  keep_alive_ = parser.keep_alive();
   const std::string_view id = field_value(request_.headers, kRequestIdField);
-  if (sane_request_id(id)) {
+  if (is_sane_request_id(id)) {
     request_.request_id = id;
   }
 }
 
 /// Parses what has been read already: most requests have come as a whole by then.
-ErrorCode Connection::parse_buffered(RequestParser& parser) {
-  ErrorCode failure;
-  while (buffer_.size() > 0 && !failure && !parser.is_done()) {
-    const bool had_head = parser.is_header_done();
-    buffer_.consume(parser.put(buffer_.data(), failure));
-    if (parser.is_header_done() && !had_head) {
-      break;
-    }
+void Connection::parse_buffered(RequestParser& parser, Part part) {
+  std::string_view bytes(static_cast<const char*>(buffer_.data().data()), buffer_.size());
+  if (part == Part::kHead) {
+    parser.put_head(bytes);
+  } else {
+    parser.put(bytes);
   }
-  return failure == http::error::need_more ? ErrorCode() : failure;
+  buffer_.consume(buffer_.size() - bytes.size());
 }
 
 /// Reads until that part of the request is there; mostly it is.
-Task<ErrorCode> Connection::read(RequestParser& parser, Part part) {
-  const ErrorCode failure = parse_buffered(parser);
-  if (failure || has(parser, part)) {
-    return failure;
+Task<Connection::Read> Connection::read(RequestParser& parser, Part part) {
+  parse_buffered(parser, part);
+  if (parser.fault()) {
+    return Read::kFault;
+  }
+  if (has(parser, part)) {
+    return Read::kDone;
   }
   return read_rest(parser, part);
 }
 
-Task<ErrorCode> Connection::read_rest(RequestParser& parser, Part part) {
-  ErrorCode failure;
-  while (!failure && !has(parser, part)) {
-    co_await watched_->readable();
-    failure = read_some(part == Part::kHead ? kReadBytes : kBodyReadBytes);
-    failure = failure ? failure : parse_buffered(parser);
+Task<Connection::Read> Connection::read_rest(RequestParser& parser, Part part) {
+  const bool is_body = part == Part::kAll;
+  if (!is_body) {
+    shared_->table.move(*this, State::kHead);
   }
-  co_return failure;
+  const Instant began = steady_now();
+  std::uint64_t come = 0;
+  while (!parser.fault() && !has(parser, part)) {
+    reading_body_ = is_body;
+    co_await watched_->readable();
+    reading_body_ = false;
+    if (shared_->draining) {
+      co_return Read::kEnding;
+    }
+    const std::size_t before = buffer_.size();
+    if (read_some(is_body ? kBodyReadBytes : kReadBytes)) {
+      co_return Read::kGone;
+    }
+    come += buffer_.size() - before;
+    parse_buffered(parser, part);
+    if (is_body) {
+      const Duration granted =
+          shared_->options.limits.header_timeout + pace(come, kBodyBytesPerSecond);
+      give_up_after(granted - (steady_now() - began));
+    }
+  }
+  co_return parser.fault() ? Read::kFault : Read::kDone;
 }
 
-/// Asks the gatekeeper; why the client is turned away, if it is.
-std::optional<api::ApiError> Connection::let_in() {
-  if (too_many_) {
+/// Whether it asks only how the server is, which it is told however many ask for other things.
+bool Connection::is_probe() const {
+  const std::vector<std::string>& probes = shared_->options.probes;
+  return request_.method == "GET" &&
+         std::find(probes.begin(), probes.end(), request_.path) != probes.end();
+}
+
+/// Asks the gatekeeper, and for room; why the client is turned away, if it is.
+std::optional<api::ApiError> Connection::let_in(bool has_body) {
+  const config::Limits& limits = shared_->options.limits;
+  const bool is_kept_room_for = !has_body && is_probe();
+  if (!is_kept_room_for && shared_->table.busy() >= static_cast<std::size_t>(limits.connections)) {
+    keep_alive_ = false;
     return api::unavailable("too many connections: limits.connections is " +
-                            std::to_string(shared_->limits.connections));
+                            std::to_string(limits.connections));
   }
   auto answer =
       shared_->gatekeeper({.method = request_.method,
@@ -297,50 +326,60 @@ std::optional<api::ApiError> Connection::let_in() {
     return std::move(*turned_away);
   }
   request_.guest = std::move(std::get<Guest>(answer));
+  if (is_kept_room_for) {
+    shared_->table.move(*this, State::kBusy);
+  } else if (!shared_->table.begin(*this,
+                                   request_.client(),
+                                   static_cast<std::size_t>(limits.connections_per_client))) {
+    return api::concurrency_limit(
+        "too many requests of this client at once: limits.connections_per_client is " +
+        std::to_string(limits.connections_per_client));
+  }
   return std::nullopt;
 }
 
-/// What to say of a request that could not be read; nothing where nobody listens.
-std::optional<api::ApiError> Connection::complaint(const ErrorCode& failure) const {
-  const config::Limits& limits = shared_->limits;
-  if (failure == http::error::body_limit) {
-    api::ApiError large = api::invalid_request(
-        "",
-        "the body is larger than limits.body, which is " + std::to_string(limits.body) + " bytes");
-    large.status = 413;
-    return large;
+/// What to say of a request that cannot be taken.
+api::ApiError Connection::complaint(const HttpFault& fault) const {
+  const config::Limits& limits = shared_->options.limits;
+  std::string why = "this is not a request of HTTP/1.1: " + std::string(fault.why);
+  if (fault.status == 413) {
+    why = "the body is larger than limits.body, which is " + std::to_string(limits.body) + " bytes";
+  } else if (fault.status == 431) {
+    why = std::string(fault.why) + ": limits.header is " + std::to_string(limits.header) + " bytes";
   }
-  if (failure == http::error::header_limit || failure == http::error::buffer_overflow) {
-    api::ApiError large = api::invalid_request("",
-                                               "the head is larger than limits.header, which is " +
-                                                   std::to_string(limits.header) + " bytes");
-    large.status = 431;
-    return large;
+  api::ApiError error = api::invalid_request("", std::move(why));
+  error.status = fault.status;
+  return error;
+}
+
+/// Says why a request was not read to its end, where somebody listens.
+Task<void> Connection::complain(Read read, const RequestParser& parser) {
+  keep_alive_ = false;
+  if (read == Read::kFault) {
+    co_await refuse(complaint(*parser.fault()));
+  } else if (read == Read::kEnding) {
+    co_await refuse(api::unavailable("the server is shutting down"));
   }
-  if (failure != http::error::end_of_stream && failure != http::error::partial_message &&
-      failure.category() == make_error_code(http::error::bad_method).category()) {
-    return api::invalid_request("", "this is not HTTP/1.1: " + failure.message());
-  }
-  return std::nullopt;
 }
 
 /// Reads head and body. False when there is no request to answer: what could be said has been, and
 /// keep_alive_ tells whether there may be another.
 Task<bool> Connection::read_request() {
-  const config::Limits& limits = shared_->limits;
+  const config::Limits& limits = shared_->options.limits;
   HttpFields fields = std::move(request_.headers);
   fields.clear();
   request_ = HttpRequest{.headers = std::move(fields), .peer = peer_};  // For its memory.
-  RequestParser parser(request_);
-  parser.header_limit(static_cast<std::uint32_t>(limits.header));
-  parser.body_limit(limits.body);
+  RequestParser parser(request_, {.head = limits.header, .body = limits.body});
   give_up_after(limits.header_timeout);
-  request_.request_id = draw_id(shared_->rng);
+  slack_ = limits.stall_timeout;
+  request_.request_id = draw_request_id(shared_->rng);
   keep_alive_ = false;
-  ErrorCode failure = co_await read(parser, Part::kHead);
-  if (!failure) {
+  head_only_ = false;
+  http_11_ = true;
+  Read got = co_await read(parser, Part::kHead);
+  if (got == Read::kDone) {
     take_head(parser);
-    if (std::optional<api::ApiError> no = let_in()) {
+    if (std::optional<api::ApiError> no = let_in(!parser.is_done())) {
       keep_alive_ = keep_alive_ && parser.is_done();
       co_await refuse(std::move(*no));
       co_return false;
@@ -353,24 +392,20 @@ Task<bool> Connection::read_request() {
         co_return false;
       }
     }
-    const std::uint64_t length = parser.content_length().value_or(limits.body);
-    give_up_after(limits.header_timeout + 1s * (length / kBodyBytesPerSecond));
-    parser.eager(true);
-    failure = co_await read(parser, Part::kAll);
+    give_up_after(limits.header_timeout);
+    got = co_await read(parser, Part::kAll);
   }
-  if (!failure) {
+  if (got == Read::kDone) {
     request_.body = std::move(parser.body());
     co_return true;
   }
-  keep_alive_ = false;
-  if (std::optional<api::ApiError> wrong = complaint(failure)) {
-    co_await refuse(std::move(*wrong));
-  }
+  co_await complain(got, parser);
   co_return false;
 }
 
 /// Answers what was not read to its end.
 Task<void> Connection::refuse(api::ApiError error) {
+  shared_->table.move(*this, State::kHead);
   HttpResponse response{.status = error.status, .body = api::error_text(error, request_.path)};
   if (error.status == 401) {
     response.headers.emplace_back("WWW-Authenticate", "Bearer");
@@ -389,7 +424,7 @@ Task<void> Connection::refuse(api::ApiError error) {
 Task<void> Connection::linger() {
   ErrorCode ignored;
   socket_.shutdown(tcp::socket::shutdown_send, ignored);
-  give_up_after(kLinger);
+  give_up_after(shared_->draining ? kLingerAtEnd : kLinger);
   std::array<char, kReadBytes> waste{};
   for (std::size_t total = 0; total < kLingerBytes;) {
     co_await watched_->readable();
@@ -415,44 +450,40 @@ Task<Result<void>> Connection::write(Pieces pieces) {
   return write_rest(left);
 }
 
+/// Waits for the client to take what is left. Of its slack goes what it keeps it waiting, and what
+/// it takes gives some back.
 Task<Result<void>> Connection::write_rest(boost::beast::buffers_suffix<Pieces> left) {
-  give_up_after(shared_->limits.stall_timeout);
-  const auto [failure, sent] = co_await asio::async_write(socket_, left, kAwait);
-  be_patient();
-  if (failure) {
-    keep_alive_ = false;
-    co_return client_gone(failure);
+  const Duration patience = shared_->options.limits.stall_timeout;
+  for (std::size_t bytes = asio::buffer_size(left); bytes > 0;) {
+    const Instant began = steady_now();
+    give_up_after(slack_);
+    const auto [stopped] = co_await socket_.async_wait(tcp::socket::wait_write, kAwait);
+    ErrorCode failure = stopped;
+    if (!failure) {
+      failure = send_at_once(socket_, left);
+    }
+    if (failure) {
+      be_patient();
+      keep_alive_ = false;
+      co_return client_gone(failure);
+    }
+    const std::size_t taken = bytes - asio::buffer_size(left);
+    bytes -= taken;
+    slack_ -= steady_now() - began;
+    slack_ = std::min(slack_ + pace(taken, kAnswerBytesPerSecond), patience);
   }
+  be_patient();
   co_return Result<void>();
 }
 
 Task<Result<void>> Connection::respond(HttpResponse response) {
-  http::response<http::string_body> message(static_cast<http::status>(response.status),
-                                            http_11_ ? 11 : 10);
-  message.set(http::field::server, kServerName);
-  message.set(kRequestIdField, request_.request_id);
-  message.keep_alive(keep_alive_ && !shared_->draining);
-  for (const auto& [name, value] : response.headers) {
-    message.set(name, value);
-  }
+  StreamHead head{.status = response.status,
+                  .headers = std::move(response.headers),
+                  .length = response.body.size()};
   if (!response.body.empty()) {
-    message.set(http::field::content_type, response.content_type);
+    head.headers.emplace_back("Content-Type", std::move(response.content_type));
   }
-  if (response.status != 204) {
-    message.content_length(response.body.size());
-  }
-  if (!head_only_) {
-    message.body() = std::move(response.body);
-  }
-  keep_alive_ = message.keep_alive();
-  give_up_after(shared_->limits.stall_timeout);
-  const auto [failure, sent] = co_await http::async_write(socket_, message, kAwait);
-  be_patient();
-  if (failure) {
-    keep_alive_ = false;
-    co_return client_gone(failure);
-  }
-  co_return Result<void>();
+  return begin(std::move(head), std::move(response.body));
 }
 
 void Connection::add_head(std::string& text, const StreamHead& head) const {
@@ -467,7 +498,7 @@ void Connection::add_head(std::string& text, const StreamHead& head) const {
   };
   for (const auto& [name, value] : head.headers) {
     add(name, value);
-    has_server = has_server || boost::beast::iequals(name, "server");
+    has_server = has_server || is_field(name, "server");
   }
   if (!has_server) {
     add("Server", kServerName);
@@ -544,11 +575,13 @@ Task<Result<void>> Connection::end(std::string part) {
 
 void HttpConnection::start(std::shared_ptr<ConnectionShared> shared,
                            tcp::socket socket,
-                           bool too_many,
                            std::string peer) {
+  if (shared->table.size() >= static_cast<std::size_t>(shared->options.limits.connections)) {
+    shared->table.push_out();
+  }
   asio::io_context& loop = shared->loop;
   auto connection =
-      std::make_shared<Connection>(std::move(shared), std::move(socket), too_many, std::move(peer));
+      std::make_shared<Connection>(std::move(shared), std::move(socket), std::move(peer));
   spawn(loop, Connection::run(std::move(connection)));
 }
 

@@ -1,122 +1,142 @@
 #pragma once
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 
-#include <boost/beast/http/basic_parser.hpp>
-
 #include "gateway/http_exchange.h"
+#include "gateway/http_framing.h"
 
 namespace heddle::gateway {
 
-/// HTTP/1.1 as Beast parses it, put straight into records of ours: messages of Beast's own would
-/// keep each field in a piece of memory, to be copied from there. Trailers are dropped.
-template <bool is_request>
-class HttpParser : public boost::beast::http::basic_parser<is_request> {
+/// One message of HTTP/1.1 or 1.0 as it comes: its head, put straight into records of ours, and its
+/// body. HttpFraming tells where it ends; bytes after that are not touched. Trailers and extensions
+/// of chunks are looked at and dropped. After a fault nothing more is taken.
+class HttpParser {
  public:
+  struct Bounds {
+    std::size_t head = 32U << 10U;  ///< Of the head; likewise of extensions and trailers together.
+    std::uint64_t body = std::numeric_limits<std::uint64_t>::max();
+  };
+
+  explicit HttpParser(Bounds bounds)
+      : bounds_(bounds), room_(bounds.head), body_room_(bounds.body) {}
+  virtual ~HttpParser() = default;
+  HttpParser(const HttpParser&) = delete;
+  HttpParser& operator=(const HttpParser&) = delete;
+
+  /// Takes off `bytes` what could be parsed; the next call begins with what is left. The first goes
+  /// no further than the end of the head.
+  void put_head(std::string_view& bytes);
+  void put(std::string_view& bytes);
+  /// The connection has ended: so has a body that nothing else ends. Whether that is all of it.
+  bool put_end();
+
+  [[nodiscard]] const std::optional<HttpFault>& fault() const { return fault_; }
+  [[nodiscard]] bool is_head_done() const { return stage_ > Stage::kFields; }
+  [[nodiscard]] bool is_done() const { return stage_ == Stage::kDone; }
+
+  /// Meaningful when the head is there, as are those below. HTTP/1.1, not 1.0.
+  [[nodiscard]] bool is_11() const { return is_11_; }
+  /// Whether another message may follow on this one.
+  [[nodiscard]] bool keep_alive() const { return !until_end_ && framing_.keep_alive(is_11_); }
+  /// Of the body, as the head tells it.
+  [[nodiscard]] std::optional<std::uint64_t> content_length() const { return framing_.length(); }
   /// Of the body, what has come and was not taken.
   [[nodiscard]] std::string& body() { return body_; }
-  /// HTTP/1.1, not 1.0. Meaningful when the head is there, as is the rest.
-  [[nodiscard]] bool is_11() const { return version_ >= 11; }
 
  protected:
-  using Error = boost::system::error_code;
-  using View = boost::beast::string_view;
-  using Field = boost::beast::http::field;
+  void refuse(HttpFault fault) { fault_ = fault_ ? fault_ : fault; }
+  /// Takes "HTTP/1.1" or "HTTP/1.0".
+  void take_version(std::string_view text);
 
-  static std::string_view view(View text) { return {text.data(), text.size()}; }
-  void set_version(int version) { version_ = version; }
-
-  /// A field of the head.
-  virtual void add(Field field, std::string_view name, std::string_view value) = 0;
+  virtual void take_start(std::string_view line) = 0;
+  virtual void take_field(std::string_view name, std::string_view value) = 0;
+  /// The head is there: what is wrong with it by this framing, if anything.
+  virtual std::optional<HttpFault> finish_head(const HttpFraming& framing) = 0;
+  /// Whether no body follows, whatever the head says.
+  [[nodiscard]] virtual bool is_bodiless() const = 0;
+  /// Whether a body of which the head says nothing goes on to the end of the connection.
+  [[nodiscard]] virtual bool may_end_with_connection() const = 0;
 
  private:
-  static constexpr std::uint64_t kReservedMost = 64U << 10U;
+  enum class Stage : std::uint8_t {
+    kStart,
+    kFields,
+    kLength,
+    kChunkSize,
+    kChunk,
+    kChunkEnd,
+    kTrailers,
+    kToEnd,
+    kDone,
+  };
 
-  void on_field_impl(Field field, View name, View value, Error& /*failure*/) final {
-    if (!headed_) {
-      add(field, view(name), view(value));
-    }
-  }
-  void on_header_impl(Error& /*failure*/) final { headed_ = true; }
-  void on_body_init_impl(const boost::optional<std::uint64_t>& length, Error& /*failure*/) final {
-    body_.reserve(static_cast<std::size_t>(std::min(length.value_or(0), kReservedMost)));
-  }
-  std::size_t on_body_impl(View part, Error& /*failure*/) final {
-    body_.append(part.data(), part.size());
-    return part.size();
-  }
-  void on_chunk_header_impl(std::uint64_t /*size*/, View /*ext*/, Error& /*failure*/) final {}
-  std::size_t on_chunk_body_impl(std::uint64_t /*left*/, View part, Error& failure) final {
-    return on_body_impl(part, failure);
-  }
-  void on_finish_impl(Error& /*failure*/) final {}
+  bool take_line(std::string_view& bytes, std::string_view& line, std::size_t most);
+  void take_field_line(std::string_view line);
+  void begin_body();
+  void take_chunk_size(std::string_view line);
+  /// False when more bytes are needed first.
+  bool put_some(std::string_view& bytes);
+  bool put_chunk_end(std::string_view& bytes);
+  void put_data(std::string_view& bytes, Stage next);
 
+  Bounds bounds_;
+  HttpFraming framing_{};
+  std::optional<HttpFault> fault_{};
   std::string body_{};
-  int version_ = 0;
-  bool headed_ = false;
+  std::size_t scanned_ = 0;  ///< Of the line that has begun, what is known to have no end.
+  std::size_t room_;         ///< Of bounds_.head, what is left.
+  std::uint64_t body_room_;  ///< Of bounds_.body.
+  std::uint64_t left_ = 0;   ///< Of the body or chunk.
+  Stage stage_ = Stage::kStart;
+  bool blank_taken_ = false;
+  bool is_11_ = true;
+  bool until_end_ = false;
 };
 
 /// Fills all of a request but its body, its id and its guest.
-class RequestParser final : public HttpParser<true> {
+class RequestParser final : public HttpParser {
  public:
-  explicit RequestParser(HttpRequest& request) : request_(request) {}
+  RequestParser(HttpRequest& request, Bounds bounds) : HttpParser(bounds), request_(request) {}
 
  private:
-  static constexpr std::size_t kUsualFields = 12;
-
-  void on_request_impl(boost::beast::http::verb method,
-                       View method_text,
-                       View target_text,
-                       int version,
-                       Error& /*failure*/) override {
-    set_version(version);
-    const std::string_view target = view(target_text);
-    const std::size_t mark = target.find('?');
-    request_.head_only = method == boost::beast::http::verb::head;
-    request_.method = request_.head_only ? "GET" : view(method_text);
-    request_.path = target.substr(0, mark);
-    request_.query = mark == std::string_view::npos ? "" : target.substr(mark + 1);
-    request_.headers.reserve(kUsualFields);
-  }
-  void on_response_impl(int /*s*/, View /*r*/, int /*v*/, Error& /*failure*/) override {}
-  void add(Field field, std::string_view name, std::string_view value) override {
-    if (field == Field::accept && request_.accept.empty()) {
-      request_.accept = value;
-    }
-    request_.headers.emplace_back(name, value);
-  }
+  void take_start(std::string_view line) override;
+  void take_target(std::string_view target);
+  void take_field(std::string_view name, std::string_view value) override;
+  std::optional<HttpFault> finish_head(const HttpFraming& framing) override;
+  [[nodiscard]] bool is_bodiless() const override { return false; }
+  [[nodiscard]] bool may_end_with_connection() const override { return false; }
 
   HttpRequest& request_;
+  std::string authority_{};  ///< Of a target that is a whole URI; counts instead of Host.
 };
 
-/// The head of an answer, as it comes.
-class ResponseParser final : public HttpParser<false> {
+/// The head of an answer, and its body as it comes.
+class ResponseParser final : public HttpParser {
  public:
+  /// `to_head`: the request was HEAD, so there is no body.
+  ResponseParser(bool to_head, Bounds bounds) : HttpParser(bounds), to_head_(to_head) {}
+
   [[nodiscard]] int status() const { return status_; }
   [[nodiscard]] std::string& reason() { return reason_; }
   [[nodiscard]] HttpFields& headers() { return headers_; }
 
  private:
-  static constexpr std::size_t kUsualFields = 12;
-
-  void on_request_impl(boost::beast::http::verb /*method*/,
-                       View /*method_text*/,
-                       View /*target*/,
-                       int /*version*/,
-                       Error& /*failure*/) override {}
-  void on_response_impl(int status, View reason, int version, Error& /*failure*/) override {
-    set_version(version);
-    status_ = status;
-    reason_ = view(reason);
-    headers_.reserve(kUsualFields);
+  void take_start(std::string_view line) override;
+  void take_field(std::string_view name, std::string_view value) override;
+  std::optional<HttpFault> finish_head(const HttpFraming& framing) override {
+    return framing.fault_of_answer(is_11());
   }
-  void add(Field /*field*/, std::string_view name, std::string_view value) override {
-    headers_.emplace_back(name, value);
+  [[nodiscard]] bool is_bodiless() const override {
+    return to_head_ || status_ / 100 == 1 || status_ == 204 || status_ == 304;
   }
+  [[nodiscard]] bool may_end_with_connection() const override { return true; }
 
+  bool to_head_;
   int status_ = 0;
   std::string reason_{};
   HttpFields headers_{};

@@ -1,12 +1,14 @@
 #include "gateway/http_server.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <random>
 #include <utility>
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "gateway/http_connection.h"
 #include "gateway/signal.h"
@@ -22,35 +24,49 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Connections beyond the limit that still get an answer, which is that there are too many.
-constexpr std::size_t kOverflowMax = 64;
 constexpr Duration kAcceptRetry = 50ms;
+constexpr Duration kWarningInterval = 1min;
+
+/// With what is left open in it filled in.
+HttpServer::Options complete(HttpServer::Options options) {
+  config::Limits& limits = options.limits;
+  if (limits.connections_per_client == 0) {
+    limits.connections_per_client = limits.connections - limits.connections / 4;
+  }
+  return options;
+}
 
 }  // namespace
 
 class HttpServer::State {
  public:
   State(asio::io_context& loop, const Options& options, Gatekeeper gatekeeper, Handler handler)
-      : shared(std::make_shared<ConnectionShared>(ConnectionShared{
+      : shared(new ConnectionShared{
             .loop = loop,
-            .limits = options.limits,
+            .options = complete(options),
             .gatekeeper = std::move(gatekeeper),
             .handler = std::move(handler),
-            .rng = Rng((std::uint64_t{std::random_device{}()} << 32U) | std::random_device{}())})),
+            .rng = Rng((std::uint64_t{std::random_device{}()} << 32U) | std::random_device{}())}),
         room(loop) {}
 
   /// Reads the certificate, if an address of `options` is to speak TLS.
   Result<void> open_tls(const Options& options);
-  /// Connections that are open, and clients that have none yet, or none any more.
-  [[nodiscard]] std::size_t connections() const {
-    return shared->open.size() + (tls == nullptr ? 0 : tls->alone());
-  }
   /// Takes in connections at one address for as long as it is open.
   static Task<void> accept(std::shared_ptr<State> self, std::size_t index);
+  /// Whether another may come, in the place of a silent one if need be.
+  [[nodiscard]] bool has_room() const {
+    return shared->table.has_silent() || shared->table.size() < connections() + overflow();
+  }
+  [[nodiscard]] std::size_t connections() const {
+    return static_cast<std::size_t>(shared->options.limits.connections);
+  }
+  [[nodiscard]] std::size_t overflow() const { return shared->options.overflow; }
+  /// accept() has failed, mostly for want of descriptors.
+  void make_do(const ErrorCode& failure);
   /// Tells of the end of the last connection, if anybody wants to know.
   void tell_drained() {
     const bool all_sent = tls == nullptr || tls->empty();
-    if (shared->draining && shared->open.empty() && all_sent && drained) {
+    if (shared->draining && shared->table.size() == 0 && all_sent && drained) {
       asio::post(shared->loop, std::exchange(drained, nullptr));
     }
   }
@@ -64,6 +80,7 @@ class HttpServer::State {
   std::unique_ptr<TlsFront> tls{};  ///< Of the doors that speak it.
   Signal room;                      ///< Told when a connection has closed.
   std::function<void()> drained{};
+  Instant may_warn_at{};
 };
 
 HttpServer::HttpServer(std::shared_ptr<State> state) : state_(std::move(state)) {
@@ -77,14 +94,12 @@ HttpServer::HttpServer(std::shared_ptr<State> state) : state_(std::move(state)) 
 
 HttpServer::~HttpServer() {
   drain(nullptr);
-  for (HttpConnection* connection : state_->shared->open) {
-    connection->close();
-  }
+  close();
   state_->tls.reset();
 }
 
 std::size_t HttpServer::connections() const {
-  return state_->connections();
+  return state_->shared->table.size() + (state_->tls == nullptr ? 0 : state_->tls->alone());
 }
 
 void HttpServer::reload(const std::optional<config::TlsConfig>& tls) {
@@ -105,8 +120,17 @@ void HttpServer::drain(std::function<void()> drained) {
   if (state_->tls != nullptr) {
     state_->tls->drain();
   }
-  for (HttpConnection* connection : state_->shared->open) {
-    connection->wind_down();
+  state_->shared->table.for_each([](ConnectionTable::Entry& entry) { entry.wind_down(); });
+  state_->tell_drained();
+}
+
+void HttpServer::close() {
+  state_->shared->table.for_each([this](ConnectionTable::Entry& entry) {
+    state_->shared->table.leave(entry);
+    entry.close();
+  });
+  if (state_->tls != nullptr) {
+    state_->tls->close();
   }
   state_->tell_drained();
 }
@@ -140,18 +164,28 @@ Result<tcp::acceptor> bind(asio::io_context& loop, const config::ListenAddress& 
 
 }  // namespace
 
+void HttpServer::State::make_do(const ErrorCode& failure) {
+  if (failure != asio::error::no_descriptors && failure != ErrorCode(ENFILE, failure.category())) {
+    return;
+  }
+  shared->table.push_out();
+  if (steady_now() >= may_warn_at) {
+    may_warn_at = steady_now() + kWarningInterval;
+    log::warning("a connection was not taken in", {{"why", failure.message()}});
+  }
+}
+
 Task<void> HttpServer::State::accept(std::shared_ptr<State> self, std::size_t index) {
   tcp::acceptor& acceptor = self->doors[index].acceptor;
-  const auto most = static_cast<std::size_t>(self->shared->limits.connections);
   asio::steady_timer pause(self->shared->loop);
   while (acceptor.is_open()) {
-    if (self->connections() >= most + kOverflowMax) {
+    if (!self->has_room()) {
       co_await self->room.wait(kAcceptRetry);
       continue;
     }
     auto [failure, socket] = co_await acceptor.async_accept(kAwait);
     if (failure) {
-      // Mostly a lack of file descriptors, which passes.
+      self->make_do(failure);
       pause.expires_after(kAcceptRetry);
       co_await pause.async_wait(kAwait);
       continue;
@@ -159,14 +193,11 @@ Task<void> HttpServer::State::accept(std::shared_ptr<State> self, std::size_t in
     ErrorCode ignored;
     socket.set_option(tcp::no_delay(true), ignored);
     socket.non_blocking(true, ignored);
-    if (self->doors[index].tls) {
-      if (!self->shared->draining) {
-        self->tls->accept(std::move(socket));
-      }
-      continue;
+    if (!self->doors[index].tls) {
+      HttpConnection::start(self->shared, std::move(socket));
+    } else if (!self->shared->draining) {
+      self->tls->accept(std::move(socket));
     }
-    const bool too_many = self->connections() >= most;
-    HttpConnection::start(self->shared, std::move(socket), too_many);
   }
 }
 
@@ -198,15 +229,14 @@ Result<void> HttpServer::State::open_tls(const Options& options) {
   for (const std::string& warning : files->warnings()) {
     log::warning(warning);
   }
-  const auto most = static_cast<std::size_t>(options.limits.connections);
   tls = std::make_unique<TlsFront>(
       shared->loop,
       std::move(files).value(),
       TlsFront::Options{.handshake_timeout = options.limits.header_timeout,
-                        .stall_timeout = options.limits.stall_timeout},
-      [shared = shared, most](tcp::socket socket, std::string peer) {
-        const bool too_many = shared->open.size() >= most;
-        HttpConnection::start(shared, std::move(socket), too_many, std::move(peer));
+                        .stall_timeout = options.limits.stall_timeout,
+                        .handshakes_max = std::clamp<std::size_t>(connections() / 8, 8, 512)},
+      [shared = shared](tcp::socket socket, std::string peer) {
+        HttpConnection::start(shared, std::move(socket), std::move(peer));
       },
       [shared = shared] { shared->closed(); });
   return {};

@@ -28,13 +28,19 @@ struct HttpHead {
 };
 
 /// HTTP/1.1 on any number of addresses: keep-alive, pipelining, limits of size and time, and word
-/// of clients that hang up. What requests mean is the handler's business. Loop thread.
+/// of clients that hang up. Where there is no room for another connection, one that is silent goes
+/// (ConnectionTable). What requests mean is the handler's business. Loop thread.
 class HttpServer {
  public:
   struct Options {
     std::vector<config::ListenAddress> listen{};
     config::Limits limits{};
     std::optional<config::TlsConfig> tls{};  ///< For those of `listen` that speak it.
+    /// Connections beyond limits.connections that are taken in where all others are busy, to be
+    /// told that there are too many, or to ask for one of `probes`.
+    std::size_t overflow = 64;
+    /// Paths that are answered however many connections there are.
+    std::vector<std::string> probes{};
   };
   /// Answers one request. The exchange lives until the returned task is done.
   using Handler = std::function<Task<void>(HttpExchange&)>;
@@ -60,9 +66,12 @@ class HttpServer {
   /// kept. Which addresses speak TLS stays as it is.
   void reload(const std::optional<config::TlsConfig>& tls);
 
-  /// Stops accepting, closes connections that are between requests, and the others after their
-  /// answer. `drained` is called once, when none is left.
+  /// Stops accepting, closes connections that are between requests, turns away requests that have
+  /// not come whole, and closes the others after their answer. `drained` is called once, when none
+  /// is left.
   void drain(std::function<void()> drained);
+  /// Closes what is left. To be called after drain(), whose `drained` is called then.
+  void close();
 
  private:
   class State;

@@ -2,7 +2,10 @@
 
 #include <chrono>
 #include <future>
+#include <memory>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
@@ -26,6 +29,14 @@ Task<void> echo(HttpExchange& http, asio::io_context& loop, std::promise<void>& 
     Signal left(loop);
     http.on_gone([&left] { left.notify(); });
     co_await left.wait();
+    gone.set_value();
+    co_return;
+  }
+  if (request.path == "/endless") {
+    Result<void> sent = co_await http.begin_stream("text/plain");
+    while (sent) {
+      sent = co_await http.send_part(std::string(1U << 20U, 'x'));
+    }
     gone.set_value();
     co_return;
   }
@@ -167,7 +178,6 @@ TEST_F(HttpServerTest, WhatIsNotHttpGetsOneErrorAndNoMore) {
   start();
   for (const std::string& nonsense : {std::string("hello there\r\n\r\n"),
                                       std::string("GET\r\n\r\n"),
-                                      std::string("GET / HTTP/9.9\r\n\r\n"),
                                       std::string("POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n"),
                                       std::string("POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n"),
                                       std::string("GET / HTTP/1.1\r\nBad Name: x\r\n\r\n")}) {
@@ -198,19 +208,135 @@ TEST_F(HttpServerTest, TheGatekeeperSpeaksBeforeTheBodyIsRead) {
   EXPECT_EQ(again.call("GET", "/open").status, 200) << "on the same connection";
 }
 
-TEST_F(HttpServerTest, ConnectionsBeyondTheLimitAreToldSo) {
+TEST_F(HttpServerTest, NothingAfterARequestThatIsRefusedIsRead) {
+  start();
+  const std::string second = TestClient::request("GET", "/second");
+  for (const auto& [first, status] : std::vector<std::pair<std::string, int>>{
+           {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n", 501},
+           {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, identity\r\n\r\n", 501},
+           {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",
+            400},
+           {"POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
+           {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nContent-Length: 5\r\n\r\n", 400},
+           {"GET / HTTP/1.1\r\n\r\n", 400},
+           {"GET / HTTP/9.9\r\nHost: x\r\n\r\n", 505}}) {
+    TestClient client(port);
+    client.send(first + second);
+    EXPECT_EQ(client.read().status, status) << first;
+    EXPECT_TRUE(client.closed()) << first;
+  }
+}
+
+TEST_F(HttpServerTest, SilentConnectionsMakeRoomForOthers) {
   options.limits.connections = 2;
+  start();
+  TestClient silent(port);
+  TestClient kept(port);
+  EXPECT_EQ(kept.call("GET", "/").status, 200);
+  TestClient third(port);
+  EXPECT_EQ(third.call("GET", "/").status, 200);
+  EXPECT_TRUE(silent.closed());
+  EXPECT_EQ(kept.call("GET", "/").status, 200);
+}
+
+TEST_F(HttpServerTest, ABegunHeadIsSilent) {
+  options.limits.connections = 1;
+  start();
+  TestClient slow(port);
+  slow.send("GET / HT");
+  EXPECT_EQ(TestClient(port).call("GET", "/").status, 200);
+  EXPECT_TRUE(slow.closed());
+}
+
+TEST_F(HttpServerTest, ConnectionsBeyondTheLimitAreToldSoWhereAllAreBusy) {
+  options.limits.connections = 2;
+  options.limits.connections_per_client = 2;
+  options.probes = {"/probe"};
   start();
   TestClient first(port);
   TestClient second(port);
-  EXPECT_EQ(first.call("GET", "/").status, 200);
-  EXPECT_EQ(second.call("GET", "/").status, 200);
+  for (TestClient* client : {&first, &second}) {
+    client->send("POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+    EXPECT_EQ(client->read_head().status, 100);
+  }
   TestClient third(port);
   const TestResponse refused = third.call("GET", "/");
   EXPECT_EQ(refused.status, 503);
   EXPECT_TRUE(refused.headers.contains("retry-after"));
   EXPECT_TRUE(third.closed());
-  EXPECT_EQ(first.call("GET", "/").status, 200);
+  EXPECT_EQ(TestClient(port).call("GET", "/probe").status, 200);
+  EXPECT_EQ(TestClient(port).call("POST", "/probe", "body").status, 503);
+  first.send("ab");
+  EXPECT_EQ(first.read().status, 200);
+  EXPECT_EQ(third.connected(), true);
+  EXPECT_EQ(TestClient(port).call("GET", "/").status, 200);
+}
+
+TEST_F(HttpServerTest, AClientHasItsShareAtMost) {
+  options.limits.connections = 4;
+  start();
+  std::vector<std::unique_ptr<TestClient>> busy;
+  for (int i = 0; i < 3; ++i) {
+    TestClient& client = *busy.emplace_back(std::make_unique<TestClient>(port));
+    client.send("POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+    EXPECT_EQ(client.read_head().status, 100);
+  }
+  TestClient fourth(port);
+  const TestResponse refused = fourth.call("GET", "/");
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_THAT(refused.body, HasSubstr("limits.connections_per_client is 3"));
+  busy[0]->send("ab");
+  EXPECT_EQ(busy[0]->read().status, 200);
+  EXPECT_EQ(fourth.call("GET", "/").status, 200) << "on the same connection";
+}
+
+TEST_F(HttpServerTest, ABodyThatDripsIsGivenUp) {
+  options.limits.header_timeout = std::chrono::milliseconds(50);
+  start();
+  TestClient client(port);
+  client.send("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+  while (client.send("1\r\nx\r\n")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // A byte at a time.
+  }
+  EXPECT_EQ(client.read().status, 0);
+}
+
+TEST_F(HttpServerTest, AnAnswerThatIsTakenTooSlowlyIsGivenUp) {
+  options.limits.stall_timeout = std::chrono::milliseconds(200);
+  start();
+  TestClient client(port, /*receive_buffer=*/4096);
+  client.send(TestClient::request("GET", "/endless"));
+  EXPECT_EQ(client.read_head().status, 200);
+  // Some is taken again and again, and never enough.
+  std::future<void> given_up = gone.get_future();
+  while (given_up.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
+    ASSERT_NE(client.read_some(1), 0U);
+  }
+}
+
+TEST_F(HttpServerTest, DrainingTurnsAwayWhatHasNotComeWholeAndClosesTheRest) {
+  start();
+  TestClient silent(port);
+  TestClient head(port);
+  head.send("GET / HT");
+  TestClient body(port);
+  body.send("POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+  EXPECT_EQ(body.read_head().status, 100);
+  TestClient waiting(port);
+  waiting.send(TestClient::request("GET", "/wait"));
+  EXPECT_EQ(TestClient(port).call("GET", "/").status, 200);
+  std::promise<void> drained;
+  asio::post(loop, [&] { server->drain([&] { drained.set_value(); }); });
+  EXPECT_TRUE(silent.closed());
+  EXPECT_TRUE(head.closed());
+  const TestResponse refused = body.read();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_THAT(refused.body, HasSubstr("shutting down"));
+  std::future<void> end = drained.get_future();
+  EXPECT_EQ(end.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  asio::post(loop, [this] { server->close(); });
+  EXPECT_EQ(end.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  EXPECT_TRUE(waiting.closed());
 }
 
 TEST_F(HttpServerTest, AHangUpIsNoticedWhileTheAnswerIsWaitedFor) {

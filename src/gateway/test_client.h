@@ -153,6 +153,13 @@ class TestClient {
     return chunk;
   }
 
+  /// Takes some of what the server sends; how much came.
+  std::size_t read_some(std::size_t most) {
+    std::string bytes(most, '\0');
+    const ssize_t got = ::recv(socket_, bytes.data(), most, 0);
+    return got > 0 ? static_cast<std::size_t>(got) : 0;
+  }
+
   /// Whether the server closes the connection, with nothing more to say.
   bool closed() { return buffer_.empty() && !fill(); }
 

@@ -12,7 +12,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http.hpp>
+#include <boost/beast/http/rfc7230.hpp>
 
 #include "base/clock.h"
 #include "gateway/deadline.h"
@@ -33,6 +33,7 @@ namespace {
 
 constexpr std::size_t kReadBytes = 65536;
 constexpr std::size_t kHeadBytes = 512;  ///< Of most requests.
+constexpr int kInterimMax = 8;           ///< Answers with a status of 1xx before the one proper.
 
 /// A connection to an engine, and its one deadline, which closes the socket or ends the patience of
 /// who reads.
@@ -101,12 +102,17 @@ std::string place(const core::EngineAddress& address) {
 Error unreachable(const core::EngineAddress& address,
                   std::string_view doing,
                   const ErrorCode& why) {
-  return {.code = Code::kUnavailable,
-          .message = std::string(doing) + " the engine at " + place(address) + ": " +
-                     (why == http::error::end_of_stream || why == http::error::partial_message ||
-                              why == asio::error::eof
-                          ? "it closed the connection before its answer was whole"
-                          : why.message())};
+  return {
+      .code = Code::kUnavailable,
+      .message = std::string(doing) + " the engine at " + place(address) + ": " +
+                 (why == asio::error::eof ? "it closed the connection before its answer was whole"
+                                          : why.message())};
+}
+
+Error not_an_answer(const core::EngineAddress& address, const HttpFault& fault) {
+  return {.code = Code::kCorrupt,
+          .message = "read from the engine at " + place(address) +
+                     ": its answer is not HTTP/1.1: " + std::string(fault.why)};
 }
 
 std::string head_text(const core::EngineAddress& address, const UpstreamRequest& request) {
@@ -309,10 +315,9 @@ class Exchange final : public UpstreamExchange {
       co_return News::kNone;
     }
     begun_ = begun_ || bytes > 0;
-    const ErrorCode wrong = take_in({pool_->scratch.data(), bytes}, failure);
-    if (wrong) {
+    if (const Result<void> right = take_in({pool_->scratch.data(), bytes}, failure); !right) {
       connection_->close();
-      co_return unreachable(address_, "read from", wrong);
+      co_return right.error();
     }
     co_return News::kSome;
   }
@@ -406,7 +411,7 @@ class Exchange final : public UpstreamExchange {
 
   /// Parses what was read: `news`, and before it what could not be parsed without. `failure` is
   /// what the read ended with.
-  ErrorCode take_in(std::string_view news, const ErrorCode& failure) {
+  Result<void> take_in(std::string_view news, const ErrorCode& failure) {
     beast::flat_buffer& buffer = connection_->buffer;
     const bool joins = buffer.size() > 0;
     if (joins) {
@@ -414,16 +419,16 @@ class Exchange final : public UpstreamExchange {
       news = {static_cast<const char*>(buffer.data().data()), buffer.size()};
     }
     std::string_view left = news;
-    const ErrorCode wrong = parse(left, failure);
+    const Result<void> right = parse(left, failure);
     if (joins) {
       buffer.consume(news.size() - left.size());
     } else {
       keep(left);
     }
-    if (!wrong && complete()) {
+    if (right && complete()) {
       reusable_ = written_ && !failure && buffer.size() == 0 && parser_->keep_alive();
     }
-    return wrong;
+    return right;
   }
 
   void keep(std::string_view bytes) {
@@ -433,42 +438,32 @@ class Exchange final : public UpstreamExchange {
   }
 
   /// Takes off `bytes` what could be parsed.
-  ErrorCode parse(std::string_view& bytes, const ErrorCode& failure) {
-    ErrorCode wrong;
-    while (!bytes.empty() && !parser_->is_done()) {
-      const std::size_t used = parser_->put(asio::buffer(bytes.data(), bytes.size()), wrong);
-      bytes.remove_prefix(used);
-      if (wrong == http::error::need_more) {
-        wrong = {};
-        if (used == 0) {
-          break;
-        }
-      } else if (wrong) {
-        return wrong;
-      }
+  Result<void> parse(std::string_view& bytes, const ErrorCode& failure) {
+    do {
       if (parser_->is_done() && parser_->status() / 100 == 1) {
+        if (parser_->status() == 101 || ++interim_ > kInterimMax) {
+          return not_an_answer(address_, {.why = "it goes on with answers of status 1xx"});
+        }
         begin_parser();  // The answer proper follows.
-      } else if (!head_ && parser_->is_header_done()) {
-        take_head();
       }
-    }
-    if (failure == asio::error::eof && !parser_->is_done()) {
-      wrong = http::error::end_of_stream;
-      if (head_) {
-        parser_->put_eof(wrong);
+      parser_->put(bytes);
+      if (parser_->fault()) {
+        return not_an_answer(address_, *parser_->fault());
       }
-    } else if (failure && !parser_->is_done()) {
-      wrong = failure;
+    } while (parser_->is_done() && parser_->status() / 100 == 1 && !bytes.empty());
+    if (!head_ && parser_->is_head_done() && parser_->status() / 100 != 1) {
+      take_head();
     }
-    return wrong;
+    const bool whole = complete() || (failure == asio::error::eof && parser_->put_end());
+    if (failure && !whole) {
+      return unreachable(address_, "read from", failure);
+    }
+    return {};
   }
 
   void begin_parser() {
-    parser_.emplace();
-    parser_->eager(true);
-    parser_->skip(request_->method == "HEAD");
-    parser_->header_limit(static_cast<std::uint32_t>(pool_->options.header_max));
-    parser_->body_limit(boost::none);
+    parser_.emplace(request_->method == "HEAD",
+                    HttpParser::Bounds{.head = pool_->options.header_max});
   }
 
   void take_head() {
@@ -495,6 +490,7 @@ class Exchange final : public UpstreamExchange {
   std::optional<ResponseParser> parser_{};
   std::optional<UpstreamHead> head_{};
   std::string head_bytes_{};
+  int interim_ = 0;        ///< Answers of status 1xx.
   bool reused_ = false;    ///< The connection had served others.
   bool begun_ = false;     ///< Something of an answer has come.
   bool written_ = false;   ///< The request, all of it.

@@ -68,7 +68,7 @@ class UpstreamExchange {
   };
   /// Waits for more of the answer. A kept connection that turns out to have been closed, and gave
   /// nothing of an answer, is replaced by a new one once. kUnavailable where the engine closed or
-  /// broke the connection before the answer was whole.
+  /// broke the connection before the answer was whole, kCorrupt where that is not HTTP.
   virtual Task<Result<News>> receive(Duration patience) = 0;
 
   /// Null until it has come. Whoever passes its headers on may take them.

@@ -98,6 +98,37 @@ TEST_F(Upstream, ReadsBodiesByLengthByChunksAndToTheEnd) {
   EXPECT_EQ(pool.idle(), 0U);
 }
 
+TEST_F(Upstream, AnAnswerThatOthersMightReadDifferentlyIsNone) {
+  std::string flood;
+  for (int i = 0; i < 100; ++i) {
+    flood += "HTTP/1.1 102 Processing\r\n\r\n";
+  }
+  const std::string ok = "HTTP/1.1 200 OK\r\n";
+  const std::string chunked = ok + "Transfer-Encoding: chunked\r\n";
+  std::string head;
+  while (head.size() < (80U << 10U)) {
+    head += "A: b\r\n";
+  }
+  for (const std::string& answer :
+       {ok + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        ok + "Transfer-Encoding: identity\r\nContent-Length: 1\r\n\r\nx",
+        chunked + "Content-Length: 5\r\n\r\n0\r\n\r\n",
+        chunked + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        ok + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nxy",
+        std::string("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        std::string("HTTP/1.1 101 Switching\r\n\r\n") + ok + "Content-Length: 1\r\n\r\nx",
+        flood + ok + "Content-Length: 1\r\n\r\nx",
+        chunked + "\r\n0\r\n" + head,
+        ok + head}) {
+    FakeEngine engine(
+        [&](const FakeEngine::Peer& peer, const std::string&) { return peer.send(answer); });
+    const Outcome outcome = ask(engine);
+    ASSERT_TRUE(outcome.error) << answer.substr(0, 100);
+    EXPECT_EQ(outcome.error->code, Code::kCorrupt) << outcome.error->message;
+    EXPECT_EQ(pool.idle(), 0U);
+  }
+}
+
 TEST_F(Upstream, SendsWhatItIsGiven) {
   FakeEngine engine([](const FakeEngine::Peer& peer, const std::string&) {
     return peer.answer("{}", "X-A: 1\r\nx-a: 2\r\nConnection: X-Gone\r\nX-Gone: 3\r\n");
@@ -167,7 +198,7 @@ TEST_F(Upstream, WhatIsNoHttpIsAFailure) {
     peer.send("* OK IMAP4 ready\r\n");
     return true;
   });
-  EXPECT_EQ(ask(engine).error.value().code, Code::kUnavailable);
+  EXPECT_EQ(ask(engine).error.value().code, Code::kCorrupt);
 }
 
 TEST_F(Upstream, NobodyListens) {
