@@ -1,5 +1,6 @@
 // tokenizer.json, tokenizer_config.json and a text: whatever the files, they are refused or make a
-// tokenizer whose tokens, one after the other, say what they say together.
+// tokenizer whose tokens, one after the other, say what they say together. An input that begins
+// with a byte above 127 is what to make the first file by.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +9,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "choices.h"
+#include "make_tokenizer.h"
 #include "split.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
@@ -15,8 +18,17 @@
 using namespace heddle;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const auto [tokenizer_json, config_json, text] =
-      fuzz::split<3>({reinterpret_cast<const char*>(data), size});
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  const auto [written, written_config, rest] = fuzz::split<3>(input);
+  std::string tokenizer_json(written);
+  std::string config_json(written_config);
+  std::string text(rest);
+  if (size > 0 && data[0] > 127) {
+    fuzz::Choices choices(data + 1, size - 1);
+    tokenizer_json = fuzz::make_tokenizer(choices);
+    config_json.clear();
+    text = "ab aab\n 12 é日 \U0001F600 " + std::string(40, 'a') + std::string(input.substr(0, 40));
+  }
   const auto tokenizer = text::Tokenizer::open(tokenizer_json, config_json);
   if (!tokenizer) {
     HEDDLE_CHECK(!tokenizer.error().message.empty());

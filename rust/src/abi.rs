@@ -15,6 +15,8 @@ pub enum Code {
     Corrupt = 2,
     /// A panic in a library below, reported instead of unwinding into C.
     Panicked = 3,
+    /// The machine has no room for it: no further thread, ...
+    Unavailable = 4,
 }
 
 /// Why a call failed.
@@ -123,26 +125,31 @@ fn install_panic_hook() {
     });
 }
 
+/// Runs `body`; a panic in it becomes a failure.
+pub fn caught<T>(body: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    install_panic_hook();
+    CAUGHT.with(|caught| *caught.borrow_mut() = Some(String::new()));
+    let outcome = catch_unwind(AssertUnwindSafe(body));
+    let panic = CAUGHT.with(|caught| caught.borrow_mut().take()).unwrap_or_default();
+    outcome.unwrap_or_else(|payload| {
+        // A destructor that panics must not unwind into C either.
+        std::mem::forget(catch_unwind(AssertUnwindSafe(|| drop(payload))));
+        Err(Failure { code: Code::Panicked, message: panic })
+    })
+}
+
 /// Runs `body`, turning failures and panics into a code and a message in `error`.
 ///
 /// # Safety
 /// `error` points to a writable buffer that holds nothing.
 pub unsafe fn guard(error: *mut Buffer<u8>, body: impl FnOnce() -> Result<(), Failure>) -> Code {
-    install_panic_hook();
-    CAUGHT.with(|caught| *caught.borrow_mut() = Some(String::new()));
-    let outcome = catch_unwind(AssertUnwindSafe(body));
-    let panic = CAUGHT.with(|caught| caught.borrow_mut().take()).unwrap_or_default();
-    let failure = match outcome {
-        Ok(Ok(())) => return Code::Ok,
-        Ok(Err(failure)) => failure,
-        Err(payload) => {
-            // A destructor that panics must not unwind into C either.
-            std::mem::forget(catch_unwind(AssertUnwindSafe(|| drop(payload))));
-            Failure { code: Code::Panicked, message: panic }
+    match caught(body) {
+        Ok(()) => Code::Ok,
+        Err(failure) => {
+            error.write(failure.message.into());
+            failure.code
         }
-    };
-    error.write(failure.message.into());
-    failure.code
+    }
 }
 
 /// # Safety

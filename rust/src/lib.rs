@@ -10,5 +10,6 @@
 
 mod abi;
 mod grammar;
+mod stack;
 mod template;
 mod tokenizer;

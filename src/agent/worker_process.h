@@ -7,6 +7,7 @@
 #include <boost/asio/any_io_executor.hpp>
 
 #include "base/result.h"
+#include "base/self_process.h"
 #include "external/child_watch.h"
 #include "rpc/descriptor.h"
 
@@ -39,6 +40,6 @@ class WorkerProcess {
 };
 
 /// The descriptor under which a worker finds its socket; said on its command line as well.
-inline constexpr int kWorkerSocket = 3;
+inline constexpr int kWorkerSocket = kParentSocket;
 
 }  // namespace heddle::agent

@@ -10,6 +10,7 @@
 #include "cli/simulate_command.h"
 #include "cli/verbs.h"
 #include "config/reader.h"
+#include "sandbox/inside.h"
 #include "worker/worker.h"
 
 #include <CLI/CLI.hpp>
@@ -167,6 +168,10 @@ int parse_and_run(int count, char** arguments) {
   verb = app.add_subcommand("worker", "Act for one device; started by serve")->group("");
   verb->add_option("--fd", fd, "Socket to the process that started it")->required();
   verb->callback([&] { chosen = [&]() -> int { worker::run(fd); }; });
+
+  verb = app.add_subcommand("sandbox", "Try grammars and files; started by serve")->group("");
+  verb->add_option("--fd", fd, "Socket to the process that started it")->required();
+  verb->callback([&] { chosen = [&]() -> int { sandbox::run(fd); }; });
 
   if (count == 1) {
     std::cout << app.help();

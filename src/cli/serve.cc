@@ -21,6 +21,7 @@
 #include "config/config.h"
 #include "gateway/gateway.h"
 #include "manager/manager.h"
+#include "sandbox/sandbox.h"
 #include "spec/json_writer.h"
 #include "store/model_source.h"
 
@@ -38,18 +39,31 @@ constexpr Duration kLastResort = std::chrono::milliseconds(900);
 /// Of this process beside the loop's, with some to spare; each device adds the process of a worker.
 constexpr std::size_t kThreads = 12;
 
-/// Reads the text part of a model, wherever its directory is.
-gateway::Gateway::TextOpener text_opener(const std::string& base) {
-  return
-      [base](
-          const config::ModelConfig& model) -> Result<std::shared_ptr<const gateway::ModelText>> {
-        const Result<std::filesystem::path> directory =
-            store::find_model(model.path, store::find_places(base, store::process_environment()));
-        if (!directory) {
-          return directory.error();
-        }
-        return gateway::open_model_text(*directory, model.context);
-      };
+/// Reads the text part of a model, wherever its directory is, once its files are known to do no
+/// harm. What clients are told names no path of this machine; the log does.
+gateway::Gateway::TextOpener text_opener(const std::string& base,
+                                         std::shared_ptr<sandbox::Sandbox> sandbox) {
+  return [base, sandbox](const config::ModelConfig& model)
+             -> Result<std::shared_ptr<const gateway::ModelText>> {
+    const Result<std::filesystem::path> directory =
+        store::find_model(model.path, store::find_places(base, store::process_environment()));
+    if (!directory) {
+      log::error("a model's files were not found",
+                 {{"model", model.id}, {"why", directory.error().message}});
+      return Error{directory.error().code,
+                   "the files of the model were not found; the server's log says where they "
+                   "were looked for"};
+    }
+    Result<void> tried = sandbox->try_files(directory->string());
+    Result<std::shared_ptr<const gateway::ModelText>> text =
+        tried ? gateway::open_model_text(*directory, model.context) : tried.error();
+    if (!text) {
+      log::error(
+          "a model's files cannot be used",
+          {{"model", model.id}, {"directory", directory->string()}, {"why", text.error().message}});
+    }
+    return text;
+  };
 }
 
 Result<config::Config> read_config(const ServeOptions& options) {
@@ -144,7 +158,8 @@ class Server {
                                 *manager_,
                                 metrics_,
                                 config_,
-                                {.open_text = text_opener(config_.directory),
+                                {.open_text = text_opener(config_.directory, sandbox_),
+                                 .grammars = sandbox_,
                                  .version = version_text(),
                                  .now = steady_now});
     if (!gateway) {
@@ -233,6 +248,7 @@ class Server {
   LastResort& last_resort_;
   asio::steady_timer patience_;
   Metrics metrics_{};
+  std::shared_ptr<sandbox::Sandbox> sandbox_ = std::make_shared<sandbox::Sandbox>();
   std::unique_ptr<manager::Manager> manager_{};
   std::unique_ptr<gateway::Gateway> gateway_{};
   bool ending_ = false;

@@ -17,7 +17,6 @@
 #include "gateway/model_text.h"
 #include "gateway/task.h"
 #include "gateway/text_pool.h"
-#include "text/grammar.h"
 
 namespace heddle::gateway {
 
@@ -29,8 +28,6 @@ struct CatalogModel {
   /// Instead of the configuration's ttl, until it is unloaded; Duration::max() for ever.
   std::optional<Duration> keep_alive{};
   std::shared_ptr<const ModelText> text{};  ///< Null until it was asked for.
-  /// Its tokens as grammars see them; null until one was asked for.
-  std::shared_ptr<const text::GrammarVocabulary> vocabulary{};
 };
 
 /// The models by name and alias. Requests hold a model by shared_ptr, so that a reload leaves those

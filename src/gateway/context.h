@@ -16,6 +16,7 @@
 #include "core/serving.h"
 #include "gateway/catalog.h"
 #include "gateway/gateway_metrics.h"
+#include "gateway/grammar_trials.h"
 #include "gateway/http_exchange.h"
 #include "gateway/running_request.h"
 #include "gateway/stories.h"
@@ -31,6 +32,7 @@ struct Context {
   boost::asio::io_context& loop;
   core::Serving* serving;
   TextPool& pool;
+  GrammarTrials& grammars;
   Catalog catalog;
   Stories stories;
   GatewayMetrics metrics;

@@ -124,10 +124,12 @@ class Gateway::Impl {
  public:
   Impl(asio::io_context& loop, core::Serving& serving, Metrics& metrics, const Options& options)
       : pool_(loop, options.text_threads),
+        grammars_(loop, options.grammars, {entropy(), entropy()}, {}),
         context_(std::make_shared<Context>(Context{
             .loop = loop,
             .serving = &serving,
             .pool = pool_,
+            .grammars = grammars_,
             .catalog = Catalog(loop, pool_, options.open_text),
             .stories = Stories(options.stories_max),
             .metrics = GatewayMetrics(metrics),
@@ -163,6 +165,7 @@ class Gateway::Impl {
                                   const HttpHead& head);
 
   TextPool pool_;
+  GrammarTrials grammars_;
   std::shared_ptr<Context> context_;
   std::shared_ptr<const Routing> routing_;
   SipKey tenant_secret_{entropy(), entropy()};
@@ -339,7 +342,7 @@ Result<std::unique_ptr<Gateway>> Gateway::start(asio::io_context& loop,
                                                 Metrics& metrics,
                                                 const config::Config& config,
                                                 Options options) {
-  HEDDLE_CHECK(options.open_text != nullptr);
+  HEDDLE_CHECK(options.open_text != nullptr && options.grammars != nullptr);
   auto impl = std::make_unique<Impl>(loop, serving, metrics, options);
   const Result<void> listening = impl->listen(config);
   if (!listening) {

@@ -13,6 +13,7 @@
 #include "config/config.h"
 #include "core/serving.h"
 #include "gateway/model_text.h"
+#include "sandbox/sandbox.h"
 
 namespace boost::asio {
 class io_context;
@@ -32,8 +33,9 @@ class Gateway {
       std::function<Result<std::shared_ptr<const ModelText>>(const config::ModelConfig& model)>;
 
   struct Options {
-    TextOpener open_text{};          ///< Must be set.
-    std::string version{};           ///< Of this program.
+    TextOpener open_text{};                      ///< Must be set.
+    std::shared_ptr<sandbox::Trier> grammars{};  ///< Tries each before it is used; must be set.
+    std::string version{};                       ///< Of this program.
     std::function<Instant()> now{};  ///< The clock that `serving` has too; steady_now when empty.
     std::size_t text_threads = 2;
     Duration comment_interval = 5s;   ///< Between comments in a stream that waits.

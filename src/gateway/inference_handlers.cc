@@ -103,7 +103,8 @@ Task<void> complete(std::shared_ptr<Context> context, HttpExchange& http, std::s
   job.params = std::move(request.params);
   std::optional<api::ApiError> wrong = co_await read_prompts(*context, http, opened, request, job);
   if (!wrong) {
-    wrong = co_await check_grammar(*context, opened, job.params.grammar, "response_format");
+    wrong = co_await check_grammar(
+        *context, opened, http.request(), job.params.grammar, "response_format");
   }
   if (!wrong) {
     wrong = resolve(*context, opened, "prompt", kCompletionTokens, job);

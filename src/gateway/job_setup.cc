@@ -184,36 +184,28 @@ GenerationJob new_job(Context& context,
 }
 
 Task<std::optional<api::ApiError>> check_grammar(Context& context,
-                                                 OpenedModel opened,
+                                                 const OpenedModel& opened,
+                                                 const HttpRequest& request,
                                                  spec::Grammar grammar,
                                                  std::string param) {
   if (!grammar.constrains()) {
     co_return std::nullopt;
   }
-  std::shared_ptr<const text::GrammarVocabulary> vocabulary = opened.model->vocabulary;
-  std::optional<Error> error;
-  std::function<void()> compile = [&opened, &grammar, &vocabulary, &error] {
-    if (vocabulary == nullptr) {
-      auto made = text::GrammarVocabulary::make(*opened.text->text, opened.text->vocab);
-      if (!made) {
-        error = made.error();
-        return;
-      }
-      vocabulary = std::move(*made);
-    }
-    if (const auto matcher = text::GrammarMatcher::open(vocabulary, grammar); !matcher) {
-      error = matcher.error();
-    }
-  };
-  co_await context.pool.run(std::move(compile));
-  opened.model->vocabulary = std::move(vocabulary);
-  if (!error) {
+  sandbox::GrammarTrial trial{.directory = opened.text->directory,
+                              .vocab = opened.text->vocab,
+                              .grammar = std::move(grammar)};
+  const Result<void> tried = co_await context.grammars.check(request.client(), std::move(trial));
+  if (tried) {
     co_return std::nullopt;
   }
-  if (error->code != Code::kInvalidArgument) {
-    co_return api::from_error(*error);
+  const Error& error = tried.error();
+  if (error.code == Code::kInvalidArgument) {
+    co_return api::invalid_request(param, param + ": the grammar cannot be used: " + error.message);
   }
-  co_return api::invalid_request(param, param + ": the grammar cannot be used: " + error->message);
+  if (error.code == Code::kResourceExhausted) {
+    co_return api::concurrency_limit(error.message);
+  }
+  co_return api::from_error(error);
 }
 
 bool ChatReading::step() {
@@ -293,7 +285,7 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
   }
   if (!wrong) {
     const std::string param = request.tools.forced() ? "tools" : "response_format";
-    wrong = co_await check_grammar(*context, opened, job.params.grammar, param);
+    wrong = co_await check_grammar(*context, opened, http, job.params.grammar, param);
   }
   if (!wrong) {
     wrong = resolve(*context, opened, "messages", 0, job);

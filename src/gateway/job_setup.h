@@ -83,10 +83,11 @@ class ChatReading {
 /// What a conversation that cannot be rendered means to the client.
 [[nodiscard]] api::ApiError conversation_error(const Error& error);
 
-/// Whether the model can be held to `grammar`; its error is the client's, about `param`. Compiles
-/// it, which for a model's first grammar takes its vocabulary, too.
+/// Whether the model can be held to `grammar`; its error is the client's, about `param`. A grammar
+/// that nobody has sent yet is tried in another process.
 Task<std::optional<api::ApiError>> check_grammar(Context& context,
-                                                 OpenedModel opened,
+                                                 const OpenedModel& opened,
+                                                 const HttpRequest& request,
                                                  spec::Grammar grammar,
                                                  std::string param);
 

@@ -25,32 +25,35 @@ std::optional<std::string> read_file(const std::filesystem::path& file) {
 
 Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::path& directory,
                                                          std::int64_t context_cap) {
-  const std::filesystem::path config_file = directory / "config.json";
-  const std::optional<std::string> config = read_file(config_file);
+  // Errors reach clients: they name files, not where this machine has them.
+  const std::optional<std::string> config = read_file(directory / "config.json");
   if (!config) {
     return Error{.code = Code::kNotFound,
-                 .message = "open model: there is no readable " + config_file.string()};
+                 .message = "open model: there is no readable config.json"};
   }
-  const Result<spec::ModelSpec> spec = spec::parse_model_config(*config, config_file.string());
+  const Result<spec::ModelSpec> spec = spec::parse_model_config(*config, "config.json");
   if (!spec) {
     return spec.error();
   }
-  ModelText model{.context = spec->max_position, .vocab = spec->vocab, .hidden = spec->hidden};
+  ModelText model{.directory = directory.string(),
+                  .context = spec->max_position,
+                  .vocab = spec->vocab,
+                  .hidden = spec->hidden};
   if (context_cap > 0) {
     model.context = std::min(model.context, context_cap);
   }
-  const std::filesystem::path generation_file = directory / "generation_config.json";
-  if (const std::optional<std::string> generation = read_file(generation_file)) {
+  if (const std::optional<std::string> generation =
+          read_file(directory / "generation_config.json")) {
     Result<spec::GenerationDefaults> defaults =
-        spec::parse_generation_config(*generation, generation_file.string(), spec->vocab);
+        spec::parse_generation_config(*generation, "generation_config.json", spec->vocab);
     if (!defaults) {
       return defaults.error();
     }
     model.defaults = std::move(defaults).value();
   }
-  const std::filesystem::path pooling_file = directory / "1_Pooling" / "config.json";
-  if (const std::optional<std::string> pooling = read_file(pooling_file)) {
-    const Result<spec::Json> json = spec::parse_json(*pooling, pooling_file.string());
+  if (const std::optional<std::string> pooling =
+          read_file(directory / "1_Pooling" / "config.json")) {
+    const Result<spec::Json> json = spec::parse_json(*pooling, "1_Pooling/config.json");
     if (!json) {
       return json.error();
     }

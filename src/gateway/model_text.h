@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include "base/result.h"
 #include "spec/config_json.h"
@@ -15,6 +16,7 @@ namespace heddle::gateway {
 /// What the gateway needs of a model: how it reads and writes, and what requests may ask of it.
 /// Immutable; any thread.
 struct ModelText {
+  std::string directory{};  ///< Where it was read from; not for clients.
   std::shared_ptr<const text::TextModel> text{};
   spec::GenerationDefaults defaults{};
   std::int64_t context = 0;                      ///< Prompt and answer together [tokens].

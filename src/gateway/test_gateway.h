@@ -15,8 +15,21 @@
 #include "gateway/gateway.h"
 #include "gateway/test_client.h"
 #include "gateway/test_model.h"
+#include "sandbox/inside.h"
 
 namespace heddle::gateway {
+
+/// Compiles grammars where it is called, without a process of their own.
+class TrierInPlace final : public sandbox::Trier {
+ public:
+  Result<void> try_grammar(const sandbox::GrammarTrial& trial) override {
+    return bench_.try_grammar(trial, [](std::string_view) {});
+  }
+  void stop() override {}
+
+ private:
+  sandbox::GrammarBench bench_{};
+};
 
 /// A gateway on a port of its own before a FakeServing, its loop on a thread of its own. Tests talk
 /// to it over sockets.
@@ -28,6 +41,7 @@ class GatewayTest : public testing::Test {
         {.id = "tiny", .path = model.directory().string(), .aliases = {"alias"}, .name = "Tiny"},
         {.id = "org/name:8b", .path = model.directory().string()}};
     options.version = "1.2.3";
+    options.grammars = std::make_shared<TrierInPlace>();
     options.open_text = [](const config::ModelConfig& wanted) {
       return open_model_text(wanted.path, wanted.context);
     };

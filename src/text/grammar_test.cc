@@ -13,6 +13,8 @@
 #include "base/rng.h"
 #include "text/test_model_directory.h"
 
+#include <pthread.h>
+
 namespace heddle::text {
 namespace {
 
@@ -94,6 +96,81 @@ TEST_F(GrammarTest, WhiteSpaceInJsonComesToAnEnd) {
   const auto spaced = open(GrammarKind::kJsonSchema, schema).value();
   take(*spaced, "{ ");
   EXPECT_EQ(letters(*spaced), "\"");
+}
+
+TEST_F(GrammarTest, WhiteSpaceComesToAnEndWhereverASchemaStands) {
+  const std::vector<std::pair<GrammarKind, std::string>> grammars = {
+      {GrammarKind::kJsonSchema, R"({"type":"object"})"},
+      {GrammarKind::kJsonSchema, "true"},
+      {GrammarKind::kJsonSchema, R"({"type":"object","x-guidance":{}})"},
+      {GrammarKind::kLark, R"(start: %json {"type": "object"})"},
+      {GrammarKind::kLark, "start: %json {}"},
+      {GrammarKind::kLark, "start: %json true"}};
+  for (const auto& [kind, text] : grammars) {
+    for (const std::string before : {"{", R"({"a")", R"({"a":)", R"({"a":1,)", R"({"a":[)", "{}"}) {
+      for (const char first : {' ', '\t', '\n'}) {
+        const auto grammar = open(kind, text).value();
+        take(*grammar, before);
+        std::size_t blanks = 0;
+        char next = first;
+        while (letters(*grammar).find(next) != std::string::npos && blanks < 100) {
+          take(*grammar, std::string(1, next));
+          ++blanks;
+          next = letters(*grammar).find(first) != std::string::npos ? first : ' ';
+        }
+        EXPECT_LE(blanks, 33U) << text << " after " << before;
+      }
+    }
+  }
+}
+
+TEST_F(GrammarTest, WhatLeadsDeepIsRefusedAndWhatDoesNotNeedsLittleStack) {
+  const auto schema = [](int links) {
+    std::string text = R"({"$ref":"#/$defs/a0","$defs":{)";
+    for (int i = 0; i < links; ++i) {
+      text += "\"a" + std::to_string(i) +
+              R"(":{"type":"object","properties":{"x":{"$ref":"#/$defs/a)" + std::to_string(i + 1) +
+              "\"}}},";
+    }
+    return text + "\"a" + std::to_string(links) + R"(":{"type":"null"}}})";
+  };
+  const auto lark = [](int links, char kind) {
+    std::string text = "start: " + std::string(1, kind) + "0\n";
+    for (int i = 0; i < links; ++i) {
+      text += kind + std::to_string(i) + ": \"x\" " + kind + std::to_string(i + 1) + " | \"y\"\n";
+    }
+    return text + kind + std::to_string(links) + ": \"z\"\n";
+  };
+  for (const int links : {1500, 2400}) {
+    for (const auto& refused : {open(GrammarKind::kJsonSchema, schema(links)),
+                                open(GrammarKind::kLark, lark(links, 'a')),
+                                open(GrammarKind::kLark, lark(links, 'A'))}) {
+      ASSERT_FALSE(refused);
+      EXPECT_EQ(refused.error().code, Code::kInvalidArgument);
+      EXPECT_THAT(refused.error().message, testing::HasSubstr("the limit is 1000"));
+    }
+  }
+  for (const auto& grammar : {open(GrammarKind::kJsonSchema, schema(300)),
+                              open(GrammarKind::kLark, lark(900, 'a')),
+                              open(GrammarKind::kLark, lark(900, 'A'))}) {
+    ASSERT_TRUE(grammar) << grammar.error().message;
+    const auto use = [](void* given) -> void* {
+      GrammarMatcher& matcher = *static_cast<GrammarMatcher*>(given);
+      for (int step = 0; step < 20; ++step) {
+        const std::vector<TokenId> tokens = allowed(matcher);
+        EXPECT_FALSE(tokens.empty());
+        EXPECT_TRUE(matcher.accept({tokens.data(), 1}));
+      }
+      return nullptr;
+    };
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    ASSERT_EQ(pthread_attr_setstacksize(&attributes, std::size_t{512} << 10U), 0);
+    pthread_t thread{};
+    ASSERT_EQ(pthread_create(&thread, &attributes, use, grammar->get()), 0);
+    pthread_join(thread, nullptr);
+    pthread_attr_destroy(&attributes);
+  }
 }
 
 TEST_F(GrammarTest, ARegexAllowsWhatMayComeNextAndTheEndWhereItMayEnd) {
@@ -264,6 +341,13 @@ TEST_F(GrammarTest, HostileOnesEndInOneErrorSoon) {
     nested += R"({"not":)";
   }
   EXPECT_NE(error(GrammarKind::kJsonSchema, nested).find("nested"), std::string::npos);
+  std::string properties;
+  for (int i = 0; i < 7000; ++i) {
+    properties += (i > 0 ? ",\"p" : "\"p") + std::to_string(i) + "\":{}";
+  }
+  EXPECT_NE(error(GrammarKind::kJsonSchema, R"({"properties":{)" + properties + "}}")
+                .find("7000 entries"),
+            std::string::npos);
 }
 
 TEST_F(GrammarTest, RepetitionsAreCountedAndNotUnrolled) {

@@ -167,22 +167,16 @@ class IdBuffer {
   heddle_text_id_buffer buffer_{};
 };
 
+/// The error of a call that failed with `code`. A panic is logged whole; whoever gets the error
+/// hears its reason, and nothing of where in the library it was.
+[[nodiscard]] Error failure(std::int32_t code, std::string_view message);
+
 /// Runs `call(error)`; the error of a failed call.
 template <class Call>
 Result<void> checked(Call&& call) {
   ByteBuffer message;
   const std::int32_t code = std::forward<Call>(call)(message.out());
-  switch (code) {
-    case 0:
-      return {};
-    case 1:
-      return Error{Code::kInvalidArgument, std::string(message.view())};
-    case 2:
-      return Error{Code::kCorrupt, std::string(message.view())};
-    default:
-      return Error{Code::kCorrupt,
-                   "the text library panicked on this input: " + std::string(message.view())};
-  }
+  return code == 0 ? Result<void>() : failure(code, message.view());
 }
 
 }  // namespace heddle::text::rust

@@ -19,8 +19,9 @@ using Path = std::filesystem::path;
 /// The largest tokenizers are some 40 MB.
 constexpr std::uintmax_t kFileBytesMax = std::uintmax_t{256} << 20U;
 
+/// Names the file, and not where this machine has it: clients hear of it.
 Error corrupt(const Path& path, const std::string& what) {
-  return Error{Code::kCorrupt, path.string() + ": " + what};
+  return Error{Code::kCorrupt, path.filename().string() + ": " + what};
 }
 
 /// The text of a file; kNotFound when there is none.
@@ -28,7 +29,7 @@ Result<std::string> read_file(const Path& path) {
   std::error_code failure;
   const std::uintmax_t size = std::filesystem::file_size(path, failure);
   if (failure == std::errc::no_such_file_or_directory) {
-    return Error{Code::kNotFound, path.string() + ": no such file"};
+    return Error{Code::kNotFound, path.filename().string() + ": no such file"};
   }
   if (failure) {
     return corrupt(path, "cannot be read: " + failure.message());
@@ -224,7 +225,14 @@ Result<std::vector<TokenId>> read_eos(const Path& directory,
 
 }  // namespace
 
-Result<std::shared_ptr<const TextModel>> TextModel::open(const Path& directory) {
+Result<std::shared_ptr<const TextModel>> TextModel::open(
+    const Path& directory, const std::function<void(std::string_view what)>& begins) {
+  const auto begin = [&begins](std::string_view what) {
+    if (begins) {
+      begins(what);
+    }
+  };
+  begin("tokenizer.json");
   const Path tokenizer_path = directory / "tokenizer.json";
   const Result<std::string> tokenizer_json = read_file(tokenizer_path);
   if (!tokenizer_json) {
@@ -232,9 +240,8 @@ Result<std::shared_ptr<const TextModel>> TextModel::open(const Path& directory) 
       return tokenizer_json.error();
     }
     return Error{Code::kNotFound,
-                 tokenizer_path.string() +
-                     ": no such file; a model directory needs one (models "
-                     "with only tokenizer.model must be converted)"};
+                 "tokenizer.json: no such file; a model directory needs one (models "
+                 "with only tokenizer.model must be converted)"};
   }
   const Result<Json> config = read_config(directory);
   if (!config) {
@@ -243,11 +250,14 @@ Result<std::shared_ptr<const TextModel>> TextModel::open(const Path& directory) 
   Result<std::shared_ptr<const Tokenizer>> tokenizer =
       Tokenizer::open(*tokenizer_json, config->dump());
   if (!tokenizer) {
-    return corrupt(directory, tokenizer.error().message);
+    const std::string& what = tokenizer.error().message;
+    return what.starts_with("tokenizer") ? Error{Code::kCorrupt, what}
+                                         : corrupt(tokenizer_path, what);
   }
   std::shared_ptr<TextModel> model(new TextModel);  // Not make_shared: the constructor is private.
   model->tokenizer_ = std::move(*tokenizer);
 
+  begin("chat templates");
   const Result<Sources> sources = read_templates(directory, *config);
   if (!sources) {
     return sources.error();
@@ -256,7 +266,7 @@ Result<std::shared_ptr<const TextModel>> TextModel::open(const Path& directory) 
   for (const auto& [name, source] : *sources) {
     Result<std::shared_ptr<const ChatTemplate>> compiled = ChatTemplate::compile(source, defaults);
     if (!compiled) {
-      return corrupt(directory, "template \"" + name + "\": " + compiled.error().message);
+      return Error{Code::kCorrupt, "chat template \"" + name + "\": " + compiled.error().message};
     }
     model->templates_[name] = std::move(*compiled);
     if (model->tool_format_ == ToolFormat::kNone) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,8 +30,12 @@ class TextModel {
   ///   {name, template};
   /// - `eos_token_id` of generation_config.json, else of config.json.
   ///
-  /// kNotFound when there is no tokenizer.json; kCorrupt, naming the file, when one is broken.
-  static Result<std::shared_ptr<const TextModel>> open(const std::filesystem::path& directory);
+  /// kNotFound when there is no tokenizer.json; kCorrupt, naming the file within the directory,
+  /// when one is broken.
+  /// @param begins  Told what is read next: "tokenizer.json", "chat templates".
+  static Result<std::shared_ptr<const TextModel>> open(
+      const std::filesystem::path& directory,
+      const std::function<void(std::string_view what)>& begins = {});
 
   [[nodiscard]] const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
 

@@ -13,6 +13,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "base/log.h"
+#include "base/self_process.h"
 #include "base/thread.h"
 #include "collective/shared_collective.h"
 #include "core/codec.h"
@@ -36,19 +37,6 @@ namespace {
 [[noreturn]] void end(int status) {
   log::flush();
   std::_Exit(status);  // Nothing here needs saving, and threads are at work on what would be freed.
-}
-
-/// The parent tells this process when to end. A terminal's Ctrl-C, or a signal to the whole group,
-/// is the parent's to answer: it drains.
-void leave_signals_to_parent() {
-  (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  sigset_t mine;
-  sigemptyset(&mine);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
-    (void)::signal(number, SIG_IGN);
-    sigaddset(&mine, number);
-  }
-  (void)::sigprocmask(SIG_UNBLOCK, &mine, nullptr);  // Blocked since the start; see the agent.
 }
 
 /// Confines all threads to come to `cores`.
@@ -222,7 +210,7 @@ class Worker {
 }  // namespace
 
 void run(int fd) {
-  leave_signals_to_parent();
+  follow_parent();
   Worker worker(fd);
   worker.run();
 }

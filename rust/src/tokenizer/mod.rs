@@ -1,5 +1,6 @@
 //! Tokenizer handles: open, encode, decode, and the table of pieces.
 
+mod bounds;
 mod open;
 pub mod pieces;
 

@@ -5,6 +5,7 @@ use serde_json::Value;
 use tokenizers::processors::template::TemplateProcessing;
 use tokenizers::{AddedToken, Tokenizer};
 
+use super::bounds;
 use crate::abi::Failure;
 
 /// The named special tokens of tokenizer_config.json.
@@ -12,6 +13,7 @@ const NAMED: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
 pub fn open(tokenizer_json: &[u8], config_json: &[u8]) -> Result<Tokenizer, Failure> {
+    bounds::check_strings(tokenizer_json)?;
     let mut tokenizer = Tokenizer::from_bytes(tokenizer_json)
         .map_err(|error| Failure::corrupt(format!("tokenizer.json: {error}")))?;
     // Limits of the training set-up, not of the model; a server must see every token.
@@ -24,6 +26,7 @@ pub fn open(tokenizer_json: &[u8], config_json: &[u8]) -> Result<Tokenizer, Fail
         add_named_tokens(&mut tokenizer, &config)?;
         apply_bos_eos(&mut tokenizer, &config)?;
     }
+    bounds::check_growth(&tokenizer)?;
     Ok(tokenizer)
 }
 
@@ -115,12 +118,13 @@ fn apply_bos_eos(tokenizer: &mut Tokenizer, config: &Value) -> Result<(), Failur
     Ok(())
 }
 
-/// A token given as a string, or as an object of `content` and flags.
+/// A token given as a string, or as an object of `content` and flags; none that is too long.
 fn added_token(value: &Value) -> Option<AddedToken> {
-    if let Value::String(content) = value {
-        return Some(AddedToken::from(content.as_str(), true).normalized(false));
+    let short = |content: &&str| content.len() <= bounds::STRING_MAX;
+    if let Some(content) = value.as_str().filter(short) {
+        return Some(AddedToken::from(content, true).normalized(false));
     }
-    let content = value.get("content")?.as_str()?;
+    let content = value.get("content")?.as_str().filter(short)?;
     let flag = |name: &str| value.get(name).and_then(Value::as_bool);
     let special = flag("special").unwrap_or(false);
     Some(

@@ -1,8 +1,15 @@
 //! Grammars that constrain an answer: which tokens may come next, by llguidance.
 //!
 //! A vocabulary is made once for a model and shared; a grammar is the state of one answer. What a
-//! client sends is bounded before and while it is compiled ([`limits`]) by counts of work, never by
-//! time: the same grammar is refused everywhere or nowhere.
+//! client sends is bounded before ([`bounds`]) and while it is compiled ([`limits`]) by counts of work,
+//! never by time: the same grammar is refused everywhere or nowhere. It is compiled on a large stack, as
+//! the library recurses; masks and tokens need little, wherever they are computed.
+
+mod bounds;
+mod clone;
+mod lark;
+mod references;
+mod schema;
 
 use std::sync::Arc;
 
@@ -15,19 +22,8 @@ use serde_json::Value;
 use tokenizers::Tokenizer;
 
 use crate::abi::{guard, Buffer, Bytes, Code, Failure};
+use crate::stack::on_large_stack;
 use crate::tokenizer::pieces::Table;
-
-#[path = "grammar_clone.rs"]
-mod clone;
-
-/// Bytes of a grammar as the client wrote it.
-const TEXT_MAX: usize = 256 << 10;
-/// Brackets open at once. The parsers below recurse; a thread's stack must not decide.
-const DEPTH_MAX: usize = 100;
-
-/// White space between the parts of JSON: what people and programs write, but no end of it, as a model
-/// that is held to a schema and has nothing to say would fill its answer with it.
-const WHITE_SPACE: &str = r"[ \t]|\r?\n[ \t]{0,32}";
 
 /// Around what a model thinks before it answers; `src/text/reasoning.h` parts the two again.
 const OPEN: &str = "<think>";
@@ -123,10 +119,10 @@ impl Vocabulary {
                 InferenceCapabilities::default(),
                 limits(),
             )
-            .map_err(Failure::invalid)?;
+            .map_err(of_library)?;
         let mut matcher = Matcher::new(Ok(parser));
         // A grammar that nothing satisfies shows in its first mask.
-        let mask = matcher.compute_mask_or_eos().map_err(Failure::invalid)?;
+        let mask = matcher.compute_mask_or_eos().map_err(of_library)?;
         if mask.is_zero() {
             return Err(Failure::invalid("no text conforms to the grammar"));
         }
@@ -140,48 +136,27 @@ pub struct Grammar {
     size: usize,
 }
 
-/// The deepest nesting of brackets, wherever they stand.
-fn depth(text: &str) -> usize {
-    let (mut now, mut most) = (0usize, 0usize);
-    for byte in text.bytes() {
-        match byte {
-            b'(' | b'[' | b'{' => {
-                now += 1;
-                most = most.max(now);
-            }
-            b')' | b']' | b'}' => now = now.saturating_sub(1),
-            _ => {}
-        }
+/// An error of the library. It catches panics of its own and puts where they came from behind them.
+fn of_library(error: impl ToString) -> Failure {
+    let text = error.to_string();
+    match text.split_once("\n<backtrace>") {
+        None => Failure::invalid(text),
+        Some((panic, _)) => Failure { code: Code::Panicked, message: panic.to_string() },
     }
-    most
 }
 
 /// Kinds, as thoughts above, are those of `src/spec/sampling.h`.
 fn parse(kind: u32, text: &str) -> Result<GrammarWithLexer, Failure> {
-    if text.len() > TEXT_MAX {
-        return Err(Failure::invalid(format!(
-            "a grammar of {} bytes; the limit is {TEXT_MAX}",
-            text.len()
-        )));
-    }
-    if depth(text) > DEPTH_MAX {
-        return Err(Failure::invalid(format!(
-            "brackets nested deeper than {DEPTH_MAX}, which is the limit"
-        )));
-    }
+    bounds::check_text(text)?;
     Ok(match kind {
         1 => {
-            let mut schema: Value = serde_json::from_str(text)
+            let schema: Value = serde_json::from_str(text)
                 .map_err(|error| Failure::invalid(format!("not JSON: {error}")))?;
-            if let Some(object) = schema.as_object_mut() {
-                object
-                    .entry("x-guidance")
-                    .or_insert_with(|| serde_json::json!({"whitespace_pattern": WHITE_SPACE}));
-            }
-            GrammarWithLexer::from_json_schema(schema)
+            schema::check(&schema)?;
+            GrammarWithLexer::from_json_schema(schema::bound_white_space(schema))
         }
         2 => GrammarWithLexer::from_regex(text),
-        3 => GrammarWithLexer::from_lark(text.to_string()),
+        3 => GrammarWithLexer::from_lark(lark::prepare(text)?),
         _ => return Err(Failure::invalid(format!("no kind of grammar is number {kind}"))),
     })
 }
@@ -228,9 +203,10 @@ pub unsafe extern "C" fn heddle_text_grammar_open(
     error: *mut Buffer<u8>,
 ) -> Code {
     guard(error, || {
-        let answer = parse(kind, text.text("the grammar")?)?;
-        let whole = (*vocabulary).with_thought(thought, answer)?;
-        let grammar = (*vocabulary).compile(whole)?;
+        let (vocabulary, text) = (&*vocabulary, text.text("the grammar")?);
+        let grammar = on_large_stack(|| {
+            vocabulary.compile(vocabulary.with_thought(thought, parse(kind, text)?)?)
+        })?;
         out.write(Box::into_raw(Box::new(grammar)));
         Ok(())
     })
@@ -257,7 +233,7 @@ pub unsafe extern "C" fn heddle_text_grammar_mask(
     guard(error, || {
         let grammar = &mut *grammar;
         let out = std::slice::from_raw_parts_mut(words, count);
-        let mask = grammar.matcher.compute_mask_or_eos().map_err(Failure::invalid)?;
+        let mask = grammar.matcher.compute_mask_or_eos().map_err(of_library)?;
         out.fill(0);
         let shared = mask.as_slice().len().min(count);
         out[..shared].copy_from_slice(&mask.as_slice()[..shared]);
@@ -282,7 +258,7 @@ pub unsafe extern "C" fn heddle_text_grammar_accept(
 ) -> Code {
     guard(error, || {
         let ids = if count == 0 { &[] } else { std::slice::from_raw_parts(ids, count) };
-        (*grammar).matcher.consume_tokens(ids).map_err(Failure::invalid)
+        (*grammar).matcher.consume_tokens(ids).map_err(of_library)
     })
 }
 

@@ -1,0 +1,251 @@
+//! JSON schemas: bounded before they are compiled, and held to little white space.
+
+use serde_json::{json, Map, Value};
+
+use super::bounds;
+use super::references::{References, Use};
+use crate::abi::Failure;
+
+/// White space between the parts of JSON: what people and programs write, but no end of it, as a model
+/// that is held to a schema and has nothing to say would fill its answer with it.
+const WHITE_SPACE: &str = r"[ \t]|\r?\n[ \t]{0,32}";
+
+/// The key by which llguidance is told how to read a schema.
+const GUIDANCE: &str = "x-guidance";
+
+/// Keywords beside a reference that do not make the library copy what it refers to.
+const ANNOTATIONS: [&str; 9] = [
+    "$ref",
+    "$defs",
+    "definitions",
+    "$schema",
+    "$id",
+    "$comment",
+    "title",
+    "description",
+    "default",
+];
+
+/// Lists whose length costs more than in proportion.
+const LISTS: [&str; 4] = ["required", "prefixItems", "allOf", "oneOf"];
+
+/// A part of a schema that is still to be looked at.
+struct Part<'a> {
+    definition: usize,
+    levels: usize,
+    key: &'a str,
+    value: &'a Value,
+    /// Within a list of `allOf`: what is referred to is copied.
+    merged: bool,
+}
+
+/// What a reference within `root` refers to, as the library reads it: pointers are not unescaped.
+fn target<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
+    if reference == "#" || reference == "#/" {
+        return Some(root);
+    }
+    reference.strip_prefix("#/")?.split('/').try_fold(root, |at, step| match at {
+        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+        _ => at.get(step),
+    })
+}
+
+fn check_count(part: &Part, count: usize) -> Result<(), Failure> {
+    let holds_definitions = part.key == "$defs" || part.key == "definitions";
+    let listed = part.value.is_object() || LISTS.contains(&part.key);
+    if listed && !holds_definitions && count > bounds::PROPERTIES_MAX {
+        return Err(Failure::invalid(format!(
+            "{} entries in \"{}\"; the limit is {}",
+            count,
+            part.key,
+            bounds::PROPERTIES_MAX
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a schema whose references go too deep or multiply, and objects with too many properties.
+pub fn check(root: &Value) -> Result<(), Failure> {
+    let mut references = References::default();
+    let (first, _) = references.definition("#");
+    let mut left =
+        vec![Part { definition: first, levels: 1, key: "schema", value: root, merged: false }];
+    let mut visits = 0;
+    while let Some(part) = left.pop() {
+        visits += 1;
+        bounds::check_size(visits)?;
+        references.add_part(part.definition);
+        match part.value {
+            Value::Object(object) => {
+                check_count(&part, object.len())?;
+                let lone = object.keys().all(|key| ANNOTATIONS.contains(&key.as_str()));
+                for (key, value) in object {
+                    if let (true, Some(name)) = (key == "$ref", value.as_str()) {
+                        let name = if name == "#/" { "#" } else { name };
+                        let (to, new) = references.definition(name);
+                        let by = if lone && !part.merged { Use::Named } else { Use::Copied };
+                        references.add(part.definition, to, part.levels, by);
+                        if let (true, Some(value)) = (new, target(root, name)) {
+                            left.push(Part {
+                                definition: to,
+                                levels: 1,
+                                key: "$ref",
+                                value,
+                                merged: false,
+                            });
+                        }
+                    } else {
+                        left.push(Part {
+                            definition: part.definition,
+                            levels: part.levels + 1,
+                            key,
+                            value,
+                            merged: false,
+                        });
+                    }
+                }
+            }
+            Value::Array(items) => {
+                check_count(&part, items.len())?;
+                left.extend(items.iter().map(|value| Part {
+                    definition: part.definition,
+                    levels: part.levels + 1,
+                    key: "item",
+                    value,
+                    merged: part.key == "allOf",
+                }));
+            }
+            _ => {}
+        }
+    }
+    bounds::check_extent(&references.extent())
+}
+
+/// What the schema says of itself to the library, with a bound on white space where it sets none.
+fn guidance(schema: &Value) -> Value {
+    let mut options = match schema.get(GUIDANCE) {
+        None => Map::new(),
+        Some(Value::Object(options)) => options.clone(),
+        Some(other) => return other.clone(), // Not an object: the library says so.
+    };
+    let none = options.get("whitespace_flexible") == Some(&Value::Bool(false));
+    let own = options.get("whitespace_pattern").is_some_and(|pattern| !pattern.is_null());
+    if !none && !own {
+        options.insert("whitespace_pattern".to_string(), json!(WHITE_SPACE));
+    }
+    Value::Object(options)
+}
+
+/// The schema with its white space bounded.
+pub fn bound_white_space(schema: Value) -> Value {
+    let guidance = guidance(&schema);
+    match schema {
+        Value::Object(mut object) => {
+            object.insert(GUIDANCE.to_string(), guidance);
+            Value::Object(object)
+        }
+        Value::Bool(true) => json!({ GUIDANCE: guidance }),
+        other => other,
+    }
+}
+
+/// The same for a schema as it is written, of which nothing else changes: of two values with one key
+/// the last holds.
+pub fn bound_white_space_of_text(text: &str, schema: &Value) -> String {
+    let added = format!("\"{GUIDANCE}\":{}}}", guidance(schema));
+    match schema {
+        Value::Object(object) => {
+            let open = text.trim_end().strip_suffix('}').unwrap_or(text);
+            format!("{open}{}{added}", if object.is_empty() { "" } else { "," })
+        }
+        Value::Bool(true) => format!("{{{added}"),
+        _ => text.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(schema: Value) -> String {
+        check(&schema).expect_err("should be refused").message
+    }
+
+    fn chain(length: usize) -> Value {
+        let mut definitions = Map::new();
+        for i in 0..length {
+            let next = format!("#/$defs/a{}", i + 1);
+            definitions.insert(
+                format!("a{i}"),
+                json!({"type": "object", "properties": {"x": {"$ref": next}}}),
+            );
+        }
+        definitions.insert(format!("a{length}"), json!({"type": "null"}));
+        json!({"$ref": "#/$defs/a0", "$defs": definitions})
+    }
+
+    #[test]
+    fn references_go_only_so_deep() {
+        assert!(check(&chain(300)).is_ok());
+        assert!(refused(chain(900)).contains("the limit is 1000"));
+        assert!(refused(chain(5000)).contains("deep"));
+    }
+
+    #[test]
+    fn circles_are_legal() {
+        let tree = json!({"$defs": {"tree": {"type": "object", "properties": {
+            "left": {"$ref": "#/$defs/tree"}, "right": {"$ref": "#/$defs/tree"}}}},
+            "$ref": "#/$defs/tree"});
+        assert!(check(&tree).is_ok());
+        assert!(check(&json!({"properties": {"again": {"$ref": "#"}}})).is_ok());
+    }
+
+    #[test]
+    fn copies_that_multiply_are_refused() {
+        let mut definitions = Map::new();
+        for i in 0..40 {
+            let next = json!({"type": "object", "$ref": format!("#/$defs/a{}", i + 1)});
+            definitions.insert(format!("a{i}"), json!({"properties": {"x": next, "y": next}}));
+        }
+        definitions.insert("a40".to_string(), json!({"type": "object"}));
+        let schema = json!({"$ref": "#/$defs/a0", "$defs": definitions});
+        assert!(refused(schema).contains("parts"));
+    }
+
+    #[test]
+    fn objects_have_only_so_many_properties() {
+        let properties = |count: usize| -> Value {
+            (0..count).map(|i| (format!("p{i}"), json!(true))).collect::<Map<_, _>>().into()
+        };
+        assert!(check(&json!({"properties": properties(2000)})).is_ok());
+        assert!(refused(json!({"properties": properties(2001)})).contains("2001 entries"));
+        assert!(check(&json!({"$defs": properties(5000)})).is_ok());
+        let names: Vec<_> = (0..3000).map(|i| i.to_string()).collect();
+        assert!(refused(json!({"required": names})).contains("\"required\""));
+        assert!(check(&json!({"enum": names})).is_ok());
+    }
+
+    #[test]
+    fn white_space_is_bounded_unless_the_schema_says_otherwise() {
+        let bounded = |schema: Value| bound_white_space(schema)[GUIDANCE].clone();
+        assert_eq!(bounded(json!({}))["whitespace_pattern"], WHITE_SPACE);
+        assert_eq!(bounded(json!(true))["whitespace_pattern"], WHITE_SPACE);
+        assert_eq!(bounded(json!({GUIDANCE: {}}))["whitespace_pattern"], WHITE_SPACE);
+        let own = json!({"whitespace_pattern": " "});
+        assert_eq!(bounded(json!({GUIDANCE: own})), own);
+        let none = json!({"whitespace_flexible": false});
+        assert_eq!(bounded(json!({GUIDANCE: none})), none);
+    }
+
+    #[test]
+    fn a_written_schema_is_only_added_to() {
+        for text in
+            ["{}", "{\"type\": \"object\"}", "{\"x-guidance\": {\"lenient\": true}}", "true"]
+        {
+            let schema: Value = serde_json::from_str(text).unwrap();
+            let bounded = bound_white_space_of_text(text, &schema);
+            let again: Value = serde_json::from_str(&bounded).unwrap();
+            assert_eq!(again, bound_white_space(schema), "{bounded}");
+        }
+    }
+}
