@@ -2,8 +2,7 @@
 //! llguidance's grammars, as one static library so that one copy of Rust's standard library is linked.
 //!
 //! The C side is `src/text/rust_abi.h`. Rules of the border:
-//! * every call goes through [`abi::guard`]: it returns a code, never unwinds and never aborts on
-//!   bad input;
+//! * every call goes through [`abi::guard`]: it returns a code and never unwinds;
 //! * text that comes in is checked to be UTF-8, text that goes out always is;
 //! * handles are immutable and `Sync`, but for a grammar, which is one answer's state and belongs to
 //!   one thread at a time; results are owned by the caller, never kept in a handle.

@@ -122,7 +122,7 @@ void GrammarTrials::State::next() {
     return;
   }
   const auto queue = queues.find(turns.front());
-  const PendingPtr chosen = queue->second.front();
+  PendingPtr chosen = queue->second.front();
   queue->second.pop_front();
   if (queue->second.empty()) {
     queues.erase(queue);
@@ -131,15 +131,20 @@ void GrammarTrials::State::next() {
   }
   turns.pop_front();
   running = true;
-  // The loop has work for as long as somebody waits.
-  asio::post(
-      thread, [state = weak_from_this(), by = trier, chosen, guard = asio::make_work_guard(loop)] {
-        asio::post(guard.get_executor(), [state, chosen, result = by->try_grammar(chosen->trial)] {
-          if (const std::shared_ptr<State> self = state.lock()) {
-            self->end(chosen, result);
-          }
-        });
-      });
+  // The loop has work for as long as somebody waits. What they wait for stays the loop's.
+  auto work = [state = weak_from_this(),
+               by = trier,
+               chosen = std::move(chosen),
+               guard = asio::make_work_guard(loop)]() mutable {
+    Result<void> result = by->try_grammar(chosen->trial);
+    asio::post(guard.get_executor(),
+               [state, chosen = std::move(chosen), result = std::move(result)] {
+                 if (const std::shared_ptr<State> self = state.lock()) {
+                   self->end(chosen, result);
+                 }
+               });
+  };
+  asio::post(thread, std::move(work));
 }
 
 void GrammarTrials::State::end(const PendingPtr& ended, const Result<void>& result) {

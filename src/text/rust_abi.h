@@ -13,9 +13,9 @@
 /// The C side of rust/src: what libheddle_text.a exports, and the two types that make calling it
 /// safe. Included by sources of src/text only.
 ///
-/// Every call returns a code and, unless that is kOk, leaves a message in `error`. No call unwinds
-/// or aborts on any input. Handles are immutable and may be used by any number of threads at once,
-/// but for a grammar, which is the state of one answer and belongs to one thread at a time.
+/// Every call returns a code and, unless that is kOk, leaves a message in `error`. No call unwinds.
+/// Handles are immutable and may be used by any number of threads at once, but for a grammar, which
+/// is the state of one answer and belongs to one thread at a time.
 extern "C" {
 
 // NOLINTBEGIN(readability-identifier-naming): names of the C ABI.
