@@ -13,9 +13,9 @@ const WHITE_SPACE: &str = r"[ \t]|\r?\n[ \t]{0,32}";
 /// The key by which llguidance is told how to read a schema.
 const GUIDANCE: &str = "x-guidance";
 
-/// Keywords beside a reference that do not make the library copy what it refers to.
+/// Keywords that constrain nothing.
 const ANNOTATIONS: [&str; 9] = [
-    "$ref",
+    GUIDANCE,
     "$defs",
     "definitions",
     "$schema",
@@ -26,6 +26,12 @@ const ANNOTATIONS: [&str; 9] = [
     "default",
 ];
 
+/// Keywords whose schemas the library merges with what stands beside them.
+const MERGING: [&str; 4] = ["allOf", "anyOf", "oneOf", "$ref"];
+
+/// Keywords that hold definitions.
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+
 /// Lists whose length costs more than in proportion.
 const LISTS: [&str; 4] = ["required", "prefixItems", "allOf", "oneOf"];
 
@@ -35,7 +41,7 @@ struct Part<'a> {
     levels: usize,
     key: &'a str,
     value: &'a Value,
-    /// Within a list of `allOf`: what is referred to is copied.
+    /// Whether it may be merged with something, for which what it refers to is copied.
     merged: bool,
 }
 
@@ -50,8 +56,15 @@ fn target<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     })
 }
 
+/// Whether the parts of an object are merged with each other.
+fn merges(object: &Map<String, Value>) -> bool {
+    let constraints = object.keys().filter(|key| !ANNOTATIONS.contains(&key.as_str())).count();
+    object.contains_key("allOf")
+        || constraints > 1 && MERGING.iter().any(|&key| object.contains_key(key))
+}
+
 fn check_count(part: &Part, count: usize) -> Result<(), Failure> {
-    let holds_definitions = part.key == "$defs" || part.key == "definitions";
+    let holds_definitions = DEFINITIONS.contains(&part.key);
     let listed = part.value.is_object() || LISTS.contains(&part.key);
     if listed && !holds_definitions && count > bounds::PROPERTIES_MAX {
         return Err(Failure::invalid(format!(
@@ -78,12 +91,12 @@ pub fn check(root: &Value) -> Result<(), Failure> {
         match part.value {
             Value::Object(object) => {
                 check_count(&part, object.len())?;
-                let lone = object.keys().all(|key| ANNOTATIONS.contains(&key.as_str()));
+                let merged = part.merged || merges(object);
                 for (key, value) in object {
                     if let (true, Some(name)) = (key == "$ref", value.as_str()) {
                         let name = if name == "#/" { "#" } else { name };
                         let (to, new) = references.definition(name);
-                        let by = if lone && !part.merged { Use::Named } else { Use::Copied };
+                        let by = if merged { Use::Copied } else { Use::Named };
                         references.add(part.definition, to, part.levels, by);
                         if let (true, Some(value)) = (new, target(root, name)) {
                             left.push(Part {
@@ -100,7 +113,7 @@ pub fn check(root: &Value) -> Result<(), Failure> {
                             levels: part.levels + 1,
                             key,
                             value,
-                            merged: false,
+                            merged: merged && !DEFINITIONS.contains(&key.as_str()),
                         });
                     }
                 }
@@ -112,7 +125,7 @@ pub fn check(root: &Value) -> Result<(), Failure> {
                     levels: part.levels + 1,
                     key: "item",
                     value,
-                    merged: part.key == "allOf",
+                    merged: part.merged,
                 }));
             }
             _ => {}
@@ -210,6 +223,25 @@ mod tests {
         definitions.insert("a40".to_string(), json!({"type": "object"}));
         let schema = json!({"$ref": "#/$defs/a0", "$defs": definitions});
         assert!(refused(schema).contains("parts"));
+    }
+
+    #[test]
+    fn choices_of_what_is_merged_multiply_too() {
+        let doubling = |link: fn(Value) -> Value| {
+            let mut definitions = Map::new();
+            for i in 0..40 {
+                let next = json!({"$ref": format!("#/$defs/a{}", i + 1)});
+                definitions.insert(format!("a{i}"), link(next));
+            }
+            definitions.insert("a40".to_string(), json!({"type": "object"}));
+            check(&json!({"$ref": "#/$defs/a0", "$defs": definitions}))
+        };
+        let typed = |next: Value| json!({"type": "object", "anyOf": [next, next]});
+        let merged = |next: Value| json!({"allOf": [{"properties": {"x": next, "y": next}}]});
+        let choice = |next: Value| json!({"anyOf": [next, {"properties": {"x": next}}]});
+        assert!(doubling(typed).is_err());
+        assert!(doubling(merged).is_err());
+        assert!(doubling(choice).is_ok());
     }
 
     #[test]
