@@ -11,7 +11,7 @@ pub fn on_large_stack<T: Send>(
 ) -> Result<T, Failure> {
     std::thread::scope(|scope| {
         std::thread::Builder::new()
-            .name("grammar".to_string())
+            .name("large stack".to_string())
             .stack_size(STACK_BYTES)
             .spawn_scoped(scope, || caught(body))
             .map_err(|error| Failure {

@@ -220,5 +220,31 @@ TEST(ChatTemplate, RendersOnManyThreadsAtOnce) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
+TEST(ChatTemplate, ChainsOfOperatorsAreAsLongAsTheyLike) {
+  const auto chain = [](const std::string& link, const std::string& last) {
+    std::string text = "{{ ";
+    for (int i = 0; i < 30'000; ++i) {
+      text += link;
+    }
+    return text + last + " }}";
+  };
+  // All of these are parsed as deep as they are long; whether they can be used is not the point.
+  for (const auto& [link, last] : {std::pair("1+", "1"),
+                                   {"not ", "1"},
+                                   {"-", "1"},
+                                   {"2**", "1"},
+                                   {"1 if a else ", "1"},
+                                   {"a.", "b"},
+                                   {"a|", "string"}}) {
+    const auto compiled = ChatTemplate::compile(chain(link, last));
+    if (compiled) {
+      (void)(*compiled)->render({.messages = "[]"});
+    }
+  }
+  const auto long_one = ChatTemplate::compile(std::string(300'000, ' '));
+  ASSERT_FALSE(long_one);
+  EXPECT_THAT(long_one.error().message, testing::HasSubstr("the limit is 262144"));
+}
+
 }  // namespace
 }  // namespace heddle::text

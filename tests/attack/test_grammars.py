@@ -100,7 +100,9 @@ def test_references_that_lead_deep_are_refused(server, way, count):
     assert server.chat(MODEL, "1+2=") == SUM
 
 
-@pytest.mark.parametrize("text", [rule_chain(3000), terminal_chain(1500), terminal_chain(9000)])
+@pytest.mark.parametrize(
+    "text", [rule_chain(3000), terminal_chain(1500), terminal_chain(9000)], ids=["rules", "terminals", "many"]
+)
 @pytest.mark.parametrize("way", [by_guided_grammar, by_completion_grammar])
 def test_rules_and_terminals_that_lead_deep_are_refused(server, way, text):
     status, said, _ = ask(server, *way(text))
@@ -129,6 +131,7 @@ def test_what_is_as_deep_as_may_be_is_compiled_and_used(server):
         {"type": "string", "pattern": "(" * 90 + "a{1,50}" + "){1,50}" * 90},
         {"oneOf": [{"enum": [f"v{i}"]} for i in range(2000)]},
     ],
+    ids=["properties", "copies", "patterns", "repeats", "choices"],
 )
 def test_what_costs_much_is_answered_within_the_limit_and_others_go_on(server, schema):
     stopped = threading.Event()
@@ -251,6 +254,17 @@ HOSTILE = {
 }
 
 
+# Parsed, or compiled, as deep as they are long.
+TEMPLATES = {
+    "brackets": "{{ (((" * 100_000,
+    "sums": "{{ " + "1+" * 200_000 + "1 }}",
+    "signs": "{{ " + "-" * 400_000 + "1 }}",
+    "choices": "{{ " + "1 if a else " * 50_000 + "2 }}",
+    "branches": "{% if a %}" + "{% elif a %}" * 50_000 + "{% endif %}",
+    "attributes": "{{ a" + ".b" * 200_000 + " }}",
+}
+
+
 def hostile_model(directory, changes):
     shutil.copytree(heddle.MODELS / MODEL, directory)
     path = pathlib.Path(directory, "tokenizer.json")
@@ -264,13 +278,14 @@ def test_hostile_checkpoints_are_errors_of_their_models(tmp_path):
     rows = [MODEL]
     for name, changes in HOSTILE.items():
         rows.append(f"  {name}: {{path: {hostile_model(tmp_path / name, changes)}}}\n")
-    template = tmp_path / "template"
-    shutil.copytree(heddle.MODELS / MODEL, template)
-    (template / "chat_template.jinja").write_text("{{ (((" * 100_000)
-    rows.append(f"  template: {{path: {template}}}\n")
+    for name, text in TEMPLATES.items():
+        folder = tmp_path / name
+        shutil.copytree(heddle.MODELS / MODEL, folder)
+        (folder / "chat_template.jinja").write_text(text)
+        rows.append(f"  {name}: {{path: {folder}}}\n")
     with heddle.Server(heddle.config(memory="16MiB", models=rows)) as server:
         assert server.chat(MODEL, "1+2=") == SUM
-        for name in [*HOSTILE, "template"]:
+        for name in [*HOSTILE, *TEMPLATES]:
             status, text, _ = ask(server, "/v1/completions", {"model": name, "prompt": "aaa 1+2=", "max_tokens": 2}, timeout=120)
             if name == "nests":
                 assert status in (200, 500), text  # A deep expression is legal, if it harms nobody.

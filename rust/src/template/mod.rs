@@ -16,6 +16,7 @@ use minijinja::{AutoEscape, Environment, Error, Value};
 use serde_json::{Map, Value as Json};
 
 use crate::abi::{guard, Buffer, Bytes, Code, Failure};
+use crate::stack::on_large_stack;
 
 /// Name in the context of the time that strftime_now tells, in seconds since 1970; no template can
 /// spell it.
@@ -38,6 +39,9 @@ pub struct Template {
 unsafe impl Send for Template {}
 unsafe impl Sync for Template {}
 
+/// Bytes of a template; those in use have some 20 KiB.
+const SOURCE_MAX: usize = 256 << 10;
+
 impl Drop for Template {
     fn drop(&mut self) {
         // The instructions point into the source, so they go first.
@@ -50,6 +54,12 @@ impl Drop for Template {
 
 impl Template {
     fn compile(source: &str, defaults: &[u8]) -> Result<Template, Failure> {
+        if source.len() > SOURCE_MAX {
+            return Err(Failure::corrupt(format!(
+                "a template of {} bytes; the limit is {SOURCE_MAX}",
+                source.len()
+            )));
+        }
         let defaults = object("template defaults", defaults)?;
         let source: &'static mut str =
             Box::leak(generation::replace_generation_blocks(source).into_owned().into_boxed_str());
@@ -63,13 +73,16 @@ impl Template {
                 .map_err(Failure::corrupt)?,
             default_auto_escape: std::sync::Arc::new(|_| AutoEscape::None),
         };
-        let mut compiled =
-            CompiledTemplate::new("chat template", source, &config).map_err(|error| {
-                let failure = Failure::corrupt(described(&error));
-                // SAFETY: nothing was made that points to the source.
-                drop(unsafe { Box::from_raw(owned.as_ptr()) });
-                failure
-            })?;
+        // A chain of operators is parsed, and compiled, as deep as it is long.
+        let compiled = on_large_stack(|| {
+            CompiledTemplate::new("chat template", source, &config)
+                .map_err(|error| Failure::corrupt(described(&error)))
+        });
+        let mut compiled = compiled.map_err(|failure| {
+            // SAFETY: nothing was made that points to the source.
+            drop(unsafe { Box::from_raw(owned.as_ptr()) });
+            failure
+        })?;
         limits::meter(&mut compiled);
         let mut environment = Environment::new();
         environment.set_fuel(Some(limits::FUEL));
