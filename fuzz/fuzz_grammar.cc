@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "choices.h"
 #include "make_grammar.h"
@@ -81,6 +82,11 @@ void draw_on_small_stack(text::GrammarMatcher& grammar, Rng rng) {
 }
 
 }  // namespace
+
+extern "C" int LLVMFuzzerInitialize(int* /*count*/, char*** /*arguments*/) {
+  heddle::log::configure({.level = heddle::log::Level::kError});  // Panics of the library are many.
+  return 0;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) {

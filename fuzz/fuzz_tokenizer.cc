@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "choices.h"
 #include "make_tokenizer.h"
 #include "split.h"
@@ -16,6 +17,11 @@
 #include "text/tokenizer.h"
 
 using namespace heddle;
+
+extern "C" int LLVMFuzzerInitialize(int* /*count*/, char*** /*arguments*/) {
+  heddle::log::configure({.level = heddle::log::Level::kError});  // Panics of the library are many.
+  return 0;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
