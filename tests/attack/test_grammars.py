@@ -295,3 +295,15 @@ def test_hostile_checkpoints_are_errors_of_their_models(tmp_path):
             assert str(tmp_path) not in text, text
             assert server.chat(MODEL, "1+2=") == SUM
         assert server.process.poll() is None
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_takes_for_ever_is_given_up(tmp_path):
+    folder = tmp_path / "powers"
+    shutil.copytree(heddle.MODELS / MODEL, folder)
+    (folder / "chat_template.jinja").write_text("{{ " + "2**" * 60_000 + "1 }}")
+    with heddle.Server(heddle.config(models=[MODEL, f"  powers: {{path: {folder}}}\n"])) as server:
+        status, text, _ = ask(server, "/v1/completions", {"model": "powers", "prompt": "1+2=", "max_tokens": 2}, timeout=180)
+        assert status in (500, 503), text
+        assert "chat templates" in text or "too busy" in text, text
+        assert server.chat(MODEL, "1+2=") == SUM
