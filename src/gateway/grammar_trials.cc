@@ -1,6 +1,5 @@
 #include "gateway/grammar_trials.h"
 
-#include <deque>
 #include <list>
 #include <map>
 #include <optional>
@@ -11,6 +10,8 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
+
+#include "gateway/fair_queue.h"
 
 namespace heddle::gateway {
 
@@ -96,8 +97,7 @@ struct GrammarTrials::State : std::enable_shared_from_this<State> {
   Outcomes outcomes;
   std::map<Digest, PendingPtr> pending{};          ///< Those that wait, and the one that runs.
   std::map<std::string, std::size_t> of_client{};  ///< How many of them each has.
-  std::map<std::string, std::deque<PendingPtr>> queues{};  ///< Those that wait, by client.
-  std::deque<std::string> turns{};                         ///< Clients that have some.
+  FairQueue<PendingPtr> queue{};                   ///< Those that wait.
   bool running = false;
   asio::thread_pool thread{1};
 };
@@ -108,33 +108,21 @@ PendingPtr GrammarTrials::State::add(const Digest& digest,
   const auto added = std::make_shared<Pending>(loop, digest, client, std::move(trial));
   pending[digest] = added;
   ++of_client[client];
-  std::deque<PendingPtr>& queue = queues[client];
-  if (queue.empty()) {
-    turns.push_back(client);
-  }
-  queue.push_back(added);
+  queue.push_back(client, added);
   next();
   return added;
 }
 
 void GrammarTrials::State::next() {
-  if (running || turns.empty()) {
+  std::optional<PendingPtr> chosen = running ? std::nullopt : queue.pop();
+  if (!chosen) {
     return;
   }
-  const auto queue = queues.find(turns.front());
-  PendingPtr chosen = queue->second.front();
-  queue->second.pop_front();
-  if (queue->second.empty()) {
-    queues.erase(queue);
-  } else {
-    turns.push_back(turns.front());
-  }
-  turns.pop_front();
   running = true;
   // The loop has work for as long as somebody waits. What they wait for stays the loop's.
   auto work = [state = weak_from_this(),
                by = trier,
-               chosen = std::move(chosen),
+               chosen = std::move(*chosen),
                guard = asio::make_work_guard(loop)]() mutable {
     Result<void> result = by->try_grammar(chosen->trial);
     asio::post(guard.get_executor(),
