@@ -285,7 +285,7 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
   }
   if (!wrong) {
     const std::string param = request.tools.forced() ? "tools" : "response_format";
-    wrong = co_await check_grammar(*context, opened, http, job.params.grammar, param);
+    wrong = co_await check_grammar(*context, opened, http.request(), job.params.grammar, param);
   }
   if (!wrong) {
     wrong = resolve(*context, opened, "messages", 0, job);
