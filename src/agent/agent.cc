@@ -13,13 +13,17 @@
 
 #include "agent/group.h"
 #include "agent/image_reader.h"
+#include "agent/read_watch.h"
 #include "agent/worker_life.h"
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "core/hearing.h"
 #include "device/cpu/arena.h"
 #include "rpc/link.h"
+
+#include <signal.h>
 
 namespace heddle::agent {
 
@@ -29,6 +33,9 @@ namespace {
 
 /// Of how far the arena is, while it is made.
 constexpr Duration kTellEvery = std::chrono::seconds(2);
+/// Of looking whether workers and the reader get on.
+constexpr Duration kWatchPeriod = rpc::kBeatPeriod;
+static_assert(kWatchPeriod <= policy::Watchdog::kPeriodMost);
 
 std::int64_t milliseconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
@@ -80,9 +87,11 @@ class Agent::Impl {
         arena_(std::move(arena)),
         core_(core_options(setup_)),
         timer_(executor),
+        watch_timer_(executor),
         reader_({.on_progress =
                      [this](ModelId model, std::uint64_t bytes) {
                        post([this, model, bytes] {
+                         reads_.got_on();
                          hear(core::ReadProgress{.model = model, .bytes = bytes});
                        });
                      },
@@ -92,7 +101,9 @@ class Agent::Impl {
                      }}) {
     for (const DeviceSetup& device : setup_.devices) {
       workers_[device.id].setup = &device;
+      workers_[device.id].watch.emplace(device.name, steady_now());
     }
+    watch();
   }
 
   ~Impl() {
@@ -149,6 +160,22 @@ class Agent::Impl {
     const auto found = workers_.find(device);
     return found == workers_.end() ? rpc::WorkerStats{} : found->second.stats;
   }
+  [[nodiscard]] WorkerHealth health(DeviceId device) const {
+    const auto found = workers_.find(device);
+    return found == workers_.end() ? WorkerHealth{} : found->second.watch->health();
+  }
+  [[nodiscard]] std::vector<std::string> troubles() const {
+    std::vector<std::string> all;
+    for (const auto& [device, worker] : workers_) {
+      if (const std::string& trouble = worker.watch->health().trouble; !trouble.empty()) {
+        all.push_back("device " + worker.setup->name + ": " + trouble);
+      }
+    }
+    if (std::string trouble = reads_.trouble(); !trouble.empty()) {
+      all.push_back(std::move(trouble));
+    }
+    return all;
+  }
   [[nodiscard]] int worker_pid(DeviceId device) const {
     const auto found = workers_.find(device);
     return found == workers_.end() || found->second.life == nullptr ? -1
@@ -162,6 +189,7 @@ class Agent::Impl {
     std::unique_ptr<WorkerLife> life{};
     bool ready = false;  ///< This life is.
     rpc::WorkerStats stats{};
+    std::optional<WorkerWatch> watch{};  ///< Always there.
   };
 
   /// Has the loop call `what`, if this still lives then. Any thread.
@@ -175,7 +203,7 @@ class Agent::Impl {
   }
 
   void end_read(ModelId model, const Result<void>& ended) {
-    const std::int64_t ms = milliseconds(steady_now() - read_began_);
+    const std::int64_t ms = milliseconds(reads_.end(steady_now()));
     std::optional<Error> error;
     if (ended) {
       log::info("weights read", {{"model", model_name(model)}, {"ms", ms}});
@@ -234,6 +262,7 @@ class Agent::Impl {
       return;
     }
     worker.life = std::move(*life);
+    worker.watch->begin(worker.life->pid(), steady_now());
     log::info("worker started",
               {{"device", setup.name}, {"epoch", epoch}, {"pid", worker.life->pid()}});
     for (const auto& [id, model] : models_) {
@@ -269,13 +298,38 @@ class Agent::Impl {
               hear(core::WorkerSaid{.device = device, .epoch = epoch, .report = std::move(report)});
             },
         .on_stats = [&worker](const rpc::WorkerStats& stats) { worker.stats = stats; },
+        .on_beat = [&worker](const rpc::Beat& beat) { worker.watch->heard(beat); },
         .on_exited =
             [this, &worker, epoch](const std::string& how) {
               log::warning("worker ended",
                            {{"device", worker.setup->name}, {"epoch", epoch}, {"how", how}});
               worker.life.reset();
-              hear(core::WorkerExited{.device = worker.setup->id, .epoch = epoch});
+              worker.watch->ended(steady_now());
+              const bool killed = how == heddle::describe(ProcessEnd{
+                                             .how = ProcessEnd::How::kKilled, .number = SIGKILL});
+              hear(
+                  core::WorkerExited{.device = worker.setup->id, .epoch = epoch, .killed = killed});
             }};
+  }
+
+  /// Looks, again and again, whether what is to go on does.
+  void watch() {
+    const Instant now = steady_now();
+    for (auto& [device, worker] : workers_) {
+      if (const std::optional<WorkerWatch::Hang> hang = worker.watch->look(now)) {
+        hear(core::WorkerHung{.device = device,
+                              .epoch = worker.life->epoch(),
+                              .stopped = hang->reason == policy::HangReason::kStopped,
+                              .reason = {Code::kDeadlineExceeded, hang->why}});
+      }
+    }
+    reads_.look(now);
+    watch_timer_.expires_after(kWatchPeriod);
+    watch_timer_.async_wait([this, alive = std::weak_ptr(alive_)](const auto& error) {
+      if (!error && !alive.expired()) {
+        watch();
+      }
+    });
   }
 
   void greet(WorkerState& worker, WorkerEpoch epoch, const std::optional<Error>& failure) {
@@ -287,6 +341,7 @@ class Agent::Impl {
     }
     log::debug("worker ready", {{"device", worker.setup->name}, {"epoch", epoch}});
     worker.ready = true;
+    worker.watch->heard_hello();
     introduce(worker);
     hear(core::WorkerConnected{.device = worker.setup->id, .epoch = epoch});
   }
@@ -382,7 +437,7 @@ class Agent::Impl {
       job.pages.push_back(arena_.base() + page.value() * setup_.page_bytes);
     }
     log::info("read weights", {{"model", model.name}, {"from", model.directory.string()}});
-    read_began_ = steady_now();
+    reads_.begin(model.name, model.directory.string(), steady_now());
     reader_.start(std::move(job));
   }
 
@@ -456,8 +511,9 @@ class Agent::Impl {
   std::map<ModelId, HostModel> models_{};  ///< Removed ones too: a worker may still have them.
   std::map<DeviceId, WorkerState> workers_{};
   core::Hearing<core::AgentCore, core::AgentEvent, core::AgentCommand> hearing_{};
-  Instant read_began_{};
+  ReadWatch reads_{};
   asio::steady_timer timer_;
+  asio::steady_timer watch_timer_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   ImageReader reader_;  ///< Its thread ends before what it writes to does.
   std::atomic<bool> ending_{false};
@@ -523,6 +579,12 @@ std::uint64_t Agent::restarts(DeviceId device) const {
 }
 rpc::WorkerStats Agent::stats(DeviceId device) const {
   return impl_->stats(device);
+}
+WorkerHealth Agent::health(DeviceId device) const {
+  return impl_->health(device);
+}
+std::vector<std::string> Agent::troubles() const {
+  return impl_->troubles();
 }
 int Agent::worker_pid(DeviceId device) const {
   return impl_->worker_pid(device);

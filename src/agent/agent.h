@@ -10,6 +10,7 @@
 #include <boost/asio/any_io_executor.hpp>
 
 #include "agent/host_model.h"
+#include "agent/worker_watch.h"
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/result.h"
@@ -101,6 +102,10 @@ class Agent {
   [[nodiscard]] std::uint64_t restarts(DeviceId device) const;
   /// What the device's worker last said of itself.
   [[nodiscard]] rpc::WorkerStats stats(DeviceId device) const;
+  /// How the device's worker is.
+  [[nodiscard]] WorkerHealth health(DeviceId device) const;
+  /// What is wrong now with workers and the host, for people.
+  [[nodiscard]] std::vector<std::string> troubles() const;
   /// The worker's process; -1 when there is none.
   [[nodiscard]] int worker_pid(DeviceId device) const;
 

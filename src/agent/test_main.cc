@@ -50,6 +50,7 @@ void behave(rpc::Link& link, const rpc::WorkerHello& hello, const rpc::Frame& fr
       say(link, {.epoch = hello.epoch, .body = report});
     }
     say(link, {.epoch = hello.epoch, .body = rpc::WorkerStats{.steps = 77}});
+    say(link, {.epoch = hello.epoch, .body = rpc::Beat{.threads = {{.name = "engine"}}}});
   } else if (hello.name == kSpeaksForAnotherLife) {
     say(link, {.epoch = WorkerEpoch(4), .body = report});
   } else if (hello.name == kTalksNonsense) {

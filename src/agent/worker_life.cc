@@ -82,6 +82,8 @@ void WorkerLife::hear(const rpc::Frame& frame) {
     handlers_.on_report(std::move(*report));
   } else if (const auto* ack = std::get_if<rpc::HelloAck>(&message->body)) {
     handlers_.on_hello(ack->failure);
+  } else if (const auto* beat = std::get_if<rpc::Beat>(&message->body)) {
+    handlers_.on_beat(*beat);
   } else {
     handlers_.on_stats(std::get<rpc::WorkerStats>(message->body));
   }

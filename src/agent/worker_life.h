@@ -26,6 +26,7 @@ class WorkerLife {
     std::function<void(const std::optional<Error>& failure)> on_hello{};
     std::function<void(core::WorkerReport)> on_report{};
     std::function<void(const rpc::WorkerStats&)> on_stats{};
+    std::function<void(const rpc::Beat&)> on_beat{};
     /// The process has been reaped and all that it said was heard. Nothing follows.
     std::function<void(const std::string& how)> on_exited{};
   };

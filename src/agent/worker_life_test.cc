@@ -22,6 +22,7 @@ struct Lived {
         {.on_hello = [this](const std::optional<Error>& failure) { ready = !failure; },
          .on_report = [this](core::WorkerReport report) { reports.push_back(report.index()); },
          .on_stats = [this](const rpc::WorkerStats& stats) { steps = stats.steps; },
+         .on_beat = [this](const rpc::Beat& beat) { beats += beat.threads.size(); },
          .on_exited = [this](const std::string& end) { how = end; }});
     HEDDLE_CHECK(begun.has_value());
     life = std::move(*begun);
@@ -31,6 +32,7 @@ struct Lived {
   std::optional<bool> ready{};
   std::vector<std::size_t> reports{};
   std::uint64_t steps = 0;
+  std::size_t beats = 0;
   std::string how{};
   std::unique_ptr<WorkerLife> life{};
 };
@@ -41,6 +43,7 @@ TEST(WorkerLife, HearsAllThatWasSaidBeforeTheEnd) {
   EXPECT_EQ(lived.ready, true);
   EXPECT_EQ(lived.reports.size(), 3U);
   EXPECT_EQ(lived.steps, 77U);
+  EXPECT_EQ(lived.beats, 1U);
   EXPECT_EQ(lived.how, "exit status 0");
 }
 

@@ -107,7 +107,7 @@ void AgentCore::Impl::start_workers() {
     }
     worker.life = Life::kStarting;
     worker.epoch = WorkerEpoch(++epochs_given_);
-    worker.started_at = now_;
+    worker.up_at.reset();
     commands_->push_back(SpawnWorker{
         .device = id, .epoch = worker.epoch, .pages = {worker.pool.begin(), worker.pool.end()}});
   }
@@ -117,6 +117,7 @@ void AgentCore::Impl::on(const WorkerConnected& connected) {
   WorkerState* worker = live(connected.device, connected.epoch);
   if (worker != nullptr && worker->life == Life::kStarting) {
     worker->life = Life::kUp;
+    worker->up_at = now_;
     if (!worker->arrived.empty()) {
       commands_->push_back(
           SendWorker{.device = connected.device,
@@ -132,7 +133,10 @@ void AgentCore::Impl::on(const WorkerExited& exited) {
   if (worker.epoch != exited.epoch || worker.life == Life::kDown) {
     return;
   }
-  const bool calm = worker.life == Life::kUp && now_ - worker.started_at >= options_.restart_calm;
+  const bool doomed = worker.life == Life::kDoomed;
+  const bool killed = doomed ? worker.blameless : exited.killed;
+  const bool calm = (!doomed || worker.blameless) && worker.up_at &&
+                    now_ - *worker.up_at >= options_.restart_calm;
   worker.failures = calm ? 1 : worker.failures + 1;
   worker.restart_at =
       now_ + policy::backoff(worker.failures, options_.restart_first, options_.restart_most);
@@ -141,8 +145,14 @@ void AgentCore::Impl::on(const WorkerExited& exited) {
   refuse_loans(worker);
   worker.operations.clear();
   take_back_pages(worker);
-  end_groups(exited.device, exited.epoch);
-  tell(WorkerDown{.device = exited.device, .epoch = exited.epoch});
+  end_groups(exited.device, exited.epoch, killed);
+  tell(WorkerDown{.device = exited.device, .epoch = exited.epoch, .killed = killed});
+}
+
+void AgentCore::Impl::on(const WorkerHung& hung) {
+  if (WorkerState* worker = live(hung.device, hung.epoch)) {
+    doom(*worker, hung.reason, hung.stopped);
+  }
 }
 
 void AgentCore::Impl::take_back_pages(WorkerState& worker) {

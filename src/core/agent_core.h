@@ -38,7 +38,8 @@ struct AgentOptions {
   std::vector<AgentDevice> devices{};
   Duration restart_first = std::chrono::milliseconds(100);  ///< Pause before a worker's 2nd life.
   Duration restart_most = std::chrono::seconds(30);         ///< Doubling stops here.
-  Duration restart_calm = std::chrono::seconds(60);         ///< A life this long resets the pause.
+  /// A worker that was ready for so long had no bad start: the pause after it is the first again.
+  Duration restart_calm = std::chrono::seconds(2);
 };
 
 // ---- What an agent hears ----
@@ -59,6 +60,14 @@ struct WorkerConnected {
 struct WorkerExited {
   DeviceId device{};
   WorkerEpoch epoch{};
+  bool killed = false;  ///< By SIGKILL, which nothing that it ran sends.
+};
+/// The worker hangs: it is to be ended.
+struct WorkerHung {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+  bool stopped = false;  ///< By a signal: for nothing that it ran.
+  Error reason{};
 };
 /// The reader has filled the first `bytes` of the image.
 struct ReadProgress {
@@ -86,6 +95,7 @@ using AgentEvent = std::variant<StartAgent,
                                 FormGroup,
                                 WorkerConnected,
                                 WorkerExited,
+                                WorkerHung,
                                 WorkerSaid,
                                 ReadProgress,
                                 ReadEnded,
@@ -103,8 +113,8 @@ struct SpawnWorker {
   WorkerEpoch epoch{};
   std::vector<PageId> pages{};
 };
-/// The worker broke the rules (kCorrupt), or its group has lost another: kill it. WorkerExited
-/// follows.
+/// The worker broke the rules (kCorrupt), hangs, or its group has lost another: kill it.
+/// WorkerExited follows.
 struct KillWorker {
   DeviceId device{};
   WorkerEpoch epoch{};

@@ -82,8 +82,10 @@ struct WorkerState {
   AgentDevice device{};
   Life life = Life::kDown;
   WorkerEpoch epoch{};
-  std::int64_t failures = 0;  ///< Deaths in a row.
-  Instant started_at{};
+  /// While kDoomed: for nothing that it ran.
+  bool blameless = false;
+  std::int64_t failures = 0;       ///< Deaths in a row, each soon after its start.
+  std::optional<Instant> up_at{};  ///< Since when this life is ready.
   Instant restart_at{};
   std::set<PageId> pool{};  ///< Its pages that hold no given image, free ones on the way included.
   std::map<ModelId, Hosted> models{};
@@ -124,6 +126,7 @@ class AgentCore::Impl {
   void on(const FormGroup& form);
   void on(const WorkerConnected& connected);
   void on(const WorkerExited& exited);
+  void on(const WorkerHung& hung);
   void on(const WorkerSaid& said);
   void on(const ReadProgress& progress);
   void on(const ReadEnded& ended);
@@ -160,10 +163,10 @@ class AgentCore::Impl {
   void heard(WorkerState& /*worker*/, const T& /*report*/) {}
   std::optional<SentEvict> answered(WorkerState& worker, ModelId model);
   void undo_gift(WorkerState& worker, const SentEvict& sent);
-  void doom(WorkerState& worker, Error reason);
+  void doom(WorkerState& worker, Error reason, bool blameless = false);
 
   // Groups.
-  void end_groups(DeviceId device, WorkerEpoch epoch);
+  void end_groups(DeviceId device, WorkerEpoch epoch, bool blameless);
   void leave_group(DeviceId leader, ModelId model);
 
   // Images.

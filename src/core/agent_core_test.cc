@@ -140,6 +140,51 @@ TEST(AgentCore, PausesDoubleAsAWorkerKeepsDying) {
   }
 }
 
+TEST(AgentCore, ThePauseStartsAnewOnceAWorkerWasUpForAWhile) {
+  Bench bench;
+  const Duration first = AgentOptions{}.restart_first;
+  for (std::uint64_t life = 1; life < 150; ++life) {
+    bench.now += 4s;
+    const auto died =
+        bench.tell(WorkerExited{.device = kDevice, .epoch = WorkerEpoch(life), .killed = true});
+    EXPECT_EQ(find<WakeAt>(died)->at - bench.now, first);
+    EXPECT_TRUE(find<WorkerDown>(died)->killed);
+    bench.now = find<WakeAt>(died)->at;
+    bench.tell(Tick{});
+    bench.tell(WorkerConnected{.device = kDevice, .epoch = WorkerEpoch(life + 1)});
+  }
+}
+
+TEST(AgentCore, AWorkerThatDiesRightAfterItsHelloStillBacksOff) {
+  Bench bench;
+  Duration pause{};
+  for (std::uint64_t life = 1; life < 12; ++life) {
+    bench.now += 1s;
+    const auto died = bench.tell(WorkerExited{.device = kDevice, .epoch = WorkerEpoch(life)});
+    pause = find<WakeAt>(died)->at - bench.now;
+    bench.now = find<WakeAt>(died)->at + 10s;  // A slow start is no life.
+    bench.tell(Tick{});
+    bench.tell(WorkerConnected{.device = kDevice, .epoch = WorkerEpoch(life + 1)});
+  }
+  EXPECT_EQ(pause, AgentOptions{}.restart_most);
+}
+
+TEST(AgentCore, AWorkerThatHangsIsKilledAndBlamedUnlessASignalStoppedIt) {
+  for (const bool stopped : {true, false}) {
+    Bench bench;
+    bench.now += 4s;
+    const auto commands = bench.tell(WorkerHung{.device = kDevice,
+                                                .epoch = kEpoch,
+                                                .stopped = stopped,
+                                                .reason = {Code::kDeadlineExceeded, "no beat"}});
+    ASSERT_NE(find<KillWorker>(commands), nullptr);
+    EXPECT_EQ(find<KillWorker>(commands)->reason.message, "no beat");
+    EXPECT_TRUE(bench.tell(WorkerHung{.device = kDevice, .epoch = kEpoch}).empty());
+    const auto died = bench.tell(WorkerExited{.device = kDevice, .epoch = kEpoch, .killed = true});
+    EXPECT_EQ(find<WorkerDown>(died)->killed, stopped);
+  }
+}
+
 TEST(AgentCore, AFailedReadTakesTheModelOffAndIsReported) {
   Bench bench;
   bench.load(kA);
@@ -355,9 +400,14 @@ TEST_F(Group, WhicheverDiesTheOthersAreEnded) {
     }
     tell(form);
     const GroupMember& dead = form.members[dies];
-    const auto commands = tell(WorkerExited{.device = dead.device, .epoch = dead.epoch});
+    const auto commands =
+        tell(WorkerExited{.device = dead.device, .epoch = dead.epoch, .killed = dies == 0});
     ASSERT_NE(find<KillWorker>(commands), nullptr);
-    EXPECT_EQ(find<KillWorker>(commands)->device, form.members[1 - dies].device);
+    const GroupMember& other = form.members[1 - dies];
+    EXPECT_EQ(find<KillWorker>(commands)->device, other.device);
+    const auto ended =
+        tell(WorkerExited{.device = other.device, .epoch = other.epoch, .killed = true});
+    EXPECT_EQ(find<WorkerDown>(ended)->killed, dies == 0) << "as the first, whose fault it was";
   }
 }
 

@@ -206,8 +206,9 @@ void AgentCore::Impl::on(const WorkerSaid& said) {
 }
 
 /// What it did cannot be trusted any more, its pages least of all, until it is dead.
-void AgentCore::Impl::doom(WorkerState& worker, Error reason) {
+void AgentCore::Impl::doom(WorkerState& worker, Error reason, bool blameless) {
   worker.life = Life::kDoomed;
+  worker.blameless = blameless;
   commands_->push_back(
       KillWorker{.device = worker.device.id, .epoch = worker.epoch, .reason = std::move(reason)});
 }

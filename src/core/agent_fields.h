@@ -38,6 +38,16 @@ void fields(V& v, Like<WorkerExited> auto& x) {
   v.type("WorkerExited");
   v("device", x.device);
   v("epoch", x.epoch);
+  v("killed", x.killed);
+}
+
+template <class V>
+void fields(V& v, Like<WorkerHung> auto& x) {
+  v.type("WorkerHung");
+  v("device", x.device);
+  v("epoch", x.epoch);
+  v("stopped", x.stopped);
+  v("reason", x.reason);
 }
 
 template <class V>

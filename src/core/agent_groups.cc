@@ -10,7 +10,7 @@ void AgentCore::Impl::on(const FormGroup& form) {
   for (const GroupMember& member : form.members) {
     const WorkerState* worker = live(member.device, member.epoch);
     if (worker == nullptr || worker->life != Life::kUp) {
-      end_groups(member.device, member.epoch);  // It died while the manager decided.
+      end_groups(member.device, member.epoch, true);  // It died while the manager decided.
       return;
     }
   }
@@ -20,7 +20,7 @@ void AgentCore::Impl::on(const FormGroup& form) {
 }
 
 /// A worker is gone: those in lockstep with it wait for it, and could not go on without.
-void AgentCore::Impl::end_groups(DeviceId device, WorkerEpoch epoch) {
+void AgentCore::Impl::end_groups(DeviceId device, WorkerEpoch epoch, bool blameless) {
   const auto lost = [&](const FormGroup& group) {
     return std::any_of(group.members.begin(), group.members.end(), [&](const auto& member) {
       return member.device == device && member.epoch == epoch;
@@ -30,7 +30,9 @@ void AgentCore::Impl::end_groups(DeviceId device, WorkerEpoch epoch) {
     for (const GroupMember& member : group.members) {
       WorkerState* worker = lost(group) ? live(member.device, member.epoch) : nullptr;
       if (worker != nullptr) {
-        doom(*worker, {Code::kUnavailable, "a worker that it ran in lockstep with has ended"});
+        doom(*worker,
+             {Code::kUnavailable, "a worker that it ran in lockstep with has ended"},
+             blameless);
       }
     }
   }

@@ -380,6 +380,8 @@ void fields(V& v, Like<WorkerDown> auto& x) {
   v.type("WorkerDown");
   v("device", x.device);
   v("epoch", x.epoch);
+  v("killed", x.killed);
+  v("advanced", x.advanced);
 }
 
 template <class V>

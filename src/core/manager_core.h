@@ -144,6 +144,10 @@ struct WorkerUp {
 struct WorkerDown {
   DeviceId device{};
   WorkerEpoch epoch{};
+  /// Somebody killed or stopped it, or the kernel did for want of memory.
+  bool killed = false;
+  /// Of the requests that it had, those that it gave a token; ascending.
+  std::vector<RequestId> advanced{};
 };
 /// From the agent: the image cannot be had. Nothing of the model is left on the device.
 struct ImageFailed {

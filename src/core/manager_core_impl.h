@@ -23,6 +23,9 @@ namespace heddle::core {
 /// Two deaths may be another request's fault; then it runs alone, and the third is its own.
 inline constexpr std::int32_t kDeathsInCompany = 2;
 
+/// So many workers that were killed under loads of a model count as one load that failed.
+inline constexpr std::int32_t kKillsPerFailure = 3;
+
 /// Of weights [bytes/s], until a load was measured.
 inline constexpr double kLoadRate = 1e9;
 
@@ -48,7 +51,7 @@ struct RequestState {
   Instant due{};  ///< Its first token, by the objective that held as it arrived.
   std::optional<Instant> deadline{};
   std::optional<DeviceId> device{};  ///< Where it is in flight; none: it waits.
-  std::int32_t deaths = 0;           ///< Workers that died under it.
+  std::int32_t deaths = 0;           ///< Workers that died under it, perhaps for it.
   bool held = false;                 ///< Hold was said.
 };
 
@@ -68,6 +71,7 @@ struct ModelState {
   std::map<TicketId, EvictionReason> unloads_asked{};
 
   std::int32_t failures = 0;  ///< Loads that failed in a row.
+  std::int32_t kills = 0;     ///< Workers that were killed under loads, in a row.
   std::optional<Error> failure{};
   Instant retry_at{};      ///< Not loaded before.
   Instant failed_until{};  ///< Requests fail at once before this.
@@ -214,6 +218,7 @@ class ManagerCore::Impl {
   void on(const AdminUnload& admin);
   void on(const WorkerUp& up);
   void on(const WorkerDown& down);
+  void blame(RequestId id, const WorkerDown& down, bool was_alone);
   void on(const WorkerSaid& said);
   void on(const ImageFailed& failed);
   void on(const GroupFormed& formed);

@@ -57,8 +57,9 @@ class Bench {
     return tell(RequestArrived{
         .request = RequestId(id), .model = model, .prompt_tokens = 10, .max_tokens = 10});
   }
-  void die() {
-    tell(WorkerDown{.device = kDevice, .epoch = epoch});
+  void die() { die({.device = kDevice, .epoch = epoch}); }
+  void die(const WorkerDown& down) {
+    tell(down);
     epoch = WorkerEpoch(epoch.value() + 1);
     tell(WorkerUp{.device = kDevice, .epoch = epoch});
   }
@@ -316,6 +317,50 @@ TEST(ManagerCore, ARequestThatOutlivesTwoWorkersRunsAloneOnceThenFails) {
   const auto failed = bench.tell(WorkerDown{.device = kDevice, .epoch = bench.epoch});
   EXPECT_EQ(find<FailRequest>(failed)->request, RequestId(1));
   EXPECT_EQ(find<FailRequest>(failed)->error.code, Code::kUnavailable);
+}
+
+TEST(ManagerCore, ARequestThatGetsOnOutlivesAnyNumberOfWorkersThatAreKilled) {
+  Bench bench;
+  bench.arrive(1, kA);
+  for (int death = 0; death < 100; ++death) {
+    EXPECT_EQ(find<Dispatch>(bench.said(ModelServing{.model = kA}))->request, RequestId(1));
+    bench.die(
+        {.device = kDevice, .epoch = bench.epoch, .killed = true, .advanced = {RequestId(1)}});
+  }
+  EXPECT_NE(find<Dispatch>(bench.said(ModelServing{.model = kA})), nullptr);
+}
+
+TEST(ManagerCore, ARequestUnderWhichWorkersAreKilledAtOncePlaceRunsAloneAndThenFails) {
+  Bench bench;
+  const auto kill = [&] {
+    return bench.tell(WorkerDown{.device = kDevice, .epoch = bench.epoch, .killed = true});
+  };
+  bench.arrive(1, kA);  // It has the kernel kill the worker for want of memory.
+  for (int death = 0; death < 2; ++death) {
+    bench.said(ModelServing{.model = kA});
+    bench.die({.device = kDevice, .epoch = bench.epoch, .killed = true});
+  }
+  bench.arrive(2, kA);
+  const auto alone = bench.said(ModelServing{.model = kA});
+  EXPECT_EQ(find<Dispatch>(alone)->request, RequestId(1));
+  EXPECT_EQ(find<FailRequest>(kill())->request, RequestId(1));
+}
+
+TEST(ManagerCore, WorkersThatAreKilledUnderALoadDoNotFailItAtOnce) {
+  Bench bench;
+  bench.arrive(1, kA);
+  for (int kills = 0; kills < 5; ++kills) {
+    const auto down =
+        bench.tell(WorkerDown{.device = kDevice, .epoch = bench.epoch, .killed = true});
+    EXPECT_EQ(find<FailRequest>(down), nullptr) << kills;
+    bench.epoch = WorkerEpoch(bench.epoch.value() + 1);
+    const auto up = bench.tell(WorkerUp{.device = kDevice, .epoch = bench.epoch});
+    bench.now += 10s;
+    const auto later = bench.tell(Tick{});
+    EXPECT_TRUE(find<LoadOn>(up) != nullptr || find<LoadOn>(later) != nullptr) << kills;
+  }
+  const auto last = bench.tell(WorkerDown{.device = kDevice, .epoch = bench.epoch, .killed = true});
+  EXPECT_NE(find<FailRequest>(last), nullptr) << "that load is not to be had";
 }
 
 TEST(ManagerCore, AFailedLoadIsTriedAgainAfterAPauseThenItsRequestsFail) {

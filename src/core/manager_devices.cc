@@ -48,22 +48,36 @@ void ManagerCore::Impl::on(const WorkerDown& down) {
   }
   for (auto& [model, instance] : lost) {
     for (const RequestId id : instance.in_flight) {
-      RequestState& request = requests_.at(id);
       const bool was_alone = device.alone == id;
-      ++request.deaths;
       enqueue(id);
-      if (was_alone || request.deaths > kDeathsInCompany) {
-        fail(id,
-             {Code::kUnavailable,
-              "the worker died " + std::to_string(request.deaths) +
-                  " times while it ran this request, the last time running nothing else"});
-      }
+      blame(id, down, was_alone);
     }
-    if (instance.stage == InstanceStage::kLoading) {
+    if (instance.stage == InstanceStage::kLoading &&
+        (!down.killed || ++models_.at(whole(model)).kills % kKillsPerFailure == 0)) {
       load_failed(model, {Code::kUnavailable, "the worker died while it loaded the model"});
     }
   }
   device.alone.reset();
+}
+
+/// A death counts against a request, as it may have been for it. Not that of a worker which was
+/// killed after the request had come further there: what kills by itself does so at one place. And
+/// in company such deaths have it run alone, but do not fail it.
+void ManagerCore::Impl::blame(RequestId id, const WorkerDown& down, bool was_alone) {
+  RequestState& request = requests_.at(id);
+  if (down.killed && std::ranges::binary_search(down.advanced, id)) {
+    request.deaths = 0;
+    return;
+  }
+  if (!down.killed || was_alone || request.deaths < kDeathsInCompany) {
+    ++request.deaths;
+  }
+  if (was_alone || request.deaths > kDeathsInCompany) {
+    fail(id,
+         {Code::kUnavailable,
+          "the worker died " + std::to_string(request.deaths) +
+              " times while it ran this request, the last time running nothing else"});
+  }
 }
 
 void ManagerCore::Impl::on(const WorkerSaid& said) {
@@ -87,7 +101,7 @@ void ManagerCore::Impl::heard(DeviceId device_id, const ModelServing& serving) {
   found->second.serving_since = now_;
   device.refusals = 0;
   ModelState& model = models_.at(serving.model);
-  model.failures = 0;
+  model.failures = model.kills = 0;
   model.failure.reset();
 }
 

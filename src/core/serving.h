@@ -17,6 +17,7 @@
 #include "ledger/drop_reason.h"
 #include "ledger/ledger.h"
 #include "policy/objectives.h"
+#include "policy/watchdog.h"
 #include "spec/engine.h"
 #include "spec/sampling.h"
 
@@ -106,6 +107,7 @@ struct ForeignRequest {
   std::optional<Instant> deadline{};  ///< Fails with kDeadlineExceeded after this.
   RequestTimes times{};
   std::int32_t restarts = 0;         ///< Engines that died under it.
+  Instant heard{};                   ///< When it was forwarded, or its engine last sent a byte.
   std::optional<DeviceId> device{};  ///< Of the engine it was forwarded to last.
 };
 
@@ -253,6 +255,7 @@ struct EngineStatus {
   std::int64_t host_pages = 0;
   std::uint64_t starts = 0;
   std::uint64_t deaths = 0;                               ///< Not asked for.
+  std::uint64_t hung = 0;                                 ///< Of these, ended for hanging.
   std::array<SuspendCost, spec::kSuspendLevels> costs{};  ///< Indexed by SuspendLevel.
   std::string trouble{};  ///< The last escalation or failure, for people; empty: none.
 };
@@ -296,6 +299,10 @@ struct DeviceStatus {
   /// Of a GPU: what processes hold of it that are not ours, as its driver says; nothing where it
   /// does not.
   std::optional<std::uint64_t> others_bytes{};
+  std::string trouble{};        ///< What is wrong with its worker now; empty: nothing.
+  std::uint64_t suspected = 0;  ///< Times that its worker was suspected of hanging.
+  /// Times that its worker was ended for hanging; indexed by policy::HangReason.
+  std::array<std::uint64_t, policy::kHangReasons> hung{};
   /// While there were requests for models of this device: how long some of them ran, and how long
   /// none did because models were being brought in or taken out.
   Duration serving{};
@@ -314,6 +321,8 @@ class ServingStatus {
   [[nodiscard]] virtual std::vector<EngineStatus> engines() const = 0;
   /// The latest decisions, oldest first.
   [[nodiscard]] virtual std::vector<NotedDecision> decisions() const = 0;
+  /// What is wrong now, for people, a sentence each: why this is not ready to serve all.
+  [[nodiscard]] virtual std::vector<std::string> troubles() const = 0;
 };
 
 /// What a gateway asks of the system behind it; single-threaded, on the loop thread. The one

@@ -288,8 +288,12 @@ class World {
   void plan_faults() {
     for (int i = 0; i < options_.kills; ++i) {
       at(now_ + between(0ms, options_.arrivals), [this] {
-        if (!lives.empty()) {
-          kill(lives[rng_.below(lives.size())]->device());
+        const auto worker = lives.empty() ? nullptr : lives[rng_.below(lives.size())];
+        if (worker != nullptr && rng_.below(4) == 0) {
+          agent_step(WorkerHung{
+              worker->device(), worker->epoch(), false, {Code::kUnavailable, "it hangs"}});
+        } else if (worker != nullptr) {
+          kill(worker->device());
         }
       });
     }
@@ -321,9 +325,8 @@ class World {
     if (found == running_.end()) {
       return;
     }
-    const std::shared_ptr<ModelledWorker> worker = found->second;
+    const std::shared_ptr<ModelledWorker> worker = running_.extract(found).mapped();
     worker->die();
-    running_.erase(found);
     const Instant heard = std::max(now_, links_[device].second) + between(0ms, 2ms);
     at(heard, [this, worker] {
       agent_step(WorkerExited{.device = worker->device(), .epoch = worker->epoch()});

@@ -73,6 +73,14 @@ class Engine::Impl : public std::enable_shared_from_this<Engine::Impl> {
   static asio::awaitable<Result<Holding>> resume(std::shared_ptr<Impl> self);
   static asio::awaitable<std::string> stop(std::shared_ptr<Impl> self);
   static asio::awaitable<Result<std::uint64_t>> measure(std::shared_ptr<Impl> self);
+  static asio::awaitable<std::optional<Activity>> look(std::shared_ptr<Impl> self);
+  static asio::awaitable<bool> answers(std::shared_ptr<Impl> self, Duration patience);
+
+  void kill() {
+    if (const auto set = body_ ? body_->processes() : nullptr) {
+      set->kill();
+    }
+  }
 
   /// Ends it at once.
   void abandon() {
@@ -469,6 +477,22 @@ asio::awaitable<Result<std::uint64_t>> Engine::Impl::weigh(bool device) const {
   co_return co_await tools_.errands->run("measuring memory", kMeasurePatience, work);
 }
 
+asio::awaitable<std::optional<Activity>> Engine::Impl::look(std::shared_ptr<Impl> self) {
+  const std::shared_ptr<ProcessSet> set = self->body_ ? self->body_->processes() : nullptr;
+  if (set == nullptr) {
+    co_return std::nullopt;
+  }
+  const auto work = [set] { return Result<Activity>(activity_of(set->members())); };
+  const Result<Activity> all =
+      co_await self->tools_.errands->run("looking at processes", kMeasurePatience, work);
+  co_return all ? std::optional(*all) : std::nullopt;
+}
+
+asio::awaitable<bool> Engine::Impl::answers(std::shared_ptr<Impl> self, Duration patience) {
+  const bool any = co_await gives_answer(self->address_, self->config_.health_path, patience);
+  co_return any;
+}
+
 asio::awaitable<Result<std::uint64_t>> Engine::Impl::measure(std::shared_ptr<Impl> self) {
   const Result<std::uint64_t> held = co_await self->weigh(true);
   self->held_ = held ? *held : self->held_;
@@ -549,6 +573,15 @@ asio::awaitable<std::string> Engine::stop() {
 }
 asio::awaitable<Result<std::uint64_t>> Engine::measure() {
   return Impl::measure(impl_);
+}
+asio::awaitable<std::optional<Activity>> Engine::look() {
+  return Impl::look(impl_);
+}
+asio::awaitable<bool> Engine::answers(Duration patience) {
+  return Impl::answers(impl_, patience);
+}
+void Engine::kill() {
+  impl_->kill();
 }
 std::vector<pid_t> Engine::processes() const {
   return impl_->processes();

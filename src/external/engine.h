@@ -17,6 +17,7 @@
 #include "external/errands.h"
 #include "external/laps.h"
 #include "external/memory_meter.h"
+#include "external/proc.h"
 #include "external/process_set.h"
 #include "spec/engine.h"
 
@@ -77,6 +78,13 @@ class Engine {
   [[nodiscard]] boost::asio::awaitable<std::string> stop();
   /// What it holds of its device now [bytes].
   [[nodiscard]] boost::asio::awaitable<Result<std::uint64_t>> measure();
+
+  /// What its processes do; nothing where somebody else runs it.
+  [[nodiscard]] boost::asio::awaitable<std::optional<Activity>> look();
+  /// Whether it gives any answer when it is asked for its health.
+  [[nodiscard]] boost::asio::awaitable<bool> answers(Duration patience);
+  /// Ends it as if it had ended by itself: on_died follows.
+  void kill();
 
   /// Its processes; for tests and benchmarks.
   [[nodiscard]] std::vector<pid_t> processes() const;

@@ -15,7 +15,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/hearing.h"
+#include "external/event.h"
 #include "external/record.h"
+#include "policy/engine_watchdog.h"
 
 namespace heddle::external {
 
@@ -27,6 +29,9 @@ namespace {
 constexpr std::size_t kErrandThreads = 4;
 constexpr Duration kLeftoverPatience = 10s;
 constexpr Duration kLookAgain = 2ms;
+/// Between looks whether an engine gets on.
+constexpr Duration kWatchPeriod = 1s;
+static_assert(kWatchPeriod < policy::EngineWatchdog::kPeriodMost);
 /// Walking large memories takes long: at most a hundredth of the time goes by with it.
 constexpr int kRestPerLook = 100;
 
@@ -60,7 +65,8 @@ class EngineHost::Impl : public std::enable_shared_from_this<EngineHost::Impl> {
         setup_(std::move(setup)),
         handlers_(std::move(handlers)),
         errands_(std::make_shared<Errands>(kErrandThreads)),
-        sampling_(executor) {}
+        sampling_(executor),
+        ending_(executor) {}
 
   void prepare();
   void set_engines(core::ConfigureEngines configure, std::vector<HostedEngine> engines);
@@ -69,6 +75,22 @@ class EngineHost::Impl : public std::enable_shared_from_this<EngineHost::Impl> {
 
   [[nodiscard]] bool hosts(ModelId model) const { return engines_.contains(model); }
   [[nodiscard]] const core::EnginesCore& core() const { return core_; }
+  [[nodiscard]] std::vector<core::EngineStatus> engines() const {
+    std::vector<core::EngineStatus> all = core_.engines();
+    for (core::EngineStatus& status : all) {
+      status.hung = engines_.at(status.model).hung;
+    }
+    return all;
+  }
+  [[nodiscard]] std::vector<std::string> troubles() const {
+    std::vector<std::string> all;
+    for (const auto& [model, entry] : engines_) {
+      if (!entry.trouble.empty()) {
+        all.push_back("the engine of " + entry.hosted.name + " may hang: " + entry.trouble);
+      }
+    }
+    return all;
+  }
   [[nodiscard]] std::optional<core::EngineAddress> address(ModelId model) const {
     const auto found = engines_.find(model);
     return found == engines_.end() ? std::nullopt
@@ -93,6 +115,8 @@ class EngineHost::Impl : public std::enable_shared_from_this<EngineHost::Impl> {
     bool stopping = false;              ///< stop() is.
     std::optional<std::string> died{};  ///< By itself, and not said yet.
     std::optional<Passage> passage{};
+    std::string trouble{};   ///< Why it may hang; empty: it does not.
+    std::uint64_t hung = 0;  ///< Times that it was ended for that.
   };
 
   void execute(const core::Borrow& command) {
@@ -114,6 +138,11 @@ class EngineHost::Impl : public std::enable_shared_from_this<EngineHost::Impl> {
   asio::awaitable<void> resume(ModelId model, core::EngineLife life);
   asio::awaitable<void> stop(ModelId model, core::EngineLife life);
   asio::awaitable<void> sample();
+  asio::awaitable<void> watch(ModelId model, core::EngineLife life);
+  /// The entry while this life of it lasts.
+  [[nodiscard]] Entry* living(ModelId model, core::EngineLife life);
+  [[nodiscard]] bool is_to_run(const Entry& entry) const;
+  static void judge(Entry& entry, const policy::Verdict& verdict);
 
   /// Runs it on the loop; it keeps this alive.
   void spawn(asio::awaitable<void> work) {
@@ -148,6 +177,7 @@ class EngineHost::Impl : public std::enable_shared_from_this<EngineHost::Impl> {
   core::Hearing<core::EnginesCore, core::EnginesEvent, core::EnginesCommand> hearing_{};
   bool closed_ = false;
   asio::steady_timer sampling_;
+  Event ending_;
 };
 
 void EngineHost::Impl::prepare() {
@@ -217,6 +247,7 @@ void EngineHost::Impl::forget_gone() {
 void EngineHost::Impl::close() {
   closed_ = true;
   sampling_.cancel();
+  ending_.notify();
   for (auto& [model, entry] : engines_) {
     entry.engine.reset();
   }
@@ -267,6 +298,7 @@ asio::awaitable<void> EngineHost::Impl::start(ModelId model, core::EngineLife li
   const auto on_died = [this, model, life](const std::string& how) { died(model, life, how); };
   entry.life = life;
   entry.died.reset();
+  entry.trouble.clear();
   entry.busy = true;
   entry.engine = std::make_unique<Engine>(executor_,
                                           entry.hosted.name,
@@ -286,6 +318,7 @@ asio::awaitable<void> EngineHost::Impl::start(ModelId model, core::EngineLife li
   said.life = life;
   if (started) {
     said.held_pages = pages(started->device_bytes);
+    spawn(watch(model, life));
   } else {
     said.error = started.error();
     if (!entry.stopping) {
@@ -373,6 +406,7 @@ asio::awaitable<void> EngineHost::Impl::stop(ModelId model, core::EngineLife lif
       {{"model", entry.hosted.name}, {"how", how}, {"ms", milliseconds(steady_now() - began)}});
   entry.stopping = false;
   entry.died.reset();
+  entry.trouble.clear();
   entry.engine.reset();
   hear(core::EngineExited{.model = model, .life = life, .how = how});
 }
@@ -384,7 +418,8 @@ void EngineHost::Impl::died(ModelId model, core::EngineLife life, const std::str
     return;
   }
   log::warning("engine has ended by itself", {{"model", entry.hosted.name}, {"how", how}});
-  entry.died = how;
+  const std::string trouble = std::exchange(entry.trouble, {});
+  entry.died = trouble.empty() ? how : how + ", as it hung: " + trouble;
   say_died(model);
 }
 
@@ -427,6 +462,76 @@ asio::awaitable<void> EngineHost::Impl::sample() {
   }
 }
 
+// ---- Watching ----
+
+EngineHost::Impl::Entry* EngineHost::Impl::living(ModelId model, core::EngineLife life) {
+  const auto found = engines_.find(model);
+  const bool lives = !closed_ && found != engines_.end() && found->second.life == life &&
+                     found->second.engine != nullptr;
+  return lives ? &found->second : nullptr;
+}
+
+bool EngineHost::Impl::is_to_run(const Entry& entry) const {
+  const std::vector<core::EngineStatus> all = core_.engines();
+  const auto found = std::ranges::find(all, entry.hosted.model, &core::EngineStatus::model);
+  return found != all.end() && found->state == core::EngineState::kRunning && !entry.busy &&
+         !entry.stopping;
+}
+
+void EngineHost::Impl::judge(Entry& entry, const policy::Verdict& verdict) {
+  if (verdict.health == policy::Health::kFine) {
+    if (!std::exchange(entry.trouble, {}).empty()) {
+      log::info("engine goes on", {{"model", entry.hosted.name}});
+    }
+    return;
+  }
+  if (entry.trouble.empty()) {
+    log::warning("engine may hang", {{"model", entry.hosted.name}, {"why", verdict.why}});
+  }
+  entry.trouble = verdict.why;
+  if (verdict.health == policy::Health::kHung) {
+    log::warning("engine hangs and is ended", {{"model", entry.hosted.name}, {"why", verdict.why}});
+    ++entry.hung;
+    entry.engine->kill();
+  }
+}
+
+/// Looks again and again whether this life of an engine still does what it is there for.
+asio::awaitable<void> EngineHost::Impl::watch(ModelId model, core::EngineLife life) {
+  policy::EngineWatchdog dog(steady_now());
+  for (;;) {
+    co_await ending_.wait(kWatchPeriod);
+    Entry* entry = living(model, life);
+    if (entry == nullptr) {
+      co_return;
+    }
+    const bool was_to_run = is_to_run(*entry);
+    const std::optional<Activity> activity = co_await entry->engine->look();
+    entry = living(model, life);
+    if (entry == nullptr) {
+      co_return;
+    }
+    if (!activity || !was_to_run || !is_to_run(*entry)) {
+      dog.excuse(steady_now());
+      entry->trouble.clear();
+      continue;
+    }
+    policy::EngineSigns signs;
+    signs.stopped = activity->stopped;
+    signs.ran = activity->ran;
+    signs.silent_since = handlers_.silent_since ? handlers_.silent_since(model) : std::nullopt;
+    const policy::Verdict verdict = dog.look(steady_now(), signs);
+    judge(*entry, verdict);
+    if (verdict.health == policy::Health::kHung) {
+      co_return;  // Its end is heard of.
+    }
+    if (dog.wants_probe()) {
+      const bool answered = co_await entry->engine->answers(policy::EngineWatchdog::kProbePatience);
+      dog.probed(answered);
+    }
+  }
+}
+
 EngineHost::EngineHost(const asio::any_io_executor& executor,
                        EngineHostSetup setup,
                        Handlers handlers)
@@ -458,7 +563,10 @@ bool EngineHost::hosts(ModelId model) const {
   return impl_->hosts(model);
 }
 std::vector<core::EngineStatus> EngineHost::engines() const {
-  return impl_->core().engines();
+  return impl_->engines();
+}
+std::vector<std::string> EngineHost::troubles() const {
+  return impl_->troubles();
 }
 std::optional<ledger::PoolUsage> EngineHost::usage(DeviceId device) const {
   return impl_->core().usage(device);

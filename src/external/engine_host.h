@@ -55,6 +55,9 @@ class EngineHost {
     /// needs neither.
     std::function<void(const core::Borrow&)> on_borrow{};
     std::function<void(const core::Repay&)> on_repay{};
+    /// When the engine last sent something of an answer; nothing where nobody waits for one. May be
+    /// empty: then only engines that were stopped are found to hang.
+    std::function<std::optional<Instant>(ModelId)> silent_since{};
     /// The core has taken this step; for the event log. May be empty.
     std::function<void(
         Instant, const core::EnginesEvent&, const std::vector<core::EnginesCommand>&)>
@@ -87,6 +90,8 @@ class EngineHost {
   [[nodiscard]] bool hosts(ModelId model) const;
   /// By model.
   [[nodiscard]] std::vector<core::EngineStatus> engines() const;
+  /// What is wrong now with engines that are to run, for people.
+  [[nodiscard]] std::vector<std::string> troubles() const;
   [[nodiscard]] std::optional<ledger::PoolUsage> usage(DeviceId device) const;
   /// Where a configured engine listens when it runs.
   [[nodiscard]] std::optional<core::EngineAddress> address(ModelId model) const;

@@ -79,4 +79,17 @@ asio::awaitable<Result<void>> await_healthy(core::EngineAddress address,
   }
 }
 
+asio::awaitable<bool> gives_answer(core::EngineAddress address,
+                                   std::string path,
+                                   Duration patience) {
+  if (path.empty()) {
+    const bool open = co_await port_open(address, patience);
+    co_return open;
+  }
+  HttpCall call;
+  call.target = path;
+  const Result<HttpAnswer> answer = co_await http_call(address, std::move(call), patience);
+  co_return answer.has_value();
+}
+
 }  // namespace heddle::external

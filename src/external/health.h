@@ -22,4 +22,9 @@ namespace heddle::external {
     Duration patience,
     std::function<std::optional<Error>()> died);
 
+/// Whether an engine gives any answer at `path`, or, where that is empty, listens.
+[[nodiscard]] boost::asio::awaitable<bool> gives_answer(core::EngineAddress address,
+                                                        std::string path,
+                                                        Duration patience);
+
 }  // namespace heddle::external

@@ -62,6 +62,16 @@ std::uint64_t to_number(std::string_view text) {
   return number;
 }
 
+/// In programs and in the kernel.
+Duration time_on_core(const std::vector<std::string_view>& fields) {
+  constexpr std::size_t kUserTime = 14 - kFirstField;
+  constexpr std::size_t kKernelTime = 15 - kFirstField;
+  constexpr std::uint64_t kNanosecondsPerSecond = 1'000'000'000;
+  const std::uint64_t ticks = to_number(fields[kUserTime]) + to_number(fields[kKernelTime]);
+  return Duration(static_cast<std::int64_t>(ticks * kNanosecondsPerSecond /
+                                            static_cast<std::uint64_t>(::sysconf(_SC_CLK_TCK))));
+}
+
 /// Whether a process whose environment was empty may have one a moment later: the kernel gives it
 /// its new memory, and its parent leave to go on after vfork, before it says where in that memory
 /// the environment is.
@@ -112,12 +122,16 @@ std::optional<ProcessFacts> process_facts(pid_t pid) {
   }
   return ProcessFacts{.state = fields[0][0],
                       .parent = static_cast<pid_t>(to_number(fields[1])),
-                      .start_time = to_number(fields[kStartTime])};
+                      .start_time = to_number(fields[kStartTime]),
+                      .ran = time_on_core(fields)};
 }
 
-std::vector<pid_t> all_processes() {
+namespace {
+
+/// The entries of a directory that are numbers, in order.
+std::vector<pid_t> numbers_in(const std::string& path) {
   std::vector<pid_t> found;
-  DIR* directory = ::opendir("/proc");
+  DIR* directory = ::opendir(path.c_str());
   if (directory == nullptr) {
     return found;
   }
@@ -133,6 +147,64 @@ std::vector<pid_t> all_processes() {
   (void)::closedir(directory);
   std::sort(found.begin(), found.end());
   return found;
+}
+
+/// The process that traces this thread; 0: none.
+std::uint64_t tracer_of(const std::string& thread) {
+  constexpr std::string_view kKey = "TracerPid:\t";
+  const std::string status = read_small_file(thread + "/status");
+  const std::size_t at = status.find(kKey);
+  return at == std::string::npos ? 0 : to_number(std::string_view(status).substr(at + kKey.size()));
+}
+
+/// How long the thread has run and waited for a core, in nanoseconds; nothing where the kernel does
+/// not count.
+std::optional<std::uint64_t> active_ns(const std::string& thread) {
+  const std::string text = read_small_file(thread + "/schedstat");
+  const std::size_t space = text.find(' ');
+  if (space == std::string::npos) {
+    return std::nullopt;
+  }
+  return to_number(text) + to_number(std::string_view(text).substr(space + 1));
+}
+
+}  // namespace
+
+std::vector<pid_t> all_processes() {
+  return numbers_in("/proc");
+}
+
+std::optional<policy::ProcessSigns> process_signs(pid_t pid) {
+  const std::string process = "/proc/" + std::to_string(pid);
+  const std::string text = read_small_file(process + "/stat");
+  const std::vector<std::string_view> fields = stat_fields(text);
+  constexpr std::size_t kKernelTime = 15 - kFirstField;
+  if (fields.size() <= kKernelTime) {
+    return std::nullopt;
+  }
+  policy::ProcessSigns signs{.state = fields[0][0]};
+  std::uint64_t active = 0;
+  bool counted = true;
+  for (const pid_t id : numbers_in(process + "/task")) {
+    const std::string thread = process + "/task/" + std::to_string(id);
+    signs.traced = signs.traced || tracer_of(thread) != 0;
+    const std::optional<std::uint64_t> ns = active_ns(thread);
+    counted = counted && ns;
+    active += ns.value_or(0);
+  }
+  signs.active = counted ? Duration(static_cast<std::int64_t>(active)) : time_on_core(fields);
+  return signs;
+}
+
+Activity activity_of(const std::vector<pid_t>& pids) {
+  Activity all;
+  for (const pid_t pid : pids) {
+    if (const std::optional<ProcessFacts> facts = process_facts(pid)) {
+      all.stopped = all.stopped || facts->state == 'T';
+      all.ran += facts->ran;
+    }
+  }
+  return all;
 }
 
 bool has_in_environment(pid_t pid, const std::string& assignment) {

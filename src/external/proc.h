@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "policy/watchdog.h"
+
 #include <sys/types.h>
 
 namespace heddle::external {
@@ -15,10 +17,22 @@ struct ProcessFacts {
   char state = '?';              ///< As in ps: 'R', 'S', 'T', 'Z' ...
   pid_t parent = 0;              ///< Its parent's number.
   std::uint64_t start_time = 0;  ///< [ticks since boot]; with the number, its identity.
+  Duration ran{};                ///< Of a core's time; to some milliseconds.
 };
 
 /// Nothing where there is no such process (any more).
 [[nodiscard]] std::optional<ProcessFacts> process_facts(pid_t pid);
+
+/// What several processes do.
+struct Activity {
+  bool stopped = false;  ///< A signal has one of them stand still.
+  Duration ran{};        ///< As that of all together.
+};
+[[nodiscard]] Activity activity_of(const std::vector<pid_t>& pids);
+
+/// How a process is, for whoever watches it. Where the kernel does not count how long threads wait
+/// for cores, only how long they ran. Nothing where there is no such process.
+[[nodiscard]] std::optional<policy::ProcessSigns> process_signs(pid_t pid);
 
 /// All there are, by number.
 [[nodiscard]] std::vector<pid_t> all_processes();

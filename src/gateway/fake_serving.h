@@ -40,6 +40,7 @@ class FakeServing final : public core::Serving {
   std::optional<core::EngineAddress> engine{};
   std::vector<core::EngineStatus> engine_statuses{};
   std::vector<core::NotedDecision> noted{};
+  std::vector<std::string> wrong{};
   int retries_max = 100;  ///< Then requests fail.
 
   /// What happened; read within look().
@@ -153,11 +154,15 @@ class FakeServing final : public core::Serving {
     device.copied_bytes = 500;
     device.detoured_bytes = 200;
     device.relayed_bytes = 90;
+    device.trouble = wrong.empty() ? "" : wrong.front();
+    device.suspected = 6;
+    device.hung = {1, 2, 3, 4};
     device.others_bytes = 1000;
     return {device};
   }
   [[nodiscard]] std::vector<core::EngineStatus> engines() const override { return engine_statuses; }
   [[nodiscard]] std::vector<core::NotedDecision> decisions() const override { return noted; }
+  [[nodiscard]] std::vector<std::string> troubles() const override { return wrong; }
   [[nodiscard]] ledger::PoolUsage host_usage() const override { return {.total = 50, .free = 50}; }
 
   /// Sends tokens of one choice. Loop thread.

@@ -111,8 +111,9 @@ void ForwardedRequest::pass(std::string_view body, bool readable) {
   if (body.empty()) {
     return;
   }
+  heard();
   if (request_->times.first_token == Instant{}) {
-    request_->times.first_token = context_->now();
+    request_->times.first_token = request_->heard;
   }
   if (readable) {
     usage_.see(body);

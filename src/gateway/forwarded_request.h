@@ -40,6 +40,8 @@ class ForwardedRequest {
   /// them. Never negative.
   Duration check_time();
 
+  /// The engine has sent something.
+  void heard() { request_->heard = context_->now(); }
   /// Takes note of some of the answer's body, which may be empty; `readable` where it is text.
   void pass(std::string_view body, bool readable);
   /// How it ended: the HTTP status and what went wrong.

@@ -241,7 +241,10 @@ Task<Result<void>> Forwarding::await_answer(UpstreamExchange& engine) {
     }
     part_ = engine.take_body();
     if (engine.head() != nullptr) {
-      headed = headed == Duration{} ? live_.age() : headed;
+      if (headed == Duration{}) {
+        headed = live_.age();
+        live_.heard();
+      }
       if (part_.empty() && live_.age() - headed >= context_->comment_interval) {
         break;
       }

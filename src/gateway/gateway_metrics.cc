@@ -274,6 +274,10 @@ void GatewayMetrics::publish_engine(const core::EngineStatus& engine,
   const Labels plain{{"model_name", model}};
   count_up_to("heddle_engine_starts_total", "Times that it was started.", plain, engine.starts);
   count_up_to("heddle_engine_deaths_total", "Times that it ended unasked.", plain, engine.deaths);
+  count_up_to("heddle_engine_hung_total",
+              "Of these, times that it was ended as it hung.",
+              plain,
+              engine.hung);
   for (std::size_t i = 0; i < engine.costs.size(); ++i) {
     const core::SuspendCost& cost = engine.costs.at(i);
     const std::string level(spec::name(static_cast<spec::SuspendLevel>(i)));
@@ -319,6 +323,20 @@ void GatewayMetrics::publish_links(const core::DeviceStatus& device) {
   }
 }
 
+void GatewayMetrics::publish_hangs(const core::DeviceStatus& device) {
+  count_up_to("heddle_worker_suspected_total",
+              "Times that the device's worker was suspected of hanging.",
+              {{"device", device.name}},
+              device.suspected);
+  for (std::size_t i = 0; i < device.hung.size(); ++i) {
+    const auto reason = static_cast<policy::HangReason>(i);
+    count_up_to("heddle_worker_hung_total",
+                "Times that the device's worker was ended for hanging, by how.",
+                {{"device", device.name}, {"reason", std::string(policy::name(reason))}},
+                device.hung.at(i));
+  }
+}
+
 void GatewayMetrics::publish(const core::ServingStatus& serving) {
   const std::vector<core::ModelStatus> models = serving.models();
   std::map<ModelId, std::string> model_names;
@@ -340,6 +358,7 @@ void GatewayMetrics::publish(const core::ServingStatus& serving) {
                 "Times that the device's worker was started again.",
                 labels,
                 device.restarts);
+    publish_hangs(device);
     count_up_to("heddle_worker_steps_total", "Steps of the engine.", labels, device.steps);
     count_up_to("heddle_worker_late_steps_total",
                 "Steps that took longer than the device's pace allows.",

@@ -65,6 +65,7 @@ class GatewayMetrics {
                    const Labels& labels,
                    std::uint64_t total);
   void publish_model(const core::ModelStatus& model, const std::string& device);
+  void publish_hangs(const core::DeviceStatus& device);
   void publish_links(const core::DeviceStatus& device);
   void publish_prefixes(const core::DeviceStatus& device,
                         const std::map<ModelId, std::string>& models);

@@ -22,14 +22,25 @@ Task<void> health(std::shared_ptr<Context>, HttpExchange& http, std::string) {
   co_await respond_json(http, R"({"status":"ok"})");
 }
 
+std::string in_one_line(const std::vector<std::string>& sentences) {
+  std::string text;
+  for (const std::string& sentence : sentences) {
+    text += (text.empty() ? "" : "; ") + sentence;
+  }
+  return text;
+}
+
 Task<void> ready(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   const std::vector<core::DeviceStatus> devices = context->serving->devices();
+  const std::vector<std::string> troubles = context->serving->troubles();
   const bool up =
       std::any_of(devices.begin(), devices.end(), [](const auto& device) { return device.up; });
   if (context->draining) {
     co_await respond_error(http, api::unavailable("the server is shutting down"));
   } else if (!up) {
     co_await respond_error(http, api::unavailable("no device is up yet"));
+  } else if (!troubles.empty()) {
+    co_await respond_error(http, api::unavailable(in_one_line(troubles)));
   } else {
     co_await respond_json(http, R"({"status":"ok"})");
   }
@@ -101,6 +112,9 @@ Task<void> devices(std::shared_ptr<Context> context, HttpExchange& http, std::st
   json.begin_object().key("devices").begin_array();
   for (const core::DeviceStatus& device : context->serving->devices()) {
     json.begin_object().key("name").string(device.name).key("up").boolean(device.up);
+    if (!device.trouble.empty()) {
+      json.key("trouble").string(device.trouble);
+    }
     json.key("restarts").integer(device.restarts).key("page_bytes").integer(device.page_bytes);
     json.key("serving_s").number(to_seconds(device.serving));
     json.key("switching_s").number(to_seconds(device.switching));

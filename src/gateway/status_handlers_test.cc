@@ -18,6 +18,16 @@ TEST_F(StatusHandlersTest, HealthAndVersion) {
   EXPECT_EQ(ask("GET", "/api/version")["version"], "1.2.3");
 }
 
+TEST_F(StatusHandlersTest, ReadinessSaysWhatIsWrong) {
+  serving.wrong = {"device cpu0: its worker may hang", "weights do not come"};
+  start();
+  const TestResponse response = call("GET", "/readyz");
+  EXPECT_EQ(response.status, 503);
+  EXPECT_THAT(response.body, HasSubstr("device cpu0: its worker may hang; weights do not come"));
+  EXPECT_EQ(ask("GET", "/health")["status"], "ok");
+  EXPECT_EQ(ask("GET", "/api/devices")["devices"][0]["trouble"], serving.wrong.front());
+}
+
 TEST_F(StatusHandlersTest, MetricsHaveTheNamesOfDashboards) {
   serving.reply = "ab";
   start();
@@ -56,6 +66,9 @@ TEST_F(StatusHandlersTest, CountersOfOthersGrowByWhatIsNew) {
         "heddle_prefix_cache_evicted_pages_total{device=\"cpu0\",reason=\"kv\"} 4\n",
         "heddle_prefix_cache_evicted_pages_total{device=\"cpu0\",reason=\"closed\"} 1\n",
         "heddle_worker_steps_total{device=\"cpu0\"} 70\n",
+        "heddle_worker_suspected_total{device=\"cpu0\"} 6\n",
+        "heddle_worker_hung_total{device=\"cpu0\",reason=\"stopped\"} 1\n",
+        "heddle_worker_hung_total{device=\"cpu0\",reason=\"stuck\"} 4\n",
         "heddle_worker_late_steps_total{device=\"cpu0\"} 7\n",
         "heddle_worker_slow_steps_total{device=\"cpu0\"} 3\n",
         "heddle_worker_overrun_steps_total{device=\"cpu0\"} 2\n",

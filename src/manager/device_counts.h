@@ -1,7 +1,12 @@
 #pragma once
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "agent/agent.h"
 #include "core/serving.h"
+#include "external/engine_host.h"
 
 namespace heddle::manager {
 
@@ -9,6 +14,10 @@ namespace heddle::manager {
 inline void add_counts(const agent::Agent& agent, core::DeviceStatus& device) {
   const rpc::WorkerStats stats = agent.stats(device.id);
   device.restarts = agent.restarts(device.id);
+  agent::WorkerHealth health = agent.health(device.id);
+  device.trouble = std::move(health.trouble);
+  device.suspected = health.suspected;
+  device.hung = health.hung;
   device.prefixes = stats.prefixes;
   device.dropped_pages = stats.dropped_pages;
   device.steps = stats.steps;
@@ -18,6 +27,17 @@ inline void add_counts(const agent::Agent& agent, core::DeviceStatus& device) {
   device.copied_bytes = stats.copied_bytes;
   device.detoured_bytes = stats.detoured_bytes;
   device.relayed_bytes = stats.relayed_bytes;
+}
+
+/// What is wrong now with workers, the host and engines, for people.
+inline std::vector<std::string> troubles_of(const agent::Agent& agent,
+                                            const external::EngineHost& engines) {
+  std::vector<std::string> all = agent.troubles();
+  std::vector<std::string> of_engines = engines.troubles();
+  for (std::string& trouble : of_engines) {
+    all.push_back(std::move(trouble));
+  }
+  return all;
 }
 
 }  // namespace heddle::manager

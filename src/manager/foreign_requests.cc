@@ -41,6 +41,16 @@ std::vector<ForeignRequests::Entry> ForeignRequests::lose(ModelId model) {
   return lost;
 }
 
+std::optional<Instant> ForeignRequests::silent_since(ModelId model) const {
+  std::optional<Instant> since;
+  for (const auto& [id, entry] : entries_) {
+    if (entry.forwarded && entry.request->model == model) {
+      since = std::max(since.value_or(Instant{}), entry.request->heard);
+    }
+  }
+  return since;
+}
+
 std::optional<Instant> ForeignRequests::waits_since(ModelId model) const {
   std::optional<Instant> since;
   for (const auto& [id, entry] : entries_) {

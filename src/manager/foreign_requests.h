@@ -31,6 +31,9 @@ class ForeignRequests {
 
   /// Those forwarded to the model's engine, which has died: they count as waiting from now on.
   [[nodiscard]] std::vector<Entry> lose(ModelId model);
+  /// When the model's engine last sent something of an answer, or was last asked for one; nothing
+  /// where nobody waits for its answer.
+  [[nodiscard]] std::optional<Instant> silent_since(ModelId model) const;
   /// When the first came of those that wait for the model.
   [[nodiscard]] std::optional<Instant> waits_since(ModelId model) const;
 

@@ -50,5 +50,24 @@ TEST(ForeignRequests, OnlyThoseForwardedAreLostWithAnEngine) {
   EXPECT_TRUE(requests.find(RequestId(3))->forwarded);
 }
 
+TEST(ForeignRequests, AnEngineIsSilentSinceTheLastByteOfAny) {
+  ForeignRequests requests;
+  const auto add = [&](std::uint64_t id, std::int64_t heard) {
+    auto request = std::make_shared<core::ForeignRequest>();
+    request->id = RequestId(id);
+    request->model = ModelId(1);
+    request->heard = Instant(Duration(heard));
+    requests.add(request, nullptr);
+  };
+  add(1, 50);
+  EXPECT_FALSE(requests.silent_since(ModelId(1))) << "it was not asked yet";
+  requests.find(RequestId(1))->forwarded = true;
+  EXPECT_EQ(requests.silent_since(ModelId(1)), Instant(Duration(50)));
+  add(2, 80);
+  requests.find(RequestId(2))->forwarded = true;
+  EXPECT_EQ(requests.silent_since(ModelId(1)), Instant(Duration(80)));
+  EXPECT_FALSE(requests.silent_since(ModelId(2)));
+}
+
 }  // namespace
 }  // namespace heddle::manager

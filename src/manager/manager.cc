@@ -23,6 +23,7 @@
 #include "manager/gpu_watch.h"
 #include "manager/lent_pages.h"
 #include "manager/load_records.h"
+#include "manager/loop_lag.h"
 #include "manager/model_registry.h"
 #include "manager/request_table.h"
 #include "manager/setup.h"
@@ -36,7 +37,11 @@ namespace asio = boost::asio;
 class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
  public:
   Impl(const asio::any_io_executor& executor, config::Config config, Metrics& metrics)
-      : executor_(executor), config_(std::move(config)), metrics_(metrics), timer_(executor) {}
+      : executor_(executor),
+        config_(std::move(config)),
+        metrics_(metrics),
+        timer_(executor),
+        lag_(executor, metrics) {}
 
   Result<void> begin() {
     const std::int64_t batch_tokens = choose_batch_tokens(config_);
@@ -52,7 +57,8 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     external::EngineHost::Handlers engine_handlers{
         .on_event = [this](core::ManagerEvent event) { hear_engines(std::move(event)); },
         .on_borrow = [this](const core::Borrow& borrow) { agent_->carry_out(borrow); },
-        .on_repay = [this](const core::Repay& repay) { agent_->carry_out(repay); }};
+        .on_repay = [this](const core::Repay& repay) { agent_->carry_out(repay); },
+        .silent_since = [this](ModelId model) { return foreign_.silent_since(model); }};
     if (logs_.engines() != nullptr) {
       engine_handlers.on_step = [this](Instant at, const auto& event, const auto& commands) {
         logs_.engines()->write(core::log_entry(at, event, commands));
@@ -228,6 +234,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   }
 
   [[nodiscard]] std::vector<core::NotedDecision> decisions() const { return decisions_.all(); }
+  [[nodiscard]] auto troubles() const { return troubles_of(*agent_, *engines_); }
   [[nodiscard]] const agent::Agent& agent() const { return *agent_; }
   [[nodiscard]] const external::EngineHost& engines() const { return *engines_; }
 
@@ -265,14 +272,8 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   }
 
   void hear_agent(core::ManagerEvent event) {
-    if (const auto* down = std::get_if<core::WorkerDown>(&event)) {
-      for (auto& [id, entry] : requests_.entries()) {
-        if (entry.place.has_value() && entry.place->device == down->device &&
-            entry.place->epoch == down->epoch) {
-          ++entry.record->restarts;
-          entry.place.reset();
-        }
-      }
+    if (auto* down = std::get_if<core::WorkerDown>(&event)) {
+      down->advanced = requests_.lose(down->device, down->epoch);
     } else if (const auto* image = std::get_if<core::ImageState>(&event)) {
       tell_loading(*image);
     } else if (const auto* said = std::get_if<core::WorkerSaid>(&event)) {
@@ -397,11 +398,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     }
   }
   void execute(const core::EvictFrom& order) {
-    if (engines_->hosts(order.model)) {
-      engines_->carry_out(order);
-    } else {
-      agent_->carry_out(order);
-    }
+    engines_->hosts(order.model) ? engines_->carry_out(order) : agent_->carry_out(order);
   }
 
   void execute(const core::FormGroup& form) { agent_->carry_out(form); }
@@ -416,7 +413,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       return;  // Cancelled; the core hears of it next.
     }
     const Instant now = steady_now();
-    entry->place = RequestPlace{.device = command.device, .epoch = command.epoch};
+    entry->send_to(command.device, command.epoch);
     entry->record->times.note_dispatch(now);
     entry->record->device = command.device;
     for (spec::SamplingParams& choice : entry->record->choices) {
@@ -447,7 +444,8 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   /// The engine runs: its request's exchange may begin.
   void forward(ForeignRequests::Entry& entry, DeviceId device) {
     entry.forwarded = true;
-    entry.request->times.note_dispatch(steady_now());
+    entry.request->heard = steady_now();
+    entry.request->times.note_dispatch(entry.request->heard);
     entry.request->device = device;
     std::shared_ptr(entry.sink)->on_ready(engines_->address(entry.request->model).value());
   }
@@ -516,6 +514,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   std::function<void()> drained_{};
   core::Hearing<core::ManagerCore, core::ManagerEvent, core::ManagerCommand> hearing_{};
   asio::steady_timer timer_;
+  LoopLag lag_;
   CoreLogs logs_{};
   DecisionLog decisions_{};
   LoadRecords loads_{};
@@ -583,6 +582,9 @@ std::vector<core::EngineStatus> Manager::engines() const {
 }
 std::vector<core::NotedDecision> Manager::decisions() const {
   return impl_->decisions();
+}
+std::vector<std::string> Manager::troubles() const {
+  return impl_->troubles();
 }
 ledger::PoolUsage Manager::host_usage() const {
   return impl_->agent().host_usage();

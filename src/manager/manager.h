@@ -61,6 +61,7 @@ class Manager final : public core::Serving {
   [[nodiscard]] ledger::PoolUsage host_usage() const override;
   [[nodiscard]] std::vector<core::EngineStatus> engines() const override;
   [[nodiscard]] std::vector<core::NotedDecision> decisions() const override;
+  [[nodiscard]] std::vector<std::string> troubles() const override;
 
   /// What a device's worker counts of its life.
   [[nodiscard]] rpc::WorkerStats worker_stats(DeviceId device) const;

@@ -32,7 +32,35 @@ bool append(core::RequestRecord& record, const core::TokenEvent& token, Instant 
   return true;
 }
 
+/// How many tokens it has, of all choices.
+std::size_t tokens_of(const core::RequestRecord& record) {
+  std::size_t count = 0;
+  for (const std::vector<TokenId>& answer : record.generated) {
+    count += answer.size();
+  }
+  return count;
+}
+
 }  // namespace
+
+void RequestTable::Entry::send_to(DeviceId device, WorkerEpoch epoch) {
+  place = RequestPlace{.device = device, .epoch = epoch, .tokens = tokens_of(*record)};
+}
+
+std::vector<RequestId> RequestTable::lose(DeviceId device, WorkerEpoch epoch) {
+  std::vector<RequestId> advanced;
+  for (auto& [id, entry] : entries_) {
+    if (!entry.place || entry.place->device != device || entry.place->epoch != epoch) {
+      continue;
+    }
+    ++entry.record->restarts;
+    if (tokens_of(*entry.record) > entry.place->tokens) {
+      advanced.push_back(id);
+    }
+    entry.place.reset();
+  }
+  return advanced;
+}
 
 void RequestTable::add(std::shared_ptr<core::RequestRecord> record,
                        std::shared_ptr<core::RequestSink> sink) {

@@ -18,6 +18,7 @@ namespace heddle::manager {
 struct RequestPlace {
   DeviceId device{};
   WorkerEpoch epoch{};
+  std::size_t tokens = 0;  ///< That its record had when it came there.
 };
 
 /// The requests that have not ended: their records, which grow by the tokens that come, and who is
@@ -30,6 +31,9 @@ class RequestTable {
     std::shared_ptr<core::RequestSink> sink{};
     std::optional<RequestPlace> place{};  ///< None while it waits.
     bool held = false;                    ///< It waits for its model, and its sink was told so.
+
+    /// It runs there from now on.
+    void send_to(DeviceId device, WorkerEpoch epoch);
   };
 
   /// The record's id is new; `generated` and `finished` get a place for each choice.
@@ -38,7 +42,8 @@ class RequestTable {
   [[nodiscard]] Entry* find(RequestId request);
   /// Takes the request out; nothing when it has ended.
   std::optional<Entry> remove(RequestId request);
-  [[nodiscard]] std::map<RequestId, Entry>& entries() { return entries_; }
+  /// A worker has died: its requests wait again. Gives those that it had brought further, by id.
+  std::vector<RequestId> lose(DeviceId device, WorkerEpoch epoch);
   /// The sinks of those that wait for the model and were told so.
   [[nodiscard]] std::vector<std::shared_ptr<core::RequestSink>> held_for(ModelId model) const;
   /// When the first came of those that wait for the model.

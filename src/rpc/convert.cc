@@ -268,4 +268,31 @@ ledger::PoolUsage from_wire(const wire::PoolUsage& in, WireCheck& check) {
   return usage;
 }
 
+void to_wire(const Beat& beat, wire::Beat& out) {
+  for (const policy::ThreadPulse& thread : beat.threads) {
+    wire::ThreadPulse& entry = *out.add_threads();
+    entry.set_name(thread.name);
+    entry.set_doing(static_cast<std::uint32_t>(thread.doing));
+    entry.set_progress(thread.progress);
+    entry.set_expected_ns(thread.expected.count());
+  }
+}
+
+Beat from_wire(const wire::Beat& in, WireCheck& check) {
+  Beat beat;
+  if (in.threads_size() > kBeatThreadsMost) {
+    check.fail("a beat of " + std::to_string(in.threads_size()) + " threads; there are at most " +
+               std::to_string(kBeatThreadsMost));
+    return beat;
+  }
+  for (const wire::ThreadPulse& entry : in.threads()) {
+    beat.threads.push_back(
+        {.name = entry.name(),
+         .doing = check.enumerator(entry.doing(), policy::Doing::kCopy, "what a thread does"),
+         .progress = entry.progress(),
+         .expected = Duration(check.count(entry.expected_ns(), "expected time"))});
+  }
+  return beat;
+}
+
 }  // namespace heddle::rpc

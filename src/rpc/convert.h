@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "ledger/ledger.h"
 #include "policy/admission.h"
+#include "rpc/messages.h"
 #include "spec/dtype.h"
 #include "spec/model_spec.h"
 #include "spec/sampling.h"
@@ -47,6 +48,7 @@ void to_wire(const spec::ModelSpec& model, wire::ModelSpec& out);
 void to_wire(const spec::SamplingParams& params, wire::SamplingParams& out);
 void to_wire(const policy::Footprint& footprint, wire::Footprint& out);
 void to_wire(const ledger::PoolUsage& usage, wire::PoolUsage& out);
+void to_wire(const Beat& beat, wire::Beat& out);
 [[nodiscard]] wire::DType to_wire(spec::DType dtype);
 
 [[nodiscard]] Error from_wire(const wire::Failure& in, WireCheck& check);
@@ -54,6 +56,7 @@ void to_wire(const ledger::PoolUsage& usage, wire::PoolUsage& out);
 [[nodiscard]] spec::SamplingParams from_wire(const wire::SamplingParams& in, WireCheck& check);
 [[nodiscard]] policy::Footprint from_wire(const wire::Footprint& in, WireCheck& check);
 [[nodiscard]] ledger::PoolUsage from_wire(const wire::PoolUsage& in, WireCheck& check);
+[[nodiscard]] Beat from_wire(const wire::Beat& in, WireCheck& check);
 [[nodiscard]] spec::DType from_wire(wire::DType dtype, WireCheck& check);
 
 }  // namespace heddle::rpc

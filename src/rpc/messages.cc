@@ -474,6 +474,8 @@ decltype(ToServe::body) body_from_wire(const wire::ToServe& in, WireCheck& check
       return from_wire(in.report(), check);
     case wire::ToServe::kStats:
       return from_wire(in.stats(), check);
+    case wire::ToServe::kBeat:
+      return rpc::from_wire(in.beat(), check);
     case wire::ToServe::BODY_NOT_SET:
       break;
   }
@@ -529,7 +531,8 @@ std::string encode(const ToServe& message) {
                           }
                         },
                         [&out](const core::WorkerReport& report) { to_wire(report, out); },
-                        [&out](const WorkerStats& stats) { to_wire(stats, *out.mutable_stats()); }},
+                        [&out](const WorkerStats& stats) { to_wire(stats, *out.mutable_stats()); },
+                        [&out](const Beat& beat) { rpc::to_wire(beat, *out.mutable_beat()); }},
              message.body);
   return out.SerializeAsString();
 }

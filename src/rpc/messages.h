@@ -16,6 +16,7 @@
 #include "ledger/drop_reason.h"
 #include "policy/batching.h"
 #include "policy/device_queue.h"
+#include "policy/watchdog.h"
 #include "spec/dtype.h"
 #include "spec/model_spec.h"
 
@@ -106,10 +107,22 @@ struct WorkerStats {
   friend bool operator==(const WorkerStats&, const WorkerStats&) = default;
 };
 
+/// How often a worker says that it lives.
+inline constexpr Duration kBeatPeriod = std::chrono::milliseconds(250);
+/// Most threads that one tells of.
+inline constexpr int kBeatThreadsMost = 16;
+
+/// That the worker's loop runs, and what its other threads are at. It is left out while the other
+/// side takes nothing.
+struct Beat {
+  std::vector<policy::ThreadPulse> threads{};
+  friend bool operator==(const Beat&, const Beat&) = default;
+};
+
 /// What a worker says, with the life that says it.
 struct ToServe {
   WorkerEpoch epoch{};
-  std::variant<HelloAck, core::WorkerReport, WorkerStats> body{};
+  std::variant<HelloAck, core::WorkerReport, WorkerStats, Beat> body{};
 };
 
 [[nodiscard]] std::string encode(const ToWorker& message);

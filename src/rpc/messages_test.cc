@@ -117,7 +117,13 @@ std::vector<ToServe> every_to_serve() {
                            .detoured_bytes = 6,
                            .relayed_bytes = 7,
                            .prefixes = {{ModelId(5), 7, 6}},
-                           .dropped_pages = {1, 2, 3, 4}}}};
+                           .dropped_pages = {1, 2, 3, 4}}},
+      {.epoch = WorkerEpoch(4),
+       .body = Beat{.threads = {{.name = "engine",
+                                 .doing = policy::Doing::kStep,
+                                 .progress = 8,
+                                 .expected = Duration(9)},
+                                {.name = "mapper", .doing = policy::Doing::kCopy}}}}};
   for (const core::WorkerReport& report : reports) {
     all.push_back({.epoch = WorkerEpoch(4), .body = report});
   }
@@ -176,6 +182,9 @@ TEST(Messages, FromAWorkerComeBackAsTheyWere) {
     EXPECT_EQ(encode(*got), bytes);
     if (const auto* stats = std::get_if<WorkerStats>(&sent.body)) {
       EXPECT_EQ(std::get<WorkerStats>(got->body), *stats);
+    }
+    if (const auto* beat = std::get_if<Beat>(&sent.body)) {
+      EXPECT_EQ(std::get<Beat>(got->body), *beat);
     }
   }
 }

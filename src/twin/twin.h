@@ -43,6 +43,7 @@ class Twin final : public core::ServingStatus {
   [[nodiscard]] ledger::PoolUsage host_usage() const override;
   [[nodiscard]] std::vector<core::EngineStatus> engines() const override { return {}; }
   [[nodiscard]] std::vector<core::NotedDecision> decisions() const override { return decisions_; }
+  [[nodiscard]] std::vector<std::string> troubles() const override { return {}; }
 
  private:
   struct Request {

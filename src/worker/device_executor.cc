@@ -462,6 +462,7 @@ void DeviceExecutor::remove(core::SequenceId id) {
 void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::WorkerEvent>& events) {
   refused_.clear();  // The core has heard of them all.
   const bool waits = waits_for_weights(command.plan);
+  pulse_.begin(kind_of(command.plan, waits), pace_of(command.plan));
   Instant began = steady_now();
   Result<engine::StepOutcome> outcome = engine_->run(command.plan);
   if (!outcome) {
@@ -493,6 +494,7 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
       return;
     }
   }
+  pulse_.begin(policy::Doing::kWork);
   ++stats_.steps;
   stats_.busy += done.took;
   stepped_at_ = began + done.took;
@@ -513,16 +515,31 @@ bool DeviceExecutor::waits_for_weights(const policy::StepPlan& plan) const {
   });
 }
 
-/// Waits until the step has taken as long as the pace says; gives what it took in the end. One that
-/// had to wait for weights is not late for that.
-Duration DeviceExecutor::keep_pace(const policy::StepPlan& plan, Instant began, bool waits) {
+policy::Doing DeviceExecutor::kind_of(const policy::StepPlan& plan, bool waits) const {
+  if (waits) {
+    return policy::Doing::kWeights;
+  }
+  const bool group = lockstep_ != nullptr &&
+                     std::any_of(plan.batches.begin(), plan.batches.end(), [this](const auto& at) {
+                       return at.model == lockstep_->model();
+                     });
+  return group ? policy::Doing::kGroupStep : policy::Doing::kStep;
+}
+
+Duration DeviceExecutor::pace_of(const policy::StepPlan& plan) const {
   std::int64_t tokens = 0;
   for (const policy::ModelBatch& batch : plan.batches) {
     for (const policy::StepSlice& slice : batch.slices) {
       tokens += slice.tokens;
     }
   }
-  const Duration paced = pace_.step + pace_.token * tokens;
+  return pace_.step + pace_.token * tokens;
+}
+
+/// Waits until the step has taken as long as the pace says; gives what it took in the end. One that
+/// had to wait for weights is not late for that.
+Duration DeviceExecutor::keep_pace(const policy::StepPlan& plan, Instant began, bool waits) {
+  const Duration paced = pace_of(plan);
   const Duration took = steady_now() - began;
   if (paced == Duration{}) {
     return took;
@@ -574,6 +591,10 @@ void DeviceExecutor::hear_early(const core::WorkerMessage& message) {
   if (evict != nullptr && evict->mode == core::EvictMode::kNow && open_.contains(evict->model)) {
     engine_->abandon_image(evict->model);
   }
+}
+
+std::vector<policy::ThreadPulse> DeviceExecutor::pulses() const {
+  return {pulse_.read(), mapper_->pulse().read()};
 }
 
 rpc::WorkerStats DeviceExecutor::stats() const {

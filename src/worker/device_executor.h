@@ -25,6 +25,7 @@
 #include "worker/grammars.h"
 #include "worker/lockstep.h"
 #include "worker/mapper.h"
+#include "worker/pulse.h"
 #include "worker/relay.h"
 
 namespace heddle::worker {
@@ -98,6 +99,10 @@ class DeviceExecutor {
   void hear_early(const core::WorkerMessage& message);
 
   [[nodiscard]] rpc::WorkerStats stats() const;
+  /// The engine thread's own, in which steps are noted here.
+  [[nodiscard]] Pulse& pulse() { return pulse_; }
+  /// What its threads are at. Any thread.
+  [[nodiscard]] std::vector<policy::ThreadPulse> pulses() const;
 
   /// Most pages that recordings may have of `pages` of `device`; 0 where it records nothing.
   [[nodiscard]] static std::int64_t most_recording_pages(const device::Device& device,
@@ -144,6 +149,8 @@ class DeviceExecutor {
   void await_grammars(const core::WorkerCommand& command, std::vector<core::WorkerEvent>& events);
   void remove(core::SequenceId id);
   [[nodiscard]] bool waits_for_weights(const policy::StepPlan& plan) const;
+  [[nodiscard]] Duration pace_of(const policy::StepPlan& plan) const;
+  [[nodiscard]] policy::Doing kind_of(const policy::StepPlan& plan, bool waits) const;
   [[nodiscard]] Duration keep_pace(const policy::StepPlan& plan, Instant began, bool waits);
   [[nodiscard]] core::KvCounted counted() const;
   void name_shard(core::WorkerCommand& command) const;
@@ -164,6 +171,7 @@ class DeviceExecutor {
   std::set<core::SequenceId> followed_{};  ///< Sequences of the leader's core that the engine has.
   rpc::WorkerStats stats_{};
   Instant stepped_at_{};  ///< When the last step ended.
+  Pulse pulse_{"engine"};
 
   std::mutex open_mutex_{};
   std::map<ModelId, core::ImageSource> open_{};  ///< Guarded by open_mutex_: what a step may use.

@@ -41,6 +41,11 @@ void EngineLoop::hear(core::WorkerMessage message) {
   }
 }
 
+std::vector<policy::ThreadPulse> EngineLoop::pulses() const {
+  const DeviceExecutor* executor = early_.load(std::memory_order_acquire);
+  return executor == nullptr ? std::vector<policy::ThreadPulse>() : executor->pulses();
+}
+
 void EngineLoop::run() {
   (void)::pthread_setname_np(::pthread_self(), "engine");
   if (!hello_.event_log.empty()) {
@@ -61,7 +66,11 @@ void EngineLoop::run() {
   outbox_.send({.epoch = hello_.epoch, .body = rpc::HelloAck{}});
   bool idle = false;
   for (;;) {
+    if (idle) {
+      executor_->pulse().end();
+    }
     std::vector<Input> inputs = idle ? inbox_.wait() : inbox_.take();
+    executor_->pulse().begin(policy::Doing::kWork);
     idle = false;
     if (!inputs.empty()) {
       for (Input& input : inputs) {

@@ -35,6 +35,8 @@ class EngineLoop {
   void hear(Peer peer) { inbox_.push(std::move(peer)); }
   /// The backlog that made it pause is gone. Loop thread.
   void hear_relieved() { inbox_.push(Relieved{}); }
+  /// What the threads are at; nothing before the engine is there. Any thread.
+  [[nodiscard]] std::vector<policy::ThreadPulse> pulses() const;
 
  private:
   struct Relieved {};

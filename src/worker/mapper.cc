@@ -103,6 +103,7 @@ void Mapper::run() {
         piece = take_piece();
       }
     }
+    pulse_.begin(policy::Doing::kCopy);
     if (failed) {
       handlers_.on_lost(*failed);
     }
@@ -115,6 +116,7 @@ void Mapper::run() {
       carry_out(piece);
     }
     report();
+    pulse_.end();
   }
 }
 

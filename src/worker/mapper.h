@@ -22,6 +22,7 @@
 #include "device/device.h"
 #include "memory/window.h"
 #include "worker/image_parts.h"
+#include "worker/pulse.h"
 
 namespace heddle::worker {
 
@@ -107,6 +108,8 @@ class Mapper {
   /// Bytes of images copied, over all paths; and over others than the device's own. Any thread.
   [[nodiscard]] std::uint64_t copied_bytes() const { return copied_bytes_.load(); }
   [[nodiscard]] std::uint64_t detoured_bytes() const { return detoured_bytes_.load(); }
+  /// What its thread is at. Any thread.
+  [[nodiscard]] const Pulse& pulse() const { return pulse_; }
 
  private:
   struct Close {
@@ -158,6 +161,7 @@ class Mapper {
 
   device::Device& device_;
   Handlers handlers_;
+  Pulse pulse_{"mapper"};
   device::Pacer link_;
   bool paced_;
   std::atomic<std::int64_t> mapping_ns_ = 0;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "base/log.h"
 #include "base/self_process.h"
@@ -76,6 +77,7 @@ class Worker {
                  .on_relieved = [this] { engine_->hear_relieved(); }}) {}
 
   [[noreturn]] void run() {
+    beat();
     loop_.run();
     end(EXIT_SUCCESS);
   }
@@ -84,6 +86,19 @@ class Worker {
   [[noreturn]] static void fail(const Error& error) {
     log::error("worker ends", {{"error", error.message}});
     end(EXIT_FAILURE);
+  }
+
+  /// Says four times a second that this lives, unless nobody listens.
+  void beat() {
+    if (epoch_ && link_.queued_bytes() < kUnheardBytes) {
+      rpc::Beat beat;
+      if (engine_ != nullptr) {
+        beat.threads = engine_->pulses();
+      }
+      outbox_.send({.epoch = *epoch_, .body = std::move(beat)});
+    }
+    beats_.expires_after(rpc::kBeatPeriod);
+    beats_.async_wait([this](const auto& /*never cancelled*/) { beat(); });
   }
 
   void hear(rpc::Frame frame) {
@@ -131,6 +146,7 @@ class Worker {
     if (hello.pace != rpc::Pace{}) {
       take_precedence();
     }
+    epoch_ = hello.epoch;
     Result<std::unique_ptr<device::Device>> device = make_device(hello, arena_fd);
     if (!device) {
       return device.error();
@@ -200,7 +216,12 @@ class Worker {
     return device::make_device(options, std::move(*arena));
   }
 
+  /// With so much unsent, who listens is behind, or stopped, and hears the next beats in time.
+  static constexpr std::size_t kUnheardBytes = std::size_t{64} << 10U;
+
   boost::asio::io_context loop_{1};
+  boost::asio::steady_timer beats_{loop_};
+  std::optional<WorkerEpoch> epoch_{};
   rpc::Link link_;
   Outbox outbox_;
   EngineLoop* engine_ = nullptr;

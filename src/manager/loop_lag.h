@@ -1,0 +1,56 @@
+#pragma once
+
+#include <algorithm>
+#include <optional>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/time.h"
+
+namespace heddle::manager {
+
+/// How late the server's loop is for what was to happen at a certain time: a histogram, and a line
+/// in the log where it stood still. The cause may be work on the loop, too few cores, or a signal.
+/// Loop thread only; `metrics` lives longer.
+class LoopLag {
+ public:
+  static constexpr Duration kPeriod = std::chrono::milliseconds(500);
+  static constexpr Duration kStood = std::chrono::seconds(1);
+
+  LoopLag(const boost::asio::any_io_executor& executor, Metrics& metrics)
+      : timer_(executor),
+        lags_(metrics.histogram("heddle_loop_lag_seconds",
+                                "How late the server's loop was for its timer.",
+                                {},
+                                latency_bounds())) {
+    wait();
+  }
+
+ private:
+  void wait() {
+    due_ = steady_now() + kPeriod;
+    timer_.expires_after(kPeriod);
+    timer_.async_wait([this](const auto& error) {
+      if (error) {
+        return;  // The object is gone.
+      }
+      const Duration lag = std::max(steady_now() - due_, Duration{});
+      lags_.observe(to_seconds(lag));
+      if (lag >= kStood) {
+        log::warning("the server's loop stood still: it was stopped, or has too much to do",
+                     {{"seconds", to_seconds(lag)}});
+      }
+      wait();
+    });
+  }
+
+  boost::asio::steady_timer timer_;
+  Metrics::Histogram lags_;
+  Instant due_{};
+};
+
+}  // namespace heddle::manager
