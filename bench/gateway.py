@@ -102,7 +102,7 @@ def idle(binary):
         for _ in range(count):
             connections.append(socket.create_connection(address))
         for connection in connections[:: count // 100]:
-            connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert connection.recv(4096).startswith(b"HTTP/1.1 200"), "a connection is not served"
         time.sleep(1)
         grown = server.own_resident_bytes() - before

@@ -26,6 +26,7 @@ export function serve(details, complain) {
       }
     } catch (error) {
       if (!signal.aborted) {
+        text.textContent = error.message;
         complain(error);
       }
     }

@@ -7,7 +7,7 @@ import * as logs from "./logs.mjs";
 import * as memory from "./memory.mjs";
 import * as models from "./models.mjs";
 import * as requests from "./requests.mjs";
-import { get, KeyWanted, setKey } from "./server.mjs";
+import { get, KeyWanted, peek, refusal, setKey } from "./server.mjs";
 
 const PERIOD_MS = 1000;
 
@@ -30,24 +30,40 @@ function show_summary(stories, forecasts) {
   if (p50 !== undefined) {
     facts.push(["first token, median", duration(p50)], ["95th percentile", duration(p95)]);
   }
-  facts.push(["prewarmed in time", sum("hit")], ["loaded on demand", sum("miss")]);
+  if (forecasts.length > 0) {
+    facts.push(["prewarmed in time", sum("hit")], ["loaded on demand", sum("miss")]);
+  }
   list(by_id("summary"), facts, ([name]) => name, () => element("li", {}, element("b"), element("span")), (item, [name, value]) => {
     say(item.firstChild, String(value));
     say(item.lastChild, name);
   });
 }
 
-/** One look at the server. */
+/** Says in each part of the page whether the key opens what it shows. */
+function show_refusals() {
+  const parts = [...document.querySelectorAll("[data-path]")];
+  parts.forEach((part) => {
+    const why = refusal(part.dataset.path);
+    part.hidden = why === undefined;
+    say(part, why ?? "");
+  });
+  by_id("another").hidden = parts.every((part) => part.hidden);
+}
+
+/** One look at the server, as far as the key goes. */
 export async function look() {
   const paths = ["api/devices", "v1/models", "running", "api/forecasts", "api/requests", "api/decisions"];
-  const [devices, listed, running, forecasts, stories, decided] = await Promise.all(paths.map(get));
-  memory.show(by_id("memory"), devices, listed.data);
-  memory.show_owners(by_id("owners"), listed.data);
-  models.show(by_id("models"), listed.data, running.running, forecasts.models, complain);
-  requests.show(by_id("requests"), stories.requests, Date.now());
-  decisions.show(by_id("decisions"), decided.decisions, Date.now());
-  show_summary(stories.requests, forecasts.models);
+  const [devices, listed, running, forecasts, stories, decided] = await Promise.all(paths.map(peek));
+  if (devices !== undefined) {
+    memory.show(by_id("memory"), devices, listed.data);
+    memory.show_owners(by_id("owners"), listed.data);
+  }
+  models.show(by_id("models"), listed.data, running.running, forecasts?.models ?? [], complain);
+  requests.show(by_id("requests"), stories?.requests ?? [], Date.now());
+  decisions.show(by_id("decisions"), decided?.decisions ?? [], Date.now());
+  show_summary(stories?.requests ?? [], forecasts?.models ?? []);
   ask.offer(by_id("ask"), listed.data);
+  show_refusals();
 }
 
 async function greet() {
@@ -55,8 +71,12 @@ async function greet() {
   say(by_id("version"), version);
 }
 
+/** Counts the calls of watch(): only the last of them goes on. */
+let watches = 0;
+
 /** Looks, and again a second later, until a key is wanted. */
 async function watch() {
+  const mine = ++watches;
   try {
     if (!document.hidden) {
       if (by_id("version").textContent === "") {
@@ -74,7 +94,9 @@ async function watch() {
     }
     complain(error);
   }
-  setTimeout(watch, PERIOD_MS);
+  if (mine === watches) {
+    setTimeout(() => mine === watches && watch(), PERIOD_MS);
+  }
 }
 
 by_id("key").addEventListener("submit", (submitted) => {
@@ -82,6 +104,9 @@ by_id("key").addEventListener("submit", (submitted) => {
   setKey(by_id("key").elements.key.value);
   by_id("key").hidden = true;
   watch();
+});
+by_id("another").addEventListener("click", () => {
+  by_id("key").hidden = false;
 });
 ask.serve(by_id("ask"), complain);
 logs.serve(by_id("logs"), complain);

@@ -5,8 +5,15 @@ const KEY = "heddle-api-key";
 /** It wants a key, or another one. */
 export class KeyWanted extends Error {}
 
+/** The key is good, but not for this. */
+export class Forbidden extends Error {}
+
+/** What the present key does not open, by path: what the server said. */
+const closed = new Map();
+
 export function setKey(key) {
   sessionStorage.setItem(KEY, key);
+  closed.clear();
 }
 
 /** `fetch`, with the key; an answer that is an error is thrown, in the server's words. Paths are relative to the page's
@@ -20,13 +27,35 @@ export async function call(path, options = {}) {
   }
   if (!response.ok) {
     const said = await response.json().catch(() => ({}));
-    throw new Error(said.error?.message ?? `${path}: status ${response.status}`);
+    const what = response.status === 403 ? Forbidden : Error;
+    throw new what(said.error?.message ?? `${path}: status ${response.status}`);
   }
   return response;
 }
 
 export async function get(path) {
   return (await call(path)).json();
+}
+
+/** As get(), but nothing for what the key does not open, which is not asked for again with it. */
+export async function peek(path) {
+  if (closed.has(path)) {
+    return undefined;
+  }
+  try {
+    return await get(path);
+  } catch (error) {
+    if (!(error instanceof Forbidden)) {
+      throw error;
+    }
+    closed.set(path, error.message);
+    return undefined;
+  }
+}
+
+/** Why peek() gives nothing for the path; undefined where it gives something. */
+export function refusal(path) {
+  return closed.get(path);
 }
 
 export function post(path, body) {

@@ -1,5 +1,6 @@
 #include "api/error.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "spec/json_writer.h"
@@ -29,6 +30,11 @@ void text_or_null(spec::JsonWriter& json, const std::string& text) {
   }
 }
 
+bool begins_path(std::string_view text, std::size_t at) {
+  constexpr std::string_view kBefore = " \t\n\"'`([{<=,;:";
+  return text[at] == '/' && (at == 0 || kBefore.find(text[at - 1]) != std::string_view::npos);
+}
+
 }  // namespace
 
 std::string_view shorten(std::string_view text, std::size_t bytes) {
@@ -39,6 +45,35 @@ std::string_view shorten(std::string_view text, std::size_t bytes) {
     --bytes;
   }
   return text.substr(0, bytes);
+}
+
+std::string without_paths(std::string_view message) {
+  constexpr std::string_view kQuotes = "\"'`";
+  constexpr std::string_view kUrlEnds = " \t\n\"'`";
+  constexpr std::string_view kAfter = " \t\n\"'`)]}>,;:";
+  std::string told;
+  for (std::size_t at = 0; at < message.size();) {
+    const std::string_view rest = message.substr(at);
+    const bool url = rest.starts_with("://");
+    if (!url && !begins_path(message, at)) {
+      told += message[at++];
+      continue;
+    }
+    const char before = at > 0 ? message[at - 1] : ' ';
+    const bool quoted = kQuotes.find(before) != std::string_view::npos;
+    const std::string_view after = url ? kUrlEnds : kAfter;
+    const std::size_t found = quoted ? rest.find(before) : rest.find_first_of(after);
+    const std::size_t end = std::min(found, rest.size());
+    std::string_view word = rest.substr(0, end);
+    at += end;
+    if (!url && !word.starts_with("/v1/") && !word.starts_with("/api/")) {  // Those are the API's.
+      const std::string_view named = word.substr(0, word.find_last_not_of('/') + 1);
+      const std::size_t slash = named.rfind('/');
+      word = slash == 0 || slash == std::string_view::npos ? word : named.substr(slash + 1);
+    }
+    told += word;
+  }
+  return told;
 }
 
 ApiError invalid_request(std::string param, std::string message) {
@@ -80,36 +115,42 @@ ApiError unavailable(std::string message) {
 }
 
 ApiError from_error(const Error& error) {
+  std::string message = without_paths(error.message);
   switch (error.code) {
     case Code::kInvalidArgument:
-      return invalid_request("", error.message);
+      return invalid_request("", std::move(message));
     case Code::kNotFound: {
-      ApiError answer = invalid_request("", error.message);
+      ApiError answer = invalid_request("", std::move(message));
       answer.status = 404;
       return answer;
     }
     case Code::kFailedPrecondition: {
-      ApiError answer = invalid_request("", error.message);
+      ApiError answer = invalid_request("", std::move(message));
       answer.status = 409;
       return answer;
     }
     case Code::kResourceExhausted:
-      return concurrency_limit(error.message);
+      return concurrency_limit(std::move(message));
     case Code::kUnavailable:
-      return unavailable(error.message);
+      return unavailable(std::move(message));
     case Code::kDeadlineExceeded:
       return {.status = 504,
-              .message = error.message,
+              .message = std::move(message),
               .type = "server_error",
               .code = "gateway_timeout"};
     case Code::kCancelled:
       // Nobody reads it: the number that logs have for a client that went away.
-      return {.status = 499, .message = error.message, .type = "server_error", .code = "cancelled"};
+      return {.status = 499,
+              .message = std::move(message),
+              .type = "server_error",
+              .code = "cancelled"};
     case Code::kCorrupt:
-      return {
-          .status = 500, .message = error.message, .type = "server_error", .code = "corrupt_model"};
+      return {.status = 500,
+              .message = std::move(message),
+              .type = "server_error",
+              .code = "corrupt_model"};
   }
-  return {.status = 500, .message = error.message, .type = "server_error"};
+  return {.status = 500, .message = std::move(message), .type = "server_error"};
 }
 
 ApiError from_error(const Error& error, std::string param) {

@@ -40,7 +40,11 @@ using Parsed = std::variant<T, ApiError>;
 /// Status 503 with Retry-After: the server is ending, or full.
 [[nodiscard]] ApiError unavailable(std::string message);
 
-/// What an error from within means to the client.
+/// `message` with every path of this machine cut to its last part: "open /srv/models/x/config.json"
+/// becomes "open config.json". URLs and paths of the API stay.
+[[nodiscard]] std::string without_paths(std::string_view message);
+
+/// What an error from within means to the client, without_paths().
 [[nodiscard]] ApiError from_error(const Error& error);
 /// The same where it is about a field.
 [[nodiscard]] ApiError from_error(const Error& error, std::string param);

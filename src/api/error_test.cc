@@ -1,5 +1,9 @@
 #include "api/error.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -37,6 +41,25 @@ TEST(ApiError, WhatClientsSentIsShortened) {
   const std::string much(1'000'000, 'x');
   EXPECT_LT(to_json(invalid_request(much, much + much)).size(), 3'000U);
   EXPECT_LT(to_json(model_not_found(much, "a")).size(), 500U);
+}
+
+TEST(ApiError, TellsNoPathsOfThisMachine) {
+  for (const auto& [message, told] : std::vector<std::pair<std::string, std::string>>{
+           {"open model: there is no readable /srv/models/x/config.json",
+            "open model: there is no readable config.json"},
+           {"/srv/x/tokenizer.json: line 3", "tokenizer.json: line 3"},
+           {"read '/srv/a b/c' (/srv/x/y/)", "read 'c' (y)"},
+           {"path=/opt/vllm/bin/vllm: no such file", "path=vllm: no such file"},
+           {"probe at /v1/completions: status 500", "probe at /v1/completions: status 500"},
+           {"has no /health; set it", "has no /health; set it"},
+           {"http://127.0.0.1:5800/a/b is down", "http://127.0.0.1:5800/a/b is down"},
+           {"2/3 of it, a/b/c, and /", "2/3 of it, a/b/c, and /"},
+           {"open \"/srv/a b/c\".", "open \"c\"."},
+           {"/", "/"},
+           {"", ""}}) {
+    EXPECT_EQ(without_paths(message), told);
+    EXPECT_EQ(from_error({.code = Code::kNotFound, .message = message}).message, told);
+  }
 }
 
 TEST(ApiError, AnUnknownModelIsToldTheKnownOnes) {

@@ -169,7 +169,7 @@ asio::awaitable<Result<std::string>> Client::Impl::exchange(http::verb verb,
     co_return unreachable(refused);
   }
   http::request<http::string_body> request(verb, path, 11);
-  request.set(http::field::host, address_.host);
+  request.set(http::field::host, address_.host + ":" + address_.port);
   request.set(http::field::user_agent, "heddle");
   request.set(http::field::content_type, "application/json");
   if (!address_.access.api_key.empty()) {

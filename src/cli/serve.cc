@@ -19,6 +19,7 @@
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 #include "config/config.h"
+#include "config/web_names.h"
 #include "gateway/gateway.h"
 #include "manager/manager.h"
 #include "sandbox/sandbox.h"
@@ -128,6 +129,16 @@ void greet(const config::Config& config, const gateway::Gateway& gateway) {
 void warn_of(const config::Config& config) {
   for (const std::string& warning : config.warnings) {
     log::warning(warning);
+  }
+  for (const config::ListenAddress& address : config.listen) {
+    const auto host = config::parse_listen_host(address.host);
+    if (config.api_keys.empty() && !(host && host->local)) {
+      log::warning(
+          "no key is asked for, so whoever reaches this address may do everything; want apiKeys, "
+          "or "
+          "an address of this machine alone",
+          {{"address", address.host}});
+    }
   }
 }
 

@@ -144,10 +144,18 @@ struct ModelConfig {
   std::string metadata{};  ///< A JSON object for listings; empty: none.
 };
 
-/// What who shows a key may do at most.
-struct ApiKeyLimits {
-  std::string key{};          ///< One of Config::api_keys.
-  std::int64_t priority = 0;  ///< The most urgent that its requests can be.
+/// What who shows a key may do. Each has its own; kAdmin has all of them.
+enum class Role : std::uint8_t {
+  kInference,  ///< Ask models, and see its own requests.
+  kMetrics,    ///< See how models and devices do; of requests, only how many there are.
+  kAdmin,      ///< Also see all requests and the log, load and unload.
+};
+
+struct ApiKey {
+  std::string key{};   ///< Not empty.
+  std::string name{};  ///< What logs and messages call it; may be empty.
+  Role role = Role::kInference;
+  std::optional<std::int64_t> priority{};  ///< The most urgent that its requests can be.
 };
 
 struct Limits {
@@ -170,8 +178,9 @@ struct Config {
   std::string directory{};  ///< Folder of that file; relative paths start here.
   std::vector<ListenAddress> listen{{.host = "127.0.0.1", .port = 8080}};
   std::optional<TlsConfig> tls{};
-  std::vector<std::string> api_keys{};  ///< Any of them opens; none means no key is asked.
-  std::vector<ApiKeyLimits> api_key_limits{};
+  std::vector<ApiKey> api_keys{};            ///< Any of them opens; none means no key is asked.
+  std::vector<std::string> allowed_hosts{};  ///< Hosts that requests may name; "*": any.
+  std::vector<std::string> cors_origins{};   ///< As parse_origin() writes them; "*": any.
   HostConfig host{};
   std::vector<DeviceConfig> devices{};  ///< Never empty.
   std::vector<ModelConfig> models{};    ///< In the order of the file.

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "config/access.h"
 #include "spec/json_writer.h"
 
 namespace heddle::config {
@@ -14,7 +15,6 @@ namespace heddle::config {
 namespace {
 
 constexpr int kCoresMax = 4096;
-constexpr std::int64_t kPriorityMost = 1'000'000;
 constexpr std::uint64_t kHeaderMax = 16U << 20U;
 constexpr std::string_view kUnsupported = "is known from llama-swap and not supported";
 
@@ -445,24 +445,7 @@ Result<ListenAddress> parse_listen(std::string_view whole) {
 void declare(Fields& f, Config& config, SwapSettings& settings) {
   declare_listen(f, config);
   declare_tls(f, config);
-  f.texts({"apiKeys", "Keys that clients may present; none means that no key is asked for."},
-          config.api_keys);
-  if (std::find(config.api_keys.begin(), config.api_keys.end(), "") != config.api_keys.end()) {
-    f.reject("apiKeys", "a key is empty; leave apiKeys out to ask for none");
-  }
-  f.sections({"apiKeyLimits", "What who shows a key may do at most."}, [&](Fields& item) {
-    ApiKeyLimits limits;
-    item.text({"key", "One of apiKeys."}, limits.key);
-    item.require("key", "it says whose limits these are");
-    item.integer({"priority", "The most urgent (least) priority that its requests get."},
-                 {.least = -kPriorityMost, .most = kPriorityMost},
-                 limits.priority);
-    const std::vector<std::string>& keys = config.api_keys;
-    if (item.has("key") && std::find(keys.begin(), keys.end(), limits.key) == keys.end()) {
-      item.reject("key", "is not among apiKeys");
-    }
-    config.api_key_limits.push_back(std::move(limits));
-  });
+  declare_access(f, config);
   f.section({"host", "The machine's own memory."}, [&](Fields& host) {
     host.bytes({"memory", "How much of it keeps weights that are on no device."},
                config.host.memory);

@@ -49,6 +49,11 @@ class Fields {
   virtual void path(Key key, std::string& value) = 0;
   /// One string or a list of them.
   virtual void texts(Key key, std::vector<std::string>& value) = 0;
+  /// One string, or a list of strings and of maps with fixed keys: each string is `plain`, each map
+  /// is declared.
+  virtual void entries(Key key,
+                       const std::function<void(const std::string& text)>& plain,
+                       const std::function<void(Fields&)>& declare) = 0;
   /// A command line: a list of words, or a string that is split as a shell would.
   virtual void command(Key key, std::vector<std::string>& value) = 0;
   /// A map from names of the user's choice to anything, as JSON texts.

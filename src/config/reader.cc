@@ -232,6 +232,36 @@ void Reader::texts(Key key, std::vector<std::string>& value) {
   }
 }
 
+void Reader::entries(Key key,
+                     const std::function<void(const std::string& text)>& plain,
+                     const Declare& declare) {
+  const Node* node = find(key.name);
+  if (node == nullptr) {
+    return;
+  }
+  if (node->kind == Node::Kind::kScalar) {
+    plain(node->text);
+    return;
+  }
+  if (node->kind != Node::Kind::kList) {
+    problem(node->line, key.name, "is a map; want a string, or a list of strings and maps");
+    return;
+  }
+  for (std::size_t i = 0; i < node->children.size(); ++i) {
+    const Node& item = node->children[i];
+    const std::string where = full_name(key.name) + "[" + std::to_string(i) + "]";
+    if (item.kind == Node::Kind::kMap) {
+      read_section(item, where, declare);
+    } else if (item.kind == Node::Kind::kScalar) {
+      plain(item.text);
+    } else {
+      problem(item.line,
+              key.name,
+              where + " is " + std::string(kind_name(item)) + "; want a string or a map");
+    }
+  }
+}
+
 void Reader::command(Key key, std::vector<std::string>& value) {
   const Node* node = find(key.name);
   if (node == nullptr || node->kind != Node::Kind::kScalar) {

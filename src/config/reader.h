@@ -36,6 +36,9 @@ class Reader final : public Fields {
   void seconds(Key key, Duration& value) override;
   void path(Key key, std::string& value) override;
   void texts(Key key, std::vector<std::string>& value) override;
+  void entries(Key key,
+               const std::function<void(const std::string& text)>& plain,
+               const Declare& declare) override;
   void command(Key key, std::vector<std::string>& value) override;
   void values(Key key, std::vector<std::pair<std::string, std::string>>& value) override;
   void section(Key key, const Declare& declare) override;

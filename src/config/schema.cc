@@ -42,6 +42,16 @@ class SchemaWriter final : public Fields {
   void seconds(Key key, Duration&) override { add(key, reference("seconds")); }
   void path(Key key, std::string&) override { add(key, Json{{"type", "string"}}); }
   void texts(Key key, std::vector<std::string>&) override { add(key, reference("texts")); }
+  void entries(Key key,
+               const std::function<void(const std::string& text)>& /*plain*/,
+               const Declare& declare_inner) override {
+    Json inner;
+    SchemaWriter writer(inner);
+    declare_inner(writer);
+    const Json word{{"type", Json::array({"string", "number"})}};
+    const Json items{{"anyOf", Json::array({word, inner})}};
+    add(key, Json{{"anyOf", Json::array({word, Json{{"type", "array"}, {"items", items}}})}});
+  }
   void command(Key key, std::vector<std::string>&) override { add(key, reference("texts")); }
   void values(Key key, std::vector<std::pair<std::string, std::string>>&) override {
     add(key, Json{{"type", "object"}});

@@ -14,6 +14,7 @@
 #include "base/ids.h"
 #include "config/config.h"
 #include "core/serving.h"
+#include "gateway/model_queue.h"
 #include "gateway/model_text.h"
 #include "gateway/task.h"
 #include "gateway/text_pool.h"
@@ -24,7 +25,7 @@ namespace heddle::gateway {
 struct CatalogModel {
   ModelId id{};
   config::ModelConfig config{};
-  std::int64_t in_flight = 0;  ///< Requests that were admitted and have not ended.
+  ModelQueue queue{};  ///< Requests that were admitted and have not ended.
   /// Instead of the configuration's ttl, until it is unloaded; Duration::max() for ever.
   std::optional<Duration> keep_alive{};
   std::shared_ptr<const ModelText> text{};  ///< Null until it was asked for.

@@ -19,11 +19,12 @@ namespace {
 /// halved until it does. The others follow as these end.
 api::Parsed<std::size_t> places_for(const Context& context,
                                     const CatalogModel& model,
+                                    const Asker& asker,
                                     std::size_t inputs) {
-  std::optional<api::ApiError> full = turn_away(context, model, inputs);
+  std::optional<api::ApiError> full = turn_away(context, model, asker, inputs);
   while (full && inputs > 1) {
     inputs /= 2;
-    full = turn_away(context, model, inputs);
+    full = turn_away(context, model, asker, inputs);
   }
   if (full) {
     return std::move(*full);
@@ -75,7 +76,7 @@ Task<api::Parsed<GenerationJob>> prepare(Context& context,
                                          const api::EmbeddingRequest& request) {
   OpenedModel opened = co_await open_model(context, request.model);
   if (!opened.error) {
-    opened.error = turn_away(context, *opened.model, 1);
+    opened.error = turn_away(context, *opened.model, asker_of(http.request()), 1);
   }
   if (!opened.error && request.dimensions.value_or(0) > opened.text->hidden) {
     opened.error = api::invalid_request(
@@ -109,7 +110,7 @@ Task<api::Parsed<GenerationJob>> prepare(Context& context,
   job.params.keep_alive = request.keep_alive;
   job.params.pooling = pooling_of(opened);
   job.prompts = reading.take_tokens();
-  const auto places = places_for(context, *opened.model, job.prompts.size());
+  const auto places = places_for(context, *opened.model, job.asker, job.prompts.size());
   if (const auto* full = std::get_if<api::ApiError>(&places)) {
     co_return *full;
   }
@@ -143,7 +144,7 @@ Task<void> embed(std::shared_ptr<Context> context, HttpExchange& http, std::stri
 }  // namespace
 
 std::vector<Endpoint> embedding_endpoints() {
-  return {{{"POST", "/v1/embeddings"}, Access::kKey, ours_or_theirs<embed>}};
+  return {{{"POST", "/v1/embeddings"}, Access::kInference, ours_or_theirs<embed>}};
 }
 
 }  // namespace heddle::gateway

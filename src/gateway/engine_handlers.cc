@@ -73,7 +73,7 @@ void write_engine(spec::JsonWriter& json,
   if (engine.trouble.empty()) {
     json.null();
   } else {
-    json.string(engine.trouble);
+    json.string(api::without_paths(engine.trouble));
   }
   json.end_object();
 }

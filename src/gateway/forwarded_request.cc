@@ -18,6 +18,8 @@ ForwardedRequest::ForwardedRequest(std::shared_ptr<Context> context,
                                    const std::string& request_id)
     : context_(std::move(context)),
       model_(job.model),
+      asker_(job.asker),
+      places_(model_->queue.take(asker_.share, 1)),
       request_id_(request_id),
       request_(std::make_shared<core::ForeignRequest>()),
       inbox_(std::make_shared<ForeignInbox>(context_->loop)),
@@ -28,8 +30,8 @@ ForwardedRequest::ForwardedRequest(std::shared_ptr<Context> context,
   request_->times.arrived = context_->now();
   request_->deadline = request_->times.arrived + context_->limits.request_timeout;
   context_->live.push_back(*inbox_);
-  ++model_->in_flight;
-  Story story{.request_id = request_id,
+  Story story{.tenant = asker_.tenant,
+              .request_id = request_id,
               .model = model_->config.id,
               .endpoint = job.endpoint,
               .arrived_ms = wall_clock_ms(),
@@ -51,7 +53,6 @@ ForwardedRequest::~ForwardedRequest() {
     }
   }
   inbox_->unlink();
-  --model_->in_flight;
   const Instant now = context_->now();
   request_->times.finished = now;
   StoryPart part = tell(*request_, device_name(*context_, request_->device));
@@ -68,6 +69,7 @@ ForwardedRequest::~ForwardedRequest() {
       "request ended",
       {{"request", request_id_},
        {"model", model_->config.id},
+       {"client", asker_.name},
        {"status", status_},
        {"prompt_tokens", part.prompt_tokens},
        {"cached_tokens", part.cached_tokens},
@@ -76,7 +78,7 @@ ForwardedRequest::~ForwardedRequest() {
        {"error", error_}});
   story_->parts.push_back(std::move(part));
   story_->status = status_;
-  story_->error = error_;
+  story_->error = api::without_paths(error_);
   story_->foreign.reset();
 }
 

@@ -50,6 +50,8 @@ class ForwardedRequest {
  private:
   std::shared_ptr<Context> context_;
   std::shared_ptr<CatalogModel> model_;
+  Asker asker_;
+  ModelQueue::Places places_;
   std::string request_id_;
   std::shared_ptr<core::ForeignRequest> request_;
   std::shared_ptr<ForeignInbox> inbox_;

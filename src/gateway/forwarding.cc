@@ -273,7 +273,11 @@ StreamHead Forwarding::take_head(UpstreamExchange& engine) const {
                   .headers = std::exchange(theirs.headers, {}),
                   .length = theirs.length};
   std::erase_if(head.headers, [](const auto& field) {
-    return is_same_field(field.first, "x-request-id");  // It has ours.
+    constexpr std::string_view kCors = "access-control-";
+    return is_same_field(field.first,
+                         "x-request-id") ||  // It has ours.
+                                             // Who may read it is said by this server alone.
+           is_same_field(std::string_view(field.first).substr(0, kCors.size()), kCors);
   });
   if (events && field_value(head.headers, "x-accel-buffering").empty()) {
     head.headers.emplace_back("X-Accel-Buffering", "no");
@@ -425,11 +429,11 @@ Task<void> Forwarding::fail(Error error) {
 
 Task<void> Forwarding::fail_with(api::ApiError told) {
   if (!speaking_ && !answering_) {
-    live_.end(told.status, told.message);
+    live_.end(told.status, error.message);
     co_await respond_error(http_, std::move(told));
     co_return;
   }
-  live_.end(200, told.message);
+  live_.end(200, error.message);
   if (!events_) {
     http_.drop();
     co_return;
@@ -437,7 +441,7 @@ Task<void> Forwarding::fail_with(api::ApiError told) {
   std::string events = error_events(told);
   const Result<void> sent = co_await http_.end(std::move(events));
   if (!sent) {
-    live_.end(499, told.message);
+    live_.end(499, error.message);
   }
 }
 

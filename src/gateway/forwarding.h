@@ -20,6 +20,7 @@ struct ForwardJob {
   bool events = false;     ///< The client wants server-sent events, so it can be told of waiting.
   bool chat = false;       ///< They are chunks of a chat.
   std::int32_t priority = 0;
+  Asker asker{};
 };
 
 /// Has the model's engine brought up, forwards the request, and passes its answer on: status,

@@ -1,6 +1,7 @@
 #include "gateway/gateway.h"
 
 #include <algorithm>
+#include <array>
 #include <random>
 #include <set>
 #include <span>
@@ -19,11 +20,15 @@
 #include "gateway/api_keys.h"
 #include "gateway/connection_budget.h"
 #include "gateway/context.h"
+#include "gateway/gatekeeper.h"
 #include "gateway/handlers.h"
 #include "gateway/http_server.h"
 #include "gateway/idle_models.h"
 #include "gateway/router.h"
 #include "gateway/task.h"
+#include "gateway/web_rules.h"
+
+#include <unistd.h>
 
 namespace heddle::gateway {
 
@@ -45,12 +50,6 @@ std::vector<Endpoint> all_endpoints() {
   }
   return all;
 }
-
-/// Who answers what.
-struct Routing {
-  std::vector<Endpoint> endpoints{};
-  std::vector<Route> routes{};  ///< Of the endpoints.
-};
 
 std::shared_ptr<const Routing> make_routing() {
   Routing routing{.endpoints = all_endpoints()};
@@ -100,18 +99,22 @@ std::uint64_t entropy() {
 /// The keys, each with what it may do. `secret` keeps keys out of what is made of them.
 ApiKeys api_keys(const config::Config& config, const SipKey& secret) {
   std::vector<ApiKeys::Key> keys;
-  for (const std::string& text : config.api_keys) {
-    ApiKeys::Key key{.text = text};
-    const Digest digest = siphash(secret, std::as_bytes(std::span(text)));
-    key.guest.tenant = std::to_string(digest.high) + "." + std::to_string(digest.low);
-    for (const config::ApiKeyLimits& limits : config.api_key_limits) {
-      if (limits.key == text) {
-        key.guest.least_priority = static_cast<std::int32_t>(limits.priority);
-      }
+  for (const config::ApiKey& known : config.api_keys) {
+    const Digest digest = siphash(secret, std::as_bytes(std::span(known.key)));
+    Guest guest{.role = known.role,
+                .name = known.name,
+                .tenant = std::to_string(digest.high) + "." + std::to_string(digest.low)};
+    if (known.priority) {
+      guest.least_priority = static_cast<std::int32_t>(*known.priority);
     }
-    keys.push_back(std::move(key));
+    keys.push_back({.text = known.key, .guest = std::move(guest)});
   }
   return ApiKeys(std::move(keys));
+}
+
+std::string machine_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 std::string fingerprint(const std::string& version, std::uint64_t salt) {
@@ -144,6 +147,7 @@ class Gateway::Impl {
             .upstream =
                 std::make_unique<UpstreamPool>(loop, UpstreamPool::Options{.idle_max = 1024})})),
         routing_(make_routing()),
+        gatekeeper_(std::make_shared<Gatekeeper>(routing_)),
         drain_timer_(loop),
         close_timer_(loop) {}
 
@@ -160,16 +164,13 @@ class Gateway::Impl {
   [[nodiscard]] const HttpServer& server() const { return *server_; }
 
  private:
-  static api::Parsed<Guest> admit(const std::vector<Endpoint>& endpoints,
-                                  const ApiKeys& keys,
-                                  const HttpHead& head);
-
   TextPool pool_;
   GrammarTrials grammars_;
   std::shared_ptr<Context> context_;
   std::shared_ptr<const Routing> routing_;
   SipKey tenant_secret_{entropy(), entropy()};
-  std::shared_ptr<ApiKeys> keys_ = std::make_shared<ApiKeys>(std::vector<ApiKeys::Key>{});
+  std::shared_ptr<Gatekeeper> gatekeeper_;
+  std::vector<config::ListenAddress> listen_{};  ///< That was asked for at the start.
   asio::steady_timer drain_timer_;
   asio::steady_timer close_timer_;
   std::unique_ptr<HttpServer> server_{};
@@ -217,29 +218,6 @@ Task<void> dispatch(std::shared_ptr<Context> context,
 
 }  // namespace
 
-api::Parsed<Guest> Gateway::Impl::admit(const std::vector<Endpoint>& endpoints,
-                                        const ApiKeys& keys,
-                                        const HttpHead& head) {
-  for (const Endpoint& endpoint : endpoints) {
-    if (endpoint.access == Access::kOpen && endpoint.route.path == head.path) {
-      return Guest{};
-    }
-  }
-  if (head.method == "OPTIONS") {
-    return Guest{};
-  }
-  if (const std::optional<Guest> guest =
-          keys.admit({.authorization = head.authorization, .api_key = head.api_key})) {
-    return *guest;
-  }
-  return api::ApiError{.status = 401,
-                       .message =
-                           "no valid API key; send one of this server's as "
-                           "\"Authorization: Bearer KEY\" or \"x-api-key: KEY\"",
-                       .type = "authentication_error",
-                       .code = "invalid_api_key"};
-}
-
 namespace {
 
 /// With as many connections as there are descriptors for.
@@ -274,10 +252,9 @@ HttpServer::Options server_options(const config::Config& config) {
 }  // namespace
 
 Result<void> Gateway::Impl::listen(const config::Config& config) {
+  listen_ = config.listen;
   assign(config);
-  auto gatekeeper = [routing = routing_, keys = keys_](const HttpHead& head) {
-    return admit(routing->endpoints, *keys, head);
-  };
+  auto gatekeeper = [keeper = gatekeeper_](const HttpHead& head) { return keeper->admit(head); };
   auto handler = [context = context_, routing = routing_](HttpExchange& http) {
     return dispatch(context, routing, http);
   };
@@ -294,7 +271,12 @@ Result<void> Gateway::Impl::listen(const config::Config& config) {
 void Gateway::Impl::assign(const config::Config& config) {
   context_->limits = config.limits;
   context_->keys_asked = !config.api_keys.empty();
-  *keys_ = api_keys(config, tenant_secret_);
+  gatekeeper_->assign(api_keys(config, tenant_secret_),
+                      WebRules({.listen = listen_,
+                                .keys_asked = context_->keys_asked,
+                                .allowed_hosts = config.allowed_hosts,
+                                .cors_origins = config.cors_origins,
+                                .machine = machine_name()}));
   std::set<std::string> removed;
   for (const std::shared_ptr<CatalogModel>& model : context_->catalog.models()) {
     removed.insert(model->config.id);

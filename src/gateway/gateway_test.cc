@@ -26,7 +26,7 @@ TEST_F(GatewayTest, UnknownPathsAndMethodsAreToldTheRightOnes) {
 }
 
 TEST_F(GatewayTest, KeysAreAskedForWhereThereAreSome) {
-  config.api_keys = {"sesame", "other"};
+  config.api_keys = {{.key = "sesame"}, {.key = "other"}};
   start();
   const TestResponse refused = call("GET", "/v1/models");
   EXPECT_EQ(refused.status, 401);
@@ -43,8 +43,7 @@ TEST_F(GatewayTest, KeysAreAskedForWhereThereAreSome) {
 }
 
 TEST_F(GatewayTest, AKeyLimitsHowUrgentRequestsAre) {
-  config.api_keys = {"any", "late"};
-  config.api_key_limits = {{.key = "late", .priority = 5}};
+  config.api_keys = {{.key = "any"}, {.key = "late", .priority = 5}};
   serving.reply = "x";
   start();
   const std::string urgent = chat_body(R"("priority":-3)");
@@ -59,7 +58,7 @@ TEST_F(GatewayTest, AKeyLimitsHowUrgentRequestsAre) {
 
 // Whose prefixes are whose is told by something made of the key, and never by the key.
 TEST_F(GatewayTest, EachKeyHasASaltOfItsOwn) {
-  config.api_keys = {"mine", "others"};
+  config.api_keys = {{.key = "mine"}, {.key = "others"}};
   serving.reply = "x";
   start();
   for (const std::string key : {"mine", "mine", "others"}) {
@@ -84,7 +83,7 @@ TEST_F(GatewayTest, AnAddressThatIsTakenIsNamed) {
 TEST_F(GatewayTest, AReloadTakesOverModelsAndKeys) {
   start();
   config.models.erase(config.models.begin());
-  config.api_keys = {"new"};
+  config.api_keys = {{.key = "new"}};
   on_loop([this] { gateway->reload(config); });
   const std::string key = "Authorization: Bearer new\r\n";
   EXPECT_EQ(call("GET", "/v1/models").status, 401);

@@ -123,7 +123,7 @@ Task<void> answer_events(HttpExchange& http, LiveRequests& live, api::AnswerWrit
 
 Task<void> fail(HttpExchange& http, LiveRequests& live) {
   api::ApiError error = api::from_error(*live.inbox().error());
-  live.end(error.status, error.message);
+  live.end(error.status, live.inbox().error()->message);
   co_await respond_error(http, std::move(error));
 }
 

@@ -16,9 +16,19 @@ using Handler = Task<void> (*)(std::shared_ptr<Context> context,
                                HttpExchange& http,
                                std::string id);
 
+/// Which keys open an endpoint. Those of the role admin open all.
 enum class Access : std::uint8_t {
-  kOpen,  ///< Without a key: what load balancers ask.
-  kKey,
+  kOpen,       ///< None is needed: what load balancers ask.
+  kAny,        ///< Those of every role.
+  kInference,  ///< Those of this role.
+  kMetrics,
+  kAdmin,
+};
+
+/// What bodies an endpoint takes.
+enum class Body : std::uint8_t {
+  kJson,
+  kAny,  ///< Whatever an engine takes.
 };
 
 /// A route and who answers it.
@@ -26,6 +36,13 @@ struct Endpoint {
   Route route;
   Access access;
   Handler handler;
+  Body body = Body::kJson;
+};
+
+/// Who answers what.
+struct Routing {
+  std::vector<Endpoint> endpoints{};
+  std::vector<Route> routes{};  ///< Of the endpoints.
 };
 
 /// Chat, completions, tokens: what wakes models.

@@ -317,15 +317,13 @@ std::optional<api::ApiError> Connection::let_in(bool has_body) {
     return api::unavailable("too many connections: limits.connections is " +
                             std::to_string(limits.connections));
   }
-  auto answer =
-      shared_->gatekeeper({.method = request_.method,
-                           .path = request_.path,
-                           .authorization = field_value(request_.headers, "authorization"),
-                           .api_key = field_value(request_.headers, "x-api-key")});
-  if (auto* turned_away = std::get_if<api::ApiError>(&answer)) {
+  Admission answer = shared_->gatekeeper(
+      {.method = request_.method, .path = request_.path, .headers = request_.headers});
+  request_.answer_headers = std::move(answer.headers);
+  if (auto* turned_away = std::get_if<api::ApiError>(&answer.guest)) {
     return std::move(*turned_away);
   }
-  request_.guest = std::move(std::get<Guest>(answer));
+  request_.guest = std::move(std::get<Guest>(answer.guest));
   if (is_kept_room_for) {
     shared_->table.move(*this, State::kBusy);
   } else if (!shared_->table.begin(*this,
@@ -499,6 +497,9 @@ void Connection::add_head(std::string& text, const StreamHead& head) const {
   for (const auto& [name, value] : head.headers) {
     add(name, value);
     has_server = has_server || is_field(name, "server");
+  }
+  for (const auto& [name, value] : request_.answer_headers) {
+    add(name, value);
   }
   if (!has_server) {
     add("Server", kServerName);

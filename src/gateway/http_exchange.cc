@@ -14,6 +14,15 @@ Task<Result<void>> HttpExchange::begin_stream(std::string content_type) {
   return begin(std::move(head), {});
 }
 
+Asker asker_of(const HttpRequest& request) {
+  const std::string& peer = request.peer;
+  const bool local = peer.starts_with("127.") || peer == "::1" || peer.starts_with("::ffff:127.");
+  const bool alike = request.guest.tenant.empty() && local;
+  return {.tenant = request.guest.tenant,
+          .share = alike ? std::string() : request.client(),
+          .name = request.guest.name.empty() ? request.client() : request.guest.name};
+}
+
 std::optional<std::string> query_value(std::string_view query, std::string_view name) {
   while (!query.empty()) {
     const std::string_view pair = query.substr(0, query.find('&'));

@@ -9,12 +9,15 @@
 #include <vector>
 
 #include "base/result.h"
+#include "config/config.h"
 #include "gateway/task.h"
 
 namespace heddle::gateway {
 
 /// What a client may do who was let in.
 struct Guest {
+  config::Role role = config::Role::kInference;
+  std::string name{};                       ///< Of its key, for people; may be empty.
   std::int32_t least_priority = INT32_MIN;  ///< The most urgent that its requests can be.
   /// Stands for its key, without telling it, in digits; empty where no key is asked for. Guests
   /// with different ones share no cached prefixes.
@@ -36,7 +39,8 @@ struct HttpRequest {
   HttpFields headers{};    ///< All of them.
   bool head_only = false;  ///< The method was HEAD.
   std::string body{};
-  std::string request_id{};  ///< The client's x-request-id where it is sane, else drawn.
+  std::string request_id{};     ///< The client's x-request-id where it is sane, else drawn.
+  HttpFields answer_headers{};  ///< Further ones of every answer to it.
   Guest guest{};
   std::string peer{};  ///< The client's address, without the port; empty where it has left.
 
@@ -45,6 +49,16 @@ struct HttpRequest {
     return guest.tenant.empty() ? peer : guest.tenant;
   }
 };
+
+/// Whose a request is, for as long as it runs and is told of.
+struct Asker {
+  std::string tenant{};  ///< Guest::tenant.
+  std::string share{};   ///< Who shares with others; empty where clients are not told apart.
+  std::string name{};    ///< For people.
+};
+/// Clients of this machine that show no key are not told apart: what is in front of them, such as
+/// a proxy, has one address.
+[[nodiscard]] Asker asker_of(const HttpRequest& request);
 
 struct HttpResponse {
   int status = 200;

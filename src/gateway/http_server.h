@@ -23,8 +23,13 @@ namespace heddle::gateway {
 struct HttpHead {
   std::string_view method{};
   std::string_view path{};
-  std::string_view authorization{};
-  std::string_view api_key{};
+  const HttpFields& headers;
+};
+
+/// Whether a request may come in.
+struct Admission {
+  api::Parsed<Guest> guest{};  ///< Who it is from, or why it is turned away.
+  HttpFields headers{};        ///< HttpRequest::answer_headers, of the refusal too.
 };
 
 /// HTTP/1.1 on any number of addresses: keep-alive, pipelining, limits of size and time, and word
@@ -45,7 +50,7 @@ class HttpServer {
   /// Answers one request. The exchange lives until the returned task is done.
   using Handler = std::function<Task<void>(HttpExchange&)>;
   /// Says who a request is from, or why it is turned away, before its body is read.
-  using Gatekeeper = std::function<api::Parsed<Guest>(const HttpHead&)>;
+  using Gatekeeper = std::function<Admission(const HttpHead&)>;
 
   /// Begins to accept on `loop`. kUnavailable, naming the address, when one cannot be had;
   /// kInvalidArgument when one is to speak TLS without a certificate, or with one that is wrong.

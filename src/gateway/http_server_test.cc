@@ -61,11 +61,12 @@ class HttpServerTest : public testing::Test {
     auto started = HttpServer::listen(
         loop,
         options,
-        [](const HttpHead& head) -> api::Parsed<Guest> {
+        [](const HttpHead& head) -> Admission {
           if (head.path == "/closed") {
-            return api::ApiError{.status = 401, .message = "no", .type = "authentication_error"};
+            return {.guest = api::ApiError{.status = 401, .message = "no"},
+                    .headers = {{"X-Of-All", "yes"}}};
           }
-          return Guest{};
+          return {.guest = Guest{}, .headers = {{"X-Of-All", "yes"}}};
         },
         [this](HttpExchange& http) { return echo(http, loop, gone); });
     ASSERT_TRUE(started) << started.error().message;
@@ -202,10 +203,14 @@ TEST_F(HttpServerTest, TheGatekeeperSpeaksBeforeTheBodyIsRead) {
   start();
   TestClient client(port);
   client.send("POST /closed HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
-  EXPECT_EQ(client.read().status, 401);
+  const TestResponse refused = client.read();
+  EXPECT_EQ(refused.status, 401);
+  EXPECT_EQ(refused.headers.at("x-of-all"), "yes");
   TestClient again(port);
   EXPECT_EQ(again.call("GET", "/closed").status, 401);
-  EXPECT_EQ(again.call("GET", "/open").status, 200) << "on the same connection";
+  const TestResponse taken = again.call("GET", "/open");
+  EXPECT_EQ(taken.status, 200) << "on the same connection";
+  EXPECT_EQ(taken.headers.at("x-of-all"), "yes");
 }
 
 TEST_F(HttpServerTest, NothingAfterARequestThatIsRefusedIsRead) {

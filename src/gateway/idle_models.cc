@@ -24,7 +24,7 @@ std::vector<ModelId> expired_models(const std::vector<core::ModelStatus>& status
   for (const core::ModelStatus& status : statuses) {
     const std::shared_ptr<CatalogModel> model = catalog.find(status.id);
     const std::optional<Duration> limit = model ? time_to_live(*model) : std::nullopt;
-    if (limit && model->in_flight == 0 && core::idle_for(status, *limit, now)) {
+    if (limit && model->queue.size() == 0 && core::idle_for(status, *limit, now)) {
       expired.push_back(status.id);
     }
   }
@@ -37,7 +37,7 @@ namespace {
 void forget_keep_alive(const Context& context) {
   for (const core::ModelStatus& status : context.serving->models()) {
     const std::shared_ptr<CatalogModel> model = context.catalog.find(status.id);
-    if (model && status.residency == core::Residency::kAbsent && model->in_flight == 0) {
+    if (model && status.residency == core::Residency::kAbsent && model->queue.size() == 0) {
       model->keep_alive.reset();
     }
   }

@@ -92,7 +92,8 @@ Task<void> complete(std::shared_ptr<Context> context, HttpExchange& http, std::s
   api::CompletionRequest request = std::get<0>(std::move(parsed));
   OpenedModel opened = co_await open_model(*context, request.model);
   if (!opened.error) {
-    opened.error = turn_away(*context, *opened.model, request.prompts.size());
+    opened.error =
+        turn_away(*context, *opened.model, asker_of(http.request()), request.prompts.size());
   }
   if (opened.error) {
     co_await respond_error(http, std::move(*opened.error));
@@ -216,10 +217,10 @@ Task<void> detokenize(std::shared_ptr<Context> context, HttpExchange& http, std:
 }  // namespace
 
 std::vector<Endpoint> inference_endpoints() {
-  return {{{"POST", "/v1/chat/completions"}, Access::kKey, ours_or_theirs<chat>},
-          {{"POST", "/v1/completions"}, Access::kKey, ours_or_theirs<complete>},
-          {{"POST", "/tokenize"}, Access::kKey, ours_or_theirs<tokenize>},
-          {{"POST", "/detokenize"}, Access::kKey, ours_or_theirs<detokenize>}};
+  return {{{"POST", "/v1/chat/completions"}, Access::kInference, ours_or_theirs<chat>},
+          {{"POST", "/v1/completions"}, Access::kInference, ours_or_theirs<complete>},
+          {{"POST", "/tokenize"}, Access::kInference, ours_or_theirs<tokenize>},
+          {{"POST", "/detokenize"}, Access::kInference, ours_or_theirs<detokenize>}};
 }
 
 }  // namespace heddle::gateway

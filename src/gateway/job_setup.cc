@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/log.h"
 #include "gateway/task.h"
 #include "gateway/text_work.h"
 #include "gateway/tool_grammar.h"
@@ -107,19 +108,27 @@ std::string draw_id(Rng& rng) {
 
 std::optional<api::ApiError> turn_away(const Context& context,
                                        const CatalogModel& model,
+                                       const Asker& asker,
                                        std::size_t requests) {
   if (context.draining || context.serving == nullptr) {
     return api::unavailable("the server is shutting down");
   }
   const std::int64_t limit =
       model.config.concurrency_limit > 0 ? model.config.concurrency_limit : context.limits.queue;
-  if (model.in_flight + static_cast<std::int64_t>(requests) > limit) {
-    return api::concurrency_limit("the model \"" + model.config.id + "\" has " +
-                                  std::to_string(model.in_flight) +
-                                  " requests running and waiting, and takes at most " +
-                                  std::to_string(limit) + " at once; try again later");
+  const ModelQueue& queue = model.queue;
+  const auto count = static_cast<std::int64_t>(requests);
+  if (queue.has_room(limit, asker.share, count)) {
+    return std::nullopt;
   }
-  return std::nullopt;
+  const std::string most = std::to_string(limit) + " at once";
+  const bool full = queue.size() + count > limit;
+  return api::concurrency_limit(
+      full ? "the model \"" + model.config.id + "\" has " + std::to_string(queue.size()) +
+                 " requests running and waiting, and takes at most " + most + "; try again later"
+           : "this client has " + std::to_string(queue.size_of(asker.share)) +
+                 " requests running and waiting for the model \"" + model.config.id +
+                 "\", which takes " + most +
+                 ": more would leave too little room for others; try again later");
 }
 
 Task<OpenedModel> open_model(Context& context, std::string name) {
@@ -134,6 +143,8 @@ Task<OpenedModel> open_model(Context& context, std::string name) {
   } else if (text) {
     opened.text = *text;
   } else {
+    log::error("a model cannot be used",
+               {{"model", opened.model->config.id}, {"why", text.error().message}});
     opened.error = api::from_error(text.error());
     // The client named a model that is configured: it is not the client's mistake.
     if (opened.error->status < 500) {
@@ -161,7 +172,7 @@ std::optional<api::ApiError> resolve(Context& context,
     }
     job.choices.push_back(std::get<0>(std::move(resolved)));
   }
-  return turn_away(context, *opened.model, job.places());
+  return turn_away(context, *opened.model, job.asker, job.places());
 }
 
 GenerationJob new_job(Context& context,
@@ -178,7 +189,7 @@ GenerationJob new_job(Context& context,
               .fingerprint = context.fingerprint};
   job.request_id = request.request_id;
   job.least_priority = request.guest.least_priority;
-  job.tenant = request.guest.tenant;
+  job.asker = asker_of(request);
   job.endpoint = request.path;
   return job;
 }
@@ -245,7 +256,7 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
                                               std::string_view prefix) {
   OpenedModel opened = co_await open_model(*context, request.model);
   if (!opened.error) {
-    opened.error = turn_away(*context, *opened.model, 1);
+    opened.error = turn_away(*context, *opened.model, asker_of(http.request()), 1);
   }
   const TextBounds bounds = opened.error ? TextBounds() : prompt_bounds(*opened.text, "messages");
   if (!opened.error) {

@@ -39,9 +39,10 @@ struct OpenedModel {
 /// The model with this name or alias, its text part read.
 Task<OpenedModel> open_model(Context& context, std::string name);
 
-/// Why no request for this model is taken now, if so.
+/// Why so many requests of `asker` for this model are not taken now, if so.
 [[nodiscard]] std::optional<api::ApiError> turn_away(const Context& context,
                                                      const CatalogModel& model,
+                                                     const Asker& asker,
                                                      std::size_t requests);
 
 /// A job without prompts; its answer's id begins with `prefix`.

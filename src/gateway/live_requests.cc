@@ -72,13 +72,13 @@ void LiveRequests::start() {
     record->times.arrived = arrived_;
     // There is no '/' in a tenant, so nobody's salt makes another's of it.
     const std::string& salt = job_.params.cache_salt;
-    record->cache_salt = job_.tenant + (salt.empty() ? "" : "/" + salt);
+    record->cache_salt = job_.asker.tenant + (salt.empty() ? "" : "/" + salt);
     records_.push_back(std::move(record));
   }
   if (job_.params.keep_alive) {
     job_.model->keep_alive = job_.params.keep_alive;
   }
-  job_.model->in_flight += static_cast<std::int64_t>(places_);
+  held_ = job_.model->queue.take(job_.asker.share, static_cast<std::int64_t>(places_));
   context_->live.push_back(*inbox_);
   // The failure may be told from within a call of the system behind, so it is called back later.
   inbox_->on_failure([self = weak_from_this(), &loop = context_->loop] {
@@ -102,7 +102,8 @@ void LiveRequests::start_next() {
 }
 
 void LiveRequests::begin_story() {
-  Story story{.request_id = job_.request_id,
+  Story story{.tenant = job_.asker.tenant,
+              .request_id = job_.request_id,
               .answer_id = job_.head.id,
               .model = job_.model->config.id,
               .endpoint = job_.endpoint,
@@ -133,7 +134,6 @@ LiveRequests::~LiveRequests() {
   }
   cancel();
   inbox_->unlink();
-  job_.model->in_flight -= static_cast<std::int64_t>(places_);
   const api::Usage used = usage();
   for (std::size_t i = 0; i < records_.size(); ++i) {
     core::RequestRecord& record = *records_[i];
@@ -152,11 +152,12 @@ LiveRequests::~LiveRequests() {
     story_->parts.push_back(part);
   }
   story_->status = status_;
-  story_->error = error_;
+  story_->error = api::without_paths(error_);
   story_->records.clear();
   log::info("request ended",
             {{"request", job_.request_id},
              {"model", job_.model->config.id},
+             {"client", job_.asker.name},
              {"status", status_},
              {"prompt_tokens", used.prompt_tokens},
              {"cached_tokens", used.cached_tokens},

@@ -33,7 +33,7 @@ struct GenerationJob {
   /// How many places in its model's queue it takes.
   [[nodiscard]] std::size_t places() const { return at_once > 0 ? at_once : prompts.size(); }
   std::int32_t least_priority = INT32_MIN;  ///< The most urgent that it can be.
-  std::string tenant{};                     ///< Guest::tenant.
+  Asker asker{};
   std::string request_id{};
   std::string endpoint{};
 };
@@ -92,6 +92,7 @@ class LiveRequests : public std::enable_shared_from_this<LiveRequests> {
 
   std::shared_ptr<Context> context_;
   GenerationJob job_;
+  ModelQueue::Places held_{};
   std::shared_ptr<TokenInbox> inbox_;
   std::vector<std::shared_ptr<core::RequestRecord>> records_{};
   std::shared_ptr<Story> story_{};

@@ -103,9 +103,9 @@ Task<void> follow_model(std::shared_ptr<Context> context, HttpExchange& http, st
 }  // namespace
 
 std::vector<Endpoint> log_endpoints() {
-  return {{{"GET", "/logs"}, Access::kKey, logs},
-          {{"GET", "/logs/stream"}, Access::kKey, follow_all},
-          {{"GET", "/logs/stream/{id}"}, Access::kKey, follow_model}};
+  return {{{"GET", "/logs"}, Access::kAdmin, logs},
+          {{"GET", "/logs/stream"}, Access::kAdmin, follow_all},
+          {{"GET", "/logs/stream/{id}"}, Access::kAdmin, follow_model}};
 }
 
 }  // namespace heddle::gateway

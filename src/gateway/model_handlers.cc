@@ -124,7 +124,7 @@ api::ModelObject describe(const Context& context,
         static_cast<double>(status.loaded_bytes) / static_cast<double>(status.image_bytes);
   }
   if (status.failure) {
-    object.failure = status.failure->message;
+    object.failure = api::without_paths(status.failure->message);
   }
   if (model.text) {
     object.context_length = model.text->context;
@@ -176,6 +176,8 @@ std::string command_line(const config::EngineConfig& engine) {
 }
 
 Task<void> running(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+  // Command lines have paths, and perhaps secrets.
+  const bool tells = http.request().guest.role == config::Role::kAdmin;
   spec::JsonWriter json;
   json.begin_object().key("running").begin_array();
   for (const core::ModelStatus& status : context->serving->models()) {
@@ -192,7 +194,7 @@ Task<void> running(std::shared_ptr<Context> context, HttpExchange& http, std::st
     json.begin_object().key("model").string(model->config.id);
     json.key("state").string(engine ? process_state_name(engine->state)
                                     : process_state_name(status.residency));
-    json.key("cmd").string(theirs ? command_line(*theirs) : "");
+    json.key("cmd").string(theirs && tells ? command_line(*theirs) : "");
     json.key("proxy").string(theirs ? engine_url(*theirs) : "").key("ttl").integer(ttl.count());
     json.key("name").string(model->config.name);
     json.key("description").string(model->config.description);
@@ -324,18 +326,18 @@ Task<void> unload_all(std::shared_ptr<Context> context, HttpExchange& http, std:
 }  // namespace
 
 std::vector<Endpoint> model_endpoints() {
-  return {{{"GET", "/v1/models"}, Access::kKey, list},
-          {{"GET", "/v1/models/{id}"}, Access::kKey, retrieve},
-          {{"GET", "/models"}, Access::kKey, list},
-          {{"GET", "/running"}, Access::kKey, running},
-          {{"POST", "/models/load"}, Access::kKey, load},
-          {{"POST", "/models/unload"}, Access::kKey, unload},
-          {{"POST", "/api/models/unload"}, Access::kKey, unload_all},
-          {{"POST", "/api/models/unload/{id}"}, Access::kKey, unload_one},
-          {{"GET", "/unload"}, Access::kKey, unload_all},
-          {{"POST", "/sleep"}, Access::kKey, sleep},
-          {{"POST", "/wake_up"}, Access::kKey, wake_up},
-          {{"GET", "/is_sleeping"}, Access::kKey, is_sleeping}};
+  return {{{"GET", "/v1/models"}, Access::kAny, list},
+          {{"GET", "/v1/models/{id}"}, Access::kAny, retrieve},
+          {{"GET", "/models"}, Access::kAny, list},
+          {{"GET", "/running"}, Access::kAny, running},
+          {{"POST", "/models/load"}, Access::kAdmin, load},
+          {{"POST", "/models/unload"}, Access::kAdmin, unload},
+          {{"POST", "/api/models/unload"}, Access::kAdmin, unload_all},
+          {{"POST", "/api/models/unload/{id}"}, Access::kAdmin, unload_one},
+          {{"POST", "/unload"}, Access::kAdmin, unload_all},
+          {{"POST", "/sleep"}, Access::kAdmin, sleep},
+          {{"POST", "/wake_up"}, Access::kAdmin, wake_up},
+          {{"GET", "/is_sleeping"}, Access::kAny, is_sleeping}};
 }
 
 }  // namespace heddle::gateway

@@ -64,7 +64,7 @@ TEST_F(ModelHandlersTest, UnloadsTheWayOfLlamaSwap) {
   EXPECT_EQ(call("POST", "/api/models/unload").status, 200);
   EXPECT_EQ(ask("GET", "/running")["running"].size(), 0U);
   on_loop([this] { serving.residency[ModelId(1)] = core::Residency::kServing; });
-  EXPECT_EQ(call("GET", "/unload").status, 200);
+  EXPECT_EQ(call("POST", "/unload").status, 200);
   EXPECT_EQ(ask("GET", "/running")["running"].size(), 0U);
 }
 

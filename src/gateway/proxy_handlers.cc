@@ -44,6 +44,7 @@ ForwardJob new_forward_job(const Context& context,
   job.request = {.method = request.head_only ? "HEAD" : request.method,
                  .target = target_of(std::move(path), request),
                  .headers = forwarded_headers(context, request)};
+  job.asker = asker_of(request);
   job.priority = std::max(0, request.guest.least_priority);
   return job;
 }
@@ -249,7 +250,7 @@ Task<void> forward_or(std::shared_ptr<Context> context,
 }
 
 Task<void> admit_and_forward(std::shared_ptr<Context> context, HttpExchange& http, ForwardJob job) {
-  if (std::optional<api::ApiError> no = turn_away(*context, *job.model, 1)) {
+  if (std::optional<api::ApiError> no = turn_away(*context, *job.model, job.asker, 1)) {
     return respond_error(http, std::move(*no));
   }
   return forward(std::move(context), http, std::move(job));
@@ -272,10 +273,11 @@ std::vector<Endpoint> proxy_endpoints() {
                            "/pooling",
                            "/classify",
                            "/apply-template"}) {
-    all.push_back({{"POST", path}, Access::kKey, theirs});
+    all.push_back({{"POST", path}, Access::kInference, theirs, Body::kAny});
   }
   for (const char* method : {"GET", "POST", "PUT", "PATCH", "DELETE"}) {
-    all.push_back({{method, "/upstream/{id}"}, Access::kKey, upstream});
+    // An engine's own administration is among what is there.
+    all.push_back({{method, "/upstream/{id}"}, Access::kAdmin, upstream, Body::kAny});
   }
   return all;
 }

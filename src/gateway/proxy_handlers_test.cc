@@ -122,7 +122,7 @@ TEST_F(ProxyHandlers, FailInTheFormOfTheApi) {
 }
 
 TEST_F(ProxyHandlers, KeepOurKeysToThemselves) {
-  config.api_keys = {"secret"};
+  config.api_keys = {{.key = "secret"}};
   start_echo();
   EXPECT_EQ(call("POST", "/v1/completions", R"({"model":"far"})").status, 401);
   EXPECT_EQ(call("GET", "/upstream/far/x").status, 401);
@@ -142,8 +142,7 @@ TEST_F(ProxyHandlers, PassOnKeysThatAreNotOurs) {
 }
 
 TEST_F(ProxyHandlers, PriorityIsWhatWasAskedWithinWhatTheKeyMay) {
-  config.api_keys = {"low"};
-  config.api_key_limits = {{.key = "low", .priority = 2}};
+  config.api_keys = {{.key = "low", .priority = 2}};
   start_echo();
   const std::string key = "Authorization: Bearer low\r\n";
   call("POST", "/v1/completions", R"({"model":"far","priority":5})", key);

@@ -44,9 +44,9 @@ Task<void> not_kept(std::shared_ptr<Context>, HttpExchange& http, std::string id
 }  // namespace
 
 std::vector<Endpoint> response_endpoints() {
-  return {{{"POST", "/v1/responses"}, Access::kKey, ours_or_theirs<respond>},
-          {{"GET", "/v1/responses/{id}"}, Access::kKey, not_kept},
-          {{"DELETE", "/v1/responses/{id}"}, Access::kKey, not_kept}};
+  return {{{"POST", "/v1/responses"}, Access::kInference, ours_or_theirs<respond>},
+          {{"GET", "/v1/responses/{id}"}, Access::kInference, not_kept},
+          {{"DELETE", "/v1/responses/{id}"}, Access::kInference, not_kept}};
 }
 
 }  // namespace heddle::gateway

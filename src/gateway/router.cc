@@ -1,7 +1,5 @@
 #include "gateway/router.h"
 
-#include <optional>
-
 #include "gateway/http_exchange.h"
 
 namespace heddle::gateway {
@@ -11,16 +9,21 @@ namespace {
 constexpr std::string_view kId = "{id}";
 constexpr std::size_t kPathShownMax = 200;
 
-/// What stands in the place of the id (empty for a path without one), if the path fits.
-std::optional<std::string> fit(std::string_view pattern, std::string_view path) {
+std::string_view prefix_of(std::string_view pattern) {
+  return pattern.substr(0, pattern.size() - kId.size());
+}
+
+bool fits(std::string_view pattern, std::string_view path) {
   if (!pattern.ends_with(kId)) {
-    return pattern == path ? std::optional<std::string>("") : std::nullopt;
+    return pattern == path;
   }
-  const std::string_view prefix = pattern.substr(0, pattern.size() - kId.size());
-  if (!path.starts_with(prefix) || path.size() == prefix.size()) {
-    return std::nullopt;
-  }
-  return percent_decode(path.substr(prefix.size()));
+  const std::string_view prefix = prefix_of(pattern);
+  return path.starts_with(prefix) && path.size() > prefix.size();
+}
+
+/// What stands in the place of the id of a path that fits; empty for a path without one.
+std::string id_in(std::string_view pattern, std::string_view path) {
+  return pattern.ends_with(kId) ? percent_decode(path.substr(prefix_of(pattern).size())) : "";
 }
 
 NoMatch not_found(const std::vector<Route>& routes,
@@ -47,21 +50,29 @@ NoMatch not_found(const std::vector<Route>& routes,
 std::string allowed_methods(const std::vector<Route>& routes, std::string_view path) {
   std::string methods;
   for (const Route& route : routes) {
-    if (fit(route.path, path)) {
+    if (fits(route.path, path)) {
       methods += std::string(route.method) + (route.method == "GET" ? ", HEAD, " : ", ");
     }
   }
   return methods.empty() ? methods : methods + "OPTIONS";
 }
 
+std::optional<std::size_t> find_route(const std::vector<Route>& routes,
+                                      std::string_view method,
+                                      std::string_view path) {
+  for (std::size_t i = 0; i < routes.size(); ++i) {
+    if (routes[i].method == method && fits(routes[i].path, path)) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
 std::variant<Match, NoMatch> match_route(const std::vector<Route>& routes,
                                          std::string_view method,
                                          std::string_view path) {
-  for (std::size_t i = 0; i < routes.size(); ++i) {
-    std::optional<std::string> id = fit(routes[i].path, path);
-    if (id && routes[i].method == method) {
-      return Match{.route = i, .id = std::move(*id)};
-    }
+  if (const std::optional<std::size_t> route = find_route(routes, method, path)) {
+    return Match{.route = *route, .id = id_in(routes[*route].path, path)};
   }
   const std::string allow = allowed_methods(routes, path);
   if (allow.empty()) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -30,7 +31,12 @@ struct NoMatch {
   std::string allow{};  ///< For the Allow header of a 405.
 };
 
-/// The first route that fits. Pure.
+/// The index of the first route that fits; nothing where none does. Pure, and so are those below.
+[[nodiscard]] std::optional<std::size_t> find_route(const std::vector<Route>& routes,
+                                                    std::string_view method,
+                                                    std::string_view path);
+
+/// The same with what stood in the place of "{id}", or with what to say where none fits.
 [[nodiscard]] std::variant<Match, NoMatch> match_route(const std::vector<Route>& routes,
                                                        std::string_view method,
                                                        std::string_view path);

@@ -158,8 +158,14 @@ std::string tell_json(const Context& context, const Story& story) {
   return story_json(told);
 }
 
+/// An admin sees all of them, everybody else their own.
+Stories::Whose whose(const HttpRequest& request) {
+  return request.guest.role == config::Role::kAdmin ? Stories::Whose()
+                                                    : Stories::Whose(request.guest.tenant);
+}
+
 Task<void> request_story(std::shared_ptr<Context> context, HttpExchange& http, std::string id) {
-  const Story* story = context->stories.find(id);
+  const Story* story = context->stories.find(id, whose(http.request()));
   if (story == nullptr) {
     api::ApiError error =
         api::invalid_request("id", "request \"" + id + "\" is not among the last that were served");
@@ -173,7 +179,7 @@ Task<void> request_story(std::shared_ptr<Context> context, HttpExchange& http, s
 
 Task<void> request_stories(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   std::string json = R"({"requests":[)";
-  for (const Story* story : context->stories.latest(kStoriesListed)) {
+  for (const Story* story : context->stories.latest(kStoriesListed, whose(http.request()))) {
     json += json.back() == '[' ? "" : ",";
     json += tell_json(*context, *story);
   }
@@ -229,15 +235,15 @@ std::vector<Endpoint> status_endpoints() {
           {{"GET", "/health"}, Access::kOpen, health},
           {{"GET", "/healthz"}, Access::kOpen, health},
           {{"GET", "/readyz"}, Access::kOpen, ready},
-          {{"GET", "/version"}, Access::kKey, version},
-          {{"GET", "/api/version"}, Access::kKey, version},
-          {{"GET", "/metrics"}, Access::kKey, metrics},
-          {{"GET", "/api/devices"}, Access::kKey, devices},
-          {{"GET", "/api/engines"}, Access::kKey, list_engines},
-          {{"GET", "/api/decisions"}, Access::kKey, list_decisions},
-          {{"GET", "/api/forecasts"}, Access::kKey, list_forecasts},
-          {{"GET", "/api/requests"}, Access::kKey, request_stories},
-          {{"GET", "/api/requests/{id}"}, Access::kKey, request_story}};
+          {{"GET", "/version"}, Access::kAny, version},
+          {{"GET", "/api/version"}, Access::kAny, version},
+          {{"GET", "/metrics"}, Access::kMetrics, metrics},
+          {{"GET", "/api/devices"}, Access::kMetrics, devices},
+          {{"GET", "/api/engines"}, Access::kMetrics, list_engines},
+          {{"GET", "/api/decisions"}, Access::kAdmin, list_decisions},
+          {{"GET", "/api/forecasts"}, Access::kMetrics, list_forecasts},
+          {{"GET", "/api/requests"}, Access::kInference, request_stories},
+          {{"GET", "/api/requests/{id}"}, Access::kInference, request_story}};
 }
 
 }  // namespace heddle::gateway

@@ -83,17 +83,28 @@ std::shared_ptr<Story> Stories::begin(Story story) {
   return stories_.back();
 }
 
-Story* Stories::find(std::string_view id) {
-  const auto found = std::find_if(stories_.rbegin(), stories_.rend(), [id](const auto& story) {
-    return story->request_id == id || (!id.empty() && story->answer_id == id);
+namespace {
+
+bool is_of(const Story& story, Stories::Whose whose) {
+  return !whose || story.tenant == *whose;
+}
+
+}  // namespace
+
+const Story* Stories::find(std::string_view id, Whose whose) const {
+  const auto found = std::find_if(stories_.rbegin(), stories_.rend(), [&](const auto& story) {
+    return (story->request_id == id || (!id.empty() && story->answer_id == id)) &&
+           is_of(*story, whose);
   });
   return found == stories_.rend() ? nullptr : found->get();
 }
 
-std::vector<const Story*> Stories::latest(std::size_t most) const {
+std::vector<const Story*> Stories::latest(std::size_t most, Whose whose) const {
   std::vector<const Story*> found;
   for (auto at = stories_.rbegin(); at != stories_.rend() && found.size() < most; ++at) {
-    found.push_back(at->get());
+    if (is_of(**at, whose)) {
+      found.push_back(at->get());
+    }
   }
   return found;
 }

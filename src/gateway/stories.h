@@ -28,6 +28,7 @@ struct StoryPart {
 
 /// How a client's request went.
 struct Story {
+  std::string tenant{};  ///< Guest::tenant of who asked.
   std::string request_id{};
   std::string answer_id{};  ///< Empty where the answer has the id that an engine gave it.
   std::string model{};
@@ -49,11 +50,13 @@ class Stories {
 
   /// Begins a story, which find() gives back for as long as it is not forgotten.
   std::shared_ptr<Story> begin(Story story);
+  /// Whose stories are asked for: those of one tenant, or all.
+  using Whose = std::optional<std::string_view>;
   /// The latest request with this request id or answer id; null when there is none. Looks through
   /// all of them: people ask for one now and then, and requests begin all the time.
-  [[nodiscard]] Story* find(std::string_view id);
+  [[nodiscard]] const Story* find(std::string_view id, Whose whose) const;
   /// Newest first.
-  [[nodiscard]] std::vector<const Story*> latest(std::size_t most) const;
+  [[nodiscard]] std::vector<const Story*> latest(std::size_t most, Whose whose) const;
 
  private:
   std::size_t most_;

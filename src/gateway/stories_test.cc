@@ -11,14 +11,29 @@ using nlohmann::json;
 
 TEST(Stories, AreFoundByEitherIdUntilTheyAreForgotten) {
   Stories stories(2);
+  const Stories::Whose all;
   stories.begin({.request_id = "a", .answer_id = "chatcmpl-a"});
   stories.begin({.request_id = "b", .answer_id = "chatcmpl-b"});
-  EXPECT_EQ(stories.find("chatcmpl-a")->request_id, "a");
+  EXPECT_EQ(stories.find("chatcmpl-a", all)->request_id, "a");
   stories.begin({.request_id = "a", .answer_id = "chatcmpl-c"});
-  EXPECT_EQ(stories.find("chatcmpl-a"), nullptr);
-  EXPECT_EQ(stories.find("a")->answer_id, "chatcmpl-c") << "the newer one with the same id";
-  ASSERT_EQ(stories.latest(10).size(), 2U);
-  EXPECT_EQ(stories.latest(1)[0]->answer_id, "chatcmpl-c");
+  EXPECT_EQ(stories.find("chatcmpl-a", all), nullptr);
+  EXPECT_EQ(stories.find("a", all)->answer_id, "chatcmpl-c") << "the newer one with the same id";
+  ASSERT_EQ(stories.latest(10, all).size(), 2U);
+  EXPECT_EQ(stories.latest(1, all)[0]->answer_id, "chatcmpl-c");
+}
+
+// Clients choose their ids, so two may have chosen the same.
+TEST(Stories, AreToldToThoseWhoseTheyAre) {
+  Stories stories(10);
+  stories.begin({.tenant = "1.1", .request_id = "same", .model = "mine"});
+  stories.begin({.tenant = "2.2", .request_id = "same", .model = "theirs"});
+  stories.begin({.tenant = "2.2", .request_id = "other"});
+  EXPECT_EQ(stories.find("same", "1.1")->model, "mine");
+  EXPECT_EQ(stories.find("same", "2.2")->model, "theirs");
+  EXPECT_EQ(stories.find("other", "1.1"), nullptr);
+  ASSERT_EQ(stories.latest(1, "1.1").size(), 1U) << "the newest are another's";
+  EXPECT_EQ(stories.latest(1, "1.1")[0]->model, "mine");
+  EXPECT_EQ(stories.latest(10, std::nullopt).size(), 3U);
 }
 
 TEST(Stories, TellPhasesDeviceAndTokens) {

@@ -77,7 +77,7 @@ class TestClient {
                                            const std::string& path,
                                            const std::string& body = {},
                                            const std::string& headers = {}) {
-    std::string text = method + " " + path + " HTTP/1.1\r\nHost: test\r\n" + headers;
+    std::string text = method + " " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\n" + headers;
     if (!body.empty() || method == "POST") {
       text += "Content-Length: " + std::to_string(body.size()) + "\r\n";
     }

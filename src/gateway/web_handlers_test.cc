@@ -39,7 +39,7 @@ TEST_F(WebHandlersTest, BrowsersAreSentToThePageAndTerminalsAreNot) {
 }
 
 TEST_F(WebHandlersTest, ThePageWantsNoKeyAndTellsNothing) {
-  config.api_keys = {"secret"};
+  config.api_keys = {{.key = "secret"}};
   start();
   EXPECT_EQ(call("GET", "/ui/").status, 200);
   EXPECT_EQ(call("GET", "/ui/main.mjs").status, 200);

@@ -144,7 +144,7 @@ def test_work_ends_when_the_client_has_left(server):
     body = json.dumps({"model": "long", "input": inputs}).encode()
     host, port = server.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as connection:
-        head = f"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         connection.sendall(head.encode() + body)
         time.sleep(0.3)
     at_leaving = before = cpu_seconds(server.process.pid)

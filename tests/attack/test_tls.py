@@ -160,7 +160,7 @@ def test_other_protocols_are_refused(served):
 
 
 def test_plain_http_is_told_of_tls(served):
-    for start in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", request("/v1/chat/completions", b"x" * 200_000)):
+    for start in (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", request("/v1/chat/completions", b"x" * 200_000)):
         with socket.create_connection(("127.0.0.1", served.port), timeout=20) as raw:
             raw.sendall(start)
             raw.shutdown(socket.SHUT_WR)
@@ -226,7 +226,7 @@ def test_a_new_certificate_is_taken_and_a_broken_one_is_not(served):
     eventually(lambda: told("the certificate was not reloaded", 1))
     assert serial() == 2
     served.certificate.write_bytes(whole)
-    stays.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+    stays.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert stays.recv(100).startswith(b"HTTP/1.1 200")
     assert "46" in served.ask()
 

@@ -106,7 +106,7 @@ def test_a_vanished_client_frees_its_place(paced):
     ).encode()
     host, port = paced.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as connection:
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
         connection.sendall(head.encode() + body)
         connection.recv(4096)
     deadline = time.monotonic() + 5

@@ -120,7 +120,7 @@ def test_images_come_over_both_gpus_links():
             for model in heddle.demo_models():
                 prompt, answer = heddle.eval_set(model, 1)[0]
                 assert server.chat(model, prompt) == answer
-            server.call("/unload")
+            server.call("/unload", method="POST")
             wait_for(lambda: all(each["up"] for each in server.call("/api/devices")[2]["devices"]))
             return sum(each["detoured_bytes"] for each in server.call("/api/devices")[2]["devices"])
 
@@ -252,7 +252,7 @@ def test_memory_that_runs_out_in_a_load_is_named_and_the_load_done_again(tmp_pat
         for word in ("model=adder device=gpu0", "pages: cuMemSetAccess", "CUDA_ERROR_OUT_OF_MEMORY"):
             assert word in failed
         assert "device lost" not in server.log()
-        server.call("/unload")
+        server.call("/unload", method="POST")
         wait_for(lambda: device(server, "gpu0")["pages_free"] == device(server, "gpu0")["pages_total"])
 
 

@@ -13,7 +13,7 @@ KEYS = ["key-of-a", "key-of-b"]
 
 @pytest.fixture(scope="module")
 def server():
-    extra = "apiKeys: [key-of-a, key-of-b]\n"
+    extra = "apiKeys: [{key: key-of-a, role: admin}, key-of-b]\n"
     with heddle.Server(heddle.config(extra=extra)) as running:
         yield running
 

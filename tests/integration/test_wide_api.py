@@ -267,7 +267,7 @@ def test_keep_alive_unloads_a_model_or_keeps_it(server, client):
 
 
 def test_logs_tell_of_requests_and_of_no_secrets():
-    extra = "apiKeys: [sesame]\n"
+    extra = "apiKeys: [{key: sesame, role: admin}]\n"
     key = {"Authorization": "Bearer sesame"}
     with heddle.Server(heddle.config(models=[MODEL], extra=extra)) as running:
         own = openai.OpenAI(base_url=running.url + "/v1", api_key="sesame", max_retries=0)

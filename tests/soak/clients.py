@@ -156,7 +156,7 @@ def vanishing_connections(server, seed, until, tally):
     rng = random.Random(f"{seed}-halves")
     parts = urllib.parse.urlsplit(server.url)
     while time.monotonic() < until:
-        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 400\r\n\r\n"
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 400\r\n\r\n"
         with socket.create_connection((parts.hostname, parts.port), timeout=10) as connection:
             connection.sendall(head[: rng.randrange(1, len(head) + 1)])
             tally.add("half requests")

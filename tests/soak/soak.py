@@ -56,7 +56,7 @@ def faults_at_rest(server):
     """What is not as it should be when no request is left; waits for things to settle."""
     faults, deadline = [], time.monotonic() + 30
     while time.monotonic() < deadline:
-        server.call("/unload")
+        server.call("/unload", method="POST")
         state = server.call("/api/devices")[2]
         running = [story["id"] for story in server.call("/api/requests")[2]["requests"] if story["running"]]
         faults = [f"request {name} still runs" for name in running]

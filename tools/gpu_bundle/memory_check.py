@@ -35,7 +35,7 @@ def at_rest(server):
     """Unloads all; what is not free then."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        server.call("/unload")
+        server.call("/unload", method="POST")
         devices = server.call("/api/devices")[2]["devices"]
         if all(device["up"] and device["pages_free"] == device["pages_total"] for device in devices):
             return []
