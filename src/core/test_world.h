@@ -33,7 +33,7 @@ class World {
       : options_(options), rng_(options.seed), agent_(agent_options(options)) {
     std::int64_t arena = options.host_pages;
     for (int i = 0; i < options.devices; ++i) {
-      arena += pages_of(options, i);
+      arena += options.pages_of(i);
     }
     arena_.resize(static_cast<std::size_t>(arena));
     for (int i = 0; i < options.models; ++i) {
@@ -97,10 +97,6 @@ class World {
 
   [[nodiscard]] Instant now() const { return now_; }
 
-  static std::int64_t pages_of(const WorldOptions& options, int device) {
-    return options.device_pages + device * options.uneven_pages;
-  }
-
   static AgentOptions agent_options(const WorldOptions& options) {
     AgentOptions agent{.host_pages = options.host_pages,
                        .restart_first = 1ms,
@@ -108,7 +104,7 @@ class World {
                        .restart_calm = 1s};
     for (int i = 0; i < options.devices; ++i) {
       agent.devices.push_back({.id = DeviceId(static_cast<std::uint64_t>(i)),
-                               .pages = pages_of(options, i),
+                               .pages = options.pages_of(i),
                                .copy = options.copy});
     }
     return agent;
@@ -191,7 +187,7 @@ class World {
     for (int i = 0; i < options_.devices; ++i) {
       configure.devices.push_back({.id = DeviceId(static_cast<std::uint64_t>(i)),
                                    .name = "d",
-                                   .pages = pages_of(options_, i),
+                                   .pages = options_.pages_of(i),
                                    .page_bytes = kPageBytes});
     }
     agent_step(models);
@@ -207,7 +203,7 @@ class World {
   /// As ManagerCore has it, which may not have heard of the model yet.
   [[nodiscard]] std::int64_t tokens_max(const ManagerModel& model) const {
     const auto& [device, footprint] = *model.footprints.rbegin();  // The largest.
-    const std::int64_t pages = pages_of(options_, static_cast<int>(device.value())) -
+    const std::int64_t pages = options_.pages_of(static_cast<int>(device.value())) -
                                footprint.image_pages - footprint.overhead_pages;
     return policy::tokens_that_fit(footprint.kv, pages, model.context);
   }

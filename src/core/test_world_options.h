@@ -45,6 +45,11 @@ struct WorldOptions {
   bool priorities = true;
   std::int64_t batch = 32;   ///< ManagerModel::batch.
   PlannerOptions planner{};  ///< Its period and windows are short.
+
+  /// Of a device, by its number.
+  [[nodiscard]] std::int64_t pages_of(int device) const {
+    return device_pages + device * uneven_pages;
+  }
 };
 
 /// What the gateway knows of a request.

@@ -3,11 +3,9 @@
 #include <cstdint>
 #include <random>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include "base/clock.h"
-#include "base/core_wait.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "store/image_layout.h"
@@ -23,11 +21,6 @@ enum class Lease : std::uint8_t { kWeights = 1, kRecordings = 2, kKv = 3 };
 /// Of a device's pages, what recordings may have: one in so many.
 constexpr std::int64_t kRecordingsShare = 32;
 
-/// A paced step is late beyond this part of its pace: waking up always takes a little longer.
-constexpr std::int64_t kLateSlack = 20;
-/// And slow beyond this one.
-constexpr std::int64_t kSlowSlack = 5;
-
 memory::OwnerId owner(ModelId model, Lease lease) {
   return memory::OwnerId(model.value() * 4 + static_cast<std::uint64_t>(lease));
 }
@@ -36,7 +29,7 @@ memory::OwnerId owner(ModelId model, Lease lease) {
 
 DeviceExecutor::DeviceExecutor(device::Device& device, const Options& options, Handlers handlers)
     : device_(device),
-      pace_(options.pace),
+      pacing_(options.pace),
       handlers_(std::move(handlers)),
       pool_(device, options.pages) {}
 
@@ -462,7 +455,7 @@ void DeviceExecutor::remove(core::SequenceId id) {
 void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::WorkerEvent>& events) {
   refused_.clear();  // The core has heard of them all.
   const bool waits = waits_for_weights(command.plan);
-  pulse_.begin(kind_of(command.plan, waits), pace_of(command.plan));
+  pulse_.begin(kind_of(command.plan, waits), pacing_.of(command.plan));
   Instant began = steady_now();
   Result<engine::StepOutcome> outcome = engine_->run(command.plan);
   if (!outcome) {
@@ -474,7 +467,7 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
   }
   core::StepDone done{.starved = std::move(outcome->starved),
                       .unready = std::move(outcome->unready),
-                      .took = keep_pace(command.plan, began, waits)};
+                      .took = pacing_.keep(command.plan, began, waits, stats_)};
   for (engine::SliceResult& slice : outcome->results) {
     done.slices.push_back({.sequence = slice.sequence,
                            .computed = slice.computed,
@@ -524,44 +517,6 @@ policy::Doing DeviceExecutor::kind_of(const policy::StepPlan& plan, bool waits) 
                        return at.model == lockstep_->model();
                      });
   return group ? policy::Doing::kGroupStep : policy::Doing::kStep;
-}
-
-Duration DeviceExecutor::pace_of(const policy::StepPlan& plan) const {
-  std::int64_t tokens = 0;
-  for (const policy::ModelBatch& batch : plan.batches) {
-    for (const policy::StepSlice& slice : batch.slices) {
-      tokens += slice.tokens;
-    }
-  }
-  return pace_.step + pace_.token * tokens;
-}
-
-/// Waits until the step has taken as long as the pace says; gives what it took in the end. One that
-/// had to wait for weights is not late for that.
-Duration DeviceExecutor::keep_pace(const policy::StepPlan& plan, Instant began, bool waits) {
-  const Duration paced = pace_of(plan);
-  const Duration took = steady_now() - began;
-  if (paced == Duration{}) {
-    return took;
-  }
-  const Duration waited = waited_for_core();
-  if (took < paced) {
-    std::this_thread::sleep_for(paced - took);
-  }
-  const Duration passed = steady_now() - began;
-  if (!waits && passed > paced + paced / kLateSlack) {
-    ++stats_.late_steps;
-    stats_.slow_steps += passed > paced + paced / kSlowSlack ? 1 : 0;
-    // Who had its core as soon as it woke up, and no work left, was woken late by the machine.
-    const Duration held_up = waited_for_core() - waited;
-    stats_.overrun_steps += took + held_up > paced + paced / kSlowSlack ? 1 : 0;
-    log::info("a step was late",
-              {{"pace_s", to_seconds(paced)},
-               {"worked_s", to_seconds(took)},
-               {"waited_s", to_seconds(held_up)},
-               {"took_s", to_seconds(passed)}});
-  }
-  return passed;
 }
 
 void DeviceExecutor::set_open(ModelId model, std::optional<core::ImageSource> source) {

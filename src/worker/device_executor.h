@@ -25,6 +25,7 @@
 #include "worker/grammars.h"
 #include "worker/lockstep.h"
 #include "worker/mapper.h"
+#include "worker/pacing.h"
 #include "worker/pulse.h"
 #include "worker/relay.h"
 
@@ -149,15 +150,13 @@ class DeviceExecutor {
   void await_grammars(const core::WorkerCommand& command, std::vector<core::WorkerEvent>& events);
   void remove(core::SequenceId id);
   [[nodiscard]] bool waits_for_weights(const policy::StepPlan& plan) const;
-  [[nodiscard]] Duration pace_of(const policy::StepPlan& plan) const;
   [[nodiscard]] policy::Doing kind_of(const policy::StepPlan& plan, bool waits) const;
-  [[nodiscard]] Duration keep_pace(const policy::StepPlan& plan, Instant began, bool waits);
   [[nodiscard]] core::KvCounted counted() const;
   void name_shard(core::WorkerCommand& command) const;
   void set_open(ModelId model, std::optional<core::ImageSource> source);
 
   device::Device& device_;
-  rpc::Pace pace_;
+  Pacing pacing_;
   Handlers handlers_;
   memory::PagePool pool_;
   std::vector<PageId> recordings_{};  ///< Pages whose memory the driver has for recordings.

@@ -1,0 +1,59 @@
+#include "worker/pacing.h"
+
+#include <thread>
+
+#include "base/clock.h"
+#include "base/core_wait.h"
+#include "base/log.h"
+
+namespace heddle::worker {
+
+namespace {
+
+/// A paced step is late beyond this part of its pace: waking up always takes a little longer.
+constexpr std::int64_t kLateSlack = 20;
+/// And slow beyond this one.
+constexpr std::int64_t kSlowSlack = 5;
+
+}  // namespace
+
+Duration Pacing::of(const policy::StepPlan& plan) const {
+  std::int64_t tokens = 0;
+  for (const policy::ModelBatch& batch : plan.batches) {
+    for (const policy::StepSlice& slice : batch.slices) {
+      tokens += slice.tokens;
+    }
+  }
+  return pace_.step + pace_.token * tokens;
+}
+
+Duration Pacing::keep(const policy::StepPlan& plan,
+                      Instant began,
+                      bool waits,
+                      rpc::WorkerStats& stats) const {
+  const Duration paced = of(plan);
+  const Duration took = steady_now() - began;
+  if (paced == Duration{}) {
+    return took;
+  }
+  const Duration waited = waited_for_core();
+  if (took < paced) {
+    std::this_thread::sleep_for(paced - took);
+  }
+  const Duration passed = steady_now() - began;
+  if (!waits && passed > paced + paced / kLateSlack) {
+    ++stats.late_steps;
+    stats.slow_steps += passed > paced + paced / kSlowSlack ? 1 : 0;
+    // Who had its core as soon as it woke up, and no work left, was woken late by the machine.
+    const Duration held_up = waited_for_core() - waited;
+    stats.overrun_steps += took + held_up > paced + paced / kSlowSlack ? 1 : 0;
+    log::info("a step was late",
+              {{"pace_s", to_seconds(paced)},
+               {"worked_s", to_seconds(took)},
+               {"waited_s", to_seconds(held_up)},
+               {"took_s", to_seconds(passed)}});
+  }
+  return passed;
+}
+
+}  // namespace heddle::worker
