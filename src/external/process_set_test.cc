@@ -1,6 +1,7 @@
 #include "external/process_set.h"
 
 #include <algorithm>
+#include <thread>
 
 #include <gtest/gtest.h>
 

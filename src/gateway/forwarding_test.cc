@@ -1,6 +1,7 @@
 #include "gateway/forwarding.h"
 
 #include <future>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
