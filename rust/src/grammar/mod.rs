@@ -25,6 +25,9 @@ use crate::abi::{guard, Buffer, Bytes, Code, Failure};
 use crate::stack::on_large_stack;
 use crate::tokenizer::pieces::Table;
 
+/// Tokens of an answer that are tried when a grammar is compiled.
+const STEPS_WALKED: usize = 4;
+
 /// Around what a model thinks before it answers; `src/text/reasoning.h` parts the two again.
 const OPEN: &str = "<think>";
 const CLOSE: &str = "</think>";
@@ -126,8 +129,24 @@ impl Vocabulary {
         if mask.is_zero() {
             return Err(Failure::invalid("no text conforms to the grammar"));
         }
+        walk(&matcher)?;
         Ok(Grammar { matcher, size: self.size })
     }
+}
+
+/// Goes the first steps of an answer, in a copy: many a grammar that costs too much, an object of very
+/// many optional properties above all, does so only once an answer has begun.
+fn walk(matcher: &Matcher) -> Result<(), Failure> {
+    let mut copy = matcher.deep_clone();
+    for _ in 0..STEPS_WALKED {
+        let mask = copy.compute_mask_or_eos().map_err(of_library)?;
+        let Some(token) = mask.first_bit_set() else { break };
+        copy.consume_token(token as TokenId).map_err(of_library)?;
+        if copy.is_stopped() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// How far one answer has come in its grammar. Owned by one thread at a time.
