@@ -81,7 +81,7 @@ class Forwarding {
   Task<Result<void>> pass_as_event(UpstreamExchange& engine);
   Task<bool> recover(Error error, std::uint64_t losses);
   Task<void> fail(Error error);
-  Task<void> fail_with(api::ApiError told);
+  Task<void> fail_with(api::ApiError told, std::string why);
   Task<void> speak(std::string events);
   Task<void> tell_of_waiting();
 
@@ -310,7 +310,8 @@ Task<Result<void>> Forwarding::pass_answer(UpstreamExchange& engine) {
   readable_ = head.is_plain();
   if (!keep_here(*engine.head())) {
     api::ApiError told = redirected_elsewhere(job_.model->config.id);
-    co_await fail_with(std::move(told));
+    std::string why = told.message;
+    co_await fail_with(std::move(told), std::move(why));
     co_return Result<void>();
   }
   if (speaking_) {
@@ -424,16 +425,17 @@ Task<void> Forwarding::fail(Error error) {
     told.status = 502;  // The engine's answer is no HTTP.
     told.code = "bad_gateway";
   }
-  co_await fail_with(std::move(told));
+  co_await fail_with(std::move(told), std::move(error.message));
 }
 
-Task<void> Forwarding::fail_with(api::ApiError told) {
+/// `why` is for the log, which tells of paths.
+Task<void> Forwarding::fail_with(api::ApiError told, std::string why) {
   if (!speaking_ && !answering_) {
-    live_.end(told.status, error.message);
+    live_.end(told.status, why);
     co_await respond_error(http_, std::move(told));
     co_return;
   }
-  live_.end(200, error.message);
+  live_.end(200, why);
   if (!events_) {
     http_.drop();
     co_return;
@@ -441,7 +443,7 @@ Task<void> Forwarding::fail_with(api::ApiError told) {
   std::string events = error_events(told);
   const Result<void> sent = co_await http_.end(std::move(events));
   if (!sent) {
-    live_.end(499, error.message);
+    live_.end(499, why);
   }
 }
 
