@@ -10,7 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integratio
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "slow: takes minutes; runs where HEDDLE_SLOW_TESTS is set, as .ci/run does")
+    config.addinivalue_line("markers", "slow: takes minutes; runs where HEDDLE_SLOW_TESTS is set")
 
 
 def pytest_collection_modifyitems(items):
