@@ -171,7 +171,7 @@ def test_a_sandbox_that_is_killed_is_replaced(server):
     answers = []
 
     def send(i):
-        answers.append(ask(server, *by_guided_json(optional_properties(1000 + i)), max_tokens=1))
+        answers.append(ask(server, *by_guided_json(optional_properties(480 - i)), max_tokens=1))
 
     clients = [threading.Thread(target=send, args=(i,)) for i in range(4)]
     for client in clients:
