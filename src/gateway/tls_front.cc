@@ -174,7 +174,8 @@ class TlsFront::Relay : public std::enable_shared_from_this<Relay> {
   std::string to_server_{};   ///< What did not fit. Nothing is read from the client meanwhile.
   std::string to_client_{};   ///< Likewise, from the server.
   bool plain_ = false;        ///< The client does not speak TLS, and has been told.
-  bool shaken_ = false;       ///< The handshake is done.
+  bool begun_ = false;        ///< The handshake has.
+  bool shaken_ = false;       ///< It is done.
   bool client_full_ = false;  ///< It must take something first.
   bool stalled_ = false;      ///< It has taken nothing since the deadline was set.
   bool client_ended_ = false;
@@ -254,11 +255,18 @@ int TlsFront::Relay::outcome(int result) {
 // --- The handshake ---
 
 void TlsFront::Relay::shake() {
-  char first = 0;
-  if (recv(client_.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1 && first >= 'A' &&
-      first <= 'Z') {
-    answer_plainly();
-    return;
+  if (!begun_) {
+    // Before anything of it is read: OpenSSL would take what is no handshake away.
+    char first = 0;
+    const ssize_t peeked = recv(client_.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (peeked < 0 && (errno == EAGAIN || errno == EINTR)) {
+      return;
+    }
+    if (peeked == 1 && first >= 'A' && first <= 'Z') {
+      answer_plainly();
+      return;
+    }
+    begun_ = true;
   }
   ERR_clear_error();
   const int result = SSL_accept(session_.get());

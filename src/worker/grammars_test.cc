@@ -1,5 +1,7 @@
 #include "worker/grammars.h"
 
+#include <condition_variable>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,8 +56,21 @@ class GrammarsTest : public testing::Test {
   }
 
   const text::ByteModelDirectory directory_{};
-  std::vector<SequenceId> said_{};  ///< In the thread; read once that has ended.
-  Grammars grammars_{[this](SequenceId sequence) { said_.push_back(sequence); }};
+  /// What the thread has said, once that is so much.
+  std::vector<SequenceId> said(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    more_.wait(lock, [&] { return said_.size() >= count; });
+    return said_;
+  }
+
+  std::mutex mutex_{};
+  std::condition_variable more_{};
+  std::vector<SequenceId> said_{};  ///< Under mutex_.
+  Grammars grammars_{[this](SequenceId sequence) {
+    const std::lock_guard lock(mutex_);
+    said_.push_back(sequence);
+    more_.notify_all();
+  }};
 };
 
 TEST_F(GrammarsTest, EqualGrammarsAreCompiledOnceAndEachSequenceGoesItsOwnWay) {
@@ -83,7 +98,7 @@ TEST_F(GrammarsTest, CompilesInTheOrderInWhichItWasAsked) {
   for (const SequenceId sequence : {kFirst, kSecond, kThird}) {
     EXPECT_TRUE(grammars_.take(sequence));
   }
-  EXPECT_THAT(said_, ElementsAre(kThird, kFirst, kSecond));
+  EXPECT_THAT(said(3), ElementsAre(kThird, kFirst, kSecond));
 }
 
 TEST_F(GrammarsTest, WhatIsKeptGoesBeforeWhatHasToBeCompiled) {
