@@ -49,6 +49,22 @@ def padded(size):
     return path, {**body, "nobody_reads_this": "x" * spare}
 
 
+def fields(count):
+    path, body = chat()
+    return path, {**body, **{f"f{i}": 0 for i in range(count - len(body))}}
+
+
+def properties(count):
+    names = [f"p{i}" for i in range(count)]
+    schema = {"type": "object", "properties": dict.fromkeys(names, {"type": "integer"}), "required": names}
+    return chat(guided_json=schema)
+
+
+def rules(count):
+    """So many rules, each of them short and none deep."""
+    return chat(guided_grammar="start: r1\n" + "\n".join(f'r{i}: "x"' for i in range(1, count)))
+
+
 # name -> (what makes a request of a size, the largest that is taken, status and word of one more)
 BODIES = {
     "body": (padded, BODY, 413, "limits.body"),
@@ -65,6 +81,9 @@ BODIES = {
     "prompts": (lambda n: completion(["1+2="] * n), 128, 400, "prompt"),
     "grammar bytes": (lambda n: chat(guided_grammar='start: "x"\n//' + "y" * (n - 13)), 256 << 10, 400, "262144"),
     "grammar brackets": (lambda n: chat(guided_regex="(" * n + "x" + ")" * n), 100, 400, "100"),
+    "grammar properties": (properties, 2000, 400, "2000"),
+    "grammar rules": (rules, 5000, 400, "5000"),
+    "body fields": (fields, 4096, 400, "4096"),
     "embedding inputs": (lambda n: ("/v1/embeddings", {"model": MODEL, "input": ["1"] * n}), 2048, 400, "2048"),
 }
 
@@ -105,8 +124,49 @@ def test_wires(server, name):
     assert exchange(server, make(most + 1)) == status
 
 
-# Driven where their own attack is.
-ELSEWHERE = {}
+def test_the_name_of_a_model(server):
+    assert server.call(*named("m" * 1024))[0] == 404
+    status, _, body = server.call(*named("m" * 1025))
+    assert status == 400 and "1024" in body["error"]["message"]
+
+
+def named(name):
+    path, body = chat()
+    return path, {**body, "model": name}
+
+
+# Driven where their own attack is, or beside their sources where that is quicker.
+ELSEWHERE = {
+    "model name": __file__,
+    "connections": "test_connections.py",
+    "connections of a client": "test_connections.py",
+    "descriptors": "test_connections.py",
+    "time of a head": "test_connections.py",
+    "time of a body": "test_connections.py",
+    "taking an answer": "test_connections.py",
+    "trailers": "test_smuggling.py",
+    "framing": "test_smuggling.py",
+    "handshakes": "test_tls.py",
+    "time of a handshake": "test_tls.py",
+    "shutdown": "test_shutdown.py",
+    "foreign pages": "test_web_pages.py",
+    "prompt bytes": "test_long_prompts.py",
+    "prompt tokens": "test_long_prompts.py",
+    "texts of a client": "../../src/gateway/text_pool_test.cc",
+    "texts of all": "../../src/gateway/text_pool_test.cc",
+    "queue": "../../src/gateway/inference_handlers_test.cc",
+    "share of a queue": "../../src/gateway/model_queue_test.cc",
+    "grammar depth": "test_grammars.py",
+    "grammar time": "test_grammars.py",
+    "grammar memory": "../../src/sandbox/sandbox_test.cc",
+    "grammars of a client": "test_grammars.py",
+    "tokenizer files": "test_grammars.py",
+    "engine head": "../../src/gateway/upstream_test.cc",
+    "engine redirect": "../../src/gateway/redirect_test.cc",
+    "silent worker": "test_hangs.py",
+    "silent engine": "test_hangs.py",
+    "threads": "test_process_limits.py",
+}
 
 
 def test_the_page_and_the_cases_are_the_same():
