@@ -52,8 +52,8 @@ gateway::Gateway::TextOpener text_opener(const std::string& base,
       log::error("a model's files were not found",
                  {{"model", model.id}, {"why", directory.error().message}});
       return Error{directory.error().code,
-                   "the files of the model were not found; the server's log says where they "
-                   "were looked for"};
+                   "the files of the model \"" + model.id +
+                       "\" were not found; the server's log says where they were looked for"};
     }
     Result<void> tried = sandbox->try_files(directory->string());
     Result<std::shared_ptr<const gateway::ModelText>> text =

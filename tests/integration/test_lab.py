@@ -127,7 +127,7 @@ def test_late_steps_make_a_run_invalid(tmp_path):
         (EXPERIMENT + DRAWN, ["--seeds", "5..3"], '--seeds: "5..3" is no number of seeds'),
         (EXPERIMENT + DRAWN.replace("rate: 3", "rate: fast"), [], 'trace.rate: "fast" is not a number'),
         (EXPERIMENT + "trace: {file: nowhere.csv}\n", [], "nowhere.csv: cannot be read"),
-        (EXPERIMENT.replace("/adder", "/nowhere") + DRAWN, [], "nowhere"),
+        (EXPERIMENT.replace("/adder", "/nowhere") + DRAWN, [], 'the files of the model \\"one\\" were not found'),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path, text, options, message):
