@@ -202,15 +202,21 @@ def ask_each(server, turn):
         assert server.chat(model, prompt) == answer
 
 
+def fail_next(server, faults, text):
+    """Has the next worker of the first GPU fail so. Those of now have begun: what is planned is for the first to begin."""
+    wait_for(lambda: all(found["up"] for found in server.call("/api/devices")[2]["devices"]))
+    faults.write_text(text)
+    os.kill(server.workers()[0], signal.SIGKILL)
+    wait_for(lambda: not faults.exists())
+
+
 def after_fault(server, faults, text):
     """Has the next worker fail so, and asks until it has; what is asked is answered right. Gives the log's lines."""
 
     def lost():
         return [line for line in server.log().splitlines() if "device lost" in line]
 
-    faults.write_text(text)
-    os.kill(server.workers()[0], signal.SIGKILL)
-    wait_for(lambda: not faults.exists())
+    fail_next(server, faults, text)
     turn, deadline = 0, time.monotonic() + 120
     while not lost():  # How much comes to this device is the manager's to say.
         assert time.monotonic() < deadline, "it never failed"
@@ -241,9 +247,7 @@ def test_memory_that_runs_out_in_a_load_is_named_and_the_load_done_again(tmp_pat
     faults = tmp_path / "faults"
     env = {**machine(), "HEDDLE_CUDA_EMULATOR_FAULTS": str(faults)}
     with heddle.Server(config(), env=env) as server:
-        faults.write_text("cuMemSetAccess 2 2")  # The first is that of all pages, at the start.
-        os.kill(server.workers()[0], signal.SIGKILL)
-        wait_for(lambda: not faults.exists())
+        fail_next(server, faults, "cuMemSetAccess 2 2")  # The first is that of all pages, at the start.
         prompt, answer = heddle.eval_set("adder", 1)[0]
         body = {"model": "adder", "messages": [{"role": "user", "content": prompt}], "temperature": 0}
         status, _, said = server.call("/v1/chat/completions", body)
