@@ -164,13 +164,13 @@ struct Limits {
   std::int64_t connections = 4096;    ///< Open at once.
   /// With a request of one client (a key, or an address without one); 0: 3/4 of `connections`.
   std::int64_t connections_per_client = 0;
-  std::int64_t queue = 512;           ///< Requests per model, waiting and running.
-  Duration request_timeout = 10min;   ///< From a request's arrival to its last token.
-  Duration load_timeout = 5min;       ///< What a request waits at most for its model.
-  bool load_timeout_given = false;    ///< Else an engine's start_timeout counts where it is more.
-  Duration idle_timeout = 75s;        ///< A connection between requests.
-  Duration header_timeout = 15s;      ///< From the first byte of a request to its last.
-  Duration stall_timeout = 30s;       ///< A client that takes none of its answer.
+  std::int64_t queue = 512;          ///< Requests per model, waiting and running.
+  Duration request_timeout = 10min;  ///< From a request's arrival to its last token.
+  Duration load_timeout = 5min;      ///< What a request waits at most for its model.
+  bool load_timeout_given = false;   ///< Else an engine's start_timeout counts where it is more.
+  Duration idle_timeout = 75s;       ///< A connection between requests.
+  Duration header_timeout = 15s;     ///< From the first byte of a request to its last.
+  Duration stall_timeout = 30s;      ///< A client that takes none of its answer.
 };
 
 struct Config {
