@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "gateway/task.h"
@@ -66,7 +67,10 @@ TEST(TextPool, ClientsTakeTurnsBetweenSteps) {
   all_wait.set_value();
   loop.run();
   std::erase_if(log.lines, [](const std::string& line) { return line.ends_with("done"); });
-  EXPECT_EQ(log.lines, (std::vector<std::string>{"a1", "b1", "a1", "b1", "a1", "a2"}));
+  // The first step may have begun before the others came, and is then nobody's turn.
+  EXPECT_THAT(log.lines,
+              testing::AnyOf(testing::ElementsAre("a1", "b1", "a1", "b1", "a1", "a2"),
+                             testing::ElementsAre("a1", "a1", "b1", "a1", "b1", "a2")));
 }
 
 TEST(TextPool, ShortWorksDoNotWaitForLongOnes) {
