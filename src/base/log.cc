@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -195,7 +196,11 @@ void configure(const Options& options) {
   const std::lock_guard lock(out.mutex);
   out.options = options;
   if (!out.logger) {
-    out.pool = std::make_shared<spdlog::details::thread_pool>(kQueueLines, 1);
+    try {
+      out.pool = std::make_shared<spdlog::details::thread_pool>(kQueueLines, 1);
+    } catch (const std::system_error&) {
+      return;  // No thread left: whoever logs writes.
+    }
     out.logger =
         std::make_shared<spdlog::async_logger>("heddle",
                                                std::make_shared<spdlog::sinks::stderr_sink_mt>(),

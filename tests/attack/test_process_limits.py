@@ -1,5 +1,6 @@
 """A limit of processes that is too low: one line says so, and nothing aborts."""
 
+import itertools
 import os
 import pathlib
 import resource
@@ -12,26 +13,27 @@ import urllib.request
 import pytest
 import server as heddle
 
-NOBODY = 65534
+# A user for each server: the limit counts what is left of the last one's processes too.
+NOBODIES = itertools.count(1_000_000 + 100 * os.getpid())
 JSON = {"Content-Type": "application/json"}
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="root alone may start what another user runs")
 
 
-def confine(limit):
-    """Of a child: a user that is not root, as that is exempt, and may have so many processes."""
+def confine(limit, user):
+    """Of a child: it is not root, as that is exempt, and may have so many processes."""
 
     def begin():
         resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
         os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
+        os.setgid(user)
+        os.setuid(user)
 
     return begin
 
 
 class Confined:
-    """`heddle serve` as nobody, from a place that nobody may read."""
+    """`heddle serve` as a user nobody knows, from a place that anybody may read."""
 
     def __init__(self, limit):
         self.directory = tempfile.TemporaryDirectory(prefix="heddle-nobody-")
@@ -49,7 +51,7 @@ class Confined:
             stderr=self.log.open("w"),
             cwd=folder,
             text=True,
-            preexec_fn=confine(limit),
+            preexec_fn=confine(limit, next(NOBODIES)),
         )
 
     def __enter__(self):

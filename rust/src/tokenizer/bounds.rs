@@ -1,6 +1,8 @@
-//! What is refused of tokenizer files: what makes the library recurse as deep as a token is long, and
-//! what makes a text many times longer on its way to tokens or back.
+//! What is refused of tokenizer files: what makes the library recurse as deep as a token is long,
+//! reserve memory for what is not there, or make a text many times longer on its way to tokens or
+//! back.
 
+use serde::Deserialize;
 use serde_json::Value;
 use tokenizers::Tokenizer;
 
@@ -45,18 +47,53 @@ pub fn check_strings(json: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What of tokenizer.json may have tables of normalisations.
+#[derive(Deserialize)]
+struct Normalizer {
+    normalizer: Option<Value>,
+}
+
+/// Refuses tables of normalisations that say to be longer than they are: the library reserves 8 bytes
+/// for each 4 that they say.
+pub fn check_tables(json: &[u8]) -> Result<(), Failure> {
+    let file: Normalizer = serde_json::from_slice(json)
+        .map_err(|error| Failure::corrupt(format!("tokenizer.json: {error}")))?;
+    file.normalizer.as_ref().map_or(Ok(()), check_tables_in)
+}
+
+fn check_tables_in(value: &Value) -> Result<(), Failure> {
+    match value {
+        Value::Array(parts) => parts.iter().try_for_each(check_tables_in),
+        Value::Object(parts) => {
+            let table = parts.get(CHARSMAP).and_then(Value::as_str).map(base64);
+            if let Some((trie, said)) = table.as_deref().and_then(trie) {
+                if trie.len() < said {
+                    return Err(Failure::corrupt(format!(
+                        "tokenizer.json: a {CHARSMAP} says that its trie has {said} bytes; it has {}",
+                        trie.len()
+                    )));
+                }
+            }
+            parts.values().try_for_each(check_tables_in)
+        }
+        _ => Ok(()),
+    }
+}
+
 fn kind(step: &Value) -> &str {
     step.get("type").and_then(Value::as_str).unwrap_or("")
 }
 
+/// What follows the size of a table's trie, and that size; nothing where it is cut short.
+fn trie(table: &[u8]) -> Option<(&[u8], usize)> {
+    let (size, rest) = table.split_first_chunk::<4>()?;
+    Some((rest, u32::from_le_bytes(*size) as usize / 4 * 4))
+}
+
 /// Bytes that a text of one letter can become by a table of SentencePiece: its longest entry.
 fn charsmap_growth(step: &Value) -> usize {
-    let text = step.get(CHARSMAP).and_then(Value::as_str).unwrap_or("");
-    let bytes = base64(text);
-    let size = bytes.get(..4).map_or(0, |size| {
-        u32::from_le_bytes([size[0], size[1], size[2], size[3]]) as usize / 4 * 4
-    });
-    let entries = bytes.get(4usize.saturating_add(size)..).unwrap_or(&[]);
+    let bytes = base64(step.get(CHARSMAP).and_then(Value::as_str).unwrap_or(""));
+    let entries = trie(&bytes).and_then(|(rest, size)| rest.get(size..)).unwrap_or(&[]);
     entries.split(|&byte| byte == 0).map(<[u8]>::len).max().unwrap_or(0)
 }
 
@@ -199,6 +236,24 @@ mod tests {
         // A trie of 4 bytes, then "a", "bcd".
         let step = json!({"type": "Precompiled", CHARSMAP: "BAAAAAEAAABhAGJjZAA="});
         assert_eq!(growth(&step), 3);
+    }
+
+    #[test]
+    fn a_table_is_as_long_as_it_says() {
+        let file = |table: &str| {
+            let step = json!({"type": "Precompiled", CHARSMAP: table});
+            let steps = json!({"type": "Sequence", "normalizers": [step]});
+            json!({"model": {}, "normalizer": steps}).to_string()
+        };
+        for whole in ["", "AAAA", "BAAAAAEAAABhAGJjZAA="] {
+            assert!(check_tables(file(whole).as_bytes()).is_ok(), "{whole}");
+        }
+        let refused = check_tables(file("////////").as_bytes()).unwrap_err();
+        assert!(refused.message.contains("4294967292 bytes; it has 2"), "{}", refused.message);
+        let escaped = file("////////").replace("_charsmap", "\\u005fcharsmap");
+        assert!(check_tables(escaped.as_bytes()).is_err());
+        assert!(check_tables(b"{}").is_ok());
+        assert!(check_tables(b"{").is_err());
     }
 
     #[test]
