@@ -241,6 +241,7 @@ void fields(V& v, Like<Submit> auto& x) {
   v("age", x.age);
   v("due", x.due);
   v("priority", x.priority);
+  v("client", x.client);
   v("cache_salt", x.cache_salt);
 }
 

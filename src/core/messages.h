@@ -145,6 +145,7 @@ struct Submit {
   Duration age{};             ///< Since the request was accepted.
   Duration due{};             ///< Until its first token is, by its model's objective; < 0: since.
   std::int32_t priority = 0;  ///< Lower goes first.
+  std::uint64_t client = 0;   ///< RequestRecord::client.
   std::string cache_salt{};   ///< Only requests of the same salt share cached prefixes.
 };
 

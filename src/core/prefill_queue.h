@@ -1,5 +1,7 @@
 #pragma once
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -16,6 +18,7 @@ struct QueuedPrefill {
   policy::SequenceId id{};
   ModelId model{};
   std::int32_t priority = 0;  ///< Lower goes first.
+  std::uint64_t client = 0;   ///< Whose it is.
   Instant arrived{};
   Instant due{};              ///< Its first token.
   Duration prefill{};         ///< What that takes; > 0.
@@ -31,7 +34,11 @@ struct PrefillState {
 };
 
 /// What waits on a device for its prefill, of all models: policy::plan_queue, with what it wants
-/// remembered from pass to pass. Priorities go one after the other.
+/// remembered from pass to pass. Priorities go one after the other. So do turns where several
+/// clients wait: a client has kTurn sequences in each, and one that comes joins the turn that is
+/// on. So who asks for much at once holds up nobody else for long; within a turn, and where one
+/// client waits alone, deadlines decide. (It is fair queueing by start times, counted in sequences:
+/// P. Goyal, H. M. Vin and H. Cheng, "Start-time Fair Queueing", 1996.)
 ///
 /// Nobody starves of the same priority. Whose first token is late anyway is served by the late
 /// list, which earns its part of the time; so is who was on time and is overdue for want of pages,
@@ -39,19 +46,32 @@ struct PrefillState {
 /// keeps all pages that come free.
 class PrefillQueue {
  public:
+  /// Sequences of a client that make a turn.
+  static constexpr std::size_t kTurn = 4;
+
   /// Those to admit now, in this order. `waiting`: all that wait. O(n log n).
   [[nodiscard]] std::vector<policy::SequenceId> pass(const PrefillState& state,
                                                      const std::vector<QueuedPrefill>& waiting);
 
  private:
   struct Rest;
-  void pass_one(std::int32_t priority,
+  /// Lower goes first. Turns are counted while anybody waits.
+  struct Place {
+    std::int32_t priority = 0;
+    std::size_t turn = 0;
+    friend auto operator<=>(const Place&, const Place&) = default;
+  };
+  void give_turns(const std::vector<const QueuedPrefill*>& waiting);
+  [[nodiscard]] std::map<Place, std::vector<const QueuedPrefill*>> places(
+      const std::vector<QueuedPrefill>& waiting);
+  void pass_one(Place place,
                 std::vector<policy::QueuedRequest> requests,
                 Rest& rest,
                 std::vector<policy::SequenceId>& admit);
 
+  std::map<policy::SequenceId, std::size_t> turns_{};  ///< Of all that wait.
   std::set<policy::SequenceId> late_{};
-  std::map<std::int32_t, Duration> credits_{};  ///< QueuePlan::late_credit, by priority.
+  std::map<Place, Duration> credits_{};  ///< QueuePlan::late_credit.
 };
 
 }  // namespace heddle::core

@@ -50,6 +50,60 @@ TEST(PrefillQueue, PrioritiesGoOneAfterTheOtherAndLateOnesOfTheFirstBeforeAllOfT
       << "the second has time for the third, which is late";
 }
 
+TEST(PrefillQueue, ClientsTakeTurns) {
+  PrefillQueue queue;
+  std::vector<QueuedPrefill> waiting;
+  for (std::uint64_t id = 1; id <= 3 * PrefillQueue::kTurn; ++id) {
+    waiting.push_back(waits(id, 1ms, 1s + id * 1ms));
+    waiting.back().client = 7;
+  }
+  waiting.push_back(waits(100, 1ms, 5s));
+  const std::vector<SequenceId> admitted = queue.pass({.ahead = 1s}, waiting);
+  ASSERT_EQ(admitted.size(), waiting.size());
+  EXPECT_EQ(admitted[PrefillQueue::kTurn], SequenceId(100))
+      << "due last, but only so many of another client go before it";
+
+  waiting.back().client = 7;
+  EXPECT_EQ(PrefillQueue().pass({.ahead = 1s}, waiting).back(), SequenceId(100));
+}
+
+// Only one goes at a time, so that most of the crowd waits still as the other client comes.
+TEST(PrefillQueue, WhoComesLateJoinsTheTurnThatIsOn) {
+  PrefillQueue queue;
+  std::vector<QueuedPrefill> waiting;
+  for (std::uint64_t id = 1; id <= 100; ++id) {
+    waiting.push_back(waits(id, 1s, 900s + id * 1s));
+    waiting.back().client = 7;
+  }
+  std::map<SequenceId, int> gone_at;
+  for (int pass = 0; !waiting.empty(); ++pass) {
+    if (pass == 20) {
+      for (std::uint64_t id = 201; id <= 210; ++id) {
+        waiting.push_back(waits(id, 1s, 2000s));
+      }
+    }
+    const auto admitted = queue.pass({.ahead = Duration{1}}, waiting);
+    ASSERT_EQ(admitted.size(), 1U) << pass;
+    gone_at[admitted[0]] = pass;
+    std::erase_if(waiting, [&](const QueuedPrefill& entry) { return entry.id == admitted[0]; });
+  }
+  EXPECT_EQ(gone_at.at(SequenceId(20)), 19) << "before the other client came: by deadline";
+  EXPECT_LE(gone_at.at(SequenceId(201)), 20 + 4);
+  EXPECT_LE(gone_at.at(SequenceId(210)), 20 + 2 * 12 + 4) << "its third turn";
+  EXPECT_LE(gone_at.at(SequenceId(32)), 19 + 12 + 10 + 4) << "nor does it hold up the first";
+}
+
+TEST(PrefillQueue, OneClientAloneIsServedByDeadlinesOnly) {
+  PrefillQueue queue;
+  std::vector<QueuedPrefill> waiting;
+  for (std::uint64_t id = 1; id <= 2 * PrefillQueue::kTurn; ++id) {
+    waiting.push_back(waits(id, 10s, 1s));
+  }
+  waiting.push_back(waits(100, 1s, 2s));
+  EXPECT_EQ(queue.pass({.ahead = 1s}, waiting).front(), SequenceId(100))
+      << "all others are late anyway";
+}
+
 TEST(PrefillQueue, WhoDoesNotFitHoldsUpItsOwnModelInLaterPrioritiesToo) {
   PrefillQueue queue;
   std::vector<QueuedPrefill> waiting = {waits(1, 1s, 5s), waits(2, 1s, 9s), waits(3, 1s, 9s)};

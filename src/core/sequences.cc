@@ -18,6 +18,7 @@ std::vector<SequenceId> Sequences::add(const Submit& submit, Instant now) {
                       .choice = choice.params.choice,
                       .model = submit.model,
                       .priority = submit.priority,
+                      .client = submit.client,
                       .arrived = now - submit.age,
                       .due = now + submit.due,
                       .begun = generated > 0,

@@ -22,6 +22,7 @@ struct Sequence {
   std::uint32_t choice = 0;
   ModelId model{};
   std::int32_t priority = 0;
+  std::uint64_t client = 0;
   Instant arrived{};
   Instant due{};       ///< Its first token.
   bool begun = false;  ///< Somebody has had a token of it, or it has had pages: it goes on first.

@@ -61,7 +61,8 @@ struct RequestRecord {
   std::vector<std::vector<TokenId>> generated{};  ///< Per choice, in order.
   std::vector<spec::FinishReason> finished{};     ///< Per choice; kNone while it runs.
   std::int32_t priority = 0;                      ///< Lower runs first.
-  std::optional<Instant> deadline{};              ///< Fails with kDeadlineExceeded after this.
+  std::uint64_t client = 0;           ///< Whose it is: of one priority clients take turns.
+  std::optional<Instant> deadline{};  ///< Fails with kDeadlineExceeded after this.
   /// The client named no length: an answer may end where the memory of its device does. Where it
   /// named one, the request runs where that fits.
   bool open_ended = false;

@@ -241,6 +241,7 @@ std::vector<QueuedPrefill> WorkerCore::Impl::queued_prefills() const {
     waiting.push_back({.id = view.id,
                        .model = view.model,
                        .priority = view.priority,
+                       .client = sequence.client,
                        .arrived = view.arrived,
                        .due = sequence.due,
                        .prefill = prefill_left(sequence),

@@ -1,6 +1,8 @@
 #include "gateway/live_requests.h"
 
 #include <algorithm>
+#include <functional>
+#include <string>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -68,6 +70,7 @@ void LiveRequests::start() {
     record->finished.resize(record->choices.size(), spec::FinishReason::kNone);
     record->open_ended = !job_.params.max_tokens.has_value();
     record->priority = std::max(job_.params.priority, job_.least_priority);
+    record->client = std::hash<std::string>{}(job_.asker.share);
     record->deadline = arrived_ + context_->limits.request_timeout;
     record->times.arrived = arrived_;
     // There is no '/' in a tenant, so nobody's salt makes another's of it.

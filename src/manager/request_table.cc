@@ -153,6 +153,7 @@ core::Submit RequestTable::submission(const core::RequestRecord& record, Instant
                       .age = std::max(now - record.times.arrived, Duration{}),
                       .due = due - now,
                       .priority = record.priority,
+                      .client = record.client,
                       .cache_salt = record.cache_salt};
   for (std::size_t choice = 0; choice < record.choices.size(); ++choice) {
     if (record.finished[choice] == spec::FinishReason::kNone) {

@@ -133,6 +133,7 @@ TEST(RequestTable, SubmitsWhatIsLeftToDo) {
   (void)table.accept({token(1, 0, 0, 10), token(1, 1, 0, 20, FinishReason::kStop)}, Instant{});
   core::RequestRecord& record = *table.find(RequestId(1))->record;
   record.times.arrived = Instant(Duration(100));
+  record.client = 77;
   record.cache_salt = "salt";
   record.choices[0].choice = 0;
   record.choices[2].choice = 2;
@@ -141,6 +142,7 @@ TEST(RequestTable, SubmitsWhatIsLeftToDo) {
   EXPECT_EQ(submit.prompt, record.prompt);
   EXPECT_EQ(submit.age, Duration(30));
   EXPECT_EQ(submit.due, Duration(-10));
+  EXPECT_EQ(submit.client, 77U);
   EXPECT_EQ(submit.cache_salt, "salt");
   ASSERT_EQ(submit.choices.size(), 2U);
   EXPECT_EQ(submit.choices[0].generated, std::vector<TokenId>{10});

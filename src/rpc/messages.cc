@@ -136,6 +136,7 @@ core::Submit from_wire(const wire::Submit& in, WireCheck& check) {
   submit.age = Duration(check.count(in.age_ns(), "age of a request"));
   submit.due = Duration(in.due_ns());
   submit.priority = in.priority();
+  submit.client = in.client();
   submit.cache_salt = in.cache_salt();
   return submit;
 }
@@ -185,6 +186,7 @@ void to_wire(const core::WorkerMessage& message, wire::ToWorker& out) {
                           body.set_age_ns(submit.age.count());
                           body.set_due_ns(submit.due.count());
                           body.set_priority(submit.priority);
+                          body.set_client(submit.client);
                           body.set_cache_salt(submit.cache_salt);
                         },
                         [&out](const core::CancelRequest& cancel) {

@@ -61,6 +61,7 @@ std::vector<ToWorker> every_to_worker() {
               .age = Duration(12),
               .due = Duration(-3),
               .priority = -2,
+              .client = 1ULL << 63U,
               .cache_salt = "salt"}),
           core::WorkerMessage(core::CancelRequest{.request = RequestId(6)}),
           core::WorkerMessage(core::RecallRequests{.model = ModelId(5), .most = 3}),
