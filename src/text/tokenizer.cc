@@ -57,7 +57,21 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::open(std::string_view tokeni
     return pieces.error();
   }
   // Not make_shared: the constructor is private.
-  return std::shared_ptr<const Tokenizer>(new Tokenizer(handle.release(), std::move(*pieces)));
+  std::shared_ptr<const Tokenizer> tokenizer(new Tokenizer(handle.release(), std::move(*pieces)));
+  // What goes around a text is around an empty one, too. The vocabulary itself has ids in bounds.
+  const auto around = tokenizer->encode("", SpecialTokens::kAdd);
+  if (!around) {
+    return Error{Code::kCorrupt, "tokenizer.json: " + around.error().message};
+  }
+  for (const TokenId id : *around) {
+    if (id < 0 || id >= tokenizer->vocab_size()) {
+      return Error{Code::kCorrupt,
+                   "tokenizer.json: its post_processor adds token " +
+                       std::to_string(static_cast<std::uint32_t>(id)) + ", the last one is " +
+                       std::to_string(tokenizer->vocab_size() - 1)};
+    }
+  }
+  return tokenizer;
 }
 
 Tokenizer::Tokenizer(heddle_text_tokenizer* handle, PieceTable pieces)
@@ -80,7 +94,7 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, SpecialTok
   if (!encoded) {
     return encoded.error();
   }
-  // Ids are below the limit that pieces.rs puts on them, so they fit.
+  // Ids are below the limit that pieces.rs puts on them, as open() sees to, so they fit.
   const std::span<const std::uint32_t> view = ids.view();
   std::vector<TokenId> result(view.size());
   std::ranges::transform(

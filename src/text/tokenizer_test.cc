@@ -164,6 +164,21 @@ TEST(Tokenizer, HugeIdsAreRefused) {
   EXPECT_THAT(tokenizer.error().message, HasSubstr("4000000000"));
 }
 
+TEST(Tokenizer, WhatGoesAroundATextIsInTheVocabulary) {
+  nlohmann::json json = nlohmann::json::parse(golden_tokenizer_json("no_decoder"));
+  for (const std::uint32_t id : {100'000U, 4'294'967'295U}) {
+    json["post_processor"] = {{"type", "RobertaProcessing"},
+                              {"sep", {"s", id}},
+                              {"cls", {"c", 1}},
+                              {"trim_offsets", true},
+                              {"add_prefix_space", true}};
+    const auto tokenizer = Tokenizer::open(json.dump());
+    ASSERT_FALSE(tokenizer);
+    EXPECT_EQ(tokenizer.error().code, Code::kCorrupt);
+    EXPECT_THAT(tokenizer.error().message, HasSubstr("adds token " + std::to_string(id)));
+  }
+}
+
 TEST(Tokenizer, BrokenConfigsGiveOneError) {
   const std::string good = golden_tokenizer_json("gpt2");
   const char* bad[] = {

@@ -201,12 +201,12 @@ fn check_names(tokens: &[Token]) -> Result<(), Failure> {
     }
     let mut references = References::default();
     // What stands before the first definition, and in statements, is of none.
-    let (mut current, _) = references.definition("");
+    let (mut current, _) = references.definition("", Use::Named);
     let (mut levels, mut outer) = (1, Vec::new());
     for (at, token) in tokens.iter().enumerate() {
         match token {
             Token::Name(name) => {
-                let (number, _) = references.definition(name);
+                let (number, _) = references.definition(name, Use::Named);
                 if defined[at] {
                     current = number;
                     levels = 1;

@@ -19,7 +19,7 @@ struct Definition {
 /// Definitions by name.
 #[derive(Default)]
 pub struct References<'a> {
-    numbers: HashMap<&'a str, usize>,
+    numbers: HashMap<(&'a str, Use), usize>,
     definitions: Vec<Definition>,
 }
 
@@ -34,17 +34,18 @@ pub struct Extent {
 }
 
 /// How a definition refers to another.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Use {
     Named,
     Copied,
 }
 
 impl<'a> References<'a> {
-    /// The definition with this name, and whether nobody has spoken of it before.
-    pub fn definition(&mut self, name: &'a str) -> (usize, bool) {
+    /// The definition with this name, as it is where it is used so, and whether nobody has spoken of
+    /// that before.
+    pub fn definition(&mut self, name: &'a str, by: Use) -> (usize, bool) {
         let count = self.definitions.len();
-        let number = *self.numbers.entry(name).or_insert(count);
+        let number = *self.numbers.entry((name, by)).or_insert(count);
         if number == count {
             self.definitions.push(Definition::default());
         }
@@ -145,8 +146,8 @@ mod tests {
     fn chain(length: usize, names: &[String]) -> References<'_> {
         let mut references = References::default();
         for i in 0..length {
-            let (from, _) = references.definition(&names[i]);
-            let (to, _) = references.definition(&names[i + 1]);
+            let (from, _) = references.definition(&names[i], Use::Named);
+            let (to, _) = references.definition(&names[i + 1], Use::Named);
             references.add_part(from);
             references.add(from, to, 3, Use::Copied);
         }

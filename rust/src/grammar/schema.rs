@@ -80,7 +80,7 @@ fn check_count(part: &Part, count: usize) -> Result<(), Failure> {
 /// Refuses a schema whose references go too deep or multiply, and objects with too many properties.
 pub fn check(root: &Value) -> Result<(), Failure> {
     let mut references = References::default();
-    let (first, _) = references.definition("#");
+    let (first, _) = references.definition("#", Use::Named);
     let mut left =
         vec![Part { definition: first, levels: 1, key: "schema", value: root, merged: false }];
     let mut visits = 0;
@@ -95,8 +95,8 @@ pub fn check(root: &Value) -> Result<(), Failure> {
                 for (key, value) in object {
                     if let (true, Some(name)) = (key == "$ref", value.as_str()) {
                         let name = if name == "#/" { "#" } else { name };
-                        let (to, new) = references.definition(name);
                         let by = if merged { Use::Copied } else { Use::Named };
+                        let (to, new) = references.definition(name, by);
                         references.add(part.definition, to, part.levels, by);
                         if let (true, Some(value)) = (new, target(root, name)) {
                             left.push(Part {
@@ -104,7 +104,7 @@ pub fn check(root: &Value) -> Result<(), Failure> {
                                 levels: 1,
                                 key: "$ref",
                                 value,
-                                merged: false,
+                                merged, // And so is all that it refers to.
                             });
                         }
                     } else {
@@ -242,6 +242,25 @@ mod tests {
         assert!(doubling(typed).is_err());
         assert!(doubling(merged).is_err());
         assert!(doubling(choice).is_ok());
+    }
+
+    #[test]
+    fn what_is_merged_merges_all_that_it_refers_to() {
+        let doubled = |top: Value| {
+            let mut definitions = Map::new();
+            for i in 0..40 {
+                let next = json!({"$ref": format!("#/$defs/a{}", i + 1)});
+                definitions.insert(format!("a{i}"), json!({"oneOf": [next, next]}));
+            }
+            definitions.insert("a40".to_string(), json!({"type": "object"}));
+            let mut schema = top;
+            schema["$defs"] = definitions.into();
+            check(&schema)
+        };
+        let first = json!({"$ref": "#/$defs/a0"});
+        assert!(doubled(first.clone()).is_ok());
+        assert!(doubled(json!({"oneOf": [first, true]})).is_ok());
+        assert!(doubled(json!({"allOf": [first, true]})).is_err());
     }
 
     #[test]

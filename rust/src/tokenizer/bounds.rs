@@ -4,7 +4,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use tokenizers::Tokenizer;
+use tokenizers::{NormalizerWrapper, Tokenizer};
 
 use crate::abi::Failure;
 
@@ -47,18 +47,23 @@ pub fn check_strings(json: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What of tokenizer.json may have tables of normalisations.
+/// What is read of tokenizer.json before the library reads it.
 #[derive(Deserialize)]
 struct Normalizer {
     normalizer: Option<Value>,
 }
 
-/// Refuses tables of normalisations that say to be longer than they are: the library reserves 8 bytes
-/// for each 4 that they say.
-pub fn check_tables(json: &[u8]) -> Result<(), Failure> {
-    let file: Normalizer = serde_json::from_slice(json)
-        .map_err(|error| Failure::corrupt(format!("tokenizer.json: {error}")))?;
-    file.normalizer.as_ref().map_or(Ok(()), check_tables_in)
+/// Refuses a normalizer that makes texts too long, by which the library makes tokens anew as it opens
+/// the file, and one whose tables say to be longer than they are: the library reserves 8 bytes for
+/// each 4 that they say.
+pub fn check_normalizer(json: &[u8]) -> Result<(), Failure> {
+    let corrupt = |error| Failure::corrupt(format!("tokenizer.json: {error}"));
+    let file: Normalizer = serde_json::from_slice(json).map_err(corrupt)?;
+    let Some(value) = file.normalizer else { return Ok(()) };
+    check_tables_in(&value)?;
+    // As the library reads it: it knows steps that do not say what they are.
+    let normalizer = NormalizerWrapper::deserialize(&value).map_err(corrupt)?;
+    check_longer("normalizer", growth(&serde_json::to_value(normalizer).map_err(corrupt)?))
 }
 
 fn check_tables_in(value: &Value) -> Result<(), Failure> {
@@ -173,24 +178,24 @@ fn copies(step: &Value) -> Result<usize, Failure> {
     }
 }
 
+fn check_longer(name: &str, growth: usize) -> Result<(), Failure> {
+    if growth > GROWTH_MAX {
+        return Err(Failure::corrupt(format!(
+            "tokenizer.json: its {name} can make a text {growth} times longer; the limit is \
+             {GROWTH_MAX}"
+        )));
+    }
+    Ok(())
+}
+
 /// Refuses steps that make texts too long.
 pub fn check_growth(tokenizer: &Tokenizer) -> Result<(), Failure> {
     let value = |step: Result<Value, serde_json::Error>| step.map_err(Failure::corrupt);
     let normalizer = value(serde_json::to_value(tokenizer.get_normalizer()))?;
     let splitter = value(serde_json::to_value(tokenizer.get_pre_tokenizer()))?;
     let decoder = value(serde_json::to_value(tokenizer.get_decoder()))?;
-    let steps = [
-        ("normalizer", growth(&normalizer).saturating_mul(growth(&splitter))),
-        ("decoder", growth(&decoder)),
-    ];
-    for (name, growth) in steps {
-        if growth > GROWTH_MAX {
-            return Err(Failure::corrupt(format!(
-                "tokenizer.json: its {name} can make a text {growth} times longer; the limit is \
-                 {GROWTH_MAX}"
-            )));
-        }
-    }
+    check_longer("normalizer", growth(&normalizer).saturating_mul(growth(&splitter)))?;
+    check_longer("decoder", growth(&decoder))?;
     let copies = copies(&value(serde_json::to_value(tokenizer.get_post_processor()))?)?;
     if copies > COPIES_MAX {
         return Err(Failure::corrupt(format!(
@@ -245,15 +250,24 @@ mod tests {
             let steps = json!({"type": "Sequence", "normalizers": [step]});
             json!({"model": {}, "normalizer": steps}).to_string()
         };
-        for whole in ["", "AAAA", "BAAAAAEAAABhAGJjZAA="] {
-            assert!(check_tables(file(whole).as_bytes()).is_ok(), "{whole}");
-        }
-        let refused = check_tables(file("////////").as_bytes()).unwrap_err();
+        assert!(check_normalizer(file("BAAAAAEAAABhAGJjZAA=").as_bytes()).is_ok());
+        let refused = check_normalizer(file("////////").as_bytes()).unwrap_err();
         assert!(refused.message.contains("4294967292 bytes; it has 2"), "{}", refused.message);
         let escaped = file("////////").replace("_charsmap", "\\u005fcharsmap");
-        assert!(check_tables(escaped.as_bytes()).is_err());
-        assert!(check_tables(b"{}").is_ok());
-        assert!(check_tables(b"{").is_err());
+        assert!(check_normalizer(escaped.as_bytes()).is_err());
+        assert!(check_normalizer(b"{}").is_ok());
+        assert!(check_normalizer(b"{").is_err());
+    }
+
+    #[test]
+    fn steps_that_do_not_say_what_they_are_count_too() {
+        let step = json!({"pattern": {"String": "a"}, "content": "a".repeat(60)});
+        let file = |steps: usize| {
+            json!({"normalizer": {"normalizers": vec![step.clone(); steps]}}).to_string()
+        };
+        assert!(check_normalizer(file(1).as_bytes()).is_ok());
+        let refused = check_normalizer(file(2).as_bytes()).unwrap_err();
+        assert!(refused.message.contains("3600 times longer"), "{}", refused.message);
     }
 
     #[test]

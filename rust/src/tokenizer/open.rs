@@ -14,7 +14,7 @@ const NAMED: [&str; 7] =
 
 pub fn open(tokenizer_json: &[u8], config_json: &[u8]) -> Result<Tokenizer, Failure> {
     bounds::check_strings(tokenizer_json)?;
-    bounds::check_tables(tokenizer_json)?;
+    bounds::check_normalizer(tokenizer_json)?;
     let mut tokenizer = Tokenizer::from_bytes(tokenizer_json)
         .map_err(|error| Failure::corrupt(format!("tokenizer.json: {error}")))?;
     // Limits of the training set-up, not of the model; a server must see every token.
