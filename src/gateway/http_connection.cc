@@ -14,7 +14,6 @@
 #include "gateway/http_exchange.h"
 #include "gateway/http_parser.h"
 #include "gateway/request_id.h"
-#include "gateway/send_at_once.h"
 #include "gateway/task.h"
 #include "gateway/upstream.h"
 #include "gateway/watched_socket.h"
@@ -79,14 +78,14 @@ class Connection final : public HttpConnection,
  public:
   Connection(std::shared_ptr<ConnectionShared> shared, tcp::socket socket, std::string peer)
       : shared_(std::move(shared)),
-        watched_(std::make_shared<WatchedSocket>(std::move(socket), [this] { look_ahead(); })),
-        socket_(watched_->socket()),
-        deadline_(shared_->loop, [this] { give_up(); }),
-        peer_(peer.empty() ? peer_of(socket_) : std::move(peer)) {
+        peer_(peer.empty() ? peer_of(socket) : std::move(peer)),
+        socket_(std::make_shared<WatchedSocket>(
+            shared_->loop, std::move(socket), [this] { look_ahead(); })),
+        deadline_(shared_->loop, [this] { give_up(); }) {
     shared_->table.enter(*this, peer_group(peer_));
   }
   ~Connection() override {
-    watched_->leave();
+    socket_->leave();
     shared_->table.leave(*this);
     shared_->closed();
   }
@@ -94,12 +93,12 @@ class Connection final : public HttpConnection,
   static Task<void> run(std::shared_ptr<Connection> self);
   void wind_down() override {
     if (reading_body_) {
-      watched_->wake();  // Finds that the server ends, and says so.
+      socket_->wake();  // Finds that the server ends, and says so.
     } else if (!answering_) {
       close();
     }
   }
-  void close() override { watched_->close(); }
+  void close() override { socket_->close(); }
 
   [[nodiscard]] const HttpRequest& request() const override { return request_; }
   Task<Result<void>> respond(HttpResponse response) override;
@@ -151,13 +150,12 @@ class Connection final : public HttpConnection,
   Pieces frame(ChunkSize& size, std::string_view head, std::string_view part, bool last) const;
 
   std::shared_ptr<ConnectionShared> shared_;
-  std::shared_ptr<WatchedSocket> watched_;
-  tcp::socket& socket_;  ///< That of watched_.
+  std::string peer_;  ///< As HttpRequest has it.
+  std::shared_ptr<WatchedSocket> socket_;
   boost::beast::flat_buffer buffer_{};
   Deadline deadline_;
   HttpRequest request_{};
   std::function<void()> notify_gone_{};
-  std::string peer_;  ///< As HttpRequest has it.
   Duration slack_{};  ///< What the client may still keep its answer waiting.
   bool reading_body_ = false;
   bool answering_ = false;
@@ -190,7 +188,7 @@ void Connection::mark_gone() {
 /// Reads what has come, to the buffer.
 ErrorCode Connection::read_some(std::size_t most) {
   ErrorCode failure;
-  buffer_.commit(socket_.read_some(buffer_.prepare(most), failure));
+  buffer_.commit(socket_->read_some(buffer_.prepare(most), failure));
   return failure == asio::error::would_block ? ErrorCode() : failure;
 }
 
@@ -205,7 +203,7 @@ void Connection::look_ahead() {
 
 void Connection::watch() {
   if (buffer_.size() < kPipelinedBytesMax) {
-    watched_->watch();
+    socket_->watch();
   }
 }
 
@@ -215,7 +213,7 @@ Task<void> Connection::run(std::shared_ptr<Connection> self) {
   for (bool again = true; again && !self->shared_->draining;) {
     if (self->buffer_.size() == 0) {
       self->give_up_after(self->shared_->options.limits.idle_timeout);
-      co_await self->watched_->readable();
+      co_await self->socket_->readable();
       if (self->read_some(kReadBytes)) {
         break;
       }
@@ -229,13 +227,11 @@ Task<void> Connection::run(std::shared_ptr<Connection> self) {
       co_await self->shared_->handler(*self);
       self->answering_ = false;
       self->notify_gone_ = nullptr;
-      again = self->keep_alive_ && !self->gone_ && self->socket_.is_open();
+      again = self->keep_alive_ && !self->gone_ && self->socket_->is_open();
     }
     self->shared_->table.move(*self, State::kBetween);
   }
   self->be_patient();
-  ErrorCode ignored;
-  self->socket_.shutdown(tcp::socket::shutdown_both, ignored);
   self->close();
 }
 
@@ -281,7 +277,7 @@ Task<Connection::Read> Connection::read_rest(RequestParser& parser, Part part) {
   std::uint64_t come = 0;
   while (!parser.fault() && !has(parser, part)) {
     reading_body_ = is_body;
-    co_await watched_->readable();
+    co_await socket_->readable();
     reading_body_ = false;
     if (shared_->draining) {
       co_return Read::kEnding;
@@ -420,14 +416,13 @@ Task<void> Connection::refuse(api::ApiError error) {
 /// A client that is still sending would lose the answer if the socket were closed: its unread bytes
 /// would reset the connection. So they are read for a while.
 Task<void> Connection::linger() {
-  ErrorCode ignored;
-  socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  socket_->end_sending();
   give_up_after(shared_->draining ? kLingerAtEnd : kLinger);
   std::array<char, kReadBytes> waste{};
   for (std::size_t total = 0; total < kLingerBytes;) {
-    co_await watched_->readable();
+    co_await socket_->readable();
     ErrorCode failure;
-    total += socket_.read_some(asio::buffer(waste), failure);
+    total += socket_->read_some(asio::buffer(waste), failure);
     if (failure && failure != asio::error::would_block) {
       break;
     }
@@ -438,7 +433,7 @@ Task<void> Connection::linger() {
 
 Task<Result<void>> Connection::write(Pieces pieces) {
   boost::beast::buffers_suffix left(pieces);
-  if (const ErrorCode failure = send_at_once(socket_, left)) {
+  if (const ErrorCode failure = socket_->send_some(left)) {
     keep_alive_ = false;
     return Result<void>(client_gone(failure));
   }
@@ -455,12 +450,8 @@ Task<Result<void>> Connection::write_rest(boost::beast::buffers_suffix<Pieces> l
   for (std::size_t bytes = asio::buffer_size(left); bytes > 0;) {
     const Instant began = steady_now();
     give_up_after(slack_);
-    const auto [stopped] = co_await socket_.async_wait(tcp::socket::wait_write, kAwait);
-    ErrorCode failure = stopped;
-    if (!failure) {
-      failure = send_at_once(socket_, left);
-    }
-    if (failure) {
+    co_await socket_->writable();
+    if (const ErrorCode failure = socket_->send_some(left)) {
       be_patient();
       keep_alive_ = false;
       co_return client_gone(failure);

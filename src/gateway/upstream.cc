@@ -17,7 +17,6 @@
 #include "base/clock.h"
 #include "gateway/deadline.h"
 #include "gateway/http_parser.h"
-#include "gateway/send_at_once.h"
 #include "gateway/task.h"
 #include "gateway/watched_socket.h"
 
@@ -40,16 +39,27 @@ constexpr int kInterimMax = 8;           ///< Answers with a status of 1xx befor
 class Connection {
  public:
   explicit Connection(asio::io_context& loop)
-      : watched_(std::make_shared<WatchedSocket>(tcp::socket(loop))),
-        deadline_(loop, [this] { give_up(); }) {}
-  ~Connection() { watched_->leave(); }
+      : loop_(loop), connecting_(loop), deadline_(loop, [this] { give_up(); }) {}
+  ~Connection() { close(); }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  [[nodiscard]] tcp::socket& socket() { return watched_->socket(); }
+  /// To be connected, which connected() is told of.
+  [[nodiscard]] tcp::socket& connecting() { return connecting_; }
+  void connected() {
+    ErrorCode ignored;
+    connecting_.set_option(tcp::no_delay(true), ignored);
+    socket_ = std::make_shared<WatchedSocket>(loop_, std::move(connecting_));
+  }
+  /// Not before connected().
+  [[nodiscard]] WatchedSocket& socket() { return *socket_; }
   void close() {
     deadline_.clear();
-    watched_->close();
+    if (socket_) {
+      socket_->close();
+    }
+    ErrorCode ignored;
+    connecting_.close(ignored);
   }
   void close_after(Duration patience) {
     only_wakes_ = false;
@@ -62,12 +72,12 @@ class Connection {
   WatchedSocket::Readable readable(Duration patience) {
     only_wakes_ = true;
     deadline_.set(patience);
-    return watched_->readable();
+    return socket_->readable();
   }
   /// Has the loop tell when the engine hangs up.
-  void watch() { watched_->watch(); }
+  void watch() { socket_->watch(); }
   /// Whether the engine has hung up, or sent what nobody asked for, as far as the loop knows.
-  [[nodiscard]] bool is_stale() const { return watched_->stirred(); }
+  [[nodiscard]] bool is_stale() const { return socket_->stirred(); }
 
   beast::flat_buffer buffer{};  ///< Read, but not parsed: what comes next is needed for that.
   Instant idle_since{};
@@ -75,25 +85,18 @@ class Connection {
  private:
   void give_up() {
     if (only_wakes_) {
-      watched_->wake();
+      socket_->wake();
     } else {
       close();
     }
   }
 
-  std::shared_ptr<WatchedSocket> watched_;
+  asio::io_context& loop_;
+  tcp::socket connecting_;
+  std::shared_ptr<WatchedSocket> socket_{};
   Deadline deadline_;
   bool only_wakes_ = false;
 };
-
-/// Connecting has the loop ask for news of writability, and it goes on asking: then each wait for
-/// an answer would be told first that there is room to write. So it is registered anew.
-void forget_writability(tcp::socket& socket) {
-  ErrorCode ignored;
-  const tcp protocol = socket.local_endpoint(ignored).protocol();
-  const auto handle = socket.release(ignored);
-  socket.assign(protocol, handle, ignored);
-}
 
 std::string place(const core::EngineAddress& address) {
   return address.host + ":" + std::to_string(address.port);
@@ -348,8 +351,8 @@ class Exchange final : public UpstreamExchange {
     ErrorCode failure;
     const asio::ip::address numeric = asio::ip::make_address(address_.host, failure);
     if (!failure) {
-      const auto [refused] =
-          co_await connection.socket().async_connect(tcp::endpoint(numeric, address_.port), kAwait);
+      const auto [refused] = co_await connection.connecting().async_connect(
+          tcp::endpoint(numeric, address_.port), kAwait);
       failure = refused;
     } else {
       tcp::resolver resolver(pool_->loop);
@@ -359,7 +362,7 @@ class Exchange final : public UpstreamExchange {
       if (!failure && !closed_) {
         connection.close_after(pool_->options.connect_timeout);
         const auto [refused, endpoint] =
-            co_await asio::async_connect(connection.socket(), found, kAwait);
+            co_await asio::async_connect(connection.connecting(), found, kAwait);
         failure = refused;
       }
     }
@@ -371,9 +374,7 @@ class Exchange final : public UpstreamExchange {
       failure = failure == asio::error::operation_aborted ? asio::error::timed_out : failure;
       co_return unreachable(address_, "connect to", failure);
     }
-    forget_writability(connection.socket());
-    connection.socket().set_option(tcp::no_delay(true), failure);
-    connection.socket().non_blocking(true, failure);
+    connection.connected();
     co_return Result<void>();
   }
 
@@ -383,7 +384,7 @@ class Exchange final : public UpstreamExchange {
     begin_parser();
     head_bytes_ = head_text(address_, *request_);
     beast::buffers_suffix left(Request{asio::buffer(head_bytes_), asio::buffer(request_->body)});
-    const ErrorCode failure = send_at_once(connection_->socket(), left);
+    const ErrorCode failure = connection_->socket().send_some(left);
     written_ = !failure && asio::buffer_size(left) == 0;
     if (failure || written_) {
       return Result<void>();
@@ -393,7 +394,11 @@ class Exchange final : public UpstreamExchange {
 
   Task<Result<void>> write_rest(beast::buffers_suffix<Request> left) {
     connection_->close_after(pool_->options.send_timeout);
-    const auto [failure, sent] = co_await asio::async_write(connection_->socket(), left, kAwait);
+    ErrorCode failure;
+    while (!failure && asio::buffer_size(left) > 0) {
+      co_await connection_->socket().writable();
+      failure = connection_->socket().send_some(left);
+    }
     connection_->settle();
     written_ = !failure;
     co_return closed_ ? Result<void>(cancelled()) : Result<void>();

@@ -1,40 +1,47 @@
 #pragma once
 
+#include <array>
 #include <coroutine>
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/buffers_range.hpp>
+#include <boost/beast/core/buffers_suffix.hpp>
+#include <boost/system/error_code.hpp>
 
+#include "base/descriptor.h"
+#include "gateway/readiness.h"
 #include "gateway/task.h"
 
 namespace heddle::gateway {
 
-/// A socket and one wait for something to read from it, which goes on while nobody asks: a peer
-/// that hangs up is heard of at once, and whoever asks next finds the wait begun. So no read finds
-/// nothing, and each time that something comes costs one wait. Loop thread.
-class WatchedSocket : public std::enable_shared_from_this<WatchedSocket> {
+/// A connected socket and one wait for something to read from it, which goes on while nobody asks:
+/// a peer that hangs up is heard of at once, and whoever asks next finds the wait begun. Neither
+/// reading nor sending blocks. One that the system has no room to watch is closed. Loop thread.
+class WatchedSocket final : public std::enable_shared_from_this<WatchedSocket>,
+                            private Readiness::Listener {
  public:
-  using Socket = boost::asio::ip::tcp::socket;
+  using ErrorCode = boost::system::error_code;
 
   /// `unexpected` is told when something has come, or the peer has hung up, while nobody waits for
-  /// it; then nothing is watched until watch() is called again. The socket does not block.
-  explicit WatchedSocket(Socket socket, std::function<void()> unexpected = {})
-      : socket_(std::move(socket)), unexpected_(std::move(unexpected)) {}
+  /// it; then nothing is watched until watch() is called again. The socket is taken over from Asio.
+  WatchedSocket(boost::asio::io_context& loop,
+                boost::asio::ip::tcp::socket socket,
+                std::function<void()> unexpected = {});
+  ~WatchedSocket();
   WatchedSocket(const WatchedSocket&) = delete;
   WatchedSocket& operator=(const WatchedSocket&) = delete;
 
-  [[nodiscard]] Socket& socket() { return socket_; }
+  [[nodiscard]] bool is_open() const { return static_cast<bool>(socket_); }
 
   /// Begins to wait, unless that is under way.
-  void watch() {
-    if (!watching_) {
-      watching_ = true;
-      socket_.async_wait(Socket::wait_read, Wait(shared_from_this()));
-    }
-  }
-
+  void watch();
   /// Whether something has come, or the peer has hung up, that nobody has waited for since.
   [[nodiscard]] bool stirred() const { return stirred_; }
 
@@ -57,18 +64,58 @@ class WatchedSocket : public std::enable_shared_from_this<WatchedSocket> {
   /// Awaited, waits until something can be read, or one of the two has hung up; false when it was
   /// woken before. One coroutine at a time.
   [[nodiscard]] Readable readable() { return Readable(*this); }
-  /// Lets whoever waits go on, at once.
+  /// Lets whoever waits to read go on, at once.
   void wake() {
     if (reader_) {
       reader_.resume();
     }
   }
+
+  /// Reads what has come, at most `space`; how many bytes that were. Fails with would_block where
+  /// nothing has, and with eof where nothing will.
+  [[nodiscard]] std::size_t read_some(boost::asio::mutable_buffer space, ErrorCode& failure);
+
+  /// Sends as much of `left` as the network takes without waiting, and takes that off its front.
+  /// What goes through the gateway mostly fits.
+  template <class Buffers>
+  ErrorCode send_some(boost::beast::buffers_suffix<Buffers>& left) {
+    std::array<boost::asio::const_buffer, kPieces> pieces{};
+    std::size_t count = 0;
+    for (const boost::asio::const_buffer piece : boost::beast::buffers_range_ref(left)) {
+      if (piece.size() > 0 && count < kPieces) {
+        pieces[count++] = piece;
+      }
+    }
+    ErrorCode failure;
+    left.consume(send_pieces(std::span(pieces.data(), count), failure));
+    return failure;
+  }
+
+  /// What writable() gives, to be awaited.
+  class Writable {
+   public:
+    [[nodiscard]] bool await_ready() const { return !socket_.is_open(); }
+    template <class Promise>
+    void await_suspend(std::coroutine_handle<Promise> waiter) {
+      socket_.writer_ = Continuation(waiter);
+      socket_.readiness_.expect();
+    }
+    static void await_resume() {}
+
+   private:
+    friend class WatchedSocket;
+    explicit Writable(WatchedSocket& socket) : socket_(socket) {}
+    WatchedSocket& socket_;
+  };
+  /// Awaited after send_some() has left something, waits for room, or for the end of either side.
+  /// One coroutine at a time.
+  [[nodiscard]] Writable writable() { return Writable(*this); }
+
+  /// Tells the peer that nothing more is sent to it.
+  void end_sending();
   /// Hangs up. Whoever waits goes on when the loop runs next; where nobody does, but the socket is
   /// watched, that is unexpected.
-  void close() {
-    boost::system::error_code ignored;
-    socket_.close(ignored);
-  }
+  void close();
   /// Hangs up, and tells nobody: for the end of whoever was told.
   void leave() {
     unexpected_ = nullptr;
@@ -76,38 +123,26 @@ class WatchedSocket : public std::enable_shared_from_this<WatchedSocket> {
   }
 
  private:
-  /// Asio's handler. When it is dropped, as by a loop that ends, so is who waits.
-  class Wait {
-   public:
-    explicit Wait(std::shared_ptr<WatchedSocket> socket) : socket_(std::move(socket)) {}
-    Wait(Wait&&) = default;
-    Wait& operator=(Wait&&) = delete;
-    ~Wait() {
-      if (socket_) {
-        const Continuation dropped = std::move(socket_->reader_);
-      }
-    }
-    void operator()(const boost::system::error_code& /*failure*/) {
-      const std::shared_ptr<WatchedSocket> socket = std::move(socket_);
-      socket->watching_ = false;
-      socket->stirred_ = true;
-      if (socket->reader_) {
-        socket->reader_.resume();
-      } else if (socket->unexpected_) {
-        socket->stirred_ = false;
-        socket->unexpected_();
-      }
-    }
+  static constexpr std::size_t kPieces = 8;
 
-   private:
-    std::shared_ptr<WatchedSocket> socket_;
-  };
+  void on_news(const Readiness::News& news) override;
+  void on_loop_end() override;
+  void stir();
+  void stir_soon();
+  void let_write();
+  std::size_t send_pieces(std::span<const boost::asio::const_buffer> pieces, ErrorCode& failure);
 
-  Socket socket_;
+  boost::asio::io_context& loop_;
+  Readiness& readiness_;
+  Descriptor socket_;
   std::function<void()> unexpected_;
   Continuation reader_{};
+  Continuation writer_{};
   bool watching_ = false;
   bool stirred_ = false;
+  bool unread_ = false;    ///< Something may be there to read, of which no news will come.
+  bool hung_up_ = false;   ///< So it stays.
+  bool stirring_ = false;  ///< stir() will be called by the loop.
 };
 
 }  // namespace heddle::gateway

@@ -19,10 +19,8 @@ class WatchedSocketTest : public testing::Test {
   WatchedSocketTest() {
     tcp::acceptor acceptor(loop, {asio::ip::address_v4::loopback(), 0});
     peer.connect(acceptor.local_endpoint());
-    tcp::socket socket = acceptor.accept();
-    socket.non_blocking(true);
-    watched =
-        std::make_shared<WatchedSocket>(std::move(socket), [this] { story += "unexpected "; });
+    watched = std::make_shared<WatchedSocket>(
+        loop, acceptor.accept(), [this] { story += "unexpected "; });
   }
   ~WatchedSocketTest() override { watched->close(); }
 
@@ -42,9 +40,21 @@ class WatchedSocketTest : public testing::Test {
     const bool stirred = co_await watched->readable();
     char bytes[100];
     boost::system::error_code failure;
-    const std::size_t count = watched->socket().read_some(asio::buffer(bytes), failure);
+    const std::size_t count = watched->read_some(asio::buffer(bytes), failure);
     story += stirred ? "stirred:" : "woken:";
     story += failure ? "nothing " : std::string(bytes, count) + " ";
+  }
+
+  Task<void> write(std::string text) {
+    boost::beast::buffers_suffix left(asio::const_buffer(text.data(), text.size()));
+    boost::system::error_code failure;
+    while (!failure && asio::buffer_size(left) > 0) {
+      failure = watched->send_some(left);
+      if (!failure && asio::buffer_size(left) > 0) {
+        co_await watched->writable();
+      }
+    }
+    story += failure ? "failed " : "written ";
   }
 
   std::string story{};
@@ -98,12 +108,80 @@ TEST_F(WatchedSocketTest, AReaderGoesOnWhenItIsClosed) {
   EXPECT_EQ(story, "stirred:nothing ");
 }
 
+TEST_F(WatchedSocketTest, WhatIsMoreThanAReaderTakesAtOnceIsThereForTheNext) {
+  send(std::string(250, 'x'));
+  for (const std::size_t count : {100U, 100U, 50U}) {
+    story.clear();
+    spawn(loop, read());
+    run_for(1);
+    EXPECT_EQ(story, "stirred:" + std::string(count, 'x') + " ");
+  }
+  story.clear();
+  spawn(loop, read());
+  loop.poll();
+  EXPECT_EQ(story, "");
+  send("y");
+  run_for(1);
+  EXPECT_EQ(story, "stirred:y ");
+}
+
+TEST_F(WatchedSocketTest, AHangUpThatComesWithTextIsHeardOfAfterIt) {
+  spawn(loop, read());
+  loop.poll();
+  send("last");
+  peer.close();
+  run_for(1);
+  EXPECT_EQ(story, "stirred:last ");
+  watched->watch();
+  run_for(1);
+  EXPECT_EQ(story, "stirred:last unexpected ");
+  spawn(loop, read());
+  run_for(1);
+  EXPECT_EQ(story, "stirred:last unexpected stirred:nothing ");
+}
+
+TEST_F(WatchedSocketTest, AWriterGoesOnWhenThereIsRoomAgain) {
+  const std::string text(32U << 20U, 'x');
+  spawn(loop, write(text));
+  loop.poll();
+  EXPECT_EQ(story, "");
+  std::size_t come = 0;
+  std::string bytes(1U << 20U, '\0');
+  while (come < text.size()) {
+    loop.restart();
+    loop.poll();
+    come += peer.read_some(asio::buffer(bytes));
+  }
+  run_for(told() == 0 ? 1 : 0);
+  EXPECT_EQ(story, "written ");
+}
+
+TEST_F(WatchedSocketTest, AWriterGoesOnWhenItIsClosed) {
+  spawn(loop, write(std::string(32U << 20U, 'x')));
+  loop.poll();
+  watched->close();
+  run_for(1);
+  EXPECT_EQ(story, "failed ");
+}
+
+TEST_F(WatchedSocketTest, TheLoopEndsWhereNobodyWaits) {
+  spawn(loop, read());
+  send("one");
+  loop.run();
+  EXPECT_EQ(story, "stirred:one ");
+  watched->watch();
+  watched->close();
+  loop.restart();
+  loop.run();
+  EXPECT_EQ(story, "stirred:one unexpected ");
+}
+
 TEST(WatchedSocket, RemembersWhatCameForWhoeverAsksNext) {
   asio::io_context loop(1);
   tcp::acceptor acceptor(loop, {asio::ip::address_v4::loopback(), 0});
   tcp::socket peer(loop);
   peer.connect(acceptor.local_endpoint());
-  const auto watched = std::make_shared<WatchedSocket>(acceptor.accept());
+  const auto watched = std::make_shared<WatchedSocket>(loop, acceptor.accept());
   watched->watch();
   EXPECT_FALSE(watched->stirred());
   peer.close();
@@ -132,7 +210,7 @@ TEST(WatchedSocket, AReaderEndsWithTheLoop) {
     tcp::acceptor acceptor(loop, {asio::ip::address_v4::loopback(), 0});
     tcp::socket peer(loop);
     peer.connect(acceptor.local_endpoint());
-    spawn(loop, wait_for_ever(std::make_shared<WatchedSocket>(acceptor.accept()), gone));
+    spawn(loop, wait_for_ever(std::make_shared<WatchedSocket>(loop, acceptor.accept()), gone));
     loop.poll();
     EXPECT_FALSE(gone);
   }
