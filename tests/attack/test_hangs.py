@@ -452,7 +452,8 @@ def test_an_engine_that_answers_nothing_any_more_is_started_anew(tmp_path):
 
 @pytest.mark.slow
 def test_an_engine_that_thinks_for_long_is_left_alone():
-    with heddle.Server(engine_config("--first-token-ms 40000")) as server:
+    # Probes of its start would think for long, too.
+    with heddle.Server(engine_config("--first-token-ms 40000", ", probe: false")) as server:
         status, _, answer = ask_engine(server)
         assert status == 200, answer
         assert engine_hangs(server) == 0
