@@ -60,11 +60,17 @@ Task<OpenedModel> open_model(Context& context, std::string name);
 class ChatReading {
  public:
   /// All is lent until the last step.
+  /// @param instructions  What the model is told beside the conversation; empty for nothing.
   ChatReading(const text::TextModel& model,
               const text::Chat& chat,
               text::SpecialTokens special,
-              TextBounds bounds)
-      : model_(model), chat_(chat), special_(special), bounds_(std::move(bounds)) {}
+              TextBounds bounds,
+              std::string_view instructions = {})
+      : model_(model),
+        chat_(chat),
+        instructions_(instructions),
+        special_(special),
+        bounds_(std::move(bounds)) {}
 
   /// As that of TextReading; the first renders.
   bool step();
@@ -75,6 +81,7 @@ class ChatReading {
  private:
   const text::TextModel& model_;
   const text::Chat& chat_;
+  std::string_view instructions_;
   text::SpecialTokens special_;
   TextBounds bounds_;
   std::optional<Result<std::string>> prompt_{};
