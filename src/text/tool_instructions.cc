@@ -79,9 +79,8 @@ Result<std::string> render_with_instructions(const TextModel& model,
   }
   Json told = messages;
   tell_in_system(told, instructions);
-  const Result<std::string> in_system = render(model, chat, told);
-  if (in_system ? in_system->find(instructions) != std::string::npos
-                : in_system.error().code != Code::kInvalidArgument) {
+  Result<std::string> in_system = render(model, chat, told);
+  if (in_system || in_system.error().code != Code::kInvalidArgument) {
     return in_system;
   }
   told = messages;

@@ -18,10 +18,10 @@ namespace heddle::text {
                                             std::string_view named,
                                             bool several);
 
-/// `chat` as a prompt in which the model finds `instructions`: at the end of the system message
-/// that the conversation begins with, or in one of their own, or, where the template refuses such
-/// messages or leaves them out, before the text of the first user message. Fails as
-/// TextModel::render.
+/// `chat` as a prompt that tells `instructions`: at the end of the system message that the
+/// conversation begins with, or in one of their own, or, where the template refuses such messages,
+/// before the text of the first user message. A template that leaves system messages out, as of a
+/// model that takes no instructions, leaves these out as well. Fails as TextModel::render.
 [[nodiscard]] Result<std::string> render_with_instructions(const TextModel& model,
                                                            const Chat& chat,
                                                            std::string_view instructions);

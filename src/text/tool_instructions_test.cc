@@ -43,13 +43,16 @@ TEST(RenderWithInstructions, TellsThemAsSystemMessage) {
             "[system:Be kind.\n\nCall.][user:a]");
 }
 
-TEST(RenderWithInstructions, TellsThemTheUserWhereTheTemplateHasNoSystemMessages) {
+TEST(RenderWithInstructions, TellsThemTheUserWhereTheTemplateRefusesSystemMessages) {
   const std::string refuses =
       "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}";
   EXPECT_EQ(told(refuses + kAll, kTwoUsers), "[user:Call.\n\na][assistant:b][user:c]");
+}
+
+TEST(RenderWithInstructions, RespectsATemplateThatLeavesSystemMessagesOut) {
   const std::string skips =
       "{% for m in messages if m.role != 'system' %}[{{m.content}}]{% endfor %}";
-  EXPECT_EQ(told(skips, kTwoUsers), "[Call.\n\na][b][c]");
+  EXPECT_EQ(told(skips, kTwoUsers), "[a][b][c]");
 }
 
 TEST(RenderWithInstructions, WhatTheTemplateRefusesAnywayIsRefused) {
