@@ -255,6 +255,14 @@ TEST_F(InferenceTest, ATemplateThatTellsOfNoToolsIsHelped) {
                              testing::EndsWith("user: hi\n")));
   (void)ask("POST", "/v1/chat/completions", chat_body(kTools));
   EXPECT_EQ(prompt_text(*serving.started.at(1)), "user: hi\n");
+  (void)ask("POST",
+            "/v1/chat/completions",
+            R"({"model":"tiny","messages":[{"role":"assistant","content":null,"tool_calls":[)"
+            R"({"id":"1","type":"function","function":{"name":"sum","arguments":"{\"a\":1}"}}]},)"
+            R"({"role":"tool","tool_call_id":"1","content":"3"}]})");
+  EXPECT_EQ(prompt_text(*serving.started.at(2)),
+            "assistant: [{\"name\":\"sum\",\"arguments\":{\"a\":1}}]\n"
+            "user: Result of sum: 3\n");
 }
 
 TEST_F(InferenceTest, GenericCallsAreStreamed) {

@@ -45,12 +45,13 @@ text::ToolFormat tool_format(const OpenedModel& opened, const api::ToolUse& use)
   return own == text::ToolFormat::kNone && use.forced() ? text::ToolFormat::kGeneric : own;
 }
 
-/// What to tell the model of tools that its template leaves out.
-std::string instructions_for(const OpenedModel& opened,
-                             const api::ToolUse& use,
-                             text::ToolFormat format) {
-  const bool told = format != text::ToolFormat::kGeneric || opened.text->text->describes_tools();
-  return told ? "" : text::tool_instructions(use.json, use.named, use.several());
+/// What to tell a model of tools, of which neither its template knows anything nor its
+/// configuration; nothing for any other.
+std::optional<std::string> instructions_for(const OpenedModel& opened, const api::ToolUse& use) {
+  if (opened.text->text->describes_tools() || own_tool_format(opened) != text::ToolFormat::kNone) {
+    return std::nullopt;
+  }
+  return use.forced() ? text::tool_instructions(use.json, use.named, use.several()) : "";
 }
 
 text::ReasoningFormat reasoning_format(const OpenedModel& opened) {
@@ -233,8 +234,8 @@ bool ChatReading::step() {
   if (reading_) {
     return reading_->step();
   }
-  prompt_ = instructions_.empty() ? model_.render(chat_)
-                                  : text::render_with_instructions(model_, chat_, instructions_);
+  prompt_ =
+      instructions_ ? text::render_plainly(model_, chat_, *instructions_) : model_.render(chat_);
   if (!*prompt_) {
     return true;
   }
@@ -284,9 +285,11 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
                                 .variables = request.template_variables,
                                 .add_generation_prompt = request.add_generation_prompt};
   const text::ToolFormat format = tool_format(opened, request.tools);
-  const std::string instructions = instructions_for(opened, request.tools, format);
-  ChatReading reading(
-      *opened.text->text, conversation, text::SpecialTokens::kNone, bounds, instructions);
+  ChatReading reading(*opened.text->text,
+                      conversation,
+                      text::SpecialTokens::kNone,
+                      bounds,
+                      instructions_for(opened, request.tools));
   std::function<bool()> step = [&reading] { return reading.step(); };
   std::optional<api::ApiError> wrong =
       co_await work_on_text(*context, http, http.request().body.size(), std::move(step));

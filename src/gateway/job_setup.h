@@ -60,15 +60,15 @@ Task<OpenedModel> open_model(Context& context, std::string name);
 class ChatReading {
  public:
   /// All is lent until the last step.
-  /// @param instructions  What the model is told beside the conversation; empty for nothing.
+  /// @param instructions  For text::render_plainly, where the template does not know of tools.
   ChatReading(const text::TextModel& model,
               const text::Chat& chat,
               text::SpecialTokens special,
               TextBounds bounds,
-              std::string_view instructions = {})
+              std::optional<std::string> instructions = {})
       : model_(model),
         chat_(chat),
-        instructions_(instructions),
+        instructions_(std::move(instructions)),
         special_(special),
         bounds_(std::move(bounds)) {}
 
@@ -81,7 +81,7 @@ class ChatReading {
  private:
   const text::TextModel& model_;
   const text::Chat& chat_;
-  std::string_view instructions_;
+  std::optional<std::string> instructions_;
   text::SpecialTokens special_;
   TextBounds bounds_;
   std::optional<Result<std::string>> prompt_{};

@@ -1,5 +1,7 @@
 #include "text/tool_instructions.h"
 
+#include <map>
+
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
@@ -46,6 +48,58 @@ void tell_user(Json& messages, std::string_view instructions) {
   }
 }
 
+/// A member that is text; empty where it is not there, or is something else.
+std::string text_in(const Json& object, const char* key) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+/// Appends to the text of the last message, on a line of its own.
+void append_line(Json& message, const std::string& line) {
+  std::string& content = message["content"].get_ref<std::string&>();
+  content += (content.empty() ? "" : "\n") + line;
+}
+
+/// The conversation without calls and results as such; results that follow each other, and what the
+/// user says next, are one message, as many templates want turns to alternate.
+Json plain_turns(const Json& messages) {
+  Json plain = Json::array();
+  std::map<std::string, std::string> names;  // Of tools, by the ids of their calls.
+  bool after_result = false;
+  for (const Json& message : messages) {
+    const bool result = has_role(message, "tool");
+    if (result || (after_result && has_role(message, "user"))) {
+      const auto name = names.find(text_in(message, "tool_call_id"));
+      const std::string of = name == names.end() ? "" : " of " + name->second;
+      if (!after_result) {
+        plain.push_back({{"role", "user"}, {"content", ""}});
+      }
+      append_line(plain.back(), (result ? "Result" + of + ": " : "") + text_in(message, "content"));
+      after_result = result;
+      continue;
+    }
+    after_result = false;
+    plain.push_back(message);
+    const auto calls = message.is_object() ? message.find("tool_calls") : message.end();
+    if (calls == message.end() || !calls->is_array()) {
+      continue;
+    }
+    Json spelled = Json::array();
+    for (const Json& call : *calls) {
+      const Json function = call.is_object() ? call.value("function", Json::object()) : Json();
+      if (function.is_object() && function.contains("name")) {
+        const Json arguments = function.value("arguments", Json::object());
+        spelled.push_back({{"name", function["name"]}, {"arguments", arguments}});
+        names[text_in(call, "id")] = text_in(function, "name");
+      }
+    }
+    plain.back().erase("tool_calls");
+    plain.back()["content"] = text_in(message, "content");
+    append_line(plain.back(), spelled.dump());
+  }
+  return plain;
+}
+
 Result<std::string> render(const TextModel& model, Chat chat, const Json& messages) {
   const std::string json = messages.dump();
   chat.messages = json;
@@ -70,12 +124,19 @@ std::string tool_instructions(std::string_view tools, std::string_view named, bo
                   : "one call of them and nothing else: " + call);
 }
 
-Result<std::string> render_with_instructions(const TextModel& model,
-                                             const Chat& chat,
-                                             std::string_view instructions) {
-  const Json messages = parse(chat.messages);
-  if (!messages.is_array()) {
+Result<std::string> render_plainly(const TextModel& model,
+                                   const Chat& chat,
+                                   std::string_view instructions) {
+  if (instructions.empty() && chat.messages.find("\"tool") == std::string_view::npos) {
+    return model.render(chat);  // Most: no need to read it all.
+  }
+  const Json given = parse(chat.messages);
+  if (!given.is_array()) {
     return Error{Code::kInvalidArgument, "messages: are no list of objects"};
+  }
+  const Json messages = plain_turns(given);
+  if (instructions.empty()) {
+    return render(model, chat, messages);
   }
   Json told = messages;
   tell_in_system(told, instructions);

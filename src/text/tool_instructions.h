@@ -7,7 +7,7 @@
 #include "text/chat_template.h"
 #include "text/text_model.h"
 
-/// What a model is told of tools that its own chat template does not speak of.
+/// Tools in the prompt of a model whose own chat template does not speak of them.
 namespace heddle::text {
 
 /// Asks for an answer of calls in ToolFormat::kGeneric.
@@ -18,12 +18,18 @@ namespace heddle::text {
                                             std::string_view named,
                                             bool several);
 
-/// `chat` as a prompt that tells `instructions`: at the end of the system message that the
-/// conversation begins with, or in one of their own, or, where the template refuses such messages,
-/// before the text of the first user message. A template that leaves system messages out, as of a
-/// model that takes no instructions, leaves these out as well. Fails as TextModel::render.
-[[nodiscard]] Result<std::string> render_with_instructions(const TextModel& model,
-                                                           const Chat& chat,
-                                                           std::string_view instructions);
+/// `chat` as the prompt of a model whose template knows nothing of tools. Fails as
+/// TextModel::render.
+///
+/// Earlier calls become text of the assistant's, in ToolFormat::kGeneric, and their results text of
+/// the user's, as templates refuse roles that they do not know.
+///
+/// @param instructions  Are told, if not empty, at the end of the system message that the
+///                      conversation begins with, or in one of their own, or, where the template
+///                      refuses such messages, before the text of the first user message. A
+///                      template that leaves system messages out leaves these out as well.
+[[nodiscard]] Result<std::string> render_plainly(const TextModel& model,
+                                                 const Chat& chat,
+                                                 std::string_view instructions);
 
 }  // namespace heddle::text
