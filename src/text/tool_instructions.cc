@@ -60,11 +60,31 @@ void append_line(Json& message, const std::string& line) {
   content += (content.empty() ? "" : "\n") + line;
 }
 
+using Names = std::map<std::string, std::string>;  ///< Of tools, by the ids of their calls.
+
+/// A message's calls in ToolFormat::kGeneric, a list that may be empty.
+Json spelled_calls(const Json& message, Names& names) {
+  Json spelled = Json::array();
+  const auto calls = message.is_object() ? message.find("tool_calls") : message.end();
+  if (calls == message.end() || !calls->is_array()) {
+    return spelled;
+  }
+  for (const Json& call : *calls) {
+    const Json function = call.is_object() ? call.value("function", Json::object()) : Json();
+    if (function.is_object() && function.contains("name")) {
+      const Json arguments = function.value("arguments", Json::object());
+      spelled.push_back({{"name", function["name"]}, {"arguments", arguments}});
+      names[text_in(call, "id")] = text_in(function, "name");
+    }
+  }
+  return spelled;
+}
+
 /// The conversation without calls and results as such; results that follow each other, and what the
 /// user says next, are one message, as many templates want turns to alternate.
 Json plain_turns(const Json& messages) {
   Json plain = Json::array();
-  std::map<std::string, std::string> names;  // Of tools, by the ids of their calls.
+  Names names;
   bool after_result = false;
   for (const Json& message : messages) {
     const bool result = has_role(message, "tool");
@@ -80,22 +100,11 @@ Json plain_turns(const Json& messages) {
     }
     after_result = false;
     plain.push_back(message);
-    const auto calls = message.is_object() ? message.find("tool_calls") : message.end();
-    if (calls == message.end() || !calls->is_array()) {
-      continue;
+    if (const Json calls = spelled_calls(message, names); !calls.empty()) {
+      plain.back().erase("tool_calls");
+      plain.back()["content"] = text_in(message, "content");
+      append_line(plain.back(), calls.dump());
     }
-    Json spelled = Json::array();
-    for (const Json& call : *calls) {
-      const Json function = call.is_object() ? call.value("function", Json::object()) : Json();
-      if (function.is_object() && function.contains("name")) {
-        const Json arguments = function.value("arguments", Json::object());
-        spelled.push_back({{"name", function["name"]}, {"arguments", arguments}});
-        names[text_in(call, "id")] = text_in(function, "name");
-      }
-    }
-    plain.back().erase("tool_calls");
-    plain.back()["content"] = text_in(message, "content");
-    append_line(plain.back(), spelled.dump());
   }
   return plain;
 }

@@ -76,6 +76,8 @@ TEST(RenderPlainly, WithoutToolsNothingIsDifferent) {
   EXPECT_EQ(
       told(kAll, R"([{"role":"user","content":"a \"tool\""},{"role":"user","content":"b"}])", ""),
       "[user:a \"tool\"][user:b]");
+  EXPECT_EQ(told(kAll, R"([{"role":"assistant","content":"b","tool_calls":[]}])", ""),
+            "[assistant:b]");
 }
 
 TEST(RenderPlainly, WhatTheTemplateRefusesAnywayIsRefused) {
