@@ -31,7 +31,8 @@ struct Answer {
 Answer read(std::uint8_t formats, std::string_view text, std::size_t portion) {
   const auto reasoning = (formats & 4U) != 0 ? ReasoningFormat::kThink : ReasoningFormat::kNone;
   ReasoningSplitter splitter(reasoning, (formats & 8U) != 0 ? "<think>" : "");
-  ToolCallParser parser(static_cast<ToolFormat>(formats & 3U));
+  const bool generic = (formats & 16U) != 0;
+  ToolCallParser parser(generic ? ToolFormat::kGeneric : static_cast<ToolFormat>(formats & 3U));
   Answer answer;
   const auto take = [&](const ReasoningSplitter::Parts& parts) {
     answer.reasoning += parts.reasoning;

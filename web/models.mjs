@@ -3,6 +3,8 @@
 import { element, list, say } from "./dom.mjs";
 import { post } from "./server.mjs";
 
+const FIGURES = ["Running", "Waiting", "Expected", "Warm / hit / attach / miss"];
+
 function make_row(model, complain) {
   const button = element("button", { type: "button" });
   button.addEventListener("click", async () => {
@@ -15,7 +17,8 @@ function make_row(model, complain) {
       button.disabled = false;
     }
   });
-  const numbers = [0, 1, 2, 3].map(() => element("td", { class: "n" }));
+  // Where the page is narrow there is no head above them.
+  const numbers = FIGURES.map((label) => element("td", { class: "n", "data-label": label }));
   const state = element("td", {}, element("span", { class: "state" }));
   return element("tr", {}, element("th", { scope: "row" }), state, element("td"), ...numbers, element("td", {}, button));
 }

@@ -2,11 +2,14 @@
 
 #include <limits>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "api/body_reader.h"
 #include "api/conversation.h"
 #include "api/generation_params.h"
+#include "api/object_text.h"
 #include "api/output_format.h"
 #include "spec/json_writer.h"
 
@@ -81,22 +84,76 @@ void read_params(BodyReader& body, ChatRequest& chat) {
   chat.tools = read_response_tools(body);
 }
 
+using Members = std::vector<std::pair<std::string, std::string>>;  ///< Keys and JSON.
+
+/// An object's JSON with those of `defaults` that it lacks; of anything else, they alone.
+std::string completed(const std::optional<dom::element>& value, const Members& defaults) {
+  dom::object object;
+  const bool is_object = value && value->get_object().get(object) == simdjson::SUCCESS;
+  const std::string text = is_object ? std::string(simdjson::minify(object)) : "{}";
+  const Result<ObjectText> given = ObjectText::scan(text);
+  if (!given) {
+    return text;  // More members than any reader of it takes.
+  }
+  Members lacking;
+  for (const auto& member : defaults) {
+    const std::optional<std::string_view> own = given->find(member.first);
+    if (!own || *own == "null") {
+      lacking.push_back(member);
+    }
+  }
+  return given->edited({}, lacking);
+}
+
+std::string tools_of(BodyReader& body) {
+  std::string text;
+  dom::array list;
+  const std::optional<dom::element> tools = body.find("tools");
+  if (tools && tools->get_array().get(list) == simdjson::SUCCESS) {
+    for (const dom::element tool : list) {
+      text +=
+          (text.empty() ? "" : ",") +
+          completed(tool, {{"description", "null"}, {"parameters", "null"}, {"strict", "null"}});
+    }
+  }
+  return "[" + text + "]";
+}
+
+std::string text_of(BodyReader& body) {
+  const std::optional<dom::element> value = body.find("text");
+  std::string text = completed(value, {{"format", R"({"type":"text"})"}});
+  dom::element format;
+  std::string_view type;
+  if (value && (*value)["format"].get(format) == simdjson::SUCCESS &&
+      format["type"].get_string().get(type) == simdjson::SUCCESS && type == "json_schema") {
+    if (const Result<ObjectText> given = ObjectText::scan(text)) {
+      return given->edited(
+          {}, {{"format", completed(format, {{"description", "null"}, {"strict", "true"}})}});
+    }
+  }
+  return text;
+}
+
 /// What the response repeats, with OpenAI's defaults where the request is silent.
 std::string settings_of(BodyReader& body, const ChatRequest& chat) {
   std::string text = R"("background":false,"previous_response_id":null,"store":false,)"
-                     R"("truncation":"disabled")";
+                     R"("truncation":"disabled","service_tier":"default","tools":)" +
+                     tools_of(body) + ",\"text\":" + text_of(body) + ",\"reasoning\":" +
+                     completed(body.find("reasoning"), {{"effort", "null"}, {"summary", "null"}});
   const auto repeat = [&](const std::string& key, const std::string& otherwise) {
     const std::optional<dom::element> value = body.find(key);
     text += ",\"" + key + "\":" + (value ? std::string(simdjson::minify(*value)) : otherwise);
   };
-  for (const char* key : {"instructions", "max_output_tokens", "temperature", "top_p", "user"}) {
+  for (const char* key : {"instructions",
+                          "max_output_tokens",
+                          "max_tool_calls",
+                          "prompt_cache_key",
+                          "safety_identifier",
+                          "user"}) {
     repeat(key, "null");
   }
   repeat("metadata", "{}");
-  repeat("tools", "[]");
   repeat("tool_choice", "\"auto\"");
-  repeat("reasoning", R"({"effort":null,"summary":null})");
-  repeat("text", R"({"format":{"type":"text"}})");
   repeat("top_logprobs", "0");
   text += std::string(R"(,"parallel_tool_calls":)") + (chat.tools.parallel ? "true" : "false");
   return text;

@@ -46,12 +46,33 @@ TEST(ResponseRequest, TheResponseRepeatsIt) {
   EXPECT_EQ(silent["store"], false);
   EXPECT_TRUE(silent["max_output_tokens"].is_null());
   EXPECT_EQ(silent["text"]["format"]["type"], "text");
+  EXPECT_EQ(silent["service_tier"], "default");
+  EXPECT_TRUE(silent["reasoning"]["summary"].is_null());
+  for (const char* key : {"max_tool_calls", "prompt_cache_key", "safety_identifier"}) {
+    EXPECT_TRUE(silent.at(key).is_null()) << key;
+  }
   const json told = json::parse(
-      "{" + read(R"(,"instructions":"be \"brief\"","metadata":{"a":"b"},"top_p":0.5)").settings +
-      "}");
+      "{" + read(R"(,"instructions":"be \"brief\"","metadata":{"a":"b"})").settings + "}");
   EXPECT_EQ(told["instructions"], "be \"brief\"");
   EXPECT_EQ(told["metadata"]["a"], "b");
-  EXPECT_EQ(told["top_p"], 0.5);
+}
+
+TEST(ResponseRequest, ObjectsAreRepeatedWithTheMembersThatTheyLack) {
+  const json told =
+      json::parse("{" +
+                  read(R"(,"reasoning":{"effort":"low"},"text":{"verbosity":"low","format":
+                      {"type":"json_schema","name":"n","schema":{"type":"object"}}},
+                    "tools":[{"type":"function","name":"f","strict":true}])")
+                      .settings +
+                  "}");
+  EXPECT_EQ(told["reasoning"], json({{"effort", "low"}, {"summary", nullptr}}));
+  EXPECT_EQ(told["text"]["verbosity"], "low");
+  EXPECT_EQ(told["text"]["format"]["strict"], true);
+  EXPECT_TRUE(told["text"]["format"].at("description").is_null());
+  EXPECT_EQ(told["tools"][0]["strict"], true);
+  EXPECT_TRUE(told["tools"][0].at("description").is_null());
+  EXPECT_EQ(json::parse("{" + read(R"(,"text":{"verbosity":"low"})").settings + "}")["text"],
+            json({{"verbosity", "low"}, {"format", {{"type", "text"}}}}));
 }
 
 TEST(ResponseRequest, ToolsAreThoseOfAChat) {

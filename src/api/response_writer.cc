@@ -3,6 +3,8 @@
 #include <iterator>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "api/logprobs_json.h"
 #include "api/sse.h"
 #include "spec/json_writer.h"
@@ -77,10 +79,20 @@ void write_usage(JsonWriter& json, const Usage& usage) {
   json.end_object();
 }
 
+/// Members of a response, commas between them.
+std::string sampling_members(const spec::SamplingParams& used) {
+  // As floats: 0.7 and not 0.699999988.
+  return fmt::format(R"("temperature":{},"top_p":{},"presence_penalty":{},"frequency_penalty":{})",
+                     used.temperature,
+                     used.top_p,
+                     used.presence_penalty,
+                     used.frequency_penalty);
+}
+
 class ResponseWriter final : public AnswerWriter {
  public:
-  ResponseWriter(AnswerHead head, std::string settings)
-      : head_(std::move(head)), settings_(std::move(settings)) {}
+  ResponseWriter(AnswerHead head, std::string settings, std::function<std::int64_t()> now)
+      : head_(std::move(head)), settings_(std::move(settings)), now_(std::move(now)) {}
 
   std::string whole(const std::vector<Choice>& choices, const Usage& usage) override {
     (void)news(choices.front());  // Gathers the items; who does not stream needs no events.
@@ -146,7 +158,13 @@ class ResponseWriter final : public AnswerWriter {
   std::string response(std::string_view status, const Usage* usage, const ApiError* error) const {
     JsonWriter json;
     json.begin_object().key("id").string(head_.id).key("object").string("response");
-    json.key("created_at").integer(head_.created).key("status").string(status);
+    json.key("created_at").integer(head_.created).key("completed_at");
+    if (status == "completed") {
+      json.integer(now_());
+    } else {
+      json.null();
+    }
+    json.key("status").string(status);
     json.key("model").string(head_.model).key("error");
     if (error != nullptr) {
       const bool limit = error->status == 429;
@@ -287,6 +305,7 @@ class ResponseWriter final : public AnswerWriter {
 
   AnswerHead head_;
   std::string settings_;
+  std::function<std::int64_t()> now_;
   std::vector<Item> items_{};
   bool open_ = false;  ///< The last item may still grow.
   spec::FinishReason finish_ = spec::FinishReason::kNone;
@@ -295,8 +314,12 @@ class ResponseWriter final : public AnswerWriter {
 
 }  // namespace
 
-std::unique_ptr<AnswerWriter> response_writer(AnswerHead head, std::string settings) {
-  return std::make_unique<ResponseWriter>(std::move(head), std::move(settings));
+std::unique_ptr<AnswerWriter> response_writer(AnswerHead head,
+                                              std::string settings,
+                                              const spec::SamplingParams& used,
+                                              std::function<std::int64_t()> now) {
+  return std::make_unique<ResponseWriter>(
+      std::move(head), std::move(settings) + "," + sampling_members(used), std::move(now));
 }
 
 }  // namespace heddle::api

@@ -12,6 +12,13 @@ using spec::FinishReason;
 const AnswerHead kHead{.id = "resp_7f", .created = 5, .model = "m"};
 const Usage kUsage{.prompt_tokens = 3, .completion_tokens = 4, .reasoning_tokens = 1};
 
+std::unique_ptr<AnswerWriter> writer_of_a_response() {
+  return response_writer(kHead,
+                         R"("store":false)",
+                         {.temperature = 0.7F, .top_p = 0.9F, .frequency_penalty = -1.5F},
+                         [] { return 8; });
+}
+
 /// The data of the events; that each is named as it says and numbered is checked.
 std::vector<json> data_of(const std::string& events, std::int64_t first = 0) {
   std::vector<json> all;
@@ -35,7 +42,7 @@ std::vector<std::string> types_of(const std::vector<json>& events) {
 }
 
 TEST(ResponseWriter, AWholeResponseListsThoughtMessageAndCalls) {
-  const auto writer = response_writer(kHead, R"("store":false)");
+  const auto writer = writer_of_a_response();
   const json response = json::parse(
       writer->whole({{.reasoning = "hm",
                       .text = "yes",
@@ -47,6 +54,12 @@ TEST(ResponseWriter, AWholeResponseListsThoughtMessageAndCalls) {
   EXPECT_EQ(response["object"], "response");
   EXPECT_EQ(response["status"], "completed");
   EXPECT_EQ(response["store"], false);
+  EXPECT_EQ(response["created_at"], 5);
+  EXPECT_EQ(response["completed_at"], 8);
+  EXPECT_EQ(response["temperature"], 0.7);
+  EXPECT_EQ(response["top_p"], 0.9);
+  EXPECT_EQ(response["presence_penalty"], 0);
+  EXPECT_EQ(response["frequency_penalty"], -1.5);
   EXPECT_TRUE(response["incomplete_details"].is_null());
   ASSERT_EQ(response["output"].size(), 3U);
   EXPECT_EQ(response["output"][0]["content"][0]["text"], "hm");
@@ -61,7 +74,7 @@ TEST(ResponseWriter, AWholeResponseListsThoughtMessageAndCalls) {
 }
 
 TEST(ResponseWriter, AStreamTellsHowItGrows) {
-  const auto writer = response_writer(kHead, R"("store":false)");
+  const auto writer = writer_of_a_response();
   std::string events = writer->begin();
   events += writer->news({.reasoning = "h"});
   events += writer->news({.reasoning = "m", .text = "ye"});
@@ -109,24 +122,25 @@ TEST(ResponseWriter, AStreamTellsHowItGrows) {
 }
 
 TEST(ResponseWriter, WhatALimitCutOffIsIncomplete) {
-  const auto writer = response_writer(kHead, R"("store":false)");
+  const auto writer = writer_of_a_response();
   const json response =
       json::parse(writer->whole({{.text = "ye", .finish = FinishReason::kLength}}, kUsage));
   EXPECT_EQ(response["status"], "incomplete");
   EXPECT_EQ(response["incomplete_details"]["reason"], "max_output_tokens");
+  EXPECT_TRUE(response["completed_at"].is_null());
   EXPECT_EQ(response["output"][0]["status"], "incomplete");
   EXPECT_EQ(types_of(data_of(writer->end(kUsage), 6)).back(), "incomplete");
 }
 
 TEST(ResponseWriter, AnEmptyAnswerIsAnEmptyMessage) {
-  const auto writer = response_writer(kHead, R"("store":false)");
+  const auto writer = writer_of_a_response();
   const json response = json::parse(writer->whole({{.finish = FinishReason::kStop}}, kUsage));
   ASSERT_EQ(response["output"].size(), 1U);
   EXPECT_EQ(response["output"][0]["content"][0]["text"], "");
 }
 
 TEST(ResponseWriter, LogprobsStandBesideTheirText) {
-  const auto writer = response_writer(kHead, R"("store":false)");
+  const auto writer = writer_of_a_response();
   const std::vector<TokenLogprobs> tokens{
       {.token = {.bytes = "a", .logprob = -0.5F}, .top = {{.bytes = "a", .logprob = -0.5F}}}};
   const std::vector<json> all = data_of(writer->news({.text = "a", .logprobs = tokens}));
@@ -137,7 +151,7 @@ TEST(ResponseWriter, LogprobsStandBesideTheirText) {
 }
 
 TEST(ResponseWriter, AFailureIsTheLastEvent) {
-  const auto writer = response_writer(kHead, R"("store":false)");
+  const auto writer = writer_of_a_response();
   std::string events = writer->begin() + writer->news({.text = "ye"});
   events += writer->fail({.status = 504, .message = "too late"});
   const std::vector<json> all = data_of(events);

@@ -46,7 +46,7 @@ void write_message(JsonWriter& json, const Choice& choice) {
   } else {
     json.string(choice.text);
   }
-  json.key("refusal").null();
+  json.key("refusal").null().key("annotations").begin_array().end_array();
   if (!choice.reasoning.empty()) {
     json.key("reasoning_content").string(choice.reasoning);
   }

@@ -33,6 +33,8 @@ struct ToolUse {
   [[nodiscard]] bool forced() const {
     return choice == ToolChoice::kRequired || choice == ToolChoice::kNamed;
   }
+  /// Whether there may be more than one call.
+  [[nodiscard]] bool several() const { return parallel && choice != ToolChoice::kNamed; }
 };
 
 /// Reads `tools`, `tool_choice` and `parallel_tool_calls` of a chat. What is wrong is kept in

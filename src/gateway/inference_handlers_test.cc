@@ -217,9 +217,73 @@ TEST_F(InferenceTest, ForcedCallsAreAGrammar) {
   std::string unknown = forced;
   unknown.insert(unknown.find("\"object\"") + 8, R"(,"uniqueItems":true)");
   EXPECT_EQ(error("/v1/chat/completions", chat_body(unknown), 400)["param"], "tools");
-  const std::string other = R"({"model":"org/name:8b","messages":[{"role":"user","content":"x"}],)";
-  EXPECT_EQ(error("/v1/chat/completions", other + forced + "}", 400)["param"], "tool_choice")
-      << "a model that is not known to call tools";
+}
+
+TEST_F(InferenceTest, AModelWithoutAWayToCallIsHeldToTheGenericOne) {
+  serving.reply = R"([{"name": "sum", "arguments": {"a": 1}}, {"name": "sum", "arguments": {}}])";
+  start();
+  const std::string forced = kTools + R"(,"tool_choice":"required")";
+  const json answer = ask("POST", "/v1/chat/completions", chat_body(forced));
+  const json& choice = answer["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  EXPECT_TRUE(choice["message"]["content"].is_null());
+  ASSERT_EQ(choice["message"]["tool_calls"].size(), 2U);
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["name"], "sum");
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], R"({"a":1})");
+  EXPECT_THAT(prompt_text(*serving.started.at(0)), testing::Not(HasSubstr("Answer with")))
+      << "the template tells of the tools";
+  EXPECT_THAT(serving.started.at(0)->choices.at(0).grammar.text, HasSubstr("(\", \" call)*"));
+  (void)ask("POST", "/v1/chat/completions", chat_body(forced + R"(,"parallel_tool_calls":false)"));
+  EXPECT_THAT(serving.started.at(1)->choices.at(0).grammar.text,
+              testing::Not(HasSubstr("(\", \" call)*")));
+  const json free = ask("POST", "/v1/chat/completions", chat_body(kTools));
+  EXPECT_EQ(free["choices"][0]["message"]["content"], *serving.reply)
+      << "no call is looked for where it need not be there";
+}
+
+TEST_F(InferenceTest, ATemplateThatTellsOfNoToolsIsHelped) {
+  model.write("tokenizer_config.json",
+              R"({"eos_token": "<eos>", "chat_template":)"
+              R"( "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"})");
+  serving.reply = R"([{"name": "sum", "arguments": {}}])";
+  start();
+  const std::string forced = kTools + R"(,"tool_choice":"required")";
+  const json answer = ask("POST", "/v1/chat/completions", chat_body(forced));
+  EXPECT_EQ(answer["choices"][0]["message"]["tool_calls"].size(), 1U);
+  EXPECT_THAT(prompt_text(*serving.started.at(0)),
+              testing::AllOf(testing::StartsWith("system: Tools:\n{\"name\":\"sum\""),
+                             testing::EndsWith("user: hi\n")));
+  (void)ask("POST", "/v1/chat/completions", chat_body(kTools));
+  EXPECT_EQ(prompt_text(*serving.started.at(1)), "user: hi\n");
+  (void)ask("POST",
+            "/v1/chat/completions",
+            R"({"model":"tiny","messages":[{"role":"assistant","content":null,"tool_calls":[)"
+            R"({"id":"1","type":"function","function":{"name":"sum","arguments":"{\"a\":1}"}}]},)"
+            R"({"role":"tool","tool_call_id":"1","content":"3"}]})");
+  EXPECT_EQ(prompt_text(*serving.started.at(2)),
+            "assistant: [{\"name\":\"sum\",\"arguments\":{\"a\":1}}]\n"
+            "user: Result of sum: 3\n");
+}
+
+TEST_F(InferenceTest, GenericCallsAreStreamed) {
+  serving.reply = R"([{"name": "sum", "arguments": {}}, {"name": "sum", "arguments": {}}])";
+  start();
+  const std::string fields = kTools + R"(,"tool_choice":"required","stream":true)";
+  std::vector<int> indices;
+  std::string text;
+  for (const std::string& event :
+       events_of(call("POST", "/v1/chat/completions", chat_body(fields)).body)) {
+    if (event == "[DONE]") {
+      continue;
+    }
+    const json delta = json::parse(event)["choices"][0]["delta"];
+    text += delta.value("content", "");
+    for (const json& one : delta.value("tool_calls", json::array())) {
+      indices.push_back(one["index"]);
+    }
+  }
+  EXPECT_EQ(indices, (std::vector<int>{0, 1}));
+  EXPECT_EQ(text, "");
 }
 
 TEST_F(InferenceTest, ToolsBesideAFormatMeanEither) {

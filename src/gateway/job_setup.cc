@@ -9,6 +9,7 @@
 #include "gateway/text_work.h"
 #include "gateway/tool_grammar.h"
 #include "text/reasoning.h"
+#include "text/tool_instructions.h"
 
 namespace heddle::gateway {
 
@@ -19,7 +20,7 @@ namespace {
 constexpr std::size_t kRenderedAtOnce = 4096;  ///< Bytes that are tokenised in the same step.
 
 /// How the model spells calls, and marks thinking: as configured, else as its templates say.
-text::ToolFormat tool_format(const OpenedModel& opened) {
+text::ToolFormat own_tool_format(const OpenedModel& opened) {
   switch (opened.model->config.tool_parser) {
     case config::ToolParser::kAuto:
       return opened.text->text->tool_format();
@@ -33,6 +34,24 @@ text::ToolFormat tool_format(const OpenedModel& opened) {
       return text::ToolFormat::kMistral;
   }
   return text::ToolFormat::kNone;
+}
+
+/// How calls in its answer are spelled. Those that must be there need a form.
+text::ToolFormat tool_format(const OpenedModel& opened, const api::ToolUse& use) {
+  if (use.choice == api::ToolChoice::kNone) {
+    return text::ToolFormat::kNone;
+  }
+  const text::ToolFormat own = own_tool_format(opened);
+  return own == text::ToolFormat::kNone && use.forced() ? text::ToolFormat::kGeneric : own;
+}
+
+/// What to tell a model of tools, of which neither its template knows anything nor its
+/// configuration; nothing for any other.
+std::optional<std::string> instructions_for(const OpenedModel& opened, const api::ToolUse& use) {
+  if (opened.text->text->describes_tools() || own_tool_format(opened) != text::ToolFormat::kNone) {
+    return std::nullopt;
+  }
+  return use.forced() ? text::tool_instructions(use.json, use.named, use.several()) : "";
 }
 
 text::ReasoningFormat reasoning_format(const OpenedModel& opened) {
@@ -65,31 +84,23 @@ spec::Thought thought_before(text::ReasoningFormat format, std::string_view prom
 
 /// Takes the tools of a chat into its job: which calls to look for, and the grammar of an answer
 /// that must be calls, or either calls or of the format that was asked for.
-std::optional<api::ApiError> use_tools(const OpenedModel& opened,
-                                       const api::ToolUse& use,
-                                       GenerationJob& job) {
-  if (use.choice == api::ToolChoice::kNone) {
-    return std::nullopt;
-  }
-  job.tools = tool_format(opened);
+void use_tools(const OpenedModel& opened,
+               const api::ToolUse& use,
+               text::ToolFormat format,
+               GenerationJob& job) {
+  job.tools = format;
   spec::Grammar& answer = job.params.grammar;
-  if (!use.forced() && !answer.constrains()) {
-    return std::nullopt;
+  if (use.choice == api::ToolChoice::kNone || (!use.forced() && !answer.constrains())) {
+    return;
   }
-  if (!use.forced() && !can_stand_beside_calls(answer, job.tools)) {
+  if (!use.forced() && !can_stand_beside_calls(answer, format)) {
     job.tools = text::ToolFormat::kNone;  // What the answer is held to leaves no room for calls.
-    return std::nullopt;
+    return;
   }
-  Result<spec::Grammar> grammar =
-      tool_grammar(job.tools,
-                   use,
-                   *opened.text->text->tokenizer(),
-                   use.forced() ? spec::Grammar() : answer);  // Calls alone have no format.
-  if (!grammar) {
-    return api::invalid_request("tool_choice", "tool_choice: " + grammar.error().message);
-  }
-  answer = std::move(*grammar);
-  return std::nullopt;
+  answer = tool_grammar(format,
+                        use,
+                        *opened.text->text->tokenizer(),
+                        use.forced() ? spec::Grammar() : answer);  // Calls alone have no format.
 }
 
 }  // namespace
@@ -223,7 +234,8 @@ bool ChatReading::step() {
   if (reading_) {
     return reading_->step();
   }
-  prompt_ = model_.render(chat_);
+  prompt_ =
+      instructions_ ? text::render_plainly(model_, chat_, *instructions_) : model_.render(chat_);
   if (!*prompt_) {
     return true;
   }
@@ -272,7 +284,12 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
                                 .tools = none ? std::string_view() : request.tools.json,
                                 .variables = request.template_variables,
                                 .add_generation_prompt = request.add_generation_prompt};
-  ChatReading reading(*opened.text->text, conversation, text::SpecialTokens::kNone, bounds);
+  const text::ToolFormat format = tool_format(opened, request.tools);
+  ChatReading reading(*opened.text->text,
+                      conversation,
+                      text::SpecialTokens::kNone,
+                      bounds,
+                      instructions_for(opened, request.tools));
   std::function<bool()> step = [&reading] { return reading.step(); };
   std::optional<api::ApiError> wrong =
       co_await work_on_text(*context, http, http.request().body.size(), std::move(step));
@@ -286,7 +303,7 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
   job.prompt_end = reading.end();
   job.params = std::move(request.params);
   job.prompts.push_back(std::get<0>(std::move(tokens)));
-  wrong = use_tools(opened, request.tools, job);
+  use_tools(opened, request.tools, format, job);
   job.reasoning = reasoning_format(opened);
   if (job.params.grammar.constrains()) {
     job.params.grammar.thought = thought_before(job.reasoning, job.prompt_end);
@@ -294,10 +311,8 @@ Task<api::Parsed<GenerationJob>> prepare_chat(std::shared_ptr<Context> context,
       job.reasoning = text::ReasoningFormat::kNone;  // All of it is the answer.
     }
   }
-  if (!wrong) {
-    const std::string param = request.tools.forced() ? "tools" : "response_format";
-    wrong = co_await check_grammar(*context, opened, http.request(), job.params.grammar, param);
-  }
+  const std::string param = request.tools.forced() ? "tools" : "response_format";
+  wrong = co_await check_grammar(*context, opened, http.request(), job.params.grammar, param);
   if (!wrong) {
     wrong = resolve(*context, opened, "messages", 0, job);
   }

@@ -60,11 +60,17 @@ Task<OpenedModel> open_model(Context& context, std::string name);
 class ChatReading {
  public:
   /// All is lent until the last step.
+  /// @param instructions  For text::render_plainly, where the template does not know of tools.
   ChatReading(const text::TextModel& model,
               const text::Chat& chat,
               text::SpecialTokens special,
-              TextBounds bounds)
-      : model_(model), chat_(chat), special_(special), bounds_(std::move(bounds)) {}
+              TextBounds bounds,
+              std::optional<std::string> instructions = {})
+      : model_(model),
+        chat_(chat),
+        instructions_(std::move(instructions)),
+        special_(special),
+        bounds_(std::move(bounds)) {}
 
   /// As that of TextReading; the first renders.
   bool step();
@@ -75,6 +81,7 @@ class ChatReading {
  private:
   const text::TextModel& model_;
   const text::Chat& chat_;
+  std::optional<std::string> instructions_;
   text::SpecialTokens special_;
   TextBounds bounds_;
   std::optional<Result<std::string>> prompt_{};

@@ -28,7 +28,9 @@ Task<void> respond(std::shared_ptr<Context> context, HttpExchange& http, std::st
   }
   GenerationJob job = std::get<0>(std::move(prepared));
   std::unique_ptr<api::AnswerWriter> writer =
-      api::response_writer(job.head, std::move(request.settings));
+      api::response_writer(job.head, std::move(request.settings), job.choices.front().front(), [] {
+        return wall_clock_ms() / 1000;
+      });
   co_await run_job(std::move(context), http, std::move(job), std::move(writer));
 }
 
@@ -41,12 +43,24 @@ Task<void> not_kept(std::shared_ptr<Context>, HttpExchange& http, std::string id
   co_await respond_error(http, std::move(error));
 }
 
+/// What OpenAI's API does with responses beside making them: count, compact, cancel.
+Task<void> not_offered(std::shared_ptr<Context>, HttpExchange& http, std::string what) {
+  api::ApiError error = api::invalid_request(
+      "",
+      "POST /v1/responses/" + what +
+          " does not exist; responses are not kept, so that there is POST /v1/responses alone");
+  error.status = 404;
+  error.code = "unknown_path";
+  co_await respond_error(http, std::move(error));
+}
+
 }  // namespace
 
 std::vector<Endpoint> response_endpoints() {
   return {{{"POST", "/v1/responses"}, Access::kInference, ours_or_theirs<respond>},
           {{"GET", "/v1/responses/{id}"}, Access::kInference, not_kept},
-          {{"DELETE", "/v1/responses/{id}"}, Access::kInference, not_kept}};
+          {{"DELETE", "/v1/responses/{id}"}, Access::kInference, not_kept},
+          {{"POST", "/v1/responses/{id}"}, Access::kInference, not_offered}};
 }
 
 }  // namespace heddle::gateway

@@ -20,6 +20,8 @@ TEST_F(ResponseHandlersTest, AResponseAsAWhole) {
   EXPECT_EQ(response["output"][0]["content"][0]["text"], "yes");
   EXPECT_EQ(response["instructions"], "be brief");
   EXPECT_EQ(response["usage"]["output_tokens"], 4) << "three bytes and the end of turn";
+  EXPECT_EQ(response["temperature"], 1) << "as used, where nobody says another";
+  EXPECT_GE(response["completed_at"], response["created_at"]);
   std::string prompt;
   for (const TokenId token : serving.started.at(0)->prompt) {
     prompt += static_cast<char>(token);
@@ -56,8 +58,31 @@ TEST_F(ResponseHandlersTest, NothingIsKept) {
       call("POST", "/v1/responses", R"({"model":"tiny","input":"hi","store":true})");
   EXPECT_EQ(kept.status, 400);
   EXPECT_EQ(json::parse(kept.body)["error"]["param"], "store");
-  EXPECT_EQ(call("GET", "/v1/responses/resp_1").status, 404);
-  EXPECT_EQ(call("DELETE", "/v1/responses/resp_1").status, 404);
+  for (const std::string method : {"GET", "DELETE"}) {
+    const TestResponse unknown = call(method, "/v1/responses/resp_1");
+    EXPECT_EQ(unknown.status, 404);
+    const json error = json::parse(unknown.body)["error"];
+    EXPECT_EQ(error["type"], "invalid_request_error");
+    EXPECT_EQ(error["code"], "response_not_found");
+    EXPECT_THAT(error["message"], HasSubstr("resp_1"));
+  }
+  for (const std::string path : {"compact", "resp_1/cancel"}) {
+    const TestResponse nothing = call("POST", "/v1/responses/" + path, "{}");
+    EXPECT_EQ(nothing.status, 404);
+    EXPECT_THAT(json::parse(nothing.body)["error"]["message"], HasSubstr(path));
+  }
+}
+
+TEST_F(ResponseHandlersTest, ARequiredCallOfAModelWithoutAWayToCall) {
+  serving.reply = R"([{"name": "sum", "arguments": {"a": 1}}])";
+  start();
+  const json response = ask("POST",
+                            "/v1/responses",
+                            R"({"model":"tiny","input":"hi","tool_choice":"required",)"
+                            R"("tools":[{"type":"function","name":"sum"}]})");
+  EXPECT_EQ(response["output"][0]["type"], "function_call");
+  EXPECT_EQ(response["output"][0]["arguments"], R"({"a":1})");
+  EXPECT_EQ(response["status"], "completed");
 }
 
 TEST_F(ResponseHandlersTest, FailuresHaveTheirStatus) {

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/check.h"
 #include "spec/json_writer.h"
 
 namespace heddle::gateway {
@@ -58,22 +59,22 @@ bool can_stand_beside_calls(const spec::Grammar& answer, text::ToolFormat format
          answer.text.starts_with('{') && answer.text != "{}";
 }
 
-Result<spec::Grammar> tool_grammar(text::ToolFormat format,
-                                   const api::ToolUse& use,
-                                   const text::Tokenizer& tokenizer,
-                                   const spec::Grammar& answer) {
+spec::Grammar tool_grammar(text::ToolFormat format,
+                           const api::ToolUse& use,
+                           const text::Tokenizer& tokenizer,
+                           const spec::Grammar& answer) {
+  HEDDLE_CHECK(format != text::ToolFormat::kNone);
   std::vector<const api::Tool*> tools;
   for (const api::Tool& tool : use.list) {
     if (use.choice != api::ToolChoice::kNamed || tool.name == use.named) {
       tools.push_back(&tool);
     }
   }
-  const bool several = use.parallel && use.choice != api::ToolChoice::kNamed;
+  const bool several = use.several();
   std::string lark = "start: calls" + std::string(answer.constrains() ? " | answer" : "") + "\n";
   switch (format) {
     case text::ToolFormat::kNone:
-      return Error{Code::kFailedPrecondition,
-                   "how this model calls tools is not known; set tool_parser in its configuration"};
+      break;
     case text::ToolFormat::kHermes:
       lark += "calls: one" + std::string(several ? " (\"\\n\" one)*" : "") +
               "\none: " + marker("<tool_call>", tokenizer) + " \"\\n\" call \"\\n\" " +
@@ -86,6 +87,10 @@ Result<spec::Grammar> tool_grammar(text::ToolFormat format,
     case text::ToolFormat::kMistral:
       lark += "calls: " + marker("[TOOL_CALLS]", tokenizer) + " \"[\" call" +
               std::string(several ? " (\", \" call)*" : "") + " \"]\"\n" +
+              call_rules(tools, "arguments");
+      break;
+    case text::ToolFormat::kGeneric:
+      lark += "calls: " + std::string(several ? "\"[\" call (\", \" call)* \"]\"" : "call") + "\n" +
               call_rules(tools, "arguments");
       break;
   }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "api/tools.h"
-#include "base/result.h"
 #include "spec/sampling.h"
 #include "text/answer_format.h"
 #include "text/tokenizer.h"
@@ -13,11 +12,10 @@ namespace heddle::gateway {
 
 /// The grammar of an answer that consists of calls of `use.list`, or of `use.named` alone: one, or
 /// any number where calls may be parallel, spelled as the model does; or instead, where `answer`
-/// constrains, of what that allows. kFailedPrecondition for a model that is not known to call
-/// tools.
-[[nodiscard]] Result<spec::Grammar> tool_grammar(text::ToolFormat format,
-                                                 const api::ToolUse& use,
-                                                 const text::Tokenizer& tokenizer,
-                                                 const spec::Grammar& answer = {});
+/// constrains, of what that allows. `format` is not kNone.
+[[nodiscard]] spec::Grammar tool_grammar(text::ToolFormat format,
+                                         const api::ToolUse& use,
+                                         const text::Tokenizer& tokenizer,
+                                         const spec::Grammar& answer = {});
 
 }  // namespace heddle::gateway

@@ -24,9 +24,8 @@ class ToolGrammarTest : public testing::Test {
   [[nodiscard]] bool conforms(ToolFormat format, const std::string& answer) const {
     const auto vocabulary = text::GrammarVocabulary::make(*model, 258).value();
     const auto grammar = tool_grammar(format, use, *model->tokenizer(), alternative);
-    EXPECT_TRUE(grammar);
-    const auto matcher = text::GrammarMatcher::open(vocabulary, *grammar);
-    EXPECT_TRUE(matcher) << matcher.error().message << grammar->text;
+    const auto matcher = text::GrammarMatcher::open(vocabulary, grammar);
+    EXPECT_TRUE(matcher) << matcher.error().message << grammar.text;
     for (const char c : answer) {
       const TokenId token = static_cast<unsigned char>(c);
       if (!(*matcher)->accept({&token, 1})) {
@@ -96,8 +95,14 @@ TEST_F(ToolGrammarTest, AnAnswerOfAFormatMayStandInstead) {
   EXPECT_FALSE(can_stand_beside_calls(anything, ToolFormat::kHermes));
 }
 
-TEST_F(ToolGrammarTest, AModelWithoutAFormatCannotBeForced) {
-  EXPECT_FALSE(tool_grammar(ToolFormat::kNone, use, *model->tokenizer()));
+TEST_F(ToolGrammarTest, TheGenericFormIsOneCallOrAListOfThem) {
+  EXPECT_TRUE(conforms(ToolFormat::kGeneric, "[" + kSum + ", " + kNow + "]"));
+  EXPECT_TRUE(conforms(ToolFormat::kGeneric, "[" + kNow + "]"));
+  EXPECT_FALSE(conforms(ToolFormat::kGeneric, "[]"));
+  EXPECT_FALSE(conforms(ToolFormat::kGeneric, kNow));
+  use.parallel = false;
+  EXPECT_TRUE(conforms(ToolFormat::kGeneric, kNow));
+  EXPECT_FALSE(conforms(ToolFormat::kGeneric, "[" + kNow + "]"));
 }
 
 }  // namespace

@@ -27,4 +27,8 @@ ReasoningFormat reasoning_format_of(std::string_view chat_template) {
   return contains(chat_template, "</think>") ? ReasoningFormat::kThink : ReasoningFormat::kNone;
 }
 
+bool describes_tools(std::string_view chat_template) {
+  return contains(chat_template, "tools");
+}
+
 }  // namespace heddle::text

@@ -11,6 +11,9 @@ enum class ToolFormat : std::uint8_t {
   kHermes,   ///< <tool_call>{"name": ..., "arguments": {...}}</tool_call>: Hermes, Qwen 2.5 and 3.
   kLlama3,   ///< {"name": ..., "parameters": {...}} from the start, or after <|python_tag|>.
   kMistral,  ///< [TOOL_CALLS][{"name": ..., "arguments": {...}}, ...], or [TOOL_CALLS]name{...}.
+  /// {"name": ..., "arguments": {...}}, or a list of them, from the start: what a model is held to
+  /// that has no way of its own, or none that is known.
+  kGeneric,
 };
 
 /// How a model marks what it thinks before it answers.
@@ -19,8 +22,10 @@ enum class ReasoningFormat : std::uint8_t {
   kThink,  ///< <think>...</think>; where the template opened it, the answer does not.
 };
 
-/// The formats that a chat template speaks of.
+/// The formats that a chat template speaks of; never kGeneric.
 [[nodiscard]] ToolFormat tool_format_of(std::string_view chat_template);
 [[nodiscard]] ReasoningFormat reasoning_format_of(std::string_view chat_template);
+/// Whether a chat template tells the model of tools.
+[[nodiscard]] bool describes_tools(std::string_view chat_template);
 
 }  // namespace heddle::text

@@ -23,6 +23,11 @@ TEST(AnswerFormat, TemplatesTellHowTheirModelsCall) {
   EXPECT_EQ(tool_format_of(template_file("llama2.jinja")), ToolFormat::kNone);
 }
 
+TEST(AnswerFormat, SomeTemplatesTellOfNoTools) {
+  EXPECT_TRUE(describes_tools(template_file("qwen3.jinja")));
+  EXPECT_FALSE(describes_tools(template_file("llama2.jinja")));
+}
+
 TEST(AnswerFormat, TemplatesTellWhetherTheirModelsThink) {
   EXPECT_EQ(reasoning_format_of(template_file("qwen3.jinja")), ReasoningFormat::kThink);
   EXPECT_EQ(reasoning_format_of(template_file("llama2.jinja")), ReasoningFormat::kNone);

@@ -275,6 +275,7 @@ Result<std::shared_ptr<const TextModel>> TextModel::open(
     if (model->reasoning_format_ == ReasoningFormat::kNone) {
       model->reasoning_format_ = reasoning_format_of(source);
     }
+    model->describes_tools_ = model->describes_tools_ || text::describes_tools(source);
   }
   if (const std::optional<std::string> bos = token_text(*config, "bos_token")) {
     model->bos_ = model->tokenizer_->token_to_id(*bos);

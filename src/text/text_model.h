@@ -54,6 +54,8 @@ class TextModel {
   /// How the chat templates spell calls of tools, and thinking.
   [[nodiscard]] ToolFormat tool_format() const { return tool_format_; }
   [[nodiscard]] ReasoningFormat reasoning_format() const { return reasoning_format_; }
+  /// Whether a chat template tells the model of the tools of a chat.
+  [[nodiscard]] bool describes_tools() const { return describes_tools_; }
 
   [[nodiscard]] std::optional<TokenId> bos() const { return bos_; }
   /// Tokens that end an answer, ascending; empty when the model's files name none.
@@ -66,6 +68,7 @@ class TextModel {
   std::map<std::string, std::shared_ptr<const ChatTemplate>, std::less<>> templates_;
   ToolFormat tool_format_ = ToolFormat::kNone;
   ReasoningFormat reasoning_format_ = ReasoningFormat::kNone;
+  bool describes_tools_ = false;
   std::optional<TokenId> bos_;
   std::vector<TokenId> eos_;
 };

@@ -41,6 +41,19 @@ std::string_view opening(ToolFormat format) {
   return format == ToolFormat::kMistral ? kMistralOpen : kHermesOpen;
 }
 
+/// Whether calls have no opening marker, and so stand before all text.
+bool from_the_start(ToolFormat format) {
+  return format == ToolFormat::kLlama3 || format == ToolFormat::kGeneric;
+}
+
+/// What may stand before a call of a format without an opening marker.
+std::string_view around_calls(ToolFormat format, bool called) {
+  if (format == ToolFormat::kGeneric) {
+    return called ? " \t\r\n,]" : " \t\r\n[";
+  }
+  return called ? " \t\r\n;" : kWhite;
+}
+
 std::optional<ToolCall> call_of(const Json& value) {
   if (!value.is_object() || !value.contains("name") || !value["name"].is_string()) {
     return std::nullopt;
@@ -102,7 +115,7 @@ std::optional<std::vector<ToolCall>> parse_tool_calls(std::string_view json) {
 
 ToolCallParser::ToolCallParser(ToolFormat format)
     : format_(format),
-      state_(format == ToolFormat::kLlama3 ? State::kStart
+      state_(from_the_start(format)        ? State::kStart
              : format == ToolFormat::kNone ? State::kPlain
                                            : State::kText) {}
 
@@ -171,23 +184,20 @@ void ToolCallParser::text_step(char c, Found& found) {
   }
 }
 
-/// Llama 3 calls from the start, and after a call with ';' or nothing between.
+/// Llama 3 calls from the start, and after a call with ';' or nothing between; the generic format
+/// has a call, or a list of them.
 void ToolCallParser::start_step(char c, Found& found) {
   held_ += c;
-  const std::size_t begin = held_.find_first_not_of(called_ ? " \t\r\n;" : kWhite);
+  const std::size_t begin = held_.find_first_not_of(around_calls(format_, called_));
   if (begin == std::string::npos) {
     return;
   }
   const std::string_view rest = std::string_view(held_).substr(begin);
-  if (rest == kPythonTag) {
-    return;
-  }
-  if (rest.starts_with(kPythonTag)) {
-    if (is_white(c)) {
+  if (format_ == ToolFormat::kLlama3) {
+    const bool tagged = rest.starts_with(kPythonTag);
+    if (tagged ? rest == kPythonTag || is_white(c) : kPythonTag.starts_with(rest)) {
       return;
     }
-  } else if (kPythonTag.starts_with(rest)) {
-    return;
   }
   if (c != '{') {
     show(held_, found);
@@ -204,7 +214,7 @@ void ToolCallParser::start_step(char c, Found& found) {
 
 void ToolCallParser::body_step(char c, Found& found) {
   body_ += c;
-  if (format_ == ToolFormat::kLlama3) {
+  if (from_the_start(format_)) {
     if (scanner_.push(c)) {
       const auto json = std::string_view(body_).substr(json_);
       close(parse_tool_calls(json), State::kStart, found);
@@ -271,8 +281,10 @@ ToolCallParser::Found ToolCallParser::finish() {
     }
     close(std::move(calls), State::kText, found);
   }
-  const bool only_white = held_.find_first_not_of(kWhite) == std::string::npos;
-  if (!called_ || !only_white) {
+  const std::string_view around =
+      format_ == ToolFormat::kGeneric ? around_calls(format_, called_) : kWhite;
+  const bool nothing = held_.find_first_not_of(around) == std::string::npos;
+  if (!called_ || !nothing) {
     show(held_, found);
   }
   held_.clear();

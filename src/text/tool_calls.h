@@ -39,9 +39,9 @@ class ToolCallParser {
  private:
   enum class State : std::uint8_t {
     kText,   ///< Looks for an opening marker.
-    kStart,  ///< Llama 3: nothing but white space so far, or since the last call.
+    kStart,  ///< Llama 3, generic: nothing but what stands around calls so far, or since the last.
     kBody,   ///< Within what may be a call, of which all is in body_.
-    kPlain,  ///< Llama 3: text to the end.
+    kPlain,  ///< Text to the end.
   };
 
   void step(char c, Found& found);

@@ -135,6 +135,27 @@ TEST(ToolCalls, Mistral) {
          {"", {{"f", R"({"x": [1]})"}, {"g", R"({"y": 2})"}}});
 }
 
+TEST(ToolCalls, Generic) {
+  const ToolCall f{"f", R"({"x":"]"})"};
+  const std::string one = R"({"name": "f", "arguments": {"x": "]"}})";
+  expect(ToolFormat::kGeneric, one, {"", {f}});
+  expect(ToolFormat::kGeneric, "[" + one + ", " + one + "]\n", {"", {f, f}});
+  expect(ToolFormat::kGeneric,
+         "[" + one + R"(, {"name": "f", "arg)",
+         {R"(, {"name": "f", "arg)", {f}});
+  for (const std::string text : {"plain", "[1, 2]", "[", "", "[{\"a\": 1}]", "<|python_tag|>{}"}) {
+    expect(ToolFormat::kGeneric, text, {text, {}});
+  }
+}
+
+TEST(ToolCalls, EachCallOfAGenericListIsGivenAsSoonAsItIsWhole) {
+  ToolCallParser parser(ToolFormat::kGeneric);
+  EXPECT_EQ(parser.push(R"([{"name": "f"}, )").calls.size(), 1U);
+  EXPECT_EQ(parser.push(R"({"name": "g"})").calls.size(), 1U);
+  EXPECT_EQ(parser.push("]").text, "");
+  EXPECT_EQ(parser.finish().text, "");
+}
+
 TEST(ToolCalls, ACallIsGivenAsSoonAsItIsWhole) {
   ToolCallParser parser(ToolFormat::kHermes);
   EXPECT_EQ(parser.push("Yes").text, "Yes");

@@ -189,9 +189,9 @@ TOOLS = [
 ]
 
 
-@pytest.fixture(scope="module", params=["hermes", "llama3_json", "mistral"])
+@pytest.fixture(scope="module", params=["hermes", "llama3_json", "mistral", "none"])
 def caller(request):
-    """A client of a server whose model spells calls in one of the formats."""
+    """A client of a server whose model spells calls in one of the formats; with "none" it is held to the generic one."""
     row = f"  {MODEL}: {{path: {heddle.MODELS / MODEL}, tool_parser: {request.param}}}\n"
     with heddle.Server(heddle.config(models=[row])) as running:
         yield openai.OpenAI(base_url=running.url + "/v1", api_key="unused", max_retries=0, timeout=60)
