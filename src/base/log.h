@@ -52,8 +52,9 @@ struct Options {
 
 /// Sets how this process logs. Lines go to stderr from a thread of their own; when they come faster
 /// than stderr takes them the oldest are dropped, so that logging never holds up serving. Where no
-/// thread can be started, whoever logs writes. Called once, first thing in main(); before it, lines are text at level info. This one process-wide
-/// object is the exception to passing everything as an argument.
+/// thread can be started, whoever logs writes. Called once, first thing in main(); before it, lines
+/// are text at level info. This one process-wide object is the exception to passing everything as
+/// an argument.
 void configure(const Options& options);
 /// Waits until all lines so far are written. For the end of main().
 void flush();

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "gateway/http_connection.h"
+#include "gateway/readiness.h"
 #include "gateway/signal.h"
 #include "gateway/task.h"
 #include "gateway/tls_front.h"
@@ -251,6 +252,10 @@ Result<std::unique_ptr<HttpServer>> HttpServer::listen(asio::io_context& loop,
   const Result<void> certified = state->open_tls(options);
   if (!certified) {
     return certified.error();
+  }
+  if (!asio::use_service<Readiness>(loop).works()) {
+    return Error{.code = Code::kUnavailable,
+                 .message = "watch connections: no file descriptor is left (ulimit -n)"};
   }
   for (const config::ListenAddress& address : options.listen) {
     Result<tcp::acceptor> acceptor = bind(loop, address);

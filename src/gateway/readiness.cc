@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-
-#include <boost/system/system_error.hpp>
 
 #include <fcntl.h>
 #include <sys/epoll.h>
@@ -23,14 +20,16 @@ Readiness::Readiness(boost::asio::execution_context& loop)
     : service(loop),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       news_(static_cast<boost::asio::io_context&>(loop)) {
-  Descriptor copy(epoll_ ? ::fcntl(epoll_.get(), F_DUPFD_CLOEXEC, 0) : -1);
-  if (!copy) {
-    throw boost::system::system_error(errno, boost::system::system_category(), "epoll");
+  const int copy = epoll_ ? ::fcntl(epoll_.get(), F_DUPFD_CLOEXEC, 0) : -1;
+  if (copy >= 0) {
+    news_.assign(copy);
   }
-  news_.assign(copy.release());
 }
 
 bool Readiness::add(int socket, Listener& listener) {
+  if (!works()) {
+    return false;
+  }
   const auto place = static_cast<std::size_t>(socket);
   entries_.resize(std::max(entries_.size(), place + 1));
   entries_[place] = {.listener = &listener, .serial = ++serials_};
@@ -61,7 +60,7 @@ void Readiness::unexpect() {
 }
 
 void Readiness::wait() {
-  if (waiting_ || expecting_ == 0 || ended_) {
+  if (waiting_ || expecting_ == 0 || ended_ || !works()) {
     return;
   }
   waiting_ = true;

@@ -36,8 +36,9 @@ class Readiness : public boost::asio::execution_context::service {
 
   using key_type = Readiness;
   inline static boost::asio::execution_context::id id{};
-  /// Throws boost::system::system_error where the system has no descriptor left.
   explicit Readiness(boost::asio::execution_context& loop);
+  /// False where the system had no descriptor left: then nothing can be added.
+  [[nodiscard]] bool works() const { return news_.is_open(); }
 
   /// Until leave() the listener is told when the loop ends.
   void enter(Listener& listener) { listeners_.insert(&listener); }
