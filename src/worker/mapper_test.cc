@@ -111,7 +111,7 @@ TEST_F(MapperTest, MapsGivenPagesWhereTheWindowIs) {
   EXPECT_EQ(window_.base()[0], std::byte{12});
   EXPECT_EQ(window_.base()[kPage], std::byte{10});
   EXPECT_EQ(window_.base()[4 * kPage - 1], std::byte{11});
-  mapper.close(kModel, &window_);
+  mapper.close(kModel, &window_, Mapper::After::kLetGo);
   heard_.wait_closed(1);
   EXPECT_EQ(window_.mapped_bytes(), 0U);
   EXPECT_GT(mapper.mapping(), Duration{});
@@ -219,7 +219,7 @@ TEST_F(MapperTest, ClosingEndsACopyAtOnce) {
   Mapper mapper(device_, kSlow, heard_.handlers());
   mapper.open(copy_to(kModel, window_, 8));
   heard_.wait_opened(1);
-  mapper.close(kModel, &window_);
+  mapper.close(kModel, &window_, Mapper::After::kLetGo);
   heard_.wait_closed(1);
   EXPECT_LT(mapper.copied_bytes(), 4 * kPage);
   EXPECT_LT(heard_.copied(), 4 * kPage);
