@@ -337,6 +337,14 @@ void DeviceExecutor::finish_close(ModelId model) {
   opened_.erase(found);
 }
 
+void DeviceExecutor::execute(const core::LetGoWindow& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  const auto found = described_.find(command.model);
+  if (found != described_.end() && found->second.window) {
+    mapper_->let_go(*found->second.window);
+  }
+}
+
 void DeviceExecutor::execute(const core::SetImageReady& command,
                              std::vector<core::WorkerEvent>& /*events*/) {
   engine_->set_image_ready(command.model, command.bytes);
@@ -574,6 +582,7 @@ rpc::WorkerStats DeviceExecutor::stats() const {
   stats.mapping = mapper_->mapping();
   stats.detoured_bytes = mapper_->detoured_bytes();
   stats.copied_bytes = mapper_->copied_bytes();  // After those, of which it is no less.
+  stats.kept_bytes = mapper_->kept_bytes();
   stats.relayed_bytes = relay_ == nullptr ? 0 : relay_->relayed_bytes();
   for (const auto& [model, counts] : engine_->prefix_counts()) {
     stats.prefixes.push_back(

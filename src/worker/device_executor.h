@@ -130,6 +130,7 @@ class DeviceExecutor {
   void execute(const core::KeepRecordings& command, std::vector<core::WorkerEvent>& events);
   void execute(core::OpenModel& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::CloseModel& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::LetGoWindow& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::SetImageReady& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::SetSourceReady& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::HastenCopy& command, std::vector<core::WorkerEvent>& events);

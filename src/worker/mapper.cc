@@ -18,8 +18,10 @@ constexpr std::uint64_t kReportParts = 32;
 /// Copied at once: long enough that waiting for its end costs little (0.6 ms at 50 GB/s, where a
 /// synchronisation takes some 10 us), short enough to turn to what is more urgent.
 constexpr std::uint64_t kPieceBytes = std::uint64_t{32} << 20U;
-/// Populated or unmapped between two looks at what is more urgent: a millisecond on small pages.
-constexpr std::uint64_t kTidyBytes = std::uint64_t{8} << 20U;
+/// Populated, and unmapped, between two looks at what is more urgent: a millisecond or two where
+/// pages are small.
+constexpr std::uint64_t kPopulateBytes = std::uint64_t{16} << 20U;
+constexpr std::uint64_t kUnmapBytes = std::uint64_t{16} << 20U;
 
 }  // namespace
 
@@ -66,6 +68,14 @@ void Mapper::let_go(std::span<const PageId> pages) {
   {
     const std::lock_guard lock(mutex_);
     kept_.let_go(pages);
+  }
+  woken_.notify_one();
+}
+
+void Mapper::let_go(const memory::Window& window) {
+  {
+    const std::lock_guard lock(mutex_);
+    kept_.let_go(window);
   }
   woken_.notify_one();
 }
@@ -302,12 +312,11 @@ Result<void> Mapper::map(Load& load, std::size_t pages) {
 void Mapper::tidy() {
   const Instant began = steady_now();
   if (!unpopulated_.empty()) {
-    if (!unpopulated_.back()->populate_some(kTidyBytes)) {
+    if (!unpopulated_.back()->populate_some(kPopulateBytes)) {
       unpopulated_.pop_back();
     }
   } else {
-    kept_.drop_some(
-        std::max<std::size_t>(kTidyBytes / device_.properties().page_bytes, 1));
+    kept_.drop_some(std::max<std::size_t>(kUnmapBytes / device_.properties().page_bytes, 1));
   }
   mapping_ns_ += (steady_now() - began).count();
 }

@@ -84,6 +84,8 @@ class Mapper {
   void drop_kept(std::span<const PageId> pages);
   /// These pages are no image any more: kept windows that show them go, by and by. Any thread.
   void let_go(std::span<const PageId> pages);
+  /// As close() with kLetGo, of a window that was kept. Any thread.
+  void let_go(const memory::Window& window);
   /// The first `bytes` of the image that this model is copied from are in place. Ignored for a
   /// model that is not open. Any thread.
   void allow_copy(ModelId model, std::uint64_t bytes);

@@ -1,13 +1,17 @@
 #include "device/cpu/cpu_device.h"
 
+#include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <fstream>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
+#include "base/thread.h"
 #include "device/cpu/cpu_stream.h"
 #include "device/cpu/thread_pool.h"
 
@@ -18,6 +22,9 @@ namespace {
 
 /// Where the kernel does not say: half of its default.
 constexpr std::uint64_t kMostMappings = 32'765;
+/// Populated at a time by one of so many threads: half a millisecond where pages are small.
+constexpr std::size_t kPopulateBytes = std::size_t{4} << 20U;
+constexpr unsigned kPopulateThreads = 4;
 
 /// The number of leading pages that are adjacent in the arena.
 std::size_t run_length(std::span<const PageId> pages) {
@@ -40,6 +47,12 @@ Error map_error(const std::string& attempt, int error) {
       error == ENOMEM ? " (at most sysctl vm.max_map_count mappings, or out of addresses)" : "";
   return Error{.code = Code::kResourceExhausted,
                .message = attempt + ": " + std::generic_category().message(error) + hint};
+}
+
+void populate_part(std::byte* at, std::size_t bytes) {
+  // A kernel before 5.14 does not know how: then the first use faults.
+  while (::madvise(at, bytes, MADV_POPULATE_READ) != 0 && errno == EINTR) {
+  }
 }
 
 /// Half of what the kernel allows a process: the rest is for windows in use, and everything else.
@@ -133,9 +146,24 @@ Result<void> CpuDevice::map(AddressRange range,
 
 void CpuDevice::populate(AddressRange range, std::size_t offset, std::size_t bytes) {
   HEDDLE_CHECK(offset <= range.bytes && bytes <= range.bytes - offset);
-  // A kernel before 5.14 does not know how: then the first use faults.
-  while (::madvise(range.base + offset, bytes, MADV_POPULATE_READ) != 0 && errno == EINTR) {
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t at = next.fetch_add(kPopulateBytes); at < bytes;
+         at = next.fetch_add(kPopulateBytes)) {
+      populate_part(range.base + offset + at, std::min(kPopulateBytes, bytes - at));
+    }
+  };
+  const std::size_t threads = std::min<std::size_t>(
+      std::clamp(std::thread::hardware_concurrency(), 1U, kPopulateThreads), bytes / kPopulateBytes);
+  std::vector<Thread> helpers;
+  while (helpers.size() + 1 < threads) {
+    Result<Thread> helper = Thread::start({.name = "populate"}, work);
+    if (!helper) {
+      break;  // Those that there are take longer.
+    }
+    helpers.push_back(std::move(*helper));
   }
+  work();
 }
 
 void CpuDevice::unmap(AddressRange range, std::size_t offset, std::size_t bytes) {
