@@ -186,8 +186,8 @@ void AgentCore::Impl::drop(ModelId model) {
 void AgentCore::Impl::tell_image_gone(ModelId model) {
   for (auto& [id, worker] : workers_) {
     if (worker.gave_back.erase(model) > 0 && worker.life == Life::kUp) {
-      commands_->push_back(SendWorker{
-          .device = id, .epoch = worker.epoch, .message = ImageGone{.model = model}});
+      commands_->push_back(
+          SendWorker{.device = id, .epoch = worker.epoch, .message = ImageGone{.model = model}});
     }
   }
 }

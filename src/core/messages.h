@@ -123,8 +123,8 @@ struct GivePages {
   friend bool operator==(const GivePages&, const GivePages&) = default;
 };
 
-/// The image of this model, which the worker gave back, is no more: its pages are put to other uses,
-/// and nothing may go on referring to them.
+/// The image of this model, which the worker gave back, is no more: its pages are put to other
+/// uses, and nothing may go on referring to them.
 struct ImageGone {
   ModelId model{};
   friend bool operator==(const ImageGone&, const ImageGone&) = default;

@@ -164,8 +164,9 @@ enum class ImagePages : std::uint8_t {
   kLeave,   ///< They are the host's from then on.
   kToPool,  ///< They become free pages of this device.
 };
-/// Stop a copy that runs; have the mapper close the window, which may stay mapped for when the model
-/// comes back; forget the model in the engine. Answered by ModelClosed, however OpenModel stands.
+/// Stop a copy that runs; have the mapper close the window, which may stay mapped for when the
+/// model comes back; forget the model in the engine. Answered by ModelClosed, however OpenModel
+/// stands.
 struct CloseModel {
   ModelId model{};
   ImagePages image = ImagePages::kLeave;

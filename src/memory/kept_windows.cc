@@ -71,6 +71,11 @@ void KeptWindows::drop(std::span<const PageId> pages, const Window* but) {
   }
 }
 
+bool KeptWindows::shows(std::span<const PageId> pages) const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(pages, [&](PageId page) { return windows_[page.value()] > 0; });
+}
+
 void KeptWindows::drop_all() {
   const std::lock_guard lock(mutex_);
   for (auto entry = kept_.begin(); entry != kept_.end(); entry = remove(entry)) {

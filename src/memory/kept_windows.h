@@ -34,6 +34,8 @@ class KeptWindows {
 
   /// Unmaps these pages wherever a kept window shows them, other than `but`, before it returns.
   void drop(std::span<const device::PageId> pages, const Window* but = nullptr);
+  /// Whether a kept window shows any of these pages.
+  [[nodiscard]] bool shows(std::span<const device::PageId> pages) const;
   /// Unmaps all that is kept, before it returns.
   void drop_all();
 

@@ -188,9 +188,10 @@ void DeviceExecutor::execute(const core::SurrenderPages& command,
   Result<std::vector<PageId>> pages = pool_.surrender(command.count);
   HEDDLE_CHECK(pages.has_value());  // The core's ledger has counted them as free.
   engine_->settle();
-  mapper_->drop_kept(*pages);
-  device_.give_back(*pages);
-  handlers_.on_report(core::PagesReturned{.model = command.model, .pages = std::move(*pages)});
+  mapper_->when_dropped(std::move(*pages), [this, model = command.model](std::vector<PageId> left) {
+    device_.give_back(left);
+    handlers_.on_report(core::PagesReturned{.model = model, .pages = std::move(left)});
+  });
 }
 
 void DeviceExecutor::execute(const core::FitWorkspace& command,
@@ -303,7 +304,7 @@ void DeviceExecutor::execute(const core::CloseModel& command,
   opened.after = command.image;
   set_open(command.model, std::nullopt);
   if (!opened.registered) {
-    handlers_.on_event(core::ModelClosed{.model = command.model});  // Nothing was mapped.
+    mapper_->close(command.model, nullptr, Mapper::After::kLetGo);  // Nothing was mapped.
     return;
   }
   const bool joined = lockstep_ != nullptr && lockstep_->model() == command.model;
@@ -319,10 +320,10 @@ void DeviceExecutor::execute(const core::CloseModel& command,
   }
   opened.registered = false;
   kv_changed_ = true;
-  mapper_->close(command.model,
-                 &*described_.at(command.model).window,
-                 command.image == core::ImagePages::kToPool ? Mapper::After::kLetGo
-                                                            : Mapper::After::kKeep);
+  mapper_->close(
+      command.model,
+      &*described_.at(command.model).window,
+      command.image == core::ImagePages::kToPool ? Mapper::After::kLetGo : Mapper::After::kKeep);
 }
 
 void DeviceExecutor::finish_close(ModelId model) {

@@ -38,13 +38,19 @@ class Heard {
                 },
             .on_report =
                 [this](core::WorkerReport report) {
+                  const std::lock_guard lock(mutex_);
                   if (auto* returned = std::get_if<core::PagesReturned>(&report)) {
                     returned_ = std::move(returned->pages);
+                    changed_.notify_all();
                   }
                 }};
   }
-  /// The pages that came with the last PagesReturned.
-  std::vector<PageId> returned() { return std::exchange(returned_, {}); }
+  /// Waits for the pages that come with the next PagesReturned.
+  std::vector<PageId> returned() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !returned_.empty(); });
+    return std::exchange(returned_, {});
+  }
   /// Waits for the next sequence whose grammar is compiled.
   core::SequenceId next_compiled() {
     std::unique_lock lock(mutex_);
@@ -85,7 +91,7 @@ class Heard {
   std::condition_variable changed_{};
   std::vector<core::WorkerEvent> events_{};
   std::vector<core::SequenceId> compiled_{};
-  std::vector<PageId> returned_{};  ///< Of the engine thread, which is the test's.
+  std::vector<PageId> returned_{};
 };
 
 /// A device of which half the pages are the executor's pool; the images lie in the other half.
@@ -220,8 +226,8 @@ TEST_F(DeviceExecutorTest, ASequenceMayEndBeforeItsGrammarIsCompiled) {
   EXPECT_EQ(std::get<core::SequenceRefused>(refused[0]).error.code, Code::kInvalidArgument);
 }
 
-/// A host and its worker in small: images are read, exchanged for free pages, copied and dropped, in
-/// any order, while windows stay mapped. The host scribbles over what is free.
+/// A host and its worker in small: images are read, exchanged for free pages, copied and dropped,
+/// in any order, while windows stay mapped. The host scribbles over what is free.
 class SwitchingTest : public DeviceExecutorTest {
  protected:
   struct Model {
@@ -254,8 +260,8 @@ class SwitchingTest : public DeviceExecutorTest {
 
   void load(Model& model, core::ImageSource source) {
     if (source == core::ImageSource::kGiven) {
-      (void)carry_out(core::SurrenderPages{
-          .model = model.id, .count = static_cast<std::int64_t>(model.pages.size())});
+      (void)carry_out(core::SurrenderPages{.model = model.id,
+                                           .count = static_cast<std::int64_t>(model.pages.size())});
       for (const PageId page : heard_.returned()) {
         free_.push_back(page);
       }
@@ -289,9 +295,9 @@ class SwitchingTest : public DeviceExecutorTest {
     if (exchange) {
       (void)carry_out(core::AdoptPages{.pages = take_free(model.pages.size())});
     }
-    (void)carry_out(core::CloseModel{
-        .model = model.id,
-        .image = exchange ? core::ImagePages::kLeave : core::ImagePages::kToPool});
+    (void)carry_out(
+        core::CloseModel{.model = model.id,
+                         .image = exchange ? core::ImagePages::kLeave : core::ImagePages::kToPool});
     heard_.wait_closed(model.id);
     executor_->finish_close(model.id);
     if (*model.open == core::ImageSource::kGiven && !exchange) {
@@ -324,7 +330,8 @@ class SwitchingTest : public DeviceExecutorTest {
 
   void scribble() {
     for (const PageId page : free_) {
-      std::memset(host_.device().page_address(page), static_cast<int>(rng_.below(256)), page_bytes());
+      std::memset(
+          host_.device().page_address(page), static_cast<int>(rng_.below(256)), page_bytes());
     }
   }
 
@@ -377,8 +384,7 @@ TEST_F(SwitchingTest, ModelsComeAndGoInAnyOrderAndAnswerAsEver) {
       if (model.pages.empty()) {
         read(model);
       }
-      load(model,
-           rng_.below(4) == 0 ? core::ImageSource::kShared : core::ImageSource::kGiven);
+      load(model, rng_.below(4) == 0 ? core::ImageSource::kShared : core::ImageSource::kGiven);
       answer(model);
     }
     kept = kept || executor_->stats().kept_bytes > 0;

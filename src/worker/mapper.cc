@@ -64,6 +64,18 @@ void Mapper::drop_kept(std::span<const PageId> pages) {
   kept_.drop(pages);
 }
 
+void Mapper::when_dropped(std::vector<PageId> pages, Dropped then) {
+  if (!kept_.shows(pages)) {
+    then(std::move(pages));
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    leaving_.push_back({.pages = std::move(pages), .then = std::move(then)});
+  }
+  woken_.notify_one();
+}
+
 void Mapper::let_go(std::span<const PageId> pages) {
   {
     const std::lock_guard lock(mutex_);
@@ -150,7 +162,7 @@ void Mapper::run() {
 }
 
 bool Mapper::has_work() {
-  return has_load_work() || !unpopulated_.empty() || kept_.has_let_go();
+  return has_load_work() || !leaving_.empty() || !unpopulated_.empty() || kept_.has_let_go();
 }
 
 bool Mapper::has_load_work() {
@@ -282,10 +294,14 @@ void Mapper::carry_out(Job job) {
   if (found != loads_.end()) {
     remove(*found);
   }
-  std::erase(unpopulated_, close.window);
-  kept_.keep(*close.window);
-  if (close.after == After::kLetGo) {
-    kept_.let_go(*close.window);
+  while (drop_leaving(SIZE_MAX)) {  // Who evicts has what the load gave up for it.
+  }
+  if (close.window != nullptr) {
+    std::erase(unpopulated_, close.window);
+    kept_.keep(*close.window);
+    if (close.after == After::kLetGo) {
+      kept_.let_go(*close.window);
+    }
   }
   mapping_ns_ += (steady_now() - began).count();
   handlers_.on_closed(close.model);
@@ -311,14 +327,36 @@ Result<void> Mapper::map(Load& load, std::size_t pages) {
 /// What nobody waits for, a little of it.
 void Mapper::tidy() {
   const Instant began = steady_now();
-  if (!unpopulated_.empty()) {
-    if (!unpopulated_.back()->populate_some(kPopulateBytes)) {
+  const std::size_t pages = std::max<std::size_t>(kUnmapBytes / device_.properties().page_bytes, 1);
+  if (!drop_leaving(pages)) {
+    if (unpopulated_.empty()) {
+      kept_.drop_some(pages);
+    } else if (!unpopulated_.back()->populate_some(kPopulateBytes)) {
       unpopulated_.pop_back();
     }
-  } else {
-    kept_.drop_some(std::max<std::size_t>(kUnmapBytes / device_.properties().page_bytes, 1));
   }
   mapping_ns_ += (steady_now() - began).count();
+}
+
+/// Up to `most` pages of the first that leave. False where there is nothing to do.
+bool Mapper::drop_leaving(std::size_t most) {
+  Leaving* first = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (leaving_.empty()) {
+      return false;
+    }
+    first = &leaving_.front();
+  }
+  const std::size_t count = std::min(most, first->pages.size() - first->dropped);
+  kept_.drop(std::span(first->pages).subspan(first->dropped, count));
+  first->dropped += count;
+  if (first->dropped == first->pages.size()) {
+    first->then(std::move(first->pages));
+    const std::lock_guard lock(mutex_);
+    leaving_.pop_front();
+  }
+  return true;
 }
 
 /// The device copies while the host maps: where both take about as long, a load takes half the time

@@ -29,9 +29,10 @@
 namespace heddle::worker {
 
 /// Maps windows and copies images, in a thread of its own, so that steps go on meanwhile. Jobs are
-/// done in the order given; loads go on between jobs, one after the other: first those that somebody
-/// waits for. Of a load, pages are mapped while others are being copied. When there is nothing else
-/// to do, windows that were mapped are populated, and those that are kept for nothing unmapped.
+/// done in the order given; loads go on between jobs, one after the other: first those that
+/// somebody waits for. Of a load, pages are mapped while others are being copied. When there is
+/// nothing else to do, windows that were mapped are populated, and those that are kept for nothing
+/// unmapped.
 ///
 /// A window that is closed is kept (KeptWindows): no model waits until another's is unmapped, and
 /// one whose pages are the same when it is opened again is not mapped again.
@@ -77,11 +78,16 @@ class Mapper {
     kKeep,   ///< Its pages stay an image, elsewhere: it waits for it to come back.
     kLetGo,  ///< Its pages are for others: it goes when there is nothing better to do.
   };
-  /// Ends the model's copy, if one is under way, and closes its window.
+  /// Ends the model's copy, if one is under way, and closes its window, if it has one.
   void close(ModelId model, memory::Window* window, After after);
   /// These pages are about to be written, or to leave: no kept window shows them when this returns.
   /// Any thread.
   void drop_kept(std::span<const PageId> pages);
+  /// These pages leave: calls `then` with them when no kept window shows them. At once where none
+  /// does; else in this object's thread, which does first what models wait for, and this before it
+  /// closes another window.
+  using Dropped = std::function<void(std::vector<PageId>)>;
+  void when_dropped(std::vector<PageId> pages, Dropped then);
   /// These pages are no image any more: kept windows that show them go, by and by. Any thread.
   void let_go(std::span<const PageId> pages);
   /// As close() with kLetGo, of a window that was kept. Any thread.
@@ -138,6 +144,11 @@ class Mapper {
     After after = After::kLetGo;
   };
   using Job = std::variant<Open, Close>;
+  struct Leaving {
+    std::vector<PageId> pages{};
+    Dropped then{};
+    std::size_t dropped = 0;  ///< Of the pages.
+  };
 
   /// An image that is copied, and its window.
   struct Load {
@@ -167,6 +178,7 @@ class Mapper {
   void for_pieces(const Open& image, const ImagePart& part, const Each& each) const;
   void report();
   void tidy();
+  bool drop_leaving(std::size_t most);
   void remove(Load& load);
   [[nodiscard]] Result<void> map(Load& load, std::size_t pages);
   // With mutex_ held.
@@ -208,6 +220,8 @@ class Mapper {
   /// Guarded by mutex_, but for the thread's own part: it alone adds and removes, and sees `image`,
   /// `told` and `mapped`.
   std::list<Load> loads_{};
+  /// Guarded by mutex_, but for the first, which is the thread's own; it alone removes.
+  std::deque<Leaving> leaving_{};
   std::uint64_t loads_begun_ = 0;
   std::optional<Error> failed_{};  ///< Another path found the device lost. Guarded by mutex_.
 

@@ -153,8 +153,9 @@ void CpuDevice::populate(AddressRange range, std::size_t offset, std::size_t byt
       populate_part(range.base + offset + at, std::min(kPopulateBytes, bytes - at));
     }
   };
-  const std::size_t threads = std::min<std::size_t>(
-      std::clamp(std::thread::hardware_concurrency(), 1U, kPopulateThreads), bytes / kPopulateBytes);
+  const std::size_t threads =
+      std::min<std::size_t>(std::clamp(std::thread::hardware_concurrency(), 1U, kPopulateThreads),
+                            bytes / kPopulateBytes);
   std::vector<Thread> helpers;
   while (helpers.size() + 1 < threads) {
     Result<Thread> helper = Thread::start({.name = "populate"}, work);
