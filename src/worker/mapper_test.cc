@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -155,6 +156,42 @@ TEST_F(MapperTest, AWindowThatIsKeptIsThereAgainWithItsPages) {
   }
   mapper.let_go(window_);
   wait_until_nothing_is_kept(mapper);
+}
+
+TEST_F(MapperTest, NoModelWaitsUntilAnotherIsUnmapped) {
+  constexpr ModelId kOther{4};
+  memory::Window other = memory::Window::create(device_, 4 * kPage).value();
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool queued = false;
+  std::optional<std::uint64_t> kept;
+  Mapper* raw = nullptr;
+  Mapper mapper(device_,
+                0,
+                {.on_opened =
+                     [&](ModelId model, const Result<void>& opened) {
+                       EXPECT_TRUE(opened);
+                       std::unique_lock lock(mutex);
+                       changed.wait(lock, [&] { return queued; });
+                       if (model == kOther) {
+                         kept = raw->kept_bytes();
+                         changed.notify_all();
+                       }
+                     },
+                 .on_closed = [](ModelId /*model*/) {}});
+  raw = &mapper;
+  mapper.open({.model = kModel,
+               .window = &window_,
+               .pages = pages(8, 4),
+               .image_bytes = 4 * kPage,
+               .ready_bytes = 4 * kPage});
+  mapper.close(kModel, &window_, Mapper::After::kLetGo);
+  mapper.open(copy_to(kOther, other, 4));
+  std::unique_lock lock(mutex);
+  queued = true;
+  changed.notify_all();
+  changed.wait(lock, [&] { return kept.has_value(); });
+  EXPECT_EQ(*kept, 4 * kPage) << "the other's window was there before this one was unmapped";
 }
 
 TEST_F(MapperTest, NoKeptWindowShowsPagesThatAreUsedOtherwise) {
