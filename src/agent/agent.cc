@@ -540,6 +540,9 @@ Result<std::unique_ptr<Agent>> Agent::create(const asio::any_io_executor& execut
             {{"bytes", arena->bytes()},
              {"backing", backing_name(arena->backing())},
              {"ms", milliseconds(steady_now() - began)}});
+  if (const std::string advice = arena->huge_page_advice(); !advice.empty()) {
+    log::info("models would be there sooner, and read faster, with huge pages", {{"how", advice}});
+  }
   return std::unique_ptr<Agent>(new Agent(
       std::make_unique<Impl>(executor, std::move(setup), std::move(handlers), std::move(*arena))));
 }

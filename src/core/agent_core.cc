@@ -156,6 +156,7 @@ void AgentCore::Impl::on(const WorkerHung& hung) {
 }
 
 void AgentCore::Impl::take_back_pages(WorkerState& worker) {
+  worker.gave_back.clear();
   const std::map<ModelId, Hosted> hosted = std::exchange(worker.models, {});
   for (const auto& [model, entry] : hosted) {
     if (entry.source == ImageSource::kGiven) {

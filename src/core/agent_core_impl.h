@@ -90,6 +90,7 @@ struct WorkerState {
   std::set<PageId> pool{};  ///< Its pages that hold no given image, free ones on the way included.
   std::map<ModelId, Hosted> models{};
   std::deque<SentEvict> evicts{};
+  std::set<ModelId> gave_back{};  ///< Whose image it gave back: it may still map those pages.
   std::deque<HostOperation> operations{};  ///< Not sent yet, in order.
 
   std::map<ModelId, std::int64_t> asked{};     ///< Loans asked of the worker and not answered yet.
@@ -180,6 +181,7 @@ class AgentCore::Impl {
   void unpin(ModelId model, DeviceId device);
   void drop(ModelId model);
   void drop_unwanted();
+  void tell_image_gone(ModelId model);
   void tell_image_state(ModelId model, const Image& image);
 
   std::vector<PageId> take_free(std::int64_t count);

@@ -97,6 +97,22 @@ TEST(AgentCore, PagesAreExchangedAndTheImageComesBack) {
   EXPECT_EQ(find<LoadModel>(again)->ready_bytes, 600U);
 }
 
+TEST(AgentCore, AWorkerHearsThatAnImageIsGoneWhichItGaveBack) {
+  Bench bench;
+  bench.load(kA);
+  bench.tell(ReadEnded{.model = kA});
+  bench.said(bench.free_pages(kA, 10));
+  bench.evict(kA);
+  bench.said(ModelEvicted{.model = kA, .exchanged = true});
+  bench.now += 1s;
+  const auto commands = bench.load(kB);  // Which takes the room of A's image.
+  ASSERT_NE(find<StartRead>(commands), nullptr);
+  ASSERT_NE(find<ImageGone>(commands), nullptr);
+  EXPECT_EQ(find<ImageGone>(commands)->model, kA);
+  bench.tell(ReadEnded{.model = kB});
+  EXPECT_EQ(find<ImageGone>(bench.tell(AgentModels{})), nullptr) << "it never gave B back";
+}
+
 TEST(AgentCore, AnImageIsDroppedWhereTheHostHasNoRoom) {
   Bench bench;
   bench.load(kA);

@@ -322,10 +322,12 @@ void AgentCore::Impl::heard(WorkerState& worker, const ModelEvicted& evicted) {
     home.last_used = std::max(home.last_used, sent->last_used);
     if (evicted.exchanged) {
       come_home(evicted.model, home, *sent->lease);
+      worker.gave_back.insert(evicted.model);
     } else {
       worker.pool.insert(home.pages.begin(), home.pages.end());
       images_.erase(evicted.model);
       tell(ImageState{.model = evicted.model});
+      tell_image_gone(evicted.model);
     }
   }
   unpin(evicted.model, worker.device.id);

@@ -178,6 +178,18 @@ void AgentCore::Impl::drop(ModelId model) {
   std::erase(reads_, model);
   images_.erase(model);
   tell(ImageState{.model = model});
+  tell_image_gone(model);
+}
+
+/// Workers that had the image and gave it back map its pages no longer. Until they have heard, what
+/// they map is read only, and read by nobody.
+void AgentCore::Impl::tell_image_gone(ModelId model) {
+  for (auto& [id, worker] : workers_) {
+    if (worker.gave_back.erase(model) > 0 && worker.life == Life::kUp) {
+      commands_->push_back(
+          SendWorker{.device = id, .epoch = worker.epoch, .message = ImageGone{.model = model}});
+    }
+  }
 }
 
 /// Drops what is of no use to anybody: images that failed or were stopped, orphans, and those of

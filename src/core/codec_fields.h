@@ -150,6 +150,12 @@ void fields(V& v, Like<CloseModel> auto& x) {
 }
 
 template <class V>
+void fields(V& v, Like<LetGoWindow> auto& x) {
+  v.type("LetGoWindow");
+  v("model", x.model);
+}
+
+template <class V>
 void fields(V& v, Like<SetImageReady> auto& x) {
   v.type("SetImageReady");
   v("model", x.model);

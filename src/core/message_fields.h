@@ -209,6 +209,12 @@ void fields(V& v, Like<GivePages> auto& x) {
 }
 
 template <class V>
+void fields(V& v, Like<ImageGone> auto& x) {
+  v.type("ImageGone");
+  v("model", x.model);
+}
+
+template <class V>
 void fields(V& v, Like<EvictModel> auto& x) {
   v.type("EvictModel");
   v("model", x.model);

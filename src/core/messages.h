@@ -123,6 +123,13 @@ struct GivePages {
   friend bool operator==(const GivePages&, const GivePages&) = default;
 };
 
+/// The image of this model, which the worker gave back, is no more: its pages are put to other
+/// uses, and nothing may go on referring to them.
+struct ImageGone {
+  ModelId model{};
+  friend bool operator==(const ImageGone&, const ImageGone&) = default;
+};
+
 /// The first `bytes` of an image that was sent incomplete are in place now. Never goes back.
 struct ImageProgress {
   ModelId model{};
@@ -179,6 +186,7 @@ using WorkerMessage = std::variant<LoadModel,
                                    EvictModel,
                                    LendPages,
                                    GivePages,
+                                   ImageGone,
                                    ImageProgress,
                                    Submit,
                                    CancelRequest,

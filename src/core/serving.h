@@ -297,6 +297,7 @@ struct DeviceStatus {
   std::uint64_t copied_bytes = 0;      ///< Of images, since its worker started.
   std::uint64_t detoured_bytes = 0;    ///< Of these, over other GPUs' links to the host.
   std::uint64_t relayed_bytes = 0;     ///< Over its own link, for other GPUs.
+  std::uint64_t kept_bytes = 0;        ///< Of images, mapped for models that are not there now.
   /// Of a GPU: what processes hold of it that are not ours, as its driver says; nothing where it
   /// does not.
   std::optional<std::uint64_t> others_bytes{};

@@ -294,6 +294,7 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
     finish_waiting_step();
     copy_some(id);
   }
+  void perform(const LetGoWindow& /*command*/) {}
   void perform(const CloseModel& command) {
     Model& model = models_.at(command.model);
     HEDDLE_CHECK(!model.closing && kv_.pages_used(command.model) == 0);

@@ -164,11 +164,16 @@ enum class ImagePages : std::uint8_t {
   kLeave,   ///< They are the host's from then on.
   kToPool,  ///< They become free pages of this device.
 };
-/// Stop a copy that runs; have the mapper take the window's pages out; forget the model in the
-/// engine. Answered by ModelClosed, however OpenModel stands.
+/// Stop a copy that runs; have the mapper close the window, which may stay mapped for when the
+/// model comes back; forget the model in the engine. Answered by ModelClosed, however OpenModel
+/// stands.
 struct CloseModel {
   ModelId model{};
   ImagePages image = ImagePages::kLeave;
+};
+/// Of a model that was closed: what its window still shows is to go.
+struct LetGoWindow {
+  ModelId model{};
 };
 /// Engine::set_image_ready: the first `bytes` of the image may be used.
 struct SetImageReady {
@@ -231,6 +236,7 @@ using WorkerCommand = std::variant<AdoptPages,
                                    KeepRecordings,
                                    OpenModel,
                                    CloseModel,
+                                   LetGoWindow,
                                    SetImageReady,
                                    SetSourceReady,
                                    HastenCopy,

@@ -86,6 +86,7 @@ class WorkerCore::Impl {
   void on(const EvictModel& evict);
   void on(const LendPages& lend) { operations_.emplace_back(lend); }
   void on(const GivePages& give);
+  void on(const ImageGone& gone) { act(LetGoWindow{.model = gone.model}); }
   void on(const ImageProgress& progress);
   void on(const Submit& submit);
   void on(const CancelRequest& cancel);

@@ -27,6 +27,8 @@ struct Properties {
   std::uint64_t page_count = 0;  ///< Pages that exist; ids are [0, page_count).
   bool records = false;          ///< Its streams record work: see Stream::begin_capture().
   bool asynchronous = false;     ///< Its streams run what is enqueued while the host goes on.
+  /// Mappings of windows, each of a run of adjacent pages, that there should be at most; 0: any.
+  std::uint64_t most_mappings = 0;
 };
 
 /// What a mapping allows. Weights are mapped read-only, so that a stray write is a fault rather
@@ -137,6 +139,9 @@ class Device {
                            std::size_t offset,
                            std::span<const PageId> pages,
                            Access access) = 0;
+  /// Makes a part that is mapped usable without a fault, where the first use would have one. Only
+  /// speed depends on it.
+  virtual void populate(AddressRange /*range*/, std::size_t /*offset*/, std::size_t /*bytes*/) {}
   /// Takes `bytes` at `offset` out of the range again. The caller has made sure that no enqueued
   /// work still touches them.
   virtual void unmap(AddressRange range, std::size_t offset, std::size_t bytes) = 0;

@@ -154,6 +154,7 @@ class FakeServing final : public core::Serving {
     device.copied_bytes = 500;
     device.detoured_bytes = 200;
     device.relayed_bytes = 90;
+    device.kept_bytes = 30;
     device.trouble = wrong.empty() ? "" : wrong.front();
     device.suspected = 6;
     device.hung = {1, 2, 3, 4};

@@ -315,6 +315,10 @@ void GatewayMetrics::publish_links(const core::DeviceStatus& device) {
               "Bytes of images that were copied over the device's link for other GPUs.",
               {{"device", device.name}},
               device.relayed_bytes);
+  metrics_.set("heddle_worker_kept_bytes",
+               "Bytes of images that stay mapped for models that are not on the device now.",
+               {{"device", device.name}},
+               static_cast<double>(device.kept_bytes));
   if (device.others_bytes) {
     metrics_.set("heddle_device_others_bytes",
                  "Memory of the GPU that processes hold which are not heddle's.",

@@ -124,6 +124,7 @@ Task<void> devices(std::shared_ptr<Context> context, HttpExchange& http, std::st
     json.key("copied_bytes").integer(device.copied_bytes);
     json.key("detoured_bytes").integer(device.detoured_bytes);
     json.key("relayed_bytes").integer(device.relayed_bytes);
+    json.key("kept_bytes").integer(device.kept_bytes);
     if (device.others_bytes) {
       json.key("others_bytes").integer(*device.others_bytes);
     }

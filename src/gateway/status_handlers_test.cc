@@ -91,6 +91,7 @@ TEST_F(StatusHandlersTest, DevicesShowPagesByKindOfLease) {
   EXPECT_EQ(devices["devices"][0]["overrun_steps"], 2);
   EXPECT_EQ(devices["devices"][0]["copied_bytes"], 500);
   EXPECT_EQ(devices["devices"][0]["detoured_bytes"], 200);
+  EXPECT_EQ(devices["devices"][0]["kept_bytes"], 30);
   EXPECT_EQ(devices["devices"][0]["relayed_bytes"], 90);
   EXPECT_EQ(devices["devices"][0]["others_bytes"], 1000);
   EXPECT_EQ(devices["host"]["pages_total"], 50);

@@ -27,6 +27,7 @@ inline void add_counts(const agent::Agent& agent, core::DeviceStatus& device) {
   device.copied_bytes = stats.copied_bytes;
   device.detoured_bytes = stats.detoured_bytes;
   device.relayed_bytes = stats.relayed_bytes;
+  device.kept_bytes = stats.kept_bytes;
 }
 
 /// What is wrong now with workers, the host and engines, for people.

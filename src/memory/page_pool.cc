@@ -49,6 +49,9 @@ Result<std::vector<PageId>> PagePool::take(OwnerId owner, std::int64_t count) {
     remove_free(first, length);
   }
   set_owner(taken, owner);
+  if (on_taken_) {
+    on_taken_(owner, taken);
+  }
   return taken;
 }
 

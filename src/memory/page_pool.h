@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -26,6 +28,11 @@ class PagePool {
  public:
   /// Starts with `pages`, distinct and all free. `device` outlives the pool.
   PagePool(device::Device& device, std::span<const PageId> pages);
+
+  /// Called with pages that take() hands out and their owner, before it returns: to see to what is
+  /// left of their former use.
+  using OnTaken = std::function<void(OwnerId, std::span<const PageId>)>;
+  void on_taken(OnTaken on_taken) { on_taken_ = std::move(on_taken); }
 
   /// `count` free pages for `owner`, ascending: the first run of adjacent pages that is long enough
   /// (so that mapping them is one call), else the lowest free ones. All or kResourceExhausted.
@@ -61,6 +68,7 @@ class PagePool {
   void drop_owner(std::span<const PageId> pages, OwnerId owner, OwnerId next);
 
   device::Device& device_;
+  OnTaken on_taken_{};
   std::vector<OwnerId> owners_{};  ///< By page number, over all pages of the device.
   std::map<std::uint64_t, std::uint64_t> free_runs_{};  ///< First page to count; never adjacent.
   std::map<OwnerId, std::int64_t> owned_{};

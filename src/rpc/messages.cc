@@ -168,6 +168,9 @@ void to_wire(const core::WorkerMessage& message, wire::ToWorker& out) {
                         [&out](const core::GivePages& give) {
                           pages_to_wire(give.pages, *out.mutable_give()->mutable_pages());
                         },
+                        [&out](const core::ImageGone& gone) {
+                          out.mutable_gone()->set_model(gone.model.value());
+                        },
                         [&out](const core::ImageProgress& progress) {
                           out.mutable_progress()->set_model(progress.model.value());
                           out.mutable_progress()->set_bytes(progress.bytes);
@@ -235,6 +238,8 @@ ToWorker from_wire(const wire::ToWorker& in, WireCheck& check) {
                              .count = check.count(in.lend().count(), "number of pages to lend")};
     case wire::ToWorker::kGive:
       return core::GivePages{.pages = pages_from_wire(in.give().pages())};
+    case wire::ToWorker::kGone:
+      return core::ImageGone{ModelId(in.gone().model())};
     case wire::ToWorker::kProgress:
       return core::ImageProgress{ModelId(in.progress().model()), in.progress().bytes()};
     case wire::ToWorker::kSubmit:
@@ -408,6 +413,7 @@ void to_wire(const WorkerStats& stats, wire::WorkerStats& out) {
   out.set_copied_bytes(stats.copied_bytes);
   out.set_detoured_bytes(stats.detoured_bytes);
   out.set_relayed_bytes(stats.relayed_bytes);
+  out.set_kept_bytes(stats.kept_bytes);
   for (const core::PrefixCounts& counts : stats.prefixes) {
     wire::PrefixCounts& entry = *out.add_prefixes();
     entry.set_model(counts.model.value());
@@ -426,7 +432,8 @@ WorkerStats from_wire(const wire::WorkerStats& in, WireCheck& check) {
                     .mapping = Duration(check.count(in.mapping_ns(), "mapping time")),
                     .copied_bytes = in.copied_bytes(),
                     .detoured_bytes = in.detoured_bytes(),
-                    .relayed_bytes = in.relayed_bytes()};
+                    .relayed_bytes = in.relayed_bytes(),
+                    .kept_bytes = in.kept_bytes()};
   for (const wire::PrefixCounts& entry : in.prefixes()) {
     stats.prefixes.push_back({.model = ModelId(entry.model()),
                               .queried_tokens = entry.queried_tokens(),

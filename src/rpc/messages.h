@@ -102,6 +102,7 @@ struct WorkerStats {
   std::uint64_t copied_bytes = 0;              ///< Of images.
   std::uint64_t detoured_bytes = 0;            ///< Of them, over other GPUs' links.
   std::uint64_t relayed_bytes = 0;             ///< Over this GPU's link, for others.
+  std::uint64_t kept_bytes = 0;                ///< Mapped for models that are not there.
   std::vector<core::PrefixCounts> prefixes{};  ///< By model id.
   ledger::DropCounts dropped_pages{};          ///< Of cached prefixes.
   friend bool operator==(const WorkerStats&, const WorkerStats&) = default;

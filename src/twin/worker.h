@@ -87,6 +87,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void perform(const core::KeepRecordings& command);
   void perform(const core::OpenModel& command);
   void perform(const core::CloseModel& command);
+  void perform(const core::LetGoWindow& /*command*/) {}
   void perform(const core::SetImageReady& command);
   void perform(const core::SetSourceReady& command);
   void perform(const core::HastenCopy& command);

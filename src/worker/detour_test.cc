@@ -110,7 +110,7 @@ class DetourTest : public testing::Test {
     changed_.wait(lock, [&] { return copied_ == kImageBytes; });
   }
   void close() {
-    mapper_->close(kModel, &*window_);
+    mapper_->close(kModel, &*window_, Mapper::After::kLetGo);
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return closed_ > 0; });
     closed_ = 0;
@@ -245,7 +245,7 @@ TEST_F(DetourTest, WhatComesAfterTheModelWasClosedIsNotWritten) {
   FakeRelay relay(*devices_[1], std::move(socket));
   (void)relay.hear();
   (void)relay.hear();
-  mapper_->close(kModel, &*window_);
+  mapper_->close(kModel, &*window_, Mapper::After::kLetGo);
   asked = true;
   {
     std::unique_lock lock(mutex_);

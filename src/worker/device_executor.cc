@@ -25,6 +25,10 @@ memory::OwnerId owner(ModelId model, Lease lease) {
   return memory::OwnerId(model.value() * 4 + static_cast<std::uint64_t>(lease));
 }
 
+bool is_weights(memory::OwnerId owner) {
+  return owner.value() % 4 == static_cast<std::uint64_t>(Lease::kWeights);
+}
+
 }  // namespace
 
 DeviceExecutor::DeviceExecutor(device::Device& device, const Options& options, Handlers handlers)
@@ -70,6 +74,13 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::create(device::Device& d
                                                             .on_copied = on_copied,
                                                             .on_closed = on_closed,
                                                             .on_lost = self->handlers_.on_lost});
+  if (!device.properties().asynchronous) {  // On a GPU to unmap takes long, and nobody looks.
+    self->pool_.on_taken([raw = self.get()](memory::OwnerId owner, std::span<const PageId> pages) {
+      if (!is_weights(owner)) {  // Of those the mapper drops what it is about to write.
+        raw->mapper_->drop_kept(pages);
+      }
+    });
+  }
   self->grammars_ = std::make_unique<Grammars>(self->handlers_.on_compiled);
   if (const Result<void> started = self->grammars_->start(); !started) {
     return started.error();
@@ -169,6 +180,7 @@ void DeviceExecutor::execute(const core::AdoptPages& command,
     return;
   }
   pool_.adopt(command.pages);
+  mapper_->let_go(command.pages);
 }
 
 void DeviceExecutor::execute(const core::SurrenderPages& command,
@@ -176,8 +188,10 @@ void DeviceExecutor::execute(const core::SurrenderPages& command,
   Result<std::vector<PageId>> pages = pool_.surrender(command.count);
   HEDDLE_CHECK(pages.has_value());  // The core's ledger has counted them as free.
   engine_->settle();
-  device_.give_back(*pages);
-  handlers_.on_report(core::PagesReturned{.model = command.model, .pages = std::move(*pages)});
+  mapper_->when_dropped(std::move(*pages), [this, model = command.model](std::vector<PageId> left) {
+    device_.give_back(left);
+    handlers_.on_report(core::PagesReturned{.model = model, .pages = std::move(left)});
+  });
 }
 
 void DeviceExecutor::execute(const core::FitWorkspace& command,
@@ -201,7 +215,8 @@ void DeviceExecutor::execute(const core::KeepRecordings& command,
 void DeviceExecutor::give_up_for_recordings(std::int64_t count) {
   auto pages = pool_.take(owner({}, Lease::kRecordings), count);
   HEDDLE_CHECK(pages.has_value());  // As above.
-  device_.give_back(*pages);        // The engine has settled.
+  mapper_->drop_kept(*pages);
+  device_.give_back(*pages);  // The engine has settled.
   recordings_.insert(recordings_.end(), pages->begin(), pages->end());
 }
 
@@ -289,7 +304,7 @@ void DeviceExecutor::execute(const core::CloseModel& command,
   opened.after = command.image;
   set_open(command.model, std::nullopt);
   if (!opened.registered) {
-    handlers_.on_event(core::ModelClosed{.model = command.model});  // Nothing was mapped.
+    mapper_->close(command.model, nullptr, Mapper::After::kLetGo);  // Nothing was mapped.
     return;
   }
   const bool joined = lockstep_ != nullptr && lockstep_->model() == command.model;
@@ -305,7 +320,10 @@ void DeviceExecutor::execute(const core::CloseModel& command,
   }
   opened.registered = false;
   kv_changed_ = true;
-  mapper_->close(command.model, &*described_.at(command.model).window);
+  mapper_->close(
+      command.model,
+      &*described_.at(command.model).window,
+      command.image == core::ImagePages::kToPool ? Mapper::After::kLetGo : Mapper::After::kKeep);
 }
 
 void DeviceExecutor::finish_close(ModelId model) {
@@ -318,6 +336,14 @@ void DeviceExecutor::finish_close(ModelId model) {
     pool_.surrender(owner(model, Lease::kWeights), opened.weights);
   }
   opened_.erase(found);
+}
+
+void DeviceExecutor::execute(const core::LetGoWindow& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  const auto found = described_.find(command.model);
+  if (found != described_.end() && found->second.window) {
+    mapper_->let_go(*found->second.window);
+  }
 }
 
 void DeviceExecutor::execute(const core::SetImageReady& command,
@@ -557,6 +583,7 @@ rpc::WorkerStats DeviceExecutor::stats() const {
   stats.mapping = mapper_->mapping();
   stats.detoured_bytes = mapper_->detoured_bytes();
   stats.copied_bytes = mapper_->copied_bytes();  // After those, of which it is no less.
+  stats.kept_bytes = mapper_->kept_bytes();
   stats.relayed_bytes = relay_ == nullptr ? 0 : relay_->relayed_bytes();
   for (const auto& [model, counts] : engine_->prefix_counts()) {
     stats.prefixes.push_back(

@@ -54,7 +54,8 @@ class DeviceExecutor {
     std::function<void(core::WorkerEvent)> on_event{};
     /// finish_add() has something to do; called in the thread of grammars.
     std::function<void(core::SequenceId)> on_compiled{};
-    /// A report for the other side; called in the engine thread.
+    /// A report for the other side; called in the engine thread, but for PagesReturned, which may
+    /// come in the mapper's.
     std::function<void(core::WorkerReport)> on_report{};
     /// The device is lost; called in the mapper's thread. In the engine's, carry_out() says so.
     std::function<void(const Error&)> on_lost{};
@@ -130,6 +131,7 @@ class DeviceExecutor {
   void execute(const core::KeepRecordings& command, std::vector<core::WorkerEvent>& events);
   void execute(core::OpenModel& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::CloseModel& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::LetGoWindow& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::SetImageReady& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::SetSourceReady& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::HastenCopy& command, std::vector<core::WorkerEvent>& events);

@@ -1,12 +1,16 @@
 #include "worker/device_executor.h"
 
+#include <algorithm>
 #include <condition_variable>
+#include <cstring>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "base/rng.h"
 #include "engine/test_host.h"
 
 namespace heddle::worker {
@@ -32,7 +36,20 @@ class Heard {
                   compiled_.push_back(sequence);
                   changed_.notify_all();
                 },
-            .on_report = [](core::WorkerReport /*report*/) {}};
+            .on_report =
+                [this](core::WorkerReport report) {
+                  const std::lock_guard lock(mutex_);
+                  if (auto* returned = std::get_if<core::PagesReturned>(&report)) {
+                    returned_ = std::move(returned->pages);
+                    changed_.notify_all();
+                  }
+                }};
+  }
+  /// Waits for the pages that come with the next PagesReturned.
+  std::vector<PageId> returned() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !returned_.empty(); });
+    return std::exchange(returned_, {});
   }
   /// Waits for the next sequence whose grammar is compiled.
   core::SequenceId next_compiled() {
@@ -52,12 +69,29 @@ class Heard {
     HEDDLE_CHECK(std::holds_alternative<E>(event));
     return std::get<E>(std::move(event));
   }
+  /// Waits until the model is open, or closed, whatever else there is to hear of copies.
+  void wait_opened(ModelId model) { wait_for<core::ModelOpened>(model); }
+  void wait_closed(ModelId model) { wait_for<core::ModelClosed>(model); }
 
  private:
+  template <class E>
+  void wait_for(ModelId model) {
+    std::unique_lock lock(mutex_);
+    const auto is_it = [&](const core::WorkerEvent& event) {
+      const auto* found = std::get_if<E>(&event);
+      return found != nullptr && found->model == model;
+    };
+    changed_.wait(lock, [&] { return std::ranges::any_of(events_, is_it); });
+    std::erase_if(events_, [&](const core::WorkerEvent& event) {
+      return is_it(event) || std::holds_alternative<core::CopyProgress>(event);
+    });
+  }
+
   std::mutex mutex_{};
   std::condition_variable changed_{};
   std::vector<core::WorkerEvent> events_{};
   std::vector<core::SequenceId> compiled_{};
+  std::vector<PageId> returned_{};
 };
 
 /// A device of which half the pages are the executor's pool; the images lie in the other half.
@@ -190,6 +224,174 @@ TEST_F(DeviceExecutorTest, ASequenceMayEndBeforeItsGrammarIsCompiled) {
   const auto refused = finish_add(core::SequenceId(2));
   ASSERT_EQ(refused.size(), 1U);
   EXPECT_EQ(std::get<core::SequenceRefused>(refused[0]).error.code, Code::kInvalidArgument);
+}
+
+/// A host and its worker in small: images are read, exchanged for free pages, copied and dropped,
+/// in any order, while windows stay mapped. The host scribbles over what is free.
+class SwitchingTest : public DeviceExecutorTest {
+ protected:
+  struct Model {
+    ModelId id{};
+    engine::Golden golden{};
+    store::ImageLayout layout{};
+    std::vector<std::byte> image{};  ///< As it was read.
+    std::vector<PageId> pages{};     ///< Empty: the host does not have it.
+    std::optional<core::ImageSource> open{};
+  };
+
+  void add(ModelId id, const std::string& name) {
+    const auto directory = engine::golden_directory() / name;
+    engine::LoadedModel loaded = host_.load(directory, spec::DType::kF32);
+    executor_->describe({.model = id,
+                         .name = name,
+                         .spec = loaded.spec,
+                         .dtype = spec::DType::kF32,
+                         .directory = directory});
+    Model& model = models_.emplace_back();
+    model = {.id = id,
+             .golden = engine::read_golden(name),
+             .layout = std::move(loaded.layout),
+             .pages = std::move(loaded.pages)};
+    for (const PageId page : model.pages) {
+      const std::byte* const at = host_.device().page_address(page);
+      model.image.insert(model.image.end(), at, at + page_bytes());
+    }
+  }
+
+  void load(Model& model, core::ImageSource source) {
+    if (source == core::ImageSource::kGiven) {
+      (void)carry_out(core::SurrenderPages{.model = model.id,
+                                           .count = static_cast<std::int64_t>(model.pages.size())});
+      for (const PageId page : heard_.returned()) {
+        free_.push_back(page);
+      }
+    }
+    EXPECT_TRUE(carry_out(core::OpenModel{.model = model.id,
+                                          .source = source,
+                                          .pages = model.pages,
+                                          .image_bytes = model.layout.bytes,
+                                          .ready_bytes = model.layout.bytes})
+                    .empty());
+    model.open = source;
+    heard_.wait_opened(model.id);
+    // The core says so; of a copy the mapper has told the engine itself.
+    if (source == core::ImageSource::kGiven) {
+      (void)carry_out(core::SetImageReady{.model = model.id, .bytes = model.layout.bytes});
+    }
+  }
+
+  void answer(Model& model) {
+    const core::SequenceId sequence(++sequences_);
+    for (const core::WorkerEvent& event : prefill(model.id, sequence, model.golden)) {
+      const auto* done = std::get_if<core::StepDone>(&event);
+      ASSERT_TRUE(done != nullptr && done->slices.size() == 1);
+      ASSERT_EQ(done->slices[0].token, model.golden.greedy[0]) << "model " << model.id.value();
+    }
+    (void)carry_out(core::RemoveSequence{.sequence = sequence});
+  }
+
+  void evict(Model& model) {
+    const bool exchange = *model.open == core::ImageSource::kGiven && rng_.below(4) > 0;
+    if (exchange) {
+      (void)carry_out(core::AdoptPages{.pages = take_free(model.pages.size())});
+    }
+    (void)carry_out(
+        core::CloseModel{.model = model.id,
+                         .image = exchange ? core::ImagePages::kLeave : core::ImagePages::kToPool});
+    heard_.wait_closed(model.id);
+    executor_->finish_close(model.id);
+    if (*model.open == core::ImageSource::kGiven && !exchange) {
+      model.pages.clear();  // They are free pages of the device now.
+    }
+    model.open.reset();
+  }
+
+  void drop(Model& model) {
+    free_.insert(free_.end(), model.pages.begin(), model.pages.end());
+    model.pages.clear();
+    (void)carry_out(core::LetGoWindow{.model = model.id});
+  }
+
+  /// Into any pages.
+  void read(Model& model) {
+    const std::size_t count = model.image.size() / page_bytes();
+    if (free_.size() < count) {
+      (void)carry_out(core::SurrenderPages{.count = static_cast<std::int64_t>(count)});
+      const std::vector<PageId> more = heard_.returned();
+      free_.insert(free_.end(), more.begin(), more.end());
+    }
+    model.pages = take_free(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      std::memcpy(host_.device().page_address(model.pages[i]),
+                  model.image.data() + i * page_bytes(),
+                  page_bytes());
+    }
+  }
+
+  void scribble() {
+    for (const PageId page : free_) {
+      std::memset(
+          host_.device().page_address(page), static_cast<int>(rng_.below(256)), page_bytes());
+    }
+  }
+
+  /// No image has been written to.
+  void check_images() {
+    for (const Model& model : models_) {
+      for (std::size_t i = 0; i < model.pages.size(); ++i) {
+        ASSERT_EQ(std::memcmp(host_.device().page_address(model.pages[i]),
+                              model.image.data() + i * page_bytes(),
+                              page_bytes()),
+                  0)
+            << "model " << model.id.value() << ", page " << i;
+      }
+    }
+  }
+
+  std::vector<PageId> take_free(std::size_t count) {
+    std::vector<PageId> taken;
+    while (taken.size() < count) {
+      std::swap(free_.at(rng_.below(free_.size())), free_.back());
+      taken.push_back(free_.back());
+      free_.pop_back();
+    }
+    return taken;
+  }
+  [[nodiscard]] std::size_t page_bytes() { return host_.device().properties().page_bytes; }
+
+  Rng rng_{1};
+  std::vector<Model> models_{};
+  std::vector<PageId> free_{};  ///< At the host.
+  std::uint64_t sequences_ = 0;
+};
+
+TEST_F(SwitchingTest, ModelsComeAndGoInAnyOrderAndAnswerAsEver) {
+  add(kFirst, "qwen3-window");
+  add(kSecond, "llama-mha-f32");
+  add(ModelId(3), "mistral-plain");
+  bool kept = false;
+  for (int step = 0; step < 600 && !HasFatalFailure(); ++step) {
+    SCOPED_TRACE("step " + std::to_string(step));
+    Model& model = models_[rng_.below(models_.size())];
+    if (model.open) {
+      answer(model);
+      if (rng_.below(3) > 0) {
+        evict(model);
+      }
+    } else if (!model.pages.empty() && rng_.below(5) == 0) {
+      drop(model);
+    } else {
+      if (model.pages.empty()) {
+        read(model);
+      }
+      load(model, rng_.below(4) == 0 ? core::ImageSource::kShared : core::ImageSource::kGiven);
+      answer(model);
+    }
+    kept = kept || executor_->stats().kept_bytes > 0;
+    scribble();
+    check_images();
+  }
+  EXPECT_TRUE(kept);
 }
 
 TEST_F(DeviceExecutorTest, KeepsItsPaceAndCountsTheStepsThatDoNot) {

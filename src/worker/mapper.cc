@@ -18,12 +18,17 @@ constexpr std::uint64_t kReportParts = 32;
 /// Copied at once: long enough that waiting for its end costs little (0.6 ms at 50 GB/s, where a
 /// synchronisation takes some 10 us), short enough to turn to what is more urgent.
 constexpr std::uint64_t kPieceBytes = std::uint64_t{32} << 20U;
+/// Populated, and unmapped, between two looks at what is more urgent: a millisecond or two where
+/// pages are small.
+constexpr std::uint64_t kPopulateBytes = std::uint64_t{16} << 20U;
+constexpr std::uint64_t kUnmapBytes = std::uint64_t{16} << 20U;
 
 }  // namespace
 
 Mapper::Mapper(device::Device& device, std::uint64_t bandwidth, Handlers handlers)
     : device_(device),
       handlers_(std::move(handlers)),
+      kept_(device),
       link_(bandwidth),
       paced_(bandwidth > 0),
       thread_([this] { run(); }) {}
@@ -46,11 +51,43 @@ void Mapper::open(Open job) {
   woken_.notify_one();
 }
 
-void Mapper::close(ModelId model, memory::Window* window) {
+void Mapper::close(ModelId model, memory::Window* window, After after) {
   {
     const std::lock_guard lock(mutex_);
     sources_.erase(model);
-    jobs_.emplace_back(Close{.model = model, .window = window});
+    jobs_.emplace_back(Close{.model = model, .window = window, .after = after});
+  }
+  woken_.notify_one();
+}
+
+void Mapper::drop_kept(std::span<const PageId> pages) {
+  kept_.drop(pages);
+}
+
+void Mapper::when_dropped(std::vector<PageId> pages, Dropped then) {
+  if (!kept_.shows(pages)) {
+    then(std::move(pages));
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    leaving_.push_back({.pages = std::move(pages), .then = std::move(then)});
+  }
+  woken_.notify_one();
+}
+
+void Mapper::let_go(std::span<const PageId> pages) {
+  {
+    const std::lock_guard lock(mutex_);
+    kept_.let_go(pages);
+  }
+  woken_.notify_one();
+}
+
+void Mapper::let_go(const memory::Window& window) {
+  {
+    const std::lock_guard lock(mutex_);
+    kept_.let_go(window);
   }
   woken_.notify_one();
 }
@@ -88,13 +125,15 @@ void Mapper::run() {
     Piece piece;
     std::optional<Error> failed;
     bool waited = false;
+    bool loads = false;
     {
       std::unique_lock lock(mutex_);
-      waited = !has_work();
+      waited = !has_load_work();
       woken_.wait(lock, [&] { return stopping_ || has_work(); });
       if (stopping_) {
         return;
       }
+      loads = has_load_work();
       failed = std::exchange(failed_, std::nullopt);
       if (!jobs_.empty()) {
         job = std::move(jobs_.front());
@@ -109,6 +148,8 @@ void Mapper::run() {
     }
     if (job.has_value()) {
       carry_out(std::move(*job));
+    } else if (!loads) {
+      tidy();
     } else {
       if (waited) {
         link_.begin();  // An idle link saves nothing up.
@@ -121,6 +162,10 @@ void Mapper::run() {
 }
 
 bool Mapper::has_work() {
+  return has_load_work() || !leaving_.empty() || !unpopulated_.empty() || kept_.has_let_go();
+}
+
+bool Mapper::has_load_work() {
   return !jobs_.empty() || failed_ || next_to_copy() != nullptr || next_to_map() != nullptr ||
          next_to_report() != nullptr;
 }
@@ -229,6 +274,7 @@ void Mapper::carry_out(Job job) {
   if (auto* open = std::get_if<Open>(&job)) {
     ImageParts parts(open->image_bytes);
     Load load{.number = ++loads_begun_, .image = std::move(*open), .parts = std::move(parts)};
+    kept_.hold(*load.image.window);
     if (!load.image.source.empty()) {
       link_.begin();
       const std::lock_guard lock(mutex_);
@@ -236,7 +282,8 @@ void Mapper::carry_out(Job job) {
       shared_.notify_all();
       return;
     }
-    const Result<void> mapped = map(load, load.image.pages.size());
+    kept_.drop(load.image.pages, load.image.window);
+    Result<void> mapped = map(load, load.image.pages.size());
     handlers_.on_opened(load.image.model, mapped);
     return;
   }
@@ -247,24 +294,76 @@ void Mapper::carry_out(Job job) {
   if (found != loads_.end()) {
     remove(*found);
   }
-  close.window->unmap_all();
+  while (drop_leaving(SIZE_MAX)) {  // Who evicts has what the load gave up for it.
+  }
+  if (close.window != nullptr) {
+    std::erase(unpopulated_, close.window);
+    kept_.keep(*close.window);
+    if (close.after == After::kLetGo) {
+      kept_.let_go(*close.window);
+    }
+  }
   mapping_ns_ += (steady_now() - began).count();
   handlers_.on_closed(close.model);
 }
 
 Result<void> Mapper::map(Load& load, std::size_t pages) {
   const Instant began = steady_now();
-  const Result<void> mapped = load.image.window->map(
-      std::span(load.image.pages).subspan(load.mapped, pages), device::Access::kRead);
+  const std::span<const PageId> next = std::span(load.image.pages).subspan(load.mapped, pages);
+  memory::Window& window = *load.image.window;
+  Result<void> mapped = kept_.map(window, next, device::Access::kRead);
+  if (!mapped && kept_.bytes() > 0) {
+    kept_.drop_all();  // Of mappings or addresses of the driver's there may be too few.
+    mapped = window.map(next, device::Access::kRead);
+  }
   mapping_ns_ += (steady_now() - began).count();
   load.mapped += mapped ? pages : 0;
+  if (mapped && load.mapped == load.image.pages.size()) {
+    unpopulated_.push_back(&window);
+  }
   return mapped;
+}
+
+/// What nobody waits for, a little of it.
+void Mapper::tidy() {
+  const Instant began = steady_now();
+  const std::size_t pages = std::max<std::size_t>(kUnmapBytes / device_.properties().page_bytes, 1);
+  if (!drop_leaving(pages)) {
+    if (unpopulated_.empty()) {
+      kept_.drop_some(pages);
+    } else if (!unpopulated_.back()->populate_some(kPopulateBytes)) {
+      unpopulated_.pop_back();
+    }
+  }
+  mapping_ns_ += (steady_now() - began).count();
+}
+
+/// Up to `most` pages of the first that leave. False where there is nothing to do.
+bool Mapper::drop_leaving(std::size_t most) {
+  Leaving* first = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (leaving_.empty()) {
+      return false;
+    }
+    first = &leaving_.front();
+  }
+  const std::size_t count = std::min(most, first->pages.size() - first->dropped);
+  kept_.drop(std::span(first->pages).subspan(first->dropped, count));
+  first->dropped += count;
+  if (first->dropped == first->pages.size()) {
+    first->then(std::move(first->pages));
+    const std::lock_guard lock(mutex_);
+    leaving_.pop_front();
+  }
+  return true;
 }
 
 /// The device copies while the host maps: where both take about as long, a load takes half the time
 /// that it would take one after the other.
 void Mapper::carry_out(const Piece& piece) {
   if (piece.part) {
+    drop_kept_of(*piece.copied, *piece.part);
     enqueue_copy(*piece.copied, *piece.part);
   }
   const Result<void> mapped = piece.mapped == nullptr ? Result<void>() : map_more(*piece.mapped);
@@ -312,6 +411,17 @@ void Mapper::for_pieces(const Open& image, const ImagePart& part, const Each& ea
                       .offset = offset,
                       .bytes = bytes});
     at += bytes;
+  }
+}
+
+/// Before pages are written. A GPU's kept windows may wait: to unmap a page takes about as long as
+/// to copy it, and nobody looks.
+void Mapper::drop_kept_of(const Load& load, const ImagePart& part) {
+  if (!device_.properties().asynchronous) {
+    const std::uint64_t page_bytes = device_.properties().page_bytes;
+    const std::size_t first = part.begin / page_bytes;
+    const std::size_t end = (part.end + page_bytes - 1) / page_bytes;
+    kept_.drop(std::span(load.image.pages).subspan(first, end - first), load.image.window);
   }
 }
 

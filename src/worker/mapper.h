@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <thread>
 #include <variant>
@@ -20,15 +21,21 @@
 #include "base/time.h"
 #include "device/cpu/paced_copy.h"
 #include "device/device.h"
+#include "memory/kept_windows.h"
 #include "memory/window.h"
 #include "worker/image_parts.h"
 #include "worker/pulse.h"
 
 namespace heddle::worker {
 
-/// Maps and unmaps windows and copies images, in a thread of its own, so that steps go on
-/// meanwhile. Jobs are done in the order given; loads go on between jobs, one after the other:
-/// first those that somebody waits for. Of a load, pages are mapped while others are being copied.
+/// Maps windows and copies images, in a thread of its own, so that steps go on meanwhile. Jobs are
+/// done in the order given; loads go on between jobs, one after the other: first those that
+/// somebody waits for. Of a load, pages are mapped while others are being copied. When there is
+/// nothing else to do, windows that were mapped are populated, and those that are kept for nothing
+/// unmapped.
+///
+/// A window that is closed is kept (KeptWindows): no model waits until another's is unmapped, and
+/// one whose pages are the same when it is opened again is not mapped again.
 /// Beside the device's own link, which this thread keeps busy, other paths may take parts of images
 /// (Detour).
 class Mapper {
@@ -41,7 +48,7 @@ class Mapper {
     /// Of an image that is copied: so many bytes are in place. At most every MiB, and at the end;
     /// some perhaps before the window is mapped.
     std::function<void(ModelId, std::uint64_t)> on_copied{};
-    /// The window is unmapped and nothing is copied into it any more.
+    /// Nothing is copied into the window's pages any more; it may still show them.
     std::function<void(ModelId)> on_closed{};
     /// The device does not copy any more: it is lost.
     std::function<void(const Error&)> on_lost{};
@@ -66,8 +73,25 @@ class Mapper {
     std::uint64_t ready_bytes = 0;
   };
   void open(Open job);
-  /// Ends the model's copy, if one is under way, and unmaps its window.
-  void close(ModelId model, memory::Window* window);
+  /// What becomes of a window that is closed.
+  enum class After : std::uint8_t {
+    kKeep,   ///< Its pages stay an image, elsewhere: it waits for it to come back.
+    kLetGo,  ///< Its pages are for others: it goes when there is nothing better to do.
+  };
+  /// Ends the model's copy, if one is under way, and closes its window, if it has one.
+  void close(ModelId model, memory::Window* window, After after);
+  /// These pages are about to be written, or to leave: no kept window shows them when this returns.
+  /// Any thread.
+  void drop_kept(std::span<const PageId> pages);
+  /// These pages leave: calls `then` with them when no kept window shows them. At once where none
+  /// does; else in this object's thread, which does first what models wait for, and this before it
+  /// closes another window.
+  using Dropped = std::function<void(std::vector<PageId>)>;
+  void when_dropped(std::vector<PageId> pages, Dropped then);
+  /// These pages are no image any more: kept windows that show them go, by and by. Any thread.
+  void let_go(std::span<const PageId> pages);
+  /// As close() with kLetGo, of a window that was kept. Any thread.
+  void let_go(const memory::Window& window);
   /// The first `bytes` of the image that this model is copied from are in place. Ignored for a
   /// model that is not open. Any thread.
   void allow_copy(ModelId model, std::uint64_t bytes);
@@ -103,6 +127,8 @@ class Mapper {
   /// Whether nothing is loaded, nor about to be. Any thread.
   [[nodiscard]] bool is_idle();
 
+  /// What windows show of models that are closed [bytes]. Any thread.
+  [[nodiscard]] std::uint64_t kept_bytes() const { return kept_.bytes(); }
   /// Time spent mapping and unmapping. Any thread.
   [[nodiscard]] Duration mapping() const { return Duration(mapping_ns_.load()); }
   /// Bytes of images copied, over all paths; and over others than the device's own. Any thread.
@@ -115,8 +141,14 @@ class Mapper {
   struct Close {
     ModelId model{};
     memory::Window* window = nullptr;
+    After after = After::kLetGo;
   };
   using Job = std::variant<Open, Close>;
+  struct Leaving {
+    std::vector<PageId> pages{};
+    Dropped then{};
+    std::size_t dropped = 0;  ///< Of the pages.
+  };
 
   /// An image that is copied, and its window.
   struct Load {
@@ -140,10 +172,13 @@ class Mapper {
   void carry_out(Job job);
   void carry_out(const Piece& piece);
   [[nodiscard]] Result<void> map_more(Load& load);
+  void drop_kept_of(const Load& load, const ImagePart& part);
   void enqueue_copy(const Load& load, const ImagePart& part);
   template <class Each>
   void for_pieces(const Open& image, const ImagePart& part, const Each& each) const;
   void report();
+  void tidy();
+  bool drop_leaving(std::size_t most);
   void remove(Load& load);
   [[nodiscard]] Result<void> map(Load& load, std::size_t pages);
   // With mutex_ held.
@@ -158,10 +193,13 @@ class Mapper {
   [[nodiscard]] std::uint64_t allowed(const Load& load) const;
   [[nodiscard]] std::uint64_t part_bytes(const Load& load, std::uint64_t most) const;
   [[nodiscard]] bool has_work();
+  [[nodiscard]] bool has_load_work();
 
   device::Device& device_;
   Handlers handlers_;
   Pulse pulse_{"mapper"};
+  memory::KeptWindows kept_;
+  std::vector<memory::Window*> unpopulated_{};  ///< Open; of this thread.
   device::Pacer link_;
   bool paced_;
   std::atomic<std::int64_t> mapping_ns_ = 0;
@@ -182,6 +220,8 @@ class Mapper {
   /// Guarded by mutex_, but for the thread's own part: it alone adds and removes, and sees `image`,
   /// `told` and `mapped`.
   std::list<Load> loads_{};
+  /// Guarded by mutex_, but for the first, which is the thread's own; it alone removes.
+  std::deque<Leaving> leaving_{};
   std::uint64_t loads_begun_ = 0;
   std::optional<Error> failed_{};  ///< Another path found the device lost. Guarded by mutex_.
 

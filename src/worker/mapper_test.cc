@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,8 +28,13 @@ class Heard {
                 [this](ModelId /*model*/, Result<void> opened) {
                   note([&] { opened_.push_back(opened.has_value()); });
                 },
-            .on_copied = [this](ModelId /*model*/,
-                                std::uint64_t bytes) { note([&] { copied_ = bytes; }); },
+            .on_copied =
+                [this](ModelId /*model*/, std::uint64_t bytes) {
+                  note([&] {
+                    copied_ = bytes;
+                    images_ += bytes == 4 * kPage ? 1 : 0;
+                  });
+                },
             .on_closed = [this](ModelId /*model*/) { note([&] { ++closed_; }); },
             .on_lost = [](const Error& error) { ADD_FAILURE() << error.message; }};
   }
@@ -43,6 +49,11 @@ class Heard {
   void wait_copied(std::uint64_t bytes) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return copied_ >= bytes; });
+  }
+  /// Until so many images of four pages were copied to their end.
+  void wait_all_copied(int images) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return images_ >= images; });
   }
   [[nodiscard]] std::uint64_t copied() {
     const std::lock_guard lock(mutex_);
@@ -67,6 +78,7 @@ class Heard {
   std::condition_variable changed_{};
   std::vector<bool> opened_{};
   std::uint64_t copied_ = 0;
+  int images_ = 0;
   int closed_ = 0;
 };
 
@@ -87,6 +99,11 @@ class MapperTest : public testing::Test {
             .source = pages(0, 4),
             .image_bytes = 4 * kPage,
             .ready_bytes = 4 * kPage};
+  }
+  static void wait_until_nothing_is_kept(const Mapper& mapper) {
+    while (mapper.kept_bytes() > 0) {
+      std::this_thread::yield();
+    }
   }
   void fill(PageId page, int value) { std::memset(device_.page_address(page), value, kPage); }
 
@@ -111,11 +128,111 @@ TEST_F(MapperTest, MapsGivenPagesWhereTheWindowIs) {
   EXPECT_EQ(window_.base()[0], std::byte{12});
   EXPECT_EQ(window_.base()[kPage], std::byte{10});
   EXPECT_EQ(window_.base()[4 * kPage - 1], std::byte{11});
-  mapper.close(kModel, &window_);
+  mapper.close(kModel, &window_, Mapper::After::kLetGo);
   heard_.wait_closed(1);
   EXPECT_EQ(window_.mapped_bytes(), 0U);
+  wait_until_nothing_is_kept(mapper);
   EXPECT_GT(mapper.mapping(), Duration{});
   EXPECT_EQ(mapper.copied_bytes(), 0U);
+}
+
+TEST_F(MapperTest, AWindowThatIsKeptIsThereAgainWithItsPages) {
+  const Mapper::Open open{.model = kModel,
+                          .window = &window_,
+                          .pages = {PageId(2), PageId(0), PageId(3), PageId(1)},
+                          .image_bytes = 4 * kPage,
+                          .ready_bytes = 4 * kPage};
+  Mapper mapper(device_, 0, heard_.handlers());
+  for (int turn = 1; turn <= 3; ++turn) {
+    fill(PageId(3), turn);
+    mapper.open(open);
+    heard_.wait_opened(static_cast<std::size_t>(turn));
+    ASSERT_TRUE(heard_.all_opened());
+    EXPECT_EQ(mapper.kept_bytes(), 0U) << "it is in use";
+    EXPECT_EQ(window_.base()[2 * kPage], std::byte{static_cast<unsigned char>(turn)});
+    mapper.close(kModel, &window_, Mapper::After::kKeep);
+    heard_.wait_closed(turn);
+    EXPECT_EQ(mapper.kept_bytes(), 4 * kPage);
+  }
+  mapper.let_go(window_);
+  wait_until_nothing_is_kept(mapper);
+}
+
+TEST_F(MapperTest, NoModelWaitsUntilAnotherIsUnmapped) {
+  constexpr ModelId kOther{4};
+  memory::Window other = memory::Window::create(device_, 4 * kPage).value();
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool queued = false;
+  std::optional<std::uint64_t> kept;
+  Mapper* raw = nullptr;
+  Mapper mapper(device_,
+                0,
+                {.on_opened =
+                     [&](ModelId model, const Result<void>& opened) {
+                       EXPECT_TRUE(opened);
+                       std::unique_lock lock(mutex);
+                       changed.wait(lock, [&] { return queued; });
+                       if (model == kOther) {
+                         kept = raw->kept_bytes();
+                         changed.notify_all();
+                       }
+                     },
+                 .on_copied = [](ModelId /*model*/, std::uint64_t /*bytes*/) {},
+                 .on_closed = [](ModelId /*model*/) {}});
+  raw = &mapper;
+  mapper.open({.model = kModel,
+               .window = &window_,
+               .pages = pages(8, 4),
+               .image_bytes = 4 * kPage,
+               .ready_bytes = 4 * kPage});
+  mapper.close(kModel, &window_, Mapper::After::kLetGo);
+  mapper.open(copy_to(kOther, other, 4));
+  std::unique_lock lock(mutex);
+  queued = true;
+  changed.notify_all();
+  changed.wait(lock, [&] { return kept.has_value(); });
+  EXPECT_EQ(*kept, 4 * kPage) << "the other's window was there before this one was unmapped";
+}
+
+TEST_F(MapperTest, NoKeptWindowShowsPagesThatAreUsedOtherwise) {
+  constexpr ModelId kOther{4};
+  memory::Window other = memory::Window::create(device_, 4 * kPage).value();
+  Mapper mapper(device_, 0, heard_.handlers());
+  for (int turn = 1; turn <= 50; ++turn) {
+    mapper.open({.model = kModel,
+                 .window = &window_,
+                 .pages = pages(8, 4),
+                 .image_bytes = 4 * kPage,
+                 .ready_bytes = 4 * kPage});
+    mapper.close(kModel, &window_, turn % 2 == 0 ? Mapper::After::kKeep : Mapper::After::kLetGo);
+    heard_.wait_closed(2 * turn - 1);
+    if (turn % 3 == 0) {  // Two of them become KV.
+      mapper.drop_kept(pages(8, 2));
+      EXPECT_LE(mapper.kept_bytes(), 4 * kPage) << "10 and 11, and 12 and 13 of the other's";
+    }
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      fill(PageId(i), turn + static_cast<int>(i));
+    }
+    mapper.open(turn % 5 == 0 ? Mapper::Open{.model = kOther,
+                                             .window = &other,
+                                             .pages = pages(10, 4),
+                                             .image_bytes = 4 * kPage,
+                                             .ready_bytes = 4 * kPage}
+                              : copy_to(kOther, other, 10));
+    heard_.wait_opened(static_cast<std::size_t>(2 * turn));
+    ASSERT_TRUE(heard_.all_opened());
+    if (turn % 5 != 0) {
+      heard_.wait_all_copied(turn - turn / 5);
+      EXPECT_EQ(other.base()[0], std::byte{static_cast<unsigned char>(turn)});
+      EXPECT_EQ(other.base()[3 * kPage], std::byte{static_cast<unsigned char>(turn + 3)});
+    }
+    EXPECT_LE(mapper.kept_bytes(), 2 * kPage) << "10 and 11 are shown no longer";
+    mapper.close(kOther, &other, Mapper::After::kLetGo);
+    heard_.wait_closed(2 * turn);
+  }
+  mapper.let_go(pages(0, 16));
+  wait_until_nothing_is_kept(mapper);
 }
 
 TEST_F(MapperTest, CopiesAsFarAsTheSourceIsThere) {
@@ -219,7 +336,7 @@ TEST_F(MapperTest, ClosingEndsACopyAtOnce) {
   Mapper mapper(device_, kSlow, heard_.handlers());
   mapper.open(copy_to(kModel, window_, 8));
   heard_.wait_opened(1);
-  mapper.close(kModel, &window_);
+  mapper.close(kModel, &window_, Mapper::After::kLetGo);
   heard_.wait_closed(1);
   EXPECT_LT(mapper.copied_bytes(), 4 * kPage);
   EXPECT_LT(heard_.copied(), 4 * kPage);

@@ -1,10 +1,21 @@
 """Two models that do not fit together, back and forth: right answers, nothing leaked, within memory."""
 
+import os
+import signal
+import time
+
 import pytest
 import server as heddle
 
 SWITCHES = 1000
 ARENA_SLACK = 150 * 2**20
+
+
+def wait_until(what, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def sizes():
@@ -63,6 +74,22 @@ def test_nothing_leaks(tight):
     assert after[0] - before[0] < 8 * 2**20
     assert abs(after[1] - before[1]) <= 4
     assert abs(after[2] - before[2]) <= 64
+
+
+def kept(server):
+    return server.call("/api/devices")[2]["devices"][0]["kept_bytes"]
+
+
+def test_a_window_stays_mapped_while_its_image_waits_and_goes_with_its_worker(tight):
+    ask = {name: heddle.eval_set(name, 1)[0] for name in tight.pair}
+    for turn in range(8):
+        for name, (prompt, answer) in ask.items():
+            assert tight.chat(name, prompt) == answer
+        image = tight.call("/api/devices")[2]["devices"][0]["page_bytes"]
+        wait_until(lambda: kept(tight) >= image)
+        if turn in (1, 3, 5):
+            os.kill(tight.workers()[0], signal.SIGKILL)
+    assert kept(tight) <= 64 * 2**20
 
 
 def test_resident_memory_stays_within_the_arena_and_150_mb(tight):

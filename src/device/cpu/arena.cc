@@ -61,8 +61,14 @@ std::uint64_t meminfo(std::string_view name) {
   return at == std::string::npos ? 0 : std::strtoull(&text[at + name.size() + 2], nullptr, 10);
 }
 
+std::uint64_t kernel_number(const char* path) {
+  return std::strtoull(read_kernel_file(path).c_str(), nullptr, 10);
+}
+
+constexpr const char* kShmemEnabled = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+
 bool huge_shmem_allowed() {
-  const std::string text = read_kernel_file("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+  const std::string text = read_kernel_file(kShmemEnabled);
   return !text.empty() && text.find("[never]") == std::string::npos &&
          text.find("[deny]") == std::string::npos;
 }
@@ -96,7 +102,9 @@ ArenaBacking backing_of(int fd) {
 
 ArenaBacking best_backing(const ArenaOptions& options) {
   const std::uint64_t huge_pages = options.page_count * options.page_bytes / kHugePageBytes;
-  const std::uint64_t huge_free = meminfo("HugePages_Free") - meminfo("HugePages_Rsvd");
+  const std::uint64_t huge_free = meminfo("HugePages_Free") - meminfo("HugePages_Rsvd") +
+                                  kernel_number("/proc/sys/vm/nr_overcommit_hugepages") -
+                                  meminfo("HugePages_Surp");
   if (options.page_bytes % kHugePageBytes == 0 && huge_pages <= huge_free) {
     return ArenaBacking::kHugetlb;
   }
@@ -305,6 +313,21 @@ Result<void> Arena::restore(std::uint64_t index) {
                  .message = "back a page of the arena with memory: " + reason(failed)};
   }
   return {};
+}
+
+std::string Arena::huge_page_advice() const {
+  if (backing_ != ArenaBacking::kShmem) {
+    return {};
+  }
+  if (page_bytes_ % kHugePageBytes != 0) {
+    return "give the devices pages of 2 MiB or a multiple (page: 2MiB), not of " + mib(page_bytes_);
+  }
+  std::string advice = "write " + std::to_string(bytes_ / kHugePageBytes) +
+                       " or more to /proc/sys/vm/nr_hugepages (sysctl vm.nr_hugepages)";
+  if (!read_kernel_file(kShmemEnabled).empty()) {
+    advice += std::string(", or advise to ") + kShmemEnabled;
+  }
+  return advice + ", and start again";
 }
 
 Arena::Arena(Arena&& other) noexcept

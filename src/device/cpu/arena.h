@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "base/result.h"
 
@@ -31,8 +32,9 @@ struct ArenaOptions {
 /// later. It is sealed against resizing. Movable; unmaps and closes at the end.
 class Arena {
  public:
-  /// From the kernel's 2 MiB pages where page_bytes is a multiple of them and enough are free,
-  /// otherwise from shared memory. kInvalidArgument for a size that cannot be, kResourceExhausted
+  /// From the kernel's 2 MiB pages where page_bytes is a multiple of them and enough are free, or
+  /// may be made (nr_overcommit_hugepages), otherwise from shared memory, in which the kernel is
+  /// asked for huge pages. kInvalidArgument for a size that cannot be, kResourceExhausted
   /// when the host has too little memory.
   static Result<Arena> create(const ArenaOptions& options);
   /// Maps an arena made elsewhere, whose descriptor was passed to this process; duplicates `fd`.
@@ -57,6 +59,9 @@ class Arena {
   [[nodiscard]] std::uint64_t page_count() const { return bytes_ / page_bytes_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   [[nodiscard]] ArenaBacking backing() const { return backing_; }
+  /// What somebody could do to have such an arena in huge pages, in words: which file to write what
+  /// to, or which setting to change. Empty where it is in huge pages.
+  [[nodiscard]] std::string huge_page_advice() const;
 
  private:
   Arena(int fd, std::size_t page_bytes, std::size_t bytes, ArenaBacking backing)

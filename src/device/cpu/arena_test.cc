@@ -62,6 +62,22 @@ TEST(Arena, IsAllocatedWhenMade) {
   }
 }
 
+TEST(Arena, SaysWhatWouldGiveItHugePages) {
+  const Arena small = make_arena(2);
+  const Arena large = Arena::create({.page_bytes = std::size_t{4} << 20U, .page_count = 2}).value();
+  if (small.backing() == ArenaBacking::kShmem) {
+    EXPECT_THAT(small.huge_page_advice(), HasSubstr("(page: 2MiB), not of 64 KiB"));
+  } else {
+    EXPECT_EQ(small.huge_page_advice(), "");
+  }
+  if (large.backing() == ArenaBacking::kShmem) {
+    EXPECT_THAT(large.huge_page_advice(),
+                HasSubstr("write 4 or more to /proc/sys/vm/nr_hugepages"));
+  } else {
+    EXPECT_EQ(large.huge_page_advice(), "");
+  }
+}
+
 TEST(Arena, TwoMappingsAreTheSameMemory) {
   const Arena first = make_arena(2);
   auto second = Arena::attach(first.fd(), kPage);

@@ -1,12 +1,17 @@
 #include "device/cpu/cpu_device.h"
 
+#include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cerrno>
+#include <fstream>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
+#include "base/thread.h"
 #include "device/cpu/cpu_stream.h"
 #include "device/cpu/thread_pool.h"
 
@@ -14,6 +19,12 @@
 
 namespace heddle::device {
 namespace {
+
+/// Where the kernel does not say: half of its default.
+constexpr std::uint64_t kMostMappings = 32'765;
+/// Populated at a time by one of so many threads: half a millisecond where pages are small.
+constexpr std::size_t kPopulateBytes = std::size_t{4} << 20U;
+constexpr unsigned kPopulateThreads = 4;
 
 /// The number of leading pages that are adjacent in the arena.
 std::size_t run_length(std::span<const PageId> pages) {
@@ -38,6 +49,19 @@ Error map_error(const std::string& attempt, int error) {
                .message = attempt + ": " + std::generic_category().message(error) + hint};
 }
 
+void populate_part(std::byte* at, std::size_t bytes) {
+  // A kernel before 5.14 does not know how: then the first use faults.
+  while (::madvise(at, bytes, MADV_POPULATE_READ) != 0 && errno == EINTR) {
+  }
+}
+
+/// Half of what the kernel allows a process: the rest is for windows in use, and everything else.
+std::uint64_t most_mappings() {
+  std::uint64_t allowed = 0;
+  std::ifstream("/proc/sys/vm/max_map_count") >> allowed;
+  return allowed == 0 ? kMostMappings : allowed / 2;
+}
+
 }  // namespace
 
 CpuDevice::CpuDevice(Arena arena, CpuDeviceOptions options)
@@ -46,7 +70,8 @@ CpuDevice::CpuDevice(Arena arena, CpuDeviceOptions options)
       properties_{.kind = Kind::kCpu,
                   .name = "cpu",
                   .page_bytes = arena_.page_bytes(),
-                  .page_count = arena_.page_count()} {}
+                  .page_count = arena_.page_count(),
+                  .most_mappings = most_mappings()} {}
 
 std::byte* CpuDevice::page_address(PageId page) const {
   HEDDLE_DCHECK(page.value() < properties_.page_count);
@@ -96,6 +121,7 @@ Result<void> CpuDevice::map(AddressRange range,
   HEDDLE_CHECK(offset % page_bytes == 0 && offset <= range.bytes);
   HEDDLE_CHECK(pages.size() <= (range.bytes - offset) / page_bytes);
   const int protection = access == Access::kRead ? PROT_READ : PROT_READ | PROT_WRITE;
+  const int populate = access == Access::kRead ? 0 : MAP_POPULATE;
   std::size_t done = 0;
   while (done < pages.size()) {
     const std::size_t run = run_length(pages.subspan(done));
@@ -103,7 +129,7 @@ Result<void> CpuDevice::map(AddressRange range,
     const void* mapped = ::mmap(range.base + offset + done * page_bytes,
                                 run * page_bytes,
                                 protection,
-                                MAP_SHARED | MAP_FIXED | MAP_POPULATE,
+                                MAP_SHARED | MAP_FIXED | populate,
                                 arena_.fd(),
                                 static_cast<off_t>(pages[done].value() * page_bytes));
     if (mapped == MAP_FAILED) {
@@ -116,6 +142,29 @@ Result<void> CpuDevice::map(AddressRange range,
     done += run;
   }
   return {};
+}
+
+void CpuDevice::populate(AddressRange range, std::size_t offset, std::size_t bytes) {
+  HEDDLE_CHECK(offset <= range.bytes && bytes <= range.bytes - offset);
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t at = next.fetch_add(kPopulateBytes); at < bytes;
+         at = next.fetch_add(kPopulateBytes)) {
+      populate_part(range.base + offset + at, std::min(kPopulateBytes, bytes - at));
+    }
+  };
+  const std::size_t threads =
+      std::min<std::size_t>(std::clamp(std::thread::hardware_concurrency(), 1U, kPopulateThreads),
+                            bytes / kPopulateBytes);
+  std::vector<Thread> helpers;
+  while (helpers.size() + 1 < threads) {
+    Result<Thread> helper = Thread::start({.name = "populate"}, work);
+    if (!helper) {
+      break;  // Those that there are take longer.
+    }
+    helpers.push_back(std::move(*helper));
+  }
+  work();
 }
 
 void CpuDevice::unmap(AddressRange range, std::size_t offset, std::size_t bytes) {

@@ -32,12 +32,13 @@ class CpuDevice final : public Device {
   Result<Buffer> allocate(Place place, std::size_t bytes) override;
   Result<AddressRange> reserve(std::size_t bytes) override;
   void release(AddressRange range) override;
-  /// Populates the mapping, so that the first use of a weight does not fault. One system call per
-  /// run of adjacent pages.
+  /// One system call per run of adjacent pages. What is mapped to be written is populated at once.
   Result<void> map(AddressRange range,
                    std::size_t offset,
                    std::span<const PageId> pages,
                    Access access) override;
+  /// By the calling thread; other threads' faults go on meanwhile.
+  void populate(AddressRange range, std::size_t offset, std::size_t bytes) override;
   void unmap(AddressRange range, std::size_t offset, std::size_t bytes) override;
   /// Pins the calling thread to the first core: it is the one that will use the stream.
   Result<std::unique_ptr<Stream>> create_stream() override;

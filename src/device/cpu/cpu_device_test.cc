@@ -174,6 +174,44 @@ TEST(CpuDevice, TooLargeARangeIsAnError) {
   EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
 }
 
+/// Kernel pages of a range that can be touched without a fault, as the kernel counts.
+std::uint64_t resident_kib(AddressRange range) {
+  std::ifstream maps("/proc/self/smaps");
+  std::uint64_t kib = 0;
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find('-') != std::string::npos && line.find(':') != std::string::npos &&
+        line.find("kB") == std::string::npos) {
+      const std::uint64_t start = std::stoull(line, nullptr, 16);
+      const auto base = reinterpret_cast<std::uint64_t>(range.base);
+      inside = start >= base && start < base + range.bytes;
+    } else if (inside && line.starts_with("Rss:")) {
+      kib += std::stoull(line.substr(4));
+    }
+  }
+  return kib;
+}
+
+TEST(CpuDevice, WhatIsPopulatedDoesNotFault) {
+  constexpr std::size_t kLarge = std::size_t{1} << 20U;
+  CpuDevice device = make_device(24, kLarge);
+  const AddressRange range = *device.reserve(20 * kLarge);
+  for (std::uint64_t page = 0; page < 20; ++page) {
+    const std::vector<PageId> one = ids({23 - page});
+    ASSERT_TRUE(device.map(range, page * kLarge, one, Access::kRead));
+  }
+  EXPECT_EQ(resident_kib(range), 0U) << "mapping takes no time for what is in the pages";
+  device.populate(range, 2 * kLarge, 17 * kLarge);
+  EXPECT_GE(resident_kib(range), 17U << 10U);
+  device.release(range);
+}
+
+TEST(CpuDevice, SaysHowManyMappingsThereShouldBe) {
+  std::uint64_t allowed = 0;
+  std::ifstream("/proc/sys/vm/max_map_count") >> allowed;
+  EXPECT_EQ(make_device(1).properties().most_mappings, allowed / 2);
+}
+
 TEST(CpuDevice, WindowsOfHugePages) {
   constexpr std::size_t kHuge = std::size_t{2} << 20U;
   CpuDevice device = make_device(4, kHuge);

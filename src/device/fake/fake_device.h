@@ -44,6 +44,9 @@ class FakeDevice final : public Device {
   /// Addresses left to reserve.
   void limit_addresses(std::size_t bytes) { addresses_left_ = bytes; }
 
+  /// What properties() says that there should be at most.
+  void limit_mappings(std::uint64_t most) { properties_.most_mappings = most; }
+
   /// The page behind an address of a window, if one is mapped there.
   [[nodiscard]] std::optional<PageId> page_at(const std::byte* address) const;
   /// "reserve 8192", "map 0 2 pages", "unmap 0 8192", "release 8192",
