@@ -102,9 +102,10 @@ ArenaBacking backing_of(int fd) {
 
 ArenaBacking best_backing(const ArenaOptions& options) {
   const std::uint64_t huge_pages = options.page_count * options.page_bytes / kHugePageBytes;
-  const std::uint64_t huge_free = meminfo("HugePages_Free") - meminfo("HugePages_Rsvd") +
-                                  kernel_number("/proc/sys/vm/nr_overcommit_hugepages") -
-                                  meminfo("HugePages_Surp");
+  const std::uint64_t surplus = meminfo("HugePages_Surp");
+  const std::uint64_t huge_free =
+      meminfo("HugePages_Free") - meminfo("HugePages_Rsvd") +
+      std::max(kernel_number("/proc/sys/vm/nr_overcommit_hugepages"), surplus) - surplus;
   if (options.page_bytes % kHugePageBytes == 0 && huge_pages <= huge_free) {
     return ArenaBacking::kHugetlb;
   }
