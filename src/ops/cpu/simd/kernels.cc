@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "ops/cpu/simd/choice.h"
 
 #ifdef __x86_64__
@@ -89,6 +90,10 @@ Result<const SimdKernels*> chosen_simd_kernels() {
 const SimdKernels& simd_kernels() {
   static const SimdKernels& kernels = []() -> const SimdKernels& {
     const Result<const SimdKernels*> chosen = chosen_simd_kernels();
+    if (!chosen) {
+      log::error(chosen.error().message);
+      log::flush();
+    }
     HEDDLE_CHECK(chosen.has_value());
     return **chosen;
   }();
