@@ -1,9 +1,9 @@
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "base/check.h"
-#include "base/log.h"
 #include "ops/cpu/simd/choice.h"
 
 #ifdef __x86_64__
@@ -91,8 +91,7 @@ const SimdKernels& simd_kernels() {
   static const SimdKernels& kernels = []() -> const SimdKernels& {
     const Result<const SimdKernels*> chosen = chosen_simd_kernels();
     if (!chosen) {
-      log::error(chosen.error().message);
-      log::flush();
+      std::fprintf(stderr, "%s\n", chosen.error().message.c_str());
     }
     HEDDLE_CHECK(chosen.has_value());
     return **chosen;
