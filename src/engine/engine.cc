@@ -269,6 +269,9 @@ Result<std::unique_ptr<Engine>> Engine::create(device::Device& device,
                  "create an engine on " + device.properties().name +
                      ": this build has no kernels for such a device"};
   }
+  if (const auto name = ops::kernels_name(device.properties().kind); !name) {
+    return name.error();
+  }
   auto stream = device.create_stream();
   if (!stream) {
     return stream.error();

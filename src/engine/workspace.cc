@@ -23,26 +23,35 @@ constexpr std::size_t round_up(std::size_t value, std::size_t to) {
   return (value + to - 1) / to * to;
 }
 
-/// The inputs of a product in an order that kernels want: whole tiles of tokens, inputs padded, two
-/// bytes for each, and a scale by token. None of them wants that of float32.
-std::size_t packed_bytes(const spec::ModelSpec& model, spec::DType weights, std::int64_t tokens) {
+/// The inputs of a product as kernels want them: whole tiles of tokens, inputs padded, and a scale
+/// by token. On CPUs bfloat16 may be widened, and a line follows each token; on GPUs float32 stays
+/// as it is.
+std::size_t packed_bytes(device::Kind kind,
+                         const spec::ModelSpec& model,
+                         spec::DType weights,
+                         std::int64_t tokens) {
   constexpr std::size_t kTile = 16;
   constexpr std::size_t kPad = 128;
+  constexpr std::size_t kLine = 64;
+  const std::int64_t widest =
+      std::max({model.hidden, model.heads * model.head_dim, model.intermediate});
+  const std::size_t inputs = round_up(static_cast<std::size_t>(widest), kPad);
+  const std::size_t padded = round_up(static_cast<std::size_t>(tokens), kTile);
+  if (kind != device::Kind::kCuda) {
+    const std::size_t bytes = weights == spec::DType::kI8 ? 2 : sizeof(float);
+    return padded * (inputs * bytes + kLine + sizeof(float));
+  }
   if (spec::compute_dtype(weights) != spec::DType::kBf16) {
     return 0;
   }
-  const std::int64_t widest =
-      std::max({model.hidden, model.heads * model.head_dim, model.intermediate});
-  return round_up(static_cast<std::size_t>(tokens), kTile) *
-         (round_up(static_cast<std::size_t>(widest), kPad) * spec::dtype_bytes(spec::DType::kBf16) +
-          sizeof(float));
+  return padded * (inputs * spec::dtype_bytes(spec::DType::kBf16) + sizeof(float));
 }
 
 std::size_t scratch_bytes(device::Kind kind,
                           const spec::ModelSpec& model,
                           spec::DType weights,
                           std::int64_t tokens) {
-  const std::size_t packed = packed_bytes(model, weights, tokens);
+  const std::size_t packed = packed_bytes(kind, model, weights, tokens);
   if (kind != device::Kind::kCuda) {
     return round_up(packed, kAlignment);
   }

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+
+#include "base/result.h"
 #include "device/device.h"
 
 namespace heddle::ops {
@@ -42,5 +45,10 @@ struct OpContext {
 
 /// The kernels that run on streams of such a device; nullptr where this build has none.
 [[nodiscard]] const KernelTable* kernels_for(device::Kind kind);
+
+/// What those kernels are called, for the log: on a CPU the instruction set that they are compiled
+/// for. kInvalidArgument if HEDDLE_SIMD names one that this processor does not run; what else is
+/// possible is in the message.
+[[nodiscard]] Result<std::string> kernels_name(device::Kind kind);
 
 }  // namespace heddle::ops

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "ops/context.h"
 #include "store/image_layout.h"
 
 namespace heddle::worker {
@@ -53,6 +54,8 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::create(device::Device& d
     return engine.error();
   }
   self->engine_ = std::move(*engine);
+  const auto kernels = ops::kernels_name(device.properties().kind);
+  log::info("kernels chosen", {{"kernels", kernels ? *kernels : "none"}});
   self->engine_->set_recordings(0);  // Until the core has pages for them.
   const auto on_opened = [raw = self.get()](ModelId model, Result<void> opened) {
     if (opened) {

@@ -36,32 +36,32 @@ struct Packed {
   const float* scale = nullptr;
 };
 
-/// Packs x, tile after tile of tokens, into the stream's scratch memory; nothing where the kernel
-/// takes it as it is.
-Packed pack(const LinearArgs& args, device::CpuStream& stream, device::ThreadPool& pool) {
+const LinearKernel& kernel_for(DType weights) {
   const SimdKernels& simd = simd_kernels();
-  const bool int8 = args.weight.dtype == DType::kI8;
+  return weights == DType::kI8     ? simd.linear_int8
+         : weights == DType::kBf16 ? simd.linear_bf16
+                                   : simd.linear_f32;
+}
+
+/// Packs x, tile after tile of tokens, into the stream's scratch memory.
+Packed pack(const LinearArgs& args, device::CpuStream& stream, device::ThreadPool& pool) {
+  const LinearKernel& kernel = kernel_for(args.weight.dtype);
   const std::int64_t inputs = args.weight.shape[1];
-  const auto pack_tile = int8 ? simd.pack_tokens_int8 : simd.pack_tokens;
-  if (pack_tile == nullptr || args.x.dtype != DType::kBf16 ||
-      (!int8 && inputs % kPackInputs != 0)) {
-    return {};
-  }
   const std::int64_t tokens = args.x.shape[0];
   const std::int64_t tiles = (tokens + kPackTokens - 1) / kPackTokens;
-  const std::int64_t tile_bytes = kPackTokens * padded_inputs(inputs) * 2;
+  const std::int64_t tile_bytes = kPackTokens * kernel.token_bytes(inputs);
   const std::int64_t scale_bytes = kPackTokens * static_cast<std::int64_t>(sizeof(float));
   std::byte* x = stream.scratch(static_cast<std::size_t>(tiles * (tile_bytes + scale_bytes)));
   auto* scale = reinterpret_cast<float*>(x + tiles * tile_bytes);
   pool.parallel_for(tiles, 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t tile = begin; tile < end; ++tile) {
       const std::int64_t first = tile * kPackTokens;
-      pack_tile({.x = args.x.data + first * args.x.stride[0] * dtype_size(DType::kBf16),
-                 .x_stride = args.x.stride[0],
-                 .tokens = std::min(kPackTokens, tokens - first),
-                 .inputs = inputs,
-                 .out = x + tile * tile_bytes,
-                 .scale = scale + first});
+      kernel.pack({.x = args.x.data + first * args.x.stride[0] * dtype_size(args.x.dtype),
+                   .x_stride = args.x.stride[0],
+                   .tokens = std::min(kPackTokens, tokens - first),
+                   .inputs = inputs,
+                   .out = x + tile * tile_bytes,
+                   .scale = scale + first});
     }
   });
   return {.x = x, .scale = scale};
@@ -72,16 +72,12 @@ Packed pack(const LinearArgs& args, device::CpuStream& stream, device::ThreadPoo
 void linear(device::Stream& stream, const LinearArgs& args) {
   device::CpuStream& cpu = cpu_stream(stream);
   cpu.enqueue([args, &cpu](device::ThreadPool& pool) {
-    const SimdKernels& simd = simd_kernels();
-    const auto kernel = args.weight.dtype == DType::kI8     ? simd.linear_int8
-                        : args.weight.dtype == DType::kBf16 ? simd.linear_bf16
-                                                            : simd.linear_f32;
     const Packed packed = pack(args, cpu, pool);
     pool.parallel_for(args.weight.shape[0], kGrain, [&](std::int64_t begin, std::int64_t end, int) {
       LinearBlock block = block_of(args, begin, end);
       block.packed = packed.x;
       block.x_scale = packed.scale;
-      kernel(block);
+      kernel_for(args.weight.dtype).multiply(block);
     });
   });
 }

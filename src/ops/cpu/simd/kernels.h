@@ -8,9 +8,9 @@ namespace heddle::ops::cpu {
 /// out[t][o] = scale[o] sum_i x[t][i] weight[o][i] + bias[o] + residual[t][o], for a block of
 /// outputs.
 struct LinearBlock {
-  const std::byte* x = nullptr;  ///< Of the weights' type, as `x_stride` counts; not with int8.
+  const std::byte* x = nullptr;  ///< bfloat16 for weights of int8, else of their type.
   std::int64_t x_stride = 0;
-  const std::byte* packed = nullptr;  ///< All of x as the kernel's pack lays it out, or nullptr.
+  const std::byte* packed = nullptr;  ///< All of x as the kernel's pack lays it out.
   const float* x_scale = nullptr;     ///< By token, with int8: what its integers stand for.
   const std::byte* weight = nullptr;  ///< [outputs, inputs], contiguous.
   const float* scale = nullptr;       ///< By output, with int8.
@@ -35,12 +35,21 @@ constexpr std::int64_t kPackInputs = 32;
 
 /// One tile of tokens to be laid out for a kernel.
 struct TokenPack {
-  const std::byte* x = nullptr;  ///< bf16 [tokens, inputs]
+  const std::byte* x = nullptr;  ///< [tokens, inputs]: float32 for such weights, else bfloat16.
   std::int64_t x_stride = 0;
-  std::int64_t tokens = 0;   ///< At most kPackTokens; the rest of the tile is zeros.
-  std::int64_t inputs = 0;   ///< A multiple of kPackInputs, but for int8.
-  std::byte* out = nullptr;  ///< kPackTokens * padded_inputs(inputs) elements of two bytes.
+  std::int64_t tokens = 0;  ///< At most kPackTokens.
+  std::int64_t inputs = 0;
+  std::byte* out = nullptr;  ///< kPackTokens times what the kernel's token_bytes says.
   float* scale = nullptr;    ///< kPackTokens, for int8.
+};
+
+/// A product with weights of one type.
+struct LinearKernel {
+  void (*multiply)(const LinearBlock& block) = nullptr;
+  /// Lays tokens out as `multiply` wants them in LinearBlock::packed, tile after tile.
+  void (*pack)(const TokenPack& pack) = nullptr;
+  /// Bytes that a packed token takes.
+  std::int64_t (*token_bytes)(std::int64_t inputs) = nullptr;
 };
 
 /// Most rows (query tokens times the heads that share a key head) that one AttentionBlock holds.
@@ -90,19 +99,14 @@ struct SiluMulRow {
 };
 
 /// The innermost loops of one instruction set. All sets give the same bits, with two exceptions:
-/// linear_bf16 of simd_x86_bf16() takes subnormal numbers for zero; linear_bf16 and attention_bf16
-/// of simd_x86_amx() sum in another order, the latter over queries and weights that it rounds to
-/// bfloat16.
+/// linear_bf16 of simd_x86_bf16() takes subnormal numbers for zero, and that of simd_generic()
+/// rounds products so small; linear_bf16 and attention_bf16 of simd_x86_amx() sum in another order,
+/// the latter over queries and weights that it rounds to bfloat16.
 struct SimdKernels {
   const char* name = nullptr;
-  void (*linear_f32)(const LinearBlock& block) = nullptr;
-  void (*linear_bf16)(const LinearBlock& block) = nullptr;
-  void (*linear_int8)(const LinearBlock& block) = nullptr;  ///< Needs `packed`.
-  /// What linear_bf16 wants in LinearBlock::packed where inputs are a multiple of kPackInputs, tile
-  /// after tile; nullptr in sets without a matrix unit.
-  void (*pack_tokens)(const TokenPack& pack) = nullptr;
-  /// What linear_int8 wants: numbers of fifteen bits and sign, by token.
-  void (*pack_tokens_int8)(const TokenPack& pack) = nullptr;
+  LinearKernel linear_f32{};
+  LinearKernel linear_bf16{};
+  LinearKernel linear_int8{};  ///< Tokens become numbers of fifteen bits and sign.
   void (*attention_f32)(const AttentionBlock& block) = nullptr;
   void (*attention_bf16)(const AttentionBlock& block) = nullptr;
   void (*rms_norm)(const RmsNormRow& row) = nullptr;
@@ -113,9 +117,10 @@ struct SimdKernels {
 /// multiply-add.
 [[nodiscard]] const SimdKernels& simd_generic();
 #ifdef __x86_64__
-[[nodiscard]] const SimdKernels& simd_x86_v3();    ///< AVX2 and FMA.
-[[nodiscard]] const SimdKernels& simd_x86_v4();    ///< AVX-512.
-[[nodiscard]] const SimdKernels& simd_x86_bf16();  ///< AVX-512 with the bfloat16 dot product.
+[[nodiscard]] const SimdKernels& simd_x86_v3();  ///< AVX2 and FMA.
+[[nodiscard]] const SimdKernels& simd_x86_v4();  ///< AVX-512.
+[[nodiscard]] const SimdKernels&
+simd_x86_bf16();  ///< AVX-512 with the dot products of bfloat16 and of integers.
 #endif
 
 #ifdef __x86_64__
@@ -124,7 +129,8 @@ struct SimdKernels {
 [[nodiscard]] bool amx_usable();
 #endif
 
-/// The fastest set that this processor runs.
+/// The set that products and attention use: that which HEDDLE_SIMD names, else the fastest that
+/// this processor runs. CHECKs that there is such a set (ops/cpu/simd/choice.h tells beforehand).
 [[nodiscard]] const SimdKernels& simd_kernels();
 
 }  // namespace heddle::ops::cpu

@@ -1,40 +1,22 @@
-#include "ops/cpu/simd/kernels.h"
-
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
+#include <gmock/gmock.h>
+
+#include "ops/cpu/simd/choice.h"
 #include "ops/op_test.h"
 
 namespace heddle::ops::cpu {
 namespace {
-
-/// The instruction sets that this processor runs, the generic one first.
-std::vector<const SimdKernels*> runnable() {
-  std::vector<const SimdKernels*> sets{&simd_generic()};
-#ifdef __x86_64__
-  if (__builtin_cpu_supports("x86-64-v3")) {
-    sets.push_back(&simd_x86_v3());
-  }
-  if (__builtin_cpu_supports("x86-64-v4")) {
-    sets.push_back(&simd_x86_v4());
-  }
-  if (__builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512bf16")) {
-    sets.push_back(&simd_x86_bf16());
-  }
-  if (amx_usable()) {
-    sets.push_back(&simd_x86_amx());
-  }
-#endif
-  return sets;
-}
 
 class SimdKernelsTest : public OpTest {
  protected:
   /// Runs `kernel` with every set and expects what it returns to be the same, to the bit.
   template <class Run>
   void expect_same(const Run& run) {
-    const auto sets = runnable();
+    const auto sets = runnable_simd_kernels();
     const std::vector<float> expected = run(*sets.front());
     for (const SimdKernels* set : sets) {
       EXPECT_TRUE(same_bits(run(*set), expected)) << set->name;
@@ -42,64 +24,108 @@ class SimdKernelsTest : public OpTest {
   }
 };
 
+/// A product of `tokens` tokens of x with `outputs` rows of `inputs` weights by one kernel.
+struct Product {
+  std::int64_t tokens = 0;
+  std::int64_t outputs = 0;
+  std::int64_t inputs = 0;
+  const void* x = nullptr;
+  std::int64_t x_bytes = 0;  ///< Of a number.
+  const void* weight = nullptr;
+  const float* scale = nullptr;
+  const float* bias = nullptr;
+
+  /// Of tokens [begin, end) alone.
+  [[nodiscard]] std::vector<float> by(const LinearKernel& kernel,
+                                      std::int64_t begin,
+                                      std::int64_t end) const {
+    const std::int64_t count = end - begin;
+    const std::int64_t token_bytes = kernel.token_bytes(inputs);
+    const std::int64_t tiles = (count + kPackTokens - 1) / kPackTokens;
+    std::vector<std::byte> packed(static_cast<std::size_t>(tiles * kPackTokens * token_bytes));
+    std::vector<float> x_scale(static_cast<std::size_t>(tiles * kPackTokens));
+    const auto* from = static_cast<const std::byte*>(x) + begin * inputs * x_bytes;
+    for (std::int64_t first = 0; first < count; first += kPackTokens) {
+      kernel.pack({.x = from + first * inputs * x_bytes,
+                   .x_stride = inputs,
+                   .tokens = std::min(kPackTokens, count - first),
+                   .inputs = inputs,
+                   .out = packed.data() + first * token_bytes,
+                   .scale = x_scale.data() + first});
+    }
+    std::vector<float> out(static_cast<std::size_t>(count * outputs));
+    kernel.multiply({.x = from,
+                     .x_stride = inputs,
+                     .packed = packed.data(),
+                     .x_scale = x_scale.data(),
+                     .weight = static_cast<const std::byte*>(weight),
+                     .scale = scale,
+                     .bias = bias,
+                     .out = out.data(),
+                     .out_stride = outputs,
+                     .tokens = count,
+                     .outputs = outputs,
+                     .inputs = inputs});
+    return out;
+  }
+
+  /// Of all tokens, which are the same to the bit where they come a few at a time.
+  [[nodiscard]] std::vector<float> by(const LinearKernel& kernel) const {
+    std::vector<float> all = by(kernel, 0, tokens);
+    std::vector<float> parts;
+    for (std::int64_t begin = 0, count = 1; begin < tokens; begin += count, count = count % 5 + 1) {
+      const auto part = by(kernel, begin, std::min(begin + count, tokens));
+      parts.insert(parts.end(), part.begin(), part.end());
+    }
+    EXPECT_TRUE(same_bits(parts, all));
+    return all;
+  }
+};
+
+// Sizes that take each way through a product, and end within tiles, steps and slabs.
+constexpr std::int64_t kTokenCounts[] = {1, 2, 5, 8, 16, 19, 70};
+constexpr std::int64_t kInputCounts[] = {7, 77, 1056, 2100};
+constexpr std::int64_t kOutputCount = 103;
+
 TEST_F(SimdKernelsTest, LinearHasOneAnswer) {
-  constexpr std::int64_t kTokens = 11;
-  constexpr std::int64_t kOutputs = 7;
-  constexpr std::int64_t kInputs = 77;
-  const auto x = random(kTokens * kInputs);
-  const auto weight = random(kOutputs * kInputs);
-  const auto half = rounded(weight);
-  const auto half_x = rounded(x);
-  for (const bool bf16 : {false, true}) {
-    expect_same([&](const SimdKernels& set) {
-      std::vector<float> out(kTokens * kOutputs);
-      const void* weights = bf16 ? static_cast<const void*>(half.data()) : weight.data();
-      const void* inputs = bf16 ? static_cast<const void*>(half_x.data()) : x.data();
-      (bf16 ? set.linear_bf16 : set.linear_f32)({.x = static_cast<const std::byte*>(inputs),
-                                                 .x_stride = kInputs,
-                                                 .weight = static_cast<const std::byte*>(weights),
-                                                 .out = out.data(),
-                                                 .out_stride = kOutputs,
-                                                 .tokens = kTokens,
-                                                 .outputs = kOutputs,
-                                                 .inputs = kInputs});
-      return out;
-    });
+  const auto bias = random(kOutputCount);
+  for (const std::int64_t tokens : kTokenCounts) {
+    for (const std::int64_t inputs : kInputCounts) {
+      const auto x = random(tokens * inputs);
+      const auto weight = random(kOutputCount * inputs);
+      const auto half = rounded(weight);
+      const auto half_x = rounded(x);
+      Product product{
+          .tokens = tokens, .outputs = kOutputCount, .inputs = inputs, .bias = bias.data()};
+      product.x = x.data();
+      product.x_bytes = 4;
+      product.weight = weight.data();
+      expect_same([&](const SimdKernels& set) { return product.by(set.linear_f32); });
+      product.x = half_x.data();
+      product.x_bytes = 2;
+      product.weight = half.data();
+      expect_same([&](const SimdKernels& set) { return product.by(set.linear_bf16); });
+    }
   }
 }
 
 TEST_F(SimdKernelsTest, LinearOverInt8HasOneAnswer) {
-  constexpr std::int64_t kOutputs = 37;
-  for (const std::int64_t tokens : {1, 5, 16}) {
-    for (const std::int64_t inputs : {77, 1056, 8320}) {
+  const auto scale = random(kOutputCount);
+  for (const std::int64_t tokens : kTokenCounts) {
+    for (const std::int64_t inputs : {77, 1056, 8320, 16448}) {
       const auto x = rounded(random(tokens * inputs));
-      const auto scale = random(kOutputs);
-      std::vector<std::int8_t> weight(static_cast<std::size_t>(kOutputs * inputs));
+      std::vector<std::int8_t> weight(static_cast<std::size_t>(kOutputCount * inputs));
       for (std::int8_t& value : weight) {
         value = static_cast<std::int8_t>(static_cast<int>(rng_.below(255)) - 127);
       }
-      expect_same([&](const SimdKernels& set) {
-        std::vector<std::int16_t> packed(
-            static_cast<std::size_t>(kPackTokens * padded_inputs(inputs)));
-        std::vector<float> x_scale(kPackTokens);
-        set.pack_tokens_int8({.x = reinterpret_cast<const std::byte*>(x.data()),
-                              .x_stride = inputs,
-                              .tokens = tokens,
-                              .inputs = inputs,
-                              .out = reinterpret_cast<std::byte*>(packed.data()),
-                              .scale = x_scale.data()});
-        std::vector<float> out(static_cast<std::size_t>(tokens * kOutputs));
-        set.linear_int8({.packed = reinterpret_cast<const std::byte*>(packed.data()),
-                         .x_scale = x_scale.data(),
-                         .weight = reinterpret_cast<const std::byte*>(weight.data()),
-                         .scale = scale.data(),
-                         .out = out.data(),
-                         .out_stride = kOutputs,
-                         .tokens = tokens,
-                         .outputs = kOutputs,
-                         .inputs = inputs});
-        return out;
-      });
+      const Product product{.tokens = tokens,
+                            .outputs = kOutputCount,
+                            .inputs = inputs,
+                            .x = x.data(),
+                            .x_bytes = 2,
+                            .weight = weight.data(),
+                            .scale = scale.data()};
+      expect_same([&](const SimdKernels& set) { return product.by(set.linear_int8); });
     }
   }
 }
@@ -157,9 +183,23 @@ TEST_F(SimdKernelsTest, PointwiseLoopsHaveOneAnswer) {
   });
 }
 
-TEST(SimdKernels, ChoosesASetThatRunsHere) {
-  const auto sets = runnable();
-  EXPECT_EQ(&simd_kernels(), sets.back());
+TEST(SimdKernels, AreTheFastestOrThoseThatAreNamed) {
+  const auto sets = runnable_simd_kernels();
+  EXPECT_EQ(find_simd_kernels(nullptr).value(), sets.back());
+  EXPECT_EQ(find_simd_kernels("").value(), sets.back());
+  for (const SimdKernels* set : sets) {
+    EXPECT_EQ(find_simd_kernels(set->name).value(), set);
+  }
+  EXPECT_EQ(&simd_kernels(), chosen_simd_kernels().value());
+}
+
+TEST(SimdKernels, OfOtherNamesAreRefusedWithWhatIsPossible) {
+  const auto refused = find_simd_kernels("mmx");
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, Code::kInvalidArgument);
+  EXPECT_THAT(refused.error().message,
+              testing::AllOf(testing::HasSubstr("'mmx'"),
+                             testing::HasSubstr("this processor runs generic")));
 }
 
 }  // namespace

@@ -23,11 +23,34 @@ using I16x16 = std::int16_t __attribute__((ext_vector_type(16)));
 using I16x32 = std::int16_t __attribute__((ext_vector_type(32)));
 using I32x16 = std::int32_t __attribute__((ext_vector_type(16)));
 using I64x16 = std::int64_t __attribute__((ext_vector_type(16)));
+using F64x16 = double __attribute__((ext_vector_type(16)));
+
+/// Lanes that one register of the instruction set has; sixteen are one, two or four of them.
+#if defined(__AVX512F__)
+constexpr std::int64_t kWidth = 16;
+#elif defined(__AVX2__)
+constexpr std::int64_t kWidth = 8;
+#else
+constexpr std::int64_t kWidth = 4;
+#endif
+using F32xW = float __attribute__((ext_vector_type(kWidth)));
+using U32xW = std::uint32_t __attribute__((ext_vector_type(kWidth)));
+using I32xW = std::int32_t __attribute__((ext_vector_type(kWidth)));
+using I16x2W = std::int16_t __attribute__((ext_vector_type(2 * kWidth)));
+using I8x2W = std::int8_t __attribute__((ext_vector_type(2 * kWidth)));
 
 /// A bfloat16 as stored: the upper half of a float.
 enum class Bf16 : std::uint16_t {};
 
 #define HEDDLE_SIMD static inline __attribute__((always_inline))
+
+/// A vector of any type from memory that need not be aligned.
+template <class V>
+HEDDLE_SIMD V load_as(const void* source) {
+  V value;
+  std::memcpy(&value, source, sizeof(value));
+  return value;
+}
 
 HEDDLE_SIMD F32x16 load(const float* source) {
   F32x16 value;
@@ -70,41 +93,9 @@ HEDDLE_SIMD void store_part(T* target, F32x16 value, std::int64_t count) {
   std::memcpy(target, padded, static_cast<std::size_t>(count) * sizeof(T));
 }
 
-/// Thirty-two bfloat16: lane j holds elements 2j (its lower half) and 2j + 1.
-HEDDLE_SIMD U32x16 load_pairs(const Bf16* source) {
-  U32x16 pairs;
-  std::memcpy(&pairs, source, sizeof(pairs));
-  return pairs;
-}
-
-/// The first `count` < 32 elements, then zeros.
-HEDDLE_SIMD U32x16 load_pairs_part(const Bf16* source, std::int64_t count) {
-  Bf16 padded[2 * kLanes] = {};
-  std::memcpy(padded, source, static_cast<std::size_t>(count) * sizeof(Bf16));
-  return load_pairs(padded);
-}
-
 /// a * b + c, rounded once.
 HEDDLE_SIMD F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
   return __builtin_elementwise_fma(a, b, c);
-}
-
-/// sums + odd elements of a times those of b, rounded, + the even ones, rounded: the order of
-/// AVX-512's instruction, which takes subnormal numbers for zero and where the others do not.
-HEDDLE_SIMD F32x16 dot(F32x16 sums, U32x16 a, U32x16 b) {
-#ifdef __AVX512BF16__
-  using Pairs = __bf16 __attribute__((ext_vector_type(32)));
-  return __builtin_ia32_dpbf16ps_512(
-      sums, __builtin_bit_cast(Pairs, a), __builtin_bit_cast(Pairs, b));
-#else
-  const auto odd = [](U32x16 v) __attribute__((always_inline)) {
-    return __builtin_bit_cast(F32x16, v & 0xffff0000U);
-  };
-  const auto even = [](U32x16 v) __attribute__((always_inline)) {
-    return __builtin_bit_cast(F32x16, v << 16U);
-  };
-  return fma(even(a), even(b), fma(odd(a), odd(b), sums));
-#endif
 }
 
 /// Larger of each pair; b where they do not compare.
@@ -128,27 +119,28 @@ HEDDLE_SIMD float largest(F32x16 a) {
 }
 
 /// Lane j of the answer is sum(rows[j]), to the bit; 45 operations instead of sixteen trees.
-HEDDLE_SIMD F32x16 sum_each(const F32x16 (&rows)[kLanes]) {
-  F32x16 by8[8];
+template <class V>
+HEDDLE_SIMD V sum_each(const V (&rows)[kLanes]) {
+  V by8[8];
   for (int i = 0; i < 8; ++i) {  // Rows i and i + 8, halved once: 8 partial sums each.
-    const F32x16 a = rows[i];
-    const F32x16 b = rows[i + 8];
+    const V a = rows[i];
+    const V b = rows[i + 8];
     by8[i] =
         __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
         __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
   }
-  F32x16 by4[4];
+  V by4[4];
   for (int i = 0; i < 4; ++i) {  // Rows i, i + 4, i + 8, i + 12: 4 partial sums each.
-    const F32x16 a = by8[i];
-    const F32x16 b = by8[i + 4];
+    const V a = by8[i];
+    const V b = by8[i + 4];
     by4[i] =
         __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27) +
         __builtin_shufflevector(a, b, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
   }
-  F32x16 by2[2];
+  V by2[2];
   for (int i = 0; i < 2; ++i) {
-    const F32x16 a = by4[i];
-    const F32x16 b = by4[i + 2];
+    const V a = by4[i];
+    const V b = by4[i + 2];
     by2[i] =
         __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
         __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);

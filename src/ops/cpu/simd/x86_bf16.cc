@@ -3,7 +3,7 @@
 namespace heddle::ops::cpu {
 
 const SimdKernels& simd_x86_bf16() {
-  static constexpr SimdKernels kKernels = make_simd_kernels("x86_bf16");
+  static constexpr SimdKernels kKernels = make_simd_kernels("avx512_bf16");
   return kKernels;
 }
 

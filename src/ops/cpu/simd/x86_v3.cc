@@ -3,7 +3,7 @@
 namespace heddle::ops::cpu {
 
 const SimdKernels& simd_x86_v3() {
-  static constexpr SimdKernels kKernels = make_simd_kernels("x86_v3");
+  static constexpr SimdKernels kKernels = make_simd_kernels("avx2");
   return kKernels;
 }
 
