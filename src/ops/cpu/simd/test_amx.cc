@@ -28,7 +28,7 @@ struct Tile {
   }
 };
 
-thread_local Tile tiles[8];
+Tile tiles[8];  // Of the one thread that tests these kernels.
 
 void load(Tile& tile, const void* from, std::int64_t stride) {
   for (int r = 0; r < kRows; ++r) {
