@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes a checkpoint of tests as GGUF, so that llama.cpp can run it: gguf.py FOLDER FILE.
+"""Writes a checkpoint of tests as GGUF, so that llama.cpp can run it: gguf.py FOLDER FILE [bf16].
 
 For Llama and Mistral architectures with byte-level BPE. Standard library only. Numbers are written as f32, so that
-llama.cpp has exactly the weights that heddle has."""
+llama.cpp has exactly the weights that heddle has; with bf16, matrices as they are."""
 
 import array
 import json
@@ -11,7 +11,7 @@ import struct
 import sys
 
 ALIGNMENT = 32
-F32 = 0
+F32, BF16 = 0, 30
 NORMAL, CONTROL = 1, 3
 U32, FLOAT, BOOL, STRING, ARRAY, I32 = 4, 6, 7, 8, 9, 5
 
@@ -125,7 +125,7 @@ def metadata(folder, config):
     ]
 
 
-def write(folder, path):
+def write(folder, path, matrices=F32):
     """Writes the checkpoint in `folder` to `path`; returns its size in bytes."""
     folder, path = pathlib.Path(folder), pathlib.Path(path)
     config = json.loads((folder / "config.json").read_text())
@@ -134,7 +134,10 @@ def write(folder, path):
     infos, data = b"", b""
     for name, (shape, values) in tensors.items():
         dimensions = list(reversed(shape))
-        infos += text(name) + struct.pack(f"<I{len(dimensions)}QIQ", len(dimensions), *dimensions, F32, len(data))
+        kind = matrices if len(shape) > 1 else F32
+        if kind == BF16:
+            values = array.array("H", (value >> 16 for value in values))
+        infos += text(name) + struct.pack(f"<I{len(dimensions)}QIQ", len(dimensions), *dimensions, kind, len(data))
         data += values.tobytes()
         data += bytes(-len(data) % ALIGNMENT)
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(rows)) + b"".join(rows) + infos
@@ -143,4 +146,4 @@ def write(folder, path):
 
 
 if __name__ == "__main__":
-    print(write(sys.argv[1], sys.argv[2]), "bytes")
+    print(write(sys.argv[1], sys.argv[2], BF16 if sys.argv[3:] == ["bf16"] else F32), "bytes")

@@ -1,4 +1,4 @@
-// llama.cpp behind the OpenAI API, for tests: node llama_server.mjs --model FILE --port PORT [--threads N].
+// llama.cpp behind the OpenAI API, for tests: node llama_server.mjs --model FILE --port PORT [--threads N] [--context N].
 //
 // The engine is node-llama-cpp's build of llama.cpp; this file is a thin server around it: GET /health, GET /v1/models,
 // POST /v1/completions and /v1/chat/completions, streamed or not. Requests are answered one after the other.
@@ -13,6 +13,7 @@ const {values: options} = parseArgs({
     model: {type: "string"},
     port: {type: "string"},
     threads: {type: "string", default: "1"},
+    context: {type: "string", default: "512"},
     modules: {type: "string", default: process.env.HEDDLE_NODE_MODULES ?? "node_modules"}
   }
 });
@@ -135,7 +136,7 @@ const {Template} = await load("@huggingface/jinja");
 const threads = Number(options.threads);
 const llama = await getLlama({gpu: false, build: "never", maxThreads: threads, logLevel: LlamaLogLevel.error});
 const model = await llama.loadModel({modelPath: options.model, useMmap: true});
-const context = await model.createContext({contextSize: 512, threads});
+const context = await model.createContext({contextSize: Number(options.context), threads});
 state.sequence = context.getSequence();
 const plain = "{% for message in messages %}{{ message.content }}\n{% endfor %}";
 state.template = new Template(model.fileInfo.metadata.tokenizer.chat_template ?? plain);
