@@ -9,7 +9,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/time.h"
-#include "core/manager_core.h"
+#include "core/manager/manager_core.h"
 #include "core/messages.h"
 #include "ledger/ledger.h"
 #include "policy/admission.h"

@@ -8,7 +8,7 @@
 #include "base/time.h"
 #include "core/agent_core.h"
 #include "core/engines_core.h"
-#include "core/manager_core.h"
+#include "core/manager/manager_core.h"
 #include "core/worker_core.h"
 
 /// The event log: what a core heard, and what it wanted, as lines of JSON. A log that is replayed

@@ -2,7 +2,7 @@
 
 #include "core/agent_core.h"
 #include "core/agent_fields.h"
-#include "core/manager_core.h"
+#include "core/manager/manager_core.h"
 #include "core/message_fields.h"
 #include "core/worker_core.h"
 

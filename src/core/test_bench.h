@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/manager_core.h"
+#include "core/manager/manager_core.h"
 
 /// For tests: a manager that plans ahead, and devices that do what it wants.
 namespace heddle::core::test {

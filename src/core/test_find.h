@@ -6,7 +6,7 @@
 
 #include "core/agent_core.h"
 #include "core/engines_core.h"
-#include "core/manager_core.h"
+#include "core/manager/manager_core.h"
 #include "core/worker_core.h"
 
 namespace heddle::core::test {

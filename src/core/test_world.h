@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "base/rng.h"
 #include "core/agent_core.h"
-#include "core/manager_core.h"
+#include "core/manager/manager_core.h"
 #include "core/test_worker.h"
 #include "core/test_world_options.h"
 #include "core/worker_core.h"

@@ -6,7 +6,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/time.h"
-#include "core/manager_core.h"
+#include "core/manager/manager_core.h"
 #include "policy/device_queue.h"
 
 /// For tests: what a World is made of, and what becomes of its requests.

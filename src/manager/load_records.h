@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/time.h"
-#include "core/manager_core.h"
+#include "core/manager/manager_core.h"
 #include "history/history_store.h"
 #include "policy/load_history.h"
 

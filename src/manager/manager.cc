@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "core/codec.h"
 #include "core/hearing.h"
-#include "core/manager_core.h"
+#include "core/manager/manager_core.h"
 #include "external/engine_host.h"
 #include "manager/core_logs.h"
 #include "manager/decision_log.h"

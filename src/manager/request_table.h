@@ -8,7 +8,7 @@
 
 #include "base/ids.h"
 #include "base/time.h"
-#include "core/manager_core.h"
+#include "core/manager/manager_core.h"
 #include "core/messages.h"
 #include "core/serving.h"
 

@@ -6,7 +6,7 @@
 #include "agent/agent.h"
 #include "base/result.h"
 #include "config/config.h"
-#include "core/manager_core.h"
+#include "core/manager/manager_core.h"
 #include "external/engine_host.h"
 #include "manager/model_registry.h"
 #include "policy/admission.h"

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/result.h"
-#include "core/manager_core.h"
+#include "core/manager/manager_core.h"
 
 namespace heddle::manager {
 

@@ -7,7 +7,7 @@
 #include "base/ids.h"
 #include "base/time.h"
 #include "core/agent_core.h"
-#include "core/manager_core.h"
+#include "core/manager/manager_core.h"
 #include "core/worker_core.h"
 
 namespace heddle::twin {

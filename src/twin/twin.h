@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/agent_core.h"
-#include "core/manager_core.h"
+#include "core/manager/manager_core.h"
 #include "core/serving.h"
 #include "twin/agenda.h"
 #include "twin/setup.h"

@@ -1,0 +1,67 @@
+#include "core/manager/catalog.h"
+
+#include <set>
+
+#include "base/check.h"
+#include "core/manager/groups.h"
+
+namespace heddle::core::manager {
+namespace {
+
+/// Of windows of load that are remembered.
+constexpr std::int64_t kDays = 8;
+/// Of the planner, over which a model's load is averaged.
+constexpr std::int64_t kPeriodsSeen = 10;
+
+policy::DemandMeter new_meter(Instant now, const PlannerOptions& planner) {
+  const policy::ForecastOptions options =
+      planner.forecast ? policy::ForecastOptions{}
+                       : policy::ForecastOptions{.days = 0, .only = policy::Expert::kLastWindow};
+  return {now, planner.calendar, kDays, kPeriodsSeen * planner.period, options};
+}
+
+}  // namespace
+
+void Catalog::configure(const Configure& configure) {
+  state_.options = configure.options;
+  state_.began = state_.devices.empty() ? state_.now : state_.began;
+  HEDDLE_CHECK(state_.devices.empty() || state_.devices.size() == configure.devices.size());
+  for (const ManagerDevice& device : configure.devices) {
+    state_.devices[device.id].config = device;
+  }
+  std::set<ModelId> configured;
+  for (const ManagerModel& model : configure.models) {
+    configured.insert(model.id);
+    ModelState fresh{.demand = new_meter(state_.now, state_.options.planner)};
+    ModelState& known = state_.models.try_emplace(model.id, std::move(fresh)).first->second;
+    HEDDLE_CHECK(!known.removed);  // A model that comes back has a new id.
+    known.config = model;
+  }
+  for (auto& [id, model] : state_.models) {
+    model.removed = !configured.contains(id);
+  }
+}
+
+void Catalog::image(const ImageState& image) {
+  const auto found = state_.models.find(image.model);
+  if (found != state_.models.end()) {
+    found->second.image_ready_bytes = image.bytes;
+    found->second.host_cached = image.host_cached;
+  }
+}
+
+void Catalog::forget_removed() {
+  std::set<ModelId> forgotten;
+  for (const auto& [id, model] : state_.models) {
+    if (model.removed && model.requests == 0 && !model.claims && model.unloads_asked.empty() &&
+        !model.config.part_of && !somewhere(state_, id)) {
+      forgotten.insert(id);
+    }
+  }
+  std::erase_if(state_.models,
+                [&](const auto& entry) {  // Shards are known as long as their rank 0.
+                  return forgotten.contains(entry.second.config.part_of.value_or(entry.first));
+                });
+}
+
+}  // namespace heddle::core::manager

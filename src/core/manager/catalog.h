@@ -1,0 +1,23 @@
+#pragma once
+
+#include "core/manager/state.h"
+
+namespace heddle::core::manager {
+
+/// The models and devices that are configured.
+class Catalog {
+ public:
+  explicit Catalog(State& state) : state_(state) {}
+
+  /// Takes in the configuration, at the beginning and at each reload.
+  void configure(const Configure& configure);
+  /// How much of an image the host has.
+  void image(const ImageState& image);
+  /// Forgets models that were removed and of which nothing is left.
+  void forget_removed();
+
+ private:
+  State& state_;
+};
+
+}  // namespace heddle::core::manager

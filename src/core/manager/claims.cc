@@ -1,0 +1,185 @@
+#include "core/manager/claims.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/manager/groups.h"
+#include "core/manager/models.h"
+
+namespace heddle::core::manager {
+
+bool claimable(const State& state, ModelId model, DeviceId leader) {
+  const std::vector<ShardPlace> places = block(state, model, leader);
+  return std::all_of(places.begin(), places.end(), [&](const ShardPlace& place) {
+    const DeviceState& device = state.devices.at(place.device);
+    const bool blocked =
+        std::any_of(device.instances.begin(), device.instances.end(), [&](const auto& entry) {
+          const ModelId other = whole(state, entry.first);
+          return stays(state, state.models.at(other)) && other != model &&
+                 !entry.second.template is<Evicting>();
+        });
+    return device.up && device.claimed.value_or(model) == model && !blocked;
+  });
+}
+
+void Claims::claim(ModelId id, DeviceId leader) {
+  ModelState& model = state_.models.at(id);
+  model.claims = leader;
+  model.claimed_at = state_.now;
+  for (const ShardPlace& place : block(state_, id, leader)) {
+    state_.devices.at(place.device).claimed = id;
+  }
+  advance(id);
+}
+
+void Claims::cancel(ModelId model) {
+  const std::optional<DeviceId> leader =
+      std::exchange(state_.models.at(model).claims, std::nullopt);
+  if (!leader) {
+    return;
+  }
+  for (const ShardPlace& place : block(state_, model, *leader)) {
+    DeviceState& device = state_.devices.at(place.device);
+    device.claimed.reset();
+    for (const auto& [id, instance] : device.instances) {
+      const bool planned =
+          device.plan &&
+          std::count(device.plan->victims.begin(), device.plan->victims.end(), id) > 0;
+      if (!planned) {
+        residency_.resume(place.device, id);
+      }
+    }
+  }
+}
+
+void Claims::advance() {
+  for (const auto& [id, model] : state_.models) {
+    if (model.claims) {
+      advance(id);
+    }
+  }
+}
+
+void Claims::advance(ModelId id) {
+  const ModelState& model = state_.models.at(id);
+  const DeviceId leader = *model.claims;
+  if (!model.wanted() || state_.now < model.retry_at || !claimable(state_, id, leader)) {
+    cancel(id);
+    return;
+  }
+  bool clear = true;
+  for (const ShardPlace& place : block(state_, id, leader)) {
+    clear = clear_device(state_.devices.at(place.device), place.model) && clear;
+  }
+  if (clear) {
+    load_group(id, leader);
+  }
+}
+
+/// Sends away what is on a device that was claimed for this shard, as far as that may go yet. True
+/// when what is left can be evicted at once.
+bool Claims::clear_device(const DeviceState& device, ModelId shard) {
+  const ModelId wanted = whole(state_, shard);
+  DrainPlan engines{.model = shard, .began = state_.models.at(wanted).claimed_at};
+  out_.wake_by(device.paused_until);
+  bool clear = !device.plan && state_.now >= device.paused_until;
+  for (const auto& [id, instance] : device.instances) {
+    const ModelState& model = state_.models.at(id);
+    if (instance.is<Evicting>()) {
+      // The worker keeps the order, for models of our own; but what comes back has to be gone.
+      clear = clear && !model.external() && id != shard;
+    } else if (instance.staged()) {
+      // It stays if it is the one, and leaves at once if not.
+    } else if (model.external()) {
+      const bool gone = instance.is<Suspended>() && instance.kv_pages == 0;
+      if (!gone && let_go(device, id, wanted)) {
+        engines.victims.push_back(id);
+      } else {
+        clear = clear && gone;
+      }
+    } else {
+      const bool leaves =
+          let_go(device, id, wanted) && leading(state_, device, id)->in_flight.empty();
+      if (leaves && model.grouped()) {
+        residency_.evict(
+            device.config.id, id, EvictMode::kWhenIdle, EvictionReason::kDisplaced, wanted);
+      }
+      clear = clear && leaves && !model.grouped();
+    }
+  }
+  return plans_.suspend_victims(device.config.id, engines) && clear;
+}
+
+/// Sends the model nothing more, if it is idle or has been there for long enough. True when that is
+/// so. An engine stays for its time though it is idle.
+bool Claims::let_go(const DeviceState& device, ModelId id, ModelId wanted) {
+  const ModelId all = whole(state_, id);
+  const ModelState& model = state_.models.at(all);
+  const Instance& instance = *leading(state_, device, id);
+  if (instance.is<Serving>()) {
+    const bool at_once = instance.in_flight.empty() && !model.external();
+    const Instant until = instance.serving_since + (model.external() ? residence(model, instance)
+                                                                     : model.config.min_residence);
+    if (!at_once && state_.now < until) {
+      out_.wake_by(until);
+      return false;
+    }
+    residency_.drain_for(device.config.id, id, wanted, all);
+  }
+  return instance.is<Draining>() || instance.is<Suspended>();
+}
+
+/// The devices of the block are empty but for what is idle: with the shards that are there already,
+/// the others are loaded.
+void Claims::load_group(ModelId id, DeviceId leader) {
+  ModelState& model = state_.models.at(id);
+  const std::vector<ShardPlace> places = block(state_, id, leader);
+  policy::Action action{.model = id};
+  std::string names;
+  for (const ShardPlace& place : places) {
+    action.devices.push_back(place.device);
+    names += (names.empty() ? "" : "+") + state_.devices.at(place.device).config.name;
+  }
+  loads_.hold(action);
+  const Gathered before = gathered(state_, id, leader);
+  const std::string found = before.there == 0
+                                ? ""
+                                : "; " + std::to_string(before.there) + " of its " +
+                                      std::to_string(before.shards) + " parts are there";
+  out_.note(DecisionKind::kLoad, id, leader, who_waits(model) + "; to itself on " + names + found);
+  const LoadReason why = model.waiting.empty() ? LoadReason::kOperator : LoadReason::kRequest;
+  for (const ShardPlace& place : places) {
+    load_shard(id, place, leader, why);
+  }
+  model.claims.reset();
+}
+
+/// Evicts what is left on the device, and loads the shard unless it is staged there.
+void Claims::load_shard(ModelId id, const ShardPlace& place, DeviceId leader, LoadReason why) {
+  DeviceState& device = state_.devices.at(place.device);
+  device.claimed.reset();
+  for (const auto& [other, instance] : device.instances) {
+    const bool drained = instance.is<Draining>() && !state_.models.at(other).external();
+    const bool waits = staged(device, other) != nullptr && other != place.model;
+    if (drained || waits) {
+      const bool now = !drained && instance.is<Loading>();
+      residency_.evict_here(place.device,
+                            other,
+                            now ? EvictMode::kNow : EvictMode::kWhenIdle,
+                            EvictionReason::kDisplaced,
+                            id);
+    }
+  }
+  if (staged(device, place.model) != nullptr) {
+    residency_.join(place.device, place.model);
+    return;
+  }
+  residency_.begin_load(place.device,
+                        place.model,
+                        why,
+                        {.leader = place.device == leader ? std::nullopt : std::optional(leader)});
+}
+
+}  // namespace heddle::core::manager

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "core/manager/drain_plans.h"
+#include "core/manager/loads.h"
+#include "core/manager/outbox.h"
+#include "core/manager/residency.h"
+#include "core/manager/state.h"
+
+namespace heddle::core::manager {
+
+/// Whether all devices of the block are up, claimed by no other model, and free of what never
+/// leaves.
+[[nodiscard]] bool claimable(const State& state, ModelId model, DeviceId leader);
+
+/// Where a group goes that requests wait for: a model that wants a block of devices claims it;
+/// nothing else comes there, what is there leaves, and when all its devices are empty the shards
+/// are loaded that are not there yet.
+class Claims {
+ public:
+  Claims(State& state, Outbox& out, Residency& residency, Loads& loads, DrainPlans& plans)
+      : state_(state), out_(out), residency_(residency), loads_(loads), plans_(plans) {}
+
+  /// The model claims this block, and begins to clear it.
+  void claim(ModelId model, DeviceId leader);
+  /// The models that were to leave for it stay.
+  void cancel(ModelId model);
+  /// Goes on with all claims.
+  void advance();
+
+ private:
+  void advance(ModelId model);
+  bool clear_device(const DeviceState& device, ModelId shard);
+  bool let_go(const DeviceState& device, ModelId model, ModelId wanted);
+  void load_group(ModelId model, DeviceId leader);
+  void load_shard(ModelId model, const ShardPlace& place, DeviceId leader, LoadReason why);
+
+  State& state_;
+  Outbox& out_;
+  Residency& residency_;
+  Loads& loads_;
+  DrainPlans& plans_;
+};
+
+}  // namespace heddle::core::manager

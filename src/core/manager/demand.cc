@@ -1,0 +1,135 @@
+#include "core/manager/demand.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/units.h"
+#include "core/manager/groups.h"
+#include "core/manager/models.h"
+#include "core/manager/outbox.h"
+
+namespace heddle::core::manager {
+namespace {
+
+/// Weight of the newest load that was measured.
+constexpr double kNewest = 0.3;
+
+/// How the first request finds the instance of a model that is not sharded.
+StartKind instance_start(const ModelState& model, const Instance& instance) {
+  const bool serving = instance.is<Serving>();
+  const bool whole = instance.complete || model.external();
+  const bool expected = instance.why == LoadReason::kForecast && !instance.used;
+  if (serving && whole) {
+    return expected ? StartKind::kHit : StartKind::kWarm;
+  }
+  return serving || instance.is<Loading>() ? StartKind::kAttach : StartKind::kMiss;
+}
+
+}  // namespace
+
+void Demand::remember(const LoadRemembered& remembered) {
+  const auto found = state_.models.find(remembered.model);
+  if (found == state_.models.end()) {
+    return;
+  }
+  policy::DemandMeter& demand = found->second.demand;
+  for (const auto& [window, load] : remembered.windows) {
+    if (window > demand.history().newest()) {
+      demand.remember(window, load);
+      demand.foresee(window, window + 1);
+    }
+  }
+  demand.foresee(-1, state_.options.planner.calendar.window_at(state_.now));
+}
+
+void Demand::arrived(ModelId id, std::int64_t tokens) {
+  ModelState& model = state_.models.at(id);
+  model.demand.arrived(state_.now, tokens, state_.options.planner.calendar);
+  model.last_used = model.last_arrival = state_.now;
+}
+
+void Demand::left(ModelId id, std::optional<Duration> took) {
+  ModelState& model = state_.models.at(id);
+  model.last_used = state_.now;
+  model.demand.left(state_.now, took, state_.options.planner.calendar);
+}
+
+void Demand::observe_warm(ModelId model, Duration ttft, std::optional<Duration> tpot) {
+  state_.models.at(model).warm.observe(ttft, tpot);
+}
+
+void Demand::count_start(ModelId id) {
+  ModelState& model = state_.models.at(id);
+  StartKind kind = StartKind::kMiss;
+  for (const auto& [device_id, device] : state_.devices) {
+    const auto found = device.instances.find(id);
+    if (model.sharded()) {
+      kind = std::min(kind, start_kind(state_, id, device));
+    } else if (found != device.instances.end()) {
+      kind = std::min(kind, instance_start(model, found->second));
+    }
+  }
+  ++model.starts[static_cast<std::size_t>(kind)];
+}
+
+void Demand::learn_load(DeviceId device_id, ModelId shard) {
+  DeviceState& device = state_.devices.at(device_id);
+  const ModelId model = whole(state_, shard);
+  if (!state_.models.at(shard).grouped()) {
+    learn(device, model);
+    return;
+  }
+  const Instance& here = device.instances.at(shard);
+  const DeviceId leader = here.part().leader.value_or(device_id);
+  const std::vector<ShardPlace> places = block(state_, model, leader);
+  const bool together = std::all_of(places.begin(), places.end(), [&](const ShardPlace& place) {
+    const auto& there = state_.devices.at(place.device).instances;
+    const auto found = there.find(place.model);
+    return found != there.end() && found->second.complete &&
+           found->second.load_began == here.load_began && found->second.from_host == here.from_host;
+  });
+  if (together) {
+    learn(state_.devices.at(leader), model);
+  }
+}
+
+void Demand::learn(DeviceState& device, ModelId id) {
+  const Instance& instance = device.instances.at(id);
+  ModelState& model = state_.models.at(id);
+  const Duration took = state_.now - instance.load_began;
+  Duration& known = model.load_times.at(instance.from_host ? 1 : 0);
+  known = known == Duration{} ? took : known + from_seconds(kNewest * to_seconds(took - known));
+  if (instance.from_host && took > Duration{}) {
+    const double rate = static_cast<double>(model.config.image_bytes) / to_seconds(took);
+    device.load_rate += (device.load_rate == 0 ? 1 : kNewest) * (rate - device.load_rate);
+  }
+}
+
+void Demand::count_waste(ModelId id, const Instance& instance) {
+  if (instance.why == LoadReason::kForecast && !instance.used) {
+    state_.models.at(whole(state_, id)).wasted_bytes += state_.models.at(id).config.image_bytes;
+  }
+}
+
+void Demand::turn_window() {
+  const policy::Calendar& calendar = state_.options.planner.calendar;
+  const std::int64_t window = calendar.window_at(state_.now);
+  if (window == state_.window) {
+    return;
+  }
+  for (auto& [id, model] : state_.models) {
+    model.demand.advance(state_.now, calendar);
+    model.demand.foresee(state_.window, window);
+    const auto load = model.demand.history().at(state_.window);
+    if (load && !model.config.part_of) {
+      out_.act(LoadMeasured{.model = id, .window = state_.window, .load = *load});
+    }
+  }
+  state_.window = window;
+}
+
+double Demand::load(ModelId model) {
+  return state_.models.at(model).demand.load(state_.now);
+}
+
+}  // namespace heddle::core::manager

@@ -1,0 +1,70 @@
+#include "core/manager/devices.h"
+
+#include "base/check.h"
+#include "core/manager/groups.h"
+#include "policy/backoff.h"
+
+namespace heddle::core::manager {
+
+void Devices::up(const WorkerUp& up) {
+  DeviceState& device = state_.devices.at(up.device);
+  HEDDLE_CHECK(!device.up && up.epoch > device.epoch);
+  device.restarts += device.epoch == WorkerEpoch{} ? 0 : 1;
+  device.up = true;
+  device.epoch = up.epoch;
+  device.version = 0;
+  device.refusals = 0;
+  device.paused_until = state_.now;
+}
+
+void Devices::down(DeviceId id) {
+  DeviceState& device = state_.devices.at(id);
+  device.up = false;
+  device.usage = {};
+}
+
+void Devices::version(DeviceId device, std::uint64_t version) {
+  state_.devices.at(device).version = version;
+}
+
+void Devices::usage(DeviceId device, const ledger::PoolUsage& usage) {
+  state_.devices.at(device).usage = usage;
+}
+
+void Devices::refused(DeviceId id) {
+  DeviceState& device = state_.devices.at(id);
+  ++device.refusals;
+  device.paused_until = state_.now + policy::backoff(device.refusals,
+                                                     state_.options.load_retry_first,
+                                                     state_.options.load_cooldown);
+}
+
+void Devices::accepted(DeviceId device) {
+  state_.devices.at(device).refusals = 0;
+}
+
+void Devices::pause(DeviceId device, Instant until) {
+  state_.devices.at(device).paused_until = until;
+}
+
+void Devices::account(Instant until) {
+  const Duration passed = until - state_.now;
+  for (auto& [id, device] : state_.devices) {
+    bool serving = false;
+    bool switching = device.plan.has_value();
+    for (const auto& [model, instance] : device.instances) {
+      const bool member = instance.is<Member>();
+      const Instance* leader = member ? leading(state_, device, model) : &instance;
+      const bool runs = instance.runs() || member;
+      serving = serving || (runs && leader != nullptr && !leader->in_flight.empty());
+      switching = switching || (!runs && !instance.is<Suspended>());
+    }
+    if (serving) {
+      device.serving += passed;
+    } else if (switching) {
+      device.switching += passed;
+    }
+  }
+}
+
+}  // namespace heddle::core::manager

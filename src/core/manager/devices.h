@@ -1,0 +1,31 @@
+#pragma once
+
+#include "core/manager/state.h"
+
+namespace heddle::core::manager {
+
+/// The workers of devices: which is up, what it last said of its pages, and when it is left alone.
+class Devices {
+ public:
+  explicit Devices(State& state) : state_(state) {}
+
+  void up(const WorkerUp& up);
+  void down(DeviceId device);
+  /// As its worker numbers what it has refused and what has failed.
+  void version(DeviceId device, std::uint64_t version);
+  void usage(DeviceId device, const ledger::PoolUsage& usage);
+  /// It refused a load: nothing is loaded there for a while, longer with each refusal in a row.
+  void refused(DeviceId device);
+  /// A load came to its end there.
+  void accepted(DeviceId device);
+  /// Nothing is loaded there before `until`.
+  void pause(DeviceId device, Instant until);
+  /// Until this time, counts how long devices ran requests, and how long none ran because models
+  /// came and went.
+  void account(Instant until);
+
+ private:
+  State& state_;
+};
+
+}  // namespace heddle::core::manager

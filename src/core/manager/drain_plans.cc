@@ -1,0 +1,247 @@
+#include "core/manager/drain_plans.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/manager/groups.h"
+#include "core/manager/models.h"
+#include "core/manager/pages.h"
+#include "core/manager/views.h"
+
+namespace heddle::core::manager {
+
+void DrainPlans::begin(DeviceId id, ModelId model, const std::vector<ModelId>& victims) {
+  DeviceState& device = state_.devices.at(id);
+  device.plan = DrainPlan{.model = model, .victims = victims, .began = state_.now};
+  for (const ModelId victim : victims) {
+    const Instance& leader = *leading(state_, device, victim);
+    if (!leader.is<Suspended>() && !leader.staged()) {
+      residency_.drain_for(id, victim, model, victim);
+    }
+  }
+}
+
+void DrainPlans::cancel(DeviceId id) {
+  DeviceState& device = state_.devices.at(id);
+  if (!device.plan) {
+    return;
+  }
+  for (const ModelId victim : device.plan->victims) {
+    if (device.instances.contains(victim)) {
+      residency_.resume(id, victim);
+    }
+  }
+  device.plan.reset();
+}
+
+void DrainPlans::advance() {
+  for (const auto& [id, device] : state_.devices) {
+    if (!device.plan) {
+      continue;
+    }
+    if (device.plan->lacks > 0) {
+      free_lacking(id);
+      continue;
+    }
+    const auto wanting = state_.models.find(device.plan->model);
+    if (wanting == state_.models.end() || !wanting->second.wanted()) {
+      cancel(id);
+      continue;
+    }
+    advance(device, DrainPlan(*device.plan));
+  }
+}
+
+void DrainPlans::advance(const DeviceState& device, const DrainPlan& plan) {
+  const DeviceId id = device.config.id;
+  if (fits_beside(device, plan)) {
+    cancel(id);
+    loads_.wanted(id, plan.model, {}, "those in its way have given back enough");
+    return;
+  }
+  const bool dissolved = dissolve_victims(device, plan);
+  if (!suspend_victims(id, plan) || !dissolved) {
+    return;  // Some run still, or are on their way out.
+  }
+  std::vector<ModelId> victims;
+  const std::int64_t workspace = workspace_of(state_, device, plan.model);
+  std::int64_t available = free_pages(state_, device, workspace);
+  bool idle = true;
+  for (const ModelId victim : plan.victims) {
+    const auto found = device.instances.find(victim);
+    if (found == device.instances.end() || found->second.is<Evicting>() ||
+        state_.models.at(victim).external()) {
+      continue;
+    }
+    idle = idle && found->second.in_flight.empty();
+    available += pages_of(state_, device, victim, workspace);
+    victims.push_back(victim);
+  }
+  if (!idle) {
+    return;
+  }
+  if (available >= view(state_, device, plan.model).need_pages) {
+    state_.devices.at(id).plan.reset();
+    loads_.wanted(id, plan.model, victims, "those in its way are idle now");
+  } else {
+    cancel(id);  // Others have grown meanwhile; choose again.
+  }
+}
+
+/// Whether those that are drained have given back so much that the model has room beside them; not
+/// where they have to go for another reason.
+bool DrainPlans::fits_beside(const DeviceState& device, const DrainPlan& plan) const {
+  const policy::PlacementDevice there = view(state_, device, plan.model);
+  return !state_.models.at(plan.model).external() && there.free_pages >= there.need_pages &&
+         std::none_of(there.residents.begin(), there.residents.end(), [&](const auto& resident) {
+           return resident.displaced || state_.models.at(resident.model).external();
+         });
+}
+
+/// Sends the groups away that are in a plan's way. True when nothing of them is left here that
+/// would not be gone before what is loaded next.
+bool DrainPlans::dissolve_victims(const DeviceState& device, const DrainPlan& plan) {
+  const DeviceId id = device.config.id;
+  bool left = true;
+  for (const ModelId victim : plan.victims) {
+    const auto found = device.instances.find(victim);
+    if (found == device.instances.end() || !state_.models.at(victim).grouped() ||
+        found->second.staged() || found->second.is<Evicting>()) {
+      continue;
+    }
+    left = false;
+    const Instance& leader = *leading(state_, device, victim);
+    if (leader.is<Serving>()) {
+      residency_.drain(id, victim);  // It could not be evicted as was asked.
+    }
+    if (leader.is<Draining>() && leader.in_flight.empty()) {
+      residency_.evict(id, victim, EvictMode::kWhenIdle, EvictionReason::kDisplaced, plan.model);
+    }
+  }
+  return left;
+}
+
+/// Whether an external engine can be suspended for the plan now: idle, or its requests have had
+/// their time and stand still with it.
+bool DrainPlans::may_leave(const DrainPlan& plan, ModelId victim, const Instance& instance) {
+  const std::optional<Duration> drain = state_.models.at(victim).config.foreign->drain;
+  if (instance.in_flight.empty() || !drain) {
+    return instance.in_flight.empty();
+  }
+  out_.wake_by(plan.began + *drain);
+  return state_.now >= plan.began + *drain;
+}
+
+bool DrainPlans::suspend_victims(DeviceId id, const DrainPlan& plan) {
+  const DeviceState& device = state_.devices.at(id);
+  // A sharded model has its devices to itself.
+  const std::int64_t need = state_.models.at(plan.model).grouped()
+                                ? device.config.pages
+                                : view(state_, device, plan.model).need_pages;
+  bool left = true;
+  for (const ModelId victim : plan.victims) {
+    const auto found = device.instances.find(victim);
+    if (found == device.instances.end() || !state_.models.at(victim).external()) {
+      continue;
+    }
+    const Instance& engine = found->second;
+    const std::int64_t short_by =
+        need - free_pages(state_, device, workspace_of(state_, device, plan.model));
+    if (engine.is<Suspended>() && (short_by <= 0 || engine.kv_pages == 0)) {
+      continue;  // It has left.
+    }
+    left = false;
+    const bool leaves = engine.is<Draining>() || engine.is<Suspended>();
+    if (leaves && may_leave(plan, victim, engine)) {
+      const bool busy = !engine.in_flight.empty();
+      const bool for_room = short_by > 0 || !displaces(state_.models.at(plan.model), victim);
+      residency_.evict(
+          id,
+          victim,
+          busy ? EvictMode::kFrozen : EvictMode::kWhenIdle,
+          EvictionReason::kDisplaced,
+          plan.model,
+          for_room ? std::clamp<std::int64_t>(short_by, 1, pages_of(state_, device, victim)) : 0);
+    }
+  }
+  return left;
+}
+
+void DrainPlans::want_pages(DeviceId id, const DeviceReport& report) {
+  DeviceState& device = state_.devices.at(id);
+  const bool moving =
+      std::any_of(device.instances.begin(), device.instances.end(), [](const auto& entry) {
+        return entry.second.template is<Loading>() || entry.second.template is<Evicting>();
+      });
+  if (moving || !device.instances.contains(report.wanted_by) ||
+      (device.plan && device.plan->lacks > 0)) {
+    return;  // That changes the device; the worker will say what it lacks then.
+  }
+  std::vector<policy::ResidentView> others = view(state_, device, report.wanted_by).residents;
+  std::erase_if(others, [&](const policy::ResidentView& resident) {
+    const Instance& instance = device.instances.at(resident.model);
+    return instance.is<Suspended>() && !instance.in_flight.empty();
+  });
+  for (policy::ResidentView& other : others) {
+    other.in_transition = false;
+  }
+  std::vector<policy::ResidentView> at_once = others;
+  std::erase_if(at_once, [&](const policy::ResidentView& resident) {
+    return state_.models.at(resident.model).external() &&
+           !device.instances.at(resident.model).in_flight.empty();
+  });
+  auto victims = policy::choose_victims(at_once, 0, report.pages_wanted);
+  if (!victims) {
+    victims = policy::choose_victims(others, 0, report.pages_wanted);
+  }
+  if (!victims) {
+    out_.act(TellWorker{.device = id, .epoch = device.epoch, .message = NoPages{}});
+    return;
+  }
+  cancel(id);
+  device.plan = DrainPlan{.model = report.wanted_by,
+                          .victims = std::move(*victims),
+                          .began = state_.now,
+                          .lacks = report.pages_wanted};
+  free_lacking(id);
+}
+
+void DrainPlans::have_pages(DeviceId id) {
+  const DeviceState& device = state_.devices.at(id);
+  if (device.plan && device.plan->lacks > 0) {
+    cancel(id);
+  }
+}
+
+/// Evicts the victims that hold what a plan lacks, once the external engines among them are idle:
+/// they are sent nothing more.
+void DrainPlans::free_lacking(DeviceId id) {
+  DeviceState& device = state_.devices.at(id);
+  const auto wanting = device.instances.find(device.plan->model);
+  bool stale = wanting == device.instances.end() || wanting->second.in_flight.empty();
+  bool ready = true;
+  for (const ModelId victim : device.plan->victims) {
+    const auto found = device.instances.find(victim);
+    stale = stale || found == device.instances.end() || found->second.is<Evicting>();
+    if (!stale && state_.models.at(victim).external()) {
+      const Instance& engine = found->second;
+      ready = ready && engine.in_flight.empty();
+      if (engine.is<Serving>() && !engine.in_flight.empty()) {
+        residency_.drain_for(id, victim, device.plan->model, victim);
+      }
+    }
+  }
+  if (stale) {
+    cancel(id);  // What has changed will have the worker say what it lacks now.
+    return;
+  }
+  if (!ready) {
+    return;
+  }
+  const DrainPlan due = *std::exchange(device.plan, std::nullopt);
+  for (const ModelId victim : due.victims) {
+    residency_.evict(id, victim, EvictMode::kNow, EvictionReason::kOutgrown, due.model, due.lacks);
+  }
+}
+
+}  // namespace heddle::core::manager

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <vector>
+
+#include "core/manager/loads.h"
+#include "core/manager/outbox.h"
+#include "core/manager/residency.h"
+#include "core/manager/state.h"
+
+namespace heddle::core::manager {
+
+/// Loads that wait until their victims are idle, and pages that engines free when they are; at most
+/// one plan a device.
+class DrainPlans {
+ public:
+  DrainPlans(State& state, Outbox& out, Residency& residency, Loads& loads)
+      : state_(state), out_(out), residency_(residency), loads_(loads) {}
+
+  /// The victims are sent nothing more; when they are idle, the model is loaded in their place.
+  void begin(DeviceId device, ModelId model, const std::vector<ModelId>& victims);
+  /// The victims stay.
+  void cancel(DeviceId device);
+  /// Carries out what waited for models to become idle, and gives up what nobody wants any more.
+  void advance();
+  /// The oldest sequence of the device lacks pages that only other models have. Nothing runs there
+  /// until it gets them, so draining models of ours would be in vain: they go at once, and their
+  /// requests wait again. External engines that answer requests are waited for, if it takes them.
+  /// If no model can go, the worker does without.
+  void want_pages(DeviceId device, const DeviceReport& report);
+  /// The worker has the pages by now that a plan was to find.
+  void have_pages(DeviceId device);
+  /// Suspends the external engines among the victims that can leave. True when none is left that
+  /// runs.
+  bool suspend_victims(DeviceId device, const DrainPlan& plan);
+
+ private:
+  void advance(const DeviceState& device, const DrainPlan& plan);
+  bool dissolve_victims(const DeviceState& device, const DrainPlan& plan);
+  void free_lacking(DeviceId device);
+  [[nodiscard]] bool fits_beside(const DeviceState& device, const DrainPlan& plan) const;
+  [[nodiscard]] bool may_leave(const DrainPlan& plan, ModelId victim, const Instance& instance);
+
+  State& state_;
+  Outbox& out_;
+  Residency& residency_;
+  Loads& loads_;
+};
+
+}  // namespace heddle::core::manager

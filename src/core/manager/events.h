@@ -1,0 +1,291 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "core/decision.h"
+#include "core/messages.h"
+#include "core/serving.h"
+#include "policy/admission.h"
+#include "policy/load_history.h"
+#include "policy/objectives.h"
+
+namespace heddle::core {
+
+/// An unload or load asked for by an operator; drawn by the shell, never reused.
+using TicketId = Id<struct TicketIdTag>;
+
+/// What the manager knows of an engine that is not ours.
+struct ForeignModel {
+  /// Its requests may end for so long, then it is suspended with them; nullopt: they must end.
+  std::optional<Duration> drain{};
+};
+
+/// Where one rank of a model is that is cut over several devices.
+struct ShardPlace {
+  ModelId model{};  ///< The shard.
+  DeviceId device{};
+  friend bool operator==(const ShardPlace&, const ShardPlace&) = default;
+};
+
+/// A model as the manager places it. One that is cut over n devices (tensor parallelism) is n of
+/// them: rank 0 bears its name and gets its requests, the others are loaded and evicted with it.
+struct ManagerModel {
+  ModelId id{};
+  std::string name{};
+  std::uint64_t image_bytes = 0;
+  std::int64_t context = 0;  ///< Longest prompt and answer together [tokens].
+  bool pin = false;          ///< Once loaded, never evicted for another.
+  /// Once serving, not drained for another before this has passed. Idle models go at once.
+  Duration min_residence{};
+  policy::WantedObjectives slo{};
+  /// Requests at once that one device should bear; beyond it the model gets another device.
+  std::int64_t batch = 32;
+  std::map<DeviceId, policy::Footprint> footprints{};  ///< On each device that may hold it.
+  /// An engine that is not ours serves it: its footprint has image pages alone, 0 for one whose
+  /// memory is unknown until it was measured.
+  std::optional<ForeignModel> foreign{};
+  /// Models that cannot stay on the device when this one comes; ascending.
+  std::vector<ModelId> displaces{};
+  /// If it is cut: for each device of `footprints`, all of which may lead, where ranks 1 and up are
+  /// then, in order. These blocks of devices do not overlap.
+  std::map<DeviceId, std::vector<ShardPlace>> groups{};
+  std::optional<ModelId> part_of{};  ///< Rank 0 of the model that this is another shard of.
+};
+
+struct ManagerDevice {
+  DeviceId id{};
+  std::string name{};
+  std::int64_t pages = 0;
+  std::uint64_t page_bytes = 0;
+};
+
+/// Which parts of the planner decide; each can be left out to see what it is worth. As it stands
+/// here models come when they are asked for, and go in the order of their last use.
+struct PlannerOptions {
+  bool prewarm = false;  ///< Models are loaded before they are asked for, by forecast (WarmServe).
+  bool forecast = true;  ///< By the best of several experts; else as in the window that ended.
+  bool value = false;  ///< The idle model that is worth least goes; else the one used longest ago.
+  bool pressure = false;  ///< Models go, and move, to where KV pressure is least (Prism).
+  bool replicas = false;  ///< A model with more load than a device should bear gets another.
+  bool share = true;      ///< Several models may run on one device at once.
+  bool evict = true;      ///< A model may make way for another.
+  Duration period = std::chrono::milliseconds(500);  ///< Of looking ahead.
+  policy::Calendar calendar{};                       ///< Of forecasts.
+};
+
+struct ManagerOptions {
+  std::size_t queue_per_model = 512;  ///< Most unfinished requests of a model; the next gets 429.
+  std::size_t queue_total = 4096;     ///< Most unfinished requests of all models.
+  /// How long the oldest waiting request of a model bears with busy models before some are drained.
+  Duration drain_after = std::chrono::seconds(2);
+  std::int32_t load_attempts = 3;  ///< Then the requests that wait for the model fail.
+  Duration load_retry_first = std::chrono::milliseconds(100);  ///< Doubled with each attempt.
+  Duration load_cooldown = std::chrono::seconds(10);  ///< After that, arrivals fail at once.
+  PlannerOptions planner{};
+};
+
+// ---- What a manager hears ----
+
+/// The whole configuration; again at each reload. A model whose id is missing is being removed: its
+/// running requests end, its waiting ones fail.
+struct Configure {
+  ManagerOptions options{};
+  std::vector<ManagerModel> models{};
+  std::vector<ManagerDevice> devices{};  ///< The same at every reload.
+};
+/// What was measured of a model's load before this manager was; after the Configure that brought
+/// the model, once.
+struct LoadRemembered {
+  ModelId model{};
+  std::vector<std::pair<std::int64_t, policy::Load>> windows{};  ///< Ascending, as measured.
+};
+struct RequestArrived {
+  RequestId request{};
+  ModelId model{};
+  std::int32_t priority = 0;  ///< Lower goes first.
+  std::int64_t prompt_tokens = 0;
+  std::int64_t max_tokens = 0;  ///< Of the longest choice.
+  bool open_ended = false;      ///< An answer may end where the memory of its device does.
+  std::optional<Instant> deadline{};
+};
+/// All its choices have ended: the record is complete.
+struct RequestFinished {
+  RequestId request{};
+  std::optional<Duration> ttft{};  ///< From its arrival to its first token, if that was seen.
+  std::optional<Duration> tpot{};  ///< Then from one token to the next, of its longest answer.
+};
+/// Its client is gone. Nothing more is said about it.
+struct RequestCancelled {
+  RequestId request{};
+};
+struct AdminLoad {
+  TicketId ticket{};
+  ModelId model{};
+};
+struct AdminUnload {
+  TicketId ticket{};
+  ModelId model{};
+  EvictionReason why = EvictionReason::kOperator;
+};
+struct WorkerUp {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+};
+struct WorkerDown {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+  /// Somebody killed or stopped it, or the kernel did for want of memory.
+  bool killed = false;
+  /// Of the requests that it had, those that it gave a token; ascending.
+  std::vector<RequestId> advanced{};
+};
+/// From the agent: the image cannot be had. Nothing of the model is left on the device.
+struct ImageFailed {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+  ModelId model{};
+  Error reason{};
+};
+/// From the agent: the workers of the group that this leads have been told to run in lockstep, and
+/// hear of it before anything that is sent to them from now on.
+struct GroupFormed {
+  DeviceId device{};  ///< Of the leader.
+  WorkerEpoch epoch{};
+  ModelId model{};
+};
+/// From the agent: how much of the image the host has, for status and patience. Not in the cache:
+/// 0.
+struct ImageState {
+  ModelId model{};
+  std::uint64_t bytes = 0;
+  bool host_cached = false;  ///< Complete and in the host cache.
+};
+/// From the host: what has become of an engine that is not ours.
+enum class EngineNews : std::uint8_t {
+  kServing,    ///< It runs and gives the right answers.
+  kRefused,    ///< It was not brought in, for want of memory or because the device had changed.
+  kFailed,     ///< It was not brought in: `reason`. Nothing of it is left.
+  kSuspended,  ///< It was taken out, stands by, and holds `held_pages` still.
+  kEnded,      ///< It was taken out, and nothing of it is left.
+  kLost,       ///< It died while it ran or was suspended: `reason`. Nothing of it is left.
+};
+struct EngineSaid {
+  DeviceId device{};
+  ModelId model{};
+  EngineNews news = EngineNews::kServing;
+  std::int64_t held_pages = 0;  ///< Of the device, measured.
+  Duration swap_out{};          ///< What suspending it takes, as far as that is known.
+  Duration swap_in{};           ///< And bringing it back.
+  Error reason{};
+};
+/// The request was forwarded to an engine that did not take it; nothing of an answer has come.
+struct RequestUnanswered {
+  RequestId request{};
+};
+/// Take no more requests; say Drained when the last has ended, which at `deadline` they are made
+/// to.
+struct DrainManager {
+  Instant deadline{};
+};
+
+using ManagerEvent = std::variant<Configure,
+                                  LoadRemembered,
+                                  RequestArrived,
+                                  RequestFinished,
+                                  RequestCancelled,
+                                  AdminLoad,
+                                  AdminUnload,
+                                  WorkerUp,
+                                  WorkerDown,
+                                  WorkerSaid,
+                                  ImageFailed,
+                                  GroupFormed,
+                                  ImageState,
+                                  EngineSaid,
+                                  RequestUnanswered,
+                                  DrainManager,
+                                  Tick>;
+
+/// Among the cores of a host: have the device's worker give up pages, and give what backs them to
+/// the kernel. Answered by LoanGranted or LoanRefused.
+struct Borrow {
+  DeviceId device{};
+  ModelId model{};
+  Basis basis{};
+  std::int64_t pages = 0;
+};
+/// Back so many of the pages lent for the model again, and give them to the worker.
+struct Repay {
+  DeviceId device{};
+  ModelId model{};
+  std::int64_t pages = 0;
+};
+/// From the cores of a host: the manager is to hear this.
+struct TellManager {
+  ManagerEvent event{};
+};
+
+// ---- What a manager does ----
+
+/// Send the request's record to this worker (Submit).
+struct Dispatch {
+  RequestId request{};
+  DeviceId device{};
+  WorkerEpoch epoch{};
+  /// Prompt and answer together are no longer than this, there and wherever it goes on.
+  std::int64_t tokens = 0;
+  Instant due{};  ///< When its first token is, by the objective of its model.
+};
+/// It waits for its model; said at most once a wait.
+struct Hold {
+  RequestId request{};
+};
+/// Tell this worker to forget a request (CancelRequest), to give some up (RecallRequests), or that
+/// nobody gives the pages that it wants (NoPages).
+struct TellWorker {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+  WorkerMessage message{};
+};
+/// The request has ended so.
+struct FailRequest {
+  RequestId request{};
+  Error error{};
+};
+/// Answer to AdminLoad or AdminUnload.
+struct AdminDone {
+  TicketId ticket{};
+  std::optional<Error> error{};
+};
+/// A window of a model's load has ended, for who keeps the history.
+struct LoadMeasured {
+  ModelId model{};
+  std::int64_t window = 0;  ///< As PlannerOptions::calendar numbers them.
+  policy::Load load{};
+};
+/// Answer to DrainManager: no request is left.
+struct Drained {};
+
+using ManagerCommand = std::variant<LoadOn,
+                                    EvictFrom,
+                                    FormGroup,
+                                    Dispatch,
+                                    Hold,
+                                    TellWorker,
+                                    FailRequest,
+                                    AdminDone,
+                                    Decision,
+                                    LoadMeasured,
+                                    Drained,
+                                    WakeAt>;
+
+}  // namespace heddle::core

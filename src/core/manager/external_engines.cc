@@ -1,0 +1,120 @@
+#include "core/manager/external_engines.h"
+
+#include <set>
+#include <string>
+
+namespace heddle::core::manager {
+namespace {
+
+/// An engine that does not take a request is dead, which is heard of soon, or overrun.
+constexpr Duration kEngineRest = std::chrono::milliseconds(250);
+
+/// The request waits again, unless that has happened too often.
+void take_from_engine(const Parts& core, RequestId id, const std::string& why) {
+  const std::int32_t deaths = core.queues.died(id);
+  core.queues.requeue(id);
+  if (deaths > kDeathsInCompany) {
+    core.queues.fail(
+        id,
+        {Code::kUnavailable,
+         "the request failed " + std::to_string(deaths) + " times, at last because " + why});
+  }
+}
+
+/// What the manager had planned does not hold: plan again, soon.
+void refused(const Parts& core, const Instance& engine, const EngineSaid& said) {
+  if (!engine.is<Loading>()) {
+    return;
+  }
+  if (said.held_pages > 0 || !engine.in_flight.empty()) {
+    core.residency.suspend(said.device, said.model, said.held_pages);
+  } else {
+    core.residency.forget(said.device, said.model);
+  }
+  core.devices.refused(said.device);
+}
+
+}  // namespace
+
+void ExternalEngines::hear(const Parts& core, const EngineSaid& said) {
+  const auto device = state_.devices.find(said.device);
+  const auto model = state_.models.find(said.model);
+  if (device == state_.devices.end() || model == state_.models.end()) {
+    return;
+  }
+  model->second.swap_out = said.swap_out;
+  model->second.swap_in = said.swap_in;
+  const auto found = device->second.instances.find(said.model);
+  if (found != device->second.instances.end()) {
+    switch (said.news) {
+      case EngineNews::kServing:
+        serves(core, found->second, said);
+        break;
+      case EngineNews::kSuspended:
+      case EngineNews::kEnded:
+        left(core, found->second, said);
+        break;
+      case EngineNews::kRefused:
+        refused(core, found->second, said);
+        break;
+      case EngineNews::kFailed:
+      case EngineNews::kLost:
+        lost(core, found->second, said);
+        break;
+    }
+  }
+  if (said.news == EngineNews::kFailed) {
+    core.attempts.failed(said.model, said.reason);
+  }
+}
+
+void ExternalEngines::serves(const Parts& core, const Instance& engine, const EngineSaid& said) {
+  ModelState& model = state_.models.at(said.model);
+  model.learned_pages = said.held_pages;
+  core.residency.hold_pages(said.device, said.model, said.held_pages);
+  if (engine.is<Loading>()) {
+    core.devices.accepted(said.device);
+    core.attempts.succeeded(said.model);
+  } else if (engine.is<Evicting>()) {
+    // It could not be suspended as was asked; whatever wanted its place looks again.
+    core.plans.cancel(said.device);
+    core.devices.pause(said.device, state_.now + kEngineRest);
+  }
+  core.residency.serve(said.device, said.model);
+  model.frozen = 0;
+}
+
+void ExternalEngines::left(const Parts& core, const Instance& engine, const EngineSaid& said) {
+  ModelState& model = state_.models.at(said.model);
+  if (engine.is<Evicting>()) {
+    core.residency.count_eviction(said.device, said.model);
+  }
+  if (said.news == EngineNews::kEnded) {
+    model.frozen = 0;
+    core.residency.lose(said.device, said.model);
+    return;
+  }
+  core.residency.suspend(said.device, said.model, said.held_pages);
+  model.frozen = engine.in_flight.size();
+}
+
+/// Its requests wait again, those whose engine died under them once more often.
+void ExternalEngines::lost(const Parts& core, const Instance& engine, const EngineSaid& said) {
+  for (const RequestId id : std::set<RequestId>(engine.in_flight)) {
+    take_from_engine(core, id, "the engine ended: " + said.reason.message);
+  }
+  state_.models.at(said.model).frozen = 0;
+  core.residency.forget(said.device, said.model);
+}
+
+void ExternalEngines::hear(const Parts& core, const RequestUnanswered& unanswered) {
+  const auto found = state_.requests.find(unanswered.request);
+  if (found == state_.requests.end() || !found->second.device) {
+    return;  // Its engine was heard to have died meanwhile.
+  }
+  const RequestState& request = found->second;
+  core.queues.rest(*request.device, request.model, state_.now + kEngineRest);
+  take_from_engine(core, unanswered.request, "the engine did not take it");
+}
+
+}  // namespace heddle::core::manager

@@ -1,0 +1,154 @@
+#include "core/manager/groups.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/check.h"
+#include "core/manager/models.h"
+
+namespace heddle::core::manager {
+
+const Instance* leading(const State& state, const DeviceState& device, ModelId model) {
+  const Instance& instance = device.instances.at(model);
+  if (!instance.part().leader || instance.staged()) {
+    return &instance;
+  }
+  const auto& there = state.devices.at(*instance.part().leader).instances;
+  const auto found = there.find(whole(state, model));
+  return found == there.end() ? nullptr : &found->second;
+}
+
+const Instance* staged(const DeviceState& device, ModelId model) {
+  const auto found = device.instances.find(model);
+  const bool waits =
+      found != device.instances.end() && found->second.staged() && !found->second.is<Evicting>();
+  return waits ? &found->second : nullptr;
+}
+
+bool dedicated(const State& state, const DeviceState& device) {
+  return std::any_of(device.instances.begin(), device.instances.end(), [&](const auto& entry) {
+    return state.models.at(entry.first).grouped() && !entry.second.staged();
+  });
+}
+
+bool held(const State& state, const DeviceState& device) {
+  return std::any_of(device.instances.begin(), device.instances.end(), [&](const auto& entry) {
+    if (!state.models.at(entry.first).grouped() || entry.second.staged()) {
+      return false;
+    }
+    const Instance* leader = leading(state, device, entry.first);
+    return leader == nullptr || !leader->is<Serving>() || !leader->in_flight.empty() ||
+           !state.models.at(whole(state, entry.first)).waiting.empty();
+  });
+}
+
+bool is_to_leave(const State& state, const DeviceState& device, ModelId model) {
+  const std::vector<ShardPlace> places = block(state, model, device.config.id);
+  return std::any_of(places.begin(), places.end(), [&](const ShardPlace& place) {
+    const DeviceState& there = state.devices.at(place.device);
+    return there.claimed ||
+           (there.plan &&
+            std::count(there.plan->victims.begin(), there.plan->victims.end(), place.model) > 0);
+  });
+}
+
+bool somewhere(const State& state, ModelId id) {
+  const auto on_a_device = [&](ModelId each) {
+    return std::any_of(state.devices.begin(), state.devices.end(), [&](const auto& device) {
+      return device.second.instances.contains(each);
+    });
+  };
+  const ModelState& model = state.models.at(id);
+  return on_a_device(id) ||
+         (model.sharded() && std::any_of(model.config.groups.begin()->second.begin(),
+                                         model.config.groups.begin()->second.end(),
+                                         [&](const auto& p) { return on_a_device(p.model); }));
+}
+
+Gathered gathered(const State& state, ModelId model, DeviceId leader) {
+  Gathered all;
+  for (const ShardPlace& place : block(state, model, leader)) {
+    const DeviceState& device = state.devices.at(place.device);
+    const auto found = device.instances.find(place.model);
+    const bool there = found != device.instances.end() && !found->second.is<Evicting>();
+    ++all.shards;
+    all.there += there ? 1 : 0;
+    all.complete += there && found->second.complete ? 1 : 0;
+  }
+  return all;
+}
+
+bool left_over(const State& state, const DeviceState& device, ModelId model) {
+  const Instance* shard = staged(device, model);
+  return shard != nullptr && shard->is<Member>() &&
+         !gathered(state, whole(state, model), shard->part().leader.value_or(device.config.id))
+              .whole();
+}
+
+Beside beside(const State& state, ModelId model, DeviceId leader) {
+  Beside most = Beside::kNobody;
+  for (const ShardPlace& place : block(state, model, leader)) {
+    for (const auto& [id, instance] : state.devices.at(place.device).instances) {
+      if (id != place.model && !instance.is<Suspended>()) {
+        most = std::max(most, instance.is<Evicting>() ? Beside::kLeaving : Beside::kStaying);
+      }
+    }
+  }
+  return most;
+}
+
+StartKind start_kind(const State& state, ModelId model, const DeviceState& device) {
+  if (!state.models.at(model).config.groups.contains(device.config.id)) {
+    return StartKind::kMiss;
+  }
+  const auto found = device.instances.find(model);
+  if (found != device.instances.end() && !found->second.staged()) {
+    const Instance& leader = found->second;
+    const bool expected = leader.why == LoadReason::kForecast && !leader.used;
+    return leader.is<Serving>()   ? expected ? StartKind::kHit : StartKind::kWarm
+           : leader.is<Loading>() ? StartKind::kAttach
+                                  : StartKind::kMiss;
+  }
+  const std::vector<ShardPlace> places = block(state, model, device.config.id);
+  const bool any = std::any_of(places.begin(), places.end(), [&](const ShardPlace& place) {
+    return staged(state.devices.at(place.device), place.model) != nullptr;
+  });
+  const Gathered there = gathered(state, model, device.config.id);
+  return there.complete == there.shards ? StartKind::kHit
+         : any                          ? StartKind::kAttach
+                                        : StartKind::kMiss;
+}
+
+void check_groups(const State& state) {
+  for (const auto& [id, device] : state.devices) {
+    HEDDLE_CHECK(!device.claimed || state.models.at(*device.claimed).claims);
+    for (const auto& [model, instance] : device.instances) {
+      if (!state.models.at(model).grouped() || instance.is<Evicting>()) {
+        continue;
+      }
+      HEDDLE_CHECK(!instance.staged() || (instance.in_flight.empty() && !instance.part().forming));
+      if (instance.staged()) {
+        continue;
+      }
+      const Instance* leader = leading(state, device, model);
+      HEDDLE_CHECK(leader != nullptr);
+      HEDDLE_CHECK(leader == &instance || !leader->is<Loading>() || instance.is<Loading>());
+      // While it is loaded, the eviction of another may have been refused, and its load then is.
+      for (const auto& [other, beside] : device.instances) {
+        const bool leaves = beside.is<Evicting>();
+        const bool absent = beside.is<Suspended>() && beside.kv_pages == 0;
+        HEDDLE_CHECK(other == model || leaves || absent ||
+                     (!instance.runs() && !instance.is<Member>()));
+      }
+      if (!instance.runs()) {
+        continue;
+      }
+      for (const ShardPlace& place : block(state, model, id)) {
+        const auto& there = state.devices.at(place.device).instances;
+        HEDDLE_CHECK(place.model == model || there.at(place.model).is<Member>());
+      }
+    }
+  }
+}
+
+}  // namespace heddle::core::manager

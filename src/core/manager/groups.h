@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/manager/state.h"
+
+/// Sharded models (tensor parallelism), as they are on devices. The shards of a model are models
+/// that are loaded and evicted together, on a block of devices that they have to themselves. The
+/// group serves once each shard is complete to the last byte: a step that waited for weights on one
+/// device would hold up all of them.
+///
+/// While no request asks for the group, its shards may be staged: prewarmed like any model, sharing
+/// their devices with others and evicted one by one. A group that has lost a shard is worth nothing
+/// until that is there again. When a request asks for it, the group claims its block (Claims),
+/// loads what is missing and runs.
+namespace heddle::core::manager {
+
+/// The instance that speaks for this one: of a further shard, that of rank 0, or null when that is
+/// gone.
+[[nodiscard]] const Instance* leading(const State& state, const DeviceState& device, ModelId model);
+
+/// The shard, if it is here, stays and is staged; else null.
+[[nodiscard]] const Instance* staged(const DeviceState& device, ModelId model);
+
+/// A group is there: the device is no place for anything else until it has left.
+[[nodiscard]] bool dedicated(const State& state, const DeviceState& device);
+
+/// A group is there that cannot be sent away at once.
+[[nodiscard]] bool held(const State& state, const DeviceState& device);
+
+/// Whether a plan or a claim wants the model gone from here; of a group, from any of its devices.
+[[nodiscard]] bool is_to_leave(const State& state, const DeviceState& device, ModelId model);
+
+/// Whether anything of the model is on any device; of rank 0, also the other shards.
+[[nodiscard]] bool somewhere(const State& state, ModelId id);
+
+/// What of a group is on its devices or on the way there.
+struct Gathered {
+  std::int64_t shards = 0;    ///< Of the model.
+  std::int64_t there = 0;     ///< Of these, there or on the way.
+  std::int64_t complete = 0;  ///< Of these, to the last byte.
+  [[nodiscard]] bool whole() const { return there == shards; }
+};
+[[nodiscard]] Gathered gathered(const State& state, ModelId model, DeviceId leader);
+
+/// A shard whose group has lost another: its pages are as good as free.
+[[nodiscard]] bool left_over(const State& state, const DeviceState& device, ModelId model);
+
+/// What else is on a block of devices.
+enum class Beside : std::uint8_t { kNobody, kLeaving, kStaying };
+[[nodiscard]] Beside beside(const State& state, ModelId model, DeviceId leader);
+
+/// How the first request finds the group that is led from this device.
+[[nodiscard]] StartKind start_kind(const State& state, ModelId model, const DeviceState& device);
+
+/// CHECK-fails unless claims and groups are as they promise: a claim belongs to its model, a group
+/// that runs has its devices to itself and all its shards.
+void check_groups(const State& state);
+
+}  // namespace heddle::core::manager

@@ -1,0 +1,77 @@
+#include "core/manager/loads.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/manager/groups.h"
+#include "core/manager/models.h"
+#include "core/manager/value.h"
+#include "core/manager/views.h"
+
+namespace heddle::core::manager {
+
+std::optional<ReplicaPlace> place_for_replica(const State& state, ModelId id) {
+  const ModelState& model = state.models.at(id);
+  std::vector<policy::PlacementDevice> views;
+  Duration load_takes{};
+  for (const auto& [device_id, footprint] : model.config.footprints) {
+    const DeviceState& device = state.devices.at(device_id);
+    if (!device.instances.contains(id) && !dedicated(state, device)) {
+      views.push_back(view(state, device, id));
+      load_takes = std::max(load_takes, load_time(model, device));
+    }
+  }
+  policy::Placement placement = policy::choose_placement(
+      views, state.now, state.now, {.drain_after = state.options.drain_after, .load = load_takes});
+  if (placement.outcome != policy::PlacementOutcome::kLoad) {
+    return std::nullopt;
+  }
+  ReplicaPlace place{.device = placement.device,
+                     .victims = std::move(placement.victims),
+                     .load_takes = load_takes};
+  for (const ModelId victim : place.victims) {
+    place.lost += worth(state, state.devices.at(place.device), victim);
+  }
+  return place;
+}
+
+void Loads::wanted(DeviceId device,
+                   ModelId id,
+                   const std::vector<ModelId>& victims,
+                   std::string_view place) {
+  const ModelState& model = state_.models.at(id);
+  hold({.model = id, .devices = {device}, .victims = victims});
+  residency_.load(device,
+                  id,
+                  victims,
+                  model.waiting.empty() ? LoadReason::kOperator : LoadReason::kRequest,
+                  who_waits(model) + "; " + std::string(place) +
+                      (victims.empty() ? "" : ": " + names(state_, victims)));
+}
+
+bool Loads::replica(ModelId model, const ReplicaPlace& place, LoadReason why, std::string because) {
+  if (!admits({.kind = policy::ActionKind::kScaleUp,
+               .model = model,
+               .devices = {place.device},
+               .victims = place.victims})) {
+    return false;
+  }
+  residency_.load(place.device, model, place.victims, why, std::move(because));
+  return true;
+}
+
+void Loads::hold(const policy::Action& action) {
+  not_before_.hold(action,
+                   state_.now + policy::hold_after(action.kind, state_.options.planner.period));
+}
+
+bool Loads::admits(const policy::Action& action) {
+  return !policy::make_diff({&action, 1}, not_before_, state_.now, state_.options.planner.period)
+              .actions.empty();
+}
+
+void Loads::expire() {
+  not_before_.expire(state_.now);
+}
+
+}  // namespace heddle::core::manager

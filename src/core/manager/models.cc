@@ -1,0 +1,128 @@
+#include "core/manager/models.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "policy/preemption.h"
+
+namespace heddle::core::manager {
+namespace {
+
+/// A busy engine stays for at least so many times what bringing it in takes.
+constexpr std::int64_t kResidenceSwaps = policy::PreemptionOptions{}.residence_swaps;
+
+constexpr unsigned kModelBits = 32;
+
+}  // namespace
+
+policy::ReplicaId replica_id(DeviceId device, ModelId model) {
+  return policy::ReplicaId((device.value() << kModelBits) | model.value());
+}
+
+DeviceId device_of(policy::ReplicaId replica) {
+  return DeviceId(replica.value() >> kModelBits);
+}
+
+ModelId model_of(policy::ReplicaId replica) {
+  return ModelId(replica.value() & 0xffff'ffffU);
+}
+
+ModelId whole(const State& state, ModelId model) {
+  return state.models.at(model).config.part_of.value_or(model);
+}
+
+std::vector<ShardPlace> block(const State& state, ModelId model, DeviceId leader) {
+  std::vector<ShardPlace> places{{.model = model, .device = leader}};
+  const ModelState& known = state.models.at(model);
+  if (known.sharded()) {
+    const std::vector<ShardPlace>& others = known.config.groups.at(leader);
+    places.insert(places.end(), others.begin(), others.end());
+  }
+  return places;
+}
+
+bool displaces(const ModelState& model, ModelId other) {
+  return std::binary_search(model.config.displaces.begin(), model.config.displaces.end(), other);
+}
+
+bool stays(const State& state, const ModelState& model) {
+  return (model.config.pin && !model.removed) || !state.options.planner.evict;
+}
+
+std::int64_t longest_waiting(const State& state, const ModelState& model) {
+  std::int64_t longest = 0;
+  for (const auto& [key, request] : model.waiting) {
+    longest = std::max(longest, state.requests.at(request).need);
+  }
+  return longest;
+}
+
+std::int64_t engine_pages(const ModelState& model) {
+  std::int64_t pages = 0;
+  for (const auto& [device, footprint] : model.config.footprints) {
+    pages = std::max(pages, footprint.image_pages);
+  }
+  return pages > 0 ? pages : std::max<std::int64_t>(model.learned_pages, 1);
+}
+
+Duration residence(const ModelState& model, const Instance& instance) {
+  const Duration most = std::max(model.config.min_residence, kResidenceSwaps * model.swap_in);
+  if (!instance.in_flight.empty()) {
+    return most;
+  }
+  if (model.last_arrival <= instance.serving_since) {
+    return {};
+  }
+  return std::min(most, model.last_used - instance.serving_since + model.swap_in / 2);
+}
+
+std::string names(const State& state, const std::vector<ModelId>& models) {
+  std::string text;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    text += i == 0 ? "" : i + 1 == models.size() ? " and " : ", ";
+    text += state.models.at(models[i]).config.name;
+  }
+  return text;
+}
+
+std::string number(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), value < 10 ? "%.2g" : "%.0f", value);
+  return text.data();
+}
+
+std::string who_waits(const ModelState& model) {
+  const std::size_t waiting = model.waiting.size();
+  return waiting == 0   ? "an operator wants it"
+         : waiting == 1 ? "a request waits"
+                        : std::to_string(waiting) + " requests wait";
+}
+
+std::string too_large(const State& state, const ModelState& model) {
+  const std::string name = "model '" + model.config.name + "'";
+  if (model.external() && !model.config.footprints.empty()) {
+    const ManagerDevice& device = state.devices.at(model.config.footprints.begin()->first).config;
+    return name + " needs " + std::to_string(engine_pages(model)) +
+           " pages of memory; its device, " + device.name + ", has " + std::to_string(device.pages);
+  }
+  const policy::Footprint* least = nullptr;
+  for (const auto& [id, footprint] : model.config.footprints) {
+    if (least == nullptr || policy::pages_to_load(footprint) < policy::pages_to_load(*least)) {
+      least = &footprint;
+    }
+  }
+  const ManagerDevice* largest = nullptr;
+  for (const auto& [id, device] : state.devices) {
+    if (largest == nullptr || device.config.pages > largest->pages) {
+      largest = &device.config;
+    }
+  }
+  if (least == nullptr || largest == nullptr) {
+    return name + " has no device that may hold it";
+  }
+  return name + " needs " + policy::describe(*least) + " of memory; the largest device, " +
+         largest->name + ", has " + std::to_string(largest->pages);
+}
+
+}  // namespace heddle::core::manager

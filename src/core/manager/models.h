@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/manager/state.h"
+
+/// What can be said of a model without looking at devices.
+namespace heddle::core::manager {
+
+/// Of a model on a device, which for a sharded one is where its rank 0 is; nothing else has it.
+[[nodiscard]] policy::ReplicaId replica_id(DeviceId device, ModelId model);
+[[nodiscard]] DeviceId device_of(policy::ReplicaId replica);
+[[nodiscard]] ModelId model_of(policy::ReplicaId replica);
+
+/// The model that this is a shard of; itself if it is none, or rank 0.
+[[nodiscard]] ModelId whole(const State& state, ModelId model);
+
+/// Where the shards are when this device leads, by rank. A model that is not sharded is a block of
+/// one.
+[[nodiscard]] std::vector<ShardPlace> block(const State& state, ModelId model, DeviceId leader);
+
+/// Whether `other` cannot stay when `model` comes.
+[[nodiscard]] bool displaces(const ModelState& model, ModelId other);
+
+/// Whether it never leaves for another model.
+[[nodiscard]] bool stays(const State& state, const ModelState& model);
+
+/// The most tokens that a request has which waits for the model; 0 when none does.
+[[nodiscard]] std::int64_t longest_waiting(const State& state, const ModelState& model);
+
+/// Pages that an external engine may hold of its device while it runs.
+[[nodiscard]] std::int64_t engine_pages(const ModelState& model);
+
+/// How long an external engine stays at least. One that is idle has answered all requests; if none
+/// has come since the engine did, it may go at once, so that users who alternate between engines
+/// wait for one switch and no longer. If one has come, the next may follow soon: the engine stays
+/// until it was idle for half of what bringing it back takes.
+[[nodiscard]] Duration residence(const ModelState& model, const Instance& instance);
+
+/// "morse", "morse and sorter".
+[[nodiscard]] std::string names(const State& state, const std::vector<ModelId>& models);
+
+/// For people: two digits, or whole.
+[[nodiscard]] std::string number(double value);
+
+/// "2 requests wait": why the model is loaded now.
+[[nodiscard]] std::string who_waits(const ModelState& model);
+
+/// Why the model cannot be had, in numbers: what it needs where it needs least, and what there is.
+[[nodiscard]] std::string too_large(const State& state, const ModelState& model);
+
+}  // namespace heddle::core::manager

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/manager/state.h"
+
+/// Who holds, or would hold, how many pages of a device.
+namespace heddle::core::manager {
+
+/// What the model holds of the device, or will when it is loaded. The models of a device share one
+/// workspace, the largest that any of them needs; of its own workspace the model holds what it has
+/// beyond one of `workspace` pages, that of the model for which this is asked. Together with that
+/// these are never less than the largest of all, whichever models stay.
+[[nodiscard]] std::int64_t pages_of(const State& state,
+                                    const DeviceState& device,
+                                    ModelId model,
+                                    std::int64_t workspace = 0);
+
+/// The workspace that the model has on the device; 0 of an external engine, or of no model.
+[[nodiscard]] std::int64_t workspace_of(const State& state,
+                                        const DeviceState& device,
+                                        ModelId model);
+
+/// The largest that any model has there: with it, what models hold of the device adds up.
+[[nodiscard]] std::int64_t largest_workspace(const State& state, const DeviceState& device);
+
+/// What a load may take that brings a workspace of so many pages. Evictions under way count as
+/// done, as the worker keeps the order; not so those of external engines, which take long and may
+/// not free what they should. A group leaves nothing, but staged shards do.
+[[nodiscard]] std::int64_t free_pages(const State& state,
+                                      const DeviceState& device,
+                                      std::int64_t workspace = 0);
+
+/// The longest prompt and answer together [tokens] that the model can have on the device, alone
+/// there, with the KV that every device of its group has room for; at most its context. 0: unknown
+/// model, or the device cannot hold it.
+[[nodiscard]] std::int64_t tokens_max(const State& state, ModelId model, DeviceId device);
+/// The same on the device that suits it best.
+[[nodiscard]] std::int64_t tokens_max(const State& state, ModelId model);
+
+}  // namespace heddle::core::manager

@@ -1,0 +1,35 @@
+#pragma once
+
+#include "core/manager/claims.h"
+#include "core/manager/demand.h"
+#include "core/manager/devices.h"
+#include "core/manager/drain_plans.h"
+#include "core/manager/load_attempts.h"
+#include "core/manager/loads.h"
+#include "core/manager/outbox.h"
+#include "core/manager/request_queues.h"
+#include "core/manager/residency.h"
+#include "core/manager/shortages.h"
+#include "core/manager/state.h"
+#include "core/manager/tickets.h"
+
+namespace heddle::core::manager {
+
+/// The parts of the manager's core, for whatever takes in events or decides: it reads `state`, and
+/// changes that only through the part that writes it.
+struct Parts {
+  const State& state;
+  Outbox& out;
+  Demand& demand;
+  RequestQueues& queues;
+  Tickets& tickets;
+  LoadAttempts& attempts;
+  Devices& devices;
+  Residency& residency;
+  Shortages& shortages;
+  Loads& loads;
+  DrainPlans& plans;
+  Claims& claims;
+};
+
+}  // namespace heddle::core::manager

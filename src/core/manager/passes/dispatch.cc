@@ -1,0 +1,90 @@
+#include <algorithm>
+#include <vector>
+
+#include "core/manager/models.h"
+#include "core/manager/pages.h"
+#include "core/manager/passes/passes.h"
+#include "core/manager/views.h"
+
+namespace heddle::core::manager {
+namespace {
+
+/// Whether a request that has to run alone may run on the device now, which is kept free for it.
+bool has_to_itself(const Parts& core, RequestId id, const DeviceState& device) {
+  if (!device.alone && !device.plan) {
+    core.queues.keep_alone(device.config.id, id);
+  }
+  return device.alone == id &&
+         std::all_of(device.instances.begin(), device.instances.end(), [](const auto& entry) {
+           return entry.second.in_flight.empty();
+         });
+}
+
+/// Sends the request to the instance, unless it or another has to run alone and cannot yet.
+bool send(const Parts& core, RequestId id, DeviceId device_id) {
+  const RequestState& request = core.state.requests.at(id);
+  const DeviceState& device = core.state.devices.at(device_id);
+  const Instance& instance = device.instances.at(request.model);
+  const std::int64_t room = tokens_max(core.state, request.model, device_id);
+  if (request.need > room || core.state.now < instance.resting_until) {
+    core.out.wake_by(instance.resting_until);
+    return false;
+  }
+  if (core.state.models.at(request.model).external()) {
+    core.queues.send(id, device_id, std::nullopt);
+    return true;
+  }
+  const bool runs_alone = request.deaths >= kDeathsInCompany;
+  if (runs_alone ? !has_to_itself(core, id, device) : device.alone && device.alone != id) {
+    return false;
+  }
+  // Wherever it goes on, the answer is no shorter and no longer than it would have become here.
+  core.queues.send(id, device_id, room);
+  return true;
+}
+
+/// Where a request may go. One that has to run alone keeps one device free, not all of them.
+std::vector<DeviceId> candidates(const State& state, RequestId id) {
+  const RequestState& request = state.requests.at(id);
+  std::vector<DeviceId> places = serving_places(state, request.model);
+  if (request.deaths < kDeathsInCompany) {
+    return places;
+  }
+  for (const auto& [device_id, device] : state.devices) {
+    if (device.alone == id) {
+      return {device_id};
+    }
+  }
+  places.resize(std::min<std::size_t>(places.size(), 1));
+  return places;
+}
+
+}  // namespace
+
+void release(const Parts& core) {
+  for (const auto& [id, device] : core.state.devices) {
+    if (!device.alone || core.state.requests.at(*device.alone).device) {
+      continue;
+    }
+    const auto found = device.instances.find(core.state.requests.at(*device.alone).model);
+    if (found == device.instances.end() || !found->second.is<Serving>()) {
+      core.queues.release(id);
+    }
+  }
+}
+
+void dispatch(const Parts& core) {
+  for (const auto& [id, model] : core.state.models) {
+    const std::map<QueueKey, RequestId> waiting = model.waiting;
+    for (const auto& [key, request] : waiting) {
+      const std::vector<DeviceId> places = candidates(core.state, request);
+      const bool sent = std::any_of(
+          places.begin(), places.end(), [&](DeviceId place) { return send(core, request, place); });
+      if (!sent) {
+        core.queues.hold(request);
+      }
+    }
+  }
+}
+
+}  // namespace heddle::core::manager

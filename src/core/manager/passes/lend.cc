@@ -1,0 +1,155 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "core/manager/groups.h"
+#include "core/manager/models.h"
+#include "core/manager/pages.h"
+#include "core/manager/passes/passes.h"
+#include "core/manager/value.h"
+#include "core/manager/views.h"
+#include "policy/lending.h"
+
+namespace heddle::core::manager {
+namespace {
+
+/// Where PlannerOptions::value is off, models are idle after so many times their load time (Prism's
+/// rule).
+constexpr std::int64_t kLoadsIdle = 5;
+
+/// The models of a device that could lend. None while one is being evicted: what that frees comes
+/// first.
+std::vector<policy::IdleModel> idle_models(const Parts& core, const DeviceState& device) {
+  const State& state = core.state;
+  std::vector<policy::IdleModel> idle;
+  const std::int64_t workspace = workspace_of(state, device, device.shortage.model);
+  for (const auto& [id, instance] : device.instances) {
+    const ModelId all = whole(state, id);
+    const ModelState& model = state.models.at(all);
+    if (instance.is<Evicting>()) {
+      return {};
+    }
+    const Instant last_used = std::max(model.last_used, instance.load_began);
+    const Instant rests = last_used + kLoadsIdle * load_time(model, device);
+    const bool resident =
+        model.sharded() ? instance.staged() && instance.is<Member>() : instance.is<Serving>();
+    const bool lends = resident && !model.external() && !busy(state, all, instance) &&
+                       !stays(state, model) &&
+                       state.now >= instance.serving_since + model.config.min_residence;
+    if (lends && (state.options.planner.value || state.now >= rests)) {
+      idle.push_back({.model = id,
+                      .worth = worth(state, device, id),
+                      .pages = pages_of(state, device, id, workspace),
+                      .last_used = last_used});
+    } else if (lends) {
+      core.out.wake_by(rests);
+    }
+  }
+  return idle;
+}
+
+/// Where sequences have waited for as much as it costs, and no device that their model has, or is
+/// about to have, has room for them, it gets another.
+void relieve(const Parts& core, const DeviceState& device) {
+  const State& state = core.state;
+  const Shortage& shortage = device.shortage;
+  const auto found = state.models.find(shortage.model);
+  if (found == state.models.end() || found->second.external() || found->second.grouped() ||
+      found->second.removed) {
+    return;
+  }
+  const bool coming = std::any_of(state.devices.begin(), state.devices.end(), [&](const auto& e) {
+    const auto there = e.second.instances.find(found->first);
+    return there != e.second.instances.end() &&
+           (!there->second.complete || e.second.shortage.sequences == 0);
+  });
+  const auto place = coming ? std::nullopt : place_for_replica(state, found->first);
+  if (!place) {
+    return;
+  }
+  const double cost = to_seconds(place->load_takes) + place->lost;
+  if (shortage.waited < cost) {
+    core.out.wake_by(state.now + policy::until_paid(cost, shortage.waited, shortage.sequences));
+    return;
+  }
+  if (core.loads.replica(found->first,
+                         *place,
+                         LoadReason::kPressure,
+                         std::to_string(shortage.sequences) + " of the requests at " +
+                             device.config.name + " wait for memory")) {
+    core.shortages.pay(device.config.id, cost);
+  }
+}
+
+void lend_on(const Parts& core, const DeviceState& device) {
+  const Shortage& shortage = device.shortage;
+  const policy::Lending lending = policy::choose_lenders(
+      idle_models(core, device), shortage.pages, shortage.waited, shortage.sequences);
+  if (lending.next) {
+    core.out.wake_by(core.state.now + *lending.next);
+  }
+  core.shortages.pay(device.config.id, lending.paid);
+  for (const ModelId lender : lending.lenders) {
+    core.residency.evict(
+        device.config.id, lender, EvictMode::kWhenIdle, EvictionReason::kOutgrown, shortage.model);
+  }
+  if (lending.lenders.empty() && core.state.options.planner.pressure) {
+    relieve(core, device);
+  }
+}
+
+/// Has requests that wait for memory go where their model has some, as many as there is room for.
+/// Once a period, so that what they take there is seen before more follow.
+void recall_from(const Parts& core, const DeviceState& device) {
+  const State& state = core.state;
+  const Shortage& shortage = device.shortage;
+  const auto found = state.models.find(shortage.model);
+  if (!device.up || shortage.sequences == 0 || state.now < shortage.recall_at ||
+      found == state.models.end() || found->second.grouped() || found->second.external()) {
+    return;
+  }
+  const auto& [id, model] = *found;
+  const std::vector<DeviceId> places = serving_places(state, id);
+  if (places.empty() || places.front() == device.config.id) {
+    return;
+  }
+  const DeviceState& there = state.devices.at(places.front());
+  const Instance& instance = there.instances.at(id);
+  const std::int64_t workspace = workspace_of(state, there, id);
+  const std::int64_t most = policy::recallable(shortage.sequences,
+                                               shortage.pages,
+                                               free_pages(state, there, workspace) - workspace,
+                                               model.config.batch - std::ssize(instance.in_flight));
+  if (there.shortage.sequences == 0 && instance.complete && most > 0) {
+    core.shortages.recalled(device.config.id, state.now + state.options.planner.period);
+    core.out.act(TellWorker{.device = device.config.id,
+                            .epoch = device.epoch,
+                            .message = RecallRequests{.model = id, .most = most}});
+  }
+}
+
+}  // namespace
+
+void recall(const Parts& core) {
+  if (!core.state.options.planner.pressure) {
+    return;
+  }
+  for (const auto& [id, device] : core.state.devices) {
+    recall_from(core, device);
+  }
+}
+
+void lend(const Parts& core) {
+  if (core.state.drain_deadline) {
+    return;
+  }
+  for (const auto& [id, device] : core.state.devices) {
+    core.shortages.count(id);
+    if (device.up && !device.plan && device.shortage.pages > 0) {
+      lend_on(core, device);
+    }
+  }
+}
+
+}  // namespace heddle::core::manager

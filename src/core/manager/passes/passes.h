@@ -1,0 +1,52 @@
+#pragma once
+
+#include "core/manager/parts.h"
+
+/// What the manager does again after every event, one pass after the other. A pass reads the state,
+/// has the parts of the core do what it decides, and calls no other pass; manager_core.cc has their
+/// order.
+namespace heddle::core::manager {
+
+// ---- Each in a file of its name in this folder ----
+
+/// Fails requests whose deadline has passed; all of them once the server's own has.
+void expire(const Parts& core);
+
+/// Unloads what an operator wants gone, and what the configuration does not have any more.
+void unload(const Parts& core);
+/// A model that serves where a request of its own does not fit takes no more and goes when it is
+/// idle, to be placed where it fits. If no request waits for that any more, it stays.
+void unload_cramped(const Parts& core);
+
+/// Keeps groups whole: without a shard the others go, and a group that is complete is formed.
+void tend_groups(const Parts& core);
+
+/// A device that was kept free for one request is free for all again when that cannot run there.
+void release(const Parts& core);
+/// Sends requests that wait to devices that serve their model.
+void dispatch(const Parts& core);
+
+/// Finds places for the models that requests or operators wait for, the longest wait first.
+void place(const Parts& core);
+
+/// Recalls requests that wait for memory where another device of their model has some.
+void recall(const Parts& core);
+/// Has idle models give their pages to requests that have waited for as much as those are worth,
+/// and gives models that lack memory another device (Prism; policy/lending.h).
+void lend(const Parts& core);
+
+/// Gives models with more load than their instances should bear one more instance; spares one of
+/// those that have less, so that it is idle when another model wants its pages.
+void scale(const Parts& core);
+
+/// Moves the model whose move relieves KV pressure most (Prism).
+void balance(const Parts& core);
+/// Where a model that moves serves elsewhere by now, the instance that it leaves is sent nothing
+/// more and goes when it is idle. If it did not get there, it stays.
+void finish_moves(const Parts& core);
+
+/// Loads what the forecast expects, where it costs no other model more than it is worth; on each
+/// device one at a time, and not while a load that requests wait for is under way (WarmServe).
+void prewarm(const Parts& core);
+
+}  // namespace heddle::core::manager

@@ -1,0 +1,207 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/manager/groups.h"
+#include "core/manager/models.h"
+#include "core/manager/pages.h"
+#include "core/manager/passes/passes.h"
+#include "core/manager/views.h"
+
+namespace heddle::core::manager {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// From the first configuration on, devices are expected to start within this.
+constexpr Duration kDevicesStart = 10s;
+
+/// What is loaded for no request yet waits until all devices have started that may hold it, or the
+/// one that starts first would get whatever is to be there from the beginning.
+bool waits_for_devices(const State& state, const ModelState& model) {
+  return model.waiting.empty() && model.frozen == 0 && state.now < state.began + kDevicesStart &&
+         std::any_of(
+             model.config.footprints.begin(),
+             model.config.footprints.end(),
+             [&](const auto& entry) {
+               return state.devices.at(entry.first).epoch == WorkerEpoch{};
+             });
+}
+
+/// Whether the model is on its way to a device, or serves on one.
+bool under_way(const State& state, ModelId id, const ModelState& model) {
+  return std::any_of(state.devices.begin(), state.devices.end(), [&](const auto& entry) {
+    const DeviceState& device = entry.second;
+    const auto found = device.instances.find(id);
+    const bool coming = found != device.instances.end() &&
+                        ((found->second.template is<Loading>() && !found->second.staged()) ||
+                         (found->second.template is<Serving>() && !blocked(state, device, id)) ||
+                         (found->second.template is<Evicting>() && model.external()));
+    return coming || (device.plan && device.plan->model == id);
+  });
+}
+
+/// Since when requests stand still with their external engine.
+Instant frozen_since(const State& state, ModelId model) {
+  Instant since = Instant::max();
+  for (const auto& [id, device] : state.devices) {
+    const auto found = device.instances.find(model);
+    if (found != device.instances.end() && found->second.is<Suspended>()) {
+      for (const RequestId request : found->second.in_flight) {
+        since = std::min(since, state.requests.at(request).arrived);
+      }
+    }
+  }
+  return since;
+}
+
+/// When the first request, or operator, began to wait for the model.
+Instant waiting_since(const State& state, ModelId id, const ModelState& model) {
+  Instant since = model.frozen > 0 ? frozen_since(state, id) : Instant::max();
+  for (const auto& [key, request] : model.waiting) {
+    since = std::min(since, state.requests.at(request).arrived);
+  }
+  for (const auto& [ticket, at] : model.loads_asked) {
+    since = std::min(since, at);
+  }
+  return since;
+}
+
+/// Among blocks that can be claimed, the one whose models have the fewest requests.
+std::optional<DeviceId> least_busy(const State& state,
+                                   const std::vector<policy::PlacementDevice>& views,
+                                   ModelId model) {
+  std::optional<std::pair<std::int64_t, DeviceId>> best;
+  for (const policy::PlacementDevice& view : views) {
+    std::int64_t queue = 0;
+    bool engines = false;
+    for (const policy::ResidentView& resident : view.residents) {
+      queue += resident.queue;
+      // A suspended engine may hold pages for as long as it has requests.
+      engines = engines || state.models.at(resident.model).external();
+    }
+    if (!engines && claimable(state, model, view.id)) {
+      const std::pair offer(queue, view.id);
+      best = best ? std::min(*best, offer) : offer;
+    }
+  }
+  return best ? std::optional(best->second) : std::nullopt;
+}
+
+/// Says why a model is not brought in at once, when that changes.
+void note_waiting(const Parts& core, ModelId id, const policy::Placement& placement) {
+  const bool waits = placement.outcome == policy::PlacementOutcome::kWait;
+  if (core.queues.waits_for(id, waits ? std::optional(placement.reason) : std::nullopt) && waits) {
+    core.out.note(
+        DecisionKind::kWait, id, std::nullopt, std::string(policy::reason_name(placement.reason)));
+  }
+}
+
+/// Why no device can ever hold the model as things are.
+std::string why_never(const State& state, const ModelState& model, policy::PlacementReason reason) {
+  if (model.sharded()) {
+    return too_large(state, model) + "; it is cut over " +
+           std::to_string(model.config.groups.begin()->second.size() + 1) +
+           " devices, which it must have to itself";
+  }
+  return too_large(state, model) + (reason != policy::PlacementReason::kPinned ? ""
+                                    : state.options.planner.evict
+                                        ? "; pinned models leave too few of them"
+                                        : "; those that are there, and stay, leave too few");
+}
+
+/// Loads the model where its victims can go at once; else drains them.
+void take(const Parts& core, ModelId id, const policy::Placement& placement) {
+  const DeviceState& there = core.state.devices.at(placement.device);
+  const bool slow =
+      std::any_of(placement.victims.begin(), placement.victims.end(), [&](ModelId victim) {
+        const ModelState& model = core.state.models.at(victim);
+        return model.external() || (model.grouped() && staged(there, victim) == nullptr);
+      });
+  if (placement.outcome == policy::PlacementOutcome::kLoad && !slow) {
+    core.loads.wanted(
+        placement.device, id, placement.victims, policy::reason_name(placement.reason));
+    return;
+  }
+  core.plans.begin(placement.device, id, placement.victims);
+  core.plans.advance();  // Those that are idle need no draining, though leaving may take its time.
+}
+
+/// Where a sharded model goes. A model that has waited long enough claims the block with the least
+/// to do though it cannot be had at once: of several devices, one would always be busy.
+std::optional<DeviceId> block_to_claim(const Parts& core,
+                                       ModelId id,
+                                       const policy::Placement& placement,
+                                       const std::vector<policy::PlacementDevice>& views,
+                                       Instant since) {
+  if (placement.outcome == policy::PlacementOutcome::kLoad ||
+      placement.outcome == policy::PlacementOutcome::kDrain) {
+    return placement.device;
+  }
+  const Instant patience = since + core.state.options.drain_after;
+  if (placement.outcome != policy::PlacementOutcome::kWait) {
+    return std::nullopt;
+  }
+  core.out.wake_by(patience);
+  return core.state.now >= patience ? least_busy(core.state, views, id) : std::nullopt;
+}
+
+void place_model(const Parts& core, ModelId id, Instant since) {
+  const State& state = core.state;
+  const ModelState& model = state.models.at(id);
+  const Places places = places_for(state, id, longest_waiting(state, model));
+  for (const policy::PlacementDevice& place : places.views) {
+    for (const ShardPlace& part : block(state, id, place.id)) {
+      core.out.wake_by(state.devices.at(part.device).paused_until);
+    }
+  }
+  const policy::Placement placement = policy::choose_placement(
+      places.views,
+      state.now,
+      since,
+      {.drain_after = state.options.drain_after, .load = places.load_takes});
+  note_waiting(core, id, placement);
+  if (placement.outcome == policy::PlacementOutcome::kWait && placement.retry_at) {
+    core.out.wake_by(*placement.retry_at);
+  }
+  if (placement.outcome == policy::PlacementOutcome::kNever) {
+    core.attempts.give_up(
+        id, {Code::kUnavailable, why_never(state, model, placement.reason)}, places.fits_elsewhere);
+    if (places.fits_elsewhere > 0 && model.wanted()) {
+      place_model(core, id, since);  // The shorter requests.
+    }
+  } else if (model.sharded()) {
+    if (const auto leader = block_to_claim(core, id, placement, places.views, since)) {
+      core.claims.claim(id, *leader);
+    }
+  } else if (placement.outcome == policy::PlacementOutcome::kLoad ||
+             placement.outcome == policy::PlacementOutcome::kDrain) {
+    take(core, id, placement);
+  }
+}
+
+}  // namespace
+
+void place(const Parts& core) {
+  const State& state = core.state;
+  std::vector<std::pair<Instant, ModelId>> wanted;
+  for (const auto& [id, model] : state.models) {
+    if (!model.wanted() || model.claims || under_way(state, id, model)) {
+      continue;
+    }
+    if (state.now < model.retry_at) {
+      core.out.wake_by(model.retry_at);
+    } else if (waits_for_devices(state, model)) {
+      core.out.wake_by(state.began + kDevicesStart);
+    } else {
+      wanted.emplace_back(waiting_since(state, id, model), id);
+    }
+  }
+  std::sort(wanted.begin(), wanted.end());
+  for (const auto& [since, id] : wanted) {
+    place_model(core, id, since);
+  }
+}
+
+}  // namespace heddle::core::manager

@@ -1,0 +1,408 @@
+#include "policy/prewarm.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/manager/groups.h"
+#include "core/manager/models.h"
+#include "core/manager/pages.h"
+#include "core/manager/passes/passes.h"
+#include "core/manager/value.h"
+#include "core/manager/views.h"
+#include "policy/autoscale.h"
+
+namespace heddle::core::manager {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A replica that was prewarmed begins to serve at once.
+constexpr Duration kHitTime = 1ms;
+/// Of a model that was asked for so long ago [periods] it is not known yet that it is idle.
+constexpr std::int64_t kInUse = 4;
+/// Windows whose highest load stands for a model that cannot be forecast.
+constexpr std::int64_t kRecentWindows = 12;
+
+/// What a model needs where there is a workspace for it.
+std::int64_t pages_beside_workspace(const policy::Footprint& footprint) {
+  return policy::pages_to_load(footprint) - footprint.overhead_pages;
+}
+
+/// Whether it has requests, or had some a moment ago.
+bool in_use(const State& state, ModelId id, const Instance& instance) {
+  return busy(state, id, instance) ||
+         state.now - state.models.at(id).demand.last_used() < kInUse * state.options.planner.period;
+}
+
+// ---- What lies where ----
+
+/// How an instance of a model of ours stands, as prewarming sees it.
+policy::ReplicaState replica_state(const State& state, ModelId id, const Instance& instance) {
+  return instance.is<Loading>()      ? policy::ReplicaState::kLoading
+         : instance.is<Draining>()   ? policy::ReplicaState::kDraining
+         : busy(state, id, instance) ? policy::ReplicaState::kServing
+                                     : policy::ReplicaState::kReady;
+}
+
+policy::PlacedReplica placed_replica(const State& state,
+                                     const DeviceState& device,
+                                     ModelId id,
+                                     std::int64_t workspace) {
+  const ModelState& model = state.models.at(id);
+  const Instance& instance = device.instances.at(id);
+  return {.id = replica_id(device.config.id, id),
+          .model = id,
+          .state = replica_state(state, id, instance),
+          .devices = {device.config.id},
+          .pages = pages_of(state, device, id, workspace),
+          .worth = {.score = worth(state, device, id)},
+          .pinned = model.config.pin || !instance.complete,
+          .last_used = std::max(model.last_used, instance.load_began),
+          .in_use = in_use(state, id, instance)};
+}
+
+/// A group that is there is one replica, though it goes piece by piece while it is staged.
+policy::PlacedReplica placed_group(const State& state, ModelId id, DeviceId leader) {
+  const DeviceState& first = state.devices.at(leader);
+  const ModelState& model = state.models.at(id);
+  const Instance& instance = first.instances.at(id);
+  const Gathered there = gathered(state, id, leader);
+  const std::int64_t workspace = largest_workspace(state, first);
+  const bool serves = !instance.staged() && !instance.is<Loading>();
+  const bool complete = there.complete == there.shards;
+  policy::PlacedReplica replica{
+      .id = replica_id(leader, id),
+      .model = id,
+      .state = complete ? policy::ReplicaState::kReady : policy::ReplicaState::kLoading,
+      .pages = instance.staged() ? pages_of(state, first, id, workspace)
+                                 : first.config.pages - workspace,
+      .worth = {.score = worth(state, first, id)},
+      .pinned = model.config.pin || !complete,
+      .last_used = std::max(model.last_used, instance.load_began),
+      .in_use = serves && in_use(state, id, instance)};
+  if (serves && instance.is<Draining>()) {
+    replica.state = policy::ReplicaState::kDraining;
+  } else if (serves && busy(state, id, instance)) {
+    replica.state = policy::ReplicaState::kServing;
+  }
+  for (const ShardPlace& place : block(state, id, leader)) {
+    replica.devices.push_back(place.device);
+  }
+  return replica;
+}
+
+/// What is left of a group that has lost a shard is as good as free.
+void free_left_over(const State& state,
+                    ModelId id,
+                    DeviceId leader,
+                    std::vector<policy::MapDevice>& devices) {
+  for (const ShardPlace& place : block(state, id, leader)) {
+    const DeviceState& device = state.devices.at(place.device);
+    const auto known = std::find_if(
+        devices.begin(), devices.end(), [&](const auto& each) { return each.id == place.device; });
+    if (known->prewarmable && left_over(state, device, place.model)) {
+      known->free_pages += pages_of(state, device, place.model, largest_workspace(state, device));
+    }
+  }
+}
+
+/// What models of ours that run may still grow by is not free, nor is a workspace for any model:
+/// beside that, what they need adds up.
+policy::ReplicaMap replica_map(const State& state) {
+  std::vector<policy::MapDevice> devices;
+  std::vector<policy::PlacedReplica> replicas;
+  for (const auto& [device_id, device] : state.devices) {
+    const bool open = device.up && !device.plan && !device.alone && !device.claimed &&
+                      !held(state, device) && state.now >= device.paused_until;
+    const std::int64_t workspace = largest_workspace(state, device);
+    std::int64_t growth = 0;
+    for (const auto& [id, instance] : device.instances) {
+      const ModelState& model = state.models.at(id);
+      if (!model.grouped() && !model.external() && !instance.is<Evicting>()) {
+        growth += busy(state, id, instance) ? instance.kv_peak - instance.kv_pages : 0;
+        replicas.push_back(placed_replica(state, device, id, workspace));
+      }
+    }
+    const std::int64_t free = free_pages(state, device, workspace) - workspace - growth;
+    devices.push_back({.id = device_id,
+                       .free_pages = open ? std::max<std::int64_t>(free, 0) : 0,
+                       .prewarmable = open,
+                       .launchable = open});
+  }
+  for (const auto& [id, model] : state.models) {
+    for (const auto& [leader, others] : model.config.groups) {
+      const auto& instances = state.devices.at(leader).instances;
+      const auto found = instances.find(id);
+      const bool here = found != instances.end() && !found->second.is<Evicting>();
+      if (here && gathered(state, id, leader).whole()) {
+        replicas.push_back(placed_group(state, id, leader));
+      } else {
+        free_left_over(state, id, leader, devices);
+      }
+    }
+  }
+  policy::ReplicaMap map(std::move(devices));
+  for (policy::PlacedReplica& replica : replicas) {
+    map.add(std::move(replica));
+  }
+  return map;
+}
+
+// ---- What is expected ----
+
+/// What a model is expected to need beyond the instances that serve.
+policy::ModelDemand model_demand(const Parts& core, ModelId id) {
+  const State& state = core.state;
+  const ModelState& model = state.models.at(id);
+  const DeviceState& device = state.devices.at(model.config.footprints.begin()->first);
+  std::int64_t instances = 0;
+  for (const auto& [device_id, each] : state.devices) {
+    const auto found = each.instances.find(id);
+    instances += found != each.instances.end() && busy(state, id, found->second) ? 1 : 0;
+  }
+  const policy::Forecast& forecast = expected(state, model, device);
+  const double capacity = policy::kScaleUpShare * static_cast<double>(model.config.batch);
+  const bool hot = core.demand.load(id) >= capacity / 2;
+  policy::Load load{.mean = forecast.load.mean,
+                    .peak = std::max(forecast.load.mean, forecast.load.peak)};
+  std::int64_t pages = pages_beside_workspace(model.config.footprints.begin()->second);
+  std::vector<std::vector<DeviceId>> blocks;
+  for (const auto& [leader, others] : model.config.groups) {
+    std::vector<DeviceId>& devices = blocks.emplace_back();
+    for (const ShardPlace& place : block(state, id, leader)) {
+      const ManagerModel& shard = state.models.at(place.model).config;
+      pages = std::max(pages, pages_beside_workspace(shard.footprints.at(place.device)));
+      devices.push_back(place.device);
+    }
+  }
+  if (model.sharded()) {  // It runs on one block, whatever its load.
+    load = {.mean = std::min(load.mean, capacity), .peak = std::min(load.peak, capacity)};
+  }
+  return policy::gate_demand(
+      {.model = id,
+       .mean_load = load.mean,
+       .peak_load = load.peak,
+       .batch = model.config.batch,
+       .instances = instances,
+       .devices = blocks.empty() ? 1 : std::ssize(blocks.front()),
+       .blocks = std::move(blocks),
+       .pages_per_device = pages,
+       .load_time = load_time(model, device),
+       .hit_time = kHitTime,
+       .ttft = model.objectives().ttft},
+      forecast,
+      hot ? policy::Heat::kHot : policy::Heat::kOther,
+      policy::recent_peak(model.demand.history(), state.window, kRecentWindows));
+}
+
+std::vector<policy::ModelDemand> expected_demands(const Parts& core) {
+  const State& state = core.state;
+  std::vector<policy::ModelDemand> demands;
+  for (const auto& [id, model] : state.models) {
+    const bool crowded = model.sharded() && !state.options.planner.evict;  // Beside what stays.
+    if (!model.external() && !model.config.part_of && !model.removed && !model.sent_away &&
+        state.now >= model.retry_at && !model.config.footprints.empty() && !crowded) {
+      demands.push_back(model_demand(core, id));
+    }
+  }
+  return demands;
+}
+
+// ---- What is done ----
+
+/// What has to leave for something that is to be prewarmed.
+struct Leaving {
+  std::vector<ShardPlace> at_once{};  ///< Idle; of a staged group, what is in the way.
+  std::vector<ShardPlace> groups{};   ///< Led from there, idle; they take their time.
+  double lost = 0;                    ///< Worth of all of these [s].
+  bool busy = false;                  ///< One of them is in use by now.
+};
+
+/// What leaves of the victims where something is to be loaded.
+Leaving leaving_victims(const State& state,
+                        const std::vector<ShardPlace>& places,
+                        const std::vector<policy::ReplicaId>& victims) {
+  Leaving leaving;
+  for (const policy::ReplicaId victim : victims) {
+    const ModelId id = model_of(victim);
+    const DeviceState& device = state.devices.at(device_of(victim));
+    const auto found = device.instances.find(id);
+    const bool waits = found != device.instances.end() && found->second.staged();
+    if (found == device.instances.end() || busy(state, id, found->second) ||
+        !(waits ? found->second.is<Member>() : found->second.is<Serving>())) {
+      leaving.busy = true;
+      return leaving;
+    }
+    leaving.lost += worth(state, device, id);
+    if (state.models.at(id).sharded() && !waits) {
+      leaving.groups.push_back({.model = id, .device = device.config.id});
+      continue;
+    }
+    for (const ShardPlace& part : block(state, id, device.config.id)) {
+      if (std::any_of(places.begin(), places.end(), [&](const ShardPlace& place) {
+            return place.device == part.device;
+          })) {
+        leaving.at_once.push_back(part);
+      }
+    }
+  }
+  return leaving;
+}
+
+/// What is left of groups leaves, too, as far as its room is wanted: the map counts it as free.
+void add_left_over(const State& state, const std::vector<ShardPlace>& places, Leaving& leaving) {
+  for (const ShardPlace& place : places) {
+    const DeviceState& device = state.devices.at(place.device);
+    const std::int64_t workspace = workspace_of(state, device, place.model);
+    std::int64_t room = free_pages(state, device, workspace);
+    for (const ShardPlace& other : leaving.at_once) {
+      room += other.device == place.device ? pages_of(state, device, other.model, workspace) : 0;
+    }
+    const std::int64_t need =
+        policy::pages_to_load(state.models.at(place.model).config.footprints.at(place.device));
+    for (const auto& [id, instance] : device.instances) {
+      const ShardPlace rest{.model = id, .device = place.device};
+      if (room < need && whole(state, id) != whole(state, place.model) &&
+          left_over(state, device, id) &&
+          std::count(leaving.at_once.begin(), leaving.at_once.end(), rest) == 0) {
+        room += pages_of(state, device, id, workspace);
+        leaving.at_once.push_back(rest);
+      }
+    }
+  }
+}
+
+/// Whether weights are on their way to the device.
+bool loads_now(const State& state, const DeviceState& device) {
+  return std::any_of(device.instances.begin(), device.instances.end(), [&](const auto& entry) {
+    const Instance& instance = entry.second;
+    const bool resident = instance.is<Serving>() || (instance.staged() && instance.is<Member>());
+    return instance.is<Loading>() ||
+           (resident && !instance.complete && !state.models.at(entry.first).external());
+  });
+}
+
+void load_ahead(const Parts& core,
+                const policy::PrewarmDecision& decision,
+                const std::vector<ShardPlace>& places,
+                const Leaving& leaving) {
+  const State& state = core.state;
+  const ModelState& model = state.models.at(decision.model);
+  const DeviceId leader = decision.devices.front();
+  const policy::Forecast& forecast = expected(state, model, state.devices.at(leader));
+  std::string because =
+      number(forecast.load.mean) + " requests at once expected, " + number(forecast.load.peak) +
+      " at most (forecasts are off by " + number(100 * forecast.error) + " %): worth " +
+      number(decision.worth.score) + " s of waiting, " + number(leaving.lost) + " s lost for it";
+  if (model.sharded()) {
+    because += "; " + std::to_string(places.size()) + " of its " +
+               std::to_string(gathered(state, decision.model, leader).shards) + " parts";
+  }
+  core.out.note(DecisionKind::kPrewarm, decision.model, leader, std::move(because));
+  for (const ShardPlace& place : places) {
+    for (const ShardPlace& other : leaving.at_once) {
+      if (other.device == place.device) {
+        core.residency.evict(place.device,
+                             other.model,
+                             EvictMode::kWhenIdle,
+                             EvictionReason::kDisplaced,
+                             decision.model);
+      }
+    }
+    core.residency.begin_load(
+        place.device,
+        place.model,
+        LoadReason::kForecast,
+        {.leader = place.device == leader ? std::nullopt : std::optional(leader),
+         .staged = model.sharded()});
+  }
+}
+
+/// What is missing of the model on the devices of the decision; nullopt: something else is on its
+/// way there, look again.
+std::optional<std::vector<ShardPlace>> missing_places(const State& state,
+                                                      const policy::PrewarmDecision& decision) {
+  std::vector<ShardPlace> places;
+  for (const ShardPlace& place : block(state, decision.model, decision.devices.front())) {
+    const DeviceState& device = state.devices.at(place.device);
+    if (loads_now(state, device)) {
+      return std::nullopt;
+    }
+    if (staged(device, place.model) != nullptr) {
+      continue;
+    }
+    if (device.instances.contains(place.model)) {
+      return std::vector<ShardPlace>{};  // It is being evicted.
+    }
+    places.push_back(place);
+  }
+  return places;
+}
+
+/// Carries out one decision of prewarming; false: not yet, look again.
+bool prewarm_on(const Parts& core,
+                const policy::PrewarmDecision& decision,
+                const std::vector<policy::ReplicaId>& victims) {
+  const State& state = core.state;
+  const auto places = missing_places(state, decision);
+  if (!places || places->empty()) {
+    return places.has_value();
+  }
+  Leaving leaving = leaving_victims(state, *places, victims);
+  if (leaving.busy) {
+    return true;
+  }
+  add_left_over(state, *places, leaving);
+  if (leaving.lost >= decision.worth.score) {
+    return true;
+  }
+  for (const ShardPlace& group : leaving.groups) {
+    core.residency.evict(group.device,
+                         group.model,
+                         EvictMode::kWhenIdle,
+                         EvictionReason::kDisplaced,
+                         decision.model);
+  }
+  const bool taken = std::any_of(places->begin(), places->end(), [&](const ShardPlace& place) {
+    return dedicated(state, state.devices.at(place.device));  // Until that group is gone.
+  });
+  // It takes no hold of devices and victims, nor minds what has: the map counts what others do
+  // there, and what is lost with a victim is weighed.
+  if (taken || !core.loads.admits({.kind = policy::ActionKind::kPrewarm,
+                                   .model = decision.model,
+                                   .worth = decision.worth.score})) {
+    return false;
+  }
+  load_ahead(core, decision, *places, leaving);
+  return true;
+}
+
+}  // namespace
+
+void prewarm(const Parts& core) {
+  const std::vector<policy::ModelDemand> demands = expected_demands(core);
+  if (demands.empty()) {
+    return;
+  }
+  core.residency.decay_peaks();
+  const bool value = core.state.options.planner.value;
+  std::vector<policy::ReplicaId> victims;
+  for (const policy::PrewarmDecision& decision :
+       policy::plan_prewarm(replica_map(core.state),
+                            demands,
+                            {.score = policy::ScoreVariant::kValue,
+                             .placement = value ? policy::PrewarmVariant::kCorrected
+                                                : policy::PrewarmVariant::kRoomiest,
+                             .worth_known = value})) {
+    if (decision.action == policy::PrewarmAction::kEvict) {
+      victims.push_back(decision.replica);
+    } else if (decision.action == policy::PrewarmAction::kLoad &&
+               !prewarm_on(core, decision, std::exchange(victims, {}))) {
+      core.loads.look_again();
+    }
+  }
+}
+
+}  // namespace heddle::core::manager

@@ -1,0 +1,66 @@
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "core/manager/models.h"
+#include "core/manager/passes/passes.h"
+#include "policy/autoscale.h"
+
+namespace heddle::core::manager {
+namespace {
+
+/// One device more for a model with so much load: one that it was spared on, else where that costs
+/// others less than the model's own requests would wait.
+void add_replica(const Parts& core, ModelId id, double load) {
+  for (const auto& [device_id, device] : core.state.devices) {
+    const auto here = device.instances.find(id);
+    if (here != device.instances.end() && here->second.spare) {
+      core.residency.spare(device_id, id, false);
+      return;
+    }
+  }
+  const std::optional<ReplicaPlace> place = place_for_replica(core.state, id);
+  if (place && place->lost <= load * to_seconds(place->load_takes)) {
+    core.loads.replica(id,
+                       *place,
+                       LoadReason::kLoad,
+                       number(load) + " requests at once on average, where a device should bear " +
+                           std::to_string(core.state.models.at(id).config.batch));
+  }
+}
+
+}  // namespace
+
+void scale(const Parts& core) {
+  const State& state = core.state;
+  for (const auto& [id, model] : state.models) {
+    if (model.external() || model.sharded() || model.removed || model.demand.in_system() == 0) {
+      continue;
+    }
+    std::vector<policy::InstanceView> running;
+    std::int64_t starting = 0;
+    for (const auto& [device_id, device] : state.devices) {
+      const auto found = device.instances.find(id);
+      if (found == device.instances.end()) {
+        continue;
+      }
+      starting += found->second.is<Loading>() ? 1 : 0;
+      if (found->second.is<Serving>() && !found->second.spare) {
+        running.push_back({.id = replica_id(device_id, id),
+                           .running = std::ssize(found->second.in_flight),
+                           .started = found->second.serving_since});
+      }
+    }
+    const double load = core.demand.load(id);
+    const policy::Scaling scaling = policy::choose_scaling(
+        load, model.config.batch, running, starting, state.now, {.least = 1});
+    for (const policy::ReplicaId spared : scaling.stop) {
+      core.residency.spare(device_of(spared), id, true);
+    }
+    if (scaling.start > 0) {
+      add_replica(core, id, load);
+    }
+  }
+}
+
+}  // namespace heddle::core::manager

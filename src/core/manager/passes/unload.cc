@@ -1,0 +1,87 @@
+#include <cstdint>
+
+#include "core/manager/groups.h"
+#include "core/manager/models.h"
+#include "core/manager/pages.h"
+#include "core/manager/passes/passes.h"
+
+namespace heddle::core::manager {
+namespace {
+
+/// One instance of a model that is to be unloaded.
+void unload_instance(const Parts& core,
+                     const DeviceState& device,
+                     ModelId id,
+                     const ModelState& model) {
+  const Instance& instance = device.instances.at(id);
+  const DeviceId device_id = device.config.id;
+  const EvictionReason why =
+      model.removed ? EvictionReason::kRemoved : model.unloads_asked.begin()->second;
+  // Whatever an external engine still holds, an operator wants back; one that is merely idle gives
+  // up what it can cheaply.
+  const bool ends = why != EvictionReason::kIdle;
+  const std::int64_t free = ends ? INT64_MAX : pages_of(core.state, device, id) / 2;
+  if (instance.is<Suspended>()) {
+    if (ends && (instance.in_flight.empty() || model.removed)) {
+      core.residency.evict(device_id, id, EvictMode::kNow, why, {}, free);
+    }
+  } else if (instance.is<Loading>()) {
+    core.residency.evict(device_id, id, EvictMode::kNow, why, {}, free);
+  } else if (!instance.is<Evicting>()) {
+    core.residency.drain(device_id, id);
+    if (instance.in_flight.empty()) {
+      core.residency.evict(device_id, id, EvictMode::kWhenIdle, why, {}, free);
+    }
+  }
+}
+
+}  // namespace
+
+/// A model that is not configured any more takes no requests, not even back from a worker that
+/// died.
+void unload(const Parts& core) {
+  const State& state = core.state;
+  for (const auto& [id, model] : state.models) {
+    if (model.removed) {
+      core.attempts.give_up(id,
+                            {Code::kNotFound,
+                             "model '" + model.config.name +
+                                 "' was removed from the configuration while the request waited "
+                                 "for it"});
+    }
+  }
+  for (const auto& [device_id, device] : state.devices) {
+    for (const auto& [id, instance] : device.instances) {
+      const ModelState& model = state.models.at(whole(state, id));
+      const bool follows = instance.part().leader && !instance.staged();
+      if ((model.removed || !model.unloads_asked.empty()) && !follows) {
+        unload_instance(core, device, id, model);
+      }
+    }
+  }
+}
+
+void unload_cramped(const Parts& core) {
+  const State& state = core.state;
+  for (const auto& [device_id, device] : state.devices) {
+    for (const auto& [id, instance] : device.instances) {
+      const bool follows = instance.part().leader && !instance.staged();
+      const Draining* draining = instance.as<Draining>();
+      if (follows || !(instance.is<Serving>() || (draining != nullptr && draining->cramped))) {
+        continue;
+      }
+      const bool cramped =
+          longest_waiting(state, state.models.at(id)) > tokens_max(state, id, device_id);
+      if (!cramped) {
+        core.residency.resume(device_id, id);
+        continue;
+      }
+      core.residency.drain(device_id, id, true);
+      if (instance.in_flight.empty()) {
+        core.residency.evict(device_id, id, EvictMode::kWhenIdle, EvictionReason::kCramped);
+      }
+    }
+  }
+}
+
+}  // namespace heddle::core::manager

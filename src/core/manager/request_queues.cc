@@ -1,0 +1,188 @@
+#include "core/manager/request_queues.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace heddle::core::manager {
+namespace {
+
+QueueKey key_of(const RequestState& request) {
+  return {.priority = request.priority, .order = request.order};
+}
+
+}  // namespace
+
+void RequestQueues::arrive(const RequestArrived& arrived) {
+  HEDDLE_CHECK(!state_.requests.contains(arrived.request));
+  ModelState& model = state_.models.at(arrived.model);
+  const std::int64_t answer =
+      arrived.open_ended ? std::min(arrived.max_tokens, policy::kUsefulTokens) : arrived.max_tokens;
+  const RequestState request{
+      .model = arrived.model,
+      .priority = arrived.priority,
+      .order = ++arrivals_,
+      .tokens = std::max<std::int64_t>(arrived.prompt_tokens + arrived.max_tokens, 1),
+      .need = std::max<std::int64_t>(arrived.prompt_tokens + answer, 1),
+      .arrived = state_.now,
+      .due = state_.now + model.objectives().ttft,
+      .deadline = arrived.deadline};
+  state_.requests[arrived.request] = request;
+  if (model.requests == 0) {
+    demand_.count_start(arrived.model);
+  }
+  ++model.requests;
+  demand_.arrived(arrived.model, arrived.prompt_tokens + arrived.max_tokens);
+  if (arrived.deadline) {
+    state_.deadlines.emplace(*arrived.deadline, arrived.request);
+  }
+  model.waiting.emplace(key_of(request), arrived.request);
+}
+
+void RequestQueues::send(RequestId id, DeviceId device_id, std::optional<std::int64_t> room) {
+  RequestState& request = state_.requests.at(id);
+  DeviceState& device = state_.devices.at(device_id);
+  Instance& instance = device.instances.at(request.model);
+  if (room) {
+    request.need = request.tokens = std::min(request.tokens, *room);
+  }
+  state_.models.at(request.model).waiting.erase(key_of(request));
+  const bool alone = std::all_of(device.instances.begin(),
+                                 device.instances.end(),
+                                 [](const auto& entry) { return entry.second.in_flight.empty(); });
+  device.undisturbed.reset();
+  if (alone && instance.answered && request.arrived == state_.now) {
+    device.undisturbed = id;
+  }
+  request.device = device_id;
+  instance.in_flight.insert(id);
+  instance.used = true;
+  out_.act(Dispatch{.request = id,
+                    .device = device_id,
+                    .epoch = device.epoch,
+                    .tokens = request.tokens,
+                    .due = request.due});
+}
+
+void RequestQueues::hold(RequestId id) {
+  RequestState& request = state_.requests.at(id);
+  if (!request.held) {
+    request.held = true;
+    out_.act(Hold{.request = id});
+  }
+}
+
+void RequestQueues::requeue(RequestId id) {
+  leave(id);
+  const RequestState& request = state_.requests.at(id);
+  state_.models.at(request.model).waiting.emplace(key_of(request), id);
+}
+
+void RequestQueues::recalled(RequestId id) {
+  ++state_.models.at(state_.requests.at(id).model).recalled;
+  requeue(id);
+}
+
+/// Takes a request out of its queue, or off its device.
+void RequestQueues::leave(RequestId id) {
+  RequestState& request = state_.requests.at(id);
+  if (request.device) {
+    state_.devices.at(*request.device).instances.at(request.model).in_flight.erase(id);
+    request.device.reset();
+  } else {
+    state_.models.at(request.model).waiting.erase(key_of(request));
+  }
+  for (auto& [device_id, device] : state_.devices) {
+    if (device.alone == id) {
+      device.alone.reset();
+    }
+  }
+}
+
+void RequestQueues::end(RequestId id, bool served) {
+  leave(id);
+  const RequestState request = state_.requests.at(id);
+  state_.requests.erase(id);
+  --state_.models.at(request.model).requests;
+  demand_.left(request.model, served ? std::optional(state_.now - request.arrived) : std::nullopt);
+  if (request.deadline) {
+    state_.deadlines.erase({*request.deadline, id});
+  }
+}
+
+void RequestQueues::cancel_on_worker(RequestId id) {
+  const RequestState& request = state_.requests.at(id);
+  if (request.device && !state_.models.at(request.model).external()) {
+    const WorkerEpoch epoch = state_.devices.at(*request.device).epoch;
+    out_.act(TellWorker{
+        .device = *request.device, .epoch = epoch, .message = CancelRequest{.request = id}});
+  }
+}
+
+void RequestQueues::finish(const RequestFinished& finished) {
+  const RequestState& request = state_.requests.at(finished.request);
+  if (request.device) {
+    DeviceState& device = state_.devices.at(*request.device);
+    if (device.undisturbed == finished.request && finished.ttft) {
+      demand_.observe_warm(request.model, *finished.ttft, finished.tpot);
+    }
+    device.instances.at(request.model).answered = true;
+  }
+  end(finished.request, true);
+}
+
+void RequestQueues::cancel(RequestId id) {
+  cancel_on_worker(id);
+  end(id, false);
+}
+
+void RequestQueues::fail(RequestId id, Error error) {
+  cancel(id);
+  out_.act(FailRequest{.request = id, .error = std::move(error)});
+}
+
+void RequestQueues::fail_as_told(RequestId id, const Error& error) {
+  end(id, false);
+  out_.act(FailRequest{.request = id, .error = error});
+}
+
+void RequestQueues::fail_waiting(ModelId model, const Error& error, std::int64_t longer_than) {
+  const std::map<QueueKey, RequestId> waiting = state_.models.at(model).waiting;
+  for (const auto& [key, request] : waiting) {
+    if (state_.requests.at(request).need > longer_than) {
+      fail(request, error);
+    }
+  }
+}
+
+std::int32_t RequestQueues::died(RequestId id) {
+  return ++state_.requests.at(id).deaths;
+}
+
+void RequestQueues::absolve(RequestId id) {
+  state_.requests.at(id).deaths = 0;
+}
+
+void RequestQueues::keep_alone(DeviceId device, RequestId id) {
+  state_.devices.at(device).alone = id;
+}
+
+void RequestQueues::release(DeviceId device) {
+  state_.devices.at(device).alone.reset();
+}
+
+void RequestQueues::disturb(DeviceId device) {
+  state_.devices.at(device).undisturbed.reset();
+}
+
+void RequestQueues::rest(DeviceId device, ModelId model, Instant until) {
+  state_.devices.at(device).instances.at(model).resting_until = until;
+}
+
+bool RequestQueues::waits_for(ModelId id, std::optional<policy::PlacementReason> reason) {
+  ModelState& model = state_.models.at(id);
+  return std::exchange(model.waits_for, reason) != reason;
+}
+
+}  // namespace heddle::core::manager

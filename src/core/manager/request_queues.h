@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/manager/demand.h"
+#include "core/manager/outbox.h"
+#include "core/manager/state.h"
+
+namespace heddle::core::manager {
+
+/// Two deaths may be another request's fault; then it runs alone, and the third is its own.
+inline constexpr std::int32_t kDeathsInCompany = 2;
+
+/// The requests that have arrived and not ended: each waits in its model's queue, or is in flight
+/// on one device.
+class RequestQueues {
+ public:
+  RequestQueues(State& state, Outbox& out, Demand& demand)
+      : state_(state), out_(out), demand_(demand) {}
+
+  /// Puts a new request, which may be accepted, into its model's queue.
+  void arrive(const RequestArrived& arrived);
+  /// Sends a request that waits to an instance of its model that serves. Of a model of ours, the
+  /// answer is from then on no longer than `room`, wherever the request goes on.
+  void send(RequestId id, DeviceId device, std::optional<std::int64_t> room);
+  /// Says that it waits; once a wait.
+  void hold(RequestId id);
+  /// Takes a request off its device and puts it into the queue, at the place its age gives it.
+  void requeue(RequestId id);
+  /// It came back from where it waited for memory.
+  void recalled(RequestId id);
+
+  /// Its answer is complete: forgets it.
+  void finish(const RequestFinished& finished);
+  /// Forgets it, and has its worker do so. External engines hear from the gateway that nobody waits
+  /// any more.
+  void cancel(RequestId id);
+  /// Ends it with an error, on its worker too.
+  void fail(RequestId id, Error error);
+  /// Ends it with an error that its worker gave.
+  void fail_as_told(RequestId id, const Error& error);
+  /// Fails those that wait for the model and need more than so many tokens.
+  void fail_waiting(ModelId model, const Error& error, std::int64_t longer_than);
+
+  /// A worker, or an engine, died under it. Its deaths since it last came further.
+  std::int32_t died(RequestId id);
+  /// It came further before its worker died: earlier deaths do not count.
+  void absolve(RequestId id);
+  /// Nothing else is sent to the device until this request has run there, or never will.
+  void keep_alone(DeviceId device, RequestId id);
+  void release(DeviceId device);
+  /// Something comes to the device: what runs there is not undisturbed.
+  void disturb(DeviceId device);
+  /// The engine did not take a request: it is sent none before `until`.
+  void rest(DeviceId device, ModelId model, Instant until);
+  /// Why the model is not loaded at once, if it is not. True when that has changed.
+  bool waits_for(ModelId model, std::optional<policy::PlacementReason> reason);
+
+ private:
+  void leave(RequestId id);
+  void end(RequestId id, bool served);
+  void cancel_on_worker(RequestId id);
+
+  State& state_;
+  Outbox& out_;
+  Demand& demand_;
+  std::uint64_t arrivals_ = 0;
+};
+
+}  // namespace heddle::core::manager

@@ -1,0 +1,262 @@
+#include "core/manager/residency.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "core/manager/groups.h"
+#include "core/manager/models.h"
+
+namespace heddle::core::manager {
+namespace {
+
+/// What is left of the most KV pages that a model had, after one period.
+constexpr double kPeakKept = 0.98;
+
+DecisionKind decision_of(LoadReason why) {
+  switch (why) {
+    case LoadReason::kForecast:
+      return DecisionKind::kPrewarm;
+    case LoadReason::kLoad:
+      return DecisionKind::kAdd;
+    case LoadReason::kPressure:
+      return DecisionKind::kMove;
+    default:
+      return DecisionKind::kLoad;
+  }
+}
+
+}  // namespace
+
+/// The instance that speaks for this one, to change it.
+Instance* Residency::leading_instance(DeviceId device, ModelId model) {
+  const Instance& here = instance(device, model);
+  if (!here.part().leader || here.staged()) {
+    return &instance(device, model);
+  }
+  auto& there = state_.devices.at(*here.part().leader).instances;
+  const auto found = there.find(whole(state_, model));
+  return found == there.end() ? nullptr : &found->second;
+}
+
+// ---- Who comes ----
+
+void Residency::load(DeviceId device,
+                     ModelId model,
+                     const std::vector<ModelId>& victims,
+                     LoadReason why,
+                     std::string because) {
+  const auto& instances = state_.devices.at(device).instances;
+  const auto here = instances.find(model);
+  HEDDLE_CHECK(here == instances.end() || here->second.is<Suspended>());
+  out_.note(decision_of(why), model, device, std::move(because));
+  for (const ModelId victim : victims) {
+    evict(device, victim, EvictMode::kWhenIdle, EvictionReason::kDisplaced, model);
+  }
+  begin_load(device, model, why);
+}
+
+void Residency::begin_load(DeviceId device_id,
+                           ModelId model,
+                           LoadReason why,
+                           const GroupPart& part) {
+  queues_.disturb(device_id);
+  DeviceState& device = state_.devices.at(device_id);
+  ModelState& state = state_.models.at(model);
+  Instance& instance = device.instances[model];
+  instance.stage_ = Loading{};
+  instance.part_ = part;
+  instance.why = why;
+  instance.load_began = state_.now;
+  instance.from_host = state.host_cached;
+  ++state.loads[static_cast<std::size_t>(why)];
+  out_.act(LoadOn{.device = device_id,
+                  .model = model,
+                  .basis = {.epoch = device.epoch, .version = device.version}});
+}
+
+void Residency::join(DeviceId device, ModelId shard) {
+  Instance& here = instance(device, shard);
+  here.part_.staged = false;
+  here.stage_ = Loading{};
+}
+
+void Residency::form(ModelId model, DeviceId leader) {
+  instance(leader, model).part_.forming = true;
+  FormGroup form;
+  for (const ShardPlace& place : block(state_, model, leader)) {
+    form.members.push_back({.device = place.device,
+                            .epoch = state_.devices.at(place.device).epoch,
+                            .model = place.model});
+  }
+  out_.act(std::move(form));
+}
+
+void Residency::formed(ModelId model, DeviceId leader) {
+  for (const ShardPlace& place : block(state_, model, leader)) {
+    Instance& shard = instance(place.device, place.model);
+    const bool follows = shard.part_.leader.has_value();
+    shard.stage_ = follows ? Stage(Member{}) : Stage(Serving{});
+    shard.serving_since = state_.now;
+    shard.used = shard.used || follows;
+  }
+}
+
+void Residency::stand_by(ModelId model, DeviceId leader) {
+  for (const ShardPlace& place : block(state_, model, leader)) {
+    Instance& shard = instance(place.device, place.model);
+    shard.part_.staged = true;
+    shard.stage_ = Member{};
+  }
+}
+
+void Residency::serve(DeviceId device, ModelId model) {
+  Instance& here = instance(device, model);
+  if (here.is<Loading>()) {
+    here.serving_since = state_.now;
+  }
+  here.stage_ = here.staged() ? Stage(Member{}) : Stage(Serving{});
+}
+
+// ---- Who goes ----
+
+void Residency::drain(DeviceId device, ModelId model, bool cramped) {
+  Instance& leader = *leading_instance(device, model);
+  if (!leader.is<Draining>()) {
+    leader.stage_ = Draining{.cramped = cramped};
+  }
+}
+
+void Residency::drain_for(DeviceId device, ModelId model, ModelId wanted, ModelId named) {
+  Instance& leader = *leading_instance(device, model);
+  leader.stage_ = Draining{};
+  const std::size_t left = leader.in_flight.size();
+  out_.note(DecisionKind::kDrain,
+            named,
+            device,
+            left == 0 ? "idle, and sent nothing more"
+                      : std::to_string(left) + " requests of its own end first",
+            wanted);
+}
+
+void Residency::resume(DeviceId device, ModelId model) {
+  Instance* leader = leading_instance(device, model);
+  if (leader != nullptr && leader->is<Draining>()) {
+    leader->stage_ = Serving{};
+  }
+}
+
+void Residency::evict(DeviceId device,
+                      ModelId model,
+                      EvictMode mode,
+                      EvictionReason why,
+                      std::optional<ModelId> for_model,
+                      std::int64_t free_pages) {
+  const GroupPart part = instance(device, model).part();
+  if (!part.leader || part.staged) {
+    evict_here(device, model, mode, why, for_model, free_pages);
+    return;
+  }
+  const Instance* first = leading_instance(device, model);
+  if (first != nullptr && !first->is<Evicting>()) {
+    evict_here(*part.leader, whole(state_, model), mode, why, for_model, free_pages);
+  }
+}
+
+void Residency::evict_here(DeviceId device_id,
+                           ModelId model,
+                           EvictMode mode,
+                           EvictionReason why,
+                           std::optional<ModelId> for_model,
+                           std::int64_t free_pages) {
+  const DeviceState& device = state_.devices.at(device_id);
+  Instance& here = instance(device_id, model);
+  HEDDLE_CHECK(mode != EvictMode::kWhenIdle || here.in_flight.empty());
+  here.stage_ = Evicting{.why = why};
+  const Instant last_used = state_.models.at(model).last_used;
+  out_.note(
+      DecisionKind::kEvict,
+      model,
+      device_id,
+      std::string(name(why)) + "; last used " + format_duration(state_.now - last_used) + " ago",
+      for_model);
+  out_.act(EvictFrom{.device = device_id,
+                     .model = model,
+                     .basis = {.epoch = device.epoch, .version = device.version},
+                     .mode = mode,
+                     .last_used = last_used,
+                     .free_pages = free_pages});
+}
+
+void Residency::eviction_refused(DeviceId device, ModelId model) {
+  Instance& here = instance(device, model);
+  here.stage_ = here.staged() ? Stage(Member{}) : Stage(Serving{});
+}
+
+void Residency::count_eviction(DeviceId device, ModelId model) {
+  const Evicting* evicting = instance(device, model).as<Evicting>();
+  const EvictionReason why = evicting == nullptr ? EvictionReason::kDisplaced : evicting->why;
+  ++state_.models.at(model).evictions[static_cast<std::size_t>(why)];
+}
+
+void Residency::suspend(DeviceId device, ModelId model, std::int64_t held_pages) {
+  Instance& engine = instance(device, model);
+  engine.stage_ = Suspended{};
+  engine.kv_pages = held_pages;
+}
+
+void Residency::leader_goes(DeviceId device, ModelId shard, EvictionReason why) {
+  if (auto* member = std::get_if<Member>(&instance(device, shard).stage_)) {
+    member->leader_went_for = why;
+  }
+}
+
+void Residency::lose(DeviceId device, ModelId model) {
+  const Instance& here = instance(device, model);
+  for (const RequestId id : std::set<RequestId>(here.in_flight)) {
+    queues_.requeue(id);
+  }
+  demand_.count_waste(model, here);
+  state_.devices.at(device).instances.erase(model);
+}
+
+void Residency::forget(DeviceId device, ModelId model) {
+  state_.devices.at(device).instances.erase(model);
+}
+
+// ---- What is said of instances ----
+
+bool Residency::observe(DeviceId device, const ResidentReport& resident) {
+  Instance& here = instance(device, resident.model);
+  here.kv_pages = resident.kv_pages;
+  const bool completed = resident.complete && !here.complete;
+  here.complete = here.complete || resident.complete;
+  return completed;
+}
+
+void Residency::hold_pages(DeviceId device, ModelId model, std::int64_t pages) {
+  instance(device, model).kv_pages = pages;
+}
+
+void Residency::spare(DeviceId device, ModelId model, bool spare) {
+  instance(device, model).spare = spare;
+}
+
+void Residency::move(DeviceId device, ModelId model, std::optional<DeviceId> to) {
+  instance(device, model).moves_to = to;
+}
+
+void Residency::decay_peaks() {
+  for (auto& [id, device] : state_.devices) {
+    for (auto& [model, here] : device.instances) {
+      if (!state_.models.at(model).grouped()) {
+        const auto kept = static_cast<std::int64_t>(kPeakKept * static_cast<double>(here.kv_peak));
+        here.kv_peak = std::max(here.kv_pages, kept);
+      }
+    }
+  }
+}
+
+}  // namespace heddle::core::manager

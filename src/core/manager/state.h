@@ -1,0 +1,241 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/manager/events.h"
+#include "policy/demand.h"
+#include "policy/placement.h"
+
+/// What the manager's core knows. Whoever decides reads it; each part of it has one writer, which
+/// is named beside it.
+namespace heddle::core::manager {
+
+/// A request that has arrived and not ended. Written by RequestQueues.
+struct RequestState {
+  ModelId model{};
+  std::int32_t priority = 0;
+  std::uint64_t order = 0;  ///< Of arrival.
+  std::int64_t tokens = 0;  ///< Prompt and answer together at most.
+  std::int64_t need = 0;    ///< It runs where so many tokens fit: at most `tokens`.
+  Instant arrived{};
+  Instant due{};  ///< Its first token, by the objective that held as it arrived.
+  std::optional<Instant> deadline{};
+  std::optional<DeviceId> device{};  ///< Where it is in flight; none: it waits.
+  std::int32_t deaths = 0;           ///< Workers that died under it, perhaps for it.
+  bool held = false;                 ///< Hold was said.
+};
+
+/// Order within a model's queue.
+struct QueueKey {
+  std::int32_t priority = 0;
+  std::uint64_t order = 0;
+  friend auto operator<=>(const QueueKey&, const QueueKey&) = default;
+};
+
+struct ModelState {
+  // Written by Catalog.
+  ManagerModel config{};
+  bool removed = false;  ///< No longer configured; its running requests end.
+  std::uint64_t image_ready_bytes = 0;
+  bool host_cached = false;
+
+  // Written by RequestQueues.
+  std::map<QueueKey, RequestId> waiting{};
+  std::size_t requests = 0;    ///< Waiting and in flight.
+  std::uint64_t recalled = 0;  ///< Requests that came back from where they waited for memory.
+  std::optional<policy::PlacementReason> waits_for{};  ///< Why it is not loaded, as last noted.
+
+  // Written by Tickets.
+  std::map<TicketId, Instant> loads_asked{};
+  std::map<TicketId, EvictionReason> unloads_asked{};
+  bool sent_away = false;  ///< It was unloaded on purpose; nobody has asked for it since.
+
+  // Written by LoadAttempts.
+  std::int32_t failures = 0;  ///< Loads that failed in a row.
+  std::int32_t kills = 0;     ///< Workers that were killed under loads, in a row.
+  std::optional<Error> failure{};
+  Instant retry_at{};      ///< Not loaded before.
+  Instant failed_until{};  ///< Requests fail at once before this.
+
+  // Written by Demand.
+  policy::WarmFigures warm{};
+  Instant last_used{};
+  Instant last_arrival{};
+  policy::DemandMeter demand;
+  /// To load all its weights, lately, from disk and from the host cache; 0: not measured.
+  std::array<Duration, 2> load_times{};
+  std::array<std::uint64_t, kStartKinds> starts{};
+  std::uint64_t wasted_bytes = 0;
+
+  // Written by Residency.
+  std::array<std::uint64_t, kLoadReasons> loads{};
+  std::array<std::uint64_t, kEvictionReasons> evictions{};
+
+  // Written by Claims.
+  /// Where it is to lead a group, once the devices of that block are empty.
+  std::optional<DeviceId> claims{};
+  Instant claimed_at{};
+
+  // Of an external engine. Written by ExternalEngines.
+  std::int64_t learned_pages = 0;  ///< That it held when it last ran.
+  Duration swap_out{};             ///< As last heard.
+  Duration swap_in{};
+  std::size_t frozen = 0;  ///< Requests that stand still with it.
+
+  [[nodiscard]] policy::Objectives objectives() const { return warm.objectives(config.slo); }
+  /// An external engine serves it.
+  [[nodiscard]] bool external() const { return config.foreign.has_value(); }
+  /// It is sharded over several devices; true of rank 0 alone.
+  [[nodiscard]] bool sharded() const { return !config.groups.empty(); }
+  /// It is sharded, or is a further shard of a model that is.
+  [[nodiscard]] bool grouped() const { return sharded() || config.part_of; }
+  [[nodiscard]] bool wanted() const {
+    return (!waiting.empty() || !loads_asked.empty() || frozen > 0) && unloads_asked.empty() &&
+           !removed;
+  }
+};
+
+// ---- The stages of an instance ----
+
+/// Its weights are on their way.
+struct Loading {};
+/// It takes requests.
+struct Serving {};
+/// It is resident and is sent nothing more.
+struct Draining {
+  /// For no other reason than that a request of its own needs more memory than there is here.
+  bool cramped = false;
+};
+/// Its worker, or its external engine, was told to leave.
+struct Evicting {
+  EvictionReason why = EvictionReason::kDisplaced;
+};
+/// An external engine stands by, perhaps with requests in flight.
+struct Suspended {};
+/// A shard that takes no requests: it follows rank 0 of its group, or is staged.
+struct Member {
+  EvictionReason leader_went_for = EvictionReason::kDisplaced;  ///< The last time that it went.
+};
+
+using Stage = std::variant<Loading, Serving, Draining, Evicting, Suspended, Member>;
+
+/// The shape of an instance: the whole model on one device, or a shard in a group.
+struct GroupPart {
+  std::optional<DeviceId> leader{};  ///< Of a further shard: where rank 0 of its group is.
+  /// A shard that was prewarmed and that nobody has asked for since: weights that nobody uses,
+  /// which share their device with others and go by themselves.
+  bool staged = false;
+  bool forming = false;  ///< Of rank 0: FormGroup was given.
+};
+
+/// A model on a device.
+class Instance {
+ public:
+  /// Whether it is in this stage: `instance.is<Serving>()`.
+  template <class T>
+  [[nodiscard]] bool is() const {
+    return std::holds_alternative<T>(stage_);
+  }
+  /// The data of its stage, or null if it is in another.
+  template <class T>
+  [[nodiscard]] const T* as() const {
+    return std::get_if<T>(&stage_);
+  }
+  /// It has all it needs to run requests, whether it is sent more or not.
+  [[nodiscard]] bool runs() const { return is<Serving>() || is<Draining>(); }
+  [[nodiscard]] const GroupPart& part() const { return part_; }
+  [[nodiscard]] bool staged() const { return part_.staged; }
+
+  // Written by RequestQueues.
+  std::set<RequestId> in_flight{};
+  Instant resting_until{};  ///< It did not take a request; it is sent none before.
+  bool answered = false;    ///< A request has ended there: it is warm to the last page.
+  bool used = false;        ///< A request was sent to it.
+
+  // Written by Residency, as the stage is.
+  LoadReason why = LoadReason::kRequest;  ///< It was brought in.
+  Instant load_began{};
+  Instant serving_since{};
+  bool from_host = false;  ///< The host cache had its image as its load began.
+  bool complete = false;   ///< All its weights are there.
+  /// As last reported; of an external engine, all it holds.
+  std::int64_t kv_pages = 0;
+  std::int64_t kv_peak = 0;            ///< Most pages of KV lately.
+  bool spare = false;                  ///< Gets requests only when the others have enough.
+  std::optional<DeviceId> moves_to{};  ///< It goes as soon as it serves there.
+
+ private:
+  friend class Residency;
+  Stage stage_{};
+  GroupPart part_{};
+};
+
+// ---- Devices ----
+
+/// A load that waits until its victims are idle, and until external engines among them are
+/// suspended; or pages for what runs already, which engines free when they are idle.
+struct DrainPlan {
+  ModelId model{};
+  std::vector<ModelId> victims{};
+  Instant began{};
+  std::int64_t lacks = 0;  ///< More than 0: it is there, and wants so many pages more.
+};
+
+/// The sequences of a device that wait for memory, as last reported. Written by Shortages.
+struct Shortage {
+  std::int64_t sequences = 0;
+  std::int64_t pages = 0;
+  ModelId model{};
+  double waited = 0;    ///< What they have waited so far, in sum [s].
+  Instant until{};      ///< When that was counted.
+  Instant recall_at{};  ///< None of them is recalled before.
+};
+
+struct DeviceState {
+  ManagerDevice config{};
+
+  // Written by Devices.
+  bool up = false;
+  WorkerEpoch epoch{};
+  std::uint64_t version = 0;  ///< Of the worker's residency, as last heard.
+  std::uint64_t restarts = 0;
+  ledger::PoolUsage usage{};
+  std::int64_t refusals = 0;  ///< Loads refused in a row.
+  Instant paused_until{};     ///< Nothing is loaded before.
+  Duration serving{};         ///< As DeviceStatus has them.
+  Duration switching{};
+
+  std::map<ModelId, Instance> instances{};  ///< Written by Residency.
+  std::optional<DrainPlan> plan{};          ///< Written by DrainPlans.
+  std::optional<ModelId> claimed{};         ///< By this model, with others. Written by Claims.
+  double load_rate = 0;  ///< Of weights, lately [bytes/s]; 0: not measured. Written by Demand.
+  Shortage shortage{};
+
+  // Written by RequestQueues.
+  std::optional<RequestId> alone{};  ///< A request that must have the device for itself.
+  /// The one that ran at once, on a warm instance, with the device to itself so far.
+  std::optional<RequestId> undisturbed{};
+};
+
+/// All that the manager's core knows.
+struct State {
+  ManagerOptions options{};
+  Instant now{};
+  Instant began{};  ///< First configured.
+  std::map<ModelId, ModelState> models{};
+  std::map<DeviceId, DeviceState> devices{};
+  std::map<RequestId, RequestState> requests{};
+  std::set<std::pair<Instant, RequestId>> deadlines{};  ///< Written by RequestQueues.
+  std::optional<Instant> drain_deadline{};              ///< The server is shutting down.
+  std::int64_t window = -1;  ///< Of the calendar, under way; -1: none yet. Written by Demand.
+};
+
+}  // namespace heddle::core::manager

@@ -1,0 +1,218 @@
+#include "core/manager/status.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/check.h"
+#include "core/manager/groups.h"
+#include "core/manager/pages.h"
+
+namespace heddle::core::manager {
+namespace {
+
+DemandStatus demand_status(const ModelState& model) {
+  const policy::Forecast& expected = model.demand.expected();
+  return {.expected_mean = expected.load.mean,
+          .expected_peak = expected.load.peak,
+          .error = std::isfinite(expected.error) ? std::optional(expected.error) : std::nullopt,
+          .starts = model.starts,
+          .wasted_bytes = model.wasted_bytes};
+}
+
+/// An engine that stands by is absent, whatever it holds.
+core::Residency residency_of(const Instance& instance) {
+  if (instance.is<Loading>()) {
+    return core::Residency::kLoading;
+  }
+  if (instance.is<Serving>()) {
+    return instance.in_flight.empty() ? core::Residency::kWarm : core::Residency::kServing;
+  }
+  if (instance.is<Suspended>()) {
+    return core::Residency::kAbsent;
+  }
+  if (instance.is<Member>() && instance.staged()) {
+    return instance.complete ? core::Residency::kWarm : core::Residency::kLoading;
+  }
+  return core::Residency::kDraining;
+}
+
+/// Where the model is, and what it has to do there.
+void add_instances(const State& state, ModelId id, ModelStatus& status) {
+  for (const auto& [device_id, device] : state.devices) {
+    const auto found = device.instances.find(id);
+    if (found == device.instances.end()) {
+      continue;
+    }
+    const Instance& instance = found->second;
+    if (instance.is<Suspended>()) {
+      status.requests_waiting += std::ssize(instance.in_flight);
+      continue;
+    }
+    core::Residency residency = residency_of(instance);
+    if (instance.staged()) {
+      const Gathered there = gathered(state, id, device_id);
+      residency = there.complete < there.shards ? core::Residency::kLoading : residency;
+    }
+    if (!status.device || residency == core::Residency::kServing) {
+      status.residency = residency;
+      status.device = device_id;
+    }
+    status.kv_pages += instance.kv_pages;
+    status.requests_running += std::ssize(instance.in_flight);
+  }
+}
+
+/// Its bytes are those of all its shards.
+void add_shards(const State& state, const ModelState& model, ModelStatus& status) {
+  if (!model.sharded()) {
+    return;
+  }
+  for (const ShardPlace& place : model.config.groups.begin()->second) {
+    const ModelState& shard = state.models.at(place.model);
+    status.image_bytes += shard.config.image_bytes;
+    status.loaded_bytes += shard.image_ready_bytes;
+    status.host_cached = status.host_cached && shard.host_cached;
+  }
+  if (status.device) {
+    for (const ShardPlace& place : model.config.groups.at(*status.device)) {
+      status.peers.push_back(place.device);
+    }
+    status.kv_pages *= 1 + std::ssize(status.peers);
+  }
+}
+
+/// A further shard in its group is as rank 0 of that is, and has as much KV.
+std::vector<ResidentStatus> residents(const State& state, const DeviceState& device) {
+  std::vector<ResidentStatus> residents;
+  for (const auto& [id, here] : device.instances) {
+    const ModelState& model = state.models.at(id);
+    const Instance* leader = leading(state, device, id);
+    const Instance& instance = leader == nullptr ? here : *leader;
+    ResidentStatus status{.model = state.models.at(model.config.part_of.value_or(id)).config.name,
+                          .residency = residency_of(instance),
+                          .foreign = model.external(),
+                          .requests_running = std::ssize(instance.in_flight)};
+    const auto footprint = model.config.footprints.find(device.config.id);
+    if (model.external()) {
+      status.weights_pages = here.kv_pages;
+    } else if (footprint != model.config.footprints.end()) {
+      status.weights_pages = footprint->second.image_pages;
+      status.kv_pages = instance.kv_pages;
+    }
+    residents.push_back(std::move(status));
+  }
+  return residents;
+}
+
+/// As its worker counts it. What a group's engines hold of KV only the core of its leader knows:
+/// equally many pages on each of them.
+ledger::PoolUsage usage_of(const State& state, const DeviceState& device) {
+  ledger::PoolUsage usage = device.usage;
+  for (const auto& [model, instance] : device.instances) {
+    const std::optional<DeviceId>& leader = instance.part().leader;
+    if (!leader || !instance.is<Member>() || instance.staged()) {
+      continue;
+    }
+    for (const auto kind : {ledger::LeaseKind::kKvOwn, ledger::LeaseKind::kKvCached}) {
+      const ledger::Share& led = state.devices.at(*leader).usage.of(kind);
+      ledger::Share& own = usage.by_kind.at(static_cast<std::size_t>(kind));
+      usage.free = std::max<std::int64_t>(usage.free + own.reserved - led.reserved, 0);
+      own = led;
+    }
+  }
+  return usage;
+}
+
+void check_requests(const State& state) {
+  std::map<ModelId, std::size_t> counted;
+  for (const auto& [id, request] : state.requests) {
+    const ModelState& model = state.models.at(request.model);
+    ++counted[request.model];
+    const QueueKey key{.priority = request.priority, .order = request.order};
+    HEDDLE_CHECK(model.waiting.contains(key) != request.device.has_value());
+    if (request.device) {
+      const Instance& instance = state.devices.at(*request.device).instances.at(request.model);
+      HEDDLE_CHECK(request.need <= tokens_max(state, request.model, *request.device));
+      HEDDLE_CHECK(instance.in_flight.contains(id));
+    }
+  }
+  for (const auto& [id, model] : state.models) {
+    HEDDLE_CHECK(model.requests == counted[id]);
+    HEDDLE_CHECK(model.waiting.size() <= model.requests);
+  }
+}
+
+}  // namespace
+
+std::vector<ModelStatus> model_statuses(const State& state) {
+  std::vector<ModelStatus> statuses;
+  for (const auto& [id, model] : state.models) {
+    if (model.config.part_of) {
+      continue;  // Its rank 0 stands for the whole.
+    }
+    ModelStatus status{.id = id,
+                       .name = model.config.name,
+                       .host_cached = model.host_cached,
+                       .image_bytes = model.config.image_bytes,
+                       .loaded_bytes = model.image_ready_bytes,
+                       .requests_waiting = std::ssize(model.waiting),
+                       .foreign = model.external(),
+                       .loads = model.loads,
+                       .evictions = model.evictions,
+                       .recalled = model.recalled,
+                       .objectives = model.objectives(),
+                       .demand = demand_status(model),
+                       .last_used = model.last_used,
+                       .failure = model.failure};
+    add_instances(state, id, status);
+    add_shards(state, model, status);
+    statuses.push_back(std::move(status));
+  }
+  return statuses;
+}
+
+std::vector<DeviceStatus> device_statuses(const State& state) {
+  std::vector<DeviceStatus> statuses;
+  for (const auto& [id, device] : state.devices) {
+    statuses.push_back({.id = id,
+                        .name = device.config.name,
+                        .up = device.up,
+                        .epoch = device.epoch,
+                        .restarts = device.restarts,
+                        .page_bytes = device.config.page_bytes,
+                        .usage = usage_of(state, device),
+                        .residents = residents(state, device),
+                        .serving = device.serving,
+                        .switching = device.switching});
+  }
+  return statuses;
+}
+
+void check_invariants(const State& state) {
+  check_requests(state);
+  for (const auto& [id, device] : state.devices) {
+    HEDDLE_CHECK(!device.alone || state.requests.contains(*device.alone));
+    for (const auto& [model, instance] : device.instances) {
+      HEDDLE_CHECK(state.models.contains(model));
+      const bool external = state.models.at(model).external();
+      HEDDLE_CHECK(device.up || external);
+      HEDDLE_CHECK(external || !instance.is<Suspended>());
+      HEDDLE_CHECK(instance.runs() || external || instance.is<Evicting>() ||
+                   instance.in_flight.empty());
+      HEDDLE_CHECK(instance.part().leader.has_value() ==
+                   state.models.at(model).config.part_of.has_value());
+      for (const RequestId request : instance.in_flight) {
+        HEDDLE_CHECK(state.requests.at(request).device == id);
+      }
+    }
+    if (device.plan) {
+      const auto wanted = device.instances.find(device.plan->model);
+      HEDDLE_CHECK(device.plan->lacks > 0 || wanted == device.instances.end() ||
+                   wanted->second.is<Suspended>());
+    }
+  }
+  check_groups(state);
+}
+
+}  // namespace heddle::core::manager

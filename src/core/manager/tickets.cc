@@ -1,0 +1,72 @@
+#include "core/manager/tickets.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/manager/groups.h"
+
+namespace heddle::core::manager {
+namespace {
+
+/// Whether the model has left as far as its unloads ask: external engines that are merely idle may
+/// stay suspended.
+bool gone(const State& state, ModelId id, const ModelState& model) {
+  const bool idle_is_enough =
+      std::all_of(model.unloads_asked.begin(), model.unloads_asked.end(), [](const auto& unload) {
+        return unload.second == EvictionReason::kIdle;
+      });
+  const bool there = std::any_of(state.devices.begin(), state.devices.end(), [&](const auto& d) {
+    const auto found = d.second.instances.find(id);
+    return found != d.second.instances.end() &&
+           (!found->second.template is<Suspended>() || !idle_is_enough);
+  });
+  return !there && !(model.sharded() && somewhere(state, id));
+}
+
+bool serves(const State& state, ModelId id) {
+  return std::any_of(state.devices.begin(), state.devices.end(), [&](const auto& d) {
+    const auto found = d.second.instances.find(id);
+    return found != d.second.instances.end() && found->second.template is<Serving>();
+  });
+}
+
+}  // namespace
+
+void Tickets::ask(const AdminLoad& load) {
+  ModelState& model = state_.models.at(load.model);
+  model.loads_asked.emplace(load.ticket, state_.now);
+  model.sent_away = false;
+}
+
+void Tickets::ask(const AdminUnload& unload) {
+  ModelState& model = state_.models.at(unload.model);
+  model.unloads_asked.emplace(unload.ticket, unload.why);
+  model.sent_away = true;
+}
+
+void Tickets::welcome(ModelId model) {
+  state_.models.at(model).sent_away = false;
+}
+
+void Tickets::answer() {
+  for (auto& [id, model] : state_.models) {
+    if (!model.loads_asked.empty() && serves(state_, id)) {
+      for (const auto& [ticket, since] : std::exchange(model.loads_asked, {})) {
+        out_.act(AdminDone{.ticket = ticket});
+      }
+    }
+    if (!model.unloads_asked.empty() && gone(state_, id, model)) {
+      for (const auto& [ticket, why] : std::exchange(model.unloads_asked, {})) {
+        out_.act(AdminDone{.ticket = ticket});
+      }
+    }
+  }
+}
+
+void Tickets::fail_loads(ModelId model, const Error& error) {
+  for (const auto& [ticket, since] : std::exchange(state_.models.at(model).loads_asked, {})) {
+    out_.act(AdminDone{.ticket = ticket, .error = error});
+  }
+}
+
+}  // namespace heddle::core::manager

@@ -1,0 +1,185 @@
+#include "core/manager/value.h"
+
+#include <algorithm>
+
+#include "base/units.h"
+#include "core/manager/groups.h"
+#include "core/manager/models.h"
+#include "core/manager/pages.h"
+#include "policy/autoscale.h"
+#include "policy/kv_placement.h"
+#include "policy/value.h"
+
+namespace heddle::core::manager {
+namespace {
+
+using namespace std::chrono_literals;
+
+double bytes_per_token(const policy::Footprint& footprint, std::uint64_t page_bytes) {
+  double bytes = 0;
+  for (const policy::KvGroup& group : footprint.kv) {
+    bytes += static_cast<double>(page_bytes) /
+             static_cast<double>(group.blocks_per_page * group.tokens_per_block);
+  }
+  return bytes;
+}
+
+/// P(the model is asked for within a window): as its forecasts have come true; where there were
+/// none, or they are wrong about the present window, as its requests come.
+double needed(const State& state, const ModelState& model, const policy::Forecast& expected) {
+  const policy::Calendar& calendar = state.options.planner.calendar;
+  const std::optional<double> asked = expected.asked();
+  const bool came = model.demand.last_used() >= calendar.start_of(calendar.window_at(state.now));
+  if (asked && (expected.busy || !came)) {
+    return *asked;
+  }
+  const Duration idle = state.now - model.demand.last_used();
+  const Duration gap = std::max({Duration(1ms), from_seconds(model.demand.mean_gap()), idle});
+  return std::max(asked.value_or(0), policy::needed_by_renewal(calendar.window, gap));
+}
+
+/// P(it is asked for more than so many other instances bear).
+double needed_beside(const ModelState& model,
+                     const policy::Forecast& expected,
+                     std::int64_t others) {
+  const double limit = policy::kScaleUpShare * static_cast<double>(model.config.batch * others);
+  return expected.error <= policy::kTrustedError
+             ? policy::needed_by_forecast(limit, expected.load.mean, expected.load.peak)
+             : 0;
+}
+
+/// What losing an idle instance of a whole model is expected to cost [s].
+double model_worth(const State& state, const DeviceState& device, ModelId id) {
+  const ModelState& model = state.models.at(id);
+  if (!state.options.planner.value || model.external()) {
+    return 0;
+  }
+  std::int64_t others = 0;
+  for (const auto& [other_id, other] : state.devices) {
+    const auto found = other.instances.find(id);
+    const bool there = found != other.instances.end();
+    const bool serves = there && found->second.is<Serving>();
+    const bool ready = there && found->second.staged() && gathered(state, id, other_id).whole();
+    others += other_id != device.config.id && (serves || ready) ? 1 : 0;
+  }
+  const policy::Forecast& forecast = expected(state, model, device);
+  return policy::worth(
+      {.needed =
+           others == 0 ? needed(state, model, forecast) : needed_beside(model, forecast, others),
+       .without = load_time(model, device),
+       .with = Duration{},
+       .ttft = std::max<Duration>(model.objectives().ttft, 1ms),
+       .bytes = std::max<std::int64_t>(
+           1, pages_of(state, device, id) * static_cast<std::int64_t>(device.config.page_bytes))});
+}
+
+}  // namespace
+
+bool busy(const State& state, ModelId model, const Instance& instance) {
+  return !instance.in_flight.empty() || !state.models.at(model).waiting.empty();
+}
+
+bool active(const State& state, const ModelState& model) {
+  return model.demand.in_system() > 0 ||
+         to_seconds(state.now - model.demand.last_used()) <= model.demand.mean_gap();
+}
+
+Duration load_time(const ModelState& model, const DeviceState& device) {
+  const Duration measured = model.load_times.at(model.host_cached ? 1 : 0);
+  if (measured > Duration{}) {
+    return measured;
+  }
+  const double rate = device.load_rate > 0 ? device.load_rate : kLoadRate;
+  return std::max<Duration>(from_seconds(static_cast<double>(model.config.image_bytes) / rate),
+                            1us);
+}
+
+Duration lead(const State& state) {
+  Duration longest{};
+  for (const auto& [id, model] : state.models) {
+    if (!model.external() && !model.config.footprints.empty()) {
+      const DeviceState& device = state.devices.at(model.config.footprints.begin()->first);
+      longest = std::max(longest, load_time(model, device));
+    }
+  }
+  return longest + state.options.planner.period;
+}
+
+const policy::Forecast& expected(const State& state,
+                                 const ModelState& model,
+                                 const DeviceState& device) {
+  const PlannerOptions& planner = state.options.planner;
+  return model.demand.expected_within(
+      load_time(model, device) + planner.period, state.now, planner.calendar);
+}
+
+double worth(const State& state, const DeviceState& device, ModelId model) {
+  const Instance& instance = device.instances.at(model);
+  const DeviceId leader = instance.part().leader.value_or(device.config.id);
+  const ModelId all = whole(state, model);
+  if (instance.staged() && !gathered(state, all, leader).whole()) {
+    return 0;
+  }
+  return model_worth(state, state.devices.at(leader), all);
+}
+
+Duration missing(const State& state, ModelId model, DeviceId leader) {
+  const Duration load_takes = load_time(state.models.at(model), state.devices.at(leader));
+  Duration longest{};
+  for (const ShardPlace& place : block(state, model, leader)) {
+    const Instance* shard = staged(state.devices.at(place.device), place.model);
+    Duration left = load_takes;
+    if (shard != nullptr) {
+      left = shard->complete ? Duration{}
+                             : std::max(load_takes - (state.now - shard->load_began), Duration{});
+    }
+    longest = std::max(longest, left);
+  }
+  return longest;
+}
+
+double kv_growth(const State& state, ModelId id, const DeviceState& device) {
+  const ModelState& model = state.models.at(id);
+  const auto footprint = model.config.footprints.find(device.config.id);
+  if (model.external() || footprint == model.config.footprints.end()) {
+    return 0;
+  }
+  std::int64_t instances = 0;
+  for (const auto& [other_id, other] : state.devices) {
+    instances += other.instances.contains(id) ? 1 : 0;
+  }
+  const double bytes = bytes_per_token(footprint->second, device.config.page_bytes);
+  return policy::kv_demand(model.demand.token_rate(state.now) /
+                               static_cast<double>(std::max<std::int64_t>(instances, 1)),
+                           static_cast<std::int64_t>(bytes),
+                           std::max<Duration>(model.objectives().tpot, 1ms));
+}
+
+double pressure(const State& state, const DeviceState& device, ModelId wanted) {
+  if (!state.options.planner.pressure) {
+    return 0;
+  }
+  double growth = kv_growth(state, wanted, device);
+  std::int64_t weights = 0;
+  std::int64_t workspace = 0;  // They share it.
+  const auto weigh = [&](ModelId id) {
+    const auto& footprints = state.models.at(id).config.footprints;
+    const auto footprint = footprints.find(device.config.id);
+    if (footprint != footprints.end()) {
+      weights += footprint->second.image_pages;
+      workspace = std::max(workspace, footprint->second.overhead_pages);
+    }
+  };
+  weigh(wanted);
+  for (const auto& [id, instance] : device.instances) {
+    if (id != wanted && active(state, state.models.at(id))) {
+      growth += kv_growth(state, id, device);
+      weigh(id);
+    }
+  }
+  return policy::kv_pressure(growth,
+                             (device.config.pages - weights - workspace) *
+                                 static_cast<std::int64_t>(device.config.page_bytes));
+}
+
+}  // namespace heddle::core::manager

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/manager/state.h"
+
+/// How much models are expected to be asked for, what it takes to load them, and what losing them
+/// would cost.
+namespace heddle::core::manager {
+
+/// Of weights [bytes/s], until a load was measured.
+inline constexpr double kLoadRate = 1e9;
+
+/// The instance has requests, or its model has some that wait.
+[[nodiscard]] bool busy(const State& state, ModelId model, const Instance& instance);
+
+/// The model has requests, or the usual time to its next one is not over.
+[[nodiscard]] bool active(const State& state, const ModelState& model);
+
+/// From the tier that its weights are in now to their last byte; as measured, else as its bytes
+/// take that other models' took.
+[[nodiscard]] Duration load_time(const ModelState& model, const DeviceState& device);
+
+/// The longest time before a window in which something may have to be done for it.
+[[nodiscard]] Duration lead(const State& state);
+
+/// What is expected of the model by the time that it could be on the device.
+[[nodiscard]] const policy::Forecast& expected(const State& state,
+                                               const ModelState& model,
+                                               const DeviceState& device);
+
+/// What losing this instance is expected to cost [s]: of a shard, what its group is worth. Of
+/// several instances of a model only the forecast can want the last ones. 0 of an external engine,
+/// and where PlannerOptions::value is off.
+[[nodiscard]] double worth(const State& state, const DeviceState& device, ModelId model);
+
+/// Until all shards are there, were those loaded now that are not; they are loaded at once.
+[[nodiscard]] Duration missing(const State& state, ModelId model, DeviceId leader);
+
+/// How fast the KV of a model wants to grow, for one of its instances: Prism's weight [bytes/s^2].
+[[nodiscard]] double kv_growth(const State& state, ModelId model, const DeviceState& device);
+
+/// KVPR of a device (Prism) once `wanted` is there. Idle models do not count: what they have can be
+/// had. 0 where PlannerOptions::pressure is off.
+[[nodiscard]] double pressure(const State& state, const DeviceState& device, ModelId wanted);
+
+}  // namespace heddle::core::manager

@@ -1,0 +1,188 @@
+#include "core/manager/views.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "core/manager/groups.h"
+#include "core/manager/models.h"
+#include "core/manager/pages.h"
+#include "core/manager/value.h"
+
+namespace heddle::core::manager {
+namespace {
+
+/// An external engine as a victim for `wanted`. One that stands by can only give up what it still
+/// holds, and only by being ended, which its requests would not survive.
+policy::ResidentView engine_view(const State& state,
+                                 const DeviceState& device,
+                                 ModelId id,
+                                 const ModelState& wanted) {
+  const ModelState& model = state.models.at(id);
+  const Instance& instance = device.instances.at(id);
+  const bool stands_by = instance.is<Suspended>();
+  const bool busy = !instance.in_flight.empty();
+  return {.model = id,
+          .pages = pages_of(state, device, id),
+          .queue = std::ssize(instance.in_flight) + std::ssize(model.waiting),
+          .last_used = model.last_used,
+          .serving_since = instance.serving_since,
+          .min_residence = residence(model, instance),
+          .pinned = model.config.pin && !model.removed,
+          .displaced = !stands_by && displaces(wanted, id),
+          .swap = std::max<Duration>(model.swap_out + model.swap_in, Duration(1)),
+          .in_transition = stands_by ? busy : !instance.is<Serving>()};
+}
+
+/// A model of ours as a victim for `wanted`. Of a shard in its group, what counts is how the group
+/// stands.
+policy::ResidentView resident_view(const State& state,
+                                   const DeviceState& device,
+                                   ModelId id,
+                                   const ModelState& wanted,
+                                   std::int64_t workspace) {
+  const Instance& here = device.instances.at(id);
+  const ModelState& model = state.models.at(whole(state, id));
+  const Instance& instance = *leading(state, device, id);
+  const bool grouped = model.grouped() && !here.staged();
+  const bool settled = here.staged() ? instance.is<Member>() : instance.is<Serving>();
+  return {.model = id,
+          .pages = grouped ? device.config.pages : pages_of(state, device, id, workspace),
+          .queue = std::ssize(instance.in_flight) + std::ssize(model.waiting),
+          .last_used = model.last_used,
+          .serving_since = instance.serving_since,
+          .min_residence = model.config.min_residence,
+          .pinned = stays(state, model),
+          .displaced = displaces(wanted, id) || grouped ||
+                       (!state.options.planner.share && busy(state, id, instance)),
+          .worth = worth(state, device, id),
+          .in_transition = !settled,
+          .runs_alone = here.staged()};
+}
+
+}  // namespace
+
+policy::PlacementDevice view(const State& state, const DeviceState& device, ModelId wanted) {
+  const auto here = device.instances.find(wanted);
+  const bool there = here != device.instances.end();
+  const bool stands_by = there && here->second.is<Suspended>();
+  const bool present = there && !stands_by && staged(device, wanted) == nullptr;
+  const ModelState& model = state.models.at(wanted);
+  const std::int64_t workspace = workspace_of(state, device, wanted);
+  const std::int64_t need =
+      model.external()
+          ? std::max<std::int64_t>(engine_pages(model) - (stands_by ? here->second.kv_pages : 0), 1)
+          : policy::pages_to_load(model.config.footprints.at(device.config.id));
+  const ModelId all = whole(state, wanted);
+  policy::PlacementDevice view{
+      .id = device.config.id,
+      .need_pages = need,
+      .pages = device.config.pages,
+      .free_pages = free_pages(state, device, workspace),
+      .available = device.up && !device.plan && !device.alone && !present &&
+                   state.now >= device.paused_until && device.claimed.value_or(all) == all,
+      .short_of_pages = state.options.planner.pressure && device.shortage.sequences > 0,
+      .pressure = pressure(state, device, wanted)};
+  for (const auto& [id, instance] : device.instances) {
+    if (instance.is<Evicting>() || id == wanted) {
+      continue;
+    }
+    if (!state.models.at(id).external()) {
+      view.residents.push_back(resident_view(state, device, id, model, workspace));
+    } else if (!instance.is<Suspended>() || instance.kv_pages > 0) {
+      view.residents.push_back(engine_view(state, device, id, model));
+    }
+  }
+  return view;
+}
+
+policy::PlacementDevice block_view(const State& state, ModelId model, DeviceId leader) {
+  policy::PlacementDevice all{
+      .id = leader, .available = true, .missing = missing(state, model, leader)};
+  std::set<ModelId> groups;
+  for (const ShardPlace& place : block(state, model, leader)) {
+    const DeviceState& device = state.devices.at(place.device);
+    policy::PlacementDevice part = view(state, device, place.model);
+    all.need_pages += part.pages;
+    all.pages += part.pages;
+    all.free_pages += part.free_pages;
+    if (staged(device, place.model) != nullptr) {
+      all.free_pages +=
+          pages_of(state, device, place.model, workspace_of(state, device, place.model));
+    }
+    all.available = all.available && part.available;
+    for (policy::ResidentView& resident : part.residents) {
+      resident.displaced = true;
+      if (staged(device, resident.model) != nullptr) {
+        resident.in_transition = false;  // No request waits for what is on its way.
+      }
+      if (state.models.at(resident.model).grouped() &&
+          !groups.insert(whole(state, resident.model)).second) {
+        resident.worth = 0;  // The shards of a group are lost together.
+      }
+      all.residents.push_back(resident);
+    }
+  }
+  return all;
+}
+
+Places places_for(const State& state, ModelId id, std::int64_t need) {
+  const ModelState& model = state.models.at(id);
+  Places places;
+  const auto consider = [&](DeviceId device) {
+    const std::int64_t room = tokens_max(state, id, device);
+    if (need > room || (model.sharded() && room == 0)) {
+      places.fits_elsewhere = std::max(places.fits_elsewhere, room);
+      return;
+    }
+    places.views.push_back(model.sharded() ? block_view(state, id, device)
+                                           : view(state, state.devices.at(device), id));
+    if (state.options.planner.value) {
+      places.load_takes = std::max(places.load_takes, load_time(model, state.devices.at(device)));
+    }
+  };
+  if (model.sharded()) {
+    for (const auto& [leader, others] : model.config.groups) {
+      consider(leader);
+    }
+  } else {
+    for (const auto& [device, footprint] : model.config.footprints) {
+      consider(device);
+    }
+  }
+  return places;
+}
+
+bool blocked(const State& state, const DeviceState& device, ModelId model) {
+  return !state.options.planner.share &&
+         std::any_of(device.instances.begin(), device.instances.end(), [&](const auto& entry) {
+           return entry.first != model && !entry.second.in_flight.empty();
+         });
+}
+
+std::vector<DeviceId> serving_places(const State& state, ModelId id) {
+  std::vector<std::tuple<bool, std::int64_t, DeviceId>> places;
+  const std::int64_t batch = state.models.at(id).config.batch;
+  bool room = false;
+  for (const auto& [device_id, device] : state.devices) {
+    const auto found = device.instances.find(id);
+    if (found != device.instances.end() && found->second.is<Serving>() &&
+        !blocked(state, device, id)) {
+      const auto load = std::ssize(found->second.in_flight);
+      const bool shortage = state.options.planner.pressure && device.shortage.sequences > 0;
+      places.emplace_back(found->second.spare || shortage, load, device_id);
+      room = room || (!found->second.spare && !shortage && load < batch);
+    }
+  }
+  for (auto& place : places) {
+    std::get<bool>(place) = std::get<bool>(place) && room;
+  }
+  std::sort(places.begin(), places.end());
+  std::vector<DeviceId> sorted;
+  for (const auto& place : places) {
+    sorted.push_back(std::get<DeviceId>(place));
+  }
+  return sorted;
+}
+
+}  // namespace heddle::core::manager

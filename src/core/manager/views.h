@@ -1,0 +1,37 @@
+#pragma once
+
+#include <vector>
+
+#include "core/manager/state.h"
+
+/// Devices, and blocks of them, as policies see them.
+namespace heddle::core::manager {
+
+/// The device as a place for `wanted`: what that needs, what is free, which models are in its way.
+[[nodiscard]] policy::PlacementDevice view(const State& state,
+                                           const DeviceState& device,
+                                           ModelId wanted);
+
+/// A block of devices as if it were one: whatever is there has to go, but the model's own shards.
+[[nodiscard]] policy::PlacementDevice block_view(const State& state,
+                                                 ModelId model,
+                                                 DeviceId leader);
+
+/// Where the model could go, one entry a device, or a block of a sharded model, on which `need`
+/// tokens fit.
+struct Places {
+  std::vector<policy::PlacementDevice> views{};
+  std::int64_t fits_elsewhere = 0;  ///< Tokens that fit on the roomiest of those left out.
+  Duration load_takes{};  ///< The longest time to load it on one of them; where values count.
+};
+[[nodiscard]] Places places_for(const State& state, ModelId model, std::int64_t need);
+
+/// Whether the model may not run on the device now because another does and they do not share.
+[[nodiscard]] bool blocked(const State& state, const DeviceState& device, ModelId model);
+
+/// Where the model serves, the best place for its next request first: those that are not spared and
+/// where no request waits for memory, while they have room, then those with the fewest requests of
+/// it.
+[[nodiscard]] std::vector<DeviceId> serving_places(const State& state, ModelId model);
+
+}  // namespace heddle::core::manager

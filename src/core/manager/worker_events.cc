@@ -1,0 +1,256 @@
+#include "core/manager/worker_events.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/manager/groups.h"
+#include "core/manager/models.h"
+
+namespace heddle::core::manager {
+namespace {
+
+/// The instance, or null when it is not on the device.
+const Instance* instance_at(const State& state, DeviceId device, ModelId model) {
+  const auto& instances = state.devices.at(device).instances;
+  const auto found = instances.find(model);
+  return found == instances.end() ? nullptr : &found->second;
+}
+
+bool in_flight_at(const State& state, RequestId id, DeviceId device) {
+  const auto found = state.requests.find(id);
+  return found != state.requests.end() && found->second.device == device;
+}
+
+/// Whether this worker is the one that the device has.
+bool alive(const State& state, DeviceId device, WorkerEpoch epoch) {
+  const auto found = state.devices.find(device);
+  return found != state.devices.end() && found->second.up && found->second.epoch == epoch;
+}
+
+/// A death counts against a request, as it may have been for it. Not that of a worker which was
+/// killed after the request had come further there: what kills by itself does so at one place. And
+/// in company such deaths have it run alone, but do not fail it.
+void blame(const Parts& core, RequestId id, const WorkerDown& down, bool was_alone) {
+  if (down.killed && std::ranges::binary_search(down.advanced, id)) {
+    core.queues.absolve(id);
+    return;
+  }
+  std::int32_t deaths = core.state.requests.at(id).deaths;
+  if (!down.killed || was_alone || deaths < kDeathsInCompany) {
+    deaths = core.queues.died(id);
+  }
+  if (was_alone || deaths > kDeathsInCompany) {
+    core.queues.fail(id,
+                     {Code::kUnavailable,
+                      "the worker died " + std::to_string(deaths) +
+                          " times while it ran this request, the last time running nothing else"});
+  }
+}
+
+// ---- What workers report ----
+
+void heard(const Parts& core, DeviceId device, const ModelServing& serving) {
+  const Instance* instance = instance_at(core.state, device, serving.model);
+  if (instance == nullptr || !instance->is<Loading>()) {
+    return;  // Its eviction is on the way.
+  }
+  if (core.state.models.at(serving.model).grouped() && !instance->staged()) {
+    return;  // It serves when all shards are complete.
+  }
+  core.residency.serve(device, serving.model);
+  core.devices.accepted(device);
+  core.attempts.succeeded(serving.model);
+}
+
+/// What the manager had planned does not hold: plan again, with the worker's newest numbers.
+void heard(const Parts& core, DeviceId device, const LoadRefused& refused) {
+  core.devices.version(device, refused.version);
+  const Instance* instance = instance_at(core.state, device, refused.model);
+  const auto model = core.state.models.find(refused.model);
+  if (model != core.state.models.end() && model->second.external()) {
+    return;  // It was asked to lend pages; EngineSaid tells what comes of that.
+  }
+  if (instance != nullptr && instance->is<Loading>()) {  // Else an eviction followed it.
+    core.residency.forget(device, refused.model);
+    core.devices.refused(device);
+  }
+}
+
+void heard(const Parts& core, DeviceId device, const LoadFailed& failed) {
+  core.devices.version(device, failed.version);
+  const Instance* instance = instance_at(core.state, device, failed.model);
+  if (instance != nullptr && !instance->is<Evicting>()) {
+    core.residency.evict(device, failed.model, EvictMode::kNow, EvictionReason::kFailed);
+  } else if (instance != nullptr && core.state.models.at(failed.model).grouped()) {
+    return;  // Another shard has failed before: that is one failure of the model.
+  }
+  core.attempts.failed(failed.model, failed.reason);
+}
+
+void heard(const Parts& core, DeviceId device, const EvictRefused& refused) {
+  core.devices.version(device, refused.version);
+  const Instance* instance = instance_at(core.state, device, refused.model);
+  if (instance != nullptr && instance->is<Evicting>()) {
+    core.residency.eviction_refused(device, refused.model);
+  }
+}
+
+void heard(const Parts& core, DeviceId device, const ModelEvicted& evicted) {
+  if (instance_at(core.state, device, evicted.model) != nullptr) {
+    core.residency.count_eviction(device, evicted.model);
+    core.residency.lose(device, evicted.model);
+    core.loads.look_again();  // There is room for what is expected to be needed.
+  }
+}
+
+/// Unless it was recalled, the model goes, though the manager may not have heard why: it is sent
+/// nothing more until then.
+void heard(const Parts& core, DeviceId device, const RequestReturned& returned) {
+  if (!in_flight_at(core.state, returned.request, device)) {
+    return;
+  }
+  const ModelId model = core.state.requests.at(returned.request).model;
+  if (returned.recalled) {
+    core.queues.recalled(returned.request);
+    return;
+  }
+  if (instance_at(core.state, device, model)->is<Serving>()) {
+    core.residency.drain(device, model);
+  }
+  core.queues.requeue(returned.request);
+}
+
+void heard(const Parts& core, DeviceId device, const RequestFailed& failed) {
+  if (in_flight_at(core.state, failed.request, device)) {
+    core.queues.fail_as_told(failed.request, failed.error);
+  }
+}
+
+/// Of one model of ours, what its worker reports; false when it is not there any more.
+bool observe(const Parts& core, const DeviceState& device, ModelId id, const ResidentReport* seen) {
+  const Instance& instance = device.instances.at(id);
+  if (seen == nullptr) {
+    return !instance.runs() && !instance.is<Member>();
+  }
+  const DeviceId device_id = device.config.id;
+  if (core.residency.observe(device_id, *seen)) {
+    core.demand.learn_load(device_id, id);
+  }
+  const bool resident =
+      seen->residency == core::Residency::kWarm || seen->residency == core::Residency::kServing;
+  if (instance.is<Draining>() && resident && !is_to_leave(core.state, device, id)) {
+    core.residency.resume(device_id, id);
+  }
+  return true;
+}
+
+void heard(const Parts& core, DeviceId device_id, const DeviceReport& report) {
+  const DeviceState& device = core.state.devices.at(device_id);
+  core.devices.version(device_id, report.version);
+  core.devices.usage(device_id, report.usage);
+  core.shortages.heard(device_id, report);
+  std::map<ModelId, const ResidentReport*> reported;
+  for (const ResidentReport& resident : report.models) {
+    reported[resident.model] = &resident;
+  }
+  std::vector<ModelId> gone;
+  for (const auto& [id, instance] : device.instances) {
+    const auto found = reported.find(id);
+    if (!core.state.models.at(id).external() &&
+        !observe(core, device, id, found == reported.end() ? nullptr : found->second)) {
+      gone.push_back(id);
+    }
+  }
+  for (const ModelId id : gone) {
+    core.residency.lose(device_id, id);
+  }
+  if (report.pages_wanted > 0) {
+    core.plans.want_pages(device_id, report);
+  } else {
+    core.plans.have_pages(device_id);
+  }
+}
+
+/// What else workers say concerns others.
+template <class T>
+void heard(const Parts& /*core*/, DeviceId /*device*/, const T& /*report*/) {}
+
+}  // namespace
+
+void hear(const Parts& core, const WorkerUp& up) {
+  core.devices.up(up);
+  core.loads.look_again();  // There is room for what is expected to be needed.
+}
+
+/// External engines outlive the worker of their device.
+void hear(const Parts& core, const WorkerDown& down) {
+  const DeviceState& device = core.state.devices.at(down.device);
+  if (!alive(core.state, down.device, down.epoch)) {
+    return;  // It never came up.
+  }
+  core.devices.down(down.device);
+  core.shortages.clear(down.device);
+  core.plans.cancel(down.device);
+  if (device.claimed) {
+    core.claims.cancel(*device.claimed);
+  }
+  std::vector<ModelId> lost;
+  for (const auto& [model, instance] : device.instances) {
+    if (!core.state.models.at(model).external()) {
+      lost.push_back(model);
+    }
+  }
+  for (const ModelId model : lost) {
+    const Instance instance = device.instances.at(model);
+    for (const RequestId id : instance.in_flight) {
+      const bool was_alone = device.alone == id;
+      core.queues.requeue(id);
+      blame(core, id, down, was_alone);
+    }
+    core.residency.forget(down.device, model);
+    if (instance.is<Loading>() && (!down.killed || core.attempts.killed(model))) {
+      core.attempts.failed(model,
+                           {Code::kUnavailable, "the worker died while it loaded the model"});
+    }
+  }
+  core.queues.release(down.device);
+}
+
+void hear(const Parts& core, const WorkerSaid& said) {
+  if (alive(core.state, said.device, said.epoch)) {
+    std::visit([&](const auto& report) { heard(core, said.device, report); }, said.report);
+  }
+}
+
+void hear(const Parts& core, const ImageFailed& failed) {
+  if (!alive(core.state, failed.device, failed.epoch)) {
+    return;
+  }
+  const Instance* instance = instance_at(core.state, failed.device, failed.model);
+  const bool evicting = instance != nullptr && instance->is<Evicting>();
+  if (evicting && core.state.models.at(failed.model).grouped()) {
+    return;  // Another shard has failed before.
+  }
+  if (instance != nullptr && !evicting) {
+    core.residency.lose(failed.device, failed.model);  // Else that is answered, too.
+  }
+  core.attempts.failed(failed.model, failed.reason);
+}
+
+void hear(const Parts& core, const GroupFormed& formed) {
+  const Instance* leader = instance_at(core.state, formed.device, formed.model);
+  if (core.state.devices.at(formed.device).epoch != formed.epoch || leader == nullptr ||
+      !leader->is<Loading>() || !leader->part().forming) {
+    return;  // It has been sent away meanwhile.
+  }
+  core.residency.formed(formed.model, formed.device);
+  for (const ShardPlace& place : block(core.state, formed.model, formed.device)) {
+    core.devices.accepted(place.device);
+  }
+  core.attempts.succeeded(formed.model);
+}
+
+}  // namespace heddle::core::manager
