@@ -267,6 +267,21 @@ struct Options {
   std::int64_t steps = 200;
 };
 
+/// Loads the image from the first `pages` pages of the host.
+core::LoadModel load_of(const store::ImageLayout& layout, std::uint64_t pages) {
+  core::LoadModel load{.model = kModel,
+                       .source = core::ImageSource::kShared,
+                       .image_bytes = layout.bytes,
+                       .ready_bytes = layout.bytes};
+  for (std::uint64_t i = 0; i < pages; ++i) {
+    load.pages.emplace_back(i);
+  }
+  load.footprint.image_pages = static_cast<std::int64_t>(pages);
+  load.footprint.min_kv_pages = 1;
+  load.footprint.kv = {{.tokens_per_block = 16, .blocks_per_page = kPage / (16 * 8192)}};
+  return load;
+}
+
 /// `ahead`: the engine enqueues steps before those before them have ended, as it does where a
 /// device is asynchronous.
 void measure(const Options& options, std::int64_t batch, bool ahead, const Report& report) {
@@ -292,19 +307,7 @@ void measure(const Options& options, std::int64_t batch, bool ahead, const Repor
   Loop loop(shown, 2048);
   loop.executor().describe(
       {.model = kModel, .name = "model", .spec = spec, .dtype = spec::DType::kBf16});
-  std::vector<PageId> pages;
-  for (std::uint64_t i = 0; i < image; ++i) {
-    pages.emplace_back(i);
-  }
-  core::LoadModel load{.model = kModel,
-                       .source = core::ImageSource::kShared,
-                       .pages = pages,
-                       .image_bytes = layout.bytes,
-                       .ready_bytes = layout.bytes};
-  load.footprint.image_pages = static_cast<std::int64_t>(image);
-  load.footprint.min_kv_pages = 1;
-  load.footprint.kv = {{.tokens_per_block = 16, .blocks_per_page = kPage / (16 * 8192)}};
-  loop.tell(core::WorkerMessage(load));
+  loop.tell(core::WorkerMessage(load_of(layout, image)));
   loop.await<core::ImageCopied>();
   for (std::int64_t i = 0; i < batch; ++i) {
     core::Submit submit{.request = RequestId{static_cast<std::uint64_t>(i + 1)}, .model = kModel};

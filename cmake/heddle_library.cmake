@@ -18,6 +18,7 @@ function(heddle_library name)
     target_link_libraries(heddle_${name} INTERFACE ${arg_DEPS})
   endif()
   add_library(heddle::${name} ALIAS heddle_${name})
+  heddle_headers_alone(${name} ${arg_LIBS})
   if(HEDDLE_BUILD_TESTS AND arg_TESTS)
     add_executable(${name}_test ${arg_TESTS})
     target_link_libraries(${name}_test PRIVATE heddle_${name} heddle_warnings ${arg_LIBS}

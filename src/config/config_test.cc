@@ -15,8 +15,7 @@ Result<Config> parse(std::string_view text) {
   return parse_config(text, "/etc/heddle/heddle.yaml", process_environment, kMachine);
 }
 
-TEST(Config, ReadsAWholeFile) {
-  const Result<Config> config = parse(R"(
+constexpr std::string_view kWholeFile = R"(
 listen: ["127.0.0.1:8080", "http://:9090"]
 tls: {certificate: server.crt, key: /etc/keys/server.key}
 apiKeys: [one, {key: two, priority: 3}]
@@ -44,7 +43,11 @@ logFormat: json
 dataDir: data
 event_log: /var/log/events
 shutdown_timeout: 5s
-)");
+)";
+
+TEST(Config, ReadsAWholeFile) {
+  const Result<Config> config = parse(kWholeFile);
+
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->listen.size(), 2U);
   EXPECT_EQ(config->listen[1].port, 9090);

@@ -55,6 +55,49 @@ bool worth_less(const std::optional<ReplicaWorth>& highest, const ReplicaWorth& 
   return !highest || *highest < worth;
 }
 
+/// How many pages each device of a group lacks for a replica, while victims come and go.
+class Shortage {
+ public:
+  using Index = ReplicaMap::Index;
+
+  Shortage(const ReplicaMap& map, std::span<const Index> group, std::int64_t pages)
+      : group_(group) {
+    for (const Index device : group) {
+      deficits_.push_back(pages - map.devices()[device].free_pages);
+    }
+  }
+
+  void evict(const ReplicaMap::Entry& entry) { change(entry, -entry.replica.pages); }
+  void keep(const ReplicaMap::Entry& entry) { change(entry, entry.replica.pages); }
+
+  [[nodiscard]] bool anywhere() const {
+    return std::any_of(
+        deficits_.begin(), deficits_.end(), [](std::int64_t pages) { return pages > 0; });
+  }
+  /// On one of the devices where the replica lies.
+  [[nodiscard]] bool where(const ReplicaMap::Entry& entry) const {
+    for (std::size_t i = 0; i < group_.size(); ++i) {
+      if (deficits_[i] > 0 && lies_on(entry, group_[i])) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  static bool lies_on(const ReplicaMap::Entry& entry, Index device) {
+    return std::binary_search(entry.devices.begin(), entry.devices.end(), device);
+  }
+  void change(const ReplicaMap::Entry& entry, std::int64_t pages) {
+    for (std::size_t i = 0; i < group_.size(); ++i) {
+      deficits_[i] += lies_on(entry, group_[i]) ? pages : 0;
+    }
+  }
+
+  std::span<const Index> group_;
+  std::vector<std::int64_t> deficits_{};
+};
+
 }  // namespace
 
 GroupIndex::GroupIndex(const ReplicaMap& map,
@@ -291,27 +334,7 @@ std::optional<std::pair<LostWorth, std::vector<ReplicaId>>> GroupIndex::victims_
   if (map_.holds(group, want.model)) {
     return std::nullopt;
   }
-  std::vector<std::int64_t> deficits;
-  for (const Index device : group) {
-    deficits.push_back(want.pages - map_.devices()[device].free_pages);
-  }
-  const auto change = [&](const ReplicaMap::Entry& entry, std::int64_t by) {
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      if (std::binary_search(entry.devices.begin(), entry.devices.end(), group[i])) {
-        deficits[i] += by;
-      }
-    }
-  };
-  const auto short_of_room = [&](const ReplicaMap::Entry* entry) {
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      if (deficits[i] > 0 &&
-          (entry == nullptr ||
-           std::binary_search(entry->devices.begin(), entry->devices.end(), group[i]))) {
-        return true;
-      }
-    }
-    return false;
-  };
+  Shortage shortage(map_, group, want.pages);
   std::vector<const ReplicaMap::Entry*> candidates;
   std::vector<const ReplicaMap::Entry*> chosen;  // Those that lie across come first and stay.
   for (const ReplicaId id : map_.touching(group)) {
@@ -326,25 +349,25 @@ std::optional<std::pair<LostWorth, std::vector<ReplicaId>>> GroupIndex::victims_
   }
   const std::size_t across_count = chosen.size();
   for (const ReplicaMap::Entry* entry : chosen) {
-    change(*entry, -entry->replica.pages);
+    shortage.evict(*entry);
   }
   std::sort(candidates.begin(), candidates.end(), [](const auto* a, const auto* b) {
     return std::tie(a->replica.worth, b->replica.pages, a->replica.id) <
            std::tie(b->replica.worth, a->replica.pages, b->replica.id);
   });
   for (const ReplicaMap::Entry* entry : candidates) {
-    if (short_of_room(entry)) {
-      change(*entry, -entry->replica.pages);
+    if (shortage.where(*entry)) {
+      shortage.evict(*entry);
       chosen.push_back(entry);
     }
   }
-  if (short_of_room(nullptr)) {
+  if (shortage.anywhere()) {
     return std::nullopt;
   }
   for (std::size_t i = chosen.size(); i-- > across_count;) {  // Spare those that were not needed.
-    change(*chosen[i], chosen[i]->replica.pages);
-    if (short_of_room(nullptr)) {
-      change(*chosen[i], -chosen[i]->replica.pages);
+    shortage.keep(*chosen[i]);
+    if (shortage.anywhere()) {
+      shortage.evict(*chosen[i]);
     } else {
       chosen.erase(chosen.begin() + static_cast<std::ptrdiff_t>(i));
     }

@@ -118,6 +118,9 @@ class HeddlePlane final : public ControlPlane {
                         std::span<const HostId> hosts,
                         const policy::StartTerms& terms,
                         Options& options);
+  [[nodiscard]] std::optional<policy::StartDevice> start_device(const World& world,
+                                                                ModelId model,
+                                                                GpuId id) const;
   [[nodiscard]] std::vector<HostId> candidate_hosts(const World& world, ModelId model);
   [[nodiscard]] policy::StartTerms terms_for(const World& world, const LiveRequest& request);
   [[nodiscard]] policy::StartModel start_model(const World& world, const LiveRequest& request);

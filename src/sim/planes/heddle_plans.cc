@@ -378,6 +378,38 @@ policy::StartModel HeddlePlane::start_model(const World& world, const LiveReques
   return view;
 }
 
+/// A GPU as a place for a replica from the store; nullopt if the replica cannot go there.
+std::optional<policy::StartDevice> HeddlePlane::start_device(const World& world,
+                                                             ModelId model,
+                                                             GpuId id) const {
+  const Gpu& gpu = world.gpu(id);
+  policy::StartDevice device{
+      .id = id,
+      .host = gpu.host,
+      .free_bytes = (world.free_pages(id) - world.overhead_pages(model)) * world.page_bytes()};
+  bool open = gpu.up;
+  double worth = 0;
+  for (const ReplicaId each : gpu.replicas) {
+    const Replica& replica = *world.replica(each);
+    const std::int64_t bytes = replica.stages[0].weight_pages * world.page_bytes();
+    if (may_go(world, replica)) {
+      device.revocable_bytes += bytes;
+      worth += worth_of(world, replica);
+    } else {
+      device.shared = true;
+      device.free_bytes -= replica.state == ReplicaState::kWaiting ? bytes : 0;
+      open = open && !dedicated(replica.model);
+    }
+    open = open && replica.model != model;
+  }
+  if (!open || device.free_bytes + device.revocable_bytes <= 0) {
+    return std::nullopt;
+  }
+  device.value =
+      device.revocable_bytes > 0 ? worth / static_cast<double>(device.revocable_bytes) : 0;
+  return device;
+}
+
 /// From the store, over one server's network or several.
 void HeddlePlane::propose_pipeline(const World& world,
                                    const LiveRequest& request,
@@ -391,31 +423,8 @@ void HeddlePlane::propose_pipeline(const World& world,
     nic.advance(world.now());
     servers.push_back({.id = host, .nic = &nic, .pcie = world.host_spec(host).links.pcie});
     for (const GpuId id : world.host(host).gpus) {
-      const Gpu& gpu = world.gpu(id);
-      policy::StartDevice device{
-          .id = id,
-          .host = host,
-          .free_bytes =
-              (world.free_pages(id) - world.overhead_pages(request.model)) * world.page_bytes()};
-      bool open = gpu.up;
-      double worth = 0;
-      for (const ReplicaId each : gpu.replicas) {
-        const Replica& replica = *world.replica(each);
-        const std::int64_t bytes = replica.stages[0].weight_pages * world.page_bytes();
-        if (may_go(world, replica)) {
-          device.revocable_bytes += bytes;
-          worth += worth_of(world, replica);
-        } else {
-          device.shared = true;
-          device.free_bytes -= replica.state == ReplicaState::kWaiting ? bytes : 0;
-          open = open && !dedicated(replica.model);
-        }
-        open = open && replica.model != request.model;
-      }
-      device.value =
-          device.revocable_bytes > 0 ? worth / static_cast<double>(device.revocable_bytes) : 0;
-      if (open && device.free_bytes + device.revocable_bytes > 0) {
-        devices.push_back(device);
+      if (const auto device = start_device(world, request.model, id)) {
+        devices.push_back(*device);
       }
     }
   }

@@ -1,3 +1,5 @@
+#include "ops/cpu/simd/kernels.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <string>
