@@ -8,8 +8,8 @@
 //   --page     size of a page, 2MiB when absent
 //   --python   runs bench/gpu_transformers.py in the end; python3 when absent
 //
-// JSON lines on standard output, a table for people on standard error. docs/guide/gpu.md says how
-// to read it. The host needs as much memory as the model has weights, pinned.
+// JSON lines on standard output, a table for people on standard error. docs/guide/gpu-bench.md says
+// how to read it. The host needs as much memory as the model has weights, pinned.
 #include <algorithm>
 #include <array>
 #include <chrono>
