@@ -4,6 +4,7 @@ install(TARGETS heddle RUNTIME)
 install(FILES schema/heddle.schema.json DESTINATION ${CMAKE_INSTALL_DATADIR}/heddle)
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY bench/results DESTINATION ${CMAKE_INSTALL_DOCDIR}/bench)
 install(FILES deploy/heddle.service DESTINATION lib/systemd/system)
 install(FILES deploy/heddle.yaml DESTINATION /etc/heddle)
 

@@ -51,9 +51,9 @@ def h2(sim):
             rows.append(near(f"CV {cv}, {rate} req/s: HydraServe over vLLM", paper["hydraserve"][cv][k] / paper["serverless-vllm"][cv][k],
                              met["hydraserve"] / met["serverless-vllm"]))
     chart = picture.bars("TTFT attainment by burstiness (CV) and rate", names, series, "%")
-    note = ("A day of Azure Functions (2019; the paper's, of 2021, is not public in this form) squeezed into an hour and thinned to the rate, as "
-            "the paper does it: 2,200 to 2,900 requests, so that a number is good to about two points. Real popularity of functions leaves "
-            "more than half of the 384 models without requests, so that more load means more requests that find an instance.")
+    note = ("The workload is a day of Azure Functions (2019), as the paper's, of 2021, is not public in this form. As in the paper it is squeezed "
+            "into an hour and thinned to the rate: 2,200 to 2,900 requests, so that a number is good to about two points. Real popularity of "
+            "functions leaves more than half of the 384 models without requests. So more load means more requests that find an instance.")
     return Outcome(rows, note, [("h2.svg", chart, "Fig. 9")])
 
 
@@ -117,9 +117,9 @@ def h6(sim):
             *(Row(f"the same with {hop} from stage to stage", 2.28, round(stays_over_merges(hop), 3), None) for hop in ("2ms", "5ms", "20ms")),
             near("128 requests at once: mean TTFT, one stage over four", 1.87, single["ttft_s"]["mean"] / several["ttft_s"]["mean"]),
             near("128 requests at once: mean TPOT, four stages over one", 1.13, several["tpot_s"]["mean"] / single["tpot_s"]["mean"])]
-    note = ("An objective of 9 s makes the policy take three stages; the paper forces four. The time from stage to stage, which the paper does not state, is "
-            "8 ms: with that the mean TPOT of H5 is 6 % longer than a stock engine's over all burstinesses, as published. That staying in the pipeline takes more "
-            "than twice as long needs more than 20 ms.")
+    note = ("An objective of 9 s makes the policy take three stages; the paper forces four. The time from stage to stage, which the paper does not "
+            "state, is 8 ms. With that the mean TPOT of H5 is 6 % longer than a stock engine's over all burstinesses, as published. That staying in "
+            "the pipeline takes more than twice as long needs more than 20 ms.")
     return Outcome(rows, note)
 
 
@@ -203,12 +203,13 @@ def p1(sim):
     rows.append(holds("prism", "fewer GPUs than every baseline", ", ".join(f"{p} {needed.get(p, '> 8')}" for p in paper),
                       all(needed.get("prism", 9) < needed.get(p, 9) for p in paper if p != "prism")))
     chart = picture.lines("First tokens in time, eight models", curve, "GPUs", "%", 100)
-    note = (f"The Hyperbolic-like trace (drawn from published statistics), every request {copies} times at once, which is the most that Prism "
-            "bears on two GPUs; objectives 20 x TTFT and 22 x TPOT units, as Prism's Fig. 7 has them for this trace. Which trace and rate Table "
-            "1 has is not stated. On the public Arena log nobody misses on two GPUs: KV is never short there, up to forty copies. "
-            "That two GPUs leave static shares and MuxServe at 39 and 51 % **does not reproduce**: weights take 64 of 144 GB, so that KV is "
-            "short in bursts only. MuxServe's shares of SMs are chosen for mean rates; a burst finds them too small on any number of GPUs. "
-            "QLM draws a GPU for each model and restarts the engine (40 s) whenever two share one.")
+    note = (f"The trace is the Hyperbolic-like one (drawn from published statistics), every request {copies} times at once, which is the most that "
+            "Prism bears on two GPUs. Objectives are 20 x TTFT and 22 x TPOT units, as Prism's Fig. 7 has them for this trace. Which trace and rate "
+            "Table 1 has is not stated. On the public Arena log every request is in time on two GPUs: KV is never short there, up to forty "
+            "copies.\n\n"
+            "That two GPUs leave static shares and MuxServe at 39 and 51 % **does not reproduce**: weights take 64 of 144 GB, so that KV is short in "
+            "bursts only. MuxServe's shares of SMs are chosen for mean rates; a burst finds them too small on any number of GPUs. QLM draws a GPU "
+            "for each model and restarts the engine (40 s) whenever two share one.")
     return Outcome(rows, note, [("p1.svg", chart, "Prism, Table 1")])
 
 
@@ -250,9 +251,9 @@ def p8(sim):
             holds("8 GPUs, too few for all weights: Prism over the best baseline", "better", f"{at['prism'][8]} against "
                   f"{max(at['static'][8], at['muxserve++'][8])} %", at["prism"][8] > max(at["static"][8], at["muxserve++"][8]))]
     chart = picture.lines("First tokens in time, 58 models", curve, "GPUs", "%", 100)
-    note = ("A drawn trace with the published statistics (first half hour); objectives 10 x TTFT and 5 x TPOT of a model alone. Where weights and KV "
-            "of all models fit, as on 16 GPUs, who never moves anything does as well as Prism; the paper's rates, not stated, must have been "
-            "higher. QLM, which restarts engines, stays below 1 % everywhere.")
+    note = ("The trace is drawn with the published statistics (first half hour). Objectives are 10 x TTFT and 5 x TPOT of a model alone. Where weights "
+            "and KV of all models fit, as on 16 GPUs, a policy that never moves anything does as well as Prism. So the paper's rates, not stated, must "
+            "have been higher. QLM, which restarts engines, stays below 1 % everywhere.")
     return Outcome(rows, note, [("p8.svg", chart, "Prism with 58 models")])
 
 
@@ -306,7 +307,7 @@ def weaver(sim):
                       f"{rate(long['woven']) / rate(long['dedicated']):.3f}", rate(long["woven"]) > 1.05 * rate(long["dedicated"])))
     chart = picture.lines("Time per token of hot and cold models", {"hot, dedicated": hot["dedicated"], "hot, woven": hot["woven"],
                           "cold, dedicated": cold["dedicated"], "cold, woven": cold["woven"]}, "hot requests per second", "ms")
-    note = ("As in the paper prompts are read on GPUs of their own, which are not modelled: KV of the prompt comes with the request.")
+    note = ("As in the paper GPUs of their own read the prompts. They are not modelled: KV of the prompt comes with the request.")
     return Outcome(rows, note, [("weaver.svg", chart, "WEAVER, hot and cold")])
 
 
@@ -385,9 +386,9 @@ def unified(sim):
             rows.append(Row(f"{paper}: both objectives met at 0.1, 1 and 10 times the price of waiting", "",
                             ", ".join(f"{percent(run['attainment'])} %" for run in runs), None))
     chart = picture.bars("Requests that met both objectives", names, series, "%")
-    note = ("Five samples of 85 % of each workload's requests, differences paired, 95 % interval of Student's t; one configuration for all. "
-            "The price of waiting is what a second of somebody's waiting is worth, in byte-seconds of memory. "
-            "Nothing of SwapServeLLM's is here, as it published no workload.")
+    note = ("Each workload is sampled five times, 85 % of its requests each. Differences are paired, with a 95 % interval of Student's t; one "
+            "configuration holds for all. The price of waiting is what a second of a request's waiting is worth, in byte-seconds of memory. Nothing of "
+            "SwapServeLLM's is here, as it published no workload.")
     return Outcome(rows, note, [("unified.svg", chart, "heddle and the best single policy")])
 
 

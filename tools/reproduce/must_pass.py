@@ -33,8 +33,8 @@ def v1(sim):
          "TP 2, paper": [(b, v[1]) for b, v in paper.items()],
          "TP 2, ours": [(b, ours[b, 2]) for b in paper]},
         "sequences per instance", "tokens/s")
-    note = ("Read as decoding only, B sequences per instance at a mean context of 1088. Nothing was fitted on these rows: "
-            "the GPU's constants come from Vidur's public kernel profiles.")
+    note = ("The rows are read as decoding only, B sequences per instance at a mean context of 1088. Nothing was fitted on these rows: the GPU's "
+            "constants come from Vidur's public kernel profiles.")
     return Outcome(rows, note, [("v1.svg", chart, "WEAVER Table 1")])
 
 
@@ -76,8 +76,8 @@ def p9(sim):
         Row("P95 of TTFT [s]", 0.320, average(lambda r: r["ttft_s"]["p95"]), None),
         Row("P95 of TPOT [ms]", 33.97, average(lambda r: r["tpot_s"]["p95"]) * 1e3, None),
     ]
-    note = ("Poisson arrivals at the table's rates for 10 minutes, three seeds; lengths drawn from the public Arena log and "
-            "scaled to the table's own tokens per request. That the models share one GPU is inferred.")
+    note = ("Arrivals are Poisson at the table's rates for 10 minutes, three seeds. Lengths are drawn from the public Arena log and scaled to the "
+            "table's own tokens per request. That the models share one GPU is inferred.")
     return Outcome(rows, note)
 
 
@@ -102,9 +102,9 @@ def predictors(sim):
                           f"{errors['chosen']:g} %", errors["chosen"] <= min(errors.values()) * 1.05))
     kinds = ["printed", "corrected", "seasonal", "last", "chosen"]
     chart = picture.bars("Error of forecasts", [name.split()[1] for name in series], {k: [s[k] for s in series.values()] for k in kinds}, "%")
-    note = ("Sum of errors over sum of loads, 10-minute windows with three days before them. The order of the printed weights "
-            "is reversed; corrected, the predictor still loses to the last window, which is why heddle chooses by rolling error. "
-            "The table's source has 14 days of ServeGen, shared here are 7: compare the order, not the sizes.")
+    note = ("An error is the sum of errors over the sum of loads, in 10-minute windows with three days before them. The order of the printed "
+            "weights is reversed. Corrected, the predictor still loses to the last window, which is why heddle chooses by rolling error. The table's "
+            "source has 14 days of ServeGen, shared here are 7: compare the order, not the sizes.")
     return Outcome(rows, note, [("predictors.svg", chart, "Errors of WarmServe's predictor and its rivals")])
 
 
@@ -125,7 +125,7 @@ def optimality(sim):
     names = ["as printed", "after", "threshold"]
     chart = picture.bars("KV pressure over the optimum, mean", [f"{c['models']} on {c['gpus']}" for c in found["placement"]],
                          {n: [c[k]["mean"] for c in found["placement"]] for n, k in zip(names, ("paper", "greedy", "threshold"))})
-    note = "400 random queues of 10 requests under overload; 400 and 200 random placements, all tried out."
+    note = ("There are 400 random queues of 10 requests under overload, and 400 and 200 random placements. All were tried out.")
     return Outcome(rows, note, [("kvpr.svg", chart, "Placements by KV pressure")])
 
 
@@ -158,9 +158,8 @@ def s3(sim):
         ours = swap_in(sim, "h100-vllm-swap", size)
         rows.append(within(f"{model}, weights {size} GB: swap-in [s]", seconds, ours, 0.15))
         rows.append(within(f"{model}: cold start as published ({cold} s) over our swap-in", cold / seconds, cold / ours, 0.15))
-    note = ("The platform's two constants were fitted on these two points, nothing else being published: the rows check the way "
-            "through the policy and the engine, not the fit. The claimed 31x is the largest cold start over the smallest swap-in; "
-            "matched pairs give 18 to 23x.")
+    note = ("The platform's two constants were fitted on these two points, nothing else being published. So the rows check the way through the "
+            "policy and the engine, not the fit. The claimed 31x is the largest cold start over the smallest swap-in; matched pairs give 18 to 23x.")
     return Outcome(rows, note)
 
 

@@ -1,4 +1,4 @@
-"""How the cost of an event grows with models and GPUs: a table for docs/performance.md.
+"""How the cost of an event grows with models and GPUs: a table for bench/results/simulator.md.
 
     python3 tools/reproduce/speed.py [--build DIR] [POLICY ...]
     python3 tools/reproduce/speed.py --day [POLICY]

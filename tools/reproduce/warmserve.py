@@ -87,12 +87,14 @@ def w3(sim):
     rows.append(holds("25 req/s: part of TTFT below 100 ms without placement, without proactive, whole (W11)", "both ablations lower",
                       ", ".join(f"{percent(quick[p])} %" for p in ("warmserve:placement=0", "warmserve:proactive=0", "warmserve")),
                       max(quick["warmserve:placement=0"], quick["warmserve:proactive=0"]) < quick["warmserve"]))
-    note = ("WarmServe's own recipe on the one hour of Azure's requests that is public (2023), as its week of 2024 is not. As in its code a "
-            "request may be sent to an instance that still starts, and weights come at the 9 GB/s per GPU that its Fig. 8 implies. "
-            "Forecasts have three days before that are the same minutes drawn anew. Requests that waited longer than 0.5 s, SLLM-GPU "
-            "and WarmServe: " + "; ".join(late) + ". What proactive prewarming adds is small below 25 requests per second: the cluster has idle "
-            "GPUs left, on which everything is prewarmed anyway. The code service of that hour is silent for minutes and then sends "
-            "hundreds of requests at once, so that all queue for batches of 32, whoever has prewarmed.")
+    note = ("The recipe is WarmServe's own, on the one hour of Azure's requests that is public (2023), as its week of 2024 is not. As in its code a "
+            "request may be sent to an instance that still starts. Weights come at the 9 GB/s per GPU that its Fig. 8 implies. Forecasts have "
+            "three days before that are the same minutes drawn anew.\n\n"
+            "| requests that waited longer than 0.5 s | SLLM-GPU and WarmServe |\n|---|---|\n" +
+            "\n".join("| " + one.replace(": ", " | ") + " |" for one in late) + "\n\n"
+            "What proactive prewarming adds is small below 25 requests per second: the cluster has idle GPUs left, on which everything is "
+            "prewarmed anyway. The code service of that hour is silent for minutes and then sends hundreds of requests at once. So all of them "
+            "queue for batches of 32, prewarmed or not.")
     return Outcome(rows, note)
 
 
@@ -118,8 +120,8 @@ def w7(sim):
     fast = sum(p < 0.05 for p in paced) / len(paced)
     rows.append(holds("25 req/s: part of requests with TPOT below 50 ms", "> 60 %", f"{percent(fast)} %", fast > 0.6))
     chart = picture.lines("Starts that found their weights", curve, "requests per second", "%", 100)
-    note = ("Without every model's very first start. 25 requests per second are the paper's most; beyond, the shared hour is replayed "
-            "faster. An hour has 30 to 90 starts, so a ratio is good to some percent only.")
+    note = ("The ratios are without every model's very first start. 25 requests per second are the paper's most; beyond, the shared hour is "
+            "replayed faster. An hour has 30 to 90 starts, so a ratio is good to some percent only.")
     return Outcome(rows, note, [("warmserve.svg", chart, "Hit ratio against rate")])
 
 
