@@ -22,6 +22,7 @@ namespace {
 /// Of the image cache, when nothing is said. With GPUs a quarter of the machine's memory if that is
 /// more: all their weights come from there.
 constexpr std::uint64_t kHostMemory = std::uint64_t{1} << 30U;
+constexpr std::uint64_t kArenaTenths = 7;
 
 /// What of a GPU is heddle's when nothing is said: the rest is for the driver's own memory,
 /// captured steps and workspace.
@@ -141,6 +142,18 @@ void complete_gpu(DeviceConfig& device, int& next, const Machine& machine) {
   }
 }
 
+/// A quarter of the machine's memory, so that a model of the user's own fits without a word about
+/// it; less where that and CPU devices would take more than seven tenths. Not by what is free now:
+/// a reload must find the same.
+std::uint64_t default_host_memory(const Config& config, const Machine& machine) {
+  std::uint64_t devices = 0;
+  for (const DeviceConfig& device : config.devices) {
+    devices += device.kind == DeviceKind::kCpu ? device.memory : 0;
+  }
+  const std::uint64_t most = machine.memory / 10 * kArenaTenths;
+  return std::max(std::min(machine.memory / 4, most - std::min(most, devices)), kHostMemory);
+}
+
 void complete_devices(Config& config, const Machine& machine, Diagnosis& diagnosis) {
   if (config.devices.empty()) {
     add_default_devices(config, machine);
@@ -167,8 +180,7 @@ void complete_devices(Config& config, const Machine& machine, Diagnosis& diagnos
     check_device(i, device, machine, diagnosis);
   }
   if (config.host.memory == 0) {
-    const bool gpus = next_gpu > 0;
-    config.host.memory = gpus ? std::max(machine.memory / 4, kHostMemory) : kHostMemory;
+    config.host.memory = default_host_memory(config, machine);
   }
 }
 

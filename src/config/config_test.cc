@@ -121,6 +121,12 @@ TEST(Config, WithoutDevicesOneGetsAllCoresAndHalfTheMemory) {
   EXPECT_EQ(config->devices[0].memory, 8ULL << 30U);
 }
 
+TEST(Config, TheHostCacheGetsAQuarterOfTheMemoryAsFarAsDevicesLeaveIt) {
+  EXPECT_EQ(parse("devices: [{memory: 5GiB}]")->host.memory, 4ULL << 30U);
+  EXPECT_EQ(parse("devices: [{memory: 9GiB}]")->host.memory >> 20U, 2252U) << "seven tenths of 16";
+  EXPECT_EQ(parse("devices: [{memory: 15GiB}]")->host.memory, 1ULL << 30U);
+}
+
 TEST(Config, APolicyIsASetOfSwitchesThatMayBeTurnedOneByOne) {
   const auto planner = [](const std::string& text) {
     return parse("planner: {" + text + "}\n").value().planner;
