@@ -3,10 +3,12 @@
 
     tools/random_model.py /tmp/100m --size 100m && tests/engines/gguf.py /tmp/100m /tmp/100m.gguf bf16
     bench/beside_llama.py /tmp/100m /tmp/100m.gguf [--rounds 5] [--threads 2] [--prompt 512] [--binary FILE]
+    tests/engines/gguf.py /tmp/100m /tmp/100m-q8.gguf q8_0 && bench/beside_llama.py /tmp/100m /tmp/100m-q8.gguf --dtype int8
 
 llama.cpp is that of node-llama-cpp, which `./dev test` installs, behind tests/engines/llama_server.mjs. Prefill is
 timed by the first token of a prompt that nobody has sent before; decode by the tokens after it. Medians of the
-rounds. HEDDLE_SIMD holds heddle to a lower set of instructions.
+rounds. HEDDLE_SIMD holds heddle to a lower set of instructions; --modules names a copy of llama.cpp's folder with fewer
+libraries than that which it would take.
 """
 
 import argparse
@@ -80,13 +82,14 @@ def main():
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--modules", default=ROOT / "build/llama/node_modules", help="where node-llama-cpp is")
     parser.add_argument("--memory", default="600MiB")
+    parser.add_argument("--dtype", default="bfloat16", help="of heddle's matrices: bfloat16 or int8")
     parser.add_argument("--binary", default=ROOT / "build/release/heddle")
     arguments = parser.parse_args()
     heddle.BINARY = arguments.binary
     cores = list(range(arguments.threads))
     config = (f"listen: 127.0.0.1:0\nhost: {{memory: {arguments.memory}}}\nlogLevel: error\n"
               f"devices: [{{name: cpu0, kind: cpu, memory: {arguments.memory}, cores: {cores}, page: 2MiB}}]\n"
-              f"models: {{m: {{path: {pathlib.Path(arguments.checkpoint).resolve()}}}}}\n")
+              f"models: {{m: {{path: {pathlib.Path(arguments.checkpoint).resolve()}, dtype: {arguments.dtype}}}}}\n")
     rows = {"heddle": [], "llama.cpp": []}
     with llama(arguments.gguf, arguments.threads, arguments.prompt + 2 * ANSWER, arguments.modules) as port, heddle.Server(config) as own:
         ports = {"heddle": int(own.url.rsplit(":", 1)[1]), "llama.cpp": port}
@@ -100,7 +103,7 @@ def main():
         first, each, prompt = (statistics.median(column) for column in zip(*measured))
         figures[name] = {"prompt": prompt, "prefill_per_s": round(prompt / first, 1), "decode_per_s": round(1 / each, 1)}
     ratios = {key: round(figures["heddle"][key] / figures["llama.cpp"][key], 2) for key in ("prefill_per_s", "decode_per_s")}
-    print(json.dumps({"simd": os.environ.get("HEDDLE_SIMD", "best"), **figures, "ratio": ratios}))
+    print(json.dumps({"simd": os.environ.get("HEDDLE_SIMD", "best"), "dtype": arguments.dtype, **figures, "ratio": ratios}))
 
 
 if __name__ == "__main__":

@@ -120,15 +120,15 @@ __attribute__((target("avx512f"))) inline void read_all(const std::byte* data,
 
 constexpr std::int64_t kDots = 20'000'000;
 
-/// 64 kDots floating-point operations by the dot product, all in registers.
-__attribute__((target("avx512f,avx512bf16"))) inline void dot_all() {
+/// 64 `dots` floating-point operations by the dot product, all in registers.
+__attribute__((target("avx512f,avx512bf16"))) inline void dot_all(std::int64_t dots = kDots) {
   __m512 sums[24];
   for (auto& sum : sums) {
     sum = _mm512_setzero_ps();
   }
   __m512i a = _mm512_set1_epi32(0x3c003c00);
   asm volatile("" : "+v"(a));
-  for (std::int64_t i = 0; i < kDots / 24; ++i) {
+  for (std::int64_t i = 0; i < dots / 24; ++i) {
     for (auto& sum : sums) {
       sum = _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)a);
     }

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include <gmock/gmock.h>
+
 #include "ops/cpu/simd/kernels.h"
 #include "ops/op_test.h"
 
@@ -224,9 +226,10 @@ float int8_sum(const float* x, const std::int8_t* weight, std::int64_t inputs) {
 TEST_F(LinearTest, SumsInt8Exactly) {
   std::vector<Shape> all = shapes();
   all.push_back({33, 160, 1024});
-  all.push_back({3, 21, 8300});   // More inputs than 32 bits take at once by lanes,
-  all.push_back({2, 17, 65536});  // as many as the tile unit takes,
-  all.push_back({2, 5, 65600});   // and more.
+  all.push_back({300, 85, 1100});  // More tokens than a chunk has, more inputs than a panel.
+  all.push_back({3, 21, 8300});    // More inputs than 32 bits take at once by lanes,
+  all.push_back({2, 17, 65536});   // as many as the tile unit takes,
+  all.push_back({2, 5, 65600});    // and more.
   for (const Shape& s : all) {
     auto x = random(s.tokens * s.inputs);
     for (std::size_t i = 0; i < x.size(); i += 7) {
@@ -264,6 +267,33 @@ TEST_F(LinearTest, SumsInt8Exactly) {
       }
     }
     EXPECT_TRUE(same_bits(out, expected)) << s.tokens << " x " << s.outputs << " x " << s.inputs;
+  }
+}
+
+TEST_F(LinearTest, Int8SumsAreExactWhereAllNumbersAreTheLargest) {
+  constexpr std::int64_t kInputs = 9000;
+  constexpr std::int64_t kOutputs = 35;
+  constexpr float kLargest = 255.0F / 128.0F;
+  for (const std::int64_t tokens : {1, 8, 40}) {
+    const auto half_x =
+        rounded(std::vector<float>(static_cast<std::size_t>(tokens * kInputs), kLargest));
+    for (const int weight : {127, -127}) {
+      const std::vector<std::int8_t> weights(static_cast<std::size_t>(kOutputs * kInputs),
+                                             static_cast<std::int8_t>(weight));
+      const std::vector<float> scale(kOutputs, 1.0F);
+      std::vector<float> out(static_cast<std::size_t>(tokens * kOutputs));
+      linear(
+          context_,
+          {.x = bf16_matrix(half_x, tokens, kInputs),
+           .weight = tensor_2d(
+               reinterpret_cast<const std::byte*>(weights.data()), DType::kI8, kOutputs, kInputs),
+           .scale = vector_of(scale.data(), kOutputs),
+           .out = matrix_of(out.data(), tokens, kOutputs)});
+      synchronize();
+      const auto expected =
+          static_cast<float>(static_cast<double>(kLargest) * weight * static_cast<double>(kInputs));
+      EXPECT_THAT(out, testing::Each(expected)) << tokens << " tokens, weights " << weight;
+    }
   }
 }
 

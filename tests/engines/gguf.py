@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes a checkpoint of tests as GGUF, so that llama.cpp can run it: gguf.py FOLDER FILE [bf16].
+"""Writes a checkpoint of tests as GGUF, so that llama.cpp can run it: gguf.py FOLDER FILE [bf16|q8_0].
 
 For Llama and Mistral architectures with byte-level BPE. Standard library only. Numbers are written as f32, so that
-llama.cpp has exactly the weights that heddle has; with bf16, matrices as they are."""
+llama.cpp has exactly the weights that heddle has; with bf16, matrices as they are; with q8_0, matrices as llama.cpp's
+own quantizer makes them of that type, embeddings and head included."""
 
 import array
 import json
@@ -11,7 +12,9 @@ import struct
 import sys
 
 ALIGNMENT = 32
-F32, BF16 = 0, 30
+F32, Q8_0, BF16 = 0, 8, 30
+MATRICES = {"f32": F32, "bf16": BF16, "q8_0": Q8_0}
+Q8_0_NUMBERS = 32  # That share a scale.
 NORMAL, CONTROL = 1, 3
 U32, FLOAT, BOOL, STRING, ARRAY, I32 = 4, 6, 7, 8, 9, 5
 
@@ -125,20 +128,39 @@ def metadata(folder, config):
     ]
 
 
+def q8_0(values):
+    """f32 numbers as blocks of a scale in f16 and integers of 8 bits; whole blocks of them."""
+    numbers = array.array("f", values.tobytes())
+    blocks = bytearray()
+    for begin in range(0, len(numbers), Q8_0_NUMBERS):
+        block = numbers[begin : begin + Q8_0_NUMBERS]
+        scale = max(max(block), -min(block)) / 127
+        inverse = 1 / scale if scale > 0 else 0.0
+        blocks += struct.pack(f"<e{Q8_0_NUMBERS}b", scale, *[round(number * inverse) for number in block])
+    return blocks
+
+
+def encoded(values, kind):
+    """f32 numbers as bytes of the given type."""
+    if kind == BF16:
+        return array.array("H", (value >> 16 for value in values)).tobytes()
+    return q8_0(values) if kind == Q8_0 else values.tobytes()
+
+
 def write(folder, path, matrices=F32):
     """Writes the checkpoint in `folder` to `path`; returns its size in bytes."""
     folder, path = pathlib.Path(folder), pathlib.Path(path)
     config = json.loads((folder / "config.json").read_text())
     rows = metadata(folder, config)
     tensors = renamed(read_tensors(folder), config)
-    infos, data = b"", b""
+    infos, data = b"", bytearray()
     for name, (shape, values) in tensors.items():
         dimensions = list(reversed(shape))
         kind = matrices if len(shape) > 1 else F32
-        if kind == BF16:
-            values = array.array("H", (value >> 16 for value in values))
+        if kind == Q8_0 and shape[-1] % Q8_0_NUMBERS != 0:
+            raise ValueError(f"{name} has {shape[-1]} columns; q8_0 wants a multiple of {Q8_0_NUMBERS}")
         infos += text(name) + struct.pack(f"<I{len(dimensions)}QIQ", len(dimensions), *dimensions, kind, len(data))
-        data += values.tobytes()
+        data += encoded(values, kind)
         data += bytes(-len(data) % ALIGNMENT)
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(rows)) + b"".join(rows) + infos
     path.write_bytes(head + bytes(-len(head) % ALIGNMENT) + data)
@@ -146,4 +168,4 @@ def write(folder, path, matrices=F32):
 
 
 if __name__ == "__main__":
-    print(write(sys.argv[1], sys.argv[2], BF16 if sys.argv[3:] == ["bf16"] else F32), "bytes")
+    print(write(sys.argv[1], sys.argv[2], MATRICES[sys.argv[3] if sys.argv[3:] else "f32"]), "bytes")
