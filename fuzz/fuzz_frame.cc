@@ -1,5 +1,6 @@
-// What a worker and serve read from each other: frames cut anywhere, and the messages in them.
-// Whatever is accepted can be said again and is then understood in the same way.
+// What a worker, serve and the other workers of a group read from each other: frames cut anywhere,
+// and the messages in them. Whatever is accepted can be said again and is then understood in the
+// same way.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "core/codec.h"
 #include "rpc/frame.h"
 #include "rpc/messages.h"
 
@@ -25,6 +27,11 @@ void read_messages(std::string_view bytes) {
     const std::string again = heddle::rpc::encode(*message);
     const auto same = heddle::rpc::decode_to_serve(again);
     HEDDLE_CHECK(same && heddle::rpc::encode(*same) == again);
+  }
+  if (const auto command = heddle::core::decode_worker_command(bytes)) {
+    const std::string again = heddle::core::encode(*command);
+    const auto same = heddle::core::decode_worker_command(again);
+    HEDDLE_CHECK(same && heddle::core::encode(*same) == again);
   }
 }
 

@@ -134,20 +134,19 @@ void read_cache_salt(BodyReader& body, GenerationParams& params) {
 
 GenerationParams read_generation_params(BodyReader& body) {
   GenerationParams params;
-  params.temperature = body.number("temperature", {.least = 0, .most = 100});
-  params.top_p = body.number("top_p", {.least = 0, .most = 1});
-  if (params.top_p == 0.0) {
+  for (const spec::SamplingNumber& number : spec::kSamplingNumbers) {
+    params.numbers[number.field] =
+        body.number(number.name, {.least = number.least, .most = number.most});
+  }
+  std::optional<double>& top_p = params.numbers[&spec::SamplingParams::top_p];
+  if (top_p == 0.0) {
     params.top_k = 1;  // The smallest nucleus is the likeliest token.
-    params.top_p.reset();
+    top_p.reset();
   }
   const std::optional<std::int64_t> top_k = body.integer("top_k", -1, kTokensMax);
   if (top_k && !params.top_k) {
     params.top_k = std::max<std::int64_t>(*top_k, 0);  // -1 also means all.
   }
-  params.min_p = body.number("min_p", {.least = 0, .most = 1});
-  params.presence_penalty = body.number("presence_penalty", {.least = -2, .most = 2});
-  params.frequency_penalty = body.number("frequency_penalty", {.least = -2, .most = 2});
-  params.repetition_penalty = body.number("repetition_penalty", {.least = 0.01, .most = 100});
   params.logit_bias = read_logit_bias(body);
   const std::optional<std::int64_t> seed =
       body.integer("seed", INT64_MIN, std::numeric_limits<std::int64_t>::max());

@@ -20,12 +20,12 @@ TEST(GenerationParams, ReadsEveryField) {
       "stream_options":{"include_usage":true},"user":"u"})");
   const GenerationParams params = read_generation_params(body);
   ASSERT_TRUE(body.ok()) << body.error().message;
-  EXPECT_EQ(params.temperature, 5);
-  EXPECT_EQ(params.top_p, 0.9);
+  EXPECT_EQ(params.numbers[&spec::SamplingParams::temperature], 5);
+  EXPECT_EQ(params.numbers[&spec::SamplingParams::top_p], 0.9);
   EXPECT_EQ(params.top_k, 0);
-  EXPECT_EQ(params.min_p, 0.1);
-  EXPECT_EQ(params.presence_penalty, -2);
-  EXPECT_EQ(params.repetition_penalty, 1.1);
+  EXPECT_EQ(params.numbers[&spec::SamplingParams::min_p], 0.1);
+  EXPECT_EQ(params.numbers[&spec::SamplingParams::presence_penalty], -2);
+  EXPECT_EQ(params.numbers[&spec::SamplingParams::repetition_penalty], 1.1);
   EXPECT_THAT(params.logit_bias, ElementsAre(Pair(3, 1.5F), Pair(7, -100.0F)));
   EXPECT_EQ(params.seed, UINT64_MAX);
   EXPECT_EQ(params.max_tokens, 6) << "the newer name wins";
@@ -42,7 +42,7 @@ TEST(GenerationParams, AbsentMeansTheModelsDefault) {
   BodyReader body(R"({"temperature":null})");
   const GenerationParams params = read_generation_params(body);
   EXPECT_TRUE(body.ok());
-  EXPECT_FALSE(params.temperature);
+  EXPECT_FALSE(params.numbers[&spec::SamplingParams::temperature]);
   EXPECT_FALSE(params.max_tokens);
   EXPECT_EQ(params.choices, 1U);
 }
@@ -56,7 +56,7 @@ TEST(GenerationParams, AnEmptyNucleusIsGreedy) {
   BodyReader body(R"({"top_p":0,"top_k":50})");
   const GenerationParams params = read_generation_params(body);
   EXPECT_EQ(params.top_k, 1);
-  EXPECT_FALSE(params.top_p);
+  EXPECT_FALSE(params.numbers[&spec::SamplingParams::top_p]);
 }
 
 TEST(GenerationParams, EachFieldIsCheckedAndNamed) {

@@ -14,18 +14,14 @@
 #include "base/ids.h"
 #include "base/time.h"
 #include "spec/sampling.h"
+#include "spec/sampling_numbers.h"
 
 namespace heddle::api {
 
 /// What chat and plain completions have in common. Absent values are the model's to default.
 struct GenerationParams {
-  std::optional<double> temperature{};
-  std::optional<double> top_p{};
-  std::optional<std::int64_t> top_k{};  ///< 0 keeps all.
-  std::optional<double> min_p{};
-  std::optional<double> presence_penalty{};
-  std::optional<double> frequency_penalty{};
-  std::optional<double> repetition_penalty{};
+  spec::SamplingNumbers numbers{};
+  std::optional<std::int64_t> top_k{};                  ///< 0 keeps all.
   std::vector<std::pair<TokenId, float>> logit_bias{};  ///< Distinct ids, none negative.
   std::optional<std::uint64_t> seed{};
   std::optional<std::int64_t> max_tokens{};  ///< At least 1.

@@ -30,7 +30,7 @@ TEST(ResponseRequest, BecomesAChat) {
   EXPECT_EQ(request.chat.model, "m");
   EXPECT_EQ(request.chat.messages.json, R"([{"role":"user","content":"hi"}])");
   EXPECT_EQ(request.chat.params.max_tokens, 9);
-  EXPECT_EQ(request.chat.params.temperature, 0.5);
+  EXPECT_EQ(request.chat.params.numbers[&spec::SamplingParams::temperature], 0.5);
   EXPECT_EQ(request.chat.params.top_k, 4);
   EXPECT_TRUE(request.chat.params.stream);
   EXPECT_TRUE(request.chat.params.grammar.constrains());

@@ -1,115 +1,135 @@
 #pragma once
 
 #include "core/agent_core.h"
-#include "core/message_fields.h"
+#include "core/manager_fields.h"
 
-/// As message_fields.h, for the events and commands of an agent.
-namespace heddle::core {
+/// As message_fields.h, for the events and commands of AgentCore.
+namespace heddle {
 
-template <class V>
-void fields(V& v, Like<AgentModel> auto& x) {
+namespace core {
+
+inline void fields(Fields& v, PagesBacked& x) {
+  v.message(65, "PagesBacked");
+  v(1, "device", x.device);
+  v(2, "model", x.model);
+  v(3, "pages", x.pages);
+}
+
+inline void fields(Fields& v, GrantLoan& x) {
+  v.message(66, "GrantLoan");
+  v(1, "device", x.device);
+  v(2, "model", x.model);
+  v(3, "pages", x.pages);
+}
+
+inline void fields(Fields& v, RefuseLoan& x) {
+  v.message(67, "RefuseLoan");
+  v(1, "model", x.model);
+  v(2, "reason", x.reason);
+}
+
+inline void fields(Fields& v, EndLoan& x) {
+  v.message(68, "EndLoan");
+  v(1, "model", x.model);
+}
+
+inline void fields(Fields& v, BackPages& x) {
+  v.message(69, "BackPages");
+  v(1, "device", x.device);
+  v(2, "model", x.model);
+  v(3, "pages", x.pages);
+}
+
+inline void fields(Fields& v, AgentModel& x) {
   v.type("AgentModel");
-  v("id", x.id);
-  v("image_bytes", x.image_bytes);
-  v("footprint", x.footprint);
-  v("gpu_footprint", x.gpu_footprint);
+  v(1, "id", x.id);
+  v(2, "image_bytes", x.image_bytes);
+  v(3, "footprint", x.footprint);
+  v(4, "gpu_footprint", x.gpu_footprint);
 }
 
-template <class V>
-void fields(V& v, Like<StartAgent> auto& /*x*/) {
-  v.type("StartAgent");
+inline void fields(Fields& v, StartAgent& /*x*/) {
+  v.message(70, "StartAgent");
 }
 
-template <class V>
-void fields(V& v, Like<AgentModels> auto& x) {
-  v.type("AgentModels");
-  v("models", x.models);
+inline void fields(Fields& v, AgentModels& x) {
+  v.message(71, "AgentModels");
+  v(1, "models", x.models);
 }
 
-template <class V>
-void fields(V& v, Like<WorkerConnected> auto& x) {
-  v.type("WorkerConnected");
-  v("device", x.device);
-  v("epoch", x.epoch);
+inline void fields(Fields& v, WorkerConnected& x) {
+  v.message(72, "WorkerConnected");
+  v(1, "device", x.device);
+  v(2, "epoch", x.epoch);
 }
 
-template <class V>
-void fields(V& v, Like<WorkerExited> auto& x) {
-  v.type("WorkerExited");
-  v("device", x.device);
-  v("epoch", x.epoch);
-  v("killed", x.killed);
+inline void fields(Fields& v, WorkerExited& x) {
+  v.message(73, "WorkerExited");
+  v(1, "device", x.device);
+  v(2, "epoch", x.epoch);
+  v(3, "killed", x.killed);
 }
 
-template <class V>
-void fields(V& v, Like<WorkerHung> auto& x) {
-  v.type("WorkerHung");
-  v("device", x.device);
-  v("epoch", x.epoch);
-  v("stopped", x.stopped);
-  v("reason", x.reason);
+inline void fields(Fields& v, WorkerHung& x) {
+  v.message(74, "WorkerHung");
+  v(1, "device", x.device);
+  v(2, "epoch", x.epoch);
+  v(3, "stopped", x.stopped);
+  v(4, "reason", x.reason);
 }
 
-template <class V>
-void fields(V& v, Like<ReadProgress> auto& x) {
-  v.type("ReadProgress");
-  v("model", x.model);
-  v("bytes", x.bytes);
+inline void fields(Fields& v, ReadProgress& x) {
+  v.message(75, "ReadProgress");
+  v(1, "model", x.model);
+  v(2, "bytes", x.bytes);
 }
 
-template <class V>
-void fields(V& v, Like<ReadEnded> auto& x) {
-  v.type("ReadEnded");
-  v("model", x.model);
-  v("error", x.error);
+inline void fields(Fields& v, ReadEnded& x) {
+  v.message(76, "ReadEnded");
+  v(1, "model", x.model);
+  v(2, "error", x.error);
 }
 
-template <class V>
-void fields(V& v, Like<StopAgent> auto& /*x*/) {
-  v.type("StopAgent");
+inline void fields(Fields& v, StopAgent& /*x*/) {
+  v.message(77, "StopAgent");
 }
 
-template <class V>
-void fields(V& v, Like<SpawnWorker> auto& x) {
-  v.type("SpawnWorker");
-  v("device", x.device);
-  v("epoch", x.epoch);
-  v("pages", x.pages);
+inline void fields(Fields& v, SpawnWorker& x) {
+  v.message(78, "SpawnWorker");
+  v(1, "device", x.device);
+  v(2, "epoch", x.epoch);
+  v(3, "pages", x.pages);
 }
 
-template <class V>
-void fields(V& v, Like<KillWorker> auto& x) {
-  v.type("KillWorker");
-  v("device", x.device);
-  v("epoch", x.epoch);
-  v("reason", x.reason);
+inline void fields(Fields& v, KillWorker& x) {
+  v.message(79, "KillWorker");
+  v(1, "device", x.device);
+  v(2, "epoch", x.epoch);
+  v(3, "reason", x.reason);
 }
 
-template <class V>
-void fields(V& v, Like<SendWorker> auto& x) {
-  v.type("SendWorker");
-  v("device", x.device);
-  v("epoch", x.epoch);
-  v("message", x.message);
+inline void fields(Fields& v, SendWorker& x) {
+  v.message(80, "SendWorker");
+  v(1, "device", x.device);
+  v(2, "epoch", x.epoch);
+  v(3, "message", x.message);
 }
 
-template <class V>
-void fields(V& v, Like<StartRead> auto& x) {
-  v.type("StartRead");
-  v("model", x.model);
-  v("pages", x.pages);
+inline void fields(Fields& v, StartRead& x) {
+  v.message(81, "StartRead");
+  v(1, "model", x.model);
+  v(2, "pages", x.pages);
 }
 
-template <class V>
-void fields(V& v, Like<CancelRead> auto& x) {
-  v.type("CancelRead");
-  v("model", x.model);
+inline void fields(Fields& v, CancelRead& x) {
+  v.message(82, "CancelRead");
+  v(1, "model", x.model);
 }
 
-template <class V>
-void fields(V& v, Like<ConnectGroup> auto& x) {
-  v.type("ConnectGroup");
-  v("members", x.members);
+inline void fields(Fields& v, ConnectGroup& x) {
+  v.message(83, "ConnectGroup");
+  v(1, "members", x.members);
 }
 
-}  // namespace heddle::core
+}  // namespace core
+}  // namespace heddle

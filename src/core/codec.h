@@ -17,8 +17,8 @@
 ///     {"at":1500000,"event":{"RequestArrived":{"request":1,"model":2,...}}}
 ///     {"command":{"Hold":{"request":1}}}
 ///
-/// Written and read by the same build: it holds every field, in the order of its declaration, and
-/// times in nanoseconds since the process began.
+/// Written and read by the same build: it holds every field, in the order of its description
+/// (core/message_fields.h and its like), and times in nanoseconds since the process began.
 namespace heddle::core {
 
 /// One line, without its end. Event: one of ManagerEvent, AgentEvent, WorkerEvent, EnginesEvent.
@@ -55,6 +55,11 @@ template <class Event>
 /// The inverse of command_line.
 template <class Command>
 [[nodiscard]] Result<Command> parse_command(std::string_view line);
+
+/// A command for who reads it in another process, as docs/contracts/wire.md has it.
+[[nodiscard]] std::string encode(const WorkerCommand& command);
+/// The inverse of encode(): kCorrupt, with what was wrong where, if it is none. Trusts nothing.
+[[nodiscard]] Result<WorkerCommand> decode_worker_command(std::string_view bytes);
 
 /// Steps `core`, which is new, with the events of `log` (lines, each with its end) and compares
 /// what it wants with the commands of the log. The number of events, or kFailedPrecondition with

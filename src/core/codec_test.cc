@@ -8,22 +8,17 @@
 #include <boost/pfr.hpp>
 #include <gtest/gtest.h>
 
-#include "core/codec_fields.h"
+#include "base/json_line.h"
+#include "base/test_fill.h"
+#include "base/wire.h"
+#include "core/agent_fields.h"
 #include "core/engine_fields.h"
 #include "core/test_find.h"
 #include "core/test_world.h"
+#include "core/worker_fields.h"
 
 namespace heddle::core {
 namespace {
-
-struct Counter {
-  std::size_t count = 0;
-  void type(std::string_view /*name*/) {}
-  template <class T>
-  void operator()(std::string_view /*field*/, const T& /*value*/) {
-    ++count;
-  }
-};
 
 template <class T>
 void expect_all_fields() {
@@ -32,10 +27,7 @@ void expect_all_fields() {
       (expect_all_fields<std::variant_alternative_t<I, T>>(), ...);
     }(std::make_index_sequence<std::variant_size_v<T>>{});
   } else {
-    Counter counter;
-    const T value{};
-    fields(counter, value);
-    EXPECT_EQ(counter.count, boost::pfr::tuple_size_v<T>) << typeid(T).name();
+    EXPECT_EQ(type_of<T>().fields.size(), boost::pfr::tuple_size_v<T>) << typeid(T).name();
   }
 }
 
@@ -78,6 +70,67 @@ TEST(Codec, NoFieldIsLeftOut) {
                                  SliceDone,
                                  KvHeld,
                                  PrefixTaken>>();
+}
+
+/// Every message of a variant, with every field said.
+template <class Variant>
+std::vector<Variant> every_message() {
+  std::vector<Variant> messages;
+  const Type& type = type_of<Variant>();
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    for (std::size_t i = 0; i < type.alternatives.size(); ++i) {
+      Variant& message = messages.emplace_back();
+      heddle::test::Filler(seed).fill(*type.alternatives[i], type.choose(&message, i));
+    }
+  }
+  return messages;
+}
+
+template <class Variant>
+void expect_to_come_back() {
+  for (const Variant& sent : every_message<Variant>()) {
+    const auto got = wire::decode<Variant>(wire::encode(sent));
+    ASSERT_TRUE(got) << got.error().message;
+    std::string before;
+    std::string after;
+    write_json_line(type_of<Variant>(), &sent, before);
+    write_json_line(type_of<Variant>(), &*got, after);
+    EXPECT_EQ(after, before);
+  }
+}
+
+TEST(Codec, EveryMessageComesBackFromTheWireAsItWas) {
+  expect_to_come_back<ManagerEvent>();
+  expect_to_come_back<ManagerCommand>();
+  expect_to_come_back<AgentEvent>();
+  expect_to_come_back<AgentCommand>();
+  expect_to_come_back<WorkerEvent>();
+  expect_to_come_back<WorkerCommand>();
+  expect_to_come_back<EnginesEvent>();
+  expect_to_come_back<EnginesCommand>();
+}
+
+TEST(Codec, EveryLineComesBackAsItWas) {
+  for (const ManagerEvent& event : every_message<ManagerEvent>()) {
+    const std::string line = event_line(Instant{Duration{3}}, event);
+    const auto parsed = parse_event<ManagerEvent>(line);
+    ASSERT_TRUE(parsed) << parsed.error().message;
+    EXPECT_EQ(event_line(parsed->at, parsed->event), line);
+  }
+  for (const WorkerCommand& command : every_message<WorkerCommand>()) {
+    const std::string line = command_line(command);
+    const auto parsed = parse_command<WorkerCommand>(line);
+    ASSERT_TRUE(parsed) << parsed.error().message;
+    EXPECT_EQ(command_line(*parsed), line);
+  }
+}
+
+TEST(Codec, ACommandOfAWorkerComesBackFromItsBytes) {
+  const WorkerCommand sent = AddSequence{.sequence = SequenceId(7), .tokens = {1, -2}};
+  const Result<WorkerCommand> got = decode_worker_command(encode(sent));
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(command_line(*got), command_line(sent));
+  EXPECT_FALSE(decode_worker_command("what?"));
 }
 
 TEST(Codec, WritesOneLineThatPeopleCanRead) {

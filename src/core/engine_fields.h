@@ -1,126 +1,114 @@
 #pragma once
 
-#include "core/codec_fields.h"
 #include "core/engines_core.h"
+#include "core/manager_fields.h"
 
-/// As codec_fields.h, for the events and commands of EnginesCore.
-namespace heddle::core {
+/// As message_fields.h, for the events and commands of EnginesCore.
+namespace heddle {
 
-template <class V>
-void fields(V& v, Like<Engine> auto& x) {
+namespace core {
+
+inline void fields(Fields& v, Engine& x) {
   v.type("Engine");
-  v("model", x.model);
-  v("device", x.device);
-  v("pages", x.pages);
-  v("levels", x.levels);
+  v(1, "model", x.model);
+  v(2, "device", x.device);
+  v(3, "pages", x.pages);
+  v(4, "levels", x.levels);
 }
 
-template <class V>
-void fields(V& v, Like<EngineDevice> auto& x) {
+inline void fields(Fields& v, EngineDevice& x) {
   v.type("EngineDevice");
-  v("id", x.id);
-  v("pages", x.pages);
+  v(1, "id", x.id);
+  v(2, "pages", x.pages);
 }
 
-template <class V>
-void fields(V& v, Like<ConfigureEngines> auto& x) {
-  v.type("ConfigureEngines");
-  v("engines", x.engines);
-  v("devices", x.devices);
-  v("host_pages", x.host_pages);
+inline void fields(Fields& v, ConfigureEngines& x) {
+  v.message(110, "ConfigureEngines");
+  v(1, "engines", x.engines);
+  v(2, "devices", x.devices);
+  v(3, "host_pages", x.host_pages);
 }
 
-template <class V>
-void fields(V& v, Like<LoanGranted> auto& x) {
-  v.type("LoanGranted");
-  v("model", x.model);
+inline void fields(Fields& v, LoanGranted& x) {
+  v.message(111, "LoanGranted");
+  v(1, "model", x.model);
 }
 
-template <class V>
-void fields(V& v, Like<LoanRefused> auto& x) {
-  v.type("LoanRefused");
-  v("model", x.model);
-  v("reason", x.reason);
+inline void fields(Fields& v, LoanRefused& x) {
+  v.message(112, "LoanRefused");
+  v(1, "model", x.model);
+  v(2, "reason", x.reason);
 }
 
-template <class V>
-void fields(V& v, Like<LoanRepaid> auto& x) {
-  v.type("LoanRepaid");
-  v("model", x.model);
+inline void fields(Fields& v, LoanRepaid& x) {
+  v.message(113, "LoanRepaid");
+  v(1, "model", x.model);
 }
 
-template <class V>
-void fields(V& v, Like<EngineStarted> auto& x) {
-  v.type("EngineStarted");
-  v("model", x.model);
-  v("life", x.life);
-  v("held_pages", x.held_pages);
-  v("error", x.error);
+inline void fields(Fields& v, EngineStarted& x) {
+  v.message(114, "EngineStarted");
+  v(1, "model", x.model);
+  v(2, "life", x.life);
+  v(3, "held_pages", x.held_pages);
+  v(4, "error", x.error);
 }
 
-template <class V>
-void fields(V& v, Like<EngineSuspended> auto& x) {
-  v.type("EngineSuspended");
-  v("model", x.model);
-  v("life", x.life);
-  v("level", x.level);
-  v("held_pages", x.held_pages);
-  v("host_pages", x.host_pages);
-  v("error", x.error);
+inline void fields(Fields& v, EngineSuspended& x) {
+  v.message(115, "EngineSuspended");
+  v(1, "model", x.model);
+  v(2, "life", x.life);
+  v(3, "level", x.level);
+  v(4, "held_pages", x.held_pages);
+  v(5, "host_pages", x.host_pages);
+  v(6, "error", x.error);
 }
 
-template <class V>
-void fields(V& v, Like<EngineResumed> auto& x) {
-  v.type("EngineResumed");
-  v("model", x.model);
-  v("life", x.life);
-  v("held_pages", x.held_pages);
-  v("error", x.error);
+inline void fields(Fields& v, EngineResumed& x) {
+  v.message(116, "EngineResumed");
+  v(1, "model", x.model);
+  v(2, "life", x.life);
+  v(3, "held_pages", x.held_pages);
+  v(4, "error", x.error);
 }
 
-template <class V>
-void fields(V& v, Like<EngineExited> auto& x) {
-  v.type("EngineExited");
-  v("model", x.model);
-  v("life", x.life);
-  v("how", x.how);
+inline void fields(Fields& v, EngineExited& x) {
+  v.message(117, "EngineExited");
+  v(1, "model", x.model);
+  v(2, "life", x.life);
+  v(3, "how", x.how);
 }
 
-template <class V>
-void fields(V& v, Like<EngineMeasured> auto& x) {
-  v.type("EngineMeasured");
-  v("model", x.model);
-  v("life", x.life);
-  v("held_pages", x.held_pages);
+inline void fields(Fields& v, EngineMeasured& x) {
+  v.message(118, "EngineMeasured");
+  v(1, "model", x.model);
+  v(2, "life", x.life);
+  v(3, "held_pages", x.held_pages);
 }
 
-template <class V>
-void fields(V& v, Like<StartEngine> auto& x) {
-  v.type("StartEngine");
-  v("model", x.model);
-  v("life", x.life);
+inline void fields(Fields& v, StartEngine& x) {
+  v.message(119, "StartEngine");
+  v(1, "model", x.model);
+  v(2, "life", x.life);
 }
 
-template <class V>
-void fields(V& v, Like<SuspendEngine> auto& x) {
-  v.type("SuspendEngine");
-  v("model", x.model);
-  v("life", x.life);
-  v("level", x.level);
+inline void fields(Fields& v, SuspendEngine& x) {
+  v.message(120, "SuspendEngine");
+  v(1, "model", x.model);
+  v(2, "life", x.life);
+  v(3, "level", x.level);
 }
 
-template <class V>
-void fields(V& v, Like<ResumeEngine> auto& x) {
-  v.type("ResumeEngine");
-  v("model", x.model);
-  v("life", x.life);
+inline void fields(Fields& v, ResumeEngine& x) {
+  v.message(121, "ResumeEngine");
+  v(1, "model", x.model);
+  v(2, "life", x.life);
 }
 
-template <class V>
-void fields(V& v, Like<StopEngine> auto& x) {
-  v.type("StopEngine");
-  v("model", x.model);
-  v("life", x.life);
+inline void fields(Fields& v, StopEngine& x) {
+  v.message(122, "StopEngine");
+  v(1, "model", x.model);
+  v(2, "life", x.life);
 }
 
-}  // namespace heddle::core
+}  // namespace core
+}  // namespace heddle

@@ -1,381 +1,337 @@
 #pragma once
 
-#include <concepts>
-#include <type_traits>
-
+#include "base/describe.h"
 #include "core/messages.h"
 
-/// The fields of what cores hear and say, by name, for the event log. `fields(v, x)` calls
-/// v.type(name of the type), then v(name, field) for each field in order; codec_test.cc counts
-/// them.
-namespace heddle::core {
+/// What cores and workers say to each other, described (base/describe.h): each field by its number
+/// and name. The numbers of messages and fields are for ever; docs/contracts/wire.md has the rules,
+/// docs/contracts/wire_numbers.txt all that are taken. codec_test.cc counts the fields.
+namespace heddle {
 
-template <class T, class U>
-concept Like = std::same_as<std::remove_const_t<T>, U>;
-
-template <class V>
-void fields(V& v, Like<policy::KvGroup> auto& x) {
+inline void fields(Fields& v, policy::KvGroup& x) {
   v.type("KvGroup");
-  v("tokens_per_block", x.tokens_per_block);
-  v("blocks_per_page", x.blocks_per_page);
-  v("window", x.window);
+  v(1, "tokens_per_block", x.tokens_per_block);
+  v(2, "blocks_per_page", x.blocks_per_page);
+  v(3, "window", x.window, kCount);
+  v.require(x, "blocks that hold something", [](const policy::KvGroup& group) {
+    return group.tokens_per_block > 0 && group.blocks_per_page > 0;
+  });
 }
 
-template <class V>
-void fields(V& v, Like<policy::Footprint> auto& x) {
+inline void fields(Fields& v, policy::Footprint& x) {
   v.type("Footprint");
-  v("image_pages", x.image_pages);
-  v("overhead_pages", x.overhead_pages);
-  v("min_kv_pages", x.min_kv_pages);
-  v("recording_pages", x.recording_pages);
-  v("kv", x.kv);
+  v(1, "image_pages", x.image_pages, kCount);
+  v(2, "overhead_pages", x.overhead_pages, kCount);
+  v(3, "min_kv_pages", x.min_kv_pages, kCount);
+  v(4, "recording_pages", x.recording_pages, kCount);
+  v(5, "kv", x.kv);
 }
 
-template <class V>
-void fields(V& v, Like<policy::StepSlice> auto& x) {
+inline void fields(Fields& v, policy::StepSlice& x) {
   v.type("StepSlice");
-  v("sequence", x.sequence);
-  v("tokens", x.tokens);
+  v(1, "sequence", x.sequence);
+  v(2, "tokens", x.tokens);
 }
 
-template <class V>
-void fields(V& v, Like<policy::ModelBatch> auto& x) {
+inline void fields(Fields& v, policy::ModelBatch& x) {
   v.type("ModelBatch");
-  v("model", x.model);
-  v("slices", x.slices);
+  v(1, "model", x.model);
+  v(2, "slices", x.slices);
 }
 
-template <class V>
-void fields(V& v, Like<policy::StepPlan> auto& x) {
+inline void fields(Fields& v, policy::StepPlan& x) {
   v.type("StepPlan");
-  v("batches", x.batches);
-  v("predicted", x.predicted);
-  v("stable_steps", x.stable_steps);
+  v(1, "batches", x.batches);
+  v(2, "predicted", x.predicted);
+  v(3, "stable_steps", x.stable_steps);
 }
 
-template <class V>
-void fields(V& v, Like<ledger::Share> auto& x) {
+inline void fields(Fields& v, ledger::Share& x) {
   v.type("Share");
-  v("reserved", x.reserved);
-  v("held", x.held);
+  v(1, "reserved", x.reserved, kCount);
+  v(2, "held", x.held, kCount);
 }
 
-template <class V>
-void fields(V& v, Like<ledger::PoolUsage> auto& x) {
+inline void fields(Fields& v, ledger::PoolUsage& x) {
   v.type("PoolUsage");
-  v("total", x.total);
-  v("free", x.free);
-  v("by_kind", x.by_kind);
-  v("version", x.version);
+  v(1, "total", x.total, kCount);
+  v(2, "free", x.free, kCount);
+  v(3, "by_kind", x.by_kind);
+  v(4, "version", x.version);
 }
 
-template <class V>
-void fields(V& v, Like<spec::Grammar> auto& x) {
+inline void fields(Fields& v, spec::Grammar& x) {
   v.type("Grammar");
-  v("kind", x.kind);
-  v("text", x.text);
-  v("thought", x.thought);
+  v(1, "kind", x.kind);
+  v(2, "text", x.text);
+  v(3, "thought", x.thought);
 }
 
-template <class V>
-void fields(V& v, Like<spec::TokenLogprob> auto& x) {
+inline void fields(Fields& v, spec::TokenLogprob& x) {
   v.type("TokenLogprob");
-  v("token", x.token);
-  v("logprob", x.logprob);
+  v(1, "token", x.token);
+  v(2, "logprob", x.logprob);
 }
 
-template <class V>
-void fields(V& v, Like<spec::TokenDetails> auto& x) {
+inline void fields(Fields& v, spec::TokenDetails& x) {
   v.type("TokenDetails");
-  v("logprobs", x.logprobs);
-  v("embedding", x.embedding);
-  v("cached_tokens", x.cached_tokens);
+  v(1, "logprobs", x.logprobs);
+  v(2, "embedding", x.embedding);
+  v(3, "cached_tokens", x.cached_tokens, kCount);
 }
 
-template <class V>
-void fields(V& v, Like<spec::SamplingParams> auto& x) {
+inline void fields(Fields& v, spec::SamplingParams& x) {
   v.type("SamplingParams");
-  v("temperature", x.temperature);
-  v("top_p", x.top_p);
-  v("top_k", x.top_k);
-  v("min_p", x.min_p);
-  v("presence_penalty", x.presence_penalty);
-  v("frequency_penalty", x.frequency_penalty);
-  v("repetition_penalty", x.repetition_penalty);
-  v("logit_bias", x.logit_bias);
-  v("seed", x.seed);
-  v("choice", x.choice);
-  v("max_tokens", x.max_tokens);
-  v("ignore_eos", x.ignore_eos);
-  v("stop_tokens", x.stop_tokens);
-  v("logprobs", x.logprobs);
-  v("grammar", x.grammar);
-  v("pooling", x.pooling);
+  v(1, "temperature", x.temperature);
+  v(2, "top_p", x.top_p);
+  v(3, "top_k", x.top_k);
+  v(4, "min_p", x.min_p);
+  v(5, "presence_penalty", x.presence_penalty);
+  v(6, "frequency_penalty", x.frequency_penalty);
+  v(7, "repetition_penalty", x.repetition_penalty);
+  v(8, "logit_bias", x.logit_bias);
+  v(9, "seed", x.seed);
+  v(10, "choice", x.choice);
+  v(11, "max_tokens", x.max_tokens, kCount);
+  v(12, "ignore_eos", x.ignore_eos);
+  v(13, "stop_tokens", x.stop_tokens);
+  v(14, "logprobs", x.logprobs);
+  v(15, "grammar", x.grammar);
+  v(16, "pooling", x.pooling);
 }
 
-template <class V>
-void fields(V& v, Like<Error> auto& x) {
+inline void fields(Fields& v, Error& x) {
   v.type("Error");
-  v("code", x.code);
-  v("message", x.message);
+  v(1, "code", x.code);
+  v(2, "message", x.message);
 }
 
-template <class V>
-void fields(V& v, Like<TokenEvent> auto& x) {
+namespace core {
+
+inline void fields(Fields& v, TokenEvent& x) {
   v.type("TokenEvent");
-  v("request", x.request);
-  v("choice", x.choice);
-  v("position", x.position);
-  v("token", x.token);
-  v("finish", x.finish);
-  v("details", x.details);
+  v(1, "request", x.request);
+  v(2, "choice", x.choice);
+  v(3, "position", x.position, kCount);
+  v(4, "token", x.token);
+  v(5, "finish", x.finish);
+  v(6, "details", x.details);
 }
 
-template <class V>
-void fields(V& v, Like<Tick> auto& /*x*/) {
-  v.type("Tick");
+inline void fields(Fields& v, Tick& /*x*/) {
+  v.message(16, "Tick");
 }
 
-template <class V>
-void fields(V& v, Like<WakeAt> auto& x) {
-  v.type("WakeAt");
-  v("at", x.at);
+inline void fields(Fields& v, WakeAt& x) {
+  v.message(17, "WakeAt");
+  v(1, "at", x.at);
 }
 
-template <class V>
-void fields(V& v, Like<GroupMember> auto& x) {
+inline void fields(Fields& v, GroupMember& x) {
   v.type("GroupMember");
-  v("device", x.device);
-  v("epoch", x.epoch);
-  v("model", x.model);
+  v(1, "device", x.device);
+  v(2, "epoch", x.epoch);
+  v(3, "model", x.model);
 }
 
-template <class V>
-void fields(V& v, Like<FormGroup> auto& x) {
-  v.type("FormGroup");
-  v("members", x.members);
+inline void fields(Fields& v, FormGroup& x) {
+  v.message(18, "FormGroup");
+  v(1, "members", x.members);
 }
 
-template <class V>
-void fields(V& v, Like<Basis> auto& x) {
+inline void fields(Fields& v, Basis& x) {
   v.type("Basis");
-  v("epoch", x.epoch);
-  v("version", x.version);
+  v(1, "epoch", x.epoch);
+  v(2, "version", x.version);
 }
 
-template <class V>
-void fields(V& v, Like<LoadOn> auto& x) {
-  v.type("LoadOn");
-  v("device", x.device);
-  v("model", x.model);
-  v("basis", x.basis);
+inline void fields(Fields& v, LoadOn& x) {
+  v.message(19, "LoadOn");
+  v(1, "device", x.device);
+  v(2, "model", x.model);
+  v(3, "basis", x.basis);
 }
 
-template <class V>
-void fields(V& v, Like<EvictFrom> auto& x) {
-  v.type("EvictFrom");
-  v("device", x.device);
-  v("model", x.model);
-  v("basis", x.basis);
-  v("mode", x.mode);
-  v("last_used", x.last_used);
-  v("free_pages", x.free_pages);
+inline void fields(Fields& v, EvictFrom& x) {
+  v.message(20, "EvictFrom");
+  v(1, "device", x.device);
+  v(2, "model", x.model);
+  v(3, "basis", x.basis);
+  v(4, "mode", x.mode);
+  v(5, "last_used", x.last_used);
+  v(6, "free_pages", x.free_pages);
 }
 
-template <class V>
-void fields(V& v, Like<LoadModel> auto& x) {
-  v.type("LoadModel");
-  v("model", x.model);
-  v("basis", x.basis);
-  v("source", x.source);
-  v("pages", x.pages);
-  v("image_bytes", x.image_bytes);
-  v("ready_bytes", x.ready_bytes);
-  v("footprint", x.footprint);
+inline void fields(Fields& v, LoadModel& x) {
+  v.message(21, "LoadModel");
+  v(1, "model", x.model);
+  v(2, "basis", x.basis);
+  v(3, "source", x.source);
+  v(4, "pages", x.pages);
+  v(5, "image_bytes", x.image_bytes);
+  v(6, "ready_bytes", x.ready_bytes);
+  v(7, "footprint", x.footprint);
 }
 
-template <class V>
-void fields(V& v, Like<LendPages> auto& x) {
-  v.type("LendPages");
-  v("model", x.model);
-  v("basis", x.basis);
-  v("count", x.count);
+inline void fields(Fields& v, LendPages& x) {
+  v.message(22, "LendPages");
+  v(1, "model", x.model);
+  v(2, "basis", x.basis);
+  v(3, "count", x.count, kCount);
 }
 
-template <class V>
-void fields(V& v, Like<GivePages> auto& x) {
-  v.type("GivePages");
-  v("pages", x.pages);
+inline void fields(Fields& v, GivePages& x) {
+  v.message(23, "GivePages");
+  v(1, "pages", x.pages);
 }
 
-template <class V>
-void fields(V& v, Like<ImageGone> auto& x) {
-  v.type("ImageGone");
-  v("model", x.model);
+inline void fields(Fields& v, ImageGone& x) {
+  v.message(24, "ImageGone");
+  v(1, "model", x.model);
 }
 
-template <class V>
-void fields(V& v, Like<EvictModel> auto& x) {
-  v.type("EvictModel");
-  v("model", x.model);
-  v("basis", x.basis);
-  v("mode", x.mode);
-  v("pages", x.pages);
+inline void fields(Fields& v, EvictModel& x) {
+  v.message(25, "EvictModel");
+  v(1, "model", x.model);
+  v(2, "basis", x.basis);
+  v(3, "mode", x.mode);
+  v(4, "pages", x.pages);
 }
 
-template <class V>
-void fields(V& v, Like<ImageProgress> auto& x) {
-  v.type("ImageProgress");
-  v("model", x.model);
-  v("bytes", x.bytes);
+inline void fields(Fields& v, ImageProgress& x) {
+  v.message(12, "ImageProgress");
+  v(1, "model", x.model);
+  v(2, "bytes", x.bytes);
 }
 
-template <class V>
-void fields(V& v, Like<SubmitChoice> auto& x) {
+inline void fields(Fields& v, SubmitChoice& x) {
   v.type("SubmitChoice");
-  v("generated", x.generated);
-  v("params", x.params);
+  v(1, "generated", x.generated);
+  v(2, "params", x.params);
 }
 
-template <class V>
-void fields(V& v, Like<Submit> auto& x) {
-  v.type("Submit");
-  v("request", x.request);
-  v("model", x.model);
-  v("prompt", x.prompt);
-  v("choices", x.choices);
-  v("age", x.age);
-  v("due", x.due);
-  v("priority", x.priority);
-  v("client", x.client);
-  v("cache_salt", x.cache_salt);
+inline void fields(Fields& v, Submit& x) {
+  v.message(11, "Submit");
+  v(1, "request", x.request);
+  v(2, "model", x.model);
+  v(3, "prompt", x.prompt);
+  v(4, "choices", x.choices);
+  v(5, "age", x.age, kCount);
+  v(6, "due", x.due);
+  v(7, "priority", x.priority);
+  v(8, "client", x.client);
+  v(9, "cache_salt", x.cache_salt);
 }
 
-template <class V>
-void fields(V& v, Like<CancelRequest> auto& x) {
-  v.type("CancelRequest");
-  v("request", x.request);
+inline void fields(Fields& v, CancelRequest& x) {
+  v.message(26, "CancelRequest");
+  v(1, "request", x.request);
 }
 
-template <class V>
-void fields(V& v, Like<RecallRequests> auto& x) {
-  v.type("RecallRequests");
-  v("model", x.model);
-  v("most", x.most);
+inline void fields(Fields& v, RecallRequests& x) {
+  v.message(27, "RecallRequests");
+  v(1, "model", x.model);
+  v(2, "most", x.most, kCount);
 }
 
-template <class V>
-void fields(V& v, Like<FinishChoice> auto& x) {
-  v.type("FinishChoice");
-  v("request", x.request);
-  v("choice", x.choice);
+inline void fields(Fields& v, FinishChoice& x) {
+  v.message(28, "FinishChoice");
+  v(1, "request", x.request);
+  v(2, "choice", x.choice);
 }
 
-template <class V>
-void fields(V& v, Like<NoPages> auto& /*x*/) {
-  v.type("NoPages");
+inline void fields(Fields& v, NoPages& /*x*/) {
+  v.message(29, "NoPages");
 }
 
-template <class V>
-void fields(V& v, Like<ModelServing> auto& x) {
-  v.type("ModelServing");
-  v("model", x.model);
+inline void fields(Fields& v, ModelServing& x) {
+  v.message(30, "ModelServing");
+  v(1, "model", x.model);
 }
 
-template <class V>
-void fields(V& v, Like<LoadRefused> auto& x) {
-  v.type("LoadRefused");
-  v("model", x.model);
-  v("version", x.version);
-  v("reason", x.reason);
+inline void fields(Fields& v, LoadRefused& x) {
+  v.message(31, "LoadRefused");
+  v(1, "model", x.model);
+  v(2, "version", x.version);
+  v(3, "reason", x.reason);
 }
 
-template <class V>
-void fields(V& v, Like<LoadFailed> auto& x) {
-  v.type("LoadFailed");
-  v("model", x.model);
-  v("version", x.version);
-  v("reason", x.reason);
+inline void fields(Fields& v, LoadFailed& x) {
+  v.message(32, "LoadFailed");
+  v(1, "model", x.model);
+  v(2, "version", x.version);
+  v(3, "reason", x.reason);
 }
 
-template <class V>
-void fields(V& v, Like<EvictRefused> auto& x) {
-  v.type("EvictRefused");
-  v("model", x.model);
-  v("version", x.version);
-  v("reason", x.reason);
+inline void fields(Fields& v, EvictRefused& x) {
+  v.message(33, "EvictRefused");
+  v(1, "model", x.model);
+  v(2, "version", x.version);
+  v(3, "reason", x.reason);
 }
 
-template <class V>
-void fields(V& v, Like<ModelEvicted> auto& x) {
-  v.type("ModelEvicted");
-  v("model", x.model);
-  v("exchanged", x.exchanged);
+inline void fields(Fields& v, ModelEvicted& x) {
+  v.message(34, "ModelEvicted");
+  v(1, "model", x.model);
+  v(2, "exchanged", x.exchanged);
 }
 
-template <class V>
-void fields(V& v, Like<PagesReturned> auto& x) {
-  v.type("PagesReturned");
-  v("model", x.model);
-  v("pages", x.pages);
+inline void fields(Fields& v, PagesReturned& x) {
+  v.message(35, "PagesReturned");
+  v(1, "model", x.model);
+  v(2, "pages", x.pages);
 }
 
-template <class V>
-void fields(V& v, Like<ImageCopied> auto& x) {
-  v.type("ImageCopied");
-  v("model", x.model);
+inline void fields(Fields& v, ImageCopied& x) {
+  v.message(36, "ImageCopied");
+  v(1, "model", x.model);
 }
 
-template <class V>
-void fields(V& v, Like<TokensProduced> auto& x) {
-  v.type("TokensProduced");
-  v("tokens", x.tokens);
+inline void fields(Fields& v, TokensProduced& x) {
+  v.message(9, "TokensProduced");
+  v(1, "tokens", x.tokens);
 }
 
-template <class V>
-void fields(V& v, Like<RequestReturned> auto& x) {
-  v.type("RequestReturned");
-  v("request", x.request);
-  v("recalled", x.recalled);
+inline void fields(Fields& v, RequestReturned& x) {
+  v.message(37, "RequestReturned");
+  v(1, "request", x.request);
+  v(2, "recalled", x.recalled);
 }
 
-template <class V>
-void fields(V& v, Like<RequestFailed> auto& x) {
-  v.type("RequestFailed");
-  v("request", x.request);
-  v("error", x.error);
+inline void fields(Fields& v, RequestFailed& x) {
+  v.message(38, "RequestFailed");
+  v(1, "request", x.request);
+  v(2, "error", x.error);
 }
 
-template <class V>
-void fields(V& v, Like<ResidentReport> auto& x) {
+inline void fields(Fields& v, ResidentReport& x) {
   v.type("ResidentReport");
-  v("model", x.model);
-  v("residency", x.residency);
-  v("kv_pages", x.kv_pages);
-  v("sequences", x.sequences);
-  v("sequences_admitted", x.sequences_admitted);
-  v("complete", x.complete);
+  v(1, "model", x.model);
+  v(2, "residency", x.residency);
+  v(3, "kv_pages", x.kv_pages, kCount);
+  v(4, "sequences", x.sequences, kCount);
+  v(5, "sequences_admitted", x.sequences_admitted, kCount);
+  v(6, "complete", x.complete);
 }
 
-template <class V>
-void fields(V& v, Like<DeviceReport> auto& x) {
-  v.type("DeviceReport");
-  v("version", x.version);
-  v("usage", x.usage);
-  v("models", x.models);
-  v("pages_wanted", x.pages_wanted);
-  v("wanted_by", x.wanted_by);
-  v("short_sequences", x.short_sequences);
-  v("short_pages", x.short_pages);
-  v("short_model", x.short_model);
+inline void fields(Fields& v, DeviceReport& x) {
+  v.message(10, "DeviceReport");
+  v(1, "version", x.version);
+  v(2, "usage", x.usage);
+  v(3, "models", x.models);
+  v(4, "pages_wanted", x.pages_wanted, kCount);
+  v(5, "wanted_by", x.wanted_by);
+  v(6, "short_sequences", x.short_sequences, kCount);
+  v(7, "short_pages", x.short_pages, kCount);
+  v(8, "short_model", x.short_model);
 }
 
-template <class V>
-void fields(V& v, Like<WorkerSaid> auto& x) {
-  v.type("WorkerSaid");
-  v("device", x.device);
-  v("epoch", x.epoch);
-  v("report", x.report);
+inline void fields(Fields& v, WorkerSaid& x) {
+  v.message(39, "WorkerSaid");
+  v(1, "device", x.device);
+  v(2, "epoch", x.epoch);
+  v(3, "report", x.report);
 }
 
-}  // namespace heddle::core
+}  // namespace core
+}  // namespace heddle

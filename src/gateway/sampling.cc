@@ -6,14 +6,20 @@ namespace heddle::gateway {
 
 namespace {
 
-float temperature(const api::GenerationParams& params, const spec::GenerationDefaults& defaults) {
-  if (params.temperature) {
-    return static_cast<float>(*params.temperature);
+/// Each number as the request says, or the model suggests, or it is by default.
+void set_numbers(const api::GenerationParams& params,
+                 const spec::GenerationDefaults& defaults,
+                 spec::SamplingParams& one) {
+  for (const spec::SamplingNumber& number : spec::kSamplingNumbers) {
+    const std::optional<double>& asked = params.numbers[number.field];
+    const std::optional<double>& wanted = asked ? asked : defaults.numbers[number.field];
+    if (wanted) {
+      one.*number.field = static_cast<float>(*wanted);
+    }
   }
-  if (defaults.do_sample == false) {
-    return 0;
+  if (defaults.do_sample == false && !params.numbers[&spec::SamplingParams::temperature]) {
+    one.temperature = 0;
   }
-  return defaults.temperature.value_or(1.0F);
 }
 
 }  // namespace
@@ -71,14 +77,7 @@ api::Parsed<std::vector<spec::SamplingParams>> resolve_sampling(const api::Gener
   const std::int64_t wanted = params.max_tokens.value_or(
       max_tokens > 0 ? max_tokens : defaults.max_new_tokens.value_or(room));
   spec::SamplingParams one{
-      .temperature = temperature(params, defaults),
-      .top_p = static_cast<float>(params.top_p.value_or(defaults.top_p.value_or(1.0F))),
       .top_k = static_cast<std::int32_t>(params.top_k.value_or(defaults.top_k.value_or(0))),
-      .min_p = static_cast<float>(params.min_p.value_or(defaults.min_p.value_or(0.0F))),
-      .presence_penalty = static_cast<float>(params.presence_penalty.value_or(0)),
-      .frequency_penalty = static_cast<float>(params.frequency_penalty.value_or(0)),
-      .repetition_penalty = static_cast<float>(
-          params.repetition_penalty.value_or(defaults.repetition_penalty.value_or(1.0F))),
       .logit_bias = params.logit_bias,
       .seed = params.seed.value_or(seed),
       .max_tokens = std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(room, 1)),
@@ -87,6 +86,7 @@ api::Parsed<std::vector<spec::SamplingParams>> resolve_sampling(const api::Gener
       .logprobs = params.logprobs.value_or(-1),
       .grammar = params.grammar,
       .pooling = params.pooling};
+  set_numbers(params, defaults, one);
   one.stop_tokens.insert(
       one.stop_tokens.end(), params.stop_token_ids.begin(), params.stop_token_ids.end());
   std::sort(one.stop_tokens.begin(), one.stop_tokens.end());

@@ -35,7 +35,7 @@ TEST_F(SamplingTest, DefaultsAreOpenAis) {
 }
 
 TEST_F(SamplingTest, TheClientGoesBeforeTheModelBeforeTheDefault) {
-  defaults.temperature = 0.6F;
+  defaults.numbers[&spec::SamplingParams::temperature] = 0.6;
   defaults.top_k = 20;
   defaults.max_new_tokens = 7;
   params.top_k = 5;
@@ -47,7 +47,7 @@ TEST_F(SamplingTest, TheClientGoesBeforeTheModelBeforeTheDefault) {
   EXPECT_EQ(resolve()[0].max_tokens, 54);
   defaults.do_sample = false;
   EXPECT_EQ(resolve()[0].temperature, 0);
-  params.temperature = 0.5;
+  params.numbers[&spec::SamplingParams::temperature] = 0.5;
   EXPECT_EQ(resolve()[0].temperature, 0.5F);
 }
 

@@ -16,7 +16,7 @@ namespace heddle::rpc {
 
 /// Raised when a peer of the version before could misread a frame or a message in it. It stands in
 /// every frame, so that two versions notice each other before they exchange anything.
-inline constexpr std::uint8_t kProtocolVersion = 1;
+inline constexpr std::uint8_t kProtocolVersion = 2;
 inline constexpr std::size_t kFrameHeaderBytes = 8;
 /// Most descriptors that one frame may carry.
 inline constexpr std::size_t kFrameDescriptorsMax = 8;

@@ -63,7 +63,7 @@ TEST(Frame, RefusesAnotherVersion) {
   wire[4] = 99;
   const Error error = refusal(wire);
   EXPECT_EQ(error.code, Code::kCorrupt);
-  EXPECT_EQ(error.message, "frame of protocol version 99; this process speaks version 1");
+  EXPECT_EQ(error.message, "frame of protocol version 99; this process speaks version 2");
 }
 
 TEST(Frame, RefusesALengthOverTheLimitBeforeThePayloadComes) {

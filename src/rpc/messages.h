@@ -20,8 +20,9 @@
 #include "spec/dtype.h"
 #include "spec/model_spec.h"
 
-/// What goes over the link between `heddle serve` and a worker, and how it looks on the wire
-/// (proto/worker.proto, docs/contracts/wire.md). The protobuf classes stay inside this folder.
+/// What goes over the link between `heddle serve` and a worker. rpc/link_fields.h and
+/// core/message_fields.h describe each message; docs/contracts/wire.md says how one looks on the
+/// wire.
 namespace heddle::rpc {
 
 /// A step takes at least this long, so that a scale model is as slow as what it stands for.
@@ -63,8 +64,8 @@ struct ModelDescription {
 
 /// Run this shard in lockstep with the other ranks of its model from now on. Beside it go the
 /// group's memory (collective::SharedArea), and then sockets: to rank 0 one for each other rank, in
-/// order; to those the other end of theirs, over which rank 0 sends frames that each are a
-/// core::command_line.
+/// order; to those the other end of theirs, over which rank 0 sends frames that each are one
+/// core::WorkerCommand (core/codec.h).
 struct JoinGroup {
   ModelId model{};  ///< The shard.
   std::int64_t rank = 0;
@@ -129,8 +130,8 @@ struct ToServe {
 [[nodiscard]] std::string encode(const ToWorker& message);
 [[nodiscard]] std::string encode(const ToServe& message);
 
-/// kCorrupt, with what was wrong, for bytes that are no such message or say what cannot be (an
-/// unknown enumerator, a negative count). Trusts nothing.
+/// kCorrupt, with what was wrong in which field, for bytes that are no such message or say what
+/// cannot be (an unknown enumerator, a negative count). Trusts nothing.
 Result<ToWorker> decode_to_worker(std::string_view bytes);
 Result<ToServe> decode_to_serve(std::string_view bytes);
 

@@ -2,9 +2,14 @@
 
 #include <tuple>
 
+#include <boost/pfr.hpp>
 #include <gtest/gtest.h>
 
+#include "base/json_line.h"
 #include "base/rng.h"
+#include "base/test_fill.h"
+#include "base/wire.h"
+#include "rpc/link_fields.h"
 
 namespace heddle::rpc {
 namespace {
@@ -191,8 +196,55 @@ TEST(Messages, FromAWorkerComeBackAsTheyWere) {
 }
 
 TEST(Messages, AreRefusedWhenTheySayNothing) {
-  EXPECT_EQ(decode_to_worker("").error().message, "message to a worker that says nothing known");
-  EXPECT_EQ(decode_to_serve("").error().message, "message from a worker that says nothing known");
+  EXPECT_EQ(decode_to_worker("").error().message, "message: it says nothing");
+  EXPECT_EQ(decode_to_serve("").error().message, "message ToServe.body: it says nothing");
+}
+
+template <class T>
+void expect_all_fields() {
+  EXPECT_EQ(type_of<T>().fields.size(), boost::pfr::tuple_size_v<T>) << type_of<T>().name;
+}
+
+TEST(Messages, NoFieldIsLeftOut) {
+  expect_all_fields<WorkerHello>();
+  expect_all_fields<ModelDescription>();
+  expect_all_fields<JoinGroup>();
+  expect_all_fields<MeetPeer>();
+  expect_all_fields<HelloAck>();
+  expect_all_fields<WorkerStats>();
+  expect_all_fields<Beat>();
+  expect_all_fields<ToServe>();
+  expect_all_fields<Pace>();
+  expect_all_fields<core::PrefixCounts>();
+  expect_all_fields<policy::StepOptions>();
+  expect_all_fields<policy::ThreadPulse>();
+  expect_all_fields<spec::ModelSpec>();
+  expect_all_fields<spec::RopeScaling>();
+  expect_all_fields<spec::Shard>();
+}
+
+std::string line_of(const Type& type, const void* value) {
+  std::string line;
+  write_json_line(type, value, line);
+  return line;
+}
+
+TEST(Messages, KeepEveryFieldOfAll) {
+  const Type& type = type_of<ToWorker>();
+  for (std::size_t i = 0; i < type.alternatives.size(); ++i) {
+    ToWorker sent;
+    test::Filler(i).fill(*type.alternatives[i], type.choose(&sent, i));
+    const Result<ToWorker> got = decode_to_worker(encode(sent));
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(line_of(type, &*got), line_of(type, &sent));
+  }
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    ToServe sent;
+    test::Filler(seed).fill(type_of<ToServe>(), &sent);
+    const Result<ToServe> got = decode_to_serve(encode(sent));
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(line_of(type_of<ToServe>(), &*got), line_of(type_of<ToServe>(), &sent));
+  }
 }
 
 TEST(Messages, SurviveAnyBytes) {

@@ -405,13 +405,6 @@ void read_special_tokens(JsonFields& fields, const Family& family, ModelSpec& mo
   }
 }
 
-std::optional<float> optional_number(JsonFields& fields, std::string_view key, NumberRange range) {
-  if (fields.find(key) == nullptr) {
-    return std::nullopt;
-  }
-  return static_cast<float>(fields.number(key, range));
-}
-
 }  // namespace
 
 std::string_view architecture_name(Architecture architecture) {
@@ -462,10 +455,11 @@ Result<GenerationDefaults> parse_generation_config(std::string_view text,
   if (fields.find("do_sample") != nullptr) {
     defaults.do_sample = fields.boolean("do_sample", false);
   }
-  defaults.temperature = optional_number(fields, "temperature", {0.0, 100.0});
-  defaults.top_p = optional_number(fields, "top_p", {0.0, 1.0});
-  defaults.min_p = optional_number(fields, "min_p", {0.0, 1.0});
-  defaults.repetition_penalty = optional_number(fields, "repetition_penalty", {0.01, 100.0});
+  for (const SamplingNumber& number : kSamplingNumbers) {
+    if (number.suggested && fields.find(number.name) != nullptr) {
+      defaults.numbers[number.field] = fields.number(number.name, {number.least, number.most});
+    }
+  }
   if (fields.find("top_k") != nullptr) {
     const auto top_k = fields.integer("top_k", {-1, std::numeric_limits<std::int32_t>::max()});
     defaults.top_k = static_cast<std::int32_t>(std::max<std::int64_t>(top_k, 0));

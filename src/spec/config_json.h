@@ -8,6 +8,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "spec/model_spec.h"
+#include "spec/sampling_numbers.h"
 
 namespace heddle::spec {
 
@@ -37,12 +38,9 @@ namespace heddle::spec {
 /// What generation_config.json suggests for requests that say nothing themselves. Absent is
 /// different from neutral: a request's default stays as it is.
 struct GenerationDefaults {
-  std::optional<bool> do_sample{};  ///< false: greedy unless the request gives a temperature.
-  std::optional<float> temperature{};
-  std::optional<float> top_p{};
+  std::optional<bool> do_sample{};      ///< false: greedy unless the request gives a temperature.
+  SamplingNumbers numbers{};            ///< Of those it may suggest.
   std::optional<std::int32_t> top_k{};  ///< 0 keeps all, also where the file says -1.
-  std::optional<float> min_p{};
-  std::optional<float> repetition_penalty{};
   std::optional<std::int64_t> max_new_tokens{};
   std::vector<TokenId> eos{};  ///< Replaces the model's where not empty.
 };

@@ -398,16 +398,18 @@ TEST(GenerationConfig, ReadsDefaultsAndLeavesTheRestOpen) {
                                                           100)
                                       .value();
   EXPECT_EQ(some.do_sample, true);
-  EXPECT_EQ(some.temperature, 0.6F);
-  EXPECT_EQ(some.top_p, 0.95F);
+  EXPECT_EQ(some.numbers[&SamplingParams::temperature], 0.6);
+  EXPECT_EQ(some.numbers[&SamplingParams::top_p], 0.95);
   EXPECT_EQ(some.top_k, 20);
-  EXPECT_EQ(some.min_p, 0.0F);
-  EXPECT_EQ(some.repetition_penalty, 1.05F);
+  EXPECT_EQ(some.numbers[&SamplingParams::min_p], 0.0);
+  EXPECT_EQ(some.numbers[&SamplingParams::repetition_penalty], 1.05);
   EXPECT_EQ(some.max_new_tokens, 64);
   EXPECT_THAT(some.eos, ElementsAre(7, 8));
   const GenerationDefaults none = parse_generation_config("{}", "g", 100).value();
-  EXPECT_FALSE(none.do_sample || none.temperature || none.top_p || none.top_k || none.min_p ||
-               none.repetition_penalty || none.max_new_tokens);
+  EXPECT_FALSE(none.do_sample || none.top_k || none.max_new_tokens);
+  for (const SamplingNumber& number : kSamplingNumbers) {
+    EXPECT_FALSE(none.numbers[number.field]) << number.name;
+  }
   EXPECT_THAT(none.eos, IsEmpty());
   EXPECT_EQ(parse_generation_config(R"({"top_k": -1})", "g", 100)->top_k, 0);
 }

@@ -122,11 +122,10 @@ std::string defaults_text(const spec::GenerationDefaults& defaults) {
     }
   };
   add("do_sample", defaults.do_sample);
-  add("temperature", defaults.temperature);
-  add("top_p", defaults.top_p);
+  for (const spec::SamplingNumber& number : spec::kSamplingNumbers) {
+    add(number.name, defaults.numbers[number.field]);
+  }
   add("top_k", defaults.top_k);
-  add("min_p", defaults.min_p);
-  add("repetition_penalty", defaults.repetition_penalty);
   add("max_new_tokens", defaults.max_new_tokens);
   return text.empty() ? "none" : text;
 }

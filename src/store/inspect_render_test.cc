@@ -18,7 +18,7 @@ Inspection example() {
   inspection.config = ModelConfig{.model = tiny_model()};
   inspection.config->model.window = {0, 64};
   inspection.config->model.eos = {7, 8};
-  inspection.config->generation.top_p = 0.5F;
+  inspection.config->generation.numbers[&spec::SamplingParams::top_p] = 0.5;
   inspection.files = {"model.safetensors"};
   inspection.types = {{StoredType::kBf16, 3, 2'000'000, 4'000'000}, {StoredType::kF32, 1, 5, 20}};
   inspection.biggest = {

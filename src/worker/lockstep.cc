@@ -68,7 +68,7 @@ Result<void> Lockstep::pass_on(const core::WorkerCommand& command) {
   if (!is_for_engine(command)) {
     return {};
   }
-  const std::string payload = core::command_line(command);
+  const std::string payload = core::encode(command);
   const auto header = rpc::encode_frame_header(payload.size(), 0);
   const std::string frame =
       std::string(reinterpret_cast<const char*>(header.data()), header.size()) + payload;

@@ -60,7 +60,7 @@ TEST_F(LockstepTest, WhatIsForTheEngineIsPassedOnInFrames) {
   decoder.add(std::as_bytes(std::span(bytes.data(), static_cast<std::size_t>(received))));
   const auto frame = decoder.next();
   ASSERT_TRUE(frame.has_value() && frame->has_value());
-  const auto command = core::parse_command<core::WorkerCommand>((*frame)->payload);
+  const auto command = core::decode_worker_command((*frame)->payload);
   ASSERT_TRUE(command.has_value()) << command.error().message;
   EXPECT_EQ(std::get<core::AddSequence>(*command).tokens, add.tokens);
   EXPECT_FALSE(decoder.next()->has_value()) << "the other command is not the engine's";

@@ -180,9 +180,12 @@ class Worker {
   }
 
   void follow(const rpc::Frame& frame) {
-    Result<core::WorkerCommand> command = core::parse_command<core::WorkerCommand>(frame.payload);
-    if (!command || !is_for_engine(*command)) {
-      fail({Code::kCorrupt, "the leader of the group says what cannot be read"});
+    Result<core::WorkerCommand> command = core::decode_worker_command(frame.payload);
+    if (!command) {
+      fail({command.error().code, "the leader of the group: " + command.error().message});
+    }
+    if (!is_for_engine(*command)) {
+      fail({Code::kCorrupt, "the leader of the group says what is not for an engine"});
     }
     engine_->hear_leader(std::move(*command));
   }

@@ -1,8 +1,10 @@
-#include "rpc/convert.h"
+#include "rpc/link_fields.h"
 
 #include <tuple>
 
 #include <gtest/gtest.h>
+
+#include "base/wire.h"
 
 namespace heddle::rpc {
 namespace {
@@ -42,13 +44,17 @@ spec::ModelSpec every_field_set() {
           .shard = {.rank = 2, .ranks = 4}};
 }
 
-TEST(Convert, KeepsEveryFieldOfAModel) {
+template <class T>
+std::string error_of(const T& sent) {
+  const Result<T> read = wire::decode<T>(wire::encode(sent));
+  return read ? "" : read.error().message;
+}
+
+TEST(LinkFields, KeepsEveryFieldOfAModel) {
   const spec::ModelSpec sent = every_field_set();
-  wire::ModelSpec wire;
-  to_wire(sent, wire);
-  WireCheck check;
-  const spec::ModelSpec got = from_wire(wire, check);
-  ASSERT_FALSE(check.failure().has_value()) << check.failure()->message;
+  const Result<spec::ModelSpec> read = wire::decode<spec::ModelSpec>(wire::encode(sent));
+  ASSERT_TRUE(read) << read.error().message;
+  const spec::ModelSpec& got = *read;
   const auto dimensions = [](const spec::ModelSpec& m) {
     return std::tuple(m.architecture,
                       m.hidden,
@@ -93,17 +99,18 @@ TEST(Convert, KeepsEveryFieldOfAModel) {
   EXPECT_EQ(got.shard, sent.shard);
 }
 
-TEST(Convert, RefusesAShardThatCannotBe) {
-  wire::ModelSpec wire;
-  to_wire(every_field_set(), wire);
-  wire.set_rank(4);
-  WireCheck check;
-  EXPECT_EQ(from_wire(wire, check).shard, spec::Shard{});
-  ASSERT_TRUE(check.failure().has_value());
-  EXPECT_EQ(check.failure()->message, "rank 4 of 4 ranks of a vocabulary of 7");
+TEST(LinkFields, RefusesAShardThatCannotBe) {
+  spec::ModelSpec model = every_field_set();
+  model.shard.rank = 4;
+  EXPECT_EQ(error_of(model), "message ModelSpec.shard: want a rank below ranks");
+  model.shard = {.rank = 0, .ranks = 8};
+  EXPECT_EQ(error_of(model),
+            "message ModelSpec: want at most as many ranks as tokens in the vocabulary");
+  EXPECT_EQ(error_of(JoinGroup{.rank = 0, .ranks = 1}),
+            "message JoinGroup: want a rank below ranks, which are several");
 }
 
-TEST(Convert, KeepsEverySamplingParameter) {
+TEST(LinkFields, KeepsEverySamplingParameter) {
   const spec::SamplingParams sent{
       .temperature = 0.5F,
       .top_p = 0.25F,
@@ -121,11 +128,9 @@ TEST(Convert, KeepsEverySamplingParameter) {
       .logprobs = 5,
       .grammar = {spec::GrammarKind::kRegex, "a+", spec::Thought::kBegun},
       .pooling = spec::Pooling::kMean};
-  wire::SamplingParams wire;
-  to_wire(sent, wire);
-  WireCheck check;
-  const spec::SamplingParams got = from_wire(wire, check);
-  ASSERT_FALSE(check.failure().has_value());
+  const Result<spec::SamplingParams> read = wire::decode<spec::SamplingParams>(wire::encode(sent));
+  ASSERT_TRUE(read) << read.error().message;
+  const spec::SamplingParams& got = *read;
   const auto fields = [](const spec::SamplingParams& p) {
     return std::tuple(p.temperature,
                       p.top_p,
@@ -147,34 +152,31 @@ TEST(Convert, KeepsEverySamplingParameter) {
   EXPECT_EQ(fields(got), fields(sent));
 }
 
-TEST(Convert, KeepsUsageByKind) {
+TEST(LinkFields, KeepsUsageByKind) {
   ledger::PoolUsage sent{.total = 9, .free = 2, .version = 11};
   sent.by_kind[0] = {.reserved = 4, .held = 3};
   sent.by_kind[ledger::kLeaseKinds - 1] = {.reserved = 3, .held = 0};
-  wire::PoolUsage wire;
-  to_wire(sent, wire);
-  EXPECT_EQ(wire.leases_size(), 2) << "kinds that nobody holds are left out";
-  WireCheck check;
-  EXPECT_EQ(from_wire(wire, check), sent);
-  EXPECT_FALSE(check.failure().has_value());
+  const Result<ledger::PoolUsage> got = wire::decode<ledger::PoolUsage>(wire::encode(sent));
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(*got, sent);
+  const ledger::PoolUsage nobody{.total = 9};
+  EXPECT_EQ(wire::encode(nobody).size(), 2U) << "kinds that nobody holds are left out";
 }
 
-TEST(Convert, NamesTheFirstThingThatCannotBe) {
-  wire::ModelSpec model;
-  to_wire(every_field_set(), model);
-  model.set_layers(-3);
-  model.set_architecture(99);
-  WireCheck check;
-  (void)from_wire(model, check);
-  ASSERT_TRUE(check.failure().has_value());
-  EXPECT_EQ(check.failure()->code, Code::kCorrupt);
-  EXPECT_EQ(check.failure()->message, "architecture 99; the greatest known is 3");
-
-  wire::Footprint footprint;
-  footprint.add_kv()->set_tokens_per_block(0);
-  WireCheck of_footprint;
-  (void)from_wire(footprint, of_footprint);
-  EXPECT_TRUE(of_footprint.failure().has_value()) << "a division by zero otherwise";
+TEST(LinkFields, NamesTheFirstThingThatCannotBe) {
+  spec::ModelSpec model = every_field_set();
+  model.layers = -3;
+  model.heads = -4;
+  const std::string found = error_of(model);
+  EXPECT_EQ(found.substr(0, found.find(" to ")), "message ModelSpec.layers: -3; want 0");
+  model.architecture = static_cast<spec::Architecture>(99);
+  EXPECT_EQ(error_of(model), "message ModelSpec.architecture: 99; the greatest known is 3");
+  EXPECT_EQ(error_of(policy::Footprint{.kv = {{.tokens_per_block = 0, .blocks_per_page = 1}}}),
+            "message Footprint.kv[0]: want blocks that hold something");
+  EXPECT_EQ(error_of(Beat{.threads = std::vector<policy::ThreadPulse>(kBeatThreadsMost + 1)}),
+            "message Beat: want at most 16 threads");
+  EXPECT_EQ(error_of(WorkerHello{.cores = {65536}}),
+            "message WorkerHello.cores: 65536; want 0 to 65535");
 }
 
 }  // namespace

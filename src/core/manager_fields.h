@@ -1,0 +1,270 @@
+#pragma once
+
+#include "core/manager/manager_core.h"
+#include "core/message_fields.h"
+
+/// As message_fields.h, for the events and commands of ManagerCore.
+namespace heddle {
+
+inline void fields(Fields& v, policy::WantedObjectives& x) {
+  v.type("WantedObjectives");
+  v(1, "ttft", x.ttft);
+  v(2, "tpot", x.tpot);
+}
+
+inline void fields(Fields& v, policy::Calendar& x) {
+  v.type("Calendar");
+  v(1, "window", x.window);
+  v(2, "windows_per_day", x.windows_per_day);
+  v(3, "offset", x.offset);
+}
+
+inline void fields(Fields& v, policy::Load& x) {
+  v.type("Load");
+  v(1, "mean", x.mean);
+  v(2, "peak", x.peak);
+}
+
+namespace core {
+
+inline void fields(Fields& v, TellManager& x) {
+  v.message(84, "TellManager");
+  v(1, "event", x.event);
+}
+
+inline void fields(Fields& v, ForeignModel& x) {
+  v.type("ForeignModel");
+  v(1, "drain", x.drain);
+}
+
+inline void fields(Fields& v, GroupFormed& x) {
+  v.message(85, "GroupFormed");
+  v(1, "device", x.device);
+  v(2, "epoch", x.epoch);
+  v(3, "model", x.model);
+}
+
+inline void fields(Fields& v, ShardPlace& x) {
+  v.type("ShardPlace");
+  v(1, "model", x.model);
+  v(2, "device", x.device);
+}
+
+inline void fields(Fields& v, ManagerModel& x) {
+  v.type("ManagerModel");
+  v(1, "id", x.id);
+  v(2, "name", x.name);
+  v(3, "image_bytes", x.image_bytes);
+  v(4, "context", x.context);
+  v(5, "pin", x.pin);
+  v(6, "min_residence", x.min_residence);
+  v(7, "slo", x.slo);
+  v(8, "batch", x.batch);
+  v(9, "footprints", x.footprints);
+  v(10, "foreign", x.foreign);
+  v(11, "displaces", x.displaces);
+  v(12, "groups", x.groups);
+  v(13, "part_of", x.part_of);
+}
+
+inline void fields(Fields& v, ManagerDevice& x) {
+  v.type("ManagerDevice");
+  v(1, "id", x.id);
+  v(2, "name", x.name);
+  v(3, "pages", x.pages);
+  v(4, "page_bytes", x.page_bytes);
+}
+
+inline void fields(Fields& v, PlannerOptions& x) {
+  v.type("PlannerOptions");
+  v(1, "prewarm", x.prewarm);
+  v(2, "forecast", x.forecast);
+  v(3, "value", x.value);
+  v(4, "pressure", x.pressure);
+  v(5, "replicas", x.replicas);
+  v(6, "share", x.share);
+  v(7, "evict", x.evict);
+  v(8, "period", x.period);
+  v(9, "calendar", x.calendar);
+}
+
+inline void fields(Fields& v, ManagerOptions& x) {
+  v.type("ManagerOptions");
+  v(1, "queue_per_model", x.queue_per_model);
+  v(2, "queue_total", x.queue_total);
+  v(3, "drain_after", x.drain_after);
+  v(4, "load_attempts", x.load_attempts);
+  v(5, "load_retry_first", x.load_retry_first);
+  v(6, "load_cooldown", x.load_cooldown);
+  v(7, "planner", x.planner);
+}
+
+inline void fields(Fields& v, Configure& x) {
+  v.message(86, "Configure");
+  v(1, "options", x.options);
+  v(2, "models", x.models);
+  v(3, "devices", x.devices);
+}
+
+inline void fields(Fields& v, RequestArrived& x) {
+  v.message(87, "RequestArrived");
+  v(1, "request", x.request);
+  v(2, "model", x.model);
+  v(3, "priority", x.priority);
+  v(4, "prompt_tokens", x.prompt_tokens);
+  v(5, "max_tokens", x.max_tokens);
+  v(6, "open_ended", x.open_ended);
+  v(7, "deadline", x.deadline);
+}
+
+inline void fields(Fields& v, RequestFinished& x) {
+  v.message(88, "RequestFinished");
+  v(1, "request", x.request);
+  v(2, "ttft", x.ttft);
+  v(3, "tpot", x.tpot);
+}
+
+inline void fields(Fields& v, RequestCancelled& x) {
+  v.message(89, "RequestCancelled");
+  v(1, "request", x.request);
+}
+
+inline void fields(Fields& v, AdminLoad& x) {
+  v.message(90, "AdminLoad");
+  v(1, "ticket", x.ticket);
+  v(2, "model", x.model);
+}
+
+inline void fields(Fields& v, AdminUnload& x) {
+  v.message(91, "AdminUnload");
+  v(1, "ticket", x.ticket);
+  v(2, "model", x.model);
+  v(3, "why", x.why);
+}
+
+inline void fields(Fields& v, WorkerUp& x) {
+  v.message(92, "WorkerUp");
+  v(1, "device", x.device);
+  v(2, "epoch", x.epoch);
+}
+
+inline void fields(Fields& v, WorkerDown& x) {
+  v.message(93, "WorkerDown");
+  v(1, "device", x.device);
+  v(2, "epoch", x.epoch);
+  v(3, "killed", x.killed);
+  v(4, "advanced", x.advanced);
+}
+
+inline void fields(Fields& v, ImageFailed& x) {
+  v.message(94, "ImageFailed");
+  v(1, "device", x.device);
+  v(2, "epoch", x.epoch);
+  v(3, "model", x.model);
+  v(4, "reason", x.reason);
+}
+
+inline void fields(Fields& v, ImageState& x) {
+  v.message(95, "ImageState");
+  v(1, "model", x.model);
+  v(2, "bytes", x.bytes);
+  v(3, "host_cached", x.host_cached);
+}
+
+inline void fields(Fields& v, EngineSaid& x) {
+  v.message(96, "EngineSaid");
+  v(1, "device", x.device);
+  v(2, "model", x.model);
+  v(3, "news", x.news);
+  v(4, "held_pages", x.held_pages);
+  v(5, "swap_out", x.swap_out);
+  v(6, "swap_in", x.swap_in);
+  v(7, "reason", x.reason);
+}
+
+inline void fields(Fields& v, RequestUnanswered& x) {
+  v.message(97, "RequestUnanswered");
+  v(1, "request", x.request);
+}
+
+inline void fields(Fields& v, DrainManager& x) {
+  v.message(98, "DrainManager");
+  v(1, "deadline", x.deadline);
+}
+
+inline void fields(Fields& v, LoadRemembered& x) {
+  v.message(99, "LoadRemembered");
+  v(1, "model", x.model);
+  v(2, "windows", x.windows);
+}
+
+inline void fields(Fields& v, Decision& x) {
+  v.message(100, "Decision");
+  v(1, "kind", x.kind);
+  v(2, "model", x.model);
+  v(3, "device", x.device);
+  v(4, "for_model", x.for_model);
+  v(5, "why", x.why);
+}
+
+inline void fields(Fields& v, LoadMeasured& x) {
+  v.message(101, "LoadMeasured");
+  v(1, "model", x.model);
+  v(2, "window", x.window);
+  v(3, "load", x.load);
+}
+
+inline void fields(Fields& v, Dispatch& x) {
+  v.message(102, "Dispatch");
+  v(1, "request", x.request);
+  v(2, "device", x.device);
+  v(3, "epoch", x.epoch);
+  v(4, "tokens", x.tokens);
+  v(5, "due", x.due);
+}
+
+inline void fields(Fields& v, Hold& x) {
+  v.message(103, "Hold");
+  v(1, "request", x.request);
+}
+
+inline void fields(Fields& v, TellWorker& x) {
+  v.message(104, "TellWorker");
+  v(1, "device", x.device);
+  v(2, "epoch", x.epoch);
+  v(3, "message", x.message);
+}
+
+inline void fields(Fields& v, FailRequest& x) {
+  v.message(105, "FailRequest");
+  v(1, "request", x.request);
+  v(2, "error", x.error);
+}
+
+inline void fields(Fields& v, AdminDone& x) {
+  v.message(106, "AdminDone");
+  v(1, "ticket", x.ticket);
+  v(2, "error", x.error);
+}
+
+inline void fields(Fields& v, Drained& /*x*/) {
+  v.message(107, "Drained");
+}
+
+inline void fields(Fields& v, Borrow& x) {
+  v.message(108, "Borrow");
+  v(1, "device", x.device);
+  v(2, "model", x.model);
+  v(3, "basis", x.basis);
+  v(4, "pages", x.pages);
+}
+
+inline void fields(Fields& v, Repay& x) {
+  v.message(109, "Repay");
+  v(1, "device", x.device);
+  v(2, "model", x.model);
+  v(3, "pages", x.pages);
+}
+
+}  // namespace core
+}  // namespace heddle

@@ -1,0 +1,185 @@
+#pragma once
+
+#include <algorithm>
+
+#include "core/message_fields.h"
+#include "rpc/messages.h"
+
+/// As core/message_fields.h, for what the shells of serve and worker say beside their cores.
+namespace heddle {
+
+inline void fields(Fields& v, spec::RopeScaling& x) {
+  v.type("RopeScaling");
+  v(1, "kind", x.kind);
+  v(2, "factor", x.factor);
+  v(3, "low_freq_factor", x.low_freq_factor);
+  v(4, "high_freq_factor", x.high_freq_factor);
+  v(5, "beta_fast", x.beta_fast);
+  v(6, "beta_slow", x.beta_slow);
+  v(7, "attention_factor", x.attention_factor);
+  v(8, "mscale", x.mscale);
+  v(9, "mscale_all_dim", x.mscale_all_dim);
+  v(10, "truncate", x.truncate);
+  v(11, "original_max_position", x.original_max_position, kCount);
+}
+
+inline void fields(Fields& v, spec::Shard& x) {
+  v.type("Shard");
+  v(1, "rank", x.rank, kCount);
+  v(2, "ranks", x.ranks);
+  v.require(
+      x, "a rank below ranks", [](const spec::Shard& shard) { return shard.rank < shard.ranks; });
+}
+
+inline void fields(Fields& v, spec::ModelSpec& x) {
+  v.type("ModelSpec");
+  v(1, "architecture", x.architecture);
+  v(2, "hidden", x.hidden, kCount);
+  v(3, "layers", x.layers, kCount);
+  v(4, "heads", x.heads, kCount);
+  v(5, "kv_heads", x.kv_heads, kCount);
+  v(6, "head_dim", x.head_dim, kCount);
+  v(7, "intermediate", x.intermediate, kCount);
+  v(8, "vocab", x.vocab, kCount);
+  v(9, "max_position", x.max_position, kCount);
+  v(10, "rms_eps", x.rms_eps);
+  v(11, "rope_theta", x.rope_theta);
+  v(12, "rope", x.rope);
+  v(13, "qkv_bias", x.qkv_bias);
+  v(14, "out_bias", x.out_bias);
+  v(15, "mlp_bias", x.mlp_bias);
+  v(16, "qk_norm", x.qk_norm);
+  v(17, "tied_embeddings", x.tied_embeddings);
+  v(18, "window", x.window, kCount);
+  v(19, "stored_dtype", x.stored_dtype);
+  v(20, "bos", x.bos);
+  v(21, "eos", x.eos);
+  v(22, "shard", x.shard);
+  v.require(
+      x, "at most as many ranks as tokens in the vocabulary", [](const spec::ModelSpec& model) {
+        return model.shard.ranks <= std::max<std::int64_t>(1, model.vocab);
+      });
+}
+
+inline void fields(Fields& v, policy::StepOptions& x) {
+  v.type("StepOptions");
+  v(1, "budget", x.budget, kCount);
+  v(2, "max_batch_tokens", x.max_batch_tokens, kCount);
+  v(3, "min_prefill_tokens", x.min_prefill_tokens, kCount);
+}
+
+inline void fields(Fields& v, policy::ThreadPulse& x) {
+  v.type("ThreadPulse");
+  v(1, "name", x.name);
+  v(2, "doing", x.doing);
+  v(3, "progress", x.progress);
+  v(4, "expected", x.expected, kCount);
+}
+
+namespace core {
+
+inline void fields(Fields& v, PrefixCounts& x) {
+  v.type("PrefixCounts");
+  v(1, "model", x.model);
+  v(2, "queried_tokens", x.queried_tokens);
+  v(3, "hit_tokens", x.hit_tokens);
+}
+
+}  // namespace core
+
+namespace rpc {
+
+inline void fields(Fields& v, Pace& x) {
+  v.type("Pace");
+  v(1, "step", x.step, kCount);
+  v(2, "token", x.token, kCount);
+}
+
+inline void fields(Fields& v, WorkerHello& x) {
+  constexpr Range kNumberOfDevice{.least = 0, .most = 65535};
+  v.message(1, "WorkerHello");
+  v(1, "device", x.device);
+  v(2, "epoch", x.epoch);
+  v(3, "name", x.name);
+  v(4, "cores", x.cores, kNumberOfDevice);
+  v(5, "gpu", x.gpu, kNumberOfDevice);
+  v(6, "page_bytes", x.page_bytes);
+  v(7, "pages", x.pages);
+  v(8, "load_bandwidth", x.load_bandwidth);
+  v(9, "pace", x.pace);
+  v(10, "step", x.step);
+  v(11, "log_level", x.log_level);
+  v(12, "log_format", x.log_format);
+  v(13, "event_log", x.event_log);
+  v(14, "prefix_cache", x.prefix_cache, kCount);
+  v(15, "device_pages", x.device_pages, kCount);
+  v(16, "queue", x.queue);
+  v(17, "fixed_parts", x.fixed_parts, kCount);
+}
+
+inline void fields(Fields& v, ModelDescription& x) {
+  v.message(2, "ModelDescription");
+  v(1, "model", x.model);
+  v(2, "name", x.name);
+  v(3, "spec", x.spec);
+  v(4, "dtype", x.dtype);
+  v(5, "directory", x.directory);
+}
+
+inline void fields(Fields& v, JoinGroup& x) {
+  v.message(3, "JoinGroup");
+  v(1, "model", x.model);
+  v(2, "rank", x.rank, kCount);
+  v(3, "ranks", x.ranks);
+  v.require(x, "a rank below ranks, which are several", [](const JoinGroup& join) {
+    return join.ranks > 1 && join.rank < join.ranks;
+  });
+}
+
+inline void fields(Fields& v, MeetPeer& x) {
+  v.message(4, "MeetPeer");
+  v(1, "gpu", x.gpu, kCount);
+  v(2, "relays", x.relays);
+}
+
+inline void fields(Fields& v, Shutdown& /*x*/) {
+  v.message(5, "Shutdown");
+}
+
+inline void fields(Fields& v, HelloAck& x) {
+  v.message(6, "HelloAck");
+  v(1, "failure", x.failure);
+}
+
+inline void fields(Fields& v, WorkerStats& x) {
+  v.message(7, "WorkerStats");
+  v(1, "steps", x.steps);
+  v(2, "late_steps", x.late_steps);
+  v(3, "slow_steps", x.slow_steps);
+  v(4, "overrun_steps", x.overrun_steps);
+  v(5, "busy", x.busy, kCount);
+  v(6, "mapping", x.mapping, kCount);
+  v(7, "copied_bytes", x.copied_bytes);
+  v(8, "detoured_bytes", x.detoured_bytes);
+  v(9, "relayed_bytes", x.relayed_bytes);
+  v(10, "kept_bytes", x.kept_bytes);
+  v(11, "prefixes", x.prefixes);
+  v(12, "dropped_pages", x.dropped_pages);
+}
+
+inline void fields(Fields& v, Beat& x) {
+  v.message(8, "Beat");
+  v(1, "threads", x.threads);
+  v.require(x, "at most 16 threads", [](const Beat& beat) {
+    return beat.threads.size() <= kBeatThreadsMost;
+  });
+}
+
+inline void fields(Fields& v, ToServe& x) {
+  v.type("ToServe");
+  v(1, "epoch", x.epoch);
+  v(2, "body", x.body);
+}
+
+}  // namespace rpc
+}  // namespace heddle
