@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/manager/manager_core.h"
+#include "core/manager/test_bench.h"
 #include "core/test_find.h"
 
 namespace heddle::core {
@@ -15,49 +15,40 @@ namespace {
 using namespace std::chrono_literals;
 using test::find;
 
-constexpr ModelId kA{1};
-constexpr ModelId kB{2};
+using test::kA;
+using test::kB;
+using test::kDevice;
+
 constexpr ModelId kOwn{3};
-constexpr DeviceId kDevice{0};
 
 /// A device of 20 pages; engines a and b of 12, and a model of our own of 10.
-class Bench {
- public:
-  Bench() {
-    configuration.options = {.queue_per_model = 5, .drain_after = 1s, .load_attempts = 2};
-    configuration.devices = {{.id = kDevice, .name = "d", .pages = 20}};
-    for (const ModelId id : {kA, kB}) {
-      configuration.models.push_back({.id = id,
-                                      .name = id == kA ? "a" : "b",
-                                      .context = 1,
-                                      .footprints = {{kDevice, {.image_pages = 12}}},
-                                      .foreign = ForeignModel{.drain = 2s}});
-    }
-    configuration.models.push_back(
-        {.id = kOwn,
-         .name = "own",
-         .context = 1000,
-         .footprints = {{kDevice,
-                         {.image_pages = 9,
-                          .min_kv_pages = 1,
-                          .kv = {{.tokens_per_block = 4, .blocks_per_page = 2}}}}}});
-    tell(configuration);
-    tell(WorkerUp{.device = kDevice, .epoch = WorkerEpoch(1)});
+Configure engines_and_a_model() {
+  Configure configuration{.options = {.queue_per_model = 5, .drain_after = 1s, .load_attempts = 2},
+                          .devices = {{.id = kDevice, .name = "d", .pages = 20}}};
+  for (const ModelId id : {kA, kB}) {
+    configuration.models.push_back({.id = id,
+                                    .name = id == kA ? "a" : "b",
+                                    .context = 1,
+                                    .footprints = {{kDevice, {.image_pages = 12}}},
+                                    .foreign = ForeignModel{.drain = 2s}});
   }
+  configuration.models.push_back(
+      {.id = kOwn,
+       .name = "own",
+       .context = 1000,
+       .footprints = {{kDevice, {.image_pages = 9, .min_kv_pages = 1, .kv = test::kKv}}}});
+  return configuration;
+}
 
-  std::vector<ManagerCommand> tell(const ManagerEvent& event) {
-    std::vector<ManagerCommand> commands;
-    core.step(now, event, commands);
-    core.check_invariants();
-    return commands;
-  }
+/// The bench, with what hosts say of engines.
+struct EngineBench : test::Bench {
+  EngineBench() : Bench(engines_and_a_model()) {}
+
+  /// A request to an engine, of whose tokens nothing is known.
   std::vector<ManagerCommand> arrive(std::uint64_t id, ModelId model) {
     return tell(RequestArrived{.request = RequestId(id), .model = model});
   }
-  std::vector<ManagerCommand> finish(std::uint64_t id) {
-    return tell(RequestFinished{.request = RequestId(id)});
-  }
-  std::vector<ManagerCommand> said(ModelId model, EngineNews news, std::int64_t held = 0) {
+  std::vector<ManagerCommand> engine_says(ModelId model, EngineNews news, std::int64_t held = 0) {
     return tell(EngineSaid{.device = kDevice,
                            .model = model,
                            .news = news,
@@ -66,32 +57,24 @@ class Bench {
                            .swap_in = 1s,
                            .reason = {Code::kUnavailable, "signal 11"}});
   }
-  std::vector<ManagerCommand> after(Duration time) {
-    now += time;
-    return tell(Tick{});
-  }
   /// With one request of id `id`, which runs.
   void run(std::uint64_t id, ModelId model) {
     arrive(id, model);
-    said(model, EngineNews::kServing, 12);
+    engine_says(model, EngineNews::kServing, 12);
   }
-
-  Instant now{100s};
-  Configure configuration{};
-  ManagerCore core{};
 };
 
 TEST(ManagerEngines, ARequestIsForwardedWhenItsEngineServes) {
-  Bench bench;
+  EngineBench bench;
   const auto arrived = bench.arrive(1, kA);
   EXPECT_EQ(find<LoadOn>(arrived)->model, kA);
   EXPECT_NE(find<Hold>(arrived), nullptr);
-  EXPECT_EQ(find<Dispatch>(bench.said(kA, EngineNews::kServing, 12))->request, RequestId(1));
+  EXPECT_EQ(find<Dispatch>(bench.engine_says(kA, EngineNews::kServing, 12))->request, RequestId(1));
   EXPECT_NE(find<Dispatch>(bench.arrive(2, kA)), nullptr);
 }
 
 TEST(ManagerEngines, AForwardedRequestIsNoWorkersToCancel) {
-  Bench bench;
+  EngineBench bench;
   bench.run(1, kA);
   bench.arrive(2, kA);
   const auto cancelled = bench.tell(RequestCancelled{.request = RequestId(1)});
@@ -101,7 +84,7 @@ TEST(ManagerEngines, AForwardedRequestIsNoWorkersToCancel) {
 }
 
 TEST(ManagerEngines, TheNextIsLoadedOnlyWhenTheMemoryHasComeFree) {
-  Bench bench;
+  EngineBench bench;
   bench.run(1, kA);
   bench.finish(1);
   bench.after(10s);
@@ -110,12 +93,12 @@ TEST(ManagerEngines, TheNextIsLoadedOnlyWhenTheMemoryHasComeFree) {
   EXPECT_EQ(find<EvictFrom>(arrived)->model, kA);
   EXPECT_EQ(find<EvictFrom>(arrived)->free_pages, 4);  // 12 are wanted and 8 are free.
   EXPECT_EQ(find<LoadOn>(arrived), nullptr);
-  const auto left = bench.said(kA, EngineNews::kSuspended, 3);
+  const auto left = bench.engine_says(kA, EngineNews::kSuspended, 3);
   EXPECT_EQ(find<LoadOn>(left)->model, kB);
 }
 
 TEST(ManagerEngines, AnEngineInUseStaysForThreeTimesWhatBringingItInTakesOrUntilItIsIdle) {
-  Bench bench;
+  EngineBench bench;
   bench.run(1, kA);
   bench.finish(1);
   bench.after(100ms);
@@ -125,7 +108,7 @@ TEST(ManagerEngines, AnEngineInUseStaysForThreeTimesWhatBringingItInTakesOrUntil
   EXPECT_EQ(find<EvictFrom>(bench.after(400ms)), nullptr);
   EXPECT_NE(find<EvictFrom>(bench.after(100ms)), nullptr);
 
-  Bench asked;
+  EngineBench asked;
   asked.run(1, kA);
   asked.after(100ms);
   asked.arrive(2, kA);
@@ -141,14 +124,14 @@ TEST(ManagerEngines, AnEngineInUseStaysForThreeTimesWhatBringingItInTakesOrUntil
 }
 
 TEST(ManagerEngines, AnIdleEngineThatNobodyAskedSinceItCameGoesAtOnce) {
-  Bench bench;
+  EngineBench bench;
   bench.run(1, kA);
   bench.finish(1);
   EXPECT_NE(find<EvictFrom>(bench.arrive(2, kB)), nullptr);
 }
 
 TEST(ManagerEngines, ABusyEngineIsFrozenWithItsRequestsAndTheyGoOnLater) {
-  Bench bench;
+  EngineBench bench;
   bench.run(1, kA);
   bench.arrive(2, kB);
   bench.after(1s);
@@ -157,20 +140,20 @@ TEST(ManagerEngines, ABusyEngineIsFrozenWithItsRequestsAndTheyGoOnLater) {
   const auto frozen = bench.after(2s);
   ASSERT_NE(find<EvictFrom>(frozen), nullptr);
   EXPECT_EQ(find<EvictFrom>(frozen)->mode, EvictMode::kFrozen);
-  EXPECT_EQ(find<LoadOn>(bench.said(kA, EngineNews::kSuspended, 0))->model, kB);
-  EXPECT_EQ(find<Dispatch>(bench.said(kB, EngineNews::kServing, 12))->request, RequestId(2));
+  EXPECT_EQ(find<LoadOn>(bench.engine_says(kA, EngineNews::kSuspended, 0))->model, kB);
+  EXPECT_EQ(find<Dispatch>(bench.engine_says(kB, EngineNews::kServing, 12))->request, RequestId(2));
   // The request that stands still wants its engine back, as much as the one that waits.
   bench.finish(2);
   bench.after(3s);
-  const auto back = bench.said(kB, EngineNews::kSuspended, 0);
+  const auto back = bench.engine_says(kB, EngineNews::kSuspended, 0);
   EXPECT_EQ(find<LoadOn>(back)->model, kA);
-  const auto serving = bench.said(kA, EngineNews::kServing, 12);
+  const auto serving = bench.engine_says(kA, EngineNews::kServing, 12);
   EXPECT_EQ(find<Dispatch>(serving)->request, RequestId(3));
   EXPECT_EQ(bench.core.models()[0].requests_running, 2);
 }
 
 TEST(ManagerEngines, OneThatCannotBeFrozenIsWaitedFor) {
-  Bench bench;
+  EngineBench bench;
   bench.configuration.models[0].foreign = ForeignModel{};
   bench.tell(bench.configuration);
   bench.run(1, kA);
@@ -182,13 +165,13 @@ TEST(ManagerEngines, OneThatCannotBeFrozenIsWaitedFor) {
 }
 
 TEST(ManagerEngines, WhatASuspendedEngineStillHoldsIsNotFree) {
-  Bench bench;
+  EngineBench bench;
   bench.run(1, kA);
   bench.finish(1);
   bench.after(10s);
   bench.arrive(2, kB);
-  bench.said(kA, EngineNews::kSuspended, 8);
-  bench.said(kB, EngineNews::kServing, 12);
+  bench.engine_says(kA, EngineNews::kSuspended, 8);
+  bench.engine_says(kB, EngineNews::kServing, 12);
   bench.finish(2);
   bench.after(10s);
   // The model of our own needs 10: more than b's going frees beside what a holds? 20 - 8 = 12.
@@ -200,39 +183,40 @@ TEST(ManagerEngines, WhatASuspendedEngineStillHoldsIsNotFree) {
 }
 
 TEST(ManagerEngines, RequestsOfAnEngineThatDiesAreForwardedAgainButNotForEver) {
-  Bench bench;
+  EngineBench bench;
   bench.run(1, kA);
   for (int i = 0; i < 2; ++i) {
-    const auto lost = bench.said(kA, EngineNews::kLost);
+    const auto lost = bench.engine_says(kA, EngineNews::kLost);
     EXPECT_EQ(find<FailRequest>(lost), nullptr);
     EXPECT_EQ(find<LoadOn>(lost)->model, kA);
-    EXPECT_EQ(find<Dispatch>(bench.said(kA, EngineNews::kServing, 12))->request, RequestId(1));
+    EXPECT_EQ(find<Dispatch>(bench.engine_says(kA, EngineNews::kServing, 12))->request,
+              RequestId(1));
   }
-  const auto last = bench.said(kA, EngineNews::kLost);
+  const auto last = bench.engine_says(kA, EngineNews::kLost);
   ASSERT_NE(find<FailRequest>(last), nullptr);
   EXPECT_NE(find<FailRequest>(last)->error.message.find("signal 11"), std::string::npos);
 }
 
 TEST(ManagerEngines, AnEngineThatDoesNotTakeARequestIsLeftInPeaceForAMoment) {
-  Bench bench;
+  EngineBench bench;
   bench.run(1, kA);
   EXPECT_EQ(find<Dispatch>(bench.tell(RequestUnanswered{.request = RequestId(1)})), nullptr);
   EXPECT_EQ(find<Dispatch>(bench.after(250ms))->request, RequestId(1));
 }
 
 TEST(ManagerEngines, AFailedStartIsTriedAgainAndThenSaidToWhoWaits) {
-  Bench bench;
+  EngineBench bench;
   bench.arrive(1, kA);
-  EXPECT_EQ(find<FailRequest>(bench.said(kA, EngineNews::kFailed)), nullptr);
+  EXPECT_EQ(find<FailRequest>(bench.engine_says(kA, EngineNews::kFailed)), nullptr);
   EXPECT_EQ(find<LoadOn>(bench.after(1s))->model, kA);
-  const auto failed = bench.said(kA, EngineNews::kFailed);
+  const auto failed = bench.engine_says(kA, EngineNews::kFailed);
   ASSERT_NE(find<FailRequest>(failed), nullptr);
   EXPECT_NE(find<FailRequest>(failed)->error.message.find("after 2 attempts: signal 11"),
             std::string::npos);
 }
 
 TEST(ManagerEngines, AnEngineOutlivesTheWorkerOfItsDevice) {
-  Bench bench;
+  EngineBench bench;
   bench.run(1, kA);
   const auto down = bench.tell(WorkerDown{.device = kDevice, .epoch = WorkerEpoch(1)});
   EXPECT_EQ(find<FailRequest>(down), nullptr);
@@ -252,14 +236,14 @@ WorkerSaid lacking(std::int64_t pages) {
 }
 
 /// The device holds both; of a, two requests run, and one of ours.
-struct Crowded : Bench {
+struct Crowded : EngineBench {
   Crowded() {
     for (ManagerModel& model : configuration.models) {
       model.footprints[kDevice].image_pages = 9;
     }
     tell(configuration);
     arrive(1, kA);
-    said(kA, EngineNews::kServing, 9);
+    engine_says(kA, EngineNews::kServing, 9);
     arrive(2, kA);
     arrive(3, kOwn);
     tell(WorkerSaid{
@@ -279,7 +263,7 @@ TEST(ManagerEngines, ARequestThatLacksPagesWaitsUntilTheEngineThatHasThemIsIdle)
   ASSERT_NE(find<EvictFrom>(idle), nullptr);
   EXPECT_EQ(find<EvictFrom>(idle)->model, kA);
   EXPECT_EQ(find<EvictFrom>(idle)->free_pages, 3);
-  EXPECT_EQ(find<FailRequest>(bench.said(kA, EngineNews::kSuspended, 2)), nullptr);
+  EXPECT_EQ(find<FailRequest>(bench.engine_says(kA, EngineNews::kSuspended, 2)), nullptr);
   EXPECT_EQ(bench.core.models().at(2).requests_running, 1);
 }
 
@@ -294,7 +278,7 @@ TEST(ManagerEngines, AnEngineThatWasWaitedForGoesOnWhenThePagesHaveComeFreeOther
 }
 
 TEST(ManagerEngines, AModelThatDisplacesAnotherMakesItGoThoughThereIsRoom) {
-  Bench bench;
+  EngineBench bench;
   bench.configuration.models[0].footprints[kDevice].image_pages = 5;
   bench.configuration.models[1].footprints[kDevice].image_pages = 5;
   bench.configuration.models[1].displaces = {kA};
@@ -306,38 +290,38 @@ TEST(ManagerEngines, AModelThatDisplacesAnotherMakesItGoThoughThereIsRoom) {
   ASSERT_NE(find<EvictFrom>(arrived), nullptr);
   EXPECT_EQ(find<EvictFrom>(arrived)->free_pages, 0);  // It only must not run.
   EXPECT_EQ(find<LoadOn>(arrived), nullptr);
-  EXPECT_EQ(find<LoadOn>(bench.said(kA, EngineNews::kSuspended, 5))->model, kB);
+  EXPECT_EQ(find<LoadOn>(bench.engine_says(kA, EngineNews::kSuspended, 5))->model, kB);
 }
 
 TEST(ManagerEngines, ARefusedSuspensionPutsTheEngineBackToWork) {
-  Bench bench;
+  EngineBench bench;
   bench.run(1, kA);
   bench.arrive(2, kB);
   bench.after(3s);
   bench.after(2s);
   bench.arrive(3, kA);
-  EXPECT_EQ(find<Dispatch>(bench.said(kA, EngineNews::kServing, 12))->request, RequestId(3));
+  EXPECT_EQ(find<Dispatch>(bench.engine_says(kA, EngineNews::kServing, 12))->request, RequestId(3));
 }
 
 TEST(ManagerEngines, UnloadingEndsItAndIdlingSuspendsIt) {
-  Bench bench;
+  EngineBench bench;
   bench.run(1, kA);
   bench.finish(1);
   const auto idle =
       bench.tell(AdminUnload{.ticket = TicketId(1), .model = kA, .why = EvictionReason::kIdle});
   EXPECT_EQ(find<EvictFrom>(idle)->free_pages, 6);
-  EXPECT_NE(find<AdminDone>(bench.said(kA, EngineNews::kSuspended, 2)), nullptr);
+  EXPECT_NE(find<AdminDone>(bench.engine_says(kA, EngineNews::kSuspended, 2)), nullptr);
   const auto ended = bench.tell(AdminUnload{.ticket = TicketId(2), .model = kA});
   EXPECT_EQ(find<EvictFrom>(ended)->free_pages, INT64_MAX);
   EXPECT_EQ(find<AdminDone>(ended), nullptr);
-  EXPECT_NE(find<AdminDone>(bench.said(kA, EngineNews::kEnded)), nullptr);
+  EXPECT_NE(find<AdminDone>(bench.engine_says(kA, EngineNews::kEnded)), nullptr);
 }
 
 TEST(ManagerEngines, TimeIsCountedByWhatTheDeviceDid) {
-  Bench bench;
+  EngineBench bench;
   bench.arrive(1, kA);
   bench.now += 3s;
-  bench.said(kA, EngineNews::kServing, 12);
+  bench.engine_says(kA, EngineNews::kServing, 12);
   bench.now += 7s;
   bench.finish(1);
   bench.after(50s);

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/manager/manager_core.h"
+#include "core/manager/test_bench.h"
 #include "core/test_find.h"
 
 namespace heddle::core {
@@ -22,74 +22,55 @@ DeviceId device(std::uint64_t number) {
   return DeviceId(number);
 }
 
-/// A ManagerCore with four devices: kCut goes on the first or the last two of them, kA and kB on
-/// any. The test says what the devices say.
-class ManagerGroups : public testing::Test {
+/// Four devices: kCut goes on the first or the last two of them, kA and kB on any.
+Configure two_blocks() {
+  Configure configure{.options = {.drain_after = 1s}};
+  for (const ModelId id : {kCut, kShard, kA, kB}) {
+    configure.models.push_back(
+        {.id = id, .name = "m" + std::to_string(id.value()), .image_bytes = 100, .context = 100});
+  }
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    configure.devices.push_back(
+        {.id = device(i), .name = "d" + std::to_string(i), .pages = 20, .page_bytes = 100});
+    const policy::Footprint footprint{.image_pages = 8, .min_kv_pages = 1, .kv = test::kKv};
+    configure.models[i % 2].footprints[device(i)] = footprint;
+    configure.models[2].footprints[device(i)] = footprint;
+    configure.models[3].footprints[device(i)] = footprint;
+  }
+  configure.models[0].groups = {{device(0), {{.model = kShard, .device = device(1)}}},
+                                {device(2), {{.model = kShard, .device = device(3)}}}};
+  configure.models[1].part_of = kCut;
+  return configure;
+}
+
+/// The test says what the devices say.
+class ManagerGroups : public testing::Test, public test::Bench {
  protected:
-  ManagerGroups() {
-    Configure configure{.options = {.drain_after = 1s}};
-    for (const ModelId id : {kCut, kShard, kA, kB}) {
-      configure.models.push_back(
-          {.id = id, .name = "m" + std::to_string(id.value()), .image_bytes = 100, .context = 100});
-    }
-    for (std::uint64_t i = 0; i < 4; ++i) {
-      configure.devices.push_back(
-          {.id = device(i), .name = "d" + std::to_string(i), .pages = 20, .page_bytes = 100});
-      const policy::Footprint footprint{.image_pages = 8,
-                                        .min_kv_pages = 1,
-                                        .kv = {{.tokens_per_block = 4, .blocks_per_page = 2}}};
-      configure.models[i % 2].footprints[device(i)] = footprint;
-      configure.models[2].footprints[device(i)] = footprint;
-      configure.models[3].footprints[device(i)] = footprint;
-    }
-    configure.models[0].groups = {{device(0), {{.model = kShard, .device = device(1)}}},
-                                  {device(2), {{.model = kShard, .device = device(3)}}}};
-    configure.models[1].part_of = kCut;
-    tell(configure);
-    for (std::uint64_t i = 0; i < 4; ++i) {
-      tell(WorkerUp{.device = device(i), .epoch = epoch(i)});
-    }
-  }
+  ManagerGroups() : test::Bench(two_blocks()) {}
 
-  static WorkerEpoch epoch(std::uint64_t number) { return WorkerEpoch(number + 1); }
-
-  /// What the core wants in answer; all of it is in `said`, too.
-  std::vector<ManagerCommand> tell(const ManagerEvent& event, Duration passed = 1ms) {
-    std::vector<ManagerCommand> commands;
-    now_ += passed;
-    core.step(now_, event, commands);
-    core.check_invariants();
-    said.insert(said.end(), commands.begin(), commands.end());
-    return commands;
-  }
-  template <class T>
-  std::vector<ManagerCommand> report(std::uint64_t number, T what) {
-    return tell(
-        WorkerSaid{.device = device(number), .epoch = epoch(number), .report = std::move(what)});
-  }
   /// All weights of a model are on the device.
   std::vector<ManagerCommand> complete(std::uint64_t number, ModelId model) {
-    report(number, ModelServing{.model = model});
+    report(device(number), ModelServing{.model = model});
     DeviceReport all;
     all.models = {{.model = model, .residency = Residency::kWarm, .complete = true}};
-    return report(number, all);
-  }
-  std::vector<ManagerCommand> arrive(ModelId model) {
-    return tell(RequestArrived{
-        .request = RequestId(++requests_), .model = model, .prompt_tokens = 4, .max_tokens = 4});
+    return report(device(number), all);
   }
   /// The single model is loaded on this device, and idle.
   void settle_on(std::uint64_t number, ModelId model) {
-    const std::vector<ManagerCommand> wanted = arrive(model);
+    const std::vector<ManagerCommand> wanted = ask(model);
     ASSERT_EQ(find<LoadOn>(wanted)->device, device(number));
     complete(number, model);
-    tell(RequestFinished{.request = RequestId(requests_)});
+    finish(requests);
+  }
+  std::vector<ManagerCommand> tell_formed(std::uint64_t leader) {
+    return tell(
+        GroupFormed{.device = device(leader), .epoch = epochs.at(device(leader)), .model = kCut});
   }
   void serve_group(std::uint64_t leader = 0) {
-    arrive(kCut);
+    ask(kCut);
     complete(leader, kCut);
     complete(leader + 1, kShard);
-    tell(GroupFormed{.device = device(leader), .epoch = epoch(leader), .model = kCut});
+    tell_formed(leader);
   }
 
   static std::vector<std::pair<DeviceId, ModelId>> loads(const std::vector<ManagerCommand>& all) {
@@ -111,29 +92,23 @@ class ManagerGroups : public testing::Test {
     }
     return found;
   }
-
-  ManagerCore core;
-  std::vector<ManagerCommand> said;
-
- private:
-  Instant now_{};
-  std::uint64_t requests_ = 0;
 };
 
 using Places = std::vector<std::pair<DeviceId, ModelId>>;
 
 TEST_F(ManagerGroups, AllShardsAreLoadedAndTheLeaderGetsTheRequestsWhenTheyRunInLockstep) {
-  EXPECT_EQ(loads(arrive(kCut)), (Places{{device(0), kCut}, {device(1), kShard}}));
+  EXPECT_EQ(loads(ask(kCut)), (Places{{device(0), kCut}, {device(1), kShard}}));
   EXPECT_EQ(find<FormGroup>(complete(0, kCut)), nullptr);
 
   const std::vector<ManagerCommand> wanted = complete(1, kShard);
   const auto* form = find<FormGroup>(wanted);
   ASSERT_NE(form, nullptr);
   EXPECT_EQ(form->members,
-            (std::vector<GroupMember>{{device(0), epoch(0), kCut}, {device(1), epoch(1), kShard}}));
+            (std::vector<GroupMember>{{device(0), epochs.at(device(0)), kCut},
+                                      {device(1), epochs.at(device(1)), kShard}}));
   EXPECT_EQ(find<Dispatch>(said), nullptr);
 
-  tell(GroupFormed{.device = device(0), .epoch = epoch(0), .model = kCut});
+  tell_formed(0);
   ASSERT_NE(find<Dispatch>(said), nullptr);
   EXPECT_EQ(find<Dispatch>(said)->device, device(0));
 }
@@ -162,7 +137,7 @@ TEST_F(ManagerGroups, ItsKvShowsOnAllItsDevices) {
                      .residency = Residency::kServing,
                      .kv_pages = number == 0 ? 3 : 0,
                      .complete = true}};
-    report(number, pages);
+    report(device(number), pages);
   }
   EXPECT_EQ(core.devices()[0].usage.free, 5);
   EXPECT_EQ(core.devices()[1].usage.free, 5);
@@ -177,14 +152,14 @@ TEST_F(ManagerGroups, ItsKvShowsOnAllItsDevices) {
 
 TEST_F(ManagerGroups, TheBlockThatIsEmptyIsTaken) {
   settle_on(0, kA);
-  EXPECT_EQ(loads(arrive(kCut)), (Places{{device(2), kCut}, {device(3), kShard}}));
+  EXPECT_EQ(loads(ask(kCut)), (Places{{device(2), kCut}, {device(3), kShard}}));
 }
 
 TEST_F(ManagerGroups, WhoIsIdleOnEitherDeviceMakesWayAtOnce) {
   settle_on(0, kA);
   serve_group(2);
-  tell(WorkerDown{.device = device(2), .epoch = epoch(2)});
-  tell(WorkerDown{.device = device(3), .epoch = epoch(3)});
+  down(device(2));
+  down(device(3));
   EXPECT_EQ(evictions(said), (Places{{device(3), kShard}, {device(0), kA}}));
   const Places all = loads(said);
   EXPECT_EQ(all[all.size() - 2], (std::pair{device(0), kCut}));
@@ -193,23 +168,23 @@ TEST_F(ManagerGroups, WhoIsIdleOnEitherDeviceMakesWayAtOnce) {
 
 TEST_F(ManagerGroups, NothingElseIsLoadedBesideAGroup) {
   serve_group();
-  EXPECT_EQ(loads(arrive(kA)), (Places{{device(2), kA}}));
+  EXPECT_EQ(loads(ask(kA)), (Places{{device(2), kA}}));
   complete(2, kA);
-  EXPECT_EQ(loads(arrive(kB)), (Places{{device(3), kB}}));
+  EXPECT_EQ(loads(ask(kB)), (Places{{device(3), kB}}));
 }
 
 // Of an idle group the leader goes first, as it may still end a step, then the others; then who
 // wanted one of the devices has it.
 TEST_F(ManagerGroups, AnIdleGroupGoesAsAWhole) {
   serve_group();
-  tell(RequestFinished{.request = RequestId(1)});
+  finish(1);
   for (const std::uint64_t other : {2U, 3U}) {
-    tell(WorkerDown{.device = device(other), .epoch = epoch(other)});
+    down(device(other));
   }
-  const std::vector<ManagerCommand> wanted = arrive(kA);
+  const std::vector<ManagerCommand> wanted = ask(kA);
   EXPECT_EQ(evictions(wanted), (Places{{device(0), kCut}}));
 
-  const std::vector<ManagerCommand> next = report(0, ModelEvicted{.model = kCut});
+  const std::vector<ManagerCommand> next = report(device(0), ModelEvicted{.model = kCut});
   EXPECT_EQ(evictions(next), (Places{{device(1), kShard}}));
   EXPECT_EQ(find<EvictFrom>(next)->mode, EvictMode::kNow);
   EXPECT_EQ(loads(said).back().second, kA);
@@ -218,68 +193,67 @@ TEST_F(ManagerGroups, AnIdleGroupGoesAsAWhole) {
 TEST_F(ManagerGroups, ABusyGroupStaysUntilItHasHadItsTime) {
   serve_group();
   for (const std::uint64_t other : {2U, 3U}) {
-    tell(WorkerDown{.device = device(other), .epoch = epoch(other)});
+    down(device(other));
   }
-  EXPECT_TRUE(evictions(arrive(kA)).empty());
-  EXPECT_TRUE(evictions(tell(Tick{}, 2s)).empty());  // It drains, for its request.
-  EXPECT_EQ(evictions(tell(RequestFinished{.request = RequestId(1)})), (Places{{device(0), kCut}}));
+  EXPECT_TRUE(evictions(ask(kA)).empty());
+  EXPECT_TRUE(evictions(after(2s)).empty());  // It drains, for its request.
+  EXPECT_EQ(evictions(finish(1)), (Places{{device(0), kCut}}));
 }
 
 // Both devices are always busy with somebody; they are drained for the group that has waited.
 TEST_F(ManagerGroups, AGroupIsNotStarvedByModelsThatKeepTheirDevicesBusy) {
   for (const std::uint64_t other : {2U, 3U}) {
-    tell(WorkerDown{.device = device(other), .epoch = epoch(other)});
+    down(device(other));
   }
-  arrive(kA);  // Request 1.
+  ask(kA);  // Request 1.
   complete(0, kA);
-  arrive(kCut);
-  const std::vector<ManagerCommand> late = tell(Tick{}, 2s);
+  ask(kCut);
+  const std::vector<ManagerCommand> late = after(2s);
   EXPECT_EQ(find<Dispatch>(late), nullptr);
-  EXPECT_EQ(find<LoadOn>(arrive(kB)), nullptr);  // Though device 1 is empty: it is claimed.
-  EXPECT_EQ(find<Dispatch>(arrive(kA)), nullptr);
-  const std::vector<ManagerCommand> wanted = tell(RequestFinished{.request = RequestId(1)});
+  EXPECT_EQ(find<LoadOn>(ask(kB)), nullptr);  // Though device 1 is empty: it is claimed.
+  EXPECT_EQ(find<Dispatch>(ask(kA)), nullptr);
+  const std::vector<ManagerCommand> wanted = finish(1);
   EXPECT_EQ(evictions(wanted), (Places{{device(0), kA}}));
   EXPECT_EQ(loads(wanted), (Places{{device(0), kCut}, {device(1), kShard}}));
 }
 
 TEST_F(ManagerGroups, WithoutOneOfItsWorkersAGroupIsGoneAndItsRequestsGoOn) {
   serve_group();
-  const std::vector<ManagerCommand> wanted =
-      tell(WorkerDown{.device = device(1), .epoch = epoch(1)});
+  const std::vector<ManagerCommand> wanted = down(device(1));
   EXPECT_EQ(evictions(wanted), (Places{{device(0), kCut}}));
 
   // The other worker of the group is ended by the agent.
-  const std::vector<ManagerCommand> next = tell(WorkerDown{.device = device(0), .epoch = epoch(0)});
+  const std::vector<ManagerCommand> next = down(device(0));
   EXPECT_EQ(loads(next), (Places{{device(2), kCut}, {device(3), kShard}}));
   EXPECT_EQ(find<FailRequest>(said), nullptr);
 }
 
 TEST_F(ManagerGroups, AShardThatCannotBeLoadedIsAFailureOfTheModel) {
-  arrive(kCut);
+  ask(kCut);
   const Error why{Code::kUnavailable, "the disk says no"};
-  const std::vector<ManagerCommand> wanted =
-      tell(ImageFailed{.device = device(1), .epoch = epoch(1), .model = kShard, .reason = why});
+  const std::vector<ManagerCommand> wanted = tell(ImageFailed{
+      .device = device(1), .epoch = epochs.at(device(1)), .model = kShard, .reason = why});
   EXPECT_EQ(evictions(wanted), (Places{{device(0), kCut}}));
   ASSERT_TRUE(core.models()[0].failure.has_value());
   EXPECT_EQ(core.models()[0].failure->message, why.message);
 
-  report(0, ModelEvicted{.model = kCut});
-  EXPECT_EQ(loads(tell(Tick{}, 1s)), (Places{{device(0), kCut}, {device(1), kShard}}));
+  report(device(0), ModelEvicted{.model = kCut});
+  EXPECT_EQ(loads(after(1s)), (Places{{device(0), kCut}, {device(1), kShard}}));
 }
 
 TEST_F(ManagerGroups, UnloadingEndsWhenEveryShardIsGone) {
   serve_group();
-  tell(RequestFinished{.request = RequestId(1)});
+  finish(1);
   tell(AdminUnload{.ticket = TicketId(1), .model = kCut});
-  report(0, ModelEvicted{.model = kCut});
+  report(device(0), ModelEvicted{.model = kCut});
   ASSERT_EQ(core.devices()[1].residents.size(), 1U) << "though its leader is gone";
   EXPECT_EQ(find<AdminDone>(said), nullptr);
-  report(1, ModelEvicted{.model = kShard});
+  report(device(1), ModelEvicted{.model = kShard});
   EXPECT_NE(find<AdminDone>(said), nullptr);
 }
 
 TEST_F(ManagerGroups, AShardIsNoModelThatCanBeAskedFor) {
-  const std::vector<ManagerCommand> wanted = arrive(kShard);
+  const std::vector<ManagerCommand> wanted = ask(kShard);
   ASSERT_NE(find<FailRequest>(wanted), nullptr);
   EXPECT_EQ(find<FailRequest>(wanted)->error.code, Code::kNotFound);
 }

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/manager/manager_core.h"
-#include "core/test_bench.h"
+#include "core/manager/test_bench.h"
 #include "core/test_find.h"
 
 namespace heddle::core {

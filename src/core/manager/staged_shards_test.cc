@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/manager/manager_core.h"
-#include "core/test_bench.h"
+#include "core/manager/test_bench.h"
 
 namespace heddle::core {
 namespace {
@@ -138,7 +138,7 @@ TEST(ManagerShards, AShardWhoseWorkerDiesIsLoadedAgainAndTheOthersStay) {
   learn(bench, 8);
   ASSERT_TRUE(whole_group(bench, 0));
   const std::int64_t loads = count_loads(bench, kShard);
-  bench.tell(WorkerDown{.device = DeviceId(0), .epoch = bench.epoch});
+  bench.down(DeviceId(0));
   bench.resident[DeviceId(0)].clear();
   EXPECT_TRUE(bench.there(kShard, 1));
   EXPECT_EQ(bench.status(kCut).requests_waiting, 0);
