@@ -1,6 +1,7 @@
 #include "worker/engine_loop.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "core/codec.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 namespace heddle::worker {
 
@@ -180,7 +182,12 @@ void EngineLoop::report(core::WorkerReport report) {
   }
 }
 
+/// A lost device fails for every thread that uses it. The first that notices says so.
 void EngineLoop::give_up(const Error& error) {
+  static std::atomic_flag said;
+  while (said.test_and_set()) {
+    ::pause();  // The process is about to end.
+  }
   log::error("device lost", {{"error", error.message}});
   log::flush();
   std::_Exit(EXIT_FAILURE);
