@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What swapping engines that are not ours costs: llama.cpp suspended and resumed instead of started anew, and two
+"""What swapping external engines costs: llama.cpp suspended and resumed instead of started anew, and two
 engines that do not fit together under requests that alternate.
 
     bench/engine_swap.py MODEL.gguf [--rounds 5] [--rate 10] [--tokens 8] [--seconds 60]
@@ -8,7 +8,7 @@ engines that do not fit together under requests that alternate.
 First two llama.cpp engines take turns on a device that only counts, once for each way of suspending them: by a full stop,
 frozen with all their memory, and frozen with the pages of their file given back. The time to the first token of a
 request whose engine has to come in, less that of one whose engine runs, is what bringing it in takes; medians, the
-first round apart. Then requests for both come at random, so many a second, and each engine makes way by `reclaim`.
+first round apart. Then requests for both come at random, so many a second, and each engine is suspended by `reclaim`.
 """
 
 import argparse

@@ -61,8 +61,8 @@ def latency(binary):
     with Server(binary, "kind: cpu, memory: 8MiB, page: 64KiB") as server:
         bench(binary, server, "-c", 1, "-n", 200, "-i", 32, "-o", 1)
         rows = bench(binary, server, "-c", 1, "-n", 200, "-i", 32, "-o", 1)["requests"]
-        stories = server.call("/api/requests")[2]["requests"]
-    phases = [story["parts"][0]["phases"] for story in stories]
+        traces = server.call("/api/requests")[2]["requests"]
+    phases = [trace["parts"][0]["phases"] for trace in traces]
     part = statistics.median(phase["prefill_ms"] + phase["decode_ms"] for phase in phases)
     whole = statistics.median(row["ended"] - row["begun"] for row in rows) * 1e3
     return {

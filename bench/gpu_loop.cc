@@ -51,8 +51,8 @@ struct Calls {
   std::int64_t enqueued = 0;
   std::int64_t done = 0;  ///< Of these, known to be.
   std::map<device::CUevent, std::int64_t> ends{};
-  std::int64_t launches = 0;  ///< Of kernels, since the last recording began.
-  std::int64_t recorded = 0;  ///< In the last recording.
+  std::int64_t launches = 0;  ///< Of kernels, since the last CUDA graph began.
+  std::int64_t recorded = 0;  ///< In the last CUDA graph.
 
   std::map<device::CUdeviceptr, std::size_t> host{};  ///< Pinned memory, by where it begins.
 

@@ -76,7 +76,7 @@ class ModelBench {
   }
 
  private:
-  /// How decode steps are enqueued: kernel by kernel; as a recording; and that before the step
+  /// How decode steps are enqueued: kernel by kernel; as a CUDA graph; and that before the step
   /// before was waited for, as a worker's engine does.
   enum class Decoding : std::uint8_t { kEnqueued, kReplayed, kAhead };
 
@@ -223,7 +223,7 @@ class ModelBench {
                     const std::vector<engine::SequenceId>& ids,
                     const std::string& what,
                     bool ahead) {
-    // Of a recording the first step is enqueued and the second records, with either set of inputs.
+    // Of a CUDA graph the first step is enqueued and the second records, with either set of inputs.
     constexpr int kWarmUp = 6;
     for (int i = 0; i < kWarmUp; ++i) {
       runner.step(ids, 1, ahead);

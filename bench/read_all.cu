@@ -1,5 +1,4 @@
 #include "ops/cuda/kernels/intrinsics.cuh"
-
 #include "read_all_params.h"
 
 namespace heddle::bench {

@@ -9,7 +9,7 @@
 
 namespace heddle::bench {
 
-/// A device that says other things of itself: for the same without recordings, say.
+/// A device that says other things of itself: for the same without CUDA graphs, say.
 class ShownAs final : public device::Device {
  public:
   ShownAs(device::Device& device, device::Properties properties)

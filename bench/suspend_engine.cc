@@ -15,7 +15,7 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "external/engine.h"
+#include "external/external_engine.h"
 #include "external/test_engine.h"
 
 namespace heddle::external {
@@ -75,9 +75,9 @@ void measure(const std::string& anonymous, const std::string& file, int rounds) 
                     "--file-mib",
                     file};
   EngineTools tools;
-  tools.errands = std::make_shared<Errands>(2);
+  tools.blocking_pool = std::make_shared<BlockingPool>(2);
   tools.grouping = best_grouping();
-  std::optional<Engine> engine;
+  std::optional<ExternalEngine> engine;
   engine.emplace(
       loop.get_executor(), "bench", config, false, tools, [](const std::string&) { std::exit(1); });
   const Holding started = measured(loop, engine->start());
@@ -99,7 +99,7 @@ void measure(const std::string& anonymous, const std::string& file, int rounds) 
     table.print();
   }
   engine.reset();
-  tools.errands->finish();
+  tools.blocking_pool->finish();
 }
 
 }  // namespace

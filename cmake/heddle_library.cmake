@@ -2,7 +2,7 @@
 #
 # One folder, one library, called from src/<name>/CMakeLists.txt with file names relative to it.
 # DEPS names every layer of ours the folder may include (heddle::x), and a layer that is not listed
-# is rejected by tools/tidy.py. LIBS names foreign libraries, whose headers stay inside the folder's
+# is rejected by tools/tidy.py. LIBS names external libraries, whose headers stay inside the folder's
 # sources. TESTS become one binary, <name>_test. CONCURRENT says that threads or processes meet in
 # them: `./dev tsan` builds and runs just those.
 add_custom_target(concurrent_tests)

@@ -1,4 +1,4 @@
-// What `heddle bench` hears from endpoints that are not ours: chunks and answers, whatever they
+// What `heddle bench` hears from other people's endpoints: chunks and answers, whatever they
 // are.
 
 #include <cstddef>

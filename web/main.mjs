@@ -23,10 +23,10 @@ function complain(error) {
   trouble_until = performance.now() + 8000;
 }
 
-function show_summary(stories, forecasts) {
-  const { minute, running, p50, p95 } = requests.summary(stories, Date.now());
+function show_summary(traces, forecasts) {
+  const { minute, running, p50, p95 } = requests.summary(traces, Date.now());
   const sum = (kind) => forecasts.reduce((all, { starts }) => all + starts[kind], 0);
-  const facts = [["running", running], ["in the last minute", stories.length === minute ? `${minute}+` : minute]];
+  const facts = [["running", running], ["in the last minute", traces.length === minute ? `${minute}+` : minute]];
   if (p50 !== undefined) {
     facts.push(["first token, median", duration(p50)], ["95th percentile", duration(p95)]);
   }
@@ -53,15 +53,15 @@ function show_refusals() {
 /** One look at the server, as far as the key goes. */
 export async function look() {
   const paths = ["api/devices", "v1/models", "running", "api/forecasts", "api/requests", "api/decisions"];
-  const [devices, listed, running, forecasts, stories, decided] = await Promise.all(paths.map(peek));
+  const [devices, listed, running, forecasts, traces, decided] = await Promise.all(paths.map(peek));
   if (devices !== undefined) {
     memory.show(by_id("memory"), devices, listed.data);
     memory.show_owners(by_id("owners"), listed.data);
   }
   models.show(by_id("models"), listed.data, running.running, forecasts?.models ?? [], complain);
-  requests.show(by_id("requests"), stories?.requests ?? [], Date.now());
+  requests.show(by_id("requests"), traces?.requests ?? [], Date.now());
   decisions.show(by_id("decisions"), decided?.decisions ?? [], Date.now());
-  show_summary(stories?.requests ?? [], forecasts?.models ?? []);
+  show_summary(traces?.requests ?? [], forecasts?.models ?? []);
   ask.offer(by_id("ask"), listed.data);
   show_refusals();
 }

@@ -13,12 +13,12 @@ export function hues(models) {
 export function shares(pool) {
   const parts = [];
   let engines = 0;
-  for (const { model, foreign, weights_pages: weights, kv_pages: kv } of pool.models ?? []) {
+  for (const { model, external, weights_pages: weights, kv_pages: kv } of pool.models ?? []) {
     parts.push({ owner: model, part: "weights", pages: weights }, { owner: model, part: "kv", pages: kv });
-    engines += foreign ? weights : 0;
+    engines += external ? weights : 0;
   }
   const held = (kind) => pool.pages[kind].held;
-  parts.push({ owner: "engines", part: "common", pages: held("foreign") - engines });
+  parts.push({ owner: "engines", part: "common", pages: held("foreign") - engines }); // Old name.
   for (const [kind, name] of Object.entries(COMMON)) {
     parts.push({ owner: name, part: "common", pages: held(kind) });
   }
@@ -27,6 +27,6 @@ export function shares(pool) {
   const found = parts.filter(({ pages }) => pages > 0);
   // What the manager knows of a load may be ahead of the device's own account.
   const told = found.reduce((sum, { pages }) => sum + pages, 0);
-  const lent = Math.max(engines - held("foreign"), 0);
+  const lent = Math.max(engines - held("foreign"), 0); // Old name.
   return { total: Math.max(pool.pages_total + lent, told), parts: found };
 }

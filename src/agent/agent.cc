@@ -346,8 +346,8 @@ class Agent::Impl {
     hear(core::WorkerConnected{.device = worker.setup->id, .epoch = epoch});
   }
 
-  /// Workers of GPUs lend each other their links to the host for loads (worker::Detour), once both
-  /// are ready. A life that ends closes its ends.
+  /// Workers of GPUs lend each other their links to the host for loads (worker::PeerLoad), once
+  /// both are ready. A life that ends closes its ends.
   void introduce(WorkerState& worker) {
     for (auto& [id, other] : workers_) {
       if (&other != &worker && other.life != nullptr && other.ready && other.setup->gpu &&
@@ -364,12 +364,12 @@ class Agent::Impl {
       log::warning("GPUs are not connected", {{"error", sockets.error().message}});
       return;
     }
-    std::vector<rpc::Descriptor> relay;
-    std::vector<rpc::Descriptor> detour;
-    relay.push_back(std::move(sockets->first));
-    detour.push_back(std::move(sockets->second));
-    of.life->send(rpc::MeetPeer{.gpu = *to.setup->gpu, .relays = true}, std::move(relay));
-    to.life->send(rpc::MeetPeer{.gpu = *of.setup->gpu, .relays = false}, std::move(detour));
+    std::vector<rpc::Descriptor> peer_assist;
+    std::vector<rpc::Descriptor> peer_load;
+    peer_assist.push_back(std::move(sockets->first));
+    peer_load.push_back(std::move(sockets->second));
+    of.life->send(rpc::MeetPeer{.gpu = *to.setup->gpu, .assists = true}, std::move(peer_assist));
+    to.life->send(rpc::MeetPeer{.gpu = *of.setup->gpu, .assists = false}, std::move(peer_load));
   }
 
   void execute(core::KillWorker& command) {

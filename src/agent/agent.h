@@ -63,7 +63,7 @@ class Agent {
     std::function<void(std::vector<core::TokenEvent>)> on_tokens{};
     /// A worker has been told to load a model; for the time that switches take.
     std::function<void(DeviceId, ModelId)> on_told{};
-    /// Pages of a device are an engine's that is not ours, or (an error) are not.
+    /// Pages of a device are an external engine's, or (an error) are not.
     std::function<void(ModelId, Result<void>)> on_loan{};
     /// What was to be given back of them is with the device again.
     std::function<void(ModelId)> on_repaid{};

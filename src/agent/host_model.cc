@@ -42,8 +42,8 @@ Result<policy::Footprint> footprint_of(device::Kind kind,
   footprint.overhead_pages = static_cast<std::int64_t>(store::pages_for(
       engine::workspace_bytes(kind, model, dtype, geometry.max_batch_tokens), geometry.page_bytes));
   if (kind == device::Kind::kCuda) {
-    footprint.recording_pages = static_cast<std::int64_t>(
-        store::pages_for(engine::recordings_bytes(model), geometry.page_bytes));
+    footprint.graph_pages = static_cast<std::int64_t>(
+        store::pages_for(engine::graph_bytes(model), geometry.page_bytes));
   }
   return footprint;
 }

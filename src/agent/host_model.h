@@ -45,10 +45,10 @@ Result<HostModel> open_host_model(const std::string& source,
                                   spec::DType dtype,
                                   const HostGeometry& geometry);
 
-/// The same for a model that is cut over `ranks` devices: its shards, by rank. With one rank the
-/// model itself. All need equally many pages beside their KV (the smaller ones have some as
+/// The same for a model that is sharded over `ranks` devices: its shards, by rank. With one rank
+/// the model itself. All need equally many pages beside their KV (the smaller ones have some as
 /// overhead), so that on devices of one size they have equally many for it. kInvalidArgument also
-/// where the model cannot be cut so: spec::divides.
+/// where the model cannot be sharded so: spec::divides.
 Result<std::vector<HostModel>> open_host_shards(const std::string& source,
                                                 const std::filesystem::path& base,
                                                 spec::DType dtype,

@@ -20,11 +20,11 @@ TEST(HostModel, KnowsWhatAModelNeeds) {
   ASSERT_EQ(model->footprint.kv.size(), 2U) << "one layer with a window, one without";
   EXPECT_GT(model->footprint.min_kv_pages, 0);
 
-  EXPECT_EQ(model->footprint.recording_pages, 0) << "nothing is recorded";
+  EXPECT_EQ(model->footprint.graph_pages, 0) << "nothing is recorded";
 
   EXPECT_EQ(model->gpu_footprint.image_pages, model->footprint.image_pages);
   EXPECT_GT(model->gpu_footprint.overhead_pages, model->footprint.overhead_pages);
-  EXPECT_GT(model->gpu_footprint.recording_pages, 0);
+  EXPECT_GT(model->gpu_footprint.graph_pages, 0);
 
   const auto half = open_host_model(
       "tests/golden/qwen3-window", HEDDLE_SOURCE_DIR, spec::DType::kBf16, kGeometry);

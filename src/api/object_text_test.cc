@@ -111,7 +111,7 @@ std::string draw_space(Rng& rng) {
 }
 
 // Members are written with marks around them, so that it can be seen that what stays is the same
-// bytes; a reader that is not ours judges what the object says then.
+// bytes; another program judges what the object says then.
 TEST(ObjectText, EditsLeaveTheOtherBytes) {
   const std::uint64_t seed = 20261121;
   for (std::uint64_t round = 0; round < 2000; ++round) {

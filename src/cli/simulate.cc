@@ -250,7 +250,7 @@ int report(const SimulateOptions& options,
       std::printf("%s%s%s",
                   runs.size() > 1 ? run.policy.c_str() : "",
                   runs.size() > 1 ? "\n\n" : "",
-                  run.results->story()->tell(head.models).c_str());
+                  run.results->explanation()->tell(head.models).c_str());
     }
     return 0;
   }

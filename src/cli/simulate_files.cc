@@ -32,6 +32,9 @@ Result<void> read_file(const std::string& file, const Fields::Declare& declare) 
   config::Reader reader(*node, "", diagnosis);
   declare(reader);
   reader.finish();
+  for (const std::string& warning : diagnosis.warnings) {
+    std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  }
   if (diagnosis.problems.empty()) {
     return {};
   }
@@ -234,8 +237,11 @@ void declare_model(Fields& f, const PerfData& perf, sim::ModelSpec& model) {
   f.integer({"chunk", "Most tokens in a step."}, {.least = 16}, model.max_batch_tokens);
   f.flag({"prompts_elsewhere", "Prompts are read on other GPUs, which are not modelled."},
          model.prompts_elsewhere);
-  f.flag({"foreign", "An engine that is not ours: suspended and resumed as a whole."},
-         model.foreign);
+  f.flag({"external", "An external engine: suspended and resumed as a whole."}, model.external);
+  f.flag({"foreign", "The old name of external."}, model.external);
+  if (f.has("foreign")) {                                  // Old name.
+    f.warn("foreign", "is the old name of \"external\"");  // Old name.
+  }
   bytes(f, {"overhead", "Context, workspace, activations, per GPU."}, model.overhead_bytes);
   f.duration({"ttft", "Objective: time to first token."}, model.slo_ttft);
   f.duration({"tpot", "Objective: time per further token."}, model.slo_tpot);

@@ -9,15 +9,15 @@
 
 namespace heddle::config {
 
-/// The blocks of devices that a model can be cut over: of the devices that run models, in the order
-/// of the configuration, the first `size`, the next, and so on, where all of a block have as much
-/// memory, a prefix cache or none, and copy weights or do not. Blocks of different sizes are
+/// The blocks of devices that a model can be sharded over: of the devices that run models, in the
+/// order of the configuration, the first `size`, the next, and so on, where all of a block have as
+/// much memory, a prefix cache or none, and copy weights or do not. Blocks of different sizes are
 /// disjoint or nested. Indices into Config::devices.
 [[nodiscard]] std::vector<std::vector<std::size_t>> device_blocks(const Config& config,
                                                                   std::int64_t size);
 
-/// What is wrong with models that are to be cut: there is no block for one, or an engine that is
-/// not ours serves it. A line each, without the file's name.
+/// What is wrong with models that are to be sharded: there is no block for one, or an external
+/// engine serves it. A line each, without the file's name.
 [[nodiscard]] std::vector<std::string> block_problems(const Config& config);
 
 }  // namespace heddle::config

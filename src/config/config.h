@@ -111,7 +111,7 @@ struct PlannerConfig {
   bool pressure = true;     ///< Models go, and move, to where there is most memory for their KV.
   bool replicas = true;     ///< A model with more load than a device should bear gets another.
   bool share = true;        ///< Several models may run on one device at once.
-  bool evict = true;        ///< A model may make way for another.
+  bool evict = true;        ///< A model may be evicted for another.
   Duration period = 500ms;  ///< Of looking ahead.
   Duration window = 5min;   ///< Of forecasts; a day is a whole number of them.
   Duration day = 24h;       ///< After which load is expected to come again.
@@ -132,13 +132,13 @@ struct ModelConfig {
   Duration min_residence = 1s;  ///< Not evicted sooner than this after it was loaded.
   SloConfig slo{};
   std::int64_t batch = 32;           ///< Requests at once that one device should bear.
-  std::int64_t tensor_parallel = 1;  ///< Devices that it is cut over: 1, 2, 4 or 8.
+  std::int64_t tensor_parallel = 1;  ///< Devices that it is sharded over: 1, 2, 4 or 8.
   std::int64_t context = 0;          ///< Cap of the context length [tokens]; 0: the model's own.
   ToolParser tool_parser = ToolParser::kAuto;                 ///< kAuto: as the template says.
   ReasoningParser reasoning_parser = ReasoningParser::kAuto;  ///< Likewise.
   Pooling pooling = Pooling::kAuto;                           ///< Of embeddings.
   std::int64_t concurrency_limit = 0;    ///< Requests at once, beyond it 429; 0: Limits::queue.
-  std::optional<EngineConfig> engine{};  ///< Set: an engine that is not ours serves it; no `path`.
+  std::optional<EngineConfig> engine{};  ///< Set: an external engine serves it; no `path`.
   /// Ids of models that cannot stay resident when this one comes (groups, matrix); sorted.
   std::vector<std::string> displaces{};
   std::string metadata{};  ///< A JSON object for listings; empty: none.

@@ -204,16 +204,16 @@ TEST(Config, AMissingFileIsAnErrorThatNamesIt) {
 }
 
 TEST(Config, AModelIsCutOverDevicesThatAreThereAndAlike) {
-  const auto cut = [](const std::string& ranks, const std::string& second) {
+  const auto sharded = [](const std::string& ranks, const std::string& second) {
     return parse("devices: [{memory: 8MiB}, {memory: " + second +
                  "}]\nmodels: {m: {path: x, tensor_parallel: " + ranks + "}}");
   };
-  const Result<Config> right = cut("2", "8MiB");
+  const Result<Config> right = sharded("2", "8MiB");
   ASSERT_TRUE(right) << right.error().message;
   EXPECT_EQ(right->models[0].tensor_parallel, 2);
-  EXPECT_THAT(cut("3", "8MiB").error().message, HasSubstr("want 1, 2, 4 or 8"));
-  EXPECT_THAT(cut("2", "10MiB").error().message, HasSubstr("2 devices that follow"));
-  EXPECT_THAT(cut("4", "8MiB").error().message, HasSubstr("4 devices that follow"));
+  EXPECT_THAT(sharded("3", "8MiB").error().message, HasSubstr("want 1, 2, 4 or 8"));
+  EXPECT_THAT(sharded("2", "10MiB").error().message, HasSubstr("2 devices that follow"));
+  EXPECT_THAT(sharded("4", "8MiB").error().message, HasSubstr("4 devices that follow"));
 }
 
 Machine with_gpus() {

@@ -207,11 +207,12 @@ void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
   f.integer({"batch", "Requests at once that one device should bear; with more it gets another."},
             {.least = 1},
             model.batch);
-  f.integer({"tensor_parallel",
-             "Cut the model over so many devices, which it has to itself while it is there: 1, 2, "
-             "4 or 8."},
-            {.least = 1, .most = 8},
-            model.tensor_parallel);
+  f.integer(
+      {"tensor_parallel",
+       "Shard the model over so many devices, which it has to itself while it is there: 1, 2, "
+       "4 or 8."},
+      {.least = 1, .most = 8},
+      model.tensor_parallel);
   if (std::popcount(static_cast<std::uint64_t>(model.tensor_parallel)) != 1) {
     f.reject("tensor_parallel",
              "is " + std::to_string(model.tensor_parallel) + "; want 1, 2, 4 or 8");
@@ -306,7 +307,7 @@ void declare(Fields& f, PlannerConfig& planner) {
   f.flag({"replicas", "Give a model with more load than a device should bear another."},
          planner.replicas);
   f.flag({"share", "Let several models run on one device at once."}, planner.share);
-  f.flag({"evict", "Let models make way for others."}, planner.evict);
+  f.flag({"evict", "Evict models to make room for others."}, planner.evict);
   f.duration({"period", "How often to look ahead."}, planner.period);
   require_positive(f, "period", planner.period);
   f.duration({"window", "Length of the windows that load is forecast for."}, planner.window);

@@ -45,7 +45,7 @@ enum class SnapshotPolicy : std::uint8_t {
   kOnStart,     ///< Started, probed and, where others need the memory, suspended with the server.
 };
 
-/// An engine that is not ours: how it is run, and how it gives its memory up. Macros are replaced
+/// An external engine: how it is run, and how it gives its memory up. Macros are replaced
 /// and paths absolute.
 struct EngineConfig {
   spec::EngineKind kind = spec::EngineKind::kGeneric;

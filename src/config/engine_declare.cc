@@ -255,7 +255,7 @@ void declare_engine_defaults(Fields& f, SwapSettings& settings) {
 }
 
 void declare_engine(Fields& f, const SwapSettings& settings, ModelConfig& model) {
-  const bool foreign = f.has("cmd") || f.has("proxy") || f.has("container") || f.has("engine");
+  const bool external = f.has("cmd") || f.has("proxy") || f.has("container") || f.has("engine");
   EngineConfig engine;
   declare_command(f, engine);
   std::vector<std::string> args;
@@ -285,7 +285,7 @@ void declare_engine(Fields& f, const SwapSettings& settings, ModelConfig& model)
   Values macros;
   f.values({"macros", "Words that stand for others in this model."}, macros);
   f.ignore({"compat"}, kNoEffect);
-  if (!foreign) {
+  if (!external) {
     for (const std::string_view key : kEngineKeys) {
       if (key != "macros" && f.has(key)) {
         f.reject(key, "is for engines; this model has none of cmd, proxy, container and engine");

@@ -16,7 +16,7 @@ bool contains(const std::vector<std::string>& list, const std::string& item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-/// Somebody else runs it: it holds nothing here, and nothing has to make way for it.
+/// Somebody else runs it: it holds nothing here, and nothing is evicted for it.
 bool is_elsewhere(const EngineConfig& engine) {
   return engine.command.empty() && engine.container.image.empty();
 }

@@ -181,7 +181,7 @@ using AgentCommand = std::variant<SpawnWorker,
 ///
 /// Pages of the arena are numbered [0, host_pages + sum of the pages of devices without memory of
 /// their own). Each has one place at any moment: free at the host, in an image at the host, in an
-/// image at a worker, in a worker's pool, or lent to an engine that is not ours. The pages of a
+/// image at a worker, in a worker's pool, or lent to an external engine. The pages of a
 /// device with memory of its own are numbered from 0 and never leave it but for such an engine.
 class AgentCore {
  public:

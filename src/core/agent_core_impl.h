@@ -109,7 +109,7 @@ struct WorkerState {
 };
 
 /// The state of an AgentCore. What is said to and by workers is in agent_exchange.cc, images and
-/// reading in agent_images.cc, what engines that are not ours borrow in agent_loans.cc, workers in
+/// reading in agent_images.cc, what external engines borrow in agent_loans.cc, workers in
 /// lockstep in agent_groups.cc.
 class AgentCore::Impl {
  public:

@@ -231,7 +231,7 @@ TEST(Replay, OfARunGivesIdenticalCommands) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const test::WorldOptions options{
         .seed = seed, .kills = 2, .read_failures = 2, .cancels = true, .admin = true};
-    test::World world(options);
+    test::CoreWorld world(options);
     world.run();
 
     const std::string manager_log =
@@ -242,7 +242,7 @@ TEST(Replay, OfARunGivesIdenticalCommands) {
     ASSERT_TRUE(manager_events) << manager_events.error().message;
     EXPECT_EQ(*manager_events, std::ssize(world.manager_heard));
 
-    const AgentOptions agent_options = test::World::agent_options(options);
+    const AgentOptions agent_options = test::CoreWorld::agent_options(options);
     const std::string agent_log =
         write_log<AgentCore, AgentEvent, AgentCommand>(AgentCore(agent_options), world.agent_heard);
     EXPECT_EQ(commands_of(agent_log), lines_of(world.agent_wanted));
@@ -262,7 +262,7 @@ TEST(Replay, OfARunGivesIdenticalCommands) {
 }
 
 TEST(Replay, NoticesACommandThatIsMissingOrOther) {
-  test::World world({.seed = 3, .requests = 5});
+  test::CoreWorld world({.seed = 3, .requests = 5});
   world.run();
   const std::string log =
       write_log<ManagerCore, ManagerEvent, ManagerCommand>(ManagerCore(), world.manager_heard);

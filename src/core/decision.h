@@ -15,7 +15,7 @@ enum class DecisionKind : std::uint8_t {
   kPrewarm,  ///< Bring it to a device before anybody waits for it.
   kAdd,      ///< Bring it to one device more: it has more load than those it has should bear.
   kMove,     ///< Bring it to another device, which has more memory to spare for its KV.
-  kDrain,    ///< Send it nothing more there, so that it can make way.
+  kDrain,    ///< Send it nothing more there, so that it can be evicted.
   kEvict,    ///< Take it off a device.
   kWait,     ///< Leave it to wait: there is no place for it now.
 };

@@ -8,8 +8,8 @@ namespace heddle {
 
 namespace core {
 
-inline void fields(Fields& v, Engine& x) {
-  v.type("Engine");
+inline void fields(Fields& v, HostedEngine& x) {
+  v.type("HostedEngine");
   v(1, "model", x.model);
   v(2, "device", x.device);
   v(3, "pages", x.pages);

@@ -41,7 +41,7 @@ void EnginesCore::Impl::on(const ConfigureEngines& configure) {
   for (auto& [model, entry] : engines_) {
     entry.removed = true;
   }
-  for (const Engine& engine : configure.engines) {
+  for (const HostedEngine& engine : configure.engines) {
     HEDDLE_CHECK(!engine.levels.empty() && engine.levels.back() == spec::SuspendLevel::kStop);
     EngineEntry& entry = engines_[engine.model];
     entry.config = engine;
@@ -253,7 +253,7 @@ bool EnginesCore::Impl::reserve(EngineEntry& entry, std::int64_t pages) {
   } else {
     const std::array<ledger::Demand, 1> demand{{{.pool = pool, .pages = pages}}};
     const auto lease =
-        ledger_.reserve(ledger::LeaseKind::kForeign, {.model = entry.config.model}, demand);
+        ledger_.reserve(ledger::LeaseKind::kExternal, {.model = entry.config.model}, demand);
     if (!lease) {
       return false;
     }
@@ -314,7 +314,7 @@ bool EnginesCore::Impl::keep_on_host(EngineEntry& entry, std::int64_t pages) {
   }
   const std::array<ledger::Demand, 1> demand{{{.pool = ledger::kHostPool, .pages = pages}}};
   const auto lease =
-      ledger_.reserve(ledger::LeaseKind::kForeign, {.model = entry.config.model}, demand);
+      ledger_.reserve(ledger::LeaseKind::kExternal, {.model = entry.config.model}, demand);
   if (!lease) {
     return false;
   }

@@ -21,15 +21,15 @@ namespace heddle::core {
 /// One try to have an engine run, from its start to its end; never reused.
 using EngineLife = Id<struct EngineLifeTag>;
 
-/// An engine that is not ours, as its host decides about it.
-struct Engine {
+/// An external engine, as its host decides about it.
+struct HostedEngine {
   ModelId model{};
   DeviceId device{};
   /// What it may hold of the device while it runs; reserved before it starts or comes back.
   std::int64_t pages = 0;
   /// How it may be suspended, cheapest first; distinct, the last is kStop.
   std::vector<spec::SuspendLevel> levels{spec::SuspendLevel::kStop};
-  friend bool operator==(const Engine&, const Engine&) = default;
+  friend bool operator==(const HostedEngine&, const HostedEngine&) = default;
 };
 
 /// A device of this host that only engines use: memory that is counted, with no worker.
@@ -43,7 +43,7 @@ struct EngineDevice {
 /// The engines there are now. One that is missing is ended when its requests have. Devices are the
 /// same at every call.
 struct ConfigureEngines {
-  std::vector<Engine> engines{};
+  std::vector<HostedEngine> engines{};
   std::vector<EngineDevice> devices{};
   std::int64_t host_pages = 0;  ///< That what was saved of engines may have of host memory.
 };
@@ -135,7 +135,7 @@ struct StopEngine {
 using EnginesCommand =
     std::variant<Borrow, Repay, StartEngine, SuspendEngine, ResumeEngine, StopEngine, TellManager>;
 
-/// What a host decides about engines that are not ours (SwapServeLLM; docs/decisions/0004): when
+/// What a host decides about external engines (SwapServeLLM; docs/decisions/0004): when
 /// each is started, suspended by which level, resumed and ended, and what it holds meanwhile.
 /// Memory first: nothing starts or comes back before the pages are reserved, and pages count as
 /// free only when they were measured to be. Decides, never acts; equal events give equal commands.

@@ -27,7 +27,7 @@ inline constexpr std::uint64_t kResumeFailuresMost = 2;
 
 /// An engine and where it is in its life.
 struct EngineEntry {
-  Engine config{};
+  HostedEngine config{};
   bool removed = false;
   EngineState state = EngineState::kStopped;
   EngineLife life{};

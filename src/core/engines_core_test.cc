@@ -88,7 +88,7 @@ TEST(EnginesCore, ReservesBeforeItStartsAndSaysWhenItServes) {
   const auto started =
       bench.tell(EngineStarted{.model = kA, .life = start->life, .held_pages = 10});
   EXPECT_EQ(find<EngineSaid>(started)->news, EngineNews::kServing);
-  EXPECT_EQ(bench.core.usage(kCounted)->of(ledger::LeaseKind::kForeign),
+  EXPECT_EQ(bench.core.usage(kCounted)->of(ledger::LeaseKind::kExternal),
             (ledger::Share{.reserved = 12, .held = 10}));
   EXPECT_EQ(bench.status(kA).costs[static_cast<std::size_t>(SuspendLevel::kStop)].in, 3s);
 }

@@ -75,7 +75,7 @@ bool EnginesCore::Impl::suits(const EngineEntry& entry, spec::SuspendLevel level
          entry.lost_by.at(static_cast<std::size_t>(level)) < kResumeFailuresMost;
 }
 
-/// Host memory that what is saved of it may have: what it has there now makes way for that.
+/// Host memory that what is saved of it may have: what it has there now is evicted for that.
 std::int64_t EnginesCore::Impl::host_pages_for(const EngineEntry& entry) const {
   const std::int64_t own =
       entry.host_lease ? ledger_.find(*entry.host_lease)->shares.at(ledger::kHostPool).reserved : 0;

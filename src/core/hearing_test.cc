@@ -22,19 +22,19 @@ struct Countdown {
 TEST(Hearing, HearsWhatFollowsAfterwardsAndInOrder) {
   Countdown core;
   Hearing<Countdown, int, std::variant<int>> hearing;
-  std::string story;
+  std::string seen;
   const auto now = [] { return Instant{}; };
   const auto on_step = [&](Instant /*at*/, int event, const auto& commands) {
-    story += "(" + std::to_string(event) + ":" + std::to_string(commands.size());
+    seen += "(" + std::to_string(event) + ":" + std::to_string(commands.size());
   };
   bool nested = true;
   std::function<void(int&)> execute = [&](int& command) {
-    story += " " + std::to_string(command);
+    seen += " " + std::to_string(command);
     nested = hearing.hear(core, command, now, on_step, execute);
   };
   EXPECT_TRUE(hearing.hear(core, 2, now, on_step, execute));
   EXPECT_FALSE(nested);
-  EXPECT_EQ(story, "(2:2 0 1(0:0(1:1 0(0:0");
+  EXPECT_EQ(seen, "(2:2 0 1(0:0(1:1 0(0:0");
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ inline void fields(Fields& v, TellManager& x) {
   v(1, "event", x.event);
 }
 
-inline void fields(Fields& v, ForeignModel& x) {
-  v.type("ForeignModel");
+inline void fields(Fields& v, ExternalModel& x) {
+  v.type("ExternalModel");
   v(1, "drain", x.drain);
 }
 
@@ -61,7 +61,7 @@ inline void fields(Fields& v, ManagerModel& x) {
   v(7, "slo", x.slo);
   v(8, "batch", x.batch);
   v(9, "footprints", x.footprints);
-  v(10, "foreign", x.foreign);
+  v(10, "external", x.external);
   v(11, "displaces", x.displaces);
   v(12, "groups", x.groups);
   v(13, "part_of", x.part_of);

@@ -23,7 +23,7 @@ inline void fields(Fields& v, policy::Footprint& x) {
   v(1, "image_pages", x.image_pages, kCount);
   v(2, "overhead_pages", x.overhead_pages, kCount);
   v(3, "min_kv_pages", x.min_kv_pages, kCount);
-  v(4, "recording_pages", x.recording_pages, kCount);
+  v(4, "graph_pages", x.graph_pages, kCount);
   v(5, "kv", x.kv);
 }
 

@@ -47,7 +47,7 @@ struct LoadOn {
 enum class EvictMode : std::uint8_t {
   kWhenIdle,  ///< Admit nothing more; evict when the last sequence has ended.
   kNow,       ///< Give the model's requests back, and evict.
-  kFrozen,    ///< Of an engine that is not ours: with the requests that it runs.
+  kFrozen,    ///< Of an external engine: with the requests that it runs.
 };
 
 /// Take `model` off `device`.
@@ -57,13 +57,13 @@ struct EvictFrom {
   Basis basis{};
   EvictMode mode = EvictMode::kWhenIdle;
   Instant last_used{};  ///< Of the model: what its image is worth to the host cache.
-  /// Of an engine that is not ours: how many pages must come free at least; 0: none, it only must
+  /// Of an external engine: how many pages must come free at least; 0: none, it only must
   /// not run.
   std::int64_t free_pages = 0;
   friend bool operator==(const EvictFrom&, const EvictFrom&) = default;
 };
 
-/// One rank of a model that is cut over several devices, there.
+/// One rank of a model that is sharded over several devices, there.
 struct GroupMember {
   DeviceId device{};
   WorkerEpoch epoch{};
@@ -108,7 +108,7 @@ struct EvictModel {
   friend bool operator==(const EvictModel&, const EvictModel&) = default;
 };
 
-/// Give up so many free pages for an engine that is not ours: the device is smaller from then on.
+/// Give up so many free pages for an external engine: the device is smaller from then on.
 /// Answered by PagesReturned or LoadRefused.
 struct LendPages {
   ModelId model{};  ///< The engine's.

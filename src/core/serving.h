@@ -23,7 +23,7 @@
 
 namespace heddle::core {
 
-/// When things happened to a request; zero where they have not. For its story and its metrics.
+/// When things happened to a request; zero where they have not. For its trace and its metrics.
 struct RequestTimes {
   Instant arrived{};     ///< Accepted by the gateway.
   Instant load_began{};  ///< It had to wait for its model, whose load began (or was under way).
@@ -99,9 +99,9 @@ class RequestSink {
   virtual void on_error(const Error& error) = 0;
 };
 
-/// A request that an engine of somebody else's answers. The exchange itself is the gateway's; the
+/// A request that an external engine answers. The exchange itself is the gateway's; the
 /// rest of the system knows when it may be forwarded and that it has not ended.
-struct ForeignRequest {
+struct ExternalRequest {
   RequestId id{};
   ModelId model{};
   std::int32_t priority = 0;          ///< Lower goes first.
@@ -120,14 +120,14 @@ struct EngineAddress {
   friend bool operator==(const EngineAddress&, const EngineAddress&) = default;
 };
 
-/// Where the news of a foreign request go; called on the loop thread only, also from within calls
+/// Where the news of an external request go; called on the loop thread only, also from within calls
 /// to Serving, which they do not call back.
-class ForeignSink {
+class ExternalSink {
  public:
-  virtual ~ForeignSink() = default;
+  virtual ~ExternalSink() = default;
   /// It waits for its engine, which was started or resumed `since` ago.
   virtual void on_waiting(Duration since) = 0;
-  /// The engine runs: forward the request now. Called again after retry_foreign() or on_lost().
+  /// The engine runs: forward the request now. Called again after retry_external() or on_lost().
   virtual void on_ready(const EngineAddress& address) = 0;
   /// The engine has died with the request. on_ready follows unless the exchange was finished.
   virtual void on_lost(const Error& error) = 0;
@@ -201,14 +201,14 @@ struct ModelStatus {
   std::string name{};
   Residency residency = Residency::kAbsent;  ///< The furthest along of all devices.
   std::optional<DeviceId> device{};          ///< Where that is.
-  std::vector<DeviceId> peers{};             ///< With that, if it is cut: by rank, from 1 up.
+  std::vector<DeviceId> peers{};             ///< With that, if it is sharded: by rank, from 1 up.
   bool host_cached = false;                  ///< Its image is complete in the host cache.
   std::uint64_t image_bytes = 0;
   std::uint64_t loaded_bytes = 0;
   std::int64_t kv_pages = 0;
   std::int64_t requests_running = 0;
   std::int64_t requests_waiting = 0;
-  bool foreign = false;  ///< An engine that is not ours serves it; Serving::engines has more.
+  bool external = false;  ///< An external engine serves it; Serving::engines has more.
   std::array<std::uint64_t, kLoadReasons> loads{};          ///< Indexed by LoadReason.
   std::array<std::uint64_t, kEvictionReasons> evictions{};  ///< Indexed by EvictionReason.
   std::uint64_t recalled = 0;       ///< Requests called back from where they waited for memory.
@@ -218,7 +218,7 @@ struct ModelStatus {
   std::optional<Error> failure{};  ///< Why the last load failed; cleared by a success.
 };
 
-/// Where an engine that is not ours is in its life.
+/// Where an external engine is in its life.
 enum class EngineState : std::uint8_t {
   kStopped,
   kStarting,
@@ -244,7 +244,7 @@ struct SuspendCost {
   friend bool operator==(const SuspendCost&, const SuspendCost&) = default;
 };
 
-/// An engine that is not ours, as listings and metrics show it.
+/// An external engine, as listings and metrics show it.
 struct EngineStatus {
   ModelId model{};
   DeviceId device{};
@@ -273,7 +273,7 @@ struct PrefixCounts {
 struct ResidentStatus {
   std::string model{};
   Residency residency = Residency::kLoading;
-  bool foreign = false;            ///< An engine that is not ours.
+  bool external = false;           ///< An external engine.
   std::int64_t weights_pages = 0;  ///< Of such an engine: all it holds.
   std::int64_t kv_pages = 0;       ///< As its worker last said.
   std::int64_t requests_running = 0;
@@ -289,15 +289,15 @@ struct DeviceStatus {
   ledger::PoolUsage usage{};                ///< Pages by lease kind.
   std::vector<ResidentStatus> residents{};  ///< By model id.
   std::vector<PrefixCounts> prefixes{};
-  ledger::DropCounts dropped_pages{};  ///< Of cached prefixes, since its worker started.
-  std::uint64_t steps = 0;             ///< Of its engine, since its worker started.
-  std::uint64_t late_steps = 0;        ///< Of these, those that took longer than its pace allows.
-  std::uint64_t slow_steps = 0;        ///< Of these, those that took 1.2 times as long, or longer.
-  std::uint64_t overrun_steps = 0;     ///< Of these, those that were not woken late.
-  std::uint64_t copied_bytes = 0;      ///< Of images, since its worker started.
-  std::uint64_t detoured_bytes = 0;    ///< Of these, over other GPUs' links to the host.
-  std::uint64_t relayed_bytes = 0;     ///< Over its own link, for other GPUs.
-  std::uint64_t kept_bytes = 0;        ///< Of images, mapped for models that are not there now.
+  ledger::DropCounts dropped_pages{};   ///< Of cached prefixes, since its worker started.
+  std::uint64_t steps = 0;              ///< Of its engine, since its worker started.
+  std::uint64_t late_steps = 0;         ///< Of these, those that took longer than its pace allows.
+  std::uint64_t slow_steps = 0;         ///< Of these, those that took 1.2 times as long, or longer.
+  std::uint64_t overrun_steps = 0;      ///< Of these, those that were not woken late.
+  std::uint64_t copied_bytes = 0;       ///< Of images, since its worker started.
+  std::uint64_t peer_load_bytes = 0;    ///< Of these, over other GPUs' links to the host.
+  std::uint64_t peer_assist_bytes = 0;  ///< Over its own link, for other GPUs.
+  std::uint64_t kept_bytes = 0;         ///< Of images, mapped for models that are not there now.
   /// Of a GPU: what processes hold of it that are not ours, as its driver says; nothing where it
   /// does not.
   std::optional<std::uint64_t> others_bytes{};
@@ -319,7 +319,7 @@ class ServingStatus {
   [[nodiscard]] virtual std::vector<ModelStatus> models() const = 0;
   [[nodiscard]] virtual std::vector<DeviceStatus> devices() const = 0;
   [[nodiscard]] virtual ledger::PoolUsage host_usage() const = 0;
-  /// The engines that are not ours, by model.
+  /// The external engines, by model.
   [[nodiscard]] virtual std::vector<EngineStatus> engines() const = 0;
   /// The latest decisions, oldest first.
   [[nodiscard]] virtual std::vector<NotedDecision> decisions() const = 0;
@@ -342,14 +342,14 @@ class Serving : public ServingStatus {
   virtual void cancel(RequestId request) = 0;
 
   /// Has `request` forwarded to its engine when that runs. News come to `sink`, the first of them
-  /// perhaps from within this call, until finish_foreign(), on_error or cancel().
-  virtual void start_foreign(std::shared_ptr<ForeignRequest> request,
-                             std::shared_ptr<ForeignSink> sink) = 0;
+  /// perhaps from within this call, until finish_external(), on_error or cancel().
+  virtual void start_external(std::shared_ptr<ExternalRequest> request,
+                              std::shared_ptr<ExternalSink> sink) = 0;
   /// The exchange with the engine has ended, well or not. Its sink hears nothing more.
-  virtual void finish_foreign(RequestId request) = 0;
+  virtual void finish_external(RequestId request) = 0;
   /// The engine did not take the request, and its client has had nothing of an answer: forward it
   /// again as soon as the engine is known to run. Fails it when that has happened too often.
-  virtual void retry_foreign(RequestId request) = 0;
+  virtual void retry_external(RequestId request) = 0;
 
   /// Makes the model resident, evicting others as for a request. `done` is called once.
   virtual void load(ModelId model, std::function<void(Result<void>)> done) = 0;

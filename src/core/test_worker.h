@@ -42,8 +42,8 @@ class ModelledWorker;
 struct WorkerSurroundings {
   std::vector<Content>& arena;
   Rng& rng;
-  int& open_failures;     ///< OpenModel commands that still fail.
-  bool stuck_recordings;  ///< Now and then the pages of recordings cannot be had again.
+  int& open_failures;  ///< OpenModel commands that still fail.
+  bool stuck_graphs;   ///< Now and then the pages of CUDA graphs cannot be had again.
   std::function<Instant()> now;
   std::function<void(Instant, std::function<void()>)> at;
   std::function<void(const ModelledWorker&, const WorkerReport&)> report;
@@ -229,14 +229,14 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
     HEDDLE_CHECK(command.pages != std::ssize(workspace_));
     resize(workspace_, command.pages);
   }
-  void perform(const KeepRecordings& command) {
-    HEDDLE_CHECK(command.pages <= options_.recording_pages);
-    const bool stuck = around_.stuck_recordings && command.pages < std::ssize(recordings_) &&
-                       around_.rng.below(8) == 0;
+  void perform(const KeepGraphs& command) {
+    HEDDLE_CHECK(command.pages <= options_.graph_pages);
+    const bool stuck =
+        around_.stuck_graphs && command.pages < std::ssize(graphs_) && around_.rng.below(8) == 0;
     if (!stuck) {
-      resize(recordings_, command.pages);
+      resize(graphs_, command.pages);
     }
-    answers_.emplace_back(RecordingsKept{.pages = std::ssize(recordings_)});
+    answers_.emplace_back(GraphsKept{.pages = std::ssize(graphs_)});
   }
   void perform(const OpenModel& command) {
     HEDDLE_CHECK(!models_.contains(command.model));
@@ -315,7 +315,7 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
     HEDDLE_CHECK(model.opened);
     model.ready = std::max(model.ready, command.bytes);
   }
-  void perform(const HastenCopy& command) {
+  void perform(const PrioritiseCopy& command) {
     HEDDLE_CHECK(models_.at(command.model).open.source == ImageSource::kShared);
   }
   void perform(const SetSourceReady& command) {
@@ -533,7 +533,7 @@ class ModelledWorker : public std::enable_shared_from_this<ModelledWorker> {
   bool alive_ = true;
   std::set<PageId> free_{};
   std::vector<PageId> workspace_{};
-  std::vector<PageId> recordings_{};
+  std::vector<PageId> graphs_{};
   ModelledKv kv_{free_};
   bool kv_changed_ = false;
   std::map<ModelId, Model> models_{};

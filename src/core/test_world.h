@@ -27,9 +27,9 @@ namespace heddle::core::test {
 
 using namespace std::chrono_literals;
 
-class World {
+class CoreWorld {
  public:
-  explicit World(const WorldOptions& options)
+  explicit CoreWorld(const WorldOptions& options)
       : options_(options), rng_(options.seed), agent_(agent_options(options)) {
     std::int64_t arena = options.host_pages;
     for (int i = 0; i < options.devices; ++i) {
@@ -80,7 +80,7 @@ class World {
   /// Groups formed, and workers ended because another of their group had died.
   [[nodiscard]] std::size_t groups() const { return connected_.size(); }
   [[nodiscard]] std::uint64_t companions() const { return companions_; }
-  [[nodiscard]] bool is_cut(ModelId model) const { return shards_.contains(model); }
+  [[nodiscard]] bool is_sharded(ModelId model) const { return shards_.contains(model); }
 
   template <class Event>
   struct Heard {
@@ -134,7 +134,7 @@ class World {
                                    .overhead_pages = between(0, 2),
                                    .min_kv_pages = 1,
                                    .kv = {{.tokens_per_block = 4, .blocks_per_page = 2}}}};
-    model.footprint.recording_pages = index < options_.cut ? 0 : options_.recording_pages;
+    model.footprint.graph_pages = index < options_.sharded ? 0 : options_.graph_pages;
     ManagerModel placed{.id = model.id,
                         .name = "m" + std::to_string(model.id.value()),
                         .image_bytes = model.image_bytes,
@@ -144,7 +144,7 @@ class World {
                         .slo = {.ttft = options_.ttft},
                         .batch = options_.batch};
     agent_models_[model.id] = model;
-    if (index < options_.cut) {
+    if (index < options_.sharded) {
       add_shard(model, placed);
     } else {
       for (int i = 0; i < options_.devices; ++i) {
@@ -154,7 +154,7 @@ class World {
     manager_models_[placed.id] = placed;
   }
 
-  /// Cuts a model in two equal parts, for every two devices.
+  /// Shards a model in two equal parts, for every two devices.
   void add_shard(AgentModel model, ManagerModel& placed) {
     model.id = ModelId(++models_made_);
     agent_models_[model.id] = model;
@@ -480,13 +480,13 @@ class World {
                          .prefix_cache = options_.prefix_cache,
                          .queue = options_.queue,
                          .fixed_parts = options_.fixed_parts,
-                         .recording_pages = options_.recording_pages,
+                         .graph_pages = options_.graph_pages,
                          .report_interval = 2ms};
     const WorkerSurroundings surroundings{
         .arena = arena_,
         .rng = rng_,
         .open_failures = open_failures_,
-        .stuck_recordings = options_.stuck_recordings,
+        .stuck_graphs = options_.stuck_graphs,
         .now = [this] { return now_; },
         .at = [this](Instant when, std::function<void()> what) { at(when, std::move(what)); },
         .report = [this](const ModelledWorker& from,

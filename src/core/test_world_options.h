@@ -9,7 +9,7 @@
 #include "core/manager/manager_core.h"
 #include "policy/device_queue.h"
 
-/// For tests: what a World is made of, and what becomes of its requests.
+/// For tests: what a CoreWorld is made of, and what becomes of its requests.
 namespace heddle::core::test {
 
 using namespace std::chrono_literals;
@@ -32,16 +32,16 @@ struct WorldOptions {
   bool admin = false;
   bool reloads = false;
   bool pin_one = false;
-  int cut = 0;                    ///< So many of the models are cut over two devices.
+  int sharded = 0;                ///< So many of the models are sharded over two devices.
   std::int64_t prefix_cache = 0;  ///< WorkerOptions::prefix_cache.
   Duration min_residence = 20ms;
   Duration drain_after = 30ms;
   Duration ttft = 10s;  ///< The objective of every model.
   policy::QueueRule queue = policy::QueueRule::kMooreHodgson;
-  std::int64_t fixed_parts = 0;      ///< WorkerOptions::fixed_parts.
-  std::int64_t recording_pages = 0;  ///< WorkerOptions::recording_pages, and what models want.
-  bool stuck_recordings = false;     ///< Now and then their pages cannot be had again.
-  std::int64_t prompt_tokens = 30;   ///< The longest prompt.
+  std::int64_t fixed_parts = 0;     ///< WorkerOptions::fixed_parts.
+  std::int64_t graph_pages = 0;     ///< WorkerOptions::graph_pages, and what models want.
+  bool stuck_graphs = false;        ///< Now and then their pages cannot be had again.
+  std::int64_t prompt_tokens = 30;  ///< The longest prompt.
   bool priorities = true;
   std::int64_t batch = 32;   ///< ManagerModel::batch.
   PlannerOptions planner{};  ///< Its period and windows are short.

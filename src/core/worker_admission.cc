@@ -267,8 +267,8 @@ bool WorkerCore::Impl::finds_prompt(const Sequence& sequence) const {
   return choices.front() < sequence.id;
 }
 
-/// Where the device is divided, the newest of a model that has outgrown its part gives way, but for
-/// the last.
+/// Where the device is divided, the victim is the newest of a model that has outgrown its part, but
+/// for the last.
 void WorkerCore::Impl::keep_within_limits() {
   for (const auto& [id, model] : models_) {
     const std::optional<std::int64_t> limit = kv_limit(model);

@@ -17,7 +17,7 @@ std::int64_t WorkerCore::Impl::pages_short(const Sequence& sequence) const {
 /// Pages that only the manager can find: for the oldest sequence to go on, or be taken in.
 std::int64_t WorkerCore::Impl::lacking_pages() const {
   const Sequence* oldest = sequences_.oldest_admitted();
-  if (oldest == nullptr || !stalled_ || recordings_asked_) {
+  if (oldest == nullptr || !stalled_ || graphs_asked_) {
     return 0;
   }
   return std::max<std::int64_t>(1, pages_short(*oldest));
@@ -64,7 +64,7 @@ void WorkerCore::Impl::check_invariants() const {
   ledger_.check_invariants();
   const ledger::PoolUsage usage = ledger_.usage(pool_);
   HEDDLE_CHECK(usage.total == options_.pages);
-  std::int64_t held = cached_pages_ + workspace_pages_ + recordings_pages_;
+  std::int64_t held = cached_pages_ + workspace_pages_ + graph_pages_;
   HEDDLE_CHECK(usage.of(ledger::LeaseKind::kKvCached) ==
                (ledger::Share{.reserved = cached_pages_, .held = cached_pages_}));
   HEDDLE_CHECK(options_.prefix_cache > 0 || cached_pages_ == 0);
@@ -75,8 +75,8 @@ void WorkerCore::Impl::check_invariants() const {
   }
   HEDDLE_CHECK(usage.free == options_.pages - held);
   HEDDLE_CHECK(workspace_pages_ == workspace_with(0));
-  HEDDLE_CHECK(recordings_pages_ <= options_.recording_pages);
-  HEDDLE_CHECK(usage.of(ledger::LeaseKind::kOverhead).held == workspace_pages_ + recordings_pages_);
+  HEDDLE_CHECK(graph_pages_ <= options_.graph_pages);
+  HEDDLE_CHECK(usage.of(ledger::LeaseKind::kOverhead).held == workspace_pages_ + graph_pages_);
   for (const auto& [id, sequence] : sequences_.all()) {
     HEDDLE_CHECK(models_.contains(sequence.model));
     HEDDLE_CHECK(sequence.tokens > sequence.computed && sequence.remaining > 0);

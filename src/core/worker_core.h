@@ -37,8 +37,8 @@ struct WorkerOptions {
   /// In how many parts of equal size the device is divided, each for one model's weights and KV;
   /// 0: whoever needs pages has them.
   std::int64_t fixed_parts = 0;
-  /// Most that recordings of steps may have; 0: the device records nothing.
-  std::int64_t recording_pages = 0;
+  /// Most that CUDA graphs of steps may have; 0: the device records nothing.
+  std::int64_t graph_pages = 0;
   Duration report_interval = std::chrono::milliseconds(100);  ///< Of reports that tell only of KV.
 };
 
@@ -63,9 +63,9 @@ struct CopyProgress {
   ModelId model{};
   std::uint64_t bytes = 0;
 };
-/// KeepRecordings was carried out: so many pages are given up for recordings now. More than were
+/// KeepGraphs was carried out: so many pages are given up for CUDA graphs now. More than were
 /// asked for where their memory could not be had again.
-struct RecordingsKept {
+struct GraphsKept {
   std::int64_t pages = 0;
 };
 /// The engine would not take a sequence (AddSequence failed).
@@ -120,7 +120,7 @@ using WorkerEvent = std::variant<WorkerMessage,
                                  OpenFailed,
                                  ModelClosed,
                                  CopyProgress,
-                                 RecordingsKept,
+                                 GraphsKept,
                                  SequenceRefused,
                                  SequenceReady,
                                  PrefixesTaken,
@@ -144,11 +144,11 @@ struct SurrenderPages {
 struct FitWorkspace {
   std::int64_t pages = 0;
 };
-/// Engine::set_recordings: recordings of steps may take as much memory as so many pages have, and
-/// those not had before are taken from the pool and given back to the driver, whose recordings'
-/// memory is. With fewer, recordings are forgotten and pages taken again. Answered by
-/// RecordingsKept.
-struct KeepRecordings {
+/// Engine::set_graph_bytes: CUDA graphs of steps may take as much memory as so many pages have, and
+/// those not had before are taken from the pool and given back to the driver, whose CUDA graphs'
+/// memory is. With fewer, CUDA graphs are forgotten and pages taken again. Answered by
+/// GraphsKept.
+struct KeepGraphs {
   std::int64_t pages = 0;
 };
 /// Register the model with the engine at its window; have the mapper map `pages` there (kGiven), or
@@ -186,7 +186,7 @@ struct SetSourceReady {
   std::uint64_t bytes = 0;
 };
 /// Copy this image before others: somebody waits for it.
-struct HastenCopy {
+struct PrioritiseCopy {
   ModelId model{};
 };
 /// Engine::add_sequence; SequenceRefused if it fails. Of one whose parameters have a grammar that
@@ -233,13 +233,13 @@ struct Report {
 using WorkerCommand = std::variant<AdoptPages,
                                    SurrenderPages,
                                    FitWorkspace,
-                                   KeepRecordings,
+                                   KeepGraphs,
                                    OpenModel,
                                    CloseModel,
                                    LetGoWindow,
                                    SetImageReady,
                                    SetSourceReady,
-                                   HastenCopy,
+                                   PrioritiseCopy,
                                    AddSequence,
                                    TakePrefixes,
                                    TrimCached,
@@ -251,8 +251,8 @@ using WorkerCommand = std::variant<AdoptPages,
 /// What one device's worker decides: which models are resident and in which state, who holds how
 /// many pages (it owns the ledger of the device), which sequences run in the next step, who gives
 /// way when pages run out. Pages of cached prefixes are as good as free: they are given up before
-/// anybody else has to give way. What the models share beside pages of their own is `overhead`: a
-/// workspace as large as the largest of theirs, and recordings, which go where nothing else makes
+/// there is another victim. What the models share beside pages of their own is `overhead`: a
+/// workspace as large as the largest of theirs, and CUDA graphs, which go where nothing else makes
 /// room. Decides, never acts; equal events at equal times give equal commands. Used by one
 /// thread, the engine thread.
 ///

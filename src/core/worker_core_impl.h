@@ -57,7 +57,7 @@ class WorkerCore::Impl {
     const ledger::Demand none{.pool = pool_};
     cached_ = *ledger_.reserve(ledger::LeaseKind::kKvCached, {}, {&none, 1});
     workspace_ = *ledger_.reserve(ledger::LeaseKind::kOverhead, {}, {&none, 1});
-    recordings_ = *ledger_.reserve(ledger::LeaseKind::kOverhead, {}, {&none, 1});
+    graphs_ = *ledger_.reserve(ledger::LeaseKind::kOverhead, {}, {&none, 1});
   }
 
   void step(Instant now, const WorkerEvent& event, std::vector<WorkerCommand>& commands) {
@@ -69,7 +69,7 @@ class WorkerCore::Impl {
     if (!std::holds_alternative<EngineIdle>(event)) {
       carry_out();
       fit_workspace();
-      tend_recordings();
+      tend_graphs();
       report_changes();
     }
     commands_ = nullptr;
@@ -97,7 +97,7 @@ class WorkerCore::Impl {
   void on(const OpenFailed& failed);
   void on(const ModelClosed& closed);
   void on(const CopyProgress& progress);
-  void on(const RecordingsKept& kept);
+  void on(const GraphsKept& kept);
   void on(const SequenceRefused& refused);
   void on(const SequenceReady& ready);
   void on(const PrefixesTaken& taken);
@@ -124,10 +124,10 @@ class WorkerCore::Impl {
   // Overhead.
   [[nodiscard]] std::int64_t workspace_with(std::int64_t pages) const;
   void fit_workspace();
-  [[nodiscard]] std::int64_t recordings_wanted() const;
-  void tend_recordings();
-  bool give_up_recordings();
-  void keep_recordings(std::int64_t pages);
+  [[nodiscard]] std::int64_t graphs_wanted() const;
+  void tend_graphs();
+  bool give_up_graphs();
+  void keep_graphs(std::int64_t pages);
 
   // Sequences.
   [[nodiscard]] std::optional<Error> unacceptable(const Submit& submit,
@@ -186,10 +186,10 @@ class WorkerCore::Impl {
   std::int64_t cached_pages_ = 0;
   ledger::LeaseId workspace_{};
   std::int64_t workspace_pages_ = 0;
-  ledger::LeaseId recordings_{};
-  std::int64_t recordings_pages_ = 0;
-  std::optional<std::int64_t> recordings_asked_{};  ///< Of the KeepRecordings not answered yet.
-  bool recordings_stuck_ = false;                   ///< Their pages could not be had again.
+  ledger::LeaseId graphs_{};
+  std::int64_t graph_pages_ = 0;
+  std::optional<std::int64_t> graphs_asked_{};  ///< Of the KeepGraphs not answered yet.
+  bool graphs_stuck_ = false;                   ///< Their pages could not be had again.
   std::uint64_t version_ = 0;
   std::map<ModelId, Resident> models_{};
   std::deque<Operation> operations_{};

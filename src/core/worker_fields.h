@@ -24,8 +24,8 @@ inline void fields(Fields& v, ModelClosed& x) {
   v(1, "model", x.model);
 }
 
-inline void fields(Fields& v, RecordingsKept& x) {
-  v.message(43, "RecordingsKept");
+inline void fields(Fields& v, GraphsKept& x) {
+  v.message(43, "GraphsKept");
   v(1, "pages", x.pages);
 }
 
@@ -117,8 +117,8 @@ inline void fields(Fields& v, FitWorkspace& x) {
   v(1, "pages", x.pages);
 }
 
-inline void fields(Fields& v, KeepRecordings& x) {
-  v.message(55, "KeepRecordings");
+inline void fields(Fields& v, KeepGraphs& x) {
+  v.message(55, "KeepGraphs");
   v(1, "pages", x.pages);
 }
 
@@ -139,8 +139,8 @@ inline void fields(Fields& v, SetImageReady& x) {
   v(2, "bytes", x.bytes);
 }
 
-inline void fields(Fields& v, HastenCopy& x) {
-  v.message(59, "HastenCopy");
+inline void fields(Fields& v, PrioritiseCopy& x) {
+  v.message(59, "PrioritiseCopy");
   v(1, "model", x.model);
 }
 

@@ -7,9 +7,9 @@
 namespace heddle::core {
 namespace {
 
-/// Recordings come when so many times their pages can be had, so that they do not come and go with
+/// CUDA graphs come when so many times their pages can be had, so that they do not come and go with
 /// the KV of a sequence or two.
-constexpr std::int64_t kRecordingsRoom = 2;
+constexpr std::int64_t kGraphsRoom = 2;
 
 }  // namespace
 
@@ -32,58 +32,57 @@ void WorkerCore::Impl::fit_workspace() {
   counts_changed_ = true;
 }
 
-std::int64_t WorkerCore::Impl::recordings_wanted() const {
+std::int64_t WorkerCore::Impl::graphs_wanted() const {
   std::int64_t pages = 0;
   for (const auto& [id, model] : models_) {
-    pages = std::max(pages, model.footprint.recording_pages);
+    pages = std::max(pages, model.footprint.graph_pages);
   }
-  return std::min(pages, options_.recording_pages);
+  return std::min(pages, options_.graph_pages);
 }
 
-/// Recordings have their pages while these can be spared.
-void WorkerCore::Impl::tend_recordings() {
-  const std::int64_t wanted = recordings_wanted();
-  if (recordings_asked_ || recordings_stuck_ || wanted == recordings_pages_) {
+/// CUDA graphs have their pages while these can be spared.
+void WorkerCore::Impl::tend_graphs() {
+  const std::int64_t wanted = graphs_wanted();
+  if (graphs_asked_ || graphs_stuck_ || wanted == graph_pages_) {
     return;
   }
-  if (wanted < recordings_pages_) {
-    keep_recordings(wanted);
+  if (wanted < graph_pages_) {
+    keep_graphs(wanted);
     return;
   }
-  const std::int64_t more = wanted - recordings_pages_;
+  const std::int64_t more = wanted - graph_pages_;
   const std::int64_t free = ledger_.usage(pool_).free;
-  if (crowded_ || stalled_ || !operations_.empty() ||
-      free + cached_pages_ < kRecordingsRoom * more) {
+  if (crowded_ || stalled_ || !operations_.empty() || free + cached_pages_ < kGraphsRoom * more) {
     return;
   }
   if (more > free) {
     trim_cached(cached_pages_ - (more - free), ledger::DropReason::kLoad);
   }
-  move_pages(recordings_, std::exchange(recordings_pages_, wanted), wanted);
-  keep_recordings(wanted);
+  move_pages(graphs_, std::exchange(graph_pages_, wanted), wanted);
+  keep_graphs(wanted);
 }
 
-/// Asks for the pages of recordings; false where there are none to be had.
-bool WorkerCore::Impl::give_up_recordings() {
-  if (recordings_pages_ == 0 || recordings_stuck_) {
+/// Asks for the pages of CUDA graphs; false where there are none to be had.
+bool WorkerCore::Impl::give_up_graphs() {
+  if (graph_pages_ == 0 || graphs_stuck_) {
     return false;
   }
-  if (!recordings_asked_) {
-    keep_recordings(0);
+  if (!graphs_asked_) {
+    keep_graphs(0);
   }
   return true;
 }
 
-void WorkerCore::Impl::keep_recordings(std::int64_t pages) {
-  recordings_asked_ = pages;
-  act(KeepRecordings{.pages = pages});
+void WorkerCore::Impl::keep_graphs(std::int64_t pages) {
+  graphs_asked_ = pages;
+  act(KeepGraphs{.pages = pages});
 }
 
-void WorkerCore::Impl::on(const RecordingsKept& kept) {
-  HEDDLE_CHECK(recordings_asked_ && kept.pages <= recordings_pages_);
-  recordings_stuck_ = kept.pages > *std::exchange(recordings_asked_, std::nullopt);
-  move_pages(recordings_, std::exchange(recordings_pages_, kept.pages), kept.pages);
-  stalled_ = false;  // Crowded it still is: what came free is for who starved, not for recordings.
+void WorkerCore::Impl::on(const GraphsKept& kept) {
+  HEDDLE_CHECK(graphs_asked_ && kept.pages <= graph_pages_);
+  graphs_stuck_ = kept.pages > *std::exchange(graphs_asked_, std::nullopt);
+  move_pages(graphs_, std::exchange(graph_pages_, kept.pages), kept.pages);
+  stalled_ = false;  // Crowded it still is: what came free is for who starved, not for CUDA graphs.
   counts_changed_ = true;
 }
 

@@ -20,24 +20,24 @@ constexpr ModelId kC{3};
 /// A worker of 40 pages whose shell does as it is told.
 class Bench {
  public:
-  explicit Bench(std::int64_t recording_pages = 0, std::int64_t prefix_cache = 0)
+  explicit Bench(std::int64_t graph_pages = 0, std::int64_t prefix_cache = 0)
       : core_(WorkerOptions{.epoch = WorkerEpoch(1),
                             .pages = 40,
                             .device_pages = 40,
                             .step = {.budget = 10ms, .max_batch_tokens = 64},
                             .prefix_cache = prefix_cache,
-                            .recording_pages = recording_pages}) {}
+                            .graph_pages = graph_pages}) {}
 
-  /// What it wants in the end: KeepRecordings is answered, by what `stuck` says.
+  /// What it wants in the end: KeepGraphs is answered, by what `stuck` says.
   std::vector<WorkerCommand> tell(const WorkerEvent& event) {
     std::vector<WorkerCommand> commands;
     core_.step(now_, event, commands);
     core_.check_invariants();
     for (std::size_t i = 0; i < commands.size(); ++i) {
-      const auto* keep = std::get_if<KeepRecordings>(&commands[i]);
+      const auto* keep = std::get_if<KeepGraphs>(&commands[i]);
       if (keep != nullptr) {
-        recordings = stuck ? std::max(recordings, keep->pages) : keep->pages;
-        core_.step(now_, RecordingsKept{.pages = recordings}, commands);
+        graphs = stuck ? std::max(graphs, keep->pages) : keep->pages;
+        core_.step(now_, GraphsKept{.pages = graphs}, commands);
         core_.check_invariants();
       }
     }
@@ -56,7 +56,7 @@ class Bench {
                    .footprint = {.image_pages = image,
                                  .overhead_pages = workspace,
                                  .min_kv_pages = 1,
-                                 .recording_pages = wanted,
+                                 .graph_pages = wanted,
                                  .kv = {{.tokens_per_block = 4, .blocks_per_page = 2}}}};
     load.pages.resize(static_cast<std::size_t>(image));
     std::vector<WorkerCommand> commands = tell(WorkerMessage{load});
@@ -98,7 +98,7 @@ class Bench {
   [[nodiscard]] std::int64_t free() const { return core_.report().usage.free; }
   [[nodiscard]] DeviceReport report() const { return core_.report(); }
 
-  std::int64_t recordings = 0;
+  std::int64_t graphs = 0;
   bool stuck = false;
 
  private:
@@ -167,29 +167,29 @@ TEST(WorkerOverhead, ALoadIsRefusedIfItsWorkspaceCannotGrow) {
 
 TEST(WorkerOverhead, RecordingsHaveThePagesThatAModelOfTheDeviceWantsAtMost) {
   Bench bench(4);
-  EXPECT_EQ(find<KeepRecordings>(bench.load(kA, 5, 1)), nullptr) << "it is not recorded";
-  EXPECT_EQ(find<KeepRecordings>(bench.load(kB, 5, 1, 3))->pages, 3);
+  EXPECT_EQ(find<KeepGraphs>(bench.load(kA, 5, 1)), nullptr) << "it is not recorded";
+  EXPECT_EQ(find<KeepGraphs>(bench.load(kB, 5, 1, 3))->pages, 3);
   EXPECT_EQ(bench.overhead(), 1 + 3);
-  EXPECT_EQ(find<KeepRecordings>(bench.load(kC, 5, 1, 9))->pages, 4) << "no more than the device's";
+  EXPECT_EQ(find<KeepGraphs>(bench.load(kC, 5, 1, 9))->pages, 4) << "no more than the device's";
   EXPECT_EQ(bench.free(), 40 - 15 - 1 - 4);
   bench.remove(kC);
-  EXPECT_EQ(bench.recordings, 3);
+  EXPECT_EQ(bench.graphs, 3);
   bench.remove(kB);
-  EXPECT_EQ(bench.recordings, 0);
+  EXPECT_EQ(bench.graphs, 0);
   EXPECT_EQ(bench.overhead(), 1);
 }
 
 TEST(WorkerOverhead, RecordingsComeWhereTwiceTheirPagesAreFreeOrCached) {
   Bench tight(4);
-  EXPECT_EQ(find<KeepRecordings>(tight.load(kA, 32, 1, 4)), nullptr);
+  EXPECT_EQ(find<KeepGraphs>(tight.load(kA, 32, 1, 4)), nullptr);
   Bench enough(4);
-  EXPECT_NE(find<KeepRecordings>(enough.load(kA, 31, 1, 4)), nullptr);
+  EXPECT_NE(find<KeepGraphs>(enough.load(kA, 31, 1, 4)), nullptr);
 
   Bench cached(4, 100);
   cached.load(kB, 20, 1);
   cached.tell(KvCounted{.kv = {{.model = kB}}, .cached_pages = 18});
   const auto keeping = cached.load(kA, 2, 1, 4);
-  EXPECT_EQ(cached.recordings, 4);
+  EXPECT_EQ(cached.graphs, 4);
   EXPECT_EQ(cached.free(), 0);
   EXPECT_EQ(cached.report().usage.of(ledger::LeaseKind::kKvCached).held, 13);
   EXPECT_NE(find<TrimCached>(keeping), nullptr);
@@ -200,13 +200,13 @@ TEST(WorkerOverhead, ALoadTakesThePagesOfRecordingsLast) {
   bench.load(kA, 20, 1, 4);
   bench.tell(KvCounted{.kv = {{.model = kA}}, .cached_pages = 10});
   bench.load(kB, 15, 1);
-  EXPECT_EQ(bench.recordings, 4) << "cached prefixes were enough";
+  EXPECT_EQ(bench.graphs, 4) << "cached prefixes were enough";
   bench.remove(kB);
   EXPECT_NE(find<OpenModel>(bench.load(kC, 17, 1)), nullptr);
-  EXPECT_EQ(bench.recordings, 0);
+  EXPECT_EQ(bench.graphs, 0);
   EXPECT_EQ(bench.free(), 40 - 20 - 17 - 1);
   bench.remove(kC);
-  EXPECT_EQ(bench.recordings, 4) << "there is room again";
+  EXPECT_EQ(bench.graphs, 4) << "there is room again";
 }
 
 TEST(WorkerOverhead, ALoanTakesThePagesOfRecordingsLast) {
@@ -214,21 +214,21 @@ TEST(WorkerOverhead, ALoanTakesThePagesOfRecordingsLast) {
   bench.load(kA, 20, 1, 4);
   const LendPages lend{.model = kB, .basis = {.epoch = WorkerEpoch(1)}, .count = 17};
   EXPECT_EQ(find<SurrenderPages>(bench.tell(WorkerMessage{lend}))->count, 17);
-  EXPECT_EQ(bench.recordings, 0);
+  EXPECT_EQ(bench.graphs, 0);
 }
 
 TEST(WorkerOverhead, ALoadThatDoesNotFitEvenSoLeavesThemAlone) {
   Bench bench(4);
   bench.load(kA, 20, 1, 4);
   EXPECT_NE(find<LoadRefused>(bench.load(kB, 30, 1)), nullptr);
-  EXPECT_EQ(bench.recordings, 4);
+  EXPECT_EQ(bench.graphs, 4);
 }
 
 TEST(WorkerOverhead, TheLastSequenceTakesThemWhereNobodyElseHasPages) {
   Bench bench(4);
   bench.load(kA, 20, 1, 4);
-  EXPECT_NE(find<KeepRecordings>(bench.starve(kA)), nullptr);
-  EXPECT_EQ(bench.recordings, 0);
+  EXPECT_NE(find<KeepGraphs>(bench.starve(kA)), nullptr);
+  EXPECT_EQ(bench.graphs, 0);
   EXPECT_EQ(bench.report().pages_wanted, 0);
   EXPECT_NE(find<RunStep>(bench.tell(EngineIdle{})), nullptr);
 }
@@ -238,10 +238,10 @@ TEST(WorkerOverhead, AnotherModelGoesBeforeThem) {
   bench.load(kA, 15, 1, 4);
   bench.load(kB, 5, 1);
   bench.starve(kA);
-  EXPECT_EQ(bench.recordings, 4);
+  EXPECT_EQ(bench.graphs, 4);
   EXPECT_GT(bench.report().pages_wanted, 0);
   bench.remove(kB);
-  EXPECT_EQ(bench.recordings, 4);
+  EXPECT_EQ(bench.graphs, 4);
   EXPECT_EQ(bench.report().pages_wanted, 0);
   EXPECT_NE(find<RunStep>(bench.tell(EngineIdle{})), nullptr);
 }
@@ -251,10 +251,10 @@ TEST(WorkerOverhead, ALoanComesBackBeforeTheyGo) {
   bench.load(kA, 15, 1, 4);
   bench.tell(WorkerMessage{LendPages{.model = kB, .basis = {.epoch = WorkerEpoch(1)}, .count = 5}});
   bench.starve(kA);
-  EXPECT_EQ(bench.recordings, 4);
+  EXPECT_EQ(bench.graphs, 4);
   EXPECT_GT(bench.report().pages_wanted, 0);
   bench.tell(WorkerMessage{GivePages{.pages = std::vector<PageId>(5)}});
-  EXPECT_EQ(bench.recordings, 4);
+  EXPECT_EQ(bench.graphs, 4);
   EXPECT_NE(find<RunStep>(bench.tell(EngineIdle{})), nullptr);
 }
 
@@ -264,7 +264,7 @@ TEST(WorkerOverhead, TheyGoWhenNobodyGivesPagesAndThenTheRequestDoes) {
   bench.load(kB, 10, 1);
   bench.starve(kA, 1);
   EXPECT_EQ(find<RequestFailed>(bench.tell(WorkerMessage{NoPages{}})), nullptr);
-  EXPECT_EQ(bench.recordings, 0);
+  EXPECT_EQ(bench.graphs, 0);
   EXPECT_EQ(bench.report().pages_wanted, 0);
   bench.tell(WorkerMessage{NoPages{}});  // Late: it has what it wanted.
   bench.starve_again({.kv = {{.model = kA, .pages = 18}}});
@@ -272,15 +272,15 @@ TEST(WorkerOverhead, TheyGoWhenNobodyGivesPagesAndThenTheRequestDoes) {
   EXPECT_NE(find<RequestFailed>(bench.tell(WorkerMessage{NoPages{}})), nullptr);
 }
 
-// Who starved may need more pages than recordings had, and others that are free, at once.
+// Who starved may need more pages than CUDA graphs had, and others that are free, at once.
 TEST(WorkerOverhead, WhatStarvedHasThePagesUntilSomethingEnds) {
   Bench bench(4);
   bench.load(kA, 10, 1, 4);
   bench.starve(kA, 10);
-  EXPECT_EQ(bench.recordings, 0);
+  EXPECT_EQ(bench.graphs, 0);
   EXPECT_GE(bench.free(), 2 * 4);
   bench.tell(WorkerMessage{CancelRequest{.request = RequestId(1)}});
-  EXPECT_EQ(bench.recordings, 4);
+  EXPECT_EQ(bench.graphs, 4);
 }
 
 TEST(WorkerOverhead, IfTheirMemoryCannotBeHadAgainTheyStayChargedAndOthersHaveToGo) {
@@ -292,7 +292,7 @@ TEST(WorkerOverhead, IfTheirMemoryCannotBeHadAgainTheyStayChargedAndOthersHaveTo
   bench.tell(WorkerMessage{NoPages{}});
   EXPECT_EQ(bench.overhead(), 1 + 4);
   const KvCounted all{.kv = {{.model = kA, .pages = 15}}};
-  EXPECT_EQ(find<KeepRecordings>(bench.starve_again(all)), nullptr) << "once is enough";
+  EXPECT_EQ(find<KeepGraphs>(bench.starve_again(all)), nullptr) << "once is enough";
   EXPECT_GT(bench.report().pages_wanted, 0);
 }
 

@@ -110,7 +110,7 @@ bool WorkerCore::Impl::carry_out(const LoadModel& load) {
 }
 
 /// Whether so many pages are free, cached prefixes giving way; if not, whether an eviction under
-/// way may bring more, or recordings that go for it.
+/// way may bring more, or CUDA graphs that go for it.
 bool WorkerCore::Impl::find_room(std::int64_t need, bool& wait) {
   const std::int64_t free = ledger_.usage(pool_).free;
   if (need <= free + cached_pages_) {
@@ -122,7 +122,7 @@ bool WorkerCore::Impl::find_room(std::int64_t need, bool& wait) {
   wait = std::any_of(models_.begin(), models_.end(), [](const auto& entry) {
     return entry.second.stage == Stage::kClosing;
   });
-  wait = wait || (need <= free + cached_pages_ + recordings_pages_ && give_up_recordings());
+  wait = wait || (need <= free + cached_pages_ + graph_pages_ && give_up_graphs());
   return false;
 }
 

@@ -74,7 +74,7 @@ void WorkerCore::Impl::on(const Submit& submit) {
     return;
   }
   if (found->second.source == ImageSource::kShared && !found->second.complete()) {
-    act(HastenCopy{.model = submit.model});
+    act(PrioritiseCopy{.model = submit.model});
   }
   const std::vector<SequenceId> added = sequences_.add(submit, now_);
   for (std::size_t i = 0; i < added.size(); ++i) {
@@ -340,7 +340,7 @@ void WorkerCore::Impl::on(const StepDone& done) {
   }
 }
 
-/// Pages ran out: somebody gives way, or the manager has to make room.
+/// Pages ran out: a sequence is preempted, or the manager has to make room.
 void WorkerCore::Impl::relieve(const StepDone& done) {
   crowded_ = true;
   if (const auto victim = policy::choose_preemption(sequences_.admission_views())) {
@@ -372,9 +372,9 @@ void WorkerCore::Impl::on(const NoPages& /*none*/) {
   }
 }
 
-/// Nobody else has pages for the oldest sequence: recordings go, or else it does.
+/// Nobody else has pages for the oldest sequence: CUDA graphs go, or else it does.
 void WorkerCore::Impl::do_without() {
-  if (!give_up_recordings()) {
+  if (!give_up_graphs()) {
     give_up_oldest();
   }
 }

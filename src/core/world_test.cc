@@ -18,7 +18,7 @@ std::uint64_t running_seed = 0;  // NOLINT(*-non-const-global-*): for the handle
 
 /// Runs a world to its end. A check that fails says which seed it was; HEDDLE_SEED=n runs only
 /// that.
-void run(World& world, std::uint64_t seed) {
+void run(CoreWorld& world, std::uint64_t seed) {
   running_seed = seed;
   std::signal(SIGABRT, [](int) { std::fprintf(stderr, "seed %lu\n", running_seed); });
   world.run();
@@ -43,7 +43,7 @@ std::vector<std::uint64_t> seeds(std::uint64_t count) {
   return all;
 }
 
-std::int64_t count(const World& world, Record::End end) {
+std::int64_t count(const CoreWorld& world, Record::End end) {
   std::int64_t n = 0;
   for (const auto& [id, record] : world.records()) {
     n += record.end == end ? 1 : 0;
@@ -75,15 +75,15 @@ WorldOptions anything(std::uint64_t seed) {
           .ttft = 1ms * static_cast<int>(1 + rng.below(200)),
           .queue = chance(4) ? policy::QueueRule::kArrival : policy::QueueRule::kMooreHodgson,
           .fixed_parts = chance(4) ? 2 + static_cast<std::int64_t>(rng.below(3)) : 0,
-          .recording_pages = chance(3) ? static_cast<std::int64_t>(rng.below(4)) : 0,
-          .stuck_recordings = chance(3)};
+          .graph_pages = chance(3) ? static_cast<std::int64_t>(rng.below(4)) : 0,
+          .stuck_graphs = chance(3)};
 }
 
-/// The same with two devices or more, and some models that are cut over two.
-WorldOptions anything_cut(WorldOptions options) {
+/// The same with two devices or more, and some models that are sharded over two.
+WorldOptions anything_sharded(WorldOptions options) {
   Rng rng(options.seed ^ 0xc07U);
   options.devices = 2 + static_cast<int>(rng.below(4));
-  options.cut = 1 + static_cast<int>(rng.below(3));
+  options.sharded = 1 + static_cast<int>(rng.below(3));
   return options;
 }
 
@@ -111,7 +111,7 @@ WorldOptions anything_planned(std::uint64_t seed) {
 TEST(World, EveryRequestIsAnsweredWhenNothingGoesWrong) {
   for (const std::uint64_t seed : seeds(300)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    World world({.seed = seed});
+    CoreWorld world({.seed = seed});
     run(world, seed);
     for (const auto& [id, record] : world.records()) {
       ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
@@ -122,7 +122,7 @@ TEST(World, EveryRequestIsAnsweredWhenNothingGoesWrong) {
 TEST(World, EveryRequestIsAnsweredWhenDevicesCopy) {
   for (const std::uint64_t seed : seeds(300)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    World world({.seed = seed, .copy = true});
+    CoreWorld world({.seed = seed, .copy = true});
     run(world, seed);
     for (const auto& [id, record] : world.records()) {
       ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
@@ -130,24 +130,24 @@ TEST(World, EveryRequestIsAnsweredWhenDevicesCopy) {
   }
 }
 
-// Recordings have pages while nobody needs them; they go for loads and for the last sequence that
+// CUDA graphs have pages while nobody needs them; they go for loads and for the last sequence that
 // could run, and come again.
 TEST(World, EveryRequestIsAnsweredBesideRecordings) {
   std::int64_t kept = 0;
   std::int64_t given_up = 0;
   for (const std::uint64_t seed : seeds(300)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    World world({.seed = seed,
-                 .copy = seed % 2 == 0,
-                 .prefix_cache = seed % 3 == 0 ? 0 : 100,
-                 .recording_pages = 1 + static_cast<std::int64_t>(seed % 3)});
+    CoreWorld world({.seed = seed,
+                     .copy = seed % 2 == 0,
+                     .prefix_cache = seed % 3 == 0 ? 0 : 100,
+                     .graph_pages = 1 + static_cast<std::int64_t>(seed % 3)});
     run(world, seed);
     for (const auto& [id, record] : world.records()) {
       ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
     }
     for (const auto& life : world.lives) {
       for (const WorkerCommand& wanted : life->wanted) {
-        if (const auto* keep = std::get_if<KeepRecordings>(&wanted)) {
+        if (const auto* keep = std::get_if<KeepGraphs>(&wanted)) {
           ++(keep->pages > 0 ? kept : given_up);
         }
       }
@@ -157,13 +157,13 @@ TEST(World, EveryRequestIsAnsweredBesideRecordings) {
   EXPECT_GT(given_up, 300 / kShare);
 }
 
-// Where only a pinned model has the pages that a sequence lacks, recordings go, or it does.
+// Where only a pinned model has the pages that a sequence lacks, CUDA graphs go, or it does.
 TEST(World, WhoIsDeniedPagesDoesWithoutOrIsTold) {
   std::int64_t denied = 0;
   std::int64_t told = 0;
   for (const std::uint64_t seed : seeds(100)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    World world({.seed = seed, .pin_one = true, .recording_pages = 2});
+    CoreWorld world({.seed = seed, .pin_one = true, .graph_pages = 2});
     run(world, seed);
     for (const ManagerCommand& wanted : world.manager_wanted) {
       const auto* told_worker = std::get_if<TellWorker>(&wanted);
@@ -178,7 +178,7 @@ TEST(World, WhoIsDeniedPagesDoesWithoutOrIsTold) {
     }
   }
   EXPECT_GT(told, 0);
-  EXPECT_GT(denied, told) << "some found the pages of recordings";
+  EXPECT_GT(denied, told) << "some found the pages of graphs";
 }
 
 // Cached prefixes are used, and whatever needs their pages gets them.
@@ -187,7 +187,7 @@ TEST(World, EveryRequestIsAnsweredWithAFullCache) {
   std::int64_t trimmed = 0;
   for (const std::uint64_t seed : seeds(300)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    World world({.seed = seed, .copy = seed % 2 == 0, .prefix_cache = 100});
+    CoreWorld world({.seed = seed, .copy = seed % 2 == 0, .prefix_cache = 100});
     run(world, seed);
     for (const auto& [id, record] : world.records()) {
       ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
@@ -207,7 +207,7 @@ TEST(World, EveryRequestIsAnsweredWithAFullCache) {
 TEST(World, EveryRequestIsAnsweredWhenDevicesAreUneven) {
   for (const std::uint64_t seed : seeds(300)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    World world({.seed = seed, .uneven_pages = 1 + static_cast<std::int64_t>(seed % 12)});
+    CoreWorld world({.seed = seed, .uneven_pages = 1 + static_cast<std::int64_t>(seed % 12)});
     run(world, seed);
     for (const auto& [id, record] : world.records()) {
       ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
@@ -221,7 +221,7 @@ TEST(World, DeathsAreInvisible) {
   std::int64_t failed = 0;
   for (const std::uint64_t seed : seeds(300)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    World world({.seed = seed, .kills = 3});
+    CoreWorld world({.seed = seed, .kills = 3});
     run(world, seed);
     for (const auto& [id, record] : world.records()) {
       if (record.end == Record::End::kFailed) {
@@ -249,7 +249,7 @@ TEST(World, ModelsThatAreHotByTurnsNeitherStarveNorThrash) {
                                .arrivals = 1500ms,
                                .min_residence = 100ms,
                                .drain_after = 20ms};
-    World world(options);
+    CoreWorld world(options);
     run(world, seed);
     ASSERT_EQ(count(world, Record::End::kDone), 150);
     const auto turns = static_cast<std::int64_t>(world.loads());
@@ -273,7 +273,7 @@ WorldOptions crowd(std::uint64_t seed, policy::QueueRule queue) {
           .priorities = false};
 }
 
-std::int64_t count_in_time(const World& world, Duration ttft) {
+std::int64_t count_in_time(const CoreWorld& world, Duration ttft) {
   return std::count_if(world.records().begin(), world.records().end(), [ttft](const auto& entry) {
     return entry.second.first_token - entry.second.arrived <= ttft;
   });
@@ -287,7 +287,7 @@ TEST(World, ADeviceQueueByDeadlineServesMoreInTimeAndLeavesNobodyBehind) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     for (const auto queue : {policy::QueueRule::kMooreHodgson, policy::QueueRule::kArrival}) {
       const WorldOptions options = crowd(seed, queue);
-      World world(options);
+      CoreWorld world(options);
       run(world, seed);
       ASSERT_EQ(count(world, Record::End::kDone), options.requests);
       (queue == policy::QueueRule::kArrival ? by_arrival : by_deadline) +=
@@ -305,7 +305,7 @@ TEST(World, EveryRequestIsAnsweredWhereModelsAreCutOverTwoDevices) {
   for (const std::uint64_t seed : seeds(100)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const int devices = 2 + static_cast<int>(seed % 3);
-    World world({.seed = seed, .devices = devices, .copy = seed % 2 == 0, .cut = 2});
+    CoreWorld world({.seed = seed, .devices = devices, .copy = seed % 2 == 0, .sharded = 2});
     run(world, seed);
     for (const auto& [id, record] : world.records()) {
       ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
@@ -322,7 +322,7 @@ TEST(World, AGroupThatLosesAWorkerBeginsAnew) {
   std::uint64_t companions = 0;
   for (const std::uint64_t seed : seeds(100)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    World world({.seed = seed, .models = 3, .kills = 4, .cut = 2});
+    CoreWorld world({.seed = seed, .models = 3, .kills = 4, .sharded = 2});
     run(world, seed);
     for (const auto& [id, record] : world.records()) {
       if (record.end == Record::End::kFailed) {
@@ -343,12 +343,12 @@ TEST(World, AGroupThatLosesAWorkerBeginsAnew) {
 /// written, and at its end that every request has ended once. Most are answered whatever happens.
 void survive(std::uint64_t worlds,
              const std::function<WorldOptions(std::uint64_t seed)>& options,
-             const std::function<void(const World&)>& look) {
+             const std::function<void(const CoreWorld&)>& look) {
   std::int64_t done = 0;
   std::int64_t all = 0;
   for (const std::uint64_t seed : seeds(worlds)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    World world(options(seed));
+    CoreWorld world(options(seed));
     run(world, seed);
     done += count(world, Record::End::kDone);
     all += std::ssize(world.records());
@@ -358,12 +358,12 @@ void survive(std::uint64_t worlds,
 }
 
 TEST(World, SurvivesAnything) {
-  survive(1000, anything, [](const World&) {});
+  survive(1000, anything, [](const CoreWorld&) {});
 }
 
 TEST(World, SurvivesAnythingWhilePlanningAhead) {
   std::uint64_t ahead = 0;
-  survive(600, anything_planned, [&](const World& world) {
+  survive(600, anything_planned, [&](const CoreWorld& world) {
     for (const ModelStatus& model : world.manager().models()) {
       ahead += model.loads[static_cast<std::size_t>(LoadReason::kForecast)] +
                model.loads[static_cast<std::size_t>(LoadReason::kLoad)] +
@@ -378,9 +378,9 @@ TEST(World, SurvivesAnythingWithModelsThatAreCut) {
   survive(
       400,
       [](std::uint64_t seed) {
-        return anything_cut(seed % 2 == 0 ? anything(seed) : anything_planned(seed));
+        return anything_sharded(seed % 2 == 0 ? anything(seed) : anything_planned(seed));
       },
-      [&](const World& world) { groups += world.groups(); });
+      [&](const CoreWorld& world) { groups += world.groups(); });
   EXPECT_GT(groups, 600U / kShare);
 }
 
@@ -393,14 +393,14 @@ TEST(World, SurvivesAnythingWhilePlanningAheadForModelsThatAreCut) {
   survive(
       600,
       [](std::uint64_t seed) {
-        WorldOptions options = anything_cut(anything_planned(seed));
+        WorldOptions options = anything_sharded(anything_planned(seed));
         options.planner.prewarm = options.planner.evict = true;
         return options;
       },
-      [&](const World& world) {
+      [&](const CoreWorld& world) {
         groups += world.groups();
         for (const ModelStatus& model : world.manager().models()) {
-          if (!world.is_cut(model.id)) {
+          if (!world.is_sharded(model.id)) {
             continue;
           }
           ahead += model.loads[static_cast<std::size_t>(LoadReason::kForecast)];

@@ -43,7 +43,7 @@ struct AddressRange {
 };
 
 /// What the driver takes of a GPU's memory for an operation that is recorded [bytes]; it does not
-/// tell. By estimate, to be measured: recordings of whole decode steps are reported to take 10 to
+/// tell. By estimate, to be measured: CUDA graphs of whole decode steps are reported to take 10 to
 /// 24 MiB, at some hundred operations.
 inline constexpr std::uint64_t kRecordedBytes = std::uint64_t{32} << 10U;
 

@@ -94,7 +94,7 @@ void Engine::Impl::remove_model(ModelId id) {
   if (ahead_ && ahead_->model == id) {
     ahead_.reset();
   }
-  graphs_.forget(recordings_of(model(id).decoder));
+  graphs_.forget(graphs_of(model(id).decoder));
   models_.erase(id);
   const std::scoped_lock lock(gates_mutex_);
   gates_.erase(id);
@@ -138,7 +138,7 @@ std::int64_t Engine::Impl::workspace_needed() const {
   return static_cast<std::int64_t>((bytes + page - 1) / page);
 }
 
-/// What goes is behind all that models use, so that their recordings stay good.
+/// What goes is behind all that models use, so that their CUDA graphs stay good.
 Result<void> Engine::Impl::set_workspace(std::int64_t pages) {
   HEDDLE_CHECK(pages >= workspace_needed());
   const auto more = pages - std::ssize(workspace_pages_);
@@ -186,8 +186,8 @@ Activations Engine::Impl::use_workspace(const Model& model) {
   return workspace.activations;
 }
 
-void Engine::Impl::set_recordings(std::uint64_t bytes) {
-  settle();  // What is ahead may be a recording.
+void Engine::Impl::set_graph_bytes(std::uint64_t bytes) {
+  settle();  // What is ahead may be a CUDA graph.
   graphs_.set_most(bytes);
 }
 
@@ -292,8 +292,8 @@ Result<void> Engine::set_workspace(std::int64_t pages) {
   return impl_->set_workspace(pages);
 }
 
-void Engine::set_recordings(std::uint64_t bytes) {
-  impl_->set_recordings(bytes);
+void Engine::set_graph_bytes(std::uint64_t bytes) {
+  impl_->set_graph_bytes(bytes);
 }
 
 Result<void> Engine::add_model(ModelId id,

@@ -106,9 +106,9 @@ class Engine {
   /// least as many as the registered models need. Its address never changes. kResourceExhausted,
   /// and nothing has changed, where the pool has too few.
   Result<void> set_workspace(std::int64_t pages);
-  /// From now on recordings of steps take at most so many bytes of the device, by estimate
+  /// From now on CUDA graphs of steps take at most so many bytes of the device, by estimate
   /// (device::kRecordedBytes); those used last stay. 0: steps run unrecorded. Unlimited at first.
-  void set_recordings(std::uint64_t bytes);
+  void set_graph_bytes(std::uint64_t bytes);
 
   /// Registers a model, or a shard of one (spec::shard_of), whose weights are, or will be, at
   /// `window` in `layout`. No layer is ready.

@@ -46,7 +46,7 @@ class Engine::Impl {
   Impl& operator=(const Impl&) = delete;
 
   Result<void> set_workspace(std::int64_t pages);
-  void set_recordings(std::uint64_t bytes);
+  void set_graph_bytes(std::uint64_t bytes);
   Result<void> add_model(ModelId id,
                          const spec::ModelSpec& spec,
                          const store::ImageLayout& layout,

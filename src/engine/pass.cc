@@ -55,7 +55,7 @@ std::int64_t PassSlice::pooled_rows() const {
 }
 
 /// Whether it is a step of a kind that comes again: everybody's next token, of a model that is
-/// there as a whole, as a recording does not wait for weights, and alone, as it does not wait for
+/// there as a whole, as a CUDA graph does not wait for weights, and alone, as it does not wait for
 /// others.
 bool Pass::recurs(std::span<const PassSlice> slices, const Decoder& decoder) const {
   return records_ && !slices.empty() && decoder.group() == nullptr && decoder.whole() &&
@@ -66,7 +66,7 @@ bool Pass::recurs(std::span<const PassSlice> slices, const Decoder& decoder) con
 
 /// All that decides what is enqueued, and where it reads and writes.
 GraphKey Pass::describe(const Decoder& decoder, const Activations& activations) const {
-  GraphKey key{recordings_of(decoder),
+  GraphKey key{graphs_of(decoder),
                reinterpret_cast<std::uintptr_t>(activations.hidden.data),
                reinterpret_cast<std::uintptr_t>(mirror_.device<std::byte>(0)),
                static_cast<std::uint64_t>(picks_count_),

@@ -43,8 +43,8 @@ struct PassSlice {
   [[nodiscard]] std::int64_t pooled_rows() const;
 };
 
-/// What all keys of a model's recordings begin with.
-[[nodiscard]] inline std::uint64_t recordings_of(const Decoder& decoder) {
+/// What all keys of a model's CUDA graphs begin with.
+[[nodiscard]] inline std::uint64_t graphs_of(const Decoder& decoder) {
   return reinterpret_cast<std::uintptr_t>(&decoder);
 }
 

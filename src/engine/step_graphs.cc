@@ -58,7 +58,7 @@ StepGraphs::Entries::iterator StepGraphs::drop(Entries::iterator entry) {
   return entries_.erase(entry);
 }
 
-/// Drops recordings until they are of at most so many bytes.
+/// Drops CUDA graphs until they are of at most so many bytes.
 void StepGraphs::fit(std::uint64_t most) {
   for (auto key = order_.end(); bytes_ > most && key != order_.begin();) {
     --key;

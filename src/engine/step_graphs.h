@@ -13,10 +13,10 @@
 
 namespace heddle::engine {
 
-/// All that tells one recording of work from another: addresses, shapes and offsets.
+/// All that tells one CUDA graph of work from another: addresses, shapes and offsets.
 using GraphKey = std::vector<std::uint64_t>;
 
-/// Recordings of steps that come again and again: enqueuing some hundred kernels takes longer than
+/// CUDA graphs of steps that come again and again: enqueuing some hundred kernels takes longer than
 /// a small model's decode step, replaying them takes one call. Keeps those used last. Used by the
 /// one thread that uses the stream.
 class StepGraphs {
@@ -26,19 +26,19 @@ class StepGraphs {
 
   /// Enqueues what `enqueue` enqueues, equal for equal keys: the first time by calling it, the
   /// second time recording it, then by replaying. Where nothing can be recorded, or not within
-  /// set_most(), it is always called. What the stream has not done yet refers to the last recording
-  /// at most.
+  /// set_most(), it is always called. What the stream has not done yet refers to the last CUDA
+  /// graph at most.
   void run(device::Stream& stream, GraphKey key, const std::function<void()>& enqueue);
 
-  // The stream has nothing enqueued that refers to a recording:
-  /// From now on recordings are of at most so many bytes together (device::Graph::bytes); those
+  // The stream has nothing enqueued that refers to a CUDA graph:
+  /// From now on CUDA graphs are of at most so many bytes together (device::Graph::bytes); those
   /// used last stay. 0: there are none. Unlimited at first.
   void set_most(std::uint64_t bytes);
   /// Forgets the steps whose keys begin with `first`: their addresses are not good any more.
   void forget(std::uint64_t first);
 
   [[nodiscard]] std::size_t recorded() const;
-  /// Of all recordings.
+  /// Of all CUDA graphs.
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
  private:

@@ -21,15 +21,15 @@ struct Recorded final : device::Graph {
 /// Writes down what it does: "a" for work called a, "[a]" for its replay.
 class Stream final : public device::Stream {
  public:
-  void work(const std::string& what) { (recording_ ? recorded_ : done) += what; }
+  void work(const std::string& what) { (capturing_ ? recorded_ : done) += what; }
   void copy(std::byte* /*target*/, const std::byte* /*source*/, std::size_t /*bytes*/) override {}
   Result<void> synchronize() override { return {}; }
   bool begin_capture() override {
-    recording_ = records;
+    capturing_ = records;
     return records;
   }
   Result<std::unique_ptr<device::Graph>> end_capture() override {
-    recording_ = false;
+    capturing_ = false;
     auto graph = std::make_unique<Recorded>();
     graph->work = std::exchange(recorded_, {});
     graph->size = size;
@@ -46,11 +46,11 @@ class Stream final : public device::Stream {
   bool records = true;
   bool refuses = false;
   std::uint64_t size = 0;  ///< Of what is recorded from now on.
-  int ended = 0;           ///< Recordings.
+  int ended = 0;           ///< CUDA graphs.
   std::string done{};
 
  private:
-  bool recording_ = false;
+  bool capturing_ = false;
   std::string recorded_{};
 };
 
@@ -170,7 +170,7 @@ TEST(StepGraphs, WhatDoesNotFitIsRunUntilThereIsRoom) {
   EXPECT_EQ(graphs.recorded(), 0U);
 }
 
-// The stream may still be at the recording that makes room for the next.
+// The stream may still be at the CUDA graph that makes room for the next.
 TEST(StepGraphs, WhatTheStreamMayStillRunEndsOneRunLater) {
   Stream stream;
   stream.size = 10;

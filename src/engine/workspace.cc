@@ -13,9 +13,9 @@ constexpr std::size_t kAlignment = 256;
 constexpr std::int64_t kAttentionParts = 8;
 constexpr std::size_t kPartsBytesMax = std::size_t{64} << 20U;
 
-/// Recordings that a model has enough with, and what is recorded of a step: for each layer at most,
-/// and once.
-constexpr std::uint64_t kRecordings = 32;
+/// CUDA graphs that a model has enough with, and what is recorded of a step: for each layer at
+/// most, and once.
+constexpr std::uint64_t kGraphs = 32;
 constexpr std::uint64_t kOperationsOfLayer = 14;
 constexpr std::uint64_t kOperationsOnce = 10;
 
@@ -81,10 +81,10 @@ std::uint64_t workspace_bytes(device::Kind kind,
          scratch_bytes(kind, model, weights, tokens);
 }
 
-std::uint64_t recordings_bytes(const spec::ModelSpec& model) {
+std::uint64_t graph_bytes(const spec::ModelSpec& model) {
   const std::uint64_t operations =
       kOperationsOfLayer * static_cast<std::uint64_t>(model.layers) + kOperationsOnce;
-  return model.shard.ranks > 1 ? 0 : kRecordings * operations * device::kRecordedBytes;
+  return model.shard.ranks > 1 ? 0 : kGraphs * operations * device::kRecordedBytes;
 }
 
 }  // namespace heddle::engine

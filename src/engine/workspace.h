@@ -33,8 +33,8 @@ struct Workspace {
                                             spec::DType weights,
                                             std::int64_t tokens);
 
-/// Bytes of a device that records steps with which it has recordings enough for `model`: of decode
+/// Bytes of a device that records steps with which it has CUDA graphs enough for `model`: of decode
 /// steps of some sizes, each of which has two. 0 for a shard, whose steps are not recorded.
-[[nodiscard]] std::uint64_t recordings_bytes(const spec::ModelSpec& model);
+[[nodiscard]] std::uint64_t graph_bytes(const spec::ModelSpec& model);
 
 }  // namespace heddle::engine

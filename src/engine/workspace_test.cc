@@ -57,10 +57,10 @@ TEST(Workspace, GrowsWithTheTokensAndHasNoMoreThanIsOfUse) {
 }
 
 TEST(Workspace, RecordingsAreOfModelsThatAreWhole) {
-  EXPECT_EQ(recordings_bytes(kLarge), 32 * (14 * 32 + 10) * device::kRecordedBytes);
+  EXPECT_EQ(graph_bytes(kLarge), 32 * (14 * 32 + 10) * device::kRecordedBytes);
   spec::ModelSpec shard = kLarge;
   shard.shard = {.rank = 1, .ranks = 2};
-  EXPECT_EQ(recordings_bytes(shard), 0U);
+  EXPECT_EQ(graph_bytes(shard), 0U);
 }
 
 }  // namespace

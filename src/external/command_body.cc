@@ -180,7 +180,7 @@ asio::awaitable<void> CommandBody::State::clean_up(std::shared_ptr<State> self, 
   for (bool gone = false; !gone && !self->abandoned;) {
     const auto kill = [set = self->own.set] { return kill_all(*set, kKillPatience); };
     const Result<void> killed =
-        co_await self->setup.errands->run("ending an engine", kKillPatience * 2, kill);
+        co_await self->setup.blocking_pool->run("ending an engine", kKillPatience * 2, kill);
     gone = killed.has_value();
     if (!gone) {
       log::error("engine does not end",
@@ -206,7 +206,8 @@ asio::awaitable<void> CommandBody::State::ask_to_end(std::shared_ptr<State> self
     }
   }
   const auto run = [stop, polite] { return run_program(stop, polite); };
-  const Result<std::string> done = co_await self->setup.errands->run("stop_command", polite, run);
+  const Result<std::string> done =
+      co_await self->setup.blocking_pool->run("stop_command", polite, run);
   if (!done) {
     log::warning("stop_command failed; the engine is killed",
                  {{"model", self->setup.model}, {"error", done.error().message}});

@@ -162,8 +162,8 @@ asio::awaitable<Result<void>> ContainerBody::State::begin(std::shared_ptr<State>
     (void)run_program({runtime, "rm", "-f", name}, kToolPatience);  // Mostly there is none.
     return run_program(argv, patience);
   };
-  const Result<std::string> started =
-      co_await self->setup.errands->run("starting a container", patience + kToolPatience, run);
+  const Result<std::string> started = co_await self->setup.blocking_pool->run(
+      "starting a container", patience + kToolPatience, run);
   self->begun = true;
   Result<void> watched;
   if (started && self->asked) {
@@ -241,7 +241,7 @@ asio::awaitable<void> ContainerBody::State::clean_up(std::shared_ptr<State> self
     return Result<void>();
   };
   const Result<void> removed =
-      co_await self->setup.errands->run("removing a container", kToolPatience * 2, remove);
+      co_await self->setup.blocking_pool->run("removing a container", kToolPatience * 2, remove);
   if (!removed) {
     log::error("container cannot be removed",
                {{"container", self->name}, {"error", removed.error().message}});
@@ -264,8 +264,8 @@ asio::awaitable<void> ContainerBody::State::end(std::shared_ptr<State> self, Dur
       stop = {self->runtime, "stop", "-t", std::to_string(seconds), self->name};
     }
     const auto run = [stop, polite] { return run_program(stop, polite + kToolPatience); };
-    const Result<std::string> stopped =
-        co_await self->setup.errands->run("stopping a container", polite + kToolPatience * 2, run);
+    const Result<std::string> stopped = co_await self->setup.blocking_pool->run(
+        "stopping a container", polite + kToolPatience * 2, run);
     if (!stopped) {
       log::warning("container does not stop, and is removed",
                    {{"container", self->name}, {"error", stopped.error().message}});

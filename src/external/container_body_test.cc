@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "external/engine.h"
+#include "external/external_engine.h"
 #include "external/record.h"
 #include "external/run_program.h"
 #include "external/test_engine.h"
@@ -26,11 +26,11 @@ class ContainerBodyTest : public testing::Test {
  protected:
   ContainerBodyTest() {
     ::setenv("HEDDLE_TEST_CONTAINERS", containers_.path().c_str(), 1);
-    tools_.errands = std::make_shared<Errands>(4);
+    tools_.blocking_pool = std::make_shared<BlockingPool>(4);
   }
   ~ContainerBodyTest() override {
     engine_.reset();
-    tools_.errands->finish();
+    tools_.blocking_pool->finish();
   }
 
   void make(const std::vector<std::string>& flags, const std::string& image = "python3") {
@@ -41,7 +41,7 @@ class ContainerBodyTest : public testing::Test {
     config.command.clear();
     config.served_name = "alpha";
     config.env = {{"HEDDLE_TEST_GIVEN", "given"}};
-    engine_ = std::make_unique<Engine>(
+    engine_ = std::make_unique<ExternalEngine>(
         loop_.get_executor(), "org/m:1", config, false, tools_, [this](const std::string& how) {
           died_ = how;
         });
@@ -57,7 +57,7 @@ class ContainerBodyTest : public testing::Test {
   boost::asio::io_context loop_{1};
   EngineTools tools_{};
   std::optional<std::string> died_{};
-  std::unique_ptr<Engine> engine_{};
+  std::unique_ptr<ExternalEngine> engine_{};
 };
 
 TEST_F(ContainerBodyTest, RunsPausesAndRemovesIt) {
@@ -167,7 +167,7 @@ TEST_F(ContainerBodyTest, WorksWithPodman) {
   config.container.options = options;
   config.command.clear();
   config.served_name = "alpha";
-  engine_ = std::make_unique<Engine>(
+  engine_ = std::make_unique<ExternalEngine>(
       loop_.get_executor(), "podman-test", config, false, tools_, [](const std::string&) {});
   const auto started = run(loop_, engine_->start());
   ASSERT_TRUE(started.has_value()) << started.error().message;

@@ -24,7 +24,7 @@ void add_trouble(Error& error, const std::string& what, pid_t pid, const Result<
 Result<Saved> save_all(DeviceCheckpoint& checkpoint,
                        const std::vector<pid_t>& pids,
                        Duration lock_patience) {
-  Laps laps;
+  PhaseTimer timer;
   std::vector<pid_t> locked;
   std::vector<pid_t> saved;
   const auto undo = [&](Error error) {
@@ -48,33 +48,33 @@ Result<Saved> save_all(DeviceCheckpoint& checkpoint,
   if (locked.empty()) {
     return Error{Code::kFailedPrecondition, "none of its processes uses an accelerator"};
   }
-  laps.note("lock");
+  timer.note("lock");
   for (const pid_t pid : locked) {
     if (const Result<void> result = checkpoint.save(pid); !result) {
       return undo(of(pid, result.error()));
     }
     saved.push_back(pid);
   }
-  laps.note("save");
-  return Saved{.pids = std::move(saved), .phases = laps.phases()};
+  timer.note("save");
+  return Saved{.pids = std::move(saved), .phases = timer.phases()};
 }
 
 Result<std::vector<Phase>> restore_all(DeviceCheckpoint& checkpoint,
                                        const std::vector<pid_t>& pids) {
-  Laps laps;
+  PhaseTimer timer;
   for (const pid_t pid : pids) {
     if (const Result<void> result = checkpoint.restore(pid); !result) {
       return of(pid, result.error());
     }
   }
-  laps.note("restore");
+  timer.note("restore");
   for (const pid_t pid : pids) {
     if (const Result<void> result = checkpoint.unlock(pid); !result) {
       return of(pid, result.error());
     }
   }
-  laps.note("unlock");
-  return laps.phases();
+  timer.note("unlock");
+  return timer.phases();
 }
 
 }  // namespace heddle::external

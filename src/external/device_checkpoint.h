@@ -5,7 +5,7 @@
 
 #include "base/result.h"
 #include "base/time.h"
-#include "external/laps.h"
+#include "external/phase_timer.h"
 
 #include <sys/types.h>
 

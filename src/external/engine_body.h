@@ -12,7 +12,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "config/engine_config.h"
-#include "external/errands.h"
+#include "external/blocking_pool.h"
 #include "external/process_set.h"
 
 namespace heddle::external {
@@ -42,7 +42,7 @@ struct BodySetup {
   config::EngineConfig config{};
   Grouping grouping = Grouping::kMarked;
   std::string record_directory{};
-  std::shared_ptr<Errands> errands{};
+  std::shared_ptr<BlockingPool> blocking_pool{};
   /// Called once, on the loop, when it has ended by itself and nothing of it is left; not after
   /// end() was called.
   std::function<void(const std::string& how)> on_exit{};

@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::size_t kErrandThreads = 4;
+constexpr std::size_t kBlockingThreads = 4;
 constexpr Duration kLeftoverPatience = 10s;
 constexpr Duration kLookAgain = 2ms;
 /// Between looks whether an engine gets on.
@@ -64,7 +64,7 @@ class EngineHost::Impl : public std::enable_shared_from_this<EngineHost::Impl> {
       : executor_(executor),
         setup_(std::move(setup)),
         handlers_(std::move(handlers)),
-        errands_(std::make_shared<Errands>(kErrandThreads)),
+        blocking_pool_(std::make_shared<BlockingPool>(kBlockingThreads)),
         sampling_(executor),
         ending_(executor) {}
 
@@ -110,7 +110,7 @@ class EngineHost::Impl : public std::enable_shared_from_this<EngineHost::Impl> {
   struct Entry {
     HostedEngine hosted{};
     core::EngineLife life{};
-    std::unique_ptr<Engine> engine{};
+    std::unique_ptr<ExternalEngine> engine{};
     bool busy = false;                  ///< An operation other than stop() is under way.
     bool stopping = false;              ///< stop() is.
     std::optional<std::string> died{};  ///< By itself, and not said yet.
@@ -171,7 +171,7 @@ class EngineHost::Impl : public std::enable_shared_from_this<EngineHost::Impl> {
   EngineHostSetup setup_;
   Handlers handlers_;
   EngineTools tools_{};
-  std::shared_ptr<Errands> errands_;
+  std::shared_ptr<BlockingPool> blocking_pool_;
   core::EnginesCore core_{};
   std::map<ModelId, Entry> engines_{};  ///< Removed ones too, until nothing of them is left.
   core::Hearing<core::EnginesCore, core::EnginesEvent, core::EnginesCommand> hearing_{};
@@ -186,7 +186,7 @@ void EngineHost::Impl::prepare() {
       log::error("an engine of an earlier run is still there", {{"error", ended.error().message}});
     }
   }
-  tools_.errands = errands_;
+  tools_.blocking_pool = blocking_pool_;
   tools_.grouping = setup_.grouping.value_or(best_grouping());
   tools_.record_directory = setup_.record_directory;
   std::string meter = "host memory only";
@@ -251,7 +251,7 @@ void EngineHost::Impl::close() {
   for (auto& [model, entry] : engines_) {
     entry.engine.reset();
   }
-  errands_->finish();
+  blocking_pool_->finish();
 }
 
 void EngineHost::Impl::note(Entry& entry,
@@ -300,12 +300,13 @@ asio::awaitable<void> EngineHost::Impl::start(ModelId model, core::EngineLife li
   entry.died.reset();
   entry.trouble.clear();
   entry.busy = true;
-  entry.engine = std::make_unique<Engine>(executor_,
-                                          entry.hosted.name,
-                                          entry.hosted.config,
-                                          entry.hosted.accelerator && tools_.meter != nullptr,
-                                          tools_,
-                                          on_died);
+  entry.engine =
+      std::make_unique<ExternalEngine>(executor_,
+                                       entry.hosted.name,
+                                       entry.hosted.config,
+                                       entry.hosted.accelerator && tools_.meter != nullptr,
+                                       tools_,
+                                       on_died);
   const Instant began = steady_now();
   const Result<Holding> started = co_await entry.engine->start();
   if (closed_) {
@@ -433,7 +434,7 @@ void EngineHost::Impl::say_died(ModelId model) {
   Entry& entry = found->second;
   const std::string how = *std::exchange(entry.died, std::nullopt);
   // Not now: the engine's own code may be on the stack below.
-  std::shared_ptr<Engine> gone = std::move(entry.engine);
+  std::shared_ptr<ExternalEngine> gone = std::move(entry.engine);
   asio::post(executor_, [gone] {});
   hear(core::EngineExited{.model = model, .life = entry.life, .how = how});
 }

@@ -14,8 +14,8 @@
 #include "base/time.h"
 #include "config/engine_config.h"
 #include "core/engines_core.h"
-#include "external/engine.h"
-#include "external/laps.h"
+#include "external/external_engine.h"
+#include "external/phase_timer.h"
 
 namespace heddle::external {
 
@@ -43,7 +43,7 @@ struct Passage {
   Duration took{};
 };
 
-/// One host's engines that are not ours, live: core::EnginesCore decides, this does it and reports
+/// One host's external engines, live: core::EnginesCore decides, this does it and reports
 /// back. Loop thread only; the loop outlives it, and handlers (but for on_step) are never called
 /// from within a call to it.
 class EngineHost {

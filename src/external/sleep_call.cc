@@ -47,16 +47,16 @@ asio::awaitable<Result<void>> make(core::EngineAddress address,
                                    EngineKind kind,
                                    Result<std::vector<SleepCall>> calls,
                                    Duration patience,
-                                   Laps& laps) {
+                                   PhaseTimer& timer) {
   if (!calls) {
     co_return calls.error();
   }
   const Instant deadline = steady_now() + patience;
-  laps.skip();
+  timer.skip();
   for (const SleepCall& each : *calls) {
     const Result<HttpAnswer> answer =
         co_await http_call(address, each.call, deadline - steady_now());
-    laps.note(each.phase);
+    timer.note(each.phase);
     if (!answer) {
       co_return Error{answer.error().code, each.call.target + ": " + answer.error().message};
     }
@@ -111,16 +111,16 @@ asio::awaitable<Result<void>> put_to_sleep(core::EngineAddress address,
                                            EngineKind kind,
                                            SuspendLevel level,
                                            Duration patience,
-                                           Laps& laps) {
-  return make(std::move(address), kind, sleep_calls(kind, level), patience, laps);
+                                           PhaseTimer& timer) {
+  return make(std::move(address), kind, sleep_calls(kind, level), patience, timer);
 }
 
 asio::awaitable<Result<void>> wake_up(core::EngineAddress address,
                                       EngineKind kind,
                                       SuspendLevel level,
                                       Duration patience,
-                                      Laps& laps) {
-  return make(std::move(address), kind, wake_calls(kind, level), patience, laps);
+                                      PhaseTimer& timer) {
+  return make(std::move(address), kind, wake_calls(kind, level), patience, timer);
 }
 
 }  // namespace heddle::external

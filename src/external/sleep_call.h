@@ -9,7 +9,7 @@
 #include "base/time.h"
 #include "core/serving.h"
 #include "external/http_call.h"
-#include "external/laps.h"
+#include "external/phase_timer.h"
 #include "spec/engine.h"
 
 namespace heddle::external {
@@ -45,11 +45,11 @@ struct SleepCall {
                                                                 spec::EngineKind kind,
                                                                 spec::SuspendLevel level,
                                                                 Duration patience,
-                                                                Laps& laps);
+                                                                PhaseTimer& timer);
 [[nodiscard]] boost::asio::awaitable<Result<void>> wake_up(core::EngineAddress address,
                                                            spec::EngineKind kind,
                                                            spec::SuspendLevel level,
                                                            Duration patience,
-                                                           Laps& laps);
+                                                           PhaseTimer& timer);
 
 }  // namespace heddle::external

@@ -31,19 +31,19 @@ struct Ready : RunningEngine {
 
 struct SleepCallTest : testing::Test {
   Result<void> sleep(Ready& engine, EngineKind kind, SuspendLevel level) {
-    return run(engine.loop, put_to_sleep(engine.address, kind, level, 1min, laps));
+    return run(engine.loop, put_to_sleep(engine.address, kind, level, 1min, timer));
   }
   Result<void> wake(Ready& engine, EngineKind kind, SuspendLevel level, Duration patience = 1min) {
-    return run(engine.loop, wake_up(engine.address, kind, level, patience, laps));
+    return run(engine.loop, wake_up(engine.address, kind, level, patience, timer));
   }
   std::vector<std::string> phases() const {
     std::vector<std::string> names;
-    for (const Phase& phase : laps.phases()) {
+    for (const Phase& phase : timer.phases()) {
       names.push_back(phase.name);
     }
     return names;
   }
-  Laps laps{};
+  PhaseTimer timer{};
 };
 
 TEST_F(SleepCallTest, IsEachKindsOwn) {

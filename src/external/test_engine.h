@@ -153,13 +153,14 @@ class RunningEngine {
   explicit RunningEngine(const std::vector<std::string>& flags = {})
       : config(engine_config(scratch, flags)) {
     address = {.host = config.upstream.host, .port = config.upstream.port};
-    body = make_body(loop.get_executor(), {.model = "alpha", .config = config, .errands = errands});
+    body = make_body(loop.get_executor(),
+                     {.model = "alpha", .config = config, .blocking_pool = blocking_pool});
     HEDDLE_CHECK(run(loop, body->begin(1min)).has_value());
   }
 
   Scratch scratch{};
   boost::asio::io_context loop{1};
-  std::shared_ptr<Errands> errands = std::make_shared<Errands>(2);
+  std::shared_ptr<BlockingPool> blocking_pool = std::make_shared<BlockingPool>(2);
   config::EngineConfig config;
   core::EngineAddress address{};
   std::unique_ptr<EngineBody> body{};

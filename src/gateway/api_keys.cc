@@ -85,18 +85,18 @@ ApiKeys::ApiKeys(std::vector<Key> keys) : keys_(std::move(keys)) {
       std::none_of(keys_.begin(), keys_.end(), [](const Key& key) { return key.text.empty(); }));
 }
 
-std::optional<Guest> ApiKeys::admit(const Credentials& shown) const {
+std::optional<Principal> ApiKeys::admit(const Credentials& shown) const {
   if (keys_.empty()) {
-    return Guest{.role = config::Role::kAdmin};
+    return Principal{.role = config::Role::kAdmin};
   }
   const std::string text = shown_key(shown);
-  std::optional<Guest> guest;
+  std::optional<Principal> principal;
   for (const Key& key : keys_) {
     // Every key is compared, so that time does not tell which one was near.
     const bool equal = equal_in_constant_time(text, key.text);
-    guest = equal ? std::optional(key.guest) : guest;
+    principal = equal ? std::optional(key.principal) : principal;
   }
-  return guest;
+  return principal;
 }
 
 }  // namespace heddle::gateway

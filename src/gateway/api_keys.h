@@ -20,8 +20,8 @@ struct Credentials {
 class ApiKeys {
  public:
   struct Key {
-    std::string text{};  ///< Not empty.
-    Guest guest{};       ///< What who shows it may do.
+    std::string text{};     ///< Not empty.
+    Principal principal{};  ///< What who shows it may do.
   };
 
   /// No keys at all let everybody in.
@@ -29,7 +29,7 @@ class ApiKeys {
 
   /// Nothing for who stays out. Takes the same time whatever the keys are and wherever a wrong one
   /// differs.
-  [[nodiscard]] std::optional<Guest> admit(const Credentials& shown) const;
+  [[nodiscard]] std::optional<Principal> admit(const Credentials& shown) const;
 
  private:
   std::vector<Key> keys_;

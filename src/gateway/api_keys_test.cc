@@ -38,7 +38,7 @@ TEST(ApiKeys, AnythingElseStaysOut) {
 }
 
 TEST(ApiKeys, TellWhatTheirHoldersMayDo) {
-  const ApiKeys keys({{.text = "a", .guest = {.least_priority = 3}}, {.text = "b"}});
+  const ApiKeys keys({{.text = "a", .principal = {.least_priority = 3}}, {.text = "b"}});
   EXPECT_EQ(keys.admit({.api_key = "a"})->least_priority, 3);
   EXPECT_EQ(keys.admit({.api_key = "b"})->least_priority, INT32_MIN);
 }

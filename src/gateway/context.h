@@ -18,8 +18,8 @@
 #include "gateway/gateway_metrics.h"
 #include "gateway/grammar_trials.h"
 #include "gateway/http_exchange.h"
+#include "gateway/request_traces.h"
 #include "gateway/running_request.h"
-#include "gateway/stories.h"
 #include "gateway/task.h"
 #include "gateway/text_pool.h"
 #include "gateway/upstream.h"
@@ -34,7 +34,7 @@ struct Context {
   TextPool& pool;
   GrammarTrials& grammars;
   Catalog catalog;
-  Stories stories;
+  RequestTraces traces;
   GatewayMetrics metrics;
   config::Limits limits;
   std::string version;
@@ -46,7 +46,7 @@ struct Context {
   std::int64_t started_s;  ///< Seconds since 1970.
   bool draining = false;
   std::uint64_t last_request = 0;
-  std::unique_ptr<UpstreamPool> upstream;  ///< To engines that are not ours.
+  std::unique_ptr<UpstreamPool> upstream;  ///< To external engines.
   bool keys_asked = false;                 ///< Whether clients have to show a key of ours.
   RunningRequests live{};
   std::map<DeviceId, std::string> devices{};  ///< Names; see device_name().
@@ -56,7 +56,7 @@ struct Context {
 [[nodiscard]] std::int64_t wall_clock_ms();
 /// Names of the devices by id.
 [[nodiscard]] std::map<DeviceId, std::string> device_names(const core::Serving& serving);
-/// Where a model is: "cpu0"; of one that is cut, by rank, "cpu0+cpu1"; empty: nowhere.
+/// Where a model is: "cpu0"; of a sharded one, by rank, "cpu0+cpu1"; empty: nowhere.
 [[nodiscard]] std::string places_of(const core::ModelStatus& model,
                                     const std::map<DeviceId, std::string>& names);
 /// The name of one of them; empty for none. They are asked for once, as they stay what they are

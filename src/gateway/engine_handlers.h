@@ -12,7 +12,7 @@ namespace heddle::gateway {
 /// Where an engine listens, as a URL.
 [[nodiscard]] std::string engine_url(const config::EngineConfig& engine);
 
-/// GET /api/engines: the engines that are not ours, and what swapping them costs.
+/// GET /api/engines: the external engines, and what swapping them costs.
 Task<void> list_engines(std::shared_ptr<Context> context, HttpExchange& http, std::string id);
 
 /// GET /metrics?model=NAME: what the model's engine answers to GET /metrics. One that does not run

@@ -19,7 +19,7 @@
 
 namespace heddle::gateway {
 
-/// An engine that is not ours, on loopback, which does to each request what a test says. Each of
+/// An external engine, on loopback, which does to each request what a test says. Each of
 /// its connections has a thread.
 class FakeEngine {
  public:

@@ -36,7 +36,7 @@ class FakeServing final : public core::Serving {
   std::optional<Error> load_failure{};
   std::map<ModelId, core::Residency> residency{};
   std::vector<DeviceId> peers{};  ///< Of all models that are somewhere.
-  /// Where the engines that are not ours listen; nothing: they do not run yet.
+  /// Where the external engines listen; nothing: they do not run yet.
   std::optional<core::EngineAddress> engine{};
   std::vector<core::EngineStatus> engine_statuses{};
   std::vector<core::NotedDecision> noted{};
@@ -48,8 +48,8 @@ class FakeServing final : public core::Serving {
   std::set<ModelId> unloaded{};
   std::set<RequestId> cancelled{};
   std::vector<std::pair<RequestId, std::uint32_t>> finished_choices{};
-  std::vector<std::shared_ptr<core::ForeignRequest>> forwarded{};
-  std::set<RequestId> finished_foreign{};
+  std::vector<std::shared_ptr<core::ExternalRequest>> forwarded{};
+  std::set<RequestId> finished_external{};
   int retries = 0;
   std::set<ModelId> loaded{};
 
@@ -73,28 +73,28 @@ class FakeServing final : public core::Serving {
   }
   void cancel(RequestId request) override {
     sinks_.erase(request);
-    foreign_sinks_.erase(request);
+    external_sinks_.erase(request);
     change([&] { cancelled.insert(request); });
   }
-  void start_foreign(std::shared_ptr<core::ForeignRequest> request,
-                     std::shared_ptr<core::ForeignSink> sink) override {
-    foreign_sinks_[request->id] = std::move(sink);
+  void start_external(std::shared_ptr<core::ExternalRequest> request,
+                      std::shared_ptr<core::ExternalSink> sink) override {
+    external_sinks_[request->id] = std::move(sink);
     boost::asio::post(loop_, [this, id = request->id] { tell_ready(id); });
     change([&] { forwarded.push_back(std::move(request)); });
   }
-  void finish_foreign(RequestId request) override {
-    foreign_sinks_.erase(request);
-    change([&] { finished_foreign.insert(request); });
+  void finish_external(RequestId request) override {
+    external_sinks_.erase(request);
+    change([&] { finished_external.insert(request); });
   }
-  void retry_foreign(RequestId request) override {
+  void retry_external(RequestId request) override {
     change([&] { ++retries; });
     boost::asio::post(loop_, [this, request] {
       if (retries <= retries_max) {
         tell_ready(request);
-      } else if (const auto sink = foreign_sinks_.find(request); sink != foreign_sinks_.end()) {
+      } else if (const auto sink = external_sinks_.find(request); sink != external_sinks_.end()) {
         std::exchange(sink->second, nullptr)
             ->on_error({.code = Code::kUnavailable, .message = "the engine does not run"});
-        foreign_sinks_.erase(request);
+        external_sinks_.erase(request);
       }
     });
   }
@@ -152,8 +152,8 @@ class FakeServing final : public core::Serving {
     device.slow_steps = 3;
     device.overrun_steps = 2;
     device.copied_bytes = 500;
-    device.detoured_bytes = 200;
-    device.relayed_bytes = 90;
+    device.peer_load_bytes = 200;
+    device.peer_assist_bytes = 90;
     device.kept_bytes = 30;
     device.trouble = wrong.empty() ? "" : wrong.front();
     device.suspected = 6;
@@ -204,8 +204,8 @@ class FakeServing final : public core::Serving {
     return sinks_.at(request);
   }
   /// Of the request that was forwarded last. Loop thread.
-  [[nodiscard]] std::shared_ptr<core::ForeignSink> foreign_sink() {
-    return foreign_sinks_.at(forwarded.back()->id);
+  [[nodiscard]] std::shared_ptr<core::ExternalSink> external_sink() {
+    return external_sinks_.at(forwarded.back()->id);
   }
   /// Tells those who wait that the engine runs. Loop thread.
   void tell_all_ready() {
@@ -271,8 +271,8 @@ class FakeServing final : public core::Serving {
   }
 
   void tell_ready(RequestId id) {
-    const auto sink = foreign_sinks_.find(id);
-    if (sink != foreign_sinks_.end() && engine) {
+    const auto sink = external_sinks_.find(id);
+    if (sink != external_sinks_.end() && engine) {
       for (const auto& request : forwarded) {
         if (request->id == id) {
           request->device = DeviceId(0);
@@ -284,7 +284,7 @@ class FakeServing final : public core::Serving {
   }
 
   boost::asio::io_context& loop_;
-  std::map<RequestId, std::shared_ptr<core::ForeignSink>> foreign_sinks_{};
+  std::map<RequestId, std::shared_ptr<core::ExternalSink>> external_sinks_{};
   std::map<RequestId, std::shared_ptr<core::RequestSink>> sinks_{};
   std::mutex mutex_{};
   std::condition_variable changed_{};

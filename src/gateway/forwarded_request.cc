@@ -21,8 +21,8 @@ ForwardedRequest::ForwardedRequest(std::shared_ptr<Context> context,
       asker_(job.asker),
       places_(model_->queue.take(asker_.share, 1)),
       request_id_(request_id),
-      request_(std::make_shared<core::ForeignRequest>()),
-      inbox_(std::make_shared<ForeignInbox>(context_->loop)),
+      request_(std::make_shared<core::ExternalRequest>()),
+      inbox_(std::make_shared<ExternalInbox>(context_->loop)),
       load_limit_(load_limit(context_->limits, *model_->config.engine)) {
   request_->id = RequestId(++context_->last_request);
   request_->model = model_->id;
@@ -30,15 +30,15 @@ ForwardedRequest::ForwardedRequest(std::shared_ptr<Context> context,
   request_->times.arrived = context_->now();
   request_->deadline = request_->times.arrived + context_->limits.request_timeout;
   context_->live.push_back(*inbox_);
-  Story story{.tenant = asker_.tenant,
-              .request_id = request_id,
-              .model = model_->config.id,
-              .endpoint = job.endpoint,
-              .arrived_ms = wall_clock_ms(),
-              .streamed = job.events};
-  story.foreign = request_;
-  story_ = context_->stories.begin(std::move(story));
-  context_->serving->start_foreign(request_, inbox_);
+  RequestTrace trace{.tenant = asker_.tenant,
+                     .request_id = request_id,
+                     .model = model_->config.id,
+                     .endpoint = job.endpoint,
+                     .arrived_ms = wall_clock_ms(),
+                     .streamed = job.events};
+  trace.external = request_;
+  trace_ = context_->traces.begin(std::move(trace));
+  context_->serving->start_external(request_, inbox_);
 }
 
 ForwardedRequest::~ForwardedRequest() {
@@ -47,7 +47,7 @@ ForwardedRequest::~ForwardedRequest() {
   }
   if (!inbox_->over()) {
     if (forwarded_) {
-      context_->serving->finish_foreign(request_->id);
+      context_->serving->finish_external(request_->id);
     } else {
       context_->serving->cancel(request_->id);
     }
@@ -55,7 +55,7 @@ ForwardedRequest::~ForwardedRequest() {
   inbox_->unlink();
   const Instant now = context_->now();
   request_->times.finished = now;
-  StoryPart part = tell(*request_, device_name(*context_, request_->device));
+  TracePart part = tell(*request_, device_name(*context_, request_->device));
   part.prompt_tokens = usage_.prompt_tokens().value_or(0);
   part.cached_tokens = usage_.cached_tokens().value_or(0);
   part.completion_tokens = usage_.completion_tokens().value_or(0);
@@ -76,15 +76,15 @@ ForwardedRequest::~ForwardedRequest() {
        {"completion_tokens", part.completion_tokens},
        {"ms", std::chrono::duration<double, std::milli>(now - request_->times.arrived).count()},
        {"error", error_}});
-  story_->parts.push_back(std::move(part));
-  story_->status = status_;
-  story_->error = api::without_paths(error_);
-  story_->foreign.reset();
+  trace_->parts.push_back(std::move(part));
+  trace_->status = status_;
+  trace_->error = api::without_paths(error_);
+  trace_->external.reset();
 }
 
 void ForwardedRequest::retry() {
   forwarded_ = false;
-  context_->serving->retry_foreign(request_->id);
+  context_->serving->retry_external(request_->id);
 }
 
 Duration ForwardedRequest::check_time() {

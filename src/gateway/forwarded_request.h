@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "gateway/context.h"
-#include "gateway/foreign_inbox.h"
+#include "gateway/external_inbox.h"
 #include "gateway/forwarding.h"
 #include "gateway/usage_sniffer.h"
 
@@ -15,7 +15,7 @@ namespace heddle::gateway {
 /// given, as long as the engine may take to start if that is more.
 [[nodiscard]] Duration load_limit(const config::Limits& limits, const config::EngineConfig& engine);
 
-/// What the rest of the system knows of a request that is forwarded: the system behind, the story,
+/// What the rest of the system knows of a request that is forwarded: the system behind, the trace,
 /// the metrics. Whatever way the coroutine that holds it ends, so does the request. Loop thread.
 class ForwardedRequest {
  public:
@@ -27,7 +27,7 @@ class ForwardedRequest {
   ForwardedRequest(const ForwardedRequest&) = delete;
   ForwardedRequest& operator=(const ForwardedRequest&) = delete;
 
-  [[nodiscard]] const std::shared_ptr<ForeignInbox>& inbox() const { return inbox_; }
+  [[nodiscard]] const std::shared_ptr<ExternalInbox>& inbox() const { return inbox_; }
 
   /// The engine is asked now: the system behind has to be told when that ends.
   void forwarded() { forwarded_ = was_ready_ = true; }
@@ -53,10 +53,10 @@ class ForwardedRequest {
   Asker asker_;
   ModelQueue::Places places_;
   std::string request_id_;
-  std::shared_ptr<core::ForeignRequest> request_;
-  std::shared_ptr<ForeignInbox> inbox_;
+  std::shared_ptr<core::ExternalRequest> request_;
+  std::shared_ptr<ExternalInbox> inbox_;
   Duration load_limit_;
-  std::shared_ptr<Story> story_{};
+  std::shared_ptr<RequestTrace> trace_{};
   UsageSniffer usage_{};
   bool forwarded_ = false;
   bool was_ready_ = false;  ///< The engine was brought up in time.

@@ -100,7 +100,7 @@ class Forwarding {
   ForwardJob job_;
   ForwardedRequest live_;
   std::optional<api::ChunkWriter> chunks_{};  ///< Made when something is told of loading.
-  ForeignInbox& inbox_;
+  ExternalInbox& inbox_;
   core::EngineAddress address_{};  ///< Of the engine that is asked.
   std::string part_{};             ///< Of the body; not sent yet.
   Duration spoken_{};              ///< Age at which the client was last told something.

@@ -11,12 +11,12 @@
 
 namespace heddle::gateway {
 
-/// A client's request that an engine of somebody else's answers.
+/// A client's request that an external engine answers.
 struct ForwardJob {
   std::shared_ptr<CatalogModel> model{};
   UpstreamRequest request{};
   std::string name{};      ///< The model, as the client called it.
-  std::string endpoint{};  ///< For the story.
+  std::string endpoint{};  ///< For the trace.
   bool events = false;     ///< The client wants server-sent events, so it can be told of waiting.
   bool chat = false;       ///< They are chunks of a chat.
   std::int32_t priority = 0;

@@ -197,7 +197,7 @@ TEST_F(ForwardingTest, AClientThatHangsUpWhileItWaitsCancels) {
     ASSERT_TRUE(serving.wait([&] { return serving.forwarded.size() == 1; }));
   }
   EXPECT_TRUE(serving.wait([&] { return serving.cancelled.size() == 1; }));
-  EXPECT_TRUE(serving.finished_foreign.empty());
+  EXPECT_TRUE(serving.finished_external.empty());
 }
 
 TEST_F(ForwardingTest, WaitsForTheEngine) {
@@ -207,7 +207,7 @@ TEST_F(ForwardingTest, WaitsForTheEngine) {
   client.send(TestClient::request("POST", "/v1/chat/completions", chat()));
   ASSERT_TRUE(serving.wait([&] { return serving.forwarded.size() == 1; }));
   on_loop([&] {
-    serving.foreign_sink()->on_waiting(1s);
+    serving.external_sink()->on_waiting(1s);
     serving.engine = address();
     serving.tell_all_ready();
   });
@@ -302,7 +302,7 @@ TEST_F(ForwardingTest, TellsOfLoadingInTheReasoningOfChats) {
   TestClient client(port);
   client.send(TestClient::request("POST", "/v1/chat/completions", chat(true)));
   ASSERT_TRUE(serving.wait([&] { return serving.forwarded.size() == 1; }));
-  on_loop([&] { serving.foreign_sink()->on_waiting(0s); });
+  on_loop([&] { serving.external_sink()->on_waiting(0s); });
   client.read_head();
   const std::string first = client.read_chunk();
   ASSERT_TRUE(first.starts_with("data: ")) << first;
@@ -357,7 +357,7 @@ TEST_F(ForwardingTest, ARequestIsForwardedAgainWhenItsEngineDies) {
   client.send(TestClient::request("POST", "/v1/chat/completions", chat(true)));
   asked.get_future().wait();
   on_loop([&] {
-    serving.foreign_sink()->on_lost({.code = Code::kUnavailable, .message = "killed"});
+    serving.external_sink()->on_lost({.code = Code::kUnavailable, .message = "killed"});
     serving.tell_all_ready();
   });
   const TestResponse answer = client.read();
@@ -435,14 +435,14 @@ TEST_F(ForwardingTest, StoriesAndMetricsTellOfIt) {
   });
   call("POST", "/v1/chat/completions", chat(), "X-Request-Id: mine\r\n");
   ASSERT_TRUE(finished());
-  const nlohmann::json story = ask("GET", "/api/requests/mine");
-  EXPECT_EQ(story["model"], "far/away");
-  EXPECT_EQ(story["status"], 200);
-  EXPECT_EQ(story["running"], false);
-  EXPECT_EQ(story["parts"][0]["prompt_tokens"], 12);
-  EXPECT_EQ(story["parts"][0]["completion_tokens"], 34);
-  EXPECT_EQ(story["parts"][0]["device"], "cpu0");
-  EXPECT_TRUE(story["parts"][0]["phases"]["prefill_ms"].is_number());
+  const nlohmann::json trace = ask("GET", "/api/requests/mine");
+  EXPECT_EQ(trace["model"], "far/away");
+  EXPECT_EQ(trace["status"], 200);
+  EXPECT_EQ(trace["running"], false);
+  EXPECT_EQ(trace["parts"][0]["prompt_tokens"], 12);
+  EXPECT_EQ(trace["parts"][0]["completion_tokens"], 34);
+  EXPECT_EQ(trace["parts"][0]["device"], "cpu0");
+  EXPECT_TRUE(trace["parts"][0]["phases"]["prefill_ms"].is_number());
   const std::string text = call("GET", "/metrics").body;
   EXPECT_THAT(text, HasSubstr("vllm:generation_tokens_total{model_name=\"far/away\"} 34"));
   EXPECT_THAT(text, HasSubstr("vllm:time_to_first_token_seconds_count{model_name=\"far/away\"} 1"));

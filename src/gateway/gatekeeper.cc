@@ -72,23 +72,23 @@ Admission Gatekeeper::admit(const HttpHead& head) const {
   const Endpoint* endpoint = route ? &routing_->endpoints[*route] : nullptr;
   Admission admission{.headers = rules_->web.answer_headers(head, facts)};
   if (std::optional<api::ApiError> no = rules_->web.refuse(head, facts, endpoint)) {
-    admission.guest = std::move(*no);
+    admission.principal = std::move(*no);
   } else {
-    admission.guest = admit(facts, head, endpoint);
+    admission.principal = admit(facts, head, endpoint);
   }
   return admission;
 }
 
-api::Parsed<Guest> Gatekeeper::admit(const HeadFacts& facts,
-                                     const HttpHead& head,
-                                     const Endpoint* endpoint) const {
+api::Parsed<Principal> Gatekeeper::admit(const HeadFacts& facts,
+                                         const HttpHead& head,
+                                         const Endpoint* endpoint) const {
   // A preflight has no key; nothing is told to it but methods.
   if (head.method == "OPTIONS" || (endpoint != nullptr && endpoint->access == Access::kOpen)) {
-    return Guest{};
+    return Principal{};
   }
-  const std::optional<Guest> guest =
+  const std::optional<Principal> principal =
       rules_->keys.admit({.authorization = facts.authorization, .api_key = facts.api_key});
-  if (!guest) {
+  if (!principal) {
     return api::ApiError{.status = 401,
                          .message =
                              "no valid API key; send one of this server's as "
@@ -96,10 +96,10 @@ api::Parsed<Guest> Gatekeeper::admit(const HeadFacts& facts,
                          .type = "authentication_error",
                          .code = "invalid_api_key"};
   }
-  if (endpoint != nullptr && !may(guest->role, endpoint->access)) {
-    return wrong_role(guest->role, *endpoint);
+  if (endpoint != nullptr && !may(principal->role, endpoint->access)) {
+    return wrong_role(principal->role, *endpoint);
   }
-  return *guest;
+  return *principal;
 }
 
 }  // namespace heddle::gateway

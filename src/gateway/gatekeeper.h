@@ -23,9 +23,9 @@ class Gatekeeper {
   [[nodiscard]] Admission admit(const HttpHead& head) const;
 
  private:
-  [[nodiscard]] api::Parsed<Guest> admit(const HeadFacts& facts,
-                                         const HttpHead& head,
-                                         const Endpoint* endpoint) const;
+  [[nodiscard]] api::Parsed<Principal> admit(const HeadFacts& facts,
+                                             const HttpHead& head,
+                                             const Endpoint* endpoint) const;
 
   std::shared_ptr<const Routing> routing_;
   struct Rules {

@@ -101,13 +101,13 @@ ApiKeys api_keys(const config::Config& config, const SipKey& secret) {
   std::vector<ApiKeys::Key> keys;
   for (const config::ApiKey& known : config.api_keys) {
     const Digest digest = siphash(secret, std::as_bytes(std::span(known.key)));
-    Guest guest{.role = known.role,
-                .name = known.name,
-                .tenant = std::to_string(digest.high) + "." + std::to_string(digest.low)};
+    Principal principal{.role = known.role,
+                        .name = known.name,
+                        .tenant = std::to_string(digest.high) + "." + std::to_string(digest.low)};
     if (known.priority) {
-      guest.least_priority = static_cast<std::int32_t>(*known.priority);
+      principal.least_priority = static_cast<std::int32_t>(*known.priority);
     }
-    keys.push_back({.text = known.key, .guest = std::move(guest)});
+    keys.push_back({.text = known.key, .principal = std::move(principal)});
   }
   return ApiKeys(std::move(keys));
 }
@@ -134,7 +134,7 @@ class Gateway::Impl {
             .pool = pool_,
             .grammars = grammars_,
             .catalog = Catalog(loop, pool_, options.open_text),
-            .stories = Stories(options.stories_max),
+            .traces = RequestTraces(options.traces_max),
             .metrics = GatewayMetrics(metrics),
             .limits = {},
             .version = options.version,

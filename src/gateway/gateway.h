@@ -40,7 +40,7 @@ class Gateway {
     std::size_t text_threads = 2;
     Duration comment_interval = 5s;   ///< Between comments in a stream that waits.
     std::size_t backlog_max = 16384;  ///< Tokens that may wait for a slow client.
-    std::size_t stories_max = 1000;   ///< Requests whose story is kept.
+    std::size_t traces_max = 1000;    ///< Requests whose trace is kept.
   };
 
   /// Begins to accept on `config.listen`, with TLS where it says so. `loop`, `serving` and

@@ -67,7 +67,7 @@ void GatewayMetrics::token_gap(const std::string& model, Duration gap) {
 }
 
 void GatewayMetrics::ended(const std::string& model,
-                           const StoryPart& part,
+                           const TracePart& part,
                            std::string_view reason) {
   ModelSeries& series = of_model_[model];
   const auto count = [&](Metrics::Counter& counter, const char* name, const char* help, auto n) {
@@ -303,18 +303,22 @@ void GatewayMetrics::publish_engine(const core::EngineStatus& engine,
 
 /// What came over which way, and, of a GPU, what is not ours.
 void GatewayMetrics::publish_links(const core::DeviceStatus& device) {
-  for (const auto& [way, bytes] : {std::pair("own", device.copied_bytes - device.detoured_bytes),
-                                   std::pair("peer", device.detoured_bytes)}) {
+  for (const auto& [way, bytes] : {std::pair("own", device.copied_bytes - device.peer_load_bytes),
+                                   std::pair("peer", device.peer_load_bytes)}) {
     count_up_to("heddle_worker_copied_bytes_total",
                 "Bytes of images that were copied to the device, over its own link to the host or "
                 "over other GPUs'.",
                 {{"device", device.name}, {"link", way}},
                 bytes);
   }
-  count_up_to("heddle_worker_relayed_bytes_total",
+  count_up_to("heddle_worker_peer_assist_bytes_total",
               "Bytes of images that were copied over the device's link for other GPUs.",
               {{"device", device.name}},
-              device.relayed_bytes);
+              device.peer_assist_bytes);
+  count_up_to("heddle_worker_relayed_bytes_total",  // Old name.
+              "The same as heddle_worker_peer_assist_bytes_total, by the old name.",
+              {{"device", device.name}},
+              device.peer_assist_bytes);
   metrics_.set("heddle_worker_kept_bytes",
                "Bytes of images that stay mapped for models that are not on the device now.",
                {{"device", device.name}},

@@ -8,7 +8,7 @@
 
 #include "base/metrics.h"
 #include "core/serving.h"
-#include "gateway/stories.h"
+#include "gateway/request_traces.h"
 
 namespace heddle::gateway {
 
@@ -23,7 +23,7 @@ class GatewayMetrics {
   /// A step brought further tokens of a request, `gap` after the ones before.
   void token_gap(const std::string& model, Duration gap);
   /// A request to the system behind has ended. `reason` is stop, length, abort or error.
-  void ended(const std::string& model, const StoryPart& part, std::string_view reason);
+  void ended(const std::string& model, const TracePart& part, std::string_view reason);
 
   /// Forgets a model that was removed.
   void forget(const std::string& model) {

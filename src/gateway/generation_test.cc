@@ -161,9 +161,9 @@ TEST_F(GenerationTest, AClientThatHangsUpWhileItWaitsIsCancelled) {
     EXPECT_TRUE(serving.wait([&] { return serving.cancelled.size() == before + 1; })) << stream;
   }
   TestClient client(port);
-  const json story = json::parse(client.call("GET", "/api/requests").body)["requests"][0];
-  EXPECT_EQ(story["status"], 499);
-  EXPECT_EQ(story["running"], false);
+  const json trace = json::parse(client.call("GET", "/api/requests").body)["requests"][0];
+  EXPECT_EQ(trace["status"], 499);
+  EXPECT_EQ(trace["running"], false);
 }
 
 TEST_F(GenerationTest, AClientThatHangsUpInTheStreamIsCancelled) {
@@ -242,14 +242,14 @@ TEST_F(GenerationTest, TheStoryIsTold) {
       "POST", "/v1/chat/completions", chat_body(R"("max_tokens":2)"), "X-Request-Id: tale\r\n");
   const std::string answer_id = json::parse(response.body)["id"];
   for (const std::string& id : {std::string("tale"), answer_id}) {
-    const json story = json::parse(call("GET", "/api/requests/" + id).body);
-    EXPECT_EQ(story["id"], "tale");
-    EXPECT_EQ(story["status"], 200);
-    EXPECT_EQ(story["model"], "tiny");
-    EXPECT_EQ(story["parts"][0]["device"], "cpu0");
-    EXPECT_EQ(story["parts"][0]["completion_tokens"], 2);
-    EXPECT_EQ(story["parts"][0]["finish_reasons"], json::array({"length"}));
-    EXPECT_TRUE(story["parts"][0]["phases"]["total_ms"].is_number());
+    const json trace = json::parse(call("GET", "/api/requests/" + id).body);
+    EXPECT_EQ(trace["id"], "tale");
+    EXPECT_EQ(trace["status"], 200);
+    EXPECT_EQ(trace["model"], "tiny");
+    EXPECT_EQ(trace["parts"][0]["device"], "cpu0");
+    EXPECT_EQ(trace["parts"][0]["completion_tokens"], 2);
+    EXPECT_EQ(trace["parts"][0]["finish_reasons"], json::array({"length"}));
+    EXPECT_TRUE(trace["parts"][0]["phases"]["total_ms"].is_number());
   }
   EXPECT_EQ(call("GET", "/api/requests/none").status, 404);
 }

@@ -59,7 +59,7 @@ struct Routing {
 [[nodiscard]] std::vector<Endpoint> log_endpoints();
 /// The page for browsers, under /ui/.
 [[nodiscard]] std::vector<Endpoint> web_endpoints();
-/// Health, version, metrics, devices, stories, and the text at "/".
+/// Health, version, metrics, devices, request traces, and the text at "/".
 [[nodiscard]] std::vector<Endpoint> status_endpoints();
 
 }  // namespace heddle::gateway

@@ -316,10 +316,10 @@ std::optional<api::ApiError> Connection::let_in(bool has_body) {
   Admission answer = shared_->gatekeeper(
       {.method = request_.method, .path = request_.path, .headers = request_.headers});
   request_.answer_headers = std::move(answer.headers);
-  if (auto* turned_away = std::get_if<api::ApiError>(&answer.guest)) {
+  if (auto* turned_away = std::get_if<api::ApiError>(&answer.principal)) {
     return std::move(*turned_away);
   }
-  request_.guest = std::move(std::get<Guest>(answer.guest));
+  request_.principal = std::move(std::get<Principal>(answer.principal));
   if (is_kept_room_for) {
     shared_->table.move(*this, State::kBusy);
   } else if (!shared_->table.begin(*this,

@@ -17,10 +17,10 @@ Task<Result<void>> HttpExchange::begin_stream(std::string content_type) {
 Asker asker_of(const HttpRequest& request) {
   const std::string& peer = request.peer;
   const bool local = peer.starts_with("127.") || peer == "::1" || peer.starts_with("::ffff:127.");
-  const bool alike = request.guest.tenant.empty() && local;
-  return {.tenant = request.guest.tenant,
+  const bool alike = request.principal.tenant.empty() && local;
+  return {.tenant = request.principal.tenant,
           .share = alike ? std::string() : request.client(),
-          .name = request.guest.name.empty() ? request.client() : request.guest.name};
+          .name = request.principal.name.empty() ? request.client() : request.principal.name};
 }
 
 std::optional<std::string> query_value(std::string_view query, std::string_view name) {

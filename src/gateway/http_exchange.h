@@ -15,11 +15,11 @@
 namespace heddle::gateway {
 
 /// What a client may do who was let in.
-struct Guest {
+struct Principal {
   config::Role role = config::Role::kInference;
   std::string name{};                       ///< Of its key, for people; may be empty.
   std::int32_t least_priority = INT32_MIN;  ///< The most urgent that its requests can be.
-  /// Stands for its key, without telling it, in digits; empty where no key is asked for. Guests
+  /// Stands for its key, without telling it, in digits; empty where no key is asked for. Principals
   /// with different ones share no cached prefixes.
   std::string tenant{};
 };
@@ -41,18 +41,18 @@ struct HttpRequest {
   std::string body{};
   std::string request_id{};     ///< The client's x-request-id where it is sane, else drawn.
   HttpFields answer_headers{};  ///< Further ones of every answer to it.
-  Guest guest{};
+  Principal principal{};
   std::string peer{};  ///< The client's address, without the port; empty where it has left.
 
   /// Who has to share with others: one key, or, where no key is asked for, one address.
   [[nodiscard]] const std::string& client() const {
-    return guest.tenant.empty() ? peer : guest.tenant;
+    return principal.tenant.empty() ? peer : principal.tenant;
   }
 };
 
 /// Whose a request is, for as long as it runs and is told of.
 struct Asker {
-  std::string tenant{};  ///< Guest::tenant.
+  std::string tenant{};  ///< Principal::tenant.
   std::string share{};   ///< Who shares with others; empty where clients are not told apart.
   std::string name{};    ///< For people.
 };

@@ -98,7 +98,7 @@ class HttpParser {
   bool until_end_ = false;
 };
 
-/// Fills all of a request but its body, its id and its guest.
+/// Fills all of a request but its body, its id and its principal.
 class RequestParser final : public HttpParser {
  public:
   RequestParser(HttpRequest& request, Bounds bounds) : HttpParser(bounds), request_(request) {}

@@ -28,8 +28,8 @@ struct HttpHead {
 
 /// Whether a request may come in.
 struct Admission {
-  api::Parsed<Guest> guest{};  ///< Who it is from, or why it is turned away.
-  HttpFields headers{};        ///< HttpRequest::answer_headers, of the refusal too.
+  api::Parsed<Principal> principal{};  ///< Who it is from, or why it is turned away.
+  HttpFields headers{};                ///< HttpRequest::answer_headers, of the refusal too.
 };
 
 /// HTTP/1.1 on any number of addresses: keep-alive, pipelining, limits of size and time, and word

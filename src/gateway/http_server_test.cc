@@ -63,10 +63,10 @@ class HttpServerTest : public testing::Test {
         options,
         [](const HttpHead& head) -> Admission {
           if (head.path == "/closed") {
-            return {.guest = api::ApiError{.status = 401, .message = "no"},
+            return {.principal = api::ApiError{.status = 401, .message = "no"},
                     .headers = {{"X-Of-All", "yes"}}};
           }
-          return {.guest = Guest{}, .headers = {{"X-Of-All", "yes"}}};
+          return {.principal = Principal{}, .headers = {{"X-Of-All", "yes"}}};
         },
         [this](HttpExchange& http) { return echo(http, loop, gone); });
     ASSERT_TRUE(started) << started.error().message;

@@ -58,8 +58,8 @@ TEST_F(InferenceTest, UsageSaysHowMuchOfThePromptWasCached) {
   EXPECT_EQ(plain["usage"]["prompt_tokens_details"]["cached_tokens"], 10) << "of two prompts";
   const json response = ask("POST", "/v1/responses", R"({"model":"tiny","input":"hi"})");
   EXPECT_EQ(response["usage"]["input_tokens_details"]["cached_tokens"], 5);
-  const json stories = ask("GET", "/api/requests");
-  EXPECT_EQ(stories["requests"][0]["parts"][0]["cached_tokens"], 5) << stories;
+  const json traces = ask("GET", "/api/requests");
+  EXPECT_EQ(traces["requests"][0]["parts"][0]["cached_tokens"], 5) << traces;
 }
 
 TEST_F(InferenceTest, ARequestMayHaveASaltOfItsOwn) {

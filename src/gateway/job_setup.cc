@@ -199,7 +199,7 @@ GenerationJob new_job(Context& context,
               .model = model,
               .fingerprint = context.fingerprint};
   job.request_id = request.request_id;
-  job.least_priority = request.guest.least_priority;
+  job.least_priority = request.principal.least_priority;
   job.asker = asker_of(request);
   job.endpoint = request.path;
   return job;

@@ -91,7 +91,7 @@ void LiveRequests::start() {
       }
     });
   });
-  begin_story();
+  begin_trace();
   for (std::size_t i = 0; i < places_; ++i) {
     start_next();
   }
@@ -104,16 +104,16 @@ void LiveRequests::start_next() {
   }
 }
 
-void LiveRequests::begin_story() {
-  Story story{.tenant = job_.asker.tenant,
-              .request_id = job_.request_id,
-              .answer_id = job_.head.id,
-              .model = job_.model->config.id,
-              .endpoint = job_.endpoint,
-              .arrived_ms = wall_clock_ms(),
-              .streamed = job_.params.stream};
-  story.records.assign(records_.begin(), records_.end());
-  story_ = context_->stories.begin(std::move(story));
+void LiveRequests::begin_trace() {
+  RequestTrace trace{.tenant = job_.asker.tenant,
+                     .request_id = job_.request_id,
+                     .answer_id = job_.head.id,
+                     .model = job_.model->config.id,
+                     .endpoint = job_.endpoint,
+                     .arrived_ms = wall_clock_ms(),
+                     .streamed = job_.params.stream};
+  trace.records.assign(records_.begin(), records_.end());
+  trace_ = context_->traces.begin(std::move(trace));
 }
 
 void LiveRequests::cancel() {
@@ -143,7 +143,7 @@ LiveRequests::~LiveRequests() {
     if (record.times.finished == Instant{}) {
       record.times.finished = context_->now();
     }
-    const StoryPart part = tell(record, device_name(*context_, record.device));
+    const TracePart part = tell(record, device_name(*context_, record.device));
     const bool whole = status_ == 200 && error_.empty();
     std::string reason = status_ == 499 ? "abort" : "error";
     if (whole) {
@@ -152,11 +152,11 @@ LiveRequests::~LiveRequests() {
                    : std::string(api::finish_name(record.finished[0]));
     }
     context_->metrics.ended(job_.model->config.id, part, reason);
-    story_->parts.push_back(part);
+    trace_->parts.push_back(part);
   }
-  story_->status = status_;
-  story_->error = api::without_paths(error_);
-  story_->records.clear();
+  trace_->status = status_;
+  trace_->error = api::without_paths(error_);
+  trace_->records.clear();
   log::info("request ended",
             {{"request", job_.request_id},
              {"model", job_.model->config.id},

@@ -39,7 +39,7 @@ struct GenerationJob {
 };
 
 /// The requests to the system behind that a client's request became, and the text of their answers.
-/// Whatever way the coroutine that holds it ends, what still runs is cancelled, and the story is
+/// Whatever way the coroutine that holds it ends, what still runs is cancelled, and the trace is
 /// told to its end. Loop thread.
 class LiveRequests : public std::enable_shared_from_this<LiveRequests> {
  public:
@@ -78,7 +78,7 @@ class LiveRequests : public std::enable_shared_from_this<LiveRequests> {
   /// What to tell a client who waits.
   [[nodiscard]] std::string waiting_for() const;
 
-  /// How it ended, for the story: the HTTP status and what went wrong.
+  /// How it ended, for the trace: the HTTP status and what went wrong.
   void end(int status, std::string error = {});
 
  private:
@@ -86,7 +86,7 @@ class LiveRequests : public std::enable_shared_from_this<LiveRequests> {
 
   void start_next();
   void cancel();
-  void begin_story();
+  void begin_trace();
   static void note_cached(core::RequestRecord& record, const core::TokenEvent& event);
   [[nodiscard]] bool dispatched() const;
 
@@ -95,7 +95,7 @@ class LiveRequests : public std::enable_shared_from_this<LiveRequests> {
   ModelQueue::Places held_{};
   std::shared_ptr<TokenInbox> inbox_;
   std::vector<std::shared_ptr<core::RequestRecord>> records_{};
-  std::shared_ptr<Story> story_{};
+  std::shared_ptr<RequestTrace> trace_{};
   std::vector<Answer> answers_{};  ///< Prompt by prompt, choice by choice.
   std::size_t open_ = 0;           ///< Answers that have not ended.
   std::size_t places_ = 0;         ///< Of the model's queue, which it has.

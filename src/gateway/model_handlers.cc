@@ -34,7 +34,7 @@ std::string_view state_name(core::Residency residency) {
   return "unloaded";
 }
 
-/// The same of an engine that is not ours.
+/// The same of an external engine.
 std::string_view state_name(core::EngineState state) {
   switch (state) {
     case core::EngineState::kStarting:
@@ -177,7 +177,7 @@ std::string command_line(const config::EngineConfig& engine) {
 
 Task<void> running(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   // Command lines have paths, and perhaps secrets.
-  const bool tells = http.request().guest.role == config::Role::kAdmin;
+  const bool tells = http.request().principal.role == config::Role::kAdmin;
   spec::JsonWriter json;
   json.begin_object().key("running").begin_array();
   for (const core::ModelStatus& status : context->serving->models()) {

@@ -45,7 +45,7 @@ ForwardJob new_forward_job(const Context& context,
                  .target = target_of(std::move(path), request),
                  .headers = forwarded_headers(context, request)};
   job.asker = asker_of(request);
-  job.priority = std::max(0, request.guest.least_priority);
+  job.priority = std::max(0, request.principal.least_priority);
   return job;
 }
 
@@ -65,7 +65,7 @@ ForwardJob inference_job(const Context& context,
   expect_answer(job, request.path, facts);
   const std::int64_t asked =
       std::clamp<std::int64_t>(facts.priority.value_or(0), INT32_MIN, INT32_MAX);
-  job.priority = std::max(static_cast<std::int32_t>(asked), request.guest.least_priority);
+  job.priority = std::max(static_cast<std::int32_t>(asked), request.principal.least_priority);
   return job;
 }
 

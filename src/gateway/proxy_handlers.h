@@ -12,7 +12,7 @@
 
 namespace heddle::gateway {
 
-/// What to forward, if the request names a model that an engine of somebody else's serves.
+/// What to forward, if the request names a model that an external engine serves.
 [[nodiscard]] std::optional<ForwardJob> forward_job(const Context& context,
                                                     const HttpRequest& request);
 

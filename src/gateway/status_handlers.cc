@@ -16,7 +16,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr std::size_t kStoriesListed = 100;
+constexpr std::size_t kTracesListed = 100;
 
 Task<void> health(std::shared_ptr<Context>, HttpExchange& http, std::string) {
   co_await respond_json(http, R"({"status":"ok"})");
@@ -81,7 +81,8 @@ void write_residents(spec::JsonWriter& json, const core::DeviceStatus& device) {
   for (const core::ResidentStatus& resident : device.residents) {
     json.begin_object().key("model").string(resident.model);
     json.key("residency").string(residency_name(resident.residency));
-    json.key("foreign").boolean(resident.foreign);
+    json.key("external").boolean(resident.external);
+    json.key("foreign").boolean(resident.external);  // Old name.
     json.key("weights_pages").integer(resident.weights_pages);
     json.key("kv_pages").integer(resident.kv_pages);
     json.key("requests_running").integer(resident.requests_running).end_object();
@@ -122,8 +123,10 @@ Task<void> devices(std::shared_ptr<Context> context, HttpExchange& http, std::st
     json.key("slow_steps").integer(device.slow_steps);
     json.key("overrun_steps").integer(device.overrun_steps);
     json.key("copied_bytes").integer(device.copied_bytes);
-    json.key("detoured_bytes").integer(device.detoured_bytes);
-    json.key("relayed_bytes").integer(device.relayed_bytes);
+    json.key("peer_load_bytes").integer(device.peer_load_bytes);
+    json.key("detoured_bytes").integer(device.peer_load_bytes);  // Old name.
+    json.key("peer_assist_bytes").integer(device.peer_assist_bytes);
+    json.key("relayed_bytes").integer(device.peer_assist_bytes);  // Old name.
     json.key("kept_bytes").integer(device.kept_bytes);
     if (device.others_bytes) {
       json.key("others_bytes").integer(*device.others_bytes);
@@ -139,35 +142,36 @@ Task<void> devices(std::shared_ptr<Context> context, HttpExchange& http, std::st
   co_await respond_json(http, std::move(json).take());
 }
 
-/// A story as it is now: what still runs is told from its records.
-std::string tell_json(const Context& context, const Story& story) {
-  if (story.records.empty() && !story.foreign) {
-    return story_json(story);
+/// A trace as it is now: what still runs is told from its records.
+std::string tell_json(const Context& context, const RequestTrace& trace) {
+  if (trace.records.empty() && !trace.external) {
+    return trace_json(trace);
   }
-  Story told = story;
+  RequestTrace told = trace;
   const std::map<DeviceId, std::string> names = device_names(*context.serving);
   const auto tell_part = [&](const auto& request) {
     const auto found = request.device ? names.find(*request.device) : names.end();
     told.parts.push_back(tell(request, found == names.end() ? "" : found->second));
   };
-  for (const auto& record : story.records) {
+  for (const auto& record : trace.records) {
     tell_part(*record);
   }
-  if (story.foreign) {
-    tell_part(*story.foreign);
+  if (trace.external) {
+    tell_part(*trace.external);
   }
-  return story_json(told);
+  return trace_json(told);
 }
 
 /// An admin sees all of them, everybody else their own.
-Stories::Whose whose(const HttpRequest& request) {
-  return request.guest.role == config::Role::kAdmin ? Stories::Whose()
-                                                    : Stories::Whose(request.guest.tenant);
+RequestTraces::Whose whose(const HttpRequest& request) {
+  return request.principal.role == config::Role::kAdmin
+             ? RequestTraces::Whose()
+             : RequestTraces::Whose(request.principal.tenant);
 }
 
-Task<void> request_story(std::shared_ptr<Context> context, HttpExchange& http, std::string id) {
-  const Story* story = context->stories.find(id, whose(http.request()));
-  if (story == nullptr) {
+Task<void> request_trace(std::shared_ptr<Context> context, HttpExchange& http, std::string id) {
+  const RequestTrace* trace = context->traces.find(id, whose(http.request()));
+  if (trace == nullptr) {
     api::ApiError error =
         api::invalid_request("id", "request \"" + id + "\" is not among the last that were served");
     error.status = 404;
@@ -175,14 +179,14 @@ Task<void> request_story(std::shared_ptr<Context> context, HttpExchange& http, s
     co_await respond_error(http, std::move(error));
     co_return;
   }
-  co_await respond_json(http, tell_json(*context, *story));
+  co_await respond_json(http, tell_json(*context, *trace));
 }
 
-Task<void> request_stories(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
+Task<void> request_traces(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   std::string json = R"({"requests":[)";
-  for (const Story* story : context->stories.latest(kStoriesListed, whose(http.request()))) {
+  for (const RequestTrace* trace : context->traces.latest(kTracesListed, whose(http.request()))) {
     json += json.back() == '[' ? "" : ",";
-    json += tell_json(*context, *story);
+    json += tell_json(*context, *trace);
   }
   co_await respond_json(http, json + "]}");
 }
@@ -243,8 +247,8 @@ std::vector<Endpoint> status_endpoints() {
           {{"GET", "/api/engines"}, Access::kMetrics, list_engines},
           {{"GET", "/api/decisions"}, Access::kAdmin, list_decisions},
           {{"GET", "/api/forecasts"}, Access::kMetrics, list_forecasts},
-          {{"GET", "/api/requests"}, Access::kInference, request_stories},
-          {{"GET", "/api/requests/{id}"}, Access::kInference, request_story}};
+          {{"GET", "/api/requests"}, Access::kInference, request_traces},
+          {{"GET", "/api/requests/{id}"}, Access::kInference, request_trace}};
 }
 
 }  // namespace heddle::gateway

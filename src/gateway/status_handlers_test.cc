@@ -74,7 +74,8 @@ TEST_F(StatusHandlersTest, CountersOfOthersGrowByWhatIsNew) {
         "heddle_worker_overrun_steps_total{device=\"cpu0\"} 2\n",
         "heddle_worker_copied_bytes_total{device=\"cpu0\",link=\"own\"} 300\n",
         "heddle_worker_copied_bytes_total{device=\"cpu0\",link=\"peer\"} 200\n",
-        "heddle_worker_relayed_bytes_total{device=\"cpu0\"} 90\n",
+        "heddle_worker_peer_assist_bytes_total{device=\"cpu0\"} 90\n",
+        "heddle_worker_relayed_bytes_total{device=\"cpu0\"} 90\n",  // Old name.
         "heddle_device_others_bytes{device=\"cpu0\"} 1000\n"}) {
     EXPECT_THAT(metrics, HasSubstr(line));
   }
@@ -90,9 +91,11 @@ TEST_F(StatusHandlersTest, DevicesShowPagesByKindOfLease) {
   EXPECT_EQ(devices["devices"][0]["slow_steps"], 3);
   EXPECT_EQ(devices["devices"][0]["overrun_steps"], 2);
   EXPECT_EQ(devices["devices"][0]["copied_bytes"], 500);
-  EXPECT_EQ(devices["devices"][0]["detoured_bytes"], 200);
+  EXPECT_EQ(devices["devices"][0]["peer_load_bytes"], 200);
+  EXPECT_EQ(devices["devices"][0]["detoured_bytes"], 200);  // Old name.
   EXPECT_EQ(devices["devices"][0]["kept_bytes"], 30);
-  EXPECT_EQ(devices["devices"][0]["relayed_bytes"], 90);
+  EXPECT_EQ(devices["devices"][0]["peer_assist_bytes"], 90);
+  EXPECT_EQ(devices["devices"][0]["relayed_bytes"], 90);  // Old name.
   EXPECT_EQ(devices["devices"][0]["others_bytes"], 1000);
   EXPECT_EQ(devices["host"]["pages_total"], 50);
 }
@@ -103,7 +106,8 @@ TEST_F(StatusHandlersTest, DevicesShowWhoseThePagesAre) {
   ASSERT_EQ(models.size(), 1U);
   EXPECT_EQ(models[0]["model"], "tiny");
   EXPECT_EQ(models[0]["residency"], "serving");
-  EXPECT_EQ(models[0]["foreign"], false);
+  EXPECT_EQ(models[0]["external"], false);
+  EXPECT_EQ(models[0]["foreign"], false);  // Old name.
   EXPECT_EQ(models[0]["weights_pages"], 12);
   EXPECT_EQ(models[0]["kv_pages"], 20);
   EXPECT_EQ(models[0]["requests_running"], 2);

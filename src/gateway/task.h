@@ -22,8 +22,8 @@ struct TaskLinks {
   std::coroutine_handle<> waiter{};  ///< Goes on when this one has ended.
 };
 
-/// A foreign exception has left a coroutine, which is a bug, as nothing of ours lets one out: logs
-/// it and aborts.
+/// An exception of a library has left a coroutine, which is a bug, as nothing of ours lets one out:
+/// logs it and aborts.
 [[noreturn]] void abort_on_exception() noexcept;
 
 /// Whose turn it is when something has come: a coroutine that is suspended. Dropped without

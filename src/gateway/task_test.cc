@@ -25,22 +25,22 @@ Task<int> answer(asio::io_context& loop, bool known) {
   return known ? Task<int>(7) : answer_later(loop);
 }
 
-Task<void> ask(asio::io_context& loop, std::string& story) {
+Task<void> ask(asio::io_context& loop, std::string& seen) {
   const int known = co_await answer(loop, true);
-  story += std::to_string(known) + " ";
+  seen += std::to_string(known) + " ";
   const int later = co_await answer(loop, false);
-  story += std::to_string(later);
+  seen += std::to_string(later);
   co_await nothing_to_wait_for();
-  story += " end";
+  seen += " end";
 }
 
 TEST(Task, WaitsForOthersAndForOperations) {
   asio::io_context loop(1);
-  std::string story;
-  spawn(loop, ask(loop, story));
-  EXPECT_EQ(story, "") << "runs from the loop, not from within spawn()";
+  std::string seen;
+  spawn(loop, ask(loop, seen));
+  EXPECT_EQ(seen, "") << "runs from the loop, not from within spawn()";
   loop.run();
-  EXPECT_EQ(story, "7 42 end");
+  EXPECT_EQ(seen, "7 42 end");
 }
 
 Task<int> count_down(int from) {
@@ -65,53 +65,53 @@ TEST(Task, GivesBackWhatOthersGaveIt) {
 
 /// Tells of its end.
 struct Witness {
-  explicit Witness(std::string& where) : story(where) {}
+  explicit Witness(std::string& where) : seen(where) {}
   Witness(const Witness&) = delete;
   Witness& operator=(const Witness&) = delete;
-  ~Witness() { story += "gone "; }
-  std::string& story;
+  ~Witness() { seen += "gone "; }
+  std::string& seen;
 };
 
-Task<void> wait_for_ever(asio::io_context& loop, std::string& story) {
-  const Witness witness(story);
+Task<void> wait_for_ever(asio::io_context& loop, std::string& seen) {
+  const Witness witness(seen);
   asio::steady_timer timer(loop, asio::steady_timer::time_point::max());
   co_await timer.async_wait(kAwait);
-  story += "woken ";
+  seen += "woken ";
 }
 
-Task<void> wait_for_that(asio::io_context& loop, std::string& story) {
-  const Witness witness(story);
-  co_await wait_for_ever(loop, story);
-  story += "woken ";
+Task<void> wait_for_that(asio::io_context& loop, std::string& seen) {
+  const Witness witness(seen);
+  co_await wait_for_ever(loop, seen);
+  seen += "woken ";
 }
 
 TEST(Task, EndsWithTheLoopWhatItAwaitsFirst) {
-  std::string story;
+  std::string seen;
   {
     asio::io_context loop(1);
-    spawn(loop, wait_for_that(loop, story));
+    spawn(loop, wait_for_that(loop, seen));
     loop.poll();
-    EXPECT_EQ(story, "");
+    EXPECT_EQ(seen, "");
   }
-  EXPECT_EQ(story, "gone gone ");
+  EXPECT_EQ(seen, "gone gone ");
 }
 
 TEST(Task, EndsWithALoopThatNeverRan) {
-  std::string story;
+  std::string seen;
   {
     asio::io_context loop(1);
-    spawn(loop, wait_for_that(loop, story));
+    spawn(loop, wait_for_that(loop, seen));
   }
-  EXPECT_EQ(story, "") << "its body had not begun";
+  EXPECT_EQ(seen, "") << "its body had not begun";
 }
 
 TEST(Task, IsDroppedUnawaited) {
   asio::io_context loop(1);
-  std::string story;
+  std::string seen;
   {
-    const Task<void> never = wait_for_that(loop, story);
+    const Task<void> never = wait_for_that(loop, seen);
   }
-  EXPECT_EQ(story, "");
+  EXPECT_EQ(seen, "");
 }
 
 Task<std::unique_ptr<int>> give() {

@@ -36,7 +36,7 @@ class ForwardingTest : public GatewayTest {
 
   /// The one request has been handed over and its sink given back.
   [[nodiscard]] bool finished(std::size_t count = 1) {
-    return serving.wait([&] { return serving.finished_foreign.size() == count; });
+    return serving.wait([&] { return serving.finished_external.size() == count; });
   }
 
   static std::string chat(bool stream = false, const std::string& model = "far") {

@@ -48,7 +48,7 @@ class TlsFrontTest : public testing::Test {
     auto started = HttpServer::listen(
         loop,
         options,
-        [](const HttpHead& /*head*/) { return Admission{.guest = Guest{}}; },
+        [](const HttpHead& /*head*/) { return Admission{.principal = Principal{}}; },
         [this](HttpExchange& http) { return answer(http); });
     ASSERT_TRUE(started) << started.error().message;
     server = std::move(started).value();
@@ -278,7 +278,7 @@ TEST_F(TlsFrontTest, AnAddressMayStayPlain) {
     auto started = HttpServer::listen(
         loop,
         both,
-        [](const HttpHead& /*head*/) { return Admission{.guest = Guest{}}; },
+        [](const HttpHead& /*head*/) { return Admission{.principal = Principal{}}; },
         [this](HttpExchange& http) { return answer(http); });
     ASSERT_TRUE(started) << started.error().message;
     server = std::move(started).value();

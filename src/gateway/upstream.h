@@ -15,7 +15,7 @@
 #include "gateway/http_exchange.h"
 #include "gateway/task.h"
 
-/// The HTTP client of the gateway: requests to engines that are not ours.
+/// The HTTP client of the gateway: requests to external engines.
 namespace heddle::gateway {
 
 using namespace std::chrono_literals;

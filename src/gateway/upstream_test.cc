@@ -226,17 +226,17 @@ TEST_F(Upstream, AnswersBeforeTheRequestIsReadAreTaken) {
 Task<void> wait_and_close(asio::io_context& loop,
                           UpstreamPool& pool,
                           std::uint16_t port,
-                          std::string& story) {
+                          std::string& seen) {
   const UpstreamRequest request{.target = "/x"};
   const auto engine = pool.exchange({.host = "localhost", .port = port});
   const Result<void> sent = co_await engine->send(request);
-  story += sent ? "sent " : sent.error().message;
+  seen += sent ? "sent " : sent.error().message;
   const auto none = co_await engine->receive(1ms);
-  story += none && *none == UpstreamExchange::News::kNone ? "none " : "? ";
+  seen += none && *none == UpstreamExchange::News::kNone ? "none " : "? ";
   asio::steady_timer timer(loop, 1ms);
   timer.async_wait([&engine](const auto&) { engine->close(); });
   const auto closed = co_await engine->receive(10s);
-  story += !closed && closed.error().code == Code::kCancelled ? "closed" : "?";
+  seen += !closed && closed.error().code == Code::kCancelled ? "closed" : "?";
 }
 
 TEST_F(Upstream, WaitsWithPatienceAndHangsUpAtOnce) {
@@ -245,10 +245,10 @@ TEST_F(Upstream, WaitsWithPatienceAndHangsUpAtOnce) {
     hung_up.set_value(peer.hung_up());
     return false;
   });
-  std::string story;
-  spawn(loop, wait_and_close(loop, pool, engine.port(), story));
+  std::string seen;
+  spawn(loop, wait_and_close(loop, pool, engine.port(), seen));
   loop.run();
-  EXPECT_EQ(story, "sent none closed");
+  EXPECT_EQ(seen, "sent none closed");
   EXPECT_TRUE(hung_up.get_future().get());
 }
 

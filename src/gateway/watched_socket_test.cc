@@ -19,21 +19,21 @@ class WatchedSocketTest : public testing::Test {
   WatchedSocketTest() {
     tcp::acceptor acceptor(loop, {asio::ip::address_v4::loopback(), 0});
     peer.connect(acceptor.local_endpoint());
-    watched = std::make_shared<WatchedSocket>(
-        loop, acceptor.accept(), [this] { story += "unexpected "; });
+    watched =
+        std::make_shared<WatchedSocket>(loop, acceptor.accept(), [this] { seen += "unexpected "; });
   }
   ~WatchedSocketTest() override { watched->close(); }
 
   void send(const std::string& text) { peer.send(asio::buffer(text)); }
-  /// Lets the loop do what it can until the story has grown by `words` words.
+  /// Lets the loop do what it can until `seen` has grown by `words` words.
   void run_for(int words) {
     for (const std::size_t wanted = told() + static_cast<std::size_t>(words); told() < wanted;) {
       loop.restart();
-      ASSERT_GT(loop.run_one(), 0U) << story;
+      ASSERT_GT(loop.run_one(), 0U) << seen;
     }
   }
   [[nodiscard]] std::size_t told() const {
-    return static_cast<std::size_t>(std::count(story.begin(), story.end(), ' '));
+    return static_cast<std::size_t>(std::count(seen.begin(), seen.end(), ' '));
   }
 
   Task<void> read() {
@@ -41,8 +41,8 @@ class WatchedSocketTest : public testing::Test {
     char bytes[100];
     boost::system::error_code failure;
     const std::size_t count = watched->read_some(asio::buffer(bytes), failure);
-    story += stirred ? "stirred:" : "woken:";
-    story += failure ? "nothing " : std::string(bytes, count) + " ";
+    seen += stirred ? "stirred:" : "woken:";
+    seen += failure ? "nothing " : std::string(bytes, count) + " ";
   }
 
   Task<void> write(std::string text) {
@@ -54,10 +54,10 @@ class WatchedSocketTest : public testing::Test {
         co_await watched->writable();
       }
     }
-    story += failure ? "failed " : "written ";
+    seen += failure ? "failed " : "written ";
   }
 
-  std::string story{};
+  std::string seen{};
   asio::io_context loop{1};
   tcp::socket peer{loop};
   std::shared_ptr<WatchedSocket> watched{};
@@ -66,14 +66,14 @@ class WatchedSocketTest : public testing::Test {
 TEST_F(WatchedSocketTest, LetsAReaderWait) {
   spawn(loop, read());
   loop.poll();
-  EXPECT_EQ(story, "");
+  EXPECT_EQ(seen, "");
   send("one");
   run_for(1);
-  EXPECT_EQ(story, "stirred:one ");
+  EXPECT_EQ(seen, "stirred:one ");
   peer.close();
   spawn(loop, read());
   run_for(1);
-  EXPECT_EQ(story, "stirred:one stirred:nothing ");
+  EXPECT_EQ(seen, "stirred:one stirred:nothing ");
 }
 
 TEST_F(WatchedSocketTest, TellsOnceOfWhatNobodyWaitsFor) {
@@ -82,22 +82,22 @@ TEST_F(WatchedSocketTest, TellsOnceOfWhatNobodyWaitsFor) {
   run_for(1);
   send("two");
   loop.poll();
-  EXPECT_EQ(story, "unexpected ");
+  EXPECT_EQ(seen, "unexpected ");
   spawn(loop, read());
   run_for(1);
-  EXPECT_EQ(story, "unexpected stirred:onetwo ");
+  EXPECT_EQ(seen, "unexpected stirred:onetwo ");
 }
 
 TEST_F(WatchedSocketTest, AReaderThatIsWokenLeavesTheWaitToTheNext) {
   spawn(loop, read());
   loop.poll();
   watched->wake();
-  EXPECT_EQ(story, "woken:nothing ");
+  EXPECT_EQ(seen, "woken:nothing ");
   spawn(loop, read());
   loop.poll();
   send("one");
   run_for(1);
-  EXPECT_EQ(story, "woken:nothing stirred:one ");
+  EXPECT_EQ(seen, "woken:nothing stirred:one ");
 }
 
 TEST_F(WatchedSocketTest, AReaderGoesOnWhenItIsClosed) {
@@ -105,24 +105,24 @@ TEST_F(WatchedSocketTest, AReaderGoesOnWhenItIsClosed) {
   loop.poll();
   watched->close();
   run_for(1);
-  EXPECT_EQ(story, "stirred:nothing ");
+  EXPECT_EQ(seen, "stirred:nothing ");
 }
 
 TEST_F(WatchedSocketTest, WhatIsMoreThanAReaderTakesAtOnceIsThereForTheNext) {
   send(std::string(250, 'x'));
   for (const std::size_t count : {100U, 100U, 50U}) {
-    story.clear();
+    seen.clear();
     spawn(loop, read());
     run_for(1);
-    EXPECT_EQ(story, "stirred:" + std::string(count, 'x') + " ");
+    EXPECT_EQ(seen, "stirred:" + std::string(count, 'x') + " ");
   }
-  story.clear();
+  seen.clear();
   spawn(loop, read());
   loop.poll();
-  EXPECT_EQ(story, "");
+  EXPECT_EQ(seen, "");
   send("y");
   run_for(1);
-  EXPECT_EQ(story, "stirred:y ");
+  EXPECT_EQ(seen, "stirred:y ");
 }
 
 TEST_F(WatchedSocketTest, AHangUpThatComesWithTextIsHeardOfAfterIt) {
@@ -131,20 +131,20 @@ TEST_F(WatchedSocketTest, AHangUpThatComesWithTextIsHeardOfAfterIt) {
   send("last");
   peer.close();
   run_for(1);
-  EXPECT_EQ(story, "stirred:last ");
+  EXPECT_EQ(seen, "stirred:last ");
   watched->watch();
   run_for(1);
-  EXPECT_EQ(story, "stirred:last unexpected ");
+  EXPECT_EQ(seen, "stirred:last unexpected ");
   spawn(loop, read());
   run_for(1);
-  EXPECT_EQ(story, "stirred:last unexpected stirred:nothing ");
+  EXPECT_EQ(seen, "stirred:last unexpected stirred:nothing ");
 }
 
 TEST_F(WatchedSocketTest, AWriterGoesOnWhenThereIsRoomAgain) {
   const std::string text(32U << 20U, 'x');
   spawn(loop, write(text));
   loop.poll();
-  EXPECT_EQ(story, "");
+  EXPECT_EQ(seen, "");
   std::size_t come = 0;
   std::string bytes(1U << 20U, '\0');
   while (come < text.size()) {
@@ -153,7 +153,7 @@ TEST_F(WatchedSocketTest, AWriterGoesOnWhenThereIsRoomAgain) {
     come += peer.read_some(asio::buffer(bytes));
   }
   run_for(told() == 0 ? 1 : 0);
-  EXPECT_EQ(story, "written ");
+  EXPECT_EQ(seen, "written ");
 }
 
 TEST_F(WatchedSocketTest, AWriterGoesOnWhenItIsClosed) {
@@ -161,19 +161,19 @@ TEST_F(WatchedSocketTest, AWriterGoesOnWhenItIsClosed) {
   loop.poll();
   watched->close();
   run_for(1);
-  EXPECT_EQ(story, "failed ");
+  EXPECT_EQ(seen, "failed ");
 }
 
 TEST_F(WatchedSocketTest, TheLoopEndsWhereNobodyWaits) {
   spawn(loop, read());
   send("one");
   loop.run();
-  EXPECT_EQ(story, "stirred:one ");
+  EXPECT_EQ(seen, "stirred:one ");
   watched->watch();
   watched->close();
   loop.restart();
   loop.run();
-  EXPECT_EQ(story, "stirred:one unexpected ");
+  EXPECT_EQ(seen, "stirred:one unexpected ");
 }
 
 TEST(WatchedSocket, RemembersWhatCameForWhoeverAsksNext) {

@@ -29,7 +29,7 @@ struct MapSample {
   double unmap = 0;  ///< [s]
 };
 
-/// A decode step without its recording, beside the same one replayed.
+/// A decode step without its CUDA graph, beside the same one replayed.
 struct UnrecordedSample {
   std::int64_t rows = 0;
   std::int64_t context = 0;  ///< Of each sequence.
@@ -55,10 +55,10 @@ struct Calibration {
 
 /// Measures a device by what a worker's own executor does on it: copies of the model's image, the
 /// mapping of pages, prefills and decode steps of several sizes; on a GPU larger ones, the same
-/// decode steps without recordings, and operations by themselves. Uses the calling thread and those
-/// of the device; of a GPU it takes the memory, and pins as much of the host's as the model has.
-/// `progress` is told the part that is done. kResourceExhausted where the memory does not hold the
-/// model twice and some KV; else what loading the checkpoint or making the device gives.
+/// decode steps without CUDA graphs, and operations by themselves. Uses the calling thread and
+/// those of the device; of a GPU it takes the memory, and pins as much of the host's as the model
+/// has. `progress` is told the part that is done. kResourceExhausted where the memory does not hold
+/// the model twice and some KV; else what loading the checkpoint or making the device gives.
 Result<Calibration> calibrate(const CalibrationOptions& options,
                               const std::function<void(double)>& progress);
 

@@ -72,7 +72,7 @@ TEST(CoRunning, AProcessThatEndsIsNotWaitedFor) {
   EXPECT_THAT(samples.error().message, HasSubstr("has ended"));
 }
 
-/// Two processes of one GPU that is emulated: it knows no time, but memory and recordings.
+/// Two processes of one GPU that is emulated: it knows no time, but memory and CUDA graphs.
 TEST(CoRunningGpu, TwoProcessesShareOne) {
   ::setenv("HEDDLE_CUDA_DRIVER", HEDDLE_CUDA_EMULATOR_LIBRARY, 1);
   ::setenv("HEDDLE_CUDA_EMULATOR", "memory=24MiB,granularity=65536", 1);

@@ -135,8 +135,8 @@ std::vector<PageId> DeviceBench::some_pages(std::int64_t count) const {
 }
 
 Result<Duration> DeviceBench::copy(ModelId model, const std::function<Result<void>()>& meanwhile) {
-  const Result<void> kept = carry_out(core::KeepRecordings{
-      .pages = worker::DeviceExecutor::most_recording_pages(*device_, std::ssize(pool_))});
+  const Result<void> kept = carry_out(core::KeepGraphs{
+      .pages = worker::DeviceExecutor::most_graph_pages(*device_, std::ssize(pool_))});
   if (!kept) {
     return kept.error();
   }

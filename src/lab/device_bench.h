@@ -66,8 +66,8 @@ class DeviceBench {
   /// they are.
   [[nodiscard]] std::vector<PageId> some_pages(std::int64_t count) const;
 
-  /// Copies the image to the device, where recordings have their pages from then on; `meanwhile` is
-  /// called again and again until it is there.
+  /// Copies the image to the device, where CUDA graphs have their pages from then on; `meanwhile`
+  /// is called again and again until it is there.
   Result<Duration> copy(ModelId model, const std::function<Result<void>()>& meanwhile);
   Result<void> close(ModelId model);
 

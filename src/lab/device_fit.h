@@ -46,7 +46,7 @@ struct DeviceFit {
                                                                  const std::string& name);
 
 /// Rows of tables for people, the head first: links and pages, steps and engines side by side with
-/// what the fit says, and of GPUs what recordings are worth and operations by themselves.
+/// what the fit says, and of GPUs what CUDA graphs are worth and operations by themselves.
 [[nodiscard]] std::vector<std::vector<std::string>> link_table(const Calibration& measured);
 [[nodiscard]] std::vector<std::vector<std::string>> unrecorded_table(const Calibration& measured);
 [[nodiscard]] std::vector<std::vector<std::string>> op_table(const Calibration& measured);

@@ -7,7 +7,7 @@
 
 namespace heddle::lab {
 
-/// What the ranks of a model that is cut over devices take to exchange data.
+/// What the ranks of a model that is sharded over devices take to exchange data.
 struct ExchangeTimes {
   std::int64_t ranks = 1;
   double meet = 0;    ///< Once, however little it is [s].

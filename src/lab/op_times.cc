@@ -18,7 +18,7 @@ namespace {
 using device::Buffer;
 using ops::DType;
 
-constexpr std::int64_t kRecorded = 10;  ///< Of an operation in one recording.
+constexpr std::int64_t kRecorded = 10;  ///< Of an operation in one CUDA graph.
 constexpr std::int64_t kBlockTokens = 16;
 constexpr std::int64_t kTokens[] = {1, 16, 128, 512, 2048};
 constexpr std::int64_t kHeadTokensMax = 32;  ///< As many rows of logits the engine makes at once.

@@ -29,7 +29,7 @@ struct OpLimits {
 };
 
 /// Times the products of a layer, the head, and attention over prompts and in decode steps, in the
-/// shapes of `model`: each many times in one recording, whose replays count, so that the host's
+/// shapes of `model`: each many times in one CUDA graph, whose replays count, so that the host's
 /// share does not. Over memory beside the device's pages, which is given back; what it has no
 /// memory for is left out. kFailedPrecondition where the device does not record.
 Result<std::vector<OpSample>> time_ops(device::Device& device,

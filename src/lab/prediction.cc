@@ -46,7 +46,7 @@ twin::TwinDevice twin_device(const agent::DeviceSetup& device,
           .map_page = measured.fit.map_page};
 }
 
-/// Of a model that is cut, what its rank 0 computes and exchanges.
+/// Of a sharded model, what its rank 0 computes and exchanges.
 twin::StepTimes step_of(const manager::ConfiguredModel& model, const Measured& measured) {
   if (model.shards.empty()) {
     return step_times(measured.fit, shape_of(measured.calibration.model));
@@ -82,10 +82,10 @@ Result<twin::TwinSetup> twin_setup(const LabPolicy& policy,
     if (const std::optional<Error> failure = model.failure()) {
       return *failure;
     }
-    if (model.foreign()) {
-      return Error{.code = Code::kInvalidArgument,
-                   .message = model.config.id +
-                              ": what an engine that is not ours will do cannot be predicted"};
+    if (model.external()) {
+      return Error{
+          .code = Code::kInvalidArgument,
+          .message = model.config.id + ": what an external engine will do cannot be predicted"};
     }
     const Measured& measured = constants.at(model.config.id);
     setup.models.push_back({.model = {.id = model.id,

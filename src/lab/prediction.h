@@ -21,7 +21,7 @@ namespace heddle::lab {
 struct Measured {
   Calibration calibration{};
   DeviceFit fit{};
-  ExchangeTimes exchange{};  ///< Of a model that is cut over devices.
+  ExchangeTimes exchange{};  ///< Of a sharded model.
 };
 
 /// The constants of an experiment's devices, by model name: of its first device, which the others

@@ -21,7 +21,7 @@ constexpr std::array<KindTraits, kLeaseKinds> kTraits{{
     {"kv_reserve", RevokeClass::kR2},
     {"kv_cached", RevokeClass::kR1},
     {"shard_pipe", RevokeClass::kR2},
-    {"foreign", RevokeClass::kR3},
+    {"foreign", RevokeClass::kR3},  // Old name.
     {"prealloc", RevokeClass::kR0},
     {"overhead", RevokeClass::kNever},
     {"image", RevokeClass::kR1},

@@ -36,7 +36,7 @@ enum class LeaseKind : std::uint8_t {
   kKvReserve,      ///< A right to pages that R0 and R1 leases hold; backed by none itself.
   kKvCached,       ///< Cached prefixes that no running request uses.
   kShardPipe,      ///< A pipeline stage's weights, until the pipeline is consolidated.
-  kForeign,        ///< An engine that is not ours, as a whole.
+  kExternal,       ///< An external engine, as a whole.
   kPrealloc,       ///< Pages an allocator keeps at hand.
   kOverhead,       ///< Context, workspace, graphs, activations, communicators.
   kImage,          ///< A weight image in the host cache.
@@ -114,7 +114,7 @@ class Ledger {
  public:
   /// Adds an empty pool; `pool` is new and pages >= 0.
   void add_pool(PoolId pool, std::int64_t pages);
-  /// Grows or shrinks a pool: a foreign engine takes physical pages away, or gives them back.
+  /// Grows or shrinks a pool: an external engine takes physical pages away, or gives them back.
   Result<void> resize_pool(PoolId pool, std::int64_t pages);
 
   /// Reserves pages in all the pools of `demands` (distinct, one or more, pages >= 0), or in none.

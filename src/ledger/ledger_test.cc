@@ -112,7 +112,7 @@ TEST(Ledger, AReserveOverlapsWhatIsRevocableAndNothingElse) {
 TEST(Ledger, APoolShrinksOnlyToWhatIsReserved) {
   Ledger ledger;
   ledger.add_pool(kDevice0, 10);
-  ASSERT_TRUE(reserve(ledger, LeaseKind::kForeign, kDevice0, 4));
+  ASSERT_TRUE(reserve(ledger, LeaseKind::kExternal, kDevice0, 4));
   EXPECT_FALSE(ledger.resize_pool(kDevice0, 3));
   EXPECT_TRUE(ledger.resize_pool(kDevice0, 4));
   EXPECT_EQ(ledger.usage(kDevice0).free, 0);
@@ -135,7 +135,7 @@ TEST(Ledger, NamesAndClassesOfAllKinds) {
                                      "kv_reserve",
                                      "kv_cached",
                                      "shard_pipe",
-                                     "foreign",
+                                     "foreign",  // Old name.
                                      "prealloc",
                                      "overhead",
                                      "image"));

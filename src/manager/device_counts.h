@@ -25,8 +25,8 @@ inline void add_counts(const agent::Agent& agent, core::DeviceStatus& device) {
   device.slow_steps = stats.slow_steps;
   device.overrun_steps = stats.overrun_steps;
   device.copied_bytes = stats.copied_bytes;
-  device.detoured_bytes = stats.detoured_bytes;
-  device.relayed_bytes = stats.relayed_bytes;
+  device.peer_load_bytes = stats.peer_load_bytes;
+  device.peer_assist_bytes = stats.peer_assist_bytes;
   device.kept_bytes = stats.kept_bytes;
 }
 

@@ -12,12 +12,12 @@ inline void add_lent(const external::EngineHost& host, core::DeviceStatus& devic
   if (host.usage(device.id)) {
     return;  // A device of engines alone.
   }
-  auto& foreign = device.usage.by_kind.at(static_cast<std::size_t>(ledger::LeaseKind::kForeign));
+  auto& external = device.usage.by_kind.at(static_cast<std::size_t>(ledger::LeaseKind::kExternal));
   for (const core::EngineStatus& engine : host.engines()) {
     if (engine.device == device.id && device.up) {
       device.usage.total += engine.reserved_pages;
-      foreign.reserved += engine.reserved_pages;
-      foreign.held += std::min(engine.held_pages, engine.reserved_pages);
+      external.reserved += engine.reserved_pages;
+      external.held += std::min(engine.held_pages, engine.reserved_pages);
     }
   }
 }

@@ -19,7 +19,7 @@
 #include "manager/core_logs.h"
 #include "manager/decision_log.h"
 #include "manager/device_counts.h"
-#include "manager/foreign_requests.h"
+#include "manager/external_requests.h"
 #include "manager/gpu_watch.h"
 #include "manager/lent_pages.h"
 #include "manager/load_records.h"
@@ -58,7 +58,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
         .on_event = [this](core::ManagerEvent event) { hear_engines(std::move(event)); },
         .on_borrow = [this](const core::Borrow& borrow) { agent_->carry_out(borrow); },
         .on_repay = [this](const core::Repay& repay) { agent_->carry_out(repay); },
-        .silent_since = [this](ModelId model) { return foreign_.silent_since(model); }};
+        .silent_since = [this](ModelId model) { return external_.silent_since(model); }};
     if (logs_.engines() != nullptr) {
       engine_handlers.on_step = [this](Instant at, const auto& event, const auto& commands) {
         logs_.engines()->write(core::log_entry(at, event, commands));
@@ -145,8 +145,8 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     hear_soon(arrived);
   }
 
-  void start_foreign(std::shared_ptr<core::ForeignRequest> request,
-                     std::shared_ptr<core::ForeignSink> sink) {
+  void start_external(std::shared_ptr<core::ExternalRequest> request,
+                      std::shared_ptr<core::ExternalSink> sink) {
     if (request->times.arrived == Instant{}) {
       request->times.arrived = steady_now();
     }
@@ -154,19 +154,19 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
                                        .model = request->model,
                                        .priority = request->priority,
                                        .deadline = request->deadline};
-    foreign_.add(std::move(request), std::move(sink));
+    external_.add(std::move(request), std::move(sink));
     hear(arrived);
   }
 
-  void finish_foreign(RequestId request) {
-    if (const auto entry = foreign_.remove(request)) {
+  void finish_external(RequestId request) {
+    if (const auto entry = external_.remove(request)) {
       entry->request->times.finished = steady_now();
       hear(core::RequestFinished{.request = request, .ttft = entry->request->times.ttft()});
     }
   }
 
-  void retry_foreign(RequestId request) {
-    ForeignRequests::Entry* entry = foreign_.find(request);
+  void retry_external(RequestId request) {
+    ExternalRequests::Entry* entry = external_.find(request);
     if (entry != nullptr && entry->forwarded) {
       entry->forwarded = false;
       ++entry->request->restarts;
@@ -193,7 +193,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   }
 
   void cancel(RequestId request) {
-    if (requests_.remove(request).has_value() || foreign_.remove(request).has_value()) {
+    if (requests_.remove(request).has_value() || external_.remove(request).has_value()) {
       hear_soon(core::RequestCancelled{.request = request});
     }
   }
@@ -287,7 +287,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   void hear_engines(core::ManagerEvent event) {
     if (const auto* said = std::get_if<core::EngineSaid>(&event)) {
       if (said->news == core::EngineNews::kLost) {
-        for (const ForeignRequests::Entry& entry : foreign_.lose(said->model)) {
+        for (const ExternalRequests::Entry& entry : external_.lose(said->model)) {
           entry.sink->on_lost(said->reason);
         }
       } else if (said->news == core::EngineNews::kServing) {
@@ -341,7 +341,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   }
 
   void fail(RequestId request, const Error& error) {
-    if (const std::optional<ForeignRequests::Entry> entry = foreign_.remove(request)) {
+    if (const std::optional<ExternalRequests::Entry> entry = external_.remove(request)) {
       entry->request->times.finished = steady_now();
       entry->sink->on_error(error);
       return;
@@ -356,7 +356,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     registry_.assign(std::move(models));
     std::vector<agent::HostModel> hosted;
     for (const ConfiguredModel& model : registry_.models()) {
-      if (model.foreign()) {
+      if (model.external()) {
         continue;
       }
       if (!model.host) {
@@ -386,11 +386,11 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   // ---- Commands out ----
 
   void execute(const core::LoadOn& order) {
-    const bool foreign = engines_->hosts(order.model);
+    const bool external = engines_->hosts(order.model);
     const std::optional<Instant> wanted =
-        foreign ? foreign_.waits_since(order.model) : requests_.waits_since(order.model);
+        external ? external_.waits_since(order.model) : requests_.waits_since(order.model);
     switches_.ordered(order.device, order.model, steady_now(), wanted);
-    if (foreign) {
+    if (external) {
       switches_.told(order.device, order.model, steady_now());
       engines_->carry_out(order);
     } else {
@@ -404,7 +404,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   void execute(const core::FormGroup& form) { agent_->carry_out(form); }
 
   void execute(const core::Dispatch& command) {
-    if (ForeignRequests::Entry* entry = foreign_.find(command.request)) {
+    if (ExternalRequests::Entry* entry = external_.find(command.request)) {
       forward(*entry, command.device);
       return;
     }
@@ -425,7 +425,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   }
 
   void execute(const core::Hold& command) {
-    if (ForeignRequests::Entry* entry = foreign_.find(command.request)) {
+    if (ExternalRequests::Entry* entry = external_.find(command.request)) {
       entry->held = true;
       entry->request->times.note_load(steady_now());
       std::shared_ptr(entry->sink)->on_waiting(Duration{});
@@ -442,7 +442,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   }
 
   /// The engine runs: its request's exchange may begin.
-  void forward(ForeignRequests::Entry& entry, DeviceId device) {
+  void forward(ExternalRequests::Entry& entry, DeviceId device) {
     entry.forwarded = true;
     entry.request->heard = steady_now();
     entry.request->times.note_dispatch(entry.request->heard);
@@ -476,7 +476,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
 
   void execute(const core::AdminDone& command) { tickets_.answer(command.ticket, command.error); }
 
-  /// No request is left: the engines that are not ours may end in peace, too.
+  /// No request is left: the external engines may end in peace, too.
   void execute(const core::Drained& /*command*/) {
     const auto last = std::make_shared<std::function<void()>>(std::exchange(drained_, nullptr));
     const std::shared_ptr<void> all_ended(nullptr, [last](void* /*none*/) {
@@ -509,7 +509,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   core::ManagerCore core_{};
   ModelRegistry registry_{};
   RequestTable requests_{};
-  ForeignRequests foreign_{};
+  ExternalRequests external_{};
   Tickets tickets_{};
   std::function<void()> drained_{};
   core::Hearing<core::ManagerCore, core::ManagerEvent, core::ManagerCommand> hearing_{};
@@ -553,15 +553,15 @@ void Manager::finish_choice(RequestId request, std::uint32_t choice, spec::Finis
 void Manager::cancel(RequestId request) {
   impl_->cancel(request);
 }
-void Manager::start_foreign(std::shared_ptr<core::ForeignRequest> request,
-                            std::shared_ptr<core::ForeignSink> sink) {
-  impl_->start_foreign(std::move(request), std::move(sink));
+void Manager::start_external(std::shared_ptr<core::ExternalRequest> request,
+                             std::shared_ptr<core::ExternalSink> sink) {
+  impl_->start_external(std::move(request), std::move(sink));
 }
-void Manager::finish_foreign(RequestId request) {
-  impl_->finish_foreign(request);
+void Manager::finish_external(RequestId request) {
+  impl_->finish_external(request);
 }
-void Manager::retry_foreign(RequestId request) {
-  impl_->retry_foreign(request);
+void Manager::retry_external(RequestId request) {
+  impl_->retry_external(request);
 }
 void Manager::load(ModelId model, std::function<void(Result<void>)> done) {
   impl_->load(model, std::move(done));

@@ -40,17 +40,17 @@ class Manager final : public core::Serving {
   void reconfigure(const config::Config& config, std::function<void(Result<void>)> done);
 
   /// Takes no more requests. `done` is called once all have ended, to which they are made at
-  /// `deadline`, and then the engines that are not ours.
+  /// `deadline`, and then the external engines.
   void drain(Instant deadline, std::function<void()> done);
 
   void start(std::shared_ptr<core::RequestRecord> record,
              std::shared_ptr<core::RequestSink> sink) override;
   void finish_choice(RequestId request, std::uint32_t choice, spec::FinishReason reason) override;
   void cancel(RequestId request) override;
-  void start_foreign(std::shared_ptr<core::ForeignRequest> request,
-                     std::shared_ptr<core::ForeignSink> sink) override;
-  void finish_foreign(RequestId request) override;
-  void retry_foreign(RequestId request) override;
+  void start_external(std::shared_ptr<core::ExternalRequest> request,
+                      std::shared_ptr<core::ExternalSink> sink) override;
+  void finish_external(RequestId request) override;
+  void retry_external(RequestId request) override;
   void load(ModelId model, std::function<void(Result<void>)> done) override;
   void unload(ModelId model,
               core::EvictionReason why,

@@ -17,16 +17,16 @@ namespace heddle::manager {
 /// A model of the configuration, opened, or why it cannot be.
 struct ConfiguredModel {
   config::ModelConfig config{};
-  /// Its weights; an error for one that an engine of somebody else's serves.
+  /// Its weights; an error for one that an external engine serves.
   Result<agent::HostModel> host = Error{Code::kUnavailable, "not opened"};
-  /// Of a model that is cut over several devices, which `host` is rank 0 of: ranks 1 and up.
+  /// Of a model that is sharded over several devices, which `host` is rank 0 of: ranks 1 and up.
   std::vector<agent::HostModel> shards{};
   ModelId id{};
 
-  [[nodiscard]] bool foreign() const { return config.engine.has_value(); }
+  [[nodiscard]] bool external() const { return config.engine.has_value(); }
   /// Why requests for it fail.
   [[nodiscard]] std::optional<Error> failure() const {
-    return foreign() || host ? std::nullopt : std::optional(host.error());
+    return external() || host ? std::nullopt : std::optional(host.error());
   }
 };
 

@@ -40,17 +40,17 @@ TEST(ModelRegistry, AModelThatChangedOrCameBackIsAnother) {
 
 TEST(ModelRegistry, ShardsHaveIdsAndNamesOfTheirOwnAndKeepThem) {
   ModelRegistry registry;
-  ConfiguredModel cut = model("a");
-  cut.shards = {{.name = "a[1]"}};
-  registry.assign({cut});
+  ConfiguredModel sharded = model("a");
+  sharded.shards = {{.name = "a[1]"}};
+  registry.assign({sharded});
   const ModelId shard = registry.models()[0].shards[0].id;
   EXPECT_NE(shard, registry.models()[0].id);
   EXPECT_EQ(registry.name(shard), "a[1]");
   EXPECT_EQ(registry.find(shard), nullptr) << "nobody can ask for it";
-  registry.assign({model("b"), cut});
+  registry.assign({model("b"), sharded});
   EXPECT_EQ(registry.models()[1].shards[0].id, shard);
   registry.assign({model("a")});
-  EXPECT_EQ(registry.name(shard), "") << "cut otherwise, it is another model";
+  EXPECT_EQ(registry.name(shard), "") << "sharded otherwise, it is another model";
 }
 
 TEST(ModelRegistry, AModelThatCanBeOpenedAtLastIsAnother) {

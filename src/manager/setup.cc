@@ -66,9 +66,9 @@ policy::WantedObjectives objectives(const config::SloConfig& slo) {
   return {.ttft = wanted(slo.ttft), .tpot = wanted(slo.tpot)};
 }
 
-core::ManagerModel foreign_model(const config::Config& config,
-                                 const std::vector<ConfiguredModel>& models,
-                                 const ConfiguredModel& model) {
+core::ManagerModel external_model(const config::Config& config,
+                                  const std::vector<ConfiguredModel>& models,
+                                  const ConfiguredModel& model) {
   const config::EngineConfig& engine = *model.config.engine;
   const DeviceId device = engine_device(config, engine);
   const bool keeps_requests =
@@ -82,8 +82,8 @@ core::ManagerModel foreign_model(const config::Config& config,
       .min_residence = model.config.min_residence,
       .slo = objectives(model.config.slo),
       .footprints = {{device, {.image_pages = engine_pages(config, engine)}}},
-      .foreign =
-          core::ForeignModel{.drain = keeps_requests ? std::optional(engine.drain) : std::nullopt}};
+      .external = core::ExternalModel{.drain = keeps_requests ? std::optional(engine.drain)
+                                                              : std::nullopt}};
   for (const ConfiguredModel& other : models) {
     if (std::count(model.config.displaces.begin(), model.config.displaces.end(), other.config.id) >
         0) {
@@ -106,7 +106,7 @@ core::ManagerModel own_model(const ConfiguredModel& model) {
           .batch = model.config.batch};
 }
 
-/// Says of a model that is cut, `first` being its rank 0, where its ranks go; gives the others.
+/// Says of a sharded model, `first` being its rank 0, where its ranks go; gives the others.
 std::vector<core::ManagerModel> place_shards(const config::Config& config,
                                              const ConfiguredModel& model,
                                              core::ManagerModel& first) {
@@ -233,8 +233,8 @@ core::Configure core_setup(const config::Config& config,
          .page_bytes = page_of(config)});
   }
   for (const ConfiguredModel& model : models) {
-    if (model.foreign()) {
-      configure.models.push_back(foreign_model(config, models, model));
+    if (model.external()) {
+      configure.models.push_back(external_model(config, models, model));
       continue;
     }
     if (!model.host) {
@@ -274,7 +274,7 @@ core::ConfigureEngines engines_setup(const config::Config& config,
     }
   }
   for (const ConfiguredModel& model : models) {
-    if (model.foreign()) {
+    if (model.external()) {
       const config::EngineConfig& engine = *model.config.engine;
       configure.engines.push_back({.model = model.id,
                                    .device = engine_device(config, engine),
@@ -289,7 +289,7 @@ std::vector<external::HostedEngine> hosted_engines(const config::Config& config,
                                                    const std::vector<ConfiguredModel>& models) {
   std::vector<external::HostedEngine> engines;
   for (const ConfiguredModel& model : models) {
-    if (model.foreign()) {
+    if (model.external()) {
       const DeviceId device = engine_device(config, *model.config.engine);
       engines.push_back(
           {.model = model.id,
@@ -306,7 +306,7 @@ std::vector<ModelId> to_preload(const config::Config& config,
   std::vector<ModelId> early;
   for (const ConfiguredModel& model : models) {
     const bool snapshot =
-        model.foreign() && model.config.engine->snapshot == config::SnapshotPolicy::kOnStart;
+        model.external() && model.config.engine->snapshot == config::SnapshotPolicy::kOnStart;
     const auto& asked = config.preload;
     if (snapshot || std::count(asked.begin(), asked.end(), model.config.id) > 0) {
       early.push_back(model.id);

@@ -30,7 +30,7 @@ Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t
 [[nodiscard]] core::PlannerOptions planner_options(const config::PlannerConfig& planner,
                                                    Duration clock_offset);
 
-/// How engines that are not ours are handled.
+/// How external engines are handled.
 [[nodiscard]] external::EngineHostSetup engine_host_setup(const config::Config& config);
 /// These engines and the devices that only they use, for EnginesCore.
 [[nodiscard]] core::ConfigureEngines engines_setup(const config::Config& config,

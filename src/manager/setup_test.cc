@@ -56,9 +56,9 @@ TEST(Setup, AStaticDeviceHasAPartForEachModelOfOurs) {
 TEST(Setup, TheShardsOfAModelGoToTheDevicesOfABlock) {
   config::Config config = two_devices();
   config.devices = {config.devices[0], config.devices[0], config.devices[0]};
-  ConfiguredModel cut = opened(1);
-  cut.shards = {{.id = ModelId(9), .name = "m1[1]", .image_bytes = 4}};
-  const core::Configure configure = core_setup(config, {cut}, kClockOffset);
+  ConfiguredModel sharded = opened(1);
+  sharded.shards = {{.id = ModelId(9), .name = "m1[1]", .image_bytes = 4}};
+  const core::Configure configure = core_setup(config, {sharded}, kClockOffset);
   ASSERT_EQ(configure.models.size(), 2U);
   const core::ManagerModel& shard = configure.models[0];
   const core::ManagerModel& first = configure.models[1];
@@ -149,10 +149,10 @@ TEST(Setup, EnginesShareTheDevicesAndTheSizeOfPages) {
   EXPECT_EQ(manager.devices[2].page_bytes, kPage);
   EXPECT_EQ(manager.models[0].footprints.size(), 2U);  // Not on a device of engines.
   EXPECT_EQ(manager.models[1].footprints.at(DeviceId(2)).image_pages, 100);
-  EXPECT_TRUE(manager.models[1].foreign->drain);
+  EXPECT_TRUE(manager.models[1].external->drain);
   EXPECT_EQ(manager.models[1].displaces, std::vector{ModelId(3)});
   EXPECT_EQ(manager.models[2].footprints.at(DeviceId(0)).image_pages, 3);
-  EXPECT_FALSE(manager.models[2].foreign->drain);  // Sleeping loses what it answers.
+  EXPECT_FALSE(manager.models[2].external->drain);  // Sleeping loses what it answers.
 
   const core::ConfigureEngines engines = engines_setup(config, models);
   ASSERT_EQ(engines.devices.size(), 1U);

@@ -9,10 +9,10 @@ namespace {
 
 TEST(Tickets, EachIsAnsweredOnceAndMayOpenAnother) {
   Tickets tickets;
-  std::string story;
+  std::string seen;
   const auto note = [&](const char* name) {
-    return [&story, name](const Result<void>& done) {
-      story += std::string(name) + (done ? "+" : "-" + done.error().message);
+    return [&seen, name](const Result<void>& done) {
+      seen += std::string(name) + (done ? "+" : "-" + done.error().message);
     };
   };
   const core::TicketId first = tickets.open([&](const Result<void>& done) {
@@ -23,7 +23,7 @@ TEST(Tickets, EachIsAnsweredOnceAndMayOpenAnother) {
   EXPECT_NE(first, second);
   tickets.answer(first, std::nullopt);
   tickets.answer(second, Error{Code::kUnavailable, "gone"});
-  EXPECT_EQ(story, "first + second -gone");
+  EXPECT_EQ(seen, "first + second -gone");
 }
 
 }  // namespace

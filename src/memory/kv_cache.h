@@ -36,7 +36,7 @@ using BlockKey = Digest;
 /// A block is *used* by one or more sequences, or *free*; and one that was kept under a key stays,
 /// *idle*, when its last user leaves, to be found by its key again. A page that holds idle blocks
 /// and no used ones is *cached* (CachedPages): no new block goes there, and it is dropped as a
-/// whole when its memory is wanted. Idle blocks on a page in use make way for new blocks when no
+/// whole when its memory is wanted. Idle blocks on a page in use are evicted for new blocks when no
 /// page is free. So what is idle never costs what is used anything.
 ///
 /// All pages are owned by one lease. Blocks are addressed through the pool's one mapping: nothing
@@ -50,9 +50,9 @@ class KvCache {
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
 
-  /// A block with one user, contents undefined. Where the pool has no page, the least recently used
-  /// idle block on a page in use makes way, as nobody else can use it, then the least recently used
-  /// cached page of the device; kResourceExhausted when there is neither. O(log pages).
+  /// A block with one user, contents undefined. Where the pool has no page, the victim is the least
+  /// recently used idle block on a page in use, as nobody else can use it, then the least recently
+  /// used cached page of the device; kResourceExhausted when there is neither. O(log pages).
   Result<KvBlockRef> allocate();
   /// One user fewer; the last leaves the block idle where it was kept, else free: no work that is
   /// enqueued touches it any more but on the stream that its next user's is enqueued on.

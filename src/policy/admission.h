@@ -33,9 +33,9 @@ struct Footprint {
   std::int64_t image_pages = 0;     ///< Weights.
   std::int64_t overhead_pages = 0;  ///< Workspace: a device has the largest of its models', once.
   std::int64_t min_kv_pages = 0;    ///< The smallest KV cache with which loading it makes sense.
-  /// For recordings of its steps, where the device records, while nobody needs the pages; 0: its
+  /// For CUDA graphs of its steps, where the device records, while nobody needs the pages; 0: its
   /// steps are not recorded. As with the workspace, a device has the largest of its models'.
-  std::int64_t recording_pages = 0;
+  std::int64_t graph_pages = 0;
   std::vector<KvGroup> kv{};  ///< One per KV group.
   friend bool operator==(const Footprint&, const Footprint&) = default;
 };

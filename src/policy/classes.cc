@@ -21,8 +21,8 @@ bool hot(const ClassInputs& inputs, ModelClass present) {
 
 std::string_view name(ModelClass model_class) {
   switch (model_class) {
-    case ModelClass::kForeign:
-      return "foreign";
+    case ModelClass::kExternal:
+      return "external";
     case ModelClass::kHot:
       return "hot";
     case ModelClass::kTail:
@@ -36,8 +36,8 @@ std::string_view name(ModelClass model_class) {
 }
 
 ModelClass wanted_class(const ClassInputs& inputs, ModelClass present) {
-  if (inputs.foreign) {
-    return ModelClass::kForeign;
+  if (inputs.external) {
+    return ModelClass::kExternal;
   }
   if (hot(inputs, present)) {
     return ModelClass::kHot;
@@ -77,16 +77,16 @@ std::string_view name(DeviceMode mode) {
       return "grace";
     case DeviceMode::kShared:
       return "shared";
-    case DeviceMode::kForeign:
-      return "foreign";
+    case DeviceMode::kExternal:
+      return "external";
   }
   return "?";
 }
 
 DeviceMode device_mode(const DeviceFacts& facts) {
   HEDDLE_CHECK(facts.dedicated <= 1);
-  if (facts.foreign > 0) {
-    return DeviceMode::kForeign;
+  if (facts.external > 0) {
+    return DeviceMode::kExternal;
   }
   if (facts.stages > 0 || facts.shared > 0) {
     return DeviceMode::kShared;

@@ -10,17 +10,17 @@ namespace heddle::policy {
 
 /// How a model is kept; the first that matches.
 enum class ModelClass : std::uint8_t {
-  kForeign,  ///< An engine that is not ours: suspended and resumed as a whole.
-  kHot,      ///< Instances of its own, autoscaled; replicas for bursts.
-  kTail,     ///< Not even in host memory: a cold start, perhaps of a pipeline.
-  kCold,     ///< In host memory, activated into the shared pool when asked for.
-  kWarm,     ///< Resident in the shared pool.
+  kExternal,  ///< An external engine: suspended and resumed as a whole.
+  kHot,       ///< Instances of its own, autoscaled; replicas for bursts.
+  kTail,      ///< Not even in host memory: a cold start, perhaps of a pipeline.
+  kCold,      ///< In host memory, activated into the shared pool when asked for.
+  kWarm,      ///< Resident in the shared pool.
 };
 /// As in metric labels: "hot".
 [[nodiscard]] std::string_view name(ModelClass model_class);
 
 struct ClassInputs {
-  bool foreign = false;
+  bool external = false;
   std::int64_t parts = 1;    ///< Tensor parallel degree.
   double utilisation = 0.0;  ///< rho = L_A / B_eff: instances' worth of load, best expert.
   bool on_host = false;      ///< Host memory, or a device, has its weights.
@@ -29,7 +29,7 @@ struct ClassInputs {
 };
 
 /// The class that these numbers ask for, of a model that is in `present`:
-///   foreign; hot if rho >= 0.5 (leaves below 0.3), or rho >= 0.2 with parts > 1; tail without a
+///   external; hot if rho >= 0.5 (leaves below 0.3), or rho >= 0.2 with parts > 1; tail without a
 ///   host copy; cold if g50 >= 5 T_act; else warm.
 [[nodiscard]] ModelClass wanted_class(const ClassInputs& inputs, ModelClass present);
 
@@ -64,13 +64,13 @@ enum class DeviceMode : std::uint8_t {
   kDedicated,  ///< One instance has it.
   kGrace,      ///< One instance has it, and drains.
   kShared,     ///< Models of the shared pool, or pipeline stages.
-  kForeign,    ///< An engine that is not ours.
+  kExternal,   ///< An external engine.
 };
 [[nodiscard]] std::string_view name(DeviceMode mode);
 
 /// What is on a device: numbers of leases and of instances.
 struct DeviceFacts {
-  std::int64_t foreign = 0;
+  std::int64_t external = 0;
   std::int64_t stages = 0;     ///< Of pipelines.
   std::int64_t shared = 0;     ///< Instances of models that do not run dedicated.
   std::int64_t dedicated = 0;  ///< Instances of models that do.

@@ -13,9 +13,9 @@ ClassInputs inputs(double utilisation) {
 
 TEST(WantedClass, TheFirstMatchWins) {
   ClassInputs all = inputs(0.9);
-  all.foreign = true;
-  EXPECT_EQ(wanted_class(all, ModelClass::kWarm), ModelClass::kForeign);
-  all.foreign = false;
+  all.external = true;
+  EXPECT_EQ(wanted_class(all, ModelClass::kWarm), ModelClass::kExternal);
+  all.external = false;
   all.on_host = false;
   EXPECT_EQ(wanted_class(all, ModelClass::kWarm), ModelClass::kHot) << "hot before tail";
   all.utilisation = 0.1;
@@ -63,7 +63,7 @@ TEST(RunsDedicated, HotOnesAndThoseOfSeveralParts) {
   EXPECT_TRUE(runs_dedicated(ModelClass::kHot));
   EXPECT_FALSE(runs_dedicated(ModelClass::kCold));
   EXPECT_FALSE(runs_dedicated(ModelClass::kWarm));
-  EXPECT_FALSE(runs_dedicated(ModelClass::kForeign)) << "a lease as a whole";
+  EXPECT_FALSE(runs_dedicated(ModelClass::kExternal)) << "a lease as a whole";
 }
 
 TEST(DeviceMode, FollowsFromTheLeases) {
@@ -73,7 +73,7 @@ TEST(DeviceMode, FollowsFromTheLeases) {
   EXPECT_EQ(device_mode({.dedicated = 1, .draining = true}), DeviceMode::kGrace);
   EXPECT_EQ(device_mode({.shared = 3, .droppable = 1}), DeviceMode::kShared);
   EXPECT_EQ(device_mode({.stages = 1, .dedicated = 1}), DeviceMode::kShared);
-  EXPECT_EQ(device_mode({.foreign = 1, .stages = 1}), DeviceMode::kForeign);
+  EXPECT_EQ(device_mode({.external = 1, .stages = 1}), DeviceMode::kExternal);
   EXPECT_EQ(name(DeviceMode::kUniversal), "universal");
   EXPECT_EQ(name(ModelClass::kTail), "tail");
 }

@@ -58,7 +58,7 @@ class Pass {
       HEDDLE_CHECK(requests_[i].prefill > Duration{});
       if (!requests_[i].late) {
         waiting_.push_back(i);
-      } else if (!hopeless(requests_[i])) {
+      } else if (!too_late(requests_[i])) {
         late_.push_back(i);
       } else {
         plan_.aborted.push_back(requests_[i].id);
@@ -67,7 +67,7 @@ class Pass {
     std::sort(plan_.aborted.begin(), plan_.aborted.end());
   }
 
-  [[nodiscard]] bool hopeless(const QueuedRequest& r) const {
+  [[nodiscard]] bool too_late(const QueuedRequest& r) const {
     return options_.abort_after && now_ + r.prefill > r.deadline + *options_.abort_after;
   }
 

@@ -7,7 +7,7 @@
 
 namespace heddle::policy {
 
-/// What is seen of an engine that is not ours.
+/// What is seen of an external engine.
 struct EngineSigns {
   bool stopped = false;  ///< A signal has stopped one of its processes.
   Duration ran{};        ///< How long its processes together have run so far.
@@ -16,7 +16,7 @@ struct EngineSigns {
   std::optional<Instant> silent_since{};
 };
 
-/// Whether an engine that is not ours, and that is to run, still does. One that is silent is asked
+/// Whether an external engine that is to run still does. One that is silent is asked
 /// for its health; one that answers, or that computes, is left alone however long its requests
 /// wait. As with Watchdog, time in which nobody watched does not count. Used by one thread; has no
 /// clock.

@@ -18,10 +18,10 @@ struct ResidentView {
   Instant last_used{};     ///< When its newest request came or its last one ended.
   Instant serving_since{};
   Duration min_residence{};  ///< Not drained while its stay is shorter. Idle models go at once,
-                             ///< but for engines that are not ours.
+                             ///< but for external engines.
   bool pinned = false;       ///< Never evicted.
   bool displaced = false;    ///< May not stay when the wanted model comes, whatever room there is.
-  /// To take it out and bring it back; known of engines that are not ours, 0 of models of our own,
+  /// To take it out and bring it back; known of external engines, 0 of models of our own,
   /// which cost milliseconds.
   Duration swap{};
   /// What losing it is expected to cost [s], as policy/value.h has it; 0: not known, the least
@@ -29,7 +29,7 @@ struct ResidentView {
   double worth = 0;
   bool in_transition = false;  ///< Loading, draining or being evicted: left alone.
   /// It can run there with nothing else beside it, so its worth is lost to the wanted model's
-  /// running, though it may stay (a part of a model that is cut over devices).
+  /// running, though it may stay (a shard).
   bool runs_alone = false;
 };
 

@@ -422,10 +422,10 @@ std::optional<FoundGroup> GroupIndex::find_by_evicting(const GroupWant& want) {
     return find_among_by_evicting(want);
   }
   Level* level = level_of(want.devices);
-  const auto known_hopeless = [&](const Failure& failure) {
+  const auto known_exhausted = [&](const Failure& failure) {
     return failure.devices == want.devices && want.pages >= failure.pages;
   };
-  if (level == nullptr || std::any_of(hopeless_.begin(), hopeless_.end(), known_hopeless)) {
+  if (level == nullptr || std::any_of(exhausted_.begin(), exhausted_.end(), known_exhausted)) {
     return std::nullopt;
   }
   std::optional<WeighedGroup> best;
@@ -452,11 +452,11 @@ std::optional<FoundGroup> GroupIndex::find_by_evicting(const GroupWant& want) {
   }
   if (!best) {
     if (!held) {
-      hopeless_.push_back({.devices = want.devices, .pages = want.pages});
+      exhausted_.push_back({.devices = want.devices, .pages = want.pages});
     }
     return std::nullopt;
   }
-  hopeless_.clear();  // Evicting frees room elsewhere, too.
+  exhausted_.clear();  // Evicting frees room elsewhere, too.
   return std::move(best->found);
 }
 

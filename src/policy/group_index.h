@@ -121,7 +121,7 @@ class GroupIndex {
   std::vector<Index> iota_;
   std::vector<Level> levels_;
   std::vector<std::vector<Failure>> failures_;  // By server.
-  std::vector<Failure> hopeless_;               // Evicting for these found nothing.
+  std::vector<Failure> exhausted_;              // Evicting for these found nothing.
 };
 
 }  // namespace heddle::policy

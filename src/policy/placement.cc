@@ -69,7 +69,7 @@ std::optional<Instant> next_chance(const std::vector<ResidentView>& busy,
   return next;
 }
 
-/// Busy models stay for their minimum residence; engines that are not ours also when they are idle,
+/// Busy models stay for their minimum residence; external engines also when they are idle,
 /// as bringing them back takes seconds.
 bool may_go(const ResidentView& resident, Instant now) {
   return (resident.queue == 0 && resident.swap == Duration{}) ||

@@ -66,18 +66,18 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-/// Demand-aware LRU. Chooses where a model goes that a request wants since `waiting_since`, and who
-/// makes way. Devices: one that serves it; else one with free pages; else one where idle models can
+/// Demand-aware LRU. Chooses where a model goes that a request wants since `waiting_since`, and the
+/// victims. Devices: one that serves it; else one with free pages; else one where idle models can
 /// go; else one where busy ones can. Among equals: one where nobody waits for memory; then the
 /// shortest queue of victims, the least KV pressure, the fewest pages evicted, the most pages free,
 /// the lowest id. Where residents have a worth, idle ones that are worth next to nothing are as
 /// good as free pages (WarmServe's evict-aware placement; Prism's activation where KV pressure is
-/// least); what is missing of the wanted model there counts as lost. Where engines that are not
-/// ours are among those that could go, the victims are the cheapest set instead (preemption_cost).
-/// A resident that is `displaced` is always among them. Victims as choose_victims has them
-/// (SwapServeLLM, section 3.4); busy ones only after options.drain_after and their own
-/// min_residence, so that models that are hot by turns share a device: none starves, none thrashes.
-/// Pure; independent of the order of devices and residents. O(D R log R).
+/// least); what is missing of the wanted model there counts as lost. Where external
+/// engines are among those that could go, the victims are the cheapest set instead
+/// (preemption_cost). A resident that is `displaced` is always among them. Victims as
+/// choose_victims has them (SwapServeLLM, section 3.4); busy ones only after options.drain_after
+/// and their own min_residence, so that models that are hot by turns share a device: none starves,
+/// none thrashes. Pure; independent of the order of devices and residents. O(D R log R).
 [[nodiscard]] Placement choose_placement(std::span<const PlacementDevice> devices,
                                          Instant now,
                                          Instant waiting_since,

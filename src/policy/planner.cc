@@ -156,25 +156,25 @@ Plan reservation_plan(std::vector<DeviceId> devices,
 }
 
 bool permitted(Mechanism mechanism, ModelClass model_class, std::int64_t parts) {
-  const bool foreign = model_class == ModelClass::kForeign;
+  const bool external = model_class == ModelClass::kExternal;
   const bool dedicated = runs_dedicated(model_class);
   switch (mechanism) {
     case Mechanism::kQueue:
     case Mechanism::kReserve:
       return true;
     case Mechanism::kSwapIn:
-      return foreign;
+      return external;
     case Mechanism::kHit:
     case Mechanism::kAttach:
-      return !foreign;
+      return !external;
     case Mechanism::kPipeline:
-      return !foreign && parts == 1;
+      return !external && parts == 1;
     case Mechanism::kWeave:
       return dedicated;
     case Mechanism::kInstance:
-      return dedicated || (!foreign && parts > 1);
+      return dedicated || (!external && parts > 1);
     case Mechanism::kActivate:
-      return !foreign && !dedicated;
+      return !external && !dedicated;
   }
   return false;
 }

@@ -23,7 +23,7 @@ enum class Mechanism : std::uint8_t {
   kActivate,  ///< From host memory into the shared pool (Prism).
   kInstance,  ///< A new instance on devices of its own (WarmServe, on a miss).
   kPipeline,  ///< A cold start over several hosts, or one (HydraServe).
-  kSwapIn,    ///< Of a suspended engine that is not ours (SwapServeLLM).
+  kSwapIn,    ///< Of a suspended external engine (SwapServeLLM).
   kReserve,   ///< Wait until a reservation comes true (SwapServeLLM).
 };
 /// As in metric labels: "swap_in".
@@ -92,7 +92,7 @@ struct LaunchTimes {
                                     Duration ready,
                                     const StartTerms& terms);
 
-/// Whether a model of this class may be served so: foreign engines queue, swap in or wait; models
+/// Whether a model of this class may be served so: external engines queue, swap in or wait; models
 /// that run dedicated queue, weave, hit, attach, or get an instance or, of one part, a pipeline;
 /// the others queue, hit, attach, are activated into the pool or start as a pipeline or, of several
 /// parts, as an instance. Any may wait.

@@ -81,14 +81,14 @@ TEST(ChoosePlan, LooksOnlyAtWhatTheClassPermits) {
 }
 
 TEST(Permitted, SortsTheMechanismsByClass) {
-  EXPECT_TRUE(permitted(Mechanism::kSwapIn, ModelClass::kForeign, 1));
-  EXPECT_FALSE(permitted(Mechanism::kHit, ModelClass::kForeign, 1));
-  EXPECT_FALSE(permitted(Mechanism::kInstance, ModelClass::kForeign, 2));
+  EXPECT_TRUE(permitted(Mechanism::kSwapIn, ModelClass::kExternal, 1));
+  EXPECT_FALSE(permitted(Mechanism::kHit, ModelClass::kExternal, 1));
+  EXPECT_FALSE(permitted(Mechanism::kInstance, ModelClass::kExternal, 2));
   EXPECT_FALSE(permitted(Mechanism::kSwapIn, ModelClass::kCold, 1));
   EXPECT_TRUE(permitted(Mechanism::kPipeline, ModelClass::kTail, 1));
   EXPECT_FALSE(permitted(Mechanism::kPipeline, ModelClass::kHot, 4));
   EXPECT_FALSE(permitted(Mechanism::kWeave, ModelClass::kWarm, 1));
-  for (const ModelClass c : {ModelClass::kForeign, ModelClass::kHot, ModelClass::kTail}) {
+  for (const ModelClass c : {ModelClass::kExternal, ModelClass::kHot, ModelClass::kTail}) {
     EXPECT_TRUE(permitted(Mechanism::kQueue, c, 1));
     EXPECT_TRUE(permitted(Mechanism::kReserve, c, 1));
   }

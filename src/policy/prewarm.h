@@ -19,7 +19,7 @@ enum class PrewarmVariant : std::uint8_t {
   /// the worth that it has in the map: beside it, a replica is the first to go when it grows.
   kCorrected,
   /// To compare with: the same replicas and the same limit to what may be evicted for them, but
-  /// the place is not chosen by worth: where most memory is free, else where what makes way was
+  /// the place is not chosen by worth: where most memory is free, else where the victim was
   /// used longest ago. Replicas of one device, or of given blocks.
   kRoomiest,
 };

@@ -250,13 +250,13 @@ TEST(PlanPrewarm, ADrainingInstanceIsTheReplicaThatItWillBe) {
 }
 
 /// A random cluster with replicas, and the models it holds.
-struct World {
+struct RandomCase {
   ReplicaMap map;
   std::vector<ModelDemand> models;
 };
 
-World random_world(Rng& rng) {
-  World world{.map = servers(1 + rng.below(4), 1 + rng.below(8), 100), .models = {}};
+RandomCase random_case(Rng& rng) {
+  RandomCase world{.map = servers(1 + rng.below(4), 1 + rng.below(8), 100), .models = {}};
   const std::array<std::int64_t, 5> shapes = {1, 1, 2, 4, 3};
   for (std::uint64_t m = 0; m < 1 + rng.below(25); ++m) {
     ModelDemand model = demand(m,
@@ -302,7 +302,7 @@ TEST(PlanPrewarm, KeepsItsPromisesOnRandomClusters) {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Rng rng(seed);
-    const World world = random_world(rng);
+    const RandomCase world = random_case(rng);
     for (const PrewarmOptions& options : {kPaper, kCorrected}) {
       const auto plan = plan_prewarm(world.map, world.models, options);
       ReplicaMap map = world.map;
@@ -354,7 +354,7 @@ TEST(PlanPrewarm, AccountsForEveryDesiredReplica) {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Rng rng(seed);
-    const World world = random_world(rng);
+    const RandomCase world = random_case(rng);
     const auto plan = plan_prewarm(world.map, world.models, kCorrected);
     for (const ModelDemand& model : world.models) {
       const auto desired = desired_replicas(model, kCorrected.score);

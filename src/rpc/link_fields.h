@@ -139,7 +139,7 @@ inline void fields(Fields& v, JoinGroup& x) {
 inline void fields(Fields& v, MeetPeer& x) {
   v.message(4, "MeetPeer");
   v(1, "gpu", x.gpu, kCount);
-  v(2, "relays", x.relays);
+  v(2, "assists", x.assists);
 }
 
 inline void fields(Fields& v, Shutdown& /*x*/) {
@@ -160,8 +160,8 @@ inline void fields(Fields& v, WorkerStats& x) {
   v(5, "busy", x.busy, kCount);
   v(6, "mapping", x.mapping, kCount);
   v(7, "copied_bytes", x.copied_bytes);
-  v(8, "detoured_bytes", x.detoured_bytes);
-  v(9, "relayed_bytes", x.relayed_bytes);
+  v(8, "peer_load_bytes", x.peer_load_bytes);
+  v(9, "peer_assist_bytes", x.peer_assist_bytes);
   v(10, "kept_bytes", x.kept_bytes);
   v(11, "prefixes", x.prefixes);
   v(12, "dropped_pages", x.dropped_pages);

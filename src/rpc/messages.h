@@ -74,10 +74,10 @@ struct JoinGroup {
 };
 
 /// There is another GPU on this host, whose worker is alive. Beside it goes a socket of packets to
-/// that worker: a detour's end for loads over the other's link, or the relay's that serves them.
+/// that worker: PeerLoad's end for loads over the other's link, or PeerAssist's that serves them.
 struct MeetPeer {
-  int gpu = 0;          ///< The other's, as the CUDA driver counts.
-  bool relays = false;  ///< The worker that is told serves; else it may use.
+  int gpu = 0;           ///< The other's, as the CUDA driver counts.
+  bool assists = false;  ///< The worker that is told serves; else it may use.
   friend bool operator==(const MeetPeer&, const MeetPeer&) = default;
 };
 
@@ -101,8 +101,8 @@ struct WorkerStats {
   Duration busy{};                             ///< In steps.
   Duration mapping{};                          ///< Mapping and unmapping windows.
   std::uint64_t copied_bytes = 0;              ///< Of images.
-  std::uint64_t detoured_bytes = 0;            ///< Of them, over other GPUs' links.
-  std::uint64_t relayed_bytes = 0;             ///< Over this GPU's link, for others.
+  std::uint64_t peer_load_bytes = 0;           ///< Of them, over other GPUs' links.
+  std::uint64_t peer_assist_bytes = 0;         ///< Over this GPU's link, for others.
   std::uint64_t kept_bytes = 0;                ///< Mapped for models that are not there.
   std::vector<core::PrefixCounts> prefixes{};  ///< By model id.
   ledger::DropCounts dropped_pages{};          ///< Of cached prefixes.

@@ -37,7 +37,7 @@ std::vector<ToWorker> every_to_worker() {
           ModelDescription{
               .model = ModelId(5), .name = "m", .spec = {.layers = 2}, .dtype = spec::DType::kF32},
           JoinGroup{.model = ModelId(5), .rank = 1, .ranks = 4},
-          MeetPeer{.gpu = 3, .relays = true},
+          MeetPeer{.gpu = 3, .assists = true},
           core::WorkerMessage(core::LoadModel{
               .model = ModelId(5),
               .basis = {.epoch = WorkerEpoch(4), .version = 8},
@@ -48,7 +48,7 @@ std::vector<ToWorker> every_to_worker() {
               .footprint = {.image_pages = 2,
                             .overhead_pages = 3,
                             .min_kv_pages = 4,
-                            .recording_pages = 5,
+                            .graph_pages = 5,
                             .kv = {{.tokens_per_block = 16, .blocks_per_page = 8, .window = 32}}}}),
           core::WorkerMessage(core::EvictModel{.model = ModelId(5),
                                                .basis = {.epoch = WorkerEpoch(4), .version = 8},
@@ -120,8 +120,8 @@ std::vector<ToServe> every_to_serve() {
                            .busy = Duration(3),
                            .mapping = Duration(4),
                            .copied_bytes = 5,
-                           .detoured_bytes = 6,
-                           .relayed_bytes = 7,
+                           .peer_load_bytes = 6,
+                           .peer_assist_bytes = 7,
                            .prefixes = {{ModelId(5), 7, 6}},
                            .dropped_pages = {1, 2, 3, 4}}},
       {.epoch = WorkerEpoch(4),

@@ -64,9 +64,9 @@ struct ModelSpec {
   std::int64_t max_sequences = 256;      ///< B of an instance.
   std::int64_t max_batch_tokens = 2048;  ///< Prefill chunk.
   bool prompts_elsewhere = false;        ///< Read on other GPUs, which are not modelled.
-  /// Its engine is not ours: policy sets that tell engines apart (heddle) suspend it to host memory
-  /// and resume it as a whole.
-  bool foreign = false;
+  /// An external engine serves it: policy sets that tell engines apart (heddle) suspend it to host
+  /// memory and resume it as a whole.
+  bool external = false;
   std::int64_t overhead_bytes = 1 << 30;  ///< Per GPU: context, workspace, activations.
   Duration slo_ttft{};
   Duration slo_tpot{};

@@ -9,8 +9,8 @@
 #include "base/time.h"
 #include "policy/replica_map.h"
 #include "sim/cluster.h"
-#include "sim/engine.h"
 #include "sim/links.h"
+#include "sim/simulated_engine.h"
 
 namespace heddle::sim {
 
@@ -21,7 +21,7 @@ using policy::ReplicaId;
 /// A request that has arrived and not ended; numbers are used again afterwards.
 using LiveId = Id<struct LiveIdTag>;
 
-enum class ReplicaState : std::uint8_t {
+enum class ReplicaPhase : std::uint8_t {
   kWaiting,  ///< For pages of its GPUs.
   kLoading,
   kWarm,      ///< Loaded; serves nobody.

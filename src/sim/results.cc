@@ -31,7 +31,7 @@ std::vector<OwnedPages> owners(const World& world, const Gpu& gpu) {
     const Replica& replica = *world.replica(id);
     const bool works = replica.engine != nullptr || replica.spec.serve || replica.attached;
     pages[{replica.model,
-           works && replica.state != ReplicaState::kWarm ? PageUse::kWeights : PageUse::kWarm}] +=
+           works && replica.state != ReplicaPhase::kWarm ? PageUse::kWeights : PageUse::kWarm}] +=
         memory.reserved(replica.weights, pool);
     pages[{replica.model, PageUse::kKv}] += memory.reserved(replica.kv, pool);
     pages[{replica.model, PageUse::kOther}] += memory.reserved(replica.overhead, pool);
@@ -55,7 +55,7 @@ std::vector<OwnedPages> owners(const World& world, const Gpu& gpu) {
 
 Results::Results(Options options) : options_(std::move(options)) {
   if (options_.explain) {
-    story_.emplace(*options_.explain);
+    explanation_.emplace(*options_.explain);
   }
 }
 
@@ -63,8 +63,8 @@ void Results::ended(const World& world, const Outcome& outcome) {
   const RequestRow row = row_of(outcome);
   const ModelSpec& spec = world.model(row.model);
   add(row, {.ttft = spec.slo_ttft, .tpot = spec.slo_tpot});
-  if (story_) {
-    story_->ended(world, row);
+  if (explanation_) {
+    explanation_->ended(world, row);
   }
 }
 
@@ -142,8 +142,8 @@ void Results::acted(const World& world, const Act& act) {
       gpu_touched_[gpu.value()] = true;
     }
   }
-  if (story_) {
-    story_->acted(world, act);
+  if (explanation_) {
+    explanation_->acted(world, act);
   }
 }
 

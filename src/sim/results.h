@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "sim/explanation.h"
 #include "sim/quantiles.h"
 #include "sim/request_row.h"
-#include "sim/story.h"
 #include "sim/world.h"
 
 namespace heddle::sim {
@@ -110,7 +110,9 @@ class Results final : public Observer {
   /// Pages of GPU i.
   [[nodiscard]] const std::vector<std::int64_t>& gpu_pages() const { return gpu_pages_; }
   /// Of the request to explain; null where none was asked for.
-  [[nodiscard]] const Story* story() const { return story_ ? &*story_ : nullptr; }
+  [[nodiscard]] const Explanation* explanation() const {
+    return explanation_ ? &*explanation_ : nullptr;
+  }
 
  private:
   [[nodiscard]] double part_of_all(std::int64_t PerModel::* met) const;
@@ -128,7 +130,7 @@ class Results final : public Observer {
   std::int64_t samples_seen_ = 0;
   std::map<std::pair<ModelId, ModelId>, std::int64_t> evicted_for_{};
   std::map<std::pair<std::string, std::string>, std::int64_t> acts_{};
-  std::optional<Story> story_{};
+  std::optional<Explanation> explanation_{};
   std::optional<double> forecast_error_{};
   std::vector<std::int64_t> gpu_pages_{};
   std::array<double, ledger::kLeaseKinds> gib_seconds_{};

@@ -323,7 +323,7 @@ void World::check_invariants() const {
     if (each == nullptr) {
       continue;
     }
-    const bool resident = each->state != ReplicaState::kWaiting;
+    const bool resident = each->state != ReplicaPhase::kWaiting;
     HEDDLE_CHECK((each->weights != LeaseId(0)) == resident);
     for (const GpuId gpu : each->gpus) {
       HEDDLE_CHECK(gpus_[gpu.value()].up && gpus_[gpu.value()].replicas.contains(each->id));

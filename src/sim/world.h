@@ -11,10 +11,10 @@
 #include "base/time.h"
 #include "sim/cluster.h"
 #include "sim/control.h"
-#include "sim/engine.h"
 #include "sim/event_queue.h"
 #include "sim/links.h"
 #include "sim/memory.h"
+#include "sim/simulated_engine.h"
 #include "sim/step_model.h"
 
 namespace heddle::sim {
@@ -55,7 +55,7 @@ struct Stage {
 struct Replica {
   ReplicaId id{};
   ModelId model{};
-  ReplicaState state = ReplicaState::kWaiting;
+  ReplicaPhase state = ReplicaPhase::kWaiting;
   StartSpec spec{};
   std::vector<Stage> stages{};
   std::vector<GpuId> gpus{};  ///< Of all stages.
@@ -65,7 +65,7 @@ struct Replica {
   LeaseId overhead{};         ///< 0: none.
   double value = 0;
   std::int64_t kv_limit = -1;
-  std::unique_ptr<Engine> engine{};
+  std::unique_ptr<SimulatedEngine> engine{};
   std::uint64_t stamp = 0;       ///< Of its newest scheduled event; older ones are void.
   Instant scheduled{};           ///< When that is, for the engine.
   std::int64_t outstanding = 0;  ///< Transfers and timers of the present phase.
@@ -86,7 +86,7 @@ struct Replica {
   bool split = false;
   std::vector<TransferId> transfers{};
 
-  [[nodiscard]] bool serves() const { return state == ReplicaState::kServing; }
+  [[nodiscard]] bool serves() const { return state == ReplicaPhase::kServing; }
   [[nodiscard]] std::size_t load() const { return engine ? engine->load() : 0; }
 };
 

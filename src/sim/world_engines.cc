@@ -114,7 +114,7 @@ void World::engine_event(ReplicaId id, std::uint64_t stamp) {
   if (outputs.starved) {
     relieve(*replica);
   }
-  if (replica->state == ReplicaState::kDraining && replica->load() == 0) {
+  if (replica->state == ReplicaPhase::kDraining && replica->load() == 0) {
     drained(*replica);
   }
 }
@@ -326,7 +326,7 @@ std::int64_t World::reserve_kv(Replica& replica, KvPlace place, std::int64_t blo
 }
 
 /// Whether a KV lease could be grown to `blocks` on every GPU of `stages` now. Where not, warm
-/// weights begin to make way.
+/// weights begin to be evicted.
 bool World::room_for(const Replica& replica,
                      LeaseId lease,
                      const std::vector<Stage>& stages,
@@ -409,13 +409,13 @@ bool World::revoke_warm(GpuId gpu, ModelId for_whom) {
   const Replica* least = nullptr;
   for (const ReplicaId id : gpus_[gpu.value()].replicas) {
     const Replica& each = at(id);
-    if (each.state == ReplicaState::kEvicting) {
+    if (each.state == ReplicaPhase::kEvicting) {
       return true;
     }
     const bool idle =
-        each.state == ReplicaState::kWarm ||
+        each.state == ReplicaPhase::kWarm ||
         (each.serves() && each.spec.revocable_idle && each.load() == 0 && each.model != for_whom) ||
-        (each.state == ReplicaState::kLoading && !each.spec.serve && !each.attached);
+        (each.state == ReplicaPhase::kLoading && !each.spec.serve && !each.attached);
     if (idle && (least == nullptr || each.value < least->value)) {
       least = &each;
     }

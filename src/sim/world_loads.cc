@@ -155,8 +155,8 @@ void World::phase_step_done(ReplicaId id) {
   if (--replica.outstanding > 0) {
     return;
   }
-  if (replica.state == ReplicaState::kStarting) {
-    replica.state = ReplicaState::kServing;
+  if (replica.state == ReplicaPhase::kStarting) {
+    replica.state = ReplicaPhase::kServing;
     replica.serving_since = now_;
     return notify({.kind = NoticeKind::kServing, .replica = id, .model = replica.model});
   }
@@ -185,11 +185,11 @@ void World::loaded(Replica& replica) {
   }
   const bool serve = replica.spec.serve || replica.attached;
   if (serve && open_engine(replica)) {
-    replica.state = ReplicaState::kServing;
+    replica.state = ReplicaPhase::kServing;
     replica.serving_since = now_;
     notify({.kind = NoticeKind::kServing, .replica = replica.id, .model = replica.model});
   } else {
-    replica.state = ReplicaState::kWarm;
+    replica.state = ReplicaPhase::kWarm;
     notify({.kind = NoticeKind::kWarm, .replica = replica.id, .model = replica.model});
   }
   if (replica.loaded < 1) {

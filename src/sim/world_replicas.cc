@@ -94,7 +94,7 @@ void World::try_begin(Replica& replica) {
     waiting_for_pages_[gpu.value()].erase(replica.id);
   }
   replica.weights = lease;
-  replica.state = ReplicaState::kLoading;
+  replica.state = ReplicaPhase::kLoading;
   replica.begun = now_;
   begin_phase(replica, LoadPhase::kBefore);
 }
@@ -121,12 +121,12 @@ bool World::open_engine(Replica& replica) {
   const ModelSpec& spec = model(replica.model);
   const HostId host = gpus_[replica.gpus[0].value()].host;
   replica.engine =
-      std::make_unique<Engine>(step_model(replica.model, host),
-                               EngineOptions{.max_sequences = spec.max_sequences,
-                                             .max_batch_tokens = spec.max_batch_tokens,
-                                             .grow_ahead = replica.spec.grow_ahead,
-                                             .mps_percent = replica.spec.mps_percent,
-                                             .prompts_elsewhere = spec.prompts_elsewhere});
+      std::make_unique<SimulatedEngine>(step_model(replica.model, host),
+                                        EngineOptions{.max_sequences = spec.max_sequences,
+                                                      .max_batch_tokens = spec.max_batch_tokens,
+                                                      .grow_ahead = replica.spec.grow_ahead,
+                                                      .mps_percent = replica.spec.mps_percent,
+                                                      .prompts_elsewhere = spec.prompts_elsewhere});
   set_conditions(replica);
   return true;
 }
@@ -153,12 +153,12 @@ void World::close_engine(Replica& replica) {
 
 bool World::serve(ReplicaId id, Duration after, Reason reason) {
   Replica* replica = find(id);
-  if (replica == nullptr || replica->state != ReplicaState::kWarm || !open_engine(*replica)) {
+  if (replica == nullptr || replica->state != ReplicaPhase::kWarm || !open_engine(*replica)) {
     return false;
   }
   note("serve", reason, *replica);
   counts_.hits += reason == Reason::kHit ? 1 : 0;
-  replica->state = ReplicaState::kStarting;
+  replica->state = ReplicaPhase::kStarting;
   replica->used = now_;
   replica->outstanding = 1 + (replica->phase == LoadPhase::kRest ? replica->outstanding : 0);
   phase_timer(*replica, std::max(after, Duration(1)));
@@ -169,7 +169,7 @@ bool World::serve(ReplicaId id, Duration after, Reason reason) {
 void World::attach(ReplicaId id, Reason reason) {
   Replica* replica = find(id);
   if (replica == nullptr ||
-      (replica->state != ReplicaState::kLoading && replica->state != ReplicaState::kWaiting)) {
+      (replica->state != ReplicaPhase::kLoading && replica->state != ReplicaPhase::kWaiting)) {
     return;
   }
   note("attach", reason, *replica);
@@ -190,7 +190,7 @@ void World::drain(ReplicaId id, Reason reason) {
     return;
   }
   note("drain", reason, *replica);
-  replica->state = ReplicaState::kDraining;
+  replica->state = ReplicaPhase::kDraining;
   if (replica->load() == 0) {
     drained(*replica);
   }
@@ -202,7 +202,7 @@ void World::drained(Replica& replica) {
     replica.merging = 0;
   }
   close_engine(replica);
-  replica.state = ReplicaState::kWarm;
+  replica.state = ReplicaPhase::kWarm;
   memory_.transfer(now_, replica.weights, LeaseKind::kWeightsIdle);
   notify({.kind = NoticeKind::kDrained, .replica = replica.id, .model = replica.model});
   for (const GpuId gpu : replica.gpus) {
@@ -239,7 +239,7 @@ void World::stop(ReplicaId id, Reason reason) {
 
 void World::evict(ReplicaId id, Reason reason, std::optional<ModelId> for_whom) {
   Replica* replica = find(id);
-  if (replica == nullptr || replica->state == ReplicaState::kEvicting) {
+  if (replica == nullptr || replica->state == ReplicaPhase::kEvicting) {
     return;
   }
   note("evict", reason, *replica, for_whom);
@@ -255,7 +255,7 @@ void World::evict(ReplicaId id, Reason reason, std::optional<ModelId> for_whom) 
 
 /// Pages change hands only when they are unmapped, one mapper per GPU.
 void World::unmap(Replica& replica) {
-  replica.state = ReplicaState::kEvicting;
+  replica.state = ReplicaPhase::kEvicting;
   ++replica.stamp;
   Duration longest{};
   for (const Stage& stage : replica.stages) {

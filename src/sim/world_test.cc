@@ -123,7 +123,7 @@ TEST(World, AGpuIsUpWhenAllItsFaultsAreMended) {
 }
 
 TEST(World, EvictionFreesPagesAndADrainedReplicaStaysWarm) {
-  std::vector<ReplicaState> seen;
+  std::vector<ReplicaPhase> seen;
   TestPlane plane([&](const Notice& notice, const World& world, Actions& actions) {
     one_instance(notice, world, actions);
     if (notice.kind == NoticeKind::kFinished) {
@@ -137,7 +137,7 @@ TEST(World, EvictionFreesPagesAndADrainedReplicaStaysWarm) {
   });
   const TestRun run = run_world(
       test_cluster(1, 1), test_models(1), plane, {row_at(3, 0, 8, 8), row_at(30, 0, 8, 8)});
-  EXPECT_THAT(seen, ElementsAre(ReplicaState::kWarm));
+  EXPECT_THAT(seen, ElementsAre(ReplicaPhase::kWarm));
   EXPECT_THAT(run.witness.acts, Contains("evict m0 idle"));
   EXPECT_EQ(run.counts.completed, 1);
   EXPECT_LT(run.gpu_seconds, 5);

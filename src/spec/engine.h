@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-/// Engines that are not ours: other people's servers of the OpenAI API, run as processes.
+/// External engines: other people's servers of the OpenAI API, run as processes.
 namespace heddle::spec {
 
 /// How an engine gives up what it holds of a device; later ones free more and cost more.

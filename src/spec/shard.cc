@@ -33,7 +33,7 @@ Result<void> divides(const ModelSpec& model, std::int64_t ranks) {
     return {};
   }
   return Error{Code::kInvalidArgument,
-               "cut a model into " + std::to_string(ranks) + " shards: its " +
+               "divide a model into " + std::to_string(ranks) + " shards: its " +
                    std::to_string(model.heads) + " attention heads, " +
                    std::to_string(model.kv_heads) + " key-value heads and MLP of " +
                    std::to_string(model.intermediate) +

@@ -5,14 +5,14 @@
 #include "base/result.h"
 #include "spec/model_spec.h"
 
-/// A model cut across devices (tensor parallelism: M. Shoeybi et al., "Megatron-LM",
+/// A model sharded across devices (tensor parallelism: M. Shoeybi et al., "Megatron-LM",
 /// arXiv:1909.08053, section 3). A shard is a model: a ModelSpec with fewer heads and a narrower
 /// MLP, which has an image, a KV cache and a footprint of its own.
 namespace heddle::spec {
 
-/// Whether a whole model can be cut into `ranks` shards: they must divide its heads, its key-value
-/// heads and its intermediate width, and may not outnumber its vocabulary. kInvalidArgument, saying
-/// what does not divide and which numbers would do.
+/// Whether a whole model can be divided into `ranks` shards: they must divide its heads, its
+/// key-value heads and its intermediate width, and may not outnumber its vocabulary.
+/// kInvalidArgument, saying what does not divide and which numbers would do.
 [[nodiscard]] Result<void> divides(const ModelSpec& model, std::int64_t ranks);
 
 /// The part of a whole model that rank `shard.rank` has. Requires divides(model, shard.ranks) and a

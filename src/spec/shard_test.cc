@@ -58,7 +58,7 @@ TEST(Shard, SaysWhatDoesNotDivideAndWhatWould) {
   ASSERT_FALSE(three);
   EXPECT_EQ(three.error().code, Code::kInvalidArgument);
   EXPECT_EQ(three.error().message,
-            "cut a model into 3 shards: its 12 attention heads, 4 key-value heads and MLP of 40 "
+            "divide a model into 3 shards: its 12 attention heads, 4 key-value heads and MLP of 40 "
             "must be multiples of that; possible here: 1, 2 or 4");
   EXPECT_TRUE(divides(model(), 4));
   EXPECT_FALSE(divides(model(), 0));

@@ -48,7 +48,7 @@ void Link::allow(ModelId model, std::uint64_t ready) {
   }
 }
 
-void Link::hasten(ModelId model) {
+void Link::prioritise(ModelId model) {
   if (Copy* copy = find(model)) {
     copy->urgent = true;
   }

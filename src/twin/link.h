@@ -23,7 +23,7 @@ class Link {
   void begin(ModelId model, std::uint64_t bytes, std::uint64_t ready);
   /// So many are there.
   void allow(ModelId model, std::uint64_t ready);
-  void hasten(ModelId model);
+  void prioritise(ModelId model);
   /// It is wanted no more.
   void stop(ModelId model);
 

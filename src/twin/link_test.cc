@@ -38,7 +38,7 @@ TEST(Link, UrgentOnesGoFirst) {
   Rig rig;
   rig.link.begin(kFirst, 32'000, 32'000);
   rig.link.begin(kSecond, 64'000, 64'000);
-  rig.link.hasten(kSecond);
+  rig.link.prioritise(kSecond);
   rig.run();
   EXPECT_EQ(rig.copied[kSecond].second, Instant(69ms)) << "after the piece that was on its way";
   EXPECT_EQ(rig.copied[kFirst].second, Instant(96ms));

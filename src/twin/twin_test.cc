@@ -117,7 +117,7 @@ TEST(Twin, WhatCannotBeIsAnError) {
   EXPECT_EQ(all[0].tokens, 0);
 }
 
-/// The first model is cut over both of two devices; others go on either.
+/// The first model is sharded over both of two devices; others go on either.
 TwinSetup setup_cut(int models, std::int64_t device_pages) {
   TwinSetup setup = setup_of(models + 2, device_pages);
   const core::AgentDevice second{.id = DeviceId(1), .pages = device_pages, .copy = true};

@@ -131,9 +131,9 @@ void Worker::perform(const core::FitWorkspace& command) {
   resize(workspace_, command.pages);
 }
 
-void Worker::perform(const core::KeepRecordings& command) {
-  resize(recordings_, command.pages);
-  answers_.emplace_back(core::RecordingsKept{.pages = command.pages});
+void Worker::perform(const core::KeepGraphs& command) {
+  resize(graphs_, command.pages);
+  answers_.emplace_back(core::GraphsKept{.pages = command.pages});
 }
 
 void Worker::perform(const core::OpenModel& command) {
@@ -195,8 +195,8 @@ void Worker::perform(const core::SetSourceReady& command) {
   link_.allow(command.model, command.bytes);
 }
 
-void Worker::perform(const core::HastenCopy& command) {
-  link_.hasten(command.model);
+void Worker::perform(const core::PrioritiseCopy& command) {
+  link_.prioritise(command.model);
 }
 
 // ---- Sequences ----

@@ -84,13 +84,13 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void perform(const core::AdoptPages& command);
   void perform(const core::SurrenderPages& command);
   void perform(const core::FitWorkspace& command);
-  void perform(const core::KeepRecordings& command);
+  void perform(const core::KeepGraphs& command);
   void perform(const core::OpenModel& command);
   void perform(const core::CloseModel& command);
   void perform(const core::LetGoWindow& /*command*/) {}
   void perform(const core::SetImageReady& command);
   void perform(const core::SetSourceReady& command);
-  void perform(const core::HastenCopy& command);
+  void perform(const core::PrioritiseCopy& command);
   void perform(const core::AddSequence& command);
   void perform(const core::TakePrefixes& command);
   void perform(const core::TrimCached& command);
@@ -119,7 +119,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   KvCount kv_;
   Link link_;
   std::vector<PageId> workspace_{};
-  std::vector<PageId> recordings_{};
+  std::vector<PageId> graphs_{};
   std::map<ModelId, Model> models_{};
   std::map<SequenceId, Sequence> sequences_{};
   std::deque<Heard> inbox_{};

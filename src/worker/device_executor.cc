@@ -15,12 +15,12 @@ namespace heddle::worker {
 
 namespace {
 
-/// The leases of a model, as the pool names owners; recordings are no model's. The ledger that
+/// The leases of a model, as the pool names owners; CUDA graphs are no model's. The ledger that
 /// counts them is the core's.
-enum class Lease : std::uint8_t { kWeights = 1, kRecordings = 2, kKv = 3 };
+enum class Lease : std::uint8_t { kWeights = 1, kGraphs = 2, kKv = 3 };
 
-/// Of a device's pages, what recordings may have: one in so many.
-constexpr std::int64_t kRecordingsShare = 32;
+/// Of a device's pages, what CUDA graphs may have: one in so many.
+constexpr std::int64_t kGraphsShare = 32;
 
 memory::OwnerId owner(ModelId model, Lease lease) {
   return memory::OwnerId(model.value() * 4 + static_cast<std::uint64_t>(lease));
@@ -56,7 +56,7 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::create(device::Device& d
   self->engine_ = std::move(*engine);
   const auto kernels = ops::kernels_name(device.properties().kind);
   log::info("kernels chosen", {{"kernels", kernels ? *kernels : "none"}});
-  self->engine_->set_recordings(0);  // Until the core has pages for them.
+  self->engine_->set_graph_bytes(0);  // Until the core has pages for them.
   const auto on_opened = [raw = self.get()](ModelId model, Result<void> opened) {
     if (opened) {
       raw->handlers_.on_event(core::ModelOpened{.model = model});
@@ -116,16 +116,16 @@ Result<void> DeviceExecutor::carry_out(core::WorkerCommand command,
 
 void DeviceExecutor::meet(Peer peer) {
   const Result<void> met = with_threads("a way over another GPU", [&]() -> Result<void> {
-    if (peer.relays) {
-      if (relay_ == nullptr) {
-        relay_ = std::make_unique<Relay>(device_, [this] { return mapper_->is_idle(); });
+    if (peer.assists) {
+      if (peer_assist_ == nullptr) {
+        peer_assist_ = std::make_unique<PeerAssist>(device_, [this] { return mapper_->is_idle(); });
       }
-      relay_->serve(std::move(peer.socket));
+      peer_assist_->serve(std::move(peer.socket));
       return {};
     }
-    std::erase_if(detours_, [](const auto& detour) { return detour->ended(); });
-    detours_.push_back(
-        std::make_unique<Detour>(device_, *mapper_, peer.gpu, std::move(peer.socket)));
+    std::erase_if(peer_loads_, [](const auto& peer_load) { return peer_load->ended(); });
+    peer_loads_.push_back(
+        std::make_unique<PeerLoad>(device_, *mapper_, peer.gpu, std::move(peer.socket)));
     return {};
   });
   if (!met) {
@@ -202,43 +202,41 @@ void DeviceExecutor::execute(const core::FitWorkspace& command,
   HEDDLE_CHECK(engine_->set_workspace(command.pages).has_value());  // As above.
 }
 
-void DeviceExecutor::execute(const core::KeepRecordings& command,
+void DeviceExecutor::execute(const core::KeepGraphs& command,
                              std::vector<core::WorkerEvent>& events) {
   const auto bytes = static_cast<std::uint64_t>(command.pages) * device_.properties().page_bytes;
-  engine_->set_recordings(bytes);
-  const std::int64_t more = command.pages - std::ssize(recordings_);
+  engine_->set_graph_bytes(bytes);
+  const std::int64_t more = command.pages - std::ssize(graphs_);
   if (more > 0) {
-    give_up_for_recordings(more);
+    give_up_for_graphs(more);
   } else {
-    take_from_recordings(-more);
+    take_from_graphs(-more);
   }
-  events.push_back(core::RecordingsKept{.pages = std::ssize(recordings_)});
+  events.push_back(core::GraphsKept{.pages = std::ssize(graphs_)});
 }
 
-void DeviceExecutor::give_up_for_recordings(std::int64_t count) {
-  auto pages = pool_.take(owner({}, Lease::kRecordings), count);
+void DeviceExecutor::give_up_for_graphs(std::int64_t count) {
+  auto pages = pool_.take(owner({}, Lease::kGraphs), count);
   HEDDLE_CHECK(pages.has_value());  // As above.
   mapper_->drop_kept(*pages);
   device_.give_back(*pages);  // The engine has settled.
-  recordings_.insert(recordings_.end(), pages->begin(), pages->end());
+  graphs_.insert(graphs_.end(), pages->begin(), pages->end());
 }
 
-/// All or none: the driver may keep what recordings had for others to come.
-void DeviceExecutor::take_from_recordings(std::int64_t count) {
-  const std::span<const PageId> pages =
-      std::span(recordings_).last(static_cast<std::size_t>(count));
+/// All or none: the driver may keep what CUDA graphs had for others to come.
+void DeviceExecutor::take_from_graphs(std::int64_t count) {
+  const std::span<const PageId> pages = std::span(graphs_).last(static_cast<std::size_t>(count));
   if (const Result<void> taken = device_.take_again(pages); !taken) {
-    log::warning("the memory of recordings that were dropped cannot be had again",
+    log::warning("the memory of graphs that were dropped cannot be had again",
                  {{"why", taken.error().message}});
     return;
   }
-  pool_.put(owner({}, Lease::kRecordings), pages);
-  recordings_.resize(recordings_.size() - pages.size());
+  pool_.put(owner({}, Lease::kGraphs), pages);
+  graphs_.resize(graphs_.size() - pages.size());
 }
 
-std::int64_t DeviceExecutor::most_recording_pages(const device::Device& device,
-                                                  std::int64_t pages) {
-  return device.properties().records ? pages / kRecordingsShare : 0;
+std::int64_t DeviceExecutor::most_graph_pages(const device::Device& device, std::int64_t pages) {
+  return device.properties().records ? pages / kGraphsShare : 0;
 }
 
 void DeviceExecutor::execute(core::OpenModel& command, std::vector<core::WorkerEvent>& events) {
@@ -359,9 +357,9 @@ void DeviceExecutor::execute(const core::SetSourceReady& command,
   mapper_->allow_copy(command.model, command.bytes);
 }
 
-void DeviceExecutor::execute(const core::HastenCopy& command,
+void DeviceExecutor::execute(const core::PrioritiseCopy& command,
                              std::vector<core::WorkerEvent>& /*events*/) {
-  mapper_->hasten(command.model);
+  mapper_->prioritise(command.model);
 }
 
 void DeviceExecutor::execute(core::AddSequence& command, std::vector<core::WorkerEvent>& events) {
@@ -584,10 +582,10 @@ std::vector<policy::ThreadPulse> DeviceExecutor::pulses() const {
 rpc::WorkerStats DeviceExecutor::stats() const {
   rpc::WorkerStats stats = stats_;
   stats.mapping = mapper_->mapping();
-  stats.detoured_bytes = mapper_->detoured_bytes();
+  stats.peer_load_bytes = mapper_->peer_load_bytes();
   stats.copied_bytes = mapper_->copied_bytes();  // After those, of which it is no less.
   stats.kept_bytes = mapper_->kept_bytes();
-  stats.relayed_bytes = relay_ == nullptr ? 0 : relay_->relayed_bytes();
+  stats.peer_assist_bytes = peer_assist_ == nullptr ? 0 : peer_assist_->peer_assist_bytes();
   for (const auto& [model, counts] : engine_->prefix_counts()) {
     stats.prefixes.push_back(
         {.model = model, .queried_tokens = counts.queried_tokens, .hit_tokens = counts.hit_tokens});

@@ -21,20 +21,20 @@
 #include "memory/window.h"
 #include "rpc/messages.h"
 #include "store/image_layout.h"
-#include "worker/detour.h"
 #include "worker/grammars.h"
 #include "worker/lockstep.h"
 #include "worker/mapper.h"
 #include "worker/pacing.h"
+#include "worker/peer_assist.h"
+#include "worker/peer_load.h"
 #include "worker/pulse.h"
-#include "worker/relay.h"
 
 namespace heddle::worker {
 
-/// Another GPU of this host, and a socket to its worker: to its relay, or to its detour.
+/// Another GPU of this host, and a socket to its worker: to its PeerAssist, or to its PeerLoad.
 struct Peer {
-  int gpu = 0;          ///< As the driver counts.
-  bool relays = false;  ///< This worker's relay serves it; else this one's loads go over it.
+  int gpu = 0;           ///< As the driver counts.
+  bool assists = false;  ///< This worker's PeerAssist serves it; else this one's loads go over it.
   Descriptor socket{};
 };
 
@@ -106,9 +106,9 @@ class DeviceExecutor {
   /// What its threads are at. Any thread.
   [[nodiscard]] std::vector<policy::ThreadPulse> pulses() const;
 
-  /// Most pages that recordings may have of `pages` of `device`; 0 where it records nothing.
-  [[nodiscard]] static std::int64_t most_recording_pages(const device::Device& device,
-                                                         std::int64_t pages);
+  /// Most pages that CUDA graphs may have of `pages` of `device`; 0 where it records nothing.
+  [[nodiscard]] static std::int64_t most_graph_pages(const device::Device& device,
+                                                     std::int64_t pages);
 
  private:
   struct Described {
@@ -128,13 +128,13 @@ class DeviceExecutor {
   void execute(const core::AdoptPages& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::SurrenderPages& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::FitWorkspace& command, std::vector<core::WorkerEvent>& events);
-  void execute(const core::KeepRecordings& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::KeepGraphs& command, std::vector<core::WorkerEvent>& events);
   void execute(core::OpenModel& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::CloseModel& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::LetGoWindow& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::SetImageReady& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::SetSourceReady& command, std::vector<core::WorkerEvent>& events);
-  void execute(const core::HastenCopy& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::PrioritiseCopy& command, std::vector<core::WorkerEvent>& events);
   void execute(core::AddSequence& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::TakePrefixes& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::TrimCached& command, std::vector<core::WorkerEvent>& events);
@@ -143,8 +143,8 @@ class DeviceExecutor {
   void execute(const core::RunStep& command, std::vector<core::WorkerEvent>& events);
   void execute(core::Report& command, std::vector<core::WorkerEvent>& events);
 
-  void give_up_for_recordings(std::int64_t count);
-  void take_from_recordings(std::int64_t count);
+  void give_up_for_graphs(std::int64_t count);
+  void take_from_graphs(std::int64_t count);
   Result<void> open(core::OpenModel& command, OpenedModel& opened);
   void add(core::AddSequence& command,
            Grammars::Matcher grammar,
@@ -161,7 +161,7 @@ class DeviceExecutor {
   Pacing pacing_;
   Handlers handlers_;
   memory::PagePool pool_;
-  std::vector<PageId> recordings_{};  ///< Pages whose memory the driver has for recordings.
+  std::vector<PageId> graphs_{};  ///< Pages whose memory the driver has for CUDA graphs.
   std::map<ModelId, Described> described_{};
   std::map<ModelId, OpenedModel> opened_{};
   std::map<core::SequenceId, core::AddSequence> compiling_{};  ///< Wait for their grammars.
@@ -180,8 +180,8 @@ class DeviceExecutor {
   std::unique_ptr<engine::Engine> engine_{};
   std::unique_ptr<Grammars> grammars_{};
   std::unique_ptr<Mapper> mapper_{};  ///< Its thread ends before what it calls does.
-  std::unique_ptr<Relay> relay_{};
-  std::vector<std::unique_ptr<Detour>> detours_{};  ///< Use the mapper.
+  std::unique_ptr<PeerAssist> peer_assist_{};
+  std::vector<std::unique_ptr<PeerLoad>> peer_loads_{};  ///< Use the mapper.
 };
 
 }  // namespace heddle::worker

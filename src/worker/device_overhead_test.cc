@@ -84,9 +84,9 @@ class DeviceOverheadTest : public testing::Test {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return copied_; });
   }
-  std::int64_t keep_recordings(std::int64_t pages) {
-    const auto events = carry_out(core::KeepRecordings{.pages = pages});
-    return std::get<core::RecordingsKept>(events.at(0)).pages;
+  std::int64_t keep_graphs(std::int64_t pages) {
+    const auto events = carry_out(core::KeepGraphs{.pages = pages});
+    return std::get<core::GraphsKept>(events.at(0)).pages;
   }
   void step(std::int64_t tokens) {
     carry_out(core::RunStep{
@@ -142,20 +142,20 @@ TEST_F(DeviceOverheadTest, RecordingsHaveMemoryOfPagesThatAreGivenBack) {
   run(4);
   EXPECT_EQ(replays(), 0U) << "nobody gave pages for them";
   const std::int64_t before = driver_has();
-  EXPECT_EQ(keep_recordings(100), 100);
+  EXPECT_EQ(keep_graphs(100), 100);
   EXPECT_EQ(driver_has(), before + 100);
   run(4);
   EXPECT_GT(replays(), 0U);
 
-  EXPECT_EQ(keep_recordings(60), 60);
+  EXPECT_EQ(keep_graphs(60), 60);
   EXPECT_EQ(driver_has(), before + 60);
-  EXPECT_EQ(keep_recordings(0), 0);
+  EXPECT_EQ(keep_graphs(0), 0);
   EXPECT_EQ(driver_has(), before);
   const unsigned long replayed = replays();
   run(4);
   EXPECT_EQ(replays(), replayed);
 
-  EXPECT_EQ(keep_recordings(100), 100);
+  EXPECT_EQ(keep_graphs(100), 100);
   run(4);
   EXPECT_GT(replays(), replayed) << "made again";
 }
@@ -164,12 +164,12 @@ TEST_F(DeviceOverheadTest, IfTheirMemoryCannotBeHadAgainThePagesStayAway) {
   open();
   run(1);
   const std::int64_t before = driver_has();
-  keep_recordings(10);
+  keep_graphs(10);
   driver_.fail("cuMemCreate", 3, 2);  // Out of memory.
-  EXPECT_EQ(keep_recordings(0), 10);
+  EXPECT_EQ(keep_graphs(0), 10);
   EXPECT_EQ(driver_has(), before + 10);
   run(3);  // The device is not lost.
-  EXPECT_EQ(keep_recordings(0), 0);
+  EXPECT_EQ(keep_graphs(0), 0);
   EXPECT_EQ(driver_has(), before);
 }
 

@@ -30,7 +30,7 @@ EngineLoop::EngineLoop(rpc::WorkerHello hello,
           .prefix_cache = hello_.prefix_cache,
           .queue = hello_.queue,
           .fixed_parts = hello_.fixed_parts,
-          .recording_pages = DeviceExecutor::most_recording_pages(
+          .graph_pages = DeviceExecutor::most_graph_pages(
               *device_,
               std::max(static_cast<std::int64_t>(hello_.pages.size()), hello_.device_pages))}),
       thread_([this] { run(); }) {}

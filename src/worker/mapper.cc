@@ -105,7 +105,7 @@ void Mapper::allow_copy(ModelId model, std::uint64_t bytes) {
   shared_.notify_all();
 }
 
-void Mapper::hasten(ModelId model) {
+void Mapper::prioritise(ModelId model) {
   const std::lock_guard lock(mutex_);
   const auto found = sources_.find(model);
   if (found != sources_.end()) {
@@ -499,7 +499,7 @@ void Mapper::end_writing(const Share& share, const Result<void>& written) {
     if (written) {
       load.parts.put_in_place(share.part);
       copied_bytes_ += share.part.bytes();
-      detoured_bytes_ += share.part.bytes();
+      peer_load_bytes_ += share.part.bytes();
     } else {
       load.parts.give_back(share.part);
       failed_ = written.error();

@@ -37,7 +37,7 @@ namespace heddle::worker {
 /// A window that is closed is kept (KeptWindows): no model waits until another's is unmapped, and
 /// one whose pages are the same when it is opened again is not mapped again.
 /// Beside the device's own link, which this thread keeps busy, other paths may take parts of images
-/// (Detour).
+/// (PeerLoad).
 class Mapper {
  public:
   /// Called in the mapper's thread.
@@ -97,7 +97,7 @@ class Mapper {
   void allow_copy(ModelId model, std::uint64_t bytes);
   /// Copies this image before those that nobody waits for yet. Ignored for a model that is not
   /// open. Any thread.
-  void hasten(ModelId model);
+  void prioritise(ModelId model);
 
   /// A part of an image that another path than the device's own link is to copy. At most so large:
   static constexpr std::uint64_t kShareBytesMax = std::uint64_t{8} << 20U;
@@ -116,7 +116,7 @@ class Mapper {
   // For other paths; any thread. A share is given back or, where begin_writing() said yes, ended.
   /// Waits until there is a share to take, and gives up when `stop` says so: then false.
   bool wait_for_share(const std::stop_token& stop);
-  /// The next share; nothing where there is none that is worth a detour.
+  /// The next share; nothing where there is none that is worth a peer's help.
   std::optional<Share> take_share();
   void give_back(const Share& share);
   /// Whether the share is still wanted. If so, the device's pages stay what they are until
@@ -133,7 +133,7 @@ class Mapper {
   [[nodiscard]] Duration mapping() const { return Duration(mapping_ns_.load()); }
   /// Bytes of images copied, over all paths; and over others than the device's own. Any thread.
   [[nodiscard]] std::uint64_t copied_bytes() const { return copied_bytes_.load(); }
-  [[nodiscard]] std::uint64_t detoured_bytes() const { return detoured_bytes_.load(); }
+  [[nodiscard]] std::uint64_t peer_load_bytes() const { return peer_load_bytes_.load(); }
   /// What its thread is at. Any thread.
   [[nodiscard]] const Pulse& pulse() const { return pulse_; }
 
@@ -204,7 +204,7 @@ class Mapper {
   bool paced_;
   std::atomic<std::int64_t> mapping_ns_ = 0;
   std::atomic<std::uint64_t> copied_bytes_ = 0;
-  std::atomic<std::uint64_t> detoured_bytes_ = 0;
+  std::atomic<std::uint64_t> peer_load_bytes_ = 0;
 
   std::mutex mutex_{};
   std::condition_variable woken_{};       ///< This thread.

@@ -267,7 +267,7 @@ TEST_F(MapperTest, CopiesWhatSomebodyWaitsForFirst) {
   memory::Window other = memory::Window::create(device_, 4 * kPage).value();
   std::mutex mutex;
   std::condition_variable changed;
-  bool hastened = false;
+  bool prioritised = false;
   std::vector<ModelId> done;
   Mapper mapper(device_,
                 0,
@@ -275,25 +275,25 @@ TEST_F(MapperTest, CopiesWhatSomebodyWaitsForFirst) {
                  .on_copied =
                      [&](ModelId model, std::uint64_t bytes) {
                        std::unique_lock lock(mutex);
-                       changed.wait(lock, [&] { return hastened; });
+                       changed.wait(lock, [&] { return prioritised; });
                        if (bytes == 4 * kPage) {
                          done.push_back(model);
                          changed.notify_all();
                        }
                      },
                  .on_closed = [](ModelId /*model*/) {}});
-  mapper.hasten(kUrgent);  // Of a model that is not open: says nothing.
+  mapper.prioritise(kUrgent);  // Of a model that is not open: says nothing.
   mapper.open(copy_to(kModel, window_, 4));
   mapper.open(copy_to(kUrgent, other, 8));
-  mapper.hasten(kUrgent);
+  mapper.prioritise(kUrgent);
   std::unique_lock lock(mutex);
-  hastened = true;
+  prioritised = true;
   changed.notify_all();
   changed.wait(lock, [&] { return done.size() == 2; });
   EXPECT_EQ(done, (std::vector{kUrgent, kModel}));
 }
 
-// What waits for requests is hastened when it is open: a prewarm must not hold up its window.
+// What waits for requests is prioritised when it is open: a prewarm must not hold up its window.
 TEST_F(MapperTest, OpensAModelWhileAnotherIsCopied) {
   constexpr ModelId kLater{4};
   memory::Window other = memory::Window::create(device_, 4 * kPage).value();

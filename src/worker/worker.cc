@@ -121,7 +121,7 @@ class Worker {
         fail({Code::kCorrupt, "another GPU's worker comes without its socket"});
       }
       engine_->hear(Peer{
-          .gpu = peer->gpu, .relays = peer->relays, .socket = std::move(frame.descriptors[0])});
+          .gpu = peer->gpu, .assists = peer->assists, .socket = std::move(frame.descriptors[0])});
     } else {
       engine_->hear(std::get<core::WorkerMessage>(std::move(*message)));
     }

@@ -378,7 +378,7 @@ def test_three_kills_in_a_row_hold_nobody_up(paced):
     kill_again_and_again(paced, 10)
 
 
-# ---- Engines that are not ours ----
+# ---- External engines ----
 
 
 def engine_config(options="", more=""):

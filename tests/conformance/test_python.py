@@ -190,7 +190,7 @@ def idle(server):
     return False
 
 
-def last_story(server):
+def last_trace(server):
     _, _, answer = server.call("/api/requests", headers={"x-api-key": KEY})
     return answer["requests"][0]
 
@@ -200,16 +200,16 @@ def test_a_stream_that_is_closed_stops_the_model(slow_server):
     next(chunk for chunk in stream if chunk.choices[0].delta.content)
     stream.close()
     assert idle(slow_server)
-    story = last_story(slow_server)
-    assert story["status"] == 499
-    assert sum(part["completion_tokens"] for part in story["parts"]) < 400
+    trace = last_trace(slow_server)
+    assert trace["status"] == 499
+    assert sum(part["completion_tokens"] for part in trace["parts"]) < 400
 
 
 def test_a_time_out_stops_the_model(slow_server):
     with pytest.raises(openai.APITimeoutError):
         ask(connect(slow_server, timeout=0.5), **ENDLESS)
     assert idle(slow_server)
-    assert last_story(slow_server)["status"] == 499
+    assert last_trace(slow_server)["status"] == 499
 
 
 # --- retries ---

@@ -39,7 +39,7 @@ CUresult call(const char* name, Needs needs, const Body& body) {
 template <class Body>
 CUresult unrecordable_call(const char* name, const Body& body) {
   return call(name, Needs::kDevice, [&](Machine& here, std::unique_lock<std::mutex>& lock) {
-    return here.spoils_recording() ? kCudaStreamCaptureUnsupported : body(here, lock);
+    return here.spoils_capture() ? kCudaStreamCaptureUnsupported : body(here, lock);
   });
 }
 
@@ -51,7 +51,7 @@ CUresult giving_back(const char* name, const Body& body) {
     if (current_context() == nullptr) {
       return kCudaInvalidContext;
     }
-    if (here.spoils_recording()) {
+    if (here.spoils_capture()) {
       return kCudaStreamCaptureUnsupported;
     }
     const std::size_t device = current_context()->device;

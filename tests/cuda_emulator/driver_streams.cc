@@ -1,4 +1,4 @@
-// The driver's functions for work: copies, streams, events, kernels and recordings.
+// The driver's functions for work: copies, streams, events, kernels and graphs.
 
 #include <bit>
 #include <chrono>
@@ -113,7 +113,7 @@ EXPORT CUresult cuMemcpyAsync(CUdeviceptr target,
     const bool from = pageable(source);
     const bool to = pageable(target);
     const std::shared_ptr<Queue> queue = stream->queue;
-    if ((from || to) && queue->recording()) {
+    if ((from || to) && queue->capturing()) {
       queue->spoil();
       return kCudaStreamCaptureUnsupported;
     }
@@ -194,7 +194,7 @@ EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags
     if (flags != 0 || !here.events.has(event) || !here.streams.has(stream)) {
       return kCudaInvalidHandle;
     }
-    if (stream->queue->recording()) {
+    if (stream->queue->capturing()) {
       stream->queue->spoil();
       return kCudaStreamCaptureUnsupported;  // The real one would record the other stream too.
     }
@@ -222,7 +222,7 @@ EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
     if (!here.events.has(event) || !here.streams.has(stream)) {
       return kCudaInvalidHandle;
     }
-    if (stream->queue->recording()) {
+    if (stream->queue->capturing()) {
       stream->queue->spoil();
       return kCudaStreamCaptureUnsupported;
     }
@@ -339,24 +339,24 @@ EXPORT CUresult cuLaunchKernel(CUfunction function,
 
 EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
   return call("cuStreamBeginCapture_v2", Needs::kDevice, [&](Machine& here, auto&) {
-    if (!here.streams.has(stream) || mode != kCaptureThreadLocal || stream->queue->recording()) {
+    if (!here.streams.has(stream) || mode != kCaptureThreadLocal || stream->queue->capturing()) {
       return kCudaInvalidValue;
     }
-    stream->queue->begin_recording();
+    stream->queue->begin_capture();
     return kCudaSuccess;
   });
 }
 
 EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   return call("cuStreamEndCapture", Needs::kDevice, [&](Machine& here, auto&) {
-    if (!here.streams.has(stream) || !stream->queue->recording()) {
+    if (!here.streams.has(stream) || !stream->queue->capturing()) {
       return kCudaStreamCaptureUnmatched;
     }
     const bool spoiled = stream->queue->spoiled();
-    auto recorded = stream->queue->end_recording();
+    auto recorded = stream->queue->end_capture();
     if (spoiled) {
-      stream->queue->begin_recording();  // Forgets that it was.
-      (void)stream->queue->end_recording();
+      stream->queue->begin_capture();  // Forgets that it was.
+      (void)stream->queue->end_capture();
       return kCudaStreamCaptureInvalidated;
     }
     *graph =

@@ -56,10 +56,10 @@ CUresult Machine::enter(const std::string& call, bool needs_init, bool needs_dev
   return context == nullptr ? kCudaInvalidContext : lost[context->device];
 }
 
-bool Machine::spoils_recording() {
+bool Machine::spoils_capture() {
   bool spoils = false;
   for (const auto& [handle, stream] : streams) {
-    if (stream->queue->recording() && stream->queue->recorder() == std::this_thread::get_id()) {
+    if (stream->queue->capturing() && stream->queue->recorder() == std::this_thread::get_id()) {
       stream->queue->spoil();
       spoils = true;
     }

@@ -80,7 +80,7 @@ class Machine {
   /// The device of this thread's context is not to be used any more.
   void lose(std::size_t device, CUresult status) { lost[device] = status; }
   /// Calls that wait or allocate spoil what this thread records. True where it does.
-  bool spoils_recording();
+  bool spoils_capture();
   /// Waits for all streams of a device.
   CUresult run_device(std::unique_lock<std::mutex>& lock, std::size_t device);
   [[nodiscard]] std::string alive() const;

@@ -1,8 +1,7 @@
 // Kernels for the tests of devices and streams: the least that shows what ran, when and on what.
 
-#include "ops/cuda/kernels/intrinsics.cuh"
-
 #include "cuda_emulator/probe_kernels.h"
+#include "ops/cuda/kernels/intrinsics.cuh"
 
 using namespace heddle::emulator;
 

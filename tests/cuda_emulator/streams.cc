@@ -5,7 +5,7 @@
 namespace emulator {
 
 void Queue::push(Operation operation) {
-  if (recording_) {
+  if (capturing_) {
     recorded_.push_back(std::move(operation));
     return;
   }
@@ -41,15 +41,15 @@ CUresult Queue::run_until(std::unique_lock<std::mutex>& lock, std::uint64_t coun
   return failed_;
 }
 
-void Queue::begin_recording() {
-  recording_ = true;
+void Queue::begin_capture() {
+  capturing_ = true;
   spoiled_ = false;
   recorder_ = std::this_thread::get_id();
   recorded_.clear();
 }
 
-std::vector<Operation> Queue::end_recording() {
-  recording_ = false;
+std::vector<Operation> Queue::end_capture() {
+  capturing_ = false;
   return std::exchange(recorded_, {});
 }
 

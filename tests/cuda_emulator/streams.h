@@ -52,10 +52,10 @@ class Queue : public std::enable_shared_from_this<Queue> {
   CUresult run_until(std::unique_lock<std::mutex>& lock, std::uint64_t count);
   CUresult run_all(std::unique_lock<std::mutex>& lock) { return run_until(lock, enqueued_); }
 
-  /// Recording: between the two, push notes down.
-  void begin_recording();
-  std::vector<Operation> end_recording();
-  [[nodiscard]] bool recording() const { return recording_; }
+  /// Capture: between the two, push notes down.
+  void begin_capture();
+  std::vector<Operation> end_capture();
+  [[nodiscard]] bool capturing() const { return capturing_; }
   /// The thread that records.
   [[nodiscard]] std::thread::id recorder() const { return recorder_; }
   /// Something happened that cannot be recorded.
@@ -70,7 +70,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   std::uint64_t done_ = 0;
   bool running_ = false;
   CUresult failed_ = 0;
-  bool recording_ = false;
+  bool capturing_ = false;
   bool spoiled_ = false;
   std::thread::id recorder_{};
   std::vector<Operation> recorded_{};

@@ -193,7 +193,7 @@ TEST_F(DeviceGpuTest, GraphsRunAgainWhileWindowsAreMapped) {
   ASSERT_TRUE(stream_->synchronize());
   ASSERT_TRUE(stream_->begin_capture());
   add(*stream_, a, b);
-  // Another thread maps meanwhile, which must not end the recording.
+  // Another thread maps meanwhile, which must not end the capture.
   std::thread mapper([&] {
     const std::size_t page_bytes = device_->properties().page_bytes;
     const AddressRange range = device_->reserve(4 * page_bytes).value();

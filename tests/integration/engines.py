@@ -1,4 +1,4 @@
-"""Engines that are not ours, for tests: llama.cpp with the demo models, and one that misbehaves as it is told."""
+"""External engines, for tests: llama.cpp with the demo models, and one that misbehaves as it is told."""
 
 import importlib.util
 import pathlib

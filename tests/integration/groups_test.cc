@@ -1,4 +1,5 @@
-// Models that are cut over several devices: real workers in lockstep, alone and among other models.
+// Models that are sharded over several devices: real workers in lockstep, alone and among other
+// models.
 
 #include <optional>
 
@@ -14,16 +15,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr const char* kCut = "qwen3-window";
+constexpr const char* kSharded = "qwen3-window";
 constexpr const char* kSingle = "llama-mha-f32";
 
 class Groups : public testing::Test {
  protected:
-  /// kCut over `ranks` devices, of so many, and kSingle; each has room for its model and so many
-  /// pages more.
+  /// kSharded over `ranks` devices, of so many, and kSingle; each has room for its model and so
+  /// many pages more.
   LiveSystem& make(int devices, std::int64_t ranks, std::int64_t spare_pages, Duration pace = {}) {
     config::Config config = small_host(0, devices);
-    add_golden(config, kCut);
+    add_golden(config, kSharded);
     add_golden(config, kSingle);
     const std::uint64_t memory = memory_for_one(config, spare_pages);
     for (config::DeviceConfig& device : config.devices) {
@@ -40,7 +41,7 @@ class Groups : public testing::Test {
     return {golden.input_ids.begin(), golden.input_ids.begin() + 16};
   }
   std::shared_ptr<Answer> ask(const std::string& model) {
-    const engine::Golden& golden = model == kCut ? cut_ : single_;
+    const engine::Golden& golden = model == kSharded ? sharded_ : single_;
     return system_->ask(model, prompt_of(golden), std::ssize(golden.greedy));
   }
   void expect_right(const std::shared_ptr<Answer>& answer, const engine::Golden& golden) {
@@ -49,7 +50,7 @@ class Groups : public testing::Test {
     EXPECT_EQ(answer->tokens(), golden.greedy);
   }
 
-  const engine::Golden cut_ = engine::read_golden(kCut);
+  const engine::Golden sharded_ = engine::read_golden(kSharded);
   const engine::Golden single_ = engine::read_golden(kSingle);
   std::optional<LiveSystem> system_{};
 };
@@ -57,9 +58,9 @@ class Groups : public testing::Test {
 TEST_F(Groups, AModelOverTwoDevicesAnswersAsOnOne) {
   LiveSystem& system = make(2, 2, 4);
   for (int turn = 0; turn < 3; ++turn) {
-    expect_right(ask(kCut), cut_);
+    expect_right(ask(kSharded), sharded_);
   }
-  const core::ModelStatus status = system.model(kCut);
+  const core::ModelStatus status = system.model(kSharded);
   EXPECT_EQ(status.device, DeviceId(0));
   EXPECT_EQ(status.peers, std::vector{DeviceId(1)});
   EXPECT_EQ(status.residency, core::Residency::kWarm);
@@ -71,7 +72,7 @@ TEST_F(Groups, SampledAnswersAreThoseOfOneDevice) {
     LiveSystem& system = make(2, ranks, 8);
     spec::SamplingParams params{.temperature = 1.0F, .max_tokens = 24, .ignore_eos = true};
     params.seed = 5;
-    const auto answer = system.ask(kCut, prompt_of(cut_), {params, params});
+    const auto answer = system.ask(kSharded, prompt_of(sharded_), {params, params});
     ASSERT_TRUE(system.finish(*answer));
     ASSERT_TRUE(answer->done()) << answer->error()->message;
     answers.push_back(answer->tokens(0));
@@ -84,7 +85,7 @@ TEST_F(Groups, SampledAnswersAreThoseOfOneDevice) {
 TEST_F(Groups, ItTakesTurnsWithModelsOnItsDevices) {
   make(2, 2, 4);
   for (int turn = 0; turn < 5; ++turn) {
-    expect_right(ask(kCut), cut_);
+    expect_right(ask(kSharded), sharded_);
     expect_right(ask(kSingle), single_);
   }
 }
@@ -93,7 +94,7 @@ TEST_F(Groups, AllAtOnceAllGetTheirAnswers) {
   make(3, 2, 4);
   std::vector<std::pair<std::shared_ptr<Answer>, const engine::Golden*>> asked;
   for (int i = 0; i < 12; ++i) {
-    asked.emplace_back(ask(kCut), &cut_);
+    asked.emplace_back(ask(kSharded), &sharded_);
     asked.emplace_back(ask(kSingle), &single_);
   }
   for (const auto& [answer, golden] : asked) {
@@ -104,7 +105,7 @@ TEST_F(Groups, AllAtOnceAllGetTheirAnswers) {
 // More requests than there are pages for at once.
 TEST_F(Groups, WhereMemoryIsShortAllAreAnswered) {
   config::Config config = small_host(0, 2);
-  add_golden(config, kCut);
+  add_golden(config, kSharded);
   config.models[0].tensor_parallel = 2;
   const auto shards = agent::open_host_shards(config.models[0].path,
                                               config.directory,
@@ -119,10 +120,10 @@ TEST_F(Groups, WhereMemoryIsShortAllAreAnswered) {
   system_.emplace(config);
   std::vector<std::shared_ptr<Answer>> asked;
   for (int i = 0; i < 10; ++i) {
-    asked.push_back(ask(kCut));
+    asked.push_back(ask(kSharded));
   }
   for (const auto& answer : asked) {
-    expect_right(answer, cut_);
+    expect_right(answer, sharded_);
     EXPECT_EQ(answer->record().restarts, 0);
   }
 }
@@ -131,7 +132,7 @@ TEST_F(Groups, AnAnswerGoesOnWhicheverWorkerIsKilled) {
   for (const DeviceId dies : {DeviceId(0), DeviceId(1)}) {
     SCOPED_TRACE(testing::Message() << "killed on device " << dies.value());
     LiveSystem& system = make(2, 2, 4, 3ms);
-    const auto answer = ask(kCut);
+    const auto answer = ask(kSharded);
     bool killed = false;
     answer->on_news = [&] {
       if (!killed && answer->tokens().size() >= 3) {
@@ -140,22 +141,22 @@ TEST_F(Groups, AnAnswerGoesOnWhicheverWorkerIsKilled) {
         HEDDLE_CHECK(pid > 0 && ::kill(pid, SIGKILL) == 0);
       }
     };
-    expect_right(answer, cut_);
+    expect_right(answer, sharded_);
     EXPECT_TRUE(killed);
     EXPECT_EQ(answer->record().restarts, 1);
     ASSERT_TRUE(system.workers_up());
     for (const core::DeviceStatus& device : system.manager().devices()) {
       EXPECT_EQ(device.restarts, 1U) << "of a group all die with one";
     }
-    expect_right(ask(kCut), cut_);
+    expect_right(ask(kSharded), sharded_);
   }
 }
 
 TEST_F(Groups, UnloadingEmptiesAllItsDevices) {
   LiveSystem& system = make(2, 2, 4);
-  expect_right(ask(kCut), cut_);
+  expect_right(ask(kSharded), sharded_);
   bool unloaded = false;
-  system.manager().unload(system.model(kCut).id,
+  system.manager().unload(system.model(kSharded).id,
                           core::EvictionReason::kOperator,
                           [&](const Result<void>& done) { unloaded = done.has_value(); });
   ASSERT_TRUE(system.run_until([&] { return unloaded; }));
@@ -167,8 +168,8 @@ TEST_F(Groups, UnloadingEmptiesAllItsDevices) {
 }
 
 TEST_F(Groups, HeadsThatCannotBeDividedAreAnErrorThatSaysSo) {
-  make(4, 4, 4);  // kCut has two key-value heads.
-  const auto answer = ask(kCut);
+  make(4, 4, 4);  // kSharded has two key-value heads.
+  const auto answer = ask(kSharded);
   ASSERT_TRUE(system_->finish(*answer));
   ASSERT_TRUE(answer->error().has_value());
   EXPECT_NE(answer->error()->message.find("heads"), std::string::npos) << answer->error()->message;

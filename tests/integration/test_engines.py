@@ -1,4 +1,4 @@
-"""Engines that are not ours: llama.cpp beside a model of our own, heddle beneath heddle, and engines that misbehave."""
+"""External engines: llama.cpp beside a model of our own, heddle beneath heddle, and engines that misbehave."""
 
 import concurrent.futures
 import subprocess

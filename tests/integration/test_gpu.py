@@ -116,18 +116,18 @@ def test_images_come_over_both_gpus_links():
     """Copies take time here, so that the other GPU's link is of use; what came which way is counted."""
     with heddle.Server(config(devices=2, memory="16MiB"), env=machine(devices=2, link=20_000_000)) as server:
 
-        def detoured():
+        def peer_loaded():
             for model in heddle.demo_models():
                 prompt, answer = heddle.eval_set(model, 1)[0]
                 assert server.chat(model, prompt) == answer
             server.call("/unload", method="POST")
             wait_for(lambda: all(each["up"] for each in server.call("/api/devices")[2]["devices"]))
-            return sum(each["detoured_bytes"] for each in server.call("/api/devices")[2]["devices"])
+            return sum(each["peer_load_bytes"] for each in server.call("/api/devices")[2]["devices"])
 
-        wait_for(detoured)
+        wait_for(peer_loaded)
         devices = server.call("/api/devices")[2]["devices"]
-        assert sum(each["relayed_bytes"] for each in devices) >= sum(each["detoured_bytes"] for each in devices)
-        assert all(each["detoured_bytes"] <= each["copied_bytes"] for each in devices)
+        assert sum(each["peer_assist_bytes"] for each in devices) >= sum(each["peer_load_bytes"] for each in devices)
+        assert all(each["peer_load_bytes"] <= each["copied_bytes"] for each in devices)
         metrics = server.metrics()
         by_link = {
             link: sum(metrics[f'heddle_worker_copied_bytes_total{{device="gpu{n}",link="{link}"}}'] for n in range(2))

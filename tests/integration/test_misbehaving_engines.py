@@ -128,7 +128,7 @@ def test_one_that_floods_its_output_costs_the_server_nothing():
 def test_one_whose_stream_breaks_does_not_end_as_if_it_were_whole(broken):
     with heddle.Server(pair(f"--broken-sse {broken}")) as server:
         body = {"model": "bad", "messages": [{"role": "user", "content": "x"}], "max_tokens": 8, "stream": True}
-        with contextlib.suppress(OSError):  # That the connection is cut is seen as well.
+        with contextlib.suppress(OSError):  # That the connection is sharded is seen as well.
             status, _, text = server.call("/v1/chat/completions", body)
             assert status == 200 and ("error" in text or "[DONE]" not in text), text
         assert_answers(server, "good")

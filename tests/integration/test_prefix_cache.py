@@ -99,8 +99,8 @@ def test_metrics_and_requests_tell_what_was_found(server):
 
     eventually(some_were_found)
     auth = {"Authorization": f"Bearer {KEYS[0]}"}
-    _, _, stories = server.call("/api/requests", headers=auth)
-    assert stories["requests"][0]["parts"][0]["cached_tokens"] > 0
+    _, _, traces = server.call("/api/requests", headers=auth)
+    assert traces["requests"][0]["parts"][0]["cached_tokens"] > 0
 
     def all_is_cached():
         _, _, devices = server.call("/api/devices", headers=auth)

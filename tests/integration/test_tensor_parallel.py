@@ -1,4 +1,4 @@
-"""A model cut over two devices answers as on one, takes turns with others, and outlives its workers."""
+"""A model sharded over two devices answers as on one, takes turns with others, and outlives its workers."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ DEVICES = "".join(
 
 
 @pytest.fixture(scope="module")
-def cut():
+def sharded():
     """adder over both devices, beside two models that each need one."""
     models = [
         f"  adder: {{path: {heddle.MODELS / 'adder'}, dtype: float32, tensor_parallel: 2, min_residence: 0s}}\n",
@@ -28,38 +28,38 @@ def devices(server):
     return server.call("/api/devices")[2]["devices"]
 
 
-def test_it_answers_right_and_shows_where_it_is(cut):
+def test_it_answers_right_and_shows_where_it_is(sharded):
     for prompt, answer in heddle.eval_set("adder", 10):
-        assert cut.chat("adder", prompt) == answer
-    running = {row["model"]: row for row in cut.call("/running")[2]["running"]}
+        assert sharded.chat("adder", prompt) == answer
+    running = {row["model"]: row for row in sharded.call("/running")[2]["running"]}
     assert running["adder"]["device"] == "cpu0+cpu1"
-    assert [device["shard"] for device in devices(cut)] == [
+    assert [device["shard"] for device in devices(sharded)] == [
         {"model": "adder", "rank": rank, "ranks": 2} for rank in range(2)
     ]
 
 
-def test_it_takes_turns_with_models_on_its_devices(cut):
+def test_it_takes_turns_with_models_on_its_devices(sharded):
     for turn in range(5):
         for model in ("adder", "morse", "sorter"):
             prompt, answer = heddle.eval_set(model, 5)[turn]
-            assert cut.chat(model, prompt) == answer
+            assert sharded.chat(model, prompt) == answer
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_stream_goes_on_whichever_worker_is_killed(cut, rank):
+def test_a_stream_goes_on_whichever_worker_is_killed(sharded, rank):
     prompt, answer = max(heddle.eval_set("adder", 50), key=lambda pair: len(pair[1]))
-    before = [device["restarts"] for device in devices(cut)]
+    before = [device["restarts"] for device in devices(sharded)]
 
     def kill_at_second(tokens):
         if tokens == 2:
-            os.kill(cut.workers()[rank], signal.SIGKILL)
+            os.kill(sharded.workers()[rank], signal.SIGKILL)
 
-    assert stream(cut, "adder", prompt, kill_at_second)[0] == answer
+    assert stream(sharded, "adder", prompt, kill_at_second)[0] == answer
     # Its answer needed both devices anew, so by now both have restarted.
-    assert [device["restarts"] for device in devices(cut)] == [count + 1 for count in before]
+    assert [device["restarts"] for device in devices(sharded)] == [count + 1 for count in before]
 
 
-def test_no_block_of_devices_is_an_error_before_the_start(cut, tmp_path):
+def test_no_block_of_devices_is_an_error_before_the_start(sharded, tmp_path):
     uneven = DEVICES.replace("3MiB", "4MiB", 1)
     path = tmp_path / "heddle.yaml"
     rows = [f"  adder: {{path: {heddle.MODELS / 'adder'}, tensor_parallel: 2}}\n"]

@@ -34,8 +34,8 @@ def moment_of(server, moment):
                 if row["state"] == "starting" and row.get("device") in names:
                     return names.index(row["device"])
         else:
-            for story in server.call("/api/requests")[2]["requests"]:
-                for part in story["parts"] if story["running"] else []:
+            for trace in server.call("/api/requests")[2]["requests"]:
+                for part in trace["parts"] if trace["running"] else []:
                     if part["device"] in names and part["phases"]["prefill_ms"] is None:
                         return names.index(part["device"])
         time.sleep(0.002)

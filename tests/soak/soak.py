@@ -58,7 +58,7 @@ def faults_at_rest(server):
     while time.monotonic() < deadline:
         server.call("/unload", method="POST")
         state = server.call("/api/devices")[2]
-        running = [story["id"] for story in server.call("/api/requests")[2]["requests"] if story["running"]]
+        running = [trace["id"] for trace in server.call("/api/requests")[2]["requests"] if trace["running"]]
         faults = [f"request {name} still runs" for name in running]
         for device in state["devices"]:
             if not device["up"] or device["pages_free"] != device["pages_total"]:

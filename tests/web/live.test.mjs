@@ -34,7 +34,7 @@ test("a key is asked for, and a wrong one again", async () => {
   assert.match(find("#memory h3").textContent, /cpu0: .* of .* free/);
 });
 
-test("a question is answered as it comes, and its story and decision show", async () => {
+test("a question is answered as it comes, and its trace and decision show", async () => {
   const form = find("#ask");
   form.elements.prompt.value = prompt;
   assert.equal(form.elements.model.value, model);

@@ -13,7 +13,7 @@ const { phases_of, summary } = await import("../../web/requests.mjs");
 const { events } = await import("../../web/ask.mjs");
 const decisions = await import("../../web/decisions.mjs");
 
-const KINDS = ["weights_active", "weights_idle", "kv_own", "kv_cached", "overhead", "foreign", "image"];
+const KINDS = ["weights_active", "weights_idle", "kv_own", "kv_cached", "overhead", "foreign", "image"]; // Old name.
 
 function pool(total, free, held, models = []) {
   const pages = Object.fromEntries(KINDS.map((kind) => [kind, { reserved: held[kind] ?? 0, held: held[kind] ?? 0 }]));
@@ -44,8 +44,8 @@ test("a list keeps its elements, in the new order", () => {
 
 test("the pages of a device are told apart by owner, and add up", () => {
   const models = [
-    { model: "a", foreign: false, weights_pages: 20, kv_pages: 5 },
-    { model: "b", foreign: false, weights_pages: 10, kv_pages: 0 },
+    { model: "a", external: false, weights_pages: 20, kv_pages: 5 },
+    { model: "b", external: false, weights_pages: 10, kv_pages: 0 },
   ];
   const { total, parts } = shares(pool(80, 40, { weights_active: 20, weights_idle: 10, kv_own: 5, kv_cached: 2, overhead: 1 }, models));
   assert.equal(total, 80);
@@ -60,10 +60,10 @@ test("the pages of a device are told apart by owner, and add up", () => {
 });
 
 test("an engine's pages count with its device, lent or counted", () => {
-  const engine = { model: "v", foreign: true, weights_pages: 30, kv_pages: 0 };
+  const engine = { model: "v", external: true, weights_pages: 30, kv_pages: 0 };
   const lent = shares(pool(50, 50, {}, [engine]));
   assert.deepEqual(lent, { total: 80, parts: [{ owner: "v", part: "weights", pages: 30 }] });
-  const counted = shares(pool(80, 50, { foreign: 30 }, [engine]));
+  const counted = shares(pool(80, 50, { foreign: 30 }, [engine])); // Old name.
   assert.deepEqual(counted, { total: 80, parts: [{ owner: "v", part: "weights", pages: 30 }] });
 });
 
@@ -83,12 +83,12 @@ test("what was given up is a step in the picture of the past", () => {
 });
 
 test("times to first tokens come from the requests that have one", () => {
-  const story = (prefill_ms, more) => ({
+  const trace = (prefill_ms, more) => ({
     arrived_ms: 0, running: false, status: 200, parts: [{ phases: { queue_ms: 1, load_ms: 2, prefill_ms, decode_ms: 9, total_ms: 12 + prefill_ms } }], ...more,
   });
-  const told = [story(3), story(7), story(100, { status: 503, parts: [] }), story(50, { running: true, arrived_ms: 99_000 })];
+  const told = [trace(3), trace(7), trace(100, { status: 503, parts: [] }), trace(50, { running: true, arrived_ms: 99_000 })];
   assert.deepEqual(summary(told, 100_000), { minute: 1, running: 1, p50: 10, p95: 10 });
-  assert.equal(phases_of(story(3)).total_ms, 15);
+  assert.equal(phases_of(trace(3)).total_ms, 15);
   assert.equal(phases_of({ parts: [] }).total_ms, 0);
 });
 

@@ -43,7 +43,7 @@ ACYCLIC = {"core/manager", "gateway", "ledger", "policy", "store", "worker"}
 # The numbers only fall.
 PUBLIC_METHODS_MAX = 25
 PUBLIC_METHODS = {
-    "heddle::sim::Engine": 29,
+    "heddle::sim::SimulatedEngine": 29,
     "heddle::sim::Results": 28,
     "heddle::sim::World": 31,
 }
@@ -75,7 +75,7 @@ TESTED_BY = {
     "ops/op_test_cuda.cc": "every test of an operation",
     "cuda/cuda_context.cc": "device/cuda/cuda_device_test.cc",
     "cuda/page_memory.cc": "device/cuda/cuda_device_test.cc",
-    "worker/relay.cc": "worker/detour_test.cc",
+    "worker/peer_assist.cc": "worker/peer_load_test.cc",
     "engine/pass.cc": "engine/engine_test.cc",
     "engine/engine_steps.cc": "engine/engine_test.cc",
     "simd/generic.cc": "ops/cpu/simd/kernels_test.cc",
@@ -111,9 +111,9 @@ TESTED_BY = {
     "core/engines_suspend.cc": "core/engines_core_test.cc",
     "core/worker_residency.cc": "core/worker_core_test.cc",
     "core/worker_steps.cc": "core/worker_core_test.cc",
-    "external/command_body.cc": "external/engine_test.cc",
+    "external/command_body.cc": "external/external_engine_test.cc",
     "external/cuda_checkpoint.cc": "external/device_checkpoint_test.cc",
-    "external/engine_body.cc": "external/engine_test.cc",
+    "external/engine_body.cc": "external/external_engine_test.cc",
     "external/nvml.cc": "external/memory_meter_test.cc",
     "gateway/context.cc": "gateway/gateway_test.cc",
     "gateway/forwarded_request.cc": "gateway/forwarding_test.cc",
@@ -122,7 +122,7 @@ TESTED_BY = {
     "history/database.cc": "history/history_store_test.cc",
     "lab/device_bench.cc": "lab/calibration_test.cc",
     "lab/experiment.cc": "tests/integration/test_lab.py",
-    "planes/heddle_foreign.cc": "sim/planes/heddle_test.cc",
+    "planes/heddle_external.cc": "sim/planes/heddle_test.cc",
     "planes/heddle_plans.cc": "sim/planes/heddle_test.cc",
     "planes/heddle_value.cc": "sim/planes/heddle_test.cc",
     "planes/heddle_weave.cc": "sim/planes/heddle_test.cc",

@@ -124,7 +124,7 @@ bool DrainPlans::dissolve_victims(const DeviceState& device, const DrainPlan& pl
 /// Whether an external engine can be suspended for the plan now: idle, or its requests have had
 /// their time and stand still with it.
 bool DrainPlans::may_leave(const DrainPlan& plan, ModelId victim, const Instance& instance) {
-  const std::optional<Duration> drain = state_.models.at(victim).config.foreign->drain;
+  const std::optional<Duration> drain = state_.models.at(victim).config.external->drain;
   if (instance.in_flight.empty() || !drain) {
     return instance.in_flight.empty();
   }

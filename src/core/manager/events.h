@@ -23,21 +23,21 @@ namespace heddle::core {
 /// An unload or load asked for by an operator; drawn by the shell, never reused.
 using TicketId = Id<struct TicketIdTag>;
 
-/// What the manager knows of an engine that is not ours.
-struct ForeignModel {
+/// What the manager knows of an external engine.
+struct ExternalModel {
   /// Its requests may end for so long, then it is suspended with them; nullopt: they must end.
   std::optional<Duration> drain{};
 };
 
-/// Where one rank of a model is that is cut over several devices.
+/// Where one rank of a sharded model is.
 struct ShardPlace {
   ModelId model{};  ///< The shard.
   DeviceId device{};
   friend bool operator==(const ShardPlace&, const ShardPlace&) = default;
 };
 
-/// A model as the manager places it. One that is cut over n devices (tensor parallelism) is n of
-/// them: rank 0 bears its name and gets its requests, the others are loaded and evicted with it.
+/// A model as the manager places it. One that is sharded over n devices (tensor parallelism) is n
+/// of them: rank 0 bears its name and gets its requests, the others are loaded and evicted with it.
 struct ManagerModel {
   ModelId id{};
   std::string name{};
@@ -50,13 +50,13 @@ struct ManagerModel {
   /// Requests at once that one device should bear; beyond it the model gets another device.
   std::int64_t batch = 32;
   std::map<DeviceId, policy::Footprint> footprints{};  ///< On each device that may hold it.
-  /// An engine that is not ours serves it: its footprint has image pages alone, 0 for one whose
+  /// An external engine serves it: its footprint has image pages alone, 0 for one whose
   /// memory is unknown until it was measured.
-  std::optional<ForeignModel> foreign{};
+  std::optional<ExternalModel> external{};
   /// Models that cannot stay on the device when this one comes; ascending.
   std::vector<ModelId> displaces{};
-  /// If it is cut: for each device of `footprints`, all of which may lead, where ranks 1 and up are
-  /// then, in order. These blocks of devices do not overlap.
+  /// If it is sharded: for each device of `footprints`, all of which may lead, where ranks 1 and up
+  /// are then, in order. These blocks of devices do not overlap.
   std::map<DeviceId, std::vector<ShardPlace>> groups{};
   std::optional<ModelId> part_of{};  ///< Rank 0 of the model that this is another shard of.
 };
@@ -77,7 +77,7 @@ struct PlannerOptions {
   bool pressure = false;  ///< Models go, and move, to where KV pressure is least (Prism).
   bool replicas = false;  ///< A model with more load than a device should bear gets another.
   bool share = true;      ///< Several models may run on one device at once.
-  bool evict = true;      ///< A model may make way for another.
+  bool evict = true;      ///< A model may be evicted for another.
   Duration period = std::chrono::milliseconds(500);  ///< Of looking ahead.
   policy::Calendar calendar{};                       ///< Of forecasts.
 };
@@ -169,7 +169,7 @@ struct ImageState {
   std::uint64_t bytes = 0;
   bool host_cached = false;  ///< Complete and in the host cache.
 };
-/// From the host: what has become of an engine that is not ours.
+/// From the host: what has become of an external engine.
 enum class EngineNews : std::uint8_t {
   kServing,    ///< It runs and gives the right answers.
   kRefused,    ///< It was not brought in, for want of memory or because the device had changed.

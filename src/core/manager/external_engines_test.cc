@@ -1,4 +1,4 @@
-// How the manager treats engines that are not ours, beside models of its own.
+// How the manager treats external engines, beside models of its own.
 
 #include <algorithm>
 #include <string>
@@ -30,7 +30,7 @@ Configure engines_and_a_model() {
                                     .name = id == kA ? "a" : "b",
                                     .context = 1,
                                     .footprints = {{kDevice, {.image_pages = 12}}},
-                                    .foreign = ForeignModel{.drain = 2s}});
+                                    .external = ExternalModel{.drain = 2s}});
   }
   configuration.models.push_back(
       {.id = kOwn,
@@ -154,7 +154,7 @@ TEST(ManagerEngines, ABusyEngineIsFrozenWithItsRequestsAndTheyGoOnLater) {
 
 TEST(ManagerEngines, OneThatCannotBeFrozenIsWaitedFor) {
   EngineBench bench;
-  bench.configuration.models[0].foreign = ForeignModel{};
+  bench.configuration.models[0].external = ExternalModel{};
   bench.tell(bench.configuration);
   bench.run(1, kA);
   bench.arrive(2, kB);

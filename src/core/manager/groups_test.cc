@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::find;
 
-constexpr ModelId kCut{1};
+constexpr ModelId kSharded{1};
 constexpr ModelId kShard{2};
 constexpr ModelId kA{3};
 constexpr ModelId kB{4};
@@ -22,10 +22,10 @@ DeviceId device(std::uint64_t number) {
   return DeviceId(number);
 }
 
-/// Four devices: kCut goes on the first or the last two of them, kA and kB on any.
+/// Four devices: kSharded goes on the first or the last two of them, kA and kB on any.
 Configure two_blocks() {
   Configure configure{.options = {.drain_after = 1s}};
-  for (const ModelId id : {kCut, kShard, kA, kB}) {
+  for (const ModelId id : {kSharded, kShard, kA, kB}) {
     configure.models.push_back(
         {.id = id, .name = "m" + std::to_string(id.value()), .image_bytes = 100, .context = 100});
   }
@@ -39,7 +39,7 @@ Configure two_blocks() {
   }
   configure.models[0].groups = {{device(0), {{.model = kShard, .device = device(1)}}},
                                 {device(2), {{.model = kShard, .device = device(3)}}}};
-  configure.models[1].part_of = kCut;
+  configure.models[1].part_of = kSharded;
   return configure;
 }
 
@@ -63,12 +63,12 @@ class ManagerGroups : public testing::Test, public test::Bench {
     finish(requests);
   }
   std::vector<ManagerCommand> tell_formed(std::uint64_t leader) {
-    return tell(
-        GroupFormed{.device = device(leader), .epoch = epochs.at(device(leader)), .model = kCut});
+    return tell(GroupFormed{
+        .device = device(leader), .epoch = epochs.at(device(leader)), .model = kSharded});
   }
   void serve_group(std::uint64_t leader = 0) {
-    ask(kCut);
-    complete(leader, kCut);
+    ask(kSharded);
+    complete(leader, kSharded);
     complete(leader + 1, kShard);
     tell_formed(leader);
   }
@@ -97,14 +97,14 @@ class ManagerGroups : public testing::Test, public test::Bench {
 using Places = std::vector<std::pair<DeviceId, ModelId>>;
 
 TEST_F(ManagerGroups, AllShardsAreLoadedAndTheLeaderGetsTheRequestsWhenTheyRunInLockstep) {
-  EXPECT_EQ(loads(ask(kCut)), (Places{{device(0), kCut}, {device(1), kShard}}));
-  EXPECT_EQ(find<FormGroup>(complete(0, kCut)), nullptr);
+  EXPECT_EQ(loads(ask(kSharded)), (Places{{device(0), kSharded}, {device(1), kShard}}));
+  EXPECT_EQ(find<FormGroup>(complete(0, kSharded)), nullptr);
 
   const std::vector<ManagerCommand> wanted = complete(1, kShard);
   const auto* form = find<FormGroup>(wanted);
   ASSERT_NE(form, nullptr);
   EXPECT_EQ(form->members,
-            (std::vector<GroupMember>{{device(0), epochs.at(device(0)), kCut},
+            (std::vector<GroupMember>{{device(0), epochs.at(device(0)), kSharded},
                                       {device(1), epochs.at(device(1)), kShard}}));
   EXPECT_EQ(find<Dispatch>(said), nullptr);
 
@@ -133,7 +133,7 @@ TEST_F(ManagerGroups, ItsKvShowsOnAllItsDevices) {
       pages.usage.by_kind.at(kv) = {.reserved = 3, .held = 3};
       pages.usage.by_kind.at(cached) = {.reserved = 4, .held = 4};
     }
-    pages.models = {{.model = number == 0 ? kCut : kShard,
+    pages.models = {{.model = number == 0 ? kSharded : kShard,
                      .residency = Residency::kServing,
                      .kv_pages = number == 0 ? 3 : 0,
                      .complete = true}};
@@ -152,7 +152,7 @@ TEST_F(ManagerGroups, ItsKvShowsOnAllItsDevices) {
 
 TEST_F(ManagerGroups, TheBlockThatIsEmptyIsTaken) {
   settle_on(0, kA);
-  EXPECT_EQ(loads(ask(kCut)), (Places{{device(2), kCut}, {device(3), kShard}}));
+  EXPECT_EQ(loads(ask(kSharded)), (Places{{device(2), kSharded}, {device(3), kShard}}));
 }
 
 TEST_F(ManagerGroups, WhoIsIdleOnEitherDeviceMakesWayAtOnce) {
@@ -162,7 +162,7 @@ TEST_F(ManagerGroups, WhoIsIdleOnEitherDeviceMakesWayAtOnce) {
   down(device(3));
   EXPECT_EQ(evictions(said), (Places{{device(3), kShard}, {device(0), kA}}));
   const Places all = loads(said);
-  EXPECT_EQ(all[all.size() - 2], (std::pair{device(0), kCut}));
+  EXPECT_EQ(all[all.size() - 2], (std::pair{device(0), kSharded}));
   EXPECT_EQ(all[all.size() - 1], (std::pair{device(1), kShard}));
 }
 
@@ -182,9 +182,9 @@ TEST_F(ManagerGroups, AnIdleGroupGoesAsAWhole) {
     down(device(other));
   }
   const std::vector<ManagerCommand> wanted = ask(kA);
-  EXPECT_EQ(evictions(wanted), (Places{{device(0), kCut}}));
+  EXPECT_EQ(evictions(wanted), (Places{{device(0), kSharded}}));
 
-  const std::vector<ManagerCommand> next = report(device(0), ModelEvicted{.model = kCut});
+  const std::vector<ManagerCommand> next = report(device(0), ModelEvicted{.model = kSharded});
   EXPECT_EQ(evictions(next), (Places{{device(1), kShard}}));
   EXPECT_EQ(find<EvictFrom>(next)->mode, EvictMode::kNow);
   EXPECT_EQ(loads(said).back().second, kA);
@@ -197,7 +197,7 @@ TEST_F(ManagerGroups, ABusyGroupStaysUntilItHasHadItsTime) {
   }
   EXPECT_TRUE(evictions(ask(kA)).empty());
   EXPECT_TRUE(evictions(after(2s)).empty());  // It drains, for its request.
-  EXPECT_EQ(evictions(finish(1)), (Places{{device(0), kCut}}));
+  EXPECT_EQ(evictions(finish(1)), (Places{{device(0), kSharded}}));
 }
 
 // Both devices are always busy with somebody; they are drained for the group that has waited.
@@ -207,45 +207,45 @@ TEST_F(ManagerGroups, AGroupIsNotStarvedByModelsThatKeepTheirDevicesBusy) {
   }
   ask(kA);  // Request 1.
   complete(0, kA);
-  ask(kCut);
+  ask(kSharded);
   const std::vector<ManagerCommand> late = after(2s);
   EXPECT_EQ(find<Dispatch>(late), nullptr);
   EXPECT_EQ(find<LoadOn>(ask(kB)), nullptr);  // Though device 1 is empty: it is claimed.
   EXPECT_EQ(find<Dispatch>(ask(kA)), nullptr);
   const std::vector<ManagerCommand> wanted = finish(1);
   EXPECT_EQ(evictions(wanted), (Places{{device(0), kA}}));
-  EXPECT_EQ(loads(wanted), (Places{{device(0), kCut}, {device(1), kShard}}));
+  EXPECT_EQ(loads(wanted), (Places{{device(0), kSharded}, {device(1), kShard}}));
 }
 
 TEST_F(ManagerGroups, WithoutOneOfItsWorkersAGroupIsGoneAndItsRequestsGoOn) {
   serve_group();
   const std::vector<ManagerCommand> wanted = down(device(1));
-  EXPECT_EQ(evictions(wanted), (Places{{device(0), kCut}}));
+  EXPECT_EQ(evictions(wanted), (Places{{device(0), kSharded}}));
 
   // The other worker of the group is ended by the agent.
   const std::vector<ManagerCommand> next = down(device(0));
-  EXPECT_EQ(loads(next), (Places{{device(2), kCut}, {device(3), kShard}}));
+  EXPECT_EQ(loads(next), (Places{{device(2), kSharded}, {device(3), kShard}}));
   EXPECT_EQ(find<FailRequest>(said), nullptr);
 }
 
 TEST_F(ManagerGroups, AShardThatCannotBeLoadedIsAFailureOfTheModel) {
-  ask(kCut);
+  ask(kSharded);
   const Error why{Code::kUnavailable, "the disk says no"};
   const std::vector<ManagerCommand> wanted = tell(ImageFailed{
       .device = device(1), .epoch = epochs.at(device(1)), .model = kShard, .reason = why});
-  EXPECT_EQ(evictions(wanted), (Places{{device(0), kCut}}));
+  EXPECT_EQ(evictions(wanted), (Places{{device(0), kSharded}}));
   ASSERT_TRUE(core.models()[0].failure.has_value());
   EXPECT_EQ(core.models()[0].failure->message, why.message);
 
-  report(device(0), ModelEvicted{.model = kCut});
-  EXPECT_EQ(loads(after(1s)), (Places{{device(0), kCut}, {device(1), kShard}}));
+  report(device(0), ModelEvicted{.model = kSharded});
+  EXPECT_EQ(loads(after(1s)), (Places{{device(0), kSharded}, {device(1), kShard}}));
 }
 
 TEST_F(ManagerGroups, UnloadingEndsWhenEveryShardIsGone) {
   serve_group();
   finish(1);
-  tell(AdminUnload{.ticket = TicketId(1), .model = kCut});
-  report(device(0), ModelEvicted{.model = kCut});
+  tell(AdminUnload{.ticket = TicketId(1), .model = kSharded});
+  report(device(0), ModelEvicted{.model = kSharded});
   ASSERT_EQ(core.devices()[1].residents.size(), 1U) << "though its leader is gone";
   EXPECT_EQ(find<AdminDone>(said), nullptr);
   report(device(1), ModelEvicted{.model = kShard});

@@ -11,7 +11,7 @@
 
 namespace heddle::core {
 
-/// What the manager decides: on which device each model is, who makes way for whom, which request
+/// What the manager decides: on which device each model is, which are the victims, which request
 /// goes where and when, how often a failed load is tried again. Decides, never acts; equal events
 /// at equal times give equal commands. Used by one thread.
 ///

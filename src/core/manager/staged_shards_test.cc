@@ -16,15 +16,15 @@ using test::kA;
 using test::kB;
 using test::kC;
 
-constexpr ModelId kCut{4};
+constexpr ModelId kSharded{4};
 constexpr ModelId kShard{5};
 constexpr std::int64_t kPages = 8;  // Of each shard; a device has 20.
 
-/// The cut model runs for half of every window, B on the way between; at the end all are idle, and
-/// the next window is three seconds away.
+/// The sharded model runs for half of every window, B on the way between; at the end all are idle,
+/// and the next window is three seconds away.
 void learn(Bench& bench, int windows) {
   for (int i = 0; i < windows; ++i) {
-    bench.serve(kCut, 5s);
+    bench.serve(kSharded, 5s);
     bench.serve(kA, 1s);
     bench.serve(kB, 1s);
     bench.wait(3s);
@@ -32,7 +32,7 @@ void learn(Bench& bench, int windows) {
 }
 
 bool whole_group(Bench& bench, std::uint64_t leader) {
-  return bench.there(kCut, leader) && bench.there(kShard, leader + 1);
+  return bench.there(kSharded, leader) && bench.there(kShard, leader + 1);
 }
 
 std::int64_t count_loads(const Bench& bench, ModelId model) {
@@ -45,18 +45,18 @@ std::int64_t count_loads(const Bench& bench, ModelId model) {
 // A and B take the only block away in every window; the group is there again before it is asked.
 TEST(ManagerShards, AGroupIsLoadedBeforeAnybodyAsksAndStartsWithoutALoad) {
   Bench bench(2, {.prewarm = true, .value = true});
-  bench.add_cut(kCut, kShard, kPages);
+  bench.add_sharded(kSharded, kShard, kPages);
   learn(bench, 8);
-  EXPECT_GT(bench.status(kCut).demand.expected_mean, 0.4);
-  EXPECT_GT(bench.loaded(kCut, LoadReason::kForecast), 0U);
+  EXPECT_GT(bench.status(kSharded).demand.expected_mean, 0.4);
+  EXPECT_GT(bench.loaded(kSharded, LoadReason::kForecast), 0U);
   EXPECT_TRUE(whole_group(bench, 0));
-  const std::uint64_t hits = bench.starts(kCut, StartKind::kHit);
-  const std::int64_t loads = count_loads(bench, kCut) + count_loads(bench, kShard);
-  const RequestId id = bench.arrive(kCut);
+  const std::uint64_t hits = bench.starts(kSharded, StartKind::kHit);
+  const std::int64_t loads = count_loads(bench, kSharded) + count_loads(bench, kShard);
+  const RequestId id = bench.arrive(kSharded);
   EXPECT_EQ(bench.sent[DeviceId(0)].back(), id) << "at once";
-  EXPECT_EQ(bench.starts(kCut, StartKind::kHit), hits + 1);
-  EXPECT_EQ(count_loads(bench, kCut) + count_loads(bench, kShard), loads);
-  EXPECT_EQ(bench.status(kCut).peers, std::vector{DeviceId(1)});
+  EXPECT_EQ(bench.starts(kSharded, StartKind::kHit), hits + 1);
+  EXPECT_EQ(count_loads(bench, kSharded) + count_loads(bench, kShard), loads);
+  EXPECT_EQ(bench.status(kSharded).peers, std::vector{DeviceId(1)});
   EXPECT_EQ(bench.decisions(DecisionKind::kLoad).back().why,
             "a request waits; to itself on d0+d1; 2 of its 2 parts are there");
   EXPECT_NE(bench.decisions(DecisionKind::kPrewarm).back().why.find("2 of its 2 parts"),
@@ -65,7 +65,7 @@ TEST(ManagerShards, AGroupIsLoadedBeforeAnybodyAsksAndStartsWithoutALoad) {
 
 TEST(ManagerShards, OthersRunBesideShardsThatNobodyAskedForAndLeaveWhenSomebodyDoes) {
   Bench bench(2, {.prewarm = true, .value = true});
-  bench.add_cut(kCut, kShard, kPages);
+  bench.add_sharded(kSharded, kShard, kPages);
   learn(bench, 8);
   ASSERT_TRUE(whole_group(bench, 0));
   const RequestId beside = bench.arrive(kA);  // 20 pages: 9 for the shard, 9 for A.
@@ -73,14 +73,14 @@ TEST(ManagerShards, OthersRunBesideShardsThatNobodyAskedForAndLeaveWhenSomebodyD
   EXPECT_TRUE(bench.there(kA, 0) || bench.there(kA, 1));
   bench.wait(100ms);
   bench.finish(beside);
-  const RequestId id = bench.arrive(kCut);
+  const RequestId id = bench.arrive(kSharded);
   EXPECT_FALSE(bench.there(kA, 0) || bench.there(kA, 1));
   EXPECT_EQ(bench.sent[DeviceId(0)].back(), id);
 }
 
 TEST(ManagerShards, WhatIsMissingOfAGroupIsAllThatIsLoaded) {
   Bench bench(2, {.prewarm = true, .value = true});
-  bench.add_cut(kCut, kShard, kPages);
+  bench.add_sharded(kSharded, kShard, kPages);
   learn(bench, 8);
   ASSERT_TRUE(whole_group(bench, 0));
   // Both devices are wanted for more than there is beside the shards; one shard goes for it.
@@ -88,17 +88,17 @@ TEST(ManagerShards, WhatIsMissingOfAGroupIsAllThatIsLoaded) {
   const RequestId b = bench.arrive(kB);
   const RequestId c = bench.arrive(kC);
   bench.wait(100ms);
-  ASSERT_NE(bench.there(kCut, 0), bench.there(kShard, 1));
+  ASSERT_NE(bench.there(kSharded, 0), bench.there(kShard, 1));
   for (const RequestId id : {a, b, c}) {
     bench.finish(id);
   }
-  const ModelId lost = bench.there(kCut, 0) ? kShard : kCut;
-  const ModelId kept = bench.there(kCut, 0) ? kCut : kShard;
+  const ModelId lost = bench.there(kSharded, 0) ? kShard : kSharded;
+  const ModelId kept = bench.there(kSharded, 0) ? kSharded : kShard;
   const std::int64_t loads = count_loads(bench, kept);
   const std::int64_t of_lost = count_loads(bench, lost);
-  const std::uint64_t attaches = bench.starts(kCut, StartKind::kAttach);
-  bench.arrive(kCut);
-  EXPECT_EQ(bench.starts(kCut, StartKind::kAttach), attaches + 1);
+  const std::uint64_t attaches = bench.starts(kSharded, StartKind::kAttach);
+  bench.arrive(kSharded);
+  EXPECT_EQ(bench.starts(kSharded, StartKind::kAttach), attaches + 1);
   EXPECT_EQ(count_loads(bench, kept), loads);
   EXPECT_EQ(count_loads(bench, lost), of_lost + 1);
 }
@@ -106,22 +106,22 @@ TEST(ManagerShards, WhatIsMissingOfAGroupIsAllThatIsLoaded) {
 // Nobody asks again: shards leave one by one, as room is wanted, and count as brought in vain.
 TEST(ManagerShards, WhatWasPrewarmedForNobodyIsCounted) {
   Bench bench(2, {.prewarm = true, .value = true});
-  bench.add_cut(kCut, kShard, kPages);
+  bench.add_sharded(kSharded, kShard, kPages);
   learn(bench, 8);
   ASSERT_TRUE(whole_group(bench, 0));
-  EXPECT_EQ(bench.status(kCut).demand.wasted_bytes, 0U);
+  EXPECT_EQ(bench.status(kSharded).demand.wasted_bytes, 0U);
   for (const ModelId model : {kA, kB, kC}) {
     bench.arrive(model);
   }
   bench.wait(100ms);
-  EXPECT_EQ(bench.status(kCut).demand.wasted_bytes, kPages * test::kPageBytes);
+  EXPECT_EQ(bench.status(kSharded).demand.wasted_bytes, kPages * test::kPageBytes);
 }
 
 TEST(ManagerShards, AModelOnOneDeviceKeepsAwayFromAGroupOfWorth) {
   Bench bench(4, {.prewarm = true, .value = true});
-  bench.add_cut(kCut, kShard, kPages);
+  bench.add_sharded(kSharded, kShard, kPages);
   for (int i = 0; i < 8; ++i) {
-    bench.serve(kCut, 5s);
+    bench.serve(kSharded, 5s);
     bench.wait(5s);
   }
   bench.die();
@@ -134,39 +134,39 @@ TEST(ManagerShards, AModelOnOneDeviceKeepsAwayFromAGroupOfWorth) {
 
 TEST(ManagerShards, AShardWhoseWorkerDiesIsLoadedAgainAndTheOthersStay) {
   Bench bench(2, {.prewarm = true, .value = true});
-  bench.add_cut(kCut, kShard, kPages);
+  bench.add_sharded(kSharded, kShard, kPages);
   learn(bench, 8);
   ASSERT_TRUE(whole_group(bench, 0));
   const std::int64_t loads = count_loads(bench, kShard);
   bench.down(DeviceId(0));
   bench.resident[DeviceId(0)].clear();
   EXPECT_TRUE(bench.there(kShard, 1));
-  EXPECT_EQ(bench.status(kCut).requests_waiting, 0);
-  bench.arrive(kCut);  // While a device is down it cannot run.
+  EXPECT_EQ(bench.status(kSharded).requests_waiting, 0);
+  bench.arrive(kSharded);  // While a device is down it cannot run.
   EXPECT_EQ(count_loads(bench, kShard), loads);
-  EXPECT_EQ(bench.status(kCut).requests_waiting, 1);
+  EXPECT_EQ(bench.status(kSharded).requests_waiting, 1);
 }
 
 TEST(ManagerShards, UnloadingTakesAwayEveryShardThatWaits) {
   Bench bench(2, {.prewarm = true, .value = true});
-  bench.add_cut(kCut, kShard, kPages);
+  bench.add_sharded(kSharded, kShard, kPages);
   learn(bench, 8);
   ASSERT_TRUE(whole_group(bench, 0));
-  bench.tell(AdminUnload{.ticket = TicketId(1), .model = kCut});
-  EXPECT_FALSE(bench.there(kCut, 0) || bench.there(kShard, 1));
+  bench.tell(AdminUnload{.ticket = TicketId(1), .model = kSharded});
+  EXPECT_FALSE(bench.there(kSharded, 0) || bench.there(kShard, 1));
   EXPECT_TRUE(std::any_of(bench.said.begin(), bench.said.end(), [](const auto& command) {
     return std::holds_alternative<AdminDone>(command);
   }));
   bench.wait(30s);
-  EXPECT_FALSE(bench.there(kCut, 0)) << "until somebody asks for it";
+  EXPECT_FALSE(bench.there(kSharded, 0)) << "until somebody asks for it";
 }
 
 // Without worth, groups come where most is free, and go with what was used longest ago.
 TEST(ManagerShards, GroupsAreLoadedAheadWithoutWorth) {
   Bench bench(2, {.prewarm = true});
-  bench.add_cut(kCut, kShard, kPages);
+  bench.add_sharded(kSharded, kShard, kPages);
   learn(bench, 8);
-  EXPECT_GT(bench.starts(kCut, StartKind::kHit), 0U);
+  EXPECT_GT(bench.starts(kSharded, StartKind::kHit), 0U);
 }
 
 }  // namespace

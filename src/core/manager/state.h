@@ -92,7 +92,7 @@ struct ModelState {
 
   [[nodiscard]] policy::Objectives objectives() const { return warm.objectives(config.slo); }
   /// An external engine serves it.
-  [[nodiscard]] bool external() const { return config.foreign.has_value(); }
+  [[nodiscard]] bool external() const { return config.external.has_value(); }
   /// It is sharded over several devices; true of rank 0 alone.
   [[nodiscard]] bool sharded() const { return !config.groups.empty(); }
   /// It is sharded, or is a further shard of a model that is.

@@ -91,7 +91,7 @@ std::vector<ResidentStatus> residents(const State& state, const DeviceState& dev
     const Instance& instance = leader == nullptr ? here : *leader;
     ResidentStatus status{.model = state.models.at(model.config.part_of.value_or(id)).config.name,
                           .residency = residency_of(instance),
-                          .foreign = model.external(),
+                          .external = model.external(),
                           .requests_running = std::ssize(instance.in_flight)};
     const auto footprint = model.config.footprints.find(device.config.id);
     if (model.external()) {
@@ -157,7 +157,7 @@ std::vector<ModelStatus> model_statuses(const State& state) {
                        .image_bytes = model.config.image_bytes,
                        .loaded_bytes = model.image_ready_bytes,
                        .requests_waiting = std::ssize(model.waiting),
-                       .foreign = model.external(),
+                       .external = model.external(),
                        .loads = model.loads,
                        .evictions = model.evictions,
                        .recalled = model.recalled,

@@ -59,7 +59,7 @@ class Bench {
   }
 
   /// One model more, which is sharded over each two devices; its shards have so many pages each.
-  void add_cut(ModelId id, ModelId shard_id, std::int64_t pages) {
+  void add_sharded(ModelId id, ModelId shard_id, std::int64_t pages) {
     ManagerModel whole = configuration.models.front();
     whole.id = id;
     whole.name = "cut";

@@ -82,7 +82,7 @@ class TestState {
   void add_engine(std::int64_t pages = kEnginePages, std::optional<Duration> drain = 2s) {
     ManagerModel engine = new_model(kEngine, "engine");
     engine.footprints[kDevice] = {.image_pages = pages};
-    engine.foreign = ForeignModel{.drain = drain};
+    engine.external = ExternalModel{.drain = drain};
     configuration.models.push_back(engine);
     configure();
   }

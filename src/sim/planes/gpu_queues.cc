@@ -111,7 +111,7 @@ std::int64_t GpuQueues::free_pages(const World& world, GpuId gpu) const {
   std::int64_t free = world.free_pages(gpu);
   for (const ReplicaId id : world.gpu(gpu).replicas) {  // Models on their way come first.
     const Replica& replica = *world.replica(id);
-    free -= replica.state == ReplicaState::kWaiting ? replica.stages[0].weight_pages : 0;
+    free -= replica.state == ReplicaPhase::kWaiting ? replica.stages[0].weight_pages : 0;
   }
   return std::max<std::int64_t>(0, free);
 }

@@ -44,8 +44,8 @@ void HeddlePlane::begin(const World& world, Actions& actions) {
   for (std::size_t i = 0; i < world.models().size(); ++i) {
     const Instant now = world.now();
     models_.push_back({.demand = policy::DemandMeter(now, calendar_, kDaysKept)});
-    if (world.model(ModelId(i)).foreign) {
-      models_.back().model_class = policy::ClassKeeper(policy::ModelClass::kForeign);
+    if (world.model(ModelId(i)).external) {
+      models_.back().model_class = policy::ClassKeeper(policy::ModelClass::kExternal);
     }
     all += world.model(ModelId(i)).weight_bytes();
   }
@@ -68,7 +68,7 @@ void HeddlePlane::begin(const World& world, Actions& actions) {
   std::vector<policy::KvDevice> devices;
   for (std::size_t i = 0; i < models_.size() && !models_[i].images.empty(); ++i) {
     const ModelId id(i);
-    if (world.model(id).foreign) {
+    if (world.model(id).external) {
       continue;  // Suspended until somebody asks for it.
     }
     const std::int64_t pages =
@@ -189,8 +189,11 @@ bool HeddlePlane::plan(const World& world, Actions& actions, ModelId model) {
                            .parts = spec.tp,
                            .value_price = value_price_,
                            .waiting = static_cast<std::int64_t>(waiting_.size(model))});
-  return choice.plan &&
-         carry_out(world, actions, model, options.plans[*choice.plan], options.deeds[*choice.plan]);
+  return choice.plan && carry_out(world,
+                                  actions,
+                                  model,
+                                  options.plans[*choice.plan],
+                                  options.planned_actions[*choice.plan]);
 }
 
 /// Does what a plan says, unless something was done to its GPUs in the same instant.
@@ -198,18 +201,18 @@ bool HeddlePlane::carry_out(const World& world,
                             Actions& actions,
                             ModelId model,
                             const policy::Plan& plan,
-                            const Deed& deed) {
-  if (deed.kind == Deed::Kind::kQueue) {
-    const GpuId gpu = world.replica(deed.replica)->gpus[0];
+                            const PlannedAction& planned) {
+  if (planned.kind == PlannedAction::Kind::kQueue) {
+    const GpuId gpu = world.replica(planned.replica)->gpus[0];
     const LiveId next = waiting_.pop(model);
-    watch_.arrived(deed.replica, prefill_time(world, world.request(next), gpu));
-    gpu_queues_.add(world, next, deed.replica);
-    pass(world, actions, world.replica(deed.replica)->gpus[0]);
+    watch_.arrived(planned.replica, prefill_time(world, world.request(next), gpu));
+    gpu_queues_.add(world, next, planned.replica);
+    pass(world, actions, world.replica(planned.replica)->gpus[0]);
     return true;
   }
   policy::Action action{
       .kind = policy::ActionKind::kStart, .model = model, .devices = plan.devices};
-  for (const ReplicaId id : deed.dies) {
+  for (const ReplicaId id : planned.dies) {
     action.victims.push_back(world.replica(id)->model);
   }
   const std::vector<policy::Action> proposals{action};
@@ -217,26 +220,26 @@ bool HeddlePlane::carry_out(const World& world,
     return false;
   }
   const Instant ready = world.now() + plan.ttft;
-  for (const ReplicaId id : deed.dies) {
+  for (const ReplicaId id : planned.dies) {
     actions.evict(id, Reason::kMakeRoom, model);
   }
-  switch (deed.kind) {
-    case Deed::Kind::kServe: {
-      const GpuId gpu = world.replica(deed.replica)->gpus[0];
+  switch (planned.kind) {
+    case PlannedAction::Kind::kServe: {
+      const GpuId gpu = world.replica(planned.replica)->gpus[0];
       const Duration attach = from_seconds(world.host_spec(gpu).startup.attach);
-      actions.serve(deed.replica, attach, deed.reason);  // Else once the others are unmapped.
-      ready_[deed.replica] = ready;
+      actions.serve(planned.replica, attach, planned.reason);  // Else once the others are unmapped.
+      ready_[planned.replica] = ready;
       return false;
     }
-    case Deed::Kind::kAttach:
-      actions.attach(deed.replica, deed.reason);
-      ready_[deed.replica] = ready;
+    case PlannedAction::Kind::kAttach:
+      actions.attach(planned.replica, planned.reason);
+      ready_[planned.replica] = ready;
       break;
     default: {
-      const ReplicaId id = actions.start(deed.spec, deed.reason);
+      const ReplicaId id = actions.start(planned.spec, planned.reason);
       ready_[id] = ready;
-      for (std::size_t i = 0; i < deed.fetches.size(); ++i) {
-        const policy::StartStage& stage = deed.fetches[i];
+      for (std::size_t i = 0; i < planned.fetches.size(); ++i) {
+        const policy::StartStage& stage = planned.fetches[i];
         nics_[stage.host.value()].start({.id = fetch_id(id, i),
                                          .bytes = std::max<std::int64_t>(1, stage.fetch_bytes),
                                          .deadline = stage.fetch_deadline});
@@ -246,7 +249,7 @@ bool HeddlePlane::carry_out(const World& world,
            world.replica(id) ? world.replica(id)->stages : std::vector<Stage>{}) {
         const HostId host = world.gpu(stage.spec.gpus[0]).host;
         index_host(world, host);
-        if (deed.spec.cache_image) {
+        if (planned.spec.cache_image) {
           models_[model.value()].images.insert(host);
         }
       }
@@ -332,17 +335,18 @@ void HeddlePlane::scale(const World& world, Actions& actions, ModelId model) {
                             policy::LaunchVariant::kLeastLost);
   const bool hit = launch.outcome == policy::LaunchOutcome::kHit;
   if (launch.outcome == policy::LaunchOutcome::kWait ||
-      (hit && world.replica(launch.replica)->state != ReplicaState::kWarm)) {
+      (hit && world.replica(launch.replica)->state != ReplicaPhase::kWarm)) {
     return;
   }
-  Deed deed{.kind = Deed::Kind::kStart, .replica = launch.replica, .dies = launch.dies};
-  deed.reason = hit ? Reason::kHit : Reason::kScaleUp;
+  PlannedAction planned{
+      .kind = PlannedAction::Kind::kStart, .replica = launch.replica, .dies = launch.dies};
+  planned.reason = hit ? Reason::kHit : Reason::kScaleUp;
   if (launch.outcome == policy::LaunchOutcome::kMiss) {
-    deed.spec = load_spec(world, model, launch.devices);
+    planned.spec = load_spec(world, model, launch.devices);
   } else {
-    deed.kind = hit ? Deed::Kind::kServe : Deed::Kind::kAttach;
+    planned.kind = hit ? PlannedAction::Kind::kServe : PlannedAction::Kind::kAttach;
   }
-  carry_out(world, actions, model, {.devices = launch.devices}, deed);
+  carry_out(world, actions, model, {.devices = launch.devices}, planned);
 }
 
 void HeddlePlane::forecast(const World& world, Actions& actions) {
@@ -430,7 +434,7 @@ void HeddlePlane::give_up_waiting(const World& world, Actions& actions, ModelId 
   const std::vector<ReplicaId> replicas = world.replicas_of(model);
   for (const ReplicaId id : replicas) {
     const Replica& replica = *world.replica(id);
-    if (replica.state == ReplicaState::kWaiting && world.now() >= replica.created + kPatience) {
+    if (replica.state == ReplicaPhase::kWaiting && world.now() >= replica.created + kPatience) {
       actions.evict(id, Reason::kPressure, std::nullopt);
     }
   }
@@ -466,7 +470,7 @@ void HeddlePlane::tick(const World& world, Actions& actions) {
     const GpuId gpu = world.replicas_of(model).empty()
                           ? GpuId(0)
                           : world.replica(world.replicas_of(model)[0])->gpus[0];
-    each.model_class.tick({.foreign = world.model(model).foreign,
+    each.model_class.tick({.external = world.model(model).external,
                            .parts = world.model(model).tp,
                            .utilisation = each.demand.load(world.now()) / capacity,
                            .on_host = !each.images.empty() || !world.replicas_of(model).empty(),

@@ -22,7 +22,7 @@ namespace heddle::sim {
 /// heddle: one planner for all that the others do. A request that no instance takes in time gets
 /// the cheapest of all plans that meet its objectives: queue, a resident or loading replica, an
 /// activation from host memory into a shared GPU, GPUs of its own, a cold start over several
-/// servers, the return of an engine that is not ours. Models have classes; what may be lost has one
+/// servers, the return of an external engine. Models have classes; what may be lost has one
 /// value; deadlines order each GPU's queue and each server's links. Flags switch parts off:
 /// `pipeline`, `prewarm`, `queue`, `weave` (all 1). `price`: byte-seconds for a second of waiting
 /// (2e11).
@@ -44,7 +44,7 @@ class HeddlePlane final : public ControlPlane {
     std::set<HostId> images{};  ///< Servers that were given its weights.
   };
   /// What a plan would do.
-  struct Deed {
+  struct PlannedAction {
     enum class Kind : std::uint8_t { kQueue, kServe, kAttach, kStart } kind{};
     ReplicaId replica{};
     StartSpec spec{};
@@ -54,7 +54,7 @@ class HeddlePlane final : public ControlPlane {
   };
   struct Options {
     std::vector<policy::Plan> plans{};
-    std::vector<Deed> deeds{};
+    std::vector<PlannedAction> planned_actions{};
   };
 
   void begin(const World& world, Actions& actions);
@@ -66,7 +66,7 @@ class HeddlePlane final : public ControlPlane {
                  Actions& actions,
                  ModelId model,
                  const policy::Plan& plan,
-                 const Deed& deed);
+                 const PlannedAction& planned);
   void consolidate(const World& world, Actions& actions, ReplicaId id);
   void end_fetches(ReplicaId id);
   void gone(const World& world, Actions& actions, const Notice& notice);
@@ -106,7 +106,7 @@ class HeddlePlane final : public ControlPlane {
   [[nodiscard]] std::optional<policy::KvDevice> pool_device(const World& world,
                                                             GpuId id,
                                                             ModelId model) const;
-  // heddle_foreign.cc
+  // heddle_external.cc
   void propose_swap_in(const World& world,
                        const LiveRequest& request,
                        std::span<const HostId> hosts,

@@ -89,7 +89,7 @@ void HeddlePlane::propose_queue(const World& world, const LiveRequest& request, 
   const std::int64_t batch = world.model(request.model).max_sequences;
   const double service = models_[request.model.value()].demand.mean_service();
   std::optional<policy::Plan> best;
-  Deed deed{.kind = Deed::Kind::kQueue, .reason = Reason::kRunning};
+  PlannedAction planned{.kind = PlannedAction::Kind::kQueue, .reason = Reason::kRunning};
   for (const ReplicaId id : world.replicas_of(request.model)) {
     const Replica& replica = *world.replica(id);
     if (!replica.serves()) {
@@ -105,12 +105,12 @@ void HeddlePlane::propose_queue(const World& world, const LiveRequest& request, 
                                             .tpot = replica.engine->step()});
     if (!best || plan.ttft < best->ttft) {
       best = std::move(plan);
-      deed.replica = id;
+      planned.replica = id;
     }
   }
   if (best) {
     options.plans.push_back(std::move(*best));
-    options.deeds.push_back(deed);
+    options.planned_actions.push_back(planned);
   }
 }
 
@@ -123,20 +123,21 @@ void HeddlePlane::propose_resident(const World& world,
     const Replica& replica = *world.replica(id);
     const Duration attach = from_seconds(world.host_spec(replica.gpus[0]).startup.attach);
     const bool loads =
-        replica.state == ReplicaState::kLoading && !replica.spec.serve && !replica.attached;
-    if (replica.state == ReplicaState::kWarm &&
+        replica.state == ReplicaPhase::kLoading && !replica.spec.serve && !replica.attached;
+    if (replica.state == ReplicaPhase::kWarm &&
         world.free_pages(replica.gpus[0]) >= world.overhead_pages(request.model)) {
       policy::Plan plan = policy::activation_plan(replica.gpus, attach, 0, terms);
       plan.mechanism = policy::Mechanism::kHit;
       options.plans.push_back(std::move(plan));
-      options.deeds.push_back({.kind = Deed::Kind::kServe, .replica = id, .reason = Reason::kHit});
+      options.planned_actions.push_back(
+          {.kind = PlannedAction::Kind::kServe, .replica = id, .reason = Reason::kHit});
     } else if (loads) {
       policy::Plan plan = policy::activation_plan(
           replica.gpus, attach + load_time(world, request.model, replica.gpus[0], true), 0, terms);
       plan.mechanism = policy::Mechanism::kAttach;
       options.plans.push_back(std::move(plan));
-      options.deeds.push_back(
-          {.kind = Deed::Kind::kAttach, .replica = id, .reason = Reason::kAttach});
+      options.planned_actions.push_back(
+          {.kind = PlannedAction::Kind::kAttach, .replica = id, .reason = Reason::kAttach});
     }
   }
 }
@@ -156,15 +157,15 @@ policy::ReplicaMap HeddlePlane::map_of(const World& world, std::span<const HostI
                                .launchable = gpu.up};
       for (const ReplicaId each : gpu.replicas) {
         const Replica& replica = *world.replica(each);
-        if (replica.state == ReplicaState::kEvicting || replica.state == ReplicaState::kGone) {
+        if (replica.state == ReplicaPhase::kEvicting || replica.state == ReplicaPhase::kGone) {
           continue;
         }
         // Who has stages on several servers does not die for anybody here.
         const bool wide =
             world.gpu(replica.gpus.front()).host != world.gpu(replica.gpus.back()).host;
         const bool goes = !wide && may_go(world, replica);
-        const bool loads = goes && (replica.state == ReplicaState::kLoading ||
-                                    replica.state == ReplicaState::kWaiting);
+        const bool loads = goes && (replica.state == ReplicaPhase::kLoading ||
+                                    replica.state == ReplicaPhase::kWaiting);
         device.prewarmable = device.prewarmable && goes;
         device.launchable = device.launchable && goes;
         if (!wide && seen.insert(each).second) {
@@ -172,7 +173,7 @@ policy::ReplicaMap HeddlePlane::map_of(const World& world, std::span<const HostI
                             .model = replica.model,
                             .state = loads  ? policy::ReplicaState::kLoading
                                      : goes ? policy::ReplicaState::kReady
-                                     : replica.state == ReplicaState::kDraining
+                                     : replica.state == ReplicaPhase::kDraining
                                          ? policy::ReplicaState::kDraining
                                          : policy::ReplicaState::kServing,
                             .devices = replica.gpus,
@@ -210,29 +211,29 @@ void HeddlePlane::propose_launch(const World& world,
   const bool cached = world.cached(world.gpu(gpu).host, model);
   const Duration attach = from_seconds(world.host_spec(gpu).startup.attach);
   const Duration load = load_time(world, model, gpu, cached) + unmapping(world, launch.dies);
-  Deed deed{.replica = launch.replica, .dies = launch.dies};
+  PlannedAction planned{.replica = launch.replica, .dies = launch.dies};
   switch (launch.outcome) {
     case policy::LaunchOutcome::kHit:
-      if (world.replica(launch.replica)->state != ReplicaState::kWarm) {
+      if (world.replica(launch.replica)->state != ReplicaPhase::kWarm) {
         return;  // An idle instance, which takes requests as it is.
       }
-      deed.kind = Deed::Kind::kServe;
-      deed.reason = Reason::kHit;
+      planned.kind = PlannedAction::Kind::kServe;
+      planned.reason = Reason::kHit;
       break;
     case policy::LaunchOutcome::kAttach:
-      deed.kind = Deed::Kind::kAttach;
-      deed.reason = Reason::kAttach;
+      planned.kind = PlannedAction::Kind::kAttach;
+      planned.reason = Reason::kAttach;
       break;
     default:
-      deed.kind = Deed::Kind::kStart;
-      deed.reason = Reason::kMiss;
-      deed.spec = load_spec(world, model, launch.devices);
+      planned.kind = PlannedAction::Kind::kStart;
+      planned.reason = Reason::kMiss;
+      planned.spec = load_spec(world, model, launch.devices);
   }
   const auto plan = policy::launch_plan(
       launch, {.hit = attach, .attach = attach + load, .load = attach + load}, terms);
   if (plan) {
     options.plans.push_back(*plan);
-    options.deeds.push_back(std::move(deed));
+    options.planned_actions.push_back(std::move(planned));
   }
 }
 
@@ -345,17 +346,17 @@ void HeddlePlane::propose_activation_on(const World& world,
     dies.insert(here->begin(), here->end());
     shared = std::max(shared, neighbours(world, gpu));
   }
-  Deed deed{.kind = Deed::Kind::kStart,
-            .spec = load_spec(world, request.model, gpus),
-            .dies = {dies.begin(), dies.end()},
-            .reason = Reason::kPressure};
+  PlannedAction planned{.kind = PlannedAction::Kind::kStart,
+                        .spec = load_spec(world, request.model, gpus),
+                        .dies = {dies.begin(), dies.end()},
+                        .reason = Reason::kPressure};
   const Duration ready =
-      std::max(deed.spec.beside, load_time(world, request.model, gpus[0], true)) +
+      std::max(planned.spec.beside, load_time(world, request.model, gpus[0], true)) +
       from_seconds(world.host_spec(gpus[0]).startup.attach);
-  policy::Plan plan = policy::activation_plan(gpus, ready, lost_by(world, deed.dies), terms);
+  policy::Plan plan = policy::activation_plan(gpus, ready, lost_by(world, planned.dies), terms);
   plan.tpot += shared;
   options.plans.push_back(std::move(plan));
-  options.deeds.push_back(std::move(deed));
+  options.planned_actions.push_back(std::move(planned));
 }
 
 policy::StartModel HeddlePlane::start_model(const World& world, const LiveRequest& request) {
@@ -397,7 +398,7 @@ std::optional<policy::StartDevice> HeddlePlane::start_device(const World& world,
       worth += worth_of(world, replica);
     } else {
       device.shared = true;
-      device.free_bytes -= replica.state == ReplicaState::kWaiting ? bytes : 0;
+      device.free_bytes -= replica.state == ReplicaPhase::kWaiting ? bytes : 0;
       open = open && !dedicated(replica.model);
     }
     open = open && replica.model != model;
@@ -439,8 +440,8 @@ void HeddlePlane::propose_pipeline(const World& world,
   if (!start || (!pipelines_ && start->stages.size() > 1)) {
     return;
   }
-  Deed deed{.kind = Deed::Kind::kStart, .reason = Reason::kGroup};
-  deed.spec = {.model = request.model, .source = WeightSource::kRemote, .revocable_idle = true};
+  PlannedAction planned{.kind = PlannedAction::Kind::kStart, .reason = Reason::kGroup};
+  planned.spec = {.model = request.model, .source = WeightSource::kRemote, .revocable_idle = true};
   for (const policy::StartStage& stage : start->stages) {
     const std::int64_t need =
         stage.reserve_bytes / world.page_bytes() + world.overhead_pages(request.model);
@@ -448,21 +449,21 @@ void HeddlePlane::propose_pipeline(const World& world,
     if (!dies) {
       return;
     }
-    deed.dies.insert(deed.dies.end(), dies->begin(), dies->end());
-    deed.spec.stages.push_back({.gpus = {stage.device},
-                                .weights = 1.0 / static_cast<double>(start->stages.size()),
-                                .reserve_all = stage.full});
+    planned.dies.insert(planned.dies.end(), dies->begin(), dies->end());
+    planned.spec.stages.push_back({.gpus = {stage.device},
+                                   .weights = 1.0 / static_cast<double>(start->stages.size()),
+                                   .reserve_all = stage.full});
   }
-  std::sort(deed.dies.begin(), deed.dies.end());
-  deed.dies.erase(std::unique(deed.dies.begin(), deed.dies.end()), deed.dies.end());
+  std::sort(planned.dies.begin(), planned.dies.end());
+  planned.dies.erase(std::unique(planned.dies.begin(), planned.dies.end()), planned.dies.end());
   const StartupProfile& costs = world.host_spec(start->stages[0].host).startup;
   const auto depth = static_cast<double>(start->stages.size());
-  deed.spec.after = from_seconds(costs.attach + (depth > 1 ? costs.group * depth / 4 : 0));
-  deed.spec.cache_image = start->stages.size() == 1;
-  deed.spec.deadline = start->stages[0].fetch_deadline;
-  deed.fetches = start->stages;
+  planned.spec.after = from_seconds(costs.attach + (depth > 1 ? costs.group * depth / 4 : 0));
+  planned.spec.cache_image = start->stages.size() == 1;
+  planned.spec.deadline = start->stages[0].fetch_deadline;
+  planned.fetches = start->stages;
   options.plans.push_back(policy::pipeline_plan(*start, terms));
-  options.deeds.push_back(std::move(deed));
+  options.planned_actions.push_back(std::move(planned));
 }
 
 HeddlePlane::Options HeddlePlane::options_for(const World& world, ModelId model) {
@@ -471,7 +472,7 @@ HeddlePlane::Options HeddlePlane::options_for(const World& world, ModelId model)
   const policy::StartTerms terms = terms_for(world, request);
   Options options;
   propose_queue(world, request, options);
-  if (world.model(model).foreign) {
+  if (world.model(model).external) {
     propose_swap_in(world, request, hosts, terms, options);
     return options;
   }

@@ -145,11 +145,11 @@ TEST(Heddle, AModelShortOfKvHasGuestsElsewhere) {
   EXPECT_LT(latency(with), 0.9 * latency(without));
 }
 
-// An engine that is not ours beside three models of ours, more than fits. It is resumed as a whole
+// An external engine beside three models of ours, more than fits. It is resumed as a whole
 // where an idle one went, and stays; where all are moved as wholes everybody waits longer.
 TEST(Heddle, AForeignEngineIsResumedBesideOurs) {
   std::vector<ModelSpec> models = test_models(4);
-  models[3].foreign = true;
+  models[3].external = true;
   ClusterSpec cluster = test_cluster(1, 1);
   cluster.hosts[0].startup.swap_fixed = 2;
   cluster.hosts[0].startup.swap_per_byte = 0.1e-9;

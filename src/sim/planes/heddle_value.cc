@@ -25,8 +25,8 @@ bool has_guests(const World& world, const Replica& replica) {
 
 bool HeddlePlane::comes(const Replica& replica) {
   const bool loads =
-      replica.state == ReplicaState::kWaiting || replica.state == ReplicaState::kLoading;
-  return replica.state == ReplicaState::kStarting ||
+      replica.state == ReplicaPhase::kWaiting || replica.state == ReplicaPhase::kLoading;
+  return replica.state == ReplicaPhase::kStarting ||
          (loads && (replica.spec.serve || replica.attached));
 }
 
@@ -34,9 +34,9 @@ bool HeddlePlane::dedicated(ModelId model) const {
   return policy::runs_dedicated(models_[model.value()].model_class.present());
 }
 
-/// An engine that is not ours stays for three times as long as it took to come.
+/// An external engine stays for three times as long as it took to come.
 bool HeddlePlane::stayed(const World& world, const Replica& replica) {
-  return !world.model(replica.model).foreign ||
+  return !world.model(replica.model).external ||
          world.now() - replica.serving_since >=
              kResidence * swap_in_time(world, replica.model, replica.gpus[0]);
 }
@@ -44,12 +44,12 @@ bool HeddlePlane::stayed(const World& world, const Replica& replica) {
 /// Whether a replica may be dropped for another: it waits for use, or has had none for a while.
 bool HeddlePlane::may_go(const World& world, const Replica& replica) const {
   switch (replica.state) {
-    case ReplicaState::kWarm:
+    case ReplicaPhase::kWarm:
       return true;
-    case ReplicaState::kWaiting:
-    case ReplicaState::kLoading:
+    case ReplicaPhase::kWaiting:
+    case ReplicaPhase::kLoading:
       return !replica.spec.serve && !replica.attached;
-    case ReplicaState::kServing:
+    case ReplicaPhase::kServing:
       return replica.load() == 0 && !has_guests(world, replica) && stayed(world, replica) &&
              gpu_queues_.queued(replica.id) == 0 && replica.merging == 0 &&
              world.now() >= replica.used + kSettle && waiting_.empty(replica.model);
@@ -80,7 +80,7 @@ double HeddlePlane::worth_of(const World& world, const Replica& replica) const {
     const auto limit =
         static_cast<double>(world.model(replica.model).max_sequences) * policy::kScaleUpShare *
         static_cast<double>(count_replicas(
-            world, replica.model, {ReplicaState::kServing, ReplicaState::kStarting}));
+            world, replica.model, {ReplicaPhase::kServing, ReplicaPhase::kStarting}));
     needed = std::max(needed,
                       policy::needed_by_forecast(replica.serves() ? 0 : limit,
                                                  demand.expected().load.mean,
@@ -89,7 +89,7 @@ double HeddlePlane::worth_of(const World& world, const Replica& replica) const {
   const Duration attach = from_seconds(world.host_spec(gpu).startup.attach);
   return policy::worth(
       {.needed = needed,
-       .without = world.model(replica.model).foreign
+       .without = world.model(replica.model).external
                       ? swap_in_time(world, replica.model, gpu)
                       : load_time(world, replica.model, gpu, cached) + attach,
        .with = replica.serves() ? Duration{} : attach,
@@ -127,9 +127,9 @@ std::optional<std::vector<ReplicaId>> HeddlePlane::victims_on(const World& world
   for (const ReplicaId id : world.gpu(gpu).replicas) {
     const Replica& replica = *world.replica(id);
     const std::int64_t pages = replica.stages[0].weight_pages;
-    if (replica.state == ReplicaState::kEvicting) {
+    if (replica.state == ReplicaPhase::kEvicting) {
       missing -= pages;
-    } else if (replica.state == ReplicaState::kWaiting) {
+    } else if (replica.state == ReplicaPhase::kWaiting) {
       missing += pages;
     } else if (may_go(world, replica)) {
       candidates.emplace_back(worth_of(world, replica) / static_cast<double>(pages), id);

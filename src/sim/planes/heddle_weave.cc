@@ -13,7 +13,7 @@ constexpr Duration kLook = 1s;
 /// One of ours that serves on one GPU.
 bool can_weave(const World& world, const Replica& replica) {
   return replica.serves() && replica.gpus.size() == 1 && replica.stages.size() == 1 &&
-         !world.model(replica.model).foreign;
+         !world.model(replica.model).external;
 }
 
 }  // namespace

@@ -197,7 +197,7 @@ void HydraServePlane::scale(const World& world, Actions& actions, ModelId model)
   std::int64_t coming = 0;
   for (const ReplicaId id : world.replicas_of(model)) {
     const Replica* replica = world.replica(id);
-    coming += replica->state == ReplicaState::kWaiting || replica->state == ReplicaState::kLoading
+    coming += replica->state == ReplicaPhase::kWaiting || replica->state == ReplicaPhase::kLoading
                   ? static_cast<std::int64_t>(replica->stages.size())
                   : 0;
   }

@@ -113,9 +113,9 @@ std::vector<policy::KvDevice> PrismPlane::devices(const World& world) const {
 std::optional<ReplicaId> PrismPlane::home_of(const World& world, ModelId model) const {
   std::optional<ReplicaId> home;
   for (const ReplicaId id : world.replicas_of(model)) {
-    const ReplicaState state = world.replica(id)->state;
-    const bool comes = state == ReplicaState::kWaiting || state == ReplicaState::kLoading;
-    if (state == ReplicaState::kServing && !leaving_.contains(id)) {
+    const ReplicaPhase state = world.replica(id)->state;
+    const bool comes = state == ReplicaPhase::kWaiting || state == ReplicaPhase::kLoading;
+    if (state == ReplicaPhase::kServing && !leaving_.contains(id)) {
       return id;
     }
     home = comes ? id : home;
@@ -168,9 +168,9 @@ bool PrismPlane::make_room(
   for (const ReplicaId id : world.gpu(gpu).replicas) {
     const Replica& replica = *world.replica(id);
     const std::int64_t pages = replica.stages[0].weight_pages;
-    if (replica.state == ReplicaState::kEvicting) {
+    if (replica.state == ReplicaPhase::kEvicting) {
       missing -= pages;
-    } else if (replica.state == ReplicaState::kWaiting) {
+    } else if (replica.state == ReplicaPhase::kWaiting) {
       missing += pages + world.overhead_pages(replica.model);
     } else if (const auto view = idle_view(world, replica.model)) {
       idle.push_back(*view);
@@ -234,7 +234,7 @@ void PrismPlane::hurry(const World& world, Actions& actions) {
   const std::set<ReplicaId> starting = starting_;
   for (const ReplicaId id : starting) {
     const Replica* replica = world.replica(id);
-    if (replica == nullptr || replica->state != ReplicaState::kWaiting) {
+    if (replica == nullptr || replica->state != ReplicaPhase::kWaiting) {
       starting_.erase(id);
     } else if (world.now() >= replica->created + kPatience) {
       starting_.erase(id);
@@ -258,8 +258,8 @@ void PrismPlane::look_again_soon(const World& world, Actions& actions) {
 /// A model's waiting requests go to the queue of its GPU, or wait until it has one.
 void PrismPlane::enqueue(const World& world, Actions& actions, ModelId model) {
   const std::optional<ReplicaId> home = home_of(world, model);
-  if (!home && !hopeless_.contains(model) && !activate(world, actions, model)) {
-    hopeless_.insert(model);
+  if (!home && !exhausted_.contains(model) && !activate(world, actions, model)) {
+    exhausted_.insert(model);
   }
   if (!home) {
     return look_again_soon(world, actions);
@@ -343,7 +343,7 @@ void PrismPlane::rebalance(const World& world, Actions& actions) {
 }
 
 void PrismPlane::retry(const World& world, Actions& actions) {
-  hopeless_.clear();
+  exhausted_.clear();
   const std::set<ModelId> wanting = homeless_.models();
   for (const ModelId model : wanting) {
     enqueue(world, actions, model);

@@ -64,7 +64,7 @@ class PrismPlane final : public ControlPlane {
   std::map<ReplicaId, ReplicaId> moving_{};  ///< New replica: the old one that goes when it serves.
   std::set<ReplicaId> leaving_{};
   std::set<ReplicaId> starting_{};  ///< Activations that may wait for pages.
-  std::set<ModelId> hopeless_{};    ///< Found no GPU, and nothing has come free since.
+  std::set<ModelId> exhausted_{};   ///< Found no GPU, and nothing has come free since.
   RoomIndex room_{};
   bool looks_again_ = false;  ///< A timer is set for that.
 };

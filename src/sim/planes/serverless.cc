@@ -105,10 +105,10 @@ bool ServerlessPlane::start_one(const World& world, Actions& actions, ModelId mo
   const std::int64_t tp = world.model(model).tp;
   const std::int64_t need = pages_needed(world, model);
   const std::optional<std::vector<GpuId>> gpus =
-      hopeless_.is(tp, need) ? std::nullopt : choose(world, model);
+      exhausted_.is(tp, need) ? std::nullopt : choose(world, model);
   if (!gpus) {
-    if (!hopeless_.is(tp, need)) {
-      hopeless_.add(tp, need);
+    if (!exhausted_.is(tp, need)) {
+      exhausted_.add(tp, need);
     }
     short_of_gpus_.insert(model);
     return false;
@@ -127,7 +127,7 @@ bool ServerlessPlane::start_one(const World& world, Actions& actions, ModelId mo
 void ServerlessPlane::scale_up(const World& world, Actions& actions, ModelId model) {
   short_of_gpus_.erase(model);
   const std::int64_t coming =
-      count_replicas(world, model, {ReplicaState::kWaiting, ReplicaState::kLoading});
+      count_replicas(world, model, {ReplicaPhase::kWaiting, ReplicaPhase::kLoading});
   const auto queued = static_cast<std::int64_t>(queues_.size(model));
   std::int64_t wanted = (queued + target_ - 1) / target_ - coming;
   wanted = kind_ == ServerlessKind::kLlm ? std::min<std::int64_t>(wanted, 1) : wanted;
@@ -159,7 +159,7 @@ void ServerlessPlane::decide(const Notice& notice, const World& world, Actions& 
       return evict_when_idle(world, actions, notice.replica, keep_alive_);
     case NoticeKind::kGone:
     case NoticeKind::kGpuUp: {
-      hopeless_.clear();
+      exhausted_.clear();
       update_room(world, world.gpu(notice.gpu).host);
       const std::set<ModelId> retry = short_of_gpus_;
       for (const ModelId model : retry) {

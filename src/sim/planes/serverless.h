@@ -39,7 +39,7 @@ class ServerlessPlane final : public ControlPlane {
   bool cache_;
   double kv_bytes_;
   RequestQueues queues_{};
-  Hopeless hopeless_{};
+  Exhausted exhausted_{};
   RoomIndex room_{};                              ///< By GPUs that are empty.
   std::map<ModelId, std::set<HostId>> images_{};  ///< Servers whose memory had its weights lately.
   std::set<ModelId> short_of_gpus_{};             ///< Wanted an instance and found no room.

@@ -143,7 +143,7 @@ void dispatch_waiting(const World& world,
 
 std::int64_t count_replicas(const World& world,
                             ModelId model,
-                            std::initializer_list<ReplicaState> states) {
+                            std::initializer_list<ReplicaPhase> states) {
   std::int64_t count = 0;
   for (const ReplicaId id : world.replicas_of(model)) {
     count += std::find(states.begin(), states.end(), world.replica(id)->state) != states.end();

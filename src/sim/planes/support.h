@@ -71,7 +71,7 @@ class ForecastRecord {
 };
 
 /// Wants of GPUs that found none, until some come free: who wants as much need not look again.
-class Hopeless {
+class Exhausted {
  public:
   void add(std::int64_t gpus, std::int64_t pages) { wants_[gpus] = pages; }
   [[nodiscard]] bool is(std::int64_t gpus, std::int64_t pages) const {
@@ -119,7 +119,7 @@ void dispatch_waiting(
 /// Replicas of a model in any of these states.
 [[nodiscard]] std::int64_t count_replicas(const World& world,
                                           ModelId model,
-                                          std::initializer_list<ReplicaState> states);
+                                          std::initializer_list<ReplicaPhase> states);
 
 /// Requests in the system, per model, and their average over the last few seconds.
 class LoadMeter {

@@ -30,7 +30,7 @@ void SwapServePlane::begin(const World& world, Actions& /*actions*/) {
     const ModelId model(i);
     const ModelSpec& spec = world.model(model);
     const auto tp = static_cast<std::size_t>(spec.tp);
-    Engine engine;
+    Swappable engine;
     engine.pages = world.weight_pages(model) + world.overhead_pages(model) +
                    world.pages(kv_bytes_ / static_cast<double>(spec.tp));
     std::int64_t least = INT64_MAX;
@@ -73,7 +73,7 @@ void SwapServePlane::begin(const World& world, Actions& /*actions*/) {
 }
 
 policy::Reservation SwapServePlane::reservation_of(ModelId model) const {
-  const Engine& engine = engines_[model.value()];
+  const Swappable& engine = engines_[model.value()];
   policy::Reservation reservation{.id = engine.reservation, .model = model};
   for (const GpuId gpu : engine.gpus) {
     reservation.pages.push_back({.device = gpu, .pages = engine.pages});
@@ -90,7 +90,7 @@ bool SwapServePlane::up(const World& world, ModelId model) const {
 }
 
 void SwapServePlane::ask(const World& world, Actions& actions, ModelId model) {
-  Engine& engine = engines_[model.value()];
+  Swappable& engine = engines_[model.value()];
   if (engine.state != State::kSuspended || queues_.empty(model) || !up(world, model)) {
     return;
   }
@@ -110,7 +110,7 @@ void SwapServePlane::step(const World& world, Actions& actions) {
 }
 
 void SwapServePlane::swap_in(const World& world, Actions& actions, ModelId model) {
-  Engine& engine = engines_[model.value()];
+  Swappable& engine = engines_[model.value()];
   engine.state = State::kSwappingIn;
   ++engine.turn;
   engine.replica = actions.start(
@@ -125,7 +125,7 @@ void SwapServePlane::swap_in(const World& world, Actions& actions, ModelId model
 std::vector<policy::SwapCandidate> SwapServePlane::candidates(const World& world) const {
   std::vector<policy::SwapCandidate> all;
   for (std::size_t i = 0; i < engines_.size(); ++i) {
-    const Engine& engine = engines_[i];
+    const Swappable& engine = engines_[i];
     if (engine.state == State::kSuspended || engine.state == State::kAsked) {
       continue;
     }
@@ -153,10 +153,10 @@ void SwapServePlane::make_room(const World& world, Actions& actions) {
   const ModelId model = asked_by_.at(*head);
   // What is on its way out already is as good as free.
   std::vector<policy::DevicePages> missing = reservations_->missing(*head);
-  const auto leaves = [&](const Engine& engine) {
+  const auto leaves = [&](const Swappable& engine) {
     return engine.state == State::kDraining || engine.state == State::kSwappingOut;
   };
-  for (const Engine& engine : engines_) {
+  for (const Swappable& engine : engines_) {
     for (policy::DevicePages& each : missing) {
       const bool here =
           std::find(engine.gpus.begin(), engine.gpus.end(), each.device) != engine.gpus.end();
@@ -180,7 +180,7 @@ void SwapServePlane::make_room(const World& world, Actions& actions) {
     }
   }
   for (const ModelId victim : choice.victims) {
-    Engine& engine = engines_[victim.value()];
+    Swappable& engine = engines_[victim.value()];
     engine.state = State::kDraining;
     actions.timer(world.now() + choice.drain, victim.value() * kTurns + engine.turn % kTurns);
     actions.drain(engine.replica, Reason::kSwap);
@@ -189,7 +189,7 @@ void SwapServePlane::make_room(const World& world, Actions& actions) {
 
 /// The end of an engine's residence, however it came.
 void SwapServePlane::gone(const World& world, Actions& actions, ModelId model) {
-  Engine& engine = engines_[model.value()];
+  Swappable& engine = engines_[model.value()];
   reservations_->release(engine.reservation);
   asked_by_.erase(engine.reservation);
   engine.state = State::kSuspended;
@@ -199,10 +199,11 @@ void SwapServePlane::gone(const World& world, Actions& actions, ModelId model) {
 }
 
 void SwapServePlane::decide(const Notice& notice, const World& world, Actions& actions) {
-  Engine* engine = notice.kind == NoticeKind::kStart || notice.kind == NoticeKind::kTimer ||
-                           notice.kind == NoticeKind::kGpuDown || notice.kind == NoticeKind::kGpuUp
-                       ? nullptr
-                       : &engines_[notice.model.value()];
+  Swappable* engine = notice.kind == NoticeKind::kStart || notice.kind == NoticeKind::kTimer ||
+                              notice.kind == NoticeKind::kGpuDown ||
+                              notice.kind == NoticeKind::kGpuUp
+                          ? nullptr
+                          : &engines_[notice.model.value()];
   switch (notice.kind) {
     case NoticeKind::kStart:
       return begin(world, actions);
@@ -238,7 +239,7 @@ void SwapServePlane::decide(const Notice& notice, const World& world, Actions& a
         return make_room(world, actions);
       }
       const ModelId model(notice.tag / kTurns);
-      Engine& due = engines_[model.value()];
+      Swappable& due = engines_[model.value()];
       if (due.turn % kTurns != notice.tag % kTurns) {
         return;
       }

@@ -31,7 +31,7 @@ class SwapServePlane final : public ControlPlane {
     kDraining,
     kSwappingOut
   };
-  struct Engine {
+  struct Swappable {
     State state = State::kSuspended;
     std::vector<GpuId> gpus{};
     std::int64_t pages = 0;  ///< On each of its GPUs.
@@ -57,7 +57,7 @@ class SwapServePlane final : public ControlPlane {
   policy::PreemptionOptions options_{};
   double kv_bytes_;
   RequestQueues queues_{};
-  std::vector<Engine> engines_{};
+  std::vector<Swappable> engines_{};
   std::optional<policy::Reservations> reservations_{};
   std::map<policy::ReservationId, ModelId> asked_by_{};
   std::uint64_t asked_ = 0;

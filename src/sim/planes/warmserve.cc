@@ -24,19 +24,19 @@ Reason reason_of(policy::ReplicaKind kind) {
 /// How prewarming and launching see a replica; nullopt: not at all.
 std::optional<policy::ReplicaState> seen_as(const Replica& replica) {
   switch (replica.state) {
-    case ReplicaState::kWarm:
+    case ReplicaPhase::kWarm:
       return policy::ReplicaState::kReady;
-    case ReplicaState::kWaiting:
-    case ReplicaState::kLoading:
+    case ReplicaPhase::kWaiting:
+    case ReplicaPhase::kLoading:
       return replica.spec.serve || replica.attached ? policy::ReplicaState::kServing
                                                     : policy::ReplicaState::kLoading;
-    case ReplicaState::kStarting:
-    case ReplicaState::kServing:
+    case ReplicaPhase::kStarting:
+    case ReplicaPhase::kServing:
       return policy::ReplicaState::kServing;
-    case ReplicaState::kDraining:
+    case ReplicaPhase::kDraining:
       return policy::ReplicaState::kDraining;
-    case ReplicaState::kEvicting:
-    case ReplicaState::kGone:
+    case ReplicaPhase::kEvicting:
+    case ReplicaPhase::kGone:
       return std::nullopt;
   }
   return std::nullopt;
@@ -97,8 +97,8 @@ std::vector<policy::InstanceView> WarmServePlane::instances(const World& world, 
 
 bool WarmServePlane::comes(const Replica& replica) {
   const bool loads =
-      replica.state == ReplicaState::kWaiting || replica.state == ReplicaState::kLoading;
-  return replica.state == ReplicaState::kStarting ||
+      replica.state == ReplicaPhase::kWaiting || replica.state == ReplicaPhase::kLoading;
+  return replica.state == ReplicaPhase::kStarting ||
          (loads && (replica.spec.serve || replica.attached));
 }
 

@@ -101,7 +101,7 @@ void note_waiting(const Parts& core, ModelId id, const policy::Placement& placem
 /// Why no device can ever hold the model as things are.
 std::string why_never(const State& state, const ModelState& model, policy::PlacementReason reason) {
   if (model.sharded()) {
-    return too_large(state, model) + "; it is cut over " +
+    return too_large(state, model) + "; it is sharded over " +
            std::to_string(model.config.groups.begin()->second.size() + 1) +
            " devices, which it must have to itself";
   }

@@ -12,44 +12,44 @@
 #include "base/descriptor.h"
 #include "base/result.h"
 #include "device/device.h"
-#include "worker/relay_wire.h"
+#include "worker/peer_wire.h"
 
 namespace heddle::worker {
 
 /// Lends this GPU's link to the host to workers of other GPUs while nothing is loaded here: what
-/// their detours ask for is copied into a staging area on this GPU, from where they fetch it over
+/// their loads ask for is copied into a staging area on this GPU, from where they fetch it over
 /// the link between the two (Prism, arXiv 2505.04021, loads weights through all GPUs of a node so).
-/// One detour at a time; it is sent away at its next piece when a load of this device's own begins.
+/// One load at a time; it is sent away at its next piece when a load of this device's own begins.
 /// A thread of its own.
-class Relay {
+class PeerAssist {
  public:
-  /// `is_idle`: whether the link is free; called in the relay's thread. `device` outlives it.
-  Relay(device::Device& device, std::function<bool()> is_idle);
+  /// `is_idle`: whether the link is free; called in its own thread. `device` outlives it.
+  PeerAssist(device::Device& device, std::function<bool()> is_idle);
   /// Waits for the piece that is being copied.
-  ~Relay();
-  Relay(const Relay&) = delete;
-  Relay& operator=(const Relay&) = delete;
+  ~PeerAssist();
+  PeerAssist(const PeerAssist&) = delete;
+  PeerAssist& operator=(const PeerAssist&) = delete;
 
-  /// A socket of packets to another worker's Detour. Its end ends what is lent over it.
+  /// A socket of packets to another worker's PeerLoad. Its end ends what is lent over it.
   void serve(Descriptor socket);
 
   /// Bytes copied for others. Any thread.
-  [[nodiscard]] std::uint64_t relayed_bytes() const { return relayed_bytes_.load(); }
+  [[nodiscard]] std::uint64_t peer_assist_bytes() const { return peer_assist_bytes_.load(); }
 
  private:
   /// A piece of the host's memory to the staging area.
-  Result<void> fetch(const RelayRequest& request);
+  Result<void> fetch(const PeerRequest& request);
   void run();
   void wake();
   /// Answers one request. False when the socket is of no more use.
   bool answer(const Descriptor& socket);
   bool answer_begin(const Descriptor& socket);
-  bool answer_fetch(const Descriptor& socket, const RelayRequest& request);
+  bool answer_fetch(const Descriptor& socket, const PeerRequest& request);
   bool prepare();
 
   device::Device& device_;
   std::function<bool()> is_idle_;
-  std::atomic<std::uint64_t> relayed_bytes_ = 0;
+  std::atomic<std::uint64_t> peer_assist_bytes_ = 0;
   Descriptor waker_;  ///< An eventfd: there are new sockets, or the end.
 
   std::mutex mutex_{};
@@ -58,7 +58,7 @@ class Relay {
 
   // The thread's own.
   std::vector<Descriptor> sockets_{};
-  int holder_ = -1;  ///< The socket whose detour has the staging memory; -1: none.
+  int holder_ = -1;  ///< The socket whose load has the staging memory; -1: none.
   bool unable_ = false;
   std::optional<device::SharedBuffer> staging_{};
   std::unique_ptr<device::Stream> stream_{};

@@ -1,4 +1,4 @@
-#include "gateway/stories.h"
+#include "gateway/request_traces.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -10,30 +10,30 @@ using namespace std::chrono_literals;
 using nlohmann::json;
 
 TEST(Stories, AreFoundByEitherIdUntilTheyAreForgotten) {
-  Stories stories(2);
-  const Stories::Whose all;
-  stories.begin({.request_id = "a", .answer_id = "chatcmpl-a"});
-  stories.begin({.request_id = "b", .answer_id = "chatcmpl-b"});
-  EXPECT_EQ(stories.find("chatcmpl-a", all)->request_id, "a");
-  stories.begin({.request_id = "a", .answer_id = "chatcmpl-c"});
-  EXPECT_EQ(stories.find("chatcmpl-a", all), nullptr);
-  EXPECT_EQ(stories.find("a", all)->answer_id, "chatcmpl-c") << "the newer one with the same id";
-  ASSERT_EQ(stories.latest(10, all).size(), 2U);
-  EXPECT_EQ(stories.latest(1, all)[0]->answer_id, "chatcmpl-c");
+  RequestTraces traces(2);
+  const RequestTraces::Whose all;
+  traces.begin({.request_id = "a", .answer_id = "chatcmpl-a"});
+  traces.begin({.request_id = "b", .answer_id = "chatcmpl-b"});
+  EXPECT_EQ(traces.find("chatcmpl-a", all)->request_id, "a");
+  traces.begin({.request_id = "a", .answer_id = "chatcmpl-c"});
+  EXPECT_EQ(traces.find("chatcmpl-a", all), nullptr);
+  EXPECT_EQ(traces.find("a", all)->answer_id, "chatcmpl-c") << "the newer one with the same id";
+  ASSERT_EQ(traces.latest(10, all).size(), 2U);
+  EXPECT_EQ(traces.latest(1, all)[0]->answer_id, "chatcmpl-c");
 }
 
 // Clients choose their ids, so two may have chosen the same.
 TEST(Stories, AreToldToThoseWhoseTheyAre) {
-  Stories stories(10);
-  stories.begin({.tenant = "1.1", .request_id = "same", .model = "mine"});
-  stories.begin({.tenant = "2.2", .request_id = "same", .model = "theirs"});
-  stories.begin({.tenant = "2.2", .request_id = "other"});
-  EXPECT_EQ(stories.find("same", "1.1")->model, "mine");
-  EXPECT_EQ(stories.find("same", "2.2")->model, "theirs");
-  EXPECT_EQ(stories.find("other", "1.1"), nullptr);
-  ASSERT_EQ(stories.latest(1, "1.1").size(), 1U) << "the newest are another's";
-  EXPECT_EQ(stories.latest(1, "1.1")[0]->model, "mine");
-  EXPECT_EQ(stories.latest(10, std::nullopt).size(), 3U);
+  RequestTraces traces(10);
+  traces.begin({.tenant = "1.1", .request_id = "same", .model = "mine"});
+  traces.begin({.tenant = "2.2", .request_id = "same", .model = "theirs"});
+  traces.begin({.tenant = "2.2", .request_id = "other"});
+  EXPECT_EQ(traces.find("same", "1.1")->model, "mine");
+  EXPECT_EQ(traces.find("same", "2.2")->model, "theirs");
+  EXPECT_EQ(traces.find("other", "1.1"), nullptr);
+  ASSERT_EQ(traces.latest(1, "1.1").size(), 1U) << "the newest are another's";
+  EXPECT_EQ(traces.latest(1, "1.1")[0]->model, "mine");
+  EXPECT_EQ(traces.latest(10, std::nullopt).size(), 3U);
 }
 
 TEST(Stories, TellPhasesDeviceAndTokens) {
@@ -46,9 +46,9 @@ TEST(Stories, TellPhasesDeviceAndTokens) {
                   .dispatched = Instant(15ms),
                   .first_token = Instant(17ms),
                   .finished = Instant(27ms)};
-  const Story story{
+  const RequestTrace trace{
       .request_id = "a", .model = "m", .status = 200, .parts = {tell(record, "cpu0")}};
-  const json told = json::parse(story_json(story));
+  const json told = json::parse(trace_json(trace));
   EXPECT_EQ(told["running"], false);
   EXPECT_TRUE(told["error"].is_null());
   const json& part = told["parts"][0];
@@ -67,8 +67,8 @@ TEST(Stories, TellPhasesDeviceAndTokens) {
 TEST(Stories, WhatHasNotHappenedIsNull) {
   core::RequestRecord record;
   record.times.arrived = Instant(1ms);
-  const Story story{.parts = {tell(record, "")}};
-  const json told = json::parse(story_json(story));
+  const RequestTrace trace{.parts = {tell(record, "")}};
+  const json told = json::parse(trace_json(trace));
   EXPECT_EQ(told["running"], true);
   EXPECT_TRUE(told["parts"][0]["phases"]["queue_ms"].is_null());
   EXPECT_TRUE(told["parts"][0]["phases"]["load_ms"].is_null());

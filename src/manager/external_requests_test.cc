@@ -1,11 +1,11 @@
-#include "manager/foreign_requests.h"
+#include "manager/external_requests.h"
 
 #include <gtest/gtest.h>
 
 namespace heddle::manager {
 namespace {
 
-class Deaf final : public core::ForeignSink {
+class Deaf final : public core::ExternalSink {
  public:
   void on_waiting(Duration /*since*/) override {}
   void on_ready(const core::EngineAddress& /*address*/) override {}
@@ -13,8 +13,8 @@ class Deaf final : public core::ForeignSink {
   void on_error(const Error& /*error*/) override {}
 };
 
-std::shared_ptr<core::ForeignRequest> request(std::uint64_t id, std::uint64_t model, int arrived) {
-  auto made = std::make_shared<core::ForeignRequest>();
+std::shared_ptr<core::ExternalRequest> request(std::uint64_t id, std::uint64_t model, int arrived) {
+  auto made = std::make_shared<core::ExternalRequest>();
   made->id = RequestId(id);
   made->model = ModelId(model);
   made->times.arrived = Instant(std::chrono::seconds(arrived));
@@ -22,7 +22,7 @@ std::shared_ptr<core::ForeignRequest> request(std::uint64_t id, std::uint64_t mo
 }
 
 TEST(ForeignRequests, AreFoundUntilTheyEnd) {
-  ForeignRequests requests;
+  ExternalRequests requests;
   requests.add(request(1, 7, 5), std::make_shared<Deaf>());
   ASSERT_NE(requests.find(RequestId(1)), nullptr);
   EXPECT_EQ(requests.find(RequestId(2)), nullptr);
@@ -32,7 +32,7 @@ TEST(ForeignRequests, AreFoundUntilTheyEnd) {
 }
 
 TEST(ForeignRequests, OnlyThoseForwardedAreLostWithAnEngine) {
-  ForeignRequests requests;
+  ExternalRequests requests;
   requests.add(request(1, 7, 5), std::make_shared<Deaf>());
   requests.add(request(2, 7, 4), std::make_shared<Deaf>());
   requests.add(request(3, 8, 1), std::make_shared<Deaf>());
@@ -51,9 +51,9 @@ TEST(ForeignRequests, OnlyThoseForwardedAreLostWithAnEngine) {
 }
 
 TEST(ForeignRequests, AnEngineIsSilentSinceTheLastByteOfAny) {
-  ForeignRequests requests;
+  ExternalRequests requests;
   const auto add = [&](std::uint64_t id, std::int64_t heard) {
-    auto request = std::make_shared<core::ForeignRequest>();
+    auto request = std::make_shared<core::ExternalRequest>();
     request->id = RequestId(id);
     request->model = ModelId(1);
     request->heard = Instant(Duration(heard));

@@ -1,4 +1,4 @@
-#include "worker/detour.h"
+#include "worker/peer_load.h"
 
 #include <algorithm>
 #include <chrono>
@@ -14,9 +14,9 @@ namespace heddle::worker {
 
 namespace {
 
-/// Until a busy relay is asked again: a load that is worth a detour takes longer.
+/// Until a busy peer is asked again: a load that is worth a peer's help takes longer.
 constexpr auto kPause = std::chrono::milliseconds(10);
-/// A relay that says nothing for so long is taken for dead; a slot takes it a millisecond.
+/// A peer that says nothing for so long is taken for dead; a slot takes it a millisecond.
 constexpr auto kPatience = std::chrono::seconds(5);
 
 void pause(const std::stop_token& stop) {
@@ -28,19 +28,19 @@ void pause(const std::stop_token& stop) {
 
 }  // namespace
 
-Detour::Detour(device::Device& device, Mapper& mapper, int peer, Descriptor socket)
+PeerLoad::PeerLoad(device::Device& device, Mapper& mapper, int peer, Descriptor socket)
     : device_(device),
       mapper_(mapper),
       peer_(peer),
       socket_(std::move(socket)),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
-Detour::~Detour() = default;
+PeerLoad::~PeerLoad() = default;
 
-void Detour::run(const std::stop_token& stop) {
-  (void)::pthread_setname_np(::pthread_self(), "detour");
+void PeerLoad::run(const std::stop_token& stop) {
+  (void)::pthread_setname_np(::pthread_self(), "peer-load");
   if (!device_.is_linked_to(peer_)) {
-    socket_ = Descriptor();  // One path, then. The relay forgets this end.
+    socket_ = Descriptor();  // One path, then. The peer forgets this end.
     ended_ = true;
     return;
   }
@@ -70,22 +70,22 @@ void Detour::run(const std::stop_token& stop) {
   ended_ = true;
 }
 
-Result<bool> Detour::begin() {
-  if (const Result<void> asked = send_request(socket_, {.ask = RelayAsk::kBegin}); !asked) {
+Result<bool> PeerLoad::begin() {
+  if (const Result<void> asked = send_request(socket_, {.ask = PeerAsk::kBegin}); !asked) {
     return asked.error();
   }
   Descriptor beside;
-  const Result<RelayReply> reply = receive_reply(socket_, kPatience, beside);
+  const Result<PeerReply> reply = receive_reply(socket_, kPatience, beside);
   if (!reply) {
     return reply.error();
   }
-  if (reply->answer != RelayAnswer::kGranted) {
+  if (reply->answer != PeerAnswer::kGranted) {
     return false;
   }
   if (staging_.data() != nullptr) {
     return true;
   }
-  if (!beside || reply->bytes < kRelaySlots * kRelaySlotBytes) {
+  if (!beside || reply->bytes < kPeerSlots * kPeerSlotBytes) {
     return Error{Code::kCorrupt, "another worker lends no staging area"};
   }
   auto stream = device_.create_background_stream();
@@ -99,21 +99,21 @@ Result<bool> Detour::begin() {
   return true;
 }
 
-/// Has the relay fill `slot` with the next share, if there is one.
-Result<void> Detour::ask(Slots& slots, std::size_t slot) {
-  static_assert(Mapper::kShareBytesMax <= kRelaySlotBytes);
+/// Has the peer fill `slot` with the next share, if there is one.
+Result<void> PeerLoad::ask(Slots& slots, std::size_t slot) {
+  static_assert(Mapper::kShareBytesMax <= kPeerSlotBytes);
   slots[slot] = mapper_.take_share();
   if (!slots[slot]) {
     return {};
   }
-  RelayRequest request{.ask = RelayAsk::kFetch, .slot = static_cast<std::uint32_t>(slot)};
+  PeerRequest request{.ask = PeerAsk::kFetch, .slot = static_cast<std::uint32_t>(slot)};
   for (const Mapper::Share::Piece& piece : slots[slot]->pieces) {
     request.pieces.push_back({.page = piece.source, .offset = piece.offset, .bytes = piece.bytes});
   }
   return send_request(socket_, request);
 }
 
-Result<void> Detour::carry(Slots& slots) {
+Result<void> PeerLoad::carry(Slots& slots) {
   for (std::size_t slot = 0; slot < slots.size(); ++slot) {
     if (const Result<void> asked = ask(slots, slot); !asked) {
       return asked;
@@ -122,15 +122,15 @@ Result<void> Detour::carry(Slots& slots) {
   bool busy = false;
   while (std::ranges::any_of(slots, [](const auto& share) { return share.has_value(); })) {
     Descriptor none;
-    const Result<RelayReply> reply = receive_reply(socket_, kPatience, none);
+    const Result<PeerReply> reply = receive_reply(socket_, kPatience, none);
     if (!reply) {
       return reply.error();
     }
     std::optional<Mapper::Share>& share = slots[reply->slot];
-    if (!share || reply->answer == RelayAnswer::kGranted) {
+    if (!share || reply->answer == PeerAnswer::kGranted) {
       return Error{Code::kCorrupt, "another worker answers what was not asked"};
     }
-    if (reply->answer == RelayAnswer::kBusy) {
+    if (reply->answer == PeerAnswer::kBusy) {
       mapper_.give_back(*share);
       share.reset();
       busy = true;
@@ -141,15 +141,15 @@ Result<void> Detour::carry(Slots& slots) {
       return asked;
     }
   }
-  return send_request(socket_, {.ask = RelayAsk::kEnd});
+  return send_request(socket_, {.ask = PeerAsk::kEnd});
 }
 
 /// From the slot to the device's pages, unless nobody wants the model any more.
-void Detour::write(const Mapper::Share& share, std::size_t slot) {
+void PeerLoad::write(const Mapper::Share& share, std::size_t slot) {
   if (!mapper_.begin_writing(share)) {
     return;
   }
-  const std::byte* source = staging_.data() + slot * kRelaySlotBytes;
+  const std::byte* source = staging_.data() + slot * kPeerSlotBytes;
   for (const Mapper::Share::Piece& piece : share.pieces) {
     stream_->copy(device_.page_address(piece.target) + piece.offset, source, piece.bytes);
     source += piece.bytes;

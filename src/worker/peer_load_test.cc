@@ -1,4 +1,4 @@
-#include "worker/detour.h"
+#include "worker/peer_load.h"
 
 #include <algorithm>
 #include <atomic>
@@ -14,7 +14,7 @@
 #include "device/cpu/arena.h"
 #include "device/cuda/cuda_device.h"
 #include "rpc/link.h"
-#include "worker/relay.h"
+#include "worker/peer_assist.h"
 
 namespace heddle::worker {
 namespace {
@@ -47,8 +47,8 @@ class DetourTest : public testing::Test {
     window_ = memory::Window::create(*devices_[0], kImagePages * kPage).value();
   }
   ~DetourTest() override {
-    detours_.clear();
-    relay_.reset();
+    peer_loads_.clear();
+    peer_assist_.reset();
     mapper_.reset();
     window_.reset();
     devices_.clear();
@@ -75,22 +75,22 @@ class DetourTest : public testing::Test {
             .on_closed = [=, this](ModelId) { note([&] { ++closed_; }); },
             .on_lost = [](const Error& error) { ADD_FAILURE() << error.message; }});
   }
-  void make_relay() {
-    relay_ = std::make_unique<Relay>(*devices_[1], [this] { return idle_.load(); });
+  void make_peer_assist() {
+    peer_assist_ = std::make_unique<PeerAssist>(*devices_[1], [this] { return idle_.load(); });
   }
-  /// Loads the image while the relay serves a detour; it comes as it is, whichever way.
-  void load_beside_a_relay() {
-    make_relay();
-    relay_->serve(make_detour());
+  /// Loads the image while the peer assists; it comes as it is, whichever way.
+  void load_beside_a_peer() {
+    make_peer_assist();
+    peer_assist_->serve(make_peer_load());
     load();
     wait_copied();
     expect_image();
   }
-  /// A detour over GPU 1, and the socket to it.
-  Descriptor make_detour() {
+  /// A peer load over GPU 1, and the socket to it.
+  Descriptor make_peer_load() {
     auto sockets = rpc::packet_pair().value();
-    detours_.push_back(
-        std::make_unique<Detour>(*devices_[0], *mapper_, 1, std::move(sockets.second)));
+    peer_loads_.push_back(
+        std::make_unique<PeerLoad>(*devices_[0], *mapper_, 1, std::move(sockets.second)));
     return std::move(sockets.first);
   }
 
@@ -139,8 +139,8 @@ class DetourTest : public testing::Test {
   std::optional<memory::Window> window_{};
   std::atomic<bool> idle_ = true;
   std::unique_ptr<Mapper> mapper_{};
-  std::unique_ptr<Relay> relay_{};
-  std::vector<std::unique_ptr<Detour>> detours_{};
+  std::unique_ptr<PeerAssist> peer_assist_{};
+  std::vector<std::unique_ptr<PeerLoad>> peer_loads_{};
 
   std::mutex mutex_{};
   std::condition_variable changed_{};
@@ -150,13 +150,13 @@ class DetourTest : public testing::Test {
 
 TEST_F(DetourTest, AnImageComesOverBothGpusLinks) {
   make_mapper([this](std::uint64_t) {  // The own link waits until the other has done something.
-    wait_until([this] { return mapper_->detoured_bytes() > 0; });
+    wait_until([this] { return mapper_->peer_load_bytes() > 0; });
   });
-  load_beside_a_relay();
+  load_beside_a_peer();
   EXPECT_EQ(mapper_->copied_bytes(), kImageBytes);
-  EXPECT_GT(mapper_->detoured_bytes(), 0U);
-  EXPECT_LT(mapper_->detoured_bytes(), kImageBytes) << "the own link had the first part";
-  EXPECT_EQ(relay_->relayed_bytes(), mapper_->detoured_bytes());
+  EXPECT_GT(mapper_->peer_load_bytes(), 0U);
+  EXPECT_LT(mapper_->peer_load_bytes(), kImageBytes) << "the own link had the first part";
+  EXPECT_EQ(peer_assist_->peer_assist_bytes(), mapper_->peer_load_bytes());
 }
 
 TEST_F(DetourTest, TheFrontIsNeverSaidToBeThereBeforeItIs) {
@@ -171,45 +171,45 @@ TEST_F(DetourTest, TheFrontIsNeverSaidToBeThereBeforeItIs) {
       ASSERT_EQ(std::to_integer<std::uint64_t>(*word.data()), at / kPage + 1);
     }
   });
-  load_beside_a_relay();
+  load_beside_a_peer();
 }
 
 TEST_F(DetourTest, ARelayWithALoadOfItsOwnIsLeftAlone) {
   idle_ = false;
   make_mapper();
-  load_beside_a_relay();
-  EXPECT_EQ(mapper_->detoured_bytes(), 0U);
-  EXPECT_EQ(relay_->relayed_bytes(), 0U);
+  load_beside_a_peer();
+  EXPECT_EQ(mapper_->peer_load_bytes(), 0U);
+  EXPECT_EQ(peer_assist_->peer_assist_bytes(), 0U);
 }
 
 TEST_F(DetourTest, ARelayThatBeginsALoadSendsTheDetourAwayAndMayLendAgain) {
   make_mapper([this](std::uint64_t) {
-    wait_until([this] { return mapper_->detoured_bytes() > 0; });
+    wait_until([this] { return mapper_->peer_load_bytes() > 0; });
     idle_ = false;
   });
-  load_beside_a_relay();
-  const std::uint64_t before = mapper_->detoured_bytes();
+  load_beside_a_peer();
+  const std::uint64_t before = mapper_->peer_load_bytes();
   close();
   idle_ = true;
   load();
   wait_copied();
   expect_image();
-  EXPECT_GE(mapper_->detoured_bytes(), before);
+  EXPECT_GE(mapper_->peer_load_bytes(), before);
   EXPECT_EQ(mapper_->copied_bytes(), 2 * kImageBytes);
 }
 
-/// Plays a relay: lends memory, and hears what is asked for.
-class FakeRelay {
+/// Plays a peer: lends memory, and hears what is asked for.
+class FakePeer {
  public:
-  FakeRelay(device::Device& device, Descriptor socket)
-      : staging_(device.allocate_shared(kRelaySlots * kRelaySlotBytes).value()),
+  FakePeer(device::Device& device, Descriptor socket)
+      : staging_(device.allocate_shared(kPeerSlots * kPeerSlotBytes).value()),
         socket_(std::move(socket)) {
-    EXPECT_EQ(receive_request(socket_).value().ask, RelayAsk::kBegin);
-    const RelayReply granted{.answer = RelayAnswer::kGranted, .bytes = staging_.buffer.bytes()};
+    EXPECT_EQ(receive_request(socket_).value().ask, PeerAsk::kBegin);
+    const PeerReply granted{.answer = PeerAnswer::kGranted, .bytes = staging_.buffer.bytes()};
     EXPECT_TRUE(send_reply(socket_, granted, &staging_.descriptor));
   }
-  RelayRequest hear() { return receive_request(socket_).value(); }
-  void say(const RelayReply& reply) { EXPECT_TRUE(send_reply(socket_, reply)); }
+  PeerRequest hear() { return receive_request(socket_).value(); }
+  void say(const PeerReply& reply) { EXPECT_TRUE(send_reply(socket_, reply)); }
 
  private:
   device::SharedBuffer staging_;
@@ -219,71 +219,71 @@ class FakeRelay {
 TEST_F(DetourTest, WhatADeadRelayHadIsCopiedOverTheOwnLink) {
   std::atomic<bool> dead = false;
   make_mapper([&](std::uint64_t) { wait_until([&] { return dead.load(); }); });
-  Descriptor socket = make_detour();
+  Descriptor socket = make_peer_load();
   load();
   {
-    FakeRelay relay(*devices_[1], std::move(socket));
-    for (std::uint32_t slot = 0; slot < kRelaySlots; ++slot) {
-      const RelayRequest asked = relay.hear();
-      EXPECT_EQ(asked.ask, RelayAsk::kFetch);
+    FakePeer peer(*devices_[1], std::move(socket));
+    for (std::uint32_t slot = 0; slot < kPeerSlots; ++slot) {
+      const PeerRequest asked = peer.hear();
+      EXPECT_EQ(asked.ask, PeerAsk::kFetch);
       EXPECT_EQ(asked.slot, slot);
       EXPECT_FALSE(asked.pieces.empty());
     }
   }
-  wait_until([&] { return detours_[0]->ended(); });
+  wait_until([&] { return peer_loads_[0]->ended(); });
   dead = true;
   wait_copied();
   expect_image();
-  EXPECT_EQ(mapper_->detoured_bytes(), 0U);
+  EXPECT_EQ(mapper_->peer_load_bytes(), 0U);
 }
 
 TEST_F(DetourTest, WhatComesAfterTheModelWasClosedIsNotWritten) {
   std::atomic<bool> asked = false;
   make_mapper([&](std::uint64_t) { wait_until([&] { return asked.load(); }); });
-  Descriptor socket = make_detour();
+  Descriptor socket = make_peer_load();
   load();
-  FakeRelay relay(*devices_[1], std::move(socket));
-  (void)relay.hear();
-  (void)relay.hear();
+  FakePeer peer(*devices_[1], std::move(socket));
+  (void)peer.hear();
+  (void)peer.hear();
   mapper_->close(kModel, &*window_, Mapper::After::kLetGo);
   asked = true;
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return closed_ > 0; });
   }
-  relay.say({.answer = RelayAnswer::kFetched, .slot = 0});
-  relay.say({.answer = RelayAnswer::kFetched, .slot = 1});
-  EXPECT_EQ(relay.hear().ask, RelayAsk::kEnd);
-  EXPECT_EQ(mapper_->detoured_bytes(), 0U);
+  peer.say({.answer = PeerAnswer::kFetched, .slot = 0});
+  peer.say({.answer = PeerAnswer::kFetched, .slot = 1});
+  EXPECT_EQ(peer.hear().ask, PeerAsk::kEnd);
+  EXPECT_EQ(mapper_->peer_load_bytes(), 0U);
 }
 
 TEST_F(DetourTest, OneDetourAtATimeHasTheRelay) {
-  make_relay();
+  make_peer_assist();
   auto first = rpc::packet_pair().value();
   auto second = rpc::packet_pair().value();
-  relay_->serve(std::move(first.first));
-  relay_->serve(std::move(second.first));
+  peer_assist_->serve(std::move(first.first));
+  peer_assist_->serve(std::move(second.first));
   const auto ask = [](const Descriptor& socket) {
-    EXPECT_TRUE(send_request(socket, {.ask = RelayAsk::kBegin}));
+    EXPECT_TRUE(send_request(socket, {.ask = PeerAsk::kBegin}));
     Descriptor beside;
     return receive_reply(socket, std::chrono::minutes(1), beside).value().answer;
   };
-  EXPECT_EQ(ask(first.second), RelayAnswer::kGranted);
-  EXPECT_EQ(ask(second.second), RelayAnswer::kBusy);
-  EXPECT_TRUE(send_request(second.second, {.ask = RelayAsk::kFetch}));
+  EXPECT_EQ(ask(first.second), PeerAnswer::kGranted);
+  EXPECT_EQ(ask(second.second), PeerAnswer::kBusy);
+  EXPECT_TRUE(send_request(second.second, {.ask = PeerAsk::kFetch}));
   Descriptor none;
   EXPECT_EQ(receive_reply(second.second, std::chrono::minutes(1), none).value().answer,
-            RelayAnswer::kBusy)
+            PeerAnswer::kBusy)
       << "the memory is another's";
   first.second = Descriptor();  // It dies.
-  wait_until([&] { return ask(second.second) == RelayAnswer::kGranted; });
+  wait_until([&] { return ask(second.second) == PeerAnswer::kGranted; });
 }
 
 TEST_F(DetourTest, ARelayWithoutMemoryLendsNothing) {
   driver_.fail("cuMemCreate", 1, device::kCudaOutOfMemory);
   make_mapper();
-  load_beside_a_relay();
-  EXPECT_EQ(mapper_->detoured_bytes(), 0U);
+  load_beside_a_peer();
+  EXPECT_EQ(mapper_->peer_load_bytes(), 0U);
 }
 
 /// With pages of two shares each.
@@ -304,7 +304,7 @@ TEST(LargeImage, ComesInSharesAsLongAsThereIsAWholeOne) {
   std::atomic<std::uint64_t> copied = 0;
   std::unique_ptr<Mapper> mapper;
   const auto on_copied = [&](ModelId, std::uint64_t bytes) {
-    while (mapper->detoured_bytes() < 2 * kShare) {
+    while (mapper->peer_load_bytes() < 2 * kShare) {
       std::this_thread::yield();  // The own link does no more than the first page.
     }
     copied = bytes;
@@ -316,9 +316,9 @@ TEST(LargeImage, ComesInSharesAsLongAsThereIsAWholeOne) {
                                                 .on_copied = on_copied,
                                                 .on_closed = [](ModelId) {},
                                                 .on_lost = [](const Error&) {}});
-  Relay relay(*devices[1], [] { return true; });
+  PeerAssist peer(*devices[1], [] { return true; });
   auto sockets = rpc::packet_pair().value();
-  relay.serve(std::move(sockets.first));
+  peer.serve(std::move(sockets.first));
   mapper->open({.model = kModel,
                 .window = &window,
                 .pages = {PageId(0), PageId(1)},
@@ -329,12 +329,12 @@ TEST(LargeImage, ComesInSharesAsLongAsThereIsAWholeOne) {
     std::this_thread::yield();
   }
   {
-    const Detour detour(*devices[0], *mapper, 1, std::move(sockets.second));
+    const PeerLoad peer_load(*devices[0], *mapper, 1, std::move(sockets.second));
     while (copied < 4 * kShare) {
       std::this_thread::yield();
     }
   }
-  EXPECT_EQ(mapper->detoured_bytes(), 2 * kShare);
+  EXPECT_EQ(mapper->peer_load_bytes(), 2 * kShare);
   mapper.reset();
 }
 
@@ -345,13 +345,13 @@ class UnlinkedTest : public DetourTest {
 
 TEST_F(UnlinkedTest, GpusWithNothingButPcieBetweenThemUseOnePath) {
   make_mapper();
-  make_relay();
-  relay_->serve(make_detour());
-  wait_until([&] { return detours_[0]->ended(); });
+  make_peer_assist();
+  peer_assist_->serve(make_peer_load());
+  wait_until([&] { return peer_loads_[0]->ended(); });
   load();
   wait_copied();
   expect_image();
-  EXPECT_EQ(mapper_->detoured_bytes(), 0U);
+  EXPECT_EQ(mapper_->peer_load_bytes(), 0U);
 }
 
 }  // namespace

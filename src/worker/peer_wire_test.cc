@@ -1,4 +1,4 @@
-#include "worker/relay_wire.h"
+#include "worker/peer_wire.h"
 
 #include <string>
 
@@ -17,22 +17,22 @@ class RelayWireTest : public testing::Test {
 };
 
 TEST_F(RelayWireTest, RequestsAndRepliesComeAsTheyWereSent) {
-  const RelayRequest sent{.ask = RelayAsk::kFetch,
-                          .slot = 1,
-                          .pieces = {{.page = PageId(7), .offset = 12, .bytes = 34},
-                                     {.page = PageId(5), .offset = 0, .bytes = 56}}};
+  const PeerRequest sent{.ask = PeerAsk::kFetch,
+                         .slot = 1,
+                         .pieces = {{.page = PageId(7), .offset = 12, .bytes = 34},
+                                    {.page = PageId(5), .offset = 0, .bytes = 56}}};
   ASSERT_TRUE(send_request(ends_.first, sent));
-  const RelayRequest got = receive_request(ends_.second).value();
+  const PeerRequest got = receive_request(ends_.second).value();
   EXPECT_EQ(got.ask, sent.ask);
   EXPECT_EQ(got.slot, sent.slot);
   EXPECT_EQ(got.pieces, sent.pieces);
 
   const Descriptor beside(::dup(0));
   ASSERT_TRUE(
-      send_reply(ends_.second, {.answer = RelayAnswer::kGranted, .slot = 1, .bytes = 99}, &beside));
+      send_reply(ends_.second, {.answer = PeerAnswer::kGranted, .slot = 1, .bytes = 99}, &beside));
   Descriptor came;
-  const RelayReply reply = receive_reply(ends_.first, std::chrono::minutes(1), came).value();
-  EXPECT_EQ(reply.answer, RelayAnswer::kGranted);
+  const PeerReply reply = receive_reply(ends_.first, std::chrono::minutes(1), came).value();
+  EXPECT_EQ(reply.answer, PeerAnswer::kGranted);
   EXPECT_EQ(reply.slot, 1U);
   EXPECT_EQ(reply.bytes, 99U);
   EXPECT_TRUE(came);
@@ -47,10 +47,10 @@ TEST_F(RelayWireTest, WhatCannotBeIsRefused) {
   };
   EXPECT_TRUE(refused({0}));
   EXPECT_TRUE(refused({9, 0, 0})) << "no such question";
-  EXPECT_TRUE(refused({1, kRelaySlots, 0})) << "no such slot";
+  EXPECT_TRUE(refused({1, kPeerSlots, 0})) << "no such slot";
   EXPECT_TRUE(refused({1, 0, 2, 7, 0, 1})) << "a piece less than it says";
-  EXPECT_TRUE(refused({1, 0, 1, 7, 0, kRelaySlotBytes + 1})) << "more than a slot holds";
-  EXPECT_TRUE(refused({1, 0, 2, 7, 0, kRelaySlotBytes, 8, 0, 1})) << "and of two pieces";
+  EXPECT_TRUE(refused({1, 0, 1, 7, 0, kPeerSlotBytes + 1})) << "more than a slot holds";
+  EXPECT_TRUE(refused({1, 0, 2, 7, 0, kPeerSlotBytes, 8, 0, 1})) << "and of two pieces";
   EXPECT_GT(::send(ends_.first.get(), "abc", 3, 0), 0);
   EXPECT_EQ(receive_request(ends_.second).error().code, Code::kCorrupt);
 }

@@ -16,9 +16,9 @@ namespace heddle::gateway {
 /// Collects what happens to a request that is forwarded to an engine until its coroutine comes to
 /// look. What cannot wait for that, as the coroutine may be in an exchange with the engine,
 /// interrupts. Loop thread.
-class ForeignInbox final : public core::ForeignSink, public RunningRequest {
+class ExternalInbox final : public core::ExternalSink, public RunningRequest {
  public:
-  explicit ForeignInbox(boost::asio::io_context& loop) : signal(loop) {}
+  explicit ExternalInbox(boost::asio::io_context& loop) : signal(loop) {}
 
   void on_waiting(Duration since) override {
     waiting_ = since;

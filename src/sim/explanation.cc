@@ -1,4 +1,4 @@
-#include "sim/story.h"
+#include "sim/explanation.h"
 
 #include <algorithm>
 #include <array>
@@ -98,7 +98,7 @@ std::string source_words(WeightSource source) {
 
 }  // namespace
 
-void Story::acted(const World& world, const Observer::Act& act) {
+void Explanation::acted(const World& world, const Observer::Act& act) {
   if (row_) {
     return;
   }
@@ -122,7 +122,7 @@ void Story::acted(const World& world, const Observer::Act& act) {
   }
 }
 
-void Story::hand(const World& world, const Observer::Act& act) {
+void Explanation::hand(const World& world, const Observer::Act& act) {
   const Replica& replica = *world.replica(act.replica);
   const ModelSpec& model = world.model(act.model);
   const HostId host = world.gpu(replica.gpus[0]).host;
@@ -156,7 +156,7 @@ void Story::hand(const World& world, const Observer::Act& act) {
   handed_.push_back(std::move(made));
 }
 
-void Story::ended(const World& world, const RequestRow& row) {
+void Explanation::ended(const World& world, const RequestRow& row) {
   if (row.number != request_) {
     return;
   }
@@ -177,9 +177,9 @@ void Story::ended(const World& world, const RequestRow& row) {
   }
 }
 
-std::string Story::weights_clause(const Handed& handed,
-                                  Duration took,
-                                  const std::vector<std::string>& models) const {
+std::string Explanation::weights_clause(const Handed& handed,
+                                        Duration took,
+                                        const std::vector<std::string>& models) const {
   std::string text = print("%.2f GB of weights came ", handed.bytes * 1e-9) +
                      source_words(handed.spec.source) + " of " + handed.host;
   if (handed.spec.stages.size() > 1) {
@@ -197,8 +197,8 @@ std::string Story::weights_clause(const Handed& handed,
   return text;
 }
 
-std::string Story::pages_clause(const Handed& handed,
-                                const std::vector<std::string>& models) const {
+std::string Explanation::pages_clause(const Handed& handed,
+                                      const std::vector<std::string>& models) const {
   std::vector<ModelId> victims;
   for (const Observer::Act& act : acts_) {
     const bool here =
@@ -212,7 +212,7 @@ std::string Story::pages_clause(const Handed& handed,
   return victims.empty() ? where : where + ": " + list_of(victims, models) + " had to go";
 }
 
-std::vector<Story::Part> Story::parts(const std::vector<std::string>& models) const {
+std::vector<Explanation::Part> Explanation::parts(const std::vector<std::string>& models) const {
   if (!row_ || !row_->first_token) {
     return {};
   }
@@ -266,7 +266,7 @@ std::vector<Story::Part> Story::parts(const std::vector<std::string>& models) co
   return made;
 }
 
-std::string Story::tell(const std::vector<std::string>& models) const {
+std::string Explanation::tell(const std::vector<std::string>& models) const {
   if (!row_) {
     return "The workload has no request " + std::to_string(request_.value()) + ".\n";
   }

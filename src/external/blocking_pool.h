@@ -21,15 +21,15 @@
 namespace heddle::external {
 
 /// A few threads for what blocks, so that the loop never does.
-class Errands {
+class BlockingPool {
  public:
-  explicit Errands(std::size_t threads) : pool_(threads) {}
-  ~Errands() { finish(); }
-  Errands(const Errands&) = delete;
-  Errands& operator=(const Errands&) = delete;
+  explicit BlockingPool(std::size_t threads) : pool_(threads) {}
+  ~BlockingPool() { finish(); }
+  BlockingPool(const BlockingPool&) = delete;
+  BlockingPool& operator=(const BlockingPool&) = delete;
 
   /// Waits for what still runs; what is asked for later is not begun. Before the loops that wait
-  /// for errands end.
+  /// for it end.
   void finish() { pool_.join(); }
 
   /// Runs `work`, which returns a Result, in one of the threads, and returns what it did.

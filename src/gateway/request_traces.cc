@@ -1,4 +1,4 @@
-#include "gateway/stories.h"
+#include "gateway/request_traces.h"
 
 #include <algorithm>
 #include <utility>
@@ -20,7 +20,7 @@ void write_span(spec::JsonWriter& json, std::string_view key, Instant from, Inst
   }
 }
 
-void write_part(spec::JsonWriter& json, const StoryPart& part) {
+void write_part(spec::JsonWriter& json, const TracePart& part) {
   const core::RequestTimes& times = part.times;
   const bool loaded = times.load_began != Instant{};
   json.begin_object().key("phases").begin_object();
@@ -53,8 +53,8 @@ std::int64_t completion_tokens(const core::RequestRecord& record) {
   return tokens;
 }
 
-StoryPart tell(const core::RequestRecord& record, std::string device) {
-  StoryPart part{.times = record.times,
+TracePart tell(const core::RequestRecord& record, std::string device) {
+  TracePart part{.times = record.times,
                  .device = std::move(device),
                  .restarts = record.restarts,
                  .prompt_tokens = static_cast<std::int64_t>(record.prompt.size()),
@@ -64,44 +64,44 @@ StoryPart tell(const core::RequestRecord& record, std::string device) {
   return part;
 }
 
-StoryPart tell(const core::ForeignRequest& request, std::string device) {
+TracePart tell(const core::ExternalRequest& request, std::string device) {
   return {.times = request.times, .device = std::move(device), .restarts = request.restarts};
 }
 
-std::shared_ptr<Story> Stories::begin(Story story) {
-  std::shared_ptr<Story> record;
-  if (stories_.size() >= most_) {
-    record = std::move(stories_.front());
-    stories_.pop_front();
+std::shared_ptr<RequestTrace> RequestTraces::begin(RequestTrace trace) {
+  std::shared_ptr<RequestTrace> record;
+  if (traces_.size() >= most_) {
+    record = std::move(traces_.front());
+    traces_.pop_front();
   }
   if (record.use_count() == 1) {  // Nobody tells it any more: its memory serves again.
-    *record = std::move(story);
+    *record = std::move(trace);
   } else {
-    record = std::make_shared<Story>(std::move(story));
+    record = std::make_shared<RequestTrace>(std::move(trace));
   }
-  stories_.push_back(std::move(record));
-  return stories_.back();
+  traces_.push_back(std::move(record));
+  return traces_.back();
 }
 
 namespace {
 
-bool is_of(const Story& story, Stories::Whose whose) {
-  return !whose || story.tenant == *whose;
+bool is_of(const RequestTrace& trace, RequestTraces::Whose whose) {
+  return !whose || trace.tenant == *whose;
 }
 
 }  // namespace
 
-const Story* Stories::find(std::string_view id, Whose whose) const {
-  const auto found = std::find_if(stories_.rbegin(), stories_.rend(), [&](const auto& story) {
-    return (story->request_id == id || (!id.empty() && story->answer_id == id)) &&
-           is_of(*story, whose);
+const RequestTrace* RequestTraces::find(std::string_view id, Whose whose) const {
+  const auto found = std::find_if(traces_.rbegin(), traces_.rend(), [&](const auto& trace) {
+    return (trace->request_id == id || (!id.empty() && trace->answer_id == id)) &&
+           is_of(*trace, whose);
   });
-  return found == stories_.rend() ? nullptr : found->get();
+  return found == traces_.rend() ? nullptr : found->get();
 }
 
-std::vector<const Story*> Stories::latest(std::size_t most, Whose whose) const {
-  std::vector<const Story*> found;
-  for (auto at = stories_.rbegin(); at != stories_.rend() && found.size() < most; ++at) {
+std::vector<const RequestTrace*> RequestTraces::latest(std::size_t most, Whose whose) const {
+  std::vector<const RequestTrace*> found;
+  for (auto at = traces_.rbegin(); at != traces_.rend() && found.size() < most; ++at) {
     if (is_of(**at, whose)) {
       found.push_back(at->get());
     }
@@ -109,24 +109,24 @@ std::vector<const Story*> Stories::latest(std::size_t most, Whose whose) const {
   return found;
 }
 
-std::string story_json(const Story& story) {
+std::string trace_json(const RequestTrace& trace) {
   spec::JsonWriter json;
-  json.begin_object().key("id").string(story.request_id).key("answer_id");
-  if (story.answer_id.empty()) {
+  json.begin_object().key("id").string(trace.request_id).key("answer_id");
+  if (trace.answer_id.empty()) {
     json.null();
   } else {
-    json.string(story.answer_id);
+    json.string(trace.answer_id);
   }
-  json.key("model").string(story.model).key("endpoint").string(story.endpoint);
-  json.key("arrived_ms").integer(story.arrived_ms).key("stream").boolean(story.streamed);
-  json.key("running").boolean(story.status == 0).key("status").integer(story.status).key("error");
-  if (story.error.empty()) {
+  json.key("model").string(trace.model).key("endpoint").string(trace.endpoint);
+  json.key("arrived_ms").integer(trace.arrived_ms).key("stream").boolean(trace.streamed);
+  json.key("running").boolean(trace.status == 0).key("status").integer(trace.status).key("error");
+  if (trace.error.empty()) {
     json.null();
   } else {
-    json.string(story.error);
+    json.string(trace.error);
   }
   json.key("parts").begin_array();
-  for (const StoryPart& part : story.parts) {
+  for (const TracePart& part : trace.parts) {
     write_part(json, part);
   }
   json.end_array().end_object();

@@ -11,19 +11,20 @@
 
 namespace heddle::manager {
 
-/// The requests for engines that are not ours and that have not ended. Sinks may call back into the
+/// The requests for external engines that have not ended. Sinks may call back into the
 /// owner, so whatever calls one may find requests gone afterwards. Loop thread.
-class ForeignRequests {
+class ExternalRequests {
  public:
   struct Entry {
-    std::shared_ptr<core::ForeignRequest> request{};
-    std::shared_ptr<core::ForeignSink> sink{};
+    std::shared_ptr<core::ExternalRequest> request{};
+    std::shared_ptr<core::ExternalSink> sink{};
     bool forwarded = false;  ///< Its sink was told to, and it has not come back.
     bool held = false;       ///< It waits, or waited, for its engine.
   };
 
   /// The request's id is new.
-  void add(std::shared_ptr<core::ForeignRequest> request, std::shared_ptr<core::ForeignSink> sink);
+  void add(std::shared_ptr<core::ExternalRequest> request,
+           std::shared_ptr<core::ExternalSink> sink);
   /// Null when it has ended.
   [[nodiscard]] Entry* find(RequestId request);
   /// Takes the request out; nothing when it has ended.

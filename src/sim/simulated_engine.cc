@@ -1,4 +1,4 @@
-#include "sim/engine.h"
+#include "sim/simulated_engine.h"
 
 #include <algorithm>
 #include <array>
@@ -21,13 +21,13 @@ std::int64_t scaled(std::int64_t picoseconds, double scale) {
 
 }  // namespace
 
-void Engine::add(Instant now, const Sequence& sequence) {
+void SimulatedEngine::add(Instant now, const Sequence& sequence) {
   HEDDLE_CHECK(sequence.prompt >= 1 && sequence.computed == 0);
   waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), sequence, older), sequence);
   wake(now);
 }
 
-void Engine::wake(Instant now) {
+void SimulatedEngine::wake(Instant now) {
   if (running_run()) {
     interrupt(now);
   } else {
@@ -35,7 +35,7 @@ void Engine::wake(Instant now) {
   }
 }
 
-void Engine::settle(Instant now) {
+void SimulatedEngine::settle(Instant now) {
   if (!running_run() || now <= begun_) {
     return;
   }
@@ -48,7 +48,7 @@ void Engine::settle(Instant now) {
   count_ -= done;
 }
 
-std::vector<Sequence> Engine::take_all(Instant now) {
+std::vector<Sequence> SimulatedEngine::take_all(Instant now) {
   settle(now);
   std::vector<Sequence> taken = std::move(running_);
   taken.insert(taken.end(), waiting_.begin(), waiting_.end());
@@ -65,11 +65,11 @@ std::vector<Sequence> Engine::take_all(Instant now) {
   return taken;
 }
 
-std::optional<Instant> Engine::boundary() const {
+std::optional<Instant> SimulatedEngine::boundary() const {
   return running_run() ? std::optional(end_) : wake_;
 }
 
-void Engine::interrupt(Instant now) {
+void SimulatedEngine::interrupt(Instant now) {
   if (!running_run() || now >= end_ || now < begun_) {
     return;  // Over, or paused before its first iteration.
   }
@@ -77,18 +77,18 @@ void Engine::interrupt(Instant now) {
   end_ = begun_ + run_.sum(count_);
 }
 
-std::int64_t Engine::blocks_for(std::int64_t tokens) const {
+std::int64_t SimulatedEngine::blocks_for(std::int64_t tokens) const {
   return (tokens + options_.tokens_per_block - 1) / options_.tokens_per_block;
 }
 
 /// Tokens for which admission reserved room: the prompt and an expected answer.
-std::int64_t Engine::promised(const Sequence& sequence) const {
+std::int64_t SimulatedEngine::promised(const Sequence& sequence) const {
   return sequence.prompt +
          std::max(sequence.generated, std::min(sequence.generate, policy::kExpectedTokens));
 }
 
 /// Blocks of all running sequences at `place` after so many iterations of the run.
-std::int64_t Engine::blocks_after(KvPlace place, std::int64_t iterations) const {
+std::int64_t SimulatedEngine::blocks_after(KvPlace place, std::int64_t iterations) const {
   std::int64_t blocks = 0;
   for (const Sequence& sequence : running_) {
     if (sequence.place == place) {
@@ -100,7 +100,7 @@ std::int64_t Engine::blocks_after(KvPlace place, std::int64_t iterations) const 
 }
 
 /// What so many iterations of the run do to its sequences.
-void Engine::progress(std::int64_t iterations) {
+void SimulatedEngine::progress(std::int64_t iterations) {
   for (const Slice& slice : slices_) {
     Sequence& sequence = running_[slice.index];
     sequence.computed += slice.tokens * iterations;
@@ -112,7 +112,7 @@ void Engine::progress(std::int64_t iterations) {
 }
 
 /// Completes the iterations of the run.
-void Engine::apply_run(EngineOutputs& outputs) {
+void SimulatedEngine::apply_run(EngineOutputs& outputs) {
   std::vector<bool> had_token;
   for (const Slice& slice : slices_) {
     had_token.push_back(running_[slice.index].generated > 0);
@@ -136,7 +136,7 @@ void Engine::apply_run(EngineOutputs& outputs) {
 
 /// Lets in who waits, oldest first and nobody past another, while there are pages for its prompt
 /// and the start of its answer.
-void Engine::admit(KvBudget& budget) {
+void SimulatedEngine::admit(KvBudget& budget) {
   while (!waiting_.empty() && static_cast<std::int64_t>(running_.size()) < options_.max_sequences) {
     const Sequence& next = waiting_.front();
     const std::int64_t want = blocks_after(next.place, 0) + blocks_for(promised(next));
@@ -152,7 +152,7 @@ void Engine::admit(KvBudget& budget) {
 }
 
 /// Asks the batcher what each iteration does.
-void Engine::choose_slices() {
+void SimulatedEngine::choose_slices() {
   std::vector<policy::SequenceView> views;
   views.reserve(running_.size());
   for (std::size_t i = 0; i < running_.size(); ++i) {
@@ -177,7 +177,7 @@ void Engine::choose_slices() {
 }
 
 /// Iterations until a sequence ends or has its first token.
-std::int64_t Engine::longest_run() const {
+std::int64_t SimulatedEngine::longest_run() const {
   if (prefilling_) {
     return 1;
   }
@@ -191,7 +191,7 @@ std::int64_t Engine::longest_run() const {
 }
 
 /// The most iterations of the run whose blocks are within `blocks`.
-std::int64_t Engine::iterations_within(KvPlace place, std::int64_t blocks) const {
+std::int64_t SimulatedEngine::iterations_within(KvPlace place, std::int64_t blocks) const {
   std::int64_t fits = 0;
   std::int64_t beyond = count_ + 1;
   while (beyond - fits > 1) {
@@ -201,12 +201,12 @@ std::int64_t Engine::iterations_within(KvPlace place, std::int64_t blocks) const
   return fits;
 }
 
-std::optional<SequenceId> Engine::preempt_newest(Instant now, KvPlace place) {
+std::optional<SequenceId> SimulatedEngine::preempt_newest(Instant now, KvPlace place) {
   settle(now);
   return give_up_newest(place);
 }
 
-std::optional<SequenceId> Engine::give_up_newest(KvPlace place) {
+std::optional<SequenceId> SimulatedEngine::give_up_newest(KvPlace place) {
   auto victim = running_.end();
   for (auto each = running_.begin(); each != running_.end(); ++each) {
     if (each->place == place && (victim == running_.end() || older(*victim, *each))) {
@@ -228,7 +228,7 @@ std::optional<SequenceId> Engine::give_up_newest(KvPlace place) {
   return again.id;
 }
 
-void Engine::return_guests(Instant now) {
+void SimulatedEngine::return_guests(Instant now) {
   while (preempt_newest(now, KvPlace::kGuest)) {
   }
   for (Sequence& sequence : waiting_) {
@@ -239,7 +239,7 @@ void Engine::return_guests(Instant now) {
 
 /// Shortens the run to the pages there are, giving up newest sequences while it could not take one
 /// step. The last one keeps what it has and waits for pages.
-Engine::Secured Engine::secure_memory(KvBudget& budget, EngineOutputs& outputs) {
+SimulatedEngine::Secured SimulatedEngine::secure_memory(KvBudget& budget, EngineOutputs& outputs) {
   for (const KvPlace place : {KvPlace::kOwn, KvPlace::kGuest}) {
     const std::int64_t want = blocks_after(place, std::min(count_, options_.grow_ahead));
     const std::int64_t have = budget.reserve(place, want, /*whole=*/false);
@@ -261,7 +261,7 @@ Engine::Secured Engine::secure_memory(KvBudget& budget, EngineOutputs& outputs) 
 }
 
 /// The lines of the co-running law for the run's slices.
-void Engine::time_run() {
+void SimulatedEngine::time_run() {
   std::int64_t tokens = 0;
   std::int64_t rows = 0;
   std::int64_t chunks_ps = 0;
@@ -302,7 +302,7 @@ void Engine::time_run() {
   gpu_ps_ = scaled(work + home, scale);
 }
 
-void Engine::begin_run(Instant now, KvBudget& budget, EngineOutputs& outputs) {
+void SimulatedEngine::begin_run(Instant now, KvBudget& budget, EngineOutputs& outputs) {
   for (Secured secured = Secured::kChooseAgain; secured != Secured::kYes;) {
     if (!running_.empty()) {
       choose_slices();
@@ -323,7 +323,7 @@ void Engine::begin_run(Instant now, KvBudget& budget, EngineOutputs& outputs) {
   end_ = begun_ + run_.sum(count_);
 }
 
-void Engine::finish_run(Instant now, KvBudget& budget, EngineOutputs& outputs) {
+void SimulatedEngine::finish_run(Instant now, KvBudget& budget, EngineOutputs& outputs) {
   HEDDLE_CHECK(!running_run() || now >= end_);
   wake_.reset();
   starved_ = false;
@@ -337,7 +337,7 @@ void Engine::finish_run(Instant now, KvBudget& budget, EngineOutputs& outputs) {
   }
 }
 
-Instant Engine::oldest() const {
+Instant SimulatedEngine::oldest() const {
   HEDDLE_CHECK(load() > 0);
   Instant oldest = waiting_.empty() ? Instant::max() : waiting_.front().arrived;
   for (const Sequence& sequence : running_) {
@@ -346,7 +346,7 @@ Instant Engine::oldest() const {
   return oldest;
 }
 
-std::int64_t Engine::prefill_backlog() const {
+std::int64_t SimulatedEngine::prefill_backlog() const {
   std::int64_t tokens = 0;
   for (const Sequence& sequence : running_) {
     tokens += sequence.pending() > 1 ? sequence.pending() : 0;
@@ -357,7 +357,7 @@ std::int64_t Engine::prefill_backlog() const {
   return tokens;
 }
 
-void Engine::check_invariants() const {
+void SimulatedEngine::check_invariants() const {
   HEDDLE_CHECK(static_cast<std::int64_t>(running_.size()) <= options_.max_sequences);
   HEDDLE_CHECK(std::is_sorted(waiting_.begin(), waiting_.end(), older));
   for (const Slice& slice : slices_) {

@@ -18,7 +18,7 @@ struct Phase {
 };
 
 /// Times the steps of something that is done in steps.
-class Laps {
+class PhaseTimer {
  public:
   /// What was done since the last call, or since it was made, is called `name`.
   void note(std::string_view name) {

@@ -77,9 +77,9 @@ struct GuestCost {
 /// policy::plan_step's decision. Iterations that differ only in token counts are one *run*, which
 /// is advanced in closed form. The owner calls finish_run() when boundary() has come.
 /// A call costs O(B log B) for B sequences, whatever the number of iterations in a run.
-class Engine {
+class SimulatedEngine {
  public:
-  Engine(const StepModel& model, const EngineOptions& options)
+  SimulatedEngine(const StepModel& model, const EngineOptions& options)
       : model_(&model), options_(options) {}
 
   /// A sequence that has come; it runs from the next boundary on. Sequences that arrived earlier go

@@ -1,4 +1,4 @@
-#include "external/engine.h"
+#include "external/external_engine.h"
 
 #include <algorithm>
 #include <utility>
@@ -44,7 +44,7 @@ core::EngineAddress address_of(const config::EngineConfig& config) {
           .base_path = config.upstream.base_path};
 }
 
-class Engine::Impl : public std::enable_shared_from_this<Engine::Impl> {
+class ExternalEngine::Impl : public std::enable_shared_from_this<ExternalEngine::Impl> {
  public:
   Impl(const asio::any_io_executor& executor,
        std::string model,
@@ -63,7 +63,7 @@ class Engine::Impl : public std::enable_shared_from_this<Engine::Impl> {
                        .config = config_,
                        .grouping = tools_.grouping,
                        .record_directory = tools_.record_directory,
-                       .errands = tools_.errands,
+                       .blocking_pool = tools_.blocking_pool,
                        .on_exit = std::move(on_died)});
   }
 
@@ -97,18 +97,18 @@ class Engine::Impl : public std::enable_shared_from_this<Engine::Impl> {
   /// Since when nobody has looked whether it answers as it did, and what that may have done to it.
   enum class Since : std::uint8_t { kStart, kMemoryMoved, kMemoryStayed };
 
-  asio::awaitable<Result<void>> start_up(Laps& laps);
-  asio::awaitable<Result<void>> go_down(SuspendLevel level, Laps& laps);
-  asio::awaitable<Result<void>> fall_asleep(SuspendLevel level, Laps& laps);
-  asio::awaitable<Result<void>> wake(Instant deadline, Laps& laps);
-  asio::awaitable<Result<void>> reclaim(Laps& laps);
-  asio::awaitable<Result<void>> save(Laps& laps);
-  asio::awaitable<Result<void>> come_back(Laps& laps, Instant deadline, Since since);
-  asio::awaitable<Result<void>> freeze(Laps& laps);
-  asio::awaitable<Result<void>> thaw(Laps& laps);
-  asio::awaitable<Result<void>> restore(Laps& laps);
+  asio::awaitable<Result<void>> start_up(PhaseTimer& timer);
+  asio::awaitable<Result<void>> go_down(SuspendLevel level, PhaseTimer& timer);
+  asio::awaitable<Result<void>> fall_asleep(SuspendLevel level, PhaseTimer& timer);
+  asio::awaitable<Result<void>> wake(Instant deadline, PhaseTimer& timer);
+  asio::awaitable<Result<void>> reclaim(PhaseTimer& timer);
+  asio::awaitable<Result<void>> save(PhaseTimer& timer);
+  asio::awaitable<Result<void>> come_back(PhaseTimer& timer, Instant deadline, Since since);
+  asio::awaitable<Result<void>> freeze(PhaseTimer& timer);
+  asio::awaitable<Result<void>> thaw(PhaseTimer& timer);
+  asio::awaitable<Result<void>> restore(PhaseTimer& timer);
   asio::awaitable<Result<void>> verify(Instant deadline, Since since);
-  asio::awaitable<Result<Holding>> hold(const Laps& laps, bool changed);
+  asio::awaitable<Result<Holding>> hold(const PhaseTimer& timer, bool changed);
   asio::awaitable<Result<std::uint64_t>> weigh(bool device) const;
 
   /// Why nothing more can be done with it, if that is so.
@@ -138,7 +138,7 @@ class Engine::Impl : public std::enable_shared_from_this<Engine::Impl> {
   std::uint64_t host_ = 0;
 };
 
-std::optional<Error> Engine::Impl::over() const {
+std::optional<Error> ExternalEngine::Impl::over() const {
   if (over_ || !body_) {
     return Error{Code::kCancelled, "the engine is being ended"};
   }
@@ -155,7 +155,7 @@ std::optional<Error> Engine::Impl::over() const {
   return Error{Code::kUnavailable, text};
 }
 
-Result<std::shared_ptr<ProcessSet>> Engine::Impl::own_processes(const char* what) const {
+Result<std::shared_ptr<ProcessSet>> ExternalEngine::Impl::own_processes(const char* what) const {
   if (const std::optional<Error> end = over()) {
     return *end;
   }
@@ -170,15 +170,15 @@ Result<std::shared_ptr<ProcessSet>> Engine::Impl::own_processes(const char* what
 
 // ---- Coming ----
 
-asio::awaitable<Result<Holding>> Engine::Impl::start(std::shared_ptr<Impl> self) {
-  Laps laps;
-  const Result<void> started = co_await self->start_up(laps);
+asio::awaitable<Result<Holding>> ExternalEngine::Impl::start(std::shared_ptr<Impl> self) {
+  PhaseTimer timer;
+  const Result<void> started = co_await self->start_up(timer);
   if (started && self->on_accelerator_) {
     const Result<std::uint64_t> held = co_await self->weigh(true);
     self->on_accelerator_ = held && *held > 0;  // Otherwise it is a matter of host memory.
   }
   if (started) {
-    co_return co_await self->hold(laps, true);
+    co_return co_await self->hold(timer, true);
   }
   if (self->body_ && !self->over_) {
     const Duration at_once{};
@@ -187,25 +187,25 @@ asio::awaitable<Result<Holding>> Engine::Impl::start(std::shared_ptr<Impl> self)
   co_return started.error();
 }
 
-asio::awaitable<Result<void>> Engine::Impl::start_up(Laps& laps) {
+asio::awaitable<Result<void>> ExternalEngine::Impl::start_up(PhaseTimer& timer) {
   const Instant deadline = steady_now() + config_.start_timeout;
   const Result<void> begun = co_await body_->begin(config_.start_timeout);
   if (!begun) {
     co_return begun.error();
   }
-  laps.note("begin");
+  timer.note("begin");
   const Result<void> ready =
       co_await await_healthy(address_, config_.health_path, deadline - steady_now(), over_check());
   if (!ready) {
     co_return ready.error();
   }
-  laps.note("ready");
+  timer.note("ready");
   const Result<void> right = co_await verify(deadline, Since::kStart);
-  laps.note("probe");
+  timer.note("probe");
   co_return right;
 }
 
-asio::awaitable<Result<void>> Engine::Impl::verify(Instant deadline, Since since) {
+asio::awaitable<Result<void>> ExternalEngine::Impl::verify(Instant deadline, Since since) {
   Result<void> right;
   const bool by_health =
       since != Since::kStart && probe_.expectation() == Probe::Expectation::kNothing;
@@ -234,8 +234,8 @@ asio::awaitable<Result<void>> Engine::Impl::verify(Instant deadline, Since since
   co_return right;
 }
 
-asio::awaitable<Result<Holding>> Engine::Impl::resume(std::shared_ptr<Impl> self) {
-  Laps laps;
+asio::awaitable<Result<Holding>> ExternalEngine::Impl::resume(std::shared_ptr<Impl> self) {
+  PhaseTimer timer;
   // Weights are read as at a start.
   const Duration patience =
       self->asleep_ == SuspendLevel::kDeepSleep
@@ -244,7 +244,7 @@ asio::awaitable<Result<Holding>> Engine::Impl::resume(std::shared_ptr<Impl> self
   const Instant deadline = steady_now() + patience;
   const bool changed = self->asleep_ || self->reclaimed_ || !self->saved_.empty();
   const Since since = changed ? Since::kMemoryMoved : Since::kMemoryStayed;
-  const Result<void> back = co_await self->come_back(laps, deadline, since);
+  const Result<void> back = co_await self->come_back(timer, deadline, since);
   if (!back) {
     const std::optional<Error> end = self->over();
     co_return end.value_or(back.error());
@@ -252,41 +252,43 @@ asio::awaitable<Result<Holding>> Engine::Impl::resume(std::shared_ptr<Impl> self
   self->host_ = 0;
   self->ran_with_.reset();
   self->reclaimed_ = false;
-  co_return co_await self->hold(laps, changed);
+  co_return co_await self->hold(timer, changed);
 }
 
-asio::awaitable<Result<void>> Engine::Impl::come_back(Laps& laps, Instant deadline, Since since) {
+asio::awaitable<Result<void>> ExternalEngine::Impl::come_back(PhaseTimer& timer,
+                                                              Instant deadline,
+                                                              Since since) {
   Result<void> done;
   if (frozen_) {
-    done = co_await thaw(laps);
+    done = co_await thaw(timer);
   }
   if (done && !saved_.empty()) {
-    done = co_await restore(laps);
+    done = co_await restore(timer);
   }
   if (done && asleep_) {
-    done = co_await wake(deadline, laps);
+    done = co_await wake(deadline, timer);
   }
   if (done) {
-    laps.skip();
+    timer.skip();
     done = co_await verify(deadline, since);
-    laps.note("probe");
+    timer.note("probe");
   }
   co_return done;
 }
 
 // ---- Going ----
 
-asio::awaitable<Result<Holding>> Engine::Impl::suspend(std::shared_ptr<Impl> self,
-                                                       SuspendLevel level) {
-  Laps laps;
+asio::awaitable<Result<Holding>> ExternalEngine::Impl::suspend(std::shared_ptr<Impl> self,
+                                                               SuspendLevel level) {
+  PhaseTimer timer;
   const bool changes = level != SuspendLevel::kFreeze;
   const bool goes_to_host = changes && self->on_accelerator_;
   if (goes_to_host && !self->ran_with_) {
     const Result<std::uint64_t> host = co_await self->weigh(false);
     self->ran_with_ = host ? *host : 0;
-    laps.skip();
+    timer.skip();
   }
-  const Result<void> down = co_await self->go_down(level, laps);
+  const Result<void> down = co_await self->go_down(level, timer);
   if (!down) {
     const std::optional<Error> end = self->over();
     co_return end.value_or(down.error());
@@ -296,32 +298,32 @@ asio::awaitable<Result<Holding>> Engine::Impl::suspend(std::shared_ptr<Impl> sel
     const Result<std::uint64_t> host = co_await self->weigh(false);
     self->host_ = host && *host > *self->ran_with_ ? *host - *self->ran_with_ : 0;
   }
-  co_return co_await self->hold(laps, changes);
+  co_return co_await self->hold(timer, changes);
 }
 
-asio::awaitable<Result<void>> Engine::Impl::go_down(SuspendLevel level, Laps& laps) {
+asio::awaitable<Result<void>> ExternalEngine::Impl::go_down(SuspendLevel level, PhaseTimer& timer) {
   const bool was_frozen = frozen_;
   Result<void> done;
   switch (level) {
     case SuspendLevel::kFreeze:
-      done = co_await freeze(laps);
+      done = co_await freeze(timer);
       break;
     case SuspendLevel::kSleep:
     case SuspendLevel::kDeepSleep:
-      done = co_await fall_asleep(level, laps);
+      done = co_await fall_asleep(level, timer);
       break;
     case SuspendLevel::kReclaim:
-      done = co_await reclaim(laps);
+      done = co_await reclaim(timer);
       break;
     case SuspendLevel::kCheckpoint:
-      done = co_await save(laps);
+      done = co_await save(timer);
       break;
     case SuspendLevel::kStop:
       HEDDLE_CHECK(false);  // That is stop().
   }
   if (!done && frozen_ != was_frozen && !over()) {
     // As it was before.
-    Laps ignored;
+    PhaseTimer ignored;
     Result<void> undone;
     if (was_frozen) {
       undone = co_await freeze(ignored);
@@ -335,34 +337,35 @@ asio::awaitable<Result<void>> Engine::Impl::go_down(SuspendLevel level, Laps& la
   co_return done;
 }
 
-asio::awaitable<Result<void>> Engine::Impl::fall_asleep(SuspendLevel level, Laps& laps) {
+asio::awaitable<Result<void>> ExternalEngine::Impl::fall_asleep(SuspendLevel level,
+                                                                PhaseTimer& timer) {
   const auto calls = sleep_calls(config_.kind, level);
   if (!calls) {
     co_return calls.error();
   }
   if (frozen_) {
-    const Result<void> thawed = co_await thaw(laps);
+    const Result<void> thawed = co_await thaw(timer);
     if (!thawed) {
       co_return thawed.error();
     }
   }
   if (asleep_) {
-    const Result<void> woke = co_await wake(steady_now() + config_.resume_timeout, laps);
+    const Result<void> woke = co_await wake(steady_now() + config_.resume_timeout, timer);
     if (!woke) {
       co_return woke.error();
     }
   }
   const Result<void> slept =
-      co_await put_to_sleep(address_, config_.kind, level, config_.resume_timeout, laps);
+      co_await put_to_sleep(address_, config_.kind, level, config_.resume_timeout, timer);
   if (slept) {
     asleep_ = level;
   }
   co_return slept;
 }
 
-asio::awaitable<Result<void>> Engine::Impl::reclaim(Laps& laps) {
+asio::awaitable<Result<void>> ExternalEngine::Impl::reclaim(PhaseTimer& timer) {
   if (!frozen_) {
-    const Result<void> frozen = co_await freeze(laps);
+    const Result<void> frozen = co_await freeze(timer);
     if (!frozen) {
       co_return frozen.error();
     }
@@ -373,8 +376,8 @@ asio::awaitable<Result<void>> Engine::Impl::reclaim(Laps& laps) {
   }
   const auto give_back = [set = *set] { return give_back_file_pages(set->members()); };
   const Result<std::uint64_t> given =
-      co_await tools_.errands->run("giving back pages", kMemoryPatience, give_back);
-  laps.note("reclaim");
+      co_await tools_.blocking_pool->run("giving back pages", kMemoryPatience, give_back);
+  timer.note("reclaim");
   if (!given) {
     co_return given.error();
   }
@@ -382,7 +385,7 @@ asio::awaitable<Result<void>> Engine::Impl::reclaim(Laps& laps) {
   co_return Result<void>();
 }
 
-asio::awaitable<Result<void>> Engine::Impl::save(Laps& laps) {
+asio::awaitable<Result<void>> ExternalEngine::Impl::save(PhaseTimer& timer) {
   if (tools_.checkpoint == nullptr) {
     co_return Error{Code::kFailedPrecondition, "checkpoint: not here: " + tools_.no_checkpoint};
   }
@@ -391,7 +394,7 @@ asio::awaitable<Result<void>> Engine::Impl::save(Laps& laps) {
     co_return set.error();
   }
   if (frozen_) {
-    const Result<void> thawed = co_await thaw(laps);  // The driver works in a thread of its own.
+    const Result<void> thawed = co_await thaw(timer);  // The driver works in a thread of its own.
     if (!thawed) {
       co_return thawed.error();
     }
@@ -399,15 +402,15 @@ asio::awaitable<Result<void>> Engine::Impl::save(Laps& laps) {
   const auto work = [set = *set, checkpoint = tools_.checkpoint] {
     return save_all(*checkpoint, set->members(), kLockPatience);
   };
-  Result<Saved> saved = co_await tools_.errands->run("checkpoint", kMemoryPatience, work);
+  Result<Saved> saved = co_await tools_.blocking_pool->run("checkpoint", kMemoryPatience, work);
   if (!saved) {
     co_return saved.error();
   }
   saved_ = std::move(saved->pids);
-  laps.add(saved->phases);
-  const Result<void> frozen = co_await freeze(laps);
+  timer.add(saved->phases);
+  const Result<void> frozen = co_await freeze(timer);
   if (!frozen) {
-    Laps ignored;
+    PhaseTimer ignored;
     const Result<void> restored = co_await restore(ignored);
     if (!restored) {
       co_return restored.error();
@@ -419,53 +422,53 @@ asio::awaitable<Result<void>> Engine::Impl::save(Laps& laps) {
 // ---- Steps of both ----
 
 /// Wakes it from its sleep. What is left of one that fails is not known; it is not called again.
-asio::awaitable<Result<void>> Engine::Impl::wake(Instant deadline, Laps& laps) {
+asio::awaitable<Result<void>> ExternalEngine::Impl::wake(Instant deadline, PhaseTimer& timer) {
   const SuspendLevel level = std::exchange(asleep_, std::nullopt).value();
-  return wake_up(address_, config_.kind, level, deadline - steady_now(), laps);
+  return wake_up(address_, config_.kind, level, deadline - steady_now(), timer);
 }
 
-asio::awaitable<Result<void>> Engine::Impl::freeze(Laps& laps) {
+asio::awaitable<Result<void>> ExternalEngine::Impl::freeze(PhaseTimer& timer) {
   const auto set = own_processes("freeze");
   if (!set) {
     co_return set.error();
   }
-  laps.skip();
+  timer.skip();
   const auto work = [set = *set] { return set->freeze(kFreezePatience); };
-  const Result<void> done = co_await tools_.errands->run("freeze", kFreezePatience * 2, work);
+  const Result<void> done = co_await tools_.blocking_pool->run("freeze", kFreezePatience * 2, work);
   frozen_ = done.has_value();
-  laps.note("freeze");
+  timer.note("freeze");
   co_return done;
 }
 
-asio::awaitable<Result<void>> Engine::Impl::thaw(Laps& laps) {
+asio::awaitable<Result<void>> ExternalEngine::Impl::thaw(PhaseTimer& timer) {
   const auto set = own_processes("thaw");
   if (!set) {
     co_return set.error();
   }
-  laps.skip();
+  timer.skip();
   const auto work = [set = *set] { return set->thaw(kFreezePatience); };
-  const Result<void> done = co_await tools_.errands->run("thaw", kFreezePatience * 2, work);
+  const Result<void> done = co_await tools_.blocking_pool->run("thaw", kFreezePatience * 2, work);
   frozen_ = !done.has_value();
-  laps.note("thaw");
+  timer.note("thaw");
   co_return done;
 }
 
-asio::awaitable<Result<void>> Engine::Impl::restore(Laps& laps) {
+asio::awaitable<Result<void>> ExternalEngine::Impl::restore(PhaseTimer& timer) {
   const auto work = [pids = std::exchange(saved_, {}), checkpoint = tools_.checkpoint] {
     return restore_all(*checkpoint, pids);
   };
   const Result<std::vector<Phase>> restored =
-      co_await tools_.errands->run("restore", kMemoryPatience, work);
+      co_await tools_.blocking_pool->run("restore", kMemoryPatience, work);
   if (!restored) {
     co_return restored.error();
   }
-  laps.add(*restored);
+  timer.add(*restored);
   co_return Result<void>();
 }
 
 // ---- Its memory ----
 
-asio::awaitable<Result<std::uint64_t>> Engine::Impl::weigh(bool device) const {
+asio::awaitable<Result<std::uint64_t>> ExternalEngine::Impl::weigh(bool device) const {
   const std::shared_ptr<ProcessSet> set = body_ ? body_->processes() : nullptr;
   if (set == nullptr) {
     co_return std::uint64_t{0};
@@ -474,26 +477,26 @@ asio::awaitable<Result<std::uint64_t>> Engine::Impl::weigh(bool device) const {
     const std::vector<pid_t> pids = set->members();
     return meter ? meter->device_bytes(pids) : Result<std::uint64_t>(host_bytes(pids).total);
   };
-  co_return co_await tools_.errands->run("measuring memory", kMeasurePatience, work);
+  co_return co_await tools_.blocking_pool->run("measuring memory", kMeasurePatience, work);
 }
 
-asio::awaitable<std::optional<Activity>> Engine::Impl::look(std::shared_ptr<Impl> self) {
+asio::awaitable<std::optional<Activity>> ExternalEngine::Impl::look(std::shared_ptr<Impl> self) {
   const std::shared_ptr<ProcessSet> set = self->body_ ? self->body_->processes() : nullptr;
   if (set == nullptr) {
     co_return std::nullopt;
   }
   const auto work = [set] { return Result<Activity>(activity_of(set->members())); };
   const Result<Activity> all =
-      co_await self->tools_.errands->run("looking at processes", kMeasurePatience, work);
+      co_await self->tools_.blocking_pool->run("looking at processes", kMeasurePatience, work);
   co_return all ? std::optional(*all) : std::nullopt;
 }
 
-asio::awaitable<bool> Engine::Impl::answers(std::shared_ptr<Impl> self, Duration patience) {
+asio::awaitable<bool> ExternalEngine::Impl::answers(std::shared_ptr<Impl> self, Duration patience) {
   const bool any = co_await gives_answer(self->address_, self->config_.health_path, patience);
   co_return any;
 }
 
-asio::awaitable<Result<std::uint64_t>> Engine::Impl::measure(std::shared_ptr<Impl> self) {
+asio::awaitable<Result<std::uint64_t>> ExternalEngine::Impl::measure(std::shared_ptr<Impl> self) {
   const Result<std::uint64_t> held = co_await self->weigh(true);
   self->held_ = held ? *held : self->held_;
   co_return held;
@@ -501,7 +504,7 @@ asio::awaitable<Result<std::uint64_t>> Engine::Impl::measure(std::shared_ptr<Imp
 
 /// What it holds, measured anew where that may have changed: freezing changes nothing, and walking
 /// its memory takes longer. Where it cannot be measured it counts as holding what it did.
-asio::awaitable<Result<Holding>> Engine::Impl::hold(const Laps& laps, bool changed) {
+asio::awaitable<Result<Holding>> ExternalEngine::Impl::hold(const PhaseTimer& timer, bool changed) {
   if (changed) {
     const Result<std::uint64_t> held = co_await measure(shared_from_this());
     if (!held) {
@@ -515,13 +518,13 @@ asio::awaitable<Result<Holding>> Engine::Impl::hold(const Laps& laps, bool chang
   Holding holding;
   holding.device_bytes = held_;
   holding.host_bytes = host_;
-  holding.phases = laps.phases();
+  holding.phases = timer.phases();
   co_return holding;
 }
 
 // ---- Its end ----
 
-asio::awaitable<std::string> Engine::Impl::stop(std::shared_ptr<Impl> self) {
+asio::awaitable<std::string> ExternalEngine::Impl::stop(std::shared_ptr<Impl> self) {
   if (!self->body_) {
     co_return "it was ended";
   }
@@ -534,7 +537,7 @@ asio::awaitable<std::string> Engine::Impl::stop(std::shared_ptr<Impl> self) {
     }
     const auto work = [set = self->body_->processes()] { return set->thaw(kFreezePatience); };
     const Result<void> thawed =
-        co_await self->tools_.errands->run("thaw", kFreezePatience * 2, work);
+        co_await self->tools_.blocking_pool->run("thaw", kFreezePatience * 2, work);
     self->frozen_ = false;
     polite = thawed ? polite : Duration{};
   }
@@ -544,46 +547,46 @@ asio::awaitable<std::string> Engine::Impl::stop(std::shared_ptr<Impl> self) {
   co_return self->body_ ? self->body_->ended().value_or("it was ended") : "it was ended";
 }
 
-Engine::Engine(const asio::any_io_executor& executor,
-               std::string model,
-               config::EngineConfig config,
-               bool on_accelerator,
-               EngineTools tools,
-               std::function<void(const std::string& how)> on_died)
+ExternalEngine::ExternalEngine(const asio::any_io_executor& executor,
+                               std::string model,
+                               config::EngineConfig config,
+                               bool on_accelerator,
+                               EngineTools tools,
+                               std::function<void(const std::string& how)> on_died)
     : impl_(std::make_shared<Impl>(executor,
                                    std::move(model),
                                    std::move(config),
                                    on_accelerator,
                                    std::move(tools),
                                    std::move(on_died))) {}
-Engine::~Engine() {
+ExternalEngine::~ExternalEngine() {
   impl_->abandon();
 }
-asio::awaitable<Result<Holding>> Engine::start() {
+asio::awaitable<Result<Holding>> ExternalEngine::start() {
   return Impl::start(impl_);
 }
-asio::awaitable<Result<Holding>> Engine::suspend(SuspendLevel level) {
+asio::awaitable<Result<Holding>> ExternalEngine::suspend(SuspendLevel level) {
   return Impl::suspend(impl_, level);
 }
-asio::awaitable<Result<Holding>> Engine::resume() {
+asio::awaitable<Result<Holding>> ExternalEngine::resume() {
   return Impl::resume(impl_);
 }
-asio::awaitable<std::string> Engine::stop() {
+asio::awaitable<std::string> ExternalEngine::stop() {
   return Impl::stop(impl_);
 }
-asio::awaitable<Result<std::uint64_t>> Engine::measure() {
+asio::awaitable<Result<std::uint64_t>> ExternalEngine::measure() {
   return Impl::measure(impl_);
 }
-asio::awaitable<std::optional<Activity>> Engine::look() {
+asio::awaitable<std::optional<Activity>> ExternalEngine::look() {
   return Impl::look(impl_);
 }
-asio::awaitable<bool> Engine::answers(Duration patience) {
+asio::awaitable<bool> ExternalEngine::answers(Duration patience) {
   return Impl::answers(impl_, patience);
 }
-void Engine::kill() {
+void ExternalEngine::kill() {
   impl_->kill();
 }
-std::vector<pid_t> Engine::processes() const {
+std::vector<pid_t> ExternalEngine::processes() const {
   return impl_->processes();
 }
 

@@ -1,4 +1,4 @@
-#include "sim/engine.h"
+#include "sim/simulated_engine.h"
 
 #include <algorithm>
 #include <map>
@@ -50,7 +50,7 @@ Replay replay(const std::vector<Sequence>& arrivals,
               Duration settle_every = {}) {
   const StepModel model(
       test_llama_8b(), test_h100(), 1, {.fixed = 0.5e-3, .cpu_per_sequence = 1e-5});
-  Engine engine(model, options);
+  SimulatedEngine engine(model, options);
   FixedBudget budget(blocks);
   Replay result;
   std::size_t next = 0;
@@ -179,7 +179,7 @@ TEST(Engine, SettlingAtAnyMomentLeavesAllTimesAsTheyAre) {
 
 TEST(Engine, WhatIsTakenAwayHasTheTokensItWasGiven) {
   const StepModel model(test_llama_8b(), test_h100(), 1, {});
-  Engine engine(model, {});
+  SimulatedEngine engine(model, {});
   FixedBudget budget(10'000);
   EngineOutputs outputs;
   engine.add(Instant{}, {.id = SequenceId(0), .prompt = 64, .generate = 1000});
@@ -218,7 +218,7 @@ TEST(Engine, ALongPromptGoesInChunksBesideDecodes) {
 
 TEST(Engine, AnArrivalJoinsAtTheEndOfTheStep) {
   const StepModel model(test_llama_8b(), test_h100(), 1, {});
-  Engine engine(model, {});
+  SimulatedEngine engine(model, {});
   FixedBudget budget(10'000);
   EngineOutputs outputs;
   engine.add(Instant{}, {.id = SequenceId(0), .prompt = 64, .generate = 1000});
@@ -242,7 +242,7 @@ TEST(Engine, CoRunnersAddTheirGpuTimeOnceLaunchesAreHidden) {
   const StepModel model(
       test_llama_8b(), test_h100(), 1, {.fixed = 2.5e-3, .launch_per_layer = 0.345e-3});
   const auto step = [&](std::int64_t neighbours) {
-    Engine engine(model, {});
+    SimulatedEngine engine(model, {});
     FixedBudget budget(10'000);
     EngineOutputs outputs;
     engine.set_neighbours(neighbours);
@@ -258,7 +258,7 @@ TEST(Engine, CoRunnersAddTheirGpuTimeOnceLaunchesAreHidden) {
 TEST(Engine, AGuestsAttentionIsHiddenWhileItIsShorter) {
   const StepModel model(test_llama_8b(), test_h100(), 1, {});
   const auto step = [&](std::int64_t guests, std::int64_t wait_ps) {
-    Engine engine(model, {});
+    SimulatedEngine engine(model, {});
     FixedBudget budget(100'000);
     EngineOutputs outputs;
     engine.set_guest_cost({.per_layer_ps = wait_ps, .context_ps = model.context_ps()});

@@ -14,17 +14,17 @@
 
 namespace heddle::worker {
 
-// What a Detour and a Relay say to each other: one packet each over a Unix socket of packets
+// What PeerLoad and PeerAssist say to each other: one packet each over a Unix socket of packets
 // (SOCK_SEQPACKET) between two workers of this program on this host.
 
-/// A relay's staging memory is divided into so many slots, which are filled and emptied in turns.
-constexpr std::size_t kRelaySlots = 2;
+/// A peer's staging memory is divided into so many slots, which are filled and emptied in turns.
+constexpr std::size_t kPeerSlots = 2;
 /// Large enough (0.2 ms at 50 GB/s) that a packet each way costs little beside it, small enough
-/// that a relay is soon free for loads of its own.
-constexpr std::uint64_t kRelaySlotBytes = std::uint64_t{8} << 20U;
+/// that a peer is soon free for loads of its own.
+constexpr std::uint64_t kPeerSlotBytes = std::uint64_t{8} << 20U;
 
-enum class RelayAsk : std::uint32_t {
-  kBegin,  ///< May this detour have the staging memory? kGranted or kBusy.
+enum class PeerAsk : std::uint32_t {
+  kBegin,  ///< May this load have the staging memory? kGranted or kBusy.
   kFetch,  ///< Copy `pieces`, one after the other, to the slot. kFetched or kBusy.
   kEnd,    ///< The staging memory is not used any more. No answer.
 };
@@ -37,32 +37,32 @@ struct HostPiece {
   friend bool operator==(const HostPiece&, const HostPiece&) = default;
 };
 
-struct RelayRequest {
-  RelayAsk ask = RelayAsk::kBegin;
+struct PeerRequest {
+  PeerAsk ask = PeerAsk::kBegin;
   std::uint32_t slot = 0;
   std::vector<HostPiece> pieces{};
 };
 
-enum class RelayAnswer : std::uint32_t {
+enum class PeerAnswer : std::uint32_t {
   kGranted,  ///< The staging memory goes beside it.
-  kBusy,     ///< The relay's link is its own now, or another's; what was asked for is not done.
+  kBusy,     ///< The peer's link is its own now, or another's; what was asked for is not done.
   kFetched,
 };
 
-struct RelayReply {
-  RelayAnswer answer = RelayAnswer::kBusy;
+struct PeerReply {
+  PeerAnswer answer = PeerAnswer::kBusy;
   std::uint32_t slot = 0;
   std::uint64_t bytes = 0;  ///< Of the staging memory.
 };
 
 /// kUnavailable when the other side is gone; then also received nothing. A packet that is none of
 /// these is kCorrupt. `wait`: how long to wait for one at most, which is kUnavailable, too.
-Result<void> send_request(const Descriptor& socket, const RelayRequest& request);
-Result<RelayRequest> receive_request(const Descriptor& socket);
+Result<void> send_request(const Descriptor& socket, const PeerRequest& request);
+Result<PeerRequest> receive_request(const Descriptor& socket);
 Result<void> send_reply(const Descriptor& socket,
-                        const RelayReply& reply,
+                        const PeerReply& reply,
                         const Descriptor* beside = nullptr);
 /// `beside`: takes the descriptor that came with it, if one did.
-Result<RelayReply> receive_reply(const Descriptor& socket, Duration wait, Descriptor& beside);
+Result<PeerReply> receive_reply(const Descriptor& socket, Duration wait, Descriptor& beside);
 
 }  // namespace heddle::worker

@@ -1,4 +1,4 @@
-#include "worker/relay_wire.h"
+#include "worker/peer_wire.h"
 
 #include <cerrno>
 #include <cstring>
@@ -13,7 +13,7 @@ namespace heddle::worker {
 namespace {
 
 /// More pieces than a slot has of the smallest pages there are (4 KiB) make no request.
-constexpr std::size_t kPiecesMax = kRelaySlotBytes / 4096 + 2;
+constexpr std::size_t kPiecesMax = kPeerSlotBytes / 4096 + 2;
 constexpr std::size_t kHeadWords = 3;
 constexpr std::size_t kPieceWords = 3;
 using Words = std::vector<std::uint64_t>;
@@ -89,7 +89,7 @@ Error nonsense() {
 
 }  // namespace
 
-Result<void> send_request(const Descriptor& socket, const RelayRequest& request) {
+Result<void> send_request(const Descriptor& socket, const PeerRequest& request) {
   Words words{static_cast<std::uint64_t>(request.ask), request.slot, request.pieces.size()};
   for (const HostPiece& piece : request.pieces) {
     words.insert(words.end(), {piece.page.value(), piece.offset, piece.bytes});
@@ -97,20 +97,20 @@ Result<void> send_request(const Descriptor& socket, const RelayRequest& request)
   return send_words(socket, std::move(words), nullptr);
 }
 
-Result<RelayRequest> receive_request(const Descriptor& socket) {
+Result<PeerRequest> receive_request(const Descriptor& socket) {
   const Result<Words> words = receive_words(socket, kHeadWords + kPiecesMax * kPieceWords, nullptr);
   if (!words) {
     return words.error();
   }
   const bool whole = words->size() >= kHeadWords && (*words)[2] <= kPiecesMax &&
                      words->size() == kHeadWords + (*words)[2] * kPieceWords;
-  if (!whole || (*words)[0] > static_cast<std::uint64_t>(RelayAsk::kEnd) ||
-      (*words)[1] >= kRelaySlots) {
+  if (!whole || (*words)[0] > static_cast<std::uint64_t>(PeerAsk::kEnd) ||
+      (*words)[1] >= kPeerSlots) {
     return nonsense();
   }
-  RelayRequest request{.ask = static_cast<RelayAsk>((*words)[0]),
-                       .slot = static_cast<std::uint32_t>((*words)[1])};
-  std::uint64_t room = kRelaySlotBytes;
+  PeerRequest request{.ask = static_cast<PeerAsk>((*words)[0]),
+                      .slot = static_cast<std::uint32_t>((*words)[1])};
+  std::uint64_t room = kPeerSlotBytes;
   for (std::size_t at = kHeadWords; at < words->size(); at += kPieceWords) {
     const HostPiece piece{
         .page = PageId((*words)[at]), .offset = (*words)[at + 1], .bytes = (*words)[at + 2]};
@@ -124,13 +124,13 @@ Result<RelayRequest> receive_request(const Descriptor& socket) {
 }
 
 Result<void> send_reply(const Descriptor& socket,
-                        const RelayReply& reply,
+                        const PeerReply& reply,
                         const Descriptor* beside) {
   return send_words(
       socket, {static_cast<std::uint64_t>(reply.answer), reply.slot, reply.bytes}, beside);
 }
 
-Result<RelayReply> receive_reply(const Descriptor& socket, Duration wait, Descriptor& beside) {
+Result<PeerReply> receive_reply(const Descriptor& socket, Duration wait, Descriptor& beside) {
   pollfd waiting{.fd = socket.get(), .events = POLLIN, .revents = 0};
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(wait).count();
   int ready = ::poll(&waiting, 1, static_cast<int>(ms));
@@ -145,13 +145,12 @@ Result<RelayReply> receive_reply(const Descriptor& socket, Duration wait, Descri
     return words.error();
   }
   if (words->size() != kHeadWords ||
-      (*words)[0] > static_cast<std::uint64_t>(RelayAnswer::kFetched) ||
-      (*words)[1] >= kRelaySlots) {
+      (*words)[0] > static_cast<std::uint64_t>(PeerAnswer::kFetched) || (*words)[1] >= kPeerSlots) {
     return nonsense();
   }
-  return RelayReply{.answer = static_cast<RelayAnswer>((*words)[0]),
-                    .slot = static_cast<std::uint32_t>((*words)[1]),
-                    .bytes = (*words)[2]};
+  return PeerReply{.answer = static_cast<PeerAnswer>((*words)[0]),
+                   .slot = static_cast<std::uint32_t>((*words)[1]),
+                   .bytes = (*words)[2]};
 }
 
 }  // namespace heddle::worker

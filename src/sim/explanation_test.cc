@@ -1,4 +1,4 @@
-#include "sim/story.h"
+#include "sim/explanation.h"
 
 #include <gtest/gtest.h>
 
@@ -11,9 +11,9 @@ const std::vector<std::string> kNames{"alpha", "beta"};
 
 TEST(Story, PartsAddUpToTheWait) {
   const auto results = run_two_models({.explain = RequestId(1)});
-  ASSERT_NE(results->story(), nullptr);
+  ASSERT_NE(results->explanation(), nullptr);
   Duration sum{};
-  for (const Story::Part& part : results->story()->parts(kNames)) {
+  for (const Explanation::Part& part : results->explanation()->parts(kNames)) {
     EXPECT_GT(part.took, Duration{});
     sum += part.took;
   }
@@ -23,7 +23,7 @@ TEST(Story, PartsAddUpToTheWait) {
 
 TEST(Story, SaysWhichLinkBroughtTheWeights) {
   const auto results = run_two_models({.explain = RequestId(1)});
-  const std::string text = results->story()->tell(kNames);
+  const std::string text = results->explanation()->tell(kNames);
   EXPECT_NE(text.find("Request 1 of beta: 200 tokens in, 20 out"), std::string::npos) << text;
   EXPECT_NE(text.find("no instance of its model served"), std::string::npos) << text;
   EXPECT_NE(text.find("16.06 GB of weights came from the store over the NIC of h-0"),
@@ -36,7 +36,7 @@ TEST(Story, SaysWhichLinkBroughtTheWeights) {
 
 TEST(Story, OfNobody) {
   const auto results = run_two_models({.explain = RequestId(7)});
-  EXPECT_EQ(results->story()->tell(kNames), "The workload has no request 7.\n");
+  EXPECT_EQ(results->explanation()->tell(kNames), "The workload has no request 7.\n");
 }
 
 }  // namespace

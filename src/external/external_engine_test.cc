@@ -1,4 +1,4 @@
-#include "external/engine.h"
+#include "external/external_engine.h"
 
 #include <algorithm>
 #include <fstream>
@@ -44,14 +44,14 @@ class FakeMeter : public DeviceMeter {
 class EngineTest : public testing::Test {
  protected:
   void SetUp() override {
-    tools_.errands = std::make_shared<Errands>(4);
+    tools_.blocking_pool = std::make_shared<BlockingPool>(4);
     tools_.grouping = best_grouping();
     tools_.record_directory = scratch_ / "records";
     tools_.no_checkpoint = "no driver";
   }
   ~EngineTest() override {
     engine_.reset();
-    tools_.errands->finish();
+    tools_.blocking_pool->finish();
   }
 
   void make(
@@ -60,7 +60,7 @@ class EngineTest : public testing::Test {
     config::EngineConfig config = engine_config(scratch_, flags);
     config.served_name = "alpha";
     change(config);
-    engine_ = std::make_unique<Engine>(
+    engine_ = std::make_unique<ExternalEngine>(
         loop_.get_executor(), "m", config, on_accelerator_, tools_, [this](const std::string& how) {
           died_ = how;
         });
@@ -83,7 +83,7 @@ class EngineTest : public testing::Test {
   EngineTools tools_{};
   bool on_accelerator_ = false;
   std::optional<std::string> died_{};
-  std::unique_ptr<Engine> engine_{};
+  std::unique_ptr<ExternalEngine> engine_{};
 };
 
 TEST_F(EngineTest, StartsIsMeasuredAndEnds) {

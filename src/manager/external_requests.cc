@@ -1,22 +1,22 @@
-#include "manager/foreign_requests.h"
+#include "manager/external_requests.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace heddle::manager {
 
-void ForeignRequests::add(std::shared_ptr<core::ForeignRequest> request,
-                          std::shared_ptr<core::ForeignSink> sink) {
+void ExternalRequests::add(std::shared_ptr<core::ExternalRequest> request,
+                           std::shared_ptr<core::ExternalSink> sink) {
   const RequestId id = request->id;
   entries_[id] = {.request = std::move(request), .sink = std::move(sink)};
 }
 
-ForeignRequests::Entry* ForeignRequests::find(RequestId request) {
+ExternalRequests::Entry* ExternalRequests::find(RequestId request) {
   const auto found = entries_.find(request);
   return found == entries_.end() ? nullptr : &found->second;
 }
 
-std::optional<ForeignRequests::Entry> ForeignRequests::remove(RequestId request) {
+std::optional<ExternalRequests::Entry> ExternalRequests::remove(RequestId request) {
   const auto found = entries_.find(request);
   if (found == entries_.end()) {
     return std::nullopt;
@@ -26,7 +26,7 @@ std::optional<ForeignRequests::Entry> ForeignRequests::remove(RequestId request)
   return entry;
 }
 
-std::vector<ForeignRequests::Entry> ForeignRequests::lose(ModelId model) {
+std::vector<ExternalRequests::Entry> ExternalRequests::lose(ModelId model) {
   std::vector<Entry> lost;
   for (auto& [id, entry] : entries_) {
     if (entry.forwarded && entry.request->model == model) {
@@ -41,7 +41,7 @@ std::vector<ForeignRequests::Entry> ForeignRequests::lose(ModelId model) {
   return lost;
 }
 
-std::optional<Instant> ForeignRequests::silent_since(ModelId model) const {
+std::optional<Instant> ExternalRequests::silent_since(ModelId model) const {
   std::optional<Instant> since;
   for (const auto& [id, entry] : entries_) {
     if (entry.forwarded && entry.request->model == model) {
@@ -51,7 +51,7 @@ std::optional<Instant> ForeignRequests::silent_since(ModelId model) const {
   return since;
 }
 
-std::optional<Instant> ForeignRequests::waits_since(ModelId model) const {
+std::optional<Instant> ExternalRequests::waits_since(ModelId model) const {
   std::optional<Instant> since;
   for (const auto& [id, entry] : entries_) {
     const Instant arrived = entry.request->times.arrived;

@@ -16,7 +16,7 @@
 namespace heddle::gateway {
 
 /// What is told of one of the requests that a client's request became.
-struct StoryPart {
+struct TracePart {
   core::RequestTimes times{};
   std::string device{};
   std::int32_t restarts = 0;
@@ -27,8 +27,8 @@ struct StoryPart {
 };
 
 /// How a client's request went.
-struct Story {
-  std::string tenant{};  ///< Guest::tenant of who asked.
+struct RequestTrace {
+  std::string tenant{};  ///< Principal::tenant of who asked.
   std::string request_id{};
   std::string answer_id{};  ///< Empty where the answer has the id that an engine gave it.
   std::string model{};
@@ -37,41 +37,41 @@ struct Story {
   bool streamed = false;
   int status = 0;       ///< 0 while it runs, 499 when the client left.
   std::string error{};  ///< Empty when there was none.
-  std::vector<StoryPart> parts{};
+  std::vector<TracePart> parts{};
   /// While it runs; then `parts` has what is told of them.
   std::vector<std::shared_ptr<const core::RequestRecord>> records{};
-  std::shared_ptr<const core::ForeignRequest> foreign{};  ///< Likewise, of an engine's request.
+  std::shared_ptr<const core::ExternalRequest> external{};  ///< Likewise, of an engine's request.
 };
 
-/// The stories of the last requests, oldest forgotten first. Loop thread.
-class Stories {
+/// The traces of the last requests, oldest forgotten first. Loop thread.
+class RequestTraces {
  public:
-  explicit Stories(std::size_t most) : most_(most) {}
+  explicit RequestTraces(std::size_t most) : most_(most) {}
 
-  /// Begins a story, which find() gives back for as long as it is not forgotten.
-  std::shared_ptr<Story> begin(Story story);
-  /// Whose stories are asked for: those of one tenant, or all.
+  /// Begins a trace, which find() gives back for as long as it is not forgotten.
+  std::shared_ptr<RequestTrace> begin(RequestTrace trace);
+  /// Whose traces are asked for: those of one tenant, or all.
   using Whose = std::optional<std::string_view>;
   /// The latest request with this request id or answer id; null when there is none. Looks through
   /// all of them: people ask for one now and then, and requests begin all the time.
-  [[nodiscard]] const Story* find(std::string_view id, Whose whose) const;
+  [[nodiscard]] const RequestTrace* find(std::string_view id, Whose whose) const;
   /// Newest first.
-  [[nodiscard]] std::vector<const Story*> latest(std::size_t most, Whose whose) const;
+  [[nodiscard]] std::vector<const RequestTrace*> latest(std::size_t most, Whose whose) const;
 
  private:
   std::size_t most_;
-  std::deque<std::shared_ptr<Story>> stories_{};
+  std::deque<std::shared_ptr<RequestTrace>> traces_{};
 };
 
 /// Tokens of the answers so far; an embedding has none.
 [[nodiscard]] std::int64_t completion_tokens(const core::RequestRecord& record);
 
 /// What is told of a record; `device` is the name of where it ran.
-[[nodiscard]] StoryPart tell(const core::RequestRecord& record, std::string device);
-/// The same of a request that an engine of somebody else's answers, but for the tokens.
-[[nodiscard]] StoryPart tell(const core::ForeignRequest& request, std::string device);
+[[nodiscard]] TracePart tell(const core::RequestRecord& record, std::string device);
+/// The same of a request that an external engine answers, but for the tokens.
+[[nodiscard]] TracePart tell(const core::ExternalRequest& request, std::string device);
 
 /// The JSON of GET /api/requests/{id}: times in milliseconds.
-[[nodiscard]] std::string story_json(const Story& story);
+[[nodiscard]] std::string trace_json(const RequestTrace& trace);
 
 }  // namespace heddle::gateway

@@ -1,4 +1,4 @@
-#include "worker/relay.h"
+#include "worker/peer_assist.h"
 
 #include <algorithm>
 #include <utility>
@@ -12,7 +12,7 @@
 
 namespace heddle::worker {
 
-Relay::Relay(device::Device& device, std::function<bool()> is_idle)
+PeerAssist::PeerAssist(device::Device& device, std::function<bool()> is_idle)
     : device_(device),
       is_idle_(std::move(is_idle)),
       waker_(::eventfd(0, EFD_CLOEXEC)),
@@ -20,7 +20,7 @@ Relay::Relay(device::Device& device, std::function<bool()> is_idle)
   HEDDLE_CHECK(waker_);  // Of a few descriptors in a new process.
 }
 
-Relay::~Relay() {
+PeerAssist::~PeerAssist() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -29,11 +29,11 @@ Relay::~Relay() {
   thread_.join();
 }
 
-void Relay::wake() {
+void PeerAssist::wake() {
   (void)::eventfd_write(waker_.get(), 1);
 }
 
-void Relay::serve(Descriptor socket) {
+void PeerAssist::serve(Descriptor socket) {
   {
     const std::lock_guard lock(mutex_);
     arrived_.push_back(std::move(socket));
@@ -41,8 +41,8 @@ void Relay::serve(Descriptor socket) {
   wake();
 }
 
-void Relay::run() {
-  (void)::pthread_setname_np(::pthread_self(), "relay");
+void PeerAssist::run() {
+  (void)::pthread_setname_np(::pthread_self(), "peer-assist");
   for (;;) {
     std::vector<pollfd> waiting{{.fd = waker_.get(), .events = POLLIN, .revents = 0}};
     for (const Descriptor& socket : sockets_) {
@@ -70,39 +70,39 @@ void Relay::run() {
   }
 }
 
-bool Relay::answer(const Descriptor& socket) {
-  const Result<RelayRequest> request = receive_request(socket);
+bool PeerAssist::answer(const Descriptor& socket) {
+  const Result<PeerRequest> request = receive_request(socket);
   if (!request) {
     return false;
   }
   switch (request->ask) {
-    case RelayAsk::kBegin:
+    case PeerAsk::kBegin:
       return answer_begin(socket);
-    case RelayAsk::kFetch:
+    case PeerAsk::kFetch:
       return answer_fetch(socket, *request);
-    case RelayAsk::kEnd:
+    case PeerAsk::kEnd:
       holder_ = holder_ == socket.get() ? -1 : holder_;
       return true;
   }
   return false;
 }
 
-bool Relay::answer_begin(const Descriptor& socket) {
+bool PeerAssist::answer_begin(const Descriptor& socket) {
   const bool free = holder_ < 0 || holder_ == socket.get();
   if (!free || !is_idle_() || !prepare()) {
-    return send_reply(socket, {.answer = RelayAnswer::kBusy}).has_value();
+    return send_reply(socket, {.answer = PeerAnswer::kBusy}).has_value();
   }
   holder_ = socket.get();
-  const RelayReply granted{.answer = RelayAnswer::kGranted, .bytes = staging_->buffer.bytes()};
+  const PeerReply granted{.answer = PeerAnswer::kGranted, .bytes = staging_->buffer.bytes()};
   return send_reply(socket, granted, &staging_->descriptor).has_value();
 }
 
 /// The staging area, once somebody wants it. Where there is no memory for it nobody gets any.
-bool Relay::prepare() {
+bool PeerAssist::prepare() {
   if (staging_ || unable_) {
     return !unable_;
   }
-  auto shared = device_.allocate_shared(kRelaySlots * kRelaySlotBytes);
+  auto shared = device_.allocate_shared(kPeerSlots * kPeerSlotBytes);
   auto stream = device_.create_background_stream();
   if (shared && stream) {
     staging_ = std::move(*shared);
@@ -115,23 +115,23 @@ bool Relay::prepare() {
   return false;
 }
 
-bool Relay::answer_fetch(const Descriptor& socket, const RelayRequest& request) {
+bool PeerAssist::answer_fetch(const Descriptor& socket, const PeerRequest& request) {
   if (holder_ == socket.get() && !is_idle_()) {
     holder_ = -1;
   }
   if (holder_ != socket.get()) {
-    return send_reply(socket, {.answer = RelayAnswer::kBusy, .slot = request.slot}).has_value();
+    return send_reply(socket, {.answer = PeerAnswer::kBusy, .slot = request.slot}).has_value();
   }
   if (const Result<void> fetched = fetch(request); !fetched) {
     unable_ = true;  // If the device is lost, those who run its models say so.
     holder_ = -1;
     return false;
   }
-  return send_reply(socket, {.answer = RelayAnswer::kFetched, .slot = request.slot}).has_value();
+  return send_reply(socket, {.answer = PeerAnswer::kFetched, .slot = request.slot}).has_value();
 }
 
-Result<void> Relay::fetch(const RelayRequest& request) {
-  std::byte* target = staging_->buffer.data() + request.slot * kRelaySlotBytes;
+Result<void> PeerAssist::fetch(const PeerRequest& request) {
+  std::byte* target = staging_->buffer.data() + request.slot * kPeerSlotBytes;
   std::uint64_t bytes = 0;
   for (const HostPiece& piece : request.pieces) {
     const std::uint64_t page_bytes = device_.properties().page_bytes;
@@ -141,7 +141,7 @@ Result<void> Relay::fetch(const RelayRequest& request) {
     bytes += piece.bytes;
   }
   const Result<void> copied = stream_->synchronize();
-  relayed_bytes_ += copied ? bytes : 0;
+  peer_assist_bytes_ += copied ? bytes : 0;
   return copied;
 }
 

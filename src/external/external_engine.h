@@ -13,10 +13,10 @@
 #include "base/result.h"
 #include "config/engine_config.h"
 #include "core/serving.h"
+#include "external/blocking_pool.h"
 #include "external/device_checkpoint.h"
-#include "external/errands.h"
-#include "external/laps.h"
 #include "external/memory_meter.h"
+#include "external/phase_timer.h"
 #include "external/proc.h"
 #include "external/process_set.h"
 #include "spec/engine.h"
@@ -25,7 +25,7 @@ namespace heddle::external {
 
 /// What engines of one host are handled with.
 struct EngineTools {
-  std::shared_ptr<Errands> errands{};
+  std::shared_ptr<BlockingPool> blocking_pool{};
   Grouping grouping = Grouping::kMarked;
   std::string record_directory{};  ///< Empty: no records.
   /// Of accelerators; null: what an engine holds of its device is host memory.
@@ -44,7 +44,7 @@ struct Holding {
 /// One life of one engine: its start, its suspensions and resumes, its end. Operations are
 /// coroutines on the loop, one at a time, but for stop(), which may come at any time: then what is
 /// under way ends with an error. Each has a deadline by the configuration. Loop thread only.
-class Engine {
+class ExternalEngine {
  public:
   /// @param model           Its id; in the log, and asked for in probes unless it has a
   /// served_name.
@@ -52,16 +52,16 @@ class Engine {
   /// holds.
   /// @param on_died         Told, on the loop, when it has ended by itself and nothing of it is
   /// left.
-  Engine(const boost::asio::any_io_executor& executor,
-         std::string model,
-         config::EngineConfig config,
-         bool on_accelerator,
-         EngineTools tools,
-         std::function<void(const std::string& how)> on_died);
+  ExternalEngine(const boost::asio::any_io_executor& executor,
+                 std::string model,
+                 config::EngineConfig config,
+                 bool on_accelerator,
+                 EngineTools tools,
+                 std::function<void(const std::string& how)> on_died);
   /// Ends it at once; what is under way ends with an error.
-  ~Engine();
-  Engine(const Engine&) = delete;
-  Engine& operator=(const Engine&) = delete;
+  ~ExternalEngine();
+  ExternalEngine(const ExternalEngine&) = delete;
+  ExternalEngine& operator=(const ExternalEngine&) = delete;
 
   /// Starts it, waits until it is healthy, and probes it: phases "begin", "ready", "probe". On an
   /// error, which has its last words, nothing is left of it.

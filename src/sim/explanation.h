@@ -14,9 +14,9 @@ namespace heddle::sim {
 /// What happened to one request and around it, to tell a person why it took as long as it did:
 /// which pages it waited for and who gave them, which load, over which link and shared with whom,
 /// whose turn came first. Told of every action of a run; keeps only what the request may have met.
-class Story {
+class Explanation {
  public:
-  explicit Story(RequestId request) : request_(request) {}
+  explicit Explanation(RequestId request) : request_(request) {}
 
   void acted(const World& world, const Observer::Act& act);
   void ended(const World& world, const RequestRow& row);

@@ -6,7 +6,7 @@
 namespace heddle::sim {
 namespace {
 
-/// KV pool of an engine that is not ours, over all its GPUs.
+/// KV pool of an external engine, over all its GPUs.
 constexpr double kPoolBytes = 5e9;
 
 std::int64_t pool_pages(const World& world, ModelId model) {
@@ -22,7 +22,7 @@ Duration HeddlePlane::swap_in_time(const World& world, ModelId model, GpuId gpu)
                       costs.swap_per_byte * static_cast<double>(world.model(model).weight_bytes()));
 }
 
-/// An engine that is not ours returns as a whole, with its pool, to the GPUs of one server where
+/// An external engine returns as a whole, with its pool, to the GPUs of one server where
 /// least is lost.
 void HeddlePlane::propose_swap_in(const World& world,
                                   const LiveRequest& request,
@@ -65,14 +65,14 @@ void HeddlePlane::propose_swap_in(const World& world,
   const Duration swap = swap_in_time(world, model, best[0]);
   options.plans.push_back(
       policy::swap_in_plan(best, unmapping(world, dies) + swap, lost_by(world, dies), terms));
-  options.deeds.push_back({.kind = Deed::Kind::kStart,
-                           .spec = {.model = model,
-                                    .stages = {{.gpus = best}},
-                                    .source = WeightSource::kNothing,
-                                    .after = swap,
-                                    .kv_limit = pool},
-                           .dies = dies,
-                           .reason = Reason::kSwap});
+  options.planned_actions.push_back({.kind = PlannedAction::Kind::kStart,
+                                     .spec = {.model = model,
+                                              .stages = {{.gpus = best}},
+                                              .source = WeightSource::kNothing,
+                                              .after = swap,
+                                              .kv_limit = pool},
+                                     .dies = dies,
+                                     .reason = Reason::kSwap});
 }
 
 }  // namespace heddle::sim
