@@ -10,14 +10,14 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from tidy import calls, citations, classes, coroutines, files, functions, layers, prose, tables  # noqa: E402
+from tidy import calls, citations, classes, coroutines, files, functions, layers, prose, tables, words  # noqa: E402
 from tidy.sources import Tree, strip_comments  # noqa: E402
 
 
 def strict(**changed):
     """The tables as they are without any exception, and with what is `changed`."""
     plain = {name: value for name, value in vars(tables).items() if name.isupper()}
-    plain |= {"TESTED_BY": {}, "PUBLIC_METHODS": {}, "PAGES": {}, "ACYCLIC": set(), "LAYERS": {}}
+    plain |= {"TESTED_BY": {}, "PUBLIC_METHODS": {}, "PAGES": {}, "ACYCLIC": set(), "LAYERS": {}, "WORDS": {}}
     return types.SimpleNamespace(**(plain | changed))
 
 
