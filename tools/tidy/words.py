@@ -12,7 +12,7 @@ BETTER = {
     r"foreign": "external",
     r"engines? that (?:is|are) not ours|engines? of somebody else's": "external engine",
     r"recordings?": "CUDA graph",
-    r"is cut|cut over|add cut": "sharded",
+    r"cut over|add cut": "sharded",
     r"errands?": "blocking pool",
     r"hasten(?:s|ed|ing)?": "prioritise",
     r"detour(?:s|ed)?|relay(?:s|ed)?": "peer-assisted load",
