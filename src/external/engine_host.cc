@@ -69,7 +69,7 @@ class EngineHost::Impl : public std::enable_shared_from_this<EngineHost::Impl> {
         ending_(executor) {}
 
   void prepare();
-  void set_engines(core::ConfigureEngines configure, std::vector<HostedEngine> engines);
+  void set_engines(core::ConfigureEngines configure, std::vector<ConfiguredEngine> engines);
   void hear(core::EnginesEvent event);
   void close();
 
@@ -108,7 +108,7 @@ class EngineHost::Impl : public std::enable_shared_from_this<EngineHost::Impl> {
 
  private:
   struct Entry {
-    HostedEngine hosted{};
+    ConfiguredEngine hosted{};
     core::EngineLife life{};
     std::unique_ptr<ExternalEngine> engine{};
     bool busy = false;                  ///< An operation other than stop() is under way.
@@ -208,8 +208,8 @@ void EngineHost::Impl::prepare() {
 }
 
 void EngineHost::Impl::set_engines(core::ConfigureEngines configure,
-                                   std::vector<HostedEngine> engines) {
-  for (HostedEngine& engine : engines) {
+                                   std::vector<ConfiguredEngine> engines) {
+  for (ConfiguredEngine& engine : engines) {
     const ModelId model = engine.model;
     engines_[model].hosted = std::move(engine);
   }
@@ -542,7 +542,8 @@ EngineHost::EngineHost(const asio::any_io_executor& executor,
 EngineHost::~EngineHost() {
   impl_->close();
 }
-void EngineHost::set_engines(core::ConfigureEngines configure, std::vector<HostedEngine> engines) {
+void EngineHost::set_engines(core::ConfigureEngines configure,
+                             std::vector<ConfiguredEngine> engines) {
   impl_->set_engines(std::move(configure), std::move(engines));
 }
 void EngineHost::carry_out(const core::LoadOn& order) {

@@ -20,7 +20,7 @@
 namespace heddle::external {
 
 /// An engine that EnginesCore knows by its id, as it is configured.
-struct HostedEngine {
+struct ConfiguredEngine {
   ModelId model{};
   std::string name{};  ///< The model's id, in the words of its users.
   /// Its device may be an accelerator: what it holds of that is asked of the driver, where there is
@@ -78,7 +78,7 @@ class EngineHost {
   /// ever, its configuration holds from its next start on. One that is missing is ended when the
   /// manager has it taken out.
   /// @param configure  The same engines, as the core is to know them.
-  void set_engines(core::ConfigureEngines configure, std::vector<HostedEngine> engines);
+  void set_engines(core::ConfigureEngines configure, std::vector<ConfiguredEngine> engines);
   void carry_out(const core::LoadOn& order);
   void carry_out(const core::EvictFrom& order);
   /// The answers to on_borrow.

@@ -101,7 +101,7 @@ class EngineHostTest : public testing::Test {
   Scratch scratch_{};
   boost::asio::io_context loop_{1};
   std::vector<std::unique_ptr<Scratch>> scratches_{};
-  std::vector<HostedEngine> hosted_{};
+  std::vector<ConfiguredEngine> hosted_{};
   core::ConfigureEngines configure_{};
   std::vector<core::EngineSaid> news_{};
   std::int64_t borrowed_ = 0;

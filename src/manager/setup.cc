@@ -285,9 +285,9 @@ core::ConfigureEngines engines_setup(const config::Config& config,
   return configure;
 }
 
-std::vector<external::HostedEngine> hosted_engines(const config::Config& config,
-                                                   const std::vector<ConfiguredModel>& models) {
-  std::vector<external::HostedEngine> engines;
+std::vector<external::ConfiguredEngine> hosted_engines(const config::Config& config,
+                                                       const std::vector<ConfiguredModel>& models) {
+  std::vector<external::ConfiguredEngine> engines;
   for (const ConfiguredModel& model : models) {
     if (model.external()) {
       const DeviceId device = engine_device(config, *model.config.engine);

@@ -36,7 +36,7 @@ Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t
 [[nodiscard]] core::ConfigureEngines engines_setup(const config::Config& config,
                                                    const std::vector<ConfiguredModel>& models);
 /// The same engines, for those who run them.
-[[nodiscard]] std::vector<external::HostedEngine> hosted_engines(
+[[nodiscard]] std::vector<external::ConfiguredEngine> hosted_engines(
     const config::Config& config, const std::vector<ConfiguredModel>& models);
 
 /// The models that are loaded when the server starts.
