@@ -9,17 +9,17 @@ namespace heddle::policy {
 
 using namespace std::chrono_literals;
 
-Lending choose_lenders(std::span<const IdleModel> idle,
+Lending choose_lenders(std::span<const LenderCandidate> idle,
                        std::int64_t lacking,
                        double waited,
                        std::int64_t sequences) {
-  std::vector<IdleModel> order(idle.begin(), idle.end());
-  std::sort(order.begin(), order.end(), [](const IdleModel& a, const IdleModel& b) {
+  std::vector<LenderCandidate> order(idle.begin(), idle.end());
+  std::sort(order.begin(), order.end(), [](const LenderCandidate& a, const LenderCandidate& b) {
     return std::tuple(a.worth / static_cast<double>(a.pages), a.last_used, a.model) <
            std::tuple(b.worth / static_cast<double>(b.pages), b.last_used, b.model);
   });
   Lending lending;
-  for (const IdleModel& lender : order) {
+  for (const LenderCandidate& lender : order) {
     if (lacking <= 0) {
       break;
     }

@@ -13,7 +13,7 @@
 namespace heddle::policy {
 
 /// An idle model of a device that could lend what it holds.
-struct IdleModel {
+struct LenderCandidate {
   ModelId model{};
   double worth = 0;        ///< What losing it is expected to cost [s], as policy/value.h has it.
   std::int64_t pages = 0;  ///< That its eviction frees; > 0.
@@ -34,7 +34,7 @@ struct Lending {
 /// is rented until the rent has cost as much as buying it. Models lend that are worth least for
 /// their pages, of equals the least recently used, until they make up `lacking` pages. `waited` is
 /// what `sequences` > 0 sequences have waited so far, in sum [s]. Pure; O(n log n).
-[[nodiscard]] Lending choose_lenders(std::span<const IdleModel> idle,
+[[nodiscard]] Lending choose_lenders(std::span<const LenderCandidate> idle,
                                      std::int64_t lacking,
                                      double waited,
                                      std::int64_t sequences);

@@ -14,9 +14,9 @@ constexpr ModelId kB{2};
 constexpr ModelId kC{3};
 
 TEST(Lending, ModelsLendThatAreWorthLeastForTheirPages) {
-  const std::vector<IdleModel> idle{{.model = kA, .worth = 2, .pages = 10},
-                                    {.model = kB, .worth = 1, .pages = 10},
-                                    {.model = kC, .worth = 1, .pages = 2}};
+  const std::vector<LenderCandidate> idle{{.model = kA, .worth = 2, .pages = 10},
+                                          {.model = kB, .worth = 1, .pages = 10},
+                                          {.model = kC, .worth = 1, .pages = 2}};
   const Lending lending = choose_lenders(idle, 15, 100, 1);
   EXPECT_EQ(lending.lenders, (std::vector{kB, kA}));
   EXPECT_DOUBLE_EQ(lending.paid, 3);
@@ -24,13 +24,13 @@ TEST(Lending, ModelsLendThatAreWorthLeastForTheirPages) {
 }
 
 TEST(Lending, OfEqualsTheLeastRecentlyUsedLends) {
-  const std::vector<IdleModel> idle{{.model = kA, .pages = 4, .last_used = Instant(2s)},
-                                    {.model = kB, .pages = 4, .last_used = Instant(1s)}};
+  const std::vector<LenderCandidate> idle{{.model = kA, .pages = 4, .last_used = Instant(2s)},
+                                          {.model = kB, .pages = 4, .last_used = Instant(1s)}};
   EXPECT_EQ(choose_lenders(idle, 1, 0, 1).lenders, std::vector{kB});
 }
 
 TEST(Lending, NoModelLendsBeforeItsWorthWasWaitedFor) {
-  const std::vector<IdleModel> idle{{.model = kA, .worth = 3, .pages = 4}};
+  const std::vector<LenderCandidate> idle{{.model = kA, .worth = 3, .pages = 4}};
   const Lending early = choose_lenders(idle, 1, 1, 4);
   EXPECT_TRUE(early.lenders.empty());
   EXPECT_EQ(early.next, Duration(500ms));
@@ -38,8 +38,8 @@ TEST(Lending, NoModelLendsBeforeItsWorthWasWaitedFor) {
 }
 
 TEST(Lending, WhatOneLenderWasPaidForIsNotPaidTwice) {
-  const std::vector<IdleModel> idle{{.model = kA, .worth = 2, .pages = 4},
-                                    {.model = kB, .worth = 3, .pages = 4}};
+  const std::vector<LenderCandidate> idle{{.model = kA, .worth = 2, .pages = 4},
+                                          {.model = kB, .worth = 3, .pages = 4}};
   const Lending lending = choose_lenders(idle, 8, 4, 1);
   EXPECT_EQ(lending.lenders, std::vector{kA});
   EXPECT_EQ(lending.next, Duration(1s));

@@ -20,9 +20,9 @@ constexpr std::int64_t kLoadsIdle = 5;
 
 /// The models of a device that could lend. None while one is being evicted: what that frees comes
 /// first.
-std::vector<policy::IdleModel> idle_models(const Parts& core, const DeviceState& device) {
+std::vector<policy::LenderCandidate> idle_models(const Parts& core, const DeviceState& device) {
   const State& state = core.state;
-  std::vector<policy::IdleModel> idle;
+  std::vector<policy::LenderCandidate> idle;
   const std::int64_t workspace = workspace_of(state, device, device.shortage.model);
   for (const auto& [id, instance] : device.instances) {
     const ModelId all = whole(state, id);
