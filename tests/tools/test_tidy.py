@@ -172,6 +172,14 @@ def test_the_numbers_of_public_methods_only_fall(checkout):
     assert "remove it" in said(classes, checkout({"src/base/x.h": class_of(25)}), PUBLIC_METHODS={"heddle::Big": 27})[0]
 
 
+def test_two_classes_of_one_name_are_found(checkout):
+    one, two = "namespace heddle::a {\nstruct Idle {\n  int x;\n};\n}\n", "namespace heddle::a {\nclass Idle {\n  int y;\n};\n}\n"
+    tree = checkout({"src/a/x.h": one, "src/a/y.h": two, "src/b/z.h": two.replace("::a", "::b")})
+    assert said(classes, tree) == ["src/a/y.h:2: heddle::a::Idle is defined in src/a/x.h as well"]
+    hidden = "namespace heddle::a {\nnamespace {\nstruct Idle {\n  int x;\n};\n}\n}\n"
+    assert said(classes, checkout({"src/a/x.h": one, "src/a/y.h": hidden, "src/a/z.h": "namespace heddle::a {\nclass Idle;\n}\n"})) == []
+
+
 # Calls
 
 HEAD = "namespace heddle {\nclass Queues;\nclass Views {\n public:\n  void look(Queues& queues);\n  int size() const;\n};\n}\n"
@@ -304,6 +312,39 @@ def test_a_listed_page_may_be_better_and_not_worse(checkout):
     assert said(prose, tree, PAGES={"docs/wide.md": (3, 0, 0)}) == []
     assert said(prose, tree, PAGES={"docs/wide.md": (2, 0, 0)}) == []
     assert len(said(prose, tree, PAGES={"docs/wide.md": (1, 0, 0)})) == 2
+
+
+# Words
+
+def test_words_are_found_however_they_are_written(checkout):
+    tree = checkout({"src/base/x.cc": "int foreign_pages;\nstruct KeepRecordings;\n// It makes\n// way, or makes way.\nconst char* s = \"an engine that is not ours\";\n",
+                     "docs/x.md": "A detour.\n", "web/x.mjs": "const stories = 1;\n"})
+    assert said(words, tree) == [
+        'docs/x.md:1: "detour": the glossary says peer-assisted load',
+        'src/base/x.cc:1: "foreign": the glossary says external',
+        'src/base/x.cc:2: "recordings": the glossary says CUDA graph',
+        'src/base/x.cc:4: "makes way": the glossary says victim; is evicted; is suspended',
+        'src/base/x.cc:5: "engine that is not ours": the glossary says external engine',
+        'web/x.mjs:1: "stories": the glossary says request trace',
+    ]
+
+
+def test_words_that_are_parts_of_others_are_no_findings(checkout):
+    assert said(words, checkout({"src/base/x.cc": "// History overlaps indeed; an execution is cut off.\nint foreigner, storyline;\n"})) == []
+
+
+def test_names_of_tests_and_old_names_keep_their_words(checkout):
+    tree = checkout({"src/base/x_test.cc": 'TEST(Stories, OfADetour) {}\nTEST_F(DetourTest, OfErrands) {}\njson.key("foreign");  // Old name.\n',
+                     "tests/test_x.py": "def test_detour():\n    pass\n", "bench/results/x.md": "A detour.\n"})
+    assert said(words, tree) == []
+
+
+def test_a_word_may_be_allowed_where_it_means_something_else(checkout):
+    tree = checkout({"src/gateway/tls.cc": "class Relay {};\n"})
+    assert len(said(words, tree)) == 1
+    assert said(words, tree, WORDS={("src/gateway/tls", "relay"): "of sockets"}) == []
+    assert said(words, tree, WORDS={("src/gateway/tls", "relay"): "", ("src/a", "relay"): ""}) == [
+        'tools/tidy/tables.py:1: WORDS allows "relay" in src/a, which does not say it']
 
 
 # The command

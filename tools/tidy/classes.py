@@ -1,4 +1,7 @@
-"""How many public methods a class has: a ratchet. Constructors, destructors and operators do not count."""
+"""How many public methods a class has: a ratchet. Constructors, destructors and operators do not count.
+
+And each class of a namespace is defined once: two of one name are one to the linker, whose functions for the one may be
+called for the other."""
 
 import collections
 
@@ -15,6 +18,17 @@ def findings(tree, tables):
         if count < number:
             present = f"{count}: lower its number" if count > limit else f"{count}: remove it from the table"
             yield "tools/tidy/tables.py", 1, f"PUBLIC_METHODS says {number} of {name}, which has {present}"
+    yield from defined_twice(tree)
+
+
+def defined_twice(tree):
+    """Classes of src/ outside of anonymous namespaces that two files define."""
+    first = {}
+    for tag in tree.tags:
+        if tag.path.startswith("src/") and tag.kind in {"class", "struct"} and tag.scope and not {"__anon"} & {part[:6] for part in tag.scope.split("::")}:
+            name = f"{tag.scope}::{tag.name}"
+            if first.setdefault(name, tag.path) != tag.path:
+                yield tag.path, tag.line, f"{name} is defined in {first[name]} as well"
 
 
 def counted(tree):
