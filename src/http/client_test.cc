@@ -1,8 +1,10 @@
 #include "http/client.h"
 
+#include <boost/asio/ssl.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/test_certificates.h"
 #include "http/test_server.h"
 
 namespace heddle::http {
@@ -125,6 +127,67 @@ TEST_F(HttpClientTest, ReplacesAKeptConnectionThatWasClosed) {
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(again->body, "b");
   EXPECT_EQ(server.connections, 2);
+}
+
+/// Asks a server whose certificate, for "localhost", vouches for itself.
+struct HttpsClientTest : testing::Test {
+  HttpsClientTest() {
+    tls.use_certificate_chain_file(files.certificate);
+    tls.use_private_key_file(files.key, asio::ssl::context::pem);
+    asio::co_spawn(loop, serve(), [](const std::exception_ptr&) {});
+  }
+  Result<Reply> ask(Access access, const std::string& host = "localhost") {
+    HttpAddress address{.host = host, .port = acceptor.local_endpoint().port(), .tls = true};
+    Client client(loop.get_executor(), std::move(address), {.access = std::move(access)});
+    return run(loop, client.exchange({.patience = 1min}));
+  }
+  asio::awaitable<void> serve() {
+    asio::ssl::stream<asio::ip::tcp::socket> stream(loop, tls);
+    co_await acceptor.async_accept(stream.lowest_layer(), asio::use_awaitable);
+    co_await stream.async_handshake(asio::ssl::stream_base::server, asio::use_awaitable);
+    std::array<char, 4096> buffer{};
+    co_await stream.async_read_some(asio::buffer(buffer), asio::use_awaitable);
+    const std::string answer = answer_of("safe");
+    co_await asio::async_write(stream, asio::buffer(answer), asio::use_awaitable);
+  }
+
+  test::CertificateFolder certificates{};
+  test::CertificateFiles files = certificates.write("server", 1);
+  asio::io_context loop{1};
+  asio::ssl::context tls{asio::ssl::context::tls_server};
+  asio::ip::tcp::acceptor acceptor{loop, {asio::ip::address_v4::loopback(), 0}};
+};
+
+TEST_F(HttpsClientTest, TrustsWhomItIsToldTo) {
+  const Result<Reply> answer = ask({.ca = files.certificate});
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->body, "safe");
+}
+
+TEST_F(HttpsClientTest, RefusesACertificateThatNobodyVouchesFor) {
+  const Result<Reply> answer = ask({});
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code, Code::kFailedPrecondition);
+  EXPECT_THAT(answer.error().message, HasSubstr("certificate"));
+}
+
+TEST_F(HttpsClientTest, RefusesACertificateOfAnotherHost) {
+  const Result<Reply> answer = ask({.ca = files.certificate}, "127.0.0.1");
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code, Code::kFailedPrecondition);
+}
+
+TEST_F(HttpsClientTest, AsksNobodyIfToldNotTo) {
+  const Result<Reply> answer = ask({.insecure = true}, "127.0.0.1");
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->body, "safe");
+}
+
+TEST_F(HttpsClientTest, SaysWhichFileOfCertificatesCannotBeRead) {
+  const Result<Reply> answer = ask({.ca = "/no/such.pem"});
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code, Code::kInvalidArgument);
+  EXPECT_THAT(answer.error().message, HasSubstr("/no/such.pem"));
 }
 
 }  // namespace
