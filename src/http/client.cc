@@ -158,7 +158,8 @@ class TlsConnection final : public ConnectionOver<beast::ssl_stream<beast::tcp_s
     const bool asked = SSL_get_verify_mode(stream_.native_handle()) != SSL_VERIFY_NONE;
     if (no_tls && asked && doubt != X509_V_OK) {
       co_return Error{.code = Code::kFailedPrecondition,
-                      .message = X509_verify_cert_error_string(doubt)};
+                      .message = std::string("certificate verify failed: ") +
+                                 X509_verify_cert_error_string(doubt)};
     }
     co_return no_tls ? Result<void>(failed(no_tls)) : Result<void>();
   }
@@ -298,7 +299,8 @@ class Client::Impl {
     return connection;
   }
 
-  [[nodiscard]] Message message_of(const Request& request) const {
+  /// Takes the body.
+  [[nodiscard]] Message message_of(Request& request) const {
     using beast::http::field;
     Message message;
     message.version(kHttp11);
@@ -317,7 +319,7 @@ class Client::Impl {
     if (!request.body.empty()) {
       message.set(field::content_type, "application/json");
     }
-    message.body() = request.body;
+    message.body() = std::move(request.body);
     message.prepare_payload();
     return message;
   }
