@@ -37,9 +37,8 @@ bool take_port(std::string_view& authority, std::uint16_t& port) {
   }
   const std::string_view digits = authority.substr(colon + 1);
   authority = authority.substr(0, colon);
-  const char* const end = digits.data() + digits.size();
-  const auto [at, failure] = std::from_chars(digits.data(), end, port);
-  return failure == std::errc() && at == end && port != 0;
+  const auto [at, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  return failure == std::errc() && at == digits.data() + digits.size() && port != 0;
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ std::optional<double> progress_in(const std::string& body) {
 Result<HttpAddress> parse_server_address(std::string_view text) {
   constexpr const char* kWanted =
       "; want a server's address: http://host:port or https://host:port";
-  const Result<HttpAddress> address =
+  Result<HttpAddress> address =
       parse_http_address(text, {.host = "127.0.0.1", .port = 8080, .http_port = 8080});
   if (!address) {
     return Error{.code = address.error().code, .message = address.error().message + kWanted};

@@ -30,9 +30,9 @@ double number_at(const Json& json, JsonPath path) {
 }
 
 const Json::Array& items_at(const Json& json, JsonPath path) {
-  static const Json::Array kNone;
+  static const Json::Array none;
   const auto* array = value_at<Json::Array>(json, path);
-  return array == nullptr ? kNone : *array;
+  return array == nullptr ? none : *array;
 }
 
 }  // namespace heddle::spec
