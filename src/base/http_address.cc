@@ -75,7 +75,7 @@ Result<HttpAddress> parse_http_address(std::string_view text, const HttpDefaults
     return invalid(text, "has an IPv6 address without brackets");
   }
   address.host = authority.empty() ? defaults.host : authority;
-  if (address.host.empty()) {
+  if (address.host.empty() || address.host.find_first_of("[]") != std::string::npos) {
     return invalid(text, "names no host");
   }
   return address;

@@ -35,6 +35,7 @@ TEST(HttpAddress, SaysWhatIsWrongWithATextThatIsNone) {
       {"host:65536", "names no port"},
       {"host:8x", "names no port"},
       {"::1:80", "without brackets"},
+      {"[[a]]", "names no host"},
       {"user@host", "has more than"},
       {"a b", "has more than"},
       {"host/v1?x=1", "has more than"},
