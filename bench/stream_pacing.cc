@@ -41,7 +41,7 @@ int main(int count, char** values) {
   const Duration gap(static_cast<std::int64_t>(1e9 / pace));
   TestEndpoint endpoint({.pace = gap, .tokens = kTokens});
   const RunOptions options{
-      .endpoint = parse_endpoint("127.0.0.1:" + std::to_string(endpoint.port()), "").value(),
+      .endpoint = {.port = endpoint.port(), .base_path = "/v1"},
       .models = {"m"},
       .duration = Duration(static_cast<std::int64_t>((seconds + stream_seconds) * 1e9)),
       .patience = 60s};

@@ -16,9 +16,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static bench::AnswerParser parser;  // One for a run, as in life.
   const bench::AnswerNews news = parser.parse(text);
   HEDDLE_CHECK(news.prompt_tokens.value_or(0) >= 0 && news.completion_tokens.value_or(0) >= 0);
-  const auto endpoint = bench::parse_endpoint(text, "key");
+  const auto endpoint = bench::parse_endpoint(text);
   if (endpoint) {
-    HEDDLE_CHECK(!endpoint->host.empty());
+    const auto again = bench::parse_endpoint(endpoint->url());
+    HEDDLE_CHECK(again && *again == *endpoint);
   } else {
     HEDDLE_CHECK(!endpoint.error().message.empty());
   }

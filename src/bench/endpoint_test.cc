@@ -16,16 +16,15 @@ TEST(Endpoint, IsReadFromWhatPeopleWrite) {
       {":9", "http://127.0.0.1:9/v1"},
   };
   for (const auto& [text, url] : cases) {
-    const Result<Endpoint> endpoint = parse_endpoint(text, "key");
+    const Result<HttpAddress> endpoint = parse_endpoint(text);
     ASSERT_TRUE(endpoint) << text;
     EXPECT_EQ(endpoint->url(), url);
-    EXPECT_EQ(endpoint->api_key, "key");
   }
 }
 
 TEST(Endpoint, AnythingElseIsRefused) {
   for (const char* text : {"host:", "host:x", "a b", "user@host", "http://h/v1?x=1", "ftp://h:1"}) {
-    EXPECT_FALSE(parse_endpoint(text, "")) << text;
+    EXPECT_FALSE(parse_endpoint(text)) << text;
   }
 }
 

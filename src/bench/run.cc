@@ -16,8 +16,8 @@
 #include "api/event_reader.h"
 #include "base/clock.h"
 #include "bench/answer_parser.h"
-#include "bench/http_client.h"
 #include "bench/prompts.h"
+#include "http/client.h"
 #include "spec/json_writer.h"
 
 namespace heddle::bench {
@@ -42,7 +42,7 @@ void rethrow(const std::exception_ptr& failure) {
 }
 
 /// What went wrong, in the server's own words where it says it in JSON.
-std::string refusal(AnswerParser& parser, const HttpReply& reply) {
+std::string refusal(AnswerParser& parser, const http::Reply& reply) {
   const std::string said = parser.parse(reply.body).error;
   return "status " + std::to_string(reply.status) + (said.empty() ? "" : ": " + said);
 }
@@ -56,7 +56,11 @@ class Runner {
       : options_(options),
         shots_(shots),
         show_(show),
-        client_(loop_, options.endpoint, options.patience),
+        client_(loop_.get_executor(),
+                options.endpoint,
+                {.access = {.api_key = options.api_key},
+                 .user_agent = "heddle-bench",
+                 .keep_alive = true}),
         prompts_(options.seed),
         results_(options.models, options.slo) {}
 
@@ -122,8 +126,8 @@ class Runner {
   }
 
   asio::awaitable<Result<WordSample>> sample(std::size_t model, std::int64_t words) {
-    std::string body = body_of(model, prompts_.words(words), 1, /*stream=*/false);
-    const Result<HttpReply> reply = co_await client_.post(path(), std::move(body), nullptr);
+    http::Request request = request_of(model, prompts_.words(words), 1, /*stream=*/false);
+    const Result<http::Reply> reply = co_await client_.exchange(std::move(request));
     if (!reply) {
       co_return reply.error();
     }
@@ -186,8 +190,9 @@ class Runner {
     api::EventReader events;
     std::int64_t pieces = 0;
     std::optional<std::int64_t> counted;
-    std::string body = body_of(shot.model, prompt_of(shot), shot.output_tokens, /*stream=*/true);
-    HttpClient::OnPart on_part = [&](std::string_view bytes) {
+    http::Request request =
+        request_of(shot.model, prompt_of(shot), shot.output_tokens, /*stream=*/true);
+    request.on_part = [&](std::string_view bytes) {
       const Duration now = elapsed();
       for (const std::string& event : events.push(bytes)) {
         const AnswerNews news = parser_.parse(event);
@@ -207,8 +212,7 @@ class Runner {
         counted = news.completion_tokens ? news.completion_tokens : counted;
       }
     };
-    const Result<HttpReply> reply =
-        co_await client_.post(path(), std::move(body), std::move(on_part));
+    const Result<http::Reply> reply = co_await client_.exchange(std::move(request));
     row.ended = elapsed();
     row.completion_tokens = counted.value_or(pieces);
     if (!reply) {
@@ -232,8 +236,14 @@ class Runner {
     }
   }
 
-  [[nodiscard]] std::string path() const {
-    return options_.api == Api::kChat ? "/chat/completions" : "/completions";
+  [[nodiscard]] http::Request request_of(std::size_t model,
+                                         const Prompt& prompt,
+                                         std::int64_t tokens,
+                                         bool stream) const {
+    return {.method = "POST",
+            .target = options_.api == Api::kChat ? "/chat/completions" : "/completions",
+            .body = body_of(model, prompt, tokens, stream),
+            .patience = options_.patience};
   }
 
   [[nodiscard]] Prompt prompt_of(const Shot& shot) {
@@ -284,7 +294,7 @@ class Runner {
   ShotSource& shots_;
   const std::function<void(const Progress&)>& show_;
   asio::io_context loop_{1};
-  HttpClient client_;
+  http::Client client_;
   PromptMaker prompts_;
   Results results_;
   AnswerParser parser_{};

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "base/http_address.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/time.h"
-#include "bench/endpoint.h"
 #include "bench/load.h"
 #include "bench/prompts.h"
 #include "bench/results.h"
@@ -18,7 +18,8 @@ namespace heddle::bench {
 enum class Api : std::uint8_t { kChat, kCompletions };
 
 struct RunOptions {
-  Endpoint endpoint{};
+  HttpAddress endpoint{};  ///< Of the API.
+  std::string api_key{};   ///< Empty for none.
   Api api = Api::kChat;
   std::vector<std::string> models{};  ///< Names, by the index of Shot::model.
   std::int64_t concurrency = 0;       ///< Closed loop: so many at once. 0: open, as shots are due.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bench/endpoint.h"
 #include "bench/test_endpoint.h"
 
 namespace heddle::bench {
@@ -14,7 +15,7 @@ using namespace std::chrono_literals;
 class RunTest : public testing::Test {
  protected:
   RunOptions options_for(std::uint16_t port) const {
-    return {.endpoint = parse_endpoint("127.0.0.1:" + std::to_string(port), "").value(),
+    return {.endpoint = parse_endpoint("127.0.0.1:" + std::to_string(port)).value(),
             .models = {"a", "b"},
             .requests = 40,
             .patience = 10s};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/descriptor_limit.h"
+#include "bench/endpoint.h"
 #include "bench/report.h"
 #include "bench/run.h"
 #include "cli/bench_command.h"
@@ -131,7 +132,7 @@ Result<std::unique_ptr<bench::ShotSource>> open_shots(const BenchOptions& option
 }
 
 Result<bench::RunOptions> run_options(const BenchOptions& options, const Mix& mix) {
-  Result<bench::Endpoint> endpoint = bench::parse_endpoint(options.url, options.api_key);
+  Result<HttpAddress> endpoint = bench::parse_endpoint(options.url);
   if (!endpoint) {
     return endpoint.error();
   }
@@ -143,6 +144,7 @@ Result<bench::RunOptions> run_options(const BenchOptions& options, const Mix& mi
   const bool endless = options.requests == 0 && options.duration == Duration{};
   bench::RunOptions run{
       .endpoint = std::move(*endpoint),
+      .api_key = options.api_key,
       .api = options.api == "chat" ? bench::Api::kChat : bench::Api::kCompletions,
       .models = mix.models,
       .concurrency = open_loop ? 0 : std::max<std::int64_t>(1, options.concurrency),

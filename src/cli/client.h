@@ -1,47 +1,25 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/http_address.h"
 #include "base/result.h"
+#include "http/client.h"
 
 namespace heddle::cli {
 
-/// What opens a server, and how it is known to be the one that is meant.
-struct ServerAccess {
-  std::string api_key{};  ///< Empty for none.
-  std::string
-      ca{};  ///< PEM file of who vouches for its certificate; empty: whom the system trusts.
-  bool insecure = false;  ///< Nobody needs to.
-};
-
-/// Where a server is, and what opens it.
-struct ServerAddress {
-  std::string host{};
-  std::string port{};
-  bool tls = false;
-  ServerAccess access{};
-
-  [[nodiscard]] std::string url() const;
-};
-
 /// Reads "http://host:port", "https://host:port", "host:port", "host" or ":port"; what is missing
 /// is 127.0.0.1 and 8080, or 443 with https.
-Result<ServerAddress> parse_server_address(std::string_view text, ServerAccess access);
-
-struct Reply {
-  int status = 0;
-  std::string body{};
-};
+Result<HttpAddress> parse_server_address(std::string_view text);
 
 /// Talks to a running server, one request at a time. Ctrl-C during a request ends that request.
 class Client {
  public:
-  explicit Client(ServerAddress address);
+  Client(HttpAddress address, http::Access access);
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -58,7 +36,7 @@ class Client {
 
   /// While further requests run, asks how far the loading of `model` is, several times a second,
   /// and calls `show` with a number from 0 to 1; with nothing once it is not loading.
-  void watch_loading(std::string model, std::function<void(std::optional<double>)> show);
+  void watch_loading(const std::string& model, std::function<void(std::optional<double>)> show);
 
  private:
   class Impl;

@@ -90,7 +90,6 @@ std::string joined(const std::vector<std::string>& words) {
 /// Shows how an engine was understood.
 void show(const config::ModelConfig& model) {
   const config::EngineConfig& engine = *model.engine;
-  const config::UpstreamUrl& to = engine.upstream;
   std::string how = config::join_command(engine.command);
   if (!engine.container.image.empty()) {
     how = engine.container.runtime + " run " + config::join_command(engine.container.options) +
@@ -107,10 +106,8 @@ void show(const config::ModelConfig& model) {
               engine.memory > 0 ? format_bytes(engine.memory).c_str() : "a share to be measured",
               engine.device.c_str());
   std::printf("  started by    %s\n", how.empty() ? "somebody else" : how.c_str());
-  std::printf("  listens at    http://%s:%d%s, ready when %s\n",
-              to.host.c_str(),
-              static_cast<int>(to.port),
-              to.base_path.c_str(),
+  std::printf("  listens at    %s, ready when %s\n",
+              engine.upstream.url().c_str(),
               engine.health_path.empty() ? "the port is open"
                                          : (engine.health_path + " answers 200").c_str());
   std::printf("  makes way by  %s\n", joined(levels).c_str());

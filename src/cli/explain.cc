@@ -4,16 +4,16 @@
 
 #include "base/units.h"
 #include "cli/client.h"
-#include "cli/json_view.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
+#include "spec/json_view.h"
 
 namespace heddle::cli {
 namespace {
 
 /// "12 s ago".
 std::string ago(const spec::Json& decision) {
-  const double ms = number(decision, {"age_ms"});
+  const double ms = spec::number_at(decision, {"age_ms"});
   return format_duration(Duration(static_cast<std::int64_t>(ms * 1e6))) + " ago";
 }
 
@@ -26,33 +26,34 @@ std::string rounded(double value) {
 void print_forecasts(const spec::Json& answer, const std::string& model) {
   std::vector<std::vector<std::string>> rows{
       {"MODEL", "NOW", "EXPECTED", "PEAK", "OFF BY", "WARM", "HIT", "ATTACH", "MISS"}};
-  for (const spec::Json& each : items(answer, {"models"})) {
-    if (!model.empty() && text(each, {"model"}) != model) {
+  for (const spec::Json& each : spec::items_at(answer, {"models"})) {
+    if (!model.empty() && spec::text_at(each, {"model"}) != model) {
       continue;
     }
-    const bool judged = number(each, {"error"}) > 0 || !text(each, {"error"}).empty();
-    rows.push_back({printable(text(each, {"model"})),
-                    text(each, {"in_system"}),
-                    rounded(number(each, {"expected_mean"})),
-                    rounded(number(each, {"expected_peak"})),
-                    judged ? rounded(100 * number(each, {"error"})) + " %" : "-",
-                    text(each, {"starts", "warm"}),
-                    text(each, {"starts", "hit"}),
-                    text(each, {"starts", "attach"}),
-                    text(each, {"starts", "miss"})});
+    const bool judged =
+        spec::number_at(each, {"error"}) > 0 || !spec::text_at(each, {"error"}).empty();
+    rows.push_back({printable(spec::text_at(each, {"model"})),
+                    spec::text_at(each, {"in_system"}),
+                    rounded(spec::number_at(each, {"expected_mean"})),
+                    rounded(spec::number_at(each, {"expected_peak"})),
+                    judged ? rounded(100 * spec::number_at(each, {"error"})) + " %" : "-",
+                    spec::text_at(each, {"starts", "warm"}),
+                    spec::text_at(each, {"starts", "hit"}),
+                    spec::text_at(each, {"starts", "attach"}),
+                    spec::text_at(each, {"starts", "miss"})});
   }
   std::fputs(format_table(rows).c_str(), stdout);
 }
 
 void print_decisions(const spec::Json& answer) {
   std::vector<std::vector<std::string>> rows{{"WHEN", "DECISION", "MODEL", "DEVICE", "FOR", "WHY"}};
-  for (const spec::Json& each : items(answer, {"decisions"})) {
+  for (const spec::Json& each : spec::items_at(answer, {"decisions"})) {
     rows.push_back({ago(each),
-                    text(each, {"decision"}),
-                    printable(text(each, {"model"})),
-                    text(each, {"device"}),
-                    printable(text(each, {"for"})),
-                    printable(text(each, {"why"}))});
+                    spec::text_at(each, {"decision"}),
+                    printable(spec::text_at(each, {"model"})),
+                    spec::text_at(each, {"device"}),
+                    printable(spec::text_at(each, {"for"})),
+                    printable(spec::text_at(each, {"why"}))});
   }
   if (rows.size() == 1) {
     std::puts("Nothing was decided yet.");
@@ -64,11 +65,11 @@ void print_decisions(const spec::Json& answer) {
 }  // namespace
 
 int explain(const ClientOptions& options, const std::string& model) {
-  const Result<ServerAddress> address = parse_server_address(options.url, options.access);
+  const Result<HttpAddress> address = parse_server_address(options.url);
   if (!address) {
     return fail(address.error());
   }
-  Client client(*address);
+  Client client(*address, options.access);
   const std::string path = "/api/decisions" + (model.empty() ? "" : "?model=" + model);
   const Result<std::string> decisions = client.get(path);
   if (!decisions) {

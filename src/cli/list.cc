@@ -1,18 +1,18 @@
 #include <cstdio>
 
 #include "cli/client.h"
-#include "cli/json_view.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
+#include "spec/json_view.h"
 
 namespace heddle::cli {
 
 int list(const ClientOptions& options) {
-  const Result<ServerAddress> address = parse_server_address(options.url, options.access);
+  const Result<HttpAddress> address = parse_server_address(options.url);
   if (!address) {
     return fail(address.error());
   }
-  Client client(*address);
+  Client client(*address, options.access);
   const Result<std::string> body = client.get("/v1/models");
   if (!body) {
     return fail(body.error());
@@ -26,12 +26,12 @@ int list(const ClientOptions& options) {
     return fail(models.error());
   }
   std::vector<std::vector<std::string>> rows{{"MODEL", "STATE", "DEVICE", "DESCRIPTION"}};
-  for (const spec::Json& model : items(*models, {"data"})) {
-    const std::string failure = text(model, {"status", "error"});
-    rows.push_back({printable(text(model, {"id"})),
-                    text(model, {"status", "value"}),
-                    text(model, {"status", "device"}),
-                    printable(failure.empty() ? text(model, {"description"}) : failure)});
+  for (const spec::Json& model : spec::items_at(*models, {"data"})) {
+    const std::string failure = spec::text_at(model, {"status", "error"});
+    rows.push_back({printable(spec::text_at(model, {"id"})),
+                    spec::text_at(model, {"status", "value"}),
+                    spec::text_at(model, {"status", "device"}),
+                    printable(failure.empty() ? spec::text_at(model, {"description"}) : failure)});
   }
   std::fputs(format_table(rows).c_str(), stdout);
   return 0;

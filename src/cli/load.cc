@@ -6,11 +6,11 @@
 namespace heddle::cli {
 
 int load(const ClientOptions& options, const std::string& model) {
-  const Result<ServerAddress> address = parse_server_address(options.url, options.access);
+  const Result<HttpAddress> address = parse_server_address(options.url);
   if (!address) {
     return fail(address.error());
   }
-  Client client(*address);
+  Client client(*address, options.access);
   if (stderr_is_terminal()) {
     client.watch_loading(model, [&model](std::optional<double> progress) {
       show_bar("loading " + printable(model), progress);

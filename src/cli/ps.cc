@@ -4,9 +4,9 @@
 
 #include "base/units.h"
 #include "cli/client.h"
-#include "cli/json_view.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
+#include "spec/json_view.h"
 
 namespace heddle::cli {
 
@@ -14,28 +14,28 @@ namespace {
 
 /// What a device's memory is used for: its pages by what they hold, in bytes.
 void print_pages(const spec::Json& device) {
-  const auto page = number(device, {"page_bytes"});
+  const auto page = spec::number_at(device, {"page_bytes"});
   const auto of = [&](std::initializer_list<const char*> kinds) {
     double pages = 0;
     for (const char* kind : kinds) {
-      pages += number(device, {"pages", kind, "held"});
+      pages += spec::number_at(device, {"pages", kind, "held"});
     }
     return format_bytes(static_cast<std::uint64_t>(pages * page));
   };
   std::printf(
       "%s: weights %s, KV %s, cached prefixes %s, overhead %s, free %s\n",
-      printable(text(device, {"name"})).c_str(),
+      printable(spec::text_at(device, {"name"})).c_str(),
       of({"weights_active", "weights_idle"}).c_str(),
       of({"kv_own"}).c_str(),
       of({"kv_cached"}).c_str(),
       of({"overhead"}).c_str(),
-      format_bytes(static_cast<std::uint64_t>(number(device, {"pages_free"}) * page)).c_str());
+      format_bytes(static_cast<std::uint64_t>(spec::number_at(device, {"pages_free"}) * page))
+          .c_str());
 }
 
 bool is_down(const spec::Json& device) {
-  const spec::Json* up = device.find("up");
-  const bool* told = up == nullptr ? nullptr : up->as<bool>();
-  return told != nullptr && !*told;
+  const bool* up = spec::value_at<bool>(device, {"up"});
+  return up != nullptr && !*up;
 }
 
 /// What the memory of devices is used for, and what programs that are not heddle's hold of GPUs.
@@ -46,17 +46,17 @@ void print_devices(Client& client) {
   if (!devices) {
     return;  // A server that does not tell has answered all the same.
   }
-  for (const spec::Json& device : items(*devices, {"devices"})) {
+  for (const spec::Json& device : spec::items_at(*devices, {"devices"})) {
     if (is_down(device)) {
       std::printf("%s: down, is being started; the log says why\n",
-                  printable(text(device, {"name"})).c_str());
-    } else if (number(device, {"page_bytes"}) > 0) {
+                  printable(spec::text_at(device, {"name"})).c_str());
+    } else if (spec::number_at(device, {"page_bytes"}) > 0) {
       print_pages(device);
     }
-    const auto bytes = static_cast<std::uint64_t>(number(device, {"others_bytes"}));
+    const auto bytes = static_cast<std::uint64_t>(spec::number_at(device, {"others_bytes"}));
     if (bytes > 0) {
       std::printf("%s: other programs hold %s of it\n",
-                  printable(text(device, {"name"})).c_str(),
+                  printable(spec::text_at(device, {"name"})).c_str(),
                   format_bytes(bytes).c_str());
     }
   }
@@ -65,11 +65,11 @@ void print_devices(Client& client) {
 }  // namespace
 
 int ps(const ClientOptions& options) {
-  const Result<ServerAddress> address = parse_server_address(options.url, options.access);
+  const Result<HttpAddress> address = parse_server_address(options.url);
   if (!address) {
     return fail(address.error());
   }
-  Client client(*address);
+  Client client(*address, options.access);
   const Result<std::string> body = client.get("/running");
   if (!body) {
     return fail(body.error());
@@ -84,13 +84,13 @@ int ps(const ClientOptions& options) {
   }
   std::vector<std::vector<std::string>> rows{
       {"MODEL", "STATE", "DEVICE", "WEIGHTS", "RUNNING", "WAITING"}};
-  for (const spec::Json& model : items(*running, {"running"})) {
-    rows.push_back({printable(text(model, {"model"})),
-                    text(model, {"residency"}),
-                    text(model, {"device"}),
-                    format_bytes(static_cast<std::uint64_t>(number(model, {"bytes"}))),
-                    text(model, {"requests_running"}),
-                    text(model, {"requests_waiting"})});
+  for (const spec::Json& model : spec::items_at(*running, {"running"})) {
+    rows.push_back({printable(spec::text_at(model, {"model"})),
+                    spec::text_at(model, {"residency"}),
+                    spec::text_at(model, {"device"}),
+                    format_bytes(static_cast<std::uint64_t>(spec::number_at(model, {"bytes"}))),
+                    spec::text_at(model, {"requests_running"}),
+                    spec::text_at(model, {"requests_waiting"})});
   }
   std::fputs(format_table(rows).c_str(), stdout);
   print_devices(client);

@@ -3,9 +3,9 @@
 #include <string>
 
 #include "cli/client.h"
-#include "cli/json_view.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
+#include "spec/json_view.h"
 #include "spec/json_writer.h"
 
 namespace heddle::cli {
@@ -30,12 +30,12 @@ class Chat {
             failed = event.error();
             return;
           }
-          const std::string error = text(*event, {"error", "message"});
+          const std::string error = spec::text_at(*event, {"error", "message"});
           if (!error.empty()) {
             failed = Error{.code = Code::kUnavailable, .message = error};
           }
-          for (const spec::Json& choice : items(*event, {"choices"})) {
-            const std::string piece = text(choice, {"delta", "content"});
+          for (const spec::Json& choice : spec::items_at(*event, {"choices"})) {
+            const std::string piece = spec::text_at(choice, {"delta", "content"});
             answer += piece;
             std::fputs(printable(piece).c_str(), stdout);
             std::fflush(stdout);
@@ -99,11 +99,11 @@ int converse(Chat& chat) {
 }  // namespace
 
 int run(const ClientOptions& options, const std::string& model, const std::string& prompt) {
-  const Result<ServerAddress> address = parse_server_address(options.url, options.access);
+  const Result<HttpAddress> address = parse_server_address(options.url);
   if (!address) {
     return fail(address.error());
   }
-  Client client(*address);
+  Client client(*address, options.access);
   if (stderr_is_terminal()) {
     client.watch_loading(model, [&model](std::optional<double> progress) {
       show_bar("loading " + printable(model), progress);

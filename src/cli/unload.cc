@@ -6,11 +6,11 @@
 namespace heddle::cli {
 
 int unload(const ClientOptions& options, const std::string& model) {
-  const Result<ServerAddress> address = parse_server_address(options.url, options.access);
+  const Result<HttpAddress> address = parse_server_address(options.url);
   if (!address) {
     return fail(address.error());
   }
-  Client client(*address);
+  Client client(*address, options.access);
   spec::JsonWriter body;
   body.begin_object().key("model").string(model).end_object();
   const Result<std::string> done = client.post("/models/unload", body.text());

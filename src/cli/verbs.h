@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/client.h"
+#include "http/client.h"
 
 /// What `heddle VERB` does. Each function is one verb; it writes to stdout and stderr and returns
 /// the exit status: 0, or 1 when it failed and said why.
@@ -12,7 +12,7 @@ namespace heddle::cli {
 /// Of verbs that talk to a server.
 struct ClientOptions {
   std::string url = "127.0.0.1:8080";
-  ServerAccess access{};
+  http::Access access{};
   bool json = false;  ///< Print what the server said instead of a table.
 };
 

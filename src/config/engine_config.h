@@ -5,20 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/http_address.h"
 #include "base/time.h"
 #include "spec/engine.h"
 
 namespace heddle::config {
 
 using namespace std::chrono_literals;
-
-/// Where requests to an engine go.
-struct UpstreamUrl {
-  std::string host = "127.0.0.1";
-  std::uint16_t port = 0;
-  std::string base_path{};  ///< Empty or "/x", without a last slash.
-  friend bool operator==(const UpstreamUrl&, const UpstreamUrl&) = default;
-};
 
 /// An image that podman (or docker) runs, instead of a command.
 struct ContainerConfig {
@@ -55,7 +48,7 @@ struct EngineConfig {
   std::vector<std::string> stop_command{};                 ///< Run to end it; empty: SIGTERM.
   std::vector<std::pair<std::string, std::string>> env{};  ///< Added to heddle's own.
   std::string directory{};                                 ///< It is started in.
-  UpstreamUrl upstream{};
+  HttpAddress upstream{};                                  ///< Where it listens, without TLS.
   /// Answers 200 when it is ready; empty: that the port is open is enough.
   std::string health_path = "/health";
   std::string served_name{};  ///< `model` of forwarded requests; empty: as the client wrote it.

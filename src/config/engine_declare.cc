@@ -122,7 +122,7 @@ void declare_address(Fields& f,
   f.text({"proxy", "Where it listens; http://127.0.0.1:${PORT} when absent."}, proxy);
   const auto port = settings.ports.find(id);
   if (!proxy.empty()) {
-    const Result<UpstreamUrl> url = parse_upstream(proxy);
+    const Result<HttpAddress> url = parse_upstream(proxy);
     if (url) {
       engine.upstream = *url;
     } else {

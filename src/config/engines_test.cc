@@ -73,7 +73,7 @@ hooks: {on_startup: {preload: ["big:low", ghost]}}
   EXPECT_EQ(big.directory, "/etc/heddle");
   EXPECT_THAT(big.stop_command, ElementsAre("/etc/stop", "${PID}", "5800"));
   EXPECT_THAT(big.env, ElementsAre(Pair("A", "1"), Pair("B", "x=y")));
-  EXPECT_EQ(big.upstream, (UpstreamUrl{.port = 5800}));
+  EXPECT_EQ(big.upstream, (HttpAddress{.port = 5800}));
   EXPECT_EQ(big.health_path, "/ready");
   EXPECT_EQ(big.served_name, "org/big");
   EXPECT_EQ(big.start_timeout, 500s);
@@ -195,7 +195,7 @@ models:
   EXPECT_EQ(inside.directory, "/etc/heddle/work");
   const EngineConfig& away = engine(config, "away");
   EXPECT_THAT(away.command, IsEmpty());
-  EXPECT_EQ(away.upstream, (UpstreamUrl{.host = "box", .port = 1234, .base_path = "/v2"}));
+  EXPECT_EQ(away.upstream, (HttpAddress{.host = "box", .port = 1234, .base_path = "/v2"}));
   EXPECT_THAT(away.suspend, ElementsAre(SuspendLevel::kSleep, SuspendLevel::kStop));
 }
 

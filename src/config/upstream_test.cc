@@ -7,8 +7,8 @@ namespace heddle::config {
 namespace {
 
 TEST(Upstream, ParsesTheUsualForms) {
-  const auto expect = [](std::string_view text, const UpstreamUrl& url) {
-    const Result<UpstreamUrl> parsed = parse_upstream(text);
+  const auto expect = [](std::string_view text, const HttpAddress& url) {
+    const Result<HttpAddress> parsed = parse_upstream(text);
     ASSERT_TRUE(parsed) << text;
     EXPECT_EQ(*parsed, url) << text;
   };

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/http_address.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/time.h"
@@ -112,14 +113,6 @@ struct ExternalRequest {
   std::optional<DeviceId> device{};  ///< Of the engine it was forwarded to last.
 };
 
-/// Where an engine listens.
-struct EngineAddress {
-  std::string host{};  ///< Name or numeric address.
-  std::uint16_t port = 0;
-  std::string base_path{};  ///< Before the paths of requests; empty or "/x", without a last slash.
-  friend bool operator==(const EngineAddress&, const EngineAddress&) = default;
-};
-
 /// Where the news of an external request go; called on the loop thread only, also from within calls
 /// to Serving, which they do not call back.
 class ExternalSink {
@@ -128,7 +121,7 @@ class ExternalSink {
   /// It waits for its engine, which was started or resumed `since` ago.
   virtual void on_waiting(Duration since) = 0;
   /// The engine runs: forward the request now. Called again after retry_external() or on_lost().
-  virtual void on_ready(const EngineAddress& address) = 0;
+  virtual void on_ready(const HttpAddress& address) = 0;
   /// The engine has died with the request. on_ready follows unless the exchange was finished.
   virtual void on_lost(const Error& error) = 0;
   /// The request failed; nothing follows.

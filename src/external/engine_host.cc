@@ -91,10 +91,10 @@ class EngineHost::Impl : public std::enable_shared_from_this<EngineHost::Impl> {
     }
     return all;
   }
-  [[nodiscard]] std::optional<core::EngineAddress> address(ModelId model) const {
+  [[nodiscard]] std::optional<HttpAddress> address(ModelId model) const {
     const auto found = engines_.find(model);
     return found == engines_.end() ? std::nullopt
-                                   : std::optional(address_of(found->second.hosted.config));
+                                   : std::optional(found->second.hosted.config.upstream);
   }
   [[nodiscard]] std::optional<Passage> last_passage(ModelId model) const {
     const auto found = engines_.find(model);
@@ -573,7 +573,7 @@ std::vector<std::string> EngineHost::troubles() const {
 std::optional<ledger::PoolUsage> EngineHost::usage(DeviceId device) const {
   return impl_->core().usage(device);
 }
-std::optional<core::EngineAddress> EngineHost::address(ModelId model) const {
+std::optional<HttpAddress> EngineHost::address(ModelId model) const {
   return impl_->address(model);
 }
 std::optional<Passage> EngineHost::last_passage(ModelId model) const {

@@ -94,7 +94,7 @@ class EngineHost {
   [[nodiscard]] std::vector<std::string> troubles() const;
   [[nodiscard]] std::optional<ledger::PoolUsage> usage(DeviceId device) const;
   /// Where a configured engine listens when it runs.
-  [[nodiscard]] std::optional<core::EngineAddress> address(ModelId model) const;
+  [[nodiscard]] std::optional<HttpAddress> address(ModelId model) const;
   /// Nothing where it never came in or went out.
   [[nodiscard]] std::optional<Passage> last_passage(ModelId model) const;
   /// Of the life that runs; for tests and for people.

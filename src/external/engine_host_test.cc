@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "external/http_call.h"
 #include "external/test_engine.h"
+#include "http/client.h"
 
 #include <signal.h>
 
@@ -258,11 +258,14 @@ TEST_F(EngineHostTest, NoticesThatOneGrows) {
   ASSERT_TRUE(await(kAlpha, EngineNews::kServing).has_value());
   const std::int64_t before = status(kAlpha).held_pages;
   // Behind our back: the look at running engines must find it.
-  const core::EngineAddress address = *host_->address(kAlpha);
+  const HttpAddress address = *host_->address(kAlpha);
   ASSERT_TRUE(
-      run(loop_, http_call(address, {.method = "POST", .target = "/sleep"}, 1min)).has_value());
+      run(loop_, http::exchange(address, {.method = "POST", .target = "/sleep", .patience = 1min}))
+          .has_value());
   ASSERT_TRUE(
-      run(loop_, http_call(address, {.method = "POST", .target = "/wake_up"}, 1min)).has_value());
+      run(loop_,
+          http::exchange(address, {.method = "POST", .target = "/wake_up", .patience = 1min}))
+          .has_value());
   EXPECT_TRUE(run_until(loop_, [&] { return status(kAlpha).held_pages >= before + 140; }));
 }
 

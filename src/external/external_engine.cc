@@ -38,12 +38,6 @@ constexpr Duration kLookForDeath = 10ms;
 
 }  // namespace
 
-core::EngineAddress address_of(const config::EngineConfig& config) {
-  return {.host = config.upstream.host,
-          .port = config.upstream.port,
-          .base_path = config.upstream.base_path};
-}
-
 class ExternalEngine::Impl : public std::enable_shared_from_this<ExternalEngine::Impl> {
  public:
   Impl(const asio::any_io_executor& executor,
@@ -56,7 +50,7 @@ class ExternalEngine::Impl : public std::enable_shared_from_this<ExternalEngine:
         config_(std::move(config)),
         on_accelerator_(on_accelerator),
         tools_(std::move(tools)),
-        address_(address_of(config_)),
+        address_(config_.upstream),
         probe_(address_, config_.kind, config_.served_name.empty() ? model_ : config_.served_name) {
     body_ = make_body(executor,
                       {.model = model_,
@@ -122,7 +116,7 @@ class ExternalEngine::Impl : public std::enable_shared_from_this<ExternalEngine:
   config::EngineConfig config_;
   bool on_accelerator_;
   EngineTools tools_;
-  core::EngineAddress address_;
+  HttpAddress address_;
   Probe probe_;
   std::unique_ptr<EngineBody> body_{};
   bool over_ = false;  ///< It is being ended, or was.

@@ -12,7 +12,6 @@
 
 #include "base/result.h"
 #include "config/engine_config.h"
-#include "core/serving.h"
 #include "external/blocking_pool.h"
 #include "external/device_checkpoint.h"
 #include "external/memory_meter.h"
@@ -93,8 +92,5 @@ class ExternalEngine {
   class Impl;
   std::shared_ptr<Impl> impl_;
 };
-
-/// Where a configured engine listens.
-[[nodiscard]] core::EngineAddress address_of(const config::EngineConfig& config);
 
 }  // namespace heddle::external

@@ -9,7 +9,7 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include "base/clock.h"
-#include "external/http_call.h"
+#include "http/client.h"
 
 namespace heddle::external {
 
@@ -26,20 +26,16 @@ constexpr Duration kUnknownPathPatience = 5s;
 constexpr int kOk = 200;
 constexpr int kNotFound = 404;
 
-std::string place(const core::EngineAddress& address) {
-  return address.host + ":" + std::to_string(address.port);
-}
-
 }  // namespace
 
-asio::awaitable<Result<void>> await_healthy(core::EngineAddress address,
+asio::awaitable<Result<void>> await_healthy(HttpAddress address,
                                             std::string path,
                                             Duration patience,
                                             std::function<std::optional<Error>()> died) {
   const Instant deadline = steady_now() + patience;
   asio::steady_timer timer(co_await asio::this_coro::executor);
   std::optional<Instant> unknown_since;
-  std::string last = "nobody listens at " + place(address);
+  std::string last = "nobody listens at " + address.authority();
   for (Duration pause = kFirstPause;; pause = std::min(pause * 3 / 2, kLongestPause)) {
     if (const std::optional<Error> end = died()) {
       co_return *end;
@@ -52,14 +48,13 @@ asio::awaitable<Result<void>> await_healthy(core::EngineAddress address,
     }
     const Duration left = std::min<Duration>(kAnswerPatience, deadline - now);
     if (path.empty()) {
-      const bool open = co_await port_open(address, left);
+      const bool open = co_await http::port_open(address, left);
       if (open) {
         co_return Result<void>();
       }
     } else {
-      HttpCall call;
-      call.target = path;
-      const Result<HttpAnswer> answer = co_await http_call(address, std::move(call), left);
+      http::Request request{.target = path, .patience = left};
+      const Result<http::Reply> answer = co_await http::exchange(address, std::move(request));
       if (answer && answer->status == kOk) {
         co_return Result<void>();
       }
@@ -69,7 +64,7 @@ asio::awaitable<Result<void>> await_healthy(core::EngineAddress address,
       unknown_since = unknown ? unknown_since.value_or(now) : std::optional<Instant>();
       if (unknown && now - *unknown_since >= kUnknownPathPatience) {
         co_return Error{Code::kNotFound,
-                        "the engine listens at " + place(address) + " but has no " + path +
+                        "the engine listens at " + address.authority() + " but has no " + path +
                             "; set the model's health_path to a path that answers 200 when it is "
                             "ready, or to none"};
       }
@@ -79,16 +74,14 @@ asio::awaitable<Result<void>> await_healthy(core::EngineAddress address,
   }
 }
 
-asio::awaitable<bool> gives_answer(core::EngineAddress address,
-                                   std::string path,
-                                   Duration patience) {
+asio::awaitable<bool> gives_answer(HttpAddress address, std::string path, Duration patience) {
   if (path.empty()) {
-    const bool open = co_await port_open(address, patience);
+    const bool open = co_await http::port_open(address, patience);
     co_return open;
   }
-  HttpCall call;
-  call.target = path;
-  const Result<HttpAnswer> answer = co_await http_call(address, std::move(call), patience);
+  http::Request request{.target = std::move(path), .patience = patience};
+  const Result<http::Reply> answer =
+      co_await http::exchange(std::move(address), std::move(request));
   co_return answer.has_value();
 }
 

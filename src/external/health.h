@@ -6,9 +6,9 @@
 
 #include <boost/asio/awaitable.hpp>
 
+#include "base/http_address.h"
 #include "base/result.h"
 #include "base/time.h"
-#include "core/serving.h"
 
 namespace heddle::external {
 
@@ -17,13 +17,13 @@ namespace heddle::external {
 /// kUnavailable, with died()'s words; kNotFound where the engine has had no such path for five
 /// seconds, although it listens; kDeadlineExceeded after `patience`, with the last that was heard.
 [[nodiscard]] boost::asio::awaitable<Result<void>> await_healthy(
-    core::EngineAddress address,
+    HttpAddress address,
     std::string path,
     Duration patience,
     std::function<std::optional<Error>()> died);
 
 /// Whether an engine gives any answer at `path`, or, where that is empty, listens.
-[[nodiscard]] boost::asio::awaitable<bool> gives_answer(core::EngineAddress address,
+[[nodiscard]] boost::asio::awaitable<bool> gives_answer(HttpAddress address,
                                                         std::string path,
                                                         Duration patience);
 

@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "external/http_call.h"
-#include "spec/json.h"
+#include "http/client.h"
+#include "spec/json_view.h"
 #include "spec/json_writer.h"
 
 namespace heddle::external {
@@ -47,8 +47,7 @@ std::string request_body(EngineKind kind, const std::string& model, bool chat, i
 std::string text_of(const spec::Json& object) {
   std::string all;
   for (const char* key : {"reasoning_content", "reasoning", "content", "text"}) {
-    const spec::Json* part = object.find(key);
-    const std::string* text = part == nullptr ? nullptr : part->as<std::string>();
+    const auto* text = spec::value_at<std::string>(object, {key});
     all += text == nullptr ? "" : *text;
   }
   return all;
@@ -61,12 +60,11 @@ std::optional<std::string> answer_text(const std::string& body) {
   if (!json) {
     return std::nullopt;
   }
-  const spec::Json* list = json->find("choices");
-  const auto* choices = list == nullptr ? nullptr : list->as<spec::Json::Array>();
-  if (choices == nullptr || choices->empty()) {
+  const spec::Json::Array& choices = spec::items_at(*json, {"choices"});
+  if (choices.empty()) {
     return std::nullopt;
   }
-  const spec::Json& choice = choices->front();
+  const spec::Json& choice = choices.front();
   const spec::Json* message = choice.find("message");
   if (message == nullptr && choice.find("text") == nullptr) {
     return std::nullopt;
@@ -74,17 +72,18 @@ std::optional<std::string> answer_text(const std::string& body) {
   return text_of(message == nullptr ? choice : *message);
 }
 
-Probe::Probe(core::EngineAddress address, EngineKind kind, std::string model)
+Probe::Probe(HttpAddress address, EngineKind kind, std::string model)
     : address_(std::move(address)), kind_(kind), model_(std::move(model)) {}
 
 asio::awaitable<Result<Probe::Answer>> Probe::ask(bool chat,
                                                   int max_tokens,
                                                   Duration patience) const {
-  HttpCall call{.method = "POST",
-                .target = chat ? "/v1/chat/completions" : "/v1/completions",
-                .body = request_body(kind_, model_, chat, max_tokens)};
-  const std::string target = call.target;
-  const Result<HttpAnswer> answer = co_await http_call(address_, std::move(call), patience);
+  const std::string target = chat ? "/v1/chat/completions" : "/v1/completions";
+  http::Request request{.method = "POST",
+                        .target = target,
+                        .body = request_body(kind_, model_, chat, max_tokens),
+                        .patience = patience};
+  const Result<http::Reply> answer = co_await http::exchange(address_, std::move(request));
   if (!answer) {
     co_return answer.error();
   }

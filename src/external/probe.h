@@ -5,9 +5,9 @@
 
 #include <boost/asio/awaitable.hpp>
 
+#include "base/http_address.h"
 #include "base/result.h"
 #include "base/time.h"
-#include "core/serving.h"
 #include "spec/engine.h"
 
 namespace heddle::external {
@@ -19,7 +19,7 @@ class Probe {
  public:
   /// @param kind   Whose ways of saying how long an answer has to be it understands.
   /// @param model  As the engine calls it.
-  Probe(core::EngineAddress address, spec::EngineKind kind, std::string model);
+  Probe(HttpAddress address, spec::EngineKind kind, std::string model);
 
   /// Asks twice, when the engine was started. If both answers agree, again() expects the same; if
   /// not, it expects some answer. An engine that answers neither (embeddings, or a dialect of its
@@ -47,7 +47,7 @@ class Probe {
   };
   boost::asio::awaitable<Result<Answer>> ask(bool chat, int max_tokens, Duration patience) const;
 
-  core::EngineAddress address_;
+  HttpAddress address_;
   spec::EngineKind kind_;
   std::string model_;
   Expectation expectation_ = Expectation::kNothing;

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "external/health.h"
-#include "external/http_call.h"
 #include "external/test_engine.h"
+#include "http/client.h"
 
 namespace heddle::external {
 namespace {
@@ -25,7 +25,7 @@ struct Probed : RunningEngine {
   Result<void> again_briefly() { return run(loop, probe.again_briefly(1min)); }
 
   std::string get(const std::string& path) {
-    const auto answer = run(loop, http_call(address, {.target = path}, 1min));
+    const auto answer = run(loop, http::exchange(address, {.target = path, .patience = 1min}));
     HEDDLE_CHECK(answer.has_value());
     return answer->body;
   }

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "spec/json.h"
+#include "spec/json_view.h"
 
 namespace heddle::external {
 
@@ -29,21 +29,20 @@ Error without(EngineKind kind, SuspendLevel level) {
 
 SleepCall post(std::string_view phase, std::string target, std::string body = {}) {
   return {.phase = phase,
-          .call = {.method = "POST", .target = std::move(target), .body = std::move(body)}};
+          .request = {.method = "POST", .target = std::move(target), .body = std::move(body)}};
 }
 
 /// Whether an answer of status 200 says that nothing was done: `{"success": false}`.
-bool denies(const HttpAnswer& answer) {
+bool denies(const http::Reply& answer) {
   if (!answer.body.starts_with('{')) {
     return false;
   }
   const Result<spec::Json> json = spec::parse_json(answer.body, "answer");
-  const spec::Json* success = json ? json->find("success") : nullptr;
-  const bool* done = success == nullptr ? nullptr : success->as<bool>();
+  const bool* done = json ? spec::value_at<bool>(*json, {"success"}) : nullptr;
   return done != nullptr && !*done;
 }
 
-asio::awaitable<Result<void>> make(core::EngineAddress address,
+asio::awaitable<Result<void>> make(HttpAddress address,
                                    EngineKind kind,
                                    Result<std::vector<SleepCall>> calls,
                                    Duration patience,
@@ -54,25 +53,25 @@ asio::awaitable<Result<void>> make(core::EngineAddress address,
   const Instant deadline = steady_now() + patience;
   timer.skip();
   for (const SleepCall& each : *calls) {
-    const Result<HttpAnswer> answer =
-        co_await http_call(address, each.call, deadline - steady_now());
+    http::Request request = each.request;
+    request.patience = deadline - steady_now();
+    const Result<http::Reply> answer = co_await http::exchange(address, std::move(request));
     timer.note(each.phase);
     if (!answer) {
-      co_return Error{answer.error().code, each.call.target + ": " + answer.error().message};
+      co_return answer.error();
     }
+    const std::string what = each.request.method + " " + each.request.target;
     constexpr int kOk = 200;
     constexpr int kNotFound = 404;
     if (answer->status != kOk) {
-      std::string text = each.call.method + " " + each.call.target + ": status " +
-                         std::to_string(answer->status) + " instead of 200";
+      std::string text = what + ": status " + std::to_string(answer->status) + " instead of 200";
       if (answer->status == kNotFound) {
         text += "; " + advice(kind);
       }
       co_return Error{Code::kUnavailable, text};
     }
     if (denies(*answer)) {
-      co_return Error{Code::kUnavailable,
-                      each.call.method + " " + each.call.target + ": it says that it did not"};
+      co_return Error{Code::kUnavailable, what + ": it says that it did not"};
     }
   }
   co_return Result<void>();
@@ -107,7 +106,7 @@ Result<std::vector<SleepCall>> wake_calls(EngineKind kind, SuspendLevel level) {
   return without(kind, level);
 }
 
-asio::awaitable<Result<void>> put_to_sleep(core::EngineAddress address,
+asio::awaitable<Result<void>> put_to_sleep(HttpAddress address,
                                            EngineKind kind,
                                            SuspendLevel level,
                                            Duration patience,
@@ -115,7 +114,7 @@ asio::awaitable<Result<void>> put_to_sleep(core::EngineAddress address,
   return make(std::move(address), kind, sleep_calls(kind, level), patience, timer);
 }
 
-asio::awaitable<Result<void>> wake_up(core::EngineAddress address,
+asio::awaitable<Result<void>> wake_up(HttpAddress address,
                                       EngineKind kind,
                                       SuspendLevel level,
                                       Duration patience,

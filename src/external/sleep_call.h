@@ -5,11 +5,11 @@
 
 #include <boost/asio/awaitable.hpp>
 
+#include "base/http_address.h"
 #include "base/result.h"
 #include "base/time.h"
-#include "core/serving.h"
-#include "external/http_call.h"
 #include "external/phase_timer.h"
+#include "http/client.h"
 #include "spec/engine.h"
 
 namespace heddle::external {
@@ -17,7 +17,7 @@ namespace heddle::external {
 /// One of the calls by which an engine is put to sleep or woken.
 struct SleepCall {
   std::string_view phase;  ///< What it does, in a word: "reload".
-  HttpCall call{};
+  http::Request request{};
 };
 
 /// What engines of a kind are called with to sleep by `level`, or to wake from it, in this order.
@@ -41,12 +41,12 @@ struct SleepCall {
 /// calls after it are not made. An engine that sleeps takes no notice of a call to
 /// sleep deeper, and answers 200: it has to be woken before.
 /// @param patience  For all of them together.
-[[nodiscard]] boost::asio::awaitable<Result<void>> put_to_sleep(core::EngineAddress address,
+[[nodiscard]] boost::asio::awaitable<Result<void>> put_to_sleep(HttpAddress address,
                                                                 spec::EngineKind kind,
                                                                 spec::SuspendLevel level,
                                                                 Duration patience,
                                                                 PhaseTimer& timer);
-[[nodiscard]] boost::asio::awaitable<Result<void>> wake_up(core::EngineAddress address,
+[[nodiscard]] boost::asio::awaitable<Result<void>> wake_up(HttpAddress address,
                                                            spec::EngineKind kind,
                                                            spec::SuspendLevel level,
                                                            Duration patience,

@@ -23,9 +23,7 @@ struct Ready : RunningEngine {
             .has_value());
   }
   std::string calls() {
-    HttpCall call;
-    call.target = "/calls";
-    return run(loop, http_call(address, call, 1min))->body;
+    return run(loop, http::exchange(address, {.target = "/calls", .patience = 1min}))->body;
   }
 };
 

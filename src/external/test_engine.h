@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -11,17 +10,14 @@
 #include <utility>
 #include <vector>
 
-#include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "config/engine_config.h"
-#include "core/serving.h"
 #include "external/engine_body.h"
 #include "external/proc.h"
+#include "http/test_server.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -29,32 +25,9 @@
 namespace heddle::external {
 
 using namespace std::chrono_literals;
-
-/// Runs the loop until the coroutine has ended.
-inline void run(boost::asio::io_context& loop, boost::asio::awaitable<void> work) {
-  bool over = false;
-  boost::asio::co_spawn(loop, std::move(work), [&](std::exception_ptr error) {
-    HEDDLE_CHECK(error == nullptr);
-    over = true;
-  });
-  while (!over) {
-    loop.restart();
-    loop.run_one();
-  }
-}
-
-template <class T>
-boost::asio::awaitable<void> keep(boost::asio::awaitable<T> work, std::optional<T>& result) {
-  result = co_await std::move(work);
-}
-
-/// Likewise, and returns what it returned.
-template <class T>
-T run(boost::asio::io_context& loop, boost::asio::awaitable<T> work) {
-  std::optional<T> result;
-  run(loop, keep(std::move(work), result));
-  return std::move(*result);
-}
+using http::free_port;
+using http::keep;
+using http::run;
 
 /// Runs the loop until `done`, for a minute at most; whether it is.
 inline bool run_until(boost::asio::io_context& loop, const std::function<bool()>& done) {
@@ -84,13 +57,6 @@ inline bool runs(pid_t pid) {
 /// Neither there nor a zombie.
 inline bool gone(pid_t pid) {
   return comes_true([pid] { return !runs(pid); });  // What was killed ends in its own time.
-}
-
-/// A port that nobody listened at a moment ago.
-inline std::uint16_t free_port() {
-  boost::asio::io_context loop;
-  const boost::asio::ip::tcp::acceptor acceptor(loop, {boost::asio::ip::address_v4::loopback(), 0});
-  return acceptor.local_endpoint().port();
 }
 
 /// A directory that goes with the object.
@@ -152,7 +118,7 @@ class RunningEngine {
  public:
   explicit RunningEngine(const std::vector<std::string>& flags = {})
       : config(engine_config(scratch, flags)) {
-    address = {.host = config.upstream.host, .port = config.upstream.port};
+    address = config.upstream;
     body = make_body(loop.get_executor(),
                      {.model = "alpha", .config = config, .blocking_pool = blocking_pool});
     HEDDLE_CHECK(run(loop, body->begin(1min)).has_value());
@@ -162,7 +128,7 @@ class RunningEngine {
   boost::asio::io_context loop{1};
   std::shared_ptr<BlockingPool> blocking_pool = std::make_shared<BlockingPool>(2);
   config::EngineConfig config;
-  core::EngineAddress address{};
+  HttpAddress address{};
   std::unique_ptr<EngineBody> body{};
 };
 

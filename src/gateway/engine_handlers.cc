@@ -48,7 +48,7 @@ void write_engine(spec::JsonWriter& json,
   json.begin_object().key("model").string(model.config.id);
   if (model.config.engine) {
     json.key("kind").string(spec::name(model.config.engine->kind));
-    json.key("url").string(engine_url(*model.config.engine));
+    json.key("url").string(model.config.engine->upstream.url());
   }
   json.key("device").string(device.name).key("state").string(core::name(engine.state));
   json.key("level");
@@ -79,10 +79,9 @@ void write_engine(spec::JsonWriter& json,
 }
 
 /// Asks an engine for its metrics.
-Task<Result<HttpResponse>> fetch_metrics(Context& context, const config::UpstreamUrl& url) {
+Task<Result<HttpResponse>> fetch_metrics(Context& context, const HttpAddress& address) {
   const UpstreamRequest request{.method = "GET", .target = "/metrics"};
-  const std::unique_ptr<UpstreamExchange> engine =
-      context.upstream->exchange({.host = url.host, .port = url.port, .base_path = url.base_path});
+  const std::unique_ptr<UpstreamExchange> engine = context.upstream->exchange(address);
   const Result<void> sent = co_await engine->send(request);
   if (!sent) {
     co_return sent.error();
@@ -108,11 +107,6 @@ Task<Result<HttpResponse>> fetch_metrics(Context& context, const config::Upstrea
 }
 
 }  // namespace
-
-std::string engine_url(const config::EngineConfig& engine) {
-  const config::UpstreamUrl& url = engine.upstream;
-  return "http://" + url.host + ":" + std::to_string(url.port) + url.base_path;
-}
 
 Task<void> list_engines(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   const std::vector<core::DeviceStatus> devices = context->serving->devices();

@@ -9,9 +9,6 @@
 
 namespace heddle::gateway {
 
-/// Where an engine listens, as a URL.
-[[nodiscard]] std::string engine_url(const config::EngineConfig& engine);
-
 /// GET /api/engines: the external engines, and what swapping them costs.
 Task<void> list_engines(std::shared_ptr<Context> context, HttpExchange& http, std::string id);
 

@@ -24,7 +24,7 @@ class ExternalInbox final : public core::ExternalSink, public RunningRequest {
     waiting_ = since;
     signal.notify();
   }
-  void on_ready(const core::EngineAddress& address) override {
+  void on_ready(const HttpAddress& address) override {
     address_ = address;
     signal.notify();
   }
@@ -59,7 +59,7 @@ class ExternalInbox final : public core::ExternalSink, public RunningRequest {
   /// Whether the engine runs.
   [[nodiscard]] bool ready() const { return address_.has_value(); }
   /// Where; once for each on_ready.
-  [[nodiscard]] core::EngineAddress take_address() { return *std::exchange(address_, {}); }
+  [[nodiscard]] HttpAddress take_address() { return *std::exchange(address_, {}); }
   /// How many engines died with the request.
   [[nodiscard]] std::uint64_t losses() const { return losses_; }
   /// Why the request failed, if it has.
@@ -72,7 +72,7 @@ class ExternalInbox final : public core::ExternalSink, public RunningRequest {
 
  private:
   std::optional<Duration> waiting_{};
-  std::optional<core::EngineAddress> address_{};
+  std::optional<HttpAddress> address_{};
   std::optional<Error> error_{};
   std::uint64_t losses_ = 0;
   bool over_ = false;

@@ -37,7 +37,7 @@ class FakeServing final : public core::Serving {
   std::map<ModelId, core::Residency> residency{};
   std::vector<DeviceId> peers{};  ///< Of all models that are somewhere.
   /// Where the external engines listen; nothing: they do not run yet.
-  std::optional<core::EngineAddress> engine{};
+  std::optional<HttpAddress> engine{};
   std::vector<core::EngineStatus> engine_statuses{};
   std::vector<core::NotedDecision> noted{};
   std::vector<std::string> wrong{};

@@ -101,13 +101,13 @@ class Forwarding {
   ForwardedRequest live_;
   std::optional<api::ChunkWriter> chunks_{};  ///< Made when something is told of loading.
   ExternalInbox& inbox_;
-  core::EngineAddress address_{};  ///< Of the engine that is asked.
-  std::string part_{};             ///< Of the body; not sent yet.
-  Duration spoken_{};              ///< Age at which the client was last told something.
-  bool readable_ = false;          ///< The body is text.
-  bool speaking_ = false;          ///< A stream of ours has begun.
-  bool told_load_ = false;         ///< It was told that the model loads.
-  bool answering_ = false;         ///< Something of the engine's answer went to the client.
+  HttpAddress address_{};   ///< Of the engine that is asked.
+  std::string part_{};      ///< Of the body; not sent yet.
+  Duration spoken_{};       ///< Age at which the client was last told something.
+  bool readable_ = false;   ///< The body is text.
+  bool speaking_ = false;   ///< A stream of ours has begun.
+  bool told_load_ = false;  ///< It was told that the model loads.
+  bool answering_ = false;  ///< Something of the engine's answer went to the client.
   bool client_left_ = false;
   bool events_ = false;       ///< What goes to the client are events.
   std::string last_bytes_{};  ///< The last two of them.

@@ -195,7 +195,7 @@ Task<void> running(std::shared_ptr<Context> context, HttpExchange& http, std::st
     json.key("state").string(engine ? process_state_name(engine->state)
                                     : process_state_name(status.residency));
     json.key("cmd").string(theirs && tells ? command_line(*theirs) : "");
-    json.key("proxy").string(theirs ? engine_url(*theirs) : "").key("ttl").integer(ttl.count());
+    json.key("proxy").string(theirs ? theirs->upstream.url() : "").key("ttl").integer(ttl.count());
     json.key("name").string(model->config.name);
     json.key("description").string(model->config.description);
     json.key("residency")

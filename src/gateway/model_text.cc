@@ -5,7 +5,7 @@
 #include <optional>
 #include <sstream>
 
-#include "spec/json.h"
+#include "spec/json_view.h"
 
 namespace heddle::gateway {
 
@@ -57,8 +57,8 @@ Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::
     if (!json) {
       return json.error();
     }
-    const spec::Json* mean = json->find("pooling_mode_mean_tokens");
-    if (mean != nullptr && mean->as<bool>() != nullptr && *mean->as<bool>()) {
+    const bool* mean = spec::value_at<bool>(*json, {"pooling_mode_mean_tokens"});
+    if (mean != nullptr && *mean) {
       model.pooling = spec::Pooling::kMean;
     }
   }

@@ -74,7 +74,7 @@ std::string without_dots(std::string_view path) {
 }
 
 /// Takes scheme, host and port off `location`; false if they are not the engine's.
-bool take_authority(const core::EngineAddress& engine, std::string_view& location) {
+bool take_authority(const HttpAddress& engine, std::string_view& location) {
   const std::string_view scheme = location.substr(0, location.find_first_of(":/?#"));
   if (scheme.size() < location.size() && location[scheme.size()] == ':') {
     if (!is_same_field(scheme, "http")) {
@@ -91,15 +91,14 @@ bool take_authority(const core::EngineAddress& engine, std::string_view& locatio
   location.remove_prefix(2);
   const std::string_view authority = location.substr(0, location.find_first_of("/?#"));
   location.remove_prefix(authority.size());
-  const bool v6 = engine.host.find(':') != std::string::npos;
-  const std::string host = v6 ? "[" + engine.host + "]" : engine.host;
-  return is_same_field(authority, host + ":" + std::to_string(engine.port)) ||
-         (engine.port == 80 && is_same_field(authority, host));
+  const std::string whole = engine.authority();
+  const std::string_view host = std::string_view(whole).substr(0, whole.rfind(':'));
+  return is_same_field(authority, whole) || (engine.port == 80 && is_same_field(authority, host));
 }
 
 }  // namespace
 
-std::optional<std::string> redirect_below(const core::EngineAddress& engine,
+std::optional<std::string> redirect_below(const HttpAddress& engine,
                                           std::string_view model,
                                           std::string_view target,
                                           std::string_view location) {

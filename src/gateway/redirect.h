@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/serving.h"
+#include "base/http_address.h"
 
 namespace heddle::gateway {
 
@@ -16,7 +16,7 @@ namespace heddle::gateway {
 /// @param target  Path and query that the engine was asked for, below its base path.
 /// @return The path and query for the client, or nothing where `location` is elsewhere: on another
 ///         host or port, with another scheme, outside of the engine's base path.
-[[nodiscard]] std::optional<std::string> redirect_below(const core::EngineAddress& engine,
+[[nodiscard]] std::optional<std::string> redirect_below(const HttpAddress& engine,
                                                         std::string_view model,
                                                         std::string_view target,
                                                         std::string_view location);

@@ -5,7 +5,7 @@
 namespace heddle::gateway {
 namespace {
 
-const core::EngineAddress kEngine{.host = "127.0.0.1", .port = 9000, .base_path = "/base"};
+const HttpAddress kEngine{.host = "127.0.0.1", .port = 9000, .base_path = "/base"};
 
 std::string below(std::string_view location, std::string_view target = "/ui/page?x=1") {
   return redirect_below(kEngine, "far/a b", target, location).value_or("elsewhere");
@@ -26,10 +26,10 @@ TEST(Redirect, PathsAndAddressesOfTheEngineAreBelowIt) {
   EXPECT_EQ(below("http://127.0.0.1:9000/base/next?y"), "/upstream/far/a%20b/next?y");
   EXPECT_EQ(below("HTTP://127.0.0.1:9000/base/"), "/upstream/far/a%20b/");
   EXPECT_EQ(below("//127.0.0.1:9000/base/next"), "/upstream/far/a%20b/next");
-  const core::EngineAddress web{.host = "Engine", .port = 80};
+  const HttpAddress web{.host = "Engine", .port = 80};
   EXPECT_EQ(redirect_below(web, "m", "/", "http://engine/a"), "/upstream/m/a");
   EXPECT_EQ(redirect_below(web, "m", "/", "http://engine"), "/upstream/m/");
-  const core::EngineAddress v6{.host = "::1", .port = 9000};
+  const HttpAddress v6{.host = "::1", .port = 9000};
   EXPECT_EQ(redirect_below(v6, "m", "/", "http://[::1]:9000/a"), "/upstream/m/a");
 }
 

@@ -29,7 +29,7 @@ class ForwardingTest : public GatewayTest {
     }
     start();
   }
-  [[nodiscard]] core::EngineAddress address() const {
+  [[nodiscard]] HttpAddress address() const {
     return {.host = "127.0.0.1", .port = engine->port()};
   }
   config::EngineConfig& engine_config() { return *config.models.back().engine; }

@@ -1,82 +1,31 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
 
-#include <gtest/gtest.h>
-
+#include "base/test_certificates.h"
 #include "config/config.h"
 #include "gateway/test_client.h"
 
-#include <openssl/evp.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
-#include <unistd.h>
 
 namespace heddle::gateway {
 
-/// A folder with certificates that vouch for themselves; removed afterwards.
-class TestCertificates {
+/// A folder with certificates of servers; removed afterwards.
+class TestCertificates : public test::CertificateFolder {
  public:
-  TestCertificates() {
-    std::string name = (std::filesystem::temp_directory_path() / "heddle-tls-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-  }
-  ~TestCertificates() { std::filesystem::remove_all(folder_); }
-  TestCertificates(const TestCertificates&) = delete;
-  TestCertificates& operator=(const TestCertificates&) = delete;
-
-  [[nodiscard]] std::filesystem::path folder() const { return folder_; }
-
-  /// Writes NAME.crt and NAME.key. They are good for `seconds` from now on, or were until then.
+  /// As CertificateFolder::write().
   config::TlsConfig write(const std::string& name,
                           long serial,
                           long seconds = 3600,
                           const char* passphrase = nullptr) {
-    const config::TlsConfig files{.certificate = folder_ / (name + ".crt"),
-                                  .key = folder_ / (name + ".key")};
-    EVP_PKEY* key = EVP_EC_gen("P-256");
-    X509* certificate = X509_new();
-    ASN1_INTEGER_set(X509_get_serialNumber(certificate), serial);
-    X509_gmtime_adj(X509_getm_notBefore(certificate), -7200);
-    X509_gmtime_adj(X509_getm_notAfter(certificate), seconds);
-    X509_set_pubkey(certificate, key);
-    X509_NAME* subject = X509_get_subject_name(certificate);
-    const std::string host = "localhost";
-    X509_NAME_add_entry_by_txt(subject,
-                               "CN",
-                               MBSTRING_ASC,
-                               reinterpret_cast<const unsigned char*>(host.data()),
-                               static_cast<int>(host.size()),
-                               -1,
-                               0);
-    X509_set_issuer_name(certificate, subject);
-    X509_sign(certificate, key, EVP_sha256());
-    std::FILE* file = std::fopen(files.certificate.c_str(), "w");
-    PEM_write_X509(file, certificate);
-    std::fclose(file);
-    file = std::fopen(files.key.c_str(), "w");
-    PEM_write_PrivateKey(file,
-                         key,
-                         passphrase == nullptr ? nullptr : EVP_aes_128_cbc(),
-                         nullptr,
-                         0,
-                         nullptr,
-                         const_cast<char*>(passphrase));  // As the call wants it.
-    std::fclose(file);
-    std::filesystem::permissions(files.key, std::filesystem::perms(0600));
-    X509_free(certificate);
-    EVP_PKEY_free(key);
-    return files;
+    const test::CertificateFiles files =
+        CertificateFolder::write(name, serial, seconds, passphrase);
+    return {.certificate = files.certificate, .key = files.key};
   }
-
- private:
-  std::filesystem::path folder_{};
 };
 
 /// A TestClient over TLS, which takes any certificate.

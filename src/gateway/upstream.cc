@@ -98,31 +98,25 @@ class Connection {
   bool only_wakes_ = false;
 };
 
-std::string place(const core::EngineAddress& address) {
-  return address.host + ":" + std::to_string(address.port);
-}
-
-Error unreachable(const core::EngineAddress& address,
-                  std::string_view doing,
-                  const ErrorCode& why) {
+Error unreachable(const HttpAddress& address, std::string_view doing, const ErrorCode& why) {
   return {
       .code = Code::kUnavailable,
-      .message = std::string(doing) + " the engine at " + place(address) + ": " +
+      .message = std::string(doing) + " the engine at " + address.authority() + ": " +
                  (why == asio::error::eof ? "it closed the connection before its answer was whole"
                                           : why.message())};
 }
 
-Error not_an_answer(const core::EngineAddress& address, const HttpFault& fault) {
+Error not_an_answer(const HttpAddress& address, const HttpFault& fault) {
   return {.code = Code::kCorrupt,
-          .message = "read from the engine at " + place(address) +
+          .message = "read from the engine at " + address.authority() +
                      ": its answer is not HTTP/1.1: " + std::string(fault.why)};
 }
 
-std::string head_text(const core::EngineAddress& address, const UpstreamRequest& request) {
+std::string head_text(const HttpAddress& address, const UpstreamRequest& request) {
   std::string text;
   text.reserve(kHeadBytes);
   text.append(request.method).append(" ").append(address.base_path).append(request.target);
-  text.append(" HTTP/1.1\r\nHost: ").append(place(address)).append("\r\n");
+  text.append(" HTTP/1.1\r\nHost: ").append(address.authority()).append("\r\n");
   for (const auto& [name, value] : request.headers) {
     text.append(name).append(": ").append(value).append("\r\n");
   }
@@ -198,7 +192,7 @@ class UpstreamConnections : public std::enable_shared_from_this<UpstreamConnecti
       : loop(io), options(how), sweep_(io) {}
 
   /// A connection that was kept and is still open; null where there is none.
-  std::unique_ptr<Connection> take(const core::EngineAddress& address) {
+  std::unique_ptr<Connection> take(const HttpAddress& address) {
     const auto found = kept_.find({address.host, address.port});
     while (found != kept_.end() && !found->second.empty()) {
       std::unique_ptr<Connection> connection = std::move(found->second.back());
@@ -210,7 +204,7 @@ class UpstreamConnections : public std::enable_shared_from_this<UpstreamConnecti
     return nullptr;
   }
 
-  void keep(const core::EngineAddress& address, std::unique_ptr<Connection> connection) {
+  void keep(const HttpAddress& address, std::unique_ptr<Connection> connection) {
     std::deque<std::unique_ptr<Connection>>& kept = kept_[{address.host, address.port}];
     if (closed_ || kept.size() >= options.idle_max) {
       return;
@@ -279,7 +273,7 @@ class Exchange final : public UpstreamExchange {
   using Request = std::array<asio::const_buffer, 2>;
 
  public:
-  Exchange(std::shared_ptr<UpstreamConnections> pool, core::EngineAddress address)
+  Exchange(std::shared_ptr<UpstreamConnections> pool, HttpAddress address)
       : pool_(std::move(pool)), address_(std::move(address)) {}
   ~Exchange() override { release(); }
   Exchange(const Exchange&) = delete;
@@ -341,7 +335,7 @@ class Exchange final : public UpstreamExchange {
  private:
   [[nodiscard]] Error cancelled() const {
     return {.code = Code::kCancelled,
-            .message = "the exchange with the engine at " + place(address_) + " was ended"};
+            .message = "the exchange with the engine at " + address_.authority() + " was ended"};
   }
 
   Task<Result<void>> connect() {
@@ -489,7 +483,7 @@ class Exchange final : public UpstreamExchange {
   }
 
   std::shared_ptr<UpstreamConnections> pool_;
-  core::EngineAddress address_;
+  HttpAddress address_;
   const UpstreamRequest* request_ = nullptr;
   std::unique_ptr<Connection> connection_{};
   std::optional<ResponseParser> parser_{};
@@ -512,7 +506,7 @@ UpstreamPool::~UpstreamPool() {
   connections_->close();
 }
 
-std::unique_ptr<UpstreamExchange> UpstreamPool::exchange(const core::EngineAddress& address) {
+std::unique_ptr<UpstreamExchange> UpstreamPool::exchange(const HttpAddress& address) {
   return std::make_unique<Exchange>(connections_, address);
 }
 

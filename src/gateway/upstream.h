@@ -103,7 +103,7 @@ class UpstreamPool {
   UpstreamPool& operator=(const UpstreamPool&) = delete;
 
   /// An exchange with the engine at `address`; sends nothing yet.
-  [[nodiscard]] std::unique_ptr<UpstreamExchange> exchange(const core::EngineAddress& address);
+  [[nodiscard]] std::unique_ptr<UpstreamExchange> exchange(const HttpAddress& address);
 
   /// Connections that are kept.
   [[nodiscard]] std::size_t idle() const;

@@ -23,7 +23,7 @@ struct Outcome {
 };
 
 Task<void> exchange(UpstreamPool& pool,
-                    core::EngineAddress address,
+                    HttpAddress address,
                     const UpstreamRequest& request,
                     Outcome& outcome) {
   const std::unique_ptr<UpstreamExchange> engine = pool.exchange(address);

@@ -7,10 +7,11 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "bench/endpoint.h"
 #include "lab/server_process.h"
 #include "lab/shots.h"
 #include "lab/watch.h"
-#include "spec/json.h"
+#include "spec/json_view.h"
 #include "spec/json_writer.h"
 
 namespace heddle::lab {
@@ -43,7 +44,7 @@ Result<std::string> write_config(const LabPolicy& policy, const std::string& fol
 }
 
 /// The tokens that a model's tokenizer makes of `text`.
-Result<std::vector<TokenId>> tokenize(const bench::Endpoint& server,
+Result<std::vector<TokenId>> tokenize(const HttpAddress& server,
                                       const std::string& model,
                                       const std::string& text) {
   spec::JsonWriter json;
@@ -57,13 +58,10 @@ Result<std::vector<TokenId>> tokenize(const bench::Endpoint& server,
   if (!parsed) {
     return parsed.error();
   }
-  const spec::Json* list = parsed->find("tokens");
   std::vector<TokenId> tokens;
-  if (list != nullptr && list->as<spec::Json::Array>() != nullptr) {
-    for (const spec::Json& token : *list->as<spec::Json::Array>()) {
-      const std::int64_t* id = token.as<std::int64_t>();
-      tokens.push_back(id == nullptr ? 0 : static_cast<TokenId>(*id));
-    }
+  for (const spec::Json& token : spec::items_at(*parsed, {"tokens"})) {
+    const std::int64_t* id = token.as<std::int64_t>();
+    tokens.push_back(id == nullptr ? 0 : static_cast<TokenId>(*id));
   }
   if (tokens.empty()) {
     return Error{.code = Code::kCorrupt, .message = "the answer to /tokenize has no \"tokens\""};
@@ -113,7 +111,7 @@ std::vector<sim::Objective> objectives(const LabFile& lab) {
 Experiment::Experiment(const LabFile& lab, std::string program, std::string folder)
     : lab_(lab), program_(std::move(program)), folder_(std::move(folder)) {}
 
-Result<void> Experiment::wait_until_ready(const bench::Endpoint& server) const {
+Result<void> Experiment::wait_until_ready(const HttpAddress& server) const {
   const Instant deadline = steady_now() + kStartPatience;
   for (;;) {
     const Result<std::string> answer = ask(server, "/readyz", "", kAskPatience);
@@ -127,7 +125,7 @@ Result<void> Experiment::wait_until_ready(const bench::Endpoint& server) const {
   }
 }
 
-Result<void> Experiment::learn_tokenizers(const bench::Endpoint& server) {
+Result<void> Experiment::learn_tokenizers(const HttpAddress& server) {
   for (const std::string& model : model_names(lab_)) {
     Result<std::vector<TokenId>> words = tokenize(server, model, bench::PromptMaker::every_word());
     if (!words) {
@@ -171,12 +169,12 @@ Result<LabRun> Experiment::run(const LabPolicy& policy,
   if (!server) {
     return server.error();
   }
-  Result<bench::Endpoint> api = bench::parse_endpoint((*server)->url(), "");
+  Result<HttpAddress> api = bench::parse_endpoint((*server)->url());
   if (!api) {
     return api.error();
   }
-  bench::Endpoint root = *api;
-  root.path.clear();
+  HttpAddress root = *api;
+  root.base_path.clear();
   const Result<void> ready = wait_until_ready(root);
   if (!ready) {
     return ready.error();

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/http_address.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "bench/load.h"
@@ -53,8 +54,8 @@ class Experiment {
  private:
   Result<std::unique_ptr<ServerProcess>> start(const LabPolicy& policy,
                                                const std::string& folder) const;
-  Result<void> wait_until_ready(const bench::Endpoint& server) const;
-  Result<void> learn_tokenizers(const bench::Endpoint& server);
+  Result<void> wait_until_ready(const HttpAddress& server) const;
+  Result<void> learn_tokenizers(const HttpAddress& server);
 
   const LabFile& lab_;
   std::string program_;

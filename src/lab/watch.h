@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "base/http_address.h"
 #include "base/result.h"
 #include "base/time.h"
-#include "bench/endpoint.h"
 #include "lab/counters.h"
 
 namespace heddle::lab {
@@ -21,7 +21,7 @@ struct Sample {
 class Watch {
  public:
   /// Begins. `server` is its root: no path.
-  Watch(bench::Endpoint server, Duration interval);
+  Watch(HttpAddress server, Duration interval);
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
@@ -36,8 +36,8 @@ class Watch {
 };
 
 /// One request to a server, waited for: GET where `body` is empty, else POST. The body of an answer
-/// with status 200; kUnavailable, kFailedPrecondition with what else it said.
-Result<std::string> ask(const bench::Endpoint& server,
+/// with status 200; kUnavailable, kDeadlineExceeded, kFailedPrecondition with what else it said.
+Result<std::string> ask(const HttpAddress& server,
                         const std::string& path,
                         const std::string& body,
                         Duration patience);

@@ -32,9 +32,7 @@ class CountingServer {
   CountingServer(const CountingServer&) = delete;
   CountingServer& operator=(const CountingServer&) = delete;
 
-  [[nodiscard]] bench::Endpoint endpoint() const {
-    return {.host = "127.0.0.1", .port = std::to_string(acceptor_.local_endpoint().port())};
-  }
+  [[nodiscard]] HttpAddress endpoint() const { return {.port = acceptor_.local_endpoint().port()}; }
 
  private:
   void run() {

@@ -4,7 +4,7 @@
 #include <array>
 #include <charconv>
 
-#include "spec/json.h"
+#include "spec/json_view.h"
 
 namespace heddle::sim {
 namespace {
@@ -233,8 +233,7 @@ Result<std::optional<ParsedRow>> TraceParser::parse_json(std::string_view line) 
     return bad(json.error().message);
   }
   const auto number = [&](const char* name) -> std::optional<std::int64_t> {
-    const spec::Json* member = json->find(name);
-    const std::int64_t* value = member == nullptr ? nullptr : member->as<std::int64_t>();
+    const auto* value = spec::value_at<std::int64_t>(*json, {name});
     return value != nullptr && *value >= 0 ? std::optional(*value) : std::nullopt;
   };
   const auto arrival = number("timestamp");
@@ -244,8 +243,7 @@ Result<std::optional<ParsedRow>> TraceParser::parse_json(std::string_view line) 
       *arrival / 1000 > kSecondsMost) {
     return bad("want whole numbers \"timestamp\" [ms], \"input_length\" and \"output_length\"");
   }
-  const spec::Json* model = json->find("model");
-  const std::string* label = model == nullptr ? nullptr : model->as<std::string>();
+  const auto* label = spec::value_at<std::string>(*json, {"model"});
   model_ = label == nullptr ? std::string{} : *label;
   return in_order({.arrival = Instant(Duration(*arrival * 1'000'000)),
                    .model = model_,
