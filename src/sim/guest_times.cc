@@ -13,8 +13,6 @@ using namespace std::chrono_literals;
 /// Of norms, rotations and activations.
 constexpr Duration kSmallKernel = 3us;
 constexpr std::int64_t kSmallPerLayer = 8;
-/// One look of the host at its guests' counters: 1.8 ms for 387 kernels (WEAVER, section 5.4).
-constexpr Duration kPoll = 4700ns;
 /// A message between GPUs of one server.
 constexpr Duration kMessage = 2us;
 /// Of the hot iteration, how much stalling is borne (WEAVER, Algorithm 1).
@@ -78,11 +76,13 @@ GuestTimes guest_times(const GuestPair& pair) {
     for (const Duration kernel : kernels) {
       whole += kernel;
     }
-    const policy::SplitPlan plan = policy::plan_splits(kernels, slack, options);
+    // Where attention away takes longer anyway, the wait for a kernel comes on top of that.
+    const policy::SplitPlan plan =
+        policy::plan_splits(kernels, std::max(slack, Duration(1)), options);
     times.host_overhead = plan.iteration - whole;
     kernels = pieces_of(kernels, plan, options.overhead);
   }
-  times.host_overhead += static_cast<std::int64_t>(kernels.size()) * kPoll;
+  times.host_overhead += static_cast<std::int64_t>(kernels.size()) * pair.poll;
   const auto stall = [&kernels](Duration with) {
     return policy::expected_stall(kernels, with, policy::StallForm::kCorrected);
   };

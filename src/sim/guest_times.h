@@ -23,6 +23,7 @@ struct GuestPair {
   Duration away{};              ///< N: attention over the guests and the transfer, one layer.
   double link = 0;              ///< Between the devices [bytes/s].
   std::int64_t context_ps = 0;  ///< GuestCost::context_ps, of the host's GPU.
+  Duration poll{};              ///< One look of the host at its guests' counters.
   std::span<const Duration> kernels{};  ///< Of one step of the models that run on the host.
   bool split = true;                    ///< Long ones may be split (Algorithm 1).
 };

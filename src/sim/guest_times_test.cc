@@ -18,7 +18,8 @@ policy::ModelShape llama() {
 
 /// A hot iteration of 30 ms with as much attention away as at home.
 GuestPair even_pair(const policy::ModelShape& shape) {
-  return {.hot = shape, .hot_step = 30ms, .home = 200us, .away = 200us, .link = 250e9};
+  return {
+      .hot = shape, .hot_step = 30ms, .home = 200us, .away = 200us, .link = 250e9, .poll = 4700ns};
 }
 
 TEST(StepKernels, AddUpToTheStepAndTheHeadIsTheLongest) {

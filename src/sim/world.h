@@ -345,6 +345,7 @@ class World final : private Actions {
 
   // world_guests.cc: KV of hot models on other GPUs.
   void time_guests(Replica& hot);
+  [[nodiscard]] double guests_on(const Gpu& gpu);
   void pace_host(Replica& hot);
   void send_guests_home(Replica& hot);
   bool recall_guests(GpuId gpu, Reason reason);

@@ -12,8 +12,6 @@ namespace {
 constexpr std::int64_t kSlackPart = 8;
 /// A neighbour is told again when an engine's GPU time has changed by this part.
 constexpr std::int64_t kChangePart = 5;
-/// Part of a GPU's time that guests take at most.
-constexpr double kMostGuests = 0.8;
 
 std::int64_t blocks_in(double pages, double page_bytes, double block_bytes) {
   return static_cast<std::int64_t>(pages * page_bytes / block_bytes);
@@ -220,12 +218,10 @@ void World::set_pace(Replica& replica) {
           memory_.reserved(replica.weights, pool) + kv + memory_.reserved(replica.overhead, pool);
       share *= std::clamp(static_cast<double>(own) / static_cast<double>(gpu.pages), 0.05, 1.0);
     }
-    double busy = 0;
     for (const ReplicaId hot : gpu.hosts) {
-      busy += at(hot).guest_busy;
       guests = std::max(guests, at(hot).guest_overhead);
     }
-    scale += stage.spec.weights / share / (1 - std::min(busy, kMostGuests));
+    scale += stage.spec.weights / share / (1 - guests_on(gpu));
   }
   const double hops = replica.stages.size() < 2 ? 0
                                                 : host_spec(replica.gpus[0]).startup.hop *

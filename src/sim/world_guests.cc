@@ -13,6 +13,8 @@ namespace {
 /// The models of a host are told again when their guests' part of its time has changed by this
 /// part.
 constexpr double kChangePart = 0.2;
+/// Part of a GPU's time that guests take at most.
+constexpr double kMostGuests = 0.8;
 
 }  // namespace
 
@@ -63,8 +65,10 @@ void World::time_guests(Replica& hot) {
   std::vector<Duration> kernels;
   for (const ReplicaId id : host.active) {
     const Replica& cold = at(id);
+    // Its kernels are as long as ever; guests' attention comes between them.
+    const double alone = static_cast<double>(cold.published_ps) * (1 - guests_on(host));
     const std::vector<Duration> own =
-        step_kernels(model(cold.model).shape, Duration(cold.published_ps / 1000));
+        step_kernels(model(cold.model).shape, Duration(static_cast<std::int64_t>(alone / 1000)));
     kernels.insert(kernels.end(), own.begin(), own.end());
   }
   const LinkRates& links = host_spec(host.id).links;
@@ -80,6 +84,7 @@ void World::time_guests(Replica& hot) {
                    .away = of_layer(contexts[1] * away.context_ps()) + from_seconds(bytes / link),
                    .link = link,
                    .context_ps = away.context_ps(),
+                   .poll = from_seconds(host_spec(host.id).gpu.poll),
                    .kernels = kernels,
                    .split = hot.guest_split});
   hot.engine->set_guest_cost(times.hot);
@@ -87,6 +92,15 @@ void World::time_guests(Replica& hot) {
   hot.guest_busy = step > Duration{} ? attention / to_seconds(step) : 0;
   hot.guest_overhead = contexts[1] > 0 ? times.host_overhead : Duration{};
   pace_host(hot);
+}
+
+/// Part of a GPU's time that guests take.
+double World::guests_on(const Gpu& gpu) {
+  double busy = 0;
+  for (const ReplicaId hot : gpu.hosts) {
+    busy += at(hot).guest_busy;
+  }
+  return std::min(busy, kMostGuests);
 }
 
 /// Tells those that run on the host how much of it guests take, when that has changed by more than
