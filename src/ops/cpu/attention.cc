@@ -116,11 +116,18 @@ class Work {
 static_assert(kHeadDimMax == kAttentionHeadDimMax);
 
 void attention(device::Stream& stream, const AttentionArgs& args) {
-  cpu_stream(stream).enqueue([args](device::ThreadPool& pool) {
-    const Work work(args);
-    pool.parallel_for(
-        work.count(), 1, [&](std::int64_t begin, std::int64_t end, int) { work.run(begin, end); });
-  });
+  cpu_stream(stream).enqueue([args](device::ThreadPool& pool) { attention_on(pool, args); });
+}
+
+void attention_on(device::ThreadPool& pool, const AttentionArgs& args) {
+  const Work work(args);
+  pool.parallel_for(
+      work.count(), 1, [&](std::int64_t begin, std::int64_t end, int) { work.run(begin, end); });
+}
+
+void attention_here(const AttentionArgs& args) {
+  const Work work(args);
+  work.run(0, work.count());
 }
 
 }  // namespace heddle::ops::cpu
