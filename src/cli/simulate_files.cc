@@ -105,6 +105,7 @@ void declare_gpu(Fields& f, policy::GpuProfile& gpu) {
   number(f, {"prefill_self", "Part of the peak within a chunk."}, gpu.prefill_self);
   number(f, {"prefill_cached", "Part of the peak against cached tokens."}, gpu.prefill_cached);
   number(f, {"co_running", "Of a neighbour's GPU time, added to a step."}, gpu.co_running);
+  seconds(f, {"poll", "A kernel that looks at one word."}, gpu.poll);
   f.sections({"all_reduce", "By tensor-parallel degree."}, [&](Fields& item) {
     policy::AllReduce entry;
     item.integer({"tp", "Devices."}, {.least = 2, .most = 64}, entry.tp);

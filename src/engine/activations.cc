@@ -50,6 +50,7 @@ Activations place(const spec::ModelSpec& model,
   const std::size_t shared = layout.used();
   a.qkv = layout.take(tokens, (model.heads + 2 * model.kv_heads) * model.head_dim);
   a.mixed = layout.take(tokens, model.heads * model.head_dim, dtype);
+  a.states = layout.take(tokens, model.heads * (model.head_dim + 2));
   layout.rewind(shared);
   a.gate_up = layout.take(tokens, 2 * model.intermediate);
   a.gated = layout.take(tokens, model.intermediate, dtype);

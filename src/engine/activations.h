@@ -21,6 +21,7 @@ struct Activations {
   ops::TensorRef normed{};   ///< (*) [tokens, hidden]
   ops::TensorRef qkv{};      ///< [tokens, (heads + 2 kv_heads) head_dim]
   ops::TensorRef mixed{};    ///< (*) [tokens, heads head_dim]: what attention gives.
+  ops::TensorRef states{};   ///< [tokens, heads (head_dim + 2)]: AttentionParts::left.
   ops::TensorRef gate_up{};  ///< [tokens, 2 intermediate]
   ops::TensorRef gated{};    ///< (*) [tokens, intermediate]
   ops::TensorRef picked{};   ///< [logit_rows(), hidden]: the rows that sample.

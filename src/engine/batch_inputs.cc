@@ -30,6 +30,42 @@ void BatchInputs::gather(std::span<const BatchSlice> slices,
   for (std::size_t group = 0; group < kv.plan().groups.size(); ++group) {
     gather_table(slices, group, kv, mirror, recurring);
   }
+  gather_guests(slices, kv, mirror);
+}
+
+void BatchInputs::gather_guests(std::span<const BatchSlice> slices,
+                                const ModelKv& kv,
+                                Mirror& mirror) {
+  std::vector<std::int32_t> border;
+  for (const BatchSlice& slice : slices) {
+    const std::int64_t tokens = kv.guest_tokens(*slice.kv);
+    HEDDLE_CHECK(tokens > 0 ? slice.ids.size() == 1 : border.empty());
+    if (tokens > 0) {
+      border.push_back(narrow(tokens));
+    }
+  }
+  guests_ = std::ssize(border);
+  guest_tables_.clear();
+  if (border.empty()) {
+    return;
+  }
+  border_ = mirror.add(border);
+  const std::span<const BatchSlice> away = slices.last(border.size());
+  for (std::size_t group = 0; group < kv.plan().groups.size(); ++group) {
+    std::size_t width = 1;
+    for (const BatchSlice& slice : away) {
+      width = std::max(width, slice.kv->groups()[group].guests.size());
+    }
+    std::vector<std::int32_t> table(away.size() * width, -1);
+    for (std::size_t s = 0; s < away.size(); ++s) {
+      const SequenceKv::Group& own = away[s].kv->groups()[group];
+      for (std::size_t i = 0; i < own.guests.size(); ++i) {
+        table[s * width + i] = kv.block_number(group, own.guests[i]);
+      }
+    }
+    guest_tables_.push_back(
+        {.offset = mirror.add(table), .width = static_cast<std::int64_t>(width)});
+  }
 }
 
 void BatchInputs::gather_rows(std::span<const BatchSlice> slices,
@@ -98,6 +134,14 @@ Batch BatchInputs::batch(const Mirror& mirror) const {
   for (const Table& table : tables_) {
     batch.block_tables.push_back(
         ops::matrix_of(mirror.device<std::int32_t>(table.offset), sequences_, table.width));
+  }
+  batch.guests.sequences = guests_;
+  if (guests_ > 0) {
+    batch.guests.border = ops::vector_of(mirror.device<std::int32_t>(border_), guests_);
+  }
+  for (const Table& table : guest_tables_) {
+    batch.guests.block_tables.push_back(
+        ops::matrix_of(mirror.device<std::int32_t>(table.offset), guests_, table.width));
   }
   return batch;
 }

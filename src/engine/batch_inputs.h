@@ -20,7 +20,8 @@ struct BatchSlice {
   const SequenceKv* kv = nullptr;   ///< Has the blocks of all positions up to the last.
 };
 
-/// Makes a Batch of slices: token ids, rows, positions and block tables. Used by one thread.
+/// Makes a Batch of slices: token ids, rows, positions and block tables. Slices with guests come
+/// last, and have one token. Used by one thread.
 class BatchInputs {
  public:
   /// Gathers `slices` into `mirror`, after clearing nothing: the caller sends it. Block tables are
@@ -35,7 +36,7 @@ class BatchInputs {
   /// Appends what addresses and shapes of the batch depend on.
   void describe(GraphKey& key) const;
 
-  /// The batch, once `mirror` was sent.
+  /// The batch, once `mirror` was sent; its guests have no host.
   [[nodiscard]] Batch batch(const Mirror& mirror) const;
   /// i32 [tokens]
   [[nodiscard]] ops::ConstTensorRef ids(const Mirror& mirror) const;
@@ -46,6 +47,7 @@ class BatchInputs {
 
  private:
   void gather_rows(std::span<const BatchSlice> slices, const Decoder& decoder, Mirror& mirror);
+  void gather_guests(std::span<const BatchSlice> slices, const ModelKv& kv, Mirror& mirror);
   void gather_table(std::span<const BatchSlice> slices,
                     std::size_t group,
                     const ModelKv& kv,
@@ -65,6 +67,9 @@ class BatchInputs {
   std::size_t first_position_ = 0;
   std::size_t cos_sin_ = 0;
   std::vector<Table> tables_{};
+  std::int64_t guests_ = 0;  ///< Sequences.
+  std::size_t border_ = 0;
+  std::vector<Table> guest_tables_{};
 };
 
 }  // namespace heddle::engine

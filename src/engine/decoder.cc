@@ -103,7 +103,8 @@ void Decoder::run_layers(ops::OpContext& context,
   }
 }
 
-ops::PagedKv Decoder::paged_kv(std::int64_t layer, const Batch& batch) const {
+/// Where the KV of a layer is, by one of the tables of its group.
+ops::PagedKv Decoder::paged_kv(std::int64_t layer, ops::ConstTensorRef table) const {
   const KvPlan::Place& place = kv_.place(layer);
   const memory::KvGeometry& geometry = kv_.groups[place.group].geometry;
   const auto key_offset = place.layer_in_group * static_cast<std::int64_t>(geometry.layer_stride());
@@ -115,7 +116,61 @@ ops::PagedKv Decoder::paged_kv(std::int64_t layer, const Batch& batch) const {
           .kv_heads = model_.kv_heads,
           .head_dim = model_.head_dim,
           .dtype = kv_.dtype,
-          .table = batch.block_tables[place.group]};
+          .table = table};
+}
+
+namespace {
+
+/// Sequences [first, first + count) of a batch and their table; tokens keep their rows.
+ops::AttentionArgs sequences_of(const ops::AttentionArgs& all,
+                                std::int64_t first,
+                                std::int64_t count,
+                                const ops::ConstTensorRef& table) {
+  const auto part = [first](ops::ConstTensorRef vector, std::int64_t size) {
+    vector.data += first * static_cast<std::int64_t>(sizeof(std::int32_t));
+    vector.shape[0] = size;
+    return vector;
+  };
+  ops::AttentionArgs some = all;
+  some.rows = {.begin = part(all.rows.begin, count + 1),
+               .first_position = part(all.rows.first_position, count)};
+  some.kv.table = table;
+  return some;
+}
+
+}  // namespace
+
+/// Attention where the last sequences have their first positions with a host. While it computes
+/// those, the others are computed here.
+void Decoder::attend_with_guests(ops::OpContext& context,
+                                 std::int64_t layer,
+                                 const Batch& batch,
+                                 const ops::AttentionArgs& all,
+                                 const Activations& activations) const {
+  const Batch::Guests& guests = batch.guests;
+  const std::int64_t others = batch.rows.sequences() - guests.sequences;
+  const auto states = heads_of(
+      Activations::rows(activations.states, batch.tokens), 0, model_.heads, model_.head_dim + 2);
+  const std::size_t group = kv_.place(layer).group;
+  ops::GuestAttentionArgs away{
+      .host = guests.host,
+      .layer = layer,
+      .attention = sequences_of(all, others, guests.sequences, guests.block_tables[group])};
+  away.attention.out = {};
+  away.attention.parts = {.end = guests.border, .left = states};
+  ops::post_guest_attention(context, away);
+  ops::ConstTensorRef table = all.kv.table;
+  if (others > 0) {
+    table.shape[0] = others;
+    ops::attention(context, sequences_of(all, 0, others, table));
+  }
+  ops::await_guest_attention(context, away);
+  table = all.kv.table;
+  table.data += others * table.stride[0] * static_cast<std::int64_t>(sizeof(std::int32_t));
+  table.shape[0] = guests.sequences;
+  ops::AttentionArgs home = sequences_of(all, others, guests.sequences, table);
+  home.parts = {.begin = guests.border, .resumed = states};
+  ops::attention(context, home);
 }
 
 /// hidden += out(attention(rope(qk_norm(qkv(norm(hidden))))))
@@ -141,7 +196,8 @@ void Decoder::attend(ops::OpContext& context,
     ops::rms_norm(context, {.x = query, .weight = w.q_norm, .out = query, .eps = eps});
     ops::rms_norm(context, {.x = key, .weight = w.k_norm, .out = key, .eps = eps});
   }
-  const ops::PagedKv kv = paged_kv(layer, batch);
+  const std::size_t group = kv_.place(layer).group;
+  const ops::PagedKv kv = paged_kv(layer, batch.block_tables[group]);
   ops::rope_append(context,
                    {.rows = batch.rows,
                     .cos_sin = batch.cos_sin,
@@ -149,14 +205,17 @@ void Decoder::attend(ops::OpContext& context,
                     .key = key,
                     .value = value,
                     .kv = kv});
-  ops::attention(context,
-                 {.rows = batch.rows,
-                  .query = query,
-                  .kv = kv,
-                  .window = kv_.groups[kv_.place(layer).group].window,
-                  .scale = 1.0F / std::sqrt(static_cast<float>(d)),
-                  .out = heads_of(mixed, 0, model_.heads, d),
-                  .lse = {}});
+  const ops::AttentionArgs attention{.rows = batch.rows,
+                                     .query = query,
+                                     .kv = kv,
+                                     .window = kv_.groups[group].window,
+                                     .scale = 1.0F / std::sqrt(static_cast<float>(d)),
+                                     .out = heads_of(mixed, 0, model_.heads, d)};
+  if (batch.guests.sequences > 0 && attention.window == 0) {
+    attend_with_guests(context, layer, batch, attention, activations);
+  } else {
+    ops::attention(context, attention);
+  }
   ops::linear(context,
               {.x = mixed,
                .weight = w.out,

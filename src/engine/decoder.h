@@ -14,6 +14,7 @@
 #include "engine/rope_frequencies.h"
 #include "engine/weights.h"
 #include "ops/context.h"
+#include "ops/guest_attention.h"
 #include "ops/paged_kv.h"
 #include "spec/model_spec.h"
 #include "store/image_layout.h"
@@ -27,6 +28,14 @@ struct Batch {
   ops::ConstTensorRef cos_sin{};  ///< f32 [tokens, head_dim]: RopeFrequencies of each position.
   /// Per KV group of the plan, i32 [sequences, blocks].
   std::vector<ops::ConstTensorRef> block_tables{};
+
+  /// The last sequences, of one token each, whose first positions are with a host (WEAVER).
+  struct Guests {
+    std::int64_t sequences = 0;
+    ops::ConstTensorRef border{};  ///< i32 [sequences]: where what is at home begins.
+    std::vector<ops::ConstTensorRef> block_tables{};  ///< As above, of what is away.
+    ops::AttentionHost* host = nullptr;               ///< nullptr: computed at home all the same.
+  } guests{};
 };
 
 /// The forward pass of a decoder-only model, or of a range of its layers: enqueues operations and
@@ -104,7 +113,12 @@ class Decoder {
                    ops::ConstTensorRef picks,
                    const Activations& activations,
                    ops::TensorRef out) const;
-  [[nodiscard]] ops::PagedKv paged_kv(std::int64_t layer, const Batch& batch) const;
+  [[nodiscard]] ops::PagedKv paged_kv(std::int64_t layer, ops::ConstTensorRef table) const;
+  void attend_with_guests(ops::OpContext& context,
+                          std::int64_t layer,
+                          const Batch& batch,
+                          const ops::AttentionArgs& all,
+                          const Activations& activations) const;
   [[nodiscard]] ops::ConstTensorRef residual(const ops::TensorRef& hidden) const;
   void sum_over_ranks(ops::OpContext& context, const ops::TensorRef& hidden) const;
 

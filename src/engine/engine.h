@@ -76,6 +76,8 @@ struct EngineOptions {
   bool run_ahead = false;
 };
 
+class Guests;
+
 /// How well the prefix cache does, for one model since the engine began.
 struct PrefixCounts {
   std::uint64_t queried_tokens = 0;  ///< Of sequences that asked for a prefix.
@@ -154,6 +156,9 @@ class Engine {
   /// Forgets the sequence and frees its KV, as preempt().
   void remove_sequence(SequenceId id);
 
+  /// KV of sequences on pages of another device. Valid as long as the engine.
+  [[nodiscard]] Guests guests();
+
   /// Pages that a sequence of `tokens` tokens of this model needs when alone on its pages. Layers
   /// with a sliding window need no more for more tokens once it is full.
   [[nodiscard]] std::int64_t kv_pages_for(ModelId id, std::int64_t tokens) const;
@@ -189,6 +194,7 @@ class Engine {
   void settle();
 
  private:
+  friend class Guests;
   class Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -60,9 +60,15 @@ class Engine::Impl {
   Result<void> add_sequence(SequenceStart start);
   std::int64_t take_prefix(SequenceId id);
   void preempt(SequenceId id);
+  /// Whether KV can be on another device's pages.
+  [[nodiscard]] bool has_guests() const { return context_.kernels.post_guest_attention != nullptr; }
   void remove_sequence(SequenceId id);
   Result<StepOutcome> run(const policy::StepPlan& plan);
   void settle();
+
+  struct Model;
+  Model& mutable_model(ModelId id);
+  Sequence& sequence(SequenceId id);
 
   struct Model {
     Decoder decoder;
@@ -88,8 +94,6 @@ class Engine::Impl {
     [[nodiscard]] bool has(SequenceId id) const;
   };
 
-  Model& mutable_model(ModelId id);
-  Sequence& sequence(SequenceId id);
   [[nodiscard]] std::int64_t workspace_needed() const;
   Result<void> fit_workspace();
   Activations use_workspace(const Model& model);

@@ -60,6 +60,7 @@ std::vector<PassSlice> Engine::Impl::admit(const policy::ModelBatch& batch,
                                            Model& model,
                                            StepOutcome& outcome) {
   std::vector<PassSlice> admitted;
+  std::vector<PassSlice> woven;  ///< That have guests.
   std::set<SequenceId> seen;
   std::int64_t tokens = 0;
   for (const policy::StepSlice& slice : batch.slices) {
@@ -76,12 +77,14 @@ std::vector<PassSlice> Engine::Impl::admit(const policy::ModelBatch& batch,
       }
     }
     if (model.kv.grow(own.kv, own.computed + slice.tokens)) {
-      admitted.push_back(pass_slice);
+      (model.kv.guest_tokens(own.kv) > 0 ? woven : admitted).push_back(pass_slice);
     } else {
       outcome.starved.push_back(slice.sequence);
     }
   }
   HEDDLE_CHECK(tokens <= options_.max_batch_tokens);
+  // Last, as their host computes while the others are computed here.
+  admitted.insert(admitted.end(), woven.begin(), woven.end());
   return admitted;
 }
 

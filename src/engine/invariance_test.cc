@@ -12,6 +12,7 @@
 
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "engine/guests.h"
 #include "engine/test_host.h"
 #include "text/test_model_directory.h"
 
@@ -58,6 +59,11 @@ class Schedule {
       run_alone(requests_.back());
     }
     make_engine(/*prefix_cache=*/true);
+    // Another device's pages, for guests.
+    for (const auto& [id, model] : models_) {
+      HEDDLE_CHECK(
+          engine_->guests().lend(id, host_.pool().take(kWeightsLease, 12).value()).has_value());
+    }
     // What is left of the pool is too small for all at once.
     const auto most =
         *std::max_element(requests_.begin(), requests_.end(), [this](const auto& a, const auto& b) {
@@ -99,6 +105,7 @@ class Schedule {
   }
 
   [[nodiscard]] int starved() const { return starved_; }
+  [[nodiscard]] int moved() const { return moved_; }
   [[nodiscard]] std::uint64_t hit_tokens() const {
     std::uint64_t tokens = 0;
     for (const auto& [id, counts] : engine_->prefix_counts()) {
@@ -208,10 +215,23 @@ class Schedule {
         engine_->remove_sequence(request.start.id);
         request.admitted = false;
       }
+      move_guests(request);
       if (request.admitted && request.computed == 0 && rng_.below(3) != 0) {
         request.computed = engine_->take_prefix(request.start.id);
         ASSERT_LT(request.computed, std::ssize(request.start.tokens));
       }
+    }
+  }
+
+  /// Moves KV of a sequence to lent pages, or back.
+  void move_guests(const Request& request) {
+    if (!request.admitted || rng_.below(3) != 0) {
+      return;
+    }
+    if (rng_.below(4) == 0) {
+      (void)engine_->guests().move_home(request.start.id);
+    } else if (const auto away = engine_->guests().move_out(request.start.id, 1000)) {
+      moved_ += *away > 0 ? 1 : 0;
     }
   }
 
@@ -276,6 +296,7 @@ class Schedule {
   std::vector<Request> requests_{};
   std::int64_t left_ = 0;  ///< Pages that weights and others leave.
   int starved_ = 0;
+  int moved_ = 0;  ///< Times that a sequence was seen to be away.
 };
 
 void run_schedules(spec::DType dtype) {
@@ -289,12 +310,14 @@ void run_schedules(spec::DType dtype) {
                                        "qwen3-tied",
                                        "qwen3-window"};
   int starved = 0;
+  int moved = 0;
   std::uint64_t hit_tokens = 0;
   for (std::uint64_t seed = 1; seed <= 25; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Schedule schedule(seed, cases, dtype);
     schedule.run();
     starved += schedule.starved();
+    moved += schedule.moved();
     hit_tokens += schedule.hit_tokens();
     if (testing::Test::HasFailure()) {
       return;
@@ -302,6 +325,9 @@ void run_schedules(spec::DType dtype) {
   }
   EXPECT_GT(starved, 0) << "the schedules should be short of pages now and then";
   EXPECT_GT(hit_tokens, 1000U);
+  if (ops::attention_border() == 16) {  // Else sequences are too short.
+    EXPECT_GT(moved, 50);
+  }
 }
 
 TEST(Invariance, TokensDoNotDependOnTheScheduleInFloat32) {

@@ -1,11 +1,13 @@
 #include "engine/model_kv.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <utility>
 
 #include "base/check.h"
+#include "ops/attention.h"
 
 namespace heddle::engine {
 
@@ -13,9 +15,10 @@ ModelKv::ModelKv(memory::PagePool& pool,
                  memory::OwnerId owner,
                  KvPlan plan,
                  memory::CachedPages& cached)
-    : plan_(std::move(plan)) {
+    : plan_(std::move(plan)), guests_(std::make_unique<Guests>(pool.device())) {
   for (const KvGroupPlan& group : plan_.groups) {
     caches_.emplace_back(pool, owner, group.geometry, cached);
+    guests_->caches.emplace_back(guests_->pool, owner, group.geometry, guests_->no_prefixes);
     aligned_tokens_ = std::lcm(aligned_tokens_, group.geometry.block_tokens);
   }
 }
@@ -148,6 +151,106 @@ void ModelKv::keep_prefix(SequenceKv& sequence,
   }
 }
 
+std::vector<memory::PageId> ModelKv::give_back(std::int64_t count) {
+  return guests_->pool.surrender(std::min(count, guests_->pool.free_count())).value();
+}
+
+std::int64_t ModelKv::border_tokens() const {
+  return std::lcm(aligned_tokens_, ops::attention_border());
+}
+
+std::int64_t ModelKv::guest_tokens(const SequenceKv& sequence) const {
+  std::int64_t tokens = 0;
+  for (std::size_t g = 0; g < caches_.size(); ++g) {
+    tokens = std::max(
+        tokens, std::ssize(sequence.groups_[g].guests) * plan_.groups[g].geometry.block_tokens);
+  }
+  return tokens;
+}
+
+ops::GuestSequence ModelKv::guest_sequence(const SequenceKv& sequence) const {
+  ops::GuestSequence guest{.border = static_cast<std::int32_t>(guest_tokens(sequence))};
+  guest.blocks.resize(caches_.size());
+  for (std::size_t g = 0; g < caches_.size(); ++g) {
+    for (const memory::KvBlockRef block : sequence.groups_[g].guests) {
+      guest.blocks[g].push_back(block_number(g, block));
+    }
+  }
+  return guest;
+}
+
+Result<void> ModelKv::move_out(SequenceKv& sequence, std::int64_t tokens) {
+  HEDDLE_CHECK(tokens % border_tokens() == 0 && tokens >= guest_tokens(sequence));
+  std::vector<std::vector<memory::KvBlockRef>> made(caches_.size());
+  for (std::size_t g = 0; g < caches_.size(); ++g) {
+    const std::int64_t blocks = tokens / plan_.groups[g].geometry.block_tokens;
+    const std::int64_t there = std::ssize(sequence.groups_[g].guests);
+    for (std::int64_t i = there; plan_.groups[g].window == 0 && i < blocks; ++i) {
+      const auto block = guests_->caches[g].allocate();
+      if (block) {
+        made[g].push_back(*block);
+        continue;
+      }
+      for (std::size_t other = 0; other <= g; ++other) {
+        for (const memory::KvBlockRef given : made[other]) {
+          guests_->caches[other].free(given);
+        }
+      }
+      return block.error();
+    }
+  }
+  for (std::size_t g = 0; g < caches_.size(); ++g) {
+    SequenceKv::Group& own = sequence.groups_[g];
+    for (const memory::KvBlockRef guest : made[g]) {
+      const memory::KvBlockRef home = own.blocks[own.guests.size()];
+      std::memcpy(guests_->caches[g].address(guest), caches_[g].address(home), block_bytes(g));
+      caches_[g].free(home);
+      own.guests.push_back(guest);
+      own.first_live = own.guests.size();
+    }
+  }
+  return {};
+}
+
+Result<void> ModelKv::move_home(SequenceKv& sequence) {
+  std::vector<std::vector<memory::KvBlockRef>> made(caches_.size());
+  for (std::size_t g = 0; g < caches_.size(); ++g) {
+    while (made[g].size() < sequence.groups_[g].guests.size()) {
+      const auto block = caches_[g].allocate();
+      if (block) {
+        made[g].push_back(*block);
+        continue;
+      }
+      for (std::size_t other = 0; other <= g; ++other) {
+        for (const memory::KvBlockRef given : made[other]) {
+          caches_[other].free(given);
+        }
+      }
+      return block.error();
+    }
+  }
+  for (std::size_t g = 0; g < caches_.size(); ++g) {
+    SequenceKv::Group& own = sequence.groups_[g];
+    for (std::size_t i = 0; i < made[g].size(); ++i) {
+      std::memcpy(caches_[g].address(made[g][i]),
+                  guests_->caches[g].address(own.guests[i]),
+                  block_bytes(g));
+      own.blocks[i] = made[g][i];
+    }
+    if (!made[g].empty()) {
+      drop_guests(own, g, 0);
+      own.first_live = 0;
+    }
+  }
+  return {};
+}
+
+void ModelKv::drop_guests(SequenceKv::Group& own, std::size_t group, std::size_t blocks) {
+  for (; own.guests.size() > blocks; own.guests.pop_back()) {
+    guests_->caches[group].free(own.guests.back());
+  }
+}
+
 void ModelKv::drop_back(SequenceKv& sequence, std::size_t group, std::size_t blocks) {
   SequenceKv::Group& own = sequence.groups_[group];
   while (own.blocks.size() > blocks) {
@@ -156,6 +259,7 @@ void ModelKv::drop_back(SequenceKv& sequence, std::size_t group, std::size_t blo
     }
     own.blocks.pop_back();
   }
+  drop_guests(own, group, own.blocks.size());
   own.first_live = std::min(own.first_live, own.blocks.size());
   own.offered = std::min(own.offered, own.blocks.size());
 }

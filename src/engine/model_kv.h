@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "memory/cached_pages.h"
 #include "memory/kv_cache.h"
 #include "memory/page_pool.h"
+#include "ops/guest_attention.h"
 
 namespace heddle::engine {
 
@@ -24,6 +26,9 @@ class SequenceKv {
     std::vector<memory::KvBlockRef> blocks{};
     std::vector<memory::BlockKey> keys{};  ///< Of the first blocks of its tokens, as far as needed.
     std::size_t offered = 0;  ///< Blocks below are known to the cache, or never will be.
+    /// Blocks of the first positions on lent pages, in place of `blocks` (WEAVER). Where there are
+    /// any, `first_live` is their number.
+    std::vector<memory::KvBlockRef> guests{};
   };
 
   [[nodiscard]] const std::vector<Group>& groups() const { return groups_; }
@@ -36,7 +41,7 @@ class SequenceKv {
 /// The KV caches of one model (or of a range of its layers) on one device. Used by one thread.
 class ModelKv {
  public:
-  /// `pool` and `cached` outlive it; `owner` is the lease that counts the pages.
+  /// `pool` and `cached` outlive it; `owner` is the lease that counts the pages, lent ones too.
   ModelKv(memory::PagePool& pool, memory::OwnerId owner, KvPlan plan, memory::CachedPages& cached);
 
   /// A sequence without blocks.
@@ -50,6 +55,35 @@ class ModelKv {
   void slide(SequenceKv& sequence, std::int64_t next);
   /// Frees all blocks.
   void clear(SequenceKv& sequence) { shrink(sequence, 0); }
+
+  /// Pages of another device come in, to have guests (WEAVER). They stay the other's, who can
+  /// address them as well.
+  void lend(std::span<const memory::PageId> pages) { guests_->pool.adopt(pages); }
+  /// Who runs attention over them; nullptr: nobody, so that it is run here. Outlives it, or the
+  /// next set_host().
+  void set_host(ops::AttentionHost* host) { host_ = host; }
+  [[nodiscard]] ops::AttentionHost* host() const { return host_; }
+  /// What a host is told of a sequence.
+  [[nodiscard]] ops::GuestSequence guest_sequence(const SequenceKv& sequence) const;
+  /// Gives up to `count` lent pages back that have no guests, the highest first.
+  std::vector<memory::PageId> give_back(std::int64_t count);
+  /// Moves the computed positions below `tokens` of the groups without a window to lent pages,
+  /// where they are not written again, and frees their blocks. `tokens` is a multiple of
+  /// border_tokens(), and not below what is there already. All or kResourceExhausted, and then
+  /// nothing has changed. Nothing enqueued touches the sequence.
+  Result<void> move_out(SequenceKv& sequence, std::int64_t tokens);
+  /// Moves all that is away back. All or kResourceExhausted, and then nothing has changed.
+  Result<void> move_home(SequenceKv& sequence);
+  /// Positions of `sequence` that are away.
+  [[nodiscard]] std::int64_t guest_tokens(const SequenceKv& sequence) const;
+  /// What move_out() moves comes in multiples of this: blocks of all groups end there, and
+  /// attention may be divided.
+  [[nodiscard]] std::int64_t border_tokens() const;
+  /// Lent pages, and those of them that have guests.
+  [[nodiscard]] std::int64_t lent_pages() const { return guests_->pool.size(); }
+  [[nodiscard]] std::int64_t guest_pages() const {
+    return guests_->pool.size() - guests_->pool.free_count();
+  }
 
   /// Gives a sequence without blocks those of the longest prefix of `tokens` that the cache has, to
   /// read and never to write; gives its length. A prefix ends where a block of every group ends,
@@ -73,14 +107,27 @@ class ModelKv {
   [[nodiscard]] std::int64_t pages_for(std::int64_t tokens, std::int64_t step_tokens) const;
 
  private:
+  /// Lent pages and the blocks on them.
+  struct Guests {
+    explicit Guests(device::Device& device) : pool(device, {}) {}
+    memory::PagePool pool;
+    memory::CachedPages no_prefixes{};
+    std::deque<memory::KvCache> caches{};  ///< Per group.
+  };
   Result<void> grow_group(SequenceKv& sequence, std::size_t group, std::int64_t tokens);
   void drop_back(SequenceKv& sequence, std::size_t group, std::size_t blocks);
+  [[nodiscard]] std::size_t block_bytes(std::size_t group) const {
+    return plan_.groups[group].geometry.block_bytes;
+  }
+  void drop_guests(SequenceKv::Group& own, std::size_t group, std::size_t blocks);
   [[nodiscard]] std::size_t first_needed(std::size_t group, std::int64_t next) const;
   [[nodiscard]] std::int64_t cached_length(const SequenceKv& sequence, std::int64_t tokens) const;
 
   KvPlan plan_;
   std::int64_t aligned_tokens_ = 1;       ///< Blocks of all groups end at its multiples.
   std::deque<memory::KvCache> caches_{};  ///< Per group. A deque: caches do not move.
+  std::unique_ptr<Guests> guests_;        ///< It does not move.
+  ops::AttentionHost* host_ = nullptr;
 };
 
 }  // namespace heddle::engine

@@ -100,6 +100,7 @@ Result<void> Pass::enqueue(ops::OpContext& context,
   std::transform(padded.begin(), padded.end(), batch_slices.begin(), batch_slice);
   mirror_.clear();
   inputs_.gather(batch_slices, decoder, kv, mirror_, recurring);
+  tell_host(padded, kv);
   gather_sampling(padded, activations.logit_rows());
   gather_pooling(padded);
   reserve_results(decoder);
@@ -112,7 +113,8 @@ Result<void> Pass::enqueue(ops::OpContext& context,
     take_tokens(context.stream, padded, slices.size(), *before);
   }
   const auto compute = [&] {
-    const Batch batch = inputs_.batch(mirror_);
+    Batch batch = inputs_.batch(mirror_);
+    batch.guests.host = kv.host();
     decoder.embed(
         context, inputs_.ids(mirror_), Activations::rows(activations.hidden, batch.tokens));
     decoder.run_layers(context, decoder.kv_plan().range, batch, activations);
@@ -127,6 +129,19 @@ Result<void> Pass::enqueue(ops::OpContext& context,
   fetch_sampled(context.stream);
   enqueued_ = context.stream.mark();
   return {};
+}
+
+/// Tells the host of guests what of them the pass is about.
+void Pass::tell_host(std::span<const PassSlice> slices, const ModelKv& kv) {
+  std::vector<ops::GuestSequence> guests;
+  for (const PassSlice& slice : slices) {
+    if (kv.guest_tokens(slice.sequence->kv) > 0) {
+      guests.push_back(kv.guest_sequence(slice.sequence->kv));
+    }
+  }
+  if (kv.host() != nullptr && !guests.empty()) {
+    kv.host()->begin_step(guests);
+  }
 }
 
 Result<void> Pass::wait(device::Stream& stream) {

@@ -99,6 +99,7 @@ class Pass {
                    std::span<const PassSlice> padded,
                    std::size_t slices,
                    const Pass& before) const;
+  static void tell_host(std::span<const PassSlice> slices, const ModelKv& kv);
   void gather_sampling(std::span<const PassSlice> slices, std::int64_t logit_rows);
   void gather_pooling(std::span<const PassSlice> slices);
   void reserve_results(const Decoder& decoder);

@@ -1,18 +1,48 @@
 #include "ops/attention.h"
 
 #include "ops/checks.h"
+#include "ops/cpu/simd/kernels.h"
 
 namespace heddle::ops {
+namespace {
+
+/// CHECK-fails unless the parts fit the rest.
+void check_parts(const AttentionArgs& args) {
+  const AttentionParts& parts = args.parts;
+  HEDDLE_CHECK(args.window == 0 || !parts.present());
+  HEDDLE_CHECK(parts.begin.present() == parts.resumed.present());
+  for (const ConstTensorRef& bound : {parts.begin, parts.end}) {
+    if (bound.present()) {
+      check_vector(bound, DType::kI32, args.rows.sequences());
+    }
+  }
+  for (const ConstTensorRef& state : {parts.resumed, ConstTensorRef(parts.left)}) {
+    if (state.present()) {
+      check_f32_heads(state, args.query.shape[0], args.query.shape[1], args.kv.head_dim + 2);
+      HEDDLE_CHECK(state.stride[1] == args.kv.head_dim + 2);
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t attention_border() {
+  return cpu::simd_kernels().attention_step;
+}
 
 void attention(OpContext& context, const AttentionArgs& args) {
   check_paged(args.rows, args.kv);
   const std::int64_t tokens = args.query.shape[0];
   const std::int64_t heads = args.query.shape[1];
   check_f32_heads(args.query, tokens, heads, args.kv.head_dim);
-  check_floating(args.out.dtype);
-  check_heads(args.out, args.out.dtype, tokens, heads, args.kv.head_dim);
+  check_parts(args);
+  if (!args.parts.left.present()) {
+    check_floating(args.out.dtype);
+    check_heads(args.out, args.out.dtype, tokens, heads, args.kv.head_dim);
+    HEDDLE_CHECK(args.out.stride[1] == args.kv.head_dim);
+  }
   HEDDLE_CHECK(args.kv.kv_heads > 0 && heads % args.kv.kv_heads == 0);
-  HEDDLE_CHECK(args.query.stride[1] == args.kv.head_dim && args.out.stride[1] == args.kv.head_dim);
+  HEDDLE_CHECK(args.query.stride[1] == args.kv.head_dim);
   HEDDLE_CHECK(args.kv.head_dim <= kAttentionHeadDimMax);
   HEDDLE_CHECK(args.window >= 0);
   if (args.lse.present()) {

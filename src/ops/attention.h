@@ -8,6 +8,25 @@ namespace heddle::ops {
 /// The largest head_dim that kernels take.
 constexpr std::int64_t kAttentionHeadDimMax = 256;
 
+/// Attention in two parts, over the positions before a border and from it on, each where its part
+/// of the cache is (WEAVER). On CPUs only; without a window.
+///
+/// The first part leaves for each row a state of head_dim + 2 numbers: sum_j exp(score_j - largest)
+/// v_j, the largest score, and the sum of the weights. The second goes on with it, to the bits that
+/// one call over all positions gives.
+struct AttentionParts {
+  ConstTensorRef begin{};  ///< i32 [sequences]: attend from there on; absent: from position 0.
+  ConstTensorRef end{};    ///< i32 [sequences]: attend to what is before it; absent: to all.
+  ConstTensorRef
+      resumed{};     ///< f32 [tokens, heads, head_dim + 2], where `begin` is not 0; or absent.
+  TensorRef left{};  ///< f32 [tokens, heads, head_dim + 2], written in place of out; or absent.
+
+  [[nodiscard]] bool present() const { return begin.present() || end.present(); }
+};
+
+/// Borders of AttentionParts are multiples of this, on the instruction set that runs.
+[[nodiscard]] std::int64_t attention_border();
+
 struct AttentionArgs {
   BatchRows rows{};
   ConstTensorRef query{};   ///< f32 [tokens, heads, head_dim]; heads a multiple of kv.kv_heads.
@@ -16,6 +35,7 @@ struct AttentionArgs {
   float scale = 1.0F;       ///< On the scores; 1 / sqrt(head_dim) as a rule.
   TensorRef out{};          ///< f32 or bf16 (rounded) [tokens, heads, head_dim]
   TensorRef lse{};          ///< f32 [tokens, heads], or absent.
+  AttentionParts parts{};   ///< All positions in one call where it is empty.
 };
 
 /// Causal attention of the batch's tokens over their sequences' cached keys and values. A token at

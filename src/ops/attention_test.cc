@@ -299,6 +299,91 @@ TEST_F(AttentionTest, DoesNotTouchBlocksThatFellOutOfTheWindow) {
   }
 }
 
+/// A batch, and where the cache of each of its sequences is divided.
+struct Divided {
+  std::vector<std::int32_t> begin{0};  ///< Rows.
+  std::vector<std::int32_t> first{};   ///< Positions.
+  std::vector<std::int32_t> border{};
+  std::vector<std::int64_t> lengths{};
+};
+
+// What one call over all positions gives comes out, to the bit, where a host has the first of them:
+// it never sees the later ones, nor does home see those.
+TEST_F(AttentionTest, InTwoPartsItGivesTheBitsOfOneCall) {
+  if (!gives_one_answer()) {
+    GTEST_SKIP() << "attention in parts is for CPUs";
+  }
+  const std::int64_t step = attention_border();
+  for (Case c : cases()) {
+    c.window = 0;
+    Divided batch;
+    for (int s = 0; s < 6; ++s) {
+      const auto fresh = static_cast<std::int32_t>(s == 5 ? 40 : 1 + rng_.below(3));
+      const auto border =
+          static_cast<std::int32_t>(step * static_cast<std::int64_t>(rng_.below(4)));
+      batch.border.push_back(s == 0 ? 0 : border);
+      batch.first.push_back(batch.border.back() + static_cast<std::int32_t>(rng_.below(90)));
+      batch.begin.push_back(batch.begin.back() + fresh);
+      batch.lengths.push_back(batch.first.back() + fresh);
+    }
+    PagedKvFixture cache = fill(c, batch.lengths);
+    const std::int64_t d = c.shape.head_dim;
+    const std::int64_t tokens = batch.begin.back();
+    const auto query = random(tokens * c.heads * d);
+    const std::vector<float> whole = run_all(c, cache, batch.begin, batch.first, query);
+    std::vector<float> state(static_cast<std::size_t>(tokens * c.heads * (d + 2)), NAN);
+    std::vector<float> out(query.size());
+    const auto heads = [&](float* data, std::int64_t width) {
+      return heads_of(matrix_of(data, tokens, c.heads * width), 0, c.heads, width);
+    };
+    const ConstTensorRef border = vector_of(batch.border.data(), std::ssize(batch.border));
+    AttentionArgs args{.rows = rows_of(batch.begin, batch.first),
+                       .query = heads(const_cast<float*>(query.data()), d),
+                       .kv = cache.kv(),
+                       .scale = 0.25F};
+    args.parts = {.end = border, .left = heads(state.data(), d + 2)};
+    attention(context_, args);
+    synchronize();
+    for (std::int64_t s = 0; s < 6; ++s) {  // Home has no blocks of what its host has.
+      const std::int64_t gone = batch.border[static_cast<std::size_t>(s)] / c.shape.block_tokens;
+      std::fill_n(cache.table_row(s), gone, -1'000'000'000);
+    }
+    args.out = heads(out.data(), d);
+    args.parts = {.begin = border, .resumed = heads(state.data(), d + 2)};
+    attention(context_, args);
+    synchronize();
+    ASSERT_TRUE(same_bits(whole, out)) << "head_dim " << d << " block " << c.shape.block_tokens;
+  }
+}
+
+TEST_F(AttentionTest, APartDoesNotTouchWhatIsBehindItsEnd) {
+  if (!gives_one_answer()) {
+    GTEST_SKIP() << "attention in parts is for CPUs";
+  }
+  const auto step = static_cast<std::int32_t>(attention_border());
+  const Case c{{.kv_heads = 2, .head_dim = 64, .block_tokens = 16, .dtype = DType::kBf16}, 4, 0};
+  PagedKvFixture cache = fill(c, {2 * step});
+  std::fill_n(cache.table_row(0) + step / 16, step / 16, -1'000'000'000);
+  const std::int64_t d = c.shape.head_dim;
+  const auto query = random(c.heads * d);
+  std::vector<float> state(static_cast<std::size_t>(c.heads * (d + 2)), NAN);
+  const std::vector<std::int32_t> begin{0, 1};
+  const std::vector<std::int32_t> first{2 * step - 1};
+  attention(context_,
+            {.rows = rows_of(begin, first),
+             .query = heads_of(
+                 matrix_of(const_cast<float*>(query.data()), 1, c.heads * d), 0, c.heads, d),
+             .kv = cache.kv(),
+             .scale = 0.25F,
+             .parts = {.end = vector_of(&step, 1),
+                       .left = heads_of(
+                           matrix_of(state.data(), 1, c.heads * (d + 2)), 0, c.heads, d + 2)}});
+  synchronize();
+  for (const float number : state) {
+    EXPECT_TRUE(std::isfinite(number));
+  }
+}
+
 // Partial results over disjoint positions merge by their log-sum-exps: what offloading relies on.
 TEST_F(AttentionTest, LseMergesPartialResults) {
   const Case c{{.kv_heads = 1, .head_dim = 8, .block_tokens = 16, .dtype = DType::kF32}, 1, 0};

@@ -11,6 +11,7 @@ struct AllGatherArgs;
 struct AllReduceArgs;
 struct AttentionArgs;
 struct GatherRowsArgs;
+struct GuestAttentionArgs;
 struct LinearArgs;
 struct LogProbsArgs;
 struct PenaltiesArgs;
@@ -26,9 +27,12 @@ struct KernelTable {
   void (*all_gather)(device::Stream& stream, const AllGatherArgs& args) = nullptr;
   void (*all_reduce)(device::Stream& stream, const AllReduceArgs& args) = nullptr;
   void (*attention)(device::Stream& stream, const AttentionArgs& args) = nullptr;
+  /// Null, as is post_guest_attention, where a device cannot have guests.
+  void (*await_guest_attention)(device::Stream& stream, const GuestAttentionArgs& args) = nullptr;
   void (*gather_rows)(device::Stream& stream, const GatherRowsArgs& args) = nullptr;
   void (*linear)(device::Stream& stream, const LinearArgs& args) = nullptr;
   void (*log_probs)(device::Stream& stream, const LogProbsArgs& args) = nullptr;
+  void (*post_guest_attention)(device::Stream& stream, const GuestAttentionArgs& args) = nullptr;
   void (*penalties)(device::Stream& stream, const PenaltiesArgs& args) = nullptr;
   void (*rms_norm)(device::Stream& stream, const RmsNormArgs& args) = nullptr;
   void (*rope_append)(device::Stream& stream, const RopeAppendArgs& args) = nullptr;

@@ -61,6 +61,7 @@ struct GpuProfile {
   /// What a step of an engine in another process adds to one's own, in parts of its T_gpu: 1 under
   /// MPS, where GPU time adds up; more where the GPU changes between processes by time slices.
   double co_running = 1;
+  double poll = 2e-6;  ///< A kernel that looks at one word, back to back with others [s].
   std::vector<AllReduce> all_reduce{};
 };
 

@@ -78,6 +78,13 @@ struct StageSpec {
   bool reserve_all = false;  ///< Pages for the whole model (a full-memory worker).
 };
 
+/// Where a hot replica keeps the KV of part of its sequences (WEAVER).
+struct Weave {
+  GpuId host{};       ///< Another GPU of the same server.
+  double share = 0;   ///< Of new sequences; 0 ends that.
+  bool split = true;  ///< Long kernels there may be split, so that guests wait less.
+};
+
 /// How a replica comes to be: ready at
 ///     max(before + fetch, beside) [+ copy unless streamed] + bytes * per_byte + after.
 struct StartSpec {
@@ -153,8 +160,9 @@ class Actions {
   /// A pipeline becomes its worker `stage`: the rest of the weights, then KV, move there. Other
   /// full-memory workers become replicas of their own when `split`.
   virtual void merge(ReplicaId replica, std::size_t stage, bool split, Reason reason) = 0;
-  /// New sequences of `hot` keep part `share` of them as guests on `cold`'s GPU; 0 ends that.
-  virtual void weave(ReplicaId hot, ReplicaId cold, double share, Reason reason) = 0;
+  /// New sequences of `hot` keep their KV as guests on another GPU, as `how` has it. Those there
+  /// stay until they end, or the GPU's own need their pages.
+  virtual void weave(ReplicaId hot, const Weave& how, Reason reason) = 0;
   virtual void set_kv_limit(ReplicaId replica, std::int64_t pages, Reason reason) = 0;
   virtual void set_value(ReplicaId replica, double value) = 0;
   /// Puts a model's weights into a host's memory at once (before time begins to matter).

@@ -35,11 +35,10 @@ std::vector<OwnedPages> owners(const World& world, const Gpu& gpu) {
         memory.reserved(replica.weights, pool);
     pages[{replica.model, PageUse::kKv}] += memory.reserved(replica.kv, pool);
     pages[{replica.model, PageUse::kOther}] += memory.reserved(replica.overhead, pool);
-    for (const ReplicaId guest : replica.guests_of) {
-      if (const Replica* hot = world.replica(guest); hot != nullptr) {
-        pages[{hot->model, PageUse::kKv}] += memory.reserved(hot->guest_kv, pool);
-      }
-    }
+  }
+  for (const ReplicaId id : gpu.hosts) {
+    const Replica& hot = *world.replica(id);
+    pages[{hot.model, PageUse::kKv}] += memory.reserved(hot.guest_kv, pool);
   }
   std::vector<OwnedPages> made;
   for (const auto& [owner, count] : pages) {

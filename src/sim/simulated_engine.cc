@@ -287,9 +287,10 @@ void SimulatedEngine::time_run() {
   const std::int64_t home =
       decodes[0] > 0 ? model_->decode_ps() + contexts[0] * model_->context_ps() : 0;
   const std::int64_t waits = std::max(scaled(model_->fixed_ps(), scale_), neighbours_ps_);
+  const std::int64_t stalled = decodes[1] > 0 ? model_->model().layers * guest_cost_.stall_ps : 0;
   run_ = IterationRun{};
   run_.add_line(model_->launch_ps(), 0);
-  run_.add_line(scaled(work + home, scale) + waits,
+  run_.add_line(scaled(work + home + stalled, scale) + waits,
                 scaled(decodes[0] * model_->context_ps(), scale));
   if (decodes[1] > 0) {
     const std::int64_t away = model_->model().layers * (guest_cost_.per_layer_ps +

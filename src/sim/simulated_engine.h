@@ -64,10 +64,11 @@ struct EngineOutputs {
   void clear() { *this = EngineOutputs{}; }
 };
 
-/// How a hot engine's guests are served (WEAVER): each layer waits for the slower of attention at
-/// home and attention away.
+/// How a hot engine's guests are served (WEAVER): each layer takes as long as the slower of
+/// attention at home with what it stalls for the guests, and attention away.
 struct GuestCost {
-  std::int64_t per_layer_ps = 0;     ///< Transfer latency and expected wait for the host's kernel.
+  std::int64_t per_layer_ps = 0;     ///< Transfer latency and mean wait for the host's kernel.
+  std::int64_t stall_ps = 0;         ///< What of that wait outlasts attention at home, per layer.
   std::int64_t per_sequence_ps = 0;  ///< Transfer of one sequence's vectors, per layer.
   std::int64_t context_ps = 0;       ///< Per token of context, all layers, on the host GPU.
 };

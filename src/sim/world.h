@@ -77,9 +77,12 @@ struct Replica {
   std::optional<Instant> filled{};  ///< When its weights were there.
   Instant used{};                   ///< When its newest request came or its last one ended.
   Instant serving_since{};
-  std::int64_t published_ps = 0;          ///< GPU time that its neighbours count with.
-  std::optional<ReplicaId> guest_host{};  ///< Where its guests' KV is.
-  std::vector<ReplicaId> guests_of{};     ///< Whose guests are here.
+  std::int64_t published_ps = 0;      ///< GPU time that its neighbours count with.
+  std::optional<GpuId> guest_host{};  ///< Where its guests' KV is.
+  bool guest_split = true;            ///< Its guests' host may split kernels.
+  double guest_busy = 0;              ///< Part of the host's time that its guests take.
+  double guest_busy_told = 0;         ///< To those that run there.
+  Duration guest_overhead{};          ///< Of a step on its guests' host.
   double guest_share = 0;
   double guest_debt = 0;    ///< Sequences owed to the host, to keep the share.
   std::size_t merging = 0;  ///< 1 + stage that a merge is under way to; 0: none.
@@ -98,6 +101,7 @@ struct Gpu {
   std::int64_t pages = 0;
   std::set<ReplicaId> replicas{};   ///< That hold or await pages here.
   std::vector<ReplicaId> active{};  ///< With an engine in a run.
+  std::vector<ReplicaId> hosts{};   ///< Replicas elsewhere whose guests are here.
   LinkId pcie{};                    ///< Of its host.
 };
 
@@ -270,7 +274,7 @@ class World final : private Actions {
   void evict(ReplicaId replica, Reason reason, std::optional<ModelId> for_whom) override;
   void stop(ReplicaId replica, Reason reason) override;
   void merge(ReplicaId replica, std::size_t stage, bool split, Reason reason) override;
-  void weave(ReplicaId hot, ReplicaId cold, double share, Reason reason) override;
+  void weave(ReplicaId hot, const Weave& how, Reason reason) override;
   void set_kv_limit(ReplicaId replica, std::int64_t pages, Reason reason) override;
   void set_value(ReplicaId replica, double value) override;
   void cache(HostId host, ModelId model) override;
@@ -315,6 +319,7 @@ class World final : private Actions {
   [[nodiscard]] double link_rate(HostId host, LinkId link) const;
 
   // world_replicas.cc: from start to eviction.
+  void recall_for(const Replica& replica);
   void try_begin(Replica& replica);
   [[nodiscard]] std::vector<ledger::Demand> weight_demands(const Replica& replica) const;
   [[nodiscard]] static std::vector<ledger::Demand> demands(const Replica& replica,
@@ -337,8 +342,13 @@ class World final : private Actions {
   void publish(Replica& replica);
   void set_conditions(Replica& replica);
   void set_pace(Replica& replica);
-  void set_guest_pace(Replica& host);
-  void send_guests_home(Replica& replica);
+
+  // world_guests.cc: KV of hot models on other GPUs.
+  void time_guests(Replica& hot);
+  [[nodiscard]] double guests_on(const Gpu& gpu);
+  void pace_host(Replica& hot);
+  void send_guests_home(Replica& hot);
+  bool recall_guests(GpuId gpu, Reason reason);
   std::int64_t reserve_kv(Replica& replica, KvPlace place, std::int64_t blocks, bool whole);
   std::int64_t resize_kv(Replica& replica,
                          LeaseId lease,

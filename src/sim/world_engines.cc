@@ -12,12 +12,6 @@ namespace {
 constexpr std::int64_t kSlackPart = 8;
 /// A neighbour is told again when an engine's GPU time has changed by this part.
 constexpr std::int64_t kChangePart = 5;
-/// Kernels of a layer, for how often a guest's attention can begin on its host.
-constexpr std::int64_t kKernelsPerLayer = 12;
-/// One look of the host at its guests' counters.
-constexpr double kPollSeconds = 4.7e-6;
-/// A message between GPUs of one server.
-constexpr double kMessageSeconds = 2e-6;
 
 std::int64_t blocks_in(double pages, double page_bytes, double block_bytes) {
   return static_cast<std::int64_t>(pages * page_bytes / block_bytes);
@@ -180,8 +174,11 @@ void World::publish(Replica& replica) {
     set_conditions(replica);
   }
   if (replica.guest_host) {
-    if (Replica* host = find(*replica.guest_host); host != nullptr && host->engine) {
-      set_guest_pace(*host);
+    time_guests(replica);
+  }
+  for (const GpuId gpu : replica.gpus) {
+    for (const ReplicaId hot : gpus_[gpu.value()].hosts) {
+      time_guests(at(hot));  // They meet other kernels.
     }
   }
 }
@@ -205,9 +202,10 @@ void World::set_conditions(Replica& replica) {
 }
 
 /// A pipeline's step is the sum of its stages' and the hops between them; a stage with a part of a
-/// GPU's compute is slower by that part.
+/// GPU's compute is slower by that part, and one beside guests by theirs.
 void World::set_pace(Replica& replica) {
   double scale = 0;
+  Duration guests{};
   for (const Stage& stage : replica.stages) {
     double share = replica.spec.compute_share;
     const Gpu& gpu = gpus_[stage.spec.gpus[0].value()];
@@ -220,109 +218,15 @@ void World::set_pace(Replica& replica) {
           memory_.reserved(replica.weights, pool) + kv + memory_.reserved(replica.overhead, pool);
       share *= std::clamp(static_cast<double>(own) / static_cast<double>(gpu.pages), 0.05, 1.0);
     }
-    scale += stage.spec.weights / share;
+    for (const ReplicaId hot : gpu.hosts) {
+      guests = std::max(guests, at(hot).guest_overhead);
+    }
+    scale += stage.spec.weights / share / (1 - guests_on(gpu));
   }
   const double hops = replica.stages.size() < 2 ? 0
                                                 : host_spec(replica.gpus[0]).startup.hop *
                                                       static_cast<double>(replica.stages.size());
-  replica.engine->set_pace(scale, from_seconds(hops));
-}
-
-/// A host of guests is slowed by their attention, and by looking for it.
-void World::set_guest_pace(Replica& host) {
-  double busy = 0;
-  for (const ReplicaId id : host.guests_of) {
-    Replica* each = find(id);
-    if (each->engine && each->published_ps > 0) {
-      each->engine->settle(now_);
-      std::int64_t context = 0;
-      for (const Sequence& sequence : each->engine->running_sequences()) {
-        context += sequence.place == KvPlace::kGuest ? sequence.computed : 0;
-      }
-      const HostId where = gpus_[host.gpus[0].value()].host;
-      const double guests =
-          static_cast<double>(context * step_model(each->model, where).context_ps()) * 1e-12;
-      const double step = to_seconds(each->engine->step());
-      busy += step > 0 ? guests / step : 0;
-    }
-  }
-  const auto layers = static_cast<double>(model(host.model).shape.layers);
-  const double polls = busy > 0 ? kPollSeconds * kKernelsPerLayer * layers : 0;
-  host.engine->set_pace(1 / (1 - std::min(busy, 0.8)), from_seconds(polls));
-}
-
-void World::weave(ReplicaId hot_id, ReplicaId cold_id, double share, Reason reason) {
-  Replica* hot = find(hot_id);
-  Replica* cold = find(cold_id);
-  if (hot == nullptr || !hot->serves() || (share > 0 && (cold == nullptr || !cold->serves())) ||
-      (hot->guest_host && *hot->guest_host != cold_id)) {
-    return;
-  }
-  const bool begins = hot->guest_share <= 0;
-  hot->guest_share = share;
-  if (share <= 0) {
-    return;  // Guests stay until they end.
-  }
-  if (begins) {
-    note("weave", reason, *hot, cold->model);
-  }
-  if (hot->guest_kv == LeaseId(0)) {
-    std::vector<ledger::Demand> nothing;
-    for (const GpuId gpu : cold->gpus) {
-      nothing.push_back({.pool = ledger::device_pool(gpu), .pages = 0});
-    }
-    hot->guest_kv = memory_.reserve(now_, LeaseKind::kKvGuest, {.model = hot->model}, nothing);
-  }
-  if (!hot->guest_host) {
-    hot->guest_host = cold_id;
-    cold->guests_of.push_back(hot_id);
-  }
-  const policy::ModelShape& shape = model(hot->model).shape;
-  const HostSpec& host = host_spec(cold->gpus[0]);
-  const double bytes =
-      static_cast<double>((2 * shape.heads + 2 * shape.kv_heads) * shape.head_dim) * 2;
-  const double link = host.links.nvlink > 0 ? host.links.nvlink : host.links.pcie;
-  // A guest waits for the rest of the kernel that runs; long kernels are met more often.
-  const double kernel = static_cast<double>(cold->published_ps) * 1e-12 /
-                        static_cast<double>(kKernelsPerLayer * model(cold->model).shape.layers);
-  hot->engine->set_guest_cost(
-      {.per_layer_ps = static_cast<std::int64_t>((kMessageSeconds + kernel / 2) * 1e12),
-       .per_sequence_ps = static_cast<std::int64_t>(bytes / link * 1e12),
-       .context_ps = step_model(hot->model, gpus_[cold->gpus[0].value()].host).context_ps()});
-}
-
-/// Ends all dealings of a replica with guests, its own and those of others.
-void World::send_guests_home(Replica& replica) {
-  for (const ReplicaId id : replica.guests_of) {
-    Replica& owner = at(id);
-    owner.guest_host.reset();
-    owner.guest_share = 0;
-    if (owner.engine) {
-      owner.engine->return_guests(now_);
-      schedule_engine(owner);
-    }
-    memory_.release(now_, std::exchange(owner.guest_kv, LeaseId(0)));
-  }
-  replica.guests_of.clear();
-  if (replica.guest_host) {
-    std::erase(at(*replica.guest_host).guests_of, replica.id);
-    replica.guest_host.reset();
-  }
-}
-
-std::int64_t World::reserve_kv(Replica& replica, KvPlace place, std::int64_t blocks, bool whole) {
-  if (place == KvPlace::kOwn) {
-    return resize_kv(replica, replica.kv, replica.stages, blocks, replica.kv_limit, whole);
-  }
-  const Replica* host = replica.guest_host ? find(*replica.guest_host) : nullptr;
-  if (replica.guest_kv == LeaseId(0) || host == nullptr) {
-    return 0;
-  }
-  std::vector<Stage> stages = host->stages;
-  for (Stage& stage : stages) {
-    stage.kv_bytes_per_block = replica.stages[0].kv_bytes_per_block;
-  }
-  return resize_kv(replica, replica.guest_kv, stages, blocks, -1, whole);
+  replica.engine->set_pace(scale, from_seconds(hops) + guests);
 }
 
 /// Whether a KV lease could be grown to `blocks` on every GPU of `stages` now. Where not, warm
@@ -437,6 +341,11 @@ void World::relieve(Replica& replica) {
   }
   if (coming) {
     return;
+  }
+  for (const GpuId gpu : replica.gpus) {
+    if (recall_guests(gpu, Reason::kMakeRoom)) {
+      return;
+    }
   }
   Replica* newest = nullptr;
   Instant when = replica.engine->oldest();

@@ -77,6 +77,8 @@ void World::fault(const PlannedFault& planned) {
     case Fault::kRestore:
       return slow_link(planned, /*begins=*/true);
     case Fault::kWorker: {
+      while (recall_guests(GpuId(planned.target), Reason::kFault)) {
+      }
       const std::set<ReplicaId> users = gpus_[planned.target].replicas;
       for (const ReplicaId id : users) {
         if (at(id).engine) {
@@ -124,6 +126,8 @@ void World::fail_gpu(GpuId id) {
     return;  // It is down already.
   }
   gpu.up = false;
+  while (recall_guests(id, Reason::kFault)) {
+  }
   const std::set<ReplicaId> users = gpu.replicas;
   for (const ReplicaId user : users) {
     Replica& replica = at(user);

@@ -70,6 +70,19 @@ std::vector<ledger::Demand> World::weight_demands(const Replica& replica) const 
   return demands;
 }
 
+/// Guests give their pages back for a load that no eviction makes room for.
+void World::recall_for(const Replica& replica) {
+  for (const GpuId gpu : replica.gpus) {
+    const std::set<ReplicaId>& there = gpus_[gpu.value()].replicas;
+    const bool frees = std::any_of(there.begin(), there.end(), [this](ReplicaId id) {
+      return at(id).state == ReplicaPhase::kEvicting;
+    });
+    if (!frees && replica.state == ReplicaPhase::kWaiting) {
+      recall_guests(gpu, Reason::kMakeRoom);
+    }
+  }
+}
+
 /// Takes the pages of a load and begins it, or waits for them.
 void World::try_begin(Replica& replica) {
   const LeaseKind kind = !replica.spec.serve         ? LeaseKind::kWeightsWarm
@@ -88,7 +101,7 @@ void World::try_begin(Replica& replica) {
     for (const GpuId gpu : replica.gpus) {
       waiting_for_pages_[gpu.value()].insert(replica.id);
     }
-    return;
+    return recall_for(replica);
   }
   for (const GpuId gpu : replica.gpus) {
     waiting_for_pages_[gpu.value()].erase(replica.id);

@@ -20,6 +20,7 @@ LAYERS = {
     "collective": [],
     "memory": ["ledger", "device"],
     "ops": ["collective", "device", "spec"],
+    "weave": ["ops"],
     "text": ["spec"],
     "sandbox": ["text", "spec"],
     "store": ["spec"],

@@ -76,8 +76,33 @@ class Work {
       block.lse = args_.lse.as<float>() + token * args_.lse.stride[0] + kv_head * group_;
       block.lse_stride = args_.lse.stride[0];
     }
+    set_parts(block, s, token, kv_head);
     const SimdKernels& simd = simd_kernels();
     (kv.dtype == DType::kBf16 ? simd.attention_bf16 : simd.attention_f32)(block);
+  }
+
+  void set_parts(AttentionBlock& block,
+                 std::int64_t s,
+                 std::int64_t token,
+                 std::int64_t kv_head) const {
+    const AttentionParts& parts = args_.parts;
+    const std::int64_t head = kv_head * group_;
+    if (parts.begin.present()) {
+      block.begin = parts.begin.as<std::int32_t>()[s];
+    }
+    if (parts.end.present()) {
+      block.end = parts.end.as<std::int32_t>()[s];
+    }
+    if (parts.resumed.present() && block.begin > 0) {
+      block.resumed = parts.resumed.as<float>() + token * parts.resumed.stride[0] +
+                      head * parts.resumed.stride[1];
+      block.resumed_stride = parts.resumed.stride[0];
+    }
+    if (parts.left.present()) {
+      block.left =
+          parts.left.as<float>() + token * parts.left.stride[0] + head * parts.left.stride[1];
+      block.left_stride = parts.left.stride[0];
+    }
   }
 
   const AttentionArgs& args_;
@@ -91,11 +116,18 @@ class Work {
 static_assert(kHeadDimMax == kAttentionHeadDimMax);
 
 void attention(device::Stream& stream, const AttentionArgs& args) {
-  cpu_stream(stream).enqueue([args](device::ThreadPool& pool) {
-    const Work work(args);
-    pool.parallel_for(
-        work.count(), 1, [&](std::int64_t begin, std::int64_t end, int) { work.run(begin, end); });
-  });
+  cpu_stream(stream).enqueue([args](device::ThreadPool& pool) { attention_on(pool, args); });
+}
+
+void attention_on(device::ThreadPool& pool, const AttentionArgs& args) {
+  const Work work(args);
+  pool.parallel_for(
+      work.count(), 1, [&](std::int64_t begin, std::int64_t end, int) { work.run(begin, end); });
+}
+
+void attention_here(const AttentionArgs& args) {
+  const Work work(args);
+  work.run(0, work.count());
 }
 
 }  // namespace heddle::ops::cpu

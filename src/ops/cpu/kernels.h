@@ -11,7 +11,12 @@ namespace heddle::ops::cpu {
 void all_gather(device::Stream& stream, const AllGatherArgs& args);
 void all_reduce(device::Stream& stream, const AllReduceArgs& args);
 void attention(device::Stream& stream, const AttentionArgs& args);
+/// The same within a stream's work, and on the calling thread.
+void attention_on(device::ThreadPool& pool, const AttentionArgs& args);
+void attention_here(const AttentionArgs& args);
+void await_guest_attention(device::Stream& stream, const GuestAttentionArgs& args);
 void gather_rows(device::Stream& stream, const GatherRowsArgs& args);
+void post_guest_attention(device::Stream& stream, const GuestAttentionArgs& args);
 void linear(device::Stream& stream, const LinearArgs& args);
 void log_probs(device::Stream& stream, const LogProbsArgs& args);
 void penalties(device::Stream& stream, const PenaltiesArgs& args);

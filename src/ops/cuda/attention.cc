@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/check.h"
 #include "device/cuda/cuda_context.h"
 #include "device/cuda/cuda_device.h"
 #include "ops/cuda/batch.h"
@@ -185,6 +186,7 @@ void launch_blocks(device::CudaStream& stream,
 }  // namespace
 
 void attention(device::Stream& stream, const AttentionArgs& args) {
+  HEDDLE_CHECK(!args.parts.present() && !args.parts.left.present());  // CPUs only, as yet.
   device::CudaStream& cuda = cuda_stream(stream);
   const Plan plan =
       plan_of(args,

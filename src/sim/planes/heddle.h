@@ -77,7 +77,7 @@ class HeddlePlane final : public ControlPlane {
   void forecast(const World& world, Actions& actions);
   void prewarm(const World& world, Actions& actions);
   void weave(const World& world, Actions& actions);  // heddle_weave.cc
-  [[nodiscard]] static std::optional<ReplicaId> guest_host(const World& world, const Replica& hot);
+  [[nodiscard]] static std::optional<GpuId> guest_host(const World& world, const Replica& hot);
   void refresh_values(const World& world, Actions& actions, ModelId model);
 
   // heddle_plans.cc: what could be done for a model's oldest waiting request.

@@ -14,13 +14,6 @@ constexpr Duration kHorizon = 60s;
 constexpr Duration kSettle = 1s;
 constexpr std::int64_t kResidence = 3;
 
-bool has_guests(const World& world, const Replica& replica) {
-  const PoolId pool = ledger::device_pool(replica.gpus[0]);
-  return std::any_of(replica.guests_of.begin(), replica.guests_of.end(), [&](ReplicaId id) {
-    return world.memory().reserved(world.replica(id)->guest_kv, pool) > 0;
-  });
-}
-
 }  // namespace
 
 bool HeddlePlane::comes(const Replica& replica) {
@@ -50,9 +43,9 @@ bool HeddlePlane::may_go(const World& world, const Replica& replica) const {
     case ReplicaPhase::kLoading:
       return !replica.spec.serve && !replica.attached;
     case ReplicaPhase::kServing:
-      return replica.load() == 0 && !has_guests(world, replica) && stayed(world, replica) &&
-             gpu_queues_.queued(replica.id) == 0 && replica.merging == 0 &&
-             world.now() >= replica.used + kSettle && waiting_.empty(replica.model);
+      return replica.load() == 0 && stayed(world, replica) && gpu_queues_.queued(replica.id) == 0 &&
+             replica.merging == 0 && world.now() >= replica.used + kSettle &&
+             waiting_.empty(replica.model);
     default:
       return false;
   }

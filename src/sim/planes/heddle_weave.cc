@@ -18,24 +18,21 @@ bool can_weave(const World& world, const Replica& replica) {
 
 }  // namespace
 
-/// Who takes guests of `hot`: who has them already, else an instance on the GPU of the same server
-/// with most room, the one with the least to do.
-std::optional<ReplicaId> HeddlePlane::guest_host(const World& world, const Replica& hot) {
+/// The GPU that takes guests of `hot`: the one that has them already, else the GPU of the same
+/// server with most room, whether a model runs there or none.
+std::optional<GpuId> HeddlePlane::guest_host(const World& world, const Replica& hot) {
   if (hot.guest_host) {
     return hot.guest_host;
   }
-  std::optional<ReplicaId> best;
-  const auto rank = [&](ReplicaId id) {
-    const Replica& replica = *world.replica(id);
-    return std::tuple(-world.free_pages(replica.gpus[0]), replica.load(), id);
-  };
+  std::optional<GpuId> best;
+  const auto rank = [&](GpuId gpu) { return std::tuple(-world.free_pages(gpu), gpu); };
+  const auto weaves = [&](ReplicaId id) { return world.replica(id)->guest_host.has_value(); };
   for (const GpuId gpu : world.host(world.gpu(hot.gpus[0]).host).gpus) {
-    for (const ReplicaId id : world.gpu(gpu).replicas) {
-      const Replica& replica = *world.replica(id);
-      if (gpu != hot.gpus[0] && can_weave(world, replica) && !replica.guest_host &&
-          (!best || rank(id) < rank(*best))) {
-        best = id;
-      }
+    const Gpu& host = world.gpu(gpu);
+    if (gpu != hot.gpus[0] && host.up &&
+        std::none_of(host.replicas.begin(), host.replicas.end(), weaves) &&
+        (!best || rank(gpu) < rank(*best))) {
+      best = gpu;
     }
   }
   return best;
@@ -52,16 +49,16 @@ void HeddlePlane::weave(const World& world, Actions& actions) {
   for (const ModelId model : active_) {
     for (const ReplicaId id : world.replicas_of(model)) {
       const Replica& hot = *world.replica(id);
-      if (!can_weave(world, hot) || hot.load() == 0 || !hot.guests_of.empty()) {
+      if (!can_weave(world, hot) || hot.load() == 0 || !world.gpu(hot.gpus[0]).hosts.empty()) {
         continue;
       }
-      const std::optional<ReplicaId> cold = guest_host(world, hot);
-      if (!cold) {
+      const std::optional<GpuId> host = guest_host(world, hot);
+      if (!host) {
         continue;
       }
-      const double share = watch_.choose(world, hot, *world.replica(*cold), false).share;
+      const double share = watch_.choose(world, hot, *host, false).share;
       if (share > 0 || hot.guest_share > 0) {
-        actions.weave(id, *cold, share, Reason::kOffload);
+        actions.weave(id, {.host = *host, .share = share}, Reason::kOffload);
       }
     }
   }

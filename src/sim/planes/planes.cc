@@ -71,7 +71,7 @@ constexpr std::array kEntries{
     PlaneEntry{"prism",
                "all models share all GPUs; KV pressure places them, deadlines order them",
                "queue planner migrate requests"},
-    PlaneEntry{"weaver", "hot models keep KV on the GPUs of cold ones", "share"},
+    PlaneEntry{"weaver", "hot models keep KV on the GPUs of cold ones", "share split"},
     PlaneEntry{"swapserve",
                "whole engines are suspended to host memory and resumed",
                "paper kv_gb residence"},

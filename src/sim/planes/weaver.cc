@@ -48,8 +48,9 @@ void WeaverPlane::adjust(const World& world, Actions& actions) {
     if (hot != nullptr && cold != nullptr && hot->serves() && cold->serves()) {
       const double share =
           share_ >= 0 ? share_
-                      : watch_.choose(world, *hot, *cold, hot->engine->waiting() > 0).share;
-      actions.weave(hot_id, cold_id, share, Reason::kOffload);
+                      : watch_.choose(world, *hot, cold->gpus[0], hot->engine->waiting() > 0).share;
+      actions.weave(
+          hot_id, {.host = cold->gpus[0], .share = share, .split = split_}, Reason::kOffload);
     }
   }
 }

@@ -49,6 +49,26 @@ TEST(Weaver, AHotModelWithoutRoomForKvIsFasterWithGuests) {
   EXPECT_LT(mean_latency(with), 0.9 * mean_latency(without));
 }
 
+double mean_tpot(const TestRun& run, const std::vector<TraceRow>& rows, std::uint64_t model) {
+  double sum = 0;
+  double count = 0;
+  for (const auto& [number, served] : run.witness.served) {
+    if (rows[number].model == ModelId(model)) {
+      sum += (served.finished - served.first_token) / static_cast<double>(served.tokens - 1);
+      ++count;
+    }
+  }
+  return sum / count;
+}
+
+TEST(Weaver, GuestsSlowTheModelThatHostsThem) {
+  const std::vector<TraceRow> rows = hot_and_cold();
+  const TestRun with = run_policy("weaver", small_gpus(), two_models(), rows);
+  const TestRun without = run_policy("weaver", small_gpus(), two_models(), rows, {{"share", "0"}});
+  EXPECT_GT(mean_tpot(with, rows, 1), 1.05 * mean_tpot(without, rows, 1));
+  EXPECT_LT(mean_tpot(with, rows, 1), 2 * mean_tpot(without, rows, 1));
+}
+
 TEST(Weaver, AChosenShareIsNoneWhileThereIsRoom) {
   std::vector<TraceRow> few = hot_and_cold();
   few.resize(20);

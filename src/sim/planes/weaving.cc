@@ -20,9 +20,9 @@ std::int64_t kv_pages_on(const World& world, GpuId gpu) {
   for (const ReplicaId id : world.gpu(gpu).replicas) {
     const Replica& replica = *world.replica(id);
     pages += world.memory().reserved(replica.kv, ledger::device_pool(gpu));
-    for (const ReplicaId guest : replica.guests_of) {
-      pages += world.memory().reserved(world.replica(guest)->guest_kv, ledger::device_pool(gpu));
-    }
+  }
+  for (const ReplicaId hot : world.gpu(gpu).hosts) {
+    pages += world.memory().reserved(world.replica(hot)->guest_kv, ledger::device_pool(gpu));
   }
   return pages;
 }
@@ -36,7 +36,7 @@ double kv_use(const World& world, GpuId gpu) {
 
 policy::ShareChoice WeaveWatch::choose(const World& world,
                                        const Replica& hot,
-                                       const Replica& cold,
+                                       GpuId gpu,
                                        bool queued) {
   const policy::ModelShape& shape = world.model(hot.model).shape;
   const StepModel& step = world.step_model(hot.model, world.gpu(hot.gpus[0]).host);
@@ -49,13 +49,13 @@ policy::ShareChoice WeaveWatch::choose(const World& world,
   const auto sequences = static_cast<std::int64_t>(hot.engine->running() / 2);
   const double bytes = static_cast<double>(
       policy::offload_bytes(sequences, shape.heads, shape.kv_heads, shape.head_dim, 2));
-  const double use = kv_use(world, cold.gpus[0]);
-  const auto before = cold_.find(cold.id);
+  const double use = kv_use(world, gpu);
+  const auto before = hosts_.find(gpu);
   const double growth =
-      before == cold_.end() || world.now() <= before->second.at
+      before == hosts_.end() || world.now() <= before->second.at
           ? 0
           : (use - before->second.kv_use) / to_seconds(world.now() - before->second.at);
-  cold_[cold.id] = {.at = world.now(), .kv_use = use};
+  hosts_[gpu] = {.at = world.now(), .kv_use = use};
   Load& load = hot_[hot.id];
   const Arrived arrived = std::exchange(arrived_[hot.id], {});
   const double covered = to_seconds(world.now() - std::max(load.at, hot.serving_since));
@@ -71,7 +71,7 @@ policy::ShareChoice WeaveWatch::choose(const World& world,
        .communication = kMessage + from_seconds(bytes / link),
        .margin = kWait,
        .hot_kv_bytes = room * world.page_bytes(),
-       .cold_free_kv_bytes = world.free_pages(cold.gpus[0]) * world.page_bytes(),
+       .cold_free_kv_bytes = world.free_pages(gpu) * world.page_bytes(),
        .hot_kv_use = kv_use(world, hot.gpus[0]),
        .hot_queues = queued,
        .hot_requests_per_second = load.rate,
@@ -82,7 +82,6 @@ policy::ShareChoice WeaveWatch::choose(const World& world,
 }
 
 void WeaveWatch::forget(ReplicaId replica) {
-  cold_.erase(replica);
   hot_.erase(replica);
   arrived_.erase(replica);
 }

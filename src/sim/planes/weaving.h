@@ -15,11 +15,11 @@ class WeaveWatch {
     ++arrived_[replica].requests;
     arrived_[replica].reading += reading;
   }
-  /// The share of `hot`'s new sequences that should keep their KV with `cold`, which is on another
-  /// GPU of the same server. `queued`: requests wait for KV of `hot`. O(sequences).
+  /// The share of `hot`'s new sequences that should keep their KV on `host`, another GPU of the
+  /// same server. `queued`: requests wait for KV of `hot`. O(sequences).
   [[nodiscard]] policy::ShareChoice choose(const World& world,
                                            const Replica& hot,
-                                           const Replica& cold,
+                                           GpuId host,
                                            bool queued);
   /// A replica is gone.
   void forget(ReplicaId replica);
@@ -29,7 +29,7 @@ class WeaveWatch {
     Instant at{};
     double kv_use = 0;
   };
-  std::map<ReplicaId, Seen> cold_{};  ///< At the last look.
+  std::map<GpuId, Seen> hosts_{};  ///< At the last look.
   struct Load {
     Instant at{};        ///< Of the last look.
     double rate = 0;     ///< Requests per second, averaged.

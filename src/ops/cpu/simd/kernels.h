@@ -66,6 +66,16 @@ struct AttentionBlock {
   bool out_bf16 = false;
   float* lse = nullptr;  ///< Or nullptr.
   std::int64_t lse_stride = 0;
+  /// Positions [begin, end) are attended to, of those that the window and the causal order allow.
+  /// Where they are bounds, `begin` is a multiple of SimdKernels::attention_step.
+  std::int64_t begin = 0;
+  std::int64_t end = INT64_MAX;
+  /// What earlier positions gave, or nullptr: by token and head, as AttentionState in
+  /// ops/attention.h.
+  const float* resumed = nullptr;
+  std::int64_t resumed_stride = 0;
+  float* left = nullptr;  ///< Takes that in place of `out`; or nullptr.
+  std::int64_t left_stride = 0;
   std::int64_t group = 0;
   std::int64_t row_begin = 0;
   std::int64_t row_end = 0;
@@ -109,6 +119,8 @@ struct SimdKernels {
   LinearKernel linear_int8{};  ///< Tokens become numbers of fifteen bits and sign.
   void (*attention_f32)(const AttentionBlock& block) = nullptr;
   void (*attention_bf16)(const AttentionBlock& block) = nullptr;
+  /// Positions that attention takes at once, from a multiple of as many on.
+  std::int64_t attention_step = 16;
   void (*rms_norm)(const RmsNormRow& row) = nullptr;
   void (*silu_mul)(const SiluMulRow& row) = nullptr;
 };

@@ -188,6 +188,52 @@ TEST_F(SimdKernelsTest, AttentionHasOneAnswer) {
   });
 }
 
+TEST_F(SimdKernelsTest, AttentionInTwoPartsHasTheBitsOfOneInEachSet) {
+  constexpr std::int64_t kTokens = 11;
+  constexpr std::int64_t kGroup = 3;
+  constexpr std::int64_t kDim = 64;
+  constexpr std::int64_t kPositions = 400;
+  const auto query = random(kTokens * kGroup * kDim, 2.0F);
+  const auto keys = rounded(random(kPositions * kDim));
+  const auto values = rounded(random(kPositions * kDim));
+  const std::vector<std::int32_t> table{0};
+  for (const SimdKernels* set : tested_sets()) {
+    std::vector<float> whole(kTokens * kGroup * kDim);
+    AttentionBlock block{.query = query.data(),
+                         .query_stride = kGroup * kDim,
+                         .out = reinterpret_cast<std::byte*>(whole.data()),
+                         .out_stride = kGroup * kDim,
+                         .group = kGroup,
+                         .row_begin = 0,
+                         .row_end = kTokens * kGroup,
+                         .first_position = kPositions - kTokens,
+                         .head_dim = kDim,
+                         .scale = 0.3F,
+                         .keys = reinterpret_cast<const std::byte*>(keys.data()),
+                         .values = reinterpret_cast<const std::byte*>(values.data()),
+                         .block_tokens = kPositions,
+                         .block_table = table.data()};
+    set->attention_bf16(block);
+    for (std::int64_t border = set->attention_step; border < kPositions - kTokens;
+         border += set->attention_step) {
+      std::vector<float> parts(whole.size());
+      std::vector<float> state(kTokens * kGroup * (kDim + 2));
+      AttentionBlock early = block;
+      early.end = border;
+      early.left = state.data();
+      early.left_stride = kGroup * (kDim + 2);
+      set->attention_bf16(early);
+      AttentionBlock late = block;
+      late.begin = border;
+      late.resumed = state.data();
+      late.resumed_stride = kGroup * (kDim + 2);
+      late.out = reinterpret_cast<std::byte*>(parts.data());
+      set->attention_bf16(late);
+      ASSERT_TRUE(same_bits(whole, parts)) << set->name << " at " << border;
+    }
+  }
+}
+
 TEST_F(SimdKernelsTest, PointwiseLoopsHaveOneAnswer) {
   const auto x = random(1000, 20.0F);
   const auto y = random(1000);

@@ -1,0 +1,72 @@
+#include "weave/guest_client.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/clock.h"
+
+namespace heddle::weave {
+
+void GuestClient::begin_step(std::span<const ops::GuestSequence> sequences) {
+  const Geometry& g = area_->geometry();
+  ++step_;
+  lost_ = false;
+  fits_ = std::ssize(sequences) <= g.rows;
+  const std::span<std::int32_t> table = area_->table(step_);
+  for (std::int64_t row = 0; fits_ && row < std::ssize(sequences); ++row) {
+    const ops::GuestSequence& sequence = sequences[static_cast<std::size_t>(row)];
+    table[static_cast<std::size_t>(row)] = sequence.border;
+    for (std::int64_t group = 0; fits_ && group < std::ssize(sequence.blocks); ++group) {
+      const auto& blocks = sequence.blocks[static_cast<std::size_t>(group)];
+      fits_ = group < g.groups && std::ssize(blocks) <= g.blocks;
+      if (fits_) {
+        const std::int64_t at = g.rows + (group * g.rows + row) * g.blocks;
+        std::copy(blocks.begin(), blocks.end(), table.begin() + at);
+      }
+    }
+  }
+}
+
+void GuestClient::post(const ops::GuestRows& rows) {
+  const Geometry& g = area_->geometry();
+  if (!fits_ || lost_ || area_->closed() || rows.rows > g.rows) {
+    return;
+  }
+  const std::int64_t width = g.heads * g.head_dim;
+  for (std::int64_t row = 0; row < rows.rows; ++row) {
+    std::memcpy(area_->queries().data() + row * width,
+                rows.query + row * rows.query_stride,
+                static_cast<std::size_t>(width) * sizeof(float));
+  }
+  area_->job() = {.step = step_, .layer = rows.layer, .rows = rows.rows};
+  ticket_ = (ticket_ + 1) & Ticket::kMask;
+  area_->posted().raise(ticket_);
+}
+
+bool GuestClient::await(const ops::GuestRows& rows) {
+  const Geometry& g = area_->geometry();
+  const Instant began = steady_now();
+  bool answered = fits_ && !lost_ && rows.rows <= g.rows;
+  for (std::uint32_t served = area_->served().get(); answered && served != ticket_;
+       served = area_->served().get()) {
+    const Duration left = options_.patience - (steady_now() - began);
+    answered = !area_->closed() && left > Duration{} &&
+               area_->served().wait_past(served, options_.look, left);
+  }
+  waited_ += steady_now() - began;
+  if (!answered) {
+    lost_ = true;
+    ++unanswered_;
+    return false;
+  }
+  ++answered_;
+  const std::int64_t width = g.heads * (g.head_dim + 2);
+  for (std::int64_t row = 0; row < rows.rows; ++row) {
+    std::memcpy(rows.state + row * rows.state_stride,
+                area_->states().data() + row * width,
+                static_cast<std::size_t>(width) * sizeof(float));
+  }
+  return true;
+}
+
+}  // namespace heddle::weave

@@ -1,0 +1,314 @@
+#include "weave/job_area.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "base/check.h"
+#include "base/clock.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace heddle::weave {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x68656464'6c657731U;  // Of this form of the memory.
+constexpr std::size_t kLine = 64;  // What the two sides write lies on different cache lines.
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr std::uint32_t kTurns = 2;
+
+std::string reason(int error) {
+  return std::generic_category().message(error);
+}
+
+std::size_t lines(std::int64_t elements) {
+  return (static_cast<std::size_t>(elements) * 4 + kLine - 1) / kLine * kLine;
+}
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+Error refuse(const std::string& field, const std::string& value, const std::string& right) {
+  return {Code::kInvalidArgument, "weave: " + field + " is " + value + "; " + right};
+}
+
+/// Whether `value` is one of [least, most].
+Result<void> check_range(const char* field,
+                         std::int64_t value,
+                         std::int64_t least,
+                         std::int64_t most) {
+  return value >= least && value <= most ? Result<void>()
+                                         : refuse(field,
+                                                  std::to_string(value),
+                                                  "from " + std::to_string(least) + " to " +
+                                                      std::to_string(most) + " it may be");
+}
+
+/// Keys and values of all heads and tokens lie within a block, and blocks within a page.
+Result<void> check_place(const Geometry& g, std::int64_t layer) {
+  const LayerPlace& place = g.places[static_cast<std::size_t>(layer)];
+  const std::string name = "layer " + std::to_string(layer);
+  const std::int64_t side = g.kv_heads * g.head_dim * (g.bf16 != 0 ? 2 : 4);
+  if (place.group < 0 || place.group >= g.groups) {
+    return refuse(name + "'s group", std::to_string(place.group), "there are fewer");
+  }
+  if (place.block_bytes <= 0 || place.block_bytes > g.page_bytes) {
+    return refuse(
+        name + "'s block", std::to_string(place.block_bytes) + " bytes", "a page holds it whole");
+  }
+  if (place.block_tokens <= 0 || place.block_tokens > place.block_bytes / side) {
+    return refuse(name + "'s block",
+                  std::to_string(place.block_tokens) + " tokens",
+                  "they have to fit its bytes");
+  }
+  for (const std::int64_t offset : {place.key_offset, place.value_offset}) {
+    if (offset < 0 || offset > place.block_bytes - side * place.block_tokens || offset % 4 != 0) {
+      return refuse(
+          name + "'s offset in a block", std::to_string(offset), "keys and values have to fit");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> check_geometry(const Geometry& g, std::string_view kernels, std::int64_t page_bytes) {
+  const std::string_view theirs(g.kernels.data(), ::strnlen(g.kernels.data(), g.kernels.size()));
+  if (!kernels.empty() && theirs != kernels) {
+    return refuse("the instruction set", std::string(theirs), "here it is " + std::string(kernels));
+  }
+  if (g.page_bytes != page_bytes) {
+    return refuse("a page",
+                  std::to_string(g.page_bytes) + " bytes",
+                  "here it has " + std::to_string(page_bytes));
+  }
+  const std::array checks{check_range("heads", g.heads, 1, 4096),
+                          check_range("kv_heads", g.kv_heads, 1, g.heads),
+                          check_range("head_dim", g.head_dim, 1, 256),
+                          check_range("border", g.border, 1, 4096),
+                          check_range("layers", g.layers, 1, kLayersMax),
+                          check_range("groups", g.groups, 1, kGroupsMax),
+                          check_range("rows", g.rows, 1, kRowsMax),
+                          check_range("blocks", g.blocks, 1, kBlocksMax),
+                          check_range("bf16", g.bf16, 0, 1)};
+  for (const Result<void>& checked : checks) {
+    if (!checked) {
+      return checked;
+    }
+  }
+  if (g.heads % g.kv_heads != 0) {
+    return refuse("heads", std::to_string(g.heads), "a multiple of kv_heads it has to be");
+  }
+  for (std::int64_t layer = 0; layer < g.layers; ++layer) {
+    if (const auto place = check_place(g, layer); !place) {
+      return place;
+    }
+  }
+  return {};
+}
+
+void Ticket::raise(std::uint32_t value) {
+  word_.store(value, std::memory_order_seq_cst);
+  // Either a sleeper has counted itself by now, or it sees the new word before it sleeps.
+  if (sleepers_.load(std::memory_order_seq_cst) > 0) {
+    wake();
+  }
+}
+
+void Ticket::close() {
+  word_.fetch_or(~kMask, std::memory_order_seq_cst);
+  wake();
+}
+
+void Ticket::wake() {
+  (void)::syscall(
+      SYS_futex, &word_, FUTEX_WAKE, std::numeric_limits<int>::max(), nullptr, nullptr, 0);
+}
+
+bool Ticket::wait_past(std::uint32_t old, Duration look, Duration patience) {
+  const Instant began = steady_now();
+  for (int spin = 0;; ++spin) {
+    const std::uint32_t now = word_.load(std::memory_order_acquire);
+    if (now != old) {
+      return (now & kMask) != old;  // Else it was closed as it is.
+    }
+    pause();
+    if (spin % 32 != 31) {
+      continue;
+    }
+    const Duration gone = steady_now() - began;
+    if (gone >= patience) {
+      return false;
+    }
+    if (gone >= look) {
+      const auto left = (patience - gone).count();
+      const timespec time{.tv_sec = left / 1'000'000'000, .tv_nsec = left % 1'000'000'000};
+      sleepers_.fetch_add(1, std::memory_order_seq_cst);
+      (void)::syscall(SYS_futex, &word_, FUTEX_WAIT, old, &time, nullptr, 0);  // The loop looks.
+      sleepers_.fetch_sub(1, std::memory_order_relaxed);
+    }
+  }
+}
+
+/// The beginning of the memory; behind it the tables, the queries and the states.
+struct JobArea::Header {
+  std::uint64_t magic = kMagic;
+  Geometry geometry{};
+  alignas(kLine) Ticket posted{};
+  alignas(kLine) Job job{};
+  alignas(kLine) Ticket served{};
+  alignas(kLine) std::atomic<std::uint32_t> closed{0};
+};
+
+struct JobArea::Layout {
+  explicit Layout(const Geometry& g)
+      : table(lines(g.rows + g.groups * g.rows * g.blocks)),
+        queries(lines(g.rows * g.heads * g.head_dim)),
+        states(lines(g.rows * g.heads * (g.head_dim + 2))) {}
+  [[nodiscard]] std::size_t bytes() const {
+    return sizeof(Header) + kTurns * table + queries + states;
+  }
+  std::size_t table;
+  std::size_t queries;
+  std::size_t states;
+};
+
+Result<std::shared_ptr<JobArea>> JobArea::create(const Geometry& geometry) {
+  if (const auto checked = check_geometry(geometry, {}, geometry.page_bytes); !checked) {
+    return checked.error();
+  }
+  const std::size_t bytes = Layout(geometry).bytes();
+  const std::string attempt = "make an area of " + std::to_string(bytes) + " bytes for guests";
+  Descriptor memory(::memfd_create("heddle-guests", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory) {
+    return Error{Code::kUnavailable, attempt + ": memfd_create: " + reason(errno)};
+  }
+  // Allocated at once: lack of memory is an error now and no SIGBUS later.
+  int failed = EINTR;
+  while (failed == EINTR) {
+    failed = ::posix_fallocate(memory.get(), 0, static_cast<off_t>(bytes));
+  }
+  if (failed != 0) {
+    return Error{Code::kResourceExhausted, attempt + ": " + reason(failed)};
+  }
+  if (::fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0) {
+    return Error{Code::kUnavailable, attempt + ": seal it: " + reason(errno)};
+  }
+  auto area = map(std::move(memory), bytes);
+  if (area) {
+    auto* header = new ((*area)->base_) Header;
+    header->geometry = geometry;
+    (*area)->geometry_ = geometry;
+  }
+  return area;
+}
+
+Result<std::shared_ptr<JobArea>> JobArea::attach(int fd) {
+  const std::string attempt = "attach an area for guests at descriptor " + std::to_string(fd);
+  struct stat file{};
+  if (::fstat(fd, &file) != 0) {
+    return Error{Code::kInvalidArgument, attempt + ": " + reason(errno)};
+  }
+  const auto bytes = static_cast<std::size_t>(file.st_size);
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals || bytes < sizeof(Header)) {
+    return Error{Code::kInvalidArgument, attempt + ": it is not a sealed memory file of one"};
+  }
+  Descriptor own(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!own) {
+    return Error{Code::kUnavailable, attempt + ": dup: " + reason(errno)};
+  }
+  auto area = map(std::move(own), bytes);
+  if (!area) {
+    return area;
+  }
+  (*area)->geometry_ = (*area)->header().geometry;
+  const Geometry& geometry = (*area)->geometry_;
+  if ((*area)->header().magic != kMagic) {
+    return Error{Code::kInvalidArgument, attempt + ": it is of another version"};
+  }
+  if (const auto checked = check_geometry(geometry, {}, geometry.page_bytes); !checked) {
+    return Error{Code::kInvalidArgument, attempt + ": " + checked.error().message};
+  }
+  if (Layout(geometry).bytes() != bytes) {
+    return Error{Code::kInvalidArgument,
+                 attempt + ": its " + std::to_string(bytes) + " bytes are not what it says"};
+  }
+  return area;
+}
+
+Result<std::shared_ptr<JobArea>> JobArea::map(Descriptor descriptor, std::size_t bytes) {
+  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0);
+  if (base == MAP_FAILED) {
+    return Error{Code::kResourceExhausted,
+                 "map the " + std::to_string(bytes) + " bytes of an area: " + reason(errno)};
+  }
+  return std::shared_ptr<JobArea>(
+      new JobArea(std::move(descriptor), static_cast<std::byte*>(base), bytes));
+}
+
+JobArea::~JobArea() {
+  HEDDLE_CHECK(::munmap(base_, bytes_) == 0);
+}
+
+JobArea::Header& JobArea::header() const {
+  return *std::launder(reinterpret_cast<Header*>(base_));
+}
+
+Ticket& JobArea::posted() {
+  return header().posted;
+}
+
+Ticket& JobArea::served() {
+  return header().served;
+}
+
+void JobArea::close() {
+  header().closed.store(1, std::memory_order_seq_cst);
+  header().posted.close();
+  header().served.close();
+}
+
+bool JobArea::closed() const {
+  return header().closed.load(std::memory_order_acquire) != 0;
+}
+
+JobArea::Job& JobArea::job() {
+  return header().job;
+}
+
+std::span<std::int32_t> JobArea::table(std::uint32_t step) {
+  const Layout layout(geometry_);
+  return {reinterpret_cast<std::int32_t*>(base_ + sizeof(Header) + step % kTurns * layout.table),
+          static_cast<std::size_t>(geometry_.rows +
+                                   geometry_.groups * geometry_.rows * geometry_.blocks)};
+}
+
+std::span<float> JobArea::queries() {
+  const Layout layout(geometry_);
+  return {reinterpret_cast<float*>(base_ + sizeof(Header) + kTurns * layout.table),
+          static_cast<std::size_t>(geometry_.rows * geometry_.heads * geometry_.head_dim)};
+}
+
+std::span<float> JobArea::states() {
+  const Layout layout(geometry_);
+  return {reinterpret_cast<float*>(base_ + sizeof(Header) + kTurns * layout.table + layout.queries),
+          static_cast<std::size_t>(geometry_.rows * geometry_.heads * (geometry_.head_dim + 2))};
+}
+
+}  // namespace heddle::weave
