@@ -5,6 +5,9 @@ target_compile_options(heddle_warnings INTERFACE
     -Wnon-virtual-dtor -Woverloaded-virtual -Wimplicit-fallthrough -Wundef>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${HEDDLE_WERROR}>>:-Werror>)
 
+# What is to be fast is what is tested, not the tests, which compile twice as fast this way.
+set(HEDDLE_TEST_OPTIONS -O0)
+
 # One reduction order everywhere: no contraction that differs between call sites or instruction
 # sets, so that results are bit-identical wherever the source says the same thing.
 add_compile_options(-ffp-contract=off -fno-math-errno)

@@ -1,17 +1,22 @@
-# heddle_library(name SRCS ... HDRS ... DEPS ... LIBS ... TESTS ... CONCURRENT)
+# heddle_library(name SRCS ... HDRS ... DEPS ... LIBS ... TESTS ... PRECOMPILED set CONCURRENT)
 #
 # One folder, one library, called from src/<name>/CMakeLists.txt with file names relative to it.
 # DEPS names every layer of ours the folder may include (heddle::x), and a layer that is not listed
 # is rejected by tools/tidy.py. LIBS names external libraries, whose headers stay inside the folder's
-# sources. TESTS become one binary, <name>_test. CONCURRENT says that threads or processes meet in
-# them: `./dev tsan` builds and runs just those.
+# sources. TESTS become one binary, <name>_test. PRECOMPILED names a set of heddle_precompile, else
+# it is `standard`. CONCURRENT says that threads or processes meet in the tests: `./dev tsan` builds
+# and runs just those.
 add_custom_target(concurrent_tests)
 function(heddle_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "CONCURRENT" "" "SRCS;HDRS;DEPS;LIBS;TESTS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "CONCURRENT" "PRECOMPILED" "SRCS;HDRS;DEPS;LIBS;TESTS")
+  if(NOT arg_PRECOMPILED)
+    set(arg_PRECOMPILED standard)
+  endif()
   if(arg_SRCS)
     add_library(heddle_${name} STATIC ${arg_SRCS})
     target_include_directories(heddle_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(heddle_${name} PUBLIC ${arg_DEPS} PRIVATE heddle_warnings ${arg_LIBS})
+    heddle_precompile(heddle_${name} ${arg_PRECOMPILED})
   else()
     add_library(heddle_${name} INTERFACE)
     target_include_directories(heddle_${name} INTERFACE ${PROJECT_SOURCE_DIR}/src)
@@ -24,10 +29,8 @@ function(heddle_library name)
     target_link_libraries(${name}_test PRIVATE heddle_${name} heddle_warnings ${arg_LIBS}
                           GTest::gtest_main GTest::gmock)
     target_compile_definitions(${name}_test PRIVATE HEDDLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-    if(HEDDLE_SANITIZE)
-      # What is to be fast under sanitizers is what is tested, not the tests, which compile twice as fast this way.
-      target_compile_options(${name}_test PRIVATE -O0)
-    endif()
+    target_compile_options(${name}_test PRIVATE ${HEDDLE_TEST_OPTIONS})
+    heddle_precompile(${name}_test test_${arg_PRECOMPILED})
     set(label unit)  # One each: gtest_discover_tests does not pass a list on.
     if(arg_CONCURRENT)
       set(label concurrent)
