@@ -21,6 +21,7 @@ function(heddle_precompile target set)
     if(type STREQUAL "EXECUTABLE")  # Whose code is compiled with -fPIE.
       file(CONFIGURE OUTPUT ${source} CONTENT "int main() {}\n")
       add_executable(${provider} EXCLUDE_FROM_ALL ${source})
+      target_link_libraries(${provider} PRIVATE GTest::gtest)  # For its macros.
     else()
       file(CONFIGURE OUTPUT ${source} CONTENT "// The headers of cmake/precompiled/${set}.h.\n")
       add_library(${provider} OBJECT EXCLUDE_FROM_ALL ${source})
