@@ -1,0 +1,236 @@
+#include <functional>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/manager/passes/passes.h"
+#include "core/manager/test_state.h"
+
+namespace heddle::core::manager {
+namespace {
+
+using namespace std::chrono_literals;
+using test::kA;
+using test::kB;
+using test::kC;
+using test::kDevice;
+using test::kOther;
+using test::Spots;
+using test::TestState;
+
+// ---- Balance ----
+
+/// Two models with requests fill one of two devices, and some of these lack memory there.
+struct Pressed : TestState {
+  explicit Pressed(PlannerOptions planner = {.pressure = true}) : TestState(2, planner) {
+    for (const ModelId model : {kA, kB}) {
+      serve(model);
+      const RequestId id = wait(model, 80);
+      queues.send(id, kDevice, std::nullopt);
+      running.push_back(id);
+    }
+    commands.clear();
+    shortages.heard(kDevice, {.short_sequences = 2, .short_pages = 3, .short_model = kA});
+  }
+  std::vector<RequestId> running{};
+};
+
+TEST(Balance, OneModelMovesToWhereThereIsMoreMemoryForItsKv) {
+  Pressed core;
+  balance(core.parts);
+  EXPECT_EQ(core.loads(), (Spots{{kOther, kA}}));
+  EXPECT_EQ(core.at(kA).moves_to, kOther);
+  EXPECT_TRUE(core.at(kA).is<Serving>()) << "meanwhile it serves where it is";
+  EXPECT_EQ(core.at(kA, kOther).why, LoadReason::kPressure);
+  EXPECT_EQ(core.decisions(DecisionKind::kMove).size(), 1U);
+  EXPECT_FALSE(core.at(kB).moves_to);
+}
+
+TEST(Balance, PressureAloneMovesNothing) {
+  Pressed core;
+  core.shortages.clear(kDevice);
+  balance(core.parts);
+  EXPECT_TRUE(core.loads().empty());
+}
+
+TEST(Balance, IdleModelsPressNobody) {
+  Pressed core;
+  for (const RequestId id : core.running) {
+    core.finish(id);
+  }
+  core.pass(1h);
+  balance(core.parts);
+  EXPECT_TRUE(core.loads().empty());
+}
+
+TEST(Balance, OnlyAModelThatIsWholeInOnePlaceAndMayLeaveItMoves) {
+  const std::vector<std::function<void(Pressed&, ModelId)>> reasons{
+      [](Pressed& core, ModelId id) { core.at(id).complete = false; },
+      [](Pressed& core, ModelId id) { core.residency.drain(kDevice, id); },
+      [](Pressed& core, ModelId id) { core.model(id).config.pin = true; },
+      [](Pressed& core, ModelId id) { core.model(id).removed = true; },
+      [](Pressed& core, ModelId id) { core.model(id).config.external = ExternalModel{}; },
+      [](Pressed& core, ModelId id) { core.model(id).config.part_of = id; }};
+  for (std::size_t i = 0; i < reasons.size(); ++i) {
+    Pressed core;
+    reasons[i](core, kA);
+    reasons[i](core, kB);
+    balance(core.parts);
+    EXPECT_TRUE(core.loads().empty()) << i;
+  }
+  Pressed core;
+  reasons[0](core, kA);
+  balance(core.parts);
+  EXPECT_EQ(core.loads(), (Spots{{kOther, kB}})) << "the other one can";
+}
+
+TEST(Balance, AModelOfSeveralDevicesStays) {
+  Pressed core;
+  core.state.devices[DeviceId(2)] = core.device(kOther);
+  core.device(DeviceId(2)).config.id = DeviceId(2);
+  for (const ModelId model : {kA, kB}) {
+    core.model(model).config.footprints[DeviceId(2)] =
+        core.model(model).config.footprints.at(kOther);
+    core.serve(model, DeviceId(2));
+  }
+  balance(core.parts);
+  EXPECT_TRUE(core.loads().empty());
+}
+
+TEST(Balance, DevicesOnWhichSomethingElseIsUnderWayAreLeftOut) {
+  const std::vector<std::function<void(Pressed&, DeviceId)>> reasons{
+      [](Pressed& core, DeviceId id) { core.device(id).up = false; },
+      [](Pressed& core, DeviceId id) { core.plans.begin(id, kC, {}); },
+      [](Pressed& core, DeviceId id) { core.queues.keep_alone(id, RequestId(1)); },
+      [](Pressed& core, DeviceId id) { core.device(id).claimed = kC; }};
+  for (std::size_t i = 0; i < reasons.size(); ++i) {
+    for (const DeviceId device : {kDevice, kOther}) {
+      Pressed core;
+      reasons[i](core, device);
+      balance(core.parts);
+      EXPECT_TRUE(core.loads().empty()) << i << " on " << device.value();
+    }
+  }
+}
+
+TEST(Balance, NothingMovesWhereTheLoadTakesLongerThanTheReliefIsExpectedToLast) {
+  Pressed core;
+  core.model(kA).load_times[0] = 31s;
+  balance(core.parts);
+  EXPECT_TRUE(core.loads().empty());
+}
+
+TEST(Balance, AModelThatWasActedOnAMomentAgoStays) {
+  Pressed core;
+  core.loading.hold({.model = kA});
+  balance(core.parts);
+  EXPECT_TRUE(core.loads().empty());
+  EXPECT_FALSE(core.at(kA).moves_to);
+}
+
+/// An idle model is in the way on the other device.
+struct InTheWay : Pressed {
+  InTheWay() : Pressed({.value = true, .pressure = true}) {
+    device(kOther).config.pages = 16;
+    serve(kC, kOther);
+    finish(run(kC, kOther));
+    pass(1s);
+    commands.clear();
+  }
+};
+
+TEST(Balance, AnIdleModelMakesRoomForOneThatMoves) {
+  InTheWay core;
+  balance(core.parts);
+  EXPECT_EQ(core.evictions(), (Spots{{kOther, kC}}));
+  EXPECT_EQ(core.loads(), (Spots{{kOther, kA}}));
+}
+
+TEST(Balance, AModelThatIsWorthMoreThanTheReliefDoesNotMakeRoom) {
+  InTheWay core;
+  core.model(kC).load_times[0] = 1min;
+  balance(core.parts);
+  EXPECT_TRUE(core.loads().empty());
+}
+
+TEST(Balance, ABusyModelDoesNotMakeRoom) {
+  InTheWay core;
+  core.run(kC, kOther);
+  balance(core.parts);
+  EXPECT_TRUE(core.loads().empty());
+  EXPECT_TRUE(core.at(kC, kOther).is<Serving>());
+}
+
+// ---- Finish moves ----
+
+/// A model with a request moves from one device to another, and is on its way there.
+struct Moving : TestState {
+  Moving() : TestState(2) {
+    serve(kA);
+    request = run(kA);
+    residency.move(kDevice, kA, kOther);
+    load(kA, kOther);
+    commands.clear();
+  }
+  RequestId request{};
+};
+
+TEST(FinishMoves, AModelIsSentRequestsAtItsOldPlaceWhileItIsOnItsWay) {
+  Moving core;
+  finish_moves(core.parts);
+  EXPECT_EQ(core.at(kA).moves_to, kOther);
+  EXPECT_FALSE(core.at(kA).spare);
+}
+
+TEST(FinishMoves, OnceAModelServesElsewhereItGoesWhenItsRequestsHaveEnded) {
+  Moving core;
+  core.serve(kA, kOther);
+  finish_moves(core.parts);
+  EXPECT_TRUE(core.at(kA).spare);
+  EXPECT_TRUE(core.evictions().empty());
+  core.finish(core.request);
+  finish_moves(core.parts);
+  ASSERT_EQ(core.evictions(), (Spots{{kDevice, kA}}));
+  EXPECT_EQ(core.all<EvictFrom>()[0].mode, EvictMode::kWhenIdle);
+  EXPECT_EQ(core.at(kA).as<Evicting>()->why, EvictionReason::kMoved);
+  EXPECT_FALSE(core.at(kA).moves_to);
+}
+
+TEST(FinishMoves, AModelThatDoesNotGetThereStays) {
+  Moving lost;
+  lost.residency.forget(kOther, kA);
+  Moving leaves;
+  leaves.residency.evict(kOther, kA, EvictMode::kNow, EvictionReason::kFailed);
+  leaves.commands.clear();
+  for (Moving* core : {&lost, &leaves}) {
+    finish_moves(core->parts);
+    EXPECT_FALSE(core->at(kA).moves_to);
+    EXPECT_FALSE(core->at(kA).spare);
+    EXPECT_TRUE(core->evictions().empty());
+  }
+}
+
+TEST(FinishMoves, AModelThatLeavesItsOldPlaceAnywayIsNotToldAgain) {
+  Moving core;
+  core.finish(core.request);
+  core.residency.evict(kDevice, kA, EvictMode::kWhenIdle, EvictionReason::kOperator);
+  core.commands.clear();
+  finish_moves(core.parts);
+  EXPECT_FALSE(core.at(kA).moves_to);
+  core.serve(kA, kOther);
+  finish_moves(core.parts);
+  EXPECT_TRUE(core.evictions().empty());
+  EXPECT_FALSE(core.at(kA).spare);
+}
+
+TEST(FinishMoves, AModelThatIsDrainedForAnotherIsLeftToThat) {
+  Moving core;
+  core.residency.drain(kDevice, kA);
+  core.serve(kA, kOther);
+  core.finish(core.request);
+  finish_moves(core.parts);
+  EXPECT_TRUE(core.evictions().empty());
+}
+
+}  // namespace
+}  // namespace heddle::core::manager
