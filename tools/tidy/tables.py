@@ -87,8 +87,6 @@ TESTED_BY = {
     "config/engine_declare.cc": "config/engines_test.cc",
     "base/wire_reader.cc": "base/wire_test.cc",
     "base/wire_writer.cc": "base/wire_test.cc",
-    "manager/status.cc": "core/manager/manager_core_test.cc",
-    "manager/worker_events.cc": "core/manager/manager_core_test.cc",
     "core/codec_agent.cc": "core/codec_test.cc",
     "core/codec_engines.cc": "core/codec_test.cc",
     "core/codec_manager.cc": "core/codec_test.cc",

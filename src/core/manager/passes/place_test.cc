@@ -14,6 +14,7 @@ using test::kB;
 using test::kC;
 using test::kDevice;
 using test::kEngine;
+using test::kEnginePages;
 using test::kGroup;
 using test::kOther;
 using test::kShard;
@@ -96,8 +97,9 @@ TEST(Place, AModelThatLeavesOneDeviceIsBroughtInOnAnother) {
 }
 
 TEST(Place, AnEngineThatLeavesHasToHaveLeft) {
-  TestState core;
+  TestState core(2);
   core.add_engine();
+  core.model(kEngine).config.footprints[kOther] = {.image_pages = kEnginePages};
   core.serve(kEngine);
   core.residency.evict(kDevice, kEngine, EvictMode::kWhenIdle, EvictionReason::kIdle);
   core.wait(kEngine);
@@ -321,10 +323,9 @@ TEST(PlaceGroup, AShardedModelThatClaimsABlockIsNotPlacedAgain) {
   EXPECT_EQ(core.model(kGroup).claims, kDevice);
 }
 
-TEST(PlaceGroup, StagedShardsAreNotUnderWay) {
+TEST(PlaceGroup, AShardThatIsStagedIsNotTheModelUnderWay) {
   Blocks core;
-  core.stage(kGroup, false);
-  core.stage(kShard, false);
+  core.residency.begin_load(kDevice, kGroup, LoadReason::kForecast, {.staged = true});
   place(core.parts);
   EXPECT_FALSE(core.at(kGroup).staged());
 }
@@ -340,6 +341,20 @@ TEST(PlaceGroup, AfterItsPatienceItClaimsTheBlockWithTheLeastToDoThoughThatIsNot
   core.pass(core.state.options.drain_after);
   place(core.parts);
   EXPECT_EQ(core.model(kGroup).claims, kThird);
+}
+
+TEST(PlaceGroup, ABlockToWhichSomethingIsOnItsWayIsClaimedAfterThePatienceToo) {
+  TestState core(2);
+  core.add_group();
+  core.load(kA);
+  core.commands.clear();
+  core.wait(kGroup);
+  place(core.parts);
+  EXPECT_EQ(core.model(kGroup).waits_for, policy::PlacementReason::kTransition);
+  EXPECT_EQ(core.wake(), core.state.now + core.state.options.drain_after);
+  core.pass(core.state.options.drain_after);
+  place(core.parts);
+  EXPECT_EQ(core.model(kGroup).claims, kDevice);
 }
 
 TEST(PlaceGroup, ABlockWithAnEngineIsNotClaimedBeforeItIsToBeHad) {
