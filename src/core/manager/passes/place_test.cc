@@ -330,6 +330,17 @@ TEST(PlaceGroup, AShardThatIsStagedIsNotTheModelUnderWay) {
   EXPECT_FALSE(core.at(kGroup).staged());
 }
 
+TEST(PlaceGroup, ABusyBlockIsClaimedAndDrainedAfterThePatienceOfWhoWaits) {
+  Blocks core;
+  core.busy(kDevice, kA, 3);
+  core.busy(kThird, kB, 2);
+  core.pass(core.state.options.drain_after);
+  place(core.parts);
+  EXPECT_EQ(core.model(kGroup).claims, kThird);
+  EXPECT_TRUE(core.at(kB, kThird).is<Draining>());
+  EXPECT_TRUE(core.at(kA).is<Serving>());
+}
+
 TEST(PlaceGroup, AfterItsPatienceItClaimsTheBlockWithTheLeastToDoThoughThatIsNotToBeHad) {
   Blocks core;
   core.busy(kDevice, kA, 3);
