@@ -20,9 +20,10 @@ using test::TestState;
 
 // ---- Balance ----
 
-/// Two models with requests fill one of two devices, and some of these lack memory there.
+/// Two models with requests fill the first device, and some of these lack memory there.
 struct Pressed : TestState {
-  explicit Pressed(PlannerOptions planner = {.pressure = true}) : TestState(2, planner) {
+  explicit Pressed(PlannerOptions planner = {.pressure = true}, int count = 2)
+      : TestState(count, planner) {
     for (const ModelId model : {kA, kB}) {
       serve(model);
       const RequestId id = wait(model, 80);
@@ -85,14 +86,9 @@ TEST(Balance, OnlyAModelThatIsWholeInOnePlaceAndMayLeaveItMoves) {
 }
 
 TEST(Balance, AModelOfSeveralDevicesStays) {
-  Pressed core;
-  core.state.devices[DeviceId(2)] = core.device(kOther);
-  core.device(DeviceId(2)).config.id = DeviceId(2);
-  for (const ModelId model : {kA, kB}) {
-    core.model(model).config.footprints[DeviceId(2)] =
-        core.model(model).config.footprints.at(kOther);
-    core.serve(model, DeviceId(2));
-  }
+  Pressed core({.pressure = true}, 3);
+  core.serve(kA, kOther);
+  core.serve(kB, kOther);
   balance(core.parts);
   EXPECT_TRUE(core.loads().empty());
 }

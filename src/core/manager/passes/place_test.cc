@@ -60,6 +60,19 @@ TEST(Place, AnOperatorsWaitCountsLikeARequests) {
   EXPECT_EQ(core.at(kC).why, LoadReason::kOperator);
 }
 
+TEST(Place, RequestsThatStandStillWithTheirEngineWaitSinceTheyArrived) {
+  TestState core;
+  core.add_engine();
+  core.serve(kEngine);
+  core.run(kEngine);
+  core.residency.suspend(kDevice, kEngine, 0);
+  core.model(kEngine).frozen = 1;
+  core.pass(1ms);
+  core.wait(kA);
+  place(core.parts);
+  EXPECT_EQ(core.loads(), (Spots{{kDevice, kEngine}})) << "beside it there is no room";
+}
+
 TEST(Place, AModelThatComesOrServesIsNotBroughtInAgain) {
   TestState core(2);
   core.serve(kA);

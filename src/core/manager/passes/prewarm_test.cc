@@ -59,8 +59,8 @@ TEST(Prewarm, WhatIsThereOrOnItsWayIsNotLoadedAgain) {
   Foreseen core(2);
   prewarm(core.parts);
   prewarm(core.parts);
-  EXPECT_EQ(core.loads().size(), 1U);
-  core.serve(kA, core.loads().empty() ? kDevice : core.loads()[0].first);
+  ASSERT_EQ(core.loads(), (Spots{{kDevice, kA}}));
+  core.serve(kA);
   prewarm(core.parts);
   EXPECT_TRUE(core.loads().empty());
 }

@@ -122,12 +122,12 @@ TEST(Scale, AnEngineAShardedModelAndARemovedOneHaveWhatTheyHave) {
 
 // ---- One less ----
 
-/// A model on two devices, whose one request is on the first.
+/// A model on two devices, whose one request is on the second.
 struct Twice : TestState {
   Twice() : TestState(2) {
     serve(kA);
     serve(kA, kOther);
-    run(kA);
+    run(kA, kOther);
   }
 };
 
@@ -135,8 +135,8 @@ TEST(Scale, OfInstancesWithTooLittleLoadTheOneWithTheFewestRequestsIsSpared) {
   Twice core;
   core.pass(kLoadTime);
   scale(core.parts);
-  EXPECT_TRUE(core.at(kA, kOther).spare);
-  EXPECT_FALSE(core.at(kA).spare);
+  EXPECT_TRUE(core.at(kA).spare);
+  EXPECT_FALSE(core.at(kA, kOther).spare);
   EXPECT_TRUE(core.evictions().empty()) << "it goes when another model wants its pages";
 }
 
@@ -144,13 +144,23 @@ TEST(Scale, AnInstanceIsNotSparedSoonAfterItCame) {
   Twice core;
   core.pass(kLoadTime - 1s);
   scale(core.parts);
-  EXPECT_FALSE(core.at(kA, kOther).spare);
+  EXPECT_FALSE(core.at(kA).spare);
 }
 
 TEST(Scale, TheLastInstanceIsNotSparedWhenTheOtherIsSparedAlready) {
   Twice core;
   core.residency.spare(kOther, kA, true);
   core.pass(kLoadTime);
+  scale(core.parts);
+  EXPECT_FALSE(core.at(kA).spare);
+}
+
+TEST(Scale, TheOnlyInstanceIsNotSparedWhenItsFirstRequestCannotBeSeenInItsLoadYet) {
+  TestState core;
+  core.serve(kA);
+  core.pass(kLoadTime);
+  core.run(kA);
+  ASSERT_EQ(core.demand.load(kA), 0);
   scale(core.parts);
   EXPECT_FALSE(core.at(kA).spare);
 }
