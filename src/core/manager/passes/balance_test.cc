@@ -14,9 +14,13 @@ using test::kA;
 using test::kB;
 using test::kC;
 using test::kDevice;
+using test::kGroup;
 using test::kOther;
 using test::Spots;
 using test::TestState;
+
+constexpr DeviceId kThird{2};
+constexpr DeviceId kFourth{3};
 
 // ---- Balance ----
 
@@ -65,24 +69,21 @@ TEST(Balance, IdleModelsPressNobody) {
 }
 
 TEST(Balance, OnlyAModelThatIsWholeInOnePlaceAndMayLeaveItMoves) {
-  const std::vector<std::function<void(Pressed&, ModelId)>> reasons{
-      [](Pressed& core, ModelId id) { core.at(id).complete = false; },
-      [](Pressed& core, ModelId id) { core.residency.drain(kDevice, id); },
-      [](Pressed& core, ModelId id) { core.model(id).config.pin = true; },
-      [](Pressed& core, ModelId id) { core.model(id).removed = true; },
-      [](Pressed& core, ModelId id) { core.model(id).config.external = ExternalModel{}; },
-      [](Pressed& core, ModelId id) { core.model(id).config.part_of = id; }};
+  const std::vector<std::function<void(Pressed&)>> reasons{
+      [](Pressed& core) { core.at(kA).complete = false; },
+      [](Pressed& core) { core.residency.drain(kDevice, kA); },
+      [](Pressed& core) { core.model(kA).config.pin = true; },
+      [](Pressed& core) { core.model(kA).removed = true; },
+      [](Pressed& core) { core.model(kA).config.external = ExternalModel{}; }};
   for (std::size_t i = 0; i < reasons.size(); ++i) {
-    Pressed core;
-    reasons[i](core, kA);
-    reasons[i](core, kB);
-    balance(core.parts);
-    EXPECT_TRUE(core.loads().empty()) << i;
+    for (const bool other : {true, false}) {
+      Pressed core;
+      core.model(kB).config.pin = !other;
+      reasons[i](core);
+      balance(core.parts);
+      EXPECT_EQ(core.loads(), other ? (Spots{{kOther, kB}}) : Spots{}) << i;
+    }
   }
-  Pressed core;
-  reasons[0](core, kA);
-  balance(core.parts);
-  EXPECT_EQ(core.loads(), (Spots{{kOther, kB}})) << "the other one can";
 }
 
 TEST(Balance, AModelOfSeveralDevicesStays) {
@@ -112,6 +113,14 @@ TEST(Balance, DevicesOnWhichSomethingElseIsUnderWayAreLeftOut) {
 TEST(Balance, NothingMovesWhereTheLoadTakesLongerThanTheReliefIsExpectedToLast) {
   Pressed core;
   core.model(kA).load_times[0] = 31s;
+  balance(core.parts);
+  EXPECT_TRUE(core.loads().empty());
+}
+
+TEST(Balance, NothingMovesOverALinkThatTakesLongerThanTheReliefIsExpectedToLast) {
+  Pressed core;
+  core.model(kA).load_times[0] = core.model(kB).load_times[0] = 80ms;
+  core.device().load_rate = 1e6;
   balance(core.parts);
   EXPECT_TRUE(core.loads().empty());
 }
@@ -149,12 +158,50 @@ TEST(Balance, AModelThatIsWorthMoreThanTheReliefDoesNotMakeRoom) {
   EXPECT_TRUE(core.loads().empty());
 }
 
-TEST(Balance, ABusyModelDoesNotMakeRoom) {
-  InTheWay core;
-  core.run(kC, kOther);
+TEST(Balance, ABusyModelAndAPinnedOneDoNotMakeRoom) {
+  InTheWay busy;
+  busy.run(kC, kOther);
+  InTheWay pinned;
+  pinned.model(kC).config.pin = true;
+  for (InTheWay* core : {&busy, &pinned}) {
+    balance(core->parts);
+    EXPECT_TRUE(core->loads().empty());
+    EXPECT_TRUE(core->at(kC, kOther).is<Serving>());
+  }
+}
+
+/// Of four devices only the first and the third are up, which leads a block.
+struct Blocks : Pressed {
+  Blocks() : Pressed({.value = true, .pressure = true}, 4) {
+    add_group();
+    devices.down(kOther);
+  }
+};
+
+TEST(Balance, AGroupKeepsItsDevices) {
+  Blocks core;
+  core.serve_group(kThird);
+  core.pass(1s);
   balance(core.parts);
   EXPECT_TRUE(core.loads().empty());
-  EXPECT_TRUE(core.at(kC, kOther).is<Serving>());
+  EXPECT_TRUE(core.evictions().empty());
+}
+
+TEST(Balance, AStagedShardPressesNobody) {
+  Blocks core;
+  core.device(kThird).config.pages = 16;
+  core.devices.down(kFourth);
+  core.residency.begin_load(kThird, kGroup, LoadReason::kForecast, {.staged = true});
+  core.residency.serve(kThird, kGroup);
+  core.commands.clear();
+  for (int i = 0; i < 2; ++i) {
+    core.pass(1s);
+    core.demand.arrived(kGroup, 8);
+    core.demand.left(kGroup, 0s);
+  }
+  balance(core.parts);
+  EXPECT_EQ(core.evictions(), (Spots{{kThird, kGroup}}));
+  EXPECT_EQ(core.loads(), (Spots{{kThird, kA}}));
 }
 
 // ---- Finish moves ----
@@ -217,6 +264,17 @@ TEST(FinishMoves, AModelThatLeavesItsOldPlaceAnywayIsNotToldAgain) {
   finish_moves(core.parts);
   EXPECT_TRUE(core.evictions().empty());
   EXPECT_FALSE(core.at(kA).spare);
+}
+
+TEST(FinishMoves, AModelThatHasMovedAndLeavesAlreadyIsDone) {
+  Moving core;
+  core.serve(kA, kOther);
+  core.finish(core.request);
+  core.residency.evict(kDevice, kA, EvictMode::kWhenIdle, EvictionReason::kOperator);
+  core.commands.clear();
+  finish_moves(core.parts);
+  EXPECT_FALSE(core.at(kA).moves_to);
+  EXPECT_TRUE(core.evictions().empty());
 }
 
 TEST(FinishMoves, AModelThatIsDrainedForAnotherIsLeftToThat) {

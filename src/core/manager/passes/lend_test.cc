@@ -103,6 +103,13 @@ TEST(Lend, NobodyLendsWhileSomethingIsEvictedOrThereIsNothingToLendFor) {
   }
 }
 
+TEST(Lend, NobodyIsWatchedWhereNothingIsShort) {
+  Short core(PlannerOptions{});
+  core.shortages.clear(kDevice);
+  lend(core.parts);
+  EXPECT_FALSE(core.wake());
+}
+
 TEST(Lend, WhereWorthIsLeftOutAModelIsIdleAfterFiveTimesItsLoad) {
   Short core(PlannerOptions{});
   const Instant used = core.state.now;
@@ -180,6 +187,15 @@ TEST(Lend, WhatTheDeviceMoreCostsOthersCounts) {
   core.pass(1min);
   lend(core.parts);
   EXPECT_EQ(core.loads(), (Spots{{kOther, kA}}));
+}
+
+TEST(Lend, NoDeviceMoreIsGivenWhereSomebodyLends) {
+  Alone core;
+  core.serve(kB);
+  core.pass(1min);
+  lend(core.parts);
+  EXPECT_EQ(core.evictions(), (Spots{{kDevice, kB}}));
+  EXPECT_TRUE(core.loads().empty());
 }
 
 TEST(Lend, NoDeviceMoreIsGivenWhereThatIsLeftOut) {
@@ -304,10 +320,14 @@ TEST(Recall, NobodyIsRecalledOfAnEngineOrAShardedModel) {
   recall(engine.parts);
   EXPECT_TRUE(engine.recalls().empty());
 
-  Both group;
-  group.model(kA).config.part_of = kA;
+  TestState group(4, {.pressure = true});
+  group.add_group();
+  group.serve_group();
+  group.run(kGroup);
+  group.serve_group(DeviceId(2));
+  lack(group, 2, 4, kGroup);
   recall(group.parts);
-  EXPECT_TRUE(group.recalls().empty());
+  EXPECT_TRUE(group.all<TellWorker>().empty());
 }
 
 }  // namespace
