@@ -22,6 +22,7 @@ using test::kShard;
 using test::Spots;
 using test::TestState;
 
+constexpr DeviceId kThird{2};
 const PlannerOptions kValue{.prewarm = true, .value = true};
 const Spots kBlock{{kDevice, kGroup}, {kOther, kShard}};
 
@@ -197,7 +198,7 @@ TEST(Prewarm, AModelThatIsWorthLessMakesRoom) {
   EXPECT_EQ(core.loads(), (Spots{{kDevice, kA}}));
 }
 
-TEST(Prewarm, WhatIsWorthMoreOrBusyOrPinnedOrNotCompleteDoesNotMakeRoom) {
+TEST(Prewarm, WhatIsWorthMoreOrBusyOrPinnedOrLeavesDoesNotMakeRoom) {
   const std::vector<std::function<void(TestState&, ModelId)>> reasons{
       [](TestState& core, ModelId id) {
         foresee(core, id);
@@ -206,15 +207,20 @@ TEST(Prewarm, WhatIsWorthMoreOrBusyOrPinnedOrNotCompleteDoesNotMakeRoom) {
       [](TestState& core, ModelId id) { core.run(id); },
       [](TestState& core, ModelId id) { core.wait(id); },
       [](TestState& core, ModelId id) { core.model(id).config.pin = true; },
-      [](TestState& core, ModelId id) { core.residency.drain(kDevice, id); },
-      [](TestState& core, ModelId id) { core.at(id).complete = false; }};
+      [](TestState& core, ModelId id) { core.residency.drain(kDevice, id); }};
   for (std::size_t i = 0; i < reasons.size(); ++i) {
     Full core;
     reasons[i](core, kB);
-    reasons[i](core, kC);
     prewarm(core.parts);
-    EXPECT_TRUE(core.loads().empty()) << i;
-    EXPECT_TRUE(core.evictions().empty()) << i;
+    EXPECT_EQ(core.evictions(), (Spots{{kDevice, kC}})) << i << ", the other one does";
+    EXPECT_EQ(core.loads(), (Spots{{kDevice, kA}})) << i;
+
+    Full neither;
+    reasons[i](neither, kB);
+    reasons[i](neither, kC);
+    prewarm(neither.parts);
+    EXPECT_TRUE(neither.evictions().empty()) << i;
+    EXPECT_TRUE(neither.loads().empty()) << i;
   }
 }
 
@@ -232,13 +238,14 @@ TEST(Prewarm, WhatAModelThatRunsMayGrowByIsNotFree) {
   core.serve(kB);
   const RequestId id = core.run(kB);
   core.at(kB).kv_pages = 1;
-  core.at(kB).kv_peak = 5;
+  core.at(kB).kv_peak = 8;
   prewarm(core.parts);
-  EXPECT_TRUE(core.loads().empty()) << "11 pages are free, of which it had 3 more lately";
-  EXPECT_EQ(core.at(kB).kv_peak, 4) << "that falls with each look";
+  EXPECT_TRUE(core.loads().empty()) << "of 11 pages that are free it had 6 lately";
+  EXPECT_EQ(core.at(kB).kv_peak, 7) << "that falls with each look";
   core.finish(id);
   prewarm(core.parts);
   EXPECT_EQ(core.loads(), (Spots{{kDevice, kA}}));
+  EXPECT_TRUE(core.evictions().empty());
 }
 
 // ---- Sharded models ----
@@ -290,6 +297,22 @@ TEST(PrewarmGroup, OneBlockIsEnoughWhateverTheLoad) {
   core.model(kGroup).load_times[0] = 4s;
   prewarm(core.parts);
   EXPECT_EQ(core.loads().size(), 2U);
+}
+
+TEST(PrewarmGroup, ABlockWhereARequestRunsIsTakenOnlyIfThereIsNoOther) {
+  TestState core(4, kValue);
+  core.add_group();
+  core.model(kGroup).load_times[0] = 4s;
+  core.serve(kB);
+  core.model(kB).load_times[0] = 1us;  // It is worth less than the other, but in use.
+  core.run(kB);
+  core.serve(kC, kThird);
+  core.model(kC).load_times[0] = 1s;
+  core.pass(3s);
+  foresee(core, kGroup);
+  prewarm(core.parts);
+  EXPECT_TRUE(core.there(kGroup, kThird));
+  EXPECT_TRUE(core.evictions().empty()) << "the shards lie beside others";
 }
 
 TEST(PrewarmGroup, WhatIsLeftOfAGroupGivesItsRoom) {
