@@ -14,6 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::kA;
 using test::kB;
+using test::kC;
 using test::kDevice;
 using test::kEngine;
 using test::kEnginePages;
@@ -61,6 +62,8 @@ TEST(Status, OfSeveralDevicesTheOneThatServesIsShownAndAllRequestsAreCounted) {
   TestState core(2);
   core.serve(kA);
   core.serve(kA, kOther);
+  core.run(kA);
+  core.residency.drain(kDevice, kA);
   core.run(kA, kOther);
   core.at(kA).kv_pages = 2;
   core.at(kA, kOther).kv_pages = 3;
@@ -69,7 +72,7 @@ TEST(Status, OfSeveralDevicesTheOneThatServesIsShownAndAllRequestsAreCounted) {
   EXPECT_EQ(shown.device, kOther);
   EXPECT_EQ(shown.residency, core::Residency::kServing);
   EXPECT_EQ(shown.kv_pages, 5);
-  EXPECT_EQ(shown.requests_running, 1);
+  EXPECT_EQ(shown.requests_running, 2);
   EXPECT_EQ(shown.requests_waiting, 1);
 }
 
@@ -87,6 +90,10 @@ TEST(Status, AnEngineThatStandsByIsAbsentAndItsRequestsWait) {
   EXPECT_FALSE(shown.device);
   EXPECT_EQ(shown.requests_running, 0);
   EXPECT_EQ(shown.requests_waiting, 2);
+  const DeviceStatus there = device(core);
+  ASSERT_EQ(there.residents.size(), 1U);
+  EXPECT_EQ(there.residents[0].residency, core::Residency::kAbsent);
+  EXPECT_EQ(there.residents[0].weights_pages, 3) << "that it holds still";
 }
 
 TEST(Status, WhatIsKnownOfAModelIsShown) {
@@ -146,7 +153,9 @@ TEST(Status, AStagedGroupIsWarmWhenAllItsShardsAreComplete) {
   EXPECT_EQ(status(core, kGroup).residency, core::Residency::kLoading) << "the other is not there";
   core.stage(kShard, false);
   EXPECT_EQ(status(core, kGroup).residency, core::Residency::kLoading);
+  EXPECT_EQ(device(core, kOther).residents.at(0).residency, core::Residency::kLoading);
   core.at(kShard, kOther).complete = true;
+  EXPECT_EQ(device(core, kOther).residents.at(0).residency, core::Residency::kWarm);
   EXPECT_EQ(status(core, kGroup).residency, core::Residency::kWarm);
 }
 
@@ -177,6 +186,7 @@ TEST(Status, ADeviceIsShownWithWhatIsThere) {
 
 TEST(Status, AShardInItsGroupIsShownAsItsLeaderIs) {
   Sharded core;
+  core.model(kShard).config.name = "rank 1";
   core.serve_group();
   core.run(kGroup);
   core.at(kGroup).kv_pages = 3;
@@ -217,7 +227,12 @@ TEST(Status, AStateThatContradictsItselfIsABug) {
       [](TestState& core) { core.at(kA).in_flight.clear(); },
       [](TestState& core) { core.at(kB).in_flight.insert(core.wait(kB)); },
       [](TestState& core) { core.device().up = false; },
-      [](TestState& core) { core.residency.suspend(kDevice, kA, 0); },
+      [](TestState& core) { core.residency.suspend(kDevice, kB, 0); },
+      [](TestState& core) { core.load(kA); },
+      [](TestState& core) { core.device().config.pages = kImagePages; },
+      [](TestState& core) {
+        core.residency.begin_load(kDevice, kC, LoadReason::kRequest, {.leader = kOther});
+      },
       [](TestState& core) { core.queues.keep_alone(kDevice, RequestId(99)); },
       [](TestState& core) { core.plans.begin(kDevice, kA, {}); },
       [](TestState& core) { core.device().claimed = kA; },

@@ -77,7 +77,7 @@ TEST(Prewarm, AModelGetsAsManyDevicesAsItsLoadIsExpectedToFillOneAfterTheOther) 
   prewarm(core.parts);
   ASSERT_EQ(core.loads(), (Spots{{kOther, kB}}));
   core.serve(kB, kOther);
-  core.pass(10 * core.state.options.planner.period - 1ms);
+  core.pass(10 * core.state.options.planner.period);
   prewarm(core.parts);
   EXPECT_TRUE(core.loads().empty()) << "it has two";
 }
@@ -159,6 +159,13 @@ TEST(Prewarm, OneModelAtATimeIsBroughtToADeviceAndTheNextIsLookedAtSoon) {
     EXPECT_TRUE(core->loads().empty());
     EXPECT_TRUE(core->loading.unfinished());
   }
+  Foreseen leaves;
+  leaves.load(kB);
+  leaves.residency.evict(kDevice, kB, EvictMode::kNow, EvictionReason::kFailed);
+  leaves.commands.clear();
+  prewarm(leaves.parts);
+  EXPECT_EQ(leaves.loads(), (Spots{{kDevice, kA}})) << "what is called off does not come";
+
   Foreseen engine;
   engine.add_engine();
   engine.device().config.pages = 30;
@@ -204,6 +211,7 @@ TEST(Prewarm, WhatIsWorthMoreOrBusyOrPinnedOrLeavesDoesNotMakeRoom) {
         foresee(core, id);
         core.model(id).load_times[0] = 9s;
       },
+      [](TestState& core, ModelId id) { core.model(id).load_times[0] = 1min; },
       [](TestState& core, ModelId id) { core.run(id); },
       [](TestState& core, ModelId id) { core.wait(id); },
       [](TestState& core, ModelId id) { core.model(id).config.pin = true; },
@@ -222,6 +230,30 @@ TEST(Prewarm, WhatIsWorthMoreOrBusyOrPinnedOrLeavesDoesNotMakeRoom) {
     EXPECT_TRUE(neither.evictions().empty()) << i;
     EXPECT_TRUE(neither.loads().empty()) << i;
   }
+}
+
+TEST(Prewarm, ALoadThatBreaksNoObjectiveIsWorthLess) {
+  for (const bool patient : {true, false}) {
+    Full core;
+    core.model(kA).config.slo.ttft = patient ? 1000s : 10s;
+    core.model(kB).load_times[0] = core.model(kC).load_times[0] = 1s;
+    prewarm(core.parts);
+    EXPECT_EQ(core.loads().empty(), patient);
+  }
+}
+
+TEST(Prewarm, EachModelHasVictimsOfItsOwn) {
+  Foreseen core(2);
+  foresee(core, kB);
+  core.model(kB).load_times[0] = 4s;
+  for (const DeviceId device : {kDevice, kOther}) {
+    core.device(device).config.pages = 10;
+    core.serve(kC, device);
+  }
+  core.pass(3s);
+  prewarm(core.parts);
+  EXPECT_EQ(core.evictions().size(), 2U);
+  EXPECT_EQ(core.loads().size(), 2U);
 }
 
 TEST(Prewarm, WhereWorthIsLeftOutWhatWasUsedLongestAgoMakesRoom) {
@@ -296,7 +328,12 @@ TEST(PrewarmGroup, OneBlockIsEnoughWhateverTheLoad) {
   foresee(core, kGroup, {.mean = 30, .peak = 40});
   core.model(kGroup).load_times[0] = 4s;
   prewarm(core.parts);
-  EXPECT_EQ(core.loads().size(), 2U);
+  ASSERT_EQ(core.loads(), kBlock);
+  core.stage(kGroup);
+  core.stage(kShard);
+  core.pass(10 * core.state.options.planner.period);
+  prewarm(core.parts);
+  EXPECT_TRUE(core.loads().empty());
 }
 
 TEST(PrewarmGroup, ABlockWhereARequestRunsIsTakenOnlyIfThereIsNoOther) {
