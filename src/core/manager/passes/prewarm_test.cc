@@ -58,10 +58,13 @@ TEST(Prewarm, WhatIsExpectedIsLoadedBeforeAnybodyAsksAndNothingElseIs) {
 
 TEST(Prewarm, WhatIsThereOrOnItsWayIsNotLoadedAgain) {
   Foreseen core(2);
+  core.device().config.pages = core.device(kOther).config.pages = 10;  // Room for one.
   prewarm(core.parts);
+  core.pass(10 * core.state.options.planner.period);
   prewarm(core.parts);
   ASSERT_EQ(core.loads(), (Spots{{kDevice, kA}}));
   core.serve(kA);
+  core.pass(10 * core.state.options.planner.period);
   prewarm(core.parts);
   EXPECT_TRUE(core.loads().empty());
 }
