@@ -7,6 +7,7 @@
 #include "core/manager/manager_core.h"
 #include "core/manager/test_bench.h"
 #include "core/test_find.h"
+#include "policy/placement.h"
 
 namespace heddle::core {
 namespace {
@@ -43,7 +44,8 @@ TEST(ManagerPlanner, LoadsWhatTheForecastExpectsBeforeAnybodyAsks) {
   EXPECT_EQ(bench.loaded(kA, LoadReason::kForecast), before + 1);
   const auto why = bench.decisions(DecisionKind::kPrewarm);
   ASSERT_FALSE(why.empty());
-  EXPECT_NE(why.back().why.find("expected"), std::string::npos) << why.back().why;
+  EXPECT_EQ(why.back().model, kA);
+  EXPECT_EQ(why.back().device, DeviceId(0));
   const std::uint64_t hits = bench.starts(kA, StartKind::kHit);
   bench.serve(kA, 1s);
   EXPECT_EQ(bench.starts(kA, StartKind::kHit), hits + 1);
@@ -370,10 +372,17 @@ TEST(ManagerPlanner, SaysWhyForEverythingItDoes) {
   bench.serve(kC, 100ms);
   const auto loads = bench.decisions(DecisionKind::kLoad);
   ASSERT_EQ(loads.size(), 3U);
-  EXPECT_EQ(loads[0].why, "a request waits; free_pages");
-  EXPECT_EQ(loads[2].why, "a request waits; idle_victims: a");
+  const auto says = [](const Decision& decision, policy::PlacementReason reason) {
+    return decision.why.find(policy::reason_name(reason)) != std::string::npos;
+  };
+  EXPECT_EQ(loads[0].model, kA);
+  EXPECT_TRUE(says(loads[0], policy::PlacementReason::kFreePages)) << loads[0].why;
+  EXPECT_EQ(loads[2].model, kC);
+  EXPECT_TRUE(says(loads[2], policy::PlacementReason::kIdleVictims)) << loads[2].why;
+  EXPECT_EQ(bench.loaded(kC, LoadReason::kRequest), 1U);
   const auto evictions = bench.decisions(DecisionKind::kEvict);
   ASSERT_EQ(evictions.size(), 1U);
+  EXPECT_EQ(evictions[0].model, kA);
   EXPECT_EQ(evictions[0].for_model, kC);
 }
 
