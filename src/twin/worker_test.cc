@@ -14,6 +14,7 @@ constexpr std::uint64_t kPage = 1000;
 /// is 20 ms and 1 ms a token. The model has 5 pages in 5 layers.
 struct Rig {
   Agenda agenda{};
+  Faults faults{FaultPlan{}};
   TwinDevice device;
   std::map<ModelId, TwinModel> models{
       {kModel,
@@ -44,10 +45,8 @@ struct Rig {
     worker = std::make_shared<Worker>(
         device,
         WorkerEpoch(1),
-        200,
         pages,
-        models,
-        agenda,
+        Surroundings{.models = models, .page_count = 200, .agenda = agenda, .faults = faults},
         [this](const Worker& /*from*/, const core::WorkerReport& report) {
           if (const auto* produced = std::get_if<core::TokensProduced>(&report)) {
             for (const core::TokenEvent& token : produced->tokens) {
@@ -126,6 +125,39 @@ TEST(TwinWorker, PagesThatAreGivenNeedNoLink) {
   ASSERT_EQ(rig.tokens.size(), 1U);
   EXPECT_EQ(rig.tokens[0].first, Instant(1ms + 26ms));
   EXPECT_EQ(rig.worker->steps(), 1U);
+}
+
+TEST(TwinWorker, ADeadOneDoesAndHearsNothing) {
+  Rig rig;
+  rig.load(core::ImageSource::kShared, 5 * kPage);
+  rig.run(Instant(1ms));
+  rig.submit(6, 3);
+  rig.run(Instant(20ms));
+  rig.worker->die();
+  const std::size_t said = rig.said.size();
+  rig.submit(6, 3);
+  rig.run(Instant(1s));
+  EXPECT_EQ(rig.said.size(), said);
+  EXPECT_TRUE(rig.tokens.empty());
+  EXPECT_EQ(rig.worker->steps(), 0U);
+}
+
+TEST(TwinWorker, AModelThatCannotBeOpenedIsNotCopied) {
+  Rig rig;
+  rig.faults = Faults(FaultPlan{.seed = 0, .open_failures = 100});
+  std::size_t refused = 0;
+  for (int i = 0; i < 20; ++i) {
+    rig.load(core::ImageSource::kShared, 5 * kPage);
+    rig.run(rig.agenda.now() + 100ms);
+    rig.worker->hear(core::EvictModel{
+        .model = kModel, .basis = {.epoch = WorkerEpoch(1)}, .mode = core::EvictMode::kNow});
+    rig.run(rig.agenda.now() + 100ms);
+  }
+  for (const auto& [at, report] : rig.said) {
+    refused += std::holds_alternative<core::LoadRefused>(report) ? 1U : 0U;
+  }
+  EXPECT_GT(refused, 0U);
+  EXPECT_LT(refused, 20U);
 }
 
 TEST(TwinWorker, EvictionGivesPagesBack) {

@@ -9,16 +9,16 @@
 
 #include <gtest/gtest.h>
 
-#include "core/test_world.h"
+#include "twin/test_world.h"
 
-namespace heddle::core::test {
+namespace heddle::twin::test {
 namespace {
 
 std::uint64_t running_seed = 0;  // NOLINT(*-non-const-global-*): for the handler of SIGABRT.
 
 /// Runs a world to its end. A check that fails says which seed it was; HEDDLE_SEED=n runs only
 /// that.
-void run(CoreWorld& world, std::uint64_t seed) {
+void run(World& world, std::uint64_t seed) {
   running_seed = seed;
   std::signal(SIGABRT, [](int) { std::fprintf(stderr, "seed %lu\n", running_seed); });
   world.run();
@@ -43,12 +43,25 @@ std::vector<std::uint64_t> seeds(std::uint64_t count) {
   return all;
 }
 
-std::int64_t count(const CoreWorld& world, Record::End end) {
+std::int64_t count(const World& world, Request::End end) {
   std::int64_t n = 0;
-  for (const auto& [id, record] : world.records()) {
-    n += record.end == end ? 1 : 0;
+  for (const Request& request : world.requests()) {
+    n += request.end == end ? 1 : 0;
   }
   return n;
+}
+
+/// Groups that were formed.
+std::int64_t groups_of(const World& world) {
+  return std::ssize(wanted<core::ConnectGroup>(world.twin().agent_record()));
+}
+
+/// Workers that were ended because another of their group had died.
+std::int64_t companions_of(const World& world) {
+  const auto killed = wanted<core::KillWorker>(world.twin().agent_record());
+  return std::count_if(killed.begin(), killed.end(), [](const core::KillWorker* kill) {
+    return kill->reason.message != kHangs;
+  });
 }
 
 /// Everything at once, in measures that the seed decides.
@@ -64,7 +77,7 @@ WorldOptions anything(std::uint64_t seed) {
           .copy = chance(3),
           .requests = 10 + static_cast<int>(rng.below(50)),
           .arrivals = 20ms + 10ms * static_cast<int>(rng.below(40)),
-          .kills = chance(2) ? static_cast<int>(rng.below(8)) : 0,
+          .deaths = chance(2) ? static_cast<int>(rng.below(8)) : 0,
           .read_failures = chance(3) ? static_cast<int>(rng.below(12)) : 0,
           .open_failures = chance(3) ? static_cast<int>(rng.below(6)) : 0,
           .cancels = chance(2),
@@ -88,7 +101,7 @@ WorldOptions anything_sharded(WorldOptions options) {
 }
 
 /// Looks ahead every 5 ms, in windows of 50 ms.
-PlannerOptions short_planner() {
+core::PlannerOptions short_planner() {
   return {.period = 5ms, .calendar = {.window = 50ms, .windows_per_day = 8}};
 }
 
@@ -111,10 +124,10 @@ WorldOptions anything_planned(std::uint64_t seed) {
 TEST(World, EveryRequestIsAnsweredWhenNothingGoesWrong) {
   for (const std::uint64_t seed : seeds(300)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    CoreWorld world({.seed = seed});
+    World world({.seed = seed});
     run(world, seed);
-    for (const auto& [id, record] : world.records()) {
-      ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
+    for (const Request& request : world.requests()) {
+      ASSERT_EQ(request.end, Request::End::kDone) << request.error.message;
     }
   }
 }
@@ -122,10 +135,10 @@ TEST(World, EveryRequestIsAnsweredWhenNothingGoesWrong) {
 TEST(World, EveryRequestIsAnsweredWhenDevicesCopy) {
   for (const std::uint64_t seed : seeds(300)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    CoreWorld world({.seed = seed, .copy = true});
+    World world({.seed = seed, .copy = true});
     run(world, seed);
-    for (const auto& [id, record] : world.records()) {
-      ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
+    for (const Request& request : world.requests()) {
+      ASSERT_EQ(request.end, Request::End::kDone) << request.error.message;
     }
   }
 }
@@ -137,19 +150,17 @@ TEST(World, EveryRequestIsAnsweredBesideRecordings) {
   std::int64_t given_up = 0;
   for (const std::uint64_t seed : seeds(300)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    CoreWorld world({.seed = seed,
-                     .copy = seed % 2 == 0,
-                     .prefix_cache = seed % 3 == 0 ? 0 : 100,
-                     .graph_pages = 1 + static_cast<std::int64_t>(seed % 3)});
+    World world({.seed = seed,
+                 .copy = seed % 2 == 0,
+                 .prefix_cache = seed % 3 == 0 ? 0 : 100,
+                 .graph_pages = 1 + static_cast<std::int64_t>(seed % 3)});
     run(world, seed);
-    for (const auto& [id, record] : world.records()) {
-      ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
+    for (const Request& request : world.requests()) {
+      ASSERT_EQ(request.end, Request::End::kDone) << request.error.message;
     }
-    for (const auto& life : world.lives) {
-      for (const WorkerCommand& wanted : life->wanted) {
-        if (const auto* keep = std::get_if<KeepGraphs>(&wanted)) {
-          ++(keep->pages > 0 ? kept : given_up);
-        }
+    for (const auto& life : world.twin().lives()) {
+      for (const core::KeepGraphs* keep : wanted<core::KeepGraphs>(life->record())) {
+        ++(keep->pages > 0 ? kept : given_up);
       }
     }
   }
@@ -163,18 +174,16 @@ TEST(World, WhoIsDeniedPagesDoesWithoutOrIsTold) {
   std::int64_t told = 0;
   for (const std::uint64_t seed : seeds(100)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    CoreWorld world({.seed = seed, .pin_one = true, .graph_pages = 2});
+    World world({.seed = seed, .pin_one = true, .graph_pages = 2});
     run(world, seed);
-    for (const ManagerCommand& wanted : world.manager_wanted) {
-      const auto* told_worker = std::get_if<TellWorker>(&wanted);
-      const bool no_pages =
-          told_worker != nullptr && std::holds_alternative<NoPages>(told_worker->message);
-      denied += no_pages ? 1 : 0;
+    for (const auto* told_worker : wanted<core::TellWorker>(world.twin().manager_record())) {
+      denied += std::holds_alternative<core::NoPages>(told_worker->message) ? 1 : 0;
     }
-    for (const auto& [id, record] : world.records()) {
-      told += record.end == Record::End::kFailed ? 1 : 0;
-      ASSERT_TRUE(record.end == Record::End::kDone || record.error.code == Code::kResourceExhausted)
-          << record.error.message;
+    for (const Request& request : world.requests()) {
+      told += request.end == Request::End::kFailed ? 1 : 0;
+      ASSERT_TRUE(request.end == Request::End::kDone ||
+                  request.error.code == Code::kResourceExhausted)
+          << request.error.message;
     }
   }
   EXPECT_GT(told, 0);
@@ -187,16 +196,14 @@ TEST(World, EveryRequestIsAnsweredWithAFullCache) {
   std::int64_t trimmed = 0;
   for (const std::uint64_t seed : seeds(300)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    CoreWorld world({.seed = seed, .copy = seed % 2 == 0, .prefix_cache = 100});
+    World world({.seed = seed, .copy = seed % 2 == 0, .prefix_cache = 100});
     run(world, seed);
-    for (const auto& [id, record] : world.records()) {
-      ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
+    for (const Request& request : world.requests()) {
+      ASSERT_EQ(request.end, Request::End::kDone) << request.error.message;
     }
-    for (const auto& life : world.lives) {
-      found += life->prefix_tokens;
-      trimmed += std::count_if(life->wanted.begin(), life->wanted.end(), [](const auto& wanted) {
-        return std::holds_alternative<TrimCached>(wanted);
-      });
+    for (const auto& life : world.twin().lives()) {
+      found += life->prefix_tokens();
+      trimmed += std::ssize(wanted<core::TrimCached>(life->record()));
     }
   }
   EXPECT_GT(found, 100'000 / kShare);
@@ -207,10 +214,10 @@ TEST(World, EveryRequestIsAnsweredWithAFullCache) {
 TEST(World, EveryRequestIsAnsweredWhenDevicesAreUneven) {
   for (const std::uint64_t seed : seeds(300)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    CoreWorld world({.seed = seed, .uneven_pages = 1 + static_cast<std::int64_t>(seed % 12)});
+    World world({.seed = seed, .uneven_pages = 1 + static_cast<std::int64_t>(seed % 12)});
     run(world, seed);
-    for (const auto& [id, record] : world.records()) {
-      ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
+    for (const Request& request : world.requests()) {
+      ASSERT_EQ(request.end, Request::End::kDone) << request.error.message;
     }
   }
 }
@@ -221,16 +228,16 @@ TEST(World, DeathsAreInvisible) {
   std::int64_t failed = 0;
   for (const std::uint64_t seed : seeds(300)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    CoreWorld world({.seed = seed, .kills = 3});
+    World world({.seed = seed, .deaths = 3});
     run(world, seed);
-    for (const auto& [id, record] : world.records()) {
-      if (record.end == Record::End::kFailed) {
-        ASSERT_NE(record.error.message.find("died 3 times"), std::string::npos)
-            << record.error.message;
+    for (const Request& request : world.requests()) {
+      if (request.end == Request::End::kFailed) {
+        ASSERT_NE(request.error.message.find("died 3 times"), std::string::npos)
+            << request.error.message;
       }
     }
-    done += count(world, Record::End::kDone);
-    failed += count(world, Record::End::kFailed);
+    done += count(world, Request::End::kDone);
+    failed += count(world, Request::End::kFailed);
   }
   EXPECT_GT(done, 100 * failed);
 }
@@ -249,10 +256,10 @@ TEST(World, ModelsThatAreHotByTurnsNeitherStarveNorThrash) {
                                .arrivals = 1500ms,
                                .min_residence = 100ms,
                                .drain_after = 20ms};
-    CoreWorld world(options);
+    World world(options);
     run(world, seed);
-    ASSERT_EQ(count(world, Record::End::kDone), 150);
-    const auto turns = static_cast<std::int64_t>(world.loads());
+    ASSERT_EQ(count(world, Request::End::kDone), 150);
+    const auto turns = std::ssize(wanted<core::LoadOn>(world.twin().manager_record()));
     EXPECT_GE(turns, 3);
     EXPECT_LE(turns, world.now().time_since_epoch() / options.min_residence + 2);
   }
@@ -273,10 +280,11 @@ WorldOptions crowd(std::uint64_t seed, policy::QueueRule queue) {
           .priorities = false};
 }
 
-std::int64_t count_in_time(const CoreWorld& world, Duration ttft) {
-  return std::count_if(world.records().begin(), world.records().end(), [ttft](const auto& entry) {
-    return entry.second.first_token - entry.second.arrived <= ttft;
-  });
+std::int64_t count_in_time(const World& world, Duration ttft) {
+  return std::count_if(
+      world.requests().begin(), world.requests().end(), [ttft](const Request& request) {
+        return request.first - request.arrived <= ttft;
+      });
 }
 
 // The same requests in either order: everybody is served, and by deadline more of them in time.
@@ -287,9 +295,9 @@ TEST(World, ADeviceQueueByDeadlineServesMoreInTimeAndLeavesNobodyBehind) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     for (const auto queue : {policy::QueueRule::kMooreHodgson, policy::QueueRule::kArrival}) {
       const WorldOptions options = crowd(seed, queue);
-      CoreWorld world(options);
+      World world(options);
       run(world, seed);
-      ASSERT_EQ(count(world, Record::End::kDone), options.requests);
+      ASSERT_EQ(count(world, Request::End::kDone), options.requests);
       (queue == policy::QueueRule::kArrival ? by_arrival : by_deadline) +=
           count_in_time(world, options.ttft);
     }
@@ -301,41 +309,41 @@ TEST(World, ADeviceQueueByDeadlineServesMoreInTimeAndLeavesNobodyBehind) {
 
 // Models that need two devices to themselves beside others that need one, all wanted at once.
 TEST(World, EveryRequestIsAnsweredWhereModelsAreCutOverTwoDevices) {
-  std::size_t groups = 0;
+  std::int64_t groups = 0;
   for (const std::uint64_t seed : seeds(100)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const int devices = 2 + static_cast<int>(seed % 3);
-    CoreWorld world({.seed = seed, .devices = devices, .copy = seed % 2 == 0, .sharded = 2});
+    World world({.seed = seed, .devices = devices, .copy = seed % 2 == 0, .sharded = 2});
     run(world, seed);
-    for (const auto& [id, record] : world.records()) {
-      ASSERT_EQ(record.end, Record::End::kDone) << record.error.message;
+    for (const Request& request : world.requests()) {
+      ASSERT_EQ(request.end, Request::End::kDone) << request.error.message;
     }
-    groups += world.groups();
+    groups += groups_of(world);
   }
-  EXPECT_GT(groups, 200U / kShare);
+  EXPECT_GT(groups, 200 / kShare);
 }
 
 // Whichever worker of a group dies, the others go with it, and its requests go on.
 TEST(World, AGroupThatLosesAWorkerBeginsAnew) {
   std::int64_t done = 0;
   std::int64_t failed = 0;
-  std::uint64_t companions = 0;
+  std::int64_t companions = 0;
   for (const std::uint64_t seed : seeds(100)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    CoreWorld world({.seed = seed, .models = 3, .kills = 4, .sharded = 2});
+    World world({.seed = seed, .models = 3, .deaths = 4, .sharded = 2});
     run(world, seed);
-    for (const auto& [id, record] : world.records()) {
-      if (record.end == Record::End::kFailed) {
-        ASSERT_NE(record.error.message.find("died 3 times"), std::string::npos)
-            << record.error.message;
+    for (const Request& request : world.requests()) {
+      if (request.end == Request::End::kFailed) {
+        ASSERT_NE(request.error.message.find("died 3 times"), std::string::npos)
+            << request.error.message;
       }
     }
-    done += count(world, Record::End::kDone);
-    failed += count(world, Record::End::kFailed);
-    companions += world.companions();
+    done += count(world, Request::End::kDone);
+    failed += count(world, Request::End::kFailed);
+    companions += companions_of(world);
   }
   EXPECT_GT(done, 50 * failed);
-  EXPECT_GT(companions, 30U / kShare);
+  EXPECT_GT(companions, 30 / kShare);
 }
 
 /// Runs `worlds` of them, with options by their seeds, and looks at each when it has ended. A world
@@ -343,52 +351,52 @@ TEST(World, AGroupThatLosesAWorkerBeginsAnew) {
 /// written, and at its end that every request has ended once. Most are answered whatever happens.
 void survive(std::uint64_t worlds,
              const std::function<WorldOptions(std::uint64_t seed)>& options,
-             const std::function<void(const CoreWorld&)>& look) {
+             const std::function<void(const World&)>& look) {
   std::int64_t done = 0;
   std::int64_t all = 0;
   for (const std::uint64_t seed : seeds(worlds)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    CoreWorld world(options(seed));
+    World world(options(seed));
     run(world, seed);
-    done += count(world, Record::End::kDone);
-    all += std::ssize(world.records());
+    done += count(world, Request::End::kDone);
+    all += std::ssize(world.requests());
     look(world);
   }
   EXPECT_GT(2 * done, all);
 }
 
 TEST(World, SurvivesAnything) {
-  survive(1000, anything, [](const CoreWorld&) {});
+  survive(1000, anything, [](const World&) {});
 }
 
 TEST(World, SurvivesAnythingWhilePlanningAhead) {
   std::uint64_t ahead = 0;
-  survive(600, anything_planned, [&](const CoreWorld& world) {
-    for (const ModelStatus& model : world.manager().models()) {
-      ahead += model.loads[static_cast<std::size_t>(LoadReason::kForecast)] +
-               model.loads[static_cast<std::size_t>(LoadReason::kLoad)] +
-               model.loads[static_cast<std::size_t>(LoadReason::kPressure)];
+  survive(600, anything_planned, [&](const World& world) {
+    for (const core::ModelStatus& model : world.twin().models()) {
+      ahead += model.loads[static_cast<std::size_t>(core::LoadReason::kForecast)] +
+               model.loads[static_cast<std::size_t>(core::LoadReason::kLoad)] +
+               model.loads[static_cast<std::size_t>(core::LoadReason::kPressure)];
     }
   });
   EXPECT_GT(ahead, 100U / kShare);
 }
 
 TEST(World, SurvivesAnythingWithModelsThatAreCut) {
-  std::size_t groups = 0;
+  std::int64_t groups = 0;
   survive(
       400,
       [](std::uint64_t seed) {
         return anything_sharded(seed % 2 == 0 ? anything(seed) : anything_planned(seed));
       },
-      [&](const CoreWorld& world) { groups += world.groups(); });
-  EXPECT_GT(groups, 600U / kShare);
+      [&](const World& world) { groups += groups_of(world); });
+  EXPECT_GT(groups, 600 / kShare);
 }
 
 // The same where groups are looked ahead for: shards come before anybody asks, some of them go
 // again, and groups begin with those that are there.
 TEST(World, SurvivesAnythingWhilePlanningAheadForModelsThatAreCut) {
-  std::size_t groups = 0;
-  std::map<StartKind, std::uint64_t> starts;
+  std::int64_t groups = 0;
+  std::map<core::StartKind, std::uint64_t> starts;
   std::uint64_t ahead = 0;
   survive(
       600,
@@ -397,27 +405,28 @@ TEST(World, SurvivesAnythingWhilePlanningAheadForModelsThatAreCut) {
         options.planner.prewarm = options.planner.evict = true;
         return options;
       },
-      [&](const CoreWorld& world) {
-        groups += world.groups();
-        for (const ModelStatus& model : world.manager().models()) {
+      [&](const World& world) {
+        groups += groups_of(world);
+        for (const core::ModelStatus& model : world.twin().models()) {
           if (!world.is_sharded(model.id)) {
             continue;
           }
-          ahead += model.loads[static_cast<std::size_t>(LoadReason::kForecast)];
-          for (const auto kind : {StartKind::kHit, StartKind::kAttach, StartKind::kMiss}) {
+          ahead += model.loads[static_cast<std::size_t>(core::LoadReason::kForecast)];
+          for (const auto kind :
+               {core::StartKind::kHit, core::StartKind::kAttach, core::StartKind::kMiss}) {
             starts[kind] += model.demand.starts[static_cast<std::size_t>(kind)];
           }
         }
       });
   RecordProperty("groups", std::to_string(groups));
   RecordProperty("ahead", std::to_string(ahead));
-  RecordProperty("hits", std::to_string(starts[StartKind::kHit]));
-  RecordProperty("attaches", std::to_string(starts[StartKind::kAttach]));
-  EXPECT_GT(groups, 600U / kShare);
+  RecordProperty("hits", std::to_string(starts[core::StartKind::kHit]));
+  RecordProperty("attaches", std::to_string(starts[core::StartKind::kAttach]));
+  EXPECT_GT(groups, 600 / kShare);
   EXPECT_GT(ahead, 200U / kShare);
-  EXPECT_GT(starts[StartKind::kHit], 20U / kShare);
-  EXPECT_GT(starts[StartKind::kAttach], 20U / kShare);
+  EXPECT_GT(starts[core::StartKind::kHit], 20U / kShare);
+  EXPECT_GT(starts[core::StartKind::kAttach], 20U / kShare);
 }
 
 }  // namespace
-}  // namespace heddle::core::test
+}  // namespace heddle::twin::test
