@@ -6,15 +6,16 @@
 
 namespace heddle::twin {
 
-/// All that a core heard and wanted, for replay.
+/// What a core heard, and what it wanted then.
 template <class Event, class Command>
-struct CoreRecord {
-  struct Heard {
-    Instant at{};
-    Event event{};
-  };
-  std::vector<Heard> heard{};
-  std::vector<Command> wanted{};
+struct CoreStep {
+  Instant at{};
+  Event event{};
+  std::vector<Command> commands{};
 };
+
+/// All of it, in order.
+template <class Event, class Command>
+using CoreRecord = std::vector<CoreStep<Event, Command>>;
 
 }  // namespace heddle::twin

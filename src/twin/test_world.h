@@ -19,12 +19,14 @@
 namespace heddle::twin::test {
 
 /// Of all that a core wanted, those that are a T.
-template <class T, class Record>
-std::vector<const T*> wanted(const Record& record) {
+template <class T, class Event, class Command>
+std::vector<const T*> wanted(const CoreRecord<Event, Command>& record) {
   std::vector<const T*> all;
-  for (const auto& command : record.wanted) {
-    if (const T* found = std::get_if<T>(&command)) {
-      all.push_back(found);
+  for (const auto& step : record) {
+    for (const Command& command : step.commands) {
+      if (const T* found = std::get_if<T>(&command)) {
+        all.push_back(found);
+      }
     }
   }
   return all;
@@ -67,7 +69,7 @@ class World {
   [[nodiscard]] const Twin& twin() const { return twin_; }
   [[nodiscard]] const std::vector<Request>& requests() const { return twin_.requests(); }
   [[nodiscard]] bool is_sharded(ModelId model) const { return models_.is_sharded(model); }
-  [[nodiscard]] Instant now() { return twin_.agenda().now(); }
+  [[nodiscard]] Instant now() const { return twin_.now(); }
 
   static core::AgentOptions agent_options(const WorldOptions& options) {
     core::AgentOptions agent{.host_pages = options.host_pages,

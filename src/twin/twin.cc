@@ -162,8 +162,7 @@ void Twin::step(Core& core, const Event& event, CoreRecord<Event, Command>& reco
   core.step(agenda_.now(), event, commands);
   if (contents_) {
     core.check_invariants();
-    record.heard.push_back({.at = agenda_.now(), .event = event});
-    record.wanted.insert(record.wanted.end(), commands.begin(), commands.end());
+    record.push_back({.at = agenda_.now(), .event = event, .commands = commands});
   }
   for (const Command& command : commands) {
     std::visit(
@@ -385,20 +384,6 @@ void Twin::hear(const Worker& worker, const core::WorkerReport& report) {
 
 void Twin::perform(const core::StartRead& command) {
   reader_.start(command, models_.at(command.model).model.image_bytes);
-}
-
-// There are no engines here that anybody could lend pages to.
-void Twin::perform(const core::GrantLoan& /*command*/) {
-  HEDDLE_CHECK(false);
-}
-void Twin::perform(const core::RefuseLoan& /*command*/) {
-  HEDDLE_CHECK(false);
-}
-void Twin::perform(const core::EndLoan& /*command*/) {
-  HEDDLE_CHECK(false);
-}
-void Twin::perform(const core::BackPages& /*command*/) {
-  HEDDLE_CHECK(false);
 }
 
 }  // namespace heddle::twin

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/check.h"
 #include "core/agent_core.h"
 #include "core/manager/manager_core.h"
 #include "core/serving.h"
@@ -56,6 +57,7 @@ class Twin final : public core::ServingStatus {
   /// Nothing is to happen but that cores look at what they have.
   [[nodiscard]] bool quiet() const { return agenda_.size() == timers_; }
   [[nodiscard]] Agenda& agenda() { return agenda_; }
+  [[nodiscard]] Instant now() const { return agenda_.now(); }
   /// A request arrives now, whatever its time is.
   RequestId ask(const Ask& ask);
   void cancel(RequestId id) { gateway_.cancel(id); }
@@ -122,10 +124,11 @@ class Twin final : public core::ServingStatus {
   void perform(const core::StartRead& command);
   void perform(const core::CancelRead& command) { reader_.cancel(command.model); }
   void perform(const core::TellManager& command) { pending_.emplace_back(command.event); }
-  void perform(const core::GrantLoan& command);
-  void perform(const core::RefuseLoan& command);
-  void perform(const core::EndLoan& command);
-  void perform(const core::BackPages& command);
+  // There are no engines here that anybody could lend pages to.
+  void perform(const core::GrantLoan& /*command*/) { HEDDLE_CHECK(false); }
+  void perform(const core::RefuseLoan& /*command*/) { HEDDLE_CHECK(false); }
+  void perform(const core::EndLoan& /*command*/) { HEDDLE_CHECK(false); }
+  void perform(const core::BackPages& /*command*/) { HEDDLE_CHECK(false); }
 
   TwinSetup setup_;
   std::map<ModelId, TwinModel> models_{};  ///< Of all configurations.

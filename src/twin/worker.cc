@@ -119,8 +119,7 @@ void Worker::tell(const core::WorkerEvent& event) {
   core_.step(around_.agenda.now(), event, commands);
   if (around_.contents != nullptr) {
     core_.check_invariants();
-    record_.heard.push_back({.at = around_.agenda.now(), .event = event});
-    record_.wanted.insert(record_.wanted.end(), commands.begin(), commands.end());
+    record_.push_back({.at = around_.agenda.now(), .event = event, .commands = commands});
   }
   for (const core::WorkerCommand& command : commands) {
     std::visit([this](const auto& concrete) { perform(concrete); }, command);

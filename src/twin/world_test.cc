@@ -44,11 +44,9 @@ std::vector<std::uint64_t> seeds(std::uint64_t count) {
 }
 
 std::int64_t count(const World& world, Request::End end) {
-  std::int64_t n = 0;
-  for (const Request& request : world.requests()) {
-    n += request.end == end ? 1 : 0;
-  }
-  return n;
+  return std::count_if(world.requests().begin(),
+                       world.requests().end(),
+                       [end](const Request& request) { return request.end == end; });
 }
 
 /// Groups that were formed.
@@ -121,26 +119,38 @@ WorldOptions anything_planned(std::uint64_t seed) {
   return options;
 }
 
-TEST(World, EveryRequestIsAnsweredWhenNothingGoesWrong) {
-  for (const std::uint64_t seed : seeds(300)) {
+using Options = std::function<WorldOptions(std::uint64_t seed)>;
+using Look = std::function<void(const World&)>;
+
+/// Runs `worlds` of them, with options by their seeds, and looks at each when it has ended. A world
+/// checks after every event that pages are conserved, tokens are right, weights and KV are what was
+/// written, and at its end that every request has ended once.
+void play(std::uint64_t worlds, const Options& options, const Look& look) {
+  for (const std::uint64_t seed : seeds(worlds)) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    World world({.seed = seed});
+    WorldOptions of_seed = options(seed);
+    of_seed.seed = seed;
+    World world(of_seed);
     run(world, seed);
-    for (const Request& request : world.requests()) {
-      ASSERT_EQ(request.end, Request::End::kDone) << request.error.message;
+    look(world);
+    if (testing::Test::HasFailure()) {
+      return;
     }
   }
 }
 
-TEST(World, EveryRequestIsAnsweredWhenDevicesCopy) {
-  for (const std::uint64_t seed : seeds(300)) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    World world({.seed = seed, .copy = true});
-    run(world, seed);
-    for (const Request& request : world.requests()) {
-      ASSERT_EQ(request.end, Request::End::kDone) << request.error.message;
-    }
+void expect_answers(const World& world) {
+  for (const Request& request : world.requests()) {
+    EXPECT_EQ(request.end, Request::End::kDone) << request.error.message;
   }
+}
+
+TEST(World, EveryRequestIsAnsweredWhenNothingGoesWrong) {
+  play(300, [](std::uint64_t /*seed*/) { return WorldOptions(); }, expect_answers);
+}
+
+TEST(World, EveryRequestIsAnsweredWhenDevicesCopy) {
+  play(300, [](std::uint64_t /*seed*/) { return WorldOptions{.copy = true}; }, expect_answers);
 }
 
 // CUDA graphs have pages while nobody needs them; they go for loads and for the last sequence that
@@ -148,22 +158,21 @@ TEST(World, EveryRequestIsAnsweredWhenDevicesCopy) {
 TEST(World, EveryRequestIsAnsweredBesideRecordings) {
   std::int64_t kept = 0;
   std::int64_t given_up = 0;
-  for (const std::uint64_t seed : seeds(300)) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    World world({.seed = seed,
-                 .copy = seed % 2 == 0,
-                 .prefix_cache = seed % 3 == 0 ? 0 : 100,
-                 .graph_pages = 1 + static_cast<std::int64_t>(seed % 3)});
-    run(world, seed);
-    for (const Request& request : world.requests()) {
-      ASSERT_EQ(request.end, Request::End::kDone) << request.error.message;
-    }
-    for (const auto& life : world.twin().lives()) {
-      for (const core::KeepGraphs* keep : wanted<core::KeepGraphs>(life->record())) {
-        ++(keep->pages > 0 ? kept : given_up);
-      }
-    }
-  }
+  play(
+      300,
+      [](std::uint64_t seed) {
+        return WorldOptions{.copy = seed % 2 == 0,
+                            .prefix_cache = seed % 3 == 0 ? 0 : 100,
+                            .graph_pages = 1 + static_cast<std::int64_t>(seed % 3)};
+      },
+      [&](const World& world) {
+        expect_answers(world);
+        for (const auto& life : world.twin().lives()) {
+          for (const core::KeepGraphs* keep : wanted<core::KeepGraphs>(life->record())) {
+            ++(keep->pages > 0 ? kept : given_up);
+          }
+        }
+      });
   EXPECT_GT(kept, 300 / kShare);
   EXPECT_GT(given_up, 300 / kShare);
 }
@@ -172,20 +181,20 @@ TEST(World, EveryRequestIsAnsweredBesideRecordings) {
 TEST(World, WhoIsDeniedPagesDoesWithoutOrIsTold) {
   std::int64_t denied = 0;
   std::int64_t told = 0;
-  for (const std::uint64_t seed : seeds(100)) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    World world({.seed = seed, .pin_one = true, .graph_pages = 2});
-    run(world, seed);
-    for (const auto* told_worker : wanted<core::TellWorker>(world.twin().manager_record())) {
-      denied += std::holds_alternative<core::NoPages>(told_worker->message) ? 1 : 0;
-    }
-    for (const Request& request : world.requests()) {
-      told += request.end == Request::End::kFailed ? 1 : 0;
-      ASSERT_TRUE(request.end == Request::End::kDone ||
-                  request.error.code == Code::kResourceExhausted)
-          << request.error.message;
-    }
-  }
+  play(
+      100,
+      [](std::uint64_t /*seed*/) { return WorldOptions{.pin_one = true, .graph_pages = 2}; },
+      [&](const World& world) {
+        for (const auto* worker : wanted<core::TellWorker>(world.twin().manager_record())) {
+          denied += std::holds_alternative<core::NoPages>(worker->message) ? 1 : 0;
+        }
+        told += count(world, Request::End::kFailed);
+        for (const Request& request : world.requests()) {
+          EXPECT_TRUE(request.end == Request::End::kDone ||
+                      request.error.code == Code::kResourceExhausted)
+              << request.error.message;
+        }
+      });
   EXPECT_GT(told, 0);
   EXPECT_GT(denied, told) << "some found the pages of graphs";
 }
@@ -194,81 +203,80 @@ TEST(World, WhoIsDeniedPagesDoesWithoutOrIsTold) {
 TEST(World, EveryRequestIsAnsweredWithAFullCache) {
   std::int64_t found = 0;
   std::int64_t trimmed = 0;
-  for (const std::uint64_t seed : seeds(300)) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    World world({.seed = seed, .copy = seed % 2 == 0, .prefix_cache = 100});
-    run(world, seed);
-    for (const Request& request : world.requests()) {
-      ASSERT_EQ(request.end, Request::End::kDone) << request.error.message;
-    }
-    for (const auto& life : world.twin().lives()) {
-      found += life->prefix_tokens();
-      trimmed += std::ssize(wanted<core::TrimCached>(life->record()));
-    }
-  }
+  play(
+      300,
+      [](std::uint64_t seed) { return WorldOptions{.copy = seed % 2 == 0, .prefix_cache = 100}; },
+      [&](const World& world) {
+        expect_answers(world);
+        for (const auto& life : world.twin().lives()) {
+          found += life->prefix_tokens();
+          trimmed += std::ssize(wanted<core::TrimCached>(life->record()));
+        }
+      });
   EXPECT_GT(found, 100'000 / kShare);
   EXPECT_GT(trimmed, 300 / kShare);
 }
 
 // A request that only the larger device has the memory for runs there, wherever its model is.
 TEST(World, EveryRequestIsAnsweredWhenDevicesAreUneven) {
-  for (const std::uint64_t seed : seeds(300)) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    World world({.seed = seed, .uneven_pages = 1 + static_cast<std::int64_t>(seed % 12)});
-    run(world, seed);
-    for (const Request& request : world.requests()) {
-      ASSERT_EQ(request.end, Request::End::kDone) << request.error.message;
-    }
-  }
+  play(
+      300,
+      [](std::uint64_t seed) {
+        return WorldOptions{.uneven_pages = 1 + static_cast<std::int64_t>(seed % 12)};
+      },
+      expect_answers);
 }
 
-// A worker that dies is a pause to its requests, unless they were there three times.
-TEST(World, DeathsAreInvisible) {
+/// What became of requests whose workers die: a pause, unless they were there three times.
+struct Survival {
   std::int64_t done = 0;
   std::int64_t failed = 0;
-  for (const std::uint64_t seed : seeds(300)) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    World world({.seed = seed, .deaths = 3});
-    run(world, seed);
+
+  void look(const World& world) {
     for (const Request& request : world.requests()) {
-      if (request.end == Request::End::kFailed) {
-        ASSERT_NE(request.error.message.find("died 3 times"), std::string::npos)
-            << request.error.message;
-      }
+      EXPECT_TRUE(request.end != Request::End::kFailed ||
+                  request.error.message.find("died 3 times") != std::string::npos)
+          << request.error.message;
     }
     done += count(world, Request::End::kDone);
     failed += count(world, Request::End::kFailed);
   }
-  EXPECT_GT(done, 100 * failed);
+};
+
+TEST(World, DeathsAreInvisible) {
+  Survival survival;
+  play(
+      300,
+      [](std::uint64_t /*seed*/) { return WorldOptions{.deaths = 3}; },
+      [&](const World& world) { survival.look(world); });
+  EXPECT_GT(survival.done, 100 * survival.failed);
 }
 
 // Two models that are always wanted and fit only one at a time: both get their turns, and nobody is
 // sent away before its minimum residence is over.
 TEST(World, ModelsThatAreHotByTurnsNeitherStarveNorThrash) {
-  for (const std::uint64_t seed : seeds(40)) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    const WorldOptions options{.seed = seed,
-                               .devices = 1,
-                               .models = 2,
-                               .device_pages = 17,
-                               .image_pages = 8,
-                               .requests = 150,
-                               .arrivals = 1500ms,
-                               .min_residence = 100ms,
-                               .drain_after = 20ms};
-    World world(options);
-    run(world, seed);
-    ASSERT_EQ(count(world, Request::End::kDone), 150);
-    const auto turns = std::ssize(wanted<core::LoadOn>(world.twin().manager_record()));
-    EXPECT_GE(turns, 3);
-    EXPECT_LE(turns, world.now().time_since_epoch() / options.min_residence + 2);
-  }
+  const WorldOptions options{.devices = 1,
+                             .models = 2,
+                             .device_pages = 17,
+                             .image_pages = 8,
+                             .requests = 150,
+                             .arrivals = 1500ms,
+                             .min_residence = 100ms,
+                             .drain_after = 20ms};
+  play(
+      40,
+      [&](std::uint64_t /*seed*/) { return options; },
+      [&](const World& world) {
+        EXPECT_EQ(count(world, Request::End::kDone), options.requests);
+        const auto turns = std::ssize(wanted<core::LoadOn>(world.twin().manager_record()));
+        EXPECT_GE(turns, 3);
+        EXPECT_LE(turns, world.now().time_since_epoch() / options.min_residence + 2);
+      });
 }
 
 /// Three models of one device, which holds them all, in bursts of more than it can serve in time.
-WorldOptions crowd(std::uint64_t seed, policy::QueueRule queue) {
-  return {.seed = seed,
-          .devices = 1,
+WorldOptions crowd(policy::QueueRule queue) {
+  return {.devices = 1,
           .models = 3,
           .device_pages = 60,
           .image_pages = 4,
@@ -289,19 +297,19 @@ std::int64_t count_in_time(const World& world, Duration ttft) {
 
 // The same requests in either order: everybody is served, and by deadline more of them in time.
 TEST(World, ADeviceQueueByDeadlineServesMoreInTimeAndLeavesNobodyBehind) {
-  std::int64_t by_deadline = 0;
-  std::int64_t by_arrival = 0;
-  for (const std::uint64_t seed : seeds(60)) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    for (const auto queue : {policy::QueueRule::kMooreHodgson, policy::QueueRule::kArrival}) {
-      const WorldOptions options = crowd(seed, queue);
-      World world(options);
-      run(world, seed);
-      ASSERT_EQ(count(world, Request::End::kDone), options.requests);
-      (queue == policy::QueueRule::kArrival ? by_arrival : by_deadline) +=
-          count_in_time(world, options.ttft);
-    }
-  }
+  const auto in_time = [](policy::QueueRule queue) {
+    std::int64_t all = 0;
+    play(
+        60,
+        [&](std::uint64_t /*seed*/) { return crowd(queue); },
+        [&](const World& world) {
+          expect_answers(world);
+          all += count_in_time(world, crowd(queue).ttft);
+        });
+    return all;
+  };
+  const std::int64_t by_deadline = in_time(policy::QueueRule::kMooreHodgson);
+  const std::int64_t by_arrival = in_time(policy::QueueRule::kArrival);
   RecordProperty("in_time_by_deadline", std::to_string(by_deadline));
   RecordProperty("in_time_by_arrival", std::to_string(by_arrival));
   EXPECT_GT(10 * by_deadline, 11 * by_arrival) << by_deadline << " and " << by_arrival;
@@ -310,58 +318,43 @@ TEST(World, ADeviceQueueByDeadlineServesMoreInTimeAndLeavesNobodyBehind) {
 // Models that need two devices to themselves beside others that need one, all wanted at once.
 TEST(World, EveryRequestIsAnsweredWhereModelsAreCutOverTwoDevices) {
   std::int64_t groups = 0;
-  for (const std::uint64_t seed : seeds(100)) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    const int devices = 2 + static_cast<int>(seed % 3);
-    World world({.seed = seed, .devices = devices, .copy = seed % 2 == 0, .sharded = 2});
-    run(world, seed);
-    for (const Request& request : world.requests()) {
-      ASSERT_EQ(request.end, Request::End::kDone) << request.error.message;
-    }
-    groups += groups_of(world);
-  }
+  play(
+      100,
+      [](std::uint64_t seed) {
+        return WorldOptions{
+            .devices = 2 + static_cast<int>(seed % 3), .copy = seed % 2 == 0, .sharded = 2};
+      },
+      [&](const World& world) {
+        expect_answers(world);
+        groups += groups_of(world);
+      });
   EXPECT_GT(groups, 200 / kShare);
 }
 
 // Whichever worker of a group dies, the others go with it, and its requests go on.
 TEST(World, AGroupThatLosesAWorkerBeginsAnew) {
-  std::int64_t done = 0;
-  std::int64_t failed = 0;
+  Survival survival;
   std::int64_t companions = 0;
-  for (const std::uint64_t seed : seeds(100)) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    World world({.seed = seed, .models = 3, .deaths = 4, .sharded = 2});
-    run(world, seed);
-    for (const Request& request : world.requests()) {
-      if (request.end == Request::End::kFailed) {
-        ASSERT_NE(request.error.message.find("died 3 times"), std::string::npos)
-            << request.error.message;
-      }
-    }
-    done += count(world, Request::End::kDone);
-    failed += count(world, Request::End::kFailed);
-    companions += companions_of(world);
-  }
-  EXPECT_GT(done, 50 * failed);
+  play(
+      100,
+      [](std::uint64_t /*seed*/) { return WorldOptions{.models = 3, .deaths = 4, .sharded = 2}; },
+      [&](const World& world) {
+        survival.look(world);
+        companions += companions_of(world);
+      });
+  EXPECT_GT(survival.done, 50 * survival.failed);
   EXPECT_GT(companions, 30 / kShare);
 }
 
-/// Runs `worlds` of them, with options by their seeds, and looks at each when it has ended. A world
-/// checks after every event that pages are conserved, tokens are right, weights and KV are what was
-/// written, and at its end that every request has ended once. Most are answered whatever happens.
-void survive(std::uint64_t worlds,
-             const std::function<WorldOptions(std::uint64_t seed)>& options,
-             const std::function<void(const World&)>& look) {
+/// Most requests are answered, whatever happens.
+void survive(std::uint64_t worlds, const Options& options, const Look& look) {
   std::int64_t done = 0;
   std::int64_t all = 0;
-  for (const std::uint64_t seed : seeds(worlds)) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    World world(options(seed));
-    run(world, seed);
+  play(worlds, options, [&](const World& world) {
     done += count(world, Request::End::kDone);
     all += std::ssize(world.requests());
     look(world);
-  }
+  });
   EXPECT_GT(2 * done, all);
 }
 
