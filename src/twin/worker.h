@@ -35,10 +35,10 @@ struct Surroundings {
 class Worker : public std::enable_shared_from_this<Worker> {
  public:
   using OnReport = std::function<void(const Worker&, const core::WorkerReport&)>;
-
   using Record = CoreRecord<core::WorkerEvent, core::WorkerCommand>;
 
-  /// Starts with `pages`. What is around it outlives it, and it the agenda's last call.
+  /// Starts with `pages`. The worker outlives all that it puts on the agenda; what is around it
+  /// outlives the worker.
   Worker(const TwinDevice& device,
          WorkerEpoch epoch,
          const std::vector<PageId>& pages,
