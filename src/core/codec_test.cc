@@ -14,7 +14,6 @@
 #include "core/agent_fields.h"
 #include "core/engine_fields.h"
 #include "core/test_find.h"
-#include "core/test_world.h"
 #include "core/worker_fields.h"
 
 namespace heddle::core {
@@ -188,96 +187,6 @@ TEST(Codec, SurvivesDamagedLines) {
       (void)parse_event<ManagerEvent>(damaged);  // What it gives does not matter here.
     }
   }
-}
-
-/// The log of a core: each event, then what the core wanted.
-template <class Core, class Event, class Command, class Heard>
-std::string write_log(Core core, const std::vector<Heard>& heard) {
-  std::string log;
-  for (const auto& entry : heard) {
-    log += event_line<Event>(entry.at, entry.event) + "\n";
-    std::vector<Command> commands;
-    core.step(entry.at, entry.event, commands);
-    for (const Command& command : commands) {
-      log += command_line<Command>(command) + "\n";
-    }
-  }
-  return log;
-}
-
-template <class Command>
-std::string lines_of(const std::vector<Command>& commands) {
-  std::string lines;
-  for (const Command& command : commands) {
-    lines += command_line<Command>(command) + "\n";
-  }
-  return lines;
-}
-
-std::string commands_of(const std::string& log) {
-  std::string lines;
-  for (std::size_t at = 0; at < log.size();) {
-    const std::size_t end = log.find('\n', at) + 1;
-    if (log.compare(at, 10, "{\"command\"") == 0) {
-      lines += log.substr(at, end - at);
-    }
-    at = end;
-  }
-  return lines;
-}
-
-TEST(Replay, OfARunGivesIdenticalCommands) {
-  for (std::uint64_t seed = 0; seed < 10; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    const test::WorldOptions options{
-        .seed = seed, .kills = 2, .read_failures = 2, .cancels = true, .admin = true};
-    test::CoreWorld world(options);
-    world.run();
-
-    const std::string manager_log =
-        write_log<ManagerCore, ManagerEvent, ManagerCommand>(ManagerCore(), world.manager_heard);
-    EXPECT_EQ(commands_of(manager_log), lines_of(world.manager_wanted));
-    ManagerCore manager;
-    const auto manager_events = replay(manager, manager_log);
-    ASSERT_TRUE(manager_events) << manager_events.error().message;
-    EXPECT_EQ(*manager_events, std::ssize(world.manager_heard));
-
-    const AgentOptions agent_options = test::CoreWorld::agent_options(options);
-    const std::string agent_log =
-        write_log<AgentCore, AgentEvent, AgentCommand>(AgentCore(agent_options), world.agent_heard);
-    EXPECT_EQ(commands_of(agent_log), lines_of(world.agent_wanted));
-    AgentCore agent(agent_options);
-    const auto agent_events = replay(agent, agent_log);
-    ASSERT_TRUE(agent_events) << agent_events.error().message;
-
-    for (const auto& life : world.lives) {
-      const std::string log = write_log<WorkerCore, WorkerEvent, WorkerCommand>(
-          WorkerCore(life->options()), life->heard);
-      EXPECT_EQ(commands_of(log), lines_of(life->wanted));
-      WorkerCore worker(life->options());
-      const auto events = replay(worker, log);
-      ASSERT_TRUE(events) << events.error().message;
-    }
-  }
-}
-
-TEST(Replay, NoticesACommandThatIsMissingOrOther) {
-  test::CoreWorld world({.seed = 3, .requests = 5});
-  world.run();
-  const std::string log =
-      write_log<ManagerCore, ManagerEvent, ManagerCommand>(ManagerCore(), world.manager_heard);
-  const std::size_t command = log.find("{\"command\":{\"LoadOn\"");
-  ASSERT_NE(command, std::string::npos);
-  const std::size_t end = log.find('\n', command) + 1;
-
-  ManagerCore missing;
-  const auto without = replay(missing, log.substr(0, command) + log.substr(end));
-  ASSERT_FALSE(without);
-  EXPECT_EQ(without.error().code, Code::kFailedPrecondition);
-
-  ManagerCore extra;
-  const std::string line = log.substr(command, end - command);
-  EXPECT_FALSE(replay(extra, log.substr(0, end) + line + log.substr(end)));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <utility>
 
@@ -16,6 +17,9 @@ class Agenda {
   /// Not before now.
   void at(Instant when, std::function<void()> what) { queue_.push(when, std::move(what)); }
   void after(Duration delay, std::function<void()> what) { at(now_ + delay, std::move(what)); }
+
+  /// So many things are to happen.
+  [[nodiscard]] std::size_t size() const { return queue_.size(); }
 
   /// Lets the next thing happen. False when there is none.
   bool advance() {

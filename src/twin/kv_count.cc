@@ -7,6 +7,14 @@
 
 namespace heddle::twin {
 
+void KvCount::watch(Contents& contents, Life life) {
+  contents_ = &contents;
+  life_ = life;
+  pool_.on_taken([this](memory::OwnerId /*owner*/, std::span<const PageId> pages) {
+    contents_->begin_kv(life_, pages);
+  });
+}
+
 PageId KvCount::take() {
   const auto page = pool_.surrender(1);
   HEDDLE_CHECK(page.has_value());
@@ -47,7 +55,7 @@ bool KvCount::grow(ModelId id, core::SequenceId sequence, std::int64_t tokens) {
       const auto block = model.caches[g].allocate();
       if (!block) {
         for (std::size_t i = 0; i < before.size(); ++i) {
-          shrink(model.caches[i], own[i], before[i]);
+          cut(model.caches[i], own[i], before[i]);
         }
         return false;
       }
@@ -58,14 +66,50 @@ bool KvCount::grow(ModelId id, core::SequenceId sequence, std::int64_t tokens) {
   return true;
 }
 
-void KvCount::compute(ModelId id, core::SequenceId sequence, std::int64_t tokens) {
+void KvCount::shrink(ModelId id, core::SequenceId sequence) {
+  Model& model = models_.at(id);
+  std::vector<Blocks>& own = model.sequences.at(sequence);
+  for (std::size_t g = 0; g < own.size(); ++g) {
+    const std::int64_t blocks = model.caches[g].geometry().blocks_for(own[g].computed);
+    cut(model.caches[g], own[g], static_cast<std::size_t>(blocks));
+  }
+  changed_ = true;
+}
+
+/// Reads the KV of the tokens before, and writes that of those up to `tokens`.
+void KvCount::write(const Blocks& blocks,
+                    std::int64_t block_tokens,
+                    std::int64_t tokens,
+                    const PrefixMarks& marks) {
+  for (std::size_t i = blocks.live; i < blocks.all.size(); ++i) {
+    const std::int64_t begin = static_cast<std::int64_t>(i) * block_tokens;
+    const std::int64_t end = begin + block_tokens;
+    if (begin < blocks.computed) {
+      contents_->use_kv(life_, blocks.all[i], marks.at(std::min(end, blocks.computed)));
+    }
+    if (end > blocks.computed && begin < tokens) {
+      contents_->write_kv(life_, blocks.all[i], marks.at(std::min(end, tokens)));
+    }
+  }
+}
+
+void KvCount::compute(ModelId id,
+                      core::SequenceId sequence,
+                      std::int64_t tokens,
+                      const PrefixMarks& marks) {
   Model& model = models_.at(id);
   for (std::size_t g = 0; g < model.groups.size(); ++g) {
     Blocks& own = model.sequences.at(sequence)[g];
     const policy::KvGroup& group = model.groups[g];
+    if (contents_ != nullptr) {
+      write(own, group.tokens_per_block, tokens, marks);
+    }
+    own.computed = tokens;
     const auto full = static_cast<std::size_t>(tokens / group.tokens_per_block);
     for (; keep_prefixes_ && own.kept < full; ++own.kept) {
-      model.caches[g].keep(own.all[own.kept], {.low = ++prefixes_, .high = 0});
+      const std::int64_t end = static_cast<std::int64_t>(own.kept + 1) * group.tokens_per_block;
+      const std::uint64_t key = marks.empty() ? ++prefixes_ : marks.at(end);
+      model.caches[g].keep(own.all[own.kept], {.low = key, .high = 0});
     }
     const std::int64_t first = group.window == 0 ? 0 : tokens - group.window + 1;
     const auto live =
@@ -77,6 +121,32 @@ void KvCount::compute(ModelId id, core::SequenceId sequence, std::int64_t tokens
   changed_ = true;
 }
 
+std::int64_t KvCount::find_prefix(ModelId id,
+                                  core::SequenceId sequence,
+                                  std::int64_t most,
+                                  const PrefixMarks& marks) {
+  Model& model = models_.at(id);
+  if (marks.empty() || model.groups.size() != 1 || model.groups[0].window != 0) {
+    return 0;
+  }
+  const std::int64_t block_tokens = model.groups[0].tokens_per_block;
+  std::vector<Blocks>& own = model.sequences[sequence];
+  own.resize(1);
+  Blocks& found = own[0];
+  HEDDLE_CHECK(found.all.empty());
+  for (std::int64_t end = block_tokens; end <= most; end += block_tokens) {
+    const auto block = model.caches[0].use({.low = marks.at(end), .high = 0});
+    if (!block) {
+      break;
+    }
+    found.all.push_back(*block);
+    found.computed = end;
+  }
+  found.kept = found.all.size();
+  changed_ = true;
+  return found.computed;
+}
+
 void KvCount::remove(ModelId id, core::SequenceId sequence) {
   Model& model = models_.at(id);
   const auto found = model.sequences.find(sequence);
@@ -84,13 +154,13 @@ void KvCount::remove(ModelId id, core::SequenceId sequence) {
     return;
   }
   for (std::size_t g = 0; g < model.caches.size(); ++g) {
-    shrink(model.caches[g], found->second[g], 0);
+    cut(model.caches[g], found->second[g], 0);
   }
   model.sequences.erase(found);
   changed_ = true;
 }
 
-void KvCount::shrink(memory::KvCache& cache, Blocks& blocks, std::size_t count) {
+void KvCount::cut(memory::KvCache& cache, Blocks& blocks, std::size_t count) {
   for (; blocks.all.size() > count; blocks.all.pop_back()) {
     if (blocks.all.size() > blocks.live) {
       cache.free(blocks.all.back());

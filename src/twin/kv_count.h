@@ -12,19 +12,24 @@
 #include "memory/kv_cache.h"
 #include "memory/page_pool.h"
 #include "policy/admission.h"
+#include "twin/contents.h"
+#include "twin/prefix_marks.h"
 #include "twin/unbacked_device.h"
 
 namespace heddle::twin {
 
 /// The pool of a worker's free pages, and the KV of its sequences, block by block, by the engine's
 /// own books (memory::KvCache): pages come free with their last block. Prefixes that no sequence
-/// uses any more stay, where that is wanted, until somebody needs their pages; nobody finds them
-/// again.
+/// uses any more stay, where that is wanted, until somebody needs their pages; who has marks of its
+/// tokens finds them again.
 class KvCount {
  public:
   /// Starts with the pages `free`, of a host whose pages have numbers below `page_count`.
   KvCount(std::uint64_t page_count, std::span<const PageId> free, bool keep_prefixes)
       : device_(page_count), pool_(device_, free), keep_prefixes_(keep_prefixes) {}
+  /// Has the KV written to `contents`, which outlives it, and read from there, as that of `life`.
+  /// Sequences have marks then.
+  void watch(Contents& contents, Life life);
 
   /// From the pool, which has one: cached prefixes are no part of it.
   [[nodiscard]] PageId take();
@@ -38,9 +43,20 @@ class KvCount {
   /// The sequence gets the blocks that its first `tokens` tokens need. False, and nothing has
   /// changed, where there are no pages for them, not even of cached prefixes.
   bool grow(ModelId model, core::SequenceId sequence, std::int64_t tokens);
+  /// Undoes a grow() of a sequence that was to compute and did not.
+  void shrink(ModelId model, core::SequenceId sequence);
   /// So many of its tokens have KV now: full blocks are kept as prefixes, and those that no later
-  /// token attends to are free.
-  void compute(ModelId model, core::SequenceId sequence, std::int64_t tokens);
+  /// token attends to are free. `marks` may be empty.
+  void compute(ModelId model,
+               core::SequenceId sequence,
+               std::int64_t tokens,
+               const PrefixMarks& marks);
+  /// Of the first `most` tokens of a sequence without blocks, how many have KV that is kept: their
+  /// blocks are the sequence's now. Only models with one group and no window find any.
+  std::int64_t find_prefix(ModelId model,
+                           core::SequenceId sequence,
+                           std::int64_t most,
+                           const PrefixMarks& marks);
   /// It is gone, and its blocks are free or hold its prefix.
   void remove(ModelId model, core::SequenceId sequence);
   /// Frees cached pages until there are at most so many.
@@ -56,20 +72,27 @@ class KvCount {
     std::vector<memory::KvBlockRef> all{};
     std::size_t live = 0;
     std::size_t kept = 0;
+    std::int64_t computed = 0;  ///< Tokens.
   };
   struct Model {
     std::vector<policy::KvGroup> groups{};
     std::deque<memory::KvCache> caches{};  ///< One per group.
     std::map<core::SequenceId, std::vector<Blocks>> sequences{};
   };
-  void shrink(memory::KvCache& cache, Blocks& blocks, std::size_t count);
+  static void cut(memory::KvCache& cache, Blocks& blocks, std::size_t count);
+  void write(const Blocks& blocks,
+             std::int64_t block_tokens,
+             std::int64_t tokens,
+             const PrefixMarks& marks);
 
   UnbackedDevice device_;
   memory::PagePool pool_;
   memory::CachedPages cached_{};
   bool keep_prefixes_;
+  Contents* contents_ = nullptr;
+  Life life_{};
   bool changed_ = false;
-  std::uint64_t prefixes_ = 0;  ///< No two are the same.
+  std::uint64_t prefixes_ = 0;  ///< Without marks, no two are the same.
   std::map<ModelId, Model> models_{};
 };
 

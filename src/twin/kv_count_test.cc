@@ -27,7 +27,7 @@ struct Pool {
   [[nodiscard]] bool run(core::SequenceId sequence, std::int64_t tokens) {
     const bool grown = kv.grow(kModel, sequence, tokens);
     if (grown) {
-      kv.compute(kModel, sequence, tokens);
+      kv.compute(kModel, sequence, tokens, {});
     }
     return grown;
   }
@@ -90,6 +90,46 @@ TEST(KvCount, PrefixesStayUntilTheirPagesAreNeeded) {
   pool.kv.trim(0);
   EXPECT_EQ(pool.kv.counted().cached_pages, 0);
   EXPECT_EQ(pool.kv.free(), 1);
+}
+
+TEST(KvCount, APrefixThatStaysIsFoundByWhoHasTheSameTokens) {
+  Pool pool(true);
+  PrefixMarks marks(kModel, "", std::vector<TokenId>(10));
+  EXPECT_TRUE(pool.kv.grow(kModel, kFirst, 10));
+  pool.kv.compute(kModel, kFirst, 10, marks);
+  EXPECT_EQ(pool.kv.find_prefix(kModel, kSecond, 7, marks), 4);
+  EXPECT_EQ(pool.held(), 2) << "they share a block";
+  pool.kv.remove(kModel, kFirst);
+  pool.kv.remove(kModel, kSecond);
+  EXPECT_EQ(pool.kv.find_prefix(kModel, kSecond, 8, marks), 8);
+  pool.kv.remove(kModel, kSecond);
+  const PrefixMarks others(kModel, "another", std::vector<TokenId>(10));
+  EXPECT_EQ(pool.kv.find_prefix(kModel, kSecond, 10, others), 0);
+  EXPECT_EQ(pool.kv.find_prefix(kModel, kSecond, 10, {}), 0);
+}
+
+TEST(KvCount, WhatWasNotComputedAfterAllIsGivenBack) {
+  Pool pool(false);
+  EXPECT_TRUE(pool.run(kFirst, 5));
+  EXPECT_TRUE(pool.kv.grow(kModel, kFirst, 24));
+  EXPECT_EQ(pool.held(), 3);
+  pool.kv.shrink(kModel, kFirst);
+  EXPECT_EQ(pool.held(), 1);
+  EXPECT_TRUE(pool.run(kFirst, 9));
+}
+
+TEST(KvCount, WritesToPagesOfItsLifeWhatItReads) {
+  Pool pool(true);
+  Contents contents(4, 1);
+  const Life life{.epoch = WorkerEpoch(3)};
+  pool.kv.watch(contents, life);
+  const PrefixMarks marks(kModel, "", std::vector<TokenId>(6));
+  EXPECT_TRUE(pool.kv.grow(kModel, kFirst, 6));
+  pool.kv.compute(kModel, kFirst, 5, marks);
+  pool.kv.compute(kModel, kFirst, 6, marks);
+  contents.use_kv(life, {.page = PageId(0), .slot = 1}, marks.at(6));
+  contents.write_kv(life, {.page = PageId(0), .slot = 0}, 1);
+  EXPECT_DEATH(pool.kv.compute(kModel, kFirst, 6, marks), "mark");
 }
 
 TEST(KvCount, TellsOnceThatItChanged) {

@@ -65,19 +65,20 @@ void Link::go_on() {
   }
   busy_ = true;
   const std::uint64_t piece = std::min(report_bytes(rate_, copy->bytes), copy->ready - copy->done);
-  agenda_.after(from_seconds(static_cast<double>(piece) / rate_),
-                [this, model = copy->model, number = copy->number, piece] {
-                  busy_ = false;
-                  if (Copy* here = find(model); here != nullptr && here->number == number) {
-                    here->done += piece;
-                    const std::uint64_t done = here->done;
-                    if (done == here->bytes) {
-                      stop(model);
-                    }
-                    on_copied_(model, done);
-                  }
-                  go_on();
-                });
+  agenda_.after(
+      from_seconds(static_cast<double>(piece) / rate_) + faults_.some(faults_.late().copy),
+      [this, model = copy->model, number = copy->number, piece] {
+        busy_ = false;
+        if (Copy* here = find(model); here != nullptr && here->number == number) {
+          here->done += piece;
+          const std::uint64_t done = here->done;
+          if (done == here->bytes) {
+            stop(model);
+          }
+          on_copied_(model, done);
+        }
+        go_on();
+      });
 }
 
 }  // namespace heddle::twin

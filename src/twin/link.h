@@ -6,6 +6,7 @@
 
 #include "base/ids.h"
 #include "twin/agenda.h"
+#include "twin/faults.h"
 
 namespace heddle::twin {
 
@@ -15,9 +16,9 @@ class Link {
  public:
   using OnCopied = std::function<void(ModelId, std::uint64_t bytes)>;
 
-  /// `rate` in bytes/s, > 0. `agenda` outlives it.
-  Link(double rate, Agenda& agenda, OnCopied on_copied)
-      : rate_(rate), agenda_(agenda), on_copied_(std::move(on_copied)) {}
+  /// `rate` in bytes/s, > 0. `agenda` and `faults` outlive it.
+  Link(double rate, Agenda& agenda, Faults& faults, OnCopied on_copied)
+      : rate_(rate), agenda_(agenda), faults_(faults), on_copied_(std::move(on_copied)) {}
 
   /// Begins to copy an image of `bytes`, of which the first `ready` are there.
   void begin(ModelId model, std::uint64_t bytes, std::uint64_t ready);
@@ -42,6 +43,7 @@ class Link {
 
   double rate_;
   Agenda& agenda_;
+  Faults& faults_;
   OnCopied on_copied_;
   std::vector<Copy> copies_{};  ///< In the order in which they began.
   bool busy_ = false;           ///< A piece is on its way.

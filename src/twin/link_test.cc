@@ -14,8 +14,9 @@ constexpr ModelId kSecond{2};
 
 struct Rig {
   Agenda agenda{};
+  Faults faults{FaultPlan{}};
   std::map<ModelId, std::pair<std::uint64_t, Instant>> copied{};  ///< How much, and since when.
-  Link link{1e6, agenda, [this](ModelId model, std::uint64_t bytes) {
+  Link link{1e6, agenda, faults, [this](ModelId model, std::uint64_t bytes) {
               copied[model] = {bytes, agenda.now()};
             }};
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +51,8 @@ struct Paths {
   Duration answer = std::chrono::microseconds(200);  ///< Tokens, from the manager to the client.
   Duration start = std::chrono::milliseconds(60);    ///< Of a worker.
   double read = 1.5e9;                               ///< Files to the host's memory [bytes/s].
+  /// A file is read in parts of this size, after each of which the reader tells how far it is.
+  std::uint64_t read_part = std::uint64_t{4} << 20U;
 };
 
 /// A whole host in virtual time.
@@ -59,14 +63,24 @@ struct TwinSetup {
   std::vector<TwinModel> models{};
   std::vector<ModelId> preload{};  ///< Loaded from the start on.
   Paths paths{};
+  /// For tests: after each event the cores' invariants are checked and what pages hold is
+  /// (Contents), and all that the cores hear and want is kept.
+  bool checked = false;
 };
 
-/// A request: its prompt has `input_tokens`, its answer exactly `output_tokens`.
+/// A request: its prompt has `input_tokens`, each answer exactly `output_tokens` where the memory
+/// of its device holds as many.
 struct Ask {
   Instant at{};
   ModelId model{};
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;
+  std::size_t choices = 1;
+  std::int32_t priority = 0;
+  bool open_ended = false;             ///< Where memory ends, so may the answer.
+  bool grammar = false;                ///< Its answer has one.
+  std::optional<Duration> patience{};  ///< It fails when it still waits after this.
+  std::string cache_salt{};
 };
 
 /// What became of it, as its client sees it.

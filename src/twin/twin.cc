@@ -1,6 +1,7 @@
 #include "twin/twin.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "base/check.h"
@@ -10,78 +11,130 @@ namespace heddle::twin {
 
 namespace {
 
-/// A file is read in parts of this size, after each of which the reader tells how far it is.
-constexpr std::uint64_t kReadPart = std::uint64_t{4} << 20U;
-
-template <class... Fs>
-struct Overloaded : Fs... {
-  using Fs::operator()...;
-};
+std::optional<Contents> contents_of(const TwinSetup& setup, std::uint64_t pages) {
+  return setup.checked ? std::optional<Contents>(
+                             std::in_place, pages, setup.manager.devices.front().page_bytes)
+                       : std::nullopt;
+}
 
 }  // namespace
 
-Twin::Twin(const TwinSetup& setup) : setup_(setup), agent_(setup.agent) {
-  core::AgentModels models;
-  for (const TwinModel& model : setup_.models) {
-    models_[model.model.id] = model;
-    models.models.push_back(model.model);
-  }
-  for (const core::ManagerModel& model : setup_.manager.models) {
-    names_[model.id] = model.name;
-  }
-  pending_.emplace_back(core::AgentEvent(models));
-  pending_.emplace_back(core::ManagerEvent(setup_.manager));
+Twin::Twin(const TwinSetup& setup, const FaultPlan& faults)
+    : setup_(setup),
+      faults_(faults),
+      contents_(contents_of(setup, page_count())),
+      agent_(setup.agent),
+      gateway_(agenda_, [this](const core::ManagerEvent& event) { tell(event); }),
+      reader_(setup.paths,
+              agenda_,
+              faults_,
+              contents_ ? &*contents_ : nullptr,
+              [this](const core::AgentEvent& event) { pending_.emplace_back(event); }) {
+  configure(setup.manager, setup.models);
   pending_.emplace_back(core::AgentEvent(core::StartAgent{}));
-  for (std::size_t i = 0; i < setup_.preload.size(); ++i) {
-    pending_.emplace_back(core::ManagerEvent(
-        core::AdminLoad{.ticket = core::TicketId(i), .model = setup_.preload[i]}));
+  for (std::size_t i = 0; i < setup.preload.size(); ++i) {
+    tell(core::AdminLoad{.ticket = core::TicketId(i), .model = setup.preload[i]});
   }
   settle();
-  const auto up = [](const core::DeviceStatus& device) { return device.up; };
-  for (auto all = manager_.devices(); !std::all_of(all.begin(), all.end(), up);
-       all = manager_.devices()) {
-    HEDDLE_CHECK(agenda_.advance());
-    settle();
-  }
-  give_up_idle();
+  plan_deaths(faults);
 }
 
 Twin::~Twin() = default;
 
+void Twin::configure(const core::Configure& manager, const std::vector<TwinModel>& models) {
+  core::AgentModels configured;
+  for (const TwinModel& model : models) {
+    models_[model.model.id] = model;
+    configured.models.push_back(model.model);
+  }
+  for (const core::ManagerModel& model : manager.models) {
+    names_[model.id] = model.name;
+    if (!model.groups.empty()) {
+      sharded_.insert(model.id);
+    }
+  }
+  pending_.emplace_back(core::AgentEvent(configured));
+  tell(manager);
+}
+
+void Twin::plan_deaths(const FaultPlan& plan) {
+  for (int i = 0; i < plan.deaths; ++i) {
+    agenda_.after(faults_.some(plan.deaths_within), [this] {
+      const Worker& worker = *lives_.at(faults_.below(lives_.size()));
+      if (faults_.below(4) > 0) {
+        kill(worker.device());
+        return;
+      }
+      pending_.emplace_back(core::AgentEvent(
+          core::WorkerHung{.device = worker.device(),
+                           .epoch = worker.epoch(),
+                           .reason = {.code = Code::kUnavailable, .message = kHangs}}));
+    });
+  }
+}
+
+bool Twin::all_up() const {
+  const std::vector<core::DeviceStatus> all = manager_.devices();
+  return std::all_of(
+      all.begin(), all.end(), [](const core::DeviceStatus& device) { return device.up; });
+}
+
+/// Once, until all workers are ready.
+void Twin::start() {
+  if (std::exchange(started_, true)) {
+    return;
+  }
+  while (!all_up()) {
+    HEDDLE_CHECK(advance());
+  }
+  give_up_idle();
+}
+
+bool Twin::advance() {
+  const bool any = agenda_.advance();
+  settle();
+  return any;
+}
+
 void Twin::rest(Instant until) {
+  start();
   if (until <= agenda_.now()) {
     return;
   }
   bool over = false;
   agenda_.at(until, [&over] { over = true; });
   while (!over) {
-    HEDDLE_CHECK(agenda_.advance());
-    settle();
+    HEDDLE_CHECK(advance());
   }
 }
 
 std::vector<Answer> Twin::run(const std::vector<Ask>& asks,
                               Duration interval,
                               const std::function<void(Duration)>& moment) {
-  start_ = agenda_.now();
-  requests_.clear();
-  unanswered_ = asks.size();
-  for (std::size_t i = 0; i < asks.size(); ++i) {
-    requests_.push_back({.ask = asks[i]});
-    agenda_.at(start_ + asks[i].at.time_since_epoch() + setup_.paths.arrive,
-               [this, i] { arrive(RequestId(i)); });
+  start();
+  const Instant start = agenda_.now();
+  const std::size_t first = requests().size();
+  for (const Ask& ask : asks) {
+    agenda_.at(start + ask.at.time_since_epoch() + setup_.paths.arrive,
+               [this, id = gateway_.plan(ask)] { arrive(id); });
   }
-  for (Instant next = start_; unanswered_ > 0;) {
+  for (Instant next = start; !all_ended();) {
     HEDDLE_CHECK(agenda_.advance());
     for (; next <= agenda_.now(); next += interval) {
-      moment(next - start_);
+      moment(next - start);
     }
     settle();
   }
-  moment(agenda_.now() - start_);
+  moment(agenda_.now() - start);
+  const auto seen = [&](Instant at) { return Instant(at + setup_.paths.answer - start); };
   std::vector<Answer> answers;
-  for (const Request& request : requests_) {
-    answers.push_back(request.answer);
+  for (std::size_t i = first; i < requests().size(); ++i) {
+    const Request& request = requests()[i];
+    answers.push_back(
+        {.last = seen(request.last), .tokens = request.tokens(), .error = request.error.message});
+    if (answers.back().tokens > 0) {
+      answers.back().first = seen(request.first);
+    }
   }
   return answers;
 }
@@ -103,40 +156,52 @@ ledger::PoolUsage Twin::host_usage() const {
   return agent_.host_usage();
 }
 
+template <class Core, class Event, class Command>
+void Twin::step(Core& core, const Event& event, CoreRecord<Event, Command>& record) {
+  std::vector<Command> commands;
+  core.step(agenda_.now(), event, commands);
+  if (contents_) {
+    core.check_invariants();
+    record.push_back({.at = agenda_.now(), .event = event, .commands = commands});
+  }
+  for (const Command& command : commands) {
+    std::visit(
+        [this](const auto& concrete) {
+          if constexpr (std::is_same_v<std::decay_t<decltype(concrete)>, core::WakeAt>) {
+            wake(concrete, std::is_same_v<Core, core::ManagerCore>);
+          } else {
+            perform(concrete);
+          }
+        },
+        command);
+  }
+}
+
 void Twin::settle() {
   while (!pending_.empty()) {
     const auto event = std::move(pending_.front());
     pending_.pop_front();
     if (const auto* heard = std::get_if<core::ManagerEvent>(&event)) {
-      std::vector<core::ManagerCommand> commands;
-      manager_.step(agenda_.now(), *heard, commands);
-      for (const core::ManagerCommand& command : commands) {
-        std::visit(Overloaded{[this](const core::WakeAt& at) { wake(at, true); },
-                              [this](const auto& concrete) { perform(concrete); }},
-                   command);
-      }
+      step(manager_, *heard, manager_record_);
     } else {
-      std::vector<core::AgentCommand> commands;
-      agent_.step(agenda_.now(), std::get<core::AgentEvent>(event), commands);
-      for (const core::AgentCommand& command : commands) {
-        std::visit(Overloaded{[this](const core::WakeAt& at) { wake(at, false); },
-                              [this](const auto& concrete) { perform(concrete); }},
-                   command);
-      }
+      step(agent_, std::get<core::AgentEvent>(event), agent_record_);
     }
   }
 }
 
 /// The last time asked for is the one that counts.
 void Twin::wake(core::WakeAt command, bool manager) {
+  HEDDLE_CHECK(command.at > agenda_.now());
   Instant& wanted = manager ? manager_wakes_ : agent_wakes_;
   wanted = command.at;
-  agenda_.at(std::max(command.at, agenda_.now()), [this, command, manager] {
+  ++timers_;
+  agenda_.at(command.at, [this, command, manager] {
+    --timers_;
     if ((manager ? manager_wakes_ : agent_wakes_) != command.at) {
       return;
     }
     if (manager) {
-      pending_.emplace_back(core::ManagerEvent(core::Tick{}));
+      tell(core::Tick{});
     } else {
       pending_.emplace_back(core::AgentEvent(core::Tick{}));
     }
@@ -147,8 +212,7 @@ void Twin::give_up_idle() {
   for (const core::ModelStatus& status : manager_.models()) {
     const Duration ttl = models_.at(status.id).ttl;
     if (ttl > Duration{} && core::idle_for(status, ttl, agenda_.now())) {
-      pending_.emplace_back(core::ManagerEvent(
-          core::AdminUnload{.model = status.id, .why = core::EvictionReason::kIdle}));
+      tell(core::AdminUnload{.model = status.id, .why = core::EvictionReason::kIdle});
     }
   }
   agenda_.after(core::kIdleLookInterval, [this] { give_up_idle(); });
@@ -156,31 +220,27 @@ void Twin::give_up_idle() {
 
 // ---- Requests ----
 
+RequestId Twin::ask(const Ask& ask) {
+  const RequestId id = gateway_.plan(ask);
+  arrive(id);
+  return id;
+}
+
 void Twin::arrive(RequestId id) {
-  Request& request = requests_.at(id.value());
-  request.arrived = agenda_.now();
-  request.most = std::min(
-      request.ask.output_tokens,
-      std::max<std::int64_t>(manager_.tokens_max(request.ask.model) - request.ask.input_tokens, 1));
-  pending_.emplace_back(
-      core::ManagerEvent(core::RequestArrived{.request = id,
-                                              .model = request.ask.model,
-                                              .prompt_tokens = request.ask.input_tokens,
-                                              .max_tokens = request.most}));
+  gateway_.arrive(id, manager_.tokens_max(requests().at(id.value()).ask.model));
+}
+
+void Twin::finish_choice(RequestId id, std::uint32_t choice) {
+  const Request& request = requests().at(id.value());
+  if (gateway_.finish_choice(id, choice) && request.dispatched) {
+    send(request.device, request.epoch, core::FinishChoice{.request = id, .choice = choice});
+  }
 }
 
 void Twin::perform(const core::Dispatch& command) {
-  Request& request = requests_.at(command.request.value());
-  request.most = std::min(request.most, command.tokens - request.ask.input_tokens);
-  core::Submit submit{
-      .request = command.request,
-      .model = request.ask.model,
-      .prompt = std::vector<TokenId>(static_cast<std::size_t>(request.ask.input_tokens)),
-      .choices = {{.generated =
-                       std::vector<TokenId>(static_cast<std::size_t>(request.answer.tokens))}},
-      .age = agenda_.now() - request.arrived,
-      .due = command.due - agenda_.now()};
-  submit.choices.front().params.max_tokens = request.most;
+  core::Submit submit = gateway_.submit(command);
+  HEDDLE_CHECK(!sharded_.contains(submit.model) ||
+               groups_.contains({command.device, command.epoch, submit.model}));
   send(command.device, command.epoch, std::move(submit));
 }
 
@@ -188,43 +248,8 @@ void Twin::perform(const core::TellWorker& command) {
   send(command.device, command.epoch, command.message);
 }
 
-void Twin::take(const core::TokenEvent& token) {
-  Request& request = requests_.at(token.request.value());
-  if (request.ended || token.position < request.answer.tokens) {
-    return;  // Late, or a duplicate.
-  }
-  const Instant seen = agenda_.now() + setup_.paths.answer;
-  request.answer.last = Instant(seen - start_);
-  if (request.answer.tokens++ == 0) {
-    request.answer.first = request.answer.last;
-  }
-  if (token.finish != spec::FinishReason::kNone) {
-    end(request);
-    const Duration after_first = request.answer.last - request.answer.first;
-    core::RequestFinished finished{
-        .request = token.request,
-        .ttft = request.answer.first - Instant(request.arrived - start_) - setup_.paths.answer};
-    if (request.answer.tokens > 1) {
-      finished.tpot = after_first / (request.answer.tokens - 1);
-    }
-    pending_.emplace_back(core::ManagerEvent(finished));
-  }
-}
-
-void Twin::end(Request& request) {
-  HEDDLE_CHECK(!request.ended);
-  request.ended = true;
-  --unanswered_;
-}
-
-void Twin::perform(const core::FailRequest& command) {
-  Request& request = requests_.at(command.request.value());
-  request.answer.error = command.error.message;
-  request.answer.last = Instant(agenda_.now() + setup_.paths.answer - start_);
-  end(request);
-}
-
 void Twin::perform(const core::Decision& command) {
+  HEDDLE_CHECK(!command.why.empty());
   decisions_.push_back({.at = agenda_.now(),
                         .kind = command.kind,
                         .model = names_[command.model],
@@ -235,28 +260,59 @@ void Twin::perform(const core::Decision& command) {
                         .why = command.why});
 }
 
+void Twin::perform(const core::LoadMeasured& command) {
+  HEDDLE_CHECK(command.load.peak >= 0);
+}
+
 // ---- Workers ----
 
 void Twin::perform(const core::SpawnWorker& command) {
-  workers_[command.device] = std::make_shared<Worker>(
+  HEDDLE_CHECK(!workers_.contains(command.device));
+  const Surroundings around{.models = models_,
+                            .page_count = page_count(),
+                            .agenda = agenda_,
+                            .faults = faults_,
+                            .contents = contents_ ? &*contents_ : nullptr};
+  const auto worker = std::make_shared<Worker>(
       device_of(command.device),
       command.epoch,
-      page_count(),
       command.pages,
-      models_,
-      agenda_,
+      around,
       [this](const Worker& from, const core::WorkerReport& report) { hear(from, report); });
-  agenda_.after(setup_.paths.start, [this, device = command.device, epoch = command.epoch] {
-    pending_.emplace_back(
-        core::AgentEvent(core::WorkerConnected{.device = device, .epoch = epoch}));
+  lives_.push_back(worker);
+  workers_[command.device] = worker;
+  agenda_.after(setup_.paths.start + faults_.some(faults_.late().start), [this, worker] {
+    if (worker->alive()) {
+      pending_.emplace_back(core::AgentEvent(
+          core::WorkerConnected{.device = worker->device(), .epoch = worker->epoch()}));
+    }
   });
 }
 
-void Twin::perform(const core::KillWorker& /*command*/) {
-  HEDDLE_CHECK(false);  // These workers keep the rules.
+/// These workers keep the rules: one of a group goes with another, or it hangs.
+void Twin::perform(const core::KillWorker& command) {
+  HEDDLE_CHECK(command.reason.code == Code::kUnavailable);
+  kill(command.device);
 }
 
-/// What the leader does is the group's, at the pace of the slowest.
+/// The agent hears of it after all that the worker has said.
+void Twin::kill(DeviceId device) {
+  const auto found = workers_.find(device);
+  if (found == workers_.end()) {
+    return;
+  }
+  const std::shared_ptr<Worker> worker = workers_.extract(found).mapped();
+  worker->die();
+  const Instant heard =
+      std::max(agenda_.now(), ways_[device].from) + faults_.some(faults_.late().exit);
+  agenda_.at(heard, [this, worker] {
+    pending_.emplace_back(
+        core::AgentEvent(core::WorkerExited{.device = worker->device(), .epoch = worker->epoch()}));
+  });
+}
+
+/// What the leader does is the group's, at the pace of the slowest. Every member has its shard, and
+/// nothing else; one that is not there was killed, which the agent has not heard yet.
 void Twin::perform(const core::ConnectGroup& command) {
   Duration step{};
   Duration token{};
@@ -264,9 +320,16 @@ void Twin::perform(const core::ConnectGroup& command) {
     const TwinDevice& device = device_of(member.device);
     step = std::max(step, device.pace_step);
     token = std::max(token, device.pace_token);
+    const auto worker = workers_.find(member.device);
+    HEDDLE_CHECK(worker == workers_.end() ||
+                 (worker->second->epoch() == member.epoch &&
+                  worker->second->open_models() == std::vector<ModelId>{member.model}));
   }
   const core::GroupMember& leader = command.members.front();
-  workers_.at(leader.device)->lead(leader.model, step, token);
+  groups_.insert({leader.device, leader.epoch, leader.model});
+  if (const auto worker = workers_.find(leader.device); worker != workers_.end()) {
+    worker->second->lead(leader.model, step, token);
+  }
 }
 
 /// Numbers of pages are below this.
@@ -290,21 +353,25 @@ void Twin::perform(const core::SendWorker& command) {
   send(command.device, command.epoch, command.message);
 }
 
+/// What is for a life that has ended is lost.
 void Twin::send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) {
-  const std::shared_ptr<Worker>& worker = workers_.at(device);
-  HEDDLE_CHECK(worker->epoch() == epoch);
+  const auto found = workers_.find(device);
+  if (found == workers_.end() || found->second->epoch() != epoch) {
+    return;
+  }
   Instant& last = ways_[device].to;
-  last = std::max(last, agenda_.now() + setup_.paths.hop);
-  agenda_.at(last, [worker, message = std::move(message)] { worker->hear(message); });
+  last = std::max(last, agenda_.now() + setup_.paths.hop + faults_.some(faults_.late().hop));
+  agenda_.at(last,
+             [worker = found->second, message = std::move(message)] { worker->hear(message); });
 }
 
 void Twin::hear(const Worker& worker, const core::WorkerReport& report) {
   Instant& last = ways_[worker.device()].from;
-  last = std::max(last, agenda_.now() + setup_.paths.hop);
+  last = std::max(last, agenda_.now() + setup_.paths.hop + faults_.some(faults_.late().hop));
   agenda_.at(last, [this, device = worker.device(), epoch = worker.epoch(), report] {
     if (const auto* produced = std::get_if<core::TokensProduced>(&report)) {
       for (const core::TokenEvent& token : produced->tokens) {
-        take(token);
+        gateway_.take(token);
       }
     } else {
       pending_.emplace_back(
@@ -316,49 +383,7 @@ void Twin::hear(const Worker& worker, const core::WorkerReport& report) {
 // ---- The reader ----
 
 void Twin::perform(const core::StartRead& command) {
-  HEDDLE_CHECK(!reading_);
-  reading_ = command;
-  read_stops_ = false;
-  read_on(0);
-}
-
-void Twin::read_on(std::uint64_t done) {
-  const std::uint64_t all = models_.at(reading_->model).model.image_bytes;
-  const std::uint64_t part = std::min(kReadPart, all - done);
-  agenda_.after(from_seconds(static_cast<double>(part) / setup_.paths.read), [=, this] {
-    const ModelId model = reading_->model;
-    if (done + part == all || read_stops_) {
-      reading_.reset();
-      core::ReadEnded ended{.model = model};
-      if (read_stops_) {
-        ended.error = Error{.code = Code::kCancelled, .message = "as asked"};
-      }
-      pending_.emplace_back(core::AgentEvent(ended));
-      return;
-    }
-    pending_.emplace_back(
-        core::AgentEvent(core::ReadProgress{.model = model, .bytes = done + part}));
-    read_on(done + part);
-  });
-}
-
-void Twin::perform(const core::CancelRead& command) {
-  HEDDLE_CHECK(reading_ && reading_->model == command.model);
-  read_stops_ = true;
-}
-
-// There are no engines here that anybody could lend pages to.
-void Twin::perform(const core::GrantLoan& /*command*/) {
-  HEDDLE_CHECK(false);
-}
-void Twin::perform(const core::RefuseLoan& /*command*/) {
-  HEDDLE_CHECK(false);
-}
-void Twin::perform(const core::EndLoan& /*command*/) {
-  HEDDLE_CHECK(false);
-}
-void Twin::perform(const core::BackPages& /*command*/) {
-  HEDDLE_CHECK(false);
+  reader_.start(command, models_.at(command.model).model.image_bytes);
 }
 
 }  // namespace heddle::twin

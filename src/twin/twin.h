@@ -5,15 +5,23 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <variant>
 #include <vector>
 
+#include "base/check.h"
 #include "core/agent_core.h"
 #include "core/manager/manager_core.h"
 #include "core/serving.h"
 #include "twin/agenda.h"
+#include "twin/contents.h"
+#include "twin/core_record.h"
+#include "twin/faults.h"
+#include "twin/gateway.h"
+#include "twin/reader.h"
 #include "twin/setup.h"
 #include "twin/worker.h"
 
@@ -21,11 +29,15 @@ namespace heddle::twin {
 
 /// A whole host in virtual time: the cores of manager, agent and workers as they decide live,
 /// between ways, readers, mappers and engines that only take their time. What it needs of these is
-/// measured; nothing goes wrong. Equal setups and requests give equal answers. One thread.
+/// measured; what goes wrong is planned. Equal setups, plans and requests give equal answers. One
+/// thread.
 class Twin final : public core::ServingStatus {
  public:
-  /// Starts the workers; virtual time goes on until they are ready.
-  explicit Twin(const TwinSetup& setup);
+  using ManagerRecord = CoreRecord<core::ManagerEvent, core::ManagerCommand>;
+  using AgentRecord = CoreRecord<core::AgentEvent, core::AgentCommand>;
+
+  /// Virtual time stands still until somebody lets it go by.
+  explicit Twin(const TwinSetup& setup, const FaultPlan& faults = {});
   ~Twin() override;
 
   /// Lets time go by until then, without requests.
@@ -38,6 +50,32 @@ class Twin final : public core::ServingStatus {
                           Duration interval,
                           const std::function<void(Duration)>& moment);
 
+  // ---- For whoever plays the clients and the operator himself ----
+
+  /// Lets the next thing happen, and what follows from it at once. False when there is none.
+  bool advance();
+  /// Nothing is to happen but that cores look at what they have.
+  [[nodiscard]] bool quiet() const { return agenda_.size() == timers_; }
+  [[nodiscard]] Agenda& agenda() { return agenda_; }
+  [[nodiscard]] Instant now() const { return agenda_.now(); }
+  /// A request arrives now, whatever its time is.
+  RequestId ask(const Ask& ask);
+  void cancel(RequestId id) { gateway_.cancel(id); }
+  /// As when a stop string appears: no more of this choice is needed.
+  void finish_choice(RequestId id, std::uint32_t choice);
+  void tell(const core::ManagerEvent& event) { pending_.emplace_back(event); }
+  /// From now on there are these models, and requests for no others arrive.
+  void configure(const core::Configure& manager, const std::vector<TwinModel>& models);
+
+  [[nodiscard]] const std::vector<Request>& requests() const { return gateway_.requests(); }
+  [[nodiscard]] bool all_ended() const { return gateway_.ended() == requests().size(); }
+  [[nodiscard]] std::int64_t admin_answers() const { return admin_answers_; }
+  /// Every life of every worker, first to last.
+  [[nodiscard]] const std::vector<std::shared_ptr<Worker>>& lives() const { return lives_; }
+  /// Empty unless TwinSetup::checked.
+  [[nodiscard]] const ManagerRecord& manager_record() const { return manager_record_; }
+  [[nodiscard]] const AgentRecord& agent_record() const { return agent_record_; }
+
   [[nodiscard]] std::vector<core::ModelStatus> models() const override;
   [[nodiscard]] std::vector<core::DeviceStatus> devices() const override;
   [[nodiscard]] ledger::PoolUsage host_usage() const override;
@@ -46,72 +84,76 @@ class Twin final : public core::ServingStatus {
   [[nodiscard]] std::vector<std::string> troubles() const override { return {}; }
 
  private:
-  struct Request {
-    Ask ask{};
-    Instant arrived{};
-    Answer answer{};
-    bool ended = false;
-    std::int64_t most = 0;  ///< Tokens of its answer, where its device's memory ends.
-  };
   /// When the last message each way arrives.
   struct Ways {
     Instant to{};
     Instant from{};
   };
 
+  [[nodiscard]] bool all_up() const;
   [[nodiscard]] std::uint64_t page_count() const;
   [[nodiscard]] const TwinDevice& device_of(DeviceId id) const;
+  void start();
+  void plan_deaths(const FaultPlan& plan);
   void settle();
+  template <class Core, class Event, class Command>
+  void step(Core& core, const Event& event, CoreRecord<Event, Command>& record);
   void give_up_idle();
   void arrive(RequestId id);
-  void take(const core::TokenEvent& token);
-  void end(Request& request);
+  void kill(DeviceId device);
   void send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message);
   void hear(const Worker& worker, const core::WorkerReport& report);
-  void read_on(std::uint64_t done);
+  void wake(core::WakeAt command, bool manager);
 
   void perform(const core::LoadOn& command) { pending_.emplace_back(core::AgentEvent(command)); }
   void perform(const core::EvictFrom& command) { pending_.emplace_back(core::AgentEvent(command)); }
   void perform(const core::FormGroup& command) { pending_.emplace_back(core::AgentEvent(command)); }
   void perform(const core::Dispatch& command);
-  void perform(const core::Hold& /*command*/) {}
+  void perform(const core::Hold& command) { gateway_.hold(command.request); }
   void perform(const core::TellWorker& command);
-  void perform(const core::FailRequest& command);
-  void perform(const core::AdminDone& /*command*/) {}
+  void perform(const core::FailRequest& command) { gateway_.fail(command); }
+  void perform(const core::AdminDone& /*command*/) { ++admin_answers_; }
   void perform(const core::Decision& command);
-  void perform(const core::LoadMeasured& /*command*/) {}
+  void perform(const core::LoadMeasured& command);
   void perform(const core::Drained& /*command*/) {}
-  void wake(core::WakeAt command, bool manager);
 
   void perform(const core::SpawnWorker& command);
   void perform(const core::KillWorker& command);
   void perform(const core::SendWorker& command);
   void perform(const core::ConnectGroup& command);
   void perform(const core::StartRead& command);
-  void perform(const core::CancelRead& command);
+  void perform(const core::CancelRead& command) { reader_.cancel(command.model); }
   void perform(const core::TellManager& command) { pending_.emplace_back(command.event); }
-  void perform(const core::GrantLoan& command);
-  void perform(const core::RefuseLoan& command);
-  void perform(const core::EndLoan& command);
-  void perform(const core::BackPages& command);
+  // There are no engines here that anybody could lend pages to.
+  void perform(const core::GrantLoan& /*command*/) { HEDDLE_CHECK(false); }
+  void perform(const core::RefuseLoan& /*command*/) { HEDDLE_CHECK(false); }
+  void perform(const core::EndLoan& /*command*/) { HEDDLE_CHECK(false); }
+  void perform(const core::BackPages& /*command*/) { HEDDLE_CHECK(false); }
 
   TwinSetup setup_;
-  std::map<ModelId, TwinModel> models_{};
+  std::map<ModelId, TwinModel> models_{};  ///< Of all configurations.
   std::map<ModelId, std::string> names_{};
+  std::set<ModelId> sharded_{};
   Agenda agenda_{};
+  Faults faults_;
+  std::optional<Contents> contents_{};
   core::ManagerCore manager_{};
   core::AgentCore agent_;
+  Gateway gateway_;
+  Reader reader_;
   std::deque<std::variant<core::ManagerEvent, core::AgentEvent>> pending_{};
-  std::map<DeviceId, std::shared_ptr<Worker>> workers_{};
+  std::vector<std::shared_ptr<Worker>> lives_{};
+  std::map<DeviceId, std::shared_ptr<Worker>> workers_{};  ///< Those that run.
   std::map<DeviceId, Ways> ways_{};
-  std::optional<core::StartRead> reading_{};
-  bool read_stops_ = false;
-  std::vector<Request> requests_{};  ///< By id, of this run.
-  std::size_t unanswered_ = 0;
-  Instant start_{};
+  std::set<std::tuple<DeviceId, WorkerEpoch, ModelId>> groups_{};  ///< Connected, by leader.
+  bool started_ = false;
+  std::int64_t admin_answers_ = 0;
   Instant manager_wakes_{};
   Instant agent_wakes_{};
+  std::size_t timers_ = 0;  ///< Of what is on the agenda.
   std::vector<core::NotedDecision> decisions_{};
+  ManagerRecord manager_record_{};
+  AgentRecord agent_record_{};
 };
 
 }  // namespace heddle::twin

@@ -117,6 +117,20 @@ TEST(Twin, WhatCannotBeIsAnError) {
   EXPECT_EQ(all[0].tokens, 0);
 }
 
+TEST(Twin, ADeathIsAPauseToRequests) {
+  const std::vector<Ask> asks{{Instant(0s), ModelId(1), 10, 50}, {Instant(4s), ModelId(1), 10, 50}};
+  const FaultPlan faults{.seed = 5, .deaths = 4, .deaths_within = 6s};
+  Twin twin(setup_of(1, 24), faults);
+  const std::vector<Answer> all = twin.run(asks, 1s, [](Duration) {});
+  const std::vector<Answer> smooth = answers(setup_of(1, 24), asks);
+  EXPECT_GT(twin.lives().size(), 2U);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].error, "");
+    EXPECT_EQ(all[i].tokens, 50);
+  }
+  EXPECT_GT(all[0].last, smooth[0].last);
+}
+
 /// The first model is sharded over both of two devices; others go on either.
 TwinSetup setup_cut(int models, std::int64_t device_pages) {
   TwinSetup setup = setup_of(models + 2, device_pages);

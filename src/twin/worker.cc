@@ -7,30 +7,58 @@
 
 namespace heddle::twin {
 
+namespace {
+
+core::WorkerOptions options_of(const TwinDevice& device, WorkerEpoch epoch, std::int64_t pages) {
+  core::WorkerOptions options = device.worker;
+  options.epoch = epoch;
+  options.pages = pages;
+  return options;
+}
+
+}  // namespace
+
 Worker::Worker(const TwinDevice& device,
                WorkerEpoch epoch,
-               std::uint64_t page_count,
                const std::vector<PageId>& pages,
-               const std::map<ModelId, TwinModel>& models,
-               Agenda& agenda,
+               const Surroundings& around,
                OnReport on_report)
     : device_(device),
-      epoch_(epoch),
-      known_(models),
-      agenda_(agenda),
+      options_(options_of(device, epoch, std::ssize(pages))),
+      around_(around),
       on_report_(std::move(on_report)),
-      core_([&] {
-        core::WorkerOptions options = device.worker;
-        options.epoch = epoch;
-        options.pages = std::ssize(pages);
-        return options;
-      }()),
-      kv_(page_count, pages, device.worker.prefix_cache > 0),
-      link_(device.link, agenda, [this](ModelId model, std::uint64_t bytes) {
+      core_(options_),
+      kv_(around.page_count, pages, options_.prefix_cache > 0),
+      link_(device.link, around.agenda, around.faults, [this](ModelId model, std::uint64_t bytes) {
         copied(model, bytes);
-      }) {}
+      }) {
+  if (around_.contents != nullptr) {
+    kv_.watch(*around_.contents, {.device = device_.device.id, .epoch = epoch});
+  }
+}
+
+std::vector<ModelId> Worker::open_models() const {
+  std::vector<ModelId> open;
+  for (const auto& [id, model] : models_) {
+    if (!model.closing) {
+      open.push_back(id);
+    }
+  }
+  return open;
+}
+
+void Worker::at(Instant when, std::function<void()> what) {
+  around_.agenda.at(when, [self = shared_from_this(), what = std::move(what)] {
+    if (self->alive_) {
+      what();
+    }
+  });
+}
 
 void Worker::hear(const core::WorkerMessage& message) {
+  if (!alive_) {
+    return;
+  }
   // What the worker's link passes on past the engine, which may be waiting in a step.
   if (const auto* progress = std::get_if<core::ImageProgress>(&message)) {
     const auto found = models_.find(progress->model);
@@ -49,7 +77,7 @@ void Worker::hear(const core::WorkerMessage& message) {
 }
 
 void Worker::queue(const core::WorkerEvent& event) {
-  inbox_.push_back({.event = event, .at = agenda_.now()});
+  inbox_.push_back({.event = event, .at = around_.agenda.now()});
   work();
 }
 
@@ -70,7 +98,7 @@ void Worker::work() {
     if (!idle) {
       event = std::move(inbox_.front().event);
       if (auto* message = std::get_if<core::WorkerMessage>(&event)) {
-        core::grow_older(*message, agenda_.now() - inbox_.front().at);
+        core::grow_older(*message, around_.agenda.now() - inbox_.front().at);
       }
       inbox_.pop_front();
     }
@@ -82,9 +110,17 @@ void Worker::work() {
 void Worker::tell(const core::WorkerEvent& event) {
   if (const auto* closed = std::get_if<core::ModelClosed>(&event)) {
     close(closed->model);
+  } else if (const auto* ready = std::get_if<core::SequenceReady>(&event)) {
+    if (has(ready->sequence)) {
+      sequences_.at(ready->sequence).compiling = false;
+    }
   }
   std::vector<core::WorkerCommand> commands;
-  core_.step(agenda_.now(), event, commands);
+  core_.step(around_.agenda.now(), event, commands);
+  if (around_.contents != nullptr) {
+    core_.check_invariants();
+    record_.push_back({.at = around_.agenda.now(), .event = event, .commands = commands});
+  }
   for (const core::WorkerCommand& command : commands) {
     std::visit([this](const auto& concrete) { perform(concrete); }, command);
   }
@@ -94,6 +130,9 @@ void Worker::tell(const core::WorkerEvent& event) {
   for (const core::WorkerEvent& answer : std::exchange(answers_, {})) {
     tell(answer);
   }
+  // The ledger never counts a page as free that the pool does not have; it hears of what a step
+  // takes when that has ended.
+  HEDDLE_CHECK(around_.contents == nullptr || step_ || core_.report().usage.free <= kv_.free());
 }
 
 // ---- Pages and images ----
@@ -114,9 +153,10 @@ void Worker::perform(const core::SurrenderPages& command) {
 
 /// The mapper does one thing after the other.
 void Worker::map_later(std::size_t pages, std::function<void()> what) {
-  mapper_free_ = std::max(mapper_free_, agenda_.now()) +
-                 from_seconds(static_cast<double>(pages) * device_.map_page);
-  agenda_.at(mapper_free_, [self = shared_from_this(), what = std::move(what)] { what(); });
+  mapper_free_ = std::max(mapper_free_, around_.agenda.now()) +
+                 from_seconds(static_cast<double>(pages) * device_.map_page) +
+                 around_.faults.some(around_.faults.late().map);
+  at(mapper_free_, std::move(what));
 }
 
 void Worker::resize(std::vector<PageId>& pages, std::int64_t count) {
@@ -128,18 +168,23 @@ void Worker::resize(std::vector<PageId>& pages, std::int64_t count) {
 }
 
 void Worker::perform(const core::FitWorkspace& command) {
+  HEDDLE_CHECK(command.pages != std::ssize(workspace_));
   resize(workspace_, command.pages);
 }
 
 void Worker::perform(const core::KeepGraphs& command) {
-  resize(graphs_, command.pages);
-  answers_.emplace_back(core::GraphsKept{.pages = command.pages});
+  HEDDLE_CHECK(command.pages <= options_.graph_pages);
+  if (command.pages >= std::ssize(graphs_) || !around_.faults.graphs_stick()) {
+    resize(graphs_, command.pages);
+  }
+  answers_.emplace_back(core::GraphsKept{.pages = std::ssize(graphs_)});
 }
 
 void Worker::perform(const core::OpenModel& command) {
+  HEDDLE_CHECK(!models_.contains(command.model));
   Model& model = models_[command.model];
-  model = {.open = command, .window = command.pages, .source = command.ready_bytes};
-  kv_.add_model(command.model, known_.at(command.model).model.footprint.kv);
+  model = {.open = command, .window = command.pages};
+  kv_.add_model(command.model, around_.models.at(command.model).model.footprint.kv);
   if (command.source == core::ImageSource::kShared) {
     for (PageId& page : model.window) {
       page = kv_.take();
@@ -147,22 +192,33 @@ void Worker::perform(const core::OpenModel& command) {
   } else {
     model.ready = command.ready_bytes;
   }
-  map_later(command.pages.size(), [this, id = command.model] {
-    const auto found = models_.find(id);
-    if (found == models_.end() || found->second.closing) {
-      return;
-    }
-    Model& here = found->second;
-    here.opened = true;
-    queue(core::ModelOpened{.model = id});
-  });
-  if (command.source == core::ImageSource::kShared) {
+  const bool fails = around_.faults.open_fails();
+  map_later(command.pages.size(), [this, id = command.model, fails] { opened(id, fails); });
+  if (command.source == core::ImageSource::kShared && !fails) {
     link_.begin(command.model, command.image_bytes, command.ready_bytes);  // While it is mapped.
   }
 }
 
+void Worker::opened(ModelId id, bool fails) {
+  const auto found = models_.find(id);
+  if (fails) {
+    queue(core::OpenFailed{.model = id,
+                           .error = {.code = Code::kUnavailable, .message = "the mapper says no"}});
+  } else if (found != models_.end() && !found->second.closing) {
+    found->second.opened = true;
+    queue(core::ModelOpened{.model = id});
+  }
+}
+
 void Worker::copied(ModelId id, std::uint64_t bytes) {
+  if (!alive_) {
+    return;
+  }
   Model& model = models_.at(id);
+  if (around_.contents != nullptr) {
+    around_.contents->copy_image(model.open.pages, model.window, model.copied, bytes);
+  }
+  model.copied = bytes;
   model.ready = std::max(model.ready, bytes);
   queue(core::CopyProgress{.model = id, .bytes = bytes});
   check_waiting_step();
@@ -170,6 +226,7 @@ void Worker::copied(ModelId id, std::uint64_t bytes) {
 
 void Worker::perform(const core::CloseModel& command) {
   Model& model = models_.at(command.model);
+  HEDDLE_CHECK(!model.closing);
   model.closing = true;
   model.to_pool = command.image == core::ImagePages::kToPool;
   link_.stop(command.model);
@@ -187,34 +244,60 @@ void Worker::close(ModelId id) {
 
 void Worker::perform(const core::SetImageReady& command) {
   Model& model = models_.at(command.model);
+  HEDDLE_CHECK(model.opened);
   model.ready = std::max(model.ready, command.bytes);
 }
 
 void Worker::perform(const core::SetSourceReady& command) {
-  models_.at(command.model).source = command.bytes;
+  HEDDLE_CHECK(models_.contains(command.model));
   link_.allow(command.model, command.bytes);
 }
 
 void Worker::perform(const core::PrioritiseCopy& command) {
+  HEDDLE_CHECK(models_.at(command.model).open.source == core::ImageSource::kShared);
   link_.prioritise(command.model);
 }
 
 // ---- Sequences ----
 
 void Worker::perform(const core::AddSequence& command) {
-  sequences_[command.sequence] = {.model = command.model,
-                                  .known = std::ssize(command.tokens),
-                                  .generated = std::ssize(command.tokens) - command.prompt_tokens,
-                                  .most = command.params.max_tokens};
-  if (command.params.grammar.constrains()) {
-    answers_.emplace_back(core::SequenceReady{.sequence = command.sequence});  // It takes no time.
+  HEDDLE_CHECK(models_.at(command.model).opened);
+  Sequence& sequence = sequences_[command.sequence];
+  sequence = {.model = command.model,
+              .prompt = command.prompt_tokens,
+              .choice = command.params.choice,
+              .known = std::ssize(command.tokens),
+              .generated = std::ssize(command.tokens) - command.prompt_tokens,
+              .most = command.params.max_tokens};
+  HEDDLE_CHECK(sequence.generated < sequence.most);
+  if (around_.contents != nullptr) {
+    sequence.marks = PrefixMarks(command.model, command.cache_salt, command.tokens);
   }
+  if (!command.params.grammar.constrains()) {
+    return;
+  }
+  const Duration compiles = around_.faults.some(around_.faults.late().grammar);
+  if (compiles == Duration{}) {
+    answers_.emplace_back(core::SequenceReady{.sequence = command.sequence});
+    return;
+  }
+  sequence.compiling = true;
+  at(around_.agenda.now() + compiles, [this, id = command.sequence] {
+    if (has(id)) {
+      queue(core::SequenceReady{.sequence = id});
+    }
+  });
 }
 
 void Worker::perform(const core::TakePrefixes& command) {
+  HEDDLE_CHECK(options_.prefix_cache > 0);
   core::PrefixesTaken taken;
   for (const SequenceId id : command.sequences) {
-    taken.sequences.push_back({.sequence = id, .computed = 0});
+    Sequence& sequence = sequences_.at(id);
+    HEDDLE_CHECK(sequence.computed == 0 && !sequence.compiling);
+    sequence.computed = kv_.find_prefix(sequence.model, id, sequence.known - 1, sequence.marks);
+    prefix_tokens_ += sequence.computed;
+    taken.sequences.push_back({.sequence = id, .computed = sequence.computed});
   }
   idle_said_ = false;
   answers_.emplace_back(taken);
@@ -248,20 +331,24 @@ bool Worker::samples(const policy::StepSlice& slice) const {
   return sequence.computed + slice.tokens == sequence.known;
 }
 
-/// Only for tokens the head has to be there.
-bool Worker::has_weights(const policy::ModelBatch& batch) const {
-  const Model& model = models_.at(batch.model);
+/// The head is read only for tokens.
+std::uint64_t Worker::bytes_used(const policy::ModelBatch& batch) const {
   const bool head = std::any_of(batch.slices.begin(),
                                 batch.slices.end(),
                                 [this](const policy::StepSlice& slice) { return samples(slice); });
-  return model.ready >= (head ? model.open.image_bytes : known_.at(batch.model).body_bytes);
+  return head ? models_.at(batch.model).open.image_bytes
+              : around_.models.at(batch.model).body_bytes;
+}
+
+bool Worker::has_weights(const policy::ModelBatch& batch) const {
+  return models_.at(batch.model).ready >= bytes_used(batch);
 }
 
 /// What the engine computes, were all weights there.
 Duration Worker::compute_time(const policy::StepPlan& plan) const {
   double seconds = 0;
   for (const policy::ModelBatch& batch : plan.batches) {
-    const StepTimes& times = known_.at(batch.model).step;
+    const StepTimes& times = around_.models.at(batch.model).step;
     seconds += times.fixed;
     for (const policy::StepSlice& slice : batch.slices) {
       const Sequence& sequence = sequences_.at(slice.sequence);
@@ -291,11 +378,12 @@ Duration Worker::paced_time(const policy::StepPlan& plan) const {
 }
 
 void Worker::perform(const core::RunStep& command) {
-  HEDDLE_CHECK(!step_);
-  Step& step = step_.emplace(Step{.plan = command.plan,
-                                  .began = agenda_.now(),
-                                  .compute = compute_time(command.plan),
-                                  .waits = true});
+  HEDDLE_CHECK(!step_ && !command.plan.batches.empty());
+  Step& step = step_.emplace(
+      Step{.plan = command.plan,
+           .began = around_.agenda.now(),
+           .compute = compute_time(command.plan) + around_.faults.some(around_.faults.late().step),
+           .waits = true});
   for (const policy::ModelBatch& batch : command.plan.batches) {
     for (const policy::StepSlice& slice : batch.slices) {
       const Sequence& sequence = sequences_.at(slice.sequence);
@@ -317,26 +405,31 @@ void Worker::check_waiting_step() {
   std::int64_t layers = 1;
   for (const policy::ModelBatch& batch : step_->plan.batches) {
     const Model& model = models_.at(batch.model);
+    HEDDLE_CHECK(model.opened && !model.closing);
     if (!model.abandoned && !has_weights(batch)) {
       return;
     }
-    layers = std::max(layers, known_.at(batch.model).layers);
+    layers = std::max(layers, around_.models.at(batch.model).layers);
   }
   step_->waits = false;
   const Instant computed =
-      std::max(step_->began + step_->compute, agenda_.now() + step_->compute / layers);
+      std::max(step_->began + step_->compute, around_.agenda.now() + step_->compute / layers);
   const Instant ends = std::max(computed, step_->began + paced_time(step_->plan));
-  agenda_.at(ends + device_.step_overhead, [self = shared_from_this()] { self->end_step(); });
+  at(ends + device_.step_overhead, [this] { end_step(); });
 }
 
 void Worker::run_slice(const policy::StepSlice& slice, core::StepDone& done) {
   Sequence& sequence = sequences_.at(slice.sequence);
   sequence.computed += slice.tokens;
-  kv_.compute(sequence.model, slice.sequence, sequence.computed);
+  HEDDLE_CHECK(sequence.computed <= sequence.known && !sequence.compiling);
+  kv_.compute(sequence.model, slice.sequence, sequence.computed, sequence.marks);
   core::SliceDone result{.sequence = slice.sequence, .computed = sequence.computed};
   if (sequence.computed == sequence.known) {
     result.position = sequence.generated;
-    result.token = TokenId{1};
+    result.token = right_token(sequence.prompt, sequence.choice, sequence.generated);
+    if (!sequence.marks.empty()) {
+      sequence.marks.append(*result.token);
+    }
     ++sequence.known;
     ++sequence.generated;
     if (sequence.generated == sequence.most) {
@@ -349,13 +442,17 @@ void Worker::run_slice(const policy::StepSlice& slice, core::StepDone& done) {
 void Worker::end_step() {
   ++steps_;
   const Step step = *std::exchange(step_, std::nullopt);
-  core::StepDone done{.took = agenda_.now() - step.began};
+  core::StepDone done{.took = around_.agenda.now() - step.began};
   for (const policy::ModelBatch& batch : step.plan.batches) {
     const bool ready = has_weights(batch);
+    if (ready && around_.contents != nullptr) {
+      around_.contents->use_image(batch.model, models_.at(batch.model).window, bytes_used(batch));
+    }
     for (const policy::StepSlice& slice : batch.slices) {
       if (step.starved.contains(slice.sequence)) {
         done.starved.push_back(slice.sequence);
       } else if (!ready) {
+        kv_.shrink(batch.model, slice.sequence);
         done.unready.push_back(slice.sequence);
       } else {
         run_slice(slice, done);

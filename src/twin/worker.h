@@ -11,37 +11,59 @@
 
 #include "core/worker_core.h"
 #include "twin/agenda.h"
+#include "twin/contents.h"
+#include "twin/core_record.h"
+#include "twin/faults.h"
 #include "twin/kv_count.h"
 #include "twin/link.h"
+#include "twin/prefix_marks.h"
 #include "twin/setup.h"
 
 namespace heddle::twin {
 
+/// What the workers of a host have around them.
+struct Surroundings {
+  const std::map<ModelId, TwinModel>& models;
+  std::uint64_t page_count = 0;  ///< Numbers of pages are below this.
+  Agenda& agenda;
+  Faults& faults;
+  Contents* contents = nullptr;  ///< Null: nobody checks what pages hold.
+};
+
 /// One life of a worker: the real WorkerCore, and in place of mapper and engine what they would
-/// take. Answers are tokens without meaning. One thread.
+/// take. One thread.
 class Worker : public std::enable_shared_from_this<Worker> {
  public:
   using OnReport = std::function<void(const Worker&, const core::WorkerReport&)>;
+  using Record = CoreRecord<core::WorkerEvent, core::WorkerCommand>;
 
-  /// Starts with `pages`, of a host whose pages have numbers below `page_count`. `models` and
-  /// `agenda` outlive it.
+  /// Starts with `pages`. The worker outlives all that it puts on the agenda; what is around it
+  /// outlives the worker.
   Worker(const TwinDevice& device,
          WorkerEpoch epoch,
-         std::uint64_t page_count,
          const std::vector<PageId>& pages,
-         const std::map<ModelId, TwinModel>& models,
-         Agenda& agenda,
+         const Surroundings& around,
          OnReport on_report);
 
   void hear(const core::WorkerMessage& message);
+  /// It does and hears nothing more.
+  void die() { alive_ = false; }
   /// From now on the model's steps are those of a group, whose slowest device has this pace. What
   /// the others of the group do meanwhile takes no longer.
   void lead(ModelId model, Duration pace_step, Duration pace_token);
 
   [[nodiscard]] DeviceId device() const { return device_.device.id; }
-  [[nodiscard]] WorkerEpoch epoch() const { return epoch_; }
+  [[nodiscard]] WorkerEpoch epoch() const { return options_.epoch; }
   /// Steps so far.
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
+  [[nodiscard]] bool alive() const { return alive_; }
+  [[nodiscard]] const core::WorkerOptions& options() const { return options_; }
+  /// That have pages here, and are not on their way out.
+  [[nodiscard]] std::vector<ModelId> open_models() const;
+  /// Kept only where contents are checked.
+  [[nodiscard]] const Record& record() const { return record_; }
+  /// Tokens of which KV was found.
+  [[nodiscard]] std::int64_t prefix_tokens() const { return prefix_tokens_; }
 
  private:
   struct Heard {
@@ -53,8 +75,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
   struct Model {
     core::OpenModel open{};
     std::vector<PageId> window{};
-    std::uint64_t ready = 0;   ///< Of the image, for the engine.
-    std::uint64_t source = 0;  ///< Of an image to copy, what is there to be copied.
+    std::uint64_t ready = 0;  ///< Of the image, for the engine.
+    std::uint64_t copied = 0;
     bool opened = false;
     bool closing = false;
     bool to_pool = false;
@@ -64,10 +86,14 @@ class Worker : public std::enable_shared_from_this<Worker> {
   };
   struct Sequence {
     ModelId model{};
+    std::int64_t prompt = 0;  ///< Tokens of it.
+    std::uint32_t choice = 0;
     std::int64_t known = 0;     ///< Tokens.
     std::int64_t computed = 0;  ///< Of these.
     std::int64_t generated = 0;
-    std::int64_t most = 0;  ///< To generate.
+    std::int64_t most = 0;   ///< To generate.
+    bool compiling = false;  ///< Its grammar is.
+    PrefixMarks marks{};     ///< Where contents are checked.
   };
   struct Step {
     policy::StepPlan plan{};
@@ -80,6 +106,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void queue(const core::WorkerEvent& event);
   void work();
   void close(ModelId id);
+  void at(Instant when, std::function<void()> what);
+  [[nodiscard]] bool has(SequenceId sequence) const { return sequences_.contains(sequence); }
 
   void perform(const core::AdoptPages& command);
   void perform(const core::SurrenderPages& command);
@@ -101,19 +129,21 @@ class Worker : public std::enable_shared_from_this<Worker> {
 
   void resize(std::vector<PageId>& pages, std::int64_t count);
   void map_later(std::size_t pages, std::function<void()> what);
+  void opened(ModelId model, bool fails);
   void copied(ModelId model, std::uint64_t bytes);
   void check_waiting_step();
   void end_step();
   void run_slice(const policy::StepSlice& slice, core::StepDone& done);
   [[nodiscard]] Duration compute_time(const policy::StepPlan& plan) const;
   [[nodiscard]] bool samples(const policy::StepSlice& slice) const;
+  /// Of its image, what a step of this batch reads.
+  [[nodiscard]] std::uint64_t bytes_used(const policy::ModelBatch& batch) const;
   [[nodiscard]] bool has_weights(const policy::ModelBatch& batch) const;
   [[nodiscard]] Duration paced_time(const policy::StepPlan& plan) const;
 
   const TwinDevice& device_;
-  WorkerEpoch epoch_;
-  const std::map<ModelId, TwinModel>& known_;
-  Agenda& agenda_;
+  core::WorkerOptions options_;
+  Surroundings around_;
   OnReport on_report_;
   core::WorkerCore core_;
   KvCount kv_;
@@ -128,6 +158,9 @@ class Worker : public std::enable_shared_from_this<Worker> {
   bool idle_said_ = true;
   Instant mapper_free_{};
   std::uint64_t steps_ = 0;
+  std::int64_t prefix_tokens_ = 0;
+  bool alive_ = true;
+  Record record_{};
 };
 
 }  // namespace heddle::twin

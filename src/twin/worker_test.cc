@@ -14,6 +14,7 @@ constexpr std::uint64_t kPage = 1000;
 /// is 20 ms and 1 ms a token. The model has 5 pages in 5 layers.
 struct Rig {
   Agenda agenda{};
+  Faults faults{FaultPlan{}};
   TwinDevice device;
   std::map<ModelId, TwinModel> models{
       {kModel,
@@ -44,10 +45,8 @@ struct Rig {
     worker = std::make_shared<Worker>(
         device,
         WorkerEpoch(1),
-        200,
         pages,
-        models,
-        agenda,
+        Surroundings{.models = models, .page_count = 200, .agenda = agenda, .faults = faults},
         [this](const Worker& /*from*/, const core::WorkerReport& report) {
           if (const auto* produced = std::get_if<core::TokensProduced>(&report)) {
             for (const core::TokenEvent& token : produced->tokens) {
@@ -59,13 +58,13 @@ struct Rig {
         });
   }
 
-  void load(core::ImageSource source, std::uint64_t ready) {
+  void load(core::ImageSource source, std::uint64_t ready, std::uint64_t version = 0) {
     std::vector<PageId> pages;
     for (std::uint64_t i = 100; i < 105; ++i) {
       pages.emplace_back(i);
     }
     worker->hear(core::LoadModel{.model = kModel,
-                                 .basis = {.epoch = WorkerEpoch(1)},
+                                 .basis = {.epoch = WorkerEpoch(1), .version = version},
                                  .source = source,
                                  .pages = pages,
                                  .image_bytes = 5 * kPage,
@@ -126,6 +125,40 @@ TEST(TwinWorker, PagesThatAreGivenNeedNoLink) {
   ASSERT_EQ(rig.tokens.size(), 1U);
   EXPECT_EQ(rig.tokens[0].first, Instant(1ms + 26ms));
   EXPECT_EQ(rig.worker->steps(), 1U);
+}
+
+TEST(TwinWorker, ADeadOneDoesAndHearsNothing) {
+  Rig rig;
+  rig.load(core::ImageSource::kShared, 5 * kPage);
+  rig.run(Instant(1ms));
+  rig.submit(6, 3);
+  rig.run(Instant(20ms));
+  rig.worker->die();
+  const std::size_t said = rig.said.size();
+  rig.submit(6, 3);
+  rig.run(Instant(1s));
+  EXPECT_EQ(rig.said.size(), said);
+  EXPECT_TRUE(rig.tokens.empty());
+  EXPECT_EQ(rig.worker->steps(), 0U);
+}
+
+TEST(TwinWorker, OpeningFailsAsPlanned) {
+  Rig rig;
+  rig.faults = Faults(FaultPlan{.open_failures = 2});
+  std::uint64_t failed = 0;  // Each is a surprise, by which the worker's version rises.
+  for (int i = 0; i < 20; ++i) {
+    rig.said.clear();
+    rig.load(core::ImageSource::kGiven, 5 * kPage, failed);
+    rig.run(rig.agenda.now() + 1ms);
+    rig.worker->hear(core::EvictModel{.model = kModel,
+                                      .basis = {.epoch = WorkerEpoch(1), .version = failed},
+                                      .mode = core::EvictMode::kNow});
+    rig.run(rig.agenda.now() + 1ms);
+    for (const auto& [at, report] : rig.said) {
+      failed += std::holds_alternative<core::LoadFailed>(report) ? 1U : 0U;
+    }
+  }
+  EXPECT_EQ(failed, 2U);
 }
 
 TEST(TwinWorker, EvictionGivesPagesBack) {

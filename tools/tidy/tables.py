@@ -199,7 +199,6 @@ PAGES = {
     "src/sandbox/README.md": (4, 0, 14.8),
     "src/store/README.md": (0, 0, 18.2),
     "src/text/README.md": (6, 3, 20.4),
-    "src/twin/README.md": (3, 1, 32.0),
     "src/worker/README.md": (0, 0, 19.7),
     "tests/conformance/README.md": (5, 1, 26.8),
     "tests/cuda_emulator/README.md": (13, 0, 22.8),

@@ -1,16 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
-#include "base/ids.h"
-#include "base/result.h"
 #include "base/time.h"
 #include "core/manager/manager_core.h"
 #include "policy/device_queue.h"
 
-/// For tests: what a CoreWorld is made of, and what becomes of its requests.
-namespace heddle::core::test {
+/// For tests: what a World is made of.
+namespace heddle::twin::test {
 
 using namespace std::chrono_literals;
 
@@ -24,9 +21,9 @@ struct WorldOptions {
   std::int64_t uneven_pages = 0;  ///< Every device has so many more than the one before.
   bool copy = false;
   int requests = 60;
-  Duration arrivals = 400ms;  ///< They come within this.
-  int kills = 0;
-  int read_failures = 0;  ///< Of the first reads.
+  Duration arrivals = 400ms;  ///< They come within this, as deaths do.
+  int deaths = 0;             ///< FaultPlan::deaths.
+  int read_failures = 0;      ///< Of the first reads.
   int open_failures = 0;
   bool cancels = false;
   bool admin = false;
@@ -43,8 +40,8 @@ struct WorldOptions {
   bool stuck_graphs = false;        ///< Now and then their pages cannot be had again.
   std::int64_t prompt_tokens = 30;  ///< The longest prompt.
   bool priorities = true;
-  std::int64_t batch = 32;   ///< ManagerModel::batch.
-  PlannerOptions planner{};  ///< Its period and windows are short.
+  std::int64_t batch = 32;         ///< ManagerModel::batch.
+  core::PlannerOptions planner{};  ///< Its period and windows are short.
 
   /// Of a device, by its number.
   [[nodiscard]] std::int64_t pages_of(int device) const {
@@ -52,22 +49,4 @@ struct WorldOptions {
   }
 };
 
-/// What the gateway knows of a request.
-struct Record {
-  RequestId id{};
-  ModelId model{};
-  std::vector<TokenId> prompt{};
-  std::vector<std::vector<TokenId>> generated{};
-  std::vector<bool> finished{};
-  std::int64_t max_tokens = 0;
-  std::int32_t priority = 0;
-  bool open_ended = false;
-  bool dispatched = false;
-  Instant arrived{};
-  Instant first_token{};
-  Instant ended{};
-  enum class End { kNone, kDone, kFailed, kCancelled } end = End::kNone;
-  Error error{};
-};
-
-}  // namespace heddle::core::test
+}  // namespace heddle::twin::test

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "core/manager/manager_core.h"
+#include "core/messages.h"
+#include "twin/agenda.h"
+#include "twin/setup.h"
+
+namespace heddle::twin {
+
+/// What the gateway knows of a request.
+struct Request {
+  enum class End : std::uint8_t { kNone, kDone, kFailed, kCancelled };
+
+  Ask ask{};
+  Instant arrived{};
+  std::int64_t most = 0;  ///< Tokens of each answer.
+  bool held = false;
+  bool dispatched = false;
+  DeviceId device{};  ///< Where it was dispatched to last, and the life of its worker.
+  WorkerEpoch epoch{};
+  std::vector<std::vector<TokenId>> generated{};  ///< By choice.
+  std::vector<bool> finished{};                   ///< Likewise.
+  Instant first{};                                ///< Token.
+  Instant last{};                                 ///< Token; or when it failed or was cancelled.
+  End end = End::kNone;
+  Error error{};
+
+  /// Of its longest answer.
+  [[nodiscard]] std::int64_t tokens() const;
+};
+
+/// The gateway of a host: its requests, by id. CHECK-fails where the manager or a worker breaks the
+/// rules: every token is the right one, comes once and in order, and nothing is said about what has
+/// ended. One thread.
+class Gateway {
+ public:
+  using OnEvent = std::function<void(const core::ManagerEvent&)>;
+
+  /// `agenda` outlives it. `on_event` tells the manager.
+  Gateway(const Agenda& agenda, OnEvent on_event)
+      : agenda_(agenda), on_event_(std::move(on_event)) {}
+
+  /// Nothing happens before arrive().
+  RequestId plan(const Ask& ask);
+  /// A prompt and an answer of its model have at most `tokens_max` tokens.
+  void arrive(RequestId id, std::int64_t tokens_max);
+  /// Its client is gone, if it has not ended.
+  void cancel(RequestId id);
+  /// As when a stop string appears: no more of this choice is needed. False where that is known.
+  bool finish_choice(RequestId id, std::uint32_t choice);
+
+  /// What its worker is told.
+  core::Submit submit(const core::Dispatch& dispatch);
+  void hold(RequestId id);
+  void take(const core::TokenEvent& token);
+  void fail(const core::FailRequest& failed);
+
+  [[nodiscard]] const std::vector<Request>& requests() const { return requests_; }
+  /// So many have ended.
+  [[nodiscard]] std::size_t ended() const { return ended_; }
+
+ private:
+  [[nodiscard]] Request& at(RequestId id) { return requests_.at(id.value()); }
+  void end(Request& request, Request::End how);
+  void finish_if_complete(RequestId id);
+
+  const Agenda& agenda_;
+  OnEvent on_event_;
+  std::vector<Request> requests_{};
+  std::size_t ended_ = 0;
+};
+
+}  // namespace heddle::twin

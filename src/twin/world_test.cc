@@ -1,0 +1,425 @@
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "twin/test_world.h"
+
+namespace heddle::twin::test {
+namespace {
+
+std::uint64_t running_seed = 0;  // NOLINT(*-non-const-global-*): for the handler of SIGABRT.
+
+/// Runs a world to its end. A check that fails says which seed it was; HEDDLE_SEED=n runs only
+/// that.
+void run(World& world, std::uint64_t seed) {
+  running_seed = seed;
+  std::signal(SIGABRT, [](int) { std::fprintf(stderr, "seed %lu\n", running_seed); });
+  world.run();
+}
+
+/// What sanitizers look for shows in the first worlds if it shows at all, and each takes them ten
+/// times as long.
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+constexpr int kShare = 5;
+#else
+constexpr int kShare = 1;
+#endif
+
+/// Seeds [0, count), under sanitizers a fifth of them, or the one that was asked for. What is
+/// counted over all of them is a fifth there, too.
+std::vector<std::uint64_t> seeds(std::uint64_t count) {
+  if (const char* only = std::getenv("HEDDLE_SEED")) {
+    return {std::strtoull(only, nullptr, 10)};
+  }
+  std::vector<std::uint64_t> all(count / kShare);
+  std::iota(all.begin(), all.end(), 0U);
+  return all;
+}
+
+std::int64_t count(const World& world, Request::End end) {
+  return std::count_if(world.requests().begin(),
+                       world.requests().end(),
+                       [end](const Request& request) { return request.end == end; });
+}
+
+/// Groups that were formed.
+std::int64_t groups_of(const World& world) {
+  return std::ssize(wanted<core::ConnectGroup>(world.twin().agent_record()));
+}
+
+/// Workers that were ended because another of their group had died.
+std::int64_t companions_of(const World& world) {
+  const auto killed = wanted<core::KillWorker>(world.twin().agent_record());
+  return std::count_if(killed.begin(), killed.end(), [](const core::KillWorker* kill) {
+    return kill->reason.message != kHangs;
+  });
+}
+
+/// Everything at once, in measures that the seed decides.
+WorldOptions anything(std::uint64_t seed) {
+  Rng rng(seed ^ 0x5eedU);
+  const auto chance = [&rng](std::uint64_t of) { return rng.below(of) == 0; };
+  return {.seed = seed,
+          .devices = 1 + static_cast<int>(rng.below(3)),
+          .models = 2 + static_cast<int>(rng.below(5)),
+          .host_pages = 8 + static_cast<std::int64_t>(rng.below(30)),
+          .device_pages = 15 + static_cast<std::int64_t>(rng.below(12)),
+          .uneven_pages = chance(3) ? static_cast<std::int64_t>(rng.below(10)) : 0,
+          .copy = chance(3),
+          .requests = 10 + static_cast<int>(rng.below(50)),
+          .arrivals = 20ms + 10ms * static_cast<int>(rng.below(40)),
+          .deaths = chance(2) ? static_cast<int>(rng.below(8)) : 0,
+          .read_failures = chance(3) ? static_cast<int>(rng.below(12)) : 0,
+          .open_failures = chance(3) ? static_cast<int>(rng.below(6)) : 0,
+          .cancels = chance(2),
+          .admin = chance(2),
+          .reloads = chance(3),
+          .pin_one = chance(5),
+          .prefix_cache = chance(3) ? 0 : 1 + static_cast<std::int64_t>(rng.below(100)),
+          .ttft = 1ms * static_cast<int>(1 + rng.below(200)),
+          .queue = chance(4) ? policy::QueueRule::kArrival : policy::QueueRule::kMooreHodgson,
+          .fixed_parts = chance(4) ? 2 + static_cast<std::int64_t>(rng.below(3)) : 0,
+          .graph_pages = chance(3) ? static_cast<std::int64_t>(rng.below(4)) : 0,
+          .stuck_graphs = chance(3)};
+}
+
+/// The same with two devices or more, and some models that are sharded over two.
+WorldOptions anything_sharded(WorldOptions options) {
+  Rng rng(options.seed ^ 0xc07U);
+  options.devices = 2 + static_cast<int>(rng.below(4));
+  options.sharded = 1 + static_cast<int>(rng.below(3));
+  return options;
+}
+
+/// Looks ahead every 5 ms, in windows of 50 ms.
+core::PlannerOptions short_planner() {
+  return {.period = 5ms, .calendar = {.window = 50ms, .windows_per_day = 8}};
+}
+
+/// The same with a planner of which some parts decide.
+WorldOptions anything_planned(std::uint64_t seed) {
+  WorldOptions options = anything(seed);
+  Rng rng(seed ^ 0xb1a0U);
+  const auto chance = [&rng](std::uint64_t of) { return rng.below(of) == 0; };
+  options.batch = 1 + static_cast<std::int64_t>(rng.below(6));
+  options.planner = short_planner();
+  options.planner.prewarm = !chance(4);
+  options.planner.value = !chance(4);
+  options.planner.pressure = !chance(4);
+  options.planner.replicas = !chance(4);
+  options.planner.share = !chance(4);
+  options.planner.evict = !chance(6);
+  return options;
+}
+
+using Options = std::function<WorldOptions(std::uint64_t seed)>;
+using Look = std::function<void(const World&)>;
+
+/// Runs `worlds` of them, with options by their seeds, and looks at each when it has ended. A world
+/// checks after every event that pages are conserved, tokens are right, weights and KV are what was
+/// written, and at its end that every request has ended once.
+void play(std::uint64_t worlds, const Options& options, const Look& look) {
+  for (const std::uint64_t seed : seeds(worlds)) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    WorldOptions of_seed = options(seed);
+    of_seed.seed = seed;
+    World world(of_seed);
+    run(world, seed);
+    look(world);
+    if (testing::Test::HasFailure()) {
+      return;
+    }
+  }
+}
+
+void expect_answers(const World& world) {
+  for (const Request& request : world.requests()) {
+    EXPECT_EQ(request.end, Request::End::kDone) << request.error.message;
+  }
+}
+
+TEST(World, EveryRequestIsAnsweredWhenNothingGoesWrong) {
+  play(300, [](std::uint64_t /*seed*/) { return WorldOptions(); }, expect_answers);
+}
+
+TEST(World, EveryRequestIsAnsweredWhenDevicesCopy) {
+  play(300, [](std::uint64_t /*seed*/) { return WorldOptions{.copy = true}; }, expect_answers);
+}
+
+// CUDA graphs have pages while nobody needs them; they go for loads and for the last sequence that
+// could run, and come again.
+TEST(World, EveryRequestIsAnsweredBesideRecordings) {
+  std::int64_t kept = 0;
+  std::int64_t given_up = 0;
+  play(
+      300,
+      [](std::uint64_t seed) {
+        return WorldOptions{.copy = seed % 2 == 0,
+                            .prefix_cache = seed % 3 == 0 ? 0 : 100,
+                            .graph_pages = 1 + static_cast<std::int64_t>(seed % 3)};
+      },
+      [&](const World& world) {
+        expect_answers(world);
+        for (const auto& life : world.twin().lives()) {
+          for (const core::KeepGraphs* keep : wanted<core::KeepGraphs>(life->record())) {
+            ++(keep->pages > 0 ? kept : given_up);
+          }
+        }
+      });
+  EXPECT_GT(kept, 300 / kShare);
+  EXPECT_GT(given_up, 300 / kShare);
+}
+
+// Where only a pinned model has the pages that a sequence lacks, CUDA graphs go, or it does.
+TEST(World, WhoIsDeniedPagesDoesWithoutOrIsTold) {
+  std::int64_t denied = 0;
+  std::int64_t told = 0;
+  play(
+      100,
+      [](std::uint64_t /*seed*/) { return WorldOptions{.pin_one = true, .graph_pages = 2}; },
+      [&](const World& world) {
+        for (const auto* worker : wanted<core::TellWorker>(world.twin().manager_record())) {
+          denied += std::holds_alternative<core::NoPages>(worker->message) ? 1 : 0;
+        }
+        told += count(world, Request::End::kFailed);
+        for (const Request& request : world.requests()) {
+          EXPECT_TRUE(request.end == Request::End::kDone ||
+                      request.error.code == Code::kResourceExhausted)
+              << request.error.message;
+        }
+      });
+  EXPECT_GT(told, 0);
+  EXPECT_GT(denied, told) << "some found the pages of graphs";
+}
+
+// Cached prefixes are used, and whatever needs their pages gets them.
+TEST(World, EveryRequestIsAnsweredWithAFullCache) {
+  std::int64_t found = 0;
+  std::int64_t trimmed = 0;
+  play(
+      300,
+      [](std::uint64_t seed) { return WorldOptions{.copy = seed % 2 == 0, .prefix_cache = 100}; },
+      [&](const World& world) {
+        expect_answers(world);
+        for (const auto& life : world.twin().lives()) {
+          found += life->prefix_tokens();
+          trimmed += std::ssize(wanted<core::TrimCached>(life->record()));
+        }
+      });
+  EXPECT_GT(found, 100'000 / kShare);
+  EXPECT_GT(trimmed, 300 / kShare);
+}
+
+// A request that only the larger device has the memory for runs there, wherever its model is.
+TEST(World, EveryRequestIsAnsweredWhenDevicesAreUneven) {
+  play(
+      300,
+      [](std::uint64_t seed) {
+        return WorldOptions{.uneven_pages = 1 + static_cast<std::int64_t>(seed % 12)};
+      },
+      expect_answers);
+}
+
+/// What became of requests whose workers die: a pause, unless they were there three times.
+struct Survival {
+  std::int64_t done = 0;
+  std::int64_t failed = 0;
+
+  void look(const World& world) {
+    for (const Request& request : world.requests()) {
+      EXPECT_TRUE(request.end != Request::End::kFailed ||
+                  request.error.message.find("died 3 times") != std::string::npos)
+          << request.error.message;
+    }
+    done += count(world, Request::End::kDone);
+    failed += count(world, Request::End::kFailed);
+  }
+};
+
+TEST(World, DeathsAreInvisible) {
+  Survival survival;
+  play(
+      300,
+      [](std::uint64_t /*seed*/) { return WorldOptions{.deaths = 3}; },
+      [&](const World& world) { survival.look(world); });
+  EXPECT_GT(survival.done, 100 * survival.failed);
+}
+
+// Two models that are always wanted and fit only one at a time: both get their turns, and nobody is
+// sent away before its minimum residence is over.
+TEST(World, ModelsThatAreHotByTurnsNeitherStarveNorThrash) {
+  const WorldOptions options{.devices = 1,
+                             .models = 2,
+                             .device_pages = 17,
+                             .image_pages = 8,
+                             .requests = 150,
+                             .arrivals = 1500ms,
+                             .min_residence = 100ms,
+                             .drain_after = 20ms};
+  play(
+      40,
+      [&](std::uint64_t /*seed*/) { return options; },
+      [&](const World& world) {
+        EXPECT_EQ(count(world, Request::End::kDone), options.requests);
+        const auto turns = std::ssize(wanted<core::LoadOn>(world.twin().manager_record()));
+        EXPECT_GE(turns, 3);
+        EXPECT_LE(turns, world.now().time_since_epoch() / options.min_residence + 2);
+      });
+}
+
+/// Three models of one device, which holds them all, in bursts of more than it can serve in time.
+WorldOptions crowd(policy::QueueRule queue) {
+  return {.devices = 1,
+          .models = 3,
+          .device_pages = 60,
+          .image_pages = 4,
+          .requests = 60,
+          .arrivals = 300ms,
+          .ttft = 80ms,
+          .queue = queue,
+          .prompt_tokens = 120,
+          .priorities = false};
+}
+
+std::int64_t count_in_time(const World& world, Duration ttft) {
+  return std::count_if(
+      world.requests().begin(), world.requests().end(), [ttft](const Request& request) {
+        return request.first - request.arrived <= ttft;
+      });
+}
+
+// The same requests in either order: everybody is served, and by deadline more of them in time.
+TEST(World, ADeviceQueueByDeadlineServesMoreInTimeAndLeavesNobodyBehind) {
+  const auto in_time = [](policy::QueueRule queue) {
+    std::int64_t all = 0;
+    play(
+        60,
+        [&](std::uint64_t /*seed*/) { return crowd(queue); },
+        [&](const World& world) {
+          expect_answers(world);
+          all += count_in_time(world, crowd(queue).ttft);
+        });
+    return all;
+  };
+  const std::int64_t by_deadline = in_time(policy::QueueRule::kMooreHodgson);
+  const std::int64_t by_arrival = in_time(policy::QueueRule::kArrival);
+  RecordProperty("in_time_by_deadline", std::to_string(by_deadline));
+  RecordProperty("in_time_by_arrival", std::to_string(by_arrival));
+  EXPECT_GT(10 * by_deadline, 11 * by_arrival) << by_deadline << " and " << by_arrival;
+}
+
+// Models that need two devices to themselves beside others that need one, all wanted at once.
+TEST(World, EveryRequestIsAnsweredWhereModelsAreCutOverTwoDevices) {
+  std::int64_t groups = 0;
+  play(
+      100,
+      [](std::uint64_t seed) {
+        return WorldOptions{
+            .devices = 2 + static_cast<int>(seed % 3), .copy = seed % 2 == 0, .sharded = 2};
+      },
+      [&](const World& world) {
+        expect_answers(world);
+        groups += groups_of(world);
+      });
+  EXPECT_GT(groups, 200 / kShare);
+}
+
+// Whichever worker of a group dies, the others go with it, and its requests go on.
+TEST(World, AGroupThatLosesAWorkerBeginsAnew) {
+  Survival survival;
+  std::int64_t companions = 0;
+  play(
+      100,
+      [](std::uint64_t /*seed*/) { return WorldOptions{.models = 3, .deaths = 4, .sharded = 2}; },
+      [&](const World& world) {
+        survival.look(world);
+        companions += companions_of(world);
+      });
+  EXPECT_GT(survival.done, 50 * survival.failed);
+  EXPECT_GT(companions, 30 / kShare);
+}
+
+/// Most requests are answered, whatever happens.
+void survive(std::uint64_t worlds, const Options& options, const Look& look) {
+  std::int64_t done = 0;
+  std::int64_t all = 0;
+  play(worlds, options, [&](const World& world) {
+    done += count(world, Request::End::kDone);
+    all += std::ssize(world.requests());
+    look(world);
+  });
+  EXPECT_GT(2 * done, all);
+}
+
+TEST(World, SurvivesAnything) {
+  survive(1000, anything, [](const World&) {});
+}
+
+TEST(World, SurvivesAnythingWhilePlanningAhead) {
+  std::uint64_t ahead = 0;
+  survive(600, anything_planned, [&](const World& world) {
+    for (const core::ModelStatus& model : world.twin().models()) {
+      ahead += model.loads[static_cast<std::size_t>(core::LoadReason::kForecast)] +
+               model.loads[static_cast<std::size_t>(core::LoadReason::kLoad)] +
+               model.loads[static_cast<std::size_t>(core::LoadReason::kPressure)];
+    }
+  });
+  EXPECT_GT(ahead, 100U / kShare);
+}
+
+TEST(World, SurvivesAnythingWithModelsThatAreCut) {
+  std::int64_t groups = 0;
+  survive(
+      400,
+      [](std::uint64_t seed) {
+        return anything_sharded(seed % 2 == 0 ? anything(seed) : anything_planned(seed));
+      },
+      [&](const World& world) { groups += groups_of(world); });
+  EXPECT_GT(groups, 600 / kShare);
+}
+
+// The same where groups are looked ahead for: shards come before anybody asks, some of them go
+// again, and groups begin with those that are there.
+TEST(World, SurvivesAnythingWhilePlanningAheadForModelsThatAreCut) {
+  std::int64_t groups = 0;
+  std::map<core::StartKind, std::uint64_t> starts;
+  std::uint64_t ahead = 0;
+  survive(
+      600,
+      [](std::uint64_t seed) {
+        WorldOptions options = anything_sharded(anything_planned(seed));
+        options.planner.prewarm = options.planner.evict = true;
+        return options;
+      },
+      [&](const World& world) {
+        groups += groups_of(world);
+        for (const core::ModelStatus& model : world.twin().models()) {
+          if (!world.is_sharded(model.id)) {
+            continue;
+          }
+          ahead += model.loads[static_cast<std::size_t>(core::LoadReason::kForecast)];
+          for (const auto kind :
+               {core::StartKind::kHit, core::StartKind::kAttach, core::StartKind::kMiss}) {
+            starts[kind] += model.demand.starts[static_cast<std::size_t>(kind)];
+          }
+        }
+      });
+  RecordProperty("groups", std::to_string(groups));
+  RecordProperty("ahead", std::to_string(ahead));
+  RecordProperty("hits", std::to_string(starts[core::StartKind::kHit]));
+  RecordProperty("attaches", std::to_string(starts[core::StartKind::kAttach]));
+  EXPECT_GT(groups, 600 / kShare);
+  EXPECT_GT(ahead, 200U / kShare);
+  EXPECT_GT(starts[core::StartKind::kHit], 20U / kShare);
+  EXPECT_GT(starts[core::StartKind::kAttach], 20U / kShare);
+}
+
+}  // namespace
+}  // namespace heddle::twin::test
