@@ -1,14 +1,14 @@
-# heddle_library(name SRCS ... HDRS ... DEPS ... LIBS ... TESTS ... PRECOMPILED set CONCURRENT)
+# heddle_library(name SRCS ... HDRS ... DEPS ... LIBS ... TESTS ... PRECOMPILED set CONCURRENT OPTIMISED_TESTS)
 #
 # One folder, one library, called from src/<name>/CMakeLists.txt with file names relative to it.
 # DEPS names every layer of ours the folder may include (heddle::x), and a layer that is not listed
 # is rejected by tools/tidy.py. LIBS names external libraries, whose headers stay inside the folder's
 # sources. TESTS become one binary, <name>_test. PRECOMPILED names a set of heddle_precompile, else
-# it is `standard`. CONCURRENT says that threads or processes meet in the tests: `./dev tsan` builds
-# and runs just those.
+# it is `standard`. OPTIMISED_TESTS says that the tests compute much themselves. CONCURRENT says that
+# threads or processes meet in them: `./dev tsan` builds and runs just those.
 add_custom_target(concurrent_tests)
 function(heddle_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "CONCURRENT" "PRECOMPILED" "SRCS;HDRS;DEPS;LIBS;TESTS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "CONCURRENT;OPTIMISED_TESTS" "PRECOMPILED" "SRCS;HDRS;DEPS;LIBS;TESTS")
   if(NOT arg_PRECOMPILED)
     set(arg_PRECOMPILED standard)
   endif()
@@ -29,7 +29,9 @@ function(heddle_library name)
     target_link_libraries(${name}_test PRIVATE heddle_${name} heddle_warnings ${arg_LIBS}
                           GTest::gtest_main GTest::gmock)
     target_compile_definitions(${name}_test PRIVATE HEDDLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-    target_compile_options(${name}_test PRIVATE ${HEDDLE_TEST_OPTIONS})
+    if(HEDDLE_SANITIZE OR NOT arg_OPTIMISED_TESTS)
+      target_compile_options(${name}_test PRIVATE ${HEDDLE_TEST_OPTIONS})
+    endif()
     heddle_precompile(${name}_test test_${arg_PRECOMPILED})
     set(label unit)  # One each: gtest_discover_tests does not pass a list on.
     if(arg_CONCURRENT)
