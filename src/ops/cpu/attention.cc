@@ -56,10 +56,6 @@ class Work {
     const std::int64_t head_bytes = kv_head * kv.block_tokens * kv.token_stride();
     AttentionBlock block{.query = args_.query.as<float>() + token * args_.query.stride[0] + element,
                          .query_stride = args_.query.stride[0],
-                         .out = args_.out.data + (token * args_.out.stride[0] + element) *
-                                                     dtype_size(args_.out.dtype),
-                         .out_stride = args_.out.stride[0],
-                         .out_bf16 = args_.out.dtype == DType::kBf16,
                          .group = group_,
                          .row_begin = row,
                          .row_end = std::min(row + kAttentionRowsMax, rows_of(s)),
@@ -72,6 +68,12 @@ class Work {
                          .block_bytes = kv.block_bytes,
                          .block_tokens = kv.block_tokens,
                          .block_table = kv.table.as<std::int32_t>() + s * kv.table.stride[0]};
+    if (args_.out.present()) {
+      block.out =
+          args_.out.data + (token * args_.out.stride[0] + element) * dtype_size(args_.out.dtype);
+      block.out_stride = args_.out.stride[0];
+      block.out_bf16 = args_.out.dtype == DType::kBf16;
+    }
     if (args_.lse.present()) {
       block.lse = args_.lse.as<float>() + token * args_.lse.stride[0] + kv_head * group_;
       block.lse_stride = args_.lse.stride[0];
