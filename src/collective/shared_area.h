@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "base/descriptor.h"
+#include "base/memory_file.h"
 #include "base/result.h"
 #include "collective/shared_barrier.h"
 
@@ -41,12 +41,11 @@ class SharedArea {
   /// such a memory file.
   static Result<std::shared_ptr<SharedArea>> attach(int fd);
 
-  ~SharedArea();
   SharedArea(const SharedArea&) = delete;
   SharedArea& operator=(const SharedArea&) = delete;
 
   /// To be passed to other processes; stays this object's.
-  [[nodiscard]] int fd() const { return descriptor_.get(); }
+  [[nodiscard]] int fd() const { return memory_.fd(); }
   [[nodiscard]] std::int64_t ranks() const;
 
   /// Ends the group: all ranks that wait return at once, wherever they are. For who watches over
@@ -60,15 +59,11 @@ class SharedArea {
 
  private:
   struct Header;
-  SharedArea(Descriptor descriptor, std::byte* base, std::size_t bytes)
-      : descriptor_(std::move(descriptor)), base_(base), bytes_(bytes) {}
-  static Result<std::shared_ptr<SharedArea>> map(Descriptor descriptor, std::size_t bytes);
+  explicit SharedArea(MemoryFile memory) : memory_(std::move(memory)) {}
   [[nodiscard]] Header& header() const;
   [[nodiscard]] std::size_t place(std::int64_t rank, std::uint32_t turn) const;
 
-  Descriptor descriptor_;
-  std::byte* base_;
-  std::size_t bytes_;
+  MemoryFile memory_;
 };
 
 }  // namespace heddle::collective

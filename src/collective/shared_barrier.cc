@@ -1,31 +1,9 @@
 #include "collective/shared_barrier.h"
 
-#include <limits>
-
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include "base/futex.h"
 
 namespace heddle::collective {
 namespace {
-
-// std::atomic's own wait() is for the threads of one process.
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t old) {
-  (void)::syscall(SYS_futex, &word, FUTEX_WAIT, old, nullptr, nullptr, 0);  // The caller looks.
-}
-
-void futex_wake_all(std::atomic<std::uint32_t>& word) {
-  (void)::syscall(
-      SYS_futex, &word, FUTEX_WAKE, std::numeric_limits<int>::max(), nullptr, nullptr, 0);
-}
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 Error abandoned() {
   return {Code::kUnavailable, "wait for the other ranks: the group was abandoned"};
@@ -54,7 +32,7 @@ Result<void> SharedBarrier::arrive_and_wait(std::int64_t ranks, int spins) {
     }
     if (spins > 0) {
       --spins;
-      pause();
+      spin_pause();
     } else {
       sleepers_.fetch_add(1, std::memory_order_seq_cst);
       futex_wait(word_, old);

@@ -34,6 +34,4 @@ class SharedBarrier {
   std::atomic<std::uint32_t> sleepers_{0};
 };
 
-static_assert(std::atomic<std::uint32_t>::is_always_lock_free);  // Else it is no shared memory's.
-
 }  // namespace heddle::collective

@@ -179,29 +179,48 @@ ops::GuestSequence ModelKv::guest_sequence(const SequenceKv& sequence) const {
   return guest;
 }
 
-Result<void> ModelKv::move_out(SequenceKv& sequence, std::int64_t tokens) {
-  HEDDLE_CHECK(tokens % border_tokens() == 0 && tokens >= guest_tokens(sequence));
-  std::vector<std::vector<memory::KvBlockRef>> made(caches_.size());
-  for (std::size_t g = 0; g < caches_.size(); ++g) {
-    const std::int64_t blocks = tokens / plan_.groups[g].geometry.block_tokens;
-    const std::int64_t there = std::ssize(sequence.groups_[g].guests);
-    for (std::int64_t i = there; plan_.groups[g].window == 0 && i < blocks; ++i) {
-      const auto block = guests_->caches[g].allocate();
+namespace {
+
+/// So many blocks of each cache; all or kResourceExhausted, and then none.
+Result<std::vector<std::vector<memory::KvBlockRef>>> allocate(
+    std::deque<memory::KvCache>& caches, const std::vector<std::size_t>& counts) {
+  std::vector<std::vector<memory::KvBlockRef>> made(caches.size());
+  for (std::size_t g = 0; g < caches.size(); ++g) {
+    while (made[g].size() < counts[g]) {
+      const auto block = caches[g].allocate();
       if (block) {
         made[g].push_back(*block);
         continue;
       }
       for (std::size_t other = 0; other <= g; ++other) {
         for (const memory::KvBlockRef given : made[other]) {
-          guests_->caches[other].free(given);
+          caches[other].free(given);
         }
       }
       return block.error();
     }
   }
+  return made;
+}
+
+}  // namespace
+
+Result<void> ModelKv::move_out(SequenceKv& sequence, std::int64_t tokens) {
+  HEDDLE_CHECK(tokens % border_tokens() == 0 && tokens >= guest_tokens(sequence));
+  std::vector<std::size_t> counts(caches_.size());
+  for (std::size_t g = 0; g < caches_.size(); ++g) {
+    const KvGroupPlan& group = plan_.groups[g];
+    counts[g] = group.window > 0 ? 0
+                                 : static_cast<std::size_t>(tokens / group.geometry.block_tokens) -
+                                       sequence.groups_[g].guests.size();
+  }
+  const auto made = allocate(guests_->caches, counts);
+  if (!made) {
+    return made.error();
+  }
   for (std::size_t g = 0; g < caches_.size(); ++g) {
     SequenceKv::Group& own = sequence.groups_[g];
-    for (const memory::KvBlockRef guest : made[g]) {
+    for (const memory::KvBlockRef guest : (*made)[g]) {
       const memory::KvBlockRef home = own.blocks[own.guests.size()];
       std::memcpy(guests_->caches[g].address(guest), caches_[g].address(home), block_bytes(g));
       caches_[g].free(home);
@@ -213,31 +232,23 @@ Result<void> ModelKv::move_out(SequenceKv& sequence, std::int64_t tokens) {
 }
 
 Result<void> ModelKv::move_home(SequenceKv& sequence) {
-  std::vector<std::vector<memory::KvBlockRef>> made(caches_.size());
-  for (std::size_t g = 0; g < caches_.size(); ++g) {
-    while (made[g].size() < sequence.groups_[g].guests.size()) {
-      const auto block = caches_[g].allocate();
-      if (block) {
-        made[g].push_back(*block);
-        continue;
-      }
-      for (std::size_t other = 0; other <= g; ++other) {
-        for (const memory::KvBlockRef given : made[other]) {
-          caches_[other].free(given);
-        }
-      }
-      return block.error();
-    }
+  std::vector<std::size_t> counts;
+  for (const SequenceKv::Group& own : sequence.groups_) {
+    counts.push_back(own.guests.size());
+  }
+  const auto made = allocate(caches_, counts);
+  if (!made) {
+    return made.error();
   }
   for (std::size_t g = 0; g < caches_.size(); ++g) {
     SequenceKv::Group& own = sequence.groups_[g];
-    for (std::size_t i = 0; i < made[g].size(); ++i) {
-      std::memcpy(caches_[g].address(made[g][i]),
+    for (std::size_t i = 0; i < own.guests.size(); ++i) {
+      own.blocks[i] = (*made)[g][i];
+      std::memcpy(caches_[g].address(own.blocks[i]),
                   guests_->caches[g].address(own.guests[i]),
                   block_bytes(g));
-      own.blocks[i] = made[g][i];
     }
-    if (!made[g].empty()) {
+    if (!own.guests.empty()) {
       drop_guests(own, g, 0);
       own.first_live = 0;
     }

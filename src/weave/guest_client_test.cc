@@ -103,7 +103,9 @@ TEST(GuestClient, ClosingWakesBothSides) {
   pair.client->begin_step(Pair::sequences());
   pair.client->post(pair.rows(0));
   std::thread closes([&] {
-    std::this_thread::sleep_for(20ms);
+    while (!pair.area->served().sleeps()) {
+      std::this_thread::yield();
+    }
     pair.area->close();
   });
   EXPECT_FALSE(pair.client->await(pair.rows(0)));

@@ -1,46 +1,24 @@
 #include "weave/job_area.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <limits>
 #include <new>
 #include <string>
 #include <string_view>
-#include <system_error>
+#include <utility>
 
-#include "base/check.h"
 #include "base/clock.h"
-
-#include <fcntl.h>
-#include <linux/futex.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include "base/futex.h"
 
 namespace heddle::weave {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x68656464'6c657731U;  // Of this form of the memory.
 constexpr std::size_t kLine = 64;  // What the two sides write lies on different cache lines.
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr std::uint32_t kTurns = 2;
-
-std::string reason(int error) {
-  return std::generic_category().message(error);
-}
 
 std::size_t lines(std::int64_t elements) {
   return (static_cast<std::size_t>(elements) * 4 + kLine - 1) / kLine * kLine;
-}
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
 }
 
 Error refuse(const std::string& field, const std::string& value, const std::string& right) {
@@ -126,18 +104,13 @@ void Ticket::raise(std::uint32_t value) {
   word_.store(value, std::memory_order_seq_cst);
   // Either a sleeper has counted itself by now, or it sees the new word before it sleeps.
   if (sleepers_.load(std::memory_order_seq_cst) > 0) {
-    wake();
+    futex_wake_all(word_);
   }
 }
 
 void Ticket::close() {
   word_.fetch_or(~kMask, std::memory_order_seq_cst);
-  wake();
-}
-
-void Ticket::wake() {
-  (void)::syscall(
-      SYS_futex, &word_, FUTEX_WAKE, std::numeric_limits<int>::max(), nullptr, nullptr, 0);
+  futex_wake_all(word_);
 }
 
 bool Ticket::wait_past(std::uint32_t old, Duration look, Duration patience) {
@@ -147,7 +120,7 @@ bool Ticket::wait_past(std::uint32_t old, Duration look, Duration patience) {
     if (now != old) {
       return (now & kMask) != old;  // Else it was closed as it is.
     }
-    pause();
+    spin_pause();
     if (spin % 32 != 31) {
       continue;
     }
@@ -156,10 +129,8 @@ bool Ticket::wait_past(std::uint32_t old, Duration look, Duration patience) {
       return false;
     }
     if (gone >= look) {
-      const auto left = (patience - gone).count();
-      const timespec time{.tv_sec = left / 1'000'000'000, .tv_nsec = left % 1'000'000'000};
       sleepers_.fetch_add(1, std::memory_order_seq_cst);
-      (void)::syscall(SYS_futex, &word_, FUTEX_WAIT, old, &time, nullptr, 0);  // The loop looks.
+      futex_wait(word_, old, patience - gone);
       sleepers_.fetch_sub(1, std::memory_order_relaxed);
     }
   }
@@ -192,82 +163,38 @@ Result<std::shared_ptr<JobArea>> JobArea::create(const Geometry& geometry) {
   if (const auto checked = check_geometry(geometry, {}, geometry.page_bytes); !checked) {
     return checked.error();
   }
-  const std::size_t bytes = Layout(geometry).bytes();
-  const std::string attempt = "make an area of " + std::to_string(bytes) + " bytes for guests";
-  Descriptor memory(::memfd_create("heddle-guests", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  auto memory = MemoryFile::create("heddle-guests", Layout(geometry).bytes());
   if (!memory) {
-    return Error{Code::kUnavailable, attempt + ": memfd_create: " + reason(errno)};
+    return Error{memory.error().code, "make an area for guests: " + memory.error().message};
   }
-  // Allocated at once: lack of memory is an error now and no SIGBUS later.
-  int failed = EINTR;
-  while (failed == EINTR) {
-    failed = ::posix_fallocate(memory.get(), 0, static_cast<off_t>(bytes));
-  }
-  if (failed != 0) {
-    return Error{Code::kResourceExhausted, attempt + ": " + reason(failed)};
-  }
-  if (::fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0) {
-    return Error{Code::kUnavailable, attempt + ": seal it: " + reason(errno)};
-  }
-  auto area = map(std::move(memory), bytes);
-  if (area) {
-    auto* header = new ((*area)->base_) Header;
-    header->geometry = geometry;
-    (*area)->geometry_ = geometry;
-  }
-  return area;
+  new (memory->data()) Header{.geometry = geometry};
+  return std::shared_ptr<JobArea>(new JobArea(std::move(*memory), geometry));
 }
 
 Result<std::shared_ptr<JobArea>> JobArea::attach(int fd) {
   const std::string attempt = "attach an area for guests at descriptor " + std::to_string(fd);
-  struct stat file{};
-  if (::fstat(fd, &file) != 0) {
-    return Error{Code::kInvalidArgument, attempt + ": " + reason(errno)};
+  auto memory = MemoryFile::attach(fd, sizeof(Header));
+  if (!memory) {
+    return Error{memory.error().code, attempt + ": " + memory.error().message};
   }
-  const auto bytes = static_cast<std::size_t>(file.st_size);
-  const int seals = ::fcntl(fd, F_GET_SEALS);
-  if (seals < 0 || (seals & kSeals) != kSeals || bytes < sizeof(Header)) {
-    return Error{Code::kInvalidArgument, attempt + ": it is not a sealed memory file of one"};
-  }
-  Descriptor own(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  if (!own) {
-    return Error{Code::kUnavailable, attempt + ": dup: " + reason(errno)};
-  }
-  auto area = map(std::move(own), bytes);
-  if (!area) {
-    return area;
-  }
-  (*area)->geometry_ = (*area)->header().geometry;
-  const Geometry& geometry = (*area)->geometry_;
-  if ((*area)->header().magic != kMagic) {
+  const Header& header = *std::launder(reinterpret_cast<const Header*>(memory->data()));
+  if (header.magic != kMagic) {
     return Error{Code::kInvalidArgument, attempt + ": it is of another version"};
   }
+  const Geometry geometry = header.geometry;  // What is checked is a copy that nobody changes.
   if (const auto checked = check_geometry(geometry, {}, geometry.page_bytes); !checked) {
     return Error{Code::kInvalidArgument, attempt + ": " + checked.error().message};
   }
-  if (Layout(geometry).bytes() != bytes) {
-    return Error{Code::kInvalidArgument,
-                 attempt + ": its " + std::to_string(bytes) + " bytes are not what it says"};
+  if (Layout(geometry).bytes() != memory->bytes()) {
+    return Error{
+        Code::kInvalidArgument,
+        attempt + ": its " + std::to_string(memory->bytes()) + " bytes are not what it says"};
   }
-  return area;
-}
-
-Result<std::shared_ptr<JobArea>> JobArea::map(Descriptor descriptor, std::size_t bytes) {
-  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0);
-  if (base == MAP_FAILED) {
-    return Error{Code::kResourceExhausted,
-                 "map the " + std::to_string(bytes) + " bytes of an area: " + reason(errno)};
-  }
-  return std::shared_ptr<JobArea>(
-      new JobArea(std::move(descriptor), static_cast<std::byte*>(base), bytes));
-}
-
-JobArea::~JobArea() {
-  HEDDLE_CHECK(::munmap(base_, bytes_) == 0);
+  return std::shared_ptr<JobArea>(new JobArea(std::move(*memory), geometry));
 }
 
 JobArea::Header& JobArea::header() const {
-  return *std::launder(reinterpret_cast<Header*>(base_));
+  return *std::launder(reinterpret_cast<Header*>(memory_.data()));
 }
 
 Ticket& JobArea::posted() {
@@ -294,20 +221,22 @@ JobArea::Job& JobArea::job() {
 
 std::span<std::int32_t> JobArea::table(std::uint32_t step) {
   const Layout layout(geometry_);
-  return {reinterpret_cast<std::int32_t*>(base_ + sizeof(Header) + step % kTurns * layout.table),
+  return {reinterpret_cast<std::int32_t*>(memory_.data() + sizeof(Header) +
+                                          step % kTurns * layout.table),
           static_cast<std::size_t>(geometry_.rows +
                                    geometry_.groups * geometry_.rows * geometry_.blocks)};
 }
 
 std::span<float> JobArea::queries() {
   const Layout layout(geometry_);
-  return {reinterpret_cast<float*>(base_ + sizeof(Header) + kTurns * layout.table),
+  return {reinterpret_cast<float*>(memory_.data() + sizeof(Header) + kTurns * layout.table),
           static_cast<std::size_t>(geometry_.rows * geometry_.heads * geometry_.head_dim)};
 }
 
 std::span<float> JobArea::states() {
   const Layout layout(geometry_);
-  return {reinterpret_cast<float*>(base_ + sizeof(Header) + kTurns * layout.table + layout.queries),
+  return {reinterpret_cast<float*>(memory_.data() + sizeof(Header) + kTurns * layout.table +
+                                   layout.queries),
           static_cast<std::size_t>(geometry_.rows * geometry_.heads * (geometry_.head_dim + 2))};
 }
 

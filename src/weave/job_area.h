@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/descriptor.h"
+#include "base/memory_file.h"
 #include "base/result.h"
 #include "base/time.h"
 
@@ -66,9 +66,10 @@ class Ticket {
   bool wait_past(std::uint32_t old, Duration look, Duration patience);
   /// Wakes who waits, for good.
   void close();
+  /// Whether somebody who waits has gone to sleep.
+  [[nodiscard]] bool sleeps() const { return sleepers_.load(std::memory_order_acquire) > 0; }
 
  private:
-  void wake();
   std::atomic<std::uint32_t> word_{0};
   std::atomic<std::uint32_t> sleepers_{0};
 };
@@ -83,12 +84,11 @@ class JobArea {
   /// Maps what another process made and passed; duplicates `fd`. kInvalidArgument unless it is such
   /// a memory file.
   static Result<std::shared_ptr<JobArea>> attach(int fd);
-  ~JobArea();
   JobArea(const JobArea&) = delete;
   JobArea& operator=(const JobArea&) = delete;
 
   /// To be passed to other processes; stays this object's.
-  [[nodiscard]] int fd() const { return descriptor_.get(); }
+  [[nodiscard]] int fd() const { return memory_.fd(); }
   /// As it was when this process mapped it: the other side cannot change it any more.
   [[nodiscard]] const Geometry& geometry() const { return geometry_; }
 
@@ -115,15 +115,12 @@ class JobArea {
  private:
   struct Header;
   struct Layout;
-  JobArea(Descriptor descriptor, std::byte* base, std::size_t bytes)
-      : descriptor_(std::move(descriptor)), base_(base), bytes_(bytes) {}
-  static Result<std::shared_ptr<JobArea>> map(Descriptor descriptor, std::size_t bytes);
+  JobArea(MemoryFile memory, const Geometry& geometry)
+      : memory_(std::move(memory)), geometry_(geometry) {}
   [[nodiscard]] Header& header() const;
 
-  Descriptor descriptor_;
-  std::byte* base_;
-  std::size_t bytes_;
-  Geometry geometry_{};
+  MemoryFile memory_;
+  Geometry geometry_;
 };
 
 }  // namespace heddle::weave

@@ -84,14 +84,18 @@ TEST(Ticket, WaitsLookingOrAsleepAndNotForEver) {
     Ticket ticket;
     EXPECT_FALSE(ticket.wait_past(0, look, 5ms));
     std::thread raises([&] {
-      std::this_thread::sleep_for(5ms);
+      while (look == Duration{} && !ticket.sleeps()) {
+        std::this_thread::yield();
+      }
       ticket.raise(9);
     });
     EXPECT_TRUE(ticket.wait_past(0, look, 10s));
     EXPECT_EQ(ticket.get(), 9U);
     raises.join();
     std::thread closes([&] {
-      std::this_thread::sleep_for(5ms);
+      while (look == Duration{} && !ticket.sleeps()) {
+        std::this_thread::yield();
+      }
       ticket.close();
     });
     EXPECT_FALSE(ticket.wait_past(9, look, 100s));
