@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMessageMax = 2048;
 constexpr std::size_t kParamMax = 128;
-constexpr std::size_t kNameMax = 128;
+constexpr std::size_t kModelNameMax = 128;
 
 std::string shortened(std::string text, std::size_t bytes) {
   const std::size_t kept = shorten(text, bytes).size();
@@ -91,7 +91,7 @@ ApiError not_supported(std::string param, std::string message) {
 
 ApiError model_not_found(const std::string& model, const std::string& known) {
   return {.status = 404,
-          .message = "model \"" + shortened(model, kNameMax) + "\" does not exist; " +
+          .message = "model \"" + shortened(model, kModelNameMax) + "\" does not exist; " +
                      (known.empty() ? "no models are configured" : "there are " + known),
           .type = "invalid_request_error",
           .param = "model",

@@ -68,7 +68,7 @@ void write_item(JsonWriter& json, const Item& item, Phase phase) {
   json.end_array().end_object();
 }
 
-void write_usage(JsonWriter& json, const Usage& usage) {
+void write_response_usage(JsonWriter& json, const Usage& usage) {
   json.begin_object().key("input_tokens").integer(usage.prompt_tokens);
   json.key("input_tokens_details").begin_object();
   json.key("cached_tokens").integer(usage.cached_tokens).end_object();
@@ -185,7 +185,7 @@ class ResponseWriter final : public AnswerWriter {
     }
     json.end_array().key("usage");
     if (usage != nullptr) {
-      write_usage(json, *usage);
+      write_response_usage(json, *usage);
     } else {
       json.null();
     }

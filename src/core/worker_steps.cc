@@ -13,10 +13,6 @@ using ledger::LeaseKind;
 constexpr double kMostSlowdown = 64.0;
 constexpr double kNewestWeight = 0.25;  // Of a step in their average.
 
-std::string text(std::int64_t number) {
-  return std::to_string(number);
-}
-
 }  // namespace
 
 void WorkerCore::Impl::give_back_requests(ModelId model) {
@@ -51,13 +47,14 @@ std::optional<Error> WorkerCore::Impl::unacceptable(const Submit& submit,
     if (choice.params.max_tokens <= std::ssize(choice.generated)) {
       return invalid("choice " + std::to_string(choice.params.choice) + " has " +
                      text(std::ssize(choice.generated)) + " tokens of at most " +
-                     text(choice.params.max_tokens) + ": nothing is left to generate");
+                     std::to_string(choice.params.max_tokens) + ": nothing is left to generate");
     }
     const std::int64_t need = policy::kv_pages(footprint.kv, {&length, 1});
     if (need > most) {
       return invalid("a prompt of " + text(std::ssize(submit.prompt)) + " tokens and up to " +
-                     text(choice.params.max_tokens) + " more need " + text(need) +
-                     " pages of KV; the device has " + text(most) + " beside the model");
+                     std::to_string(choice.params.max_tokens) + " more need " +
+                     std::to_string(need) + " pages of KV; the device has " + std::to_string(most) +
+                     " beside the model");
     }
   }
   return std::nullopt;
@@ -395,7 +392,8 @@ void WorkerCore::Impl::give_up_oldest() {
   const Sequence* oldest = sequences_.oldest_admitted();
   const RequestId request = oldest->request;
   Error error{Code::kResourceExhausted,
-              text(oldest->tokens) + " tokens do not fit in the " + text(kv_pages_total()) +
+              std::to_string(oldest->tokens) + " tokens do not fit in the " +
+                  std::to_string(kv_pages_total()) +
                   " pages of KV that the device has beside the model"};
   for (const SequenceId id : sequences_.of_request(request)) {
     forget_sequence(id);

@@ -37,7 +37,7 @@ struct Problem {
   Homes present{};  ///< Where the items are; kNowhere for those that are not placed.
 };
 
-Index index_of(std::span<const KvDevice> sorted, DeviceId id) {
+Index place_of(std::span<const KvDevice> sorted, DeviceId id) {
   const auto at = std::lower_bound(
       sorted.begin(), sorted.end(), id, [](const KvDevice& d, DeviceId x) { return d.id < x; });
   return at == sorted.end() || at->id != id ? kNowhere : static_cast<Index>(at - sorted.begin());
@@ -64,7 +64,7 @@ void add_item(Problem& problem, const KvModel& model) {
             .first = static_cast<Index>(problem.present.size())};
   std::vector<Index> at;
   for (const DeviceId id : model.at) {
-    at.push_back(index_of(problem.devices, id));
+    at.push_back(place_of(problem.devices, id));
   }
   std::sort(at.begin(), at.end());
   const bool known = at.size() == item.parts && at.back() != kNowhere;
@@ -484,7 +484,7 @@ std::vector<KvDevice> kv_loads(std::span<const KvModel> models, std::span<const 
   std::vector<KvDevice> loads = sorted_by_id(devices);
   for (const KvModel& model : models) {
     for (const DeviceId id : model.at) {
-      if (const Index d = index_of(loads, id); d != kNowhere) {
+      if (const Index d = place_of(loads, id); d != kNowhere) {
         loads[d].demand += model.demand / static_cast<double>(model.parts);
         loads[d].taken += part_bytes(model);
       }

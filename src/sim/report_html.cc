@@ -60,7 +60,7 @@ std::string card(const std::string& content) {
   return content.empty() ? "" : "<div class='card'>" + content + "</div>\n";
 }
 
-std::string percent(double part) {
+std::string short_percent(double part) {
   char text[32];
   std::snprintf(text, sizeof text, part > 0.9995 && part < 1 ? "%.2f %%" : "%.1f %%", 100 * part);
   return text;
@@ -80,7 +80,7 @@ std::string tiles(const Run& run) {
                 "%.1f of %zu",
                 results.gpu_seconds() / std::max(1e-9, to_seconds(results.span())),
                 results.gpus());
-  return "<div class='tiles'>" + tile(percent(results.attainment()), "met both objectives") +
+  return "<div class='tiles'>" + tile(short_percent(results.attainment()), "met both objectives") +
          tile(format_seconds(results.ttft().at(0.5)) + " s", "TTFT, median") +
          tile(format_seconds(results.ttft().at(0.99)) + " s", "TTFT, P99") +
          tile(format_seconds(1000 * results.tpot().at(0.99)) + " ms", "TPOT, P99") +
@@ -246,7 +246,7 @@ std::string worst(const ReportHead& head, const Run& run) {
     const double part = static_cast<double>(models[model].both_met) / requests;
     bars.push_back({.label = head.models[model],
                     .part = part,
-                    .note = percent(part) + " of " + std::to_string(models[model].requests)});
+                    .note = short_percent(part) + " of " + std::to_string(models[model].requests)});
   }
   return card(draw_bars(
       bars,

@@ -23,7 +23,7 @@ constexpr int kStripHeight = 34;
 constexpr int kStripGap = 5;
 constexpr int kStripLeft = 70;
 
-constexpr std::string_view kStyle =
+constexpr std::string_view kSvgStyle =
     ":root{--ink:#1d2530;--soft:#5b6675;--line:#dfe4ea;--paper:#fff;--card:#f6f8fa;--good:#14855f;"
     "--c0:#2f6fde;--c1:#e06c00;--c2:#14855f;--c3:#b6439f;--c4:#8a6d00;--c5:#0e8fb0;--c6:#d03a3a;"
     "--c7:#6b55c9;--rest:#9aa4b1}"
@@ -238,7 +238,7 @@ void add_strip(Paths& paths, const Strip& strip, double y, double width) {
 }  // namespace
 
 std::string_view plot_style() {
-  return kStyle;
+  return kSvgStyle;
 }
 
 std::string escape_html(const std::string& text) {

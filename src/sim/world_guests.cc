@@ -12,7 +12,7 @@ namespace {
 
 /// The models of a host are told again when their guests' part of its time has changed by this
 /// part.
-constexpr double kChangePart = 0.2;
+constexpr double kChangedPart = 0.2;
 /// Part of a GPU's time that guests take at most.
 constexpr double kMostGuests = 0.8;
 
@@ -107,7 +107,7 @@ double World::guests_on(const Gpu& gpu) {
 /// a little.
 void World::pace_host(Replica& hot) {
   const bool changed =
-      std::abs(hot.guest_busy - hot.guest_busy_told) > kChangePart * hot.guest_busy_told;
+      std::abs(hot.guest_busy - hot.guest_busy_told) > kChangedPart * hot.guest_busy_told;
   for (const ReplicaId id : gpus_[hot.guest_host->value()].active) {
     Replica& cold = at(id);
     set_pace(cold);

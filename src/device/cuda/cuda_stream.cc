@@ -16,7 +16,7 @@ namespace {
 /// Scratch is had in pieces of at least so much, each twice the last.
 constexpr std::size_t kScratchBytesMin = std::size_t{1} << 20U;
 
-CUdeviceptr number(const std::byte* address) {
+CUdeviceptr address_of(const std::byte* address) {
   return std::bit_cast<CUdeviceptr>(address);
 }
 
@@ -82,7 +82,7 @@ void CudaStream::fail(Error error) {
 void CudaStream::copy(std::byte* target, const std::byte* source, std::size_t bytes) {
   if (bytes > 0 && ready()) {
     keep("copy: cuMemcpyAsync",
-         context_.api().cuMemcpyAsync(number(target), number(source), bytes, handle_));
+         context_.api().cuMemcpyAsync(address_of(target), address_of(source), bytes, handle_));
   }
 }
 

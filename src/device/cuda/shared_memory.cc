@@ -7,10 +7,6 @@
 namespace heddle::device {
 namespace {
 
-std::string mib(std::size_t bytes) {
-  return std::to_string(bytes >> 20U) + " MiB";
-}
-
 /// Maps memory at addresses of its own, which the buffer gives back. Takes `handle` over in any
 /// case: what is mapped stays until it is unmapped.
 Result<Buffer> map(CudaContext& context,
@@ -73,14 +69,17 @@ Result<SharedBuffer> allocate_shared(CudaContext& context, std::size_t bytes) {
   CUmemGenericAllocationHandle handle = 0;
   if (const CUresult status = api.cuMemCreate(&handle, bytes, &properties, 0);
       status != kCudaSuccess) {
-    return context.failure("allocate " + mib(bytes) + " to share: cuMemCreate", status);
+    return context.failure(
+        "allocate " + std::to_string(bytes >> 20U) + " MiB" + " to share: cuMemCreate", status);
   }
   int fd = -1;
   if (const CUresult status =
           api.cuMemExportToShareableHandle(&fd, handle, kHandlePosixDescriptor, 0);
       status != kCudaSuccess) {
     (void)api.cuMemRelease(handle);
-    return context.failure("share " + mib(bytes) + ": cuMemExportToShareableHandle", status);
+    return context.failure(
+        "share " + std::to_string(bytes >> 20U) + " MiB" + ": cuMemExportToShareableHandle",
+        status);
   }
   Descriptor descriptor(fd);
   auto buffer = map(context, handle, bytes, kAccessReadWrite);
