@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,9 @@ namespace heddle::api {
 
 /// Reads what chat and plain completions have in common. What is wrong is kept in `body`.
 [[nodiscard]] GenerationParams read_generation_params(BodyReader& body);
+
+/// The most alternatives a token may be told with, by log probability.
+inline constexpr std::int64_t kAlternativesMax = 20;
 
 /// What a missing model should have been.
 inline constexpr std::string_view kModelExample =

@@ -14,7 +14,7 @@ namespace heddle::api {
 
 namespace {
 
-constexpr std::size_t kShownMax = 40;  ///< Bytes of a number or a key that a message repeats.
+constexpr std::size_t kPartShownMax = 40;  ///< Bytes of a number or a key that a message repeats.
 
 /// Where a string's next quote or backslash is; the end of the text where there is none.
 std::size_t next_mark(std::string_view text, std::size_t at) {
@@ -89,7 +89,7 @@ class Walk {
       if (peek() != '"' || !string()) {
         return false;
       }
-      path_.emplace_back(shorten(text_.substr(begin + 1, at_ - begin - 2), kShownMax));
+      path_.emplace_back(shorten(text_.substr(begin + 1, at_ - begin - 2), kPartShownMax));
       if (!take(':') || !value()) {
         return false;
       }
@@ -131,8 +131,8 @@ class Walk {
     if (fits(number)) {
       return true;
     }
-    message_ = "is " + std::string(shorten(number, kShownMax)) +
-               (number.size() > kShownMax ? "..." : "") +
+    message_ = "is " + std::string(shorten(number, kPartShownMax)) +
+               (number.size() > kPartShownMax ? "..." : "") +
                ", which 64 bits do not hold; want a smaller number";
     return false;
   }

@@ -14,7 +14,7 @@ using spec::GrammarKind;
 
 namespace {
 
-constexpr std::size_t kChoicesMax = 1024;
+constexpr std::size_t kGivenChoicesMax = 1024;
 
 Grammar any_object() {
   return {.kind = GrammarKind::kJsonSchema, .text = R"({"type":"object"})"};
@@ -49,7 +49,7 @@ Grammar text_of(BodyReader& body,
 Grammar choice_of(BodyReader& body, const std::string& param, dom::element value) {
   dom::array list;
   if (value.get_array().get(list) != simdjson::SUCCESS || list.size() == 0 ||
-      list.size() > kChoicesMax) {
+      list.size() > kGivenChoicesMax) {
     body.reject(param, value, "a list of 1 to 1024 strings");
     return {};
   }

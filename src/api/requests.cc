@@ -32,8 +32,6 @@ void refuse_other_modalities(BodyReader& body) {
   }
 }
 
-constexpr std::int64_t kAlternativesMax = 20;
-
 /// Chat's way to ask for log probabilities: a flag and a number.
 void read_chat_logprobs(BodyReader& body, GenerationParams& params) {
   const bool wanted = body.flag("logprobs").value_or(false);

@@ -19,8 +19,6 @@ namespace dom = simdjson::dom;
 
 namespace {
 
-constexpr std::int64_t kTopLogprobsMax = 20;
-
 void refuse_state(BodyReader& body) {
   if (body.flag("store").value_or(false)) {
     body.fail(not_supported("store", "store: is true; responses are not kept, want false"));
@@ -43,7 +41,7 @@ void refuse_state(BodyReader& body) {
 
 /// Log probabilities come on `include`, with the number of alternatives beside it.
 void read_logprobs(BodyReader& body, GenerationParams& params) {
-  const std::optional<std::int64_t> top = body.integer("top_logprobs", 0, kTopLogprobsMax);
+  const std::optional<std::int64_t> top = body.integer("top_logprobs", 0, kAlternativesMax);
   const std::optional<dom::element> include = body.find("include");
   dom::array list;
   bool asked = top.value_or(0) > 0;

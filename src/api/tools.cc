@@ -14,13 +14,13 @@ namespace dom = simdjson::dom;
 namespace {
 
 constexpr std::size_t kToolsMax = 128;
-constexpr std::size_t kNameMax = 64;
+constexpr std::size_t kFunctionNameMax = 64;
 
 /// Where a tool's name and parameters are, and a choice's name.
 enum class Form : std::uint8_t { kChat, kResponses };
 
 bool is_name(std::string_view name) {
-  return !name.empty() && name.size() <= kNameMax &&
+  return !name.empty() && name.size() <= kFunctionNameMax &&
          std::all_of(name.begin(), name.end(), [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                   c == '_' || c == '-' || c == '.';

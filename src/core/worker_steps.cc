@@ -46,15 +46,15 @@ std::optional<Error> WorkerCore::Impl::unacceptable(const Submit& submit,
     const std::int64_t length = std::ssize(submit.prompt) + choice.params.max_tokens;
     if (choice.params.max_tokens <= std::ssize(choice.generated)) {
       return invalid("choice " + std::to_string(choice.params.choice) + " has " +
-                     text(std::ssize(choice.generated)) + " tokens of at most " +
+                     std::to_string(std::ssize(choice.generated)) + " tokens of at most " +
                      std::to_string(choice.params.max_tokens) + ": nothing is left to generate");
     }
     const std::int64_t need = policy::kv_pages(footprint.kv, {&length, 1});
     if (need > most) {
-      return invalid("a prompt of " + text(std::ssize(submit.prompt)) + " tokens and up to " +
-                     std::to_string(choice.params.max_tokens) + " more need " +
-                     std::to_string(need) + " pages of KV; the device has " + std::to_string(most) +
-                     " beside the model");
+      return invalid("a prompt of " + std::to_string(std::ssize(submit.prompt)) +
+                     " tokens and up to " + std::to_string(choice.params.max_tokens) +
+                     " more need " + std::to_string(need) + " pages of KV; the device has " +
+                     std::to_string(most) + " beside the model");
     }
   }
   return std::nullopt;

@@ -5,16 +5,13 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "base/div_up.h"
 
 namespace heddle::policy {
 namespace {
 
 std::int64_t ceil_of(double value) {
   return static_cast<std::int64_t>(std::ceil(value));
-}
-
-std::int64_t ceil_of_ratio(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
 }
 
 /// Whether it is likely enough that somebody asks for what is not loaded.
@@ -140,12 +137,12 @@ Instant kept_until(const KeepAlive& rule, Instant last_used, Duration activation
 WorkerPlan choose_workers(const WorkerDemand& demand, WorkerVariant variant) {
   HEDDLE_CHECK(demand.batch > 0 && demand.stages > 0);
   const std::int64_t predicted = variant == WorkerVariant::kCorrected ? demand.predicted : 0;
-  const std::int64_t need = ceil_of_ratio(demand.queued + predicted, demand.batch) - demand.workers;
+  const std::int64_t need = div_up(demand.queued + predicted, demand.batch) - demand.workers;
   if (need <= 0) {
     return {};
   }
   return {.workers = need,
-          .groups = ceil_of_ratio(need, kGroupWorkers),
+          .groups = div_up(need, kGroupWorkers),
           .stages = std::max(demand.stages, std::min(need, kGroupWorkers))};
 }
 

@@ -9,8 +9,6 @@
 namespace heddle::policy {
 namespace {
 
-using Index = std::size_t;
-
 /// Hands out what the links have.
 class Sharing {
  public:
@@ -27,7 +25,7 @@ class Sharing {
     }
     for (const Transfer& transfer : transfers) {
       HEDDLE_CHECK(!transfer.path.empty());
-      std::vector<Index>& path = paths_.emplace_back();
+      std::vector<std::size_t>& path = paths_.emplace_back();
       for (const LinkId id : transfer.path) {
         path.push_back(index_of(id));
       }
@@ -43,23 +41,23 @@ class Sharing {
     serve_by_deadline(of_classes(LinkClass::kActivation, LinkClass::kActivation));
     serve_fairly(of_classes(LinkClass::kKvMove, LinkClass::kKvMove));
     serve_fairly(of_classes(LinkClass::kConsolidation, LinkClass::kConsolidation));
-    std::vector<Index> prewarms = of_classes(LinkClass::kPrewarm, LinkClass::kPrewarm);
-    std::erase_if(prewarms, [this](Index t) { return meets_activation(t); });
+    std::vector<std::size_t> prewarms = of_classes(LinkClass::kPrewarm, LinkClass::kPrewarm);
+    std::erase_if(prewarms, [this](std::size_t t) { return meets_activation(t); });
     serve_fairly(std::move(prewarms));
     return rates_;
   }
 
  private:
-  [[nodiscard]] Index index_of(LinkId id) const {
+  [[nodiscard]] std::size_t index_of(LinkId id) const {
     const auto at = std::lower_bound(
         links_.begin(), links_.end(), id, [](const LinkView& l, LinkId x) { return l.id < x; });
     HEDDLE_CHECK(at != links_.end() && at->id == id);
-    return static_cast<Index>(at - links_.begin());
+    return static_cast<std::size_t>(at - links_.begin());
   }
 
-  [[nodiscard]] std::vector<Index> of_classes(LinkClass first, LinkClass last) const {
-    std::vector<Index> out;
-    for (Index t = 0; t < transfers_.size(); ++t) {
+  [[nodiscard]] std::vector<std::size_t> of_classes(LinkClass first, LinkClass last) const {
+    std::vector<std::size_t> out;
+    for (std::size_t t = 0; t < transfers_.size(); ++t) {
       if (transfers_[t].link_class >= first && transfers_[t].link_class <= last) {
         out.push_back(t);
       }
@@ -70,25 +68,25 @@ class Sharing {
   /// Messages cost latency and hardly any bandwidth: each has the part kept for it, whoever else.
   void serve_messages() {
     std::vector<bool> kept(left_.size(), false);
-    for (const Index t : of_classes(LinkClass::kStageMessage, LinkClass::kStageMessage)) {
+    for (const std::size_t t : of_classes(LinkClass::kStageMessage, LinkClass::kStageMessage)) {
       rates_[t] = std::numeric_limits<double>::max();
-      for (const Index l : paths_[t]) {
+      for (const std::size_t l : paths_[t]) {
         rates_[t] = std::min(rates_[t], links_[l].bytes_per_second * kMessagePart);
         kept[l] = true;
       }
     }
-    for (Index l = 0; l < left_.size(); ++l) {
+    for (std::size_t l = 0; l < left_.size(); ++l) {
       left_[l] *= kept[l] ? 1.0 - kMessagePart : 1.0;
     }
   }
 
-  void serve_by_deadline(std::vector<Index> order) {
-    std::sort(order.begin(), order.end(), [this](Index a, Index b) {
+  void serve_by_deadline(std::vector<std::size_t> order) {
+    std::sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
       return sends_before(transfers_[a], transfers_[b]);
     });
-    for (const Index t : order) {
+    for (const std::size_t t : order) {
       double rate = std::numeric_limits<double>::max();
-      for (const Index l : paths_[t]) {
+      for (const std::size_t l : paths_[t]) {
         rate = std::min(rate, left_[l]);
       }
       give(t, rate);
@@ -97,18 +95,18 @@ class Sharing {
 
   /// Max-min fairness: all rise together until a link is full; who crosses it stays, the others
   /// go on.
-  void serve_fairly(std::vector<Index> rising) {
+  void serve_fairly(std::vector<std::size_t> rising) {
     std::fill(users_.begin(), users_.end(), 0);
-    for (const Index t : rising) {
-      for (const Index l : paths_[t]) {
+    for (const std::size_t t : rising) {
+      for (const std::size_t l : paths_[t]) {
         ++users_[l];
       }
     }
     while (!rising.empty()) {
-      Index narrowest = left_.size();
+      std::size_t narrowest = left_.size();
       double step = std::numeric_limits<double>::max();
-      for (const Index t : rising) {
-        for (const Index l : paths_[t]) {
+      for (const std::size_t t : rising) {
+        for (const std::size_t l : paths_[t]) {
           const double each = left_[l] / static_cast<double>(users_[l]);
           if (each < step || (each == step && l < narrowest)) {
             step = each;
@@ -116,14 +114,14 @@ class Sharing {
           }
         }
       }
-      for (const Index t : rising) {
+      for (const std::size_t t : rising) {
         give(t, step);
       }
       left_[narrowest] = 0.0;  // Exactly, whatever the rounding.
-      std::erase_if(rising, [&](Index t) {
+      std::erase_if(rising, [&](std::size_t t) {
         const bool stays = std::any_of(
-            paths_[t].begin(), paths_[t].end(), [this](Index l) { return left_[l] <= 0.0; });
-        for (const Index l : paths_[t]) {
+            paths_[t].begin(), paths_[t].end(), [this](std::size_t l) { return left_[l] <= 0.0; });
+        for (const std::size_t l : paths_[t]) {
           users_[l] -= stays ? 1 : 0;
         }
         return stays;
@@ -131,15 +129,15 @@ class Sharing {
     }
   }
 
-  void give(Index t, double rate) {
+  void give(std::size_t t, double rate) {
     rates_[t] += rate;
-    for (const Index l : paths_[t]) {
+    for (const std::size_t l : paths_[t]) {
       left_[l] = std::max(0.0, left_[l] - rate);
     }
   }
 
-  [[nodiscard]] bool meets_activation(Index prewarm) const {
-    for (Index t = 0; t < transfers_.size(); ++t) {
+  [[nodiscard]] bool meets_activation(std::size_t prewarm) const {
+    for (std::size_t t = 0; t < transfers_.size(); ++t) {
       if (transfers_[t].link_class == LinkClass::kActivation &&
           std::find_first_of(
               paths_[t].begin(), paths_[t].end(), paths_[prewarm].begin(), paths_[prewarm].end()) !=
@@ -152,7 +150,7 @@ class Sharing {
 
   std::vector<LinkView> links_;  ///< By id.
   std::span<const Transfer> transfers_;
-  std::vector<std::vector<Index>> paths_{};
+  std::vector<std::vector<std::size_t>> paths_{};
   std::vector<double> left_{};  ///< Of each link.
   std::vector<double> rates_;
   std::vector<std::int64_t> users_;  ///< Rising transfers on each link.

@@ -152,11 +152,11 @@ Offer offer_from(const PlacementDevice& device, Instant now, Instant patience_en
 }
 
 /// Parts of a load that are worth losing for a better place.
-constexpr double kLostStep = 0.1;
+constexpr double kLostLoad = 0.1;
 
 /// Lower is better. Outcomes and reasons are declared in order of preference.
 auto rank(const Offer& offer, Duration load) {
-  const double step = kLostStep * to_seconds(load);
+  const double step = kLostLoad * to_seconds(load);
   const bool weighed = offer.placement.outcome == PlacementOutcome::kLoad && step > 0;
   const double missing = to_seconds(offer.missing);
   return std::tuple(offer.placement.outcome,

@@ -35,9 +35,9 @@ int fill_order(ReplicaState state) {
 }
 
 /// Room that a group's devices lack for a replica, and what gives it.
-class Shortage {
+class RoomLacking {
  public:
-  Shortage(const ReplicaMap& map, std::span<const ReplicaMap::Index> group, std::int64_t pages)
+  RoomLacking(const ReplicaMap& map, std::span<const ReplicaMap::Index> group, std::int64_t pages)
       : group_(group) {
     for (const ReplicaMap::Index device : group) {
       lacking_.push_back(pages - map.devices()[device].free_pages);
@@ -94,7 +94,7 @@ std::optional<FoundGroup> find_roomiest(const ReplicaMap& map, const GroupWant& 
              std::tie(b->replica.last_used, b->replica.id);
     });
     FoundGroup found{.devices = group, .isolated = false};
-    Shortage shortage(map, group, want.pages);
+    RoomLacking shortage(map, group, want.pages);
     Instant newest = Instant::min();
     LostWorth lost;
     for (std::size_t i = 0; i < others.size() && shortage.any(); ++i) {

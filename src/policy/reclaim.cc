@@ -4,13 +4,10 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "base/div_up.h"
 
 namespace heddle::policy {
 namespace {
-
-std::int64_t ceil_of_ratio(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
 
 /// Missing pages on each of an instance's devices.
 class Deficits {
@@ -66,9 +63,9 @@ std::int64_t kv_reserve(const GraceView& view, ReserveVariant variant) {
   if (m == 0 || c == 0) {
     return m;
   }
-  const std::int64_t by_requests = ceil_of_ratio(m * view.requests, c);
+  const std::int64_t by_requests = div_up(m * view.requests, c);
   const std::int64_t wanted = variant == ReserveVariant::kPaper
-                                  ? std::max(by_requests, view.kv_pages_used + ceil_of_ratio(m, c))
+                                  ? std::max(by_requests, view.kv_pages_used + div_up(m, c))
                                   : view.kv_pages_used + by_requests;
   return std::max(std::min(m, wanted), view.kv_pages_used);
 }

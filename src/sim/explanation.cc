@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
+
+#include "sim/print.h"
 
 namespace heddle::sim {
 namespace {
@@ -43,13 +44,6 @@ constexpr std::array<std::string_view, 25> kWhy{
     "shares of memory follow use",
     "the cheapest of the plans that meet the objective",
 };
-
-template <class... Arguments>
-std::string line(const char* format, Arguments... arguments) {
-  std::array<char, 160> text{};
-  std::snprintf(text.data(), text.size(), format, arguments...);
-  return text.data();
-}
 
 double since_start(Instant at) {
   return to_seconds(at.time_since_epoch());
@@ -180,13 +174,13 @@ void Explanation::ended(const World& world, const RequestRow& row) {
 std::string Explanation::weights_clause(const Handed& handed,
                                         Duration took,
                                         const std::vector<std::string>& models) const {
-  std::string text = line("%.2f GB of weights came ", handed.bytes * 1e-9) +
+  std::string text = print("%.2f GB of weights came ", handed.bytes * 1e-9) +
                      source_words(handed.spec.source) + " of " + handed.host;
   if (handed.spec.stages.size() > 1) {
-    text += line(" (one of %zu parts, each on a server)", handed.spec.stages.size());
+    text += print(" (one of %zu parts, each on a server)", handed.spec.stages.size());
   }
   if (took > Duration{} && handed.link_rate > 0) {
-    text += line(
+    text += print(
         ", at %.2f of %.2f GB/s", handed.bytes * 1e-9 / to_seconds(took), handed.link_rate * 1e-9);
   }
   if (!handed.sharing.empty()) {
@@ -257,12 +251,12 @@ std::vector<Explanation::Part> Explanation::parts(const std::vector<std::string>
         "waiting for a place in an instance",
         plain("every instance of its model was full, or others went first"));
   until(first - handed.prefill, "its turn in the engine", [&](Duration) {
-    return line("it waited for its turn in the engine, beside %.0f other requests", handed.others);
+    return print("it waited for its turn in the engine, beside %.0f other requests", handed.others);
   });
-  until(
-      first,
-      "its prompt",
-      plain(line("its prompt was computed (alone that takes %.3g s)", to_seconds(handed.prefill))));
+  until(first,
+        "its prompt",
+        plain(print("its prompt was computed (alone that takes %.3g s)",
+                    to_seconds(handed.prefill))));
   return made;
 }
 
@@ -273,22 +267,22 @@ std::string Explanation::tell(const std::vector<std::string>& models) const {
   const RequestRow& row = *row_;
   std::string text = "Request " + std::to_string(row.number.value()) + " of " +
                      name_of(row.model, models) +
-                     line(": %lld tokens in, %lld out.\n",
-                          static_cast<long long>(row.input_tokens),
-                          static_cast<long long>(row.output_tokens));
-  text += line("It came at %.3f s", since_start(row.arrival));
+                     print(": %lld tokens in, %lld out.\n",
+                           static_cast<long long>(row.input_tokens),
+                           static_cast<long long>(row.output_tokens));
+  text += print("It came at %.3f s", since_start(row.arrival));
   text += row.cold ? ", when no instance of its model served.\n" : ".\n";
   if (row.first_token) {
     const Duration ttft = *row.first_token - row.arrival;
-    text += line("Its first token came %.3f s later", to_seconds(ttft));
+    text += print("Its first token came %.3f s later", to_seconds(ttft));
     if (slo_ttft_ > Duration{}) {
-      text += ttft > slo_ttft_ ? line(": %.3f s late, its objective being %.3g s",
-                                      to_seconds(ttft - slo_ttft_),
-                                      to_seconds(slo_ttft_))
-                               : line(", within its objective of %.3g s", to_seconds(slo_ttft_));
+      text += ttft > slo_ttft_ ? print(": %.3f s late, its objective being %.3g s",
+                                       to_seconds(ttft - slo_ttft_),
+                                       to_seconds(slo_ttft_))
+                               : print(", within its objective of %.3g s", to_seconds(slo_ttft_));
     }
     text += row.finished
-                ? line("; it was done after %.3f s.\n", to_seconds(*row.finished - row.arrival))
+                ? print("; it was done after %.3f s.\n", to_seconds(*row.finished - row.arrival))
                 : std::string(".\n");
   } else {
     text += "It was never served.\n";
@@ -299,7 +293,7 @@ std::string Explanation::tell(const std::vector<std::string>& models) const {
   if (longest != all.end()) {
     text += "\nWhere the time went, most of it on " + longest->brief + ":\n";
     for (const Part& part : all) {
-      text += line("%10.3f s  ", to_seconds(part.took)) + part.what + "\n";
+      text += print("%10.3f s  ", to_seconds(part.took)) + part.what + "\n";
     }
   }
   text += "\nWhat was done meanwhile for its model or in its way:\n";
@@ -316,7 +310,7 @@ std::string Explanation::tell(const std::vector<std::string>& models) const {
       text += "  and more\n";
       break;
     }
-    text += line("%10.3f s  ", to_seconds(act.at - row.arrival)) + std::string(act.verb) + " " +
+    text += print("%10.3f s  ", to_seconds(act.at - row.arrival)) + std::string(act.verb) + " " +
             name_of(act.model, models);
     text += act.gpu ? " on GPU " + std::to_string(act.gpu->value()) : "";
     text += act.other ? ", for " + name_of(*act.other, models) : "";

@@ -2,20 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 
 #include "base/units.h"
+#include "sim/print.h"
 #include "spec/json_writer.h"
 
 namespace heddle::sim {
 namespace {
-
-template <class... Arguments>
-std::string print(const char* format, Arguments... arguments) {
-  std::array<char, 160> text{};
-  std::snprintf(text.data(), text.size(), format, arguments...);
-  return text.data();
-}
 
 std::string percent(double part) {
   return print("%.2f %%", 100 * part);

@@ -114,6 +114,11 @@ void File::will_read(std::uint64_t offset, std::uint64_t bytes) const {
                         POSIX_FADV_WILLNEED);  // A hint: nothing depends on it.
 }
 
+bool is_there(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
 Result<std::string> read_text(const std::filesystem::path& path, std::uint64_t bytes_max) {
   const Result<File> file = File::open(path);
   if (!file) {

@@ -45,6 +45,9 @@ class File {
   std::uint64_t bytes_ = 0;
 };
 
+/// Whether there is something at `path`; false where the system does not tell.
+[[nodiscard]] bool is_there(const std::filesystem::path& path);
+
 /// The whole of a small file. kCorrupt if it has more than `bytes_max`.
 [[nodiscard]] Result<std::string> read_text(const std::filesystem::path& path,
                                             std::uint64_t bytes_max);

@@ -31,11 +31,6 @@ constexpr std::array<std::string_view, 7> kTextFiles = {"tokenizer.json",
                                                         "chat_template.jinja",
                                                         "vocab.json"};
 
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
-
 void add_tensors(const TensorSet& tensors, Inspection& inspection) {
   std::map<StoredType, TypeTotal> totals;
   for (const auto& [name, entry] : tensors.entries()) {

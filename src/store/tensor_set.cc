@@ -7,16 +7,13 @@
 
 #include <fmt/format.h>
 
+#include "store/file.h"
+
 namespace heddle::store {
 namespace {
 
 constexpr std::string_view kSingle = "model.safetensors";
 constexpr std::string_view kIndex = "model.safetensors.index.json";
-
-bool is_there(const std::filesystem::path& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
 
 /// What a directory without model.safetensors has instead, as a hint for its owner.
 std::string hint(const std::filesystem::path& directory) {

@@ -3,12 +3,9 @@
 #include <cstddef>
 #include <utility>
 
+#include "text/utf8_stream.h"
+
 namespace heddle::text {
-namespace {
-
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
-}  // namespace
 
 Detokenizer::Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, ShowSpecial special)
     : tokenizer_(std::move(tokenizer)),

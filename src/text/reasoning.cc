@@ -2,16 +2,13 @@
 
 #include <utility>
 
+#include "text/white_space.h"
+
 namespace heddle::text {
 namespace {
 
-constexpr std::string_view kWhite = " \t\r\n";
 constexpr std::string_view kOpen = "<think>";
 constexpr std::string_view kClose = "</think>";
-
-bool is_white(char c) {
-  return kWhite.find(c) != std::string_view::npos;
-}
 
 }  // namespace
 

@@ -4,12 +4,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "text/white_space.h"
+
 namespace heddle::text {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kWhite = " \t\r\n";
 constexpr std::string_view kHermesOpen = "<tool_call>";
 constexpr std::string_view kHermesClose = "</tool_call>";
 constexpr std::string_view kPythonTag = "<|python_tag|>";
@@ -23,10 +24,6 @@ Json parse(std::string_view json) {
     return Json(Json::value_t::discarded);
   }
   return Json::parse(json, nullptr, /*allow_exceptions=*/false);
-}
-
-bool is_white(char c) {
-  return kWhite.find(c) != std::string_view::npos;
 }
 
 std::string_view trimmed(std::string_view text) {

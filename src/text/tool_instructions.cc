@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json parse_messages(std::string_view json) {
+Json parse_json(std::string_view json) {
   return Json::parse(json, nullptr, /*allow_exceptions=*/false);
 }
 
@@ -119,7 +119,7 @@ Result<std::string> render(const TextModel& model, Chat chat, const Json& messag
 
 std::string tool_instructions(std::string_view tools, std::string_view named, bool several) {
   std::string text = "Tools:\n";
-  const Json list = parse_messages(tools);
+  const Json list = parse_json(tools);
   HEDDLE_CHECK(list.is_array());
   for (const Json& tool : list) {
     const Json& function = tool.at("function");
@@ -139,7 +139,7 @@ Result<std::string> render_plainly(const TextModel& model,
   if (instructions.empty() && chat.messages.find("\"tool") == std::string_view::npos) {
     return model.render(chat);  // Most: no need to read it all.
   }
-  const Json given = parse_messages(chat.messages);
+  const Json given = parse_json(chat.messages);
   if (!given.is_array()) {
     return Error{Code::kInvalidArgument, "messages: are no list of objects"};
   }

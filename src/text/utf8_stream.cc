@@ -6,8 +6,6 @@
 namespace heddle::text {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
 /// The start of `bytes`, as far as it belongs together.
 struct Sequence {
   std::size_t size = 0;  ///< Bytes of a character, or of a maximal invalid or unfinished part.

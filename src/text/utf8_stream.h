@@ -5,6 +5,9 @@
 
 namespace heddle::text {
 
+/// U+FFFD, which stands for what is no character.
+inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+
 /// Turns bytes that arrive in any portions into valid UTF-8. What cannot be part of a character
 /// becomes U+FFFD, one for each maximal invalid part (Unicode 15, section 3.9, best practice for
 /// U+FFFD substitution), so that the result does not depend on the portions.

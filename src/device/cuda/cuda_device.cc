@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
 #include "device/cuda/cuda_stream.h"
+#include "device/cuda/cuda_values.h"
 #include "device/cuda/nvml.h"
 #include "device/cuda/shared_memory.h"
 
@@ -17,18 +17,6 @@ namespace {
 
 /// Dynamic shared memory that every kernel may have without being told so.
 constexpr std::uint32_t kSharedBytesUnasked = 48U << 10U;
-
-std::string mib(std::uint64_t bytes) {
-  return std::to_string(bytes >> 20U) + " MiB";
-}
-
-CUdeviceptr number(const std::byte* address) {
-  return std::bit_cast<CUdeviceptr>(address);
-}
-
-std::byte* pointer(CUdeviceptr address) {
-  return std::bit_cast<std::byte*>(address);
-}
 
 /// The size of pages on the device that `asked` (0: any) stands for.
 Result<std::size_t> page_bytes_on(CudaContext& context, std::size_t asked) {
@@ -70,9 +58,9 @@ Result<std::uint64_t> page_count_on(CudaContext& context,
   if (count == 0 || needed > free) {
     const std::string others = name_others(context.uuid());
     return Error{Code::kResourceExhausted,
-                 context.label() + ": " + mib(needed) + " for pages of " + mib(page_bytes) +
-                     " cannot be had: of its " + mib(total) + ", " + mib(free) +
-                     " are free, and others hold " + mib(total - free) +
+                 context.label() + ": " + whole_mib(needed) + " for pages of " +
+                     whole_mib(page_bytes) + " cannot be had: of its " + whole_mib(total) + ", " +
+                     whole_mib(free) + " are free, and others hold " + whole_mib(total - free) +
                      (others.empty() ? "" : ": " + others)};
   }
   return count;
@@ -153,9 +141,10 @@ Result<void> CudaDevice::take_again(std::span<const PageId> pages) {
 
 Result<void> CudaDevice::pin_host(Arena host) {
   host_.emplace(std::move(host));
-  auto pinned = context_->check("pin " + mib(host_->bytes()) + " of host memory: cuMemHostRegister",
-                                context_->api().cuMemHostRegister_v2(
-                                    host_->base(), host_->bytes(), kHostPortable | kHostDeviceMap));
+  auto pinned =
+      context_->check("pin " + whole_mib(host_->bytes()) + " of host memory: cuMemHostRegister",
+                      context_->api().cuMemHostRegister_v2(
+                          host_->base(), host_->bytes(), kHostPortable | kHostDeviceMap));
   host_is_pinned_ = pinned.has_value();
   return pinned;
 }
@@ -186,7 +175,7 @@ CudaDevice::~CudaDevice() {
 
 std::byte* CudaDevice::page_address(PageId page) const {
   HEDDLE_DCHECK(page.value() < properties_.page_count);
-  return pointer(pages_->address(page.value()));
+  return device_pointer(pages_->address(page.value()));
 }
 
 std::byte* CudaDevice::host_page_address(PageId page) const {
@@ -207,9 +196,9 @@ Result<Buffer> CudaDevice::allocate(Place place, std::size_t bytes) {
       !had) {
     return had.error();
   }
-  Buffer buffer(pointer(at), bytes, [this](std::byte* data) {
+  Buffer buffer(device_pointer(at), bytes, [this](std::byte* data) {
     context_->make_current();
-    (void)context_->api().cuMemFree_v2(number(data));
+    (void)context_->api().cuMemFree_v2(device_address(data));
   });
   if (auto cleared = clear(at, bytes); !cleared) {
     return cleared.error();
@@ -273,8 +262,8 @@ Result<AddressRange> CudaDevice::reserve(std::size_t bytes) {
     return error;
   }
   const std::lock_guard lock(mutex_);
-  ranges_.emplace(pointer(base), Mapped(bytes / properties_.page_bytes));
-  return AddressRange{.base = pointer(base), .bytes = bytes};
+  ranges_.emplace(device_pointer(base), Mapped(bytes / properties_.page_bytes));
+  return AddressRange{.base = device_pointer(base), .bytes = bytes};
 }
 
 void CudaDevice::release(AddressRange range) {
@@ -283,7 +272,7 @@ void CudaDevice::release(AddressRange range) {
   unmap_runs(range, mapped, 0, mapped.size());
   ranges_.erase(range.base);
   context_->make_current();
-  (void)context_->api().cuMemAddressFree(number(range.base), range.bytes);
+  (void)context_->api().cuMemAddressFree(device_address(range.base), range.bytes);
 }
 
 Result<void> CudaDevice::map(AddressRange range,
@@ -301,7 +290,7 @@ Result<void> CudaDevice::map(AddressRange range,
   for (std::size_t i = 0; i < pages.size(); ++i) {
     HEDDLE_CHECK(!mapped[first + i]);
   }
-  if (auto done = pages_->map(number(range.base) + offset, pages, access); !done) {
+  if (auto done = pages_->map(device_address(range.base) + offset, pages, access); !done) {
     return done;
   }
   for (std::size_t i = 0; i < pages.size(); ++i) {
@@ -330,7 +319,7 @@ void CudaDevice::unmap_runs(AddressRange range,
       mapped[first + run] = false;
       ++run;
     }
-    pages_->unmap(number(range.base) + first * properties_.page_bytes, run);
+    pages_->unmap(device_address(range.base) + first * properties_.page_bytes, run);
     first += run + 1;
   }
 }

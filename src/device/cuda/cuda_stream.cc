@@ -9,16 +9,13 @@
 #include "base/check.h"
 #include "device/cuda/cuda_context.h"
 #include "device/cuda/cuda_device.h"
+#include "device/cuda/cuda_values.h"
 
 namespace heddle::device {
 namespace {
 
 /// Scratch is had in pieces of at least so much, each twice the last.
 constexpr std::size_t kScratchBytesMin = std::size_t{1} << 20U;
-
-CUdeviceptr address_of(const std::byte* address) {
-  return std::bit_cast<CUdeviceptr>(address);
-}
 
 }  // namespace
 
@@ -82,7 +79,8 @@ void CudaStream::fail(Error error) {
 void CudaStream::copy(std::byte* target, const std::byte* source, std::size_t bytes) {
   if (bytes > 0 && ready()) {
     keep("copy: cuMemcpyAsync",
-         context_.api().cuMemcpyAsync(address_of(target), address_of(source), bytes, handle_));
+         context_.api().cuMemcpyAsync(
+             device_address(target), device_address(source), bytes, handle_));
   }
 }
 

@@ -4,15 +4,9 @@
 #include <utility>
 
 #include "base/check.h"
+#include "device/cuda/cuda_values.h"
 
 namespace heddle::device {
-namespace {
-
-std::string mib(std::uint64_t bytes) {
-  return std::to_string(bytes >> 20U) + " MiB";
-}
-
-}  // namespace
 
 Result<std::unique_ptr<PageMemory>> PageMemory::create(CudaContext& context,
                                                        std::size_t page_bytes,
@@ -80,8 +74,8 @@ Result<void> PageMemory::take(std::span<const PageId> pages) {
     taken = create_page(page);
     if (!taken) {
       taken = Error{taken.error().code,
-                    "take " + mib(pages.size() * page_bytes_) + " of its memory, of which " +
-                        mib(done * page_bytes_) + " could be had: " + taken.error().message};
+                    "take " + whole_mib(pages.size() * page_bytes_) + " of its memory, of which " +
+                        whole_mib(done * page_bytes_) + " could be had: " + taken.error().message};
       break;
     }
     ++done;

@@ -1,8 +1,9 @@
 #include "device/cuda/shared_memory.h"
 
-#include <bit>
 #include <cstdint>
 #include <string>
+
+#include "device/cuda/cuda_values.h"
 
 namespace heddle::device {
 namespace {
@@ -34,9 +35,9 @@ Result<Buffer> map(CudaContext& context,
     (void)api.cuMemAddressFree(at, bytes);
     return context.failure("map shared memory: cuMemMap, cuMemSetAccess", status);
   }
-  return Buffer(std::bit_cast<std::byte*>(at), bytes, [&context, bytes](std::byte* data) {
+  return Buffer(device_pointer(at), bytes, [&context, bytes](std::byte* data) {
     context.make_current();
-    const auto mapped = std::bit_cast<CUdeviceptr>(data);
+    const auto mapped = device_address(data);
     (void)context.api().cuMemUnmap(mapped, bytes);
     (void)context.api().cuMemAddressFree(mapped, bytes);
   });
@@ -69,17 +70,14 @@ Result<SharedBuffer> allocate_shared(CudaContext& context, std::size_t bytes) {
   CUmemGenericAllocationHandle handle = 0;
   if (const CUresult status = api.cuMemCreate(&handle, bytes, &properties, 0);
       status != kCudaSuccess) {
-    return context.failure(
-        "allocate " + std::to_string(bytes >> 20U) + " MiB" + " to share: cuMemCreate", status);
+    return context.failure("allocate " + whole_mib(bytes) + " to share: cuMemCreate", status);
   }
   int fd = -1;
   if (const CUresult status =
           api.cuMemExportToShareableHandle(&fd, handle, kHandlePosixDescriptor, 0);
       status != kCudaSuccess) {
     (void)api.cuMemRelease(handle);
-    return context.failure(
-        "share " + std::to_string(bytes >> 20U) + " MiB" + ": cuMemExportToShareableHandle",
-        status);
+    return context.failure("share " + whole_mib(bytes) + ": cuMemExportToShareableHandle", status);
   }
   Descriptor descriptor(fd);
   auto buffer = map(context, handle, bytes, kAccessReadWrite);

@@ -38,7 +38,7 @@ bool is_the_one(std::uint64_t& fails_in) {
   return fails;
 }
 
-std::uint64_t number(const std::byte* address) {
+std::uint64_t number_of(const std::byte* address) {
   return std::bit_cast<std::uint64_t>(address);
 }
 
@@ -122,7 +122,7 @@ Result<std::unique_ptr<Stream>> FakeDevice::create_stream() {
 }
 
 std::optional<PageId> FakeDevice::page_at(const std::byte* address) const {
-  const std::uint64_t start = number(address) / properties_.page_bytes * properties_.page_bytes;
+  const std::uint64_t start = number_of(address) / properties_.page_bytes * properties_.page_bytes;
   const auto found = mapped_.find(start);
   return found == mapped_.end() ? std::nullopt : std::optional(found->second);
 }
@@ -137,7 +137,7 @@ std::size_t FakeDevice::reserved_bytes() const {
 
 /// Where `offset` of a range that is reserved begins.
 std::uint64_t FakeDevice::first_page(AddressRange range, std::size_t offset) const {
-  const auto found = ranges_.find(number(range.base));
+  const auto found = ranges_.find(number_of(range.base));
   HEDDLE_CHECK(found != ranges_.end() && found->second == range.bytes);
   HEDDLE_CHECK(offset <= range.bytes && offset % properties_.page_bytes == 0);
   return found->first + offset;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/div_up.h"
 #include "device/cuda/cuda_stream.h"
 #include "ops/cuda/kernel_image.h"
 #include "ops/tensor_ref.h"
@@ -12,10 +13,6 @@ namespace heddle::ops::cuda {
 /// The kernel of that name (a literal) in this program's image.
 [[nodiscard]] inline device::KernelId kernel(const char* name) {
   return {.module = &kernel_image(), .name = name};
-}
-
-[[nodiscard]] constexpr std::int64_t div_up(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
 }
 
 /// A grid in which the blocks of one x share a row of `items`, one for each thread of theirs as

@@ -19,13 +19,8 @@ constexpr std::int64_t kLeastKvTokens = 2048;
 constexpr double kValuePrice = 2e11;
 /// For how long a load may wait for pages.
 constexpr Duration kPatience = 2s;
-constexpr std::uint64_t kStagesInId = 8;
 /// Models that look again when a replica is gone.
 constexpr std::size_t kRetries = 8;
-
-policy::FetchId fetch_id(ReplicaId replica, std::size_t stage) {
-  return policy::FetchId(replica.value() * kStagesInId + stage);
-}
 
 }  // namespace
 

@@ -13,14 +13,9 @@ using namespace std::chrono_literals;
 constexpr std::int64_t kWorkerBatch = 8;
 /// Arrivals of this long predict the next ones.
 constexpr Duration kWindow = 10s;
-constexpr std::uint64_t kStagesInId = 8;
 /// A start that no server could take is tried again after this.
 constexpr Duration kRetry = 1s;
 constexpr std::uint64_t kRetryTag = UINT64_MAX;
-
-policy::FetchId fetch_id(ReplicaId replica, std::size_t stage) {
-  return policy::FetchId(replica.value() * kStagesInId + stage);
-}
 
 Duration until_loaded(const StartupProfile& costs) {
   return from_seconds(costs.container + costs.context + costs.library);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "policy/nic.h"
 #include "sim/control.h"
 #include "sim/planes/planes.h"
 #include "sim/world.h"
@@ -34,6 +35,12 @@ class Flags {
   std::set<std::string> asked_{};
   std::string problem_{};
 };
+
+/// Of the fetch of one stage of a replica.
+inline policy::FetchId fetch_id(ReplicaId replica, std::size_t stage) {
+  constexpr std::uint64_t kStages = 8;  // At most, of a replica.
+  return policy::FetchId(replica.value() * kStages + stage);
+}
 
 /// Requests that wait for an instance of their model, oldest first.
 class RequestQueues {
