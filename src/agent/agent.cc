@@ -1,6 +1,8 @@
 #include "agent/agent.h"
 
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <map>
 #include <set>
 #include <span>
@@ -12,6 +14,7 @@
 #include <boost/asio/thread_pool.hpp>
 
 #include "agent/group.h"
+#include "agent/guest_area.h"
 #include "agent/image_reader.h"
 #include "agent/read_watch.h"
 #include "agent/worker_life.h"
@@ -23,6 +26,7 @@
 #include "device/cpu/arena.h"
 #include "rpc/link.h"
 
+#include <fcntl.h>
 #include <signal.h>
 
 namespace heddle::agent {
@@ -405,6 +409,57 @@ class Agent::Impl {
                {"ranks", command.members.size()}});
   }
 
+  /// Both have it before the hot one is lent the pages. Where it cannot be had, the hot worker runs
+  /// attention over its guests by itself.
+  void execute(const core::ConnectGuests& command) {
+    const HostModel& model = models_.at(command.model);
+    auto area = make_guest_area(model, setup_.page_bytes);
+    std::vector<rpc::Descriptor> to_host;
+    std::vector<rpc::Descriptor> to_hot;
+    if (area) {
+      to_host.emplace_back(::fcntl((*area)->fd(), F_DUPFD_CLOEXEC, 0));
+      to_hot.emplace_back(::fcntl((*area)->fd(), F_DUPFD_CLOEXEC, 0));
+    }
+    if (!area || !to_host[0] || !to_hot[0]) {
+      log::warning("nobody runs attention over guests",
+                   {{"model", model.name},
+                    {"error", area ? std::strerror(errno) : area.error().message}});
+      to_host.clear();
+      to_hot.clear();
+    }
+    send_shell(command.host,
+               command.host_epoch,
+               rpc::HostGuests{.model = command.model, .pages = command.pages},
+               std::move(to_host));
+    send_shell(command.hot,
+               command.hot_epoch,
+               rpc::MeetHost{.model = command.model},
+               std::move(to_hot));
+    log::info("pages lent to guests",
+              {{"model", model.name},
+               {"device", workers_.at(command.hot).setup->name},
+               {"host", workers_.at(command.host).setup->name},
+               {"pages", command.pages.size()}});
+  }
+  void execute(const core::LeaseGuests& command) {
+    send_shell(command.host,
+               command.host_epoch,
+               rpc::HostGuests{.model = command.model, .pages = command.pages});
+  }
+  void execute(const core::DisconnectGuests& command) {
+    send_shell(command.hot, command.hot_epoch, rpc::MeetHost{.model = command.model});
+  }
+
+  void send_shell(DeviceId device,
+                  WorkerEpoch epoch,
+                  const rpc::ToWorker& message,
+                  std::vector<rpc::Descriptor> descriptors = {}) {
+    WorkerState& worker = workers_.at(device);
+    if (worker.life != nullptr && worker.life->epoch() == epoch) {
+      worker.life->send(message, std::move(descriptors));
+    }
+  }
+
   void execute(core::SendWorker& command) {
     const std::string& device = workers_.at(command.device).setup->name;
     if (const auto* load = std::get_if<core::LoadModel>(&command.message)) {
@@ -564,6 +619,12 @@ void Agent::carry_out(const core::EvictFrom& order) {
 }
 void Agent::carry_out(const core::FormGroup& form) {
   impl_->hear(form);
+}
+void Agent::carry_out(const core::Weave& order) {
+  impl_->hear(order);
+}
+void Agent::carry_out(const core::Unweave& order) {
+  impl_->hear(order);
 }
 void Agent::send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) {
   impl_->send(device, epoch, std::move(message));

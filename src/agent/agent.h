@@ -90,6 +90,10 @@ class Agent {
   void carry_out(const core::EvictFrom& order);
   /// Have workers run a model in lockstep; on_event says GroupFormed, or WorkerDown of all of them.
   void carry_out(const core::FormGroup& form);
+  /// Have a device lend pages to KV of a model elsewhere, and take some back; on_event says
+  /// GuestState.
+  void carry_out(const core::Weave& order);
+  void carry_out(const core::Unweave& order);
   /// Have a device's worker lend pages for an engine, which on_loan answers; and give some back.
   void carry_out(const core::Borrow& order);
   void carry_out(const core::Repay& order);

@@ -109,6 +109,7 @@ struct PlannerConfig {
   bool forecast = true;  ///< From earlier days and what has just been; else from the latter alone.
   bool value = true;  ///< The idle model that is worth least goes; else the one used longest ago.
   bool pressure = true;     ///< Models go, and move, to where there is most memory for their KV.
+  bool weave = false;       ///< KV of models that lack memory goes to devices that have some.
   bool replicas = true;     ///< A model with more load than a device should bear gets another.
   bool share = true;        ///< Several models may run on one device at once.
   bool evict = true;        ///< A model may be evicted for another.

@@ -304,6 +304,10 @@ void declare(Fields& f, PlannerConfig& planner) {
           "Place models, and move them, where there is most memory for their KV, and give those "
           "another device whose requests wait for memory."},
          planner.pressure);
+  f.flag({"weave",
+          "Keep KV of models that lack memory on devices that have some to spare, which run their "
+          "part of attention; between devices of CPUs."},
+         planner.weave);
   f.flag({"replicas", "Give a model with more load than a device should bear another."},
          planner.replicas);
   f.flag({"share", "Let several models run on one device at once."}, planner.share);

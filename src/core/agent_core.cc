@@ -124,6 +124,11 @@ void AgentCore::Impl::on(const WorkerConnected& connected) {
                      .epoch = connected.epoch,
                      .message = GivePages{.pages = std::exchange(worker->arrived, {})}});
     }
+    for (const auto& [model, pair] : worker->guests) {
+      if (worker->lent.contains(model) && live(pair.hot, pair.hot_epoch) != nullptr) {
+        connect_guests(*worker, model);
+      }
+    }
     tell(WorkerUp{.device = connected.device, .epoch = connected.epoch});
   }
 }
@@ -144,6 +149,8 @@ void AgentCore::Impl::on(const WorkerExited& exited) {
   worker.arrived.clear();
   refuse_loans(worker);
   worker.operations.clear();
+  disconnect_host(worker);
+  lose_hot(exited.device, exited.epoch);
   take_back_pages(worker);
   end_groups(exited.device, exited.epoch, killed);
   tell(WorkerDown{.device = exited.device, .epoch = exited.epoch, .killed = killed});

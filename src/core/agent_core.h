@@ -93,6 +93,8 @@ using AgentEvent = std::variant<StartAgent,
                                 LoadOn,
                                 EvictFrom,
                                 FormGroup,
+                                Weave,
+                                Unweave,
                                 WorkerConnected,
                                 WorkerExited,
                                 WorkerHung,
@@ -130,6 +132,30 @@ struct SendWorker {
 struct ConnectGroup {
   std::vector<GroupMember> members{};
 };
+/// Make the memory through which the hot worker has the host's run attention over these pages
+/// (weave::JobArea), and tell both, in place of what they had for the model. Both are alive.
+struct ConnectGuests {
+  DeviceId host{};
+  WorkerEpoch host_epoch{};
+  DeviceId hot{};
+  WorkerEpoch hot_epoch{};
+  ModelId model{};
+  std::vector<PageId> pages{};
+};
+/// Tell a host's worker on which pages, fewer than before, the model has its guests. None: it
+/// serves it no longer.
+struct LeaseGuests {
+  DeviceId host{};
+  WorkerEpoch host_epoch{};
+  ModelId model{};
+  std::vector<PageId> pages{};
+};
+/// Tell a hot worker that nobody runs attention over the model's guests any more.
+struct DisconnectGuests {
+  DeviceId hot{};
+  WorkerEpoch hot_epoch{};
+  ModelId model{};
+};
 /// Fill `pages`, in order, with the image. One reader at a time.
 struct StartRead {
   ModelId model{};
@@ -166,6 +192,9 @@ using AgentCommand = std::variant<SpawnWorker,
                                   KillWorker,
                                   SendWorker,
                                   ConnectGroup,
+                                  ConnectGuests,
+                                  LeaseGuests,
+                                  DisconnectGuests,
                                   StartRead,
                                   CancelRead,
                                   GrantLoan,
@@ -181,7 +210,8 @@ using AgentCommand = std::variant<SpawnWorker,
 ///
 /// Pages of the arena are numbered [0, host_pages + sum of the pages of devices without memory of
 /// their own). Each has one place at any moment: free at the host, in an image at the host, in an
-/// image at a worker, in a worker's pool, or lent to an external engine. The pages of a
+/// image at a worker, in a worker's pool, or lent: to an external engine, or to KV of a model on
+/// another device (guests). The pages of a
 /// device with memory of its own are numbered from 0 and never leave it but for such an engine.
 class AgentCore {
  public:

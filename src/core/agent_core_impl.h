@@ -63,13 +63,20 @@ struct SentEvict {
   std::optional<Error> failure{};  ///< Sent because the image failed, not for the manager.
 };
 
+/// KV of a model, on pages that this device lends.
+struct GuestPair {
+  DeviceId hot{};
+  WorkerEpoch hot_epoch{};
+  std::int64_t recalled = 0;  ///< Pages that are on their way back.
+};
+
 /// An eviction to send: the manager's, or the agent's own after a failed read.
 struct WantedEvict {
   EvictFrom order{};
   std::optional<Error> failure{};
 };
 
-using HostOperation = std::variant<LoadOn, WantedEvict, Borrow>;
+using HostOperation = std::variant<LoadOn, WantedEvict, Borrow, Weave>;
 
 enum class Life : std::uint8_t {
   kDown,  ///< Waits for its pause to end and its pages to be together.
@@ -94,7 +101,8 @@ struct WorkerState {
   std::deque<HostOperation> operations{};  ///< Not sent yet, in order.
 
   std::map<ModelId, std::int64_t> asked{};     ///< Loans asked of the worker and not answered yet.
-  std::map<ModelId, std::set<PageId>> lent{};  ///< By the engine they were lent for.
+  std::map<ModelId, std::set<PageId>> lent{};  ///< By the engine, or the hot model.
+  std::map<ModelId, GuestPair> guests{};       ///< By the hot model.
   std::set<PageId> unbacked{};    ///< Repaid, but not backed by memory yet; in nobody's use.
   std::vector<PageId> arrived{};  ///< In its pool since it was spawned; it is told when it is up.
 
@@ -109,8 +117,8 @@ struct WorkerState {
 };
 
 /// The state of an AgentCore. What is said to and by workers is in agent_exchange.cc, images and
-/// reading in agent_images.cc, what external engines borrow in agent_loans.cc, workers in
-/// lockstep in agent_groups.cc.
+/// reading in agent_images.cc, what external engines borrow in agent_loans.cc, what is lent to
+/// KV of other devices in agent_guests.cc, workers in lockstep in agent_groups.cc.
 class AgentCore::Impl {
  public:
   explicit Impl(const AgentOptions& options);
@@ -125,6 +133,8 @@ class AgentCore::Impl {
   void on(const LoadOn& load);
   void on(const EvictFrom& evict);
   void on(const FormGroup& form);
+  void on(const Weave& weave);
+  void on(const Unweave& unweave);
   void on(const WorkerConnected& connected);
   void on(const WorkerExited& exited);
   void on(const WorkerHung& hung);
@@ -148,6 +158,7 @@ class AgentCore::Impl {
   bool send(WorkerState& worker, const LoadOn& load);
   bool send(WorkerState& worker, const WantedEvict& evict);
   bool send(WorkerState& worker, const Borrow& borrow);
+  bool send(WorkerState& worker, const Weave& weave);
   bool take_loan(WorkerState& worker, const PagesReturned& returned);
   bool miss_loan(WorkerState& worker, const LoadRefused& refused);
   void refuse_loans(WorkerState& worker);
@@ -159,12 +170,24 @@ class AgentCore::Impl {
   void heard(WorkerState& worker, const EvictRefused& refused);
   void heard(WorkerState& worker, const ModelEvicted& evicted);
   void heard(WorkerState& worker, const PagesReturned& returned);
+  void heard(WorkerState& worker, const GuestsReturned& returned);
   void heard(WorkerState& worker, const ImageCopied& copied);
   template <class T>
   void heard(WorkerState& /*worker*/, const T& /*report*/) {}
   std::optional<SentEvict> answered(WorkerState& worker, ModelId model);
   void undo_gift(WorkerState& worker, const SentEvict& sent);
   void doom(WorkerState& worker, Error reason, bool blameless = false);
+
+  // Guests.
+  static bool recalls_guests(const WorkerState& host);
+  void grant_guests(WorkerState& host, ModelId model, const std::vector<PageId>& pages);
+  void refuse_guests(const WorkerState& host, ModelId model);
+  void connect_guests(const WorkerState& host, ModelId model);
+  void take_home(WorkerState& host, ModelId model, const std::vector<PageId>& pages);
+  void disconnect_host(const WorkerState& host);
+  void lose_hot(DeviceId hot, WorkerEpoch epoch);
+  void give_pages(WorkerState& worker, const std::vector<PageId>& pages);
+  void tell_guests(const WorkerState& host, ModelId model, bool refused);
 
   // Groups.
   void end_groups(DeviceId device, WorkerEpoch epoch, bool blameless);

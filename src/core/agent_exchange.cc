@@ -47,6 +47,9 @@ bool AgentCore::Impl::send(WorkerState& worker, const LoadOn& load) {
   if (worker.models.contains(load.model) || awaits_answer(worker, load.model)) {
     return false;  // Its eviction is on its way.
   }
+  if (worker.asked.contains(load.model) || recalls_guests(worker)) {
+    return false;  // Pages are on their way, there or back.
+  }
   Image* found = image(load.model);
   if (found == nullptr) {
     found = create_image(model->second);
@@ -198,6 +201,7 @@ void AgentCore::Impl::on(const WorkerSaid& said) {
     return;  // ImageFailed follows, and is all there is to say.
   }
   const bool ours = std::holds_alternative<PagesReturned>(said.report) ||
+                    std::holds_alternative<GuestsReturned>(said.report) ||
                     std::holds_alternative<ImageCopied>(said.report) ||
                     std::holds_alternative<TokensProduced>(said.report);
   if (!ours) {

@@ -126,6 +126,31 @@ inline void fields(Fields& v, CancelRead& x) {
   v(1, "model", x.model);
 }
 
+inline void fields(Fields& v, ConnectGuests& x) {
+  v.message(134, "ConnectGuests");
+  v(1, "host", x.host);
+  v(2, "host_epoch", x.host_epoch);
+  v(3, "hot", x.hot);
+  v(4, "hot_epoch", x.hot_epoch);
+  v(5, "model", x.model);
+  v(6, "pages", x.pages);
+}
+
+inline void fields(Fields& v, LeaseGuests& x) {
+  v.message(135, "LeaseGuests");
+  v(1, "host", x.host);
+  v(2, "host_epoch", x.host_epoch);
+  v(3, "model", x.model);
+  v(4, "pages", x.pages);
+}
+
+inline void fields(Fields& v, DisconnectGuests& x) {
+  v.message(136, "DisconnectGuests");
+  v(1, "hot", x.hot);
+  v(2, "hot_epoch", x.hot_epoch);
+  v(3, "model", x.model);
+}
+
 inline void fields(Fields& v, ConnectGroup& x) {
   v.message(83, "ConnectGroup");
   v(1, "members", x.members);

@@ -20,6 +20,9 @@ void AgentCore::Impl::on(const Borrow& borrow) {
 
 /// In order with loads and evictions, as those before it may bring the pages.
 bool AgentCore::Impl::send(WorkerState& worker, const Borrow& borrow) {
+  if (recalls_guests(worker)) {
+    return false;
+  }
   worker.asked[borrow.model] = borrow.pages;
   commands_->push_back(SendWorker{
       .device = worker.device.id,
@@ -46,6 +49,10 @@ bool AgentCore::Impl::take_loan(WorkerState& worker, const PagesReturned& return
     worker.pool.erase(page);
     worker.lent[returned.model].insert(page);
   }
+  if (worker.guests.contains(returned.model)) {
+    grant_guests(worker, returned.model, returned.pages);
+    return true;
+  }
   commands_->push_back(
       GrantLoan{.device = worker.device.id, .model = returned.model, .pages = returned.pages});
   return true;
@@ -56,6 +63,10 @@ bool AgentCore::Impl::miss_loan(WorkerState& worker, const LoadRefused& refused)
   if (worker.asked.erase(refused.model) == 0) {
     return false;
   }
+  if (worker.guests.contains(refused.model)) {
+    refuse_guests(worker, refused.model);
+    return true;
+  }
   commands_->push_back(RefuseLoan{.model = refused.model, .reason = refused.reason});
   return true;
 }
@@ -64,11 +75,17 @@ bool AgentCore::Impl::miss_loan(WorkerState& worker, const LoadRefused& refused)
 void AgentCore::Impl::refuse_loans(WorkerState& worker) {
   const Error reason{Code::kUnavailable, "the device's worker ended before it lent any pages"};
   for (const auto& [model, count] : std::exchange(worker.asked, {})) {
-    commands_->push_back(RefuseLoan{.model = model, .reason = reason});
+    if (worker.guests.contains(model)) {
+      refuse_guests(worker, model);
+    } else {
+      commands_->push_back(RefuseLoan{.model = model, .reason = reason});
+    }
   }
   for (const HostOperation& operation : worker.operations) {
     if (const auto* borrow = std::get_if<Borrow>(&operation)) {
       commands_->push_back(RefuseLoan{.model = borrow->model, .reason = reason});
+    } else if (const auto* weave = std::get_if<Weave>(&operation)) {
+      refuse_guests(worker, weave->model);
     }
   }
 }
@@ -94,15 +111,8 @@ void AgentCore::Impl::on(const PagesBacked& backed) {
   WorkerState& worker = workers_.at(backed.device);
   for (const PageId page : backed.pages) {
     HEDDLE_CHECK(worker.unbacked.erase(page) == 1);
-    worker.pool.insert(page);
   }
-  if (worker.life == Life::kUp) {
-    commands_->push_back(SendWorker{.device = backed.device,
-                                    .epoch = worker.epoch,
-                                    .message = GivePages{.pages = backed.pages}});
-  } else if (worker.life == Life::kStarting) {
-    worker.arrived.insert(worker.arrived.end(), backed.pages.begin(), backed.pages.end());
-  }
+  give_pages(worker, backed.pages);
   // Whatever the manager orders when it hears of it, the worker hears after it has the pages.
   commands_->push_back(EndLoan{.model = backed.model});
 }

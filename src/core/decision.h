@@ -18,8 +18,10 @@ enum class DecisionKind : std::uint8_t {
   kDrain,    ///< Send it nothing more there, so that it can be evicted.
   kEvict,    ///< Take it off a device.
   kWait,     ///< Leave it to wait: there is no place for it now.
+  kLend,     ///< Have a device lend memory to its KV (WEAVER).
+  kRecall,   ///< Have that come back.
 };
-inline constexpr std::size_t kDecisionKinds = 7;
+inline constexpr std::size_t kDecisionKinds = 9;
 /// As in listings: "prewarm".
 [[nodiscard]] std::string_view name(DecisionKind kind);
 
@@ -29,7 +31,7 @@ struct Decision {
   DecisionKind kind = DecisionKind::kLoad;
   ModelId model{};
   std::optional<DeviceId> device{};    ///< None of kWait.
-  std::optional<ModelId> for_model{};  ///< Of kEvict and kDrain: who needs the room.
+  std::optional<ModelId> for_model{};  ///< Of kEvict, kDrain and kRecall: who needs the room.
   std::string why{};                   ///< A sentence with its numbers, without model and device.
   friend bool operator==(const Decision&, const Decision&) = default;
 };

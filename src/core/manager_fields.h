@@ -73,6 +73,7 @@ inline void fields(Fields& v, ManagerDevice& x) {
   v(2, "name", x.name);
   v(3, "pages", x.pages);
   v(4, "page_bytes", x.page_bytes);
+  v(5, "in_host_memory", x.in_host_memory);
 }
 
 inline void fields(Fields& v, PlannerOptions& x) {
@@ -86,6 +87,7 @@ inline void fields(Fields& v, PlannerOptions& x) {
   v(7, "evict", x.evict);
   v(8, "period", x.period);
   v(9, "calendar", x.calendar);
+  v(10, "weave", x.weave);
 }
 
 inline void fields(Fields& v, ManagerOptions& x) {
@@ -169,6 +171,14 @@ inline void fields(Fields& v, ImageState& x) {
   v(1, "model", x.model);
   v(2, "bytes", x.bytes);
   v(3, "host_cached", x.host_cached);
+}
+
+inline void fields(Fields& v, GuestState& x) {
+  v.message(133, "GuestState");
+  v(1, "device", x.device);
+  v(2, "model", x.model);
+  v(3, "pages", x.pages);
+  v(4, "refused", x.refused);
 }
 
 inline void fields(Fields& v, EngineSaid& x) {

@@ -162,6 +162,41 @@ inline void fields(Fields& v, EvictFrom& x) {
   v(6, "free_pages", x.free_pages);
 }
 
+inline void fields(Fields& v, Weave& x) {
+  v.message(123, "Weave");
+  v(1, "host", x.host);
+  v(2, "basis", x.basis);
+  v(3, "hot", x.hot);
+  v(4, "hot_epoch", x.hot_epoch);
+  v(5, "model", x.model);
+  v(6, "pages", x.pages, kCount);
+}
+
+inline void fields(Fields& v, Unweave& x) {
+  v.message(124, "Unweave");
+  v(1, "host", x.host);
+  v(2, "model", x.model);
+  v(3, "pages", x.pages, kCount);
+}
+
+inline void fields(Fields& v, LendGuests& x) {
+  v.message(125, "LendGuests");
+  v(1, "model", x.model);
+  v(2, "pages", x.pages);
+}
+
+inline void fields(Fields& v, RecallGuests& x) {
+  v.message(126, "RecallGuests");
+  v(1, "model", x.model);
+  v(2, "count", x.count, kCount);
+}
+
+inline void fields(Fields& v, GuestsReturned& x) {
+  v.message(127, "GuestsReturned");
+  v(1, "model", x.model);
+  v(2, "pages", x.pages);
+}
+
 inline void fields(Fields& v, LoadModel& x) {
   v.message(21, "LoadModel");
   v(1, "model", x.model);
@@ -312,6 +347,8 @@ inline void fields(Fields& v, ResidentReport& x) {
   v(4, "sequences", x.sequences, kCount);
   v(5, "sequences_admitted", x.sequences_admitted, kCount);
   v(6, "complete", x.complete);
+  v(7, "lent_pages", x.lent_pages, kCount);
+  v(8, "guest_pages", x.guest_pages, kCount);
 }
 
 inline void fields(Fields& v, DeviceReport& x) {

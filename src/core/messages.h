@@ -78,6 +78,26 @@ struct FormGroup {
   friend bool operator==(const FormGroup&, const FormGroup&) = default;
 };
 
+/// Have `host` lend so many more of its pages to KV of `model` on `hot` (WEAVER;
+/// docs/contracts/guests.md). A model has guests on one device at most.
+struct Weave {
+  DeviceId host{};
+  Basis basis{};  ///< Of the host's worker.
+  DeviceId hot{};
+  WorkerEpoch hot_epoch{};
+  ModelId model{};
+  std::int64_t pages = 0;
+  friend bool operator==(const Weave&, const Weave&) = default;
+};
+/// So many of the pages that `host` lends to KV of `model` are to come back. What is loaded on the
+/// host from now on waits for them.
+struct Unweave {
+  DeviceId host{};
+  ModelId model{};
+  std::int64_t pages = 0;
+  friend bool operator==(const Unweave&, const Unweave&) = default;
+};
+
 // ---- To a worker ----
 
 enum class ImageSource : std::uint8_t {
@@ -121,6 +141,21 @@ struct LendPages {
 struct GivePages {
   std::vector<PageId> pages{};
   friend bool operator==(const GivePages&, const GivePages&) = default;
+};
+
+/// Pages of another device, which this one can address, are for KV of the model from now on. They
+/// stay the other's.
+struct LendGuests {
+  ModelId model{};
+  std::vector<PageId> pages{};
+  friend bool operator==(const LendGuests&, const LendGuests&) = default;
+};
+
+/// Give so many of them back, within few steps. Answered by GuestsReturned, perhaps several times.
+struct RecallGuests {
+  ModelId model{};
+  std::int64_t count = 0;
+  friend bool operator==(const RecallGuests&, const RecallGuests&) = default;
 };
 
 /// The image of this model, which the worker gave back, is no more: its pages are put to other
@@ -186,6 +221,8 @@ using WorkerMessage = std::variant<LoadModel,
                                    EvictModel,
                                    LendPages,
                                    GivePages,
+                                   LendGuests,
+                                   RecallGuests,
                                    ImageGone,
                                    ImageProgress,
                                    Submit,
@@ -247,6 +284,12 @@ struct PagesReturned {
   std::vector<PageId> pages{};
 };
 
+/// Pages that LendGuests brought hold nothing any more, and are their device's again.
+struct GuestsReturned {
+  ModelId model{};
+  std::vector<PageId> pages{};
+};
+
 /// The worker needs the image that it copied no longer.
 struct ImageCopied {
   ModelId model{};
@@ -278,6 +321,8 @@ struct ResidentReport {
   std::int64_t sequences = 0;
   std::int64_t sequences_admitted = 0;
   bool complete = false;  ///< All its weights are there.
+  std::int64_t lent_pages = 0;   ///< Of another device, for its KV.
+  std::int64_t guest_pages = 0;  ///< Those of them that hold some.
 };
 
 /// The worker's ledger as it is now. Sent when residency changes, and at intervals.
@@ -302,6 +347,7 @@ using WorkerReport = std::variant<ModelServing,
                                   EvictRefused,
                                   ModelEvicted,
                                   PagesReturned,
+                                  GuestsReturned,
                                   ImageCopied,
                                   TokensProduced,
                                   RequestReturned,

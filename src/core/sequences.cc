@@ -71,13 +71,22 @@ void Sequences::preempt(SequenceId id) {
   Sequence& sequence = sequences_.at(id);
   sequence.begun = true;
   sequence.admitted = false;
-  sequence.computed = 0;
+  sequence.computed = sequence.away = sequence.tried = 0;
 }
 
 void Sequences::pack(SequenceId id) {
   Sequence& sequence = sequences_.at(id);
-  sequence.computed = 0;
+  sequence.computed = sequence.away = sequence.tried = 0;
   sequence.packed = true;
+}
+
+void Sequences::set_away(SequenceId id, std::int64_t tokens) {
+  const auto found = sequences_.find(id);
+  if (found != sequences_.end()) {
+    HEDDLE_CHECK(tokens <= found->second.computed);
+    found->second.away = tokens;
+    found->second.tried = found->second.computed;
+  }
 }
 
 void Sequences::take_prefix(SequenceId id, std::int64_t computed) {

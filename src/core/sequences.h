@@ -33,6 +33,8 @@ struct Sequence {
   std::int64_t computed = 0;   ///< Of these, how many have KV.
   std::int64_t remaining = 0;  ///< May still be generated.
   bool packed = false;         ///< Computes all itself, on as few pages as can be.
+  std::int64_t away = 0;       ///< Of `computed`, how many are guests of another device.
+  std::int64_t tried = 0;      ///< `computed` when it was last asked to move more of them.
 
   /// It could be admitted.
   [[nodiscard]] bool waits() const { return !admitted && !compiling; }
@@ -55,6 +57,8 @@ class Sequences {
   void preempt(SequenceId id);
   /// The same, but it goes on at once, and without anybody's prefix.
   void pack(SequenceId id);
+  /// So many of its first tokens are guests now. Ignored if it is gone.
+  void set_away(SequenceId id, std::int64_t tokens);
   /// It begins with `computed` tokens of a cached prefix. Ignored if it is gone.
   void take_prefix(SequenceId id, std::int64_t computed);
 

@@ -46,6 +46,10 @@ std::string_view name(DecisionKind kind) {
       return "drain";
     case DecisionKind::kEvict:
       return "evict";
+    case DecisionKind::kLend:
+      return "lend";
+    case DecisionKind::kRecall:
+      return "recall";
     case DecisionKind::kWait:
       return "wait";
   }

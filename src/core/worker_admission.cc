@@ -278,9 +278,7 @@ void WorkerCore::Impl::keep_within_limits() {
     std::vector<AdmissionView> views = sequences_.admission_views();
     std::erase_if(views, [&model_id = id](const AdmissionView& v) { return v.model != model_id; });
     if (const auto victim = policy::choose_preemption(views)) {
-      act(PreemptSequence{.sequence = *victim});
-      sequences_.preempt(*victim);
-      settle_leases(id);
+      preempt(*victim);
     }
   }
 }

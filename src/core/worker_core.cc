@@ -38,7 +38,9 @@ DeviceReport WorkerCore::Impl::report() const {
                              .kv_pages = model.kv_pages,
                              .sequences = sequences,
                              .sequences_admitted = sequences_.count_admitted(id),
-                             .complete = model.stage == Stage::kOpen && model.complete()});
+                             .complete = model.stage == Stage::kOpen && model.complete(),
+                             .lent_pages = model.lent_pages,
+                             .guest_pages = model.guest_pages});
   }
   report.pages_wanted = lacking_pages();
   if (report.pages_wanted > 0) {
@@ -72,6 +74,7 @@ void WorkerCore::Impl::check_invariants() const {
     held += model.kv_pages + (model.weights ? model.footprint.image_pages : 0);
     HEDDLE_CHECK(model.stage != Stage::kClosing || sequences_.count(id) == 0);
     HEDDLE_CHECK(sequences_.any_computed(id) || model.kv_pages == 0);
+    HEDDLE_CHECK(model.recalled <= model.lent_pages);
   }
   HEDDLE_CHECK(usage.free == options_.pages - held);
   HEDDLE_CHECK(workspace_pages_ == workspace_with(0));
@@ -81,6 +84,7 @@ void WorkerCore::Impl::check_invariants() const {
     HEDDLE_CHECK(models_.contains(sequence.model));
     HEDDLE_CHECK(sequence.tokens > sequence.computed && sequence.remaining > 0);
     HEDDLE_CHECK(sequence.admitted || sequence.computed == 0);
+    HEDDLE_CHECK(sequence.away <= sequence.computed);
   }
 }
 

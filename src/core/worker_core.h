@@ -89,6 +89,7 @@ struct SliceDone {
 struct KvHeld {
   ModelId model{};
   std::int64_t pages = 0;
+  std::int64_t guest_pages = 0;  ///< Lent ones that hold some.
 };
 /// TakePrefixes was carried out: what each sequence has computed now.
 struct PrefixTaken {
@@ -103,6 +104,11 @@ struct PrefixesTaken {
 struct KvCounted {
   std::vector<KvHeld> kv{};       ///< Of every open model.
   std::int64_t cached_pages = 0;  ///< Hold prefixes that no sequence uses, of all models.
+};
+/// MoveOut or MoveHome was carried out: so many first positions of the sequence are away now.
+struct GuestsMoved {
+  SequenceId sequence{};
+  std::int64_t tokens = 0;
 };
 /// The step that RunStep began has ended; the first thing said after it.
 struct StepDone {
@@ -124,6 +130,7 @@ using WorkerEvent = std::variant<WorkerMessage,
                                  SequenceRefused,
                                  SequenceReady,
                                  PrefixesTaken,
+                                 GuestsMoved,
                                  KvCounted,
                                  StepDone,
                                  EngineIdle>;
@@ -214,6 +221,26 @@ struct TrimCached {
 struct PreemptSequence {
   SequenceId sequence{};
 };
+/// Guests::lend.
+struct TakeGuestPages {
+  ModelId model{};
+  std::vector<PageId> pages{};
+};
+/// Guests::give_back: `count` lent pages hold nothing; say GuestsReturned of them.
+struct ReturnGuestPages {
+  ModelId model{};
+  std::int64_t count = 0;
+};
+/// Guests::move_out of all that can be moved of the first `tokens` positions. Answered by
+/// GuestsMoved.
+struct MoveOut {
+  SequenceId sequence{};
+  std::int64_t tokens = 0;
+};
+/// Guests::move_home. Answered by GuestsMoved.
+struct MoveHome {
+  SequenceId sequence{};
+};
 /// Engine::remove_sequence.
 struct RemoveSequence {
   SequenceId sequence{};
@@ -244,6 +271,10 @@ using WorkerCommand = std::variant<AdoptPages,
                                    TakePrefixes,
                                    TrimCached,
                                    PreemptSequence,
+                                   TakeGuestPages,
+                                   ReturnGuestPages,
+                                   MoveOut,
+                                   MoveHome,
                                    RemoveSequence,
                                    RunStep,
                                    Report>;

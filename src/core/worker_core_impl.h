@@ -16,6 +16,7 @@
 #include "core/step_costs.h"
 #include "core/worker_core.h"
 #include "ledger/ledger.h"
+#include "policy/weave.h"
 
 namespace heddle::core {
 
@@ -39,6 +40,9 @@ struct Resident {
   std::optional<ledger::LeaseId> weights{};  ///< None once the image belongs to the host again.
   ledger::LeaseId kv{};
   std::int64_t kv_pages = 0;
+  std::int64_t lent_pages = 0;   ///< Of another device, for its KV (guests).
+  std::int64_t guest_pages = 0;  ///< Those of them that hold some.
+  std::int64_t recalled = 0;     ///< Those of them that are to be given back.
 
   [[nodiscard]] bool complete() const { return ready_bytes >= image_bytes; }
 };
@@ -47,8 +51,8 @@ struct Resident {
 using Operation = std::variant<LoadModel, EvictModel, LendPages>;
 
 /// The state of a WorkerCore. Residency is in worker_residency.cc, what models share in
-/// worker_overhead.cc, who is admitted in worker_admission.cc, sequences and steps are in
-/// worker_steps.cc.
+/// worker_overhead.cc, who is admitted in worker_admission.cc, what is on pages of
+/// other devices in worker_guests.cc, sequences and steps are in worker_steps.cc.
 class WorkerCore::Impl {
  public:
   explicit Impl(const WorkerOptions& options)
@@ -86,6 +90,8 @@ class WorkerCore::Impl {
   void on(const EvictModel& evict);
   void on(const LendPages& lend) { operations_.emplace_back(lend); }
   void on(const GivePages& give);
+  void on(const LendGuests& lend);
+  void on(const RecallGuests& recall);
   void on(const ImageGone& gone) { act(LetGoWindow{.model = gone.model}); }
   void on(const ImageProgress& progress);
   void on(const Submit& submit);
@@ -101,6 +107,7 @@ class WorkerCore::Impl {
   void on(const SequenceRefused& refused);
   void on(const SequenceReady& ready);
   void on(const PrefixesTaken& taken);
+  void on(const GuestsMoved& moved);
   void on(const KvCounted& counted);
   void on(const StepDone& done);
   void on(const EngineIdle& idle);
@@ -128,6 +135,15 @@ class WorkerCore::Impl {
   void tend_graphs();
   bool give_up_graphs();
   void keep_graphs(std::int64_t pages);
+
+  // Guests.
+  bool tend_guests();
+  bool move_guests_out(ModelId id, const Resident& model);
+  bool bring_guests_home(ModelId id, Resident& model);
+  void return_guests(ModelId id, Resident& model, std::int64_t count);
+  [[nodiscard]] std::vector<policy::WeaveMove> guest_moves(ModelId id, const Resident& model) const;
+  [[nodiscard]] bool can_have_more_guests() const;
+  void preempt(SequenceId id);
 
   // Sequences.
   [[nodiscard]] std::optional<Error> unacceptable(const Submit& submit,

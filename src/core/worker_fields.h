@@ -60,6 +60,36 @@ inline void fields(Fields& v, KvHeld& x) {
   v.type("KvHeld");
   v(1, "model", x.model);
   v(2, "pages", x.pages);
+  v(3, "guest_pages", x.guest_pages);
+}
+
+inline void fields(Fields& v, GuestsMoved& x) {
+  v.message(128, "GuestsMoved");
+  v(1, "sequence", x.sequence);
+  v(2, "tokens", x.tokens);
+}
+
+inline void fields(Fields& v, TakeGuestPages& x) {
+  v.message(129, "TakeGuestPages");
+  v(1, "model", x.model);
+  v(2, "pages", x.pages);
+}
+
+inline void fields(Fields& v, ReturnGuestPages& x) {
+  v.message(130, "ReturnGuestPages");
+  v(1, "model", x.model);
+  v(2, "count", x.count);
+}
+
+inline void fields(Fields& v, MoveOut& x) {
+  v.message(131, "MoveOut");
+  v(1, "sequence", x.sequence);
+  v(2, "tokens", x.tokens);
+}
+
+inline void fields(Fields& v, MoveHome& x) {
+  v.message(132, "MoveHome");
+  v(1, "sequence", x.sequence);
 }
 
 inline void fields(Fields& v, PrefixTaken& x) {

@@ -215,6 +215,7 @@ bool WorkerCore::Impl::carry_out(const EvictModel& evict) {
 void WorkerCore::Impl::close(ModelId id, Resident& model, const EvictModel& evict) {
   HEDDLE_CHECK(evict.pages.empty() || (model.source == ImageSource::kGiven &&
                                        std::ssize(evict.pages) == model.footprint.image_pages));
+  return_guests(id, model, model.lent_pages);
   model.stage = Stage::kClosing;
   model.exchanging = !evict.pages.empty();
   if (model.exchanging) {

@@ -187,8 +187,8 @@ std::int64_t WorkerCore::Impl::kv_pages_total() const {
 }
 
 void WorkerCore::Impl::on(const EngineIdle& /*idle*/) {
-  if (sequences_.empty() || stalled_) {
-    return;
+  if (tend_guests() || sequences_.empty() || stalled_) {
+    return;  // Where guests move, that is answered first.
   }
   admit();
   plan_ = policy::plan_step(step_views(), costs_.costs(), options_.step);
@@ -286,6 +286,9 @@ void WorkerCore::Impl::on(const KvCounted& counted) {
         set_kv(found->second, held.pages);
         counts_changed_ = true;
       }
+      if (found != models_.end()) {
+        found->second.guest_pages = held.guest_pages;
+      }
     }
     if (counted.cached_pages != cached_pages_ && growth == (counted.cached_pages > cached_pages_)) {
       set_cached(counted.cached_pages);
@@ -339,12 +342,12 @@ void WorkerCore::Impl::on(const StepDone& done) {
 
 /// Pages ran out: a sequence is preempted, or the manager has to make room.
 void WorkerCore::Impl::relieve(const StepDone& done) {
+  if (can_have_more_guests()) {
+    return;  // Before the next step they go.
+  }
   crowded_ = true;
   if (const auto victim = policy::choose_preemption(sequences_.admission_views())) {
-    const ModelId model = sequences_.find(*victim)->model;
-    act(PreemptSequence{.sequence = *victim});
-    sequences_.preempt(*victim);
-    settle_leases(model);
+    preempt(*victim);
     return;
   }
   if (!done.slices.empty()) {

@@ -402,6 +402,8 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   }
 
   void execute(const core::FormGroup& form) { agent_->carry_out(form); }
+  void execute(const core::Weave& order) { agent_->carry_out(order); }
+  void execute(const core::Unweave& order) { agent_->carry_out(order); }
 
   void execute(const core::Dispatch& command) {
     if (ExternalRequests::Entry* entry = external_.find(command.request)) {

@@ -210,6 +210,7 @@ core::PlannerOptions planner_options(const config::PlannerConfig& planner, Durat
           .value = planner.value,
           .pressure = planner.pressure,
           .replicas = planner.replicas,
+          .weave = planner.weave,
           .share = planner.share,
           .evict = planner.evict,
           .period = planner.period,
@@ -230,7 +231,8 @@ core::Configure core_setup(const config::Config& config,
         {.id = DeviceId(id++),
          .name = device.name,
          .pages = static_cast<std::int64_t>(device.memory / page_of(config)),
-         .page_bytes = page_of(config)});
+         .page_bytes = page_of(config),
+         .in_host_memory = device.kind == config::DeviceKind::kCpu});
   }
   for (const ConfiguredModel& model : models) {
     if (model.external()) {

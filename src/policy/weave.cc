@@ -11,7 +11,6 @@ namespace {
 constexpr double kPressed = 0.85;
 constexpr double kHostLimit = 0.9;
 constexpr double kLookAhead = 2.0;  // [s]
-constexpr double kFewestRequests = 5.0;
 constexpr double kMostReading = 0.5;
 constexpr double kLeastShare = 0.2;
 constexpr double kMostShare = 0.5;
@@ -177,8 +176,6 @@ std::string_view reason_name(ShareReason reason) {
       return "host_needs_room";
     case ShareReason::kHotNotPressed:
       return "hot_not_pressed";
-    case ShareReason::kTooQuiet:
-      return "too_quiet";
     case ShareReason::kHotReads:
       return "hot_reads";
     case ShareReason::kTooSmall:
@@ -200,9 +197,6 @@ ShareChoice choose_share(const WeavePair& pair) {
   if (pair.hot_kv_use <= kPressed && !pair.hot_queues) {
     return {.reason = ShareReason::kHotNotPressed};
   }
-  if (pair.hot_requests_per_second < kFewestRequests) {
-    return {.reason = ShareReason::kTooQuiet};
-  }
   if (pair.hot_reading > kMostReading) {
     return {.reason = ShareReason::kHotReads};
   }
@@ -217,6 +211,37 @@ ShareChoice choose_share(const WeavePair& pair) {
   const double share = std::min({by_time, by_memory, kMostShare});
   return share >= kLeastShare ? ShareChoice{.share = share}
                               : ShareChoice{.reason = ShareReason::kTooSmall};
+}
+
+std::vector<WeaveMove> choose_moves(std::span<const WeaveSequence> sequences,
+                                    std::int64_t wanted,
+                                    std::int64_t room) {
+  std::int64_t all = 0;
+  std::int64_t away = 0;
+  std::vector<const WeaveSequence*> longest;
+  for (const WeaveSequence& sequence : sequences) {
+    all += sequence.computed;
+    away += sequence.away;
+    longest.push_back(&sequence);
+  }
+  std::sort(longest.begin(), longest.end(), [](const auto* a, const auto* b) {
+    return std::pair(b->computed - b->away, a->id) < std::pair(a->computed - a->away, b->id);
+  });
+  std::int64_t left = std::min(room, all / 2 - away);
+  std::vector<WeaveMove> moves;
+  for (const WeaveSequence* sequence : longest) {
+    // The newest token's KV stays, as the next is written behind it.
+    const std::int64_t moved = std::min(sequence->computed - 1 - sequence->away, left);
+    if (wanted <= 0 || moved < kFewestMoved) {
+      break;
+    }
+    if (!sequence->settled) {
+      moves.push_back({.sequence = sequence->id, .tokens = sequence->away + moved});
+      wanted -= moved;
+      left -= moved;
+    }
+  }
+  return moves;
 }
 
 std::optional<KvSide> choose_side(double share, const WeaveBalance& balance, std::int64_t tokens) {

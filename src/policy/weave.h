@@ -8,6 +8,7 @@
 
 #include "base/rng.h"
 #include "base/time.h"
+#include "policy/batching.h"
 
 namespace heddle::policy {
 
@@ -79,6 +80,9 @@ struct SplitPlan {
                                       std::int64_t kernels,
                                       Duration poll);
 
+/// Where nobody has measured how long attention takes: longer than any message or wait.
+inline constexpr Duration kAttentionUnmeasured = std::chrono::seconds(1);
+
 /// A hot model, and a cold one whose device could take guests, as of the last second.
 struct WeavePair {
   Duration attention{};                 ///< A = K + N: of all sequences of the hot side, one layer.
@@ -88,7 +92,6 @@ struct WeavePair {
   std::int64_t cold_free_kv_bytes = 0;  ///< M_c: that guests could have.
   double hot_kv_use = 0.0;              ///< Of its KV memory, in [0, 1].
   bool hot_queues = false;              ///< It has requests waiting for KV.
-  double hot_requests_per_second = 0.0;
   double hot_reading = 0.0;  ///< Part of the time that it reads prompts.
   double cold_kv_use = 0.0;
   double cold_kv_growth = 0.0;  ///< Of cold_kv_use per second, lately.
@@ -102,7 +105,6 @@ enum class ShareReason : std::uint8_t {
   kHostDrains,     ///< Guests would outstay the grace period.
   kHostNeedsRoom,  ///< Its own KV will want the memory.
   kHotNotPressed,  ///< The hot side is not short of KV.
-  kTooQuiet,       ///< Too few requests: offloading would only slow them.
   kHotReads,       ///< Prompts take its time: more sequences would only be in their way.
   kTooSmall,       ///< The best share is below the least that pays.
 };
@@ -122,10 +124,35 @@ inline constexpr double kPaperShare = 0.45;
 /// leaves the choice open; ours, re-chosen every second:
 ///   f = min((1 - (comm + margin) / A) / 2, M_c / (M_c + M_h)) in [0, 0.5],
 /// from K = (1 - f) A >= N + comm + margin with N = f A, and from memory. None unless the hot side
-/// is short of KV (use above 0.85, or a queue) and gets 5 requests/s, reading prompts takes at most
-/// half of its time, the host does not drain, and its own KV use would stay below 0.9 for two
+/// is short of KV (use above 0.85, or a queue), reading prompts takes at most half of its time, the host does not drain, and its own KV use would stay below 0.9 for two
 /// seconds; and none rather than less than 0.2.
 [[nodiscard]] ShareChoice choose_share(const WeavePair& pair);
+
+/// A decoding sequence of a hot model.
+struct WeaveSequence {
+  SequenceId id{};
+  std::int64_t computed = 0;  ///< Tokens that have KV.
+  std::int64_t away = 0;      ///< The first of them, with the host.
+  bool settled = false;       ///< It was asked to move more since it last grew by a block.
+  friend bool operator==(const WeaveSequence&, const WeaveSequence&) = default;
+};
+
+/// The KV of the first `tokens` positions goes to the host.
+struct WeaveMove {
+  SequenceId sequence{};
+  std::int64_t tokens = 0;
+  friend bool operator==(const WeaveMove&, const WeaveMove&) = default;
+};
+
+/// Fewer tokens than this are not worth a move.
+inline constexpr std::int64_t kFewestMoved = 32;
+
+/// Whose KV goes to the host, so that `wanted` tokens have room at home: of those that have most at
+/// home, until there is as much, the host's `room` [tokens] is used up, or half of all tokens are
+/// away (K >= N: more would have the hot side wait). Pure; ties by id. O(n log n).
+[[nodiscard]] std::vector<WeaveMove> choose_moves(std::span<const WeaveSequence> sequences,
+                                                  std::int64_t wanted,
+                                                  std::int64_t room);
 
 enum class KvSide : std::uint8_t { kHot, kCold };
 

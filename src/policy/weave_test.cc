@@ -32,7 +32,6 @@ WeavePair pair() {
           .hot_kv_bytes = 15'000,
           .cold_free_kv_bytes = 15'000,
           .hot_kv_use = 0.95,
-          .hot_requests_per_second = 15.0,
           .cold_kv_use = 0.43,
           .peer_access = true};
 }
@@ -143,7 +142,6 @@ TEST(ChooseShare, KnowsWhenNotTo) {
               p.hot_queues = true;
             }),
             ShareReason::kWorthIt);
-  EXPECT_EQ(reason([](WeavePair& p) { p.hot_requests_per_second = 4.9; }), ShareReason::kTooQuiet);
   EXPECT_EQ(reason([](WeavePair& p) { p.hot_reading = 0.51; }), ShareReason::kHotReads);
   EXPECT_EQ(reason([](WeavePair& p) { p.attention = 60us; }), ShareReason::kTooSmall);
   EXPECT_EQ(reason_name(ShareReason::kHostNeedsRoom), "host_needs_room");

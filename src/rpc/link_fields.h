@@ -142,6 +142,17 @@ inline void fields(Fields& v, MeetPeer& x) {
   v(2, "assists", x.assists);
 }
 
+inline void fields(Fields& v, HostGuests& x) {
+  v.message(137, "HostGuests");
+  v(1, "model", x.model);
+  v(2, "pages", x.pages);
+}
+
+inline void fields(Fields& v, MeetHost& x) {
+  v.message(138, "MeetHost");
+  v(1, "model", x.model);
+}
+
 inline void fields(Fields& v, Shutdown& /*x*/) {
   v.message(5, "Shutdown");
 }

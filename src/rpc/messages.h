@@ -81,11 +81,32 @@ struct MeetPeer {
   friend bool operator==(const MeetPeer&, const MeetPeer&) = default;
 };
 
+/// Lend these pages to KV of a model on another device, and run attention over them. With a
+/// descriptor, of a weave::JobArea: through that, in place of what was before. Without one, they are
+/// what is left; none: it is over.
+struct HostGuests {
+  ModelId model{};
+  std::vector<PageId> pages{};
+  friend bool operator==(const HostGuests&, const HostGuests&) = default;
+};
+/// To the worker that has the model: with a descriptor, of the same area, another device runs
+/// attention over what it lends. Without one nobody does.
+struct MeetHost {
+  ModelId model{};
+  friend bool operator==(const MeetHost&, const MeetHost&) = default;
+};
+
 /// End the process; nothing of it needs saving.
 struct Shutdown {};
 
-using ToWorker =
-    std::variant<WorkerHello, ModelDescription, JoinGroup, MeetPeer, core::WorkerMessage, Shutdown>;
+using ToWorker = std::variant<WorkerHello,
+                              ModelDescription,
+                              JoinGroup,
+                              MeetPeer,
+                              HostGuests,
+                              MeetHost,
+                              core::WorkerMessage,
+                              Shutdown>;
 
 /// The answer to WorkerHello. After a failure the worker ends.
 struct HelloAck {

@@ -38,6 +38,8 @@ std::vector<ToWorker> every_to_worker() {
               .model = ModelId(5), .name = "m", .spec = {.layers = 2}, .dtype = spec::DType::kF32},
           JoinGroup{.model = ModelId(5), .rank = 1, .ranks = 4},
           MeetPeer{.gpu = 3, .assists = true},
+          HostGuests{.model = ModelId(4), .pages = {PageId(7), PageId(9)}},
+          MeetHost{.model = ModelId(4)},
           core::WorkerMessage(core::LoadModel{
               .model = ModelId(5),
               .basis = {.epoch = WorkerEpoch(4), .version = 8},
@@ -144,7 +146,7 @@ TEST(Messages, ToAWorkerComeBackAsTheyWere) {
     EXPECT_EQ(got->index(), sent.index());
     EXPECT_EQ(encode(*got), bytes);
   }
-  const auto load = std::get<core::LoadModel>(std::get<core::WorkerMessage>(every_to_worker()[4]));
+  const auto load = std::get<core::LoadModel>(std::get<core::WorkerMessage>(every_to_worker()[6]));
   const Result<ToWorker> got = decode_to_worker(encode(core::WorkerMessage(load)));
   EXPECT_EQ(std::get<core::LoadModel>(std::get<core::WorkerMessage>(*got)), load);
 }
@@ -210,6 +212,8 @@ TEST(Messages, NoFieldIsLeftOut) {
   expect_all_fields<ModelDescription>();
   expect_all_fields<JoinGroup>();
   expect_all_fields<MeetPeer>();
+  expect_all_fields<HostGuests>();
+  expect_all_fields<MeetHost>();
   expect_all_fields<HelloAck>();
   expect_all_fields<WorkerStats>();
   expect_all_fields<Beat>();

@@ -1,6 +1,7 @@
 #include "twin/kv_count.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -25,15 +26,21 @@ void KvCount::add_model(ModelId id, const std::vector<policy::KvGroup>& groups) 
   Model& model = models_[id];
   HEDDLE_CHECK(model.caches.empty());
   model.groups = groups;
+  model.guests = std::make_unique<Guests>(device_);
+  if (contents_ != nullptr) {
+    model.guests->pool.on_taken([this](memory::OwnerId /*owner*/, std::span<const PageId> pages) {
+      contents_->begin_kv(life_, pages);
+    });
+  }
   for (const policy::KvGroup& group : groups) {
     const auto blocks = static_cast<std::uint32_t>(group.blocks_per_page);
-    model.caches.emplace_back(
-        pool_,
-        memory::OwnerId(id.value() + 1),
-        memory::KvGeometry{.block_tokens = group.tokens_per_block,
-                           .blocks_per_page = blocks,
-                           .block_bytes = UnbackedDevice::kPageBytes / blocks},
-        cached_);
+    const memory::OwnerId owner(id.value() + 1);
+    const memory::KvGeometry geometry{.block_tokens = group.tokens_per_block,
+                                      .blocks_per_page = blocks,
+                                      .block_bytes = UnbackedDevice::kPageBytes / blocks};
+    model.caches.emplace_back(pool_, owner, geometry, cached_);
+    model.guests->caches.emplace_back(
+        model.guests->pool, owner, geometry, model.guests->no_prefixes);
   }
 }
 
@@ -81,6 +88,10 @@ void KvCount::write(const Blocks& blocks,
                     std::int64_t block_tokens,
                     std::int64_t tokens,
                     const PrefixMarks& marks) {
+  for (std::size_t i = 0; i < blocks.away.size(); ++i) {
+    contents_->use_kv(
+        life_, blocks.away[i], marks.at(static_cast<std::int64_t>(i + 1) * block_tokens));
+  }
   for (std::size_t i = blocks.live; i < blocks.all.size(); ++i) {
     const std::int64_t begin = static_cast<std::int64_t>(i) * block_tokens;
     const std::int64_t end = begin + block_tokens;
@@ -155,6 +166,9 @@ void KvCount::remove(ModelId id, core::SequenceId sequence) {
   }
   for (std::size_t g = 0; g < model.caches.size(); ++g) {
     cut(model.caches[g], found->second[g], 0);
+    for (const memory::KvBlockRef block : found->second[g].away) {
+      model.guests->caches[g].free(block);
+    }
   }
   model.sequences.erase(found);
   changed_ = true;
@@ -166,6 +180,119 @@ void KvCount::cut(memory::KvCache& cache, Blocks& blocks, std::size_t count) {
       cache.free(blocks.all.back());
     }
   }
+}
+
+void KvCount::lend(ModelId id, const std::vector<PageId>& pages) {
+  models_.at(id).guests->pool.adopt(pages);
+}
+
+std::vector<PageId> KvCount::give_back(ModelId id, std::int64_t count) {
+  return models_.at(id).guests->pool.surrender(count).value();
+}
+
+/// So many blocks of each cache, or none at all.
+std::optional<std::vector<std::vector<memory::KvBlockRef>>> KvCount::allocate(
+    std::deque<memory::KvCache>& caches, const std::vector<std::size_t>& counts) {
+  std::vector<std::vector<memory::KvBlockRef>> made(caches.size());
+  for (std::size_t g = 0; g < caches.size(); ++g) {
+    while (made[g].size() < counts[g]) {
+      const auto block = caches[g].allocate();
+      if (!block) {
+        for (std::size_t i = 0; i <= g; ++i) {
+          for (const memory::KvBlockRef other : made[i]) {
+            caches[i].free(other);
+          }
+        }
+        return std::nullopt;
+      }
+      made[g].push_back(*block);
+    }
+  }
+  return made;
+}
+
+void KvCount::copy(memory::KvBlockRef from,
+                   memory::KvBlockRef to,
+                   std::size_t block,
+                   std::int64_t block_tokens,
+                   const PrefixMarks& marks) {
+  if (contents_ != nullptr) {
+    const std::uint64_t mark = marks.at(static_cast<std::int64_t>(block + 1) * block_tokens);
+    contents_->use_kv(life_, from, mark);
+    contents_->write_kv(life_, to, mark);
+  }
+}
+
+std::int64_t KvCount::move_out(ModelId id,
+                               core::SequenceId sequence,
+                               std::int64_t tokens,
+                               const PrefixMarks& marks) {
+  Model& model = models_.at(id);
+  std::vector<Blocks>& own = model.sequences.at(sequence);
+  std::int64_t unit = 16;
+  for (const policy::KvGroup& group : model.groups) {
+    unit = std::lcm(unit, group.window > 0 ? 1 : group.tokens_per_block);
+  }
+  tokens = tokens / unit * unit;
+  std::int64_t there = 0;
+  std::vector<std::size_t> counts(own.size());
+  for (std::size_t g = 0; g < own.size(); ++g) {
+    const policy::KvGroup& group = model.groups[g];
+    if (group.window == 0) {
+      there = static_cast<std::int64_t>(own[g].away.size()) * group.tokens_per_block;
+      counts[g] = static_cast<std::size_t>(std::max<std::int64_t>(0, tokens - there) /
+                                           group.tokens_per_block);
+    }
+  }
+  const auto made = tokens > there ? allocate(model.guests->caches, counts) : std::nullopt;
+  if (!made) {
+    return there;
+  }
+  changed_ = true;
+  for (std::size_t g = 0; g < own.size(); ++g) {
+    for (const memory::KvBlockRef block : (*made)[g]) {
+      Blocks& blocks = own[g];
+      const std::size_t at = blocks.away.size();
+      copy(blocks.all[at], block, at, model.groups[g].tokens_per_block, marks);
+      model.caches[g].free(blocks.all[at]);
+      blocks.away.push_back(block);
+      blocks.live = blocks.away.size();
+    }
+  }
+  return tokens;
+}
+
+std::int64_t KvCount::move_home(ModelId id,
+                                core::SequenceId sequence,
+                                const PrefixMarks& marks) {
+  Model& model = models_.at(id);
+  std::vector<Blocks>& own = model.sequences.at(sequence);
+  std::vector<std::size_t> counts;
+  std::int64_t there = 0;
+  for (std::size_t g = 0; g < own.size(); ++g) {
+    counts.push_back(own[g].away.size());
+    if (!own[g].away.empty()) {
+      there = std::ssize(own[g].away) * model.groups[g].tokens_per_block;
+    }
+  }
+  const auto made = allocate(model.caches, counts);
+  if (!made) {
+    return there;
+  }
+  changed_ = true;
+  for (std::size_t g = 0; g < own.size(); ++g) {
+    Blocks& blocks = own[g];
+    for (std::size_t i = 0; i < blocks.away.size(); ++i) {
+      blocks.all[i] = (*made)[g][i];
+      copy(blocks.away[i], blocks.all[i], i, model.groups[g].tokens_per_block, marks);
+      model.guests->caches[g].free(blocks.away[i]);
+    }
+    if (!blocks.away.empty()) {
+      blocks.away.clear();
+      blocks.live = 0;
+    }
+  }
+  return 0;
 }
 
 void KvCount::trim(std::int64_t keep) {
@@ -185,7 +312,9 @@ core::KvCounted KvCount::counted() const {
     for (const memory::KvCache& cache : model.caches) {
       pages += cache.pages_used();
     }
-    counted.kv.push_back({.model = id, .pages = pages});
+    const memory::PagePool& lent = model.guests->pool;
+    counted.kv.push_back(
+        {.model = id, .pages = pages, .guest_pages = lent.size() - lent.free_count()});
   }
   return counted;
 }

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -57,6 +59,19 @@ class KvCount {
                            core::SequenceId sequence,
                            std::int64_t most,
                            const PrefixMarks& marks);
+  /// Pages of another device come in for KV of the model, and go back: the highest `count` that hold
+  /// none.
+  void lend(ModelId model, const std::vector<PageId>& pages);
+  [[nodiscard]] std::vector<PageId> give_back(ModelId model, std::int64_t count);
+  /// The KV of the first `tokens` tokens goes to such pages, in whole blocks of all groups, as far
+  /// as there is room; how many are there then. Of models without a window.
+  std::int64_t move_out(ModelId model,
+                        core::SequenceId sequence,
+                        std::int64_t tokens,
+                        const PrefixMarks& marks);
+  /// All of it comes back, if there is room; how many are away then.
+  std::int64_t move_home(ModelId model, core::SequenceId sequence, const PrefixMarks& marks);
+
   /// It is gone, and its blocks are free or hold its prefix.
   void remove(ModelId model, core::SequenceId sequence);
   /// Frees cached pages until there are at most so many.
@@ -70,16 +85,32 @@ class KvCount {
   /// Blocks of a sequence in one group; those before `live` are free, those before `kept` are kept.
   struct Blocks {
     std::vector<memory::KvBlockRef> all{};
+    std::vector<memory::KvBlockRef> away{};  ///< In place of the first of `all`, which are free.
     std::size_t live = 0;
     std::size_t kept = 0;
     std::int64_t computed = 0;  ///< Tokens.
   };
+  /// Lent pages and the blocks on them.
+  struct Guests {
+    explicit Guests(UnbackedDevice& device) : pool(device, {}) {}
+    memory::PagePool pool;
+    memory::CachedPages no_prefixes{};
+    std::deque<memory::KvCache> caches{};  ///< One per group.
+  };
   struct Model {
     std::vector<policy::KvGroup> groups{};
     std::deque<memory::KvCache> caches{};  ///< One per group.
+    std::unique_ptr<Guests> guests{};
     std::map<core::SequenceId, std::vector<Blocks>> sequences{};
   };
   static void cut(memory::KvCache& cache, Blocks& blocks, std::size_t count);
+  static std::optional<std::vector<std::vector<memory::KvBlockRef>>> allocate(
+      std::deque<memory::KvCache>& caches, const std::vector<std::size_t>& counts);
+  void copy(memory::KvBlockRef from,
+            memory::KvBlockRef to,
+            std::size_t block,
+            std::int64_t block_tokens,
+            const PrefixMarks& marks);
   void write(const Blocks& blocks,
              std::int64_t block_tokens,
              std::int64_t tokens,

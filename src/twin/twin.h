@@ -108,6 +108,8 @@ class Twin final : public core::ServingStatus {
   void perform(const core::LoadOn& command) { pending_.emplace_back(core::AgentEvent(command)); }
   void perform(const core::EvictFrom& command) { pending_.emplace_back(core::AgentEvent(command)); }
   void perform(const core::FormGroup& command) { pending_.emplace_back(core::AgentEvent(command)); }
+  void perform(const core::Weave& command) { pending_.emplace_back(core::AgentEvent(command)); }
+  void perform(const core::Unweave& command) { pending_.emplace_back(core::AgentEvent(command)); }
   void perform(const core::Dispatch& command);
   void perform(const core::Hold& command) { gateway_.hold(command.request); }
   void perform(const core::TellWorker& command);
@@ -121,6 +123,10 @@ class Twin final : public core::ServingStatus {
   void perform(const core::KillWorker& command);
   void perform(const core::SendWorker& command);
   void perform(const core::ConnectGroup& command);
+  // That a host's attention takes its time is not counted here.
+  void perform(const core::ConnectGuests& /*command*/) {}
+  void perform(const core::LeaseGuests& /*command*/) {}
+  void perform(const core::DisconnectGuests& /*command*/) {}
   void perform(const core::StartRead& command);
   void perform(const core::CancelRead& command) { reader_.cancel(command.model); }
   void perform(const core::TellManager& command) { pending_.emplace_back(command.event); }

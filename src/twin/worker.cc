@@ -311,6 +311,32 @@ void Worker::perform(const core::PreemptSequence& command) {
   Sequence& sequence = sequences_.at(command.sequence);
   sequence.computed = 0;
   kv_.remove(sequence.model, command.sequence);
+  idle_said_ = false;
+}
+
+void Worker::perform(const core::TakeGuestPages& command) {
+  kv_.lend(command.model, command.pages);
+}
+
+void Worker::perform(const core::ReturnGuestPages& command) {
+  on_report_(*this,
+             core::GuestsReturned{.model = command.model,
+                                  .pages = kv_.give_back(command.model, command.count)});
+}
+
+void Worker::perform(const core::MoveOut& command) {
+  const Sequence& sequence = sequences_.at(command.sequence);
+  const std::int64_t tokens =
+      kv_.move_out(sequence.model, command.sequence, command.tokens, sequence.marks);
+  idle_said_ = false;
+  answers_.emplace_back(core::GuestsMoved{.sequence = command.sequence, .tokens = tokens});
+}
+
+void Worker::perform(const core::MoveHome& command) {
+  const Sequence& sequence = sequences_.at(command.sequence);
+  const std::int64_t tokens = kv_.move_home(sequence.model, command.sequence, sequence.marks);
+  idle_said_ = false;
+  answers_.emplace_back(core::GuestsMoved{.sequence = command.sequence, .tokens = tokens});
 }
 
 void Worker::perform(const core::RemoveSequence& command) {

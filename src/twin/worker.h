@@ -123,6 +123,10 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void perform(const core::TakePrefixes& command);
   void perform(const core::TrimCached& command);
   void perform(const core::PreemptSequence& command);
+  void perform(const core::TakeGuestPages& command);
+  void perform(const core::ReturnGuestPages& command);
+  void perform(const core::MoveOut& command);
+  void perform(const core::MoveHome& command);
   void perform(const core::RemoveSequence& command);
   void perform(const core::RunStep& command);
   void perform(const core::Report& command);

@@ -10,7 +10,7 @@ namespace heddle::weave {
 void GuestClient::begin_step(std::span<const ops::GuestSequence> sequences) {
   const Geometry& g = area_->geometry();
   ++step_;
-  lost_ = false;
+  lost_ = lost_ && area_->served().get() != ticket_;  // It is at what it was asked for last.
   fits_ = std::ssize(sequences) <= g.rows;
   const std::span<std::int32_t> table = area_->table(step_);
   for (std::int64_t row = 0; fits_ && row < std::ssize(sequences); ++row) {
@@ -29,7 +29,8 @@ void GuestClient::begin_step(std::span<const ops::GuestSequence> sequences) {
 
 void GuestClient::post(const ops::GuestRows& rows) {
   const Geometry& g = area_->geometry();
-  if (!fits_ || lost_ || area_->closed() || rows.rows > g.rows) {
+  posted_ = fits_ && !lost_ && !area_->closed() && rows.rows <= g.rows;
+  if (!posted_) {
     return;
   }
   const std::int64_t width = g.heads * g.head_dim;
@@ -46,7 +47,7 @@ void GuestClient::post(const ops::GuestRows& rows) {
 bool GuestClient::await(const ops::GuestRows& rows) {
   const Geometry& g = area_->geometry();
   const Instant began = steady_now();
-  bool answered = fits_ && !lost_ && rows.rows <= g.rows;
+  bool answered = posted_;
   for (std::uint32_t served = area_->served().get(); answered && served != ticket_;
        served = area_->served().get()) {
     const Duration left = options_.patience - (steady_now() - began);
@@ -55,7 +56,7 @@ bool GuestClient::await(const ops::GuestRows& rows) {
   }
   waited_ += steady_now() - began;
   if (!answered) {
-    lost_ = true;
+    lost_ = lost_ || posted_;
     ++unanswered_;
     return false;
   }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "engine/guests.h"
 #include "ops/context.h"
 #include "store/image_layout.h"
 
@@ -131,6 +132,25 @@ void DeviceExecutor::meet(Peer peer) {
   if (!met) {
     log::warning("loads go on over this GPU's link alone", {{"error", met.error().message}});
   }
+}
+
+void DeviceExecutor::meet(GuestHost host) {
+  const auto found = opened_.find(host.model);
+  if (found == opened_.end() || !found->second.registered) {
+    return;  // It was closed meanwhile.
+  }
+  std::unique_ptr<weave::GuestClient> client;
+  if (host.area) {
+    auto area = weave::JobArea::attach(host.area.get());
+    if (area) {
+      client = std::make_unique<weave::GuestClient>(std::move(*area), weave::GuestClient::Options{});
+    } else {
+      log::warning("guests stay without their host", {{"error", area.error().message}});
+    }
+  }
+  engine_->settle();
+  engine_->guests().set_host(host.model, client.get());
+  guest_hosts_[host.model] = std::move(client);
 }
 
 void DeviceExecutor::join(std::unique_ptr<Lockstep> lockstep) {
@@ -315,6 +335,7 @@ void DeviceExecutor::execute(const core::CloseModel& command,
     }
   }
   engine_->remove_model(command.model);
+  guest_hosts_.erase(command.model);
   grammars_->forget(command.model);
   if (joined) {
     lockstep_.reset();
@@ -447,7 +468,9 @@ core::KvCounted DeviceExecutor::counted() const {
   core::KvCounted counted{.cached_pages = engine_->cached_pages()};
   for (const auto& [model, opened] : opened_) {
     if (opened.registered) {
-      counted.kv.push_back({.model = model, .pages = engine_->kv_pages(model)});
+      counted.kv.push_back({.model = model,
+                            .pages = engine_->kv_pages(model),
+                            .guest_pages = engine_->guests().used_pages(model)});
     }
   }
   return counted;
@@ -462,6 +485,41 @@ void DeviceExecutor::count_kv(std::vector<core::WorkerEvent>& events) {
 void DeviceExecutor::execute(const core::PreemptSequence& command,
                              std::vector<core::WorkerEvent>& /*events*/) {
   engine_->preempt(command.sequence);
+  kv_changed_ = true;
+}
+
+void DeviceExecutor::execute(const core::TakeGuestPages& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  HEDDLE_CHECK(engine_->guests().lend(command.model, command.pages).has_value());  // Of CPUs.
+}
+
+void DeviceExecutor::execute(const core::ReturnGuestPages& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  engine_->settle();
+  core::GuestsReturned returned{
+      .model = command.model, .pages = engine_->guests().give_back(command.model, command.count)};
+  HEDDLE_CHECK(std::ssize(returned.pages) == command.count);  // The core has counted them.
+  handlers_.on_report(std::move(returned));
+}
+
+void DeviceExecutor::execute(const core::MoveOut& command, std::vector<core::WorkerEvent>& events) {
+  engine_->settle();
+  engine::Guests guests = engine_->guests();
+  const Result<std::int64_t> moved = guests.move_out(command.sequence, command.tokens);
+  events.push_back(
+      core::GuestsMoved{.sequence = command.sequence,
+                        .tokens = moved ? *moved : guests.tokens(command.sequence)});
+  kv_changed_ = true;
+}
+
+/// Where there is no room after all, it stays.
+void DeviceExecutor::execute(const core::MoveHome& command,
+                             std::vector<core::WorkerEvent>& events) {
+  engine_->settle();
+  engine::Guests guests = engine_->guests();
+  static_cast<void>(guests.move_home(command.sequence));
+  events.push_back(
+      core::GuestsMoved{.sequence = command.sequence, .tokens = guests.tokens(command.sequence)});
   kv_changed_ = true;
 }
 

@@ -21,6 +21,7 @@
 #include "memory/window.h"
 #include "rpc/messages.h"
 #include "store/image_layout.h"
+#include "weave/guest_client.h"
 #include "worker/grammars.h"
 #include "worker/lockstep.h"
 #include "worker/mapper.h"
@@ -36,6 +37,12 @@ struct Peer {
   int gpu = 0;           ///< As the driver counts.
   bool assists = false;  ///< This worker's PeerAssist serves it; else this one's loads go over it.
   Descriptor socket{};
+};
+
+/// Who runs attention over guests of a model, by its weave::JobArea; none: nobody does.
+struct GuestHost {
+  ModelId model{};
+  Descriptor area{};
 };
 
 /// Carries out what WorkerCore decides, on one device: the pool's pages, the windows and their
@@ -77,6 +84,9 @@ class DeviceExecutor {
 
   /// Lends `peer` this device's link, or has loads go over its link, too, until its socket closes.
   void meet(Peer peer);
+
+  /// From the next step on another device runs attention over the model's guests, or does not.
+  void meet(GuestHost host);
 
   /// Makes an open model, which is a shard, part of a group, until it is closed. Of rank 0, what it
   /// carries out for the engine is passed on to the others.
@@ -139,6 +149,10 @@ class DeviceExecutor {
   void execute(const core::TakePrefixes& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::TrimCached& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::PreemptSequence& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::TakeGuestPages& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::ReturnGuestPages& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::MoveOut& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::MoveHome& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::RemoveSequence& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::RunStep& command, std::vector<core::WorkerEvent>& events);
   void execute(core::Report& command, std::vector<core::WorkerEvent>& events);
@@ -177,6 +191,7 @@ class DeviceExecutor {
   std::mutex open_mutex_{};
   std::map<ModelId, core::ImageSource> open_{};  ///< Guarded by open_mutex_: what a step may use.
   std::unique_ptr<Lockstep> lockstep_{};         ///< Outlives the model in the engine.
+  std::map<ModelId, std::unique_ptr<weave::GuestClient>> guest_hosts_{};  ///< Likewise.
   std::unique_ptr<engine::Engine> engine_{};
   std::unique_ptr<Grammars> grammars_{};
   std::unique_ptr<Mapper> mapper_{};  ///< Its thread ends before what it calls does.

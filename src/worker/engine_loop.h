@@ -33,6 +33,7 @@ class EngineLoop {
   void hear(std::unique_ptr<Lockstep> lockstep) { inbox_.push(std::move(lockstep)); }
   void hear_leader(core::WorkerCommand command) { inbox_.push(Followed{std::move(command)}); }
   void hear(Peer peer) { inbox_.push(std::move(peer)); }
+  void hear(GuestHost host) { inbox_.push(std::move(host)); }
   /// The backlog that made it pause is gone. Loop thread.
   void hear_relieved() { inbox_.push(Relieved{}); }
   /// What the threads are at; nothing before the engine is there. Any thread.
@@ -57,6 +58,7 @@ class EngineLoop {
                              Followed,
                              Compiled,
                              Peer,
+                             GuestHost,
                              Relieved>;
 
   void run();

@@ -23,6 +23,7 @@
 #include "rpc/link.h"
 #include "rpc/messages.h"
 #include "worker/engine_loop.h"
+#include "worker/guest_hosts.h"
 #include "worker/lockstep.h"
 #include "worker/outbox.h"
 #include "worker/precedence.h"
@@ -122,6 +123,12 @@ class Worker {
       }
       engine_->hear(Peer{
           .gpu = peer->gpu, .assists = peer->assists, .socket = std::move(frame.descriptors[0])});
+    } else if (const auto* guests = std::get_if<rpc::HostGuests>(&*message)) {
+      host_guests(*guests, frame.descriptors);
+    } else if (const auto* host = std::get_if<rpc::MeetHost>(&*message)) {
+      engine_->hear(
+          GuestHost{.model = host->model,
+                    .area = frame.descriptors.empty() ? Descriptor() : std::move(frame.descriptors[0])});
     } else {
       engine_->hear(std::get<core::WorkerMessage>(std::move(*message)));
     }
@@ -154,6 +161,17 @@ class Worker {
     // Not deleted: its thread ends with the process.
     engine_ = new EngineLoop(std::move(hello), std::move(*device), outbox_);
     return {};
+  }
+
+  void host_guests(const rpc::HostGuests& guests, const std::vector<rpc::Descriptor>& area) {
+    if (guest_hosts_ == nullptr) {
+      fail({Code::kCorrupt, "a device with memory of its own cannot have guests"});
+    }
+    if (area.empty()) {
+      guest_hosts_->lend(guests.model, guests.pages);
+    } else {
+      guest_hosts_->serve(guests.model, area[0], guests.pages);
+    }
   }
 
   /// The first descriptor is the group's memory, the others sockets as rpc::JoinGroup has them.
@@ -190,8 +208,8 @@ class Worker {
     engine_->hear_leader(std::move(*command));
   }
 
-  static Result<std::unique_ptr<device::Device>> make_device(const rpc::WorkerHello& hello,
-                                                             int arena_fd) {
+  Result<std::unique_ptr<device::Device>> make_device(const rpc::WorkerHello& hello,
+                                                      int arena_fd) {
     if (const Result<void> pinned = pin(hello.cores); !pinned) {
       return pinned.error();
     }
@@ -210,6 +228,10 @@ class Worker {
       }
     }
     device::DeviceOptions options = device::CpuDeviceOptions{.cores = hello.cores};
+    if (!hello.gpu.has_value()) {
+      guest_hosts_ = std::make_unique<GuestHosts>(arena->base(),
+                                                  static_cast<std::int64_t>(hello.page_bytes));
+    }
     if (hello.gpu.has_value()) {
       options = device::CudaDeviceOptions{.ordinal = *hello.gpu,
                                           .page_bytes = hello.page_bytes,
@@ -229,6 +251,7 @@ class Worker {
   Outbox outbox_;
   EngineLoop* engine_ = nullptr;
   std::unique_ptr<rpc::Link> leader_{};  ///< Of the group that this worker follows.
+  std::unique_ptr<GuestHosts> guest_hosts_{};  ///< Of a part of the host; uses the arena's mapping.
 };
 
 }  // namespace

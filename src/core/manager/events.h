@@ -66,6 +66,8 @@ struct ManagerDevice {
   std::string name{};
   std::int64_t pages = 0;
   std::uint64_t page_bytes = 0;
+  /// Its pages are part of the host's memory, where other such devices can read and write them.
+  bool in_host_memory = false;
 };
 
 /// Which parts of the planner decide; each can be left out to see what it is worth. As it stands
@@ -76,6 +78,8 @@ struct PlannerOptions {
   bool value = false;  ///< The idle model that is worth least goes; else the one used longest ago.
   bool pressure = false;  ///< Models go, and move, to where KV pressure is least (Prism).
   bool replicas = false;  ///< A model with more load than a device should bear gets another.
+  /// KV of models that lack memory goes to devices that have some to spare (WEAVER).
+  bool weave = false;
   bool share = true;      ///< Several models may run on one device at once.
   bool evict = true;      ///< A model may be evicted for another.
   Duration period = std::chrono::milliseconds(500);  ///< Of looking ahead.
@@ -169,6 +173,14 @@ struct ImageState {
   std::uint64_t bytes = 0;
   bool host_cached = false;  ///< Complete and in the host cache.
 };
+/// From the agent: so many of the device's pages are lent to KV of a model elsewhere; said whenever
+/// it changes, or a Weave was refused.
+struct GuestState {
+  DeviceId device{};
+  ModelId model{};
+  std::int64_t pages = 0;
+  bool refused = false;
+};
 /// From the host: what has become of an external engine.
 enum class EngineNews : std::uint8_t {
   kServing,    ///< It runs and gives the right answers.
@@ -210,6 +222,7 @@ using ManagerEvent = std::variant<Configure,
                                   ImageFailed,
                                   GroupFormed,
                                   ImageState,
+                                  GuestState,
                                   EngineSaid,
                                   RequestUnanswered,
                                   DrainManager,
@@ -278,6 +291,8 @@ struct Drained {};
 using ManagerCommand = std::variant<LoadOn,
                                     EvictFrom,
                                     FormGroup,
+                                    Weave,
+                                    Unweave,
                                     Dispatch,
                                     Hold,
                                     TellWorker,

@@ -43,6 +43,7 @@ class Core {
   void on(const Configure& configure) { catalog_.configure(configure); }
   void on(const LoadRemembered& remembered) { demand_.remember(remembered); }
   void on(const ImageState& image) { catalog_.image(image); }
+  void on(const GuestState& guests) { guests_.heard(guests); }
   void on(const EngineSaid& said) { engines_.hear(parts_, said); }
   void on(const RequestUnanswered& unanswered) { engines_.hear(parts_, unanswered); }
   void on(const DrainManager& drain) { state_.drain_deadline = drain.deadline; }
@@ -60,7 +61,8 @@ class Core {
   Tickets tickets_{state_, out_};
   LoadAttempts attempts_{state_, queues_, tickets_};
   Devices devices_{state_};
-  Residency residency_{state_, out_, queues_, demand_};
+  GuestLoans guests_{state_, out_};
+  Residency residency_{state_, out_, queues_, demand_, guests_};
   Shortages shortages_{state_};
   Loads loads_{state_, residency_};
   DrainPlans plans_{state_, out_, residency_, loads_};
@@ -73,6 +75,7 @@ class Core {
                .tickets = tickets_,
                .attempts = attempts_,
                .devices = devices_,
+               .guests = guests_,
                .residency = residency_,
                .shortages = shortages_,
                .loads = loads_,
@@ -96,6 +99,7 @@ void Core::schedule() {
   claims_.advance();
   place(parts_);
   recall(parts_);
+  weave(parts_);
   lend(parts_);
   finish_moves(parts_);
   look_ahead();

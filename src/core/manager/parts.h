@@ -4,6 +4,7 @@
 #include "core/manager/demand.h"
 #include "core/manager/devices.h"
 #include "core/manager/drain_plans.h"
+#include "core/manager/guest_loans.h"
 #include "core/manager/load_attempts.h"
 #include "core/manager/loads.h"
 #include "core/manager/outbox.h"
@@ -25,6 +26,7 @@ struct Parts {
   Tickets& tickets;
   LoadAttempts& attempts;
   Devices& devices;
+  GuestLoans& guests;
   Residency& residency;
   Shortages& shortages;
   Loads& loads;

@@ -72,6 +72,7 @@ void Residency::begin_load(DeviceId device_id,
   instance.load_began = state_.now;
   instance.from_host = state.host_cached;
   ++state.loads[static_cast<std::size_t>(why)];
+  guests_.make_room(device_id, model);
   out_.act(LoadOn{.device = device_id,
                   .model = model,
                   .basis = {.epoch = device.epoch, .version = device.version}});
@@ -231,6 +232,7 @@ void Residency::forget(DeviceId device, ModelId model) {
 bool Residency::observe(DeviceId device, const ResidentReport& resident) {
   Instance& here = instance(device, resident.model);
   here.kv_pages = resident.kv_pages;
+  here.guest_pages = resident.guest_pages;
   const bool completed = resident.complete && !here.complete;
   here.complete = here.complete || resident.complete;
   return completed;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/manager/demand.h"
+#include "core/manager/guest_loans.h"
 #include "core/manager/outbox.h"
 #include "core/manager/request_queues.h"
 #include "core/manager/state.h"
@@ -15,8 +16,9 @@ namespace heddle::core::manager {
 /// worker has to do for a change of stage is commanded here.
 class Residency {
  public:
-  Residency(State& state, Outbox& out, RequestQueues& queues, Demand& demand)
-      : state_(state), out_(out), queues_(queues), demand_(demand) {}
+  Residency(
+      State& state, Outbox& out, RequestQueues& queues, Demand& demand, GuestLoans& guests)
+      : state_(state), out_(out), queues_(queues), demand_(demand), guests_(guests) {}
 
   // ---- Who comes ----
 
@@ -97,6 +99,7 @@ class Residency {
   Outbox& out_;
   RequestQueues& queues_;
   Demand& demand_;
+  GuestLoans& guests_;
 };
 
 }  // namespace heddle::core::manager

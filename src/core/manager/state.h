@@ -169,6 +169,7 @@ class Instance {
   /// As last reported; of an external engine, all it holds.
   std::int64_t kv_pages = 0;
   std::int64_t kv_peak = 0;            ///< Most pages of KV lately.
+  std::int64_t guest_pages = 0;        ///< Of its KV, on another device.
   bool spare = false;                  ///< Gets requests only when the others have enough.
   std::optional<DeviceId> moves_to{};  ///< It goes as soon as it serves there.
 
@@ -199,6 +200,17 @@ struct Shortage {
   Instant recall_at{};  ///< None of them is recalled before.
 };
 
+/// Pages that a device lends to KV of a model elsewhere (WEAVER). Written by GuestLoans.
+struct GuestLoan {
+  DeviceId hot{};  ///< Where the model runs.
+  WorkerEpoch hot_epoch{};
+  std::int64_t pages = 0;
+  bool asked = false;         ///< More are on their way.
+  std::int64_t recalled = 0;  ///< Those that are on their way back.
+  Instant more_at{};          ///< No more are lent before.
+  Instant used_at{};          ///< When some of them held KV, or more were lent.
+};
+
 struct DeviceState {
   ManagerDevice config{};
 
@@ -218,6 +230,7 @@ struct DeviceState {
   std::optional<ModelId> claimed{};         ///< By this model, with others. Written by Claims.
   double load_rate = 0;  ///< Of weights, lately [bytes/s]; 0: not measured. Written by Demand.
   Shortage shortage{};
+  std::map<ModelId, GuestLoan> guests{};  ///< By model. Written by GuestLoans.
 
   // Written by RequestQueues.
   std::optional<RequestId> alone{};  ///< A request that must have the device for itself.

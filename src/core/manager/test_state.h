@@ -213,7 +213,8 @@ class TestState {
   Tickets tickets{state, out};
   LoadAttempts attempts{state, queues, tickets};
   Devices devices{state};
-  Residency residency{state, out, queues, demand};
+  GuestLoans guests{state, out};
+  Residency residency{state, out, queues, demand, guests};
   Shortages shortages{state};
   Loads loading{state, residency};
   DrainPlans plans{state, out, residency, loading};
@@ -225,6 +226,7 @@ class TestState {
               .tickets = tickets,
               .attempts = attempts,
               .devices = devices,
+              .guests = guests,
               .residency = residency,
               .shortages = shortages,
               .loads = loading,

@@ -61,7 +61,6 @@ policy::ShareChoice WeaveWatch::choose(const World& world,
   const double covered = to_seconds(world.now() - std::max(load.at, hot.serving_since));
   if (covered > 0) {
     const double weight = load.at == Instant{} ? 1 : kNewest;
-    load.rate += weight * (static_cast<double>(arrived.requests) / covered - load.rate);
     load.reading += weight * (to_seconds(arrived.reading) / covered - load.reading);
     load.at = world.now();
   }
@@ -74,7 +73,6 @@ policy::ShareChoice WeaveWatch::choose(const World& world,
        .cold_free_kv_bytes = world.free_pages(gpu) * world.page_bytes(),
        .hot_kv_use = kv_use(world, hot.gpus[0]),
        .hot_queues = queued,
-       .hot_requests_per_second = load.rate,
        .hot_reading = load.reading,
        .cold_kv_use = use,
        .cold_kv_growth = std::max(0.0, growth),

@@ -12,7 +12,6 @@ class WeaveWatch {
  public:
   /// A request was sent to `replica`, where reading its prompt takes so long.
   void arrived(ReplicaId replica, Duration reading) {
-    ++arrived_[replica].requests;
     arrived_[replica].reading += reading;
   }
   /// The share of `hot`'s new sequences that should keep their KV on `host`, another GPU of the
@@ -32,12 +31,10 @@ class WeaveWatch {
   std::map<GpuId, Seen> hosts_{};  ///< At the last look.
   struct Load {
     Instant at{};        ///< Of the last look.
-    double rate = 0;     ///< Requests per second, averaged.
     double reading = 0;  ///< Part of the time for their prompts.
   };
   std::map<ReplicaId, Load> hot_{};
   struct Arrived {
-    std::int64_t requests = 0;
     Duration reading{};
   };
   std::map<ReplicaId, Arrived> arrived_{};  ///< Since the last look.

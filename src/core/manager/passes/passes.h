@@ -29,6 +29,10 @@ void dispatch(const Parts& core);
 /// Finds places for the models that requests or operators wait for, the longest wait first.
 void place(const Parts& core);
 
+/// Has devices lend memory to KV of models elsewhere that lack it, and recalls what a device wants
+/// itself (WEAVER; docs/contracts/guests.md).
+void weave(const Parts& core);
+
 /// Recalls requests that wait for memory where another device of their model has some.
 void recall(const Parts& core);
 /// Has idle models give their pages to requests that have waited for as much as those are worth,

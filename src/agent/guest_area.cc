@@ -1,0 +1,70 @@
+#include "agent/guest_area.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "engine/kv_plan.h"
+#include "engine/layer_range.h"
+#include "ops/attention.h"
+#include "ops/context.h"
+
+namespace heddle::agent {
+namespace {
+
+/// Guest sequences of one step, and blocks of all of them: steps of more are computed at home.
+constexpr std::int64_t kGuestsMax = 256;
+constexpr std::int64_t kBlocksOfAll = std::int64_t{1} << 22U;
+
+}  // namespace
+
+Result<std::shared_ptr<weave::JobArea>> make_guest_area(const HostModel& model,
+                                                        std::size_t page_bytes) {
+  const spec::ModelSpec& spec = model.spec;
+  const auto plan = engine::plan_kv(spec, engine::all_layers(spec), model.dtype, page_bytes);
+  if (!plan) {
+    return plan.error();
+  }
+  const Result<std::string> kernels = ops::kernels_name(device::Kind::kCpu);
+  if (!kernels) {
+    return kernels.error();
+  }
+  weave::Geometry geometry{.page_bytes = static_cast<std::int64_t>(page_bytes),
+                           .bf16 = plan->dtype == spec::DType::kBf16 ? 1 : 0,
+                           .heads = spec.heads,
+                           .kv_heads = spec.kv_heads,
+                           .head_dim = spec.head_dim,
+                           .border = ops::attention_border(),
+                           .layers = spec.layers,
+                           .groups = std::ssize(plan->groups),
+                           .scale = 1.0F / std::sqrt(static_cast<float>(spec.head_dim))};
+  std::copy_n(kernels->begin(),
+              std::min(kernels->size(), geometry.kernels.size()),
+              geometry.kernels.begin());
+  for (const engine::KvGroupPlan& group : plan->groups) {
+    geometry.blocks = std::max(geometry.blocks, group.geometry.blocks_for(spec.max_position));
+  }
+  geometry.blocks = std::min(geometry.blocks, weave::kBlocksMax);
+  geometry.rows = std::clamp<std::int64_t>(
+      kBlocksOfAll / (geometry.blocks * geometry.groups), 1, kGuestsMax);
+  if (spec.layers > weave::kLayersMax || geometry.groups > weave::kGroupsMax) {
+    return Error{Code::kInvalidArgument,
+                 "guests of a model of " + std::to_string(spec.layers) + " layers; at most " +
+                     std::to_string(weave::kLayersMax) + " can have any"};
+  }
+  for (std::int64_t layer = 0; layer < spec.layers; ++layer) {
+    const engine::KvPlan::Place& place = plan->place(layer);
+    const memory::KvGeometry& kv = plan->groups[place.group].geometry;
+    const auto offset =
+        place.layer_in_group * static_cast<std::int64_t>(kv.layer_stride());
+    geometry.places[static_cast<std::size_t>(layer)] = {
+        .group = static_cast<std::int64_t>(place.group),
+        .key_offset = offset,
+        .value_offset = offset + static_cast<std::int64_t>(kv.value_offset()),
+        .block_bytes = static_cast<std::int64_t>(kv.block_bytes),
+        .block_tokens = kv.block_tokens};
+  }
+  return weave::JobArea::create(geometry);
+}
+
+}  // namespace heddle::agent

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "agent/host_model.h"
+#include "base/result.h"
+#include "weave/job_area.h"
+
+namespace heddle::agent {
+
+/// The memory through which the worker that has `model` has another run attention over its guests,
+/// which lie in pages of `page_bytes`. kInvalidArgument where a page cannot hold its KV,
+/// kResourceExhausted as weave::JobArea::create.
+Result<std::shared_ptr<weave::JobArea>> make_guest_area(const HostModel& model,
+                                                        std::size_t page_bytes);
+
+}  // namespace heddle::agent

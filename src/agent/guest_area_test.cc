@@ -1,0 +1,43 @@
+#include "agent/guest_area.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "ops/context.h"
+
+namespace heddle::agent {
+namespace {
+
+constexpr std::size_t kKvPage = std::size_t{64} << 10U;
+
+HostModel hot_model(std::string_view name) {
+  return open_host_model("tests/golden/" + std::string(name),
+                         HEDDLE_SOURCE_DIR,
+                         spec::DType::kF32,
+                         {.page_bytes = kKvPage, .max_batch_tokens = 64})
+      .value();
+}
+
+TEST(GuestArea, SaysWhereTheKvOfEachLayerIs) {
+  const HostModel hot = hot_model("qwen3-window");
+  const auto area = make_guest_area(hot, kKvPage);
+  ASSERT_TRUE(area) << area.error().message;
+  const weave::Geometry& geometry = (*area)->geometry();
+  const std::string kernels = ops::kernels_name(device::Kind::kCpu).value();
+  EXPECT_TRUE(weave::check_geometry(geometry, kernels, kKvPage));
+  EXPECT_EQ(geometry.layers, hot.spec.layers);
+  EXPECT_EQ(geometry.heads, hot.spec.heads);
+  EXPECT_EQ(geometry.groups, std::ssize(hot.footprint.kv));
+  EXPECT_NE(geometry.places[0].group, geometry.places[1].group) << "one has a window";
+  EXPECT_GE(geometry.blocks * geometry.places[0].block_tokens, hot.spec.max_position);
+}
+
+TEST(GuestArea, IsRefusedWhereAPageIsTooSmall) {
+  const auto area = make_guest_area(hot_model("qwen3-window"), 64);
+  ASSERT_FALSE(area);
+  EXPECT_EQ(area.error().code, Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace heddle::agent

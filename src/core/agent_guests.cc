@@ -1,0 +1,198 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "core/agent_core_impl.h"
+
+/// Pages that one device lends to KV of a model on another (WEAVER). While they are lent they are in
+/// nobody's pool: they survive the host's worker, and come back when the hot one ends.
+namespace heddle::core {
+namespace {
+
+std::vector<PageId> listed(const std::set<PageId>& pages) {
+  return {pages.begin(), pages.end()};
+}
+
+}  // namespace
+
+void AgentCore::Impl::on(const Weave& weave) {
+  WorkerState* host = live(weave.host, weave.basis.epoch);
+  WorkerState* hot = live(weave.hot, weave.hot_epoch);
+  if (host == nullptr || hot == nullptr || host->device.own_memory || hot->device.own_memory) {
+    if (const auto found = workers_.find(weave.host); found != workers_.end()) {
+      tell_guests(found->second, weave.model, true);
+    }
+    return;
+  }
+  const auto [pair, added] = host->guests.try_emplace(
+      weave.model, GuestPair{.hot = weave.hot, .hot_epoch = weave.hot_epoch});
+  if (!added && pair->second.hot_epoch != weave.hot_epoch) {
+    tell_guests(*host, weave.model, true);
+    return;
+  }
+  host->operations.emplace_back(weave);
+}
+
+/// In order with loads and evictions, as those before it may bring the pages.
+bool AgentCore::Impl::send(WorkerState& worker, const Weave& weave) {
+  if (worker.models.contains(weave.model) || worker.asked.contains(weave.model) ||
+      recalls_guests(worker) || live(weave.hot, weave.hot_epoch) == nullptr) {
+    refuse_guests(worker, weave.model);
+    return true;
+  }
+  worker.asked[weave.model] = weave.pages;
+  commands_->push_back(SendWorker{
+      .device = worker.device.id,
+      .epoch = worker.epoch,
+      .message = LendPages{.model = weave.model, .basis = weave.basis, .count = weave.pages}});
+  return true;
+}
+
+/// Whether pages are on their way back to the host: what is loaded there may need them.
+bool AgentCore::Impl::recalls_guests(const WorkerState& host) {
+  return std::any_of(host.guests.begin(), host.guests.end(), [](const auto& entry) {
+    return entry.second.recalled > 0;
+  });
+}
+
+/// The host's worker has given them up.
+void AgentCore::Impl::grant_guests(WorkerState& host,
+                                   ModelId model,
+                                   const std::vector<PageId>& pages) {
+  const GuestPair& pair = host.guests.at(model);
+  if (live(pair.hot, pair.hot_epoch) == nullptr) {
+    take_home(host, model, pages);
+    return;
+  }
+  connect_guests(host, model);
+  commands_->push_back(SendWorker{.device = pair.hot,
+                                  .epoch = pair.hot_epoch,
+                                  .message = LendGuests{.model = model, .pages = pages}});
+  tell_guests(host, model, false);
+}
+
+void AgentCore::Impl::refuse_guests(const WorkerState& host, ModelId model) {
+  tell_guests(host, model, true);
+}
+
+/// Has the host's worker serve all that it lends to the model, over memory made for that.
+void AgentCore::Impl::connect_guests(const WorkerState& host, ModelId model) {
+  const GuestPair& pair = host.guests.at(model);
+  commands_->push_back(ConnectGuests{.host = host.device.id,
+                                     .host_epoch = host.epoch,
+                                     .hot = pair.hot,
+                                     .hot_epoch = pair.hot_epoch,
+                                     .model = model,
+                                     .pages = listed(host.lent.at(model))});
+}
+
+void AgentCore::Impl::on(const Unweave& unweave) {
+  WorkerState& host = workers_.at(unweave.host);
+  const auto found = host.guests.find(unweave.model);
+  const auto lent = host.lent.find(unweave.model);
+  if (found == host.guests.end() || lent == host.lent.end()) {
+    return;  // They have come back meanwhile.
+  }
+  GuestPair& pair = found->second;
+  const std::int64_t count = std::min(unweave.pages, std::ssize(lent->second) - pair.recalled);
+  if (count > 0) {
+    pair.recalled += count;
+    commands_->push_back(SendWorker{.device = pair.hot,
+                                    .epoch = pair.hot_epoch,
+                                    .message = RecallGuests{.model = unweave.model, .count = count}});
+  }
+}
+
+/// From the hot worker: nothing of its own is on them any more.
+void AgentCore::Impl::heard(WorkerState& worker, const GuestsReturned& returned) {
+  for (auto& [id, host] : workers_) {
+    const auto pair = host.guests.find(returned.model);
+    const auto lent = host.lent.find(returned.model);
+    const bool its_own = pair != host.guests.end() && lent != host.lent.end() &&
+                         pair->second.hot == worker.device.id &&
+                         std::all_of(returned.pages.begin(), returned.pages.end(), [&](auto page) {
+                           return lent->second.contains(page);
+                         });
+    if (its_own) {
+      take_home(host, returned.model, returned.pages);
+      return;
+    }
+  }
+  doom(worker, {Code::kCorrupt, "returned pages that no device had lent it"});
+}
+
+/// Lent pages are the host's again.
+void AgentCore::Impl::take_home(WorkerState& host,
+                                ModelId model,
+                                const std::vector<PageId>& pages) {
+  const auto lent = host.lent.find(model);
+  GuestPair& pair = host.guests.at(model);
+  for (const PageId page : pages) {
+    HEDDLE_CHECK(lent->second.erase(page) == 1);
+  }
+  pair.recalled = std::max<std::int64_t>(0, pair.recalled - std::ssize(pages));
+  if (host.life == Life::kUp) {
+    commands_->push_back(LeaseGuests{.host = host.device.id,
+                                     .host_epoch = host.epoch,
+                                     .model = model,
+                                     .pages = listed(lent->second)});
+  }
+  if (lent->second.empty()) {
+    host.lent.erase(lent);
+    if (live(pair.hot, pair.hot_epoch) != nullptr) {
+      commands_->push_back(
+          DisconnectGuests{.hot = pair.hot, .hot_epoch = pair.hot_epoch, .model = model});
+    }
+  }
+  give_pages(host, pages);
+  tell_guests(host, model, false);
+}
+
+/// Pages come into a worker's pool.
+void AgentCore::Impl::give_pages(WorkerState& worker, const std::vector<PageId>& pages) {
+  worker.pool.insert(pages.begin(), pages.end());
+  if (worker.life == Life::kUp) {
+    commands_->push_back(SendWorker{.device = worker.device.id,
+                                    .epoch = worker.epoch,
+                                    .message = GivePages{.pages = pages}});
+  } else if (worker.life == Life::kStarting) {
+    worker.arrived.insert(worker.arrived.end(), pages.begin(), pages.end());
+  }
+}
+
+/// The host's worker has ended. Its pages are what they were, and hot workers run attention over
+/// them by themselves until it is up again.
+void AgentCore::Impl::disconnect_host(const WorkerState& host) {
+  for (const auto& [model, pair] : host.guests) {
+    if (live(pair.hot, pair.hot_epoch) != nullptr) {
+      commands_->push_back(
+          DisconnectGuests{.hot = pair.hot, .hot_epoch = pair.hot_epoch, .model = model});
+    }
+  }
+}
+
+/// A hot worker has ended, and nothing touches its guests any more.
+void AgentCore::Impl::lose_hot(DeviceId hot, WorkerEpoch epoch) {
+  for (auto& [id, host] : workers_) {
+    for (auto it = host.guests.begin(); it != host.guests.end();) {
+      const auto& [model, pair] = *it++;  // take_home() may let go of it.
+      const auto lent = host.lent.find(model);
+      if (pair.hot == hot && pair.hot_epoch == epoch && lent != host.lent.end()) {
+        take_home(host, model, listed(lent->second));
+      }
+    }
+  }
+}
+
+/// And forgets the pair when nothing is left of it.
+void AgentCore::Impl::tell_guests(const WorkerState& host, ModelId model, bool refused) {
+  const auto lent = host.lent.find(model);
+  const std::int64_t pages = lent == host.lent.end() ? 0 : std::ssize(lent->second);
+  tell(GuestState{
+      .device = host.device.id, .model = model, .pages = pages, .refused = refused});
+  if (pages == 0 && !host.asked.contains(model)) {
+    workers_.at(host.device.id).guests.erase(model);
+  }
+}
+
+}  // namespace heddle::core

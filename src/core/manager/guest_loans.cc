@@ -1,0 +1,113 @@
+#include "core/manager/guest_loans.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/manager/pages.h"
+
+namespace heddle::core::manager {
+namespace {
+
+/// Between two grants, so that what the first did shows before the next.
+constexpr Duration kBetweenGrants = std::chrono::seconds(1);
+
+}  // namespace
+
+void GuestLoans::lend(
+    DeviceId host, DeviceId hot, ModelId model, std::int64_t pages, std::string why) {
+  DeviceState& device = state_.devices.at(host);
+  const WorkerEpoch hot_epoch = state_.devices.at(hot).epoch;
+  GuestLoan& loan = device.guests[model];
+  loan.hot = hot;
+  loan.hot_epoch = hot_epoch;
+  loan.asked = true;
+  loan.more_at = state_.now + kBetweenGrants;
+  loan.used_at = state_.now;
+  out_.note(DecisionKind::kLend, model, host, std::move(why));
+  out_.act(Weave{.host = host,
+                 .basis = {.epoch = device.epoch, .version = device.version},
+                 .hot = hot,
+                 .hot_epoch = hot_epoch,
+                 .model = model,
+                 .pages = pages});
+}
+
+void GuestLoans::recall(DeviceId host,
+                        ModelId model,
+                        std::int64_t pages,
+                        const std::string& why,
+                        std::optional<ModelId> for_model) {
+  GuestLoan& loan = state_.devices.at(host).guests.at(model);
+  const std::int64_t count = std::min(pages, loan.pages - loan.recalled);
+  if (count <= 0) {
+    return;
+  }
+  loan.recalled += count;
+  loan.more_at = state_.now + kBetweenGrants;
+  out_.note(DecisionKind::kRecall, model, host, why, for_model);
+  out_.act(Unweave{.host = host, .model = model, .pages = count});
+}
+
+void GuestLoans::recall_any(DeviceId host,
+                            std::int64_t pages,
+                            const std::string& why,
+                            std::optional<ModelId> for_model) {
+  for (const auto& [model, loan] : state_.devices.at(host).guests) {
+    const std::int64_t count = std::min(pages, loan.pages - loan.recalled);
+    recall(host, model, count, why, for_model);
+    pages -= std::max<std::int64_t>(count, 0);
+  }
+}
+
+void GuestLoans::make_room(DeviceId host, ModelId model) {
+  const DeviceState& device = state_.devices.at(host);
+  if (device.guests.empty()) {
+    return;
+  }
+  const std::int64_t workspace = workspace_of(state_, device, model);
+  const std::int64_t lacks =
+      lent_pages(device) - (free_pages(state_, device, workspace) - workspace);
+  if (lacks > 0) {
+    recall_any(host, lacks, "a model is loaded that needs the memory", model);
+  }
+}
+
+void GuestLoans::heard(const GuestState& said) {
+  DeviceState& device = state_.devices.at(said.device);
+  const auto found = device.guests.find(said.model);
+  if (found == device.guests.end()) {
+    return;
+  }
+  GuestLoan& loan = found->second;
+  if (said.pages < loan.pages) {
+    loan.recalled = std::max<std::int64_t>(0, loan.recalled - (loan.pages - said.pages));
+  }
+  loan.asked = loan.asked && !said.refused && said.pages <= loan.pages;
+  loan.pages = said.pages;
+  if (loan.pages == 0 && !loan.asked) {
+    device.guests.erase(found);
+  }
+}
+
+void GuestLoans::used(DeviceId host, ModelId model) {
+  state_.devices.at(host).guests.at(model).used_at = state_.now;
+}
+
+std::int64_t lent_pages(const DeviceState& device) {
+  std::int64_t pages = 0;
+  for (const auto& [model, loan] : device.guests) {
+    pages += loan.pages - loan.recalled;
+  }
+  return pages;
+}
+
+bool has_guests_elsewhere(const State& state, DeviceId device) {
+  return std::any_of(state.devices.begin(), state.devices.end(), [&](const auto& entry) {
+    const auto& guests = entry.second.guests;
+    return std::any_of(guests.begin(), guests.end(), [&](const auto& guest) {
+      return guest.second.hot == device;
+    });
+  });
+}
+
+}  // namespace heddle::core::manager

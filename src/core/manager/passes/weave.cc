@@ -1,0 +1,166 @@
+#include <algorithm>
+#include <string>
+
+#include "core/manager/groups.h"
+#include "core/manager/models.h"
+#include "core/manager/pages.h"
+#include "core/manager/passes/passes.h"
+#include "policy/weave.h"
+
+namespace heddle::core::manager {
+namespace {
+
+using ledger::LeaseKind;
+
+/// Of the memory that a host has for KV, its own included, what stays free of guests.
+constexpr std::int64_t kReserveShare = 8;
+/// A loan that holds nothing for so long goes back.
+constexpr Duration kIdle = std::chrono::seconds(10);
+
+/// Memory for KV on a device, as its worker last said [pages].
+struct KvRoom {
+  std::int64_t own = 0;   ///< KV of sequences.
+  std::int64_t free = 0;  ///< Cached prefixes included.
+  [[nodiscard]] std::int64_t all() const { return own + free; }
+  [[nodiscard]] double use() const {
+    return static_cast<double>(own) / static_cast<double>(std::max<std::int64_t>(all(), 1));
+  }
+};
+
+KvRoom kv_room(const DeviceState& device) {
+  return {.own = device.usage.of(LeaseKind::kKvOwn).held,
+          .free = device.usage.free + device.usage.of(LeaseKind::kKvCached).held};
+}
+
+/// Nothing else happens to the device's memory now.
+bool calm(const State& state, const DeviceState& device) {
+  return device.up && !device.plan && !device.alone && !device.claimed &&
+         std::all_of(device.instances.begin(), device.instances.end(), [&](const auto& entry) {
+           const ModelState& model = state.models.at(entry.first);
+           return entry.second.template is<Serving>() && entry.second.complete &&
+                  !model.external() && !model.grouped();
+         });
+}
+
+/// Only parts of the host can reach each other's memory.
+bool weaves(const DeviceState& device) {
+  return device.config.in_host_memory;
+}
+
+/// What a host could lend more.
+std::int64_t spare(const DeviceState& host) {
+  const KvRoom room = kv_room(host);
+  return std::max<std::int64_t>(0, room.free - (room.all() + lent_pages(host)) / kReserveShare);
+}
+
+/// The device that takes guests of the model on `hot`: the one that has some already, else the one
+/// that has most to spare.
+const DeviceState* host_for(const State& state, const DeviceState& hot, ModelId model) {
+  const DeviceState* best = nullptr;
+  for (const auto& [id, device] : state.devices) {
+    const auto loan = device.guests.find(model);
+    if (loan != device.guests.end() && loan->second.hot == hot.config.id) {
+      return &device;
+    }
+    const bool can = &device != &hot && weaves(device) && calm(state, device) &&
+                     device.config.page_bytes == hot.config.page_bytes &&
+                     !device.instances.contains(model) && !device.guests.contains(model) &&
+                     device.shortage.sequences == 0 && !has_guests_elsewhere(state, id);
+    if (can && spare(device) > 0 && (best == nullptr || spare(device) > spare(*best))) {
+      best = &device;
+    }
+  }
+  return best;
+}
+
+policy::ShareChoice choose(const DeviceState& hot, const DeviceState& host) {
+  const KvRoom own = kv_room(hot);
+  const KvRoom there = kv_room(host);
+  const auto bytes = static_cast<std::int64_t>(hot.config.page_bytes);
+  return policy::choose_share(
+      {.attention = policy::kAttentionUnmeasured,
+       .hot_kv_bytes = own.all() * bytes,
+       .cold_free_kv_bytes = (spare(host) + lent_pages(host)) * bytes,
+       .hot_kv_use = own.use(),
+       .hot_queues = hot.shortage.sequences > 0,
+       .cold_kv_use = there.use(),
+       .peer_access = true});
+}
+
+/// Gives the model on `hot` memory of another device, as much as its share of the work there.
+void lend_to(const Parts& core, const DeviceState& hot, ModelId id) {
+  const State& state = core.state;
+  const DeviceState* host = host_for(state, hot, id);
+  if (host == nullptr || !calm(state, *host)) {
+    return;
+  }
+  const auto loan = host->guests.find(id);
+  const std::int64_t lent = loan == host->guests.end() ? 0 : loan->second.pages;
+  if (loan != host->guests.end() && (loan->second.asked || loan->second.recalled > 0 ||
+                                     state.now < loan->second.more_at)) {
+    return;
+  }
+  const double share = choose(hot, *host).share;
+  const auto quota = static_cast<std::int64_t>(
+      share / (1 - share) * static_cast<double>(kv_room(hot).all()));
+  const std::int64_t more = std::min(quota - lent, spare(*host));
+  if (more <= 0) {
+    return;
+  }
+  core.guests.lend(host->config.id,
+                   hot.config.id,
+                   id,
+                   more,
+                   std::to_string(more) + " pages for KV of " + hot.config.name + ", which uses " +
+                       number(100 * kv_room(hot).use()) + " % of its own; a share of " +
+                       number(share) + " of its sequences");
+}
+
+/// What the host itself wants goes back, and what nobody uses.
+void recall_from(const Parts& core, const DeviceState& host) {
+  const DeviceId id = host.config.id;
+  if (host.shortage.pages > 0) {
+    core.guests.recall_any(id,
+                           host.shortage.pages,
+                           std::to_string(host.shortage.sequences) +
+                               " requests of the device itself wait for memory",
+                           host.shortage.model);
+  }
+  for (const auto& [model, loan] : std::map(host.guests)) {
+    const auto& instances = core.state.devices.at(loan.hot).instances;
+    const auto instance = instances.find(model);
+    if (instance != instances.end() && instance->second.guest_pages > 0) {
+      core.guests.used(id, model);
+    } else if (core.state.now >= loan.used_at + kIdle) {
+      core.guests.recall(id, model, loan.pages, "it has held nothing for a while");
+    } else {
+      core.out.wake_by(loan.used_at + kIdle);
+    }
+  }
+}
+
+}  // namespace
+
+void weave(const Parts& core) {
+  const State& state = core.state;
+  for (const auto& [id, device] : state.devices) {
+    recall_from(core, device);
+  }
+  if (!state.options.planner.weave || state.drain_deadline) {
+    return;
+  }
+  for (const auto& [id, device] : state.devices) {
+    if (!weaves(device) || !calm(state, device) || !device.guests.empty()) {
+      continue;
+    }
+    for (const auto& [model, instance] : device.instances) {
+      const auto place = instance.in_flight.empty() ? std::nullopt : place_for_replica(state, model);
+      const bool has_room = place && place->lost <= 0 && state.options.planner.pressure;
+      if (!instance.in_flight.empty() && !has_room) {
+        lend_to(core, device, model);
+      }
+    }
+  }
+}
+
+}  // namespace heddle::core::manager
