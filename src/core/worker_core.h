@@ -109,6 +109,7 @@ struct KvCounted {
 struct GuestsMoved {
   SequenceId sequence{};
   std::int64_t tokens = 0;
+  KvCounted counted{};
 };
 /// The step that RunStep began has ended; the first thing said after it.
 struct StepDone {

@@ -67,6 +67,7 @@ inline void fields(Fields& v, GuestsMoved& x) {
   v.message(128, "GuestsMoved");
   v(1, "sequence", x.sequence);
   v(2, "tokens", x.tokens);
+  v(3, "counted", x.counted);
 }
 
 inline void fields(Fields& v, TakeGuestPages& x) {

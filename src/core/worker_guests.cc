@@ -36,6 +36,7 @@ void WorkerCore::Impl::on(const RecallGuests& recall) {
 }
 
 void WorkerCore::Impl::on(const GuestsMoved& moved) {
+  on(moved.counted);
   const Sequence* sequence = sequences_.find(moved.sequence);
   if (sequence == nullptr) {
     return;
@@ -44,6 +45,7 @@ void WorkerCore::Impl::on(const GuestsMoved& moved) {
   counts_changed_ = true;
   if (moved.tokens > 0 && models_.at(sequence->model).recalled > 0) {
     preempt(moved.sequence);  // There was no room at home after all.
+    crowded_ = stalled_ = false;
   }
 }
 
@@ -88,6 +90,7 @@ bool WorkerCore::Impl::bring_guests_home(ModelId id, Resident& model) {
                          ? policy::choose_preemption(sequences_.admission_views())
                          : std::nullopt;
   preempt(other.value_or(newest->id));
+  crowded_ = stalled_ = false;  // It is for the host's sake, and leaves room.
   return true;
 }
 

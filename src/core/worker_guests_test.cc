@@ -44,10 +44,12 @@ class GuestsOfAWorker : public testing::Test {
         known[add->sequence] = std::ssize(add->tokens);
       } else if (const auto* out = std::get_if<MoveOut>(&command)) {
         away[out->sequence] = out->tokens / 16 * 16;
-        answers.emplace_back(GuestsMoved{.sequence = out->sequence, .tokens = away[out->sequence]});
+        answers.emplace_back(GuestsMoved{.sequence = out->sequence,
+                                         .tokens = away[out->sequence],
+                                         .counted = counted()});
       } else if (const auto* home = std::get_if<MoveHome>(&command)) {
         away.erase(home->sequence);
-        answers.emplace_back(GuestsMoved{.sequence = home->sequence});
+        answers.emplace_back(GuestsMoved{.sequence = home->sequence, .counted = counted()});
       } else if (const auto* preempt = std::get_if<PreemptSequence>(&command)) {
         away.erase(preempt->sequence);
         computed.erase(preempt->sequence);
@@ -57,7 +59,7 @@ class GuestsOfAWorker : public testing::Test {
         known.erase(remove->sequence);
       }
     }
-    if (!answers.empty() || find<RemoveSequence>(commands) || find<PreemptSequence>(commands)) {
+    if (find<RemoveSequence>(commands) || find<PreemptSequence>(commands)) {
       answers.emplace_back(counted());
     }
     for (const WorkerEvent& answer : answers) {

@@ -59,6 +59,7 @@ Result<void> ModelKv::grow_group(SequenceKv& sequence, std::size_t group, std::i
 }
 
 void ModelKv::shrink(SequenceKv& sequence, std::int64_t tokens) {
+  sequence.guest_tokens_ = std::min(sequence.guest_tokens_, tokens);
   for (std::size_t g = 0; g < caches_.size(); ++g) {
     drop_back(sequence, g, static_cast<std::size_t>(plan_.groups[g].geometry.blocks_for(tokens)));
   }
@@ -155,17 +156,8 @@ std::vector<memory::PageId> ModelKv::give_back(std::int64_t count) {
   return guests_->pool.surrender(std::min(count, guests_->pool.free_count())).value();
 }
 
-std::int64_t ModelKv::border_tokens() const {
-  return std::lcm(aligned_tokens_, ops::attention_border());
-}
-
-std::int64_t ModelKv::guest_tokens(const SequenceKv& sequence) const {
-  std::int64_t tokens = 0;
-  for (std::size_t g = 0; g < caches_.size(); ++g) {
-    tokens = std::max(
-        tokens, std::ssize(sequence.groups_[g].guests) * plan_.groups[g].geometry.block_tokens);
-  }
-  return tokens;
+std::int64_t ModelKv::border_tokens() {
+  return ops::attention_border();
 }
 
 ops::GuestSequence ModelKv::guest_sequence(const SequenceKv& sequence) const {
@@ -206,12 +198,13 @@ Result<std::vector<std::vector<memory::KvBlockRef>>> allocate(
 }  // namespace
 
 Result<void> ModelKv::move_out(SequenceKv& sequence, std::int64_t tokens) {
-  HEDDLE_CHECK(tokens % border_tokens() == 0 && tokens >= guest_tokens(sequence));
+  const std::int64_t before = sequence.guest_tokens_;
+  HEDDLE_CHECK(tokens % border_tokens() == 0 && tokens >= before);
   std::vector<std::size_t> counts(caches_.size());
   for (std::size_t g = 0; g < caches_.size(); ++g) {
     const KvGroupPlan& group = plan_.groups[g];
     counts[g] = group.window > 0 ? 0
-                                 : static_cast<std::size_t>(tokens / group.geometry.block_tokens) -
+                                 : static_cast<std::size_t>(group.geometry.blocks_for(tokens)) -
                                        sequence.groups_[g].guests.size();
   }
   const auto made = allocate(guests_->caches, counts);
@@ -219,22 +212,30 @@ Result<void> ModelKv::move_out(SequenceKv& sequence, std::int64_t tokens) {
     return made.error();
   }
   for (std::size_t g = 0; g < caches_.size(); ++g) {
+    if (plan_.groups[g].window > 0) {
+      continue;
+    }
     SequenceKv::Group& own = sequence.groups_[g];
-    for (const memory::KvBlockRef guest : (*made)[g]) {
-      const memory::KvBlockRef home = own.blocks[own.guests.size()];
-      std::memcpy(guests_->caches[g].address(guest), caches_[g].address(home), block_bytes(g));
-      caches_[g].free(home);
-      own.guests.push_back(guest);
-      own.first_live = own.guests.size();
+    const std::int64_t block_tokens = plan_.groups[g].geometry.block_tokens;
+    own.guests.insert(own.guests.end(), (*made)[g].begin(), (*made)[g].end());
+    // The block that the old border was in is here as well, with more positions by now.
+    for (auto i = static_cast<std::size_t>(before / block_tokens); i < own.guests.size(); ++i) {
+      std::memcpy(guests_->caches[g].address(own.guests[i]),
+                  caches_[g].address(own.blocks[i]),
+                  block_bytes(g));
+    }
+    for (; own.first_live < static_cast<std::size_t>(tokens / block_tokens); ++own.first_live) {
+      caches_[g].free(own.blocks[own.first_live]);
     }
   }
+  sequence.guest_tokens_ = tokens;
   return {};
 }
 
 Result<void> ModelKv::move_home(SequenceKv& sequence) {
   std::vector<std::size_t> counts;
   for (const SequenceKv::Group& own : sequence.groups_) {
-    counts.push_back(own.guests.size());
+    counts.push_back(own.guests.empty() ? 0 : own.first_live);
   }
   const auto made = allocate(caches_, counts);
   if (!made) {
@@ -242,7 +243,7 @@ Result<void> ModelKv::move_home(SequenceKv& sequence) {
   }
   for (std::size_t g = 0; g < caches_.size(); ++g) {
     SequenceKv::Group& own = sequence.groups_[g];
-    for (std::size_t i = 0; i < own.guests.size(); ++i) {
+    for (std::size_t i = 0; i < counts[g]; ++i) {
       own.blocks[i] = (*made)[g][i];
       std::memcpy(caches_[g].address(own.blocks[i]),
                   guests_->caches[g].address(own.guests[i]),
@@ -253,6 +254,7 @@ Result<void> ModelKv::move_home(SequenceKv& sequence) {
       own.first_live = 0;
     }
   }
+  sequence.guest_tokens_ = 0;
   return {};
 }
 

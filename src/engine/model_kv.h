@@ -26,8 +26,8 @@ class SequenceKv {
     std::vector<memory::KvBlockRef> blocks{};
     std::vector<memory::BlockKey> keys{};  ///< Of the first blocks of its tokens, as far as needed.
     std::size_t offered = 0;  ///< Blocks below are known to the cache, or never will be.
-    /// Blocks of the first positions on lent pages, in place of `blocks` (WEAVER). Where there are
-    /// any, `first_live` is their number.
+    /// Blocks of the first positions on lent pages (WEAVER). `blocks` before `first_live` have gone
+    /// for them; where the border is within a block, that is on both sides.
     std::vector<memory::KvBlockRef> guests{};
   };
 
@@ -36,6 +36,7 @@ class SequenceKv {
  private:
   friend class ModelKv;
   std::vector<Group> groups_{};
+  std::int64_t guest_tokens_ = 0;
 };
 
 /// The KV caches of one model (or of a range of its layers) on one device. Used by one thread.
@@ -68,17 +69,18 @@ class ModelKv {
   /// Gives up to `count` lent pages back that have no guests, the highest first.
   std::vector<memory::PageId> give_back(std::int64_t count);
   /// Moves the computed positions below `tokens` of the groups without a window to lent pages,
-  /// where they are not written again, and frees their blocks. `tokens` is a multiple of
+  /// and frees the blocks that hold no other. `tokens` is a multiple of
   /// border_tokens(), and not below what is there already. All or kResourceExhausted, and then
   /// nothing has changed. Nothing enqueued touches the sequence.
   Result<void> move_out(SequenceKv& sequence, std::int64_t tokens);
   /// Moves all that is away back. All or kResourceExhausted, and then nothing has changed.
   Result<void> move_home(SequenceKv& sequence);
   /// Positions of `sequence` that are away.
-  [[nodiscard]] std::int64_t guest_tokens(const SequenceKv& sequence) const;
-  /// What move_out() moves comes in multiples of this: blocks of all groups end there, and
-  /// attention may be divided.
-  [[nodiscard]] std::int64_t border_tokens() const;
+  [[nodiscard]] static std::int64_t guest_tokens(const SequenceKv& sequence) {
+    return sequence.guest_tokens_;
+  }
+  /// What move_out() moves comes in multiples of this: attention may be divided there.
+  [[nodiscard]] static std::int64_t border_tokens();
   /// Lent pages, and those of them that have guests.
   [[nodiscard]] std::int64_t lent_pages() const { return guests_->pool.size(); }
   [[nodiscard]] std::int64_t guest_pages() const {

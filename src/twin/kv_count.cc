@@ -1,7 +1,6 @@
 #include "twin/kv_count.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -89,8 +88,8 @@ void KvCount::write(const Blocks& blocks,
                     std::int64_t tokens,
                     const PrefixMarks& marks) {
   for (std::size_t i = 0; i < blocks.away.size(); ++i) {
-    contents_->use_kv(
-        life_, blocks.away[i], marks.at(static_cast<std::int64_t>(i + 1) * block_tokens));
+    const std::int64_t end = static_cast<std::int64_t>(i + 1) * block_tokens;
+    contents_->use_kv(life_, blocks.away[i], marks.at(std::min(end, blocks.gone)));
   }
   for (std::size_t i = blocks.live; i < blocks.all.size(); ++i) {
     const std::int64_t begin = static_cast<std::int64_t>(i) * block_tokens;
@@ -211,15 +210,15 @@ std::optional<std::vector<std::vector<memory::KvBlockRef>>> KvCount::allocate(
   return made;
 }
 
+/// Both know the tokens up to the last that they have KV of.
 void KvCount::copy(memory::KvBlockRef from,
                    memory::KvBlockRef to,
-                   std::size_t block,
-                   std::int64_t block_tokens,
+                   std::int64_t from_tokens,
+                   std::int64_t to_tokens,
                    const PrefixMarks& marks) {
   if (contents_ != nullptr) {
-    const std::uint64_t mark = marks.at(static_cast<std::int64_t>(block + 1) * block_tokens);
-    contents_->use_kv(life_, from, mark);
-    contents_->write_kv(life_, to, mark);
+    contents_->use_kv(life_, from, marks.at(from_tokens));
+    contents_->write_kv(life_, to, marks.at(to_tokens));
   }
 }
 
@@ -227,37 +226,42 @@ std::int64_t KvCount::move_out(ModelId id,
                                core::SequenceId sequence,
                                std::int64_t tokens,
                                const PrefixMarks& marks) {
+  constexpr std::int64_t kBorder = 16;
   Model& model = models_.at(id);
   std::vector<Blocks>& own = model.sequences.at(sequence);
-  std::int64_t unit = 16;
-  for (const policy::KvGroup& group : model.groups) {
-    unit = std::lcm(unit, group.window > 0 ? 1 : group.tokens_per_block);
-  }
-  tokens = tokens / unit * unit;
-  std::int64_t there = 0;
+  std::int64_t before = 0;
   std::vector<std::size_t> counts(own.size());
+  tokens = tokens / kBorder * kBorder;
   for (std::size_t g = 0; g < own.size(); ++g) {
-    const policy::KvGroup& group = model.groups[g];
-    if (group.window == 0) {
-      there = static_cast<std::int64_t>(own[g].away.size()) * group.tokens_per_block;
-      counts[g] = static_cast<std::size_t>(std::max<std::int64_t>(0, tokens - there) /
-                                           group.tokens_per_block);
-    }
+    before = std::max(before, own[g].gone);
+    const std::int64_t blocks = model.caches[g].geometry().blocks_for(tokens);
+    const std::int64_t more = blocks - std::ssize(own[g].away);
+    counts[g] = model.groups[g].window > 0 || more < 0 ? 0 : static_cast<std::size_t>(more);
   }
-  const auto made = tokens > there ? allocate(model.guests->caches, counts) : std::nullopt;
+  const auto made = tokens > before ? allocate(model.guests->caches, counts) : std::nullopt;
   if (!made) {
-    return there;
+    return before;
   }
   changed_ = true;
   for (std::size_t g = 0; g < own.size(); ++g) {
-    for (const memory::KvBlockRef block : (*made)[g]) {
-      Blocks& blocks = own[g];
-      const std::size_t at = blocks.away.size();
-      copy(blocks.all[at], block, at, model.groups[g].tokens_per_block, marks);
-      model.caches[g].free(blocks.all[at]);
-      blocks.away.push_back(block);
-      blocks.live = blocks.away.size();
+    if (model.groups[g].window > 0) {
+      continue;
     }
+    Blocks& blocks = own[g];
+    const std::int64_t length = model.groups[g].tokens_per_block;
+    blocks.away.insert(blocks.away.end(), (*made)[g].begin(), (*made)[g].end());
+    for (auto i = static_cast<std::size_t>(before / length); i < blocks.away.size(); ++i) {
+      const std::int64_t end = static_cast<std::int64_t>(i + 1) * length;
+      copy(blocks.all[i],
+           blocks.away[i],
+           std::min(end, blocks.computed),
+           std::min(end, tokens),
+           marks);
+    }
+    for (; blocks.live < static_cast<std::size_t>(tokens / length); ++blocks.live) {
+      model.caches[g].free(blocks.all[blocks.live]);
+    }
+    blocks.gone = tokens;
   }
   return tokens;
 }
@@ -269,11 +273,9 @@ std::int64_t KvCount::move_home(ModelId id,
   std::vector<Blocks>& own = model.sequences.at(sequence);
   std::vector<std::size_t> counts;
   std::int64_t there = 0;
-  for (std::size_t g = 0; g < own.size(); ++g) {
-    counts.push_back(own[g].away.size());
-    if (!own[g].away.empty()) {
-      there = std::ssize(own[g].away) * model.groups[g].tokens_per_block;
-    }
+  for (const Blocks& blocks : own) {
+    counts.push_back(blocks.away.empty() ? 0 : blocks.live);
+    there = std::max(there, blocks.gone);
   }
   const auto made = allocate(model.caches, counts);
   if (!made) {
@@ -282,15 +284,19 @@ std::int64_t KvCount::move_home(ModelId id,
   changed_ = true;
   for (std::size_t g = 0; g < own.size(); ++g) {
     Blocks& blocks = own[g];
-    for (std::size_t i = 0; i < blocks.away.size(); ++i) {
+    if (blocks.away.empty()) {
+      continue;
+    }
+    for (std::size_t i = 0; i < counts[g]; ++i) {
+      const std::int64_t end = static_cast<std::int64_t>(i + 1) * model.groups[g].tokens_per_block;
       blocks.all[i] = (*made)[g][i];
-      copy(blocks.away[i], blocks.all[i], i, model.groups[g].tokens_per_block, marks);
-      model.guests->caches[g].free(blocks.away[i]);
+      copy(blocks.away[i], blocks.all[i], end, end, marks);
     }
-    if (!blocks.away.empty()) {
-      blocks.away.clear();
-      blocks.live = 0;
+    for (const memory::KvBlockRef block : std::exchange(blocks.away, {})) {
+      model.guests->caches[g].free(block);
     }
+    blocks.live = 0;
+    blocks.gone = 0;
   }
   return 0;
 }

@@ -85,7 +85,8 @@ class KvCount {
   /// Blocks of a sequence in one group; those before `live` are free, those before `kept` are kept.
   struct Blocks {
     std::vector<memory::KvBlockRef> all{};
-    std::vector<memory::KvBlockRef> away{};  ///< In place of the first of `all`, which are free.
+    std::vector<memory::KvBlockRef> away{};  ///< Of the first `gone` tokens.
+    std::int64_t gone = 0;                   ///< A block that they end in is here as well.
     std::size_t live = 0;
     std::size_t kept = 0;
     std::int64_t computed = 0;  ///< Tokens.
@@ -108,8 +109,8 @@ class KvCount {
       std::deque<memory::KvCache>& caches, const std::vector<std::size_t>& counts);
   void copy(memory::KvBlockRef from,
             memory::KvBlockRef to,
-            std::size_t block,
-            std::int64_t block_tokens,
+            std::int64_t from_tokens,
+            std::int64_t to_tokens,
             const PrefixMarks& marks);
   void write(const Blocks& blocks,
              std::int64_t block_tokens,

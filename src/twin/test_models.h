@@ -51,7 +51,8 @@ class DrawnModels {
       configure.devices.push_back({.id = DeviceId(static_cast<std::uint64_t>(i)),
                                    .name = "d",
                                    .pages = options_.pages_of(i),
-                                   .page_bytes = kPageBytes});
+                                   .page_bytes = kPageBytes,
+                                   .in_host_memory = true});
     }
     return configure;
   }

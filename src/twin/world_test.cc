@@ -374,6 +374,37 @@ TEST(World, SurvivesAnythingWhilePlanningAhead) {
   EXPECT_GT(ahead, 100U / kShare);
 }
 
+/// The same where models that lack memory get it from other devices: with long requests, so that
+/// some do.
+WorldOptions anything_woven(std::uint64_t seed) {
+  WorldOptions options = anything_planned(seed);
+  Rng rng(seed ^ 0x3eaeU);
+  options.devices = 2 + static_cast<int>(rng.below(3));
+  options.models = options.devices;
+  options.device_pages = 24 + static_cast<std::int64_t>(rng.below(16));
+  options.prompt_tokens = 100;
+  options.fixed_parts = 0;
+  options.planner.replicas = options.planner.pressure = rng.below(3) == 0;
+  options.planner.weave = true;
+  return options;
+}
+
+TEST(World, SurvivesAnythingWhileKvIsWoven) {
+  std::size_t out = 0;
+  std::size_t home = 0;
+  std::size_t recalled = 0;
+  survive(600, anything_woven, [&](const World& world) {
+    for (const auto& life : world.twin().lives()) {
+      out += wanted<core::MoveOut>(life->record()).size();
+      home += wanted<core::MoveHome>(life->record()).size();
+    }
+    recalled += wanted<core::Unweave>(world.twin().manager_record()).size();
+  });
+  EXPECT_GT(out, 500U / kShare);
+  EXPECT_GT(home, 20U / kShare);
+  EXPECT_GT(recalled, 100U / kShare);
+}
+
 TEST(World, SurvivesAnythingWithModelsThatAreCut) {
   std::int64_t groups = 0;
   survive(

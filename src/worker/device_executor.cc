@@ -508,8 +508,8 @@ void DeviceExecutor::execute(const core::MoveOut& command, std::vector<core::Wor
   const Result<std::int64_t> moved = guests.move_out(command.sequence, command.tokens);
   events.push_back(
       core::GuestsMoved{.sequence = command.sequence,
-                        .tokens = moved ? *moved : guests.tokens(command.sequence)});
-  kv_changed_ = true;
+                        .tokens = moved ? *moved : guests.tokens(command.sequence),
+                        .counted = counted()});
 }
 
 /// Where there is no room after all, it stays.
@@ -519,8 +519,9 @@ void DeviceExecutor::execute(const core::MoveHome& command,
   engine::Guests guests = engine_->guests();
   static_cast<void>(guests.move_home(command.sequence));
   events.push_back(
-      core::GuestsMoved{.sequence = command.sequence, .tokens = guests.tokens(command.sequence)});
-  kv_changed_ = true;
+      core::GuestsMoved{.sequence = command.sequence,
+                        .tokens = guests.tokens(command.sequence),
+                        .counted = counted()});
 }
 
 void DeviceExecutor::execute(const core::RemoveSequence& command,

@@ -20,7 +20,7 @@ void GuestLoans::lend(
   GuestLoan& loan = device.guests[model];
   loan.hot = hot;
   loan.hot_epoch = hot_epoch;
-  loan.asked = true;
+  loan.asked = pages;
   loan.more_at = state_.now + kBetweenGrants;
   loan.used_at = state_.now;
   out_.note(DecisionKind::kLend, model, host, std::move(why));
@@ -82,9 +82,14 @@ void GuestLoans::heard(const GuestState& said) {
   if (said.pages < loan.pages) {
     loan.recalled = std::max<std::int64_t>(0, loan.recalled - (loan.pages - said.pages));
   }
-  loan.asked = loan.asked && !said.refused && said.pages <= loan.pages;
+  if (said.refused || said.pages > loan.pages) {
+    loan.asked = 0;
+  }
+  if (said.refused) {
+    device.lends_at = state_.now + kBetweenGrants;
+  }
   loan.pages = said.pages;
-  if (loan.pages == 0 && !loan.asked) {
+  if (loan.pages == 0 && loan.asked == 0) {
     device.guests.erase(found);
   }
 }
@@ -96,7 +101,7 @@ void GuestLoans::used(DeviceId host, ModelId model) {
 std::int64_t lent_pages(const DeviceState& device) {
   std::int64_t pages = 0;
   for (const auto& [model, loan] : device.guests) {
-    pages += loan.pages - loan.recalled;
+    pages += loan.pages + loan.asked - loan.recalled;
   }
   return pages;
 }

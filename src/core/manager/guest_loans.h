@@ -38,7 +38,7 @@ class GuestLoans {
   Outbox& out_;
 };
 
-/// Pages that the device lends, and that are not on their way back.
+/// Pages that the device lends or is about to, and that are not on their way back.
 [[nodiscard]] std::int64_t lent_pages(const DeviceState& device);
 /// Whether KV of a model that runs there is on another device, or about to be.
 [[nodiscard]] bool has_guests_elsewhere(const State& state, DeviceId device);

@@ -205,7 +205,7 @@ struct GuestLoan {
   DeviceId hot{};  ///< Where the model runs.
   WorkerEpoch hot_epoch{};
   std::int64_t pages = 0;
-  bool asked = false;         ///< More are on their way.
+  std::int64_t asked = 0;     ///< That are on their way.
   std::int64_t recalled = 0;  ///< Those that are on their way back.
   Instant more_at{};          ///< No more are lent before.
   Instant used_at{};          ///< When some of them held KV, or more were lent.
@@ -230,7 +230,10 @@ struct DeviceState {
   std::optional<ModelId> claimed{};         ///< By this model, with others. Written by Claims.
   double load_rate = 0;  ///< Of weights, lately [bytes/s]; 0: not measured. Written by Demand.
   Shortage shortage{};
-  std::map<ModelId, GuestLoan> guests{};  ///< By model. Written by GuestLoans.
+
+  // Written by GuestLoans.
+  std::map<ModelId, GuestLoan> guests{};  ///< By model.
+  Instant lends_at{};                     ///< After a refusal, no more is lent before.
 
   // Written by RequestQueues.
   std::optional<RequestId> alone{};  ///< A request that must have the device for itself.

@@ -147,8 +147,13 @@ bool observe(const Parts& core, const DeviceState& device, ModelId id, const Res
   return true;
 }
 
-/// Whether lent pages are on their way back: the worker says again what it lacks when they are there.
-bool guests_return(const DeviceState& device) {
+/// What a device lacks it may have lent: that comes back first, and the worker says again what it
+/// lacks when it is there. False where nothing is lent.
+bool recall_guests(const Parts& core, const DeviceState& device, const DeviceReport& report) {
+  core.guests.recall_any(device.config.id,
+                         report.pages_wanted,
+                         "the device's oldest request lacks memory",
+                         report.wanted_by);
   return std::any_of(device.guests.begin(), device.guests.end(), [](const auto& entry) {
     return entry.second.recalled > 0;
   });
@@ -174,13 +179,10 @@ void heard(const Parts& core, DeviceId device_id, const DeviceReport& report) {
   for (const ModelId id : gone) {
     core.residency.lose(device_id, id);
   }
-  if (report.pages_wanted > 0 && lent_pages(device) > 0) {
-    core.guests.recall_any(
-        device_id, report.pages_wanted, "the device's oldest request lacks memory", report.wanted_by);
-  } else if (report.pages_wanted > 0 && !guests_return(device)) {
-    core.plans.want_pages(device_id, report);
-  } else {
+  if (report.pages_wanted == 0) {
     core.plans.have_pages(device_id);
+  } else if (!recall_guests(core, device, report)) {
+    core.plans.want_pages(device_id, report);
   }
 }
 

@@ -50,7 +50,12 @@ bool weaves(const DeviceState& device) {
 /// What a host could lend more.
 std::int64_t spare(const DeviceState& host) {
   const KvRoom room = kv_room(host);
-  return std::max<std::int64_t>(0, room.free - (room.all() + lent_pages(host)) / kReserveShare);
+  std::int64_t asked = 0;
+  for (const auto& [model, loan] : host.guests) {
+    asked += loan.asked;
+  }
+  return std::max<std::int64_t>(
+      0, room.free - asked - (room.all() + lent_pages(host) - asked) / kReserveShare);
 }
 
 /// The device that takes guests of the model on `hot`: the one that has some already, else the one
@@ -65,7 +70,7 @@ const DeviceState* host_for(const State& state, const DeviceState& hot, ModelId 
     const bool can = &device != &hot && weaves(device) && calm(state, device) &&
                      device.config.page_bytes == hot.config.page_bytes &&
                      !device.instances.contains(model) && !device.guests.contains(model) &&
-                     device.shortage.sequences == 0 && !has_guests_elsewhere(state, id);
+                     state.now >= device.lends_at && device.shortage.sequences == 0 && !has_guests_elsewhere(state, id);
     if (can && spare(device) > 0 && (best == nullptr || spare(device) > spare(*best))) {
       best = &device;
     }
@@ -96,7 +101,7 @@ void lend_to(const Parts& core, const DeviceState& hot, ModelId id) {
   }
   const auto loan = host->guests.find(id);
   const std::int64_t lent = loan == host->guests.end() ? 0 : loan->second.pages;
-  if (loan != host->guests.end() && (loan->second.asked || loan->second.recalled > 0 ||
+  if (loan != host->guests.end() && (loan->second.asked > 0 || loan->second.recalled > 0 ||
                                      state.now < loan->second.more_at)) {
     return;
   }
