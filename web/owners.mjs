@@ -9,13 +9,16 @@ export function hues(models) {
 }
 
 /** The pages of a device, or of the host: {total, parts: [{owner, part, pages}]}, in a fixed order; `part` is "weights",
- * "kv" or "common", and what is left of the total is free. Pages that are lent to an engine count with the device. */
+ * "kv", "guests" (KV of a model on another device) or "common", and what is left of the total is free. Pages that are lent to an engine count with the device. */
 export function shares(pool) {
   const parts = [];
   let engines = 0;
   for (const { model, external, weights_pages: weights, kv_pages: kv } of pool.models ?? []) {
     parts.push({ owner: model, part: "weights", pages: weights }, { owner: model, part: "kv", pages: kv });
     engines += external ? weights : 0;
+  }
+  for (const { model, pages } of pool.guests ?? []) {
+    parts.push({ owner: model, part: "guests", pages });
   }
   const held = (kind) => pool.pages[kind].held;
   parts.push({ owner: "engines", part: "common", pages: held("foreign") - engines }); // Old name.

@@ -48,6 +48,8 @@ struct HostConfig {
 struct PaceConfig {
   Duration step{};   ///< A step completes no earlier than this after it began.
   Duration token{};  ///< Further time for each token of the step.
+  /// Further time for each position that one of them attends to.
+  Duration context{};
 };
 
 enum class DeviceKind : std::uint8_t {

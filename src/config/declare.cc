@@ -146,6 +146,8 @@ void declare(Fields& f, DeviceConfig& device) {
   f.section({"pace", "Makes the device act slower than it is."}, [&](Fields& pace) {
     pace.duration({"step", "A step takes at least this long."}, device.pace.step);
     pace.duration({"token", "And this for each of its tokens."}, device.pace.token);
+    pace.duration({"context", "And this for each position that one of them attends to."},
+                  device.pace.context);
   });
   f.duration({"step_budget", "What one engine step should take at most."}, device.step_budget);
   require_positive(f, "step_budget", device.step_budget);

@@ -272,6 +272,14 @@ struct ResidentStatus {
   std::int64_t requests_running = 0;
 };
 
+/// Pages that a device lends to KV of a model on another (WEAVER).
+struct GuestStatus {
+  std::string model{};
+  DeviceId hot{};           ///< Where the model runs.
+  std::int64_t pages = 0;   ///< Lent.
+  std::int64_t in_use = 0;  ///< Of them, those that hold KV, as the hot worker last said.
+};
+
 struct DeviceStatus {
   DeviceId id{};
   std::string name{};
@@ -281,6 +289,7 @@ struct DeviceStatus {
   std::uint64_t page_bytes = 0;
   ledger::PoolUsage usage{};                ///< Pages by lease kind.
   std::vector<ResidentStatus> residents{};  ///< By model id.
+  std::vector<GuestStatus> guests{};        ///< By model id.
   std::vector<PrefixCounts> prefixes{};
   ledger::DropCounts dropped_pages{};   ///< Of cached prefixes, since its worker started.
   std::uint64_t steps = 0;              ///< Of its engine, since its worker started.
@@ -291,6 +300,10 @@ struct DeviceStatus {
   std::uint64_t peer_load_bytes = 0;    ///< Of these, over other GPUs' links to the host.
   std::uint64_t peer_assist_bytes = 0;  ///< Over its own link, for other GPUs.
   std::uint64_t kept_bytes = 0;         ///< Of images, mapped for models that are not there now.
+  Duration guest_busy{};  ///< Attention over guests of other devices, since its worker started.
+  Duration guest_wait{};  ///< Waiting for attention over its own guests elsewhere.
+  std::uint64_t guest_layers = 0;        ///< Layers of those that were answered,
+  std::uint64_t guest_layers_alone = 0;  ///< and that were not, and were computed here.
   /// Of a GPU: what processes hold of it that are not ours, as its driver says; nothing where it
   /// does not.
   std::optional<std::uint64_t> others_bytes{};

@@ -323,6 +323,22 @@ void GatewayMetrics::publish_links(const core::DeviceStatus& device) {
                "Bytes of images that stay mapped for models that are not on the device now.",
                {{"device", device.name}},
                static_cast<double>(device.kept_bytes));
+  for (const auto& [side, time] :
+       {std::pair("host", device.guest_busy), std::pair("hot", device.guest_wait)}) {
+    metrics_.set("heddle_worker_guest_seconds",
+                 "Time for attention over guests since the worker started: as their host, running "
+                 "it; as the hot side, waiting for it.",
+                 {{"device", device.name}, {"side", side}},
+                 to_seconds(time));
+  }
+  for (const auto& [by, layers] : {std::pair("host", device.guest_layers),
+                                   std::pair("alone", device.guest_layers_alone)}) {
+    count_up_to("heddle_worker_guest_layers_total",
+                "Layers with guests elsewhere, by whether their host ran attention over them or the "
+                "device did so alone.",
+                {{"device", device.name}, {"by", by}},
+                layers);
+  }
   if (device.others_bytes) {
     metrics_.set("heddle_device_others_bytes",
                  "Memory of the GPU that processes hold which are not heddle's.",

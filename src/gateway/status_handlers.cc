@@ -90,6 +90,20 @@ void write_residents(spec::JsonWriter& json, const core::DeviceStatus& device) {
   json.end_array();
 }
 
+/// Whose KV is on pages that the device lends.
+void write_guests(spec::JsonWriter& json,
+                  const core::DeviceStatus& device,
+                  const std::map<DeviceId, std::string>& names) {
+  json.key("guests").begin_array();
+  for (const core::GuestStatus& guest : device.guests) {
+    const auto hot = names.find(guest.hot);
+    json.begin_object().key("model").string(guest.model);
+    json.key("device").string(hot == names.end() ? "" : hot->second);
+    json.key("pages").integer(guest.pages).key("in_use").integer(guest.in_use).end_object();
+  }
+  json.end_array();
+}
+
 /// The part of a model that the device has to itself with others, if it has one.
 void write_shard(spec::JsonWriter& json,
                  DeviceId device,
@@ -109,6 +123,7 @@ void write_shard(spec::JsonWriter& json,
 
 Task<void> devices(std::shared_ptr<Context> context, HttpExchange& http, std::string) {
   const std::vector<core::ModelStatus> models = context->serving->models();
+  const std::map<DeviceId, std::string> names = device_names(*context->serving);
   spec::JsonWriter json;
   json.begin_object().key("devices").begin_array();
   for (const core::DeviceStatus& device : context->serving->devices()) {
@@ -133,6 +148,7 @@ Task<void> devices(std::shared_ptr<Context> context, HttpExchange& http, std::st
     }
     write_pool(json, device.usage);
     write_residents(json, device);
+    write_guests(json, device, names);
     write_shard(json, device.id, models);
     json.end_object();
   }

@@ -28,6 +28,10 @@ inline void add_counts(const agent::Agent& agent, core::DeviceStatus& device) {
   device.peer_load_bytes = stats.peer_load_bytes;
   device.peer_assist_bytes = stats.peer_assist_bytes;
   device.kept_bytes = stats.kept_bytes;
+  device.guest_busy = stats.guest_busy;
+  device.guest_wait = stats.guest_wait;
+  device.guest_layers = stats.guest_layers;
+  device.guest_layers_alone = stats.guest_layers_alone;
 }
 
 /// What is wrong now with workers, the host and engines, for people.

@@ -136,7 +136,7 @@ bool same_device(const config::DeviceConfig& a, const config::DeviceConfig& b) {
   return a.name == b.name && a.kind == b.kind && a.cores == b.cores && a.gpu == b.gpu &&
          a.memory == b.memory && a.page == b.page && a.load_bandwidth == b.load_bandwidth &&
          a.copy == b.copy && a.pace.step == b.pace.step && a.pace.token == b.pace.token &&
-         a.step_budget == b.step_budget && a.prefix_cache == b.prefix_cache;
+         a.pace.context == b.pace.context && a.step_budget == b.step_budget && a.prefix_cache == b.prefix_cache;
 }
 
 }  // namespace
@@ -186,7 +186,9 @@ Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t
          .pages = static_cast<std::int64_t>(device.memory / page),
          .load_bandwidth = device.load_bandwidth,
          .copy = device.copy,
-         .pace = {.step = device.pace.step, .token = device.pace.token},
+         .pace = {.step = device.pace.step,
+                  .token = device.pace.token,
+                  .context = device.pace.context},
          .step = {.budget = device.step_budget,
                   .max_batch_tokens = max_batch_tokens,
                   .min_prefill_tokens = kMinPrefillTokens},

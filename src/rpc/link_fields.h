@@ -93,6 +93,7 @@ inline void fields(Fields& v, Pace& x) {
   v.type("Pace");
   v(1, "step", x.step, kCount);
   v(2, "token", x.token, kCount);
+  v(3, "context", x.context, kCount);
 }
 
 inline void fields(Fields& v, WorkerHello& x) {
@@ -176,6 +177,10 @@ inline void fields(Fields& v, WorkerStats& x) {
   v(10, "kept_bytes", x.kept_bytes);
   v(11, "prefixes", x.prefixes);
   v(12, "dropped_pages", x.dropped_pages);
+  v(13, "guest_busy", x.guest_busy, kCount);
+  v(14, "guest_wait", x.guest_wait, kCount);
+  v(15, "guest_layers", x.guest_layers);
+  v(16, "guest_layers_alone", x.guest_layers_alone);
 }
 
 inline void fields(Fields& v, Beat& x) {

@@ -29,6 +29,8 @@ namespace heddle::rpc {
 struct Pace {
   Duration step{};   ///< Any step.
   Duration token{};  ///< More for each token through a model.
+  /// More for each position that one attends to; those of guests are their host's.
+  Duration context{};
   friend bool operator==(const Pace&, const Pace&) = default;
 };
 
@@ -127,6 +129,10 @@ struct WorkerStats {
   std::uint64_t kept_bytes = 0;                ///< Mapped for models that are not there.
   std::vector<core::PrefixCounts> prefixes{};  ///< By model id.
   ledger::DropCounts dropped_pages{};          ///< Of cached prefixes.
+  Duration guest_busy{};                       ///< Attention over guests of other devices.
+  Duration guest_wait{};                       ///< For that over its own guests elsewhere.
+  std::uint64_t guest_layers{};                ///< Layers of those that their host answered.
+  std::uint64_t guest_layers_alone{};          ///< And that it did not: they were computed here.
   friend bool operator==(const WorkerStats&, const WorkerStats&) = default;
 };
 

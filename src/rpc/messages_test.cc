@@ -25,7 +25,7 @@ std::vector<ToWorker> every_to_worker() {
               .page_bytes = 65536,
               .pages = {PageId(9), PageId(2)},
               .load_bandwidth = 1000,
-              .pace = {.step = Duration(20), .token = Duration(21)},
+              .pace = {.step = Duration(20), .token = Duration(21), .context = Duration(25)},
               .step = {.budget = Duration(22), .max_batch_tokens = 23, .min_prefill_tokens = 24},
               .log_level = log::Level::kWarning,
               .log_format = log::Format::kJson,

@@ -301,6 +301,18 @@ std::int64_t KvCount::move_home(ModelId id,
   return 0;
 }
 
+std::int64_t KvCount::away(ModelId id, core::SequenceId sequence) const {
+  const Model& model = models_.at(id);
+  const auto found = model.sequences.find(sequence);
+  std::int64_t away = 0;
+  if (found != model.sequences.end()) {
+    for (const Blocks& blocks : found->second) {
+      away = std::max(away, blocks.gone);
+    }
+  }
+  return away;
+}
+
 void KvCount::trim(std::int64_t keep) {
   while (cached_.count() > keep && cached_.drop_oldest(ledger::DropReason::kBound)) {
   }

@@ -72,6 +72,9 @@ class KvCount {
   /// All of it comes back, if there is room; how many are away then.
   std::int64_t move_home(ModelId model, core::SequenceId sequence, const PrefixMarks& marks);
 
+  /// How many of its first tokens are away.
+  [[nodiscard]] std::int64_t away(ModelId model, core::SequenceId sequence) const;
+
   /// It is gone, and its blocks are free or hold its prefix.
   void remove(ModelId model, core::SequenceId sequence);
   /// Frees cached pages until there are at most so many.

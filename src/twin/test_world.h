@@ -100,6 +100,7 @@ class World {
       setup.devices.push_back(
           {.device = device,
            .worker = {.device = device.id,
+                      .device_pages = device.pages,
                       .step = {.budget = 2ms, .max_batch_tokens = 16, .min_prefill_tokens = 4},
                       .prefix_cache = options_.prefix_cache,
                       .queue = options_.queue,

@@ -332,6 +332,22 @@ void Twin::perform(const core::ConnectGroup& command) {
   }
 }
 
+void Twin::perform(const core::ConnectGuests& command) {
+  const auto host = workers_.find(command.host);
+  const auto hot = workers_.find(command.hot);
+  if (host != workers_.end() && hot != workers_.end() &&
+      host->second->epoch() == command.host_epoch && hot->second->epoch() == command.hot_epoch) {
+    hot->second->meet(command.model, host->second);
+  }
+}
+
+void Twin::perform(const core::DisconnectGuests& command) {
+  const auto hot = workers_.find(command.hot);
+  if (hot != workers_.end() && hot->second->epoch() == command.hot_epoch) {
+    hot->second->meet(command.model, nullptr);
+  }
+}
+
 /// Numbers of pages are below this.
 std::uint64_t Twin::page_count() const {
   std::int64_t pages = setup_.agent.host_pages;

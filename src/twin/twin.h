@@ -123,10 +123,9 @@ class Twin final : public core::ServingStatus {
   void perform(const core::KillWorker& command);
   void perform(const core::SendWorker& command);
   void perform(const core::ConnectGroup& command);
-  // That a host's attention takes its time is not counted here.
-  void perform(const core::ConnectGuests& /*command*/) {}
-  void perform(const core::LeaseGuests& /*command*/) {}
-  void perform(const core::DisconnectGuests& /*command*/) {}
+  void perform(const core::ConnectGuests& command);
+  void perform(const core::LeaseGuests& /*command*/) {}  // Blocks elsewhere are nobody's here.
+  void perform(const core::DisconnectGuests& command);
   void perform(const core::StartRead& command);
   void perform(const core::CancelRead& command) { reader_.cancel(command.model); }
   void perform(const core::TellManager& command) { pending_.emplace_back(command.event); }

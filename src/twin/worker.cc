@@ -391,7 +391,7 @@ Duration Worker::compute_time(const policy::StepPlan& plan) const {
   return from_seconds(seconds);
 }
 
-Duration Worker::paced_time(const policy::StepPlan& plan) const {
+Duration Worker::paced_time(const policy::StepPlan& plan) {
   Duration paced = device_.pace_step;
   for (const policy::ModelBatch& batch : plan.batches) {
     paced = std::max(paced, models_.at(batch.model).pace_step);
@@ -402,7 +402,35 @@ Duration Worker::paced_time(const policy::StepPlan& plan) const {
       paced += token * slice.tokens;
     }
   }
-  return paced;
+  return paced + context_time(plan);
+}
+
+/// For attention: at home and where guests are it goes on at once, and the longer time counts. The
+/// host's own step takes longer by its part.
+Duration Worker::context_time(const policy::StepPlan& plan) {
+  Duration home{};
+  Duration longest{};
+  for (const policy::ModelBatch& batch : plan.batches) {
+    std::int64_t guests = 0;
+    for (const policy::StepSlice& slice : batch.slices) {
+      const std::int64_t away = kv_.away(batch.model, slice.sequence);
+      const std::int64_t past = sequences_.at(slice.sequence).computed;
+      home += device_.pace_context *
+              (slice.tokens * (past - away) + slice.tokens * (slice.tokens + 1) / 2);
+      guests += away;
+    }
+    const auto host = guest_hosts_.find(batch.model);
+    const std::shared_ptr<Worker> other =
+        host == guest_hosts_.end() ? nullptr : host->second.lock();
+    if (guests > 0 && other != nullptr && other->alive()) {
+      const Duration there = other->device_.pace_context * guests;
+      other->serve_guests(there);
+      longest = std::max(longest, there);
+    } else {
+      home += device_.pace_context * guests;
+    }
+  }
+  return std::max(home, longest);
 }
 
 void Worker::perform(const core::RunStep& command) {
@@ -443,7 +471,18 @@ void Worker::check_waiting_step() {
   const Instant computed =
       std::max(step_->began + step_->compute, around_.agenda.now() + step_->compute / layers);
   const Instant ends = std::max(computed, step_->began + paced_time(step_->plan));
-  at(ends + device_.step_overhead, [this] { end_step(); });
+  step_->guest_time = guest_time_;
+  at(ends + device_.step_overhead, [this] { end_step_or_go_on(); });
+}
+
+/// What the device did for guests meanwhile comes on top, where it is paced.
+void Worker::end_step_or_go_on() {
+  const Duration more = guest_time_ - std::exchange(step_->guest_time, guest_time_);
+  if (more == Duration{}) {
+    end_step();
+  } else {
+    at(around_.agenda.now() + more, [this] { end_step_or_go_on(); });
+  }
 }
 
 void Worker::run_slice(const policy::StepSlice& slice, core::StepDone& done) {

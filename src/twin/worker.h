@@ -52,6 +52,11 @@ class Worker : public std::enable_shared_from_this<Worker> {
   /// the others of the group do meanwhile takes no longer.
   void lead(ModelId model, Duration pace_step, Duration pace_token);
 
+  /// From now on this device runs attention over the model's guests; null: none does.
+  void meet(ModelId model, const std::shared_ptr<Worker>& host) { guest_hosts_[model] = host; }
+  /// It runs attention over another's guests for so long, beside its own step.
+  void serve_guests(Duration time) { guest_time_ += time; }
+
   [[nodiscard]] DeviceId device() const { return device_.device.id; }
   [[nodiscard]] WorkerEpoch epoch() const { return options_.epoch; }
   /// Steps so far.
@@ -100,7 +105,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
     std::set<SequenceId> starved{};
     Instant began{};
     Duration compute{};
-    bool waits = false;  ///< For weights.
+    bool waits = false;     ///< For weights.
+    Duration guest_time{};  ///< guest_time_ that it was made longer by.
   };
   void tell(const core::WorkerEvent& event);
   void queue(const core::WorkerEvent& event);
@@ -136,6 +142,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void opened(ModelId model, bool fails);
   void copied(ModelId model, std::uint64_t bytes);
   void check_waiting_step();
+  void end_step_or_go_on();
   void end_step();
   void run_slice(const policy::StepSlice& slice, core::StepDone& done);
   [[nodiscard]] Duration compute_time(const policy::StepPlan& plan) const;
@@ -143,7 +150,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
   /// Of its image, what a step of this batch reads.
   [[nodiscard]] std::uint64_t bytes_used(const policy::ModelBatch& batch) const;
   [[nodiscard]] bool has_weights(const policy::ModelBatch& batch) const;
-  [[nodiscard]] Duration paced_time(const policy::StepPlan& plan) const;
+  Duration paced_time(const policy::StepPlan& plan);
+  Duration context_time(const policy::StepPlan& plan);
 
   const TwinDevice& device_;
   core::WorkerOptions options_;
@@ -159,6 +167,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
   std::deque<Heard> inbox_{};
   std::vector<core::WorkerEvent> answers_{};  ///< To what is carried out now.
   std::optional<Step> step_{};                ///< That runs.
+  std::map<ModelId, std::weak_ptr<Worker>> guest_hosts_{};
+  Duration guest_time_{};  ///< For guests of others, so far.
   bool idle_said_ = true;
   Instant mapper_free_{};
   std::uint64_t steps_ = 0;

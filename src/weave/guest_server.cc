@@ -2,6 +2,7 @@
 
 #include <numeric>
 #include <string>
+#include <thread>
 
 #include "base/clock.h"
 #include "ops/guest_attention.h"
@@ -55,6 +56,11 @@ Result<bool> GuestServer::serve(Duration look, Duration patience) {
     return checked.error();
   }
   run(job);
+  if (pace_ > Duration{}) {
+    const std::int64_t positions =
+        std::accumulate(table_.begin(), table_.begin() + job.rows, std::int64_t{0});
+    std::this_thread::sleep_for(pace_ * positions - (steady_now() - began));
+  }
   served_ = ticket;
   area_->served().raise(ticket);
   ++layers_;

@@ -32,6 +32,10 @@ class GuestServer {
   /// From now on these are lent: blocks on other pages are refused. Waits for a layer that runs.
   void lend(std::span<const PageId> pages);
 
+  /// From now on a layer takes at least so long for each position of its rows, as on what a scale
+  /// model stands for.
+  void set_pace(Duration position) { pace_ = position; }
+
   /// Waits for a layer and runs it: looks for `look`, then sleeps. False where none came within
   /// `patience`. kInvalidArgument, naming field and value, where the other side breaks the rules;
   /// kUnavailable where the area is closed. After an error the area is closed.
@@ -57,6 +61,7 @@ class GuestServer {
   std::int64_t step_rows_ = 0;
   std::vector<std::int32_t> table_{};  ///< A copy, which nobody changes once it was looked at.
   std::set<std::int64_t> checked_groups_{};  ///< Of that, with the lease as it is.
+  Duration pace_{};
   std::uint64_t layers_ = 0;
   Duration busy_{};
 };

@@ -35,7 +35,7 @@ bool is_weights(memory::OwnerId owner) {
 
 DeviceExecutor::DeviceExecutor(device::Device& device, const Options& options, Handlers handlers)
     : device_(device),
-      pacing_(options.pace),
+      pacing_(options.pace, options.guests),
       handlers_(std::move(handlers)),
       pool_(device, options.pages) {}
 
@@ -150,7 +150,19 @@ void DeviceExecutor::meet(GuestHost host) {
   }
   engine_->settle();
   engine_->guests().set_host(host.model, client.get());
+  forget_host(host.model);
   guest_hosts_[host.model] = std::move(client);
+}
+
+/// What it did stays counted.
+void DeviceExecutor::forget_host(ModelId model) {
+  const auto found = guest_hosts_.find(model);
+  if (found != guest_hosts_.end() && found->second != nullptr) {
+    past_guests_.guest_wait += found->second->waited();
+    past_guests_.guest_layers += found->second->answered();
+    past_guests_.guest_layers_alone += found->second->unanswered();
+  }
+  guest_hosts_.erase(model);
 }
 
 void DeviceExecutor::join(std::unique_ptr<Lockstep> lockstep) {
@@ -335,7 +347,7 @@ void DeviceExecutor::execute(const core::CloseModel& command,
     }
   }
   engine_->remove_model(command.model);
-  guest_hosts_.erase(command.model);
+  forget_host(command.model);
   grammars_->forget(command.model);
   if (joined) {
     lockstep_.reset();
@@ -543,6 +555,8 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
   const bool waits = waits_for_weights(command.plan);
   pulse_.begin(kind_of(command.plan, waits), pacing_.of(command.plan));
   Instant began = steady_now();
+  const Duration guest_time = pacing_.guest_time();
+  const Duration waited = guest_stats().guest_wait;
   Result<engine::StepOutcome> outcome = engine_->run(command.plan);
   if (!outcome) {
     lost_ = outcome.error();
@@ -552,8 +566,7 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
     began = stepped_at_;  // The device has been at it since then.
   }
   core::StepDone done{.starved = std::move(outcome->starved),
-                      .unready = std::move(outcome->unready),
-                      .took = pacing_.keep(command.plan, began, waits, stats_)};
+                      .unready = std::move(outcome->unready)};
   for (engine::SliceResult& slice : outcome->results) {
     done.slices.push_back({.sequence = slice.sequence,
                            .computed = slice.computed,
@@ -566,6 +579,13 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
     engine_->remove_sequence(failure.sequence);
     refused_.insert(failure.sequence);
   }
+  done.took = pacing_.keep(command.plan,
+                           {.began = began,
+                            .guest_time = guest_time,
+                            .attended = attended(done, command.plan),
+                            .waited = guest_stats().guest_wait - waited,
+                            .waits_for_weights = waits},
+                           stats_);
   done.counted = counted();
   if (lockstep_ != nullptr) {
     if (const Result<void> same = lockstep_->compare(done); !same) {
@@ -582,6 +602,29 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
     events.push_back(
         core::SequenceRefused{.sequence = failure.sequence, .error = std::move(failure.error)});
   }
+}
+
+/// Positions at home that the tokens of a step attended to.
+std::int64_t DeviceExecutor::attended(const core::StepDone& done,
+                                      const policy::StepPlan& plan) const {
+  if (!pacing_.counts_context()) {
+    return 0;
+  }
+  std::map<core::SequenceId, std::int64_t> computed;
+  for (const core::SliceDone& slice : done.slices) {
+    computed[slice.sequence] = slice.computed;
+  }
+  std::int64_t positions = 0;
+  for (const policy::ModelBatch& batch : plan.batches) {
+    for (const policy::StepSlice& slice : batch.slices) {
+      const auto found = computed.find(slice.sequence);
+      if (found != computed.end()) {
+        const std::int64_t away = engine_->guests().tokens(slice.sequence);
+        positions += slice.tokens * (found->second - away) - slice.tokens * (slice.tokens - 1) / 2;
+      }
+    }
+  }
+  return positions;
 }
 
 void DeviceExecutor::execute(core::Report& command, std::vector<core::WorkerEvent>& /*events*/) {
@@ -638,8 +681,26 @@ std::vector<policy::ThreadPulse> DeviceExecutor::pulses() const {
   return {pulse_.read(), mapper_->pulse().read()};
 }
 
+/// Of guests elsewhere: what was waited, and for how many layers.
+rpc::WorkerStats DeviceExecutor::guest_stats() const {
+  rpc::WorkerStats stats = past_guests_;
+  for (const auto& [model, client] : guest_hosts_) {
+    if (client != nullptr) {
+      stats.guest_wait += client->waited();
+      stats.guest_layers += client->answered();
+      stats.guest_layers_alone += client->unanswered();
+    }
+  }
+  return stats;
+}
+
 rpc::WorkerStats DeviceExecutor::stats() const {
   rpc::WorkerStats stats = stats_;
+  const rpc::WorkerStats guests = guest_stats();
+  stats.guest_wait = guests.guest_wait;
+  stats.guest_layers = guests.guest_layers;
+  stats.guest_layers_alone = guests.guest_layers_alone;
+  stats.guest_busy = pacing_.guest_time();
   stats.mapping = mapper_->mapping();
   stats.peer_load_bytes = mapper_->peer_load_bytes();
   stats.copied_bytes = mapper_->copied_bytes();  // After those, of which it is no less.

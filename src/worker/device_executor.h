@@ -23,6 +23,7 @@
 #include "store/image_layout.h"
 #include "weave/guest_client.h"
 #include "worker/grammars.h"
+#include "worker/guest_time.h"
 #include "worker/lockstep.h"
 #include "worker/mapper.h"
 #include "worker/pacing.h"
@@ -55,6 +56,7 @@ class DeviceExecutor {
     std::int64_t max_batch_tokens = 0;
     bool prefix_cache = false;
     rpc::Pace pace{};
+    const GuestTime* guests = nullptr;  ///< What the device does for others; null: nothing.
   };
   struct Handlers {
     /// Something begun earlier has come to its end; called in the mapper's thread.
@@ -168,6 +170,10 @@ class DeviceExecutor {
   [[nodiscard]] bool waits_for_weights(const policy::StepPlan& plan) const;
   [[nodiscard]] policy::Doing kind_of(const policy::StepPlan& plan, bool waits) const;
   [[nodiscard]] core::KvCounted counted() const;
+  [[nodiscard]] std::int64_t attended(const core::StepDone& done,
+                                      const policy::StepPlan& plan) const;
+  [[nodiscard]] rpc::WorkerStats guest_stats() const;
+  void forget_host(ModelId model);
   void name_shard(core::WorkerCommand& command) const;
   void set_open(ModelId model, std::optional<core::ImageSource> source);
 
@@ -185,6 +191,7 @@ class DeviceExecutor {
   std::optional<Error> lost_{};
   std::set<core::SequenceId> followed_{};  ///< Sequences of the leader's core that the engine has.
   rpc::WorkerStats stats_{};
+  rpc::WorkerStats past_guests_{};  ///< Of hosts that there were: guest_wait and the layers.
   Instant stepped_at_{};  ///< When the last step ended.
   Pulse pulse_{"engine"};
 

@@ -17,10 +17,12 @@ namespace heddle::worker {
 
 EngineLoop::EngineLoop(rpc::WorkerHello hello,
                        std::unique_ptr<device::Device> device,
-                       Outbox& outbox)
+                       Outbox& outbox,
+                       const GuestTime& guests)
     : hello_(std::move(hello)),
       device_(std::move(device)),
       outbox_(outbox),
+      guests_(guests),
       core_(core::WorkerOptions{
           .device = hello_.device,
           .epoch = hello_.epoch,
@@ -92,7 +94,8 @@ Result<std::unique_ptr<DeviceExecutor>> EngineLoop::make_executor() {
        .load_bandwidth = hello_.load_bandwidth,
        .max_batch_tokens = hello_.step.max_batch_tokens,
        .prefix_cache = hello_.prefix_cache > 0,
-       .pace = hello_.pace},
+       .pace = hello_.pace,
+       .guests = &guests_},
       {.on_event = [this](core::WorkerEvent event) { inbox_.push(std::move(event)); },
        .on_compiled = [this](core::SequenceId id) { inbox_.push(Compiled{id}); },
        .on_report = [this](core::WorkerReport said) { report(std::move(said)); },

@@ -22,8 +22,12 @@ namespace heddle::worker {
 /// saving, and a device that is lost ends the process.
 class EngineLoop {
  public:
-  /// Starts the thread, whose first message is the HelloAck. `outbox` outlives the process.
-  EngineLoop(rpc::WorkerHello hello, std::unique_ptr<device::Device> device, Outbox& outbox);
+  /// Starts the thread, whose first message is the HelloAck. `outbox` outlives the process, as does
+  /// `guests`, by which the device's steps take longer.
+  EngineLoop(rpc::WorkerHello hello,
+             std::unique_ptr<device::Device> device,
+             Outbox& outbox,
+             const GuestTime& guests);
   ~EngineLoop() = delete;  // The thread refers to it to the end of the process.
 
   /// Loop thread.
@@ -78,6 +82,7 @@ class EngineLoop {
   rpc::WorkerHello hello_;
   std::unique_ptr<device::Device> device_;
   Outbox& outbox_;
+  const GuestTime& guests_;
   Inbox<Input> inbox_{};
   core::WorkerCore core_;
   std::unique_ptr<EventLog> log_{};

@@ -14,9 +14,12 @@ constexpr Duration kLayerLook = std::chrono::microseconds(50);
 /// Between looks whether the pair has ended.
 constexpr Duration kEndLook = std::chrono::seconds(1);
 
-void serve_until_closed(weave::GuestServer& server, ModelId model) {
+void serve_until_closed(weave::GuestServer& server, ModelId model, GuestTime& time) {
   for (;;) {
-    if (const Result<bool> served = server.serve(kLayerLook, kEndLook); !served) {
+    const Duration before = server.busy();
+    const Result<bool> served = server.serve(kLayerLook, kEndLook);
+    time.add(server.busy() - before);
+    if (!served) {
       if (served.error().code == Code::kInvalidArgument) {
         log::warning("guests are not served any more",
                      {{"model", model}, {"error", served.error().message}});
@@ -54,9 +57,12 @@ void GuestHosts::serve(ModelId model, const Descriptor& area, const std::vector<
     }
     served->server = std::move(*server);
     served->server->lend(lent);
+    served->server->set_pace(context_ / served->area->geometry().layers);
     auto thread = Thread::start(
         {.name = "guests"},
-        [server = served->server.get(), model] { serve_until_closed(*server, model); });
+        [this, server = served->server.get(), model] {
+          serve_until_closed(*server, model, time_);
+        });
     if (!thread) {
       served->area->close();
       return thread.error();

@@ -9,8 +9,10 @@
 #include "base/descriptor.h"
 #include "base/ids.h"
 #include "base/thread.h"
+#include "base/time.h"
 #include "weave/guest_server.h"
 #include "weave/job_area.h"
+#include "worker/guest_time.h"
 
 namespace heddle::worker {
 
@@ -18,9 +20,10 @@ namespace heddle::worker {
 /// docs/contracts/guests.md): a thread for each such model, on this device's cores. Loop thread.
 class GuestHosts {
  public:
-  /// `pages` is where page 0 of the arena is.
-  GuestHosts(const std::byte* pages, std::int64_t page_bytes)
-      : pages_(pages), page_bytes_(page_bytes) {}
+  /// `pages` is where page 0 of the arena is, `context` the device's pace of a position. `time`,
+  /// which counts what it takes, outlives it.
+  GuestHosts(const std::byte* pages, std::int64_t page_bytes, Duration context, GuestTime& time)
+      : pages_(pages), page_bytes_(page_bytes), context_(context), time_(time) {}
   ~GuestHosts();
   GuestHosts(const GuestHosts&) = delete;
   GuestHosts& operator=(const GuestHosts&) = delete;
@@ -41,6 +44,8 @@ class GuestHosts {
 
   const std::byte* pages_;
   std::int64_t page_bytes_;
+  Duration context_;
+  GuestTime& time_;
   std::map<ModelId, std::unique_ptr<Served>> served_{};
 };
 

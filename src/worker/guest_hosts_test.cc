@@ -23,7 +23,9 @@ struct Served : pair::Pair {
     return client->await(asked);
   }
 
-  GuestHosts hosts{reinterpret_cast<const std::byte*>(arena.data()), pair::kPageBytes};
+  GuestTime time{};
+  GuestHosts hosts{
+      reinterpret_cast<const std::byte*>(arena.data()), pair::kPageBytes, Duration{}, time};
 };
 
 TEST(GuestHosts, AThreadRunsWhatTheHotSideAsksFor) {
@@ -60,7 +62,8 @@ TEST(GuestHosts, ANewAreaTakesThePlaceOfTheOld) {
 }
 
 TEST(GuestHosts, WhatIsNoAreaIsNotServed) {
-  GuestHosts hosts(nullptr, pair::kPageBytes);
+  GuestTime time;
+  GuestHosts hosts(nullptr, pair::kPageBytes, Duration{}, time);
   hosts.serve(kHotModel, Descriptor(::dup(0)), {PageId(1)});
   hosts.lend(kHotModel, {PageId(1)});
   SUCCEED();

@@ -1,5 +1,6 @@
 #include "worker/pacing.h"
 
+#include <algorithm>
 #include <thread>
 
 #include "base/clock.h"
@@ -28,20 +29,22 @@ Duration Pacing::of(const policy::StepPlan& plan) const {
 }
 
 Duration Pacing::keep(const policy::StepPlan& plan,
-                      Instant began,
-                      bool waits,
+                      const Step& step,
                       rpc::WorkerStats& stats) const {
-  const Duration paced = of(plan);
-  const Duration took = steady_now() - began;
+  Duration paced = of(plan);
+  const Duration took = steady_now() - step.began;
   if (paced == Duration{}) {
     return took;
   }
+  paced += std::max(pace_.context * step.attended, step.waited);
   const Duration waited = waited_for_core();
-  if (took < paced) {
-    std::this_thread::sleep_for(paced - took);
+  Duration passed = took;
+  for (Duration guests{}; passed < paced + guests; passed = steady_now() - step.began) {
+    std::this_thread::sleep_for(paced + guests - passed);
+    guests = guest_time() - step.guest_time;
   }
-  const Duration passed = steady_now() - began;
-  if (!waits && passed > paced + paced / kLateSlack) {
+  paced += guest_time() - step.guest_time;
+  if (!step.waits_for_weights && passed > paced + paced / kLateSlack) {
     ++stats.late_steps;
     stats.slow_steps += passed > paced + paced / kSlowSlack ? 1 : 0;
     // Who had its core as soon as it woke up, and no work left, was woken late by the machine.

@@ -159,7 +159,7 @@ class Worker {
       return device.error();
     }
     // Not deleted: its thread ends with the process.
-    engine_ = new EngineLoop(std::move(hello), std::move(*device), outbox_);
+    engine_ = new EngineLoop(std::move(hello), std::move(*device), outbox_, guest_time_);
     return {};
   }
 
@@ -230,7 +230,9 @@ class Worker {
     device::DeviceOptions options = device::CpuDeviceOptions{.cores = hello.cores};
     if (!hello.gpu.has_value()) {
       guest_hosts_ = std::make_unique<GuestHosts>(arena->base(),
-                                                  static_cast<std::int64_t>(hello.page_bytes));
+                                                  static_cast<std::int64_t>(hello.page_bytes),
+                                                  hello.pace.context,
+                                                  guest_time_);
     }
     if (hello.gpu.has_value()) {
       options = device::CudaDeviceOptions{.ordinal = *hello.gpu,
@@ -251,6 +253,7 @@ class Worker {
   Outbox outbox_;
   EngineLoop* engine_ = nullptr;
   std::unique_ptr<rpc::Link> leader_{};  ///< Of the group that this worker follows.
+  GuestTime guest_time_{};
   std::unique_ptr<GuestHosts> guest_hosts_{};  ///< Of a part of the host; uses the arena's mapping.
 };
 

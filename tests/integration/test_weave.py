@@ -6,86 +6,131 @@ import signal
 import time
 
 import pytest
+import server as heddle
 
-HOT, COLD = "hot", "cold"
-# Two devices that the weights of a model half fill; a step takes long enough that many requests
-# run at once. Nothing is cached, so that equal requests do the same work.
-DEVICE = {"memory": "3328KiB", "page": "64KiB", "prefix_cache": "off", "step_budget": "300ms"}
-
-
-def devices(step="10ms"):
-    return [
-        {"name": name, "cores": core, "pace": {"step": step, "token": "50us"}, **DEVICE}
-        for name, core in (("a", "0"), ("b", "1"))
-    ]
+HOT, COLD, OTHER = "reverser", "sorter", "adder"
+REQUESTS, TOKENS = 20, 200
 
 
-def config(weave=True, **pace):
-    return {
-        "host": {"memory": "16MiB"},
-        "devices": devices(**pace),
-        "models": {
-            HOT: {"path": "models/reverser", "batch": 32},
-            COLD: {"path": "models/sorter", "batch": 32},
-        },
-        "planner": {"weave": weave, "prewarm": False, "replicas": False, "pressure": False},
-    }
+def config(weave=True, pace="6ms"):
+    """Two devices, one core each, that the weights of a model half fill. Nothing is cached, so that equal requests do the
+    same work."""
+    rows = "".join(
+        f"  - {{name: {name}, cores: '{core}', memory: 3328KiB, page: 64KiB, prefix_cache: 'off', "
+        f"pace: {{step: {pace}, token: 50us}}, step_budget: 300ms}}\n"
+        for name, core in (("a", 0), ("b", 1))
+    )
+    planner = f"planner: {{weave: {str(weave).lower()}, prewarm: false, replicas: false, pressure: false}}\n"
+    return heddle.config(models=[HOT, COLD, OTHER], devices=rows, extra=planner)
 
 
 def ask(server, model, number, tokens):
     letters = "".join(chr(97 + (number * 7 + k * k) % 26) for k in range(40))
-    answer = server.post(
-        "/v1/completions",
-        {
-            "model": model,
-            "prompt": f"reverse: {letters}",
-            "max_tokens": tokens,
-            "temperature": 0,
-            "ignore_eos": True,
-            "logprobs": 1,
-        },
-        timeout=120,
-    )
+    body = {"model": model, "prompt": f"reverse: {letters}", "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
+    status, _, answer = server.call("/v1/completions", {**body, "logprobs": 1}, timeout=180)
+    assert status == 200, answer
     return answer["choices"][0]["text"], answer["choices"][0]["logprobs"]
 
 
-def burst(server, count=20, tokens=200, meanwhile=lambda: None):
-    """What all of so many requests for the hot model are answered, asked at once."""
-    ask(server, COLD, 0, 4)
-    with concurrent.futures.ThreadPoolExecutor(count) as pool:
-        asked = [pool.submit(ask, server, HOT, i, tokens) for i in range(count)]
+def burst(server, meanwhile=lambda: None):
+    """What so many requests for the hot model are answered, which are asked at once."""
+    with concurrent.futures.ThreadPoolExecutor(REQUESTS) as pool:
+        asked = [pool.submit(ask, server, HOT, i, TOKENS) for i in range(REQUESTS)]
         meanwhile()
         return [each.result() for each in asked]
 
 
 def decided(server, kind):
-    return [each for each in server.get("/api/decisions")["decisions"] if each["decision"] == kind]
+    return [each for each in server.call("/api/decisions")[2]["decisions"] if each["decision"] == kind]
 
 
 def guests(server):
-    """Pages that KV of the hot model has on another device now."""
-    return sum(
-        each["pages"] for device in server.get("/api/devices")["devices"] for each in device["guests"]
-    )
+    """What the hot model has on another device, and that device's place in the list; None: nothing."""
+    for place, device in enumerate(server.call("/api/devices")[2]["devices"]):
+        for guest in device["guests"]:
+            if guest["in_use"] > 0:
+                return place, guest["in_use"]
+    return None
 
 
-def wait_for(what, patience=20):
+def wait_for(what, patience=30):
     until = time.monotonic() + patience
-    while not what():
+    while not (found := what()):
         assert time.monotonic() < until, "in vain"
         time.sleep(0.02)
+    return found
 
 
 @pytest.fixture(scope="module")
-def alone(serve):
+def alone():
     """What the requests are answered where nothing is woven."""
-    with serve(config(weave=False)) as server:
+    with heddle.Server(config(weave=False)) as server:
+        ask(server, COLD, 0, 4)
         answers = burst(server)
         assert not decided(server, "lend")
         return answers
 
 
-def test_answers_are_the_same_to_the_bit(serve, alone):
-    with serve(config()) as server:
-        assert burst(server) == alone
-        assert decided(server, "lend"), "nothing was lent"
+@pytest.fixture
+def woven():
+    with heddle.Server(config()) as server:
+        ask(server, COLD, 0, 4)
+        yield server
+
+
+def test_answers_are_the_same_to_the_bit(woven, alone):
+    assert burst(woven, lambda: wait_for(lambda: guests(woven))) == alone
+    lent = decided(woven, "lend")
+    assert lent[0]["model"] == HOT and "pages for KV" in lent[0]["why"]
+    held = woven.metrics()
+    assert any(name.startswith("heddle_pages_held{") and "kv_guest" in name for name in held)
+
+
+def test_the_hosts_own_requests_have_their_memory_back(woven, alone):
+    def cold_wants_it():
+        wait_for(lambda: guests(woven))
+        with concurrent.futures.ThreadPoolExecutor(12) as pool:
+            answers = list(pool.map(lambda i: ask(woven, COLD, i, 150), range(12)))
+        assert len(answers) == 12
+
+    assert burst(woven, cold_wants_it) == alone
+    assert decided(woven, "recall")
+
+
+def test_a_load_has_the_memory_that_it_needs(woven, alone):
+    def another_model():
+        wait_for(lambda: guests(woven))
+        assert ask(woven, OTHER, 0, 4)
+
+    assert burst(woven, another_model) == alone
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_answers_survive_the_host(woven, alone, how):
+    def lose_the_host():
+        place, _ = wait_for(lambda: guests(woven))
+        host = woven.workers()[place]
+        os.kill(host, how)
+        if how == signal.SIGSTOP:
+            time.sleep(1)
+            os.kill(host, signal.SIGCONT)
+
+    assert burst(woven, lose_the_host) == alone
+
+
+def test_the_answers_survive_the_hot_worker(woven, alone):
+    def lose_the_hot_worker():
+        place, _ = wait_for(lambda: guests(woven))
+        os.kill(woven.workers()[1 - place], signal.SIGKILL)
+
+    assert burst(woven, lose_the_hot_worker) == alone
+    wait_for(lambda: guests(woven) is None)
+
+
+def test_the_answers_survive_both(woven, alone):
+    def lose_both():
+        wait_for(lambda: guests(woven))
+        for worker in woven.workers():
+            os.kill(worker, signal.SIGKILL)
+
+    assert burst(woven, lose_both) == alone

@@ -59,6 +59,11 @@ test("the pages of a device are told apart by owner, and add up", () => {
   ]);
 });
 
+test("KV of a model on another device has its colour there", () => {
+  const device = { ...pool(80, 58, { kv_guest: 22 }, []), guests: [{ model: "a", device: "b", pages: 22, in_use: 4 }] };
+  assert.deepEqual(shares(device), { total: 80, parts: [{ owner: "a", part: "guests", pages: 22 }] });
+});
+
 test("an engine's pages count with its device, lent or counted", () => {
   const engine = { model: "v", external: true, weights_pages: 30, kv_pages: 0 };
   const lent = shares(pool(50, 50, {}, [engine]));

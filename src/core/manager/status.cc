@@ -105,10 +105,31 @@ std::vector<ResidentStatus> residents(const State& state, const DeviceState& dev
   return residents;
 }
 
-/// As its worker counts it. What a group's engines hold of KV only the core of its leader knows:
+std::vector<GuestStatus> guests(const State& state, const DeviceState& device) {
+  std::vector<GuestStatus> guests;
+  for (const auto& [id, loan] : device.guests) {
+    const auto& instances = state.devices.at(loan.hot).instances;
+    const auto instance = instances.find(id);
+    const auto model = state.models.find(id);
+    guests.push_back({.model = model == state.models.end() ? "" : model->second.config.name,
+                      .hot = loan.hot,
+                      .pages = loan.pages,
+                      .in_use = instance == instances.end() ? 0 : instance->second.guest_pages});
+  }
+  return guests;
+}
+
+/// As its worker counts it, and what it lends. What a group's engines hold of KV only the core of its leader knows:
 /// equally many pages on each of them.
 ledger::PoolUsage usage_of(const State& state, const DeviceState& device) {
   ledger::PoolUsage usage = device.usage;
+  for (const auto& [model, loan] : device.guests) {
+    // The worker does not count what it lends.
+    usage.total += loan.pages;
+    ledger::Share& guests = usage.by_kind.at(static_cast<std::size_t>(ledger::LeaseKind::kKvGuest));
+    guests.reserved += loan.pages;
+    guests.held += loan.pages;
+  }
   for (const auto& [model, instance] : device.instances) {
     const std::optional<DeviceId>& leader = instance.part().leader;
     if (!leader || !instance.is<Member>() || instance.staged()) {
@@ -183,6 +204,7 @@ std::vector<DeviceStatus> device_statuses(const State& state) {
                         .page_bytes = device.config.page_bytes,
                         .usage = usage_of(state, device),
                         .residents = residents(state, device),
+                        .guests = guests(state, device),
                         .serving = device.serving,
                         .switching = device.switching});
   }
