@@ -1,21 +1,18 @@
 #include "agent/agent.h"
 
-#include <atomic>
-#include <cerrno>
-#include <cstring>
 #include <map>
 #include <set>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/thread_pool.hpp>
 
 #include "agent/group.h"
 #include "agent/guest_area.h"
 #include "agent/image_reader.h"
+#include "agent/make_arena.h"
+#include "agent/page_backing.h"
 #include "agent/read_watch.h"
 #include "agent/worker_life.h"
 #include "base/child.h"
@@ -26,7 +23,6 @@
 #include "device/cpu/arena.h"
 #include "rpc/link.h"
 
-#include <fcntl.h>
 #include <signal.h>
 
 namespace heddle::agent {
@@ -35,34 +31,12 @@ namespace asio = boost::asio;
 
 namespace {
 
-/// Of how far the arena is, while it is made.
-constexpr Duration kTellEvery = std::chrono::seconds(2);
 /// Of looking whether workers and the reader get on.
 constexpr Duration kWatchPeriod = rpc::kBeatPeriod;
 static_assert(kWatchPeriod <= policy::Watchdog::kPeriodMost);
 
 std::int64_t milliseconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
-}
-
-std::string_view backing_name(device::ArenaBacking backing) {
-  switch (backing) {
-    case device::ArenaBacking::kHugetlb:
-      return "huge pages";
-    case device::ArenaBacking::kHugeShmem:
-      return "shared memory, huge where possible";
-    case device::ArenaBacking::kShmem:
-      return "shared memory";
-  }
-  return "?";
-}
-
-std::uint64_t arena_pages(const AgentSetup& setup) {
-  std::int64_t pages = setup.host_pages;
-  for (const DeviceSetup& device : setup.devices) {
-    pages += device.gpu.has_value() ? 0 : device.pages;
-  }
-  return static_cast<std::uint64_t>(pages);
 }
 
 }  // namespace
@@ -102,7 +76,8 @@ class Agent::Impl {
                  .on_ended =
                      [this](ModelId model, Result<void> ended) {
                        post([this, model, ended] { end_read(model, ended); });
-                     }}) {
+                     }}),
+        backing_(arena_) {
     for (const DeviceSetup& device : setup_.devices) {
       workers_[device.id].setup = &device;
       workers_[device.id].watch.emplace(device.name, steady_now());
@@ -110,10 +85,7 @@ class Agent::Impl {
     watch();
   }
 
-  ~Impl() {
-    ending_ = true;
-    backing_.join();
-  }
+  ~Impl() = default;
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
@@ -413,28 +385,13 @@ class Agent::Impl {
   /// attention over its guests by itself.
   void execute(const core::ConnectGuests& command) {
     const HostModel& model = models_.at(command.model);
-    auto area = make_guest_area(model, setup_.page_bytes);
-    std::vector<rpc::Descriptor> to_host;
-    std::vector<rpc::Descriptor> to_hot;
-    if (area) {
-      to_host.emplace_back(::fcntl((*area)->fd(), F_DUPFD_CLOEXEC, 0));
-      to_hot.emplace_back(::fcntl((*area)->fd(), F_DUPFD_CLOEXEC, 0));
-    }
-    if (!area || !to_host[0] || !to_hot[0]) {
-      log::warning("nobody runs attention over guests",
-                   {{"model", model.name},
-                    {"error", area ? std::strerror(errno) : area.error().message}});
-      to_host.clear();
-      to_hot.clear();
-    }
+    auto [to_host, to_hot] = connect_guests(model, setup_.page_bytes);
     send_shell(command.host,
                command.host_epoch,
                rpc::HostGuests{.model = command.model, .pages = command.pages},
                std::move(to_host));
-    send_shell(command.hot,
-               command.hot_epoch,
-               rpc::MeetHost{.model = command.model},
-               std::move(to_hot));
+    send_shell(
+        command.hot, command.hot_epoch, rpc::MeetHost{.model = command.model}, std::move(to_hot));
     log::info("pages lent to guests",
               {{"model", model.name},
                {"device", workers_.at(command.hot).setup->name},
@@ -507,11 +464,7 @@ class Agent::Impl {
 
   /// What backs the pages is the kernel's before the engine may start.
   void execute(core::GrantLoan& command) {
-    for (const PageId page : arena_pages_of(command.device, command.pages)) {
-      if (const Result<void> released = arena_.release(page.value()); !released) {
-        log::warning("page not released", {{"error", released.error().message}});
-      }
-    }
+    backing_.release(arena_pages_of(command.device, command.pages));
     log::info("pages lent",
               {{"device", workers_.at(command.device).setup->name},
                {"pages", command.pages.size()},
@@ -525,25 +478,11 @@ class Agent::Impl {
 
   /// Takes as long as clearing the memory does, so it is not for the loop.
   void execute(core::BackPages& command) {
-    asio::post(backing_, [this, command] { back(command); });
-  }
-
-  /// On the thread of backing_. Whoever has the host's memory now gives it back some time.
-  void back(const core::BackPages& command) {
-    constexpr auto kPause = std::chrono::milliseconds(100);
-    bool said = false;
-    for (const PageId page : arena_pages_of(command.device, command.pages)) {
-      for (Result<void> backed = arena_.restore(page.value()); !backed && !ending_;
-           backed = arena_.restore(page.value())) {
-        if (!std::exchange(said, true)) {
-          log::warning("device stays smaller for now", {{"error", backed.error().message}});
-        }
-        std::this_thread::sleep_for(kPause);
-      }
-    }
-    post([this, command] {
-      hear(core::PagesBacked{
-          .device = command.device, .model = command.model, .pages = command.pages});
+    backing_.restore(arena_pages_of(command.device, command.pages), [this, command] {
+      post([this, command] {
+        hear(core::PagesBacked{
+            .device = command.device, .model = command.model, .pages = command.pages});
+      });
     });
   }
 
@@ -570,33 +509,16 @@ class Agent::Impl {
   asio::steady_timer timer_;
   asio::steady_timer watch_timer_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
-  ImageReader reader_;  ///< Its thread ends before what it writes to does.
-  std::atomic<bool> ending_{false};
-  asio::thread_pool backing_{1};  ///< Last: likewise.
+  ImageReader reader_;   ///< Its thread ends before what it writes to does.
+  PageBacking backing_;  ///< Last: likewise.
 };
 
 Result<std::unique_ptr<Agent>> Agent::create(const asio::any_io_executor& executor,
                                              AgentSetup setup,
                                              Handlers handlers) {
-  const Instant began = steady_now();
-  Instant told = began;
-  const auto tell = [&told](std::uint64_t done, std::uint64_t bytes) {
-    if (done < bytes && steady_now() - told >= kTellEvery) {
-      told = steady_now();
-      log::info("making the arena", {{"done", format_bytes(done)}, {"of", format_bytes(bytes)}});
-    }
-  };
-  Result<device::Arena> arena = device::Arena::create(
-      {.page_bytes = setup.page_bytes, .page_count = arena_pages(setup), .progress = tell});
+  Result<device::Arena> arena = make_arena(setup);
   if (!arena) {
     return arena.error();
-  }
-  log::info("arena made",
-            {{"bytes", arena->bytes()},
-             {"backing", backing_name(arena->backing())},
-             {"ms", milliseconds(steady_now() - began)}});
-  if (const std::string advice = arena->huge_page_advice(); !advice.empty()) {
-    log::info("models would be there sooner, and read faster, with huge pages", {{"how", advice}});
   }
   return std::unique_ptr<Agent>(new Agent(
       std::make_unique<Impl>(executor, std::move(setup), std::move(handlers), std::move(*arena))));

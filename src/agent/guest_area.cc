@@ -1,13 +1,18 @@
 #include "agent/guest_area.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <string>
 
+#include "base/log.h"
 #include "engine/kv_plan.h"
 #include "engine/layer_range.h"
 #include "ops/attention.h"
 #include "ops/context.h"
+
+#include <fcntl.h>
 
 namespace heddle::agent {
 namespace {
@@ -45,8 +50,8 @@ Result<std::shared_ptr<weave::JobArea>> make_guest_area(const HostModel& model,
     geometry.blocks = std::max(geometry.blocks, group.geometry.blocks_for(spec.max_position));
   }
   geometry.blocks = std::min(geometry.blocks, weave::kBlocksMax);
-  geometry.rows = std::clamp<std::int64_t>(
-      kBlocksOfAll / (geometry.blocks * geometry.groups), 1, kGuestsMax);
+  geometry.rows =
+      std::clamp<std::int64_t>(kBlocksOfAll / (geometry.blocks * geometry.groups), 1, kGuestsMax);
   if (spec.layers > weave::kLayersMax || geometry.groups > weave::kGroupsMax) {
     return Error{Code::kInvalidArgument,
                  "guests of a model of " + std::to_string(spec.layers) + " layers; at most " +
@@ -55,8 +60,7 @@ Result<std::shared_ptr<weave::JobArea>> make_guest_area(const HostModel& model,
   for (std::int64_t layer = 0; layer < spec.layers; ++layer) {
     const engine::KvPlan::Place& place = plan->place(layer);
     const memory::KvGeometry& kv = plan->groups[place.group].geometry;
-    const auto offset =
-        place.layer_in_group * static_cast<std::int64_t>(kv.layer_stride());
+    const auto offset = place.layer_in_group * static_cast<std::int64_t>(kv.layer_stride());
     geometry.places[static_cast<std::size_t>(layer)] = {
         .group = static_cast<std::int64_t>(place.group),
         .key_offset = offset,
@@ -65,6 +69,21 @@ Result<std::shared_ptr<weave::JobArea>> make_guest_area(const HostModel& model,
         .block_tokens = kv.block_tokens};
   }
   return weave::JobArea::create(geometry);
+}
+
+GuestEnds connect_guests(const HostModel& model, std::size_t page_bytes) {
+  const auto area = make_guest_area(model, page_bytes);
+  GuestEnds ends;
+  for (std::vector<rpc::Descriptor>* end : {&ends.host, &ends.hot}) {
+    end->emplace_back(area ? ::fcntl((*area)->fd(), F_DUPFD_CLOEXEC, 0) : -1);
+  }
+  if (!ends.host[0] || !ends.hot[0]) {
+    log::warning(
+        "nobody runs attention over guests",
+        {{"model", model.name}, {"error", area ? std::strerror(errno) : area.error().message}});
+    return {};
+  }
+  return ends;
 }
 
 }  // namespace heddle::agent

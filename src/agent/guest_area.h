@@ -2,9 +2,11 @@
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "agent/host_model.h"
 #include "base/result.h"
+#include "rpc/descriptor.h"
 #include "weave/job_area.h"
 
 namespace heddle::agent {
@@ -14,5 +16,13 @@ namespace heddle::agent {
 /// kResourceExhausted as weave::JobArea::create.
 Result<std::shared_ptr<weave::JobArea>> make_guest_area(const HostModel& model,
                                                         std::size_t page_bytes);
+
+/// What goes beside rpc::HostGuests and rpc::MeetHost: the descriptor of one such area each.
+/// Nothing where it cannot be had, which is logged.
+struct GuestEnds {
+  std::vector<rpc::Descriptor> host{};
+  std::vector<rpc::Descriptor> hot{};
+};
+GuestEnds connect_guests(const HostModel& model, std::size_t page_bytes);
 
 }  // namespace heddle::agent

@@ -221,6 +221,24 @@ std::string join_lines(const std::vector<std::string>& lines) {
   return text;
 }
 
+/// Only devices of CPUs reach each other's memory.
+void check_weave(const Config& config, Diagnosis& diagnosis) {
+  const auto hosts = std::count_if(config.devices.begin(), config.devices.end(), [](const auto& d) {
+    return d.kind == DeviceKind::kCpu;
+  });
+  if (config.planner.weave && hosts < 2) {
+    diagnosis.warnings.push_back(
+        diagnosis.origin +
+        ": planner.weave has no effect: it is between devices of kind cpu, "
+        "and there are not two of them");
+  }
+  if (config.planner.weave && config.planner.kv == KvSharing::kStatic) {
+    diagnosis.problems.push_back(diagnosis.origin +
+                                 ": planner.weave: true contradicts kv: static, under which no "
+                                 "device lends memory");
+  }
+}
+
 }  // namespace
 
 Result<Config> parse_config(std::string_view text,
@@ -245,6 +263,7 @@ Result<Config> parse_config(Node root, const std::string& file, const Machine& m
   complete_devices(config, machine, diagnosis);
   check_names(config, diagnosis);
   complete_engines(config, settings, diagnosis);
+  check_weave(config, diagnosis);
   for (const std::string& problem : block_problems(config)) {
     diagnosis.problems.push_back(diagnosis.origin + ": " + problem);
   }

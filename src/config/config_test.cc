@@ -312,5 +312,22 @@ TEST(Config, WhatOthersHoldOfAGpuIsNotPlannedWith) {
   EXPECT_EQ(none->warnings.size(), 1U);
 }
 
+TEST(Config, WeavingIsBetweenDevicesOfCpus) {
+  const auto parsed = [](const std::string& text) {
+    return parse_config(text, "f", process_environment, with_gpus());
+  };
+  const std::string two = "devices: [{name: a, memory: 1GiB}, {name: b, memory: 1GiB}]\n";
+  const auto config = parsed(two + "planner: {weave: true}");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_TRUE(config->planner.weave);
+  EXPECT_THAT(config->warnings, testing::IsEmpty());
+  const auto alone = parsed("devices: [{kind: cuda}, {kind: cuda}]\nplanner: {weave: true}");
+  ASSERT_TRUE(alone) << alone.error().message;
+  EXPECT_THAT(alone->warnings, ElementsAre(HasSubstr("planner.weave has no effect")));
+  const auto divided = parsed(two + "planner: {weave: true, kv: static}");
+  ASSERT_FALSE(divided);
+  EXPECT_THAT(divided.error().message, HasSubstr("contradicts kv: static"));
+}
+
 }  // namespace
 }  // namespace heddle::config

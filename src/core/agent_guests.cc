@@ -4,8 +4,8 @@
 #include "base/check.h"
 #include "core/agent_core_impl.h"
 
-/// Pages that one device lends to KV of a model on another (WEAVER). While they are lent they are in
-/// nobody's pool: they survive the host's worker, and come back when the hot one ends.
+/// Pages that one device lends to KV of a model on another (WEAVER). While they are lent they are
+/// in nobody's pool: they survive the host's worker, and come back when the hot one ends.
 namespace heddle::core {
 namespace {
 
@@ -97,9 +97,10 @@ void AgentCore::Impl::on(const Unweave& unweave) {
   const std::int64_t count = std::min(unweave.pages, std::ssize(lent->second) - pair.recalled);
   if (count > 0) {
     pair.recalled += count;
-    commands_->push_back(SendWorker{.device = pair.hot,
-                                    .epoch = pair.hot_epoch,
-                                    .message = RecallGuests{.model = unweave.model, .count = count}});
+    commands_->push_back(
+        SendWorker{.device = pair.hot,
+                   .epoch = pair.hot_epoch,
+                   .message = RecallGuests{.model = unweave.model, .count = count}});
   }
 }
 
@@ -152,9 +153,8 @@ void AgentCore::Impl::take_home(WorkerState& host,
 void AgentCore::Impl::give_pages(WorkerState& worker, const std::vector<PageId>& pages) {
   worker.pool.insert(pages.begin(), pages.end());
   if (worker.life == Life::kUp) {
-    commands_->push_back(SendWorker{.device = worker.device.id,
-                                    .epoch = worker.epoch,
-                                    .message = GivePages{.pages = pages}});
+    commands_->push_back(SendWorker{
+        .device = worker.device.id, .epoch = worker.epoch, .message = GivePages{.pages = pages}});
   } else if (worker.life == Life::kStarting) {
     worker.arrived.insert(worker.arrived.end(), pages.begin(), pages.end());
   }
@@ -188,8 +188,7 @@ void AgentCore::Impl::lose_hot(DeviceId hot, WorkerEpoch epoch) {
 void AgentCore::Impl::tell_guests(const WorkerState& host, ModelId model, bool refused) {
   const auto lent = host.lent.find(model);
   const std::int64_t pages = lent == host.lent.end() ? 0 : std::ssize(lent->second);
-  tell(GuestState{
-      .device = host.device.id, .model = model, .pages = pages, .refused = refused});
+  tell(GuestState{.device = host.device.id, .model = model, .pages = pages, .refused = refused});
   if (pages == 0 && !host.asked.contains(model)) {
     workers_.at(host.device.id).guests.erase(model);
   }

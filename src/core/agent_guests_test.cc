@@ -68,8 +68,8 @@ class GuestsOfAnAgent : public testing::Test {
   }
 
   Instant now{1s};
-  AgentCore core{AgentOptions{
-      .host_pages = 10, .devices = {{.id = kHot, .pages = 12}, {.id = kHost, .pages = 12}}}};
+  AgentCore core{AgentOptions{.host_pages = 10,
+                              .devices = {{.id = kHot, .pages = 12}, {.id = kHost, .pages = 12}}}};
 };
 
 TEST_F(GuestsOfAnAgent, PagesGoFromTheHostToTheHotWorker) {
@@ -91,8 +91,8 @@ TEST_F(GuestsOfAnAgent, WhatIsRecalledGoesBackToTheHost) {
   const auto recalled = tell(Unweave{.host = kHost, .model = kHotModel, .pages = 3});
   ASSERT_NE(find<RecallGuests>(recalled), nullptr);
   EXPECT_EQ(find<RecallGuests>(recalled)->count, 3);
-  const auto loads = tell(
-      LoadOn{.device = kHost, .model = kColdModel, .basis = {.epoch = kHostLife}});
+  const auto loads =
+      tell(LoadOn{.device = kHost, .model = kColdModel, .basis = {.epoch = kHostLife}});
   EXPECT_EQ(find<LoadModel>(loads), nullptr) << "it waits for the pages";
   const auto back =
       said(kHot, kHotLife, GuestsReturned{.model = kHotModel, .pages = host_pages(3)});

@@ -320,7 +320,7 @@ struct ResidentReport {
   std::int64_t kv_pages = 0;  ///< Held.
   std::int64_t sequences = 0;
   std::int64_t sequences_admitted = 0;
-  bool complete = false;  ///< All its weights are there.
+  bool complete = false;         ///< All its weights are there.
   std::int64_t lent_pages = 0;   ///< Of another device, for its KV.
   std::int64_t guest_pages = 0;  ///< Those of them that hold some.
 };

@@ -60,8 +60,8 @@ bool WorkerCore::Impl::tend_guests() {
   return moves;
 }
 
-/// What is recalled goes back as far as it is empty; for the rest, the newest of the sequences on it
-/// moves home, or is computed again.
+/// What is recalled goes back as far as it is empty; for the rest, the newest of the sequences on
+/// it moves home, or is computed again.
 bool WorkerCore::Impl::bring_guests_home(ModelId id, Resident& model) {
   return_guests(id, model, std::min(model.recalled, model.lent_pages - model.guest_pages));
   if (model.recalled == 0) {
@@ -117,8 +117,7 @@ std::vector<policy::WeaveMove> WorkerCore::Impl::guest_moves(ModelId id,
   DeviceReport shortage;
   tell_shortage(shortage);
   const std::int64_t free = ledger_.usage(pool_).free + cached_pages_;
-  const std::int64_t pages =
-      std::max(shortage.short_pages, kv_pages_total() / kFreeShare - free);
+  const std::int64_t pages = std::max(shortage.short_pages, kv_pages_total() / kFreeShare - free);
   if (pages <= 0 || model.lent_pages <= model.guest_pages) {
     return {};
   }

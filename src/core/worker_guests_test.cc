@@ -44,9 +44,8 @@ class GuestsOfAWorker : public testing::Test {
         known[add->sequence] = std::ssize(add->tokens);
       } else if (const auto* out = std::get_if<MoveOut>(&command)) {
         away[out->sequence] = out->tokens / 16 * 16;
-        answers.emplace_back(GuestsMoved{.sequence = out->sequence,
-                                         .tokens = away[out->sequence],
-                                         .counted = counted()});
+        answers.emplace_back(GuestsMoved{
+            .sequence = out->sequence, .tokens = away[out->sequence], .counted = counted()});
       } else if (const auto* home = std::get_if<MoveHome>(&command)) {
         away.erase(home->sequence);
         answers.emplace_back(GuestsMoved{.sequence = home->sequence, .counted = counted()});
@@ -178,7 +177,8 @@ TEST_F(GuestsOfAWorker, WhatIsRecalledComesBackBeforeTheNextStep) {
   for (int i = 0; i < 5; ++i) {
     idle();
   }
-  EXPECT_TRUE(computed.contains(core.report().models.empty() ? SequenceId{} : computed.begin()->first));
+  EXPECT_TRUE(
+      computed.contains(core.report().models.empty() ? SequenceId{} : computed.begin()->first));
   EXPECT_TRUE(away.empty());
 }
 

@@ -331,13 +331,14 @@ void GatewayMetrics::publish_links(const core::DeviceStatus& device) {
                  {{"device", device.name}, {"side", side}},
                  to_seconds(time));
   }
-  for (const auto& [by, layers] : {std::pair("host", device.guest_layers),
-                                   std::pair("alone", device.guest_layers_alone)}) {
-    count_up_to("heddle_worker_guest_layers_total",
-                "Layers with guests elsewhere, by whether their host ran attention over them or the "
-                "device did so alone.",
-                {{"device", device.name}, {"by", by}},
-                layers);
+  for (const auto& [by, layers] :
+       {std::pair("host", device.guest_layers), std::pair("alone", device.guest_layers_alone)}) {
+    count_up_to(
+        "heddle_worker_guest_layers_total",
+        "Layers with guests elsewhere, by whether their host ran attention over them or the "
+        "device did so alone.",
+        {{"device", device.name}, {"by", by}},
+        layers);
   }
   if (device.others_bytes) {
     metrics_.set("heddle_device_others_bytes",

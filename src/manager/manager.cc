@@ -400,7 +400,6 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   void execute(const core::EvictFrom& order) {
     engines_->hosts(order.model) ? engines_->carry_out(order) : agent_->carry_out(order);
   }
-
   void execute(const core::FormGroup& form) { agent_->carry_out(form); }
   void execute(const core::Weave& order) { agent_->carry_out(order); }
   void execute(const core::Unweave& order) { agent_->carry_out(order); }

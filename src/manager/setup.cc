@@ -136,7 +136,8 @@ bool same_device(const config::DeviceConfig& a, const config::DeviceConfig& b) {
   return a.name == b.name && a.kind == b.kind && a.cores == b.cores && a.gpu == b.gpu &&
          a.memory == b.memory && a.page == b.page && a.load_bandwidth == b.load_bandwidth &&
          a.copy == b.copy && a.pace.step == b.pace.step && a.pace.token == b.pace.token &&
-         a.pace.context == b.pace.context && a.step_budget == b.step_budget && a.prefix_cache == b.prefix_cache;
+         a.pace.context == b.pace.context && a.step_budget == b.step_budget &&
+         a.prefix_cache == b.prefix_cache;
 }
 
 }  // namespace

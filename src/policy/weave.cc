@@ -121,16 +121,6 @@ class Splitter {
   double weighted_ = 0.0;
 };
 
-std::optional<KvSide> side_that_fits(KvSide wanted, const WeaveBalance& balance) {
-  if (!balance.hot_fits && !balance.cold_fits) {
-    return std::nullopt;
-  }
-  if (!balance.hot_fits || !balance.cold_fits) {
-    return balance.hot_fits ? KvSide::kHot : KvSide::kCold;
-  }
-  return wanted;
-}
-
 }  // namespace
 
 Duration expected_stall(std::span<const Duration> kernels, Duration slack, StallForm form) {
@@ -157,11 +147,6 @@ std::int64_t offload_bytes(std::int64_t sequences,
   const std::int64_t there = (query_heads + 2 * kv_heads) * head_dim;
   const std::int64_t back = query_heads * head_dim;
   return sequences * (there + back) * element_bytes;
-}
-
-Duration cold_iteration(Duration own, double busy, std::int64_t kernels, Duration poll) {
-  HEDDLE_CHECK(busy >= 0.0 && busy < 1.0);
-  return rounded(static_cast<double>(own.count()) / (1.0 - busy)) + kernels * poll;
 }
 
 std::string_view reason_name(ShareReason reason) {
@@ -242,22 +227,6 @@ std::vector<WeaveMove> choose_moves(std::span<const WeaveSequence> sequences,
     }
   }
   return moves;
-}
-
-std::optional<KvSide> choose_side(double share, const WeaveBalance& balance, std::int64_t tokens) {
-  if (share <= 0.0) {
-    return balance.hot_fits ? std::optional(KvSide::kHot) : std::nullopt;
-  }
-  const auto total = static_cast<double>(balance.hot_tokens + balance.cold_tokens + tokens);
-  const double hot_lacks = (1.0 - share) * total - static_cast<double>(balance.hot_tokens);
-  const double cold_lacks = share * total - static_cast<double>(balance.cold_tokens);
-  return side_that_fits(cold_lacks > hot_lacks ? KvSide::kCold : KvSide::kHot, balance);
-}
-
-std::optional<KvSide> draw_side(double share, const WeaveBalance& balance, Rng& rng) {
-  constexpr std::uint64_t kSteps = 1U << 30U;
-  const bool cold = rng.below(kSteps) < static_cast<std::uint64_t>(share * kSteps);
-  return side_that_fits(cold ? KvSide::kCold : KvSide::kHot, balance);
 }
 
 }  // namespace heddle::policy

@@ -1,12 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "base/rng.h"
 #include "base/time.h"
 #include "policy/batching.h"
 
@@ -72,14 +70,6 @@ struct SplitPlan {
                                          std::int64_t head_dim,
                                          std::int64_t element_bytes);
 
-/// A cold iteration of `own` time in `kernels` kernels, each followed by a poll, while the guests'
-/// attention takes the part `busy` (rho = L N / hot iteration, < 1) of the device:
-/// own / (1 - rho) + kernels * poll.
-[[nodiscard]] Duration cold_iteration(Duration own,
-                                      double busy,
-                                      std::int64_t kernels,
-                                      Duration poll);
-
 /// Where nobody has measured how long attention takes: longer than any message or wait.
 inline constexpr Duration kAttentionUnmeasured = std::chrono::seconds(1);
 
@@ -92,7 +82,7 @@ struct WeavePair {
   std::int64_t cold_free_kv_bytes = 0;  ///< M_c: that guests could have.
   double hot_kv_use = 0.0;              ///< Of its KV memory, in [0, 1].
   bool hot_queues = false;              ///< It has requests waiting for KV.
-  double hot_reading = 0.0;  ///< Part of the time that it reads prompts.
+  double hot_reading = 0.0;             ///< Part of the time that it reads prompts.
   double cold_kv_use = 0.0;
   double cold_kv_growth = 0.0;  ///< Of cold_kv_use per second, lately.
   bool cold_drains = false;     ///< In its grace period.
@@ -124,8 +114,9 @@ inline constexpr double kPaperShare = 0.45;
 /// leaves the choice open; ours, re-chosen every second:
 ///   f = min((1 - (comm + margin) / A) / 2, M_c / (M_c + M_h)) in [0, 0.5],
 /// from K = (1 - f) A >= N + comm + margin with N = f A, and from memory. None unless the hot side
-/// is short of KV (use above 0.85, or a queue), reading prompts takes at most half of its time, the host does not drain, and its own KV use would stay below 0.9 for two
-/// seconds; and none rather than less than 0.2.
+/// is short of KV (use above 0.85, or a queue), reading prompts takes at most half of its time, the
+/// host does not drain, and its own KV use would stay below 0.9 for two seconds; and none rather
+/// than less than 0.2.
 [[nodiscard]] ShareChoice choose_share(const WeavePair& pair);
 
 /// A decoding sequence of a hot model.
@@ -153,24 +144,5 @@ inline constexpr std::int64_t kFewestMoved = 32;
 [[nodiscard]] std::vector<WeaveMove> choose_moves(std::span<const WeaveSequence> sequences,
                                                   std::int64_t wanted,
                                                   std::int64_t room);
-
-enum class KvSide : std::uint8_t { kHot, kCold };
-
-/// KV tokens on either side, and whether the new request's prompt and growth fit there.
-struct WeaveBalance {
-  std::int64_t hot_tokens = 0;
-  std::int64_t cold_tokens = 0;
-  bool hot_fits = false;
-  bool cold_fits = false;
-};
-
-/// Where the KV of a request of `tokens` goes after its prefill, until it ends: to the side that is
-/// further below its share, counted in tokens, so that K and N stay balanced when lengths vary. The
-/// other where it does not fit; nullopt, wait before the prefill, where neither does.
-[[nodiscard]] std::optional<KvSide> choose_side(double share,
-                                                const WeaveBalance& balance,
-                                                std::int64_t tokens);
-/// The same as the paper has it: a draw with probability `share` for the cold side.
-[[nodiscard]] std::optional<KvSide> draw_side(double share, const WeaveBalance& balance, Rng& rng);
 
 }  // namespace heddle::policy

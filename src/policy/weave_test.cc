@@ -1,9 +1,12 @@
 #include "policy/weave.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
 #include <gtest/gtest.h>
+
+#include "base/rng.h"
 
 namespace heddle::policy {
 namespace {
@@ -112,10 +115,6 @@ TEST(OffloadBytes, CountsQueriesKeysValuesAndResults) {
   EXPECT_EQ(offload_bytes(90, 32, 8, 128, 2), 90 * (32 + 16 + 32) * 128 * 2);
 }
 
-TEST(ColdIteration, GrowsByTheGuestsAndThePolls) {
-  EXPECT_EQ(cold_iteration(20ms, 0.2, 387, 4700ns), 25ms + 387 * 4700ns);
-}
-
 TEST(ChooseShare, IsALittleUnderAHalf) {
   EXPECT_DOUBLE_EQ(choose_share(pair()).share, 0.45) << "(1 - 50/500) / 2, the paper's optimum";
   WeavePair little = pair();
@@ -147,37 +146,72 @@ TEST(ChooseShare, KnowsWhenNotTo) {
   EXPECT_EQ(reason_name(ShareReason::kHostNeedsRoom), "host_needs_room");
 }
 
-TEST(ChooseSide, BalancesTokensNotRequests) {
-  WeaveBalance balance{.hot_fits = true, .cold_fits = true};
-  Rng rng(7);
-  std::int64_t cold = 0;
-  for (int i = 0; i < 2000; ++i) {
-    const std::int64_t tokens = 1 + static_cast<std::int64_t>(rng.below(4000));
-    const auto side = choose_side(0.45, balance, tokens);
-    ASSERT_TRUE(side);
-    (*side == KvSide::kCold ? balance.cold_tokens : balance.hot_tokens) += tokens;
-    cold += *side == KvSide::kCold ? 1 : 0;
-    const auto all = static_cast<double>(balance.cold_tokens + balance.hot_tokens);
-    ASSERT_NEAR(static_cast<double>(balance.cold_tokens), 0.45 * all, 4000.0);
-  }
-  EXPECT_GT(cold, 500);
+using Moves = std::vector<WeaveMove>;
+
+/// A sequence that has so much at home, and so much away.
+WeaveSequence sequence(std::uint64_t id, std::int64_t home, std::int64_t away = 0) {
+  return {.id = SequenceId(id), .computed = home + away, .away = away};
 }
 
-TEST(ChooseSide, TakesTheOtherOrWaitsWhereItDoesNotFit) {
-  EXPECT_EQ(choose_side(0.5, {.cold_fits = true}, 10), KvSide::kCold);
-  EXPECT_EQ(choose_side(0.5, {.cold_tokens = 0, .hot_fits = true}, 10), KvSide::kHot);
-  EXPECT_EQ(choose_side(0.5, {}, 10), std::nullopt);
-  EXPECT_EQ(choose_side(0.0, {.cold_fits = true}, 10), std::nullopt) << "no guests at all";
+TEST(ChooseMoves, TakesOfThoseThatHaveMostAtHome) {
+  const std::vector<WeaveSequence> all{sequence(1, 100), sequence(2, 300), sequence(3, 200)};
+  EXPECT_EQ(choose_moves(all, 10, 1000), (Moves{{SequenceId(2), 299}}))
+      << "its newest token stays, and one move is enough";
+  EXPECT_EQ(choose_moves(all, 10, 120), (Moves{{SequenceId(2), 120}})) << "no more than has room";
+  EXPECT_TRUE(choose_moves(all, 0, 1000).empty());
+  EXPECT_TRUE(choose_moves(all, 10, kFewestMoved - 1).empty());
 }
 
-TEST(DrawSide, FollowsTheShare) {
-  Rng rng(3);
-  int cold = 0;
-  for (int i = 0; i < 10000; ++i) {
-    cold += draw_side(kPaperShare, {.hot_fits = true, .cold_fits = true}, rng) == KvSide::kCold;
+TEST(ChooseMoves, LeavesAHalfAtHome) {
+  const std::vector<WeaveSequence> all{sequence(1, 200), sequence(2, 200), sequence(3, 200)};
+  EXPECT_EQ(choose_moves(all, 1000, 1000), (Moves{{SequenceId(1), 199}, {SequenceId(2), 101}}));
+  const std::vector<WeaveSequence> half{sequence(1, 100, 200), sequence(2, 100)};
+  EXPECT_TRUE(choose_moves(half, 1000, 1000).empty());
+}
+
+TEST(ChooseMoves, GoesOnWithWhatIsAwayAlready) {
+  const std::vector<WeaveSequence> all{sequence(1, 150, 50), sequence(2, 100)};
+  EXPECT_EQ(choose_moves(all, 60, 1000), (Moves{{SequenceId(1), 150}}));
+}
+
+TEST(ChooseMoves, AsksNobodyTwiceForTheSame) {
+  std::vector<WeaveSequence> all{sequence(1, 300), sequence(2, 200)};
+  all[0].settled = true;
+  EXPECT_EQ(choose_moves(all, 100, 1000), (Moves{{SequenceId(2), 199}}));
+}
+
+// Whatever is asked: nobody moves twice or back, rooms and halves are kept, and the order of the
+// sequences does not matter.
+TEST(ChooseMoves, KeepsItsBounds) {
+  Rng rng(20261125);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<WeaveSequence> all;
+    std::int64_t tokens = 0;
+    std::int64_t away = 0;
+    for (std::uint64_t id = 1; id <= 1 + rng.below(12); ++id) {
+      all.push_back(sequence(id,
+                             1 + static_cast<std::int64_t>(rng.below(400)),
+                             static_cast<std::int64_t>(rng.below(200))));
+      all.back().settled = rng.below(4) == 0;
+      tokens += all.back().computed;
+      away += all.back().away;
+    }
+    const auto wanted = static_cast<std::int64_t>(rng.below(600));
+    const auto room = static_cast<std::int64_t>(rng.below(600));
+    const Moves moves = choose_moves(all, wanted, room);
+    std::int64_t moved = 0;
+    for (const WeaveMove& move : moves) {
+      const WeaveSequence& of = all.at(move.sequence.value() - 1);
+      EXPECT_GE(move.tokens - of.away, kFewestMoved);
+      EXPECT_LT(move.tokens, of.computed);
+      EXPECT_FALSE(of.settled);
+      moved += move.tokens - of.away;
+    }
+    EXPECT_LE(moved, room);
+    EXPECT_TRUE(moves.empty() || 2 * (away + moved) <= tokens) << "round " << round;
+    std::reverse(all.begin(), all.end());
+    EXPECT_EQ(choose_moves(all, wanted, room), moves);
   }
-  EXPECT_NEAR(cold, 4500, 150);
-  EXPECT_EQ(draw_side(1.0, {.hot_fits = true}, rng), KvSide::kHot);
 }
 
 }  // namespace

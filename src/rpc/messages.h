@@ -84,8 +84,8 @@ struct MeetPeer {
 };
 
 /// Lend these pages to KV of a model on another device, and run attention over them. With a
-/// descriptor, of a weave::JobArea: through that, in place of what was before. Without one, they are
-/// what is left; none: it is over.
+/// descriptor, of a weave::JobArea: through that, in place of what was before. Without one, they
+/// are what is left; none: it is over.
 struct HostGuests {
   ModelId model{};
   std::vector<PageId> pages{};

@@ -266,9 +266,7 @@ std::int64_t KvCount::move_out(ModelId id,
   return tokens;
 }
 
-std::int64_t KvCount::move_home(ModelId id,
-                                core::SequenceId sequence,
-                                const PrefixMarks& marks) {
+std::int64_t KvCount::move_home(ModelId id, core::SequenceId sequence, const PrefixMarks& marks) {
   Model& model = models_.at(id);
   std::vector<Blocks>& own = model.sequences.at(sequence);
   std::vector<std::size_t> counts;

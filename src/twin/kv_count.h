@@ -59,8 +59,8 @@ class KvCount {
                            core::SequenceId sequence,
                            std::int64_t most,
                            const PrefixMarks& marks);
-  /// Pages of another device come in for KV of the model, and go back: the highest `count` that hold
-  /// none.
+  /// Pages of another device come in for KV of the model, and go back: the highest `count` that
+  /// hold none.
   void lend(ModelId model, const std::vector<PageId>& pages);
   [[nodiscard]] std::vector<PageId> give_back(ModelId model, std::int64_t count);
   /// The KV of the first `tokens` tokens goes to such pages, in whole blocks of all groups, as far

@@ -329,16 +329,16 @@ void Worker::perform(const core::MoveOut& command) {
   const std::int64_t tokens =
       kv_.move_out(sequence.model, command.sequence, command.tokens, sequence.marks);
   idle_said_ = false;
-  answers_.emplace_back(core::GuestsMoved{
-      .sequence = command.sequence, .tokens = tokens, .counted = kv_.counted()});
+  answers_.emplace_back(
+      core::GuestsMoved{.sequence = command.sequence, .tokens = tokens, .counted = kv_.counted()});
 }
 
 void Worker::perform(const core::MoveHome& command) {
   const Sequence& sequence = sequences_.at(command.sequence);
   const std::int64_t tokens = kv_.move_home(sequence.model, command.sequence, sequence.marks);
   idle_said_ = false;
-  answers_.emplace_back(core::GuestsMoved{
-      .sequence = command.sequence, .tokens = tokens, .counted = kv_.counted()});
+  answers_.emplace_back(
+      core::GuestsMoved{.sequence = command.sequence, .tokens = tokens, .counted = kv_.counted()});
 }
 
 void Worker::perform(const core::RemoveSequence& command) {

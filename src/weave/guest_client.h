@@ -41,7 +41,7 @@ class GuestClient final : public ops::AttentionHost {
   std::uint32_t step_ = 0;
   bool fits_ = false;    ///< The step does.
   bool posted_ = false;  ///< The layer was.
-  bool lost_ = false;  ///< The host has not answered, and is asked nothing until it has.
+  bool lost_ = false;    ///< The host has not answered, and is asked nothing until it has.
   std::uint64_t unanswered_ = 0;
   std::uint64_t answered_ = 0;
   Duration waited_{};

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "engine/guests.h"
 #include "ops/context.h"
 #include "store/image_layout.h"
 
@@ -55,6 +54,7 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::create(device::Device& d
     return engine.error();
   }
   self->engine_ = std::move(*engine);
+  self->guests_ = std::make_unique<HotGuests>(*self->engine_);
   const auto kernels = ops::kernels_name(device.properties().kind);
   log::info("kernels chosen", {{"kernels", kernels ? *kernels : "none"}});
   self->engine_->set_graph_bytes(0);  // Until the core has pages for them.
@@ -134,35 +134,11 @@ void DeviceExecutor::meet(Peer peer) {
   }
 }
 
-void DeviceExecutor::meet(GuestHost host) {
+void DeviceExecutor::meet(const GuestHost& host) {
   const auto found = opened_.find(host.model);
-  if (found == opened_.end() || !found->second.registered) {
-    return;  // It was closed meanwhile.
+  if (found != opened_.end() && found->second.registered) {  // Else it was closed meanwhile.
+    guests_->meet(host);
   }
-  std::unique_ptr<weave::GuestClient> client;
-  if (host.area) {
-    auto area = weave::JobArea::attach(host.area.get());
-    if (area) {
-      client = std::make_unique<weave::GuestClient>(std::move(*area), weave::GuestClient::Options{});
-    } else {
-      log::warning("guests stay without their host", {{"error", area.error().message}});
-    }
-  }
-  engine_->settle();
-  engine_->guests().set_host(host.model, client.get());
-  forget_host(host.model);
-  guest_hosts_[host.model] = std::move(client);
-}
-
-/// What it did stays counted.
-void DeviceExecutor::forget_host(ModelId model) {
-  const auto found = guest_hosts_.find(model);
-  if (found != guest_hosts_.end() && found->second != nullptr) {
-    past_guests_.guest_wait += found->second->waited();
-    past_guests_.guest_layers += found->second->answered();
-    past_guests_.guest_layers_alone += found->second->unanswered();
-  }
-  guest_hosts_.erase(model);
 }
 
 void DeviceExecutor::join(std::unique_ptr<Lockstep> lockstep) {
@@ -347,7 +323,7 @@ void DeviceExecutor::execute(const core::CloseModel& command,
     }
   }
   engine_->remove_model(command.model);
-  forget_host(command.model);
+  guests_->forget(command.model);
   grammars_->forget(command.model);
   if (joined) {
     lockstep_.reset();
@@ -395,168 +371,13 @@ void DeviceExecutor::execute(const core::PrioritiseCopy& command,
   mapper_->prioritise(command.model);
 }
 
-void DeviceExecutor::execute(core::AddSequence& command, std::vector<core::WorkerEvent>& events) {
-  const core::SequenceId id = command.sequence;
-  if (!command.params.grammar.constrains()) {
-    add(command, nullptr, events);
-  } else if (auto grammar = grammars_->ask(id, command.model, command.params.grammar)) {
-    add(command, std::move(grammar), events);
-  } else {
-    compiling_.emplace(id, std::move(command));
-  }
-}
-
-void DeviceExecutor::add(core::AddSequence& command,
-                         Grammars::Matcher grammar,
-                         std::vector<core::WorkerEvent>& events) {
-  const core::SequenceId id = command.sequence;
-  const bool constrained = grammar != nullptr;
-  const Result<void> added = engine_->add_sequence({.id = id,
-                                                    .model = command.model,
-                                                    .tokens = std::move(command.tokens),
-                                                    .prompt_tokens = command.prompt_tokens,
-                                                    .params = std::move(command.params),
-                                                    .grammar = std::move(grammar),
-                                                    .cache_salt = std::move(command.cache_salt)});
-  if (!added) {
-    refused_.insert(id);
-    events.push_back(core::SequenceRefused{.sequence = id, .error = added.error()});
-  } else if (constrained) {
-    events.push_back(core::SequenceReady{.sequence = id});
-  }
-}
-
-void DeviceExecutor::finish_add(core::SequenceId sequence, std::vector<core::WorkerEvent>& events) {
-  const auto found = compiling_.find(sequence);
-  if (found == compiling_.end()) {
-    return;  // It was removed meanwhile, or somebody waited for it.
-  }
-  core::AddSequence command = std::move(compiling_.extract(found).mapped());
-  auto grammar = grammars_->take(sequence);
-  if (grammar) {
-    add(command, std::move(*grammar), events);
-    return;
-  }
-  refused_.insert(sequence);
-  followed_.erase(sequence);
-  events.push_back(core::SequenceRefused{.sequence = sequence, .error = grammar.error()});
-}
-
-/// Rank 0 runs a sequence once its own grammar is compiled. Another rank has been at it as long.
-void DeviceExecutor::await_grammars(const core::WorkerCommand& command,
-                                    std::vector<core::WorkerEvent>& events) {
-  if (const auto* take = std::get_if<core::TakePrefixes>(&command)) {
-    for (const core::SequenceId id : take->sequences) {
-      finish_add(id, events);
-    }
-  } else if (const auto* run = std::get_if<core::RunStep>(&command)) {
-    for (const policy::ModelBatch& batch : run->plan.batches) {
-      for (const policy::StepSlice& slice : batch.slices) {
-        finish_add(slice.sequence, events);
-      }
-    }
-  }
-}
-
-void DeviceExecutor::execute(const core::TakePrefixes& command,
-                             std::vector<core::WorkerEvent>& events) {
-  core::PrefixesTaken taken;
-  for (const core::SequenceId id : command.sequences) {
-    if (!refused_.contains(id)) {
-      taken.sequences.push_back({.sequence = id, .computed = engine_->take_prefix(id)});
-    }
-  }
-  kv_changed_ = true;
-  events.push_back(std::move(taken));
-}
-
-void DeviceExecutor::execute(const core::TrimCached& command,
-                             std::vector<core::WorkerEvent>& /*events*/) {
-  engine_->trim_cached(command.keep, command.reason);
-  kv_changed_ = true;
-}
-
-core::KvCounted DeviceExecutor::counted() const {
-  core::KvCounted counted{.cached_pages = engine_->cached_pages()};
-  for (const auto& [model, opened] : opened_) {
-    if (opened.registered) {
-      counted.kv.push_back({.model = model,
-                            .pages = engine_->kv_pages(model),
-                            .guest_pages = engine_->guests().used_pages(model)});
-    }
-  }
-  return counted;
-}
-
-void DeviceExecutor::count_kv(std::vector<core::WorkerEvent>& events) {
-  if (std::exchange(kv_changed_, false)) {
-    events.push_back(counted());
-  }
-}
-
-void DeviceExecutor::execute(const core::PreemptSequence& command,
-                             std::vector<core::WorkerEvent>& /*events*/) {
-  engine_->preempt(command.sequence);
-  kv_changed_ = true;
-}
-
-void DeviceExecutor::execute(const core::TakeGuestPages& command,
-                             std::vector<core::WorkerEvent>& /*events*/) {
-  HEDDLE_CHECK(engine_->guests().lend(command.model, command.pages).has_value());  // Of CPUs.
-}
-
-void DeviceExecutor::execute(const core::ReturnGuestPages& command,
-                             std::vector<core::WorkerEvent>& /*events*/) {
-  engine_->settle();
-  core::GuestsReturned returned{
-      .model = command.model, .pages = engine_->guests().give_back(command.model, command.count)};
-  HEDDLE_CHECK(std::ssize(returned.pages) == command.count);  // The core has counted them.
-  handlers_.on_report(std::move(returned));
-}
-
-void DeviceExecutor::execute(const core::MoveOut& command, std::vector<core::WorkerEvent>& events) {
-  engine_->settle();
-  engine::Guests guests = engine_->guests();
-  const Result<std::int64_t> moved = guests.move_out(command.sequence, command.tokens);
-  events.push_back(
-      core::GuestsMoved{.sequence = command.sequence,
-                        .tokens = moved ? *moved : guests.tokens(command.sequence),
-                        .counted = counted()});
-}
-
-/// Where there is no room after all, it stays.
-void DeviceExecutor::execute(const core::MoveHome& command,
-                             std::vector<core::WorkerEvent>& events) {
-  engine_->settle();
-  engine::Guests guests = engine_->guests();
-  static_cast<void>(guests.move_home(command.sequence));
-  events.push_back(
-      core::GuestsMoved{.sequence = command.sequence,
-                        .tokens = guests.tokens(command.sequence),
-                        .counted = counted()});
-}
-
-void DeviceExecutor::execute(const core::RemoveSequence& command,
-                             std::vector<core::WorkerEvent>& /*events*/) {
-  remove(command.sequence);
-}
-
-void DeviceExecutor::remove(core::SequenceId id) {
-  if (compiling_.erase(id) > 0) {
-    grammars_->forget(id);
-  } else if (refused_.erase(id) == 0) {
-    engine_->remove_sequence(id);
-    kv_changed_ = true;
-  }
-}
-
 void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::WorkerEvent>& events) {
   refused_.clear();  // The core has heard of them all.
   const bool waits = waits_for_weights(command.plan);
   pulse_.begin(kind_of(command.plan, waits), pacing_.of(command.plan));
   Instant began = steady_now();
   const Duration guest_time = pacing_.guest_time();
-  const Duration waited = guest_stats().guest_wait;
+  const Duration waited = guests_->stats().guest_wait;
   Result<engine::StepOutcome> outcome = engine_->run(command.plan);
   if (!outcome) {
     lost_ = outcome.error();
@@ -582,8 +403,8 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
   done.took = pacing_.keep(command.plan,
                            {.began = began,
                             .guest_time = guest_time,
-                            .attended = attended(done, command.plan),
-                            .waited = guest_stats().guest_wait - waited,
+                            .attended = pacing_.attended(command.plan, done, *guests_),
+                            .waited = guests_->stats().guest_wait - waited,
                             .waits_for_weights = waits},
                            stats_);
   done.counted = counted();
@@ -602,29 +423,6 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
     events.push_back(
         core::SequenceRefused{.sequence = failure.sequence, .error = std::move(failure.error)});
   }
-}
-
-/// Positions at home that the tokens of a step attended to.
-std::int64_t DeviceExecutor::attended(const core::StepDone& done,
-                                      const policy::StepPlan& plan) const {
-  if (!pacing_.counts_context()) {
-    return 0;
-  }
-  std::map<core::SequenceId, std::int64_t> computed;
-  for (const core::SliceDone& slice : done.slices) {
-    computed[slice.sequence] = slice.computed;
-  }
-  std::int64_t positions = 0;
-  for (const policy::ModelBatch& batch : plan.batches) {
-    for (const policy::StepSlice& slice : batch.slices) {
-      const auto found = computed.find(slice.sequence);
-      if (found != computed.end()) {
-        const std::int64_t away = engine_->guests().tokens(slice.sequence);
-        positions += slice.tokens * (found->second - away) - slice.tokens * (slice.tokens - 1) / 2;
-      }
-    }
-  }
-  return positions;
 }
 
 void DeviceExecutor::execute(core::Report& command, std::vector<core::WorkerEvent>& /*events*/) {
@@ -681,22 +479,9 @@ std::vector<policy::ThreadPulse> DeviceExecutor::pulses() const {
   return {pulse_.read(), mapper_->pulse().read()};
 }
 
-/// Of guests elsewhere: what was waited, and for how many layers.
-rpc::WorkerStats DeviceExecutor::guest_stats() const {
-  rpc::WorkerStats stats = past_guests_;
-  for (const auto& [model, client] : guest_hosts_) {
-    if (client != nullptr) {
-      stats.guest_wait += client->waited();
-      stats.guest_layers += client->answered();
-      stats.guest_layers_alone += client->unanswered();
-    }
-  }
-  return stats;
-}
-
 rpc::WorkerStats DeviceExecutor::stats() const {
   rpc::WorkerStats stats = stats_;
-  const rpc::WorkerStats guests = guest_stats();
+  const rpc::WorkerStats guests = guests_->stats();
   stats.guest_wait = guests.guest_wait;
   stats.guest_layers = guests.guest_layers;
   stats.guest_layers_alone = guests.guest_layers_alone;

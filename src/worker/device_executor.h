@@ -21,9 +21,9 @@
 #include "memory/window.h"
 #include "rpc/messages.h"
 #include "store/image_layout.h"
-#include "weave/guest_client.h"
 #include "worker/grammars.h"
 #include "worker/guest_time.h"
+#include "worker/hot_guests.h"
 #include "worker/lockstep.h"
 #include "worker/mapper.h"
 #include "worker/pacing.h"
@@ -40,14 +40,9 @@ struct Peer {
   Descriptor socket{};
 };
 
-/// Who runs attention over guests of a model, by its weave::JobArea; none: nobody does.
-struct GuestHost {
-  ModelId model{};
-  Descriptor area{};
-};
-
 /// Carries out what WorkerCore decides, on one device: the pool's pages, the windows and their
-/// mapper, the engine. Decides nothing. Engine thread only, but for hear_early().
+/// mapper, the engine. Decides nothing. Engine thread only, but for hear_early(). What it does with
+/// sequences is in executor_sequences.cc.
 class DeviceExecutor {
  public:
   struct Options {
@@ -88,7 +83,7 @@ class DeviceExecutor {
   void meet(Peer peer);
 
   /// From the next step on another device runs attention over the model's guests, or does not.
-  void meet(GuestHost host);
+  void meet(const GuestHost& host);
 
   /// Makes an open model, which is a shard, part of a group, until it is closed. Of rank 0, what it
   /// carries out for the engine is passed on to the others.
@@ -170,10 +165,6 @@ class DeviceExecutor {
   [[nodiscard]] bool waits_for_weights(const policy::StepPlan& plan) const;
   [[nodiscard]] policy::Doing kind_of(const policy::StepPlan& plan, bool waits) const;
   [[nodiscard]] core::KvCounted counted() const;
-  [[nodiscard]] std::int64_t attended(const core::StepDone& done,
-                                      const policy::StepPlan& plan) const;
-  [[nodiscard]] rpc::WorkerStats guest_stats() const;
-  void forget_host(ModelId model);
   void name_shard(core::WorkerCommand& command) const;
   void set_open(ModelId model, std::optional<core::ImageSource> source);
 
@@ -191,14 +182,13 @@ class DeviceExecutor {
   std::optional<Error> lost_{};
   std::set<core::SequenceId> followed_{};  ///< Sequences of the leader's core that the engine has.
   rpc::WorkerStats stats_{};
-  rpc::WorkerStats past_guests_{};  ///< Of hosts that there were: guest_wait and the layers.
   Instant stepped_at_{};  ///< When the last step ended.
   Pulse pulse_{"engine"};
 
   std::mutex open_mutex_{};
   std::map<ModelId, core::ImageSource> open_{};  ///< Guarded by open_mutex_: what a step may use.
   std::unique_ptr<Lockstep> lockstep_{};         ///< Outlives the model in the engine.
-  std::map<ModelId, std::unique_ptr<weave::GuestClient>> guest_hosts_{};  ///< Likewise.
+  std::unique_ptr<HotGuests> guests_{};          ///< Likewise.
   std::unique_ptr<engine::Engine> engine_{};
   std::unique_ptr<Grammars> grammars_{};
   std::unique_ptr<Mapper> mapper_{};  ///< Its thread ends before what it calls does.

@@ -117,8 +117,8 @@ void EngineLoop::take_in(Input input) {
     executor_->join(std::move(*lockstep));
   } else if (auto* peer = std::get_if<Peer>(&input)) {
     executor_->meet(std::move(*peer));
-  } else if (auto* host = std::get_if<GuestHost>(&input)) {
-    executor_->meet(std::move(*host));
+  } else if (const auto* host = std::get_if<GuestHost>(&input)) {
+    executor_->meet(*host);
   } else if (const auto* compiled = std::get_if<Compiled>(&input)) {
     std::vector<core::WorkerEvent> said;
     executor_->finish_add(compiled->sequence, said);

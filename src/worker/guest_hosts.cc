@@ -58,11 +58,9 @@ void GuestHosts::serve(ModelId model, const Descriptor& area, const std::vector<
     served->server = std::move(*server);
     served->server->lend(lent);
     served->server->set_pace(context_ / served->area->geometry().layers);
-    auto thread = Thread::start(
-        {.name = "guests"},
-        [this, server = served->server.get(), model] {
-          serve_until_closed(*server, model, time_);
-        });
+    auto thread = Thread::start({.name = "guests"}, [this, server = served->server.get(), model] {
+      serve_until_closed(*server, model, time_);
+    });
     if (!thread) {
       served->area->close();
       return thread.error();

@@ -1,6 +1,7 @@
 #include "worker/pacing.h"
 
 #include <algorithm>
+#include <map>
 #include <thread>
 
 #include "base/clock.h"
@@ -26,6 +27,29 @@ Duration Pacing::of(const policy::StepPlan& plan) const {
     }
   }
   return pace_.step + pace_.token * tokens;
+}
+
+std::int64_t Pacing::attended(const policy::StepPlan& plan,
+                              const core::StepDone& done,
+                              const HotGuests& guests) const {
+  if (pace_.context == Duration{}) {
+    return 0;
+  }
+  std::map<core::SequenceId, std::int64_t> computed;
+  for (const core::SliceDone& slice : done.slices) {
+    computed[slice.sequence] = slice.computed;
+  }
+  std::int64_t positions = 0;
+  for (const policy::ModelBatch& batch : plan.batches) {
+    for (const policy::StepSlice& slice : batch.slices) {
+      const auto found = computed.find(slice.sequence);
+      if (found != computed.end()) {
+        const std::int64_t last = found->second - guests.tokens(slice.sequence);
+        positions += slice.tokens * last - slice.tokens * (slice.tokens - 1) / 2;
+      }
+    }
+  }
+  return positions;
 }
 
 Duration Pacing::keep(const policy::StepPlan& plan,

@@ -3,9 +3,11 @@
 #include <cstdint>
 
 #include "base/time.h"
+#include "core/worker_core.h"
 #include "policy/batching.h"
 #include "rpc/messages.h"
 #include "worker/guest_time.h"
+#include "worker/hot_guests.h"
 
 namespace heddle::worker {
 
@@ -17,7 +19,10 @@ class Pacing {
 
   /// How long this step has to take at least; zero where nothing is paced.
   [[nodiscard]] Duration of(const policy::StepPlan& plan) const;
-  [[nodiscard]] bool counts_context() const { return pace_.context > Duration{}; }
+  /// Positions at home that the tokens of a step attended to; 0 where they do not count.
+  [[nodiscard]] std::int64_t attended(const policy::StepPlan& plan,
+                                      const core::StepDone& done,
+                                      const HotGuests& guests) const;
   /// Attention over guests of other devices, so far.
   [[nodiscard]] Duration guest_time() const {
     return guests_ == nullptr ? Duration{} : guests_->total();

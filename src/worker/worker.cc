@@ -126,9 +126,9 @@ class Worker {
     } else if (const auto* guests = std::get_if<rpc::HostGuests>(&*message)) {
       host_guests(*guests, frame.descriptors);
     } else if (const auto* host = std::get_if<rpc::MeetHost>(&*message)) {
-      engine_->hear(
-          GuestHost{.model = host->model,
-                    .area = frame.descriptors.empty() ? Descriptor() : std::move(frame.descriptors[0])});
+      engine_->hear(GuestHost{
+          .model = host->model,
+          .area = frame.descriptors.empty() ? Descriptor() : std::move(frame.descriptors[0])});
     } else {
       engine_->hear(std::get<core::WorkerMessage>(std::move(*message)));
     }
@@ -208,8 +208,7 @@ class Worker {
     engine_->hear_leader(std::move(*command));
   }
 
-  Result<std::unique_ptr<device::Device>> make_device(const rpc::WorkerHello& hello,
-                                                      int arena_fd) {
+  Result<std::unique_ptr<device::Device>> make_device(const rpc::WorkerHello& hello, int arena_fd) {
     if (const Result<void> pinned = pin(hello.cores); !pinned) {
       return pinned.error();
     }

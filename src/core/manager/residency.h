@@ -16,8 +16,7 @@ namespace heddle::core::manager {
 /// worker has to do for a change of stage is commanded here.
 class Residency {
  public:
-  Residency(
-      State& state, Outbox& out, RequestQueues& queues, Demand& demand, GuestLoans& guests)
+  Residency(State& state, Outbox& out, RequestQueues& queues, Demand& demand, GuestLoans& guests)
       : state_(state), out_(out), queues_(queues), demand_(demand), guests_(guests) {}
 
   // ---- Who comes ----

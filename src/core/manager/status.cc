@@ -119,8 +119,8 @@ std::vector<GuestStatus> guests(const State& state, const DeviceState& device) {
   return guests;
 }
 
-/// As its worker counts it, and what it lends. What a group's engines hold of KV only the core of its leader knows:
-/// equally many pages on each of them.
+/// As its worker counts it, and what it lends. What a group's engines hold of KV only the core of
+/// its leader knows: equally many pages on each of them.
 ledger::PoolUsage usage_of(const State& state, const DeviceState& device) {
   ledger::PoolUsage usage = device.usage;
   for (const auto& [model, loan] : device.guests) {

@@ -11,9 +11,7 @@ namespace heddle::sim {
 class WeaveWatch {
  public:
   /// A request was sent to `replica`, where reading its prompt takes so long.
-  void arrived(ReplicaId replica, Duration reading) {
-    arrived_[replica].reading += reading;
-  }
+  void arrived(ReplicaId replica, Duration reading) { arrived_[replica].reading += reading; }
   /// The share of `hot`'s new sequences that should keep their KV on `host`, another GPU of the
   /// same server. `queued`: requests wait for KV of `hot`. O(sequences).
   [[nodiscard]] policy::ShareChoice choose(const World& world,

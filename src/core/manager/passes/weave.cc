@@ -1,3 +1,5 @@
+#include "policy/weave.h"
+
 #include <algorithm>
 #include <string>
 
@@ -5,7 +7,6 @@
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
 #include "core/manager/passes/passes.h"
-#include "policy/weave.h"
 
 namespace heddle::core::manager {
 namespace {
@@ -70,7 +71,8 @@ const DeviceState* host_for(const State& state, const DeviceState& hot, ModelId 
     const bool can = &device != &hot && weaves(device) && calm(state, device) &&
                      device.config.page_bytes == hot.config.page_bytes &&
                      !device.instances.contains(model) && !device.guests.contains(model) &&
-                     state.now >= device.lends_at && device.shortage.sequences == 0 && !has_guests_elsewhere(state, id);
+                     state.now >= device.lends_at && device.shortage.sequences == 0 &&
+                     !has_guests_elsewhere(state, id);
     if (can && spare(device) > 0 && (best == nullptr || spare(device) > spare(*best))) {
       best = &device;
     }
@@ -82,14 +84,13 @@ policy::ShareChoice choose(const DeviceState& hot, const DeviceState& host) {
   const KvRoom own = kv_room(hot);
   const KvRoom there = kv_room(host);
   const auto bytes = static_cast<std::int64_t>(hot.config.page_bytes);
-  return policy::choose_share(
-      {.attention = policy::kAttentionUnmeasured,
-       .hot_kv_bytes = own.all() * bytes,
-       .cold_free_kv_bytes = (spare(host) + lent_pages(host)) * bytes,
-       .hot_kv_use = own.use(),
-       .hot_queues = hot.shortage.sequences > 0,
-       .cold_kv_use = there.use(),
-       .peer_access = true});
+  return policy::choose_share({.attention = policy::kAttentionUnmeasured,
+                               .hot_kv_bytes = own.all() * bytes,
+                               .cold_free_kv_bytes = (spare(host) + lent_pages(host)) * bytes,
+                               .hot_kv_use = own.use(),
+                               .hot_queues = hot.shortage.sequences > 0,
+                               .cold_kv_use = there.use(),
+                               .peer_access = true});
 }
 
 /// Gives the model on `hot` memory of another device, as much as its share of the work there.
@@ -101,13 +102,13 @@ void lend_to(const Parts& core, const DeviceState& hot, ModelId id) {
   }
   const auto loan = host->guests.find(id);
   const std::int64_t lent = loan == host->guests.end() ? 0 : loan->second.pages;
-  if (loan != host->guests.end() && (loan->second.asked > 0 || loan->second.recalled > 0 ||
-                                     state.now < loan->second.more_at)) {
+  if (loan != host->guests.end() &&
+      (loan->second.asked > 0 || loan->second.recalled > 0 || state.now < loan->second.more_at)) {
     return;
   }
   const double share = choose(hot, *host).share;
-  const auto quota = static_cast<std::int64_t>(
-      share / (1 - share) * static_cast<double>(kv_room(hot).all()));
+  const auto quota =
+      static_cast<std::int64_t>(share / (1 - share) * static_cast<double>(kv_room(hot).all()));
   const std::int64_t more = std::min(quota - lent, spare(*host));
   if (more <= 0) {
     return;
@@ -125,11 +126,11 @@ void lend_to(const Parts& core, const DeviceState& hot, ModelId id) {
 void recall_from(const Parts& core, const DeviceState& host) {
   const DeviceId id = host.config.id;
   if (host.shortage.pages > 0) {
-    core.guests.recall_any(id,
-                           host.shortage.pages,
-                           std::to_string(host.shortage.sequences) +
-                               " requests of the device itself wait for memory",
-                           host.shortage.model);
+    core.guests.recall_any(
+        id,
+        host.shortage.pages,
+        std::to_string(host.shortage.sequences) + " requests of the device itself wait for memory",
+        host.shortage.model);
   }
   for (const auto& [model, loan] : std::map(host.guests)) {
     const auto& instances = core.state.devices.at(loan.hot).instances;
@@ -159,7 +160,8 @@ void weave(const Parts& core) {
       continue;
     }
     for (const auto& [model, instance] : device.instances) {
-      const auto place = instance.in_flight.empty() ? std::nullopt : place_for_replica(state, model);
+      const auto place =
+          instance.in_flight.empty() ? std::nullopt : place_for_replica(state, model);
       const bool has_room = place && place->lost <= 0 && state.options.planner.pressure;
       if (!instance.in_flight.empty() && !has_room) {
         lend_to(core, device, model);

@@ -40,7 +40,7 @@ struct Pair : TestState {
   void hold(DeviceId id, std::int64_t kv, std::int64_t free) {
     ledger::PoolUsage usage{.total = kPages, .free = free};
     usage.by_kind.at(static_cast<std::size_t>(ledger::LeaseKind::kKvOwn)) = {.reserved = kv,
-                                                                           .held = kv};
+                                                                             .held = kv};
     devices.usage(id, usage);
   }
   /// So many pages are lent, and hold KV.

@@ -1,0 +1,151 @@
+#include <utility>
+
+#include "base/check.h"
+#include "worker/device_executor.h"
+
+/// What DeviceExecutor does with sequences and their KV between steps.
+namespace heddle::worker {
+
+void DeviceExecutor::execute(core::AddSequence& command, std::vector<core::WorkerEvent>& events) {
+  const core::SequenceId id = command.sequence;
+  if (!command.params.grammar.constrains()) {
+    add(command, nullptr, events);
+  } else if (auto grammar = grammars_->ask(id, command.model, command.params.grammar)) {
+    add(command, std::move(grammar), events);
+  } else {
+    compiling_.emplace(id, std::move(command));
+  }
+}
+
+void DeviceExecutor::add(core::AddSequence& command,
+                         Grammars::Matcher grammar,
+                         std::vector<core::WorkerEvent>& events) {
+  const core::SequenceId id = command.sequence;
+  const bool constrained = grammar != nullptr;
+  const Result<void> added = engine_->add_sequence({.id = id,
+                                                    .model = command.model,
+                                                    .tokens = std::move(command.tokens),
+                                                    .prompt_tokens = command.prompt_tokens,
+                                                    .params = std::move(command.params),
+                                                    .grammar = std::move(grammar),
+                                                    .cache_salt = std::move(command.cache_salt)});
+  if (!added) {
+    refused_.insert(id);
+    events.push_back(core::SequenceRefused{.sequence = id, .error = added.error()});
+  } else if (constrained) {
+    events.push_back(core::SequenceReady{.sequence = id});
+  }
+}
+
+void DeviceExecutor::finish_add(core::SequenceId sequence, std::vector<core::WorkerEvent>& events) {
+  const auto found = compiling_.find(sequence);
+  if (found == compiling_.end()) {
+    return;  // It was removed meanwhile, or somebody waited for it.
+  }
+  core::AddSequence command = std::move(compiling_.extract(found).mapped());
+  auto grammar = grammars_->take(sequence);
+  if (grammar) {
+    add(command, std::move(*grammar), events);
+    return;
+  }
+  refused_.insert(sequence);
+  followed_.erase(sequence);
+  events.push_back(core::SequenceRefused{.sequence = sequence, .error = grammar.error()});
+}
+
+/// Rank 0 runs a sequence once its own grammar is compiled. Another rank has been at it as long.
+void DeviceExecutor::await_grammars(const core::WorkerCommand& command,
+                                    std::vector<core::WorkerEvent>& events) {
+  if (const auto* take = std::get_if<core::TakePrefixes>(&command)) {
+    for (const core::SequenceId id : take->sequences) {
+      finish_add(id, events);
+    }
+  } else if (const auto* run = std::get_if<core::RunStep>(&command)) {
+    for (const policy::ModelBatch& batch : run->plan.batches) {
+      for (const policy::StepSlice& slice : batch.slices) {
+        finish_add(slice.sequence, events);
+      }
+    }
+  }
+}
+
+void DeviceExecutor::execute(const core::TakePrefixes& command,
+                             std::vector<core::WorkerEvent>& events) {
+  core::PrefixesTaken taken;
+  for (const core::SequenceId id : command.sequences) {
+    if (!refused_.contains(id)) {
+      taken.sequences.push_back({.sequence = id, .computed = engine_->take_prefix(id)});
+    }
+  }
+  kv_changed_ = true;
+  events.push_back(std::move(taken));
+}
+
+void DeviceExecutor::execute(const core::TrimCached& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  engine_->trim_cached(command.keep, command.reason);
+  kv_changed_ = true;
+}
+
+core::KvCounted DeviceExecutor::counted() const {
+  core::KvCounted counted{.cached_pages = engine_->cached_pages()};
+  for (const auto& [model, opened] : opened_) {
+    if (opened.registered) {
+      counted.kv.push_back({.model = model,
+                            .pages = engine_->kv_pages(model),
+                            .guest_pages = guests_->used_pages(model)});
+    }
+  }
+  return counted;
+}
+
+void DeviceExecutor::count_kv(std::vector<core::WorkerEvent>& events) {
+  if (std::exchange(kv_changed_, false)) {
+    events.push_back(counted());
+  }
+}
+
+void DeviceExecutor::execute(const core::PreemptSequence& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  engine_->preempt(command.sequence);
+  kv_changed_ = true;
+}
+
+void DeviceExecutor::execute(const core::TakeGuestPages& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  guests_->take(command.model, command.pages);
+}
+
+void DeviceExecutor::execute(const core::ReturnGuestPages& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  handlers_.on_report(guests_->give_back(command.model, command.count));
+}
+
+void DeviceExecutor::execute(const core::MoveOut& command, std::vector<core::WorkerEvent>& events) {
+  const std::int64_t away = guests_->move_out(command.sequence, command.tokens);
+  events.push_back(
+      core::GuestsMoved{.sequence = command.sequence, .tokens = away, .counted = counted()});
+}
+
+void DeviceExecutor::execute(const core::MoveHome& command,
+                             std::vector<core::WorkerEvent>& events) {
+  const std::int64_t away = guests_->move_home(command.sequence);
+  events.push_back(
+      core::GuestsMoved{.sequence = command.sequence, .tokens = away, .counted = counted()});
+}
+
+void DeviceExecutor::execute(const core::RemoveSequence& command,
+                             std::vector<core::WorkerEvent>& /*events*/) {
+  remove(command.sequence);
+}
+
+void DeviceExecutor::remove(core::SequenceId id) {
+  if (compiling_.erase(id) > 0) {
+    grammars_->forget(id);
+  } else if (refused_.erase(id) == 0) {
+    engine_->remove_sequence(id);
+    kv_changed_ = true;
+  }
+}
+
+}  // namespace heddle::worker
