@@ -13,7 +13,7 @@ const { phases_of, summary } = await import("../../web/requests.mjs");
 const { events } = await import("../../web/ask.mjs");
 const decisions = await import("../../web/decisions.mjs");
 
-const KINDS = ["weights_active", "weights_idle", "kv_own", "kv_cached", "overhead", "foreign", "image"]; // Old name.
+const KINDS = ["weights_active", "weights_idle", "kv_own", "kv_guest", "kv_cached", "overhead", "foreign", "image"]; // Old name.
 
 function pool(total, free, held, models = []) {
   const pages = Object.fromEntries(KINDS.map((kind) => [kind, { reserved: held[kind] ?? 0, held: held[kind] ?? 0 }]));
