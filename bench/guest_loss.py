@@ -3,14 +3,15 @@
     build/venv/bin/python bench/guest_loss.py [--kills 100] [--stop]
 
 Starts a server with two paced devices, keeps the hot model under load, and ends the host's worker again and again while it
-runs attention for it. Prints, of each loss, the longest gap between two tokens of a stream in the second that follows, less the
-usual gap.
+runs attention for it. Of each loss counts the longest gap between two tokens of a stream in the second that follows, less the
+usual one; the median over the streams, which all wait for the same steps.
 """
 
 import argparse
 import json
 import os
 import pathlib
+import re
 import signal
 import statistics
 import sys
@@ -23,8 +24,10 @@ sys.path.insert(0, str(ROOT / "tests/integration"))
 import server as heddle  # noqa: E402
 import test_weave as weave  # noqa: E402
 
-STREAMS = 20
+STREAMS = 14
+TOKENS = 100
 STEP = 0.02
+CALM = 2.5  # A worker that lived for longer is started again at once.
 
 
 class Stream(threading.Thread):
@@ -38,7 +41,7 @@ class Stream(threading.Thread):
     def run(self):
         while not self.ends:
             letters = "".join(chr(97 + (self.number * 7 + k * k) % 26) for k in range(40))
-            body = {"model": weave.HOT, "prompt": f"reverse: {letters}", "max_tokens": 300, "ignore_eos": True, "stream": True}
+            body = {"model": weave.HOT, "prompt": f"reverse: {letters}", "max_tokens": TOKENS + 10 * self.number, "ignore_eos": True, "stream": True}
             request = urllib.request.Request(self.url + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
             begun = True
             with urllib.request.urlopen(request, timeout=300) as answer:
@@ -56,6 +59,11 @@ class Stream(threading.Thread):
         return max(gaps, default=0)
 
 
+def worker_of(server, device):
+    """The process that acts for the device now."""
+    return int(re.findall(rf"worker started device={device} epoch=\d+ pid=(\d+)", server.log())[-1])
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--kills", type=int, default=100)
@@ -66,17 +74,21 @@ def main():
         weave.ask(server, weave.COLD, 0, 4)
         streams = [Stream(server.url, i) for i in range(STREAMS)]
         while len(pauses) < asked.kills:
-            place, _ = weave.wait_for(lambda: weave.guests(server), 120)
-            time.sleep(0.5)
+            weave.wait_for(lambda: len(server.workers()) == 2)
+            time.sleep(CALM)
+            place, _ = weave.wait_for(lambda: weave.guests(server), 60)
             began = time.monotonic()
-            worker = server.workers()[place]
+            worker = worker_of(server, "ab"[place])
             os.kill(worker, signal.SIGSTOP if asked.stop else signal.SIGKILL)
             time.sleep(0.5)
             if asked.stop:
                 os.kill(worker, signal.SIGCONT)
             time.sleep(0.5)
-            usual = statistics.median(stream.gap(began - 0.4, began) for stream in streams)
-            pauses.append(max(0, max(stream.gap(began, began + 1) for stream in streams) - usual))
+            usual, after = (
+                statistics.median(stream.gap(*span) for stream in streams)
+                for span in ((began - 1, began), (began, began + 1))
+            )
+            pauses.append(max(0, after - usual))
         for stream in streams:
             stream.ends = True
     pauses.sort()

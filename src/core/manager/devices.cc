@@ -15,6 +15,14 @@ void Devices::up(const WorkerUp& up) {
   device.version = 0;
   device.refusals = 0;
   device.paused_until = state_.now;
+  device.usage.total = device.config.pages;  // It says so itself when something has changed.
+  for (const auto& [model, loan] : device.guests) {
+    device.usage.total -= loan.pages;
+  }
+  for (const auto& [model, instance] : device.instances) {
+    device.usage.total -= instance.kv_pages;  // Of engines, which outlive a worker.
+  }
+  device.usage.free = device.usage.total;
 }
 
 void Devices::down(DeviceId id) {

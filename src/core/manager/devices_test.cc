@@ -104,5 +104,16 @@ TEST(Devices, AllDevicesOfAGroupServeWhenItsLeaderDoes) {
   EXPECT_EQ(second(core, kOther), (std::pair<Duration, Duration>{0s, 0s}));
 }
 
+TEST(Devices, OneThatStartsHasAllItsPagesButThoseThatAreLent) {
+  TestState core(2);
+  EXPECT_EQ(core.device().usage.free, test::kPages);
+  core.guests.lend(kDevice, test::kOther, test::kA, 5, "why");
+  core.guests.heard({.device = kDevice, .model = test::kA, .pages = 5});
+  core.devices.down(kDevice);
+  core.devices.up({.device = kDevice, .epoch = WorkerEpoch(9)});
+  EXPECT_EQ(core.device().usage.total, test::kPages - 5);
+  EXPECT_EQ(core.device().usage.free, test::kPages - 5);
+}
+
 }  // namespace
 }  // namespace heddle::core::manager
