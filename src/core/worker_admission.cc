@@ -165,7 +165,8 @@ void WorkerCore::Impl::on(const RecallRequests& recall) {
 /// are told of in turn, as one that has room elsewhere would hide the others.
 void WorkerCore::Impl::tell_shortage(DeviceReport& report) const {
   const bool by_deadline = options_.queue == policy::QueueRule::kMooreHodgson;
-  if (options_.fixed_parts > 0 || crowded_ || (by_deadline && engine_has_enough())) {
+  const bool lends = options_.pages < options_.device_pages;  // What it lacks may come back.
+  if (options_.fixed_parts > 0 || (crowded_ && !lends) || (by_deadline && engine_has_enough())) {
     return;
   }
   const auto views = sequences_.admission_views();

@@ -97,7 +97,7 @@ policy::ShareChoice choose(const DeviceState& hot, const DeviceState& host) {
 void lend_to(const Parts& core, const DeviceState& hot, ModelId id) {
   const State& state = core.state;
   const DeviceState* host = host_for(state, hot, id);
-  if (host == nullptr || !calm(state, *host)) {
+  if (host == nullptr || !calm(state, *host) || host->shortage.sequences > 0) {
     return;
   }
   const auto loan = host->guests.find(id);
