@@ -104,10 +104,11 @@ void WorkerCore::Impl::return_guests(ModelId id, Resident& model, std::int64_t c
   residency_changed_ = true;
 }
 
+/// One after the other, as each is answered by what there is of KV then.
 bool WorkerCore::Impl::move_guests_out(ModelId id, const Resident& model) {
   const std::vector<policy::WeaveMove> moves = guest_moves(id, model);
-  for (const policy::WeaveMove& move : moves) {
-    act(MoveOut{.sequence = move.sequence, .tokens = move.tokens});
+  if (!moves.empty()) {
+    act(MoveOut{.sequence = moves.front().sequence, .tokens = moves.front().tokens});
   }
   return !moves.empty();
 }

@@ -329,6 +329,7 @@ void Worker::perform(const core::MoveOut& command) {
   const std::int64_t tokens =
       kv_.move_out(sequence.model, command.sequence, command.tokens, sequence.marks);
   idle_said_ = false;
+  static_cast<void>(kv_.changed());  // This tells.
   answers_.emplace_back(
       core::GuestsMoved{.sequence = command.sequence, .tokens = tokens, .counted = kv_.counted()});
 }
@@ -337,6 +338,7 @@ void Worker::perform(const core::MoveHome& command) {
   const Sequence& sequence = sequences_.at(command.sequence);
   const std::int64_t tokens = kv_.move_home(sequence.model, command.sequence, sequence.marks);
   idle_said_ = false;
+  static_cast<void>(kv_.changed());  // This tells.
   answers_.emplace_back(
       core::GuestsMoved{.sequence = command.sequence, .tokens = tokens, .counted = kv_.counted()});
 }

@@ -123,6 +123,7 @@ void DeviceExecutor::execute(const core::ReturnGuestPages& command,
 
 void DeviceExecutor::execute(const core::MoveOut& command, std::vector<core::WorkerEvent>& events) {
   const std::int64_t away = guests_->move_out(command.sequence, command.tokens);
+  kv_changed_ = false;  // This tells.
   events.push_back(
       core::GuestsMoved{.sequence = command.sequence, .tokens = away, .counted = counted()});
 }
@@ -130,6 +131,7 @@ void DeviceExecutor::execute(const core::MoveOut& command, std::vector<core::Wor
 void DeviceExecutor::execute(const core::MoveHome& command,
                              std::vector<core::WorkerEvent>& events) {
   const std::int64_t away = guests_->move_home(command.sequence);
+  kv_changed_ = false;  // This tells.
   events.push_back(
       core::GuestsMoved{.sequence = command.sequence, .tokens = away, .counted = counted()});
 }
