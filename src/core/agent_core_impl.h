@@ -181,7 +181,6 @@ class AgentCore::Impl {
   // Guests.
   static bool recalls_guests(const WorkerState& host);
   void grant_guests(WorkerState& host, ModelId model, const std::vector<PageId>& pages);
-  void refuse_guests(const WorkerState& host, ModelId model);
   void connect_guests(const WorkerState& host, ModelId model);
   void take_home(WorkerState& host, ModelId model, const std::vector<PageId>& pages);
   void disconnect_host(const WorkerState& host);

@@ -24,12 +24,6 @@ void AgentCore::Impl::on(const Weave& weave) {
     }
     return;
   }
-  const auto [pair, added] = host->guests.try_emplace(
-      weave.model, GuestPair{.hot = weave.hot, .hot_epoch = weave.hot_epoch});
-  if (!added && pair->second.hot_epoch != weave.hot_epoch) {
-    tell_guests(*host, weave.model, true);
-    return;
-  }
   host->operations.emplace_back(weave);
 }
 
@@ -37,7 +31,13 @@ void AgentCore::Impl::on(const Weave& weave) {
 bool AgentCore::Impl::send(WorkerState& worker, const Weave& weave) {
   if (worker.models.contains(weave.model) || worker.asked.contains(weave.model) ||
       recalls_guests(worker) || live(weave.hot, weave.hot_epoch) == nullptr) {
-    refuse_guests(worker, weave.model);
+    tell_guests(worker, weave.model, true);
+    return true;
+  }
+  const auto [pair, added] = worker.guests.try_emplace(
+      weave.model, GuestPair{.hot = weave.hot, .hot_epoch = weave.hot_epoch});
+  if (!added && pair->second.hot_epoch != weave.hot_epoch) {
+    tell_guests(worker, weave.model, true);  // It has guests of another worker.
     return true;
   }
   worker.asked[weave.model] = weave.pages;
@@ -69,10 +69,6 @@ void AgentCore::Impl::grant_guests(WorkerState& host,
                                   .epoch = pair.hot_epoch,
                                   .message = LendGuests{.model = model, .pages = pages}});
   tell_guests(host, model, false);
-}
-
-void AgentCore::Impl::refuse_guests(const WorkerState& host, ModelId model) {
-  tell_guests(host, model, true);
 }
 
 /// Has the host's worker serve all that it lends to the model, over memory made for that.

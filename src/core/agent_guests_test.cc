@@ -13,6 +13,7 @@ using test::find;
 
 constexpr ModelId kHotModel{1};
 constexpr ModelId kColdModel{2};
+constexpr ModelId kThirdModel{3};
 constexpr DeviceId kHot{0};
 constexpr DeviceId kHost{1};
 constexpr WorkerEpoch kHotLife{1};
@@ -23,7 +24,7 @@ class GuestsOfAnAgent : public testing::Test {
  protected:
   GuestsOfAnAgent() {
     AgentModels models;
-    for (const ModelId id : {kHotModel, kColdModel}) {
+    for (const ModelId id : {kHotModel, kColdModel, kThirdModel}) {
       models.models.push_back({.id = id, .image_bytes = 600, .footprint = {.image_pages = 6}});
     }
     tell(models);
@@ -176,6 +177,23 @@ TEST_F(GuestsOfAnAgent, WhatCannotBeLentIsRefused) {
   tell(order(4));
   const auto died = tell(WorkerExited{.device = kHost, .epoch = kHostLife});
   EXPECT_TRUE(find<GuestState>(died)->refused);
+}
+
+TEST_F(GuestsOfAnAgent, AnOrderThatWaitsOutlivesTheLoanBeforeIt) {
+  lend(4);
+  // A load that waits for room in the host cache holds the next order up.
+  tell(LoadOn{.device = kHot, .model = kThirdModel, .basis = {.epoch = kHotLife}});
+  tell(LoadOn{.device = kHost, .model = kColdModel, .basis = {.epoch = kHostLife}});
+  EXPECT_EQ(find<LendPages>(tell(order(2))), nullptr);
+  said(kHot, kHotLife, GuestsReturned{.model = kHotModel, .pages = host_pages(4)});
+  said(kHot, kHotLife, PagesReturned{.model = kThirdModel, .pages = host_pages(6, 10)});
+  const auto room = tell(ReadEnded{.model = kThirdModel});
+  ASSERT_NE(find<LendPages>(room), nullptr);
+  const auto lent =
+      said(kHost, kHostLife, PagesReturned{.model = kHotModel, .pages = host_pages(2)});
+  EXPECT_EQ(find<GrantLoan>(lent), nullptr) << "it is no engine's";
+  ASSERT_NE(find<LendGuests>(lent), nullptr);
+  EXPECT_EQ(find<LendGuests>(lent)->pages, host_pages(2));
 }
 
 TEST_F(GuestsOfAnAgent, ReturningWhatWasNotLentEndsAWorker) {

@@ -64,7 +64,7 @@ bool AgentCore::Impl::miss_loan(WorkerState& worker, const LoadRefused& refused)
     return false;
   }
   if (worker.guests.contains(refused.model)) {
-    refuse_guests(worker, refused.model);
+    tell_guests(worker, refused.model, true);
     return true;
   }
   commands_->push_back(RefuseLoan{.model = refused.model, .reason = refused.reason});
@@ -76,7 +76,7 @@ void AgentCore::Impl::refuse_loans(WorkerState& worker) {
   const Error reason{Code::kUnavailable, "the device's worker ended before it lent any pages"};
   for (const auto& [model, count] : std::exchange(worker.asked, {})) {
     if (worker.guests.contains(model)) {
-      refuse_guests(worker, model);
+      tell_guests(worker, model, true);
     } else {
       commands_->push_back(RefuseLoan{.model = model, .reason = reason});
     }
@@ -85,7 +85,7 @@ void AgentCore::Impl::refuse_loans(WorkerState& worker) {
     if (const auto* borrow = std::get_if<Borrow>(&operation)) {
       commands_->push_back(RefuseLoan{.model = borrow->model, .reason = reason});
     } else if (const auto* weave = std::get_if<Weave>(&operation)) {
-      refuse_guests(worker, weave->model);
+      tell_guests(worker, weave->model, true);
     }
   }
 }
