@@ -10,6 +10,35 @@ bool alike(const DeviceConfig& a, const DeviceConfig& b) {
          a.copy == b.copy;
 }
 
+/// "left, right": of those that run models of ours.
+std::string names_of(const std::vector<DeviceConfig>& devices) {
+  std::string names;
+  for (const DeviceConfig& device : devices) {
+    if (runs_models(device)) {
+      names += (names.empty() ? "" : ", ") + device.name;
+    }
+  }
+  return names;
+}
+
+void check_names(const Config& config,
+                 const ModelConfig& model,
+                 std::vector<std::string>& problems) {
+  const std::string what = "models." + model.id + ".devices: ";
+  for (const std::string& name : model.devices) {
+    if (std::none_of(config.devices.begin(), config.devices.end(), [&](const auto& device) {
+          return device.name == name && runs_models(device);
+        })) {
+      problems.push_back(what + "there is no \"" + name +
+                         "\" that runs models; there are: " + names_of(config.devices));
+    }
+  }
+  if (!model.devices.empty() && model.tensor_parallel > 1) {
+    problems.push_back(what + "cannot be chosen for a sharded model, which takes any block of " +
+                       std::to_string(model.tensor_parallel) + " devices");
+  }
+}
+
 }  // namespace
 
 std::vector<std::vector<std::size_t>> device_blocks(const Config& config, std::int64_t size) {
@@ -36,6 +65,7 @@ std::vector<std::vector<std::size_t>> device_blocks(const Config& config, std::i
 std::vector<std::string> block_problems(const Config& config) {
   std::vector<std::string> problems;
   for (const ModelConfig& model : config.models) {
+    check_names(config, model, problems);
     if (model.tensor_parallel == 1) {
       continue;
     }

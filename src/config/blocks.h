@@ -16,8 +16,9 @@ namespace heddle::config {
 [[nodiscard]] std::vector<std::vector<std::size_t>> device_blocks(const Config& config,
                                                                   std::int64_t size);
 
-/// What is wrong with models that are to be sharded: there is no block for one, or an external
-/// engine serves it. A line each, without the file's name.
+/// What is wrong with the devices that models are to run on: there is none of that name, or it runs
+/// none of our models; there is no block for one that is to be sharded, or it is to be on certain
+/// devices too, or an external engine serves it. A line each, without the file's name.
 [[nodiscard]] std::vector<std::string> block_problems(const Config& config);
 
 }  // namespace heddle::config

@@ -41,6 +41,22 @@ TEST(DeviceBlocks, AModelWithoutAnyIsAProblem) {
   EXPECT_NE(problems[0].find("models.large.tensor_parallel: 2 devices"), std::string::npos);
 }
 
+TEST(DeviceBlocks, AModelNamesDevicesThatThereAre) {
+  Config config = with_devices({8, 4});
+  config.devices[0].name = "left";
+  config.devices[1].name = "right";
+  config.models = {{.id = "bound", .devices = {"right"}}};
+  EXPECT_TRUE(block_problems(config).empty());
+  config.models[0].devices.emplace_back("middle");
+  ASSERT_EQ(block_problems(config).size(), 1U);
+  EXPECT_EQ(block_problems(config)[0],
+            "models.bound.devices: there is no \"middle\" that runs models; there are: left, right");
+  config.models = {{.id = "sharded", .devices = {"left"}, .tensor_parallel = 2}};
+  config.devices[1].memory = config.devices[0].memory;
+  ASSERT_EQ(block_problems(config).size(), 1U);
+  EXPECT_NE(block_problems(config)[0].find("any block of 2"), std::string::npos);
+}
+
 TEST(DeviceBlocks, AnEngineThatIsNotOursCannotBeCut) {
   Config config = with_devices({8, 8});
   config.models = {{.id = "other", .tensor_parallel = 2, .engine = EngineConfig{}}};

@@ -42,13 +42,15 @@ struct TlsConfig {
 struct HostConfig {
   std::uint64_t memory = 0;               ///< Budget of the image cache [bytes].
   std::uint64_t snapshots = 8ULL << 30U;  ///< Of what is saved of suspended engines [bytes].
+  std::int64_t step_tokens = 0;  ///< Most tokens of one model in one step; 0: by devices' memory.
+  friend bool operator==(const HostConfig&, const HostConfig&) = default;
 };
 
 /// How much slower than it is a scale-model device acts.
 struct PaceConfig {
   Duration step{};   ///< A step completes no earlier than this after it began.
   Duration token{};  ///< Further time for each token of the step.
-  /// Further time for each position that one of them attends to.
+  /// Further time for each position whose KV the step reads, once for all tokens of a chunk.
   Duration context{};
 };
 
@@ -135,7 +137,8 @@ struct ModelConfig {
   Duration min_residence = 1s;  ///< Not evicted sooner than this after it was loaded.
   SloConfig slo{};
   std::int64_t batch = 32;           ///< Requests at once that one device should bear.
-  std::int64_t tensor_parallel = 1;  ///< Devices that it is sharded over: 1, 2, 4 or 8.
+  std::vector<std::string> devices{};  ///< Names of those that it may run on; empty: all.
+  std::int64_t tensor_parallel = 1;    ///< Devices that it is sharded over: 1, 2, 4 or 8.
   std::int64_t context = 0;          ///< Cap of the context length [tokens]; 0: the model's own.
   ToolParser tool_parser = ToolParser::kAuto;                 ///< kAuto: as the template says.
   ReasoningParser reasoning_parser = ReasoningParser::kAuto;  ///< Likewise.

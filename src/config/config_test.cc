@@ -19,7 +19,7 @@ constexpr std::string_view kWholeFile = R"(
 listen: ["127.0.0.1:8080", "http://:9090"]
 tls: {certificate: server.crt, key: /etc/keys/server.key}
 apiKeys: [one, {key: two, priority: 3}]
-host: {memory: 2GiB}
+host: {memory: 2GiB, step_tokens: 256}
 devices:
   - {name: cpu0, kind: cpu, cores: "0-1", memory: 64MiB, page: 64KiB, load_bandwidth: 50MB/s,
      pace: {step: 20ms, token: 1ms}, step_budget: 30ms, prefix_cache: 40%}
@@ -58,6 +58,7 @@ TEST(Config, ReadsAWholeFile) {
   ASSERT_EQ(config->api_keys.size(), 2U);
   EXPECT_EQ(config->api_keys[1].priority, 3);
   EXPECT_EQ(config->host.memory, 2ULL << 30U);
+  EXPECT_EQ(config->host.step_tokens, 256);
   ASSERT_EQ(config->devices.size(), 2U);
   const DeviceConfig& paced = config->devices[0];
   EXPECT_THAT(paced.cores, ElementsAre(0, 1));

@@ -15,6 +15,7 @@ namespace heddle::config {
 namespace {
 
 constexpr int kCoresMax = 4096;
+constexpr std::int64_t kMostStepTokens = 16384;
 constexpr std::uint64_t kHeaderMax = 16U << 20U;
 constexpr std::string_view kUnsupported = "is known from llama-swap and not supported";
 
@@ -146,7 +147,7 @@ void declare(Fields& f, DeviceConfig& device) {
   f.section({"pace", "Makes the device act slower than it is."}, [&](Fields& pace) {
     pace.duration({"step", "A step takes at least this long."}, device.pace.step);
     pace.duration({"token", "And this for each of its tokens."}, device.pace.token);
-    pace.duration({"context", "And this for each position that one of them attends to."},
+    pace.duration({"context", "And this for each position whose KV it reads."},
                   device.pace.context);
   });
   f.duration({"step_budget", "What one engine step should take at most."}, device.step_budget);
@@ -209,6 +210,7 @@ void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
   f.integer({"batch", "Requests at once that one device should bear; with more it gets another."},
             {.least = 1},
             model.batch);
+  f.texts({"devices", "Names of the devices that it may run on; all when absent."}, model.devices);
   f.integer(
       {"tensor_parallel",
        "Shard the model over so many devices, which it has to itself while it is there: 1, 2, "
@@ -458,6 +460,9 @@ void declare(Fields& f, Config& config, SwapSettings& settings) {
                config.host.memory);
     host.bytes({"snapshots", "How much of it keeps what engines had on their devices."},
                config.host.snapshots);
+    host.integer({"step_tokens", "Most tokens of one model in one step; 0: by devices' memory."},
+                 {.least = 0, .most = kMostStepTokens},
+                 config.host.step_tokens);
   });
   f.sections({"devices", "What models run on; all GPUs when absent, or one CPU device."},
              [&](Fields& item) {

@@ -25,8 +25,8 @@ constexpr std::array<std::string_view, 22> kEngineKeys{
     "drain",         "directory",      "timeouts",         "unloadTimeout",
     "start_timeout", "resume_timeout", "sendLoadingState", "healthCheckTimeout",
     "compat",        "macros"};
-constexpr std::array<std::string_view, 5> kNativeKeys{
-    "dtype", "context", "tool_parser", "reasoning_parser", "pooling"};
+constexpr std::array<std::string_view, 6> kNativeKeys{
+    "dtype", "context", "devices", "tool_parser", "reasoning_parser", "pooling"};
 
 /// The members of a JSON object, as JSON texts; nothing of anything else.
 Values members(const std::string& json) {

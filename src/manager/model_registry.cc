@@ -14,7 +14,7 @@ constexpr std::int64_t kGpuBatchTokens = 4096;
 bool same(const ConfiguredModel& before, const ConfiguredModel& now) {
   if (before.config.id != now.config.id || before.config.path != now.config.path ||
       before.config.dtype != now.config.dtype || before.shards.size() != now.shards.size() ||
-      before.config.engine != now.config.engine ||
+      before.config.engine != now.config.engine || before.config.devices != now.config.devices ||
       before.host.has_value() != now.host.has_value()) {
     return false;
   }
@@ -49,6 +49,9 @@ std::vector<ConfiguredModel> open_models(const config::Config& config,
 }
 
 std::int64_t choose_batch_tokens(const config::Config& config) {
+  if (config.host.step_tokens > 0) {
+    return config.host.step_tokens;
+  }
   std::vector<std::string> sources;
   for (const config::ModelConfig& model : config.models) {
     if (!model.engine) {

@@ -34,7 +34,8 @@ struct ConfiguredModel {
 [[nodiscard]] std::vector<ConfiguredModel> open_models(const config::Config& config,
                                                        const agent::HostGeometry& geometry);
 
-/// The most tokens of a step that suits the smallest device and the models that can be opened.
+/// The most tokens of a step: what is configured, or what suits the smallest device and the models
+/// that can be opened.
 [[nodiscard]] std::int64_t choose_batch_tokens(const config::Config& config);
 
 /// Who has which id. A model that is as it was keeps its id over a reload; one that has changed

@@ -73,6 +73,9 @@ TEST(ModelRegistry, OpensWhatThereIsAndSaysWhatIsNot) {
   const std::int64_t tokens = choose_batch_tokens(config);
   EXPECT_GE(tokens, 16);
   EXPECT_LE(tokens, 512);
+  config::Config said = config;
+  said.host.step_tokens = 48;
+  EXPECT_EQ(choose_batch_tokens(said), 48);
   const auto models =
       open_models(config, {.page_bytes = std::size_t{64} << 10U, .max_batch_tokens = tokens});
   ASSERT_TRUE(models[0].host) << models[0].host.error().message;

@@ -51,6 +51,14 @@ DeviceId engine_device(const config::Config& config, const config::EngineConfig&
   return DeviceId(static_cast<std::uint64_t>(found - config.devices.begin()));
 }
 
+/// Whether a model that one device can hold may run there.
+bool may_run_on(const config::ModelConfig& model, const config::DeviceConfig& device) {
+  return config::runs_models(device) &&
+         (model.devices.empty() ||
+          std::find(model.devices.begin(), model.devices.end(), device.name) !=
+              model.devices.end());
+}
+
 /// What an engine may have of its device. One that was given all of it gets whole pages of it.
 std::int64_t engine_pages(const config::Config& config, const config::EngineConfig& engine) {
   const std::uint64_t page = page_of(config);
@@ -248,7 +256,7 @@ core::Configure core_setup(const config::Config& config,
     core::ManagerModel entry = own_model(model);
     for (const core::ManagerDevice& device : configure.devices) {
       const config::DeviceConfig& here = config.devices.at(device.id.value());
-      if (config::runs_models(here) && model.shards.empty()) {
+      if (may_run_on(model.config, here) && model.shards.empty()) {
         entry.footprints[device.id] = footprint_on(here, *model.host);
       }
     }
@@ -340,7 +348,7 @@ Result<void> check_reload(const config::Config& before, const config::Config& no
     return Error{Code::kFailedPrecondition,
                  "reload configuration: `planner` has changed, which takes a restart"};
   }
-  if (before.host.memory != now.host.memory || before.host.snapshots != now.host.snapshots) {
+  if (before.host != now.host) {
     return Error{Code::kFailedPrecondition,
                  "reload configuration: `host` has changed, which takes a restart"};
   }

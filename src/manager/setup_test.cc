@@ -108,6 +108,16 @@ TEST(Setup, GivesTheCoreTheModelsThatCanBeOpened) {
   EXPECT_EQ(configure.models[1].footprints.size(), 2U);
 }
 
+TEST(Setup, AModelRunsOnTheDevicesThatItNames) {
+  std::vector<ConfiguredModel> models = {opened(1)};
+  config::Config config = two_devices();
+  models[0].config.devices = {config.devices[1].name};
+  const core::Configure configure = core_setup(config, models, kClockOffset);
+  ASSERT_EQ(configure.models.size(), 1U);
+  ASSERT_EQ(configure.models[0].footprints.size(), 1U);
+  EXPECT_EQ(configure.models[0].footprints.begin()->first, DeviceId(1));
+}
+
 TEST(Setup, AReloadCannotChangeWhatMemoryThereIs) {
   const config::Config before = two_devices();
   config::Config models = before;

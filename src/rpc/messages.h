@@ -29,7 +29,7 @@ namespace heddle::rpc {
 struct Pace {
   Duration step{};   ///< Any step.
   Duration token{};  ///< More for each token through a model.
-  /// More for each position that one attends to; those of guests are their host's.
+  /// More for each position whose KV it reads; those of guests are their host's.
   Duration context{};
   friend bool operator==(const Pace&, const Pace&) = default;
 };

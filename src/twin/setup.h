@@ -30,7 +30,7 @@ struct TwinDevice {
   core::WorkerOptions worker{};  ///< Of every life, but for its epoch.
   Duration pace_step{};          ///< A step takes at least this ...
   Duration pace_token{};         ///< ... and this for each token ...
-  Duration pace_context{};       ///< ... and this for each position that one attends to.
+  Duration pace_context{};       ///< ... and this for each position whose KV it reads.
   double link = 0;               ///< Host to device [bytes/s].
   double map_page = 0;           ///< To map or unmap a page [s].
   /// A step takes so much longer than engine and pace: waking up, telling, planning the next.

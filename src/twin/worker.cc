@@ -417,8 +417,7 @@ Duration Worker::context_time(const policy::StepPlan& plan) {
     for (const policy::StepSlice& slice : batch.slices) {
       const std::int64_t away = kv_.away(batch.model, slice.sequence);
       const std::int64_t past = sequences_.at(slice.sequence).computed;
-      home += device_.pace_context *
-              (slice.tokens * (past - away) + slice.tokens * (slice.tokens + 1) / 2);
+      home += device_.pace_context * (past - away + slice.tokens);
       guests += away;
     }
     const auto host = guest_hosts_.find(batch.model);

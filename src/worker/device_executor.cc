@@ -403,7 +403,7 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
   done.took = pacing_.keep(command.plan,
                            {.began = began,
                             .guest_time = guest_time,
-                            .attended = pacing_.attended(command.plan, done, *guests_),
+                            .positions_read = pacing_.positions_read(command.plan, done, *guests_),
                             .waited = guests_->stats().guest_wait - waited,
                             .waits_for_weights = waits},
                            stats_);

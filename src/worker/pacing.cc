@@ -29,7 +29,7 @@ Duration Pacing::of(const policy::StepPlan& plan) const {
   return pace_.step + pace_.token * tokens;
 }
 
-std::int64_t Pacing::attended(const policy::StepPlan& plan,
+std::int64_t Pacing::positions_read(const policy::StepPlan& plan,
                               const core::StepDone& done,
                               const HotGuests& guests) const {
   if (pace_.context == Duration{}) {
@@ -44,8 +44,7 @@ std::int64_t Pacing::attended(const policy::StepPlan& plan,
     for (const policy::StepSlice& slice : batch.slices) {
       const auto found = computed.find(slice.sequence);
       if (found != computed.end()) {
-        const std::int64_t last = found->second - guests.tokens(slice.sequence);
-        positions += slice.tokens * last - slice.tokens * (slice.tokens - 1) / 2;
+        positions += found->second - guests.tokens(slice.sequence);
       }
     }
   }
@@ -60,7 +59,7 @@ Duration Pacing::keep(const policy::StepPlan& plan,
   if (paced == Duration{}) {
     return took;
   }
-  paced += std::max(pace_.context * step.attended, step.waited);
+  paced += std::max(pace_.context * step.positions_read, step.waited);
   const Duration waited = waited_for_core();
   Duration passed = took;
   for (Duration guests{}; passed < paced + guests; passed = steady_now() - step.began) {

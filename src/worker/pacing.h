@@ -19,8 +19,9 @@ class Pacing {
 
   /// How long this step has to take at least; zero where nothing is paced.
   [[nodiscard]] Duration of(const policy::StepPlan& plan) const;
-  /// Positions at home that the tokens of a step attended to; 0 where they do not count.
-  [[nodiscard]] std::int64_t attended(const policy::StepPlan& plan,
+  /// Positions at home whose KV a step read: a chunk of a prompt reads each once for all of its
+  /// tokens. 0 where they do not count.
+  [[nodiscard]] std::int64_t positions_read(const policy::StepPlan& plan,
                                       const core::StepDone& done,
                                       const HotGuests& guests) const;
   /// Attention over guests of other devices, so far.
@@ -32,7 +33,7 @@ class Pacing {
   struct Step {
     Instant began{};
     Duration guest_time{};           ///< guest_time() as it began.
-    std::int64_t attended = 0;       ///< Positions at home.
+    std::int64_t positions_read = 0;  ///< At home.
     Duration waited{};               ///< For attention over the model's guests elsewhere.
     bool waits_for_weights = false;  ///< It is not late for that.
   };
