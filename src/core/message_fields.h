@@ -349,6 +349,9 @@ inline void fields(Fields& v, ResidentReport& x) {
   v(6, "complete", x.complete);
   v(7, "lent_pages", x.lent_pages, kCount);
   v(8, "guest_pages", x.guest_pages, kCount);
+  v(9, "attention", x.attention);
+  v(10, "guest_loss", x.guest_loss);
+  v(11, "reading", x.reading);
 }
 
 inline void fields(Fields& v, DeviceReport& x) {

@@ -323,6 +323,11 @@ struct ResidentReport {
   bool complete = false;         ///< All its weights are there.
   std::int64_t lent_pages = 0;   ///< Of another device, for its KV.
   std::int64_t guest_pages = 0;  ///< Those of them that hold some.
+  /// Of a step with guests, lately: attention of all its sequences, and what was lost by having the
+  /// host do its part. 0: nobody has measured.
+  Duration attention{};
+  Duration guest_loss{};
+  double reading = 0;  ///< Part of its steps' time that prompts took, lately, beside decodes.
 };
 
 /// The worker's ledger as it is now. Sent when residency changes, and at intervals.

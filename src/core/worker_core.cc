@@ -40,7 +40,10 @@ DeviceReport WorkerCore::Impl::report() const {
                              .sequences_admitted = sequences_.count_admitted(id),
                              .complete = model.stage == Stage::kOpen && model.complete(),
                              .lent_pages = model.lent_pages,
-                             .guest_pages = model.guest_pages});
+                             .guest_pages = model.guest_pages,
+                             .attention = model.attention,
+                             .guest_loss = model.guest_loss,
+                             .reading = model.reading});
   }
   report.pages_wanted = lacking_pages();
   if (report.pages_wanted > 0) {

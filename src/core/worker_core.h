@@ -111,6 +111,12 @@ struct GuestsMoved {
   std::int64_t tokens = 0;
   KvCounted counted{};
 };
+/// How long attention took in a step that read no prompts and had guests.
+struct GuestTimes {
+  Duration home{};             ///< Attention while the host was at its part.
+  std::int64_t positions = 0;  ///< Whose KV that read; 0: nothing was measured.
+  Duration waited{};           ///< For the host, after that.
+};
 /// The step that RunStep began has ended; the first thing said after it.
 struct StepDone {
   std::vector<SliceDone> slices{};
@@ -118,6 +124,7 @@ struct StepDone {
   std::vector<SequenceId> unready{};  ///< Their image was abandoned; nothing of theirs changed.
   KvCounted counted{};
   Duration took{};
+  GuestTimes guests{};
 };
 /// All that has come was said and the engine is free: run a step, if there is anything to run.
 struct EngineIdle {};

@@ -43,6 +43,9 @@ struct Resident {
   std::int64_t lent_pages = 0;   ///< Of another device, for its KV (guests).
   std::int64_t guest_pages = 0;  ///< Those of them that hold some.
   std::int64_t recalled = 0;     ///< Those of them that are to be given back.
+  Duration attention{};          ///< As ResidentReport has it, with the next two.
+  Duration guest_loss{};
+  double reading = 0;
 
   [[nodiscard]] bool complete() const { return ready_bytes >= image_bytes; }
 };
@@ -143,6 +146,7 @@ class WorkerCore::Impl {
   void return_guests(ModelId id, Resident& model, std::int64_t count);
   [[nodiscard]] std::vector<policy::WeaveMove> guest_moves(ModelId id, const Resident& model) const;
   [[nodiscard]] bool can_have_more_guests() const;
+  void learn_guest_times(const StepDone& done);
   void preempt(SequenceId id);
 
   // Sequences.

@@ -110,6 +110,13 @@ inline void fields(Fields& v, KvCounted& x) {
   v(2, "cached_pages", x.cached_pages);
 }
 
+inline void fields(Fields& v, GuestTimes& x) {
+  v.type("GuestTimes");
+  v(1, "home", x.home);
+  v(2, "positions", x.positions);
+  v(3, "waited", x.waited);
+}
+
 inline void fields(Fields& v, StepDone& x) {
   v.message(49, "StepDone");
   v(1, "slices", x.slices);
@@ -117,6 +124,7 @@ inline void fields(Fields& v, StepDone& x) {
   v(3, "unready", x.unready);
   v(4, "counted", x.counted);
   v(5, "took", x.took);
+  v(6, "guests", x.guests);
 }
 
 inline void fields(Fields& v, EngineIdle& /*x*/) {

@@ -12,6 +12,8 @@ namespace {
 
 /// KV is short where less than one in so many of its pages is free.
 constexpr std::int64_t kFreeShare = 8;
+/// Of averages, the newest value's part is one in so many.
+constexpr std::int64_t kNewest = 8;
 
 }  // namespace
 
@@ -141,7 +143,35 @@ std::vector<policy::WeaveMove> WorkerCore::Impl::guest_moves(ModelId id,
   return policy::choose_moves(
       decoding,
       policy::tokens_that_fit(whole, pages, kAny),
-      policy::tokens_that_fit(whole, model.lent_pages - model.guest_pages, kAny));
+      policy::tokens_that_fit(whole, model.lent_pages - model.guest_pages, kAny),
+      policy::most_away(model.attention, model.guest_loss));
+}
+
+/// The host is taken to be as fast as this device: what it took beyond that was lost, as far as
+/// somebody waited for it.
+void WorkerCore::Impl::learn_guest_times(const StepDone& done) {
+  const GuestTimes& times = done.guests;
+  if (times.positions == 0 || plan_.batches.size() != 1) {
+    return;
+  }
+  std::int64_t all = 0;
+  std::int64_t away = 0;
+  for (const SliceDone& slice : done.slices) {
+    const Sequence& sequence = *sequences_.find(slice.sequence);
+    all += sequence.computed;
+    away += sequence.away;
+  }
+  const double one =
+      static_cast<double>(times.home.count()) / static_cast<double>(times.positions);
+  const auto of = [one](std::int64_t positions) {
+    return Duration(static_cast<Duration::rep>(one * static_cast<double>(positions)));
+  };
+  const Duration lost =
+      std::clamp(times.home + times.waited - of(away), Duration{}, times.waited);
+  Resident& model = models_.at(plan_.batches.front().model);
+  const bool first = model.attention == Duration{};
+  model.attention += (of(all) - model.attention) / (first ? 1 : kNewest);
+  model.guest_loss += (lost - model.guest_loss) / (first ? 1 : kNewest);
 }
 
 /// Whether pages at home can be had by moving KV to those of another device.

@@ -93,6 +93,7 @@ class GuestsOfAWorker : public testing::Test {
       }
     }
     done.counted = counted();
+    done.guests = times;
     tell(done);
     return commands;
   }
@@ -128,6 +129,7 @@ class GuestsOfAWorker : public testing::Test {
   std::map<SequenceId, std::int64_t> known{};
   std::map<SequenceId, std::int64_t> computed{};
   std::map<SequenceId, std::int64_t> away{};
+  GuestTimes times{};  ///< That steps say.
 };
 
 TEST_F(GuestsOfAWorker, KvGoesToLentPagesWhereTheDeviceIsShortOfIt) {
@@ -152,6 +154,43 @@ TEST_F(GuestsOfAWorker, NothingMovesWithoutShortage) {
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(find<MoveOut>(idle()), nullptr);
   }
+}
+
+TEST_F(GuestsOfAWorker, WhatAttentionTakesAndAHostLosesIsTold) {
+  fill();
+  submit(5, 224);
+  lend(20);
+  idle();
+  ASSERT_FALSE(away.empty());
+  EXPECT_EQ(core.report().models.at(0).attention, 0ms) << "nobody has measured";
+  std::int64_t all = 0;
+  for (int i = 0; i < 10 && core.report().models.at(0).attention == 0ms; ++i) {
+    all = 0;
+    std::int64_t there = 0;
+    for (const auto& [id, tokens] : computed) {
+      all += tokens;
+      there += away.contains(id) ? away.at(id) : 0;
+    }
+    // A microsecond a position, and then the host is waited for.
+    times = {.home = std::chrono::microseconds(all - there),
+             .positions = all - there,
+             .waited = 300us};
+    idle();
+  }
+  const ResidentReport report = core.report().models.at(0);
+  EXPECT_NEAR(to_seconds(report.attention), 1e-6 * static_cast<double>(all), 5e-6);
+  EXPECT_NEAR(to_seconds(report.guest_loss), 300e-6, 5e-6);
+}
+
+TEST_F(GuestsOfAWorker, WhatPromptsTakeOfItsTimeIsTold) {
+  submit(1, 224);
+  EXPECT_EQ(core.report().models.at(0).reading, 0);
+  idle();
+  const double once = core.report().models.at(0).reading;
+  EXPECT_GT(once, 0);
+  EXPECT_LE(once, 1.0 / 32);
+  idle();
+  EXPECT_LT(core.report().models.at(0).reading, once) << "it only decodes";
 }
 
 TEST_F(GuestsOfAWorker, WhatIsRecalledComesBackBeforeTheNextStep) {

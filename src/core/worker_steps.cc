@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,7 @@ using ledger::LeaseKind;
 
 constexpr double kMostSlowdown = 64.0;
 constexpr double kNewestWeight = 0.25;  // Of a step in their average.
+constexpr double kStepsOfReading = 32;  // That say how much of their time prompts take.
 
 }  // namespace
 
@@ -306,6 +308,7 @@ void WorkerCore::Impl::on(const StepDone& done) {
   stepping_ = false;
   asked_.clear();
   learn(done);
+  learn_guest_times(done);
   TokensProduced produced;
   std::vector<SequenceId> ended;
   for (const SliceDone& slice : done.slices) {
@@ -406,6 +409,7 @@ void WorkerCore::Impl::give_up_oldest() {
 
 void WorkerCore::Impl::learn(const StepDone& done) {
   std::map<ModelId, StepWork> work;
+  std::map<ModelId, Duration> reading;
   Duration prefill{};
   bool full = false;  // Somebody's prompt was cut off: the step had as much of it as it could have.
   for (const SliceDone& slice : done.slices) {
@@ -418,6 +422,10 @@ void WorkerCore::Impl::learn(const StepDone& done) {
       const std::int64_t chunk = options_.step.max_batch_tokens;
       prefill += costs_.prefill(sequence.model, sequence.computed, tokens, chunk);
       full = full || slice.computed < sequence.tokens;
+      // The pass itself is for the decodes beside it.
+      constexpr std::int64_t kNoPass = std::numeric_limits<std::int32_t>::max();
+      reading[sequence.model] +=
+          costs_.prefill(sequence.model, sequence.computed, tokens, kNoPass);
     }
     StepWork& part = work[sequence.model];
     part.model = sequence.model;
@@ -429,6 +437,12 @@ void WorkerCore::Impl::learn(const StepDone& done) {
     if (part.tokens > 0) {
       parts.push_back(part);
     }
+  }
+  for (const StepWork& part : parts) {
+    Resident& model = models_.at(part.model);
+    const double share = static_cast<double>(reading[part.model].count()) /
+                         static_cast<double>(std::max<Duration::rep>(done.took.count(), 1));
+    model.reading += (std::min(share, 1.0) - model.reading) / kStepsOfReading;
   }
   if (full) {
     const double measured =

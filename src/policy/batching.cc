@@ -111,6 +111,14 @@ std::int64_t chunk_tokens(const Draft& draft,
 
 }  // namespace
 
+bool reads_prompts(const StepPlan& plan) {
+  return std::any_of(plan.batches.begin(), plan.batches.end(), [](const ModelBatch& batch) {
+    return std::any_of(batch.slices.begin(), batch.slices.end(), [](const StepSlice& slice) {
+      return slice.tokens > 1;
+    });
+  });
+}
+
 StepPlan plan_step(std::span<const SequenceView> sequences,
                    std::span<const StepCost> costs,
                    const StepOptions& options) {

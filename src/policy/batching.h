@@ -59,6 +59,9 @@ struct StepPlan {
   std::int64_t stable_steps = 0;
 };
 
+/// Whether a sequence runs more than one token.
+[[nodiscard]] bool reads_prompts(const StepPlan& plan);
+
 /// How many budgets a step without decodes may take: as long as a cancellation may go unnoticed.
 inline constexpr std::int64_t kPrefillAlone = 40;
 

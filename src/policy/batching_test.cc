@@ -174,5 +174,13 @@ TEST(PlanStep, StaysStableAsLongAsItSays) {
   }
 }
 
+TEST(ReadsPrompts, MoreThanOneTokenOfASequence) {
+  StepPlan plan{.batches = {{.slices = {{SequenceId(1), 1}}}, {.slices = {{SequenceId(2), 1}}}}};
+  EXPECT_FALSE(reads_prompts(plan));
+  plan.batches[1].slices.push_back({SequenceId(3), 2});
+  EXPECT_TRUE(reads_prompts(plan));
+  EXPECT_FALSE(reads_prompts({}));
+}
+
 }  // namespace
 }  // namespace heddle::policy

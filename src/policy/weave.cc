@@ -169,6 +169,15 @@ std::string_view reason_name(ShareReason reason) {
   return "?";
 }
 
+double most_away(Duration attention, Duration lost) {
+  if (attention <= Duration{}) {
+    return kMostShare;
+  }
+  const double part =
+      static_cast<double>(lost.count()) / static_cast<double>(attention.count());
+  return std::clamp((1.0 - part) / 2.0, 0.0, kMostShare);
+}
+
 ShareChoice choose_share(const WeavePair& pair) {
   if (!pair.peer_access) {
     return {.reason = ShareReason::kNoPeerAccess};
@@ -186,21 +195,19 @@ ShareChoice choose_share(const WeavePair& pair) {
     return {.reason = ShareReason::kHotReads};
   }
   const auto memory = static_cast<double>(pair.cold_free_kv_bytes + pair.hot_kv_bytes);
-  if (pair.attention <= Duration{} || memory <= 0.0) {
+  if (memory <= 0.0) {
     return {.reason = ShareReason::kTooSmall};
   }
-  const double lost = static_cast<double>((pair.communication + pair.margin).count()) /
-                      static_cast<double>(pair.attention.count());
-  const double by_time = (1.0 - lost) / 2.0;
-  const double by_memory = static_cast<double>(pair.cold_free_kv_bytes) / memory;
-  const double share = std::min({by_time, by_memory, kMostShare});
+  const double share = std::min(most_away(pair.attention, pair.communication + pair.margin),
+                                static_cast<double>(pair.cold_free_kv_bytes) / memory);
   return share >= kLeastShare ? ShareChoice{.share = share}
                               : ShareChoice{.reason = ShareReason::kTooSmall};
 }
 
 std::vector<WeaveMove> choose_moves(std::span<const WeaveSequence> sequences,
                                     std::int64_t wanted,
-                                    std::int64_t room) {
+                                    std::int64_t room,
+                                    double most) {
   std::int64_t all = 0;
   std::int64_t away = 0;
   std::vector<const WeaveSequence*> longest;
@@ -212,7 +219,8 @@ std::vector<WeaveMove> choose_moves(std::span<const WeaveSequence> sequences,
   std::sort(longest.begin(), longest.end(), [](const auto* a, const auto* b) {
     return std::pair(b->computed - b->away, a->id) < std::pair(a->computed - a->away, b->id);
   });
-  std::int64_t left = std::min(room, all / 2 - away);
+  const auto allowed = static_cast<std::int64_t>(most * static_cast<double>(all));
+  std::int64_t left = std::min(room, allowed - away);
   std::vector<WeaveMove> moves;
   for (const WeaveSequence* sequence : longest) {
     // The newest token's KV stays, as the next is written behind it.

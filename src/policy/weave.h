@@ -70,12 +70,10 @@ struct SplitPlan {
                                          std::int64_t head_dim,
                                          std::int64_t element_bytes);
 
-/// Where nobody has measured how long attention takes: longer than any message or wait.
-inline constexpr Duration kAttentionUnmeasured = std::chrono::seconds(1);
-
 /// A hot model, and a cold one whose device could take guests, as of the last second.
 struct WeavePair {
-  Duration attention{};                 ///< A = K + N: of all sequences of the hot side, one layer.
+  /// A = K + N: of all sequences of the hot side, one layer; 0: nobody has measured.
+  Duration attention{};
   Duration communication{};             ///< Of the guests' part, one layer.
   Duration margin{};                    ///< For the wait: E at this slack, or a guess.
   std::int64_t hot_kv_bytes = 0;        ///< M_h: the hot side's KV memory.
@@ -88,6 +86,11 @@ struct WeavePair {
   bool cold_drains = false;     ///< In its grace period.
   bool peer_access = false;     ///< Each can write the other's memory.
 };
+
+/// Of all attention, what may be with a host: K = (1 - f) A >= N + lost, N = f A, so that nobody
+/// waits: f = (1 - lost / A) / 2, in [0, 0.5]. `attention`: A, as long as `lost` is counted; 0 where
+/// nobody has measured, which gives a half.
+[[nodiscard]] double most_away(Duration attention, Duration lost);
 
 enum class ShareReason : std::uint8_t {
   kWorthIt,
@@ -112,8 +115,7 @@ inline constexpr double kPaperShare = 0.45;
 
 /// The share of the hot side's new sequences that goes to the cold host. The paper fixes 45 % and
 /// leaves the choice open; ours, re-chosen every second:
-///   f = min((1 - (comm + margin) / A) / 2, M_c / (M_c + M_h)) in [0, 0.5],
-/// from K = (1 - f) A >= N + comm + margin with N = f A, and from memory. None unless the hot side
+///   f = min(most_away(A, comm + margin), M_c / (M_c + M_h)). None unless the hot side
 /// is short of KV (use above 0.85, or a queue), reading prompts takes at most half of its time, the
 /// host does not drain, and its own KV use would stay below 0.9 for two seconds; and none rather
 /// than less than 0.2.
@@ -139,10 +141,11 @@ struct WeaveMove {
 inline constexpr std::int64_t kFewestMoved = 32;
 
 /// Whose KV goes to the host, so that `wanted` tokens have room at home: of those that have most at
-/// home, until there is as much, the host's `room` [tokens] is used up, or half of all tokens are
-/// away (K >= N: more would have the hot side wait). Pure; ties by id. O(n log n).
+/// home, until there is as much, the host's `room` [tokens] is used up, or `most` of all tokens are
+/// away, by most_away(): more would have the hot side wait. Pure; ties by id. O(n log n).
 [[nodiscard]] std::vector<WeaveMove> choose_moves(std::span<const WeaveSequence> sequences,
                                                   std::int64_t wanted,
-                                                  std::int64_t room);
+                                                  std::int64_t room,
+                                                  double most = 0.5);
 
 }  // namespace heddle::policy

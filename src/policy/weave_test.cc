@@ -169,6 +169,19 @@ TEST(ChooseMoves, LeavesAHalfAtHome) {
   EXPECT_TRUE(choose_moves(half, 1000, 1000).empty());
 }
 
+TEST(MostAway, LeavesTheHostTheTimeThatItLoses) {
+  EXPECT_DOUBLE_EQ(most_away(500us, 50us), 0.45);
+  EXPECT_DOUBLE_EQ(most_away(500us, 0us), 0.5);
+  EXPECT_DOUBLE_EQ(most_away(0us, 50us), 0.5) << "nobody has measured";
+  EXPECT_DOUBLE_EQ(most_away(500us, 900us), 0.0);
+}
+
+TEST(ChooseMoves, LeavesMoreAtHomeWhereTheHostIsSlow) {
+  const std::vector<WeaveSequence> all{sequence(1, 200), sequence(2, 200)};
+  EXPECT_EQ(choose_moves(all, 1000, 1000, 0.25), (Moves{{SequenceId(1), 100}}));
+  EXPECT_TRUE(choose_moves(all, 1000, 1000, 0.0).empty());
+}
+
 TEST(ChooseMoves, GoesOnWithWhatIsAwayAlready) {
   const std::vector<WeaveSequence> all{sequence(1, 150, 50), sequence(2, 100)};
   EXPECT_EQ(choose_moves(all, 60, 1000), (Moves{{SequenceId(1), 150}}));

@@ -431,6 +431,11 @@ Duration Worker::context_time(const policy::StepPlan& plan) {
       home += device_.pace_context * guests;
     }
   }
+  if (longest > Duration{} && !policy::reads_prompts(plan) && device_.pace_context > Duration{}) {
+    step_->guests = {.home = home,
+                     .positions = home / device_.pace_context,
+                     .waited = std::max(longest - home, Duration{})};
+  }
   return std::max(home, longest);
 }
 
@@ -510,7 +515,7 @@ void Worker::run_slice(const policy::StepSlice& slice, core::StepDone& done) {
 void Worker::end_step() {
   ++steps_;
   const Step step = *std::exchange(step_, std::nullopt);
-  core::StepDone done{.took = around_.agenda.now() - step.began};
+  core::StepDone done{.took = around_.agenda.now() - step.began, .guests = step.guests};
   for (const policy::ModelBatch& batch : step.plan.batches) {
     const bool ready = has_weights(batch);
     if (ready && around_.contents != nullptr) {

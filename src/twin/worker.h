@@ -107,6 +107,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
     Duration compute{};
     bool waits = false;     ///< For weights.
     Duration guest_time{};  ///< guest_time_ that it was made longer by.
+    core::GuestTimes guests{};
   };
   void tell(const core::WorkerEvent& event);
   void queue(const core::WorkerEvent& event);

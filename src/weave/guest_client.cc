@@ -42,6 +42,7 @@ void GuestClient::post(const ops::GuestRows& rows) {
   area_->job() = {.step = step_, .layer = rows.layer, .rows = rows.rows};
   ticket_ = (ticket_ + 1) & Ticket::kMask;
   area_->posted().raise(ticket_);
+  posted_at_ = steady_now();
 }
 
 bool GuestClient::await(const ops::GuestRows& rows) {
@@ -61,6 +62,7 @@ bool GuestClient::await(const ops::GuestRows& rows) {
     return false;
   }
   ++answered_;
+  own_ += began - posted_at_;
   const std::int64_t width = g.heads * (g.head_dim + 2);
   for (std::int64_t row = 0; row < rows.rows; ++row) {
     std::memcpy(rows.state + row * rows.state_stride,

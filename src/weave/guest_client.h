@@ -33,6 +33,8 @@ class GuestClient final : public ops::AttentionHost {
   /// Layers that were answered so far, and the time that this side waited for them.
   [[nodiscard]] std::uint64_t answered() const { return answered_; }
   [[nodiscard]] Duration waited() const { return waited_; }
+  /// Time from posting those layers to waiting for them, in which this side does its own part.
+  [[nodiscard]] Duration own() const { return own_; }
 
  private:
   std::shared_ptr<JobArea> area_;
@@ -45,6 +47,8 @@ class GuestClient final : public ops::AttentionHost {
   std::uint64_t unanswered_ = 0;
   std::uint64_t answered_ = 0;
   Duration waited_{};
+  Duration own_{};
+  Instant posted_at_{};
 };
 
 }  // namespace heddle::weave

@@ -377,7 +377,7 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
   pulse_.begin(kind_of(command.plan, waits), pacing_.of(command.plan));
   Instant began = steady_now();
   const Duration guest_time = pacing_.guest_time();
-  const Duration waited = guests_->stats().guest_wait;
+  const HotGuests::Times before = guests_->times();
   Result<engine::StepOutcome> outcome = engine_->run(command.plan);
   if (!outcome) {
     lost_ = outcome.error();
@@ -400,11 +400,15 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
     engine_->remove_sequence(failure.sequence);
     refused_.insert(failure.sequence);
   }
+  const HotGuests::Times after = guests_->times();
+  const HotGuests::Times spent{.own = after.own - before.own,
+                               .waited = after.waited - before.waited};
+  done.guests = pacing_.guest_times(command.plan, done, *guests_, spent);
   done.took = pacing_.keep(command.plan,
                            {.began = began,
                             .guest_time = guest_time,
                             .positions_read = pacing_.positions_read(command.plan, done, *guests_),
-                            .waited = guests_->stats().guest_wait - waited,
+                            .waited = spent.waited,
                             .waits_for_weights = waits},
                            stats_);
   done.counted = counted();

@@ -30,6 +30,7 @@ void HotGuests::meet(const GuestHost& host) {
 void HotGuests::forget(ModelId model) {
   const auto found = hosts_.find(model);
   if (found != hosts_.end() && found->second != nullptr) {
+    past_own_ += found->second->own();
     past_.guest_wait += found->second->waited();
     past_.guest_layers += found->second->answered();
     past_.guest_layers_alone += found->second->unanswered();
@@ -68,6 +69,14 @@ std::int64_t HotGuests::used_pages(ModelId model) const {
 
 std::int64_t HotGuests::tokens(core::SequenceId sequence) const {
   return engine_.guests().tokens(sequence);
+}
+
+HotGuests::Times HotGuests::times() const {
+  Times times{.own = past_own_, .waited = stats().guest_wait};
+  for (const auto& [model, client] : hosts_) {
+    times.own += client == nullptr ? Duration{} : client->own();
+  }
+  return times;
 }
 
 rpc::WorkerStats HotGuests::stats() const {

@@ -44,6 +44,12 @@ class HotGuests {
   [[nodiscard]] std::int64_t used_pages(ModelId model) const;
   [[nodiscard]] std::int64_t tokens(core::SequenceId sequence) const;
 
+  /// In layers that hosts answered so far: this side's own part, and the wait for theirs.
+  struct Times {
+    Duration own{};
+    Duration waited{};
+  };
+  [[nodiscard]] Times times() const;
   /// What was waited for hosts so far, and layers that they answered or did not; all else is 0.
   [[nodiscard]] rpc::WorkerStats stats() const;
 
@@ -51,6 +57,7 @@ class HotGuests {
   engine::Engine& engine_;
   std::map<ModelId, std::unique_ptr<weave::GuestClient>> hosts_{};
   rpc::WorkerStats past_{};  ///< Of hosts that there were.
+  Duration past_own_{};
 };
 
 }  // namespace heddle::worker

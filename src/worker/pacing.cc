@@ -51,6 +51,28 @@ std::int64_t Pacing::positions_read(const policy::StepPlan& plan,
   return positions;
 }
 
+core::GuestTimes Pacing::guest_times(const policy::StepPlan& plan,
+                                     const core::StepDone& done,
+                                     const HotGuests& guests,
+                                     HotGuests::Times spent) const {
+  if (policy::reads_prompts(plan) || spent.own + spent.waited == Duration{}) {
+    return {};
+  }
+  if (pace_.context > Duration{}) {
+    const std::int64_t positions = positions_read(plan, done, guests);
+    const Duration home = pace_.context * positions;
+    return {.home = home,
+            .positions = positions,
+            .waited = std::max(spent.waited - home, Duration{})};
+  }
+  // Before it waits, this side is at the sequences that have no guests.
+  std::int64_t positions = 0;
+  for (const core::SliceDone& slice : done.slices) {
+    positions += guests.tokens(slice.sequence) == 0 ? slice.computed : 0;
+  }
+  return {.home = spent.own, .positions = positions, .waited = spent.waited};
+}
+
 Duration Pacing::keep(const policy::StepPlan& plan,
                       const Step& step,
                       rpc::WorkerStats& stats) const {

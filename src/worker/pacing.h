@@ -24,6 +24,11 @@ class Pacing {
   [[nodiscard]] std::int64_t positions_read(const policy::StepPlan& plan,
                                       const core::StepDone& done,
                                       const HotGuests& guests) const;
+  /// How long attention took in a step with guests, by the pace if it counts; `spent` in it.
+  [[nodiscard]] core::GuestTimes guest_times(const policy::StepPlan& plan,
+                                             const core::StepDone& done,
+                                             const HotGuests& guests,
+                                             HotGuests::Times spent) const;
   /// Attention over guests of other devices, so far.
   [[nodiscard]] Duration guest_time() const {
     return guests_ == nullptr ? Duration{} : guests_->total();

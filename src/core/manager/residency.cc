@@ -233,6 +233,9 @@ bool Residency::observe(DeviceId device, const ResidentReport& resident) {
   Instance& here = instance(device, resident.model);
   here.kv_pages = resident.kv_pages;
   here.guest_pages = resident.guest_pages;
+  here.attention = resident.attention;
+  here.guest_loss = resident.guest_loss;
+  here.reading = resident.reading;
   const bool completed = resident.complete && !here.complete;
   here.complete = here.complete || resident.complete;
   return completed;

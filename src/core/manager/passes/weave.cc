@@ -80,15 +80,18 @@ const DeviceState* host_for(const State& state, const DeviceState& hot, ModelId 
   return best;
 }
 
-policy::ShareChoice choose(const DeviceState& hot, const DeviceState& host) {
+policy::ShareChoice choose(const DeviceState& hot, const DeviceState& host, ModelId model) {
+  const Instance& here = hot.instances.at(model);
   const KvRoom own = kv_room(hot);
   const KvRoom there = kv_room(host);
   const auto bytes = static_cast<std::int64_t>(hot.config.page_bytes);
-  return policy::choose_share({.attention = policy::kAttentionUnmeasured,
+  return policy::choose_share({.attention = here.attention,
+                               .margin = here.guest_loss,
                                .hot_kv_bytes = own.all() * bytes,
                                .cold_free_kv_bytes = (spare(host) + lent_pages(host)) * bytes,
                                .hot_kv_use = own.use(),
                                .hot_queues = hot.shortage.sequences > 0,
+                               .hot_reading = here.reading,
                                .cold_kv_use = there.use(),
                                .peer_access = true});
 }
@@ -106,7 +109,7 @@ void lend_to(const Parts& core, const DeviceState& hot, ModelId id) {
       (loan->second.asked > 0 || loan->second.recalled > 0 || state.now < loan->second.more_at)) {
     return;
   }
-  const double share = choose(hot, *host).share;
+  const double share = choose(hot, *host, id).share;
   const auto quota =
       static_cast<std::int64_t>(share / (1 - share) * static_cast<double>(kv_room(hot).all()));
   const std::int64_t more = std::min(quota - lent, spare(*host));
