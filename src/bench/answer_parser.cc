@@ -24,6 +24,27 @@ bool brings_content(dom::element choice) {
          (part["tool_calls"].get_array().get(calls) == simdjson::SUCCESS && calls.size() > 0);
 }
 
+void add_scores(dom::element choice, std::vector<std::string>& scores) {
+  dom::element logprobs;
+  dom::array tokens;
+  if (choice["logprobs"].get(logprobs) != simdjson::SUCCESS ||
+      logprobs["tokens"].get_array().get(tokens) != simdjson::SUCCESS) {
+    return;
+  }
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    std::string score;
+    for (const std::string_view key : {"tokens", "token_logprobs", "top_logprobs"}) {
+      dom::array values;
+      dom::element value;
+      if (logprobs[key].get_array().get(values) == simdjson::SUCCESS &&
+          values.at(i).get(value) == simdjson::SUCCESS) {
+        score += simdjson::minify(value) + ' ';
+      }
+    }
+    scores.push_back(std::move(score));
+  }
+}
+
 std::optional<std::int64_t> count(dom::element usage, std::string_view key) {
   std::int64_t value = 0;
   return usage[key].get_int64().get(value) == simdjson::SUCCESS && value >= 0 ? std::optional(value)
@@ -56,6 +77,7 @@ AnswerNews AnswerParser::parse(std::string_view json) {
   if (root["choices"].get_array().get(choices) == simdjson::SUCCESS) {
     for (const dom::element choice : choices) {
       news.content = news.content || brings_content(choice);
+      add_scores(choice, news.scores);
     }
   }
   dom::element usage;

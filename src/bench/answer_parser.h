@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <simdjson.h>
 
@@ -12,6 +13,9 @@ namespace heddle::bench {
 /// What an event of a stream, or an answer as a whole, tells.
 struct AnswerNews {
   bool content = false;  ///< It brings text, thought or a call.
+  /// Of a completion with `logprobs`, of each token what it is, its log probability and the
+  /// likeliest ones', as JSON.
+  std::vector<std::string> scores{};
   std::optional<std::int64_t> prompt_tokens{};
   std::optional<std::int64_t> completion_tokens{};
   std::string error{};

@@ -24,6 +24,15 @@ TEST(AnswerParser, TellsWhatBringsContent) {
   }
 }
 
+TEST(AnswerParser, TellsTokensAndTheirLogProbabilities) {
+  const AnswerNews news = AnswerParser().parse(
+      R"({"choices":[{"text":"ab","logprobs":{"tokens":["a","b"],"token_logprobs":[-0.5,-1.25],)"
+      R"("top_logprobs":[{"c":-0.25},{"b":-1.25}],"text_offset":[0,1]}}]})");
+  EXPECT_EQ(news.scores,
+            (std::vector<std::string>{"\"a\" -0.5 {\"c\":-0.25} ", "\"b\" -1.25 {\"b\":-1.25} "}));
+  EXPECT_TRUE(AnswerParser().parse(R"({"choices":[{"text":"a","logprobs":null}]})").scores.empty());
+}
+
 TEST(AnswerParser, TellsUsage) {
   const AnswerNews news =
       AnswerParser().parse(R"({"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3}})");

@@ -23,7 +23,8 @@ struct Row {
   Duration ended{};
   std::int64_t prompt_tokens = 0;      ///< As the server counts them.
   std::int64_t completion_tokens = 0;  ///< Likewise; where it does not, pieces of content.
-  std::string error{};                 ///< Empty where all went well.
+  std::uint64_t digest = 0;  ///< Of tokens and log probabilities, where they were asked for.
+  std::string error{};       ///< Empty where all went well.
 
   /// To the first content, or to the end of an answer without any.
   [[nodiscard]] Duration ttft() const { return (first == Duration{} ? ended : first) - due; }

@@ -208,6 +208,9 @@ class Runner {
         if (!news.error.empty()) {
           row.error = news.error;
         }
+        for (const std::string& score : news.scores) {
+          row.digest = std::hash<std::string>()(std::to_string(row.digest) + ' ' + score);
+        }
         row.prompt_tokens = news.prompt_tokens.value_or(row.prompt_tokens);
         counted = news.completion_tokens ? news.completion_tokens : counted;
       }
@@ -274,6 +277,9 @@ class Runner {
     json.key("max_tokens").integer(std::max<std::int64_t>(tokens, 1));
     if (options_.ignore_eos) {
       json.key("ignore_eos").boolean(true);
+    }
+    if (options_.logprobs) {
+      json.key("logprobs").integer(1);
     }
     if (model < options_.answer_tokens.size()) {
       constexpr int kCertain = 100;  // The most that the API allows.

@@ -27,6 +27,7 @@ struct RunOptions {
   Duration duration{};                ///< Nothing is begun later than this; 0: no limit.
   Duration patience{};                ///< For one request.
   bool ignore_eos = false;            ///< Ask for all output tokens, in the extension of vLLM's.
+  bool logprobs = false;              ///< Ask for them, for Row::digest (kCompletions).
   std::uint64_t seed = 0;             ///< Of the prompts.
   Slo slo{};
   /// Of each model, the tokens that its prompts are drawn from, which are lists of tokens then, as

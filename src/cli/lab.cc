@@ -10,6 +10,7 @@
 #include "cli/lab_command.h"
 #include "cli/simulate_trace.h"
 #include "cli/terminal.h"
+#include "lab/answers.h"
 #include "lab/experiment.h"
 #include "lab/prediction.h"
 #include "lab/report.h"
@@ -234,7 +235,7 @@ Result<void> write_file(const std::string& file, const std::string& text) {
   return {};
 }
 
-/// Writes what was found out. The exit status: 1 where a run is invalid.
+/// Writes what was found out. The exit status: 1 where a run is invalid, or answers differ.
 int tell(const LabOptions& options, const lab::LabFile& lab, const Outcome& outcome) {
   const std::vector<sim::Objective> objectives = lab::objectives(lab);
   const bool live = options.mode != LabMode::kPredict;
@@ -252,6 +253,13 @@ int tell(const LabOptions& options, const lab::LabFile& lab, const Outcome& outc
     std::printf("\n%s",
                 printable(format_table(lab::prediction_table(policies, predicted))).c_str());
   }
+  bool differ = false;
+  for (const lab::Agreement& agreement : lab::compare_answers(policies)) {
+    differ = differ || agreement.differing > 0;
+    if (live && lab.check && agreement.differing == 0) {
+      std::printf("%s\n", printable(describe(agreement, policies.front().policy)).c_str());
+    }
+  }
   for (const std::string& note : lab::report_notes(policies)) {
     std::printf("%s\n", printable(note).c_str());
   }
@@ -266,7 +274,7 @@ int tell(const LabOptions& options, const lab::LabFile& lab, const Outcome& outc
       }
     }
   }
-  return lab::invalid_runs(policies).empty() ? 0 : 1;
+  return lab::invalid_runs(policies).empty() && !differ ? 0 : 1;
 }
 
 }  // namespace

@@ -114,6 +114,7 @@ struct PlannerConfig {
   bool value = true;  ///< The idle model that is worth least goes; else the one used longest ago.
   bool pressure = true;     ///< Models go, and move, to where there is most memory for their KV.
   bool weave = false;       ///< KV of models that lack memory goes to devices that have some.
+  int weave_share = 50;     ///< Most of a model's KV that may be elsewhere [percent].
   bool replicas = true;     ///< A model with more load than a device should bear gets another.
   bool share = true;        ///< Several models may run on one device at once.
   bool evict = true;        ///< A model may be evicted for another.

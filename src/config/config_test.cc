@@ -322,6 +322,13 @@ TEST(Config, WeavingIsBetweenDevicesOfCpus) {
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_TRUE(config->planner.weave);
   EXPECT_THAT(config->warnings, testing::IsEmpty());
+  EXPECT_EQ(config->planner.weave_share, 50);
+  EXPECT_EQ(parsed(two + "planner: {weave_share: 45%}")->planner.weave_share, 45);
+  for (const char* wrong : {"45", "0%", "51%", "half"}) {
+    const auto refused = parsed(two + "planner: {weave_share: " + wrong + "}");
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_THAT(refused.error().message, HasSubstr("want a share of 1% to 50%"));
+  }
   const auto alone = parsed("devices: [{kind: cuda}, {kind: cuda}]\nplanner: {weave: true}");
   ASSERT_TRUE(alone) << alone.error().message;
   EXPECT_THAT(alone->warnings, ElementsAre(HasSubstr("planner.weave has no effect")));

@@ -60,6 +60,12 @@ void declare(Fields& f, Limits& limits) {
              limits.stall_timeout);
 }
 
+/// "45%" as 45.
+std::optional<int> percent(const std::string& text) {
+  return text.ends_with('%') ? small_number(std::string_view(text).substr(0, text.size() - 1), 100)
+                             : std::nullopt;
+}
+
 void declare_prefix_cache(Fields& f, DeviceConfig& device) {
   std::string text;
   f.text({"prefix_cache",
@@ -69,11 +75,8 @@ void declare_prefix_cache(Fields& f, DeviceConfig& device) {
   if (text.empty()) {
     return;
   }
-  const bool percent = text.ends_with('%');
-  const std::optional<int> share =
-      text == "off" ? std::optional(0)
-                    : small_number(std::string_view(text).substr(0, text.size() - 1), 100);
-  if (!share || (!percent && text != "off")) {
+  const std::optional<int> share = text == "off" ? std::optional(0) : percent(text);
+  if (!share) {
     f.reject("prefix_cache", "is \"" + text + "\"; want off, or a share such as 50%");
     return;
   }
@@ -312,6 +315,13 @@ void declare(Fields& f, PlannerConfig& planner) {
           "Keep KV of models that lack memory on devices that have some to spare, which run their "
           "part of attention; between devices of CPUs."},
          planner.weave);
+  std::string share = std::to_string(planner.weave_share) + "%";
+  f.text({"weave_share", "Most of a model's KV that may be on another device, to 50%."}, share);
+  const std::optional<int> most = percent(share);
+  if (!most || *most < 1 || *most > PlannerConfig{}.weave_share) {
+    f.reject("weave_share", "is \"" + share + "\"; want a share of 1% to 50%");
+  }
+  planner.weave_share = most.value_or(planner.weave_share);
   f.flag({"replicas", "Give a model with more load than a device should bear another."},
          planner.replicas);
   f.flag({"share", "Let several models run on one device at once."}, planner.share);

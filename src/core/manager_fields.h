@@ -88,6 +88,7 @@ inline void fields(Fields& v, PlannerOptions& x) {
   v(8, "period", x.period);
   v(9, "calendar", x.calendar);
   v(10, "weave", x.weave);
+  v(11, "weave_share", x.weave_share);
 }
 
 inline void fields(Fields& v, ManagerOptions& x) {

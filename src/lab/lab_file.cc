@@ -107,6 +107,8 @@ void declare(config::Fields& f, LabFile& lab) {
   f.integer({"seeds", "Runs of each policy."}, {.least = 1, .most = kSeedsMost}, lab.seeds);
   f.duration({"warmup", "What arrives before does not count."}, lab.warmup);
   f.duration({"patience", "For one request."}, lab.patience);
+  f.flag({"check", "Whether policies give the same answers: tokens and log probabilities."},
+         lab.check);
   f.section({"trace", "What is asked."}, [&](config::Fields& trace) {
     if (trace.has("file")) {
       declare_file(trace, lab.trace.emplace());

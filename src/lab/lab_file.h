@@ -43,6 +43,7 @@ struct LabFile {
   std::int64_t seeds = 1;  ///< Runs of each policy, by seeds from the first on.
   Duration warmup{};       ///< What arrives before is sent and not counted [of the run's own time].
   Duration patience = std::chrono::minutes(2);  ///< For one request.
+  bool check = false;  ///< Answers of policies are compared: tokens and log probabilities.
   std::vector<LabPolicy> policies{};  ///< Never empty; the first is what others are held against.
 };
 

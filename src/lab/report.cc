@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/units.h"
+#include "lab/answers.h"
 #include "ledger/ledger.h"
 #include "sim/report.h"
 #include "spec/json_writer.h"
@@ -278,6 +279,11 @@ Table prediction_table(const std::vector<PolicySummary>& measured,
 
 std::vector<std::string> report_notes(const std::vector<PolicySummary>& policies) {
   std::vector<std::string> notes = invalid_runs(policies);
+  for (const Agreement& agreement : compare_answers(policies)) {
+    if (agreement.differing > 0) {
+      notes.push_back(describe(agreement, policies.front().policy));
+    }
+  }
   for (const PolicySummary& policy : policies) {
     std::map<std::string, std::int64_t> errors;
     for (const LabRun* run : policy.runs) {
@@ -315,7 +321,17 @@ std::string report_json(const LabFile& lab,
   for (const std::string& note : report_notes(policies)) {
     json.string(note);
   }
-  json.end_array().key("policies").begin_array();
+  json.end_array();
+  if (lab.check) {
+    json.key("answers").begin_array();
+    for (const Agreement& agreement : compare_answers(policies)) {
+      json.begin_object().key("policy").string(agreement.policy);
+      json.key("compared").integer(agreement.compared);
+      json.key("differing").integer(agreement.differing).end_object();
+    }
+    json.end_array();
+  }
+  json.key("policies").begin_array();
   for (const PolicySummary& policy : policies) {
     json.begin_object().key("policy").string(policy.policy).key("runs").begin_array();
     for (std::size_t i = 0; i < policy.runs.size(); ++i) {

@@ -222,6 +222,7 @@ core::PlannerOptions planner_options(const config::PlannerConfig& planner, Durat
           .pressure = planner.pressure,
           .replicas = planner.replicas,
           .weave = planner.weave,
+          .weave_share = planner.weave_share / 100.0,
           .share = planner.share,
           .evict = planner.evict,
           .period = planner.period,
