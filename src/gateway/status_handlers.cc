@@ -99,7 +99,8 @@ void write_guests(spec::JsonWriter& json,
     const auto hot = names.find(guest.hot);
     json.begin_object().key("model").string(guest.model);
     json.key("device").string(hot == names.end() ? "" : hot->second);
-    json.key("pages").integer(guest.pages).key("in_use").integer(guest.in_use).end_object();
+    json.key("pages").integer(guest.pages).key("in_use").integer(guest.in_use);
+    json.key("recalled").integer(guest.recalled).end_object();
   }
   json.end_array();
 }

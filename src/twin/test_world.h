@@ -53,10 +53,14 @@ class World {
     }
   }
 
-  /// Runs until nothing is left to happen; then every request has ended.
-  void run() {
+  /// Runs until nothing is left to happen; then every request has ended. `look` is called after
+  /// each thing that happens.
+  void run(const std::function<void(Twin&)>& look = {}) {
     for (int happenings = 0; !over() && twin_.advance(); ++happenings) {
       HEDDLE_CHECK(happenings < 400'000);
+      if (look) {
+        look(twin_);
+      }
     }
     HEDDLE_CHECK(over());
     std::set<core::TicketId> answered;

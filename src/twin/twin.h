@@ -63,6 +63,8 @@ class Twin final : public core::ServingStatus {
   void cancel(RequestId id) { gateway_.cancel(id); }
   /// As when a stop string appears: no more of this choice is needed.
   void finish_choice(RequestId id, std::uint32_t choice);
+  /// The device's worker dies now, if one runs there.
+  void kill(DeviceId device);
   void tell(const core::ManagerEvent& event) { pending_.emplace_back(event); }
   /// From now on there are these models, and requests for no others arrive.
   void configure(const core::Configure& manager, const std::vector<TwinModel>& models);
@@ -100,7 +102,6 @@ class Twin final : public core::ServingStatus {
   void step(Core& core, const Event& event, CoreRecord<Event, Command>& record);
   void give_up_idle();
   void arrive(RequestId id);
-  void kill(DeviceId device);
   void send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message);
   void hear(const Worker& worker, const core::WorkerReport& report);
   void wake(core::WakeAt command, bool manager);

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "twin/test_strikes.h"
 #include "twin/test_world.h"
 
 namespace heddle::twin::test {
@@ -18,10 +19,10 @@ std::uint64_t running_seed = 0;  // NOLINT(*-non-const-global-*): for the handle
 
 /// Runs a world to its end. A check that fails says which seed it was; HEDDLE_SEED=n runs only
 /// that.
-void run(World& world, std::uint64_t seed) {
+void run(World& world, std::uint64_t seed, const std::function<void(Twin&)>& look = {}) {
   running_seed = seed;
   std::signal(SIGABRT, [](int) { std::fprintf(stderr, "seed %lu\n", running_seed); });
-  world.run();
+  world.run(look);
 }
 
 /// What sanitizers look for shows in the first worlds if it shows at all, and each takes them ten
@@ -389,6 +390,8 @@ WorldOptions anything_woven(std::uint64_t seed) {
   return options;
 }
 
+constexpr std::uint64_t kWorldsOfAMoment = 12;
+
 TEST(World, SurvivesAnythingWhileKvIsWoven) {
   std::size_t out = 0;
   std::size_t home = 0;
@@ -403,6 +406,29 @@ TEST(World, SurvivesAnythingWhileKvIsWoven) {
   EXPECT_GT(out, 500U / kShare);
   EXPECT_GT(home, 20U / kShare);
   EXPECT_GT(recalled, 100U / kShare);
+}
+
+// Nothing else goes wrong, so that every request is answered in the end.
+TEST(World, ALoanSurvivesDeathsAtEachOfItsMoments) {
+  for (std::size_t moment = 0; moment < kLoanMoments.size(); ++moment) {
+    for (const Victim victim : {Victim::kHost, Victim::kHot, Victim::kBoth}) {
+      SCOPED_TRACE(std::string(kLoanMoments.at(moment)) + ", victim " +
+                   std::to_string(static_cast<int>(victim)));
+      std::int64_t struck = 0;
+      for (const std::uint64_t seed : seeds(kWorldsOfAMoment)) {
+        WorldOptions options = anything_woven(seed);
+        options.seed = seed;
+        options.deaths = options.read_failures = options.open_failures = 0;
+        options.cancels = options.reloads = options.admin = options.pin_one = false;
+        World world(options);
+        Strikes strikes(static_cast<LoanMoment>(moment), victim, seed);
+        run(world, seed, [&](Twin& twin) { strikes.look(twin); });
+        struck += strikes.struck();
+      }
+      EXPECT_GT(struck, 0) << "the moment never came";
+      RecordProperty(std::string(kLoanMoments.at(moment)), std::to_string(struck));
+    }
+  }
 }
 
 TEST(World, SurvivesAnythingWithModelsThatAreCut) {

@@ -18,7 +18,9 @@ OPTIONS = (
     {"temperature": 1.5, "seed": 7, "max_tokens": 24},
     {"temperature": 0, "n": 2},
     {"temperature": 0, "guided_regex": "[A-Za-z0-9 .+=,-]{1,12}"},
+    {"temperature": 0, "max_tokens": 300, "ignore_eos": True},
 )
+LONG = len(OPTIONS) - 1  # Only where memory is lent: it fills a device with few clients.
 
 
 class Refused(Exception):

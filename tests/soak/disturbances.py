@@ -10,6 +10,8 @@ from clients import exchange
 
 STOPPED_SECONDS = 15  # How long a stopped worker may stand, on a busy machine.
 SEARCH_SECONDS = 5  # How long to wait for a moment before taking any.
+MOMENTS = ("at any moment", "while loading", "before a first token", "all at once")
+WOVEN_MOMENTS = ("of a host", "of who has guests", "while memory comes back")
 
 
 def kill(server, device, tally, moment):
@@ -24,12 +26,27 @@ def kill(server, device, tally, moment):
             pass
 
 
+def weaving(server, moment):
+    """The device that the moment is about, if there are guests as it wants them."""
+    devices = server.call("/api/devices")[2]["devices"]
+    for place, device in enumerate(devices):
+        for guest in device["guests"]:
+            if guest["in_use"] > 0 and (moment != "while memory comes back" or guest["recalled"] > 0):
+                of = [each["name"] for each in devices].index(guest["device"])
+                return of if moment == "of who has guests" else place
+    return None
+
+
 def moment_of(server, moment):
-    """Waits for a moment: the device that a model is being loaded on, or that a prompt runs on. None if none came."""
+    """Waits for a moment: the device that a model is being loaded on, or that a prompt runs on, or as weaving() has it.
+    None if none came."""
     names = [device["name"] for device in server.call("/api/devices")[2]["devices"]]
     deadline = time.monotonic() + SEARCH_SECONDS
     while time.monotonic() < deadline:
-        if moment == "while loading":
+        if moment in WOVEN_MOMENTS:
+            if (place := weaving(server, moment)) is not None:
+                return place
+        elif moment == "while loading":
             for row in server.call("/running")[2]["running"]:
                 if row["state"] == "starting" and row.get("device") in names:
                     return names.index(row["device"])
@@ -42,8 +59,8 @@ def moment_of(server, moment):
     return None
 
 
-def kill_workers(server, every, seed, until, tally):
-    """A kill every so many seconds on average: at any moment, while loading, before a first token, all at once."""
+def kill_workers(server, every, moments, seed, until, tally):
+    """A kill every so many seconds on average, at one of these moments."""
     rng = random.Random(f"{seed}-kills")
     devices = len(server.call("/api/devices")[2]["devices"])
     due = time.monotonic()
@@ -52,7 +69,7 @@ def kill_workers(server, every, seed, until, tally):
         time.sleep(max(due - time.monotonic(), 0))
         if due > until:
             return
-        moment = rng.choice(["at any moment", "while loading", "before a first token", "all at once"])
+        moment = rng.choice(moments)
         if moment in ("at any moment", "all at once"):
             device = None if moment == "all at once" else rng.randrange(devices)
         else:

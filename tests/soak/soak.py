@@ -23,6 +23,12 @@ DEVICES = """\
   - {name: copying, kind: cpu, cores: "0", memory: 2304KiB, page: 64KiB, copy: true, load_bandwidth: 40MB/s}
   - {name: mapping, kind: cpu, cores: "1", memory: 3840KiB, page: 64KiB, pace: {step: 2ms, token: 500us}}
 """
+# Weights fill half of each, so that answers which run together lack memory, and are lent what the other leaves.
+WOVEN = "".join(
+    f"  - {{name: {name}, cores: '{core}', memory: 3328KiB, page: 64KiB, pace: {{step: 4ms}}, step_budget: 100ms}}\n"
+    for name, core in (("left", 0), ("right", 1))
+)
+WEAVE = "planner: {weave: true, replicas: false, pressure: false}\n"
 # Of four pages a model takes two or three; who answers long takes them from the others.
 GPU = "  - {name: gpu0, kind: cuda, memory: 8MiB}\n"
 # A GPU orders sums by what runs together: where two tokens are as good as each other another one may come.
@@ -31,17 +37,19 @@ LIMITS = "limits: {queue: 40}\n"
 PROMPTS = 40
 
 
-def configuration(models, gpu):
-    return heddle.config(devices=GPU if gpu else DEVICES, models=models, extra=LIMITS)
+def configuration(models, options):
+    devices = GPU if options.gpu else WOVEN if options.weave else DEVICES
+    return heddle.config(devices=devices, models=models, extra=LIMITS + (WEAVE if options.weave else ""))
 
 
-def undisturbed(server, models, seed):
+def undisturbed(server, models, seed, weave):
     """What each model says when nothing disturbs it: the text that no disturbance may change."""
     rng = random.Random(f"{seed}-questions")
     expected = {}
     for model in models:
         for prompt, _ in heddle.eval_set(model, PROMPTS):
-            options = 0 if rng.random() < 0.6 else rng.randrange(1, len(clients.OPTIONS))
+            options = 0 if rng.random() < 0.6 else rng.randrange(1, clients.LONG)
+            options = clients.LONG if weave and rng.random() < 0.7 else options
             question = clients.Question(model, prompt, options)
             expected[question] = clients.ask(server.url, question)
     return expected
@@ -76,8 +84,8 @@ def faults_at_rest(server):
 def tasks(server, options, seed, until, expected, tally):
     """All that goes on at once: [(function, arguments)]."""
     models = heddle.demo_models()
-    full = configuration(models, options.gpu)
-    without = {gone: configuration([name for name in models if name != gone], options.gpu) for gone in models}
+    full = configuration(models, options)
+    without = {gone: configuration([name for name in models if name != gone], options) for gone in models}
     found = [(clients.client, (server, n, seed, until, expected, tally)) for n in range(options.clients)]
     found.append((clients.vanishing_connections, (server, seed, until, tally)))
     found += [(hostile.client, (server, models, n, seed, until, tally)) for n in range(options.hostile)]
@@ -85,7 +93,8 @@ def tasks(server, options, seed, until, expected, tally):
     found.append((disturbances.unload, (server, models, 7, seed, until, tally)))
     found.append((disturbances.overload, (server, options.clients, 25, seed, until, expected, tally)))
     if options.kill_every > 0:
-        found.append((disturbances.kill_workers, (server, options.kill_every, seed, until, tally)))
+        moments = disturbances.MOMENTS + (disturbances.WOVEN_MOMENTS if options.weave else ())
+        found.append((disturbances.kill_workers, (server, options.kill_every, moments, seed, until, tally)))
         found.append((disturbances.stop_workers, (server, 3 * options.kill_every, seed, until, tally)))
     return found
 
@@ -97,6 +106,7 @@ def parse_options():
     parser.add_argument("--clients", type=int, default=12)
     parser.add_argument("--hostile", type=int, default=1, metavar="N", help="further clients, that mean harm")
     parser.add_argument("--gpu", action="store_true", help="on the machine's first GPU, instead of two CPU devices")
+    parser.add_argument("--weave", action="store_true", help="two equal devices that lend each other memory for KV")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--keep-log", metavar="FILE", help="where the server's log goes when the run failed")
     return parser.parse_args()
@@ -115,8 +125,8 @@ def main():
         except Exception as error:  # A thread that ends early would make the run easier than it says.
             crashed.append(f"{function.__name__}: {type(error).__name__} {error}")
 
-    with heddle.Server(configuration(heddle.demo_models(), options.gpu)) as server:
-        expected = undisturbed(server, heddle.demo_models(), seed)
+    with heddle.Server(configuration(heddle.demo_models(), options)) as server:
+        expected = undisturbed(server, heddle.demo_models(), seed, options.weave)
         start = time.monotonic()
         work = tasks(server, options, seed, start + 60 * options.minutes, expected, tally)
         threads = [threading.Thread(target=run, args=task) for task in work]
@@ -131,6 +141,9 @@ def main():
         alive = server.process.poll() is None
         faults = faults_at_rest(server) if alive else ["the server ended"]
         faults += deaths_of_their_own(server)
+        if options.weave and alive:
+            lent = [each for each in server.call("/api/decisions")[2]["decisions"] if each["decision"] == "lend"]
+            faults += [] if lent else ["nothing was lent"]
         resident = server.resident_bytes() / 2**20 if alive else 0
         status = server.stop()
         faults += crashed + ([f"the server ended with status {status}"] if status != 0 else [])

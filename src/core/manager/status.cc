@@ -114,7 +114,8 @@ std::vector<GuestStatus> guests(const State& state, const DeviceState& device) {
     guests.push_back({.model = model == state.models.end() ? "" : model->second.config.name,
                       .hot = loan.hot,
                       .pages = loan.pages,
-                      .in_use = instance == instances.end() ? 0 : instance->second.guest_pages});
+                      .in_use = instance == instances.end() ? 0 : instance->second.guest_pages,
+                      .recalled = loan.recalled});
   }
   return guests;
 }
