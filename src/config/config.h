@@ -137,10 +137,10 @@ struct ModelConfig {
   Duration ttl{};               ///< Unloaded after being idle for so long; 0 means never.
   Duration min_residence = 1s;  ///< Not evicted sooner than this after it was loaded.
   SloConfig slo{};
-  std::int64_t batch = 32;           ///< Requests at once that one device should bear.
+  std::int64_t batch = 32;             ///< Requests at once that one device should bear.
   std::vector<std::string> devices{};  ///< Names of those that it may run on; empty: all.
   std::int64_t tensor_parallel = 1;    ///< Devices that it is sharded over: 1, 2, 4 or 8.
-  std::int64_t context = 0;          ///< Cap of the context length [tokens]; 0: the model's own.
+  std::int64_t context = 0;            ///< Cap of the context length [tokens]; 0: the model's own.
   ToolParser tool_parser = ToolParser::kAuto;                 ///< kAuto: as the template says.
   ReasoningParser reasoning_parser = ReasoningParser::kAuto;  ///< Likewise.
   Pooling pooling = Pooling::kAuto;                           ///< Of embeddings.

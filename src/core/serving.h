@@ -275,9 +275,9 @@ struct ResidentStatus {
 /// Pages that a device lends to KV of a model on another (WEAVER).
 struct GuestStatus {
   std::string model{};
-  DeviceId hot{};           ///< Where the model runs.
-  std::int64_t pages = 0;   ///< Lent.
-  std::int64_t in_use = 0;  ///< Of them, those that hold KV, as the hot worker last said.
+  DeviceId hot{};             ///< Where the model runs.
+  std::int64_t pages = 0;     ///< Lent.
+  std::int64_t in_use = 0;    ///< Of them, those that hold KV, as the hot worker last said.
   std::int64_t recalled = 0;  ///< On their way back.
 };
 

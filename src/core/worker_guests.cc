@@ -161,13 +161,11 @@ void WorkerCore::Impl::learn_guest_times(const StepDone& done) {
     all += sequence.computed;
     away += sequence.away;
   }
-  const double one =
-      static_cast<double>(times.home.count()) / static_cast<double>(times.positions);
+  const double one = static_cast<double>(times.home.count()) / static_cast<double>(times.positions);
   const auto of = [one](std::int64_t positions) {
     return Duration(static_cast<Duration::rep>(one * static_cast<double>(positions)));
   };
-  const Duration lost =
-      std::clamp(times.home + times.waited - of(away), Duration{}, times.waited);
+  const Duration lost = std::clamp(times.home + times.waited - of(away), Duration{}, times.waited);
   Resident& model = models_.at(plan_.batches.front().model);
   const bool first = model.attention == Duration{};
   model.attention += (of(all) - model.attention) / (first ? 1 : kNewest);

@@ -172,9 +172,8 @@ TEST_F(GuestsOfAWorker, WhatAttentionTakesAndAHostLosesIsTold) {
       there += away.contains(id) ? away.at(id) : 0;
     }
     // A microsecond a position, and then the host is waited for.
-    times = {.home = std::chrono::microseconds(all - there),
-             .positions = all - there,
-             .waited = 300us};
+    times = {
+        .home = std::chrono::microseconds(all - there), .positions = all - there, .waited = 300us};
     idle();
   }
   const ResidentReport report = core.report().models.at(0);

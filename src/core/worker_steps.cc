@@ -424,8 +424,7 @@ void WorkerCore::Impl::learn(const StepDone& done) {
       full = full || slice.computed < sequence.tokens;
       // The pass itself is for the decodes beside it.
       constexpr std::int64_t kNoPass = std::numeric_limits<std::int32_t>::max();
-      reading[sequence.model] +=
-          costs_.prefill(sequence.model, sequence.computed, tokens, kNoPass);
+      reading[sequence.model] += costs_.prefill(sequence.model, sequence.computed, tokens, kNoPass);
     }
     StepWork& part = work[sequence.model];
     part.model = sequence.model;

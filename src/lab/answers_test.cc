@@ -12,7 +12,8 @@ bench::Row row(Duration due, std::uint64_t digest, std::string error = {}) {
 }
 
 TEST(CompareAnswers, HoldsEachAgainstThatToTheSameRequest) {
-  const LabRun first{.seed = 1, .rows = {row(1s, 11), row(2s, 12), row(3s, 13, "lost"), row(4s, 0)}};
+  const LabRun first{.seed = 1,
+                     .rows = {row(1s, 11), row(2s, 12), row(3s, 13, "lost"), row(4s, 0)}};
   const LabRun same{.seed = 1, .rows = {row(2s, 12), row(1s, 11), row(3s, 99), row(4s, 98)}};
   const LabRun other{.seed = 1, .rows = {row(1s, 11), row(2s, 77)}};
   const LabRun seed{.seed = 2, .rows = {row(1s, 55)}};

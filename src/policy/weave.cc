@@ -173,8 +173,7 @@ double most_away(Duration attention, Duration lost) {
   if (attention <= Duration{}) {
     return kMostShare;
   }
-  const double part =
-      static_cast<double>(lost.count()) / static_cast<double>(attention.count());
+  const double part = static_cast<double>(lost.count()) / static_cast<double>(attention.count());
   return std::clamp((1.0 - part) / 2.0, 0.0, kMostShare);
 }
 

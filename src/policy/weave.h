@@ -88,8 +88,8 @@ struct WeavePair {
 };
 
 /// Of all attention, what may be with a host: K = (1 - f) A >= N + lost, N = f A, so that nobody
-/// waits: f = (1 - lost / A) / 2, in [0, 0.5]. `attention`: A, as long as `lost` is counted; 0 where
-/// nobody has measured, which gives a half.
+/// waits: f = (1 - lost / A) / 2, in [0, 0.5]. `attention`: A, as long as `lost` is counted; 0
+/// where nobody has measured, which gives a half.
 [[nodiscard]] double most_away(Duration attention, Duration lost);
 
 enum class ShareReason : std::uint8_t {

@@ -72,9 +72,12 @@ std::int64_t HotGuests::tokens(core::SequenceId sequence) const {
 }
 
 HotGuests::Times HotGuests::times() const {
-  Times times{.own = past_own_, .waited = stats().guest_wait};
+  Times times{.own = past_own_, .waited = past_.guest_wait};
   for (const auto& [model, client] : hosts_) {
-    times.own += client == nullptr ? Duration{} : client->own();
+    if (client != nullptr) {
+      times.own += client->own();
+      times.waited += client->waited();
+    }
   }
   return times;
 }

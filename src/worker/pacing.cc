@@ -30,8 +30,8 @@ Duration Pacing::of(const policy::StepPlan& plan) const {
 }
 
 std::int64_t Pacing::positions_read(const policy::StepPlan& plan,
-                              const core::StepDone& done,
-                              const HotGuests& guests) const {
+                                    const core::StepDone& done,
+                                    const HotGuests& guests) const {
   if (pace_.context == Duration{}) {
     return 0;
   }
@@ -61,9 +61,8 @@ core::GuestTimes Pacing::guest_times(const policy::StepPlan& plan,
   if (pace_.context > Duration{}) {
     const std::int64_t positions = positions_read(plan, done, guests);
     const Duration home = pace_.context * positions;
-    return {.home = home,
-            .positions = positions,
-            .waited = std::max(spent.waited - home, Duration{})};
+    return {
+        .home = home, .positions = positions, .waited = std::max(spent.waited - home, Duration{})};
   }
   // Before it waits, this side is at the sequences that have no guests.
   std::int64_t positions = 0;

@@ -22,8 +22,8 @@ class Pacing {
   /// Positions at home whose KV a step read: a chunk of a prompt reads each once for all of its
   /// tokens. 0 where they do not count.
   [[nodiscard]] std::int64_t positions_read(const policy::StepPlan& plan,
-                                      const core::StepDone& done,
-                                      const HotGuests& guests) const;
+                                            const core::StepDone& done,
+                                            const HotGuests& guests) const;
   /// How long attention took in a step with guests, by the pace if it counts; `spent` in it.
   [[nodiscard]] core::GuestTimes guest_times(const policy::StepPlan& plan,
                                              const core::StepDone& done,
@@ -37,10 +37,10 @@ class Pacing {
   /// A step that has been computed.
   struct Step {
     Instant began{};
-    Duration guest_time{};           ///< guest_time() as it began.
+    Duration guest_time{};            ///< guest_time() as it began.
     std::int64_t positions_read = 0;  ///< At home.
-    Duration waited{};               ///< For attention over the model's guests elsewhere.
-    bool waits_for_weights = false;  ///< It is not late for that.
+    Duration waited{};                ///< For attention over the model's guests elsewhere.
+    bool waits_for_weights = false;   ///< It is not late for that.
   };
   /// Waits until the step has taken as long as it has to; gives what it took in the end. Its own
   /// attention and the wait for guests go on at once: the longer of the two counts. The device's

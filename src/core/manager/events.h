@@ -81,8 +81,8 @@ struct PlannerOptions {
   /// KV of models that lack memory goes to devices that have some to spare (WEAVER).
   bool weave = false;
   double weave_share = 0.5;  ///< Most of a model's KV that may be elsewhere.
-  bool share = true;  ///< Several models may run on one device at once.
-  bool evict = true;  ///< A model may be evicted for another.
+  bool share = true;         ///< Several models may run on one device at once.
+  bool evict = true;         ///< A model may be evicted for another.
   Duration period = std::chrono::milliseconds(500);  ///< Of looking ahead.
   policy::Calendar calendar{};                       ///< Of forecasts.
 };

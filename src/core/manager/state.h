@@ -168,9 +168,9 @@ class Instance {
   bool complete = false;   ///< All its weights are there.
   /// As last reported; of an external engine, all it holds.
   std::int64_t kv_pages = 0;
-  std::int64_t kv_peak = 0;            ///< Most pages of KV lately.
-  std::int64_t guest_pages = 0;        ///< Of its KV, on another device.
-  Duration attention{};                ///< As ResidentReport has it, with the next two.
+  std::int64_t kv_peak = 0;      ///< Most pages of KV lately.
+  std::int64_t guest_pages = 0;  ///< Of its KV, on another device.
+  Duration attention{};          ///< As ResidentReport has it, with the next two.
   Duration guest_loss{};
   double reading = 0;
   bool spare = false;                  ///< Gets requests only when the others have enough.

@@ -109,8 +109,7 @@ void lend_to(const Parts& core, const DeviceState& hot, ModelId id) {
       (loan->second.asked > 0 || loan->second.recalled > 0 || state.now < loan->second.more_at)) {
     return;
   }
-  const double share =
-      std::min(choose(hot, *host, id).share, state.options.planner.weave_share);
+  const double share = std::min(choose(hot, *host, id).share, state.options.planner.weave_share);
   const auto quota =
       static_cast<std::int64_t>(share / (1 - share) * static_cast<double>(kv_room(hot).all()));
   const std::int64_t more = std::min(quota - lent, spare(*host));
