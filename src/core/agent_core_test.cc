@@ -323,6 +323,24 @@ TEST(AgentCore, ImagesOfRemovedModelsGo) {
   EXPECT_EQ(bench.core.host_usage().free, 10);
 }
 
+TEST(AgentCore, AFailedReadEndsWhatWaitsForItsWeightsThoughAnEvictionIsOnItsWay) {
+  Bench bench;
+  bench.load(kA);
+  bench.said(bench.free_pages(kA, 10));
+  ASSERT_EQ(find<EvictModel>(bench.evict(kA))->mode, EvictMode::kWhenIdle);
+  // A step may be waiting for the rest of the image, and the eviction for that step.
+  const auto failed = bench.tell(ReadEnded{.model = kA, .error = Error{Code::kUnavailable, "no"}});
+  ASSERT_NE(find<EvictModel>(failed), nullptr);
+  EXPECT_EQ(find<EvictModel>(failed)->mode, EvictMode::kNow);
+  const bool exchanged = !find<EvictModel>(failed)->pages.empty();
+  EXPECT_FALSE(exchanged);
+  const auto gone = bench.said(ModelEvicted{.model = kA, .exchanged = true});
+  EXPECT_EQ(find<KillWorker>(gone), nullptr);
+  EXPECT_NE(find<WorkerSaid>(gone), nullptr);
+  // The manager has heard that it is gone, and may have asked for it again.
+  EXPECT_TRUE(bench.said(ModelEvicted{.model = kA}).empty());
+}
+
 TEST(AgentCore, PagesAreLentOutOfAWorkersPoolAndComeBackWhenTheyAreBacked) {
   Bench bench;
   const auto asked =

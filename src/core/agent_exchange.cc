@@ -91,6 +91,11 @@ bool AgentCore::Impl::send(WorkerState& worker, const WantedEvict& evict) {
   const bool given = hosted != worker.models.end() && hosted->second.source == ImageSource::kGiven;
   Image* found = given ? image(order.model) : nullptr;
   if (awaits_answer(worker, order.model)) {
+    if (evict.failure && hosted != worker.models.end()) {
+      // That eviction may wait for a step which waits for weights that never come.
+      send_evict(worker, evict, {});
+      return true;
+    }
     return false;  // Where the image is shows when that is answered.
   }
   if (hosted == worker.models.end()) {
@@ -178,7 +183,9 @@ void AgentCore::Impl::on(const WorkerSaid& said) {
   }
   const auto* evicted = std::get_if<ModelEvicted>(&said.report);
   std::optional<Error> failure;
+  bool there = false;
   if (evicted != nullptr) {
+    there = worker->models.contains(evicted->model);
     const auto sent = std::find_if(worker->evicts.begin(),
                                    worker->evicts.end(),
                                    [&](const auto& e) { return e.model == evicted->model; });
@@ -189,7 +196,9 @@ void AgentCore::Impl::on(const WorkerSaid& said) {
     return;
   }
   if (evicted != nullptr) {
-    tell_gone(*worker, evicted->model, failure);
+    if (there || !failure) {  // Else the answer to an earlier eviction was told.
+      tell_gone(*worker, evicted->model, failure);
+    }
     return;
   }
   const auto* refused = std::get_if<LoadRefused>(&said.report);
