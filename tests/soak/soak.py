@@ -34,7 +34,7 @@ GPU = "  - {name: gpu0, kind: cuda, memory: 8MiB}\n"
 # A GPU orders sums by what runs together: where two tokens are as good as each other another one may come.
 GPU_WRONG = 0.02
 LIMITS = "limits: {queue: 40}\n"
-PROMPTS = 40
+PROMPTS, LONG_PROMPTS = 40, 8
 
 
 def configuration(models, options):
@@ -47,7 +47,7 @@ def undisturbed(server, models, seed, weave):
     rng = random.Random(f"{seed}-questions")
     expected = {}
     for model in models:
-        for prompt, _ in heddle.eval_set(model, PROMPTS):
+        for prompt, _ in heddle.eval_set(model, LONG_PROMPTS if weave else PROMPTS):
             options = 0 if rng.random() < 0.6 else rng.randrange(1, clients.LONG)
             options = clients.LONG if weave and rng.random() < 0.7 else options
             question = clients.Question(model, prompt, options)
