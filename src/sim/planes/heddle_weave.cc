@@ -9,6 +9,8 @@ using namespace std::chrono_literals;
 
 /// Between two looks at who is short of KV.
 constexpr Duration kLook = 1s;
+/// Of the memory that a host has for KV, its own included, what stays free of guests.
+constexpr std::int64_t kReserveShare = 8;
 
 /// One of ours that serves on one GPU.
 bool can_weave(const World& world, const Replica& replica) {
@@ -17,6 +19,18 @@ bool can_weave(const World& world, const Replica& replica) {
 }
 
 }  // namespace
+
+/// What a host could lend more [pages]: what is free and not lent, but for a reserve.
+std::int64_t spare(const World& world, GpuId host) {
+  const ledger::PoolId pool = ledger::device_pool(host);
+  std::int64_t empty = 0;
+  for (const ReplicaId id : world.gpu(host).hosts) {
+    const Replica& hot = *world.replica(id);
+    empty += hot.lent_pages - world.memory().reserved(hot.guest_kv, pool);
+  }
+  const std::int64_t free = world.free_pages(host) - empty;
+  return std::max<std::int64_t>(0, free - (world.kv_held(host) + free) / kReserveShare);
+}
 
 /// The GPU that takes guests of `hot`: the one that has them already, else the GPU of the same
 /// server with most room, whether a model runs there or none.
@@ -40,7 +54,8 @@ std::optional<GpuId> HeddlePlane::guest_host(const World& world, const Replica& 
 
 /// KV of those who are short of it goes to neighbours that have it to spare, before anybody is
 /// started for it: a running instance with more KV needs no load and no GPU. That a queue is long
-/// says nothing here, as it may be prompts that are slow to read.
+/// says nothing here, as it may be prompts that are slow to read. As live (core/manager), a host
+/// lends pages by the share, and the engine moves first positions there.
 void HeddlePlane::weave(const World& world, Actions& actions) {
   if (!weaves_ || world.now() < weave_at_) {
     return;
@@ -57,8 +72,14 @@ void HeddlePlane::weave(const World& world, Actions& actions) {
         continue;
       }
       const double share = watch_.choose(world, hot, *host, false).share;
-      if (share > 0 || hot.guest_share > 0) {
-        actions.weave(id, {.host = *host, .share = share}, Reason::kOffload);
+      const std::int64_t home = world.kv_held(hot.gpus[0]) + world.free_pages(hot.gpus[0]);
+      const auto quota = static_cast<std::int64_t>(share / (1 - share) * static_cast<double>(home));
+      const std::int64_t more =
+          std::clamp<std::int64_t>(quota - hot.lent_pages, 0, spare(world, *host));
+      const bool idle = share <= 0 && hot.engine->blocks(KvPlace::kGuest) == 0;
+      if (more > 0 || hot.lent_pages > 0) {
+        const std::int64_t pages = idle ? 0 : hot.lent_pages + more;
+        actions.weave(id, {.host = *host, .pages = pages}, Reason::kOffload);
       }
     }
   }
