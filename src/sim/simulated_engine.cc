@@ -187,14 +187,16 @@ void SimulatedEngine::move_out(KvBudget& budget, EngineOutputs& outputs) {
     }
   }
   const std::int64_t block = options_.tokens_per_block;
+  std::int64_t moved = 0;
   for (const policy::WeaveMove& move :
        policy::choose_moves(decoding, wanted * block, room * block)) {
     Sequence& sequence = running_[move.sequence.value()];
     const std::int64_t away = std::max(sequence.away, move.tokens / block * block);
-    outputs.moved += away - std::exchange(sequence.away, away);
+    moved += away - std::exchange(sequence.away, away);
     sequence.tried = sequence.computed;
   }
-  pause_ += Duration(outputs.moved * guest_cost_.move_ps / 1000);
+  outputs.moved += moved;
+  pause_ += Duration(moved * guest_cost_.move_ps / 1000);
 }
 
 /// Asks the batcher what each iteration does.

@@ -28,11 +28,16 @@ void World::weave(ReplicaId hot_id, const Weave& how, Reason reason) {
   }
   const bool began = hot->weaves();
   const bool more = how.pages > hot->lent_pages;
+  const bool was_lent = hot->lent_pages > 0;
   hot->guest_share = how.share;
   hot->guest_split = how.split;
   hot->lent_pages = how.pages;
   if (!lends) {
-    if (hot->guest_host && hot->engine->blocks(KvPlace::kGuest) == 0) {
+    const bool empty = hot->engine->blocks(KvPlace::kGuest) == 0;
+    if (was_lent && !empty) {
+      note("recall", reason, *hot);
+    }
+    if (was_lent || empty) {
       send_guests_home(*hot, /*lost=*/false);  // Another may be its host next time.
     }
     return;

@@ -52,6 +52,22 @@ std::optional<GpuId> HeddlePlane::guest_host(const World& world, const Replica& 
   return best;
 }
 
+/// Requests of the host itself wait for memory: whose guests have most there takes them home.
+/// False: there are none.
+bool HeddlePlane::recall(const World& world, Actions& actions, GpuId host) {
+  const std::vector<ReplicaId>& hosts = world.gpu(host).hosts;
+  const auto pages = [&](ReplicaId id) {
+    return world.memory().reserved(world.replica(id)->guest_kv, ledger::device_pool(host));
+  };
+  const auto most = std::max_element(
+      hosts.begin(), hosts.end(), [&](ReplicaId a, ReplicaId b) { return pages(a) < pages(b); });
+  if (most == hosts.end() || pages(*most) == 0) {
+    return false;
+  }
+  actions.weave(*most, {.host = host}, Reason::kMakeRoom);
+  return true;
+}
+
 /// KV of those who are short of it goes to neighbours that have it to spare, before anybody is
 /// started for it: a running instance with more KV needs no load and no GPU. That a queue is long
 /// says nothing here, as it may be prompts that are slow to read. As live (core/manager), a host
