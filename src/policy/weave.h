@@ -42,13 +42,13 @@ enum class ShareReason : std::uint8_t {
 };
 
 struct ShareChoice {
-  double share = 0.0;  ///< f, of new sequences; those there stay where they are.
+  double share = 0.0;  ///< f, of the hot side's KV; what is there already stays.
   ShareReason reason = ShareReason::kWorthIt;
   friend bool operator==(const ShareChoice&, const ShareChoice&) = default;
 };
 
-/// The share of the hot side's new sequences that goes to the cold host. The paper fixes 45 % and
-/// leaves the choice open; ours, re-chosen every second:
+/// The share of the hot side's KV that goes to the cold host. The paper (section 4.2) fixes 45 % of
+/// new sequences and leaves the choice open; ours, re-chosen as memory changes:
 ///   f = min((1 - (comm + margin) / A) / 2, M_c / (M_c + M_h)) in [0, 0.5],
 /// from K = (1 - f) A >= N + comm + margin with N = f A, and from memory. None unless the hot side
 /// is short of KV (use above 0.85, or a queue), reading prompts takes at most half of its time, the

@@ -225,8 +225,6 @@ class World final : private Actions {
   [[nodiscard]] std::int64_t overhead_pages(ModelId id) const;
   /// Pages of KV, per GPU, of so many tokens.
   [[nodiscard]] std::int64_t kv_pages(ModelId id, std::int64_t tokens) const;
-  /// Pages of KV on a GPU, of the replicas there.
-  [[nodiscard]] std::int64_t kv_held(GpuId id) const;
   /// Step times of a model on the GPUs of a host.
   [[nodiscard]] const StepModel& step_model(ModelId model, HostId host) const;
   [[nodiscard]] const Memory& memory() const { return memory_; }
@@ -421,5 +419,8 @@ class World final : private Actions {
   Instant gpus_since_{};
   std::uint64_t digest_ = 0;
 };
+
+/// Pages of KV on a GPU, of the replicas there. O(replicas there).
+[[nodiscard]] std::int64_t kv_held(const World& world, GpuId gpu);
 
 }  // namespace heddle::sim

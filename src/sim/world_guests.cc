@@ -22,8 +22,9 @@ void World::weave(ReplicaId hot_id, const Weave& how, Reason reason) {
   Replica* hot = find(hot_id);
   Gpu& host = gpus_[how.host.value()];
   const bool lends = how.share > 0 || how.pages > 0;
-  if (hot == nullptr || !hot->serves() || (lends && !host.up) ||
-      (hot->guest_host && *hot->guest_host != how.host)) {
+  const bool can =
+      hot != nullptr && (lends ? hot->serves() && host.up : hot->guest_host.has_value());
+  if (!can || hot->guest_host.value_or(how.host) != how.host) {
     return;
   }
   const bool began = hot->weaves();
@@ -190,10 +191,10 @@ std::int64_t World::reserve_kv(Replica& replica, KvPlace place, std::int64_t blo
   return resize_kv(replica, replica.guest_kv, away, blocks, limit, whole);
 }
 
-std::int64_t World::kv_held(GpuId id) const {
+std::int64_t kv_held(const World& world, GpuId gpu) {
   std::int64_t pages = 0;
-  for (const ReplicaId each : gpu(id).replicas) {
-    pages += memory_.reserved(replica(each)->kv, ledger::device_pool(id));
+  for (const ReplicaId id : world.gpu(gpu).replicas) {
+    pages += world.memory().reserved(world.replica(id)->kv, ledger::device_pool(gpu));
   }
   return pages;
 }
@@ -214,7 +215,7 @@ KvRoom World::kv_room(const Replica& replica, KvPlace place) const {
   const std::int64_t mine =
       memory_.reserved(home ? replica.kv : replica.guest_kv, pool) + memory_.free(pool);
   return {.mine = blocks(limit >= 0 ? std::min(mine, limit) : mine),
-          .all = blocks(kv_held(gpu) + memory_.free(pool))};
+          .all = blocks(kv_held(*this, gpu) + memory_.free(pool))};
 }
 
 }  // namespace heddle::sim

@@ -138,6 +138,17 @@ TEST(Guests, FirstPositionsAreRecalled) {
   EXPECT_EQ(run.witness.count("recall m0 make_room"), 1);
 }
 
+TEST(Guests, FirstPositionsOfAReplicaThatDrainsAreRecalled) {
+  const TestRun run = with_loan(10'000, [](const Notice&, const World& world, Actions& actions) {
+    const ReplicaId hot = world.replicas_of(ModelId(0)).front();
+    actions.drain(hot, Reason::kScaleDown);
+    EXPECT_GT(guest_pages(world), 0);
+    actions.weave(hot, {.host = GpuId(1)}, Reason::kMakeRoom);
+    EXPECT_TRUE(world.gpu(GpuId(1)).hosts.empty());
+  });
+  EXPECT_EQ(run.counts.completed, 60);
+}
+
 TEST(Guests, FirstPositionsGoBackToALoadThatNeedsTheirPages) {
   const TestRun run = with_loan(10'000, [](const Notice&, const World& world, Actions& actions) {
     EXPECT_GT(guest_pages(world), 0);

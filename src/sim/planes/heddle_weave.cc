@@ -29,7 +29,7 @@ std::int64_t spare(const World& world, GpuId host) {
     empty += hot.lent_pages - world.memory().reserved(hot.guest_kv, pool);
   }
   const std::int64_t free = world.free_pages(host) - empty;
-  return std::max<std::int64_t>(0, free - (world.kv_held(host) + free) / kReserveShare);
+  return std::max<std::int64_t>(0, free - (kv_held(world, host) + free) / kReserveShare);
 }
 
 /// The GPU that takes guests of `hot`: the one that has them already, else the GPU of the same
@@ -88,7 +88,7 @@ void HeddlePlane::weave(const World& world, Actions& actions) {
         continue;
       }
       const double share = watch_.choose(world, hot, *host, false).share;
-      const std::int64_t home = world.kv_held(hot.gpus[0]) + world.free_pages(hot.gpus[0]);
+      const std::int64_t home = kv_held(world, hot.gpus[0]) + world.free_pages(hot.gpus[0]);
       const auto quota = static_cast<std::int64_t>(share / (1 - share) * static_cast<double>(home));
       const std::int64_t more =
           std::clamp<std::int64_t>(quota - hot.lent_pages, 0, spare(world, *host));

@@ -19,7 +19,7 @@ constexpr double kNewest = 0.2;
 }  // namespace
 
 double kv_use(const World& world, GpuId gpu) {
-  const auto used = static_cast<double>(world.kv_held(gpu));
+  const auto used = static_cast<double>(kv_held(world, gpu));
   return used / std::max(1.0, used + static_cast<double>(world.free_pages(gpu)));
 }
 
@@ -53,7 +53,7 @@ policy::ShareChoice WeaveWatch::choose(const World& world,
     load.reading += weight * (to_seconds(arrived.reading) / covered - load.reading);
     load.at = world.now();
   }
-  const std::int64_t room = world.kv_held(hot.gpus[0]) + world.free_pages(hot.gpus[0]);
+  const std::int64_t room = kv_held(world, hot.gpus[0]) + world.free_pages(hot.gpus[0]);
   const std::int64_t guests = world.memory().reserved(hot.guest_kv, ledger::device_pool(gpu));
   return policy::choose_share(
       {.attention = Duration(context * step.context_ps() / shape.layers / 1000),
