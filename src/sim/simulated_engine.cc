@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <tuple>
+#include <utility>
 
 #include "base/check.h"
 #include "policy/admission.h"
