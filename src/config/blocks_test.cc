@@ -49,9 +49,9 @@ TEST(DeviceBlocks, AModelNamesDevicesThatThereAre) {
   EXPECT_TRUE(block_problems(config).empty());
   config.models[0].devices.emplace_back("middle");
   ASSERT_EQ(block_problems(config).size(), 1U);
-  EXPECT_EQ(
-      block_problems(config)[0],
-      "models.bound.devices: there is no \"middle\" that runs models; there are: left, right");
+  EXPECT_EQ(block_problems(config)[0],
+            "models.bound.devices: there is no \"middle\" that runs models; "
+            "there are: left, right");
   config.models = {{.id = "sharded", .devices = {"left"}, .tensor_parallel = 2}};
   config.devices[1].memory = config.devices[0].memory;
   ASSERT_EQ(block_problems(config).size(), 1U);

@@ -10,8 +10,6 @@
 namespace heddle::core {
 namespace {
 
-/// KV is short where less than one in so many of its pages is free.
-constexpr std::int64_t kFreeShare = 8;
 /// Of averages, the newest value's part is one in so many.
 constexpr std::int64_t kNewest = 8;
 
@@ -120,7 +118,8 @@ std::vector<policy::WeaveMove> WorkerCore::Impl::guest_moves(ModelId id,
   DeviceReport shortage;
   tell_shortage(shortage);
   const std::int64_t free = ledger_.usage(pool_).free + cached_pages_;
-  const std::int64_t pages = std::max(shortage.short_pages, kv_pages_total() / kFreeShare - free);
+  const std::int64_t pages =
+      std::max(shortage.short_pages, kv_pages_total() / policy::kShortBelow - free);
   if (pages <= 0 || model.lent_pages <= model.guest_pages) {
     return {};
   }

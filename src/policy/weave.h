@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "base/time.h"
@@ -10,65 +9,8 @@
 
 namespace heddle::policy {
 
-// WEAVER: the device of a cold model runs the decode attention of a share f of a hot model's
-// sequences, between its own kernels. Per layer the hot side computes its own part in K, the cold
-// side the guests' in N; K - N is the slack in which the guests may wait for the kernel running.
-
-enum class StallForm : std::uint8_t {
-  kPaper,      ///< Section 4.2 as printed, with the sum over kernels it lacks. Diverges for K < N.
-  kCorrected,  ///< With the case K < N: the whole wait and the difference are stalled.
-};
-
-/// By how much the hot side stalls on one offloaded call, on average, where the cold side runs
-/// kernels of these times T_i back to back and the call comes at any moment:
-///   E = sum_i T_i stall(T_i) / sum_i T_i,  s = slack = K - N,
-///   stall(T) = 0 if s >= T;  (T - s)^2 / (2 T) if 0 <= s < T;  T / 2 - s if s < 0.
-/// The paper's objective E[W 1{K < W + N}] would count all of the wait; its formula, used here,
-/// counts the part that blocks. Zero without kernels.
-[[nodiscard]] Duration expected_stall(std::span<const Duration> kernels,
-                                      Duration slack,
-                                      StallForm form);
-
-struct SplitOptions {
-  StallForm form = StallForm::kCorrected;
-  std::int64_t calls = 0;  ///< L: attention calls in one hot iteration.
-  Duration threshold{};    ///< Of the stall in one hot iteration; 5 % of it.
-  Duration overhead =
-      std::chrono::microseconds{4};  ///< o: a piece of a halved kernel takes T/2 + o.
-  Duration shortest = std::chrono::microseconds{10};  ///< Kernels no longer than this stay whole.
-};
-
-enum class SplitOutcome : std::uint8_t {
-  kEnough,      ///< The stall is below the threshold.
-  kExhausted,   ///< It is not, and no kernel is worth splitting further.
-  kLowerShare,  ///< No slack (K <= N): splitting cannot help, a smaller share can.
-};
-
-struct SplitPlan {
-  SplitOutcome outcome = SplitOutcome::kEnough;
-  std::vector<std::int64_t> pieces{};  ///< Of each kernel, in the order given; 1: whole.
-  Duration stall{};                    ///< Per hot iteration, afterwards.
-  Duration iteration{};                ///< Of the cold side: the sum of all pieces.
-  friend bool operator==(const SplitPlan&, const SplitPlan&) = default;
-};
-
-/// WEAVER, Algorithm 1: splits the longest kernel until L * E is at most the threshold. (The paper
-/// does not say that its threshold is per iteration; per call it would never be reached.)
-/// kPaper halves one piece at a time and knows no K <= N. kCorrected halves all pieces of a kernel,
-/// so that a plan is a power of two for each, which can be captured in a graph; and it stops at
-/// `shortest`, and where half a kernel and the overhead are no shorter than the whole.
-/// Pure; ties by index. O((n + pieces) log n).
-[[nodiscard]] SplitPlan plan_splits(std::span<const Duration> kernels,
-                                    Duration slack,
-                                    const SplitOptions& options);
-
-/// Bytes that cross between the devices for one layer and `sequences` offloaded sequences:
-/// q, k and v of the new token there, the result back.
-[[nodiscard]] std::int64_t offload_bytes(std::int64_t sequences,
-                                         std::int64_t query_heads,
-                                         std::int64_t kv_heads,
-                                         std::int64_t head_dim,
-                                         std::int64_t element_bytes);
+// WEAVER: the device of a cold model runs part of the decode attention of a hot model's sequences.
+// Per layer the hot side computes its own part in K, the cold side the guests' in N.
 
 /// A hot model, and a cold one whose device could take guests, as of the last second.
 struct WeavePair {
@@ -101,20 +43,15 @@ enum class ShareReason : std::uint8_t {
   kHotReads,       ///< Prompts take its time: more sequences would only be in their way.
   kTooSmall,       ///< The best share is below the least that pays.
 };
-/// "host_needs_room".
-[[nodiscard]] std::string_view reason_name(ShareReason reason);
 
 struct ShareChoice {
-  double share = 0.0;  ///< f, of new sequences; those there stay where they are.
+  double share = 0.0;  ///< f, of the hot side's KV; what is there already stays.
   ShareReason reason = ShareReason::kWorthIt;
   friend bool operator==(const ShareChoice&, const ShareChoice&) = default;
 };
 
-/// The paper's fixed share.
-inline constexpr double kPaperShare = 0.45;
-
-/// The share of the hot side's new sequences that goes to the cold host. The paper fixes 45 % and
-/// leaves the choice open; ours, re-chosen every second:
+/// The share of the hot side's KV that goes to the cold host. The paper (section 4.2) fixes 45 % of
+/// new sequences and leaves the choice open; ours, re-chosen as memory changes:
 ///   f = min(most_away(A, comm + margin), M_c / (M_c + M_h)). None unless the hot side
 /// is short of KV (use above 0.85, or a queue), reading prompts takes at most half of its time, the
 /// host does not drain, and its own KV use would stay below 0.9 for two seconds; and none rather
@@ -137,6 +74,10 @@ struct WeaveMove {
   friend bool operator==(const WeaveMove&, const WeaveMove&) = default;
 };
 
+/// KV is short where less than one in so many of the pages for it is free.
+inline constexpr std::int64_t kShortBelow = 8;
+/// And of the memory that a host has for KV, its own included, one in so many stays free of guests.
+inline constexpr std::int64_t kHostKeeps = 8;
 /// Fewer tokens than this are not worth a move.
 inline constexpr std::int64_t kFewestMoved = 32;
 

@@ -78,11 +78,14 @@ struct StageSpec {
   bool reserve_all = false;  ///< Pages for the whole model (a full-memory worker).
 };
 
-/// Where a hot replica keeps the KV of part of its sequences (WEAVER).
+/// Where a hot replica keeps part of its KV (WEAVER): the paper's way, or heddle's. Neither: no
+/// new sequence goes there, and what was lent is recalled.
 struct Weave {
-  GpuId host{};       ///< Another GPU of the same server.
-  double share = 0;   ///< Of new sequences; 0 ends that.
-  bool split = true;  ///< Long kernels there may be split, so that guests wait less.
+  GpuId host{};            ///< Another GPU of the same server.
+  double share = 0;        ///< The paper's: of new sequences, all of whose KV is there.
+  bool split = true;       ///< Then long kernels there may be split, so that guests wait less.
+  std::int64_t pages = 0;  ///< heddle's: lent there at most, to first positions of decoding
+                           ///< sequences (policy::choose_moves).
 };
 
 /// How a replica comes to be: ready at
@@ -160,8 +163,9 @@ class Actions {
   /// A pipeline becomes its worker `stage`: the rest of the weights, then KV, move there. Other
   /// full-memory workers become replicas of their own when `split`.
   virtual void merge(ReplicaId replica, std::size_t stage, bool split, Reason reason) = 0;
-  /// New sequences of `hot` keep their KV as guests on another GPU, as `how` has it. Those there
-  /// stay until they end, or the GPU's own need their pages.
+  /// `hot` keeps KV as guests on another GPU, as `how` has it. The paper's stay until they end;
+  /// all go where a load or an engine there needs their pages. What is lent and empty is free to
+  /// the GPU.
   virtual void weave(ReplicaId hot, const Weave& how, Reason reason) = 0;
   virtual void set_kv_limit(ReplicaId replica, std::int64_t pages, Reason reason) = 0;
   virtual void set_value(ReplicaId replica, double value) = 0;

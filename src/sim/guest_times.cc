@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "policy/weave.h"
+#include "sim/guest_stall.h"
 
 namespace heddle::sim {
 namespace {
@@ -24,7 +24,7 @@ std::int64_t picoseconds(Duration time) {
 
 /// The pieces of all kernels once they are split.
 std::vector<Duration> pieces_of(std::span<const Duration> kernels,
-                                const policy::SplitPlan& plan,
+                                const SplitPlan& plan,
                                 Duration overhead) {
   std::vector<Duration> pieces;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
@@ -66,32 +66,35 @@ std::vector<Duration> step_kernels(const policy::ModelShape& shape, Duration ste
 }
 
 GuestTimes guest_times(const GuestPair& pair) {
-  const policy::SplitOptions options{.calls = pair.hot.layers,
-                                     .threshold = pair.hot_step / kStallPart};
+  const SplitOptions options{.calls = pair.hot.layers, .threshold = pair.hot_step / kStallPart};
   const Duration slack = pair.home - pair.away;
   std::vector<Duration> kernels(pair.kernels.begin(), pair.kernels.end());
   GuestTimes times;
-  if (pair.split && !kernels.empty()) {
+  if (pair.split && !pair.first_positions && !kernels.empty()) {
     Duration whole{};
     for (const Duration kernel : kernels) {
       whole += kernel;
     }
     // Where attention away takes longer anyway, the wait for a kernel comes on top of that.
-    const policy::SplitPlan plan =
-        policy::plan_splits(kernels, std::max(slack, Duration(1)), options);
+    const SplitPlan plan = plan_splits(kernels, std::max(slack, Duration(1)), options);
     times.host_overhead = plan.iteration - whole;
     kernels = pieces_of(kernels, plan, options.overhead);
   }
-  times.host_overhead += static_cast<std::int64_t>(kernels.size()) * pair.poll;
+  if (!pair.first_positions) {
+    times.host_overhead += static_cast<std::int64_t>(kernels.size()) * pair.poll;
+  }
   const auto stall = [&kernels](Duration with) {
-    return policy::expected_stall(kernels, with, policy::StallForm::kCorrected);
+    return expected_stall(kernels, with, StallForm::kCorrected);
   };
-  const double bytes = static_cast<double>(
-      policy::offload_bytes(1, pair.hot.heads, pair.hot.kv_heads, pair.hot.head_dim, 2));
+  const std::int64_t kv_heads = pair.first_positions ? 0 : pair.hot.kv_heads;
+  const auto bytes =
+      static_cast<double>(offload_bytes(1, pair.hot.heads, kv_heads, pair.hot.head_dim, 2));
+  const auto token = static_cast<double>(policy::kv_bytes_per_token(pair.hot));
   times.hot = {.per_layer_ps = picoseconds(kMessage + stall(Duration{})),
                .stall_ps = picoseconds(stall(std::max(slack, Duration{}))),
                .per_sequence_ps = static_cast<std::int64_t>(bytes / pair.link * 1e12),
-               .context_ps = pair.context_ps};
+               .context_ps = pair.context_ps,
+               .move_ps = static_cast<std::int64_t>(token / pair.link * 1e12)};
   return times;
 }
 

@@ -15,7 +15,8 @@ namespace heddle::sim {
 /// weights, which is what bounds them in decode. Empty where `step` is zero.
 [[nodiscard]] std::vector<Duration> step_kernels(const policy::ModelShape& shape, Duration step);
 
-/// What guests meet on their host (WEAVER, section 4.2).
+/// What guests meet on their host (WEAVER, section 4.2). heddle's guests are first positions that
+/// moved: new keys and values stay at home, and the host serves them without polls and pieces.
 struct GuestPair {
   const policy::ModelShape& hot;
   Duration hot_step{};          ///< One iteration of the hot engine.
@@ -26,12 +27,13 @@ struct GuestPair {
   Duration poll{};              ///< One look of the host at its guests' counters.
   std::span<const Duration> kernels{};  ///< Of one step of the models that run on the host.
   bool split = true;                    ///< Long ones may be split (Algorithm 1).
+  bool first_positions = false;         ///< heddle's guests.
 };
 
 struct GuestTimes {
   GuestCost hot{};           ///< For the hot engine.
   Duration host_overhead{};  ///< A step of the host takes so much longer: a look after each kernel,
-                             ///< and pieces.
+                             ///< and pieces. Zero for first positions.
 };
 
 /// The wait for the host's kernels and what the host pays for being interruptible.

@@ -79,5 +79,19 @@ TEST(GuestTimes, SplitKernelsLetGuestsWaitLessAtTheHostsCost) {
   EXPECT_GT(split.host_overhead, whole.host_overhead);
 }
 
+TEST(GuestTimes, FirstPositionsNeedNoPollsAndLeaveNewKeysAtHome) {
+  const policy::ModelShape shape = llama();
+  const std::vector<Duration> kernels = step_kernels(shape, 13ms);
+  GuestPair pair = even_pair(shape);
+  pair.kernels = kernels;
+  const GuestTimes whole = guest_times(pair);
+  pair.first_positions = true;
+  const GuestTimes first = guest_times(pair);
+  EXPECT_EQ(first.host_overhead, Duration{});
+  EXPECT_LT(first.hot.per_sequence_ps, whole.hot.per_sequence_ps);
+  EXPECT_GT(first.hot.stall_ps, whole.hot.stall_ps) << "no kernel is split for them";
+  EXPECT_EQ(first.hot.move_ps, 524'288) << "128 KiB at 250 GB/s";
+}
+
 }  // namespace
 }  // namespace heddle::sim

@@ -4,9 +4,11 @@
 #include <array>
 #include <limits>
 #include <tuple>
+#include <utility>
 
 #include "base/check.h"
 #include "policy/admission.h"
+#include "policy/weave.h"
 
 namespace heddle::sim {
 namespace {
@@ -54,7 +56,7 @@ std::vector<Sequence> SimulatedEngine::take_all(Instant now) {
   taken.insert(taken.end(), waiting_.begin(), waiting_.end());
   std::sort(taken.begin(), taken.end(), older);
   for (Sequence& sequence : taken) {
-    sequence.computed = 0;
+    sequence.lose_kv();
   }
   running_.clear();
   waiting_.clear();
@@ -91,9 +93,10 @@ std::int64_t SimulatedEngine::promised(const Sequence& sequence) const {
 std::int64_t SimulatedEngine::blocks_after(KvPlace place, std::int64_t iterations) const {
   std::int64_t blocks = 0;
   for (const Sequence& sequence : running_) {
-    if (sequence.place == place) {
+    if (sequence.uses(place)) {
       const std::int64_t decoded = sequence.pending() == 1 ? sequence.computed + iterations : 0;
-      blocks += blocks_for(std::max(decoded, promised(sequence)));
+      const std::int64_t tokens = std::max(decoded, promised(sequence));
+      blocks += blocks_for(sequence.tokens_at(place, tokens));
     }
   }
   return blocks;
@@ -151,6 +154,49 @@ void SimulatedEngine::admit(KvBudget& budget) {
   }
 }
 
+/// Where home is short of KV, first positions of decoding sequences move to what is lent, by the
+/// rule that a live worker asks before every step (core/worker_guests.cc). Here it is asked before
+/// every run.
+void SimulatedEngine::move_out(KvBudget& budget, EngineOutputs& outputs) {
+  const std::int64_t lent = budget.room(KvPlace::kGuest).mine;
+  const std::int64_t room = lent > 0 ? lent - blocks(KvPlace::kGuest) : 0;
+  if (room <= 0) {
+    return;
+  }
+  const KvRoom home = budget.room(KvPlace::kOwn);
+  const std::int64_t free = home.mine - blocks(KvPlace::kOwn);
+  std::int64_t waiting = 0;
+  for (std::size_t i = 0; i < waiting_.size(); ++i) {
+    const bool may_run = static_cast<std::int64_t>(running_.size() + i) < options_.max_sequences;
+    waiting += may_run ? blocks_for(promised(waiting_[i])) : 0;
+  }
+  const std::int64_t wanted = std::max(waiting, home.all / policy::kShortBelow) - free;
+  if (wanted <= 0) {
+    return;
+  }
+  std::vector<policy::WeaveSequence> decoding;
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    const Sequence& each = running_[i];
+    if (each.place == KvPlace::kOwn && each.pending() == 1) {
+      decoding.push_back({.id = SequenceId(i),
+                          .computed = each.computed,
+                          .away = each.away,
+                          .settled = each.computed < each.tried + policy::kFewestMoved});
+    }
+  }
+  const std::int64_t block = options_.tokens_per_block;
+  std::int64_t moved = 0;
+  for (const policy::WeaveMove& move :
+       policy::choose_moves(decoding, wanted * block, room * block)) {
+    Sequence& sequence = running_[move.sequence.value()];
+    const std::int64_t away = std::max(sequence.away, move.tokens / block * block);
+    moved += away - std::exchange(sequence.away, away);
+    sequence.tried = sequence.computed;
+  }
+  outputs.moved += moved;
+  pause_ += Duration(moved * guest_cost_.move_ps / 1000);
+}
+
 /// Asks the batcher what each iteration does.
 void SimulatedEngine::choose_slices() {
   std::vector<policy::SequenceView> views;
@@ -206,30 +252,44 @@ std::optional<SequenceId> SimulatedEngine::preempt_newest(Instant now, KvPlace p
   return give_up_newest(place);
 }
 
-std::optional<SequenceId> SimulatedEngine::give_up_newest(KvPlace place) {
-  auto victim = running_.end();
-  for (auto each = running_.begin(); each != running_.end(); ++each) {
-    if (each->place == place && (victim == running_.end() || older(*victim, *each))) {
-      victim = each;
+/// The newest running sequence with KV at `place`; null: none has any.
+Sequence* SimulatedEngine::newest_at(KvPlace place) {
+  Sequence* newest = nullptr;
+  for (Sequence& each : running_) {
+    if (each.uses(place) && (newest == nullptr || older(*newest, each))) {
+      newest = &each;
     }
   }
-  if (victim == running_.end()) {
+  return newest;
+}
+
+std::optional<SequenceId> SimulatedEngine::give_up_newest(KvPlace place) {
+  const Sequence* victim = newest_at(place);
+  if (victim == nullptr) {
     return std::nullopt;
   }
   Sequence again = *victim;
-  const auto index = static_cast<std::size_t>(victim - running_.begin());
-  running_.erase(victim);
+  const auto index = static_cast<std::size_t>(victim - running_.data());
+  running_.erase(running_.begin() + (victim - running_.data()));
   std::erase_if(slices_, [index](const Slice& slice) { return slice.index == index; });
   for (Slice& slice : slices_) {
     slice.index -= slice.index > index ? 1 : 0;
   }
-  again.computed = 0;
+  again.lose_kv();
   waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), again, older), again);
   return again.id;
 }
 
-void SimulatedEngine::return_guests(Instant now) {
-  while (preempt_newest(now, KvPlace::kGuest)) {
+void SimulatedEngine::return_guests(Instant now, std::int64_t room) {
+  settle(now);
+  while (Sequence* newest = newest_at(KvPlace::kGuest)) {
+    const std::int64_t away = std::exchange(newest->away, 0);
+    if (newest->place == KvPlace::kOwn && blocks(KvPlace::kOwn) <= room) {
+      pause_ += Duration(away * guest_cost_.move_ps / 1000);
+    } else {
+      newest->away = away;
+      give_up_newest(KvPlace::kGuest);
+    }
   }
   for (Sequence& sequence : waiting_) {
     sequence.place = KvPlace::kOwn;
@@ -266,15 +326,19 @@ void SimulatedEngine::time_run() {
   std::int64_t rows = 0;
   std::int64_t chunks_ps = 0;
   std::array<std::int64_t, kKvPlaces> contexts{};
-  std::array<std::int64_t, kKvPlaces> decodes{};
+  std::array<std::int64_t, kKvPlaces> decodes{};  // Sequences with attention there,
+  std::array<std::int64_t, kKvPlaces> grows{};    // and those whose new tokens go there.
   for (const Slice& slice : slices_) {
     const Sequence& sequence = running_[slice.index];
-    const auto place = static_cast<std::size_t>(sequence.place);
     tokens += slice.tokens;
     rows += slice.tokens == sequence.pending() ? 1 : 0;
     if (slice.tokens == 1 && sequence.pending() == 1) {
-      contexts.at(place) += sequence.computed + 1;
-      ++decodes.at(place);
+      for (const KvPlace place : {KvPlace::kOwn, KvPlace::kGuest}) {
+        const auto at = static_cast<std::size_t>(place);
+        contexts.at(at) += sequence.tokens_at(place, sequence.computed + 1);
+        decodes.at(at) += sequence.uses(place) ? 1 : 0;
+        grows.at(at) += sequence.place == place ? 1 : 0;
+      }
     } else {
       chunks_ps += model_->chunk_ps({.tokens = slice.tokens, .cached = sequence.computed});
     }
@@ -291,13 +355,13 @@ void SimulatedEngine::time_run() {
   run_ = IterationRun{};
   run_.add_line(model_->launch_ps(), 0);
   run_.add_line(scaled(work + home + stalled, scale) + waits,
-                scaled(decodes[0] * model_->context_ps(), scale));
+                scaled(grows[0] * model_->context_ps(), scale));
   if (decodes[1] > 0) {
     const std::int64_t away = model_->model().layers * (guest_cost_.per_layer_ps +
                                                         guest_cost_.per_sequence_ps * decodes[1]) +
                               model_->decode_ps() + contexts[1] * guest_cost_.context_ps;
     run_.add_line(scaled(work + away, scale) + waits,
-                  scaled(decodes[1] * guest_cost_.context_ps, scale));
+                  scaled(grows[1] * guest_cost_.context_ps, scale));
   }
   run_.set_constant(extra_ + model_->between_steps(static_cast<std::int64_t>(slices_.size())));
   gpu_ps_ = scaled(work + home, scale);
@@ -329,6 +393,7 @@ void SimulatedEngine::finish_run(Instant now, KvBudget& budget, EngineOutputs& o
   wake_.reset();
   starved_ = false;
   apply_run(outputs);
+  move_out(budget, outputs);
   admit(budget);
   count_ = 0;
   begin_run(now, budget, outputs);
@@ -367,6 +432,8 @@ void SimulatedEngine::check_invariants() const {
   }
   for (const Sequence& sequence : running_) {
     HEDDLE_CHECK(sequence.computed >= 0 && sequence.pending() >= 1);
+    HEDDLE_CHECK(sequence.away <= sequence.computed &&
+                 (sequence.away == 0 || sequence.place == KvPlace::kOwn));
     HEDDLE_CHECK(sequence.generated >= 0 && sequence.generated <= sequence.generate);
   }
   HEDDLE_CHECK(!running_run() || end_ > begun_);

@@ -14,7 +14,7 @@ namespace heddle::sim {
 
 using policy::SequenceId;
 
-/// Where a sequence's keys and values lie: with its engine, or as a guest on another device.
+/// Where keys and values lie: with the engine, or as guests on another device.
 enum class KvPlace : std::uint8_t { kOwn, kGuest };
 inline constexpr std::size_t kKvPlaces = 2;
 
@@ -22,12 +22,25 @@ inline constexpr std::size_t kKvPlaces = 2;
 struct Sequence {
   SequenceId id{};
   Instant arrived{};
-  std::int64_t prompt = 0;     ///< Tokens; >= 1.
-  std::int64_t generate = 0;   ///< Tokens of the whole answer; 0: the prompt is only read.
-  std::int64_t generated = 0;  ///< So far.
-  std::int64_t computed = 0;   ///< Tokens whose keys and values are cached.
-  KvPlace place = KvPlace::kOwn;
+  std::int64_t prompt = 0;        ///< Tokens; >= 1.
+  std::int64_t generate = 0;      ///< Tokens of the whole answer; 0: the prompt is only read.
+  std::int64_t generated = 0;     ///< So far.
+  std::int64_t computed = 0;      ///< Tokens whose keys and values are cached.
+  KvPlace place = KvPlace::kOwn;  ///< Where new tokens go. kGuest: all of it is there (WEAVER).
+  std::int64_t away = 0;   ///< With kOwn: the first tokens, whose KV moved to another device.
+  std::int64_t tried = 0;  ///< `computed` when it was last asked to move more of them.
 
+  /// Of its first `tokens`, how many are at `where`.
+  [[nodiscard]] std::int64_t tokens_at(KvPlace where, std::int64_t tokens) const {
+    const std::int64_t guests = place == KvPlace::kGuest ? tokens : away;
+    return where == KvPlace::kGuest ? guests : tokens - guests;
+  }
+  /// Whether any of its KV is at `where`, or will be.
+  [[nodiscard]] bool uses(KvPlace where) const {
+    return place == where || (where == KvPlace::kGuest && away > 0);
+  }
+  /// Its KV is gone, and will be computed again.
+  void lose_kv() { computed = away = tried = 0; }
   /// Known tokens not computed yet.
   [[nodiscard]] std::int64_t pending() const { return prompt + generated - computed; }
   [[nodiscard]] std::int64_t remaining() const { return generate - generated; }
@@ -44,6 +57,12 @@ struct EngineOptions {
   bool prompts_elsewhere = false;
 };
 
+/// Memory for KV at a place [blocks of one engine].
+struct KvRoom {
+  std::int64_t mine = 0;  ///< Reserved for the engine, or free.
+  std::int64_t all = 0;   ///< What the device has for KV, whoever's.
+};
+
 /// Whoever has the pages. Blocks are those of one engine.
 class KvBudget {
  public:
@@ -52,6 +71,8 @@ class KvBudget {
   /// which may be less. `whole`: grows to all of `blocks` or not at all, so that two that both want
   /// more than there is do not pass the same pages to and fro.
   virtual std::int64_t reserve(KvPlace place, std::int64_t blocks, bool whole) = 0;
+  /// What there is at `place`. At kGuest: what is lent to first positions; by default nothing.
+  [[nodiscard]] virtual KvRoom room(KvPlace /*place*/) const { return {}; }
 };
 
 /// What became of sequences at the end of a run.
@@ -60,6 +81,7 @@ struct EngineOutputs {
   std::vector<SequenceId> finished{};
   std::vector<SequenceId> preempted{};  ///< They wait again and will be recomputed.
   bool starved = false;                 ///< It has work, and no pages to do any of it.
+  std::int64_t moved = 0;               ///< Tokens whose KV moved to another device.
 
   void clear() { *this = EngineOutputs{}; }
 };
@@ -71,6 +93,7 @@ struct GuestCost {
   std::int64_t stall_ps = 0;         ///< What of that wait outlasts attention at home, per layer.
   std::int64_t per_sequence_ps = 0;  ///< Transfer of one sequence's vectors, per layer.
   std::int64_t context_ps = 0;       ///< Per token of context, all layers, on the host GPU.
+  std::int64_t move_ps = 0;          ///< To move one token's KV there or back, all layers.
 };
 
 /// One engine: iterations of continuous batching with chunked prefill, KV that grows by blocks, and
@@ -101,8 +124,9 @@ class SimulatedEngine {
   /// computed for it is lost.
   std::optional<SequenceId> preempt_newest(Instant now, KvPlace place);
 
-  /// The guests' host is gone: they wait, and will be computed again at home.
-  void return_guests(Instant now);
+  /// The guests' host is gone. First positions move home while the engine has no more than `room`
+  /// blocks there, the newest first; who finds none waits, and is computed again.
+  void return_guests(Instant now, std::int64_t room);
 
   /// Pages came free: try again.
   void wake(Instant now);
@@ -154,7 +178,9 @@ class SimulatedEngine {
   [[nodiscard]] std::int64_t blocks_after(KvPlace place, std::int64_t iterations) const;
   void apply_run(EngineOutputs& outputs);
   void progress(std::int64_t iterations);
+  [[nodiscard]] Sequence* newest_at(KvPlace place);
   std::optional<SequenceId> give_up_newest(KvPlace place);
+  void move_out(KvBudget& budget, EngineOutputs& outputs);
   void admit(KvBudget& budget);
   void choose_slices();
   [[nodiscard]] std::int64_t longest_run() const;

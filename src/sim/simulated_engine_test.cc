@@ -1,6 +1,7 @@
 #include "sim/simulated_engine.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <vector>
 
@@ -279,6 +280,112 @@ TEST(Engine, AGuestsAttentionIsHiddenWhileItIsShorter) {
   EXPECT_LT(step(16, 0), step(0, 0));  // Half of the attention is elsewhere.
   EXPECT_LT(step(16, 0), step(4, 0));
   EXPECT_GT(step(16, 500'000'000), step(0, 0));  // A slow host costs more than it saves.
+}
+
+/// So many blocks at home, and so many lent.
+class LentBudget final : public KvBudget {
+ public:
+  LentBudget(std::int64_t home, std::int64_t lent) : blocks_{home, lent} {}
+  std::int64_t reserve(KvPlace place, std::int64_t want, bool /*whole*/) override {
+    return std::min(want, at(place));
+  }
+  [[nodiscard]] KvRoom room(KvPlace place) const override {
+    return {.mine = at(place), .all = at(place)};
+  }
+
+ private:
+  [[nodiscard]] std::int64_t at(KvPlace place) const {
+    return blocks_.at(static_cast<std::size_t>(place));
+  }
+  std::array<std::int64_t, kKvPlaces> blocks_;
+};
+
+/// Four sequences that will need 4 x 100 blocks, of which home has 300.
+class Lent : public testing::Test {
+ protected:
+  explicit Lent(std::int64_t lent = 200) : budget_(300, lent) {
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      engine_.add(Instant{}, {.id = SequenceId(i), .prompt = 800, .generate = 800});
+    }
+  }
+  /// Runs until `tokens` have been computed in all; the most that were away.
+  std::int64_t run(std::int64_t tokens) {
+    std::int64_t away = 0;
+    while (engine_.boundary() && engine_.tokens_done() < tokens) {
+      now_ = *engine_.boundary();
+      engine_.finish_run(now_, budget_, outputs_);
+      engine_.check_invariants();
+      away = std::max(away, engine_.blocks(KvPlace::kGuest));
+    }
+    return away;
+  }
+
+  StepModel model_{test_llama_8b(), test_h100(), 1, {}};
+  SimulatedEngine engine_{model_, {}};
+  LentBudget budget_;
+  EngineOutputs outputs_{};
+  Instant now_{};
+};
+
+TEST_F(Lent, FirstPositionsMoveSoThatNobodyIsPreempted) {
+  const std::int64_t most = run(INT64_MAX);
+  EXPECT_EQ(outputs_.finished.size(), 4U);
+  EXPECT_TRUE(outputs_.preempted.empty());
+  EXPECT_GE(most, 100) << "what home has not";
+  EXPECT_LE(most, 200) << "a half of all stays";
+  EXPECT_EQ(engine_.tokens_done(), 4 * (800 + 799)) << "nothing was computed twice";
+  EXPECT_GE(outputs_.moved, 16 * most);
+}
+
+TEST_F(Lent, MovesTakeTimeBetweenSteps) {
+  engine_.set_guest_cost({.move_ps = 1'000'000'000});  // 1 ms for a token.
+  run(INT64_MAX);
+  SimulatedEngine quick(model_, {});
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    quick.add(Instant{}, {.id = SequenceId(i), .prompt = 800, .generate = 800});
+  }
+  LentBudget budget(300, 200);
+  EngineOutputs outputs;
+  Instant end{};
+  while (quick.boundary()) {
+    end = *quick.boundary();
+    quick.finish_run(end, budget, outputs);
+  }
+  EXPECT_EQ(outputs.moved, outputs_.moved);
+  EXPECT_NEAR(to_seconds(now_ - end), 1e-3 * static_cast<double>(outputs.moved), 1e-5);
+}
+
+TEST_F(Lent, GuestsMoveHomeWhereThereIsRoom) {
+  run(4 * 1100);
+  const std::int64_t away = engine_.blocks(KvPlace::kGuest);
+  ASSERT_GT(away, 0);
+  engine_.return_guests(now_, INT64_MAX);
+  EXPECT_EQ(engine_.blocks(KvPlace::kGuest), 0);
+  EXPECT_EQ(engine_.running(), 4U);
+  EXPECT_GE(engine_.blocks(KvPlace::kOwn), 4 * 1100 / 16);
+}
+
+TEST_F(Lent, GuestsWithoutRoomAreComputedAgain) {
+  run(4 * 1100);
+  ASSERT_GT(engine_.blocks(KvPlace::kGuest), 0);
+  engine_.return_guests(now_, 0);
+  EXPECT_EQ(engine_.blocks(KvPlace::kGuest), 0);
+  EXPECT_GE(engine_.waiting(), 1U);
+  engine_.check_invariants();
+  EXPECT_EQ(engine_.waiting_sequences()[0].computed, 0);
+  EXPECT_EQ(engine_.waiting_sequences()[0].away, 0);
+}
+
+class NothingLent : public Lent {
+ protected:
+  NothingLent() : Lent(0) {}
+};
+
+TEST_F(NothingLent, NobodyMoves) {
+  EXPECT_EQ(run(INT64_MAX), 0);
+  EXPECT_EQ(outputs_.moved, 0);
+  EXPECT_EQ(outputs_.finished.size(), 4U);
+  EXPECT_GT(engine_.tokens_done(), 0);
 }
 
 }  // namespace

@@ -83,12 +83,14 @@ struct Replica {
   double guest_busy = 0;              ///< Part of the host's time that its guests take.
   double guest_busy_told = 0;         ///< To those that run there.
   Duration guest_overhead{};          ///< Of a step on its guests' host.
-  double guest_share = 0;
-  double guest_debt = 0;    ///< Sequences owed to the host, to keep the share.
-  std::size_t merging = 0;  ///< 1 + stage that a merge is under way to; 0: none.
+  double guest_share = 0;             ///< Weave::share.
+  double guest_debt = 0;              ///< Sequences owed to the host, to keep the share.
+  std::int64_t lent_pages = 0;        ///< Weave::pages.
+  std::size_t merging = 0;            ///< 1 + stage that a merge is under way to; 0: none.
   bool split = false;
   std::vector<TransferId> transfers{};
 
+  [[nodiscard]] bool weaves() const { return guest_share > 0 || lent_pages > 0; }
   [[nodiscard]] bool serves() const { return state == ReplicaPhase::kServing; }
   [[nodiscard]] std::size_t load() const { return engine ? engine->load() : 0; }
 };
@@ -347,9 +349,10 @@ class World final : private Actions {
   void time_guests(Replica& hot);
   [[nodiscard]] double guests_on(const Gpu& gpu);
   void pace_host(Replica& hot);
-  void send_guests_home(Replica& hot);
+  void send_guests_home(Replica& hot, bool lost);
   bool recall_guests(GpuId gpu, Reason reason);
   std::int64_t reserve_kv(Replica& replica, KvPlace place, std::int64_t blocks, bool whole);
+  [[nodiscard]] KvRoom kv_room(const Replica& replica, KvPlace place) const;
   std::int64_t resize_kv(Replica& replica,
                          LeaseId lease,
                          const std::vector<Stage>& stages,
@@ -416,5 +419,8 @@ class World final : private Actions {
   Instant gpus_since_{};
   std::uint64_t digest_ = 0;
 };
+
+/// Pages of KV on a GPU, of the replicas there. O(replicas there).
+[[nodiscard]] std::int64_t kv_held(const World& world, GpuId gpu);
 
 }  // namespace heddle::sim

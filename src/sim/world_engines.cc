@@ -26,6 +26,9 @@ class World::Budget final : public KvBudget {
   std::int64_t reserve(KvPlace place, std::int64_t blocks, bool whole) override {
     return world_.reserve_kv(replica_, place, blocks, whole);
   }
+  [[nodiscard]] KvRoom room(KvPlace place) const override {
+    return world_.kv_room(replica_, place);
+  }
 
  private:
   World& world_;
@@ -123,6 +126,11 @@ void World::handle_outputs(Replica& replica, const EngineOutputs& outputs) {
               .replica = replica.id,
               .model = replica.model});
     }
+  }
+  if (outputs.moved > 0) {
+    counts_.bytes_kv_moved +=
+        static_cast<double>(outputs.moved) * static_cast<double>(model(replica.model).kv_bytes());
+    time_guests(replica);
   }
   for (const SequenceId id : outputs.preempted) {
     ++requests_[id.value()].preemptions;

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "policy/weave.h"
+#include "sim/guest_stall.h"
 #include "sim/guest_times.h"
 #include "sim/world.h"
 
@@ -21,20 +21,29 @@ constexpr double kMostGuests = 0.8;
 void World::weave(ReplicaId hot_id, const Weave& how, Reason reason) {
   Replica* hot = find(hot_id);
   Gpu& host = gpus_[how.host.value()];
-  if (hot == nullptr || !hot->serves() || (how.share > 0 && !host.up) ||
-      (hot->guest_host && *hot->guest_host != how.host)) {
+  const bool lends = how.share > 0 || how.pages > 0;
+  const bool can =
+      hot != nullptr && (lends ? hot->serves() && host.up : hot->guest_host.has_value());
+  if (!can || hot->guest_host.value_or(how.host) != how.host) {
     return;
   }
-  const bool begins = hot->guest_share <= 0;
+  const bool began = hot->weaves();
+  const bool more = how.pages > hot->lent_pages;
+  const bool was_lent = hot->lent_pages > 0;
   hot->guest_share = how.share;
   hot->guest_split = how.split;
-  if (how.share <= 0) {
-    if (hot->guest_host && hot->engine->blocks(KvPlace::kGuest) == 0) {
-      send_guests_home(*hot);  // Another may be its host next time.
+  hot->lent_pages = how.pages;
+  if (!lends) {
+    const bool empty = hot->engine->blocks(KvPlace::kGuest) == 0;
+    if (was_lent && !empty) {
+      note("recall", reason, *hot);
+    }
+    if (was_lent || empty) {
+      send_guests_home(*hot, /*lost=*/false);  // Another may be its host next time.
     }
     return;
   }
-  if (begins) {
+  if (!began) {
     note("weave", reason, *hot);
   }
   if (!hot->guest_host) {
@@ -44,6 +53,10 @@ void World::weave(ReplicaId hot_id, const Weave& how, Reason reason) {
     host.hosts.push_back(hot_id);
   }
   time_guests(*hot);
+  if (more) {
+    hot->engine->wake(now_);  // KV may move before its next step.
+    schedule_engine(*hot);
+  }
 }
 
 /// What the guests of `hot` cost it, and their host.
@@ -59,8 +72,10 @@ void World::time_guests(Replica& hot) {
   std::array<std::int64_t, kKvPlaces> contexts{};
   std::int64_t guests = 0;
   for (const Sequence& sequence : hot.engine->running_sequences()) {
-    contexts.at(static_cast<std::size_t>(sequence.place)) += sequence.computed;
-    guests += sequence.place == KvPlace::kGuest ? 1 : 0;
+    const std::int64_t moved = sequence.tokens_at(KvPlace::kGuest, sequence.computed);
+    contexts[0] += sequence.computed - moved;
+    contexts[1] += moved;
+    guests += sequence.uses(KvPlace::kGuest) ? 1 : 0;
   }
   std::vector<Duration> kernels;
   for (const ReplicaId id : host.active) {
@@ -75,8 +90,10 @@ void World::time_guests(Replica& hot) {
   const double link = links.nvlink > 0 ? links.nvlink : links.pcie;
   const Duration step = hot.engine->step();
   const auto of_layer = [&](std::int64_t ps) { return Duration(ps / shape.layers / 1000); };
-  const double bytes = static_cast<double>(
-      policy::offload_bytes(guests, shape.heads, shape.kv_heads, shape.head_dim, 2));
+  const bool first_positions = hot.lent_pages > 0;
+  const std::int64_t kv_heads = first_positions ? 0 : shape.kv_heads;
+  const auto bytes =
+      static_cast<double>(offload_bytes(guests, shape.heads, kv_heads, shape.head_dim, 2));
   const GuestTimes times =
       guest_times({.hot = shape,
                    .hot_step = step,
@@ -86,7 +103,8 @@ void World::time_guests(Replica& hot) {
                    .context_ps = away.context_ps(),
                    .poll = from_seconds(host_spec(host.id).gpu.poll),
                    .kernels = kernels,
-                   .split = hot.guest_split});
+                   .split = hot.guest_split,
+                   .first_positions = first_positions});
   hot.engine->set_guest_cost(times.hot);
   const double attention = static_cast<double>(contexts[1] * away.context_ps()) * 1e-12;
   hot.guest_busy = step > Duration{} ? attention / to_seconds(step) : 0;
@@ -119,19 +137,21 @@ void World::pace_host(Replica& hot) {
   hot.guest_busy_told = changed ? hot.guest_busy : hot.guest_busy_told;
 }
 
-/// Ends all dealings of a replica with the host of its guests, who are computed again at home.
-void World::send_guests_home(Replica& hot) {
+/// Ends all dealings of a replica with the host of its guests. First positions that are not `lost`
+/// move home as far as there is room; all else is computed again.
+void World::send_guests_home(Replica& hot, bool lost) {
   if (!hot.guest_host) {
     return;
   }
   hot.guest_share = 0;
+  hot.lent_pages = 0;
   hot.guest_busy = 0;
   hot.guest_overhead = {};
   pace_host(hot);
   Gpu& host = gpus_[std::exchange(hot.guest_host, std::nullopt)->value()];
   std::erase(host.hosts, hot.id);
   if (hot.engine) {
-    hot.engine->return_guests(now_);
+    hot.engine->return_guests(now_, lost ? 0 : kv_room(hot, KvPlace::kOwn).mine);
     schedule_engine(hot);
   }
   memory_.release(now_, std::exchange(hot.guest_kv, LeaseId(0)));
@@ -154,7 +174,7 @@ bool World::recall_guests(GpuId gpu, Reason reason) {
     return false;
   }
   note("recall", reason, *most);
-  send_guests_home(*most);
+  send_guests_home(*most, /*lost=*/reason == Reason::kFault);
   return true;
 }
 
@@ -167,7 +187,35 @@ std::int64_t World::reserve_kv(Replica& replica, KvPlace place, std::int64_t blo
   }
   const std::vector<Stage> away{{.spec = {.gpus = {*replica.guest_host}},
                                  .kv_bytes_per_block = replica.stages[0].kv_bytes_per_block}};
-  return resize_kv(replica, replica.guest_kv, away, blocks, -1, whole);
+  const std::int64_t limit = replica.lent_pages > 0 ? replica.lent_pages : -1;
+  return resize_kv(replica, replica.guest_kv, away, blocks, limit, whole);
+}
+
+std::int64_t kv_held(const World& world, GpuId gpu) {
+  std::int64_t pages = 0;
+  for (const ReplicaId id : world.gpu(gpu).replicas) {
+    pages += world.memory().reserved(world.replica(id)->kv, ledger::device_pool(gpu));
+  }
+  return pages;
+}
+
+/// What a replica's engine may have of KV at home, and of what is lent to its first positions.
+KvRoom World::kv_room(const Replica& replica, KvPlace place) const {
+  const bool home = place == KvPlace::kOwn;
+  if (!home && replica.lent_pages == 0) {
+    return {};
+  }
+  const GpuId gpu = home ? replica.gpus[0] : *replica.guest_host;
+  const PoolId pool = ledger::device_pool(gpu);
+  const double per_page = static_cast<double>(page_bytes()) / replica.stages[0].kv_bytes_per_block;
+  const auto blocks = [per_page](std::int64_t pages) {
+    return static_cast<std::int64_t>(static_cast<double>(pages) * per_page);
+  };
+  const std::int64_t limit = home ? replica.kv_limit : replica.lent_pages;
+  const std::int64_t mine =
+      memory_.reserved(home ? replica.kv : replica.guest_kv, pool) + memory_.free(pool);
+  return {.mine = blocks(limit >= 0 ? std::min(mine, limit) : mine),
+          .all = blocks(kv_held(*this, gpu) + memory_.free(pool))};
 }
 
 }  // namespace heddle::sim

@@ -152,7 +152,7 @@ void World::close_engine(Replica& replica) {
   ++replica.stamp;
   replica.engine.reset();
   publish(replica);
-  send_guests_home(replica);
+  send_guests_home(replica, /*lost=*/true);
   for (LeaseId* lease : {&replica.kv, &replica.guest_kv, &replica.overhead}) {
     if (*lease != LeaseId(0)) {
       memory_.release(now_, *lease);

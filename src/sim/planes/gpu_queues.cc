@@ -13,17 +13,10 @@ Instant due(const World& world, const LiveRequest& request) {
   return request.arrival + (ttft > Duration{} ? ttft : Duration(1h));
 }
 
-/// Pages that a request will want on the GPU itself: of who keeps some of its KV elsewhere, its
-/// part.
-std::int64_t pages_of(const World& world,
-                      const LiveRequest& request,
-                      GpuId gpu,
-                      ReplicaId replica) {
-  const Replica* home = world.replica(replica);
-  const double here = home == nullptr ? 1 : 1 - home->guest_share;
-  const auto pages =
-      static_cast<double>(world.kv_pages(request.model, request.prompt + policy::kExpectedTokens));
-  return std::min(world.gpu(gpu).pages / 2, static_cast<std::int64_t>(here * pages));
+/// Pages that a request will want on the GPU.
+std::int64_t pages_of(const World& world, const LiveRequest& request, GpuId gpu) {
+  return std::min(world.gpu(gpu).pages / 2,
+                  world.kv_pages(request.model, request.prompt + policy::kExpectedTokens));
 }
 
 /// One step of an engine that reads `tokens` of a prompt and nothing else.
@@ -134,7 +127,7 @@ GpuQueues::Left GpuQueues::pass(const World& world, Actions& actions, GpuId gpu)
                         .arrived = request.arrival,
                         .deadline = due(world, request),
                         .prefill = waiting.alone * reading.at(request.model),
-                        .kv_pages = pages_of(world, request, gpu, waiting.replica),
+                        .kv_pages = pages_of(world, request, gpu),
                         .late = waiting.late});
   }
   const policy::QueuePlan plan = policy::plan_queue({.now = world.now(),
@@ -166,7 +159,7 @@ GpuQueues::Left GpuQueues::pass(const World& world, Actions& actions, GpuId gpu)
   if (!plan.blocked.empty()) {
     const Waiting& waiting = state.queue.at(plan.blocked[0]);
     const LiveRequest& first = world.request(waiting.id);
-    left.blocked = {first.model, pages_of(world, first, gpu, waiting.replica)};
+    left.blocked = {first.model, pages_of(world, first, gpu)};
   }
   return left;
 }

@@ -168,6 +168,9 @@ void HeddlePlane::pass(const World& world, Actions& actions, GpuId gpu) {
     for (const ReplicaId id : dies.value_or(std::vector<ReplicaId>{})) {
       actions.evict(id, Reason::kMakeRoom, left.blocked->first);
     }
+    if (!dies && recall(world, actions, gpu)) {
+      pass(world, actions, gpu);
+    }
   }
 }
 

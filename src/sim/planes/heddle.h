@@ -77,6 +77,7 @@ class HeddlePlane final : public ControlPlane {
   void forecast(const World& world, Actions& actions);
   void prewarm(const World& world, Actions& actions);
   void weave(const World& world, Actions& actions);  // heddle_weave.cc
+  static bool recall(const World& world, Actions& actions, GpuId host);
   [[nodiscard]] static std::optional<GpuId> guest_host(const World& world, const Replica& hot);
   void refresh_values(const World& world, Actions& actions, ModelId model);
 

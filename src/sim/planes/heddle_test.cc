@@ -145,6 +145,24 @@ TEST(Heddle, AModelShortOfKvHasGuestsElsewhere) {
   EXPECT_LT(latency(with), 0.9 * latency(without));
 }
 
+// Guests are recalled for requests that wait for memory on the host itself: nobody waits forever.
+TEST(Heddle, AHostThatNeedsItsMemoryRecallsGuests) {
+  ClusterSpec cluster = test_cluster(1, 2);
+  cluster.hosts[0].usable = 0.36;
+  std::vector<ModelSpec> models = test_models(2);
+  models[0].max_sequences = models[1].max_sequences = 512;
+  std::vector<TraceRow> rows;
+  for (int i = 0; i < 600; ++i) {
+    rows.push_back(row_at(1 + 0.1 * i, i % 30 == 0 ? 1 : 0, 1500, 400));
+    if (i >= 400) {
+      rows.push_back(row_at(1 + 0.1 * i, 1, 1500, 400));
+    }
+  }
+  const TestRun run = run_policy("heddle", cluster, models, rows);
+  EXPECT_EQ(run.counts.completed, 800);
+  EXPECT_GE(run.witness.count("recall m0 make_room"), 1);
+}
+
 // An external engine beside three models of ours, more than fits. It is resumed as a whole
 // where an idle one went, and stays; where all are moved as wholes everybody waits longer.
 TEST(Heddle, AForeignEngineIsResumedBesideOurs) {

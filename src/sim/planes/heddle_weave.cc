@@ -18,6 +18,18 @@ bool can_weave(const World& world, const Replica& replica) {
 
 }  // namespace
 
+/// What a host could lend more [pages]: what is free and not lent, but for a reserve.
+std::int64_t spare(const World& world, GpuId host) {
+  const ledger::PoolId pool = ledger::device_pool(host);
+  std::int64_t empty = 0;
+  for (const ReplicaId id : world.gpu(host).hosts) {
+    const Replica& hot = *world.replica(id);
+    empty += hot.lent_pages - world.memory().reserved(hot.guest_kv, pool);
+  }
+  const std::int64_t free = world.free_pages(host) - empty;
+  return std::max<std::int64_t>(0, free - (kv_held(world, host) + free) / policy::kHostKeeps);
+}
+
 /// The GPU that takes guests of `hot`: the one that has them already, else the GPU of the same
 /// server with most room, whether a model runs there or none.
 std::optional<GpuId> HeddlePlane::guest_host(const World& world, const Replica& hot) {
@@ -38,9 +50,26 @@ std::optional<GpuId> HeddlePlane::guest_host(const World& world, const Replica& 
   return best;
 }
 
+/// Requests of the host itself wait for memory: whose guests have most there takes them home.
+/// False: there are none.
+bool HeddlePlane::recall(const World& world, Actions& actions, GpuId host) {
+  const std::vector<ReplicaId>& hosts = world.gpu(host).hosts;
+  const auto pages = [&](ReplicaId id) {
+    return world.memory().reserved(world.replica(id)->guest_kv, ledger::device_pool(host));
+  };
+  const auto most = std::max_element(
+      hosts.begin(), hosts.end(), [&](ReplicaId a, ReplicaId b) { return pages(a) < pages(b); });
+  if (most == hosts.end() || pages(*most) == 0) {
+    return false;
+  }
+  actions.weave(*most, {.host = host}, Reason::kMakeRoom);
+  return true;
+}
+
 /// KV of those who are short of it goes to neighbours that have it to spare, before anybody is
 /// started for it: a running instance with more KV needs no load and no GPU. That a queue is long
-/// says nothing here, as it may be prompts that are slow to read.
+/// says nothing here, as it may be prompts that are slow to read. As live (core/manager), a host
+/// lends pages by the share, and the engine moves first positions there.
 void HeddlePlane::weave(const World& world, Actions& actions) {
   if (!weaves_ || world.now() < weave_at_) {
     return;
@@ -57,8 +86,14 @@ void HeddlePlane::weave(const World& world, Actions& actions) {
         continue;
       }
       const double share = watch_.choose(world, hot, *host, false).share;
-      if (share > 0 || hot.guest_share > 0) {
-        actions.weave(id, {.host = *host, .share = share}, Reason::kOffload);
+      const std::int64_t home = kv_held(world, hot.gpus[0]) + world.free_pages(hot.gpus[0]);
+      const auto quota = static_cast<std::int64_t>(share / (1 - share) * static_cast<double>(home));
+      const std::int64_t more =
+          std::clamp<std::int64_t>(quota - hot.lent_pages, 0, spare(world, *host));
+      const bool idle = share <= 0 && hot.engine->blocks(KvPlace::kGuest) == 0;
+      if (more > 0 || hot.lent_pages > 0) {
+        const std::int64_t pages = idle ? 0 : hot.lent_pages + more;
+        actions.weave(id, {.host = *host, .pages = pages}, Reason::kOffload);
       }
     }
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/guest_stall.h"
+
 namespace heddle::sim {
 namespace {
 
@@ -14,23 +16,10 @@ constexpr Duration kWait = 20us;
 /// Weight of the latest second in what is known of a hot instance's requests.
 constexpr double kNewest = 0.2;
 
-/// Pages of KV on a GPU.
-std::int64_t kv_pages_on(const World& world, GpuId gpu) {
-  std::int64_t pages = 0;
-  for (const ReplicaId id : world.gpu(gpu).replicas) {
-    const Replica& replica = *world.replica(id);
-    pages += world.memory().reserved(replica.kv, ledger::device_pool(gpu));
-  }
-  for (const ReplicaId hot : world.gpu(gpu).hosts) {
-    pages += world.memory().reserved(world.replica(hot)->guest_kv, ledger::device_pool(gpu));
-  }
-  return pages;
-}
-
 }  // namespace
 
 double kv_use(const World& world, GpuId gpu) {
-  const auto used = static_cast<double>(kv_pages_on(world, gpu));
+  const auto used = static_cast<double>(kv_held(world, gpu));
   return used / std::max(1.0, used + static_cast<double>(world.free_pages(gpu)));
 }
 
@@ -47,8 +36,8 @@ policy::ShareChoice WeaveWatch::choose(const World& world,
   const HostSpec& host = world.host_spec(hot.gpus[0]);
   const double link = host.links.nvlink > 0 ? host.links.nvlink : host.links.pcie;
   const auto sequences = static_cast<std::int64_t>(hot.engine->running() / 2);
-  const double bytes = static_cast<double>(
-      policy::offload_bytes(sequences, shape.heads, shape.kv_heads, shape.head_dim, 2));
+  const auto bytes =
+      static_cast<double>(offload_bytes(sequences, shape.heads, shape.kv_heads, shape.head_dim, 2));
   const double use = kv_use(world, gpu);
   const auto before = hosts_.find(gpu);
   const double growth =
@@ -64,13 +53,14 @@ policy::ShareChoice WeaveWatch::choose(const World& world,
     load.reading += weight * (to_seconds(arrived.reading) / covered - load.reading);
     load.at = world.now();
   }
-  const std::int64_t room = kv_pages_on(world, hot.gpus[0]) + world.free_pages(hot.gpus[0]);
+  const std::int64_t room = kv_held(world, hot.gpus[0]) + world.free_pages(hot.gpus[0]);
+  const std::int64_t guests = world.memory().reserved(hot.guest_kv, ledger::device_pool(gpu));
   return policy::choose_share(
       {.attention = Duration(context * step.context_ps() / shape.layers / 1000),
        .communication = kMessage + from_seconds(bytes / link),
        .margin = kWait,
        .hot_kv_bytes = room * world.page_bytes(),
-       .cold_free_kv_bytes = world.free_pages(gpu) * world.page_bytes(),
+       .cold_free_kv_bytes = (world.free_pages(gpu) + guests) * world.page_bytes(),
        .hot_kv_use = kv_use(world, hot.gpus[0]),
        .hot_queues = queued,
        .hot_reading = load.reading,

@@ -12,8 +12,8 @@ class WeaveWatch {
  public:
   /// A request was sent to `replica`, where reading its prompt takes so long.
   void arrived(ReplicaId replica, Duration reading) { arrived_[replica].reading += reading; }
-  /// The share of `hot`'s new sequences that should keep their KV on `host`, another GPU of the
-  /// same server. `queued`: requests wait for KV of `hot`. O(sequences).
+  /// The share of `hot`'s KV that should be on `host`, another GPU of the same server. `queued`:
+  /// requests wait for KV of `hot`. O(sequences).
   [[nodiscard]] policy::ShareChoice choose(const World& world,
                                            const Replica& hot,
                                            GpuId host,
@@ -38,7 +38,7 @@ class WeaveWatch {
   std::map<ReplicaId, Arrived> arrived_{};  ///< Since the last look.
 };
 
-/// Part of what weights leave of a GPU that KV has, whoever's. O(replicas there).
+/// Part of what weights and guests leave of a GPU that its own KV has. O(replicas there).
 [[nodiscard]] double kv_use(const World& world, GpuId gpu);
 
 }  // namespace heddle::sim

@@ -13,8 +13,6 @@ namespace {
 
 using ledger::LeaseKind;
 
-/// Of the memory that a host has for KV, its own included, what stays free of guests.
-constexpr std::int64_t kReserveShare = 8;
 /// A loan that holds nothing for so long goes back.
 constexpr Duration kIdle = std::chrono::seconds(10);
 
@@ -56,7 +54,7 @@ std::int64_t spare(const DeviceState& host) {
     asked += loan.asked;
   }
   return std::max<std::int64_t>(
-      0, room.free - asked - (room.all() + lent_pages(host) - asked) / kReserveShare);
+      0, room.free - asked - (room.all() + lent_pages(host) - asked) / policy::kHostKeeps);
 }
 
 /// The device that takes guests of the model on `hot`: the one that has some already, else the one
