@@ -140,6 +140,16 @@ Plan plan_of(const AttentionArgs& args, std::int64_t multiprocessors, std::int64
   return plan;
 }
 
+AttentionPartsParams parts_params(const AttentionParts& parts) {
+  return {.begin = parts.begin.as<std::int32_t>(),
+          .end = parts.end.as<std::int32_t>(),
+          .resumed = parts.resumed.as<float>(),
+          .resumed_stride = parts.resumed.stride[0],
+          .left = parts.left.as<float>(),
+          .left_stride = parts.left.stride[0],
+          .present = parts.present() || parts.left.present() ? 1 : 0};
+}
+
 AttentionParams params_of(const AttentionArgs& args, const Plan& plan) {
   const std::int64_t tokens = args.query.shape[0];
   const std::int64_t heads = args.query.shape[1];
@@ -153,6 +163,7 @@ AttentionParams params_of(const AttentionArgs& args, const Plan& plan) {
           .lse_stride = args.lse.stride[0],
           .partial_out = nullptr,
           .partial_state = nullptr,
+          .parts = parts_params(args.parts),
           .tokens = tokens,
           .heads = static_cast<std::int32_t>(heads),
           .group = static_cast<std::int32_t>(heads / args.kv.kv_heads),
@@ -186,7 +197,6 @@ void launch_blocks(device::CudaStream& stream,
 }  // namespace
 
 void attention(device::Stream& stream, const AttentionArgs& args) {
-  HEDDLE_CHECK(!args.parts.present() && !args.parts.left.present());  // CPUs only, as yet.
   device::CudaStream& cuda = cuda_stream(stream);
   const Plan plan =
       plan_of(args,
@@ -195,7 +205,8 @@ void attention(device::Stream& stream, const AttentionArgs& args) {
                   cuda.scratch_limit() / split_bytes(args), kAttentionSplitsMax)));
   const std::int64_t splits = std::max(plan.narrow_splits, plan.wide_splits);
   AttentionParams params = params_of(args, plan);
-  if (splits > 1) {
+  const bool merges = splits > 1 || params.parts.present != 0;
+  if (merges) {
     const std::int64_t rows = splits * params.tokens * params.heads;
     std::byte* scratch = cuda.scratch(static_cast<std::size_t>(splits) * split_bytes(args));
     if (scratch == nullptr) {
@@ -206,7 +217,7 @@ void attention(device::Stream& stream, const AttentionArgs& args) {
   }
   launch_blocks(cuda, plan.family.narrow, plan.narrow_blocks, plan.narrow_splits, params);
   launch_blocks(cuda, plan.family.wide, plan.wide_blocks, plan.wide_splits, params);
-  if (splits > 1) {
+  if (merges) {
     constexpr std::int64_t kWarps = 4;
     constexpr std::int64_t kBlocksMax = 65535;
     cuda.launch(
