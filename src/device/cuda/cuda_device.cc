@@ -127,7 +127,9 @@ Result<void> CudaDevice::take_pages(const CudaDeviceOptions& options) {
                  .page_bytes = *page_bytes,
                  .page_count = *count,
                  .records = options.records,
-                 .asynchronous = true};
+                 .asynchronous = true,
+                 .flags = context_->attribute(kAttributeStreamMemory64) != 0 &&
+                          context_->attribute(kAttributeHostPointerForRegistered) != 0};
   return {};
 }
 
