@@ -3,6 +3,7 @@
 #include "ops/cuda/kernels/attention_params.h"
 #include "ops/cuda/kernels/batch.cuh"
 #include "ops/cuda/kernels/elements.cuh"
+#include "ops/cuda/kernels/guest_params.h"
 
 namespace heddle::ops::cuda {
 
@@ -48,6 +49,22 @@ __device__ __forceinline__ bool are_merged(const AttentionParams& params, std::i
   return splits > 1 || params.parts.present != 0;
 }
 
+/// Where the state of a row is to be left.
+__device__ __forceinline__ float* left_state(const AttentionParams& params,
+                                             std::int64_t token,
+                                             std::int32_t head) {
+  return params.parts.left + token * params.parts.left_stride +
+         static_cast<std::int64_t>(head) * (params.kv.head_dim + 2);
+}
+
+/// Whether the row is one that this call is about.
+__device__ __forceinline__ bool is_wanted(const AttentionParams& params,
+                                          std::int64_t token,
+                                          std::int32_t head) {
+  return params.parts.only_missing == 0 ||
+         left_state(params, token, head)[params.kv.head_dim + 1] == kMissing;
+}
+
 /// Fills in what follows from sequence, row and rows. Positions are split in whole steps of kStep.
 template <int kStep>
 __device__ __forceinline__ void place_tile(const AttentionParams& params,
@@ -55,6 +72,10 @@ __device__ __forceinline__ void place_tile(const AttentionParams& params,
                                            AttentionTile& tile) {
   tile.first_position = params.batch.first_position[tile.sequence];
   tile.token = params.batch.begin[tile.sequence];
+  if (!is_wanted(params, tile.token, 0)) {
+    tile.rows = 0;
+    return;
+  }
   tile.split = static_cast<std::int32_t>(blockIdx.z);
   tile.partial = are_merged(params, splits);
   std::int32_t from = first_attended(params, position_of(params, tile, 0));

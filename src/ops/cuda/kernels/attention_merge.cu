@@ -44,10 +44,7 @@ __device__ void merge(const AttentionParams& params,
   const float weight = sum > 0.0F ? exp2_fast(max - max_all) : 0.0F;
   const float weight_before = before.sum > 0.0F ? exp2_fast(before.max - max_all) : 0.0F;
   const float sum_all = fmaf(before.sum, weight_before, warp_sum(sum * weight));
-  float* left = params.parts.left;
-  if (left != nullptr) {
-    left += row.token * params.parts.left_stride + static_cast<std::int64_t>(row.head) * (d + 2);
-  }
+  float* left = params.parts.left == nullptr ? nullptr : left_state(params, row.token, row.head);
   const AttentionTile whole{};
   if (z == 0 && left != nullptr) {
     left[d] = max_all * kLn2;
@@ -88,7 +85,9 @@ HEDDLE_KERNEL(heddle_attention_merge, AttentionParams, 128) {
   for (auto head = static_cast<std::int32_t>(row_rank() / kWarpThreads);
        are_merged(params, splits) && head < params.heads;
        head += warps) {
-    merge(params, {.token = blockIdx.x, .head = head}, sequence, splits);
+    if (is_wanted(params, blockIdx.x, head)) {
+      merge(params, {.token = blockIdx.x, .head = head}, sequence, splits);
+    }
   }
 }
 

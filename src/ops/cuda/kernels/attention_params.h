@@ -16,6 +16,8 @@ struct AttentionPartsParams {
   float* left;  ///< [tokens, heads, head_dim + 2]
   std::int64_t left_stride;
   std::int32_t present;  ///< Not 0: partial results and the merge, whatever the splits.
+  /// Not 0: rows whose state in `left` is there stay as they are (guest_params.h).
+  std::int32_t only_missing;
 };
 
 /// For all kernels of attention. The query heads that share a key/value head stand together as
