@@ -141,6 +141,12 @@ class Device {
   /// `bytes` > 0. kResourceExhausted.
   virtual Result<Buffer> allocate(Place place, std::size_t bytes) = 0;
 
+  /// Lets work of this device use `bytes` of this process's memory as host memory of its own, until
+  /// the buffer ends, which frees nothing. kResourceExhausted.
+  virtual Result<Buffer> pin(std::byte* memory, std::size_t bytes) {
+    return Buffer(memory, bytes, [](std::byte*) {});
+  }
+
   /// `bytes` > 0, a multiple of the page. kResourceExhausted when no contiguous range of addresses
   /// is left.
   virtual Result<AddressRange> reserve(std::size_t bytes) = 0;

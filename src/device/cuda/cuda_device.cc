@@ -223,6 +223,20 @@ Result<Buffer> CudaDevice::allocate_on_host(std::size_t bytes) {
   });
 }
 
+Result<Buffer> CudaDevice::pin(std::byte* memory, std::size_t bytes) {
+  context_->make_current();
+  if (auto pinned = context_->check(
+          "pin " + std::to_string(bytes) + " bytes of memory: cuMemHostRegister",
+          context_->api().cuMemHostRegister_v2(memory, bytes, kHostPortable | kHostDeviceMap));
+      !pinned) {
+    return pinned.error();
+  }
+  return Buffer(memory, bytes, [this](std::byte* data) {
+    context_->make_current();
+    (void)context_->api().cuMemHostUnregister(data);
+  });
+}
+
 Result<void> CudaDevice::clear(CUdeviceptr at, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   const DriverApi& api = context_->api();
