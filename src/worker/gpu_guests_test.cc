@@ -1,10 +1,11 @@
 // Two engines of two emulated GPUs: one has guests with the other, which goes on with its own text
-// meanwhile. As two workers would have it, in one process.
+// meanwhile. As two workers would have it, in one process and in two.
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <memory>
 #include <string>
 #include <thread>
@@ -17,8 +18,13 @@
 #include "engine/guests.h"
 #include "engine/kv_plan.h"
 #include "engine/test_host.h"
+#include "rpc/link.h"
 #include "weave/stream_client.h"
 #include "weave/stream_server.h"
+#include "worker/peer_wire.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace heddle::worker {
 namespace {
@@ -31,15 +37,27 @@ constexpr std::size_t kPageBytes = std::size_t{64} << 10U;
 constexpr std::uint64_t kLent = 128;
 constexpr std::int64_t kAnswer = 14;
 
+constexpr const char* kMachine = "devices=2,memory=256MiB,granularity=65536";
+
+device::CudaDeviceOptions gpu(int ordinal) {
+  return {.ordinal = ordinal,
+          .page_bytes = kPageBytes,
+          .bytes = kPages * kPageBytes,
+          .driver = emulator::EmulatedDriver::open().value()};
+}
+
+std::vector<PageId> lent_pages() {
+  std::vector<PageId> pages;
+  for (std::uint64_t page = 0; page < kLent; ++page) {
+    pages.emplace_back(page);
+  }
+  return pages;
+}
+
 /// An engine with a model on an emulated GPU.
 struct Side {
   Side(int ordinal, const std::string& golden)
-      : host(kPages,
-             kPageBytes,
-             device::CudaDeviceOptions{.ordinal = ordinal,
-                                       .page_bytes = kPageBytes,
-                                       .bytes = kPages * kPageBytes,
-                                       .driver = emulator::EmulatedDriver::open().value()}),
+      : host(kPages, kPageBytes, gpu(ordinal)),
         model(host.load(engine::golden_directory() / golden, spec::DType::kF32)),
         engine(engine::Engine::create(host.device(), host.pool(), {.run_ahead = true}).value()) {
     model.spec.max_position = 512;
@@ -76,6 +94,25 @@ struct Side {
       sampled.push_back(*result.token);
     }
     return sampled;
+  }
+
+  /// Two sequences, one of which has guests while `woven`.
+  std::vector<std::vector<TokenId>> generate(bool woven) const {
+    add(1, 40);
+    add(2, 300);
+    std::vector<std::vector<TokenId>> steps;
+    steps.push_back(step({1}, 40));
+    steps.push_back(step({2}, 300));
+    for (std::int64_t token = 1; token < kAnswer; ++token) {
+      if (woven && (token == 3 || token == 7)) {
+        const std::int64_t away = token == 3 ? 128 : 256;
+        HEDDLE_CHECK(engine->guests().move_out(engine::SequenceId{2}, away).value() == away);
+      }
+      steps.push_back(step({1, 2}, 1));
+    }
+    engine->remove_sequence(engine::SequenceId{1});
+    engine->remove_sequence(engine::SequenceId{2});
+    return steps;
   }
 
   engine::TestHost host;
@@ -117,11 +154,7 @@ weave::Geometry geometry_of(const Side& side) {
 class GpuGuestsTest : public testing::TestWithParam<const char*> {
  protected:
   GpuGuestsTest() {
-    std::vector<PageId> pages;
-    for (std::uint64_t page = 0; page < kLent; ++page) {
-      pages.emplace_back(page);
-    }
-    HEDDLE_CHECK(hot_.engine->guests().lend(kModel, pages, attached_.data()).has_value());
+    HEDDLE_CHECK(hot_.engine->guests().lend(kModel, lent_pages(), attached_.data()).has_value());
     server_ = weave::StreamServer::create(weave::JobArea::attach(area_->fd()).value(),
                                           {.device = cold_.host.device(),
                                            .kernels = *ops::kernels_for(device::Kind::kCuda),
@@ -129,31 +162,12 @@ class GpuGuestsTest : public testing::TestWithParam<const char*> {
                                            .pages = lent_.buffer.data(),
                                            .page_bytes = kPageBytes})
                   .value();
-    server_->lend(pages);
+    server_->lend(lent_pages());
     client_ =
         weave::StreamClient::create(area_, hot_.host.device(), {.patience = patience_}).value();
     hot_.engine->guests().set_host(kModel, client_.get());
   }
   ~GpuGuestsTest() override { hot_.engine->guests().set_host(kModel, nullptr); }
-
-  /// Two sequences of the hot engine, one of which has guests while `woven`.
-  std::vector<std::vector<TokenId>> generate(bool woven) {
-    hot_.add(1, 40);
-    hot_.add(2, 300);
-    std::vector<std::vector<TokenId>> steps;
-    steps.push_back(hot_.step({1}, 40));
-    steps.push_back(hot_.step({2}, 300));
-    for (std::int64_t token = 1; token < kAnswer; ++token) {
-      if (woven && (token == 3 || token == 7)) {
-        const std::int64_t away = token == 3 ? 128 : 256;
-        HEDDLE_CHECK(hot_.engine->guests().move_out(engine::SequenceId{2}, away).value() == away);
-      }
-      steps.push_back(hot_.step({1, 2}, 1));
-    }
-    hot_.engine->remove_sequence(engine::SequenceId{1});
-    hot_.engine->remove_sequence(engine::SequenceId{2});
-    return steps;
-  }
 
   std::vector<std::vector<TokenId>> cold_text() const {
     cold_.add(1, 30);
@@ -166,7 +180,7 @@ class GpuGuestsTest : public testing::TestWithParam<const char*> {
   }
 
   Duration patience_ = 20s;
-  emulator::EmulatedDriver driver_{"devices=2,memory=256MiB,granularity=65536"};
+  emulator::EmulatedDriver driver_{kMachine};
   std::string name_ = ops::kernels_name(device::Kind::kCuda).value();
   Side hot_{0, GetParam()};
   Side cold_{1, "llama-gqa-sharded"};
@@ -179,7 +193,7 @@ class GpuGuestsTest : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(GpuGuestsTest, AHotGpuGeneratesTheSameWithTheHelpOfAnotherWhichDoesSoToo) {
-  const auto alone = generate(/*woven=*/false);
+  const auto alone = hot_.generate(/*woven=*/false);
   const auto cold_alone = cold_text();
   std::atomic<bool> over{false};
   std::jthread serving([&] {
@@ -188,7 +202,7 @@ TEST_P(GpuGuestsTest, AHotGpuGeneratesTheSameWithTheHelpOfAnotherWhichDoesSoToo)
     }
   });
   std::jthread cold([&] { EXPECT_EQ(cold_text(), cold_alone); });
-  EXPECT_EQ(generate(/*woven=*/true), alone);
+  EXPECT_EQ(hot_.generate(/*woven=*/true), alone);
   over = true;
   serving.join();
   // From the third token on, but for one that was ahead when its sequence moved.
@@ -200,17 +214,74 @@ TEST_P(GpuGuestsTest, AHotGpuGeneratesTheSameWithTheHelpOfAnotherWhichDoesSoToo)
 }
 
 TEST_P(GpuGuestsTest, AHostThatDiesMeanwhileIsGoneOnWithout) {
-  const auto alone = generate(/*woven=*/false);
+  const auto alone = hot_.generate(/*woven=*/false);
   std::jthread serving([&] {
     for (int step = 0; step < 4; ++step) {
       EXPECT_TRUE(server_->serve(60s).has_value());
     }
     area_->close();  // As its worker's agent would; before, it may have been asked once more.
   });
-  EXPECT_EQ(generate(/*woven=*/true), alone);
+  EXPECT_EQ(hot_.generate(/*woven=*/true), alone);
   serving.join();
   EXPECT_EQ(server_->steps(), 4U);
   EXPECT_LE(client_->let_go_of(), 1U);
+}
+
+/// The host's side, as a process that is killed in the middle of a step.
+[[noreturn]] void host_until_killed(const Descriptor& socket, std::uint64_t steps) {
+  Descriptor area;
+  HEDDLE_CHECK(receive_reply(socket, 60s, area).has_value());
+  const emulator::EmulatedDriver driver(kMachine);
+  const auto device = device::CudaDevice::create(gpu(1)).value();
+  const auto lent = device->allocate_shared(kLent * kPageBytes).value();
+  HEDDLE_CHECK(send_reply(socket, {.answer = PeerAnswer::kGranted}, &lent.descriptor).has_value());
+  const std::string name = ops::kernels_name(device::Kind::kCuda).value();
+  const auto shared = weave::JobArea::attach(area.get()).value();
+  const auto server =
+      weave::StreamServer::create(shared,
+                                  {.device = *device,
+                                   .kernels = *ops::kernels_for(device::Kind::kCuda),
+                                   .kernels_name = name,
+                                   .pages = lent.buffer.data(),
+                                   .page_bytes = kPageBytes})
+          .value();
+  server->lend(lent_pages());
+  while (server->steps() < steps) {
+    HEDDLE_CHECK(server->serve(60s).has_value());
+  }
+  // It is asked for the next step, and has answered nothing of it.
+  HEDDLE_CHECK(shared->posted().wait_past(shared->served().get(), 0s, 60s));
+  (void)::kill(::getpid(), SIGKILL);
+  ::_exit(1);
+}
+
+TEST(GpuGuestsOfTwoProcesses, AHostThatIsKilledCostsTimeAndNothingElse) {
+  auto sockets = rpc::packet_pair().value();
+  const pid_t child = ::fork();
+  HEDDLE_CHECK(child >= 0);
+  if (child == 0) {
+    host_until_killed(sockets.second, 5);
+  }
+  const emulator::EmulatedDriver driver(kMachine);
+  Side hot(0, "llama-gqa-sharded");
+  const auto area = weave::JobArea::create(geometry_of(hot)).value();
+  const Descriptor passed(::dup(area->fd()));
+  ASSERT_TRUE(send_reply(sockets.first, {.answer = PeerAnswer::kGranted}, &passed));
+  Descriptor lent;
+  ASSERT_TRUE(receive_reply(sockets.first, 60s, lent));
+  const device::Buffer attached = hot.host.device().attach_shared(lent, kLent * kPageBytes).value();
+  ASSERT_TRUE(hot.engine->guests().lend(kModel, lent_pages(), attached.data()));
+  const auto alone = hot.generate(/*woven=*/false);
+  const auto client =
+      weave::StreamClient::create(area, hot.host.device(), {.patience = 2s}).value();
+  hot.engine->guests().set_host(kModel, client.get());
+  EXPECT_EQ(hot.generate(/*woven=*/true), alone);
+  hot.engine->guests().set_host(kModel, nullptr);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+  EXPECT_EQ(client->asked(), 6U);
+  EXPECT_EQ(client->let_go_of(), 1U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models,
