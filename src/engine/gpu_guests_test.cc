@@ -34,6 +34,12 @@ class DeadHost final : public ops::AttentionHost {
   explicit DeadHost(device::Device& device)
       : memory_(device.allocate(device::Place::kHost, std::size_t{1} << 20U).value()),
         flags_(reinterpret_cast<device::Flag*>(memory_.data())) {}
+  ~DeadHost() override {
+    over_ = true;
+    thread_.join();
+  }
+  DeadHost(const DeadHost&) = delete;
+  DeadHost& operator=(const DeadHost&) = delete;
 
   void begin_step(std::span<const ops::GuestSequence> sequences) override {
     steps.emplace_back(sequences.begin(), sequences.end());
@@ -71,21 +77,15 @@ class DeadHost final : public ops::AttentionHost {
   std::uint32_t ticket_ = 0;
   std::atomic<bool> over_{false};
   std::thread thread_{[this] { let_go(); }};
-
- public:
-  ~DeadHost() override {
-    over_ = true;
-    thread_.join();
-  }
 };
 
 class GpuGuestsTest : public testing::Test {
  protected:
-  explicit GpuGuestsTest(const std::string& more = "")
+  explicit GpuGuestsTest(const std::string& more = "", spec::DType dtype = spec::DType::kF32)
       : driver_("devices=2,memory=256MiB,granularity=65536" + more),
         host_(kPages, kPageBytes, gpu(0)),
         other_(gpu(1)),
-        model_(host_.load(golden_directory() / "llama-gqa-sharded", spec::DType::kF32)),
+        model_(host_.load(golden_directory() / "llama-gqa-sharded", dtype)),
         engine_(Engine::create(host_.device(), host_.pool(), {.run_ahead = true}).value()) {
     model_.spec.max_position = 512;
     HEDDLE_CHECK(
@@ -216,6 +216,30 @@ TEST_F(GpuGuestsTest, ADeadHostCostsTimeAndNothingElse) {
   EXPECT_EQ(dead.steps.front()[0].border, 256);
   EXPECT_EQ(dead.layers, std::ssize(dead.steps) * model_.spec.layers);
   engine_->guests().set_host(kModel, nullptr);
+}
+
+class Bf16GuestsTest : public GpuGuestsTest {
+ protected:
+  Bf16GuestsTest() : GpuGuestsTest("", spec::DType::kBf16) {}
+};
+
+TEST_F(Bf16GuestsTest, LogProbabilitiesAreNearlyThoseWithoutGuests) {
+  const auto alone = generate([](std::int64_t) {});
+  ASSERT_TRUE(lend());
+  const auto woven = generate([this](std::int64_t token) {
+    if (token == 2) {
+      ASSERT_EQ(engine_->guests().move_out(kSequence, 256).value(), 256);
+    }
+  });
+  std::size_t same = 0;
+  while (same < alone.size() && alone[same].token == woven[same].token) {
+    ++same;
+  }
+  EXPECT_GT(same, 8U) << "two that are as likely may change places, but not soon";
+  for (std::size_t i = 0; i < same; ++i) {
+    EXPECT_NEAR(alone[i].details.logprobs[0].logprob, woven[i].details.logprobs[0].logprob, 6e-2)
+        << i;
+  }
 }
 
 class NoFlagsTest : public GpuGuestsTest {

@@ -16,6 +16,7 @@ HEDDLE_KERNEL(heddle_guest_take, GuestTakeParams, 256) {
   __shared__ bool answered;
   if (threadIdx.x == 0) {  // Once for the row: an answer may come late, and then counts or not.
     answered = *static_cast<const volatile std::uint32_t*>(params.served) == params.ticket;
+    __threadfence_system();  // Before the state is read.
   }
   __syncthreads();
   const std::int64_t width = params.head_dim + 2;
