@@ -1,6 +1,7 @@
 #include "engine/model_kv.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -165,6 +166,18 @@ std::byte* ModelKv::guest_address(std::size_t group, memory::KvBlockRef block) c
          block.slot * block_bytes(group);
 }
 
+/// Parts of the host's memory are nothing apart: a stream's copy would stand for a link's.
+void ModelKv::copy_block(device::Stream& stream,
+                         std::size_t group,
+                         std::byte* target,
+                         const std::byte* source) const {
+  if (guests_->pool.device().properties().kind == device::Kind::kCpu) {
+    std::memcpy(target, source, block_bytes(group));
+  } else {
+    stream.copy(target, source, block_bytes(group));
+  }
+}
+
 std::vector<memory::PageId> ModelKv::give_back(std::int64_t count) {
   return guests_->pool.surrender(std::min(count, guests_->pool.free_count())).value();
 }
@@ -237,9 +250,10 @@ Result<void> ModelKv::move_out(device::Stream& stream, SequenceKv& sequence, std
     // The block that the old border was in is there as well, with fewer positions than by now.
     const auto first = static_cast<std::size_t>(before / plan_.groups[g].geometry.block_tokens);
     for (std::size_t i = first; i < counts[g] + old(g); ++i) {
-      stream.copy(guest_address(g, there(g, i)),
-                  caches_[g].address(sequence.groups_[g].blocks[i]),
-                  block_bytes(g));
+      copy_block(stream,
+                 g,
+                 guest_address(g, there(g, i)),
+                 caches_[g].address(sequence.groups_[g].blocks[i]));
     }
   }
   if (const auto copied = stream.synchronize(); !copied) {
@@ -269,9 +283,10 @@ Result<void> ModelKv::move_home(device::Stream& stream, SequenceKv& sequence) {
   }
   for (std::size_t g = 0; g < caches_.size(); ++g) {
     for (std::size_t i = 0; i < counts[g]; ++i) {
-      stream.copy(caches_[g].address((*made)[g][i]),
-                  guest_address(g, sequence.groups_[g].guests[i]),
-                  block_bytes(g));
+      copy_block(stream,
+                 g,
+                 caches_[g].address((*made)[g][i]),
+                 guest_address(g, sequence.groups_[g].guests[i]));
     }
   }
   if (const auto copied = stream.synchronize(); !copied) {

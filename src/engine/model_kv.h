@@ -126,6 +126,10 @@ class ModelKv {
     return plan_.groups[group].geometry.block_bytes;
   }
   [[nodiscard]] std::byte* guest_address(std::size_t group, memory::KvBlockRef block) const;
+  void copy_block(device::Stream& stream,
+                  std::size_t group,
+                  std::byte* target,
+                  const std::byte* source) const;
   void drop_guests(SequenceKv::Group& own, std::size_t group, std::size_t blocks);
   [[nodiscard]] std::size_t first_needed(std::size_t group, std::int64_t next) const;
   [[nodiscard]] std::int64_t cached_length(const SequenceKv& sequence, std::int64_t tokens) const;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -49,8 +50,10 @@ class StreamClient final : public ops::AttentionHost {
       : area_(std::move(area)),
         pinned_(std::move(pinned)),
         options_(options),
-        watch_(options.patience / 8, [this] { return look(); }) {}
+        watch_(std::min(options.patience / 8, kEvery), [this] { return look(); }) {}
   bool look();
+  /// How often it is looked whether the host has gone, at least.
+  static constexpr Duration kEvery = std::chrono::milliseconds(20);
 
   std::shared_ptr<JobArea> area_;
   device::Buffer pinned_;
