@@ -13,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/rng.h"
 #include "cuda_emulator/emulated_driver.h"
 #include "engine/engine.h"
 #include "engine/guests.h"
@@ -225,6 +226,55 @@ TEST_P(GpuGuestsTest, AHostThatDiesMeanwhileIsGoneOnWithout) {
   serving.join();
   EXPECT_EQ(server_->steps(), 4U);
   EXPECT_LE(client_->let_go_of(), 1U);
+}
+
+// Several sequences of different lengths come and go at random, as far as there is room.
+TEST_P(GpuGuestsTest, RandomMovesChangeNoText) {
+  const std::vector<std::uint64_t> ids{1, 2, 3, 4};
+  const std::vector<std::int64_t> prompts{20, 140, 280, 150};
+  const auto generate = [&](Rng* moves) {
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      hot_.add(ids[i], prompts[i]);
+    }
+    std::vector<std::vector<TokenId>> steps;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      steps.push_back(hot_.step({ids[i]}, prompts[i]));
+    }
+    engine::Guests guests = hot_.engine->guests();
+    for (std::int64_t token = 1; token < kAnswer; ++token) {
+      for (const std::uint64_t id : ids) {
+        const engine::SequenceId sequence{id};
+        if (moves != nullptr && moves->below(3) == 0) {
+          if (guests.tokens(sequence) > 0 && moves->below(2) == 0) {
+            EXPECT_TRUE(guests.move_home(sequence));
+          } else {
+            EXPECT_TRUE(
+                guests.move_out(sequence, 128 + 16 * static_cast<std::int64_t>(moves->below(9))));
+          }
+        }
+      }
+      steps.push_back(hot_.step(ids, 1));
+    }
+    for (const std::uint64_t id : ids) {
+      hot_.engine->remove_sequence(engine::SequenceId{id});
+    }
+    return steps;
+  };
+  const auto alone = generate(nullptr);
+  std::atomic<bool> over{false};
+  std::jthread serving([&] {
+    while (!over) {
+      EXPECT_TRUE(server_->serve(20ms).has_value());
+    }
+  });
+  for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+    Rng moves(seed);
+    EXPECT_EQ(generate(&moves), alone) << seed;
+  }
+  over = true;
+  serving.join();
+  EXPECT_GT(client_->asked(), 10U);
+  EXPECT_EQ(server_->steps(), client_->asked());
 }
 
 /// The host's side, as a process that is killed in the middle of a step.
