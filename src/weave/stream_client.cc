@@ -20,6 +20,7 @@ Result<std::unique_ptr<StreamClient>> StreamClient::create(std::shared_ptr<JobAr
   const std::uint32_t posted = client->area_->layer_posted().load();
   const std::uint32_t served = client->area_->layer_served().load();
   client->ticket_ = ((before(posted, served) ? served : posted) | 1U) + 1;
+  client->last_ = client->ticket_;
   client->step_ = client->area_->posted().get();
   client->asked_step_ = client->step_;
   if (const auto started = client->watch_.start(); !started) {
@@ -40,6 +41,7 @@ void StreamClient::begin_step(std::span<const ops::GuestSequence> sequences) {
     return;
   }
   step_ = (step_ + 1) & Ticket::kMask;
+  ticket_ = last_;  // Also where the step before failed at some layer: its tickets are its own.
   ++asked_;
   asked_step_ = step_;
   last_ = ticket_ + 2 * static_cast<std::uint32_t>(layers_of(area_->geometry(), groups));

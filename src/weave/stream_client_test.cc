@@ -48,6 +48,26 @@ TEST(StreamClient, ALateHostDisturbsNothing) {
   }
 }
 
+// What is answered to it late is for nobody, though its layers are the next step's too.
+TEST(StreamClient, AStepThatFailedBeforeItsLayersDoesNotSpoilTheNext) {
+  StreamPair pair;
+  const std::vector<float> alone = pair.run_layers(nullptr);
+  auto other = StreamPair::sequences();
+  other[1].border = test::kBorder;
+  pair.client->begin_step(other);
+  std::jthread host([&] {
+    EXPECT_TRUE(pair.server->serve(20s).value());
+    EXPECT_TRUE(pair.server->serve(20s).value());
+  });
+  while (!pair.server->running()) {
+    std::this_thread::sleep_for(1ms);
+  }
+  const std::vector<float> woven = pair.step();
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    ASSERT_NEAR(woven[i], alone[i], 2e-5F) << i;
+  }
+}
+
 TEST(StreamClient, AStepThatTheAreaHasNoRoomForIsNotPosted) {
   StreamPair pair;
   const std::vector<ops::GuestSequence> many(5, StreamPair::sequences()[0]);

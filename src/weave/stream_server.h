@@ -46,6 +46,8 @@ class StreamServer {
   /// reports. After an error the area is closed.
   Result<bool> serve(Duration patience);
 
+  /// Whether it is at a step. Any thread.
+  [[nodiscard]] bool running() const { return running_; }
   /// Steps and layers so far.
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
   [[nodiscard]] std::uint64_t layers() const { return layers_; }
