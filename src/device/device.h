@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,6 +28,7 @@ struct Properties {
   std::uint64_t page_count = 0;  ///< Pages that exist; ids are [0, page_count).
   bool records = false;          ///< Its streams record work: see Stream::begin_capture().
   bool asynchronous = false;     ///< Its streams run what is enqueued while the host goes on.
+  bool flags = false;            ///< Its streams wait for flags: see Stream::await_flag().
   /// Mappings of windows, each of a run of adjacent pages, that there should be at most; 0: any.
   std::uint64_t most_mappings = 0;
 };
@@ -56,6 +58,10 @@ class Graph {
   [[nodiscard]] virtual std::uint64_t bytes() const { return 0; }
 };
 
+/// A number that a stream or a thread raises and a stream waits for, in pinned memory of the host:
+/// whoever waits for a device that will never come can be let go by anybody.
+using Flag = std::atomic<std::uint32_t>;
+
 /// An ordered queue of work on one device. Calls enqueue and return; work on one stream runs in
 /// order, work on two streams in any order unless one waits for the other. No result may be looked
 /// at before synchronize(). Used by one thread.
@@ -79,6 +85,14 @@ class Stream {
   /// As synchronize(), for what was enqueued before `mark`; what came after it may still run, and a
   /// failure to enqueue that is reported as well.
   virtual Result<void> wait(std::uint64_t /*mark*/) { return synchronize(); }
+
+  // On devices with Properties::flags; neither is recorded:
+  /// Raises `flag` to `value` when all that was enqueued before is done, which whoever sees the
+  /// value sees as well.
+  virtual void raise_flag(Flag& /*flag*/, std::uint32_t /*value*/) { HEDDLE_CHECK(false); }
+  /// What is enqueued from now on waits until `flag` is `value` or above, counting round: at most
+  /// 2^31 - 1 above. It waits for ever where nobody raises it.
+  virtual void await_flag(const Flag& /*flag*/, std::uint32_t /*value*/) { HEDDLE_CHECK(false); }
 
   /// Begins to record: until end_capture(), what is enqueued is noted down and not run, and nothing
   /// may be allocated or synchronised. False where the device records nothing; then all is as it
@@ -126,6 +140,12 @@ class Device {
   /// Memory beside the pages, all zero, at least 256-byte aligned on accelerators and 64 on hosts.
   /// `bytes` > 0. kResourceExhausted.
   virtual Result<Buffer> allocate(Place place, std::size_t bytes) = 0;
+
+  /// Lets work of this device use `bytes` of this process's memory as host memory of its own, until
+  /// the buffer ends, which frees nothing. kResourceExhausted.
+  virtual Result<Buffer> pin(std::byte* memory, std::size_t bytes) {
+    return Buffer(memory, bytes, [](std::byte*) {});
+  }
 
   /// `bytes` > 0, a multiple of the page. kResourceExhausted when no contiguous range of addresses
   /// is left.

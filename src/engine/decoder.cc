@@ -156,6 +156,7 @@ void Decoder::attend_with_guests(ops::OpContext& context,
       .host = guests.host,
       .layer = layer,
       .attention = sequences_of(all, others, guests.sequences, guests.block_tables[group])};
+  away.attention.kv.base = guests.base;
   away.attention.out = {};
   away.attention.parts = {.end = guests.border, .left = states};
   ops::post_guest_attention(context, away);

@@ -34,6 +34,7 @@ struct Batch {
     std::int64_t sequences = 0;
     ops::ConstTensorRef border{};  ///< i32 [sequences]: where what is at home begins.
     std::vector<ops::ConstTensorRef> block_tables{};  ///< As above, of what is away.
+    std::byte* base = nullptr;                        ///< Of those blocks, in place of the KV's.
     ops::AttentionHost* host = nullptr;               ///< nullptr: computed at home all the same.
   } guests{};
 };

@@ -88,6 +88,21 @@ void Engine::Impl::join_group(ModelId id, collective::Collective& group) {
   mutable_model(id).decoder.join(group);
 }
 
+Result<void> Engine::Impl::can_have_guests() const {
+  if (context_.kernels.post_guest_attention == nullptr) {
+    return Error{Code::kFailedPrecondition,
+                 "its device has no kernels for attention over another device's pages"};
+  }
+  const device::Properties& properties = device_.properties();
+  if (properties.asynchronous && !properties.flags) {
+    return Error{Code::kFailedPrecondition,
+                 properties.name +
+                     " has no stream memory operations, by which two GPUs wait for "
+                     "each other"};
+  }
+  return {};
+}
+
 void Engine::Impl::remove_model(ModelId id) {
   HEDDLE_CHECK(model(id).sequences == 0);
   settle();  // What is ahead of sequences that have gone still reads the weights.

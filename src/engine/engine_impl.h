@@ -60,8 +60,9 @@ class Engine::Impl {
   Result<void> add_sequence(SequenceStart start);
   std::int64_t take_prefix(SequenceId id);
   void preempt(SequenceId id);
-  /// Whether KV can be on another device's pages.
-  [[nodiscard]] bool has_guests() const { return context_.kernels.post_guest_attention != nullptr; }
+  /// Whether KV can be on another device's pages; kFailedPrecondition, with what is lacking.
+  [[nodiscard]] Result<void> can_have_guests() const;
+  [[nodiscard]] device::Stream& stream() const { return *stream_; }
   void remove_sequence(SequenceId id);
   Result<StepOutcome> run(const policy::StepPlan& plan);
   void settle();

@@ -184,7 +184,7 @@ bool Engine::Impl::ends_for_sure(const Sequence& own) const {
 
 /// The slices of the step after `flight`, if everybody goes on who can: their tokens need not be
 /// known, as they are on the device. Empty where somebody's next token depends on this one by more
-/// than that, or nobody goes on for sure.
+/// than that, somebody has guests, or nobody goes on for sure.
 std::vector<PassSlice> Engine::Impl::slices_after(const Flight& flight) const {
   std::vector<PassSlice> slices;
   for (std::size_t pick = 0; pick < flight.slices.size(); ++pick) {
@@ -192,7 +192,8 @@ std::vector<PassSlice> Engine::Impl::slices_after(const Flight& flight) const {
     if (slice.sequence == nullptr) {
       continue;
     }
-    if (!slice.samples() || waits_for_token(*slice.sequence)) {
+    if (!slice.samples() || waits_for_token(*slice.sequence) ||
+        ModelKv::guest_tokens(slice.sequence->kv) > 0) {
       return {};
     }
     if (!ends_for_sure(*slice.sequence)) {

@@ -12,14 +12,13 @@ Guests Engine::guests() {
   return Guests(*impl_);
 }
 
-Result<void> Guests::lend(ModelId id, std::span<const device::PageId> pages) {
-  if (!engine_->has_guests()) {
-    return Error{Code::kFailedPrecondition,
-                 "lend pages to model " + std::to_string(id.value()) +
-                     ": only CPUs run attention over another device's pages"};
+Result<void> Guests::lend(ModelId id, std::span<const device::PageId> pages, std::byte* memory) {
+  if (const auto able = engine_->can_have_guests(); !able) {
+    return Error{able.error().code,
+                 "lend pages to model " + std::to_string(id.value()) + ": " + able.error().message};
   }
   HEDDLE_CHECK(engine_->model(id).decoder.group() == nullptr);
-  engine_->mutable_model(id).kv.lend(pages);
+  engine_->mutable_model(id).kv.lend(pages, memory);
   return {};
 }
 
@@ -41,7 +40,8 @@ Result<std::int64_t> Guests::move_out(SequenceId id, std::int64_t tokens) {
   if (own.size() - own.computed != 1 || most <= there) {
     return there;  // Prompts are not read over guests.
   }
-  if (const auto moved = kv.move_out(own.kv, most); !moved) {
+  engine_->settle();  // What it finds is the next step's to say.
+  if (const auto moved = kv.move_out(engine_->stream(), own.kv, most); !moved) {
     return moved.error();
   }
   return kv.guest_tokens(own.kv);
@@ -49,7 +49,8 @@ Result<std::int64_t> Guests::move_out(SequenceId id, std::int64_t tokens) {
 
 Result<void> Guests::move_home(SequenceId id) {
   Sequence& own = engine_->sequence(id);
-  return engine_->mutable_model(own.start.model).kv.move_home(own.kv);
+  engine_->settle();
+  return engine_->mutable_model(own.start.model).kv.move_home(engine_->stream(), own.kv);
 }
 
 std::int64_t Guests::tokens(SequenceId id) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -17,8 +18,12 @@ namespace heddle::engine {
 class Guests {
  public:
   /// Pages of another device, that this one can address, come in for KV of a model. They stay the
-  /// other's. kFailedPrecondition on devices that cannot have guests.
-  Result<void> lend(ModelId model, std::span<const device::PageId> pages);
+  /// other's. Page 0 of what they are of is at `memory`, the same for all that a model has;
+  /// nullptr: with page 0 of this device, as parts of one arena are. kFailedPrecondition, with the
+  /// reason, on devices that cannot have guests.
+  Result<void> lend(ModelId model,
+                    std::span<const device::PageId> pages,
+                    std::byte* memory = nullptr);
   /// Gives up to `count` of them back that hold nothing, the highest first.
   std::vector<device::PageId> give_back(ModelId model, std::int64_t count);
   /// Who runs attention over what is on lent pages, from the next step on; nullptr: this engine,

@@ -152,6 +152,32 @@ void ModelKv::keep_prefix(SequenceKv& sequence,
   }
 }
 
+void ModelKv::lend(std::span<const memory::PageId> pages, std::byte* memory) {
+  std::byte* const at =
+      memory != nullptr ? memory : guests_->pool.device().page_address(memory::PageId{0});
+  HEDDLE_CHECK(lent_pages() == 0 || at == guests_->memory);
+  guests_->memory = at;
+  guests_->pool.adopt(pages);
+}
+
+/// Where a block of guests is; KvCache::address is of the device's own pages.
+std::byte* ModelKv::guest_address(std::size_t group, memory::KvBlockRef block) const {
+  return guests_->memory + block.page.value() * guests_->pool.device().properties().page_bytes +
+         block.slot * block_bytes(group);
+}
+
+/// Parts of the host's memory are nothing apart: a stream's copy would stand for a link's.
+void ModelKv::copy_block(device::Stream& stream,
+                         std::size_t group,
+                         std::byte* target,
+                         const std::byte* source) const {
+  if (guests_->pool.device().properties().kind == device::Kind::kCpu) {
+    std::memcpy(target, source, block_bytes(group));
+  } else {
+    stream.copy(target, source, block_bytes(group));
+  }
+}
+
 std::vector<memory::PageId> ModelKv::give_back(std::int64_t count) {
   return guests_->pool.surrender(std::min(count, guests_->pool.free_count())).value();
 }
@@ -173,6 +199,15 @@ ops::GuestSequence ModelKv::guest_sequence(const SequenceKv& sequence) const {
 
 namespace {
 
+void free_all(std::deque<memory::KvCache>& caches,
+              const std::vector<std::vector<memory::KvBlockRef>>& made) {
+  for (std::size_t g = 0; g < made.size(); ++g) {
+    for (const memory::KvBlockRef block : made[g]) {
+      caches[g].free(block);
+    }
+  }
+}
+
 /// So many blocks of each cache; all or kResourceExhausted, and then none.
 Result<std::vector<std::vector<memory::KvBlockRef>>> allocate(
     std::deque<memory::KvCache>& caches, const std::vector<std::size_t>& counts) {
@@ -184,11 +219,7 @@ Result<std::vector<std::vector<memory::KvBlockRef>>> allocate(
         made[g].push_back(*block);
         continue;
       }
-      for (std::size_t other = 0; other <= g; ++other) {
-        for (const memory::KvBlockRef given : made[other]) {
-          caches[other].free(given);
-        }
-      }
+      free_all(caches, made);
       return block.error();
     }
   }
@@ -197,7 +228,7 @@ Result<std::vector<std::vector<memory::KvBlockRef>>> allocate(
 
 }  // namespace
 
-Result<void> ModelKv::move_out(SequenceKv& sequence, std::int64_t tokens) {
+Result<void> ModelKv::move_out(device::Stream& stream, SequenceKv& sequence, std::int64_t tokens) {
   const std::int64_t before = sequence.guest_tokens_;
   HEDDLE_CHECK(tokens % border_tokens() == 0 && tokens >= before);
   std::vector<std::size_t> counts(caches_.size());
@@ -211,20 +242,29 @@ Result<void> ModelKv::move_out(SequenceKv& sequence, std::int64_t tokens) {
   if (!made) {
     return made.error();
   }
+  const auto old = [&](std::size_t g) { return sequence.groups_[g].guests.size(); };
+  const auto there = [&](std::size_t g, std::size_t i) {
+    return i < old(g) ? sequence.groups_[g].guests[i] : (*made)[g][i - old(g)];
+  };
   for (std::size_t g = 0; g < caches_.size(); ++g) {
-    if (plan_.groups[g].window > 0) {
-      continue;
+    // The block that the old border was in is there as well, with fewer positions than by now.
+    const auto first = static_cast<std::size_t>(before / plan_.groups[g].geometry.block_tokens);
+    for (std::size_t i = first; i < counts[g] + old(g); ++i) {
+      copy_block(stream,
+                 g,
+                 guest_address(g, there(g, i)),
+                 caches_[g].address(sequence.groups_[g].blocks[i]));
     }
+  }
+  if (const auto copied = stream.synchronize(); !copied) {
+    free_all(guests_->caches, *made);
+    return copied;
+  }
+  for (std::size_t g = 0; g < caches_.size(); ++g) {
     SequenceKv::Group& own = sequence.groups_[g];
-    const std::int64_t block_tokens = plan_.groups[g].geometry.block_tokens;
     own.guests.insert(own.guests.end(), (*made)[g].begin(), (*made)[g].end());
-    // The block that the old border was in is here as well, with more positions by now.
-    for (auto i = static_cast<std::size_t>(before / block_tokens); i < own.guests.size(); ++i) {
-      std::memcpy(guests_->caches[g].address(own.guests[i]),
-                  caches_[g].address(own.blocks[i]),
-                  block_bytes(g));
-    }
-    for (; own.first_live < static_cast<std::size_t>(tokens / block_tokens); ++own.first_live) {
+    const auto gone = static_cast<std::size_t>(tokens / plan_.groups[g].geometry.block_tokens);
+    for (; plan_.groups[g].window == 0 && own.first_live < gone; ++own.first_live) {
       caches_[g].free(own.blocks[own.first_live]);
     }
   }
@@ -232,7 +272,7 @@ Result<void> ModelKv::move_out(SequenceKv& sequence, std::int64_t tokens) {
   return {};
 }
 
-Result<void> ModelKv::move_home(SequenceKv& sequence) {
+Result<void> ModelKv::move_home(device::Stream& stream, SequenceKv& sequence) {
   std::vector<std::size_t> counts;
   for (const SequenceKv::Group& own : sequence.groups_) {
     counts.push_back(own.guests.empty() ? 0 : own.first_live);
@@ -242,13 +282,20 @@ Result<void> ModelKv::move_home(SequenceKv& sequence) {
     return made.error();
   }
   for (std::size_t g = 0; g < caches_.size(); ++g) {
-    SequenceKv::Group& own = sequence.groups_[g];
     for (std::size_t i = 0; i < counts[g]; ++i) {
-      own.blocks[i] = (*made)[g][i];
-      std::memcpy(caches_[g].address(own.blocks[i]),
-                  guests_->caches[g].address(own.guests[i]),
-                  block_bytes(g));
+      copy_block(stream,
+                 g,
+                 caches_[g].address((*made)[g][i]),
+                 guest_address(g, sequence.groups_[g].guests[i]));
     }
+  }
+  if (const auto copied = stream.synchronize(); !copied) {
+    free_all(caches_, *made);
+    return copied;
+  }
+  for (std::size_t g = 0; g < caches_.size(); ++g) {
+    SequenceKv::Group& own = sequence.groups_[g];
+    std::ranges::copy((*made)[g], own.blocks.begin());
     if (!own.guests.empty()) {
       drop_guests(own, g, 0);
       own.first_live = 0;

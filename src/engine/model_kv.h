@@ -58,8 +58,10 @@ class ModelKv {
   void clear(SequenceKv& sequence) { shrink(sequence, 0); }
 
   /// Pages of another device come in, to have guests (WEAVER). They stay the other's, who can
-  /// address them as well.
-  void lend(std::span<const memory::PageId> pages) { guests_->pool.adopt(pages); }
+  /// address them as well. Page 0 is at `memory`, or, nullptr, where this device's is.
+  void lend(std::span<const memory::PageId> pages, std::byte* memory);
+  /// Where page 0 of what is lent is.
+  [[nodiscard]] std::byte* lent_memory() const { return guests_->memory; }
   /// Who runs attention over them; nullptr: nobody, so that it is run here. Outlives it, or the
   /// next set_host().
   void set_host(ops::AttentionHost* host) { host_ = host; }
@@ -71,10 +73,11 @@ class ModelKv {
   /// Moves the computed positions below `tokens` of the groups without a window to lent pages,
   /// and frees the blocks that hold no other. `tokens` is a multiple of
   /// border_tokens(), and not below what is there already. All or kResourceExhausted, and then
-  /// nothing has changed. Nothing enqueued touches the sequence.
-  Result<void> move_out(SequenceKv& sequence, std::int64_t tokens);
-  /// Moves all that is away back. All or kResourceExhausted, and then nothing has changed.
-  Result<void> move_home(SequenceKv& sequence);
+  /// nothing has changed; or what `stream`, which copies and is waited for, has to report. Only on
+  /// `stream` is there work that touches the sequence.
+  Result<void> move_out(device::Stream& stream, SequenceKv& sequence, std::int64_t tokens);
+  /// Moves all that is away back, in the same way.
+  Result<void> move_home(device::Stream& stream, SequenceKv& sequence);
   /// Positions of `sequence` that are away.
   [[nodiscard]] static std::int64_t guest_tokens(const SequenceKv& sequence) {
     return sequence.guest_tokens_;
@@ -113,6 +116,7 @@ class ModelKv {
   struct Guests {
     explicit Guests(device::Device& device) : pool(device, {}) {}
     memory::PagePool pool;
+    std::byte* memory = nullptr;  ///< Where its page 0 is.
     memory::CachedPages no_prefixes{};
     std::deque<memory::KvCache> caches{};  ///< Per group.
   };
@@ -121,6 +125,11 @@ class ModelKv {
   [[nodiscard]] std::size_t block_bytes(std::size_t group) const {
     return plan_.groups[group].geometry.block_bytes;
   }
+  [[nodiscard]] std::byte* guest_address(std::size_t group, memory::KvBlockRef block) const;
+  void copy_block(device::Stream& stream,
+                  std::size_t group,
+                  std::byte* target,
+                  const std::byte* source) const;
   void drop_guests(SequenceKv::Group& own, std::size_t group, std::size_t blocks);
   [[nodiscard]] std::size_t first_needed(std::size_t group, std::int64_t next) const;
   [[nodiscard]] std::int64_t cached_length(const SequenceKv& sequence, std::int64_t tokens) const;

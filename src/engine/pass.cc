@@ -55,12 +55,13 @@ std::int64_t PassSlice::pooled_rows() const {
 }
 
 /// Whether it is a step of a kind that comes again: everybody's next token, of a model that is
-/// there as a whole, as a CUDA graph does not wait for weights, and alone, as it does not wait for
-/// others.
+/// there as a whole, as a CUDA graph does not wait for weights, and alone, without guests, as it
+/// does not wait for others.
 bool Pass::recurs(std::span<const PassSlice> slices, const Decoder& decoder) const {
   return records_ && !slices.empty() && decoder.group() == nullptr && decoder.whole() &&
          std::all_of(slices.begin(), slices.end(), [](const PassSlice& slice) {
-           return slice.tokens == 1 && slice.samples();
+           return slice.tokens == 1 && slice.samples() &&
+                  ModelKv::guest_tokens(slice.sequence->kv) == 0;
          });
 }
 
@@ -115,6 +116,7 @@ Result<void> Pass::enqueue(ops::OpContext& context,
   const auto compute = [&] {
     Batch batch = inputs_.batch(mirror_);
     batch.guests.host = kv.host();
+    batch.guests.base = kv.lent_memory();
     decoder.embed(
         context, inputs_.ids(mirror_), Activations::rows(activations.hidden, batch.tokens));
     decoder.run_layers(context, decoder.kv_plan().range, batch, activations);

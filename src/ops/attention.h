@@ -9,11 +9,11 @@ namespace heddle::ops {
 constexpr std::int64_t kAttentionHeadDimMax = 256;
 
 /// Attention in two parts, over the positions before a border and from it on, each where its part
-/// of the cache is (WEAVER). On CPUs only; without a window.
+/// of the cache is (WEAVER). Without a window.
 ///
 /// The first part leaves for each row a state of head_dim + 2 numbers: sum_j exp(score_j - largest)
-/// v_j, the largest score, and the sum of the weights. The second goes on with it, to the bits that
-/// one call over all positions gives.
+/// v_j, the largest score, and the sum of the weights. The second goes on with it. On CPUs it gives
+/// the bits that one call over all positions gives; on CUDA it is as near the exact value as that.
 struct AttentionParts {
   ConstTensorRef begin{};  ///< i32 [sequences]: attend from there on; absent: from position 0.
   ConstTensorRef end{};    ///< i32 [sequences]: attend to what is before it; absent: to all.
@@ -24,7 +24,8 @@ struct AttentionParts {
   [[nodiscard]] bool present() const { return begin.present() || end.present(); }
 };
 
-/// Borders of AttentionParts are multiples of this, on the instruction set that runs.
+/// Borders of AttentionParts are multiples of this, on the instruction set that runs; on CUDA they
+/// may be anywhere.
 [[nodiscard]] std::int64_t attention_border();
 
 struct AttentionArgs {

@@ -11,6 +11,14 @@ struct Case {
   std::int64_t window = 0;
 };
 
+/// A batch, and where the cache of each of its sequences is divided.
+struct Divided {
+  std::vector<std::int32_t> begin{0};  ///< Rows.
+  std::vector<std::int32_t> first{};   ///< Positions.
+  std::vector<std::int32_t> border{};
+  std::vector<std::int64_t> lengths{};
+};
+
 /// Sequences whose last `fresh` tokens are queried; all keys and values are in the cache.
 struct Queried {
   std::int64_t length = 0;
@@ -96,6 +104,68 @@ class AttentionTest : public OpTest {
                .lse = {}});
     synchronize();
     return out;
+  }
+
+  /// Sequences of a few tokens, the last of many, with borders that are multiples of `step`.
+  Divided divide(std::int64_t step, int sequences) {
+    Divided batch;
+    const auto most = static_cast<std::uint64_t>(std::max<std::int64_t>(4, 200 / step));
+    for (int s = 0; s < sequences; ++s) {
+      const auto fresh = static_cast<std::int32_t>(s == sequences - 1 ? 40 : 1 + rng_.below(3));
+      const auto border =
+          static_cast<std::int32_t>(step * static_cast<std::int64_t>(rng_.below(most)));
+      batch.border.push_back(s == 0 ? 0 : border);
+      batch.first.push_back(batch.border.back() + static_cast<std::int32_t>(rng_.below(90)));
+      batch.begin.push_back(batch.begin.back() + fresh);
+      batch.lengths.push_back(batch.first.back() + fresh);
+    }
+    return batch;
+  }
+
+  /// What attention in two parts gives.
+  struct InParts {
+    std::vector<float> out{};
+    std::vector<float> lse{};
+    std::vector<float> state{};  ///< Between the two.
+  };
+
+  /// The second part has no blocks of what the first has.
+  InParts run_parts(const Case& c,
+                    PagedKvFixture& cache,
+                    const Divided& batch,
+                    const std::vector<float>& query) {
+    const std::int64_t d = c.shape.head_dim;
+    const std::int64_t tokens = batch.begin.back();
+    InParts result{
+        .out = std::vector<float>(query.size()),
+        .lse = std::vector<float>(static_cast<std::size_t>(tokens * c.heads)),
+        .state = std::vector<float>(static_cast<std::size_t>(tokens * c.heads * (d + 2)), NAN)};
+    const auto heads = [&](float* data, std::int64_t width) {
+      return heads_of(matrix_of(data, tokens, c.heads * width), 0, c.heads, width);
+    };
+    const ConstTensorRef border = vector_of(batch.border.data(), std::ssize(batch.border));
+    AttentionArgs args{.rows = rows_of(batch.begin, batch.first),
+                       .query = heads(const_cast<float*>(query.data()), d),
+                       .kv = cache.kv(),
+                       .scale = 0.25F};
+    args.parts = {.end = border, .left = heads(result.state.data(), d + 2)};
+    attention(context_, args);
+    synchronize();
+    std::vector<std::vector<std::int32_t>> gone;
+    for (std::int64_t s = 0; s < std::ssize(batch.border); ++s) {
+      const std::int64_t blocks = batch.border[static_cast<std::size_t>(s)] / c.shape.block_tokens;
+      gone.emplace_back(cache.table_row(s), cache.table_row(s) + blocks);
+      std::fill_n(cache.table_row(s), blocks, -1'000'000'000);
+    }
+    args.out = heads(result.out.data(), d);
+    args.lse = matrix_of(result.lse.data(), tokens, c.heads);
+    args.parts = {.begin = border, .resumed = heads(result.state.data(), d + 2)};
+    attention(context_, args);
+    synchronize();
+    for (std::int64_t s = 0; s < std::ssize(batch.border); ++s) {
+      std::ranges::copy(gone[static_cast<std::size_t>(s)], cache.table_row(s));
+    }
+    return result;
   }
 };
 
@@ -299,67 +369,102 @@ TEST_F(AttentionTest, DoesNotTouchBlocksThatFellOutOfTheWindow) {
   }
 }
 
-/// A batch, and where the cache of each of its sequences is divided.
-struct Divided {
-  std::vector<std::int32_t> begin{0};  ///< Rows.
-  std::vector<std::int32_t> first{};   ///< Positions.
-  std::vector<std::int32_t> border{};
-  std::vector<std::int64_t> lengths{};
-};
-
 // What one call over all positions gives comes out, to the bit, where a host has the first of them:
 // it never sees the later ones, nor does home see those.
 TEST_F(AttentionTest, InTwoPartsItGivesTheBitsOfOneCall) {
   if (!gives_one_answer()) {
-    GTEST_SKIP() << "attention in parts is for CPUs";
+    GTEST_SKIP() << "its bits are not promised";
   }
-  const std::int64_t step = attention_border();
   for (Case c : cases()) {
     c.window = 0;
-    Divided batch;
-    for (int s = 0; s < 6; ++s) {
-      const auto fresh = static_cast<std::int32_t>(s == 5 ? 40 : 1 + rng_.below(3));
-      const auto border =
-          static_cast<std::int32_t>(step * static_cast<std::int64_t>(rng_.below(4)));
-      batch.border.push_back(s == 0 ? 0 : border);
-      batch.first.push_back(batch.border.back() + static_cast<std::int32_t>(rng_.below(90)));
-      batch.begin.push_back(batch.begin.back() + fresh);
-      batch.lengths.push_back(batch.first.back() + fresh);
-    }
+    const Divided batch = divide(attention_border(), 6);
     PagedKvFixture cache = fill(c, batch.lengths);
     const std::int64_t d = c.shape.head_dim;
     const std::int64_t tokens = batch.begin.back();
     const auto query = random(tokens * c.heads * d);
     const std::vector<float> whole = run_all(c, cache, batch.begin, batch.first, query);
-    std::vector<float> state(static_cast<std::size_t>(tokens * c.heads * (d + 2)), NAN);
-    std::vector<float> out(query.size());
-    const auto heads = [&](float* data, std::int64_t width) {
-      return heads_of(matrix_of(data, tokens, c.heads * width), 0, c.heads, width);
-    };
-    const ConstTensorRef border = vector_of(batch.border.data(), std::ssize(batch.border));
-    AttentionArgs args{.rows = rows_of(batch.begin, batch.first),
-                       .query = heads(const_cast<float*>(query.data()), d),
-                       .kv = cache.kv(),
-                       .scale = 0.25F};
-    args.parts = {.end = border, .left = heads(state.data(), d + 2)};
-    attention(context_, args);
-    synchronize();
-    for (std::int64_t s = 0; s < 6; ++s) {  // Home has no blocks of what its host has.
-      const std::int64_t gone = batch.border[static_cast<std::size_t>(s)] / c.shape.block_tokens;
-      std::fill_n(cache.table_row(s), gone, -1'000'000'000);
+    const InParts parts = run_parts(c, cache, batch, query);
+    ASSERT_TRUE(same_bits(whole, parts.out))
+        << "head_dim " << d << " block " << c.shape.block_tokens;
+  }
+}
+
+// Wherever the border is, where bits are not promised.
+TEST_F(AttentionTest, InTwoPartsItAgreesWithDouble) {
+  for (Case c : cases()) {
+    c.window = 0;
+    const Divided batch = divide(gives_one_answer() ? attention_border() : 1, 5);
+    PagedKvFixture cache = fill(c, batch.lengths);
+    const std::int64_t d = c.shape.head_dim;
+    const auto query = random(batch.begin.back() * c.heads * d);
+    const InParts parts = run_parts(c, cache, batch, query);
+    for (std::int64_t row = 0; row < batch.begin.back() * c.heads; ++row) {
+      const std::int64_t token = row / c.heads;
+      const auto s =
+          static_cast<std::size_t>(std::upper_bound(batch.begin.begin(), batch.begin.end(), token) -
+                                   batch.begin.begin() - 1);
+      const std::int64_t position = batch.first[s] + token - batch.begin[s];
+      const float* const own = query.data() + row * d;
+      const auto at = static_cast<std::int64_t>(s);
+      const Reference expected = reference(c, cache, at, position, row % c.heads, own);
+      const double near = bound(c, expected);
+      ASSERT_NEAR(static_cast<double>(parts.lse[static_cast<std::size_t>(row)]), expected.lse, near)
+          << "row " << row << " border " << batch.border[s];
+      for (std::int64_t i = 0; i < d; ++i) {
+        ASSERT_NEAR(static_cast<double>(parts.out[static_cast<std::size_t>(row * d + i)]),
+                    expected.out[static_cast<std::size_t>(i)],
+                    near * expected.value_max)
+            << "row " << row << " border " << batch.border[s] << " head_dim " << d;
+      }
+      if (batch.border[s] == 0) {
+        continue;
+      }
+      const Reference away = reference(c, cache, at, batch.border[s] - 1, row % c.heads, own);
+      const float* const state = parts.state.data() + row * (d + 2);
+      ASSERT_NEAR(static_cast<double>(state[d] + std::log(state[d + 1])), away.lse, bound(c, away))
+          << "row " << row << " border " << batch.border[s];
+      ASSERT_NEAR(static_cast<double>(state[0] / state[d + 1]),
+                  away.out[0],
+                  bound(c, away) * away.value_max);
     }
-    args.out = heads(out.data(), d);
-    args.parts = {.begin = border, .resumed = heads(state.data(), d + 2)};
-    attention(context_, args);
+  }
+}
+
+// The rows of other sequences of the batch, whose positions are all here, stay as they are.
+TEST_F(AttentionTest, APartIsOfTheSequencesThatItIsGiven) {
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    const Case c{{.kv_heads = 1, .head_dim = 32, .block_tokens = 16, .dtype = dtype}, 2, 0};
+    const std::int64_t step = attention_border();
+    PagedKvFixture cache = fill(c, {9, 2 * step});
+    const std::int64_t d = c.shape.head_dim;
+    const auto query = random(2 * c.heads * d);
+    const auto heads = [&](float* data, std::int64_t width) {
+      return heads_of(matrix_of(data, 2, c.heads * width), 0, c.heads, width);
+    };
+    const std::vector<std::int32_t> begin{1, 2};
+    const std::vector<std::int32_t> first{static_cast<std::int32_t>(2 * step - 1)};
+    const std::vector<std::int32_t> border{static_cast<std::int32_t>(step)};
+    std::vector<float> state(static_cast<std::size_t>(2 * c.heads * (d + 2)), 7.0F);
+    PagedKv kv = cache.kv();
+    kv.table.data += kv.table.stride[0] * 4;
+    kv.table.shape[0] = 1;
+    attention(context_,
+              {.rows = rows_of(begin, first),
+               .query = heads(const_cast<float*>(query.data()), d),
+               .kv = kv,
+               .scale = 0.25F,
+               .parts = {.end = vector_of(border.data(), 1), .left = heads(state.data(), d + 2)}});
     synchronize();
-    ASSERT_TRUE(same_bits(whole, out)) << "head_dim " << d << " block " << c.shape.block_tokens;
+    EXPECT_TRUE(std::all_of(state.begin(), state.begin() + c.heads * (d + 2), [](float value) {
+      return value == 7.0F;
+    }));
+    const Reference away = reference(c, cache, 1, step - 1, 0, query.data() + c.heads * d);
+    const float* const own = state.data() + c.heads * (d + 2);
+    EXPECT_NEAR(static_cast<double>(own[d] + std::log(own[d + 1])), away.lse, bound(c, away));
   }
 }
 
 TEST_F(AttentionTest, APartDoesNotTouchWhatIsBehindItsEnd) {
-  if (!gives_one_answer()) {
-    GTEST_SKIP() << "attention in parts is for CPUs";
-  }
   const auto step = static_cast<std::int32_t>(attention_border());
   const Case c{{.kv_heads = 2, .head_dim = 64, .block_tokens = 16, .dtype = DType::kBf16}, 4, 0};
   PagedKvFixture cache = fill(c, {2 * step});

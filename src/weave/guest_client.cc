@@ -1,30 +1,16 @@
 #include "weave/guest_client.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "base/clock.h"
+#include "weave/step_table.h"
 
 namespace heddle::weave {
 
 void GuestClient::begin_step(std::span<const ops::GuestSequence> sequences) {
-  const Geometry& g = area_->geometry();
   ++step_;
   lost_ = lost_ && area_->served().get() != ticket_;  // It is at what it was asked for last.
-  fits_ = std::ssize(sequences) <= g.rows;
-  const std::span<std::int32_t> table = area_->table(step_);
-  for (std::int64_t row = 0; fits_ && row < std::ssize(sequences); ++row) {
-    const ops::GuestSequence& sequence = sequences[static_cast<std::size_t>(row)];
-    table[static_cast<std::size_t>(row)] = sequence.border;
-    for (std::int64_t group = 0; fits_ && group < std::ssize(sequence.blocks); ++group) {
-      const auto& blocks = sequence.blocks[static_cast<std::size_t>(group)];
-      fits_ = group < g.groups && std::ssize(blocks) <= g.blocks;
-      if (fits_) {
-        const std::int64_t at = g.rows + (group * g.rows + row) * g.blocks;
-        std::copy(blocks.begin(), blocks.end(), table.begin() + at);
-      }
-    }
-  }
+  fits_ = write_step(*area_, step_, sequences);
 }
 
 void GuestClient::post(const ops::GuestRows& rows) {

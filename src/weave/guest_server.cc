@@ -8,14 +8,6 @@
 #include "ops/guest_attention.h"
 
 namespace heddle::weave {
-namespace {
-
-Error broken(const std::string& field, std::int64_t value, const std::string& right) {
-  return {Code::kInvalidArgument,
-          "guests: " + field + " is " + std::to_string(value) + "; " + right};
-}
-
-}  // namespace
 
 Result<std::unique_ptr<GuestServer>> GuestServer::create(std::shared_ptr<JobArea> area,
                                                          const std::byte* pages,
@@ -46,7 +38,7 @@ Result<bool> GuestServer::serve(Duration look, Duration patience) {
   const std::uint32_t ticket = area_->posted().get();
   if (((ticket - served_) & Ticket::kMask) > Ticket::kMask / 2) {
     area_->close();
-    return broken("the ticket", ticket, std::to_string(served_) + " was served already");
+    return broken_rule("the ticket", ticket, std::to_string(served_) + " was served already");
   }
   const Instant began = steady_now();
   const JobArea::Job job = area_->job();
@@ -57,8 +49,9 @@ Result<bool> GuestServer::serve(Duration look, Duration patience) {
   }
   run(job);
   if (pace_ > Duration{}) {
+    const std::span<const std::int32_t> numbers = table_.numbers();
     const std::int64_t positions =
-        std::accumulate(table_.begin(), table_.begin() + job.rows, std::int64_t{0});
+        std::accumulate(numbers.begin(), numbers.begin() + job.rows, std::int64_t{0});
     std::this_thread::sleep_for(pace_ * positions - (steady_now() - began));
   }
   served_ = ticket;
@@ -72,50 +65,21 @@ Result<bool> GuestServer::serve(Duration look, Duration patience) {
 Result<void> GuestServer::take_step(const JobArea::Job& job) {
   const Geometry& g = area_->geometry();
   if (job.layer < 0 || job.layer >= g.layers) {
-    return broken("the layer", job.layer, "there are " + std::to_string(g.layers));
+    return broken_rule("the layer", job.layer, "there are " + std::to_string(g.layers));
   }
-  if (job.rows < 1 || job.rows > g.rows) {
-    return broken("rows", job.rows, "from 1 to " + std::to_string(g.rows) + " it may be");
-  }
-  if (job.step != step_ || job.rows != step_rows_ || table_.empty()) {
-    const std::span<const std::int32_t> table = area_->table(job.step);
-    table_.assign(table.begin(), table.end());
+  if (job.step != step_ || job.rows != table_.rows() || table_.empty()) {
+    if (const auto taken = table_.take(*area_, job.step, job.rows); !taken) {
+      return taken;
+    }
     checked_groups_.clear();
     step_ = job.step;
-    step_rows_ = job.rows;
   }
   const LayerPlace& place = g.places[static_cast<std::size_t>(job.layer)];
-  for (std::int64_t row = 0; row < job.rows && !checked_groups_.contains(place.group); ++row) {
-    if (const auto checked = check_row(row, place); !checked) {
+  if (!checked_groups_.contains(place.group)) {
+    if (const auto checked = table_.check(g, place, lease_); !checked) {
       return checked;
     }
-  }
-  checked_groups_.insert(place.group);
-  return {};
-}
-
-/// Whether all that attention would read of a row is lent. Layers of a group have the same blocks.
-Result<void> GuestServer::check_row(std::int64_t row, const LayerPlace& place) const {
-  const Geometry& g = area_->geometry();
-  const std::int64_t border = table_[static_cast<std::size_t>(row)];
-  const std::string name = "row " + std::to_string(row);
-  if (border < 0 || border % g.border != 0) {
-    return broken("the border of " + name,
-                  border,
-                  "a multiple of " + std::to_string(g.border) + " it has to be");
-  }
-  const std::int64_t count = (border + place.block_tokens - 1) / place.block_tokens;
-  if (count > g.blocks) {
-    return broken("the border of " + name, border, "its blocks end before");
-  }
-  const std::int32_t* blocks = table_.data() + g.rows + (place.group * g.rows + row) * g.blocks;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t first = blocks[i] * place.block_bytes;
-    const std::int64_t last = first + place.block_bytes - 1;
-    if (blocks[i] < 0 || first / g.page_bytes != last / g.page_bytes ||
-        !lease_.contains(PageId(static_cast<std::uint64_t>(first / g.page_bytes)))) {
-      return broken("block " + std::to_string(i) + " of " + name, blocks[i], "it is not lent");
-    }
+    checked_groups_.insert(place.group);
   }
   return {};
 }
@@ -125,11 +89,12 @@ void GuestServer::run(const JobArea::Job& job) {
   const LayerPlace& place = g.places[static_cast<std::size_t>(job.layer)];
   std::vector<std::int32_t> begin(static_cast<std::size_t>(job.rows) + 1);
   std::iota(begin.begin(), begin.end(), 0);
-  const std::int32_t* blocks = table_.data() + g.rows + place.group * g.rows * g.blocks;
+  const std::int32_t* numbers = table_.numbers().data();
+  const std::int32_t* blocks = numbers + StepTable::blocks_at(g, place.group);
   const auto heads = [&](float* data, std::int64_t width) {
     return ops::heads_of(ops::matrix_of(data, job.rows, g.heads * width), 0, g.heads, width);
   };
-  const ops::ConstTensorRef border = ops::vector_of(table_.data(), job.rows);
+  const ops::ConstTensorRef border = ops::vector_of(numbers, job.rows);
   ops::attention_here(
       {.rows = {.begin = ops::vector_of(begin.data(), job.rows + 1), .first_position = border},
        .query = heads(area_->queries().data(), g.head_dim),

@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "weave/job_area.h"
+#include "weave/step_table.h"
 
 namespace heddle::weave {
 
@@ -49,7 +50,6 @@ class GuestServer {
   GuestServer(std::shared_ptr<JobArea> area, const std::byte* pages)
       : area_(std::move(area)), pages_(pages) {}
   Result<void> take_step(const JobArea::Job& job);
-  [[nodiscard]] Result<void> check_row(std::int64_t row, const LayerPlace& place) const;
   void run(const JobArea::Job& job);
 
   std::shared_ptr<JobArea> area_;
@@ -58,8 +58,7 @@ class GuestServer {
   std::set<PageId> lease_{};  ///< Guarded by lease_mutex_.
   std::uint32_t served_ = 0;
   std::uint32_t step_ = 0;  ///< Whose tables these are:
-  std::int64_t step_rows_ = 0;
-  std::vector<std::int32_t> table_{};  ///< A copy, which nobody changes once it was looked at.
+  StepTable table_{};
   std::set<std::int64_t> checked_groups_{};  ///< Of that, with the lease as it is.
   Duration pace_{};
   std::uint64_t layers_ = 0;

@@ -13,7 +13,7 @@
 namespace heddle::weave {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x68656464'6c657731U;  // Of this form of the memory.
+constexpr std::uint64_t kMagic = 0x68656464'6c657732U;  // Of this form of the memory.
 constexpr std::size_t kLine = 64;  // What the two sides write lies on different cache lines.
 constexpr std::uint32_t kTurns = 2;
 
@@ -100,6 +100,13 @@ Result<void> check_geometry(const Geometry& g, std::string_view kernels, std::in
   return {};
 }
 
+std::int64_t layers_of(const Geometry& geometry, std::uint32_t groups) {
+  return std::count_if(
+      geometry.places.begin(),
+      geometry.places.begin() + geometry.layers,
+      [groups](const LayerPlace& place) { return (groups >> place.group & 1U) != 0; });
+}
+
 void Ticket::raise(std::uint32_t value) {
   word_.store(value, std::memory_order_seq_cst);
   // Either a sleeper has counted itself by now, or it sees the new word before it sleeps.
@@ -144,6 +151,8 @@ struct JobArea::Header {
   alignas(kLine) Job job{};
   alignas(kLine) Ticket served{};
   alignas(kLine) std::atomic<std::uint32_t> closed{0};
+  alignas(kLine) device::Flag layer_posted{0};
+  alignas(kLine) device::Flag layer_served{0};
 };
 
 struct JobArea::Layout {
@@ -213,6 +222,14 @@ void JobArea::close() {
 
 bool JobArea::closed() const {
   return header().closed.load(std::memory_order_acquire) != 0;
+}
+
+device::Flag& JobArea::layer_posted() {
+  return header().layer_posted;
+}
+
+device::Flag& JobArea::layer_served() {
+  return header().layer_served;
 }
 
 JobArea::Job& JobArea::job() {

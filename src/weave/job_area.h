@@ -12,6 +12,7 @@
 #include "base/memory_file.h"
 #include "base/result.h"
 #include "base/time.h"
+#include "device/device.h"
 
 namespace heddle::weave {
 
@@ -74,6 +75,9 @@ class Ticket {
   std::atomic<std::uint32_t> sleepers_{0};
 };
 
+/// The layers of a geometry that are in one of these groups (JobArea::Job::groups).
+[[nodiscard]] std::int64_t layers_of(const Geometry& geometry, std::uint32_t groups);
+
 /// The memory through which a hot engine has a host run attention: one memfd, made by whoever pairs
 /// the two. Tables of the step, queries and states of one layer. Shared by the threads of a
 /// process; unmaps and closes with the last reference.
@@ -104,10 +108,17 @@ class JobArea {
     std::uint32_t step = 0;
     std::int64_t layer = 0;
     std::int64_t rows = 0;
+    std::uint32_t groups = 0;  ///< Between GPUs, of the whole step: bit g: layers of group g.
+    std::uint32_t ticket = 0;  ///< Between GPUs: the flags' before the step.
   };
   [[nodiscard]] Job& job();
   /// Tables of a step, in turn: borders [rows], then blocks [groups, rows, blocks].
   [[nodiscard]] std::span<std::int32_t> table(std::uint32_t step);
+  /// Between GPUs streams raise these, by two for each layer; tickets are of steps then.
+  [[nodiscard]] device::Flag& layer_posted();
+  [[nodiscard]] device::Flag& layer_served();
+  /// All of it, for devices to reach.
+  [[nodiscard]] std::span<std::byte> memory() const { return {memory_.data(), memory_.bytes()}; }
   /// [rows, heads, head_dim] and [rows, heads, head_dim + 2].
   [[nodiscard]] std::span<float> queries();
   [[nodiscard]] std::span<float> states();

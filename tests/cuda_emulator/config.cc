@@ -18,6 +18,7 @@ std::size_t* field(std::string_view key, Config& config) {
       {"driver", &config.driver},
       {"capability", &config.capability},
       {"vmm", &config.vmm},
+      {"flags", &config.flags},
       {"read_only", &config.read_only},
       {"strict", &config.strict},
       {"addresses", &config.addresses},

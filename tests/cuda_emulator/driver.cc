@@ -139,6 +139,9 @@ EXPORT CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice /*devic
       case kAttributeSharedBytesMax:
         *value = static_cast<int>(emulator::kSharedBytesMax);
         return kCudaSuccess;
+      case kAttributeStreamMemory64:
+        *value = static_cast<int>(here.config.flags);
+        return kCudaSuccess;
       case kAttributeVirtualMemory:
         *value = static_cast<int>(here.config.vmm);
         return kCudaSuccess;

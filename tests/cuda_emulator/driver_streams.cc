@@ -1,5 +1,6 @@
 // The driver's functions for work: copies, streams, events, kernels and graphs.
 
+#include <atomic>
 #include <bit>
 #include <chrono>
 #include <cstdio>
@@ -92,6 +93,33 @@ bool has_ordinary_address(const emulator::Memory& memory, const std::vector<std:
     }
   }
   return false;
+}
+
+std::atomic_ref<std::uint32_t> flag_at(CUdeviceptr flag) {
+  return std::atomic_ref(*std::bit_cast<std::uint32_t*>(flag));
+}
+
+/// Enqueues an operation on a flag. Not recorded: the real one would, and then all replays would
+/// wait for the same value.
+template <class Make>
+CUresult flag_call(
+    const char* name, CUstream stream, CUdeviceptr flag, unsigned how, const Make& make) {
+  return call(name, Needs::kDevice, [&](Machine& here, auto&) {
+    if (here.config.flags == 0) {
+      return kCudaNotSupported;
+    }
+    if (!here.streams.has(stream)) {
+      return kCudaInvalidHandle;
+    }
+    if (how != 0 || flag % 4 != 0 || !here.memory.is_pinned(flag, 4)) {
+      return kCudaInvalidValue;  // Ours are all in the host's memory.
+    }
+    if (stream->queue->capturing()) {
+      stream->queue->spoil();
+      return kCudaStreamCaptureUnsupported;
+    }
+    return push(here, stream, make());
+  });
 }
 
 }  // namespace
@@ -201,6 +229,28 @@ EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags
     return event->queue == nullptr
                ? kCudaSuccess
                : push(here, stream, {.other = event->queue, .count = event->count});
+  });
+}
+
+EXPORT CUresult cuStreamWaitValue32_v2(CUstream stream,
+                                       CUdeviceptr flag,
+                                       std::uint32_t value,
+                                       unsigned how) {
+  return flag_call("cuStreamWaitValue32_v2", stream, flag, how, [=] {
+    return Operation{
+        .until = [=] { return static_cast<std::int32_t>(flag_at(flag).load() - value) >= 0; }};
+  });
+}
+
+EXPORT CUresult cuStreamWriteValue32_v2(CUstream stream,
+                                        CUdeviceptr flag,
+                                        std::uint32_t value,
+                                        unsigned how) {
+  return flag_call("cuStreamWriteValue32_v2", stream, flag, how, [=] {
+    return Operation{.run = [=] {
+      flag_at(flag).store(value);
+      return kCudaSuccess;
+    }};
   });
 }
 

@@ -22,6 +22,7 @@ Machine::Machine(const Config& wanted)
     contexts[i].device = i;
   }
   seed_orders(config.seed);
+  machinery.advance = [this](std::unique_lock<std::mutex>& lock) { return advance(lock); };
   machinery.gate = [this](bool open) {
     if (open) {
       memory.open();
@@ -65,6 +66,16 @@ bool Machine::spoils_capture() {
     }
   }
   return spoils;
+}
+
+bool Machine::advance(std::unique_lock<std::mutex>& lock) {
+  for (const auto& [handle, stream] : streams) {
+    if (const auto queue = stream->queue; queue->ready()) {
+      (void)queue->run_until(lock, queue->done() + 1);  // What failed is told who waits for it.
+      return true;
+    }
+  }
+  return false;
 }
 
 CUresult Machine::run_device(std::unique_lock<std::mutex>& lock, std::size_t device) {

@@ -81,6 +81,8 @@ class Machine {
   void lose(std::size_t device, CUresult status) { lost[device] = status; }
   /// Calls that wait or allocate spoil what this thread records. True where it does.
   bool spoils_capture();
+  /// As Machinery::advance.
+  bool advance(std::unique_lock<std::mutex>& lock);
   /// Waits for all streams of a device.
   CUresult run_device(std::unique_lock<std::mutex>& lock, std::size_t device);
   [[nodiscard]] std::string alive() const;

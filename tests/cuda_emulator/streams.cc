@@ -1,5 +1,6 @@
 #include "cuda_emulator/streams.h"
 
+#include <chrono>
 #include <utility>
 
 namespace emulator {
@@ -26,6 +27,13 @@ CUresult Queue::run_until(std::unique_lock<std::mutex>& lock, std::uint64_t coun
     CUresult status = failed_;
     if (status == heddle::device::kCudaSuccess && operation.other != nullptr) {
       status = operation.other->run_until(lock, operation.count);
+    } else if (status == heddle::device::kCudaSuccess && operation.until) {
+      // Another process or the host's code may bring it about, who do not tell.
+      while (!operation.until()) {
+        if (!machinery_.advance(lock)) {
+          machinery_.progress.wait_for(lock, std::chrono::microseconds(200));
+        }
+      }
     } else if (status == heddle::device::kCudaSuccess) {
       machinery_.gate(true);
       lock.unlock();
@@ -39,6 +47,15 @@ CUresult Queue::run_until(std::unique_lock<std::mutex>& lock, std::uint64_t coun
     machinery_.progress.notify_all();
   }
   return failed_;
+}
+
+bool Queue::ready() const {
+  if (running_ || work_.empty()) {
+    return false;
+  }
+  const Operation& next = work_.front();
+  return next.other != nullptr ? next.other->done() >= next.count
+                               : next.until == nullptr || next.until();
 }
 
 void Queue::begin_capture() {

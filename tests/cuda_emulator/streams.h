@@ -19,9 +19,11 @@ using heddle::device::CUresult;
 
 class Queue;
 
-/// One piece of work of a stream: something to run, or a place in another stream to wait for.
+/// One piece of work of a stream: something to run, a place in another stream to wait for, or
+/// something else.
 struct Operation {
   std::function<CUresult()> run{};
+  std::function<bool()> until{};   ///< Wait until it says so, with the lock.
   std::shared_ptr<Queue> other{};  ///< Wait until it ran its first `count` operations.
   std::uint64_t count = 0;
 };
@@ -30,12 +32,16 @@ struct Operation {
 struct Machinery {
   std::mutex mutex{};
   std::condition_variable progress{};
+  /// Runs something of any stream that need not wait, with the lock, which is given up meanwhile.
+  /// False where there is nothing.
+  std::function<bool(std::unique_lock<std::mutex>& lock)> advance{};
   /// Says before and after running that devices' memory may be touched. With the lock.
   std::function<void(bool open)> gate{};
 };
 
 /// The work of a stream. Nothing runs before somebody waits for it: that is as late as the driver
-/// may be, and what does not wait for what it needs finds out. All with the machine's lock.
+/// may be, and what does not wait for what it needs finds out. A stream that waits for anything but
+/// a stream, which others have to bring about, has the others run. All with the machine's lock.
 class Queue : public std::enable_shared_from_this<Queue> {
  public:
   Queue(Machinery& machinery, std::size_t device) : machinery_(machinery), device_(device) {}
@@ -50,6 +56,8 @@ class Queue : public std::enable_shared_from_this<Queue> {
   /// lock up meanwhile. After the first that failed the others are dropped; returns its status,
   /// each time.
   CUresult run_until(std::unique_lock<std::mutex>& lock, std::uint64_t count);
+  /// Whether there is work that would not wait, and that nobody is at.
+  [[nodiscard]] bool ready() const;
   CUresult run_all(std::unique_lock<std::mutex>& lock) { return run_until(lock, enqueued_); }
 
   /// Capture: between the two, push notes down.

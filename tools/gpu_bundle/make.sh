@@ -11,7 +11,7 @@ trap 'rm -rf "$stage"' EXIT
 root=$stage/heddle-gpu
 mkdir -p "$root"/{bin,lib,tests/integration}
 
-programs=(heddle src/engine/engine_test src/ops/ops_cuda_test tests/gpu/device_gpu_test bench/cuda_device bench/cuda_ops bench/cuda_linear bench/gpu_loop bench/gpu_model)
+programs=(heddle src/engine/engine_test src/ops/ops_cuda_test tests/gpu/device_gpu_test bench/cuda_device bench/cuda_ops bench/cuda_linear bench/gpu_guests bench/gpu_loop bench/gpu_model)
 for program in "${programs[@]}"; do
   [ -x "$build/$program" ] || continue
   llvm-strip-19 -o "$root/bin/$(basename "$program")" "$build/$program"

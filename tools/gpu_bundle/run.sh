@@ -21,6 +21,7 @@ steps=(
   "bench_device 200 bin/cuda_device"
   "bench_ops 200 bin/cuda_ops"
   "bench_linear 200 bin/cuda_linear"
+  "bench_guests 200 bin/gpu_guests"
   "bench_loop 120 bin/gpu_loop --steps 200"
   "bench_8b 600 bin/gpu_model --shape llama-3-8b"
   "bench_14b 600 bin/gpu_model --shape qwen2.5-14b"

@@ -20,7 +20,7 @@ LAYERS = {
     "collective": [],
     "memory": ["ledger", "device"],
     "ops": ["collective", "device", "spec"],
-    "weave": ["ops"],
+    "weave": ["ops", "device"],
     "text": ["spec"],
     "sandbox": ["text", "spec"],
     "store": ["spec"],

@@ -127,7 +127,9 @@ Result<void> CudaDevice::take_pages(const CudaDeviceOptions& options) {
                  .page_bytes = *page_bytes,
                  .page_count = *count,
                  .records = options.records,
-                 .asynchronous = true};
+                 .asynchronous = true,
+                 .flags = context_->attribute(kAttributeStreamMemory64) != 0 &&
+                          context_->attribute(kAttributeHostPointerForRegistered) != 0};
   return {};
 }
 
@@ -218,6 +220,20 @@ Result<Buffer> CudaDevice::allocate_on_host(std::size_t bytes) {
   return Buffer(static_cast<std::byte*>(memory), bytes, [this](std::byte* data) {
     context_->make_current();
     (void)context_->api().cuMemFreeHost(data);
+  });
+}
+
+Result<Buffer> CudaDevice::pin(std::byte* memory, std::size_t bytes) {
+  context_->make_current();
+  if (auto pinned = context_->check(
+          "pin " + std::to_string(bytes) + " bytes of memory: cuMemHostRegister",
+          context_->api().cuMemHostRegister_v2(memory, bytes, kHostPortable | kHostDeviceMap));
+      !pinned) {
+    return pinned.error();
+  }
+  return Buffer(memory, bytes, [this](std::byte* data) {
+    context_->make_current();
+    (void)context_->api().cuMemHostUnregister(data);
   });
 }
 

@@ -52,6 +52,7 @@ class CudaDevice final : public Device {
   void give_back(std::span<const PageId> pages) override;
   Result<void> take_again(std::span<const PageId> pages) override;
   Result<Buffer> allocate(Place place, std::size_t bytes) override;
+  Result<Buffer> pin(std::byte* memory, std::size_t bytes) override;
   Result<AddressRange> reserve(std::size_t bytes) override;
   void release(AddressRange range) override;
   Result<void> map(AddressRange range,

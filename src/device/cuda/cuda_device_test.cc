@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/memory_file.h"
 #include "base/rng.h"
 #include "cuda_emulator/emulated_driver.h"
 #include "cuda_emulator/probe_kernels.h"
@@ -252,6 +253,20 @@ TEST_F(CudaDeviceTest, HostPagesArePinnedOnce) {
   ASSERT_TRUE(stream_->synchronize());
   EXPECT_EQ(read(device_->page_address(PageId(0))), 0x3333333333333333U);
   EXPECT_EQ(driver_.calls("cuMemHostRegister_v2"), 1U);
+}
+
+TEST_F(CudaDeviceTest, MemoryOfTheProcessIsPinnedForAWhile) {
+  const auto shared = MemoryFile::create("pinned", 4096).value();
+  {
+    const Buffer pinned = device_->pin(shared.data(), shared.bytes()).value();
+    EXPECT_EQ(pinned.data(), shared.data());
+    ASSERT_TRUE(write(device_->page_address(PageId(0)), 42));
+    stream_->copy(shared.data(), device_->page_address(PageId(0)), 8);
+    ASSERT_TRUE(stream_->synchronize());
+    EXPECT_EQ(*reinterpret_cast<const std::uint64_t*>(shared.data()), 42U);
+    EXPECT_FALSE(device_->pin(shared.data(), shared.bytes())) << "once";
+  }
+  EXPECT_TRUE(device_->pin(shared.data(), shared.bytes()));
 }
 
 TEST_F(CudaDeviceTest, BuffersAreZeroAndRunOut) {

@@ -84,6 +84,22 @@ void CudaStream::copy(std::byte* target, const std::byte* source, std::size_t by
   }
 }
 
+void CudaStream::raise_flag(Flag& flag, std::uint32_t value) {
+  if (ready()) {
+    keep("raise a flag: cuStreamWriteValue32",
+         context_.api().cuStreamWriteValue32_v2(
+             handle_, std::bit_cast<CUdeviceptr>(&flag), value, kStreamWriteFenced));
+  }
+}
+
+void CudaStream::await_flag(const Flag& flag, std::uint32_t value) {
+  if (ready()) {
+    keep("wait for a flag: cuStreamWaitValue32",
+         context_.api().cuStreamWaitValue32_v2(
+             handle_, std::bit_cast<CUdeviceptr>(&flag), value, kStreamWaitNotBelow));
+  }
+}
+
 Result<void> CudaStream::synchronize() {
   HEDDLE_CHECK(!capturing_);
   context_.make_current();

@@ -53,6 +53,8 @@ class CudaStream final : public Stream {
 
   void copy(std::byte* target, const std::byte* source, std::size_t bytes) override;
   Result<void> synchronize() override;
+  void raise_flag(Flag& flag, std::uint32_t value) override;
+  void await_flag(const Flag& flag, std::uint32_t value) override;
   void lend_scratch(std::byte* memory, std::size_t bytes) override { lent_ = {memory, bytes}; }
   [[nodiscard]] std::uint64_t mark() override;
   Result<void> wait(std::uint64_t mark) override;

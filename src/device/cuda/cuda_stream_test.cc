@@ -1,7 +1,9 @@
 #include "device/cuda/cuda_stream.h"
 
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -258,6 +260,83 @@ TEST_F(CudaStreamTest, AnIllegalAddressLosesTheDeviceForGood) {
   ASSERT_FALSE(buffer);
   EXPECT_EQ(buffer.error().code, Code::kUnavailable);
   device_->release(nothing);
+}
+
+/// Two flags in pinned memory.
+struct Flags {
+  explicit Flags(CudaDevice& device) : memory(device.allocate(Place::kHost, 128).value()) {}
+  [[nodiscard]] Flag& operator[](std::size_t i) const {
+    return reinterpret_cast<Flag*>(memory.data())[16 * i];
+  }
+  Buffer memory;
+};
+
+TEST_F(CudaStreamTest, AStreamWaitsForTheFlagThatAnotherRaises) {
+  const Buffer a = make(Place::kDevice);
+  const Buffer out = make(Place::kHost);
+  const Flags flags(*device_);
+  // There and back: the second adds to what the first has left.
+  fill(*stream_, a, 3);
+  stream_->raise_flag(flags[0], 1);
+  stream_->await_flag(flags[1], 1);
+  stream_->copy(out.data(), a.data(), out.bytes());
+  other_->await_flag(flags[0], 1);
+  add(*other_, a, a);
+  other_->raise_flag(flags[1], 1);
+  EXPECT_EQ(flags[0].load(), 0U) << "nothing ran yet";
+  ASSERT_TRUE(stream_->synchronize());
+  EXPECT_EQ(numbers(out)[7], 6);
+  EXPECT_EQ(flags[1].load(), 1U);
+  EXPECT_TRUE(other_->synchronize());
+}
+
+TEST_F(CudaStreamTest, AFlagCountsRoundAndMayBeBeyond) {
+  const Flags flags(*device_);
+  flags[0] = UINT32_MAX;
+  stream_->await_flag(flags[0], UINT32_MAX - 5);
+  ASSERT_TRUE(stream_->synchronize());
+  flags[0] = 3;
+  stream_->await_flag(flags[0], UINT32_MAX - 5);
+  EXPECT_TRUE(stream_->synchronize());
+}
+
+TEST_F(CudaStreamTest, AThreadOfTheHostLetsAStreamGo) {
+  const Buffer a = make(Place::kDevice);
+  const Buffer out = make(Place::kHost);
+  const Flags flags(*device_);
+  stream_->await_flag(flags[0], 7);
+  fill(*stream_, a, 5);
+  stream_->copy(out.data(), a.data(), out.bytes());
+  std::jthread host([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(numbers(out)[7], 0) << "it waits";
+    flags[0] = 7;
+  });
+  ASSERT_TRUE(stream_->synchronize());
+  EXPECT_EQ(numbers(out)[7], 5);
+}
+
+TEST_F(CudaStreamTest, FlagsAreNotRecorded) {
+  const Flags flags(*device_);
+  ASSERT_TRUE(stream_->begin_capture());
+  stream_->raise_flag(flags[0], 1);
+  EXPECT_FALSE(stream_->end_capture());
+  EXPECT_TRUE(stream_->synchronize());
+  EXPECT_EQ(flags[0].load(), 0U);
+}
+
+class NoFlagsTest : public CudaStreamTest {
+ protected:
+  NoFlagsTest() : CudaStreamTest("memory=64MiB,flags=0") {}
+};
+
+TEST_F(NoFlagsTest, ADeviceSaysWhetherItHasThem) {
+  EXPECT_FALSE(device_->properties().flags);
+  const Flags flags(*device_);
+  stream_->await_flag(flags[0], 0);
+  const auto refused = stream_->synchronize();
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("CUDA_ERROR_NOT_SUPPORTED"));
 }
 
 class CudaAddressTest : public CudaStreamTest {

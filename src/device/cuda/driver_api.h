@@ -102,6 +102,9 @@ constexpr int kAttributeHostPointerForRegistered = 91;
 constexpr int kAttributeSharedBytesMax = 97;  ///< Of a block, static and dynamic.
 constexpr int kAttributeVirtualMemory = 102;
 constexpr int kAttributePosixDescriptors = 103;
+/// Of the stream's operations on memory those of 32 bits have no attribute of their own: where
+/// there are these there are those.
+constexpr int kAttributeStreamMemory64 = 122;
 
 /// CUdevice_P2PAttribute. Of the links between GPUs NVLink alone has all atomic operations.
 constexpr int kPeerNativeAtomics = 3;
@@ -119,6 +122,8 @@ constexpr int kGranularityMinimum = 0;
 constexpr unsigned kHostPortable = 1;
 constexpr unsigned kHostDeviceMap = 2;
 constexpr unsigned kStreamNonBlocking = 1;
+constexpr unsigned kStreamWaitNotBelow = 0;  ///< Counting round.
+constexpr unsigned kStreamWriteFenced = 0;   ///< After all that the stream wrote before.
 constexpr unsigned kEventDisableTiming = 2;
 constexpr int kCaptureThreadLocal = 1;  ///< CUstreamCaptureMode.
 constexpr int kFunctionDynamicSharedBytesMax = 8;
@@ -184,6 +189,8 @@ constexpr std::uintptr_t kLaunchParamsBytes = 2;
   CALL(cuStreamDestroy_v2, CUstream)                                                               \
   CALL(cuStreamSynchronize, CUstream)                                                              \
   CALL(cuStreamWaitEvent, CUstream, CUevent, unsigned)                                             \
+  CALL(cuStreamWaitValue32_v2, CUstream, CUdeviceptr, std::uint32_t, unsigned)                     \
+  CALL(cuStreamWriteValue32_v2, CUstream, CUdeviceptr, std::uint32_t, unsigned)                    \
   CALL(cuEventCreate, CUevent*, unsigned)                                                          \
   CALL(cuEventDestroy_v2, CUevent)                                                                 \
   CALL(cuEventRecord, CUevent, CUstream)                                                           \

@@ -100,6 +100,8 @@ static_assert(kAttributeVirtualMemory == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANA
 static_assert(kAttributePosixDescriptors ==
               CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
 
+static_assert(kAttributeStreamMemory64 == CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
+
 static_assert(kAllocationPinned == CU_MEM_ALLOCATION_TYPE_PINNED);
 static_assert(kHandlePosixDescriptor == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 static_assert(kLocationDevice == CU_MEM_LOCATION_TYPE_DEVICE);
@@ -111,6 +113,8 @@ static_assert(kHostPortable == CU_MEMHOSTREGISTER_PORTABLE);
 static_assert(kHostDeviceMap == CU_MEMHOSTALLOC_DEVICEMAP);
 static_assert(kHostDeviceMap == CU_MEMHOSTREGISTER_DEVICEMAP);
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
+static_assert(kStreamWaitNotBelow == CU_STREAM_WAIT_VALUE_GEQ);
+static_assert(kStreamWriteFenced == CU_STREAM_WRITE_VALUE_DEFAULT);
 static_assert(kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
 static_assert(kCaptureThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 static_assert(kFunctionDynamicSharedBytesMax == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);

@@ -140,7 +140,18 @@ Plan plan_of(const AttentionArgs& args, std::int64_t multiprocessors, std::int64
   return plan;
 }
 
-AttentionParams params_of(const AttentionArgs& args, const Plan& plan) {
+AttentionPartsParams parts_params(const AttentionParts& parts, bool only_missing) {
+  return {.begin = parts.begin.as<std::int32_t>(),
+          .end = parts.end.as<std::int32_t>(),
+          .resumed = parts.resumed.as<float>(),
+          .resumed_stride = parts.resumed.stride[0],
+          .left = parts.left.as<float>(),
+          .left_stride = parts.left.stride[0],
+          .present = parts.present() || parts.left.present() ? 1 : 0,
+          .only_missing = only_missing ? 1 : 0};
+}
+
+AttentionParams params_of(const AttentionArgs& args, const Plan& plan, bool only_missing) {
   const std::int64_t tokens = args.query.shape[0];
   const std::int64_t heads = args.query.shape[1];
   return {.batch = batch_params(args.rows, tokens),
@@ -153,6 +164,7 @@ AttentionParams params_of(const AttentionArgs& args, const Plan& plan) {
           .lse_stride = args.lse.stride[0],
           .partial_out = nullptr,
           .partial_state = nullptr,
+          .parts = parts_params(args.parts, only_missing),
           .tokens = tokens,
           .heads = static_cast<std::int32_t>(heads),
           .group = static_cast<std::int32_t>(heads / args.kv.kv_heads),
@@ -183,19 +195,16 @@ void launch_blocks(device::CudaStream& stream,
   }
 }
 
-}  // namespace
-
-void attention(device::Stream& stream, const AttentionArgs& args) {
-  HEDDLE_CHECK(!args.parts.present() && !args.parts.left.present());  // CPUs only, as yet.
-  device::CudaStream& cuda = cuda_stream(stream);
+void enqueue(device::CudaStream& cuda, const AttentionArgs& args, bool only_missing) {
   const Plan plan =
       plan_of(args,
               cuda.device().context().attribute(device::kAttributeMultiprocessorCount),
               static_cast<std::int64_t>(std::min<std::size_t>(
                   cuda.scratch_limit() / split_bytes(args), kAttentionSplitsMax)));
   const std::int64_t splits = std::max(plan.narrow_splits, plan.wide_splits);
-  AttentionParams params = params_of(args, plan);
-  if (splits > 1) {
+  AttentionParams params = params_of(args, plan, only_missing);
+  const bool merges = splits > 1 || params.parts.present != 0;
+  if (merges) {
     const std::int64_t rows = splits * params.tokens * params.heads;
     std::byte* scratch = cuda.scratch(static_cast<std::size_t>(splits) * split_bytes(args));
     if (scratch == nullptr) {
@@ -206,7 +215,7 @@ void attention(device::Stream& stream, const AttentionArgs& args) {
   }
   launch_blocks(cuda, plan.family.narrow, plan.narrow_blocks, plan.narrow_splits, params);
   launch_blocks(cuda, plan.family.wide, plan.wide_blocks, plan.wide_splits, params);
-  if (splits > 1) {
+  if (merges) {
     constexpr std::int64_t kWarps = 4;
     constexpr std::int64_t kBlocksMax = 65535;
     cuda.launch(
@@ -217,6 +226,16 @@ void attention(device::Stream& stream, const AttentionArgs& args) {
          .block = {kWarps * 32, 1, 1}},
         params);
   }
+}
+
+}  // namespace
+
+void attention(device::Stream& stream, const AttentionArgs& args) {
+  enqueue(cuda_stream(stream), args, /*only_missing=*/false);
+}
+
+void attention_of_missing(device::Stream& stream, const AttentionArgs& args) {
+  enqueue(cuda_stream(stream), args, /*only_missing=*/true);
 }
 
 }  // namespace heddle::ops::cuda

@@ -11,9 +11,13 @@ namespace heddle::ops::cuda {
 void all_gather(device::Stream& stream, const AllGatherArgs& args);
 void all_reduce(device::Stream& stream, const AllReduceArgs& args);
 void attention(device::Stream& stream, const AttentionArgs& args);
+/// Of the rows alone whose state in parts.left is marked as missing.
+void attention_of_missing(device::Stream& stream, const AttentionArgs& args);
+void await_guest_attention(device::Stream& stream, const GuestAttentionArgs& args);
 void gather_rows(device::Stream& stream, const GatherRowsArgs& args);
 void linear(device::Stream& stream, const LinearArgs& args);
 void log_probs(device::Stream& stream, const LogProbsArgs& args);
+void post_guest_attention(device::Stream& stream, const GuestAttentionArgs& args);
 void penalties(device::Stream& stream, const PenaltiesArgs& args);
 void rms_norm(device::Stream& stream, const RmsNormArgs& args);
 void rope_append(device::Stream& stream, const RopeAppendArgs& args);

@@ -3,6 +3,7 @@
 #include "ops/cuda/kernels/attention_params.h"
 #include "ops/cuda/kernels/batch.cuh"
 #include "ops/cuda/kernels/elements.cuh"
+#include "ops/cuda/kernels/guest_params.h"
 
 namespace heddle::ops::cuda {
 
@@ -15,7 +16,7 @@ struct AttentionTile {
   std::int32_t rows;            ///< None: the block has nothing to do.
   std::int32_t first_position;  ///< Of the sequence's token 0 in this batch.
   std::int32_t split;
-  std::int32_t splits;
+  bool partial;        ///< The result is one of several that are merged.
   std::int32_t from;   ///< Positions that any row attends to,
   std::int32_t to;     ///< from this one on and before that one, of this split alone.
   std::int32_t token;  ///< The batch's row of the sequence's token 0.
@@ -31,11 +32,37 @@ __device__ __forceinline__ std::int32_t position_of(const AttentionParams& param
                                                     std::int32_t row) {
   return tile.first_position + (tile.row + row) / params.group;
 }
+/// The last position that a row of a tile at `position` attends to there.
+__device__ __forceinline__ std::int32_t last_attended(const AttentionTile& tile,
+                                                      std::int32_t position) {
+  return min(position, tile.to - 1);
+}
 /// The first position that a row at `position` attends to.
 __device__ __forceinline__ std::int32_t first_attended(const AttentionParams& params,
                                                        std::int32_t position) {
   const std::int32_t first = position - params.window + 1;
   return params.window > 0 && first > 0 ? first : 0;
+}
+
+/// Whether results of sequences that are split so are partial.
+__device__ __forceinline__ bool are_merged(const AttentionParams& params, std::int32_t splits) {
+  return splits > 1 || params.parts.present != 0;
+}
+
+/// Where the state of a row is to be left.
+__device__ __forceinline__ float* left_state(const AttentionParams& params,
+                                             std::int64_t token,
+                                             std::int32_t head) {
+  return params.parts.left + token * params.parts.left_stride +
+         static_cast<std::int64_t>(head) * (params.kv.head_dim + 2);
+}
+
+/// Whether the row is one that this call is about.
+__device__ __forceinline__ bool is_wanted(const AttentionParams& params,
+                                          std::int64_t token,
+                                          std::int32_t head) {
+  return params.parts.only_missing == 0 ||
+         left_state(params, token, head)[params.kv.head_dim + 1] == kMissing;
 }
 
 /// Fills in what follows from sequence, row and rows. Positions are split in whole steps of kStep.
@@ -45,11 +72,21 @@ __device__ __forceinline__ void place_tile(const AttentionParams& params,
                                            AttentionTile& tile) {
   tile.first_position = params.batch.first_position[tile.sequence];
   tile.token = params.batch.begin[tile.sequence];
+  if (!is_wanted(params, tile.token, 0)) {
+    tile.rows = 0;
+    return;
+  }
   tile.split = static_cast<std::int32_t>(blockIdx.z);
-  tile.splits = splits;
-  const std::int32_t from = first_attended(params, position_of(params, tile, 0));
-  const std::int32_t to = position_of(params, tile, tile.rows - 1) + 1;
-  const std::int32_t steps = (to - from + kStep - 1) / kStep;
+  tile.partial = are_merged(params, splits);
+  std::int32_t from = first_attended(params, position_of(params, tile, 0));
+  std::int32_t to = position_of(params, tile, tile.rows - 1) + 1;
+  if (params.parts.begin != nullptr) {
+    from = max(from, params.parts.begin[tile.sequence]);
+  }
+  if (params.parts.end != nullptr) {
+    to = min(to, params.parts.end[tile.sequence]);
+  }
+  const std::int32_t steps = to > from ? (to - from + kStep - 1) / kStep : 0;
   const std::int32_t steps_each = (steps + splits - 1) / splits;
   tile.from = from + tile.split * steps_each * kStep;
   tile.to = min(to, tile.from + steps_each * kStep);
@@ -127,7 +164,7 @@ __device__ __forceinline__ void write_state(const AttentionParams& params,
                                             const AttentionRow& row,
                                             float max,
                                             float sum) {
-  if (tile.splits > 1) {
+  if (tile.partial) {
     float* state = params.partial_state + 2 * partial_index(params, tile.split, row);
     state[0] = max;
     state[1] = sum;
@@ -144,7 +181,7 @@ __device__ __forceinline__ void write_element(const AttentionParams& params,
                                               float weighted,
                                               float sum) {
   const std::int64_t at = static_cast<std::int64_t>(row.head) * params.kv.head_dim + i;
-  if (tile.splits > 1) {
+  if (tile.partial) {
     params.partial_out[partial_index(params, tile.split, row) * params.kv.head_dim + i] = weighted;
   } else if (params.out_bf16 != 0) {
     static_cast<std::uint16_t*>(params.out)[row.token * params.out_stride + at] =
@@ -163,7 +200,7 @@ __device__ __forceinline__ void write_pair(const AttentionParams& params,
                                            float sum) {
   const std::int64_t at =
       row.token * params.out_stride + static_cast<std::int64_t>(row.head) * params.kv.head_dim + i;
-  if (tile.splits > 1) {
+  if (tile.partial) {
     const std::int64_t index = partial_index(params, tile.split, row);
     *reinterpret_cast<float2*>(params.partial_out + index * params.kv.head_dim + i) = weighted;
     return;

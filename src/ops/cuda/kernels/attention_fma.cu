@@ -136,7 +136,7 @@ __device__ __forceinline__ void weigh(const AttentionParams& params,
   for (int r = 0; r < kRows; ++r) {
     const int row = first_row + r;
     const std::int32_t position = position_of(params, tile, row);
-    const bool attended = first + lane <= position && row < tile.rows &&
+    const bool attended = first + lane <= last_attended(tile, position) && row < tile.rows &&
                           first + lane >= first_attended(params, position);
     const float own = attended ? score[r] * params.scale_log2 : -INFINITY;
     const float max = fmaxf(states.max[r], warp_max(own));

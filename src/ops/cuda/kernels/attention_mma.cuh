@@ -207,8 +207,9 @@ class MmaAttention {
   __device__ __forceinline__ void weigh(std::int32_t first, float (&scores)[kScoreTiles][4]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const std::int32_t last = position_of(params_, tile_, row(half));
-      const std::int32_t begin = first_attended(params_, last);
+      const std::int32_t own = position_of(params_, tile_, row(half));
+      const std::int32_t begin = first_attended(params_, own);
+      const std::int32_t last = last_attended(tile_, own);
       float max = max_[half];
 #pragma unroll
       for (int i = 0; i < kScoreTiles * 2; ++i) {

@@ -7,13 +7,26 @@ namespace heddle::ops::cuda {
 /// Parts that the positions of a sequence are split into at most.
 constexpr std::int32_t kAttentionSplitsMax = 32;
 
+/// ops::AttentionParts as kernels take them; nullptr: absent.
+struct AttentionPartsParams {
+  const std::int32_t* begin;  ///< [sequences]
+  const std::int32_t* end;    ///< [sequences]
+  const float* resumed;       ///< [tokens, heads, head_dim + 2]
+  std::int64_t resumed_stride;
+  float* left;  ///< [tokens, heads, head_dim + 2]
+  std::int64_t left_stride;
+  std::int32_t present;  ///< Not 0: partial results and the merge, whatever the splits.
+  /// Not 0: rows whose state in `left` is there stay as they are (guest_params.h).
+  std::int32_t only_missing;
+};
+
 /// For all kernels of attention. The query heads that share a key/value head stand together as
 /// rows: row r of a sequence and key/value head is token r / group, query head r % group of the
 /// group. Sequences of up to `narrow_rows` rows are done by a narrow kernel: block (s, key/value
 /// head, split) for sequence s. The others are done by a wide one: block (i, key/value head, split)
 /// for a tile of rows, tiles counted from the last of the last sequence. A kernel leaves the
-/// sequences of the other kind alone. Where positions are split, each block leaves a partial result
-/// and heddle_attention_merge puts them together.
+/// sequences of the other kind alone. Where positions are split, or a call is about a part of them,
+/// each block leaves a partial result and heddle_attention_merge puts them together.
 struct AttentionParams {
   BatchParams batch;
   PagedKvParams kv;
@@ -25,6 +38,7 @@ struct AttentionParams {
   std::int64_t lse_stride;
   float* partial_out;    ///< [splits, tokens, heads, head_dim]: sums of values by weight.
   float* partial_state;  ///< [splits, tokens, heads, 2]: largest score in base 2, sum of weights.
+  AttentionPartsParams parts;
   std::int64_t tokens;
   std::int32_t heads;
   std::int32_t group;  ///< heads / kv_heads

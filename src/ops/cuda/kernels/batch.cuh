@@ -16,7 +16,7 @@ __device__ __forceinline__ std::int32_t sequence_of(const BatchParams& batch, st
   for (auto s = static_cast<std::int32_t>(lane_index()); s < batch.sequences; s += kWarpThreads) {
     before += batch.begin[s + 1] <= row ? 1 : 0;
   }
-  return warp_sum(before);
+  return row < batch.begin[0] ? batch.sequences : warp_sum(before);
 }
 
 /// The number of the block that holds a position of a sequence.

@@ -30,6 +30,7 @@ inline void __syncthreads() {
   ::emulator::sync_block();
 }
 inline void __threadfence() {}
+inline void __threadfence_system() {}
 // NOLINTEND(bugprone-reserved-identifier)
 
 struct alignas(8) float2 {
