@@ -134,8 +134,8 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl>,
 
   // ---- What the front has to do with ----
 
-  void tell(serving::RequestNews news) override {
-    std::visit([this](auto& said) { hear(std::move(said)); }, news);
+  void tell(const serving::RequestNews& news) override {
+    std::visit([this](const auto& said) { hear(said); }, news);
   }
   [[nodiscard]] std::int64_t tokens_max(ModelId model) const override {
     return core_.tokens_max(model);

@@ -32,8 +32,8 @@ void Front::soon(What what) {
   });
 }
 
-void Front::tell_soon(RequestNews news) {
-  soon([this, news = std::move(news)] { manager_.tell(news); });
+void Front::tell_soon(const RequestNews& news) {
+  soon([this, news] { manager_.tell(news); });
 }
 
 const ServedModel* Front::model(ModelId id) const {
@@ -112,7 +112,8 @@ void Front::finish_choice(RequestId request, std::uint32_t choice, spec::FinishR
   }
   if (RequestTable::complete(*entry->record)) {
     entry->record->times.finished = steady_now();
-    soon([this, done = *requests_.remove(request)] { finish(done); });
+    soon([this, done = *entry] { finish(done); });
+    (void)requests_.remove(request);
   }
 }
 

@@ -88,7 +88,7 @@ class Front final : public core::RequestServing {
  private:
   template <class What>
   void soon(What what);
-  void tell_soon(RequestNews news);
+  void tell_soon(const RequestNews& news);
   [[nodiscard]] bool is_at(const Place& from, RequestId request, const std::string& what) const;
   [[nodiscard]] const ServedModel* model(ModelId id) const;
   void finish(const RequestTable::Entry& done);

@@ -61,7 +61,7 @@ class FrontTest : public testing::Test, public ManagerPort, public HostsPort {
                        {kEngine, {}}});
   }
 
-  void tell(RequestNews news) override { told_.push_back(std::move(news)); }
+  void tell(const RequestNews& news) override { told_.push_back(news); }
   [[nodiscard]] std::int64_t tokens_max(ModelId /*model*/) const override { return 10; }
   void send(const Place& place, core::WorkerMessage message) override {
     sent_.emplace_back(place, std::move(message));

@@ -23,7 +23,7 @@ using RequestNews = std::variant<core::RequestArrived,
 class ManagerPort {
  public:
   virtual ~ManagerPort() = default;
-  virtual void tell(RequestNews news) = 0;
+  virtual void tell(const RequestNews& news) = 0;
   /// As ManagerCore has it.
   [[nodiscard]] virtual std::int64_t tokens_max(ModelId model) const = 0;
 };
