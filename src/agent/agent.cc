@@ -262,7 +262,7 @@ class Agent::Impl {
         .on_report =
             [this, device, epoch](core::WorkerReport report) {
               if (auto* produced = std::get_if<core::TokensProduced>(&report)) {
-                handlers_.on_tokens(std::move(produced->tokens));
+                handlers_.on_tokens(device, epoch, std::move(produced->tokens));
                 return;
               }
               if (const auto* failed = std::get_if<core::LoadFailed>(&report)) {

@@ -59,8 +59,8 @@ class Agent {
   struct Handlers {
     /// For the manager's core.
     std::function<void(core::ManagerEvent)> on_event{};
-    /// Tokens of one step, for the owner of the records.
-    std::function<void(std::vector<core::TokenEvent>)> on_tokens{};
+    /// Tokens of one step of a worker's life, for the owner of the records.
+    std::function<void(DeviceId, WorkerEpoch, std::vector<core::TokenEvent>)> on_tokens{};
     /// A worker has been told to load a model; for the time that switches take.
     std::function<void(DeviceId, ModelId)> on_told{};
     /// Pages of a device are an external engine's, or (an error) are not.

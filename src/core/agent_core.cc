@@ -86,8 +86,9 @@ void AgentCore::Impl::on(const EvictFrom& evict) {
   if (worker == nullptr) {
     return;
   }
+  const WantedEvict wanted{.order = evict, .last_used = now_ - evict.idle};
   if (evict.mode == EvictMode::kWhenIdle) {
-    worker->operations.emplace_back(WantedEvict{.order = evict});
+    worker->operations.emplace_back(wanted);
     return;
   }
   // It goes first: what waits before it may wait for the very pages that it frees.
@@ -95,7 +96,7 @@ void AgentCore::Impl::on(const EvictFrom& evict) {
     const auto* load = std::get_if<LoadOn>(&operation);
     return load != nullptr && load->model == evict.model;
   });
-  worker->operations.emplace_front(WantedEvict{.order = evict});
+  worker->operations.emplace_front(wanted);
 }
 
 void AgentCore::Impl::start_workers() {

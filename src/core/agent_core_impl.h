@@ -73,6 +73,7 @@ struct GuestPair {
 /// An eviction to send: the manager's, or the agent's own after a failed read.
 struct WantedEvict {
   EvictFrom order{};
+  Instant last_used{};  ///< By this host's clock.
   std::optional<Error> failure{};
 };
 

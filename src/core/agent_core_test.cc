@@ -46,8 +46,7 @@ class Bench {
   }
   std::vector<AgentCommand> evict(ModelId model) {
     now += 1s;
-    return tell(
-        EvictFrom{.device = kDevice, .model = model, .basis = {.epoch = kEpoch}, .last_used = now});
+    return tell(EvictFrom{.device = kDevice, .model = model, .basis = {.epoch = kEpoch}});
   }
   PagesReturned free_pages(ModelId model, std::uint64_t first) {
     PagesReturned returned{.model = model};
@@ -125,6 +124,25 @@ TEST(AgentCore, AnImageIsDroppedWhereTheHostHasNoRoom) {
   ASSERT_NE(find<EvictModel>(evicting), nullptr);
   EXPECT_TRUE(find<EvictModel>(evicting)->pages.empty());
   bench.said(ModelEvicted{.model = kA});
+}
+
+TEST(AgentCore, AnImageIsWorthItsLastUseByTheClockOfTheHost) {
+  for (const Duration idle : {Duration(0s), Duration(60s)}) {
+    Bench bench;
+    bench.now += 3600s;
+    for (const ModelId model : {kA, kB}) {
+      bench.load(model);
+      bench.tell(ReadEnded{.model = model});
+      bench.said(bench.free_pages(model, model == kA ? 10 : 16));
+    }
+    bench.evict(kA);
+    bench.said(ModelEvicted{.model = kA, .exchanged = true});
+    bench.now += 1s;
+    const auto evicting = bench.tell(
+        EvictFrom{.device = kDevice, .model = kB, .basis = {.epoch = kEpoch}, .idle = idle});
+    EXPECT_EQ(find<EvictModel>(evicting)->pages.empty(), idle > 0s)
+        << "the host has room for one image: for that which was used later";
+  }
 }
 
 TEST(AgentCore, ADyingWorkerCostsNoReading) {

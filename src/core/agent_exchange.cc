@@ -136,7 +136,7 @@ bool AgentCore::Impl::send_given_evict(WorkerState& worker,
                                        Image& image) {
   const ModelId model = evict.order.model;
   const std::int64_t pages = std::ssize(image.pages);
-  const Instant last_used = std::max(image.last_used, evict.order.last_used);
+  const Instant last_used = std::max(image.last_used, evict.last_used);
   const bool worth = image.read != ReadState::kFailed && image.read != ReadState::kStopped &&
                      image.read != ReadState::kStopping && models_.contains(model);
   if (worth && make_room(pages, last_used)) {

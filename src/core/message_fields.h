@@ -158,8 +158,8 @@ inline void fields(Fields& v, EvictFrom& x) {
   v(2, "model", x.model);
   v(3, "basis", x.basis);
   v(4, "mode", x.mode);
-  v(5, "last_used", x.last_used);
   v(6, "free_pages", x.free_pages);
+  v(7, "idle", x.idle);
 }
 
 inline void fields(Fields& v, Weave& x) {

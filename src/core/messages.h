@@ -56,10 +56,10 @@ struct EvictFrom {
   ModelId model{};
   Basis basis{};
   EvictMode mode = EvictMode::kWhenIdle;
-  Instant last_used{};  ///< Of the model: what its image is worth to the host cache.
   /// Of an external engine: how many pages must come free at least; 0: none, it only must
   /// not run.
   std::int64_t free_pages = 0;
+  Duration idle{};  ///< Since the model was last used: what its image is worth to the host cache.
   friend bool operator==(const EvictFrom&, const EvictFrom&) = default;
 };
 

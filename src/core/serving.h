@@ -334,10 +334,12 @@ class ServingStatus {
   [[nodiscard]] virtual std::vector<std::string> troubles() const = 0;
 };
 
-/// What a gateway asks of the system behind it; single-threaded, on the loop thread. The one
-/// implementation behind `heddle serve` is manager::Manager; tests have fakes.
-class Serving : public ServingStatus {
+/// What a gateway asks for its requests; single-threaded, on the loop thread. serving::Front does
+/// it.
+class RequestServing {
  public:
+  virtual ~RequestServing() = default;
+
   /// Runs `record` to its end. Events come to `sink`, never from within this call, until on_done,
   /// on_error or cancel(). Both live until then.
   virtual void start(std::shared_ptr<RequestRecord> record, std::shared_ptr<RequestSink> sink) = 0;
@@ -357,7 +359,12 @@ class Serving : public ServingStatus {
   /// The engine did not take the request, and its client has had nothing of an answer: forward it
   /// again as soon as the engine is known to run. Fails it when that has happened too often.
   virtual void retry_external(RequestId request) = 0;
+};
 
+/// What a gateway asks of the system behind it; single-threaded, on the loop thread. The one
+/// implementation behind `heddle serve` is manager::Manager; tests have fakes.
+class Serving : public ServingStatus, public RequestServing {
+ public:
   /// Makes the model resident, evicting others as for a request. `done` is called once.
   virtual void load(ModelId model, std::function<void(Result<void>)> done) = 0;
   /// Lets the model's running requests end, then evicts it everywhere. `done` is called once.

@@ -16,8 +16,8 @@
 
 namespace heddle::manager {
 
-/// The system behind a gateway, live: ManagerCore, this host's Agent with its workers, and the
-/// requests that run. Loop thread only; nothing of it blocks the loop.
+/// The system behind a gateway, live and in one process: ManagerCore, this host, and the front that
+/// owns the requests. Loop thread only; nothing of it blocks the loop.
 class Manager final : public core::Serving {
  public:
   /// Opens the models and makes the arena (which is why it is called before the loop runs), and

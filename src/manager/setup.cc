@@ -215,6 +215,42 @@ Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t
   return setup;
 }
 
+Result<host::HostSetup> host_setup(const config::Config& config, std::int64_t max_batch_tokens) {
+  Result<agent::AgentSetup> agent = agent_setup(config, max_batch_tokens);
+  if (!agent) {
+    return agent.error();
+  }
+  host::HostSetup setup{.agent = std::move(*agent), .engines = engine_host_setup(config)};
+  for (std::size_t i = 0; i < config.devices.size(); ++i) {
+    if (config.devices[i].kind == config::DeviceKind::kCuda) {
+      setup.gpus[DeviceId(i)] = config.devices[i].gpu;
+    }
+  }
+  return setup;
+}
+
+host::HostModels host_models(const config::Config& config,
+                             const std::vector<ConfiguredModel>& models) {
+  host::HostModels hosted{.engines = engines_setup(config, models),
+                          .configured = hosted_engines(config, models)};
+  for (const ConfiguredModel& model : models) {
+    if (!model.external() && model.host) {
+      hosted.own.push_back(*model.host);
+      hosted.own.insert(hosted.own.end(), model.shards.begin(), model.shards.end());
+    }
+  }
+  return hosted;
+}
+
+std::map<ModelId, serving::ServedModel> served_models(const std::vector<ConfiguredModel>& models) {
+  std::map<ModelId, serving::ServedModel> served;
+  for (const ConfiguredModel& model : models) {
+    served[model.id] = {.image_bytes = model.host ? model.host->image_bytes : 0,
+                        .failure = model.failure()};
+  }
+  return served;
+}
+
 core::PlannerOptions planner_options(const config::PlannerConfig& planner, Duration clock_offset) {
   return {.prewarm = planner.prewarm,
           .forecast = planner.forecast,

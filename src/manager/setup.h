@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "agent/agent.h"
@@ -8,8 +9,10 @@
 #include "config/config.h"
 #include "core/manager/manager_core.h"
 #include "external/engine_host.h"
+#include "host/host.h"
 #include "manager/model_registry.h"
 #include "policy/admission.h"
+#include "serving/front.h"
 
 /// The configuration in the words of those who act on it. Pure.
 namespace heddle::manager {
@@ -21,6 +24,15 @@ namespace heddle::manager {
 /// kInvalidArgument where devices have different page sizes, or one or the host has less than a
 /// page.
 Result<agent::AgentSetup> agent_setup(const config::Config& config, std::int64_t max_batch_tokens);
+
+/// This host, as it is configured. Errors as agent_setup().
+Result<host::HostSetup> host_setup(const config::Config& config, std::int64_t max_batch_tokens);
+/// The models that it may run: those that can be opened, with their shards, and external engines.
+[[nodiscard]] host::HostModels host_models(const config::Config& config,
+                                           const std::vector<ConfiguredModel>& models);
+/// The configured models, for who owns their requests.
+[[nodiscard]] std::map<ModelId, serving::ServedModel> served_models(
+    const std::vector<ConfiguredModel>& models);
 
 /// The models that can be opened and all devices, for ManagerCore.
 /// `clock_offset`: UTC less steady time.

@@ -42,6 +42,33 @@ TEST(Setup, CountsMemoryInWholePages) {
   EXPECT_EQ(setup->devices[1].step.max_batch_tokens, 64);
 }
 
+TEST(Setup, AHostIsToldWhichDevicesAreGpusAndWhatItMayRun) {
+  config::Config config = two_devices();
+  config.devices[1].kind = config::DeviceKind::kCuda;
+  config.devices[1].gpu = 6;
+  const Result<host::HostSetup> setup = host_setup(config, 64);
+  ASSERT_TRUE(setup);
+  EXPECT_EQ(setup->gpus, (std::map<DeviceId, int>{{DeviceId(1), 6}}));
+  EXPECT_EQ(setup->agent.devices.size(), 2U);
+  EXPECT_EQ(setup->engines.page_bytes, kPage);
+
+  std::vector<ConfiguredModel> models = {opened(1), {.config = {.id = "lost"}, .id = ModelId(2)}};
+  models[0].shards = {{.id = ModelId(9)}};
+  models.push_back({.config = {.id = "engine"}, .id = ModelId(3)});
+  models[2].config.engine = config::EngineConfig{.device = "cpu0"};
+  const host::HostModels hosted = host_models(config, models);
+  ASSERT_EQ(hosted.own.size(), 2U);
+  EXPECT_EQ(hosted.own[1].id, ModelId(9));
+  ASSERT_EQ(hosted.configured.size(), 1U);
+  EXPECT_EQ(hosted.engines.engines[0].model, ModelId(3));
+
+  const auto served = served_models(models);
+  EXPECT_EQ(served.at(ModelId(1)).image_bytes, 5U);
+  EXPECT_TRUE(served.at(ModelId(2)).failure.has_value());
+  EXPECT_FALSE(served.at(ModelId(3)).failure.has_value());
+  EXPECT_FALSE(served.contains(ModelId(9))) << "nobody asks for a shard";
+}
+
 TEST(Setup, AStaticDeviceHasAPartForEachModelOfOurs) {
   config::Config config = two_devices();
   config.models = {{.id = "a"}, {.id = "b"}, {.id = "c"}};

@@ -176,19 +176,18 @@ void Residency::evict_here(DeviceId device_id,
   Instance& here = instance(device_id, model);
   HEDDLE_CHECK(mode != EvictMode::kWhenIdle || here.in_flight.empty());
   here.stage_ = Evicting{.why = why};
-  const Instant last_used = state_.models.at(model).last_used;
-  out_.note(
-      DecisionKind::kEvict,
-      model,
-      device_id,
-      std::string(name(why)) + "; last used " + format_duration(state_.now - last_used) + " ago",
-      for_model);
+  const Duration idle = state_.now - state_.models.at(model).last_used;
+  out_.note(DecisionKind::kEvict,
+            model,
+            device_id,
+            std::string(name(why)) + "; last used " + format_duration(idle) + " ago",
+            for_model);
   out_.act(EvictFrom{.device = device_id,
                      .model = model,
                      .basis = {.epoch = device.epoch, .version = device.version},
                      .mode = mode,
-                     .last_used = last_used,
-                     .free_pages = free_pages});
+                     .free_pages = free_pages,
+                     .idle = idle});
 }
 
 void Residency::eviction_refused(DeviceId device, ModelId model) {

@@ -132,7 +132,6 @@ TEST(Residency, AnEvictionSaysWhatTheImageIsWorthAndWhatMustComeFree) {
   core.serve(kA);
   core.finish(core.run(kA));
   core.commands.clear();
-  const Instant used = core.state.now;
   core.pass(5s);
   core.residency.evict(kDevice, kA, EvictMode::kNow, EvictionReason::kIdle, {}, 4);
   ASSERT_EQ(core.all<EvictFrom>().size(), 1U);
@@ -141,8 +140,8 @@ TEST(Residency, AnEvictionSaysWhatTheImageIsWorthAndWhatMustComeFree) {
                        .model = kA,
                        .basis = {.epoch = WorkerEpoch(1)},
                        .mode = EvictMode::kNow,
-                       .last_used = used,
-                       .free_pages = 4}));
+                       .free_pages = 4,
+                       .idle = 5s}));
 }
 
 TEST(Residency, AModelWithRequestsIsNotEvictedAsIdle) {

@@ -1,9 +1,9 @@
-#include "manager/external_requests.h"
+#include "serving/external_requests.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace heddle::manager {
+namespace heddle::serving {
 
 void ExternalRequests::add(std::shared_ptr<core::ExternalRequest> request,
                            std::shared_ptr<core::ExternalSink> sink) {
@@ -62,4 +62,4 @@ std::optional<Instant> ExternalRequests::waits_since(ModelId model) const {
   return since;
 }
 
-}  // namespace heddle::manager
+}  // namespace heddle::serving

@@ -1,4 +1,4 @@
-#include "manager/gpu_watch.h"
+#include "host/gpu_watch.h"
 
 #include <algorithm>
 #include <chrono>
@@ -12,7 +12,7 @@
 
 #include <pthread.h>
 
-namespace heddle::manager {
+namespace heddle::host {
 
 namespace {
 
@@ -32,12 +32,7 @@ std::map<DeviceId, std::string> uuids_of(const std::map<DeviceId, int>& gpus) {
 
 }  // namespace
 
-GpuWatch::GpuWatch(const config::Config& config) {
-  for (std::size_t i = 0; i < config.devices.size(); ++i) {
-    if (config.devices[i].kind == config::DeviceKind::kCuda) {
-      gpus_[DeviceId(i)] = config.devices[i].gpu;
-    }
-  }
+GpuWatch::GpuWatch(std::map<DeviceId, int> gpus) : gpus_(std::move(gpus)) {
   if (!gpus_.empty()) {
     thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   }
@@ -86,4 +81,4 @@ std::optional<std::uint64_t> GpuWatch::others_bytes(DeviceId device, bool runnin
   return found->second.others;
 }
 
-}  // namespace heddle::manager
+}  // namespace heddle::host

@@ -1,14 +1,11 @@
 #pragma once
 
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "agent/agent.h"
 #include "core/serving.h"
-#include "external/engine_host.h"
 
-namespace heddle::manager {
+namespace heddle::host {
 
 /// Puts what a device's worker has counted into what is shown of the device.
 inline void add_counts(const agent::Agent& agent, core::DeviceStatus& device) {
@@ -34,15 +31,4 @@ inline void add_counts(const agent::Agent& agent, core::DeviceStatus& device) {
   device.guest_layers_alone = stats.guest_layers_alone;
 }
 
-/// What is wrong now with workers, the host and engines, for people.
-inline std::vector<std::string> troubles_of(const agent::Agent& agent,
-                                            const external::EngineHost& engines) {
-  std::vector<std::string> all = agent.troubles();
-  std::vector<std::string> of_engines = engines.troubles();
-  for (std::string& trouble : of_engines) {
-    all.push_back(std::move(trouble));
-  }
-  return all;
-}
-
-}  // namespace heddle::manager
+}  // namespace heddle::host

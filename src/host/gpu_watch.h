@@ -9,17 +9,16 @@
 #include <thread>
 
 #include "base/ids.h"
-#include "config/config.h"
 
-namespace heddle::manager {
+namespace heddle::host {
 
 /// What processes that are not ours hold of this host's GPUs, as NVIDIA's management library has
 /// it: looked at every few seconds in a thread of its own, as the driver may take its time. Where
 /// there is no such library the log says so once, and nothing is known.
 class GpuWatch {
  public:
-  /// Of the devices that are GPUs. With none it does nothing.
-  explicit GpuWatch(const config::Config& config);
+  /// Of these, by the CUDA driver's numbers. With none it does nothing.
+  explicit GpuWatch(std::map<DeviceId, int> gpus);
 
   /// Bytes of the device that others held when it was last looked at. Nothing where that is not
   /// known, `running` of our own processes notwithstanding: a container may hide who they are.
@@ -32,10 +31,10 @@ class GpuWatch {
   };
   void run(const std::stop_token& stop);
 
-  std::map<DeviceId, int> gpus_{};  ///< By the CUDA driver's numbers.
+  std::map<DeviceId, int> gpus_;
   mutable std::mutex mutex_{};
   std::map<DeviceId, Seen> seen_{};  // Guarded by mutex_.
   std::jthread thread_{};
 };
 
-}  // namespace heddle::manager
+}  // namespace heddle::host

@@ -1,7 +1,8 @@
-#include "manager/gpu_watch.h"
+#include "host/gpu_watch.h"
 
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <string>
 #include <thread>
 
@@ -9,7 +10,7 @@
 
 #include <unistd.h>
 
-namespace heddle::manager {
+namespace heddle::host {
 namespace {
 
 constexpr const char* kFirst = "GPU-e0000000-0000-0000-0000-000000000000";
@@ -26,10 +27,6 @@ class GpuWatchTest : public testing::Test {
     ::setenv("HEDDLE_CUDA_EMULATOR", "devices=2", 1);
     ::setenv("HEDDLE_NVML", HEDDLE_NVML_EMULATOR_LIBRARY, 1);
     ::setenv("HEDDLE_NVML_EMULATOR", file_.c_str(), 1);
-    config_.devices.push_back({.name = "cpu0"});
-    for (int gpu = 0; gpu < 2; ++gpu) {
-      config_.devices.push_back({.name = "gpu", .kind = config::DeviceKind::kCuda, .gpu = gpu});
-    }
   }
   ~GpuWatchTest() override {
     for (const char* const name :
@@ -48,14 +45,14 @@ class GpuWatchTest : public testing::Test {
   }
 
   std::string file_ = testing::TempDir() + "gpu_watch." + std::to_string(::getpid());
-  config::Config config_{};
+  std::map<DeviceId, int> gpus_{{kGpu0, 0}, {kGpu1, 1}};
 };
 
 TEST_F(GpuWatchTest, OthersAreToldFromOurOwn) {
   // In another order than the driver's.
   std::ofstream(file_) << kSecond << " 1000 900 999999999:300\n"
                        << kFirst << " 1000 900 " << ::getpid() << ":800 999999999:50\n";
-  const GpuWatch watch(config_);
+  const GpuWatch watch(gpus_);
   EXPECT_EQ(wait_known(watch, kGpu0, true), 50U);
   EXPECT_EQ(wait_known(watch, kGpu1, false), 300U);
   EXPECT_EQ(watch.others_bytes(kGpu1, true), std::nullopt)
@@ -65,15 +62,15 @@ TEST_F(GpuWatchTest, OthersAreToldFromOurOwn) {
 
 TEST_F(GpuWatchTest, WithoutALibraryNothingIsKnown) {
   ::setenv("HEDDLE_NVML", "/nonexistent", 1);
-  const GpuWatch watch(config_);
+  const GpuWatch watch(gpus_);
   EXPECT_EQ(watch.others_bytes(kGpu0, false), std::nullopt);
 }
 
 TEST_F(GpuWatchTest, WithoutGpusNothingIsDone) {
-  config_.devices.resize(1);
-  const GpuWatch watch(config_);
+  gpus_.clear();
+  const GpuWatch watch(gpus_);
   EXPECT_EQ(watch.others_bytes(kCpu, false), std::nullopt);
 }
 
 }  // namespace
-}  // namespace heddle::manager
+}  // namespace heddle::host

@@ -1,8 +1,8 @@
-#include "manager/external_requests.h"
+#include "serving/external_requests.h"
 
 #include <gtest/gtest.h>
 
-namespace heddle::manager {
+namespace heddle::serving {
 namespace {
 
 class Deaf final : public core::ExternalSink {
@@ -70,4 +70,4 @@ TEST(ForeignRequests, AnEngineIsSilentSinceTheLastByteOfAny) {
 }
 
 }  // namespace
-}  // namespace heddle::manager
+}  // namespace heddle::serving

@@ -9,7 +9,7 @@
 #include "base/time.h"
 #include "core/serving.h"
 
-namespace heddle::manager {
+namespace heddle::serving {
 
 /// The requests for external engines that have not ended. Sinks may call back into the
 /// owner, so whatever calls one may find requests gone afterwards. Loop thread.
@@ -46,4 +46,4 @@ class ExternalRequests {
   std::unordered_map<RequestId, Entry, Hash> entries_{};
 };
 
-}  // namespace heddle::manager
+}  // namespace heddle::serving

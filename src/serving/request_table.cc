@@ -1,11 +1,11 @@
-#include "manager/request_table.h"
+#include "serving/request_table.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/log.h"
 
-namespace heddle::manager {
+namespace heddle::serving {
 
 namespace {
 
@@ -43,18 +43,19 @@ std::size_t tokens_of(const core::RequestRecord& record) {
 
 }  // namespace
 
-void RequestTable::Entry::send_to(DeviceId device, WorkerEpoch epoch) {
-  place = RequestPlace{.device = device, .epoch = epoch, .tokens = tokens_of(*record)};
+void RequestTable::Entry::send_to(const Place& to) {
+  place = to;
+  tokens_brought = tokens_of(*record);
 }
 
-std::vector<RequestId> RequestTable::lose(DeviceId device, WorkerEpoch epoch) {
+std::vector<RequestId> RequestTable::lose(const Place& place) {
   std::vector<RequestId> advanced;
   for (auto& [id, entry] : entries_) {
-    if (!entry.place || entry.place->device != device || entry.place->epoch != epoch) {
+    if (entry.place != place) {
       continue;
     }
     ++entry.record->restarts;
-    if (tokens_of(*entry.record) > entry.place->tokens) {
+    if (tokens_of(*entry.record) > entry.tokens_brought) {
       advanced.push_back(id);
     }
     entry.place.reset();
@@ -73,6 +74,11 @@ void RequestTable::add(std::shared_ptr<core::RequestRecord> record,
 }
 
 RequestTable::Entry* RequestTable::find(RequestId request) {
+  const auto found = entries_.find(request);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+const RequestTable::Entry* RequestTable::find(RequestId request) const {
   const auto found = entries_.find(request);
   return found == entries_.end() ? nullptr : &found->second;
 }
@@ -170,4 +176,4 @@ bool RequestTable::complete(const core::RequestRecord& record) {
   });
 }
 
-}  // namespace heddle::manager
+}  // namespace heddle::serving

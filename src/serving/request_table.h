@@ -8,18 +8,12 @@
 
 #include "base/ids.h"
 #include "base/time.h"
-#include "core/manager/manager_core.h"
+#include "core/manager/events.h"
 #include "core/messages.h"
 #include "core/serving.h"
+#include "serving/place.h"
 
-namespace heddle::manager {
-
-/// Where a request runs.
-struct RequestPlace {
-  DeviceId device{};
-  WorkerEpoch epoch{};
-  std::size_t tokens = 0;  ///< That its record had when it came there.
-};
+namespace heddle::serving {
 
 /// The requests that have not ended: their records, which grow by the tokens that come, and who is
 /// told of them. Sinks may call back into the owner, so whatever calls one may find requests gone
@@ -29,21 +23,23 @@ class RequestTable {
   struct Entry {
     std::shared_ptr<core::RequestRecord> record{};
     std::shared_ptr<core::RequestSink> sink{};
-    std::optional<RequestPlace> place{};  ///< None while it waits.
-    bool held = false;                    ///< It waits for its model, and its sink was told so.
+    std::optional<Place> place{};    ///< Where it runs; none while it waits.
+    std::size_t tokens_brought = 0;  ///< That its record had when it came there.
+    bool held = false;               ///< It waits for its model, and its sink was told so.
 
     /// It runs there from now on.
-    void send_to(DeviceId device, WorkerEpoch epoch);
+    void send_to(const Place& to);
   };
 
   /// The record's id is new; `generated` and `finished` get a place for each choice.
   void add(std::shared_ptr<core::RequestRecord> record, std::shared_ptr<core::RequestSink> sink);
   /// Null when it has ended.
   [[nodiscard]] Entry* find(RequestId request);
+  [[nodiscard]] const Entry* find(RequestId request) const;
   /// Takes the request out; nothing when it has ended.
   std::optional<Entry> remove(RequestId request);
   /// A worker has died: its requests wait again. Gives those that it had brought further, by id.
-  std::vector<RequestId> lose(DeviceId device, WorkerEpoch epoch);
+  std::vector<RequestId> lose(const Place& place);
   /// The sinks of those that wait for the model and were told so.
   [[nodiscard]] std::vector<std::shared_ptr<core::RequestSink>> held_for(ModelId model) const;
   /// When the first came of those that wait for the model.
@@ -68,4 +64,4 @@ class RequestTable {
   std::map<RequestId, Entry> entries_{};
 };
 
-}  // namespace heddle::manager
+}  // namespace heddle::serving

@@ -5,7 +5,7 @@
 #include "core/serving.h"
 #include "external/engine_host.h"
 
-namespace heddle::manager {
+namespace heddle::host {
 
 /// A worker's ledger knows its own pages; adds those that it lent to engines.
 inline void add_lent(const external::EngineHost& host, core::DeviceStatus& device) {
@@ -22,4 +22,4 @@ inline void add_lent(const external::EngineHost& host, core::DeviceStatus& devic
   }
 }
 
-}  // namespace heddle::manager
+}  // namespace heddle::host

@@ -1,4 +1,4 @@
-#include "manager/request_table.h"
+#include "serving/request_table.h"
 
 #include <functional>
 #include <memory>
@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace heddle::manager {
+namespace heddle::serving {
 namespace {
 
 using spec::FinishReason;
@@ -57,16 +57,16 @@ TEST(RequestTable, KnowsWhomAWorkerThatDiedHadBroughtFurther) {
     (void)add(table, id, 1);
   }
   (void)table.accept({token(1, 0, 0, 65)}, Instant{});
-  table.find(RequestId(1))->send_to(DeviceId(0), WorkerEpoch(4));
-  table.find(RequestId(2))->send_to(DeviceId(0), WorkerEpoch(4));
-  table.find(RequestId(3))->send_to(DeviceId(1), WorkerEpoch(4));
+  table.find(RequestId(1))->send_to({DeviceId(0), WorkerEpoch(4)});
+  table.find(RequestId(2))->send_to({DeviceId(0), WorkerEpoch(4)});
+  table.find(RequestId(3))->send_to({DeviceId(1), WorkerEpoch(4)});
   (void)table.accept({token(2, 0, 0, 66), token(3, 0, 0, 67)}, Instant{});
-  EXPECT_EQ(table.lose(DeviceId(0), WorkerEpoch(4)), std::vector{RequestId(2)})
+  EXPECT_EQ(table.lose({DeviceId(0), WorkerEpoch(4)}), std::vector{RequestId(2)})
       << "the first has what it had before";
   EXPECT_FALSE(table.find(RequestId(1))->place.has_value());
   EXPECT_EQ(table.find(RequestId(1))->record->restarts, 1);
   EXPECT_TRUE(table.find(RequestId(3))->place.has_value());
-  EXPECT_TRUE(table.lose(DeviceId(0), WorkerEpoch(4)).empty());
+  EXPECT_TRUE(table.lose({DeviceId(0), WorkerEpoch(4)}).empty());
 }
 
 TEST(RequestTable, AppendsEachTokenOnce) {
@@ -150,4 +150,4 @@ TEST(RequestTable, SubmitsWhatIsLeftToDo) {
 }
 
 }  // namespace
-}  // namespace heddle::manager
+}  // namespace heddle::serving

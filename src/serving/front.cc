@@ -1,0 +1,266 @@
+#include "serving/front.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+namespace heddle::serving {
+
+namespace asio = boost::asio;
+
+Front::Front(asio::any_io_executor executor,
+             ManagerPort& manager,
+             HostsPort& hosts,
+             Metrics& metrics)
+    : executor_(std::move(executor)), manager_(manager), hosts_(hosts), metrics_(metrics) {}
+
+void Front::set_models(std::map<ModelId, ServedModel> models) {
+  models_ = std::move(models);
+}
+
+/// From the loop rather than from here: the caller must not hear of it within its call.
+template <class What>
+void Front::soon(What what) {
+  asio::post(executor_, [alive = std::weak_ptr(alive_), what = std::move(what)] {
+    if (!alive.expired()) {
+      what();
+    }
+  });
+}
+
+void Front::tell_soon(const RequestNews& news) {
+  soon([this, news] { manager_.tell(news); });
+}
+
+const ServedModel* Front::model(ModelId id) const {
+  const auto found = models_.find(id);
+  return found == models_.end() ? nullptr : &found->second;
+}
+
+// ---- What the gateway asks for ----
+
+void Front::start(std::shared_ptr<core::RequestRecord> record,
+                  std::shared_ptr<core::RequestSink> sink) {
+  if (record->times.arrived == Instant{}) {
+    record->times.arrived = steady_now();
+  }
+  core::RequestArrived arrived{.request = record->id,
+                               .model = record->model,
+                               .priority = record->priority,
+                               .prompt_tokens = std::ssize(record->prompt),
+                               .open_ended = record->open_ended,
+                               .deadline = record->deadline};
+  // What the client may have is bounded by the device's memory as it is by the context: an answer
+  // that reaches either ends with "length". A prompt that leaves no room is the core's to refuse.
+  const std::int64_t room =
+      std::max<std::int64_t>(manager_.tokens_max(record->model) - arrived.prompt_tokens, 1);
+  for (spec::SamplingParams& choice : record->choices) {
+    choice.max_tokens = std::min(choice.max_tokens, room);
+    arrived.max_tokens = std::max(arrived.max_tokens, choice.max_tokens);
+  }
+  requests_.add(std::move(record), std::move(sink));
+  const ServedModel* known = model(arrived.model);
+  if (known != nullptr && known->failure) {
+    soon([this, request = arrived.request, error = *known->failure] { fail(request, error); });
+    return;
+  }
+  tell_soon(arrived);
+}
+
+void Front::start_external(std::shared_ptr<core::ExternalRequest> request,
+                           std::shared_ptr<core::ExternalSink> sink) {
+  if (request->times.arrived == Instant{}) {
+    request->times.arrived = steady_now();
+  }
+  const core::RequestArrived arrived{.request = request->id,
+                                     .model = request->model,
+                                     .priority = request->priority,
+                                     .deadline = request->deadline};
+  external_.add(std::move(request), std::move(sink));
+  manager_.tell(arrived);
+}
+
+void Front::finish_external(RequestId request) {
+  if (const auto entry = external_.remove(request)) {
+    entry->request->times.finished = steady_now();
+    manager_.tell(core::RequestFinished{.request = request, .ttft = entry->request->times.ttft()});
+  }
+}
+
+void Front::retry_external(RequestId request) {
+  ExternalRequests::Entry* entry = external_.find(request);
+  if (entry != nullptr && entry->forwarded) {
+    entry->forwarded = false;
+    ++entry->request->restarts;
+    tell_soon(core::RequestUnanswered{.request = request});
+  }
+}
+
+void Front::finish_choice(RequestId request, std::uint32_t choice, spec::FinishReason reason) {
+  RequestTable::Entry* entry = requests_.find(request);
+  if (entry == nullptr || choice >= entry->record->finished.size() ||
+      entry->record->finished[choice] != spec::FinishReason::kNone) {
+    return;
+  }
+  entry->record->finished[choice] = reason;
+  if (entry->place) {
+    hosts_.send(*entry->place, core::FinishChoice{.request = request, .choice = choice});
+  }
+  if (RequestTable::complete(*entry->record)) {
+    entry->record->times.finished = steady_now();
+    soon([this, done = *entry] { finish(done); });
+    (void)requests_.remove(request);
+  }
+}
+
+void Front::cancel(RequestId request) {
+  if (requests_.remove(request).has_value() || external_.remove(request).has_value()) {
+    tell_soon(core::RequestCancelled{.request = request});
+  }
+}
+
+void Front::finish(const RequestTable::Entry& done) {
+  done.sink->on_done();
+  manager_.tell(RequestTable::report(*done.record));
+}
+
+void Front::fail(RequestId request, const Error& error) {
+  if (const std::optional<ExternalRequests::Entry> entry = external_.remove(request)) {
+    entry->request->times.finished = steady_now();
+    entry->sink->on_error(error);
+    return;
+  }
+  if (const std::optional<RequestTable::Entry> entry = requests_.remove(request)) {
+    entry->record->times.finished = steady_now();
+    entry->sink->on_error(error);
+  }
+}
+
+// ---- What the manager wants ----
+
+void Front::carry_out(const core::Dispatch& command) {
+  if (ExternalRequests::Entry* entry = external_.find(command.request)) {
+    forward(*entry, command.device);
+    return;
+  }
+  RequestTable::Entry* entry = requests_.find(command.request);
+  if (entry == nullptr) {
+    return;  // Cancelled; the manager hears of it next.
+  }
+  const Instant now = steady_now();
+  const Place place{.device = command.device, .epoch = command.epoch};
+  entry->send_to(place);
+  entry->record->times.note_dispatch(now);
+  entry->record->device = command.device;
+  for (spec::SamplingParams& choice : entry->record->choices) {
+    choice.max_tokens =
+        std::min(choice.max_tokens, command.tokens - std::ssize(entry->record->prompt));
+  }
+  hosts_.send(place, RequestTable::submission(*entry->record, command.due, now));
+}
+
+/// The engine runs: its request's exchange may begin.
+void Front::forward(ExternalRequests::Entry& entry, DeviceId device) {
+  entry.forwarded = true;
+  entry.request->heard = steady_now();
+  entry.request->times.note_dispatch(entry.request->heard);
+  entry.request->device = device;
+  std::shared_ptr(entry.sink)->on_ready(hosts_.engine_address(entry.request->model));
+}
+
+void Front::carry_out(const core::Hold& command) {
+  if (ExternalRequests::Entry* entry = external_.find(command.request)) {
+    entry->held = true;
+    entry->request->times.note_load(steady_now());
+    std::shared_ptr(entry->sink)->on_waiting(Duration{});
+    return;
+  }
+  RequestTable::Entry* entry = requests_.find(command.request);
+  if (entry == nullptr) {
+    return;
+  }
+  entry->held = true;
+  entry->record->times.note_load(steady_now());
+  const ServedModel* known = model(entry->record->model);
+  entry->sink->on_loading(0, known == nullptr ? 0 : known->image_bytes);
+}
+
+void Front::carry_out(const core::FailRequest& command) {
+  log::info("request failed", {{"request", command.request}, {"error", command.error.message}});
+  fail(command.request, command.error);
+}
+
+// ---- What hosts say ----
+
+/// Whether the request is where something is said of it. What comes from elsewhere is counted: it
+/// is late, from a place that the request has left.
+bool Front::is_at(const Place& from, RequestId request, const std::string& what) const {
+  const RequestTable::Entry* entry = requests_.find(request);
+  if (entry == nullptr) {
+    return false;  // It has ended.
+  }
+  if (entry->place == from) {
+    return true;
+  }
+  metrics_.add("heddle_misplaced_reports_total",
+               "What came of requests from places where they are not, and was dropped.",
+               {{"what", what}});
+  return false;
+}
+
+void Front::accept(const Place& from, std::vector<core::TokenEvent> tokens) {
+  std::erase_if(
+      tokens, [&](const core::TokenEvent& token) { return !is_at(from, token.request, "tokens"); });
+  for (const RequestTable::Entry& done : requests_.accept(tokens, steady_now())) {
+    finish(done);
+  }
+}
+
+bool Front::accept(const Place& from, const core::RequestReturned& returned) {
+  if (!is_at(from, returned.request, "return")) {
+    return false;
+  }
+  requests_.find(returned.request)->place.reset();
+  return true;
+}
+
+bool Front::accept(const Place& from, const core::RequestFailed& failed) const {
+  return is_at(from, failed.request, "failure");
+}
+
+std::vector<RequestId> Front::lose(const Place& place) {
+  return requests_.lose(place);
+}
+
+void Front::lose_engine(ModelId model, const Error& reason) {
+  for (const ExternalRequests::Entry& entry : external_.lose(model)) {
+    entry.sink->on_lost(reason);
+  }
+}
+
+void Front::tell_loading(ModelId id, std::uint64_t loaded_bytes) const {
+  const ServedModel* known = model(id);
+  if (known == nullptr || known->image_bytes == 0) {
+    return;
+  }
+  for (const std::shared_ptr<core::RequestSink>& sink : requests_.held_for(id)) {
+    sink->on_loading(loaded_bytes, known->image_bytes);
+  }
+}
+
+// ---- Questions ----
+
+std::optional<Instant> Front::waits_since(ModelId model) const {
+  const std::optional<Instant> external = external_.waits_since(model);
+  return external ? external : requests_.waits_since(model);
+}
+
+std::optional<Instant> Front::silent_since(ModelId model) const {
+  return external_.silent_since(model);
+}
+
+}  // namespace heddle::serving

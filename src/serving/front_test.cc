@@ -1,0 +1,273 @@
+#include "serving/front.h"
+
+#include <functional>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heddle::serving {
+namespace {
+
+using spec::FinishReason;
+using testing::HasSubstr;
+
+constexpr ModelId kModel{1};
+constexpr ModelId kBroken{2};
+constexpr ModelId kEngine{3};
+constexpr Place kHere{.device = DeviceId(4), .epoch = WorkerEpoch(9)};
+constexpr Place kNext{.device = DeviceId(4), .epoch = WorkerEpoch(10)};
+constexpr Place kThere{.device = DeviceId(5), .epoch = WorkerEpoch(9)};
+
+class Client final : public core::RequestSink {
+ public:
+  void on_tokens(const std::vector<core::TokenEvent>& news) override {
+    for (const core::TokenEvent& token : news) {
+      tokens.push_back(token.token);
+    }
+  }
+  void on_loading(std::uint64_t loaded, std::uint64_t total) override {
+    loading.emplace_back(loaded, total);
+  }
+  void on_done() override { done = true; }
+  void on_error(const Error& failed) override { error = failed; }
+
+  std::vector<TokenId> tokens{};
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> loading{};
+  bool done = false;
+  std::optional<Error> error{};
+};
+
+class Forwarded final : public core::ExternalSink {
+ public:
+  void on_waiting(Duration /*since*/) override { ++waits; }
+  void on_ready(const HttpAddress& address) override { ports.push_back(address.port); }
+  void on_lost(const Error& error) override { lost.push_back(error.message); }
+  void on_error(const Error& error) override { failed.push_back(error.message); }
+
+  int waits = 0;
+  std::vector<std::uint16_t> ports{};
+  std::vector<std::string> lost{};
+  std::vector<std::string> failed{};
+};
+
+/// A front between a manager and hosts that note what they are told.
+class FrontTest : public testing::Test, public ManagerPort, public HostsPort {
+ protected:
+  FrontTest() {
+    front_.set_models({{kModel, {.image_bytes = 700}},
+                       {kBroken, {.failure = Error{Code::kCorrupt, "no such file"}}},
+                       {kEngine, {}}});
+  }
+
+  void tell(const RequestNews& news) override { told_.push_back(news); }
+  [[nodiscard]] std::int64_t tokens_max(ModelId /*model*/) const override { return 10; }
+  void send(const Place& place, core::WorkerMessage message) override {
+    sent_.emplace_back(place, std::move(message));
+  }
+  [[nodiscard]] HttpAddress engine_address(ModelId /*model*/) const override {
+    return {.port = 77};
+  }
+
+  void turn() {
+    loop_.restart();
+    loop_.run();
+  }
+  std::shared_ptr<Client> start(std::uint64_t id, ModelId model = kModel, std::size_t choices = 1) {
+    auto record = std::make_shared<core::RequestRecord>();
+    record->id = RequestId(id);
+    record->model = model;
+    record->prompt = {7, 8, 9};
+    record->choices.resize(choices, {.max_tokens = 100});
+    auto sink = std::make_shared<Client>();
+    front_.start(record, sink);
+    return sink;
+  }
+  /// Has the request run there.
+  void dispatch(std::uint64_t id, const Place& place) {
+    front_.carry_out(core::Dispatch{
+        .request = RequestId(id), .device = place.device, .epoch = place.epoch, .tokens = 10});
+  }
+  std::shared_ptr<Forwarded> start_external(std::uint64_t id) {
+    auto request = std::make_shared<core::ExternalRequest>();
+    request->id = RequestId(id);
+    request->model = kEngine;
+    auto sink = std::make_shared<Forwarded>();
+    front_.start_external(request, sink);
+    return sink;
+  }
+  static core::TokenEvent token(std::uint64_t request,
+                                std::int64_t position,
+                                TokenId id,
+                                FinishReason finish = FinishReason::kNone) {
+    return {.request = RequestId(request), .position = position, .token = id, .finish = finish};
+  }
+  /// How many were of this kind.
+  template <class T>
+  [[nodiscard]] std::int64_t told() const {
+    return std::count_if(told_.begin(), told_.end(), [](const RequestNews& news) {
+      return std::holds_alternative<T>(news);
+    });
+  }
+  [[nodiscard]] std::string dropped(const std::string& what, int times) {
+    return "heddle_misplaced_reports_total{what=\"" + what + "\"} " + std::to_string(times);
+  }
+
+  boost::asio::io_context loop_{1};
+  Metrics metrics_{};
+  std::vector<RequestNews> told_{};
+  std::vector<std::pair<Place, core::WorkerMessage>> sent_{};
+  Front front_{loop_.get_executor(), *this, *this, metrics_};
+};
+
+TEST_F(FrontTest, ARequestIsToldOfFromTheLoopWithWhatFits) {
+  const auto sink = start(1);
+  EXPECT_TRUE(told_.empty());
+  turn();
+  ASSERT_EQ(told<core::RequestArrived>(), 1);
+  EXPECT_EQ(std::get<core::RequestArrived>(told_[0]).prompt_tokens, 3);
+  EXPECT_EQ(std::get<core::RequestArrived>(told_[0]).max_tokens, 7);
+  EXPECT_EQ(front_.waits_since(kEngine), std::nullopt);
+  EXPECT_TRUE(front_.waits_since(kModel).has_value());
+}
+
+TEST_F(FrontTest, WhatCannotBeServedFailsAndNobodyHearsOfIt) {
+  const auto sink = start(1, kBroken);
+  EXPECT_FALSE(sink->error.has_value());
+  turn();
+  EXPECT_EQ(sink->error->message, "no such file");
+  EXPECT_TRUE(told_.empty());
+}
+
+TEST_F(FrontTest, ARequestRunsWhereTheManagerSaysToItsEnd) {
+  const auto sink = start(1);
+  front_.carry_out(core::Hold{.request = RequestId(1)});
+  front_.tell_loading(kModel, 350);
+  dispatch(1, kHere);
+  front_.tell_loading(kModel, 700);
+  EXPECT_EQ(sink->loading,
+            (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{0, 700}, {350, 700}}))
+      << "what runs waits for nothing";
+  ASSERT_EQ(sent_.size(), 1U);
+  EXPECT_EQ(sent_[0].first, kHere);
+  EXPECT_EQ(std::get<core::Submit>(sent_[0].second).request, RequestId(1));
+
+  front_.accept(kHere, {token(1, 0, 65), token(1, 1, 66, FinishReason::kStop)});
+  EXPECT_EQ(sink->tokens, (std::vector<TokenId>{65, 66}));
+  EXPECT_TRUE(sink->done);
+  EXPECT_EQ(told<core::RequestFinished>(), 1);
+}
+
+TEST_F(FrontTest, TokensFromElsewhereAreDroppedAndCounted) {
+  const auto sink = start(1);
+  front_.accept(kHere, {token(1, 0, 64)});
+  dispatch(1, kHere);
+  front_.accept(kThere, {token(1, 0, 64)});
+  front_.accept(kNext, {token(1, 0, 64)});
+  EXPECT_TRUE(sink->tokens.empty());
+  EXPECT_THAT(metrics_.expose(), HasSubstr(dropped("tokens", 3)));
+  front_.accept(kHere, {token(1, 0, 65)});
+  EXPECT_EQ(sink->tokens, std::vector<TokenId>{65});
+}
+
+TEST_F(FrontTest, AReturnCountsOnceAndFromWhereTheRequestIs) {
+  const auto sink = start(1);
+  dispatch(1, kHere);
+  EXPECT_FALSE(front_.accept(kThere, core::RequestReturned{.request = RequestId(1)}));
+  EXPECT_TRUE(front_.accept(kHere, core::RequestReturned{.request = RequestId(1)}));
+  EXPECT_FALSE(front_.accept(kHere, core::RequestReturned{.request = RequestId(1)}));
+  EXPECT_THAT(metrics_.expose(), HasSubstr(dropped("return", 2)));
+  front_.accept(kHere, {token(1, 0, 64)});
+  EXPECT_TRUE(sink->tokens.empty()) << "it waits";
+  EXPECT_TRUE(front_.lose(kHere).empty());
+  dispatch(1, kThere);
+  front_.accept(kThere, {token(1, 0, 65)});
+  EXPECT_EQ(sink->tokens, std::vector<TokenId>{65});
+}
+
+TEST_F(FrontTest, AFailureCountsFromWhereTheRequestIs) {
+  (void)start(1);
+  dispatch(1, kHere);
+  EXPECT_FALSE(front_.accept(kNext, core::RequestFailed{.request = RequestId(1)}));
+  EXPECT_THAT(metrics_.expose(), HasSubstr(dropped("failure", 1)));
+  EXPECT_TRUE(front_.accept(kHere, core::RequestFailed{.request = RequestId(1)}));
+  EXPECT_FALSE(front_.accept(kHere, core::RequestFailed{.request = RequestId(2)}))
+      << "it has ended, which is nothing to count";
+  EXPECT_THAT(metrics_.expose(), HasSubstr(dropped("failure", 1)));
+}
+
+TEST_F(FrontTest, WhatALifeHadGoesOnElsewhereWithItsTokens) {
+  const auto sink = start(1);
+  (void)start(2);
+  dispatch(1, kHere);
+  dispatch(2, kHere);
+  front_.accept(kHere, {token(1, 0, 65)});
+  EXPECT_EQ(front_.lose(kHere), std::vector{RequestId(1)}) << "the other had no token";
+  front_.accept(kHere, {token(1, 1, 66)});
+  dispatch(1, kNext);
+  EXPECT_EQ(std::get<core::Submit>(sent_.back().second).choices[0].generated,
+            std::vector<TokenId>{65});
+  front_.accept(kNext, {token(1, 1, 67)});
+  EXPECT_EQ(sink->tokens, (std::vector<TokenId>{65, 67}));
+}
+
+TEST_F(FrontTest, AChoiceThatEndsEarlyIsToldWhereItRuns) {
+  const auto sink = start(1, kModel, 2);
+  dispatch(1, kHere);
+  front_.finish_choice(RequestId(1), 0, FinishReason::kStop);
+  ASSERT_EQ(sent_.size(), 2U);
+  EXPECT_EQ(sent_[1].first, kHere);
+  EXPECT_EQ(std::get<core::FinishChoice>(sent_[1].second).choice, 0U);
+  front_.finish_choice(RequestId(1), 1, FinishReason::kStop);
+  EXPECT_FALSE(sink->done) << "never from within the call";
+  turn();
+  EXPECT_TRUE(sink->done);
+  EXPECT_EQ(told<core::RequestFinished>(), 1);
+}
+
+TEST_F(FrontTest, NothingIsHeardOfWhatWasCancelled) {
+  const auto sink = start(1);
+  front_.cancel(RequestId(1));
+  front_.cancel(RequestId(1));
+  turn();
+  EXPECT_EQ(told<core::RequestCancelled>(), 1);
+  dispatch(1, kHere);
+  front_.carry_out(core::FailRequest{.request = RequestId(1)});
+  EXPECT_TRUE(sent_.empty());
+  EXPECT_FALSE(sink->error.has_value());
+}
+
+TEST_F(FrontTest, AFailureOfTheManagerEndsARequest) {
+  const auto sink = start(1);
+  front_.carry_out(core::FailRequest{.request = RequestId(1), .error = {Code::kUnavailable, "no"}});
+  EXPECT_EQ(sink->error->message, "no");
+  EXPECT_EQ(told<core::RequestFinished>(), 0) << "the manager knows";
+}
+
+TEST_F(FrontTest, AnExternalRequestIsForwardedAgainAfterARetryOrADeath) {
+  const auto sink = start_external(1);
+  EXPECT_EQ(told<core::RequestArrived>(), 1) << "at once";
+  front_.carry_out(core::Hold{.request = RequestId(1)});
+  EXPECT_EQ(sink->waits, 1);
+  EXPECT_TRUE(front_.waits_since(kEngine).has_value());
+  EXPECT_FALSE(front_.silent_since(kEngine).has_value());
+  dispatch(1, kHere);
+  EXPECT_EQ(sink->ports, std::vector<std::uint16_t>{77});
+  EXPECT_TRUE(front_.silent_since(kEngine).has_value());
+
+  front_.retry_external(RequestId(1));
+  turn();
+  EXPECT_EQ(told<core::RequestUnanswered>(), 1);
+  dispatch(1, kHere);
+  front_.lose_engine(kEngine, {Code::kUnavailable, "signal 9"});
+  EXPECT_EQ(sink->lost, std::vector<std::string>{"signal 9"});
+  dispatch(1, kHere);
+  EXPECT_EQ(sink->ports.size(), 3U);
+  front_.finish_external(RequestId(1));
+  EXPECT_EQ(told<core::RequestFinished>(), 1);
+  EXPECT_TRUE(sent_.empty()) << "the exchange is the gateway's";
+}
+
+}  // namespace
+}  // namespace heddle::serving
