@@ -120,7 +120,7 @@ void lend_to(const Parts& core, const DeviceState& hot, ModelId id) {
                    more,
                    std::to_string(more) + " pages for KV of " + hot.config.name + ", which uses " +
                        number(100 * kv_room(hot).use()) + " % of its own; a share of " +
-                       number(share) + " of its sequences");
+                       number(share) + " of its KV");
 }
 
 /// What the host itself wants goes back, and what nobody uses.
