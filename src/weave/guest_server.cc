@@ -89,26 +89,12 @@ void GuestServer::run(const JobArea::Job& job) {
   const LayerPlace& place = g.places[static_cast<std::size_t>(job.layer)];
   std::vector<std::int32_t> begin(static_cast<std::size_t>(job.rows) + 1);
   std::iota(begin.begin(), begin.end(), 0);
-  const std::int32_t* numbers = table_.numbers().data();
-  const std::int32_t* blocks = numbers + StepTable::blocks_at(g, place.group);
-  const auto heads = [&](float* data, std::int64_t width) {
-    return ops::heads_of(ops::matrix_of(data, job.rows, g.heads * width), 0, g.heads, width);
-  };
-  const ops::ConstTensorRef border = ops::vector_of(numbers, job.rows);
-  ops::attention_here(
-      {.rows = {.begin = ops::vector_of(begin.data(), job.rows + 1), .first_position = border},
-       .query = heads(area_->queries().data(), g.head_dim),
-       .kv = {.base = const_cast<std::byte*>(pages_),
-              .block_bytes = place.block_bytes,
-              .block_tokens = place.block_tokens,
-              .key_offset = place.key_offset,
-              .value_offset = place.value_offset,
-              .kv_heads = g.kv_heads,
-              .head_dim = g.head_dim,
-              .dtype = g.bf16 != 0 ? spec::DType::kBf16 : spec::DType::kF32,
-              .table = ops::matrix_of(blocks, job.rows, g.blocks)},
-       .scale = g.scale,
-       .parts = {.end = border, .left = heads(area_->states().data(), g.head_dim + 2)}});
+  ops::attention_here(attention_of(*area_,
+                                   place,
+                                   const_cast<std::byte*>(pages_),
+                                   begin.data(),
+                                   table_.numbers().data(),
+                                   job.rows));
 }
 
 }  // namespace heddle::weave

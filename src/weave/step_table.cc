@@ -77,4 +77,31 @@ Result<void> StepTable::check_row(const Geometry& g,
   return {};
 }
 
+ops::AttentionArgs attention_of(JobArea& area,
+                                const LayerPlace& layer,
+                                std::byte* pages,
+                                const std::int32_t* begin,
+                                const std::int32_t* numbers,
+                                std::int64_t rows) {
+  const Geometry& g = area.geometry();
+  const auto heads = [&](float* data, std::int64_t width) {
+    return ops::heads_of(ops::matrix_of(data, rows, g.heads * width), 0, g.heads, width);
+  };
+  const ops::ConstTensorRef border = ops::vector_of(numbers, rows);
+  const std::int32_t* const blocks = numbers + StepTable::blocks_at(g, layer.group);
+  return {.rows = {.begin = ops::vector_of(begin, rows + 1), .first_position = border},
+          .query = heads(area.queries().data(), g.head_dim),
+          .kv = {.base = pages,
+                 .block_bytes = layer.block_bytes,
+                 .block_tokens = layer.block_tokens,
+                 .key_offset = layer.key_offset,
+                 .value_offset = layer.value_offset,
+                 .kv_heads = g.kv_heads,
+                 .head_dim = g.head_dim,
+                 .dtype = g.bf16 != 0 ? spec::DType::kBf16 : spec::DType::kF32,
+                 .table = ops::matrix_of(blocks, rows, g.blocks)},
+          .scale = g.scale,
+          .parts = {.end = border, .left = heads(area.states().data(), g.head_dim + 2)}};
+}
+
 }  // namespace heddle::weave

@@ -54,4 +54,13 @@ class StepTable {
   std::vector<std::int32_t> numbers_{};
 };
 
+/// What a host computes of a layer: from the area's queries to its states, over blocks from `pages`
+/// on. `begin` has 0 to `rows`, `numbers` is as StepTable's; both are where the kernels read them.
+[[nodiscard]] ops::AttentionArgs attention_of(JobArea& area,
+                                              const LayerPlace& layer,
+                                              std::byte* pages,
+                                              const std::int32_t* begin,
+                                              const std::int32_t* numbers,
+                                              std::int64_t rows);
+
 }  // namespace heddle::weave

@@ -158,26 +158,8 @@ void StreamServer::enqueue_layer(const LayerPlace& layer, std::int64_t rows) {
   const Geometry& g = area_->geometry();
   const auto* const begin = reinterpret_cast<const std::int32_t*>(tables_.data());
   const std::int32_t* const numbers = begin + g.rows + 1;
-  const auto heads = [&](float* data, std::int64_t width) {
-    return ops::heads_of(ops::matrix_of(data, rows, g.heads * width), 0, g.heads, width);
-  };
-  const ops::ConstTensorRef border = ops::vector_of(numbers, rows);
-  const std::int32_t* const blocks = numbers + StepTable::blocks_at(g, layer.group);
   ops::OpContext context{.stream = *stream_, .kernels = place_.kernels};
-  ops::attention(context,
-                 {.rows = {.begin = ops::vector_of(begin, rows + 1), .first_position = border},
-                  .query = heads(area_->queries().data(), g.head_dim),
-                  .kv = {.base = place_.pages,
-                         .block_bytes = layer.block_bytes,
-                         .block_tokens = layer.block_tokens,
-                         .key_offset = layer.key_offset,
-                         .value_offset = layer.value_offset,
-                         .kv_heads = g.kv_heads,
-                         .head_dim = g.head_dim,
-                         .dtype = g.bf16 != 0 ? spec::DType::kBf16 : spec::DType::kF32,
-                         .table = ops::matrix_of(blocks, rows, g.blocks)},
-                  .scale = g.scale,
-                  .parts = {.end = border, .left = heads(area_->states().data(), g.head_dim + 2)}});
+  ops::attention(context, attention_of(*area_, layer, place_.pages, begin, numbers, rows));
 }
 
 /// A stream that waits for queries of a pair that is closed goes on, over whatever is there.
