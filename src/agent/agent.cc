@@ -9,7 +9,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "agent/group.h"
-#include "agent/guest_area.h"
+#include "agent/guest_pairs.h"
 #include "agent/image_reader.h"
 #include "agent/make_arena.h"
 #include "agent/page_backing.h"
@@ -44,6 +44,7 @@ std::int64_t milliseconds(Duration duration) {
 core::AgentOptions core_options(const AgentSetup& setup) {
   core::AgentOptions options;
   options.host_pages = setup.host_pages;
+  options.incarnation = setup.incarnation;
   for (const DeviceSetup& device : setup.devices) {
     options.devices.push_back({.id = device.id,
                                .pages = device.pages,
@@ -127,6 +128,7 @@ class Agent::Impl {
   }
 
   [[nodiscard]] ledger::PoolUsage host_usage() const { return core_.host_usage(); }
+  [[nodiscard]] core::ModelsByDevice models() const { return core_.models(); }
   [[nodiscard]] std::uint64_t restarts(DeviceId device) const {
     const auto found = workers_.find(device);
     const std::uint64_t lives = found == workers_.end() ? 0 : found->second.lives;
@@ -260,10 +262,14 @@ class Agent::Impl {
         .on_hello = [this, &worker, epoch](
                         const std::optional<Error>& failure) { greet(worker, epoch, failure); },
         .on_report =
-            [this, device, epoch](core::WorkerReport report) {
+            [this, &worker, device, epoch](core::WorkerReport report,
+                                           std::vector<rpc::Descriptor> descriptors) {
               if (auto* produced = std::get_if<core::TokensProduced>(&report)) {
                 handlers_.on_tokens(device, epoch, std::move(produced->tokens));
                 return;
+              }
+              if (!guests_.heard(device, report, std::move(descriptors))) {
+                worker.life->kill();
               }
               if (const auto* failed = std::get_if<core::LoadFailed>(&report)) {
                 log::warning("load failed",
@@ -381,36 +387,16 @@ class Agent::Impl {
                {"ranks", command.members.size()}});
   }
 
-  /// Both have it before the hot one is lent the pages. Where it cannot be had, the hot worker runs
-  /// attention over its guests by itself.
-  void execute(const core::ConnectGuests& command) {
-    const HostModel& model = models_.at(command.model);
-    auto [to_host, to_hot] = connect_guests(model, setup_.page_bytes);
-    send_shell(command.host,
-               command.host_epoch,
-               rpc::HostGuests{.model = command.model, .pages = command.pages},
-               std::move(to_host));
-    send_shell(
-        command.hot, command.hot_epoch, rpc::MeetHost{.model = command.model}, std::move(to_hot));
-    log::info("pages lent to guests",
-              {{"model", model.name},
-               {"device", workers_.at(command.hot).setup->name},
-               {"host", workers_.at(command.host).setup->name},
-               {"pages", command.pages.size()}});
-  }
-  void execute(const core::LeaseGuests& command) {
-    send_shell(command.host,
-               command.host_epoch,
-               rpc::HostGuests{.model = command.model, .pages = command.pages});
-  }
-  void execute(const core::DisconnectGuests& command) {
-    send_shell(command.hot, command.hot_epoch, rpc::MeetHost{.model = command.model});
-  }
+  void execute(const core::ConnectGuests& command) { guests_.connect(command); }
+  void execute(const core::ShareMemory& command) { guests_.share(command); }
+  void execute(const core::PassMemory& command) { guests_.pass(command); }
+  void execute(const core::LeaseGuests& command) { guests_.lease(command); }
+  void execute(const core::DisconnectGuests& command) { guests_.disconnect(command); }
 
   void send_shell(DeviceId device,
                   WorkerEpoch epoch,
                   const rpc::ToWorker& message,
-                  std::vector<rpc::Descriptor> descriptors = {}) {
+                  std::vector<rpc::Descriptor> descriptors) {
     WorkerState& worker = workers_.at(device);
     if (worker.life != nullptr && worker.life->epoch() == epoch) {
       worker.life->send(message, std::move(descriptors));
@@ -505,6 +491,18 @@ class Agent::Impl {
   std::map<ModelId, HostModel> models_{};  ///< Removed ones too: a worker may still have them.
   std::map<DeviceId, WorkerState> workers_{};
   core::Hearing<core::AgentCore, core::AgentEvent, core::AgentCommand> hearing_{};
+  GuestPairs guests_{
+      {.page_bytes = setup_.page_bytes,
+       .model = [this](ModelId id) -> const HostModel& { return models_.at(id); },
+       .device = [this](DeviceId id) -> const DeviceSetup& { return *workers_.at(id).setup; },
+       .send =
+           [this](DeviceId device,
+                  WorkerEpoch epoch,
+                  const rpc::ToWorker& message,
+                  std::vector<rpc::Descriptor> descriptors) {
+             send_shell(device, epoch, message, std::move(descriptors));
+           },
+       .hear = [this](core::AgentEvent event) { hear(std::move(event)); }}};
   ReadWatch reads_{};
   asio::steady_timer timer_;
   asio::steady_timer watch_timer_;
@@ -544,6 +542,12 @@ void Agent::carry_out(const core::FormGroup& form) {
 }
 void Agent::carry_out(const core::Weave& order) {
   impl_->hear(order);
+}
+core::ModelsByDevice Agent::models() const {
+  return impl_->models();
+}
+void Agent::forget_orders() {
+  impl_->hear(core::ForgetOrders{});
 }
 void Agent::carry_out(const core::Unweave& order) {
   impl_->hear(order);

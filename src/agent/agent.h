@@ -45,7 +45,8 @@ struct AgentSetup {
   std::vector<DeviceSetup> devices{};
   log::Level log_level = log::Level::kInfo;  ///< Of the workers.
   log::Format log_format = log::Format::kText;
-  std::string event_log{};  ///< Workers append .worker.DEVICE.EPOCH; empty: no log.
+  std::string event_log{};        ///< Workers append .worker.DEVICE.EPOCH; empty: no log.
+  std::uint64_t incarnation = 0;  ///< As core::AgentOptions has it.
 };
 
 /// What AgentCore decides by, which a replay of its events needs too.
@@ -97,6 +98,10 @@ class Agent {
   /// Have a device's worker lend pages for an engine, which on_loan answers; and give some back.
   void carry_out(const core::Borrow& order);
   void carry_out(const core::Repay& order);
+  /// Whoever ordered is gone: drops what was ordered and no worker was told of.
+  void forget_orders();
+  /// As AgentCore has them.
+  [[nodiscard]] core::ModelsByDevice models() const;
   /// Passes a message on to a worker, unless that life of it has ended.
   void send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message);
 

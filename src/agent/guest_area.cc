@@ -24,13 +24,14 @@ constexpr std::int64_t kBlocksOfAll = std::int64_t{1} << 22U;
 }  // namespace
 
 Result<std::shared_ptr<weave::JobArea>> make_guest_area(const HostModel& model,
-                                                        std::size_t page_bytes) {
+                                                        std::size_t page_bytes,
+                                                        device::Kind kind) {
   const spec::ModelSpec& spec = model.spec;
   const auto plan = engine::plan_kv(spec, engine::all_layers(spec), model.dtype, page_bytes);
   if (!plan) {
     return plan.error();
   }
-  const Result<std::string> kernels = ops::kernels_name(device::Kind::kCpu);
+  const Result<std::string> kernels = ops::kernels_name(kind);
   if (!kernels) {
     return kernels.error();
   }
@@ -71,8 +72,8 @@ Result<std::shared_ptr<weave::JobArea>> make_guest_area(const HostModel& model,
   return weave::JobArea::create(geometry);
 }
 
-GuestEnds connect_guests(const HostModel& model, std::size_t page_bytes) {
-  const auto area = make_guest_area(model, page_bytes);
+GuestEnds connect_guests(const HostModel& model, std::size_t page_bytes, device::Kind kind) {
+  const auto area = make_guest_area(model, page_bytes, kind);
   GuestEnds ends;
   for (std::vector<rpc::Descriptor>* end : {&ends.host, &ends.hot}) {
     end->emplace_back(area ? ::fcntl((*area)->fd(), F_DUPFD_CLOEXEC, 0) : -1);

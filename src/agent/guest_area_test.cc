@@ -21,7 +21,7 @@ HostModel hot_model(std::string_view name) {
 
 TEST(GuestArea, SaysWhereTheKvOfEachLayerIs) {
   const HostModel hot = hot_model("qwen3-window");
-  const auto area = make_guest_area(hot, kKvPage);
+  const auto area = make_guest_area(hot, kKvPage, device::Kind::kCpu);
   ASSERT_TRUE(area) << area.error().message;
   const weave::Geometry& geometry = (*area)->geometry();
   const std::string kernels = ops::kernels_name(device::Kind::kCpu).value();
@@ -33,8 +33,17 @@ TEST(GuestArea, SaysWhereTheKvOfEachLayerIs) {
   EXPECT_GE(geometry.blocks * geometry.places[0].block_tokens, hot.spec.max_position);
 }
 
+TEST(GuestArea, NamesTheKernelsOfTheTwoDevices) {
+  const auto area = make_guest_area(hot_model("qwen3-window"), kKvPage, device::Kind::kCuda);
+  ASSERT_TRUE(area) << area.error().message;
+  const std::string kernels = ops::kernels_name(device::Kind::kCuda).value();
+  EXPECT_TRUE(weave::check_geometry((*area)->geometry(), kernels, kKvPage));
+  EXPECT_FALSE(weave::check_geometry(
+      (*area)->geometry(), ops::kernels_name(device::Kind::kCpu).value(), kKvPage));
+}
+
 TEST(GuestArea, IsRefusedWhereAPageIsTooSmall) {
-  const auto area = make_guest_area(hot_model("qwen3-window"), 64);
+  const auto area = make_guest_area(hot_model("qwen3-window"), 64, device::Kind::kCpu);
   ASSERT_FALSE(area);
   EXPECT_EQ(area.error().code, Code::kInvalidArgument);
 }

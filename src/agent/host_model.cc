@@ -63,7 +63,7 @@ void even_out(std::vector<HostModel>& shards, policy::Footprint HostModel::* foo
 
 /// When the newest file that makes up the model was written.
 std::filesystem::file_time_type newest_write(const std::filesystem::path& directory) {
-  std::filesystem::file_time_type newest{};
+  std::filesystem::file_time_type newest = std::filesystem::file_time_type::min();
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     const std::filesystem::path extension = entry.path().extension();

@@ -45,8 +45,9 @@ Result<std::unique_ptr<WorkerLife>> WorkerLife::begin(const boost::asio::any_io_
   self->link_ = std::make_unique<rpc::Link>(
       executor,
       std::move(sockets->first),
-      rpc::Link::Handlers{.on_frame = [raw = self.get()](rpc::Frame frame) { raw->hear(frame); },
-                          .on_closed = on_closed});
+      rpc::Link::Handlers{
+          .on_frame = [raw = self.get()](rpc::Frame frame) { raw->hear(std::move(frame)); },
+          .on_closed = on_closed});
   std::vector<rpc::Descriptor> descriptors;
   descriptors.push_back(std::move(arena));
   const Result<void> sent = self->link_->send(rpc::encode(hello), std::move(descriptors));
@@ -66,7 +67,7 @@ void WorkerLife::send(const rpc::ToWorker& message, std::vector<rpc::Descriptor>
   }
 }
 
-void WorkerLife::hear(const rpc::Frame& frame) {
+void WorkerLife::hear(rpc::Frame frame) {
   Result<rpc::ToServe> message = rpc::decode_to_serve(frame.payload);
   if (!message) {
     log::error("worker sent what cannot be read", {{"error", message.error().message}});
@@ -79,7 +80,7 @@ void WorkerLife::hear(const rpc::Frame& frame) {
     return;
   }
   if (auto* report = std::get_if<core::WorkerReport>(&message->body)) {
-    handlers_.on_report(std::move(*report));
+    handlers_.on_report(std::move(*report), std::move(frame.descriptors));
   } else if (const auto* ack = std::get_if<rpc::HelloAck>(&message->body)) {
     handlers_.on_hello(ack->failure);
   } else if (const auto* beat = std::get_if<rpc::Beat>(&message->body)) {

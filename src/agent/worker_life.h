@@ -24,7 +24,8 @@ class WorkerLife {
   struct Handlers {
     /// It has answered the hello: it is ready, or says why it never will be.
     std::function<void(const std::optional<Error>& failure)> on_hello{};
-    std::function<void(core::WorkerReport)> on_report{};
+    /// With descriptors as the report has them beside it.
+    std::function<void(core::WorkerReport, std::vector<rpc::Descriptor>)> on_report{};
     std::function<void(const rpc::WorkerStats&)> on_stats{};
     std::function<void(const rpc::Beat&)> on_beat{};
     /// The process has been reaped and all that it said was heard. Nothing follows.
@@ -48,7 +49,7 @@ class WorkerLife {
  private:
   WorkerLife(WorkerEpoch epoch, Handlers handlers)
       : epoch_(epoch), handlers_(std::move(handlers)) {}
-  void hear(const rpc::Frame& frame);
+  void hear(rpc::Frame frame);
   void tell_if_over();
 
   WorkerEpoch epoch_;

@@ -20,7 +20,8 @@ struct Lived {
         hello,
         STDIN_FILENO,
         {.on_hello = [this](const std::optional<Error>& failure) { ready = !failure; },
-         .on_report = [this](core::WorkerReport report) { reports.push_back(report.index()); },
+         .on_report = [this](const core::WorkerReport& report,
+                             const auto& /*none*/) { reports.push_back(report.index()); },
          .on_stats = [this](const rpc::WorkerStats& stats) { steps = stats.steps; },
          .on_beat = [this](const rpc::Beat& beat) { beats += beat.threads.size(); },
          .on_exited = [this](const std::string& end) { how = end; }});

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/generation_params.h"
+#include "base/base64.h"
 #include "spec/json_writer.h"
 
 namespace heddle::api {
@@ -14,29 +15,17 @@ namespace {
 constexpr std::size_t kInputsMax = 2048;
 constexpr std::int64_t kDimensionsMax = 65536;
 
-/// The bytes of little-endian float32 (RFC 4648 base64).
-std::string base64_of(const std::vector<float>& numbers) {
-  constexpr std::string_view kAlphabet =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  std::uint32_t bits = 0;
-  unsigned count = 0;
+/// Little-endian, whatever the processor is.
+std::string bytes_of(const std::vector<float>& numbers) {
+  std::string bytes;
+  bytes.reserve(4 * numbers.size());
   for (const float number : numbers) {
     const auto word = std::bit_cast<std::uint32_t>(number);
     for (unsigned byte = 0; byte < 4; ++byte) {
-      bits = (bits << 8U) | ((word >> (8 * byte)) & 0xFFU);
-      count += 8;
-      while (count >= 6) {
-        count -= 6;
-        text += kAlphabet[(bits >> count) & 0x3FU];
-      }
+      bytes += static_cast<char>((word >> (8 * byte)) & 0xFFU);
     }
   }
-  if (count > 0) {
-    text += kAlphabet[(bits << (6 - count)) & 0x3FU];
-  }
-  text.append((4 - text.size() % 4) % 4, '=');
-  return text;
+  return bytes;
 }
 
 }  // namespace
@@ -89,7 +78,7 @@ std::string embeddings_json(const std::string& model,
     json.begin_object().key("object").string("embedding").key("index").integer(i);
     json.key("embedding");
     if (base64) {
-      json.string(base64_of(embeddings[i]));
+      json.string(to_base64(bytes_of(embeddings[i])));
     } else {
       json.begin_array();
       for (const float number : embeddings[i]) {

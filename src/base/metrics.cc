@@ -147,6 +147,18 @@ void Metrics::forget(const std::string& label, const std::string& value) {
   forget_in(impl_->histograms, label, value);
 }
 
+void Metrics::forget_gauge(const std::string& name, const Labels& labels) {
+  const std::lock_guard lock(impl_->mutex);
+  const auto family = impl_->gauges.find(name);
+  if (family == impl_->gauges.end()) {
+    return;
+  }
+  if (const auto found = family->second.series.find(labels); found != family->second.series.end()) {
+    family->second.family->Remove(found->second);
+    family->second.series.erase(found);
+  }
+}
+
 const std::vector<double>& latency_bounds() {
   static const std::vector<double> kBounds = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08,
                                               0.1,   0.25,   0.5,   0.75, 1,    2.5,  5,    7.5,

@@ -78,6 +78,9 @@ class Metrics {
 
   /// Forgets every series that carries this label, such as those of a removed model.
   void forget(const std::string& label, const std::string& value);
+  /// Forgets the gauge of this name with exactly these labels, if there is one: for those that tell
+  /// something in their labels.
+  void forget_gauge(const std::string& name, const Labels& labels);
 
  private:
   class Impl;

@@ -56,5 +56,16 @@ TEST(Metrics, ForgetsTheSeriesOfARemovedModelOnly) {
   EXPECT_THAT(text, HasSubstr("model_name=\"b\""));
 }
 
+TEST(Metrics, ForgetsAGaugeByAllItsLabels) {
+  Metrics metrics;
+  metrics.set("heddle:kv", "KV.", {{"model_name", "a"}, {"pages", "1"}}, 1);
+  metrics.set("heddle:kv", "KV.", {{"model_name", "a"}, {"pages", "2"}}, 1);
+  metrics.forget_gauge("heddle:kv", {{"model_name", "a"}, {"pages", "1"}});
+  metrics.forget_gauge("heddle:kv", {{"model_name", "a"}});
+  metrics.forget_gauge("heddle:other", {});
+  EXPECT_THAT(metrics.expose(), Not(HasSubstr("pages=\"1\"")));
+  EXPECT_THAT(metrics.expose(), HasSubstr("heddle:kv{model_name=\"a\",pages=\"2\"} 1"));
+}
+
 }  // namespace
 }  // namespace heddle

@@ -9,8 +9,8 @@
 #include "config/command_line.h"
 #include "config/config.h"
 #include "gateway/tls_files.h"
-#include "manager/model_registry.h"
-#include "manager/setup.h"
+#include "host/opened_model.h"
+#include "host/setup.h"
 #include "policy/admission.h"
 
 #include <unistd.h>
@@ -21,9 +21,9 @@ namespace {
 
 /// What keeps a model from being served: its files, or a memory that is too small for it. Opens it
 /// as the server does, so that what passes here serves there. Empty: nothing does.
-std::string problem_of(const config::Config& config, const manager::ConfiguredModel& model) {
-  if (!model.host) {
-    return model.host.error().message;
+std::string problem_of(const config::Config& config, const host::OpenedModel& model) {
+  if (!model.ranks) {
+    return model.ranks.error().message;
   }
   const config::DeviceConfig* largest = nullptr;
   for (const config::DeviceConfig& device : config.devices) {
@@ -35,7 +35,7 @@ std::string problem_of(const config::Config& config, const manager::ConfiguredMo
     return "all devices are external, which only engines can use; add one of kind cpu or cuda";
   }
   const std::uint64_t pages = largest->memory / largest->page;
-  const policy::Footprint& footprint = manager::footprint_on(*largest, *model.host);
+  const policy::Footprint& footprint = host::footprint_on(*largest, model.ranks->front());
   if (static_cast<std::uint64_t>(policy::pages_to_load(footprint)) <= pages) {
     return {};
   }
@@ -139,8 +139,8 @@ int config_check(const std::string& file) {
   if (!config) {
     return fail(config.error());
   }
-  const std::int64_t batch_tokens = manager::choose_batch_tokens(*config);
-  const Result<agent::AgentSetup> setup = manager::agent_setup(*config, batch_tokens);
+  const std::int64_t batch_tokens = host::choose_batch_tokens(*config);
+  const Result<agent::AgentSetup> setup = host::agent_setup(*config, batch_tokens);
   if (!setup) {
     return fail({.code = setup.error().code, .message = file + ": " + setup.error().message});
   }
@@ -158,7 +158,7 @@ int config_check(const std::string& file) {
           {.code = Code::kNotFound, .message = file + ": models." + model.id + ": " + problem});
     }
   }
-  for (const manager::ConfiguredModel& model : manager::open_models(
+  for (const host::OpenedModel& model : host::open_models(
            *config, {.page_bytes = setup->page_bytes, .max_batch_tokens = batch_tokens})) {
     if (model.config.engine) {
       continue;

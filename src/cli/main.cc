@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "cli/bench_command.h"
+#include "cli/certs_command.h"
 #include "cli/lab_command.h"
 #include "cli/simulate_command.h"
 #include "cli/verbs.h"
@@ -57,6 +58,22 @@ void add_calibrate_command(CLI::App& app, CalibrateOptions& options, std::functi
   verb->add_option("-m,--model", options.model, "With this of its models; else the first");
   verb->add_option("-o,--out", options.out, "Folder for what `heddle simulate` reads");
   verb->callback([&] { chosen = [&] { return calibrate(options); }; });
+}
+
+/// The processes of a cluster.
+void add_cluster_commands(CLI::App& app, NodeOptions& options, std::function<int()>& chosen) {
+  const auto add = [&](const char* name, const char* about, int (*run)(const NodeOptions&)) {
+    CLI::App* verb = app.add_subcommand(name, about);
+    verb->add_option("-c,--config", options.config, "Configuration file")->capture_default_str();
+    verb->add_option(
+        "-n,--name", options.name, "Which of the cluster's this is; else the machine's name");
+    verb->callback([&options, &chosen, run] { chosen = [&options, run] { return run(options); }; });
+    return verb;
+  };
+  add("manager", "Decide for a cluster of hosts", manager);
+  add("gateway", "Serve HTTP for a cluster of hosts", gateway)
+      ->add_option("--listen", options.listen, "Addresses, instead of the configuration's");
+  add("agent", "Be a host of a cluster", agent);
 }
 
 /// Verbs that only look.
@@ -136,6 +153,9 @@ int parse_and_run(int count, char** arguments) {
   verb->add_option("--listen", serving.listen, "Addresses, instead of the configuration's");
   verb->callback([&] { chosen = [&] { return serve(serving); }; });
 
+  NodeOptions node;
+  add_cluster_commands(app, node, chosen);
+
   ClientOptions client;
   std::string model;
   add_listing_commands(app, client, model, chosen);
@@ -163,6 +183,9 @@ int parse_and_run(int count, char** arguments) {
 
   LabOptions experiment;
   add_lab_command(app, experiment, chosen);
+
+  CertsOptions certificates;
+  add_certs_commands(app, certificates, chosen);
 
   int fd = -1;
   verb = app.add_subcommand("worker", "Act for one device; started by serve")->group("");

@@ -1,4 +1,3 @@
-#include <csignal>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -6,23 +5,19 @@
 #include <utility>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "base/clock.h"
-#include "base/descriptor_limit.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "base/thread.h"
 #include "base/units.h"
-#include "cli/last_resort.h"
+#include "cli/process.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 #include "config/config.h"
 #include "config/web_names.h"
 #include "gateway/gateway.h"
-#include "manager/manager.h"
 #include "sandbox/sandbox.h"
+#include "solo/system.h"
 #include "spec/json_writer.h"
 #include "store/model_source.h"
 
@@ -31,11 +26,6 @@ namespace heddle::cli {
 namespace asio = boost::asio;
 
 namespace {
-
-/// Beyond `shutdown_timeout`: until what has not ended is ended, for clients and engines to take
-/// their leave; and until nobody is waited for.
-constexpr Duration kParting = std::chrono::milliseconds(400);
-constexpr Duration kLastResort = std::chrono::milliseconds(900);
 
 /// Of this process beside the loop's, with some to spare; each device adds the process of a worker.
 constexpr std::size_t kThreads = 12;
@@ -130,6 +120,10 @@ void warn_of(const config::Config& config) {
   for (const std::string& warning : config.warnings) {
     log::warning(warning);
   }
+  if (config.cluster) {
+    log::warning(
+        "cluster has no effect here: this server is alone; want heddle manager, gateway and agent");
+  }
   for (const config::ListenAddress& address : config.listen) {
     const auto host = config::parse_listen_host(address.host);
     if (config.api_keys.empty() && !(host && host->local)) {
@@ -142,31 +136,22 @@ void warn_of(const config::Config& config) {
   }
 }
 
-/// The parts of a running server, and what signals do to them. Loop thread.
-class Server {
+/// The parts of a running server. Loop thread.
+class Server final : public Service {
  public:
-  /// `last_resort` outlives it: its end may be what hangs.
-  Server(asio::io_context& loop,
-         const ServeOptions& options,
-         config::Config config,
-         LastResort& last_resort)
-      : loop_(loop),
-        options_(options),
-        config_(std::move(config)),
-        signals_(loop),
-        last_resort_(last_resort),
-        patience_(loop) {}
+  Server(asio::io_context& loop, const ServeOptions& options, config::Config config)
+      : loop_(loop), options_(options), config_(std::move(config)) {}
 
   Result<void> start() {
-    Result<std::unique_ptr<manager::Manager>> manager =
-        manager::Manager::create(loop_.get_executor(), config_, metrics_);
-    if (!manager) {
-      return manager.error();
+    Result<std::unique_ptr<solo::System>> system =
+        solo::System::create(loop_.get_executor(), config_, metrics_);
+    if (!system) {
+      return system.error();
     }
-    manager_ = std::move(manager).value();
+    system_ = std::move(system).value();
     Result<std::unique_ptr<gateway::Gateway>> gateway =
         gateway::Gateway::start(loop_,
-                                *manager_,
+                                *system_,
                                 metrics_,
                                 config_,
                                 {.open_text = text_opener(config_.directory, sandbox_),
@@ -177,46 +162,18 @@ class Server {
       return gateway.error();
     }
     gateway_ = std::move(gateway).value();
-    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
-      boost::system::error_code failure;
-      signals_.add(signal, failure);
-      if (failure) {
-        return Error{.code = Code::kUnavailable, .message = "watch signals: " + failure.message()};
-      }
-    }
-    wait_for_signal();
     greet(config_, *gateway_);
     return {};
   }
 
- private:
-  void wait_for_signal() {
-    signals_.async_wait([this](const boost::system::error_code& stopped, int signal) {
-      if (stopped) {
-        return;
-      }
-      if (signal == SIGHUP) {
-        reload();
-      } else if (ending_) {
-        log::warning("ends at once, as it was told twice");
-        loop_.stop();
-        return;
-      } else {
-        end();
-      }
-      wait_for_signal();
-    });
-  }
-
-  /// Takes over the configuration as it is now; one that is wrong changes nothing.
-  void reload() {
+  void reload() override {
     Result<config::Config> read = read_config(options_);
     if (!read) {
       log::error("the configuration was not reloaded", {{"why", read.error().message}});
       return;
     }
     auto next = std::make_shared<config::Config>(std::move(read).value());
-    manager_->reconfigure(*next, [this, next](const Result<void>& done) {
+    system_->reconfigure(*next, [this, next](const Result<void>& done) {
       if (!done) {
         log::error("the configuration was not reloaded", {{"why", done.error().message}});
         return;
@@ -228,69 +185,43 @@ class Server {
     });
   }
 
-  /// Lets what runs end, until the deadline. Then all that is left is ended at once, whatever it
-  /// waits for.
-  void end() {
-    ending_ = true;
-    last_resort_.arm(config_.shutdown_timeout + kLastResort);
-    patience_.expires_after(config_.shutdown_timeout + kParting);
-    patience_.async_wait([this](const boost::system::error_code& stopped) {
-      if (!stopped) {
-        log::warning("ends at once, as not all has ended in time");
-        loop_.stop();
-      }
-    });
-    log::info("shutting down; a second signal ends at once",
-              {{"patience", format_duration(config_.shutdown_timeout)}});
-    gateway_->drain(config_.shutdown_timeout, [this] {
+  void end(Duration patience, std::function<void()> done) override {
+    gateway_->drain(patience, [this, done = std::move(done)] {
       // Whatever still runs was given up by the gateway; engines get their time to end.
-      manager_->drain(steady_now(), [this] {
-        signals_.cancel();
-        patience_.cancel();
-        loop_.stop();
-      });
+      system_->drain(steady_now(), done);
     });
   }
 
+ private:
   asio::io_context& loop_;
   const ServeOptions& options_;
   config::Config config_;
-  asio::signal_set signals_;
-  LastResort& last_resort_;
-  asio::steady_timer patience_;
   Metrics metrics_{};
   std::shared_ptr<sandbox::Sandbox> sandbox_ = std::make_shared<sandbox::Sandbox>();
-  std::unique_ptr<manager::Manager> manager_{};
+  std::unique_ptr<solo::System> system_{};
   std::unique_ptr<gateway::Gateway> gateway_{};
-  bool ending_ = false;
 };
 
 }  // namespace
 
 int serve(const ServeOptions& options) {
-  Result<config::Config> config = read_config(options);
+  const Result<config::Config> config = read_config(options);
   if (!config) {
     return fail(config.error());
   }
-  asio::io_context loop(1);
-  LastResort last_resort;
-  Server server(loop, options, *config, last_resort);
-  const Result<void> started = with_threads("the server", [&]() -> Result<void> {
-    if (const Result<void> possible = try_threads(kThreads + config->devices.size()); !possible) {
-      return possible.error();
-    }
-    log::configure({.level = config->log_level, .format = config->log_format});
-    warn_of(*config);
-    (void)raise_descriptor_limit();  // Where it is too low, the gateway says so.
-    return server.start();
-  });
-  if (!started) {
-    log::flush();
-    return fail(started.error());
-  }
-  loop.run();
-  log::flush();
-  return 0;
+  return run_process({.what = "the server",
+                      .threads = kThreads + config->devices.size(),
+                      .log_level = config->log_level,
+                      .log_format = config->log_format,
+                      .patience = config->shutdown_timeout,
+                      .start = [&](asio::io_context& loop) -> Result<std::unique_ptr<Service>> {
+                        warn_of(*config);
+                        auto server = std::make_unique<Server>(loop, options, *config);
+                        if (const Result<void> begun = server->start(); !begun) {
+                          return begun.error();
+                        }
+                        return std::unique_ptr<Service>(std::move(server));
+                      }});
 }
 
 }  // namespace heddle::cli

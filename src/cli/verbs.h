@@ -21,7 +21,17 @@ struct ServeOptions {
   std::vector<std::string> listen{};  ///< Instead of the configuration's, where not empty.
 };
 
+/// Of the processes of a cluster.
+struct NodeOptions {
+  std::string config = "heddle.yaml";
+  std::string name{};                 ///< Which of its role this one is; empty: as the machine.
+  std::vector<std::string> listen{};  ///< Of a gateway: as ServeOptions has it.
+};
+
 int serve(const ServeOptions& options);
+int manager(const NodeOptions& options);
+int gateway(const NodeOptions& options);
+int agent(const NodeOptions& options);
 int list(const ClientOptions& options);
 int ps(const ClientOptions& options);
 /// How much models are asked for, what was decided lately, and why; of one model or, empty, all.

@@ -134,8 +134,13 @@ void complete_gpu(DeviceConfig& device, int& next, const Machine& machine) {
     device.gpu = next;
   }
   next = device.gpu + 1;
-  if (device.memory == 0 && std::cmp_less(device.gpu, machine.gpus.size())) {
-    const Gpu& gpu = machine.gpus[static_cast<std::size_t>(device.gpu)];
+  if (!std::cmp_less(device.gpu, machine.gpus.size())) {
+    return;
+  }
+  const Gpu& gpu = machine.gpus[static_cast<std::size_t>(device.gpu)];
+  device.no_guests = gpu.no_guests;
+  device.peers = gpu.peers;
+  if (device.memory == 0) {
     const std::uint64_t left = gpu.memory - std::min(gpu.memory, gpu.others);
     // Where others have it all, a page: the device is of no use, and nothing else is the worse.
     device.memory = std::max(left / 10 * kGpuTenths / device.page, std::uint64_t{1}) * device.page;
@@ -221,16 +226,16 @@ std::string join_lines(const std::vector<std::string>& lines) {
   return text;
 }
 
-/// Only devices of CPUs reach each other's memory.
+/// Which GPUs reach each other's memory is said at the start (host::guest_pairs).
 void check_weave(const Config& config, Diagnosis& diagnosis) {
-  const auto hosts = std::count_if(config.devices.begin(), config.devices.end(), [](const auto& d) {
-    return d.kind == DeviceKind::kCpu;
-  });
-  if (config.planner.weave && hosts < 2) {
+  const auto several = [&](DeviceKind kind) {
+    return std::ranges::count(config.devices, kind, &DeviceConfig::kind) > 1;
+  };
+  if (config.planner.weave && !several(DeviceKind::kCpu) && !several(DeviceKind::kCuda)) {
     diagnosis.warnings.push_back(
         diagnosis.origin +
-        ": planner.weave has no effect: it is between devices of kind cpu, "
-        "and there are not two of them");
+        ": planner.weave has no effect: it is between devices of kind cpu, or between those of "
+        "kind cuda, and there are not two of either");
   }
   if (config.planner.weave && config.planner.kv == KvSharing::kStatic) {
     diagnosis.problems.push_back(diagnosis.origin +

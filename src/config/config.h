@@ -63,8 +63,10 @@ enum class DeviceKind : std::uint8_t {
 struct DeviceConfig {
   std::string name{};
   DeviceKind kind = DeviceKind::kCpu;
-  std::vector<int> cores{};          ///< CPU numbers; ascending, distinct; of kCpu alone.
-  int gpu = -1;                      ///< Of kCuda, the driver's number of it; -1 elsewhere.
+  std::vector<int> cores{};  ///< CPU numbers; ascending, distinct; of kCpu alone.
+  int gpu = -1;              ///< Of kCuda, the driver's number of it; -1 elsewhere.
+  std::string no_guests{};   ///< Of kCuda, as Gpu has it, with the next; from the machine.
+  std::vector<int> peers{};
   std::uint64_t memory = 0;          ///< Of weights, KV and workspace [bytes]; at least one page.
   std::uint64_t page = 2U << 20U;    ///< [bytes]; a power of two.
   std::uint64_t load_bandwidth = 0;  ///< Emulated link from host memory [bytes/s]; 0: none.
@@ -180,6 +182,26 @@ struct Limits {
   Duration stall_timeout = 30s;      ///< A client that takes none of its answer.
 };
 
+/// A process of a cluster that others connect to.
+struct ClusterMember {
+  std::string name{};
+  std::string host{};
+  std::uint16_t port = 0;
+  friend bool operator==(const ClusterMember&, const ClusterMember&) = default;
+};
+
+/// Who belongs to a cluster. Hosts and gateways have the numbers of their places in these lists,
+/// from 1 on, so that a name is added at the end and never taken out.
+struct ClusterConfig {
+  std::string name{};
+  std::string certs{};     ///< Folder of certificates and keys.
+  std::string registry{};  ///< Where managers elect the one that leads; empty: the last started.
+  std::vector<ClusterMember> managers{};
+  std::vector<ClusterMember> hosts{};
+  std::vector<std::string> gateways{};
+  friend bool operator==(const ClusterConfig&, const ClusterConfig&) = default;
+};
+
 struct Config {
   std::string file{};       ///< Where it was read from.
   std::string directory{};  ///< Folder of that file; relative paths start here.
@@ -192,6 +214,7 @@ struct Config {
   std::vector<DeviceConfig> devices{};  ///< Never empty.
   std::vector<ModelConfig> models{};    ///< In the order of the file.
   std::vector<GroupConfig> groups{};
+  std::optional<ClusterConfig> cluster{};  ///< None: this process is alone.
   std::vector<std::string> preload{};  ///< Ids of models that are loaded when the server starts.
   PlannerConfig planner{};
   Limits limits{};
@@ -211,6 +234,10 @@ struct Gpu {
   std::uint64_t page = 0;  ///< What it maps at once, of which pages are multiples; 0: not known.
   std::uint64_t others = 0;  ///< Of `memory`, what others held when this process began.
   std::string holders{};     ///< Who they are, for messages.
+  /// What it lacks to have KV of its models on another GPU, or another's on it: "has no ...";
+  /// empty: nothing.
+  std::string no_guests{};
+  std::vector<int> peers{};  ///< GPUs whose memory its kernels reach; ascending.
 };
 
 /// What defaults and checks depend on.

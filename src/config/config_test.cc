@@ -313,7 +313,20 @@ TEST(Config, WhatOthersHoldOfAGpuIsNotPlannedWith) {
   EXPECT_EQ(none->warnings.size(), 1U);
 }
 
-TEST(Config, WeavingIsBetweenDevicesOfCpus) {
+TEST(Config, AGpuIsAsItsDriverSaysItIs) {
+  Machine machine = with_gpus();
+  machine.gpus[0].peers = {1};
+  machine.gpus[1].no_guests = "has no stream memory operations";
+  const auto config = parse_config(
+      "devices: [{kind: cuda, gpu: 1}, {kind: cuda, gpu: 0}]", "f", process_environment, machine);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->devices[0].no_guests, "has no stream memory operations");
+  EXPECT_THAT(config->devices[0].peers, testing::IsEmpty());
+  EXPECT_EQ(config->devices[1].no_guests, "");
+  EXPECT_THAT(config->devices[1].peers, ElementsAre(1));
+}
+
+TEST(Config, WeavingIsBetweenDevicesOfOneKind) {
   const auto parsed = [](const std::string& text) {
     return parse_config(text, "f", process_environment, with_gpus());
   };
@@ -329,7 +342,11 @@ TEST(Config, WeavingIsBetweenDevicesOfCpus) {
     ASSERT_FALSE(refused) << wrong;
     EXPECT_THAT(refused.error().message, HasSubstr("want a share of 1% to 50%"));
   }
-  const auto alone = parsed("devices: [{kind: cuda}, {kind: cuda}]\nplanner: {weave: true}");
+  const auto gpus = parsed("devices: [{kind: cuda}, {kind: cuda}]\nplanner: {weave: true}");
+  ASSERT_TRUE(gpus) << gpus.error().message;
+  EXPECT_THAT(gpus->warnings, testing::IsEmpty());
+  const auto alone =
+      parsed("devices: [{kind: cuda}, {name: a, memory: 1GiB}]\nplanner: {weave: true}");
   ASSERT_TRUE(alone) << alone.error().message;
   EXPECT_THAT(alone->warnings, ElementsAre(HasSubstr("planner.weave has no effect")));
   const auto divided = parsed(two + "planner: {weave: true, kv: static}");

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "config/access.h"
+#include "config/cluster.h"
 #include "spec/json_writer.h"
 
 namespace heddle::config {
@@ -313,7 +314,7 @@ void declare(Fields& f, PlannerConfig& planner) {
          planner.pressure);
   f.flag({"weave",
           "Keep KV of models that lack memory on devices that have some to spare, which run their "
-          "part of attention; between devices of CPUs."},
+          "part of attention; between devices of CPUs, or GPUs that reach each other."},
          planner.weave);
   std::string share = std::to_string(planner.weave_share) + "%";
   f.text({"weave_share", "Most of a model's KV that may be on another device, to 50%."}, share);
@@ -491,6 +492,7 @@ void declare(Fields& f, Config& config, SwapSettings& settings) {
             [&](Fields& item) { declare(item, config.limits); });
   f.section({"planner", "How it is decided what runs where and when."},
             [&](Fields& item) { declare(item, config.planner); });
+  declare_cluster(f, config);
   declare_logging(f, config);
   f.path({"dataDir", "Folder for what outlives the process."}, config.data_dir);
   f.path({"event_log", "Prefix of the files that get every event, for replay."}, config.event_log);

@@ -36,6 +36,14 @@ std::string lacking(const device::CudaDeviceInfo& gpu) {
   return gpu.virtual_memory ? "" : "has no virtual memory management";
 }
 
+/// What it lacks to have guests of another GPU, or with it; empty: nothing.
+std::string lacking_for_guests(const device::CudaDeviceInfo& gpu) {
+  if (!gpu.flags) {
+    return "has no stream memory operations";
+  }
+  return gpu.shares ? "" : "shares no memory with other processes";
+}
+
 /// The driver's GPUs; the error says why there are none that kernels of ours run on.
 Result<std::vector<device::CudaDeviceInfo>> list_gpus(const device::ModuleImage& kernels) {
   const auto driver = device::Driver::open();
@@ -61,7 +69,9 @@ void find_gpus(Machine& machine) {
     machine.gpus.push_back({.name = gpu.name,
                             .memory = gpu.memory_bytes,
                             .unusable = lacking(gpu),
-                            .page = gpu.page_bytes});
+                            .page = gpu.page_bytes,
+                            .no_guests = lacking_for_guests(gpu),
+                            .peers = gpu.peers});
     const auto& memory = memory_at_start();
     const auto found = std::ranges::find(memory, gpu.uuid, &device::GpuMemory::uuid);
     if (found != memory.end()) {

@@ -14,7 +14,7 @@ namespace heddle::config {
 namespace {
 
 // Macros that name macros can make a short document very large, or endless.
-constexpr int kDepthMax = 16;
+constexpr int kNestingMax = 16;
 constexpr int kReplacementsMax = 1000;
 constexpr std::size_t kTextMax = 256U << 10U;
 constexpr std::size_t kNameMax = 63;
@@ -134,8 +134,8 @@ class Expander {
                                     int depth,
                                     int& budget,
                                     std::string& to) {
-    if (depth > kDepthMax) {
-      return "macros name each other more than " + std::to_string(kDepthMax) + " deep";
+    if (depth > kNestingMax) {
+      return "macros name each other more than " + std::to_string(kNestingMax) + " deep";
     }
     for (std::size_t at = 0; at < text.size();) {
       const std::string_view name = name_at(text, at);

@@ -59,6 +59,15 @@ void AgentCore::Impl::on(const StopAgent& /*stop*/) {
   running_ = false;
 }
 
+/// What is evicted goes on: the host may want that itself.
+void AgentCore::Impl::on(const ForgetOrders& /*forget*/) {
+  for (auto& [id, worker] : workers_) {
+    std::erase_if(worker.operations, [](const HostOperation& operation) {
+      return std::holds_alternative<LoadOn>(operation) || std::holds_alternative<Weave>(operation);
+    });
+  }
+}
+
 void AgentCore::Impl::on(const AgentModels& models) {
   models_.clear();
   for (const AgentModel& model : models.models) {
@@ -107,11 +116,21 @@ void AgentCore::Impl::start_workers() {
       continue;
     }
     worker.life = Life::kStarting;
-    worker.epoch = WorkerEpoch(++epochs_given_);
+    worker.epoch = worker_epoch(options_.incarnation, ++lives_given_);
     worker.up_at.reset();
     commands_->push_back(SpawnWorker{
         .device = id, .epoch = worker.epoch, .pages = {worker.pool.begin(), worker.pool.end()}});
   }
+}
+
+ModelsByDevice AgentCore::Impl::models() const {
+  ModelsByDevice all;
+  for (const auto& [id, worker] : workers_) {
+    for (const auto& [model, hosted] : worker.models) {
+      all[id].push_back(model);
+    }
+  }
+  return all;
 }
 
 void AgentCore::Impl::on(const WorkerConnected& connected) {
@@ -127,6 +146,10 @@ void AgentCore::Impl::on(const WorkerConnected& connected) {
     }
     for (const auto& [model, pair] : worker->guests) {
       if (worker->lent.contains(model) && live(pair.hot, pair.hot_epoch) != nullptr) {
+        if (worker->device.own_memory) {
+          share_memory(
+              *worker, model, {worker->lent.at(model).begin(), worker->lent.at(model).end()});
+        }
         connect_guests(*worker, model);
       }
     }
@@ -251,6 +274,12 @@ void AgentCore::Impl::check_invariants() const {
     for (const auto& [model, pages] : worker.lent) {
       own.insert(pages.begin(), pages.end());
     }
+    for (const auto& [model, pair] : worker.guests) {
+      HEDDLE_CHECK(std::ranges::includes(pair.pending, pair.unshared));
+      HEDDLE_CHECK(pair.pending.empty() ||
+                   std::ranges::includes(worker.lent.at(model), pair.pending));
+      HEDDLE_CHECK(pair.recalled <= worker.granted(model));
+    }
     HEDDLE_CHECK(worker.life != Life::kStarting || worker.models.empty());
     if (worker.device.own_memory) {
       check_numbered(own, worker.device.pages);
@@ -279,6 +308,10 @@ AgentCore& AgentCore::operator=(AgentCore&&) noexcept = default;
 
 void AgentCore::step(Instant now, const AgentEvent& event, std::vector<AgentCommand>& commands) {
   impl_->step(now, event, commands);
+}
+
+ModelsByDevice AgentCore::models() const {
+  return impl_->models();
 }
 
 ledger::PoolUsage AgentCore::host_usage() const {

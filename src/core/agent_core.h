@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <variant>
@@ -40,6 +41,8 @@ struct AgentOptions {
   Duration restart_most = std::chrono::seconds(30);         ///< Doubling stops here.
   /// A worker that was ready for so long had no bad start: the pause after it is the first again.
   Duration restart_calm = std::chrono::seconds(2);
+  /// Of this life of the host: lives of its workers are later than those of an earlier one.
+  std::uint64_t incarnation = 0;
 };
 
 // ---- What an agent hears ----
@@ -87,6 +90,9 @@ struct PagesBacked {
 };
 /// Stop: no worker is started again; those there are end with their links.
 struct StopAgent {};
+/// Whoever ordered loads and loans for guests is gone: those that no worker was told of are
+/// dropped.
+struct ForgetOrders {};
 
 using AgentEvent = std::variant<StartAgent,
                                 AgentModels,
@@ -105,6 +111,7 @@ using AgentEvent = std::variant<StartAgent,
                                 Repay,
                                 PagesBacked,
                                 Tick,
+                                ForgetOrders,
                                 StopAgent>;
 
 // ---- What an agent does ----
@@ -142,8 +149,24 @@ struct ConnectGuests {
   ModelId model{};
   std::vector<PageId> pages{};
 };
-/// Tell a host's worker on which pages, fewer than before, the model has its guests. None: it
-/// serves it no longer.
+/// Of a GPU that lends these pages: have its worker give them memory that the hot one can map, each
+/// the same as in a former life if it had some then. GuestsShared, perhaps several times.
+struct ShareMemory {
+  DeviceId host{};
+  WorkerEpoch host_epoch{};
+  ModelId model{};
+  std::vector<PageId> pages{};
+};
+/// Have the hot worker map the memory of these pages, which the host's has shared.
+struct PassMemory {
+  DeviceId host{};
+  DeviceId hot{};
+  WorkerEpoch hot_epoch{};
+  ModelId model{};
+  std::vector<PageId> pages{};
+};
+/// Tell a host's worker on which pages the model has its guests, over the area there is. None: it
+/// serves it no longer. The memory that the others shared is nobody's any more.
 struct LeaseGuests {
   DeviceId host{};
   WorkerEpoch host_epoch{};
@@ -193,6 +216,8 @@ using AgentCommand = std::variant<SpawnWorker,
                                   SendWorker,
                                   ConnectGroup,
                                   ConnectGuests,
+                                  ShareMemory,
+                                  PassMemory,
                                   LeaseGuests,
                                   DisconnectGuests,
                                   StartRead,
@@ -204,6 +229,8 @@ using AgentCommand = std::variant<SpawnWorker,
                                   TellManager,
                                   WakeAt>;
 
+using ModelsByDevice = std::map<DeviceId, std::vector<ModelId>>;
+
 /// What one host's agent decides: which page of the arena is where, which images the host cache
 /// keeps, what is read from disk, what is exchanged with the workers, when a worker is started
 /// again. Decides, never acts; equal events at equal times give equal commands. Used by one thread.
@@ -212,7 +239,8 @@ using AgentCommand = std::variant<SpawnWorker,
 /// their own). Each has one place at any moment: free at the host, in an image at the host, in an
 /// image at a worker, in a worker's pool, or lent: to an external engine, or to KV of a model on
 /// another device (guests). The pages of a
-/// device with memory of its own are numbered from 0 and never leave it but for such an engine.
+/// device with memory of its own are numbered from 0 and never leave it but for such an engine, or
+/// for guests of another such device.
 class AgentCore {
  public:
   explicit AgentCore(const AgentOptions& options);
@@ -225,6 +253,8 @@ class AgentCore {
 
   /// Pages of the host's budget by lease kind.
   [[nodiscard]] ledger::PoolUsage host_usage() const;
+  /// The models that workers have or were told to load and have not refused, by device.
+  [[nodiscard]] ModelsByDevice models() const;
 
   /// CHECK-fails if the state contradicts itself, above all: that a page has one place.
   void check_invariants() const;

@@ -68,6 +68,10 @@ struct GuestPair {
   DeviceId hot{};
   WorkerEpoch hot_epoch{};
   std::int64_t recalled = 0;  ///< Pages that are on their way back.
+  WorkerEpoch connected{};    ///< The host's life that serves the hot worker; 0: none does.
+  /// Of what a GPU lends, what the hot worker does not have yet, as the host's is to share it.
+  std::set<PageId> pending{};
+  std::set<PageId> unshared{};  ///< Those of them that it has not shared yet.
 };
 
 /// An eviction to send: the manager's, or the agent's own after a failed read.
@@ -107,6 +111,14 @@ struct WorkerState {
   std::set<PageId> unbacked{};    ///< Repaid, but not backed by memory yet; in nobody's use.
   std::vector<PageId> arrived{};  ///< In its pool since it was spawned; it is told when it is up.
 
+  /// Lent pages that the hot worker has.
+  [[nodiscard]] std::int64_t granted(ModelId model) const {
+    const auto pages = lent.find(model);
+    const auto pair = guests.find(model);
+    return pages == lent.end() ? 0
+                               : std::ssize(pages->second) -
+                                     (pair == guests.end() ? 0 : std::ssize(pair->second.pending));
+  }
   /// Pages that are with no image, nor with the worker.
   [[nodiscard]] std::int64_t away() const {
     std::int64_t count = std::ssize(unbacked);
@@ -125,6 +137,7 @@ class AgentCore::Impl {
   explicit Impl(const AgentOptions& options);
 
   void step(Instant now, const AgentEvent& event, std::vector<AgentCommand>& commands);
+  [[nodiscard]] ModelsByDevice models() const;
   [[nodiscard]] ledger::PoolUsage host_usage() const { return ledger_.usage(ledger::kHostPool); }
   void check_invariants() const;
 
@@ -147,6 +160,7 @@ class AgentCore::Impl {
   void on(const Repay& repay);
   void on(const PagesBacked& backed);
   void on(const StopAgent& stop);
+  void on(const ForgetOrders& forget);
 
   // Workers' lives.
   void start_workers();
@@ -172,6 +186,7 @@ class AgentCore::Impl {
   void heard(WorkerState& worker, const ModelEvicted& evicted);
   void heard(WorkerState& worker, const PagesReturned& returned);
   void heard(WorkerState& worker, const GuestsReturned& returned);
+  void heard(WorkerState& worker, const GuestsShared& shared);
   void heard(WorkerState& worker, const ImageCopied& copied);
   template <class T>
   void heard(WorkerState& /*worker*/, const T& /*report*/) {}
@@ -182,9 +197,15 @@ class AgentCore::Impl {
   // Guests.
   static bool recalls_guests(const WorkerState& host);
   void grant_guests(WorkerState& host, ModelId model, const std::vector<PageId>& pages);
-  void connect_guests(const WorkerState& host, ModelId model);
-  void take_home(WorkerState& host, ModelId model, const std::vector<PageId>& pages);
-  void disconnect_host(const WorkerState& host);
+  void lend_guests(WorkerState& host, ModelId model, const std::vector<PageId>& pages);
+  void share_memory(const WorkerState& host, ModelId model, const std::vector<PageId>& pages);
+  void connect_guests(WorkerState& host, ModelId model);
+  void lease_guests(const WorkerState& host, ModelId model, const std::set<PageId>& pages);
+  void take_home(WorkerState& host,
+                 ModelId model,
+                 const std::vector<PageId>& pages,
+                 bool refused = false);
+  void disconnect_host(WorkerState& host);
   void lose_hot(DeviceId hot, WorkerEpoch epoch);
   void give_pages(WorkerState& worker, const std::vector<PageId>& pages);
   void tell_guests(const WorkerState& host, ModelId model, bool refused);
@@ -220,7 +241,7 @@ class AgentCore::Impl {
   std::vector<AgentCommand>* commands_ = nullptr;
   bool running_ = false;
   std::optional<Instant> timer_{};
-  std::uint64_t epochs_given_ = 0;
+  std::uint64_t lives_given_ = 0;
 
   ledger::Ledger ledger_{};
   std::set<PageId> free_{};  ///< At the host.

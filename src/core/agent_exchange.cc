@@ -211,6 +211,7 @@ void AgentCore::Impl::on(const WorkerSaid& said) {
   }
   const bool ours = std::holds_alternative<PagesReturned>(said.report) ||
                     std::holds_alternative<GuestsReturned>(said.report) ||
+                    std::holds_alternative<GuestsShared>(said.report) ||
                     std::holds_alternative<ImageCopied>(said.report) ||
                     std::holds_alternative<TokensProduced>(said.report);
   if (!ours) {

@@ -90,6 +90,10 @@ inline void fields(Fields& v, ReadEnded& x) {
   v(2, "error", x.error);
 }
 
+inline void fields(Fields& v, ForgetOrders& /*x*/) {
+  v.message(190, "ForgetOrders");
+}
+
 inline void fields(Fields& v, StopAgent& /*x*/) {
   v.message(77, "StopAgent");
 }
@@ -149,6 +153,23 @@ inline void fields(Fields& v, DisconnectGuests& x) {
   v(1, "hot", x.hot);
   v(2, "hot_epoch", x.hot_epoch);
   v(3, "model", x.model);
+}
+
+inline void fields(Fields& v, ShareMemory& x) {
+  v.message(142, "ShareMemory");
+  v(1, "host", x.host);
+  v(2, "host_epoch", x.host_epoch);
+  v(3, "model", x.model);
+  v(4, "pages", x.pages);
+}
+
+inline void fields(Fields& v, PassMemory& x) {
+  v.message(143, "PassMemory");
+  v(1, "host", x.host);
+  v(2, "hot", x.hot);
+  v(3, "hot_epoch", x.hot_epoch);
+  v(4, "model", x.model);
+  v(5, "pages", x.pages);
 }
 
 inline void fields(Fields& v, ConnectGroup& x) {

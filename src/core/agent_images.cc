@@ -214,7 +214,8 @@ void AgentCore::Impl::drop_unwanted() {
 void AgentCore::Impl::tell_image_state(ModelId model, const Image& image) {
   tell(ImageState{.model = model,
                   .bytes = image.ready_bytes,
-                  .host_cached = !image.at && image.read == ReadState::kComplete});
+                  .host_cached = !image.at && image.read == ReadState::kComplete,
+                  .host = host_of(workers_.begin()->first)});
 }
 
 }  // namespace heddle::core

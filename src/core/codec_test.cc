@@ -137,10 +137,10 @@ TEST(Codec, WritesOneLineThatPeopleCanRead) {
                                             .model = ModelId(2),
                                             .prompt_tokens = 5,
                                             .max_tokens = 20,
-                                            .deadline = Instant{Duration{99}}};
+                                            .patience = Duration{99}};
   EXPECT_EQ(event_line(Instant{Duration{1500}}, event),
             R"({"at":1500,"event":{"RequestArrived":{"request":7,"model":2,"priority":0,)"
-            R"("prompt_tokens":5,"max_tokens":20,"open_ended":false,"deadline":99}}})");
+            R"("prompt_tokens":5,"max_tokens":20,"open_ended":false,"patience":99}}})");
 }
 
 TEST(Codec, KeepsStringsAndFloatsExactly) {

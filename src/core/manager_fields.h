@@ -71,7 +71,7 @@ inline void fields(Fields& v, ManagerDevice& x) {
   v.type("ManagerDevice");
   v(1, "id", x.id);
   v(2, "name", x.name);
-  v(3, "pages", x.pages);
+  v(3, "pages", x.pages, kCount);
   v(4, "page_bytes", x.page_bytes);
   v(5, "in_host_memory", x.in_host_memory);
 }
@@ -114,17 +114,17 @@ inline void fields(Fields& v, RequestArrived& x) {
   v(1, "request", x.request);
   v(2, "model", x.model);
   v(3, "priority", x.priority);
-  v(4, "prompt_tokens", x.prompt_tokens);
-  v(5, "max_tokens", x.max_tokens);
+  v(4, "prompt_tokens", x.prompt_tokens, kCount);
+  v(5, "max_tokens", x.max_tokens, kCount);
   v(6, "open_ended", x.open_ended);
-  v(7, "deadline", x.deadline);
+  v(8, "patience", x.patience);
 }
 
 inline void fields(Fields& v, RequestFinished& x) {
   v.message(88, "RequestFinished");
   v(1, "request", x.request);
-  v(2, "ttft", x.ttft);
-  v(3, "tpot", x.tpot);
+  v(2, "ttft", x.ttft, kCount);
+  v(3, "tpot", x.tpot, kCount);
 }
 
 inline void fields(Fields& v, RequestCancelled& x) {
@@ -156,6 +156,44 @@ inline void fields(Fields& v, WorkerDown& x) {
   v(1, "device", x.device);
   v(2, "epoch", x.epoch);
   v(3, "killed", x.killed);
+}
+
+inline void fields(Fields& v, WorkerFound& x) {
+  v.message(146, "WorkerFound");
+  v(1, "device", x.device);
+  v(2, "epoch", x.epoch);
+  v(3, "report", x.report);
+}
+
+inline void fields(Fields& v, HostLost& x) {
+  v.message(147, "HostLost");
+  v(1, "host", x.host);
+}
+
+inline void fields(Fields& v, Unfinished& x) {
+  v.type("Unfinished");
+  v(1, "request", x.request);
+  v(2, "age", x.age, kCount);
+  v(3, "device", x.device);
+  v(4, "epoch", x.epoch);
+}
+
+inline void fields(Fields& v, FrontState& x) {
+  v.message(148, "FrontState");
+  v(1, "front", x.front);
+  v(2, "requests", x.requests);
+}
+
+inline void fields(Fields& v, Settled& x) {
+  v.message(149, "Settled");
+  v(1, "settled", x.settled);
+}
+
+inline void fields(Fields& v, PlaceLost& x) {
+  v.message(145, "PlaceLost");
+  v(1, "device", x.device);
+  v(2, "epoch", x.epoch);
+  v(3, "requests", x.requests);
   v(4, "advanced", x.advanced);
 }
 
@@ -172,14 +210,20 @@ inline void fields(Fields& v, ImageState& x) {
   v(1, "model", x.model);
   v(2, "bytes", x.bytes);
   v(3, "host_cached", x.host_cached);
+  v(4, "host", x.host);
 }
 
 inline void fields(Fields& v, GuestState& x) {
   v.message(133, "GuestState");
   v(1, "device", x.device);
   v(2, "model", x.model);
-  v(3, "pages", x.pages);
+  v(3, "pages", x.pages, kCount);
   v(4, "refused", x.refused);
+}
+
+inline void fields(Fields& v, GuestPeers& x) {
+  v.message(144, "GuestPeers");
+  v(1, "pairs", x.pairs);
 }
 
 inline void fields(Fields& v, EngineSaid& x) {
@@ -187,9 +231,9 @@ inline void fields(Fields& v, EngineSaid& x) {
   v(1, "device", x.device);
   v(2, "model", x.model);
   v(3, "news", x.news);
-  v(4, "held_pages", x.held_pages);
-  v(5, "swap_out", x.swap_out);
-  v(6, "swap_in", x.swap_in);
+  v(4, "held_pages", x.held_pages, kCount);
+  v(5, "swap_out", x.swap_out, kCount);
+  v(6, "swap_in", x.swap_in, kCount);
   v(7, "reason", x.reason);
 }
 
@@ -230,8 +274,8 @@ inline void fields(Fields& v, Dispatch& x) {
   v(1, "request", x.request);
   v(2, "device", x.device);
   v(3, "epoch", x.epoch);
-  v(4, "tokens", x.tokens);
-  v(5, "due", x.due);
+  v(4, "tokens", x.tokens, kCount);
+  v(6, "due", x.due);
 }
 
 inline void fields(Fields& v, Hold& x) {

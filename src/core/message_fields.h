@@ -158,8 +158,8 @@ inline void fields(Fields& v, EvictFrom& x) {
   v(2, "model", x.model);
   v(3, "basis", x.basis);
   v(4, "mode", x.mode);
-  v(6, "free_pages", x.free_pages);
-  v(7, "idle", x.idle);
+  v(6, "free_pages", x.free_pages, kCount);
+  v(7, "idle", x.idle, kCount);
 }
 
 inline void fields(Fields& v, Weave& x) {
@@ -195,6 +195,14 @@ inline void fields(Fields& v, GuestsReturned& x) {
   v.message(127, "GuestsReturned");
   v(1, "model", x.model);
   v(2, "pages", x.pages);
+  v(3, "failure", x.failure);
+}
+
+inline void fields(Fields& v, GuestsShared& x) {
+  v.message(141, "GuestsShared");
+  v(1, "model", x.model);
+  v(2, "pages", x.pages);
+  v(3, "failure", x.failure);
 }
 
 inline void fields(Fields& v, LoadModel& x) {
@@ -364,6 +372,7 @@ inline void fields(Fields& v, DeviceReport& x) {
   v(6, "short_sequences", x.short_sequences, kCount);
   v(7, "short_pages", x.short_pages, kCount);
   v(8, "short_model", x.short_model);
+  v(9, "step", x.step);
 }
 
 inline void fields(Fields& v, WorkerSaid& x) {

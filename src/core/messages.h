@@ -284,10 +284,20 @@ struct PagesReturned {
   std::vector<PageId> pages{};
 };
 
-/// Pages that LendGuests brought hold nothing any more, and are their device's again.
+/// Pages that LendGuests brought hold nothing any more, and are their device's again. With a
+/// failure the worker could not take them.
 struct GuestsReturned {
   ModelId model{};
   std::vector<PageId> pages{};
+  std::optional<Error> failure{};
+};
+
+/// Of a GPU: pages that it lends to KV of a model have memory now, for the hot worker to map by the
+/// descriptors beside this, one for each page. With a failure: none of them has, and there is none.
+struct GuestsShared {
+  ModelId model{};
+  std::vector<PageId> pages{};
+  std::optional<Error> failure{};
 };
 
 /// The worker needs the image that it copied no longer.
@@ -323,7 +333,7 @@ struct ResidentReport {
   bool complete = false;         ///< All its weights are there.
   std::int64_t lent_pages = 0;   ///< Of another device, for its KV.
   std::int64_t guest_pages = 0;  ///< Those of them that hold some.
-  /// Of a step with guests, lately: attention of all its sequences, and what was lost by having the
+  /// Attention of a step of all its sequences as they are, and what steps lost lately by having the
   /// host do its part. 0: nobody has measured.
   Duration attention{};
   Duration guest_loss{};
@@ -344,6 +354,8 @@ struct DeviceReport {
   std::int64_t short_sequences = 0;
   std::int64_t short_pages = 0;
   ModelId short_model{};  ///< Of some of them, of each in turn; meaningful when short_pages > 0.
+  /// What a step of its own sequences takes, lately, without StepDone::hosting; 0: none yet.
+  Duration step{};
 };
 
 using WorkerReport = std::variant<ModelServing,
@@ -353,6 +365,7 @@ using WorkerReport = std::variant<ModelServing,
                                   ModelEvicted,
                                   PagesReturned,
                                   GuestsReturned,
+                                  GuestsShared,
                                   ImageCopied,
                                   TokensProduced,
                                   RequestReturned,

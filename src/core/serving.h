@@ -86,6 +86,12 @@ struct TokenEvent {
   spec::TokenDetails details{};
 };
 
+/// What a front knows of a configured model.
+struct ServedModel {
+  std::uint64_t image_bytes = 0;   ///< 0 where an external engine serves it.
+  std::optional<Error> failure{};  ///< Why requests for it fail.
+};
+
 /// Where a request's events go; one per request, called on the loop thread only.
 class RequestSink {
  public:

@@ -41,7 +41,7 @@ DeviceReport WorkerCore::Impl::report() const {
                              .complete = model.stage == Stage::kOpen && model.complete(),
                              .lent_pages = model.lent_pages,
                              .guest_pages = model.guest_pages,
-                             .attention = model.attention,
+                             .attention = attention(id, model),
                              .guest_loss = model.guest_loss,
                              .reading = model.reading});
   }
@@ -50,6 +50,7 @@ DeviceReport WorkerCore::Impl::report() const {
     report.wanted_by = sequences_.oldest_admitted()->model;
   }
   tell_shortage(report);
+  report.step = step_time_;
   return report;
 }
 

@@ -125,6 +125,7 @@ struct StepDone {
   KvCounted counted{};
   Duration took{};
   GuestTimes guests{};
+  Duration hosting{};  ///< Of `took`: attention over guests of other devices meanwhile.
 };
 /// All that has come was said and the engine is free: run a step, if there is anything to run.
 struct EngineIdle {};

@@ -43,8 +43,8 @@ struct Resident {
   std::int64_t lent_pages = 0;   ///< Of another device, for its KV (guests).
   std::int64_t guest_pages = 0;  ///< Those of them that hold some.
   std::int64_t recalled = 0;     ///< Those of them that are to be given back.
-  Duration attention{};          ///< As ResidentReport has it, with the next two.
-  Duration guest_loss{};
+  double attention = 0;          ///< Over the KV of one position, lately [ns]; 0: not measured.
+  Duration guest_loss{};         ///< As ResidentReport has it, with the next.
   double reading = 0;
 
   [[nodiscard]] bool complete() const { return ready_bytes >= image_bytes; }
@@ -147,6 +147,7 @@ class WorkerCore::Impl {
   [[nodiscard]] std::vector<policy::WeaveMove> guest_moves(ModelId id, const Resident& model) const;
   [[nodiscard]] bool can_have_more_guests() const;
   void learn_guest_times(const StepDone& done);
+  [[nodiscard]] Duration attention(ModelId id, const Resident& model) const;
   void preempt(SequenceId id);
 
   // Sequences.
@@ -221,6 +222,7 @@ class WorkerCore::Impl {
   std::uint64_t admissions_ = 0;
   std::map<ModelId, SequenceId> held_up_{};  ///< Of a divided device: who is next in a full part.
   /// How much longer than alone prefill takes while others decode, in steps that it fills; >= 1.
+  Duration step_time_{};  ///< As DeviceReport has it.
   double slowdown_ = 1.0;
   bool stepping_ = false;
   policy::StepPlan plan_{};

@@ -125,6 +125,7 @@ inline void fields(Fields& v, StepDone& x) {
   v(4, "counted", x.counted);
   v(5, "took", x.took);
   v(6, "guests", x.guests);
+  v(7, "hosting", x.hosting);
 }
 
 inline void fields(Fields& v, EngineIdle& /*x*/) {

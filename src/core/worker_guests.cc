@@ -143,7 +143,7 @@ std::vector<policy::WeaveMove> WorkerCore::Impl::guest_moves(ModelId id,
       decoding,
       policy::tokens_that_fit(whole, pages, kAny),
       policy::tokens_that_fit(whole, model.lent_pages - model.guest_pages, kAny),
-      policy::most_away(model.attention, model.guest_loss));
+      policy::most_away(attention(id, model), model.guest_loss));
 }
 
 /// The host is taken to be as fast as this device: what it took beyond that was lost, as far as
@@ -153,22 +153,25 @@ void WorkerCore::Impl::learn_guest_times(const StepDone& done) {
   if (times.positions == 0 || plan_.batches.size() != 1) {
     return;
   }
-  std::int64_t all = 0;
   std::int64_t away = 0;
   for (const SliceDone& slice : done.slices) {
-    const Sequence& sequence = *sequences_.find(slice.sequence);
-    all += sequence.computed;
-    away += sequence.away;
+    away += sequences_.find(slice.sequence)->away;
   }
   const double one = static_cast<double>(times.home.count()) / static_cast<double>(times.positions);
-  const auto of = [one](std::int64_t positions) {
-    return Duration(static_cast<Duration::rep>(one * static_cast<double>(positions)));
-  };
-  const Duration lost = std::clamp(times.home + times.waited - of(away), Duration{}, times.waited);
+  const Duration theirs(static_cast<Duration::rep>(one * static_cast<double>(away)));
+  const Duration lost = std::clamp(times.home + times.waited - theirs, Duration{}, times.waited);
   Resident& model = models_.at(plan_.batches.front().model);
-  const bool first = model.attention == Duration{};
-  model.attention += (of(all) - model.attention) / (first ? 1 : kNewest);
-  model.guest_loss += (lost - model.guest_loss) / (first ? 1 : kNewest);
+  const std::int64_t weight = model.attention == 0 ? 1 : kNewest;
+  model.attention += (one - model.attention) / static_cast<double>(weight);
+  model.guest_loss += (lost - model.guest_loss) / weight;
+}
+
+Duration WorkerCore::Impl::attention(ModelId id, const Resident& model) const {
+  std::int64_t positions = 0;
+  for (const auto& [sequence_id, sequence] : sequences_.all()) {
+    positions += sequence.model == id ? sequence.computed : 0;
+  }
+  return Duration(static_cast<Duration::rep>(model.attention * static_cast<double>(positions)));
 }
 
 /// Whether pages at home can be had by moving KV to those of another device.

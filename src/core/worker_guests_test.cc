@@ -83,7 +83,7 @@ class GuestsOfAWorker : public testing::Test {
     if (run == nullptr) {
       return commands;
     }
-    StepDone done{.took = 1ms};
+    StepDone done{.took = 1ms + hosting, .hosting = hosting};
     for (const auto& slice : run->plan.batches.at(0).slices) {
       computed[slice.sequence] += slice.tokens;
       done.slices.push_back({.sequence = slice.sequence, .computed = computed[slice.sequence]});
@@ -130,6 +130,7 @@ class GuestsOfAWorker : public testing::Test {
   std::map<SequenceId, std::int64_t> computed{};
   std::map<SequenceId, std::int64_t> away{};
   GuestTimes times{};  ///< That steps say.
+  Duration hosting{};  ///< What they did for guests of others.
 };
 
 TEST_F(GuestsOfAWorker, KvGoesToLentPagesWhereTheDeviceIsShortOfIt) {
@@ -163,22 +164,40 @@ TEST_F(GuestsOfAWorker, WhatAttentionTakesAndAHostLosesIsTold) {
   idle();
   ASSERT_FALSE(away.empty());
   EXPECT_EQ(core.report().models.at(0).attention, 0ms) << "nobody has measured";
-  std::int64_t all = 0;
-  for (int i = 0; i < 10 && core.report().models.at(0).attention == 0ms; ++i) {
-    all = 0;
-    std::int64_t there = 0;
+  const auto positions = [this] {
+    std::int64_t all = 0;
     for (const auto& [id, tokens] : computed) {
       all += tokens;
-      there += away.contains(id) ? away.at(id) : 0;
+    }
+    return all;
+  };
+  for (int i = 0; i < 10 && core.report().models.at(0).attention == 0ms; ++i) {
+    std::int64_t there = 0;
+    for (const auto& [id, tokens] : away) {
+      there += tokens;
     }
     // A microsecond a position, and then the host is waited for.
-    times = {
-        .home = std::chrono::microseconds(all - there), .positions = all - there, .waited = 300us};
+    const std::int64_t here = positions() - there;
+    times = {.home = std::chrono::microseconds(here), .positions = here, .waited = 300us};
     idle();
   }
   const ResidentReport report = core.report().models.at(0);
-  EXPECT_NEAR(to_seconds(report.attention), 1e-6 * static_cast<double>(all), 5e-6);
+  EXPECT_NEAR(to_seconds(report.attention), 1e-6 * static_cast<double>(positions()), 5e-6);
   EXPECT_NEAR(to_seconds(report.guest_loss), 300e-6, 5e-6);
+}
+
+TEST_F(GuestsOfAWorker, WhatAStepTakesIsToldWithoutWhatItDidForGuestsOfOthers) {
+  EXPECT_EQ(core.report().step, 0ms);
+  hosting = 300us;
+  submit(1, 224);
+  idle();
+  const Duration alone = core.report().step;
+  EXPECT_EQ(alone, 1ms);
+  for (int i = 0; i < 200; ++i) {
+    hosting = 300us + std::chrono::microseconds(i);
+    idle();
+  }
+  EXPECT_EQ(core.report().step, alone);
 }
 
 TEST_F(GuestsOfAWorker, WhatPromptsTakeOfItsTimeIsTold) {

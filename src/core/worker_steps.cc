@@ -12,8 +12,9 @@ namespace {
 using ledger::LeaseKind;
 
 constexpr double kMostSlowdown = 64.0;
-constexpr double kNewestWeight = 0.25;  // Of a step in their average.
-constexpr double kStepsOfReading = 32;  // That say how much of their time prompts take.
+constexpr double kNewestWeight = 0.25;     // Of a step in their average.
+constexpr double kStepsOfReading = 32;     // That say how much of their time prompts take.
+constexpr std::int64_t kStepsOfTime = 32;  // That say what one takes.
 
 }  // namespace
 
@@ -448,6 +449,8 @@ void WorkerCore::Impl::learn(const StepDone& done) {
         static_cast<double>(done.took.count()) / static_cast<double>(prefill.count());
     slowdown_ += (std::clamp(measured, 1.0, kMostSlowdown) - slowdown_) * kNewestWeight;
   }
+  const Duration own = std::max(done.took - done.hosting, Duration{});
+  step_time_ += (own - step_time_) / (step_time_ == Duration{} ? 1 : kStepsOfTime);
   costs_.learn(parts, done.took);
 }
 

@@ -176,6 +176,13 @@ class Device {
   /// Makes the `bytes` that another GPU's process shares readable to copies of this device. They
   /// stay what they are when that process ends.
   virtual Result<Buffer> attach_shared(const Descriptor& shared, std::size_t bytes);
+  /// Backs the page of `range` at `offset`, which is not mapped, with memory of this device that is
+  /// made for it and is no page of the device's; by the descriptor others map it as well. It lasts
+  /// as long as somebody maps it or has the descriptor. Errors as allocate_shared().
+  virtual Result<Descriptor> map_new_shared(AddressRange range, std::size_t offset);
+  /// The same with memory that map_new_shared() made: on another GPU, which kernels of this one
+  /// come to read and write, or on this one in another process. Errors as attach_shared().
+  virtual Result<void> map_shared(AddressRange range, std::size_t offset, const Descriptor& shared);
 
   virtual Result<std::unique_ptr<Stream>> create_stream() = 0;
   /// A stream whose work gives way to that of the others, on devices that can tell them apart.
@@ -187,6 +194,16 @@ inline Result<SharedBuffer> Device::allocate_shared(std::size_t /*bytes*/) {
 }
 
 inline Result<Buffer> Device::attach_shared(const Descriptor& /*shared*/, std::size_t /*bytes*/) {
+  return Error{.code = Code::kFailedPrecondition, .message = "the device shares no memory"};
+}
+
+inline Result<Descriptor> Device::map_new_shared(AddressRange /*range*/, std::size_t /*offset*/) {
+  return Error{.code = Code::kFailedPrecondition, .message = "the device shares no memory"};
+}
+
+inline Result<void> Device::map_shared(AddressRange /*range*/,
+                                       std::size_t /*offset*/,
+                                       const Descriptor& /*shared*/) {
   return Error{.code = Code::kFailedPrecondition, .message = "the device shares no memory"};
 }
 

@@ -157,6 +157,9 @@ void ModelKv::lend(std::span<const memory::PageId> pages, std::byte* memory) {
       memory != nullptr ? memory : guests_->pool.device().page_address(memory::PageId{0});
   HEDDLE_CHECK(lent_pages() == 0 || at == guests_->memory);
   guests_->memory = at;
+  if (!pages.empty()) {
+    guests_->pool.number_to(std::ranges::max(pages).value() + 1);
+  }
   guests_->pool.adopt(pages);
 }
 

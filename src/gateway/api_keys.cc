@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/base64.h"
 #include "base/check.h"
 
 namespace heddle::gateway {
@@ -22,29 +23,11 @@ bool equal_in_constant_time(std::string_view shown, std::string_view key) {
   return difference == 0;
 }
 
-/// RFC 4648; nothing for text that is not base64.
-std::optional<std::string> base64_decode(std::string_view text) {
-  constexpr std::string_view kAlphabet =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  while (!text.empty() && text.back() == '=') {
-    text.remove_suffix(1);
-  }
-  std::string bytes;
-  std::uint32_t bits = 0;
-  int count = 0;
-  for (const char c : text) {
-    const std::size_t value = kAlphabet.find(c);
-    if (value == std::string_view::npos) {
-      return std::nullopt;
-    }
-    bits = (bits << 6U) | static_cast<std::uint32_t>(value);
-    count += 6;
-    if (count >= 8) {
-      count -= 8;
-      bytes += static_cast<char>((bits >> static_cast<unsigned>(count)) & 0xFFU);
-    }
-  }
-  return bytes;
+/// Nothing for text that is not base64; its padding may lack.
+std::optional<std::string> decoded(std::string_view text) {
+  std::string padded(text.substr(0, text.find_last_not_of('=') + 1));
+  padded.append((4 - padded.size() % 4) % 4, '=');
+  return from_base64(padded);
 }
 
 bool same_word(std::string_view a, std::string_view b) {
@@ -69,7 +52,7 @@ std::string shown_key(const Credentials& shown) {
     return std::string(rest);
   }
   if (same_word(scheme, "basic")) {
-    const std::optional<std::string> pair = base64_decode(rest);
+    const std::optional<std::string> pair = decoded(rest);
     const std::size_t colon = pair ? pair->find(':') : std::string::npos;
     if (colon != std::string::npos) {
       return pair->substr(colon + 1);

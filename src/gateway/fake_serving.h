@@ -41,7 +41,8 @@ class FakeServing final : public core::Serving {
   std::vector<core::EngineStatus> engine_statuses{};
   std::vector<core::NotedDecision> noted{};
   std::vector<std::string> wrong{};
-  int retries_max = 100;  ///< Then requests fail.
+  std::int64_t pages = 100;  ///< Of the device.
+  int retries_max = 100;     ///< Then requests fail.
 
   /// What happened; read within look().
   std::vector<std::shared_ptr<core::RequestRecord>> started{};
@@ -135,7 +136,7 @@ class FakeServing final : public core::Serving {
   }
   [[nodiscard]] std::vector<core::DeviceStatus> devices() const override {
     core::DeviceStatus device{.id = DeviceId(0), .name = "cpu0", .up = true, .page_bytes = 65536};
-    device.usage.total = 100;
+    device.usage.total = pages;
     device.usage.free = 60;
     device.usage.by_kind[static_cast<std::size_t>(ledger::LeaseKind::kKvOwn)] = {.reserved = 40,
                                                                                  .held = 20};

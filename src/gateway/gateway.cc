@@ -144,6 +144,7 @@ class Gateway::Impl {
             .rng = Rng(entropy()),
             .now = options.now ? options.now : std::function<Instant()>(steady_now),
             .started_s = wall_clock_ms() / 1000,
+            .last_request = options.requests_after.value(),
             .upstream =
                 std::make_unique<UpstreamPool>(loop, UpstreamPool::Options{.idle_max = 1024})})),
         routing_(make_routing()),

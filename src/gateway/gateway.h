@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/ids.h"
 #include "base/metrics.h"
 #include "base/result.h"
 #include "base/time.h"
@@ -37,6 +38,7 @@ class Gateway {
     std::shared_ptr<sandbox::Trier> grammars{};  ///< Tries each before it is used; must be set.
     std::string version{};                       ///< Of this program.
     std::function<Instant()> now{};  ///< The clock that `serving` has too; steady_now when empty.
+    RequestId requests_after{};      ///< Requests are numbered after this.
     std::size_t text_threads = 2;
     Duration comment_interval = 5s;   ///< Between comments in a stream that waits.
     std::size_t backlog_max = 16384;  ///< Tokens that may wait for a slow client.

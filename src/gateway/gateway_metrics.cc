@@ -1,5 +1,6 @@
 #include "gateway/gateway_metrics.h"
 
+#include <algorithm>
 #include <array>
 
 #include "gateway/context.h"
@@ -13,6 +14,8 @@ constexpr std::array kResidencies{core::Residency::kAbsent,
                                   core::Residency::kWarm,
                                   core::Residency::kServing,
                                   core::Residency::kDraining};
+/// With `device` of all models there, with `model_name` of a model wherever it is.
+constexpr const char* kKvUsage = "Of the pages that KV could have, those that it has; 1 means all.";
 
 }  // namespace
 
@@ -46,36 +49,45 @@ void GatewayMetrics::answered(std::string_view route, int status) {
   series.add();
 }
 
-void GatewayMetrics::observe(Metrics::Histogram& series,
-                             const Description& what,
-                             const std::string& model,
-                             Duration span) {
-  if (!series) {
-    Labels labels{{"model_name", model}};
-    if (what.phase != nullptr) {
-      labels["phase"] = what.phase;
-    }
-    series = metrics_.histogram(what.name, what.help, labels, latency_bounds());
+GatewayMetrics::ModelSeries& GatewayMetrics::of_model(const std::string& model) {
+  const auto [at, is_new] = of_model_.try_emplace(model);
+  ModelSeries& series = at->second;
+  if (!is_new) {
+    return series;
   }
-  series.observe(to_seconds(span));
+  const auto counter = [&](const char* name, const char* help) {
+    return metrics_.counter(name, help, {{"model_name", model}});
+  };
+  const auto histogram = [&](const char* name, const char* help) {
+    return metrics_.histogram(name, help, {{"model_name", model}}, latency_bounds());
+  };
+  const auto phase = [&](const char* label) {
+    return metrics_.histogram("heddle_time_to_first_token_phase_seconds",
+                              "Time to first token, by what it was spent on.",
+                              {{"model_name", model}, {"phase", label}},
+                              latency_bounds());
+  };
+  series.prompt_tokens = counter("vllm:prompt_tokens_total", "Prompt tokens.");
+  series.generation_tokens = counter("vllm:generation_tokens_total", "Generated tokens.");
+  series.token_gap = histogram("vllm:inter_token_latency_seconds",
+                               "Time between the steps that brought tokens of a request.");
+  series.first_token = histogram("vllm:time_to_first_token_seconds", "Time to first token.");
+  series.whole = histogram("vllm:e2e_request_latency_seconds", "From arrival to the last token.");
+  series.queue = histogram("vllm:request_queue_time_seconds", "From arrival to a worker.");
+  series.queue_phase = phase("queue");
+  series.load_phase = phase("load");
+  series.prefill_phase = phase("prefill");
+  return series;
 }
 
 void GatewayMetrics::token_gap(const std::string& model, Duration gap) {
-  constexpr Description kGap{.name = "vllm:inter_token_latency_seconds",
-                             .help = "Time between the steps that brought tokens of a request."};
-  observe(of_model_[model].token_gap, kGap, model, gap);
+  of_model(model).token_gap.observe(to_seconds(gap));
 }
 
 void GatewayMetrics::ended(const std::string& model,
                            const TracePart& part,
                            std::string_view reason) {
-  ModelSeries& series = of_model_[model];
-  const auto count = [&](Metrics::Counter& counter, const char* name, const char* help, auto n) {
-    if (!counter) {
-      counter = metrics_.counter(name, help, {{"model_name", model}});
-    }
-    counter.add(static_cast<double>(n));
-  };
+  ModelSeries& series = of_model(model);
   auto why = series.ended.find(reason);
   if (why == series.ended.end()) {
     const std::string text(reason);
@@ -85,11 +97,8 @@ void GatewayMetrics::ended(const std::string& model,
     why = series.ended.emplace(text, counter).first;
   }
   why->second.add();
-  count(series.prompt_tokens, "vllm:prompt_tokens_total", "Prompt tokens.", part.prompt_tokens);
-  count(series.generation_tokens,
-        "vllm:generation_tokens_total",
-        "Generated tokens.",
-        part.completion_tokens);
+  series.prompt_tokens.add(static_cast<double>(part.prompt_tokens));
+  series.generation_tokens.add(static_cast<double>(part.completion_tokens));
   if (part.restarts > 0) {
     metrics_.add("heddle_request_restarts_total",
                  "Times that a request was started again because its worker died.",
@@ -97,31 +106,19 @@ void GatewayMetrics::ended(const std::string& model,
                  part.restarts);
   }
 
-  const auto span = [&](Metrics::Histogram& of, const Description& what, Instant from, Instant to) {
+  const auto span = [](Metrics::Histogram& of, Instant from, Instant to) {
     if (from != Instant{} && to != Instant{}) {
-      observe(of, what, model, to - from);
+      of.observe(to_seconds(to - from));
     }
   };
-  const auto phase = [&](Metrics::Histogram& of, const char* label, Instant from, Instant to) {
-    const Description what{.name = "heddle_time_to_first_token_phase_seconds",
-                           .help = "Time to first token, by what it was spent on.",
-                           .phase = label};
-    span(of, what, from, to);
-  };
-  constexpr Description kFirst{.name = "vllm:time_to_first_token_seconds",
-                               .help = "Time to first token."};
-  constexpr Description kWhole{.name = "vllm:e2e_request_latency_seconds",
-                               .help = "From arrival to the last token."};
-  constexpr Description kQueue{.name = "vllm:request_queue_time_seconds",
-                               .help = "From arrival to a worker."};
   const core::RequestTimes& times = part.times;
-  span(series.first_token, kFirst, times.arrived, times.first_token);
-  span(series.whole, kWhole, times.arrived, times.finished);
-  span(series.queue, kQueue, times.arrived, times.dispatched);
+  span(series.first_token, times.arrived, times.first_token);
+  span(series.whole, times.arrived, times.finished);
+  span(series.queue, times.arrived, times.dispatched);
   const bool loaded = times.load_began != Instant{};
-  phase(series.queue_phase, "queue", times.arrived, loaded ? times.load_began : times.dispatched);
-  phase(series.load_phase, "load", times.load_began, times.dispatched);
-  phase(series.prefill_phase, "prefill", times.dispatched, times.first_token);
+  span(series.queue_phase, times.arrived, loaded ? times.load_began : times.dispatched);
+  span(series.load_phase, times.load_began, times.dispatched);
+  span(series.prefill_phase, times.dispatched, times.first_token);
 }
 
 void GatewayMetrics::count_up_to(const std::string& name,
@@ -136,6 +133,7 @@ void GatewayMetrics::count_up_to(const std::string& name,
 }
 
 void GatewayMetrics::publish_model(const core::ModelStatus& model, const std::string& device) {
+  of_model(model.name);  // What nobody used yet stands at 0, so that rates have where to begin.
   const Labels labels{{"model_name", model.name}};
   metrics_.set("vllm:num_requests_running",
                "Requests that a worker has.",
@@ -163,6 +161,25 @@ void GatewayMetrics::publish_model(const core::ModelStatus& model, const std::st
                "Pages that hold the model's KV.",
                {{"model_name", model.name}, {"device", device}},
                static_cast<double>(model.kv_pages));
+  metrics_.set("heddle_model_load_failed",
+               "Whether the last try to load the model failed.",
+               labels,
+               model.failure ? 1 : 0);
+  for (const auto& [objective, span] :
+       {std::pair("ttft", model.objectives.ttft), std::pair("tpot", model.objectives.tpot)}) {
+    if (span > Duration{}) {  // One that cannot be loaded has none.
+      metrics_.set("heddle_model_objective_seconds",
+                   "What the requests that come now are to get: time to first token (ttft), and "
+                   "from one token to the next (tpot).",
+                   {{"model_name", model.name}, {"objective", objective}},
+                   to_seconds(span));
+    }
+  }
+}
+
+/// What is counted of a model since it was configured.
+void GatewayMetrics::publish_counts(const core::ModelStatus& model) {
+  const Labels labels{{"model_name", model.name}};
   for (std::size_t i = 0; i < core::kLoadReasons; ++i) {
     const auto reason = static_cast<core::LoadReason>(i);
     count_up_to("heddle_model_loads_total",
@@ -214,10 +231,7 @@ void GatewayMetrics::publish_pool(const std::string& device, const ledger::PoolU
   const double kv = static_cast<double>(usage.of(ledger::LeaseKind::kKvOwn).held);
   const double room =
       kv + static_cast<double>(usage.free + usage.of(ledger::LeaseKind::kKvCached).held);
-  metrics_.set("vllm:kv_cache_usage_perc",
-               "Of the pages that KV could have, those that it has; 1 means all.",
-               labels,
-               room > 0 ? kv / room : 0);
+  metrics_.set("vllm:kv_cache_usage_perc", kKvUsage, labels, room > 0 ? kv / room : 0);
 }
 
 void GatewayMetrics::publish_prefixes(const core::DeviceStatus& device,
@@ -362,57 +376,115 @@ void GatewayMetrics::publish_hangs(const core::DeviceStatus& device) {
   }
 }
 
+/// Each model has one series of each name, so that a reader who takes the first that fits has it.
+void GatewayMetrics::publish_kv_use(const std::vector<core::ModelStatus>& models,
+                                    const std::vector<core::DeviceStatus>& devices) {
+  const std::map<std::string, KvUse> use = kv_use(devices);
+  for (const core::ModelStatus& model : models) {
+    if (!model.external) {
+      const auto used = use.find(model.name);
+      metrics_.set("vllm:kv_cache_usage_perc",
+                   kKvUsage,
+                   {{"model_name", model.name}},
+                   used == use.end() ? 0 : used->second.fraction());
+    }
+  }
+}
+
+void GatewayMetrics::publish_kv_blocks(const core::ServingStatus& serving, const Catalog& catalog) {
+  const std::vector<core::DeviceStatus> devices = serving.devices();
+  for (const core::ModelStatus& model : serving.models()) {
+    const std::shared_ptr<CatalogModel> known = catalog.find(model.id);
+    const auto device = std::ranges::find_if(
+        devices, [&model](const core::DeviceStatus& each) { return each.id == model.device; });
+    if (known == nullptr || known->text == nullptr || device == devices.end()) {
+      continue;
+    }
+    const auto ranks = static_cast<std::uint64_t>(known->config.tensor_parallel);
+    const std::uint64_t token_bytes = static_cast<std::uint64_t>(known->text->kv_numbers) *
+                                      dtype_bytes(spec::compute_dtype(known->config.dtype)) / ranks;
+    if (const std::optional<KvBlocks> blocks = kv_blocks(
+            token_bytes, model.image_bytes / ranks, device->page_bytes, device->usage.total)) {
+      set_kv_blocks(model.name, *blocks);
+    }
+  }
+}
+
+void GatewayMetrics::set_kv_blocks(const std::string& model, const KvBlocks& blocks) {
+  constexpr const char* kName = "vllm:cache_config_info";
+  const auto labels = [&model](const KvBlocks& of) {
+    return Labels{{"model_name", model},
+                  {"block_size", std::to_string(of.tokens)},
+                  {"num_gpu_blocks", std::to_string(of.count)}};
+  };
+  const auto before = kv_blocks_.find(model);
+  if (before != kv_blocks_.end() && before->second != blocks) {
+    metrics_.forget_gauge(kName, labels(before->second));
+  }
+  kv_blocks_[model] = blocks;
+  metrics_.set(kName,
+               "1; block_size: tokens of a page, num_gpu_blocks: pages that the model's KV could "
+               "have where it is, or was last.",
+               labels(blocks),
+               1);
+}
+
+void GatewayMetrics::publish_device(const core::DeviceStatus& device) {
+  const Labels labels{{"device", device.name}};
+  metrics_.set("heddle_device_up", "Whether the device's worker runs.", labels, device.up ? 1 : 0);
+  metrics_.set("heddle_device_page_bytes",
+               "Size of a page.",
+               labels,
+               static_cast<double>(device.page_bytes));
+  count_up_to("heddle_worker_restarts_total",
+              "Times that the device's worker was started again.",
+              labels,
+              device.restarts);
+  publish_hangs(device);
+  count_up_to("heddle_worker_steps_total", "Steps of the engine.", labels, device.steps);
+  count_up_to("heddle_worker_late_steps_total",
+              "Steps that took longer than the device's pace allows.",
+              labels,
+              device.late_steps);
+  count_up_to("heddle_worker_slow_steps_total",
+              "Steps that took 1.2 times as long as the device's pace says, or longer.",
+              labels,
+              device.slow_steps);
+  count_up_to(
+      "heddle_worker_overrun_steps_total",
+      "Of the slow steps, those that worked or waited for a core for so long; the others were "
+      "woken late by the machine.",
+      labels,
+      device.overrun_steps);
+  for (const auto& [state, span] :
+       {std::pair("serving", device.serving), std::pair("switching", device.switching)}) {
+    metrics_.set("heddle_device_time_seconds",
+                 "Time for which there were requests for models of the device, by whether some "
+                 "ran or none did for models being swapped.",
+                 {{"device", device.name}, {"state", state}},
+                 to_seconds(span));
+  }
+  publish_links(device);
+  publish_pool(device.name, device.usage);
+}
+
 void GatewayMetrics::publish(const core::ServingStatus& serving) {
   const std::vector<core::ModelStatus> models = serving.models();
+  const std::vector<core::DeviceStatus> devices = serving.devices();
   std::map<ModelId, std::string> model_names;
   for (const core::ModelStatus& model : models) {
     model_names[model.id] = model.name;
   }
   std::map<DeviceId, std::string> names;
   std::map<DeviceId, std::uint64_t> page_bytes;
-  for (const core::DeviceStatus& device : serving.devices()) {
+  for (const core::DeviceStatus& device : devices) {
     names[device.id] = device.name;
-    const Labels labels{{"device", device.name}};
-    metrics_.set(
-        "heddle_device_up", "Whether the device's worker runs.", labels, device.up ? 1 : 0);
-    metrics_.set("heddle_device_page_bytes",
-                 "Size of a page.",
-                 labels,
-                 static_cast<double>(device.page_bytes));
-    count_up_to("heddle_worker_restarts_total",
-                "Times that the device's worker was started again.",
-                labels,
-                device.restarts);
-    publish_hangs(device);
-    count_up_to("heddle_worker_steps_total", "Steps of the engine.", labels, device.steps);
-    count_up_to("heddle_worker_late_steps_total",
-                "Steps that took longer than the device's pace allows.",
-                labels,
-                device.late_steps);
-    count_up_to("heddle_worker_slow_steps_total",
-                "Steps that took 1.2 times as long as the device's pace says, or longer.",
-                labels,
-                device.slow_steps);
-    count_up_to(
-        "heddle_worker_overrun_steps_total",
-        "Of the slow steps, those that worked or waited for a core for so long; the others were "
-        "woken late by the machine.",
-        labels,
-        device.overrun_steps);
-    for (const auto& [state, span] :
-         {std::pair("serving", device.serving), std::pair("switching", device.switching)}) {
-      metrics_.set("heddle_device_time_seconds",
-                   "Time for which there were requests for models of the device, by whether some "
-                   "ran or none did for models being swapped.",
-                   {{"device", device.name}, {"state", state}},
-                   to_seconds(span));
-    }
-    publish_links(device);
     page_bytes[device.id] = device.page_bytes;
-    publish_pool(device.name, device.usage);
+    publish_device(device);
     publish_prefixes(device, model_names);
   }
   publish_pool("host", serving.host_usage());
+  publish_kv_use(models, devices);
   for (const core::EngineStatus& engine : serving.engines()) {
     if (const auto model = model_names.find(engine.model); model != model_names.end()) {
       publish_engine(engine, model->second, page_bytes[engine.device]);
@@ -420,6 +492,7 @@ void GatewayMetrics::publish(const core::ServingStatus& serving) {
   }
   for (const core::ModelStatus& model : models) {
     publish_model(model, places_of(model, names));
+    publish_counts(model);
   }
 }
 

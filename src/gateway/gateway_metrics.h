@@ -8,6 +8,8 @@
 
 #include "base/metrics.h"
 #include "core/serving.h"
+#include "gateway/catalog.h"
+#include "gateway/kv_use.h"
 #include "gateway/request_traces.h"
 
 namespace heddle::gateway {
@@ -28,16 +30,19 @@ class GatewayMetrics {
   /// Forgets a model that was removed.
   void forget(const std::string& model) {
     of_model_.erase(model);
+    kv_blocks_.erase(model);
     metrics_.forget("model_name", model);
   }
 
   /// Publishes models and devices as they are now.
   void publish(const core::ServingStatus& serving);
+  /// Publishes how much KV the models could have, of those whose files the catalog has read.
+  void publish_kv_blocks(const core::ServingStatus& serving, const Catalog& catalog);
 
   [[nodiscard]] std::string expose() { return metrics_.expose(); }
 
  private:
-  /// Of one model, each found when something is first counted in it.
+  /// Of one model, at 0 from when it is first told of; reasons are found as they come.
   struct ModelSeries {
     std::map<std::string, Metrics::Counter, std::less<>> ended{};  ///< By reason.
     Metrics::Counter prompt_tokens{};
@@ -50,21 +55,19 @@ class GatewayMetrics {
     Metrics::Histogram load_phase{};
     Metrics::Histogram prefill_phase{};
   };
-  struct Description {
-    const char* name;
-    const char* help;
-    const char* phase = nullptr;  ///< The label, where there is one.
-  };
 
-  void observe(Metrics::Histogram& series,
-               const Description& what,
-               const std::string& model,
-               Duration span);
+  /// A model's series; whoever is not known yet gets them all, at 0.
+  ModelSeries& of_model(const std::string& model);
   void count_up_to(const std::string& name,
                    const std::string& help,
                    const Labels& labels,
                    std::uint64_t total);
   void publish_model(const core::ModelStatus& model, const std::string& device);
+  void publish_counts(const core::ModelStatus& model);
+  void publish_kv_use(const std::vector<core::ModelStatus>& models,
+                      const std::vector<core::DeviceStatus>& devices);
+  void set_kv_blocks(const std::string& model, const KvBlocks& blocks);
+  void publish_device(const core::DeviceStatus& device);
   void publish_hangs(const core::DeviceStatus& device);
   void publish_links(const core::DeviceStatus& device);
   void publish_prefixes(const core::DeviceStatus& device,
@@ -79,6 +82,7 @@ class GatewayMetrics {
   std::map<std::string, std::map<int, Metrics::Counter>, std::less<>> answered_{};  ///< By route.
   /// What counters that others keep had reached when they were last published.
   std::map<std::pair<std::string, Labels>, std::uint64_t> published_{};
+  std::map<std::string, KvBlocks> kv_blocks_{};  ///< As published, by model.
 };
 
 /// The name of a state as in metric labels and listings: "absent", "loading", "warm", "serving",

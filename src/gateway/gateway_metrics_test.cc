@@ -38,7 +38,19 @@ TEST(GatewayMetrics, WhatDidNotHappenIsNotMeasured) {
   metrics.ended("m", tell(record, ""), "abort");
   const std::string text = metrics.expose();
   EXPECT_THAT(text, HasSubstr("finished_reason=\"abort\""));
-  EXPECT_THAT(text, testing::Not(HasSubstr("time_to_first_token")));
+  EXPECT_THAT(text, HasSubstr("vllm:time_to_first_token_seconds_count{model_name=\"m\"} 0"));
+  EXPECT_THAT(text, HasSubstr("vllm:e2e_request_latency_seconds_count{model_name=\"m\"} 0"));
+}
+
+TEST(GatewayMetrics, AModelThatNobodyAskedStandsAtZero) {
+  Metrics registry;
+  GatewayMetrics metrics(registry);
+  metrics.token_gap("m", 1s);  // As soon as anything is told of it.
+  const std::string text = metrics.expose();
+  for (const char* name : {"vllm:prompt_tokens_total", "vllm:request_queue_time_seconds_count"}) {
+    EXPECT_THAT(text, HasSubstr(std::string(name) + "{model_name=\"m\"} 0"));
+  }
+  EXPECT_THAT(text, HasSubstr("vllm:inter_token_latency_seconds_count{model_name=\"m\"} 1"));
 }
 
 }  // namespace

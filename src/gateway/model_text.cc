@@ -38,7 +38,8 @@ Result<std::shared_ptr<const ModelText>> open_model_text(const std::filesystem::
   ModelText model{.directory = directory.string(),
                   .context = spec->max_position,
                   .vocab = spec->vocab,
-                  .hidden = spec->hidden};
+                  .hidden = spec->hidden,
+                  .kv_numbers = 2 * spec->layers * spec->kv_heads * spec->head_dim};
   if (context_cap > 0) {
     model.context = std::min(model.context, context_cap);
   }

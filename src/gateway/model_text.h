@@ -22,6 +22,7 @@ struct ModelText {
   std::int64_t context = 0;                      ///< Prompt and answer together [tokens].
   std::int64_t vocab = 0;                        ///< Token ids are below this.
   std::int64_t hidden = 0;                       ///< Numbers of an embedding.
+  std::int64_t kv_numbers = 0;                   ///< That a token has in the KV of all layers.
   spec::Pooling pooling = spec::Pooling::kLast;  ///< As sentence-transformers' files say.
 };
 

@@ -58,6 +58,7 @@ Task<void> metrics(std::shared_ptr<Context> context, HttpExchange& http, std::st
     co_return;
   }
   context->metrics.publish(*context->serving);
+  context->metrics.publish_kv_blocks(*context->serving, context->catalog);
   HttpResponse response{.body = context->metrics.expose(),
                         .content_type = "text/plain; version=0.0.4; charset=utf-8"};
   (void)co_await http.respond(std::move(response));  // Nobody else wants it.

@@ -6,6 +6,7 @@ namespace heddle::gateway {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class StatusHandlersTest : public GatewayTest {};
 
@@ -41,6 +42,10 @@ TEST_F(StatusHandlersTest, MetricsHaveTheNamesOfDashboards) {
         "vllm:time_to_first_token_seconds_count{model_name=\"tiny\"} 1",
         "vllm:num_requests_running{model_name=\"tiny\"} 0",
         "vllm:kv_cache_usage_perc{device=\"cpu0\"} 0.25",
+        "vllm:kv_cache_usage_perc{model_name=\"tiny\"} 0.25",
+        "vllm:kv_cache_usage_perc{model_name=\"org/name:8b\"} 0",
+        "vllm:num_requests_waiting{model_name=\"org/name:8b\"} 0",
+        "heddle_model_load_failed{model_name=\"tiny\"} 0",
         "heddle_pages_held{device=\"cpu0\",kind=\"kv_own\"} 20",
         "heddle_pages_total{device=\"host\"} 50",
         "heddle_model_state{model_name=\"tiny\",state=\"absent\"} 1",
@@ -79,6 +84,22 @@ TEST_F(StatusHandlersTest, CountersOfOthersGrowByWhatIsNew) {
         "heddle_device_others_bytes{device=\"cpu0\"} 1000\n"}) {
     EXPECT_THAT(metrics, HasSubstr(line));
   }
+}
+
+TEST_F(StatusHandlersTest, MetricsTellTheBlocksOfAModelThatWasAskedFor) {
+  serving.reply = "ab";
+  serving.residency[ModelId(1)] = serving.residency[ModelId(2)] = core::Residency::kServing;
+  start();
+  ASSERT_EQ(call("POST", "/v1/chat/completions", chat_body()).status, 200);
+  // 64 KiB pages, weights of 1000 bytes; 64 numbers of bfloat16 for a token.
+  const std::string name = "vllm:cache_config_info{block_size=\"512\",model_name=\"tiny\",";
+  const std::string first = call("GET", "/metrics").body;
+  EXPECT_THAT(first, HasSubstr(name + "num_gpu_blocks=\"99\"} 1\n"));
+  EXPECT_THAT(first, Not(HasSubstr("block_size=\"512\",model_name=\"org")));
+  on_loop([this] { serving.pages = 50; });
+  const std::string second = call("GET", "/metrics").body;
+  EXPECT_THAT(second, HasSubstr(name + "num_gpu_blocks=\"49\"} 1\n"));
+  EXPECT_THAT(second, Not(HasSubstr("num_gpu_blocks=\"99\"")));
 }
 
 TEST_F(StatusHandlersTest, DevicesShowPagesByKindOfLease) {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/log.h"
+#include "net/openssl.h"
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -22,13 +23,6 @@ constexpr int kSecurityLevel = 2;  ///< Of OpenSSL: keys of RSA from 2048 bits, 
 Error wrong(std::string_view key, const std::string& file, const std::string& why) {
   return {.code = Code::kInvalidArgument,
           .message = "tls." + std::string(key) + ": \"" + file + "\" " + why};
-}
-
-/// Why OpenSSL's last call failed.
-std::string openssl_reason() {
-  const char* reason = ERR_reason_error_string(ERR_peek_last_error());
-  ERR_clear_error();
-  return reason != nullptr ? reason : "reason unknown";
 }
 
 /// Empty: `file` is one that can be read.
@@ -58,11 +52,6 @@ int choose_protocol(SSL* /*session*/,
   return outcome == OPENSSL_NPN_NEGOTIATED ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
-/// A key with a passphrase is refused; OpenSSL would ask for it on the terminal.
-int no_passphrase(char* /*buffer*/, int /*size*/, int /*writing*/, void* /*unused*/) {
-  return -1;
-}
-
 TlsContext make_context() {
   TlsContext context(SSL_CTX_new(TLS_server_method()), SSL_CTX_free);
   SSL_CTX* const tls = context.get();
@@ -79,7 +68,7 @@ TlsContext make_context() {
                        SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_session_cache_mode(tls, SSL_SESS_CACHE_OFF);  // Tickets do, and cost no memory.
   SSL_CTX_set_alpn_select_cb(tls, choose_protocol, nullptr);
-  SSL_CTX_set_default_passwd_cb(tls, no_passphrase);
+  SSL_CTX_set_default_passwd_cb(tls, net::no_passphrase);
   return context;
 }
 
@@ -94,12 +83,12 @@ Result<TlsContext> read_pair(const config::TlsConfig& files) {
   ERR_clear_error();
   TlsContext context = make_context();
   if (context == nullptr) {
-    return Error{.code = Code::kUnavailable, .message = "tls: " + openssl_reason()};
+    return Error{.code = Code::kUnavailable, .message = "tls: " + net::openssl_reason()};
   }
   if (SSL_CTX_use_certificate_chain_file(context.get(), certificate.c_str()) != 1) {
     return wrong("certificate",
                  certificate,
-                 "has no certificate that can be used: " + openssl_reason() +
+                 "has no certificate that can be used: " + net::openssl_reason() +
                      "; want PEM, the server's own first, with RSA of 2048 bits or more, or ECDSA");
   }
   // Whether the two belong together is looked at apart, for a message of its own.
@@ -107,24 +96,13 @@ Result<TlsContext> read_pair(const config::TlsConfig& files) {
       SSL_CTX_check_private_key(context.get()) != 1) {
     return wrong("key",
                  key,
-                 "is no key for the certificate \"" + certificate + "\": " + openssl_reason() +
+                 "is no key for the certificate \"" + certificate + "\": " + net::openssl_reason() +
                      "; want its private key in PEM, without a passphrase");
   }
   return context;
 }
 
 }  // namespace
-
-TlsFiles::Stamp TlsFiles::stamp_of(const std::string& file) {
-  struct stat state{};
-  if (stat(file.c_str(), &state) != 0) {
-    return {};
-  }
-  return {static_cast<std::int64_t>(state.st_ino),
-          static_cast<std::int64_t>(state.st_size),
-          static_cast<std::int64_t>(state.st_mtim.tv_sec),
-          static_cast<std::int64_t>(state.st_mtim.tv_nsec)};
-}
 
 TlsFiles::Stamps TlsFiles::stamps_of(const config::TlsConfig& files) {
   return {stamp_of(files.certificate), stamp_of(files.key)};

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/file_stamp.h"
 #include "base/result.h"
 #include "config/config.h"
 
@@ -36,11 +35,8 @@ class TlsFiles {
   void reload_if_changed();
 
  private:
-  /// Of a file: its number, its size and when it was written; zeros where there is none.
-  using Stamp = std::array<std::int64_t, 4>;
-  using Stamps = std::pair<Stamp, Stamp>;
+  using Stamps = std::pair<FileStamp, FileStamp>;
 
-  static Stamp stamp_of(const std::string& file);
   static Stamps stamps_of(const config::TlsConfig& files);
   TlsFiles(config::TlsConfig files, Stamps stamps, TlsContext context)
       : files_(std::move(files)), stamps_(stamps), context_(std::move(context)) {}

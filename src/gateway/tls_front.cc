@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdint>
 #include <list>
 #include <string_view>
 #include <utility>
@@ -12,6 +11,7 @@
 
 #include "base/log.h"
 #include "gateway/deadline.h"
+#include "net/openssl.h"
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -34,55 +34,6 @@ constexpr std::string_view kPlainAnswer =
     "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 89\r\n"
     "Connection: close\r\n\r\n"
     R"({"error":{"message":"this port speaks TLS; use https://","type":"invalid_request_error"}})";
-
-// --- How OpenSSL reads and writes; its own way raises SIGPIPE where a client has gone. ---
-
-int socket_of(BIO* bio) {
-  return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio)));
-}
-
-int bio_write(BIO* bio, const char* bytes, int count) {
-  BIO_clear_retry_flags(bio);
-  const ssize_t sent =
-      send(socket_of(bio), bytes, static_cast<std::size_t>(count), MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent < 0 && (errno == EAGAIN || errno == EINTR)) {
-    BIO_set_retry_write(bio);
-  }
-  return static_cast<int>(sent);
-}
-
-int bio_read(BIO* bio, char* bytes, int count) {
-  BIO_clear_retry_flags(bio);
-  const ssize_t got = recv(socket_of(bio), bytes, static_cast<std::size_t>(count), MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-    BIO_set_retry_read(bio);
-  }
-  if (got == 0) {
-    BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
-  }
-  return static_cast<int>(got);
-}
-
-long bio_control(BIO* bio, int command, long /*number*/, void* /*pointer*/) {
-  if (command == BIO_CTRL_EOF) {
-    return BIO_test_flags(bio, BIO_FLAGS_IN_EOF) != 0 ? 1 : 0;
-  }
-  return command == BIO_CTRL_FLUSH ? 1 : 0;
-}
-
-BIO* make_bio(int socket) {
-  static BIO_METHOD* const method = [] {
-    BIO_METHOD* made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "client");
-    BIO_meth_set_write(made, bio_write);
-    BIO_meth_set_read(made, bio_read);
-    BIO_meth_set_ctrl(made, bio_control);
-    return made;
-  }();
-  BIO* bio = BIO_new(method);
-  BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(socket)));
-  BIO_set_init(bio, 1);
-  return bio;
-}
 
 }  // namespace
 
@@ -132,7 +83,7 @@ class TlsFront::Relay : public std::enable_shared_from_this<Relay> {
     ErrorCode gone;
     peer_ = client_.remote_endpoint(gone).address().to_string();
     place_ = list_->insert(list_->end(), this);
-    BIO* const bio = make_bio(client_.native_handle());
+    BIO* const bio = net::make_socket_bio(client_.native_handle());
     SSL_set_bio(session_.get(), bio, bio);
     SSL_set_accept_state(session_.get());
     deadline_.set(state_->options.handshake_timeout);

@@ -88,6 +88,14 @@ void Host::carry_out(const HostOrder& order) {
   std::visit([this](const auto& wanted) { agent_->carry_out(wanted); }, order);
 }
 
+void Host::forget_orders() {
+  agent_->forget_orders();
+}
+
+core::ModelsByDevice Host::models() const {
+  return agent_->models();
+}
+
 void Host::send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) {
   agent_->send(device, epoch, std::move(message));
 }

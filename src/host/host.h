@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -9,7 +10,11 @@
 #include <boost/asio/any_io_executor.hpp>
 
 #include "agent/agent.h"
+#include "agent/host_model.h"
 #include "base/result.h"
+#include "base/time.h"
+#include "core/engines_core.h"
+#include "core/manager/events.h"
 #include "external/engine_host.h"
 #include "host/core_log.h"
 #include "host/gpu_watch.h"
@@ -24,9 +29,29 @@ struct HostSetup {
   std::map<DeviceId, int> gpus{};  ///< Devices that are GPUs, by the CUDA driver's numbers.
 };
 
+/// What a host may run: models of ours, and external engines as its core and as its shell know
+/// them.
+struct HostModels {
+  std::vector<agent::HostModel> own{};
+  core::ConfigureEngines engines{};
+  std::vector<external::ConfiguredEngine> configured{};
+};
+
+/// What a host says. Called on the loop; but for on_told and on_event never from within a call.
+struct HostHandlers {
+  /// For the manager's core.
+  std::function<void(core::ManagerEvent)> on_event{};
+  /// Tokens of one step of a worker's life, for the owner of the records.
+  std::function<void(DeviceId, WorkerEpoch, std::vector<core::TokenEvent>)> on_tokens{};
+  /// A worker, or an engine, has been told to load a model; for the time that switches take.
+  std::function<void(DeviceId, ModelId)> on_told{};
+  /// Asked of an engine: when it last sent something of an answer; nothing where nobody waits.
+  std::function<std::optional<Instant>(ModelId)> silent_since{};
+};
+
 /// The host that this process runs on. What its agent and its engines lend each other is its own
 /// affair. Loop thread only; the loop outlives it.
-class Host final : public HostPort {
+class Host {
  public:
   /// Ends what an earlier run left of engines, as that may hold the memory that the arena is to
   /// have; then makes the arena. Errors as Agent::create and EventLog::create.
@@ -34,22 +59,31 @@ class Host final : public HostPort {
                                               HostSetup setup,
                                               HostHandlers handlers);
   /// Ends engines and workers; none is left when it returns.
-  ~Host() override = default;
+  ~Host() = default;
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
-  void set_models(HostModels models) override;
-  void start() override;
-  void carry_out(const HostOrder& order) override;
-  void send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) override;
+  /// The models there are from now on. An id keeps its meaning for ever.
+  void set_models(HostModels models);
+  /// Starts the workers; after set_models().
+  void start();
+  void carry_out(const HostOrder& order);
+  /// As LocalHostPort has it. External engines go on with what was ordered.
+  void forget_orders();
+  [[nodiscard]] core::ModelsByDevice models() const;
+  /// Passes a message on to a worker, unless that life of it has ended.
+  void send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message);
 
-  void describe(core::DeviceStatus& device) const override;
-  [[nodiscard]] ledger::PoolUsage host_usage() const override;
-  [[nodiscard]] std::vector<core::EngineStatus> engines() const override;
-  [[nodiscard]] std::vector<std::string> troubles() const override;
-  [[nodiscard]] std::optional<HttpAddress> engine_address(ModelId model) const override;
-  [[nodiscard]] rpc::WorkerStats worker_stats(DeviceId device) const override;
-  [[nodiscard]] int worker_pid(DeviceId device) const override;
+  /// As HostPort has these.
+  void describe(core::DeviceStatus& device) const;
+  [[nodiscard]] ledger::PoolUsage host_usage() const;
+  [[nodiscard]] std::vector<core::EngineStatus> engines() const;
+  [[nodiscard]] std::vector<std::string> troubles() const;
+  [[nodiscard]] std::optional<HttpAddress> engine_address(ModelId model) const;
+  /// What the device's worker last said of itself.
+  [[nodiscard]] rpc::WorkerStats worker_stats(DeviceId device) const;
+  /// The worker's process; -1 when there is none.
+  [[nodiscard]] int worker_pid(DeviceId device) const;
 
  private:
   Host(HostHandlers handlers, std::map<DeviceId, int> gpus);

@@ -1,5 +1,6 @@
 #include "http/client.h"
 
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -62,6 +63,7 @@ class Connection {
                                               const Request& request,
                                               Deadline deadline,
                                               Reply& reply) = 0;
+  virtual void close() = 0;
   [[nodiscard]] bool reusable() const { return reusable_; }
 
  protected:
@@ -108,10 +110,18 @@ class ConnectionOver : public Connection {
         body.clear();
       }
     }
+    if (closed_) {
+      co_return asio::error::operation_aborted;
+    }
     reply.body = std::move(body);
     reusable_ = parser.get().keep_alive();
     beast::get_lowest_layer(stream_).expires_never();
     co_return ErrorCode();
+  }
+
+  void close() override {
+    closed_ = true;
+    beast::get_lowest_layer(stream_).close();
   }
 
  protected:
@@ -128,6 +138,7 @@ class ConnectionOver : public Connection {
 
   Stream stream_;
   beast::flat_buffer buffer_{kBufferMax};
+  bool closed_ = false;
 };
 
 class PlainConnection final : public ConnectionOver<beast::tcp_stream> {
@@ -181,7 +192,7 @@ class TlsConnection final : public ConnectionOver<beast::ssl_stream<beast::tcp_s
   std::string host_;
 };
 
-/// What certificates are checked against.
+/// What certificates are checked against, and what is shown to servers that ask for one.
 Result<std::unique_ptr<asio::ssl::context>> make_tls(const Access& access) {
   auto tls = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_client);
   ErrorCode failure;
@@ -193,6 +204,17 @@ Result<std::unique_ptr<asio::ssl::context>> make_tls(const Access& access) {
   if (failure) {
     return Error{.code = Code::kInvalidArgument,
                  .message = "read certificates of \"" + access.ca + "\": " + failure.message()};
+  }
+  if (!access.certificate.empty()) {
+    tls->use_certificate_chain_file(access.certificate, failure);
+    if (!failure) {
+      tls->use_private_key_file(access.key, asio::ssl::context::pem, failure);
+    }
+    if (failure) {
+      return Error{.code = Code::kInvalidArgument,
+                   .message = "read the client's certificate \"" + access.certificate +
+                              "\" and its key \"" + access.key + "\": " + failure.message()};
+    }
   }
   tls->set_verify_mode(access.insecure ? asio::ssl::verify_none : asio::ssl::verify_peer, failure);
   return tls;
@@ -241,7 +263,9 @@ class Client::Impl {
         connection = std::move(*opened);
       }
       Reply reply;
+      busy_.insert(connection.get());
       const ErrorCode failure = co_await connection->exchange(message, request, deadline, reply);
+      busy_.erase(connection.get());
       if (!failure) {
         if (options_.keep_alive && connection->reusable()) {
           idle_.push_back(std::move(connection));
@@ -249,9 +273,17 @@ class Client::Impl {
         co_return reply;
       }
       // The server may have closed a connection that was kept; then nothing was answered.
-      if (!kept || reply.status != 0 || failure == beast::error::timeout) {
+      const bool stopped = failure == asio::error::operation_aborted;
+      if (!kept || request.once || stopped || reply.status != 0 ||
+          failure == beast::error::timeout) {
         co_return about(failed(failure), request.target);
       }
+    }
+  }
+
+  void stop() {
+    for (Connection* each : busy_) {
+      each->close();
     }
   }
 
@@ -268,7 +300,9 @@ class Client::Impl {
     if (!connection) {
       co_return about(connection.error(), target);
     }
+    busy_.insert(connection->get());
     const Result<void> opened = co_await (*connection)->open(endpoints_, deadline);
+    busy_.erase(connection->get());
     if (!opened) {
       co_return about(opened.error(), target);
     }
@@ -343,6 +377,7 @@ class Client::Impl {
   Endpoints endpoints_{};  ///< Of the address; empty: not asked yet.
   std::unique_ptr<asio::ssl::context> tls_{};
   std::vector<std::unique_ptr<Connection>> idle_{};
+  std::set<Connection*> busy_{};  ///< Of the exchanges that run, which own them.
 };
 
 Client::Client(const asio::any_io_executor& executor, HttpAddress address, ClientOptions options)
@@ -359,6 +394,10 @@ asio::awaitable<Result<void>> Client::connect(std::optional<Duration> patience) 
 
 asio::awaitable<Result<Reply>> Client::exchange(Request request) {
   return impl_->exchange(std::move(request));
+}
+
+void Client::stop() {
+  impl_->stop();
 }
 
 asio::awaitable<Result<Reply>> exchange(HttpAddress address, Request request) {

@@ -32,6 +32,9 @@ struct Request {
   /// Called with what has come of the body of an answer with status 200, which is then not kept;
   /// null: every answer is kept whole.
   std::function<void(std::string_view)> on_part{};
+  /// Never sent a second time. Otherwise it is where a kept connection closes before any answer,
+  /// and a server may have done twice what it was asked.
+  bool once = false;
 };
 
 /// What it answered.
@@ -45,6 +48,9 @@ struct Access {
   std::string api_key{};  ///< Empty for none.
   /// PEM file of who vouches for its certificate; empty: whom the system trusts.
   std::string ca{};
+  /// PEM files of the client's own certificate, with its chain, and of its key; empty: none.
+  std::string certificate{};
+  std::string key{};
   bool insecure = false;  ///< Nobody needs to.
 };
 
@@ -55,7 +61,8 @@ struct ClientOptions {
   bool keep_alive = false;   ///< Keep connections for the next requests; false: one for each.
 };
 
-/// Asks one server, any number of requests at a time. Used by the thread of its executor.
+/// Asks one server, any number of requests at a time. Used by the thread of its executor, and
+/// outlives its exchanges.
 class Client {
  public:
   Client(const boost::asio::any_io_executor& executor, HttpAddress address, ClientOptions options);
@@ -74,8 +81,12 @@ class Client {
   /// kUnavailable where nobody listens, the exchange breaks or the answer is longer than
   /// `body_max`, kDeadlineExceeded where it is not over within the patience, kFailedPrecondition
   /// where nobody vouches for the server's certificate, kInvalidArgument where the file of who
-  /// does cannot be read. Messages are "URL: why".
+  /// does, or of the client's certificate, cannot be read. Messages are "URL: why".
   boost::asio::awaitable<Result<Reply>> exchange(Request request);
+
+  /// Ends what exchanges run on connections, which then fail with kUnavailable. May be called
+  /// from `on_part`.
+  void stop();
 
  private:
   class Impl;

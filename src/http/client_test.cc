@@ -130,6 +130,48 @@ TEST_F(HttpClientTest, ReplacesAKeptConnectionThatWasClosed) {
 }
 
 /// Asks a server whose certificate, for "localhost", vouches for itself.
+TEST_F(HttpClientTest, EndsWhatRunsWhenItIsStopped) {
+  const TestServer silent(loop, {""});
+  Client client(loop.get_executor(), silent.address(), {});
+  std::optional<Result<Reply>> outcome;
+  bool over = false;
+  asio::co_spawn(
+      loop, keep(client.exchange({}), outcome), [&](const std::exception_ptr&) { over = true; });
+  while (!over) {
+    loop.restart();
+    loop.run_one_for(50ms);
+    if (!silent.heard.empty()) {
+      client.stop();
+    }
+  }
+  ASSERT_FALSE(*outcome);
+  EXPECT_EQ(outcome->error().code, Code::kUnavailable);
+}
+
+TEST_F(HttpClientTest, MayBeStoppedByWhatItTells) {
+  TestServer server(loop, {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmore"});
+  Client client(loop.get_executor(), server.address(), {.keep_alive = true});
+  std::string told;
+  const auto on_part = [&](std::string_view part) {
+    told += part;
+    client.stop();
+  };
+  const auto answer = run(loop, client.exchange({.on_part = on_part}));
+  ASSERT_FALSE(answer) << "even where it was the last part";
+  EXPECT_EQ(told, "more");
+}
+
+TEST_F(HttpClientTest, SendsOnceWhatMayBeSentOnlyOnce) {
+  TestServer server(loop, {answer_of("a"), answer_of("b")});  // And hangs up after each.
+  Client client(loop.get_executor(), server.address(), {.keep_alive = true});
+  ASSERT_TRUE(run(loop, client.exchange({.patience = 1min})));
+  const auto answer = run(loop, client.exchange({.patience = 1min, .once = true}));
+  ASSERT_FALSE(answer) << "the connection that was kept is closed";
+  EXPECT_EQ(answer.error().code, Code::kUnavailable);
+  EXPECT_TRUE(run(loop, client.exchange({.patience = 1min})));
+  EXPECT_EQ(server.heard.size(), 2U);
+}
+
 struct HttpsClientTest : testing::Test {
   HttpsClientTest() {
     tls.use_certificate_chain_file(files.certificate);
@@ -181,6 +223,24 @@ TEST_F(HttpsClientTest, AsksNobodyIfToldNotTo) {
   const Result<Reply> answer = ask({.insecure = true}, "127.0.0.1");
   ASSERT_TRUE(answer) << answer.error().message;
   EXPECT_EQ(answer->body, "safe");
+}
+
+TEST_F(HttpsClientTest, ShowsItsOwnCertificate) {
+  const test::CertificateFiles own = certificates.write("client", 2);
+  tls.load_verify_file(own.certificate);
+  tls.set_verify_mode(asio::ssl::verify_peer | asio::ssl::verify_fail_if_no_peer_cert);
+  const Result<Reply> answer =
+      ask({.ca = files.certificate, .certificate = own.certificate, .key = own.key});
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->body, "safe");
+}
+
+TEST_F(HttpsClientTest, SaysWhichCertificateOfItsOwnCannotBeRead) {
+  const Result<Reply> answer =
+      ask({.ca = files.certificate, .certificate = "/no/such.pem", .key = files.key});
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code, Code::kInvalidArgument);
+  EXPECT_THAT(answer.error().message, HasSubstr("/no/such.pem"));
 }
 
 TEST_F(HttpsClientTest, SaysWhichFileOfCertificatesCannotBeRead) {

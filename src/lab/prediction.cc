@@ -8,6 +8,8 @@
 #include "agent/host_model.h"
 #include "base/metrics.h"
 #include "gateway/gateway_metrics.h"
+#include "host/opened_model.h"
+#include "host/setup.h"
 #include "lab/shots.h"
 #include "manager/model_registry.h"
 #include "manager/setup.h"
@@ -20,6 +22,8 @@ namespace {
 
 /// Images for which a device has room when it is measured: two, a workspace, and KV.
 constexpr std::uint64_t kRoom = 8;
+
+constexpr HostId kHost{0};
 
 const config::ModelConfig& model_called(const config::Config& config, const std::string& name) {
   return *std::find_if(config.models.begin(), config.models.end(), [&](const auto& model) {
@@ -49,11 +53,11 @@ twin::TwinDevice twin_device(const agent::DeviceSetup& device,
 }
 
 /// Of a sharded model, what its rank 0 computes and exchanges.
-twin::StepTimes step_of(const manager::ConfiguredModel& model, const Measured& measured) {
-  if (model.shards.empty()) {
+twin::StepTimes step_of(const std::vector<agent::HostModel>& ranks, const Measured& measured) {
+  if (ranks.size() == 1) {
     return step_times(measured.fit, shape_of(measured.calibration.model));
   }
-  const spec::ModelSpec& shard = model.host->spec;
+  const spec::ModelSpec& shard = ranks.front().spec;
   return with_exchanges(step_times(measured.fit, shape_of(shard)),
                         measured.exchange,
                         shard.layers,
@@ -67,51 +71,68 @@ std::uint64_t body_bytes(const agent::HostModel& model) {
   return layout.stage_end.at(layout.stage_end.size() - 2);
 }
 
+/// Gives the models of the only host their ids.
+void register_models(const config::Config& config,
+                     const std::vector<host::OpenedModel>& opened,
+                     manager::ModelRegistry& registry) {
+  std::vector<manager::ConfiguredModel> models;
+  for (const host::Offer& offer : host::offers(config, kHost, opened)) {
+    models.push_back({.config = model_called(config, offer.name), .offers = {{kHost, offer}}});
+  }
+  registry.assign(std::move(models));
+}
+
+/// Adds the model with its shards, of which rank 0 tells what a step takes.
+void add_model(const manager::ConfiguredModel& model,
+               const std::vector<agent::HostModel>& ranks,
+               const Measured& measured,
+               twin::TwinSetup& setup) {
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const agent::HostModel& shard = ranks[rank];
+    setup.models.push_back({.model = {.id = rank == 0 ? model.id : model.shards[rank - 1],
+                                      .image_bytes = shard.image_bytes,
+                                      .footprint = shard.footprint,
+                                      .gpu_footprint = shard.gpu_footprint},
+                            .layers = shard.spec.layers,
+                            .body_bytes = body_bytes(shard)});
+    if (rank == 0) {
+      setup.models.back().step = step_of(ranks, measured);
+      setup.models.back().ttl = model.config.ttl;
+    }
+  }
+}
+
 /// The host of `policy` in the words of its twin. Models get their ids in the order of the file.
 Result<twin::TwinSetup> twin_setup(const LabPolicy& policy,
                                    manager::ModelRegistry& registry,
                                    const Constants& constants) {
   const config::Config& config = policy.config;
-  const std::int64_t batch_tokens = manager::choose_batch_tokens(config);
-  const Result<agent::AgentSetup> agent = manager::agent_setup(config, batch_tokens);
+  const std::int64_t batch_tokens = host::choose_batch_tokens(config);
+  const Result<agent::AgentSetup> agent = host::agent_setup(config, batch_tokens);
   if (!agent) {
     return agent.error();
   }
-  registry.assign(manager::open_models(
-      config, {.page_bytes = agent->page_bytes, .max_batch_tokens = batch_tokens}));
+  const std::vector<host::OpenedModel> opened = host::open_models(
+      config, {.page_bytes = agent->page_bytes, .max_batch_tokens = batch_tokens});
+  register_models(config, opened, registry);
   twin::TwinSetup setup{.agent = agent::core_options(*agent)};
-  for (const manager::ConfiguredModel& model : registry.models()) {
-    if (const std::optional<Error> failure = model.failure()) {
-      return *failure;
+  for (std::size_t i = 0; i < opened.size(); ++i) {
+    const std::string& name = opened[i].config.id;
+    if (opened[i].config.engine) {
+      return Error{.code = Code::kInvalidArgument,
+                   .message = name + ": what an external engine will do cannot be predicted"};
     }
-    if (model.external()) {
-      return Error{
-          .code = Code::kInvalidArgument,
-          .message = model.config.id + ": what an external engine will do cannot be predicted"};
+    if (!opened[i].ranks) {
+      return opened[i].ranks.error();
     }
-    const Measured& measured = constants.at(model.config.id);
-    setup.models.push_back({.model = {.id = model.id,
-                                      .image_bytes = model.host->image_bytes,
-                                      .footprint = model.host->footprint,
-                                      .gpu_footprint = model.host->gpu_footprint},
-                            .layers = model.host->spec.layers,
-                            .body_bytes = body_bytes(*model.host),
-                            .step = step_of(model, measured),
-                            .ttl = model.config.ttl});
-    for (const agent::HostModel& shard : model.shards) {  // Rank 0 tells what a step takes.
-      setup.models.push_back({.model = {.id = shard.id,
-                                        .image_bytes = shard.image_bytes,
-                                        .footprint = shard.footprint,
-                                        .gpu_footprint = shard.gpu_footprint},
-                              .layers = shard.spec.layers,
-                              .body_bytes = body_bytes(shard)});
-    }
+    add_model(registry.models()[i], *opened[i].ranks, constants.at(name), setup);
   }
   for (std::size_t i = 0; i < agent->devices.size(); ++i) {
     setup.devices.push_back(twin_device(
         agent->devices[i], setup.agent.devices[i], constants.at(registry.models()[0].config.id)));
   }
-  setup.manager = manager::core_setup(config, registry.models(), Duration{});
+  setup.manager = manager::core_setup(
+      config, registry.models(), host::host_facts(config, kHost).devices, Duration{});
   setup.preload = manager::to_preload(config, registry.models());
   return setup;
 }
@@ -135,7 +156,7 @@ Result<Constants> measure_constants(const LabFile& lab,
                                     const std::function<void(double)>& progress) {
   const config::Config& config = lab.policies.front().config;
   const config::DeviceConfig& device = config.devices.front();
-  const std::int64_t batch_tokens = manager::choose_batch_tokens(config);
+  const std::int64_t batch_tokens = host::choose_batch_tokens(config);
   Constants constants;
   std::map<std::pair<std::string, spec::DType>, Measured> known;
   const std::vector<std::string> names = model_names(lab);

@@ -1,93 +1,53 @@
 #include "manager/manager.h"
 
-#include <algorithm>
-#include <map>
 #include <optional>
 #include <utility>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/thread_pool.hpp>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/hearing.h"
 #include "core/manager/manager_core.h"
 #include "host/core_log.h"
-#include "host/host.h"
 #include "manager/decision_log.h"
+#include "manager/hosts.h"
 #include "manager/load_records.h"
 #include "manager/loop_lag.h"
 #include "manager/model_registry.h"
 #include "manager/setup.h"
 #include "manager/switch_times.h"
 #include "manager/tickets.h"
-#include "serving/front.h"
 
 namespace heddle::manager {
 
 namespace asio = boost::asio;
 
-class Manager::Impl : public std::enable_shared_from_this<Manager::Impl>,
-                      public serving::ManagerPort,
-                      public serving::HostsPort {
+class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
  public:
-  Impl(const asio::any_io_executor& executor, config::Config config, Metrics& metrics)
-      : executor_(executor),
+  Impl(asio::any_io_executor executor, config::Config config, Metrics& metrics)
+      : executor_(std::move(executor)),
         config_(std::move(config)),
         metrics_(metrics),
-        front_(executor, *this, *this, metrics),
-        timer_(executor),
-        lag_(executor, metrics) {}
+        timer_(executor_),
+        lag_(executor_, metrics) {}
 
   Result<void> begin() {
-    const std::int64_t batch_tokens = choose_batch_tokens(config_);
-    Result<host::HostSetup> setup = host_setup(config_, batch_tokens);
-    if (!setup) {
-      return setup.error();
-    }
-    geometry_ = {.page_bytes = setup->agent.page_bytes, .max_batch_tokens = batch_tokens};
     if (const Result<void> logging = log_.open(config_.event_log, "manager"); !logging) {
       return logging.error();
     }
-    auto host = host::Host::create(
-        executor_,
-        std::move(*setup),
-        {.on_event = [this](core::ManagerEvent event) { hear_host(std::move(event)); },
-         .on_tokens =
-             [this](DeviceId device, WorkerEpoch epoch, std::vector<core::TokenEvent> tokens) {
-               front_.accept({.device = device, .epoch = epoch}, std::move(tokens));
-             },
-         .on_told = [this](DeviceId device,
-                           ModelId model) { switches_.told(device, model, steady_now()); },
-         .silent_since = [this](ModelId model) { return front_.silent_since(model); }});
-    if (!host) {
-      return host.error();
-    }
-    host_ = std::move(*host);
     loads_.open(config_.data_dir, config_.planner.window, config_.planner.day);
-    take_over(open_models(config_, geometry_));
-    host_->start();
-    preload();
     return {};
   }
 
-  void reconfigure(const config::Config& config, std::function<void(Result<void>)> done) {
-    if (const Result<void> possible = check_reload(config_, config); !possible) {
-      asio::post(executor_, [done = std::move(done), possible] { done(possible); });
-      return;
+  void configure(const config::Config& config,
+                 const std::map<HostId, std::vector<host::Offer>>& offers) {
+    config_ = config;
+    for (const auto& [host, offered] : offers) {
+      hosts_.offered(host, offered);
     }
-    asio::post(opener_,
-               [weak = weak_from_this(), config, geometry = geometry_, done, executor = executor_] {
-                 asio::post(executor,
-                            [weak, config, done, models = open_models(config, geometry)]() mutable {
-                              if (const std::shared_ptr<Impl> self = weak.lock()) {
-                                self->config_ = config;
-                                self->take_over(std::move(models));
-                                done({});
-                              }
-                            });
-               });
+    take_over();
   }
 
   void drain(Instant deadline, std::function<void()> done) {
@@ -116,42 +76,87 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl>,
     hear_soon(core::AdminUnload{.ticket = ticket, .model = model, .why = why});
   }
 
+  /// Engines that do not fit together are started one after the other; each is suspended when the
+  /// next needs its memory.
+  void preload() {
+    for (const ModelId id : to_preload(config_, registry_.models())) {
+      load(id, [name = registry_.name(id)](const Result<void>& done) {
+        if (!done) {
+          log::warning("model not preloaded", {{"model", name}, {"error", done.error().message}});
+        }
+      });
+    }
+  }
+
+  // ---- Hosts and fronts ----
+
+  void add_host(HostId host, host::HostPort& port, host::HostFacts facts) {
+    registry_.remember(facts.assigned);
+    hosts_.add(host, port, std::move(facts));
+    peers_told_ = false;
+  }
+
+  void lose_host(HostId host) { hear(core::HostLost{.host = host}); }
+
+  void offered(HostId host, std::vector<host::Offer> offers) {
+    hosts_.offered(host, std::move(offers));
+    take_over();
+  }
+
+  void heard(core::ManagerEvent event) {
+    if (const auto* image = std::get_if<core::ImageState>(&event)) {
+      for (const auto& [id, front] : fronts_) {
+        front->tell_loading(image->model, image->bytes);
+      }
+    } else if (const auto* said = std::get_if<core::WorkerSaid>(&event)) {
+      if (const auto* serving = std::get_if<core::ModelServing>(&said->report)) {
+        count_switch(said->device, serving->model);
+      }
+    } else if (const auto* engine = std::get_if<core::EngineSaid>(&event)) {
+      if (engine->news == core::EngineNews::kServing) {
+        count_switch(engine->device, engine->model);
+      }
+    }
+    hear(std::move(event));
+  }
+
+  void told(DeviceId device, ModelId model) { switches_.told(device, model, steady_now()); }
+
+  void add_front(FrontId id, serving::FrontPort& port) {
+    fronts_[id] = &port;
+    port.set_models(served_models(registry_.models()));
+  }
+
+  void adopt(core::FrontState front) { hear(std::move(front)); }
+  void remove_front(FrontId id) {
+    fronts_.erase(id);
+    hear(core::FrontState{.front = id});
+  }
+  void settle(bool settled) { hear(core::Settled{.settled = settled}); }
+
+  void tell(const serving::RequestNews& news) {
+    std::visit([this](const auto& said) { hear(said); }, news);
+  }
+
+  // ---- What there is to see ----
+
+  [[nodiscard]] std::string digest(ModelId model) const {
+    const ConfiguredModel* known = registry_.find(model);
+    return known == nullptr ? std::string() : known->digest;
+  }
+  [[nodiscard]] std::int64_t tokens_max(ModelId model) const { return core_.tokens_max(model); }
   [[nodiscard]] std::vector<core::ModelStatus> models() const {
     return registry_.statuses(core_.models());
   }
-
   [[nodiscard]] std::vector<core::DeviceStatus> devices() const {
     std::vector<core::DeviceStatus> all = core_.devices();
-    for (core::DeviceStatus& device : all) {
-      host_->describe(device);
-    }
+    hosts_.describe(all);
     return all;
   }
-
   [[nodiscard]] std::vector<core::NotedDecision> decisions() const { return decisions_.all(); }
-  [[nodiscard]] core::RequestServing& requests() { return front_; }
-  [[nodiscard]] const host::HostPort& host() const { return *host_; }
-
-  // ---- What the front has to do with ----
-
-  void tell(const serving::RequestNews& news) override {
-    std::visit([this](const auto& said) { hear(said); }, news);
-  }
-  [[nodiscard]] std::int64_t tokens_max(ModelId model) const override {
-    return core_.tokens_max(model);
-  }
-  void send(const serving::Place& place, core::WorkerMessage message) override {
-    host_->send(place.device, place.epoch, std::move(message));
-  }
-  [[nodiscard]] HttpAddress engine_address(ModelId model) const override {
-    return host_->engine_address(model).value();
-  }
+  [[nodiscard]] const Hosts& hosts() const { return hosts_; }
 
  private:
-  [[nodiscard]] const std::string& device_name(DeviceId device) const {
-    return config_.devices.at(device.value()).name;
-  }
-
   // ---- Events in ----
 
   void hear(core::ManagerEvent event) {
@@ -178,53 +183,6 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl>,
     soon([event = std::move(event)](Impl& self) { self.hear(event); });
   }
 
-  /// What concerns requests the front hears first, as it knows where they are.
-  void hear_host(core::ManagerEvent event) {
-    if (auto* down = std::get_if<core::WorkerDown>(&event)) {
-      down->advanced = front_.lose({.device = down->device, .epoch = down->epoch});
-    } else if (const auto* image = std::get_if<core::ImageState>(&event)) {
-      front_.tell_loading(image->model, image->bytes);
-    } else if (const auto* said = std::get_if<core::WorkerSaid>(&event)) {
-      if (!accept(*said)) {
-        return;
-      }
-    } else if (const auto* engine = std::get_if<core::EngineSaid>(&event)) {
-      if (engine->news == core::EngineNews::kLost) {
-        front_.lose_engine(engine->model, engine->reason);
-      } else if (engine->news == core::EngineNews::kServing) {
-        count_switch(engine->device, engine->model);
-      }
-    }
-    hear(std::move(event));
-  }
-
-  /// Whether the core is to hear it, too.
-  [[nodiscard]] bool accept(const core::WorkerSaid& said) {
-    const serving::Place from{.device = said.device, .epoch = said.epoch};
-    if (const auto* returned = std::get_if<core::RequestReturned>(&said.report)) {
-      return front_.accept(from, *returned);
-    }
-    if (const auto* failed = std::get_if<core::RequestFailed>(&said.report)) {
-      return front_.accept(from, *failed);
-    }
-    if (const auto* serving = std::get_if<core::ModelServing>(&said.report)) {
-      count_switch(said.device, serving->model);
-    }
-    return true;
-  }
-
-  /// Loads what is to be there before anybody asks for it. Engines that do not fit together are
-  /// started one after the other; each is suspended when the next needs its memory.
-  void preload() {
-    for (const ModelId id : to_preload(config_, registry_.models())) {
-      load(id, [name = registry_.name(id)](const Result<void>& done) {
-        if (!done) {
-          log::warning("model not preloaded", {{"model", name}, {"error", done.error().message}});
-        }
-      });
-    }
-  }
-
   void count_switch(DeviceId device, ModelId model) {
     const std::optional<SwitchPhases> phases = switches_.serves(device, model, steady_now());
     const ConfiguredModel* known = registry_.find(model);
@@ -234,21 +192,21 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl>,
     publish(*phases, known->config.id, metrics_);
   }
 
-  void take_over(std::vector<ConfiguredModel> models) {
-    registry_.assign(std::move(models));
-    for (const ConfiguredModel& model : registry_.models()) {
-      if (const std::optional<Error> failure = model.failure()) {
-        log::error("model cannot be served",
-                   {{"model", model.config.id}, {"error", failure->message}});
-      } else if (!model.external()) {
-        for (const std::string& name : model.host->unused) {
-          log::warning("tensor that nothing reads", {{"model", model.config.id}, {"tensor", name}});
-        }
-      }
+  /// Makes of the configuration and of what hosts offer what hosts serve, fronts know and the core
+  /// decides about.
+  void take_over() {
+    std::vector<ConfiguredModel> models;
+    for (const config::ModelConfig& model : config_.models) {
+      models.push_back({.config = model, .offers = hosts_.offers_of(model.id)});
     }
-    host_->set_models(host_models(config_, registry_.models()));
-    front_.set_models(served_models(registry_.models()));
-    configure();
+    registry_.assign(std::move(models));
+    for (const HostId host : hosts_.ids()) {
+      hosts_.port(host)->set_models(assignments(registry_.models(), host));
+    }
+    for (const auto& [id, front] : fronts_) {
+      front->set_models(served_models(registry_.models()));
+    }
+    configure_core();
     for (const ConfiguredModel& model : registry_.models()) {
       if (auto remembered = loads_.recall(model.config.id, model.id)) {
         hear(std::move(*remembered));
@@ -256,32 +214,54 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl>,
     }
   }
 
-  void configure() { hear(core_setup(config_, registry_.models(), loads_.take_clock_offset())); }
+  void configure_core() {
+    hear(core_setup(config_, registry_.models(), hosts_.devices(), loads_.take_clock_offset()));
+    if (config_.planner.weave && !std::exchange(peers_told_, true)) {
+      if (core::GuestPeers peers = hosts_.guest_peers(); !peers.pairs.empty()) {
+        hear(std::move(peers));
+      }
+    }
+  }
 
   // ---- Commands out ----
 
-  void execute(const core::LoadOn& order) {
-    switches_.ordered(order.device, order.model, steady_now(), front_.waits_since(order.model));
-    host_->carry_out(order);
+  /// What goes to the host of the device. One that is not there has lost its devices.
+  void order(DeviceId device, const host::HostOrder& order) {
+    if (host::HostPort* host = hosts_.port(host_of(device))) {
+      host->carry_out(order);
+    }
   }
-  void execute(const core::EvictFrom& order) { host_->carry_out(order); }
-  void execute(const core::FormGroup& order) { host_->carry_out(order); }
-  void execute(const core::Weave& order) { host_->carry_out(order); }
-  void execute(const core::Unweave& order) { host_->carry_out(order); }
-
-  void execute(const core::Dispatch& command) { front_.carry_out(command); }
-  void execute(const core::Hold& command) { front_.carry_out(command); }
-  void execute(const core::FailRequest& command) { front_.carry_out(command); }
-
+  void execute(const core::LoadOn& command) {
+    switches_.ordered(
+        command.device, command.model, steady_now(), core_.waits_since(command.model));
+    order(command.device, command);
+  }
+  void execute(const core::EvictFrom& command) { order(command.device, command); }
+  void execute(const core::FormGroup& command) { order(command.members.front().device, command); }
+  void execute(const core::Weave& command) { order(command.host, command); }
+  void execute(const core::Unweave& command) { order(command.host, command); }
   void execute(const core::TellWorker& command) {
-    host_->send(command.device, command.epoch, command.message);
+    if (host::HostPort* host = hosts_.port(host_of(command.device))) {
+      host->send(command.device, command.epoch, command.message);
+    }
   }
+
+  template <class Command>
+  void tell_front(const Command& command) {
+    const auto found = fronts_.find(front_of(command.request));
+    if (found != fronts_.end()) {
+      found->second->carry_out(command);
+    }
+  }
+  void execute(const core::Dispatch& command) { tell_front(command); }
+  void execute(const core::Hold& command) { tell_front(command); }
+  void execute(const core::FailRequest& command) { tell_front(command); }
 
   void execute(const core::Decision& decision) {
     decisions_.note({.at = steady_now(),
                      .kind = decision.kind,
                      .model = registry_.name(decision.model),
-                     .device = decision.device ? device_name(*decision.device) : "",
+                     .device = decision.device ? hosts_.device_name(*decision.device) : "",
                      .for_model = decision.for_model ? registry_.name(*decision.for_model) : "",
                      .why = decision.why});
   }
@@ -289,7 +269,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl>,
   void execute(const core::LoadMeasured& measured) {
     loads_.note(registry_.name(measured.model), measured.window, measured.load);
     if (loads_.clock_moved()) {
-      configure();  // Windows begin at other times from now on.
+      configure_core();  // Windows begin at other times from now on.
     }
   }
 
@@ -303,7 +283,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl>,
         (*last)();
       }
     });
-    for (const core::EngineStatus& engine : host_->engines()) {
+    for (const core::EngineStatus& engine : hosts_.engines()) {
       if (engine.state != core::EngineState::kStopped) {
         unload(engine.model, core::EvictionReason::kOperator, [all_ended](const auto& /*done*/) {});
       }
@@ -324,10 +304,11 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl>,
   config::Config config_;
   Metrics& metrics_;
   SwitchTimes switches_{};
-  agent::HostGeometry geometry_{};
   core::ManagerCore core_{};
   ModelRegistry registry_{};
-  serving::Front front_;
+  Hosts hosts_{};
+  std::map<FrontId, serving::FrontPort*> fronts_{};
+  bool peers_told_ = false;  ///< The core has heard which GPUs can have guests.
   Tickets tickets_{};
   std::function<void()> drained_{};
   core::Hearing<core::ManagerCore, core::ManagerEvent, core::ManagerCommand> hearing_{};
@@ -336,8 +317,6 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl>,
   host::CoreLog log_{};
   DecisionLog decisions_{};
   LoadRecords loads_{};
-  std::unique_ptr<host::HostPort> host_{};
-  asio::thread_pool opener_{1};  ///< Reads the models of a new configuration, off the loop.
 };
 
 Result<std::unique_ptr<Manager>> Manager::create(const asio::any_io_executor& executor,
@@ -353,31 +332,12 @@ Result<std::unique_ptr<Manager>> Manager::create(const asio::any_io_executor& ex
 Manager::Manager(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Manager::~Manager() = default;
 
-void Manager::reconfigure(const config::Config& config, std::function<void(Result<void>)> done) {
-  impl_->reconfigure(config, std::move(done));
+void Manager::configure(const config::Config& config,
+                        const std::map<HostId, std::vector<host::Offer>>& offers) {
+  impl_->configure(config, offers);
 }
 void Manager::drain(Instant deadline, std::function<void()> done) {
   impl_->drain(deadline, std::move(done));
-}
-void Manager::start(std::shared_ptr<core::RequestRecord> record,
-                    std::shared_ptr<core::RequestSink> sink) {
-  impl_->requests().start(std::move(record), std::move(sink));
-}
-void Manager::finish_choice(RequestId request, std::uint32_t choice, spec::FinishReason reason) {
-  impl_->requests().finish_choice(request, choice, reason);
-}
-void Manager::cancel(RequestId request) {
-  impl_->requests().cancel(request);
-}
-void Manager::start_external(std::shared_ptr<core::ExternalRequest> request,
-                             std::shared_ptr<core::ExternalSink> sink) {
-  impl_->requests().start_external(std::move(request), std::move(sink));
-}
-void Manager::finish_external(RequestId request) {
-  impl_->requests().finish_external(request);
-}
-void Manager::retry_external(RequestId request) {
-  impl_->requests().retry_external(request);
 }
 void Manager::load(ModelId model, std::function<void(Result<void>)> done) {
   impl_->load(model, std::move(done));
@@ -387,29 +347,62 @@ void Manager::unload(ModelId model,
                      std::function<void(Result<void>)> done) {
   impl_->unload(model, why, std::move(done));
 }
+void Manager::preload() {
+  impl_->preload();
+}
+void Manager::add_host(HostId host, host::HostPort& port, host::HostFacts facts) {
+  impl_->add_host(host, port, std::move(facts));
+}
+void Manager::lose_host(HostId host) {
+  impl_->lose_host(host);
+}
+void Manager::offered(HostId host, std::vector<host::Offer> offers) {
+  impl_->offered(host, std::move(offers));
+}
+void Manager::heard(core::ManagerEvent event) {
+  impl_->heard(std::move(event));
+}
+void Manager::told(DeviceId device, ModelId model) {
+  impl_->told(device, model);
+}
+void Manager::add_front(FrontId id, serving::FrontPort& port) {
+  impl_->add_front(id, port);
+}
+void Manager::adopt(core::FrontState front) {
+  impl_->adopt(std::move(front));
+}
+void Manager::remove_front(FrontId id) {
+  impl_->remove_front(id);
+}
+void Manager::settle(bool settled) {
+  impl_->settle(settled);
+}
+void Manager::tell(const serving::RequestNews& news) {
+  impl_->tell(news);
+}
+std::string Manager::digest(ModelId model) const {
+  return impl_->digest(model);
+}
+std::int64_t Manager::tokens_max(ModelId model) const {
+  return impl_->tokens_max(model);
+}
 std::vector<core::ModelStatus> Manager::models() const {
   return impl_->models();
 }
 std::vector<core::DeviceStatus> Manager::devices() const {
   return impl_->devices();
 }
+ledger::PoolUsage Manager::host_usage() const {
+  return impl_->hosts().usage();
+}
 std::vector<core::EngineStatus> Manager::engines() const {
-  return impl_->host().engines();
+  return impl_->hosts().engines();
 }
 std::vector<core::NotedDecision> Manager::decisions() const {
   return impl_->decisions();
 }
 std::vector<std::string> Manager::troubles() const {
-  return impl_->host().troubles();
-}
-ledger::PoolUsage Manager::host_usage() const {
-  return impl_->host().host_usage();
-}
-rpc::WorkerStats Manager::worker_stats(DeviceId device) const {
-  return impl_->host().worker_stats(device);
-}
-int Manager::worker_pid(DeviceId device) const {
-  return impl_->host().worker_pid(device);
+  return impl_->hosts().troubles();
 }
 
 }  // namespace heddle::manager

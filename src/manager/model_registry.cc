@@ -7,82 +7,109 @@ namespace heddle::manager {
 
 namespace {
 
-/// Most tokens of a step: what a device takes up within some tens of milliseconds.
-constexpr std::int64_t kCpuBatchTokens = 512;
-constexpr std::int64_t kGpuBatchTokens = 4096;
+/// Whether no host that has told of it before has another one now.
+bool same_offers(const ConfiguredModel& before, const ConfiguredModel& now) {
+  return std::ranges::all_of(before.offers, [&](const auto& entry) {
+    const auto found = now.offers.find(entry.first);
+    if (found == now.offers.end()) {
+      return true;
+    }
+    const host::Offer& was = entry.second;
+    const host::Offer& is = found->second;
+    return was.digest == is.digest && was.written == is.written &&
+           was.ranks.size() == is.ranks.size() && was.failure.has_value() == is.failure.has_value();
+  });
+}
 
 bool same(const ConfiguredModel& before, const ConfiguredModel& now) {
-  if (before.config.id != now.config.id || before.config.path != now.config.path ||
-      before.config.dtype != now.config.dtype || before.shards.size() != now.shards.size() ||
-      before.config.engine != now.config.engine || before.config.devices != now.config.devices ||
-      before.host.has_value() != now.host.has_value()) {
-    return false;
+  return before.config.id == now.config.id && before.config.path == now.config.path &&
+         before.config.dtype == now.config.dtype &&
+         before.config.tensor_parallel == now.config.tensor_parallel &&
+         before.config.engine == now.config.engine && before.config.devices == now.config.devices &&
+         (before.digest.empty() || before.digest == now.digest) && same_offers(before, now);
+}
+
+/// What the hosts that can serve the model have under its name: what was served before, where one
+/// of them has it still, and what the first of them has else.
+std::string choose_digest(const ConfiguredModel& model, const ConfiguredModel* before) {
+  std::string first;
+  for (const auto& [host, offer] : model.offers) {
+    if (!offer.failure && before != nullptr && offer.digest == before->digest) {
+      return offer.digest;
+    }
+    first = first.empty() && !offer.failure ? offer.digest : first;
   }
-  return !now.host || (before.host->directory == now.host->directory &&
-                       before.host->image_bytes == now.host->image_bytes &&
-                       before.host->written == now.host->written);
+  return first;
 }
 
 }  // namespace
 
-std::vector<ConfiguredModel> open_models(const config::Config& config,
-                                         const agent::HostGeometry& geometry) {
-  std::vector<ConfiguredModel> models;
-  for (const config::ModelConfig& model : config.models) {
-    if (model.engine) {
-      models.push_back({.config = model});
-      continue;
-    }
-    Result<std::vector<agent::HostModel>> ranks = agent::open_host_shards(
-        model.path, config.directory, model.dtype, geometry, model.tensor_parallel);
-    if (!ranks) {
-      models.push_back({.config = model, .host = ranks.error()});
-      continue;
-    }
-    for (std::size_t rank = 0; rank < ranks->size(); ++rank) {
-      (*ranks)[rank].name = model.id + (rank > 0 ? "[" + std::to_string(rank) + "]" : "");
-    }
-    models.push_back({.config = model, .host = std::move(ranks->front())});
-    models.back().shards.assign(ranks->begin() + 1, ranks->end());
-  }
-  return models;
+bool ConfiguredModel::served_by(HostId host) const {
+  const auto found = offers.find(host);
+  return found != offers.end() && !found->second.failure && found->second.digest == digest;
 }
 
-std::int64_t choose_batch_tokens(const config::Config& config) {
-  if (config.host.step_tokens > 0) {
-    return config.host.step_tokens;
-  }
-  std::vector<std::string> sources;
-  for (const config::ModelConfig& model : config.models) {
-    if (!model.engine) {
-      sources.push_back(model.path);
+const host::Offer* ConfiguredModel::offer() const {
+  for (const auto& [host, offer] : offers) {
+    if (served_by(host)) {
+      return &offer;
     }
   }
-  std::uint64_t smallest = UINT64_MAX;
-  bool cpus = false;
-  for (const config::DeviceConfig& device : config.devices) {
-    if (config::runs_models(device)) {
-      smallest = std::min(smallest, device.memory);
-      cpus |= device.kind == config::DeviceKind::kCpu;
+  return nullptr;
+}
+
+std::optional<Error> ConfiguredModel::failure() const {
+  if (offer() != nullptr) {
+    return std::nullopt;
+  }
+  return offers.empty() ? Error{Code::kUnavailable, "no host has said yet whether it can serve it"}
+                        : offers.begin()->second.failure;
+}
+
+std::uint64_t ConfiguredModel::image_bytes() const {
+  const host::Offer* taken = external() ? nullptr : offer();
+  return taken == nullptr ? 0 : taken->ranks.front().image_bytes;
+}
+
+void ModelRegistry::remember(const std::vector<host::Assignment>& assigned) {
+  for (const host::Assignment& one : assigned) {
+    for (const ModelId id : one.ids) {
+      ids_given_ = std::max(ids_given_, id.value());
+    }
+    remembered_.push_back(one);
+  }
+}
+
+/// What it was called before, where nothing else is called so now.
+const host::Assignment* ModelRegistry::remembered(const ConfiguredModel& model) const {
+  for (const host::Assignment& one : remembered_) {
+    const bool taken = std::ranges::any_of(one.ids, [&](ModelId id) { return !name(id).empty(); });
+    if (one.name == model.config.id && one.digest == model.digest && !one.ids.empty() && !taken) {
+      return &one;
     }
   }
-  return agent::choose_batch_tokens(sources,
-                                    config.directory,
-                                    cpus ? device::Kind::kCpu : device::Kind::kCuda,
-                                    smallest,
-                                    cpus ? kCpuBatchTokens : kGpuBatchTokens);
+  return nullptr;
 }
 
 void ModelRegistry::assign(std::vector<ConfiguredModel> models) {
   for (ConfiguredModel& model : models) {
-    const auto before = std::find_if(
-        models_.begin(), models_.end(), [&](const auto& other) { return same(other, model); });
-    model.id = before != models_.end() ? before->id : ModelId(++ids_given_);
-    if (model.host) {
-      model.host->id = model.id;
+    const auto named = std::ranges::find_if(
+        models_, [&](const auto& other) { return other.config.id == model.config.id; });
+    model.digest = choose_digest(model, named == models_.end() ? nullptr : &*named);
+    const bool offered = named != models_.end() && !named->digest.empty();
+    const host::Assignment* before = offered ? nullptr : remembered(model);
+    if (before != nullptr) {
+      model.id = before->ids.front();
+      model.shards.assign(before->ids.begin() + 1, before->ids.end());
+    } else if (named != models_.end() && same(*named, model)) {
+      model.id = named->id;
+      model.shards = named->shards;
+    } else {
+      model.id = ModelId(++ids_given_);
     }
-    for (std::size_t i = 0; i < model.shards.size(); ++i) {
-      model.shards[i].id = before != models_.end() ? before->shards[i].id : ModelId(++ids_given_);
+    const host::Offer* offer = model.offer();
+    while (offer != nullptr && model.shards.size() + 1 < offer->ranks.size()) {
+      model.shards.emplace_back(++ids_given_);
     }
   }
   models_ = std::move(models);
@@ -99,9 +126,9 @@ std::string ModelRegistry::name(ModelId id) const {
     return model->config.id;
   }
   for (const ConfiguredModel& model : models_) {
-    for (const agent::HostModel& shard : model.shards) {
-      if (shard.id == id) {
-        return shard.name;
+    for (std::size_t i = 0; i < model.shards.size(); ++i) {
+      if (model.shards[i] == id) {
+        return host::shard_name(model.config.id, i + 1);
       }
     }
   }

@@ -6,42 +6,41 @@
 #include <string>
 #include <vector>
 
-#include "agent/host_model.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "config/config.h"
 #include "core/serving.h"
+#include "host/offer.h"
 
 namespace heddle::manager {
 
-/// A model of the configuration, opened, or why it cannot be.
+/// A model of the configuration, with what hosts have said that they can do about it.
 struct ConfiguredModel {
   config::ModelConfig config{};
-  /// Its weights; an error for one that an external engine serves.
-  Result<agent::HostModel> host = Error{Code::kUnavailable, "not opened"};
-  /// Of a model that is sharded over several devices, which `host` is rank 0 of: ranks 1 and up.
-  std::vector<agent::HostModel> shards{};
+  std::map<HostId, host::Offer> offers{};  ///< Each host's last one.
+  /// Of what is served under the name: that of the offer taken up first. Hosts that have another
+  /// model under the name take no part. Empty of an external engine, and before any offer.
+  std::string digest{};
   ModelId id{};
+  std::vector<ModelId> shards{};  ///< Of a sharded model: ranks 1 and up.
 
   [[nodiscard]] bool external() const { return config.engine.has_value(); }
+  /// Whether the host takes part in serving it.
+  [[nodiscard]] bool served_by(HostId host) const;
+  /// Any offer of those that do; null: there is none.
+  [[nodiscard]] const host::Offer* offer() const;
   /// Why requests for it fail.
-  [[nodiscard]] std::optional<Error> failure() const {
-    return external() || host ? std::nullopt : std::optional(host.error());
-  }
+  [[nodiscard]] std::optional<Error> failure() const;
+  [[nodiscard]] std::uint64_t image_bytes() const;
 };
-
-/// Finds and opens the models of `config`. Reads files: not on the loop.
-[[nodiscard]] std::vector<ConfiguredModel> open_models(const config::Config& config,
-                                                       const agent::HostGeometry& geometry);
-
-/// The most tokens of a step: what is configured, or what suits the smallest device and the models
-/// that can be opened.
-[[nodiscard]] std::int64_t choose_batch_tokens(const config::Config& config);
 
 /// Who has which id. A model that is as it was keeps its id over a reload; one that has changed
 /// (other weights, other type) gets a new one, so that what runs goes on with the old. Loop thread.
 class ModelRegistry {
  public:
+  /// What a host calls its models already, as a manager before this one had it: ids that go on to
+  /// mean what they do.
+  void remember(const std::vector<host::Assignment>& assigned);
   /// Takes over `models` and gives them ids.
   void assign(std::vector<ConfiguredModel> models);
 
@@ -56,7 +55,10 @@ class ModelRegistry {
   [[nodiscard]] const ConfiguredModel* find(ModelId id) const;
 
  private:
+  [[nodiscard]] const host::Assignment* remembered(const ConfiguredModel& model) const;
+
   std::vector<ConfiguredModel> models_{};
+  std::vector<host::Assignment> remembered_{};
   std::uint64_t ids_given_ = 0;
 };
 

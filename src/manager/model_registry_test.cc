@@ -5,11 +5,18 @@
 namespace heddle::manager {
 namespace {
 
-ConfiguredModel model(const std::string& name, std::uint64_t image_bytes = 100) {
+constexpr HostId kHost{0};
+constexpr HostId kOther{1};
+
+ConfiguredModel model(const std::string& name,
+                      const std::string& digest = "d",
+                      std::size_t ranks = 1) {
   ConfiguredModel made;
   made.config.id = name;
   made.config.path = "models/" + name;
-  made.host = agent::HostModel{.name = name, .image_bytes = image_bytes};
+  made.config.tensor_parallel = static_cast<std::int64_t>(ranks);
+  made.offers[kHost] = {.name = name, .digest = digest};
+  made.offers[kHost].ranks.resize(ranks);
   return made;
 }
 
@@ -22,67 +29,98 @@ TEST(ModelRegistry, AModelThatIsAsItWasKeepsItsId) {
   registry.assign({model("b"), model("c"), model("a")});
   EXPECT_EQ(registry.models()[0].id, b);
   EXPECT_EQ(registry.models()[2].id, a);
-  EXPECT_EQ(registry.models()[2].host->id, a);
 }
 
 TEST(ModelRegistry, AModelThatChangedOrCameBackIsAnother) {
   ModelRegistry registry;
   registry.assign({model("a")});
   const ModelId first = registry.models()[0].id;
-  registry.assign({model("a", 200)});
+  registry.assign({model("a", "e")});
   const ModelId second = registry.models()[0].id;
   EXPECT_GT(second, first);
   EXPECT_EQ(registry.find(first), nullptr);
+  ConfiguredModel rewritten = model("a", "e");
+  rewritten.offers[kHost].written = 1;
+  registry.assign({rewritten});
+  EXPECT_GT(registry.models()[0].id, second) << "weights may differ where headers do not";
+  const ModelId third = registry.models()[0].id;
   registry.assign({});
-  registry.assign({model("a", 200)});
-  EXPECT_GT(registry.models()[0].id, second);
+  registry.assign({rewritten});
+  EXPECT_GT(registry.models()[0].id, third);
 }
 
 TEST(ModelRegistry, ShardsHaveIdsAndNamesOfTheirOwnAndKeepThem) {
   ModelRegistry registry;
-  ConfiguredModel sharded = model("a");
-  sharded.shards = {{.name = "a[1]"}};
+  const ConfiguredModel sharded = model("a", "d", 2);
   registry.assign({sharded});
-  const ModelId shard = registry.models()[0].shards[0].id;
+  ASSERT_EQ(registry.models()[0].shards.size(), 1U);
+  const ModelId shard = registry.models()[0].shards[0];
   EXPECT_NE(shard, registry.models()[0].id);
   EXPECT_EQ(registry.name(shard), "a[1]");
   EXPECT_EQ(registry.find(shard), nullptr) << "nobody can ask for it";
   registry.assign({model("b"), sharded});
-  EXPECT_EQ(registry.models()[1].shards[0].id, shard);
+  EXPECT_EQ(registry.models()[1].shards[0], shard);
   registry.assign({model("a")});
   EXPECT_EQ(registry.name(shard), "") << "sharded otherwise, it is another model";
 }
 
 TEST(ModelRegistry, AModelThatCanBeOpenedAtLastIsAnother) {
   ModelRegistry registry;
-  ConfiguredModel missing = model("a");
-  missing.host = Error{Code::kNotFound, "no such directory"};
+  ConfiguredModel missing = model("a", "");
+  missing.offers[kHost].failure = Error{Code::kNotFound, "no such directory"};
   registry.assign({missing});
   const ModelId before = registry.models()[0].id;
+  EXPECT_EQ(registry.models()[0].failure()->message, "no such directory");
   registry.assign({model("a")});
   EXPECT_NE(registry.models()[0].id, before);
+  EXPECT_FALSE(registry.models()[0].failure().has_value());
 }
 
-TEST(ModelRegistry, OpensWhatThereIsAndSaysWhatIsNot) {
-  config::Config config;
-  config.directory = HEDDLE_SOURCE_DIR;
-  config.devices.push_back({.name = "cpu0", .memory = std::uint64_t{8} << 20U});
-  for (const char* path : {"tests/golden/qwen3-tied", "tests/golden"}) {
-    config.models.push_back({.id = path, .path = path});
-  }
-  const std::int64_t tokens = choose_batch_tokens(config);
-  EXPECT_GE(tokens, 16);
-  EXPECT_LE(tokens, 512);
-  config::Config said = config;
-  said.host.step_tokens = 48;
-  EXPECT_EQ(choose_batch_tokens(said), 48);
-  const auto models =
-      open_models(config, {.page_bytes = std::size_t{64} << 10U, .max_batch_tokens = tokens});
-  ASSERT_TRUE(models[0].host) << models[0].host.error().message;
-  EXPECT_EQ(models[0].host->name, "tests/golden/qwen3-tied");
-  EXPECT_GT(models[0].host->footprint.image_pages, 0);
-  EXPECT_GT(models[0].host->footprint.min_kv_pages, 0);
-  EXPECT_FALSE(models[1].host) << "a directory without a model";
+TEST(ModelRegistry, AHostThatComesLaterChangesNoIds) {
+  ModelRegistry registry;
+  ConfiguredModel unknown = model("a");
+  const host::Offer offer = unknown.offers[kHost];
+  unknown.offers.clear();
+  registry.assign({unknown});
+  const ModelId id = registry.models()[0].id;
+  EXPECT_EQ(registry.models()[0].failure()->code, Code::kUnavailable) << "nobody has told of it";
+  registry.assign({model("a")});
+  EXPECT_EQ(registry.models()[0].id, id);
+  ConfiguredModel both = model("a");
+  both.offers[kOther] = offer;
+  registry.assign({both});
+  EXPECT_EQ(registry.models()[0].id, id);
+  EXPECT_TRUE(registry.models()[0].served_by(kOther));
+}
+
+TEST(ModelRegistry, WhatIsServedStaysWhereAHostBringsAnotherModelOfTheName) {
+  ModelRegistry registry;
+  ConfiguredModel late = model("a");
+  late.offers[kOther] = late.offers[kHost];
+  late.offers.erase(kHost);
+  registry.assign({late});
+  ConfiguredModel both = late;
+  both.offers[kHost] = {.name = "a", .digest = "another", .ranks = {{}}};
+  registry.assign({both});
+  EXPECT_TRUE(registry.models()[0].served_by(kOther));
+  EXPECT_FALSE(registry.models()[0].served_by(kHost)) << "though it is the first";
+}
+
+TEST(ModelRegistry, IdsOfAnEarlierManagerGoOnToMeanWhatTheyDid) {
+  ModelRegistry registry;
+  ConfiguredModel unknown = model("a");
+  unknown.offers.clear();
+  registry.assign({unknown});
+  registry.remember({{.name = "a", .digest = "d", .ids = {ModelId(7), ModelId(8)}},
+                     {.name = "b", .digest = "before", .ids = {ModelId(9)}}});
+  registry.assign({model("c"), model("a", "d", 2), model("b", "now")});
+  EXPECT_EQ(registry.models()[1].id, ModelId(7));
+  EXPECT_EQ(registry.models()[1].shards, std::vector{ModelId(8)});
+  EXPECT_GT(registry.models()[0].id, ModelId(9));
+  EXPECT_GT(registry.models()[2].id, ModelId(9)) << "it has other files";
+  registry.remember({{.name = "d", .digest = "d", .ids = {registry.models()[0].id}}});
+  registry.assign({model("c"), model("d")});
+  EXPECT_NE(registry.models()[1].id, registry.models()[0].id) << "one host calls two models so";
 }
 
 }  // namespace

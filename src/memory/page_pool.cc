@@ -61,6 +61,12 @@ void PagePool::put(OwnerId owner, std::span<const PageId> pages) {
   add_free(pages);
 }
 
+void PagePool::number_to(std::uint64_t page_count) {
+  if (page_count > owners_.size()) {
+    owners_.resize(page_count, kElsewhere);
+  }
+}
+
 void PagePool::adopt(std::span<const PageId> pages, OwnerId owner) {
   for (const PageId page : pages) {
     HEDDLE_CHECK(page.value() < owners_.size());

@@ -40,6 +40,8 @@ class PagePool {
   /// Pages of `owner` become free.
   void put(OwnerId owner, std::span<const PageId> pages);
 
+  /// Pages of another device, numbered below `page_count`, are to come in: more than this one has.
+  void number_to(std::uint64_t page_count);
   /// Pages that the pool did not have come in, owned by `owner` (an image's, by the lease of its
   /// weights) or, without one, free.
   void adopt(std::span<const PageId> pages, OwnerId owner = OwnerId{});

@@ -75,8 +75,6 @@ std::string_view name(ActionKind kind) {
       return "scale_up";
     case ActionKind::kScaleDown:
       return "scale_down";
-    case ActionKind::kWeave:
-      return "weave";
     case ActionKind::kMigrate:
       return "migrate";
     case ActionKind::kPrewarm:

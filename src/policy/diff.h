@@ -20,7 +20,6 @@ enum class ActionKind : std::uint8_t {
   kConsolidate,  ///< A pipeline becomes workers of their own.
   kScaleUp,      ///< One more instance.
   kScaleDown,    ///< Drain an instance.
-  kWeave,        ///< A device begins or ends to take guests.
   kMigrate,      ///< A model of the pool to another device.
   kPrewarm,
   kEvict,  ///< Idle weights, for no one in particular.

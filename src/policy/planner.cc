@@ -51,8 +51,6 @@ std::string_view name(Mechanism mechanism) {
   switch (mechanism) {
     case Mechanism::kQueue:
       return "queue";
-    case Mechanism::kWeave:
-      return "weave";
     case Mechanism::kHit:
       return "hit";
     case Mechanism::kAttach:
@@ -88,16 +86,6 @@ Plan queue_plan(const RunningInstance& instance) {
           .ttft = instance.ttft,
           .tpot = instance.tpot,
           .devices = instance.devices};
-}
-
-std::optional<Plan> weave_plan(const RunningInstance& instance) {
-  if (!instance.ttft_woven) {
-    return std::nullopt;
-  }
-  Plan plan = queue_plan(instance);
-  plan.mechanism = Mechanism::kWeave;
-  plan.ttft = *instance.ttft_woven;
-  return plan;
 }
 
 std::optional<Plan> launch_plan(const Launch& launch,
@@ -169,8 +157,6 @@ bool permitted(Mechanism mechanism, ModelClass model_class, std::int64_t parts) 
       return !external;
     case Mechanism::kPipeline:
       return !external && parts == 1;
-    case Mechanism::kWeave:
-      return dedicated;
     case Mechanism::kInstance:
       return dedicated || (!external && parts > 1);
     case Mechanism::kActivate:

@@ -17,7 +17,6 @@ namespace heddle::policy {
 /// A way to serve a request that cannot start at once.
 enum class Mechanism : std::uint8_t {
   kQueue,     ///< At a running instance.
-  kWeave,     ///< There too, the KV of some of its sequences moving to a neighbour (WEAVER).
   kHit,       ///< On a loaded replica or on idle resident weights (WarmServe).
   kAttach,    ///< To a replica that is loading.
   kActivate,  ///< From host memory into the shared pool (Prism).
@@ -46,8 +45,6 @@ struct RunningInstance {
   std::vector<DeviceId> devices{};
   Duration ttft{};  ///< With the request in its queue: plan_queue's finish, or what was measured.
   Duration tpot{};
-  /// The same if a neighbour took guests, nullopt where choose_share finds none worth it.
-  std::optional<Duration> ttft_woven{};
 };
 
 /// What every start of a model has in common.
@@ -67,10 +64,9 @@ struct LaunchTimes {
   Duration load{};
 };
 
-// What each mechanism proposes. Plans 1, 1b, 2, 3, 5, 4, 6, 7, 8 of the decision.
+// What each mechanism proposes. Plans 1 to 3, 5, 4, 6 to 8 of the decision.
 
 [[nodiscard]] Plan queue_plan(const RunningInstance& instance);
-[[nodiscard]] std::optional<Plan> weave_plan(const RunningInstance& instance);
 /// kHit, kAttach or kInstance, by the outcome; nullopt for kWait.
 [[nodiscard]] std::optional<Plan> launch_plan(const Launch& launch,
                                               const LaunchTimes& times,
@@ -93,7 +89,7 @@ struct LaunchTimes {
                                     const StartTerms& terms);
 
 /// Whether a model of this class may be served so: external engines queue, swap in or wait; models
-/// that run dedicated queue, weave, hit, attach, or get an instance or, of one part, a pipeline;
+/// that run dedicated queue, hit, attach, or get an instance or, of one part, a pipeline;
 /// the others queue, hit, attach, are activated into the pool or start as a pipeline or, of several
 /// parts, as an instance. Any may wait.
 [[nodiscard]] bool permitted(Mechanism mechanism, ModelClass model_class, std::int64_t parts);

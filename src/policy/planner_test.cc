@@ -87,7 +87,6 @@ TEST(Permitted, SortsTheMechanismsByClass) {
   EXPECT_FALSE(permitted(Mechanism::kSwapIn, ModelClass::kCold, 1));
   EXPECT_TRUE(permitted(Mechanism::kPipeline, ModelClass::kTail, 1));
   EXPECT_FALSE(permitted(Mechanism::kPipeline, ModelClass::kHot, 4));
-  EXPECT_FALSE(permitted(Mechanism::kWeave, ModelClass::kWarm, 1));
   for (const ModelClass c : {ModelClass::kExternal, ModelClass::kHot, ModelClass::kTail}) {
     EXPECT_TRUE(permitted(Mechanism::kQueue, c, 1));
     EXPECT_TRUE(permitted(Mechanism::kReserve, c, 1));
@@ -97,11 +96,6 @@ TEST(Permitted, SortsTheMechanismsByClass) {
 TEST(Plans, AreWhatTheMechanismsPredict) {
   const RunningInstance instance{.devices = {DeviceId(1)}, .ttft = 3s, .tpot = 30ms};
   EXPECT_EQ(queue_plan(instance).ttft, 3s);
-  EXPECT_EQ(weave_plan(instance), std::nullopt);
-  RunningInstance pressed = instance;
-  pressed.ttft_woven = 1s;
-  EXPECT_EQ(weave_plan(pressed)->ttft, 1s);
-  EXPECT_EQ(weave_plan(pressed)->mechanism, Mechanism::kWeave);
 
   const Plan active = activation_plan({DeviceId(4)}, 700ms, 1.5, kStart);
   EXPECT_EQ(active.ttft, 900ms);

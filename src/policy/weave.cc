@@ -23,12 +23,28 @@ double most_away(Duration attention, Duration lost) {
   return std::clamp((1.0 - part) / 2.0, 0.0, kMostShare);
 }
 
+double spare_time(Duration own, Duration tpot) {
+  constexpr double kOfObjective = 0.9;
+  const double allowed = kOfObjective * static_cast<double>(tpot.count());
+  if (own <= Duration{}) {
+    return 1.0;
+  }
+  return allowed <= 0 ? 0.0
+                      : std::clamp(1.0 - static_cast<double>(own.count()) / allowed, 0.0, 1.0);
+}
+
+double most_timely(const WeavePair& pair) {
+  if (pair.attention <= Duration{} || pair.hot_step <= Duration{}) {
+    return 1.0;
+  }
+  const double steps =
+      static_cast<double>(pair.hot_step.count()) / static_cast<double>(pair.attention.count());
+  return std::clamp(pair.cold_spare * steps, 0.0, 1.0);
+}
+
 ShareChoice choose_share(const WeavePair& pair) {
   if (!pair.peer_access) {
     return {.reason = ShareReason::kNoPeerAccess};
-  }
-  if (pair.cold_drains) {
-    return {.reason = ShareReason::kHostDrains};
   }
   if (pair.cold_kv_use + kLookAhead * std::max(0.0, pair.cold_kv_growth) > kHostLimit) {
     return {.reason = ShareReason::kHostNeedsRoom};
@@ -43,8 +59,9 @@ ShareChoice choose_share(const WeavePair& pair) {
   if (memory <= 0.0) {
     return {.reason = ShareReason::kTooSmall};
   }
-  const double share = std::min(most_away(pair.attention, pair.communication + pair.margin),
-                                static_cast<double>(pair.cold_free_kv_bytes) / memory);
+  const double share = std::min({most_away(pair.attention, pair.communication + pair.margin),
+                                 static_cast<double>(pair.cold_free_kv_bytes) / memory,
+                                 most_timely(pair)});
   return share >= kLeastShare ? ShareChoice{.share = share}
                               : ShareChoice{.reason = ShareReason::kTooSmall};
 }

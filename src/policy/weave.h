@@ -25,19 +25,27 @@ struct WeavePair {
   double hot_reading = 0.0;             ///< Part of the time that it reads prompts.
   double cold_kv_use = 0.0;
   double cold_kv_growth = 0.0;  ///< Of cold_kv_use per second, lately.
-  bool cold_drains = false;     ///< In its grace period.
   bool peer_access = false;     ///< Each can write the other's memory.
+  Duration hot_step{};          ///< A step of the hot side; 0: nobody has measured.
+  double cold_spare = 1.0;      ///< Of the cold side's time, what its objective leaves to guests.
 };
+
+/// Of a host's time, what guests may have: its own steps take `own / (1 - part)` beside them, and
+/// that shall stay below 0.9 of the objective `tpot`. In [0, 1]; 1 as long as `own` is 0.
+[[nodiscard]] double spare_time(Duration own, Duration tpot);
 
 /// Of all attention, what may be with a host: K = (1 - f) A >= N + lost, N = f A, so that nobody
 /// waits: f = (1 - lost / A) / 2, in [0, 0.5]. `attention`: A, as long as `lost` is counted; 0
 /// where nobody has measured, which gives a half.
 [[nodiscard]] double most_away(Duration attention, Duration lost);
 
+/// Of all attention, what may be with the host for the sake of its objective: that takes
+/// f A / hot_step <= cold_spare of its time. In [0, 1]; 1 as long as nobody has measured.
+[[nodiscard]] double most_timely(const WeavePair& pair);
+
 enum class ShareReason : std::uint8_t {
   kWorthIt,
   kNoPeerAccess,
-  kHostDrains,     ///< Guests would outstay the grace period.
   kHostNeedsRoom,  ///< Its own KV will want the memory.
   kHotNotPressed,  ///< The hot side is not short of KV.
   kHotReads,       ///< Prompts take its time: more sequences would only be in their way.
@@ -52,10 +60,10 @@ struct ShareChoice {
 
 /// The share of the hot side's KV that goes to the cold host. The paper (section 4.2) fixes 45 % of
 /// new sequences and leaves the choice open; ours, re-chosen as memory changes:
-///   f = min(most_away(A, comm + margin), M_c / (M_c + M_h)). None unless the hot side
-/// is short of KV (use above 0.85, or a queue), reading prompts takes at most half of its time, the
-/// host does not drain, and its own KV use would stay below 0.9 for two seconds; and none rather
-/// than less than 0.2.
+///   f = min(most_away(A, comm + margin), M_c / (M_c + M_h), most_timely()).
+/// None unless the hot side is short of KV (use above 0.85, or a queue), reading prompts takes at
+/// most half of its time, and the host's own KV use would stay below 0.9 for two seconds; and none
+/// rather than less than 0.2.
 [[nodiscard]] ShareChoice choose_share(const WeavePair& pair);
 
 /// A decoding sequence of a hot model.

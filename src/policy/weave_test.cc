@@ -31,6 +31,22 @@ TEST(ChooseShare, IsALittleUnderAHalf) {
   EXPECT_EQ(choose_share(little), (ShareChoice{0.0, ShareReason::kTooSmall}));
 }
 
+TEST(ChooseShare, KeepsTheHostsObjective) {
+  EXPECT_DOUBLE_EQ(spare_time(45ms, 100ms), 0.5) << "45 ms become 90 beside guests";
+  EXPECT_DOUBLE_EQ(spare_time(0ms, 100ms), 1.0) << "it has not run yet";
+  EXPECT_DOUBLE_EQ(spare_time(95ms, 100ms), 0.0);
+  EXPECT_DOUBLE_EQ(spare_time(1ms, 0ms), 0.0);
+
+  WeavePair busy = pair();
+  EXPECT_DOUBLE_EQ(most_timely(busy), 1.0) << "nobody has measured the hot side's steps";
+  busy.hot_step = 1ms;
+  busy.cold_spare = 0.15;
+  EXPECT_DOUBLE_EQ(most_timely(busy), 0.3) << "150 us of a step's ms, of 500 us in all";
+  EXPECT_DOUBLE_EQ(choose_share(busy).share, 0.3);
+  busy.cold_spare = 0.05;
+  EXPECT_EQ(choose_share(busy), (ShareChoice{0.0, ShareReason::kTooSmall}));
+}
+
 TEST(ChooseShare, KnowsWhenNotTo) {
   const auto reason = [](const auto& change) {
     WeavePair changed = pair();
@@ -40,7 +56,6 @@ TEST(ChooseShare, KnowsWhenNotTo) {
     return choice.reason;
   };
   EXPECT_EQ(reason([](WeavePair& p) { p.peer_access = false; }), ShareReason::kNoPeerAccess);
-  EXPECT_EQ(reason([](WeavePair& p) { p.cold_drains = true; }), ShareReason::kHostDrains);
   EXPECT_EQ(reason([](WeavePair& p) { p.cold_kv_growth = 0.3; }), ShareReason::kHostNeedsRoom);
   EXPECT_EQ(reason([](WeavePair& p) { p.hot_kv_use = 0.85; }), ShareReason::kHotNotPressed);
   EXPECT_EQ(reason([](WeavePair& p) {

@@ -1,20 +1,20 @@
 #include "rpc/link.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <span>
+#include <string_view>
 #include <utility>
 
-#include <boost/asio/local/stream_protocol.hpp>
-#include <boost/asio/post.hpp>
+#include "rpc/unix_stream.h"
 
 #include <sys/socket.h>
 
 namespace heddle::rpc {
-
-namespace asio = boost::asio;
 
 namespace {
 
@@ -27,104 +27,43 @@ struct Outgoing {
   std::size_t sent = 0;
 
   [[nodiscard]] std::size_t bytes() const { return header.size() + payload.size(); }
+  [[nodiscard]] std::span<const std::byte> header_left() const {
+    return std::span(header).subspan(std::min(sent, header.size()));
+  }
+  [[nodiscard]] std::string_view payload_left() const {
+    return std::string_view(payload).substr(sent - std::min(sent, header.size()));
+  }
+  [[nodiscard]] std::span<const Descriptor> descriptors_left() const {
+    return std::span(descriptors).first(sent == 0 ? descriptors.size() : 0);
+  }
 };
-
-/// Ancillary data large enough for the descriptors of one frame.
-union Control {
-  cmsghdr align;
-  char bytes[CMSG_SPACE(sizeof(int) * kFrameDescriptorsMax)];
-};
-
-bool would_block(int error) {
-  return error == EAGAIN || error == EWOULDBLOCK;
-}
-
-/// Sends as much of `frame` as the socket takes. Its descriptors go with its first byte.
-ssize_t send_some(int socket, Outgoing& frame) {
-  const std::size_t header_left =
-      frame.sent < frame.header.size() ? frame.header.size() - frame.sent : 0;
-  const std::size_t payload_at = frame.sent - (frame.header.size() - header_left);
-  std::array<iovec, 2> parts{};
-  parts[0] = {frame.header.data() + (frame.header.size() - header_left), header_left};
-  parts[1] = {frame.payload.data() + payload_at, frame.payload.size() - payload_at};
-  msghdr message{};
-  message.msg_iov = parts.data();
-  message.msg_iovlen = parts.size();
-  Control control{};
-  if (frame.sent == 0 && !frame.descriptors.empty()) {
-    const std::size_t bytes = sizeof(int) * frame.descriptors.size();
-    message.msg_control = control.bytes;
-    message.msg_controllen = CMSG_SPACE(bytes);
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(bytes);
-    for (std::size_t i = 0; i < frame.descriptors.size(); ++i) {
-      const int fd = frame.descriptors[i].get();
-      std::memcpy(CMSG_DATA(header) + i * sizeof(int), &fd, sizeof(int));
-    }
-  }
-  return ::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
-/// Receives into `buffer`; descriptors that came along go to `decoder` at once.
-ssize_t receive_some(int socket, std::span<std::byte> buffer, FrameDecoder& decoder) {
-  iovec part{buffer.data(), buffer.size()};
-  Control control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = sizeof(control.bytes);
-  const ssize_t received = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (received <= 0) {
-    return received;
-  }
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
-      continue;
-    }
-    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
-      decoder.add(Descriptor(fd));
-    }
-  }
-  return received;
-}
 
 }  // namespace
 
 class Link::Impl : public std::enable_shared_from_this<Link::Impl> {
  public:
-  Impl(const asio::any_io_executor& executor,
-       Descriptor socket,
-       Handlers handlers,
-       LinkLimits limits)
-      : socket_(executor),
+  Impl(std::unique_ptr<Stream> stream, Handlers handlers, LinkLimits limits)
+      : stream_(std::move(stream)),
         handlers_(std::move(handlers)),
         limits_(limits),
         decoder_(limits.payload_bytes_max),
-        buffer_(kReadBytes) {
-    boost::system::error_code error;
-    socket_.assign(asio::local::stream_protocol(), socket.get(), error);
-    HEDDLE_CHECK(!error);
-    (void)socket.release();
-  }
+        buffer_(kReadBytes) {}
 
-  void start() { wait_readable(); }
+  void start() { wait_to_read(Stream::Socket::wait_read); }
 
   void shut() {
     closed_ = true;
-    boost::system::error_code ignored;
-    socket_.close(ignored);
+    stream_->close();
   }
 
   Result<void> send(std::string payload, std::vector<Descriptor> descriptors) {
     if (closed_) {
       return Error{Code::kUnavailable, "send a message: the link is closed"};
+    }
+    if (!descriptors.empty() && !stream_->carries_descriptors()) {
+      return Error{Code::kInvalidArgument,
+                   "send a message with " + std::to_string(descriptors.size()) +
+                       " descriptors: only links within a host carry them"};
     }
     const std::size_t bytes = kFrameHeaderBytes + payload.size();
     if (payload.size() > limits_.payload_bytes_max) {
@@ -153,9 +92,10 @@ class Link::Impl : public std::enable_shared_from_this<Link::Impl> {
   }
 
   [[nodiscard]] std::size_t queued_bytes() const { return queued_bytes_; }
+  [[nodiscard]] std::uint64_t received_bytes() const { return received_bytes_; }
 
  private:
-  void close(Error error) {
+  void close(const Error& error) {
     if (closed_) {
       return;
     }
@@ -163,38 +103,42 @@ class Link::Impl : public std::enable_shared_from_this<Link::Impl> {
     handlers_.on_closed(error);
   }
 
-  void wait_readable() {
-    socket_.async_wait(asio::socket_base::wait_read,
-                       [self = shared_from_this()](const boost::system::error_code& error) {
-                         if (!error && !self->closed_) {
-                           self->read();
-                         }
-                       });
+  void wait_to_read(Stream::Socket::wait_type until) {
+    stream_->socket().async_wait(
+        until, [self = shared_from_this()](const boost::system::error_code& error) {
+          if (!error && !self->closed_) {
+            self->read();
+          }
+        });
   }
 
   void read() {
-    const ssize_t received = receive_some(socket_.native_handle(), buffer_, decoder_);
-    if (received == 0) {
-      return close({Code::kUnavailable, "the peer has closed the link"});
+    const Stream::Moved received = stream_->receive(buffer_, decoder_);
+    received_bytes_ += received.bytes;
+    decoder_.add(std::span(buffer_).first(received.bytes));
+    if (!deliver()) {
+      return;
     }
-    if (received < 0) {
-      if (would_block(errno) || errno == EINTR) {
-        return wait_readable();
-      }
-      return close({Code::kUnavailable, std::string("receive from peer: ") + std::strerror(errno)});
+    if (received.end) {
+      return close(*received.end);
     }
-    decoder_.add(std::span(buffer_).first(static_cast<std::size_t>(received)));
+    wait_to_read(received.until);
+  }
+
+  /// Hands on the frames that are complete. False: the link is closed.
+  bool deliver() {
     for (;;) {
       Result<std::optional<Frame>> frame = decoder_.next();
       if (!frame) {
-        return close(frame.error());
+        close(frame.error());
+        return false;
       }
       if (!frame->has_value()) {
-        return wait_readable();
+        return true;
       }
       handlers_.on_frame(std::move(**frame));
       if (closed_) {
-        return;
+        return false;
       }
     }
   }
@@ -203,20 +147,18 @@ class Link::Impl : public std::enable_shared_from_this<Link::Impl> {
   /// leaves without a turn of the loop; hence whatever calls a handler is posted.
   void write() {
     while (!queue_.empty()) {
-      const ssize_t sent = send_some(socket_.native_handle(), queue_.front());
-      if (sent < 0 && errno == EINTR) {
-        continue;
-      }
-      if (sent < 0 && would_block(errno)) {
-        return wait_writable();
-      }
-      if (sent < 0) {
+      Outgoing& front = queue_.front();
+      const Stream::Moved sent =
+          stream_->send(front.header_left(), front.payload_left(), front.descriptors_left());
+      if (sent.end) {
         // The reading side reports the end, after all that the peer still managed to say.
         writing_ = true;
         return;
       }
-      Outgoing& front = queue_.front();
-      front.sent += static_cast<std::size_t>(sent);
+      if (sent.bytes == 0) {
+        return wait_to_write(sent.until);
+      }
+      front.sent += sent.bytes;
       if (front.sent == front.bytes()) {
         queued_bytes_ -= front.bytes();
         queue_.pop_front();
@@ -224,38 +166,41 @@ class Link::Impl : public std::enable_shared_from_this<Link::Impl> {
     }
   }
 
-  void wait_writable() {
+  void wait_to_write(Stream::Socket::wait_type until) {
     writing_ = true;
-    socket_.async_wait(asio::socket_base::wait_write,
-                       [self = shared_from_this()](const boost::system::error_code& error) {
-                         if (error || self->closed_) {
-                           return;
-                         }
-                         self->writing_ = false;
-                         self->write();
-                         if (self->queue_.empty() && self->handlers_.on_drained) {
-                           self->handlers_.on_drained();
-                         }
-                       });
+    stream_->socket().async_wait(
+        until, [self = shared_from_this()](const boost::system::error_code& error) {
+          if (error || self->closed_) {
+            return;
+          }
+          self->writing_ = false;
+          self->write();
+          if (self->queue_.empty() && self->handlers_.on_drained) {
+            self->handlers_.on_drained();
+          }
+        });
   }
 
-  asio::local::stream_protocol::socket socket_;
+  std::unique_ptr<Stream> stream_;
   Handlers handlers_;
   LinkLimits limits_;
   FrameDecoder decoder_;
   std::vector<std::byte> buffer_;
   std::deque<Outgoing> queue_{};
   std::atomic<std::size_t> queued_bytes_ = 0;
+  std::uint64_t received_bytes_ = 0;
   bool writing_ = false;  ///< Waiting for the socket to take more, or it never will.
   bool closed_ = false;
 };
 
-Link::Link(const asio::any_io_executor& executor,
+Link::Link(const boost::asio::any_io_executor& executor,
            Descriptor socket,
            Handlers handlers,
            LinkLimits limits)
-    : impl_(std::make_shared<Impl>(executor, std::move(socket), std::move(handlers), limits)) {
-  HEDDLE_CHECK(impl_ != nullptr);
+    : Link(unix_stream(executor, std::move(socket)), std::move(handlers), limits) {}
+
+Link::Link(std::unique_ptr<Stream> stream, Handlers handlers, LinkLimits limits)
+    : impl_(std::make_shared<Impl>(std::move(stream), std::move(handlers), limits)) {
   impl_->start();
 }
 
@@ -269,6 +214,10 @@ Result<void> Link::send(std::string payload, std::vector<Descriptor> descriptors
 
 std::size_t Link::queued_bytes() const {
   return impl_->queued_bytes();
+}
+
+std::uint64_t Link::received_bytes() const {
+  return impl_->received_bytes();
 }
 
 namespace {

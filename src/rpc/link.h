@@ -20,6 +20,8 @@ struct LinkLimits {
   std::size_t queued_bytes_max = std::size_t{256} << 20U;  ///< Sent but not taken by the socket.
 };
 
+class Stream;
+
 /// One connection over which frames go both ways, in order. Loop thread only, except for
 /// queued_bytes(). Handlers run on the loop, never from within a call to the link, and none runs
 /// after the link is destroyed; a handler may destroy it.
@@ -39,17 +41,22 @@ class Link {
        Descriptor socket,
        Handlers handlers,
        LinkLimits limits = {});
+  /// Over another stream.
+  explicit Link(std::unique_ptr<Stream> stream, Handlers handlers, LinkLimits limits = {});
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
   /// Queues one frame. kResourceExhausted when the peer takes too little for it to fit the queue,
-  /// kUnavailable once the link is closed; then nothing was queued.
+  /// kUnavailable once the link is closed, kInvalidArgument for descriptors where the stream
+  /// carries none; then nothing was queued.
   Result<void> send(std::string payload, std::vector<Descriptor> descriptors = {});
 
   /// Bytes in the send queue. Whoever produces without being asked (token frames) stops while this
   /// is high, and goes on at on_drained. Any thread.
   [[nodiscard]] std::size_t queued_bytes() const;
+  /// How many bytes of frames have come, whole frames or not: whether the peer says anything.
+  [[nodiscard]] std::uint64_t received_bytes() const;
 
  private:
   class Impl;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/message_fields.h"
+#include "rpc/frame.h"
 #include "rpc/messages.h"
 
 /// As core/message_fields.h, for what the shells of serve and worker say beside their cores.
@@ -152,6 +153,28 @@ inline void fields(Fields& v, HostGuests& x) {
 inline void fields(Fields& v, MeetHost& x) {
   v.message(138, "MeetHost");
   v(1, "model", x.model);
+}
+
+inline void fields(Fields& v, ShareGuests& x) {
+  v.message(139, "ShareGuests");
+  v(1, "model", x.model);
+  v(2, "pages", x.pages);
+  v.require(x, "at most 8 pages", [](const ShareGuests& share) {
+    return share.pages.size() <= kFrameDescriptorsMax;
+  });
+}
+
+inline void fields(Fields& v, GuestMemory& x) {
+  v.message(140, "GuestMemory");
+  v(1, "model", x.model);
+  v(2, "pages", x.pages);
+  v(3, "device_pages", x.device_pages, kCount);
+  v.require(x, "at most 8 pages, all below device_pages", [](const GuestMemory& memory) {
+    return memory.pages.size() <= kFrameDescriptorsMax &&
+           std::ranges::all_of(memory.pages, [&](PageId page) {
+             return page.value() < static_cast<std::uint64_t>(memory.device_pages);
+           });
+  });
 }
 
 inline void fields(Fields& v, Shutdown& /*x*/) {

@@ -91,6 +91,22 @@ struct HostGuests {
   std::vector<PageId> pages{};
   friend bool operator==(const HostGuests&, const HostGuests&) = default;
 };
+/// To a GPU's worker, beside HostGuests: these pages, which it lends to KV of the model, are to
+/// have memory that other GPUs can map. With descriptors, one for each page: they have it already,
+/// and this life is to map it. Without: answered by core::GuestsShared.
+struct ShareGuests {
+  ModelId model{};
+  std::vector<PageId> pages{};  ///< At most kFrameDescriptorsMax.
+  friend bool operator==(const ShareGuests&, const ShareGuests&) = default;
+};
+/// To the worker of the GPU that has the model, before the core::LendGuests that names them: the
+/// memory of these pages of another GPU, by the descriptors beside this, one for each page.
+struct GuestMemory {
+  ModelId model{};
+  std::vector<PageId> pages{};    ///< At most as many.
+  std::int64_t device_pages = 0;  ///< Of the other GPU, whose pages are numbered below that.
+  friend bool operator==(const GuestMemory&, const GuestMemory&) = default;
+};
 /// To the worker that has the model: with a descriptor, of the same area, another device runs
 /// attention over what it lends. Without one nobody does.
 struct MeetHost {
@@ -106,6 +122,8 @@ using ToWorker = std::variant<WorkerHello,
                               JoinGroup,
                               MeetPeer,
                               HostGuests,
+                              ShareGuests,
+                              GuestMemory,
                               MeetHost,
                               core::WorkerMessage,
                               Shutdown>;

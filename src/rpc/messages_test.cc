@@ -40,6 +40,8 @@ std::vector<ToWorker> every_to_worker() {
           MeetPeer{.gpu = 3, .assists = true},
           HostGuests{.model = ModelId(4), .pages = {PageId(7), PageId(9)}},
           MeetHost{.model = ModelId(4)},
+          ShareGuests{.model = ModelId(4), .pages = {PageId(7), PageId(9)}},
+          GuestMemory{.model = ModelId(4), .pages = {PageId(7), PageId(9)}, .device_pages = 10},
           core::WorkerMessage(core::LoadModel{
               .model = ModelId(5),
               .basis = {.epoch = WorkerEpoch(4), .version = 8},
@@ -89,6 +91,12 @@ std::vector<ToServe> every_to_serve() {
           .model = ModelId(5), .version = 9, .reason = {Code::kFailedPrecondition, "stale"}},
       core::ModelEvicted{.model = ModelId(5), .exchanged = true},
       core::PagesReturned{.model = ModelId(5), .pages = {PageId(1), PageId(8)}},
+      core::GuestsReturned{.model = ModelId(5),
+                           .pages = {PageId(1)},
+                           .failure = Error{Code::kFailedPrecondition, "no way there"}},
+      core::GuestsShared{.model = ModelId(5),
+                         .pages = {PageId(1), PageId(8)},
+                         .failure = Error{Code::kResourceExhausted, "no memory"}},
       core::ImageCopied{.model = ModelId(5)},
       core::TokensProduced{.tokens = {{.request = RequestId(6),
                                        .choice = 1,
@@ -146,7 +154,7 @@ TEST(Messages, ToAWorkerComeBackAsTheyWere) {
     EXPECT_EQ(got->index(), sent.index());
     EXPECT_EQ(encode(*got), bytes);
   }
-  const auto load = std::get<core::LoadModel>(std::get<core::WorkerMessage>(every_to_worker()[6]));
+  const auto load = std::get<core::LoadModel>(std::get<core::WorkerMessage>(every_to_worker()[8]));
   const Result<ToWorker> got = decode_to_worker(encode(core::WorkerMessage(load)));
   EXPECT_EQ(std::get<core::LoadModel>(std::get<core::WorkerMessage>(*got)), load);
 }
@@ -202,6 +210,16 @@ TEST(Messages, AreRefusedWhenTheySayNothing) {
   EXPECT_EQ(decode_to_serve("").error().message, "message ToServe.body: it says nothing");
 }
 
+TEST(Messages, NameNoMorePagesThanDescriptorsGoBesideThem) {
+  const std::vector<PageId> nine(9, PageId(3));
+  EXPECT_FALSE(decode_to_worker(encode(ShareGuests{.model = ModelId(4), .pages = nine})));
+  EXPECT_FALSE(decode_to_worker(
+      encode(GuestMemory{.model = ModelId(4), .pages = nine, .device_pages = 10})));
+  EXPECT_FALSE(decode_to_worker(
+      encode(GuestMemory{.model = ModelId(4), .pages = {PageId(10)}, .device_pages = 10})))
+      << "a page that the other GPU does not have";
+}
+
 template <class T>
 void expect_all_fields() {
   EXPECT_EQ(type_of<T>().fields.size(), boost::pfr::tuple_size_v<T>) << type_of<T>().name;
@@ -214,6 +232,8 @@ TEST(Messages, NoFieldIsLeftOut) {
   expect_all_fields<MeetPeer>();
   expect_all_fields<HostGuests>();
   expect_all_fields<MeetHost>();
+  expect_all_fields<ShareGuests>();
+  expect_all_fields<GuestMemory>();
   expect_all_fields<HelloAck>();
   expect_all_fields<WorkerStats>();
   expect_all_fields<Beat>();

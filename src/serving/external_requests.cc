@@ -51,15 +51,4 @@ std::optional<Instant> ExternalRequests::silent_since(ModelId model) const {
   return since;
 }
 
-std::optional<Instant> ExternalRequests::waits_since(ModelId model) const {
-  std::optional<Instant> since;
-  for (const auto& [id, entry] : entries_) {
-    const Instant arrived = entry.request->times.arrived;
-    if (!entry.forwarded && entry.request->model == model && (!since || arrived < *since)) {
-      since = arrived;
-    }
-  }
-  return since;
-}
-
 }  // namespace heddle::serving

@@ -35,8 +35,6 @@ class ExternalRequests {
   /// When the model's engine last sent something of an answer, or was last asked for one; nothing
   /// where nobody waits for its answer.
   [[nodiscard]] std::optional<Instant> silent_since(ModelId model) const;
-  /// When the first came of those that wait for the model.
-  [[nodiscard]] std::optional<Instant> waits_since(ModelId model) const;
 
  private:
   /// Ids are drawn one after the other.

@@ -38,8 +38,6 @@ TEST(ForeignRequests, OnlyThoseForwardedAreLostWithAnEngine) {
   requests.add(request(3, 8, 1), std::make_shared<Deaf>());
   requests.find(RequestId(1))->forwarded = true;
   requests.find(RequestId(3))->forwarded = true;
-  EXPECT_EQ(requests.waits_since(ModelId(7)), Instant(std::chrono::seconds(4)));
-  EXPECT_EQ(requests.waits_since(ModelId(8)), std::nullopt);
 
   const auto lost = requests.lose(ModelId(7));
 

@@ -18,7 +18,7 @@ Front::Front(asio::any_io_executor executor,
              Metrics& metrics)
     : executor_(std::move(executor)), manager_(manager), hosts_(hosts), metrics_(metrics) {}
 
-void Front::set_models(std::map<ModelId, ServedModel> models) {
+void Front::set_models(std::map<ModelId, core::ServedModel> models) {
   models_ = std::move(models);
 }
 
@@ -36,7 +36,7 @@ void Front::tell_soon(const RequestNews& news) {
   soon([this, news] { manager_.tell(news); });
 }
 
-const ServedModel* Front::model(ModelId id) const {
+const core::ServedModel* Front::model(ModelId id) const {
   const auto found = models_.find(id);
   return found == models_.end() ? nullptr : &found->second;
 }
@@ -48,22 +48,16 @@ void Front::start(std::shared_ptr<core::RequestRecord> record,
   if (record->times.arrived == Instant{}) {
     record->times.arrived = steady_now();
   }
-  core::RequestArrived arrived{.request = record->id,
-                               .model = record->model,
-                               .priority = record->priority,
-                               .prompt_tokens = std::ssize(record->prompt),
-                               .open_ended = record->open_ended,
-                               .deadline = record->deadline};
   // What the client may have is bounded by the device's memory as it is by the context: an answer
   // that reaches either ends with "length". A prompt that leaves no room is the core's to refuse.
   const std::int64_t room =
-      std::max<std::int64_t>(manager_.tokens_max(record->model) - arrived.prompt_tokens, 1);
+      std::max<std::int64_t>(manager_.tokens_max(record->model) - std::ssize(record->prompt), 1);
   for (spec::SamplingParams& choice : record->choices) {
     choice.max_tokens = std::min(choice.max_tokens, room);
-    arrived.max_tokens = std::max(arrived.max_tokens, choice.max_tokens);
   }
+  const core::RequestArrived arrived = RequestTable::arrival(*record, steady_now());
   requests_.add(std::move(record), std::move(sink));
-  const ServedModel* known = model(arrived.model);
+  const core::ServedModel* known = model(arrived.model);
   if (known != nullptr && known->failure) {
     soon([this, request = arrived.request, error = *known->failure] { fail(request, error); });
     return;
@@ -76,10 +70,11 @@ void Front::start_external(std::shared_ptr<core::ExternalRequest> request,
   if (request->times.arrived == Instant{}) {
     request->times.arrived = steady_now();
   }
-  const core::RequestArrived arrived{.request = request->id,
-                                     .model = request->model,
-                                     .priority = request->priority,
-                                     .deadline = request->deadline};
+  core::RequestArrived arrived{
+      .request = request->id, .model = request->model, .priority = request->priority};
+  if (request->deadline) {
+    arrived.patience = *request->deadline - steady_now();
+  }
   external_.add(std::move(request), std::move(sink));
   manager_.tell(arrived);
 }
@@ -118,8 +113,19 @@ void Front::finish_choice(RequestId request, std::uint32_t choice, spec::FinishR
 }
 
 void Front::cancel(RequestId request) {
-  if (requests_.remove(request).has_value() || external_.remove(request).has_value()) {
+  const std::optional<RequestTable::Entry> entry = requests_.remove(request);
+  if (entry) {
+    give_up(*entry);
+  }
+  if (entry || external_.remove(request).has_value()) {
     tell_soon(core::RequestCancelled{.request = request});
+  }
+}
+
+/// Whoever has the request is to forget it.
+void Front::give_up(const RequestTable::Entry& entry) {
+  if (entry.place) {
+    hosts_.send(*entry.place, core::CancelRequest{.request = entry.record->id});
   }
 }
 
@@ -135,6 +141,7 @@ void Front::fail(RequestId request, const Error& error) {
     return;
   }
   if (const std::optional<RequestTable::Entry> entry = requests_.remove(request)) {
+    give_up(*entry);
     entry->record->times.finished = steady_now();
     entry->sink->on_error(error);
   }
@@ -149,10 +156,13 @@ void Front::carry_out(const core::Dispatch& command) {
   }
   RequestTable::Entry* entry = requests_.find(command.request);
   if (entry == nullptr) {
-    return;  // Cancelled; the manager hears of it next.
+    // Cancelled, of which the manager hears next; or it ended while a manager was told of all.
+    tell_soon(core::RequestCancelled{.request = command.request});
+    return;
   }
   const Instant now = steady_now();
   const Place place{.device = command.device, .epoch = command.epoch};
+  give_up(*entry);
   entry->send_to(place);
   entry->record->times.note_dispatch(now);
   entry->record->device = command.device;
@@ -165,11 +175,18 @@ void Front::carry_out(const core::Dispatch& command) {
 
 /// The engine runs: its request's exchange may begin.
 void Front::forward(ExternalRequests::Entry& entry, DeviceId device) {
+  const Result<HttpAddress> address = hosts_.engine_address(entry.request->model);
+  if (!address) {
+    const RequestId request = entry.request->id;
+    tell_soon(core::RequestCancelled{.request = request});
+    fail(request, address.error());
+    return;
+  }
   entry.forwarded = true;
   entry.request->heard = steady_now();
   entry.request->times.note_dispatch(entry.request->heard);
   entry.request->device = device;
-  std::shared_ptr(entry.sink)->on_ready(hosts_.engine_address(entry.request->model));
+  std::shared_ptr(entry.sink)->on_ready(*address);
 }
 
 void Front::carry_out(const core::Hold& command) {
@@ -185,13 +202,23 @@ void Front::carry_out(const core::Hold& command) {
   }
   entry->held = true;
   entry->record->times.note_load(steady_now());
-  const ServedModel* known = model(entry->record->model);
+  const core::ServedModel* known = model(entry->record->model);
   entry->sink->on_loading(0, known == nullptr ? 0 : known->image_bytes);
 }
 
 void Front::carry_out(const core::FailRequest& command) {
   log::info("request failed", {{"request", command.request}, {"error", command.error.message}});
   fail(command.request, command.error);
+}
+
+void Front::tell_loading(ModelId id, std::uint64_t loaded_bytes) {
+  const core::ServedModel* known = model(id);
+  if (known == nullptr || known->image_bytes == 0) {
+    return;
+  }
+  for (const std::shared_ptr<core::RequestSink>& sink : requests_.held_for(id)) {
+    sink->on_loading(loaded_bytes, known->image_bytes);
+  }
 }
 
 // ---- What hosts say ----
@@ -228,12 +255,19 @@ bool Front::accept(const Place& from, const core::RequestReturned& returned) {
   return true;
 }
 
-bool Front::accept(const Place& from, const core::RequestFailed& failed) const {
-  return is_at(from, failed.request, "failure");
+bool Front::accept(const Place& from, const core::RequestFailed& failed) {
+  if (!is_at(from, failed.request, "failure")) {
+    return false;
+  }
+  requests_.find(failed.request)->place.reset();
+  return true;
 }
 
-std::vector<RequestId> Front::lose(const Place& place) {
-  return requests_.lose(place);
+void Front::lose(const Place& place) {
+  core::PlaceLost lost = requests_.lose(place);
+  if (!lost.requests.empty()) {
+    manager_.tell(lost);
+  }
 }
 
 void Front::lose_engine(ModelId model, const Error& reason) {
@@ -242,21 +276,10 @@ void Front::lose_engine(ModelId model, const Error& reason) {
   }
 }
 
-void Front::tell_loading(ModelId id, std::uint64_t loaded_bytes) const {
-  const ServedModel* known = model(id);
-  if (known == nullptr || known->image_bytes == 0) {
-    return;
-  }
-  for (const std::shared_ptr<core::RequestSink>& sink : requests_.held_for(id)) {
-    sink->on_loading(loaded_bytes, known->image_bytes);
-  }
-}
-
 // ---- Questions ----
 
-std::optional<Instant> Front::waits_since(ModelId model) const {
-  const std::optional<Instant> external = external_.waits_since(model);
-  return external ? external : requests_.waits_since(model);
+std::vector<core::Unfinished> Front::unfinished() const {
+  return requests_.unfinished(steady_now());
 }
 
 std::optional<Instant> Front::silent_since(ModelId model) const {

@@ -24,16 +24,10 @@
 
 namespace heddle::serving {
 
-/// What a front knows of a configured model.
-struct ServedModel {
-  std::uint64_t image_bytes = 0;   ///< 0 where an external engine serves it.
-  std::optional<Error> failure{};  ///< Why requests for it fail.
-};
-
 /// The owner of the requests that have not ended: their records, and who is told of them. It sends
 /// them where the manager says, and takes from each place only what it says of requests that are
 /// there. Loop thread only; the loop and both ports outlive it.
-class Front final : public core::RequestServing {
+class Front final : public core::RequestServing, public FrontPort {
  public:
   /// What was dropped is counted in `metrics`, which outlives it.
   Front(boost::asio::any_io_executor executor,
@@ -43,9 +37,6 @@ class Front final : public core::RequestServing {
   ~Front() override = default;
   Front(const Front&) = delete;
   Front& operator=(const Front&) = delete;
-
-  /// The models that are configured from now on.
-  void set_models(std::map<ModelId, ServedModel> models);
 
   void start(std::shared_ptr<core::RequestRecord> record,
              std::shared_ptr<core::RequestSink> sink) override;
@@ -58,9 +49,11 @@ class Front final : public core::RequestServing {
 
   // ---- What the manager wants ----
 
-  void carry_out(const core::Dispatch& command);
-  void carry_out(const core::Hold& command);
-  void carry_out(const core::FailRequest& command);
+  void set_models(std::map<ModelId, core::ServedModel> models) override;
+  void carry_out(const core::Dispatch& command) override;
+  void carry_out(const core::Hold& command) override;
+  void carry_out(const core::FailRequest& command) override;
+  void tell_loading(ModelId model, std::uint64_t loaded_bytes) override;
 
   // ---- What hosts say ----
 
@@ -68,19 +61,18 @@ class Front final : public core::RequestServing {
   /// Whether the request was there, and waits again: then the manager is to hear of it.
   [[nodiscard]] bool accept(const Place& from, const core::RequestReturned& returned);
   /// Whether the request was there: then the manager is to hear of it.
-  [[nodiscard]] bool accept(const Place& from, const core::RequestFailed& failed) const;
-  /// The life has ended, and all that it said was accepted: its requests wait again. Gives those
-  /// that it had brought further, as core::WorkerDown::advanced.
-  [[nodiscard]] std::vector<RequestId> lose(const Place& place);
+  [[nodiscard]] bool accept(const Place& from, const core::RequestFailed& failed);
+  /// The life has ended, and all that it said was accepted: its requests wait again, of which the
+  /// manager hears.
+  void lose(const Place& place);
   /// A model's external engine has died.
   void lose_engine(ModelId model, const Error& reason);
-  /// Tells those that wait for the model how much of its image is there.
-  void tell_loading(ModelId model, std::uint64_t loaded_bytes) const;
 
   // ---- Questions ----
 
-  /// When the first came of those that wait for the model.
-  [[nodiscard]] std::optional<Instant> waits_since(ModelId model) const;
+  /// The requests that have not ended, by id, for a manager that does not know of them. Those for
+  /// external engines are not among them.
+  [[nodiscard]] std::vector<core::Unfinished> unfinished() const;
   /// When the model's engine last sent something of an answer, or was last asked for one; nothing
   /// where nobody waits for its answer.
   [[nodiscard]] std::optional<Instant> silent_since(ModelId model) const;
@@ -89,8 +81,9 @@ class Front final : public core::RequestServing {
   template <class What>
   void soon(What what);
   void tell_soon(const RequestNews& news);
+  void give_up(const RequestTable::Entry& entry);
   [[nodiscard]] bool is_at(const Place& from, RequestId request, const std::string& what) const;
-  [[nodiscard]] const ServedModel* model(ModelId id) const;
+  [[nodiscard]] const core::ServedModel* model(ModelId id) const;
   void finish(const RequestTable::Entry& done);
   void fail(RequestId request, const Error& error);
   void forward(ExternalRequests::Entry& entry, DeviceId device);
@@ -99,7 +92,7 @@ class Front final : public core::RequestServing {
   ManagerPort& manager_;
   HostsPort& hosts_;
   Metrics& metrics_;
-  std::map<ModelId, ServedModel> models_{};
+  std::map<ModelId, core::ServedModel> models_{};
   RequestTable requests_{};
   ExternalRequests external_{};
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

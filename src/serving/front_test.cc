@@ -66,8 +66,11 @@ class FrontTest : public testing::Test, public ManagerPort, public HostsPort {
   void send(const Place& place, core::WorkerMessage message) override {
     sent_.emplace_back(place, std::move(message));
   }
-  [[nodiscard]] HttpAddress engine_address(ModelId /*model*/) const override {
-    return {.port = 77};
+  [[nodiscard]] Result<HttpAddress> engine_address(ModelId /*model*/) const override {
+    if (engine_away_) {
+      return Error{.code = Code::kUnavailable, .message = "it is elsewhere"};
+    }
+    return HttpAddress{.port = 77};
   }
 
   void turn() {
@@ -118,6 +121,7 @@ class FrontTest : public testing::Test, public ManagerPort, public HostsPort {
   Metrics metrics_{};
   std::vector<RequestNews> told_{};
   std::vector<std::pair<Place, core::WorkerMessage>> sent_{};
+  bool engine_away_ = false;  ///< The engine cannot be reached from here.
   Front front_{loop_.get_executor(), *this, *this, metrics_};
 };
 
@@ -128,8 +132,6 @@ TEST_F(FrontTest, ARequestIsToldOfFromTheLoopWithWhatFits) {
   ASSERT_EQ(told<core::RequestArrived>(), 1);
   EXPECT_EQ(std::get<core::RequestArrived>(told_[0]).prompt_tokens, 3);
   EXPECT_EQ(std::get<core::RequestArrived>(told_[0]).max_tokens, 7);
-  EXPECT_EQ(front_.waits_since(kEngine), std::nullopt);
-  EXPECT_TRUE(front_.waits_since(kModel).has_value());
 }
 
 TEST_F(FrontTest, WhatCannotBeServedFailsAndNobodyHearsOfIt) {
@@ -180,7 +182,9 @@ TEST_F(FrontTest, AReturnCountsOnceAndFromWhereTheRequestIs) {
   EXPECT_THAT(metrics_.expose(), HasSubstr(dropped("return", 2)));
   front_.accept(kHere, {token(1, 0, 64)});
   EXPECT_TRUE(sink->tokens.empty()) << "it waits";
-  EXPECT_TRUE(front_.lose(kHere).empty());
+  const std::size_t heard = told_.size();
+  front_.lose(kHere);
+  EXPECT_EQ(told_.size(), heard) << "nothing was there";
   dispatch(1, kThere);
   front_.accept(kThere, {token(1, 0, 65)});
   EXPECT_EQ(sink->tokens, std::vector<TokenId>{65});
@@ -203,7 +207,12 @@ TEST_F(FrontTest, WhatALifeHadGoesOnElsewhereWithItsTokens) {
   dispatch(1, kHere);
   dispatch(2, kHere);
   front_.accept(kHere, {token(1, 0, 65)});
-  EXPECT_EQ(front_.lose(kHere), std::vector{RequestId(1)}) << "the other had no token";
+  front_.lose(kHere);
+  const auto& lost = std::get<core::PlaceLost>(told_.back());
+  EXPECT_EQ(lost.device, kHere.device);
+  EXPECT_EQ(lost.epoch, kHere.epoch);
+  EXPECT_EQ(lost.requests, (std::vector{RequestId(1), RequestId(2)}));
+  EXPECT_EQ(lost.advanced, std::vector{RequestId(1)}) << "the other had no token";
   front_.accept(kHere, {token(1, 1, 66)});
   dispatch(1, kNext);
   EXPECT_EQ(std::get<core::Submit>(sent_.back().second).choices[0].generated,
@@ -245,12 +254,22 @@ TEST_F(FrontTest, AFailureOfTheManagerEndsARequest) {
   EXPECT_EQ(told<core::RequestFinished>(), 0) << "the manager knows";
 }
 
+TEST_F(FrontTest, AnExternalRequestFailsWhereItsEngineCannotBeReached) {
+  engine_away_ = true;
+  const auto sink = start_external(1);
+  dispatch(1, kHere);
+  EXPECT_EQ(sink->failed, std::vector<std::string>{"it is elsewhere"});
+  EXPECT_TRUE(sink->ports.empty());
+  EXPECT_EQ(told<core::RequestCancelled>(), 0) << "not from within the manager's call";
+  turn();
+  EXPECT_EQ(told<core::RequestCancelled>(), 1) << "the manager has it no longer";
+}
+
 TEST_F(FrontTest, AnExternalRequestIsForwardedAgainAfterARetryOrADeath) {
   const auto sink = start_external(1);
   EXPECT_EQ(told<core::RequestArrived>(), 1) << "at once";
   front_.carry_out(core::Hold{.request = RequestId(1)});
   EXPECT_EQ(sink->waits, 1);
-  EXPECT_TRUE(front_.waits_since(kEngine).has_value());
   EXPECT_FALSE(front_.silent_since(kEngine).has_value());
   dispatch(1, kHere);
   EXPECT_EQ(sink->ports, std::vector<std::uint16_t>{77});
@@ -267,6 +286,49 @@ TEST_F(FrontTest, AnExternalRequestIsForwardedAgainAfterARetryOrADeath) {
   front_.finish_external(RequestId(1));
   EXPECT_EQ(told<core::RequestFinished>(), 1);
   EXPECT_TRUE(sent_.empty()) << "the exchange is the gateway's";
+}
+
+TEST_F(FrontTest, TellsANewManagerWhatHasNotEndedAndWhereItIs) {
+  const auto runs = start(1);
+  const auto waits = start(2);
+  const auto done = start(3);
+  dispatch(1, kHere);
+  dispatch(3, kHere);
+  front_.accept(kHere, {token(3, 0, 5, FinishReason::kStop)});
+  const std::vector<core::Unfinished> all = front_.unfinished();
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].request.request, RequestId(1));
+  EXPECT_EQ(all[0].request.prompt_tokens, 3);
+  EXPECT_EQ(all[0].request.max_tokens, 7) << "what the device leaves beside the prompt";
+  EXPECT_EQ(all[0].device, kHere.device);
+  EXPECT_EQ(all[0].epoch, kHere.epoch);
+  EXPECT_EQ(all[1].request.request, RequestId(2));
+  EXPECT_FALSE(all[1].device.has_value());
+}
+
+TEST_F(FrontTest, WhoeverHasARequestForgetsItWhenItEndsOrMoves) {
+  const auto cancelled = start(1);
+  const auto moved = start(2);
+  const auto failed = start(3);
+  const auto refused = start(4);
+  for (const std::uint64_t id : {1U, 2U, 3U, 4U}) {
+    dispatch(id, kHere);
+  }
+  turn();
+  sent_.clear();
+  front_.cancel(RequestId(1));
+  dispatch(2, kThere);
+  front_.carry_out(core::FailRequest{.request = RequestId(3), .error = {Code::kUnavailable, "no"}});
+  EXPECT_TRUE(front_.accept(kHere, core::RequestFailed{.request = RequestId(4)}));
+  front_.carry_out(core::FailRequest{.request = RequestId(4), .error = {Code::kUnavailable, "no"}});
+  std::vector<std::uint64_t> given_up;
+  for (const auto& [place, message] : sent_) {
+    if (const auto* cancel = std::get_if<core::CancelRequest>(&message)) {
+      EXPECT_EQ(place, kHere);
+      given_up.push_back(cancel->request.value());
+    }
+  }
+  EXPECT_EQ(given_up, (std::vector<std::uint64_t>{1, 2, 3})) << "the fourth its worker gave up";
 }
 
 }  // namespace

@@ -48,19 +48,20 @@ void RequestTable::Entry::send_to(const Place& to) {
   tokens_brought = tokens_of(*record);
 }
 
-std::vector<RequestId> RequestTable::lose(const Place& place) {
-  std::vector<RequestId> advanced;
+core::PlaceLost RequestTable::lose(const Place& place) {
+  core::PlaceLost lost{.device = place.device, .epoch = place.epoch};
   for (auto& [id, entry] : entries_) {
     if (entry.place != place) {
       continue;
     }
     ++entry.record->restarts;
+    lost.requests.push_back(id);
     if (tokens_of(*entry.record) > entry.tokens_brought) {
-      advanced.push_back(id);
+      lost.advanced.push_back(id);
     }
     entry.place.reset();
   }
-  return advanced;
+  return lost;
 }
 
 void RequestTable::add(std::shared_ptr<core::RequestRecord> record,
@@ -93,15 +94,32 @@ std::vector<std::shared_ptr<core::RequestSink>> RequestTable::held_for(ModelId m
   return sinks;
 }
 
-std::optional<Instant> RequestTable::waits_since(ModelId model) const {
-  std::optional<Instant> since;
+std::vector<core::Unfinished> RequestTable::unfinished(Instant now) const {
+  std::vector<core::Unfinished> all;
   for (const auto& [id, entry] : entries_) {
-    const Instant arrived = entry.record->times.arrived;
-    if (!entry.place && entry.record->model == model && (!since || arrived < *since)) {
-      since = arrived;
+    core::Unfinished& one = all.emplace_back(core::Unfinished{
+        .request = arrival(*entry.record, now), .age = now - entry.record->times.arrived});
+    if (entry.place) {
+      one.device = entry.place->device;
+      one.epoch = entry.place->epoch;
     }
   }
-  return since;
+  return all;
+}
+
+core::RequestArrived RequestTable::arrival(const core::RequestRecord& record, Instant now) {
+  core::RequestArrived arrived{.request = record.id,
+                               .model = record.model,
+                               .priority = record.priority,
+                               .prompt_tokens = std::ssize(record.prompt),
+                               .open_ended = record.open_ended};
+  if (record.deadline) {
+    arrived.patience = *record.deadline - now;
+  }
+  for (const spec::SamplingParams& choice : record.choices) {
+    arrived.max_tokens = std::max(arrived.max_tokens, choice.max_tokens);
+  }
+  return arrived;
 }
 
 std::optional<RequestTable::Entry> RequestTable::remove(RequestId request) {
@@ -152,12 +170,14 @@ core::RequestFinished RequestTable::report(const core::RequestRecord& record) {
   return report;
 }
 
-core::Submit RequestTable::submission(const core::RequestRecord& record, Instant due, Instant now) {
+core::Submit RequestTable::submission(const core::RequestRecord& record,
+                                      Duration due,
+                                      Instant now) {
   core::Submit submit{.request = record.id,
                       .model = record.model,
                       .prompt = record.prompt,
                       .age = std::max(now - record.times.arrived, Duration{}),
-                      .due = due - now,
+                      .due = due,
                       .priority = record.priority,
                       .client = record.client,
                       .cache_salt = record.cache_salt};

@@ -38,12 +38,10 @@ class RequestTable {
   [[nodiscard]] const Entry* find(RequestId request) const;
   /// Takes the request out; nothing when it has ended.
   std::optional<Entry> remove(RequestId request);
-  /// A worker has died: its requests wait again. Gives those that it had brought further, by id.
-  std::vector<RequestId> lose(const Place& place);
+  /// A worker has died: its requests wait again. Gives what the manager is to hear of it.
+  [[nodiscard]] core::PlaceLost lose(const Place& place);
   /// The sinks of those that wait for the model and were told so.
   [[nodiscard]] std::vector<std::shared_ptr<core::RequestSink>> held_for(ModelId model) const;
-  /// When the first came of those that wait for the model.
-  [[nodiscard]] std::optional<Instant> waits_since(ModelId model) const;
 
   /// Appends tokens to the records and tells the sinks. A position that the record has already is
   /// a duplicate, from before a worker's death, and dropped; so is whatever comes for a choice or
@@ -51,9 +49,15 @@ class RequestTable {
   /// sinks have yet to hear on_done.
   [[nodiscard]] std::vector<Entry> accept(const std::vector<core::TokenEvent>& tokens, Instant now);
 
-  /// What a worker needs to run the rest of a request whose first token is due at `due`.
+  /// All of them, by id, for a manager that does not know where they are.
+  [[nodiscard]] std::vector<core::Unfinished> unfinished(Instant now) const;
+
+  /// What the core is to hear of a request when it comes. Clocks of other processes are not this
+  /// one's: what they hear of is time that is left.
+  [[nodiscard]] static core::RequestArrived arrival(const core::RequestRecord& record, Instant now);
+  /// What a worker needs to run the rest of a request whose first token is due in `due`.
   [[nodiscard]] static core::Submit submission(const core::RequestRecord& record,
-                                               Instant due,
+                                               Duration due,
                                                Instant now);
   /// What the core is to hear of a request that has ended well.
   [[nodiscard]] static core::RequestFinished report(const core::RequestRecord& record);

@@ -61,12 +61,12 @@ TEST(RequestTable, KnowsWhomAWorkerThatDiedHadBroughtFurther) {
   table.find(RequestId(2))->send_to({DeviceId(0), WorkerEpoch(4)});
   table.find(RequestId(3))->send_to({DeviceId(1), WorkerEpoch(4)});
   (void)table.accept({token(2, 0, 0, 66), token(3, 0, 0, 67)}, Instant{});
-  EXPECT_EQ(table.lose({DeviceId(0), WorkerEpoch(4)}), std::vector{RequestId(2)})
+  EXPECT_EQ(table.lose({DeviceId(0), WorkerEpoch(4)}).advanced, std::vector{RequestId(2)})
       << "the first has what it had before";
   EXPECT_FALSE(table.find(RequestId(1))->place.has_value());
   EXPECT_EQ(table.find(RequestId(1))->record->restarts, 1);
   EXPECT_TRUE(table.find(RequestId(3))->place.has_value());
-  EXPECT_TRUE(table.lose({DeviceId(0), WorkerEpoch(4)}).empty());
+  EXPECT_TRUE(table.lose({DeviceId(0), WorkerEpoch(4)}).requests.empty());
 }
 
 TEST(RequestTable, AppendsEachTokenOnce) {
@@ -137,8 +137,8 @@ TEST(RequestTable, SubmitsWhatIsLeftToDo) {
   record.cache_salt = "salt";
   record.choices[0].choice = 0;
   record.choices[2].choice = 2;
-  const core::Submit submit = RequestTable::submission(
-      record, /*due=*/Instant(Duration(120)), /*now=*/Instant(Duration(130)));
+  const core::Submit submit =
+      RequestTable::submission(record, /*due=*/Duration(-10), /*now=*/Instant(Duration(130)));
   EXPECT_EQ(submit.prompt, record.prompt);
   EXPECT_EQ(submit.age, Duration(30));
   EXPECT_EQ(submit.due, Duration(-10));

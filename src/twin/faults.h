@@ -28,6 +28,11 @@ struct FaultPlan {
   int read_failures = 0;      ///< So many of the first reads fail, at their second part.
   int open_failures = 0;      ///< So many models cannot be opened, a third of the first ones.
   bool stuck_graphs = false;  ///< Now and then the pages of CUDA graphs cannot be had again.
+  // Within the same time as workers die:
+  int manager_deaths = 0;  ///< Another takes over after a while, which knows nothing.
+  int manager_cuts = 0;    ///< Manager and host do not hear each other for a while.
+  int gateway_cuts = 0;    ///< Gateway and host lose their connection.
+  Duration away{};         ///< How long that takes at most.
 };
 
 /// Why a worker that hangs is ended.
@@ -39,6 +44,7 @@ class Faults {
   explicit Faults(const FaultPlan& plan) : plan_(plan), rng_(plan.seed) {}
 
   [[nodiscard]] const Lateness& late() const { return plan_.late; }
+  [[nodiscard]] Duration away() const { return plan_.away; }
   /// A time up to this, and always 0 where that is 0.
   Duration some(Duration most) {
     return most == Duration{} ? most

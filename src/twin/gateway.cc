@@ -1,6 +1,7 @@
 #include "twin/gateway.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -29,16 +30,7 @@ void Gateway::arrive(RequestId id, std::int64_t tokens_max) {
   request.arrived = agenda_.now();
   request.most =
       std::min(ask.output_tokens, std::max<std::int64_t>(tokens_max - ask.input_tokens, 1));
-  core::RequestArrived arrived{.request = id,
-                               .model = ask.model,
-                               .priority = ask.priority,
-                               .prompt_tokens = ask.input_tokens,
-                               .max_tokens = request.most,
-                               .open_ended = ask.open_ended};
-  if (ask.patience) {
-    arrived.deadline = request.arrived + *ask.patience;
-  }
-  on_event_(arrived);
+  on_event_(arrival(id));
 }
 
 void Gateway::cancel(RequestId id) {
@@ -66,16 +58,18 @@ core::Submit Gateway::submit(const core::Dispatch& dispatch) {
   const std::int64_t room = dispatch.tokens - ask.input_tokens;
   HEDDLE_CHECK(request.end == Request::End::kNone);
   HEDDLE_CHECK(ask.open_ended ? room > 0 : room >= request.most);
-  HEDDLE_CHECK(!request.dispatched || room == request.most);
+  HEDDLE_CHECK(!request.capped || room == request.most);
   request.most = std::min(request.most, room);
   request.dispatched = true;
+  request.capped = true;
   request.device = dispatch.device;
   request.epoch = dispatch.epoch;
+  request.brought = request.tokens();
   core::Submit submit{.request = dispatch.request,
                       .model = ask.model,
                       .prompt = std::vector<TokenId>(static_cast<std::size_t>(ask.input_tokens)),
                       .age = agenda_.now() - request.arrived,
-                      .due = dispatch.due - agenda_.now(),
+                      .due = dispatch.due,
                       .priority = ask.priority,
                       .cache_salt = ask.cache_salt};
   for (std::size_t i = 0; i < ask.choices; ++i) {
@@ -101,6 +95,9 @@ void Gateway::take(const core::TokenEvent& token) {
   if (request.end != Request::End::kNone || request.finished[token.choice] ||
       token.position < std::ssize(answer)) {
     return;  // Late, or a duplicate.
+  }
+  if (request.cut && token.position > std::ssize(answer)) {
+    return;  // What came before it was lost with a connection.
   }
   HEDDLE_CHECK(token.position == std::ssize(answer));
   HEDDLE_CHECK(token.token == right_token(request.ask.input_tokens, token.choice, token.position));
@@ -132,6 +129,77 @@ void Gateway::finish_if_complete(RequestId id) {
     finished.tpot = (request.last - request.first) / (tokens - 1);
   }
   on_event_(finished);
+}
+
+core::PlaceLost Gateway::lose(DeviceId device, WorkerEpoch epoch) {
+  core::PlaceLost lost{.device = device, .epoch = epoch};
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    Request& request = requests_[i];
+    if (!is_at(RequestId(i), device, epoch)) {
+      continue;
+    }
+    request.dispatched = false;
+    lost.requests.emplace_back(i);
+    if (request.tokens() > request.brought) {
+      lost.advanced.emplace_back(i);
+    }
+  }
+  return lost;
+}
+
+std::vector<core::PlaceLost> Gateway::lose_all() {
+  std::set<std::pair<DeviceId, WorkerEpoch>> places;
+  for (Request& request : requests_) {
+    if (request.end == Request::End::kNone && request.dispatched) {
+      request.cut = true;
+      places.emplace(request.device, request.epoch);
+    }
+  }
+  std::vector<core::PlaceLost> all;
+  for (const auto& [device, epoch] : places) {
+    all.push_back(lose(device, epoch));
+  }
+  return all;
+}
+
+core::FrontState Gateway::tell_all() {
+  core::FrontState state;
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    Request& request = requests_[i];
+    if (request.end != Request::End::kNone || request.arrived == Instant{}) {
+      continue;
+    }
+    request.held = false;
+    core::Unfinished& one = state.requests.emplace_back();
+    one.request = arrival(RequestId(i));
+    one.age = agenda_.now() - request.arrived;
+    if (request.dispatched) {
+      one.device = request.device;
+      one.epoch = request.epoch;
+    }
+  }
+  return state;
+}
+
+bool Gateway::is_at(RequestId id, DeviceId device, WorkerEpoch epoch) const {
+  const Request& request = requests_.at(id.value());
+  return request.end == Request::End::kNone && request.dispatched && request.device == device &&
+         request.epoch == epoch;
+}
+
+core::RequestArrived Gateway::arrival(RequestId id) const {
+  const Request& request = requests_.at(id.value());
+  const Ask& ask = request.ask;
+  core::RequestArrived arrived{.request = id,
+                               .model = ask.model,
+                               .priority = ask.priority,
+                               .prompt_tokens = ask.input_tokens,
+                               .max_tokens = request.most,
+                               .open_ended = ask.open_ended};
+  if (ask.patience) {
+    arrived.patience = *ask.patience - (agenda_.now() - request.arrived);
+  }
+  return arrived;
 }
 
 void Gateway::fail(const core::FailRequest& failed) {

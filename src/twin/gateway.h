@@ -22,9 +22,12 @@ struct Request {
   Instant arrived{};
   std::int64_t most = 0;  ///< Tokens of each answer.
   bool held = false;
-  bool dispatched = false;
-  DeviceId device{};  ///< Where it was dispatched to last, and the life of its worker.
+  bool cut = false;         ///< Its worker may still say what came before a connection was lost.
+  bool capped = false;      ///< `most` is what a device had room for.
+  bool dispatched = false;  ///< It is at a worker:
+  DeviceId device{};        ///< of this device, in this life.
   WorkerEpoch epoch{};
+  std::int64_t brought = 0;                       ///< tokens() as it was dispatched there.
   std::vector<std::vector<TokenId>> generated{};  ///< By choice.
   std::vector<bool> finished{};                   ///< Likewise.
   Instant first{};                                ///< Token.
@@ -61,6 +64,17 @@ class Gateway {
   void hold(RequestId id);
   void take(const core::TokenEvent& token);
   void fail(const core::FailRequest& failed);
+  /// Its requests that are with that life of a worker, which has ended, wait again.
+  core::PlaceLost lose(DeviceId device, WorkerEpoch epoch);
+  /// All that have not ended, for a manager that does not know of them, and may hold them again.
+  core::FrontState tell_all();
+  /// The connection to the host is gone: its requests wait again wherever they are. What their
+  /// workers have said still comes.
+  std::vector<core::PlaceLost> lose_all();
+  /// Whether the request is there: it takes nothing of it from elsewhere.
+  [[nodiscard]] bool is_at(RequestId id, DeviceId device, WorkerEpoch epoch) const;
+  /// Its worker gave it back: it waits again.
+  void take_back(RequestId id) { at(id).dispatched = false; }
 
   [[nodiscard]] const std::vector<Request>& requests() const { return requests_; }
   /// So many have ended.
@@ -68,6 +82,7 @@ class Gateway {
 
  private:
   [[nodiscard]] Request& at(RequestId id) { return requests_.at(id.value()); }
+  [[nodiscard]] core::RequestArrived arrival(RequestId id) const;
   void end(Request& request, Request::End how);
   void finish_if_complete(RequestId id);
 

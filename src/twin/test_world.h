@@ -132,7 +132,12 @@ class World {
             .deaths_within = options.arrivals,
             .read_failures = options.read_failures,
             .open_failures = options.open_failures,
-            .stuck_graphs = options.stuck_graphs};
+            .stuck_graphs = options.stuck_graphs,
+            .manager_deaths = options.manager_deaths,
+            .manager_cuts = options.manager_cuts,
+            .gateway_cuts = options.gateway_cuts,
+            .away = options.manager_deaths + options.manager_cuts + options.gateway_cuts > 0 ? 20ms
+                                                                                             : 0ms};
   }
 
   /// Nothing is left to happen but that the manager looks ahead.

@@ -23,7 +23,10 @@ struct WorldOptions {
   int requests = 60;
   Duration arrivals = 400ms;  ///< They come within this, as deaths do.
   int deaths = 0;             ///< FaultPlan::deaths.
-  int read_failures = 0;      ///< Of the first reads.
+  int manager_deaths = 0;     ///< FaultPlan has these, too.
+  int manager_cuts = 0;
+  int gateway_cuts = 0;
+  int read_failures = 0;  ///< Of the first reads.
   int open_failures = 0;
   bool cancels = false;
   bool admin = false;

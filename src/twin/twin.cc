@@ -37,6 +37,7 @@ Twin::Twin(const TwinSetup& setup, const FaultPlan& faults)
   }
   settle();
   plan_deaths(faults);
+  plan_cuts(faults);
 }
 
 Twin::~Twin() = default;
@@ -54,7 +55,102 @@ void Twin::configure(const core::Configure& manager, const std::vector<TwinModel
     }
   }
   pending_.emplace_back(core::AgentEvent(configured));
+  configured_ = manager;
   tell(manager);
+}
+
+// ---- What is cut off, and what dies beside workers ----
+
+void Twin::plan_cuts(const FaultPlan& plan) {
+  const auto some_time = [&](int times, void (Twin::*what)()) {
+    for (int i = 0; i < times; ++i) {
+      agenda_.after(faults_.some(plan.deaths_within), [this, what] { (this->*what)(); });
+    }
+  };
+  some_time(plan.manager_deaths, &Twin::kill_manager);
+  some_time(plan.manager_cuts, &Twin::cut_manager);
+  some_time(plan.gateway_cuts, &Twin::cut_gateway);
+}
+
+void Twin::kill_manager() {
+  if (!std::exchange(managed_, false)) {
+    return;
+  }
+  manager_ = {};
+  manager_wakes_ = {};
+  pending_.emplace_back(core::AgentEvent(core::ForgetOrders{}));
+  agenda_.after(faults_.some(faults_.away()), [this] {
+    managed_ = true;
+    tell(configured_);
+    catch_up();
+  });
+}
+
+void Twin::cut_manager() {
+  if (std::exchange(cut_, true)) {
+    return;
+  }
+  tell(core::HostLost{});
+  pending_.emplace_back(core::AgentEvent(core::ForgetOrders{}));
+  agenda_.after(faults_.some(faults_.away()), [this] {
+    cut_ = false;
+    catch_up();
+  });
+}
+
+/// The manager hears all that the host and the gateway have.
+void Twin::catch_up() {
+  if (!managed_) {
+    return;
+  }
+  tell(core::Settled{.settled = false});
+  if (!cut_) {
+    for (const core::ManagerEvent& event : memory_.all(agent_.models())) {
+      tell(event);
+    }
+  }
+  tell(gateway_.tell_all());
+  tell(core::Settled{});
+}
+
+/// Both ends give up what the gateway had at the host.
+void Twin::cut_gateway() {
+  for (const core::PlaceLost& lost : gateway_.lose_all()) {
+    for (const RequestId id : lost.requests) {
+      send(lost.device, lost.epoch, core::CancelRequest{.request = id});
+    }
+    tell(lost);
+  }
+}
+
+/// What a worker says of a request counts where the gateway has it there.
+bool Twin::accepts(const core::WorkerSaid& said) {
+  const auto* returned = std::get_if<core::RequestReturned>(&said.report);
+  const auto* failed = std::get_if<core::RequestFailed>(&said.report);
+  if (returned == nullptr && failed == nullptr) {
+    return !cut_;
+  }
+  const RequestId id = returned != nullptr ? returned->request : failed->request;
+  if (!gateway_.is_at(id, said.device, said.epoch)) {
+    return false;
+  }
+  gateway_.take_back(id);
+  return true;
+}
+
+void Twin::perform(const core::TellManager& command) {
+  memory_.hear(command.event);
+  const auto* down = std::get_if<core::WorkerDown>(&command.event);
+  if (const auto* said = std::get_if<core::WorkerSaid>(&command.event)) {
+    if (accepts(*said)) {
+      pending_.emplace_back(command.event);
+    }
+  } else if (!cut_) {
+    pending_.emplace_back(command.event);
+  }
+  if (down != nullptr && (cut_ || !managed_)) {
+    pending_.emplace_back(core::ManagerEvent(gateway_.lose(down->device, down->epoch)));
+  }
 }
 
 void Twin::plan_deaths(const FaultPlan& plan) {
@@ -182,7 +278,13 @@ void Twin::settle() {
     const auto event = std::move(pending_.front());
     pending_.pop_front();
     if (const auto* heard = std::get_if<core::ManagerEvent>(&event)) {
+      if (!managed_) {
+        continue;  // Whoever takes over is told.
+      }
       step(manager_, *heard, manager_record_);
+      if (const auto* down = std::get_if<core::WorkerDown>(heard)) {
+        pending_.emplace_front(core::ManagerEvent(gateway_.lose(down->device, down->epoch)));
+      }
     } else {
       step(agent_, std::get<core::AgentEvent>(event), agent_record_);
     }
@@ -237,7 +339,52 @@ void Twin::finish_choice(RequestId id, std::uint32_t choice) {
   }
 }
 
+void Twin::cancel(RequestId id) {
+  give_up(id);
+  gateway_.cancel(id);
+}
+
+/// The request has ended, of which the manager hears next. It speaks of no other, unless the
+/// gateway told of it all while it ended; then it is told.
+bool Twin::ended_unheard(RequestId id) {
+  if (requests().at(id.value()).end == Request::End::kNone) {
+    return false;
+  }
+  const bool tells = std::any_of(pending_.begin(), pending_.end(), [&](const auto& event) {
+    const auto* heard = std::get_if<core::ManagerEvent>(&event);
+    const auto* finished = heard ? std::get_if<core::RequestFinished>(heard) : nullptr;
+    const auto* cancelled = heard ? std::get_if<core::RequestCancelled>(heard) : nullptr;
+    return (finished != nullptr && finished->request == id) ||
+           (cancelled != nullptr && cancelled->request == id);
+  });
+  HEDDLE_CHECK(tells || faults_.away() > Duration{});
+  if (!tells) {
+    tell(core::RequestCancelled{.request = id});
+  }
+  return true;
+}
+
+void Twin::perform(const core::FailRequest& command) {
+  if (ended_unheard(command.request)) {
+    return;
+  }
+  give_up(command.request);
+  gateway_.fail(command);
+}
+
+/// The worker that has the request, if one has, is to forget it.
+void Twin::give_up(RequestId id) {
+  const Request& request = requests().at(id.value());
+  if (request.dispatched && request.end == Request::End::kNone) {
+    send(request.device, request.epoch, core::CancelRequest{.request = id});
+  }
+}
+
 void Twin::perform(const core::Dispatch& command) {
+  if (ended_unheard(command.request)) {
+    return;
+  }
+  give_up(command.request);
   core::Submit submit = gateway_.submit(command);
   HEDDLE_CHECK(!sharded_.contains(submit.model) ||
                groups_.contains({command.device, command.epoch, submit.model}));
@@ -245,6 +392,9 @@ void Twin::perform(const core::Dispatch& command) {
 }
 
 void Twin::perform(const core::TellWorker& command) {
+  if (cut_) {
+    return;
+  }
   send(command.device, command.epoch, command.message);
 }
 
@@ -387,7 +537,9 @@ void Twin::hear(const Worker& worker, const core::WorkerReport& report) {
   agenda_.at(last, [this, device = worker.device(), epoch = worker.epoch(), report] {
     if (const auto* produced = std::get_if<core::TokensProduced>(&report)) {
       for (const core::TokenEvent& token : produced->tokens) {
-        gateway_.take(token);
+        if (gateway_.is_at(token.request, device, epoch)) {
+          gateway_.take(token);
+        }
       }
     } else {
       pending_.emplace_back(

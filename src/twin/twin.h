@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "core/agent_core.h"
+#include "core/host_memory.h"
 #include "core/manager/manager_core.h"
 #include "core/serving.h"
 #include "twin/agenda.h"
@@ -60,7 +61,7 @@ class Twin final : public core::ServingStatus {
   [[nodiscard]] Instant now() const { return agenda_.now(); }
   /// A request arrives now, whatever its time is.
   RequestId ask(const Ask& ask);
-  void cancel(RequestId id) { gateway_.cancel(id); }
+  void cancel(RequestId id);
   /// As when a stop string appears: no more of this choice is needed.
   void finish_choice(RequestId id, std::uint32_t choice);
   /// The device's worker dies now, if one runs there.
@@ -97,6 +98,18 @@ class Twin final : public core::ServingStatus {
   [[nodiscard]] const TwinDevice& device_of(DeviceId id) const;
   void start();
   void plan_deaths(const FaultPlan& plan);
+  void plan_cuts(const FaultPlan& plan);
+  void kill_manager();
+  void cut_manager();
+  void cut_gateway();
+  void catch_up();
+  [[nodiscard]] bool accepts(const core::WorkerSaid& said);
+  template <class Order>
+  void order(const Order& command) {
+    if (!cut_) {
+      pending_.emplace_back(core::AgentEvent(command));
+    }
+  }
   void settle();
   template <class Core, class Event, class Command>
   void step(Core& core, const Event& event, CoreRecord<Event, Command>& record);
@@ -106,15 +119,17 @@ class Twin final : public core::ServingStatus {
   void hear(const Worker& worker, const core::WorkerReport& report);
   void wake(core::WakeAt command, bool manager);
 
-  void perform(const core::LoadOn& command) { pending_.emplace_back(core::AgentEvent(command)); }
-  void perform(const core::EvictFrom& command) { pending_.emplace_back(core::AgentEvent(command)); }
-  void perform(const core::FormGroup& command) { pending_.emplace_back(core::AgentEvent(command)); }
-  void perform(const core::Weave& command) { pending_.emplace_back(core::AgentEvent(command)); }
-  void perform(const core::Unweave& command) { pending_.emplace_back(core::AgentEvent(command)); }
+  void perform(const core::LoadOn& command) { order(command); }
+  void perform(const core::EvictFrom& command) { order(command); }
+  void perform(const core::FormGroup& command) { order(command); }
+  void perform(const core::Weave& command) { order(command); }
+  void perform(const core::Unweave& command) { order(command); }
   void perform(const core::Dispatch& command);
   void perform(const core::Hold& command) { gateway_.hold(command.request); }
+  void give_up(RequestId id);
+  [[nodiscard]] bool ended_unheard(RequestId id);
   void perform(const core::TellWorker& command);
-  void perform(const core::FailRequest& command) { gateway_.fail(command); }
+  void perform(const core::FailRequest& command);
   void perform(const core::AdminDone& /*command*/) { ++admin_answers_; }
   void perform(const core::Decision& command);
   void perform(const core::LoadMeasured& command);
@@ -125,11 +140,14 @@ class Twin final : public core::ServingStatus {
   void perform(const core::SendWorker& command);
   void perform(const core::ConnectGroup& command);
   void perform(const core::ConnectGuests& command);
+  // Devices here are parts of the host, whose memory is nobody's to share.
+  void perform(const core::ShareMemory& /*command*/) { HEDDLE_CHECK(false); }
+  void perform(const core::PassMemory& /*command*/) { HEDDLE_CHECK(false); }
   void perform(const core::LeaseGuests& /*command*/) {}  // Blocks elsewhere are nobody's here.
   void perform(const core::DisconnectGuests& command);
   void perform(const core::StartRead& command);
   void perform(const core::CancelRead& command) { reader_.cancel(command.model); }
-  void perform(const core::TellManager& command) { pending_.emplace_back(command.event); }
+  void perform(const core::TellManager& command);
   // There are no engines here that anybody could lend pages to.
   void perform(const core::GrantLoan& /*command*/) { HEDDLE_CHECK(false); }
   void perform(const core::RefuseLoan& /*command*/) { HEDDLE_CHECK(false); }
@@ -144,6 +162,10 @@ class Twin final : public core::ServingStatus {
   Faults faults_;
   std::optional<Contents> contents_{};
   core::ManagerCore manager_{};
+  core::Configure configured_{};  ///< As a new manager is told.
+  core::HostMemory memory_{};
+  bool managed_ = true;  ///< There is a manager.
+  bool cut_ = false;     ///< Manager and host do not hear each other.
   core::AgentCore agent_;
   Gateway gateway_;
   Reader reader_;

@@ -477,7 +477,7 @@ void Worker::check_waiting_step() {
   const Instant computed =
       std::max(step_->began + step_->compute, around_.agenda.now() + step_->compute / layers);
   const Instant ends = std::max(computed, step_->began + paced_time(step_->plan));
-  step_->guest_time = guest_time_;
+  step_->hosted_before = step_->guest_time = guest_time_;
   at(ends + device_.step_overhead, [this] { end_step_or_go_on(); });
 }
 
@@ -515,7 +515,9 @@ void Worker::run_slice(const policy::StepSlice& slice, core::StepDone& done) {
 void Worker::end_step() {
   ++steps_;
   const Step step = *std::exchange(step_, std::nullopt);
-  core::StepDone done{.took = around_.agenda.now() - step.began, .guests = step.guests};
+  core::StepDone done{.took = around_.agenda.now() - step.began,
+                      .guests = step.guests,
+                      .hosting = step.guest_time - step.hosted_before};
   for (const policy::ModelBatch& batch : step.plan.batches) {
     const bool ready = has_weights(batch);
     if (ready && around_.contents != nullptr) {

@@ -105,8 +105,9 @@ class Worker : public std::enable_shared_from_this<Worker> {
     std::set<SequenceId> starved{};
     Instant began{};
     Duration compute{};
-    bool waits = false;     ///< For weights.
-    Duration guest_time{};  ///< guest_time_ that it was made longer by.
+    bool waits = false;        ///< For weights.
+    Duration hosted_before{};  ///< guest_time_ as it began.
+    Duration guest_time{};     ///< And up to which it was made longer.
     core::GuestTimes guests{};
   };
   void tell(const core::WorkerEvent& event);

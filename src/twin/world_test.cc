@@ -478,5 +478,48 @@ TEST(World, SurvivesAnythingWhilePlanningAheadForModelsThatAreCut) {
   EXPECT_GT(starts[core::StartKind::kAttach], 20U / kShare);
 }
 
+// ---- Managers that die, hosts and gateways that are cut off ----
+
+/// What a manager that is new takes up from others it does not decide again: every request ends
+/// once, and right, whenever managers die.
+TEST(World, ManagersThatDieLoseNothing) {
+  std::int64_t taken_over = 0;
+  play(
+      400,
+      [](std::uint64_t seed) {
+        WorldOptions options = seed % 2 == 0 ? anything(seed) : anything_sharded(anything(seed));
+        options.admin = options.reloads = false;
+        options.manager_deaths = 1 + static_cast<int>(seed % 5);
+        return options;
+      },
+      [&](const World& world) {
+        for (const auto& step : world.twin().manager_record()) {
+          const auto* found = std::get_if<core::WorkerFound>(&step.event);
+          taken_over += found != nullptr && !found->report.models.empty() ? 1 : 0;
+        }
+      });
+  EXPECT_GT(taken_over, 100 / kShare);
+}
+
+TEST(World, CutsBetweenManagerGatewayAndHostLoseNothing) {
+  std::int64_t cuts = 0;
+  play(
+      400,
+      [](std::uint64_t seed) {
+        WorldOptions options = seed % 2 == 0 ? anything(seed) : anything_sharded(anything(seed));
+        options.admin = options.reloads = false;
+        options.manager_deaths = static_cast<int>(seed % 2);
+        options.manager_cuts = static_cast<int>(seed % 3) * 2;
+        options.gateway_cuts = static_cast<int>(seed % 4) * 2;
+        return options;
+      },
+      [&](const World& world) {
+        for (const auto& step : world.twin().manager_record()) {
+          cuts += std::holds_alternative<core::HostLost>(step.event) ? 1 : 0;
+        }
+      });
+  EXPECT_GT(cuts, 100 / kShare);
+}
+
 }  // namespace
 }  // namespace heddle::twin::test

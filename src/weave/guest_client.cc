@@ -41,14 +41,14 @@ bool GuestClient::await(const ops::GuestRows& rows) {
     answered = !area_->closed() && left > Duration{} &&
                area_->served().wait_past(served, options_.look, left);
   }
-  waited_ += steady_now() - began;
+  counts_.waited += steady_now() - began;
   if (!answered) {
     lost_ = lost_ || posted_;
-    ++unanswered_;
+    ++counts_.unanswered;
     return false;
   }
-  ++answered_;
-  own_ += began - posted_at_;
+  ++counts_.answered;
+  counts_.own += began - posted_at_;
   const std::int64_t width = g.heads * (g.head_dim + 2);
   for (std::int64_t row = 0; row < rows.rows; ++row) {
     std::memcpy(rows.state + row * rows.state_stride,

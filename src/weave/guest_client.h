@@ -7,13 +7,14 @@
 
 #include "base/time.h"
 #include "ops/guest_attention.h"
+#include "weave/counted_host.h"
 #include "weave/job_area.h"
 
 namespace heddle::weave {
 
 /// The hot side of a pair: has a host run attention over guests through a JobArea. Used by the
 /// thread of the hot engine's stream.
-class GuestClient final : public ops::AttentionHost {
+class GuestClient final : public CountedHost {
  public:
   struct Options {
     Duration look = std::chrono::microseconds(200);      ///< Before it sleeps.
@@ -28,13 +29,7 @@ class GuestClient final : public ops::AttentionHost {
   void post(const ops::GuestRows& rows) override;
   [[nodiscard]] bool await(const ops::GuestRows& rows) override;
 
-  /// Layers that nobody answered, or that were not posted, so far.
-  [[nodiscard]] std::uint64_t unanswered() const { return unanswered_; }
-  /// Layers that were answered so far, and the time that this side waited for them.
-  [[nodiscard]] std::uint64_t answered() const { return answered_; }
-  [[nodiscard]] Duration waited() const { return waited_; }
-  /// Time from posting those layers to waiting for them, in which this side does its own part.
-  [[nodiscard]] Duration own() const { return own_; }
+  [[nodiscard]] LayerCounts counts() const override { return counts_; }
 
  private:
   std::shared_ptr<JobArea> area_;
@@ -44,10 +39,7 @@ class GuestClient final : public ops::AttentionHost {
   bool fits_ = false;    ///< The step does.
   bool posted_ = false;  ///< The layer was.
   bool lost_ = false;    ///< The host has not answered, and is asked nothing until it has.
-  std::uint64_t unanswered_ = 0;
-  std::uint64_t answered_ = 0;
-  Duration waited_{};
-  Duration own_{};
+  LayerCounts counts_{};
   Instant posted_at_{};
 };
 

@@ -2,11 +2,16 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <thread>
 
 #include <gtest/gtest.h>
 
 #include "weave/test_pair.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace heddle::weave {
 namespace {
@@ -76,9 +81,9 @@ TEST(GuestClient, TheHostComputesWhatTheHotSideWould) {
   }
   over = true;
   host.join();
-  EXPECT_EQ(pair.client->answered(), 40U);
+  EXPECT_EQ(pair.client->counts().answered, 40U);
   EXPECT_EQ(pair.server->layers(), 40U);
-  EXPECT_EQ(pair.client->unanswered(), 0U);
+  EXPECT_EQ(pair.client->counts().unanswered, 0U);
 }
 
 TEST(GuestClient, AHostThatDoesNotAnswerIsGivenUpForTheStepAndTriedAgain) {
@@ -89,13 +94,91 @@ TEST(GuestClient, AHostThatDoesNotAnswerIsGivenUpForTheStepAndTriedAgain) {
   EXPECT_FALSE(pair.client->await(pair.rows(0)));
   pair.client->post(pair.rows(2));
   EXPECT_FALSE(pair.client->await(pair.rows(2))) << "for the rest of the step";
-  EXPECT_EQ(pair.client->unanswered(), 2U);
+  EXPECT_EQ(pair.client->counts().unanswered, 2U);
   ASSERT_TRUE(serve(pair).value()) << "late";
   pair.client->begin_step(sequences);
   pair.client->post(pair.rows(2));
   ASSERT_TRUE(serve(pair).value());
   EXPECT_TRUE(pair.client->await(pair.rows(2)));
   EXPECT_EQ(pair.state, computed_here(pair, 2)) << "not of the layer that was late";
+}
+
+/// A process that serves the pair's area as long as it lives.
+class HostProcess {
+ public:
+  /// `stopped`: it takes nothing before it is killed.
+  HostProcess(Pair& pair, bool stopped) : pid_(fork()) {
+    if (pid_ != 0) {
+      return;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (stopped) {
+      pause();
+    }
+    const auto server = GuestServer::create(JobArea::attach(pair.area->fd()).value(),
+                                            reinterpret_cast<const std::byte*>(pair.arena.data()),
+                                            test::kPageBytes,
+                                            test::kernels())
+                            .value();
+    server->lend(pair.lent);
+    while (server->serve(50us, 1s)) {
+    }
+    _exit(1);
+  }
+  ~HostProcess() { kill(); }
+  HostProcess(const HostProcess&) = delete;
+  HostProcess& operator=(const HostProcess&) = delete;
+
+  void kill() {
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      waitpid(std::exchange(pid_, 0), nullptr, 0);
+    }
+  }
+
+ private:
+  pid_t pid_;
+};
+
+/// Steps until the host answers one; with the right states.
+void answered_at_last(Pair& pair) {
+  for (bool answered = false; !answered;) {
+    std::fill(pair.state.begin(), pair.state.end(), -1.0F);
+    pair.client->begin_step(Pair::sequences());
+    pair.client->post(pair.rows(0));
+    answered = pair.client->await(pair.rows(0));
+  }
+  ASSERT_EQ(pair.state, computed_here(pair, 0));
+}
+
+TEST(GuestClient, AHostThatIsKilledBeforeItTakesALayerIsReplaced) {
+  Pair pair({.look = Duration{}, .patience = 5ms});
+  for (int round = 0; round < 100; ++round) {
+    HostProcess host(pair, true);
+    pair.client->begin_step(Pair::sequences());
+    pair.client->post(pair.rows(2));
+    host.kill();
+    ASSERT_FALSE(pair.client->await(pair.rows(2))) << round;
+    HostProcess next(pair, false);
+    answered_at_last(pair);
+  }
+}
+
+TEST(GuestClient, WhatAHostServedBeforeItWasKilledIsTaken) {
+  Pair pair;
+  for (int round = 0; round < 100; ++round) {
+    HostProcess host(pair, false);
+    const auto before = pair.area->served().get();
+    std::fill(pair.state.begin(), pair.state.end(), -1.0F);
+    pair.client->begin_step(Pair::sequences());
+    pair.client->post(pair.rows(2));
+    while (pair.area->served().get() == before) {
+      std::this_thread::yield();
+    }
+    host.kill();
+    ASSERT_TRUE(pair.client->await(pair.rows(2))) << round;
+    ASSERT_EQ(pair.state, computed_here(pair, 2)) << round;
+  }
 }
 
 TEST(GuestClient, ClosingWakesBothSides) {

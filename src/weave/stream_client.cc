@@ -37,14 +37,18 @@ void StreamClient::begin_step(std::span<const ops::GuestSequence> sequences) {
   const std::scoped_lock lock(mutex_);
   lost_ = lost_ && area_->served().get() != asked_step_;
   posts_ = !lost_ && !area_->closed() && write_step(*area_, step_ + 1, sequences);
+  const auto layers = static_cast<std::uint64_t>(layers_of(area_->geometry(), groups));
+  layers_ += layers;
   if (!posts_) {
+    unanswered_ += layers;
     return;
   }
   step_ = (step_ + 1) & Ticket::kMask;
   ticket_ = last_;  // Also where the step before failed at some layer: its tickets are its own.
   ++asked_;
   asked_step_ = step_;
-  last_ = ticket_ + 2 * static_cast<std::uint32_t>(layers_of(area_->geometry(), groups));
+  asked_layers_ = static_cast<std::uint32_t>(layers);
+  last_ = ticket_ + 2 * asked_layers_;
   since_ = steady_now();
   area_->job() = {
       .step = step_, .rows = std::ssize(sequences), .groups = groups, .ticket = ticket_};
@@ -82,11 +86,19 @@ bool StreamClient::look() {
   if (!lost_ && (area_->closed() || now - since_ >= options_.patience)) {
     lost_ = true;
     ++let_go_of_;
+    // An answer is the ticket itself; the flag may still be where an earlier step was let go.
+    const std::uint32_t first = last_ - 2 * asked_layers_;
+    unanswered_ += before(served, first) ? asked_layers_ : (last_ - served + 1) / 2;
   }
   if (lost_) {
     let_go(area_->layer_served(), last_);
   }
   return true;
+}
+
+LayerCounts StreamClient::counts() const {
+  const std::scoped_lock lock(mutex_);
+  return {.answered = layers_ - unanswered_, .unanswered = unanswered_};
 }
 
 std::uint64_t StreamClient::let_go_of() const {

@@ -11,6 +11,7 @@
 #include "base/time.h"
 #include "device/device.h"
 #include "ops/guest_attention.h"
+#include "weave/counted_host.h"
 #include "weave/job_area.h"
 #include "weave/watch.h"
 
@@ -19,7 +20,7 @@ namespace heddle::weave {
 /// The hot side of a pair of GPUs. The host is told of a step once; layer by layer the two streams
 /// meet by the area's flags, and no thread has a part in it. A stream whose host does not answer is
 /// let go. Used by the thread that enqueues, a step after the other; outlives the steps.
-class StreamClient final : public ops::AttentionHost {
+class StreamClient final : public CountedHost {
  public:
   struct Options {
     Duration patience = std::chrono::milliseconds(100);  ///< With one layer.
@@ -44,6 +45,8 @@ class StreamClient final : public ops::AttentionHost {
   /// Steps that the host was asked for, and those of them whose streams were let go.
   [[nodiscard]] std::uint64_t asked() const { return asked_; }
   [[nodiscard]] std::uint64_t let_go_of() const;
+  /// Of a step that was let go, what the host had not answered by then is unanswered.
+  [[nodiscard]] LayerCounts counts() const override;
 
  private:
   StreamClient(std::shared_ptr<JobArea> area, device::Buffer pinned, Options options)
@@ -65,10 +68,13 @@ class StreamClient final : public ops::AttentionHost {
 
   mutable std::mutex mutex_{};  ///< Of what follows, which the watch looks after.
   std::uint32_t asked_step_ = 0;
+  std::uint32_t asked_layers_ = 0;
   std::uint32_t last_ = 0;  ///< The ticket of that step's last layer.
   bool lost_ = false;       ///< The host has not answered, and is asked nothing until it has.
   std::uint64_t let_go_of_ = 0;
-  Instant since_{};  ///< Since then nothing has changed of what the stream waits for.
+  std::uint64_t layers_ = 0;      ///< Of all steps with guests,
+  std::uint64_t unanswered_ = 0;  ///< and those that nobody answered.
+  Instant since_{};               ///< Since then nothing has changed of what the stream waits for.
   std::uint32_t posted_ = 0;
   std::uint32_t served_ = 0;
   Watch watch_;  ///< Last: it uses the others.

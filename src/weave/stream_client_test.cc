@@ -68,6 +68,22 @@ TEST(StreamClient, AStepThatFailedBeforeItsLayersDoesNotSpoilTheNext) {
   }
 }
 
+TEST(StreamClient, CountsWhatTheHostHasAnsweredAndWhatNobody) {
+  StreamPair pair(300ms);
+  {
+    std::jthread host([&] { EXPECT_TRUE(pair.server->serve(20s).value()); });
+    pair.step();
+  }
+  EXPECT_EQ(pair.client->counts().answered, 2U);
+  EXPECT_EQ(pair.client->counts().unanswered, 0U);
+  pair.step();  // With nobody there: it is asked, and let go of.
+  EXPECT_EQ(pair.client->counts().answered, 2U);
+  EXPECT_EQ(pair.client->counts().unanswered, 2U);
+  pair.step();  // Nor asked again.
+  EXPECT_EQ(pair.client->counts().answered, 2U);
+  EXPECT_EQ(pair.client->counts().unanswered, 4U);
+}
+
 TEST(StreamClient, AStepThatTheAreaHasNoRoomForIsNotPosted) {
   StreamPair pair;
   const std::vector<ops::GuestSequence> many(5, StreamPair::sequences()[0]);

@@ -66,8 +66,16 @@ Result<void> StreamServer::allocate() {
 }
 
 void StreamServer::lend(std::span<const PageId> pages) {
-  const std::scoped_lock lock(lease_mutex_);
-  lease_ = {pages.begin(), pages.end()};
+  std::set<PageId> lease(pages.begin(), pages.end());
+  bool less = false;
+  {
+    const std::scoped_lock lock(lease_mutex_);
+    less = !std::ranges::includes(lease, lease_);
+    lease_ = std::move(lease);
+  }
+  if (less) {
+    const std::scoped_lock no_step_runs(step_mutex_);
+  }
 }
 
 Result<bool> StreamServer::serve(Duration patience) {
@@ -83,7 +91,7 @@ Result<bool> StreamServer::serve(Duration patience) {
   }
   const std::uint32_t ticket = area_->posted().get();
   const JobArea::Job job = area_->job();
-  const std::scoped_lock lock(lease_mutex_);
+  const std::scoped_lock lock(step_mutex_);
   Result<void> done = take_step(job);
   if (done) {
     enqueue(job);
@@ -109,6 +117,7 @@ Result<void> StreamServer::take_step(const JobArea::Job& job) {
   if (const auto taken = table_.take(*area_, job.step, job.rows); !taken) {
     return taken;
   }
+  const std::scoped_lock lock(lease_mutex_);
   for (std::int64_t layer = 0; layer < g.layers; ++layer) {
     const LayerPlace& place = g.places[static_cast<std::size_t>(layer)];
     if ((job.groups >> place.group & 1U) == 0) {

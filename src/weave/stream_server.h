@@ -38,12 +38,16 @@ class StreamServer {
   static Result<std::unique_ptr<StreamServer>> create(std::shared_ptr<JobArea> area,
                                                       const Place& place);
 
-  /// From now on these are lent: blocks on other pages are refused. Waits for a step that runs.
+  /// From now on these are lent: blocks on other pages are refused. Where some were lent before and
+  /// are no longer, waits for a step that runs.
   void lend(std::span<const PageId> pages);
 
   /// Waits for a step and runs it, until the hot side has had all its layers or the area is closed.
   /// False where none came within `patience`. Errors as GuestServer::serve's; also what the stream
   /// reports. After an error the area is closed.
+  ///
+  /// Who closes the area while a step runs has made sure that the hot side is at none: the stream
+  /// then goes through its layers over whatever queries are there, and answers like to others.
   Result<bool> serve(Duration patience);
 
   /// Whether it is at a step. Any thread.
@@ -68,7 +72,8 @@ class StreamServer {
   device::Buffer tables_{};   ///< On the device: rows' begins, then StepTable::numbers().
   device::Buffer scratch_{};  ///< Of the stream.
   std::unique_ptr<device::Stream> stream_{};
-  std::mutex lease_mutex_{};  ///< Held while a step runs.
+  std::mutex step_mutex_{};  ///< Held while a step runs; taken before lease_mutex_.
+  std::mutex lease_mutex_{};
   std::set<PageId> lease_{};  ///< Guarded by lease_mutex_.
   StepTable table_{};
   std::uint32_t served_ = 0;

@@ -14,6 +14,8 @@ namespace {
 using namespace std::chrono_literals;
 using test::StreamPair;
 
+constexpr std::uint64_t kPagesMore = 1000;
+
 void expect_near(const std::vector<float>& a, const std::vector<float>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -43,6 +45,22 @@ TEST(StreamServer, AHotSideThatGoesAwayDoesNotHoldItsStream) {
   });
   EXPECT_TRUE(pair.server->serve(5s).has_value());
   EXPECT_EQ(pair.server->serve(5s).error().code, Code::kUnavailable);
+}
+
+TEST(StreamServer, ALargerLeaseWaitsForNoStep) {
+  StreamPair pair;
+  pair.client->begin_step(StreamPair::sequences());  // And posts no layer.
+  std::jthread host([&] { EXPECT_TRUE(pair.server->serve(60s).has_value()); });
+  while (!pair.server->running()) {
+    std::this_thread::yield();
+  }
+  std::vector<PageId> more = pair.lent;
+  more.emplace_back(kPagesMore);
+  pair.server->lend(more);
+  EXPECT_TRUE(pair.server->running()) << "it is still at that step";
+  pair.area->close();
+  pair.server->lend({});
+  EXPECT_FALSE(pair.server->running()) << "what is not lent any more is not read any more";
 }
 
 TEST(StreamServer, BlocksOutsideTheLeaseAreNotRead) {

@@ -54,7 +54,7 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::create(device::Device& d
     return engine.error();
   }
   self->engine_ = std::move(*engine);
-  self->guests_ = std::make_unique<HotGuests>(*self->engine_);
+  self->guests_ = std::make_unique<HotGuests>(*self->engine_, device);
   const auto kernels = ops::kernels_name(device.properties().kind);
   log::info("kernels chosen", {{"kernels", kernels ? *kernels : "none"}});
   self->engine_->set_graph_bytes(0);  // Until the core has pages for them.
@@ -411,6 +411,7 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
                             .waited = spent.waited,
                             .waits_for_weights = waits},
                            stats_);
+  done.hosting = std::min(pacing_.guest_time() - guest_time, done.took);
   done.counted = counted();
   if (lockstep_ != nullptr) {
     if (const Result<void> same = lockstep_->compare(done); !same) {
@@ -430,6 +431,9 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
 }
 
 void DeviceExecutor::execute(core::Report& command, std::vector<core::WorkerEvent>& /*events*/) {
+  if (const auto* returned = std::get_if<core::GuestsReturned>(&command.report)) {
+    guests_->unmap(returned->model, returned->pages);  // The core has not taken them.
+  }
   handlers_.on_report(std::move(command.report));
 }
 

@@ -84,6 +84,10 @@ class DeviceExecutor {
 
   /// From the next step on another device runs attention over the model's guests, or does not.
   void meet(const GuestHost& host);
+  /// Maps memory of another GPU, which is lent next.
+  void map(const GuestMemory& memory) { guests_->map(memory); }
+  /// Why these pages are of no use to this device, which has let go of them; none: they are.
+  [[nodiscard]] std::optional<Error> refuse(const core::LendGuests& lend);
 
   /// Makes an open model, which is a shard, part of a group, until it is closed. Of rank 0, what it
   /// carries out for the engine is passed on to the others.

@@ -110,7 +110,7 @@ void EngineLoop::take_in(Input input) {
     tell_core(std::move(*event));
   } else if (auto* heard = std::get_if<Heard>(&input)) {
     core::grow_older(heard->message, steady_now() - heard->at);
-    tell_core(std::move(heard->message));
+    take_in(std::move(heard->message));
   } else if (const auto* model = std::get_if<rpc::ModelDescription>(&input)) {
     executor_->describe(*model);
   } else if (auto* lockstep = std::get_if<std::unique_ptr<Lockstep>>(&input)) {
@@ -119,6 +119,8 @@ void EngineLoop::take_in(Input input) {
     executor_->meet(std::move(*peer));
   } else if (const auto* host = std::get_if<GuestHost>(&input)) {
     executor_->meet(*host);
+  } else if (const auto* memory = std::get_if<GuestMemory>(&input)) {
+    executor_->map(*memory);
   } else if (const auto* compiled = std::get_if<Compiled>(&input)) {
     std::vector<core::WorkerEvent> said;
     executor_->finish_add(compiled->sequence, said);
@@ -130,6 +132,18 @@ void EngineLoop::take_in(Input input) {
       give_up(done.error());
     }
   }
+}
+
+/// What another device lends and this one cannot use goes back without a word to the core.
+void EngineLoop::take_in(core::WorkerMessage message) {
+  if (auto* lend = std::get_if<core::LendGuests>(&message)) {
+    if (std::optional<Error> failure = executor_->refuse(*lend)) {
+      report(core::GuestsReturned{
+          .model = lend->model, .pages = std::move(lend->pages), .failure = std::move(failure)});
+      return;
+    }
+  }
+  tell_core(std::move(message));
 }
 
 void EngineLoop::decide(const core::WorkerEvent& event,

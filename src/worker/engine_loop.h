@@ -38,6 +38,7 @@ class EngineLoop {
   void hear_leader(core::WorkerCommand command) { inbox_.push(Followed{std::move(command)}); }
   void hear(Peer peer) { inbox_.push(std::move(peer)); }
   void hear(GuestHost host) { inbox_.push(std::move(host)); }
+  void hear(GuestMemory memory) { inbox_.push(std::move(memory)); }
   /// The backlog that made it pause is gone. Loop thread.
   void hear_relieved() { inbox_.push(Relieved{}); }
   /// What the threads are at; nothing before the engine is there. Any thread.
@@ -63,6 +64,7 @@ class EngineLoop {
                              Compiled,
                              Peer,
                              GuestHost,
+                             GuestMemory,
                              Relieved>;
 
   void run();
@@ -72,6 +74,7 @@ class EngineLoop {
   /// Lets the core hear `event` and all that follows from it at once.
   void tell_core(core::WorkerEvent event);
   void take_in(Input input);
+  void take_in(core::WorkerMessage message);
   /// Runs a step if there is one to run.
   [[nodiscard]] bool step();
   void report(core::WorkerReport report);

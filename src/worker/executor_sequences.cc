@@ -111,6 +111,14 @@ void DeviceExecutor::execute(const core::PreemptSequence& command,
   kv_changed_ = true;
 }
 
+std::optional<Error> DeviceExecutor::refuse(const core::LendGuests& lend) {
+  std::optional<Error> failure = guests_->unable(lend.model, lend.pages);
+  if (failure) {
+    guests_->unmap(lend.model, lend.pages);
+  }
+  return failure;
+}
+
 void DeviceExecutor::execute(const core::TakeGuestPages& command,
                              std::vector<core::WorkerEvent>& /*events*/) {
   guests_->take(command.model, command.pages);

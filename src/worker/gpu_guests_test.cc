@@ -22,6 +22,8 @@
 #include "rpc/link.h"
 #include "weave/stream_client.h"
 #include "weave/stream_server.h"
+#include "worker/hot_guests.h"
+#include "worker/lent_memory.h"
 #include "worker/peer_wire.h"
 
 #include <sys/wait.h>
@@ -303,6 +305,44 @@ TEST_P(GpuGuestsTest, RandomMovesChangeNoText) {
   HEDDLE_CHECK(shared->posted().wait_past(shared->served().get(), 0s, 60s));
   (void)::kill(::getpid(), SIGKILL);
   ::_exit(1);
+}
+
+// What the worker's part of it does with memory that comes page by page.
+TEST(HotGuestsOfAGpu, PagesAreOfUseOnceTheirMemoryIsMapped) {
+  const emulator::EmulatedDriver driver(kMachine);
+  Side hot(0, "llama-gqa-sharded");
+  Side cold(1, "llama-gqa-sharded");
+  HotGuests guests(*hot.engine, hot.host.device());
+  const std::vector<PageId> pages{PageId(3), PageId(900)};
+  ASSERT_TRUE(guests.unable(kModel, pages));
+  const auto there = LentMemory::create(cold.host.device(), 1024).value();
+  for (const PageId page : pages) {
+    EXPECT_TRUE(guests.unable(kModel, pages)) << "one is missing";
+    GuestMemory memory{.of = {.model = kModel, .pages = {page}, .device_pages = 1024}};
+    memory.descriptors.push_back(there->make(page).value());
+    guests.map(memory);
+  }
+  ASSERT_FALSE(guests.unable(kModel, pages));
+  guests.take(kModel, pages);
+  EXPECT_EQ(hot.engine->guests().lent_pages(kModel), 2) << "one beyond this GPU's own pages";
+  EXPECT_EQ(guests.give_back(kModel, 1).pages, std::vector<PageId>{PageId(900)});
+  EXPECT_TRUE(guests.unable(kModel, {PageId(900)})) << "it is not mapped any more";
+  EXPECT_FALSE(guests.unable(kModel, {PageId(3)}));
+  EXPECT_EQ(guests.give_back(kModel, 1).pages, std::vector<PageId>{PageId(3)});
+  guests.unmap(kModel, {PageId(3)});  // As after a refusal: nothing is left to unmap.
+  EXPECT_TRUE(guests.unable(kModel, {PageId(3)}));
+}
+
+TEST(HotGuestsOfAGpu, MemoryThatCannotBeMappedIsOfNoUse) {
+  const emulator::EmulatedDriver driver(kMachine);
+  Side hot(0, "llama-gqa-sharded");
+  HotGuests guests(*hot.engine, hot.host.device());
+  GuestMemory memory{.of = {.model = kModel, .pages = {PageId(3)}, .device_pages = 8}};
+  memory.descriptors.emplace_back();
+  guests.map(memory);
+  const auto why = guests.unable(kModel, {PageId(3)});
+  ASSERT_TRUE(why);
+  EXPECT_EQ(why->code, Code::kFailedPrecondition);
 }
 
 TEST(GpuGuestsOfTwoProcesses, AHostThatIsKilledCostsTimeAndNothingElse) {

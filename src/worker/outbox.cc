@@ -9,14 +9,14 @@ namespace heddle::worker {
 Outbox::Outbox(boost::asio::any_io_executor executor, rpc::Link& link, Handlers handlers)
     : executor_(std::move(executor)), link_(link), handlers_(std::move(handlers)) {}
 
-void Outbox::send(const rpc::ToServe& message) {
+void Outbox::send(const rpc::ToServe& message, std::vector<rpc::Descriptor> descriptors) {
   std::string bytes = rpc::encode(message);
   bool first = false;
   {
     const std::lock_guard lock(mutex_);
     first = waiting_.empty();
     waiting_bytes_ += bytes.size();
-    waiting_.push_back(std::move(bytes));
+    waiting_.push_back({.payload = std::move(bytes), .descriptors = std::move(descriptors)});
   }
   if (first) {
     boost::asio::post(executor_, [this] { flush(); });
@@ -24,14 +24,14 @@ void Outbox::send(const rpc::ToServe& message) {
 }
 
 void Outbox::flush() {
-  std::vector<std::string> taken;
+  std::vector<rpc::Frame> taken;
   {
     const std::lock_guard lock(mutex_);
     taken.swap(waiting_);
   }
-  for (std::string& bytes : taken) {
-    const std::size_t size = bytes.size();
-    const Result<void> sent = link_.send(std::move(bytes));
+  for (rpc::Frame& frame : taken) {
+    const std::size_t size = frame.payload.size();
+    const Result<void> sent = link_.send(std::move(frame.payload), std::move(frame.descriptors));
     waiting_bytes_ -= size;
     if (!sent) {
       return handlers_.on_failed(sent.error());

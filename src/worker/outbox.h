@@ -30,8 +30,8 @@ class Outbox {
   /// `link` lives as long.
   Outbox(boost::asio::any_io_executor executor, rpc::Link& link, Handlers handlers);
 
-  /// Any thread. What one thread sends arrives in order.
-  void send(const rpc::ToServe& message);
+  /// Any thread. What one thread sends arrives in order. Descriptors as the message wants them.
+  void send(const rpc::ToServe& message, std::vector<rpc::Descriptor> descriptors = {});
   /// Whether the peer is far behind; if so, on_relieved follows when it no longer is. Any thread.
   [[nodiscard]] bool backlogged();
   /// The link's send queue is empty again. Loop thread.
@@ -47,7 +47,7 @@ class Outbox {
   std::atomic<std::size_t> waiting_bytes_ = 0;
   std::atomic<bool> backlog_seen_ = false;
   std::mutex mutex_{};
-  std::vector<std::string> waiting_{};  // Guarded by mutex_.
+  std::vector<rpc::Frame> waiting_{};  // Guarded by mutex_.
 };
 
 }  // namespace heddle::worker

@@ -125,6 +125,14 @@ class Worker {
           .gpu = peer->gpu, .assists = peer->assists, .socket = std::move(frame.descriptors[0])});
     } else if (const auto* guests = std::get_if<rpc::HostGuests>(&*message)) {
       host_guests(*guests, frame.descriptors);
+    } else if (const auto* share = std::get_if<rpc::ShareGuests>(&*message)) {
+      share_guests(*share, frame.descriptors);
+    } else if (auto* memory = std::get_if<rpc::GuestMemory>(&*message)) {
+      if (frame.descriptors.size() != memory->pages.size()) {
+        fail({Code::kCorrupt, "pages of another GPU come without a descriptor for each"});
+      }
+      engine_->hear(
+          GuestMemory{.of = std::move(*memory), .descriptors = std::move(frame.descriptors)});
     } else if (const auto* host = std::get_if<rpc::MeetHost>(&*message)) {
       engine_->hear(GuestHost{
           .model = host->model,
@@ -158,20 +166,40 @@ class Worker {
     if (!device) {
       return device.error();
     }
-    // Not deleted: its thread ends with the process.
+    if (hello.gpu.has_value()) {
+      guest_hosts_ = std::make_unique<GuestHosts>(**device, guest_time_);
+    }
+    // Not deleted, nor is the device: its thread ends with the process.
     engine_ = new EngineLoop(std::move(hello), std::move(*device), outbox_, guest_time_);
     return {};
   }
 
   void host_guests(const rpc::HostGuests& guests, const std::vector<rpc::Descriptor>& area) {
-    if (guest_hosts_ == nullptr) {
-      fail({Code::kCorrupt, "a device with memory of its own cannot have guests"});
-    }
     if (area.empty()) {
       guest_hosts_->lend(guests.model, guests.pages);
     } else {
       guest_hosts_->serve(guests.model, area[0], guests.pages);
     }
+  }
+
+  void share_guests(const rpc::ShareGuests& share, const std::vector<rpc::Descriptor>& known) {
+    if (!known.empty()) {
+      if (known.size() != share.pages.size()) {
+        fail({Code::kCorrupt, "pages that were shared come without a descriptor for each"});
+      }
+      if (const auto done = guest_hosts_->share_again(share.model, share.pages, known); !done) {
+        log::warning("pages lent in a former life are not served",
+                     {{"model", share.model}, {"error", done.error().message}});
+      }
+      return;
+    }
+    auto shared = guest_hosts_->share(share.model, share.pages);
+    core::GuestsShared said{.model = share.model, .pages = share.pages};
+    if (!shared) {
+      said.failure = shared.error();
+    }
+    outbox_.send({.epoch = *epoch_, .body = std::move(said)},
+                 shared ? std::move(*shared) : std::vector<rpc::Descriptor>());
   }
 
   /// The first descriptor is the group's memory, the others sockets as rpc::JoinGroup has them.
@@ -253,7 +281,7 @@ class Worker {
   EngineLoop* engine_ = nullptr;
   std::unique_ptr<rpc::Link> leader_{};  ///< Of the group that this worker follows.
   GuestTime guest_time_{};
-  std::unique_ptr<GuestHosts> guest_hosts_{};  ///< Of a part of the host; uses the arena's mapping.
+  std::unique_ptr<GuestHosts> guest_hosts_{};  ///< Uses the arena's mapping, or the GPU.
 };
 
 }  // namespace

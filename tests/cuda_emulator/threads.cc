@@ -52,21 +52,31 @@ struct PendingCopy {
   unsigned valid;
 };
 
-enum class State : std::uint8_t { kReady, kAtWarp, kAtBlock, kEnded };
-
 struct Thread {
   Fiber fiber;
-  State state = State::kReady;
   Dim index{};
   unsigned number = 0;                           ///< Within the block.
   std::vector<std::vector<PendingCopy>> groups;  ///< Committed, oldest first.
   std::vector<PendingCopy> uncommitted;
 };
 
+/// Which lanes of a warp, bit by bit, can run or wait; those that do neither have ended.
 struct Warp {
-  unsigned arrived = 0;   ///< Lanes at the current exchange.
+  std::uint32_t ready = 0;
+  std::uint32_t at_warp = 0;   ///< Have handed in for the current exchange.
+  std::uint32_t at_block = 0;  ///< Wait for the block.
   unsigned exchange = 0;  ///< Exchanges done. The slots alternate, so that a lane may be one ahead.
   std::array<Slots, 2> slots{};
+};
+
+/// The turn that the lanes of a warp take: each that can run does so once, from barrier to barrier.
+/// The order is 0 .. 31, each ^ `flip`.
+struct Turn {
+  Warp* warp = nullptr;
+  Thread* lanes = nullptr;  ///< The warp's threads.
+  unsigned flip = 0;
+  unsigned next = 0;  ///< How many have had it.
+  unsigned lane = 0;  ///< Whose it is.
 };
 
 /// All there is of the launch that runs. One at a time, so that threads find it without an
@@ -107,6 +117,7 @@ struct Machine {
   std::byte* shared = nullptr;
   std::size_t shared_bytes = 0;
   Fiber scheduler;
+  Turn turn;
   Thread* current = nullptr;  ///< The thread that runs; nullptr while the scheduler does.
   bool failed = false;
   pthread_t owner{};  ///< The OS thread of the launch.
@@ -115,21 +126,43 @@ struct Machine {
 std::mutex launching;
 Machine* machine = nullptr;  // Made by the first launch, never destroyed.
 
-void yield(State state) {
+constexpr std::uint32_t kAllLanes = 0xffffffffU;
+
+std::uint32_t own_bit() {
+  return 1U << machine->turn.lane;
+}
+
+/// Gives the turn to the next lane that can run; nullptr: all have had it, or the launch has
+/// failed.
+Thread* next_lane() {
+  Turn& turn = machine->turn;
+  while (turn.next < kWarpThreads && !machine->failed) {
+    const unsigned lane = turn.next++ ^ turn.flip;
+    if ((turn.warp->ready >> lane & 1U) != 0) {
+      turn.lane = lane;
+      return &turn.lanes[lane];
+    }
+  }
+  return nullptr;
+}
+
+/// The thread that runs goes no further until it has a turn again. Lanes hand over to each other:
+/// of all that an emulated kernel does, this is done most often.
+void hand_over() {
   Thread& self = *machine->current;
-  self.state = state;
-  machine->current = nullptr;
-  Fiber::switch_to(self.fiber, machine->scheduler);
+  machine->current = next_lane();
+  Fiber::switch_to(self.fiber,
+                   machine->current != nullptr ? machine->current->fiber : machine->scheduler);
+}
+
+void end_thread() {
+  machine->turn.warp->ready &= ~own_bit();
+  hand_over();
 }
 
 void run_thread() {
   machine->entry(machine->params);
-  yield(State::kEnded);
-}
-
-void resume(Thread& thread) {
-  machine->current = &thread;
-  Fiber::switch_to(machine->scheduler, thread.fiber);
+  end_thread();
 }
 
 // The numbers 0 .. n - 1 in an order that `random` chooses: forwards or backwards from anywhere.
@@ -138,26 +171,19 @@ unsigned nth(unsigned i, unsigned n, std::uint64_t random) {
   return (random & 1U) != 0 ? (start + i) % n : (start + n - i) % n;
 }
 
-/// Runs the lanes of a warp until each has ended or waits for the block.
+/// Runs the lanes of a warp, turn by turn, until each has ended or waits for the block.
 void run_warp(unsigned number) {
-  const unsigned first = number * kWarpThreads;
-  bool progress = true;
-  while (progress && !machine->failed) {
-    progress = false;
-    const auto flip = static_cast<unsigned>(machine->random() % kWarpThreads);
-    for (unsigned i = 0; i < kWarpThreads && !machine->failed; ++i) {
-      const unsigned at = first + (i ^ flip);
-      if (at < machine->thread_count && machine->threads[at].state == State::kReady) {
-        resume(machine->threads[at]);
-        progress = true;
-      }
-    }
+  Warp& warp = machine->warps[number];
+  while (warp.ready != 0 && !machine->failed) {
+    machine->turn = {.warp = &warp,
+                     .lanes = &machine->threads[std::size_t{number} * kWarpThreads],
+                     .flip = static_cast<unsigned>(machine->random() % kWarpThreads)};
+    machine->current = next_lane();
+    Fiber::switch_to(machine->scheduler, machine->current->fiber);
   }
-  for (unsigned i = first; i < std::min(first + kWarpThreads, machine->thread_count); ++i) {
-    if (machine->threads[i].state == State::kAtWarp && !machine->failed) {
-      machine->failed = true;
-      machine->failure = "a lane waits for others of its warp that never come";
-    }
+  if (warp.at_warp != 0 && !machine->failed) {
+    machine->failed = true;
+    machine->failure = "a lane waits for others of its warp that never come";
   }
 }
 
@@ -171,11 +197,10 @@ void run_block_threads() {
       run_warp(nth(i, warps, order));
     }
     ended = true;
-    for (unsigned i = 0; i < machine->thread_count; ++i) {
-      if (machine->threads[i].state == State::kAtBlock) {
-        machine->threads[i].state = State::kReady;
-        ended = false;
-      }
+    for (unsigned i = 0; i < warps; ++i) {
+      Warp& warp = machine->warps[i];
+      warp.ready = std::exchange(warp.at_block, 0);
+      ended = ended && warp.ready == 0;
     }
   }
 }
@@ -195,7 +220,6 @@ void run_block() {
   for (unsigned i = 0; i < machine->thread_count; ++i) {
     Thread& thread = machine->threads[i];
     thread.fiber.prepare(machine->stacks[i] + kStackBytes - stack_colour(i), run_thread);
-    thread.state = State::kReady;
     thread.number = i;
     thread.index = {.x = i % machine->block.x,
                     .y = i / machine->block.x % machine->block.y,
@@ -203,8 +227,12 @@ void run_block() {
     thread.groups.clear();
     thread.uncommitted.clear();
   }
-  for (unsigned i = 0; i * kWarpThreads < machine->thread_count; ++i) {
-    machine->warps[i].arrived = 0;
+  for (unsigned first = 0; first < machine->thread_count; first += kWarpThreads) {
+    const unsigned lanes = std::min(machine->thread_count - first, kWarpThreads);
+    Warp& warp = machine->warps[first / kWarpThreads];
+    warp.ready = kAllLanes >> (kWarpThreads - lanes);
+    warp.at_warp = 0;
+    warp.at_block = 0;
   }
   run_block_threads();
 }
@@ -268,31 +296,37 @@ const Dim& grid_dim() {
   return machine->grid;
 }
 unsigned lane() {
-  return machine->current->number % kWarpThreads;
+  return machine->turn.lane;
 }
 std::byte* dynamic_shared() {
   return machine->shared;
 }
 
 void sync_block() {
-  yield(State::kAtBlock);
+  Warp& warp = *machine->turn.warp;
+  warp.ready &= ~own_bit();
+  warp.at_block |= own_bit();
+  hand_over();
 }
 
 const Slots& exchange(const void* value, std::size_t bytes) {
-  const unsigned number = machine->current->number;
-  Warp& warp = machine->warps[number / kWarpThreads];
+  Warp& warp = *machine->turn.warp;
   Slots& slots = warp.slots[warp.exchange % 2];
-  std::memcpy(slots[number % kWarpThreads].data(), value, bytes);
-  if (++warp.arrived < kWarpThreads) {
-    yield(State::kAtWarp);
+  std::byte* const slot = slots[machine->turn.lane].data();
+  if (bytes == sizeof(std::uint32_t)) {  // What most exchange, and then it is no call.
+    std::memcpy(slot, value, sizeof(std::uint32_t));
+  } else {
+    std::memcpy(slot, value, bytes);
+  }
+  warp.at_warp |= own_bit();
+  if (warp.at_warp != kAllLanes) {
+    warp.ready &= ~own_bit();
+    hand_over();
     return slots;
   }
-  warp.arrived = 0;
+  warp.at_warp = 0;
   ++warp.exchange;
-  const unsigned first = number / kWarpThreads * kWarpThreads;
-  for (unsigned i = first; i < first + kWarpThreads; ++i) {
-    machine->threads[i].state = State::kReady;
-  }
+  warp.ready = kAllLanes;
   return slots;
 }
 
@@ -320,7 +354,7 @@ void wait_copies(unsigned left) {
 void fail(const char* what) {
   machine->failed = true;
   machine->failure = what;
-  yield(State::kEnded);
+  end_thread();
   std::abort();  // Nobody resumes a thread that has ended.
 }
 

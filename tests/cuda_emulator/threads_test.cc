@@ -167,6 +167,33 @@ TEST(Threads, LanesSeeWhatOthersGave) {
   }
 }
 
+HEDDLE_KERNEL(heddle_test_sums, Params, 32) {
+  float values[8];
+  for (int i = 0; i < 8; ++i) {
+    values[i] = params.in[i * 32 + static_cast<int>(threadIdx.x)];
+  }
+  float one_by_one = 0.0F;
+  for (unsigned i = 0; i < 8; ++i) {
+    const float sum = warp_sum(values[i]);
+    one_by_one = i == threadIdx.x / 4 ? sum : one_by_one;
+  }
+  params.out[threadIdx.x] = static_cast<std::int32_t>(float_bits(one_by_one));
+  params.out[32 + threadIdx.x] = static_cast<std::int32_t>(float_bits(warp_sums(values)));
+}
+
+TEST(Threads, SumsTogetherAreThoseOfEachToTheBit) {
+  std::vector<float> in(8 * std::size_t{32});
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    in[i] = std::sin(static_cast<float>(i)) * static_cast<float>(i % 13);  // Round where they meet.
+  }
+  std::vector<std::int32_t> out(64);
+  ASSERT_TRUE(launch(heddle_test_sums, {}, {32}, Params{out.data(), in.data(), 0}));
+  for (std::size_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(out[i], out[32 + i]) << "lane " << i;
+  }
+  EXPECT_NE(out[0], out[4]);
+}
+
 struct MmaParams {
   const std::uint16_t* a;  // [16, 16]
   const std::uint16_t* b;  // [16, 8]

@@ -17,6 +17,7 @@ PLACES = {
     "planner": ["configuration: Planner", "lab: Switches of the planner"],
     "limits": ["configuration: Limits"],
     "apiKeys": ["configuration: Keys, hosts and origins"],
+    "cluster": ["configuration: Cluster"],
 }
 # Defaults that the schema cannot say, as they follow from something else.
 SAID_OTHERWISE = {"devices.gpu", "apiKeys.priority", "models.sendLoadingState"}

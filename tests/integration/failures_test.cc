@@ -26,7 +26,7 @@ std::vector<TokenId> prompt_of(const engine::Golden& golden) {
 /// Kills the worker, as a bug or the kernel would.
 /// By somebody else, unless `signal` is what a fault of its own ends with.
 void kill_worker(LiveSystem& system, DeviceId device = kFirst, int signal = SIGKILL) {
-  const int pid = system.manager().worker_pid(device);
+  const int pid = system.system().worker_pid(device);
   ASSERT_GT(pid, 0);
   ASSERT_EQ(::kill(pid, signal), 0);
 }
@@ -61,7 +61,7 @@ TEST_F(Failures, AnIdleWorkerThatDiesIsStartedAgain) {
   const auto before = ask(qwen_, "qwen3-window");
   ASSERT_TRUE(system.finish(*before));
   kill_worker(system);
-  ASSERT_TRUE(system.run_until([&] { return system.manager().devices()[0].restarts == 1; }));
+  ASSERT_TRUE(system.run_until([&] { return system.system().devices()[0].restarts == 1; }));
   const auto after = ask(qwen_, "qwen3-window");
   ASSERT_TRUE(system.finish(*after));
   ASSERT_TRUE(after->done()) << after->error()->message;
@@ -146,18 +146,18 @@ TEST_F(Failures, ARequestUnderWhichWorkersKeepDyingFailsClearly) {
 TEST_F(Failures, CancellingFreesTheKvWithinAStep) {
   LiveSystem& system = make([](config::Config& config) { config.devices[0].pace.step = 20ms; });
   const auto kv_held = [&] {
-    return system.manager().devices()[0].usage.of(ledger::LeaseKind::kKvOwn).held;
+    return system.system().devices()[0].usage.of(ledger::LeaseKind::kKvOwn).held;
   };
   const auto answer = system.ask("qwen3-window", prompt_of(qwen_), 100);
   ASSERT_TRUE(system.run_until([&] { return kv_held() > 0; }));
   const std::size_t heard = answer->tokens().size();
-  system.manager().cancel(answer->record().id);
+  system.system().cancel(answer->record().id);
   ASSERT_TRUE(system.run_until([&] { return kv_held() == 0; }));
   EXPECT_EQ(answer->tokens().size(), heard) << "a sink hears nothing after cancel()";
   EXPECT_FALSE(answer->over());
   EXPECT_EQ(system.model("qwen3-window").requests_running, 0);
   // A step gives a token: those heard, one that was under way, and no more.
-  const auto steps = [&] { return system.manager().worker_stats(kFirst).steps; };
+  const auto steps = [&] { return system.system().worker_stats(kFirst).steps; };
   ASSERT_TRUE(system.run_until([&] { return steps() >= heard; }));
   EXPECT_LE(steps(), heard + 2);
 }
@@ -170,7 +170,7 @@ TEST_F(Failures, AChoiceThatIsFinishedFromOutsideLeavesTheOthersAlone) {
   const auto answer = system.ask("qwen3-window", prompt_of(qwen_), {params, params});
   answer->on_news = [&] {
     if (answer->tokens(0).size() == 5) {
-      system.manager().finish_choice(answer->record().id, 0, spec::FinishReason::kStop);
+      system.system().finish_choice(answer->record().id, 0, spec::FinishReason::kStop);
     }
   };
   ASSERT_TRUE(system.finish(*answer));
@@ -228,18 +228,18 @@ TEST_F(Failures, SignalsToTheWorkerAreTheParentsToAnswer) {
   const auto answer = ask(qwen_, "qwen3-window");
   ASSERT_TRUE(system.run_until([&] { return !answer->tokens().empty(); }));
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-    ASSERT_EQ(::kill(system.manager().worker_pid(kFirst), number), 0);
+    ASSERT_EQ(::kill(system.system().worker_pid(kFirst), number), 0);
   }
   const auto next = ask(qwen_, "qwen3-window");
   ASSERT_TRUE(system.finish(*next));
   EXPECT_EQ(next->tokens(), qwen_.greedy);
-  EXPECT_EQ(system.manager().devices()[0].restarts, 0U);
+  EXPECT_EQ(system.system().devices()[0].restarts, 0U);
 }
 
 TEST_F(Failures, NoWorkerOutlivesTheSystem) {
   LiveSystem& system = make();
   ASSERT_TRUE(system.workers_up());
-  const int pid = system.manager().worker_pid(kFirst);
+  const int pid = system.system().worker_pid(kFirst);
   system_.reset();
   errno = 0;
   (void)::kill(pid, 0);

@@ -137,7 +137,7 @@ TEST_F(Groups, AnAnswerGoesOnWhicheverWorkerIsKilled) {
     answer->on_news = [&] {
       if (!killed && answer->tokens().size() >= 3) {
         killed = true;
-        const int pid = system.manager().worker_pid(dies);
+        const int pid = system.system().worker_pid(dies);
         HEDDLE_CHECK(pid > 0 && ::kill(pid, SIGKILL) == 0);
       }
     };
@@ -145,7 +145,7 @@ TEST_F(Groups, AnAnswerGoesOnWhicheverWorkerIsKilled) {
     EXPECT_TRUE(killed);
     EXPECT_EQ(answer->record().restarts, 1);
     ASSERT_TRUE(system.workers_up());
-    for (const core::DeviceStatus& device : system.manager().devices()) {
+    for (const core::DeviceStatus& device : system.system().devices()) {
       EXPECT_EQ(device.restarts, 1U) << "of a group all die with one";
     }
     expect_right(ask(kSharded), sharded_);
@@ -156,12 +156,12 @@ TEST_F(Groups, UnloadingEmptiesAllItsDevices) {
   LiveSystem& system = make(2, 2, 4);
   expect_right(ask(kSharded), sharded_);
   bool unloaded = false;
-  system.manager().unload(system.model(kSharded).id,
-                          core::EvictionReason::kOperator,
-                          [&](const Result<void>& done) { unloaded = done.has_value(); });
+  system.system().unload(system.model(kSharded).id,
+                         core::EvictionReason::kOperator,
+                         [&](const Result<void>& done) { unloaded = done.has_value(); });
   ASSERT_TRUE(system.run_until([&] { return unloaded; }));
   ASSERT_TRUE(system.run_until([&] {
-    const std::vector<core::DeviceStatus> devices = system.manager().devices();
+    const std::vector<core::DeviceStatus> devices = system.system().devices();
     return devices[0].usage.free == devices[0].usage.total &&
            devices[1].usage.free == devices[1].usage.total;
   }));

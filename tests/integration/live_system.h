@@ -19,7 +19,7 @@
 #include "base/metrics.h"
 #include "config/config.h"
 #include "core/serving.h"
-#include "manager/manager.h"
+#include "solo/system.h"
 
 namespace heddle::tests {
 
@@ -78,21 +78,21 @@ class Answer final : public core::RequestSink {
 class LiveSystem {
  public:
   explicit LiveSystem(config::Config config) : config_(std::move(config)) {
-    auto manager = manager::Manager::create(loop_.get_executor(), config_, metrics_);
-    if (manager) {
-      manager_ = std::move(*manager);
+    auto system = solo::System::create(loop_.get_executor(), config_, metrics_);
+    if (system) {
+      system_ = std::move(*system);
     } else {
-      failure_ = manager.error();
+      failure_ = system.error();
     }
   }
 
-  [[nodiscard]] manager::Manager& manager() { return *manager_; }
-  /// Why there is no manager.
+  [[nodiscard]] solo::System& system() { return *system_; }
+  /// Why there is no system.
   [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
   [[nodiscard]] config::Config& config() { return config_; }
 
   [[nodiscard]] core::ModelStatus model(const std::string& name) {
-    for (core::ModelStatus& status : manager_->models()) {
+    for (core::ModelStatus& status : system_->models()) {
       if (status.name == name) {
         return status;
       }
@@ -122,7 +122,7 @@ class LiveSystem {
     }
     record->choices = std::move(choices);
     auto answer = std::make_shared<Answer>(record);
-    manager_->start(record, answer);
+    system_->start(record, answer);
     return answer;
   }
 
@@ -142,7 +142,7 @@ class LiveSystem {
   }
   [[nodiscard]] bool workers_up() {
     return run_until([&] {
-      for (const core::DeviceStatus& device : manager_->devices()) {
+      for (const core::DeviceStatus& device : system_->devices()) {
         if (!device.up) {
           return false;
         }
@@ -158,7 +158,7 @@ class LiveSystem {
   config::Config config_;
   boost::asio::io_context loop_{1};
   Metrics metrics_{};
-  std::unique_ptr<manager::Manager> manager_{};
+  std::unique_ptr<solo::System> system_{};
   std::optional<Error> failure_{};
   std::uint64_t requests_ = 0;
 };

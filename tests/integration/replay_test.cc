@@ -9,8 +9,8 @@
 
 #include "core/codec.h"
 #include "engine/test_host.h"
+#include "host/setup.h"
 #include "live_system.h"
-#include "manager/setup.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -35,21 +35,21 @@ void live_a_little(LiveSystem& system) {
   streaming->on_news = [&] {
     if (!killed && streaming->tokens().size() == 10) {
       killed = true;
-      (void)::kill(system.manager().worker_pid(DeviceId(0)), SIGKILL);
+      (void)::kill(system.system().worker_pid(DeviceId(0)), SIGKILL);
     }
   };
   const auto other = system.ask("llama-mha-f32", prompt, 10);
   const auto unwanted = system.ask("qwen3-window", prompt, 40);
   ASSERT_TRUE(system.run_until([&] { return unwanted->tokens().size() > 2; }));
-  system.manager().cancel(unwanted->record().id);
+  system.system().cancel(unwanted->record().id);
   for (const auto& answer : {streaming, other}) {
     ASSERT_TRUE(system.finish(*answer));
     ASSERT_TRUE(answer->done());
   }
   bool unloaded = false;
-  system.manager().unload(system.model("llama-mha-f32").id,
-                          core::EvictionReason::kOperator,
-                          [&](Result<void>) { unloaded = true; });
+  system.system().unload(system.model("llama-mha-f32").id,
+                         core::EvictionReason::kOperator,
+                         [&](Result<void>) { unloaded = true; });
   ASSERT_TRUE(system.run_until([&] { return unloaded; }));
   const std::vector<TokenId> longer(golden.input_ids.begin(), golden.input_ids.begin() + 40);
   for (int i = 0; i < 2; ++i) {
@@ -80,7 +80,7 @@ TEST(Replay, OfALiveRunGivesTheSameCommands) {
   EXPECT_GT(*of_manager, 20);
   manager.check_invariants();
 
-  const auto setup = manager::agent_setup(config, manager::choose_batch_tokens(config));
+  const auto setup = host::agent_setup(config, host::choose_batch_tokens(config));
   core::AgentCore agent(agent::core_options(*setup));
   const Result<std::int64_t> of_agent = core::replay(agent, contents(log + ".agent"));
   ASSERT_TRUE(of_agent) << of_agent.error().message;

@@ -75,7 +75,7 @@ TEST(Switching, ModelsThatDoNotFitTogetherTakeTurns) {
               switch_ms[switch_ms.size() * 9 / 10],
               switch_ms.back());
   std::uint64_t loads = 0;
-  for (const core::ModelStatus& model : system.manager().models()) {
+  for (const core::ModelStatus& model : system.system().models()) {
     loads += model.loads[static_cast<std::size_t>(core::LoadReason::kRequest)];
   }
   EXPECT_EQ(loads, static_cast<std::uint64_t>(kSwitches)) << "every request took a switch";
@@ -84,21 +84,21 @@ TEST(Switching, ModelsThatDoNotFitTogetherTakeTurns) {
   // the images of the others.
   for (const config::ModelConfig& model : config.models) {
     bool unloaded = false;
-    system.manager().unload(
+    system.system().unload(
         system.model(model.id).id, core::EvictionReason::kOperator, [&](Result<void> done) {
           ASSERT_TRUE(done) << done.error().message;
           unloaded = true;
         });
     ASSERT_TRUE(system.run_until([&] { return unloaded; }));
   }
-  const auto device_usage = [&] { return system.manager().devices()[0].usage; };
+  const auto device_usage = [&] { return system.system().devices()[0].usage; };
   ASSERT_TRUE(system.run_until([&] { return device_usage().free == device_usage().total; }));
   EXPECT_EQ(static_cast<std::uint64_t>(device_usage().total) * kPageBytes,
             config.devices[0].memory);
-  const ledger::PoolUsage host = system.manager().host_usage();
+  const ledger::PoolUsage host = system.system().host_usage();
   EXPECT_EQ(host.free + host.of(ledger::LeaseKind::kImage).held, host.total);
   constexpr std::uint64_t kProcessBytes = std::uint64_t{150} << 20U;
-  EXPECT_LT(resident_bytes(system.manager().worker_pid(DeviceId(0))),
+  EXPECT_LT(resident_bytes(system.system().worker_pid(DeviceId(0))),
             config.host.memory + config.devices[0].memory + kProcessBytes);
 }
 
@@ -125,8 +125,8 @@ TEST(Switching, CopiesOverALinkOfTheBandwidthAsked) {
     EXPECT_GE(times.finished - times.arrived, link) << "the head comes last over the link";
   }
   ASSERT_TRUE(system.run_until(
-      [&] { return system.manager().worker_stats(DeviceId(0)).copied_bytes >= copied; }));
-  EXPECT_EQ(system.manager().worker_stats(DeviceId(0)).copied_bytes, copied);
+      [&] { return system.system().worker_stats(DeviceId(0)).copied_bytes >= copied; }));
+  EXPECT_EQ(system.system().worker_stats(DeviceId(0)).copied_bytes, copied);
   EXPECT_TRUE(system.model("qwen3-window").host_cached);
   EXPECT_TRUE(system.model("llama-mha-f32").host_cached) << "a copied image stays the host's";
 }
@@ -175,7 +175,7 @@ TEST(Switching, AReloadAddsAndRemovesModelsWhileOthersAnswer) {
   changed.models.pop_back();
   add_golden(changed, "mistral-plain");
   bool reloaded = false;
-  system.manager().reconfigure(changed, [&](Result<void> done) {
+  system.system().reconfigure(changed, [&](Result<void> done) {
     ASSERT_TRUE(done) << done.error().message;
     reloaded = true;
   });
@@ -192,7 +192,7 @@ TEST(Switching, AReloadAddsAndRemovesModelsWhileOthersAnswer) {
 
   changed.devices[0].memory *= 2;
   std::optional<Result<void>> refused;
-  system.manager().reconfigure(changed, [&](Result<void> done) { refused = done; });
+  system.system().reconfigure(changed, [&](Result<void> done) { refused = done; });
   ASSERT_TRUE(system.run_until([&] { return refused.has_value(); }));
   EXPECT_EQ(refused->error().code, Code::kFailedPrecondition);
 }
@@ -206,7 +206,7 @@ TEST(Switching, DrainingLetsRequestsEndAndTakesNoMore) {
   const auto running = system.ask("qwen3-window", prompt_of(golden), std::ssize(golden.greedy));
   ASSERT_TRUE(system.run_until([&] { return !running->tokens().empty(); }));
   bool drained = false;
-  system.manager().drain(steady_now() + std::chrono::minutes(1), [&] { drained = true; });
+  system.system().drain(steady_now() + std::chrono::minutes(1), [&] { drained = true; });
   const auto late = system.ask("qwen3-window", prompt_of(golden), 5);
   ASSERT_TRUE(system.run_until([&] { return drained; }));
   EXPECT_EQ(running->tokens(), golden.greedy);

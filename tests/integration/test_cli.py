@@ -124,3 +124,56 @@ def test_inspect_refuses_what_is_no_checkpoint(tmp_path):
     path.write_bytes(b"hello")
     done = run(None, "inspect", str(path))
     assert done.returncode != 0 and "nonsense.safetensors" in done.stderr
+
+
+def test_certs_makes_an_authority_and_certificates(tmp_path):
+    folder = str(tmp_path / "prod")
+    made = run(None, "certs", "init", folder, "--cluster", "prod")
+    assert made.returncode == 0 and f"{folder}/ca.key" in made.stdout
+    assert os.stat(f"{folder}/ca.key").st_mode & 0o777 == 0o600
+    issued = run(
+        None,
+        *("certs", "issue", folder, "--role", "agent", "--name", "h1"),
+        *("--address", "h1.lan", "--address", "10.0.0.1", "--days", "30"),
+    )
+    assert issued.stdout == f"wrote {folder}/h1.crt and {folder}/h1.key\n"
+    assert os.stat(f"{folder}/h1.key").st_mode & 0o777 == 0o600
+    shown = run(None, "certs", "show", f"{folder}/h1.crt")
+    assert shown.returncode == 0
+    rows = [line.split(maxsplit=1) for line in shown.stdout.splitlines()]
+    assert rows[:5] == [
+        ["cluster", "prod"],
+        ["role", "agent"],
+        ["name", "h1"],
+        ["address", "h1.lan"],
+        ["address", "10.0.0.1"],
+    ]
+    assert [row[0] for row in rows[5:]] == ["from", "until"]
+    assert "authority" in run(None, "certs", "show", f"{folder}/ca.crt").stdout
+
+
+def test_certs_are_those_that_openssl_takes(tmp_path):
+    run(None, "certs", "init", str(tmp_path), "--cluster", "prod")
+    run(None, "certs", "issue", str(tmp_path), "--role", "gateway", "--name", "g1")
+    for purpose in ("sslserver", "sslclient"):
+        verify = ["openssl", "verify", "-x509_strict", "-purpose", purpose, "-CAfile"]
+        done = subprocess.run(
+            [*verify, tmp_path / "ca.crt", tmp_path / "g1.crt"], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_certs_overwrites_nothing_and_says_what_is_wrong(tmp_path):
+    folder = str(tmp_path)
+    init = ("certs", "init", folder, "--cluster", "prod")
+    issue = ("certs", "issue", folder, "--name", "h1", "--role")
+    missing = run(None, *issue, "agent")
+    assert missing.returncode == 1 and "`heddle certs init` makes an authority" in missing.stderr
+    assert run(None, *init).returncode == 0
+    again = run(None, *init)
+    assert again.returncode == 1 and "will not be overwritten" in again.stderr
+    assert run(None, *issue, "agent").returncode == 0
+    again = run(None, *issue, "manager")
+    assert again.returncode == 1 and f"{folder}/h1.crt" in again.stderr
+    other = run(None, *issue, "worker")
+    assert other.returncode == 1 and "want manager, gateway or agent" in other.stderr

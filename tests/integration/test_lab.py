@@ -179,7 +179,9 @@ def test_examples_can_be_read(file):
 def test_calibrate_writes_what_the_simulator_reads(tmp_path):
     config = tmp_path / "heddle.yaml"
     device = DEVICE.replace("20MB/s", "4MB/s") % ("a", "16MiB")
-    config.write_text(f"devices: [{device}]\nmodels: {{adder: {{path: {heddle.MODELS}/adder}}}}\n")
+    config.write_text(
+        f"host: {{memory: 64MiB}}\ndevices: [{device}]\nmodels: {{adder: {{path: {heddle.MODELS}/adder}}}}\n"
+    )
     out = tmp_path / "mine"
     done = subprocess.run(
         [heddle.BINARY, "calibrate", config, "--out", out], capture_output=True, text=True, timeout=120

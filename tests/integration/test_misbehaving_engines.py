@@ -178,7 +178,7 @@ def tight_pair(options, level="sleep"):
         f" memory: 120MiB, suspend: [{level}], drain: 100ms}}\n"
         for name, more in (("bad", options), ("good", ""))
     )
-    devices = "devices: [{name: cpu0, kind: cpu, memory: 160MiB, page: 64KiB}]"
+    devices = "host: {memory: 64MiB}\ndevices: [{name: cpu0, kind: cpu, memory: 160MiB, page: 64KiB}]"
     return f"listen: 127.0.0.1:0\nstartPort: {port}\n{devices}\nmodels:\n{rows}"
 
 

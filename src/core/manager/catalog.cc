@@ -25,7 +25,6 @@ policy::DemandMeter new_meter(Instant now, const PlannerOptions& planner) {
 void Catalog::configure(const Configure& configure) {
   state_.options = configure.options;
   state_.began = state_.devices.empty() ? state_.now : state_.began;
-  HEDDLE_CHECK(state_.devices.empty() || state_.devices.size() == configure.devices.size());
   for (const ManagerDevice& device : configure.devices) {
     state_.devices[device.id].config = device;
   }
@@ -45,8 +44,7 @@ void Catalog::configure(const Configure& configure) {
 void Catalog::image(const ImageState& image) {
   const auto found = state_.models.find(image.model);
   if (found != state_.models.end()) {
-    found->second.image_ready_bytes = image.bytes;
-    found->second.host_cached = image.host_cached;
+    found->second.images[image.host] = {.bytes = image.bytes, .cached = image.host_cached};
   }
 }
 

@@ -61,10 +61,14 @@ TEST(Catalog, AModelThatComesBackHasANewNumber) {
   EXPECT_DEATH(core.configure(), "removed");
 }
 
-TEST(Catalog, DevicesAreTheSameAtEveryReload) {
+TEST(Catalog, DevicesOfAHostThatJoinsAreNoPlaceForAnythingBeforeTheirWorkersAre) {
   TestState core;
+  core.serve(kA);
   core.configuration.devices.push_back({.id = kOther});
-  EXPECT_DEATH(core.configure(), "devices");
+  core.configure();
+  EXPECT_FALSE(core.device(kOther).up);
+  EXPECT_TRUE(core.device().up);
+  EXPECT_TRUE(core.there(kA));
 }
 
 TEST(Catalog, WithoutForecastsAWindowIsExpectedToBeLikeTheLast) {
@@ -86,11 +90,14 @@ TEST(Catalog, WithoutForecastsAWindowIsExpectedToBeLikeTheLast) {
 TEST(Catalog, KnowsHowMuchOfAnImageTheHostHas) {
   TestState core;
   core.catalog.image({.model = kA, .bytes = 70, .host_cached = true});
-  EXPECT_EQ(core.model(kA).image_ready_bytes, 70U);
-  EXPECT_TRUE(core.model(kA).host_cached);
+  core.catalog.image({.model = kA, .bytes = 5, .host = HostId(2)});
+  EXPECT_EQ(core.model(kA).images.at(HostId(0)).bytes, 70U);
+  EXPECT_TRUE(core.model(kA).cached_at(HostId(0)));
+  EXPECT_FALSE(core.model(kA).cached_at(HostId(2)));
+  EXPECT_EQ(model_statuses(core.state).front().loaded_bytes, 70U) << "where there is most";
   core.catalog.image({.model = kA, .bytes = 0, .host_cached = false});
-  EXPECT_EQ(core.model(kA).image_ready_bytes, 0U);
-  EXPECT_FALSE(core.model(kA).host_cached);
+  EXPECT_EQ(core.model(kA).images.at(HostId(0)).bytes, 0U);
+  EXPECT_FALSE(core.model(kA).cached_at(HostId(0)));
   core.catalog.image({.model = kUnknown, .bytes = 70});
   EXPECT_FALSE(known(core, kUnknown));
 }

@@ -1,10 +1,14 @@
 #include "core/manager/client_events.h"
 
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
+#include "core/manager/worker_lives.h"
 
 namespace heddle::core::manager {
 namespace {
@@ -64,9 +68,73 @@ void no_such_model(const Parts& core, TicketId ticket) {
       AdminDone{.ticket = ticket, .error = Error{Code::kNotFound, "there is no such model"}});
 }
 
+/// Puts the request where its front says that it is. On a worker that is not known now it is lost:
+/// the worker will be found, or the front hears that it is gone.
+void put(const Parts& core, const Unfinished& unfinished) {
+  const RequestId id = unfinished.request.request;
+  const RequestState& known = core.state.requests.at(id);
+  if (!unfinished.device) {
+    if (known.device || known.lost) {
+      core.queues.requeue(id);
+    }
+    return;
+  }
+  const DeviceId at = *unfinished.device;
+  if (!alive(core.state, at, unfinished.epoch)) {
+    core.queues.lose(id, {.device = at, .epoch = unfinished.epoch, .cut = true});
+    return;
+  }
+  if (known.device != at && may_run(core.state, at, known.model)) {
+    core.queues.found(id, at);
+  } else if (known.device != at) {
+    core.queues.lose(id, {.device = at, .epoch = unfinished.epoch, .cut = true});
+  }
+}
+
+void adopt(const Parts& core, const Unfinished& unfinished) {
+  const RequestId id = unfinished.request.request;
+  if (!core.state.requests.contains(id)) {
+    if (auto error = impossible(core.state, unfinished.request)) {
+      core.out.act(FailRequest{.request = id, .error = std::move(*error)});
+      return;
+    }
+    core.queues.arrive(unfinished.request, unfinished.age);
+    core.tickets.welcome(unfinished.request.model);
+  }
+  put(core, unfinished);
+}
+
 }  // namespace
 
+void hear(const Parts& core, const FrontState& front) {
+  std::set<RequestId> unfinished;
+  for (const Unfinished& one : front.requests) {
+    if (front_of(one.request.request) == front.front) {
+      unfinished.insert(one.request.request);
+    }
+  }
+  std::vector<RequestId> ended;
+  for (auto at = core.state.requests.lower_bound(first_request(front.front));
+       at != core.state.requests.end() && front_of(at->first) == front.front;
+       ++at) {
+    if (!unfinished.contains(at->first)) {
+      ended.push_back(at->first);
+    }
+  }
+  for (const RequestId id : ended) {
+    core.queues.cancel(id);
+  }
+  for (const Unfinished& one : front.requests) {
+    if (unfinished.contains(one.request.request)) {
+      adopt(core, one);
+    }
+  }
+}
+
 void hear(const Parts& core, const RequestArrived& arrived) {
+  if (core.state.requests.contains(arrived.request)) {
+    return;  // It was told of already.
+  }
   if (auto error = refusal(core.state, arrived)) {
     core.out.act(FailRequest{.request = arrived.request, .error = std::move(*error)});
     return;

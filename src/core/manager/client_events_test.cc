@@ -1,12 +1,15 @@
 #include "core/manager/client_events.h"
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "core/manager/test_state.h"
+#include "core/manager/worker_events.h"
+#include "core/manager/worker_lives.h"
 
 namespace heddle::core::manager {
 namespace {
@@ -151,13 +154,13 @@ TEST(ClientEvents, ARequestEndsOnceHoweverOftenThatIsSaid) {
   EXPECT_TRUE(core.commands.empty());
 }
 
-TEST(ClientEvents, TheWorkerHearsThatTheClientOfARequestIsGone) {
+TEST(ClientEvents, ARequestWhoseClientIsGoneIsForgotten) {
   TestState core;
   core.serve(kA);
   const RequestId id = core.run(kA);
   hear(core.parts, RequestCancelled{.request = id});
-  ASSERT_EQ(core.all<TellWorker>().size(), 1U);
-  EXPECT_TRUE(core.all<FailRequest>().empty());
+  EXPECT_TRUE(core.commands.empty());
+  EXPECT_FALSE(core.state.requests.contains(id));
   EXPECT_FALSE(core.at(kA).answered);
 }
 
@@ -196,6 +199,82 @@ TEST(ClientEvents, AnUnloadIsAskedOfAnyModelThatIsKnown) {
   hear(core.parts, AdminUnload{.ticket = TicketId(2), .model = kUnknown});
   ASSERT_EQ(core.all<AdminDone>().size(), 1U);
   EXPECT_TRUE(core.all<AdminDone>()[0].error);
+}
+
+// ---- What fronts have ----
+
+Unfinished unfinished(std::uint64_t number, ModelId model, std::optional<DeviceId> device = {}) {
+  return {.request = {.request = RequestId(number),
+                      .model = model,
+                      .prompt_tokens = 4,
+                      .max_tokens = 4},
+          .age = 3s,
+          .device = device,
+          .epoch = WorkerEpoch(1)};
+}
+
+TEST(ClientEvents, AFrontTellsANewManagerOfRequestsThatRunAndWait) {
+  TestState core;
+  core.serve(kA);
+  hear(core.parts,
+       FrontState{.requests = {unfinished(1, kA, kDevice),
+                               unfinished(2, kB),
+                               unfinished(3, kUnknown),
+                               unfinished(4, kB, kDevice),
+                               unfinished(5, kA, DeviceId(8))}});
+  const State& state = core.state;
+  EXPECT_EQ(core.at(kA).in_flight, std::set{RequestId(1)});
+  EXPECT_EQ(state.requests.at(RequestId(1)).arrived, state.now - 3s);
+  EXPECT_EQ(core.model(kB).waiting.size(), 1U);
+  EXPECT_EQ(core.failed(), std::vector{RequestId(3)}) << "there is no such model";
+  EXPECT_TRUE(state.requests.at(RequestId(4)).lost) << "its worker has no such model any more";
+  EXPECT_TRUE(state.requests.at(RequestId(5)).lost) << "nothing is known of its worker";
+  check_invariants(state);
+
+  const WorkerSaid returned{.device = kDevice,
+                            .epoch = WorkerEpoch(1),
+                            .report = RequestReturned{.request = RequestId(4)}};
+  hear(core.parts, returned);
+  EXPECT_EQ(core.model(kB).waiting.size(), 2U) << "which it has said meanwhile";
+  hear(core.parts,
+       PlaceLost{.device = DeviceId(8), .epoch = WorkerEpoch(1), .requests = {RequestId(5)}});
+  EXPECT_EQ(core.model(kA).waiting.size(), 1U);
+  check_invariants(state);
+}
+
+TEST(ClientEvents, WhatAFrontDoesNotNameHasEnded) {
+  TestState core;
+  core.serve(kA);
+  const FrontId front(2);
+  const std::uint64_t first = first_request(front).value();
+  const RequestId of_another = core.run(kA);
+  hear(core.parts,
+       FrontState{.front = front,
+                  .requests = {unfinished(first + 1, kA, kDevice),
+                               unfinished(first + 2, kA, kDevice),
+                               unfinished(first + 3, kA)}});
+  EXPECT_EQ(core.at(kA).in_flight.size(), 3U);
+  hear(core.parts,
+       FrontState{.front = front,
+                  .requests = {unfinished(first + 2, kA),
+                               unfinished(first + 3, kA, kDevice),
+                               unfinished(77, kA, kDevice)}});
+  EXPECT_EQ(core.at(kA).in_flight, (std::set{of_another, RequestId(first + 3)}));
+  EXPECT_EQ(core.model(kA).waiting.size(), 1U);
+  EXPECT_FALSE(core.state.requests.contains(RequestId(77))) << "it is another front's to tell";
+  check_invariants(core.state);
+  hear(core.parts, FrontState{.front = front});
+  EXPECT_EQ(core.state.requests.size(), 1U);
+  check_invariants(core.state);
+}
+
+TEST(ClientEvents, ARequestThatIsToldOfTwiceIsOne) {
+  TestState core;
+  const RequestArrived arrived{.request = RequestId(9), .model = kA, .prompt_tokens = 1};
+  hear(core.parts, arrived);
+  hear(core.parts, arrived);
+  EXPECT_EQ(core.model(kA).waiting.size(), 1U);
+  EXPECT_TRUE(core.failed().empty());
 }
 
 }  // namespace

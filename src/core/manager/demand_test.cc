@@ -82,7 +82,7 @@ TEST(Demand, AGroupIsHitWhenAllItsStagedShardsAreComplete) {
 TEST(Demand, LoadTimesAreLearntForEachTierAndSmoothed) {
   TestState core;
   const auto learn = [&core](Duration took, bool cached) {
-    core.model(kA).host_cached = cached;
+    core.model(kA).images[HostId(0)].cached = cached;
     core.load(kA);
     core.pass(took);
     core.demand.learn_load(kDevice, kA);

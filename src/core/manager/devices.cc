@@ -6,11 +6,12 @@
 
 namespace heddle::core::manager {
 
-void Devices::up(const WorkerUp& up) {
+void Devices::up(const WorkerUp& up, bool found) {
   DeviceState& device = state_.devices.at(up.device);
-  HEDDLE_CHECK(!device.up && up.epoch > device.epoch);
-  device.restarts += device.epoch == WorkerEpoch{} ? 0 : 1;
+  HEDDLE_CHECK(!device.up);
+  device.restarts += device.epoch == WorkerEpoch{} || device.epoch == up.epoch ? 0 : 1;
   device.up = true;
+  device.found = found;
   device.epoch = up.epoch;
   device.version = 0;
   device.refusals = 0;
@@ -29,6 +30,7 @@ void Devices::down(DeviceId id) {
   DeviceState& device = state_.devices.at(id);
   device.up = false;
   device.usage = {};
+  device.step = {};
 }
 
 void Devices::version(DeviceId device, std::uint64_t version) {
@@ -37,6 +39,10 @@ void Devices::version(DeviceId device, std::uint64_t version) {
 
 void Devices::usage(DeviceId device, const ledger::PoolUsage& usage) {
   state_.devices.at(device).usage = usage;
+}
+
+void Devices::step(DeviceId device, Duration step) {
+  state_.devices.at(device).step = step;
 }
 
 void Devices::refused(DeviceId id) {

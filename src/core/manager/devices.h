@@ -9,11 +9,14 @@ class Devices {
  public:
   explicit Devices(State& state) : state_(state) {}
 
-  void up(const WorkerUp& up);
+  /// @param found  As DeviceState has it.
+  void up(const WorkerUp& up, bool found = false);
   void down(DeviceId device);
   /// As its worker numbers what it has refused and what has failed.
   void version(DeviceId device, std::uint64_t version);
   void usage(DeviceId device, const ledger::PoolUsage& usage);
+  /// What a step takes there, as DeviceReport has it.
+  void step(DeviceId device, Duration step);
   /// It refused a load: nothing is loaded there for a while, longer with each refusal in a row.
   void refused(DeviceId device);
   /// A load came to its end there.

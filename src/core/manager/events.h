@@ -66,7 +66,8 @@ struct ManagerDevice {
   std::string name{};
   std::int64_t pages = 0;
   std::uint64_t page_bytes = 0;
-  /// Its pages are part of the host's memory, where other such devices can read and write them.
+  /// Its pages are part of the host's memory, where other such devices of it can read and write
+  /// them.
   bool in_host_memory = false;
 };
 
@@ -118,15 +119,33 @@ struct RequestArrived {
   ModelId model{};
   std::int32_t priority = 0;  ///< Lower goes first.
   std::int64_t prompt_tokens = 0;
-  std::int64_t max_tokens = 0;  ///< Of the longest choice.
-  bool open_ended = false;      ///< An answer may end where the memory of its device does.
-  std::optional<Instant> deadline{};
+  std::int64_t max_tokens = 0;         ///< Of the longest choice.
+  bool open_ended = false;             ///< An answer may end where the memory of its device does.
+  std::optional<Duration> patience{};  ///< It fails where no worker has it after that.
 };
 /// All its choices have ended: the record is complete.
 struct RequestFinished {
   RequestId request{};
   std::optional<Duration> ttft{};  ///< From its arrival to its first token, if that was seen.
   std::optional<Duration> tpot{};  ///< Then from one token to the next, of its longest answer.
+};
+/// A request that has not ended, as its front has it.
+struct Unfinished {
+  RequestArrived request{};          ///< Its patience counts from now.
+  Duration age{};                    ///< Since it arrived.
+  std::optional<DeviceId> device{};  ///< Where it is; none: it waits.
+  WorkerEpoch epoch{};
+};
+/// All requests of a front, where some may have ended or moved unheard: at a manager that is new to
+/// it, and after they were cut off from each other. None, where the front is gone.
+struct FrontState {
+  FrontId front{};
+  std::vector<Unfinished> requests{};
+};
+/// Whether what hosts and fronts have to tell of themselves has been heard. While it has not,
+/// nothing is decided.
+struct Settled {
+  bool settled = true;
 };
 /// Its client is gone. Nothing more is said about it.
 struct RequestCancelled {
@@ -145,13 +164,30 @@ struct WorkerUp {
   DeviceId device{};
   WorkerEpoch epoch{};
 };
+/// A worker that lived before this manager heard of it, or while its host was cut off; with what it
+/// last said of its models.
+struct WorkerFound {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+  DeviceReport report{};
+};
+/// Nothing is heard of the host any more. What runs there may run on; its devices are no place for
+/// anything until their workers are found again.
+struct HostLost {
+  HostId host{};
+};
 struct WorkerDown {
   DeviceId device{};
   WorkerEpoch epoch{};
   /// Somebody killed or stopped it, or the kernel did for want of memory.
   bool killed = false;
-  /// Of the requests that it had, those that it gave a token; ascending.
-  std::vector<RequestId> advanced{};
+};
+/// From a front: it takes nothing more from that life of a worker. Its requests there wait again.
+struct PlaceLost {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+  std::vector<RequestId> requests{};  ///< Ascending, as the next.
+  std::vector<RequestId> advanced{};  ///< Those of them that it gave a token.
 };
 /// From the agent: the image cannot be had. Nothing of the model is left on the device.
 struct ImageFailed {
@@ -173,6 +209,7 @@ struct ImageState {
   ModelId model{};
   std::uint64_t bytes = 0;
   bool host_cached = false;  ///< Complete and in the host cache.
+  HostId host{};
 };
 /// From the agent: so many of the device's pages are lent to KV of a model elsewhere; said whenever
 /// it changes, or a Weave was refused.
@@ -200,6 +237,11 @@ struct EngineSaid {
   Duration swap_in{};           ///< And bringing it back.
   Error reason{};
 };
+/// GPUs of which one can have KV of its models on the other, and the other run attention over it,
+/// in place of what was said before. Parts of the host's memory all can.
+struct GuestPeers {
+  std::vector<std::pair<DeviceId, DeviceId>> pairs{};
+};
 /// The request was forwarded to an engine that did not take it; nothing of an answer has come.
 struct RequestUnanswered {
   RequestId request{};
@@ -219,11 +261,17 @@ using ManagerEvent = std::variant<Configure,
                                   AdminUnload,
                                   WorkerUp,
                                   WorkerDown,
+                                  WorkerFound,
+                                  HostLost,
+                                  FrontState,
+                                  Settled,
+                                  PlaceLost,
                                   WorkerSaid,
                                   ImageFailed,
                                   GroupFormed,
                                   ImageState,
                                   GuestState,
+                                  GuestPeers,
                                   EngineSaid,
                                   RequestUnanswered,
                                   DrainManager,
@@ -257,14 +305,14 @@ struct Dispatch {
   WorkerEpoch epoch{};
   /// Prompt and answer together are no longer than this, there and wherever it goes on.
   std::int64_t tokens = 0;
-  Instant due{};  ///< When its first token is, by the objective of its model.
+  Duration due{};  ///< Until its first token is, by the objective of its model; < 0: it is late.
 };
 /// It waits for its model; said at most once a wait.
 struct Hold {
   RequestId request{};
 };
-/// Tell this worker to forget a request (CancelRequest), to give some up (RecallRequests), or that
-/// nobody gives the pages that it wants (NoPages).
+/// Tell this worker to give some requests up (RecallRequests), or that nobody gives the pages that
+/// it wants (NoPages). To forget a request its front tells it, as it told it of the request.
 struct TellWorker {
   DeviceId device{};
   WorkerEpoch epoch{};

@@ -218,7 +218,7 @@ TEST(ManagerEngines, AFailedStartIsTriedAgainAndThenSaidToWhoWaits) {
 TEST(ManagerEngines, AnEngineOutlivesTheWorkerOfItsDevice) {
   EngineBench bench;
   bench.run(1, kA);
-  const auto down = bench.tell(WorkerDown{.device = kDevice, .epoch = WorkerEpoch(1)});
+  const auto down = bench.down(WorkerDown{.device = kDevice, .epoch = WorkerEpoch(1)});
   EXPECT_EQ(find<FailRequest>(down), nullptr);
   EXPECT_NE(find<Dispatch>(bench.arrive(2, kA)), nullptr);
   bench.finish(1);

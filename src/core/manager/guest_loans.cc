@@ -4,12 +4,15 @@
 #include <utility>
 
 #include "core/manager/pages.h"
+#include "policy/backoff.h"
 
 namespace heddle::core::manager {
 namespace {
 
 /// Between two grants, so that what the first did shows before the next.
 constexpr Duration kBetweenGrants = std::chrono::seconds(1);
+/// After refusals in a row, at most.
+constexpr Duration kBetweenRefusals = std::chrono::minutes(5);
 
 }  // namespace
 
@@ -86,7 +89,8 @@ void GuestLoans::heard(const GuestState& said) {
     loan.asked = 0;
   }
   if (said.refused) {
-    device.lends_at = state_.now + kBetweenGrants;
+    device.lends_at =
+        state_.now + policy::backoff(++device.lend_refusals, kBetweenGrants, kBetweenRefusals);
   }
   loan.pages = said.pages;
   if (loan.pages == 0 && loan.asked == 0) {
@@ -94,8 +98,22 @@ void GuestLoans::heard(const GuestState& said) {
   }
 }
 
+void GuestLoans::forget(DeviceId host) {
+  state_.devices.at(host).guests.clear();
+}
+
 void GuestLoans::used(DeviceId host, ModelId model) {
-  state_.devices.at(host).guests.at(model).used_at = state_.now;
+  DeviceState& device = state_.devices.at(host);
+  device.guests.at(model).used_at = state_.now;
+  device.lend_refusals = 0;
+}
+
+void GuestLoans::heard(const GuestPeers& said) {
+  state_.guest_peers.clear();
+  for (const auto& [one, other] : said.pairs) {
+    state_.guest_peers.emplace(one, other);
+    state_.guest_peers.emplace(other, one);
+  }
 }
 
 std::int64_t lent_pages(const DeviceState& device) {

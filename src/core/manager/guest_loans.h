@@ -30,6 +30,9 @@ class GuestLoans {
   void make_room(DeviceId host, ModelId model);
   /// As the agent says.
   void heard(const GuestState& said);
+  void heard(const GuestPeers& said);
+  /// Nothing is heard of the device any more: what it lends is not known.
+  void forget(DeviceId host);
   /// The loan is of use now.
   void used(DeviceId host, ModelId model);
 

@@ -26,6 +26,26 @@ struct Lent : TestState {
   }
 };
 
+TEST(GuestLoans, ADeviceWhoseLoansAreOfNoUseIsAskedLessAndLess) {
+  TestState core(2);
+  core.serve(kA);
+  const auto refused_for = [&] {
+    core.guests.lend(kOther, kDevice, kA, 4, "why");
+    core.guests.heard({.device = kOther, .model = kA, .pages = 4});  // And then it fails.
+    core.guests.heard({.device = kOther, .model = kA, .pages = 0, .refused = true});
+    return core.device(kOther).lends_at - core.state.now;
+  };
+  EXPECT_EQ(refused_for(), std::chrono::seconds(1));
+  EXPECT_EQ(refused_for(), std::chrono::seconds(2));
+  EXPECT_EQ(refused_for(), std::chrono::seconds(4));
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_LE(refused_for(), std::chrono::minutes(5));
+  }
+  core.guests.lend(kOther, kDevice, kA, 4, "why");
+  core.guests.used(kOther, kA);
+  EXPECT_EQ(refused_for(), std::chrono::seconds(1)) << "it was of use since";
+}
+
 TEST(GuestLoans, ALoadHasWhatItLacksComeBackFirst) {
   Lent core(8);
   // Of 20 pages b has 9, and c needs as many.

@@ -12,6 +12,7 @@
 #include "core/manager/status.h"
 #include "core/manager/value.h"
 #include "core/manager/worker_events.h"
+#include "core/manager/worker_lives.h"
 
 namespace heddle::core {
 namespace manager {
@@ -29,7 +30,9 @@ class Core {
     state_.now = now;
     out_.open(commands);
     std::visit([this](const auto& concrete) { on(concrete); }, event);
-    schedule();
+    if (state_.settled) {
+      schedule();
+    }
     out_.close();
   }
 
@@ -44,9 +47,11 @@ class Core {
   void on(const LoadRemembered& remembered) { demand_.remember(remembered); }
   void on(const ImageState& image) { catalog_.image(image); }
   void on(const GuestState& guests) { guests_.heard(guests); }
+  void on(const GuestPeers& peers) { guests_.heard(peers); }
   void on(const EngineSaid& said) { engines_.hear(parts_, said); }
   void on(const RequestUnanswered& unanswered) { engines_.hear(parts_, unanswered); }
   void on(const DrainManager& drain) { state_.drain_deadline = drain.deadline; }
+  void on(const Settled& settled) { state_.settled = settled.settled; }
   void on(const Tick& /*tick*/) {}
 
   void schedule();
@@ -182,6 +187,10 @@ std::vector<DeviceStatus> ManagerCore::devices() const {
 
 std::int64_t ManagerCore::tokens_max(ModelId model) const {
   return manager::tokens_max(impl_->state(), model);
+}
+
+std::optional<Instant> ManagerCore::waits_since(ModelId model) const {
+  return manager::waits_since(impl_->state(), model);
 }
 
 void ManagerCore::check_invariants() const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/ids.h"
@@ -35,6 +36,9 @@ class ManagerCore {
   /// The longest prompt and answer together [tokens] that the model can have on the device that
   /// suits it best, alone there; at most its context. 0: unknown model, or none can hold it.
   [[nodiscard]] std::int64_t tokens_max(ModelId model) const;
+
+  /// When the first came of the requests that wait for the model; nullopt: none does.
+  [[nodiscard]] std::optional<Instant> waits_since(ModelId model) const;
 
   /// CHECK-fails if the state contradicts itself.
   void check_invariants() const;

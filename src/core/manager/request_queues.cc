@@ -14,7 +14,7 @@ QueueKey key_of(const RequestState& request) {
 
 }  // namespace
 
-void RequestQueues::arrive(const RequestArrived& arrived) {
+void RequestQueues::arrive(const RequestArrived& arrived, Duration age) {
   HEDDLE_CHECK(!state_.requests.contains(arrived.request));
   ModelState& model = state_.models.at(arrived.model);
   const std::int64_t answer =
@@ -25,17 +25,17 @@ void RequestQueues::arrive(const RequestArrived& arrived) {
       .order = ++arrivals_,
       .tokens = std::max<std::int64_t>(arrived.prompt_tokens + arrived.max_tokens, 1),
       .need = std::max<std::int64_t>(arrived.prompt_tokens + answer, 1),
-      .arrived = state_.now,
-      .due = state_.now + model.objectives().ttft,
-      .deadline = arrived.deadline};
+      .arrived = state_.now - age,
+      .due = state_.now - age + model.objectives().ttft,
+      .deadline = arrived.patience ? std::optional(state_.now + *arrived.patience) : std::nullopt};
   state_.requests[arrived.request] = request;
   if (model.requests == 0) {
     demand_.count_start(arrived.model);
   }
   ++model.requests;
   demand_.arrived(arrived.model, arrived.prompt_tokens + arrived.max_tokens);
-  if (arrived.deadline) {
-    state_.deadlines.emplace(*arrived.deadline, arrived.request);
+  if (request.deadline) {
+    state_.deadlines.emplace(*request.deadline, arrived.request);
   }
   model.waiting.emplace(key_of(request), arrived.request);
 }
@@ -52,7 +52,7 @@ void RequestQueues::send(RequestId id, DeviceId device_id, std::optional<std::in
                                  device.instances.end(),
                                  [](const auto& entry) { return entry.second.in_flight.empty(); });
   device.undisturbed.reset();
-  if (alone && instance.answered && request.arrived == state_.now) {
+  if (alone && instance.answered && request.arrived == state_.now && device.guests.empty()) {
     device.undisturbed = id;
   }
   request.device = device_id;
@@ -62,7 +62,7 @@ void RequestQueues::send(RequestId id, DeviceId device_id, std::optional<std::in
                     .device = device_id,
                     .epoch = device.epoch,
                     .tokens = request.tokens,
-                    .due = request.due});
+                    .due = request.due - state_.now});
 }
 
 void RequestQueues::hold(RequestId id) {
@@ -79,18 +79,32 @@ void RequestQueues::requeue(RequestId id) {
   state_.models.at(request.model).waiting.emplace(key_of(request), id);
 }
 
+void RequestQueues::lose(RequestId id, const LostPlace& place) {
+  leave(id);
+  state_.requests.at(id).lost = place;
+}
+
+void RequestQueues::found(RequestId id, DeviceId device) {
+  leave(id);
+  RequestState& request = state_.requests.at(id);
+  request.device = device;
+  Instance& instance = state_.devices.at(device).instances.at(request.model);
+  instance.in_flight.insert(id);
+  instance.used = true;
+}
+
 void RequestQueues::recalled(RequestId id) {
   ++state_.models.at(state_.requests.at(id).model).recalled;
   requeue(id);
 }
 
-/// Takes a request out of its queue, or off its device.
+/// Takes a request out of its queue, off its device, or from what is lost.
 void RequestQueues::leave(RequestId id) {
   RequestState& request = state_.requests.at(id);
   if (request.device) {
     state_.devices.at(*request.device).instances.at(request.model).in_flight.erase(id);
     request.device.reset();
-  } else {
+  } else if (!std::exchange(request.lost, std::nullopt)) {
     state_.models.at(request.model).waiting.erase(key_of(request));
   }
   for (auto& [device_id, device] : state_.devices) {
@@ -111,15 +125,6 @@ void RequestQueues::end(RequestId id, bool served) {
   }
 }
 
-void RequestQueues::cancel_on_worker(RequestId id) {
-  const RequestState& request = state_.requests.at(id);
-  if (request.device && !state_.models.at(request.model).external()) {
-    const WorkerEpoch epoch = state_.devices.at(*request.device).epoch;
-    out_.act(TellWorker{
-        .device = *request.device, .epoch = epoch, .message = CancelRequest{.request = id}});
-  }
-}
-
 void RequestQueues::finish(const RequestFinished& finished) {
   const RequestState& request = state_.requests.at(finished.request);
   if (request.device) {
@@ -133,18 +138,12 @@ void RequestQueues::finish(const RequestFinished& finished) {
 }
 
 void RequestQueues::cancel(RequestId id) {
-  cancel_on_worker(id);
   end(id, false);
 }
 
 void RequestQueues::fail(RequestId id, Error error) {
   cancel(id);
   out_.act(FailRequest{.request = id, .error = std::move(error)});
-}
-
-void RequestQueues::fail_as_told(RequestId id, const Error& error) {
-  end(id, false);
-  out_.act(FailRequest{.request = id, .error = error});
 }
 
 void RequestQueues::fail_waiting(ModelId model, const Error& error, std::int64_t longer_than) {

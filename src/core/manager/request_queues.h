@@ -12,15 +12,15 @@ namespace heddle::core::manager {
 /// Two deaths may be another request's fault; then it runs alone, and the third is its own.
 inline constexpr std::int32_t kDeathsInCompany = 2;
 
-/// The requests that have arrived and not ended: each waits in its model's queue, or is in flight
-/// on one device.
+/// The requests that have arrived and not ended: each waits in its model's queue, is in flight on
+/// one device, or was lost with a worker and is not given up by its front yet.
 class RequestQueues {
  public:
   RequestQueues(State& state, Outbox& out, Demand& demand)
       : state_(state), out_(out), demand_(demand) {}
 
-  /// Puts a new request, which may be accepted, into its model's queue.
-  void arrive(const RequestArrived& arrived);
+  /// Puts a new request, which may be accepted, into its model's queue. It came `age` ago.
+  void arrive(const RequestArrived& arrived, Duration age = {});
   /// Sends a request that waits to an instance of its model that serves. Of a model of ours, the
   /// answer is from then on no longer than `room`, wherever the request goes on.
   void send(RequestId id, DeviceId device, std::optional<std::int64_t> room);
@@ -28,18 +28,19 @@ class RequestQueues {
   void hold(RequestId id);
   /// Takes a request off its device and puts it into the queue, at the place its age gives it.
   void requeue(RequestId id);
+  /// Its worker has died, or nothing is heard of it: until its front says so, too, it is nowhere.
+  void lose(RequestId id, const LostPlace& place);
+  /// It is where its front says: on an instance of its model, whatever was known of it.
+  void found(RequestId id, DeviceId device);
   /// It came back from where it waited for memory.
   void recalled(RequestId id);
 
   /// Its answer is complete: forgets it.
   void finish(const RequestFinished& finished);
-  /// Forgets it, and has its worker do so. External engines hear from the gateway that nobody waits
-  /// any more.
+  /// Forgets it. Whoever runs it hears that from its front.
   void cancel(RequestId id);
-  /// Ends it with an error, on its worker too.
+  /// Ends it with an error.
   void fail(RequestId id, Error error);
-  /// Ends it with an error that its worker gave.
-  void fail_as_told(RequestId id, const Error& error);
   /// Fails those that wait for the model and need more than so many tokens.
   void fail_waiting(ModelId model, const Error& error, std::int64_t longer_than);
 
@@ -60,7 +61,6 @@ class RequestQueues {
  private:
   void leave(RequestId id);
   void end(RequestId id, bool served);
-  void cancel_on_worker(RequestId id);
 
   State& state_;
   Outbox& out_;

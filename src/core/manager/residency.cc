@@ -70,7 +70,7 @@ void Residency::begin_load(DeviceId device_id,
   instance.part_ = part;
   instance.why = why;
   instance.load_began = state_.now;
-  instance.from_host = state.host_cached;
+  instance.from_host = state.cached_at(host_of(device_id));
   ++state.loads[static_cast<std::size_t>(why)];
   guests_.make_room(device_id, model);
   out_.act(LoadOn{.device = device_id,
@@ -119,6 +119,31 @@ void Residency::serve(DeviceId device, ModelId model) {
     here.serving_since = state_.now;
   }
   here.stage_ = here.staged() ? Stage(Member{}) : Stage(Serving{});
+}
+
+void Residency::adopt(DeviceId device, const ResidentReport& resident, const GroupPart& part) {
+  Instance& here = state_.devices.at(device).instances[resident.model];
+  here.part_ = part;
+  here.load_began = here.serving_since = state_.now;
+  switch (resident.residency) {
+    case core::Residency::kWarm:
+    case core::Residency::kServing:
+      here.stage_ = part.staged ? Stage(Member{}) : Stage(Serving{});
+      break;
+    case core::Residency::kDraining:
+      here.stage_ = Evicting{};
+      break;
+    default:
+      here.stage_ = Loading{};
+  }
+}
+
+void Residency::adopt_group(ModelId model, DeviceId leader) {
+  for (const ShardPlace& place : block(state_, model, leader)) {
+    join(place.device, place.model);
+  }
+  instance(leader, model).part_.forming = true;
+  formed(model, leader);
 }
 
 // ---- Who goes ----

@@ -40,6 +40,12 @@ class Residency {
   /// The worker, or the engine, serves it. A staged shard is there, and serves nothing.
   void serve(DeviceId device, ModelId model);
 
+  /// It was there before this manager was; as its worker says. A shard is staged until its group
+  /// is said to be formed.
+  void adopt(DeviceId device, const ResidentReport& resident, const GroupPart& part);
+  /// A group whose shards were all adopted runs.
+  void adopt_group(ModelId model, DeviceId leader);
+
   // ---- Who goes ----
 
   /// The instance, or the group that it is part of, is sent nothing more.

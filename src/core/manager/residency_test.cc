@@ -23,7 +23,7 @@ using test::TestState;
 TEST(Residency, ALoadIsCommandedOnWhatTheWorkerLastSaid) {
   TestState core;
   core.devices.version(kDevice, 7);
-  core.model(kA).host_cached = true;
+  core.model(kA).images[HostId(0)].cached = true;
   core.residency.load(kDevice, kA, {}, LoadReason::kRequest, "because");
   EXPECT_TRUE(core.at(kA).is<Loading>());
   EXPECT_EQ(core.at(kA).load_began, core.state.now);
@@ -77,6 +77,15 @@ TEST(Residency, WhatRunsIsNotUndisturbedWhenSomethingComes) {
   core.run(kA);
   ASSERT_TRUE(core.device().undisturbed);
   core.load(kB);
+  EXPECT_FALSE(core.device().undisturbed);
+}
+
+TEST(Residency, WhatRunsBesideGuestsOfOthersIsNotUndisturbed) {
+  TestState core(2);
+  core.serve(kA).answered = true;
+  core.serve(kB, kOther);
+  core.guests.lend(kDevice, kOther, kB, 5, "");
+  core.run(kA);
   EXPECT_FALSE(core.device().undisturbed);
 }
 

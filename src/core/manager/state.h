@@ -18,6 +18,15 @@
 /// is named beside it.
 namespace heddle::core::manager {
 
+/// A worker's life that has ended, or that nothing is heard of, as a request that it ran knows it.
+struct LostPlace {
+  DeviceId device{};
+  WorkerEpoch epoch{};
+  bool cut = false;     ///< Nothing is heard of it.
+  bool killed = false;  ///< As in WorkerDown.
+  bool alone = false;   ///< The request was to have the device for itself.
+};
+
 /// A request that has arrived and not ended. Written by RequestQueues.
 struct RequestState {
   ModelId model{};
@@ -28,9 +37,17 @@ struct RequestState {
   Instant arrived{};
   Instant due{};  ///< Its first token, by the objective that held as it arrived.
   std::optional<Instant> deadline{};
-  std::optional<DeviceId> device{};  ///< Where it is in flight; none: it waits.
-  std::int32_t deaths = 0;           ///< Workers that died under it, perhaps for it.
-  bool held = false;                 ///< Hold was said.
+  std::optional<DeviceId> device{};  ///< Where it is in flight; none: it waits, or is lost.
+  /// The worker died under it, and its front has not yet said so; then neither waits nor runs it.
+  std::optional<LostPlace> lost{};
+  std::int32_t deaths = 0;  ///< Workers that died under it, perhaps for it.
+  bool held = false;        ///< Hold was said.
+};
+
+/// Of a model's image, what a host has.
+struct HostImage {
+  std::uint64_t bytes = 0;
+  bool cached = false;  ///< Complete and in the host cache.
 };
 
 /// Order within a model's queue.
@@ -44,8 +61,7 @@ struct ModelState {
   // Written by Catalog.
   ManagerModel config{};
   bool removed = false;  ///< No longer configured; its running requests end.
-  std::uint64_t image_ready_bytes = 0;
-  bool host_cached = false;
+  std::map<HostId, HostImage> images{};
 
   // Written by RequestQueues.
   std::map<QueueKey, RequestId> waiting{};
@@ -93,6 +109,11 @@ struct ModelState {
   [[nodiscard]] policy::Objectives objectives() const { return warm.objectives(config.slo); }
   /// An external engine serves it.
   [[nodiscard]] bool external() const { return config.external.has_value(); }
+  /// The host has all of its image in memory.
+  [[nodiscard]] bool cached_at(HostId host) const {
+    const auto found = images.find(host);
+    return found != images.end() && found->second.cached;
+  }
   /// It is sharded over several devices; true of rank 0 alone.
   [[nodiscard]] bool sharded() const { return !config.groups.empty(); }
   /// It is sharded, or is a further shard of a model that is.
@@ -219,10 +240,12 @@ struct DeviceState {
 
   // Written by Devices.
   bool up = false;
+  bool found = false;  ///< This life began before it was heard of: others may have ordered loads.
   WorkerEpoch epoch{};
   std::uint64_t version = 0;  ///< Of the worker's residency, as last heard.
   std::uint64_t restarts = 0;
   ledger::PoolUsage usage{};
+  Duration step{};            ///< As DeviceReport has it.
   std::int64_t refusals = 0;  ///< Loads refused in a row.
   Instant paused_until{};     ///< Nothing is loaded before.
   Duration serving{};         ///< As DeviceStatus has them.
@@ -237,6 +260,7 @@ struct DeviceState {
   // Written by GuestLoans.
   std::map<ModelId, GuestLoan> guests{};  ///< By model.
   Instant lends_at{};                     ///< After a refusal, no more is lent before.
+  std::int64_t lend_refusals = 0;         ///< Since what it lent was last of use.
 
   // Written by RequestQueues.
   std::optional<RequestId> alone{};  ///< A request that must have the device for itself.
@@ -252,8 +276,10 @@ struct State {
   std::map<ModelId, ModelState> models{};
   std::map<DeviceId, DeviceState> devices{};
   std::map<RequestId, RequestState> requests{};
-  std::set<std::pair<Instant, RequestId>> deadlines{};  ///< Written by RequestQueues.
-  std::optional<Instant> drain_deadline{};              ///< The server is shutting down.
+  std::set<std::pair<Instant, RequestId>> deadlines{};    ///< Written by RequestQueues.
+  std::optional<Instant> drain_deadline{};                ///< The server is shutting down.
+  bool settled = true;                                    ///< As Settled says.
+  std::set<std::pair<DeviceId, DeviceId>> guest_peers{};  ///< As GuestPeers, both ways round.
   std::int64_t window = -1;  ///< Of the calendar, under way; -1: none yet. Written by Demand.
 };
 

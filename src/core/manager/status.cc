@@ -63,6 +63,24 @@ void add_instances(const State& state, ModelId id, ModelStatus& status) {
   }
 }
 
+/// The host that has most of its image; 0: none has any.
+HostId best_host(const ModelState& model) {
+  HostId best{};
+  HostImage most;
+  for (const auto& [host, image] : model.images) {
+    if (std::pair(image.cached, image.bytes) > std::pair(most.cached, most.bytes)) {
+      best = host;
+      most = image;
+    }
+  }
+  return best;
+}
+
+HostImage image_at(const ModelState& model, HostId host) {
+  const auto found = model.images.find(host);
+  return found == model.images.end() ? HostImage{} : found->second;
+}
+
 /// Its bytes are those of all its shards.
 void add_shards(const State& state, const ModelState& model, ModelStatus& status) {
   if (!model.sharded()) {
@@ -71,8 +89,9 @@ void add_shards(const State& state, const ModelState& model, ModelStatus& status
   for (const ShardPlace& place : model.config.groups.begin()->second) {
     const ModelState& shard = state.models.at(place.model);
     status.image_bytes += shard.config.image_bytes;
-    status.loaded_bytes += shard.image_ready_bytes;
-    status.host_cached = status.host_cached && shard.host_cached;
+    const HostImage image = image_at(shard, best_host(model));
+    status.loaded_bytes += image.bytes;
+    status.host_cached = status.host_cached && image.cached;
   }
   if (status.device) {
     for (const ShardPlace& place : model.config.groups.at(*status.device)) {
@@ -152,7 +171,8 @@ void check_requests(const State& state) {
     const ModelState& model = state.models.at(request.model);
     ++counted[request.model];
     const QueueKey key{.priority = request.priority, .order = request.order};
-    HEDDLE_CHECK(model.waiting.contains(key) != request.device.has_value());
+    HEDDLE_CHECK(!request.device || !request.lost);
+    HEDDLE_CHECK(model.waiting.contains(key) != (request.device || request.lost));
     if (request.device) {
       const Instance& instance = state.devices.at(*request.device).instances.at(request.model);
       HEDDLE_CHECK(request.need <= tokens_max(state, request.model, *request.device));
@@ -173,11 +193,12 @@ std::vector<ModelStatus> model_statuses(const State& state) {
     if (model.config.part_of) {
       continue;  // Its rank 0 stands for the whole.
     }
+    const HostImage image = image_at(model, best_host(model));
     ModelStatus status{.id = id,
                        .name = model.config.name,
-                       .host_cached = model.host_cached,
+                       .host_cached = image.cached,
                        .image_bytes = model.config.image_bytes,
-                       .loaded_bytes = model.image_ready_bytes,
+                       .loaded_bytes = image.bytes,
                        .requests_waiting = std::ssize(model.waiting),
                        .external = model.external(),
                        .loads = model.loads,
@@ -210,6 +231,18 @@ std::vector<DeviceStatus> device_statuses(const State& state) {
                         .switching = device.switching});
   }
   return statuses;
+}
+
+std::optional<Instant> waits_since(const State& state, ModelId id) {
+  const auto found = state.models.find(id);
+  std::optional<Instant> first;
+  if (found != state.models.end()) {
+    for (const auto& [key, request] : found->second.waiting) {
+      const Instant arrived = state.requests.at(request).arrived;
+      first = first ? std::min(*first, arrived) : arrived;
+    }
+  }
+  return first;
 }
 
 void check_invariants(const State& state) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/manager/state.h"
@@ -9,6 +10,9 @@ namespace heddle::core::manager {
 
 [[nodiscard]] std::vector<ModelStatus> model_statuses(const State& state);
 [[nodiscard]] std::vector<DeviceStatus> device_statuses(const State& state);
+
+/// When the first came of the requests that wait for the model; nullopt: none does.
+[[nodiscard]] std::optional<Instant> waits_since(const State& state, ModelId model);
 
 /// CHECK-fails if the state contradicts itself.
 void check_invariants(const State& state);

@@ -88,6 +88,9 @@ class Bench {
 
   /// Its answer, which is in `said`, too. Devices that act carry it out, a load in `load_takes`.
   std::vector<ManagerCommand> tell(const ManagerEvent& event) {
+    if (const auto* arrived = std::get_if<RequestArrived>(&event)) {
+      asked.insert(arrived->request);
+    }
     std::vector<ManagerCommand> commands;
     core.step(now, event, commands);
     core.check_invariants();
@@ -131,13 +134,24 @@ class Bench {
     finish(id);
   }
 
-  /// The worker is down.
+  /// The worker is down, and its requests wait again; those of `advanced` it brought further.
+  std::vector<ManagerCommand> down(const WorkerDown& how, std::vector<RequestId> advanced = {}) {
+    std::vector<ManagerCommand> all = tell(how);
+    // The core knows best which of them were there.
+    const std::vector<ManagerCommand> more =
+        tell(PlaceLost{.device = how.device,
+                       .epoch = how.epoch,
+                       .requests = {asked.begin(), asked.end()},
+                       .advanced = std::move(advanced)});
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
   std::vector<ManagerCommand> down(DeviceId device) {
-    return tell(WorkerDown{.device = device, .epoch = epochs.at(device)});
+    return down(WorkerDown{.device = device, .epoch = epochs.at(device)});
   }
   /// The worker dies so, and the next one comes up.
-  std::vector<ManagerCommand> die(const WorkerDown& how) {
-    tell(how);
+  std::vector<ManagerCommand> die(const WorkerDown& how, std::vector<RequestId> advanced = {}) {
+    down(how, std::move(advanced));
     return come_up(how.device);
   }
   /// All workers die, and with them all that was there.
@@ -237,6 +251,7 @@ class Bench {
   std::map<DeviceId, std::vector<RequestId>> sent{};
   std::vector<ManagerCommand> said{};  ///< By the core, so far.
   std::uint64_t requests = 0;
+  std::set<RequestId> asked{};  ///< Requests that arrived.
 
  private:
   void start() {

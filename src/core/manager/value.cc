@@ -85,7 +85,7 @@ bool active(const State& state, const ModelState& model) {
 }
 
 Duration load_time(const ModelState& model, const DeviceState& device) {
-  const Duration measured = model.load_times.at(model.host_cached ? 1 : 0);
+  const Duration measured = model.load_times.at(model.cached_at(host_of(device.config.id)) ? 1 : 0);
   if (measured > Duration{}) {
     return measured;
   }

@@ -51,7 +51,9 @@ TEST(Value, ALoadTakesWhatItTookElseWhatItsBytesTake) {
   EXPECT_EQ(load_time(core.model(kA), core.device()), 2s);
   core.model(kA).load_times = {5s, 1s};
   EXPECT_EQ(load_time(core.model(kA), core.device()), 5s) << "from disk";
-  core.model(kA).host_cached = true;
+  core.model(kA).images[HostId(1)].cached = true;
+  EXPECT_EQ(load_time(core.model(kA), core.device()), 5s) << "another host has it";
+  core.model(kA).images[HostId(0)].cached = true;
   EXPECT_EQ(load_time(core.model(kA), core.device()), 1s);
   core.model(kB).config.image_bytes = 0;
   EXPECT_GT(load_time(core.model(kB), core.device()), 0s);

@@ -8,6 +8,7 @@
 
 #include "core/manager/groups.h"
 #include "core/manager/models.h"
+#include "core/manager/worker_lives.h"
 
 namespace heddle::core::manager {
 namespace {
@@ -17,37 +18,6 @@ const Instance* instance_at(const State& state, DeviceId device, ModelId model) 
   const auto& instances = state.devices.at(device).instances;
   const auto found = instances.find(model);
   return found == instances.end() ? nullptr : &found->second;
-}
-
-bool in_flight_at(const State& state, RequestId id, DeviceId device) {
-  const auto found = state.requests.find(id);
-  return found != state.requests.end() && found->second.device == device;
-}
-
-/// Whether this worker is the one that the device has.
-bool alive(const State& state, DeviceId device, WorkerEpoch epoch) {
-  const auto found = state.devices.find(device);
-  return found != state.devices.end() && found->second.up && found->second.epoch == epoch;
-}
-
-/// A death counts against a request, as it may have been for it. Not that of a worker which was
-/// killed after the request had come further there: what kills by itself does so at one place. And
-/// in company such deaths have it run alone, but do not fail it.
-void blame(const Parts& core, RequestId id, const WorkerDown& down, bool was_alone) {
-  if (down.killed && std::ranges::binary_search(down.advanced, id)) {
-    core.queues.absolve(id);
-    return;
-  }
-  std::int32_t deaths = core.state.requests.at(id).deaths;
-  if (!down.killed || was_alone || deaths < kDeathsInCompany) {
-    deaths = core.queues.died(id);
-  }
-  if (was_alone || deaths > kDeathsInCompany) {
-    core.queues.fail(id,
-                     {Code::kUnavailable,
-                      "the worker died " + std::to_string(deaths) +
-                          " times while it ran this request, the last time running nothing else"});
-  }
 }
 
 // ---- What workers report ----
@@ -109,24 +79,19 @@ void heard(const Parts& core, DeviceId device, const ModelEvicted& evicted) {
 /// Unless it was recalled, the model goes, though the manager may not have heard why: it is sent
 /// nothing more until then.
 void heard(const Parts& core, DeviceId device, const RequestReturned& returned) {
-  if (!in_flight_at(core.state, returned.request, device)) {
-    return;
-  }
-  const ModelId model = core.state.requests.at(returned.request).model;
-  if (returned.recalled) {
+  const RequestState& request = core.state.requests.at(returned.request);
+  if (returned.recalled && request.device) {
     core.queues.recalled(returned.request);
     return;
   }
-  if (instance_at(core.state, device, model)->is<Serving>()) {
-    core.residency.drain(device, model);
+  if (request.device && instance_at(core.state, device, request.model)->is<Serving>()) {
+    core.residency.drain(device, request.model);
   }
   core.queues.requeue(returned.request);
 }
 
-void heard(const Parts& core, DeviceId device, const RequestFailed& failed) {
-  if (in_flight_at(core.state, failed.request, device)) {
-    core.queues.fail_as_told(failed.request, failed.error);
-  }
+void heard(const Parts& core, DeviceId /*device*/, const RequestFailed& failed) {
+  core.queues.fail(failed.request, failed.error);
 }
 
 /// Of one model of ours, what its worker reports; false when it is not there any more.
@@ -163,10 +128,16 @@ void heard(const Parts& core, DeviceId device_id, const DeviceReport& report) {
   const DeviceState& device = core.state.devices.at(device_id);
   core.devices.version(device_id, report.version);
   core.devices.usage(device_id, report.usage);
+  core.devices.step(device_id, report.step);
   core.shortages.heard(device_id, report);
   std::map<ModelId, const ResidentReport*> reported;
   for (const ResidentReport& resident : report.models) {
     reported[resident.model] = &resident;
+  }
+  for (const ResidentReport& resident : report.models) {
+    if (device.found && !device.instances.contains(resident.model)) {
+      adopt(core, device_id, resident);
+    }
   }
   std::vector<ModelId> gone;
   for (const auto& [id, instance] : device.instances) {
@@ -190,49 +161,28 @@ void heard(const Parts& core, DeviceId device_id, const DeviceReport& report) {
 template <class T>
 void heard(const Parts& /*core*/, DeviceId /*device*/, const T& /*report*/) {}
 
+/// Of a request, its front passes on what a worker says: also one that is cut off from here.
+template <class Report>
+void hear_of_request(const Parts& core, const WorkerSaid& said, const Report& report) {
+  const auto found = core.state.requests.find(report.request);
+  if (found == core.state.requests.end()) {
+    return;
+  }
+  const std::optional<LostPlace>& lost = found->second.lost;
+  if ((found->second.device == said.device && alive(core.state, said.device, said.epoch)) ||
+      (lost && lost->device == said.device && lost->epoch == said.epoch)) {
+    heard(core, said.device, report);
+  }
+}
+
 }  // namespace
 
-void hear(const Parts& core, const WorkerUp& up) {
-  core.devices.up(up);
-  core.loads.look_again();  // There is room for what is expected to be needed.
-}
-
-/// External engines outlive the worker of their device.
-void hear(const Parts& core, const WorkerDown& down) {
-  const DeviceState& device = core.state.devices.at(down.device);
-  if (!alive(core.state, down.device, down.epoch)) {
-    return;  // It never came up.
-  }
-  core.devices.down(down.device);
-  core.shortages.clear(down.device);
-  core.plans.cancel(down.device);
-  if (device.claimed) {
-    core.claims.cancel(*device.claimed);
-  }
-  std::vector<ModelId> lost;
-  for (const auto& [model, instance] : device.instances) {
-    if (!core.state.models.at(model).external()) {
-      lost.push_back(model);
-    }
-  }
-  for (const ModelId model : lost) {
-    const Instance instance = device.instances.at(model);
-    for (const RequestId id : instance.in_flight) {
-      const bool was_alone = device.alone == id;
-      core.queues.requeue(id);
-      blame(core, id, down, was_alone);
-    }
-    core.residency.forget(down.device, model);
-    if (instance.is<Loading>() && (!down.killed || core.attempts.killed(model))) {
-      core.attempts.failed(model,
-                           {Code::kUnavailable, "the worker died while it loaded the model"});
-    }
-  }
-  core.queues.release(down.device);
-}
-
 void hear(const Parts& core, const WorkerSaid& said) {
-  if (alive(core.state, said.device, said.epoch)) {
+  if (const auto* returned = std::get_if<RequestReturned>(&said.report)) {
+    hear_of_request(core, said, *returned);
+  } else if (const auto* failed = std::get_if<RequestFailed>(&said.report)) {
+    hear_of_request(core, said, *failed);
+  } else if (alive(core.state, said.device, said.epoch)) {
     std::visit([&](const auto& report) { heard(core, said.device, report); }, said.report);
   }
 }
@@ -252,10 +202,29 @@ void hear(const Parts& core, const ImageFailed& failed) {
   core.attempts.failed(failed.model, failed.reason);
 }
 
+namespace {
+
+/// It ran before this manager was, if all its shards were found.
+void adopt_group(const Parts& core, const GroupFormed& formed) {
+  const ManagerModel& model = core.state.models.at(formed.model).config;
+  if (model.groups.contains(formed.device) &&
+      gathered(core.state, formed.model, formed.device).whole()) {
+    core.residency.adopt_group(formed.model, formed.device);
+  }
+}
+
+}  // namespace
+
 void hear(const Parts& core, const GroupFormed& formed) {
+  if (!alive(core.state, formed.device, formed.epoch)) {
+    return;
+  }
   const Instance* leader = instance_at(core.state, formed.device, formed.model);
-  if (core.state.devices.at(formed.device).epoch != formed.epoch || leader == nullptr ||
-      !leader->is<Loading>() || !leader->part().forming) {
+  if (leader != nullptr && leader->staged() && !core.state.settled) {
+    adopt_group(core, formed);
+    return;
+  }
+  if (leader == nullptr || !leader->is<Loading>() || !leader->part().forming) {
     return;  // It has been sent away meanwhile.
   }
   core.residency.formed(formed.model, formed.device);

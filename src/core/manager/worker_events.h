@@ -5,8 +5,6 @@
 /// What agents and workers say.
 namespace heddle::core::manager {
 
-void hear(const Parts& core, const WorkerUp& up);
-void hear(const Parts& core, const WorkerDown& down);
 void hear(const Parts& core, const WorkerSaid& said);
 void hear(const Parts& core, const ImageFailed& failed);
 void hear(const Parts& core, const GroupFormed& formed);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/manager/test_state.h"
+#include "core/manager/worker_lives.h"
 
 namespace heddle::core::manager {
 namespace {
@@ -38,38 +39,11 @@ void report(TestState& core, std::vector<ResidentReport> models, DeviceId device
   say(core, std::move(all), device);
 }
 
-void die(TestState& core, DeviceId device = kDevice) {
-  hear(core.parts, WorkerDown{.device = device, .epoch = core.device(device).epoch});
-}
-
-/// It was killed, after it had given a token to these requests.
-void kill(TestState& core, std::vector<RequestId> advanced = {}) {
-  hear(core.parts,
-       WorkerDown{.device = kDevice,
-                  .epoch = core.device().epoch,
-                  .killed = true,
-                  .advanced = std::move(advanced)});
-}
-
-void come_up(TestState& core) {
-  const WorkerEpoch next(core.device().epoch.value() + 1);
-  hear(core.parts, WorkerUp{.device = kDevice, .epoch = next});
-}
-
 std::uint64_t evictions(TestState& core, ModelId model, EvictionReason why) {
   return core.model(model).evictions.at(static_cast<std::size_t>(why));
 }
 
 // ---- Who speaks ----
-
-TEST(WorkerEvents, AWorkerThatComesUpIsRoomForWhatIsExpected) {
-  TestState core;
-  core.devices.down(kDevice);
-  come_up(core);
-  EXPECT_TRUE(core.device().up);
-  EXPECT_EQ(core.device().epoch, WorkerEpoch(2));
-  EXPECT_TRUE(core.loading.unfinished());
-}
 
 TEST(WorkerEvents, OnlyTheWorkerThatADeviceHasIsHeard) {
   TestState core;
@@ -433,133 +407,6 @@ TEST(WorkerEvents, PagesThatAWorkerWantsAreFoundUntilItHasThem) {
 }
 
 // ---- Deaths ----
-
-TEST(WorkerEvents, WithAWorkerItsModelsAreGoneAndEnginesStay) {
-  TestState core;
-  core.add_engine();
-  core.serve(kA);
-  core.serve(kEngine);
-  const RequestId id = core.run(kA);
-  core.shortages.heard(kDevice, {.short_sequences = 2, .short_pages = 3, .short_model = kA});
-  die(core);
-  EXPECT_FALSE(core.device().up);
-  EXPECT_FALSE(core.there(kA));
-  EXPECT_TRUE(core.at(kEngine).is<Serving>());
-  EXPECT_EQ(core.device().shortage.sequences, 0);
-  EXPECT_FALSE(core.state.requests.at(id).device);
-  EXPECT_EQ(core.state.requests.at(id).deaths, 1);
-  EXPECT_TRUE(core.failed().empty());
-}
-
-TEST(WorkerEvents, WhatWasToComeToADeadWorkerIsCalledOff) {
-  TestState core;
-  core.add_engine();
-  core.serve(kEngine);
-  core.run(kEngine);
-  core.wait(kB);
-  core.plans.begin(kDevice, kB, {kEngine});
-  die(core);
-  EXPECT_FALSE(core.device().plan);
-  EXPECT_TRUE(core.at(kEngine).is<Serving>());
-
-  TestState claimed(2);
-  claimed.add_group();
-  claimed.serve(kA);
-  claimed.run(kA);
-  claimed.wait(kGroup);
-  claimed.claims.claim(kGroup, kDevice);
-  ASSERT_TRUE(claimed.model(kGroup).claims);
-  die(claimed, kOther);
-  EXPECT_FALSE(claimed.model(kGroup).claims);
-  EXPECT_FALSE(claimed.device().claimed);
-  EXPECT_TRUE(claimed.at(kA).is<Serving>());
-}
-
-TEST(WorkerEvents, AWorkerThatDiesWhileItLoadsIsAFailureOfThatModelAlone) {
-  TestState core;
-  core.serve(kB);
-  core.load(kA);
-  die(core);
-  EXPECT_EQ(core.model(kA).failures, 1);
-  EXPECT_EQ(core.model(kB).failures, 0);
-}
-
-TEST(WorkerEvents, OfWorkersThatAreKilledWhileTheyLoadTheThirdIsAFailure) {
-  TestState core;
-  for (int deaths = 1; deaths <= 3; ++deaths) {
-    core.load(kA);
-    kill(core);
-    EXPECT_EQ(core.model(kA).failures, deaths == 3 ? 1 : 0);
-    come_up(core);
-  }
-}
-
-/// A request of A, and one of B beside it unless it is to run alone.
-struct Company : TestState {
-  explicit Company(bool alone = false) {
-    serve(kA);
-    id = run(kA);
-    if (!alone) {
-      serve(kB);
-      run(kB);
-    }
-  }
-  [[nodiscard]] std::int32_t deaths() const { return state.requests.at(id).deaths; }
-  RequestId id{};
-};
-
-TEST(WorkerEvents, TheThirdWorkerThatDiesUnderARequestIsItsOwnFault) {
-  Company core;
-  core.queues.died(core.id);
-  core.queues.died(core.id);
-  die(core);
-  ASSERT_EQ(core.failed(), std::vector{core.id});
-  EXPECT_EQ(core.all<FailRequest>()[0].error.code, Code::kUnavailable);
-}
-
-TEST(WorkerEvents, AWorkerThatDiesWithARequestThatHasItToItselfIsItsFaultAtOnce) {
-  Company core(true);
-  core.queues.keep_alone(kDevice, core.id);
-  die(core);
-  EXPECT_EQ(core.failed(), std::vector{core.id});
-  EXPECT_FALSE(core.device().alone);
-}
-
-TEST(WorkerEvents, ARequestThatCameFurtherIsNotBlamedForAWorkerThatWasKilled) {
-  Company core;
-  core.queues.died(core.id);
-  kill(core, {core.id});
-  EXPECT_EQ(core.deaths(), 0);
-
-  Company died;
-  hear(died.parts,
-       WorkerDown{.device = kDevice, .epoch = died.device().epoch, .advanced = {died.id}});
-  EXPECT_EQ(died.deaths(), 1) << "a worker that dies by itself may die of it";
-}
-
-TEST(WorkerEvents, WorkersThatAreKilledUnderARequestInCompanyHaveItRunAloneAndDoNotFailIt) {
-  Company core;
-  for (int i = 0; i < 2; ++i) {
-    core.queues.died(core.id);
-  }
-  kill(core);
-  EXPECT_TRUE(core.failed().empty());
-  EXPECT_EQ(core.deaths(), kDeathsInCompany);
-
-  Company alone(true);
-  alone.queues.keep_alone(kDevice, alone.id);
-  kill(alone);
-  EXPECT_EQ(alone.failed(), std::vector{alone.id});
-}
-
-TEST(WorkerEvents, ADeviceThatWasKeptForARequestIsFreeWhenItsWorkerDies) {
-  Company core;
-  const RequestId waits = core.wait(kA);
-  core.queues.keep_alone(kDevice, waits);
-  die(core);
-  EXPECT_FALSE(core.device().alone);
-  EXPECT_TRUE(core.failed().empty());
-}
 
 }  // namespace
 }  // namespace heddle::core::manager

@@ -260,6 +260,26 @@ Result<Buffer> CudaDevice::attach_shared(const Descriptor& shared, std::size_t b
   return device::attach_shared(*context_, shared, bytes);
 }
 
+Result<Descriptor> CudaDevice::map_new_shared(AddressRange range, std::size_t offset) {
+  const std::lock_guard lock(mutex_);
+  Mapped::reference mapped = unmapped_page(range, offset);
+  auto shared = device::map_new_shared(
+      *context_, device_address(range.base) + offset, properties_.page_bytes);
+  mapped = shared.has_value();
+  return shared;
+}
+
+Result<void> CudaDevice::map_shared(AddressRange range,
+                                    std::size_t offset,
+                                    const Descriptor& shared) {
+  const std::lock_guard lock(mutex_);
+  Mapped::reference mapped = unmapped_page(range, offset);
+  const auto done = device::map_shared(
+      *context_, device_address(range.base) + offset, properties_.page_bytes, shared);
+  mapped = done.has_value();
+  return done;
+}
+
 Result<AddressRange> CudaDevice::reserve(std::size_t bytes) {
   HEDDLE_CHECK(bytes > 0 && bytes % properties_.page_bytes == 0);
   if (auto lost = context_->lost()) {
@@ -338,6 +358,14 @@ void CudaDevice::unmap_runs(AddressRange range,
     pages_->unmap(device_address(range.base) + first * properties_.page_bytes, run);
     first += run + 1;
   }
+}
+
+/// What says whether the page at `offset` is mapped, which it is not.
+CudaDevice::Mapped::reference CudaDevice::unmapped_page(AddressRange range, std::size_t offset) {
+  Mapped& mapped = mapped_of(range);
+  const std::size_t page = offset / properties_.page_bytes;
+  HEDDLE_CHECK(offset % properties_.page_bytes == 0 && page < mapped.size() && !mapped[page]);
+  return mapped[page];
 }
 
 CudaDevice::Mapped& CudaDevice::mapped_of(AddressRange range) {

@@ -63,6 +63,10 @@ class CudaDevice final : public Device {
   [[nodiscard]] bool is_linked_to(int peer) const override;
   Result<SharedBuffer> allocate_shared(std::size_t bytes) override;
   Result<Buffer> attach_shared(const Descriptor& shared, std::size_t bytes) override;
+  Result<Descriptor> map_new_shared(AddressRange range, std::size_t offset) override;
+  Result<void> map_shared(AddressRange range,
+                          std::size_t offset,
+                          const Descriptor& shared) override;
   Result<std::unique_ptr<Stream>> create_stream() override;
   Result<std::unique_ptr<Stream>> create_background_stream() override;
 
@@ -95,6 +99,7 @@ class CudaDevice final : public Device {
   Result<CUfunction> find(const KernelId& kernel);
   Result<std::unique_ptr<Stream>> create_stream_of(int priority);
   Mapped& mapped_of(AddressRange range);
+  Mapped::reference unmapped_page(AddressRange range, std::size_t offset);
   void unmap_runs(AddressRange range, Mapped& mapped, std::size_t first, std::size_t count);
 
   std::unique_ptr<CudaContext> context_;

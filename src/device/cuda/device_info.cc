@@ -7,7 +7,25 @@
 namespace heddle::device {
 namespace {
 
-CUresult read(const DriverApi& api, CudaDeviceInfo& info) {
+/// What a driver does not know, or fails to say, is not there.
+void read_sharing(const DriverApi& api, CUdevice handle, int count, CudaDeviceInfo& info) {
+  const auto has = [&](int which) {
+    int value = 0;
+    return api.cuDeviceGetAttribute(&value, which, handle) == kCudaSuccess && value != 0;
+  };
+  info.flags = has(kAttributeStreamMemory64) && has(kAttributeHostPointerForRegistered);
+  info.shares = has(kAttributePosixDescriptors);
+  for (int peer = 0; peer < count; ++peer) {
+    CUdevice other = 0;
+    int reaches = 0;
+    if (peer != info.ordinal && api.cuDeviceGet(&other, peer) == kCudaSuccess &&
+        api.cuDeviceCanAccessPeer(&reaches, handle, other) == kCudaSuccess && reaches != 0) {
+      info.peers.push_back(peer);
+    }
+  }
+}
+
+CUresult read(const DriverApi& api, int count, CudaDeviceInfo& info) {
   CUdevice handle = 0;
   std::array<char, 128> name{};
   std::array<char, 32> pci{};
@@ -41,6 +59,9 @@ CUresult read(const DriverApi& api, CudaDeviceInfo& info) {
           kCudaSuccess) {
     info.page_bytes = granularity;
   }
+  if (status == kCudaSuccess) {
+    read_sharing(api, handle, count, info);
+  }
   return status;
 }
 
@@ -66,7 +87,7 @@ Result<std::vector<CudaDeviceInfo>> list_cuda_devices(const Driver& driver) {
   std::vector<CudaDeviceInfo> devices;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     CudaDeviceInfo info{.ordinal = ordinal};
-    if (const CUresult status = read(api, info); status != kCudaSuccess) {
+    if (const CUresult status = read(api, count, info); status != kCudaSuccess) {
       return Error{Code::kUnavailable,
                    "describe GPU " + std::to_string(ordinal) + ": " + driver.describe(status)};
     }

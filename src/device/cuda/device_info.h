@@ -22,6 +22,9 @@ struct CudaDeviceInfo {
   std::uint64_t memory_bytes = 0;  ///< In all.
   bool virtual_memory = false;     ///< Can be a device of ours.
   std::uint64_t page_bytes = 0;    ///< What it maps at once; 0 where that is not known.
+  bool flags = false;              ///< As Properties has it.
+  bool shares = false;             ///< Other processes can map memory of it.
+  std::vector<int> peers{};        ///< GPUs whose memory its kernels can reach; ascending.
 };
 
 /// "GPU-8b6c1b5e-...", as nvidia-smi prints it.

@@ -23,6 +23,19 @@ TEST(CudaDeviceInfo, DescribesEachGpu) {
   EXPECT_FALSE(devices[1].virtual_memory);
 }
 
+TEST(CudaDeviceInfo, SaysWhatItLacksToWorkWithOthers) {
+  const auto of = [](const char* machine) {
+    const emulator::EmulatedDriver emulated(machine);
+    return list_cuda_devices(*emulator::EmulatedDriver::open().value()).value();
+  };
+  const auto whole = of("devices=3");
+  EXPECT_TRUE(whole[1].flags);
+  EXPECT_TRUE(whole[1].shares);
+  EXPECT_EQ(whole[1].peers, (std::vector<int>{0, 2}));
+  EXPECT_FALSE(of("devices=2,flags=0")[0].flags);
+  EXPECT_TRUE(of("devices=2,peers=0")[0].peers.empty());
+}
+
 TEST(CudaDeviceInfo, NamesTheGpuThatDoesNotAnswer) {
   const emulator::EmulatedDriver emulated("devices=2");
   const auto driver = emulator::EmulatedDriver::open().value();

@@ -16,5 +16,11 @@ namespace heddle::device {
 [[nodiscard]] bool is_linked_to(CudaContext& context, int peer);
 Result<SharedBuffer> allocate_shared(CudaContext& context, std::size_t bytes);
 Result<Buffer> attach_shared(CudaContext& context, const Descriptor& shared, std::size_t bytes);
+/// The same at an address that is reserved and has nothing mapped; whoever reserved it unmaps it.
+Result<Descriptor> map_new_shared(CudaContext& context, CUdeviceptr at, std::size_t bytes);
+Result<void> map_shared(CudaContext& context,
+                        CUdeviceptr at,
+                        std::size_t bytes,
+                        const Descriptor& shared);
 
 }  // namespace heddle::device

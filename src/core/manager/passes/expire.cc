@@ -6,7 +6,8 @@ void expire(const Parts& core) {
   const State& state = core.state;
   while (!state.deadlines.empty() && state.deadlines.begin()->first <= state.now) {
     const RequestId id = state.deadlines.begin()->second;
-    const bool waits = !state.requests.at(id).device.has_value();
+    const RequestState& request = state.requests.at(id);
+    const bool waits = !request.device && !request.lost;
     core.queues.fail(id,
                      {Code::kDeadlineExceeded,
                       waits ? "the deadline passed while the request waited for its model"

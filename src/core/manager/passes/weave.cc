@@ -15,6 +15,8 @@ using ledger::LeaseKind;
 
 /// A loan that holds nothing for so long goes back.
 constexpr Duration kIdle = std::chrono::seconds(10);
+/// A loan that is too large by less than one in so many pages stays as it is.
+constexpr std::int64_t kSlack = 8;
 
 /// Memory for KV on a device, as its worker last said [pages].
 struct KvRoom {
@@ -41,9 +43,11 @@ bool calm(const State& state, const DeviceState& device) {
          });
 }
 
-/// Only parts of the host can reach each other's memory.
-bool weaves(const DeviceState& device) {
-  return device.config.in_host_memory;
+/// Whether the two can reach each other's memory: parts of the host can, and some pairs of GPUs.
+bool reach(const State& state, const DeviceState& one, const DeviceState& other) {
+  return (one.config.in_host_memory && other.config.in_host_memory &&
+          host_of(one.config.id) == host_of(other.config.id)) ||
+         state.guest_peers.contains({one.config.id, other.config.id});
 }
 
 /// What a host could lend more.
@@ -66,7 +70,7 @@ const DeviceState* host_for(const State& state, const DeviceState& hot, ModelId 
     if (loan != device.guests.end() && loan->second.hot == hot.config.id) {
       return &device;
     }
-    const bool can = &device != &hot && weaves(device) && calm(state, device) &&
+    const bool can = &device != &hot && reach(state, hot, device) && calm(state, device) &&
                      device.config.page_bytes == hot.config.page_bytes &&
                      !device.instances.contains(model) && !device.guests.contains(model) &&
                      state.now >= device.lends_at && device.shortage.sequences == 0 &&
@@ -78,20 +82,39 @@ const DeviceState* host_for(const State& state, const DeviceState& hot, ModelId 
   return best;
 }
 
-policy::ShareChoice choose(const DeviceState& hot, const DeviceState& host, ModelId model) {
+/// Of the host's time, what the objectives of all its models leave to guests.
+double spare_time(const State& state, const DeviceState& host) {
+  double least = 1.0;
+  for (const auto& [id, instance] : host.instances) {
+    least = std::min(least, policy::spare_time(host.step, state.models.at(id).objectives().tpot));
+  }
+  return least;
+}
+
+policy::WeavePair pair_of(const State& state,
+                          const DeviceState& hot,
+                          const DeviceState& host,
+                          ModelId model) {
   const Instance& here = hot.instances.at(model);
   const KvRoom own = kv_room(hot);
   const KvRoom there = kv_room(host);
   const auto bytes = static_cast<std::int64_t>(hot.config.page_bytes);
-  return policy::choose_share({.attention = here.attention,
-                               .margin = here.guest_loss,
-                               .hot_kv_bytes = own.all() * bytes,
-                               .cold_free_kv_bytes = (spare(host) + lent_pages(host)) * bytes,
-                               .hot_kv_use = own.use(),
-                               .hot_queues = hot.shortage.sequences > 0,
-                               .hot_reading = here.reading,
-                               .cold_kv_use = there.use(),
-                               .peer_access = true});
+  return {.attention = here.attention,
+          .margin = here.guest_loss,
+          .hot_kv_bytes = own.all() * bytes,
+          .cold_free_kv_bytes = (spare(host) + lent_pages(host)) * bytes,
+          .hot_kv_use = own.use(),
+          .hot_queues = hot.shortage.sequences > 0,
+          .hot_reading = here.reading,
+          .cold_kv_use = there.use(),
+          .peer_access = true,
+          .hot_step = hot.step,
+          .cold_spare = spare_time(state, host)};
+}
+
+/// With so much of all its KV away, a model has this much of it on lent pages.
+std::int64_t quota_of(const DeviceState& hot, double share) {
+  return static_cast<std::int64_t>(share / (1 - share) * static_cast<double>(kv_room(hot).all()));
 }
 
 /// Gives the model on `hot` memory of another device, as much as its share of the work there.
@@ -107,10 +130,9 @@ void lend_to(const Parts& core, const DeviceState& hot, ModelId id) {
       (loan->second.asked > 0 || loan->second.recalled > 0 || state.now < loan->second.more_at)) {
     return;
   }
-  const double share = std::min(choose(hot, *host, id).share, state.options.planner.weave_share);
-  const auto quota =
-      static_cast<std::int64_t>(share / (1 - share) * static_cast<double>(kv_room(hot).all()));
-  const std::int64_t more = std::min(quota - lent, spare(*host));
+  const double share = std::min(policy::choose_share(pair_of(state, hot, *host, id)).share,
+                                state.options.planner.weave_share);
+  const std::int64_t more = std::min(quota_of(hot, share) - lent, spare(*host));
   if (more <= 0) {
     return;
   }
@@ -134,10 +156,21 @@ void recall_from(const Parts& core, const DeviceState& host) {
         host.shortage.model);
   }
   for (const auto& [model, loan] : std::map(host.guests)) {
-    const auto& instances = core.state.devices.at(loan.hot).instances;
-    const auto instance = instances.find(model);
-    if (instance != instances.end() && instance->second.guest_pages > 0) {
+    const DeviceState& hot = core.state.devices.at(loan.hot);
+    const auto instance = hot.instances.find(model);
+    if (instance != hot.instances.end() && instance->second.guest_pages > 0) {
       core.guests.used(id, model);
+      const auto timely = static_cast<std::int64_t>(
+          policy::most_timely(pair_of(core.state, hot, host, model)) *
+          static_cast<double>(instance->second.kv_pages + instance->second.guest_pages));
+      const std::int64_t kept = loan.pages - loan.recalled;
+      if (kept > timely + kept / kSlack) {
+        core.guests.recall(id,
+                           model,
+                           kept - timely,
+                           "guests take so much of the device's time that its own requests would "
+                           "miss their objective");
+      }
     } else if (core.state.now >= loan.used_at + kIdle) {
       core.guests.recall(id, model, loan.pages, "it has held nothing for a while");
     } else {
@@ -157,7 +190,7 @@ void weave(const Parts& core) {
     return;
   }
   for (const auto& [id, device] : state.devices) {
-    if (!weaves(device) || !calm(state, device) || !device.guests.empty()) {
+    if (!calm(state, device) || !device.guests.empty()) {
       continue;
     }
     for (const auto& [model, instance] : device.instances) {

@@ -93,6 +93,21 @@ TEST(Weave, NobodyLendsWithoutCause) {
   }
 }
 
+TEST(Weave, GpusThatReachEachOtherWeaveAndNoOthers) {
+  const auto orders = [](const std::vector<std::pair<DeviceId, DeviceId>>& pairs, bool cpu) {
+    Pair core;
+    core.device().config.in_host_memory = false;
+    core.device(kOther).config.in_host_memory = cpu;
+    core.guests.heard(GuestPeers{.pairs = pairs});
+    weave(core.parts);
+    return core.all<Weave>().size();
+  };
+  EXPECT_EQ(orders({{kDevice, kOther}}, false), 1U);
+  EXPECT_EQ(orders({{kOther, kDevice}}, false), 1U) << "both ways round";
+  EXPECT_EQ(orders({{kDevice, kThird}}, false), 0U);
+  EXPECT_EQ(orders({}, true), 0U) << "a part of the host reaches no GPU";
+}
+
 TEST(Weave, AnEmptyDeviceTakesTheModelItself) {
   Pair core(3);
   core.state.options.planner.pressure = true;
@@ -137,6 +152,37 @@ TEST(Weave, ALoanThatHoldsNothingGoesBack) {
   EXPECT_EQ(core.all<Unweave>()[0].pages, 10);
   core.guests.heard({.device = kOther, .model = kA, .pages = 0});
   EXPECT_TRUE(core.device(kOther).guests.empty());
+}
+
+TEST(Weave, GuestsLeaveTheHostTheTimeForItsObjective) {
+  Pair core;
+  core.state.models.at(kB).config.slo.tpot = 80ms;
+  core.at(kA).attention = 40ms;
+  core.devices.step(kDevice, 80ms);
+  core.devices.step(kOther, 54ms);
+  weave(core.parts);
+  ASSERT_EQ(core.all<Weave>().size(), 1U);
+  EXPECT_EQ(core.all<Weave>()[0].pages, 10) << "a quarter of its time is a half of attention";
+
+  core.lent(10);
+  core.at(kA).kv_pages = 12;
+  weave(core.parts);
+  EXPECT_TRUE(core.all<Unweave>().empty());
+  core.devices.step(kOther, 63ms);
+  weave(core.parts);
+  const std::vector<Unweave> orders = core.all<Unweave>();
+  ASSERT_EQ(orders.size(), 1U);
+  EXPECT_EQ(orders[0].pages, 5) << "an eighth of its time is a quarter of 22 pages";
+  weave(core.parts);
+  EXPECT_EQ(core.all<Unweave>().size(), 1U) << "they are on their way";
+
+  Pair busy;
+  busy.state.models.at(kB).config.slo.tpot = 80ms;
+  busy.at(kA).attention = 40ms;
+  busy.devices.step(kDevice, 80ms);
+  busy.devices.step(kOther, 70ms);
+  weave(busy.parts);
+  EXPECT_TRUE(busy.all<Weave>().empty());
 }
 
 TEST(Weave, AfterARefusalItIsTriedAgain) {

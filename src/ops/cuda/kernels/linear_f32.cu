@@ -48,11 +48,11 @@ HEDDLE_KERNEL(heddle_linear_thin_f32,
       }
     }
   }
-  for (int token = 0; token < kThinF32Tokens; ++token) {
-    const float sum = warp_sum(sums[token]);
-    if (token < params.tokens && lane_index() == 0) {
-      store_output(params, token, output, sum);
-    }
+  const float sum = warp_sums(sums);
+  constexpr int kLanes = 32 / kThinF32Tokens;  // Of a token.
+  const int lane = static_cast<int>(lane_index());
+  if (lane % kLanes == 0 && lane / kLanes < params.tokens) {
+    store_output(params, lane / kLanes, output, sum);
   }
 }
 

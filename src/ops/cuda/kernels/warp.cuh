@@ -14,6 +14,30 @@ __device__ __forceinline__ T warp_sum(T value) {
   }
   return value;
 }
+/// The same of each of kCount values, a power of two, to the same bits: lane i has the sum of
+/// values[i / (kWarpThreads / kCount)]. Fewer shuffles than one by one: at each step a lane keeps
+/// half of the values and gives the other half to its partner. `values` is used up.
+template <int kCount, class T>
+__device__ __forceinline__ T warp_sums(T (&values)[kCount]) {
+  static_assert(kCount > 0 && kCount <= static_cast<int>(kWarpThreads) &&
+                (kCount & (kCount - 1)) == 0);
+  unsigned mask = kWarpThreads / 2;
+#pragma unroll
+  for (int left = kCount / 2; left > 0; left /= 2) {
+    const bool upper = (lane_index() & mask) != 0;
+#pragma unroll
+    for (int i = 0; i < left; ++i) {
+      const T own = upper ? values[i + left] : values[i];
+      const T others = upper ? values[i] : values[i + left];
+      values[i] = own + shuffle_xor(others, mask);
+    }
+    mask /= 2;
+  }
+  for (; mask > 0; mask /= 2) {
+    values[0] += shuffle_xor(values[0], mask);
+  }
+  return values[0];
+}
 __device__ __forceinline__ float warp_max(float value) {
   for (unsigned mask = kWarpThreads / 2; mask > 0; mask /= 2) {
     value = fmaxf(value, shuffle_xor(value, mask));

@@ -12,9 +12,11 @@
 #include "core/agent_fields.h"
 #include "core/engine_fields.h"
 #include "core/worker_fields.h"
+#include "remote/remote_fields.h"
+#include "rpc/greet_fields.h"
 #include "rpc/link_fields.h"
 
-namespace heddle::rpc {
+namespace heddle::remote {
 namespace {
 
 using Kind = Type::Kind;
@@ -100,8 +102,15 @@ class Lines {
 
 Lines current() {
   Lines lines;
-  lines.add(type_of<ToWorker>());
-  lines.add(type_of<ToServe>());
+  lines.add(type_of<rpc::ToWorker>());
+  lines.add(type_of<rpc::ToServe>());
+  lines.add(type_of<rpc::HostMessage>());
+  lines.add(type_of<ToHost>());
+  lines.add(type_of<FromHost>());
+  lines.add(type_of<GatewayToHost>());
+  lines.add(type_of<HostToGateway>());
+  lines.add(type_of<GatewayToManager>());
+  lines.add(type_of<ManagerToGateway>());
   lines.add(type_of<core::ManagerEvent>());
   lines.add(type_of<core::ManagerCommand>());
   lines.add(type_of<core::AgentEvent>());
@@ -144,4 +153,4 @@ TEST(WireNumbers, AreThoseOnRecord) {
 }
 
 }  // namespace
-}  // namespace heddle::rpc
+}  // namespace heddle::remote

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "core/manager/events.h"
+#include "policy/admission.h"
+
+namespace heddle::host {
+
+/// A model, or one shard of it, as a host can hold it.
+struct OfferedRank {
+  std::uint64_t image_bytes = 0;
+  std::map<DeviceId, policy::Footprint> footprints{};  ///< On each device that may hold it.
+  friend bool operator==(const OfferedRank&, const OfferedRank&) = default;
+};
+
+/// Devices that can hold a sharded model together, by rank.
+struct Block {
+  std::vector<DeviceId> devices{};
+  friend bool operator==(const Block&, const Block&) = default;
+};
+
+/// A further shard of a model, for people: "big[1]".
+[[nodiscard]] inline std::string shard_name(const std::string& model, std::size_t rank) {
+  return model + "[" + std::to_string(rank) + "]";
+}
+
+/// What a host can do about a configured model.
+struct Offer {
+  std::string name{};
+  std::optional<Error> failure{};  ///< Why it can do nothing.
+  /// Of what its files say, in hexadecimal; hosts with other digests have other models. Empty for
+  /// an external engine.
+  std::string digest{};
+  std::int64_t written = 0;          ///< When the newest of the files was [ns]; only to compare.
+  std::int64_t context = 0;          ///< Longest prompt and answer together [tokens].
+  std::vector<OfferedRank> ranks{};  ///< One, where it is not sharded.
+  /// Of a sharded model: those that can hold it.
+  std::vector<Block> blocks{};
+};
+
+/// An offer that was taken up: what its name stands for on a host from now on.
+struct Assignment {
+  std::string name{};
+  std::string digest{};        ///< As it was offered.
+  std::vector<ModelId> ids{};  ///< By rank. An id keeps its meaning for ever.
+  friend bool operator==(const Assignment&, const Assignment&) = default;
+};
+
+/// What a host is.
+struct HostFacts {
+  std::string name{};                          ///< Empty where it is the only one.
+  std::string isa{};                           ///< What its processor offers, as the kernels need.
+  std::vector<core::ManagerDevice> devices{};  ///< Their ids are theirs for ever.
+  core::GuestPeers guest_peers{};              ///< Among its devices.
+  std::vector<Assignment> assigned{};          ///< What names stand for there already.
+};
+
+}  // namespace heddle::host

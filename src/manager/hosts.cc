@@ -1,0 +1,120 @@
+#include "manager/hosts.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace heddle::manager {
+
+void Hosts::add(HostId id, host::HostPort& port, host::HostFacts facts) {
+  Entry& entry = hosts_[id];
+  entry.port = &port;
+  if (!facts.name.empty()) {
+    for (core::ManagerDevice& device : facts.devices) {
+      device.name = facts.name + "/" + device.name;
+    }
+  }
+  entry.facts = std::move(facts);
+}
+
+void Hosts::offered(HostId id, std::vector<host::Offer> offers) {
+  const auto found = hosts_.find(id);
+  if (found != hosts_.end()) {
+    found->second.offers = std::move(offers);
+  }
+}
+
+host::HostPort* Hosts::port(HostId id) const {
+  const auto found = hosts_.find(id);
+  return found == hosts_.end() ? nullptr : found->second.port;
+}
+
+std::vector<HostId> Hosts::ids() const {
+  std::vector<HostId> all;
+  for (const auto& [id, entry] : hosts_) {
+    all.push_back(id);
+  }
+  return all;
+}
+
+std::vector<core::ManagerDevice> Hosts::devices() const {
+  std::vector<core::ManagerDevice> all;
+  for (const auto& [id, entry] : hosts_) {
+    all.insert(all.end(), entry.facts.devices.begin(), entry.facts.devices.end());
+  }
+  return all;
+}
+
+std::string Hosts::device_name(DeviceId device) const {
+  for (const core::ManagerDevice& one : devices()) {
+    if (one.id == device) {
+      return one.name;
+    }
+  }
+  return {};
+}
+
+core::GuestPeers Hosts::guest_peers() const {
+  core::GuestPeers peers;
+  for (const auto& [id, entry] : hosts_) {
+    const auto& pairs = entry.facts.guest_peers.pairs;
+    peers.pairs.insert(peers.pairs.end(), pairs.begin(), pairs.end());
+  }
+  return peers;
+}
+
+std::map<HostId, host::Offer> Hosts::offers_of(const std::string& model) const {
+  std::map<HostId, host::Offer> all;
+  for (const auto& [id, entry] : hosts_) {
+    const auto found = std::ranges::find(entry.offers, model, &host::Offer::name);
+    if (found != entry.offers.end()) {
+      all[id] = *found;
+    }
+  }
+  return all;
+}
+
+void Hosts::describe(std::vector<core::DeviceStatus>& devices) const {
+  for (core::DeviceStatus& device : devices) {
+    if (const host::HostPort* there = port(host_of(device.id))) {
+      there->describe(device);
+    }
+  }
+}
+
+ledger::PoolUsage Hosts::usage() const {
+  ledger::PoolUsage all;
+  for (const auto& [id, entry] : hosts_) {
+    const ledger::PoolUsage one = entry.port->host_usage();
+    all.total += one.total;
+    all.free += one.free;
+    for (std::size_t kind = 0; kind < all.by_kind.size(); ++kind) {
+      all.by_kind.at(kind).reserved += one.by_kind.at(kind).reserved;
+      all.by_kind.at(kind).held += one.by_kind.at(kind).held;
+    }
+  }
+  return all;
+}
+
+std::vector<core::EngineStatus> Hosts::engines() const {
+  std::vector<core::EngineStatus> all;
+  for (const auto& [id, entry] : hosts_) {
+    for (core::EngineStatus& engine : entry.port->engines()) {
+      all.push_back(std::move(engine));
+    }
+  }
+  std::ranges::sort(all, {}, &core::EngineStatus::model);
+  return all;
+}
+
+std::vector<std::string> Hosts::troubles() const {
+  std::vector<std::string> all;
+  for (const auto& [id, entry] : hosts_) {
+    for (const std::string& trouble : entry.port->troubles()) {
+      all.push_back(entry.facts.name.empty() ? trouble
+                                             : "host " + entry.facts.name + ": " + trouble);
+    }
+  }
+  return all;
+}
+
+}  // namespace heddle::manager

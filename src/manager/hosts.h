@@ -1,0 +1,50 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "core/manager/events.h"
+#include "core/serving.h"
+#include "host/host_port.h"
+#include "host/offer.h"
+#include "ledger/ledger.h"
+
+namespace heddle::manager {
+
+/// The hosts that a manager has met: how to reach each, what it is and what it offers. Loop thread.
+class Hosts {
+ public:
+  /// A host is there, perhaps again: with the devices that it has now.
+  void add(HostId id, host::HostPort& port, host::HostFacts facts);
+  void offered(HostId id, std::vector<host::Offer> offers);
+
+  /// The host's port; null for one that is not there.
+  [[nodiscard]] host::HostPort* port(HostId id) const;
+  [[nodiscard]] std::vector<HostId> ids() const;
+  /// Of all hosts, by id. Where there are several, their names begin with their host's.
+  [[nodiscard]] std::vector<core::ManagerDevice> devices() const;
+  /// Empty for a device that there is not.
+  [[nodiscard]] std::string device_name(DeviceId device) const;
+  [[nodiscard]] core::GuestPeers guest_peers() const;
+  /// What each host last said that it can do about the model of this name.
+  [[nodiscard]] std::map<HostId, host::Offer> offers_of(const std::string& model) const;
+
+  // ---- What there is to see ----
+
+  void describe(std::vector<core::DeviceStatus>& devices) const;
+  [[nodiscard]] ledger::PoolUsage usage() const;
+  [[nodiscard]] std::vector<core::EngineStatus> engines() const;
+  [[nodiscard]] std::vector<std::string> troubles() const;
+
+ private:
+  struct Entry {
+    host::HostPort* port = nullptr;
+    host::HostFacts facts{};
+    std::vector<host::Offer> offers{};
+  };
+  std::map<HostId, Entry> hosts_{};
+};
+
+}  // namespace heddle::manager

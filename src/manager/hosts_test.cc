@@ -1,0 +1,77 @@
+#include "manager/hosts.h"
+
+#include <gtest/gtest.h>
+
+namespace heddle::manager {
+namespace {
+
+constexpr HostId kOne{1};
+constexpr HostId kTwo{2};
+
+class FakeHost final : public host::HostPort {
+ public:
+  explicit FakeHost(ModelId engine) : engine_(engine) {}
+  void set_models(const std::vector<host::Assignment>& /*models*/) override {}
+  void carry_out(const host::HostOrder& /*order*/) override {}
+  void send(DeviceId /*device*/, WorkerEpoch /*epoch*/, core::WorkerMessage /*said*/) override {}
+  void describe(core::DeviceStatus& device) const override { device.restarts += 7; }
+  [[nodiscard]] ledger::PoolUsage host_usage() const override {
+    ledger::PoolUsage usage{.total = 10, .free = 4};
+    usage.by_kind[1].held = 3;
+    return usage;
+  }
+  [[nodiscard]] std::vector<core::EngineStatus> engines() const override {
+    return {{.model = engine_}};
+  }
+  [[nodiscard]] std::vector<std::string> troubles() const override { return {"it is warm"}; }
+  [[nodiscard]] std::optional<HttpAddress> engine_address(ModelId /*model*/) const override {
+    return std::nullopt;
+  }
+
+ private:
+  ModelId engine_;
+};
+
+TEST(Hosts, NamesAndNumbersAreThoseOfAllHosts) {
+  FakeHost first(ModelId(9));
+  FakeHost second(ModelId(3));
+  Hosts hosts;
+  hosts.add(kTwo,
+            second,
+            {.name = "h2",
+             .devices = {{.id = device_id(kTwo, 0), .name = "cpu0"}},
+             .guest_peers = {.pairs = {{device_id(kTwo, 0), device_id(kTwo, 1)}}}});
+  hosts.add(kOne, first, {.devices = {{.id = device_id(kOne, 0), .name = "cpu0"}}});
+  EXPECT_EQ(hosts.ids(), (std::vector{kOne, kTwo}));
+  EXPECT_EQ(hosts.devices().size(), 2U);
+  EXPECT_EQ(hosts.device_name(device_id(kOne, 0)), "cpu0") << "it has no name";
+  EXPECT_EQ(hosts.device_name(device_id(kTwo, 0)), "h2/cpu0");
+  EXPECT_EQ(hosts.device_name(device_id(kTwo, 1)), "");
+  EXPECT_EQ(hosts.guest_peers().pairs.size(), 1U);
+  EXPECT_EQ(hosts.port(kTwo), &second);
+  EXPECT_EQ(hosts.port(HostId(5)), nullptr);
+  EXPECT_EQ(hosts.usage().total, 20);
+  EXPECT_EQ(hosts.usage().by_kind[1].held, 6);
+  EXPECT_EQ(hosts.engines().front().model, ModelId(3));
+  EXPECT_EQ(hosts.troubles(), (std::vector<std::string>{"it is warm", "host h2: it is warm"}));
+  std::vector<core::DeviceStatus> devices = {{.id = device_id(kOne, 0)},
+                                             {.id = device_id(HostId(5), 0)}};
+  hosts.describe(devices);
+  EXPECT_EQ(devices[0].restarts, 7U);
+  EXPECT_EQ(devices[1].restarts, 0U);
+}
+
+TEST(Hosts, OffersAreKeptByModelAndHost) {
+  FakeHost port(ModelId(1));
+  Hosts hosts;
+  hosts.offered(kOne, {{.name = "a"}});
+  EXPECT_TRUE(hosts.offers_of("a").empty()) << "of a host that is not there";
+  hosts.add(kOne, port, {});
+  hosts.offered(kOne, {{.name = "a", .digest = "x"}, {.name = "b"}});
+  EXPECT_EQ(hosts.offers_of("a").at(kOne).digest, "x");
+  hosts.offered(kOne, {{.name = "b"}});
+  EXPECT_TRUE(hosts.offers_of("a").empty());
+}
+
+}  // namespace
+}  // namespace heddle::manager

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <boost/asio/any_io_executor.hpp>
+
+#include "base/result.h"
+#include "config/config.h"
+#include "node/self.h"
+
+namespace heddle::node {
+
+/// `heddle agent`: one host of a cluster. It runs what a manager orders and what gateways submit,
+/// and ends neither with one nor with the other. Loop thread only.
+class AgentNode {
+ public:
+  /// Makes the arena, which is why it is called before the loop runs, starts the workers and
+  /// listens. Errors as host::ConfiguredHost::create and net::Listener::open.
+  static Result<std::unique_ptr<AgentNode>> create(const boost::asio::any_io_executor& executor,
+                                                   const config::Config& config,
+                                                   const NodeSelf& self);
+  /// Ends links, engines and workers: requests that run here go on elsewhere.
+  ~AgentNode();
+  AgentNode(const AgentNode&) = delete;
+  AgentNode& operator=(const AgentNode&) = delete;
+
+  /// Where it listens.
+  [[nodiscard]] std::uint16_t port() const;
+
+ private:
+  class Impl;
+  explicit AgentNode(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace heddle::node

@@ -1,0 +1,253 @@
+#include "node/leader.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/steady_timer.hpp>
+
+#include "base/log.h"
+#include "manager/manager.h"
+#include "manager/setup.h"
+#include "remote/gateway_service.h"
+#include "remote/remote_host.h"
+
+namespace heddle::node {
+
+namespace asio = boost::asio;
+
+namespace {
+
+/// How long nothing is decided at most, for hosts and gateways to say what they have.
+constexpr Duration kSettling = std::chrono::milliseconds(500);
+
+}  // namespace
+
+class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public remote::LeaderPort {
+ public:
+  Impl(asio::any_io_executor executor, ClusterText cluster, const NodeSelf& self)
+      : executor_(std::move(executor)),
+        cluster_(std::move(cluster)),
+        self_(self),
+        settling_(executor_) {}
+
+  Result<void> begin(std::uint64_t term, Metrics& metrics) {
+    auto manager = manager::Manager::create(executor_, cluster_.config, metrics);
+    if (!manager) {
+      return manager.error();
+    }
+    manager_ = std::move(*manager);
+    manager_->configure(cluster_.config, {});
+    gateways_.emplace(executor_, *this, *manager_);
+    gateways_->configure(cluster_.revision, cluster_.text);
+    unsettle();
+    std::uint64_t number = 0;
+    for (const config::ClusterMember& member : cluster_.config.cluster->hosts) {
+      link(HostId(++number), member, term);
+    }
+    return {};
+  }
+
+  void take(std::unique_ptr<net::HostLink> link, const net::Peer& peer) {
+    const std::vector<std::string>& known = cluster_.config.cluster->gateways;
+    const auto found = std::ranges::find(known, peer.identity.name);
+    if (found == known.end()) {
+      link->end("cluster.gateways of this manager does not have \"" + peer.identity.name + "\"");
+      return;
+    }
+    const FrontId front(static_cast<std::uint64_t>(found - known.begin()) + 1);
+    gateways_->accept(std::move(link), peer, front);
+  }
+
+  Result<void> reconfigure(ClusterText cluster) {
+    if (const Result<void> possible = manager::check_reload(cluster_.config, cluster.config);
+        !possible) {
+      return possible;
+    }
+    if (cluster.config.cluster != cluster_.config.cluster) {
+      return Error{.code = Code::kFailedPrecondition,
+                   .message = "reload configuration: `cluster` has changed, which takes a restart"};
+    }
+    cluster_ = std::move(cluster);
+    manager_->configure(cluster_.config, {});
+    gateways_->configure(cluster_.revision, cluster_.text);
+    for (auto& [id, host] : hosts_) {
+      host.port->configure(cluster_.revision, cluster_.text);
+    }
+    return {};
+  }
+
+  // ---- What gateways have to do with ----
+
+  void tell(const serving::RequestNews& news) override { manager_->tell(news); }
+  [[nodiscard]] std::int64_t tokens_max(ModelId model) const override {
+    return manager_->tokens_max(model);
+  }
+  void add_front(FrontId id, serving::FrontPort& port) override { manager_->add_front(id, port); }
+  void adopt(core::FrontState front) override {
+    told_.insert(front.front);
+    manager_->adopt(std::move(front));
+    settle_if_known();
+  }
+  void remove_front(FrontId id) override { manager_->remove_front(id); }
+  void load(ModelId model, std::function<void(Result<void>)> done) override {
+    manager_->load(model, std::move(done));
+  }
+  void unload(ModelId model,
+              core::EvictionReason why,
+              std::function<void(Result<void>)> done) override {
+    manager_->unload(model, why, std::move(done));
+  }
+  [[nodiscard]] std::string digest(ModelId model) const override { return manager_->digest(model); }
+
+ private:
+  /// A host, and how far it has told of itself.
+  struct Host {
+    std::unique_ptr<remote::RemoteHost> port{};
+    bool here = false;                        ///< It is linked.
+    bool offered = false;                     ///< And has said what it can do about the models.
+    bool known = false;                       ///< And has said all that it has.
+    std::vector<core::ManagerEvent> early{};  ///< What it has, before its offers are known.
+  };
+
+  void link(HostId id, const config::ClusterMember& member, std::uint64_t term) {
+    Host& host = hosts_[id];
+    host.port = std::make_unique<remote::RemoteHost>(
+        executor_,
+        remote::RemoteHostSetup{.id = id,
+                                .name = member.name,
+                                .address = {.host = member.host, .port = member.port},
+                                .term = term},
+        self_.self,
+        remote::RemoteHostHandlers{
+            .on_here = [this, id](host::HostFacts facts) { meet(id, std::move(facts)); },
+            .on_known = [this, id] { know(id); },
+            .on_offers =
+                [this, id](std::uint64_t /*revision*/, std::vector<host::Offer> offers) {
+                  take_offers(id, std::move(offers));
+                },
+            .on_event = [this, id](core::ManagerEvent event) { hear(id, std::move(event)); },
+            .on_told = [this](DeviceId device, ModelId model) { manager_->told(device, model); },
+            .on_gone = [this, id](const Error& /*why*/) { lose(id); }});
+    host.port->configure(cluster_.revision, cluster_.text);
+  }
+
+  void meet(HostId id, host::HostFacts facts) {
+    Host& host = hosts_.at(id);
+    host.here = true;
+    manager_->add_host(id, *host.port, std::move(facts));
+  }
+
+  /// Its models have to be known before what it has of them is heard.
+  void hear(HostId id, core::ManagerEvent event) {
+    Host& host = hosts_.at(id);
+    if (host.offered) {
+      manager_->heard(std::move(event));
+    } else {
+      host.early.push_back(std::move(event));
+    }
+  }
+
+  void take_offers(HostId id, std::vector<host::Offer> offers) {
+    Host& host = hosts_.at(id);
+    if (!host.offered) {
+      unsettle();
+    }
+    manager_->offered(id, std::move(offers));
+    if (!std::exchange(host.offered, true)) {
+      for (core::ManagerEvent& event : std::exchange(host.early, {})) {
+        manager_->heard(std::move(event));
+      }
+    }
+    settle_if_known();
+    gateways_->changed();
+  }
+
+  void know(HostId id) {
+    hosts_.at(id).known = true;
+    settle_if_known();
+  }
+
+  void lose(HostId id) {
+    Host& host = hosts_.at(id);
+    if (host.offered) {
+      manager_->lose_host(id);
+    }
+    host.here = host.offered = host.known = false;
+    host.early.clear();
+    gateways_->changed();
+  }
+
+  // ---- Deciding nothing before it is known what there is ----
+
+  void unsettle() {
+    manager_->settle(false);
+    settled_ = false;
+    settling_.expires_after(kSettling);
+    settling_.async_wait([weak = weak_from_this()](const boost::system::error_code& stopped) {
+      const std::shared_ptr<Impl> self = weak.lock();
+      if (!stopped && self != nullptr) {
+        self->settle();
+      }
+    });
+  }
+
+  void settle_if_known() {
+    // At first those are waited for that have not linked yet.
+    const bool hosts = std::ranges::all_of(hosts_, [this](const auto& entry) {
+      const Host& host = entry.second;
+      return (started_ && !host.here) || (host.offered && host.known);
+    });
+    const bool gateways = started_ || told_.size() == cluster_.config.cluster->gateways.size();
+    if (!settled_ && hosts && gateways) {
+      settle();
+    }
+  }
+
+  void settle() {
+    settling_.cancel();
+    settled_ = true;
+    manager_->settle(true);
+    if (!std::exchange(started_, true)) {
+      manager_->preload();
+    }
+  }
+
+  asio::any_io_executor executor_;
+  ClusterText cluster_;
+  NodeSelf self_;
+  asio::steady_timer settling_;
+  bool settled_ = false;
+  bool started_ = false;      ///< It has decided something.
+  std::set<FrontId> told_{};  ///< Gateways that have said what runs.
+  std::unique_ptr<manager::Manager> manager_{};
+  std::map<HostId, Host> hosts_{};
+  std::optional<remote::GatewayService> gateways_{};
+};
+
+Result<std::unique_ptr<Leader>> Leader::create(const asio::any_io_executor& executor,
+                                               ClusterText cluster,
+                                               const NodeSelf& self,
+                                               std::uint64_t term,
+                                               Metrics& metrics) {
+  auto impl = std::make_shared<Impl>(executor, std::move(cluster), self);
+  if (const Result<void> begun = impl->begin(term, metrics); !begun) {
+    return begun.error();
+  }
+  return std::unique_ptr<Leader>(new Leader(std::move(impl)));
+}
+
+Leader::Leader(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Leader::~Leader() = default;
+
+void Leader::accept(std::unique_ptr<net::HostLink> link, const net::Peer& peer) {
+  impl_->take(std::move(link), peer);
+}
+Result<void> Leader::reconfigure(ClusterText cluster) {
+  return impl_->reconfigure(std::move(cluster));
+}
+
+}  // namespace heddle::node

@@ -1,0 +1,145 @@
+#pragma once
+
+#include "core/manager_fields.h"
+#include "remote/messages.h"
+#include "remote/offer_fields.h"
+#include "remote/status_fields.h"
+
+/// As core/message_fields.h, for what goes between manager, hosts and gateways.
+namespace heddle {
+
+namespace core {
+
+inline void fields(Fields& v, ServedModel& x) {
+  v.type("ServedModel");
+  v(1, "image_bytes", x.image_bytes);
+  v(2, "failure", x.failure);
+}
+
+}  // namespace core
+
+namespace remote {
+
+inline void fields(Fields& v, Lead& x) {
+  v.message(160, "Lead");
+  v(1, "term", x.term);
+}
+
+inline void fields(Fields& v, Configuration& x) {
+  v.message(161, "Configuration");
+  v(1, "revision", x.revision);
+  v(2, "text", x.text);
+}
+
+inline void fields(Fields& v, SetModels& x) {
+  v.message(162, "SetModels");
+  v(1, "models", x.models);
+}
+
+inline void fields(Fields& v, HostHere& x) {
+  v.message(163, "HostHere");
+  v(1, "host", x.host);
+  v(2, "facts", x.facts);
+}
+
+inline void fields(Fields& v, HostKnown& /*x*/) {
+  v.message(164, "HostKnown");
+}
+
+inline void fields(Fields& v, Offers& x) {
+  v.message(165, "Offers");
+  v(1, "revision", x.revision);
+  v(2, "offers", x.offers);
+}
+
+inline void fields(Fields& v, Told& x) {
+  v.message(166, "Told");
+  v(1, "device", x.device);
+  v(2, "model", x.model);
+}
+
+inline void fields(Fields& v, HostStatus& x) {
+  v.message(167, "HostStatus");
+  v(1, "devices", x.devices);
+  v(2, "usage", x.usage);
+  v(3, "engines", x.engines);
+  v(4, "troubles", x.troubles);
+}
+
+inline void fields(Fields& v, FetchText& x) {
+  v.message(168, "FetchText");
+  v(1, "model", x.model);
+  v(2, "digest", x.digest);
+}
+
+inline void fields(Fields& v, Life& x) {
+  v.type("Life");
+  v(1, "device", x.device);
+  v(2, "epoch", x.epoch);
+}
+
+inline void fields(Fields& v, Lives& x) {
+  v.message(169, "Lives");
+  v(1, "host", x.host);
+  v(2, "lives", x.lives);
+}
+
+inline void fields(Fields& v, LifeEnded& x) {
+  v.message(170, "LifeEnded");
+  v(1, "device", x.device);
+  v(2, "epoch", x.epoch);
+}
+
+inline void fields(Fields& v, TextFile& x) {
+  v.message(171, "TextFile");
+  v(1, "model", x.model);
+  v(2, "digest", x.digest);
+  v(3, "name", x.name);
+  v(4, "bytes", x.bytes);
+  v(5, "ends", x.ends);
+  v(6, "last", x.last);
+  v.require(x,
+            "at most 1 MiB of a file whose name has no slash and no dot first",
+            [](const TextFile& file) {
+              return file.bytes.size() <= kTextPieceMost && is_file_name(file.name);
+            });
+}
+
+inline void fields(Fields& v, TextFailed& x) {
+  v.message(172, "TextFailed");
+  v(1, "model", x.model);
+  v(2, "digest", x.digest);
+  v(3, "error", x.error);
+}
+
+inline void fields(Fields& v, ServedFacts& x) {
+  v.type("ServedFacts");
+  v(1, "name", x.name);
+  v(2, "digest", x.digest);
+  v(3, "served", x.served);
+  v(4, "tokens_max", x.tokens_max, kCount);
+}
+
+inline void fields(Fields& v, Served& x) {
+  v.message(173, "Served");
+  v(1, "models", x.models);
+}
+
+inline void fields(Fields& v, Loading& x) {
+  v.message(174, "Loading");
+  v(1, "model", x.model);
+  v(2, "bytes", x.bytes);
+}
+
+inline void fields(Fields& v, Status& x) {
+  v.message(175, "Status");
+  v(1, "models", x.models);
+  v(2, "devices", x.devices);
+  v(3, "usage", x.usage);
+  v(4, "engines", x.engines);
+  v(5, "decisions", x.decisions);
+  v(6, "troubles", x.troubles);
+}
+
+}  // namespace remote
+}  // namespace heddle

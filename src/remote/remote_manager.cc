@@ -1,0 +1,299 @@
+#include "remote/remote_manager.h"
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "net/backoff.h"
+#include "remote/callee.h"
+
+namespace heddle::remote {
+
+namespace asio = boost::asio;
+
+class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::Impl> {
+ public:
+  using Done = std::function<void(Result<void>)>;
+
+  Impl(asio::any_io_executor executor,
+       FrontId id,
+       net::Self self,
+       RemoteManagerHandlers handlers,
+       const net::ConnectorOptions& options)
+      : executor_(std::move(executor)),
+        id_(id),
+        self_(std::move(self)),
+        handlers_(std::move(handlers)),
+        options_(options),
+        backoff_(options.backoff),
+        pause_(executor_) {}
+
+  void set_front(serving::FrontPort& front,
+                 std::function<std::vector<core::Unfinished>()> unfinished) {
+    front_ = &front;
+    unfinished_ = std::move(unfinished);
+  }
+
+  void connect(const net::Address& address, const std::string& name) {
+    HEDDLE_CHECK(front_ != nullptr);
+    callee_.reset();
+    if (up_) {
+      down("it links with manager " + name + " at " + address.text() + " instead");
+    }
+    ++connects_;
+    if (!std::exchange(failed_, false)) {
+      dial(address, name);
+      return;
+    }
+    pause_.expires_after(backoff_.next());
+    pause_.async_wait([weak = weak_from_this(), turn = connects_, address, name](
+                          const boost::system::error_code& /*stopped*/) {
+      if (const std::shared_ptr<Impl> self = weak.lock(); self && turn == self->connects_) {
+        self->dial(address, name);
+      }
+    });
+  }
+
+  void close() {
+    ++connects_;
+    pause_.cancel();
+    callee_.reset();
+    waiting_.clear();
+  }
+
+  void say(const GatewayToManager& message) {
+    if (up_) {
+      (void)callee_->send(encode(message));
+    }
+  }
+
+  /// Has the manager load or unload; it is told by a ticket, which it answers with.
+  template <class Admin>
+  void ask(Admin admin, Done done) {
+    admin.ticket = core::TicketId(++tickets_);
+    if (!up_) {
+      answer_later(std::move(done));
+      return;
+    }
+    waiting_[admin.ticket] = std::move(done);
+    say(admin);
+  }
+
+  [[nodiscard]] const Status& status() const { return status_; }
+  [[nodiscard]] std::int64_t tokens_max(ModelId model) const {
+    const auto found = served_.models.find(model);
+    return found == served_.models.end() ? 0 : found->second.tokens_max;
+  }
+  [[nodiscard]] std::vector<std::string> troubles() const {
+    std::vector<std::string> all = status_.troubles;
+    if (!up_) {
+      all.insert(all.begin(), unreached());
+    }
+    return all;
+  }
+
+ private:
+  [[nodiscard]] std::string unreached() const {
+    return "no manager has been reached for " + format_duration(steady_now() - down_since_) + ": " +
+           why_down_;
+  }
+
+  void dial(const net::Address& address, const std::string& name) {
+    callee_ = std::make_unique<Callee>(
+        executor_,
+        address,
+        self_,
+        net::Wanted{.roles = {net::Role::kManager}, .name = name},
+        Callee::Handlers{.on_up = [this] { up(); },
+                         .on_message = [this](const std::string& payload) { return hear(payload); },
+                         .on_down = [this](const Error& why) { fail(why); }},
+        options_);
+  }
+
+  void up() {
+    up_ = true;
+    up_since_ = steady_now();
+    log::info("manager is linked", {{"front", id_}});
+    say(core::FrontState{.front = id_, .requests = unfinished_()});
+  }
+
+  /// The link has ended, or a try to have one. One that ends as soon as it is up is no success.
+  void fail(const Error& why) {
+    const std::shared_ptr<Impl> self = shared_from_this();
+    if (up_ && steady_now() - up_since_ >= options_.backoff.most) {
+      backoff_.reset();
+    }
+    failed_ = true;
+    down(why.message);
+    if (handlers_.on_down) {
+      handlers_.on_down(why);
+    }
+  }
+
+  void down(const std::string& why) {
+    if (std::exchange(up_, false)) {
+      down_since_ = steady_now();
+      log::warning("manager is not linked", {{"why", why}});
+    }
+    why_down_ = why;
+    for (auto& [ticket, done] : std::exchange(waiting_, {})) {
+      answer_later(std::move(done));
+    }
+  }
+
+  /// From the loop: the caller must not hear of it within its call.
+  void answer_later(Done done) {
+    const Error error{.code = Code::kUnavailable, .message = unreached()};
+    asio::post(executor_, [weak = weak_from_this(), done = std::move(done), error] {
+      if (!weak.expired()) {
+        done(error);
+      }
+    });
+  }
+
+  // ---- What the manager says ----
+
+  Result<void> hear(const std::string& payload) {
+    const std::shared_ptr<Impl> self = shared_from_this();  // What is told may end this object.
+    Result<ManagerToGateway> message = decode_manager_to_gateway(payload);
+    if (!message) {
+      return message.error();
+    }
+    return std::visit([this](auto& said) { return take(said); }, *message);
+  }
+
+  /// Dispatch, Hold and FailRequest.
+  template <class Command>
+  Result<void> take(Command& command) {
+    const RequestId request = command.request;
+    if (front_of(request) != id_) {
+      return Error{.code = Code::kCorrupt,
+                   .message = "request " + std::to_string(request.value()) + " is of front " +
+                              std::to_string(front_of(request).value()) + ", and this is front " +
+                              std::to_string(id_.value())};
+    }
+    front_->carry_out(command);
+    return {};
+  }
+  Result<void> take(core::AdminDone& answer) {
+    const auto found = waiting_.find(answer.ticket);
+    if (found == waiting_.end()) {
+      return Error{.code = Code::kCorrupt,
+                   .message = "it answers ticket " + std::to_string(answer.ticket.value()) +
+                              ", which nobody waits for"};
+    }
+    const Done done = std::move(found->second);
+    waiting_.erase(found);
+    done(answer.error ? Result<void>(std::move(*answer.error)) : Result<void>());
+    return {};
+  }
+  Result<void> take(Configuration& configuration) {
+    if (handlers_.on_configuration) {
+      handlers_.on_configuration(configuration.revision, configuration.text);
+    }
+    return {};
+  }
+  Result<void> take(Served& served) {
+    served_ = std::move(served);
+    std::map<ModelId, core::ServedModel> models;
+    for (const auto& [id, facts] : served_.models) {
+      models[id] = facts.served;
+    }
+    front_->set_models(std::move(models));
+    if (handlers_.on_served) {
+      handlers_.on_served(served_);
+    }
+    return {};
+  }
+  Result<void> take(Loading& loading) {
+    front_->tell_loading(loading.model, loading.bytes);
+    return {};
+  }
+  Result<void> take(Status& status) {
+    make_instants(status, steady_now());
+    status_ = std::move(status);
+    return {};
+  }
+
+  asio::any_io_executor executor_;
+  const FrontId id_;
+  const net::Self self_;
+  const RemoteManagerHandlers handlers_;
+  const net::ConnectorOptions options_;
+  serving::FrontPort* front_ = nullptr;
+  std::function<std::vector<core::Unfinished>()> unfinished_{};
+  std::unique_ptr<Callee> callee_{};
+  net::Backoff backoff_;      ///< Between links that the owner asks for.
+  asio::steady_timer pause_;  ///< Before the next of them.
+  std::uint64_t connects_ = 0;
+  bool failed_ = false;  ///< Since it was last told whom to link with.
+  bool up_ = false;
+  Instant up_since_{};
+  Instant down_since_ = steady_now();
+  std::string why_down_ = "none was sought";
+  Served served_{};
+  Status status_{};
+  std::map<core::TicketId, Done> waiting_{};
+  std::uint64_t tickets_ = 0;
+};
+
+RemoteManager::RemoteManager(asio::any_io_executor executor,
+                             FrontId id,
+                             net::Self self,
+                             RemoteManagerHandlers handlers,
+                             const net::ConnectorOptions& options)
+    : impl_(std::make_shared<Impl>(
+          std::move(executor), id, std::move(self), std::move(handlers), options)) {}
+
+RemoteManager::~RemoteManager() {
+  impl_->close();
+}
+
+void RemoteManager::set_front(serving::FrontPort& front,
+                              std::function<std::vector<core::Unfinished>()> unfinished) {
+  impl_->set_front(front, std::move(unfinished));
+}
+void RemoteManager::connect(const net::Address& address, const std::string& name) {
+  impl_->connect(address, name);
+}
+void RemoteManager::tell(const serving::RequestNews& news) {
+  std::visit([this](const auto& said) { impl_->say(said); }, news);
+}
+std::int64_t RemoteManager::tokens_max(ModelId model) const {
+  return impl_->tokens_max(model);
+}
+void RemoteManager::load(ModelId model, std::function<void(Result<void>)> done) {
+  impl_->ask(core::AdminLoad{.model = model}, std::move(done));
+}
+void RemoteManager::unload(ModelId model,
+                           core::EvictionReason why,
+                           std::function<void(Result<void>)> done) {
+  impl_->ask(core::AdminUnload{.model = model, .why = why}, std::move(done));
+}
+std::vector<core::ModelStatus> RemoteManager::models() const {
+  return impl_->status().models;
+}
+std::vector<core::DeviceStatus> RemoteManager::devices() const {
+  return impl_->status().devices;
+}
+ledger::PoolUsage RemoteManager::host_usage() const {
+  return impl_->status().usage;
+}
+std::vector<core::EngineStatus> RemoteManager::engines() const {
+  return impl_->status().engines;
+}
+std::vector<core::NotedDecision> RemoteManager::decisions() const {
+  return impl_->status().decisions;
+}
+std::vector<std::string> RemoteManager::troubles() const {
+  return impl_->troubles();
+}
+
+}  // namespace heddle::remote

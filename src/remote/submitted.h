@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "core/messages.h"
+#include "remote/messages.h"
+
+namespace heddle::remote {
+
+/// A link of a gateway with a host, of its many in time.
+using LinkId = Id<struct LinkIdTag>;
+
+/// The requests that run on a host, and over which link each was submitted. What workers say of
+/// them goes there.
+class Submitted {
+ public:
+  /// In place of what there was of the same request.
+  void add(LinkId link, const Life& place, const core::Submit& submit);
+  /// One choice of a request needs no more tokens.
+  void finish(LinkId link, const core::FinishChoice& finished);
+  /// Where the request is, if it is there and of this link.
+  [[nodiscard]] std::optional<Life> find(LinkId link, RequestId request) const;
+  /// Forgets a request: it is not to be heard of again.
+  void remove(LinkId link, RequestId request);
+
+  /// Tokens of that life, by the links that they are for. Those of other requests nobody gets.
+  [[nodiscard]] std::map<LinkId, std::vector<core::TokenEvent>> share_out(
+      const Life& from, std::vector<core::TokenEvent> tokens);
+  /// That life gives up the request: whose it was, and nothing where it is not there.
+  [[nodiscard]] std::optional<LinkId> given_up(const Life& from, RequestId request);
+  /// That life has ended, with its requests.
+  void end(const Life& life);
+  /// The link has ended: what its requests are, and where, each to be cancelled there.
+  [[nodiscard]] std::vector<std::pair<RequestId, Life>> end(LinkId link);
+
+  [[nodiscard]] std::size_t size() const { return requests_.size(); }
+
+ private:
+  struct Entry {
+    LinkId link{};
+    Life place{};
+    std::set<std::uint32_t> choices{};  ///< That run.
+  };
+  using Entries = std::map<RequestId, Entry>;
+
+  void finish(Entries::iterator entry, std::uint32_t choice);
+
+  Entries requests_{};
+};
+
+}  // namespace heddle::remote

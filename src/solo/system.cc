@@ -1,0 +1,208 @@
+#include "solo/system.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include <boost/asio/post.hpp>
+
+#include "base/ids.h"
+#include "core/manager/events.h"
+#include "host/configured_host.h"
+#include "manager/manager.h"
+#include "manager/setup.h"
+#include "serving/front.h"
+
+namespace heddle::solo {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr HostId kHost{0};
+constexpr FrontId kFront{0};
+
+}  // namespace
+
+class System::Impl final : public serving::HostsPort {
+ public:
+  Impl(asio::any_io_executor executor, config::Config config)
+      : executor_(std::move(executor)), config_(std::move(config)) {}
+
+  Result<void> begin(Metrics& metrics) {
+    auto host = host::ConfiguredHost::create(
+        executor_,
+        config_,
+        {.id = kHost},
+        {.on_event = [this](core::ManagerEvent event) { hear_host(std::move(event)); },
+         .on_tokens =
+             [this](DeviceId device, WorkerEpoch epoch, std::vector<core::TokenEvent> tokens) {
+               front_->accept({.device = device, .epoch = epoch}, std::move(tokens));
+             },
+         .on_told = [this](DeviceId device, ModelId model) { manager_->told(device, model); },
+         .silent_since = [this](ModelId model) { return front_->silent_since(model); }});
+    if (!host) {
+      return host.error();
+    }
+    host_ = std::move(*host);
+    auto manager = manager::Manager::create(executor_, config_, metrics);
+    if (!manager) {
+      return manager.error();
+    }
+    manager_ = std::move(*manager);
+    front_ = std::make_unique<serving::Front>(executor_, *manager_, *this, metrics);
+    manager_->add_host(kHost, *host_, host_->facts());
+    manager_->add_front(kFront, *front_);
+    manager_->configure(config_, {{kHost, host_->open(config_)}});
+    host_->start();
+    manager_->preload();
+    return {};
+  }
+
+  void reconfigure(const config::Config& config, std::function<void(Result<void>)> done) {
+    for (const Result<void>& possible :
+         {host::check_reload(config_, config), manager::check_reload(config_, config)}) {
+      if (!possible) {
+        asio::post(executor_, [done = std::move(done), possible] { done(possible); });
+        return;
+      }
+    }
+    host_->open_later(
+        config, [this, config, done = std::move(done)](const std::vector<host::Offer>& offers) {
+          config_ = config;
+          manager_->configure(config_, {{kHost, offers}});
+          done({});
+        });
+  }
+
+  [[nodiscard]] manager::Manager& manager() const { return *manager_; }
+  [[nodiscard]] serving::Front& front() const { return *front_; }
+  [[nodiscard]] const host::ConfiguredHost& host() const { return *host_; }
+
+  void send(const serving::Place& place, core::WorkerMessage message) override {
+    host_->send(place.device, place.epoch, std::move(message));
+  }
+  [[nodiscard]] Result<HttpAddress> engine_address(ModelId model) const override {
+    if (const std::optional<HttpAddress> address = host_->engine_address(model)) {
+      return *address;
+    }
+    return Error{.code = Code::kNotFound,
+                 .message = "forward to the engine of model " + std::to_string(model.value()) +
+                            ": it is not configured now"};
+  }
+
+ private:
+  /// What concerns requests the front hears first, as it knows where they are; but for the end of a
+  /// worker, as the core would send it requests until it has heard.
+  void hear_host(core::ManagerEvent event) {
+    if (const auto* down = std::get_if<core::WorkerDown>(&event)) {
+      const serving::Place place{.device = down->device, .epoch = down->epoch};
+      manager_->heard(std::move(event));
+      front_->lose(place);
+      return;
+    }
+    if (const auto* said = std::get_if<core::WorkerSaid>(&event)) {
+      if (!accept(*said)) {
+        return;
+      }
+    } else if (const auto* engine = std::get_if<core::EngineSaid>(&event)) {
+      if (engine->news == core::EngineNews::kLost) {
+        front_->lose_engine(engine->model, engine->reason);
+      }
+    }
+    manager_->heard(std::move(event));
+  }
+
+  /// Whether the manager is to hear it, too.
+  [[nodiscard]] bool accept(const core::WorkerSaid& said) {
+    const serving::Place from{.device = said.device, .epoch = said.epoch};
+    if (const auto* returned = std::get_if<core::RequestReturned>(&said.report)) {
+      return front_->accept(from, *returned);
+    }
+    if (const auto* failed = std::get_if<core::RequestFailed>(&said.report)) {
+      return front_->accept(from, *failed);
+    }
+    return true;
+  }
+
+  asio::any_io_executor executor_;
+  config::Config config_;
+  std::unique_ptr<manager::Manager> manager_{};
+  std::unique_ptr<serving::Front> front_{};
+  std::unique_ptr<host::ConfiguredHost> host_{};  ///< Ends first: it speaks to both.
+};
+
+Result<std::unique_ptr<System>> System::create(const asio::any_io_executor& executor,
+                                               const config::Config& config,
+                                               Metrics& metrics) {
+  auto impl = std::make_unique<Impl>(executor, config);
+  if (const Result<void> begun = impl->begin(metrics); !begun) {
+    return begun.error();
+  }
+  return std::unique_ptr<System>(new System(std::move(impl)));
+}
+
+System::System(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+System::~System() = default;
+
+void System::reconfigure(const config::Config& config, std::function<void(Result<void>)> done) {
+  impl_->reconfigure(config, std::move(done));
+}
+void System::drain(Instant deadline, std::function<void()> done) {
+  impl_->manager().drain(deadline, std::move(done));
+}
+void System::start(std::shared_ptr<core::RequestRecord> record,
+                   std::shared_ptr<core::RequestSink> sink) {
+  impl_->front().start(std::move(record), std::move(sink));
+}
+void System::finish_choice(RequestId request, std::uint32_t choice, spec::FinishReason reason) {
+  impl_->front().finish_choice(request, choice, reason);
+}
+void System::cancel(RequestId request) {
+  impl_->front().cancel(request);
+}
+void System::start_external(std::shared_ptr<core::ExternalRequest> request,
+                            std::shared_ptr<core::ExternalSink> sink) {
+  impl_->front().start_external(std::move(request), std::move(sink));
+}
+void System::finish_external(RequestId request) {
+  impl_->front().finish_external(request);
+}
+void System::retry_external(RequestId request) {
+  impl_->front().retry_external(request);
+}
+void System::load(ModelId model, std::function<void(Result<void>)> done) {
+  impl_->manager().load(model, std::move(done));
+}
+void System::unload(ModelId model,
+                    core::EvictionReason why,
+                    std::function<void(Result<void>)> done) {
+  impl_->manager().unload(model, why, std::move(done));
+}
+std::vector<core::ModelStatus> System::models() const {
+  return impl_->manager().models();
+}
+std::vector<core::DeviceStatus> System::devices() const {
+  return impl_->manager().devices();
+}
+ledger::PoolUsage System::host_usage() const {
+  return impl_->manager().host_usage();
+}
+std::vector<core::EngineStatus> System::engines() const {
+  return impl_->manager().engines();
+}
+std::vector<core::NotedDecision> System::decisions() const {
+  return impl_->manager().decisions();
+}
+std::vector<std::string> System::troubles() const {
+  return impl_->manager().troubles();
+}
+rpc::WorkerStats System::worker_stats(DeviceId device) const {
+  return impl_->host().worker_stats(device);
+}
+int System::worker_pid(DeviceId device) const {
+  return impl_->host().worker_pid(device);
+}
+
+}  // namespace heddle::solo

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <boost/asio/any_io_executor.hpp>
+
+#include "base/metrics.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "config/config.h"
+#include "core/serving.h"
+#include "rpc/messages.h"
+
+namespace heddle::solo {
+
+/// The system behind a gateway in one process, without a network between its parts: the manager,
+/// the host that this process runs on, and the front that owns the requests. Loop thread only;
+/// nothing of it blocks the loop.
+class System final : public core::Serving {
+ public:
+  /// Opens the models and makes the arena (which is why it is called before the loop runs), and
+  /// starts the workers. A model that cannot be opened is listed with its failure, and requests
+  /// for it fail with that; an Error means that nothing can be served: devices whose page sizes
+  /// differ, or more memory than the host has.
+  /// How long switches take goes to `metrics`, which outlives it.
+  static Result<std::unique_ptr<System>> create(const boost::asio::any_io_executor& executor,
+                                                const config::Config& config,
+                                                Metrics& metrics);
+  /// Ends the workers. Sinks of unfinished requests hear nothing more.
+  ~System() override;
+  System(const System&) = delete;
+  System& operator=(const System&) = delete;
+
+  /// Takes over the models of another configuration: those that are gone end their running
+  /// requests and fail their waiting ones, those that are the same go on. Devices and host memory
+  /// are what they were at the start: a change of them fails with kFailedPrecondition, and nothing
+  /// is taken over. `done` is called once, on the loop.
+  void reconfigure(const config::Config& config, std::function<void(Result<void>)> done);
+
+  /// Takes no more requests. `done` is called once all have ended, to which they are made at
+  /// `deadline`, and then the external engines.
+  void drain(Instant deadline, std::function<void()> done);
+
+  void start(std::shared_ptr<core::RequestRecord> record,
+             std::shared_ptr<core::RequestSink> sink) override;
+  void finish_choice(RequestId request, std::uint32_t choice, spec::FinishReason reason) override;
+  void cancel(RequestId request) override;
+  void start_external(std::shared_ptr<core::ExternalRequest> request,
+                      std::shared_ptr<core::ExternalSink> sink) override;
+  void finish_external(RequestId request) override;
+  void retry_external(RequestId request) override;
+  void load(ModelId model, std::function<void(Result<void>)> done) override;
+  void unload(ModelId model,
+              core::EvictionReason why,
+              std::function<void(Result<void>)> done) override;
+
+  [[nodiscard]] std::vector<core::ModelStatus> models() const override;
+  [[nodiscard]] std::vector<core::DeviceStatus> devices() const override;
+  [[nodiscard]] ledger::PoolUsage host_usage() const override;
+  [[nodiscard]] std::vector<core::EngineStatus> engines() const override;
+  [[nodiscard]] std::vector<core::NotedDecision> decisions() const override;
+  [[nodiscard]] std::vector<std::string> troubles() const override;
+
+  /// What a device's worker counts of its life.
+  [[nodiscard]] rpc::WorkerStats worker_stats(DeviceId device) const;
+  /// The process of a device's worker; -1 when there is none.
+  [[nodiscard]] int worker_pid(DeviceId device) const;
+
+ private:
+  class Impl;
+  explicit System(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace heddle::solo

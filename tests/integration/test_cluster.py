@@ -1,0 +1,187 @@
+"""Managers, gateways and hosts of one cluster: right answers while any of them is killed."""
+
+import concurrent.futures
+import json
+import signal
+import subprocess
+import time
+import urllib.request
+
+import cluster
+import pytest
+import server as heddle
+
+TALKERS = ["adder", "sorter"]  # Whose answers go on and on.
+LONG = 120  # Tokens of an answer that runs while something is killed.
+
+
+def wait_until(what, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def ready(gateway, models=1):
+    """Until hosts and models are known there."""
+    wait_until(lambda: len(gateway.call("/v1/models")[2]["data"]) >= models)
+
+
+class Stream:
+    """A streamed completion, read to its end in a thread."""
+
+    def __init__(self, gateway, model, prompt, tokens=LONG):
+        body = {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": True, "ignore_eos": True}
+        request = urllib.request.Request(
+            gateway.url + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        self.pieces, self.times, self.error = [], [], None
+        self._request = request
+        self._pool = concurrent.futures.ThreadPoolExecutor(1)
+        self._read = self._pool.submit(self._run)
+
+    def _run(self):
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(self._request, timeout=120) as answer:
+                for line in answer:
+                    if line.startswith(b"data: {"):
+                        event = json.loads(line[6:])
+                        if "error" in event:
+                            self.error = event["error"]
+                        elif event["choices"] and event["choices"][0]["text"]:
+                            self.pieces.append(event["choices"][0]["text"])
+                            self.times.append(time.monotonic())
+        except OSError as error:
+            self.error = error
+
+    def began(self):
+        wait_until(lambda: len(self.pieces) > 3 or self._read.done())
+        assert not self._read.done(), (self.error, "".join(self.pieces))
+        return self
+
+    def text(self):
+        self._read.result(120)
+        assert self.error is None, self.error
+        return "".join(self.pieces)
+
+
+SLOW = ", pace: {step: 20ms}"  # So that there is time to kill something.
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """What the models answer when nothing happens."""
+    texts = {}
+    with heddle.Server(heddle.config(memory="8MiB")) as alone:
+        for model in TALKERS:
+            body = {"model": model, "prompt": "1 2 3", "max_tokens": LONG, "temperature": 0, "ignore_eos": True}
+            texts[model] = alone.call("/v1/completions", body)[2]["choices"][0]["text"]
+    return texts
+
+
+def test_two_gateways_one_manager_and_four_hosts_answer_right():
+    with cluster.Cluster(hosts=4, gateways=2) as running:
+        for gateway in running.gateways:
+            ready(gateway, len(running.models))
+        asked = [(g, m, p, a) for m in running.models for p, a in heddle.eval_set(m, 20) for g in running.gateways]
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            got = list(pool.map(lambda one: one[0].chat(one[1], one[2]) == one[3], asked))
+        assert got.count(False) <= len(asked) // 100, [one[1:] for one, right in zip(asked, got) if not right]
+        devices = running.gateways[0].call("/api/devices")[2]["devices"]
+        assert sorted(device["name"] for device in devices) == [f"h{i}/cpu0" for i in (1, 2, 3, 4)]
+        assert all(device["up"] for device in devices)
+
+
+def test_streams_go_on_elsewhere_when_their_host_dies(expected):
+    with cluster.Cluster(hosts=2, device_extra=SLOW) as running:
+        gateway = running.gateways[0]
+        ready(gateway, len(running.models))
+        streams = {model: Stream(gateway, model, "1 2 3").began() for model in TALKERS}
+        running.hosts[0].kill()
+        texts = {model: stream.text() for model, stream in streams.items()}
+        assert texts == expected
+        running.hosts[0].start()
+        wait_until(lambda: all(d["up"] for d in gateway.call("/api/devices")[2]["devices"]))
+
+
+def test_streams_know_nothing_of_the_death_of_the_manager(expected):
+    with cluster.Cluster(hosts=2, device_extra=SLOW) as running:
+        gateway, manager = running.gateways[0], running.managers[0]
+        ready(gateway, len(running.models))
+        streams = {model: Stream(gateway, model, "1 2 3").began() for model in TALKERS}
+        loads = sum(host.log().count("load model=") for host in running.hosts)
+        manager.kill()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(gateway.chat, "sorter", heddle.eval_set("sorter", 1)[0][0])
+            time.sleep(0.3)
+            manager.start()
+            assert waits.result(60) == heddle.eval_set("sorter", 1)[0][1]
+        assert {model: stream.text() for model, stream in streams.items()} == expected
+        gaps = [b - a for stream in streams.values() for a, b in zip(stream.times, stream.times[1:])]
+        assert max(gaps) < 5, "nobody waited for a manager"
+        assert sum(host.log().count("load model=") for host in running.hosts) == loads, "what was there was taken up"
+
+
+def leads(manager):
+    log = manager.log()
+    return log.count("this manager leads term") > log.count("this manager leads no longer")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM])
+def test_another_manager_takes_over(expected, number):
+    with cluster.Cluster(hosts=2, managers=2, device_extra=SLOW) as running:
+        gateway = running.gateways[0]
+        ready(gateway, len(running.models))
+        (first,) = [manager for manager in running.managers if leads(manager)]
+        (second,) = [manager for manager in running.managers if manager is not first]
+        streams = {model: Stream(gateway, model, "1 2 3").began() for model in TALKERS}
+        loads = sum(host.log().count("load model=") for host in running.hosts)
+        first.signal(number)
+        for model in TALKERS:
+            prompt, answer = heddle.eval_set(model, 1)[0]
+            assert gateway.chat(model, prompt) == answer
+        assert leads(second)
+        assert {model: stream.text() for model, stream in streams.items()} == expected
+        assert sum(host.log().count("load model=") for host in running.hosts) == loads, "what was there was taken up"
+        if number == signal.SIGSTOP:
+            first.signal(signal.SIGCONT)
+            first.await_line("this manager leads no longer")
+            assert gateway.chat("adder", heddle.eval_set("adder", 1)[0][0]) == heddle.eval_set("adder", 1)[0][1]
+
+
+def test_the_requests_of_a_gateway_that_dies_end_and_no_others(expected):
+    with cluster.Cluster(hosts=2, gateways=2, device_extra=SLOW) as running:
+        dies, stays = running.gateways
+        for gateway in running.gateways:
+            ready(gateway, len(running.models))
+        doomed = [Stream(dies, model, "1 2 3") for model in TALKERS]
+        streams = {model: Stream(stays, model, "1 2 3").began() for model in TALKERS}
+        for stream in doomed:
+            stream.began()
+        dies.kill()
+        assert {model: stream.text() for model, stream in streams.items()} == expected
+
+        def running_requests():
+            return sum(v for k, v in stays.metrics().items() if k.startswith("vllm:num_requests_running"))
+
+        wait_until(lambda: running_requests() == 0)
+
+
+def test_whoever_is_not_of_the_cluster_is_told_so():
+    with cluster.Cluster(hosts=1) as running:
+        ready(running.gateways[0])
+        config = running.config_path("agent", "h1")
+
+        def run(*arguments):
+            done = subprocess.run([heddle.BINARY, *arguments], capture_output=True, text=True, timeout=30)
+            return done.returncode, done.stderr
+
+        status, said = run("agent", "--config", config, "--name", "h9")
+        assert status == 1 and 'cluster.hosts has no "h9"; there are: h1' in said
+        status, said = run("gateway", "--config", config, "--name", "g2")
+        assert status == 1 and 'cluster.gateways has no "g2"; there are: g1' in said
+        (running.path / "h1.crt").write_text((running.path / "m1.crt").read_text())
+        (running.path / "h1.key").write_text((running.path / "m1.key").read_text())
+        status, said = run("agent", "--config", config, "--name", "h1")
+        assert status == 1 and 'is that of manager "m1" of cluster "test"; this process is agent "h1"' in said
