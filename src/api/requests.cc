@@ -184,4 +184,19 @@ Parsed<std::string> parse_model_request(std::string_view text) {
   return finish(body, std::move(model));
 }
 
+Parsed<std::string> parse_host_request(std::string_view text) {
+  BodyReader body(text);
+  std::string host =
+      body.required_text("host", "a name as GET /api/hosts lists it, as in {\"host\": \"h1\"}");
+  return finish(body, std::move(host));
+}
+
+Parsed<ApplyRequest> parse_apply_request(std::string_view text) {
+  BodyReader body(text);
+  ApplyRequest request;
+  request.configuration = body.required_text("configuration", "the text of a heddle.yaml");
+  request.dry_run = body.flag("dry_run").value_or(false);
+  return finish(body, std::move(request));
+}
+
 }  // namespace heddle::api

@@ -93,5 +93,14 @@ struct DetokenizeRequest {
 [[nodiscard]] Parsed<DetokenizeRequest> parse_detokenize_request(std::string_view body);
 /// `{"model": ...}`, as loading and unloading take it: the name.
 [[nodiscard]] Parsed<std::string> parse_model_request(std::string_view body);
+/// `{"host": ...}`, as draining takes it: the name.
+[[nodiscard]] Parsed<std::string> parse_host_request(std::string_view body);
+
+/// `{"configuration": ..., "dry_run": ...}`, as a cluster takes it.
+struct ApplyRequest {
+  std::string configuration{};  ///< In YAML.
+  bool dry_run = false;
+};
+[[nodiscard]] Parsed<ApplyRequest> parse_apply_request(std::string_view body);
 
 }  // namespace heddle::api

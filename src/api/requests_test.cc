@@ -108,6 +108,13 @@ TEST(DetokenizeRequest, WantsTokens) {
 TEST(ModelRequest, IsAName) {
   EXPECT_EQ(value(parse_model_request(R"({"model":"a/b:c"})")), "a/b:c");
   EXPECT_EQ(error(parse_model_request("")).status, 400);
+  EXPECT_EQ(value(parse_host_request(R"({"host":"h1"})")), "h1");
+  EXPECT_EQ(error(parse_host_request("{}")).param, "host");
+  const ApplyRequest apply =
+      value(parse_apply_request(R"({"configuration":"models:","dry_run":true})"));
+  EXPECT_EQ(apply.configuration, "models:");
+  EXPECT_TRUE(apply.dry_run);
+  EXPECT_EQ(error(parse_apply_request(R"({"configuration":3})")).param, "configuration");
 }
 
 }  // namespace

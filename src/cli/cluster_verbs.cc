@@ -17,6 +17,7 @@
 #include "node/agent_node.h"
 #include "node/gateway_node.h"
 #include "node/manager_node.h"
+#include "node/membership.h"
 #include "node/self.h"
 
 namespace heddle::cli {
@@ -61,7 +62,8 @@ Result<Started> read(const NodeOptions& options, net::Role role) {
   if (!config) {
     return config.error();
   }
-  Result<node::NodeSelf> self = node::find_self(*config, role, options.name, version_text());
+  Result<node::NodeSelf> self =
+      node::find_self(*config, role, options.name, version_text(), options.address);
   if (!self) {
     return self.error();
   }
@@ -94,15 +96,19 @@ std::string place(const node::NodeSelf& self, std::uint16_t port) {
 
 class AgentService final : public Service {
  public:
-  explicit AgentService(std::unique_ptr<node::AgentNode> agent) : agent_(std::move(agent)) {}
+  AgentService(std::unique_ptr<node::Membership> membership, std::unique_ptr<node::AgentNode> agent)
+      : membership_(std::move(membership)), agent_(std::move(agent)) {}
 
   void reload() override {
     log::warning("an agent takes its models from its manager; devices and memory take a restart");
   }
-  /// Requests that run here go on elsewhere, as soon as the links have ended.
-  void end(Duration /*patience*/, std::function<void()> done) override { done(); }
+  /// Requests that run here end. Those that do not in time go on elsewhere, as the links end.
+  void end(Duration patience, std::function<void()> done) override {
+    agent_->leave(patience, [this, done = std::move(done)] { membership_->leave(done); });
+  }
 
  private:
+  std::unique_ptr<node::Membership> membership_;
   std::unique_ptr<node::AgentNode> agent_;
 };
 
@@ -157,8 +163,12 @@ class GatewayService final : public Service {
  public:
   GatewayService(std::string file,
                  std::unique_ptr<Metrics> metrics,
+                 std::unique_ptr<node::Membership> membership,
                  std::unique_ptr<node::GatewayNode> gateway)
-      : file_(std::move(file)), metrics_(std::move(metrics)), gateway_(std::move(gateway)) {}
+      : file_(std::move(file)),
+        metrics_(std::move(metrics)),
+        membership_(std::move(membership)),
+        gateway_(std::move(gateway)) {}
 
   void reload() override {
     const Result<config::Config> config = load_cluster(file_);
@@ -170,31 +180,38 @@ class GatewayService final : public Service {
     log::info("configuration reloaded; models are those of the manager");
   }
   void end(Duration patience, std::function<void()> done) override {
-    gateway_->drain(patience, std::move(done));
+    gateway_->drain(patience, [this, done = std::move(done)] { membership_->leave(done); });
   }
 
  private:
   std::string file_;
   std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<node::Membership> membership_;
   std::unique_ptr<node::GatewayNode> gateway_;
 };
 
 }  // namespace
 
 int agent(const NodeOptions& options) {
-  const Result<Started> started = read(options, net::Role::kAgent);
+  Result<Started> started = read(options, net::Role::kAgent);
   if (!started) {
     return fail(started.error());
   }
   ProcessSetup setup =
       setup_of(*started, "the agent", kAgentThreads + started->config.devices.size());
   setup.start = [&](asio::io_context& loop) -> Result<std::unique_ptr<Service>> {
+    auto membership =
+        node::Membership::begin(loop, started->config, net::Role::kAgent, started->self);
+    if (!membership) {
+      return membership.error();
+    }
     auto agent = node::AgentNode::create(loop.get_executor(), started->config, started->self);
     if (!agent) {
       return agent.error();
     }
     greet("agent", *started, place(started->self, (*agent)->port()));
-    return std::unique_ptr<Service>(std::make_unique<AgentService>(std::move(*agent)));
+    return std::unique_ptr<Service>(
+        std::make_unique<AgentService>(std::move(*membership), std::move(*agent)));
   };
   return run_process(setup);
 }
@@ -241,6 +258,11 @@ int gateway(const NodeOptions& options) {
   }
   ProcessSetup setup = setup_of(*started, "the gateway", kGatewayThreads);
   setup.start = [&](asio::io_context& loop) -> Result<std::unique_ptr<Service>> {
+    auto membership =
+        node::Membership::begin(loop, started->config, net::Role::kGateway, started->self);
+    if (!membership) {
+      return membership.error();
+    }
     auto metrics = std::make_unique<Metrics>();
     auto gateway = node::GatewayNode::create(loop, started->config, started->self, *metrics);
     if (!gateway) {
@@ -253,8 +275,8 @@ int gateway(const NodeOptions& options) {
             (tls ? "https://" : "http://") +
                 net::Address{.host = address.host, .port = address.port}.text());
     }
-    return std::unique_ptr<Service>(
-        std::make_unique<GatewayService>(options.config, std::move(metrics), std::move(*gateway)));
+    return std::unique_ptr<Service>(std::make_unique<GatewayService>(
+        options.config, std::move(metrics), std::move(*membership), std::move(*gateway)));
   };
   return run_process(setup);
 }

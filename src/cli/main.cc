@@ -73,7 +73,10 @@ void add_cluster_commands(CLI::App& app, NodeOptions& options, std::function<int
   add("manager", "Decide for a cluster of hosts", manager);
   add("gateway", "Serve HTTP for a cluster of hosts", gateway)
       ->add_option("--listen", options.listen, "Addresses, instead of the configuration's");
-  add("agent", "Be a host of a cluster", agent);
+  add("agent", "Be a host of a cluster", agent)
+      ->add_option("--address",
+                   options.address,
+                   "Where the others reach it, if the configuration lists no hosts: host:port");
 }
 
 /// Verbs that only look.
@@ -91,11 +94,55 @@ void add_listing_commands(CLI::App& app,
   verb->add_flag("--json", client.json, "Print JSON");
   verb->callback([&] { chosen = [&] { return ps(client); }; });
 
+  verb = app.add_subcommand("hosts", "List the hosts of a cluster");
+  add_client_options(*verb, client);
+  verb->add_flag("--json", client.json, "Print JSON");
+  verb->callback([&] { chosen = [&] { return hosts(client); }; });
+
   verb = app.add_subcommand("explain", "Tell what was decided about models lately, and why");
   add_client_options(*verb, client);
   verb->add_flag("--json", client.json, "Print JSON");
   verb->add_option("model", model, "Only what concerns this one");
   verb->callback([&] { chosen = [&] { return explain(client, model); }; });
+}
+
+/// What `heddle apply` is told.
+struct ApplyOptions {
+  std::string file{};
+  bool dry_run = false;
+};
+
+void add_apply_command(CLI::App& app,
+                       ClientOptions& client,
+                       ApplyOptions& options,
+                       std::function<int()>& chosen) {
+  CLI::App* verb = app.add_subcommand("apply", "Have a cluster take over a configuration");
+  add_client_options(*verb, client);
+  verb->add_option("file", options.file, "With models, and how they are placed")->required();
+  verb->add_flag("--dry-run", options.dry_run, "Only say what is wrong with it");
+  verb->callback([&] { chosen = [&] { return apply(client, options.file, options.dry_run); }; });
+}
+
+/// What `heddle drain` is told.
+struct DrainOptions {
+  std::string host{};
+  bool undo = false;
+  bool no_wait = false;
+};
+
+void add_drain_command(CLI::App& app,
+                       ClientOptions& client,
+                       DrainOptions& options,
+                       std::function<int()>& chosen) {
+  CLI::App* verb =
+      app.add_subcommand("drain", "Empty a host of a cluster, so that it can be ended");
+  add_client_options(*verb, client);
+  verb->add_option("host", options.host, "Its name")->required();
+  verb->add_flag("--undo", options.undo, "Let it take requests again");
+  verb->add_flag("--no-wait", options.no_wait, "Do not wait until it is empty");
+  verb->callback([&] {
+    chosen = [&] { return drain(client, options.host, options.undo, !options.no_wait); };
+  });
 }
 
 /// Verbs that have a model do something.
@@ -159,6 +206,12 @@ int parse_and_run(int count, char** arguments) {
   ClientOptions client;
   std::string model;
   add_listing_commands(app, client, model, chosen);
+
+  ApplyOptions applying;
+  add_apply_command(app, client, applying, chosen);
+
+  DrainOptions draining;
+  add_drain_command(app, client, draining, chosen);
 
   std::string prompt;
   add_model_commands(app, client, model, prompt, chosen);

@@ -26,6 +26,7 @@ struct NodeOptions {
   std::string config = "heddle.yaml";
   std::string name{};                 ///< Which of its role this one is; empty: as the machine.
   std::vector<std::string> listen{};  ///< Of a gateway: as ServeOptions has it.
+  std::string address{};              ///< Of an agent that joins: where others reach it.
 };
 
 int serve(const ServeOptions& options);
@@ -36,6 +37,14 @@ int list(const ClientOptions& options);
 int ps(const ClientOptions& options);
 /// How much models are asked for, what was decided lately, and why; of one model or, empty, all.
 int explain(const ClientOptions& options, const std::string& model);
+/// The hosts of a cluster: which are there, and what they do.
+int hosts(const ClientOptions& options);
+/// Has a cluster take over the models of this file, and how they are placed; or, with `dry_run`,
+/// only says what is wrong with it.
+int apply(const ClientOptions& options, const std::string& file, bool dry_run);
+/// Has a host take nothing more, and what it has go to others. Without `undo` it waits until the
+/// host is empty, unless `wait` is off.
+int drain(const ClientOptions& options, const std::string& host, bool undo, bool wait);
 int load(const ClientOptions& options, const std::string& model);
 int unload(const ClientOptions& options, const std::string& model);
 /// Chats with a model: answers `prompt` if there is one, else what is typed.

@@ -44,12 +44,19 @@ void declare_cluster(Fields& f, Config& config) {
               item.path({"certs", "Folder with ca.crt and each process's NAME.crt and NAME.key."},
                         cluster.certs);
               item.text({"registry",
-                         "Where several managers elect the one that leads: etcd://HOST:PORT, "
-                         "kubernetes://NAMESPACE or file:FOLDER."},
+                         "Where several managers elect the one that leads, and hosts and gateways "
+                         "that are not listed join: etcd://HOST:PORT, kubernetes://NAMESPACE or "
+                         "file:FOLDER."},
                         cluster.registry);
               declare_members(item, {"managers", "Who decides, by name."}, cluster.managers);
-              declare_members(item, {"hosts", "Who has devices, by name."}, cluster.hosts);
-              item.texts({"gateways", "Names of those who serve HTTP."}, cluster.gateways);
+              declare_members(
+                  item,
+                  {"hosts", "Who has devices, by name. Without it hosts join by the registry."},
+                  cluster.hosts);
+              item.texts(
+                  {"gateways",
+                   "Names of those who serve HTTP. Without it gateways join by the registry."},
+                  cluster.gateways);
               config.cluster = std::move(cluster);
             });
 }

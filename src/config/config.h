@@ -191,7 +191,8 @@ struct ClusterMember {
 };
 
 /// Who belongs to a cluster. Hosts and gateways have the numbers of their places in these lists,
-/// from 1 on, so that a name is added at the end and never taken out.
+/// from 1 on, so that a name is added at the end and never taken out. Where there is a registry, a
+/// list may be empty: then they join by it.
 struct ClusterConfig {
   std::string name{};
   std::string certs{};     ///< Folder of certificates and keys.

@@ -109,6 +109,10 @@ void HostMemory::note(const EngineSaid& said) {
   }
 }
 
+void HostMemory::note(const HostLeaving& leaving) {
+  leaving_ = leaving.leaving ? std::optional(leaving) : std::nullopt;
+}
+
 std::vector<ManagerEvent> HostMemory::all(const ModelsByDevice& there) const {
   std::vector<ManagerEvent> all;
   for (const auto& [device, worker] : workers_) {
@@ -138,6 +142,9 @@ std::vector<ManagerEvent> HostMemory::all(const ModelsByDevice& there) const {
   }
   for (const auto& [model, said] : engines_) {
     all.emplace_back(said);
+  }
+  if (leaving_) {
+    all.emplace_back(*leaving_);
   }
   return all;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,7 +19,7 @@ class HostMemory {
   void hear(const ManagerEvent& event);
 
   /// All that holds, in the order in which a manager can hear it: workers and what they have,
-  /// images, groups, lent pages, engines.
+  /// images, groups, lent pages, engines, and whether the host is to go.
   /// @param there  The models of its workers, as the agent knows them: some were not reported yet.
   [[nodiscard]] std::vector<ManagerEvent> all(const ModelsByDevice& there) const;
   /// The workers that are up.
@@ -43,6 +44,7 @@ class HostMemory {
   void note(const GroupFormed& formed);
   void note(const GuestState& guests);
   void note(const EngineSaid& said);
+  void note(const HostLeaving& leaving);
   template <class T>
   void note(const T& /*event*/) {}
 
@@ -53,6 +55,7 @@ class HostMemory {
   std::map<Place, GroupFormed> groups_{};    ///< By the leader's device.
   std::map<Place, GuestState> guests_{};     ///< Of pages that are lent.
   std::map<ModelId, EngineSaid> engines_{};  ///< Of which something is left.
+  std::optional<HostLeaving> leaving_{};     ///< It is.
 };
 
 }  // namespace heddle::core

@@ -92,5 +92,14 @@ TEST(HostMemory, LoansAndEnginesAreKnownWhileThereIsSomethingOfThem) {
   EXPECT_TRUE(memory.all({}).empty());
 }
 
+TEST(HostMemory, AHostThatIsToGoIsSoForTheNextManagerToo) {
+  HostMemory memory;
+  memory.hear(HostLeaving{.host = HostId(2)});
+  ASSERT_EQ(memory.all({}).size(), 1U);
+  EXPECT_EQ(std::get<HostLeaving>(memory.all({})[0]).host, HostId(2));
+  memory.hear(HostLeaving{.host = HostId(2), .leaving = false});
+  EXPECT_TRUE(memory.all({}).empty());
+}
+
 }  // namespace
 }  // namespace heddle::core

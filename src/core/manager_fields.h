@@ -170,6 +170,12 @@ inline void fields(Fields& v, HostLost& x) {
   v(1, "host", x.host);
 }
 
+inline void fields(Fields& v, HostLeaving& x) {
+  v.message(191, "HostLeaving");
+  v(1, "host", x.host);
+  v(2, "leaving", x.leaving);
+}
+
 inline void fields(Fields& v, Unfinished& x) {
   v.type("Unfinished");
   v(1, "request", x.request);

@@ -14,6 +14,8 @@ std::string_view name(LoadReason reason) {
       return "load";
     case LoadReason::kPressure:
       return "pressure";
+    case LoadReason::kLeave:
+      return "leave";
   }
   return "?";
 }
@@ -74,6 +76,8 @@ std::string_view name(EvictionReason reason) {
       return "failed";
     case EvictionReason::kMoved:
       return "moved";
+    case EvictionReason::kLeave:
+      return "leave";
   }
   return "?";
 }
@@ -94,6 +98,18 @@ std::string_view name(EngineState state) {
       return "resuming";
     case EngineState::kStopping:
       return "stopping";
+  }
+  return "?";
+}
+
+std::string_view name(HostPresence presence) {
+  switch (presence) {
+    case HostPresence::kAway:
+      return "away";
+    case HostPresence::kHere:
+      return "here";
+    case HostPresence::kLeaving:
+      return "leaving";
   }
   return "?";
 }

@@ -144,8 +144,9 @@ enum class LoadReason : std::uint8_t {
   kForecast,  ///< It was expected to be asked for.
   kLoad,      ///< It had more load than the devices should bear that it was on.
   kPressure,  ///< There was more memory to spare for its KV.
+  kLeave,     ///< Another host that has it is to go.
 };
-inline constexpr std::size_t kLoadReasons = 5;
+inline constexpr std::size_t kLoadReasons = 6;
 
 /// What a model's first request found, after none was there.
 enum class StartKind : std::uint8_t {
@@ -166,8 +167,9 @@ enum class EvictionReason : std::uint8_t {
   kCramped,    ///< A request of its own needs a device with more memory.
   kFailed,     ///< Its load failed.
   kMoved,      ///< It is on another device instead.
+  kLeave,      ///< Its host is to go.
 };
-inline constexpr std::size_t kEvictionReasons = 8;
+inline constexpr std::size_t kEvictionReasons = 9;
 
 /// As in metric labels: "request", "displaced".
 [[nodiscard]] std::string_view name(LoadReason reason);
@@ -324,6 +326,27 @@ struct DeviceStatus {
   Duration switching{};
 };
 
+/// How a host stands to its manager.
+enum class HostPresence : std::uint8_t {
+  kAway,     ///< They are not linked.
+  kHere,     ///< It takes requests.
+  kLeaving,  ///< It is to go: nothing more comes there, and what it has goes elsewhere.
+};
+/// As answers of the server have it: "here".
+[[nodiscard]] std::string_view name(HostPresence presence);
+
+/// A host, as listings show it.
+struct HostEntry {
+  HostId id{};
+  std::string name{};
+  std::string address{};  ///< Where it takes links; empty where this is no cluster.
+  HostPresence presence = HostPresence::kAway;
+  Instant since{};        ///< That it has been here, or away.
+  std::string build{};    ///< The version of its program, as it last said; as the next.
+  std::string isa{};      ///< What its processor offers.
+  std::string trouble{};  ///< Why it is away.
+};
+
 /// What there is to see of a system; reading it wakes nothing. Loop thread.
 class ServingStatus {
  public:
@@ -377,6 +400,19 @@ class Serving : public ServingStatus, public RequestServing {
   virtual void unload(ModelId model,
                       EvictionReason why,
                       std::function<void(Result<void>)> done) = 0;
+
+  /// The hosts, by id; one, where this is no cluster.
+  [[nodiscard]] virtual std::vector<HostEntry> hosts() const = 0;
+  /// Has a host that is to go lose what it has to others, or take requests again. hosts() shows how
+  /// far that is. kFailedPrecondition where there is no other, or it is away; kUnavailable where no
+  /// manager is there to decide.
+  virtual Result<void> leave(HostId host, bool leaving) = 0;
+  /// Has the whole cluster take over models and how they are placed from this configuration, in
+  /// YAML, for ever; or only says whether it could. `done` is called once: kInvalidArgument, with a
+  /// line for each problem, changes nothing.
+  virtual void apply(std::string configuration,
+                     bool dry_run,
+                     std::function<void(Result<void>)> done) = 0;
 };
 
 }  // namespace heddle::core

@@ -40,6 +40,9 @@ class FakeServing final : public core::Serving {
   std::optional<HttpAddress> engine{};
   std::vector<core::EngineStatus> engine_statuses{};
   std::vector<core::NotedDecision> noted{};
+  std::vector<core::HostEntry> host_entries{};
+  std::optional<Error> leave_failure{};
+  std::optional<Error> apply_failure{};
   std::vector<std::string> wrong{};
   std::int64_t pages = 100;  ///< Of the device.
   int retries_max = 100;     ///< Then requests fail.
@@ -53,6 +56,9 @@ class FakeServing final : public core::Serving {
   std::set<RequestId> finished_external{};
   int retries = 0;
   std::set<ModelId> loaded{};
+  std::set<HostId> left{};  ///< Those that are to go.
+  std::vector<std::pair<std::string, bool>>
+      applied{};  ///< Configurations, and whether it was a dry run.
 
   /// Blocks until `condition`, which looks at this, holds; false when it does not within ten
   /// seconds. Any thread.
@@ -114,6 +120,23 @@ class FakeServing final : public core::Serving {
     change([&] { unloaded.insert(model); });
     residency[model] = core::Residency::kAbsent;
     boost::asio::post(loop_, [done] { done({}); });
+  }
+
+  [[nodiscard]] std::vector<core::HostEntry> hosts() const override { return host_entries; }
+  void apply(std::string configuration,
+             bool dry_run,
+             std::function<void(Result<void>)> done) override {
+    change([&] { applied.emplace_back(std::move(configuration), dry_run); });
+    boost::asio::post(loop_, [this, done] {
+      done(apply_failure ? Result<void>(*apply_failure) : Result<void>());
+    });
+  }
+  Result<void> leave(HostId host, bool leaving) override {
+    if (leave_failure) {
+      return *leave_failure;
+    }
+    change([&] { leaving ? (void)left.insert(host) : (void)left.erase(host); });
+    return {};
   }
 
   [[nodiscard]] std::vector<core::ModelStatus> models() const override {

@@ -43,7 +43,8 @@ TEST_F(GatekeeperTest, EachRoleHasItsOwnAndAnAdminAll) {
       EXPECT_EQ(status(key, "GET", path), 200) << key << " " << path;
     }
   }
-  for (const char* path : {"/metrics", "/api/devices", "/api/engines", "/api/forecasts"}) {
+  for (const char* path :
+       {"/metrics", "/api/devices", "/api/hosts", "/api/engines", "/api/forecasts"}) {
     EXPECT_EQ(status("ask", "GET", path), 403) << path;
     EXPECT_EQ(status("look", "GET", path), 200) << path;
     EXPECT_EQ(status("rule", "GET", path), 200) << path;
@@ -64,6 +65,9 @@ TEST_F(GatekeeperTest, OnlyAnAdminChangesAnything) {
                            "/models/load",
                            "/models/unload",
                            "/api/models/unload",
+                           "/api/hosts/drain",
+                           "/api/hosts/undrain",
+                           "/api/configuration",
                            "/api/models/unload/tiny",
                            "/sleep",
                            "/wake_up",

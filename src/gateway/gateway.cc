@@ -39,6 +39,7 @@ namespace {
 std::vector<Endpoint> all_endpoints() {
   std::vector<Endpoint> all = status_endpoints();
   for (auto* part : {&model_endpoints,
+                     &host_endpoints,
                      &inference_endpoints,
                      &response_endpoints,
                      &embedding_endpoints,

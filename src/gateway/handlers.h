@@ -55,6 +55,8 @@ struct Routing {
 [[nodiscard]] std::vector<Endpoint> proxy_endpoints();
 /// Listing, loading and unloading.
 [[nodiscard]] std::vector<Endpoint> model_endpoints();
+/// The hosts, and which of them are to go.
+[[nodiscard]] std::vector<Endpoint> host_endpoints();
 /// What was logged, and what is being logged.
 [[nodiscard]] std::vector<Endpoint> log_endpoints();
 /// The page for browsers, under /ui/.

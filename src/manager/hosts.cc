@@ -16,6 +16,10 @@ void Hosts::add(HostId id, host::HostPort& port, host::HostFacts facts) {
   entry.facts = std::move(facts);
 }
 
+bool Hosts::remove(HostId id) {
+  return hosts_.erase(id) > 0;
+}
+
 void Hosts::offered(HostId id, std::vector<host::Offer> offers) {
   const auto found = hosts_.find(id);
   if (found != hosts_.end()) {

@@ -16,6 +16,8 @@ namespace heddle::manager {
 /// The hosts that a manager has met: how to reach each, what it is and what it offers. Loop thread.
 class Hosts {
  public:
+  /// It has left for good. False: it was not there.
+  bool remove(HostId id);
   /// A host is there, perhaps again: with the devices that it has now.
   void add(HostId id, host::HostPort& port, host::HostFacts facts);
   void offered(HostId id, std::vector<host::Offer> offers);

@@ -98,6 +98,13 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
 
   void lose_host(HostId host) { hear(core::HostLost{.host = host}); }
 
+  void remove_host(HostId host) {
+    hear(core::HostLost{.host = host});
+    if (hosts_.remove(host)) {
+      take_over();
+    }
+  }
+
   void offered(HostId host, std::vector<host::Offer> offers) {
     hosts_.offered(host, std::move(offers));
     take_over();
@@ -352,6 +359,9 @@ void Manager::preload() {
 }
 void Manager::add_host(HostId host, host::HostPort& port, host::HostFacts facts) {
   impl_->add_host(host, port, std::move(facts));
+}
+void Manager::remove_host(HostId host) {
+  impl_->remove_host(host);
 }
 void Manager::lose_host(HostId host) {
   impl_->lose_host(host);

@@ -57,6 +57,8 @@ class Manager final : public serving::ManagerPort, public core::ServingStatus {
   void add_host(HostId host, host::HostPort& port, host::HostFacts facts);
   /// Nothing is heard of it any more. It may come back.
   void lose_host(HostId host);
+  /// It has left for good: nothing of it is shown any more, and its port is not used.
+  void remove_host(HostId host);
   /// What it can do about the configured models.
   void offered(HostId host, std::vector<host::Offer> offers);
   /// What it says, but of requests: that is their front's to say.

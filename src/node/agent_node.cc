@@ -5,6 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include <boost/asio/steady_timer.hpp>
+
+#include "base/clock.h"
 #include "base/log.h"
 #include "host/configured_host.h"
 #include "net/listener.h"
@@ -13,10 +16,17 @@
 
 namespace heddle::node {
 
+namespace {
+
+/// Whoever leaves looks so often whether something is left.
+constexpr Duration kLeavingLook = std::chrono::milliseconds(50);
+
+}  // namespace
+
 class AgentNode::Impl {
  public:
   Impl(const boost::asio::any_io_executor& executor, config::Config config, const NodeSelf& self)
-      : executor_(executor), config_(std::move(config)), self_(self) {}
+      : executor_(executor), config_(std::move(config)), self_(self), leaving_(executor_) {}
 
   Result<void> begin() {
     const HostId id(self_.number);
@@ -63,9 +73,29 @@ class AgentNode::Impl {
     return {};
   }
 
+  void leave(Duration patience, std::function<void()> done) {
+    service_->leave(true);
+    left_ = std::move(done);
+    leave_by_ = steady_now() + patience;
+    look_whether_empty();
+  }
+
   [[nodiscard]] std::uint16_t port() const { return listener_->port(); }
 
  private:
+  void look_whether_empty() {
+    if (service_->empty() || steady_now() >= leave_by_) {
+      std::exchange(left_, nullptr)();
+      return;
+    }
+    leaving_.expires_after(kLeavingLook);
+    leaving_.async_wait([this](const boost::system::error_code& stopped) {
+      if (!stopped) {
+        look_whether_empty();
+      }
+    });
+  }
+
   /// Opens what the cluster wants of models, unless that is what is open already.
   void configure(std::uint64_t revision, std::string text) {
     if (offers_ && text == text_) {
@@ -112,6 +142,9 @@ class AgentNode::Impl {
   std::unique_ptr<host::ConfiguredHost> host_{};
   std::optional<remote::HostService> service_{};  ///< Ends before the host.
   std::unique_ptr<net::Listener> listener_{};
+  boost::asio::steady_timer leaving_;
+  std::function<void()> left_{};
+  Instant leave_by_{};
 };
 
 Result<std::unique_ptr<AgentNode>> AgentNode::create(const boost::asio::any_io_executor& executor,
@@ -127,6 +160,9 @@ Result<std::unique_ptr<AgentNode>> AgentNode::create(const boost::asio::any_io_e
 AgentNode::AgentNode(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 AgentNode::~AgentNode() = default;
 
+void AgentNode::leave(Duration patience, std::function<void()> done) {
+  impl_->leave(patience, std::move(done));
+}
 std::uint16_t AgentNode::port() const {
   return impl_->port();
 }

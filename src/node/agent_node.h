@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include <boost/asio/any_io_executor.hpp>
 
 #include "base/result.h"
+#include "base/time.h"
 #include "config/config.h"
 #include "node/self.h"
 
@@ -25,6 +27,9 @@ class AgentNode {
   AgentNode(const AgentNode&) = delete;
   AgentNode& operator=(const AgentNode&) = delete;
 
+  /// Takes nothing new: what it has goes to other hosts, as a manager sees to, and requests end.
+  /// `done` is called once, when nothing is left, or after `patience`.
+  void leave(Duration patience, std::function<void()> done);
   /// Where it listens.
   [[nodiscard]] std::uint16_t port() const;
 

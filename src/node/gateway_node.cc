@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "gateway/gateway.h"
 #include "gateway/model_text.h"
+#include "node/roster.h"
 #include "node/text_folder.h"
 #include "remote/remote_hosts.h"
 #include "remote/remote_manager.h"
@@ -53,6 +54,7 @@ class GatewayNode::Impl final : public core::Serving {
                  {.on_configuration = [this](std::uint64_t /*revision*/,
                                              const std::string& text) { configure(text); },
                   .on_served = [this](const remote::Served& served) { serve(served); },
+                  .on_status = [this] { follow_hosts(); },
                   .on_down =
                       [this](const Error& /*why*/) {
                         led_ = false;
@@ -134,6 +136,14 @@ class GatewayNode::Impl final : public core::Serving {
     manager_.unload(model, why, std::move(done));
   }
 
+  [[nodiscard]] std::vector<core::HostEntry> hosts() const override { return manager_.hosts(); }
+  Result<void> leave(HostId host, bool leaving) override { return manager_.leave(host, leaving); }
+  void apply(std::string configuration,
+             bool dry_run,
+             std::function<void(Result<void>)> done) override {
+    manager_.apply(std::move(configuration), dry_run, std::move(done));
+  }
+
   /// Of a model that the manager has told of, and not yet how it is, its name is known.
   [[nodiscard]] std::vector<core::ModelStatus> models() const override {
     std::vector<core::ModelStatus> all = manager_.models();
@@ -186,6 +196,26 @@ class GatewayNode::Impl final : public core::Serving {
         }
       }
     });
+  }
+
+  /// Hosts that have joined are those that the manager has.
+  void follow_hosts() {
+    if (!hosts_join(*config_.cluster)) {
+      return;
+    }
+    std::vector<remote::HostAddress> now;
+    for (const core::HostEntry& host : manager_.hosts()) {
+      const auto address = config::parse_listen(host.address);
+      if (address) {
+        now.push_back({.id = host.id,
+                       .name = host.name,
+                       .address = {.host = address->host, .port = address->port}});
+      }
+    }
+    if (now != joined_) {
+      joined_ = std::move(now);
+      hosts_.set_hosts(joined_);
+    }
   }
 
   void configure(const std::string& text) {
@@ -288,6 +318,7 @@ class GatewayNode::Impl final : public core::Serving {
   bool led_ = false;     ///< The manager that is linked leads.
   bool trying_ = false;  ///< The next manager is tried soon.
   remote::Served served_{};
+  std::vector<remote::HostAddress> joined_{};            ///< As the manager last said.
   std::vector<std::pair<std::string, Fetch>> wanted_{};  ///< That cannot be had yet.
   remote::RemoteManager manager_;
   remote::RemoteHosts hosts_;

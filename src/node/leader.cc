@@ -28,13 +28,21 @@ constexpr Duration kSettling = std::chrono::milliseconds(500);
 
 class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public remote::LeaderPort {
  public:
-  Impl(asio::any_io_executor executor, ClusterText cluster, const NodeSelf& self)
+  Impl(asio::any_io_executor executor,
+       ClusterText cluster,
+       const Roster& roster,
+       const NodeSelf& self,
+       std::uint64_t term,
+       LeaderHooks hooks)
       : executor_(std::move(executor)),
         cluster_(std::move(cluster)),
+        roster_(roster),
         self_(self),
+        term_(term),
+        hooks_(std::move(hooks)),
         settling_(executor_) {}
 
-  Result<void> begin(std::uint64_t term, Metrics& metrics) {
+  Result<void> begin(Metrics& metrics) {
     auto manager = manager::Manager::create(executor_, cluster_.config, metrics);
     if (!manager) {
       return manager.error();
@@ -44,22 +52,44 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     gateways_.emplace(executor_, *this, *manager_);
     gateways_->configure(cluster_.revision, cluster_.text);
     unsettle();
-    std::uint64_t number = 0;
-    for (const config::ClusterMember& member : cluster_.config.cluster->hosts) {
-      link(HostId(++number), member, term);
-    }
+    update_roster();
     return {};
   }
 
+  /// Links with hosts that are new, and forgets those that have gone: not before their links end.
+  void update_roster() {
+    const std::vector<remote::HostAddress> wanted = roster_.hosts();
+    for (const remote::HostAddress& where : wanted) {
+      const auto known = hosts_.find(where.id);
+      if (known != hosts_.end() && known->second.where != where) {
+        forget(where.id);
+      }
+      if (!hosts_.contains(where.id)) {
+        link(where);
+      }
+    }
+    std::vector<HostId> gone;
+    for (const auto& [id, host] : hosts_) {
+      if (!host.here && std::ranges::find(wanted, id, &remote::HostAddress::id) == wanted.end()) {
+        gone.push_back(id);
+      }
+    }
+    for (const HostId id : gone) {
+      forget(id);
+    }
+    gateways_->changed();
+  }
+
   void take(std::unique_ptr<net::HostLink> link, const net::Peer& peer) {
-    const std::vector<std::string>& known = cluster_.config.cluster->gateways;
-    const auto found = std::ranges::find(known, peer.identity.name);
-    if (found == known.end()) {
-      link->end("cluster.gateways of this manager does not have \"" + peer.identity.name + "\"");
+    const std::optional<FrontId> front = roster_.gateway(peer.identity.name);
+    if (!front) {
+      link->end(
+          gateways_join(*cluster_.config.cluster)
+              ? "gateway \"" + peer.identity.name + "\" has not joined, as far as is known here"
+              : "cluster.gateways of this manager does not have \"" + peer.identity.name + "\"");
       return;
     }
-    const FrontId front(static_cast<std::uint64_t>(found - known.begin()) + 1);
-    gateways_->accept(std::move(link), peer, front);
+    gateways_->accept(std::move(link), peer, *front);
   }
 
   Result<void> reconfigure(ClusterText cluster) {
@@ -102,10 +132,30 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     manager_->unload(model, why, std::move(done));
   }
   [[nodiscard]] std::string digest(ModelId model) const override { return manager_->digest(model); }
+  [[nodiscard]] std::vector<core::HostEntry> hosts() const override {
+    std::vector<core::HostEntry> all;
+    for (const auto& [id, host] : hosts_) {
+      all.push_back(host.port->entry());
+    }
+    return all;
+  }
+  void apply(std::string text, bool dry_run, std::function<void(Result<void>)> done) override {
+    hooks_.apply(std::move(text), dry_run, std::move(done));
+  }
+  Result<void> leave(HostId id, bool leaving) override {
+    const auto found = hosts_.find(id);
+    if (found == hosts_.end() || !found->second.here) {
+      return Error{.code = Code::kFailedPrecondition,
+                   .message = "host " + std::to_string(id.value()) + " is not linked"};
+    }
+    found->second.port->leave(leaving);
+    return {};
+  }
 
  private:
   /// A host, and how far it has told of itself.
   struct Host {
+    remote::HostAddress where{};
     std::unique_ptr<remote::RemoteHost> port{};
     bool here = false;                        ///< It is linked.
     bool offered = false;                     ///< And has said what it can do about the models.
@@ -113,14 +163,14 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     std::vector<core::ManagerEvent> early{};  ///< What it has, before its offers are known.
   };
 
-  void link(HostId id, const config::ClusterMember& member, std::uint64_t term) {
+  void link(const remote::HostAddress& where) {
+    const HostId id = where.id;
     Host& host = hosts_[id];
+    host.where = where;
     host.port = std::make_unique<remote::RemoteHost>(
         executor_,
-        remote::RemoteHostSetup{.id = id,
-                                .name = member.name,
-                                .address = {.host = member.host, .port = member.port},
-                                .term = term},
+        remote::RemoteHostSetup{
+            .id = id, .name = where.name, .address = where.address, .term = term_},
         self_.self,
         remote::RemoteHostHandlers{
             .on_here = [this, id](host::HostFacts facts) { meet(id, std::move(facts)); },
@@ -133,6 +183,14 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
             .on_told = [this](DeviceId device, ModelId model) { manager_->told(device, model); },
             .on_gone = [this, id](const Error& /*why*/) { lose(id); }});
     host.port->configure(cluster_.revision, cluster_.text);
+  }
+
+  /// It has left the cluster, or is elsewhere from now on.
+  void forget(HostId id) {
+    const auto host = hosts_.find(id);
+    log::info("host has left", {{"host", host->second.where.name}});
+    manager_->remove_host(id);
+    hosts_.erase(host);
   }
 
   void meet(HostId id, host::HostFacts facts) {
@@ -178,7 +236,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     }
     host.here = host.offered = host.known = false;
     host.early.clear();
-    gateways_->changed();
+    update_roster();
   }
 
   // ---- Deciding nothing before it is known what there is ----
@@ -201,7 +259,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
       const Host& host = entry.second;
       return (started_ && !host.here) || (host.offered && host.known);
     });
-    const bool gateways = started_ || told_.size() == cluster_.config.cluster->gateways.size();
+    const bool gateways = started_ || told_.size() >= roster_.gateways();
     if (!settled_ && hosts && gateways) {
       settle();
     }
@@ -218,7 +276,10 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
 
   asio::any_io_executor executor_;
   ClusterText cluster_;
+  const Roster& roster_;
   NodeSelf self_;
+  const std::uint64_t term_;
+  const LeaderHooks hooks_;
   asio::steady_timer settling_;
   bool settled_ = false;
   bool started_ = false;      ///< It has decided something.
@@ -230,11 +291,14 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
 
 Result<std::unique_ptr<Leader>> Leader::create(const asio::any_io_executor& executor,
                                                ClusterText cluster,
+                                               const Roster& roster,
                                                const NodeSelf& self,
                                                std::uint64_t term,
-                                               Metrics& metrics) {
-  auto impl = std::make_shared<Impl>(executor, std::move(cluster), self);
-  if (const Result<void> begun = impl->begin(term, metrics); !begun) {
+                                               Metrics& metrics,
+                                               LeaderHooks hooks) {
+  auto impl =
+      std::make_shared<Impl>(executor, std::move(cluster), roster, self, term, std::move(hooks));
+  if (const Result<void> begun = impl->begin(metrics); !begun) {
     return begun.error();
   }
   return std::unique_ptr<Leader>(new Leader(std::move(impl)));
@@ -245,6 +309,9 @@ Leader::~Leader() = default;
 
 void Leader::accept(std::unique_ptr<net::HostLink> link, const net::Peer& peer) {
   impl_->take(std::move(link), peer);
+}
+void Leader::update_roster() {
+  impl_->update_roster();
 }
 Result<void> Leader::reconfigure(ClusterText cluster) {
   return impl_->reconfigure(std::move(cluster));

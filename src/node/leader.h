@@ -12,6 +12,7 @@
 #include "base/time.h"
 #include "config/config.h"
 #include "net/host_link.h"
+#include "node/roster.h"
 #include "node/self.h"
 
 namespace heddle::node {
@@ -23,17 +24,27 @@ struct ClusterText {
   config::Config config{};
 };
 
+/// What a leader has its process do.
+struct LeaderHooks {
+  /// As core::Serving::apply.
+  std::function<void(std::string text, bool dry_run, std::function<void(Result<void>)> done)>
+      apply{};
+};
+
 /// The manager of a cluster while it leads: links with all hosts, takes gateways, and decides once
 /// both have said what they have. Loop thread only.
 class Leader {
  public:
-  /// @param term  In which it leads: hosts refuse one that is lower than another they have heard.
+  /// @param roster  Who hosts and gateways are; outlives it.
+  /// @param term    In which it leads: hosts refuse one that is lower than another they have heard.
   /// Errors as manager::Manager::create.
   static Result<std::unique_ptr<Leader>> create(const boost::asio::any_io_executor& executor,
                                                 ClusterText cluster,
+                                                const Roster& roster,
                                                 const NodeSelf& self,
                                                 std::uint64_t term,
-                                                Metrics& metrics);
+                                                Metrics& metrics,
+                                                LeaderHooks hooks);
   /// Ends all links; what runs on hosts goes on.
   ~Leader();
   Leader(const Leader&) = delete;
@@ -41,6 +52,8 @@ class Leader {
 
   /// A gateway has linked.
   void accept(std::unique_ptr<net::HostLink> link, const net::Peer& peer);
+  /// Hosts or gateways are others than before.
+  void update_roster();
   /// kFailedPrecondition for what a running manager cannot take over.
   Result<void> reconfigure(ClusterText cluster);
 

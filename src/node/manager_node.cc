@@ -1,15 +1,20 @@
 #include "node/manager_node.h"
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 
 #include "base/log.h"
 #include "cluster/election.h"
+#include "cluster/mirror.h"
 #include "cluster/registry.h"
+#include "manager/setup.h"
 #include "net/listener.h"
+#include "node/roster.h"
 
 namespace heddle::node {
 
@@ -19,6 +24,15 @@ namespace {
 
 /// Of the record that the leader renews.
 constexpr const char* kLeaderKey = "leader";
+/// Of the record with the configuration that was applied.
+constexpr const char* kConfigurationKey = "configuration";
+
+/// Later means greater, also after a restart.
+std::uint64_t new_revision() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+}
 
 }  // namespace
 
@@ -45,16 +59,25 @@ class ManagerNode::Impl {
     }
     listener_ = std::move(*listener);
     const std::string& url = cluster_.config.cluster->registry;
-    if (url.empty()) {
+    if (!url.empty()) {
+      Result<std::shared_ptr<cluster::Registry>> registry = cluster::open_registry(executor_, url);
+      if (!registry) {
+        return registry.error();
+      }
+      registry_ = std::move(*registry);
+    }
+    roster_.emplace(executor_, *cluster_.config.cluster, registry_, [this] {
+      if (leader_) {
+        leader_->update_roster();
+      }
+    });
+    if (!registry_) {
       return lead(self_.self.incarnation);
     }
-    Result<std::shared_ptr<cluster::Registry>> registry = cluster::open_registry(executor_, url);
-    if (!registry) {
-      return registry.error();
-    }
+    applied_.emplace(executor_, registry_, kConfigurationKey, [this] { take_applied(); });
     election_.emplace(
         executor_,
-        std::move(*registry),
+        registry_,
         kLeaderKey,
         self_.name,
         net::Address{.host = self_.listen.host, .port = listener_->port()}.text(),
@@ -67,13 +90,17 @@ class ManagerNode::Impl {
   }
 
   Result<void> reconfigure(ClusterText cluster) {
-    if (leader_) {
-      if (const Result<void> done = leader_->reconfigure(cluster); !done) {
-        return done;
+    if (const cluster::Record* const record = applied_record()) {
+      // What was applied holds; of the file only what is this process's own counts.
+      Result<config::Config> both = with_cluster(cluster.config, record->value);
+      if (!both) {
+        return both.error();
       }
+      log::warning("models are those of the configuration that was applied, not of the file");
+      cluster.text = record->value;
+      cluster.config = std::move(*both);
     }
-    cluster_ = std::move(cluster);
-    return {};
+    return take_over(std::move(cluster));
   }
 
   void leave(std::function<void()> done) {
@@ -88,8 +115,100 @@ class ManagerNode::Impl {
   [[nodiscard]] std::uint16_t port() const { return listener_->port(); }
 
  private:
+  // ---- What was applied ----
+
+  [[nodiscard]] const cluster::Record* applied_record() const {
+    if (!applied_) {
+      return nullptr;
+    }
+    const auto found = applied_->records().find(kConfigurationKey);
+    return found == applied_->records().end() ? nullptr : &found->second;
+  }
+
+  /// It is there, has changed, or was there when this process began.
+  void take_applied() {
+    const cluster::Record* const record = applied_record();
+    if (record == nullptr || record->value == cluster_.text) {
+      return;
+    }
+    Result<config::Config> both = with_cluster(cluster_.config, record->value);
+    const Result<void> done =
+        both ? take_over(
+                   {.revision = new_revision(), .text = record->value, .config = std::move(*both)})
+             : Result<void>(both.error());
+    if (done) {
+      log::info("the applied configuration is taken over");
+    } else {
+      log::error("the applied configuration cannot be taken over", {{"why", done.error().message}});
+    }
+  }
+
+  Result<void> take_over(ClusterText cluster) {
+    if (leader_) {
+      if (const Result<void> done = leader_->reconfigure(cluster); !done) {
+        return done;
+      }
+    }
+    cluster_ = std::move(cluster);
+    return {};
+  }
+
+  /// Nothing is changed before it is known that all of it can be taken over.
+  void apply(std::string text, bool dry_run, std::function<void(Result<void>)> done) {
+    const Result<config::Config> both = with_cluster(cluster_.config, text);
+    if (!both) {
+      done(both.error());
+      return;
+    }
+    if (const Result<void> possible = manager::check_reload(cluster_.config, *both); !possible) {
+      done(possible);
+      return;
+    }
+    if (dry_run) {
+      done({});
+      return;
+    }
+    if (!registry_) {
+      done(Error{.code = Code::kFailedPrecondition,
+                 .message = "without cluster.registry nothing can be applied: change the manager's "
+                            "file, and send it SIGHUP"});
+      return;
+    }
+    const cluster::Record* const record = applied_record();
+    asio::co_spawn(executor_,
+                   put(registry_, record == nullptr ? 0 : record->revision, std::move(text)),
+                   [done = std::move(done)](std::exception_ptr /*none*/, Result<void> put) {
+                     done(std::move(put));
+                   });
+  }
+
+  /// The watch tells of it.
+  static asio::awaitable<Result<void>> put(std::shared_ptr<cluster::Registry> registry,
+                                           cluster::Revision expected,
+                                           std::string text) {
+    const Result<cluster::Revision> done =
+        co_await registry->put_if(kConfigurationKey, expected, std::move(text));
+    if (!done && done.error().code == Code::kFailedPrecondition) {
+      co_return Error{.code = Code::kFailedPrecondition,
+                      .message =
+                          "another configuration was applied at the same time; look at "
+                          "it, and apply this one again"};
+    }
+    co_return done ? Result<void>() : done.error();
+  }
+
+  // ---- Leading ----
+
   Result<void> lead(cluster::Term term) {
-    auto leader = Leader::create(executor_, cluster_, self_, term, metrics_);
+    auto leader = Leader::create(executor_,
+                                 cluster_,
+                                 *roster_,
+                                 self_,
+                                 term,
+                                 metrics_,
+                                 {.apply = [this](std::string text, bool dry_run, auto done) {
+                                   apply(std::move(text), dry_run, std::move(done));
+                                 }});
     if (!leader) {
       return leader.error();
     }
@@ -124,6 +243,9 @@ class ManagerNode::Impl {
   NodeSelf self_;
   Metrics& metrics_;
   std::string leads_{};  ///< Who, as the registry has it.
+  std::shared_ptr<cluster::Registry> registry_{};
+  std::optional<Roster> roster_{};
+  std::optional<cluster::Mirror> applied_{};
   std::unique_ptr<Leader> leader_{};
   std::unique_ptr<net::Listener> listener_{};
   std::optional<cluster::Election> election_{};

@@ -10,11 +10,15 @@
 #include <boost/asio/ip/address.hpp>
 
 #include "config/document.h"
+#include "node/roster.h"
 
 #include <unistd.h>
 
 namespace heddle::node {
 namespace {
+
+/// Of an agent that is told no address.
+constexpr std::uint16_t kAgentPort = 7701;
 
 std::string machine_name() {
   std::array<char, 256> name{};
@@ -50,6 +54,51 @@ std::string_view key_of(net::Role role) {
   return "";
 }
 
+/// By its place in a list.
+Result<void> place_listed(const config::Config& config, net::Role role, NodeSelf& node) {
+  const config::ClusterConfig& cluster = *config.cluster;
+  const std::vector<config::ClusterMember>& members =
+      role == net::Role::kManager ? cluster.managers : cluster.hosts;
+  const std::vector<std::string> names =
+      role == net::Role::kGateway ? cluster.gateways : names_of(members);
+  const auto place = static_cast<std::size_t>(std::ranges::find(names, node.name) - names.begin());
+  if (place == names.size()) {
+    const bool could_join = role != net::Role::kManager && names.empty();
+    return Error{.code = Code::kInvalidArgument,
+                 .message = config.file + ": cluster." + std::string(key_of(role)) + " has no \"" +
+                            node.name + "\"; there are: " + joined(names) +
+                            (could_join ? ", and without cluster.registry nobody can join"
+                                        : " (--name says which one this is)")};
+  }
+  if (role != net::Role::kManager) {
+    node.number = place + 1;
+  }
+  if (role != net::Role::kGateway) {
+    node.listen = listen_at(members[place]);
+    node.address = {.host = members[place].host, .port = members[place].port};
+  }
+  return {};
+}
+
+/// By where it says that it is.
+Result<void> place_joining(net::Role role, const std::string& address, NodeSelf& node) {
+  if (role != net::Role::kAgent) {
+    return {};
+  }
+  const std::string text =
+      address.empty() ? machine_name() + ":" + std::to_string(kAgentPort) : address;
+  const Result<config::ListenAddress> read = config::parse_listen(text);
+  if (!read || read->port == 0 || read->host.empty() || text.find(':') == std::string::npos) {
+    return Error{.code = Code::kInvalidArgument,
+                 .message = "--address is \"" + text +
+                            "\"; want host:port, where managers and "
+                            "gateways reach this host"};
+  }
+  node.address = {.host = read->host, .port = read->port};
+  node.listen = listen_at({.name = node.name, .host = read->host, .port = read->port});
+  return {};
+}
+
 }  // namespace
 
 net::Address listen_at(const config::ClusterMember& member) {
@@ -61,7 +110,8 @@ net::Address listen_at(const config::ClusterMember& member) {
 Result<NodeSelf> find_self(const config::Config& config,
                            net::Role role,
                            const std::string& name,
-                           const std::string& build) {
+                           const std::string& build,
+                           const std::string& address) {
   if (!config.cluster) {
     return Error{.code = Code::kInvalidArgument,
                  .message = config.file +
@@ -69,23 +119,13 @@ Result<NodeSelf> find_self(const config::Config& config,
                             "cluster; `heddle serve` runs without"};
   }
   const config::ClusterConfig& cluster = *config.cluster;
-  const std::vector<config::ClusterMember>& members =
-      role == net::Role::kManager ? cluster.managers : cluster.hosts;
-  const std::vector<std::string> names =
-      role == net::Role::kGateway ? cluster.gateways : names_of(members);
   NodeSelf node{.name = name.empty() ? machine_name() : name};
-  const auto place = static_cast<std::size_t>(std::ranges::find(names, node.name) - names.begin());
-  if (place == names.size()) {
-    return Error{.code = Code::kInvalidArgument,
-                 .message = config.file + ": cluster." + std::string(key_of(role)) + " has no \"" +
-                            node.name + "\"; there are: " + joined(names) +
-                            " (--name says which one this is)"};
-  }
-  if (role != net::Role::kManager) {
-    node.number = place + 1;
-  }
-  if (role != net::Role::kGateway) {
-    node.listen = listen_at(members[place]);
+  const bool joins = (role == net::Role::kAgent && hosts_join(cluster)) ||
+                     (role == net::Role::kGateway && gateways_join(cluster));
+  if (const Result<void> placed =
+          joins ? place_joining(role, address, node) : place_listed(config, role, node);
+      !placed) {
+    return placed.error();
   }
   const std::string folder = cluster.certs.empty() ? config.directory + "/certs" : cluster.certs;
   Result<std::shared_ptr<net::Credentials>> credentials =

@@ -16,20 +16,26 @@ namespace heddle::node {
 /// Who a process is among the others.
 struct NodeSelf {
   std::string name{};
-  std::uint64_t number = 0;  ///< Of a host its HostId, of a gateway its FrontId; 0 of a manager.
-  net::Address listen{};     ///< Where it takes links; numeric. None of a gateway.
+  /// Of a host its HostId, of a gateway its FrontId. 0 of a manager, and of who has yet to join.
+  std::uint64_t number = 0;
+  net::Address listen{};   ///< Where it takes links; numeric. None of a gateway.
+  net::Address address{};  ///< Where others reach it. None of a gateway.
   net::Self self{};
 };
 
-/// The process of this role and name, as the configuration's `cluster` has it. An empty name is
+/// The process of this role and name, as the configuration's `cluster` has it; of a cluster whose
+/// hosts or gateways join by the registry, any. An empty name is
 /// that of the machine. kInvalidArgument where there is no such process, with those that there are;
 /// kFailedPrecondition where its certificate is of another; errors as net::Credentials::open.
 /// Its incarnation is the time, so that clocks of one machine must not go back between its starts.
-/// @param build  The version of the program.
+/// @param build    The version of the program.
+/// @param address  "host:port", where others reach a host that the configuration does not list;
+///                 empty: at the machine's name.
 Result<NodeSelf> find_self(const config::Config& config,
                            net::Role role,
                            const std::string& name,
-                           const std::string& build);
+                           const std::string& build,
+                           const std::string& address = {});
 
 /// The numeric address that such a member listens at: its own, or any of the machine's where the
 /// configuration has a name for it.

@@ -75,6 +75,8 @@ class NewsCheck {
   }
   Result<void> operator()(const core::AdminLoad& /*load*/) const { return {}; }
   Result<void> operator()(const core::AdminUnload& /*unload*/) const { return {}; }
+  Result<void> operator()(const DrainHost& /*drain*/) const { return {}; }
+  Result<void> operator()(const Apply& /*apply*/) const { return {}; }
   template <class News>
   Result<void> operator()(const News& news) const {
     return check(news.request);

@@ -170,6 +170,15 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
         service_.manager_.unload(unload.model, unload.why, answer(unload.ticket));
       }
     }
+    void take(const Apply& apply) {
+      service_.manager_.apply(apply.text, apply.dry_run, answer(apply.ticket));
+    }
+    /// What comes of it is to be seen.
+    void take(const DrainHost& drain) {
+      if (const Result<void> done = service_.manager_.leave(drain.host, drain.leaving); !done) {
+        log::warning("host is not drained", {{"why", done.error().message}});
+      }
+    }
     template <class News>
     void take(const News& news) {
       service_.manager_.tell(news);
@@ -287,7 +296,8 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
                   .usage = status_.host_usage(),
                   .engines = status_.engines(),
                   .decisions = status_.decisions(),
-                  .troubles = status_.troubles()};
+                  .troubles = status_.troubles(),
+                  .hosts = manager_.hosts()};
     make_ages(status, steady_now());
     say_to_all(encode(ManagerToGateway(std::move(status))));
   }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <boost/asio/any_io_executor.hpp>
 
@@ -35,6 +36,12 @@ class LeaderPort : public serving::ManagerPort {
   virtual void unload(ModelId model,
                       core::EvictionReason why,
                       std::function<void(Result<void>)> done) = 0;
+  /// As core::Serving has them.
+  [[nodiscard]] virtual std::vector<core::HostEntry> hosts() const = 0;
+  virtual Result<void> leave(HostId host, bool leaving) = 0;
+  virtual void apply(std::string configuration,
+                     bool dry_run,
+                     std::function<void(Result<void>)> done) = 0;
   /// Of the model's files, as host::Offer has it; empty where no text is made of it.
   [[nodiscard]] virtual std::string digest(ModelId model) const = 0;
 };

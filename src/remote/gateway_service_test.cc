@@ -47,6 +47,17 @@ class Leader final : public LeaderPort, public core::ServingStatus {
     unloads.push_back(std::move(done));
   }
   [[nodiscard]] std::string digest(ModelId /*model*/) const override { return "5a"; }
+  [[nodiscard]] std::vector<core::HostEntry> hosts() const override {
+    return {{.id = HostId(4), .name = "h4", .since = used}};
+  }
+  void apply(std::string text, bool dry_run, Done done) override {
+    applied = {std::move(text), dry_run};
+    done(Error{Code::kInvalidArgument, "models.a: no path"});
+  }
+  Result<void> leave(HostId host, bool leaving) override {
+    left.emplace_back(host, leaving);
+    return {};
+  }
 
   [[nodiscard]] std::vector<core::ModelStatus> models() const override {
     return {{.id = kModel, .name = "small", .last_used = used}};
@@ -72,6 +83,8 @@ class Leader final : public LeaderPort, public core::ServingStatus {
   std::vector<serving::RequestNews> told{};
   std::vector<Done> loads{};
   std::vector<Done> unloads{};
+  std::vector<std::pair<HostId, bool>> left{};
+  std::pair<std::string, bool> applied{};
 };
 
 class GatewayServiceTest : public ::testing::Test {
@@ -335,6 +348,28 @@ TEST_F(GatewayServiceTest, LeavesNoFrontBehind) {
   service.reset();
   EXPECT_EQ(leader.removed, std::vector<FrontId>{kFront});
   EXPECT_THAT(made->end(), HasSubstr("it has no more use for the link"));
+}
+
+TEST_F(GatewayServiceTest, TellsOfHostsAndHasThemLeave) {
+  serve();
+  const auto made = gateway();
+  const Status status = made->next<Status>();
+  ASSERT_EQ(status.hosts.size(), 1U);
+  EXPECT_EQ(status.hosts[0].name, "h4");
+  made->say(GatewayToManager(DrainHost{.host = HostId(4)}));
+  net::run_until(loop, [this] { return !leader.left.empty(); });
+  EXPECT_EQ(leader.left[0], std::pair(HostId(4), true));
+}
+
+TEST_F(GatewayServiceTest, HasConfigurationsApplied) {
+  serve();
+  const auto made = gateway();
+  made->say(
+      GatewayToManager(Apply{.ticket = core::TicketId(5), .text = "models:", .dry_run = true}));
+  const auto done = made->next<core::AdminDone>();
+  EXPECT_EQ(leader.applied, std::pair(std::string("models:"), true));
+  EXPECT_EQ(done.ticket, core::TicketId(5));
+  EXPECT_EQ(done.error->message, "models.a: no path");
 }
 
 }  // namespace

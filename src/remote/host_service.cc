@@ -1,5 +1,6 @@
 #include "remote/host_service.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -115,6 +116,22 @@ class HostService::Impl {
     }
   }
 
+  void leave(bool leaving) {
+    log::info(leaving ? "host is to go" : "host stays");
+    heard(core::HostLeaving{.host = host_, .leaving = leaving});
+  }
+
+  [[nodiscard]] bool empty() const {
+    const core::ModelsByDevice models = port_.models();
+    const std::vector<core::EngineStatus> engines = port_.engines();
+    const bool left =
+        std::ranges::any_of(models, [](const auto& entry) { return !entry.second.empty(); }) ||
+        std::ranges::any_of(engines, [](const core::EngineStatus& engine) {
+          return engine.state != core::EngineState::kStopped;
+        });
+    return submitted_.size() == 0 && (!leader_ || !left);
+  }
+
  private:
   /// A manager, or a gateway.
   struct Link {
@@ -209,6 +226,10 @@ class HostService::Impl {
       return taken;
     }
     port_.set_models(wanted.models);
+    return {};
+  }
+  Result<void> obey(const Leave& wanted) {
+    leave(wanted.leaving);
     return {};
   }
   Result<void> obey(core::TellWorker& tell) {
@@ -413,6 +434,12 @@ void HostService::tokens(DeviceId device, WorkerEpoch epoch, std::vector<core::T
 }
 void HostService::told(DeviceId device, ModelId model) {
   impl_->tell_manager(Told{.device = device, .model = model});
+}
+void HostService::leave(bool leaving) {
+  impl_->leave(leaving);
+}
+bool HostService::empty() const {
+  return impl_->empty();
 }
 void HostService::offers(std::uint64_t revision, std::vector<host::Offer> offers) {
   impl_->tell_manager(Offers{.revision = revision, .offers = std::move(offers)});

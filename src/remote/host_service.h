@@ -59,6 +59,10 @@ class HostService {
   void heard(core::ManagerEvent event);
   void tokens(DeviceId device, WorkerEpoch epoch, std::vector<core::TokenEvent> tokens);
   void told(DeviceId device, ModelId model);
+  /// The host is to go, or no longer: its manager hears that, and so does the next one.
+  void leave(bool leaving);
+  /// Whether nothing of a gateway runs here, and nothing is left for a manager to take away.
+  [[nodiscard]] bool empty() const;
   /// What it can do about the models of that configuration.
   void offers(std::uint64_t revision, std::vector<host::Offer> offers);
 

@@ -311,5 +311,35 @@ TEST_F(HostServiceTest, SendsAModelsTextFiles) {
   EXPECT_TRUE(file.last);
 }
 
+TEST_F(HostServiceTest, ThatIsToGoSaysSoToThisManagerAndTheNext) {
+  const auto one = leader("m1", 1);
+  one->say(ToHost(Leave{}));
+  EXPECT_EQ(one->next<core::HostLeaving>().host, kHost);
+  const auto two = leader("m2", 2);
+  EXPECT_NE(two->last<core::HostLeaving>(), nullptr);
+  two->say(ToHost(Leave{.leaving = false}));
+  EXPECT_FALSE(two->next<core::HostLeaving>().leaving);
+  const auto three = leader("m3", 3);
+  EXPECT_EQ(three->last<core::HostLeaving>(), nullptr);
+}
+
+TEST_F(HostServiceTest, IsEmptyWhenNothingRunsAndNothingIsLeftForItsManager) {
+  EXPECT_TRUE(service->empty());
+  const auto one = gateway("g1");
+  one->say(tell(submit(request(1))));
+  run_sent(1);
+  EXPECT_FALSE(service->empty());
+  token(request(1), spec::FinishReason::kStop);
+  EXPECT_TRUE(service->empty());
+  host.there = {{kDevice, {kModel}}};
+  EXPECT_TRUE(service->empty()) << "nobody is there who could take the model away";
+  const auto manager = leader("m1", 1);
+  EXPECT_FALSE(service->empty());
+  host.there = {{kDevice, {}}};
+  EXPECT_TRUE(service->empty());
+  host.engine = {{.model = kModel, .device = kDevice, .state = core::EngineState::kRunning}};
+  EXPECT_FALSE(service->empty());
+}
+
 }  // namespace
 }  // namespace heddle::remote

@@ -18,6 +18,18 @@ Result<void> all_of(const Checks&... checks) {
   return good;
 }
 
+/// The host that a message of `own` names.
+HostId host_of_message(const core::ImageState& image, HostId /*own*/) {
+  return image.host;
+}
+HostId host_of_message(const core::HostLeaving& leaving, HostId /*own*/) {
+  return leaving.host;
+}
+template <class T>
+HostId host_of_message(const T& /*message*/, HostId own) {
+  return own;
+}
+
 /// The devices that a message names.
 template <class T>
 std::vector<DeviceId> devices_of(const T& message) {
@@ -116,9 +128,10 @@ Result<void> KnownDevices::check(const FromHost& message) const {
   if (const auto* const offers = std::get_if<Offers>(&message)) {
     return check_offers(*offers);
   }
-  const auto* const image = std::get_if<core::ImageState>(&message);
-  if (image != nullptr && image->host != host_) {
-    return wrong("an image of host " + std::to_string(image->host.value()) + ", and this is host " +
+  const HostId host =
+      std::visit([this](const auto& said) { return host_of_message(said, host_); }, message);
+  if (host != host_) {
+    return wrong("news of host " + std::to_string(host.value()) + ", and this is host " +
                  std::to_string(host_.value()));
   }
   return {};

@@ -96,6 +96,9 @@ void for_each_instant(Status& status, const Change& change) {
   for (core::NotedDecision& decision : status.decisions) {
     change_instant(decision.at, change);
   }
+  for (core::HostEntry& host : status.hosts) {
+    change_instant(host.since, change);
+  }
 }
 
 }  // namespace

@@ -41,10 +41,16 @@ struct SetModels {
   std::vector<host::Assignment> models{};
 };
 
+/// The host is to go, or no longer. It says core::HostLeaving when it knows.
+struct Leave {
+  bool leaving = true;
+};
+
 /// Of what a TellWorker may hold: RecallRequests and NoPages.
 using ToHost = std::variant<Lead,
                             Configuration,
                             SetModels,
+                            Leave,
                             core::LoadOn,
                             core::EvictFrom,
                             core::FormGroup,
@@ -98,7 +104,8 @@ using FromHost = std::variant<HostHere,
                               core::GroupFormed,
                               core::ImageState,
                               core::GuestState,
-                              core::EngineSaid>;
+                              core::EngineSaid,
+                              core::HostLeaving>;
 
 // ---- From a gateway to a host ----
 
@@ -156,6 +163,19 @@ using HostToGateway = std::variant<Lives, core::WorkerSaid, LifeEnded, TextFile,
 
 // ---- From a gateway to the manager ----
 
+/// An operator wants a host to go, or to stay after all.
+struct DrainHost {
+  HostId host{};
+  bool leaving = true;
+};
+
+/// An operator wants the cluster to take over a configuration, in YAML. Answered by AdminDone.
+struct Apply {
+  core::TicketId ticket{};
+  std::string text{};
+  bool dry_run = false;
+};
+
 /// FrontState is the first. Of what a worker said: RequestReturned and RequestFailed.
 using GatewayToManager = std::variant<core::FrontState,
                                       core::RequestArrived,
@@ -165,7 +185,9 @@ using GatewayToManager = std::variant<core::FrontState,
                                       core::RequestUnanswered,
                                       core::WorkerSaid,
                                       core::AdminLoad,
-                                      core::AdminUnload>;
+                                      core::AdminUnload,
+                                      DrainHost,
+                                      Apply>;
 
 // ---- From the manager to a gateway ----
 
@@ -195,6 +217,7 @@ struct Status {
   std::vector<core::EngineStatus> engines{};
   std::vector<core::NotedDecision> decisions{};
   std::vector<std::string> troubles{};
+  std::vector<core::HostEntry> hosts{};
 };
 
 using ManagerToGateway = std::variant<core::Dispatch,

@@ -143,7 +143,7 @@ void expect_all_fields_of() {
 TEST(RemoteMessages, NoFieldIsLeftOut) {
   expect_all_fields_of<Lead, Configuration, SetModels, HostHere, HostKnown, Offers, Told>();
   expect_all_fields_of<HostStatus, FetchText, Life, Lives, LifeEnded, TextFile, TextFailed>();
-  expect_all_fields_of<ServedFacts, Served, Loading, Status>();
+  expect_all_fields_of<ServedFacts, Served, Loading, Status, Leave, DrainHost, Apply>();
   expect_all_fields_of<host::OfferedRank,
                        host::Block,
                        host::Offer,
@@ -155,6 +155,7 @@ TEST(RemoteMessages, NoFieldIsLeftOut) {
                        core::ModelStatus,
                        core::SuspendCost,
                        core::EngineStatus,
+                       core::HostEntry,
                        core::ResidentStatus,
                        core::GuestStatus,
                        core::DeviceStatus,
@@ -233,11 +234,14 @@ TEST(RemoteMessages, InstantsGoAsAges) {
   using std::chrono::seconds;
   Status status{.models = {{.last_used = Instant{seconds(70)}}, {.last_used = Instant{}}},
                 .engines = {{.since = Instant{seconds(100)}}},
-                .decisions = {{.at = Instant{seconds(40)}}}};
+                .decisions = {{.at = Instant{seconds(40)}}},
+                .hosts = {{.since = Instant{seconds(90)}}, {}}};
   make_ages(status, Instant{seconds(100)});
   EXPECT_EQ(status.models[0].last_used, Instant{seconds(30)});
   EXPECT_EQ(status.engines[0].since, Instant{Duration(1)}) << "0 would mean never";
   EXPECT_EQ(status.decisions[0].at, Instant{seconds(60)});
+  EXPECT_EQ(status.hosts[0].since, Instant{seconds(10)});
+  EXPECT_EQ(status.hosts[1].since, Instant{}) << "never";
   make_instants(status, Instant{seconds(50)});
   EXPECT_EQ(status.models[0].last_used, Instant{seconds(20)});
   EXPECT_EQ(status.models[1].last_used, Instant{}) << "never";

@@ -36,6 +36,24 @@ inline void fields(Fields& v, SetModels& x) {
   v(1, "models", x.models);
 }
 
+inline void fields(Fields& v, Leave& x) {
+  v.message(192, "Leave");
+  v(1, "leaving", x.leaving);
+}
+
+inline void fields(Fields& v, DrainHost& x) {
+  v.message(193, "DrainHost");
+  v(1, "host", x.host);
+  v(2, "leaving", x.leaving);
+}
+
+inline void fields(Fields& v, Apply& x) {
+  v.message(194, "Apply");
+  v(1, "ticket", x.ticket);
+  v(2, "text", x.text);
+  v(3, "dry_run", x.dry_run);
+}
+
 inline void fields(Fields& v, HostHere& x) {
   v.message(163, "HostHere");
   v(1, "host", x.host);
@@ -139,6 +157,7 @@ inline void fields(Fields& v, Status& x) {
   v(4, "engines", x.engines);
   v(5, "decisions", x.decisions);
   v(6, "troubles", x.troubles);
+  v(7, "hosts", x.hosts);
 }
 
 }  // namespace remote

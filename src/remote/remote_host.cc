@@ -42,7 +42,12 @@ void add_said(const core::DeviceStatus& said, core::DeviceStatus& device) {
 class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
  public:
   Impl(RemoteHostSetup setup, RemoteHostHandlers handlers)
-      : setup_(std::move(setup)), handlers_(std::move(handlers)) {}
+      : setup_(std::move(setup)), handlers_(std::move(handlers)) {
+    entry_ = {.id = setup_.id,
+              .name = setup_.name,
+              .address = setup_.address.text(),
+              .trouble = trouble_};
+  }
 
   void begin(const boost::asio::any_io_executor& executor,
              net::Self self,
@@ -52,7 +57,7 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
         setup_.address,
         std::move(self),
         net::Wanted{.roles = {net::Role::kAgent}, .name = setup_.name},
-        net::Connector::Handlers{.on_up = [this](const net::Peer& /*host*/) { greet(); },
+        net::Connector::Handlers{.on_up = [this](const net::Peer& host) { greet(host); },
                                  .on_down = [this](const Error& why) { down(why); },
                                  .on_frame = [this](const rpc::Frame& frame) { hear(frame); }},
         options);
@@ -81,6 +86,7 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
     }
   }
   [[nodiscard]] const HostStatus& status() const { return status_; }
+  [[nodiscard]] const core::HostEntry& entry() const { return entry_; }
   [[nodiscard]] std::vector<std::string> troubles() const {
     if (devices_) {
       return status_.troubles;
@@ -95,8 +101,10 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
     }
   }
 
-  void greet() {
+  void greet(const net::Peer& host) {
     up_ = true;
+    entry_.build = host.build;
+    entry_.isa = host.isa;
     tell(Lead{.term = setup_.term});
     if (configuration_) {
       tell(*configuration_);
@@ -110,7 +118,10 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
       log::warning("host is not linked", {{"host", setup_.name}, {"why", why.message}});
     }
     status_ = {};
+    entry_.presence = core::HostPresence::kAway;
+    entry_.trouble = why.message;
     if (std::exchange(devices_, std::nullopt)) {
+      entry_.since = steady_now();
       const std::shared_ptr<Impl> self = shared_from_this();
       handlers_.on_gone(why);
     }
@@ -147,6 +158,9 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
   void take(HostHere& here) {
     devices_.emplace(setup_.id, here.facts.devices);
     trouble_ = {};
+    entry_.presence = core::HostPresence::kHere;
+    entry_.since = steady_now();
+    entry_.trouble = {};
     log::info("host is linked", {{"host", setup_.name}, {"devices", here.facts.devices.size()}});
     handlers_.on_here(std::move(here.facts));
   }
@@ -156,6 +170,10 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
   void take(HostStatus& status) {
     make_instants(status, steady_now());
     status_ = std::move(status);
+  }
+  void take(core::HostLeaving& leaving) {
+    entry_.presence = leaving.leaving ? core::HostPresence::kLeaving : core::HostPresence::kHere;
+    handlers_.on_event(leaving);
   }
   template <class Event>
   void take(Event& event) {
@@ -169,6 +187,7 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
   bool up_ = false;                        ///< The link is.
   std::optional<KnownDevices> devices_{};  ///< Once the host has said what it is.
   HostStatus status_{};
+  core::HostEntry entry_{};
   std::string trouble_ = "it has not been linked yet";  ///< Why it is not.
 };
 
@@ -196,6 +215,12 @@ void RemoteHost::carry_out(const host::HostOrder& order) {
 }
 void RemoteHost::send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) {
   impl_->order(core::TellWorker{.device = device, .epoch = epoch, .message = std::move(message)});
+}
+void RemoteHost::leave(bool leaving) {
+  impl_->order(Leave{.leaving = leaving});
+}
+core::HostEntry RemoteHost::entry() const {
+  return impl_->entry();
 }
 void RemoteHost::describe(core::DeviceStatus& device) const {
   impl_->describe(device);

@@ -63,6 +63,11 @@ class RemoteHost final : public host::HostPort {
   void carry_out(const host::HostOrder& order) override;
   void send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) override;
 
+  /// The host is to go, or no longer. Of no effect while it is not linked.
+  void leave(bool leaving);
+  /// What listings show of it.
+  [[nodiscard]] core::HostEntry entry() const;
+
   /// What there is to see is as the host said it last, about a second ago.
   void describe(core::DeviceStatus& device) const override;
   [[nodiscard]] ledger::PoolUsage host_usage() const override;

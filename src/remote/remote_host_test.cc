@@ -218,5 +218,30 @@ TEST_F(RemoteHostTest, MayBeDestroyedByItsHandlers) {
   EXPECT_TRUE(gone.empty()) << "nobody is told any more";
 }
 
+TEST_F(RemoteHostTest, IsListedAsItStands) {
+  core::HostEntry entry = host->entry();
+  EXPECT_EQ(entry.id, kHost);
+  EXPECT_EQ(entry.name, "h3");
+  EXPECT_EQ(entry.address, "127.0.0.1:" + std::to_string(listener->port()));
+  EXPECT_EQ(entry.presence, core::HostPresence::kAway);
+  EXPECT_EQ(entry.trouble, "it has not been linked yet");
+  be_there();
+  entry = host->entry();
+  EXPECT_EQ(entry.presence, core::HostPresence::kHere);
+  EXPECT_NE(entry.since, Instant{});
+  EXPECT_EQ(entry.trouble, "");
+  host->leave(true);
+  run_heard(2);
+  EXPECT_TRUE(std::get<Leave>(heard[1]).leaving);
+  EXPECT_EQ(host->entry().presence, core::HostPresence::kHere) << "it has not said so";
+  say(core::HostLeaving{.host = kHost});
+  net::run_until(loop, [this] { return !events.empty(); });
+  EXPECT_EQ(std::get<core::HostLeaving>(events[0]).host, kHost);
+  EXPECT_EQ(host->entry().presence, core::HostPresence::kLeaving);
+  agent->end("enough");
+  net::run_until(loop, [this] { return !gone.empty(); });
+  EXPECT_EQ(host->entry().presence, core::HostPresence::kAway);
+}
+
 }  // namespace
 }  // namespace heddle::remote

@@ -46,7 +46,8 @@ class RemoteHosts::Impl : public std::enable_shared_from_this<RemoteHosts::Impl>
   void set_hosts(const std::vector<HostAddress>& wanted) {
     HEDDLE_CHECK(front_ != nullptr);
     for (auto at = hosts_.begin(); at != hosts_.end();) {
-      if (std::ranges::find(wanted, at->second->where()) != wanted.end()) {
+      const auto same = std::ranges::find(wanted, at->first, &HostAddress::id);
+      if (same == wanted.end() ? at->second->linked() : *same == at->second->where()) {
         ++at;
         continue;
       }
@@ -55,11 +56,13 @@ class RemoteHosts::Impl : public std::enable_shared_from_this<RemoteHosts::Impl>
     }
     std::set<HostId> ids;
     for (const HostAddress& where : wanted) {
-      ids.insert(where.id);
       std::unique_ptr<Host>& host = hosts_[where.id];
       if (!host) {
         host = std::make_unique<Host>(*this, where);
       }
+    }
+    for (const auto& [id, host] : hosts_) {
+      ids.insert(id);
     }
     fetcher_.set_hosts(std::move(ids));
   }
@@ -111,6 +114,7 @@ class RemoteHosts::Impl : public std::enable_shared_from_this<RemoteHosts::Impl>
                   owner.options_.connector) {}
 
     [[nodiscard]] const HostAddress& where() const { return where_; }
+    [[nodiscard]] bool linked() const { return linked_; }
     [[nodiscard]] std::string trouble() const {
       return linked_ ? "" : "host " + where_.name + " is not linked: " + why_down_;
     }

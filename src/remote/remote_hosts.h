@@ -56,8 +56,8 @@ class RemoteHosts final : public serving::HostsPort {
 
   /// Whose requests they run; it outlives the links.
   void set_front(serving::Front& front);
-  /// The hosts there are from now on. Links to those that are as they were go on. After
-  /// set_front().
+  /// The hosts there are from now on. Links to those that are as they were go on, and so does the
+  /// link to one that is no longer there, until it ends. After set_front().
   void set_hosts(const std::vector<HostAddress>& hosts);
 
   /// A place that a request cannot be sent to is lost, of which the front hears from the loop.

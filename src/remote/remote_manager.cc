@@ -1,5 +1,6 @@
 #include "remote/remote_manager.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -84,6 +85,21 @@ class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::I
     }
     waiting_[admin.ticket] = std::move(done);
     say(admin);
+  }
+
+  Result<void> leave(HostId host, bool leaving) {
+    const auto found = std::ranges::find(status_.hosts, host, &core::HostEntry::id);
+    if (!up_) {
+      return Error{.code = Code::kUnavailable, .message = unreached()};
+    }
+    if (found == status_.hosts.end() || found->presence == core::HostPresence::kAway) {
+      return Error{.code = Code::kFailedPrecondition,
+                   .message = found == status_.hosts.end()
+                                  ? "there is no host " + std::to_string(host.value())
+                                  : "host " + found->name + " is away: " + found->trouble};
+    }
+    say(DrainHost{.host = host, .leaving = leaving});
+    return {};
   }
 
   [[nodiscard]] const Status& status() const { return status_; }
@@ -219,6 +235,9 @@ class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::I
   Result<void> take(Status& status) {
     make_instants(status, steady_now());
     status_ = std::move(status);
+    if (handlers_.on_status) {
+      handlers_.on_status();
+    }
     return {};
   }
 
@@ -276,6 +295,17 @@ void RemoteManager::unload(ModelId model,
                            core::EvictionReason why,
                            std::function<void(Result<void>)> done) {
   impl_->ask(core::AdminUnload{.model = model, .why = why}, std::move(done));
+}
+std::vector<core::HostEntry> RemoteManager::hosts() const {
+  return impl_->status().hosts;
+}
+Result<void> RemoteManager::leave(HostId host, bool leaving) {
+  return impl_->leave(host, leaving);
+}
+void RemoteManager::apply(std::string configuration,
+                          bool dry_run,
+                          std::function<void(Result<void>)> done) {
+  impl_->ask(Apply{.text = std::move(configuration), .dry_run = dry_run}, std::move(done));
 }
 std::vector<core::ModelStatus> RemoteManager::models() const {
   return impl_->status().models;

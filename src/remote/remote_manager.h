@@ -27,6 +27,8 @@ struct RemoteManagerHandlers {
   std::function<void(std::uint64_t revision, const std::string& text)> on_configuration{};
   /// The models there are from now on; the front has them already. May be empty.
   std::function<void(const Served&)> on_served{};
+  /// There is something new to see. May be empty.
+  std::function<void()> on_status{};
   /// The link has ended, or a try to have one; the next follows. May be empty.
   std::function<void(const Error&)> on_down{};
 };
@@ -61,6 +63,11 @@ class RemoteManager final : public serving::ManagerPort, public core::ServingSta
   /// As core::Serving has them; kUnavailable where no manager is linked, or until it has answered.
   void load(ModelId model, std::function<void(Result<void>)> done);
   void unload(ModelId model, core::EvictionReason why, std::function<void(Result<void>)> done);
+
+  /// As core::Serving has them. Of a host that the manager has lost meanwhile, nothing comes.
+  [[nodiscard]] std::vector<core::HostEntry> hosts() const;
+  Result<void> leave(HostId host, bool leaving);
+  void apply(std::string configuration, bool dry_run, std::function<void(Result<void>)> done);
 
   [[nodiscard]] std::vector<core::ModelStatus> models() const override;
   [[nodiscard]] std::vector<core::DeviceStatus> devices() const override;

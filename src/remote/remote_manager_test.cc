@@ -279,5 +279,31 @@ TEST_F(RemoteManagerTest, MayBeDestroyedByWhomItTells) {
   EXPECT_THAT(made->end(), HasSubstr("ended"));
 }
 
+TEST_F(RemoteManagerTest, AppliesConfigurations) {
+  const auto made = linked();
+  manager->apply("models:", true, note());
+  const auto apply = made->next<Apply>();
+  EXPECT_EQ(apply.text, "models:");
+  EXPECT_TRUE(apply.dry_run);
+  made->say(ManagerToGateway(core::AdminDone{.ticket = apply.ticket}));
+  run_answered(1);
+  EXPECT_THAT(answers, ElementsAre("done"));
+}
+
+TEST_F(RemoteManagerTest, HasHostsLeaveThatAreThere) {
+  EXPECT_EQ(manager->leave(HostId(1), true).error().code, Code::kUnavailable);
+  const auto made = linked();
+  made->say(ManagerToGateway(
+      Status{.hosts = {{.id = HostId(1), .name = "h1", .presence = core::HostPresence::kHere},
+                       {.id = HostId(2), .name = "h2", .trouble = "connection refused"}}}));
+  net::run_until(loop, [this] { return manager->hosts().size() == 2; });
+  EXPECT_TRUE(manager->leave(HostId(1), false));
+  const auto drain = made->next<DrainHost>();
+  EXPECT_EQ(drain.host, HostId(1));
+  EXPECT_FALSE(drain.leaving);
+  EXPECT_EQ(manager->leave(HostId(2), true).error().message, "host h2 is away: connection refused");
+  EXPECT_EQ(manager->leave(HostId(3), true).error().code, Code::kFailedPrecondition);
+}
+
 }  // namespace
 }  // namespace heddle::remote

@@ -138,5 +138,17 @@ inline void fields(Fields& v, DeviceStatus& x) {
   v(29, "switching", x.switching, kCount);
 }
 
+inline void fields(Fields& v, HostEntry& x) {
+  v.type("HostEntry");
+  v(1, "id", x.id);
+  v(2, "name", x.name);
+  v(3, "address", x.address);
+  v(4, "presence", x.presence);
+  v(5, "since", x.since, kCount);
+  v(6, "build", x.build);
+  v(7, "isa", x.isa);
+  v(8, "trouble", x.trouble);
+}
+
 }  // namespace core
 }  // namespace heddle

@@ -51,7 +51,7 @@ class NotingHost final : public host::LocalHostPort {
 
   void set_models(const std::vector<host::Assignment>& models) override { assigned = models; }
   void forget_orders() override { ++forgotten; }
-  [[nodiscard]] core::ModelsByDevice models() const override { return {}; }
+  [[nodiscard]] core::ModelsByDevice models() const override { return there; }
   void carry_out(const host::HostOrder& order) override { orders.push_back(order); }
   void send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) override {
     sent.push_back({.device = device, .epoch = epoch, .message = std::move(message)});
@@ -78,6 +78,7 @@ class NotingHost final : public host::LocalHostPort {
     return nullptr;
   }
 
+  core::ModelsByDevice there{};
   std::vector<host::Assignment> assigned{};
   int forgotten = 0;  ///< Times that what was ordered was.
   std::vector<host::HostOrder> orders{};

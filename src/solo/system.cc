@@ -5,8 +5,10 @@
 #include <utility>
 #include <variant>
 
+#include <boost/asio/ip/host_name.hpp>
 #include <boost/asio/post.hpp>
 
+#include "base/clock.h"
 #include "base/ids.h"
 #include "core/manager/events.h"
 #include "host/configured_host.h"
@@ -76,6 +78,9 @@ class System::Impl final : public serving::HostsPort {
         });
   }
 
+  [[nodiscard]] Instant began() const { return began_; }
+  /// Not within the caller's call.
+  void soon(std::function<void()> act) { asio::post(executor_, std::move(act)); }
   [[nodiscard]] manager::Manager& manager() const { return *manager_; }
   [[nodiscard]] serving::Front& front() const { return *front_; }
   [[nodiscard]] const host::ConfiguredHost& host() const { return *host_; }
@@ -128,6 +133,7 @@ class System::Impl final : public serving::HostsPort {
 
   asio::any_io_executor executor_;
   config::Config config_;
+  const Instant began_ = steady_now();
   std::unique_ptr<manager::Manager> manager_{};
   std::unique_ptr<serving::Front> front_{};
   std::unique_ptr<host::ConfiguredHost> host_{};  ///< Ends first: it speaks to both.
@@ -179,6 +185,28 @@ void System::unload(ModelId model,
                     core::EvictionReason why,
                     std::function<void(Result<void>)> done) {
   impl_->manager().unload(model, why, std::move(done));
+}
+std::vector<core::HostEntry> System::hosts() const {
+  return {{.id = kHost,
+           .name = asio::ip::host_name(),
+           .presence = core::HostPresence::kHere,
+           .since = impl_->began(),
+           .isa = impl_->host().facts().isa}};
+}
+Result<void> System::leave(HostId /*host*/, bool /*leaving*/) {
+  return Error{.code = Code::kFailedPrecondition,
+               .message =
+                   "there is no other host that could take over; SIGTERM has the server let "
+                   "its requests end"};
+}
+void System::apply(std::string /*configuration*/,
+                   bool /*dry_run*/,
+                   std::function<void(Result<void>)> done) {
+  impl_->soon([done = std::move(done)] {
+    done(Error{.code = Code::kFailedPrecondition,
+               .message = "this server is no cluster: change its configuration file, and send it "
+                          "SIGHUP"});
+  });
 }
 std::vector<core::ModelStatus> System::models() const {
   return impl_->manager().models();

@@ -57,6 +57,14 @@ class System final : public core::Serving {
               core::EvictionReason why,
               std::function<void(Result<void>)> done) override;
 
+  /// This machine. It cannot leave, as there is no other.
+  [[nodiscard]] std::vector<core::HostEntry> hosts() const override;
+  Result<void> leave(HostId host, bool leaving) override;
+  /// Nothing is applied to a server that is alone: its file is changed, and SIGHUP sent.
+  void apply(std::string configuration,
+             bool dry_run,
+             std::function<void(Result<void>)> done) override;
+
   [[nodiscard]] std::vector<core::ModelStatus> models() const override;
   [[nodiscard]] std::vector<core::DeviceStatus> devices() const override;
   [[nodiscard]] ledger::PoolUsage host_usage() const override;

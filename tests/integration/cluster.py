@@ -33,12 +33,20 @@ class Node:
     def start(self):
         with self.log_path.open("a") as log:
             self.process = subprocess.Popen(
-                [heddle.BINARY, self.role, "--config", self.cluster.config_path(self.role, self.name), "--name", self.name],
+                [
+                    *self.cluster.command(self),
+                    *(heddle.BINARY, self.role),
+                    *("--config", self.cluster.config_path(self.role, self.name), "--name", self.name),
+                    *self.arguments(),
+                ],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **self.cluster.env},
             )
         return self
+
+    def arguments(self):
+        return []
 
     def log(self):
         return self.log_path.read_text(errors="replace")
@@ -79,8 +87,11 @@ class Gateway(Node):
     chat = heddle.Server.chat
     metrics = heddle.Server.metrics
 
+    def arguments(self):
+        return ["--listen", f"{self.cluster.address(self)}:0"]
+
     def await_url(self, count=1):
-        self.url = self.await_line(r"http://127\.0\.0\.1:\d+", count)
+        self.url = self.await_line(r"http://" + re.escape(self.cluster.address(self)) + r":\d+", count)
         return self.url
 
 
@@ -100,10 +111,17 @@ class Cluster:
         self._make_certificates()
         (self.path / "heddle.yaml").write_text(self.text())
 
+    def address(self, _node):
+        return "127.0.0.1"
+
+    def command(self, _node):
+        """What goes before the command of a process."""
+        return []
+
     def text(self):
         def members(nodes):
             return "".join(
-                f"    {node.name}: {{address: \"127.0.0.1:{self.ports[node.name]}\"}}\n" for node in nodes
+                f"    {node.name}: {{address: \"{self.address(node)}:{self.ports[node.name]}\"}}\n" for node in nodes
             )
 
         names = ", ".join(node.name for node in self.gateways)

@@ -1,5 +1,6 @@
 #include "core/manager/catalog.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/check.h"
@@ -28,6 +29,12 @@ void Catalog::configure(const Configure& configure) {
   for (const ManagerDevice& device : configure.devices) {
     state_.devices[device.id].config = device;
   }
+  std::erase_if(state_.devices, [&](const auto& entry) {
+    const DeviceState& device = entry.second;
+    return !device.up && device.instances.empty() && device.guests.empty() &&
+           std::ranges::find(configure.devices, entry.first, &ManagerDevice::id) ==
+               configure.devices.end();
+  });
   std::set<ModelId> configured;
   for (const ManagerModel& model : configure.models) {
     configured.insert(model.id);
@@ -38,7 +45,21 @@ void Catalog::configure(const Configure& configure) {
   }
   for (auto& [id, model] : state_.models) {
     model.removed = !configured.contains(id);
+    if (model.removed) {
+      forget_devices(model);
+    }
   }
+}
+
+/// A model that is going can be nowhere else than where there are devices.
+void Catalog::forget_devices(ModelState& model) const {
+  const auto gone = [this](DeviceId device) { return !state_.devices.contains(device); };
+  std::erase_if(model.config.footprints, [&](const auto& entry) { return gone(entry.first); });
+  std::erase_if(model.config.groups, [&](const auto& entry) {
+    return gone(entry.first) || std::ranges::any_of(entry.second, [&](const ShardPlace& place) {
+             return gone(place.device);
+           });
+  });
 }
 
 void Catalog::image(const ImageState& image) {

@@ -17,6 +17,8 @@ class Catalog {
   void forget_removed();
 
  private:
+  void forget_devices(ModelState& model) const;
+
   State& state_;
 };
 

@@ -20,7 +20,7 @@ bool claimable(const State& state, ModelId model, DeviceId leader) {
           return stays(state, state.models.at(other)) && other != model &&
                  !entry.second.template is<Evicting>();
         });
-    return device.up && device.claimed.value_or(model) == model && !blocked;
+    return device.up && !device.leaving && device.claimed.value_or(model) == model && !blocked;
   });
 }
 

@@ -33,6 +33,10 @@ void Devices::down(DeviceId id) {
   device.step = {};
 }
 
+void Devices::leaves(DeviceId device, bool leaving) {
+  state_.devices.at(device).leaving = leaving;
+}
+
 void Devices::version(DeviceId device, std::uint64_t version) {
   state_.devices.at(device).version = version;
 }

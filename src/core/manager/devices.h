@@ -12,6 +12,8 @@ class Devices {
   /// @param found  As DeviceState has it.
   void up(const WorkerUp& up, bool found = false);
   void down(DeviceId device);
+  /// Its host is to go, or no longer.
+  void leaves(DeviceId device, bool leaving);
   /// As its worker numbers what it has refused and what has failed.
   void version(DeviceId device, std::uint64_t version);
   void usage(DeviceId device, const ledger::PoolUsage& usage);

@@ -106,7 +106,8 @@ struct ManagerOptions {
 struct Configure {
   ManagerOptions options{};
   std::vector<ManagerModel> models{};
-  std::vector<ManagerDevice> devices{};  ///< The same at every reload.
+  /// One that is no longer among them is forgotten, unless its worker is up.
+  std::vector<ManagerDevice> devices{};
 };
 /// What was measured of a model's load before this manager was; after the Configure that brought
 /// the model, once.
@@ -175,6 +176,12 @@ struct WorkerFound {
 /// anything until their workers are found again.
 struct HostLost {
   HostId host{};
+};
+/// From the host: it is to go, as an operator wants or as its process was told to end; or no
+/// longer. Nothing more comes there, and what it has goes elsewhere.
+struct HostLeaving {
+  HostId host{};
+  bool leaving = true;
 };
 struct WorkerDown {
   DeviceId device{};
@@ -263,6 +270,7 @@ using ManagerEvent = std::variant<Configure,
                                   WorkerDown,
                                   WorkerFound,
                                   HostLost,
+                                  HostLeaving,
                                   FrontState,
                                   Settled,
                                   PlaceLost,

@@ -96,6 +96,7 @@ void Core::schedule() {
   unload(parts_);
   catalog_.forget_removed();
   unload_cramped(parts_);
+  leave(parts_);
   tend_groups(parts_);
   release(parts_);
   plans_.advance();

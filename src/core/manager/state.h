@@ -240,7 +240,8 @@ struct DeviceState {
 
   // Written by Devices.
   bool up = false;
-  bool found = false;  ///< This life began before it was heard of: others may have ordered loads.
+  bool found = false;    ///< This life began before it was heard of: others may have ordered loads.
+  bool leaving = false;  ///< Its host is to go: nothing comes here.
   WorkerEpoch epoch{};
   std::uint64_t version = 0;  ///< Of the worker's residency, as last heard.
   std::uint64_t restarts = 0;

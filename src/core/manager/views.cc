@@ -66,6 +66,8 @@ policy::PlacementDevice view(const State& state, const DeviceState& device, Mode
   const auto here = device.instances.find(wanted);
   const bool there = here != device.instances.end();
   const bool stands_by = there && here->second.is<Suspended>();
+  // An engine that stands still with requests comes back to end them.
+  const bool frozen = stands_by && !here->second.in_flight.empty();
   const bool present = there && !stands_by && staged(device, wanted) == nullptr;
   const ModelState& model = state.models.at(wanted);
   const std::int64_t workspace = workspace_of(state, device, wanted);
@@ -79,8 +81,9 @@ policy::PlacementDevice view(const State& state, const DeviceState& device, Mode
       .need_pages = need,
       .pages = device.config.pages,
       .free_pages = free_pages(state, device, workspace),
-      .available = device.up && !device.plan && !device.alone && !present &&
-                   state.now >= device.paused_until && device.claimed.value_or(all) == all,
+      .available = device.up && (!device.leaving || frozen) && !device.plan && !device.alone &&
+                   !present && state.now >= device.paused_until &&
+                   device.claimed.value_or(all) == all,
       .short_of_pages = state.options.planner.pressure && device.shortage.sequences > 0,
       .pressure = pressure(state, device, wanted)};
   for (const auto& [id, instance] : device.instances) {

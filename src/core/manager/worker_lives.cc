@@ -168,7 +168,24 @@ void hear(const Parts& core, const HostLost& lost) {
       core.residency.lose(id, engine);
     }
     core.guests.forget(id);
+    core.devices.leaves(id, false);  // It says so again when it is back.
   }
+}
+
+/// A host that stays after all takes requests again with what it has left.
+void hear(const Parts& core, const HostLeaving& heard) {
+  for (const auto& [id, device] : core.state.devices) {
+    if (host_of(id) != heard.host || device.leaving == heard.leaving) {
+      continue;
+    }
+    core.devices.leaves(id, heard.leaving);
+    for (const auto& [model, instance] : device.instances) {
+      if (!heard.leaving) {
+        core.residency.resume(id, model);
+      }
+    }
+  }
+  core.loads.look_again();
 }
 
 /// A front may know of it before the manager does, or be the only one who is cut off from there:

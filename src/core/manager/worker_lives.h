@@ -22,6 +22,7 @@ void hear(const Parts& core, const WorkerFound& found);
 void hear(const Parts& core, const WorkerDown& down);
 /// The same of all its devices; external engines are gone, too. No death counts against requests.
 void hear(const Parts& core, const HostLost& lost);
+void hear(const Parts& core, const HostLeaving& leaving);
 /// Requests wait again, and a death counts against them.
 void hear(const Parts& core, const PlaceLost& lost);
 

@@ -85,7 +85,8 @@ void balance(const Parts& core) {
   std::vector<policy::KvDevice> devices;
   double rate = kLoadRate;
   for (const auto& [device_id, device] : state.devices) {
-    if (!device.up || device.plan || device.alone || device.claimed || dedicated(state, device)) {
+    if (!device.up || device.leaving || device.plan || device.alone || device.claimed ||
+        dedicated(state, device)) {
       continue;
     }
     const std::int64_t workspace = largest_workspace(state, device);

@@ -18,6 +18,10 @@ void unload(const Parts& core);
 /// idle, to be placed where it fits. If no request waits for that any more, it stays.
 void unload_cramped(const Parts& core);
 
+/// Empties hosts that are to go: what is in use there is loaded elsewhere first, as far as it can
+/// be. Its requests there end, and then it goes.
+void leave(const Parts& core);
+
 /// Keeps groups whole: without a shard the others go, and a group that is complete is formed.
 void tend_groups(const Parts& core);
 

@@ -114,8 +114,8 @@ policy::ReplicaMap replica_map(const State& state) {
   std::vector<policy::MapDevice> devices;
   std::vector<policy::PlacedReplica> replicas;
   for (const auto& [device_id, device] : state.devices) {
-    const bool open = device.up && !device.plan && !device.alone && !device.claimed &&
-                      !held(state, device) && state.now >= device.paused_until;
+    const bool open = device.up && !device.leaving && !device.plan && !device.alone &&
+                      !device.claimed && !held(state, device) && state.now >= device.paused_until;
     const std::int64_t workspace = largest_workspace(state, device);
     std::int64_t growth = 0;
     for (const auto& [id, instance] : device.instances) {

@@ -35,7 +35,7 @@ KvRoom kv_room(const DeviceState& device) {
 
 /// Nothing else happens to the device's memory now.
 bool calm(const State& state, const DeviceState& device) {
-  return device.up && !device.plan && !device.alone && !device.claimed &&
+  return device.up && !device.leaving && !device.plan && !device.alone && !device.claimed &&
          std::all_of(device.instances.begin(), device.instances.end(), [&](const auto& entry) {
            const ModelState& model = state.models.at(entry.first);
            return entry.second.template is<Serving>() && entry.second.complete &&
@@ -156,6 +156,10 @@ void recall_from(const Parts& core, const DeviceState& host) {
         host.shortage.model);
   }
   for (const auto& [model, loan] : std::map(host.guests)) {
+    if (host.leaving) {
+      core.guests.recall(id, model, loan.pages, "its host is to go");
+      continue;
+    }
     const DeviceState& hot = core.state.devices.at(loan.hot);
     const auto instance = hot.instances.find(model);
     if (instance != hot.instances.end() && instance->second.guest_pages > 0) {
