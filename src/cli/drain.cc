@@ -31,14 +31,14 @@ Result<std::string> left_on(Client& client, const std::string& name) {
     }
     const std::string state = spec::text_at(host, {"state"});
     if (state == "here") {
-      return "it has not heard of it yet";  // Or somebody had it stay after all.
+      return std::string("it has not heard of it yet");  // Or somebody had it stay after all.
     }
     std::string left;
     for (const spec::Json& model : spec::items_at(host, {"models"})) {
       left += (left.empty() ? "" : ", ") + spec::text_at(model, {});
     }
     const std::string requests = spec::text_at(host, {"requests_running"});
-    return left.empty() ? "" : left + " (" + requests + " requests)";
+    return left.empty() ? std::string() : left + " (" + requests + " requests)";
   }
   return Error{.code = Code::kNotFound, .message = "host \"" + name + "\" is no longer listed"};
 }

@@ -316,9 +316,11 @@ TEST_F(RemoteHostsTest, ComeAndGo) {
   greet(*second, HostId(4));
   EXPECT_EQ(first->links, 1);
   hosts->set_hosts({address(*second, HostId(4), "h4")});
-  EXPECT_EQ(last<core::PlaceLost>(), nullptr) << "not from within the call";
+  EXPECT_EQ(last<core::PlaceLost>(), nullptr) << "its link goes on until it ends";
+  first->cut();
   EXPECT_EQ(next<core::PlaceLost>().requests, std::vector{request(1)});
-  EXPECT_THAT(first->end(), HasSubstr("ended"));
+  hosts->set_hosts({address(*second, HostId(4), "h4")});
+  EXPECT_TRUE(hosts->troubles().empty()) << "it is none of them any more";
   dispatch(1, {.device = device_id(HostId(4), 0), .epoch = kLife});
   second->next<core::TellWorker>();
   EXPECT_EQ(second->links, 1);
