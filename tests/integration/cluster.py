@@ -61,6 +61,13 @@ class Node:
             assert self.process.poll() is None and time.monotonic() < deadline, f"{self.role} {self.name}: {self.log()}"
             time.sleep(0.02)
 
+    def restart(self):
+        """Starts it anew, until it says that it runs."""
+        before = self.log().count(" of cluster test at ")
+        self.start()
+        self.await_line(r" of cluster test at ", before + 1)
+        return self
+
     def signal(self, number):
         self.process.send_signal(number)
 
@@ -89,6 +96,12 @@ class Gateway(Node):
 
     def arguments(self):
         return ["--listen", f"{self.cluster.address(self)}:0"]
+
+    def restart(self):
+        before = self.log().count("http://")
+        self.start()
+        self.await_url(before + 1)
+        return self
 
     def await_url(self, count=1):
         self.url = self.await_line(r"http://" + re.escape(self.cluster.address(self)) + r":\d+", count)

@@ -124,7 +124,7 @@ def test_streams_know_nothing_of_the_death_of_the_manager(expected):
 
 
 def leads(manager):
-    log = manager.log()
+    log = manager.log().rpartition(" of cluster test at ")[2]  # Of this life of it.
     return log.count("this manager leads term") > log.count("this manager leads no longer")
 
 
@@ -166,6 +166,106 @@ def test_the_requests_of_a_gateway_that_dies_end_and_no_others(expected):
             return sum(v for k, v in stays.metrics().items() if k.startswith("vllm:num_requests_running"))
 
         wait_until(lambda: running_requests() == 0)
+
+
+class Joining(cluster.Cluster):
+    """A cluster that lists neither hosts nor gateways: they join by the registry."""
+
+    def text(self):
+        listed = super().text()
+        before, _, rest = listed.partition("  hosts:\n")
+        _, _, after = rest.partition("]\n")
+        return before + after
+
+    def registry(self):
+        return f"  registry: \"file:{self.path}/registry\"\n"
+
+    def add(self, node):
+        self.ports[node.name] = cluster.free_port()
+        self.certs("issue", str(self.path), "--role", node.role, "--name", node.name)
+        (self.gateways if node.role == "gateway" else self.hosts).append(node)
+        return node.start()
+
+
+class JoiningHost(cluster.Node):
+    def arguments(self):
+        return ["--address", f"127.0.0.1:{self.cluster.ports[self.name]}"]
+
+
+def heddle_cli(*arguments):
+    done = subprocess.run([heddle.BINARY, *arguments], capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_hosts_and_gateways_join_and_leave(expected):
+    with Joining(hosts=0, gateways=0, device_extra=SLOW) as running:
+        first = running.add(JoiningHost(running, "agent", "h1"))
+        gateway = running.add(cluster.Gateway(running, "gateway", "g1"))
+        gateway.await_url()
+        ready(gateway, len(running.models))
+        assert gateway.chat("adder", heddle.eval_set("adder", 1)[0][0]) == heddle.eval_set("adder", 1)[0][1]
+        running.add(JoiningHost(running, "agent", "h2"))
+        other = running.add(cluster.Gateway(running, "gateway", "g2"))
+        other.await_url()
+
+        def hosts(state):
+            return sorted(h["name"] for h in other.call("/api/hosts")[2]["hosts"] if h["state"] == state)
+
+        wait_until(lambda: hosts("here") == ["h1", "h2"])
+        streams = {model: Stream(other, model, "1 2 3").began() for model in TALKERS}
+        assert first.stop() == 0  # What it ran goes on, there or elsewhere.
+        assert {model: stream.text() for model, stream in streams.items()} == expected
+        wait_until(lambda: hosts("here") == ["h2"] and hosts("away") == [])
+        devices = [device["name"] for device in other.call("/api/devices")[2]["devices"]]
+        assert devices == ["h2/cpu0"], "a host that has left is not shown"
+        first.restart()
+        wait_until(lambda: hosts("here") == ["h1", "h2"])
+        taken = subprocess.run(
+            [heddle.BINARY, "agent", "--config", running.config_path("agent", "h1"), "--name", "h1", "--address", "nowhere"],
+            capture_output=True, text=True, timeout=30,
+        )
+        assert taken.returncode == 1 and '--address is "nowhere"; want host:port' in taken.stderr
+        status, out, _ = heddle_cli("hosts", "--url", other.url)
+        assert status == 0 and "h1" in out and "here" in out
+
+
+def test_a_configuration_is_applied_to_all_and_holds(expected):
+    with cluster.Cluster(hosts=2, gateways=2, managers=2, models=["adder", "sorter"]) as running:
+        one, other = running.gateways
+        for gateway in running.gateways:
+            ready(gateway, 2)
+        path = running.path / "models.yaml"
+
+        def apply(text, *more):
+            path.write_text(text)
+            return heddle_cli("apply", str(path), "--url", one.url, *more)
+
+        def models(gateway):
+            return sorted(model["id"] for model in gateway.call("/v1/models")[2]["data"])
+
+        good = f"models:\n  morse: {{path: {heddle.MODELS / 'morse'}}}\n  sorter: {{path: {heddle.MODELS / 'sorter'}}}\n"
+        status, _, said = apply("models:\n  morse: {pathh: x}\n")
+        assert status == 1 and "pathh" in said
+        status, _, said = apply(good + "planner: {window: 10m}\n")
+        assert status == 1 and "`planner.window`" in said
+        status, out, _ = apply(good, "--dry-run")
+        assert status == 0 and "could be applied" in out
+        assert models(other) == ["adder", "sorter"], "nothing was changed so far"
+        assert apply(good)[0] == 0
+        for gateway in running.gateways:
+            wait_until(lambda g=gateway: models(g) == ["morse", "sorter"])
+        prompt, answer = heddle.eval_set("morse", 1)[0]
+        assert other.chat("morse", prompt) == answer
+        (first,) = [manager for manager in running.managers if leads(manager)]
+        first.kill()
+        assert other.chat("morse", prompt) == answer
+        first.restart()
+        for gateway in running.gateways:
+            assert models(gateway) == ["morse", "sorter"], "it holds for the next manager, too"
+    with cluster.Cluster(hosts=1, models=["sorter"]) as alone:
+        ready(alone.gateways[0])
+        status, _, said = heddle_cli("apply", str(alone.config_path("", "")), "--url", alone.gateways[0].url)
+        assert status == 1 and "without cluster.registry nothing can be applied" in said
 
 
 def test_whoever_is_not_of_the_cluster_is_told_so():

@@ -190,17 +190,14 @@ def test_every_process_is_killed_in_turn(running, clients):
     for node in [first, other, *running.hosts]:
         node.kill()
         clients.more(0.5)
-        node.start()
-        node.await_line(rf"heddle .*: {node.role} {node.name} of cluster", node.log().count(" of cluster ") or 1)
+        node.restart()
         clients.more()
         up(running)
     for gateway in running.gateways:
         clients.down.add(gateway)
         gateway.kill()
         clients.more(0.5)
-        starts = gateway.log().count("http://")
-        gateway.start()
-        gateway.await_url(starts + 1)
+        gateway.restart()
         ready(gateway, len(running.models))
         clients.down.remove(gateway)
         clients.more()
@@ -256,13 +253,12 @@ def test_hosts_are_drained_and_restarted_one_after_the_other(running, clients):
         assert f"{host.name} is empty" in done.stdout
         assert host.stop() == 0
         clients.more()
-        host.start()
+        host.restart()
         up(running)
     for manager in running.managers:
         assert manager.stop() == 0
         clients.more()
-        manager.start()
-        manager.await_line("manager", 1)
+        manager.restart()
         up(running)
     clients.check()
     assert drain(running, running.hosts[0]).returncode == 0

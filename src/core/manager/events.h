@@ -144,7 +144,7 @@ struct FrontState {
   std::vector<Unfinished> requests{};
 };
 /// Whether what hosts and fronts have to tell of themselves has been heard. While it has not,
-/// nothing is decided.
+/// nothing is decided, and what is said of requests waits to be heard.
 struct Settled {
   bool settled = true;
 };

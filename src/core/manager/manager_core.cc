@@ -1,6 +1,9 @@
 #include "core/manager/manager_core.h"
 
 #include <algorithm>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "base/check.h"
 #include "core/manager/catalog.h"
@@ -20,6 +23,21 @@ namespace manager {
 /// Periods between looking for moves.
 constexpr std::int64_t kBalance = 10;
 
+/// Whether it is of requests and operators, which cannot be judged before models and devices are
+/// known.
+bool of_requests(const ManagerEvent& event) {
+  if (const auto* said = std::get_if<WorkerSaid>(&event)) {
+    return std::holds_alternative<RequestReturned>(said->report) ||
+           std::holds_alternative<RequestFailed>(said->report);
+  }
+  return std::holds_alternative<RequestArrived>(event) ||
+         std::holds_alternative<RequestFinished>(event) ||
+         std::holds_alternative<RequestCancelled>(event) ||
+         std::holds_alternative<RequestUnanswered>(event) ||
+         std::holds_alternative<FrontState>(event) || std::holds_alternative<PlaceLost>(event) ||
+         std::holds_alternative<AdminLoad>(event) || std::holds_alternative<AdminUnload>(event);
+}
+
 /// The parts of the core and the order in which they act: an event changes what is known, then
 /// every pass looks at all of it once.
 class Core {
@@ -29,7 +47,11 @@ class Core {
     devices_.account(now);
     state_.now = now;
     out_.open(commands);
-    std::visit([this](const auto& concrete) { on(concrete); }, event);
+    if (!state_.settled && of_requests(event)) {
+      early_.push_back(event);
+    } else {
+      hear_now(event);
+    }
     if (state_.settled) {
       schedule();
     }
@@ -39,6 +61,9 @@ class Core {
   [[nodiscard]] const State& state() const { return state_; }
 
  private:
+  void hear_now(const ManagerEvent& event) {
+    std::visit([this](const auto& concrete) { on(concrete); }, event);
+  }
   template <class Event>
   void on(const Event& event) {
     hear(parts_, event);
@@ -51,7 +76,13 @@ class Core {
   void on(const EngineSaid& said) { engines_.hear(parts_, said); }
   void on(const RequestUnanswered& unanswered) { engines_.hear(parts_, unanswered); }
   void on(const DrainManager& drain) { state_.drain_deadline = drain.deadline; }
-  void on(const Settled& settled) { state_.settled = settled.settled; }
+  void on(const Settled& settled) {
+    state_.settled = settled.settled;
+    for (const ManagerEvent& event :
+         state_.settled ? std::exchange(early_, {}) : std::vector<ManagerEvent>{}) {
+      hear_now(event);
+    }
+  }
   void on(const Tick& /*tick*/) {}
 
   void schedule();
@@ -86,6 +117,7 @@ class Core {
                .loads = loads_,
                .plans = plans_,
                .claims = claims_};
+  std::vector<ManagerEvent> early_{};  ///< Heard before it was known what there is.
   bool drained_ = false;
   Instant plan_at_{};  ///< The next look ahead.
   Instant balance_at_{};

@@ -541,5 +541,32 @@ TEST(ManagerCore, AWorkerIsToldWhenOnlyPinnedModelsHaveThePagesThatItLacks) {
   EXPECT_TRUE(std::holds_alternative<NoPages>(find<TellWorker>(commands)->message));
 }
 
+TEST(ManagerCoreSettling, RequestsAreJudgedWhenItIsKnownWhatThereIs) {
+  test::Bench bench(1, {});
+  const Configure all = bench.configuration;
+  Configure nothing = all;
+  nothing.models.clear();
+  bench = test::Bench(nothing);
+  bench.tell(Settled{.settled = false});
+  bench.said.clear();
+  bench.ask(1, test::kA);
+  bench.ask(2, test::kA);
+  bench.tell(FrontState{
+      .front = front_of(RequestId(1)),
+      .requests = {{.request = {.request = RequestId(2), .model = test::kA, .max_tokens = 4}}}});
+  EXPECT_TRUE(bench.said.empty()) << "hosts have not told of their models yet";
+  bench.tell(all);
+  const std::vector<ManagerCommand> then = bench.tell(Settled{});
+  EXPECT_TRUE(std::ranges::none_of(then, [](const ManagerCommand& command) {
+    return std::holds_alternative<FailRequest>(command);
+  }));
+  const auto load = std::ranges::find_if(then, [](const ManagerCommand& command) {
+    return std::holds_alternative<LoadOn>(command);
+  });
+  ASSERT_NE(load, then.end());
+  EXPECT_EQ(std::get<LoadOn>(*load).model, test::kA);
+  EXPECT_EQ(bench.status(test::kA).requests_waiting, 1) << "the first had ended";
+}
+
 }  // namespace
 }  // namespace heddle::core
