@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 #include "config/config.h"
+#include "gateway/status_server.h"
 #include "node/agent_node.h"
 #include "node/gateway_node.h"
 #include "node/manager_node.h"
@@ -70,6 +72,19 @@ Result<Started> read(const NodeOptions& options, net::Role role) {
   return Started{.config = std::move(*config), .self = std::move(*self)};
 }
 
+/// Tells of the process over HTTP where the configuration says so; else null.
+template <class Node>
+Result<std::unique_ptr<gateway::StatusServer>> status_of(asio::io_context& loop,
+                                                         const Started& started,
+                                                         Metrics& metrics,
+                                                         const Node& node) {
+  const std::optional<config::ListenAddress>& at = started.config.cluster->status;
+  if (!at) {
+    return std::unique_ptr<gateway::StatusServer>();
+  }
+  return gateway::StatusServer::listen(loop, *at, metrics, [&node] { return node.troubles(); });
+}
+
 ProcessSetup setup_of(const Started& started, const std::string& what, std::size_t threads) {
   return {.what = what,
           .threads = threads,
@@ -108,8 +123,10 @@ class AgentService final : public Service {
   }
 
  private:
+  std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<node::Membership> membership_;
   std::unique_ptr<node::AgentNode> agent_;
+  std::unique_ptr<gateway::StatusServer> status_;
 };
 
 // ---- Manager ----
@@ -131,8 +148,12 @@ class ManagerService final : public Service {
  public:
   ManagerService(std::string file,
                  std::unique_ptr<Metrics> metrics,
-                 std::unique_ptr<node::ManagerNode> manager)
-      : file_(std::move(file)), metrics_(std::move(metrics)), manager_(std::move(manager)) {}
+                 std::unique_ptr<node::ManagerNode> manager,
+                 std::unique_ptr<gateway::StatusServer> status)
+      : file_(std::move(file)),
+        metrics_(std::move(metrics)),
+        manager_(std::move(manager)),
+        status_(std::move(status)) {}
 
   void reload() override {
     const Result<config::Config> config = load_cluster(file_);
@@ -155,6 +176,7 @@ class ManagerService final : public Service {
   std::string file_;
   std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<node::ManagerNode> manager_;
+  std::unique_ptr<gateway::StatusServer> status_;
 };
 
 // ---- Gateway ----
@@ -205,13 +227,19 @@ int agent(const NodeOptions& options) {
     if (!membership) {
       return membership.error();
     }
-    auto agent = node::AgentNode::create(loop.get_executor(), started->config, started->self);
+    auto metrics = std::make_unique<Metrics>();
+    auto agent =
+        node::AgentNode::create(loop.get_executor(), started->config, started->self, *metrics);
     if (!agent) {
       return agent.error();
     }
+    auto status = status_of(loop, *started, *metrics, **agent);
+    if (!status) {
+      return status.error();
+    }
     greet("agent", *started, place(started->self, (*agent)->port()));
-    return std::unique_ptr<Service>(
-        std::make_unique<AgentService>(std::move(*membership), std::move(*agent)));
+    return std::unique_ptr<Service>(std::make_unique<AgentService>(
+        std::move(metrics), std::move(*membership), std::move(*agent), std::move(*status)));
   };
   return run_process(setup);
 }
@@ -233,9 +261,13 @@ int manager(const NodeOptions& options) {
     if (!manager) {
       return manager.error();
     }
+    auto status = status_of(loop, *started, *metrics, **manager);
+    if (!status) {
+      return status.error();
+    }
     greet("manager", *started, place(started->self, (*manager)->port()));
-    return std::unique_ptr<Service>(
-        std::make_unique<ManagerService>(options.config, std::move(metrics), std::move(*manager)));
+    return std::unique_ptr<Service>(std::make_unique<ManagerService>(
+        options.config, std::move(metrics), std::move(*manager), std::move(*status)));
   };
   return run_process(setup);
 }

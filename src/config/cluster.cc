@@ -48,6 +48,16 @@ void declare_cluster(Fields& f, Config& config) {
                          "that are not listed join: etcd://HOST:PORT, kubernetes://NAMESPACE or "
                          "file:FOLDER."},
                         cluster.registry);
+              std::string status;
+              item.text({"status",
+                         "host:port where managers and agents answer /metrics, /healthz and "
+                         "/readyz, in plain HTTP; without it they do not."},
+                        status);
+              if (const Result<ListenAddress> at = parse_listen(status); !status.empty() && at) {
+                cluster.status = *at;
+              } else if (!status.empty()) {
+                item.reject("status", "is \"" + status + "\"; want host:port");
+              }
               declare_members(item, {"managers", "Who decides, by name."}, cluster.managers);
               declare_members(
                   item,

@@ -30,6 +30,7 @@ struct ListenAddress {
   std::string host{};      ///< Name or numeric address.
   std::uint16_t port = 0;  ///< 0 lets the system choose one.
   Scheme scheme = Scheme::kUsual;
+  friend bool operator==(const ListenAddress&, const ListenAddress&) = default;
 };
 
 /// What the server shows to clients that speak TLS.
@@ -197,6 +198,7 @@ struct ClusterConfig {
   std::string name{};
   std::string certs{};     ///< Folder of certificates and keys.
   std::string registry{};  ///< Where managers elect the one that leads; empty: the last started.
+  std::optional<ListenAddress> status{};  ///< Where managers and agents tell of themselves.
   std::vector<ClusterMember> managers{};
   std::vector<ClusterMember> hosts{};
   std::vector<std::string> gateways{};

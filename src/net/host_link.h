@@ -50,7 +50,7 @@ struct HostLinkOptions {
   Duration beat = std::chrono::milliseconds(250);
   /// After so long without a byte from the peer the link is closed. Counted in beats of this
   /// process, so that one which stood still does not take that for the peer's silence.
-  Duration silence = std::chrono::seconds(2);
+  Duration silence = std::chrono::milliseconds(1250);
   /// How long the peer may take to hear the last words and to close.
   Duration farewell = std::chrono::seconds(1);
 };

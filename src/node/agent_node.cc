@@ -80,6 +80,47 @@ class AgentNode::Impl {
     look_whether_empty();
   }
 
+  [[nodiscard]] std::vector<std::string> troubles() const {
+    std::vector<std::string> all = host_->troubles();
+    if (!service_->led()) {
+      all.emplace_back("no manager leads this host");
+    }
+    return all;
+  }
+
+  void publish(Metrics& metrics) const {
+    metrics.set(
+        "heddle_agent_led", "1 while a manager leads this host.", {}, service_->led() ? 1 : 0);
+    metrics.set(
+        "heddle_agent_leaving", "1 once this host is to go.", {}, service_->leaving() ? 1 : 0);
+    metrics.set("heddle_agent_requests_running",
+                "Requests of gateways that run here.",
+                {},
+                static_cast<double>(service_->requests()));
+    const ledger::PoolUsage images = host_->host_usage();
+    metrics.set("heddle_agent_host_pages",
+                "Of the budget for images.",
+                {},
+                static_cast<double>(images.total));
+    metrics.set("heddle_agent_host_pages_free",
+                "Of these, free ones.",
+                {},
+                static_cast<double>(images.free));
+    for (const core::DeviceStatus& device : service_->devices()) {
+      const Labels labels{{"device", device.name}};
+      metrics.set(
+          "heddle_worker_up", "1 while the worker of the device runs.", labels, device.up ? 1 : 0);
+      metrics.set("heddle_worker_steps",
+                  "Steps of its engine since the worker started.",
+                  labels,
+                  static_cast<double>(device.steps));
+      metrics.set("heddle_worker_copied_bytes",
+                  "Of images, since the worker started.",
+                  labels,
+                  static_cast<double>(device.copied_bytes));
+    }
+  }
+
   [[nodiscard]] std::uint16_t port() const { return listener_->port(); }
 
  private:
@@ -149,11 +190,13 @@ class AgentNode::Impl {
 
 Result<std::unique_ptr<AgentNode>> AgentNode::create(const boost::asio::any_io_executor& executor,
                                                      const config::Config& config,
-                                                     const NodeSelf& self) {
+                                                     const NodeSelf& self,
+                                                     Metrics& metrics) {
   auto impl = std::make_unique<Impl>(executor, config, self);
   if (const Result<void> begun = impl->begin(); !begun) {
     return begun.error();
   }
+  metrics.on_scrape([host = impl.get()](Metrics& all) { host->publish(all); });
   return std::unique_ptr<AgentNode>(new AgentNode(std::move(impl)));
 }
 
@@ -162,6 +205,9 @@ AgentNode::~AgentNode() = default;
 
 void AgentNode::leave(Duration patience, std::function<void()> done) {
   impl_->leave(patience, std::move(done));
+}
+std::vector<std::string> AgentNode::troubles() const {
+  return impl_->troubles();
 }
 std::uint16_t AgentNode::port() const {
   return impl_->port();

@@ -3,9 +3,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <boost/asio/any_io_executor.hpp>
 
+#include "base/metrics.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "config/config.h"
@@ -18,10 +21,12 @@ namespace heddle::node {
 class AgentNode {
  public:
   /// Makes the arena, which is why it is called before the loop runs, starts the workers and
-  /// listens. Errors as host::ConfiguredHost::create and net::Listener::open.
+  /// listens. What it does goes to `metrics`, which outlive it. Errors as
+  /// host::ConfiguredHost::create and net::Listener::open.
   static Result<std::unique_ptr<AgentNode>> create(const boost::asio::any_io_executor& executor,
                                                    const config::Config& config,
-                                                   const NodeSelf& self);
+                                                   const NodeSelf& self,
+                                                   Metrics& metrics);
   /// Ends links, engines and workers: requests that run here go on elsewhere.
   ~AgentNode();
   AgentNode(const AgentNode&) = delete;
@@ -30,6 +35,8 @@ class AgentNode {
   /// Takes nothing new: what it has goes to other hosts, as a manager sees to, and requests end.
   /// `done` is called once, when nothing is left, or after `patience`.
   void leave(Duration patience, std::function<void()> done);
+  /// What is wrong now, for people, a sentence each: why it cannot do all it should.
+  [[nodiscard]] std::vector<std::string> troubles() const;
   /// Where it listens.
   [[nodiscard]] std::uint16_t port() const;
 

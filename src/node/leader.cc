@@ -310,6 +310,9 @@ Leader::~Leader() = default;
 void Leader::accept(std::unique_ptr<net::HostLink> link, const net::Peer& peer) {
   impl_->take(std::move(link), peer);
 }
+std::vector<core::HostEntry> Leader::hosts() const {
+  return impl_->hosts();
+}
 void Leader::update_roster() {
   impl_->update_roster();
 }

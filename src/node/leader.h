@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <boost/asio/any_io_executor.hpp>
 
@@ -11,6 +12,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "config/config.h"
+#include "core/serving.h"
 #include "net/host_link.h"
 #include "node/roster.h"
 #include "node/self.h"
@@ -52,6 +54,8 @@ class Leader {
 
   /// A gateway has linked.
   void accept(std::unique_ptr<net::HostLink> link, const net::Peer& peer);
+  /// As core::Serving has them.
+  [[nodiscard]] std::vector<core::HostEntry> hosts() const;
   /// Hosts or gateways are others than before.
   void update_roster();
   /// kFailedPrecondition for what a running manager cannot take over.

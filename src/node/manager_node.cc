@@ -1,5 +1,6 @@
 #include "node/manager_node.h"
 
+#include <array>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -110,6 +111,29 @@ class ManagerNode::Impl {
       return;
     }
     asio::co_spawn(executor_, election_->leave(), [done](std::exception_ptr /*none*/) { done(); });
+  }
+
+  [[nodiscard]] std::vector<std::string> troubles() const {
+    if (leader_ || !leads_.empty()) {
+      return {};
+    }
+    return {"no manager leads, as far as is known here"};
+  }
+
+  void publish(Metrics& metrics) const {
+    metrics.set(
+        "heddle_manager_leads", "1 while this manager leads the cluster.", {}, leader_ ? 1 : 0);
+    std::array<double, 3> counts{};
+    for (const core::HostEntry& host :
+         leader_ ? leader_->hosts() : std::vector<core::HostEntry>{}) {
+      counts.at(static_cast<std::size_t>(host.presence)) += 1;
+    }
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      metrics.set("heddle_manager_hosts",
+                  "Hosts by how they stand to this manager, while it leads.",
+                  {{"state", std::string(name(static_cast<core::HostPresence>(i)))}},
+                  counts.at(i));
+    }
   }
 
   [[nodiscard]] std::uint16_t port() const { return listener_->port(); }
@@ -259,12 +283,16 @@ Result<std::unique_ptr<ManagerNode>> ManagerNode::create(const asio::any_io_exec
   if (const Result<void> begun = impl->begin(); !begun) {
     return begun.error();
   }
+  metrics.on_scrape([node = impl.get()](Metrics& all) { node->publish(all); });
   return std::unique_ptr<ManagerNode>(new ManagerNode(std::move(impl)));
 }
 
 ManagerNode::ManagerNode(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ManagerNode::~ManagerNode() = default;
 
+std::vector<std::string> ManagerNode::troubles() const {
+  return impl_->troubles();
+}
 std::uint16_t ManagerNode::port() const {
   return impl_->port();
 }

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <boost/asio/any_io_executor.hpp>
 
@@ -28,6 +30,8 @@ class ManagerNode {
   ManagerNode(const ManagerNode&) = delete;
   ManagerNode& operator=(const ManagerNode&) = delete;
 
+  /// What is wrong now, for people: nobody leads. One that stands by is as it should be.
+  [[nodiscard]] std::vector<std::string> troubles() const;
   /// Where it listens.
   [[nodiscard]] std::uint16_t port() const;
   /// As Leader has it. One that stands by takes over anything, for when it leads.

@@ -116,7 +116,26 @@ class HostService::Impl {
     }
   }
 
+  [[nodiscard]] bool led() const { return leader_.has_value(); }
+  [[nodiscard]] bool leaving() const { return leaving_; }
+  [[nodiscard]] std::size_t requests() const { return submitted_.size(); }
+  [[nodiscard]] std::vector<core::DeviceStatus> devices() const {
+    std::vector<core::DeviceStatus> all;
+    const std::map<DeviceId, WorkerEpoch> up = memory_.lives();
+    for (const core::ManagerDevice& device : facts_.devices) {
+      core::DeviceStatus& one =
+          all.emplace_back(core::DeviceStatus{.id = device.id, .name = device.name});
+      if (const auto life = up.find(device.id); life != up.end()) {
+        one.up = true;
+        one.epoch = life->second;
+      }
+      port_.describe(one);
+    }
+    return all;
+  }
+
   void leave(bool leaving) {
+    leaving_ = leaving;
     log::info(leaving ? "host is to go" : "host stays");
     heard(core::HostLeaving{.host = host_, .leaving = leaving});
   }
@@ -378,16 +397,9 @@ class HostService::Impl {
     }
     HostStatus status{
         .usage = port_.host_usage(), .engines = port_.engines(), .troubles = port_.troubles()};
-    const std::vector<Life> lives = this->lives();
-    for (const core::ManagerDevice& device : facts_.devices) {
-      core::DeviceStatus& one = status.devices.emplace_back(core::DeviceStatus{.id = device.id});
-      for (const Life& life : lives) {
-        if (life.device == device.id) {
-          one.up = true;
-          one.epoch = life.epoch;
-        }
-      }
-      port_.describe(one);
+    status.devices = devices();
+    for (core::DeviceStatus& device : status.devices) {
+      device.name.clear();  // That is the manager's to say.
     }
     make_ages(status, steady_now());
     tell_manager(status);
@@ -403,6 +415,7 @@ class HostService::Impl {
   KnownModels models_{};
   core::HostMemory memory_{};
   Submitted submitted_{};
+  bool leaving_ = false;
   std::uint64_t links_given_ = 0;
   std::uint64_t term_ = 0;                ///< The highest heard.
   std::optional<net::Identity> leads_{};  ///< Who said it.
@@ -437,6 +450,18 @@ void HostService::told(DeviceId device, ModelId model) {
 }
 void HostService::leave(bool leaving) {
   impl_->leave(leaving);
+}
+bool HostService::led() const {
+  return impl_->led();
+}
+bool HostService::leaving() const {
+  return impl_->leaving();
+}
+std::size_t HostService::requests() const {
+  return impl_->requests();
+}
+std::vector<core::DeviceStatus> HostService::devices() const {
+  return impl_->devices();
 }
 bool HostService::empty() const {
   return impl_->empty();

@@ -12,6 +12,7 @@
 #include "base/ids.h"
 #include "core/manager/events.h"
 #include "core/messages.h"
+#include "core/serving.h"
 #include "host/host_port.h"
 #include "host/offer.h"
 #include "net/host_link.h"
@@ -61,6 +62,13 @@ class HostService {
   void told(DeviceId device, ModelId model);
   /// The host is to go, or no longer: its manager hears that, and so does the next one.
   void leave(bool leaving);
+  /// Whether a manager leads, and whether the host is to go.
+  [[nodiscard]] bool led() const;
+  [[nodiscard]] bool leaving() const;
+  /// Those of gateways that run here.
+  [[nodiscard]] std::size_t requests() const;
+  /// As there is to see of them; named as the host names them.
+  [[nodiscard]] std::vector<core::DeviceStatus> devices() const;
   /// Whether nothing of a gateway runs here, and nothing is left for a manager to take away.
   [[nodiscard]] bool empty() const;
   /// What it can do about the models of that configuration.
