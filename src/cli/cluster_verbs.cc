@@ -111,8 +111,14 @@ std::string place(const node::NodeSelf& self, std::uint16_t port) {
 
 class AgentService final : public Service {
  public:
-  AgentService(std::unique_ptr<node::Membership> membership, std::unique_ptr<node::AgentNode> agent)
-      : membership_(std::move(membership)), agent_(std::move(agent)) {}
+  AgentService(std::unique_ptr<Metrics> metrics,
+               std::unique_ptr<node::Membership> membership,
+               std::unique_ptr<node::AgentNode> agent,
+               std::unique_ptr<gateway::StatusServer> status)
+      : metrics_(std::move(metrics)),
+        membership_(std::move(membership)),
+        agent_(std::move(agent)),
+        status_(std::move(status)) {}
 
   void reload() override {
     log::warning("an agent takes its models from its manager; devices and memory take a restart");

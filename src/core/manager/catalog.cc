@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "core/manager/groups.h"
+#include "core/manager/pages.h"
 
 namespace heddle::core::manager {
 namespace {
@@ -48,6 +49,7 @@ void Catalog::configure(const Configure& configure) {
     if (model.removed) {
       forget_devices(model);
     }
+    model.tokens_max = reckon_tokens_max(state_, id);
   }
 }
 

@@ -87,9 +87,17 @@ std::int64_t tokens_max(const State& state, ModelId model, DeviceId device) {
 }
 
 std::int64_t tokens_max(const State& state, ModelId model) {
+  const auto found = state.models.find(model);
+  if (found == state.models.end()) {
+    return 0;
+  }
+  return found->second.external() ? reckon_tokens_max(state, model) : found->second.tokens_max;
+}
+
+std::int64_t reckon_tokens_max(const State& state, ModelId model) {
   std::int64_t most = 0;
-  for (const auto& [id, device] : state.devices) {
-    most = std::max(most, tokens_max(state, model, id));
+  for (const auto& [device, footprint] : state.models.at(model).config.footprints) {
+    most = std::max(most, tokens_max(state, model, device));
   }
   return most;
 }

@@ -37,5 +37,7 @@ namespace heddle::core::manager {
 [[nodiscard]] std::int64_t tokens_max(const State& state, ModelId model, DeviceId device);
 /// The same on the device that suits it best.
 [[nodiscard]] std::int64_t tokens_max(const State& state, ModelId model);
+/// The same, reckoned anew.
+[[nodiscard]] std::int64_t reckon_tokens_max(const State& state, ModelId model);
 
 }  // namespace heddle::core::manager

@@ -61,6 +61,9 @@ struct ModelState {
   // Written by Catalog.
   ManagerModel config{};
   bool removed = false;  ///< No longer configured; its running requests end.
+  /// Of the device that suits it best, alone there; 0: none can hold it. Not of an engine, of which
+  /// that is learned.
+  std::int64_t tokens_max = 0;
   std::map<HostId, HostImage> images{};
 
   // Written by RequestQueues.

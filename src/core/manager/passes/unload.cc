@@ -70,10 +70,12 @@ void unload_cramped(const Parts& core) {
       if (follows || !(instance.is<Serving>() || (draining != nullptr && draining->cramped))) {
         continue;
       }
-      const bool cramped =
-          longest_waiting(state, state.models.at(id)) > tokens_max(state, id, device_id);
+      const std::int64_t longest = longest_waiting(state, state.models.at(id));
+      const bool cramped = longest > 0 && longest > tokens_max(state, id, device_id);
       if (!cramped) {
-        core.residency.resume(device_id, id);
+        if (draining != nullptr) {
+          core.residency.resume(device_id, id);
+        }
         continue;
       }
       core.residency.drain(device_id, id, true);
