@@ -166,12 +166,13 @@ def encoded(document):
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
-def make(binary, output, version):
+def make(binary, output, version, level=6):
+    """Writes the image, compressed at that level of gzip. The digest of its manifest."""
     archive, descriptors, diffs = Archive(), [], []
     for layer in (system_layer(binary), heddle_layer(binary)):
         tar = layer.tar()
         diffs.append("sha256:" + hashlib.sha256(tar).hexdigest())
-        descriptors.append(archive.blob(gzip.compress(tar, 6, mtime=0), "application/vnd.oci.image.layer.v1.tar+gzip"))
+        descriptors.append(archive.blob(gzip.compress(tar, level, mtime=0), "application/vnd.oci.image.layer.v1.tar+gzip"))
     created = datetime.datetime.fromtimestamp(EPOCH, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     config = archive.blob(encoded({
         "architecture": ARCHITECTURES[platform.machine()],
