@@ -461,10 +461,22 @@ SRUN = """#!/usr/bin/env bash
 # Runs a step here, at the node that it is for.
 while [[ $1 == --* ]]; do
   [[ $1 != --nodelist=* ]] || export SLURMD_NODENAME=${1#*=}
+  [[ $1 != --job-name=* ]] || step=${1#*=}
   shift
 done
+trap '' TERM # Which the real one does not hand on well.
 printf '%s %s\\n' "$SLURMD_NODENAME" "$*" >>"$FAKE_SLURM_LOG"
-exec "$@"
+(
+  trap - TERM
+  printf '%s %s\\n' "$BASHPID" "$step" >>"$FAKE_SLURM_LOG.steps"
+  exec "$@"
+)
+"""
+SQUEUE = """#!/usr/bin/env bash
+cat "$FAKE_SLURM_LOG.steps"
+"""
+SCANCEL = """#!/usr/bin/env bash
+kill -s "${1#--signal=}" "$2"
 """
 SCONTROL = """#!/usr/bin/env bash
 case "$1 $2" in
@@ -480,7 +492,7 @@ class Job:
 
     def __init__(self, folder, registry):
         self.folder, self.log = folder, folder / "job.log"
-        for name, text in (("srun", SRUN), ("scontrol", SCONTROL)):
+        for name, text in (("srun", SRUN), ("scontrol", SCONTROL), ("squeue", SQUEUE), ("scancel", SCANCEL)):
             (folder / name).write_text(text)
             (folder / name).chmod(0o755)
         models = [name for name in ("adder", "sorter")]
