@@ -24,6 +24,10 @@ if [ $# != 6 ]; then
 fi
 folder=$1 name=$2 namespace=$3 managers=$4 gateways=$5 agents=$6
 heddle=${HEDDLE:-heddle}
+command -v openssl >/dev/null || {
+  echo "certs.sh: needs openssl, to see how long certificates are good" >&2
+  exit 1
+}
 month=$((30 * 24 * 3600))
 
 # names ROLE COUNT: those of the pods of a StatefulSet.

@@ -115,6 +115,16 @@ def test_manifests_are_valid_and_of_the_chart_as_it_is(name):
     assert all([is_valid(each) for each in RENDERED[name]])
 
 
+def restarted(*arguments):
+    """Whose pods begin anew when the chart is rendered with these."""
+    found = set()
+    for each in documents(manifests.template(*arguments)):
+        if each["kind"] == "StatefulSet":
+            name = each["metadata"]["name"]
+            found |= {name} if each["spec"]["template"] != WORKLOADS[name]["spec"]["template"] else set()
+    return found
+
+
 @needs_helm
 def test_helm_renders_what_is_committed(tmp_path):
     for name in manifests.FILES:
@@ -133,6 +143,9 @@ def test_helm_renders_what_is_committed(tmp_path):
     for each in rendered:
         if each["apiVersion"].split("/")[0] not in {"monitoring.coreos.com", "keda.sh"}:
             kubernetes_validate.validate(each, "1.30", strict=True)
+    assert restarted("--set", "models.a.path=/models/a") == {"heddle-manager"}, "which tells the others"
+    assert restarted("--set", "config.limits.queue=9") == {"heddle-manager", "heddle-gateway"}
+    assert restarted("--set", "agents.host.memory=1GiB") == {"heddle-agent"}
     linted = subprocess.run([manifests.helm(), "lint", "--strict", CHART], capture_output=True, text=True)
     assert linted.returncode == 0, linted.stdout
     for wrong in ("agents.replicas=0", "config.listen=x", "nonsense=1", "agents.kind=DaemonSet"):
@@ -348,6 +361,15 @@ def test_what_autoscalers_and_alerts_ask_a_gateway_for_is_there(described):
 def test_certificates_are_issued_once_and_are_those_of_their_pods(described, tmp_path):
     again = certificates(described.path / "authority", "2", "1", "1")
     assert again == described.certs
+    soon = tmp_path / "soon"
+    shutil.copytree(described.path / "authority", soon)
+    for kind in ("crt", "key"):
+        (soon / f"heddle-gateway-0.{kind}").unlink()
+    subprocess.run([heddle.BINARY, "certs", "issue", soon, "--role", "gateway", "--name", "heddle-gateway-0", "--days", "20"],
+                   check=True, capture_output=True)
+    ending = (soon / "heddle-gateway-0.crt").read_bytes()
+    renewed = certificates(soon, "2", "1", "1")["heddle-gateway-certs"]
+    assert renewed["heddle-gateway-0.crt"] not in (ending, described.certs["heddle-gateway-certs"]["heddle-gateway-0.crt"])
     grown = certificates(described.path / "authority", "2", "1", "node-x,node-y")
     assert grown["heddle-manager-certs"] == described.certs["heddle-manager-certs"]
     for secret, entries in {**described.certs, **grown}.items():
