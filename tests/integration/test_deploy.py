@@ -166,6 +166,8 @@ def test_values_are_as_their_schema_says():
     jsonschema.Draft7Validator.check_schema(schema)
     jsonschema.validate(values, schema)
     jsonschema.validate(merged(values, OTHER_VALUES), schema)
+    (shown,) = re.findall(r"^```yaml\n(.*?)^```", (heddle.ROOT / "docs/guide/kubernetes.md").read_text(), re.M | re.S)
+    jsonschema.validate(merged(values, yaml.safe_load(shown)), schema)
     for wrong in ({"agents": {"kind": "Deployment"}}, {"gateways": {"replicas": 0}}, {"config": {"cluster": {}}}, {"x": 1}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(merged(values, wrong), schema)
