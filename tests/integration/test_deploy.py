@@ -550,6 +550,10 @@ class Job:
         lines = [line.split() for line in (self.folder / "steps").read_text().splitlines()]
         return sorted(line[0] for line in lines if line[1] == str(heddle.BINARY) and line[2] == role)
 
+    def pid(self, step):
+        lines = [line.split() for line in (self.folder / "steps.steps").read_text().splitlines()]
+        return int(next(line[0] for line in lines if line[1] == step))
+
     def is_ready(self):
         assert self.process.poll() is None, self.log.read_text()
         try:
@@ -567,12 +571,17 @@ def test_a_job_of_slurm_serves_from_its_nodes_and_ends_well(tmp_path, registry):
         assert job.steps("agent") == ["n1", "n2", "n3"] and job.steps("gateway") == ["n1", "n2"]
         first = job.gateways[0]
         until(lambda: len([each for each in first.call("/api/devices")[2]["devices"] if each["up"]]) == 3)
+        if registry == "none":
+            os.kill(job.pid("agent-n3"), signal.SIGKILL)
+            until(lambda: job.steps("agent").count("n3") == 2)
+            until(lambda: all(each["up"] for each in first.call("/api/devices")[2]["devices"]))
         prompt, answer = heddle.eval_set("adder", 1)[0]
         assert [gateway.chat("adder", prompt) for gateway in job.gateways] == [answer, answer]
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             body = {"model": "sorter", "prompt": "1 2 3", "max_tokens": 60, "temperature": 0, "ignore_eos": True}
             running = pool.submit(first.call, "/v1/completions", body)
-            until(lambda: first.metrics().get('vllm:num_requests_running{model_name="sorter"}') == 1)
+            other = job.gateways[1]
+            until(lambda: other.metrics().get('vllm:num_requests_running{model_name="sorter"}') == 1)  # It tells of all.
             job.process.send_signal(signal.SIGTERM)
             status, _, told = running.result(60)
         assert status == 200 and told["usage"]["completion_tokens"] == 60, "what runs ends first"
