@@ -179,7 +179,8 @@ def checked(text, folder, env=None):
     """The configuration, which the program takes."""
     path = folder / "heddle.yaml"
     path.write_text(text)
-    done = subprocess.run([heddle.BINARY, "config", "check", path], capture_output=True, text=True, env={**os.environ, **(env or {})})
+    done = subprocess.run([heddle.BINARY, "config", "check", path], capture_output=True, text=True,
+                          env={**os.environ, **(env or {})})
     assert done.returncode == 0, done.stdout + done.stderr
     return path
 
@@ -285,12 +286,10 @@ class Described:
         return self.path / role / "heddle.yaml"
 
     def fake(self, request):
-        try:
-            whole = urllib.request.Request(f"http://127.0.0.1:{self.registry_port}/fake", json.dumps(request).encode())
+        whole = urllib.request.Request(f"http://127.0.0.1:{self.registry_port}/fake", json.dumps(request).encode())
+        with contextlib.suppress(OSError):
             with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(whole, timeout=10) as answer:
                 return json.load(answer)
-        except OSError:
-            return None
 
     def start(self, role, name):
         node = (cluster.Gateway if role == "gateway" else cluster.Node)(self, role, name).start()
@@ -355,9 +354,8 @@ def test_what_autoscalers_and_alerts_ask_a_gateway_for_is_there(described):
     for query in queries:
         assert observing.selectors(query)[0].keys() <= names, query
     source = "".join(path.read_text() for path in (heddle.ROOT / "src").rglob("*.*") if path.stem[-5:] != "_test")
-    for rule in rules:
-        for name in observing.selectors(rule)[0].keys() - observing.OTHERS.keys():
-            assert name in names or f'"{name.removesuffix("_bucket")}"' in source, name
+    for name in {name for rule in rules for name in observing.selectors(rule)[0]} - observing.OTHERS.keys():
+        assert name in names or f'"{name.removesuffix("_bucket")}"' in source, name
 
 
 def test_certificates_are_issued_once_and_are_those_of_their_pods(described, tmp_path):
@@ -383,7 +381,7 @@ def test_certificates_are_issued_once_and_are_those_of_their_pods(described, tmp
                 told = subprocess.run([heddle.BINARY, "certs", "show", tmp_path / name], capture_output=True, text=True).stdout
                 for word in ("heddle", secret.split("-")[1], name.removesuffix(".crt")):
                     assert word in told.split(), told
-    assert {name for name in grown["heddle-agent-certs"]} == {"ca.crt", "node-x.crt", "node-x.key", "node-y.crt", "node-y.key"}
+    assert set(grown["heddle-agent-certs"]) == {"ca.crt", "node-x.crt", "node-x.key", "node-y.crt", "node-y.key"}
 
 
 # ---- The image ----
@@ -519,9 +517,8 @@ class Job:
         for name, text in (("srun", SRUN), ("scontrol", SCONTROL), ("squeue", SQUEUE), ("scancel", SCANCEL)):
             (folder / name).write_text(text)
             (folder / name).chmod(0o755)
-        models = [name for name in ("adder", "sorter")]
         config = folder / "heddle.yaml"
-        config.write_text(heddle.config(models=models, device_extra=", pace: {step: 20ms}"))
+        config.write_text(heddle.config(models=["adder", "sorter"], device_extra=", pace: {step: 20ms}"))
         self.port = cluster.free_port()
         self.id = f"{os.getpid()}{self.port}"
         environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "HEDDLE": str(heddle.BINARY),
@@ -551,8 +548,7 @@ class Job:
         return sorted(line[0] for line in lines if line[1] == str(heddle.BINARY) and line[2] == role)
 
     def pid(self, step):
-        lines = [line.split() for line in (self.folder / "steps.steps").read_text().splitlines()]
-        return int(next(line[0] for line in lines if line[1] == step))
+        return int(re.search(rf"^(\d+) {step}$", (self.folder / "steps.steps").read_text(), re.M)[1])
 
     def is_ready(self):
         assert self.process.poll() is None, self.log.read_text()
