@@ -5,7 +5,8 @@ install(FILES schema/heddle.schema.json DESTINATION ${CMAKE_INSTALL_DATADIR}/hed
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY bench/results DESTINATION ${CMAKE_INSTALL_DOCDIR}/bench)
-install(DIRECTORY deploy/grafana deploy/prometheus deploy/keda DESTINATION ${CMAKE_INSTALL_DOCDIR}/deploy)
+install(DIRECTORY deploy/grafana deploy/prometheus deploy/keda deploy/helm deploy/kubernetes deploy/slurm
+        USE_SOURCE_PERMISSIONS DESTINATION ${CMAKE_INSTALL_DOCDIR}/deploy)
 install(FILES deploy/heddle.service DESTINATION lib/systemd/system)
 install(FILES deploy/heddle.yaml DESTINATION /etc/heddle)
 

@@ -64,8 +64,7 @@ class AgentNode::Impl {
         {net::Role::kManager, net::Role::kGateway},
         {.on_peer = [this](std::unique_ptr<net::HostLink> link,
                            const net::Peer& peer) { service_->take(std::move(link), peer); },
-         .on_refused =
-             [](const Error& why) { log::warning("link refused", {{"why", why.message}}); }});
+         .on_refused = log_refused});
     if (!listener) {
       return listener.error();
     }

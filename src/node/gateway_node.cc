@@ -166,7 +166,12 @@ class GatewayNode::Impl final : public core::Serving {
   [[nodiscard]] std::vector<core::NotedDecision> decisions() const override {
     return manager_.decisions();
   }
+  /// None while a manager is linked: where a host is away or in trouble, others serve, and whether
+  /// any does, its devices tell.
   [[nodiscard]] std::vector<std::string> troubles() const override {
+    if (manager_.is_linked()) {
+      return {};
+    }
     std::vector<std::string> all = manager_.troubles();
     for (std::string& trouble : hosts_.troubles()) {
       all.push_back(std::move(trouble));

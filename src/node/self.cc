@@ -9,6 +9,7 @@
 
 #include <boost/asio/ip/address.hpp>
 
+#include "base/log.h"
 #include "config/document.h"
 #include "node/roster.h"
 
@@ -148,6 +149,14 @@ Result<NodeSelf> find_self(const config::Config& config,
                    std::chrono::duration_cast<std::chrono::seconds>(now).count()),
                .build = build};
   return node;
+}
+
+void log_refused(const Error& why) {
+  if (why.code == Code::kUnavailable) {
+    log::debug("link not made", {{"why", why.message}});
+  } else {
+    log::warning("link refused", {{"why", why.message}});
+  }
 }
 
 Result<config::Config> parse_cluster(const std::string& text, const std::string& file) {

@@ -41,6 +41,10 @@ Result<NodeSelf> find_self(const config::Config& config,
 /// configuration has a name for it.
 [[nodiscard]] net::Address listen_at(const config::ClusterMember& member);
 
+/// Logs that somebody was not let in; that somebody has gone by itself, as who only looks whether a
+/// port is open, for debugging alone.
+void log_refused(const Error& why);
+
 /// Parses a configuration but for what is a host's own: devices and memory, which this machine need
 /// not have. Errors as config::parse_config.
 Result<config::Config> parse_cluster(const std::string& text, const std::string& file);

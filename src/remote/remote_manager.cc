@@ -107,6 +107,7 @@ class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::I
     const auto found = served_.models.find(model);
     return found == served_.models.end() ? 0 : found->second.tokens_max;
   }
+  [[nodiscard]] bool is_linked() const { return up_; }
   [[nodiscard]] std::vector<std::string> troubles() const {
     std::vector<std::string> all = status_.troubles;
     if (!up_) {
@@ -321,6 +322,9 @@ std::vector<core::EngineStatus> RemoteManager::engines() const {
 }
 std::vector<core::NotedDecision> RemoteManager::decisions() const {
   return impl_->status().decisions;
+}
+bool RemoteManager::is_linked() const {
+  return impl_->is_linked();
 }
 std::vector<std::string> RemoteManager::troubles() const {
   return impl_->troubles();

@@ -74,6 +74,7 @@ class RemoteManager final : public serving::ManagerPort, public core::ServingSta
   [[nodiscard]] ledger::PoolUsage host_usage() const override;
   [[nodiscard]] std::vector<core::EngineStatus> engines() const override;
   [[nodiscard]] std::vector<core::NotedDecision> decisions() const override;
+  [[nodiscard]] bool is_linked() const;
   /// While no manager is linked, that comes first: for how long, and why.
   [[nodiscard]] std::vector<std::string> troubles() const override;
 

@@ -210,8 +210,10 @@ TEST_F(RemoteManagerTest, LoadsNothingWithoutALink) {
 
 TEST_F(RemoteManagerTest, ShowsWhatItWasToldLast) {
   EXPECT_THAT(manager->troubles(), ElementsAre(HasSubstr("none was sought")));
+  EXPECT_FALSE(manager->is_linked());
   EXPECT_TRUE(manager->models().empty());
   const auto made = linked();
+  EXPECT_TRUE(manager->is_linked());
   EXPECT_TRUE(manager->troubles().empty());
   made->say(ManagerToGateway(Status{.models = {{.name = "small", .last_used = Instant{seconds(5)}}},
                                     .devices = {{.id = kDevice}},
@@ -230,6 +232,7 @@ TEST_F(RemoteManagerTest, ShowsWhatItWasToldLast) {
   made->leave();
   net::run_until(loop, [this] { return downs.size() >= 2; });
   EXPECT_EQ(manager->models().size(), 1U);
+  EXPECT_FALSE(manager->is_linked());
   EXPECT_THAT(manager->troubles(),
               ElementsAre(HasSubstr("no manager has been reached for"), "too hot"));
 }

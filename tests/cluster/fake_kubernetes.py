@@ -13,6 +13,9 @@ errors are as the real one's. `POST /fake` with JSON makes it misbehave:
     {"error_event": 410}      sends an event ERROR with this code to all watches
     {"line": "..."}           sends this line to all watches
     {"token": "..."}          answers from now on only who shows this token
+    {"verbs": ["get", ...]}   forbids all others, as a Role with these does
+
+Its answer tells which verbs have been asked for.
 """
 
 import argparse
@@ -39,6 +42,8 @@ class Store:
         self.slow_s = 0.0
         self.swallow = 0
         self.token = None
+        self.verbs = None
+        self.asked = set()
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
                 kept = json.load(file)
@@ -99,6 +104,10 @@ class Handler(BaseHTTPRequestHandler):
         if parts[:4] != ["apis", "coordination.k8s.io", "v1", "namespaces"] or parts[5:6] != ["leases"]:
             return self.fail(404, "NotFound", "the server could not find the requested resource")
         name = parts[6] if len(parts) > 6 else None
+        verb = self.verb(name, query)
+        self.store.asked.add(verb)
+        if self.store.verbs is not None and verb not in self.store.verbs:
+            return self.fail(403, "Forbidden", f'leases is forbidden: User cannot {verb} resource "leases"')
         if self.command == "GET" and name is None and query.get("watch") == "1":
             return self.watch(query)
         with self.store.condition:
@@ -109,6 +118,11 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return None
         return self.answer(status, answer)
+
+    def verb(self, name, query):
+        if self.command == "GET":
+            return "get" if name else "watch" if query.get("watch") == "1" else "list"
+        return {"POST": "create", "PUT": "update", "DELETE": "delete"}[self.command]
 
     do_GET = do_POST = do_PUT = do_DELETE = handle_all
 
@@ -194,6 +208,7 @@ class Handler(BaseHTTPRequestHandler):
             store.slow_s = body.get("slow_s", store.slow_s)
             store.swallow = body.get("swallow", store.swallow)
             store.token = body.get("token", store.token)
+            store.verbs = body.get("verbs", store.verbs)
             if "error_event" in body:
                 status = self.status(body["error_event"], "Expired", "the event is gone")[1]
                 store.extra.append({"type": "ERROR", "object": status})
@@ -206,7 +221,7 @@ class Handler(BaseHTTPRequestHandler):
             if body.get("drop_watches"):
                 store.watch_generation += 1
             store.condition.notify_all()
-        self.answer(200, {})
+        self.answer(200, {"asked": sorted(store.asked)})
 
 
 class Server(ThreadingHTTPServer):
