@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -34,9 +35,10 @@ class LoopLag {
   void wait() {
     due_ = steady_now() + kPeriod;
     timer_.expires_after(kPeriod);
-    timer_.async_wait([this](const auto& error) {
-      if (error) {
-        return;  // The object is gone.
+    timer_.async_wait([this, alive = std::weak_ptr<const bool>(alive_)](const auto& error) {
+      // One whose time has come is not cancelled any more when the object goes.
+      if (error || alive.expired()) {
+        return;
       }
       const Duration lag = std::max(steady_now() - due_, Duration{});
       lags_.observe(to_seconds(lag));
@@ -51,6 +53,7 @@ class LoopLag {
   boost::asio::steady_timer timer_;
   Metrics::Histogram lags_;
   Instant due_{};
+  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
 };
 
 }  // namespace heddle::manager

@@ -30,5 +30,17 @@ TEST(LoopLag, SaysThatTheLoopStoodStill) {
   EXPECT_THAT(log::tail().back().text, HasSubstr("stood still"));
 }
 
+TEST(LoopLag, IsNotLookedAtOnceItHasGoneThoughItsTimeHadCome) {
+  Metrics metrics;
+  boost::asio::io_context loop(1);
+  auto lag = std::make_unique<LoopLag>(loop.get_executor(), metrics);
+  boost::asio::post(loop, [] { std::this_thread::sleep_for(LoopLag::kPeriod * 2); });
+  boost::asio::post(loop, [&lag] { lag.reset(); });
+  (void)loop.run_one();
+  (void)loop.poll_one();  // Whichever of both is first.
+  loop.run();
+  EXPECT_EQ(lag, nullptr);
+}
+
 }  // namespace
 }  // namespace heddle::manager
