@@ -30,9 +30,10 @@ def row(what, values):
     print(f"| {what} | {median * 1000:.0f} ms | {most * 1000:.0f} ms | {len(values)} |", flush=True)
 
 
-def pause(streams):
-    gaps = [b - a for stream in streams for a, b in zip(stream.times, stream.times[1:])]
-    return max(gaps) - STEP
+def pause(streams, since):
+    """The longest gap that had not ended by then."""
+    gaps = [b - a for stream in streams for a, b in zip(stream.times, stream.times[1:]) if b > since]
+    return max(gaps, default=STEP) - STEP
 
 
 def streams_at(gateway):
@@ -66,7 +67,7 @@ def next_decision(running, happen):
         for stream in streams:
             stream.text()
     partitions.up(running)
-    return took, pause(streams)
+    return took, pause(streams, began)
 
 
 @contextlib.contextmanager
@@ -106,9 +107,10 @@ def hosts(running, rounds):
         pauses = []
         for _ in range(rounds):
             stream = tests.Stream(running.gateways[0], "adder", "1 2 3").began()
+            began = time.monotonic()
             with happen(host_of(running, "adder")):
                 stream.text()
-            pauses.append(pause([stream]))
+            pauses.append(pause([stream], began))
             partitions.up(running)
         row(f"host {what}: pause of its streams", pauses)
 
@@ -130,7 +132,7 @@ def gateways(running, rounds):
         ends.append(time.monotonic() - began)
         for stream in streams:
             stream.text()
-        pauses.append(pause(streams))
+        pauses.append(pause(streams, began))
         dies.restart()
         tests.ready(dies, len(running.models))
     row("gateway killed: its requests are cancelled", ends)
