@@ -46,6 +46,16 @@ std::string device_name(Context& context, std::optional<DeviceId> device) {
   return context.devices[*device];
 }
 
+std::vector<TraceIncident> name_incidents(Context& context,
+                                          const std::vector<core::Incident>& incidents) {
+  std::vector<TraceIncident> named;
+  named.reserve(incidents.size());
+  for (const core::Incident& incident : incidents) {
+    named.push_back({.what = incident, .device = device_name(context, incident.device)});
+  }
+  return named;
+}
+
 Task<void> respond_error(HttpExchange& http, api::ApiError error) {
   HttpResponse response{.status = error.status,
                         .body = api::error_text(error, http.request().path)};
