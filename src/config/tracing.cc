@@ -131,6 +131,9 @@ void declare_tracing(Fields& f, Config& config) {
                        "traceparent does not say."},
                       tracing.sample);
         item.text({"service", "What the server is called there."}, tracing.service);
+        if (tracing.service.empty()) {
+          item.reject("service", "is empty; want a name such as heddle");
+        }
         item.named_texts({"headers", "Headers that the collector asks for, such as Authorization."},
                          tracing.headers);
         check_headers(item, tracing);

@@ -60,6 +60,7 @@ TEST(Tracing, WhatCannotBeMeantIsRefusedAndSecretsAreNotTold) {
            {"tracing: {endpoint: 'http://o', sample: half}", "is no number from 0 to 1"},
            {"tracing: {endpoint: 'http://o', sample: nan}", "is no number from 0 to 1"},
            {"tracing: {endpoint: 'http://o', samples: 1}", "did you mean \"sample\""},
+           {"tracing: {endpoint: 'http://o', service: ''}", "want a name"},
            {"tracing: {endpoint: 'http://o', headers: {'a b': hidden}}", "is no name of a header"},
            {"tracing: {endpoint: 'http://o', headers: {Host: hidden}}", "heddle says itself"},
            {"tracing: {endpoint: 'http://o', headers: {A: \"hidden\\nB: c\"}}", "want one line"},

@@ -143,18 +143,16 @@ TEST_F(ExporterTest, AFlushEndsThoughNobodyAnswers) {
   EXPECT_TRUE(counted("sent", 0)) << metrics.expose();
 }
 
-TEST_F(ExporterTest, AFlushTriesEachBatchOnce) {
+TEST_F(ExporterTest, AFlushDoesNotWaitForTheNextTry) {
   options.first_wait = 1h;
   options.batch_max = 1;
-  start({http::answer_of("", "HTTP/1.1 503 Busy"),
-         http::answer_of("", "HTTP/1.1 503 Busy"),
-         http::answer_of("{}")});
+  start({http::answer_of("", "HTTP/1.1 503 Busy"), http::answer_of("{}"), http::answer_of("{}")});
   exporter->add(spans("a", 2));
-  run_until([&] { return collector->heard.size() == 1; });  // It waits for an hour.
+  run_until([&] { return collector->heard.size() == 1; });
   flush();
-  EXPECT_EQ(collector->heard.size(), 3U);
-  EXPECT_TRUE(counted("failed", 1)) << metrics.expose();
-  EXPECT_TRUE(counted("sent", 1)) << metrics.expose();
+  // Where the first answer has come before, that batch is tried once more.
+  EXPECT_TRUE(counted("sent", 2) || (counted("sent", 1) && counted("failed", 1)))
+      << metrics.expose();
 }
 
 TEST_F(ExporterTest, EndsWhileItWaitsForAnAnswer) {
