@@ -31,9 +31,9 @@ gateway::RequestTrace answered(Instant now, bool died) {
                 .first_token = now + 3ms,
                 .finished = now + 4ms};
   if (died) {
-    part.incidents = {{.what = {.at = now + 3ms}, .device = "h2/gpu0"},
-                      {.what = {.at = now + 3ms, .kind = core::IncidentKind::kResumed},
-                       .device = "h1/gpu0"}};
+    part.incidents = {
+        {.what = {.at = now + 3ms}, .device = "h2/gpu0"},
+        {.what = {.at = now + 3ms, .kind = core::IncidentKind::kResumed}, .device = "h1/gpu0"}};
   }
   return {.request_id = "0123456789abcde",
           .answer_id = "chatcmpl-0123456789abcdef01234567",

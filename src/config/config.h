@@ -209,7 +209,7 @@ struct TracingConfig {
   /// A collector of OTLP over HTTP; its base path is that which spans are posted to. None: no
   /// request is traced.
   std::optional<HttpAddress> collector{};
-  double sample = 1;  ///< Part of the requests of clients that do not say whether to.
+  double sample = 1;               ///< Part of the requests of clients that do not say whether to.
   std::string service = "heddle";  ///< What it is called there.
   /// Of requests to the collector, by name. Values may be secrets.
   std::vector<std::pair<std::string, std::string>> headers{};

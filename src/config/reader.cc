@@ -162,9 +162,8 @@ void Reader::fraction(Key key, double& value) {
   }
   const std::optional<double> number = parse_fraction(node->text);
   if (!number) {
-    problem(node->line,
-            key.name,
-            "\"" + node->text + "\" is no number from 0 to 1; want such as 0.1");
+    problem(
+        node->line, key.name, "\"" + node->text + "\" is no number from 0 to 1; want such as 0.1");
     return;
   }
   value = *number;

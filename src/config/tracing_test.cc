@@ -110,9 +110,9 @@ TEST(Tracing, WhatIsWrongInTheEnvironmentIsAWarning) {
                                        {"OTEL_TRACES_SAMPLER_ARG", "many"}});
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->tracing, TracingConfig());
-  EXPECT_THAT(config->warnings,
-              ElementsAre(HasSubstr("OTEL_EXPORTER_OTLP_ENDPOINT"),
-                          HasSubstr("OTEL_TRACES_SAMPLER_ARG")));
+  EXPECT_THAT(
+      config->warnings,
+      ElementsAre(HasSubstr("OTEL_EXPORTER_OTLP_ENDPOINT"), HasSubstr("OTEL_TRACES_SAMPLER_ARG")));
   EXPECT_THAT(parse("models: {}")->warnings, IsEmpty());
 }
 

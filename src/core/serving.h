@@ -96,8 +96,8 @@ struct RequestRecord {
   bool open_ended = false;
   std::string cache_salt{};  ///< Only requests of the same salt share cached prefixes.
   RequestTimes times{};
-  std::int32_t restarts = 0;         ///< Workers that died under it.
-  std::optional<DeviceId> device{};  ///< Where it was dispatched last.
+  std::int32_t restarts = 0;          ///< Workers that died under it.
+  std::optional<DeviceId> device{};   ///< Where it was dispatched last.
   std::vector<Incident> incidents{};  ///< In order.
   /// Of the prompt, what a cached prefix spared every choice; known with their first tokens.
   std::optional<std::int64_t> cached_tokens{};
@@ -143,10 +143,10 @@ struct ExternalRequest {
   std::int32_t priority = 0;          ///< Lower goes first.
   std::optional<Instant> deadline{};  ///< Fails with kDeadlineExceeded after this.
   RequestTimes times{};
-  std::int32_t restarts = 0;         ///< Engines that died under it.
+  std::int32_t restarts = 0;          ///< Engines that died under it.
   std::vector<Incident> incidents{};  ///< In order.
-  Instant heard{};                   ///< When it was forwarded, or its engine last sent a byte.
-  std::optional<DeviceId> device{};  ///< Of the engine it was forwarded to last.
+  Instant heard{};                    ///< When it was forwarded, or its engine last sent a byte.
+  std::optional<DeviceId> device{};   ///< Of the engine it was forwarded to last.
 };
 
 /// Where the news of an external request go; called on the loop thread only, also from within calls

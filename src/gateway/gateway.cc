@@ -283,11 +283,8 @@ Result<void> Gateway::Impl::trace(const config::TracingConfig& config, Metrics& 
   if (!config.collector) {
     return {};
   }
-  Result<std::unique_ptr<Tracer>> tracer =
-      Tracer::start(config,
-                    {.version = context_->version, .machine = machine_name()},
-                    Rng(entropy()),
-                    metrics);
+  Result<std::unique_ptr<Tracer>> tracer = Tracer::start(
+      config, {.version = context_->version, .machine = machine_name()}, Rng(entropy()), metrics);
   if (!tracer) {
     return tracer.error();
   }

@@ -277,10 +277,10 @@ class Teller {
     event.at_ns = wall(incident.what.at);
     say_device(event.attributes, incident.device);
     if (incident.what.lasted > Duration{}) {
-      say_number(event.attributes,
-                 "heddle.lasted_us",
-                 std::chrono::duration_cast<std::chrono::microseconds>(incident.what.lasted)
-                     .count());
+      say_number(
+          event.attributes,
+          "heddle.lasted_us",
+          std::chrono::duration_cast<std::chrono::microseconds>(incident.what.lasted).count());
     }
   }
 

@@ -43,11 +43,8 @@ struct Now {
 
 /// The span of a request that has come: of the client's trace, where its one `traceparent` names
 /// one and says whether it is kept; else of a new one, of which the part `sample` is kept.
-[[nodiscard]] RequestSpan begin_span(const HttpRequest& request,
-                                     std::string_view route,
-                                     double sample,
-                                     Now now,
-                                     Rng& rng);
+[[nodiscard]] RequestSpan begin_span(
+    const HttpRequest& request, std::string_view route, double sample, Now now, Rng& rng);
 
 /// Has an engine take part in the trace: puts what it is to know among the headers that it gets,
 /// in place of what the client sent.

@@ -111,9 +111,9 @@ TEST(RequestSpan, GoesOnWithTheTraceOfItsClient) {
 }
 
 TEST(RequestSpan, BeginsATraceWhereItsClientHasNone) {
-  for (const HttpFields& none :
-       {HttpFields{}, HttpFields{{"traceparent", "no"}},
-        HttpFields{{"traceparent", kParent}, {"traceparent", kParent}}}) {
+  for (const HttpFields& none : {HttpFields{},
+                                 HttpFields{{"traceparent", "no"}},
+                                 HttpFields{{"traceparent", kParent}, {"traceparent", kParent}}}) {
     const RequestSpan request = begin(none);
     EXPECT_EQ(request.trace_id.size(), 32U);
     EXPECT_NE(request.trace_id, "4bf92f3577b34da6a3ce929d0e0e4736");
@@ -127,8 +127,7 @@ TEST(RequestSpan, AnEngineHearsOfTheSpanInWhichItIsAsked) {
   const RequestSpan ours = begin({});
   HttpFields headers{{"Accept", "*/*"}, {"Traceparent", "no"}, {"tracestate", "a=1"}};
   carry_on(ours, headers);
-  const std::string expected =
-      "00-" + ours.trace_id + "-" + trace::hex(ours.forward) + "-01";
+  const std::string expected = "00-" + ours.trace_id + "-" + trace::hex(ours.forward) + "-01";
   EXPECT_EQ(headers, (HttpFields{{"Accept", "*/*"}, {"traceparent", expected}}));
   const RequestSpan theirs = begin({{"traceparent", kParent}});
   headers = {{"traceparent", kParent}, {"tracestate", "a=1"}};
@@ -158,23 +157,22 @@ TEST(RequestSpan, TellsThePhasesInOrderAndWithinTheRequest) {
 
 TEST(RequestSpan, TellsByTheConventions) {
   const std::vector<Span> spans = tell(told(whole()));
-  const std::map<std::string, std::string> expected{
-      {"http.request.method", "POST"},
-      {"http.route", "/v1/chat/completions"},
-      {"url.path", "/v1/chat/completions"},
-      {"url.scheme", "http"},
-      {"client.address", "10.0.0.9"},
-      {"http.response.status_code", "200"},
-      {"error.type", "-"},
-      {"heddle.request_id", "r1"},
-      {"heddle.parts", "-"},
-      {"gen_ai.operation.name", "chat"},
-      {"gen_ai.request.model", "chat"},
-      {"gen_ai.response.id", "chatcmpl-1"},
-      {"gen_ai.usage.input_tokens", "12"},
-      {"gen_ai.usage.cache_read.input_tokens", "4"},
-      {"gen_ai.usage.output_tokens", "5"},
-      {"gen_ai.response.finish_reasons", "stop"}};
+  const std::map<std::string, std::string> expected{{"http.request.method", "POST"},
+                                                    {"http.route", "/v1/chat/completions"},
+                                                    {"url.path", "/v1/chat/completions"},
+                                                    {"url.scheme", "http"},
+                                                    {"client.address", "10.0.0.9"},
+                                                    {"http.response.status_code", "200"},
+                                                    {"error.type", "-"},
+                                                    {"heddle.request_id", "r1"},
+                                                    {"heddle.parts", "-"},
+                                                    {"gen_ai.operation.name", "chat"},
+                                                    {"gen_ai.request.model", "chat"},
+                                                    {"gen_ai.response.id", "chatcmpl-1"},
+                                                    {"gen_ai.usage.input_tokens", "12"},
+                                                    {"gen_ai.usage.cache_read.input_tokens", "4"},
+                                                    {"gen_ai.usage.output_tokens", "5"},
+                                                    {"gen_ai.response.finish_reasons", "stop"}};
   for (const auto& [key, value] : expected) {
     EXPECT_EQ(said(spans[0].attributes, key), value) << key;
   }

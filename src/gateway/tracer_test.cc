@@ -1,10 +1,12 @@
 #include "gateway/tracer.h"
 
+#include <future>
+#include <mutex>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "gateway/test_forwarding.h"
-#include "http/test_server.h"
 
 namespace heddle::gateway {
 namespace {
@@ -20,43 +22,39 @@ constexpr const char* kTrace = "4bf92f3577b34da6a3ce929d0e0e4736";
 class TracerTest : public ForwardingTest {
  protected:
   TracerTest() {
-    config.tracing.collector = collector_address();
+    config.tracing.collector =
+        HttpAddress{.host = "127.0.0.1", .port = collector.port(), .base_path = "/v1/traces"};
     config.tracing.sample = 0;
     serving.reply = "ok";
   }
 
   /// Ends the gateway, and gives the spans that it sent.
   std::vector<json> spans() {
-    bool drained = false;
-    on_loop([&] {
-      gateway->drain(Duration(std::chrono::seconds(10)), [&] {
-        boost::asio::post(collector_loop, [&] { drained = true; });
-      });
-    });
-    while (!drained) {
-      collector_loop.restart();
-      collector_loop.run_one_for(std::chrono::milliseconds(1));
-    }
+    std::promise<void> drained;
+    on_loop(
+        [&] { gateway->drain(Duration(std::chrono::seconds(10)), [&] { drained.set_value(); }); });
+    drained.get_future().wait();
+    const std::lock_guard lock(mutex);
     std::vector<json> all;
-    for (const std::string& heard : collector.heard) {
-      const json body = json::parse(heard.substr(heard.find("\r\n\r\n") + 4));
+    for (const std::string& request : heard) {
+      const json body = json::parse(request.substr(request.find("\r\n\r\n") + 4));
       for (const json& span : body["resourceSpans"][0]["scopeSpans"][0]["spans"]) {
         all.push_back(span);
       }
     }
     return all;
   }
-  HttpAddress collector_address() {
-    HttpAddress address = collector.address();
-    address.base_path = "/v1/traces";
-    return address;
-  }
   [[nodiscard]] static std::string parent() {
     return std::string("traceparent: ") + kParent + "\r\n";
   }
 
-  boost::asio::io_context collector_loop{1};
-  http::TestServer collector{collector_loop, {http::answer_of("{}")}};
+  std::mutex mutex{};
+  std::vector<std::string> heard{};  ///< By the collector.
+  FakeEngine collector{[this](const FakeEngine::Peer& peer, const std::string& request) {
+    const std::lock_guard lock(mutex);
+    heard.push_back(request);
+    return peer.answer("{}");
+  }};
 };
 
 TEST_F(TracerTest, SendsTheSpansOfARequestWithTheTraceOfItsClient) {
@@ -86,9 +84,10 @@ TEST_F(TracerTest, SendsNothingOfWhatIsNotSampled) {
 
 TEST_F(TracerTest, ARefusedRequestIsASpan) {
   start();
-  ASSERT_EQ(call("POST", "/v1/chat/completions", R"({"model":"none","messages":[]})", parent())
-                .status / 100,
-            4);
+  ASSERT_EQ(
+      call("POST", "/v1/chat/completions", R"({"model":"none","messages":[]})", parent()).status /
+          100,
+      4);
   ASSERT_EQ(call("GET", "/v1/models", "", parent()).status, 200);
   const std::vector<json> sent = spans();
   ASSERT_EQ(sent.size(), 1U) << "listings ask no model";

@@ -40,11 +40,10 @@ TEST_F(HttpClientTest, SaysWhatItIsToldAndReturnsTheAnswer) {
 
 TEST_F(HttpClientTest, SaysWhoAsksAndWhatOpensTheServer) {
   TestServer server(loop, {answer_of("")});
-  Client client(loop.get_executor(),
-                server.address(),
-                {.access = {.api_key = "secret"},
-                 .user_agent = "heddle",
-                 .headers = {{"X-Scope", "ours"}}});
+  Client client(
+      loop.get_executor(),
+      server.address(),
+      {.access = {.api_key = "secret"}, .user_agent = "heddle", .headers = {{"X-Scope", "ours"}}});
   ASSERT_TRUE(run(loop, client.exchange({})));
   EXPECT_THAT(server.heard.at(0), HasSubstr("X-Scope: ours\r\n"));
   EXPECT_THAT(server.heard.at(0), HasSubstr("Authorization: Bearer secret\r\n"));

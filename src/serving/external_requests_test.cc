@@ -65,12 +65,9 @@ TEST(ForeignRequests, NoteThatTheirEngineWasSuspendedWithThem) {
   requests.note(ModelId(7), IncidentKind::kAwoken, Instant(5s));
 
   EXPECT_EQ(requests.find(RequestId(1))->request->incidents,
-            (std::vector<core::Incident>{{.at = Instant(2s),
-                                          .kind = IncidentKind::kSuspended,
-                                          .device = DeviceId(3)},
-                                         {.at = Instant(4s),
-                                          .kind = IncidentKind::kAwoken,
-                                          .device = DeviceId(3)}}));
+            (std::vector<core::Incident>{
+                {.at = Instant(2s), .kind = IncidentKind::kSuspended, .device = DeviceId(3)},
+                {.at = Instant(4s), .kind = IncidentKind::kAwoken, .device = DeviceId(3)}}));
   EXPECT_TRUE(requests.find(RequestId(2))->request->incidents.empty()) << "it waits";
 }
 

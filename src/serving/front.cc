@@ -91,10 +91,9 @@ void Front::retry_external(RequestId request) {
   if (entry != nullptr && entry->forwarded) {
     entry->forwarded = false;
     ++entry->request->restarts;
-    core::note(entry->request->incidents,
-               {.at = steady_now(),
-                .kind = core::IncidentKind::kLost,
-                .device = entry->request->device});
+    core::note(
+        entry->request->incidents,
+        {.at = steady_now(), .kind = core::IncidentKind::kLost, .device = entry->request->device});
     tell_soon(core::RequestUnanswered{.request = request});
   }
 }
@@ -259,11 +258,11 @@ bool Front::accept(const Place& from, const core::RequestReturned& returned) {
   }
   RequestTable::Entry& entry = *requests_.find(returned.request);
   entry.place.reset();
-  core::note(entry.record->incidents,
-             {.at = steady_now(),
-              .kind = returned.recalled ? core::IncidentKind::kRecalled
-                                        : core::IncidentKind::kReturned,
-              .device = from.device});
+  core::note(
+      entry.record->incidents,
+      {.at = steady_now(),
+       .kind = returned.recalled ? core::IncidentKind::kRecalled : core::IncidentKind::kReturned,
+       .device = from.device});
   return true;
 }
 

@@ -62,7 +62,8 @@ TEST(RequestTable, KnowsWhomAWorkerThatDiedHadBroughtFurther) {
   table.find(RequestId(2))->send_to({DeviceId(0), WorkerEpoch(4)});
   table.find(RequestId(3))->send_to({DeviceId(1), WorkerEpoch(4)});
   (void)table.accept({token(2, 0, 0, 66), token(3, 0, 0, 67)}, Instant{});
-  EXPECT_EQ(table.lose({DeviceId(0), WorkerEpoch(4)}, Instant(9s)).advanced, std::vector{RequestId(2)})
+  EXPECT_EQ(table.lose({DeviceId(0), WorkerEpoch(4)}, Instant(9s)).advanced,
+            std::vector{RequestId(2)})
       << "the first has what it had before";
   EXPECT_FALSE(table.find(RequestId(1))->place.has_value());
   EXPECT_EQ(table.find(RequestId(1))->record->restarts, 1);

@@ -43,9 +43,8 @@ std::int64_t now_s() {
 /// What became of spans.
 struct Counters {
   explicit Counters(Metrics& metrics)
-      : sent(metrics.counter("heddle_trace_spans_sent_total",
-                             "Spans that the collector of traces took.",
-                             {})),
+      : sent(metrics.counter(
+            "heddle_trace_spans_sent_total", "Spans that the collector of traces took.", {})),
         dropped(metrics.counter("heddle_trace_spans_dropped_total",
                                 "Spans that were lost as too many waited for the collector.",
                                 {})),
@@ -207,23 +206,21 @@ class Exporter::Impl {
 
   void make_client() {
     if (client_ == nullptr) {
-      client_ = std::make_unique<http::Client>(loop_.get_executor(),
-                                               options_.collector,
-                                               http::ClientOptions{.user_agent = "heddle",
-                                                                   .keep_alive = true,
-                                                                   .headers = options_.headers});
+      client_ = std::make_unique<http::Client>(
+          loop_.get_executor(),
+          options_.collector,
+          http::ClientOptions{
+              .user_agent = "heddle", .keep_alive = true, .headers = options_.headers});
     }
   }
 
   void take_note(const http::Reply& reply, std::size_t spans) {
     const PartialSuccess partial = read_partial_success(reply.body);
-    const auto rejected =
-        std::min(static_cast<std::size_t>(partial.rejected), spans);
+    const auto rejected = std::min(static_cast<std::size_t>(partial.rejected), spans);
     counters_.sent.add(static_cast<double>(spans - rejected));
     counters_.failed.add(static_cast<double>(rejected));
     if (rejected > 0) {
-      log::warning("the collector rejected spans",
-                   {{"spans", rejected}, {"why", partial.why}});
+      log::warning("the collector rejected spans", {{"spans", rejected}, {"why", partial.why}});
     }
     if (std::exchange(complained_, false)) {
       log::info("the collector of traces takes spans again", {});
@@ -251,7 +248,7 @@ class Exporter::Impl {
   const Options options_;
   Counters counters_;
   mutable std::mutex mutex_{};
-  std::size_t waiting_ = 0;                  ///< Spans in the next two. Behind the mutex.
+  std::size_t waiting_ = 0;                 ///< Spans in the next two. Behind the mutex.
   std::vector<std::vector<Span>> added_{};  ///< Behind the mutex.
   std::deque<Span> taken_{};                ///< That went out of it, and wait for their batch.
   asio::io_context loop_{1};

@@ -24,11 +24,11 @@ class Exporter {
     std::vector<std::pair<std::string, std::string>> headers{};  ///< Of each request.
     Attributes resource{};                                       ///< What is told of this process.
     std::string version{};                                       ///< Of this program.
-    std::size_t waiting_max = 8192;  ///< Spans that may wait.
-    std::size_t batch_max = 512;     ///< Spans in one request.
-    Duration gather = std::chrono::seconds(1);     ///< From a first span to the request.
-    Duration patience = std::chrono::seconds(10);  ///< With an answer.
-    int tries = 6;                                 ///< For each batch.
+    std::size_t waiting_max = 8192;                              ///< Spans that may wait.
+    std::size_t batch_max = 512;                                 ///< Spans in one request.
+    Duration gather = std::chrono::seconds(1);      ///< From a first span to the request.
+    Duration patience = std::chrono::seconds(10);   ///< With an answer.
+    int tries = 6;                                  ///< For each batch.
     Duration first_wait = std::chrono::seconds(1);  ///< From the first try to the second.
   };
 

@@ -46,8 +46,8 @@ class ExporterTest : public testing::Test {
     run_until([&] { return done; });
   }
   [[nodiscard]] bool counted(const std::string& what, int spans) {
-    return metrics.expose().find("heddle_trace_spans_" + what + "_total " +
-                                 std::to_string(spans) + "\n") != std::string::npos;
+    return metrics.expose().find("heddle_trace_spans_" + what + "_total " + std::to_string(spans) +
+                                 "\n") != std::string::npos;
   }
 
   boost::asio::io_context loop{1};

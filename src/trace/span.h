@@ -20,8 +20,8 @@ using Attributes = std::vector<Attribute>;
 
 /// Something that happened within a span.
 struct SpanEvent {
-  std::string_view name{};   ///< Lives as long as the program.
-  std::int64_t at_ns = 0;    ///< Nanoseconds since 1970.
+  std::string_view name{};  ///< Lives as long as the program.
+  std::int64_t at_ns = 0;   ///< Nanoseconds since 1970.
   Attributes attributes{};
 };
 
