@@ -41,9 +41,11 @@ std::string device_name(Context& context, std::optional<DeviceId> device) {
     return {};
   }
   if (!context.devices.contains(*device)) {
-    context.devices = device_names(*context.serving);
+    // Those that have left stay known, for requests that were there.
+    context.devices.merge(device_names(*context.serving));
   }
-  return context.devices[*device];
+  const auto found = context.devices.find(*device);
+  return found == context.devices.end() ? std::string() : found->second;
 }
 
 std::vector<TraceIncident> name_incidents(Context& context,

@@ -53,7 +53,12 @@ struct Phase {
 
 /// The first of these moments that has come.
 Instant first_of(std::initializer_list<Instant> moments) {
-  return *std::ranges::find_if(moments, [](Instant at) { return at != Instant{}; });
+  for (const Instant at : moments) {
+    if (at != Instant{}) {
+      return at;
+    }
+  }
+  return {};
 }
 
 /// In order. A phase that was not reached is not there; the last one ends with the request.
