@@ -69,7 +69,7 @@ class Collector(Listener):
     def answer(self, handler, body):
         self.asked += 1
         if self.status == 200:
-            self.requests.append((handler.path, dict(handler.headers), json.loads(body)))
+            self.requests.append((handler.path, named(handler.headers), json.loads(body)))
         return self.status, b"{}"
 
     def resources(self):
@@ -100,10 +100,14 @@ class Engine(Listener):
         super().__init__()
 
     def answer(self, handler, _body):
-        self.headers.append(dict(handler.headers))
+        self.headers.append(named(handler.headers))
         usage = {"prompt_tokens": 3, "completion_tokens": 2}
         choice = {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}
         return 200, json.dumps({"choices": [choice], "usage": usage}).encode()
+
+
+def named(headers):
+    return {name.lower(): value for name, value in headers.items()}
 
 
 def attributes(holder):
@@ -169,7 +173,7 @@ def test_a_request_is_one_trace_with_its_phases_in_order(server, collector):
     assert "traceparent" not in {name.lower() for name in headers}
     wait_until(lambda: TRACE in collector.traces())
     path, sent, _ = collector.requests[0]
-    assert path == "/v1/traces" and sent["X-Scope"] == "ours" and sent["Content-Type"] == "application/json"
+    assert path == "/v1/traces" and sent["x-scope"] == "ours" and sent["content-type"] == "application/json"
     assert collector.resources()[0]["service.name"] == "edge"
     root, phases = assert_well_formed(collector.traces()[TRACE])
     assert phases == ["queue", "load", "prefill", "decode"]
