@@ -10,6 +10,7 @@ import time
 import urllib.request
 
 import cluster
+import engines
 import pytest
 import server as heddle
 
@@ -289,6 +290,31 @@ def test_a_collector_that_is_away_costs_no_request():
             assert server.chat("adder", prompt) == answer
         wait_until(lambda: "does not take spans" in server.log())
         assert server.stop() == 0
+
+
+def test_an_engine_that_is_suspended_with_a_request_is_told_of(collector):
+    rows = [
+        f"  {name}: {{cmd: {json.dumps(engines.scripted(name, '--token-ms 40'))}, suspend: [freeze], drain: 0, min_residence: 0s}}\n"
+        for name in ("left", "right")
+    ]
+    devices = "  - {name: gpu, kind: external, memory: 1GiB}\n"
+    extra = f"startPort: {engines.free_port(2)}\n" + tracing(collector, "sample: 0")
+    trace = "f" * 32
+    body = {"model": "left", "messages": [{"role": "user", "content": "x"}], "max_tokens": 60, "stream": True}
+    with heddle.Server(heddle.config(models=rows, devices=devices, extra=extra)) as server:
+        headers = {"Content-Type": "application/json", "traceparent": f"00-{trace}-{PARENT}-01"}
+        request = urllib.request.Request(server.url + CHAT, json.dumps(body).encode(), headers)
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=60) as answer:
+            while b"heard" not in answer.readline():
+                pass
+            assert server.chat("right", "x", max_tokens=2) == "right heard"
+            assert b"[DONE]" in answer.read()
+        wait_until(lambda: trace in collector.traces())
+    assert_well_formed(collector.traces()[trace])
+    forward = collector.traces()[trace][-1]
+    assert [event["name"] for event in forward["events"]] == ["first byte", "suspended", "awoken"]
+    assert attributes(forward)["heddle.device"] == "gpu"
 
 
 @pytest.mark.parametrize(
