@@ -33,8 +33,8 @@ std::optional<Duration> parse_retry_after(std::string_view text, std::int64_t no
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (failure != std::errc() || end != text.data() + text.size()) {
     std::tm date{};
-    const char* const rest =
-        strptime(std::string(text).c_str(), "%a, %d %b %Y %H:%M:%S GMT", &date);
+    const std::string ended(text);
+    const char* const rest = strptime(ended.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &date);
     if (rest == nullptr || *rest != '\0') {
       return std::nullopt;
     }
