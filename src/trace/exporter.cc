@@ -42,19 +42,20 @@ std::int64_t now_s() {
 
 /// What became of spans.
 struct Counters {
-  explicit Counters(Metrics& metrics)
-      : sent(metrics.counter(
-            "heddle_trace_spans_sent_total", "Spans that the collector of traces took.", {})),
-        dropped(metrics.counter("heddle_trace_spans_dropped_total",
-                                "Spans that were lost as too many waited for the collector.",
-                                {})),
-        failed(metrics.counter("heddle_trace_spans_failed_total",
-                               "Spans that were lost as the collector did not take them.",
-                               {})) {}
+  explicit Counters(Metrics& metrics) {
+    sent = metrics.counter(
+        "heddle_trace_spans_sent_total", "Spans that the collector of traces took.", {});
+    dropped = metrics.counter("heddle_trace_spans_dropped_total",
+                              "Spans that were lost as too many waited for the collector.",
+                              {});
+    failed = metrics.counter("heddle_trace_spans_failed_total",
+                             "Spans that were lost as the collector did not take them.",
+                             {});
+  }
 
-  Metrics::Counter sent;
-  Metrics::Counter dropped;
-  Metrics::Counter failed;
+  Metrics::Counter sent{};
+  Metrics::Counter dropped{};
+  Metrics::Counter failed{};
 };
 
 }  // namespace
