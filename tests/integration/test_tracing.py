@@ -1,5 +1,6 @@
 """Traces of requests, as a collector of OpenTelemetry gets them: real servers before a collector on loopback."""
 
+import concurrent.futures
 import http.server
 import json
 import re
@@ -315,6 +316,29 @@ def test_an_engine_that_is_suspended_with_a_request_is_told_of(collector):
     forward = collector.traces()[trace][-1]
     assert [event["name"] for event in forward["events"]] == ["first byte", "suspended", "awoken"]
     assert attributes(forward)["heddle.device"] == "gpu"
+
+
+def test_requests_that_give_way_to_others_are_told_of(collector):
+    """Twelve long answers in memory for a few."""
+    extra = tracing(collector, "sample: 0")
+    with heddle.Server(heddle.config(memory="2176KiB", models=["adder"], extra=extra)) as server:
+
+        def complete(number):
+            body = {"model": "adder", "prompt": f"1 2 3 {number}", "max_tokens": 200, "ignore_eos": True}
+            trace = f"{number + 1:032x}"
+            status = server.call("/v1/completions", body, headers={"traceparent": f"00-{trace}-{PARENT}-01"})[0]
+            return trace, status
+
+        with concurrent.futures.ThreadPoolExecutor(12) as clients:
+            answers = dict(clients.map(complete, range(12)))
+        assert set(answers.values()) == {200}
+        assert server.stop() == 0
+    events = []
+    for trace in answers:
+        assert_well_formed(collector.traces()[trace])
+        events += [event for span in collector.traces()[trace] for event in span.get("events", [])]
+    assert {event["name"] for event in events} == {"preempted"}
+    assert all(attributes(event)["heddle.lasted_us"] > 0 for event in events)
 
 
 @pytest.mark.parametrize(
