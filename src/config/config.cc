@@ -14,6 +14,7 @@
 #include "config/engine_declare.h"
 #include "config/macros.h"
 #include "config/reader.h"
+#include "config/tracing.h"
 
 namespace heddle::config {
 
@@ -244,23 +245,18 @@ void check_weave(const Config& config, Diagnosis& diagnosis) {
   }
 }
 
-}  // namespace
-
-Result<Config> parse_config(std::string_view text,
-                            const std::string& file,
-                            const Environment& environment,
-                            const Machine& machine) {
-  Result<Node> root = parse_document(text, file, environment);
-  return root ? parse_config(std::move(root).value(), file, machine) : root.error();
-}
-
-Result<Config> parse_config(Node root, const std::string& file, const Machine& machine) {
+/// Reads a document whose defaults may come from `environment`.
+Result<Config> read_config(Node root,
+                           const std::string& file,
+                           const Environment& environment,
+                           const Machine& machine) {
   if (root.kind != Node::Kind::kMap && root.kind != Node::Kind::kNull) {
     return Error{.code = Code::kInvalidArgument,
                  .message = file + ": the document is not a map; want keys such as \"models:\""};
   }
   Config config{.file = file, .directory = std::filesystem::absolute(file).parent_path().string()};
   Diagnosis diagnosis{.origin = file, .directory = config.directory};
+  config.tracing = tracing_of(environment, diagnosis.warnings);
   SwapSettings settings{.directory = config.directory, .ports = expand_macros(root, diagnosis)};
   Reader reader(root, "", diagnosis);
   declare(reader, config, settings);
@@ -277,6 +273,21 @@ Result<Config> parse_config(Node root, const std::string& file, const Machine& m
     return Error{.code = Code::kInvalidArgument, .message = join_lines(diagnosis.problems)};
   }
   return config;
+}
+
+}  // namespace
+
+Result<Config> parse_config(std::string_view text,
+                            const std::string& file,
+                            const Environment& environment,
+                            const Machine& machine) {
+  Result<Node> root = parse_document(text, file, environment);
+  return root ? read_config(std::move(root).value(), file, environment, machine) : root.error();
+}
+
+Result<Config> parse_config(Node root, const std::string& file, const Machine& machine) {
+  const Environment none = [](const std::string& /*name*/) { return std::nullopt; };
+  return read_config(std::move(root), file, none, machine);
 }
 
 Result<Config> load_config(const std::string& file) {

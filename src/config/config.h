@@ -5,8 +5,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/http_address.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "base/time.h"
@@ -205,6 +207,18 @@ struct ClusterConfig {
   friend bool operator==(const ClusterConfig&, const ClusterConfig&) = default;
 };
 
+/// Where traces of requests go, and of which.
+struct TracingConfig {
+  /// A collector of OTLP over HTTP; its base path is that which spans are posted to. None: no
+  /// request is traced.
+  std::optional<HttpAddress> collector{};
+  double sample = 1;               ///< Part of the requests of clients that do not say whether to.
+  std::string service = "heddle";  ///< What it is called there.
+  /// Of requests to the collector, by name. Values may be secrets.
+  std::vector<std::pair<std::string, std::string>> headers{};
+  friend bool operator==(const TracingConfig&, const TracingConfig&) = default;
+};
+
 struct Config {
   std::string file{};       ///< Where it was read from.
   std::string directory{};  ///< Folder of that file; relative paths start here.
@@ -221,6 +235,7 @@ struct Config {
   std::vector<std::string> preload{};  ///< Ids of models that are loaded when the server starts.
   PlannerConfig planner{};
   Limits limits{};
+  TracingConfig tracing{};
   log::Level log_level = log::Level::kInfo;
   log::Format log_format = log::Format::kText;
   std::string data_dir{};               ///< For what outlives the process; empty: nothing does.
@@ -260,6 +275,7 @@ Result<Config> parse_config(std::string_view text,
                             const Machine& machine);
 
 /// The same for a part of a document that is parsed already, such as that of a laboratory's file.
+/// The environment gives it no defaults.
 Result<Config> parse_config(Node root, const std::string& file, const Machine& machine);
 
 /// Reads and parses a file, for this machine and environment. kNotFound when it cannot be read.

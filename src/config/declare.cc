@@ -9,6 +9,7 @@
 
 #include "config/access.h"
 #include "config/cluster.h"
+#include "config/tracing.h"
 #include "spec/json_writer.h"
 
 namespace heddle::config {
@@ -493,6 +494,7 @@ void declare(Fields& f, Config& config, SwapSettings& settings) {
   f.section({"planner", "How it is decided what runs where and when."},
             [&](Fields& item) { declare(item, config.planner); });
   declare_cluster(f, config);
+  declare_tracing(f, config);
   declare_logging(f, config);
   f.path({"dataDir", "Folder for what outlives the process."}, config.data_dir);
   f.path({"event_log", "Prefix of the files that get every event, for replay."}, config.event_log);

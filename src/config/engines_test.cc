@@ -20,7 +20,9 @@ Result<Config> parse(std::string_view text) {
   return parse_config(
       text,
       "/etc/heddle/heddle.yaml",
-      [](const std::string& name) { return std::optional<std::string>("value of " + name); },
+      [](const std::string& name) {
+        return name.starts_with("OTEL_") ? std::nullopt : std::optional("value of " + name);
+      },
       kMachine);
 }
 

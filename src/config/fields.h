@@ -34,6 +34,8 @@ class Fields {
 
   virtual void flag(Key key, bool& value) = 0;
   virtual void integer(Key key, Range range, std::int64_t& value) = 0;
+  /// A number from 0 to 1.
+  virtual void fraction(Key key, double& value) = 0;
   virtual void text(Key key, std::string& value) = 0;
   /// One of `names`; `value` becomes its index.
   virtual void choice(Key key, const std::vector<std::string_view>& names, std::size_t& value) = 0;
@@ -56,6 +58,8 @@ class Fields {
                        const std::function<void(Fields&)>& declare) = 0;
   /// A command line: a list of words, or a string that is split as a shell would.
   virtual void command(Key key, std::vector<std::string>& value) = 0;
+  /// A map from names of the user's choice to strings.
+  virtual void named_texts(Key key, std::vector<std::pair<std::string, std::string>>& value) = 0;
   /// A map from names of the user's choice to anything, as JSON texts.
   virtual void values(Key key, std::vector<std::pair<std::string, std::string>>& value) = 0;
 

@@ -54,6 +54,13 @@ std::string_view kind_name(const Node& node) {
 
 }  // namespace
 
+std::optional<double> parse_fraction(std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && number >= 0 && number <= 1 ? std::optional(number) : std::nullopt;
+}
+
 std::string nearest(std::string_view word, const std::set<std::string, std::less<>>& candidates) {
   std::string best;
   std::size_t best_distance = 1 + std::max<std::size_t>(2, word.size() / 3);
@@ -143,6 +150,20 @@ void Reader::integer(Key key, Range range, std::int64_t& value) {
       want += " and at most " + std::to_string(range.most);
     }
     problem(node->line, key.name, want);
+    return;
+  }
+  value = *number;
+}
+
+void Reader::fraction(Key key, double& value) {
+  const Node* node = scalar(key.name, "a number from 0 to 1");
+  if (node == nullptr) {
+    return;
+  }
+  const std::optional<double> number = parse_fraction(node->text);
+  if (!number) {
+    problem(
+        node->line, key.name, "\"" + node->text + "\" is no number from 0 to 1; want such as 0.1");
     return;
   }
   value = *number;
@@ -269,6 +290,23 @@ void Reader::command(Key key, std::vector<std::string>& value) {
     return;
   }
   store(*node, split_command(node->text), value);
+}
+
+void Reader::named_texts(Key key, std::vector<std::pair<std::string, std::string>>& value) {
+  const Node* node = find(key.name, Node::Kind::kMap, "a map");
+  if (node == nullptr) {
+    return;
+  }
+  value.clear();
+  for (const Node& child : node->children) {
+    if (child.kind != Node::Kind::kScalar) {
+      problem(child.line,
+              key.name,
+              child.key + " is " + std::string(kind_name(child)) + "; want a string");
+      return;
+    }
+    value.emplace_back(child.key, child.text);
+  }
 }
 
 void Reader::values(Key key, std::vector<std::pair<std::string, std::string>>& value) {

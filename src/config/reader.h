@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,6 +29,7 @@ class Reader final : public Fields {
 
   void flag(Key key, bool& value) override;
   void integer(Key key, Range range, std::int64_t& value) override;
+  void fraction(Key key, double& value) override;
   void text(Key key, std::string& value) override;
   void choice(Key key, const std::vector<std::string_view>& names, std::size_t& value) override;
   void bytes(Key key, std::uint64_t& value) override;
@@ -40,6 +42,7 @@ class Reader final : public Fields {
                const std::function<void(const std::string& text)>& plain,
                const Declare& declare) override;
   void command(Key key, std::vector<std::string>& value) override;
+  void named_texts(Key key, std::vector<std::pair<std::string, std::string>>& value) override;
   void values(Key key, std::vector<std::pair<std::string, std::string>>& value) override;
   void section(Key key, const Declare& declare) override;
   void sections(Key key, const Declare& declare) override;
@@ -73,6 +76,9 @@ class Reader final : public Fields {
   std::set<std::string, std::less<>> known_{};
   std::set<std::string, std::less<>> malformed_{};  ///< Keys whose values could not be read.
 };
+
+/// A number from 0 to 1.
+[[nodiscard]] std::optional<double> parse_fraction(std::string_view text);
 
 /// The candidate that `word` was probably meant to be, or empty when none is near.
 [[nodiscard]] std::string nearest(std::string_view word,

@@ -30,6 +30,10 @@ class SchemaWriter final : public Fields {
     add(key, Json{{"anyOf", Json::array({number, reference("variable")})}});
     properties()[key.name]["default"] = value;
   }
+  void fraction(Key key, double& value) override {
+    const Json number{{"type", "number"}, {"minimum", 0}, {"maximum", 1}};
+    add(key, Json{{"anyOf", Json::array({number, reference("variable")})}, {"default", value}});
+  }
   void text(Key key, std::string&) override { add(key, Json{{"type", "string"}}); }
   void choice(Key key, const std::vector<std::string_view>& names, std::size_t& value) override {
     add(key,
@@ -53,6 +57,10 @@ class SchemaWriter final : public Fields {
     add(key, Json{{"anyOf", Json::array({word, Json{{"type", "array"}, {"items", items}}})}});
   }
   void command(Key key, std::vector<std::string>&) override { add(key, reference("texts")); }
+  void named_texts(Key key, std::vector<std::pair<std::string, std::string>>&) override {
+    const Json word{{"type", Json::array({"string", "number"})}};
+    add(key, Json{{"type", "object"}, {"additionalProperties", word}});
+  }
   void values(Key key, std::vector<std::pair<std::string, std::string>>&) override {
     add(key, Json{{"type", "object"}});
   }

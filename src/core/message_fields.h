@@ -116,6 +116,7 @@ inline void fields(Fields& v, TokenEvent& x) {
   v(4, "token", x.token);
   v(5, "finish", x.finish);
   v(6, "details", x.details);
+  v(7, "preempted", x.preempted);
 }
 
 inline void fields(Fields& v, Tick& /*x*/) {

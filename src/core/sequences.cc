@@ -55,6 +55,7 @@ bool Sequences::advance(const SliceDone& slice) {
   if (slice.token) {
     ++sequence.tokens;
     --sequence.remaining;
+    sequence.preempted.reset();
   }
   HEDDLE_CHECK(sequence.computed <= sequence.tokens);
   return slice.finish != spec::FinishReason::kNone;
@@ -67,8 +68,9 @@ void Sequences::admit(SequenceId id, std::uint64_t rank) {
   sequence.rank = rank;
 }
 
-void Sequences::preempt(SequenceId id) {
+void Sequences::preempt(SequenceId id, Instant now) {
   Sequence& sequence = sequences_.at(id);
+  sequence.preempted = sequence.preempted.value_or(now);
   sequence.begun = true;
   sequence.admitted = false;
   sequence.computed = sequence.away = sequence.tried = 0;

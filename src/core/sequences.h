@@ -28,13 +28,14 @@ struct Sequence {
   bool begun = false;  ///< Somebody has had a token of it, or it has had pages: it goes on first.
   bool compiling = false;  ///< Its grammar is: no policy sees it yet.
   bool admitted = false;
-  std::uint64_t rank = 0;      ///< Of admission, where prefill goes by that.
-  std::int64_t tokens = 0;     ///< Known ones: prompt, and what was generated.
-  std::int64_t computed = 0;   ///< Of these, how many have KV.
-  std::int64_t remaining = 0;  ///< May still be generated.
-  bool packed = false;         ///< Computes all itself, on as few pages as can be.
-  std::int64_t away = 0;       ///< Of `computed`, how many are guests of another device.
-  std::int64_t tried = 0;      ///< `computed` when it was last asked to move more of them.
+  std::uint64_t rank = 0;              ///< Of admission, where prefill goes by that.
+  std::int64_t tokens = 0;             ///< Known ones: prompt, and what was generated.
+  std::int64_t computed = 0;           ///< Of these, how many have KV.
+  std::int64_t remaining = 0;          ///< May still be generated.
+  bool packed = false;                 ///< Computes all itself, on as few pages as can be.
+  std::int64_t away = 0;               ///< Of `computed`, how many are guests of another device.
+  std::int64_t tried = 0;              ///< `computed` when it was last asked to move more of them.
+  std::optional<Instant> preempted{};  ///< When first since its last token; none: not since then.
 
   /// It could be admitted.
   [[nodiscard]] bool waits() const { return !admitted && !compiling; }
@@ -54,7 +55,7 @@ class Sequences {
   /// `rank` as policy::SequenceView has it.
   void admit(SequenceId id, std::uint64_t rank = 0);
   /// Its KV is gone, its tokens are not.
-  void preempt(SequenceId id);
+  void preempt(SequenceId id, Instant now);
   /// The same, but it goes on at once, and without anybody's prefix.
   void pack(SequenceId id);
   /// So many of its first tokens are guests now. Ignored if it is gone.

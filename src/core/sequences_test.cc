@@ -35,7 +35,9 @@ TEST(Sequences, PreemptionKeepsTokensAndLosesKv) {
   sequences.admit(id);
   EXPECT_FALSE(sequences.advance({.sequence = id, .computed = 3, .token = 9}));
   EXPECT_EQ(sequences.step_views({ModelId(2)}).at(0).pending, 1);
-  sequences.preempt(id);
+  sequences.preempt(id, Instant{11s});
+  sequences.preempt(id, Instant{12s});
+  EXPECT_EQ(sequences.find(id)->preempted, Instant{11s});
   EXPECT_EQ(sequences.find(id)->tokens, 4);
   EXPECT_FALSE(sequences.any_computed(ModelId(2)));
   EXPECT_TRUE(sequences.step_views({ModelId(2)}).empty());

@@ -2,6 +2,49 @@
 
 namespace heddle::core {
 
+namespace {
+
+constexpr std::size_t kMostIncidents = 64;  ///< Of one request.
+
+}  // namespace
+
+std::string_view name(IncidentKind kind) {
+  switch (kind) {
+    case IncidentKind::kPreempted:
+      return "preempted";
+    case IncidentKind::kRecalled:
+      return "recalled";
+    case IncidentKind::kReturned:
+      return "returned";
+    case IncidentKind::kLost:
+      return "lost";
+    case IncidentKind::kResumed:
+      return "resumed";
+    case IncidentKind::kSuspended:
+      return "suspended";
+    case IncidentKind::kAwoken:
+      return "awoken";
+  }
+  return "?";
+}
+
+void note(std::vector<Incident>& incidents, const Incident& incident) {
+  if (incidents.size() < kMostIncidents) {
+    incidents.push_back(incident);
+  }
+}
+
+void note_resumed(std::vector<Incident>& incidents, Instant now, DeviceId device) {
+  if (incidents.empty()) {
+    return;
+  }
+  const IncidentKind last = incidents.back().kind;
+  if (last == IncidentKind::kRecalled || last == IncidentKind::kReturned ||
+      last == IncidentKind::kLost) {
+    note(incidents, {.at = now, .kind = IncidentKind::kResumed, .device = device});
+  }
+}
+
 std::string_view name(LoadReason reason) {
   switch (reason) {
     case LoadReason::kRequest:

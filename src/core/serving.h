@@ -51,6 +51,33 @@ struct RequestTimes {
   }
 };
 
+/// What can happen to a request beside its phases.
+enum class IncidentKind : std::uint8_t {
+  kPreempted,  ///< Its KV was given up for others', and computed again.
+  kRecalled,   ///< Called back from where it waited for memory.
+  kReturned,   ///< Its model went before the request had ended.
+  kLost,       ///< Its worker or engine died, or could not be reached.
+  kResumed,    ///< Sent on to a worker or engine after one of the above.
+  kSuspended,  ///< Its external engine was suspended with the request in it.
+  kAwoken,     ///< That engine goes on with it.
+};
+
+/// Something that happened to a request, for its trace.
+struct Incident {
+  Instant at{};
+  IncidentKind kind = IncidentKind::kLost;
+  std::optional<DeviceId> device{};  ///< Where it was; of kResumed, where it goes.
+  Duration lasted{};                 ///< Of kPreempted: until its next token.
+  friend bool operator==(const Incident&, const Incident&) = default;
+};
+
+/// As in traces: "preempted".
+[[nodiscard]] std::string_view name(IncidentKind kind);
+/// Notes one more; a request that has met very many of them is told of the first ones.
+void note(std::vector<Incident>& incidents, const Incident& incident);
+/// Notes that the request goes on at `device`, where it was taken from another place before.
+void note_resumed(std::vector<Incident>& incidents, Instant now, DeviceId device);
+
 /// Everything that is needed to run a request, and to run the rest of it again somewhere else:
 /// prompt, parameters (the seed is drawn already) and every token received. Owned by the gateway,
 /// which appends the tokens; the rest of the system holds none of it durably.
@@ -69,8 +96,9 @@ struct RequestRecord {
   bool open_ended = false;
   std::string cache_salt{};  ///< Only requests of the same salt share cached prefixes.
   RequestTimes times{};
-  std::int32_t restarts = 0;         ///< Workers that died under it.
-  std::optional<DeviceId> device{};  ///< Where it was dispatched last.
+  std::int32_t restarts = 0;          ///< Workers that died under it.
+  std::optional<DeviceId> device{};   ///< Where it was dispatched last.
+  std::vector<Incident> incidents{};  ///< In order.
   /// Of the prompt, what a cached prefix spared every choice; known with their first tokens.
   std::optional<std::int64_t> cached_tokens{};
 };
@@ -84,6 +112,7 @@ struct TokenEvent {
   TokenId token = 0;
   spec::FinishReason finish = spec::FinishReason::kNone;
   spec::TokenDetails details{};
+  Duration preempted{};  ///< Since its KV was given up for others', if that was after the last one.
 };
 
 /// What a front knows of a configured model.
@@ -114,9 +143,10 @@ struct ExternalRequest {
   std::int32_t priority = 0;          ///< Lower goes first.
   std::optional<Instant> deadline{};  ///< Fails with kDeadlineExceeded after this.
   RequestTimes times{};
-  std::int32_t restarts = 0;         ///< Engines that died under it.
-  Instant heard{};                   ///< When it was forwarded, or its engine last sent a byte.
-  std::optional<DeviceId> device{};  ///< Of the engine it was forwarded to last.
+  std::int32_t restarts = 0;          ///< Engines that died under it.
+  std::vector<Incident> incidents{};  ///< In order.
+  Instant heard{};                    ///< When it was forwarded, or its engine last sent a byte.
+  std::optional<DeviceId> device{};   ///< Of the engine it was forwarded to last.
 };
 
 /// Where the news of an external request go; called on the loop thread only, also from within calls

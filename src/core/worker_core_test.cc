@@ -201,6 +201,29 @@ TEST(WorkerCore, WhenPagesRunOutTheNewestGivesWay) {
   EXPECT_EQ(find<RunStep>(alone)->plan.batches[0].slices[0].sequence, SequenceId(1));
 }
 
+TEST(WorkerCore, TheNextTokenTellsSinceWhenItsRequestWasPreempted) {
+  Bench bench;
+  bench.serve(kA, 8);
+  bench.tell(WorkerMessage{Bench::submit(1, kA, 3, 80, 5s)});
+  bench.tell(WorkerMessage{Bench::submit(2, kA, 3, 80, 1s)});
+  const auto run = bench.tell(EngineIdle{});
+  const auto first = bench.tell(done(find<RunStep>(run)->plan, 0, 11));
+  ASSERT_NE(find<TokensProduced>(first), nullptr);
+  EXPECT_EQ(find<TokensProduced>(first)->tokens.at(1).preempted, 0s);
+  const auto again = bench.tell(EngineIdle{});
+  StepDone starved = done(find<RunStep>(again)->plan, 3, 11);
+  std::erase_if(starved.slices, [](const auto& s) { return s.sequence == SequenceId(1); });
+  starved.starved = {SequenceId(1)};
+  bench.tell(starved);
+  bench.tell(WorkerMessage{CancelRequest{.request = RequestId(1)}});
+  bench.now += 3s;
+  const auto resumed = bench.tell(EngineIdle{});
+  ASSERT_NE(find<RunStep>(resumed), nullptr);
+  const auto second = bench.tell(done(find<RunStep>(resumed)->plan, 0, 5));
+  ASSERT_NE(find<TokensProduced>(second), nullptr);
+  EXPECT_EQ(find<TokensProduced>(second)->tokens.at(0).preempted, 3s);
+}
+
 TEST(WorkerCore, AsksForPagesThatOnlyAnotherModelHas) {
   Bench bench;
   bench.serve(kA, 5);

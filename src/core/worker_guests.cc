@@ -185,7 +185,7 @@ bool WorkerCore::Impl::can_have_more_guests() const {
 void WorkerCore::Impl::preempt(SequenceId id) {
   const ModelId model = sequences_.find(id)->model;
   act(PreemptSequence{.sequence = id});
-  sequences_.preempt(id);
+  sequences_.preempt(id, now_);
   settle_leases(model);
 }
 

@@ -320,7 +320,8 @@ void WorkerCore::Impl::on(const StepDone& done) {
                                  .position = slice.position,
                                  .token = *slice.token,
                                  .finish = slice.finish,
-                                 .details = slice.details});
+                                 .details = slice.details,
+                                 .preempted = now_ - sequence.preempted.value_or(now_)});
     }
     if (sequences_.advance(slice)) {
       ended.push_back(slice.sequence);

@@ -41,9 +41,21 @@ std::string device_name(Context& context, std::optional<DeviceId> device) {
     return {};
   }
   if (!context.devices.contains(*device)) {
-    context.devices = device_names(*context.serving);
+    // Those that have left stay known, for requests that were there.
+    context.devices.merge(device_names(*context.serving));
   }
-  return context.devices[*device];
+  const auto found = context.devices.find(*device);
+  return found == context.devices.end() ? std::string() : found->second;
+}
+
+std::vector<TraceIncident> name_incidents(Context& context,
+                                          const std::vector<core::Incident>& incidents) {
+  std::vector<TraceIncident> named;
+  named.reserve(incidents.size());
+  for (const core::Incident& incident : incidents) {
+    named.push_back({.what = incident, .device = device_name(context, incident.device)});
+  }
+  return named;
 }
 
 Task<void> respond_error(HttpExchange& http, api::ApiError error) {

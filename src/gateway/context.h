@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 
@@ -22,6 +23,7 @@
 #include "gateway/running_request.h"
 #include "gateway/task.h"
 #include "gateway/text_pool.h"
+#include "gateway/tracer.h"
 #include "gateway/upstream.h"
 
 namespace heddle::gateway {
@@ -50,6 +52,7 @@ struct Context {
   bool keys_asked = false;                 ///< Whether clients have to show a key of ours.
   RunningRequests live{};
   std::map<DeviceId, std::string> devices{};  ///< Names; see device_name().
+  std::unique_ptr<Tracer> tracer{};           ///< Null: requests are not traced.
 };
 
 /// Milliseconds since 1970.
@@ -62,6 +65,10 @@ struct Context {
 /// The name of one of them; empty for none. They are asked for once, as they stay what they are
 /// while the server runs.
 [[nodiscard]] std::string device_name(Context& context, std::optional<DeviceId> device);
+
+/// What happened to a request, with names.
+[[nodiscard]] std::vector<TraceIncident> name_incidents(
+    Context& context, const std::vector<core::Incident>& incidents);
 
 /// Answers with an error, its status and headers.
 Task<void> respond_error(HttpExchange& http, api::ApiError error);

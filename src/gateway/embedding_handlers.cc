@@ -134,6 +134,7 @@ Task<void> embed(std::shared_ptr<Context> context, HttpExchange& http, std::stri
     co_await respond_error(http, std::move(*wrong));
     co_return;
   }
+  std::get<0>(job).span = http.span();
   Result<std::shared_ptr<LiveRequests>> live =
       LiveRequests::make(std::move(context), std::get<0>(std::move(job)));
   HEDDLE_CHECK(live.has_value());  // There are no stop strings.

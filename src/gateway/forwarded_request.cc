@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/log.h"
 #include "base/units.h"
 
 namespace heddle::gateway {
@@ -23,7 +22,8 @@ ForwardedRequest::ForwardedRequest(std::shared_ptr<Context> context,
       request_id_(request_id),
       request_(std::make_shared<core::ExternalRequest>()),
       inbox_(std::make_shared<ExternalInbox>(context_->loop)),
-      load_limit_(load_limit(context_->limits, *model_->config.engine)) {
+      load_limit_(load_limit(context_->limits, *model_->config.engine)),
+      span_(job.span) {
   request_->id = RequestId(++context_->last_request);
   request_->model = model_->id;
   request_->priority = job.priority;
@@ -37,7 +37,13 @@ ForwardedRequest::ForwardedRequest(std::shared_ptr<Context> context,
                      .arrived_ms = wall_clock_ms(),
                      .streamed = job.events};
   trace.external = request_;
+  if (span_) {
+    trace.trace_id = span_->trace_id;
+  }
   trace_ = context_->traces.begin(std::move(trace));
+  if (span_) {
+    span_->told = trace_;
+  }
   context_->serving->start_external(request_, inbox_);
 }
 
@@ -56,6 +62,7 @@ ForwardedRequest::~ForwardedRequest() {
   const Instant now = context_->now();
   request_->times.finished = now;
   TracePart part = tell(*request_, device_name(*context_, request_->device));
+  part.incidents = name_incidents(*context_, request_->incidents);
   part.prompt_tokens = usage_.prompt_tokens().value_or(0);
   part.cached_tokens = usage_.cached_tokens().value_or(0);
   part.completion_tokens = usage_.completion_tokens().value_or(0);
@@ -65,20 +72,16 @@ ForwardedRequest::~ForwardedRequest() {
                           whole            ? "stop"
                           : status_ == 499 ? "abort"
                                            : "error");
-  log::info(
-      "request ended",
-      {{"request", request_id_},
-       {"model", model_->config.id},
-       {"client", asker_.name},
-       {"status", status_},
-       {"prompt_tokens", part.prompt_tokens},
-       {"cached_tokens", part.cached_tokens},
-       {"completion_tokens", part.completion_tokens},
-       {"ms", std::chrono::duration<double, std::milli>(now - request_->times.arrived).count()},
-       {"error", error_}});
-  trace_->parts.push_back(std::move(part));
   trace_->status = status_;
   trace_->error = api::without_paths(error_);
+  log_ended(*trace_,
+            {.client = asker_.name,
+             .prompt_tokens = part.prompt_tokens,
+             .cached_tokens = part.cached_tokens,
+             .completion_tokens = part.completion_tokens,
+             .took = now - request_->times.arrived,
+             .error = error_});
+  trace_->parts.push_back(std::move(part));
   trace_->external.reset();
 }
 

@@ -56,6 +56,7 @@ class ForwardedRequest {
   std::shared_ptr<core::ExternalRequest> request_;
   std::shared_ptr<ExternalInbox> inbox_;
   Duration load_limit_;
+  std::shared_ptr<RequestSpan> span_;
   std::shared_ptr<RequestTrace> trace_{};
   UsageSniffer usage_{};
   bool forwarded_ = false;

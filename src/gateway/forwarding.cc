@@ -40,13 +40,22 @@ std::string event_of_lines(std::string text) {
   return api::sse_event(text);
 }
 
+/// The engine takes part in the trace of the request, if it has one.
+ForwardJob in_trace(ForwardJob job, std::shared_ptr<RequestSpan> span) {
+  if (span) {
+    carry_on(*span, job.request.headers);
+    job.span = std::move(span);
+  }
+  return job;
+}
+
 /// The coroutine's state; not in its frame, so that both are of sizes that are allocated fast.
 class Forwarding {
  public:
   Forwarding(std::shared_ptr<Context> context, HttpExchange& http, ForwardJob job)
       : context_(std::move(context)),
         http_(http),
-        job_(std::move(job)),
+        job_(in_trace(std::move(job), http.span())),
         live_(context_, job_, http.request().request_id),
         inbox_(*live_.inbox()) {
     http_.on_gone([this] { inbox_.interrupt(); });
@@ -202,6 +211,9 @@ Task<bool> Forwarding::ask_engine() {
   const std::unique_ptr<UpstreamExchange> engine = context_->upstream->exchange(address_);
   inbox_.on_interrupt([&engine] { engine->close(); });
   live_.forwarded();
+  if (job_.span) {
+    job_.span->engine = address_;
+  }
   part_.clear();
   Result<void> done = co_await await_answer(*engine);
   if (done) {

@@ -21,6 +21,7 @@ struct ForwardJob {
   bool chat = false;       ///< They are chunks of a chat.
   std::int32_t priority = 0;
   Asker asker{};
+  std::shared_ptr<RequestSpan> span{};  ///< Null where it is in no trace.
 };
 
 /// Has the model's engine brought up, forwards the request, and passes its answer on: status,

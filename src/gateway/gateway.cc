@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include "api/error_text.h"
@@ -63,12 +64,19 @@ std::shared_ptr<const Routing> make_routing() {
 /// What an answer that was given up gets to tell its client.
 constexpr Duration kLastWords = 500ms;
 
-/// Passes an exchange on, and remembers the status of its answer.
+/// What the last spans get to reach their collector, once nobody waits for an answer.
+constexpr Duration kLeastFlush = 100ms;
+constexpr Duration kMostFlush = 1s;
+
+/// Passes an exchange on, remembers the status of its answer, and has the trace that it is in.
 class CountedExchange final : public HttpExchange {
  public:
   explicit CountedExchange(HttpExchange& inner) : inner_(inner) {}
 
   [[nodiscard]] int status() const { return status_; }
+  /// It is in a trace from here on.
+  void set_span(std::shared_ptr<RequestSpan> span) { span_ = std::move(span); }
+  [[nodiscard]] std::shared_ptr<RequestSpan> span() const override { return span_; }
 
   [[nodiscard]] const HttpRequest& request() const override { return inner_.request(); }
   Task<Result<void>> respond(HttpResponse response) override {
@@ -89,8 +97,16 @@ class CountedExchange final : public HttpExchange {
 
  private:
   HttpExchange& inner_;
+  std::shared_ptr<RequestSpan> span_{};
   int status_ = 499;  ///< The client left without one.
 };
+
+/// Whether it asks a model something, which is what traces tell of.
+bool is_traced(const Endpoint& endpoint) {
+  const Route& route = endpoint.route;
+  return (endpoint.access == Access::kInference && route.method == "POST") ||
+         route.path.starts_with("/upstream/");
+}
 
 std::uint64_t entropy() {
   std::random_device device;
@@ -153,8 +169,13 @@ class Gateway::Impl {
         drain_timer_(loop),
         close_timer_(loop) {}
 
-  ~Impl() { context_->serving = nullptr; }
+  ~Impl() {
+    context_->serving = nullptr;
+    context_->tracer.reset();  // Its metrics may end with this.
+  }
 
+  /// Has requests traced, where there is a collector.
+  Result<void> trace(const config::TracingConfig& config, Metrics& metrics);
   Result<void> listen(const config::Config& config);
   void assign(const config::Config& config);
   void reload(const config::Config& config) {
@@ -212,8 +233,14 @@ Task<void> dispatch(std::shared_ptr<Context> context,
       Match match = std::get<Match>(std::move(matched));
       const Endpoint& endpoint = routing->endpoints[match.route];
       label = endpoint.route.path;
+      if (context->tracer != nullptr && is_traced(endpoint)) {
+        http.set_span(context->tracer->begin(request, label, context->now()));
+      }
       co_await endpoint.handler(context, http, std::move(match.id));
     }
+  }
+  if (http.span() != nullptr && context->tracer != nullptr) {
+    context->tracer->end(*http.span(), http.status(), context->now());
   }
   context->metrics.answered(label, http.status());
 }
@@ -253,6 +280,19 @@ HttpServer::Options server_options(const config::Config& config) {
 
 }  // namespace
 
+Result<void> Gateway::Impl::trace(const config::TracingConfig& config, Metrics& metrics) {
+  if (!config.collector) {
+    return {};
+  }
+  Result<std::unique_ptr<Tracer>> tracer = Tracer::start(
+      config, {.version = context_->version, .machine = machine_name()}, Rng(entropy()), metrics);
+  if (!tracer) {
+    return tracer.error();
+  }
+  context_->tracer = std::move(*tracer);
+  return {};
+}
+
 Result<void> Gateway::Impl::listen(const config::Config& config) {
   listen_ = config.listen;
   assign(config);
@@ -272,6 +312,9 @@ Result<void> Gateway::Impl::listen(const config::Config& config) {
 
 void Gateway::Impl::assign(const config::Config& config) {
   context_->limits = config.limits;
+  if (context_->tracer != nullptr) {
+    context_->tracer->set_sample(config.tracing.sample);
+  }
   context_->keys_asked = !config.api_keys.empty();
   gatekeeper_->assign(api_keys(config, tenant_secret_),
                       WebRules({.listen = listen_,
@@ -292,10 +335,30 @@ void Gateway::Impl::assign(const config::Config& config) {
   }
 }
 
+/// Sends what traces are not sent yet, within what is left of the patience; then calls `done`.
+void flush_traces(const std::shared_ptr<Context>& context,
+                  Instant deadline,
+                  std::function<void()> done) {
+  if (context->tracer == nullptr) {
+    done();
+    return;
+  }
+  const Duration patience = std::clamp(deadline - context->now(), kLeastFlush, kMostFlush);
+  context->tracer->flush(patience, [context, done = std::move(done)] {
+    asio::post(context->loop, [context, done] {
+      if (context->serving != nullptr) {  // Else nobody waits for it.
+        done();
+      }
+    });
+  });
+}
+
 /// Answers get `patience`, then the time to say that they have failed.
 void Gateway::Impl::drain(Duration patience, std::function<void()> drained) {
   context_->draining = true;
-  server_->drain(std::move(drained));
+  server_->drain([context = context_,
+                  deadline = context_->now() + patience,
+                  drained = std::move(drained)] { flush_traces(context, deadline, drained); });
   close_timer_.expires_after(patience + kLastWords);
   close_timer_.async_wait([this, context = context_](const boost::system::error_code& stopped) {
     if (!stopped && context->serving != nullptr) {  // Else this is gone.
@@ -328,6 +391,9 @@ Result<std::unique_ptr<Gateway>> Gateway::start(asio::io_context& loop,
                                                 Options options) {
   HEDDLE_CHECK(options.open_text != nullptr && options.grammars != nullptr);
   auto impl = std::make_unique<Impl>(loop, serving, metrics, options);
+  if (const Result<void> traced = impl->trace(config.tracing, metrics); !traced) {
+    return traced.error();
+  }
   const Result<void> listening = impl->listen(config);
   if (!listening) {
     return listening.error();

@@ -67,7 +67,7 @@ class Gateway {
 
   /// Stops accepting; lets requests that run end, but after `patience` fails them with an error,
   /// and half a second later closes what is left. `drained` is called once, when the last
-  /// connection has closed.
+  /// connection has closed and the last spans of traces were sent, for which there is a second.
   void drain(Duration patience, std::function<void()> drained);
 
  private:

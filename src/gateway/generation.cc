@@ -155,6 +155,7 @@ Task<void> run_job(std::shared_ptr<Context> context,
                    HttpExchange& http,
                    GenerationJob job,
                    std::unique_ptr<api::AnswerWriter> writer) {
+  job.span = http.span();
   Result<std::shared_ptr<LiveRequests>> live =
       LiveRequests::make(std::move(context), std::move(job));
   if (!live) {

@@ -78,6 +78,7 @@ class Connection final : public HttpConnection,
  public:
   Connection(std::shared_ptr<ConnectionShared> shared, tcp::socket socket, std::string peer)
       : shared_(std::move(shared)),
+        tls_(!peer.empty()),
         peer_(peer.empty() ? peer_of(socket) : std::move(peer)),
         socket_(std::make_shared<WatchedSocket>(
             shared_->loop, std::move(socket), [this] { look_ahead(); })),
@@ -150,6 +151,7 @@ class Connection final : public HttpConnection,
   Pieces frame(ChunkSize& size, std::string_view head, std::string_view part, bool last) const;
 
   std::shared_ptr<ConnectionShared> shared_;
+  bool tls_;          ///< It is behind a TlsFront.
   std::string peer_;  ///< As HttpRequest has it.
   std::shared_ptr<WatchedSocket> socket_;
   boost::beast::flat_buffer buffer_{};
@@ -360,9 +362,9 @@ Task<void> Connection::complain(Read read, const RequestParser& parser) {
 /// keep_alive_ tells whether there may be another.
 Task<bool> Connection::read_request() {
   const config::Limits& limits = shared_->options.limits;
-  HttpFields fields = std::move(request_.headers);
+  HttpFields fields = std::move(request_.headers);  // For its memory.
   fields.clear();
-  request_ = HttpRequest{.headers = std::move(fields), .peer = peer_};  // For its memory.
+  request_ = HttpRequest{.headers = std::move(fields), .peer = peer_, .tls = tls_};
   RequestParser parser(request_, {.head = limits.header, .body = limits.body});
   give_up_after(limits.header_timeout);
   slack_ = limits.stall_timeout;

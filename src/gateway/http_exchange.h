@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,6 +44,7 @@ struct HttpRequest {
   HttpFields answer_headers{};  ///< Further ones of every answer to it.
   Principal principal{};
   std::string peer{};  ///< The client's address, without the port; empty where it has left.
+  bool tls = false;    ///< It came over TLS.
 
   /// Who has to share with others: one key, or, where no key is asked for, one address.
   [[nodiscard]] const std::string& client() const {
@@ -76,6 +78,8 @@ struct StreamHead {
   std::optional<std::uint64_t> length{};
 };
 
+struct RequestSpan;
+
 /// One request and its answer: either respond() once, or begin(), any number of send_part() and
 /// end(). Loop thread. A failure to send means that the client has gone, or has taken nothing for
 /// so long that it was given up.
@@ -83,6 +87,8 @@ class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
   [[nodiscard]] virtual const HttpRequest& request() const = 0;
+  /// What it is in a trace; null where it is in none.
+  [[nodiscard]] virtual std::shared_ptr<RequestSpan> span() const { return nullptr; }
 
   virtual Task<Result<void>> respond(HttpResponse response) = 0;
 

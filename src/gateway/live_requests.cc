@@ -113,7 +113,13 @@ void LiveRequests::begin_trace() {
                      .arrived_ms = wall_clock_ms(),
                      .streamed = job_.params.stream};
   trace.records.assign(records_.begin(), records_.end());
+  if (job_.span) {
+    trace.trace_id = job_.span->trace_id;
+  }
   trace_ = context_->traces.begin(std::move(trace));
+  if (job_.span) {
+    job_.span->told = trace_;
+  }
 }
 
 void LiveRequests::cancel() {
@@ -143,7 +149,8 @@ LiveRequests::~LiveRequests() {
     if (record.times.finished == Instant{}) {
       record.times.finished = context_->now();
     }
-    const TracePart part = tell(record, device_name(*context_, record.device));
+    TracePart part = tell(record, device_name(*context_, record.device));
+    part.incidents = name_incidents(*context_, record.incidents);
     const bool whole = status_ == 200 && error_.empty();
     std::string reason = status_ == 499 ? "abort" : "error";
     if (whole) {
@@ -152,21 +159,18 @@ LiveRequests::~LiveRequests() {
                    : std::string(api::finish_name(record.finished[0]));
     }
     context_->metrics.ended(job_.model->config.id, part, reason);
-    trace_->parts.push_back(part);
+    trace_->parts.push_back(std::move(part));
   }
   trace_->status = status_;
   trace_->error = api::without_paths(error_);
   trace_->records.clear();
-  log::info("request ended",
-            {{"request", job_.request_id},
-             {"model", job_.model->config.id},
-             {"client", job_.asker.name},
-             {"status", status_},
-             {"prompt_tokens", used.prompt_tokens},
-             {"cached_tokens", used.cached_tokens},
-             {"completion_tokens", used.completion_tokens},
-             {"ms", std::chrono::duration<double, std::milli>(context_->now() - arrived_).count()},
-             {"error", error_}});
+  log_ended(*trace_,
+            {.client = job_.asker.name,
+             .prompt_tokens = used.prompt_tokens,
+             .cached_tokens = used.cached_tokens,
+             .completion_tokens = used.completion_tokens,
+             .took = context_->now() - arrived_,
+             .error = error_});
 }
 
 std::vector<api::Choice> LiveRequests::take() {

@@ -36,6 +36,7 @@ struct GenerationJob {
   Asker asker{};
   std::string request_id{};
   std::string endpoint{};
+  std::shared_ptr<RequestSpan> span{};  ///< Null where it is in no trace.
 };
 
 /// The requests to the system behind that a client's request became, and the text of their answers.

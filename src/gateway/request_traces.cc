@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "api/responses.h"
+#include "base/log.h"
 #include "spec/json_writer.h"
 
 namespace heddle::gateway {
@@ -39,6 +40,15 @@ void write_part(spec::JsonWriter& json, const TracePart& part) {
     json.string(finish == spec::FinishReason::kNone ? "none" : api::finish_name(finish));
   }
   json.end_array().end_object();
+}
+
+void write_text(spec::JsonWriter& json, std::string_view key, const std::string& text) {
+  json.key(key);
+  if (text.empty()) {
+    json.null();
+  } else {
+    json.string(text);
+  }
 }
 
 }  // namespace
@@ -109,22 +119,36 @@ std::vector<const RequestTrace*> RequestTraces::latest(std::size_t most, Whose w
   return found;
 }
 
+void log_ended(const RequestTrace& trace, const EndedRequest& ended) {
+  const auto say = [&](auto... more) {
+    log::info("request ended",
+              {{"request", trace.request_id},
+               {"model", trace.model},
+               {"client", ended.client},
+               {"status", trace.status},
+               {"prompt_tokens", ended.prompt_tokens},
+               {"cached_tokens", ended.cached_tokens},
+               {"completion_tokens", ended.completion_tokens},
+               {"ms", std::chrono::duration<double, std::milli>(ended.took).count()},
+               {"error", ended.error},
+               more...});
+  };
+  if (trace.trace_id.empty()) {
+    say();
+  } else {
+    say(log::Field("trace_id", trace.trace_id));
+  }
+}
+
 std::string trace_json(const RequestTrace& trace) {
   spec::JsonWriter json;
-  json.begin_object().key("id").string(trace.request_id).key("answer_id");
-  if (trace.answer_id.empty()) {
-    json.null();
-  } else {
-    json.string(trace.answer_id);
-  }
+  json.begin_object().key("id").string(trace.request_id);
+  write_text(json, "answer_id", trace.answer_id);
+  write_text(json, "trace_id", trace.trace_id);
   json.key("model").string(trace.model).key("endpoint").string(trace.endpoint);
   json.key("arrived_ms").integer(trace.arrived_ms).key("stream").boolean(trace.streamed);
-  json.key("running").boolean(trace.status == 0).key("status").integer(trace.status).key("error");
-  if (trace.error.empty()) {
-    json.null();
-  } else {
-    json.string(trace.error);
-  }
+  json.key("running").boolean(trace.status == 0).key("status").integer(trace.status);
+  write_text(json, "error", trace.error);
   json.key("parts").begin_array();
   for (const TracePart& part : trace.parts) {
     write_part(json, part);

@@ -15,6 +15,12 @@
 
 namespace heddle::gateway {
 
+/// Something that happened to such a request.
+struct TraceIncident {
+  core::Incident what{};
+  std::string device{};  ///< The name of Incident::device.
+};
+
 /// What is told of one of the requests that a client's request became.
 struct TracePart {
   core::RequestTimes times{};
@@ -24,12 +30,14 @@ struct TracePart {
   std::int64_t cached_tokens = 0;  ///< Of the prompt, those that a cached prefix spared.
   std::int64_t completion_tokens = 0;
   std::vector<spec::FinishReason> finished{};
+  std::vector<TraceIncident> incidents{};  ///< Of one that has ended; in order.
 };
 
 /// How a client's request went.
 struct RequestTrace {
   std::string tenant{};  ///< Principal::tenant of who asked.
   std::string request_id{};
+  std::string trace_id{};   ///< Of OpenTelemetry's trace; empty where requests are not traced.
   std::string answer_id{};  ///< Empty where the answer has the id that an engine gave it.
   std::string model{};
   std::string endpoint{};
@@ -70,6 +78,17 @@ class RequestTraces {
 [[nodiscard]] TracePart tell(const core::RequestRecord& record, std::string device);
 /// The same of a request that an external engine answers, but for the tokens.
 [[nodiscard]] TracePart tell(const core::ExternalRequest& request, std::string device);
+
+/// What the log says of a client's request that has ended, beside its trace.
+struct EndedRequest {
+  std::string_view client{};  ///< For people.
+  std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;
+  std::int64_t completion_tokens = 0;
+  Duration took{};
+  std::string_view error{};  ///< With paths of this machine, of which clients are not told.
+};
+void log_ended(const RequestTrace& trace, const EndedRequest& ended);
 
 /// The JSON of GET /api/requests/{id}: times in milliseconds.
 [[nodiscard]] std::string trace_json(const RequestTrace& trace);

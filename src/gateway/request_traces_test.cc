@@ -46,9 +46,13 @@ TEST(Stories, TellPhasesDeviceAndTokens) {
                   .dispatched = Instant(15ms),
                   .first_token = Instant(17ms),
                   .finished = Instant(27ms)};
-  const RequestTrace trace{
-      .request_id = "a", .model = "m", .status = 200, .parts = {tell(record, "cpu0")}};
+  const RequestTrace trace{.request_id = "a",
+                           .trace_id = "4bf92f3577b34da6a3ce929d0e0e4736",
+                           .model = "m",
+                           .status = 200,
+                           .parts = {tell(record, "cpu0")}};
   const json told = json::parse(trace_json(trace));
+  EXPECT_EQ(told["trace_id"], "4bf92f3577b34da6a3ce929d0e0e4736");
   EXPECT_EQ(told["running"], false);
   EXPECT_TRUE(told["error"].is_null());
   const json& part = told["parts"][0];
@@ -70,6 +74,7 @@ TEST(Stories, WhatHasNotHappenedIsNull) {
   const RequestTrace trace{.parts = {tell(record, "")}};
   const json told = json::parse(trace_json(trace));
   EXPECT_EQ(told["running"], true);
+  EXPECT_TRUE(told["trace_id"].is_null());
   EXPECT_TRUE(told["parts"][0]["phases"]["queue_ms"].is_null());
   EXPECT_TRUE(told["parts"][0]["phases"]["load_ms"].is_null());
 }

@@ -114,6 +114,7 @@ class ConnectionOver : public Connection {
       co_return asio::error::operation_aborted;
     }
     reply.body = std::move(body);
+    reply.retry_after = parser.get()[beast::http::field::retry_after];
     reusable_ = parser.get().keep_alive();
     beast::get_lowest_layer(stream_).expires_never();
     co_return ErrorCode();
@@ -349,6 +350,9 @@ class Client::Impl {
     }
     if (!options_.access.api_key.empty()) {
       message.set(field::authorization, "Bearer " + options_.access.api_key);
+    }
+    for (const auto& [name, value] : options_.headers) {
+      message.set(name, value);
     }
     if (!request.body.empty()) {
       message.set(field::content_type, "application/json");

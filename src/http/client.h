@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -40,7 +42,8 @@ struct Request {
 /// What it answered.
 struct Reply {
   int status = 0;
-  std::string body{};  ///< Empty where it was told in parts.
+  std::string body{};         ///< Empty where it was told in parts.
+  std::string retry_after{};  ///< The header, or empty.
 };
 
 /// What opens a server, and how it is known to be the one that is meant.
@@ -59,6 +62,8 @@ struct ClientOptions {
   Access access{};
   std::string user_agent{};  ///< Empty: not said.
   bool keep_alive = false;   ///< Keep connections for the next requests; false: one for each.
+  /// Further ones of each request, by name; not those that are made here.
+  std::vector<std::pair<std::string, std::string>> headers{};
 };
 
 /// Asks one server, any number of requests at a time. Used by the thread of its executor, and

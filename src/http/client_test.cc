@@ -24,11 +24,12 @@ struct HttpClientTest : testing::Test {
 };
 
 TEST_F(HttpClientTest, SaysWhatItIsToldAndReturnsTheAnswer) {
-  TestServer server(loop, {answer_of("full", "HTTP/1.1 503 Busy")});
+  TestServer server(loop, {answer_of("full", "HTTP/1.1 503 Busy\r\nRetry-After: 7")});
   const auto answer = ask(server, {.method = "POST", .target = "/x?a=1", .body = "{}"});
   ASSERT_TRUE(answer.has_value()) << answer.error().message;
   EXPECT_EQ(answer->status, 503);
   EXPECT_EQ(answer->body, "full");
+  EXPECT_EQ(answer->retry_after, "7");
   const std::string& heard = server.heard.at(0);
   EXPECT_EQ(heard.find("POST /base/x?a=1 HTTP/1.1\r\n"), 0U) << heard;
   EXPECT_THAT(heard, HasSubstr("Host: " + server.address().authority() + "\r\n"));
@@ -39,10 +40,12 @@ TEST_F(HttpClientTest, SaysWhatItIsToldAndReturnsTheAnswer) {
 
 TEST_F(HttpClientTest, SaysWhoAsksAndWhatOpensTheServer) {
   TestServer server(loop, {answer_of("")});
-  Client client(loop.get_executor(),
-                server.address(),
-                {.access = {.api_key = "secret"}, .user_agent = "heddle"});
+  Client client(
+      loop.get_executor(),
+      server.address(),
+      {.access = {.api_key = "secret"}, .user_agent = "heddle", .headers = {{"X-Scope", "ours"}}});
   ASSERT_TRUE(run(loop, client.exchange({})));
+  EXPECT_THAT(server.heard.at(0), HasSubstr("X-Scope: ours\r\n"));
   EXPECT_THAT(server.heard.at(0), HasSubstr("Authorization: Bearer secret\r\n"));
   EXPECT_THAT(server.heard.at(0), HasSubstr("User-Agent: heddle\r\n"));
   EXPECT_THAT(server.heard.at(0), Not(HasSubstr("Content-Type")));

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -86,6 +87,17 @@ class TestServer {
   using Socket = boost::asio::ip::tcp::socket;
   static constexpr auto kAwait = boost::asio::as_tuple(boost::asio::use_awaitable);
 
+  /// Whether the body has come, as far as the head says how long it is.
+  static bool is_whole(const std::string& request) {
+    constexpr std::string_view kLength = "Content-Length: ";
+    const std::size_t head = request.find("\r\n\r\n");
+    const std::size_t length = request.find(kLength);
+    if (head == std::string::npos || length > head) {
+      return head != std::string::npos;
+    }
+    return request.size() - head - 4 >= std::stoul(request.substr(length + kLength.size()));
+  }
+
   boost::asio::awaitable<void> accept() {
     for (;;) {
       auto [failure, socket] = co_await acceptor_.async_accept(kAwait);
@@ -100,11 +112,16 @@ class TestServer {
   boost::asio::awaitable<void> serve(Socket socket) {
     std::array<char, 4096> buffer{};
     for (std::size_t i = 0; i < each_; ++i) {
-      const auto [gone, got] = co_await socket.async_read_some(boost::asio::buffer(buffer), kAwait);
-      if (gone) {
-        co_return;
+      std::string request;
+      while (!is_whole(request)) {
+        const auto [gone, got] =
+            co_await socket.async_read_some(boost::asio::buffer(buffer), kAwait);
+        if (gone) {
+          co_return;
+        }
+        request.append(buffer.data(), got);
       }
-      heard.emplace_back(buffer.data(), got);
+      heard.push_back(std::move(request));
       HEDDLE_CHECK(heard.size() <= answers_.size());
       const std::string& answer = answers_[heard.size() - 1];
       if (answer.empty()) {

@@ -26,7 +26,23 @@ std::optional<ExternalRequests::Entry> ExternalRequests::remove(RequestId reques
   return entry;
 }
 
-std::vector<ExternalRequests::Entry> ExternalRequests::lose(ModelId model) {
+void ExternalRequests::note(ModelId model, core::IncidentKind kind, Instant now) {
+  for (const auto& [id, entry] : entries_) {
+    if (!entry.forwarded || entry.request->model != model) {
+      continue;
+    }
+    std::vector<core::Incident>& incidents = entry.request->incidents;
+    const bool suspended =
+        !incidents.empty() && incidents.back().kind == core::IncidentKind::kSuspended;
+    // An engine is brought back for requests that it had, or comes for those that it gets.
+    if (kind != core::IncidentKind::kAwoken || suspended) {
+      core::note(incidents, {.at = now, .kind = kind, .device = entry.request->device});
+    }
+  }
+}
+
+std::vector<ExternalRequests::Entry> ExternalRequests::lose(ModelId model, Instant now) {
+  note(model, core::IncidentKind::kLost, now);
   std::vector<Entry> lost;
   for (auto& [id, entry] : entries_) {
     if (entry.forwarded && entry.request->model == model) {

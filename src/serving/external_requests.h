@@ -31,7 +31,10 @@ class ExternalRequests {
   std::optional<Entry> remove(RequestId request);
 
   /// Those forwarded to the model's engine, which has died: they count as waiting from now on.
-  [[nodiscard]] std::vector<Entry> lose(ModelId model);
+  [[nodiscard]] std::vector<Entry> lose(ModelId model, Instant now);
+  /// Notes of those that were forwarded to the model's engine what happened to that; only those
+  /// that it was suspended with are awoken.
+  void note(ModelId model, core::IncidentKind kind, Instant now);
   /// When the model's engine last sent something of an answer, or was last asked for one; nothing
   /// where nobody waits for its answer.
   [[nodiscard]] std::optional<Instant> silent_since(ModelId model) const;

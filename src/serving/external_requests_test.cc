@@ -5,6 +5,9 @@
 namespace heddle::serving {
 namespace {
 
+using namespace std::chrono_literals;
+using core::IncidentKind;
+
 class Deaf final : public core::ExternalSink {
  public:
   void on_waiting(Duration /*since*/) override {}
@@ -39,13 +42,33 @@ TEST(ForeignRequests, OnlyThoseForwardedAreLostWithAnEngine) {
   requests.find(RequestId(1))->forwarded = true;
   requests.find(RequestId(3))->forwarded = true;
 
-  const auto lost = requests.lose(ModelId(7));
+  const auto lost = requests.lose(ModelId(7), Instant(1s));
 
   ASSERT_EQ(lost.size(), 1U);
   EXPECT_EQ(lost[0].request->id, RequestId(1));
   EXPECT_EQ(lost[0].request->restarts, 1);
   EXPECT_FALSE(requests.find(RequestId(1))->forwarded);
   EXPECT_TRUE(requests.find(RequestId(3))->forwarded);
+}
+
+TEST(ForeignRequests, NoteThatTheirEngineWasSuspendedWithThem) {
+  ExternalRequests requests;
+  requests.add(request(1, 7, 5), std::make_shared<Deaf>());
+  requests.add(request(2, 7, 5), std::make_shared<Deaf>());
+  requests.find(RequestId(1))->forwarded = true;
+  requests.find(RequestId(1))->request->device = DeviceId(3);
+
+  requests.note(ModelId(7), IncidentKind::kAwoken, Instant(1s));
+  requests.note(ModelId(7), IncidentKind::kSuspended, Instant(2s));
+  requests.note(ModelId(8), IncidentKind::kAwoken, Instant(3s));
+  requests.note(ModelId(7), IncidentKind::kAwoken, Instant(4s));
+  requests.note(ModelId(7), IncidentKind::kAwoken, Instant(5s));
+
+  EXPECT_EQ(requests.find(RequestId(1))->request->incidents,
+            (std::vector<core::Incident>{
+                {.at = Instant(2s), .kind = IncidentKind::kSuspended, .device = DeviceId(3)},
+                {.at = Instant(4s), .kind = IncidentKind::kAwoken, .device = DeviceId(3)}}));
+  EXPECT_TRUE(requests.find(RequestId(2))->request->incidents.empty()) << "it waits";
 }
 
 TEST(ForeignRequests, AnEngineIsSilentSinceTheLastByteOfAny) {

@@ -91,6 +91,9 @@ void Front::retry_external(RequestId request) {
   if (entry != nullptr && entry->forwarded) {
     entry->forwarded = false;
     ++entry->request->restarts;
+    core::note(
+        entry->request->incidents,
+        {.at = steady_now(), .kind = core::IncidentKind::kLost, .device = entry->request->device});
     tell_soon(core::RequestUnanswered{.request = request});
   }
 }
@@ -165,6 +168,7 @@ void Front::carry_out(const core::Dispatch& command) {
   give_up(*entry);
   entry->send_to(place);
   entry->record->times.note_dispatch(now);
+  core::note_resumed(entry->record->incidents, now, command.device);
   entry->record->device = command.device;
   for (spec::SamplingParams& choice : entry->record->choices) {
     choice.max_tokens =
@@ -185,6 +189,7 @@ void Front::forward(ExternalRequests::Entry& entry, DeviceId device) {
   entry.forwarded = true;
   entry.request->heard = steady_now();
   entry.request->times.note_dispatch(entry.request->heard);
+  core::note_resumed(entry.request->incidents, entry.request->heard, device);
   entry.request->device = device;
   std::shared_ptr(entry.sink)->on_ready(*address);
 }
@@ -251,7 +256,13 @@ bool Front::accept(const Place& from, const core::RequestReturned& returned) {
   if (!is_at(from, returned.request, "return")) {
     return false;
   }
-  requests_.find(returned.request)->place.reset();
+  RequestTable::Entry& entry = *requests_.find(returned.request);
+  entry.place.reset();
+  core::note(
+      entry.record->incidents,
+      {.at = steady_now(),
+       .kind = returned.recalled ? core::IncidentKind::kRecalled : core::IncidentKind::kReturned,
+       .device = from.device});
   return true;
 }
 
@@ -264,16 +275,20 @@ bool Front::accept(const Place& from, const core::RequestFailed& failed) {
 }
 
 void Front::lose(const Place& place) {
-  core::PlaceLost lost = requests_.lose(place);
+  core::PlaceLost lost = requests_.lose(place, steady_now());
   if (!lost.requests.empty()) {
     manager_.tell(lost);
   }
 }
 
 void Front::lose_engine(ModelId model, const Error& reason) {
-  for (const ExternalRequests::Entry& entry : external_.lose(model)) {
+  for (const ExternalRequests::Entry& entry : external_.lose(model, steady_now())) {
     entry.sink->on_lost(reason);
   }
+}
+
+void Front::note_engine(ModelId model, core::IncidentKind kind) {
+  external_.note(model, kind, steady_now());
 }
 
 // ---- Questions ----

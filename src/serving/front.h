@@ -67,6 +67,8 @@ class Front final : public core::RequestServing, public FrontPort {
   void lose(const Place& place);
   /// A model's external engine has died.
   void lose_engine(ModelId model, const Error& reason);
+  /// A model's external engine was suspended, or brought back, with what it answers.
+  void note_engine(ModelId model, core::IncidentKind kind);
 
   // ---- Questions ----
 

@@ -84,8 +84,17 @@ class FrontTest : public testing::Test, public ManagerPort, public HostsPort {
     record->prompt = {7, 8, 9};
     record->choices.resize(choices, {.max_tokens = 100});
     auto sink = std::make_shared<Client>();
+    records_[id] = record;
     front_.start(record, sink);
     return sink;
+  }
+  /// What the record of that request tells of it.
+  [[nodiscard]] std::vector<core::IncidentKind> incidents(std::uint64_t id) const {
+    std::vector<core::IncidentKind> kinds;
+    for (const core::Incident& incident : records_.at(id)->incidents) {
+      kinds.push_back(incident.kind);
+    }
+    return kinds;
   }
   /// Has the request run there.
   void dispatch(std::uint64_t id, const Place& place) {
@@ -120,6 +129,7 @@ class FrontTest : public testing::Test, public ManagerPort, public HostsPort {
   boost::asio::io_context loop_{1};
   Metrics metrics_{};
   std::vector<RequestNews> told_{};
+  std::map<std::uint64_t, std::shared_ptr<core::RequestRecord>> records_{};
   std::vector<std::pair<Place, core::WorkerMessage>> sent_{};
   bool engine_away_ = false;  ///< The engine cannot be reached from here.
   Front front_{loop_.get_executor(), *this, *this, metrics_};
@@ -188,6 +198,29 @@ TEST_F(FrontTest, AReturnCountsOnceAndFromWhereTheRequestIs) {
   dispatch(1, kThere);
   front_.accept(kThere, {token(1, 0, 65)});
   EXPECT_EQ(sink->tokens, std::vector<TokenId>{65});
+}
+
+TEST_F(FrontTest, ARecordTellsWhatTookItsRequestAwayAndWhereItWentOn) {
+  using core::IncidentKind;
+  (void)start(1);
+  dispatch(1, kHere);
+  EXPECT_TRUE(incidents(1).empty());
+  EXPECT_TRUE(
+      front_.accept(kHere, core::RequestReturned{.request = RequestId(1), .recalled = true}));
+  dispatch(1, kHere);
+  EXPECT_TRUE(front_.accept(kHere, core::RequestReturned{.request = RequestId(1)}));
+  dispatch(1, kHere);
+  front_.lose(kHere);
+  dispatch(1, kThere);
+  EXPECT_EQ(incidents(1),
+            (std::vector{IncidentKind::kRecalled,
+                         IncidentKind::kResumed,
+                         IncidentKind::kReturned,
+                         IncidentKind::kResumed,
+                         IncidentKind::kLost,
+                         IncidentKind::kResumed}));
+  EXPECT_EQ(records_.at(1)->incidents[4].device, kHere.device);
+  EXPECT_EQ(records_.at(1)->incidents[5].device, kThere.device);
 }
 
 TEST_F(FrontTest, AFailureCountsFromWhereTheRequestIs) {

@@ -27,6 +27,13 @@ bool append(core::RequestRecord& record, const core::TokenEvent& token, Instant 
   if (record.times.first_token == Instant{}) {
     record.times.first_token = now;
   }
+  if (token.preempted > Duration{}) {
+    core::note(record.incidents,
+               {.at = now - token.preempted,
+                .kind = core::IncidentKind::kPreempted,
+                .device = record.device,
+                .lasted = token.preempted});
+  }
   generated.push_back(token.token);
   record.finished[token.choice] = token.finish;
   return true;
@@ -48,13 +55,15 @@ void RequestTable::Entry::send_to(const Place& to) {
   tokens_brought = tokens_of(*record);
 }
 
-core::PlaceLost RequestTable::lose(const Place& place) {
+core::PlaceLost RequestTable::lose(const Place& place, Instant now) {
   core::PlaceLost lost{.device = place.device, .epoch = place.epoch};
   for (auto& [id, entry] : entries_) {
     if (entry.place != place) {
       continue;
     }
     ++entry.record->restarts;
+    core::note(entry.record->incidents,
+               {.at = now, .kind = core::IncidentKind::kLost, .device = place.device});
     lost.requests.push_back(id);
     if (tokens_of(*entry.record) > entry.tokens_brought) {
       lost.advanced.push_back(id);

@@ -39,7 +39,7 @@ class RequestTable {
   /// Takes the request out; nothing when it has ended.
   std::optional<Entry> remove(RequestId request);
   /// A worker has died: its requests wait again. Gives what the manager is to hear of it.
-  [[nodiscard]] core::PlaceLost lose(const Place& place);
+  [[nodiscard]] core::PlaceLost lose(const Place& place, Instant now);
   /// The sinks of those that wait for the model and were told so.
   [[nodiscard]] std::vector<std::shared_ptr<core::RequestSink>> held_for(ModelId model) const;
 

@@ -9,6 +9,7 @@
 namespace heddle::serving {
 namespace {
 
+using namespace std::chrono_literals;
 using spec::FinishReason;
 
 class Heard final : public core::RequestSink {
@@ -61,12 +62,27 @@ TEST(RequestTable, KnowsWhomAWorkerThatDiedHadBroughtFurther) {
   table.find(RequestId(2))->send_to({DeviceId(0), WorkerEpoch(4)});
   table.find(RequestId(3))->send_to({DeviceId(1), WorkerEpoch(4)});
   (void)table.accept({token(2, 0, 0, 66), token(3, 0, 0, 67)}, Instant{});
-  EXPECT_EQ(table.lose({DeviceId(0), WorkerEpoch(4)}).advanced, std::vector{RequestId(2)})
+  EXPECT_EQ(table.lose({DeviceId(0), WorkerEpoch(4)}, Instant(9s)).advanced,
+            std::vector{RequestId(2)})
       << "the first has what it had before";
   EXPECT_FALSE(table.find(RequestId(1))->place.has_value());
   EXPECT_EQ(table.find(RequestId(1))->record->restarts, 1);
+  EXPECT_EQ(table.find(RequestId(1))->record->incidents,
+            (std::vector<core::Incident>{
+                {.at = Instant(9s), .kind = core::IncidentKind::kLost, .device = DeviceId(0)}}));
   EXPECT_TRUE(table.find(RequestId(3))->place.has_value());
-  EXPECT_TRUE(table.lose({DeviceId(0), WorkerEpoch(4)}).requests.empty());
+  EXPECT_TRUE(table.lose({DeviceId(0), WorkerEpoch(4)}, Instant(9s)).requests.empty());
+}
+
+TEST(RequestTable, NotesSinceWhenARequestWasPreempted) {
+  RequestTable table;
+  (void)add(table, 1, 1);
+  core::TokenEvent late = token(1, 0, 1, 66);
+  late.preempted = 2s;
+  (void)table.accept({token(1, 0, 0, 65), late}, Instant(9s));
+  EXPECT_EQ(table.find(RequestId(1))->record->incidents,
+            (std::vector<core::Incident>{
+                {.at = Instant(7s), .kind = core::IncidentKind::kPreempted, .lasted = 2s}}));
 }
 
 TEST(RequestTable, AppendsEachTokenOnce) {

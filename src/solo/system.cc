@@ -114,6 +114,10 @@ class System::Impl final : public serving::HostsPort {
     } else if (const auto* engine = std::get_if<core::EngineSaid>(&event)) {
       if (engine->news == core::EngineNews::kLost) {
         front_->lose_engine(engine->model, engine->reason);
+      } else if (engine->news == core::EngineNews::kSuspended) {
+        front_->note_engine(engine->model, core::IncidentKind::kSuspended);
+      } else if (engine->news == core::EngineNews::kServing) {
+        front_->note_engine(engine->model, core::IncidentKind::kAwoken);
       }
     }
     manager_->heard(std::move(event));

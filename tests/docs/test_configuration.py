@@ -18,6 +18,7 @@ PLACES = {
     "limits": ["configuration: Limits"],
     "apiKeys": ["configuration: Keys, hosts and origins"],
     "cluster": ["configuration: Cluster"],
+    "tracing": ["configuration: Tracing"],
 }
 # Defaults that the schema cannot say, as they follow from something else.
 SAID_OTHERWISE = {"devices.gpu", "apiKeys.priority", "models.sendLoadingState"}

@@ -27,6 +27,9 @@ KEDA = yaml.safe_load((DEPLOY / "keda/scaledobject.yaml").read_text())
 LATER = {
     "heddle_device_others_bytes": "a GPU's driver tells it; this server has none",
     "heddle_request_restarts_total": "counted from the first worker that dies under a request",
+    "heddle_trace_spans_sent_total": "counted where requests are traced",
+    "heddle_trace_spans_dropped_total": "likewise",
+    "heddle_trace_spans_failed_total": "likewise",
     "heddle_misplaced_reports_total": "counted from the first fault of heddle's",
 }
 # Panels that are empty while all is well.

@@ -9,6 +9,7 @@ LINE_COLUMNS_MAX, FILE_LINES_MAX, FUNCTION_LINES_MAX = 100, 600, 70
 LAYERS = {
     "base": [],
     "http": [],
+    "trace": ["http"],
     "spec": [],
     "cluster": ["http", "spec"],
     "config": ["ops", "device", "spec"],
@@ -31,7 +32,7 @@ LAYERS = {
     "bench": ["http", "sim", "api", "spec"],
     "rpc": ["core", "policy", "ledger", "spec"],
     "net": ["rpc"],
-    "gateway": ["net", "api", "core", "sandbox", "text", "config", "spec"],
+    "gateway": ["net", "trace", "api", "core", "sandbox", "text", "config", "spec"],
     "serving": ["core", "spec"],
     "host": ["agent", "external", "rpc", "core", "store", "ledger", "device", "policy", "config"],
     "manager": ["serving", "host", "core", "history", "policy", "ledger", "config"],
