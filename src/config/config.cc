@@ -254,7 +254,10 @@ Result<Config> parse_config(std::string_view text,
   return root ? parse_config(std::move(root).value(), file, machine) : root.error();
 }
 
-Result<Config> parse_config(Node root, const std::string& file, const Machine& machine) {
+Result<Config> parse_config(Node root,
+                            const std::string& file,
+                            const Machine& machine,
+                            EnginePlaces engines) {
   if (root.kind != Node::Kind::kMap && root.kind != Node::Kind::kNull) {
     return Error{.code = Code::kInvalidArgument,
                  .message = file + ": the document is not a map; want keys such as \"models:\""};
@@ -267,7 +270,7 @@ Result<Config> parse_config(Node root, const std::string& file, const Machine& m
   reader.finish();
   complete_devices(config, machine, diagnosis);
   check_names(config, diagnosis);
-  complete_engines(config, settings, diagnosis);
+  complete_engines(config, settings, engines, diagnosis);
   check_weave(config, diagnosis);
   for (const std::string& problem : block_problems(config)) {
     diagnosis.problems.push_back(diagnosis.origin + ": " + problem);
@@ -279,7 +282,7 @@ Result<Config> parse_config(Node root, const std::string& file, const Machine& m
   return config;
 }
 
-Result<Config> load_config(const std::string& file) {
+Result<Config> load_config(const std::string& file, EnginePlaces engines) {
   std::ifstream stream(file, std::ios::binary);
   std::ostringstream text;
   if (stream) {
@@ -290,7 +293,8 @@ Result<Config> load_config(const std::string& file) {
                  .message = "read configuration \"" + file +
                             "\": no such file, or not readable; name one with --config FILE"};
   }
-  return parse_config(text.str(), file, process_environment, this_machine());
+  Result<Node> root = parse_document(text.str(), file, process_environment);
+  return root ? parse_config(std::move(root).value(), file, this_machine(), engines) : root.error();
 }
 
 }  // namespace heddle::config

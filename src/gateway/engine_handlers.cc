@@ -79,9 +79,9 @@ void write_engine(spec::JsonWriter& json,
 }
 
 /// Asks an engine for its metrics.
-Task<Result<HttpResponse>> fetch_metrics(Context& context, const HttpAddress& address) {
+Task<Result<HttpResponse>> fetch_metrics(Context& context, core::EngineRoute route) {
   const UpstreamRequest request{.method = "GET", .target = "/metrics"};
-  const std::unique_ptr<UpstreamExchange> engine = context.upstream->exchange(address);
+  const std::unique_ptr<UpstreamExchange> engine = context.upstream->exchange(std::move(route));
   const Result<void> sent = co_await engine->send(request);
   if (!sent) {
     co_return sent.error();
@@ -139,17 +139,19 @@ Task<void> respond_engine_metrics(std::shared_ptr<Context> context,
     co_return;
   }
   const std::vector<core::EngineStatus> engines = context->serving->engines();
-  const bool runs = std::any_of(engines.begin(), engines.end(), [&model](const auto& engine) {
+  const auto found = std::find_if(engines.begin(), engines.end(), [&model](const auto& engine) {
     return engine.model == model->id && engine.state == core::EngineState::kRunning;
   });
-  if (!runs) {
+  if (found == engines.end()) {
     co_await respond_error(http,
                            api::unavailable("the engine of \"" + name +
                                             "\" does not run, and is not woken for "
                                             "its metrics"));
     co_return;
   }
-  Result<HttpResponse> response = co_await fetch_metrics(*context, model->config.engine->upstream);
+  core::EngineRoute route =
+      context->upstream->route(model->id, found->device, model->config.engine->upstream);
+  Result<HttpResponse> response = co_await fetch_metrics(*context, std::move(route));
   if (!response) {
     co_await respond_error(http, api::from_error(response.error()));
     co_return;

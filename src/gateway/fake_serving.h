@@ -52,6 +52,7 @@ class FakeServing final : public core::Serving {
   std::vector<std::shared_ptr<core::ExternalRequest>> forwarded{};
   std::set<RequestId> finished_external{};
   int retries = 0;
+  int cuts = 0;  ///< Of these.
   std::set<ModelId> loaded{};
 
   /// Blocks until `condition`, which looks at this, holds; false when it does not within ten
@@ -87,8 +88,11 @@ class FakeServing final : public core::Serving {
     external_sinks_.erase(request);
     change([&] { finished_external.insert(request); });
   }
-  void retry_external(RequestId request) override {
-    change([&] { ++retries; });
+  void retry_external(RequestId request, bool cut) override {
+    change([&] {
+      ++retries;
+      cuts += cut ? 1 : 0;
+    });
     boost::asio::post(loop_, [this, request] {
       if (retries <= retries_max) {
         tell_ready(request);
@@ -280,7 +284,7 @@ class FakeServing final : public core::Serving {
           request->times.note_dispatch(steady_now());
         }
       }
-      sink->second->on_ready(*engine);
+      sink->second->on_ready({.address = *engine});
     }
   }
 

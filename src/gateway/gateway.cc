@@ -146,7 +146,8 @@ class Gateway::Impl {
             .started_s = wall_clock_ms() / 1000,
             .last_request = options.requests_after.value(),
             .upstream =
-                std::make_unique<UpstreamPool>(loop, UpstreamPool::Options{.idle_max = 1024})})),
+                std::make_unique<UpstreamPool>(
+                    loop, UpstreamPool::Options{.idle_max = 1024, .carry = options.carry})})),
         routing_(make_routing()),
         gatekeeper_(std::make_shared<Gatekeeper>(routing_)),
         drain_timer_(loop),

@@ -26,7 +26,7 @@ Task<void> exchange(UpstreamPool& pool,
                     HttpAddress address,
                     const UpstreamRequest& request,
                     Outcome& outcome) {
-  const std::unique_ptr<UpstreamExchange> engine = pool.exchange(address);
+  const std::unique_ptr<UpstreamExchange> engine = pool.exchange({.address = address});
   const Result<void> sent = co_await engine->send(request);
   if (!sent) {
     outcome.error = sent.error();
@@ -228,7 +228,7 @@ Task<void> wait_and_close(asio::io_context& loop,
                           std::uint16_t port,
                           std::string& seen) {
   const UpstreamRequest request{.target = "/x"};
-  const auto engine = pool.exchange({.host = "localhost", .port = port});
+  const auto engine = pool.exchange({.address = HttpAddress{.host = "localhost", .port = port}});
   const Result<void> sent = co_await engine->send(request);
   seen += sent ? "sent " : sent.error().message;
   const auto none = co_await engine->receive(1ms);

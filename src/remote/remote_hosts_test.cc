@@ -43,7 +43,7 @@ class Client final : public core::RequestSink {
 class EngineClient final : public core::ExternalSink {
  public:
   void on_waiting(Duration /*since*/) override {}
-  void on_ready(const HttpAddress& /*address*/) override { ready = true; }
+  void on_ready(const core::EngineRoute& /*route*/) override { ready = true; }
   void on_lost(const Error& /*error*/) override {}
   void on_error(const Error& error) override { failure = error.message; }
 

@@ -70,11 +70,7 @@ void Front::start_external(std::shared_ptr<core::ExternalRequest> request,
   if (request->times.arrived == Instant{}) {
     request->times.arrived = steady_now();
   }
-  core::RequestArrived arrived{
-      .request = request->id, .model = request->model, .priority = request->priority};
-  if (request->deadline) {
-    arrived.patience = *request->deadline - steady_now();
-  }
+  const core::RequestArrived arrived = ExternalRequests::arrival(*request, steady_now());
   external_.add(std::move(request), std::move(sink));
   manager_.tell(arrived);
 }
@@ -86,12 +82,12 @@ void Front::finish_external(RequestId request) {
   }
 }
 
-void Front::retry_external(RequestId request) {
+void Front::retry_external(RequestId request, bool cut) {
   ExternalRequests::Entry* entry = external_.find(request);
   if (entry != nullptr && entry->forwarded) {
     entry->forwarded = false;
     ++entry->request->restarts;
-    tell_soon(core::RequestUnanswered{.request = request});
+    tell_soon(core::RequestUnanswered{.request = request, .cut = cut});
   }
 }
 
@@ -175,18 +171,24 @@ void Front::carry_out(const core::Dispatch& command) {
 
 /// The engine runs: its request's exchange may begin.
 void Front::forward(ExternalRequests::Entry& entry, DeviceId device) {
-  const Result<HttpAddress> address = hosts_.engine_address(entry.request->model);
-  if (!address) {
+  const Result<core::EngineRoute> route = hosts_.engine_route(entry.request->model, device);
+  if (!route) {
     const RequestId request = entry.request->id;
     tell_soon(core::RequestCancelled{.request = request});
-    fail(request, address.error());
+    fail(request, route.error());
     return;
+  }
+  if (entry.forwarded) {
+    // The manager has heard of the engine's end before its connection broke here.
+    ++entry.request->restarts;
+    std::shared_ptr(entry.sink)->on_lost(
+        {.code = Code::kUnavailable, .message = "the engine has ended"});
   }
   entry.forwarded = true;
   entry.request->heard = steady_now();
   entry.request->times.note_dispatch(entry.request->heard);
   entry.request->device = device;
-  std::shared_ptr(entry.sink)->on_ready(*address);
+  std::shared_ptr(entry.sink)->on_ready(*route);
 }
 
 void Front::carry_out(const core::Hold& command) {
@@ -279,7 +281,13 @@ void Front::lose_engine(ModelId model, const Error& reason) {
 // ---- Questions ----
 
 std::vector<core::Unfinished> Front::unfinished() const {
-  return requests_.unfinished(steady_now());
+  const Instant now = steady_now();
+  std::vector<core::Unfinished> all = requests_.unfinished(now);
+  for (core::Unfinished& one : external_.unfinished(now)) {
+    all.push_back(std::move(one));
+  }
+  std::ranges::sort(all, {}, [](const core::Unfinished& one) { return one.request.request; });
+  return all;
 }
 
 std::optional<Instant> Front::silent_since(ModelId model) const {
