@@ -296,8 +296,8 @@ bool Forwarding::keep_here(UpstreamExchange& engine) const {
   if (given.empty()) {
     return true;
   }
-  const auto place = redirect_below(
-      engine.address(), job_.model->config.id, job_.request.target, given);
+  const auto place =
+      redirect_below(engine.address(), job_.model->config.id, job_.request.target, given);
   std::erase_if(head.headers,
                 [&](const auto& field) { return is_same_field(field.first, kLocation); });
   if (place) {

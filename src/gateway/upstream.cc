@@ -12,15 +12,13 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/rfc7230.hpp>
 
 #include "base/clock.h"
-#include "gateway/deadline.h"
 #include "gateway/http_parser.h"
 #include "gateway/signal.h"
 #include "gateway/task.h"
-#include "gateway/watched_socket.h"
+#include "gateway/upstream_connection.h"
 
 namespace heddle::gateway {
 
@@ -35,90 +33,6 @@ namespace {
 constexpr std::size_t kReadBytes = 65536;
 constexpr std::size_t kHeadBytes = 512;  ///< Of most requests.
 constexpr int kInterimMax = 8;           ///< Answers with a status of 1xx before the one proper.
-
-/// A connection to an engine, and its one deadline, which closes the socket or ends the patience of
-/// who reads.
-class Connection {
- public:
-  explicit Connection(asio::io_context& loop)
-      : loop_(loop), connecting_(loop), deadline_(loop, [this] { give_up(); }) {}
-  ~Connection() { close(); }
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
-
-  /// To be connected, which connected() is told of.
-  [[nodiscard]] tcp::socket& connecting() { return connecting_; }
-  void connected(const HttpAddress& where) {
-    ErrorCode ignored;
-    connecting_.set_option(tcp::no_delay(true), ignored);
-    socket_ = std::make_shared<WatchedSocket>(loop_, std::move(connecting_));
-    address = where;
-  }
-  /// By way of the engine's host.
-  void connected(net::CarriedConnection carried) {
-    socket_ = std::make_shared<WatchedSocket>(loop_, std::move(carried.socket));
-    address = std::move(carried.address);
-    carried_end_ = std::move(carried.end);
-    carried_idle_ = std::move(carried.idle);
-  }
-  /// Why a connection that is carried has broken, if it has.
-  [[nodiscard]] const net::CarriedEnd* carried_end() const {
-    return carried_end_ && *carried_end_ ? &**carried_end_ : nullptr;
-  }
-  /// Not before connected().
-  [[nodiscard]] WatchedSocket& socket() { return *socket_; }
-  void close() {
-    deadline_.clear();
-    if (socket_) {
-      socket_->close();
-    }
-    ErrorCode ignored;
-    connecting_.close(ignored);
-  }
-  void close_after(Duration patience) {
-    only_wakes_ = false;
-    deadline_.set(patience);
-  }
-  /// Takes the deadline back.
-  void settle() { deadline_.clear(); }
-
-  /// Awaited, waits for something to read; false when the patience has ended.
-  WatchedSocket::Readable readable(Duration patience) {
-    only_wakes_ = true;
-    deadline_.set(patience);
-    return socket_->readable();
-  }
-  /// Nobody uses it for now: has the loop tell when the engine hangs up.
-  void rest() {
-    socket_->watch();
-    if (carried_idle_) {
-      carried_idle_();
-    }
-  }
-  /// Whether the engine has hung up, or sent what nobody asked for, as far as the loop knows.
-  [[nodiscard]] bool is_stale() const { return socket_->stirred(); }
-
-  HttpAddress address{};        ///< Of the engine, from connected() on.
-  beast::flat_buffer buffer{};  ///< Read, but not parsed: what comes next is needed for that.
-  Instant idle_since{};
-
- private:
-  void give_up() {
-    if (only_wakes_) {
-      socket_->wake();
-    } else {
-      close();
-    }
-  }
-
-  asio::io_context& loop_;
-  tcp::socket connecting_;
-  std::shared_ptr<WatchedSocket> socket_{};
-  std::shared_ptr<const std::optional<net::CarriedEnd>> carried_end_{};
-  std::function<void()> carried_idle_{};
-  Deadline deadline_;
-  bool only_wakes_ = false;
-};
 
 Error unreachable(const HttpAddress& address, std::string_view doing, const ErrorCode& why) {
   return {
@@ -160,9 +74,8 @@ struct Opening {
 /// model.
 using Place = std::pair<std::string, std::uint64_t>;
 Place place_of(const core::EngineRoute& route) {
-  return route.address
-             ? Place{route.address->host, route.address->port}
-             : Place{"host " + std::to_string(route.host.value()), route.model.value()};
+  return route.address ? Place{route.address->host, route.address->port}
+                       : Place{"host " + std::to_string(route.host.value()), route.model.value()};
 }
 
 }  // namespace
@@ -230,10 +143,10 @@ class UpstreamConnections : public std::enable_shared_from_this<UpstreamConnecti
       : loop(io), options(std::move(how)), sweep_(io) {}
 
   /// A connection that was kept and is still open; null where there is none.
-  std::unique_ptr<Connection> take(const core::EngineRoute& route) {
+  std::unique_ptr<UpstreamConnection> take(const core::EngineRoute& route) {
     const auto found = kept_.find(place_of(route));
     while (found != kept_.end() && !found->second.empty()) {
-      std::unique_ptr<Connection> connection = std::move(found->second.back());
+      std::unique_ptr<UpstreamConnection> connection = std::move(found->second.back());
       found->second.pop_back();
       if (!connection->is_stale()) {
         return connection;
@@ -242,8 +155,8 @@ class UpstreamConnections : public std::enable_shared_from_this<UpstreamConnecti
     return nullptr;
   }
 
-  void keep(const core::EngineRoute& route, std::unique_ptr<Connection> connection) {
-    std::deque<std::unique_ptr<Connection>>& kept = kept_[place_of(route)];
+  void keep(const core::EngineRoute& route, std::unique_ptr<UpstreamConnection> connection) {
+    std::deque<std::unique_ptr<UpstreamConnection>>& kept = kept_[place_of(route)];
     if (closed_ || kept.size() >= options.idle_max) {
       return;
     }
@@ -279,7 +192,7 @@ class UpstreamConnections : public std::enable_shared_from_this<UpstreamConnecti
   void sweep() {
     const Instant now = steady_now();
     for (auto at = kept_.begin(); at != kept_.end();) {
-      std::deque<std::unique_ptr<Connection>>& kept = at->second;
+      std::deque<std::unique_ptr<UpstreamConnection>>& kept = at->second;
       while (!kept.empty() && now - kept.front()->idle_since >= options.idle_timeout) {
         kept.pop_front();
       }
@@ -298,7 +211,7 @@ class UpstreamConnections : public std::enable_shared_from_this<UpstreamConnecti
   }
 
   /// The latest used last.
-  std::map<Place, std::deque<std::unique_ptr<Connection>>> kept_{};
+  std::map<Place, std::deque<std::unique_ptr<UpstreamConnection>>> kept_{};
   asio::steady_timer sweep_;
   bool sweeping_ = false;
   bool closed_ = false;
@@ -393,8 +306,8 @@ class Exchange final : public UpstreamExchange {
       const Result<void> carried = co_await connect_by_host();
       co_return carried;
     }
-    connection_ = std::make_unique<Connection>(pool_->loop);
-    Connection& connection = *connection_;
+    connection_ = std::make_unique<UpstreamConnection>(pool_->loop);
+    UpstreamConnection& connection = *connection_;
     connection.close_after(pool_->options.connect_timeout);
     ErrorCode failure;
     const asio::ip::address numeric = asio::ip::make_address(address_.host, failure);
@@ -428,7 +341,7 @@ class Exchange final : public UpstreamExchange {
 
   /// By way of the engine's host.
   Task<Result<void>> connect_by_host() {
-    connection_ = std::make_unique<Connection>(pool_->loop);
+    connection_ = std::make_unique<UpstreamConnection>(pool_->loop);
     opening_ = std::make_shared<Opening>(pool_->loop);
     pool_->options.carry(route_.host, route_.model, [opening = opening_](auto result) {
       std::visit([&](auto& what) { opening->result = std::move(what); }, result);
@@ -446,9 +359,9 @@ class Exchange final : public UpstreamExchange {
     }
     const auto* const end = std::get_if<net::CarriedEnd>(&opening->result);
     cut_off_ = end == nullptr || end->cut;
-    co_return Error{.code = Code::kUnavailable,
-                    .message = end != nullptr ? end->why.message
-                                              : "the engine's host did not answer in time"};
+    co_return Error{
+        .code = Code::kUnavailable,
+        .message = end != nullptr ? end->why.message : "the engine's host did not answer in time"};
   }
 
   /// A failure to send is no failure yet: the engine may have answered without reading all of it.
@@ -566,7 +479,7 @@ class Exchange final : public UpstreamExchange {
   HttpAddress address_;
   std::shared_ptr<Opening> opening_{};  ///< Once it was connected to by way of its host.
   const UpstreamRequest* request_ = nullptr;
-  std::unique_ptr<Connection> connection_{};
+  std::unique_ptr<UpstreamConnection> connection_{};
   std::optional<ResponseParser> parser_{};
   std::optional<UpstreamHead> head_{};
   std::string head_bytes_{};

@@ -111,9 +111,9 @@ void offer_engine(const config::Config& config,
                   Offer& offer) {
   const std::size_t index = engine_device(config, engine);
   if (!engine.misfit.empty() || index == config.devices.size()) {
-    offer.failure = Error{
-        Code::kNotFound,
-        engine.misfit.empty() ? "the host has no device " + engine.device : engine.misfit};
+    offer.failure =
+        Error{Code::kNotFound,
+              engine.misfit.empty() ? "the host has no device " + engine.device : engine.misfit};
     return;
   }
   offer.keeps_requests = std::ranges::any_of(engine.suspend, spec::keeps_requests);

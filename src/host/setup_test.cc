@@ -169,9 +169,9 @@ TEST(Setup, EnginesShareTheDevicesAndTheSizeOfPages) {
               .memory = 2 * kSmallPage + 1,
               .suspend = {spec::SuspendLevel::kSleep, spec::SuspendLevel::kStop}}),
       engine("nowhere", {.device = "gpu9"}),
-      engine("frozen",
-             {.device = "cpu0",
-              .suspend = {spec::SuspendLevel::kFreeze, spec::SuspendLevel::kStop}}),
+      engine(
+          "frozen",
+          {.device = "cpu0", .suspend = {spec::SuspendLevel::kFreeze, spec::SuspendLevel::kStop}}),
       engine("misfit", {.device = "cpu0", .misfit = "memory: it can never fit"})};
   const std::vector<Offer> offered = offers(config, HostId(0), models);
   EXPECT_EQ(offered[0].ranks[0].footprints.at(DeviceId(2)).image_pages, 100);

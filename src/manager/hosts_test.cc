@@ -10,7 +10,8 @@ constexpr HostId kTwo{2};
 
 class FakeHost final : public host::HostPort {
  public:
-  explicit FakeHost(ModelId engine, core::EngineState state = {}) : engine_(engine), state_(state) {}
+  explicit FakeHost(ModelId engine, core::EngineState state = {})
+      : engine_(engine), state_(state) {}
   void set_models(const std::vector<host::Assignment>& /*models*/) override {}
   void carry_out(const host::HostOrder& /*order*/) override {}
   void send(DeviceId /*device*/, WorkerEpoch /*epoch*/, core::WorkerMessage /*said*/) override {}

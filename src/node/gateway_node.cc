@@ -62,7 +62,8 @@ class GatewayNode::Impl final : public core::Serving {
                  {.backoff = {.most = kBetweenTries}}),
         hosts_(
             loop.get_executor(), self.self, manager_, [this](HostId /*host*/) { fetch_wanted(); }),
-        streams_(loop.get_executor(), self.self, {.connector = {.backoff = {.most = kBetweenTries}}}),
+        streams_(
+            loop.get_executor(), self.self, {.connector = {.backoff = {.most = kBetweenTries}}}),
         front_(loop.get_executor(), manager_, hosts_, metrics) {}
 
   ~Impl() override {
@@ -83,9 +84,9 @@ class GatewayNode::Impl final : public core::Serving {
          .version = self_.self.build,
          .now = steady_now,
          .requests_after = first_request(FrontId(self_.number)),
-         .carry = [this](HostId host, ModelId model, auto done) {
-           streams_.open(host, model, std::move(done));
-         }});
+         .carry = [this](HostId host,
+                         ModelId model,
+                         auto done) { streams_.open(host, model, std::move(done)); }});
     if (!gateway) {
       return gateway.error();
     }
@@ -130,9 +131,7 @@ class GatewayNode::Impl final : public core::Serving {
     front_.start_external(std::move(request), std::move(sink));
   }
   void finish_external(RequestId request) override { front_.finish_external(request); }
-  void retry_external(RequestId request, bool cut) override {
-    front_.retry_external(request, cut);
-  }
+  void retry_external(RequestId request, bool cut) override { front_.retry_external(request, cut); }
   void load(ModelId model, std::function<void(Result<void>)> done) override {
     manager_.load(model, std::move(done));
   }

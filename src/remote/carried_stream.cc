@@ -83,13 +83,12 @@ class CarriedStream::Impl : public std::enable_shared_from_this<CarriedStream::I
       return;
     }
     reading_ = true;
-    socket_->async_wait(Socket::wait_read,
-                        [self = shared_from_this()](const ErrorCode& failure) {
-                          self->reading_ = false;
-                          if (!failure && !self->closed_) {
-                            self->read();
-                          }
-                        });
+    socket_->async_wait(Socket::wait_read, [self = shared_from_this()](const ErrorCode& failure) {
+      self->reading_ = false;
+      if (!failure && !self->closed_) {
+        self->read();
+      }
+    });
   }
 
   void read() {

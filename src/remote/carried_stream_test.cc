@@ -9,8 +9,8 @@
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/local/connect_pair.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
@@ -29,19 +29,19 @@ class End {
     Local inner(loop);
     asio::local::connect_pair(socket, inner);
     socket.non_blocking(true);
-    stream = std::make_unique<CarriedStream>(CarriedStream::Handlers{
-        .on_bytes =
-            [this](std::string bytes) {
-              said += bytes.size();
-              out.push_back(std::move(bytes));
-            },
-        .on_taken = [this](std::uint64_t bytes) { taken += bytes; },
-        .on_ended =
-            [this](std::optional<Error> why) {
-              ended = true;
-              broken = why.has_value();
-            },
-        .has_room = [this] { return room; }});
+    stream = std::make_unique<CarriedStream>(
+        CarriedStream::Handlers{.on_bytes =
+                                    [this](std::string bytes) {
+                                      said += bytes.size();
+                                      out.push_back(std::move(bytes));
+                                    },
+                                .on_taken = [this](std::uint64_t bytes) { taken += bytes; },
+                                .on_ended =
+                                    [this](std::optional<Error> why) {
+                                      ended = true;
+                                      broken = why.has_value();
+                                    },
+                                .has_room = [this] { return room; }});
     stream->begin(CarriedStream::Socket(std::move(inner)));
   }
 

@@ -216,11 +216,10 @@ class EngineService::Impl : public std::enable_shared_from_this<EngineService::I
             [this, id, stream](std::uint64_t bytes) {
               tell(id, StreamTaken{.stream = stream, .bytes = bytes});
             },
-        .on_ended = [this, id, stream](std::optional<Error> why) { end(id, stream, std::move(why)); },
+        .on_ended =
+            [this, id, stream](std::optional<Error> why) { end(id, stream, std::move(why)); },
         .has_room =
-            [this, id] {
-              return gateways_.at(id).caller->queued_bytes() < options_.queued_full;
-            }});
+            [this, id] { return gateways_.at(id).caller->queued_bytes() < options_.queued_full; }});
   }
 
   void connect(GatewayId id, StreamId stream_id, Stream& stream, const HttpAddress& address) {
@@ -241,12 +240,12 @@ class EngineService::Impl : public std::enable_shared_from_this<EngineService::I
           if (failure) {
             return connected(connecting, failure);
           }
-          asio::async_connect(connecting->socket,
-                              found,
-                              [connecting, connected](const ErrorCode& refused,
-                                                      const tcp::endpoint& /*where*/) {
-                                connected(connecting, refused);
-                              });
+          asio::async_connect(
+              connecting->socket,
+              found,
+              [connecting, connected](const ErrorCode& refused, const tcp::endpoint& /*where*/) {
+                connected(connecting, refused);
+              });
         });
   }
 
@@ -263,8 +262,8 @@ class EngineService::Impl : public std::enable_shared_from_this<EngineService::I
       end(id,
           stream_id,
           Error{.code = Code::kUnavailable,
-                .message = "connect to the engine at " + address.authority() + ": " +
-                           failure.message()});
+                .message =
+                    "connect to the engine at " + address.authority() + ": " + failure.message()});
       return;
     }
     ErrorCode ignored;

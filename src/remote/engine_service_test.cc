@@ -25,14 +25,13 @@ class EngineServiceTest : public ::testing::Test {
   EngineServiceTest() {
     host.listens[kModel] = engine.address();
     service.emplace(loop.get_executor(), host, StreamOptions{.streams_most = 2});
-    listener =
-        test_listener(loop,
-                      net::self_of(cluster.issue(net::Role::kAgent, "h3")),
-                      {net::Role::kGateway},
-                      [this](auto link, const auto& peer) {
-                        EXPECT_EQ(peer.use, rpc::LinkUse::kEngines);
-                        service->take(std::move(link), peer);
-                      });
+    listener = test_listener(loop,
+                             net::self_of(cluster.issue(net::Role::kAgent, "h3")),
+                             {net::Role::kGateway},
+                             [this](auto link, const auto& peer) {
+                               EXPECT_EQ(peer.use, rpc::LinkUse::kEngines);
+                               service->take(std::move(link), peer);
+                             });
     self = net::self_of(cluster.issue(net::Role::kGateway, "g1"));
     self.use = rpc::LinkUse::kEngines;
     gateway = std::make_unique<Gateway>(loop, listener->port(), self, decode_from_engines);

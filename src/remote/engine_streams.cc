@@ -137,9 +137,9 @@ class EngineStreams::Impl : public std::enable_shared_from_this<EngineStreams::I
 
     /// All streams are cut.
     void lose(const std::string& why) {
-      const net::CarriedEnd end{.why = {.code = Code::kUnavailable,
-                                        .message = "host " + where_.name + ": " + why},
-                                .cut = true};
+      const net::CarriedEnd end{
+          .why = {.code = Code::kUnavailable, .message = "host " + where_.name + ": " + why},
+          .cut = true};
       std::erase_if(streams_, [&](const auto& entry) {
         if (entry.second.done) {
           owner_.fail(entry.second.done, end);
@@ -224,9 +224,7 @@ class EngineStreams::Impl : public std::enable_shared_from_this<EngineStreams::I
       }
       stream->carried = carry(opened.stream);
       stream->carried->begin(CarriedStream::Socket(
-          owner_.executor_,
-          asio::generic::stream_protocol(AF_UNIX, 0),
-          sockets->first.release()));
+          owner_.executor_, asio::generic::stream_protocol(AF_UNIX, 0), sockets->first.release()));
       done(net::CarriedConnection{
           .socket = std::move(sockets->second),
           .address = {.host = opened.host, .port = opened.port, .base_path = opened.base_path},
@@ -263,8 +261,8 @@ class EngineStreams::Impl : public std::enable_shared_from_this<EngineStreams::I
         return twice(ended.stream);
       }
       const net::CarriedEnd end{
-          .why = ended.error.value_or(Error{.code = Code::kUnavailable,
-                                            .message = "the engine closed the connection"})};
+          .why = ended.error.value_or(
+              Error{.code = Code::kUnavailable, .message = "the engine closed the connection"})};
       if (stream->done) {
         const Done done = std::move(stream->done);
         streams_.erase(ended.stream);
@@ -306,9 +304,7 @@ class EngineStreams::Impl : public std::enable_shared_from_this<EngineStreams::I
                 streams_.erase(id);
               },
           .has_room =
-              [this] {
-                return up_ && connector_->queued_bytes() < owner_.options_.queued_full;
-              }});
+              [this] { return up_ && connector_->queued_bytes() < owner_.options_.queued_full; }});
     }
 
     Impl& owner_;

@@ -37,8 +37,8 @@ class EngineStreamsTest : public ::testing::Test {
   /// The host is there, and its engines can be reached.
   void start_host() {
     service.emplace(loop.get_executor(), host);
-    listener = test_listener(
-        loop, host_self, {net::Role::kGateway}, [this](auto link, const auto& peer) {
+    listener =
+        test_listener(loop, host_self, {net::Role::kGateway}, [this](auto link, const auto& peer) {
           service->take(std::move(link), peer);
         });
     know(listener->port());
@@ -65,9 +65,8 @@ class EngineStreamsTest : public ::testing::Test {
     theirs = &engine.accept();
     net::run_until(loop, [&] { return outcome->index() > 0; });
     connection = std::get<net::CarriedConnection>(std::move(*outcome));
-    ours.emplace(loop,
-                 boost::asio::generic::stream_protocol(AF_UNIX, 0),
-                 connection.socket.release());
+    ours.emplace(
+        loop, boost::asio::generic::stream_protocol(AF_UNIX, 0), connection.socket.release());
     ours->non_blocking(true);
   }
   net::CarriedEnd failure(const std::shared_ptr<Outcome>& outcome) {
@@ -172,13 +171,12 @@ TEST_F(EngineStreamsTest, OneThatWasAskedForWhileTheHostWasAwayIsOpenedWhenItCom
   read_to_end();
   EXPECT_TRUE(failure(open()).cut);
   service.emplace(loop.get_executor(), host);
-  auto opened = net::Listener::open(loop.get_executor(),
-                                    {.host = "127.0.0.1", .port = port},
-                                    host_self,
-                                    {net::Role::kGateway},
-                                    {.on_peer = [this](auto link, const auto& peer) {
-                                      service->take(std::move(link), peer);
-                                    }});
+  auto opened = net::Listener::open(
+      loop.get_executor(),
+      {.host = "127.0.0.1", .port = port},
+      host_self,
+      {net::Role::kGateway},
+      {.on_peer = [this](auto link, const auto& peer) { service->take(std::move(link), peer); }});
   ASSERT_TRUE(opened);
   listener = std::move(*opened);
   std::shared_ptr<Outcome> outcome = open();

@@ -27,8 +27,7 @@ class TestEngineServer {
   }
 
   [[nodiscard]] HttpAddress address() const {
-    return {
-        .host = "127.0.0.1", .port = acceptor_.local_endpoint().port(), .base_path = "/base"};
+    return {.host = "127.0.0.1", .port = acceptor_.local_endpoint().port(), .base_path = "/base"};
   }
   /// The next connection.
   Socket& accept() {

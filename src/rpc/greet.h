@@ -38,8 +38,8 @@ struct Greet {
   std::string name{};
   std::uint64_t incarnation = 0;  ///< Raised at each start of this name.
   Versions versions{};
-  std::string build{};  ///< The version of the program, for people.
-  std::string isa{};    ///< What its processor offers; decides which images it can use.
+  std::string build{};             ///< The version of the program, for people.
+  std::string isa{};               ///< What its processor offers; decides which images it can use.
   LinkUse use = LinkUse::kOrders;  ///< Said by whoever connects.
   friend bool operator==(const Greet&, const Greet&) = default;
 };

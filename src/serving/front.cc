@@ -181,8 +181,8 @@ void Front::forward(ExternalRequests::Entry& entry, DeviceId device) {
   if (entry.forwarded) {
     // The manager has heard of the engine's end before its connection broke here.
     ++entry.request->restarts;
-    std::shared_ptr(entry.sink)->on_lost(
-        {.code = Code::kUnavailable, .message = "the engine has ended"});
+    std::shared_ptr(entry.sink)
+        ->on_lost({.code = Code::kUnavailable, .message = "the engine has ended"});
   }
   entry.forwarded = true;
   entry.request->heard = steady_now();

@@ -60,8 +60,7 @@ std::int64_t longest_waiting(const State& state, const ModelState& model) {
 
 std::int64_t engine_pages(const ModelState& model, DeviceId device) {
   const auto found = model.config.footprints.find(device);
-  const std::int64_t pages =
-      found == model.config.footprints.end() ? 0 : found->second.image_pages;
+  const std::int64_t pages = found == model.config.footprints.end() ? 0 : found->second.image_pages;
   return pages > 0 ? pages : std::max<std::int64_t>(model.learned_pages, 1);
 }
 

@@ -198,10 +198,10 @@ TEST(MovingEngines, BothBusyTheOneWithFewerRequestsIsSentNothingMore) {
   TwoHosts bench;
   bench.run(1);
   bench.arrive(2);
-  bench.tell(FrontState{
-      .front = FrontId(1),
-      .requests = {{.request = {.request = first_request(FrontId(1)), .model = kA},
-                    .device = kThere}}});
+  bench.tell(
+      FrontState{.front = FrontId(1),
+                 .requests = {{.request = {.request = first_request(FrontId(1)), .model = kA},
+                               .device = kThere}}});
   EXPECT_EQ(find<EvictFrom>(bench.says(kThere, EngineNews::kServing, 6)), nullptr);
   EXPECT_EQ(find<Dispatch>(bench.arrive(3))->device, kHere);
   const auto ended = bench.tell(RequestFinished{.request = first_request(FrontId(1))});

@@ -105,8 +105,8 @@ void unload_doubles(const Parts& core) {
     const auto at = [&, model_id = id](DeviceId place) -> const Instance& {
       return core.state.devices.at(place).instances.at(model_id);
     };
-    const auto kept = std::ranges::max_element(
-        places, {}, [&](DeviceId place) { return weight(at(place)); });
+    const auto kept =
+        std::ranges::max_element(places, {}, [&](DeviceId place) { return weight(at(place)); });
     for (const DeviceId place : places) {
       if (place != *kept) {
         end_double(core, place, id);
