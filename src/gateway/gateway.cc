@@ -235,7 +235,9 @@ HttpServer::Options server_options(const config::Config& config) {
       .limit = descriptor_limit(),
       .open = open_descriptors(),
       .processes = config.devices.size() + static_cast<std::size_t>(engines),
-      .of_a_connection = 1U + (config.tls ? 2U : 0U) + (engines > 0 ? 1U : 0U),
+      // One that links between hosts carry has a pair of sockets.
+      .of_a_connection =
+          1U + (config.tls ? 2U : 0U) + (engines > 0 ? (config.cluster ? 2U : 1U) : 0U),
       .connections = wanted};
   const ConnectionBudget budget = connection_budget(needs);
   options.limits.connections = static_cast<std::int64_t>(budget.connections);

@@ -72,6 +72,11 @@ void Front::start_external(std::shared_ptr<core::ExternalRequest> request,
   }
   const core::RequestArrived arrived = ExternalRequests::arrival(*request, steady_now());
   external_.add(std::move(request), std::move(sink));
+  const core::ServedModel* known = model(arrived.model);
+  if (known != nullptr && known->failure) {
+    soon([this, id = arrived.request, error = *known->failure] { fail(id, error); });
+    return;
+  }
   manager_.tell(arrived);
 }
 

@@ -290,6 +290,14 @@ TEST_F(FrontTest, AnExternalRequestIsForwardedAgainAfterARetryOrADeath) {
   EXPECT_TRUE(sent_.empty()) << "the exchange is the gateway's";
 }
 
+TEST_F(FrontTest, AnExternalRequestForAModelThatNobodyCanServeFails) {
+  front_.set_models({{kEngine, {.failure = Error{Code::kUnavailable, "no host has it"}}}});
+  const auto sink = start_external(1);
+  turn();
+  EXPECT_EQ(sink->failed, std::vector<std::string>{"no host has it"});
+  EXPECT_EQ(told<core::RequestArrived>(), 0);
+}
+
 TEST_F(FrontTest, AnExternalRequestThatIsDispatchedAgainHasLostItsEngine) {
   const auto sink = start_external(1);
   dispatch(1, kHere);
