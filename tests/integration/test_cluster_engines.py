@@ -16,7 +16,7 @@ import server as heddle
 
 ECHO = f"{sys.executable} {engines.HERE / 'echo.py'} ${{PORT}}"
 TOKENS = 60  # Of an answer that runs while something is killed.
-SLOW = "--token-ms 40"
+SLOW = "--token-ms 25"
 
 
 def engine(name, options="", keys="memory: 40MiB"):
@@ -183,7 +183,7 @@ def test_an_engine_and_a_model_of_our_own_take_turns():
 
 
 def test_an_engine_that_is_killed_takes_only_what_it_had_begun_with_it():
-    with started([engine("alpha", SLOW + " --first-token-ms 400")], gateways=2) as running:
+    with started([engine("alpha", SLOW + " --first-token-ms 300")], gateways=2) as running:
         begun = Asked(running.gateways[0], body_of("alpha", stream=True)).began()
         waits = [Asked(gateway, body_of("alpha", "4 5 6")) for gateway in running.gateways]
         wait_until(lambda: b"4 5 6" in ask(running.hosts[0].engine, None, "/last_request"))
@@ -194,7 +194,7 @@ def test_an_engine_that_is_killed_takes_only_what_it_had_begun_with_it():
 
 
 def test_with_a_host_that_dies_requests_that_wait_go_to_another():
-    with started([engine("alpha", SLOW + " --first-token-ms 400")], hosts=2, gateways=2) as running:
+    with started([engine("alpha", SLOW + " --first-token-ms 300")], hosts=2, gateways=2) as running:
         begun = Asked(running.gateways[0], body_of("alpha", stream=True)).began()
         waits = [Asked(gateway, body_of("alpha", "4 5 6", stream=True)) for gateway in running.gateways]
         host = host_of(running, "alpha")
