@@ -41,7 +41,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     }
     manager_ = std::move(*manager);
     manager_->configure(cluster_.config, {});
-    gateways_.emplace(executor_, *this, *manager_);
+    gateways_.emplace(executor_, *this, *manager_, remote::GatewayServiceOptions{.waits = true});
     gateways_->configure(cluster_.revision, cluster_.text);
     unsettle();
     std::uint64_t number = 0;
@@ -201,6 +201,9 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
       const Host& host = entry.second;
       return (started_ && !host.here) || (host.offered && host.known);
     });
+    if (hosts) {
+      gateways_->hear();  // Not before: requests are for models, and those are what hosts offer.
+    }
     const bool gateways = started_ || told_.size() == cluster_.config.cluster->gateways.size();
     if (!settled_ && hosts && gateways) {
       settle();
@@ -208,6 +211,10 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
   }
 
   void settle() {
+    gateways_->hear();
+    if (settled_) {
+      return;  // Gateways had told all that was missing.
+    }
     settling_.cancel();
     settled_ = true;
     manager_->settle(true);

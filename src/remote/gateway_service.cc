@@ -23,7 +23,11 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
        LeaderPort& manager,
        const core::ServingStatus& status,
        const GatewayServiceOptions& options)
-      : executor_(std::move(executor)), manager_(manager), status_(status), options_(options) {}
+      : executor_(std::move(executor)),
+        manager_(manager),
+        status_(status),
+        options_(options),
+        hears_(!options.waits) {}
 
   void begin() {
     ticker_.emplace(executor_, [this] { tell_all(); }, options_.status);
@@ -61,6 +65,14 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
     }
   }
 
+  void hear() {
+    if (!std::exchange(hears_, true)) {
+      for (const auto& [id, gateway] : gateways_) {
+        gateway->catch_up();
+      }
+    }
+  }
+
   void changed() {
     if (ticker_) {
       ticker_->soon();
@@ -86,6 +98,7 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
         caller_->end("another link of " + identity_.text() + " replaces this one");
       }
       told_ = false;
+      early_.clear();
       ++links_;
       caller_ = std::make_unique<Caller>(
           service_.executor_,
@@ -95,6 +108,17 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
               .on_message = [this](const std::string& payload) { return hear(payload); },
               .on_gone = [this](const Error& why) { lose(why); }},
           service_.options_.queued_most);
+    }
+
+    /// Hears what it has said before anything was heard.
+    void catch_up() {
+      for (const std::string& payload : std::exchange(early_, {})) {
+        if (const Result<void> good = hear(payload); !good) {
+          caller_->end(good.error().message);
+          lose(good.error());
+          return;
+        }
+      }
     }
 
     void say(const ManagerToGateway& message) { say_encoded(encode(message)); }
@@ -132,6 +156,10 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
     }
 
     Result<void> hear(const std::string& payload) {
+      if (!service_.hears_) {
+        early_.push_back(payload);
+        return {};
+      }
       Result<GatewayToManager> message = decode_gateway_to_manager(payload);
       if (!message) {
         return message.error();
@@ -208,6 +236,7 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
     void lose(const Error& why) {
       log::warning("gateway is not linked", {{"why", why.message}});
       told_ = false;
+      early_.clear();
       caller_.reset();
       ++links_;
       grace_.expires_after(service_.options_.grace);
@@ -226,8 +255,9 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
     asio::steady_timer grace_;
     std::unique_ptr<Caller> caller_{};  ///< None while it is not linked.
     std::uint64_t links_ = 0;
-    bool told_ = false;   ///< Over this link it has said what requests it has.
-    bool added_ = false;  ///< It is a front of the manager.
+    std::vector<std::string> early_{};  ///< What it said over this link, and was not heard yet.
+    bool told_ = false;                 ///< Over this link it has said what requests it has.
+    bool added_ = false;                ///< It is a front of the manager.
   };
 
   /// The gateway has not come again, unless another link is up.
@@ -308,6 +338,7 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
   bool serving_ = false;  ///< There may be something new to tell of them.
   std::map<FrontId, std::unique_ptr<Gateway>> gateways_{};
   std::optional<Ticker> ticker_{};
+  bool hears_;  ///< What gateways say.
   bool closed_ = false;
 };
 
@@ -330,6 +361,9 @@ void GatewayService::accept(std::unique_ptr<net::HostLink> link,
 }
 void GatewayService::configure(std::uint64_t revision, std::string text) {
   impl_->configure(revision, std::move(text));
+}
+void GatewayService::hear() {
+  impl_->hear();
 }
 void GatewayService::changed() {
   impl_->changed();

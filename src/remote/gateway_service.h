@@ -44,6 +44,7 @@ struct GatewayServiceOptions {
   /// For so long a gateway whose link has ended may link again before its requests are given up.
   Duration grace = std::chrono::seconds(2);
   TickerOptions status{};  ///< Of what there is to see.
+  bool waits = false;      ///< What gateways say is heard from hear() on, and kept until then.
 };
 
 /// A manager for gateways on other machines: each is a front of it. Nothing of a gateway is heard
@@ -66,6 +67,8 @@ class GatewayService {
   void accept(std::unique_ptr<net::HostLink> link, const net::Peer& peer, FrontId front);
   /// The cluster's configuration, which gateways are told of now and whenever they link.
   void configure(std::uint64_t revision, std::string text);
+  /// The manager knows enough of hosts and models to hear of requests.
+  void hear();
   /// There is something new to see.
   void changed();
 

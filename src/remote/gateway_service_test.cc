@@ -119,6 +119,33 @@ class GatewayServiceTest : public ::testing::Test {
   std::optional<GatewayService> service{};
 };
 
+TEST_F(GatewayServiceTest, HearsNothingOfGatewaysBeforeTheManagerCan) {
+  serve({.grace = hours(1), .waits = true});
+  const auto early = link();
+  early->say(GatewayToManager(state()));
+  early->say(GatewayToManager(core::RequestCancelled{.request = request(1)}));
+  const auto odd = link("g2");
+  net::run_until(loop, [&] { return odd->ends.size() == 1; });  // The front is another gateway's.
+  EXPECT_TRUE(leader.adopted.empty());
+  EXPECT_TRUE(leader.fronts.empty());
+  service->hear();
+  run_told(1);
+  EXPECT_EQ(leader.adopted.size(), 1U);
+  early->next<Served>();
+  early->say(GatewayToManager(core::RequestCancelled{.request = request(2)}));
+  run_told(2);
+}
+
+TEST_F(GatewayServiceTest, WhatCannotBeEndsTheLinkWhenItIsHeard) {
+  serve({.grace = hours(1), .waits = true});
+  const auto early = link();
+  early->say(GatewayToManager(core::RequestCancelled{.request = request(1)}));
+  const auto odd = link("g2");
+  net::run_until(loop, [&] { return odd->ends.size() == 1; });
+  service->hear();
+  EXPECT_THAT(early->end(), HasSubstr("does not say FrontState once, and first"));
+}
+
 TEST_F(GatewayServiceTest, HearsOfRequestsAndSaysWhatBecomesOfThem) {
   serve();
   service->configure(4, "models:");
