@@ -37,10 +37,12 @@ void write_cost(spec::JsonWriter& json,
   json.end_object();
 }
 
+/// One engine, which listens at `url`; empty: where its host alone knows.
 void write_engine(spec::JsonWriter& json,
                   const core::EngineStatus& engine,
                   const CatalogModel& model,
                   const core::DeviceStatus& device,
+                  const std::string& url,
                   Instant now) {
   const auto bytes = [&device](std::int64_t pages) {
     return static_cast<std::uint64_t>(pages) * device.page_bytes;
@@ -48,7 +50,9 @@ void write_engine(spec::JsonWriter& json,
   json.begin_object().key("model").string(model.config.id);
   if (model.config.engine) {
     json.key("kind").string(spec::name(model.config.engine->kind));
-    json.key("url").string(model.config.engine->upstream.url());
+  }
+  if (!url.empty()) {
+    json.key("url").string(url);
   }
   json.key("device").string(device.name).key("state").string(core::name(engine.state));
   json.key("level");
@@ -117,7 +121,13 @@ Task<void> list_engines(std::shared_ptr<Context> context, HttpExchange& http, st
     const auto device = std::find_if(
         devices.begin(), devices.end(), [&](const auto& one) { return one.id == engine.device; });
     if (model && device != devices.end()) {
-      write_engine(json, engine, *model, *device, context->now());
+      std::string url;
+      if (model->config.engine) {
+        const core::EngineRoute route =
+            context->upstream->route(model->id, engine.device, model->config.engine->upstream);
+        url = route.address ? route.address->url() : "";
+      }
+      write_engine(json, engine, *model, *device, url, context->now());
     }
   }
   json.end_array().end_object();
