@@ -11,6 +11,7 @@
 #include "remote/front_news.h"
 #include "remote/known.h"
 #include "remote/messages.h"
+#include "remote/stream_messages.h"
 
 using namespace heddle;
 
@@ -79,7 +80,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 6) {
+  switch (data[0] % 8) {
     case 0:
       hear_manager(bytes);
       break;
@@ -96,6 +97,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (const auto message = read(bytes, remote::decode_gateway_to_manager)) {
         (void)remote::check_news(*message, kFront);
       }
+      break;
+    case 6:
+      (void)read(bytes, remote::decode_to_engines);
+      break;
+    case 7:
+      (void)read(bytes, remote::decode_from_engines);
       break;
     default:
       if (auto message = read(bytes, remote::decode_manager_to_gateway)) {

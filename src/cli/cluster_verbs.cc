@@ -59,8 +59,9 @@ Result<config::Config> load_cluster(const std::string& file) {
 }
 
 Result<Started> read(const NodeOptions& options, net::Role role) {
-  Result<config::Config> config = role == net::Role::kAgent ? config::load_config(options.config)
-                                                            : load_cluster(options.config);
+  Result<config::Config> config =
+      role == net::Role::kAgent ? config::load_config(options.config, config::EnginePlaces::kByHost)
+                                : load_cluster(options.config);
   if (!config) {
     return config.error();
   }

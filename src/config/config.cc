@@ -249,7 +249,8 @@ void check_weave(const Config& config, Diagnosis& diagnosis) {
 Result<Config> read_config(Node root,
                            const std::string& file,
                            const Environment& environment,
-                           const Machine& machine) {
+                           const Machine& machine,
+                           EnginePlaces engines) {
   if (root.kind != Node::Kind::kMap && root.kind != Node::Kind::kNull) {
     return Error{.code = Code::kInvalidArgument,
                  .message = file + ": the document is not a map; want keys such as \"models:\""};
@@ -263,7 +264,7 @@ Result<Config> read_config(Node root,
   reader.finish();
   complete_devices(config, machine, diagnosis);
   check_names(config, diagnosis);
-  complete_engines(config, settings, diagnosis);
+  complete_engines(config, settings, engines, diagnosis);
   check_weave(config, diagnosis);
   for (const std::string& problem : block_problems(config)) {
     diagnosis.problems.push_back(diagnosis.origin + ": " + problem);
@@ -282,15 +283,19 @@ Result<Config> parse_config(std::string_view text,
                             const Environment& environment,
                             const Machine& machine) {
   Result<Node> root = parse_document(text, file, environment);
-  return root ? read_config(std::move(root).value(), file, environment, machine) : root.error();
+  return root ? read_config(std::move(root).value(), file, environment, machine, EnginePlaces::kHere)
+              : root.error();
 }
 
-Result<Config> parse_config(Node root, const std::string& file, const Machine& machine) {
+Result<Config> parse_config(Node root,
+                            const std::string& file,
+                            const Machine& machine,
+                            EnginePlaces engines) {
   const Environment none = [](const std::string& /*name*/) { return std::nullopt; };
-  return read_config(std::move(root), file, none, machine);
+  return read_config(std::move(root), file, none, machine, engines);
 }
 
-Result<Config> load_config(const std::string& file) {
+Result<Config> load_config(const std::string& file, EnginePlaces engines) {
   std::ifstream stream(file, std::ios::binary);
   std::ostringstream text;
   if (stream) {
@@ -301,7 +306,10 @@ Result<Config> load_config(const std::string& file) {
                  .message = "read configuration \"" + file +
                             "\": no such file, or not readable; name one with --config FILE"};
   }
-  return parse_config(text.str(), file, process_environment, this_machine());
+  Result<Node> root = parse_document(text.str(), file, process_environment);
+  return root ? read_config(
+                    std::move(root).value(), file, process_environment, this_machine(), engines)
+              : root.error();
 }
 
 }  // namespace heddle::config

@@ -267,6 +267,12 @@ struct Machine {
 };
 [[nodiscard]] Machine this_machine();
 
+/// Who says which device an external engine is on.
+enum class EnginePlaces : std::uint8_t {
+  kHere,    ///< This file, of this machine's devices.
+  kByHost,  ///< Each host of a cluster, by settle_engines().
+};
+
 /// Parses YAML or JSON. `file` is its name, for messages and relative paths. The error lists all
 /// problems, a line each: file, line, key, value and what would be right. Touches no file.
 Result<Config> parse_config(std::string_view text,
@@ -276,10 +282,17 @@ Result<Config> parse_config(std::string_view text,
 
 /// The same for a part of a document that is parsed already, such as that of a laboratory's file.
 /// The environment gives it no defaults.
-Result<Config> parse_config(Node root, const std::string& file, const Machine& machine);
+Result<Config> parse_config(Node root,
+                            const std::string& file,
+                            const Machine& machine,
+                            EnginePlaces engines = EnginePlaces::kHere);
 
 /// Reads and parses a file, for this machine and environment. kNotFound when it cannot be read.
-Result<Config> load_config(const std::string& file);
+Result<Config> load_config(const std::string& file, EnginePlaces engines = EnginePlaces::kHere);
+
+/// Says of each engine which device of `config` it is on, and what follows from that. One that
+/// cannot be on any gets its `misfit`. Once for what was parsed with EnginePlaces::kByHost.
+void settle_engines(Config& config);
 
 /// Parses "host:port", ":port", "port" or "[v6 address]:port", each also behind "http://" or
 /// "https://".

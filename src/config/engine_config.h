@@ -53,9 +53,11 @@ struct EngineConfig {
   std::string health_path = "/health";
   std::string served_name{};  ///< `model` of forwarded requests; empty: as the client wrote it.
   RequestFilters filters{};
-  std::string device{};      ///< By name.
+  std::string device{};      ///< By name; empty where a host says that for itself, and has not.
+  std::string misfit{};      ///< Why it cannot be on this host; empty: it can.
   std::uint64_t memory = 0;  ///< Of its device while it runs [bytes]; 0: unknown, it is measured.
-  std::vector<spec::SuspendLevel> suspend{};  ///< Cheapest first; never empty, ends with kStop.
+  /// Cheapest first; ends with kStop. Empty only until its device is known.
+  std::vector<spec::SuspendLevel> suspend{};
   SnapshotPolicy snapshot = SnapshotPolicy::kOnFirstUse;
   bool probe = true;  ///< Ask a fixed prompt at the start, and compare after each resume.
   Duration start_timeout = 2min;   ///< From its start to its first healthy answer.

@@ -30,7 +30,11 @@ void declare_swapping(Fields& f, Config& config, SwapSettings& settings);
 void declare_engine(Fields& f, const SwapSettings& settings, ModelConfig& model);
 
 /// Completes engines once everything was read: devices, levels, names; and refuses what can never
-/// run: two on one port, one that is larger than its device.
-void complete_engines(Config& config, const SwapSettings& settings, Diagnosis& diagnosis);
+/// run: two on one port, one that is larger than its device. Of engines that hosts place for
+/// themselves, settle_engines() does what their devices decide.
+void complete_engines(Config& config,
+                      const SwapSettings& settings,
+                      EnginePlaces places,
+                      Diagnosis& diagnosis);
 
 }  // namespace heddle::config

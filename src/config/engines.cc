@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -160,7 +161,8 @@ bool listens_here(const ModelConfig& model) {
          !(model.engine->command.empty() && model.engine->container.image.empty());
 }
 
-void check_ports(const Config& config, Diagnosis& diagnosis) {
+/// `here`: engines run where heddle listens.
+void check_ports(const Config& config, bool here, Diagnosis& diagnosis) {
   const auto reject = [&](const ModelConfig& model, const std::string& problem) {
     diagnosis.problems.push_back(diagnosis.origin + ": models." + model.id + ": port " +
                                  std::to_string(model.engine->upstream.port) + " " + problem);
@@ -171,7 +173,7 @@ void check_ports(const Config& config, Diagnosis& diagnosis) {
       continue;
     }
     for (const ListenAddress& address : config.listen) {
-      if (address.port == model.engine->upstream.port) {
+      if (here && address.port == model.engine->upstream.port) {
         reject(model, "is the one that heddle itself listens on; choose another");
         break;
       }
@@ -245,33 +247,53 @@ void declare_swapping(Fields& f, Config& config, SwapSettings& settings) {
   });
 }
 
-void complete_engines(Config& config, const SwapSettings& settings, Diagnosis& diagnosis) {
+void settle_engines(Config& config) {
   for (ModelConfig& model : config.models) {
     if (!model.engine) {
       continue;
     }
     EngineConfig& engine = *model.engine;
-    std::string trouble;
-    const DeviceConfig* device = device_of(config, engine, trouble);
+    const DeviceConfig* device = device_of(config, engine, engine.misfit);
     if (device != nullptr) {
       engine.device = device->name;
-      trouble = fit_trouble(engine, *device);
-      if (trouble.empty() && device->kind == DeviceKind::kCpu && has_gpus(config)) {
-        trouble =
+      engine.misfit = fit_trouble(engine, *device);
+      if (engine.misfit.empty() && device->kind == DeviceKind::kCpu && has_gpus(config)) {
+        engine.misfit =
             "device: " + device->name +
             " cannot lend its memory, which is pinned for the GPUs; give the engine a device of "
             "kind external, with memory that no other device has";
       }
     }
-    if (!trouble.empty()) {
-      diagnosis.problems.push_back(diagnosis.origin + ": models." + model.id + "." + trouble);
-    }
-    if (engine.directory.empty()) {
-      engine.directory = config.directory;
-    }
-    find_programs(engine);
     apply_preset(
         engine, model.path, model.id, device != nullptr && device->kind == DeviceKind::kCpu);
+  }
+}
+
+void complete_engines(Config& config,
+                      const SwapSettings& settings,
+                      EnginePlaces places,
+                      Diagnosis& diagnosis) {
+  const bool here = places == EnginePlaces::kHere;
+  for (ModelConfig& model : config.models) {
+    if (model.engine) {
+      if (model.engine->directory.empty()) {
+        model.engine->directory = config.directory;
+      }
+      find_programs(*model.engine);
+    }
+  }
+  if (here) {
+    settle_engines(config);
+  }
+  for (ModelConfig& model : config.models) {
+    if (!model.engine || !here) {
+      continue;
+    }
+    // Nobody starts without an engine that fits.
+    const std::string misfit = std::exchange(model.engine->misfit, {});
+    if (!misfit.empty()) {
+      diagnosis.problems.push_back(diagnosis.origin + ": models." + model.id + "." + misfit);
+    }
     warn_of(model, settings.ports, diagnosis);
   }
   if (settings.use_matrix) {
@@ -279,7 +301,7 @@ void complete_engines(Config& config, const SwapSettings& settings, Diagnosis& d
   } else {
     resolve_groups(config, diagnosis);
   }
-  check_ports(config, diagnosis);
+  check_ports(config, here, diagnosis);
   std::vector<std::string> preload;
   for (const std::string& name : config.preload) {
     const auto found =

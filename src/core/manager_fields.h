@@ -246,6 +246,7 @@ inline void fields(Fields& v, EngineSaid& x) {
 inline void fields(Fields& v, RequestUnanswered& x) {
   v.message(97, "RequestUnanswered");
   v(1, "request", x.request);
+  v(2, "cut", x.cut);
 }
 
 inline void fields(Fields& v, DrainManager& x) {

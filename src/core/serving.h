@@ -149,6 +149,14 @@ struct ExternalRequest {
   std::optional<DeviceId> device{};   ///< Of the engine it was forwarded to last.
 };
 
+/// How an external engine that runs is reached.
+struct EngineRoute {
+  ModelId model{};
+  HostId host{};                         ///< That it runs on.
+  std::optional<HttpAddress> address{};  ///< Nothing: a link to that host carries connections.
+  friend bool operator==(const EngineRoute&, const EngineRoute&) = default;
+};
+
 /// Where the news of an external request go; called on the loop thread only, also from within calls
 /// to Serving, which they do not call back.
 class ExternalSink {
@@ -157,7 +165,7 @@ class ExternalSink {
   /// It waits for its engine, which was started or resumed `since` ago.
   virtual void on_waiting(Duration since) = 0;
   /// The engine runs: forward the request now. Called again after retry_external() or on_lost().
-  virtual void on_ready(const HttpAddress& address) = 0;
+  virtual void on_ready(const EngineRoute& route) = 0;
   /// The engine has died with the request. on_ready follows unless the exchange was finished.
   virtual void on_lost(const Error& error) = 0;
   /// The request failed; nothing follows.
@@ -416,8 +424,9 @@ class RequestServing {
   /// The exchange with the engine has ended, well or not. Its sink hears nothing more.
   virtual void finish_external(RequestId request) = 0;
   /// The engine did not take the request, and its client has had nothing of an answer: forward it
-  /// again as soon as the engine is known to run. Fails it when that has happened too often.
-  virtual void retry_external(RequestId request) = 0;
+  /// again as soon as the engine is known to run. Fails it when that has happened too often, not
+  /// counting when the engine's host could not be reached (`cut`).
+  virtual void retry_external(RequestId request, bool cut) = 0;
 };
 
 /// What a gateway asks of the system behind it; single-threaded, on the loop thread. The one

@@ -37,10 +37,12 @@ void write_cost(spec::JsonWriter& json,
   json.end_object();
 }
 
+/// One engine, which listens at `url`; empty: where its host alone knows.
 void write_engine(spec::JsonWriter& json,
                   const core::EngineStatus& engine,
                   const CatalogModel& model,
                   const core::DeviceStatus& device,
+                  const std::string& url,
                   Instant now) {
   const auto bytes = [&device](std::int64_t pages) {
     return static_cast<std::uint64_t>(pages) * device.page_bytes;
@@ -48,7 +50,9 @@ void write_engine(spec::JsonWriter& json,
   json.begin_object().key("model").string(model.config.id);
   if (model.config.engine) {
     json.key("kind").string(spec::name(model.config.engine->kind));
-    json.key("url").string(model.config.engine->upstream.url());
+  }
+  if (!url.empty()) {
+    json.key("url").string(url);
   }
   json.key("device").string(device.name).key("state").string(core::name(engine.state));
   json.key("level");
@@ -79,9 +83,9 @@ void write_engine(spec::JsonWriter& json,
 }
 
 /// Asks an engine for its metrics.
-Task<Result<HttpResponse>> fetch_metrics(Context& context, const HttpAddress& address) {
+Task<Result<HttpResponse>> fetch_metrics(Context& context, core::EngineRoute route) {
   const UpstreamRequest request{.method = "GET", .target = "/metrics"};
-  const std::unique_ptr<UpstreamExchange> engine = context.upstream->exchange(address);
+  const std::unique_ptr<UpstreamExchange> engine = context.upstream->exchange(std::move(route));
   const Result<void> sent = co_await engine->send(request);
   if (!sent) {
     co_return sent.error();
@@ -117,7 +121,13 @@ Task<void> list_engines(std::shared_ptr<Context> context, HttpExchange& http, st
     const auto device = std::find_if(
         devices.begin(), devices.end(), [&](const auto& one) { return one.id == engine.device; });
     if (model && device != devices.end()) {
-      write_engine(json, engine, *model, *device, context->now());
+      std::string url;
+      if (model->config.engine) {
+        const core::EngineRoute route =
+            context->upstream->route(model->id, engine.device, model->config.engine->upstream);
+        url = route.address ? route.address->url() : "";
+      }
+      write_engine(json, engine, *model, *device, url, context->now());
     }
   }
   json.end_array().end_object();
@@ -139,17 +149,19 @@ Task<void> respond_engine_metrics(std::shared_ptr<Context> context,
     co_return;
   }
   const std::vector<core::EngineStatus> engines = context->serving->engines();
-  const bool runs = std::any_of(engines.begin(), engines.end(), [&model](const auto& engine) {
+  const auto found = std::find_if(engines.begin(), engines.end(), [&model](const auto& engine) {
     return engine.model == model->id && engine.state == core::EngineState::kRunning;
   });
-  if (!runs) {
+  if (found == engines.end()) {
     co_await respond_error(http,
                            api::unavailable("the engine of \"" + name +
                                             "\" does not run, and is not woken for "
                                             "its metrics"));
     co_return;
   }
-  Result<HttpResponse> response = co_await fetch_metrics(*context, model->config.engine->upstream);
+  core::EngineRoute route =
+      context->upstream->route(model->id, found->device, model->config.engine->upstream);
+  Result<HttpResponse> response = co_await fetch_metrics(*context, std::move(route));
   if (!response) {
     co_await respond_error(http, api::from_error(response.error()));
     co_return;

@@ -24,13 +24,13 @@ class ExternalInbox final : public core::ExternalSink, public RunningRequest {
     waiting_ = since;
     signal.notify();
   }
-  void on_ready(const HttpAddress& address) override {
-    address_ = address;
+  void on_ready(const core::EngineRoute& route) override {
+    route_ = route;
     signal.notify();
   }
   void on_lost(const Error& /*error*/) override {
     ++losses_;
-    address_.reset();
+    route_.reset();
     interrupt();
   }
   void on_error(const Error& error) override {
@@ -57,9 +57,9 @@ class ExternalInbox final : public core::ExternalSink, public RunningRequest {
   /// How long the engine had been starting or resuming when that was last told.
   [[nodiscard]] const std::optional<Duration>& waiting() const { return waiting_; }
   /// Whether the engine runs.
-  [[nodiscard]] bool ready() const { return address_.has_value(); }
+  [[nodiscard]] bool ready() const { return route_.has_value(); }
   /// Where; once for each on_ready.
-  [[nodiscard]] HttpAddress take_address() { return *std::exchange(address_, {}); }
+  [[nodiscard]] core::EngineRoute take_route() { return *std::exchange(route_, {}); }
   /// How many engines died with the request.
   [[nodiscard]] std::uint64_t losses() const { return losses_; }
   /// Why the request failed, if it has.
@@ -72,7 +72,7 @@ class ExternalInbox final : public core::ExternalSink, public RunningRequest {
 
  private:
   std::optional<Duration> waiting_{};
-  std::optional<HttpAddress> address_{};
+  std::optional<core::EngineRoute> route_{};
   std::optional<Error> error_{};
   std::uint64_t losses_ = 0;
   bool over_ = false;

@@ -55,6 +55,7 @@ class FakeServing final : public core::Serving {
   std::vector<std::shared_ptr<core::ExternalRequest>> forwarded{};
   std::set<RequestId> finished_external{};
   int retries = 0;
+  int cuts = 0;  ///< Of these.
   std::set<ModelId> loaded{};
   std::set<HostId> left{};  ///< Those that are to go.
   std::vector<std::pair<std::string, bool>>
@@ -93,8 +94,11 @@ class FakeServing final : public core::Serving {
     external_sinks_.erase(request);
     change([&] { finished_external.insert(request); });
   }
-  void retry_external(RequestId request) override {
-    change([&] { ++retries; });
+  void retry_external(RequestId request, bool cut) override {
+    change([&] {
+      ++retries;
+      cuts += cut ? 1 : 0;
+    });
     boost::asio::post(loop_, [this, request] {
       if (retries <= retries_max) {
         tell_ready(request);
@@ -303,7 +307,7 @@ class FakeServing final : public core::Serving {
           request->times.note_dispatch(steady_now());
         }
       }
-      sink->second->on_ready(*engine);
+      sink->second->on_ready({.address = *engine});
     }
   }
 

@@ -85,9 +85,9 @@ ForwardedRequest::~ForwardedRequest() {
   trace_->external.reset();
 }
 
-void ForwardedRequest::retry() {
+void ForwardedRequest::retry(bool cut) {
   forwarded_ = false;
-  context_->serving->retry_external(request_->id);
+  context_->serving->retry_external(request_->id, cut);
 }
 
 Duration ForwardedRequest::check_time() {

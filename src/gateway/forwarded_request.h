@@ -31,8 +31,8 @@ class ForwardedRequest {
 
   /// The engine is asked now: the system behind has to be told when that ends.
   void forwarded() { forwarded_ = was_ready_ = true; }
-  /// Has it forwarded again when the engine is known to run.
-  void retry();
+  /// Has it forwarded again when the engine is known to run. `cut`: its host was not reached.
+  void retry(bool cut);
 
   /// Time since the request arrived.
   [[nodiscard]] Duration age() const { return context_->now() - request_->times.arrived; }

@@ -88,7 +88,7 @@ class Forwarding {
   Task<Result<void>> pass_answer(UpstreamExchange& engine);
   Task<Result<void>> pass_parts(UpstreamExchange& engine);
   Task<Result<void>> pass_as_event(UpstreamExchange& engine);
-  Task<bool> recover(Error error, std::uint64_t losses);
+  Task<bool> recover(Error error, std::uint64_t losses, bool cut);
   Task<void> fail(Error error);
   Task<void> fail_with(api::ApiError told, std::string why);
   Task<void> speak(std::string events);
@@ -99,7 +99,7 @@ class Forwarding {
            inbox_.waiting().has_value();
   }
   std::string take_part();
-  [[nodiscard]] bool keep_here(UpstreamHead& head) const;
+  [[nodiscard]] bool keep_here(UpstreamExchange& engine) const;
   [[nodiscard]] Duration time_to_speak() const;
   [[nodiscard]] std::string error_events(const api::ApiError& error) const;
   [[nodiscard]] StreamHead take_head(UpstreamExchange& engine) const;
@@ -110,7 +110,6 @@ class Forwarding {
   ForwardedRequest live_;
   std::optional<api::ChunkWriter> chunks_{};  ///< Made when something is told of loading.
   ExternalInbox& inbox_;
-  HttpAddress address_{};   ///< Of the engine that is asked.
   std::string part_{};      ///< Of the body; not sent yet.
   Duration spoken_{};       ///< Age at which the client was last told something.
   bool readable_ = false;   ///< The body is text.
@@ -207,8 +206,8 @@ Task<bool> Forwarding::wait_and_tell() {
 /// Returns whether to wait for the engine once more.
 Task<bool> Forwarding::ask_engine() {
   const std::uint64_t losses = inbox_.losses();
-  address_ = inbox_.take_address();
-  const std::unique_ptr<UpstreamExchange> engine = context_->upstream->exchange(address_);
+  core::EngineRoute route = inbox_.take_route();
+  const std::unique_ptr<UpstreamExchange> engine = context_->upstream->exchange(std::move(route));
   inbox_.on_interrupt([&engine] { engine->close(); });
   live_.forwarded();
   if (job_.span) {
@@ -223,7 +222,7 @@ Task<bool> Forwarding::ask_engine() {
   if (done) {
     co_return false;
   }
-  const bool again = co_await recover(done.error(), losses);
+  const bool again = co_await recover(done.error(), losses, engine->cut_off());
   co_return again;
 }
 
@@ -302,13 +301,15 @@ StreamHead Forwarding::take_head(UpstreamExchange& engine) const {
 
 /// Where the engine sends the client elsewhere: has it go to the engine by way of us. False where
 /// that is another place; only a redirect is followed, so of other answers that is left out.
-bool Forwarding::keep_here(UpstreamHead& head) const {
+bool Forwarding::keep_here(UpstreamExchange& engine) const {
+  UpstreamHead& head = *engine.head();
   constexpr std::string_view kLocation = "location";
   const std::string given(field_value(head.headers, kLocation));
   if (given.empty()) {
     return true;
   }
-  const auto place = redirect_below(address_, job_.model->config.id, job_.request.target, given);
+  const auto place =
+      redirect_below(engine.address(), job_.model->config.id, job_.request.target, given);
   std::erase_if(head.headers,
                 [&](const auto& field) { return is_same_field(field.first, kLocation); });
   if (place) {
@@ -320,7 +321,7 @@ bool Forwarding::keep_here(UpstreamHead& head) const {
 Task<Result<void>> Forwarding::pass_answer(UpstreamExchange& engine) {
   const UpstreamHead& head = *engine.head();
   readable_ = head.is_plain();
-  if (!keep_here(*engine.head())) {
+  if (!keep_here(engine)) {
     api::ApiError told = redirected_elsewhere(job_.model->config.id);
     std::string why = told.message;
     co_await fail_with(std::move(told), std::move(why));
@@ -409,7 +410,7 @@ Task<Result<void>> Forwarding::pass_as_event(UpstreamExchange& engine) {
 // --- Failures ---
 
 /// After the engine did not answer to the end. Returns whether to wait for it once more.
-Task<bool> Forwarding::recover(Error error, std::uint64_t losses) {
+Task<bool> Forwarding::recover(Error error, std::uint64_t losses, bool cut) {
   if (http_.gone() || client_left_) {
     co_return false;
   }
@@ -420,7 +421,7 @@ Task<bool> Forwarding::recover(Error error, std::uint64_t losses) {
     co_return false;
   }
   if (inbox_.losses() == losses) {
-    live_.retry();
+    live_.retry(cut);
   }
   co_return true;
 }

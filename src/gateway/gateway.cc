@@ -145,25 +145,25 @@ class Gateway::Impl {
   Impl(asio::io_context& loop, core::Serving& serving, Metrics& metrics, const Options& options)
       : pool_(loop, options.text_threads),
         grammars_(loop, options.grammars, {entropy(), entropy()}, {}),
-        context_(std::make_shared<Context>(Context{
-            .loop = loop,
-            .serving = &serving,
-            .pool = pool_,
-            .grammars = grammars_,
-            .catalog = Catalog(loop, pool_, options.open_text),
-            .traces = RequestTraces(options.traces_max),
-            .metrics = GatewayMetrics(metrics),
-            .limits = {},
-            .version = options.version,
-            .fingerprint = fingerprint(options.version, entropy()),
-            .comment_interval = options.comment_interval,
-            .backlog_max = options.backlog_max,
-            .rng = Rng(entropy()),
-            .now = options.now ? options.now : std::function<Instant()>(steady_now),
-            .started_s = wall_clock_ms() / 1000,
-            .last_request = options.requests_after.value(),
-            .upstream =
-                std::make_unique<UpstreamPool>(loop, UpstreamPool::Options{.idle_max = 1024})})),
+        context_(std::make_shared<Context>(
+            Context{.loop = loop,
+                    .serving = &serving,
+                    .pool = pool_,
+                    .grammars = grammars_,
+                    .catalog = Catalog(loop, pool_, options.open_text),
+                    .traces = RequestTraces(options.traces_max),
+                    .metrics = GatewayMetrics(metrics),
+                    .limits = {},
+                    .version = options.version,
+                    .fingerprint = fingerprint(options.version, entropy()),
+                    .comment_interval = options.comment_interval,
+                    .backlog_max = options.backlog_max,
+                    .rng = Rng(entropy()),
+                    .now = options.now ? options.now : std::function<Instant()>(steady_now),
+                    .started_s = wall_clock_ms() / 1000,
+                    .last_request = options.requests_after.value(),
+                    .upstream = std::make_unique<UpstreamPool>(
+                        loop, UpstreamPool::Options{.idle_max = 1024, .carry = options.carry})})),
         routing_(make_routing()),
         gatekeeper_(std::make_shared<Gatekeeper>(routing_)),
         drain_timer_(loop),
@@ -263,7 +263,9 @@ HttpServer::Options server_options(const config::Config& config) {
       .limit = descriptor_limit(),
       .open = open_descriptors(),
       .processes = config.devices.size() + static_cast<std::size_t>(engines),
-      .of_a_connection = 1U + (config.tls ? 2U : 0U) + (engines > 0 ? 1U : 0U),
+      // One that links between hosts carry has a pair of sockets.
+      .of_a_connection =
+          1U + (config.tls ? 2U : 0U) + (engines > 0 ? (config.cluster ? 2U : 1U) : 0U),
       .connections = wanted};
   const ConnectionBudget budget = connection_budget(needs);
   options.limits.connections = static_cast<std::int64_t>(budget.connections);

@@ -5,20 +5,20 @@
 #include <deque>
 #include <map>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/rfc7230.hpp>
 
 #include "base/clock.h"
-#include "gateway/deadline.h"
 #include "gateway/http_parser.h"
+#include "gateway/signal.h"
 #include "gateway/task.h"
-#include "gateway/watched_socket.h"
+#include "gateway/upstream_connection.h"
 
 namespace heddle::gateway {
 
@@ -33,70 +33,6 @@ namespace {
 constexpr std::size_t kReadBytes = 65536;
 constexpr std::size_t kHeadBytes = 512;  ///< Of most requests.
 constexpr int kInterimMax = 8;           ///< Answers with a status of 1xx before the one proper.
-
-/// A connection to an engine, and its one deadline, which closes the socket or ends the patience of
-/// who reads.
-class Connection {
- public:
-  explicit Connection(asio::io_context& loop)
-      : loop_(loop), connecting_(loop), deadline_(loop, [this] { give_up(); }) {}
-  ~Connection() { close(); }
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
-
-  /// To be connected, which connected() is told of.
-  [[nodiscard]] tcp::socket& connecting() { return connecting_; }
-  void connected() {
-    ErrorCode ignored;
-    connecting_.set_option(tcp::no_delay(true), ignored);
-    socket_ = std::make_shared<WatchedSocket>(loop_, std::move(connecting_));
-  }
-  /// Not before connected().
-  [[nodiscard]] WatchedSocket& socket() { return *socket_; }
-  void close() {
-    deadline_.clear();
-    if (socket_) {
-      socket_->close();
-    }
-    ErrorCode ignored;
-    connecting_.close(ignored);
-  }
-  void close_after(Duration patience) {
-    only_wakes_ = false;
-    deadline_.set(patience);
-  }
-  /// Takes the deadline back.
-  void settle() { deadline_.clear(); }
-
-  /// Awaited, waits for something to read; false when the patience has ended.
-  WatchedSocket::Readable readable(Duration patience) {
-    only_wakes_ = true;
-    deadline_.set(patience);
-    return socket_->readable();
-  }
-  /// Has the loop tell when the engine hangs up.
-  void watch() { socket_->watch(); }
-  /// Whether the engine has hung up, or sent what nobody asked for, as far as the loop knows.
-  [[nodiscard]] bool is_stale() const { return socket_->stirred(); }
-
-  beast::flat_buffer buffer{};  ///< Read, but not parsed: what comes next is needed for that.
-  Instant idle_since{};
-
- private:
-  void give_up() {
-    if (only_wakes_) {
-      socket_->wake();
-    } else {
-      close();
-    }
-  }
-
-  asio::io_context& loop_;
-  tcp::socket connecting_;
-  std::shared_ptr<WatchedSocket> socket_{};
-  Deadline deadline_;
-  bool only_wakes_ = false;
-};
 
 Error unreachable(const HttpAddress& address, std::string_view doing, const ErrorCode& why) {
   return {
@@ -125,6 +61,21 @@ std::string head_text(const HttpAddress& address, const UpstreamRequest& request
   }
   text += "\r\n";
   return text;
+}
+
+/// A connection by way of the engine's host that somebody waits for, or has ceased to.
+struct Opening {
+  explicit Opening(asio::io_context& loop) : told(loop) {}
+  std::variant<std::monostate, net::CarriedConnection, net::CarriedEnd> result{};
+  Signal told;
+};
+
+/// What tells connections of one engine from those of others: where it listens, or its host and
+/// model.
+using Place = std::pair<std::string, std::uint64_t>;
+Place place_of(const core::EngineRoute& route) {
+  return route.address ? Place{route.address->host, route.address->port}
+                       : Place{"host " + std::to_string(route.host.value()), route.model.value()};
 }
 
 }  // namespace
@@ -188,14 +139,14 @@ bool UpstreamHead::is_plain() const {
 /// What the pool and its exchanges share; outlives whichever ends first.
 class UpstreamConnections : public std::enable_shared_from_this<UpstreamConnections> {
  public:
-  UpstreamConnections(asio::io_context& io, const UpstreamPool::Options& how)
-      : loop(io), options(how), sweep_(io) {}
+  UpstreamConnections(asio::io_context& io, UpstreamPool::Options how)
+      : loop(io), options(std::move(how)), sweep_(io) {}
 
   /// A connection that was kept and is still open; null where there is none.
-  std::unique_ptr<Connection> take(const HttpAddress& address) {
-    const auto found = kept_.find({address.host, address.port});
+  std::unique_ptr<UpstreamConnection> take(const core::EngineRoute& route) {
+    const auto found = kept_.find(place_of(route));
     while (found != kept_.end() && !found->second.empty()) {
-      std::unique_ptr<Connection> connection = std::move(found->second.back());
+      std::unique_ptr<UpstreamConnection> connection = std::move(found->second.back());
       found->second.pop_back();
       if (!connection->is_stale()) {
         return connection;
@@ -204,13 +155,13 @@ class UpstreamConnections : public std::enable_shared_from_this<UpstreamConnecti
     return nullptr;
   }
 
-  void keep(const HttpAddress& address, std::unique_ptr<Connection> connection) {
-    std::deque<std::unique_ptr<Connection>>& kept = kept_[{address.host, address.port}];
+  void keep(const core::EngineRoute& route, std::unique_ptr<UpstreamConnection> connection) {
+    std::deque<std::unique_ptr<UpstreamConnection>>& kept = kept_[place_of(route)];
     if (closed_ || kept.size() >= options.idle_max) {
       return;
     }
     connection->idle_since = steady_now();
-    connection->watch();
+    connection->rest();
     kept.push_back(std::move(connection));
     if (!sweeping_) {
       sweep();
@@ -241,7 +192,7 @@ class UpstreamConnections : public std::enable_shared_from_this<UpstreamConnecti
   void sweep() {
     const Instant now = steady_now();
     for (auto at = kept_.begin(); at != kept_.end();) {
-      std::deque<std::unique_ptr<Connection>>& kept = at->second;
+      std::deque<std::unique_ptr<UpstreamConnection>>& kept = at->second;
       while (!kept.empty() && now - kept.front()->idle_since >= options.idle_timeout) {
         kept.pop_front();
       }
@@ -259,8 +210,8 @@ class UpstreamConnections : public std::enable_shared_from_this<UpstreamConnecti
     }
   }
 
-  /// By host and port; the latest used last.
-  std::map<std::pair<std::string, std::uint16_t>, std::deque<std::unique_ptr<Connection>>> kept_{};
+  /// The latest used last.
+  std::map<Place, std::deque<std::unique_ptr<UpstreamConnection>>> kept_{};
   asio::steady_timer sweep_;
   bool sweeping_ = false;
   bool closed_ = false;
@@ -273,16 +224,19 @@ class Exchange final : public UpstreamExchange {
   using Request = std::array<asio::const_buffer, 2>;
 
  public:
-  Exchange(std::shared_ptr<UpstreamConnections> pool, HttpAddress address)
-      : pool_(std::move(pool)), address_(std::move(address)) {}
+  Exchange(std::shared_ptr<UpstreamConnections> pool, core::EngineRoute route)
+      : pool_(std::move(pool)),
+        route_(std::move(route)),
+        address_(route_.address.value_or(HttpAddress{})) {}
   ~Exchange() override { release(); }
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
   Task<Result<void>> send(const UpstreamRequest& request) override {
     request_ = &request;
-    connection_ = pool_->take(address_);
+    connection_ = pool_->take(route_);
     reused_ = connection_ != nullptr;
+    address_ = reused_ ? connection_->address : address_;
     return reused_ ? write() : connect_and_write();
   }
 
@@ -312,6 +266,10 @@ class Exchange final : public UpstreamExchange {
       co_return News::kNone;
     }
     begun_ = begun_ || bytes > 0;
+    if (failure && connection_->carried_end() != nullptr) {
+      cut_off_ = connection_->carried_end()->cut;
+      failure = asio::error::connection_reset;  // Not an answer that ends with its connection.
+    }
     if (const Result<void> right = take_in({pool_->scratch.data(), bytes}, failure); !right) {
       connection_->close();
       co_return right.error();
@@ -324,9 +282,14 @@ class Exchange final : public UpstreamExchange {
     return parser_ ? std::exchange(parser_->body(), {}) : std::string();
   }
   [[nodiscard]] bool complete() const override { return head_ && parser_->is_done(); }
+  [[nodiscard]] const HttpAddress& address() const override { return address_; }
+  [[nodiscard]] bool cut_off() const override { return cut_off_; }
 
   void close() override {
     closed_ = true;
+    if (opening_) {
+      opening_->told.notify();
+    }
     if (connection_) {
       connection_->close();
     }
@@ -339,8 +302,12 @@ class Exchange final : public UpstreamExchange {
   }
 
   Task<Result<void>> connect() {
-    connection_ = std::make_unique<Connection>(pool_->loop);
-    Connection& connection = *connection_;
+    if (!route_.address) {
+      const Result<void> carried = co_await connect_by_host();
+      co_return carried;
+    }
+    connection_ = std::make_unique<UpstreamConnection>(pool_->loop);
+    UpstreamConnection& connection = *connection_;
     connection.close_after(pool_->options.connect_timeout);
     ErrorCode failure;
     const asio::ip::address numeric = asio::ip::make_address(address_.host, failure);
@@ -368,8 +335,33 @@ class Exchange final : public UpstreamExchange {
       failure = failure == asio::error::operation_aborted ? asio::error::timed_out : failure;
       co_return unreachable(address_, "connect to", failure);
     }
-    connection.connected();
+    connection.connected(address_);
     co_return Result<void>();
+  }
+
+  /// By way of the engine's host.
+  Task<Result<void>> connect_by_host() {
+    connection_ = std::make_unique<UpstreamConnection>(pool_->loop);
+    opening_ = std::make_shared<Opening>(pool_->loop);
+    pool_->options.carry(route_.host, route_.model, [opening = opening_](auto result) {
+      std::visit([&](auto& what) { opening->result = std::move(what); }, result);
+      opening->told.notify();
+    });
+    const std::shared_ptr<Opening> opening = opening_;
+    co_await opening->told.wait(pool_->options.connect_timeout);
+    if (closed_) {
+      co_return cancelled();
+    }
+    if (auto* carried = std::get_if<net::CarriedConnection>(&opening->result)) {
+      connection_->connected(std::move(*carried));
+      address_ = connection_->address;
+      co_return Result<void>();
+    }
+    const auto* const end = std::get_if<net::CarriedEnd>(&opening->result);
+    cut_off_ = end == nullptr || end->cut;
+    co_return Error{
+        .code = Code::kUnavailable,
+        .message = end != nullptr ? end->why.message : "the engine's host did not answer in time"};
   }
 
   /// A failure to send is no failure yet: the engine may have answered without reading all of it.
@@ -478,14 +470,16 @@ class Exchange final : public UpstreamExchange {
   /// Gives the connection back, where another request can follow on it.
   void release() {
     if (connection_ && reusable_ && !closed_) {
-      pool_->keep(address_, std::move(connection_));
+      pool_->keep(route_, std::move(connection_));
     }
   }
 
   std::shared_ptr<UpstreamConnections> pool_;
+  const core::EngineRoute route_;
   HttpAddress address_;
+  std::shared_ptr<Opening> opening_{};  ///< Once it was connected to by way of its host.
   const UpstreamRequest* request_ = nullptr;
-  std::unique_ptr<Connection> connection_{};
+  std::unique_ptr<UpstreamConnection> connection_{};
   std::optional<ResponseParser> parser_{};
   std::optional<UpstreamHead> head_{};
   std::string head_bytes_{};
@@ -495,19 +489,31 @@ class Exchange final : public UpstreamExchange {
   bool written_ = false;   ///< The request, all of it.
   bool reusable_ = false;  ///< The connection is fit for another request.
   bool closed_ = false;
+  bool cut_off_ = false;  ///< The way to its host failed.
 };
 
 }  // namespace
 
 UpstreamPool::UpstreamPool(asio::io_context& loop, Options options)
-    : connections_(std::make_shared<UpstreamConnections>(loop, options)) {}
+    : connections_(std::make_shared<UpstreamConnections>(loop, std::move(options))) {}
 
 UpstreamPool::~UpstreamPool() {
   connections_->close();
 }
 
-std::unique_ptr<UpstreamExchange> UpstreamPool::exchange(const HttpAddress& address) {
-  return std::make_unique<Exchange>(connections_, address);
+std::unique_ptr<UpstreamExchange> UpstreamPool::exchange(core::EngineRoute route) {
+  HEDDLE_CHECK(route.address || connections_->options.carry);
+  return std::make_unique<Exchange>(connections_, std::move(route));
+}
+
+core::EngineRoute UpstreamPool::route(ModelId model,
+                                      DeviceId device,
+                                      const HttpAddress& address) const {
+  core::EngineRoute route{.model = model, .host = host_of(device)};
+  if (!connections_->options.carry) {
+    route.address = address;
+  }
+  return route;
 }
 
 std::size_t UpstreamPool::idle() const {

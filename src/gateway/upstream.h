@@ -14,6 +14,7 @@
 #include "core/serving.h"
 #include "gateway/http_exchange.h"
 #include "gateway/task.h"
+#include "net/carried_connection.h"
 
 /// The HTTP client of the gateway: requests to external engines.
 namespace heddle::gateway {
@@ -78,6 +79,10 @@ class UpstreamExchange {
   [[nodiscard]] virtual std::string take_body() = 0;
   /// Whether the answer is whole; its connection is then free for others.
   [[nodiscard]] virtual bool complete() const = 0;
+  /// Where the engine listens, as its own host has it; known once it was connected to.
+  [[nodiscard]] virtual const HttpAddress& address() const = 0;
+  /// Whether what failed was the way to the engine's host, which says nothing of the engine.
+  [[nodiscard]] virtual bool cut_off() const = 0;
 
   /// Hangs up; a call of the above that waits then fails with kCancelled.
   virtual void close() = 0;
@@ -94,6 +99,7 @@ class UpstreamPool {
     Duration idle_timeout = 30s;  ///< Of connections that are kept.
     std::size_t idle_max = 1024;  ///< Connections that are kept for one engine.
     std::size_t header_max = 64U << 10U;
+    net::Carry carry{};  ///< To engines of other hosts. Empty: there are none.
   };
 
   UpstreamPool(boost::asio::io_context& loop, Options options);
@@ -102,8 +108,12 @@ class UpstreamPool {
   UpstreamPool(const UpstreamPool&) = delete;
   UpstreamPool& operator=(const UpstreamPool&) = delete;
 
-  /// An exchange with the engine at `address`; sends nothing yet.
-  [[nodiscard]] std::unique_ptr<UpstreamExchange> exchange(const HttpAddress& address);
+  /// An exchange with the engine; sends nothing yet.
+  [[nodiscard]] std::unique_ptr<UpstreamExchange> exchange(core::EngineRoute route);
+  /// How the model's engine on the device is reached, which listens at `address` there.
+  [[nodiscard]] core::EngineRoute route(ModelId model,
+                                        DeviceId device,
+                                        const HttpAddress& address) const;
 
   /// Connections that are kept.
   [[nodiscard]] std::size_t idle() const;

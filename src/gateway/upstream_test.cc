@@ -2,7 +2,14 @@
 
 #include <functional>
 #include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
 
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <gtest/gtest.h>
 
@@ -20,15 +27,18 @@ struct Outcome {
   UpstreamHead head{};
   std::string body{};
   bool complete = false;
+  bool cut_off = false;
+  HttpAddress address{};
 };
 
 Task<void> exchange(UpstreamPool& pool,
-                    HttpAddress address,
+                    core::EngineRoute route,
                     const UpstreamRequest& request,
                     Outcome& outcome) {
-  const std::unique_ptr<UpstreamExchange> engine = pool.exchange(address);
+  const std::unique_ptr<UpstreamExchange> engine = pool.exchange(std::move(route));
   const Result<void> sent = co_await engine->send(request);
   if (!sent) {
+    outcome.cut_off = engine->cut_off();
     outcome.error = sent.error();
     co_return;
   }
@@ -40,6 +50,8 @@ Task<void> exchange(UpstreamPool& pool,
     }
     outcome.body += engine->take_body();
   }
+  outcome.cut_off = engine->cut_off();
+  outcome.address = engine->address();
   outcome.complete = engine->complete();
   if (engine->head() != nullptr) {
     outcome.head = *engine->head();
@@ -52,10 +64,12 @@ class Upstream : public testing::Test {
     return ask(engine.port(), request);
   }
   Outcome ask(std::uint16_t port, const UpstreamRequest& request = {.target = "/x"}) {
+    const HttpAddress address{.host = "127.0.0.1", .port = port, .base_path = "/base"};
+    return ask(pool, {.address = address}, request);
+  }
+  Outcome ask(UpstreamPool& from, core::EngineRoute route, const UpstreamRequest& request) {
     Outcome outcome;
-    spawn(loop,
-          exchange(
-              pool, {.host = "127.0.0.1", .port = port, .base_path = "/base"}, request, outcome));
+    spawn(loop, exchange(from, std::move(route), request, outcome));
     loop.restart();
     while (loop.run_one() > 0 && !outcome.complete && !outcome.error) {
     }
@@ -228,7 +242,7 @@ Task<void> wait_and_close(asio::io_context& loop,
                           std::uint16_t port,
                           std::string& seen) {
   const UpstreamRequest request{.target = "/x"};
-  const auto engine = pool.exchange({.host = "localhost", .port = port});
+  const auto engine = pool.exchange({.address = HttpAddress{.host = "localhost", .port = port}});
   const Result<void> sent = co_await engine->send(request);
   seen += sent ? "sent " : sent.error().message;
   const auto none = co_await engine->receive(1ms);
@@ -250,6 +264,81 @@ TEST_F(Upstream, WaitsWithPatienceAndHangsUpAtOnce) {
   loop.run();
   EXPECT_EQ(seen, "sent none closed");
   EXPECT_TRUE(hung_up.get_future().get());
+}
+
+/// Engines of other hosts, to which a test carries connections.
+class UpstreamByHost : public Upstream {
+ protected:
+  static constexpr HostId kHost{2};
+
+  /// A connection to the engine, as a link to its host would carry it.
+  net::CarriedConnection carry(const FakeEngine& engine) {
+    asio::ip::tcp::socket socket(loop);
+    socket.connect({asio::ip::address_v4::loopback(), engine.port()});
+    return {.socket = Descriptor(socket.release()),
+            .address = {.host = "far", .port = 5800, .base_path = "/there"},
+            .end = end,
+            .idle = [this] { ++idle; }};
+  }
+  Outcome ask_by_host(const UpstreamRequest& request = {.method = "GET", .target = "/x"}) {
+    return ask(by_host, {.model = ModelId(7), .host = kHost}, request);
+  }
+
+  std::function<std::variant<net::CarriedConnection, net::CarriedEnd>()> open{};
+  std::shared_ptr<std::optional<net::CarriedEnd>> end =
+      std::make_shared<std::optional<net::CarriedEnd>>();
+  int opened = 0;
+  int idle = 0;
+  UpstreamPool by_host{loop, {.connect_timeout = 50ms, .carry = [this](HostId, ModelId, auto done) {
+                                ++opened;
+                                if (open) {
+                                  asio::post(loop, [this, done] { done(open()); });
+                                }
+                              }}};
+};
+
+TEST_F(UpstreamByHost, AreAskedAsAnyOtherAndTheirConnectionsKept) {
+  std::string asked;
+  FakeEngine engine([&](const FakeEngine::Peer& peer, const std::string& request) {
+    asked = request;
+    return peer.answer("{}");
+  });
+  open = [&] { return carry(engine); };
+  for (int i = 0; i < 2; ++i) {
+    const Outcome outcome = ask_by_host();
+    EXPECT_EQ(outcome.body, "{}");
+    EXPECT_EQ(outcome.address.authority(), "far:5800");
+    EXPECT_EQ(idle, i + 1);
+  }
+  EXPECT_EQ(opened, 1);
+  EXPECT_TRUE(asked.starts_with("GET /there/x HTTP/1.1\r\nHost: far:5800\r\n")) << asked;
+  EXPECT_EQ(by_host.route(ModelId(7), device_id(kHost, 1), {.port = 1}),
+            (core::EngineRoute{.model = ModelId(7), .host = kHost}));
+  EXPECT_EQ(pool.route(ModelId(7), device_id(kHost, 1), {.port = 1}).address->port, 1);
+}
+
+TEST_F(UpstreamByHost, AnAnswerThatIsCutIsNotWholeThoughItsEndLooksLikeOne) {
+  FakeEngine engine([&](const FakeEngine::Peer& peer, const std::string&) {
+    *end = net::CarriedEnd{.why = {Code::kUnavailable, "gone"}, .cut = true};
+    peer.send("HTTP/1.1 200 OK\r\n\r\nhalf of it");
+    return false;
+  });
+  open = [&] { return carry(engine); };
+  const Outcome outcome = ask_by_host();
+  EXPECT_FALSE(outcome.complete);
+  EXPECT_EQ(outcome.error->code, Code::kUnavailable);
+  EXPECT_TRUE(outcome.cut_off);
+}
+
+TEST_F(UpstreamByHost, SayWhetherTheHostOrTheEngineWasNotReached) {
+  for (const bool cut : {true, false}) {
+    open = [cut] { return net::CarriedEnd{.why = {Code::kUnavailable, "no way"}, .cut = cut}; };
+    const Outcome outcome = ask_by_host();
+    EXPECT_EQ(outcome.error->message, "no way");
+    EXPECT_EQ(outcome.cut_off, cut);
+  }
+  open = nullptr;
+  EXPECT_TRUE(ask_by_host().cut_off) << "nobody answers";
 }
 
 TEST(UpstreamFields, OfOneConnectionAreTakenOff) {

@@ -19,9 +19,9 @@ boost::system::error_code last_failure() {
                          : boost::system::error_code(errno, boost::system::system_category());
 }
 
-int released(asio::ip::tcp::socket socket) {
+Descriptor released(asio::ip::tcp::socket socket) {
   boost::system::error_code closed;
-  return socket.release(closed);
+  return socket.is_open() ? Descriptor(socket.release(closed)) : Descriptor();
 }
 
 }  // namespace
@@ -29,9 +29,14 @@ int released(asio::ip::tcp::socket socket) {
 WatchedSocket::WatchedSocket(asio::io_context& loop,
                              asio::ip::tcp::socket socket,
                              std::function<void()> unexpected)
+    : WatchedSocket(loop, released(std::move(socket)), std::move(unexpected)) {}
+
+WatchedSocket::WatchedSocket(asio::io_context& loop,
+                             Descriptor socket,
+                             std::function<void()> unexpected)
     : loop_(loop),
       readiness_(asio::use_service<Readiness>(loop)),
-      socket_(socket.is_open() ? released(std::move(socket)) : -1),
+      socket_(std::move(socket)),
       unexpected_(std::move(unexpected)) {
   readiness_.enter(*this);
   if (is_open() && !readiness_.add(socket_.get(), *this)) {

@@ -34,6 +34,10 @@ class WatchedSocket final : public std::enable_shared_from_this<WatchedSocket>,
   WatchedSocket(boost::asio::io_context& loop,
                 boost::asio::ip::tcp::socket socket,
                 std::function<void()> unexpected = {});
+  /// The same of any connected socket that gives bytes in order.
+  WatchedSocket(boost::asio::io_context& loop,
+                Descriptor socket,
+                std::function<void()> unexpected = {});
   ~WatchedSocket();
   WatchedSocket(const WatchedSocket&) = delete;
   WatchedSocket& operator=(const WatchedSocket&) = delete;

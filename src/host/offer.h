@@ -44,6 +44,8 @@ struct Offer {
   std::vector<OfferedRank> ranks{};  ///< One, where it is not sharded.
   /// Of a sharded model: those that can hold it.
   std::vector<Block> blocks{};
+  /// Of an external engine: it can be suspended there with its requests.
+  bool keeps_requests = false;
 };
 
 /// An offer that was taken up: what its name stands for on a host from now on.

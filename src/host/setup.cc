@@ -27,16 +27,18 @@ std::uint64_t page_of(const config::Config& config) {
 }
 
 /// Where engines that run are written down, so that the next start finds what this one leaves: with
-/// the data, else where the system keeps such things until it is restarted.
-std::string record_directory(const config::Config& config) {
+/// the data, else where the system keeps such things until it is restarted. Hosts of a cluster may
+/// share a machine and a file.
+std::string record_directory(const config::Config& config, HostId host) {
+  const std::string name = host == HostId{} ? "engines" : "engines-" + text(host.value());
   if (!config.data_dir.empty()) {
-    return config.data_dir + "/engines";
+    return config.data_dir + "/" + name;
   }
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   const std::string base = runtime != nullptr && *runtime != '\0'
                                ? std::string(runtime)
                                : "/tmp/heddle-" + std::to_string(::getuid());
-  return base + "/heddle-" + std::to_string(std::hash<std::string>{}(config.file)) + "/engines";
+  return base + "/heddle-" + std::to_string(std::hash<std::string>{}(config.file)) + "/" + name;
 }
 
 /// The device that an engine is to run on, of those configured; their number where it is none.
@@ -108,10 +110,13 @@ void offer_engine(const config::Config& config,
                   const config::EngineConfig& engine,
                   Offer& offer) {
   const std::size_t index = engine_device(config, engine);
-  if (index == config.devices.size()) {
-    offer.failure = Error{Code::kNotFound, "the host has no device " + engine.device};
+  if (!engine.misfit.empty() || index == config.devices.size()) {
+    offer.failure =
+        Error{Code::kNotFound,
+              engine.misfit.empty() ? "the host has no device " + engine.device : engine.misfit};
     return;
   }
+  offer.keeps_requests = std::ranges::any_of(engine.suspend, spec::keeps_requests);
   offer.context = 1;  // Tokens are the engine's own affair.
   offer.ranks.push_back(
       {.image_bytes = engine.memory,
@@ -202,7 +207,7 @@ Result<HostSetup> host_setup(const config::Config& config,
   if (!agent) {
     return agent.error();
   }
-  HostSetup setup{.agent = std::move(*agent), .engines = engine_host_setup(config)};
+  HostSetup setup{.agent = std::move(*agent), .engines = engine_host_setup(config, host)};
   for (std::size_t i = 0; i < config.devices.size(); ++i) {
     if (config.devices[i].kind == config::DeviceKind::kCuda) {
       setup.gpus[device_id(host, i)] = config.devices[i].gpu;
@@ -274,9 +279,9 @@ GuestPairs guest_pairs(const config::Config& config, HostId host) {
   return pairs;
 }
 
-external::EngineHostSetup engine_host_setup(const config::Config& config) {
+external::EngineHostSetup engine_host_setup(const config::Config& config, HostId host) {
   return {.page_bytes = static_cast<std::size_t>(page_of(config)),
-          .record_directory = record_directory(config)};
+          .record_directory = record_directory(config, host)};
 }
 
 }  // namespace heddle::host

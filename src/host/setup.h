@@ -38,7 +38,8 @@ Result<HostSetup> host_setup(const config::Config& config,
                              std::int64_t max_batch_tokens,
                              HostId host = HostId(0));
 /// How external engines are handled.
-[[nodiscard]] external::EngineHostSetup engine_host_setup(const config::Config& config);
+[[nodiscard]] external::EngineHostSetup engine_host_setup(const config::Config& config,
+                                                          HostId host = {});
 /// The models that it may run: those of its offers that were taken up.
 [[nodiscard]] HostModels host_models(const config::Config& config,
                                      HostId host,

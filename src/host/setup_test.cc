@@ -168,12 +168,22 @@ TEST(Setup, EnginesShareTheDevicesAndTheSizeOfPages) {
              {.device = "cpu0",
               .memory = 2 * kSmallPage + 1,
               .suspend = {spec::SuspendLevel::kSleep, spec::SuspendLevel::kStop}}),
-      engine("nowhere", {.device = "gpu9"})};
+      engine("nowhere", {.device = "gpu9"}),
+      engine(
+          "frozen",
+          {.device = "cpu0", .suspend = {spec::SuspendLevel::kFreeze, spec::SuspendLevel::kStop}}),
+      engine("misfit", {.device = "cpu0", .misfit = "memory: it can never fit"})};
   const std::vector<Offer> offered = offers(config, HostId(0), models);
   EXPECT_EQ(offered[0].ranks[0].footprints.at(DeviceId(2)).image_pages, 100);
   EXPECT_EQ(offered[1].ranks[0].footprints.at(DeviceId(0)).image_pages, 3);
   ASSERT_TRUE(offered[2].failure.has_value());
   EXPECT_EQ(offered[2].failure->message, "the host has no device gpu9");
+  EXPECT_FALSE(offered[1].keeps_requests) << "asleep, it answers nobody";
+  EXPECT_TRUE(offered[3].keeps_requests);
+  EXPECT_EQ(offered[4].failure->message, "memory: it can never fit");
+  EXPECT_NE(engine_host_setup(config, HostId(1)).record_directory,
+            engine_host_setup(config, HostId(2)).record_directory)
+      << "hosts on one machine";
 
   const HostModels hosted =
       host_models(config,

@@ -106,7 +106,12 @@ std::vector<core::EngineStatus> Hosts::engines() const {
       all.push_back(std::move(engine));
     }
   }
-  std::ranges::sort(all, {}, &core::EngineStatus::model);
+  const auto rank = [](const core::EngineStatus& engine) {
+    return std::pair(engine.model, engine.state == core::EngineState::kStopped);
+  };
+  std::ranges::sort(all, {}, rank);
+  const auto others = std::ranges::unique(all, {}, &core::EngineStatus::model);
+  all.erase(others.begin(), others.end());
   return all;
 }
 

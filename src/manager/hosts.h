@@ -37,6 +37,7 @@ class Hosts {
 
   void describe(std::vector<core::DeviceStatus>& devices) const;
   [[nodiscard]] ledger::PoolUsage usage() const;
+  /// By model; of one that several hosts have, as it is where it is.
   [[nodiscard]] std::vector<core::EngineStatus> engines() const;
   [[nodiscard]] std::vector<std::string> troubles() const;
 

@@ -10,7 +10,8 @@ constexpr HostId kTwo{2};
 
 class FakeHost final : public host::HostPort {
  public:
-  explicit FakeHost(ModelId engine) : engine_(engine) {}
+  explicit FakeHost(ModelId engine, core::EngineState state = {})
+      : engine_(engine), state_(state) {}
   void set_models(const std::vector<host::Assignment>& /*models*/) override {}
   void carry_out(const host::HostOrder& /*order*/) override {}
   void send(DeviceId /*device*/, WorkerEpoch /*epoch*/, core::WorkerMessage /*said*/) override {}
@@ -21,7 +22,7 @@ class FakeHost final : public host::HostPort {
     return usage;
   }
   [[nodiscard]] std::vector<core::EngineStatus> engines() const override {
-    return {{.model = engine_}};
+    return {{.model = engine_, .state = state_}};
   }
   [[nodiscard]] std::vector<std::string> troubles() const override { return {"it is warm"}; }
   [[nodiscard]] std::optional<HttpAddress> engine_address(ModelId /*model*/) const override {
@@ -30,6 +31,7 @@ class FakeHost final : public host::HostPort {
 
  private:
   ModelId engine_;
+  core::EngineState state_;
 };
 
 TEST(Hosts, NamesAndNumbersAreThoseOfAllHosts) {
@@ -59,6 +61,18 @@ TEST(Hosts, NamesAndNumbersAreThoseOfAllHosts) {
   hosts.describe(devices);
   EXPECT_EQ(devices[0].restarts, 7U);
   EXPECT_EQ(devices[1].restarts, 0U);
+}
+
+TEST(Hosts, AnEngineThatSeveralHaveIsShownWhereItIs) {
+  FakeHost stopped(ModelId(4));
+  FakeHost runs(ModelId(4), core::EngineState::kRunning);
+  Hosts hosts;
+  hosts.add(kOne, stopped, {});
+  ASSERT_EQ(hosts.engines().size(), 1U);
+  EXPECT_EQ(hosts.engines()[0].state, core::EngineState::kStopped);
+  hosts.add(kTwo, runs, {});
+  ASSERT_EQ(hosts.engines().size(), 1U);
+  EXPECT_EQ(hosts.engines()[0].state, core::EngineState::kRunning);
 }
 
 TEST(Hosts, OffersAreKeptByModelAndHost) {

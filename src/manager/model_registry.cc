@@ -96,7 +96,7 @@ void ModelRegistry::assign(std::vector<ConfiguredModel> models) {
     const auto named = std::ranges::find_if(
         models_, [&](const auto& other) { return other.config.id == model.config.id; });
     model.digest = choose_digest(model, named == models_.end() ? nullptr : &*named);
-    const bool offered = named != models_.end() && !named->digest.empty();
+    const bool offered = named != models_.end() && named->offer() != nullptr;
     const host::Assignment* before = offered ? nullptr : remembered(model);
     if (before != nullptr) {
       model.id = before->ids.front();

@@ -26,11 +26,10 @@ core::ManagerModel entry_of(const ConfiguredModel& model) {
           .slo = objectives(model.config.slo)};
 }
 
-/// Where it can be, of the hosts that take part. An engine is on one of them.
+/// Where it can be, of the hosts that take part.
 void place(const ConfiguredModel& model, std::size_t rank, core::ManagerModel& entry) {
   for (const auto& [host, offer] : model.offers) {
-    if (model.served_by(host) && rank < offer.ranks.size() &&
-        !(model.external() && !entry.footprints.empty())) {
+    if (model.served_by(host) && rank < offer.ranks.size()) {
       entry.footprints.insert(offer.ranks[rank].footprints.begin(),
                               offer.ranks[rank].footprints.end());
     }
@@ -40,8 +39,9 @@ void place(const ConfiguredModel& model, std::size_t rank, core::ManagerModel& e
 core::ManagerModel external_model(const std::vector<ConfiguredModel>& models,
                                   const ConfiguredModel& model) {
   const config::EngineConfig& engine = *model.config.engine;
-  const bool keeps_requests =
-      std::any_of(engine.suspend.begin(), engine.suspend.end(), spec::keeps_requests);
+  const bool keeps_requests = std::ranges::any_of(model.offers, [&](const auto& entry) {
+    return model.served_by(entry.first) && entry.second.keeps_requests;
+  });
   core::ManagerModel entry = entry_of(model);
   place(model, 0, entry);
   entry.external =

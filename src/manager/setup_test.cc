@@ -90,19 +90,18 @@ TEST(Setup, TheShardsOfAModelGoToTheDevicesOfABlock) {
   EXPECT_EQ(served_models({sharded}).count(ModelId(9)), 0U) << "nobody asks for a shard";
 }
 
-TEST(Setup, AnEngineIsOnOneHostAndMayDisplaceOthers) {
+TEST(Setup, AnEngineMayBeOnAnyHostThatHasItAndMayDisplaceOthers) {
   std::vector<ConfiguredModel> models = {model(1), model(2), model(3)};
   models[0].offers = {{kFirst, offer(kFirst)}, {kSecond, offer(kSecond)}};
-  models[0].config.engine =
-      config::EngineConfig{.suspend = {spec::SuspendLevel::kCheckpoint, spec::SuspendLevel::kStop}};
+  models[0].offers[kSecond].keeps_requests = true;
+  models[0].config.engine = config::EngineConfig{};
   models[0].config.displaces = {"m2"};
-  models[1].config.engine =
-      config::EngineConfig{.suspend = {spec::SuspendLevel::kSleep, spec::SuspendLevel::kStop}};
+  models[1].config.engine = config::EngineConfig{};
   const core::Configure configure = core_setup({}, models, {}, kClockOffset);
-  EXPECT_EQ(configure.models[0].footprints.size(), 1U);
+  EXPECT_EQ(configure.models[0].footprints.size(), 2U);
   EXPECT_TRUE(configure.models[0].external->drain);
   EXPECT_EQ(configure.models[0].displaces, std::vector{ModelId(2)});
-  EXPECT_FALSE(configure.models[1].external->drain);  // Sleeping loses what it answers.
+  EXPECT_FALSE(configure.models[1].external->drain) << "suspended, it loses what it answers";
 }
 
 TEST(Setup, AReloadCannotChangeHowThePlannerDecides) {

@@ -203,7 +203,8 @@ class HostLink::Impl : public std::enable_shared_from_this<HostLink::Impl> {
                                            .incarnation = self_.incarnation,
                                            .versions = self_.versions,
                                            .build = self_.build,
-                                           .isa = self_.isa}));
+                                           .isa = self_.isa,
+                                           .use = self_.use}));
     HEDDLE_CHECK(sent.has_value());  // The first frame of a link fits its queue.
   }
 
@@ -227,6 +228,7 @@ class HostLink::Impl : public std::enable_shared_from_this<HostLink::Impl> {
     peer_.version = *version;
     peer_.build = printable(greet_of_peer.build);
     peer_.isa = printable(greet_of_peer.isa);
+    peer_.use = greet_of_peer.use;
     if (side_ == Side::kConnects) {
       greet();
     }

@@ -26,6 +26,7 @@ struct Self {
   std::string build{};            ///< The version of the program.
   std::string isa{};              ///< What the processor offers.
   rpc::Versions versions = rpc::kHostVersions;
+  rpc::LinkUse use = rpc::LinkUse::kOrders;  ///< Of links that it makes.
 };
 
 /// Whom a process links with. The cluster must be its own.
@@ -42,6 +43,7 @@ struct Peer {
   std::string build{};
   std::string isa{};
   std::string address{};  ///< "10.0.0.2:7000": where its end of the connection is.
+  rpc::LinkUse use = rpc::LinkUse::kOrders;  ///< What the link is for, where the peer made it.
 };
 
 struct HostLinkOptions {

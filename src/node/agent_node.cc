@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "host/configured_host.h"
 #include "net/listener.h"
+#include "remote/engine_service.h"
 #include "remote/host_service.h"
 #include "store/text_files.h"
 
@@ -40,7 +41,7 @@ class AgentNode::Impl {
                service_->tokens(device, epoch, std::move(tokens));
              },
          .on_told = [this](DeviceId device, ModelId model) { service_->told(device, model); },
-         .silent_since = [](ModelId /*model*/) { return std::nullopt; }});
+         .silent_since = [this](ModelId model) { return engines_->silent_since(model); }});
     if (!host) {
       return host.error();
     }
@@ -55,6 +56,7 @@ class AgentNode::Impl {
                                        std::string text) { configure(revision, std::move(text)); },
             .find_text = [this](const std::string& model,
                                 const std::string& digest) { return find_text(model, digest); }});
+    engines_.emplace(executor_, *host_);
     host_->set_models({});
     host_->start();
     auto listener = net::Listener::open(
@@ -63,7 +65,7 @@ class AgentNode::Impl {
         self_.self,
         {net::Role::kManager, net::Role::kGateway},
         {.on_peer = [this](std::unique_ptr<net::HostLink> link,
-                           const net::Peer& peer) { service_->take(std::move(link), peer); },
+                           const net::Peer& peer) { take(std::move(link), peer); },
          .on_refused = log_refused});
     if (!listener) {
       return listener.error();
@@ -136,6 +138,14 @@ class AgentNode::Impl {
     });
   }
 
+  void take(std::unique_ptr<net::HostLink> link, const net::Peer& peer) {
+    if (peer.use == rpc::LinkUse::kEngines) {
+      engines_->take(std::move(link), peer);
+    } else {
+      service_->take(std::move(link), peer);
+    }
+  }
+
   /// Opens what the cluster wants of models, unless that is what is open already.
   void configure(std::uint64_t revision, std::string text) {
     if (offers_ && text == text_) {
@@ -181,6 +191,7 @@ class AgentNode::Impl {
   std::optional<std::vector<host::Offer>> offers_{};
   std::unique_ptr<host::ConfiguredHost> host_{};
   std::optional<remote::HostService> service_{};  ///< Ends before the host.
+  std::optional<remote::EngineService> engines_{};
   std::unique_ptr<net::Listener> listener_{};
   boost::asio::steady_timer leaving_;
   std::function<void()> left_{};

@@ -19,6 +19,7 @@
 #include "gateway/model_text.h"
 #include "node/roster.h"
 #include "node/text_folder.h"
+#include "remote/engine_streams.h"
 #include "remote/remote_hosts.h"
 #include "remote/remote_manager.h"
 #include "serving/front.h"
@@ -63,6 +64,8 @@ class GatewayNode::Impl final : public core::Serving {
                  {.backoff = {.most = kBetweenTries}}),
         hosts_(
             loop.get_executor(), self.self, manager_, [this](HostId /*host*/) { fetch_wanted(); }),
+        streams_(
+            loop.get_executor(), self.self, {.connector = {.backoff = {.most = kBetweenTries}}}),
         front_(loop.get_executor(), manager_, hosts_, metrics) {}
 
   ~Impl() override {
@@ -82,7 +85,10 @@ class GatewayNode::Impl final : public core::Serving {
          .grammars = sandbox_,
          .version = self_.self.build,
          .now = steady_now,
-         .requests_after = first_request(FrontId(self_.number))});
+         .requests_after = first_request(FrontId(self_.number)),
+         .carry = [this](HostId host,
+                         ModelId model,
+                         auto done) { streams_.open(host, model, std::move(done)); }});
     if (!gateway) {
       return gateway.error();
     }
@@ -96,6 +102,7 @@ class GatewayNode::Impl final : public core::Serving {
                        .address = {.host = host.host, .port = host.port}});
     }
     hosts_.set_hosts(hosts);
+    streams_.set_hosts(hosts);
     connect();
     return {};
   }
@@ -126,7 +133,7 @@ class GatewayNode::Impl final : public core::Serving {
     front_.start_external(std::move(request), std::move(sink));
   }
   void finish_external(RequestId request) override { front_.finish_external(request); }
-  void retry_external(RequestId request) override { front_.retry_external(request); }
+  void retry_external(RequestId request, bool cut) override { front_.retry_external(request, cut); }
   void load(ModelId model, std::function<void(Result<void>)> done) override {
     manager_.load(model, std::move(done));
   }
@@ -327,6 +334,7 @@ class GatewayNode::Impl final : public core::Serving {
   std::vector<std::pair<std::string, Fetch>> wanted_{};  ///< That cannot be had yet.
   remote::RemoteManager manager_;
   remote::RemoteHosts hosts_;
+  remote::EngineStreams streams_;
   serving::Front front_;
   std::shared_ptr<sandbox::Sandbox> sandbox_ = std::make_shared<sandbox::Sandbox>();
   std::unique_ptr<gateway::Gateway> gateway_{};

@@ -167,7 +167,8 @@ Result<config::Config> parse_cluster(const std::string& text, const std::string&
   std::erase_if(root->children, [](const config::Node& node) {
     return node.key == "devices" || node.key == "host";
   });
-  return config::parse_config(std::move(*root), file, config::this_machine());
+  return config::parse_config(
+      std::move(*root), file, config::this_machine(), config::EnginePlaces::kByHost);
 }
 
 Result<config::Config> with_cluster(const config::Config& own, const std::string& text) {
@@ -180,6 +181,7 @@ Result<config::Config> with_cluster(const config::Config& own, const std::string
   both.groups = std::move(shared->groups);
   both.preload = std::move(shared->preload);
   both.planner = shared->planner;
+  config::settle_engines(both);
   return both;
 }
 

@@ -46,11 +46,12 @@ Result<NodeSelf> find_self(const config::Config& config,
 void log_refused(const Error& why);
 
 /// Parses a configuration but for what is a host's own: devices and memory, which this machine need
-/// not have. Errors as config::parse_config.
+/// not have, and on which of them external engines are. Errors as config::parse_config.
 Result<config::Config> parse_cluster(const std::string& text, const std::string& file);
 
 /// `own`, with what is the whole cluster's from `text`: models, how they are placed, and what is
-/// loaded at the start. Files of models are sought from the folder of `own`. kInvalidArgument, a
+/// loaded at the start. Files of models, and programs of engines, are sought from the folder of
+/// `own`; engines are on its devices. kInvalidArgument, a
 /// line for each problem, where the text is no configuration.
 Result<config::Config> with_cluster(const config::Config& own, const std::string& text);
 

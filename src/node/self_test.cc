@@ -82,5 +82,25 @@ TEST(NodeSelf, TheClustersModelsAreServedOnTheHostsOwnDevices) {
   EXPECT_TRUE(with_cluster(own, "devices: [{kind: cuda, gpu: 77}]")) << "another host has it";
 }
 
+TEST(NodeSelf, WhichDeviceAnEngineIsOnEachHostSaysForItself) {
+  net::TestCluster authority;
+  const std::string text =
+      "models: {a: {cmd: bin/serve, device: mine, memory: 4KiB}, b: {cmd: x, device: gpu7}}\n"
+      "devices: [{kind: cuda, gpu: 77}]";
+  const Result<config::Config> manager = parse_cluster(text, "/etc/heddle.yaml");
+  ASSERT_TRUE(manager) << manager.error().message;
+  EXPECT_EQ(manager->models[0].engine->device, "mine");
+  config::Config own = cluster_of(authority);
+  own.directory = "/srv";
+  own.devices = {{.name = "mine", .memory = 1U << 20U, .page = 4096}};
+  const Result<config::Config> both = with_cluster(own, text);
+  ASSERT_TRUE(both) << both.error().message;
+  const config::EngineConfig& here = *both->models[0].engine;
+  EXPECT_EQ(here.misfit, "");
+  EXPECT_EQ(here.command.front(), "/srv/bin/serve") << "of the host's own folder";
+  EXPECT_EQ(here.suspend.back(), spec::SuspendLevel::kStop);
+  EXPECT_THAT(both->models[1].engine->misfit, HasSubstr("there is no \"gpu7\"; there are: mine"));
+}
+
 }  // namespace
 }  // namespace heddle::node

@@ -26,6 +26,7 @@ inline void fields(Fields& v, Offer& x) {
   v(5, "context", x.context, kCount);
   v(6, "ranks", x.ranks);
   v(7, "blocks", x.blocks);
+  v(8, "keeps_requests", x.keeps_requests);
 }
 
 inline void fields(Fields& v, Assignment& x) {

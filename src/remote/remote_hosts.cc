@@ -300,11 +300,8 @@ void RemoteHosts::set_hosts(const std::vector<HostAddress>& hosts) {
 void RemoteHosts::send(const serving::Place& place, core::WorkerMessage message) {
   impl_->send(place, std::move(message));
 }
-Result<HttpAddress> RemoteHosts::engine_address(ModelId model) const {
-  return Error{.code = Code::kFailedPrecondition,
-               .message = "model " + std::to_string(model.value()) +
-                          " is served by an external engine of another machine, which a gateway "
-                          "cannot reach; `heddle serve` on that machine can"};
+Result<core::EngineRoute> RemoteHosts::engine_route(ModelId model, DeviceId device) const {
+  return core::EngineRoute{.model = model, .host = host_of(device)};
 }
 void RemoteHosts::fetch_text(FetchText wanted,
                              std::filesystem::path folder,

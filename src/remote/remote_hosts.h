@@ -62,8 +62,9 @@ class RemoteHosts final : public serving::HostsPort {
 
   /// A place that a request cannot be sent to is lost, of which the front hears from the loop.
   void send(const serving::Place& place, core::WorkerMessage message) override;
-  /// Always an Error: engines on other machines cannot be reached.
-  [[nodiscard]] Result<HttpAddress> engine_address(ModelId model) const override;
+  /// By way of the host that has the device.
+  [[nodiscard]] Result<core::EngineRoute> engine_route(ModelId model,
+                                                       DeviceId device) const override;
 
   /// As TextFetcher::fetch, from the hosts that are linked.
   void fetch_text(FetchText wanted,

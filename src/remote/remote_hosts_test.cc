@@ -43,12 +43,11 @@ class Client final : public core::RequestSink {
 class EngineClient final : public core::ExternalSink {
  public:
   void on_waiting(Duration /*since*/) override {}
-  void on_ready(const HttpAddress& /*address*/) override { ready = true; }
+  void on_ready(const core::EngineRoute& to) override { route = to; }
   void on_lost(const Error& /*error*/) override {}
-  void on_error(const Error& error) override { failure = error.message; }
+  void on_error(const Error& /*error*/) override {}
 
-  bool ready = false;
-  std::string failure{};
+  std::optional<core::EngineRoute> route{};
 };
 
 /// A gateway, its front, and one host or two.
@@ -360,16 +359,15 @@ TEST_F(RemoteHostsTest, SendTheFilesOfAModel) {
   EXPECT_EQ(ends[1], "fetch the text of model 'big': host 3: no such model");
 }
 
-TEST_F(RemoteHostsTest, HaveNoEnginesThatCanBeReached) {
+TEST_F(RemoteHostsTest, AreTheWayToTheirEngines) {
   auto asked = std::make_shared<core::ExternalRequest>();
   asked->id = request(1);
   asked->model = kModel;
   const auto client = std::make_shared<EngineClient>();
   front->start_external(asked, client);
   dispatch(1);
-  EXPECT_FALSE(client->ready);
-  EXPECT_THAT(client->failure, HasSubstr("external engine of another machine"));
-  EXPECT_EQ(next<core::RequestCancelled>().request, request(1));
+  ASSERT_TRUE(client->route.has_value());
+  EXPECT_EQ(*client->route, (core::EngineRoute{.model = kModel, .host = kHost}));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -63,8 +64,9 @@ class NotingHost final : public host::LocalHostPort {
   [[nodiscard]] ledger::PoolUsage host_usage() const override { return {.total = 9, .free = 8}; }
   [[nodiscard]] std::vector<core::EngineStatus> engines() const override { return engine; }
   [[nodiscard]] std::vector<std::string> troubles() const override { return trouble; }
-  [[nodiscard]] std::optional<HttpAddress> engine_address(ModelId /*model*/) const override {
-    return std::nullopt;
+  [[nodiscard]] std::optional<HttpAddress> engine_address(ModelId model) const override {
+    const auto found = listens.find(model);
+    return found == listens.end() ? std::nullopt : std::optional(found->second);
   }
 
   /// The last message of this kind that a worker was sent; null where there is none.
@@ -84,6 +86,7 @@ class NotingHost final : public host::LocalHostPort {
   std::vector<host::HostOrder> orders{};
   std::vector<Sent> sent{};
   std::vector<core::EngineStatus> engine{};
+  std::map<ModelId, HttpAddress> listens{};  ///< Where engines do.
   std::vector<std::string> trouble{};
 };
 

@@ -13,6 +13,7 @@
 #include "core/engine_fields.h"
 #include "core/worker_fields.h"
 #include "remote/remote_fields.h"
+#include "remote/stream_fields.h"
 #include "rpc/greet_fields.h"
 #include "rpc/link_fields.h"
 
@@ -111,6 +112,8 @@ Lines current() {
   lines.add(type_of<HostToGateway>());
   lines.add(type_of<GatewayToManager>());
   lines.add(type_of<ManagerToGateway>());
+  lines.add(type_of<ToEngines>());
+  lines.add(type_of<FromEngines>());
   lines.add(type_of<core::ManagerEvent>());
   lines.add(type_of<core::ManagerCommand>());
   lines.add(type_of<core::AgentEvent>());

@@ -25,6 +25,12 @@ inline constexpr Versions kHostVersions{.least = 1, .most = 1};
 /// The highest version that both speak. kFailedPrecondition, with both ranges, where there is none.
 Result<std::uint32_t> common_version(const Versions& ours, const Versions& theirs);
 
+/// What a link between hosts is for.
+enum class LinkUse : std::uint8_t {
+  kOrders,   ///< What managers, hosts and gateways say to each other.
+  kEngines,  ///< A gateway's connections to external engines of a host.
+};
+
 /// The first frame each way: who speaks. The first three are what its certificate says.
 struct Greet {
   std::string cluster{};
@@ -32,8 +38,9 @@ struct Greet {
   std::string name{};
   std::uint64_t incarnation = 0;  ///< Raised at each start of this name.
   Versions versions{};
-  std::string build{};  ///< The version of the program, for people.
-  std::string isa{};    ///< What its processor offers; decides which images it can use.
+  std::string build{};             ///< The version of the program, for people.
+  std::string isa{};               ///< What its processor offers; decides which images it can use.
+  LinkUse use = LinkUse::kOrders;  ///< Said by whoever connects.
   friend bool operator==(const Greet&, const Greet&) = default;
 };
 

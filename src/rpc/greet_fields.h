@@ -27,6 +27,7 @@ inline void fields(Fields& v, Greet& x) {
   v(5, "versions", x.versions);
   v(6, "build", x.build);
   v(7, "isa", x.isa);
+  v(8, "use", x.use);
   v.require(x, "versions, and texts of at most 255 bytes", [](const Greet& greet) {
     for (const std::string* text :
          {&greet.cluster, &greet.role, &greet.name, &greet.build, &greet.isa}) {

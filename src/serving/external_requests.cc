@@ -57,6 +57,26 @@ std::vector<ExternalRequests::Entry> ExternalRequests::lose(ModelId model, Insta
   return lost;
 }
 
+core::RequestArrived ExternalRequests::arrival(const core::ExternalRequest& request, Instant now) {
+  core::RequestArrived arrived{
+      .request = request.id, .model = request.model, .priority = request.priority};
+  if (request.deadline) {
+    arrived.patience = *request.deadline - now;
+  }
+  return arrived;
+}
+
+std::vector<core::Unfinished> ExternalRequests::unfinished(Instant now) const {
+  std::vector<core::Unfinished> all;
+  for (const auto& [id, entry] : entries_) {
+    all.push_back({.request = arrival(*entry.request, now),
+                   .age = now - entry.request->times.arrived,
+                   .device = entry.forwarded ? entry.request->device : std::nullopt});
+  }
+  std::ranges::sort(all, {}, [](const core::Unfinished& one) { return one.request.request; });
+  return all;
+}
+
 std::optional<Instant> ExternalRequests::silent_since(ModelId model) const {
   std::optional<Instant> since;
   for (const auto& [id, entry] : entries_) {

@@ -7,6 +7,7 @@
 
 #include "base/ids.h"
 #include "base/time.h"
+#include "core/manager/events.h"
 #include "core/serving.h"
 
 namespace heddle::serving {
@@ -35,6 +36,12 @@ class ExternalRequests {
   /// Notes of those that were forwarded to the model's engine what happened to that; only those
   /// that it was suspended with are awoken.
   void note(ModelId model, core::IncidentKind kind, Instant now);
+  /// What a manager hears of the request that it has not heard of.
+  [[nodiscard]] static core::RequestArrived arrival(const core::ExternalRequest& request,
+                                                    Instant now);
+  /// All, by id, with the device of the engine that each was forwarded to.
+  [[nodiscard]] std::vector<core::Unfinished> unfinished(Instant now) const;
+
   /// When the model's engine last sent something of an answer, or was last asked for one; nothing
   /// where nobody waits for its answer.
   [[nodiscard]] std::optional<Instant> silent_since(ModelId model) const;

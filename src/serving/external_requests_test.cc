@@ -11,7 +11,7 @@ using core::IncidentKind;
 class Deaf final : public core::ExternalSink {
  public:
   void on_waiting(Duration /*since*/) override {}
-  void on_ready(const HttpAddress& /*address*/) override {}
+  void on_ready(const core::EngineRoute& /*route*/) override {}
   void on_lost(const Error& /*error*/) override {}
   void on_error(const Error& /*error*/) override {}
 };

@@ -70,12 +70,13 @@ void Front::start_external(std::shared_ptr<core::ExternalRequest> request,
   if (request->times.arrived == Instant{}) {
     request->times.arrived = steady_now();
   }
-  core::RequestArrived arrived{
-      .request = request->id, .model = request->model, .priority = request->priority};
-  if (request->deadline) {
-    arrived.patience = *request->deadline - steady_now();
-  }
+  const core::RequestArrived arrived = ExternalRequests::arrival(*request, steady_now());
   external_.add(std::move(request), std::move(sink));
+  const core::ServedModel* known = model(arrived.model);
+  if (known != nullptr && known->failure) {
+    soon([this, id = arrived.request, error = *known->failure] { fail(id, error); });
+    return;
+  }
   manager_.tell(arrived);
 }
 
@@ -86,7 +87,7 @@ void Front::finish_external(RequestId request) {
   }
 }
 
-void Front::retry_external(RequestId request) {
+void Front::retry_external(RequestId request, bool cut) {
   ExternalRequests::Entry* entry = external_.find(request);
   if (entry != nullptr && entry->forwarded) {
     entry->forwarded = false;
@@ -94,7 +95,7 @@ void Front::retry_external(RequestId request) {
     core::note(
         entry->request->incidents,
         {.at = steady_now(), .kind = core::IncidentKind::kLost, .device = entry->request->device});
-    tell_soon(core::RequestUnanswered{.request = request});
+    tell_soon(core::RequestUnanswered{.request = request, .cut = cut});
   }
 }
 
@@ -179,19 +180,25 @@ void Front::carry_out(const core::Dispatch& command) {
 
 /// The engine runs: its request's exchange may begin.
 void Front::forward(ExternalRequests::Entry& entry, DeviceId device) {
-  const Result<HttpAddress> address = hosts_.engine_address(entry.request->model);
-  if (!address) {
+  const Result<core::EngineRoute> route = hosts_.engine_route(entry.request->model, device);
+  if (!route) {
     const RequestId request = entry.request->id;
     tell_soon(core::RequestCancelled{.request = request});
-    fail(request, address.error());
+    fail(request, route.error());
     return;
+  }
+  if (entry.forwarded) {
+    // The manager has heard of the engine's end before its connection broke here.
+    ++entry.request->restarts;
+    std::shared_ptr(entry.sink)
+        ->on_lost({.code = Code::kUnavailable, .message = "the engine has ended"});
   }
   entry.forwarded = true;
   entry.request->heard = steady_now();
   entry.request->times.note_dispatch(entry.request->heard);
   core::note_resumed(entry.request->incidents, entry.request->heard, device);
   entry.request->device = device;
-  std::shared_ptr(entry.sink)->on_ready(*address);
+  std::shared_ptr(entry.sink)->on_ready(*route);
 }
 
 void Front::carry_out(const core::Hold& command) {
@@ -294,7 +301,13 @@ void Front::note_engine(ModelId model, core::IncidentKind kind) {
 // ---- Questions ----
 
 std::vector<core::Unfinished> Front::unfinished() const {
-  return requests_.unfinished(steady_now());
+  const Instant now = steady_now();
+  std::vector<core::Unfinished> all = requests_.unfinished(now);
+  for (core::Unfinished& one : external_.unfinished(now)) {
+    all.push_back(std::move(one));
+  }
+  std::ranges::sort(all, {}, [](const core::Unfinished& one) { return one.request.request; });
+  return all;
 }
 
 std::optional<Instant> Front::silent_since(ModelId model) const {

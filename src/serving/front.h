@@ -45,7 +45,7 @@ class Front final : public core::RequestServing, public FrontPort {
   void start_external(std::shared_ptr<core::ExternalRequest> request,
                       std::shared_ptr<core::ExternalSink> sink) override;
   void finish_external(RequestId request) override;
-  void retry_external(RequestId request) override;
+  void retry_external(RequestId request, bool cut) override;
 
   // ---- What the manager wants ----
 
@@ -72,8 +72,7 @@ class Front final : public core::RequestServing, public FrontPort {
 
   // ---- Questions ----
 
-  /// The requests that have not ended, by id, for a manager that does not know of them. Those for
-  /// external engines are not among them.
+  /// The requests that have not ended, by id, for a manager that does not know of them.
   [[nodiscard]] std::vector<core::Unfinished> unfinished() const;
   /// When the model's engine last sent something of an answer, or was last asked for one; nothing
   /// where nobody waits for its answer.

@@ -42,7 +42,7 @@ class Client final : public core::RequestSink {
 class Forwarded final : public core::ExternalSink {
  public:
   void on_waiting(Duration /*since*/) override { ++waits; }
-  void on_ready(const HttpAddress& address) override { ports.push_back(address.port); }
+  void on_ready(const core::EngineRoute& route) override { ports.push_back(route.address->port); }
   void on_lost(const Error& error) override { lost.push_back(error.message); }
   void on_error(const Error& error) override { failed.push_back(error.message); }
 
@@ -66,11 +66,13 @@ class FrontTest : public testing::Test, public ManagerPort, public HostsPort {
   void send(const Place& place, core::WorkerMessage message) override {
     sent_.emplace_back(place, std::move(message));
   }
-  [[nodiscard]] Result<HttpAddress> engine_address(ModelId /*model*/) const override {
+  [[nodiscard]] Result<core::EngineRoute> engine_route(ModelId model,
+                                                       DeviceId device) const override {
     if (engine_away_) {
       return Error{.code = Code::kUnavailable, .message = "it is elsewhere"};
     }
-    return HttpAddress{.port = 77};
+    return core::EngineRoute{
+        .model = model, .host = host_of(device), .address = HttpAddress{.port = 77}};
   }
 
   void turn() {
@@ -308,7 +310,7 @@ TEST_F(FrontTest, AnExternalRequestIsForwardedAgainAfterARetryOrADeath) {
   EXPECT_EQ(sink->ports, std::vector<std::uint16_t>{77});
   EXPECT_TRUE(front_.silent_since(kEngine).has_value());
 
-  front_.retry_external(RequestId(1));
+  front_.retry_external(RequestId(1), false);
   turn();
   EXPECT_EQ(told<core::RequestUnanswered>(), 1);
   dispatch(1, kHere);
@@ -319,6 +321,43 @@ TEST_F(FrontTest, AnExternalRequestIsForwardedAgainAfterARetryOrADeath) {
   front_.finish_external(RequestId(1));
   EXPECT_EQ(told<core::RequestFinished>(), 1);
   EXPECT_TRUE(sent_.empty()) << "the exchange is the gateway's";
+}
+
+TEST_F(FrontTest, AnExternalRequestForAModelThatNobodyCanServeFails) {
+  front_.set_models({{kEngine, {.failure = Error{Code::kUnavailable, "no host has it"}}}});
+  const auto sink = start_external(1);
+  turn();
+  EXPECT_EQ(sink->failed, std::vector<std::string>{"no host has it"});
+  EXPECT_EQ(told<core::RequestArrived>(), 0);
+}
+
+TEST_F(FrontTest, AnExternalRequestThatIsDispatchedAgainHasLostItsEngine) {
+  const auto sink = start_external(1);
+  dispatch(1, kHere);
+  dispatch(1, kThere);
+  EXPECT_EQ(sink->lost.size(), 1U) << "the manager knew before the connection broke";
+  EXPECT_EQ(sink->ports.size(), 2U);
+}
+
+TEST_F(FrontTest, WhatIsForwardedIsAmongWhatHasNotEnded) {
+  const auto runs = start(2);
+  const auto forwarded = start_external(1);
+  const auto waits = start_external(3);
+  dispatch(1, kHere);
+  const std::vector<core::Unfinished> all = front_.unfinished();
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0].request.request, RequestId(1));
+  EXPECT_EQ(all[0].request.model, kEngine);
+  EXPECT_EQ(all[0].device, kHere.device);
+  EXPECT_EQ(all[1].request.request, RequestId(2));
+  EXPECT_EQ(all[2].request.request, RequestId(3));
+  EXPECT_FALSE(all[2].device.has_value());
+  front_.retry_external(RequestId(1), true);
+  EXPECT_FALSE(front_.unfinished()[0].device.has_value());
+  turn();
+  const auto* unanswered = std::get_if<core::RequestUnanswered>(&told_.back());
+  ASSERT_NE(unanswered, nullptr);
+  EXPECT_TRUE(unanswered->cut);
 }
 
 TEST_F(FrontTest, TellsANewManagerWhatHasNotEndedAndWhereItIs) {

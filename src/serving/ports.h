@@ -4,7 +4,6 @@
 #include <map>
 #include <variant>
 
-#include "base/http_address.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "core/manager/events.h"
@@ -53,9 +52,10 @@ class HostsPort {
   virtual ~HostsPort() = default;
   /// Passes a Submit, FinishChoice or CancelRequest on, unless that life has ended.
   virtual void send(const Place& place, core::WorkerMessage message) = 0;
-  /// Where an external engine listens that the manager has dispatched to; an Error where it cannot
-  /// be reached from here, with which the request fails.
-  [[nodiscard]] virtual Result<HttpAddress> engine_address(ModelId model) const = 0;
+  /// How the model's engine on this device is reached, to which the manager has dispatched; an
+  /// Error where that cannot be, with which the request fails.
+  [[nodiscard]] virtual Result<core::EngineRoute> engine_route(ModelId model,
+                                                               DeviceId device) const = 0;
 };
 
 }  // namespace heddle::serving

@@ -88,9 +88,10 @@ class System::Impl final : public serving::HostsPort {
   void send(const serving::Place& place, core::WorkerMessage message) override {
     host_->send(place.device, place.epoch, std::move(message));
   }
-  [[nodiscard]] Result<HttpAddress> engine_address(ModelId model) const override {
+  [[nodiscard]] Result<core::EngineRoute> engine_route(ModelId model,
+                                                       DeviceId /*device*/) const override {
     if (const std::optional<HttpAddress> address = host_->engine_address(model)) {
-      return *address;
+      return core::EngineRoute{.model = model, .host = kHost, .address = *address};
     }
     return Error{.code = Code::kNotFound,
                  .message = "forward to the engine of model " + std::to_string(model.value()) +
@@ -179,8 +180,8 @@ void System::start_external(std::shared_ptr<core::ExternalRequest> request,
 void System::finish_external(RequestId request) {
   impl_->front().finish_external(request);
 }
-void System::retry_external(RequestId request) {
-  impl_->front().retry_external(request);
+void System::retry_external(RequestId request, bool cut) {
+  impl_->front().retry_external(request, cut);
 }
 void System::load(ModelId model, std::function<void(Result<void>)> done) {
   impl_->manager().load(model, std::move(done));

@@ -51,7 +51,7 @@ class System final : public core::Serving {
   void start_external(std::shared_ptr<core::ExternalRequest> request,
                       std::shared_ptr<core::ExternalSink> sink) override;
   void finish_external(RequestId request) override;
-  void retry_external(RequestId request) override;
+  void retry_external(RequestId request, bool cut) override;
   void load(ModelId model, std::function<void(Result<void>)> done) override;
   void unload(ModelId model,
               core::EvictionReason why,

@@ -29,6 +29,7 @@ class Node:
         self.log_path = cluster.path / f"{role}-{name}.log"
         self.process = None
         self.url = None
+        self.env = {}  # Of this process, beside the cluster's.
 
     def start(self):
         with self.log_path.open("a") as log:
@@ -41,7 +42,7 @@ class Node:
                 ],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **self.cluster.env},
+                env={**os.environ, **self.cluster.env, **self.env},
             )
         return self
 

@@ -68,6 +68,24 @@ void no_such_model(const Parts& core, TicketId ticket) {
       AdminDone{.ticket = ticket, .error = Error{Code::kNotFound, "there is no such model"}});
 }
 
+/// The same of a request that was forwarded to an engine. One that is not known there now is lost:
+/// its host tells of the engine, or the front hears that it is gone.
+void put_at_engine(const Parts& core, RequestId id, DeviceId at) {
+  const RequestState& known = core.state.requests.at(id);
+  if (known.device == at) {
+    return;
+  }
+  const auto device = core.state.devices.find(at);
+  const bool there = device != core.state.devices.end() &&
+                     device->second.instances.contains(known.model) &&
+                     !device->second.instances.at(known.model).is<Loading>();
+  if (there) {
+    core.queues.found(id, at);
+  } else {
+    core.queues.lose(id, {.device = at, .cut = true});
+  }
+}
+
 /// Puts the request where its front says that it is. On a worker that is not known now it is lost:
 /// the worker will be found, or the front hears that it is gone.
 void put(const Parts& core, const Unfinished& unfinished) {
@@ -80,6 +98,10 @@ void put(const Parts& core, const Unfinished& unfinished) {
     return;
   }
   const DeviceId at = *unfinished.device;
+  if (core.state.models.at(known.model).external()) {
+    put_at_engine(core, id, at);
+    return;
+  }
   if (!alive(core.state, at, unfinished.epoch)) {
     core.queues.lose(id, {.device = at, .epoch = unfinished.epoch, .cut = true});
     return;

@@ -252,6 +252,7 @@ struct GuestPeers {
 /// The request was forwarded to an engine that did not take it; nothing of an answer has come.
 struct RequestUnanswered {
   RequestId request{};
+  bool cut = false;  ///< The engine's host could not be reached, which says nothing of the engine.
 };
 /// Take no more requests; say Drained when the last has ended, which at `deadline` they are made
 /// to.

@@ -2,6 +2,7 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 namespace heddle::core::manager {
 namespace {
@@ -18,6 +19,22 @@ void take_from_engine(const Parts& core, RequestId id, const std::string& why) {
         id,
         {Code::kUnavailable,
          "the request failed " + std::to_string(deaths) + " times, at last because " + why});
+  }
+}
+
+/// Whether it runs, or stands by, on a device where it may be: it came there before this manager
+/// heard of it, or while its host was cut off.
+bool may_be_found(const ModelState& model, const EngineSaid& said) {
+  const bool there = said.news == EngineNews::kServing || said.news == EngineNews::kSuspended;
+  return there && model.external() && model.config.footprints.contains(said.device);
+}
+
+/// The requests that were lost there are there again.
+void rejoin(const Parts& core, DeviceId device, ModelId model) {
+  for (const auto& [id, request] : core.state.requests) {
+    if (request.model == model && request.lost && request.lost->device == device) {
+      core.queues.found(id, device);
+    }
   }
 }
 
@@ -44,7 +61,12 @@ void ExternalEngines::hear(const Parts& core, const EngineSaid& said) {
   }
   model->second.swap_out = said.swap_out;
   model->second.swap_in = said.swap_in;
-  const auto found = device->second.instances.find(said.model);
+  auto found = device->second.instances.find(said.model);
+  if (found == device->second.instances.end() && may_be_found(model->second, said)) {
+    core.residency.adopt(
+        said.device, {.model = said.model, .residency = core::Residency::kServing}, {});
+    found = device->second.instances.find(said.model);
+  }
   if (found != device->second.instances.end()) {
     switch (said.news) {
       case EngineNews::kServing:
@@ -81,6 +103,7 @@ void ExternalEngines::serves(const Parts& core, const Instance& engine, const En
     core.devices.pause(said.device, state_.now + kEngineRest);
   }
   core.residency.serve(said.device, said.model);
+  rejoin(core, said.device, said.model);
   model.frozen = 0;
 }
 
@@ -95,6 +118,7 @@ void ExternalEngines::left(const Parts& core, const Instance& engine, const Engi
     return;
   }
   core.residency.suspend(said.device, said.model, said.held_pages);
+  rejoin(core, said.device, said.model);
   model.frozen = engine.in_flight.size();
 }
 
@@ -109,12 +133,46 @@ void ExternalEngines::lost(const Parts& core, const Instance& engine, const Engi
 
 void ExternalEngines::hear(const Parts& core, const RequestUnanswered& unanswered) {
   const auto found = state_.requests.find(unanswered.request);
-  if (found == state_.requests.end() || !found->second.device) {
+  if (found == state_.requests.end() || (!found->second.device && !found->second.lost)) {
     return;  // Its engine was heard to have died meanwhile.
   }
   const RequestState& request = found->second;
-  core.queues.rest(*request.device, request.model, state_.now + kEngineRest);
-  take_from_engine(core, unanswered.request, "the engine did not take it");
+  if (request.device) {
+    core.queues.rest(*request.device, request.model, state_.now + kEngineRest);
+  }
+  if (request.lost || unanswered.cut) {
+    core.queues.requeue(unanswered.request);
+  } else {
+    take_from_engine(core, unanswered.request, "the engine did not take it");
+  }
+}
+
+void ExternalEngines::count_frozen() {
+  for (const auto& [id, device] : state_.devices) {
+    for (const auto& [model, instance] : device.instances) {
+      if (instance.is<Suspended>()) {
+        state_.models.at(model).frozen = instance.in_flight.size();
+      }
+    }
+  }
+}
+
+void ExternalEngines::hear(const Parts& core, const HostLost& lost) {
+  for (const auto& [id, device] : core.state.devices) {
+    std::vector<ModelId> engines;
+    for (const auto& [model, instance] : device.instances) {
+      if (host_of(id) == lost.host && state_.models.at(model).external()) {
+        engines.push_back(model);
+      }
+    }
+    for (const ModelId model : engines) {
+      for (const RequestId request : std::set<RequestId>(device.instances.at(model).in_flight)) {
+        core.queues.lose(request, {.device = id, .epoch = device.epoch, .cut = true});
+      }
+      state_.models.at(model).frozen = 0;
+      core.residency.lose(id, model);
+    }
+  }
 }
 
 }  // namespace heddle::core::manager

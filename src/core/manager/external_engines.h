@@ -4,13 +4,19 @@
 
 namespace heddle::core::manager {
 
-/// What becomes of external engines, as hosts and gateways say.
+/// What becomes of external engines, as hosts and gateways say. An engine that several hosts have
+/// is to be at one of them.
 class ExternalEngines {
  public:
   explicit ExternalEngines(State& state) : state_(state) {}
 
   void hear(const Parts& core, const EngineSaid& said);
   void hear(const Parts& core, const RequestUnanswered& unanswered);
+  /// The engines of the host run on, perhaps. Their requests are lost until their fronts say what
+  /// became of them, or the host is heard of again.
+  void hear(const Parts& core, const HostLost& lost);
+  /// Fronts have said anew where requests are: counts those that stand still with their engine.
+  void count_frozen();
 
  private:
   void serves(const Parts& core, const Instance& engine, const EngineSaid& said);

@@ -75,6 +75,14 @@ class Core {
   void on(const GuestPeers& peers) { guests_.heard(peers); }
   void on(const EngineSaid& said) { engines_.hear(parts_, said); }
   void on(const RequestUnanswered& unanswered) { engines_.hear(parts_, unanswered); }
+  void on(const HostLost& lost) {
+    engines_.hear(parts_, lost);
+    hear(parts_, lost);
+  }
+  void on(const FrontState& front) {
+    hear(parts_, front);
+    engines_.count_frozen();
+  }
   void on(const DrainManager& drain) { state_.drain_deadline = drain.deadline; }
   void on(const Settled& settled) {
     state_.settled = settled.settled;
@@ -126,6 +134,7 @@ class Core {
 void Core::schedule() {
   expire(parts_);
   unload(parts_);
+  unload_doubles(parts_);
   catalog_.forget_removed();
   unload_cramped(parts_);
   leave(parts_);

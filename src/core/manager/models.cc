@@ -58,11 +58,9 @@ std::int64_t longest_waiting(const State& state, const ModelState& model) {
   return longest;
 }
 
-std::int64_t engine_pages(const ModelState& model) {
-  std::int64_t pages = 0;
-  for (const auto& [device, footprint] : model.config.footprints) {
-    pages = std::max(pages, footprint.image_pages);
-  }
+std::int64_t engine_pages(const ModelState& model, DeviceId device) {
+  const auto found = model.config.footprints.find(device);
+  const std::int64_t pages = found == model.config.footprints.end() ? 0 : found->second.image_pages;
   return pages > 0 ? pages : std::max<std::int64_t>(model.learned_pages, 1);
 }
 
@@ -103,7 +101,7 @@ std::string too_large(const State& state, const ModelState& model) {
   const std::string name = "model '" + model.config.name + "'";
   if (model.external() && !model.config.footprints.empty()) {
     const ManagerDevice& device = state.devices.at(model.config.footprints.begin()->first).config;
-    return name + " needs " + std::to_string(engine_pages(model)) +
+    return name + " needs " + std::to_string(engine_pages(model, device.id)) +
            " pages of memory; its device, " + device.name + ", has " + std::to_string(device.pages);
   }
   const policy::Footprint* least = nullptr;

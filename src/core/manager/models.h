@@ -30,8 +30,8 @@ namespace heddle::core::manager {
 /// The most tokens that a request has which waits for the model; 0 when none does.
 [[nodiscard]] std::int64_t longest_waiting(const State& state, const ModelState& model);
 
-/// Pages that an external engine may hold of its device while it runs.
-[[nodiscard]] std::int64_t engine_pages(const ModelState& model);
+/// Pages that an external engine may hold of the device while it runs there.
+[[nodiscard]] std::int64_t engine_pages(const ModelState& model, DeviceId device);
 
 /// How long an external engine stays at least. One that is idle has answered all requests; if none
 /// has come since the engine did, it may go at once, so that users who alternate between engines

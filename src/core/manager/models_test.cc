@@ -67,11 +67,11 @@ TEST(Models, TheLongestWaitIsOfThoseThatAreNotInFlight) {
 TEST(Models, AnEngineHoldsWhatIsConfiguredElseWhatItWasSeenToHoldElseSomething) {
   TestState core;
   core.add_engine();
-  EXPECT_EQ(engine_pages(core.model(kEngine)), test::kEnginePages);
+  EXPECT_EQ(engine_pages(core.model(kEngine), kDevice), test::kEnginePages);
   core.model(kEngine).config.footprints.at(kDevice).image_pages = 0;
-  EXPECT_EQ(engine_pages(core.model(kEngine)), 1);
+  EXPECT_EQ(engine_pages(core.model(kEngine), kDevice), 1);
   core.model(kEngine).learned_pages = 7;
-  EXPECT_EQ(engine_pages(core.model(kEngine)), 7);
+  EXPECT_EQ(engine_pages(core.model(kEngine), kDevice), 7);
 }
 
 /// An engine that takes a second to bring back came two seconds ago.

@@ -15,7 +15,7 @@ std::int64_t tokens_alone(const State& state, ModelId model, DeviceId device) {
   const policy::Footprint& footprint = found->second.config.footprints.at(device);
   const std::int64_t pages = state.devices.at(device).config.pages;
   if (found->second.external()) {
-    return engine_pages(found->second) <= pages ? found->second.config.context : 0;
+    return engine_pages(found->second, device) <= pages ? found->second.config.context : 0;
   }
   if (policy::pages_to_load(footprint) > pages) {
     return 0;
@@ -37,7 +37,7 @@ std::int64_t pages_of(const State& state,
   const std::int64_t kv = here ? instance->second.kv_pages : 0;
   if (known.external()) {
     const bool suspended = here && instance->second.is<Suspended>();
-    return suspended ? kv : std::max(kv, engine_pages(known));
+    return suspended ? kv : std::max(kv, engine_pages(known, device.config.id));
   }
   const policy::Footprint& footprint = known.config.footprints.at(device.config.id);
   return footprint.image_pages + std::max<std::int64_t>(footprint.overhead_pages - workspace, 0) +

@@ -73,7 +73,8 @@ policy::PlacementDevice view(const State& state, const DeviceState& device, Mode
   const std::int64_t workspace = workspace_of(state, device, wanted);
   const std::int64_t need =
       model.external()
-          ? std::max<std::int64_t>(engine_pages(model) - (stands_by ? here->second.kv_pages : 0), 1)
+          ? std::max<std::int64_t>(
+                engine_pages(model, device.config.id) - (stands_by ? here->second.kv_pages : 0), 1)
           : policy::pages_to_load(model.config.footprints.at(device.config.id));
   const ModelId all = whole(state, wanted);
   policy::PlacementDevice view{
@@ -129,6 +130,21 @@ policy::PlacementDevice block_view(const State& state, ModelId model, DeviceId l
   return all;
 }
 
+namespace {
+
+/// Where an external engine stands by, which comes back nowhere else.
+std::optional<DeviceId> standing_by(const State& state, ModelId model) {
+  for (const auto& [id, device] : state.devices) {
+    const auto found = device.instances.find(model);
+    if (found != device.instances.end() && found->second.is<Suspended>()) {
+      return id;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 Places places_for(const State& state, ModelId id, std::int64_t need) {
   const ModelState& model = state.models.at(id);
   Places places;
@@ -149,8 +165,11 @@ Places places_for(const State& state, ModelId id, std::int64_t need) {
       consider(leader);
     }
   } else {
+    const std::optional<DeviceId> only = standing_by(state, id);
     for (const auto& [device, footprint] : model.config.footprints) {
-      consider(device);
+      if (!only || device == *only) {
+        consider(device);
+      }
     }
   }
   return places;

@@ -160,13 +160,6 @@ void hear(const Parts& core, const HostLost& lost) {
     if (device.up) {
       take_down(core, id, {.device = id, .epoch = device.epoch, .cut = true});
     }
-    std::vector<ModelId> engines;
-    for (const auto& [model, instance] : device.instances) {
-      engines.push_back(model);
-    }
-    for (const ModelId engine : engines) {
-      core.residency.lose(id, engine);
-    }
     core.guests.forget(id);
     core.devices.leaves(id, false);  // It says so again when it is back.
   }

@@ -20,7 +20,8 @@ void hear(const Parts& core, const WorkerUp& up);
 void hear(const Parts& core, const WorkerFound& found);
 /// Its models are gone, and its requests nowhere until their fronts say PlaceLost.
 void hear(const Parts& core, const WorkerDown& down);
-/// The same of all its devices; external engines are gone, too. No death counts against requests.
+/// The same of all its devices, after ExternalEngines has heard it. No death counts against
+/// requests.
 void hear(const Parts& core, const HostLost& lost);
 void hear(const Parts& core, const HostLeaving& leaving);
 /// Requests wait again, and a death counts against them.

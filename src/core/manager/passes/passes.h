@@ -14,6 +14,8 @@ void expire(const Parts& core);
 
 /// Unloads what an operator wants gone, and what the configuration does not have any more.
 void unload(const Parts& core);
+/// An external engine that is at two places, as after its host was cut off, goes from all but one.
+void unload_doubles(const Parts& core);
 /// A model that serves where a request of its own does not fit takes no more and goes when it is
 /// idle, to be placed where it fits. If no request waits for that any more, it stays.
 void unload_cramped(const Parts& core);

@@ -1,4 +1,8 @@
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "core/manager/groups.h"
 #include "core/manager/models.h"
@@ -56,6 +60,56 @@ void unload(const Parts& core) {
       const bool follows = instance.part().leader && !instance.staged();
       if ((model.removed || !model.unloads_asked.empty()) && !follows) {
         unload_instance(core, device, id, model);
+      }
+    }
+  }
+}
+
+namespace {
+
+/// How much speaks for keeping an engine where it is: it serves, with as many requests as possible.
+std::pair<int, std::size_t> weight(const Instance& instance) {
+  return {instance.runs() ? 2 : instance.is<Loading>() ? 1 : 0, instance.in_flight.size()};
+}
+
+/// What an instance of the engine holds is given back whole. It stands by for nobody.
+void end_double(const Parts& core, DeviceId device, ModelId model) {
+  const Instance& instance = core.state.devices.at(device).instances.at(model);
+  const auto end = [&](EvictMode mode) {
+    core.residency.evict(device, model, mode, EvictionReason::kMoved, {}, INT64_MAX);
+  };
+  if (!instance.runs()) {
+    end(EvictMode::kNow);
+    return;
+  }
+  core.residency.drain(device, model);
+  if (instance.in_flight.empty()) {
+    end(EvictMode::kWhenIdle);
+  }
+}
+
+}  // namespace
+
+void unload_doubles(const Parts& core) {
+  for (const auto& [id, model] : core.state.models) {
+    if (!model.external() || model.config.footprints.size() < 2) {
+      continue;
+    }
+    std::vector<DeviceId> places;
+    for (const auto& [device_id, device] : core.state.devices) {
+      const auto found = device.instances.find(id);
+      if (found != device.instances.end() && !found->second.is<Evicting>()) {
+        places.push_back(device_id);
+      }
+    }
+    const auto at = [&, model_id = id](DeviceId place) -> const Instance& {
+      return core.state.devices.at(place).instances.at(model_id);
+    };
+    const auto kept =
+        std::ranges::max_element(places, {}, [&](DeviceId place) { return weight(at(place)); });
+    for (const DeviceId place : places) {
+      if (place != *kept) {
+        end_double(core, place, id);
       }
     }
   }
