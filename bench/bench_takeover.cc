@@ -104,10 +104,10 @@ Duration adopt(Bed& bed, const core::Configure& all) {
                                .complete = true});
     }
     std::ranges::sort(report.models, {}, &core::ResidentReport::model);
-    bed.tell(core::WorkerFound{
-        .device = device_of(device / kDevicesOfAHost, device % kDevicesOfAHost),
-        .epoch = worker_epoch(1, 1),
-        .report = std::move(report)});
+    bed.tell(
+        core::WorkerFound{.device = device_of(device / kDevicesOfAHost, device % kDevicesOfAHost),
+                          .epoch = worker_epoch(1, 1),
+                          .report = std::move(report)});
   }
   for (const core::FrontState& front : fronts) {
     bed.tell(front);

@@ -283,8 +283,9 @@ Result<Config> parse_config(std::string_view text,
                             const Environment& environment,
                             const Machine& machine) {
   Result<Node> root = parse_document(text, file, environment);
-  return root ? read_config(std::move(root).value(), file, environment, machine, EnginePlaces::kHere)
-              : root.error();
+  return root
+             ? read_config(std::move(root).value(), file, environment, machine, EnginePlaces::kHere)
+             : root.error();
 }
 
 Result<Config> parse_config(Node root,

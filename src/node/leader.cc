@@ -266,9 +266,6 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
   }
 
   void settle() {
-    if (settled_) {
-      return;  // Gateways had told all that was missing.
-    }
     settling_.cancel();
     settled_ = true;
     manager_->settle(true);

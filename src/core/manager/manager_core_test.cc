@@ -560,9 +560,8 @@ TEST(ManagerCoreSettling, RequestsAreJudgedWhenItIsKnownWhatThereIs) {
   EXPECT_TRUE(std::ranges::none_of(then, [](const ManagerCommand& command) {
     return std::holds_alternative<FailRequest>(command);
   }));
-  const auto load = std::ranges::find_if(then, [](const ManagerCommand& command) {
-    return std::holds_alternative<LoadOn>(command);
-  });
+  const auto load = std::ranges::find_if(
+      then, [](const ManagerCommand& command) { return std::holds_alternative<LoadOn>(command); });
   ASSERT_NE(load, then.end());
   EXPECT_EQ(std::get<LoadOn>(*load).model, test::kA);
   EXPECT_EQ(bench.status(test::kA).requests_waiting, 1) << "the first had ended";
