@@ -106,43 +106,33 @@ void add_listing_commands(CLI::App& app,
   verb->callback([&] { chosen = [&] { return explain(client, model); }; });
 }
 
-/// What `heddle apply` is told.
-struct ApplyOptions {
+/// What is to become of a cluster.
+struct ClusterChange {
   std::string file{};
   bool dry_run = false;
-};
-
-void add_apply_command(CLI::App& app,
-                       ClientOptions& client,
-                       ApplyOptions& options,
-                       std::function<int()>& chosen) {
-  CLI::App* verb = app.add_subcommand("apply", "Have a cluster take over a configuration");
-  add_client_options(*verb, client);
-  verb->add_option("file", options.file, "With models, and how they are placed")->required();
-  verb->add_flag("--dry-run", options.dry_run, "Only say what is wrong with it");
-  verb->callback([&] { chosen = [&] { return apply(client, options.file, options.dry_run); }; });
-}
-
-/// What `heddle drain` is told.
-struct DrainOptions {
   std::string host{};
   bool undo = false;
   bool no_wait = false;
 };
 
-void add_drain_command(CLI::App& app,
-                       ClientOptions& client,
-                       DrainOptions& options,
-                       std::function<int()>& chosen) {
-  CLI::App* verb =
-      app.add_subcommand("drain", "Empty a host of a cluster, so that it can be ended");
+/// Verbs that change a cluster.
+void add_change_commands(CLI::App& app,
+                         ClientOptions& client,
+                         ClusterChange& change,
+                         std::function<int()>& chosen) {
+  CLI::App* verb = app.add_subcommand("apply", "Have a cluster take over a configuration");
   add_client_options(*verb, client);
-  verb->add_option("host", options.host, "Its name")->required();
-  verb->add_flag("--undo", options.undo, "Let it take requests again");
-  verb->add_flag("--no-wait", options.no_wait, "Do not wait until it is empty");
-  verb->callback([&] {
-    chosen = [&] { return drain(client, options.host, options.undo, !options.no_wait); };
-  });
+  verb->add_option("file", change.file, "With models, and how they are placed")->required();
+  verb->add_flag("--dry-run", change.dry_run, "Only say what is wrong with it");
+  verb->callback([&] { chosen = [&] { return apply(client, change.file, change.dry_run); }; });
+
+  verb = app.add_subcommand("drain", "Empty a host of a cluster, so that it can be ended");
+  add_client_options(*verb, client);
+  verb->add_option("host", change.host, "Its name")->required();
+  verb->add_flag("--undo", change.undo, "Let it take requests again");
+  verb->add_flag("--no-wait", change.no_wait, "Do not wait until it is empty");
+  verb->callback(
+      [&] { chosen = [&] { return drain(client, change.host, change.undo, !change.no_wait); }; });
 }
 
 /// Verbs that have a model do something.
@@ -207,11 +197,8 @@ int parse_and_run(int count, char** arguments) {
   std::string model;
   add_listing_commands(app, client, model, chosen);
 
-  ApplyOptions applying;
-  add_apply_command(app, client, applying, chosen);
-
-  DrainOptions draining;
-  add_drain_command(app, client, draining, chosen);
+  ClusterChange change;
+  add_change_commands(app, client, change, chosen);
 
   std::string prompt;
   add_model_commands(app, client, model, prompt, chosen);

@@ -24,11 +24,14 @@ TEST(StatusServer, TellsItsMetricsAndWhetherSomethingIsWrong) {
   ASSERT_TRUE(server) << server.error().message;
   const TestClient client((*server)->address().port);
   const auto call = [&](const char* method, const char* path) {
-    auto answer = std::async(std::launch::async, [&] { return client.call(method, path); });
+    std::promise<TestResponse> answered;
+    std::future<TestResponse> answer = answered.get_future();
+    std::thread caller([&] { answered.set_value(client.call(method, path)); });
     while (answer.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready) {
       loop.restart();
       loop.run_for(std::chrono::milliseconds(2));
     }
+    caller.join();
     return answer.get();
   };
   EXPECT_THAT(call("GET", "/metrics").body, HasSubstr("heddle_test_value 7"));

@@ -131,8 +131,9 @@ class HostLink::Impl : public std::enable_shared_from_this<HostLink::Impl> {
 
   void after(Duration patience, void (*act)(Impl&)) {
     timer_.expires_after(patience);
-    timer_.async_wait([self = shared_from_this(), act](const ErrorCode& stopped) {
-      if (!stopped) {
+    timer_.async_wait([self = shared_from_this(), act, turn = ++turn_](const ErrorCode& stopped) {
+      // One whose time has come is not cancelled any more by what comes next.
+      if (!stopped && turn == self->turn_) {
         act(*self);
       }
     });
@@ -140,6 +141,7 @@ class HostLink::Impl : public std::enable_shared_from_this<HostLink::Impl> {
 
   void stop() {
     state_ = State::kStopped;
+    ++turn_;
     timer_.cancel();
     stream_.reset();
     link_.reset();
@@ -348,6 +350,7 @@ class HostLink::Impl : public std::enable_shared_from_this<HostLink::Impl> {
   std::optional<rpc::Link> link_{};      ///< From the greeting on.
   rpc::Link::Handlers handlers_{};
   asio::steady_timer timer_;  ///< Of the state: greeting's patience, the next beat, the last words.
+  std::uint64_t turn_ = 0;    ///< Of the timer: what it waits for counts from 1.
   bool said_ = false;         ///< Something, since the last beat.
   std::uint64_t heard_ = 0;   ///< Bytes, by the last beat.
   Duration quiet_{};          ///< Since something was heard, in beats.

@@ -1,6 +1,7 @@
 #include "net/host_link.h"
 
 #include <optional>
+#include <thread>
 
 #include <boost/asio/write.hpp>
 #include <gtest/gtest.h>
@@ -402,6 +403,19 @@ TEST_F(HostLinks, CloseWhereThePeerHasSaidNothing) {
   EXPECT_NE(right_seen.closed[0].message.find("it has said nothing for 20.0 ms"), std::string::npos)
       << right_seen.closed[0].message;
   EXPECT_EQ(right->send("to nobody").error().code, Code::kUnavailable);
+}
+
+TEST_F(HostLinks, ABeatThatIsDueAsTheLinkEndsIsNone) {
+  options.beat = milliseconds(1);
+  options.silence = hours(1);
+  open_both();
+  right->end("enough");
+  loop.poll();  // Its last words are on their way.
+  std::this_thread::sleep_for(3 * options.beat);
+  loop.poll();  // The words and the beat are there at once.
+  run_until(loop, [this] { return !left_seen.closed.empty(); });
+  loop.poll();
+  EXPECT_EQ(left_seen.closed.size(), 1U);
 }
 
 TEST_F(HostLinks, SayWhyTheyEndAfterWhatWasSentBefore) {

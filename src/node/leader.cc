@@ -245,12 +245,13 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     manager_->settle(false);
     settled_ = false;
     settling_.expires_after(kSettling);
-    settling_.async_wait([weak = weak_from_this()](const boost::system::error_code& stopped) {
-      const std::shared_ptr<Impl> self = weak.lock();
-      if (!stopped && self != nullptr) {
-        self->settle();
-      }
-    });
+    settling_.async_wait(
+        [weak = weak_from_this(), turn = ++unsettled_](const boost::system::error_code& stopped) {
+          const std::shared_ptr<Impl> self = weak.lock();
+          if (!stopped && self != nullptr && turn == self->unsettled_) {
+            self->settle();
+          }
+        });
   }
 
   void settle_if_known() {
@@ -282,8 +283,9 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
   const LeaderHooks hooks_;
   asio::steady_timer settling_;
   bool settled_ = false;
-  bool started_ = false;      ///< It has decided something.
-  std::set<FrontId> told_{};  ///< Gateways that have said what runs.
+  std::uint64_t unsettled_ = 0;  ///< Times that it was not settled any more.
+  bool started_ = false;         ///< It has decided something.
+  std::set<FrontId> told_{};     ///< Gateways that have said what runs.
   std::unique_ptr<manager::Manager> manager_{};
   std::map<HostId, Host> hosts_{};
   std::optional<remote::GatewayService> gateways_{};

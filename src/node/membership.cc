@@ -2,16 +2,18 @@
 
 #include <csignal>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/membership.h"
@@ -29,6 +31,12 @@ constexpr Duration kPause = std::chrono::seconds(1);
 /// The record of an earlier life of a name is gone by then; else another process has the name.
 constexpr Duration kEarlierLife = std::chrono::seconds(10);
 
+void end_this_process(std::string_view why) {
+  log::error("another process has taken the name of this one, which ends",
+             {{"why", std::string(why)}});
+  std::raise(SIGTERM);
+}
+
 /// Tries until it is a member, or cannot become one.
 asio::awaitable<void> join(asio::any_io_executor executor,
                            std::shared_ptr<cluster::Registry> registry,
@@ -37,12 +45,8 @@ asio::awaitable<void> join(asio::any_io_executor executor,
   const Instant taken_until = steady_now() + kEarlierLife;
   std::string said;
   while (true) {
-    auto member =
-        co_await cluster::Member::join(executor, registry, options, [](std::string_view why) {
-          log::error("another process has taken the name of this one, which ends",
-                     {{"why", std::string(why)}});
-          std::raise(SIGTERM);
-        });
+    std::function<void(std::string_view)> gone = end_this_process;
+    auto member = co_await cluster::Member::join(executor, registry, options, std::move(gone));
     const Code code = member ? Code::kCancelled : member.error().code;
     const bool away = code == Code::kUnavailable || code == Code::kDeadlineExceeded;
     const bool taken = code == Code::kFailedPrecondition && steady_now() < taken_until;
@@ -101,7 +105,7 @@ Result<std::unique_ptr<Membership>> Membership::begin(asio::io_context& loop,
                                    .address = hosts ? self.address.text() : ""};
     asio::co_spawn(loop,
                    join(loop.get_executor(), std::move(*registry), std::move(options), joined),
-                   asio::detached);
+                   [](const std::exception_ptr& failure) { HEDDLE_CHECK(failure == nullptr); });
     while (!joined) {
       loop.run_one();
     }

@@ -37,7 +37,7 @@ LAYERS = {
     "host": ["agent", "external", "rpc", "core", "store", "ledger", "device", "policy", "config"],
     "manager": ["serving", "host", "core", "history", "policy", "ledger", "config"],
     "remote": ["net", "rpc", "serving", "host", "core", "ledger"],
-    "node": ["remote", "gateway", "manager", "serving", "host", "cluster", "net", "store", "sandbox", "config"],
+    "node": ["remote", "gateway", "manager", "serving", "host", "cluster", "net", "store", "sandbox", "core", "config"],
     "solo": ["manager", "serving", "host", "rpc", "core", "config"],
     "agent": ["rpc", "core", "external", "engine", "store", "collective", "weave", "ops", "device", "policy", "spec"],
     "worker": ["rpc", "core", "engine", "weave", "ops", "store", "collective", "memory", "device", "text", "policy", "spec"],
@@ -73,6 +73,7 @@ BANNED = {
 # Sources without a test beside them, and what tests them instead. Shells do I/O between processes, so
 # what tests them starts the processes.
 TESTED_BY = {
+    "node/membership.cc": "node/roster_test.cc",
     "base/check.cc": "every death test",
     "cluster/file_registry.cc": "cluster/contract_test.cc",
     "cluster/reaper.cc": "cluster/contract_test.cc",
