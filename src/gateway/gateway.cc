@@ -181,6 +181,11 @@ class Gateway::Impl {
   void reload(const config::Config& config) {
     assign(config);
     server_->reload(config.tls);
+    config::TracingConfig before = std::exchange(tracing_, config.tracing);
+    before.sample = config.tracing.sample;
+    if (before != config.tracing) {
+      log::warning("tracing has changed, which takes a restart, but for its sample");
+    }
   }
   void drain(Duration patience, std::function<void()> drained);
 
@@ -194,6 +199,7 @@ class Gateway::Impl {
   SipKey tenant_secret_{entropy(), entropy()};
   std::shared_ptr<Gatekeeper> gatekeeper_;
   std::vector<config::ListenAddress> listen_{};  ///< That was asked for at the start.
+  config::TracingConfig tracing_{};              ///< As it was read last.
   asio::steady_timer drain_timer_;
   asio::steady_timer close_timer_;
   std::unique_ptr<HttpServer> server_{};
@@ -283,6 +289,7 @@ HttpServer::Options server_options(const config::Config& config) {
 }  // namespace
 
 Result<void> Gateway::Impl::trace(const config::TracingConfig& config, Metrics& metrics) {
+  tracing_ = config;
   if (!config.collector) {
     return {};
   }

@@ -109,6 +109,20 @@ TEST_F(TracerTest, AnEngineIsToldOfTheTrace) {
                         sent[2]["spanId"].get<std::string>() + "-01\r\n"));
 }
 
+TEST_F(TracerTest, AReloadTakesOverThePartThatIsKept) {
+  start();
+  ASSERT_EQ(call("POST", "/v1/chat/completions", chat_body()).status, 200);
+  config.tracing.sample = 1;
+  on_loop([this] { gateway->reload(config); });
+  ASSERT_EQ(call("POST", "/v1/chat/completions", chat_body()).status, 200);
+  const std::string kept = ask("GET", "/api/requests")["requests"][0]["trace_id"];
+  const std::vector<json> sent = spans();
+  ASSERT_FALSE(sent.empty());
+  for (const json& span : sent) {
+    EXPECT_EQ(span["traceId"], kept);
+  }
+}
+
 TEST_F(TracerTest, IsOffWithoutACollector) {
   config.tracing.collector.reset();
   start();
