@@ -207,11 +207,12 @@ Task<bool> Forwarding::wait_and_tell() {
 Task<bool> Forwarding::ask_engine() {
   const std::uint64_t losses = inbox_.losses();
   core::EngineRoute route = inbox_.take_route();
+  const std::optional<HttpAddress> address = route.address;
   const std::unique_ptr<UpstreamExchange> engine = context_->upstream->exchange(std::move(route));
   inbox_.on_interrupt([&engine] { engine->close(); });
   live_.forwarded();
   if (job_.span) {
-    job_.span->engine = address_;
+    job_.span->engine = address;
   }
   part_.clear();
   Result<void> done = co_await await_answer(*engine);

@@ -1,5 +1,6 @@
 #include "core/manager/external_engines.h"
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -102,7 +103,13 @@ void ExternalEngines::serves(const Parts& core, const Instance& engine, const En
     core.plans.cancel(said.device);
     core.devices.pause(said.device, state_.now + kEngineRest);
   }
-  core.residency.serve(said.device, said.model);
+  const std::optional<DrainPlan>& plan = state_.devices.at(said.device).plan;
+  if (plan && plan->model == said.model && plan->lacks == 0) {
+    core.plans.cancel(said.device);  // It is there without that.
+  }
+  if (!engine.is<Draining>()) {  // Else it was known to serve, and whoever drains it goes on.
+    core.residency.serve(said.device, said.model);
+  }
   rejoin(core, said.device, said.model);
   model.frozen = 0;
 }

@@ -74,7 +74,11 @@ std::pair<int, std::size_t> weight(const Instance& instance) {
 
 /// What an instance of the engine holds is given back whole. It stands by for nobody.
 void end_double(const Parts& core, DeviceId device, ModelId model) {
-  const Instance& instance = core.state.devices.at(device).instances.at(model);
+  const DeviceState& there = core.state.devices.at(device);
+  const Instance& instance = there.instances.at(model);
+  if (there.plan && there.plan->model == model) {
+    core.plans.cancel(device);
+  }
   const auto end = [&](EvictMode mode) {
     core.residency.evict(device, model, mode, EvictionReason::kMoved, {}, INT64_MAX);
   };
