@@ -212,6 +212,7 @@ Task<bool> Forwarding::ask_engine() {
   inbox_.on_interrupt([&engine] { engine->close(); });
   live_.forwarded();
   if (job_.span) {
+    job_.span->asked_engine = true;
     job_.span->engine = address;
   }
   part_.clear();

@@ -219,7 +219,7 @@ class Teller {
   void add_part(std::size_t index) {
     const TracePart& part = request_.told->parts[index];
     const std::size_t first = spans_.size();
-    const std::vector<Phase> phases = phases_of(part, request_.engine.has_value(), ended_);
+    const std::vector<Phase> phases = phases_of(part, request_.asked_engine, ended_);
     for (const Phase& phase : phases) {
       add_phase(part, phase);
       if (request_.told->parts.size() > 1) {
@@ -269,8 +269,10 @@ class Teller {
     span.kind = SpanKind::kClient;
     span.id = request_.forward;
     say(span.attributes, "http.request.method", request_.method);
-    say(span.attributes, "server.address", request_.engine->host);
-    say_number(span.attributes, "server.port", request_.engine->port);
+    if (request_.engine) {
+      say(span.attributes, "server.address", request_.engine->host);
+      say_number(span.attributes, "server.port", request_.engine->port);
+    }
     if (part.times.first_token != Instant{}) {
       span.events.push_back({.name = "first byte", .at_ns = wall(part.times.first_token)});
     }

@@ -32,7 +32,9 @@ struct RequestSpan {
   bool tls = false;
   std::string_view route{};
   std::shared_ptr<const RequestTrace> told{};  ///< What became of it; null: it was refused.
-  std::optional<HttpAddress> engine{};         ///< That was asked last.
+  bool asked_engine = false;
+  /// Where the engine is that was asked last; nothing: known to its host alone.
+  std::optional<HttpAddress> engine{};
 };
 
 /// The moment by two clocks.

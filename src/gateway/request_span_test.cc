@@ -255,6 +255,7 @@ TEST(RequestSpan, TellsWhatHappenedInThePhaseInWhichItDid) {
 
 TEST(RequestSpan, ThatWasForwardedHasTheSpanThatTheEngineKnows) {
   RequestSpan request = told(whole());
+  request.asked_engine = true;
   request.engine = HttpAddress{.host = "127.0.0.1", .port = 5800};
   const std::vector<Span> spans = tell(request);
   EXPECT_THAT(
