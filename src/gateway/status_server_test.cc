@@ -22,7 +22,7 @@ TEST(StatusServer, TellsItsMetricsAndWhetherSomethingIsWrong) {
   auto server = StatusServer::listen(
       loop, {.host = "127.0.0.1", .port = 0}, metrics, [&] { return troubles; });
   ASSERT_TRUE(server) << server.error().message;
-  const TestClient client((*server)->address().port);
+  TestClient client((*server)->address().port);
   const auto call = [&](const char* method, const char* path) {
     std::promise<TestResponse> answered;
     std::future<TestResponse> answer = answered.get_future();

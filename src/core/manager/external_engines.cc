@@ -111,22 +111,20 @@ void ExternalEngines::serves(const Parts& core, const Instance& engine, const En
     core.residency.serve(said.device, said.model);
   }
   rejoin(core, said.device, said.model);
-  model.frozen = 0;
+  count_frozen(said.model);
 }
 
 void ExternalEngines::left(const Parts& core, const Instance& engine, const EngineSaid& said) {
-  ModelState& model = state_.models.at(said.model);
   if (engine.is<Evicting>()) {
     core.residency.count_eviction(said.device, said.model);
   }
   if (said.news == EngineNews::kEnded) {
-    model.frozen = 0;
     core.residency.lose(said.device, said.model);
-    return;
+  } else {
+    core.residency.suspend(said.device, said.model, said.held_pages);
+    rejoin(core, said.device, said.model);
   }
-  core.residency.suspend(said.device, said.model, said.held_pages);
-  rejoin(core, said.device, said.model);
-  model.frozen = engine.in_flight.size();
+  count_frozen(said.model);
 }
 
 /// Its requests wait again, those whose engine died under them once more often.
@@ -134,8 +132,8 @@ void ExternalEngines::lost(const Parts& core, const Instance& engine, const Engi
   for (const RequestId id : std::set<RequestId>(engine.in_flight)) {
     take_from_engine(core, id, "the engine ended: " + said.reason.message);
   }
-  state_.models.at(said.model).frozen = 0;
   core.residency.forget(said.device, said.model);
+  count_frozen(said.model);
 }
 
 void ExternalEngines::hear(const Parts& core, const RequestUnanswered& unanswered) {
@@ -154,12 +152,21 @@ void ExternalEngines::hear(const Parts& core, const RequestUnanswered& unanswere
   }
 }
 
+void ExternalEngines::count_frozen(ModelId id) {
+  ModelState& model = state_.models.at(id);
+  model.frozen = 0;
+  for (const auto& [device_id, device] : state_.devices) {
+    const auto found = device.instances.find(id);
+    if (found != device.instances.end() && found->second.is<Suspended>()) {
+      model.frozen += found->second.in_flight.size();
+    }
+  }
+}
+
 void ExternalEngines::count_frozen() {
-  for (const auto& [id, device] : state_.devices) {
-    for (const auto& [model, instance] : device.instances) {
-      if (instance.is<Suspended>()) {
-        state_.models.at(model).frozen = instance.in_flight.size();
-      }
+  for (const auto& [id, model] : state_.models) {
+    if (model.external()) {
+      count_frozen(id);
     }
   }
 }
@@ -176,8 +183,8 @@ void ExternalEngines::hear(const Parts& core, const HostLost& lost) {
       for (const RequestId request : std::set<RequestId>(device.instances.at(model).in_flight)) {
         core.queues.lose(request, {.device = id, .epoch = device.epoch, .cut = true});
       }
-      state_.models.at(model).frozen = 0;
       core.residency.lose(id, model);
+      count_frozen(model);
     }
   }
 }

@@ -19,6 +19,7 @@ class ExternalEngines {
   void count_frozen();
 
  private:
+  void count_frozen(ModelId model);
   void serves(const Parts& core, const Instance& engine, const EngineSaid& said);
   void left(const Parts& core, const Instance& engine, const EngineSaid& said);
   void lost(const Parts& core, const Instance& engine, const EngineSaid& said);

@@ -69,7 +69,11 @@ namespace {
 
 /// How much speaks for keeping an engine where it is: it serves, with as many requests as possible.
 std::pair<int, std::size_t> weight(const Instance& instance) {
-  return {instance.runs() ? 2 : instance.is<Loading>() ? 1 : 0, instance.in_flight.size()};
+  const int stage = instance.is<Serving>()    ? 3
+                    : instance.is<Loading>()  ? 2
+                    : instance.is<Draining>() ? 1
+                                              : 0;
+  return {stage, instance.in_flight.size()};
 }
 
 /// What an instance of the engine holds is given back whole. It stands by for nobody.
