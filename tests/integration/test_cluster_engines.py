@@ -12,7 +12,6 @@ import urllib.request
 
 import cluster
 import engines
-import pytest
 import server as heddle
 
 ECHO = f"{sys.executable} {engines.HERE / 'echo.py'} ${{PORT}}"
@@ -240,16 +239,3 @@ def test_a_manager_that_is_new_suspends_no_engine_under_its_requests():
         shown = status(gateway, "alpha")
         assert shown["starts"] == 1 and shown["deaths"] == 0
         assert ask(gateway.url, body_of("alpha", stream=True)) == whole
-
-
-@pytest.mark.slow
-def test_an_engine_that_answers_nothing_any_more_is_started_anew(tmp_path):
-    silent = tmp_path / "silent"
-    with started([engine("alpha", f"--silent-while {silent}")]) as running:
-        gateway = running.gateways[0]
-        whole = ask(gateway.url, body_of("alpha"))
-        silent.touch()
-        waits = Asked(gateway, body_of("alpha"))
-        wait_until(lambda: status(gateway, "alpha")["deaths"] == 1, 60)
-        silent.unlink()
-        assert waits.bytes() == whole
