@@ -90,13 +90,13 @@ TEST(ClientEvents, ARequestIsAcceptedIfItFitsAloneOnTheLargestDevice) {
   EXPECT_EQ(error->code, Code::kInvalidArgument);
   EXPECT_NE(error->message.find("96"), std::string::npos) << error->message;
   EXPECT_NE(error->message.find("'a'"), std::string::npos) << error->message;
-  core.device(test::kOther).config.pages = kPages + 1;
+  core.resize(test::kOther, kPages + 1);
   EXPECT_FALSE(refusal(core, kA, 97));
 }
 
 TEST(ClientEvents, AModelThatNoDeviceCanHoldIsRefusedWithWhatItNeeds) {
   TestState core;
-  core.device().config.pages = 8;
+  core.resize(kDevice, 8);
   const std::optional<Error> error = ask(core, kA);
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code, Code::kInvalidArgument);

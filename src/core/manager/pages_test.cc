@@ -112,10 +112,10 @@ TEST(Pages, WhatIsNotKnownThereHasNoTokens) {
 TEST(Pages, TheBestDeviceCountsAndOfAGroupTheLeastRoomyShard) {
   TestState core(4);
   core.add_group();
-  core.device(DeviceId(1)).config.pages = 30;
+  core.resize(DeviceId(1), 30);
   EXPECT_EQ(tokens_max(core.state, kA), 22 * 8);
   EXPECT_EQ(tokens_max(core.state, kGroup, kDevice), 12 * 8);
-  core.device(DeviceId(3)).config.pages = 12;
+  core.resize(DeviceId(3), 12);
   EXPECT_EQ(tokens_max(core.state, kGroup, DeviceId(2)), 4 * 8);
   EXPECT_EQ(tokens_max(core.state, kGroup), 12 * 8);
   EXPECT_EQ(tokens_max(core.state, kShard, kDevice), 0) << "it is not led from there";

@@ -63,6 +63,12 @@ class TestState {
 
   void configure() { catalog.configure(configuration); }
 
+  /// The device has so many pages instead.
+  void resize(DeviceId device, std::int64_t pages) {
+    configuration.devices.at(device.value()).pages = pages;
+    configure();
+  }
+
   /// A model more, sharded over each two devices.
   void add_group() {
     ManagerModel all = new_model(kGroup, "sharded");
