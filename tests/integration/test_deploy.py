@@ -285,6 +285,12 @@ class Described:
     def config_path(self, role, _name):
         return self.path / role / "heddle.yaml"
 
+    def address(self, _node):
+        return "127.0.0.1"
+
+    def command(self, _node):
+        return []
+
     def fake(self, request):
         whole = urllib.request.Request(f"http://127.0.0.1:{self.registry_port}/fake", json.dumps(request).encode())
         with contextlib.suppress(OSError):

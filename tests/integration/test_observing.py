@@ -25,6 +25,17 @@ KEDA = yaml.safe_load((DEPLOY / "keda/scaledobject.yaml").read_text())
 
 # Series that the server of these tests lacks, and why. Their declarations in the source are read instead.
 LATER = {
+    **dict.fromkeys(
+        (
+            "heddle_manager_leads",
+            "heddle_manager_hosts",
+            "heddle_agent_led",
+            "heddle_agent_leaving",
+            "heddle_agent_requests_running",
+            "heddle_worker_up",
+        ),
+        "of managers and agents: test_partitions.py looks for them",
+    ),
     "heddle_device_others_bytes": "a GPU's driver tells it; this server has none",
     "heddle_request_restarts_total": "counted from the first worker that dies under a request",
     "heddle_trace_spans_sent_total": "counted where requests are traced",

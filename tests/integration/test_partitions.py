@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 import urllib.error
+import urllib.request
 
 import cluster
 import network
@@ -21,6 +22,7 @@ WHY_NOT = network.why_not()
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 
 ETCD = shutil.which("etcd") or heddle.ROOT / "build/etcd/usr/bin/etcd"
+STATUS_PORT = 9464
 CUT = 3  # Seconds; a link is given up after two.
 PACE = ", pace: {step: 5ms}"
 
@@ -44,9 +46,20 @@ class Machines(cluster.Cluster):
         return self.network.command(node.name)
 
     def registry(self):
+        status = f"  status: \"0.0.0.0:{STATUS_PORT}\"\n"
         if not pathlib.Path(ETCD).exists():
-            return super().registry()
-        return f"  registry: \"etcd://{self.network.address('etcd')}:2379\"\n"
+            return super().registry() + status
+        return f"  registry: \"etcd://{self.network.address('etcd')}:2379\"\n" + status
+
+    def told(self, node, path):
+        """(status, text) of what a manager or an agent tells of itself."""
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(f"http://{self.address(node)}:{STATUS_PORT}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
 
     def start_etcd(self):
         if not pathlib.Path(ETCD).exists():
@@ -182,6 +195,21 @@ def clients(running, answers):
         asking.more()
         yield asking
     asking.check()
+
+
+def test_managers_and_agents_tell_of_themselves(running):
+    leader = running.leader()
+    for manager in running.managers:
+        status, text = running.told(manager, "/metrics")
+        assert status == 200 and f"heddle_manager_leads {1 if manager is leader else 0}\n" in text
+        assert running.told(manager, "/readyz")[0] == 200
+    assert 'heddle_manager_hosts{state="here"} 4\n' in running.told(leader, "/metrics")[1]
+    for host in running.hosts:
+        status, text = running.told(host, "/metrics")
+        assert status == 200 and "heddle_agent_led 1\n" in text and "heddle_agent_leaving 0\n" in text
+        assert 'heddle_worker_up{device="cpu0"} 1\n' in text and "heddle_agent_requests_running 0\n" in text
+        assert running.told(host, "/readyz")[0] == running.told(host, "/healthz")[0] == 200
+    assert running.told(leader, "/v1/models")[0] == 404
 
 
 def test_every_process_is_killed_in_turn(running, clients):
