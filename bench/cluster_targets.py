@@ -3,7 +3,7 @@
     build/venv/bin/python bench/cluster_targets.py [--rounds 10] [--registry-away 60]
 
 Two managers, four hosts and two gateways, each in a network namespace of its own, and etcd in another where there is one.
-Steps of the models take 20 ms. A pause is the longest gap between two tokens of a stream, less that of a usual step. Needs
+Steps of the models take 20 ms. Streams ask for log probabilities, so that each token is an event, with or without text. A pause is the longest gap between two tokens of a stream, less that of a usual step. Needs
 root, iproute2 and nftables.
 """
 
@@ -37,7 +37,7 @@ def pause(streams, since):
 
 
 def streams_at(gateway):
-    return [tests.Stream(gateway, model, "1 2 3").began() for model in tests.TALKERS]
+    return [tests.Stream(gateway, model, "1 2 3", logprobs=1).began() for model in tests.TALKERS]
 
 
 @contextlib.contextmanager
@@ -106,7 +106,7 @@ def hosts(running, rounds):
     for what, happen in [("killed", killed), ("cut off", lambda host: silent(running, host.name))]:
         pauses = []
         for _ in range(rounds):
-            stream = tests.Stream(running.gateways[0], "adder", "1 2 3").began()
+            stream = tests.Stream(running.gateways[0], "adder", "1 2 3", logprobs=1).began()
             began = time.monotonic()
             with happen(host_of(running, "adder")):
                 stream.text()

@@ -40,7 +40,7 @@ Result<std::shared_ptr<weave::JobArea>> make_guest_area(const HostModel& model,
                            .heads = spec.heads,
                            .kv_heads = spec.kv_heads,
                            .head_dim = spec.head_dim,
-                           .border = ops::attention_border(),
+                           .border = ops::attention_border(kind),
                            .layers = spec.layers,
                            .groups = std::ssize(plan->groups),
                            .scale = 1.0F / std::sqrt(static_cast<float>(spec.head_dim))};

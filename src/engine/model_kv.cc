@@ -185,8 +185,8 @@ std::vector<memory::PageId> ModelKv::give_back(std::int64_t count) {
   return guests_->pool.surrender(std::min(count, guests_->pool.free_count())).value();
 }
 
-std::int64_t ModelKv::border_tokens() {
-  return ops::attention_border();
+std::int64_t ModelKv::border_tokens() const {
+  return ops::attention_border(guests_->pool.device().properties().kind);
 }
 
 ops::GuestSequence ModelKv::guest_sequence(const SequenceKv& sequence) const {

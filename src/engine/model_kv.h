@@ -83,7 +83,7 @@ class ModelKv {
     return sequence.guest_tokens_;
   }
   /// What move_out() moves comes in multiples of this: attention may be divided there.
-  [[nodiscard]] static std::int64_t border_tokens();
+  [[nodiscard]] std::int64_t border_tokens() const;
   /// Lent pages, and those of them that have guests.
   [[nodiscard]] std::int64_t lent_pages() const { return guests_->pool.size(); }
   [[nodiscard]] std::int64_t guest_pages() const {

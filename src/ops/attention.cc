@@ -24,10 +24,13 @@ void check_parts(const AttentionArgs& args) {
   }
 }
 
+/// As of most instruction sets, so that guests come in like pieces.
+constexpr std::int64_t kCudaBorder = 16;
+
 }  // namespace
 
-std::int64_t attention_border() {
-  return cpu::simd_kernels().attention_step;
+std::int64_t attention_border(device::Kind kind) {
+  return kind == device::Kind::kCuda ? kCudaBorder : cpu::simd_kernels().attention_step;
 }
 
 void attention(OpContext& context, const AttentionArgs& args) {

@@ -24,9 +24,9 @@ struct AttentionParts {
   [[nodiscard]] bool present() const { return begin.present() || end.present(); }
 };
 
-/// Borders of AttentionParts are multiples of this, on the instruction set that runs; on CUDA they
-/// may be anywhere.
-[[nodiscard]] std::int64_t attention_border();
+/// Borders of AttentionParts are multiples of this: on CPUs of what the instruction set that runs
+/// sums at once. On CUDA they could be anywhere.
+[[nodiscard]] std::int64_t attention_border(device::Kind kind = device::Kind::kCpu);
 
 struct AttentionArgs {
   BatchRows rows{};

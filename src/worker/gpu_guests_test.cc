@@ -133,7 +133,7 @@ weave::Geometry geometry_of(const Side& side) {
                     .heads = spec.heads,
                     .kv_heads = spec.kv_heads,
                     .head_dim = spec.head_dim,
-                    .border = ops::attention_border(),
+                    .border = ops::attention_border(device::Kind::kCuda),
                     .layers = spec.layers,
                     .groups = std::ssize(plan.groups),
                     .rows = 4,

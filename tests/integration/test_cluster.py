@@ -30,8 +30,9 @@ def ready(gateway, models=1):
 class Stream:
     """A streamed completion, read to its end in a thread."""
 
-    def __init__(self, gateway, model, prompt, tokens=LONG):
+    def __init__(self, gateway, model, prompt, tokens=LONG, **more):
         body = {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": True, "ignore_eos": True}
+        body |= more
         request = urllib.request.Request(
             gateway.url + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
@@ -49,7 +50,7 @@ class Stream:
                         event = json.loads(line[6:])
                         if "error" in event:
                             self.error = event["error"]
-                        elif event["choices"] and event["choices"][0]["text"]:
+                        elif event["choices"]:
                             self.pieces.append(event["choices"][0]["text"])
                             self.times.append(time.monotonic())
         except OSError as error:
