@@ -10,6 +10,7 @@ root, iproute2 and nftables.
 import argparse
 import contextlib
 import pathlib
+import re
 import signal
 import statistics
 import sys
@@ -123,7 +124,8 @@ def gateways(running, rounds):
         streams = streams_at(stays)
 
         def requests():
-            return sum(v for k, v in stays.metrics().items() if k.startswith("vllm:num_requests_running"))
+            told = [running.told(host, "/metrics")[1] for host in running.hosts]
+            return sum(int(re.search(r"^heddle_agent_requests_running (\d+)", text, re.M)[1]) for text in told)
 
         own = len(streams)
         dies.kill()

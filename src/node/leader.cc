@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include "base/log.h"
@@ -237,6 +238,9 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     host.here = host.offered = host.known = false;
     host.early.clear();
     update_roster();
+    if (std::ranges::none_of(hosts_, [](const auto& entry) { return entry.second.here; })) {
+      boost::asio::post(executor_, hooks_.alone);
+    }
   }
 
   // ---- Deciding nothing before it is known what there is ----

@@ -31,6 +31,8 @@ struct LeaderHooks {
   /// As core::Serving::apply.
   std::function<void(std::string text, bool dry_run, std::function<void(Result<void>)> done)>
       apply{};
+  /// The last host that was linked is linked no more; said from the loop.
+  std::function<void()> alone{};
 };
 
 /// The manager of a cluster while it leads: links with all hosts, takes gateways, and decides once

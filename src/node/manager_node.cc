@@ -83,9 +83,9 @@ class ManagerNode::Impl {
         net::Address{.host = self_.listen.host, .port = listener_->port()}.text(),
         cluster::ElectionHandlers{
             .elected = [this](cluster::Term term) { take_office(term); },
-            .lost = [this](cluster::election::Why /*why*/,
-                           std::string_view said) { step_down(std::string(said)); },
-            .leader = [this](const cluster::election::Leader& leader) { leads_ = leader.name; }});
+            .lost = [this](cluster::election::Why why,
+                           std::string_view said) { lose_office(why, std::string(said)); },
+            .leader = [this](const cluster::election::Leader& leader) { follow(leader); }});
     return {};
   }
 
@@ -229,9 +229,11 @@ class ManagerNode::Impl {
                                  self_,
                                  term,
                                  metrics_,
-                                 {.apply = [this](std::string text, bool dry_run, auto done) {
-                                   apply(std::move(text), dry_run, std::move(done));
-                                 }});
+                                 {.apply =
+                                      [this](std::string text, bool dry_run, auto done) {
+                                        apply(std::move(text), dry_run, std::move(done));
+                                      },
+                                  .alone = [this] { stand_alone(); }});
     if (!leader) {
       return leader.error();
     }
@@ -239,16 +241,55 @@ class ManagerNode::Impl {
     return {};
   }
 
+  /// Elected while it leads on, it goes on as it is: hosts know of no later term than its first.
   void take_office(cluster::Term term) {
     log::info("this manager leads", {{"term", term}});
-    if (const Result<void> done = lead(term); !done) {
+    term_ = term;
+    unconfirmed_ = false;
+    if (!leader_) {
+      begin_to_lead();
+    }
+  }
+
+  void begin_to_lead() {
+    led_term_ = term_;
+    if (const Result<void> done = lead(term_); !done) {
       log::error("this manager cannot lead", {{"why", done.error().message}});
       election_.reset();  // Another one may.
     }
   }
 
+  /// Where it is only the registry that is away, nobody else is elected, and all goes on. If this
+  /// process alone is cut off from it, the next leader takes the hosts away, by its term.
+  void lose_office(cluster::election::Why why, const std::string& said) {
+    if (why != cluster::election::Why::kUnreached || !leader_) {
+      step_down(said);
+      return;
+    }
+    unconfirmed_ = true;
+    log::warning("this manager leads on, though the registry does not answer", {{"term", term_}});
+  }
+
+  void follow(const cluster::election::Leader& leader) {
+    leads_ = leader.name;
+    if (unconfirmed_ && !leader.name.empty() && leader.name != self_.name) {
+      step_down(leader.name + " leads");
+    }
+  }
+
+  /// No host is linked any more: those of a cluster with another leader are with that one.
+  void stand_alone() {
+    if (leader_ && unconfirmed_) {
+      step_down("no host is linked any more, and the registry does not answer");
+    } else if (leader_ && led_term_ < term_) {
+      leader_.reset();
+      begin_to_lead();
+    }
+  }
+
   void step_down(const std::string& why) {
     log::warning("this manager leads no longer", {{"why", why}});
+    unconfirmed_ = false;
     leader_.reset();
   }
 
@@ -265,7 +306,10 @@ class ManagerNode::Impl {
   ClusterText cluster_;
   NodeSelf self_;
   Metrics& metrics_;
-  std::string leads_{};  ///< Who, as the registry has it.
+  std::string leads_{};         ///< Who, as the registry has it.
+  cluster::Term term_ = 0;      ///< In which this one was elected last,
+  cluster::Term led_term_ = 0;  ///< and began to lead last.
+  bool unconfirmed_ = false;    ///< It leads, and the registry does not answer.
   std::shared_ptr<cluster::Registry> registry_{};
   std::optional<Roster> roster_{};
   std::optional<cluster::Mirror> applied_{};

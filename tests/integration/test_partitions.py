@@ -256,13 +256,16 @@ def test_links_lose_packets(running, clients):
 def test_the_registry_is_frozen_dies_and_comes_back(running, clients):
     if running.etcd is None:
         pytest.skip("there is no etcd")
+    leader = running.leader()
     running.etcd.send_signal(signal.SIGSTOP)
-    clients.more(CUT)
+    leader.await_line("this manager leads on", leader.log().count("this manager leads on") + 1)
+    clients.more(CUT, answers=20)  # New ones, which a manager has decided about.
     running.etcd.send_signal(signal.SIGCONT)
     clients.more()
     running.etcd.kill()
     running.etcd.wait()
     clients.more(CUT)
+    clients.more(answers=20)
     running.start_etcd()
     wait_until(lambda: any(leads(manager) for manager in running.managers), 60)
     clients.more()
