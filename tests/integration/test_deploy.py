@@ -467,8 +467,11 @@ def test_the_image_runs_and_serves(unpacked, tmp_path):
         prompt, answer = heddle.eval_set("adder", 1)[0]
         assert serving.chat("adder", prompt) == answer
     finally:
-        process.kill()  # Its first process goes with it.
-        process.wait()
+        # The first process in there; whoever waits for it ends with it. One that has become another user is not ended
+        # by the end of its parent.
+        for child in pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            os.kill(int(child), signal.SIGKILL)
+        process.wait(30)
 
 
 def test_the_container_file_has_the_user_and_the_command_of_the_image(unpacked):
