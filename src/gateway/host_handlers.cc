@@ -1,20 +1,17 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 
-#include <boost/asio/async_result.hpp>
-#include <boost/asio/post.hpp>
-
 #include "api/requests.h"
+#include "gateway/answered.h"
 #include "gateway/handlers.h"
 #include "gateway/text_work.h"
 #include "spec/json_writer.h"
 
 namespace heddle::gateway {
-
-namespace asio = boost::asio;
 
 namespace {
 
@@ -126,17 +123,11 @@ Task<void> undrain(std::shared_ptr<Context> context, HttpExchange& http, std::st
 
 /// Waits for the system behind to take the configuration over, or to say what is wrong with it.
 Task<Result<void>> carry_out(Context& context, api::ApplyRequest request) {
-  auto begin = [&context, &request](auto handler) {
-    auto shared = std::make_shared<decltype(handler)>(std::move(handler));
-    const auto done = [shared, &loop = context.loop](Result<void> result) {
-      asio::post(loop,
-                 [shared, result = std::move(result)]() mutable { (*shared)(std::move(result)); });
-    };
-    context.serving->apply(std::move(request.configuration), request.dry_run, done);
-  };
-  auto [result] =
-      co_await asio::async_initiate<const AwaitToken, void(Result<void>)>(std::move(begin), kAwait);
-  co_return std::move(result);
+  std::function<void(std::function<void(Result<void>)>)> begin =
+      [&context, &request](std::function<void(Result<void>)> done) {
+        context.serving->apply(std::move(request.configuration), request.dry_run, std::move(done));
+      };
+  co_return co_await answered(context.loop, std::move(begin));
 }
 
 Task<void> apply(std::shared_ptr<Context> context, HttpExchange& http, std::string) {

@@ -1,11 +1,10 @@
+#include <functional>
 #include <memory>
 #include <utility>
 
-#include <boost/asio/async_result.hpp>
-#include <boost/asio/post.hpp>
-
 #include "api/requests.h"
 #include "api/responses.h"
+#include "gateway/answered.h"
 #include "gateway/engine_handlers.h"
 #include "gateway/handlers.h"
 #include "gateway/idle_models.h"
@@ -14,8 +13,6 @@
 #include "spec/json_writer.h"
 
 namespace heddle::gateway {
-
-namespace asio = boost::asio;
 
 namespace {
 
@@ -222,22 +219,15 @@ Task<Result<void>> carry_out(Context& context, Verb verb, ModelId model) {
   if (context.serving == nullptr) {
     co_return Error{.code = Code::kUnavailable, .message = "the server is shutting down"};
   }
-  auto begin = [&context, verb, model](auto handler) {
-    // Called back once, possibly from within the call: so the coroutine goes on from the loop.
-    auto shared = std::make_shared<decltype(handler)>(std::move(handler));
-    const auto done = [shared, &loop = context.loop](Result<void> result) {
-      asio::post(loop,
-                 [shared, result = std::move(result)]() mutable { (*shared)(std::move(result)); });
-    };
-    if (verb == Verb::kLoad) {
-      context.serving->load(model, done);
-    } else {
-      context.serving->unload(model, core::EvictionReason::kOperator, done);
-    }
-  };
-  auto [result] =
-      co_await asio::async_initiate<const AwaitToken, void(Result<void>)>(std::move(begin), kAwait);
-  co_return std::move(result);
+  std::function<void(std::function<void(Result<void>)>)> begin =
+      [&context, verb, model](std::function<void(Result<void>)> done) {
+        if (verb == Verb::kLoad) {
+          context.serving->load(model, std::move(done));
+        } else {
+          context.serving->unload(model, core::EvictionReason::kOperator, std::move(done));
+        }
+      };
+  co_return co_await answered(context.loop, std::move(begin));
 }
 
 Task<void> carry_out_and_answer(std::shared_ptr<Context> context,
