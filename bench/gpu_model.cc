@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "base/test_places.h"
 #include "base/units.h"
 #include "bench/gpu_bed.h"
 #include "bench/gpu_ceilings.h"
@@ -446,7 +447,7 @@ class ModelBench {
 void run_transformers(const Shape& shape, const std::string& python) {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody changes the environment.
   const char* const moved = std::getenv("HEDDLE_SOURCE_DIR");
-  const std::string source = moved != nullptr ? moved : HEDDLE_SOURCE_DIR;
+  const std::string source = moved != nullptr ? moved : places::kSources;
   std::string batches;
   for (const std::int64_t batch : shape.batches) {
     batches += (batches.empty() ? "" : ",") + std::to_string(batch);

@@ -15,6 +15,7 @@
 
 #include <boost/asio/io_context.hpp>
 
+#include "base/test_places.h"
 #include "external/external_engine.h"
 #include "external/test_engine.h"
 
@@ -66,7 +67,7 @@ void measure(const std::string& anonymous, const std::string& file, int rounds) 
   config.kind = spec::EngineKind::kVllm;
   config.upstream.port = free_port();
   config.command = {"python3",
-                    HEDDLE_SOURCE_DIR "/tests/engines/engine.py",
+                    places::source("tests/engines/engine.py"),
                     "--port",
                     std::to_string(config.upstream.port),
                     "--any-model",

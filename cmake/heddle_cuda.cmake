@@ -96,13 +96,11 @@ const heddle::device::ModuleImage& @name@() {
   target_sources(${target} PRIVATE ${source})
 endfunction()
 
-# heddle_use_cuda_emulator(target): the tests of `target` find the emulated driver at
-# HEDDLE_CUDA_EMULATOR_LIBRARY and may include what tests/cuda_emulator offers them.
+# heddle_use_cuda_emulator(target): the tests of `target` find the emulated driver where
+# base/test_places.h says, and may include what tests/cuda_emulator offers them.
 function(heddle_use_cuda_emulator target)
   if(TARGET ${target})
-    target_compile_definitions(${target} PRIVATE
-      HEDDLE_CUDA_EMULATOR_LIBRARY="$<TARGET_FILE:heddle_cuda_emulator>"
-      HEDDLE_NVML_EMULATOR_LIBRARY="$<TARGET_FILE:heddle_nvml_emulator>")
+    target_link_libraries(${target} PRIVATE heddle_test_places)
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
     add_dependencies(${target} heddle_cuda_emulator heddle_nvml_emulator)
   endif()

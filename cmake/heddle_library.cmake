@@ -8,11 +8,40 @@
 # threads or processes meet in them: `./dev tsan` builds and runs just those.
 #
 # Sources are compiled six at a time, as one unit, which halves the time of a whole build. So what
-# they keep to themselves has names of its own; APART lists sources and tests where it has not. The
-# preset `dev` has HEDDLE_UNITY off and compiles each source by itself.
+# they keep to themselves has names of its own; APART lists sources and tests where it has not, and those
+# that are compiled with options of their own. The preset `dev` has HEDDLE_UNITY off and compiles each source by itself.
 option(HEDDLE_UNITY "Compile the sources of a folder six at a time" ON)
-function(heddle_unite target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${HEDDLE_UNITY} UNITY_BUILD_BATCH_SIZE 6)
+
+# heddle_units(out name SRCS ... APART ...)
+#
+# Sets `out` to what is compiled for SRCS. Units name their sources from src/, so that they read the same in every
+# checkout, and a compiler cache knows them again.
+function(heddle_units out name)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SRCS;APART")
+  set(units "")
+  set(text "")
+  set(held 0)
+  list(LENGTH arg_SRCS left)
+  foreach(source ${arg_SRCS})
+    math(EXPR left "${left} - 1")
+    if(NOT HEDDLE_UNITY OR IS_ABSOLUTE ${source} OR source IN_LIST arg_APART)
+      list(APPEND units ${source})
+    else()
+      cmake_path(ABSOLUTE_PATH source NORMALIZE OUTPUT_VARIABLE path)
+      cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/src)
+      string(APPEND text "#include \"${path}\"\n")
+      math(EXPR held "${held} + 1")
+    endif()
+    if(held EQUAL 6 OR (held GREATER 0 AND left EQUAL 0))
+      list(LENGTH units index)
+      set(unit ${CMAKE_CURRENT_BINARY_DIR}/units/${name}_${index}.cc)
+      file(CONFIGURE OUTPUT ${unit} @ONLY CONTENT "${text}")
+      list(APPEND units ${unit})
+      set(text "")
+      set(held 0)
+    endif()
+  endforeach()
+  set(${out} ${units} PARENT_SCOPE)
 endfunction()
 
 add_custom_target(concurrent_tests)
@@ -21,13 +50,13 @@ function(heddle_library name)
   if(NOT arg_PRECOMPILED)
     set(arg_PRECOMPILED standard)
   endif()
-  set_source_files_properties(${arg_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   if(arg_SRCS)
-    add_library(heddle_${name} STATIC ${arg_SRCS})
+    heddle_units(units heddle_${name} SRCS ${arg_SRCS} APART ${arg_APART})
+    add_library(heddle_${name} STATIC ${units})
+    set_target_properties(heddle_${name} PROPERTIES HEDDLE_SOURCES "${arg_SRCS}")
     target_include_directories(heddle_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(heddle_${name} PUBLIC ${arg_DEPS} PRIVATE heddle_warnings ${arg_LIBS})
     heddle_precompile(heddle_${name} ${arg_PRECOMPILED})
-    heddle_unite(heddle_${name})
   else()
     add_library(heddle_${name} INTERFACE)
     target_include_directories(heddle_${name} INTERFACE ${PROJECT_SOURCE_DIR}/src)
@@ -36,15 +65,14 @@ function(heddle_library name)
   add_library(heddle::${name} ALIAS heddle_${name})
   heddle_headers_alone(${name} ${arg_LIBS})
   if(HEDDLE_BUILD_TESTS AND arg_TESTS)
-    add_executable(${name}_test ${arg_TESTS})
-    target_link_libraries(${name}_test PRIVATE heddle_${name} heddle_warnings ${arg_LIBS}
+    heddle_units(units ${name}_test SRCS ${arg_TESTS} APART ${arg_APART})
+    add_executable(${name}_test ${units})
+    target_link_libraries(${name}_test PRIVATE heddle_${name} heddle_warnings heddle_test_places ${arg_LIBS}
                           GTest::gtest_main GTest::gmock)
-    target_compile_definitions(${name}_test PRIVATE HEDDLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     if(HEDDLE_SANITIZE OR NOT arg_OPTIMISED_TESTS)
       target_compile_options(${name}_test PRIVATE ${HEDDLE_TEST_OPTIONS})
     endif()
     heddle_precompile(${name}_test test_${arg_PRECOMPILED})
-    heddle_unite(${name}_test)
     set(label unit)  # One each: gtest_discover_tests does not pass a list on.
     if(arg_CONCURRENT)
       set(label concurrent)

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/test_places.h"
 #include "ops/context.h"
 
 namespace heddle::agent {
@@ -13,7 +14,7 @@ constexpr std::size_t kKvPage = std::size_t{64} << 10U;
 
 HostModel hot_model(std::string_view name) {
   return open_host_model("tests/golden/" + std::string(name),
-                         HEDDLE_SOURCE_DIR,
+                         places::kSources,
                          spec::DType::kF32,
                          {.page_bytes = kKvPage, .max_batch_tokens = 64})
       .value();

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/descriptor_limit.h"
+#include "base/test_places.h"
 
 #include <sys/mman.h>
 
@@ -54,7 +55,7 @@ struct GuestPairsTest : testing::Test {
   }
 
   HostModel model = open_host_model("tests/golden/llama-gqa-sharded",
-                                    HEDDLE_SOURCE_DIR,
+                                    places::kSources,
                                     spec::DType::kF32,
                                     {.page_bytes = kPairPage, .max_batch_tokens = 64})
                         .value();

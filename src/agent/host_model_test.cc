@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/test_places.h"
+
 namespace heddle::agent {
 namespace {
 
@@ -9,10 +11,10 @@ constexpr HostGeometry kGeometry{.page_bytes = std::size_t{64} << 10U, .max_batc
 
 TEST(HostModel, KnowsWhatAModelNeeds) {
   const auto model =
-      open_host_model("tests/golden/qwen3-window", HEDDLE_SOURCE_DIR, spec::DType::kF32, kGeometry);
+      open_host_model("tests/golden/qwen3-window", places::kSources, spec::DType::kF32, kGeometry);
   ASSERT_TRUE(model) << model.error().message;
   EXPECT_EQ(model->directory,
-            std::filesystem::path(HEDDLE_SOURCE_DIR) / "tests/golden/qwen3-window");
+            std::filesystem::path(places::kSources) / "tests/golden/qwen3-window");
   const auto pages = static_cast<std::uint64_t>(model->footprint.image_pages);
   EXPECT_GE(pages * kGeometry.page_bytes, model->image_bytes);
   EXPECT_LT((pages - 1) * kGeometry.page_bytes, model->image_bytes);
@@ -26,14 +28,14 @@ TEST(HostModel, KnowsWhatAModelNeeds) {
   EXPECT_GT(model->gpu_footprint.overhead_pages, model->footprint.overhead_pages);
   EXPECT_GT(model->gpu_footprint.graph_pages, 0);
 
-  const auto half = open_host_model(
-      "tests/golden/qwen3-window", HEDDLE_SOURCE_DIR, spec::DType::kBf16, kGeometry);
+  const auto half =
+      open_host_model("tests/golden/qwen3-window", places::kSources, spec::DType::kBf16, kGeometry);
   ASSERT_TRUE(half);
   EXPECT_LT(half->image_bytes, model->image_bytes);
 }
 
 TEST(HostModel, NamesWhatIsMissing) {
-  const auto missing = open_host_model("no/such", HEDDLE_SOURCE_DIR, spec::DType::kF32, kGeometry);
+  const auto missing = open_host_model("no/such", places::kSources, spec::DType::kF32, kGeometry);
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, Code::kNotFound);
   EXPECT_NE(missing.error().message.find("no/such"), std::string::npos);
@@ -42,7 +44,7 @@ TEST(HostModel, NamesWhatIsMissing) {
 TEST(HostModel, AStepFitsTheDevice) {
   const std::vector<std::string> sources = {"tests/golden/qwen3-window", "no/such"};
   const auto tokens = [&](std::uint64_t bytes) {
-    return choose_batch_tokens(sources, HEDDLE_SOURCE_DIR, device::Kind::kCpu, bytes, 512);
+    return choose_batch_tokens(sources, places::kSources, device::Kind::kCpu, bytes, 512);
   };
   EXPECT_EQ(tokens(std::uint64_t{1} << 40U), 512);
   EXPECT_EQ(tokens(1), 16);

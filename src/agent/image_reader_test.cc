@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "agent/host_model.h"
+#include "base/test_places.h"
 #include "store/checkpoint.h"
 #include "store/image_layout.h"
 #include "store/image_loader.h"
@@ -20,10 +21,8 @@ constexpr std::size_t kPage = std::size_t{16} << 10U;
 /// Pages on the heap, in reverse, and a job that fills them.
 struct Target {
   explicit Target(const std::string& source) {
-    auto opened = open_host_model(source,
-                                  HEDDLE_SOURCE_DIR,
-                                  spec::DType::kF32,
-                                  {.page_bytes = kPage, .max_batch_tokens = 16});
+    auto opened = open_host_model(
+        source, places::kSources, spec::DType::kF32, {.page_bytes = kPage, .max_batch_tokens = 16});
     HEDDLE_CHECK(opened.has_value());
     model = *opened;
     const auto count = static_cast<std::size_t>(model.footprint.image_pages);

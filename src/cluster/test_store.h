@@ -22,6 +22,7 @@
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/test_certificates.h"
+#include "base/test_places.h"
 #include "cluster/registry.h"
 #include "http/blocking_client.h"
 #include "http/test_server.h"
@@ -183,9 +184,10 @@ class EtcdStore final : public ServerStore {
  public:
   /// Debian's, or the one that `./dev` has put into the build folder; empty: neither.
   static std::string program() {
-    for (const char* const path :
-         {HEDDLE_SOURCE_DIR "/build/etcd/usr/bin/etcd", "/usr/bin/etcd", "/usr/local/bin/etcd"}) {
-      if (::access(path, X_OK) == 0) {
+    for (const std::string& path : {places::source("build/etcd/usr/bin/etcd"),
+                                    std::string("/usr/bin/etcd"),
+                                    std::string("/usr/local/bin/etcd")}) {
+      if (::access(path.c_str(), X_OK) == 0) {
         return path;
       }
     }
@@ -270,7 +272,7 @@ class KubernetesStore final : public ServerStore {
   [[nodiscard]] std::vector<std::string> command() const override {
     std::filesystem::create_directories(state());
     return {"/usr/bin/python3",
-            HEDDLE_SOURCE_DIR "/tests/cluster/fake_kubernetes.py",
+            places::source("tests/cluster/fake_kubernetes.py"),
             "--port=" + std::to_string(port()),
             "--state=" + (state() / "leases.json").string()};
   }

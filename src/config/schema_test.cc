@@ -4,13 +4,14 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/test_places.h"
 #include "config/config.h"
 
 namespace heddle::config {
 namespace {
 
 TEST(Schema, TheFileThatIsShippedIsTheOneThatIsGenerated) {
-  std::ifstream file(HEDDLE_SOURCE_DIR "/schema/heddle.schema.json");
+  std::ifstream file(places::source("schema/heddle.schema.json"));
   std::ostringstream shipped;
   shipped << file.rdbuf();
   EXPECT_EQ(shipped.str(), config_schema())

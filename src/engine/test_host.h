@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/test_places.h"
 #include "device/registry.h"
 #include "memory/cached_pages.h"
 #include "memory/page_pool.h"
@@ -103,7 +104,7 @@ class TestHost {
 [[nodiscard]] inline std::filesystem::path golden_directory() {
   // Where the tests run is not always where they were built.
   const char* moved = std::getenv("HEDDLE_SOURCE_DIR");
-  return std::filesystem::path(moved != nullptr ? moved : HEDDLE_SOURCE_DIR) / "tests" / "golden";
+  return std::filesystem::path(moved != nullptr ? moved : places::kSources) / "tests" / "golden";
 }
 
 /// The committed golden cases, by name.

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/test_places.h"
 #include "external/external_engine.h"
 #include "external/record.h"
 #include "external/run_program.h"
@@ -19,7 +20,7 @@ namespace {
 using spec::SuspendLevel;
 using testing::HasSubstr;
 
-constexpr const char* kRuntime = HEDDLE_SOURCE_DIR "/tests/engines/containers.py";
+const std::string kRuntime = places::source("tests/engines/containers.py");
 
 /// Engines in what stands in for containers: tests/engines/containers.py has podman's words.
 class ContainerBodyTest : public testing::Test {
@@ -148,7 +149,8 @@ TEST_F(ContainerBodyTest, WorksWithPodman) {
   if (words == nullptr) {
     GTEST_SKIP() << "HEDDLE_TEST_PODMAN does not say which image to run";
   }
-  std::vector<std::string> options = {"-v", HEDDLE_SOURCE_DIR ":" HEDDLE_SOURCE_DIR ":ro"};
+  std::vector<std::string> options = {
+      "-v", std::string(places::kSources) + ":" + places::kSources + ":ro"};
   std::istringstream stream(words);
   for (std::string word; stream >> word;) {
     options.push_back(word);

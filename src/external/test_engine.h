@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/test_places.h"
 #include "config/engine_config.h"
 #include "external/engine_body.h"
 #include "external/proc.h"
@@ -86,7 +87,7 @@ inline config::EngineConfig engine_config(const Scratch& scratch,
   config::EngineConfig config;
   config.upstream.port = free_port();
   config.command = {"python3",
-                    HEDDLE_SOURCE_DIR "/tests/engines/engine.py",
+                    places::source("tests/engines/engine.py"),
                     "--port",
                     std::to_string(config.upstream.port),
                     "--name",

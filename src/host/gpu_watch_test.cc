@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/test_places.h"
+
 #include <unistd.h>
 
 namespace heddle::host {
@@ -23,9 +25,9 @@ constexpr DeviceId kGpu1{2};
 class GpuWatchTest : public testing::Test {
  protected:
   GpuWatchTest() {
-    ::setenv("HEDDLE_CUDA_DRIVER", HEDDLE_CUDA_EMULATOR_LIBRARY, 1);
+    ::setenv("HEDDLE_CUDA_DRIVER", places::kCudaEmulator, 1);
     ::setenv("HEDDLE_CUDA_EMULATOR", "devices=2", 1);
-    ::setenv("HEDDLE_NVML", HEDDLE_NVML_EMULATOR_LIBRARY, 1);
+    ::setenv("HEDDLE_NVML", places::kNvmlEmulator, 1);
     ::setenv("HEDDLE_NVML_EMULATOR", file_.c_str(), 1);
   }
   ~GpuWatchTest() override {

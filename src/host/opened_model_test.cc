@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include "base/test_places.h"
+
 namespace heddle::host {
 namespace {
 
 TEST(OpenedModel, OpensWhatThereIsAndSaysWhatIsNot) {
   config::Config config;
-  config.directory = HEDDLE_SOURCE_DIR;
+  config.directory = places::kSources;
   config.devices.push_back({.name = "cpu0", .memory = std::uint64_t{8} << 20U});
   for (const char* path : {"tests/golden/qwen3-tied", "tests/golden"}) {
     config.models.push_back({.id = path, .path = path});

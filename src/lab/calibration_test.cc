@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/test_places.h"
 #include "cuda_emulator/emulated_driver.h"
 #include "lab/device_fit.h"
 
@@ -21,7 +22,7 @@ CalibrationOptions small_device() {
           .load_bandwidth = 20'000'000,
           .pace_step = 2ms,
           .pace_token = 20us,
-          .directory = std::filesystem::path(HEDDLE_SOURCE_DIR) / "models" / "adder",
+          .directory = std::filesystem::path(places::kSources) / "models" / "adder",
           .repeats = 3};
 }
 
@@ -67,7 +68,7 @@ class CalibrateGpu : public testing::Test {
   CalibrateGpu() {
     const char* before = std::getenv("HEDDLE_CUDA_DRIVER");  // NOLINT(concurrency-mt-unsafe)
     driver_before_ = before == nullptr ? "" : before;
-    ::setenv("HEDDLE_CUDA_DRIVER", HEDDLE_CUDA_EMULATOR_LIBRARY, 1);  // NOLINT
+    ::setenv("HEDDLE_CUDA_DRIVER", places::kCudaEmulator, 1);  // NOLINT
   }
   ~CalibrateGpu() override {
     if (driver_before_.empty()) {
@@ -81,7 +82,7 @@ class CalibrateGpu : public testing::Test {
     return {.gpu = ordinal,
             .memory = 8U << 20U,
             .page_bytes = std::size_t{64} << 10U,
-            .directory = std::filesystem::path(HEDDLE_SOURCE_DIR) / "models" / "adder",
+            .directory = std::filesystem::path(places::kSources) / "models" / "adder",
             .max_batch_tokens = 16,
             .max_context = 100,
             .repeats = 1};

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/test_places.h"
+
 namespace heddle::lab {
 namespace {
 
@@ -38,7 +40,7 @@ class FakeCheckpoint : public external::DeviceCheckpoint {
 class CheckpointTimes : public testing::Test {
  protected:
   CheckpointTimes() {
-    ::setenv("HEDDLE_CUDA_DRIVER", HEDDLE_CUDA_EMULATOR_LIBRARY, 1);
+    ::setenv("HEDDLE_CUDA_DRIVER", places::kCudaEmulator, 1);
     ::setenv("HEDDLE_CUDA_EMULATOR", "memory=24MiB", 1);
   }
   ~CheckpointTimes() override {

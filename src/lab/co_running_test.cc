@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/test_places.h"
+
 namespace heddle::lab {
 namespace {
 
@@ -17,7 +19,7 @@ CalibrationOptions small_device() {
           .page_bytes = std::size_t{64} << 10U,
           .pace_step = 2ms,
           .pace_token = 20us,
-          .directory = std::filesystem::path(HEDDLE_SOURCE_DIR) / "models" / "adder",
+          .directory = std::filesystem::path(places::kSources) / "models" / "adder",
           .repeats = 1};
 }
 
@@ -74,14 +76,14 @@ TEST(CoRunning, AProcessThatEndsIsNotWaitedFor) {
 
 /// Two processes of one GPU that is emulated: it knows no time, but memory and CUDA graphs.
 TEST(CoRunningGpu, TwoProcessesShareOne) {
-  ::setenv("HEDDLE_CUDA_DRIVER", HEDDLE_CUDA_EMULATOR_LIBRARY, 1);
+  ::setenv("HEDDLE_CUDA_DRIVER", places::kCudaEmulator, 1);
   ::setenv("HEDDLE_CUDA_EMULATOR", "memory=24MiB,granularity=65536", 1);
   const auto small_gpu = [] {
     return CalibrationOptions{
         .gpu = 0,
         .memory = 16U << 20U,
         .page_bytes = std::size_t{64} << 10U,
-        .directory = std::filesystem::path(HEDDLE_SOURCE_DIR) / "models" / "adder",
+        .directory = std::filesystem::path(places::kSources) / "models" / "adder",
         .max_batch_tokens = 4,
         .max_context = 4,
         .repeats = 1};

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/test_places.h"
 #include "lab/shots.h"
 #include "lab/summary.h"
 
@@ -32,7 +33,7 @@ warmup: 10s
 )";
 
 LabFile lab_file(std::string text = kLab) {
-  const std::string models = std::filesystem::path(HEDDLE_SOURCE_DIR) / "models";
+  const std::string models = std::filesystem::path(places::kSources) / "models";
   for (std::size_t at = text.find("MODELS"); at != std::string::npos; at = text.find("MODELS")) {
     text.replace(at, 6, models);
   }

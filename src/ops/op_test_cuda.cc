@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/test_places.h"
 #include "device/cuda/cuda_device.h"
 #include "ops/op_test.h"
 
@@ -67,10 +68,10 @@ class DeviceFirst final : public testing::Environment {
     // NOLINTBEGIN(concurrency-mt-unsafe)
     const char* named = std::getenv("HEDDLE_CUDA_DRIVER");
     if (named == nullptr) {
-      ::setenv("HEDDLE_CUBLASLT", HEDDLE_CUBLASLT_EMULATOR_LIBRARY, 0);
+      ::setenv("HEDDLE_CUBLASLT", places::kCublasltEmulator, 0);
     }
     // NOLINTEND(concurrency-mt-unsafe)
-    auto driver = device::Driver::open(named != nullptr ? named : HEDDLE_CUDA_EMULATOR_LIBRARY);
+    auto driver = device::Driver::open(named != nullptr ? named : places::kCudaEmulator);
     auto device = driver ? device::CudaDevice::create({.bytes = 8U << 20U, .driver = *driver})
                          : driver.error();
     if (!device) {

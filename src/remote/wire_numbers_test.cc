@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/test_places.h"
 #include "core/agent_fields.h"
 #include "core/engine_fields.h"
 #include "core/worker_fields.h"
@@ -133,7 +134,7 @@ std::string key_of(const std::string& line) {
 TEST(WireNumbers, AreThoseOnRecord) {
   std::set<std::string> recorded;
   std::set<std::string> gone;
-  std::ifstream file(HEDDLE_SOURCE_DIR "/docs/contracts/wire_numbers.txt");
+  std::ifstream file(places::source("docs/contracts/wire_numbers.txt"));
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("gone ")) {
       gone.insert(key_of(line.substr(5)));

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/test_places.h"
 #include "spec/shard.h"
 #include "store/checkpoint.h"
 #include "store/convert.h"
@@ -284,7 +285,7 @@ TEST_F(LoadTest, ShardsHaveTheirHeadsTheirPartOfTheMlpAndTheirTokens) {
 }
 
 TEST(LoadImage, EqualsANaiveLoaderForTheGoldenModels) {
-  const std::filesystem::path goldens = std::filesystem::path(HEDDLE_SOURCE_DIR) / "tests/golden";
+  const std::filesystem::path goldens = std::filesystem::path(places::kSources) / "tests/golden";
   int models = 0;
   for (const auto& entry : std::filesystem::directory_iterator(goldens)) {
     if (std::filesystem::exists(entry.path() / "config.json")) {

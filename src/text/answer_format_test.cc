@@ -6,11 +6,13 @@
 
 #include <gtest/gtest.h>
 
+#include "base/test_places.h"
+
 namespace heddle::text {
 namespace {
 
 std::string template_file(const std::string& name) {
-  const std::string path = std::string(HEDDLE_SOURCE_DIR) + "/tests/text/templates/" + name;
+  const std::string path = places::source("tests/text/templates/" + name);
   std::ifstream file(path);
   EXPECT_TRUE(file) << path;
   return {std::istreambuf_iterator<char>(file), {}};

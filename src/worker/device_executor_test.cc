@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "base/test_places.h"
 #include "engine/test_host.h"
 
 namespace heddle::worker {
@@ -190,7 +191,7 @@ TEST_F(DeviceExecutorTest, RunsOneModelWhileAnotherIsBeingClosed) {
 }
 
 TEST_F(DeviceExecutorTest, OthersStepWhileAGrammarIsCompiled) {
-  open(kFirst, HEDDLE_SOURCE_DIR "/models/adder");
+  open(kFirst, places::source("models/adder"));
   open(kSecond, "qwen3-window");
   const core::SequenceId constrained_one(1);
   EXPECT_TRUE(carry_out(constrained(constrained_one, "[0-9]+")).empty()) << "it is under way";
@@ -214,7 +215,7 @@ TEST_F(DeviceExecutorTest, OthersStepWhileAGrammarIsCompiled) {
 }
 
 TEST_F(DeviceExecutorTest, ASequenceMayEndBeforeItsGrammarIsCompiled) {
-  open(kFirst, HEDDLE_SOURCE_DIR "/models/adder");
+  open(kFirst, places::source("models/adder"));
   EXPECT_TRUE(carry_out(constrained(core::SequenceId(1), "[0-9]+")).empty());
   EXPECT_TRUE(carry_out(core::RemoveSequence{.sequence = core::SequenceId(1)}).empty());
   EXPECT_TRUE(carry_out(constrained(core::SequenceId(2), "(")).empty());

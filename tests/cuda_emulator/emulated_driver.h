@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/driver_library.h"
+#include "base/test_places.h"
 #include "cuda_emulator/control.h"
 #include "device/cuda/driver.h"
 #include "device/cuda/module_image.h"
@@ -18,7 +19,7 @@ class EmulatedDriver {
  public:
   /// `machine`: as heddle_cuda_emulator_configure takes it (config.h has the keys).
   explicit EmulatedDriver(const std::string& machine = "")
-      : library_(DriverLibrary::open(HEDDLE_CUDA_EMULATOR_LIBRARY).value()) {
+      : library_(DriverLibrary::open(places::kCudaEmulator).value()) {
     const char* (*configure)(const char*) = nullptr;
     HEDDLE_CHECK(library_.find("heddle_cuda_emulator_configure", configure) &&
                  library_.find("heddle_cuda_emulator_fail", fail_) &&
@@ -29,7 +30,7 @@ class EmulatedDriver {
 
   /// As the product opens it.
   [[nodiscard]] static Result<std::shared_ptr<const device::Driver>> open() {
-    return device::Driver::open(HEDDLE_CUDA_EMULATOR_LIBRARY);
+    return device::Driver::open(places::kCudaEmulator);
   }
   /// The `nth` such call from now on (1 is the next) fails, once. "kernel" loses the device.
   void fail(const char* call, unsigned nth, device::CUresult status) const {

@@ -14,6 +14,7 @@
 
 #include "base/rng.h"
 #include "base/siphash.h"
+#include "base/test_places.h"
 #include "collective/shared_collective.h"
 #include "engine/decoder_rig.h"
 #include "engine/engine.h"
@@ -38,7 +39,7 @@ struct Problem {
 };
 
 std::filesystem::path models_directory() {
-  return std::filesystem::path(HEDDLE_SOURCE_DIR) / "models";
+  return std::filesystem::path(places::kSources) / "models";
 }
 
 std::vector<std::string> demo_models() {

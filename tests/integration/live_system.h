@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "base/test_places.h"
 #include "config/config.h"
 #include "core/serving.h"
 #include "solo/system.h"
@@ -168,7 +169,7 @@ inline constexpr std::uint64_t kPageBytes = std::uint64_t{16} << 10U;
 /// A configuration of devices cpu0, cpu1, ... of `device_bytes` each, with small pages.
 [[nodiscard]] inline config::Config small_host(std::uint64_t device_bytes, int devices = 1) {
   config::Config config;
-  config.directory = HEDDLE_SOURCE_DIR;
+  config.directory = places::kSources;
   config.host.memory = std::uint64_t{4} << 20U;
   config.log_level = log::Level::kWarning;
   for (int i = 0; i < devices; ++i) {

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/test_places.h"
 #include "core/codec.h"
 
 namespace heddle::core {
@@ -17,7 +18,7 @@ namespace {
 TEST(ManagerReplay, LogsOfEarlierVersionsGiveTheSameCommands) {
   int logs = 0;
   std::int64_t events = 0;
-  const std::filesystem::path folder = HEDDLE_SOURCE_DIR "/src/core/manager/logs";
+  const std::filesystem::path folder = places::source("src/core/manager/logs");
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     SCOPED_TRACE(entry.path().filename().string());
     std::ifstream file(entry.path());

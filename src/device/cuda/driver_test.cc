@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/test_places.h"
 #include "cuda_emulator/emulated_driver.h"
 
 namespace heddle::device {
@@ -14,7 +15,7 @@ using ::testing::HasSubstr;
 
 TEST(Driver, IsTheLibraryThatTheEnvironmentNames) {
   const emulator::EmulatedDriver emulated("driver=12080");
-  ASSERT_EQ(::setenv("HEDDLE_CUDA_DRIVER", HEDDLE_CUDA_EMULATOR_LIBRARY, 1), 0);
+  ASSERT_EQ(::setenv("HEDDLE_CUDA_DRIVER", places::kCudaEmulator, 1), 0);
   const auto driver = Driver::open();
   ::unsetenv("HEDDLE_CUDA_DRIVER");
   ASSERT_TRUE(driver);
@@ -51,7 +52,7 @@ TEST(Driver, OneThatIsTooOldForTheKernelsIsNamed) {
 }
 
 TEST(Driver, WhatOneLacksIsNamed) {
-  const auto driver = Driver::open(HEDDLE_CUDA_OLD_DRIVER_LIBRARY);
+  const auto driver = Driver::open(places::kOldCudaDriver);
   ASSERT_FALSE(driver);
   EXPECT_EQ(driver.error().code, Code::kUnavailable);
   EXPECT_THAT(driver.error().message, HasSubstr("has no cuInit: the driver is too old"));

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/test_places.h"
+
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,7 +26,7 @@ constexpr const char* kSecond = "GPU-e0000000-0000-0000-0000-000000000001";
 class NvmlTest : public testing::Test {
  protected:
   NvmlTest() {
-    ::setenv("HEDDLE_NVML", HEDDLE_NVML_EMULATOR_LIBRARY, 1);
+    ::setenv("HEDDLE_NVML", places::kNvmlEmulator, 1);
     ::setenv("HEDDLE_NVML_EMULATOR", file_.c_str(), 1);
   }
   ~NvmlTest() override {
@@ -91,7 +93,7 @@ TEST_F(NvmlTest, WhereThereIsNoneItSaysSo) {
   ::setenv("HEDDLE_NVML", "/nonexistent/libnvidia-ml.so.1", 1);
   EXPECT_THAT(Nvml::open().error().message, HasSubstr("/nonexistent/libnvidia-ml.so.1"));
   EXPECT_EQ(name_others(std::string(kFirst)), "");
-  ::setenv("HEDDLE_NVML", HEDDLE_NVML_EMULATOR_LIBRARY, 1);
+  ::setenv("HEDDLE_NVML", places::kNvmlEmulator, 1);
   ::unsetenv("HEDDLE_NVML_EMULATOR");
   EXPECT_EQ(Nvml::open().error().message, "NVML: start: Driver Not Loaded");
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/driver_library.h"
+#include "base/test_places.h"
 #include "ops/cuda/kernels.h"
 #include "ops/op_test.h"
 
@@ -16,10 +17,10 @@ namespace {
 class BlasTest : public OpTest {
  protected:
   void SetUp() override {
-    Result<DriverLibrary> library = DriverLibrary::open(HEDDLE_CUBLASLT_EMULATOR_LIBRARY);
+    Result<DriverLibrary> library = DriverLibrary::open(places::kCublasltEmulator);
     ASSERT_TRUE(library && library->find("heddle_cublaslt_emulator_products", products_));
     const char* named = std::getenv("HEDDLE_CUBLASLT");  // NOLINT(concurrency-mt-unsafe)
-    if (named == nullptr || std::string(named) != HEDDLE_CUBLASLT_EMULATOR_LIBRARY) {
+    if (named == nullptr || std::string(named) != places::kCublasltEmulator) {
       GTEST_SKIP() << "only the emulated library counts what it does";
     }
   }
@@ -68,7 +69,7 @@ TEST_F(BlasTest, WithoutALibraryOurKernelsDoAll) {
   }
   ::setenv("HEDDLE_CUBLASLT", "/no/such/library", 1);
   EXPECT_EQ(BlasLibrary::open().error().code, Code::kUnavailable);
-  ::setenv("HEDDLE_CUBLASLT", HEDDLE_CUBLASLT_EMULATOR_LIBRARY, 1);
+  ::setenv("HEDDLE_CUBLASLT", places::kCublasltEmulator, 1);
   // NOLINTEND(concurrency-mt-unsafe)
 }
 
@@ -84,7 +85,7 @@ TEST_F(BlasTest, OnlyWithADriverThatIsNotTheInstalledOneIsNoLibraryLookedFor) {
   ::unsetenv("HEDDLE_CUBLASLT");
   EXPECT_EQ(trouble_with("/somewhere/libcuda.so.1"), "HEDDLE_CUDA_DRIVER names another driver");
   EXPECT_NE(trouble_with("libcuda.so.1"), "HEDDLE_CUDA_DRIVER names another driver");
-  ::setenv("HEDDLE_CUBLASLT", HEDDLE_CUBLASLT_EMULATOR_LIBRARY, 1);
+  ::setenv("HEDDLE_CUBLASLT", places::kCublasltEmulator, 1);
   if (named == nullptr) {
     ::unsetenv("HEDDLE_CUDA_DRIVER");
   } else {
