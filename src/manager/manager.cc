@@ -1,6 +1,8 @@
 #include "manager/manager.h"
 
+#include <deque>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -26,10 +28,14 @@ namespace asio = boost::asio;
 
 class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
  public:
-  Impl(asio::any_io_executor executor, config::Config config, Metrics& metrics)
+  Impl(asio::any_io_executor executor,
+       config::Config config,
+       Metrics& metrics,
+       LoadRecords& records)
       : executor_(std::move(executor)),
         config_(std::move(config)),
         metrics_(metrics),
+        loads_(records),
         timer_(executor_),
         lag_(executor_, metrics) {}
 
@@ -38,6 +44,11 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       return logging.error();
     }
     loads_.open(config_.data_dir, config_.planner.window, config_.planner.day);
+    loads_.on_recall([weak = weak_from_this()](const std::set<std::string>& models) {
+      if (const std::shared_ptr<Impl> self = weak.lock()) {
+        self->recall_soon(models);
+      }
+    });
     return {};
   }
 
@@ -214,20 +225,60 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       front->set_models(served_models(registry_.models()));
     }
     configure_core();
-    for (const ConfiguredModel& model : registry_.models()) {
-      if (auto remembered = loads_.recall(model.config.id, model.id)) {
-        hear(std::move(*remembered));
-      }
-    }
   }
 
   void configure_core() {
-    hear(core_setup(config_, registry_.models(), hosts_.devices(), loads_.take_clock_offset()));
+    core::Configure setup =
+        core_setup(config_, registry_.models(), hosts_.devices(), loads_.take_clock_offset());
+    std::set<ModelId> before = std::exchange(decided_, {});
+    for (const core::ManagerModel& model : setup.models) {
+      decided_.insert(model.id);
+    }
+    hear(std::move(setup));
+    for (const ModelId model : decided_) {
+      if (!before.contains(model)) {
+        recall(model);
+      }
+    }
     if (config_.planner.weave && !std::exchange(peers_told_, true)) {
       if (core::GuestPeers peers = hosts_.guest_peers(); !peers.pairs.empty()) {
         hear(std::move(peers));
       }
     }
+  }
+
+  /// Tells the core what is known of the model's past, if it decides about that.
+  void recall(ModelId id) {
+    const ConfiguredModel* known = registry_.find(id);
+    if (known == nullptr || known->id != id || !decided_.contains(id)) {
+      return;
+    }
+    if (std::optional<core::LoadRemembered> remembered = loads_.recall(known->config.id, id)) {
+      hear(std::move(*remembered));
+    }
+  }
+
+  /// One model in each turn of the loop: judging windows of many days takes milliseconds.
+  void recall_soon(const std::set<std::string>& names) {
+    const bool idle = recalled_.empty();
+    for (const ConfiguredModel& model : registry_.models()) {
+      if (names.contains(model.config.id)) {
+        recalled_.push_back(model.id);
+      }
+    }
+    if (idle && !recalled_.empty()) {
+      recall_next();
+    }
+  }
+  void recall_next() {
+    soon([](Impl& self) {
+      const ModelId next = self.recalled_.front();
+      self.recalled_.pop_front();
+      self.recall(next);
+      if (!self.recalled_.empty()) {
+        self.recall_next();
+      }
+    });
   }
 
   // ---- Commands out ----
@@ -310,6 +361,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   asio::any_io_executor executor_;
   config::Config config_;
   Metrics& metrics_;
+  LoadRecords& loads_;
   SwitchTimes switches_{};
   core::ManagerCore core_{};
   ModelRegistry registry_{};
@@ -323,13 +375,15 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   LoopLag lag_;
   host::CoreLog log_{};
   DecisionLog decisions_{};
-  LoadRecords loads_{};
+  std::set<ModelId> decided_{};     ///< Models that the core decides about, shards among them.
+  std::deque<ModelId> recalled_{};  ///< Whose past the core is told of next.
 };
 
 Result<std::unique_ptr<Manager>> Manager::create(const asio::any_io_executor& executor,
                                                  const config::Config& config,
-                                                 Metrics& metrics) {
-  auto impl = std::make_shared<Impl>(executor, config, metrics);
+                                                 Metrics& metrics,
+                                                 LoadRecords& records) {
+  auto impl = std::make_shared<Impl>(executor, config, metrics, records);
   if (const Result<void> begun = impl->begin(); !begun) {
     return begun.error();
   }

@@ -11,8 +11,10 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "base/log.h"
+#include "manager/load_records.h"
 #include "manager/manager.h"
 #include "manager/setup.h"
+#include "node/load_sync.h"
 #include "remote/gateway_service.h"
 #include "remote/remote_host.h"
 
@@ -41,10 +43,11 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
         self_(self),
         term_(term),
         hooks_(std::move(hooks)),
-        settling_(executor_) {}
+        settling_(executor_),
+        load_sync_(executor_, loads_) {}
 
   Result<void> begin(Metrics& metrics) {
-    auto manager = manager::Manager::create(executor_, cluster_.config, metrics);
+    auto manager = manager::Manager::create(executor_, cluster_.config, metrics, loads_);
     if (!manager) {
       return manager.error();
     }
@@ -143,6 +146,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
   void apply(std::string text, bool dry_run, std::function<void(Result<void>)> done) override {
     hooks_.apply(std::move(text), dry_run, std::move(done));
   }
+  [[nodiscard]] std::size_t past_windows() const { return loads_.book().size(); }
   Result<void> leave(HostId id, bool leaving) override {
     const auto found = hosts_.find(id);
     if (found == hosts_.end() || !found->second.here) {
@@ -182,6 +186,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
                 },
             .on_event = [this, id](core::ManagerEvent event) { hear(id, std::move(event)); },
             .on_told = [this](DeviceId device, ModelId model) { manager_->told(device, model); },
+            .on_loads = [this, id](const remote::Loads& loads) { load_sync_.hear(id, loads); },
             .on_gone = [this, id](const Error& /*why*/) { lose(id); }});
     host.port->configure(cluster_.revision, cluster_.text);
   }
@@ -191,6 +196,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     const auto host = hosts_.find(id);
     log::info("host has left", {{"host", host->second.where.name}});
     manager_->remove_host(id);
+    load_sync_.lose(id);
     hosts_.erase(host);
   }
 
@@ -198,6 +204,14 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     Host& host = hosts_.at(id);
     host.here = true;
     manager_->add_host(id, *host.port, std::move(facts));
+    if (host.port->remembers_loads()) {
+      remote::RemoteHost* const port = host.port.get();
+      load_sync_.meet(
+          id,
+          {.name = host.where.name,
+           .ask = [port](const remote::TellLoads& what) { port->ask_loads(what); },
+           .tell = [port](const remote::Loads& what) { port->tell_loads(what); }});
+    }
   }
 
   /// Its models have to be known before what it has of them is heard.
@@ -237,6 +251,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     }
     host.here = host.offered = host.known = false;
     host.early.clear();
+    load_sync_.lose(id);
     update_roster();
     if (std::ranges::none_of(hosts_, [](const auto& entry) { return entry.second.here; })) {
       boost::asio::post(executor_, hooks_.alone);
@@ -248,6 +263,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
   void unsettle() {
     manager_->settle(false);
     settled_ = false;
+    load_sync_.settle(false);
     settling_.expires_after(kSettling);
     settling_.async_wait(
         [weak = weak_from_this(), turn = ++unsettled_](const boost::system::error_code& stopped) {
@@ -277,6 +293,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     if (!std::exchange(started_, true)) {
       manager_->preload();
     }
+    load_sync_.settle(true);
   }
 
   asio::any_io_executor executor_;
@@ -290,6 +307,8 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
   std::uint64_t unsettled_ = 0;  ///< Times that it was not settled any more.
   bool started_ = false;         ///< It has decided something.
   std::set<FrontId> told_{};     ///< Gateways that have said what runs.
+  manager::LoadRecords loads_{};
+  LoadSync load_sync_;
   std::unique_ptr<manager::Manager> manager_{};
   std::map<HostId, Host> hosts_{};
   std::optional<remote::GatewayService> gateways_{};
@@ -318,6 +337,9 @@ void Leader::accept(std::unique_ptr<net::HostLink> link, const net::Peer& peer) 
 }
 std::vector<core::HostEntry> Leader::hosts() const {
   return impl_->hosts();
+}
+std::size_t Leader::past_windows() const {
+  return impl_->past_windows();
 }
 void Leader::update_roster() {
   impl_->update_roster();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -58,6 +59,8 @@ class Leader {
   void accept(std::unique_ptr<net::HostLink> link, const net::Peer& peer);
   /// As core::Serving has them.
   [[nodiscard]] std::vector<core::HostEntry> hosts() const;
+  /// Of how many windows it knows a load, models added up.
+  [[nodiscard]] std::size_t past_windows() const;
   /// Hosts or gateways are others than before.
   void update_roster();
   /// kFailedPrecondition for what a running manager cannot take over.

@@ -122,6 +122,10 @@ class ManagerNode::Impl {
   void publish(Metrics& metrics) const {
     metrics.set(
         "heddle_manager_leads", "1 while this manager leads the cluster.", {}, leader_ ? 1 : 0);
+    metrics.set("heddle_manager_past_windows",
+                "Windows of models' past loads that forecasts rest on, while this manager leads.",
+                {},
+                leader_ ? static_cast<double>(leader_->past_windows()) : 0);
     std::array<double, 3> counts{};
     for (const core::HostEntry& host :
          leader_ ? leader_->hosts() : std::vector<core::HostEntry>{}) {
