@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "remote/front_news.h"
 #include "history/load_book.h"
+#include "remote/front_news.h"
 #include "remote/known.h"
 #include "remote/load_pieces.h"
 #include "remote/messages.h"

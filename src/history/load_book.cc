@@ -111,9 +111,8 @@ LoadBook::Model* LoadBook::find_or_add(const std::string& model) {
     return &found->second;
   }
   if (models_.size() >= kModelsMost) {
-    forget(std::ranges::min_element(models_, {}, [](const auto& entry) {
-      return entry.second.windows.back().window;
-    }));
+    forget(std::ranges::min_element(
+        models_, {}, [](const auto& entry) { return entry.second.windows.back().window; }));
   }
   Model& added = models_[model];
   added.hash = hash_of(model);

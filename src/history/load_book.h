@@ -24,11 +24,11 @@ struct WindowLoad {
 /// whoever fills it need not be trusted.
 class LoadBook {
  public:
-  static constexpr std::size_t kNameMost = 1024;         ///< Bytes of a model's name.
-  static constexpr std::size_t kModelsMost = 4096;       ///< Beyond it the longest silent one goes.
-  static constexpr std::int64_t kWindowsMost = 16'384;   ///< Numbers of windows.
-  static constexpr std::size_t kLoadsMost = 1U << 20U;   ///< Of all models; 24 bytes each.
-  static constexpr double kLoadMost = 1e9;               ///< Requests at once in the system.
+  static constexpr std::size_t kNameMost = 1024;        ///< Bytes of a model's name.
+  static constexpr std::size_t kModelsMost = 4096;      ///< Beyond it the longest silent one goes.
+  static constexpr std::int64_t kWindowsMost = 16'384;  ///< Numbers of windows.
+  static constexpr std::size_t kLoadsMost = 1U << 20U;  ///< Of all models; 24 bytes each.
+  static constexpr double kLoadMost = 1e9;              ///< Requests at once in the system.
   static constexpr std::int64_t kNumberMost = 1LL << 53U;  ///< Of a window.
 
   /// A model's windows, ascending; at least one.

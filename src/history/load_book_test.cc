@@ -74,9 +74,8 @@ TEST(LoadBook, WhatCannotBeIsNotEntered) {
   EXPECT_EQ(book.size(), 0U);
   EXPECT_TRUE(book.models().empty());
   EXPECT_TRUE(book.put(std::string(LoadBook::kNameMost, 'x'), LoadBook::kNumberMost, kSmall));
-  EXPECT_FALSE(book.merge(std::string(LoadBook::kNameMost, 'x'),
-                          LoadBook::kNumberMost,
-                          {.mean = nan, .peak = nan}))
+  EXPECT_FALSE(book.merge(
+      std::string(LoadBook::kNameMost, 'x'), LoadBook::kNumberMost, {.mean = nan, .peak = nan}))
       << "nor in place of something";
 }
 

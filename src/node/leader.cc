@@ -206,11 +206,10 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     manager_->add_host(id, *host.port, std::move(facts));
     if (host.port->remembers_loads()) {
       remote::RemoteHost* const port = host.port.get();
-      load_sync_.meet(
-          id,
-          {.name = host.where.name,
-           .ask = [port](const remote::TellLoads& what) { port->ask_loads(what); },
-           .tell = [port](const remote::Loads& what) { port->tell_loads(what); }});
+      load_sync_.meet(id,
+                      {.name = host.where.name,
+                       .ask = [port](const remote::TellLoads& what) { port->ask_loads(what); },
+                       .tell = [port](const remote::Loads& what) { port->tell_loads(what); }});
     }
   }
 

@@ -163,8 +163,7 @@ class LoadSync::Impl : public std::enable_shared_from_this<LoadSync::Impl> {
   }
 
   void tell_lacking() {
-    const remote::Loads piece =
-        remote::piece_from(records_.book(), turn_->from, &turn_->there);
+    const remote::Loads piece = remote::piece_from(records_.book(), turn_->from, &turn_->there);
     if (!piece.models.empty()) {
       hosts_.at(turn_->host).tell(piece);
     }
@@ -194,13 +193,13 @@ class LoadSync::Impl : public std::enable_shared_from_this<LoadSync::Impl> {
   template <class Then>
   void wait(Duration time, Then then) {
     timer_.expires_after(time);
-    timer_.async_wait([weak = weak_from_this(), then, turn = ++waits_](
-                          const boost::system::error_code& stopped) {
-      const std::shared_ptr<Impl> self = weak.lock();
-      if (!stopped && self != nullptr && turn == self->waits_ && self->turn_) {
-        then(*self);
-      }
-    });
+    timer_.async_wait(
+        [weak = weak_from_this(), then, turn = ++waits_](const boost::system::error_code& stopped) {
+          const std::shared_ptr<Impl> self = weak.lock();
+          if (!stopped && self != nullptr && turn == self->waits_ && self->turn_) {
+            then(*self);
+          }
+        });
   }
 
   asio::any_io_executor executor_;
@@ -220,10 +219,10 @@ LoadSync::LoadSync(const asio::any_io_executor& executor,
                    manager::LoadRecords& records,
                    const LoadSyncOptions& options)
     : impl_(std::make_shared<Impl>(executor, records, options)) {
-  records.on_noted([impl = impl_.get()](const std::string& model,
-                                        const history::WindowLoad& ended) {
-    impl->note(model, ended);
-  });
+  records.on_noted(
+      [impl = impl_.get()](const std::string& model, const history::WindowLoad& ended) {
+        impl->note(model, ended);
+      });
 }
 
 LoadSync::~LoadSync() {

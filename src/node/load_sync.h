@@ -21,7 +21,7 @@ struct LoadKeeper {
 };
 
 struct LoadSyncOptions {
-  Duration patience = std::chrono::seconds(10);  ///< For each answer; then the next host's turn.
+  Duration patience = std::chrono::seconds(10);   ///< For each answer; then the next host's turn.
   Duration pause = std::chrono::milliseconds(2);  ///< Between pieces that a host is told.
 };
 

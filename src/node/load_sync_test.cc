@@ -9,7 +9,7 @@
 #include <boost/asio/post.hpp>
 #include <gtest/gtest.h>
 
-#include "base/log.h"
+#include "base/log_tail.h"
 #include "history/load_book.h"
 #include "remote/load_pieces.h"
 

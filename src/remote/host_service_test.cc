@@ -331,10 +331,10 @@ TEST_F(HostServiceTest, RemembersPastLoadsForTheNextManager) {
   EXPECT_TRUE(std::get<HostHere>(one->heard.at(0)).remembers_loads);
   one->say(ToHost(TellLoads{.length = minutes(5)}));
   EXPECT_TRUE(one->next<Loads>().last) << "it has nothing yet";
-  one->say(ToHost(Loads{.length = minutes(5),
-                        .keep = 3,
-                        .models = {{"chat", {{5, 1, 2}, {6, 1, 2}, {7, 1, 2}}},
-                                   {"code", {{7, 1, 1}}}}}));
+  one->say(ToHost(
+      Loads{.length = minutes(5),
+            .keep = 3,
+            .models = {{"chat", {{5, 1, 2}, {6, 1, 2}, {7, 1, 2}}}, {"code", {{7, 1, 1}}}}}));
   one->say(ToHost(
       Loads{.length = minutes(5), .keep = 3, .models = {{"chat", {{6, 0.5, 1}, {8, 3, 4}}}}}));
 

@@ -85,8 +85,7 @@ Loads piece_from(const history::LoadBook& book,
     const auto& windows = model->second.windows;
     const std::int64_t first = model->first == from.model ? from.window : 0;
     Known there(known, model->first);
-    for (auto window =
-             std::ranges::lower_bound(windows, first, {}, &history::WindowLoad::window);
+    for (auto window = std::ranges::lower_bound(windows, first, {}, &history::WindowLoad::window);
          window != windows.end();
          ++window) {
       if (!there.has(*window) && !piece.add(model->first, *window)) {
@@ -108,10 +107,10 @@ LoadPlace place_after(const Loads& piece) {
 void put(const Loads& piece, history::LoadBook& book) {
   for (const PastLoad& past : piece.models) {
     for (const PastWindow& window : past.windows) {
-      book.put(past.model,
-               window.window,
-               {.mean = static_cast<double>(window.mean),
-                .peak = static_cast<double>(window.peak)});
+      book.put(
+          past.model,
+          window.window,
+          {.mean = static_cast<double>(window.mean), .peak = static_cast<double>(window.peak)});
     }
   }
 }
@@ -125,9 +124,8 @@ Result<void> check_answer(const Loads& answer, const TellLoads& asked) {
                  " ns, and was asked for windows of " + std::to_string(asked.length.count()));
   }
   if (answer.models.empty()) {
-    return answer.last || answer.same
-               ? Result<void>()
-               : wrong("loads of no model, and says that others follow");
+    return answer.last || answer.same ? Result<void>()
+                                      : wrong("loads of no model, and says that others follow");
   }
   const PastLoad& first = answer.models.front();
   if (first.model < asked.model ||

@@ -79,15 +79,16 @@ inline void fields(Fields& v, PastLoad& x) {
             [](const PastLoad& past) {
               return !past.model.empty() && past.model.size() <= history::LoadBook::kNameMost &&
                      !past.windows.empty() &&
-                     std::ranges::adjacent_find(past.windows, [](const auto& one, const auto& next) {
-                       return one.window >= next.window;
-                     }) == past.windows.end();
+                     std::ranges::adjacent_find(past.windows,
+                                                [](const auto& one, const auto& next) {
+                                                  return one.window >= next.window;
+                                                }) == past.windows.end();
             });
 }
 
 inline void fields(Fields& v, Loads& x) {
   v.message(195, "Loads");
-  v(1, "length", x.length, {.least = 1});
+  v(1, "length", x.length, kCount);
   v(2, "keep", x.keep, kCount);
   v(3, "models", x.models);
   v(4, "same", x.same);
@@ -101,15 +102,16 @@ inline void fields(Fields& v, Loads& x) {
               }
               return loads.length > Duration{} && loads.models.size() <= kLoadsModelsMost &&
                      windows <= kLoadsWindowsMost &&
-                     std::ranges::adjacent_find(loads.models, [](const auto& one, const auto& next) {
-                       return one.model >= next.model;
-                     }) == loads.models.end();
+                     std::ranges::adjacent_find(loads.models,
+                                                [](const auto& one, const auto& next) {
+                                                  return one.model >= next.model;
+                                                }) == loads.models.end();
             });
 }
 
 inline void fields(Fields& v, TellLoads& x) {
   v.message(196, "TellLoads");
-  v(1, "length", x.length, {.least = 1});
+  v(1, "length", x.length, kCount);
   v(2, "digest", x.digest);
   v(3, "model", x.model);
   v(4, "window", x.window, kCount);
