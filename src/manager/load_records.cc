@@ -1,5 +1,6 @@
 #include "manager/load_records.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -32,8 +33,16 @@ bool LoadRecords::clock_moved() const {
 }
 
 void LoadRecords::open(const std::string& directory, Duration window, Duration day) {
+  const std::int64_t kept = kDaysKept * (day / window);
+  if (window == window_length_ && kept == kept_ && directory == directory_) {
+    return;
+  }
+  save();
+  store_.reset();
+  book_ = {};
+  directory_ = directory;
   window_length_ = window;
-  kept_ = kDaysKept * (day / window);
+  kept_ = kept;
   book_.begin(window, kept_);
   if (directory.empty()) {
     return;
@@ -47,19 +56,23 @@ void LoadRecords::open(const std::string& directory, Duration window, Duration d
   store_->prune(kept_);
 }
 
-std::optional<core::LoadRemembered> LoadRecords::recall(const std::string& name, ModelId model) {
+std::optional<core::LoadRemembered> LoadRecords::recall(const std::string& name,
+                                                        ModelId model,
+                                                        std::int64_t from,
+                                                        std::size_t most) const {
   const auto found = book_.models().find(name);
   if (found == book_.models().end()) {
     return std::nullopt;
   }
   core::LoadRemembered remembered{.model = model};
   const std::int64_t now = present(window_length_);
-  for (const history::WindowLoad& window : found->second.windows) {
-    if (window.window < now) {
-      remembered.windows.emplace_back(window.window, window.load);
-    }
+  const auto& windows = found->second.windows;
+  for (auto at = std::ranges::lower_bound(windows, from, {}, &history::WindowLoad::window);
+       at != windows.end() && at->window < now && remembered.windows.size() < most;
+       ++at) {
+    remembered.windows.emplace_back(at->window, at->load);
   }
-  return remembered;
+  return remembered.windows.empty() ? std::nullopt : std::optional(std::move(remembered));
 }
 
 void LoadRecords::note(const std::string& model, std::int64_t window, policy::Load load) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -33,11 +34,16 @@ class LoadRecords {
   LoadRecords& operator=(const LoadRecords&) = delete;
 
   /// Reads what earlier runs measured in windows of `window`, of which a `day` has a whole number;
-  /// waits for the disk.
+  /// waits for the disk. Does nothing where that is open already.
   void open(const std::string& directory, Duration window, Duration day);
 
-  /// What is known of a model by its name, in windows that have ended; nullopt: nothing.
-  [[nodiscard]] std::optional<core::LoadRemembered> recall(const std::string& name, ModelId model);
+  /// What is known of a model by its name, in windows that have ended: `most` of them from `from`
+  /// on. nullopt: nothing.
+  [[nodiscard]] std::optional<core::LoadRemembered> recall(
+      const std::string& name,
+      ModelId model,
+      std::int64_t from = 0,
+      std::size_t most = std::numeric_limits<std::size_t>::max()) const;
 
   /// A window of a model has ended. Windows are written when the next one is begun.
   void note(const std::string& model, std::int64_t window, policy::Load load);
@@ -70,6 +76,7 @@ class LoadRecords {
   history::ModelLoads noted_{};
   std::function<void(const std::string&, const history::WindowLoad&)> on_noted_{};
   std::function<void(const std::set<std::string>&)> on_recall_{};
+  std::string directory_{};
   Duration window_length_{};
   Duration clock_offset_{};
   std::int64_t kept_ = 0;  ///< Windows in the file at most.

@@ -26,6 +26,13 @@ namespace heddle::manager {
 
 namespace asio = boost::asio;
 
+namespace {
+
+/// Windows of a model that the core is told of at once; judging so many takes about a millisecond.
+constexpr std::size_t kSlice = 128;
+
+}  // namespace
+
 class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
  public:
   Impl(asio::any_io_executor executor,
@@ -150,7 +157,11 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     fronts_.erase(id);
     hear(core::FrontState{.front = id});
   }
-  void settle(bool settled) { hear(core::Settled{.settled = settled}); }
+  void settle(bool settled) {
+    hear(core::Settled{.settled = settled});
+    settled_ = settled;
+    recall_next();
+  }
 
   void tell(const serving::RequestNews& news) {
     std::visit([this](const auto& said) { hear(said); }, news);
@@ -175,6 +186,12 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   [[nodiscard]] const Hosts& hosts() const { return hosts_; }
 
  private:
+  /// A model whose past the core is to be told, from this window on.
+  struct Recall {
+    ModelId model{};
+    std::int64_t from = 0;
+  };
+
   // ---- Events in ----
 
   void hear(core::ManagerEvent event) {
@@ -237,9 +254,10 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     hear(std::move(setup));
     for (const ModelId model : decided_) {
       if (!before.contains(model)) {
-        recall(model);
+        recalls_.push_back({.model = model});
       }
     }
+    recall_next();
     if (config_.planner.weave && !std::exchange(peers_told_, true)) {
       if (core::GuestPeers peers = hosts_.guest_peers(); !peers.pairs.empty()) {
         hear(std::move(peers));
@@ -247,38 +265,42 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     }
   }
 
-  /// Tells the core what is known of the model's past, if it decides about that.
-  void recall(ModelId id) {
-    const ConfiguredModel* known = registry_.find(id);
-    if (known == nullptr || known->id != id || !decided_.contains(id)) {
-      return;
-    }
-    if (std::optional<core::LoadRemembered> remembered = loads_.recall(known->config.id, id)) {
-      hear(std::move(*remembered));
-    }
-  }
+  // ---- The past ----
 
-  /// One model in each turn of the loop: judging windows of many days takes milliseconds.
   void recall_soon(const std::set<std::string>& names) {
-    const bool idle = recalled_.empty();
     for (const ConfiguredModel& model : registry_.models()) {
       if (names.contains(model.config.id)) {
-        recalled_.push_back(model.id);
+        recalls_.push_back({.model = model.id});
       }
     }
-    if (idle && !recalled_.empty()) {
-      recall_next();
-    }
+    recall_next();
   }
+
+  /// Tells the core a slice of what is known of a model's past in each turn of the loop: judging
+  /// all forecasts of many days takes long. What is to be decided comes first.
   void recall_next() {
+    if (!settled_ || recalls_.empty() || std::exchange(recalling_, true)) {
+      return;
+    }
     soon([](Impl& self) {
-      const ModelId next = self.recalled_.front();
-      self.recalled_.pop_front();
-      self.recall(next);
-      if (!self.recalled_.empty()) {
-        self.recall_next();
-      }
+      self.recalling_ = false;
+      self.recall_slice();
+      self.recall_next();
     });
+  }
+  void recall_slice() {
+    Recall& next = recalls_.front();
+    std::optional<core::LoadRemembered> slice;
+    const ConfiguredModel* known = registry_.find(next.model);
+    if (known != nullptr && known->id == next.model && decided_.contains(next.model)) {
+      slice = loads_.recall(known->config.id, next.model, next.from, kSlice);
+    }
+    if (!slice) {
+      recalls_.pop_front();
+      return;
+    }
+    next.from = slice->windows.back().first + 1;
+    hear(std::move(*slice));
   }
 
   // ---- Commands out ----
@@ -375,8 +397,10 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   LoopLag lag_;
   host::CoreLog log_{};
   DecisionLog decisions_{};
-  std::set<ModelId> decided_{};     ///< Models that the core decides about, shards among them.
-  std::deque<ModelId> recalled_{};  ///< Whose past the core is told of next.
+  std::set<ModelId> decided_{};   ///< Models that the core decides about, shards among them.
+  std::deque<Recall> recalls_{};  ///< What the core is told of next.
+  bool recalling_ = false;        ///< It is about to be.
+  bool settled_ = true;           ///< As the core has it.
 };
 
 Result<std::unique_ptr<Manager>> Manager::create(const asio::any_io_executor& executor,

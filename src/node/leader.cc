@@ -11,7 +11,6 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "base/log.h"
-#include "manager/load_records.h"
 #include "manager/manager.h"
 #include "manager/setup.h"
 #include "node/load_sync.h"
@@ -36,6 +35,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
        const Roster& roster,
        const NodeSelf& self,
        std::uint64_t term,
+       manager::LoadRecords& loads,
        LeaderHooks hooks)
       : executor_(std::move(executor)),
         cluster_(std::move(cluster)),
@@ -44,6 +44,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
         term_(term),
         hooks_(std::move(hooks)),
         settling_(executor_),
+        loads_(loads),
         load_sync_(executor_, loads_) {}
 
   Result<void> begin(Metrics& metrics) {
@@ -146,7 +147,6 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
   void apply(std::string text, bool dry_run, std::function<void(Result<void>)> done) override {
     hooks_.apply(std::move(text), dry_run, std::move(done));
   }
-  [[nodiscard]] std::size_t past_windows() const { return loads_.book().size(); }
   Result<void> leave(HostId id, bool leaving) override {
     const auto found = hosts_.find(id);
     if (found == hosts_.end() || !found->second.here) {
@@ -306,7 +306,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
   std::uint64_t unsettled_ = 0;  ///< Times that it was not settled any more.
   bool started_ = false;         ///< It has decided something.
   std::set<FrontId> told_{};     ///< Gateways that have said what runs.
-  manager::LoadRecords loads_{};
+  manager::LoadRecords& loads_;
   LoadSync load_sync_;
   std::unique_ptr<manager::Manager> manager_{};
   std::map<HostId, Host> hosts_{};
@@ -319,9 +319,10 @@ Result<std::unique_ptr<Leader>> Leader::create(const asio::any_io_executor& exec
                                                const NodeSelf& self,
                                                std::uint64_t term,
                                                Metrics& metrics,
+                                               manager::LoadRecords& loads,
                                                LeaderHooks hooks) {
-  auto impl =
-      std::make_shared<Impl>(executor, std::move(cluster), roster, self, term, std::move(hooks));
+  auto impl = std::make_shared<Impl>(
+      executor, std::move(cluster), roster, self, term, loads, std::move(hooks));
   if (const Result<void> begun = impl->begin(metrics); !begun) {
     return begun.error();
   }
@@ -336,9 +337,6 @@ void Leader::accept(std::unique_ptr<net::HostLink> link, const net::Peer& peer) 
 }
 std::vector<core::HostEntry> Leader::hosts() const {
   return impl_->hosts();
-}
-std::size_t Leader::past_windows() const {
-  return impl_->past_windows();
 }
 void Leader::update_roster() {
   impl_->update_roster();

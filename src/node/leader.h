@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "base/time.h"
 #include "config/config.h"
 #include "core/serving.h"
+#include "manager/load_records.h"
 #include "net/host_link.h"
 #include "node/roster.h"
 #include "node/self.h"
@@ -41,6 +41,7 @@ struct LeaderHooks {
 class Leader {
  public:
   /// @param roster  Who hosts and gateways are; outlives it.
+  /// @param loads   What forecasts rest on; outlives it.
   /// @param term    In which it leads: hosts refuse one that is lower than another they have heard.
   /// Errors as manager::Manager::create.
   static Result<std::unique_ptr<Leader>> create(const boost::asio::any_io_executor& executor,
@@ -49,6 +50,7 @@ class Leader {
                                                 const NodeSelf& self,
                                                 std::uint64_t term,
                                                 Metrics& metrics,
+                                                manager::LoadRecords& loads,
                                                 LeaderHooks hooks);
   /// Ends all links; what runs on hosts goes on.
   ~Leader();
@@ -59,8 +61,6 @@ class Leader {
   void accept(std::unique_ptr<net::HostLink> link, const net::Peer& peer);
   /// As core::Serving has them.
   [[nodiscard]] std::vector<core::HostEntry> hosts() const;
-  /// Of how many windows it knows a load, models added up.
-  [[nodiscard]] std::size_t past_windows() const;
   /// Hosts or gateways are others than before.
   void update_roster();
   /// kFailedPrecondition for what a running manager cannot take over.

@@ -135,6 +135,7 @@ TEST_F(LoadSyncTest, ANewLeaderTakesOverWhatAHostRemembers) {
 
 TEST_F(LoadSyncTest, OfHostsThatDifferTheGreaterHolds) {
   records.note("chat", 1, {.mean = 1, .peak = 1});
+  run();
   one.book.put("chat", 1, {.mean = 2, .peak = 2});
   one.book.put("chat", 2, {.mean = 5, .peak = 5});
   two.book.put("chat", 2, {.mean = 4, .peak = 9});

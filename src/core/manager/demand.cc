@@ -21,9 +21,11 @@ using PastWindows = std::vector<std::pair<std::int64_t, policy::Load>>;
 /// Those of `past` that the history would keep and lacks.
 PastWindows missing(const policy::LoadHistory& history, const PastWindows& past) {
   const std::int64_t remembers = history.windows_per_day() * (history.days() + 1);
+  const std::int64_t newest =
+      past.empty() ? history.newest() : std::max(history.newest(), past.back().first);
   PastWindows all;
   for (const auto& [window, load] : past) {
-    if (window > history.newest() - remembers && !history.at(window)) {
+    if (window > newest - remembers && !history.at(window)) {
       all.emplace_back(window, load);
     }
   }
