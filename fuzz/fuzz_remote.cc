@@ -8,8 +8,10 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "history/load_book.h"
 #include "remote/front_news.h"
 #include "remote/known.h"
+#include "remote/load_pieces.h"
 #include "remote/messages.h"
 #include "remote/stream_messages.h"
 
@@ -39,6 +41,15 @@ Result<Message> read(std::string_view bytes, Result<Message> (*decode)(std::stri
   return message;
 }
 
+/// Whoever remembers loads can say them again.
+void remember(const remote::Loads& loads) {
+  history::LoadBook book;
+  book.begin(loads.length, loads.keep);
+  remote::put(loads, book);
+  const remote::LoadPlace second = remote::place_after(remote::piece_from(book, {}));
+  (void)remote::piece_from(book, second, &book);
+}
+
 /// What a manager does with a message of a host.
 void hear_host(std::string_view bytes) {
   auto message = read(bytes, remote::decode_from_host);
@@ -51,6 +62,9 @@ void hear_host(std::string_view bytes) {
     (void)remote::check_facts(here->facts, kHost, "h3");
   } else if (auto* status = std::get_if<remote::HostStatus>(&*message)) {
     remote::make_instants(*status, kNow);
+  } else if (const auto* loads = std::get_if<remote::Loads>(&*message)) {
+    (void)remote::check_answer(*loads, {.length = loads->length, .model = "chat", .window = 3});
+    remember(*loads);
   }
 }
 
@@ -70,6 +84,10 @@ void hear_manager(std::string_view bytes) {
     (void)remote::check_order(*load, remote::KnownDevices(), models);
   } else if (const auto* form = std::get_if<core::FormGroup>(&*message)) {
     (void)remote::check_order(*form, remote::KnownDevices(), models);
+  } else if (const auto* loads = std::get_if<remote::Loads>(&*message)) {
+    remember(*loads);
+  } else if (const auto* tell = std::get_if<remote::TellLoads>(&*message)) {
+    (void)remote::piece_from({}, {.model = tell->model, .window = tell->window});
   }
 }
 

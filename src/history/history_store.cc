@@ -140,9 +140,9 @@ class HistoryStore::Impl {
 
   [[nodiscard]] Access access() const { return access_; }
 
-  [[nodiscard]] std::map<std::string, std::vector<WindowLoad>> read_all(std::int64_t before) {
+  [[nodiscard]] PastLoads read_all(std::int64_t before) {
     flush();
-    std::map<std::string, std::vector<WindowLoad>> all;
+    PastLoads all;
     const std::scoped_lock lock(database_mutex_);
     if (!database_) {
       return all;
@@ -154,7 +154,15 @@ class HistoryStore::Impl {
   }
 
   void record(std::int64_t window, ModelLoads loads) {
-    enqueue([this, window, loads = std::move(loads)] { return enter(window, loads); });
+    PastLoads entries;
+    for (auto& [model, load] : loads) {
+      entries[std::move(model)].push_back({.window = window, .load = load});
+    }
+    enter(std::move(entries));
+  }
+
+  void enter(PastLoads loads) {
+    enqueue([this, loads = std::move(loads)] { return write_loads(loads); });
   }
 
   void prune(std::int64_t windows) {
@@ -277,7 +285,7 @@ class HistoryStore::Impl {
     }
   }
 
-  Result<void> read_into(std::map<std::string, std::vector<WindowLoad>>& all, std::int64_t before) {
+  Result<void> read_into(PastLoads& all, std::int64_t before) {
     Result<Statement> select = database_->prepare(kSelect);
     if (!select) {
       return select.error();
@@ -310,30 +318,32 @@ class HistoryStore::Impl {
     return {};
   }
 
-  Result<void> enter(std::int64_t window, const ModelLoads& loads) {
+  Result<void> write_loads(const PastLoads& loads) {
     if (Result<void> begun = database_->run("BEGIN IMMEDIATE"); !begun) {
       return begun;
     }
-    Result<void> entered = insert(window, loads);
-    const Result<void> ended = database_->run(entered ? "COMMIT" : "ROLLBACK");
-    return entered ? ended : entered;
+    Result<void> written = insert(loads);
+    const Result<void> ended = database_->run(written ? "COMMIT" : "ROLLBACK");
+    return written ? ended : written;
   }
 
-  Result<void> insert(std::int64_t window, const ModelLoads& loads) {
+  Result<void> insert(const PastLoads& loads) {
     Result<Statement> insert = database_->prepare(
         "INSERT OR REPLACE INTO load (length_ns, start, model, mean, peak) "
         "VALUES (?, ?, ?, ?, ?)");
     if (!insert) {
       return insert.error();
     }
-    for (const auto& [model, load] : loads) {
-      insert->bind(1, window_.count());
-      insert->bind(2, window);
-      insert->bind(3, std::string_view(model));
-      insert->bind(4, load.mean);
-      insert->bind(5, load.peak);
-      if (const Result<bool> done = insert->step(); !done) {
-        return done.error();
+    for (const auto& [model, windows] : loads) {
+      for (const WindowLoad& window : windows) {
+        insert->bind(1, window_.count());
+        insert->bind(2, window.window);
+        insert->bind(3, std::string_view(model));
+        insert->bind(4, window.load.mean);
+        insert->bind(5, window.load.peak);
+        if (const Result<bool> done = insert->step(); !done) {
+          return done.error();
+        }
       }
     }
     return {};
@@ -381,12 +391,16 @@ Access HistoryStore::access() const {
   return impl_->access();
 }
 
-std::map<std::string, std::vector<WindowLoad>> HistoryStore::read_all(std::int64_t before) {
+PastLoads HistoryStore::read_all(std::int64_t before) {
   return impl_->read_all(before);
 }
 
 void HistoryStore::record(std::int64_t window, ModelLoads loads) {
   impl_->record(window, std::move(loads));
+}
+
+void HistoryStore::enter(PastLoads loads) {
+  impl_->enter(std::move(loads));
 }
 
 void HistoryStore::prune(std::int64_t windows) {

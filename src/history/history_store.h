@@ -9,19 +9,15 @@
 #include <vector>
 
 #include "base/time.h"
+#include "history/load_book.h"
 #include "policy/load_history.h"
 
 namespace heddle::history {
 
-/// A window that has ended, by its number (policy::Calendar, whose zero is 1970 UTC).
-struct WindowLoad {
-  std::int64_t window = 0;
-  policy::Load load{};
-  friend bool operator==(const WindowLoad&, const WindowLoad&) = default;
-};
-
 /// The loads of one window, by the models' names: ids do not outlive a process.
 using ModelLoads = std::vector<std::pair<std::string, policy::Load>>;
+/// The loads of models in windows.
+using PastLoads = std::map<std::string, std::vector<WindowLoad>>;
 
 enum class Access : std::uint8_t {
   kReadWrite,
@@ -54,10 +50,12 @@ class HistoryStore {
 
   /// By model, ascending. Only windows before `before`, the one under way: those after it were
   /// entered by a clock that was ahead.
-  [[nodiscard]] std::map<std::string, std::vector<WindowLoad>> read_all(std::int64_t before);
+  [[nodiscard]] PastLoads read_all(std::int64_t before);
 
   /// Enters a window that has ended, in one transaction.
   void record(std::int64_t window, ModelLoads loads);
+  /// Enters windows that others have measured, in one transaction.
+  void enter(PastLoads loads);
 
   /// Keeps the last `windows` > 0 windows in which anything was recorded, and forgets those of
   /// other lengths.

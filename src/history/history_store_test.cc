@@ -127,6 +127,18 @@ TEST_F(HistoryStoreTest, KeepsSoManyWindowsOfAllModelsTogether) {
   EXPECT_THAT(store->read_all(kAll), ElementsAre(Pair("chat", ElementsAre(WindowLoad{8, kBusy}))));
 }
 
+TEST_F(HistoryStoreTest, EntersManyWindowsAtOnce) {
+  const auto store = open();
+  store->record(6, {{"chat", kQuiet}});
+  PastLoads others;
+  for (std::int64_t window = 5; window < 5005; ++window) {
+    others["chat"].push_back({.window = window, .load = kBusy});
+  }
+  others["code"] = {{.window = 9, .load = kQuiet}};
+  store->enter(others);
+  EXPECT_EQ(store->read_all(kAll), others) << "it replaces what was there";
+}
+
 TEST_F(HistoryStoreTest, ADamagedFileIsSetAsideAndBegunAnew) {
   open()->record(5, {{"chat", kQuiet}});
   damage();

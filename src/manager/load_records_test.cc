@@ -1,8 +1,10 @@
 #include "manager/load_records.h"
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -57,6 +59,83 @@ TEST_F(LoadRecordsTest, WithoutADirectoryNothingIsKeptForTheNextRun) {
   records.note("a", now_ - 1, {.mean = 1, .peak = 2});
   records.save();
   EXPECT_TRUE(records.recall("a", ModelId(1))) << "in this run it is known";
+}
+
+/// What another manager measured.
+history::LoadBook others(Duration length = 60s) {
+  history::LoadBook book;
+  book.begin(length, history::LoadBook::kWindowsMost);
+  return book;
+}
+
+TEST_F(LoadRecordsTest, LearnsWhatOthersHaveMeasured) {
+  {
+    LoadRecords records;
+    records.open(directory_, 60s, 24h);
+    records.note("a", now_ - 3, {.mean = 2, .peak = 2});
+    records.note("a", now_ - 2, {.mean = 1, .peak = 2});
+    history::LoadBook heard = others();
+    heard.put("a", now_ - 5, {.mean = 4, .peak = 4});
+    heard.put("a", now_ - 3, {.mean = 1, .peak = 8});
+    heard.put("a", now_ - 2, {.mean = 3, .peak = 3});
+    heard.put("b", now_ - 2, {.mean = 1, .peak = 1});
+    const Learnt learnt = records.learn(heard);
+    EXPECT_EQ(learnt.windows, 3U);
+    EXPECT_EQ(learnt.ahead, 0U);
+    EXPECT_EQ(learnt.models, (std::set<std::string>{"a", "b"}));
+    EXPECT_EQ(records.learn(heard).windows, 0U) << "that is known now";
+  }
+  LoadRecords records;
+  records.open(directory_, 60s, 24h);
+  const auto recalled = records.recall("a", ModelId(1));
+  ASSERT_TRUE(recalled);
+  ASSERT_EQ(recalled->windows.size(), 3U) << "it is written";
+  EXPECT_EQ(recalled->windows[0].second.mean, 4);
+  EXPECT_EQ(recalled->windows[1].second.mean, 2) << "the greater holds";
+  EXPECT_EQ(recalled->windows[2].second.mean, 3) << "also of what was not written yet";
+  EXPECT_TRUE(records.recall("b", ModelId(2)));
+}
+
+// Managers' clocks may differ by hours; a window that is not over cannot have been measured.
+TEST_F(LoadRecordsTest, PassesOverWindowsThatHaveNotEnded) {
+  LoadRecords records;
+  records.open("", 60s, 24h);
+  history::LoadBook heard = others();
+  heard.put("a", now_ - 2, {.mean = 4, .peak = 4});
+  heard.put("a", now_ + 60, {.mean = 4, .peak = 4});
+  heard.put("b", now_ + 61, {.mean = 4, .peak = 4});
+  heard.put("b", now_ + 100'000, {.mean = 4, .peak = 4});
+  const Learnt learnt = records.learn(heard);
+  EXPECT_EQ(learnt.windows, 1U);
+  EXPECT_EQ(learnt.ahead, 3U);
+  EXPECT_EQ(records.recall("a", ModelId(1))->windows.size(), 1U);
+  EXPECT_FALSE(records.recall("b", ModelId(2)));
+}
+
+TEST_F(LoadRecordsTest, PassesOverWindowsOfAnotherLength) {
+  LoadRecords records;
+  records.open("", 60s, 24h);
+  history::LoadBook heard = others(30s);
+  heard.put("a", 5, {.mean = 4, .peak = 4});
+  EXPECT_EQ(records.learn(heard).windows, 0U);
+  EXPECT_FALSE(records.recall("a", ModelId(1)));
+}
+
+TEST_F(LoadRecordsTest, TellsWhoListens) {
+  LoadRecords records;
+  records.open("", 60s, 24h);
+  records.note("a", 5, {});
+  records.tell_learnt({"a"});  // Nobody listens yet.
+  std::vector<std::string> noted;
+  records.on_noted([&](const std::string& model, const history::WindowLoad& ended) {
+    noted.push_back(model + std::to_string(ended.window));
+  });
+  std::set<std::string> recalled;
+  records.on_recall([&](const std::set<std::string>& models) { recalled = models; });
+  records.note("a", 6, {.mean = 1, .peak = 1});
+  records.tell_learnt({"b"});
+  EXPECT_EQ(noted, std::vector<std::string>{"a6"});
+  EXPECT_EQ(recalled, std::set<std::string>{"b"});
 }
 
 TEST_F(LoadRecordsTest, TheOffsetTurnsSteadyTimeIntoUtc) {

@@ -1,6 +1,8 @@
 #include "manager/manager.h"
 
+#include <deque>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -24,12 +26,23 @@ namespace heddle::manager {
 
 namespace asio = boost::asio;
 
+namespace {
+
+/// Windows of a model that the core is told of at once; judging so many takes about a millisecond.
+constexpr std::size_t kSlice = 128;
+
+}  // namespace
+
 class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
  public:
-  Impl(asio::any_io_executor executor, config::Config config, Metrics& metrics)
+  Impl(asio::any_io_executor executor,
+       config::Config config,
+       Metrics& metrics,
+       LoadRecords& records)
       : executor_(std::move(executor)),
         config_(std::move(config)),
         metrics_(metrics),
+        loads_(records),
         timer_(executor_),
         lag_(executor_, metrics) {}
 
@@ -38,6 +51,11 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       return logging.error();
     }
     loads_.open(config_.data_dir, config_.planner.window, config_.planner.day);
+    loads_.on_recall([weak = weak_from_this()](const std::set<std::string>& models) {
+      if (const std::shared_ptr<Impl> self = weak.lock()) {
+        self->recall_soon(models);
+      }
+    });
     return {};
   }
 
@@ -139,7 +157,11 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
     fronts_.erase(id);
     hear(core::FrontState{.front = id});
   }
-  void settle(bool settled) { hear(core::Settled{.settled = settled}); }
+  void settle(bool settled) {
+    hear(core::Settled{.settled = settled});
+    settled_ = settled;
+    recall_next();
+  }
 
   void tell(const serving::RequestNews& news) {
     std::visit([this](const auto& said) { hear(said); }, news);
@@ -164,6 +186,12 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   [[nodiscard]] const Hosts& hosts() const { return hosts_; }
 
  private:
+  /// A model whose past the core is to be told, from this window on.
+  struct Recall {
+    ModelId model{};
+    std::int64_t from = 0;
+  };
+
   // ---- Events in ----
 
   void hear(core::ManagerEvent event) {
@@ -214,20 +242,65 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       front->set_models(served_models(registry_.models()));
     }
     configure_core();
-    for (const ConfiguredModel& model : registry_.models()) {
-      if (auto remembered = loads_.recall(model.config.id, model.id)) {
-        hear(std::move(*remembered));
-      }
-    }
   }
 
   void configure_core() {
-    hear(core_setup(config_, registry_.models(), hosts_.devices(), loads_.take_clock_offset()));
+    core::Configure setup =
+        core_setup(config_, registry_.models(), hosts_.devices(), loads_.take_clock_offset());
+    std::set<ModelId> before = std::exchange(decided_, {});
+    for (const core::ManagerModel& model : setup.models) {
+      decided_.insert(model.id);
+    }
+    hear(std::move(setup));
+    for (const ModelId model : decided_) {
+      if (!before.contains(model)) {
+        recalls_.push_back({.model = model});
+      }
+    }
+    recall_next();
     if (config_.planner.weave && !std::exchange(peers_told_, true)) {
       if (core::GuestPeers peers = hosts_.guest_peers(); !peers.pairs.empty()) {
         hear(std::move(peers));
       }
     }
+  }
+
+  // ---- The past ----
+
+  void recall_soon(const std::set<std::string>& names) {
+    for (const ConfiguredModel& model : registry_.models()) {
+      if (names.contains(model.config.id)) {
+        recalls_.push_back({.model = model.id});
+      }
+    }
+    recall_next();
+  }
+
+  /// Tells the core a slice of what is known of a model's past in each turn of the loop: judging
+  /// all forecasts of many days takes long. What is to be decided comes first.
+  void recall_next() {
+    if (!settled_ || recalls_.empty() || std::exchange(recalling_, true)) {
+      return;
+    }
+    soon([](Impl& self) {
+      self.recalling_ = false;
+      self.recall_slice();
+      self.recall_next();
+    });
+  }
+  void recall_slice() {
+    Recall& next = recalls_.front();
+    std::optional<core::LoadRemembered> slice;
+    const ConfiguredModel* known = registry_.find(next.model);
+    if (known != nullptr && known->id == next.model && decided_.contains(next.model)) {
+      slice = loads_.recall(known->config.id, next.model, next.from, kSlice);
+    }
+    if (!slice) {
+      recalls_.pop_front();
+      return;
+    }
+    next.from = slice->windows.back().first + 1;
+    hear(std::move(*slice));
   }
 
   // ---- Commands out ----
@@ -310,6 +383,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   asio::any_io_executor executor_;
   config::Config config_;
   Metrics& metrics_;
+  LoadRecords& loads_;
   SwitchTimes switches_{};
   core::ManagerCore core_{};
   ModelRegistry registry_{};
@@ -323,13 +397,17 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   LoopLag lag_;
   host::CoreLog log_{};
   DecisionLog decisions_{};
-  LoadRecords loads_{};
+  std::set<ModelId> decided_{};   ///< Models that the core decides about, shards among them.
+  std::deque<Recall> recalls_{};  ///< What the core is told of next.
+  bool recalling_ = false;        ///< It is about to be.
+  bool settled_ = true;           ///< As the core has it.
 };
 
 Result<std::unique_ptr<Manager>> Manager::create(const asio::any_io_executor& executor,
                                                  const config::Config& config,
-                                                 Metrics& metrics) {
-  auto impl = std::make_shared<Impl>(executor, config, metrics);
+                                                 Metrics& metrics,
+                                                 LoadRecords& records) {
+  auto impl = std::make_shared<Impl>(executor, config, metrics, records);
   if (const Result<void> begun = impl->begin(); !begun) {
     return begun.error();
   }

@@ -21,16 +21,20 @@
 
 namespace heddle::manager {
 
+class LoadRecords;
+
 /// Who decides which model is where and which request goes where, of all hosts and fronts: the
 /// shell of ManagerCore. Loop thread only; the loop and all ports outlive it. What it wants of
 /// hosts and fronts it may say from within any call.
 class Manager final : public serving::ManagerPort, public core::ServingStatus {
  public:
-  /// Nothing is decided before configure(). How long switches take goes to `metrics`, which
-  /// outlives it. Errors as EventLog::create.
+  /// Nothing is decided before configure(). How long switches take goes to `metrics`, and what is
+  /// to be remembered of loads to `records`, which it opens; both outlive it. Errors as
+  /// EventLog::create.
   static Result<std::unique_ptr<Manager>> create(const boost::asio::any_io_executor& executor,
                                                  const config::Config& config,
-                                                 Metrics& metrics);
+                                                 Metrics& metrics,
+                                                 LoadRecords& records);
   ~Manager() override;
   Manager(const Manager&) = delete;
   Manager& operator=(const Manager&) = delete;

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "manager/manager.h"
 #include "manager/setup.h"
+#include "node/load_sync.h"
 #include "remote/gateway_service.h"
 #include "remote/remote_host.h"
 
@@ -34,6 +35,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
        const Roster& roster,
        const NodeSelf& self,
        std::uint64_t term,
+       manager::LoadRecords& loads,
        LeaderHooks hooks)
       : executor_(std::move(executor)),
         cluster_(std::move(cluster)),
@@ -41,10 +43,12 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
         self_(self),
         term_(term),
         hooks_(std::move(hooks)),
-        settling_(executor_) {}
+        settling_(executor_),
+        loads_(loads),
+        load_sync_(executor_, loads_) {}
 
   Result<void> begin(Metrics& metrics) {
-    auto manager = manager::Manager::create(executor_, cluster_.config, metrics);
+    auto manager = manager::Manager::create(executor_, cluster_.config, metrics, loads_);
     if (!manager) {
       return manager.error();
     }
@@ -182,6 +186,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
                 },
             .on_event = [this, id](core::ManagerEvent event) { hear(id, std::move(event)); },
             .on_told = [this](DeviceId device, ModelId model) { manager_->told(device, model); },
+            .on_loads = [this, id](const remote::Loads& loads) { load_sync_.hear(id, loads); },
             .on_gone = [this, id](const Error& /*why*/) { lose(id); }});
     host.port->configure(cluster_.revision, cluster_.text);
   }
@@ -191,6 +196,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     const auto host = hosts_.find(id);
     log::info("host has left", {{"host", host->second.where.name}});
     manager_->remove_host(id);
+    load_sync_.lose(id);
     hosts_.erase(host);
   }
 
@@ -198,6 +204,13 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     Host& host = hosts_.at(id);
     host.here = true;
     manager_->add_host(id, *host.port, std::move(facts));
+    if (host.port->remembers_loads()) {
+      remote::RemoteHost* const port = host.port.get();
+      load_sync_.meet(id,
+                      {.name = host.where.name,
+                       .ask = [port](const remote::TellLoads& what) { port->ask_loads(what); },
+                       .tell = [port](const remote::Loads& what) { port->tell_loads(what); }});
+    }
   }
 
   /// Its models have to be known before what it has of them is heard.
@@ -237,6 +250,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     }
     host.here = host.offered = host.known = false;
     host.early.clear();
+    load_sync_.lose(id);
     update_roster();
     if (std::ranges::none_of(hosts_, [](const auto& entry) { return entry.second.here; })) {
       boost::asio::post(executor_, hooks_.alone);
@@ -248,6 +262,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
   void unsettle() {
     manager_->settle(false);
     settled_ = false;
+    load_sync_.settle(false);
     settling_.expires_after(kSettling);
     settling_.async_wait(
         [weak = weak_from_this(), turn = ++unsettled_](const boost::system::error_code& stopped) {
@@ -277,6 +292,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     if (!std::exchange(started_, true)) {
       manager_->preload();
     }
+    load_sync_.settle(true);
   }
 
   asio::any_io_executor executor_;
@@ -290,6 +306,8 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
   std::uint64_t unsettled_ = 0;  ///< Times that it was not settled any more.
   bool started_ = false;         ///< It has decided something.
   std::set<FrontId> told_{};     ///< Gateways that have said what runs.
+  manager::LoadRecords& loads_;
+  LoadSync load_sync_;
   std::unique_ptr<manager::Manager> manager_{};
   std::map<HostId, Host> hosts_{};
   std::optional<remote::GatewayService> gateways_{};
@@ -301,9 +319,10 @@ Result<std::unique_ptr<Leader>> Leader::create(const asio::any_io_executor& exec
                                                const NodeSelf& self,
                                                std::uint64_t term,
                                                Metrics& metrics,
+                                               manager::LoadRecords& loads,
                                                LeaderHooks hooks) {
-  auto impl =
-      std::make_shared<Impl>(executor, std::move(cluster), roster, self, term, std::move(hooks));
+  auto impl = std::make_shared<Impl>(
+      executor, std::move(cluster), roster, self, term, loads, std::move(hooks));
   if (const Result<void> begun = impl->begin(metrics); !begun) {
     return begun.error();
   }

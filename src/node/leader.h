@@ -13,6 +13,7 @@
 #include "base/time.h"
 #include "config/config.h"
 #include "core/serving.h"
+#include "manager/load_records.h"
 #include "net/host_link.h"
 #include "node/roster.h"
 #include "node/self.h"
@@ -40,6 +41,7 @@ struct LeaderHooks {
 class Leader {
  public:
   /// @param roster  Who hosts and gateways are; outlives it.
+  /// @param loads   What forecasts rest on; outlives it.
   /// @param term    In which it leads: hosts refuse one that is lower than another they have heard.
   /// Errors as manager::Manager::create.
   static Result<std::unique_ptr<Leader>> create(const boost::asio::any_io_executor& executor,
@@ -48,6 +50,7 @@ class Leader {
                                                 const NodeSelf& self,
                                                 std::uint64_t term,
                                                 Metrics& metrics,
+                                                manager::LoadRecords& loads,
                                                 LeaderHooks hooks);
   /// Ends all links; what runs on hosts goes on.
   ~Leader();

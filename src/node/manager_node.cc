@@ -13,6 +13,7 @@
 #include "cluster/election.h"
 #include "cluster/mirror.h"
 #include "cluster/registry.h"
+#include "manager/load_records.h"
 #include "manager/setup.h"
 #include "net/listener.h"
 #include "node/roster.h"
@@ -58,6 +59,9 @@ class ManagerNode::Impl {
       return listener.error();
     }
     listener_ = std::move(*listener);
+    // Now rather than when it is elected, as it waits for the disk.
+    const config::Config& config = cluster_.config;
+    loads_.open(config.data_dir, config.planner.window, config.planner.day);
     const std::string& url = cluster_.config.cluster->registry;
     if (!url.empty()) {
       Result<std::shared_ptr<cluster::Registry>> registry = cluster::open_registry(executor_, url);
@@ -122,6 +126,10 @@ class ManagerNode::Impl {
   void publish(Metrics& metrics) const {
     metrics.set(
         "heddle_manager_leads", "1 while this manager leads the cluster.", {}, leader_ ? 1 : 0);
+    metrics.set("heddle_manager_past_windows",
+                "Windows of models' past loads that forecasts rest on, while this manager leads.",
+                {},
+                leader_ ? static_cast<double>(loads_.book().size()) : 0);
     std::array<double, 3> counts{};
     for (const core::HostEntry& host :
          leader_ ? leader_->hosts() : std::vector<core::HostEntry>{}) {
@@ -229,6 +237,7 @@ class ManagerNode::Impl {
                                  self_,
                                  term,
                                  metrics_,
+                                 loads_,
                                  {.apply =
                                       [this](std::string text, bool dry_run, auto done) {
                                         apply(std::move(text), dry_run, std::move(done));
@@ -313,6 +322,7 @@ class ManagerNode::Impl {
   std::shared_ptr<cluster::Registry> registry_{};
   std::optional<Roster> roster_{};
   std::optional<cluster::Mirror> applied_{};
+  manager::LoadRecords loads_{};
   std::unique_ptr<Leader> leader_{};
   std::unique_ptr<net::Listener> listener_{};
   std::optional<cluster::Election> election_{};

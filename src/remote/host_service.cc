@@ -10,7 +10,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/host_memory.h"
+#include "history/load_book.h"
 #include "remote/known.h"
+#include "remote/load_pieces.h"
 #include "remote/messages.h"
 #include "remote/submitted.h"
 
@@ -226,7 +228,7 @@ class HostService::Impl {
     leads_ = who;
     leader_ = id;
     facts_.assigned = models_.all();
-    tell_manager(HostHere{.host = host_, .facts = facts_});
+    tell_manager(HostHere{.host = host_, .facts = facts_, .remembers_loads = true});
     for (core::ManagerEvent& known : memory_.all(port_.models())) {
       std::visit([this](auto& event) { tell_known(event); }, known);
     }
@@ -249,6 +251,25 @@ class HostService::Impl {
   }
   Result<void> obey(const Leave& wanted) {
     leave(wanted.leaving);
+    return {};
+  }
+  /// Windows have the numbers that managers' clocks give them. This host compares them with no
+  /// clock of its own.
+  Result<void> obey(const Loads& wanted) {
+    loads_.begin(wanted.length, wanted.keep);
+    put(wanted, loads_);
+    return {};
+  }
+  Result<void> obey(const TellLoads& wanted) {
+    Loads answer{.length = wanted.length, .last = true};
+    if (loads_.length() == wanted.length) {
+      if (loads_.digest() == wanted.digest) {
+        answer.same = true;
+      } else {
+        answer = piece_from(loads_, {.model = wanted.model, .window = wanted.window});
+      }
+    }
+    tell_manager(answer);
     return {};
   }
   Result<void> obey(core::TellWorker& tell) {
@@ -414,6 +435,7 @@ class HostService::Impl {
   const KnownDevices devices_;
   KnownModels models_{};
   core::HostMemory memory_{};
+  history::LoadBook loads_{};  ///< Of managers before, for the next one.
   Submitted submitted_{};
   bool leaving_ = false;
   std::uint64_t links_given_ = 0;

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "history/load_book.h"
+#include "remote/load_pieces.h"
 #include "remote/test_folder.h"
 #include "remote/test_host.h"
 
@@ -321,6 +323,59 @@ TEST_F(HostServiceTest, ThatIsToGoSaysSoToThisManagerAndTheNext) {
   EXPECT_FALSE(two->next<core::HostLeaving>().leaving);
   const auto three = leader("m3", 3);
   EXPECT_EQ(three->last<core::HostLeaving>(), nullptr);
+}
+
+TEST_F(HostServiceTest, RemembersPastLoadsForTheNextManager) {
+  using std::chrono::minutes;
+  const auto one = leader("m1", 1);
+  EXPECT_TRUE(std::get<HostHere>(one->heard.at(0)).remembers_loads);
+  one->say(ToHost(TellLoads{.length = minutes(5)}));
+  EXPECT_TRUE(one->next<Loads>().last) << "it has nothing yet";
+  one->say(ToHost(
+      Loads{.length = minutes(5),
+            .keep = 3,
+            .models = {{"chat", {{5, 1, 2}, {6, 1, 2}, {7, 1, 2}}}, {"code", {{7, 1, 1}}}}}));
+  one->say(ToHost(
+      Loads{.length = minutes(5), .keep = 3, .models = {{"chat", {{6, 0.5, 1}, {8, 3, 4}}}}}));
+
+  const auto two = leader("m2", 2);
+  two->say(ToHost(TellLoads{.length = minutes(5)}));
+  auto heard = two->next<Loads>();
+  EXPECT_EQ(heard.length, minutes(5));
+  EXPECT_TRUE(heard.last);
+  EXPECT_FALSE(heard.same);
+  ASSERT_EQ(heard.models.size(), 2U);
+  ASSERT_EQ(heard.models[0].windows.size(), 3U) << "so many are kept";
+  EXPECT_EQ(heard.models[0].windows[0].window, 6);
+  EXPECT_EQ(heard.models[0].windows[0].mean, 0.5F) << "what it was told last";
+  EXPECT_EQ(heard.models[0].windows[2].peak, 4);
+  two->say(ToHost(TellLoads{.length = minutes(5), .model = "chat", .window = 9}));
+  heard = two->next<Loads>();
+  ASSERT_EQ(heard.models.size(), 1U);
+  EXPECT_EQ(heard.models[0].model, "code");
+
+  history::LoadBook book;
+  book.begin(minutes(5), 3);
+  put(heard, book);
+  for (std::int64_t window = 6; window < 9; ++window) {
+    const double mean = window == 6 ? 0.5 : window == 7 ? 1 : 3;
+    book.put("chat", window, {.mean = mean, .peak = mean + (window == 6 ? 0.5 : 1)});
+  }
+  two->say(ToHost(TellLoads{.length = minutes(5), .digest = book.digest()}));
+  heard = two->next<Loads>();
+  EXPECT_TRUE(heard.same);
+  EXPECT_TRUE(heard.models.empty());
+  two->say(ToHost(TellLoads{.length = minutes(1)}));
+  EXPECT_TRUE(two->next<Loads>().models.empty()) << "of windows of that length it knows nothing";
+  two->say(ToHost(Loads{.length = minutes(1), .keep = 3, .models = {{"chat", {{60, 1, 1}}}}}));
+  two->say(ToHost(TellLoads{.length = minutes(5)}));
+  EXPECT_TRUE(two->next<Loads>().models.empty()) << "nor any more of windows of the other";
+}
+
+TEST_F(HostServiceTest, EndsTheLinkOfAManagerWhosePastLoadsCannotBe) {
+  const auto one = leader("m1", 1);
+  one->say(ToHost(Loads{.length = std::chrono::minutes(5), .models = {{"chat", {{5, -1, 1}}}}}));
+  EXPECT_NE(one->end().find("want loads from 0 to 1e9"), std::string::npos) << one->ends[0];
 }
 
 TEST_F(HostServiceTest, IsEmptyWhenNothingRunsAndNothingIsLeftForItsManager) {

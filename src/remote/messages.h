@@ -46,11 +46,47 @@ struct Leave {
   bool leaving = true;
 };
 
+/// A window that has ended, by its number (history::WindowLoad).
+struct PastWindow {
+  std::int64_t window = 0;
+  float mean = 0;
+  float peak = 0;
+};
+/// A model's loads in past windows, which ascend.
+struct PastLoad {
+  std::string model{};  ///< Its name.
+  std::vector<PastWindow> windows{};
+};
+
+/// Loads of models, which ascend by name, in past windows. From a manager: what the host is to
+/// remember, in place of what it has of these windows. From a host: the answer to a TellLoads.
+struct Loads {
+  Duration length{};      ///< Of the windows.
+  std::int64_t keep = 0;  ///< From a manager: so many windows, the latest.
+  std::vector<PastLoad> models{};
+  bool same = false;  ///< From a host: it has just what the manager has.
+  bool last = false;  ///< From a host: it has nothing after these.
+};
+/// Most models of one Loads, and most windows of all its models.
+inline constexpr std::size_t kLoadsModelsMost = 1024;
+inline constexpr std::size_t kLoadsWindowsMost = 2048;
+
+/// What does the host remember of windows of this length: the windows of `model` from `window` on,
+/// and then of models after it. Goes to hosts that remember loads, and is answered by one Loads.
+struct TellLoads {
+  Duration length{};
+  std::uint64_t digest = 0;  ///< Of what the manager has (history::LoadBook::digest).
+  std::string model{};
+  std::int64_t window = 0;
+};
+
 /// Of what a TellWorker may hold: RecallRequests and NoPages.
 using ToHost = std::variant<Lead,
                             Configuration,
                             SetModels,
                             Leave,
+                            Loads,
+                            TellLoads,
                             core::LoadOn,
                             core::EvictFrom,
                             core::FormGroup,
@@ -64,6 +100,7 @@ using ToHost = std::variant<Lead,
 struct HostHere {
   HostId host{};
   host::HostFacts facts{};
+  bool remembers_loads = false;  ///< It knows Loads and TellLoads. A manager says none to others.
 };
 
 /// All that the host knew when it was asked has been said; what follows is news.
@@ -96,6 +133,7 @@ using FromHost = std::variant<HostHere,
                               Offers,
                               Told,
                               HostStatus,
+                              Loads,
                               core::WorkerUp,
                               core::WorkerDown,
                               core::WorkerFound,

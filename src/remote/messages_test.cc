@@ -144,6 +144,7 @@ TEST(RemoteMessages, NoFieldIsLeftOut) {
   expect_all_fields_of<Lead, Configuration, SetModels, HostHere, HostKnown, Offers, Told>();
   expect_all_fields_of<HostStatus, FetchText, Life, Lives, LifeEnded, TextFile, TextFailed>();
   expect_all_fields_of<ServedFacts, Served, Loading, Status, Leave, DrainHost, Apply>();
+  expect_all_fields_of<PastWindow, PastLoad, Loads, TellLoads>();
   expect_all_fields_of<host::OfferedRank,
                        host::Block,
                        host::Offer,

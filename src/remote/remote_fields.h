@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
+
 #include "core/manager_fields.h"
+#include "history/load_book.h"
 #include "remote/messages.h"
 #include "remote/offer_fields.h"
 #include "remote/status_fields.h"
@@ -54,10 +57,74 @@ inline void fields(Fields& v, Apply& x) {
   v(3, "dry_run", x.dry_run);
 }
 
+inline void fields(Fields& v, PastWindow& x) {
+  v.type("PastWindow");
+  v(1, "window", x.window, {.least = 0, .most = history::LoadBook::kNumberMost});
+  v(2, "mean", x.mean);
+  v(3, "peak", x.peak);
+  v.require(x, "loads from 0 to 1e9", [](const PastWindow& past) {
+    const auto sound = [](float load) {
+      return load >= 0 && static_cast<double>(load) <= history::LoadBook::kLoadMost;
+    };
+    return sound(past.mean) && sound(past.peak);
+  });
+}
+
+inline void fields(Fields& v, PastLoad& x) {
+  v.type("PastLoad");
+  v(1, "model", x.model);
+  v(2, "windows", x.windows);
+  v.require(x,
+            "a name of 1 to 1024 bytes and windows that ascend, one or more",
+            [](const PastLoad& past) {
+              return !past.model.empty() && past.model.size() <= history::LoadBook::kNameMost &&
+                     !past.windows.empty() &&
+                     std::ranges::adjacent_find(past.windows,
+                                                [](const auto& one, const auto& next) {
+                                                  return one.window >= next.window;
+                                                }) == past.windows.end();
+            });
+}
+
+inline void fields(Fields& v, Loads& x) {
+  v.message(195, "Loads");
+  v(1, "length", x.length, kCount);
+  v(2, "keep", x.keep, kCount);
+  v(3, "models", x.models);
+  v(4, "same", x.same);
+  v(5, "last", x.last);
+  v.require(x,
+            "a length of windows, and at most 1024 models, which ascend, of 2048 windows together",
+            [](const Loads& loads) {
+              std::size_t windows = 0;
+              for (const PastLoad& past : loads.models) {
+                windows += past.windows.size();
+              }
+              return loads.length > Duration{} && loads.models.size() <= kLoadsModelsMost &&
+                     windows <= kLoadsWindowsMost &&
+                     std::ranges::adjacent_find(loads.models,
+                                                [](const auto& one, const auto& next) {
+                                                  return one.model >= next.model;
+                                                }) == loads.models.end();
+            });
+}
+
+inline void fields(Fields& v, TellLoads& x) {
+  v.message(196, "TellLoads");
+  v(1, "length", x.length, kCount);
+  v(2, "digest", x.digest);
+  v(3, "model", x.model);
+  v(4, "window", x.window, kCount);
+  v.require(x, "a length of windows, and a name of at most 1024 bytes", [](const TellLoads& tell) {
+    return tell.length > Duration{} && tell.model.size() <= history::LoadBook::kNameMost;
+  });
+}
+
 inline void fields(Fields& v, HostHere& x) {
   v.message(163, "HostHere");
   v(1, "host", x.host);
   v(2, "facts", x.facts);
+  v(3, "remembers_loads", x.remembers_loads);
 }
 
 inline void fields(Fields& v, HostKnown& /*x*/) {

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "remote/known.h"
-#include "remote/messages.h"
+#include "remote/load_pieces.h"
 
 namespace heddle::remote {
 
@@ -79,6 +79,19 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
     }
   }
 
+  [[nodiscard]] bool remembers_loads() const { return remembers_loads_; }
+  void ask_loads(const TellLoads& what) {
+    if (remembers_loads_) {
+      asked_ = what;
+      tell(what);
+    }
+  }
+  void tell_loads(const Loads& what) {
+    if (remembers_loads_) {
+      tell(what);
+    }
+  }
+
   void describe(core::DeviceStatus& device) const {
     const auto said = std::ranges::find(status_.devices, device.id, &core::DeviceStatus::id);
     if (said != status_.devices.end()) {
@@ -113,6 +126,8 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
 
   void down(const Error& why) {
     up_ = false;
+    remembers_loads_ = false;
+    asked_.reset();
     if (trouble_ != why.message) {
       trouble_ = why.message;
       log::warning("host is not linked", {{"host", setup_.name}, {"why", why.message}});
@@ -144,6 +159,11 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
     if ((here != nullptr) == devices_.has_value()) {
       return Error{.code = Code::kCorrupt, .message = "it does not say HostHere once, and first"};
     }
+    if (const auto* const loads = std::get_if<Loads>(&message)) {
+      return asked_ ? check_answer(*loads, *asked_)
+                    : Error{.code = Code::kCorrupt,
+                            .message = "it says loads that it was not asked for"};
+    }
     if (here == nullptr) {
       return devices_->check(message);
     }
@@ -161,6 +181,7 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
     entry_.presence = core::HostPresence::kHere;
     entry_.since = steady_now();
     entry_.trouble = {};
+    remembers_loads_ = here.remembers_loads;
     log::info("host is linked", {{"host", setup_.name}, {"devices", here.facts.devices.size()}});
     handlers_.on_here(std::move(here.facts));
   }
@@ -170,6 +191,10 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
   void take(HostStatus& status) {
     make_instants(status, steady_now());
     status_ = std::move(status);
+  }
+  void take(Loads& loads) {
+    asked_.reset();
+    handlers_.on_loads(loads);
   }
   void take(core::HostLeaving& leaving) {
     entry_.presence = leaving.leaving ? core::HostPresence::kLeaving : core::HostPresence::kHere;
@@ -186,6 +211,8 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
   std::optional<Configuration> configuration_{};
   bool up_ = false;                        ///< The link is.
   std::optional<KnownDevices> devices_{};  ///< Once the host has said what it is.
+  bool remembers_loads_ = false;           ///< As it has said.
+  std::optional<TellLoads> asked_{};       ///< And has not answered.
   HostStatus status_{};
   core::HostEntry entry_{};
   std::string trouble_ = "it has not been linked yet";  ///< Why it is not.
@@ -218,6 +245,15 @@ void RemoteHost::send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage me
 }
 void RemoteHost::leave(bool leaving) {
   impl_->order(Leave{.leaving = leaving});
+}
+bool RemoteHost::remembers_loads() const {
+  return impl_->remembers_loads();
+}
+void RemoteHost::ask_loads(const TellLoads& what) {
+  impl_->ask_loads(what);
+}
+void RemoteHost::tell_loads(const Loads& what) {
+  impl_->tell_loads(what);
 }
 core::HostEntry RemoteHost::entry() const {
   return impl_->entry();

@@ -17,6 +17,7 @@
 #include "net/address.h"
 #include "net/connector.h"
 #include "net/host_link.h"
+#include "remote/messages.h"
 
 namespace heddle::remote {
 
@@ -38,6 +39,8 @@ struct RemoteHostHandlers {
   std::function<void(std::uint64_t revision, std::vector<host::Offer>)> on_offers{};
   std::function<void(core::ManagerEvent)> on_event{};
   std::function<void(DeviceId, ModelId)> on_told{};
+  /// The answer to ask_loads().
+  std::function<void(const Loads&)> on_loads{};
   /// It is linked no more: why. Once for each on_here.
   std::function<void(const Error&)> on_gone{};
 };
@@ -65,6 +68,12 @@ class RemoteHost final : public host::HostPort {
 
   /// The host is to go, or no longer. Of no effect while it is not linked.
   void leave(bool leaving);
+  /// Whether it is linked and knows Loads and TellLoads; else the next two do nothing.
+  [[nodiscard]] bool remembers_loads() const;
+  /// Has it say what it remembers of past loads; once at a time.
+  void ask_loads(const TellLoads& what);
+  /// Has it remember past loads.
+  void tell_loads(const Loads& what);
   /// What listings show of it.
   [[nodiscard]] core::HostEntry entry() const;
 

@@ -49,6 +49,7 @@ class RemoteHostTest : public ::testing::Test {
                            }
                          },
                      .on_told = [this](DeviceId device, ModelId /*model*/) { told = device; },
+                     .on_loads = [this](const Loads& said) { loads.push_back(said); },
                      .on_gone = [this](const Error& why) { gone.push_back(why.message); }},
                  net::ConnectorOptions{
                      .backoff = {.first = milliseconds(1), .most = milliseconds(4), .seed = 1}});
@@ -66,9 +67,9 @@ class RemoteHostTest : public ::testing::Test {
     net::run_until(loop, [&] { return heard.size() >= messages; });
   }
   void say(const FromHost& message) { agent->send(encode(message)); }
-  void be_there() {
+  void be_there(bool remembers_loads = false) {
     run_heard(1);
-    say(HostHere{.host = kHost, .facts = test_facts()});
+    say(HostHere{.host = kHost, .facts = test_facts(), .remembers_loads = remembers_loads});
     net::run_until(loop, [&, before = here.size()] { return here.size() > before; });
   }
 
@@ -84,6 +85,7 @@ class RemoteHostTest : public ::testing::Test {
   std::uint64_t offers = 0;
   std::vector<core::ManagerEvent> events{};
   DeviceId told{};
+  std::vector<Loads> loads{};
   std::vector<std::string> gone{};
   bool destroy = false;  ///< The host, at the next event.
   std::optional<RemoteHost> host{};
@@ -174,6 +176,43 @@ TEST_F(RemoteHostTest, BeginsAnewWhenTheHostIsGone) {
   EXPECT_EQ(here.size(), 2U);
   EXPECT_EQ(gone.size(), 1U);
   EXPECT_EQ(heard.size(), 4U) << "what was ordered meanwhile is lost, as the host is";
+}
+
+TEST_F(RemoteHostTest, AsksAndTellsOfPastLoads) {
+  using std::chrono::minutes;
+  be_there(/*remembers_loads=*/true);
+  EXPECT_TRUE(host->remembers_loads());
+  host->tell_loads({.length = minutes(5), .keep = 9, .models = {{"chat", {{5, 1, 2}}}}});
+  host->ask_loads({.length = minutes(5), .digest = 3});
+  run_heard(3);
+  EXPECT_EQ(std::get<Loads>(heard[1]).models.at(0).windows.at(0).peak, 2);
+  EXPECT_EQ(std::get<TellLoads>(heard[2]).digest, 3U);
+  say(Loads{.length = minutes(5), .models = {{"chat", {{5, 1, 2}}}}, .last = true});
+  net::run_until(loop, [this] { return !loads.empty(); });
+  EXPECT_EQ(loads[0].models.at(0).model, "chat");
+  say(Loads{.length = minutes(5), .last = true});
+  net::run_until(loop, [this] { return !ends.empty(); });
+  EXPECT_NE(ends[0].find("it says loads that it was not asked for"), std::string::npos) << ends[0];
+  net::run_until(loop, [this] { return !gone.empty(); });
+  EXPECT_FALSE(host->remembers_loads()) << "while it is not linked";
+  heard.clear();
+  be_there(/*remembers_loads=*/true);
+  host->ask_loads({.length = minutes(5), .model = "chat", .window = 6});
+  ends.clear();
+  say(Loads{.length = minutes(5), .models = {{"chat", {{5, 1, 2}}}}});
+  net::run_until(loop, [this] { return !ends.empty(); });
+  EXPECT_NE(ends[0].find("was asked for those from window 6"), std::string::npos) << ends[0];
+  EXPECT_EQ(loads.size(), 1U);
+}
+
+TEST_F(RemoteHostTest, SaysNothingOfLoadsToAHostThatDoesNotKnowThem) {
+  be_there();
+  EXPECT_FALSE(host->remembers_loads());
+  host->ask_loads({.length = std::chrono::minutes(5)});
+  host->tell_loads({.length = std::chrono::minutes(5), .models = {{"chat", {{5, 1, 2}}}}});
+  host->leave(true);
+  run_heard(2);
+  EXPECT_TRUE(std::get<Leave>(heard[1]).leaving);
 }
 
 TEST_F(RemoteHostTest, EndsTheLinkOfAHostThatSaysWhatCannotBe) {

@@ -12,6 +12,7 @@
 #include "base/ids.h"
 #include "core/manager/events.h"
 #include "host/configured_host.h"
+#include "manager/load_records.h"
 #include "manager/manager.h"
 #include "manager/setup.h"
 #include "serving/front.h"
@@ -48,7 +49,7 @@ class System::Impl final : public serving::HostsPort {
       return host.error();
     }
     host_ = std::move(*host);
-    auto manager = manager::Manager::create(executor_, config_, metrics);
+    auto manager = manager::Manager::create(executor_, config_, metrics, loads_);
     if (!manager) {
       return manager.error();
     }
@@ -139,6 +140,7 @@ class System::Impl final : public serving::HostsPort {
   asio::any_io_executor executor_;
   config::Config config_;
   const Instant began_ = steady_now();
+  manager::LoadRecords loads_{};
   std::unique_ptr<manager::Manager> manager_{};
   std::unique_ptr<serving::Front> front_{};
   std::unique_ptr<host::ConfiguredHost> host_{};  ///< Ends first: it speaks to both.

@@ -151,6 +151,44 @@ def test_another_manager_takes_over(expected, number):
             assert gateway.chat("adder", heddle.eval_set("adder", 1)[0][0]) == heddle.eval_set("adder", 1)[0][1]
 
 
+def forecast(gateway, model):
+    return next(each for each in gateway.call("/api/forecasts")[2]["models"] if each["model"] == model)
+
+
+def knows_the_past(gateway):
+    """Whether a manager that has started nothing itself forecasts from loads. Its own would be none, which it gets right."""
+    adder = forecast(gateway, "adder")
+    return sum(adder["starts"].values()) == 0 and (adder["error"] or 0) > 0
+
+
+def test_a_new_leader_forecasts_from_what_hosts_remember():
+    planner = "planner: {window: 1s, day: 60s, period: 100ms}\n"
+    with cluster.Cluster(hosts=2, managers=2, models=["adder", "morse"], extra=planner) as running:
+        gateway = running.gateways[0]
+        ready(gateway, len(running.models))
+        (first,) = [manager for manager in running.managers if leads(manager)]
+        (second,) = [manager for manager in running.managers if manager is not first]
+        prompt, answer = heddle.eval_set("adder", 1)[0]
+        deadline = time.monotonic() + 60
+        while (forecast(gateway, "adder")["error"] or 0) == 0:
+            assert time.monotonic() < deadline
+            assert gateway.chat("adder", prompt) == answer
+        first.kill()
+        taken = r"took over past loads windows=(\d+) models=2 host=h\d"
+        assert int(second.await_line(taken)) >= 4, "two windows of each model"
+        wait_until(lambda: knows_the_past(gateway))
+        assert forecast(gateway, "morse")["expected_peak"] == 0
+        # The first one knows nothing any more, and the hosts only what the second one tells them.
+        first.restart()
+        for host in running.hosts:
+            host.kill()
+            host.restart()
+            wait_until(lambda: all(device["up"] for device in gateway.call("/api/devices")[2]["devices"]))
+        second.kill()
+        first.await_line(taken)
+        wait_until(lambda: knows_the_past(gateway))
+
+
 def test_the_requests_of_a_gateway_that_dies_end_and_no_others(expected):
     with cluster.Cluster(hosts=2, gateways=2, device_extra=SLOW) as running:
         dies, stays = running.gateways

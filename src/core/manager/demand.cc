@@ -1,6 +1,8 @@
 #include "core/manager/demand.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 #include <vector>
 
 #include "base/units.h"
@@ -13,6 +15,45 @@ namespace {
 
 /// Weight of the newest load that was measured.
 constexpr double kNewest = 0.3;
+
+using PastWindows = std::vector<std::pair<std::int64_t, policy::Load>>;
+
+/// Those of `past` that the history would keep and lacks.
+PastWindows missing(const policy::LoadHistory& history, const PastWindows& past) {
+  const std::int64_t remembers = history.windows_per_day() * (history.days() + 1);
+  const std::int64_t newest =
+      past.empty() ? history.newest() : std::max(history.newest(), past.back().first);
+  PastWindows all;
+  for (const auto& [window, load] : past) {
+    if (window > newest - remembers && !history.at(window)) {
+      all.emplace_back(window, load);
+    }
+  }
+  return all;
+}
+
+/// Enters windows that the history lacks, and judges forecasts by them. A history takes windows in
+/// ascending order only, so those that it has after the first of them are entered again.
+void enter(policy::DemandMeter& demand, const PastWindows& lacking) {
+  PastWindows known;
+  for (std::int64_t window = lacking.front().first; window <= demand.history().newest(); ++window) {
+    if (const std::optional<policy::Load> load = demand.history().at(window)) {
+      known.emplace_back(window, *load);
+    }
+  }
+  auto again = known.begin();
+  const auto enter_again = [&](std::int64_t before) {
+    for (; again != known.end() && again->first < before; ++again) {
+      demand.remember(again->first, again->second);
+    }
+  };
+  for (const auto& [window, load] : lacking) {
+    enter_again(window);
+    demand.remember(window, load);
+    demand.foresee(window, window + 1);
+  }
+  enter_again(std::numeric_limits<std::int64_t>::max());
+}
 
 /// How the first request finds the instance of a model that is not sharded.
 StartKind instance_start(const ModelState& model, const Instance& instance) {
@@ -33,11 +74,9 @@ void Demand::remember(const LoadRemembered& remembered) {
     return;
   }
   policy::DemandMeter& demand = found->second.demand;
-  for (const auto& [window, load] : remembered.windows) {
-    if (window > demand.history().newest()) {
-      demand.remember(window, load);
-      demand.foresee(window, window + 1);
-    }
+  const PastWindows lacking = missing(demand.history(), remembered.windows);
+  if (!lacking.empty()) {
+    enter(demand, lacking);
   }
   demand.foresee(-1, state_.options.planner.calendar.window_at(state_.now));
 }

@@ -185,6 +185,33 @@ TEST(Demand, WhatAnEarlierManagerMeasuredIsForecastFrom) {
   core.demand.remember({.model = kUnknown});
 }
 
+// A host may come with what an earlier manager measured when this one has measured for a while.
+TEST(Demand, WhatComesLateIsEnteredBeforeWhatWasMeasuredSince) {
+  TestState core;
+  const auto past = [](std::int64_t from, std::int64_t to, double mean) {
+    LoadRemembered remembered{.model = kA};
+    for (std::int64_t window = from; window < to; ++window) {
+      remembered.windows.push_back({window, {.mean = mean, .peak = mean}});
+    }
+    return remembered;
+  };
+  core.demand.remember(past(30, 33, 5));
+  core.demand.remember(past(20, 32, 2));
+  const policy::LoadHistory& history = core.model(kA).demand.history();
+  EXPECT_EQ(history.newest(), 32);
+  EXPECT_FALSE(history.at(19));
+  EXPECT_EQ(history.at(20)->mean, 2);
+  EXPECT_EQ(history.at(29)->mean, 2);
+  EXPECT_EQ(history.at(31)->mean, 5) << "what is known is not overwritten";
+  EXPECT_EQ(history.at(32)->mean, 5) << "nor forgotten";
+  const std::int64_t remembers = history.windows_per_day() * (history.days() + 1);
+  core.demand.remember(past(100 + remembers, 101 + remembers, 1));
+  core.demand.remember(past(20, 103, 7));
+  EXPECT_FALSE(history.at(100)) << "that long ago nothing is remembered";
+  EXPECT_EQ(history.at(102)->mean, 7);
+  EXPECT_EQ(history.newest(), 100 + remembers);
+}
+
 TEST(Demand, WarmAnswersMakeTheObjectives) {
   TestState core;
   core.demand.observe_warm(kA, 100ms, 10ms);
