@@ -13,6 +13,7 @@
 #include "cluster/election.h"
 #include "cluster/mirror.h"
 #include "cluster/registry.h"
+#include "manager/loop_lag.h"
 #include "manager/setup.h"
 #include "net/listener.h"
 #include "node/roster.h"
@@ -43,7 +44,11 @@ class ManagerNode::Impl {
        ClusterText cluster,
        const NodeSelf& self,
        Metrics& metrics)
-      : executor_(executor), cluster_(std::move(cluster)), self_(self), metrics_(metrics) {}
+      : executor_(executor),
+        cluster_(std::move(cluster)),
+        self_(self),
+        metrics_(metrics),
+        lag_(executor_, metrics) {}
 
   Result<void> begin() {
     auto listener = net::Listener::open(
@@ -306,6 +311,7 @@ class ManagerNode::Impl {
   ClusterText cluster_;
   NodeSelf self_;
   Metrics& metrics_;
+  manager::LoopLag lag_;
   std::string leads_{};         ///< Who, as the registry has it.
   cluster::Term term_ = 0;      ///< In which this one was elected last,
   cluster::Term led_term_ = 0;  ///< and began to lead last.
