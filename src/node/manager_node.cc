@@ -91,6 +91,8 @@ class ManagerNode::Impl {
             .lost = [this](cluster::election::Why why,
                            std::string_view said) { lose_office(why, std::string(said)); },
             .leader = [this](const cluster::election::Leader& leader) { follow(leader); }});
+    // Hosts may have seen terms that the registry has lost: all of them were lower than this.
+    election_->heard_of(self_.self.incarnation);
     return {};
   }
 

@@ -80,10 +80,10 @@ class Etcd:
     def url(self):
         return "etcd://" + ",".join(member.client() for member in self.members)
 
-    def start(self):
-        """All that do not run."""
+    def start(self, members=None):
+        """These, or all, as far as they do not run."""
         names = ",".join(f"{member.name}={member.peer()}" for member in self.members)
-        for member in self.members:
+        for member in self.members if members is None else members:
             if not member.runs():
                 member.start(names)
 

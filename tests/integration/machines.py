@@ -1,4 +1,4 @@
-"""A cluster whose processes are on machines of their own (network namespaces)."""
+"""Clusters for tests that have an etcd: on loopback, or each process on a machine of its own (network namespaces)."""
 
 import urllib.error
 import urllib.request
@@ -12,18 +12,52 @@ STATUS_PORT = 9464
 ETCD_PORTS = 2379, 2380
 
 
-class Machines(cluster.Cluster):
-    """A cluster of which each process has a machine, and so has each member of etcd, as far as there is etcd."""
+class Registered(cluster.Cluster):
+    """A cluster with an etcd of so many members, as far as there is etcd; on loopback."""
 
     def __init__(self, registries=1, **options):
-        self.network = None
         self.etcd = None
-        names = [f"m{i + 1}" for i in range(options["managers"])]
-        names += [f"h{i + 1}" for i in range(options["hosts"])] + [f"g{i + 1}" for i in range(options["gateways"])]
-        etcds = [f"e{i + 1}" for i in range(registries)]
-        self.network = network.Network([*names, *etcds, "client"]).__enter__()
-        self.names = names
-        self._etcds = etcds
+        self.etcds = [f"e{i + 1}" for i in range(registries)]
+        super().__init__(**options)
+
+    def places(self):
+        """Of etcd's members."""
+        return [("127.0.0.1", (cluster.free_port(), cluster.free_port())) for _ in self.etcds]
+
+    def registry(self):
+        if not etcd.is_there():
+            return super().registry()
+        self.etcd = etcd.Etcd(self.path / "etcd", self.places())
+        return f"  registry: \"{self.etcd.url()}\"\n"
+
+    def leaders(self):
+        return [manager for manager in self.managers if manager.process.poll() is None and leads(manager)]
+
+    def leader(self):
+        (first,) = self.leaders()
+        return first
+
+    def __enter__(self):
+        if self.etcd is not None:
+            self.etcd.start()
+        return self.start()
+
+    def __exit__(self, *why):
+        try:
+            super().__exit__(*why)
+        finally:
+            if self.etcd is not None:
+                self.etcd.kill()
+
+
+class Machines(Registered):
+    """A cluster of which each process has a machine, and so has each member of etcd."""
+
+    def __init__(self, **options):
+        self.names = [f"m{i + 1}" for i in range(options["managers"])]
+        self.names += [f"h{i + 1}" for i in range(options["hosts"])] + [f"g{i + 1}" for i in range(options["gateways"])]
+        etcds = [f"e{i + 1}" for i in range(options.get("registries", 1))]
+        self.network = network.Network([*self.names, *etcds, "client"]).__enter__()
         super().__init__(**options)
 
     def address(self, node):
@@ -32,13 +66,11 @@ class Machines(cluster.Cluster):
     def command(self, node):
         return self.network.command(node.name)
 
+    def places(self):
+        return [(self.network.address(name), ETCD_PORTS, self.network.command(name)) for name in self.etcds]
+
     def registry(self):
-        status = f"  status: \"0.0.0.0:{STATUS_PORT}\"\n"
-        if not etcd.is_there():
-            return super().registry() + status
-        places = [(self.network.address(name), ETCD_PORTS, self.network.command(name)) for name in self._etcds]
-        self.etcd = etcd.Etcd(self.path / "etcd", places)
-        return f"  registry: \"{self.etcd.url()}\"\n" + status
+        return super().registry() + f"  status: \"0.0.0.0:{STATUS_PORT}\"\n"
 
     def told(self, node, path):
         """(status, text) of what a manager or an agent tells of itself."""
@@ -50,22 +82,14 @@ class Machines(cluster.Cluster):
             with error:
                 return error.code, error.read().decode()
 
-    def leader(self):
-        (first,) = [manager for manager in self.managers if manager.process.poll() is None and leads(manager)]
-        return first
-
     def __enter__(self):
-        if self.etcd is not None:
-            self.etcd.start()
         self._inside = self.network.inside("client")
         self._inside.__enter__()
-        return self.start()
+        return super().__enter__()
 
     def __exit__(self, *why):
         try:
             super().__exit__(*why)
         finally:
             self._inside.__exit__(None, None, None)
-            if self.etcd is not None:
-                self.etcd.kill()
             self.network.__exit__()

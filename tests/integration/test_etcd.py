@@ -2,51 +2,29 @@
 
 import re
 
-import cluster
 import etcd
 import pytest
 from cluster_load import Clients, at_rest, up
-from test_cluster import leads, ready, wait_until
+from machines import Registered
+from test_cluster import ready, wait_until
 
 pytestmark = pytest.mark.skipif(not etcd.is_there(), reason="etcd is not there: ./dev test puts it into build/etcd")
 
-MEMBERS = 3
+
+def one_leads(running):
+    wait_until(lambda: len(running.leaders()) == 1)
+    return running.leader()
 
 
-class Registered(cluster.Cluster):
-    """A cluster on loopback, with an etcd of its own."""
-
-    def registry(self):
-        places = [("127.0.0.1", (cluster.free_port(), cluster.free_port())) for _ in range(MEMBERS)]
-        self.etcd = etcd.Etcd(self.path / "etcd", places)
-        return f"  registry: \"{self.etcd.url()}\"\n"
-
-    def leaders(self):
-        return [manager for manager in self.managers if manager.process.poll() is None and leads(manager)]
-
-    def one_leads(self):
-        wait_until(lambda: len(self.leaders()) == 1)
-        return self.leaders()[0]
-
-    def terms(self):
-        """[(term, manager)] of all elections so far."""
-        return [(int(term), manager.name) for manager in self.managers
-                for term in re.findall(r"this manager leads term=(\d+)", manager.log())]
-
-    def __enter__(self):
-        self.etcd.start()
-        return self.start()
-
-    def __exit__(self, *why):
-        try:
-            super().__exit__(*why)
-        finally:
-            self.etcd.kill()
+def terms(running):
+    """[(term, manager)] of all elections so far."""
+    return [(int(term), manager.name) for manager in running.managers
+            for term in re.findall(r"this manager leads term=(\d+)", manager.log())]
 
 
 @pytest.fixture(scope="module")
 def running():
-    with Registered(hosts=2, gateways=2, managers=2, device_extra=", pace: {step: 5ms}") as started:
+    with Registered(registries=3, hosts=2, gateways=2, managers=2, device_extra=", pace: {step: 5ms}") as started:
         for gateway in started.gateways:
             ready(gateway, len(started.models))
         up(started)
@@ -68,7 +46,7 @@ def clients(running, answers):
 
 def is_replaced(running, clients):
     """Kills the manager that leads, has the other one lead, and starts the first again."""
-    first = running.one_leads()
+    first = one_leads(running)
     (other,) = [manager for manager in running.managers if manager is not first]
     first.kill()
     wait_until(lambda: running.leaders() == [other])
@@ -105,15 +83,29 @@ def test_a_registry_that_goes_back_in_time_makes_nobody_lead_twice(running, clie
     running.etcd.kill()
     running.etcd.keep_copy("before")
     running.etcd.start()
-    is_replaced(running, clients)  # So that the copy has another leader, and an earlier term.
+    is_replaced(running, clients)  # In a term that the copy does not have.
     running.etcd.kill()
     clients.more(answers=20)  # By the leader that there is.
+    before = terms(running)
     running.etcd.go_back_to("before")
-    before = running.terms()
     running.etcd.start()
     leader_of(running)
-    clients.more(2, answers=20)  # The leader may have to see that nobody else is one.
+    clients.more(2, answers=20)
     is_replaced(running, clients)
-    terms = running.terms()
-    assert len({term for term, _ in terms}) == len(terms), terms
-    assert min(set(terms) - set(before)) > max(before)
+    after = terms(running)
+    assert len({term for term, _ in after}) == len(after), after
+    assert min(set(after) - set(before)) > max(before)
+
+
+def test_hosts_follow_managers_that_know_no_earlier_term(running, clients):
+    """As when the registry is restored while no manager runs."""
+    for manager in running.managers:
+        manager.kill()
+    running.etcd.kill()
+    running.etcd.go_back_to("before")
+    running.etcd.start()
+    for manager in running.managers:
+        manager.restart()
+    one_leads(running)
+    up(running)
+    clients.more(answers=20)

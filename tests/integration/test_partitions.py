@@ -51,6 +51,9 @@ def test_managers_and_agents_tell_of_themselves(running):
         assert 'heddle_worker_up{device="cpu0"} 1\n' in text and "heddle_agent_requests_running 0\n" in text
         assert running.told(host, "/readyz")[0] == running.told(host, "/healthz")[0] == 200
     assert running.told(leader, "/v1/models")[0] == 404
+    lags = "heddle_loop_lag_seconds_count"
+    assert all(f"\n{lags} " in running.told(node, "/metrics")[1] for node in running.managers + running.hosts)
+    assert all(lags in gateway.metrics() for gateway in running.gateways)
 
 
 def test_every_process_is_killed_in_turn(running, clients):
