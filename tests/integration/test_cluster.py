@@ -125,6 +125,24 @@ def test_streams_know_nothing_of_the_death_of_the_manager(expected):
         assert sum(host.log().count("load model=") for host in running.hosts) == loads, "what was there was taken up"
 
 
+def test_requests_wait_for_a_manager_that_has_heard_of_no_host():
+    with cluster.Cluster(hosts=2, models=["sorter"]) as running:
+        gateway, manager = running.gateways[0], running.managers[0]
+        ready(gateway)
+        prompt, answer = heddle.eval_set("sorter", 1)[0]
+        assert gateway.chat("sorter", prompt) == answer
+        manager.kill()
+        for host in running.hosts:
+            host.signal(signal.SIGSTOP)
+        manager.restart()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(gateway.chat, "sorter", prompt)
+            gateway.await_line("has heard of no host yet")
+            for host in running.hosts:
+                host.signal(signal.SIGCONT)
+            assert waits.result(60) == answer
+
+
 def leads(manager):
     log = manager.log().rpartition(" of cluster test at ")[2]  # Of this life of it.
     return log.rfind("this manager leads term") > log.rfind("this manager leads no longer")
