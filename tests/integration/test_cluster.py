@@ -191,13 +191,7 @@ def test_the_requests_of_a_gateway_that_dies_end_and_no_others(expected):
 
 
 class Joining(cluster.Cluster):
-    """A cluster that lists neither hosts nor gateways: they join by the registry."""
-
-    def text(self):
-        listed = super().text()
-        before, _, rest = listed.partition("  hosts:\n")
-        _, _, after = rest.partition("]\n")
-        return before + after
+    """A cluster to which processes are added."""
 
     def registry(self):
         return f"  registry: \"file:{self.path}/registry\"\n"
@@ -209,24 +203,19 @@ class Joining(cluster.Cluster):
         return node.start()
 
 
-class JoiningHost(cluster.Node):
-    def arguments(self):
-        return ["--address", f"127.0.0.1:{self.cluster.ports[self.name]}"]
-
-
 def heddle_cli(*arguments):
     done = subprocess.run([heddle.BINARY, *arguments], capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout, done.stderr
 
 
 def test_hosts_and_gateways_join_and_leave(expected):
-    with Joining(hosts=0, gateways=0, device_extra=SLOW) as running:
-        first = running.add(JoiningHost(running, "agent", "h1"))
+    with Joining(joining=True, hosts=0, gateways=0, device_extra=SLOW) as running:
+        first = running.add(cluster.Node(running, "agent", "h1"))
         gateway = running.add(cluster.Gateway(running, "gateway", "g1"))
         gateway.await_url()
         ready(gateway, len(running.models))
         assert gateway.chat("adder", heddle.eval_set("adder", 1)[0][0]) == heddle.eval_set("adder", 1)[0][1]
-        running.add(JoiningHost(running, "agent", "h2"))
+        running.add(cluster.Node(running, "agent", "h2"))
         other = running.add(cluster.Gateway(running, "gateway", "g2"))
         other.await_url()
 

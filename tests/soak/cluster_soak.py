@@ -293,7 +293,7 @@ def start(options):
     kind = machines.Machines if network.why_not() is None else machines.Registered
     print(f"cluster soak: {kind.__name__}", flush=True)
     return kind(hosts=options.hosts, gateways=options.gateways, managers=options.managers, registries=options.registries,
-                device_extra=PACE)
+                joining=options.joining, device_extra=PACE)
 
 
 def parse_options():
@@ -303,6 +303,7 @@ def parse_options():
     parser.add_argument("--clients", type=int, default=8)
     for what, count in (("hosts", 4), ("gateways", 3), ("managers", 2), ("registries", 3)):
         parser.add_argument(f"--{what}", type=int, default=count)
+    parser.add_argument("--joining", action="store_true", help="hosts and gateways are not listed: they join")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--keep-logs", metavar="FOLDER", help="where the logs go when the run failed")
     return parser.parse_args()
