@@ -101,13 +101,16 @@ class Gateway(Node):
         return ["--listen", f"{self.cluster.address(self)}:0"]
 
     def restart(self):
-        before = self.log().count("http://")
+        before = len(re.findall(self._greeting(), self.log()))
         self.start()
         self.await_url(before + 1)
         return self
 
+    def _greeting(self):
+        return r" of cluster \S+ at (http://" + re.escape(self.cluster.address(self)) + r":\d+)"
+
     def await_url(self, count=1):
-        self.url = self.await_line(r"http://" + re.escape(self.cluster.address(self)) + r":\d+", count)
+        self.url = self.await_line(self._greeting(), count)
         return self.url
 
 

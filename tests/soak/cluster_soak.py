@@ -11,6 +11,7 @@ import contextlib
 import http.client
 import pathlib
 import random
+import re
 import shutil
 import signal
 import sys
@@ -156,6 +157,20 @@ class Disturber:
             if what(rng):
                 self.tally.add(what.__name__.replace("_", " "))
 
+    def restart(self, node):
+        """As a supervisor does: while the registry is in trouble the record of a process that was killed lives longer
+        than the next one of its name waits."""
+        deadline = time.monotonic() + REST_SECONDS
+        while True:
+            try:
+                node.restart()
+                return
+            except AssertionError:
+                taken = node.process.poll() == 1 and re.search(r"called \"\w+\" is running", node.log().splitlines()[-1])
+                if not taken or time.monotonic() > deadline:
+                    raise
+                self.tally.add("not started, as the name was taken; started again")
+
     def killed(self, nodes, rng):
         """Whether they could be had: killed and, after a while, started again."""
         with self.taking(nodes) as taken:
@@ -163,7 +178,7 @@ class Disturber:
                 node.kill()
             time.sleep(rng.uniform(0, 3))
             for node in taken:
-                node.restart()
+                self.restart(node)
             return bool(taken)
 
     def frozen(self, node, rng):
@@ -187,7 +202,7 @@ class Disturber:
                 status = host.stop()
                 if status != 0:
                     self.tally.add("ends that were not clean", f"{host.name}: {status}")
-                host.restart()
+                self.restart(host)
             return bool(taken)
 
     def kill_manager(self, rng):
@@ -215,7 +230,7 @@ class Disturber:
                 time.sleep(rng.uniform(0, 3))
             elif (status := gateway.stop()) != 0:
                 self.tally.add("ends that were not clean", f"{gateway.name}: {status}")
-            gateway.restart()
+            self.restart(gateway)
             ready(gateway, len(self.running.models))
             self.gates.open(gateway)
             return True
@@ -273,9 +288,10 @@ def faults_at_rest(running):
     try:
         up(running)
         wait_until(lambda: len(running.leaders()) == 1, REST_SECONDS)
-    except AssertionError:
-        return [f"the cluster is not whole: {running.gateways[0].call('/api/hosts')[2]}; "
-                f"{[manager.name for manager in running.leaders()]} lead"]
+    except (AssertionError, OSError) as error:
+        away = [node.name for node in running.nodes() if node.process.poll() is not None]
+        leading = [manager.name for manager in running.leaders()]
+        return [f"the cluster is not whole: {type(error).__name__} {error}; {away} do not run, {leading} lead"]
     deadline = time.monotonic() + REST_SECONDS
     while True:
         faults = []
@@ -342,7 +358,7 @@ def main():
             time.sleep(0.2)
             for node in disturber.ended_by_themselves():
                 faults.append(f"{node.name} ended with status {node.process.returncode}")
-                node.restart()
+                disturber.restart(node)
             if time.monotonic() - shown > 30:
                 shown = time.monotonic()
                 print(f"cluster soak: {shown - began:5.0f} s {dict(sorted(tally.counts.items()))}", flush=True)
