@@ -18,10 +18,11 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "integration"))
 
+import cluster_load
+import machines
 import network
 import server as heddle
 import test_cluster as tests
-import test_partitions as partitions
 
 STEP = 0.02
 
@@ -45,7 +46,7 @@ def streams_at(gateway):
 def silent(running, name):
     """Nothing comes from that machine, and nothing gets there."""
     with contextlib.ExitStack() as cuts:
-        for other in [*running.names, "etcd"]:
+        for other in [*running.names, *running.etcds]:
             if other != name:
                 cuts.enter_context(running.network.cut(name, other))
                 cuts.enter_context(running.network.cut(other, name))
@@ -67,7 +68,7 @@ def next_decision(running, happen):
         took = time.monotonic() - began - usual
         for stream in streams:
             stream.text()
-    partitions.up(running)
+    cluster_load.up(running)
     return took, pause(streams, began)
 
 
@@ -112,7 +113,7 @@ def hosts(running, rounds):
             with happen(host_of(running, "adder")):
                 stream.text()
             pauses.append(pause([stream], began))
-            partitions.up(running)
+            cluster_load.up(running)
         row(f"host {what}: pause of its streams", pauses)
 
 
@@ -144,12 +145,11 @@ def gateways(running, rounds):
 def registry(running, seconds):
     asked = [(model, prompt) for model in running.models for prompt, _ in heddle.eval_set(model, 12)]
     answers = {(model, prompt): running.gateways[0].chat(model, prompt) for model, prompt in asked}
-    with partitions.Clients(running, answers) as clients:
+    with cluster_load.Clients(running, answers) as clients:
         clients.more()
         running.etcd.kill()
-        running.etcd.wait()
         clients.more(seconds)
-        running.start_etcd()
+        running.etcd.start()
         tests.wait_until(lambda: any(tests.leads(manager) for manager in running.managers), 60)
         clients.more()
     print(f"| registry away for {seconds} s: requests that failed or differed, of {clients.counts.total()} | {len(clients.wrong)} | | 1 |")
@@ -163,10 +163,10 @@ def main():
     if (why_not := network.why_not()) is not None:
         sys.exit(why_not)
     print("| what | median | most | rounds |\n| --- | --- | --- | --- |")
-    with partitions.Machines(hosts=4, gateways=2, managers=2, device_extra=tests.SLOW) as running:
+    with machines.Machines(hosts=4, gateways=2, managers=2, device_extra=tests.SLOW) as running:
         for gateway in running.gateways:
             tests.ready(gateway, len(running.models))
-        partitions.up(running)
+        cluster_load.up(running)
         hosts(running, options.rounds)
         gateways(running, options.rounds)
         managers(running, options.rounds)

@@ -9,8 +9,8 @@ usage: certs.sh FOLDER NAME NAMESPACE MANAGERS GATEWAYS AGENTS | kubectl apply -
   FOLDER     has the authority and all certificates; made where there is none. Keep it, and keep it secret.
   NAME       of the objects: the release, or RELEASE-heddle where "heddle" is no part of it
   MANAGERS   how many; the chart's managers.replicas
-  GATEWAYS   how many; gateways.max
-  AGENTS     how many; agents.max. Of a DaemonSet: the names of the nodes, with commas between them
+  GATEWAYS   how many there may be; more later by another run with more
+  AGENTS     likewise, for keda agents.max. Of a DaemonSet: the names of the nodes, with commas between them
 
 The cluster is called $HEDDLE_CLUSTER, else "heddle" (the chart's clusterName). The program is $HEDDLE, else "heddle".
 Certificates that end within 30 days are issued anew; heddle takes them without a restart.

@@ -16,7 +16,6 @@
 #include "manager/decision_log.h"
 #include "manager/hosts.h"
 #include "manager/load_records.h"
-#include "manager/loop_lag.h"
 #include "manager/model_registry.h"
 #include "manager/setup.h"
 #include "manager/switch_times.h"
@@ -43,8 +42,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
         config_(std::move(config)),
         metrics_(metrics),
         loads_(records),
-        timer_(executor_),
-        lag_(executor_, metrics) {}
+        timer_(executor_) {}
 
   Result<void> begin() {
     if (const Result<void> logging = log_.open(config_.event_log, "manager"); !logging) {
@@ -394,7 +392,6 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   std::function<void()> drained_{};
   core::Hearing<core::ManagerCore, core::ManagerEvent, core::ManagerCommand> hearing_{};
   asio::steady_timer timer_;
-  LoopLag lag_;
   host::CoreLog log_{};
   DecisionLog decisions_{};
   std::set<ModelId> decided_{};   ///< Models that the core decides about, shards among them.

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "host/configured_host.h"
+#include "manager/loop_lag.h"
 #include "net/listener.h"
 #include "remote/engine_service.h"
 #include "remote/host_service.h"
@@ -26,8 +27,15 @@ constexpr Duration kLeavingLook = std::chrono::milliseconds(50);
 
 class AgentNode::Impl {
  public:
-  Impl(const boost::asio::any_io_executor& executor, config::Config config, const NodeSelf& self)
-      : executor_(executor), config_(std::move(config)), self_(self), leaving_(executor_) {}
+  Impl(const boost::asio::any_io_executor& executor,
+       config::Config config,
+       const NodeSelf& self,
+       Metrics& metrics)
+      : executor_(executor),
+        config_(std::move(config)),
+        self_(self),
+        lag_(executor_, metrics),
+        leaving_(executor_) {}
 
   Result<void> begin() {
     const HostId id(self_.number);
@@ -187,6 +195,7 @@ class AgentNode::Impl {
   boost::asio::any_io_executor executor_;
   config::Config config_;
   NodeSelf self_;
+  manager::LoopLag lag_;
   std::string text_{};  ///< What `offers_` answer.
   std::optional<std::vector<host::Offer>> offers_{};
   std::unique_ptr<host::ConfiguredHost> host_{};
@@ -202,7 +211,7 @@ Result<std::unique_ptr<AgentNode>> AgentNode::create(const boost::asio::any_io_e
                                                      const config::Config& config,
                                                      const NodeSelf& self,
                                                      Metrics& metrics) {
-  auto impl = std::make_unique<Impl>(executor, config, self);
+  auto impl = std::make_unique<Impl>(executor, config, self, metrics);
   if (const Result<void> begun = impl->begin(); !begun) {
     return begun.error();
   }

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "gateway/gateway.h"
 #include "gateway/model_text.h"
+#include "manager/loop_lag.h"
 #include "node/roster.h"
 #include "node/text_folder.h"
 #include "remote/engine_streams.h"
@@ -47,6 +48,7 @@ class GatewayNode::Impl final : public core::Serving {
       : loop_(loop),
         config_(std::move(config)),
         self_(self),
+        lag_(loop.get_executor(), metrics),
         texts_(config_.data_dir),
         next_try_(loop),
         manager_(loop.get_executor(),
@@ -323,6 +325,7 @@ class GatewayNode::Impl final : public core::Serving {
   asio::io_context& loop_;
   config::Config config_;  ///< With the models that the cluster has.
   NodeSelf self_;
+  manager::LoopLag lag_;
   TextFolder texts_;
   std::atomic<bool> ending_ = false;
   std::size_t manager_at_ = 0;  ///< Of the managers that there are, the one that is tried.

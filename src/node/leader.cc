@@ -25,6 +25,8 @@ namespace {
 
 /// How long nothing is decided at most, for hosts and gateways to say what they have.
 constexpr Duration kSettling = std::chrono::milliseconds(500);
+/// Likewise before any host has said what it can do: nothing is known of models until then.
+constexpr Duration kFirstHost = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -56,7 +58,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     manager_->configure(cluster_.config, {});
     gateways_.emplace(executor_, *this, *manager_);
     gateways_->configure(cluster_.revision, cluster_.text);
-    unsettle();
+    unsettle(kFirstHost);
     update_roster();
     return {};
   }
@@ -92,6 +94,12 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
           gateways_join(*cluster_.config.cluster)
               ? "gateway \"" + peer.identity.name + "\" has not joined, as far as is known here"
               : "cluster.gateways of this manager does not have \"" + peer.identity.name + "\"");
+      return;
+    }
+    if (!started_ &&
+        std::ranges::none_of(hosts_, [](const auto& entry) { return entry.second.offered; })) {
+      // Its requests wait there: from here they would hear that there are no models.
+      link->end("manager " + self_.name + " has heard of no host yet");
       return;
     }
     gateways_->accept(std::move(link), peer, *front);
@@ -226,7 +234,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
   void take_offers(HostId id, std::vector<host::Offer> offers) {
     Host& host = hosts_.at(id);
     if (!host.offered) {
-      unsettle();
+      unsettle(kSettling);
     }
     manager_->offered(id, std::move(offers));
     if (!std::exchange(host.offered, true)) {
@@ -259,11 +267,11 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
 
   // ---- Deciding nothing before it is known what there is ----
 
-  void unsettle() {
+  void unsettle(Duration at_most) {
     manager_->settle(false);
     settled_ = false;
     load_sync_.settle(false);
-    settling_.expires_after(kSettling);
+    settling_.expires_after(at_most);
     settling_.async_wait(
         [weak = weak_from_this(), turn = ++unsettled_](const boost::system::error_code& stopped) {
           const std::shared_ptr<Impl> self = weak.lock();

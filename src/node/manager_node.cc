@@ -14,6 +14,7 @@
 #include "cluster/mirror.h"
 #include "cluster/registry.h"
 #include "manager/load_records.h"
+#include "manager/loop_lag.h"
 #include "manager/setup.h"
 #include "net/listener.h"
 #include "node/roster.h"
@@ -44,7 +45,11 @@ class ManagerNode::Impl {
        ClusterText cluster,
        const NodeSelf& self,
        Metrics& metrics)
-      : executor_(executor), cluster_(std::move(cluster)), self_(self), metrics_(metrics) {}
+      : executor_(executor),
+        cluster_(std::move(cluster)),
+        self_(self),
+        metrics_(metrics),
+        lag_(executor_, metrics) {}
 
   Result<void> begin() {
     auto listener = net::Listener::open(
@@ -90,6 +95,8 @@ class ManagerNode::Impl {
             .lost = [this](cluster::election::Why why,
                            std::string_view said) { lose_office(why, std::string(said)); },
             .leader = [this](const cluster::election::Leader& leader) { follow(leader); }});
+    // Hosts may have seen terms that the registry has lost: all of them were lower than this.
+    election_->heard_of(self_.self.incarnation);
     return {};
   }
 
@@ -315,6 +322,7 @@ class ManagerNode::Impl {
   ClusterText cluster_;
   NodeSelf self_;
   Metrics& metrics_;
+  manager::LoopLag lag_;
   std::string leads_{};         ///< Who, as the registry has it.
   cluster::Term term_ = 0;      ///< In which this one was elected last,
   cluster::Term led_term_ = 0;  ///< and began to lead last.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -137,7 +138,6 @@ class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::I
   void up() {
     up_ = true;
     up_since_ = steady_now();
-    log::info("manager is linked", {{"front", id_}});
     say(core::FrontState{.front = id_, .requests = unfinished_()});
   }
 
@@ -157,8 +157,12 @@ class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::I
   void down(const std::string& why) {
     if (std::exchange(up_, false)) {
       down_since_ = steady_now();
-      log::warning("manager is not linked", {{"why", why}});
+      // Managers that stand by end each link, and are tried in turn until one leads.
+      if (said_.insert(why).second) {
+        log::warning("manager is not linked", {{"why", why}});
+      }
     }
+    led_ = false;
     why_down_ = why;
     for (auto& [ticket, done] : std::exchange(waiting_, {})) {
       answer_later(std::move(done));
@@ -179,6 +183,10 @@ class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::I
 
   Result<void> hear(const std::string& payload) {
     const std::shared_ptr<Impl> self = shared_from_this();  // What is told may end this object.
+    if (!std::exchange(led_, true)) {
+      said_.clear();
+      log::info("manager is linked", {{"front", id_}});
+    }
     Result<ManagerToGateway> message = decode_manager_to_gateway(payload);
     if (!message) {
       return message.error();
@@ -255,6 +263,8 @@ class RemoteManager::Impl : public std::enable_shared_from_this<RemoteManager::I
   std::uint64_t connects_ = 0;
   bool failed_ = false;  ///< Since it was last told whom to link with.
   bool up_ = false;
+  bool led_ = false;              ///< The manager that is linked has said something: it leads.
+  std::set<std::string> said_{};  ///< Why links ended since one led, as far as the log has it.
   Instant up_since_{};
   Instant down_since_ = steady_now();
   std::string why_down_ = "none was sought";

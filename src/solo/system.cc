@@ -13,6 +13,7 @@
 #include "core/manager/events.h"
 #include "host/configured_host.h"
 #include "manager/load_records.h"
+#include "manager/loop_lag.h"
 #include "manager/manager.h"
 #include "manager/setup.h"
 #include "serving/front.h"
@@ -30,8 +31,8 @@ constexpr FrontId kFront{0};
 
 class System::Impl final : public serving::HostsPort {
  public:
-  Impl(asio::any_io_executor executor, config::Config config)
-      : executor_(std::move(executor)), config_(std::move(config)) {}
+  Impl(asio::any_io_executor executor, config::Config config, Metrics& metrics)
+      : executor_(std::move(executor)), config_(std::move(config)), lag_(executor_, metrics) {}
 
   Result<void> begin(Metrics& metrics) {
     auto host = host::ConfiguredHost::create(
@@ -141,6 +142,7 @@ class System::Impl final : public serving::HostsPort {
   config::Config config_;
   const Instant began_ = steady_now();
   manager::LoadRecords loads_{};
+  manager::LoopLag lag_;
   std::unique_ptr<manager::Manager> manager_{};
   std::unique_ptr<serving::Front> front_{};
   std::unique_ptr<host::ConfiguredHost> host_{};  ///< Ends first: it speaks to both.
@@ -149,7 +151,7 @@ class System::Impl final : public serving::HostsPort {
 Result<std::unique_ptr<System>> System::create(const asio::any_io_executor& executor,
                                                const config::Config& config,
                                                Metrics& metrics) {
-  auto impl = std::make_unique<Impl>(executor, config);
+  auto impl = std::make_unique<Impl>(executor, config, metrics);
   if (const Result<void> begun = impl->begin(metrics); !begun) {
     return begun.error();
   }

@@ -13,9 +13,9 @@ errors are as the real one's. `POST /fake` with JSON makes it misbehave:
     {"error_event": 410}      sends an event ERROR with this code to all watches
     {"line": "..."}           sends this line to all watches
     {"token": "..."}          answers from now on only who shows this token
-    {"verbs": ["get", ...]}   forbids all others, as a Role with these does
+    {"roles": {"TOKEN": ["get", ...]}}   knows whoever shows one of these tokens, and forbids all verbs but these
 
-Its answer tells which verbs have been asked for.
+Its answer tells which verbs have been asked for, by token.
 """
 
 import argparse
@@ -42,8 +42,8 @@ class Store:
         self.slow_s = 0.0
         self.swallow = 0
         self.token = None
-        self.verbs = None
-        self.asked = set()
+        self.roles = None
+        self.asked = {}
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
                 kept = json.load(file)
@@ -105,8 +105,9 @@ class Handler(BaseHTTPRequestHandler):
             return self.fail(404, "NotFound", "the server could not find the requested resource")
         name = parts[6] if len(parts) > 6 else None
         verb = self.verb(name, query)
-        self.store.asked.add(verb)
-        if self.store.verbs is not None and verb not in self.store.verbs:
+        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        self.store.asked.setdefault(token, set()).add(verb)
+        if self.store.roles is not None and verb not in self.store.roles.get(token, ()):
             return self.fail(403, "Forbidden", f'leases is forbidden: User cannot {verb} resource "leases"')
         if self.command == "GET" and name is None and query.get("watch") == "1":
             return self.watch(query)
@@ -208,7 +209,7 @@ class Handler(BaseHTTPRequestHandler):
             store.slow_s = body.get("slow_s", store.slow_s)
             store.swallow = body.get("swallow", store.swallow)
             store.token = body.get("token", store.token)
-            store.verbs = body.get("verbs", store.verbs)
+            store.roles = body.get("roles", store.roles)
             if "error_event" in body:
                 status = self.status(body["error_event"], "Expired", "the event is gone")[1]
                 store.extra.append({"type": "ERROR", "object": status})
@@ -221,7 +222,7 @@ class Handler(BaseHTTPRequestHandler):
             if body.get("drop_watches"):
                 store.watch_generation += 1
             store.condition.notify_all()
-        self.answer(200, {"asked": sorted(store.asked)})
+        self.answer(200, {"asked": {token: sorted(verbs) for token, verbs in store.asked.items()}})
 
 
 class Server(ThreadingHTTPServer):

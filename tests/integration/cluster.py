@@ -47,6 +47,8 @@ class Node:
         return self
 
     def arguments(self):
+        if self.role == "agent" and self.cluster.joining:
+            return ["--address", f"{self.cluster.address(self)}:{self.cluster.ports[self.name]}"]
         return []
 
     def log(self):
@@ -99,20 +101,26 @@ class Gateway(Node):
         return ["--listen", f"{self.cluster.address(self)}:0"]
 
     def restart(self):
-        before = self.log().count("http://")
+        before = len(re.findall(self._greeting(), self.log()))
         self.start()
         self.await_url(before + 1)
         return self
 
+    def _greeting(self):
+        return r" of cluster \S+ at (http://" + re.escape(self.cluster.address(self)) + r":\d+)"
+
     def await_url(self, count=1):
-        self.url = self.await_line(r"http://" + re.escape(self.cluster.address(self)) + r":\d+", count)
+        self.url = self.await_line(self._greeting(), count)
         return self.url
 
 
 class Cluster:
-    """So many of each; started by start(), ended on leaving the context."""
+    """So many of each; started by start(), ended on leaving the context. Where hosts and gateways join, the configuration
+    does not list them."""
 
-    def __init__(self, hosts=2, gateways=1, managers=1, memory="5MiB", models=None, device_extra="", extra="", env=None):
+    def __init__(self, hosts=2, gateways=1, managers=1, memory="5MiB", models=None, device_extra="", extra="", env=None,
+                 joining=False):
+        self.joining = joining
         self.directory = tempfile.TemporaryDirectory(prefix="heddle-cluster-")
         self.path = pathlib.Path(self.directory.name)
         self.env = env or {}
@@ -141,8 +149,9 @@ class Cluster:
         names = ", ".join(node.name for node in self.gateways)
         cluster = (
             f"cluster:\n  name: test\n  certs: {self.path}\n{self.registry()}  managers:\n{members(self.managers)}"
-            f"  hosts:\n{members(self.hosts)}  gateways: [{names}]\n"
         )
+        if not self.joining:
+            cluster += f"  hosts:\n{members(self.hosts)}  gateways: [{names}]\n"
         return heddle.config(memory=self.memory, page=PAGE, models=self.models, device_extra=self.device_extra,
                              extra=cluster + self.extra)
 

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import re
 import signal
 import subprocess
 import time
@@ -124,6 +125,24 @@ def test_streams_know_nothing_of_the_death_of_the_manager(expected):
         assert sum(host.log().count("load model=") for host in running.hosts) == loads, "what was there was taken up"
 
 
+def test_requests_wait_for_a_manager_that_has_heard_of_no_host():
+    with cluster.Cluster(hosts=2, models=["sorter"]) as running:
+        gateway, manager = running.gateways[0], running.managers[0]
+        ready(gateway)
+        prompt, answer = heddle.eval_set("sorter", 1)[0]
+        assert gateway.chat("sorter", prompt) == answer
+        manager.kill()
+        for host in running.hosts:
+            host.signal(signal.SIGSTOP)
+        manager.restart()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(gateway.chat, "sorter", prompt)
+            gateway.await_line("has heard of no host yet")
+            for host in running.hosts:
+                host.signal(signal.SIGCONT)
+            assert waits.result(60) == answer
+
+
 def leads(manager):
     log = manager.log().rpartition(" of cluster test at ")[2]  # Of this life of it.
     return log.rfind("this manager leads term") > log.rfind("this manager leads no longer")
@@ -143,6 +162,8 @@ def test_another_manager_takes_over(expected, number):
             prompt, answer = heddle.eval_set(model, 1)[0]
             assert gateway.chat(model, prompt) == answer
         assert leads(second)
+        said = re.findall(r"manager is not linked .*?(why=.*)", gateway.log())
+        assert len(said) == len(set(said)), "what a manager that stands by says at each try is told once"
         assert {model: stream.text() for model, stream in streams.items()} == expected
         assert sum(host.log().count("load model=") for host in running.hosts) == loads, "what was there was taken up"
         if number == signal.SIGSTOP:
@@ -208,13 +229,7 @@ def test_the_requests_of_a_gateway_that_dies_end_and_no_others(expected):
 
 
 class Joining(cluster.Cluster):
-    """A cluster that lists neither hosts nor gateways: they join by the registry."""
-
-    def text(self):
-        listed = super().text()
-        before, _, rest = listed.partition("  hosts:\n")
-        _, _, after = rest.partition("]\n")
-        return before + after
+    """A cluster to which processes are added."""
 
     def registry(self):
         return f"  registry: \"file:{self.path}/registry\"\n"
@@ -226,24 +241,19 @@ class Joining(cluster.Cluster):
         return node.start()
 
 
-class JoiningHost(cluster.Node):
-    def arguments(self):
-        return ["--address", f"127.0.0.1:{self.cluster.ports[self.name]}"]
-
-
 def heddle_cli(*arguments):
     done = subprocess.run([heddle.BINARY, *arguments], capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout, done.stderr
 
 
 def test_hosts_and_gateways_join_and_leave(expected):
-    with Joining(hosts=0, gateways=0, device_extra=SLOW) as running:
-        first = running.add(JoiningHost(running, "agent", "h1"))
+    with Joining(joining=True, hosts=0, gateways=0, device_extra=SLOW) as running:
+        first = running.add(cluster.Node(running, "agent", "h1"))
         gateway = running.add(cluster.Gateway(running, "gateway", "g1"))
         gateway.await_url()
         ready(gateway, len(running.models))
         assert gateway.chat("adder", heddle.eval_set("adder", 1)[0][0]) == heddle.eval_set("adder", 1)[0][1]
-        running.add(JoiningHost(running, "agent", "h2"))
+        running.add(cluster.Node(running, "agent", "h2"))
         other = running.add(cluster.Gateway(running, "gateway", "g2"))
         other.await_url()
 

@@ -1,7 +1,6 @@
-"""What is shipped for Kubernetes, Slurm and containers: it is valid, fits the program, and runs as far as it can here."""
+"""What is shipped for Kubernetes and containers: it is valid, fits the program, and runs as far as it can here."""
 
 import base64
-import concurrent.futures
 import contextlib
 import gzip
 import hashlib
@@ -63,7 +62,7 @@ OTHER_VALUES = {
     "gateways": {"replicas": 12, "tlsSecret": "tls", "service": {"type": "LoadBalancer", "annotations": {"a": "b"}}},
     "agents": {
         "kind": "DaemonSet",
-        "nodes": [{"name": "node-b", "address": "10.0.0.2"}, {"name": "node-a", "address": "10.0.0.1"}],
+        "nodeSelector": {"gpus": "yes"},
         "devices": [{"name": "cpu0", "kind": "cpu", "memory": "64MiB"}],
         "host": {"memory": "64MiB"},
         "gpus": 8,
@@ -71,7 +70,7 @@ OTHER_VALUES = {
         "hugepages2Mi": "16Gi",
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
     },
-    "networkPolicy": {"clients": [{"namespaceSelector": {}}]},
+    "networkPolicy": {"clients": [{"namespaceSelector": {}}], "scrapers": [{"namespaceSelector": {}}]},
     "serviceMonitor": {"enabled": True, "labels": {"release": "x"}, "keySecret": {"name": "keys", "key": "SCRAPE"}},
     "prometheusRule": {"enabled": True},
     "keda": {"enabled": True},
@@ -81,20 +80,30 @@ OTHER_VALUES = {
 # ---- Manifests ----
 
 
+def is_selected(document, selector):
+    """Whether the labels of an object are those that a selector wants."""
+    labels = document["metadata"]["labels"]
+    return selector["matchLabels"].items() <= labels.items() and all(
+        each["operator"] == "In" and labels.get(each["key"]) in each["values"] for each in selector.get("matchExpressions", [])
+    )
+
+
 def monitoring_is_sound(document):
     """What of kinds without schemas here is known to be needed."""
     spec = document["spec"]
     if document["kind"] == "ServiceMonitor":
-        service = OBJECTS["Service", "heddle"]
-        assert spec["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-        assert {each["port"] for each in spec["endpoints"]} <= {each["name"] for each in service["spec"]["ports"]}
-        assert {"targetLabel": "job", "replacement": "heddle"} in spec["endpoints"][0]["relabelings"]
+        (endpoint,) = spec["endpoints"]
+        read = {name for (kind, name), each in OBJECTS.items() if kind == "Service" and is_selected(each, spec["selector"])}
+        assert read == ({"heddle"} if document["metadata"]["name"] == "heddle" else {"heddle-manager", "heddle-agent"})
+        for name in read:
+            assert endpoint["port"] in {each["name"] for each in OBJECTS["Service", name]["spec"]["ports"]}
+        assert {"targetLabel": "job", "replacement": "heddle"} in endpoint["relabelings"]
     elif document["kind"] == "PrometheusRule":
         assert spec == yaml.safe_load(observing.RULES_FILE.read_text())
     else:
         assert document["kind"] == "ScaledObject"
         assert spec["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "heddle-agent"}
-        assert 1 <= spec["minReplicaCount"] < spec["maxReplicaCount"] == len(CONFIG["cluster"]["hosts"])
+        assert 1 <= spec["minReplicaCount"] < spec["maxReplicaCount"]
         assert all(isinstance(value, str) for trigger in spec["triggers"] for value in trigger["metadata"].values())
 
 
@@ -136,19 +145,24 @@ def test_helm_renders_what_is_committed(tmp_path):
     assert {("DaemonSet", "heddle-agent"), ("ServiceMonitor", "heddle"), ("PrometheusRule", "heddle")} <= kinds
     config = next(each for each in rendered if each["kind"] == "ConfigMap")["data"]["heddle.yaml"]
     written = yaml.safe_load(config)
-    assert list(written["cluster"]["hosts"]) == ["node-b", "node-a"], "places in the list are numbers"
-    assert written["cluster"]["gateways"] == [f"heddle-gateway-{i}" for i in range(12)]
+    daemons = next(each for each in rendered if each["kind"] == "DaemonSet")["spec"]["template"]["spec"]
+    assert daemons["containers"][0]["args"][-4:] == ["--name", "$(NAME)", "--address", "[$(NODE_IP)]:7701"]
+    named = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in daemons["containers"][0]["env"][1:]}
+    assert named == {"NAME": "spec.nodeName", "NODE_IP": "status.hostIP"} and daemons["nodeSelector"] == {"gpus": "yes"}
     assert written["tls"] == {"certificate": "/run/heddle/tls/tls.crt", "key": "/run/heddle/tls/tls.key"}
     checked(re.sub(r"^tls: .*\n", "", config, flags=re.M), tmp_path, {"KEY": "k"})
     for each in rendered:
         if each["apiVersion"].split("/")[0] not in {"monitoring.coreos.com", "keda.sh"}:
             kubernetes_validate.validate(each, "1.30", strict=True)
+    monitored = allowed(documents(manifests.template("--set", "serviceMonitor.enabled=true")))
+    assert monitored["manager"]["status"] == monitored["agent"]["status"] == [] and "status" not in monitored["gateway"]
     assert restarted("--set", "models.a.path=/models/a") == {"heddle-manager"}, "which tells the others"
     assert restarted("--set", "config.limits.queue=9") == {"heddle-manager", "heddle-gateway"}
     assert restarted("--set", "agents.host.memory=1GiB") == {"heddle-agent"}
     linted = subprocess.run([manifests.helm(), "lint", "--strict", CHART], capture_output=True, text=True)
     assert linted.returncode == 0, linted.stdout
-    for wrong in ("agents.replicas=0", "config.listen=x", "nonsense=1", "agents.kind=DaemonSet"):
+    assert not restarted("--set", "agents.replicas=9,gateways.replicas=7"), "more of them change nothing for those there are"
+    for wrong in ("agents.replicas=0", "config.listen=x", "nonsense=1", "agents.kind=Deployment"):
         with pytest.raises(subprocess.CalledProcessError):
             manifests.template("--set", wrong)
 
@@ -185,25 +199,35 @@ def checked(text, folder, env=None):
     return path
 
 
-def test_pods_have_the_names_and_addresses_that_the_configuration_says(tmp_path):
+def command_of(workload, pod):
+    """(role, --name, --address) with which a pod of a StatefulSet starts, as Kubernetes fills in what is its own."""
+    (container,) = workload["spec"]["template"]["spec"]["containers"]
+    own = {each["name"]: {"metadata.name": pod}[each["valueFrom"]["fieldRef"]["fieldPath"]]
+           for each in container.get("env", []) if "valueFrom" in each}
+    role, *options = [re.sub(r"\$\((\w+)\)", lambda found: own[found[1]], each) for each in container["args"]]
+    given = dict(zip(options[::2], options[1::2], strict=True))
+    return role, given.get("--name", pod), given.get("--address")
+
+
+def test_pods_are_called_and_reached_as_the_configuration_and_services_have_it(tmp_path):
     checked(OBJECTS["ConfigMap", "heddle"]["data"]["heddle.yaml"], tmp_path)
     members = CONFIG["cluster"]
-    known = {"heddle-manager": list(members["managers"]), "heddle-agent": list(members["hosts"]),
-             "heddle-gateway": members["gateways"]}
-    assert known.keys() == WORKLOADS.keys()
+    assert "hosts" not in members and "gateways" not in members, "they join, as many as there are"
+    assert WORKLOADS.keys() == {"heddle-manager", "heddle-agent", "heddle-gateway"}
+    assert list(members["managers"]) == [f"heddle-manager-{i}" for i in range(WORKLOADS["heddle-manager"]["spec"]["replicas"])]
     for name, workload in WORKLOADS.items():
-        spec = workload["spec"]
-        assert known[name][: spec["replicas"]] == [f"{name}-{i}" for i in range(spec["replicas"])]
-        (container,) = spec["template"]["spec"]["containers"]
-        assert container["args"][0] == name.removeprefix("heddle-") and "--name" not in container["args"]
+        (container,) = workload["spec"]["template"]["spec"]["containers"]
+        role, called, address = command_of(workload, f"{name}-0")
+        assert (role, called) == (name.removeprefix("heddle-"), f"{name}-0")
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-        service = OBJECTS["Service", spec["serviceName"]]["spec"]
-        assert service["selector"].items() <= spec["template"]["metadata"]["labels"].items()
-        assert service["ports"][0]["targetPort"] in ports
-        for pod, member in {**members["managers"], **members["hosts"]}.items():
-            if pod.startswith(name):
-                assert member["address"] == f"{pod}.{name}.heddle.svc:{ports['links']}"
-                assert service["clusterIP"] == "None" and service["publishNotReadyAddresses"]
+        service = OBJECTS["Service", workload["spec"]["serviceName"]]["spec"]
+        assert service["selector"].items() <= workload["spec"]["template"]["metadata"]["labels"].items()
+        assert {port["targetPort"] for port in service["ports"]} == ports.keys()
+        if role != "gateway":
+            address = address or members["managers"][called]["address"]
+            assert address == f"{called}.{name}.heddle.svc:{ports['links']}"
+            assert service["clusterIP"] == "None" and service["publishNotReadyAddresses"]
+            assert members["status"] == f"0.0.0.0:{ports['status']}"
 
 
 def test_pods_are_confined_and_get_the_time_to_end():
@@ -213,28 +237,44 @@ def test_pods_are_confined_and_get_the_time_to_end():
         assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"] == image.USER
         assert container["securityContext"] == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
                                                 "capabilities": {"drop": ["ALL"]}}
-        assert pod["automountServiceAccountToken"] == (name == "heddle-manager")
+        assert pod["automountServiceAccountToken"]
+        assert pod["serviceAccountName"] == ("heddle-manager" if name == "heddle-manager" else "heddle-member")
         hook = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
-        patience = int(CONFIG["shutdown_timeout"].removesuffix("s")) if name == "heddle-gateway" else 0
+        patience = int(CONFIG["shutdown_timeout"].removesuffix("s")) if name != "heddle-manager" else 0
         assert pod["terminationGracePeriodSeconds"] > hook + patience
         assert OBJECTS["PodDisruptionBudget", name]["spec"]["selector"] == workload["spec"]["selector"]
 
 
-def test_managers_may_do_what_the_contract_says_and_no_more():
-    (rule,) = OBJECTS["Role", "heddle-manager"]["rules"]
-    told = re.search(r"One rule gives the rights: ([\w, ]+) on `(\w+)` of\s+`([\w.]+)`", CONTRACT.read_text())
-    assert rule == {"verbs": re.findall(r"\w+", told[1].replace(" and", ",")), "resources": [told[2]], "apiGroups": [told[3]]}
-    assert OBJECTS["RoleBinding", "heddle-manager"]["subjects"][0]["name"] == "heddle-manager"
+def verbs(role):
+    (rule,) = OBJECTS["Role", role]["rules"]
+    return rule["verbs"]
+
+
+def test_each_may_do_what_the_contract_says_and_no_more():
+    told = re.search(r"managers have ([\w, ]+) on\s+`(\w+)` of `([\w.]+)`\. Members have ([\w, ]+)\.", CONTRACT.read_text())
+    for role, words in (("heddle-manager", told[1]), ("heddle-member", told[4])):
+        (rule,) = OBJECTS["Role", role]["rules"]
+        assert rule["resources"] == [told[2]] and rule["apiGroups"] == [told[3]]
+        assert rule["verbs"] == re.findall(r"\w+", words.replace(" and", ","))
+        assert OBJECTS["RoleBinding", role]["subjects"] == [{"kind": "ServiceAccount", "name": role, "namespace": "heddle"}]
+        assert OBJECTS["RoleBinding", role]["roleRef"]["name"] == role
+
+
+def allowed(objects):
+    """{role: {port: roles that may come in there; empty: everyone}} by network policies."""
+    found = {}
+    for policy in objects:
+        if policy["kind"] == "NetworkPolicy":
+            for rule in policy["spec"]["ingress"]:
+                sources = [source for one in rule.get("from", []) for source in one["podSelector"]["matchExpressions"][0]["values"]]
+                role = policy["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"]
+                found.setdefault(role, {})[rule["ports"][0]["port"]] = sources
+    return found
 
 
 def test_only_those_who_link_may_come_in():
-    allowed = {}
-    for (kind, name), policy in OBJECTS.items():
-        if kind == "NetworkPolicy":
-            (rule,) = policy["spec"]["ingress"]
-            sources = [source for one in rule.get("from", []) for source in one["podSelector"]["matchExpressions"][0]["values"]]
-            allowed[policy["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"]] = sources
-    assert allowed == {"gateway": [], "manager": ["gateway"], "agent": ["gateway", "manager"]}
+    links = {"gateway": {"http": []}, "manager": {"links": ["gateway"]}, "agent": {"links": ["gateway", "manager"]}}
+    assert allowed(OBJECTS.values()) == links
 
 
 # ---- A cluster as the manifests describe it ----
@@ -252,26 +292,32 @@ def certificates(folder, *counts):
     return found
 
 
+class Pod(cluster.Node):
+    """A manager or an agent, started with the arguments that its pod has."""
+
+    def arguments(self):
+        return self.cluster.arguments_of(self)
+
+
 class Described:
     """Processes with the configuration and the Secrets of the manifests: names and ports of one machine, an API server
-    that forbids what the Role does not give, and the demo models."""
+    that forbids what the Roles do not give, and the demo models."""
 
     def __init__(self, folder):
         self.path, self.env, self.nodes = folder, {}, []
-        self.certs = certificates(folder / "authority", "2", "1", "1")
+        self.certs = certificates(folder / "authority", "2", "2", "2")
         self.registry_port = cluster.free_port()
         with (folder / "kubernetes.log").open("w") as log:
             self.registry = subprocess.Popen(
                 [sys.executable, heddle.ROOT / "tests/cluster/fake_kubernetes.py", "--port", str(self.registry_port),
                  "--state", folder / "leases"], stdout=log, stderr=log)
-        (rule,) = OBJECTS["Role", "heddle-manager"]["rules"]
-        until(lambda: self.fake({"verbs": rule["verbs"]}))
+        until(lambda: self.fake({"roles": {role: verbs(role) for role in ("heddle-manager", "heddle-member")}}))
         config = yaml.safe_load(OBJECTS["ConfigMap", "heddle"]["data"]["heddle.yaml"])
         members = config["cluster"]
-        members["registry"] += f"?server=http://127.0.0.1:{self.registry_port}"
-        for member in [*members["managers"].values(), *members["hosts"].values()]:
-            member["address"] = f"127.0.0.1:{cluster.free_port()}"
-        self.addresses = {name: member["address"] for name, member in {**members["managers"], **members["hosts"]}.items()}
+        del members["status"]  # One port for all, on pods that are machines of their own.
+        self.addresses = {pod: f"127.0.0.1:{cluster.free_port()}" for pod in [*members["managers"], "heddle-agent-0", "heddle-agent-1"]}
+        for name, member in members["managers"].items():
+            member["address"] = self.addresses[name]
         config |= {"listen": "127.0.0.1:0", "dataDir": str(folder / "data"), "host": {"memory": "64MiB"}}
         config["devices"] = [{"name": "cpu0", "kind": "cpu", "memory": "5MiB", "page": "64KiB"}]
         config["models"] = {name: {"path": str(heddle.MODELS / name)} for name in heddle.demo_models()}
@@ -280,7 +326,10 @@ class Described:
             place.mkdir()
             for name, content in self.certs[f"heddle-{role}-certs"].items():
                 (place / name).write_bytes(content)
-            (place / "heddle.yaml").write_text(yaml.safe_dump({**config, "cluster": {**members, "certs": str(place)}}, sort_keys=False))
+            (place / "token").write_text(WORKLOADS[f"heddle-{role}"]["spec"]["template"]["spec"]["serviceAccountName"])
+            registry = f"{members['registry']}?server=http://127.0.0.1:{self.registry_port}&token_file={place}/token"
+            own = {**config, "cluster": {**members, "certs": str(place), "registry": registry}}
+            (place / "heddle.yaml").write_text(yaml.safe_dump(own, sort_keys=False))
 
     def config_path(self, role, _name):
         return self.path / role / "heddle.yaml"
@@ -291,6 +340,11 @@ class Described:
     def command(self, _node):
         return []
 
+    def arguments_of(self, node):
+        _, called, address = command_of(WORKLOADS[f"heddle-{node.role}"], node.name)
+        assert called == node.name
+        return ["--address", self.addresses[node.name]] if address else []
+
     def fake(self, request):
         whole = urllib.request.Request(f"http://127.0.0.1:{self.registry_port}/fake", json.dumps(request).encode())
         with contextlib.suppress(OSError):
@@ -298,7 +352,7 @@ class Described:
                 return json.load(answer)
 
     def start(self, role, name):
-        node = (cluster.Gateway if role == "gateway" else cluster.Node)(self, role, name).start()
+        node = (cluster.Gateway if role == "gateway" else Pod)(self, role, name).start()
         self.nodes.append(node)
         return node
 
@@ -328,14 +382,33 @@ def described(tmp_path_factory):
         running.registry.wait()
 
 
-def test_a_cluster_of_the_manifests_serves_and_is_ready_without_its_reserve_of_hosts(described):
+def test_a_cluster_of_the_manifests_serves(described):
     for model in heddle.demo_models():
         prompt, answer = heddle.eval_set(model, 1)[0]
         assert described.gateway.chat(model, prompt) == answer
     assert [device["name"] for device in described.gateway.call("/api/devices")[2]["devices"]] == ["heddle-agent-0/cpu0"]
     assert sum("this manager leads" in manager.log() for manager in described.managers) == 1
-    asked = set(described.fake({})["asked"])
-    assert {"create", "update"} <= asked <= set(OBJECTS["Role", "heddle-manager"]["rules"][0]["verbs"])
+    asked = described.fake({})["asked"]
+    assert asked.keys() == {"heddle-manager", "heddle-member"}
+    for role in asked:
+        assert {"create", "update"} <= set(asked[role]) <= set(verbs(role))
+
+
+def test_replicas_grow_and_shrink_without_a_change_of_the_configuration(described):
+    agent, gateway = described.start("agent", "heddle-agent-1"), described.start("gateway", "heddle-gateway-1")
+    gateway.await_url()
+    until(lambda: gateway.call("/readyz")[0] == 200)
+
+    def up():
+        return sorted(each["name"] for each in gateway.call("/api/devices")[2]["devices"] if each["up"])
+
+    until(lambda: up() == ["heddle-agent-0/cpu0", "heddle-agent-1/cpu0"])
+    assert agent.stop() == 0
+    until(lambda: up() == ["heddle-agent-0/cpu0"])
+    prompt, answer = heddle.eval_set("adder", 1)[0]
+    assert gateway.chat("adder", prompt) == answer
+    assert gateway.stop() == 0
+    assert "delete" in described.fake({})["asked"]["heddle-member"], "who leaves takes its Lease away"
 
 
 def test_probes_are_answered_and_leave_no_warnings(described):
@@ -365,7 +438,7 @@ def test_what_autoscalers_and_alerts_ask_a_gateway_for_is_there(described):
 
 
 def test_certificates_are_issued_once_and_are_those_of_their_pods(described, tmp_path):
-    again = certificates(described.path / "authority", "2", "1", "1")
+    again = certificates(described.path / "authority", "2", "2", "2")
     assert again == described.certs
     soon = tmp_path / "soon"
     shutil.copytree(described.path / "authority", soon)
@@ -374,9 +447,9 @@ def test_certificates_are_issued_once_and_are_those_of_their_pods(described, tmp
     subprocess.run([heddle.BINARY, "certs", "issue", soon, "--role", "gateway", "--name", "heddle-gateway-0", "--days", "20"],
                    check=True, capture_output=True)
     ending = (soon / "heddle-gateway-0.crt").read_bytes()
-    renewed = certificates(soon, "2", "1", "1")["heddle-gateway-certs"]
+    renewed = certificates(soon, "2", "2", "2")["heddle-gateway-certs"]
     assert renewed["heddle-gateway-0.crt"] not in (ending, described.certs["heddle-gateway-certs"]["heddle-gateway-0.crt"])
-    grown = certificates(described.path / "authority", "2", "1", "node-x,node-y")
+    grown = certificates(described.path / "authority", "2", "2", "node-x,node-y")
     assert grown["heddle-manager-certs"] == described.certs["heddle-manager-certs"]
     for secret, entries in {**described.certs, **grown}.items():
         assert "ca.key" not in entries
@@ -483,127 +556,3 @@ def test_the_container_file_has_the_user_and_the_command_of_the_image(unpacked):
     assert f"EXPOSE {next(iter(config['ExposedPorts'])).split('/')[0]}\n" in text
     made = re.search(r"install -d .* (/\S+.*?)\\?$", text, re.M)[1].split()
     assert set(made) <= {"/" + path for path in image.FOLDERS}
-
-
-# ---- Slurm ----
-
-# What sbatch gives a job: nodes are addresses of this machine.
-SRUN = """#!/usr/bin/env bash
-# Runs a step here, at the node that it is for.
-while [[ $1 == --* ]]; do
-  [[ $1 != --nodelist=* ]] || export SLURMD_NODENAME=${1#*=}
-  [[ $1 != --job-name=* ]] || step=${1#*=}
-  shift
-done
-trap '' TERM # Which the real one does not hand on well.
-printf '%s %s\\n' "$SLURMD_NODENAME" "$*" >>"$FAKE_SLURM_LOG"
-(
-  trap - TERM
-  printf '%s %s\\n' "$BASHPID" "$step" >>"$FAKE_SLURM_LOG.steps"
-  exec "$@"
-)
-"""
-SQUEUE = """#!/usr/bin/env bash
-cat "$FAKE_SLURM_LOG.steps"
-"""
-SCANCEL = """#!/usr/bin/env bash
-kill -s "${1#--signal=}" "$2"
-"""
-SCONTROL = """#!/usr/bin/env bash
-case "$1 $2" in
-  "show hostnames") [ "$3" = "n[1-3]" ] && printf 'n1\\nn2\\nn3\\n' ;;
-  "show node") printf 'NodeName=%s Arch=x86_64 NodeAddr=127.0.0.%d NodeHostName=%s\\n' "$4" "$((${4#n} + 1))" "$4" ;;
-  *) exit 1 ;;
-esac
-"""
-
-
-class Job:
-    """A job of heddle.sbatch on three nodes."""
-
-    def __init__(self, folder, registry):
-        self.folder, self.log = folder, folder / "job.log"
-        for name, text in (("srun", SRUN), ("scontrol", SCONTROL), ("squeue", SQUEUE), ("scancel", SCANCEL)):
-            (folder / name).write_text(text)
-            (folder / name).chmod(0o755)
-        config = folder / "heddle.yaml"
-        config.write_text(heddle.config(models=["adder", "sorter"], device_extra=", pace: {step: 20ms}"))
-        self.port = cluster.free_port()
-        self.id = f"{os.getpid()}{self.port}"
-        environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "HEDDLE": str(heddle.BINARY),
-                       "SLURM_JOB_ID": self.id, "SLURM_JOB_NODELIST": "n[1-3]", "HEDDLE_GATEWAYS": "2",
-                       "HEDDLE_HTTP_PORT": str(self.port), "HEDDLE_PORT": str(self.port - 5000 if self.port > 10000 else self.port + 5000),
-                       "FAKE_SLURM_LOG": str(folder / "steps")}
-        if registry:
-            environment["HEDDLE_REGISTRY"] = registry
-        with self.log.open("w") as out:
-            self.process = subprocess.Popen([DEPLOY / "slurm/heddle.sbatch", config], stdout=out, stderr=out, env=environment,
-                                            start_new_session=True)
-        self.gateways = []
-        for address in ("127.0.0.2", "127.0.0.3"):
-            gateway = cluster.Gateway.__new__(cluster.Gateway)
-            gateway.url = f"http://{address}:{self.port}"
-            self.gateways.append(gateway)
-
-    def kill(self):
-        """Whatever is left of it."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def steps(self, role):
-        """Nodes with such a process."""
-        lines = [line.split() for line in (self.folder / "steps").read_text().splitlines()]
-        return sorted(line[0] for line in lines if line[1] == str(heddle.BINARY) and line[2] == role)
-
-    def pid(self, step):
-        return int(re.search(rf"^(\d+) {step}$", (self.folder / "steps.steps").read_text(), re.M)[1])
-
-    def is_ready(self):
-        assert self.process.poll() is None, self.log.read_text()
-        try:
-            return all(gateway.call("/readyz")[0] == 200 for gateway in self.gateways)
-        except OSError:
-            return False
-
-
-@pytest.mark.parametrize("registry", ["none", "shared"])
-def test_a_job_of_slurm_serves_from_its_nodes_and_ends_well(tmp_path, registry):
-    job = Job(tmp_path, None if registry == "none" else f"file:{tmp_path}/registry")
-    try:
-        until(job.is_ready)
-        assert job.steps("manager") == (["n1"] if registry == "none" else ["n1", "n2"])
-        assert job.steps("agent") == ["n1", "n2", "n3"] and job.steps("gateway") == ["n1", "n2"]
-        first = job.gateways[0]
-        until(lambda: len([each for each in first.call("/api/devices")[2]["devices"] if each["up"]]) == 3)
-        if registry == "none":
-            os.kill(job.pid("agent-n3"), signal.SIGKILL)
-            until(lambda: job.steps("agent").count("n3") == 2)
-            until(lambda: all(each["up"] for each in first.call("/api/devices")[2]["devices"]))
-        prompt, answer = heddle.eval_set("adder", 1)[0]
-        assert [gateway.chat("adder", prompt) for gateway in job.gateways] == [answer, answer]
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            body = {"model": "sorter", "prompt": "1 2 3", "max_tokens": 60, "temperature": 0, "ignore_eos": True}
-            running = pool.submit(first.call, "/v1/completions", body)
-            other = job.gateways[1]
-            until(lambda: other.metrics().get('vllm:num_requests_running{model_name="sorter"}') == 1)  # It tells of all.
-            job.process.send_signal(signal.SIGTERM)
-            status, _, told = running.result(60)
-        assert status == 200 and told["usage"]["completion_tokens"] == 60, "what runs ends first"
-        assert job.process.wait(60) == 0, job.log.read_text()
-    finally:
-        job.kill()
-    assert not list(pathlib.Path("/tmp").glob(f"heddle-{job.id}-*")), "keys are left on no node"
-
-
-def test_a_job_has_one_manager_where_the_registry_is_not_shared(tmp_path):
-    job = Job(tmp_path, f"file:{tmp_path}/registry")
-    job.kill()
-    (tmp_path / "srun").write_text(SRUN.replace('exec "$@"', '[ "$SLURMD_NODENAME $1" != "n2 test" ] && exec "$@"'))
-    script = (DEPLOY / "slurm/heddle.sbatch").read_text().split("# ---- What each node gets")[0]
-    done = subprocess.run(["bash", "-c", script + 'echo "managers ${#managers[@]} registry [$registry]"', "x", tmp_path / "heddle.yaml"],
-                          capture_output=True, text=True, timeout=60,
-                          env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "1",
-                               "SLURM_JOB_NODELIST": "n[1-3]", "HEDDLE_REGISTRY": f"file:{tmp_path}/registry",
-                               "FAKE_SLURM_LOG": str(tmp_path / "steps")})
-    assert "managers 1 registry []" in done.stdout and "is not shared" in done.stdout, done.stdout + done.stderr

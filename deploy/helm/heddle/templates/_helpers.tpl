@@ -23,7 +23,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ if eq .Values.agents.kind "DaemonSet" }}yes{{ end }}
 {{- end -}}
 
-{{/* ---- heddle.yaml. The places of names in lists are their numbers, so they are written in order and not by toYaml. */}}
+{{/* ---- heddle.yaml. It lists managers alone: agents and gateways join by the registry, so that their number may change. */}}
 
 {{- define "heddle.cluster" -}}
 {{- $root := . -}}
@@ -32,23 +32,10 @@ cluster:
   name: {{ .Values.clusterName }}
   certs: /run/heddle/certs
   registry: kubernetes://{{ .Release.Namespace }}/{{ $name }}
+  status: 0.0.0.0:9464
   managers:
     {{- range $i := until (int .Values.managers.replicas) }}
     {{ $name }}-manager-{{ $i }}: {address: "{{ $name }}-manager-{{ $i }}.{{ $name }}-manager.{{ $root.Release.Namespace }}.svc:7700"}
-    {{- end }}
-  hosts:
-    {{- if include "heddle.daemons" . }}
-    {{- range .Values.agents.nodes }}
-    {{ .name }}: {address: "{{ .address }}:7701"}
-    {{- end }}
-    {{- else }}
-    {{- range $i := until (int (max .Values.agents.replicas .Values.agents.max)) }}
-    {{ $name }}-agent-{{ $i }}: {address: "{{ $name }}-agent-{{ $i }}.{{ $name }}-agent.{{ $root.Release.Namespace }}.svc:7701"}
-    {{- end }}
-    {{- end }}
-  gateways:
-    {{- range $i := until (int (max .Values.gateways.replicas .Values.gateways.max)) }}
-    - {{ $name }}-gateway-{{ $i }}
     {{- end }}
 {{- end -}}
 
