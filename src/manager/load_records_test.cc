@@ -121,6 +121,31 @@ TEST_F(LoadRecordsTest, PassesOverWindowsOfAnotherLength) {
   EXPECT_FALSE(records.recall("a", ModelId(1)));
 }
 
+TEST_F(LoadRecordsTest, RecallsInSlices) {
+  LoadRecords records;
+  records.open("", 60s, 24h);
+  for (std::int64_t window = now_ - 10; window < now_; ++window) {
+    records.note("a", window, {.mean = 1, .peak = 1});
+  }
+  const auto slice = records.recall("a", ModelId(1), now_ - 4, 3);
+  ASSERT_TRUE(slice);
+  ASSERT_EQ(slice->windows.size(), 3U);
+  EXPECT_EQ(slice->windows.front().first, now_ - 4);
+  EXPECT_EQ(records.recall("a", ModelId(1), now_ - 1, 3)->windows.size(), 1U);
+  EXPECT_FALSE(records.recall("a", ModelId(1), now_, 3));
+}
+
+// A manager that stands by opens them, and again when it leads.
+TEST_F(LoadRecordsTest, OpenedAgainTheyAreAsTheyWere) {
+  LoadRecords records;
+  records.open("", 60s, 24h);
+  records.note("a", now_ - 2, {.mean = 1, .peak = 1});
+  records.open("", 60s, 24h);
+  EXPECT_TRUE(records.recall("a", ModelId(1)));
+  records.open("", 30s, 24h);
+  EXPECT_FALSE(records.recall("a", ModelId(1))) << "windows of another length";
+}
+
 TEST_F(LoadRecordsTest, TellsWhoListens) {
   LoadRecords records;
   records.open("", 60s, 24h);
