@@ -167,8 +167,11 @@ def test_large_bodies_go_both_ways_and_stay_nowhere():
         carry(2)
         before = resident(gateway), resident(host)
         carry(6)
-        growth = [now - then for now, then in zip((resident(gateway), resident(host)), before)]
-        assert max(growth) < 6 << 20, growth
+
+        def growth():
+            return [now - then for now, then in zip((resident(gateway), resident(host)), before)]
+
+        wait_until(lambda: max(growth()) < 6 << 20)  # What held the last body goes a moment later.
 
 
 def test_an_engine_and_a_model_of_our_own_take_turns():

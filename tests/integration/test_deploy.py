@@ -343,7 +343,8 @@ class Described:
     def arguments_of(self, node):
         _, called, address = command_of(WORKLOADS[f"heddle-{node.role}"], node.name)
         assert called == node.name
-        return ["--address", self.addresses[node.name]] if address else []
+        host, port = self.addresses[node.name].split(":")
+        return ["--address", f"[{host}]:{port}"] if address else []  # In brackets, as a DaemonSet gives the node's.
 
     def fake(self, request):
         whole = urllib.request.Request(f"http://127.0.0.1:{self.registry_port}/fake", json.dumps(request).encode())
@@ -412,6 +413,8 @@ def test_replicas_grow_and_shrink_without_a_change_of_the_configuration(describe
 
 
 def test_probes_are_answered_and_leave_no_warnings(described):
+    # A gateway that looks for the leader may have left one while it began.
+    before = {node: node.log().count("link refused") for node in (*described.managers, described.agent)}
     for node in (*described.managers, described.agent):
         host, port = described.addresses[node.name].split(":")
         for _ in range(3):
@@ -421,8 +424,7 @@ def test_probes_are_answered_and_leave_no_warnings(described):
         until(lambda path=container[probe]["httpGet"]["path"]: described.gateway.call(path)[0] == 200)
     prompt, answer = heddle.eval_set("adder", 1)[0]
     assert described.gateway.chat("adder", prompt) == answer
-    for node in (*described.managers, described.agent):
-        assert "link refused" not in node.log()
+    assert {node: node.log().count("link refused") for node in before} == before
 
 
 def test_what_autoscalers_and_alerts_ask_a_gateway_for_is_there(described):
