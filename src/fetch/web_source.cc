@@ -1,0 +1,43 @@
+#include "fetch/web_source.h"
+
+#include <utility>
+
+namespace heddle::fetch {
+
+Result<void> WebSource::read(const Object& object,
+                             Range range,
+                             const Sink& sink,
+                             const std::stop_token& stop) {
+  return read_range(http_,
+                    {.object = object,
+                     .range = range,
+                     .request = [&] { return request_for(object.url); },
+                     .explain = [&](const GetReply& reply) { return explain(reply); }},
+                    retry_,
+                    sink,
+                    stop);
+}
+
+Result<HttpGet::Text> WebSource::text(const std::string& url,
+                                      std::uint64_t bytes_max,
+                                      const std::stop_token& stop) {
+  HttpGet::Text answer;
+  const auto attempt = [&](Attempt& state) -> Result<void> {
+    Result<HttpGet::Text> got = http_.get_text(request_for(url), bytes_max, stop);
+    if (!got) {
+      return got.error();
+    }
+    if (got->reply.status / 100 != 2) {
+      state.asked = got->reply.retry_after.value_or(Duration{});
+      return explain(got->reply);
+    }
+    answer = std::move(got).value();
+    return {};
+  };
+  if (const Result<void> done = keep_trying(retry_, stop, attempt); !done) {
+    return done.error();
+  }
+  return answer;
+}
+
+}  // namespace heddle::fetch
