@@ -8,6 +8,7 @@
 #include "cli/bench_command.h"
 #include "cli/certs_command.h"
 #include "cli/lab_command.h"
+#include "cli/pull_command.h"
 #include "cli/simulate_command.h"
 #include "cli/verbs.h"
 #include "config/reader.h"
@@ -223,6 +224,9 @@ int parse_and_run(int count, char** arguments) {
 
   LabOptions experiment;
   add_lab_command(app, experiment, chosen);
+
+  PullCommandOptions pulling;
+  add_pull_command(app, pulling, chosen);
 
   CertsOptions certificates;
   add_certs_commands(app, certificates, chosen);
