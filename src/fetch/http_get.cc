@@ -134,10 +134,13 @@ std::size_t on_body(char* data, std::size_t size, std::size_t count, void* opaqu
   if (exchange.reply.status == 0) {
     complete_head(answering);
   }
+  if (is_redirect(exchange.reply.status) && bytes > 0) {
+    return bytes;  // To its end: libcurl tells where a redirect leads after that.
+  }
   if (exchange.reply.status / 100 != 2) {
     std::string& problem = exchange.reply.problem;
     problem.append(data, std::min(bytes, kProblemBytes - std::min(kProblemBytes, problem.size())));
-    // A redirect's body or a long explanation is not worth its bytes.
+    // A long explanation is not worth its bytes.
     return problem.size() < kProblemBytes ? bytes : 0;
   }
   return give(exchange, std::as_bytes(std::span(data, bytes))) ? bytes : 0;

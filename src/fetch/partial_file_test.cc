@@ -20,6 +20,12 @@ class PartialFileTest : public testing::Test {
     ASSERT_TRUE(file.mark(range).has_value());
   }
 
+  void put_new(Range range) const {
+    Result<PartialFile> file = open();
+    ASSERT_TRUE(file.has_value());
+    put(*file, range);
+  }
+
   Object object{.name = "f", .bytes = 25, .sha256 = std::string(64, 'a')};
   store::TempDirectory directory_{};
 };
@@ -43,22 +49,22 @@ TEST_F(PartialFileTest, GoesOnWithWhatIsThere) {
 }
 
 TEST_F(PartialFileTest, AnotherObjectBeginsAnew) {
-  put(*open(), {0, 20});
+  put_new({0, 20});
   object.sha256 = std::string(64, 'b');
   EXPECT_EQ(open()->present_bytes(), 0U);
-  put(*open(), {0, 20});
+  put_new({0, 20});
   EXPECT_EQ(open(5)->present_bytes(), 0U);  // Cut otherwise.
-  put(*open(), {0, 20});
+  put_new({0, 20});
   object.bytes = 26;
   EXPECT_EQ(open()->present_bytes(), 0U);
 }
 
 TEST_F(PartialFileTest, WithoutAnIdentityNothingCounts) {
   object = {.name = "f", .bytes = 25, .validator = "\"e\""};
-  put(*open(), {0, 20});
+  put_new({0, 20});
   EXPECT_EQ(open()->present_bytes(), 20U);
   object.validator.clear();
-  put(*open(), {0, 20});
+  put_new({0, 20});
   EXPECT_EQ(open()->present_bytes(), 0U);
 }
 

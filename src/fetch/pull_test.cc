@@ -102,7 +102,11 @@ TEST_F(PullTest, TheBudgetIsKept) {
 
 TEST_F(PullTest, WhatTheDiskCannotHoldIsNotBegun) {
   // A file with a hole, larger than any disk here.
-  fs::resize_file(root() / "src/model.safetensors", std::uintmax_t{1} << 43U);
+  std::error_code failure;
+  fs::resize_file(root() / "src/model.safetensors", std::uintmax_t{1} << 43U, failure);
+  if (failure) {
+    GTEST_SKIP() << "no such file can be here: " << failure.message();
+  }
   const Result<Pulled> pulled = run();
   ASSERT_FALSE(pulled.has_value());
   EXPECT_EQ(pulled.error().code, Code::kResourceExhausted);

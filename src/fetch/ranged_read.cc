@@ -181,8 +181,10 @@ Result<void> keep_trying(const RetryOptions& options,
     if (state.moved) {
       failed = 0;
       longest = options.first;
+    } else {
+      ++failed;
     }
-    if (++failed >= options.tries || state.asked > options.asked_most) {
+    if (failed >= options.tries || state.asked > options.asked_most) {
       return Error{Code::kUnavailable,
                    fmt::format("{} (tried {} times)", done.error().message, failed)};
     }

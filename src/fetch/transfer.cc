@@ -87,6 +87,11 @@ class Transfer {
       bool all_over = true;
       for (std::size_t job = first_; job < jobs_.size(); ++job) {
         JobState& state = states_[job];
+        if (state.over) {
+          first_ += job == first_ ? 1 : 0;
+          continue;
+        }
+        all_over = false;
         if (!state.file && !open(job)) {
           break;
         }
@@ -96,14 +101,12 @@ class Transfer {
           ++state.running;
           return Task{.job = job, .range = range};
         }
-        if (!state.over && state.running == 0) {  // Of an empty object, or all was there.
+        if (state.running == 0) {  // Of an empty object, or all was there.
           ++state.running;
           return Task{.job = job, .finish = true};
         }
-        all_over = all_over && state.over;
-        first_ += job == first_ && state.over ? 1 : 0;
       }
-      if (all_over && !failed_) {
+      if (all_over) {
         return std::nullopt;
       }
       changed_.wait(
@@ -215,6 +218,7 @@ class Transfer {
     changed_.notify_all();
     if (done) {
       state.over = true;
+      state.file.reset();
       return;
     }
     const bool again = done.error().code == Code::kCorrupt && ++state.digests_wrong < kDigestTries;
