@@ -57,7 +57,7 @@ Result<std::optional<Object>> HttpSource::look_for(std::string_view name,
     there = true;
     return {};
   };
-  if (const Result<void> done = keep_trying(retry(), stop, attempt); !done) {
+  if (const Result<void> done = keep_trying(listing_retry(), stop, attempt); !done) {
     return done.error();
   }
   return there ? std::optional(std::move(object)) : std::nullopt;

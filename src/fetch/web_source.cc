@@ -1,8 +1,19 @@
 #include "fetch/web_source.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace heddle::fetch {
+namespace {
+
+constexpr int kListingTries = 4;
+
+}  // namespace
+
+WebSource::WebSource(const SourceOptions& options)
+    : http_(options.http), retry_(options.retry), listing_retry_(options.retry) {
+  listing_retry_.tries = std::min(kListingTries, retry_.tries);
+}
 
 Result<void> WebSource::read(const Object& object,
                              Range range,
@@ -34,7 +45,7 @@ Result<HttpGet::Text> WebSource::text(const std::string& url,
     answer = std::move(got).value();
     return {};
   };
-  if (const Result<void> done = keep_trying(retry_, stop, attempt); !done) {
+  if (const Result<void> done = keep_trying(listing_retry_, stop, attempt); !done) {
     return done.error();
   }
   return answer;

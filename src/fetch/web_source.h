@@ -19,7 +19,7 @@ class WebSource : public Source {
                                   const std::stop_token& stop) final;
 
  protected:
-  explicit WebSource(const SourceOptions& options) : http_(options.http), retry_(options.retry) {}
+  explicit WebSource(const SourceOptions& options);
 
   /// A request for a URL of this source, with its credentials.
   [[nodiscard]] virtual GetRequest request_for(const std::string& url) const = 0;
@@ -32,11 +32,13 @@ class WebSource : public Source {
                                            const std::stop_token& stop);
 
   [[nodiscard]] HttpGet& http() { return http_; }
-  [[nodiscard]] const RetryOptions& retry() const { return retry_; }
+  /// How often a source is asked what there is: nobody waits long for one that is away.
+  [[nodiscard]] const RetryOptions& listing_retry() const { return listing_retry_; }
 
  private:
   HttpGet http_;
   RetryOptions retry_;
+  RetryOptions listing_retry_;
 };
 
 }  // namespace heddle::fetch
