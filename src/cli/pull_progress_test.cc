@@ -25,7 +25,7 @@ PullState half_way() {
 }
 
 TEST(FormatPull, SaysHowFarItIs) {
-  EXPECT_EQ(format_pull(half_way()), "3.00 KiB of 10.0 KiB, 1.00 kB/s, 7.00 s left");
+  EXPECT_EQ(format_pull(half_way()), "3.00 KiB of 10.0 KiB, 1.00 KB/s, 7.00 s left");
   EXPECT_EQ(format_pull({}), "0 B of 0 B");
 }
 
@@ -36,7 +36,7 @@ TEST(FormatPull, HasABarForWhatComes) {
             "  tokenizer.json                       [##############################] 100 %  "
             "checking\n"
             "  in all                               [#########.....................]  30 %  "
-            "3.00 KiB of 10.0 KiB, 1.00 kB/s, 7.00 s left\n");
+            "3.00 KiB of 10.0 KiB, 1.00 KB/s, 7.00 s left\n");
   const std::string one = format_pull_bars(half_way(), 1);
   EXPECT_EQ(std::count(one.begin(), one.end(), '\n'), 2);
 }

@@ -1,9 +1,12 @@
 """`heddle pull`, from a hub, a bucket and web servers of the tests' own that misbehave; nothing leaves this machine."""
 
+import contextlib
 import json
 import os
 import pathlib
+import pty
 import random
+import re
 import shutil
 import signal
 import ssl
@@ -78,7 +81,8 @@ def test_a_model_of_the_hub_is_pulled_and_served(home):
         directory = fetched(done)
         assert directory == home / f".cache/huggingface/hub/models--acme--adder/snapshots/{fake.COMMIT}"
         assert {str(path.relative_to(directory)) for path in directory.rglob("*")} == WANTED
-        assert "left out, as heddle does not read them: pytorch_model.bin" in done.stderr
+        assert "left out, as heddle does not read them: eval.jsonl" in done.stderr
+        assert "pytorch_model.bin (8.79 KiB)" in done.stderr
         assert not hub.network.paths("pytorch_model") and not hub.paths("onnx")
         for name in WANTED:
             link = directory / name
@@ -294,6 +298,24 @@ def test_programs_are_told_by_json(home):
     assert events[-1]["event"] == "done" and events[-1]["revision"] == fake.COMMIT
 
 
+def test_a_terminal_has_bars(home):
+    with fake.Site({name: content for name, content in ADDER.items()}) as site:
+        leader, follower = pty.openpty()
+        child = subprocess.Popen([heddle.BINARY, "pull", site.url, "--rate", "2MB/s"], stdin=follower, stdout=follower,
+                                 stderr=follower, env=environment(home))
+        os.close(follower)
+        shown = b""
+        with contextlib.suppress(OSError):  # What the end of a terminal is.
+            while part := os.read(leader, 4096):
+                shown += part
+        os.close(leader)
+        assert child.wait(30) == 0, shown
+        text = shown.decode()
+        assert re.search(r"model\.safetensors +\[[#.]{30}\] +\d+ %  .* of 1\.35 MiB", text)
+        assert re.search(r"in all +\[[#.]{30}\] +\d+ %  .* of 1\.36 MiB", text)
+        assert text.rstrip().split("\x1b[J")[-1].startswith(site.url + ": fetched, 1.36 MiB, in ")
+
+
 # --- TLS ---
 
 
@@ -348,6 +370,12 @@ def test_a_bucket_that_checks_signatures(home):
         assert answer in server.chat("adder", prompt)
 
 
+def unchecked_calls(url, count):
+    """From now on moto lets in so many calls without looking at who makes them."""
+    request = urllib.request.Request(url + "/moto-api/reset-auth", count, {"Content-Type": "text/plain"}, method="POST")
+    urllib.request.urlopen(request).close()
+
+
 def test_a_server_of_others_takes_our_signatures(home):
     """moto checks signatures with botocore's code."""
     boto3 = pytest.importorskip("boto3", reason="moto and boto3 are not installed")
@@ -368,12 +396,12 @@ def test_a_server_of_others_takes_our_signatures(home):
         keys = people.create_access_key(UserName="reader")["AccessKey"]
         allowed = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
         people.put_user_policy(UserName="reader", PolicyName="all", PolicyDocument=json.dumps(allowed))
-        urllib.request.urlopen(urllib.request.Request(url + "/moto-api/reset-auth", data=b"0", method="POST"))
+        unchecked_calls(url, b"0")
         env = {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": keys["AccessKeyId"]}
         model = "s3://models/a=b+c"
         refused(pull(home, model, AWS_SECRET_ACCESS_KEY="s3cret-wrong", **env), "answered 403")
         directory = fetched(pull(home, model, AWS_SECRET_ACCESS_KEY=keys["SecretAccessKey"], **env))
         assert (directory / "model.safetensors").read_bytes() == ADDER["model.safetensors"]
     finally:
-        urllib.request.urlopen(urllib.request.Request(url + "/moto-api/reset-auth", data=b"1000000", method="POST"))
+        unchecked_calls(url, b"inf")
         server.stop()
