@@ -8,6 +8,7 @@
 #include "cli/bench_command.h"
 #include "cli/certs_command.h"
 #include "cli/lab_command.h"
+#include "cli/pull_command.h"
 #include "cli/simulate_command.h"
 #include "cli/verbs.h"
 #include "config/reader.h"
@@ -158,6 +159,17 @@ void add_model_commands(CLI::App& app,
   verb->callback([&] { chosen = [&] { return run(client, model, prompt); }; });
 }
 
+/// The processes that serve starts from itself.
+void add_started_commands(CLI::App& app, int& fd, std::function<int()>& chosen) {
+  CLI::App* verb = app.add_subcommand("worker", "Act for one device; started by serve")->group("");
+  verb->add_option("--fd", fd, "Socket to the process that started it")->required();
+  verb->callback([&] { chosen = [&]() -> int { worker::run(fd); }; });
+
+  verb = app.add_subcommand("sandbox", "Try grammars and files; started by serve")->group("");
+  verb->add_option("--fd", fd, "Socket to the process that started it")->required();
+  verb->callback([&] { chosen = [&]() -> int { sandbox::run(fd); }; });
+}
+
 /// What to say to who mistyped a verb, of which the parser itself would say that it is missing;
 /// empty where `word` is a verb or an option.
 std::string unknown_verb(CLI::App& app, std::string_view word) {
@@ -224,17 +236,14 @@ int parse_and_run(int count, char** arguments) {
   LabOptions experiment;
   add_lab_command(app, experiment, chosen);
 
+  PullCommandOptions pulling;
+  add_pull_command(app, pulling, chosen);
+
   CertsOptions certificates;
   add_certs_commands(app, certificates, chosen);
 
   int fd = -1;
-  verb = app.add_subcommand("worker", "Act for one device; started by serve")->group("");
-  verb->add_option("--fd", fd, "Socket to the process that started it")->required();
-  verb->callback([&] { chosen = [&]() -> int { worker::run(fd); }; });
-
-  verb = app.add_subcommand("sandbox", "Try grammars and files; started by serve")->group("");
-  verb->add_option("--fd", fd, "Socket to the process that started it")->required();
-  verb->callback([&] { chosen = [&]() -> int { sandbox::run(fd); }; });
+  add_started_commands(app, fd, chosen);
 
   if (count == 1) {
     std::cout << app.help();

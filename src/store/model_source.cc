@@ -1,7 +1,10 @@
 #include "store/model_source.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -9,7 +12,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/descriptor.h"
+#include "base/siphash.h"
 #include "store/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
 
 namespace heddle::store {
 namespace {
@@ -17,12 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kReferenceBytesMax = 4096;
-
-/// "org/name@revision", taken apart.
-struct HubName {
-  std::string repository{};  ///< With one "/" at most.
-  std::string revision{};
-};
 
 /// Parts of repository names and revisions become names of folders, so nothing that could lead out
 /// of the cache may be in them.
@@ -47,27 +49,6 @@ bool are_safe_parts(std::string_view text, std::ptrdiff_t slashes_max) {
     }
     text.remove_prefix(slash + 1);
   }
-}
-
-std::optional<HubName> parse_hub_name(std::string_view source) {
-  const auto at = source.find('@');
-  HubName name{.repository = std::string(source.substr(0, at)), .revision = "main"};
-  if (at != std::string_view::npos) {
-    name.revision = source.substr(at + 1);
-  }
-  // Revisions such as refs/pr/7 have slashes of their own.
-  if (!are_safe_parts(name.repository, 1) || !are_safe_parts(name.revision, 4)) {
-    return std::nullopt;
-  }
-  return name;
-}
-
-fs::path folder_of(const fs::path& hub_cache, const HubName& name) {
-  std::string folder = "models--" + name.repository;
-  if (const auto slash = folder.find('/'); slash != std::string::npos) {
-    folder.replace(slash, 1, "--");
-  }
-  return hub_cache / folder;
 }
 
 bool is_folder(const fs::path& path) {
@@ -102,28 +83,115 @@ Result<fs::path> find_snapshot(const fs::path& folder, const HubName& name) {
     return Error{
         Code::kNotFound,
         fmt::format("model {} is in the cache, but revision {} is not: there is neither {} "
-                    "nor {}; the snapshots there are: {}",
+                    "nor {}; the snapshots there are: {}; `heddle pull {}@{}` fetches it",
                     name.repository,
                     name.revision,
                     reference.string(),
                     (snapshots / name.revision).string(),
-                    fmt::join(names_in(snapshots), ", "))};
+                    fmt::join(names_in(snapshots), ", "),
+                    name.repository,
+                    name.revision)};
   }
   const std::string revision = trimmed(*commit);
   if (!is_safe_part(revision) || !is_folder(snapshots / revision)) {
     return Error{
         Code::kNotFound,
         fmt::format("model {} is in the cache, but {} names snapshot \"{}\", which {} does "
-                    "not have; download it again",
+                    "not have; `heddle pull {}@{}` fetches it again",
                     name.repository,
                     reference.string(),
                     revision.substr(0, 64),
-                    snapshots.string())};
+                    snapshots.string(),
+                    name.repository,
+                    name.revision)};
   }
   return snapshots / revision;
 }
 
+/// A URL's characters as a folder's name may have them.
+std::string readable(std::string_view source) {
+  std::string name;
+  for (const char c : source) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-';
+    if (plain) {
+      name += c;
+    } else if (!name.empty() && name.back() != '_') {
+      name += '_';
+    }
+  }
+  constexpr std::size_t kMost = 80;
+  return name.size() <= kMost ? name : name.substr(name.size() - kMost);
+}
+
+/// Notes when a model was last wanted. Where that fails, it counts as wanted when it came.
+void note_use(const fs::path& folder) {
+  const std::string path = folder.string() + ".used";
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  if (file) {
+    (void)::futimens(file.get(), nullptr);
+  }
+}
+
+Result<fs::path> find_url(std::string_view source, const ModelPlaces& places) {
+  const fs::path folder = url_folder(places, source);
+  if (is_folder(folder)) {
+    note_use(folder);
+    return folder;
+  }
+  constexpr std::string_view kFile = "file://";
+  if (source.starts_with(kFile)) {
+    const fs::path named = source.substr(kFile.size());
+    return is_folder(named) ? Result<fs::path>(named)
+                            : Error{Code::kNotFound,
+                                    fmt::format("there is no model directory {}", named.string())};
+  }
+  return Error{Code::kNotFound,
+               fmt::format("{} has not been fetched: there is no {}; `heddle pull {}` fetches it",
+                           source,
+                           folder.string(),
+                           source)};
+}
+
 }  // namespace
+
+std::optional<HubName> parse_hub_name(std::string_view source) {
+  constexpr std::string_view kHub = "hf://";
+  if (source.starts_with(kHub)) {
+    source.remove_prefix(kHub.size());
+  }
+  const auto at = source.find('@');
+  HubName name{.repository = std::string(source.substr(0, at)), .revision = "main"};
+  if (at != std::string_view::npos) {
+    name.revision = source.substr(at + 1);
+  }
+  // Revisions such as refs/pr/7 have slashes of their own.
+  if (!are_safe_parts(name.repository, 1) || !are_safe_parts(name.revision, 4)) {
+    return std::nullopt;
+  }
+  return name;
+}
+
+fs::path hub_folder(const ModelPlaces& places, const HubName& name) {
+  std::string folder = "models--" + name.repository;
+  if (const auto slash = folder.find('/'); slash != std::string::npos) {
+    folder.replace(slash, 1, "--");
+  }
+  return places.hub_cache / folder;
+}
+
+bool is_url(std::string_view source) {
+  return std::ranges::any_of(
+      std::array<std::string_view, 4>{"s3://", "http://", "https://", "file://"},
+      [&](std::string_view scheme) { return source.starts_with(scheme); });
+}
+
+fs::path url_folder(const ModelPlaces& places, std::string_view source) {
+  while (source.ends_with('/')) {
+    source.remove_suffix(1);
+  }
+  const Digest digest = siphash(SipKey{}, std::as_bytes(std::span(source)));
+  return places.url_cache / fmt::format("{}-{:016x}", readable(source), digest.low);
+}
 
 ModelPlaces find_places(const fs::path& base, const Environment& environment) {
   ModelPlaces places{.base = base, .home = environment("HOME").value_or("")};
@@ -136,6 +204,8 @@ ModelPlaces find_places(const fs::path& base, const Environment& environment) {
   } else {
     places.hub_cache = places.home / ".cache" / "huggingface" / "hub";
   }
+  const fs::path cache = environment("XDG_CACHE_HOME").value_or((places.home / ".cache").string());
+  places.url_cache = cache / "heddle" / "models";
   return places;
 }
 
@@ -147,6 +217,9 @@ Environment process_environment() {
 }
 
 Result<fs::path> find_model(std::string_view source, const ModelPlaces& places) {
+  if (is_url(source) && source.find('\0') == std::string_view::npos) {
+    return find_url(source, places);
+  }
   const fs::path directory = source.starts_with("~/") ? places.home / source.substr(2)
                                                       : (places.base / source).lexically_normal();
   if (!source.empty() && is_folder(directory)) {
@@ -165,16 +238,16 @@ Result<fs::path> find_model(std::string_view source, const ModelPlaces& places) 
                              directory.string(),
                              is_folder(directory.parent_path()) ? "" : ", nor the one it is in")};
   }
-  const fs::path folder = folder_of(places.hub_cache, *name);
+  const fs::path folder = hub_folder(places, *name);
   if (!is_folder(folder)) {
     return Error{
         Code::kNotFound,
         fmt::format("there is no model {}: neither a directory {} nor, in the Hugging Face "
-                    "cache, {}; download it with `hf download {}` or give its directory",
+                    "cache, {}; `heddle pull {}` fetches it",
                     source,
                     directory.string(),
                     folder.string(),
-                    name->repository)};
+                    source)};
   }
   return find_snapshot(folder, *name);
 }

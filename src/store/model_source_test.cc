@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "store/file.h"
 #include "store/test_files.h"
 
 namespace heddle::store {
@@ -31,6 +32,14 @@ TEST(ModelPlaces, FollowTheVariablesOfTheHub) {
   EXPECT_EQ(cache_for({{"HF_HOME", "/h"}, {"HF_HUB_CACHE", "/c"}}), "/c");
 }
 
+TEST(ModelPlaces, HaveACacheOfHeddlesOwn) {
+  const auto own = [](std::map<std::string, std::string> variables) {
+    return find_places("/etc/heddle", environment(std::move(variables))).url_cache.string();
+  };
+  EXPECT_EQ(own({{"HOME", "/home/u"}}), "/home/u/.cache/heddle/models");
+  EXPECT_EQ(own({{"HOME", "/home/u"}, {"XDG_CACHE_HOME", "/x"}}), "/x/heddle/models");
+}
+
 TEST(ModelPlaces, ReadsTheProcess) {
   const Environment process = process_environment();
   EXPECT_TRUE(process("PATH").has_value());
@@ -40,7 +49,10 @@ TEST(ModelPlaces, ReadsTheProcess) {
 class FindModelTest : public testing::Test {
  protected:
   [[nodiscard]] ModelPlaces places() const {
-    return {.base = path() / "base", .home = path() / "home", .hub_cache = path() / "hub"};
+    return {.base = path() / "base",
+            .home = path() / "home",
+            .hub_cache = path() / "hub",
+            .url_cache = path() / "own"};
   }
   std::string error(std::string_view source, Code code = Code::kNotFound) {
     const auto found = find_model(source, places());
@@ -86,10 +98,11 @@ TEST_F(FindModelTest, ADirectoryWinsOverAName) {
 }
 
 TEST_F(FindModelTest, SaysWhereItLooked) {
-  EXPECT_THAT(error("acme/small-1.5"),
-              AllOf(HasSubstr("there is no model acme/small-1.5: neither a directory "),
-                    HasSubstr("/base/acme/small-1.5 nor, in the Hugging Face cache, "),
-                    HasSubstr("/hub/models--acme--small-1.5; download it with `hf download")));
+  EXPECT_THAT(
+      error("acme/small-1.5"),
+      AllOf(HasSubstr("there is no model acme/small-1.5: neither a directory "),
+            HasSubstr("/base/acme/small-1.5 nor, in the Hugging Face cache, "),
+            HasSubstr("/hub/models--acme--small-1.5; `heddle pull acme/small-1.5` fetches it")));
   EXPECT_THAT(error("/no/such/folder"), HasSubstr("there is no model directory /no/such/folder"));
   EXPECT_THAT(error("", Code::kInvalidArgument), HasSubstr("the path of a model is empty"));
 }
@@ -104,6 +117,35 @@ TEST_F(FindModelTest, SaysWhatADownloadLacks) {
   EXPECT_THAT(error("acme/small-1.5"), HasSubstr("names snapshot \"0a1b\", which "));
   write_text(repository() / "refs/main", "../../..");
   EXPECT_THAT(error("acme/small-1.5"), HasSubstr("names snapshot \"../../..\", which "));
+}
+
+TEST_F(FindModelTest, TakesUrlsThatWereFetched) {
+  EXPECT_THAT(error("s3://bucket/llm/small"),
+              AllOf(HasSubstr("s3://bucket/llm/small has not been fetched: there is no "),
+                    HasSubstr("/own/s3_bucket_llm_small-"),
+                    HasSubstr("; `heddle pull s3://bucket/llm/small` fetches it")));
+  const auto folder = url_folder(places(), "s3://bucket/llm/small");
+  write_text(folder / "config.json", "{}");
+  EXPECT_EQ(*find_model("s3://bucket/llm/small", places()), folder);
+  EXPECT_EQ(*find_model("s3://bucket/llm/small/", places()), folder);
+  EXPECT_TRUE(is_there(folder.string() + ".used"));
+  EXPECT_NE(url_folder(places(), "s3://bucket/llm-small"), folder);
+  EXPECT_EQ(url_folder(places(), "https://h/../../../etc").parent_path(), path() / "own");
+}
+
+TEST_F(FindModelTest, AFolderByItsUrlIsUsedUnlessItWasFetched) {
+  const std::string url = "file://" + (path() / "disk").string();
+  EXPECT_THAT(error(url), HasSubstr("there is no model directory"));
+  write_text(path() / "disk/config.json", "{}");
+  EXPECT_EQ(*find_model(url, places()), path() / "disk");
+  write_text(url_folder(places(), url) / "config.json", "{}");
+  EXPECT_EQ(*find_model(url, places()), url_folder(places(), url));
+}
+
+TEST_F(FindModelTest, TakesNamesOfTheHubWithTheirScheme) {
+  write_text(repository() / "refs/main", "0a1b");
+  write_text(repository() / "snapshots/0a1b/config.json", "{}");
+  EXPECT_EQ(*find_model("hf://acme/small-1.5", places()), repository() / "snapshots/0a1b");
 }
 
 TEST_F(FindModelTest, NamesDoNotLeadOutOfTheCache) {

@@ -37,7 +37,7 @@ def installed(tmp_path_factory):
 def test_it_wants_what_the_program_is_linked_with(installed):
     control = installed.joinpath("control").read_text()
     depends = next(line for line in control.splitlines() if line.startswith("Depends: "))
-    for library in ("libc6", "libssl3", "libsqlite3-0", "libjemalloc2", "libyaml-cpp0"):
+    for library in ("libc6", "libssl3", "libcurl4", "libsqlite3-0", "libjemalloc2", "libyaml-cpp0"):
         assert library in depends, depends
 
 

@@ -26,6 +26,7 @@ LAYERS = {
     "text": ["spec"],
     "sandbox": ["text", "spec"],
     "store": ["spec"],
+    "fetch": ["store"],
     "engine": ["store", "ops", "collective", "memory", "ledger", "device", "text", "policy", "spec"],
     "external": ["http", "device", "core", "config", "policy", "spec"],
     "api": ["spec"],
@@ -45,7 +46,7 @@ LAYERS = {
     "lab": ["gateway", "manager", "host", "agent", "external", "worker", "ops", "collective", "twin", "bench", "sim", "store",
             "core", "policy", "memory", "ledger", "device", "config", "spec", "http"],
     "cli": ["node", "net", "gateway", "solo", "host", "worker", "lab", "bench", "sim", "policy", "config", "spec", "api", "store",
-            "sandbox", "http"],
+            "fetch", "sandbox", "http"],
 }
 # Folders of src/ whose files do not call each other in a circle: `tools/tidy.py --calls src/FOLDER` shows the graph.
 ACYCLIC = {"core/manager", "gateway", "ledger", "policy", "serving", "store", "worker"}
@@ -131,6 +132,7 @@ TESTED_BY = {
     "gateway/live_requests.cc": "gateway/gateway_test.cc",
     "host/test_main.cc": "host/host_test.cc",
     "history/database.cc": "history/history_store_test.cc",
+    "fetch/web_source.cc": "fetch/http_source_test.cc",
     "lab/device_bench.cc": "lab/calibration_test.cc",
     "lab/experiment.cc": "tests/integration/test_lab.py",
     "planes/heddle_external.cc": "sim/planes/heddle_test.cc",

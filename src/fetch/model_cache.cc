@@ -1,0 +1,163 @@
+#include "fetch/model_cache.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+#include "fetch/disk.h"
+#include "fetch/file_lock.h"
+#include "fetch/hub_cache.h"
+#include "fetch/url_cache.h"
+#include "store/file.h"
+
+#include <sys/stat.h>
+
+namespace heddle::fetch {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kIncomplete = ".incomplete";
+constexpr std::string_view kHubPrefix = "models--";
+
+std::int64_t written_s(const fs::path& path) {
+  struct stat found{};
+  return ::stat(path.c_str(), &found) == 0 ? found.st_mtim.tv_sec : 0;
+}
+
+std::vector<fs::path> folders_in(const fs::path& parent) {
+  std::vector<fs::path> folders;
+  std::error_code failure;
+  for (fs::directory_iterator at(parent, failure), end; !failure && at != end;
+       at.increment(failure)) {
+    if (at->is_directory(failure)) {
+      folders.push_back(at->path());
+    }
+  }
+  return folders;
+}
+
+/// The folder that a model has, or will have, of one that it comes in.
+fs::path without_incomplete(const fs::path& folder) {
+  const std::string text = folder.string();
+  return text.ends_with(kIncomplete) ? text.substr(0, text.size() - kIncomplete.size()) : text;
+}
+
+/// Models of heddle's own cache.
+std::vector<CachedModel> own_models(const store::ModelPlaces& places) {
+  std::vector<CachedModel> models;
+  for (const fs::path& folder : folders_in(places.url_cache)) {
+    const auto record = read_record(folder);
+    if (!record) {
+      continue;
+    }
+    const fs::path whole = without_incomplete(folder);
+    models.push_back(
+        {.name = record->name,
+         .folder = folder,
+         .bytes = taken_bytes(folder),
+         .used_s = std::max(written_s(whole.string() + ".used"), written_s(folder / ".source")),
+         .is_incomplete = whole != folder});
+  }
+  return models;
+}
+
+std::vector<CachedModel> hub_models(const store::ModelPlaces& places) {
+  std::vector<CachedModel> models;
+  for (const fs::path& folder : folders_in(places.hub_cache)) {
+    std::string name = folder.filename().string();
+    if (!name.starts_with(kHubPrefix)) {
+      continue;
+    }
+    name.erase(0, kHubPrefix.size());
+    if (const std::size_t dashes = name.find("--"); dashes != std::string::npos) {
+      name.replace(dashes, 2, "/");
+    }
+    models.push_back({.name = name,
+                      .folder = folder,
+                      .bytes = taken_bytes(folder / "blobs"),
+                      .used_s = written_s(folder / "snapshots"),
+                      .of_hub = true,
+                      .is_incomplete = folders_in(folder / "snapshots").empty()});
+  }
+  return models;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ModelPlace>> open_place(const SourceName& name,
+                                               const store::ModelPlaces& places,
+                                               const std::function<void()>& on_wait,
+                                               const std::stop_token& stop) {
+  return name.kind == SourceKind::kHub
+             ? open_hub_place(
+                   {.repository = name.repo, .revision = name.revision}, places, on_wait, stop)
+             : open_url_place(name.text, places, on_wait, stop);
+}
+
+std::vector<CachedModel> cached_models(const store::ModelPlaces& places) {
+  std::vector<CachedModel> models = own_models(places);
+  std::ranges::move(hub_models(places), std::back_inserter(models));
+  std::ranges::sort(models, [](const CachedModel& a, const CachedModel& b) {
+    return std::tie(a.name, a.folder) < std::tie(b.name, b.folder);
+  });
+  return models;
+}
+
+Result<std::vector<std::string>> make_room(const store::ModelPlaces& places,
+                                           std::uint64_t budget,
+                                           std::uint64_t bytes,
+                                           const fs::path& folder) {
+  const Result<FileLock> alone =
+      FileLock::wait(places.url_cache / ".budget.lock", [] {}, std::stop_token());
+  if (!alone) {
+    return alone.error();
+  }
+  std::vector<CachedModel> models = own_models(places);
+  std::uint64_t taken = 0;
+  for (const CachedModel& model : models) {
+    taken += model.bytes;
+  }
+  std::ranges::sort(models, {}, &CachedModel::used_s);
+  std::vector<std::pair<const CachedModel*, FileLock>> going;
+  for (const CachedModel& model : models) {
+    if (taken + bytes <= budget) {
+      break;
+    }
+    const fs::path whole = without_incomplete(model.folder);
+    if (whole == folder) {
+      continue;
+    }
+    Result<FileLock> lock = FileLock::now(lock_of(whole));
+    if (lock) {
+      taken -= model.bytes;
+      going.emplace_back(&model, std::move(lock).value());
+    }
+  }
+  if (taken + bytes > budget) {
+    return Error{
+        Code::kResourceExhausted,
+        fmt::format("{} more do not fit into the budget of {} for {}: {} of it {} taken by "
+                    "what may not go; raise --budget or HEDDLE_CACHE_BUDGET",
+                    format_bytes(bytes),
+                    format_bytes(budget),
+                    places.url_cache.string(),
+                    format_bytes(taken),
+                    "are")};
+  }
+  std::vector<std::string> names;
+  for (const auto& [model, lock] : going) {
+    const fs::path leaving = without_incomplete(model->folder).string() + ".leaving";
+    std::error_code failure;
+    fs::rename(model->folder, leaving, failure);  // So that nobody finds half of it.
+    fs::remove_all(failure ? model->folder : leaving, failure);
+    fs::remove(without_incomplete(model->folder).string() + ".used", failure);
+    names.push_back(model->name);
+  }
+  return names;
+}
+
+}  // namespace heddle::fetch

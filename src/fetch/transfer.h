@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <stop_token>
+
+#include "base/result.h"
+#include "fetch/object.h"
+#include "fetch/source.h"
+
+namespace heddle::fetch {
+
+/// An object, and the file in which it comes: a PartialFile until all of it is there.
+struct Job {
+  Object object{};
+  std::filesystem::path partial{};
+};
+
+struct TransferOptions {
+  std::size_t connections = 8;  ///< Requests at once.
+  std::uint64_t piece_bytes = 16U << 20U;
+  std::uint64_t bytes_per_second = 0;  ///< Of all together; 0: as fast as it goes.
+};
+
+/// What a transfer tells, of jobs by their place in its list. Called by any of its threads, one at
+/// a time but for `done`.
+struct TransferEvents {
+  /// So many bytes of a file are there now: when it begins, as they come, and when it has to begin
+  /// anew.
+  std::function<void(std::size_t job, std::uint64_t bytes)> moved{};
+  /// All is there and is compared with its digest.
+  std::function<void(std::size_t job)> checking{};
+  /// The file at Job::partial is the object, and is the caller's. What it returns ends the transfer
+  /// where that is an error.
+  std::function<Result<void>(std::size_t job)> done{};
+};
+
+/// Fetches objects, several pieces at once, and goes on from what is there of them. An object with
+/// another digest than it should have is fetched once more, then it is kCorrupt. After an error or
+/// a stop what has come stays for the next time. As Source::read(), check_digest() and disk_error()
+/// fail.
+[[nodiscard]] Result<void> transfer(Source& source,
+                                    std::span<const Job> jobs,
+                                    const TransferOptions& options,
+                                    const TransferEvents& events,
+                                    const std::stop_token& stop);
+
+}  // namespace heddle::fetch
