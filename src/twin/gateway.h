@@ -47,8 +47,8 @@ class Gateway {
   using OnEvent = std::function<void(const core::ManagerEvent&)>;
 
   /// `agenda` outlives it. `on_event` tells the manager.
-  Gateway(const Agenda& agenda, OnEvent on_event)
-      : agenda_(agenda), on_event_(std::move(on_event)) {}
+  Gateway(const Agenda& agenda, FrontId front, OnEvent on_event)
+      : agenda_(agenda), front_(front), on_event_(std::move(on_event)) {}
 
   /// Nothing happens before arrive().
   RequestId plan(const Ask& ask);
@@ -66,6 +66,8 @@ class Gateway {
   void fail(const core::FailRequest& failed);
   /// Its requests that are with that life of a worker, which has ended, wait again.
   core::PlaceLost lose(DeviceId device, WorkerEpoch epoch);
+  /// Likewise, where a connection to it was lost: what the life says later may lack what was lost.
+  core::PlaceLost lose_cut(DeviceId device, WorkerEpoch epoch);
   /// All that have not ended, for a manager that does not know of them, and may hold them again.
   core::FrontState tell_all();
   /// The connection to the host is gone: its requests wait again wherever they are. What their
@@ -76,17 +78,26 @@ class Gateway {
   /// Its worker gave it back: it waits again.
   void take_back(RequestId id) { at(id).dispatched = false; }
 
+  [[nodiscard]] FrontId front() const { return front_; }
   [[nodiscard]] const std::vector<Request>& requests() const { return requests_; }
+  [[nodiscard]] const Request& request(RequestId id) const { return requests_.at(index_of(id)); }
   /// So many have ended.
   [[nodiscard]] std::size_t ended() const { return ended_; }
 
  private:
-  [[nodiscard]] Request& at(RequestId id) { return requests_.at(id.value()); }
+  [[nodiscard]] Request& at(RequestId id) { return requests_.at(index_of(id)); }
+  [[nodiscard]] std::size_t index_of(RequestId id) const {
+    return id.value() - first_request(front_).value();
+  }
+  [[nodiscard]] RequestId id_of(std::size_t index) const {
+    return RequestId(first_request(front_).value() + index);
+  }
   [[nodiscard]] core::RequestArrived arrival(RequestId id) const;
   void end(Request& request, Request::End how);
   void finish_if_complete(RequestId id);
 
   const Agenda& agenda_;
+  FrontId front_;
   OnEvent on_event_;
   std::vector<Request> requests_{};
   std::size_t ended_ = 0;
