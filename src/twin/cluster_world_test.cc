@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,13 +41,18 @@ WorldOptions three_hosts(WorldOptions options) {
   return options;
 }
 
-/// No request fails but for one that came while no manager knew of a host that serves its model.
-void expect_all_answered(const ClusterWorld& world) {
+/// No request fails but for one that came while its gateway's manager knew of no host that serves
+/// its model: these are counted.
+std::int64_t expect_all_answered(const ClusterWorld& world) {
+  std::int64_t refused = 0;
   for (const Request& request : world.requests()) {
-    EXPECT_TRUE(request.end == Request::End::kDone ||
-                (request.arrived == Instant{} && request.error.code == Code::kNotFound))
-        << request.error.message;
+    if (request.arrived == Instant{} && request.error.code == Code::kNotFound) {
+      ++refused;
+      continue;
+    }
+    EXPECT_EQ(request.end, Request::End::kDone) << request.error.message;
   }
+  return refused;
 }
 
 TEST(ClusterWorld, EveryRequestIsAnsweredWhenNothingGoesWrong) {
@@ -61,6 +68,8 @@ TEST(ClusterWorld, EveryRequestIsAnsweredWhenNothingGoesWrong) {
 
 TEST(ClusterWorld, NothingIsLostWhileLinksBreakAndManagersAndHostsDie) {
   std::int64_t broken = 0;
+  std::int64_t refused = 0;
+  std::int64_t all = 0;
   play_clusters(
       300,
       [](std::uint64_t seed) {
@@ -75,10 +84,14 @@ TEST(ClusterWorld, NothingIsLostWhileLinksBreakAndManagersAndHostsDie) {
         return options;
       },
       [&](const ClusterWorld& world) {
-        expect_all_answered(world);
+        refused += expect_all_answered(world);
+        all += std::ssize(world.requests());
         broken += std::ssize(world.cluster().leaders()) + std::ssize(world.cluster().hosts());
       });
+  RecordProperty("refused", std::to_string(refused));
+  RecordProperty("requests", std::to_string(all));
   EXPECT_GT(broken, 300 * 5 / kShare);
+  EXPECT_LT(50 * refused, all);
 }
 
 /// Everything that goes wrong in a host and between them.
@@ -106,6 +119,31 @@ TEST(ClusterWorld, SurvivesAnything) {
     }
   });
   EXPECT_GT(2 * done, all);
+}
+
+/// Three hosts, whose manager hears 300 events and more while nothing goes wrong.
+WorldOptions manager_dies(std::optional<std::uint64_t> after) {
+  WorldOptions options = three_hosts({.seed = 11});
+  options.requests = 40;
+  options.arrivals = 60ms;
+  options.manager_dies_after = after;
+  return options;
+}
+
+TEST(ClusterWorld, AManagerThatDiesAfterAnyOf300EventsLosesNothing) {
+  ClusterWorld smooth(manager_dies(std::nullopt));
+  smooth.run();
+  ASSERT_GE(smooth.cluster().leaders()[0]->heard(), 300U);
+  std::int64_t refused = 0;
+  for (std::uint64_t event = 1; event <= 300; event += kShare) {
+    SCOPED_TRACE("event " + std::to_string(event));
+    name_seed(event);
+    ClusterWorld world(manager_dies(event));
+    world.run();
+    EXPECT_EQ(world.cluster().leaders().size(), 2U);
+    refused += expect_all_answered(world);
+  }
+  RecordProperty("refused", std::to_string(refused));
 }
 
 }  // namespace

@@ -147,13 +147,6 @@ core::PlaceLost Gateway::lose(DeviceId device, WorkerEpoch epoch) {
   return lost;
 }
 
-core::PlaceLost Gateway::lose_cut(DeviceId device, WorkerEpoch epoch) {
-  for (std::size_t i = 0; i < requests_.size(); ++i) {
-    requests_[i].cut = requests_[i].cut || is_at(id_of(i), device, epoch);
-  }
-  return lose(device, epoch);
-}
-
 std::vector<core::PlaceLost> Gateway::lose_all() {
   std::set<std::pair<DeviceId, WorkerEpoch>> places;
   for (Request& request : requests_) {

@@ -66,8 +66,6 @@ class Gateway {
   void fail(const core::FailRequest& failed);
   /// Its requests that are with that life of a worker, which has ended, wait again.
   core::PlaceLost lose(DeviceId device, WorkerEpoch epoch);
-  /// Likewise, where a connection to it was lost: what the life says later may lack what was lost.
-  core::PlaceLost lose_cut(DeviceId device, WorkerEpoch epoch);
   /// All that have not ended, for a manager that does not know of them, and may hold them again.
   core::FrontState tell_all();
   /// The connection to the host is gone: its requests wait again wherever they are. What their

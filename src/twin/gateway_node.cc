@@ -137,7 +137,7 @@ void GatewayNode::leave_host(HostId id) {
   host.wire.reset();
   if (std::exchange(host.linked, false)) {
     for (const Life& place : std::exchange(host.used, {})) {
-      lose({.place = place, .cut = true});
+      lose(place);
     }
   }
 }
@@ -149,7 +149,7 @@ void GatewayNode::hear_host(HostId id, const Message& message) {
     host.linked = true;
   } else if (const auto* ended = std::get_if<LifeEnded>(&message)) {
     std::erase(host.used, ended->life);
-    lose({.place = ended->life});
+    lose(ended->life);
   } else {
     hear_worker(std::get<core::WorkerSaid>(std::get<core::ManagerEvent>(message)));
   }
@@ -176,7 +176,7 @@ void GatewayNode::hear_worker(const core::WorkerSaid& said) {
 void GatewayNode::send(Life place, core::WorkerMessage message) {
   const bool submits = std::holds_alternative<core::Submit>(message);
   // While a place is being lost, what comes there is lost with it.
-  if (submits && std::ranges::find(lost_, place, &Lost::place) != lost_.end()) {
+  if (submits && std::ranges::find(lost_, place) != lost_.end()) {
     return;
   }
   const auto found = hosts_.find(host_of(place.device));
@@ -201,13 +201,13 @@ bool GatewayNode::send_to(Host& host, Life place, const core::WorkerMessage& mes
 }
 
 /// Its requests hear of it next, and not within what happens now.
-void GatewayNode::lose(Lost lost) {
-  lost_.push_back(lost);
+void GatewayNode::lose(Life place) {
+  lost_.push_back(place);
   agenda_.after({}, [this] { tell_lost(); });
 }
 
 void GatewayNode::lose_later(Life place) {
-  lost_.push_back({.place = place, .cut = true});
+  lost_.push_back(place);
   if (!std::exchange(resting_, true)) {
     agenda_.after(times_.rest, [this] {
       resting_ = false;
@@ -217,11 +217,10 @@ void GatewayNode::lose_later(Life place) {
 }
 
 void GatewayNode::tell_lost() {
-  for (const Lost& lost : std::exchange(lost_, {})) {
-    const core::PlaceLost all = lost.cut ? gateway_.lose_cut(lost.place.device, lost.place.epoch)
-                                         : gateway_.lose(lost.place.device, lost.place.epoch);
-    if (!all.requests.empty()) {
-      tell(all);
+  for (const Life& place : std::exchange(lost_, {})) {
+    const core::PlaceLost lost = gateway_.lose(place.device, place.epoch);
+    if (!lost.requests.empty()) {
+      tell(lost);
     }
   }
 }

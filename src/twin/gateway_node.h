@@ -52,12 +52,6 @@ class GatewayNode {
     bool linked = false;       ///< It has said Lives.
     std::vector<Life> used{};  ///< That were sent requests over this link.
   };
-  /// A place of which the requests are about to be lost.
-  struct Lost {
-    Life place{};
-    bool cut = false;
-  };
-
   void tell(const core::ManagerEvent& event);
   void hear_manager(const Message& message);
   void hear_host(HostId id, const Message& message);
@@ -69,7 +63,7 @@ class GatewayNode {
   void send(Life place, core::WorkerMessage message);
   [[nodiscard]] bool send_to(Host& host, Life place, const core::WorkerMessage& message);
   void leave_host(HostId id);
-  void lose(Lost lost);
+  void lose(Life place);
   void lose_later(Life place);
   void tell_lost();
 
@@ -83,7 +77,7 @@ class GatewayNode {
   std::uint64_t tickets_ = 0;
   std::int64_t answers_ = 0;
   std::map<HostId, Host> hosts_{};
-  std::vector<Lost> lost_{};
+  std::vector<Life> lost_{};  ///< Of which the requests are about to hear.
   bool resting_ = false;
 };
 

@@ -5,7 +5,7 @@ namespace heddle::twin {
 void Submissions::add(Link link, Life place, const core::Submit& submit) {
   Entry& entry = requests_[submit.request] = {.link = link, .place = place};
   for (const core::SubmitChoice& choice : submit.choices) {
-    entry.choices.insert(choice.params.choice);
+    entry.choices[choice.params.choice] = std::ssize(choice.generated);
   }
 }
 
@@ -43,6 +43,11 @@ std::map<Submissions::Link, std::vector<core::TokenEvent>> Submissions::share_ou
     if (found == requests_.end() || found->second.place != from) {
       continue;
     }
+    const auto choice = found->second.choices.find(token.choice);
+    if (choice == found->second.choices.end() || choice->second != token.position) {
+      continue;
+    }
+    ++choice->second;
     const Link link = found->second.link;
     if (token.finish != spec::FinishReason::kNone) {
       finish(found, token.choice);

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -14,7 +13,8 @@
 
 namespace heddle::twin {
 
-/// The requests that run on a host, and over which link each was submitted: as remote::Submitted.
+/// The requests that run on a host, and over which link each was submitted: as
+/// remote::Submitted.
 class Submissions {
  public:
   using Link = std::uint64_t;  ///< Its number among all of the host's.
@@ -23,6 +23,8 @@ class Submissions {
   void finish(Link link, const core::FinishChoice& finished);
   [[nodiscard]] std::optional<Life> find(Link link, RequestId request) const;
   void remove(Link link, RequestId request);
+  /// A worker may still speak of what was submitted over an earlier link, with which some of its
+  /// tokens were lost: those after them are nobody's.
   [[nodiscard]] std::map<Link, std::vector<core::TokenEvent>> share_out(
       Life from, const std::vector<core::TokenEvent>& tokens);
   [[nodiscard]] std::optional<Link> given_up(Life from, RequestId request);
@@ -35,7 +37,8 @@ class Submissions {
   struct Entry {
     Link link{};
     Life place{};
-    std::set<std::uint32_t> choices{};  ///< That run.
+    /// Those that run, with the position of the token that comes next.
+    std::map<std::uint32_t, std::int64_t> choices{};
   };
   using Entries = std::map<RequestId, Entry>;
 

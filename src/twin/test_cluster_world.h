@@ -58,6 +58,7 @@ class ClusterWorld {
     }
   }
 
+  [[nodiscard]] Instant now() const { return cluster_.now(); }
   [[nodiscard]] const Cluster& cluster() const { return cluster_; }
   /// Of all gateways.
   [[nodiscard]] std::vector<Request> requests() const {

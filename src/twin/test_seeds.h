@@ -3,8 +3,6 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <numeric>
 #include <vector>
 
 /// For tests: the seeds of random worlds.
@@ -27,15 +25,6 @@ inline constexpr int kShare = 1;
 
 /// Seeds [0, count), under sanitizers a fifth of them; or as many as HEDDLE_WORLDS says, or the one
 /// that HEDDLE_SEED says. What is counted over all of them is a fifth there, too.
-inline std::vector<std::uint64_t> seeds(std::uint64_t count) {
-  if (const char* only = std::getenv("HEDDLE_SEED")) {
-    return {std::strtoull(only, nullptr, 10)};
-  }
-  const char* many = std::getenv("HEDDLE_WORLDS");
-  std::vector<std::uint64_t> all(many != nullptr ? std::strtoull(many, nullptr, 10)
-                                                 : count / kShare);
-  std::iota(all.begin(), all.end(), 0U);
-  return all;
-}
+std::vector<std::uint64_t> seeds(std::uint64_t count);
 
 }  // namespace heddle::twin::test

@@ -18,23 +18,31 @@ void Wire::close(Side end, bool tells) {
 }
 
 void Wire::put(Side from, std::optional<Message> message) {
+  end_of(from).under_way.push_back(std::move(message));
+  arrive_later(from);
+}
+
+void Wire::arrive_later(Side from) {
   Instant& last = end_of(from).last;
   last = std::max(
       last, path_.agenda_.now() + path_.times_.hop + path_.faults_.some(path_.faults_.late().hop));
-  path_.agenda_.at(last, [self = shared_from_this(), from, message = std::move(message)]() mutable {
-    self->arrive(from, std::move(message));
-  });
+  path_.agenda_.at(last, [self = shared_from_this(), from] { self->arrive(from); });
 }
 
-void Wire::arrive(Side from, std::optional<Message> message) {
+/// The first of what is under way.
+void Wire::arrive(Side from) {
   End& sender = end_of(from);
   End& reader = end_of(other(from));
+  if (path_.is_cut(from)) {
+    ++sender.due;
+    return;
+  }
+  const std::optional<Message> message = std::move(sender.under_way.front());
+  sender.under_way.pop_front();
   if (!reader.open || (message && sender.forgets)) {
     return;
   }
-  if (path_.is_cut(from)) {
-    sender.held.push_back(std::move(message));
-  } else if (message) {
+  if (message) {
     const auto tell = reader.handlers.on_message;  // Who hears it may put another in its place.
     tell(*message);
   } else {
@@ -43,8 +51,8 @@ void Wire::arrive(Side from, std::optional<Message> message) {
 }
 
 void Wire::release(Side from) {
-  for (std::optional<Message>& message : std::exchange(end_of(from).held, {})) {
-    put(from, std::move(message));
+  for (std::size_t due = std::exchange(end_of(from).due, 0); due > 0; --due) {
+    arrive_later(from);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -50,16 +51,18 @@ class Wire : public std::enable_shared_from_this<Wire> {
   struct End {
     WireHandlers handlers{};
     bool open = true;
-    bool forgets = false;                       ///< What is under way from it is lost.
-    Instant last{};                             ///< When what was sent last from here arrives.
-    std::deque<std::optional<Message>> held{};  ///< From here, while the way is cut.
+    bool forgets = false;  ///< What is under way from it is lost.
+    Instant last{};        ///< When what was sent last from here arrives.
+    /// From here, in order; none: that the end is closed.
+    std::deque<std::optional<Message>> under_way{};
+    std::size_t due = 0;  ///< Of them, those that would have come but for a cut.
   };
   static std::size_t index(Side side) { return static_cast<std::size_t>(side); }
   [[nodiscard]] End& end_of(Side side) { return ends_.at(index(side)); }
 
-  /// None: that the end is closed.
   void put(Side from, std::optional<Message> message);
-  void arrive(Side from, std::optional<Message> message);
+  void arrive_later(Side from);
+  void arrive(Side from);
   void release(Side from);
   /// The end takes the connection for lost.
   void notice(Side end, bool tells);

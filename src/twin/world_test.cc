@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,18 @@
 #include "twin/test_world.h"
 
 namespace heddle::twin::test {
+
+std::vector<std::uint64_t> seeds(std::uint64_t count) {
+  if (const char* only = std::getenv("HEDDLE_SEED")) {
+    return {std::strtoull(only, nullptr, 10)};
+  }
+  const char* many = std::getenv("HEDDLE_WORLDS");
+  std::vector<std::uint64_t> all(many != nullptr ? std::strtoull(many, nullptr, 10)
+                                                 : count / kShare);
+  std::iota(all.begin(), all.end(), 0U);
+  return all;
+}
+
 namespace {
 
 std::int64_t count(const World& world, Request::End end) {
