@@ -100,8 +100,8 @@ void Cluster::add_leader() {
           .on_alone =
               [this, term] {
                 // Another has been elected meanwhile, and has the hosts.
-                if (term < leaders_.size() && leaders_.at(term - 1)->alive()) {
-                  soon_.emplace_back([this, term] { leaders_.at(term - 1)->step_down(); });
+                if (term < leaders_.size()) {
+                  soon_.emplace_back([this, term] { end_leader(*leaders_.at(term - 1), false); });
                 }
               },
           .on_heard =
@@ -266,6 +266,20 @@ void Cluster::plan(const FaultPlan& faults) {
   });
 }
 
+/// It leads no longer; its system says so to the others, or it is silent.
+void Cluster::end_leader(LeaderNode& old, bool silent) {
+  if (!old.alive()) {
+    return;
+  }
+  old.die();
+  for (std::size_t i = 1; i <= setup_.hosts.size(); ++i) {
+    path_of(old, HostId(i)).fall(Side::kCaller, silent);
+  }
+  for (const auto& [front, gateway] : gateways_) {
+    path_of(old, front).fall(Side::kCallee, silent);
+  }
+}
+
 /// Its process ends, its machine dies, or only the registry takes it for dead.
 void Cluster::kill_leader() {
   LeaderNode* const old = leader();
@@ -274,14 +288,7 @@ void Cluster::kill_leader() {
   }
   const std::uint64_t how = faults_.below(3);
   if (how < 2 || plan_.manager_dies_after) {
-    old->die();
-    const bool silent = how == 1;
-    for (std::size_t i = 1; i <= setup_.hosts.size(); ++i) {
-      path_of(*old, HostId(i)).fall(Side::kCaller, silent);
-    }
-    for (const auto& [front, gateway] : gateways_) {
-      path_of(*old, front).fall(Side::kCallee, silent);
-    }
+    end_leader(*old, how == 1);
     agenda_.after(faults_.some(faults_.away()), [this] { add_leader(); });
   } else {
     soon_.emplace_back([this] { add_leader(); });

@@ -65,6 +65,7 @@ class Cluster {
   [[nodiscard]] Path& path_of(const LeaderNode& leader, FrontId front);
   [[nodiscard]] Path& path_of(FrontId front, HostId host);
 
+  void end_leader(LeaderNode& old, bool silent);
   void kill_leader();
   void kill_host();
   void cut(bool one_way);

@@ -102,7 +102,7 @@ TEST(HostNode, ASecondLinkOfAGatewayEndsTheFirstWithItsRequests) {
   const auto second = rig.link();
   rig.node.take_gateway(second->wire, FrontId(1));
   EXPECT_EQ(rig.node.requests(), 0U);
-  submit(*second, WorkerEpoch(1));
+  submit(*second, WorkerEpoch(99));
   rig.run();
   EXPECT_TRUE(first->closed);
   EXPECT_TRUE(second->was_told<Lives>());

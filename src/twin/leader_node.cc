@@ -21,20 +21,6 @@ LeaderNode::LeaderNode(const Setup& setup,
   unsettle();
 }
 
-void LeaderNode::step_down() {
-  for (auto& [id, host] : hosts_) {
-    if (host.wire) {
-      host.wire->close(Side::kCaller);
-    }
-  }
-  for (auto& [id, front] : fronts_) {
-    if (front.wire) {
-      front.wire->close(Side::kCallee);
-    }
-  }
-  die();
-}
-
 // ---- The core ----
 
 void LeaderNode::hear(const core::ManagerEvent& event) {

@@ -62,8 +62,6 @@ class LeaderNode {
   void configure(const ClusterModels& models);
   /// It does and hears nothing more.
   void die() { alive_ = false; }
-  /// All links are closed; then it dies.
-  void step_down();
 
   [[nodiscard]] bool alive() const { return alive_; }
   [[nodiscard]] std::uint64_t term() const { return setup_.term; }
