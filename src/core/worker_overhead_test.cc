@@ -275,7 +275,7 @@ TEST(WorkerOverhead, TheyGoWhenNobodyGivesPagesAndThenTheRequestDoes) {
 // A manager that is new may not know yet that a model has requests, and order it off.
 TEST(WorkerOverhead, AModelThatIsToGoAndStarvesGivesItsRequestsBack) {
   Bench bench(4);
-  bench.load(kA, 15, 1);
+  bench.load(kA, 15, 1, 4);
   bench.load(kB, 5, 1);
   bench.starve(kA);
   EXPECT_GT(bench.report().pages_wanted, 0);
