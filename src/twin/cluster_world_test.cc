@@ -71,7 +71,7 @@ TEST(ClusterWorld, NothingIsLostWhileLinksBreakAndManagersAndHostsDie) {
   std::int64_t refused = 0;
   std::int64_t all = 0;
   play_clusters(
-      200,
+      400,
       [](std::uint64_t seed) {
         WorldOptions options = three_hosts({.seed = seed, .copy = seed % 3 == 0});
         options.prefix_cache = seed % 4 == 0 ? 0 : 100;
@@ -90,7 +90,7 @@ TEST(ClusterWorld, NothingIsLostWhileLinksBreakAndManagersAndHostsDie) {
       });
   RecordProperty("refused", std::to_string(refused));
   RecordProperty("requests", std::to_string(all));
-  EXPECT_GT(broken, 200 * 5 / kShare);
+  EXPECT_GT(broken, 400 * 5 / kShare);
   EXPECT_LT(50 * refused, all);
 }
 
@@ -112,7 +112,7 @@ WorldOptions anything_in_a_cluster(std::uint64_t seed) {
 TEST(ClusterWorld, SurvivesAnything) {
   std::int64_t done = 0;
   std::int64_t all = 0;
-  play_clusters(200, anything_in_a_cluster, [&](const ClusterWorld& world) {
+  play_clusters(500, anything_in_a_cluster, [&](const ClusterWorld& world) {
     for (const Request& request : world.requests()) {
       done += request.end == Request::End::kDone ? 1 : 0;
       ++all;

@@ -185,7 +185,7 @@ void LeaderNode::accept(FrontId id, const std::shared_ptr<Wire>& wire) {
     front.wire->close(Side::kCallee);
   }
   front.told = false;
-  ++front.links;
+  front.link = ++links_given_;
   front.wire = wire;
   wire->start(Side::kCallee,
               {.on_message = [this, id](const Message& message) { hear_front(id, message); },
@@ -221,7 +221,7 @@ void LeaderNode::hear_front(FrontId id, const Message& message) {
 void LeaderNode::ask(FrontId id, core::ManagerEvent admin) {
   const core::TicketId own(++tickets_);
   const auto take = [&](auto& asks) {
-    asked_[own] = {.front = id, .link = fronts_.at(id).links, .ticket = asks.ticket};
+    asked_[own] = {.front = id, .link = fronts_.at(id).link, .ticket = asks.ticket};
     asks.ticket = own;
     hear(asks);
   };
@@ -235,7 +235,7 @@ void LeaderNode::ask(FrontId id, core::ManagerEvent admin) {
 void LeaderNode::perform(const core::AdminDone& command) {
   const Asked asked = asked_.extract(command.ticket).mapped();
   const auto front = fronts_.find(asked.front);
-  if (front != fronts_.end() && front->second.links == asked.link) {
+  if (front != fronts_.end() && front->second.link == asked.link) {
     tell_front(asked.front, core::AdminDone{.ticket = asked.ticket, .error = command.error});
   }
 }
@@ -245,10 +245,10 @@ void LeaderNode::lose_front(FrontId id) {
   Front& front = fronts_.at(id);
   front.told = false;
   front.wire.reset();
-  ++front.links;
-  agenda_.after(times_.grace, [this, id, links = front.links] {
+  front.link = ++links_given_;
+  agenda_.after(times_.grace, [this, id, link = front.link] {
     const auto found = fronts_.find(id);
-    if (alive_ && found != fronts_.end() && found->second.links == links) {
+    if (alive_ && found != fronts_.end() && found->second.link == link) {
       fronts_.erase(found);
       hear(core::FrontState{.front = id});
     }

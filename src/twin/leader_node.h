@@ -85,7 +85,7 @@ class LeaderNode {
   };
   struct Front {
     std::shared_ptr<Wire> wire{};  ///< None while it is not linked.
-    std::uint64_t links = 0;
+    std::uint64_t link = 0;  ///< Another number whenever a link comes or ends.
     bool told = false;  ///< Over this link it has said what requests it has.
   };
   /// Who asked for a load or an unload.
@@ -148,6 +148,7 @@ class LeaderNode {
   bool hears_ = false;
   std::map<HostId, Host> hosts_{};
   std::map<FrontId, Front> fronts_{};
+  std::uint64_t links_given_ = 0;
   std::set<FrontId> told_{};  ///< Gateways that have said what runs.
   Served served_{};           ///< As gateways were told last.
   bool settled_ = false;
