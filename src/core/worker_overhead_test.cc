@@ -272,6 +272,20 @@ TEST(WorkerOverhead, TheyGoWhenNobodyGivesPagesAndThenTheRequestDoes) {
   EXPECT_NE(find<RequestFailed>(bench.tell(WorkerMessage{NoPages{}})), nullptr);
 }
 
+// A manager that is new may not know yet that a model has requests, and order it off.
+TEST(WorkerOverhead, AModelThatIsToGoAndStarvesGivesItsRequestsBack) {
+  Bench bench(4);
+  bench.load(kA, 15, 1, 4);
+  bench.load(kB, 5, 1);
+  bench.starve(kA);
+  EXPECT_GT(bench.report().pages_wanted, 0);
+  const auto wanted =
+      bench.tell(WorkerMessage{EvictModel{.model = kA, .basis = {.epoch = WorkerEpoch(1)}}});
+  EXPECT_NE(find<RequestReturned>(wanted), nullptr);
+  EXPECT_NE(find<CloseModel>(wanted), nullptr);
+  EXPECT_EQ(bench.report().pages_wanted, 0);
+}
+
 // Who starved may need more pages than CUDA graphs had, and others that are free, at once.
 TEST(WorkerOverhead, WhatStarvedHasThePagesUntilSomethingEnds) {
   Bench bench(4);

@@ -92,12 +92,14 @@ void WorkerCore::Impl::on(const Submit& submit) {
 }
 
 void WorkerCore::Impl::on(const CancelRequest& cancel) {
+  residency_changed_ = residency_changed_ || stalled_;  // It may lack nothing any more.
   for (const SequenceId id : sequences_.of_request(cancel.request)) {
     forget_sequence(id);
   }
 }
 
 void WorkerCore::Impl::on(const FinishChoice& finish) {
+  residency_changed_ = residency_changed_ || stalled_;
   if (const auto id = sequences_.of_choice(finish.request, finish.choice)) {
     forget_sequence(*id);
   }

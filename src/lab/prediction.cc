@@ -115,7 +115,9 @@ Result<twin::TwinSetup> twin_setup(const LabPolicy& policy,
   const std::vector<host::OpenedModel> opened = host::open_models(
       config, {.page_bytes = agent->page_bytes, .max_batch_tokens = batch_tokens});
   register_models(config, opened, registry);
-  twin::TwinSetup setup{.agent = agent::core_options(*agent)};
+  twin::TwinSetup setup;
+  twin::HostSetup& host = setup.hosts.front();
+  host.agent = agent::core_options(*agent);
   for (std::size_t i = 0; i < opened.size(); ++i) {
     const std::string& name = opened[i].config.id;
     if (opened[i].config.engine) {
@@ -128,8 +130,8 @@ Result<twin::TwinSetup> twin_setup(const LabPolicy& policy,
     add_model(registry.models()[i], *opened[i].ranks, constants.at(name), setup);
   }
   for (std::size_t i = 0; i < agent->devices.size(); ++i) {
-    setup.devices.push_back(twin_device(
-        agent->devices[i], setup.agent.devices[i], constants.at(registry.models()[0].config.id)));
+    host.devices.push_back(twin_device(
+        agent->devices[i], host.agent.devices[i], constants.at(registry.models()[0].config.id)));
   }
   setup.manager = manager::core_setup(
       config, registry.models(), host::host_facts(config, kHost).devices, Duration{});

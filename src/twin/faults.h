@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/rng.h"
 #include "base/time.h"
@@ -33,6 +34,13 @@ struct FaultPlan {
   int manager_cuts = 0;    ///< Manager and host do not hear each other for a while.
   int gateway_cuts = 0;    ///< Gateway and host lose their connection.
   Duration away{};         ///< How long that takes at most.
+  // Of a cluster, within the same time; these happen on any way between two of its processes:
+  int host_deaths = 0;   ///< With all their workers. They come again, and know nothing.
+  int cuts = 0;          ///< Nothing passes for a while.
+  int one_way_cuts = 0;  ///< In one direction.
+  int resets = 0;        ///< One end loses its connection, and has another at once.
+  /// The first manager dies when it has heard so many events.
+  std::optional<std::uint64_t> manager_dies_after{};
 };
 
 /// Why a worker that hangs is ended.

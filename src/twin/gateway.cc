@@ -21,7 +21,7 @@ RequestId Gateway::plan(const Ask& ask) {
   Request& request = requests_.emplace_back(Request{.ask = ask});
   request.generated.resize(ask.choices);
   request.finished.resize(ask.choices);
-  return RequestId(requests_.size() - 1);
+  return id_of(requests_.size() - 1);
 }
 
 void Gateway::arrive(RequestId id, std::int64_t tokens_max) {
@@ -135,13 +135,13 @@ core::PlaceLost Gateway::lose(DeviceId device, WorkerEpoch epoch) {
   core::PlaceLost lost{.device = device, .epoch = epoch};
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     Request& request = requests_[i];
-    if (!is_at(RequestId(i), device, epoch)) {
+    if (!is_at(id_of(i), device, epoch)) {
       continue;
     }
     request.dispatched = false;
-    lost.requests.emplace_back(i);
+    lost.requests.push_back(id_of(i));
     if (request.tokens() > request.brought) {
-      lost.advanced.emplace_back(i);
+      lost.advanced.push_back(id_of(i));
     }
   }
   return lost;
@@ -163,7 +163,7 @@ std::vector<core::PlaceLost> Gateway::lose_all() {
 }
 
 core::FrontState Gateway::tell_all() {
-  core::FrontState state;
+  core::FrontState state{.front = front_};
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     Request& request = requests_[i];
     if (request.end != Request::End::kNone || request.arrived == Instant{}) {
@@ -171,7 +171,7 @@ core::FrontState Gateway::tell_all() {
     }
     request.held = false;
     core::Unfinished& one = state.requests.emplace_back();
-    one.request = arrival(RequestId(i));
+    one.request = arrival(id_of(i));
     one.age = agenda_.now() - request.arrived;
     if (request.dispatched) {
       one.device = request.device;
@@ -182,13 +182,13 @@ core::FrontState Gateway::tell_all() {
 }
 
 bool Gateway::is_at(RequestId id, DeviceId device, WorkerEpoch epoch) const {
-  const Request& request = requests_.at(id.value());
+  const Request& request = this->request(id);
   return request.end == Request::End::kNone && request.dispatched && request.device == device &&
          request.epoch == epoch;
 }
 
 core::RequestArrived Gateway::arrival(RequestId id) const {
-  const Request& request = requests_.at(id.value());
+  const Request& request = this->request(id);
   const Ask& ask = request.ask;
   core::RequestArrived arrived{.request = id,
                                .model = ask.model,

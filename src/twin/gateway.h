@@ -47,8 +47,8 @@ class Gateway {
   using OnEvent = std::function<void(const core::ManagerEvent&)>;
 
   /// `agenda` outlives it. `on_event` tells the manager.
-  Gateway(const Agenda& agenda, OnEvent on_event)
-      : agenda_(agenda), on_event_(std::move(on_event)) {}
+  Gateway(const Agenda& agenda, FrontId front, OnEvent on_event)
+      : agenda_(agenda), front_(front), on_event_(std::move(on_event)) {}
 
   /// Nothing happens before arrive().
   RequestId plan(const Ask& ask);
@@ -76,17 +76,26 @@ class Gateway {
   /// Its worker gave it back: it waits again.
   void take_back(RequestId id) { at(id).dispatched = false; }
 
+  [[nodiscard]] FrontId front() const { return front_; }
   [[nodiscard]] const std::vector<Request>& requests() const { return requests_; }
+  [[nodiscard]] const Request& request(RequestId id) const { return requests_.at(index_of(id)); }
   /// So many have ended.
   [[nodiscard]] std::size_t ended() const { return ended_; }
 
  private:
-  [[nodiscard]] Request& at(RequestId id) { return requests_.at(id.value()); }
+  [[nodiscard]] Request& at(RequestId id) { return requests_.at(index_of(id)); }
+  [[nodiscard]] std::size_t index_of(RequestId id) const {
+    return id.value() - first_request(front_).value();
+  }
+  [[nodiscard]] RequestId id_of(std::size_t index) const {
+    return RequestId(first_request(front_).value() + index);
+  }
   [[nodiscard]] core::RequestArrived arrival(RequestId id) const;
   void end(Request& request, Request::End how);
   void finish_if_complete(RequestId id);
 
   const Agenda& agenda_;
+  FrontId front_;
   OnEvent on_event_;
   std::vector<Request> requests_{};
   std::size_t ended_ = 0;

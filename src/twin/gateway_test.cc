@@ -17,7 +17,8 @@ constexpr std::int64_t kPrompt = 10;
 struct Rig {
   Agenda agenda{};
   std::vector<core::ManagerEvent> told{};
-  Gateway gateway{agenda, [this](const core::ManagerEvent& event) { told.push_back(event); }};
+  Gateway gateway{
+      agenda, FrontId(), [this](const core::ManagerEvent& event) { told.push_back(event); }};
   RequestId id{};
 
   explicit Rig(std::size_t choices = 1, std::int64_t tokens_max = 100, bool open_ended = false) {

@@ -40,7 +40,7 @@ TEST(Replay, OfARunGivesIdenticalCommands) {
     world.run();
     const Twin& twin = world.twin();
     expect_replay(ManagerCore(), twin.manager_record());
-    expect_replay(AgentCore(test::World::agent_options(options)), twin.agent_record());
+    expect_replay(AgentCore(test::agent_options(options)), twin.agent_record());
     for (const auto& life : twin.lives()) {
       expect_replay(WorkerCore(life->options()), life->record());
     }

@@ -56,11 +56,32 @@ struct Paths {
   std::uint64_t read_part = std::uint64_t{4} << 20U;
 };
 
-/// A whole host in virtual time.
-struct TwinSetup {
-  core::Configure manager{};
-  core::AgentOptions agent{};
+/// A host, as its agent has it.
+struct HostSetup {
+  core::AgentOptions agent{};  ///< In a cluster, of every life, but for its incarnation.
   std::vector<TwinDevice> devices{};
+};
+
+/// How long the parts of a cluster bear with each other; as node and remote have it.
+struct ClusterTimes {
+  Duration hop = std::chrono::microseconds(200);  ///< A message between hosts.
+  /// Whoever hears nothing for so long ends the link.
+  Duration silence = std::chrono::milliseconds(1250);
+  Duration again = std::chrono::milliseconds(100);  ///< Between tries to link, at most.
+  /// Of a new manager and after a host has come: how long nothing is decided at most.
+  Duration settling = std::chrono::milliseconds(500);
+  Duration grace = std::chrono::seconds(2);        ///< A gateway may be away from its manager.
+  Duration rest = std::chrono::milliseconds(250);  ///< Before a host that is not linked is lost.
+  Duration open = std::chrono::milliseconds(20);   ///< A host's models, when it is configured.
+};
+
+/// Hosts in virtual time, and who sends them requests.
+struct TwinSetup {
+  core::Configure manager{};  ///< With the devices of all hosts.
+  /// One, whose number is 0; or those of a cluster, numbered from 1.
+  std::vector<HostSetup> hosts = std::vector<HostSetup>(1);
+  std::size_t gateways = 1;  ///< Of a cluster.
+  ClusterTimes times{};      ///< Likewise.
   std::vector<TwinModel> models{};
   std::vector<ModelId> preload{};  ///< Loaded from the start on.
   Paths paths{};

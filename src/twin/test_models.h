@@ -47,12 +47,14 @@ class DrawnModels {
     for (const core::ManagerModel* model : configured()) {
       configure.models.push_back(*model);
     }
-    for (int i = 0; i < options_.devices; ++i) {
-      configure.devices.push_back({.id = DeviceId(static_cast<std::uint64_t>(i)),
-                                   .name = "d",
-                                   .pages = options_.pages_of(i),
-                                   .page_bytes = kPageBytes,
-                                   .in_host_memory = true});
+    for (const HostId host : options_.host_ids()) {
+      for (int i = 0; i < options_.devices; ++i) {
+        configure.devices.push_back({.id = device_id(host, static_cast<std::uint64_t>(i)),
+                                     .name = "d",
+                                     .pages = options_.pages_of(i),
+                                     .page_bytes = kPageBytes,
+                                     .in_host_memory = true});
+      }
     }
     return configure;
   }
@@ -94,8 +96,10 @@ class DrawnModels {
                              .min_residence = options_.min_residence,
                              .slo = {.ttft = options_.ttft},
                              .batch = options_.batch};
-    for (int i = 0; !sharded && i < options_.devices; ++i) {
-      model.footprints[DeviceId(static_cast<std::uint64_t>(i))] = footprint;
+    for (const HostId host : options_.host_ids()) {
+      for (int i = 0; !sharded && i < options_.devices; ++i) {
+        model.footprints[device_id(host, static_cast<std::uint64_t>(i))] = footprint;
+      }
     }
     if (sharded) {
       shard(footprint, model);
@@ -103,16 +107,18 @@ class DrawnModels {
     models_[id] = model;
   }
 
-  /// Shards a model in two equal parts, for every two devices.
+  /// Shards a model in two equal parts, for every two devices of a host.
   void shard(const policy::Footprint& footprint, core::ManagerModel& model) {
     core::ManagerModel second = model;
     second.id = ModelId(++made_);
     second.part_of = model.id;
-    for (int i = 0; i + 1 < options_.devices; i += 2) {
-      const DeviceId leader(static_cast<std::uint64_t>(i));
-      const DeviceId follower(static_cast<std::uint64_t>(i + 1));
-      model.footprints[leader] = second.footprints[follower] = footprint;
-      model.groups[leader] = {{.model = second.id, .device = follower}};
+    for (const HostId host : options_.host_ids()) {
+      for (int i = 0; i + 1 < options_.devices; i += 2) {
+        const DeviceId leader = device_id(host, static_cast<std::uint64_t>(i));
+        const DeviceId follower = device_id(host, static_cast<std::uint64_t>(i) + 1);
+        model.footprints[leader] = second.footprints[follower] = footprint;
+        model.groups[leader] = {{.model = second.id, .device = follower}};
+      }
     }
     shards_[model.id] = second;
   }

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/rng.h"
 #include "twin/test_models.h"
+#include "twin/test_setup.h"
 #include "twin/test_world_options.h"
 #include "twin/twin.h"
 
@@ -38,7 +39,7 @@ class World {
       : options_(options),
         rng_(options.seed),
         models_(options_, rng_),
-        twin_(setup(), fault_plan(options_, rng_)) {
+        twin_(setup_of(options_, models_), fault_plan(options_, rng_)) {
     for (int i = 0; i < options_.requests; ++i) {
       some_time(options_.arrivals, [this] { arrive(); });
     }
@@ -75,71 +76,7 @@ class World {
   [[nodiscard]] bool is_sharded(ModelId model) const { return models_.is_sharded(model); }
   [[nodiscard]] Instant now() const { return twin_.now(); }
 
-  static core::AgentOptions agent_options(const WorldOptions& options) {
-    core::AgentOptions agent{.host_pages = options.host_pages,
-                             .restart_first = 1ms,
-                             .restart_most = 20ms,
-                             .restart_calm = 1s};
-    for (int i = 0; i < options.devices; ++i) {
-      agent.devices.push_back({.id = DeviceId(static_cast<std::uint64_t>(i)),
-                               .pages = options.pages_of(i),
-                               .copy = options.copy});
-    }
-    return agent;
-  }
-
  private:
-  [[nodiscard]] TwinSetup setup() const {
-    TwinSetup setup{.manager = models_.manager(),
-                    .agent = agent_options(options_),
-                    .models = models_.host(),
-                    .paths = {.arrive = {},
-                              .hop = 10us,
-                              .answer = {},
-                              .start = 1ms,
-                              .read = kPageBytes / 100e-6,
-                              .read_part = kPageBytes},
-                    .checked = true};
-    for (const core::AgentDevice& device : setup.agent.devices) {
-      setup.devices.push_back(
-          {.device = device,
-           .worker = {.device = device.id,
-                      .device_pages = device.pages,
-                      .step = {.budget = 2ms, .max_batch_tokens = 16, .min_prefill_tokens = 4},
-                      .prefix_cache = options_.prefix_cache,
-                      .queue = options_.queue,
-                      .fixed_parts = options_.fixed_parts,
-                      .graph_pages = options_.graph_pages,
-                      .report_interval = 2ms},
-           .link = kPageBytes / 50e-6,
-           .map_page = 5e-6,
-           .step_overhead = {}});
-    }
-    return setup;
-  }
-
-  static FaultPlan fault_plan(const WorldOptions& options, Rng& rng) {
-    return {.seed = rng.next(),
-            .late = {.hop = 490us,
-                     .start = 4ms,
-                     .exit = 2ms,
-                     .read = 1400us,
-                     .map = 280us,
-                     .copy = 450us,
-                     .step = 1900us,
-                     .grammar = 3ms},
-            .deaths = options.deaths,
-            .deaths_within = options.arrivals,
-            .read_failures = options.read_failures,
-            .open_failures = options.open_failures,
-            .stuck_graphs = options.stuck_graphs,
-            .manager_deaths = options.manager_deaths,
-            .manager_cuts = options.manager_cuts,
-            .gateway_cuts = options.gateway_cuts,
-            .away = options.manager_deaths + options.manager_cuts + options.gateway_cuts > 0 ? 20ms
-                                                                                             : 0ms};
-  }
-
   /// Nothing is left to happen but that the manager looks ahead.
   [[nodiscard]] bool over() const {
     const auto up = [](const core::DeviceStatus& device) { return device.up; };
@@ -155,20 +92,7 @@ class World {
   }
 
   void arrive() {
-    Ask ask{.model = models_.any(),
-            .input_tokens = between(rng_, 1, options_.prompt_tokens),
-            .output_tokens = between(rng_, 1, 30),
-            .choices = static_cast<std::size_t>(between(rng_, 1, 2)),
-            .priority = static_cast<std::int32_t>(rng_.below(options_.priorities ? 2 : 1)),
-            .grammar = rng_.below(4) == 0,
-            .cache_salt = rng_.below(5) == 0 ? "another" : ""};
-    if (options_.uneven_pages > 0 && rng_.below(3) == 0) {
-      ask.output_tokens = between(rng_, 30, 150);
-      ask.open_ended = rng_.below(2) == 0;
-    }
-    if (options_.cancels && rng_.below(8) == 0) {
-      ask.patience = Duration(between(rng_, 1'000'000, 60'000'000));
-    }
+    const Ask ask = draw_ask(options_, models_, rng_);
     const RequestId id = twin_.ask(ask);
     if (options_.cancels && rng_.below(4) == 0) {
       some_time(50ms, [this, id] { twin_.cancel(id); });

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <vector>
 
+#include "base/ids.h"
 #include "base/time.h"
 #include "core/manager/manager_core.h"
 #include "policy/device_queue.h"
@@ -13,7 +17,8 @@ using namespace std::chrono_literals;
 
 struct WorldOptions {
   std::uint64_t seed = 0;
-  int devices = 2;
+  int hosts = 0;    ///< Of a cluster; 0: one, which is none.
+  int devices = 2;  ///< Of each host.
   int models = 4;
   std::int64_t host_pages = 24;
   std::int64_t device_pages = 16;
@@ -26,7 +31,13 @@ struct WorldOptions {
   int manager_deaths = 0;     ///< FaultPlan has these, too.
   int manager_cuts = 0;
   int gateway_cuts = 0;
-  int read_failures = 0;  ///< Of the first reads.
+  int host_deaths = 0;
+  int cuts = 0;
+  int one_way_cuts = 0;
+  int resets = 0;
+  std::optional<std::uint64_t> manager_dies_after{};
+  std::size_t gateways = 1;  ///< Of a cluster.
+  int read_failures = 0;     ///< Of the first reads.
   int open_failures = 0;
   bool cancels = false;
   bool admin = false;
@@ -46,7 +57,15 @@ struct WorldOptions {
   std::int64_t batch = 32;         ///< ManagerModel::batch.
   core::PlannerOptions planner{};  ///< Its period and windows are short.
 
-  /// Of a device, by its number.
+  /// By host.
+  [[nodiscard]] std::vector<HostId> host_ids() const {
+    std::vector<HostId> all;
+    for (int host = 1; host <= hosts; ++host) {
+      all.emplace_back(static_cast<std::uint64_t>(host));
+    }
+    return hosts == 0 ? std::vector<HostId>{HostId(0)} : all;
+  }
+  /// Of a device, by its number within its host.
   [[nodiscard]] std::int64_t pages_of(int device) const {
     return device_pages + device * uneven_pages;
   }

@@ -1,7 +1,6 @@
 #include "twin/twin.h"
 
 #include <algorithm>
-#include <type_traits>
 #include <utility>
 
 #include "base/check.h"
@@ -9,27 +8,12 @@
 
 namespace heddle::twin {
 
-namespace {
-
-std::optional<Contents> contents_of(const TwinSetup& setup, std::uint64_t pages) {
-  return setup.checked ? std::optional<Contents>(
-                             std::in_place, pages, setup.manager.devices.front().page_bytes)
-                       : std::nullopt;
-}
-
-}  // namespace
-
 Twin::Twin(const TwinSetup& setup, const FaultPlan& faults)
     : setup_(setup),
       faults_(faults),
-      contents_(contents_of(setup, page_count())),
-      agent_(setup.agent),
-      gateway_(agenda_, [this](const core::ManagerEvent& event) { tell(event); }),
-      reader_(setup.paths,
-              agenda_,
-              faults_,
-              contents_ ? &*contents_ : nullptr,
-              [this](const core::AgentEvent& event) { pending_.emplace_back(event); }) {
+      gateway_(agenda_, FrontId(), [this](const core::ManagerEvent& event) { tell(event); }),
+      host_(setup.hosts.front(), around(), handlers()) {
+  HEDDLE_CHECK(setup.hosts.size() == 1);
   configure(setup.manager, setup.models);
   pending_.emplace_back(core::AgentEvent(core::StartAgent{}));
   for (std::size_t i = 0; i < setup.preload.size(); ++i) {
@@ -41,6 +25,28 @@ Twin::Twin(const TwinSetup& setup, const FaultPlan& faults)
 }
 
 Twin::~Twin() = default;
+
+HostSurroundings Twin::around() {
+  return {.models = models_,
+          .paths = setup_.paths,
+          .agenda = agenda_,
+          .faults = faults_,
+          .page_bytes = setup_.checked ? setup_.manager.devices.front().page_bytes : 0,
+          .checked = setup_.checked};
+}
+
+HostHandlers Twin::handlers() {
+  return {.on_heard = [this](core::AgentEvent event) { pending_.emplace_back(std::move(event)); },
+          .on_said = [this](const core::ManagerEvent& event) { said(event); },
+          .on_tokens =
+              [this](Life from, const std::vector<core::TokenEvent>& tokens) {
+                for (const core::TokenEvent& token : tokens) {
+                  if (gateway_.is_at(token.request, from.device, from.epoch)) {
+                    gateway_.take(token);
+                  }
+                }
+              }};
+}
 
 void Twin::configure(const core::Configure& manager, const std::vector<TwinModel>& models) {
   core::AgentModels configured;
@@ -105,7 +111,7 @@ void Twin::catch_up() {
   }
   tell(core::Settled{.settled = false});
   if (!cut_) {
-    for (const core::ManagerEvent& event : memory_.all(agent_.models())) {
+    for (const core::ManagerEvent& event : host_.known()) {
       tell(event);
     }
   }
@@ -117,7 +123,7 @@ void Twin::catch_up() {
 void Twin::cut_gateway() {
   for (const core::PlaceLost& lost : gateway_.lose_all()) {
     for (const RequestId id : lost.requests) {
-      send(lost.device, lost.epoch, core::CancelRequest{.request = id});
+      host_.send(lost.device, lost.epoch, core::CancelRequest{.request = id});
     }
     tell(lost);
   }
@@ -138,15 +144,11 @@ bool Twin::accepts(const core::WorkerSaid& said) {
   return true;
 }
 
-void Twin::perform(const core::TellManager& command) {
-  memory_.hear(command.event);
-  const auto* down = std::get_if<core::WorkerDown>(&command.event);
-  if (const auto* said = std::get_if<core::WorkerSaid>(&command.event)) {
-    if (accepts(*said)) {
-      pending_.emplace_back(command.event);
-    }
-  } else if (!cut_) {
-    pending_.emplace_back(command.event);
+void Twin::said(const core::ManagerEvent& event) {
+  const auto* down = std::get_if<core::WorkerDown>(&event);
+  const auto* of_worker = std::get_if<core::WorkerSaid>(&event);
+  if (of_worker != nullptr ? accepts(*of_worker) : !cut_) {
+    pending_.emplace_back(event);
   }
   if (down != nullptr && (cut_ || !managed_)) {
     pending_.emplace_back(core::ManagerEvent(gateway_.lose(down->device, down->epoch)));
@@ -156,7 +158,7 @@ void Twin::perform(const core::TellManager& command) {
 void Twin::plan_deaths(const FaultPlan& plan) {
   for (int i = 0; i < plan.deaths; ++i) {
     agenda_.after(faults_.some(plan.deaths_within), [this] {
-      const Worker& worker = *lives_.at(faults_.below(lives_.size()));
+      const Worker& worker = *lives().at(faults_.below(lives().size()));
       if (faults_.below(4) > 0) {
         kill(worker.device());
         return;
@@ -242,34 +244,25 @@ std::vector<core::ModelStatus> Twin::models() const {
 std::vector<core::DeviceStatus> Twin::devices() const {
   std::vector<core::DeviceStatus> all = manager_.devices();
   for (core::DeviceStatus& device : all) {
-    const auto worker = workers_.find(device.id);
-    device.steps = worker == workers_.end() ? 0 : worker->second->steps();
+    const Worker* worker = host_.worker(device.id);
+    device.steps = worker == nullptr ? 0 : worker->steps();
   }
   return all;
 }
 
 ledger::PoolUsage Twin::host_usage() const {
-  return agent_.host_usage();
+  return host_.agent().host_usage();
 }
 
-template <class Core, class Event, class Command>
-void Twin::step(Core& core, const Event& event, CoreRecord<Event, Command>& record) {
-  std::vector<Command> commands;
-  core.step(agenda_.now(), event, commands);
-  if (contents_) {
-    core.check_invariants();
-    record.push_back({.at = agenda_.now(), .event = event, .commands = commands});
+void Twin::step(const core::ManagerEvent& event) {
+  std::vector<core::ManagerCommand> commands;
+  manager_.step(agenda_.now(), event, commands);
+  if (setup_.checked) {
+    manager_.check_invariants();
+    manager_record_.push_back({.at = agenda_.now(), .event = event, .commands = commands});
   }
-  for (const Command& command : commands) {
-    std::visit(
-        [this](const auto& concrete) {
-          if constexpr (std::is_same_v<std::decay_t<decltype(concrete)>, core::WakeAt>) {
-            wake(concrete, std::is_same_v<Core, core::ManagerCore>);
-          } else {
-            perform(concrete);
-          }
-        },
-        command);
+  for (const core::ManagerCommand& command : commands) {
+    std::visit([this](const auto& concrete) { perform(concrete); }, command);
   }
 }
 
@@ -281,31 +274,25 @@ void Twin::settle() {
       if (!managed_) {
         continue;  // Whoever takes over is told.
       }
-      step(manager_, *heard, manager_record_);
+      step(*heard);
       if (const auto* down = std::get_if<core::WorkerDown>(heard)) {
         pending_.emplace_front(core::ManagerEvent(gateway_.lose(down->device, down->epoch)));
       }
     } else {
-      step(agent_, std::get<core::AgentEvent>(event), agent_record_);
+      host_.step(std::get<core::AgentEvent>(event));
     }
   }
 }
 
 /// The last time asked for is the one that counts.
-void Twin::wake(core::WakeAt command, bool manager) {
+void Twin::perform(const core::WakeAt& command) {
   HEDDLE_CHECK(command.at > agenda_.now());
-  Instant& wanted = manager ? manager_wakes_ : agent_wakes_;
-  wanted = command.at;
+  manager_wakes_ = command.at;
   ++timers_;
-  agenda_.at(command.at, [this, command, manager] {
+  agenda_.at(command.at, [this, at = command.at] {
     --timers_;
-    if ((manager ? manager_wakes_ : agent_wakes_) != command.at) {
-      return;
-    }
-    if (manager) {
+    if (manager_wakes_ == at) {
       tell(core::Tick{});
-    } else {
-      pending_.emplace_back(core::AgentEvent(core::Tick{}));
     }
   });
 }
@@ -335,7 +322,7 @@ void Twin::arrive(RequestId id) {
 void Twin::finish_choice(RequestId id, std::uint32_t choice) {
   const Request& request = requests().at(id.value());
   if (gateway_.finish_choice(id, choice) && request.dispatched) {
-    send(request.device, request.epoch, core::FinishChoice{.request = id, .choice = choice});
+    host_.send(request.device, request.epoch, core::FinishChoice{.request = id, .choice = choice});
   }
 }
 
@@ -376,7 +363,7 @@ void Twin::perform(const core::FailRequest& command) {
 void Twin::give_up(RequestId id) {
   const Request& request = requests().at(id.value());
   if (request.dispatched && request.end == Request::End::kNone) {
-    send(request.device, request.epoch, core::CancelRequest{.request = id});
+    host_.send(request.device, request.epoch, core::CancelRequest{.request = id});
   }
 }
 
@@ -387,15 +374,15 @@ void Twin::perform(const core::Dispatch& command) {
   give_up(command.request);
   core::Submit submit = gateway_.submit(command);
   HEDDLE_CHECK(!sharded_.contains(submit.model) ||
-               groups_.contains({command.device, command.epoch, submit.model}));
-  send(command.device, command.epoch, std::move(submit));
+               host_.is_connected(command.device, command.epoch, submit.model));
+  host_.send(command.device, command.epoch, std::move(submit));
 }
 
 void Twin::perform(const core::TellWorker& command) {
   if (cut_) {
     return;
   }
-  send(command.device, command.epoch, command.message);
+  host_.send(command.device, command.epoch, command.message);
 }
 
 void Twin::perform(const core::Decision& command) {
@@ -412,146 +399,6 @@ void Twin::perform(const core::Decision& command) {
 
 void Twin::perform(const core::LoadMeasured& command) {
   HEDDLE_CHECK(command.load.peak >= 0);
-}
-
-// ---- Workers ----
-
-void Twin::perform(const core::SpawnWorker& command) {
-  HEDDLE_CHECK(!workers_.contains(command.device));
-  const Surroundings around{.models = models_,
-                            .page_count = page_count(),
-                            .agenda = agenda_,
-                            .faults = faults_,
-                            .contents = contents_ ? &*contents_ : nullptr};
-  const auto worker = std::make_shared<Worker>(
-      device_of(command.device),
-      command.epoch,
-      command.pages,
-      around,
-      [this](const Worker& from, const core::WorkerReport& report) { hear(from, report); });
-  lives_.push_back(worker);
-  workers_[command.device] = worker;
-  agenda_.after(setup_.paths.start + faults_.some(faults_.late().start), [this, worker] {
-    if (worker->alive()) {
-      pending_.emplace_back(core::AgentEvent(
-          core::WorkerConnected{.device = worker->device(), .epoch = worker->epoch()}));
-    }
-  });
-}
-
-/// These workers keep the rules: one of a group goes with another, or it hangs.
-void Twin::perform(const core::KillWorker& command) {
-  HEDDLE_CHECK(command.reason.code == Code::kUnavailable);
-  kill(command.device);
-}
-
-/// The agent hears of it after all that the worker has said.
-void Twin::kill(DeviceId device) {
-  const auto found = workers_.find(device);
-  if (found == workers_.end()) {
-    return;
-  }
-  const std::shared_ptr<Worker> worker = workers_.extract(found).mapped();
-  worker->die();
-  const Instant heard =
-      std::max(agenda_.now(), ways_[device].from) + faults_.some(faults_.late().exit);
-  agenda_.at(heard, [this, worker] {
-    pending_.emplace_back(
-        core::AgentEvent(core::WorkerExited{.device = worker->device(), .epoch = worker->epoch()}));
-  });
-}
-
-/// What the leader does is the group's, at the pace of the slowest. Every member has its shard, and
-/// nothing else; one that is not there was killed, which the agent has not heard yet.
-void Twin::perform(const core::ConnectGroup& command) {
-  Duration step{};
-  Duration token{};
-  for (const core::GroupMember& member : command.members) {
-    const TwinDevice& device = device_of(member.device);
-    step = std::max(step, device.pace_step);
-    token = std::max(token, device.pace_token);
-    const auto worker = workers_.find(member.device);
-    HEDDLE_CHECK(worker == workers_.end() ||
-                 (worker->second->epoch() == member.epoch &&
-                  worker->second->open_models() == std::vector<ModelId>{member.model}));
-  }
-  const core::GroupMember& leader = command.members.front();
-  groups_.insert({leader.device, leader.epoch, leader.model});
-  if (const auto worker = workers_.find(leader.device); worker != workers_.end()) {
-    worker->second->lead(leader.model, step, token);
-  }
-}
-
-void Twin::perform(const core::ConnectGuests& command) {
-  const auto host = workers_.find(command.host);
-  const auto hot = workers_.find(command.hot);
-  if (host != workers_.end() && hot != workers_.end() &&
-      host->second->epoch() == command.host_epoch && hot->second->epoch() == command.hot_epoch) {
-    hot->second->meet(command.model, host->second);
-  }
-}
-
-void Twin::perform(const core::DisconnectGuests& command) {
-  const auto hot = workers_.find(command.hot);
-  if (hot != workers_.end() && hot->second->epoch() == command.hot_epoch) {
-    hot->second->meet(command.model, nullptr);
-  }
-}
-
-/// Numbers of pages are below this.
-std::uint64_t Twin::page_count() const {
-  std::int64_t pages = setup_.agent.host_pages;
-  for (const TwinDevice& device : setup_.devices) {
-    pages += device.device.pages;
-  }
-  return static_cast<std::uint64_t>(pages);
-}
-
-const TwinDevice& Twin::device_of(DeviceId id) const {
-  const auto device = std::find_if(setup_.devices.begin(),
-                                   setup_.devices.end(),
-                                   [id](const TwinDevice& each) { return each.device.id == id; });
-  HEDDLE_CHECK(device != setup_.devices.end());
-  return *device;
-}
-
-void Twin::perform(const core::SendWorker& command) {
-  send(command.device, command.epoch, command.message);
-}
-
-/// What is for a life that has ended is lost.
-void Twin::send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) {
-  const auto found = workers_.find(device);
-  if (found == workers_.end() || found->second->epoch() != epoch) {
-    return;
-  }
-  Instant& last = ways_[device].to;
-  last = std::max(last, agenda_.now() + setup_.paths.hop + faults_.some(faults_.late().hop));
-  agenda_.at(last,
-             [worker = found->second, message = std::move(message)] { worker->hear(message); });
-}
-
-void Twin::hear(const Worker& worker, const core::WorkerReport& report) {
-  Instant& last = ways_[worker.device()].from;
-  last = std::max(last, agenda_.now() + setup_.paths.hop + faults_.some(faults_.late().hop));
-  agenda_.at(last, [this, device = worker.device(), epoch = worker.epoch(), report] {
-    if (const auto* produced = std::get_if<core::TokensProduced>(&report)) {
-      for (const core::TokenEvent& token : produced->tokens) {
-        if (gateway_.is_at(token.request, device, epoch)) {
-          gateway_.take(token);
-        }
-      }
-    } else {
-      pending_.emplace_back(
-          core::AgentEvent(core::WorkerSaid{.device = device, .epoch = epoch, .report = report}));
-    }
-  });
-}
-
-// ---- The reader ----
-
-void Twin::perform(const core::StartRead& command) {
-  reader_.start(command, models_.at(command.model).model.image_bytes);
 }
 
 }  // namespace heddle::twin

@@ -5,39 +5,34 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <variant>
 #include <vector>
 
-#include "base/check.h"
 #include "core/agent_core.h"
-#include "core/host_memory.h"
 #include "core/manager/manager_core.h"
 #include "core/serving.h"
 #include "twin/agenda.h"
-#include "twin/contents.h"
 #include "twin/core_record.h"
 #include "twin/faults.h"
 #include "twin/gateway.h"
-#include "twin/reader.h"
+#include "twin/host.h"
 #include "twin/setup.h"
 #include "twin/worker.h"
 
 namespace heddle::twin {
 
-/// A whole host in virtual time: the cores of manager, agent and workers as they decide live,
-/// between ways, readers, mappers and engines that only take their time. What it needs of these is
-/// measured; what goes wrong is planned. Equal setups, plans and requests give equal answers. One
-/// thread.
+/// A host that has its manager and its gateway in the same process, in virtual time: the cores of
+/// manager, agent and workers as they decide live, between ways, readers, mappers and engines that
+/// only take their time. What it needs of these is measured; what goes wrong is planned. Equal
+/// setups, plans and requests give equal answers. Cluster has several hosts. One thread.
 class Twin final : public core::ServingStatus {
  public:
   using ManagerRecord = CoreRecord<core::ManagerEvent, core::ManagerCommand>;
-  using AgentRecord = CoreRecord<core::AgentEvent, core::AgentCommand>;
+  using AgentRecord = Host::Record;
 
-  /// Virtual time stands still until somebody lets it go by.
+  /// Of one host. Virtual time stands still until somebody lets it go by.
   explicit Twin(const TwinSetup& setup, const FaultPlan& faults = {});
   ~Twin() override;
 
@@ -56,7 +51,7 @@ class Twin final : public core::ServingStatus {
   /// Lets the next thing happen, and what follows from it at once. False when there is none.
   bool advance();
   /// Nothing is to happen but that cores look at what they have.
-  [[nodiscard]] bool quiet() const { return agenda_.size() == timers_; }
+  [[nodiscard]] bool quiet() const { return agenda_.size() == timers_ + host_.timers(); }
   [[nodiscard]] Agenda& agenda() { return agenda_; }
   [[nodiscard]] Instant now() const { return agenda_.now(); }
   /// A request arrives now, whatever its time is.
@@ -65,7 +60,7 @@ class Twin final : public core::ServingStatus {
   /// As when a stop string appears: no more of this choice is needed.
   void finish_choice(RequestId id, std::uint32_t choice);
   /// The device's worker dies now, if one runs there.
-  void kill(DeviceId device);
+  void kill(DeviceId device) { host_.kill(device); }
   void tell(const core::ManagerEvent& event) { pending_.emplace_back(event); }
   /// From now on there are these models, and requests for no others arrive.
   void configure(const core::Configure& manager, const std::vector<TwinModel>& models);
@@ -74,10 +69,10 @@ class Twin final : public core::ServingStatus {
   [[nodiscard]] bool all_ended() const { return gateway_.ended() == requests().size(); }
   [[nodiscard]] std::int64_t admin_answers() const { return admin_answers_; }
   /// Every life of every worker, first to last.
-  [[nodiscard]] const std::vector<std::shared_ptr<Worker>>& lives() const { return lives_; }
+  [[nodiscard]] const std::vector<std::shared_ptr<Worker>>& lives() const { return host_.lives(); }
   /// Empty unless TwinSetup::checked.
   [[nodiscard]] const ManagerRecord& manager_record() const { return manager_record_; }
-  [[nodiscard]] const AgentRecord& agent_record() const { return agent_record_; }
+  [[nodiscard]] const AgentRecord& agent_record() const { return host_.record(); }
 
   [[nodiscard]] std::vector<core::ModelStatus> models() const override;
   [[nodiscard]] std::vector<core::DeviceStatus> devices() const override;
@@ -87,15 +82,9 @@ class Twin final : public core::ServingStatus {
   [[nodiscard]] std::vector<std::string> troubles() const override { return {}; }
 
  private:
-  /// When the last message each way arrives.
-  struct Ways {
-    Instant to{};
-    Instant from{};
-  };
-
+  [[nodiscard]] HostSurroundings around();
+  [[nodiscard]] HostHandlers handlers();
   [[nodiscard]] bool all_up() const;
-  [[nodiscard]] std::uint64_t page_count() const;
-  [[nodiscard]] const TwinDevice& device_of(DeviceId id) const;
   void start();
   void plan_deaths(const FaultPlan& plan);
   void plan_cuts(const FaultPlan& plan);
@@ -111,13 +100,10 @@ class Twin final : public core::ServingStatus {
     }
   }
   void settle();
-  template <class Core, class Event, class Command>
-  void step(Core& core, const Event& event, CoreRecord<Event, Command>& record);
+  void step(const core::ManagerEvent& event);
+  void said(const core::ManagerEvent& event);
   void give_up_idle();
   void arrive(RequestId id);
-  void send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message);
-  void hear(const Worker& worker, const core::WorkerReport& report);
-  void wake(core::WakeAt command, bool manager);
 
   void perform(const core::LoadOn& command) { order(command); }
   void perform(const core::EvictFrom& command) { order(command); }
@@ -134,25 +120,7 @@ class Twin final : public core::ServingStatus {
   void perform(const core::Decision& command);
   void perform(const core::LoadMeasured& command);
   void perform(const core::Drained& /*command*/) {}
-
-  void perform(const core::SpawnWorker& command);
-  void perform(const core::KillWorker& command);
-  void perform(const core::SendWorker& command);
-  void perform(const core::ConnectGroup& command);
-  void perform(const core::ConnectGuests& command);
-  // Devices here are parts of the host, whose memory is nobody's to share.
-  void perform(const core::ShareMemory& /*command*/) { HEDDLE_CHECK(false); }
-  void perform(const core::PassMemory& /*command*/) { HEDDLE_CHECK(false); }
-  void perform(const core::LeaseGuests& /*command*/) {}  // Blocks elsewhere are nobody's here.
-  void perform(const core::DisconnectGuests& command);
-  void perform(const core::StartRead& command);
-  void perform(const core::CancelRead& command) { reader_.cancel(command.model); }
-  void perform(const core::TellManager& command);
-  // There are no engines here that anybody could lend pages to.
-  void perform(const core::GrantLoan& /*command*/) { HEDDLE_CHECK(false); }
-  void perform(const core::RefuseLoan& /*command*/) { HEDDLE_CHECK(false); }
-  void perform(const core::EndLoan& /*command*/) { HEDDLE_CHECK(false); }
-  void perform(const core::BackPages& /*command*/) { HEDDLE_CHECK(false); }
+  void perform(const core::WakeAt& command);
 
   TwinSetup setup_;
   std::map<ModelId, TwinModel> models_{};  ///< Of all configurations.
@@ -160,28 +128,19 @@ class Twin final : public core::ServingStatus {
   std::set<ModelId> sharded_{};
   Agenda agenda_{};
   Faults faults_;
-  std::optional<Contents> contents_{};
   core::ManagerCore manager_{};
   core::Configure configured_{};  ///< As a new manager is told.
-  core::HostMemory memory_{};
-  bool managed_ = true;  ///< There is a manager.
-  bool cut_ = false;     ///< Manager and host do not hear each other.
-  core::AgentCore agent_;
+  bool managed_ = true;           ///< There is a manager.
+  bool cut_ = false;              ///< Manager and host do not hear each other.
   Gateway gateway_;
-  Reader reader_;
+  Host host_;
   std::deque<std::variant<core::ManagerEvent, core::AgentEvent>> pending_{};
-  std::vector<std::shared_ptr<Worker>> lives_{};
-  std::map<DeviceId, std::shared_ptr<Worker>> workers_{};  ///< Those that run.
-  std::map<DeviceId, Ways> ways_{};
-  std::set<std::tuple<DeviceId, WorkerEpoch, ModelId>> groups_{};  ///< Connected, by leader.
   bool started_ = false;
   std::int64_t admin_answers_ = 0;
   Instant manager_wakes_{};
-  Instant agent_wakes_{};
-  std::size_t timers_ = 0;  ///< Of what is on the agenda.
+  std::size_t timers_ = 0;  ///< Of what is on the agenda, the manager's.
   std::vector<core::NotedDecision> decisions_{};
   ManagerRecord manager_record_{};
-  AgentRecord agent_record_{};
 };
 
 }  // namespace heddle::twin

@@ -15,17 +15,18 @@ constexpr std::int64_t kImagePages = 16;
 /// One device at the end of a link on which an image takes a second; steps take 20 ms and 1 ms a
 /// token.
 TwinSetup setup_of(int models, std::int64_t device_pages) {
-  TwinSetup setup{.agent = {.host_pages = 100}};
+  TwinSetup setup;
+  setup.hosts[0].agent.host_pages = 100;
   const core::AgentDevice device{.id = DeviceId(0), .pages = device_pages, .copy = true};
-  setup.agent.devices = {device};
-  setup.devices = {{.device = device,
-                    .worker = {.device = DeviceId(0),
-                               .pages = device_pages,
-                               .step = {.budget = 150ms, .max_batch_tokens = 64}},
-                    .pace_step = 20ms,
-                    .pace_token = 1ms,
-                    .link = static_cast<double>(kImagePages * kPage),
-                    .step_overhead = {}}};
+  setup.hosts[0].agent.devices = {device};
+  setup.hosts[0].devices = {{.device = device,
+                             .worker = {.device = DeviceId(0),
+                                        .pages = device_pages,
+                                        .step = {.budget = 150ms, .max_batch_tokens = 64}},
+                             .pace_step = 20ms,
+                             .pace_token = 1ms,
+                             .link = static_cast<double>(kImagePages * kPage),
+                             .step_overhead = {}}};
   setup.manager.devices = {
       {.id = DeviceId(0), .name = "a", .pages = device_pages, .page_bytes = kPage}};
   for (int i = 1; i <= models; ++i) {
@@ -135,10 +136,10 @@ TEST(Twin, ADeathIsAPauseToRequests) {
 TwinSetup setup_cut(int models, std::int64_t device_pages) {
   TwinSetup setup = setup_of(models + 2, device_pages);
   const core::AgentDevice second{.id = DeviceId(1), .pages = device_pages, .copy = true};
-  setup.agent.devices.push_back(second);
-  setup.devices.push_back(setup.devices[0]);
-  setup.devices[1].device = second;
-  setup.devices[1].worker.device = DeviceId(1);
+  setup.hosts[0].agent.devices.push_back(second);
+  setup.hosts[0].devices.push_back(setup.hosts[0].devices[0]);
+  setup.hosts[0].devices[1].device = second;
+  setup.hosts[0].devices[1].worker.device = DeviceId(1);
   setup.manager.devices.push_back(setup.manager.devices[0]);
   setup.manager.devices[1].id = DeviceId(1);
   setup.manager.devices[1].name = "b";
@@ -155,7 +156,7 @@ TwinSetup setup_cut(int models, std::int64_t device_pages) {
 
 TEST(Twin, AModelThatIsCutLoadsOnAllItsDevicesAtOnceAndRunsAtThePaceOfTheSlowest) {
   TwinSetup setup = setup_cut(0, 24);
-  setup.devices[1].pace_step = 40ms;
+  setup.hosts[0].devices[1].pace_step = 40ms;
   const std::vector<Answer> all =
       answers(setup, {{Instant(0s), ModelId(1), 10, 5}, {Instant(5s), ModelId(1), 10, 5}});
   ASSERT_EQ(all[0].error, "");
@@ -193,9 +194,9 @@ TEST(Twin, AnyLoadIsAnsweredAndTheSameEachTime) {
     const bool cut = round % 4 == 3;
     TwinSetup setup =
         cut ? setup_cut(3, 24 + 10 * (round % 3)) : setup_of(4, 24 + 10 * (round % 4));
-    for (std::size_t i = 0; i < setup.devices.size(); ++i) {
-      setup.devices[i].worker.prefix_cache = round % 2 == 0 ? 100 : 0;
-      setup.agent.devices[i].copy = setup.devices[i].device.copy = round % 3 != 0;
+    for (std::size_t i = 0; i < setup.hosts[0].devices.size(); ++i) {
+      setup.hosts[0].devices[i].worker.prefix_cache = round % 2 == 0 ? 100 : 0;
+      setup.hosts[0].agent.devices[i].copy = setup.hosts[0].devices[i].device.copy = round % 3 != 0;
     }
     setup.manager.options.planner = {
         .prewarm = round % 5 != 0, .value = true, .period = 250ms, .calendar = {.window = 5s}};

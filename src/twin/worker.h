@@ -65,6 +65,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
   [[nodiscard]] const core::WorkerOptions& options() const { return options_; }
   /// That have pages here, and are not on their way out.
   [[nodiscard]] std::vector<ModelId> open_models() const;
+  /// That it has not been told to forget, and that have not ended.
+  [[nodiscard]] std::size_t sequences() const { return sequences_.size(); }
   /// Kept only where contents are checked.
   [[nodiscard]] const Record& record() const { return record_; }
   /// Tokens of which KV was found.

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <numeric>
@@ -9,40 +7,25 @@
 
 #include <gtest/gtest.h>
 
+#include "twin/test_anything.h"
+#include "twin/test_seeds.h"
 #include "twin/test_strikes.h"
 #include "twin/test_world.h"
 
 namespace heddle::twin::test {
-namespace {
 
-std::uint64_t running_seed = 0;  // NOLINT(*-non-const-global-*): for the handler of SIGABRT.
-
-/// Runs a world to its end. A check that fails says which seed it was; HEDDLE_SEED=n runs only
-/// that.
-void run(World& world, std::uint64_t seed, const std::function<void(Twin&)>& look = {}) {
-  running_seed = seed;
-  std::signal(SIGABRT, [](int) { std::fprintf(stderr, "seed %lu\n", running_seed); });
-  world.run(look);
-}
-
-/// What sanitizers look for shows in the first worlds if it shows at all, and each takes them ten
-/// times as long.
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr int kShare = 5;
-#else
-constexpr int kShare = 1;
-#endif
-
-/// Seeds [0, count), under sanitizers a fifth of them, or the one that was asked for. What is
-/// counted over all of them is a fifth there, too.
 std::vector<std::uint64_t> seeds(std::uint64_t count) {
   if (const char* only = std::getenv("HEDDLE_SEED")) {
     return {std::strtoull(only, nullptr, 10)};
   }
-  std::vector<std::uint64_t> all(count / kShare);
+  const char* many = std::getenv("HEDDLE_WORLDS");
+  std::vector<std::uint64_t> all(many != nullptr ? std::strtoull(many, nullptr, 10)
+                                                 : count / kShare);
   std::iota(all.begin(), all.end(), 0U);
   return all;
 }
+
+namespace {
 
 std::int64_t count(const World& world, Request::End end) {
   return std::count_if(world.requests().begin(),
@@ -63,61 +46,10 @@ std::int64_t companions_of(const World& world) {
   });
 }
 
-/// Everything at once, in measures that the seed decides.
-WorldOptions anything(std::uint64_t seed) {
-  Rng rng(seed ^ 0x5eedU);
-  const auto chance = [&rng](std::uint64_t of) { return rng.below(of) == 0; };
-  return {.seed = seed,
-          .devices = 1 + static_cast<int>(rng.below(3)),
-          .models = 2 + static_cast<int>(rng.below(5)),
-          .host_pages = 8 + static_cast<std::int64_t>(rng.below(30)),
-          .device_pages = 15 + static_cast<std::int64_t>(rng.below(12)),
-          .uneven_pages = chance(3) ? static_cast<std::int64_t>(rng.below(10)) : 0,
-          .copy = chance(3),
-          .requests = 10 + static_cast<int>(rng.below(50)),
-          .arrivals = 20ms + 10ms * static_cast<int>(rng.below(40)),
-          .deaths = chance(2) ? static_cast<int>(rng.below(8)) : 0,
-          .read_failures = chance(3) ? static_cast<int>(rng.below(12)) : 0,
-          .open_failures = chance(3) ? static_cast<int>(rng.below(6)) : 0,
-          .cancels = chance(2),
-          .admin = chance(2),
-          .reloads = chance(3),
-          .pin_one = chance(5),
-          .prefix_cache = chance(3) ? 0 : 1 + static_cast<std::int64_t>(rng.below(100)),
-          .ttft = 1ms * static_cast<int>(1 + rng.below(200)),
-          .queue = chance(4) ? policy::QueueRule::kArrival : policy::QueueRule::kMooreHodgson,
-          .fixed_parts = chance(4) ? 2 + static_cast<std::int64_t>(rng.below(3)) : 0,
-          .graph_pages = chance(3) ? static_cast<std::int64_t>(rng.below(4)) : 0,
-          .stuck_graphs = chance(3)};
-}
-
-/// The same with two devices or more, and some models that are sharded over two.
-WorldOptions anything_sharded(WorldOptions options) {
-  Rng rng(options.seed ^ 0xc07U);
-  options.devices = 2 + static_cast<int>(rng.below(4));
-  options.sharded = 1 + static_cast<int>(rng.below(3));
-  return options;
-}
-
-/// Looks ahead every 5 ms, in windows of 50 ms.
-core::PlannerOptions short_planner() {
-  return {.period = 5ms, .calendar = {.window = 50ms, .windows_per_day = 8}};
-}
-
-/// The same with a planner of which some parts decide.
-WorldOptions anything_planned(std::uint64_t seed) {
-  WorldOptions options = anything(seed);
-  Rng rng(seed ^ 0xb1a0U);
-  const auto chance = [&rng](std::uint64_t of) { return rng.below(of) == 0; };
-  options.batch = 1 + static_cast<std::int64_t>(rng.below(6));
-  options.planner = short_planner();
-  options.planner.prewarm = !chance(4);
-  options.planner.value = !chance(4);
-  options.planner.pressure = !chance(4);
-  options.planner.replicas = !chance(4);
-  options.planner.share = !chance(4);
-  options.planner.evict = !chance(6);
-  return options;
+/// Runs a world to its end. HEDDLE_SEED=n runs only that of one seed.
+void run(World& world, std::uint64_t seed, const std::function<void(Twin&)>& look = {}) {
+  name_seed(seed);
+  world.run(look);
 }
 
 using Options = std::function<WorldOptions(std::uint64_t seed)>;

@@ -74,6 +74,10 @@ BANNED = {
 # Sources without a test beside them, and what tests them instead. Shells do I/O between processes, so
 # what tests them starts the processes.
 TESTED_BY = {
+    "twin/gateway_node.cc": "twin/cluster_test.cc",
+    "twin/host.cc": "twin/twin_test.cc",
+    "twin/host_node.cc": "twin/cluster_test.cc",
+    "twin/leader_node.cc": "twin/cluster_test.cc",
     "node/membership.cc": "node/roster_test.cc",
     "base/check.cc": "every death test",
     "cluster/file_registry.cc": "cluster/contract_test.cc",

@@ -167,6 +167,17 @@ bool DrainPlans::suspend_victims(DeviceId id, const DrainPlan& plan) {
   return left;
 }
 
+namespace {
+
+/// Of a worker that lived before this manager: it lacks pages for a request of which no front has
+/// told yet. Or that has just ended, which the worker is about to say.
+bool awaits_front(const DeviceState& device) {
+  const auto wanting = device.instances.find(device.plan->model);
+  return device.found && wanting != device.instances.end() && wanting->second.in_flight.empty();
+}
+
+}  // namespace
+
 void DrainPlans::want_pages(DeviceId id, const DeviceReport& report) {
   DeviceState& device = state_.devices.at(id);
   const bool moving =
@@ -174,7 +185,7 @@ void DrainPlans::want_pages(DeviceId id, const DeviceReport& report) {
         return entry.second.template is<Loading>() || entry.second.template is<Evicting>();
       });
   if (moving || !device.instances.contains(report.wanted_by) ||
-      (device.plan && device.plan->lacks > 0)) {
+      (device.plan && device.plan->lacks > 0 && !awaits_front(device))) {
     return;  // That changes the device; the worker will say what it lacks then.
   }
   std::vector<policy::ResidentView> others = view(state_, device, report.wanted_by).residents;
@@ -217,6 +228,9 @@ void DrainPlans::have_pages(DeviceId id) {
 /// they are sent nothing more.
 void DrainPlans::free_lacking(DeviceId id) {
   DeviceState& device = state_.devices.at(id);
+  if (awaits_front(device)) {
+    return;
+  }
   const auto wanting = device.instances.find(device.plan->model);
   bool stale = wanting == device.instances.end() || wanting->second.in_flight.empty();
   bool ready = true;

@@ -232,6 +232,20 @@ TEST(DrainPlans, NothingIsPromisedWhileTheDeviceChangesOrItsModelIsGone) {
   EXPECT_TRUE(core.commands.empty());
 }
 
+// A manager that is new hears of requests from their front, perhaps after the worker has said what
+// they lack, which it says once.
+TEST(DrainPlans, OfAWorkerThatWasFoundTheRequestsThatLackPagesMayBeToldOfLater) {
+  Full core;
+  core.state.devices.at(kDevice).found = true;
+  core.finish(core.request);
+  core.plans.want_pages(kDevice, wanting(3));
+  core.plans.advance();
+  EXPECT_TRUE(core.evictions().empty());
+  core.run(kA);
+  core.plans.advance();
+  EXPECT_EQ(core.evictions(), (Spots{{kDevice, kB}}));
+}
+
 TEST(DrainPlans, APlanForAnotherModelGivesWayToASequenceThatLacksPages) {
   Full core;
   core.plans.begin(kDevice, kC, {kA});

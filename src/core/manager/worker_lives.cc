@@ -112,6 +112,21 @@ void adopt(const Parts& core, DeviceId device, const ResidentReport& resident) {
   }
 }
 
+namespace {
+
+/// A model that cannot be there by now, as the manager that was to take it off is gone: its memory
+/// would be nobody's to give.
+void send_away(const Parts& core, const WorkerFound& found, ModelId model) {
+  if (!core.state.devices.at(found.device).instances.contains(model)) {
+    core.out.act(EvictFrom{.device = found.device,
+                           .model = model,
+                           .basis = {.epoch = found.epoch, .version = found.report.version},
+                           .mode = EvictMode::kNow});
+  }
+}
+
+}  // namespace
+
 bool may_run(const State& state, DeviceId device, ModelId model) {
   const auto& instances = state.devices.at(device).instances;
   const auto found = instances.find(model);
@@ -132,6 +147,7 @@ void hear(const Parts& core, const WorkerFound& found) {
   core.devices.up({.device = found.device, .epoch = found.epoch}, true);
   for (const ResidentReport& resident : found.report.models) {
     adopt(core, found.device, resident);
+    send_away(core, found, resident.model);
   }
   core.devices.version(found.device, found.report.version);
   core.devices.usage(found.device, found.report.usage);

@@ -319,6 +319,13 @@ TEST(WorkerLives, AnAdoptedModelIsInTheStageThatItsWorkerSays) {
   EXPECT_TRUE(core.at(kGroup).staged());
   EXPECT_TRUE(core.at(kGroup).is<Member>());
   EXPECT_EQ(core.device().instances.size(), 3U) << "nothing is known of the fourth";
+  const std::vector<EvictFrom> sent_away = core.all<EvictFrom>();
+  ASSERT_EQ(sent_away.size(), 1U);
+  EXPECT_EQ(sent_away[0],
+            (EvictFrom{.device = kDevice,
+                       .model = test::kUnknown,
+                       .basis = {.epoch = core.device().epoch, .version = 7},
+                       .mode = EvictMode::kNow}));
 }
 
 TEST(WorkerLives, AGroupThatIsSaidToBeFormedRunsOnAsItDid) {

@@ -1,0 +1,150 @@
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "twin/test_anything.h"
+#include "twin/test_cluster_world.h"
+#include "twin/test_seeds.h"
+
+/// Three hosts. A check that fails prints its seed, and HEDDLE_SEED=n runs only that;
+/// HEDDLE_WORLDS=n runs so many of each kind.
+namespace heddle::twin::test {
+namespace {
+
+using ClusterOptions = std::function<WorldOptions(std::uint64_t seed)>;
+using ClusterLook = std::function<void(const ClusterWorld&)>;
+
+void play_clusters(std::uint64_t worlds, const ClusterOptions& options, const ClusterLook& look) {
+  for (const std::uint64_t seed : seeds(worlds)) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    name_seed(seed);
+    WorldOptions of_seed = options(seed);
+    of_seed.seed = seed;
+    ClusterWorld world(of_seed);
+    world.run();
+    look(world);
+    if (testing::Test::HasFailure()) {
+      return;
+    }
+  }
+}
+
+WorldOptions three_hosts(WorldOptions options) {
+  options.hosts = 3;
+  options.gateways = 1 + options.seed % 2;
+  options.devices = std::min(options.devices, 2);
+  return options;
+}
+
+/// No request fails but for one that came while its gateway's manager knew of no host that serves
+/// its model: these are counted.
+std::int64_t expect_all_answered(const ClusterWorld& world) {
+  std::int64_t refused = 0;
+  for (const Request& request : world.requests()) {
+    if (request.arrived == Instant{} && request.error.code == Code::kNotFound) {
+      ++refused;
+      continue;
+    }
+    EXPECT_EQ(request.end, Request::End::kDone) << request.error.message;
+  }
+  return refused;
+}
+
+TEST(ClusterWorld, EveryRequestIsAnsweredWhenNothingGoesWrong) {
+  play_clusters(
+      50,
+      [](std::uint64_t seed) { return three_hosts({.seed = seed}); },
+      [](const ClusterWorld& world) {
+        for (const Request& request : world.requests()) {
+          EXPECT_EQ(request.end, Request::End::kDone) << request.error.message;
+        }
+      });
+}
+
+TEST(ClusterWorld, NothingIsLostWhileLinksBreakAndManagersAndHostsDie) {
+  std::int64_t broken = 0;
+  std::int64_t refused = 0;
+  std::int64_t all = 0;
+  play_clusters(
+      400,
+      [](std::uint64_t seed) {
+        WorldOptions options = three_hosts({.seed = seed, .copy = seed % 3 == 0});
+        options.prefix_cache = seed % 4 == 0 ? 0 : 100;
+        options.sharded = seed % 5 == 0 ? 1 : 0;
+        options.manager_deaths = static_cast<int>(seed % 4);
+        options.host_deaths = static_cast<int>(seed / 4 % 3);
+        options.cuts = static_cast<int>(seed / 3 % 5);
+        options.one_way_cuts = static_cast<int>(seed / 2 % 6);
+        options.resets = static_cast<int>(seed / 5 % 6);
+        return options;
+      },
+      [&](const ClusterWorld& world) {
+        refused += expect_all_answered(world);
+        all += std::ssize(world.requests());
+        broken += std::ssize(world.cluster().leaders()) + std::ssize(world.cluster().hosts());
+      });
+  RecordProperty("refused", std::to_string(refused));
+  RecordProperty("requests", std::to_string(all));
+  EXPECT_GT(broken, 400 * 5 / kShare);
+  EXPECT_LT(50 * refused, all);
+}
+
+/// Everything that goes wrong in a host and between them.
+WorldOptions anything_in_a_cluster(std::uint64_t seed) {
+  WorldOptions options = seed % 3 == 0   ? anything_planned(seed)
+                         : seed % 3 == 1 ? anything_sharded(anything(seed))
+                                         : anything(seed);
+  options = three_hosts(options);
+  Rng rng(seed ^ 0xc105U);
+  options.manager_deaths = static_cast<int>(rng.below(4));
+  options.host_deaths = static_cast<int>(rng.below(4));
+  options.cuts = static_cast<int>(rng.below(5));
+  options.one_way_cuts = static_cast<int>(rng.below(7));
+  options.resets = static_cast<int>(rng.below(7));
+  return options;
+}
+
+TEST(ClusterWorld, SurvivesAnything) {
+  std::int64_t done = 0;
+  std::int64_t all = 0;
+  play_clusters(500, anything_in_a_cluster, [&](const ClusterWorld& world) {
+    for (const Request& request : world.requests()) {
+      done += request.end == Request::End::kDone ? 1 : 0;
+      ++all;
+    }
+  });
+  EXPECT_GT(2 * done, all);
+}
+
+/// Three hosts, whose manager hears 300 events and more while nothing goes wrong.
+WorldOptions manager_dies(std::optional<std::uint64_t> after) {
+  WorldOptions options = three_hosts({.seed = 11});
+  options.requests = 40;
+  options.arrivals = 60ms;
+  options.manager_dies_after = after;
+  return options;
+}
+
+TEST(ClusterWorld, AManagerThatDiesAfterAnyOf300EventsLosesNothing) {
+  ClusterWorld smooth(manager_dies(std::nullopt));
+  smooth.run();
+  ASSERT_GE(smooth.cluster().leaders()[0]->heard(), 300U);
+  std::int64_t refused = 0;
+  for (std::uint64_t event = 1; event <= 300; event += kShare) {
+    SCOPED_TRACE("event " + std::to_string(event));
+    name_seed(event);
+    ClusterWorld world(manager_dies(event));
+    world.run();
+    EXPECT_EQ(world.cluster().leaders().size(), 2U);
+    refused += expect_all_answered(world);
+  }
+  RecordProperty("refused", std::to_string(refused));
+}
+
+}  // namespace
+}  // namespace heddle::twin::test
