@@ -20,6 +20,8 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION net)
 # By what the program is linked with, as the machine that builds it has it.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+# What the program loads when it fetches a model.
+set(CPACK_DEBIAN_PACKAGE_DEPENDS libcurl4)
 file(WRITE ${PROJECT_BINARY_DIR}/package/conffiles "/etc/heddle/heddle.yaml\n")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/package/conffiles)
 include(CPack)

@@ -3,7 +3,7 @@
 
     tools/image.py BINARY OUTPUT
 
-The image has the program, the libraries that it is linked with, certificates of authorities, a user, and the demo
+The image has the program, the libraries that it needs, certificates of authorities, a user, and the demo
 models. Equal inputs give equal bytes. `skopeo copy oci-archive:OUTPUT docker://...`, `podman load`, `docker load` and
 `ctr images import` take it. The time in it is SOURCE_DATE_EPOCH, else 0.
 """
@@ -88,6 +88,16 @@ def libraries(binary):
     return found
 
 
+def loaded(name):
+    """{path in the image: file here} of a library that the program loads when it needs it, and of what that needs."""
+    told = subprocess.run(["/sbin/ldconfig", "-p"], check=True, capture_output=True, text=True).stdout
+    found = re.search(rf"^\s*{re.escape(name)} \(.*\) => (/\S+)$", told, re.M)
+    if found is None:
+        sys.exit(f"this machine has no {name}, which the program loads to fetch models")
+    path = re.sub(r"^/(lib(?:64)?)/", r"/usr/\1/", found[1])
+    return {path[1:]: pathlib.Path(path).resolve(), **libraries(path)}
+
+
 def notices(files):
     """{path: file} of the copyright notices of the packages that these files are of, where dpkg knows."""
     if shutil.which("dpkg-query") is None:
@@ -118,7 +128,7 @@ def system_layer(binary):
         layer.folder(path)
     for path, target in LINKS.items():
         layer.link(path, target)
-    needed = libraries(binary)
+    needed = {**libraries(binary), **loaded("libcurl.so.4")}
     for path, file in needed.items():
         layer.file(path, file.read_bytes(), 0o755)
     for path, file in notices(needed.values()).items():

@@ -12,10 +12,10 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "fetch/curl_library.h"
 #include "fetch/url.h"
 
 #include <arpa/inet.h>
-#include <curl/curl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -27,9 +27,14 @@ constexpr std::size_t kProblemBytes = 2000;
 constexpr std::size_t kHeaderBytes = 4096;  ///< That are kept of one.
 constexpr long kBufferBytes = 256L << 10U;
 
-using Easy = std::unique_ptr<CURL, decltype([](CURL* easy) { curl_easy_cleanup(easy); })>;
+/// After it was loaded: by HttpGet::get().
+const CurlLibrary& curl() {
+  return *curl_library();
+}
+
+using Easy = std::unique_ptr<CURL, decltype([](CURL* easy) { curl().easy_cleanup(easy); })>;
 using Lines =
-    std::unique_ptr<curl_slist, decltype([](curl_slist* list) { curl_slist_free_all(list); })>;
+    std::unique_ptr<curl_slist, decltype([](curl_slist* list) { curl().slist_free_all(list); })>;
 
 /// What the callbacks of one request share.
 struct Exchange {
@@ -106,10 +111,10 @@ struct Answering {
 void complete_head(Answering& answering) {
   GetReply& reply = answering.exchange->reply;
   long status = 0;
-  (void)curl_easy_getinfo(answering.easy, CURLINFO_RESPONSE_CODE, &status);
+  (void)curl().easy_getinfo(answering.easy, CURLINFO_RESPONSE_CODE, &status);
   reply.status = static_cast<int>(status);
   curl_off_t wait = 0;
-  (void)curl_easy_getinfo(answering.easy, CURLINFO_RETRY_AFTER, &wait);
+  (void)curl().easy_getinfo(answering.easy, CURLINFO_RETRY_AFTER, &wait);
   if (wait > 0) {
     reply.retry_after = std::chrono::seconds(std::min<curl_off_t>(wait, 3600));
   }
@@ -170,7 +175,7 @@ int on_connected(void* opaque, char* address, char* /*local*/, int /*port*/, int
 
 /// Why a request failed as libcurl has it.
 Error failure_of(CURLcode code, std::string_view url, const char* detail) {
-  const std::string_view why = *detail != '\0' ? detail : curl_easy_strerror(code);
+  const std::string_view why = *detail != '\0' ? detail : curl().easy_strerror(code);
   const std::string where = shown(url);
   switch (code) {
     case CURLE_PEER_FAILED_VERIFICATION:
@@ -213,7 +218,7 @@ bool has_proxy() {
 
 template <class T>
 void set(CURL* easy, CURLoption option, T value) {
-  HEDDLE_CHECK(curl_easy_setopt(easy, option, value) == CURLE_OK);
+  HEDDLE_CHECK(curl().easy_setopt(easy, option, value) == CURLE_OK);
 }
 
 bool same_place(std::string_view a, std::string_view b) {
@@ -226,7 +231,7 @@ bool same_place(std::string_view a, std::string_view b) {
 /// Where a redirect leads, empty where it does not say; or why it is not followed.
 Result<std::string> next_place(CURL* easy, std::string_view from, Reach own) {
   const char* target = nullptr;
-  (void)curl_easy_getinfo(easy, CURLINFO_REDIRECT_URL, &target);
+  (void)curl().easy_getinfo(easy, CURLINFO_REDIRECT_URL, &target);
   if (target == nullptr) {
     return std::string();
   }
@@ -256,13 +261,13 @@ struct HttpGet::Handles {
   Easy take() {
     const std::lock_guard lock(mutex);
     if (idle.empty()) {
-      Easy easy(curl_easy_init());
+      Easy easy(curl().easy_init());
       HEDDLE_CHECK(easy != nullptr);
       return easy;
     }
     Easy easy = std::move(idle.back());
     idle.pop_back();
-    curl_easy_reset(easy.get());
+    curl().easy_reset(easy.get());
     return easy;
   }
   void give_back(Easy easy) {
@@ -275,10 +280,7 @@ struct HttpGet::Handles {
   std::vector<Easy> idle{};
 };
 
-HttpGet::HttpGet(const HttpOptions& options) : handles_(std::make_unique<Handles>(options)) {
-  static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
-  HEDDLE_CHECK(ready == CURLE_OK);
-}
+HttpGet::HttpGet(const HttpOptions& options) : handles_(std::make_unique<Handles>(options)) {}
 
 HttpGet::~HttpGet() = default;
 
@@ -320,7 +322,7 @@ Result<Lines> header_lines(const GetRequest& request, bool with_secrets) {
             Code::kInvalidArgument,
             fmt::format("the header {} has an end of line in it", line.substr(0, line.find(':')))};
       }
-      curl_slist* longer = curl_slist_append(lines.get(), line.c_str());
+      curl_slist* longer = curl().slist_append(lines.get(), line.c_str());
       HEDDLE_CHECK(longer != nullptr);
       (void)lines.release();
       lines.reset(longer);
@@ -349,7 +351,7 @@ Result<void> perform(CURL* easy,
   set(easy, CURLOPT_WRITEDATA, static_cast<void*>(&answering));
   set(easy, CURLOPT_XFERINFODATA, static_cast<void*>(&exchange));
   set(easy, CURLOPT_PREREQDATA, static_cast<void*>(&exchange));
-  const CURLcode code = curl_easy_perform(easy);
+  const CURLcode code = curl().easy_perform(easy);
   set(easy, CURLOPT_HTTPHEADER, static_cast<curl_slist*>(nullptr));
   set(easy, CURLOPT_ERRORBUFFER, static_cast<char*>(nullptr));
   if (exchange.refused) {
@@ -380,6 +382,9 @@ Result<void> perform(CURL* easy,
 Result<GetReply> HttpGet::get(const GetRequest& request,
                               const Body& body,
                               const std::stop_token& stop) {
+  if (!curl_library()) {
+    return curl_library().error();
+  }
   Easy easy = handles_->take();
   set_options(easy.get(), handles_->options);
   Exchange exchange{.body = body, .stop = stop};
