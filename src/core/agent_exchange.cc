@@ -21,6 +21,22 @@ void AgentCore::Impl::send_operations() {
   }
 }
 
+namespace {
+
+/// A manager that is new took an older one's eviction for that of its own load, and ordered
+/// another.
+WorkerSaid already_there(const WorkerState& worker, const LoadOn& load) {
+  return {.device = worker.device.id,
+          .epoch = worker.epoch,
+          .report = LoadRefused{.model = load.model,
+                                .version = load.basis.version,
+                                .reason = {Code::kFailedPrecondition,
+                                           "load model " + std::to_string(load.model.value()) +
+                                               ": it is there already"}}};
+}
+
+}  // namespace
+
 // ---- To the worker. True when the operation was sent or answered, false when it has to wait. ----
 
 bool AgentCore::Impl::send(WorkerState& worker, const LoadOn& load) {
@@ -48,15 +64,7 @@ bool AgentCore::Impl::send(WorkerState& worker, const LoadOn& load) {
     return false;  // Where the image is shows when that is answered.
   }
   if (worker.models.contains(load.model)) {
-    // A manager that is new took an eviction for that of its own load, and ordered another.
-    tell(WorkerSaid{
-        .device = device,
-        .epoch = worker.epoch,
-        .report = LoadRefused{.model = load.model,
-                              .version = load.basis.version,
-                              .reason = {Code::kFailedPrecondition,
-                                         "load model " + std::to_string(load.model.value()) +
-                                             ": it is there already"}}});
+    tell(already_there(worker, load));
     return true;
   }
   if (worker.asked.contains(load.model) || recalls_guests(worker)) {
