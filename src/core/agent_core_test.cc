@@ -80,6 +80,15 @@ TEST(AgentCore, ALoadIsSentWhileItsImageIsRead) {
   EXPECT_EQ(find<ImageProgress>(ended)->bytes, 600U);
 }
 
+TEST(AgentCore, AModelThatIsThereIsNotLoadedAgain) {
+  Bench bench;
+  bench.load(kA);
+  const auto again = bench.load(kA);
+  ASSERT_NE(find<LoadRefused>(again), nullptr);
+  EXPECT_EQ(find<LoadRefused>(again)->reason.code, Code::kFailedPrecondition);
+  EXPECT_EQ(find<LoadModel>(again), nullptr);
+}
+
 TEST(AgentCore, PagesAreExchangedAndTheImageComesBack) {
   Bench bench;
   bench.load(kA);

@@ -21,6 +21,22 @@ void AgentCore::Impl::send_operations() {
   }
 }
 
+namespace {
+
+/// A manager that is new took an older one's eviction for that of its own load, and ordered
+/// another.
+WorkerSaid already_there(const WorkerState& worker, const LoadOn& load) {
+  return {.device = worker.device.id,
+          .epoch = worker.epoch,
+          .report = LoadRefused{.model = load.model,
+                                .version = load.basis.version,
+                                .reason = {Code::kFailedPrecondition,
+                                           "load model " + std::to_string(load.model.value()) +
+                                               ": it is there already"}}};
+}
+
+}  // namespace
+
 // ---- To the worker. True when the operation was sent or answered, false when it has to wait. ----
 
 bool AgentCore::Impl::send(WorkerState& worker, const LoadOn& load) {
@@ -44,8 +60,12 @@ bool AgentCore::Impl::send(WorkerState& worker, const LoadOn& load) {
                     std::to_string(pages) + " pages is larger than the host cache of " +
                     std::to_string(options_.host_pages));
   }
-  if (worker.models.contains(load.model) || awaits_answer(worker, load.model)) {
-    return false;  // Its eviction is on its way.
+  if (awaits_answer(worker, load.model)) {
+    return false;  // Where the image is shows when that is answered.
+  }
+  if (worker.models.contains(load.model)) {
+    tell(already_there(worker, load));
+    return true;
   }
   if (worker.asked.contains(load.model) || recalls_guests(worker)) {
     return false;  // Pages are on their way, there or back.

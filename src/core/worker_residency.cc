@@ -205,9 +205,8 @@ bool WorkerCore::Impl::carry_out(const EvictModel& evict) {
     model.draining = true;
     residency_changed_ = true;
   }
-  const Sequence* oldest = stalled_ ? sequences_.oldest_admitted() : nullptr;
-  if (oldest != nullptr && oldest->model == evict.model) {
-    // It never ends: whoever is to find pages for it waits for this very eviction.
+  if (stalled_) {
+    // They never end: whoever is to find pages for the oldest waits for this very eviction.
     give_back_requests(evict.model);
   }
   if (sequences_.count(evict.model) > 0) {

@@ -86,7 +86,7 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
         caller_->end("another link of " + identity_.text() + " replaces this one");
       }
       told_ = false;
-      ++links_;
+      links_ = ++service_.links_given_;
       caller_ = std::make_unique<Caller>(
           service_.executor_,
           std::move(link),
@@ -218,7 +218,7 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
       log::warning("gateway is not linked", {{"why", why.message}});
       told_ = false;
       caller_.reset();
-      ++links_;
+      links_ = ++service_.links_given_;
       grace_.expires_after(service_.options_.grace);
       grace_.async_wait([weak = service_.weak_from_this(), id = id_, link = links_](
                             const boost::system::error_code& stopped) {
@@ -314,8 +314,9 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
   const GatewayServiceOptions options_;
   std::optional<Configuration> configuration_{};
   std::map<ModelId, core::ServedModel> models_{};
-  std::string served_{};  ///< What gateways were told of them last, encoded.
-  bool serving_ = false;  ///< There may be something new to tell of them.
+  std::string served_{};           ///< What gateways were told of them last, encoded.
+  std::uint64_t links_given_ = 0;  ///< A gateway that was given up and links again has others.
+  bool serving_ = false;           ///< There may be something new to tell of them.
   std::map<FrontId, std::unique_ptr<Gateway>> gateways_{};
   std::optional<Ticker> ticker_{};
   bool closed_ = false;

@@ -5,7 +5,7 @@ namespace heddle::remote {
 void Submitted::add(LinkId link, const Life& place, const core::Submit& submit) {
   Entry& entry = requests_[submit.request] = {.link = link, .place = place};
   for (const core::SubmitChoice& choice : submit.choices) {
-    entry.choices.insert(choice.params.choice);
+    entry.choices[choice.params.choice] = std::ssize(choice.generated);
   }
 }
 
@@ -43,6 +43,11 @@ std::map<LinkId, std::vector<core::TokenEvent>> Submitted::share_out(
     if (found == requests_.end() || found->second.place != from) {
       continue;
     }
+    const auto choice = found->second.choices.find(token.choice);
+    if (choice == found->second.choices.end() || choice->second != token.position) {
+      continue;
+    }
+    ++choice->second;
     const LinkId link = found->second.link;
     if (token.finish != spec::FinishReason::kNone) {
       finish(found, token.choice);

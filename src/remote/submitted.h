@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -29,7 +28,9 @@ class Submitted {
   /// Forgets a request: it is not to be heard of again.
   void remove(LinkId link, RequestId request);
 
-  /// Tokens of that life, by the links that they are for. Those of other requests nobody gets.
+  /// Tokens of that life, by the links that they are for. Those of other requests nobody gets, nor
+  /// those that do not follow upon the one before: the worker still spoke of what was submitted
+  /// over an earlier link, with which some were lost.
   [[nodiscard]] std::map<LinkId, std::vector<core::TokenEvent>> share_out(
       const Life& from, std::vector<core::TokenEvent> tokens);
   /// That life gives up the request: whose it was, and nothing where it is not there.
@@ -45,7 +46,8 @@ class Submitted {
   struct Entry {
     LinkId link{};
     Life place{};
-    std::set<std::uint32_t> choices{};  ///< That run.
+    /// Those that run, with the position of the token that comes next.
+    std::map<std::uint32_t, std::int64_t> choices{};
   };
   using Entries = std::map<RequestId, Entry>;
 

@@ -22,8 +22,13 @@ core::Submit submit(std::uint64_t number, std::vector<std::uint32_t> choices = {
 
 core::TokenEvent token(std::uint64_t number,
                        spec::FinishReason finish = spec::FinishReason::kNone,
-                       std::uint32_t choice = 0) {
-  return {.request = request(number), .choice = choice, .finish = finish};
+                       std::uint32_t choice = 0,
+                       std::int64_t position = 0) {
+  return {.request = request(number), .choice = choice, .position = position, .finish = finish};
+}
+
+core::TokenEvent next(std::uint64_t number, std::int64_t position) {
+  return token(number, spec::FinishReason::kNone, 0, position);
 }
 
 TEST(Submitted, TokensGoWhereTheirRequestCameFrom) {
@@ -31,7 +36,7 @@ TEST(Submitted, TokensGoWhereTheirRequestCameFrom) {
   all.add(kOne, kHere, submit(1));
   all.add(kTwo, kHere, submit(2));
   all.add(kTwo, kThere, submit(3));
-  const auto shares = all.share_out(kHere, {token(1), token(2), token(2), token(3), token(4)});
+  const auto shares = all.share_out(kHere, {token(1), token(2), next(2, 1), token(3), token(4)});
   ASSERT_EQ(shares.size(), 2U);
   EXPECT_EQ(shares.at(kOne).size(), 1U);
   EXPECT_EQ(shares.at(kTwo).size(), 2U) << "request 3 is elsewhere, and 4 is nobody's";
@@ -44,8 +49,25 @@ TEST(Submitted, ARequestEndsWithItsLastChoice) {
   all.finish(kTwo, {.request = request(1), .choice = 0});
   all.finish(kOne, {.request = request(1), .choice = 3});
   EXPECT_EQ(all.size(), 1U) << "choice 0 was not the other link's to finish";
-  const auto shares = all.share_out(kHere, {token(1), token(1, spec::FinishReason::kLength)});
+  const auto shares = all.share_out(kHere, {token(1), token(1, spec::FinishReason::kLength, 0, 1)});
   EXPECT_EQ(shares.at(kOne).size(), 2U);
+  EXPECT_EQ(all.size(), 0U);
+}
+
+// It was submitted again before the worker had heard that the link of the first time has ended.
+TEST(Submitted, TokensAfterOthersThatALinkHasLostAreNobodys) {
+  Submitted all;
+  all.add(kOne, kHere, submit(1));
+  EXPECT_EQ(all.share_out(kHere, {token(1)}).size(), 1U);
+  EXPECT_EQ(all.end(kOne).size(), 1U);
+  EXPECT_TRUE(all.share_out(kHere, {next(1, 1)}).empty());
+  core::Submit again = submit(1);
+  again.choices[0].generated = {TokenId{7}};
+  all.add(kTwo, kHere, again);
+  const core::TokenEvent last = token(1, spec::FinishReason::kLength, 0, 2);
+  EXPECT_TRUE(all.share_out(kHere, {last}).empty());
+  EXPECT_EQ(all.size(), 1U) << "it runs on";
+  EXPECT_EQ(all.share_out(kHere, {next(1, 1), last}).at(kTwo).size(), 2U);
   EXPECT_EQ(all.size(), 0U);
 }
 
