@@ -190,7 +190,8 @@ void declare_listing(Fields& f, ModelConfig& model) {
 }
 
 void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
-  f.text({"path", "A directory with a checkpoint, or a Hugging Face model id."}, model.path);
+  f.text({"path", "A directory with a checkpoint, or a model that heddle pull fetches."},
+         model.path);
   f.require_one(
       {"path", "cmd", "proxy", "container"},
       "name a directory or a Hugging Face model id, or an engine: cmd, proxy or container");

@@ -58,6 +58,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     manager_->configure(cluster_.config, {});
     gateways_.emplace(executor_, *this, *manager_);
     gateways_->configure(cluster_.revision, cluster_.text);
+    gateways_->hold_models(true);
     unsettle(kFirstHost);
     update_roster();
     return {};
@@ -296,6 +297,9 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
   void settle() {
     settling_.cancel();
     settled_ = true;
+    if (!started_) {
+      gateways_->hold_models(false);
+    }
     manager_->settle(true);
     if (!std::exchange(started_, true)) {
       manager_->preload();

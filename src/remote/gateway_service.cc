@@ -61,6 +61,11 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
     }
   }
 
+  void hold_models(bool held) {
+    holds_models_ = held;
+    tell_served();
+  }
+
   void changed() {
     if (ticker_) {
       ticker_->soon();
@@ -157,7 +162,9 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
       if (service_.configuration_) {
         say(*service_.configuration_);
       }
-      say_encoded(service_.served_);
+      if (!service_.holds_models_) {
+        say_encoded(service_.served_);
+      }
       service_.manager_.adopt(state);
     }
     void take(const core::AdminLoad& load) {
@@ -268,6 +275,9 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
 
   /// Tells gateways of the models, if that is another thing than they were told last.
   void tell_served() {
+    if (holds_models_) {
+      return;
+    }
     Served served;
     for (const auto& [id, model] : models_) {
       served.models[id] = {
@@ -317,6 +327,7 @@ class GatewayService::Impl : public std::enable_shared_from_this<GatewayService:
   std::string served_{};           ///< What gateways were told of them last, encoded.
   std::uint64_t links_given_ = 0;  ///< A gateway that was given up and links again has others.
   bool serving_ = false;           ///< There may be something new to tell of them.
+  bool holds_models_ = false;      ///< Nothing is told of them.
   std::map<FrontId, std::unique_ptr<Gateway>> gateways_{};
   std::optional<Ticker> ticker_{};
   bool closed_ = false;
@@ -342,6 +353,10 @@ void GatewayService::accept(std::unique_ptr<net::HostLink> link,
 void GatewayService::configure(std::uint64_t revision, std::string text) {
   impl_->configure(revision, std::move(text));
 }
+void GatewayService::hold_models(bool held) {
+  impl_->hold_models(held);
+}
+
 void GatewayService::changed() {
   impl_->changed();
 }

@@ -73,6 +73,9 @@ class GatewayService {
   void accept(std::unique_ptr<net::HostLink> link, const net::Peer& peer, FrontId front);
   /// The cluster's configuration, which gateways are told of now and whenever they link.
   void configure(std::uint64_t revision, std::string text);
+  /// While it is not known what there is, gateways are told of no models, and go by what they were
+  /// told before.
+  void hold_models(bool held);
   /// There is something new to see.
   void changed();
 

@@ -188,6 +188,17 @@ TEST_F(GatewayServiceTest, TellsOfTheModelsAndHowMuchFitsThem) {
   EXPECT_EQ(changed.models.at(kModel).tokens_max, 0);
 }
 
+TEST_F(GatewayServiceTest, TellsOfNoModelsWhileItIsNotKnownWhatThereIs) {
+  serve();
+  service->hold_models(true);
+  const auto made = gateway();
+  service->configure(5, "models: []");
+  net::run_until(loop, [&] { return made->last<Configuration>() != nullptr; });
+  EXPECT_EQ(made->last<Served>(), nullptr);
+  service->hold_models(false);
+  EXPECT_EQ(made->next<Served>().models.at(kModel).tokens_max, 500);
+}
+
 TEST_F(GatewayServiceTest, TellsWhatThereIsToSeeInAges) {
   serve();
   leader.used = steady_now() - seconds(10);

@@ -18,7 +18,7 @@ LeaderNode::LeaderNode(const Setup& setup,
     hosts_[HostId(i)];
   }
   take_over();
-  unsettle();
+  unsettle(times_.first_host);
 }
 
 // ---- The core ----
@@ -103,7 +103,7 @@ void LeaderNode::hear_host(HostId id, const Message& message) {
 
 void LeaderNode::take_offers(Host& host, const core::AgentModels& models) {
   if (!host.offered) {
-    unsettle();
+    unsettle(times_.settling);
   }
   host.offers.clear();
   for (const core::AgentModel& model : models.models) {
@@ -180,6 +180,11 @@ core::Configure LeaderNode::configured() const {
 // ---- Gateways ----
 
 void LeaderNode::accept(FrontId id, const std::shared_ptr<Wire>& wire) {
+  if (!started_ &&
+      std::ranges::none_of(hosts_, [](const auto& entry) { return entry.second.offered; })) {
+    wire->close(Side::kCallee);  // It would hear that there are no models.
+    return;
+  }
   Front& front = fronts_[id];
   if (front.wire) {
     front.wire->close(Side::kCallee);
@@ -202,9 +207,11 @@ void LeaderNode::tell_front(FrontId id, const Message& message) {
 void LeaderNode::hear_front(FrontId id, const Message& message) {
   const core::ManagerEvent& event = std::get<core::ManagerEvent>(message);
   if (std::holds_alternative<core::FrontState>(event)) {
-    tell_served();
     fronts_.at(id).told = true;
-    tell_front(id, served_);
+    if (started_) {  // Until then it goes by what another manager has told it.
+      tell_served();
+      tell_front(id, served_);
+    }
     told_.insert(id);
     hear(event);
     settle_if_known();
@@ -257,6 +264,9 @@ void LeaderNode::lose_front(FrontId id) {
 
 /// Tells gateways of the models, if that is another thing than they were told last.
 void LeaderNode::tell_served() {
+  if (!started_) {
+    return;
+  }
   Served served;
   for (const core::ManagerModel& model : configured().models) {
     if (!model.part_of) {
@@ -273,10 +283,10 @@ void LeaderNode::tell_served() {
 
 // ---- Deciding nothing before it is known what there is ----
 
-void LeaderNode::unsettle() {
+void LeaderNode::unsettle(Duration at_most) {
   hear(core::Settled{.settled = false});
   settled_ = false;
-  agenda_.after(times_.settling, [this, turn = ++unsettled_] {
+  agenda_.after(at_most, [this, turn = ++unsettled_] {
     if (alive_ && turn == unsettled_ && !settled_) {
       settle();
     }
@@ -298,6 +308,7 @@ void LeaderNode::settle_if_known() {
 void LeaderNode::settle() {
   settled_ = true;
   started_ = true;
+  tell_served();
   hear(core::Settled{.settled = true});
 }
 

@@ -85,8 +85,8 @@ class LeaderNode {
   };
   struct Front {
     std::shared_ptr<Wire> wire{};  ///< None while it is not linked.
-    std::uint64_t link = 0;  ///< Another number whenever a link comes or ends.
-    bool told = false;  ///< Over this link it has said what requests it has.
+    std::uint64_t link = 0;        ///< Another number whenever a link comes or ends.
+    bool told = false;             ///< Over this link it has said what requests it has.
   };
   /// Who asked for a load or an unload.
   struct Asked {
@@ -111,7 +111,7 @@ class LeaderNode {
   void tell_front(FrontId id, const Message& message);
   void tell_served();
 
-  void unsettle();
+  void unsettle(Duration at_most);
   void settle_if_known();
   void settle();
 

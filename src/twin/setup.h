@@ -70,6 +70,8 @@ struct ClusterTimes {
   Duration again = std::chrono::milliseconds(100);  ///< Between tries to link, at most.
   /// Of a new manager and after a host has come: how long nothing is decided at most.
   Duration settling = std::chrono::milliseconds(500);
+  /// The same before any host has told a new manager of itself.
+  Duration first_host = std::chrono::seconds(5);
   Duration grace = std::chrono::seconds(2);        ///< A gateway may be away from its manager.
   Duration rest = std::chrono::milliseconds(250);  ///< Before a host that is not linked is lost.
   Duration open = std::chrono::milliseconds(20);   ///< A host's models, when it is configured.

@@ -54,6 +54,7 @@ inline TwinSetup setup_of(const WorldOptions& options, const DrawnModels& models
                             .silence = 12'500us,
                             .again = 1ms,
                             .settling = 5ms,
+                            .first_host = 50ms,
                             .grace = 20ms,
                             .rest = 2'500us,
                             .open = 1ms},

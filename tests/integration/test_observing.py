@@ -36,6 +36,7 @@ LATER = {
         ),
         "of managers and agents: test_partitions.py looks for them",
     ),
+    "heddle_manager_past_windows": "of managers; test_cluster.py has what comes of it",
     "heddle_device_others_bytes": "a GPU's driver tells it; this server has none",
     "heddle_request_restarts_total": "counted from the first worker that dies under a request",
     "heddle_trace_spans_sent_total": "counted where requests are traced",

@@ -109,8 +109,8 @@ struct Configure {
   /// One that is no longer among them is forgotten, unless its worker is up.
   std::vector<ManagerDevice> devices{};
 };
-/// What was measured of a model's load before this manager was; after the Configure that brought
-/// the model, once.
+/// What was measured of a model's load before this manager was, or a part of that; after the
+/// Configure that brought the model.
 struct LoadRemembered {
   ModelId model{};
   std::vector<std::pair<std::int64_t, policy::Load>> windows{};  ///< Ascending, as measured.
