@@ -118,7 +118,10 @@ int list_models(const store::ModelPlaces& places, bool json) {
   for (const fetch::CachedModel& model : models) {
     out.begin_object().key("model").string(model.name).key("bytes").integer(model.bytes);
     out.key("cache").string(model.of_hub ? "hub" : "heddle");
-    out.key("incomplete").boolean(model.is_incomplete).key("used_s").integer(model.used_s);
+    out.key("incomplete")
+        .boolean(model.is_incomplete)
+        .key("used_s")
+        .integer(model.used_ns / 1'000'000'000);
     out.key("folder").string(model.folder.string()).end_object();
   }
   out.end_array();

@@ -23,9 +23,11 @@ namespace fs = std::filesystem;
 constexpr std::string_view kIncomplete = ".incomplete";
 constexpr std::string_view kHubPrefix = "models--";
 
-std::int64_t written_s(const fs::path& path) {
+std::int64_t written_ns(const fs::path& path) {
   struct stat found{};
-  return ::stat(path.c_str(), &found) == 0 ? found.st_mtim.tv_sec : 0;
+  return ::stat(path.c_str(), &found) == 0
+             ? found.st_mtim.tv_sec * 1'000'000'000 + found.st_mtim.tv_nsec
+             : 0;
 }
 
 std::vector<fs::path> folders_in(const fs::path& parent) {
@@ -59,7 +61,7 @@ std::vector<CachedModel> own_models(const store::ModelPlaces& places) {
         {.name = record->name,
          .folder = folder,
          .bytes = taken_bytes(folder),
-         .used_s = std::max(written_s(whole.string() + ".used"), written_s(folder / ".source")),
+         .used_ns = std::max(written_ns(whole.string() + ".used"), written_ns(folder / ".source")),
          .is_incomplete = whole != folder});
   }
   return models;
@@ -79,7 +81,7 @@ std::vector<CachedModel> hub_models(const store::ModelPlaces& places) {
     models.push_back({.name = name,
                       .folder = folder,
                       .bytes = taken_bytes(folder / "blobs"),
-                      .used_s = written_s(folder / "snapshots"),
+                      .used_ns = written_ns(folder / "snapshots"),
                       .of_hub = true,
                       .is_incomplete = folders_in(folder / "snapshots").empty()});
   }
@@ -121,7 +123,7 @@ Result<std::vector<std::string>> make_room(const store::ModelPlaces& places,
   for (const CachedModel& model : models) {
     taken += model.bytes;
   }
-  std::ranges::sort(models, {}, &CachedModel::used_s);
+  std::ranges::sort(models, {}, &CachedModel::used_ns);
   std::vector<std::pair<const CachedModel*, FileLock>> going;
   for (const CachedModel& model : models) {
     if (taken + bytes <= budget) {

@@ -42,7 +42,7 @@ struct CachedModel {
   std::string name{};  ///< As it is given to pull and in heddle.yaml.
   std::filesystem::path folder{};
   std::uint64_t bytes = 0;     ///< Of the disk.
-  std::int64_t used_s = 0;     ///< When it was last wanted [s since 1970]; of the hub's: came.
+  std::int64_t used_ns = 0;    ///< When it was last wanted [ns since 1970]; of the hub's: came.
   bool of_hub = false;         ///< In the cache of Hugging Face's tools.
   bool is_incomplete = false;  ///< It has not come whole.
 };

@@ -56,7 +56,7 @@ TEST_F(ModelCacheTest, ListsBothCaches) {
   EXPECT_FALSE(models[0].is_incomplete);
   EXPECT_GE(models[0].bytes, 9000U);
   EXPECT_EQ(models[1].name, "https://h/b");
-  EXPECT_EQ(models[1].used_s, 1000);
+  EXPECT_EQ(models[1].used_ns, 1000 * 1'000'000'000LL);
   EXPECT_FALSE(models[1].is_incomplete);
   EXPECT_TRUE(models[2].is_incomplete);
 }
