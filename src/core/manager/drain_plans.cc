@@ -1,6 +1,7 @@
 #include "core/manager/drain_plans.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "core/manager/groups.h"
@@ -169,11 +170,15 @@ bool DrainPlans::suspend_victims(DeviceId id, const DrainPlan& plan) {
 
 namespace {
 
+/// A front that has not told of its requests after this has none any more.
+constexpr Duration kFrontsTell = std::chrono::seconds(2);
+
 /// Of a worker that lived before this manager: it lacks pages for a request of which no front has
 /// told yet. Or that has just ended, which the worker is about to say.
-bool awaits_front(const DeviceState& device) {
+bool awaits_front(const DeviceState& device, Instant now) {
   const auto wanting = device.instances.find(device.plan->model);
-  return device.found && wanting != device.instances.end() && wanting->second.in_flight.empty();
+  return device.found && now < device.plan->began + kFrontsTell &&
+         wanting != device.instances.end() && wanting->second.in_flight.empty();
 }
 
 }  // namespace
@@ -185,7 +190,7 @@ void DrainPlans::want_pages(DeviceId id, const DeviceReport& report) {
         return entry.second.template is<Loading>() || entry.second.template is<Evicting>();
       });
   if (moving || !device.instances.contains(report.wanted_by) ||
-      (device.plan && device.plan->lacks > 0 && !awaits_front(device))) {
+      (device.plan && device.plan->lacks > 0 && !awaits_front(device, state_.now))) {
     return;  // That changes the device; the worker will say what it lacks then.
   }
   std::vector<policy::ResidentView> others = view(state_, device, report.wanted_by).residents;
@@ -228,7 +233,8 @@ void DrainPlans::have_pages(DeviceId id) {
 /// they are sent nothing more.
 void DrainPlans::free_lacking(DeviceId id) {
   DeviceState& device = state_.devices.at(id);
-  if (awaits_front(device)) {
+  if (awaits_front(device, state_.now)) {
+    out_.wake_by(device.plan->began + kFrontsTell);
     return;
   }
   const auto wanting = device.instances.find(device.plan->model);

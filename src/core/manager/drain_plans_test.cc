@@ -246,6 +246,19 @@ TEST(DrainPlans, OfAWorkerThatWasFoundTheRequestsThatLackPagesMayBeToldOfLater) 
   EXPECT_EQ(core.evictions(), (Spots{{kDevice, kB}}));
 }
 
+TEST(DrainPlans, OfAWorkerThatWasFoundRequestsThatNobodyTellsOfHoldUpNothing) {
+  Full core;
+  core.state.devices.at(kDevice).found = true;
+  core.finish(core.request);
+  core.plans.want_pages(kDevice, wanting(3));
+  core.plans.advance();
+  EXPECT_TRUE(core.device().plan);
+  core.state.now += std::chrono::seconds(2);
+  core.plans.advance();
+  EXPECT_FALSE(core.device().plan);
+  EXPECT_TRUE(core.evictions().empty());
+}
+
 TEST(DrainPlans, APlanForAnotherModelGivesWayToASequenceThatLacksPages) {
   Full core;
   core.plans.begin(kDevice, kC, {kA});
