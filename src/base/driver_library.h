@@ -40,7 +40,7 @@ class DriverLibrary {
   Result<void> find(const char* name, Function*& function) const {
     void* found = ::dlsym(handle_, name);
     if (found == nullptr) {
-      return Error{Code::kUnavailable, name_ + " has no " + name + ": the driver is too old"};
+      return Error{Code::kUnavailable, name_ + " has no " + name + ": it is too old"};
     }
     function = reinterpret_cast<Function*>(found);
     return {};

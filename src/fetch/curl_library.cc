@@ -1,9 +1,8 @@
 #include "fetch/curl_library.h"
 
 #include <string>
-#include <type_traits>
 
-#include <dlfcn.h>
+#include "base/driver_library.h"
 
 namespace heddle::fetch {
 
@@ -13,35 +12,32 @@ Result<CurlLibrary> CurlLibrary::open(const char* name) {
         Code::kFailedPrecondition,
         "libcurl is needed to fetch models: " + why + "; Debian's package libcurl4 has " + name};
   };
-  void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    return failed(::dlerror());
+  const Result<DriverLibrary> library = DriverLibrary::open(name);
+  if (!library) {
+    return failed(library.error().message);
   }
   CurlLibrary curl;
-  const char* missing = nullptr;
-  const auto find = [&](auto& function, const char* symbol) {
-    void* const found = ::dlsym(library, symbol);
-    missing = found == nullptr ? symbol : missing;
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
+  Result<void> found;
+  const auto find = [&](const char* symbol, auto& function) {
+    found = found ? library->find(symbol, function) : found;
   };
-  find(curl.global_init, "curl_global_init");
-  find(curl.easy_init, "curl_easy_init");
-  find(curl.easy_reset, "curl_easy_reset");
-  find(curl.easy_cleanup, "curl_easy_cleanup");
-  find(curl.easy_setopt, "curl_easy_setopt");
-  find(curl.easy_getinfo, "curl_easy_getinfo");
-  find(curl.easy_perform, "curl_easy_perform");
-  find(curl.easy_strerror, "curl_easy_strerror");
-  find(curl.slist_append, "curl_slist_append");
-  find(curl.slist_free_all, "curl_slist_free_all");
-  if (missing != nullptr) {
-    ::dlclose(library);
-    return failed(std::string(name) + " has no " + missing);
+  find("curl_global_init", curl.global_init);
+  find("curl_easy_init", curl.easy_init);
+  find("curl_easy_reset", curl.easy_reset);
+  find("curl_easy_cleanup", curl.easy_cleanup);
+  find("curl_easy_setopt", curl.easy_setopt);
+  find("curl_easy_getinfo", curl.easy_getinfo);
+  find("curl_easy_perform", curl.easy_perform);
+  find("curl_easy_strerror", curl.easy_strerror);
+  find("curl_slist_append", curl.slist_append);
+  find("curl_slist_free_all", curl.slist_free_all);
+  if (!found) {
+    return failed(found.error().message);
   }
   if (const CURLcode code = curl.global_init(CURL_GLOBAL_DEFAULT); code != CURLE_OK) {
     return failed(curl.easy_strerror(code));
   }
-  return curl;  // It stays loaded: its threads and handlers are the process's.
+  return curl;
 }
 
 const Result<CurlLibrary>& curl_library() {

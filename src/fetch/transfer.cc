@@ -22,7 +22,7 @@ constexpr int kDigestTries = 2;
 /// How far one object is.
 struct JobState {
   std::optional<PartialFile> file{};
-  std::vector<Range> todo{};  ///< The next at the end.
+  std::vector<Range> left{};  ///< The next at the end.
   std::size_t running = 0;    ///< Threads that work on it.
   std::uint64_t there = 0;
   int digests_wrong = 0;
@@ -95,9 +95,9 @@ class Transfer {
         if (!state.file && !open(job)) {
           break;
         }
-        if (!state.todo.empty()) {
-          const Range range = state.todo.back();
-          state.todo.pop_back();
+        if (!state.left.empty()) {
+          const Range range = state.left.back();
+          state.left.pop_back();
           ++state.running;
           return Task{.job = job, .range = range};
         }
@@ -132,12 +132,12 @@ class Transfer {
   void list_pieces(std::size_t job) {
     JobState& state = states_[job];
     state.there = state.file->present_bytes();
-    state.todo = state.file->missing();
-    if (state.one_stream && !state.todo.empty()) {
+    state.left = state.file->missing();
+    if (state.one_stream && !state.left.empty()) {
       state.there = 0;
-      state.todo = {{.begin = 0, .end = jobs_[job].object.bytes}};
+      state.left = {{.begin = 0, .end = jobs_[job].object.bytes}};
     }
-    std::ranges::reverse(state.todo);
+    std::ranges::reverse(state.left);
     events_.moved(job, state.there);
   }
 
@@ -185,7 +185,7 @@ class Transfer {
     const bool is_whole = task.range.bytes() == jobs_[task.job].object.bytes;
     if (done.error().message == kIgnoresRanges && !is_whole) {
       state.one_stream = true;
-      state.todo.clear();
+      state.left.clear();
     } else if (!state.one_stream || is_whole) {
       fail(done.error());
     }

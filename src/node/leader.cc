@@ -97,12 +97,6 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
               : "cluster.gateways of this manager does not have \"" + peer.identity.name + "\"");
       return;
     }
-    if (!started_ &&
-        std::ranges::none_of(hosts_, [](const auto& entry) { return entry.second.offered; })) {
-      // Its requests wait there: from here they would hear that there are no models.
-      link->end("manager " + self_.name + " has heard of no host yet");
-      return;
-    }
     gateways_->accept(std::move(link), peer, *front);
   }
 

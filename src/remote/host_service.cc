@@ -10,11 +10,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/host_memory.h"
+#include "core/submitted.h"
 #include "history/load_book.h"
 #include "remote/known.h"
 #include "remote/load_pieces.h"
 #include "remote/messages.h"
-#include "remote/submitted.h"
 
 namespace heddle::remote {
 
@@ -55,7 +55,7 @@ class HostService::Impl {
       link->end("a host links with managers and gateways");
       return;
     }
-    const LinkId id{++links_given_};
+    const core::LinkId id{++links_given_};
     for (const auto& [other, one] : links_) {
       if (one.caller->peer().identity == peer.identity) {
         end(other, "another link of " + peer.identity.text() + " replaces this one");
@@ -169,7 +169,7 @@ class HostService::Impl {
 
   // ---- Links ----
 
-  void end(LinkId id, const std::string& why) {
+  void end(core::LinkId id, const std::string& why) {
     log::info("link is ended",
               {{"from", links_.at(id).caller->peer().identity.text()}, {"why", why}});
     links_.at(id).caller->end(why);
@@ -177,7 +177,7 @@ class HostService::Impl {
   }
 
   /// The link has ended, and with it what was submitted over it.
-  void forget(LinkId id) {
+  void forget(core::LinkId id) {
     for (const auto& [request, place] : submitted_.end(id)) {
       port_.send(place.device, place.epoch, core::CancelRequest{.request = request});
     }
@@ -188,13 +188,13 @@ class HostService::Impl {
     links_.erase(id);
   }
 
-  void tell_gateway(LinkId id, const HostToGateway& message) {
+  void tell_gateway(core::LinkId id, const HostToGateway& message) {
     links_.at(id).caller->send(encode(message));
   }
 
   // ---- From managers ----
 
-  Result<void> hear_manager(LinkId id, const std::string& payload) {
+  Result<void> hear_manager(core::LinkId id, const std::string& payload) {
     Result<ToHost> message = decode_to_host(payload);
     if (!message) {
       return message.error();
@@ -208,7 +208,7 @@ class HostService::Impl {
     return std::visit([this](auto& wanted) { return obey(wanted); }, *message);
   }
 
-  Result<void> follow(LinkId id, const Lead& lead) {
+  Result<void> follow(core::LinkId id, const Lead& lead) {
     const net::Identity& who = links_.at(id).caller->peer().identity;
     if (lead.term < term_ || (lead.term == term_ && leads_ && *leads_ != who)) {
       return refused(Code::kFailedPrecondition,
@@ -290,7 +290,7 @@ class HostService::Impl {
 
   // ---- From gateways ----
 
-  Result<void> hear_gateway(LinkId id, const std::string& payload) {
+  Result<void> hear_gateway(core::LinkId id, const std::string& payload) {
     Result<GatewayToHost> message = decode_gateway_to_host(payload);
     if (!message) {
       return message.error();
@@ -320,7 +320,7 @@ class HostService::Impl {
     return {};
   }
 
-  Result<void> run(LinkId id, const Life& place, core::Submit submit) {
+  Result<void> run(core::LinkId id, const Life& place, core::Submit submit) {
     if (Result<void> own = check_front(id, submit.request); !own) {
       return own;
     }
@@ -338,7 +338,7 @@ class HostService::Impl {
   }
 
   /// A gateway has the requests of one front, and no other gateway has them.
-  Result<void> check_front(LinkId id, RequestId request) {
+  Result<void> check_front(core::LinkId id, RequestId request) {
     const FrontId front = front_of(request);
     for (const auto& [other, link] : links_) {
       if (other != id && link.front == front) {
@@ -436,14 +436,14 @@ class HostService::Impl {
   KnownModels models_{};
   core::HostMemory memory_{};
   history::LoadBook loads_{};  ///< Of managers before, for the next one.
-  Submitted submitted_{};
+  core::Submitted submitted_{};
   bool leaving_ = false;
   std::uint64_t links_given_ = 0;
   std::uint64_t term_ = 0;                ///< The highest heard.
   std::optional<net::Identity> leads_{};  ///< Who said it.
-  std::optional<LinkId> leader_{};        ///< The link of the one who leads, while it is up.
+  std::optional<core::LinkId> leader_{};  ///< The link of the one who leads, while it is up.
   asio::thread_pool reader_{1};
-  std::map<LinkId, Link> links_{};
+  std::map<core::LinkId, Link> links_{};
   Ticker status_;
 };
 

@@ -11,6 +11,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/time.h"
+#include "core/life.h"
 #include "core/manager/events.h"
 #include "core/messages.h"
 #include "core/serving.h"
@@ -158,11 +159,7 @@ using GatewayToHost = std::variant<core::TellWorker, FetchText>;
 
 // ---- From a host to a gateway ----
 
-struct Life {
-  DeviceId device{};
-  WorkerEpoch epoch{};
-  friend bool operator==(const Life&, const Life&) = default;
-};
+using core::Life;
 /// The first: which host this is, and which workers live.
 struct Lives {
   HostId host{};

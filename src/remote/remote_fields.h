@@ -13,6 +13,12 @@ namespace heddle {
 
 namespace core {
 
+inline void fields(Fields& v, Life& x) {
+  v.type("Life");
+  v(1, "device", x.device);
+  v(2, "epoch", x.epoch);
+}
+
 inline void fields(Fields& v, ServedModel& x) {
   v.type("ServedModel");
   v(1, "image_bytes", x.image_bytes);
@@ -155,12 +161,6 @@ inline void fields(Fields& v, FetchText& x) {
   v.message(168, "FetchText");
   v(1, "model", x.model);
   v(2, "digest", x.digest);
-}
-
-inline void fields(Fields& v, Life& x) {
-  v.type("Life");
-  v(1, "device", x.device);
-  v(2, "epoch", x.epoch);
 }
 
 inline void fields(Fields& v, Lives& x) {

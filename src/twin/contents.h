@@ -7,16 +7,12 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "core/life.h"
 #include "memory/kv_cache.h"
 
 namespace heddle::twin {
 
-/// One life of a worker.
-struct Life {
-  DeviceId device{};
-  WorkerEpoch epoch{};
-  friend bool operator==(const Life&, const Life&) = default;
-};
+using core::Life;
 
 /// What every page of a host holds, told by whoever writes: a part of an image, or blocks of one
 /// life's KV. CHECK-fails where a reader finds other than it expects. One thread.

@@ -35,11 +35,11 @@ void HostNode::take_manager(const std::shared_ptr<Wire>& wire, int name) {
 
 void HostNode::take_gateway(const std::shared_ptr<Wire>& wire, FrontId front) {
   take({.wire = wire, .front = front});
-  tell(links_given_, Lives{});
+  tell(LinkNo(links_given_), Lives{});
 }
 
 void HostNode::take(Link link) {
-  const LinkNo no = ++links_given_;
+  const LinkNo no(++links_given_);
   const auto same = std::find_if(links_.begin(), links_.end(), [&](const auto& entry) {
     return entry.second.front == link.front && entry.second.manager == link.manager;
   });
@@ -63,7 +63,7 @@ void HostNode::end(LinkNo link) {
 
 /// The link has ended, and with it what was submitted over it.
 void HostNode::forget(LinkNo link) {
-  for (const auto& [request, place] : submissions_.end(link)) {
+  for (const auto& [request, place] : submitted_.end(link)) {
     host_.send(place.device, place.epoch, core::CancelRequest{.request = request});
   }
   if (leader_ == link) {
@@ -143,13 +143,13 @@ void HostNode::hear_gateway(LinkNo link, const Message& message) {
   if (const auto* submit = std::get_if<core::Submit>(&tell.message)) {
     run(link, place, *submit);
   } else if (const auto* cancel = std::get_if<core::CancelRequest>(&tell.message)) {
-    if (submissions_.find(link, cancel->request) == place) {
-      submissions_.remove(link, cancel->request);
+    if (submitted_.find(link, cancel->request) == place) {
+      submitted_.remove(link, cancel->request);
       host_.send(place.device, place.epoch, *cancel);
     }
   } else if (const auto* finish = std::get_if<core::FinishChoice>(&tell.message)) {
-    if (submissions_.find(link, finish->request) == place) {
-      submissions_.finish(link, *finish);
+    if (submitted_.find(link, finish->request) == place) {
+      submitted_.finish(link, *finish);
       host_.send(place.device, place.epoch, *finish);
     }
   }
@@ -157,15 +157,15 @@ void HostNode::hear_gateway(LinkNo link, const Message& message) {
 
 void HostNode::run(LinkNo link, Life place, core::Submit submit) {
   HEDDLE_CHECK(front_of(submit.request) == links_.at(link).front);
-  if (const std::optional<Life> before = submissions_.find(link, submit.request)) {
+  if (const std::optional<Life> before = submitted_.find(link, submit.request)) {
     host_.send(before->device, before->epoch, core::CancelRequest{.request = submit.request});
   }
   if (!host_.memory().lives(place.device, place.epoch)) {
-    submissions_.remove(link, submit.request);
+    submitted_.remove(link, submit.request);
     tell(link, LifeEnded{.life = place});
     return;
   }
-  submissions_.add(link, place, submit);
+  submitted_.add(link, place, submit);
   host_.send(place.device, place.epoch, std::move(submit));
 }
 
@@ -178,7 +178,7 @@ void HostNode::said(const core::ManagerEvent& event) {
   }
   if (const auto* down = std::get_if<core::WorkerDown>(&event)) {
     const Life life{.device = down->device, .epoch = down->epoch};
-    submissions_.end(life);
+    submitted_.end(life);
     for (const auto& [no, link] : links_) {
       if (link.front) {
         tell(no, LifeEnded{.life = life});
@@ -197,14 +197,14 @@ bool HostNode::pass_on(const core::WorkerSaid& said) {
   }
   const RequestId request = returned != nullptr ? returned->request : failed->request;
   if (const auto link =
-          submissions_.given_up({.device = said.device, .epoch = said.epoch}, request)) {
+          submitted_.given_up({.device = said.device, .epoch = said.epoch}, request)) {
     tell(*link, core::ManagerEvent(said));
   }
   return true;
 }
 
 void HostNode::tokens(Life from, const std::vector<core::TokenEvent>& all) {
-  for (auto& [link, share] : submissions_.share_out(from, all)) {
+  for (auto& [link, share] : submitted_.share_out(from, all)) {
     tell(link,
          core::ManagerEvent(
              core::WorkerSaid{.device = from.device,

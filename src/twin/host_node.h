@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "core/submitted.h"
 #include "twin/cluster_messages.h"
 #include "twin/host.h"
-#include "twin/submissions.h"
 #include "twin/wire.h"
 
 namespace heddle::twin {
@@ -38,10 +38,10 @@ class HostNode {
   [[nodiscard]] Host& host() { return host_; }
   [[nodiscard]] const Host& host() const { return host_; }
   /// Requests of gateways that run here.
-  [[nodiscard]] std::size_t requests() const { return submissions_.size(); }
+  [[nodiscard]] std::size_t requests() const { return submitted_.size(); }
 
  private:
-  using LinkNo = Submissions::Link;
+  using LinkNo = core::LinkId;
   struct Link {
     std::shared_ptr<Wire> wire{};
     std::optional<FrontId> front{};  ///< Of a gateway.
@@ -67,9 +67,9 @@ class HostNode {
   const ClusterTimes& times_;
   OnHeard on_heard_;
   Host host_;
-  Submissions submissions_{};
+  core::Submitted submitted_{};
   std::map<LinkNo, Link> links_{};
-  LinkNo links_given_ = 0;
+  std::uint64_t links_given_ = 0;
   std::uint64_t term_ = 0;          ///< The highest heard,
   std::optional<int> leads_{};      ///< and who said it.
   std::optional<LinkNo> leader_{};  ///< The link of the one who leads, while it is up.

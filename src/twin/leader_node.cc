@@ -180,11 +180,6 @@ core::Configure LeaderNode::configured() const {
 // ---- Gateways ----
 
 void LeaderNode::accept(FrontId id, const std::shared_ptr<Wire>& wire) {
-  if (!started_ &&
-      std::ranges::none_of(hosts_, [](const auto& entry) { return entry.second.offered; })) {
-    wire->close(Side::kCallee);  // It would hear that there are no models.
-    return;
-  }
   Front& front = fronts_[id];
   if (front.wire) {
     front.wire->close(Side::kCallee);

@@ -137,7 +137,7 @@ def test_requests_wait_for_a_manager_that_has_heard_of_no_host():
         manager.restart()
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             waits = pool.submit(gateway.chat, "sorter", prompt)
-            gateway.await_line("has heard of no host yet")
+            gateway.await_line("manager is linked", 2)
             for host in running.hosts:
                 host.signal(signal.SIGCONT)
             assert waits.result(60) == answer

@@ -55,7 +55,7 @@ TEST(Driver, WhatOneLacksIsNamed) {
   const auto driver = Driver::open(places::kOldCudaDriver);
   ASSERT_FALSE(driver);
   EXPECT_EQ(driver.error().code, Code::kUnavailable);
-  EXPECT_THAT(driver.error().message, HasSubstr("has no cuInit: the driver is too old"));
+  EXPECT_THAT(driver.error().message, HasSubstr("has no cuInit: it is too old"));
 }
 
 TEST(Driver, SaysWhyItDoesNotStart) {

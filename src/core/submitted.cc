@@ -1,44 +1,44 @@
-#include "twin/submissions.h"
+#include "core/submitted.h"
 
-namespace heddle::twin {
+namespace heddle::core {
 
-void Submissions::add(Link link, Life place, const core::Submit& submit) {
+void Submitted::add(LinkId link, const Life& place, const Submit& submit) {
   Entry& entry = requests_[submit.request] = {.link = link, .place = place};
-  for (const core::SubmitChoice& choice : submit.choices) {
+  for (const SubmitChoice& choice : submit.choices) {
     entry.choices[choice.params.choice] = std::ssize(choice.generated);
   }
 }
 
-void Submissions::finish(Link link, const core::FinishChoice& finished) {
+void Submitted::finish(LinkId link, const FinishChoice& finished) {
   const auto found = requests_.find(finished.request);
   if (found != requests_.end() && found->second.link == link) {
     finish(found, finished.choice);
   }
 }
 
-void Submissions::finish(Entries::iterator entry, std::uint32_t choice) {
+void Submitted::finish(Entries::iterator entry, std::uint32_t choice) {
   entry->second.choices.erase(choice);
   if (entry->second.choices.empty()) {
     requests_.erase(entry);
   }
 }
 
-std::optional<Life> Submissions::find(Link link, RequestId request) const {
+std::optional<Life> Submitted::find(LinkId link, RequestId request) const {
   const auto found = requests_.find(request);
   return found != requests_.end() && found->second.link == link ? std::optional(found->second.place)
                                                                 : std::nullopt;
 }
 
-void Submissions::remove(Link link, RequestId request) {
+void Submitted::remove(LinkId link, RequestId request) {
   if (find(link, request)) {
     requests_.erase(request);
   }
 }
 
-std::map<Submissions::Link, std::vector<core::TokenEvent>> Submissions::share_out(
-    Life from, const std::vector<core::TokenEvent>& tokens) {
-  std::map<Link, std::vector<core::TokenEvent>> shares;
-  for (const core::TokenEvent& token : tokens) {
+std::map<LinkId, std::vector<TokenEvent>> Submitted::share_out(const Life& from,
+                                                               std::vector<TokenEvent> tokens) {
+  std::map<LinkId, std::vector<TokenEvent>> shares;
+  for (TokenEvent& token : tokens) {
     const auto found = requests_.find(token.request);
     if (found == requests_.end() || found->second.place != from) {
       continue;
@@ -48,30 +48,30 @@ std::map<Submissions::Link, std::vector<core::TokenEvent>> Submissions::share_ou
       continue;
     }
     ++choice->second;
-    const Link link = found->second.link;
+    const LinkId link = found->second.link;
     if (token.finish != spec::FinishReason::kNone) {
       finish(found, token.choice);
     }
-    shares[link].push_back(token);
+    shares[link].push_back(std::move(token));
   }
   return shares;
 }
 
-std::optional<Submissions::Link> Submissions::given_up(Life from, RequestId request) {
+std::optional<LinkId> Submitted::given_up(const Life& from, RequestId request) {
   const auto found = requests_.find(request);
   if (found == requests_.end() || found->second.place != from) {
     return std::nullopt;
   }
-  const Link link = found->second.link;
+  const LinkId link = found->second.link;
   requests_.erase(found);
   return link;
 }
 
-void Submissions::end(Life life) {
+void Submitted::end(const Life& life) {
   std::erase_if(requests_, [&](const auto& entry) { return entry.second.place == life; });
 }
 
-std::vector<std::pair<RequestId, Life>> Submissions::end(Link link) {
+std::vector<std::pair<RequestId, Life>> Submitted::end(LinkId link) {
   std::vector<std::pair<RequestId, Life>> ended;
   std::erase_if(requests_, [&](const auto& entry) {
     if (entry.second.link != link) {
@@ -83,4 +83,4 @@ std::vector<std::pair<RequestId, Life>> Submissions::end(Link link) {
   return ended;
 }
 
-}  // namespace heddle::twin
+}  // namespace heddle::core

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "core/life.h"
 #include "core/messages.h"
-#include "remote/messages.h"
 
-namespace heddle::remote {
+namespace heddle::core {
 
 /// A link of a gateway with a host, of its many in time.
 using LinkId = Id<struct LinkIdTag>;
@@ -20,9 +20,9 @@ using LinkId = Id<struct LinkIdTag>;
 class Submitted {
  public:
   /// In place of what there was of the same request.
-  void add(LinkId link, const Life& place, const core::Submit& submit);
+  void add(LinkId link, const Life& place, const Submit& submit);
   /// One choice of a request needs no more tokens.
-  void finish(LinkId link, const core::FinishChoice& finished);
+  void finish(LinkId link, const FinishChoice& finished);
   /// Where the request is, if it is there and of this link.
   [[nodiscard]] std::optional<Life> find(LinkId link, RequestId request) const;
   /// Forgets a request: it is not to be heard of again.
@@ -31,8 +31,8 @@ class Submitted {
   /// Tokens of that life, by the links that they are for. Those of other requests nobody gets, nor
   /// those that do not follow upon the one before: the worker still spoke of what was submitted
   /// over an earlier link, with which some were lost.
-  [[nodiscard]] std::map<LinkId, std::vector<core::TokenEvent>> share_out(
-      const Life& from, std::vector<core::TokenEvent> tokens);
+  [[nodiscard]] std::map<LinkId, std::vector<TokenEvent>> share_out(const Life& from,
+                                                                    std::vector<TokenEvent> tokens);
   /// That life gives up the request: whose it was, and nothing where it is not there.
   [[nodiscard]] std::optional<LinkId> given_up(const Life& from, RequestId request);
   /// That life has ended, with its requests.
@@ -56,4 +56,4 @@ class Submitted {
   Entries requests_{};
 };
 
-}  // namespace heddle::remote
+}  // namespace heddle::core

@@ -1,33 +1,35 @@
-#include "remote/submitted.h"
+#include "core/submitted.h"
 
 #include <gtest/gtest.h>
 
-#include "remote/test_host.h"
-
-namespace heddle::remote {
+namespace heddle::core {
 namespace {
 
 constexpr LinkId kOne{1};
 constexpr LinkId kTwo{2};
-constexpr Life kHere{.device = kDevice, .epoch = kLife};
-constexpr Life kThere{.device = kOther, .epoch = kLife};
+constexpr Life kHere{.device = DeviceId(1), .epoch = WorkerEpoch(5)};
+constexpr Life kThere{.device = DeviceId(2), .epoch = WorkerEpoch(5)};
 
-core::Submit submit(std::uint64_t number, std::vector<std::uint32_t> choices = {0}) {
-  core::Submit made{.request = request(number)};
+RequestId request(std::uint64_t number) {
+  return RequestId(number);
+}
+
+Submit submit(std::uint64_t number, std::vector<std::uint32_t> choices = {0}) {
+  Submit made{.request = request(number)};
   for (const std::uint32_t choice : choices) {
     made.choices.push_back({.params = {.choice = choice}});
   }
   return made;
 }
 
-core::TokenEvent token(std::uint64_t number,
-                       spec::FinishReason finish = spec::FinishReason::kNone,
-                       std::uint32_t choice = 0,
-                       std::int64_t position = 0) {
+TokenEvent token(std::uint64_t number,
+                 spec::FinishReason finish = spec::FinishReason::kNone,
+                 std::uint32_t choice = 0,
+                 std::int64_t position = 0) {
   return {.request = request(number), .choice = choice, .position = position, .finish = finish};
 }
 
-core::TokenEvent next(std::uint64_t number, std::int64_t position) {
+TokenEvent next(std::uint64_t number, std::int64_t position) {
   return token(number, spec::FinishReason::kNone, 0, position);
 }
 
@@ -61,10 +63,10 @@ TEST(Submitted, TokensAfterOthersThatALinkHasLostAreNobodys) {
   EXPECT_EQ(all.share_out(kHere, {token(1)}).size(), 1U);
   EXPECT_EQ(all.end(kOne).size(), 1U);
   EXPECT_TRUE(all.share_out(kHere, {next(1, 1)}).empty());
-  core::Submit again = submit(1);
+  Submit again = submit(1);
   again.choices[0].generated = {TokenId{7}};
   all.add(kTwo, kHere, again);
-  const core::TokenEvent last = token(1, spec::FinishReason::kLength, 0, 2);
+  const TokenEvent last = token(1, spec::FinishReason::kLength, 0, 2);
   EXPECT_TRUE(all.share_out(kHere, {last}).empty());
   EXPECT_EQ(all.size(), 1U) << "it runs on";
   EXPECT_EQ(all.share_out(kHere, {next(1, 1), last}).at(kTwo).size(), 2U);
@@ -106,4 +108,4 @@ TEST(Submitted, ALifeEndsWithItsRequests) {
 }
 
 }  // namespace
-}  // namespace heddle::remote
+}  // namespace heddle::core
