@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 
 #include "base/log.h"
 #include "base/metrics.h"
@@ -94,14 +95,16 @@ ProcessSetup setup_of(const Started& started, const std::string& what, std::size
           .patience = started.config.shutdown_timeout};
 }
 
-void greet(const std::string& what, const Started& started, const std::string& at) {
-  std::printf("heddle %s: %s %s of cluster %s at %s\n",
-              version_text().c_str(),
-              what.c_str(),
-              started.self.name.c_str(),
-              started.config.cluster->name.c_str(),
-              at.c_str());
-  std::fflush(stdout);
+/// Says where it is once the loop runs: whoever reads it may send a signal at once.
+void greet(asio::io_context& loop,
+           const std::string& what,
+           const Started& started,
+           const std::string& at) {
+  asio::post(loop, [text = "heddle " + version_text() + ": " + what + " " + started.self.name +
+                           " of cluster " + started.config.cluster->name + " at " + at] {
+    std::printf("%s\n", text.c_str());
+    std::fflush(stdout);
+  });
 }
 
 std::string place(const node::NodeSelf& self, std::uint16_t port) {
@@ -244,7 +247,7 @@ int agent(const NodeOptions& options) {
     if (!status) {
       return status.error();
     }
-    greet("agent", *started, place(started->self, (*agent)->port()));
+    greet(loop, "agent", *started, place(started->self, (*agent)->port()));
     return std::unique_ptr<Service>(std::make_unique<AgentService>(
         std::move(metrics), std::move(*membership), std::move(*agent), std::move(*status)));
   };
@@ -272,7 +275,7 @@ int manager(const NodeOptions& options) {
     if (!status) {
       return status.error();
     }
-    greet("manager", *started, place(started->self, (*manager)->port()));
+    greet(loop, "manager", *started, place(started->self, (*manager)->port()));
     return std::unique_ptr<Service>(std::make_unique<ManagerService>(
         options.config, std::move(metrics), std::move(*manager), std::move(*status)));
   };
@@ -309,7 +312,7 @@ int gateway(const NodeOptions& options) {
     }
     for (const config::ListenAddress& address : (*gateway)->addresses()) {
       const bool tls = address.scheme == config::Scheme::kHttps;
-      greet("gateway",
+      greet(loop, "gateway",
             *started,
             (tls ? "https://" : "http://") +
                 net::Address{.host = address.host, .port = address.port}.text());

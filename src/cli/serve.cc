@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -162,7 +163,8 @@ class Server final : public Service {
       return gateway.error();
     }
     gateway_ = std::move(gateway).value();
-    greet(config_, *gateway_);
+    // Once the loop runs: whoever reads it may send a signal at once.
+    asio::post(loop_, [this] { greet(config_, *gateway_); });
     return {};
   }
 

@@ -138,6 +138,20 @@ TEST(EnginesCore, WhatNeedOnlyNotRunIsFrozen) {
   EXPECT_EQ(find<SuspendEngine>(bench.evict(kA, 0))->level, SuspendLevel::kFreeze);
 }
 
+TEST(EnginesCore, WhatHasToFreeNothingMayHoldMoreThanBefore) {
+  Bench bench;
+  bench.begin();
+  const EngineLife life = bench.run(kA);
+  ASSERT_NE(find<SuspendEngine>(bench.evict(kA, 0)), nullptr);
+  const auto left = bench.tell(
+      EngineSuspended{.model = kA, .life = life, .level = SuspendLevel::kFreeze, .held_pages = 13});
+  ASSERT_NE(find<EngineSaid>(left), nullptr);
+  EXPECT_EQ(find<EngineSaid>(left)->news, EngineNews::kSuspended);
+  EXPECT_EQ(bench.status(kA).costs[static_cast<std::size_t>(SuspendLevel::kFreeze)].insufficient,
+            0);
+  EXPECT_EQ(bench.core.usage(kCounted)->free, 8);
+}
+
 TEST(EnginesCore, EscalatesWhenTheMemoryDidNotComeFree) {
   Bench bench;
   bench.begin();

@@ -6,6 +6,16 @@
 #include "core/engines_core_impl.h"
 
 namespace heddle::core {
+namespace {
+
+/// Pages that come free where it keeps `held`. What it holds wavers, as it shares memory with
+/// other processes: one that holds more than before frees nothing.
+std::int64_t freed(const EngineEntry& entry, std::int64_t held) {
+  return std::max<std::int64_t>(entry.came_with - held, 0);
+}
+
+}  // namespace
+
 void EnginesCore::Impl::on(const EvictFrom& evict) {
   const auto found = engines_.find(evict.model);
   if (found == engines_.end()) {
@@ -61,8 +71,7 @@ bool EnginesCore::Impl::suits(const EngineEntry& entry, spec::SuspendLevel level
   if (level == spec::SuspendLevel::kStop) {
     return true;
   }
-  const bool frees = known ? entry.came_with - cost.held_pages >= entry.eviction->free_pages
-                           : entry.eviction->free_pages <= entry.came_with;
+  const bool frees = freed(entry, known ? cost.held_pages : 0) >= entry.eviction->free_pages;
   const bool standing = level != spec::SuspendLevel::kFreeze || entry.eviction->free_pages == 0;
   const std::int64_t expected = level == spec::SuspendLevel::kCheckpoint ? entry.held : 0;
   const std::int64_t saved = known ? cost.host_pages : expected;
@@ -142,7 +151,7 @@ void EnginesCore::Impl::on(const EngineSuspended& suspended) {
   cost.host_pages = suspended.host_pages;
   entry->level = suspended.level;
   set_held(*entry, suspended.held_pages);
-  if (entry->came_with - suspended.held_pages < entry->eviction->free_pages) {
+  if (freed(*entry, suspended.held_pages) < entry->eviction->free_pages) {
     entry->trouble = std::string(name(suspended.level)) + " left it " +
                      std::to_string(suspended.held_pages) + " of " +
                      std::to_string(entry->came_with) + " pages where " +
