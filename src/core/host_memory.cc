@@ -126,7 +126,9 @@ std::vector<ManagerEvent> HostMemory::all(const ModelsByDevice& there) const {
     const auto say = [&, at = device, epoch = worker.epoch](const WorkerReport& report) {
       all.emplace_back(WorkerSaid{.device = at, .epoch = epoch, .report = report});
     };
-    say(report);  // Also for what it wants.
+    if (report.usage.total > 0) {  // Else it has said nothing yet.
+      say(report);                 // Also for what it wants.
+    }
     for (const auto& [model, failed] : worker.failed) {
       say(failed);
     }

@@ -26,7 +26,8 @@ TEST(HostMemory, KnowsWhatAWorkerHasByWhatItSaid) {
   HostMemory memory;
   EXPECT_TRUE(memory.all({}).empty());
   memory.hear(WorkerUp{.device = kRemembered, .epoch = kLife});
-  memory.hear(said(DeviceReport{.version = 2, .models = {{.model = kNextModel}}}));
+  memory.hear(
+      said(DeviceReport{.version = 2, .usage = {.total = 20}, .models = {{.model = kNextModel}}}));
   memory.hear(said(ModelServing{.model = kFirstModel}));
   memory.hear(said(LoadRefused{.model = ModelId(9), .version = 4}));
   const WorkerFound found = worker_of(memory);
@@ -66,9 +67,9 @@ TEST(HostMemory, ADeathTakesTheWorkerAndItsGroupsButNoImages) {
   memory.hear(WorkerUp{.device = kRemembered, .epoch = kLife});
   memory.hear(GroupFormed{.device = kRemembered, .epoch = kLife, .model = kFirstModel});
   memory.hear(ImageState{.model = kFirstModel, .bytes = 9});
-  EXPECT_EQ(memory.all({}).size(), 4U);
+  EXPECT_EQ(memory.all({}).size(), 3U) << "found, its group and an image; it has said nothing";
   memory.hear(WorkerDown{.device = kRemembered, .epoch = WorkerEpoch(6)});
-  EXPECT_EQ(memory.all({}).size(), 4U) << "that life was over";
+  EXPECT_EQ(memory.all({}).size(), 3U) << "that life was over";
   memory.hear(WorkerDown{.device = kRemembered, .epoch = kLife});
   ASSERT_EQ(memory.all({}).size(), 1U);
   EXPECT_EQ(std::get<ImageState>(memory.all({})[0]).bytes, 9U);

@@ -1,14 +1,12 @@
 #include "lab/experiment.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <thread>
 
 #include "base/clock.h"
 #include "bench/endpoint.h"
-#include "lab/server_process.h"
+#include "lab/servers.h"
 #include "lab/shots.h"
 #include "lab/watch.h"
 #include "spec/json_view.h"
@@ -25,23 +23,6 @@ constexpr Duration kAskPatience = 30s;
 constexpr Duration kStopPatience = 60s;
 /// Whether a server is ready is asked over HTTP, as a load balancer would: it tells nobody.
 constexpr Duration kReadyInterval = 20ms;
-
-/// The configuration with its data in `folder`, as JSON in a file there.
-Result<std::string> write_config(const LabPolicy& policy, const std::string& folder) {
-  config::Node document = policy.document;
-  std::erase_if(document.children,
-                [](const config::Node& child) { return child.key == "dataDir"; });
-  document.children.push_back({.kind = config::Node::Kind::kScalar,
-                               .key = "dataDir",
-                               .text = folder + "/data",
-                               .quoted = true});
-  std::string file = folder + "/heddle.json";
-  std::ofstream stream(file, std::ios::binary);
-  if (!(stream << config::to_json(document)) || !stream.flush()) {
-    return Error{.code = Code::kUnavailable, .message = file + ": cannot be written"};
-  }
-  return file;
-}
 
 /// The tokens that a model's tokenizer makes of `text`.
 Result<std::vector<TokenId>> tokenize(const HttpAddress& server,
@@ -71,11 +52,40 @@ Result<std::vector<TokenId>> tokenize(const HttpAddress& server,
 
 std::vector<std::int64_t> device_pages(const LabPolicy& policy, const Counters& counters) {
   std::vector<std::int64_t> pages;
-  for (const config::DeviceConfig& device : policy.config.devices) {
+  for (const LabDevice& device : devices_of(policy)) {
     pages.push_back(
         static_cast<std::int64_t>(counters.total("heddle_pages_total", {{"device", device.name}})));
   }
   return pages;
+}
+
+/// Whether the server is ready, and tells of every device; else what it said or which is missing.
+Result<void> all_there(const LabPolicy& policy, const HttpAddress& server) {
+  const Result<std::string> ready = ask(server, "/readyz", "", kAskPatience);
+  const Result<std::string> told = ready ? ask(server, "/metrics", "", kAskPatience) : ready;
+  if (!told) {
+    return told.error();
+  }
+  const std::vector<std::int64_t> pages = device_pages(policy, Counters::parse(*told));
+  const auto missing = std::find(pages.begin(), pages.end(), 0);
+  if (missing != pages.end()) {
+    const LabDevice device =
+        devices_of(policy).at(static_cast<std::size_t>(missing - pages.begin()));
+    return Error{.code = Code::kUnavailable,
+                 .message = "the device " + device.name + " has not come"};
+  }
+  return {};
+}
+
+Result<void> wait_until_ready(const LabPolicy& policy, const HttpAddress& server) {
+  const Instant deadline = steady_now() + kStartPatience;
+  for (;;) {
+    Result<void> ready = all_there(policy, server);
+    if (ready || steady_now() > deadline) {
+      return ready;
+    }
+    std::this_thread::sleep_for(kReadyInterval);
+  }
 }
 
 /// What was counted after the warm-up and by the end.
@@ -111,20 +121,6 @@ std::vector<sim::Objective> objectives(const LabFile& lab) {
 Experiment::Experiment(const LabFile& lab, std::string program, std::string folder)
     : lab_(lab), program_(std::move(program)), folder_(std::move(folder)) {}
 
-Result<void> Experiment::wait_until_ready(const HttpAddress& server) const {
-  const Instant deadline = steady_now() + kStartPatience;
-  for (;;) {
-    const Result<std::string> answer = ask(server, "/readyz", "", kAskPatience);
-    if (answer) {
-      return {};
-    }
-    if (steady_now() > deadline) {
-      return answer.error();
-    }
-    std::this_thread::sleep_for(kReadyInterval);
-  }
-}
-
 Result<void> Experiment::learn_tokenizers(const HttpAddress& server) {
   for (const std::string& model : model_names(lab_)) {
     Result<std::vector<TokenId>> words = tokenize(server, model, bench::PromptMaker::every_word());
@@ -141,18 +137,6 @@ Result<void> Experiment::learn_tokenizers(const HttpAddress& server) {
   return {};
 }
 
-Result<std::unique_ptr<ServerProcess>> Experiment::start(const LabPolicy& policy,
-                                                         const std::string& folder) const {
-  std::error_code failure;
-  std::filesystem::remove_all(folder, failure);  // Of an earlier experiment: each run starts fresh.
-  std::filesystem::create_directories(folder + "/data", failure);
-  const Result<std::string> config = write_config(policy, folder);
-  if (!config) {
-    return config.error();
-  }
-  return ServerProcess::start(program_, *config, folder + "/log.txt", kStartPatience);
-}
-
 Result<LabRun> Experiment::run(const LabPolicy& policy,
                                std::int64_t seed,
                                const std::vector<bench::Shot>& shots,
@@ -165,17 +149,18 @@ Result<LabRun> Experiment::run(const LabPolicy& policy,
     }
   };
   wait_for({});  // A window begins.
-  auto server = start(policy, folder_ + "/" + policy.name + "-" + std::to_string(seed));
-  if (!server) {
-    return server.error();
+  auto servers = Servers::start(
+      program_, policy, folder_ + "/" + policy.name + "-" + std::to_string(seed), kStartPatience);
+  if (!servers) {
+    return servers.error();
   }
-  Result<HttpAddress> api = bench::parse_endpoint((*server)->url());
+  Result<HttpAddress> api = bench::parse_endpoint((*servers)->url());
   if (!api) {
     return api.error();
   }
   HttpAddress root = *api;
   root.base_path.clear();
-  const Result<void> ready = wait_until_ready(root);
+  const Result<void> ready = wait_until_ready(policy, root);
   if (!ready) {
     return ready.error();
   }
@@ -215,7 +200,7 @@ Result<LabRun> Experiment::run(const LabPolicy& policy,
     }
   }
   run.span = results->span() - lab_.warmup;
-  const Result<void> stopped = (*server)->stop(kStopPatience);
+  const Result<void> stopped = (*servers)->stop(kStopPatience);
   return stopped ? Result<LabRun>(std::move(run)) : stopped.error();
 }
 

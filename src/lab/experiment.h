@@ -16,7 +16,6 @@
 #include "bench/run.h"
 #include "lab/counters.h"
 #include "lab/lab_file.h"
-#include "lab/server_process.h"
 #include "sim/request_row.h"
 
 namespace heddle::lab {
@@ -52,9 +51,6 @@ class Experiment {
                      const std::function<void(const bench::Progress&)>& show);
 
  private:
-  Result<std::unique_ptr<ServerProcess>> start(const LabPolicy& policy,
-                                               const std::string& folder) const;
-  Result<void> wait_until_ready(const HttpAddress& server) const;
   Result<void> learn_tokenizers(const HttpAddress& server);
 
   const LabFile& lab_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "config/reader.h"
+#include "net/identity.h"
 
 namespace heddle::lab {
 
@@ -160,14 +161,55 @@ void anchor_models(Node& document, const std::string& directory) {
   }
 }
 
+/// What is a host's own is put over what all have: what an agent goes by.
+Node document_of(const Node& host, const Node& common, config::Diagnosis& diagnosis) {
+  for (const Node& child : host.children) {
+    if (child.key != "devices" && child.key != "host") {
+      diagnosis.problems.push_back(diagnosis.origin + ", line " + std::to_string(child.line) +
+                                   ": hosts." + host.key + "." + child.key +
+                                   ": a host differs by devices and host alone");
+    }
+  }
+  return merge(common, host);
+}
+
+/// The hosts of a policy, each with its own configuration; their problems go to `diagnosis`.
+void add_hosts(const Node& hosts,
+               const config::Machine& machine,
+               const LabFile& lab,
+               LabPolicy& policy,
+               config::Diagnosis& diagnosis) {
+  for (const Node& host : hosts.children) {
+    if (host.kind != Node::Kind::kMap && host.kind != Node::Kind::kNull) {
+      diagnosis.problems.push_back(lab.file + ", line " + std::to_string(host.line) + ": hosts." +
+                                   host.key + ": want a map such as {} or {devices: [...]}");
+      continue;
+    }
+    if (const Result<void> named = net::check_name("the host's name", host.key); !named) {
+      diagnosis.problems.push_back(lab.file + ", line " + std::to_string(host.line) +
+                                   ": hosts: " + named.error().message);
+    }
+    Node document = document_of(host, policy.document, diagnosis);
+    Result<config::Config> config = config::parse_config(document, lab.file, machine);
+    if (!config) {
+      diagnosis.problems.push_back("hosts." + host.key + ": " + config.error().message);
+      return;
+    }
+    policy.hosts.push_back(
+        {.name = host.key, .document = std::move(document), .config = std::move(config).value()});
+  }
+}
+
 /// The policy whose configuration is `document`; its problems go to `diagnosis`.
 void add_policy(const std::string& name,
                 Node document,
+                const Node& hosts,
                 const config::Machine& machine,
                 LabFile& lab,
                 config::Diagnosis& diagnosis) {
   // The client is this program, on this machine; where the server listens is found out.
   set(document, "listen", "http://127.0.0.1:0");
+  std::erase_if(document.children, [](const Node& child) { return child.key == "cluster"; });
   anchor_models(document, lab.directory);
   Result<config::Config> config = config::parse_config(document, lab.file, machine);
   if (!config) {
@@ -181,8 +223,10 @@ void add_policy(const std::string& name,
   if (!config->api_keys.empty()) {
     diagnosis.problems.push_back(lab.file + ": config.apiKeys: a laboratory's server needs none");
   }
-  lab.policies.push_back(
-      {.name = name, .document = std::move(document), .config = std::move(config).value()});
+  LabPolicy policy{
+      .name = name, .document = std::move(document), .config = std::move(config).value()};
+  add_hosts(hosts, machine, lab, policy, diagnosis);
+  lab.policies.push_back(std::move(policy));
 }
 
 std::vector<std::string> names(const config::Config& config) {
@@ -206,11 +250,12 @@ void check_models(const LabFile& lab, config::Diagnosis& diagnosis) {
 
 void add_policies(const Node& base,
                   const Node& overlays,
+                  const Node& hosts,
                   const config::Machine& machine,
                   LabFile& lab,
                   config::Diagnosis& diagnosis) {
   if (overlays.children.empty()) {
-    add_policy("default", base, machine, lab, diagnosis);
+    add_policy("default", base, hosts, machine, lab, diagnosis);
   }
   for (const Node& overlay : overlays.children) {
     if (overlay.kind != Node::Kind::kMap && overlay.kind != Node::Kind::kNull) {
@@ -221,7 +266,7 @@ void add_policies(const Node& base,
       continue;
     }
     const std::size_t before = diagnosis.problems.size();
-    add_policy(overlay.key, merge(base, overlay), machine, lab, diagnosis);
+    add_policy(overlay.key, merge(base, overlay), hosts, machine, lab, diagnosis);
     if (diagnosis.problems.size() > before) {
       return;  // What is wrong with the common part would be said once more for each.
     }
@@ -272,10 +317,11 @@ Result<LabFile> parse_lab_file(std::string_view text,
   config::Diagnosis diagnosis{.origin = file, .directory = lab.directory};
   const Node base = take(*root, "config", diagnosis);
   const Node overlays = take(*root, "policies", diagnosis);
+  const Node hosts = take(*root, "hosts", diagnosis);
   config::Reader reader(*root, "", diagnosis);
   declare(reader, lab);
   reader.finish();
-  add_policies(base, overlays, machine, lab, diagnosis);
+  add_policies(base, overlays, hosts, machine, lab, diagnosis);
   check_models(lab, diagnosis);
   if (!diagnosis.problems.empty()) {
     return problems(diagnosis);
@@ -295,6 +341,28 @@ Result<void> choose_seeds(std::string_view text, LabFile& lab) {
   lab.first_seed = ends->first;
   lab.seeds = ends->second - ends->first + 1;
   return {};
+}
+
+std::vector<LabDevice> devices_of(const LabPolicy& policy) {
+  std::vector<LabDevice> devices;
+  const auto add = [&](const std::string& prefix, const config::Config& config) {
+    for (const config::DeviceConfig& device : config.devices) {
+      devices.push_back({.name = prefix + device.name, .config = &device});
+    }
+  };
+  if (policy.hosts.empty()) {
+    add("", policy.config);
+  }
+  for (const LabHost& host : policy.hosts) {
+    add(host.name + "/", host.config);
+  }
+  return devices;
+}
+
+const config::ModelConfig& model_called(const config::Config& config, const std::string& name) {
+  return *std::find_if(config.models.begin(), config.models.end(), [&](const auto& model) {
+    return model.id == name;
+  });
 }
 
 std::vector<std::string> model_names(const LabFile& lab) {

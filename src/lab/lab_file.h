@@ -25,11 +25,25 @@ struct TraceFile {
   std::int64_t most_output = 0;  ///< Likewise.
 };
 
+/// A host of a cluster.
+struct LabHost {
+  std::string name{};
+  config::Node document{};  ///< Its configuration: the policy's, with what is the host's over it.
+  config::Config config{};  ///< The same, read.
+};
+
 /// One way to run the miniature cluster.
 struct LabPolicy {
   std::string name{};
   config::Node document{};  ///< Its configuration: that of the experiment with its own over it.
   config::Config config{};  ///< The same, read.
+  std::vector<LabHost> hosts{};  ///< Of a cluster; none: one server has the policy's devices.
+};
+
+/// A device under the name by which the running system tells of it, such as "h1/a".
+struct LabDevice {
+  std::string name{};
+  const config::DeviceConfig* config = nullptr;
 };
 
 /// An experiment: docs/guide/lab.md.
@@ -57,6 +71,13 @@ Result<LabFile> parse_lab_file(std::string_view text,
 /// Has it run other seeds than the file says: "3" stands for 0 to 2, "3..5" for itself.
 /// kInvalidArgument when the text is neither, or more than a thousand.
 Result<void> choose_seeds(std::string_view text, LabFile& lab);
+
+/// All devices of the policy's hosts, or of its only server, while the policy is there.
+[[nodiscard]] std::vector<LabDevice> devices_of(const LabPolicy& policy);
+
+/// The model of that name, which must be there.
+[[nodiscard]] const config::ModelConfig& model_called(const config::Config& config,
+                                                      const std::string& name);
 
 /// Names of the models that are asked, in the order of the file; the same under all policies.
 [[nodiscard]] std::vector<std::string> model_names(const LabFile& lab);

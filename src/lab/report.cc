@@ -46,7 +46,7 @@ void add_use(const LabFile& lab,
              double passed,
              sim::Results::Ending& ending) {
   constexpr double kGib = 1 << 30;
-  for (const config::DeviceConfig& device : lab.policies.front().config.devices) {
+  for (const LabDevice& device : devices_of(lab.policies.front())) {
     const SeriesLabels labels{{"device", device.name}};
     const bool used =
         counters.total("heddle_pages_free", labels) < counters.total("heddle_pages_total", labels);
@@ -55,7 +55,8 @@ void add_use(const LabFile& lab,
       const std::string name(ledger::name(static_cast<ledger::LeaseKind>(kind)));
       const double pages =
           counters.total("heddle_pages_reserved", {{"device", device.name}, {"kind", name}});
-      ending.gib_seconds.at(kind) += pages * static_cast<double>(device.page) / kGib * passed;
+      ending.gib_seconds.at(kind) +=
+          pages * static_cast<double>(device.config->page) / kGib * passed;
     }
   }
 }
@@ -131,10 +132,11 @@ struct SimReport {
 
 std::string describe_devices(const LabFile& lab) {
   std::string text;
-  for (const config::DeviceConfig& device : lab.policies.front().config.devices) {
-    text += (text.empty() ? "" : ", ") + device.name + " with " + format_bytes(device.memory);
-    text += device.load_bandwidth > 0
-                ? " behind " + format_rate(static_cast<double>(device.load_bandwidth))
+  for (const LabDevice& device : devices_of(lab.policies.front())) {
+    const config::DeviceConfig& config = *device.config;
+    text += (text.empty() ? "" : ", ") + device.name + " with " + format_bytes(config.memory);
+    text += config.load_bandwidth > 0
+                ? " behind " + format_rate(static_cast<double>(config.load_bandwidth))
                 : "";
   }
   return text;

@@ -1,5 +1,6 @@
 #include "lab/server_process.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -52,8 +53,7 @@ std::string tail(const std::string& file) {
 ServerProcess::ServerProcess(Child child, Descriptor output, std::string log)
     : child_(std::move(child)), output_(std::move(output)), log_(std::move(log)) {}
 
-Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const std::string& program,
-                                                            const std::string& config,
+Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const std::vector<std::string>& command,
                                                             const std::string& log,
                                                             Duration patience) {
   const Descriptor log_file(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
@@ -66,8 +66,11 @@ Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const std::string& p
   }
   Descriptor reading(pipe[0]);
   Descriptor writing(pipe[1]);
-  const std::array<const char*, 5> arguments{
-      program.c_str(), "serve", "--config", config.c_str(), nullptr};
+  std::vector<const char*> arguments;
+  for (const std::string& argument : command) {
+    arguments.push_back(argument.c_str());
+  }
+  arguments.push_back(nullptr);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -83,14 +86,14 @@ Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const std::string& p
   }
   std::unique_ptr<ServerProcess> server(
       new ServerProcess(std::move(*child), std::move(reading), log));
-  const Result<void> said = server->read_url(patience);
+  const Result<void> said = server->read_greeting(patience);
   if (!said) {
     return unavailable(said.error().message + "\n" + tail(log));
   }
   return server;
 }
 
-Result<void> ServerProcess::read_url(Duration patience) {
+Result<void> ServerProcess::read_greeting(Duration patience) {
   const Instant deadline = steady_now() + patience;
   std::string text;
   for (;;) {
@@ -106,10 +109,10 @@ Result<void> ServerProcess::read_url(Duration patience) {
                                                : "the server has closed its output");
     }
     text.append(buffer.data(), static_cast<std::size_t>(count));
-    const std::size_t begin = text.find("http://");
-    const std::size_t end = text.find_first_of(" \n", begin);
-    if (begin != std::string::npos && end != std::string::npos) {
-      url_ = text.substr(begin, end - begin);
+    const std::size_t end = text.find('\n');
+    if (end != std::string::npos) {
+      const std::size_t begin = std::min(text.find("http://"), end);
+      url_ = text.substr(begin, text.find_first_of(" \n", begin) - begin);
       return {};
     }
   }

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/child.h"
 #include "base/descriptor.h"
@@ -12,17 +13,16 @@
 
 namespace heddle::lab {
 
-/// A server of our own: `PROGRAM serve --config FILE`. It is killed with this object, and dies with
-/// the thread that started it.
+/// A server of our own: `PROGRAM serve --config FILE`, or another of the verbs that run until they
+/// are ended. It is killed with this object, and dies with the thread that started it.
 class ServerProcess {
  public:
-  /// Starts it and waits until it has said where it listens. Its log goes to `log`. kUnavailable,
-  /// with the end of the log, when it ends or says nothing for so long.
-  static Result<std::unique_ptr<ServerProcess>> start(const std::string& program,
-                                                      const std::string& config,
+  /// Starts `command`, the program first, and waits until it has said where it is. Its log goes to
+  /// `log`. kUnavailable, with the end of the log, when it ends or says nothing for so long.
+  static Result<std::unique_ptr<ServerProcess>> start(const std::vector<std::string>& command,
                                                       const std::string& log,
                                                       Duration patience);
-  /// Such as "http://127.0.0.1:40123".
+  /// Such as "http://127.0.0.1:40123"; empty of one that answers no HTTP.
   [[nodiscard]] const std::string& url() const { return url_; }
   [[nodiscard]] pid_t pid() const { return child_.pid(); }
 
@@ -32,7 +32,7 @@ class ServerProcess {
 
  private:
   ServerProcess(Child child, Descriptor output, std::string log);
-  Result<void> read_url(Duration patience);
+  Result<void> read_greeting(Duration patience);
 
   Child child_;
   Descriptor output_;

@@ -28,7 +28,8 @@ class ServerProcessTest : public testing::Test {
       file << "#!/bin/sh\n" << script << "\n";
     }
     std::filesystem::permissions(program, std::filesystem::perms::owner_all);
-    return ServerProcess::start(program, "some.yaml", directory_ + "/log", patience);
+    return ServerProcess::start(
+        {program, "serve", "--config", "some.yaml"}, directory_ + "/log", patience);
   }
 
   const std::string directory_ = testing::TempDir() + "heddle-lab-" + std::to_string(::getpid()) +

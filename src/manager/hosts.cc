@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "ledger/pool_sum.h"
+
 namespace heddle::manager {
 
 void Hosts::add(HostId id, host::HostPort& port, host::HostFacts facts) {
@@ -88,13 +90,7 @@ void Hosts::describe(std::vector<core::DeviceStatus>& devices) const {
 ledger::PoolUsage Hosts::usage() const {
   ledger::PoolUsage all;
   for (const auto& [id, entry] : hosts_) {
-    const ledger::PoolUsage one = entry.port->host_usage();
-    all.total += one.total;
-    all.free += one.free;
-    for (std::size_t kind = 0; kind < all.by_kind.size(); ++kind) {
-      all.by_kind.at(kind).reserved += one.by_kind.at(kind).reserved;
-      all.by_kind.at(kind).held += one.by_kind.at(kind).held;
-    }
+    ledger::add(entry.port->host_usage(), all);
   }
   return all;
 }

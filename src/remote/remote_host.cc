@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "ledger/pool_sum.h"
 #include "remote/known.h"
 #include "remote/load_pieces.h"
 
@@ -27,12 +28,7 @@ void add_said(const core::DeviceStatus& said, core::DeviceStatus& device) {
   all.switching = device.switching;
   all.usage = device.usage;
   if (device.up && said.up && device.epoch == said.epoch) {  // What it has lent, else unknown.
-    all.usage.total += said.usage.total;
-    all.usage.free += said.usage.free;
-    for (std::size_t kind = 0; kind < all.usage.by_kind.size(); ++kind) {
-      all.usage.by_kind.at(kind).reserved += said.usage.by_kind.at(kind).reserved;
-      all.usage.by_kind.at(kind).held += said.usage.by_kind.at(kind).held;
-    }
+    ledger::add(said.usage, all.usage);
   }
   device = std::move(all);
 }

@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "core/idle.h"
+#include "ledger/pool_sum.h"
+#include "twin/play.h"
 
 namespace heddle::twin {
 
@@ -45,6 +48,84 @@ void Cluster::configure(const core::Configure& manager, const std::vector<TwinMo
     }
   }
 }
+
+// ---- A trace that goes by ----
+
+/// All devices have a worker, and requests for every model may come.
+bool Cluster::all_up() const {
+  const std::vector<core::DeviceStatus> all = devices();
+  return all.size() == setup_.manager.devices.size() &&
+         std::ranges::all_of(all, [](const core::DeviceStatus& device) { return device.up; }) &&
+         gateways_.begin()->second->models() == models().size();
+}
+
+/// Once, until all are there.
+void Cluster::start() {
+  if (std::exchange(started_, true)) {
+    return;
+  }
+  while (!all_up()) {
+    HEDDLE_CHECK(advance());
+  }
+  for (const ModelId model : setup_.preload) {
+    gateways_.begin()->second->operate(true, model);
+  }
+  give_up_idle();
+}
+
+void Cluster::give_up_idle() {
+  for (const core::ModelStatus& status : models()) {
+    const Duration ttl = models_.at(status.id).ttl;
+    if (ttl > Duration{} && core::idle_for(status, ttl, agenda_.now())) {
+      leader()->give_up(status.id);
+    }
+  }
+  agenda_.after(core::kIdleLookInterval, [this] { give_up_idle(); });
+}
+
+void Cluster::rest(Instant until) {
+  start();
+  twin::rest(*this, until);
+}
+
+std::vector<Answer> Cluster::run(const std::vector<Ask>& asks,
+                                 Duration interval,
+                                 const std::function<void(Duration)>& moment) {
+  start();
+  return play(*this, setup_.paths, asks, interval, moment);
+}
+
+std::vector<core::ModelStatus> Cluster::models() const {
+  const LeaderNode* const leads = leader();
+  return leads == nullptr ? std::vector<core::ModelStatus>{} : leads->core().models();
+}
+
+std::vector<core::DeviceStatus> Cluster::devices() const {
+  const LeaderNode* const leads = leader();
+  std::vector<core::DeviceStatus> all;
+  if (leads != nullptr) {
+    all = leads->core().devices();
+  }
+  for (core::DeviceStatus& device : all) {
+    const HostNode* const at = host(host_of(device.id));
+    const Worker* const worker = at == nullptr ? nullptr : at->host().worker(device.id);
+    device.steps = worker == nullptr ? 0 : worker->steps();
+  }
+  return all;
+}
+
+/// Of all hosts together.
+ledger::PoolUsage Cluster::host_usage() const {
+  ledger::PoolUsage sum;
+  for (std::size_t i = 1; i <= setup_.hosts.size(); ++i) {
+    if (const HostNode* const at = host(HostId(i)); at != nullptr) {
+      ledger::add(at->host().agent().host_usage(), sum);
+    }
+  }
+  return sum;
+}
+
+// ---- Time ----
 
 bool Cluster::advance() {
   const bool any = agenda_.advance();
@@ -138,7 +219,7 @@ void Cluster::add_host(HostId id) {
 }
 
 /// Null while it is dead.
-HostNode* Cluster::host(HostId id) {
+HostNode* Cluster::host(HostId id) const {
   const auto last = std::find_if(host_lives_.rbegin(), host_lives_.rend(), [id](const auto& life) {
     return life.first == id;
   });
@@ -146,7 +227,7 @@ HostNode* Cluster::host(HostId id) {
 }
 
 /// The last that was elected; null while none leads.
-LeaderNode* Cluster::leader() {
+LeaderNode* Cluster::leader() const {
   return leaders_.back()->alive() ? leaders_.back().get() : nullptr;
 }
 

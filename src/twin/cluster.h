@@ -6,10 +6,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/ids.h"
+#include "core/serving.h"
 #include "twin/agenda.h"
 #include "twin/faults.h"
 #include "twin/gateway_node.h"
@@ -23,10 +25,29 @@ namespace heddle::twin {
 /// Several hosts in virtual time, with a manager and gateways on machines of their own: the cores
 /// as they decide live, between links that take their time, break and are had again. What goes
 /// wrong is planned. Equal setups, plans and calls give equal answers. One thread.
-class Cluster {
+class Cluster final : public core::ServingStatus {
  public:
-  /// Hosts are numbered from 1, as gateways are. Virtual time stands still until advance().
+  /// Hosts are numbered from 1, as gateways are. Virtual time stands still until somebody lets it
+  /// go by.
   explicit Cluster(const TwinSetup& setup, const FaultPlan& faults = {});
+
+  /// Lets time go by until then, without requests.
+  void rest(Instant until);
+  /// As play(), once all workers are ready and the first gateway knows all models; that one is
+  /// asked.
+  std::vector<Answer> run(const std::vector<Ask>& asks,
+                          Duration interval,
+                          const std::function<void(Duration)>& moment);
+
+  /// What the manager tells that leads now; nothing while none does.
+  [[nodiscard]] std::vector<core::ModelStatus> models() const override;
+  [[nodiscard]] std::vector<core::DeviceStatus> devices() const override;
+  [[nodiscard]] ledger::PoolUsage host_usage() const override;
+  [[nodiscard]] std::vector<core::EngineStatus> engines() const override { return {}; }
+  [[nodiscard]] std::vector<core::NotedDecision> decisions() const override { return {}; }
+  [[nodiscard]] std::vector<std::string> troubles() const override { return {}; }
+
+  // ---- For whoever plays the clients and the operator himself ----
 
   /// Lets the next thing happen, and what follows from it at once. False when there is none.
   bool advance();
@@ -36,6 +57,12 @@ class Cluster {
   [[nodiscard]] Instant now() const { return agenda_.now(); }
 
   [[nodiscard]] GatewayNode& gateway(FrontId id) { return *gateways_.at(id); }
+  /// A request for the first gateway arrives now, whatever its time is.
+  void ask(const Ask& ask) { gateways_.begin()->second->ask(ask); }
+  /// Of the first gateway.
+  [[nodiscard]] const std::vector<Request>& requests() const {
+    return gateways_.begin()->second->gateway().requests();
+  }
   /// From now on there are these models; `manager` has the devices of all hosts.
   void configure(const core::Configure& manager, const std::vector<TwinModel>& models);
 
@@ -51,12 +78,15 @@ class Cluster {
   [[nodiscard]] bool all_ended() const;
 
  private:
+  [[nodiscard]] bool all_up() const;
+  void start();
+  void give_up_idle();
   void some_time(int times, Duration within, const std::function<void()>& what);
   void plan(const FaultPlan& faults);
   void add_leader();
   void add_host(HostId id);
-  [[nodiscard]] HostNode* host(HostId id);
-  [[nodiscard]] LeaderNode* leader();
+  [[nodiscard]] HostNode* host(HostId id) const;
+  [[nodiscard]] LeaderNode* leader() const;
 
   void link_manager_host(LeaderNode& leader, HostId id);
   void link_gateway_host(FrontId front, HostId id);
@@ -75,6 +105,7 @@ class Cluster {
   void settle();
 
   TwinSetup setup_;
+  bool started_ = false;
   std::map<ModelId, TwinModel> models_{};  ///< Of all configurations.
   Agenda agenda_{};
   Faults faults_;

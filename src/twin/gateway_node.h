@@ -42,6 +42,8 @@ class GatewayNode {
   void operate(bool load, ModelId model);
 
   [[nodiscard]] const Gateway& gateway() const { return gateway_; }
+  /// It knows of so many.
+  [[nodiscard]] std::size_t models() const { return served_.tokens_max.size(); }
   /// So many of what operate() asked for were answered.
   [[nodiscard]] std::int64_t answers() const { return answers_; }
 

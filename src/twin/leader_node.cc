@@ -234,8 +234,17 @@ void LeaderNode::ask(FrontId id, core::ManagerEvent admin) {
   }
 }
 
+void LeaderNode::give_up(ModelId model) {
+  hear(core::AdminUnload{
+      .ticket = core::TicketId(++tickets_), .model = model, .why = core::EvictionReason::kIdle});
+}
+
 void LeaderNode::perform(const core::AdminDone& command) {
-  const Asked asked = asked_.extract(command.ticket).mapped();
+  const auto found = asked_.extract(command.ticket);
+  if (found.empty()) {
+    return;  // Its own.
+  }
+  const Asked& asked = found.mapped();
   const auto front = fronts_.find(asked.front);
   if (front != fronts_.end() && front->second.link == asked.link) {
     tell_front(asked.front, core::AdminDone{.ticket = asked.ticket, .error = command.error});

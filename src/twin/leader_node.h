@@ -58,6 +58,8 @@ class LeaderNode {
   void meet(HostId host, const std::shared_ptr<Wire>& wire);
   /// A gateway has linked with it.
   void accept(FrontId front, const std::shared_ptr<Wire>& wire);
+  /// The model has been idle for so long that it is given up.
+  void give_up(ModelId model);
   /// From now on the cluster has these models.
   void configure(const ClusterModels& models);
   /// It does and hears nothing more.

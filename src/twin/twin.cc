@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "core/idle.h"
+#include "twin/play.h"
 
 namespace heddle::twin {
 
@@ -196,45 +197,14 @@ bool Twin::advance() {
 
 void Twin::rest(Instant until) {
   start();
-  if (until <= agenda_.now()) {
-    return;
-  }
-  bool over = false;
-  agenda_.at(until, [&over] { over = true; });
-  while (!over) {
-    HEDDLE_CHECK(advance());
-  }
+  twin::rest(*this, until);
 }
 
 std::vector<Answer> Twin::run(const std::vector<Ask>& asks,
                               Duration interval,
                               const std::function<void(Duration)>& moment) {
   start();
-  const Instant start = agenda_.now();
-  const std::size_t first = requests().size();
-  for (const Ask& ask : asks) {
-    agenda_.at(start + ask.at.time_since_epoch() + setup_.paths.arrive,
-               [this, id = gateway_.plan(ask)] { arrive(id); });
-  }
-  for (Instant next = start; !all_ended();) {
-    HEDDLE_CHECK(agenda_.advance());
-    for (; next <= agenda_.now(); next += interval) {
-      moment(next - start);
-    }
-    settle();
-  }
-  moment(agenda_.now() - start);
-  const auto seen = [&](Instant at) { return Instant(at + setup_.paths.answer - start); };
-  std::vector<Answer> answers;
-  for (std::size_t i = first; i < requests().size(); ++i) {
-    const Request& request = requests()[i];
-    answers.push_back(
-        {.last = seen(request.last), .tokens = request.tokens(), .error = request.error.message});
-    if (answers.back().tokens > 0) {
-      answers.back().first = seen(request.first);
-    }
-  }
-  return answers;
+  return play(*this, setup_.paths, asks, interval, moment);
 }
 
 std::vector<core::ModelStatus> Twin::models() const {

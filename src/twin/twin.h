@@ -39,9 +39,7 @@ class Twin final : public core::ServingStatus {
   /// Lets time go by until then, without requests.
   void rest(Instant until);
 
-  /// Sends all of `asks` (by time, counted from now on) and lets time go by until the last answer
-  /// has come; they are answered in the order of `asks`, in times counted likewise. Every
-  /// `interval` of virtual time `moment` is called with how much has gone by.
+  /// As play(), once all workers are ready.
   std::vector<Answer> run(const std::vector<Ask>& asks,
                           Duration interval,
                           const std::function<void(Duration)>& moment);

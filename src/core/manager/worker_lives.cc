@@ -150,7 +150,9 @@ void hear(const Parts& core, const WorkerFound& found) {
     send_away(core, found, resident.model);
   }
   core.devices.version(found.device, found.report.version);
-  core.devices.usage(found.device, found.report.usage);
+  if (found.report.usage.total > 0) {  // Else it has said nothing yet: all is free.
+    core.devices.usage(found.device, found.report.usage);
+  }
   for (const auto& [id, request] : core.state.requests) {
     if (request.lost && request.lost->device == found.device &&
         request.lost->epoch == found.epoch && may_run(core.state, found.device, request.model)) {

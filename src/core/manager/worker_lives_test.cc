@@ -279,6 +279,19 @@ TEST(WorkerLives, TheLossOfAHostIsHeldAgainstNoRequest) {
   check_invariants(core.state);
 }
 
+TEST(WorkerLives, AWorkerThatIsFoundAndHasSaidNothingYetHasAllItsPages) {
+  TestState core;
+  const std::int64_t pages = core.device().usage.total;
+  ASSERT_GT(pages, 0);
+  hear(core.parts, HostLost{.host = HostId(0)});
+  WorkerFound silent = found(core);
+  silent.report = {};
+  hear(core.parts, silent);
+  EXPECT_EQ(core.device().usage.total, pages);
+  EXPECT_EQ(core.device().usage.free, pages);
+  check_invariants(core.state);
+}
+
 TEST(WorkerLives, AHostTakesItsLoansWithIt) {
   TestState core;
   core.guests.heard({.device = kDevice, .model = kA, .pages = 2});

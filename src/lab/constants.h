@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "base/result.h"
+#include "lab/calibration.h"
+#include "lab/device_fit.h"
+#include "lab/exchange_times.h"
+#include "lab/lab_file.h"
+
+namespace heddle::lab {
+
+/// What was measured of one kind of device with one model.
+struct Measured {
+  Calibration calibration{};
+  DeviceFit fit{};
+  ExchangeTimes exchange{};  ///< Of a sharded model.
+};
+
+/// The constants of an experiment's devices, by model name: of its first device, which the others
+/// are taken to be like, without its pace. Their links and paces are their own.
+using Constants = std::map<std::string, Measured>;
+
+/// Measures them as `heddle calibrate` does, on this thread and on the cores of the device.
+/// `progress` is told the part that is done. Errors as calibrate().
+Result<Constants> measure_constants(const LabFile& lab,
+                                    const std::function<void(double)>& progress);
+
+}  // namespace heddle::lab
