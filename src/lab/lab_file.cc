@@ -185,7 +185,7 @@ void add_hosts(const Node& hosts,
                                    host.key + ": want a map such as {} or {devices: [...]}");
       continue;
     }
-    if (const Result<void> named = net::check_name("the host's name", host.key); !named) {
+    if (const Result<void> named = net::check_name("host", host.key); !named) {
       diagnosis.problems.push_back(lab.file + ", line " + std::to_string(host.line) +
                                    ": hosts: " + named.error().message);
     }

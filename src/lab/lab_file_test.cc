@@ -54,6 +54,40 @@ policies:
   EXPECT_EQ(lab->policies[1].config.listen[0].port, 0);
 }
 
+TEST(LabFile, HostsDifferByTheirDevices) {
+  const Result<LabFile> lab = parse(kConfig + kTrace + R"(
+hosts:
+  h1: {}
+  h2: {devices: [{name: a, memory: 4MiB, page: 64KiB}, {name: b, memory: 4MiB, page: 64KiB}]}
+policies:
+  all: {}
+  reactive: {planner: {policy: reactive}}
+)");
+  ASSERT_TRUE(lab) << lab.error().message;
+  for (const LabPolicy& policy : lab->policies) {
+    std::vector<std::string> names;
+    for (const LabDevice& device : devices_of(policy)) {
+      names.push_back(device.name);
+    }
+    EXPECT_THAT(names, testing::ElementsAre("h1/a", "h2/a", "h2/b"));
+    EXPECT_EQ(policy.hosts[0].config.devices[0].memory, 8U << 20U);
+    EXPECT_EQ(policy.hosts[1].config.devices[0].memory, 4U << 20U);
+    EXPECT_EQ(policy.hosts[1].config.models.size(), 2U);
+  }
+}
+
+TEST(LabFile, SaysWhatIsWrongWithHosts) {
+  const auto wrong = [](const std::string& hosts) {
+    const Result<LabFile> lab = parse(kConfig + kTrace + "hosts: " + hosts + "\n");
+    return lab ? std::string() : lab.error().message;
+  };
+  EXPECT_THAT(wrong("{h1: {models: {}}}"), HasSubstr("hosts.h1.models: a host differs by devices"));
+  EXPECT_THAT(wrong("{h1: 3}"), HasSubstr("hosts.h1: want a map"));
+  EXPECT_THAT(wrong("{\"a b\": {}}"), HasSubstr("hosts: the name of the host cannot be used"));
+  EXPECT_THAT(wrong("{h1: {devices: [{name: a, memory: little}]}}"), HasSubstr("hosts.h1: "));
+  EXPECT_THAT(wrong("[h1]"), HasSubstr("hosts: want a map"));
+}
+
 TEST(ChooseSeeds, TakesACountOrARange) {
   LabFile lab;
   ASSERT_TRUE(choose_seeds("3", lab));

@@ -84,6 +84,60 @@ TEST(PredictRun, TellsWhatMemoryIsWorth) {
   EXPECT_GT(of(1, Figure::kTtftP95), 4 * of(0, Figure::kTtftP95));
 }
 
+TEST(PredictRun, KnowsClustersOfSeveralHosts) {
+  const LabFile lab = lab_file(R"(
+hosts:
+  h1: {}
+  h2: {}
+config:
+  host: {memory: 16MiB}
+  devices:
+    - {name: a, memory: 3MiB, page: 64KiB, load_bandwidth: 1200kB/s, pace: {step: 20ms}}
+  models:
+    adder: {path: MODELS/adder, slo: {ttft: 600ms, tpot: 60ms}}
+    sorter: {path: MODELS/sorter, slo: {ttft: 600ms, tpot: 60ms}}
+policies:
+  both: {}
+trace: {rate: 1, duration: 60s, input_tokens: 64..200, output_tokens: 4..16}
+warmup: 10s
+)");
+  const Constants constants = constants_of(lab);
+  const Result<std::vector<bench::Shot>> shots = take_shots(lab, {}, 0);
+  ASSERT_TRUE(shots.has_value());
+  const Result<LabRun> run = predict_run(lab, lab.policies[0], 0, *shots, constants);
+  ASSERT_TRUE(run.has_value()) << run.error().message;
+  EXPECT_EQ(run->device_pages, (std::vector<std::int64_t>{48, 48}));
+  EXPECT_GT(run->rows.size(), 20U);
+  for (const bench::Row& row : run->rows) {
+    EXPECT_EQ(row.error, "");
+  }
+  EXPECT_EQ(summarise({*run}, objectives(lab))[0].values(Figure::kLoads).at(0), 0)
+      << "each host has one of the models since the warm-up, where one device takes turns";
+  const Counters& last = run->moments.back().second;
+  EXPECT_GT(last.total("heddle_worker_steps_total", {{"device", "h1/a"}}), 0);
+  EXPECT_GT(last.total("heddle_worker_steps_total", {{"device", "h2/a"}}), 0);
+  const Result<LabRun> again = predict_run(lab, lab.policies[0], 0, *shots, constants);
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->rows.back().ended, run->rows.back().ended);
+}
+
+TEST(PredictRun, HostsOnWhichAModelTakesOtherMemoryCannotBePredicted) {
+  const LabFile lab = lab_file(R"(
+hosts:
+  h1: {}
+  h2: {devices: [{name: a, memory: 48MiB, page: 128KiB}]}
+config:
+  host: {memory: 16MiB}
+  devices: [{name: a, memory: 3MiB, page: 64KiB}]
+  models:
+    adder: {path: MODELS/adder}
+trace: {rate: 1, duration: 60s, input_tokens: 64..200, output_tokens: 4..16}
+)");
+  const Result<LabRun> run = predict_run(lab, lab.policies[0], 0, {}, constants_of(lab));
+  ASSERT_FALSE(run.has_value());
+  EXPECT_NE(run.error().message.find("takes other memory on h2 than on h1"), std::string::npos);
+}
+
 TEST(PredictRun, KnowsModelsThatAreCutOverDevices) {
   const LabFile lab = lab_file(R"(
 config:

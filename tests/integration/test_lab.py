@@ -87,6 +87,23 @@ def test_an_experiment_is_predicted_without_a_server(tmp_path):
     assert not (tmp_path / "out/small-0").exists(), "no server had a folder"
 
 
+def test_a_cluster_of_hosts_is_played_and_predicted(tmp_path):
+    text = EXPERIMENT.replace(f"devices: [{TWO_SMALL}]", f"devices: [{DEVICE % ('a', '3MiB')}]") + DRAWN
+    text += "hosts: {h1: {}, h2: {}, h3: {devices: [%s]}}\n" % (DEVICE % ("b", "3MiB"))
+    for mode in "live", "predict":
+        done, report = lab(tmp_path, text, "--mode", mode, "--policy", "small")
+        assert report, done.stderr
+        (run,) = report["policies"][0]["runs"]
+        assert run["failed"] == 0 and run["requests"] > 20
+        (simulated,) = report["report"]["runs"]
+        assert simulated["gpus"] == 3
+        assert "h3/b with 3.00 MiB" in (tmp_path / "out/report.html").read_text()
+        if mode == "live":
+            logs = {name: (tmp_path / f"out/small-0/{name}.txt").read_text() for name in ("h1", "h3", "lab-manager")}
+            assert "manager leads" in logs["h1"] and "manager leads" in logs["h3"]
+            assert "host is linked host=h2" in logs["lab-manager"]
+
+
 def test_what_was_measured_and_predicted_stand_beside_each_other(tmp_path):
     done, report = lab(tmp_path, EXPERIMENT + DRAWN, "--mode", "both", "--policy", "roomy", "--seeds", "4..4")
     assert report, done.stderr
@@ -124,6 +141,7 @@ def test_late_steps_make_a_run_invalid(tmp_path):
     [
         ("config: {}\n", [], "trace: is missing"),
         (EXPERIMENT + DRAWN, ["--policy", "none"], 'there are: small roomy'),
+        (EXPERIMENT + DRAWN + "hosts: {h1: {models: {}}}\n", [], "hosts.h1.models: a host differs by devices"),
         (EXPERIMENT + DRAWN, ["--seeds", "5..3"], '--seeds: "5..3" is no number of seeds'),
         (EXPERIMENT + DRAWN.replace("rate: 3", "rate: fast"), [], 'trace.rate: "fast" is not a number'),
         (EXPERIMENT + "trace: {file: nowhere.csv}\n", [], "nowhere.csv: cannot be read"),

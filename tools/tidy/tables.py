@@ -74,6 +74,9 @@ BANNED = {
 # Sources without a test beside them, and what tests them instead. Shells do I/O between processes, so
 # what tests them starts the processes.
 TESTED_BY = {
+    "lab/constants.cc": "tests/integration/test_lab.py",
+    "lab/servers.cc": "tests/integration/test_lab.py",
+    "lab/twin_setup.cc": "lab/prediction_test.cc",
     "twin/gateway_node.cc": "twin/cluster_test.cc",
     "twin/host.cc": "twin/twin_test.cc",
     "twin/host_node.cc": "twin/cluster_test.cc",
