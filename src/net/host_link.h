@@ -25,7 +25,7 @@ struct Self {
   std::uint64_t incarnation = 0;  ///< Raised at each start of this name.
   std::string build{};            ///< The version of the program.
   std::string isa{};              ///< What the processor offers.
-  rpc::Versions versions = rpc::kHostVersions;
+  rpc::Versions versions = rpc::host_versions();
   rpc::LinkUse use = rpc::LinkUse::kOrders;  ///< Of links that it makes.
 };
 

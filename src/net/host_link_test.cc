@@ -89,7 +89,7 @@ class HostLinks : public ::testing::Test {
             .role = "manager",
             .name = "m",
             .incarnation = 3,
-            .versions = rpc::kHostVersions};
+            .versions = rpc::host_versions()};
   }
 
   static void expect_error(const Seen& seen, const std::string& why) {
@@ -121,7 +121,7 @@ TEST_F(HostLinks, SayWhoIsThere) {
   const Peer& peer = right_seen.opened->value();
   EXPECT_EQ(peer.identity.uri(), "heddle://prod/manager/m");
   EXPECT_EQ(peer.incarnation, 7U);
-  EXPECT_EQ(peer.version, rpc::kHostVersions.most);
+  EXPECT_EQ(peer.version, rpc::host_versions().most);
   EXPECT_EQ(peer.build, "0.9?") << "text of a peer is fit for logs";
   EXPECT_EQ(peer.isa, "v4");
   EXPECT_TRUE(peer.address.starts_with("127.0.0.1:")) << peer.address;

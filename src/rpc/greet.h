@@ -20,7 +20,7 @@ struct Versions {
 
 /// Of this program. A version is raised where a message gets another meaning; the one before is
 /// spoken on, so that hosts are upgraded one at a time.
-inline constexpr Versions kHostVersions{.least = 1, .most = 1};
+[[nodiscard]] Versions host_versions();
 
 /// The highest version that both speak. kFailedPrecondition, with both ranges, where there is none.
 Result<std::uint32_t> common_version(const Versions& ours, const Versions& theirs);

@@ -30,13 +30,14 @@ class Node:
         self.process = None
         self.url = None
         self.env = {}  # Of this process, beside the cluster's.
+        self.binary = heddle.BINARY
 
     def start(self):
         with self.log_path.open("a") as log:
             self.process = subprocess.Popen(
                 [
                     *self.cluster.command(self),
-                    *(heddle.BINARY, self.role),
+                    *(self.binary, self.role),
                     *("--config", self.cluster.config_path(self.role, self.name), "--name", self.name),
                     *self.arguments(),
                 ],

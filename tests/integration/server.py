@@ -15,6 +15,7 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = pathlib.Path(os.environ.get("HEDDLE_BINARY", ROOT / "build/release/heddle"))
+NEXT_BINARY = BINARY.parent / "tests/integration/heddle_next"  # Speaks a version more between hosts.
 MODELS = ROOT / "models"
 START_SECONDS = 60
 

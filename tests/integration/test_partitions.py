@@ -120,8 +120,16 @@ def drain(running, host):
     )
 
 
-def test_hosts_are_drained_and_restarted_one_after_the_other(running, clients):
-    for host in running.hosts:
+def versions(running):
+    """What each host says that it runs."""
+    return {host["name"]: host["version"] for host in running.gateways[0].call("/api/hosts")[2]["hosts"]}
+
+
+def test_hosts_are_drained_and_upgraded_one_after_the_other(running, clients):
+    """To a program that speaks the next version beside this one; gateways stay as they are."""
+    before = versions(running)["h1"]
+    for number, host in enumerate(running.hosts, 1):
+        host.binary = heddle.NEXT_BINARY
         done = drain(running, host)
         assert done.returncode == 0, done.stderr
         assert f"{host.name} is empty" in done.stdout
@@ -129,7 +137,9 @@ def test_hosts_are_drained_and_restarted_one_after_the_other(running, clients):
         clients.more()
         host.restart()
         up(running)
+        assert sorted(versions(running).values()) == sorted(["next"] * number + [before] * (len(running.hosts) - number))
     for manager in running.managers:
+        manager.binary = heddle.NEXT_BINARY
         assert manager.stop() == 0
         clients.more()
         manager.restart()

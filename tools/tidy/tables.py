@@ -77,6 +77,7 @@ TESTED_BY = {
     "lab/constants.cc": "tests/integration/test_lab.py",
     "lab/servers.cc": "tests/integration/test_lab.py",
     "lab/twin_setup.cc": "lab/prediction_test.cc",
+    "rpc/host_versions.cc": "tests/integration/test_partitions.py",
     "twin/gateway_node.cc": "twin/cluster_test.cc",
     "twin/host.cc": "twin/twin_test.cc",
     "twin/host_node.cc": "twin/cluster_test.cc",
