@@ -189,6 +189,7 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
                 },
             .on_event = [this, id](core::ManagerEvent event) { hear(id, std::move(event)); },
             .on_told = [this](DeviceId device, ModelId model) { manager_->told(device, model); },
+            .on_later_term = [this](std::uint64_t term) { hear_of(term); },
             .on_loads = [this, id](const remote::Loads& loads) { load_sync_.hear(id, loads); },
             .on_gone = [this, id](const Error& /*why*/) { lose(id); }});
     host.port->configure(cluster_.revision, cluster_.text);
@@ -255,8 +256,19 @@ class Leader::Impl : public std::enable_shared_from_this<Leader::Impl>, public r
     host.early.clear();
     load_sync_.lose(id);
     update_roster();
-    if (std::ranges::none_of(hosts_, [](const auto& entry) { return entry.second.here; })) {
+    if (alone()) {
       boost::asio::post(executor_, hooks_.alone);
+    }
+  }
+
+  [[nodiscard]] bool alone() const {
+    return std::ranges::none_of(hosts_, [](const auto& entry) { return entry.second.here; });
+  }
+
+  /// While any host follows, what another one says of terms counts for nothing.
+  void hear_of(std::uint64_t term) {
+    if (alone()) {
+      boost::asio::post(executor_, [later = hooks_.later_term, term] { later(term); });
     }
   }
 

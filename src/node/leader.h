@@ -32,6 +32,8 @@ struct LeaderHooks {
   /// As core::Serving::apply.
   std::function<void(std::string text, bool dry_run, std::function<void(Result<void>)> done)>
       apply{};
+  /// No host is linked, and one follows no term before this one; said from the loop.
+  std::function<void(std::uint64_t term)> later_term{};
   /// The last host that was linked is linked no more; said from the loop.
   std::function<void()> alone{};
 };

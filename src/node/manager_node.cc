@@ -249,6 +249,7 @@ class ManagerNode::Impl {
                                       [this](std::string text, bool dry_run, auto done) {
                                         apply(std::move(text), dry_run, std::move(done));
                                       },
+                                  .later_term = [this](std::uint64_t term) { hear_of(term); },
                                   .alone = [this] { stand_alone(); }});
     if (!leader) {
       return leader.error();
@@ -290,6 +291,15 @@ class ManagerNode::Impl {
     leads_ = leader.name;
     if (unconfirmed_ && !leader.name.empty() && leader.name != self_.name) {
       step_down(leader.name + " leads");
+    }
+  }
+
+  /// No host follows in this term. Where the registry had forgotten later ones, as after a restore,
+  /// one after them is had; where another leads, it is known sooner.
+  void hear_of(cluster::Term term) {
+    if (leader_ && election_ && led_term_ < term) {
+      log::warning("hosts follow later terms only", {{"term", led_term_}, {"want", term}});
+      election_->heard_of(term);
     }
   }
 

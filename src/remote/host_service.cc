@@ -210,7 +210,11 @@ class HostService::Impl {
 
   Result<void> follow(core::LinkId id, const Lead& lead) {
     const net::Identity& who = links_.at(id).caller->peer().identity;
-    if (lead.term < term_ || (lead.term == term_ && leads_ && *leads_ != who)) {
+    const bool others = lead.term == term_ && leads_ && *leads_ != who;
+    if (lead.term < term_ || others) {
+      if (lead.hears_of_terms) {
+        links_.at(id).caller->send(encode(FromHost(LaterTerm{.term = term_ + (others ? 1 : 0)})));
+      }
       return refused(Code::kFailedPrecondition,
                      "it leads in term " + std::to_string(lead.term) + ", and " + leads_->text() +
                          " in term " + std::to_string(term_));

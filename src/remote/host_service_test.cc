@@ -172,8 +172,15 @@ TEST_F(HostServiceTest, FollowsTheHighestTerm) {
       one->end().ends_with("it leads in term 2, and manager \"m2\" of cluster \"prod\" in term 3"))
       << one->ends[1];
   net::run_until(loop, [&] { return one->ups == 3; });
-  one->say(ToHost(Lead{.term = 3}));
+  EXPECT_EQ(one->last<LaterTerm>(), nullptr) << "a manager that may not know what that is";
+  one->say(ToHost(Lead{.term = 3, .hears_of_terms = true}));
   EXPECT_TRUE(one->end().ends_with("in term 3")) << "that is another's term";
+  ASSERT_NE(one->last<LaterTerm>(), nullptr);
+  EXPECT_EQ(one->last<LaterTerm>()->term, 4U);
+  net::run_until(loop, [&] { return one->ups == 4; });
+  one->say(ToHost(Lead{.term = 1, .hears_of_terms = true}));
+  one->end();
+  EXPECT_EQ(one->last<LaterTerm>()->term, 3U);
   service->told(kDevice, kModel);
   EXPECT_EQ(two->next<Told>().model, kModel) << "it leads still";
   EXPECT_EQ(host.forgotten, 1) << "what the first had ordered";

@@ -29,6 +29,7 @@ namespace heddle::remote {
 /// the link of one whose term is lower than another that it has heard.
 struct Lead {
   std::uint64_t term = 0;
+  bool hears_of_terms = false;  ///< The manager knows LaterTerm.
 };
 
 /// The configuration of the cluster, in YAML.
@@ -119,6 +120,12 @@ struct Told {
   ModelId model{};
 };
 
+/// The answer to a Lead in a term that was another's, or before one: the least that the host would
+/// follow. The link ends with it.
+struct LaterTerm {
+  std::uint64_t term = 0;
+};
+
 /// What there is to see of a host.
 struct HostStatus {
   /// Each as HostPort::describe makes it of one that has an id, a life, and nothing else.
@@ -135,6 +142,7 @@ using FromHost = std::variant<HostHere,
                               Told,
                               HostStatus,
                               Loads,
+                              LaterTerm,
                               core::WorkerUp,
                               core::WorkerDown,
                               core::WorkerFound,

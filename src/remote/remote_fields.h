@@ -32,6 +32,12 @@ namespace remote {
 inline void fields(Fields& v, Lead& x) {
   v.message(160, "Lead");
   v(1, "term", x.term);
+  v(2, "hears_of_terms", x.hears_of_terms);
+}
+
+inline void fields(Fields& v, LaterTerm& x) {
+  v.message(197, "LaterTerm");
+  v(1, "term", x.term);
 }
 
 inline void fields(Fields& v, Configuration& x) {

@@ -114,7 +114,7 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
     up_ = true;
     entry_.build = host.build;
     entry_.isa = host.isa;
-    tell(Lead{.term = setup_.term});
+    tell(Lead{.term = setup_.term, .hears_of_terms = true});
     if (configuration_) {
       tell(*configuration_);
     }
@@ -151,6 +151,9 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
 
   /// Whether it can be so, now, of this host.
   [[nodiscard]] Result<void> check(const FromHost& message) const {
+    if (std::holds_alternative<LaterTerm>(message) && !devices_) {
+      return {};
+    }
     const auto* const here = std::get_if<HostHere>(&message);
     if ((here != nullptr) == devices_.has_value()) {
       return Error{.code = Code::kCorrupt, .message = "it does not say HostHere once, and first"};
@@ -188,6 +191,7 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
     make_instants(status, steady_now());
     status_ = std::move(status);
   }
+  void take(LaterTerm& later) { handlers_.on_later_term(later.term); }
   void take(Loads& loads) {
     asked_.reset();
     handlers_.on_loads(loads);

@@ -39,6 +39,8 @@ struct RemoteHostHandlers {
   std::function<void(std::uint64_t revision, std::vector<host::Offer>)> on_offers{};
   std::function<void(core::ManagerEvent)> on_event{};
   std::function<void(DeviceId, ModelId)> on_told{};
+  /// It does not follow: it has followed another, and follows no term before this one.
+  std::function<void(std::uint64_t term)> on_later_term{};
   /// The answer to ask_loads().
   std::function<void(const Loads&)> on_loads{};
   /// It is linked no more: why. Once for each on_here.

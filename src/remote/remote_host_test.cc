@@ -49,6 +49,7 @@ class RemoteHostTest : public ::testing::Test {
                            }
                          },
                      .on_told = [this](DeviceId device, ModelId /*model*/) { told = device; },
+                     .on_later_term = [this](std::uint64_t term) { later_terms.push_back(term); },
                      .on_loads = [this](const Loads& said) { loads.push_back(said); },
                      .on_gone = [this](const Error& why) { gone.push_back(why.message); }},
                  net::ConnectorOptions{
@@ -86,6 +87,7 @@ class RemoteHostTest : public ::testing::Test {
   std::vector<core::ManagerEvent> events{};
   DeviceId told{};
   std::vector<Loads> loads{};
+  std::vector<std::uint64_t> later_terms{};
   std::vector<std::string> gone{};
   bool destroy = false;  ///< The host, at the next event.
   std::optional<RemoteHost> host{};
@@ -111,6 +113,18 @@ TEST_F(RemoteHostTest, LeadsAndOrders) {
   EXPECT_EQ(std::get<core::LoadOn>(heard[4]).model, kModel);
   EXPECT_EQ(std::get<core::TellWorker>(heard[5]).epoch, kLife);
   EXPECT_FALSE(host->engine_address(kModel).has_value());
+}
+
+TEST_F(RemoteHostTest, HearsOfALaterTermFromAHostThatDoesNotFollow) {
+  run_heard(1);
+  EXPECT_TRUE(std::get<Lead>(heard[0]).hears_of_terms);
+  say(LaterTerm{.term = 9});
+  net::run_until(loop, [this] { return !later_terms.empty(); });
+  EXPECT_EQ(later_terms, std::vector<std::uint64_t>{9});
+  be_there();
+  say(LaterTerm{.term = 10});
+  net::run_until(loop, [this] { return !gone.empty(); });
+  EXPECT_EQ(later_terms.size(), 1U) << "it follows, and cannot say so";
 }
 
 TEST_F(RemoteHostTest, PassesOnWhatTheHostSays) {

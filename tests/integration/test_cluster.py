@@ -1,8 +1,10 @@
 """Managers, gateways and hosts of one cluster: right answers while any of them is killed."""
 
+import base64
 import concurrent.futures
 import json
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -171,6 +173,35 @@ def test_another_manager_takes_over(expected, number):
             first.signal(signal.SIGCONT)
             first.await_line("this manager leads no longer")
             assert gateway.chat("adder", heddle.eval_set("adder", 1)[0][0]) == heddle.eval_set("adder", 1)[0][1]
+
+
+def test_a_registry_that_has_forgotten_terms_hears_of_them_from_hosts():
+    """As one restored from a backup, where a manager's clock is behind besides: here hosts know a term far ahead."""
+    ahead = 1_000_000
+    with cluster.Cluster(hosts=2, managers=2, models=["adder"]) as running:
+        gateway = running.gateways[0]
+        ready(gateway, 1)
+        (first,) = [manager for manager in running.managers if leads(manager)]
+        for manager in running.managers:
+            manager.stop()
+        records = running.path / "registry/records"
+        leader = [line for line in map(json.loads, records.read_text().splitlines()) if line.get("key") == "leader"][-1]
+        record = json.loads(base64.b64decode(leader["value"]))
+        record = {**record, "term": record["term"] + ahead, "beat": record["beat"] + 1}
+        line = {**leader, "revision": json.loads(records.read_text().splitlines()[-1])["revision"] + 1}
+        line["value"] = base64.b64encode(json.dumps(record).encode()).decode()
+        records.write_text(records.read_text() + json.dumps(line, separators=(",", ":")) + "\n")
+        first.restart()
+        for host in running.hosts:
+            assert int(host.await_line(r"manager leads .*term=(\d+)", 2)) > record["term"]
+        first.stop()
+        shutil.rmtree(records.parent)
+        first.restart()
+        first.await_line("hosts follow later terms only")
+        for host in running.hosts:
+            host.await_line(r"manager leads .*term=(\d+)", 3)
+        prompt, answer = heddle.eval_set("adder", 1)[0]
+        assert gateway.chat("adder", prompt) == answer
 
 
 def forecast(gateway, model):
