@@ -242,3 +242,16 @@ def test_a_manager_that_is_new_suspends_no_engine_under_its_requests():
         shown = status(gateway, "alpha")
         assert shown["starts"] == 1 and shown["deaths"] == 0
         assert ask(gateway.url, body_of("alpha", stream=True)) == whole
+
+
+def test_an_engine_that_is_taken_out_while_nobody_leads_is_ended():
+    rows = [engine("gone"), engine("kept")]
+    with started(rows) as running:
+        gateway, manager, host = running.gateways[0], running.managers[0], running.hosts[0]
+        assert ask(gateway.url, body_of("gone", tokens=3))
+        manager.kill()
+        text = (running.path / "heddle.yaml").read_text()
+        (running.path / "heddle.yaml").write_text(text.replace(rows[0], ""))
+        manager.restart()
+        host.await_line("engine is ended model=gone")
+        assert ask(gateway.url, body_of("kept", tokens=3))

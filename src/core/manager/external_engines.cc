@@ -1,5 +1,7 @@
 #include "core/manager/external_engines.h"
 
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,11 +25,23 @@ void take_from_engine(const Parts& core, RequestId id, const std::string& why) {
   }
 }
 
-/// Whether it runs, or stands by, on a device where it may be: it came there before this manager
-/// heard of it, or while its host was cut off.
-bool may_be_found(const ModelState& model, const EngineSaid& said) {
-  const bool there = said.news == EngineNews::kServing || said.news == EngineNews::kSuspended;
-  return there && model.external() && model.config.footprints.contains(said.device);
+/// Whether it runs, or stands by: it came there before this manager heard of it, or while its host
+/// was cut off.
+bool is_found(const EngineSaid& said) {
+  return said.news == EngineNews::kServing || said.news == EngineNews::kSuspended;
+}
+
+/// Whether it may be where it is.
+bool may_be_there(const ModelState& model, const EngineSaid& said) {
+  return model.external() && model.config.footprints.contains(said.device);
+}
+
+/// One that was taken out of the configuration while nobody heard of it. Its host knows what it is.
+void send_away(const Parts& core, const EngineSaid& said) {
+  core.out.act(EvictFrom{.device = said.device,
+                         .model = said.model,
+                         .mode = EvictMode::kNow,
+                         .free_pages = std::numeric_limits<std::int64_t>::max()});
 }
 
 /// The requests that were lost there are there again.
@@ -57,13 +71,20 @@ void refused(const Parts& core, const Instance& engine, const EngineSaid& said) 
 void ExternalEngines::hear(const Parts& core, const EngineSaid& said) {
   const auto device = state_.devices.find(said.device);
   const auto model = state_.models.find(said.model);
-  if (device == state_.devices.end() || model == state_.models.end()) {
+  if (device == state_.devices.end()) {
+    return;
+  }
+  if (model == state_.models.end()) {
+    if (is_found(said)) {
+      send_away(core, said);
+    }
     return;
   }
   model->second.swap_out = said.swap_out;
   model->second.swap_in = said.swap_in;
   auto found = device->second.instances.find(said.model);
-  if (found == device->second.instances.end() && may_be_found(model->second, said)) {
+  if (found == device->second.instances.end() && is_found(said) &&
+      may_be_there(model->second, said)) {
     core.residency.adopt(
         said.device, {.model = said.model, .residency = core::Residency::kServing}, {});
     found = device->second.instances.find(said.model);

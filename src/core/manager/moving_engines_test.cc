@@ -127,6 +127,21 @@ TEST(MovingEngines, OfUnknownEnginesNothingIsFoundThatIsNotThere) {
   EXPECT_FALSE(bench.engine().device.has_value());
 }
 
+TEST(MovingEngines, AnEngineThatNobodyHasConfiguredAnyMoreIsEnded) {
+  TwoHosts bench;
+  const auto found = bench.tell(EngineSaid{
+      .device = kThere, .model = ModelId(77), .news = EngineNews::kSuspended, .held_pages = 2});
+  const auto* const evict = find<EvictFrom>(found);
+  ASSERT_NE(evict, nullptr);
+  EXPECT_EQ(evict->device, kThere);
+  EXPECT_EQ(evict->model, ModelId(77));
+  EXPECT_EQ(evict->mode, EvictMode::kNow);
+  EXPECT_EQ(evict->free_pages, INT64_MAX);
+  const auto ended =
+      bench.tell(EngineSaid{.device = kThere, .model = ModelId(77), .news = EngineNews::kEnded});
+  EXPECT_EQ(find<EvictFrom>(ended), nullptr);
+}
+
 /// What a front says of request 1 to a manager that is new.
 FrontState front_says(std::optional<DeviceId> device) {
   return {.front = FrontId(0),
