@@ -245,7 +245,8 @@ def test_a_manager_that_is_new_suspends_no_engine_under_its_requests():
 
 
 def test_an_engine_that_is_taken_out_while_nobody_leads_is_ended():
-    rows = [engine("gone"), engine("kept")]
+    rows = [engine("gone"), f"  adder: {{path: {heddle.MODELS / 'adder'}}}\n"]
+    prompt, answer = heddle.eval_set("adder", 1)[0]
     with started(rows) as running:
         gateway, manager, host = running.gateways[0], running.managers[0], running.hosts[0]
         assert ask(gateway.url, body_of("gone", tokens=3))
@@ -254,4 +255,4 @@ def test_an_engine_that_is_taken_out_while_nobody_leads_is_ended():
         (running.path / "heddle.yaml").write_text(text.replace(rows[0], ""))
         manager.restart()
         host.await_line("engine is ended model=gone")
-        assert ask(gateway.url, body_of("kept", tokens=3))
+        assert gateway.chat("adder", prompt) == answer
