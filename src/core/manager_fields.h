@@ -65,6 +65,7 @@ inline void fields(Fields& v, ManagerModel& x) {
   v(11, "displaces", x.displaces);
   v(12, "groups", x.groups);
   v(13, "part_of", x.part_of);
+  v(14, "fetched", x.fetched);
 }
 
 inline void fields(Fields& v, ManagerDevice& x) {
@@ -107,6 +108,7 @@ inline void fields(Fields& v, Configure& x) {
   v(1, "options", x.options);
   v(2, "models", x.models);
   v(3, "devices", x.devices);
+  v(4, "networks", x.networks);
 }
 
 inline void fields(Fields& v, RequestArrived& x) {

@@ -141,7 +141,14 @@ void expect_all_fields_of() {
 }
 
 TEST(RemoteMessages, NoFieldIsLeftOut) {
-  expect_all_fields_of<Lead, Configuration, SetModels, HostHere, HostKnown, Offers, Told, LaterTerm>();
+  expect_all_fields_of<Lead,
+                       Configuration,
+                       SetModels,
+                       HostHere,
+                       HostKnown,
+                       Offers,
+                       Told,
+                       LaterTerm>();
   expect_all_fields_of<HostStatus, FetchText, Life, Lives, LifeEnded, TextFile, TextFailed>();
   expect_all_fields_of<ServedFacts, Served, Loading, Status, Leave, DrainHost, Apply>();
   expect_all_fields_of<PastWindow, PastLoad, Loads, TellLoads>();

@@ -43,6 +43,7 @@ void Catalog::configure(const Configure& configure) {
     ModelState& known = state_.models.try_emplace(model.id, std::move(fresh)).first->second;
     HEDDLE_CHECK(!known.removed);  // A model that comes back has a new id.
     known.config = model;
+    std::erase_if(known.fetched_at, [&](HostId host) { return !model.fetched.contains(host); });
   }
   for (auto& [id, model] : state_.models) {
     model.removed = !configured.contains(id);
@@ -68,6 +69,9 @@ void Catalog::image(const ImageState& image) {
   const auto found = state_.models.find(image.model);
   if (found != state_.models.end()) {
     found->second.images[image.host] = {.bytes = image.bytes, .cached = image.host_cached};
+    if (image.host_cached && found->second.config.fetched.contains(image.host)) {
+      found->second.fetched_at.insert(image.host);
+    }
   }
 }
 

@@ -136,6 +136,9 @@ void Demand::learn(DeviceState& device, ModelId id) {
   const Instance& instance = device.instances.at(id);
   ModelState& model = state_.models.at(id);
   const Duration took = state_.now - instance.load_began;
+  if (instance.fetched) {
+    return;  // A load that comes again finds the files.
+  }
   Duration& known = model.load_times.at(instance.from_host ? 1 : 0);
   known = known == Duration{} ? took : known + from_seconds(kNewest * to_seconds(took - known));
   if (instance.from_host && took > Duration{}) {

@@ -59,6 +59,8 @@ struct ManagerModel {
   /// are then, in order. These blocks of devices do not overlap.
   std::map<DeviceId, std::vector<ShardPlace>> groups{};
   std::optional<ModelId> part_of{};  ///< Rank 0 of the model that this is another shard of.
+  /// What hosts that lack its files fetch of them over their networks, when they load it [bytes].
+  std::map<HostId, std::uint64_t> fetched{};
 };
 
 struct ManagerDevice {
@@ -108,6 +110,8 @@ struct Configure {
   std::vector<ManagerModel> models{};
   /// One that is no longer among them is forgotten, unless its worker is up.
   std::vector<ManagerDevice> devices{};
+  /// What the networks of hosts carry that are known [bytes/s].
+  std::map<HostId, std::int64_t> networks{};
 };
 /// What was measured of a model's load before this manager was, or a part of that; after the
 /// Configure that brought the model.

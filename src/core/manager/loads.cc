@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/manager/groups.h"
+#include "core/manager/images.h"
 #include "core/manager/models.h"
 #include "core/manager/value.h"
 #include "core/manager/views.h"
@@ -18,9 +19,10 @@ std::optional<ReplicaPlace> place_for_replica(const State& state, ModelId id) {
     const DeviceState& device = state.devices.at(device_id);
     if (!device.instances.contains(id) && !dedicated(state, device)) {
       views.push_back(view(state, device, id));
-      load_takes = std::max(load_takes, load_time(model, device));
+      load_takes = std::max(load_takes, load_time(state, model, device));
     }
   }
+  weigh_hosts(state, id, views);
   policy::Placement placement = policy::choose_placement(
       views, state.now, state.now, {.drain_after = state.options.drain_after, .load = load_takes});
   if (placement.outcome != policy::PlacementOutcome::kLoad) {

@@ -46,6 +46,7 @@ class Core {
     HEDDLE_CHECK(now >= state_.now);
     devices_.account(now);
     state_.now = now;
+    fetches_.advance();
     out_.open(commands);
     if (!state_.settled && of_requests(event)) {
       early_.push_back(event);
@@ -68,15 +69,22 @@ class Core {
   void on(const Event& event) {
     hear(parts_, event);
   }
-  void on(const Configure& configure) { catalog_.configure(configure); }
+  void on(const Configure& configure) {
+    catalog_.configure(configure);
+    fetches_.configure(configure);
+  }
   void on(const LoadRemembered& remembered) { demand_.remember(remembered); }
-  void on(const ImageState& image) { catalog_.image(image); }
+  void on(const ImageState& image) {
+    fetches_.heard(image);
+    catalog_.image(image);
+  }
   void on(const GuestState& guests) { guests_.heard(guests); }
   void on(const GuestPeers& peers) { guests_.heard(peers); }
   void on(const EngineSaid& said) { engines_.hear(parts_, said); }
   void on(const RequestUnanswered& unanswered) { engines_.hear(parts_, unanswered); }
   void on(const HostLost& lost) {
     engines_.hear(parts_, lost);
+    fetches_.lose(lost.host);
     hear(parts_, lost);
   }
   void on(const FrontState& front) {
@@ -106,7 +114,8 @@ class Core {
   LoadAttempts attempts_{state_, queues_, tickets_};
   Devices devices_{state_};
   GuestLoans guests_{state_, out_};
-  Residency residency_{state_, out_, queues_, demand_, guests_};
+  Fetches fetches_{state_};
+  Residency residency_{state_, out_, queues_, demand_, guests_, fetches_};
   Shortages shortages_{state_};
   Loads loads_{state_, residency_};
   DrainPlans plans_{state_, out_, residency_, loads_};
@@ -120,6 +129,7 @@ class Core {
                .attempts = attempts_,
                .devices = devices_,
                .guests = guests_,
+               .fetches = fetches_,
                .residency = residency_,
                .shortages = shortages_,
                .loads = loads_,

@@ -4,6 +4,7 @@
 #include "core/manager/demand.h"
 #include "core/manager/devices.h"
 #include "core/manager/drain_plans.h"
+#include "core/manager/fetches.h"
 #include "core/manager/guest_loans.h"
 #include "core/manager/load_attempts.h"
 #include "core/manager/loads.h"
@@ -27,6 +28,7 @@ struct Parts {
   LoadAttempts& attempts;
   Devices& devices;
   GuestLoans& guests;
+  Fetches& fetches;
   Residency& residency;
   Shortages& shortages;
   Loads& loads;

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/units.h"
 #include "core/manager/groups.h"
+#include "core/manager/images.h"
 #include "core/manager/models.h"
 
 namespace heddle::core::manager {
@@ -47,11 +48,12 @@ void Residency::load(DeviceId device,
                      ModelId model,
                      const std::vector<ModelId>& victims,
                      LoadReason why,
-                     std::string because) {
+                     const std::string& because) {
   const auto& instances = state_.devices.at(device).instances;
   const auto here = instances.find(model);
   HEDDLE_CHECK(here == instances.end() || here->second.is<Suspended>());
-  out_.note(decision_of(why), model, device, std::move(because));
+  out_.note(
+      decision_of(why), model, device, because + describe_fetch(state_, model, host_of(device)));
   for (const ModelId victim : victims) {
     evict(device, victim, EvictMode::kWhenIdle, EvictionReason::kDisplaced, model);
   }
@@ -71,8 +73,10 @@ void Residency::begin_load(DeviceId device_id,
   instance.why = why;
   instance.load_began = state_.now;
   instance.from_host = state.cached_at(host_of(device_id));
+  instance.fetched = to_fetch(state, host_of(device_id)) > 0;
   ++state.loads[static_cast<std::size_t>(why)];
   guests_.make_room(device_id, model);
+  fetches_.begin(host_of(device_id), model);
   out_.act(LoadOn{.device = device_id,
                   .model = model,
                   .basis = {.epoch = device.epoch, .version = device.version}});

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/manager/demand.h"
+#include "core/manager/fetches.h"
 #include "core/manager/guest_loans.h"
 #include "core/manager/outbox.h"
 #include "core/manager/request_queues.h"
@@ -16,8 +17,18 @@ namespace heddle::core::manager {
 /// worker has to do for a change of stage is commanded here.
 class Residency {
  public:
-  Residency(State& state, Outbox& out, RequestQueues& queues, Demand& demand, GuestLoans& guests)
-      : state_(state), out_(out), queues_(queues), demand_(demand), guests_(guests) {}
+  Residency(State& state,
+            Outbox& out,
+            RequestQueues& queues,
+            Demand& demand,
+            GuestLoans& guests,
+            Fetches& fetches)
+      : state_(state),
+        out_(out),
+        queues_(queues),
+        demand_(demand),
+        guests_(guests),
+        fetches_(fetches) {}
 
   // ---- Who comes ----
 
@@ -26,7 +37,7 @@ class Residency {
             ModelId model,
             const std::vector<ModelId>& victims,
             LoadReason why,
-            std::string because);
+            const std::string& because);
   /// Loads the model, or a shard as this part of its group, without saying why.
   void begin_load(DeviceId device, ModelId model, LoadReason why, const GroupPart& part = {});
   /// Its group has been asked for: a staged shard becomes part of it.
@@ -105,6 +116,7 @@ class Residency {
   RequestQueues& queues_;
   Demand& demand_;
   GuestLoans& guests_;
+  Fetches& fetches_;
 };
 
 }  // namespace heddle::core::manager

@@ -12,6 +12,7 @@
 
 #include "core/manager/events.h"
 #include "policy/demand.h"
+#include "policy/nic.h"
 #include "policy/placement.h"
 
 /// What the manager's core knows. Whoever decides reads it; each part of it has one writer, which
@@ -65,6 +66,7 @@ struct ModelState {
   /// that is learned.
   std::int64_t tokens_max = 0;
   std::map<HostId, HostImage> images{};
+  std::set<HostId> fetched_at{};  ///< Hosts that have fetched its files since.
 
   // Written by RequestQueues.
   std::map<QueueKey, RequestId> waiting{};
@@ -189,6 +191,7 @@ class Instance {
   Instant load_began{};
   Instant serving_since{};
   bool from_host = false;  ///< The host cache had its image as its load began.
+  bool fetched = false;    ///< Its host had to fetch the files first.
   bool complete = false;   ///< All its weights are there.
   /// As last reported; of an external engine, all it holds.
   std::int64_t kv_pages = 0;
@@ -284,6 +287,8 @@ struct State {
   std::optional<Instant> drain_deadline{};                ///< The server is shutting down.
   bool settled = true;                                    ///< As Settled says.
   std::set<std::pair<DeviceId, DeviceId>> guest_peers{};  ///< As GuestPeers, both ways round.
+  /// What hosts fetch, and have promised to fetch in time. Written by Fetches.
+  std::map<HostId, policy::Nic> networks{};
   std::int64_t window = -1;  ///< Of the calendar, under way; -1: none yet. Written by Demand.
 };
 

@@ -220,7 +220,8 @@ class TestState {
   LoadAttempts attempts{state, queues, tickets};
   Devices devices{state};
   GuestLoans guests{state, out};
-  Residency residency{state, out, queues, demand, guests};
+  Fetches fetches{state};
+  Residency residency{state, out, queues, demand, guests, fetches};
   Shortages shortages{state};
   Loads loading{state, residency};
   DrainPlans plans{state, out, residency, loading};
@@ -233,6 +234,7 @@ class TestState {
               .attempts = attempts,
               .devices = devices,
               .guests = guests,
+              .fetches = fetches,
               .residency = residency,
               .shortages = shortages,
               .loads = loading,

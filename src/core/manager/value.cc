@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "core/manager/groups.h"
+#include "core/manager/images.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
 #include "policy/autoscale.h"
@@ -66,7 +67,7 @@ double model_worth(const State& state, const DeviceState& device, ModelId id) {
   return policy::worth(
       {.needed =
            others == 0 ? needed(state, model, forecast) : needed_beside(model, forecast, others),
-       .without = load_time(model, device),
+       .without = load_time(state, model, device),
        .with = Duration{},
        .ttft = std::max<Duration>(model.objectives().ttft, 1ms),
        .bytes = std::max<std::int64_t>(
@@ -84,14 +85,16 @@ bool active(const State& state, const ModelState& model) {
          to_seconds(state.now - model.demand.last_used()) <= model.demand.mean_gap();
 }
 
-Duration load_time(const ModelState& model, const DeviceState& device) {
-  const Duration measured = model.load_times.at(model.cached_at(host_of(device.config.id)) ? 1 : 0);
-  if (measured > Duration{}) {
-    return measured;
-  }
+Duration load_time(const State& state, const ModelState& model, const DeviceState& device) {
+  const HostId host = host_of(device.config.id);
+  const Duration measured = model.load_times.at(model.cached_at(host) ? 1 : 0);
   const double rate = device.load_rate > 0 ? device.load_rate : kLoadRate;
-  return std::max<Duration>(from_seconds(static_cast<double>(model.config.image_bytes) / rate),
-                            1us);
+  const Duration read =
+      measured > Duration{}
+          ? measured
+          : std::max<Duration>(from_seconds(static_cast<double>(model.config.image_bytes) / rate),
+                               1us);
+  return std::max(read, fetch_time(state, model.config.id, host));
 }
 
 Duration lead(const State& state) {
@@ -99,7 +102,7 @@ Duration lead(const State& state) {
   for (const auto& [id, model] : state.models) {
     if (!model.external() && !model.config.footprints.empty()) {
       const DeviceState& device = state.devices.at(model.config.footprints.begin()->first);
-      longest = std::max(longest, load_time(model, device));
+      longest = std::max(longest, load_time(state, model, device));
     }
   }
   return longest + state.options.planner.period;
@@ -110,7 +113,7 @@ const policy::Forecast& expected(const State& state,
                                  const DeviceState& device) {
   const PlannerOptions& planner = state.options.planner;
   return model.demand.expected_within(
-      load_time(model, device) + planner.period, state.now, planner.calendar);
+      load_time(state, model, device) + planner.period, state.now, planner.calendar);
 }
 
 double worth(const State& state, const DeviceState& device, ModelId model) {
@@ -124,7 +127,7 @@ double worth(const State& state, const DeviceState& device, ModelId model) {
 }
 
 Duration missing(const State& state, ModelId model, DeviceId leader) {
-  const Duration load_takes = load_time(state.models.at(model), state.devices.at(leader));
+  const Duration load_takes = load_time(state, state.models.at(model), state.devices.at(leader));
   Duration longest{};
   for (const ShardPlace& place : block(state, model, leader)) {
     const Instance* shard = staged(state.devices.at(place.device), place.model);

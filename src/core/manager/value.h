@@ -18,8 +18,10 @@ inline constexpr double kLoadRate = 1e9;
 [[nodiscard]] bool active(const State& state, const ModelState& model);
 
 /// From the tier that its weights are in now to their last byte; as measured, else as its bytes
-/// take that other models' took.
-[[nodiscard]] Duration load_time(const ModelState& model, const DeviceState& device);
+/// take that other models' took. Where the host has to fetch them first, no less than that takes.
+[[nodiscard]] Duration load_time(const State& state,
+                                 const ModelState& model,
+                                 const DeviceState& device);
 
 /// The longest time before a window in which something may have to be done for it.
 [[nodiscard]] Duration lead(const State& state);

@@ -46,17 +46,17 @@ TEST(Value, AModelIsActiveUntilTheUsualTimeToItsNextRequestIsOver) {
 
 TEST(Value, ALoadTakesWhatItTookElseWhatItsBytesTake) {
   TestState core;
-  EXPECT_EQ(load_time(core.model(kA), core.device()), 80ms) << "80 MB at 1 GB/s";
+  EXPECT_EQ(load_time(core.state, core.model(kA), core.device()), 80ms) << "80 MB at 1 GB/s";
   core.device().load_rate = 40e6;
-  EXPECT_EQ(load_time(core.model(kA), core.device()), 2s);
+  EXPECT_EQ(load_time(core.state, core.model(kA), core.device()), 2s);
   core.model(kA).load_times = {5s, 1s};
-  EXPECT_EQ(load_time(core.model(kA), core.device()), 5s) << "from disk";
+  EXPECT_EQ(load_time(core.state, core.model(kA), core.device()), 5s) << "from disk";
   core.model(kA).images[HostId(1)].cached = true;
-  EXPECT_EQ(load_time(core.model(kA), core.device()), 5s) << "another host has it";
+  EXPECT_EQ(load_time(core.state, core.model(kA), core.device()), 5s) << "another host has it";
   core.model(kA).images[HostId(0)].cached = true;
-  EXPECT_EQ(load_time(core.model(kA), core.device()), 1s);
+  EXPECT_EQ(load_time(core.state, core.model(kA), core.device()), 1s);
   core.model(kB).config.image_bytes = 0;
-  EXPECT_GT(load_time(core.model(kB), core.device()), 0s);
+  EXPECT_GT(load_time(core.state, core.model(kB), core.device()), 0s);
 }
 
 TEST(Value, TheLeadIsTheLongestLoadOfAModelOfOursAndAPeriod) {
@@ -83,7 +83,7 @@ TEST(Value, TheWorthOfTheOnlyInstanceIsWhatItsReturnWouldCost) {
   Used core;
   const double once = worth(core.state, core.device(), kA);
   EXPECT_GT(once, 0);
-  core.model(kA).load_times[0] = 2 * load_time(core.model(kA), core.device());
+  core.model(kA).load_times[0] = 2 * load_time(core.state, core.model(kA), core.device());
   EXPECT_GT(worth(core.state, core.device(), kA), 1.5 * once);
   core.serve(kB);
   EXPECT_LT(worth(core.state, core.device(), kB), once) << "nobody has asked for it";

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "core/manager/groups.h"
+#include "core/manager/images.h"
 #include "core/manager/models.h"
 #include "core/manager/pages.h"
 #include "core/manager/value.h"
@@ -157,7 +158,8 @@ Places places_for(const State& state, ModelId id, std::int64_t need) {
     places.views.push_back(model.sharded() ? block_view(state, id, device)
                                            : view(state, state.devices.at(device), id));
     if (state.options.planner.value) {
-      places.load_takes = std::max(places.load_takes, load_time(model, state.devices.at(device)));
+      places.load_takes =
+          std::max(places.load_takes, load_time(state, model, state.devices.at(device)));
     }
   };
   if (model.sharded()) {
@@ -170,6 +172,9 @@ Places places_for(const State& state, ModelId id, std::int64_t need) {
       if (!only || device == *only) {
         consider(device);
       }
+    }
+    if (!model.external()) {
+      weigh_hosts(state, id, places.views);
     }
   }
   return places;

@@ -199,6 +199,7 @@ void hear(const Parts& core, const ImageFailed& failed) {
   if (instance != nullptr && !evicting) {
     core.residency.lose(failed.device, failed.model);  // Else that is answered, too.
   }
+  core.fetches.end(host_of(failed.device), failed.model);
   core.attempts.failed(failed.model, failed.reason);
 }
 

@@ -48,7 +48,7 @@ void move_model(const Parts& core, const policy::KvMove& move) {
     return;
   }
   const DeviceState& target = state.devices.at(move.to);
-  const Duration load_takes = load_time(state.models.at(move.model), target);
+  const Duration load_takes = load_time(state, state.models.at(move.model), target);
   const policy::PlacementDevice there = view(state, target, move.model);
   const policy::Placement placement = policy::choose_placement(
       {&there, 1}, state.now, state.now, {.drain_after = state.options.drain_after});

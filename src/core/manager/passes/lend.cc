@@ -31,7 +31,7 @@ std::vector<policy::LenderCandidate> idle_models(const Parts& core, const Device
       return {};
     }
     const Instant last_used = std::max(model.last_used, instance.load_began);
-    const Instant rests = last_used + kLoadsIdle * load_time(model, device);
+    const Instant rests = last_used + kLoadsIdle * load_time(state, model, device);
     const bool resident =
         model.sharded() ? instance.staged() && instance.is<Member>() : instance.is<Serving>();
     const bool lends = resident && !model.external() && !busy(state, all, instance) &&

@@ -129,7 +129,7 @@ TEST(Lend, AModelThatCameButWasNotAskedForIsIdleSinceItCame) {
   core.serve(kB);
   lack(core, 2, 3);
   lend(core.parts);
-  EXPECT_EQ(core.wake(), core.state.now + 5 * load_time(core.model(kB), core.device()));
+  EXPECT_EQ(core.wake(), core.state.now + 5 * load_time(core.state, core.model(kB), core.device()));
   EXPECT_TRUE(core.evictions().empty());
 }
 

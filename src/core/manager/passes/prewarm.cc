@@ -189,7 +189,7 @@ policy::ModelDemand model_demand(const Parts& core, ModelId id) {
        .devices = blocks.empty() ? 1 : std::ssize(blocks.front()),
        .blocks = std::move(blocks),
        .pages_per_device = pages,
-       .load_time = load_time(model, device),
+       .load_time = load_time(state, model, device),
        .hit_time = kHitTime,
        .ttft = model.objectives().ttft},
       forecast,

@@ -1,0 +1,101 @@
+#include "core/manager/images.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/units.h"
+#include "core/manager/value.h"
+
+namespace heddle::core::manager {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// What nobody waits for has time.
+constexpr Duration kUnhurried = 1h;
+
+/// Until the image is in the host's memory: from there, from its disk, or over its network.
+Duration image_time(const State& state, ModelId id, HostId host) {
+  const ModelState& model = state.models.at(id);
+  if (model.cached_at(host)) {
+    return {};
+  }
+  const auto& [from_disk, from_memory] = model.load_times;
+  const Duration read =
+      from_disk > Duration{}
+          ? std::max<Duration>(from_disk - from_memory, Duration{})
+          : from_seconds(static_cast<double>(model.config.image_bytes) / kLoadRate);
+  return std::max(read, fetch_time(state, id, host));
+}
+
+}  // namespace
+
+std::uint64_t to_fetch(const ModelState& model, HostId host) {
+  const auto found = model.config.fetched.find(host);
+  const bool there = model.cached_at(host) || model.fetched_at.contains(host);
+  return found == model.config.fetched.end() || there ? 0 : found->second;
+}
+
+policy::Fetch fetch_of(const State& state, ModelId id, HostId host) {
+  const ModelState& model = state.models.at(id);
+  Instant due = state.now + kUnhurried;
+  for (const auto& [key, request] : model.waiting) {
+    due = std::min(due, state.requests.at(request).due);
+  }
+  return {.id = policy::FetchId(id.value()),
+          .bytes = static_cast<std::int64_t>(to_fetch(model, host)),
+          .deadline = due};
+}
+
+Duration fetch_time(const State& state, ModelId id, HostId host) {
+  const std::uint64_t bytes = to_fetch(state.models.at(id), host);
+  if (bytes == 0) {
+    return {};
+  }
+  const auto network = state.networks.find(host);
+  const double rate = network == state.networks.end()
+                          ? static_cast<double>(kNetworkRate)
+                          : network->second.bandwidth_for(fetch_of(state, id, host));
+  return from_seconds(static_cast<double>(bytes) / rate);
+}
+
+bool admits_fetch(const State& state, ModelId id, HostId host) {
+  const auto network = state.networks.find(host);
+  return network == state.networks.end() || to_fetch(state.models.at(id), host) == 0 ||
+         network->second.admits(fetch_of(state, id, host));
+}
+
+void weigh_hosts(const State& state, ModelId id, std::vector<policy::PlacementDevice>& places) {
+  std::map<HostId, Duration> times;
+  std::map<HostId, bool> admitted;
+  for (const policy::PlacementDevice& place : places) {
+    const HostId host = host_of(place.id);
+    if (!times.contains(host)) {
+      times[host] = image_time(state, id, host);
+      admitted[host] = admits_fetch(state, id, host);
+    }
+  }
+  if (times.size() < 2) {
+    return;
+  }
+  const Duration first =
+      std::ranges::min_element(times, {}, [](const auto& entry) { return entry.second; })->second;
+  const bool any = std::ranges::any_of(admitted, [](const auto& entry) { return entry.second; });
+  for (policy::PlacementDevice& place : places) {
+    const HostId host = host_of(place.id);
+    place.missing = times.at(host) - first;
+    place.available = place.available && (admitted.at(host) || !any);
+  }
+}
+
+std::string describe_fetch(const State& state, ModelId id, HostId host) {
+  const std::uint64_t bytes = to_fetch(state.models.at(id), host);
+  if (bytes == 0) {
+    return {};
+  }
+  return "; fetches " + format_bytes(bytes) + ", " + format_duration(fetch_time(state, id, host)) +
+         " by estimate" +
+         (admits_fetch(state, id, host) ? "" : ", which makes first tokens late wherever it goes");
+}
+
+}  // namespace heddle::core::manager

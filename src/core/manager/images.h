@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/manager/state.h"
+
+/// Where models' images come from on each host: its memory, its disk, or over its network.
+namespace heddle::core::manager {
+
+/// Of a host's network [bytes/s], where it is not known.
+inline constexpr std::int64_t kNetworkRate = 125'000'000;
+
+/// Of the model's files, what the host has yet to fetch before it can read them [bytes].
+[[nodiscard]] std::uint64_t to_fetch(const ModelState& model, HostId host);
+
+/// The fetch that a load there would begin: due when the first request that waits for the model
+/// wants its first token, or in an hour where none does. There is something to fetch.
+[[nodiscard]] policy::Fetch fetch_of(const State& state, ModelId model, HostId host);
+
+/// Until a load there had the files, beside what the host fetches already; 0 where it has them.
+[[nodiscard]] Duration fetch_time(const State& state, ModelId model, HostId host);
+
+/// Whether the host could begin to fetch the model now and make no first token late, neither of
+/// this model nor of those that it fetches (HydraServe, Eq. 3). True where nothing is to be
+/// fetched, or the host's network is not known.
+[[nodiscard]] bool admits_fetch(const State& state, ModelId model, HostId host);
+
+/// Says of places for the model how much later its host has the image in memory than the host that
+/// has it first, and takes those out that would make fetches late, unless all would.
+void weigh_hosts(const State& state, ModelId model, std::vector<policy::PlacementDevice>& places);
+
+/// For people, what a load there fetches: "; fetches 1.20 GiB, 3.4 s by estimate". Empty where it
+/// fetches nothing.
+[[nodiscard]] std::string describe_fetch(const State& state, ModelId model, HostId host);
+
+}  // namespace heddle::core::manager

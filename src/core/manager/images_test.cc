@@ -1,0 +1,135 @@
+#include "core/manager/images.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/manager/passes/passes.h"
+#include "core/manager/test_state.h"
+#include "core/manager/value.h"
+#include "core/manager/views.h"
+
+namespace heddle::core::manager {
+namespace {
+
+using test::kA;
+using test::kB;
+using test::kDevice;
+using test::TestState;
+using namespace std::chrono_literals;
+
+constexpr HostId kHere{0};
+constexpr HostId kThere{1};
+constexpr DeviceId kFar = device_id(kThere, 0);
+constexpr std::uint64_t kBytes = test::kImagePages * test::kPageBytes;  // 80 MB.
+constexpr std::int64_t kRate = 10'000'000;
+
+/// Two hosts of one device, neither of which has the files of model a.
+struct TwoHosts : TestState {
+  TwoHosts() {
+    ManagerDevice far = configuration.devices.front();
+    far.id = kFar;
+    far.name = "far";
+    configuration.devices.push_back(far);
+    for (ManagerModel& model : configuration.models) {
+      model.footprints[kFar] = model.footprints.at(kDevice);
+    }
+    configuration.models.front().fetched = {{kHere, kBytes}, {kThere, kBytes}};
+    configuration.networks = {{kHere, kRate}, {kThere, 2 * kRate}};
+    reconfigure();
+    devices.up({.device = kFar, .epoch = WorkerEpoch(7)});
+  }
+  void reconfigure() {
+    configure();
+    parts.fetches.configure(configuration);
+    parts.fetches.advance();
+  }
+  /// Where the passes load the model when a request waits for it.
+  DeviceId placed(ModelId id) {
+    wait(id);
+    place(parts);
+    for (const auto& [device, model] : loads()) {
+      if (model == id) {
+        return device;
+      }
+    }
+    ADD_FAILURE() << "it was not loaded";
+    return {};
+  }
+};
+
+TEST(Images, AreFetchedWhereNoFilesAre) {
+  TwoHosts core;
+  EXPECT_EQ(to_fetch(core.model(kA), kHere), kBytes);
+  EXPECT_EQ(to_fetch(core.model(kB), kHere), 0U);
+  EXPECT_EQ(fetch_time(core.state, kA, kHere), 8s);
+  EXPECT_EQ(fetch_time(core.state, kA, kThere), 4s);
+  EXPECT_EQ(load_time(core.state, core.model(kA), core.device()), 8s) << "no sooner than fetched";
+  core.catalog.image({.model = kA, .bytes = kBytes, .host_cached = true, .host = kHere});
+  EXPECT_EQ(to_fetch(core.model(kA), kHere), 0U);
+  core.catalog.image({.model = kA, .bytes = 0, .host = kHere});
+  EXPECT_EQ(to_fetch(core.model(kA), kHere), 0U) << "out of memory, and on disk";
+  EXPECT_EQ(to_fetch(core.model(kA), kThere), kBytes);
+  core.configuration.models.front().fetched.clear();
+  core.reconfigure();
+  EXPECT_EQ(to_fetch(core.model(kA), kThere), 0U);
+}
+
+TEST(Images, AModelGoesToTheHostThatHasItFirst) {
+  TwoHosts core;
+  EXPECT_EQ(core.placed(kA), kFar) << "its network is twice as fast";
+  TwoHosts other;
+  other.catalog.image({.model = kA, .bytes = kBytes, .host_cached = true, .host = kHere});
+  EXPECT_EQ(other.placed(kA), kDevice) << "it is in memory there";
+  TwoHosts known;
+  known.model(kB).load_times = {3s, 1s};
+  known.catalog.image({.model = kB, .bytes = kBytes, .host_cached = true, .host = kThere});
+  EXPECT_EQ(known.placed(kB), kFar) << "and not read from disk";
+}
+
+TEST(Images, FetchesThatOthersWaitForAreNotMadeLate) {
+  TwoHosts core;
+  core.configuration.models[1].fetched = {{kHere, kBytes}, {kThere, kBytes}};
+  for (ManagerModel& model : core.configuration.models) {
+    model.slo.ttft = 6s;
+  }
+  core.reconfigure();
+  EXPECT_FALSE(admits_fetch(core.state, kA, kHere) && admits_fetch(core.state, kA, kThere) &&
+               fetch_time(core.state, kA, kHere) < 6s);
+  ASSERT_EQ(core.placed(kA), kFar) << "4 s there, 8 s here";
+  EXPECT_EQ(core.state.networks.at(kThere).fetches().size(), 1U);
+  core.wait(kB);
+  EXPECT_FALSE(admits_fetch(core.state, kB, kThere)) << "both together take 8 s of 6";
+  EXPECT_FALSE(admits_fetch(core.state, kB, kHere));
+  std::vector<policy::PlacementDevice> places{{.id = kDevice, .available = true},
+                                              {.id = kFar, .available = true}};
+  weigh_hosts(core.state, kB, places);
+  EXPECT_TRUE(places[0].available && places[1].available) << "late it is everywhere";
+  core.configuration.networks[kHere] = 3 * kRate;
+  core.reconfigure();
+  EXPECT_TRUE(admits_fetch(core.state, kB, kHere));
+  weigh_hosts(core.state, kB, places);
+  EXPECT_TRUE(places[0].available);
+  EXPECT_FALSE(places[1].available);
+  EXPECT_EQ(places[0].missing, Duration{});
+  EXPECT_GT(places[1].missing, Duration{});
+}
+
+TEST(Images, WhatALoadFetchesIsExplained) {
+  TwoHosts core;
+  core.placed(kA);
+  const auto decisions = core.decisions(DecisionKind::kLoad);
+  ASSERT_EQ(decisions.size(), 1U);
+  EXPECT_THAT(decisions[0].why, testing::HasSubstr("; fetches 76.3 MiB, 4.00 s by estimate"));
+  EXPECT_EQ(describe_fetch(core.state, kB, kHere), "");
+}
+
+TEST(Images, OnOneHostNothingIsWeighed) {
+  TestState core;
+  std::vector<policy::PlacementDevice> places{{.id = kDevice, .available = true}};
+  weigh_hosts(core.state, kA, places);
+  EXPECT_EQ(places[0].missing, Duration{});
+  EXPECT_TRUE(places[0].available);
+}
+
+}  // namespace
+}  // namespace heddle::core::manager
