@@ -100,6 +100,8 @@ class HostServiceTest : public ::testing::Test {
 };
 
 TEST_F(HostServiceTest, TellsAManagerWhatItIsAndWhatItHas) {
+  service->heard(core::WorkerSaid{
+      .device = kDevice, .epoch = kLife, .report = core::DeviceReport{.usage = {.total = 8}}});
   service->heard(core::ImageState{.model = kModel, .bytes = 5, .host = kHost});
   const auto one = leader("m1", 1);
   const auto* here = std::get_if<HostHere>(&one->heard.at(0));

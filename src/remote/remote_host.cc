@@ -151,8 +151,9 @@ class RemoteHost::Impl : public std::enable_shared_from_this<RemoteHost::Impl> {
 
   /// Whether it can be so, now, of this host.
   [[nodiscard]] Result<void> check(const FromHost& message) const {
-    if (std::holds_alternative<LaterTerm>(message) && !devices_) {
-      return {};
+    if (std::holds_alternative<LaterTerm>(message)) {
+      return devices_ ? Error{.code = Code::kCorrupt, .message = "it follows, and says LaterTerm"}
+                      : Result<void>();
     }
     const auto* const here = std::get_if<HostHere>(&message);
     if ((here != nullptr) == devices_.has_value()) {
