@@ -6,6 +6,7 @@
 
 #include "engine/kv_plan.h"
 #include "engine/workspace.h"
+#include "spec/pipe_stage.h"
 #include "spec/shard.h"
 #include "store/checkpoint.h"
 #include "store/image_layout.h"
@@ -25,7 +26,7 @@ Result<policy::Footprint> footprint_of(device::Kind kind,
                                        std::uint64_t image_bytes,
                                        const HostGeometry& geometry) {
   const Result<engine::KvPlan> plan =
-      engine::plan_kv(model, engine::all_layers(model), dtype, geometry.page_bytes);
+      engine::plan_kv(model, spec::own_layers(model), dtype, geometry.page_bytes);
   if (!plan) {
     return plan.error();
   }

@@ -5,6 +5,7 @@
 #include "core/message_fields.h"
 #include "rpc/frame.h"
 #include "rpc/messages.h"
+#include "spec/pipe_stage.h"
 
 /// As core/message_fields.h, for what the shells of serve and worker say beside their cores.
 namespace heddle {
@@ -32,6 +33,12 @@ inline void fields(Fields& v, spec::Shard& x) {
       x, "a rank below ranks", [](const spec::Shard& shard) { return shard.rank < shard.ranks; });
 }
 
+inline void fields(Fields& v, spec::PipeStage& x) {
+  v.type("PipeStage");
+  v(1, "index", x.index, kCount);
+  v(2, "ends", x.ends, kCount);
+}
+
 inline void fields(Fields& v, spec::ModelSpec& x) {
   v.type("ModelSpec");
   v(1, "architecture", x.architecture);
@@ -56,6 +63,10 @@ inline void fields(Fields& v, spec::ModelSpec& x) {
   v(20, "bos", x.bos);
   v(21, "eos", x.eos);
   v(22, "shard", x.shard);
+  v(23, "stage", x.stage);
+  v.require(x, "a stage of its layers", [](const spec::ModelSpec& model) {
+    return spec::is_stage(model.stage, model.layers);
+  });
   v.require(
       x, "at most as many ranks as tokens in the vocabulary", [](const spec::ModelSpec& model) {
         return model.shard.ranks <= std::max<std::int64_t>(1, model.vocab);

@@ -41,7 +41,8 @@ spec::ModelSpec every_field_set() {
           .stored_dtype = spec::DType::kF16,
           .bos = -1,
           .eos = {13, 14},
-          .shard = {.rank = 2, .ranks = 4}};
+          .shard = {.rank = 2, .ranks = 4},
+          .stage = {.index = 1, .ends = {1, 2}}};
 }
 
 template <class T>
@@ -97,6 +98,15 @@ TEST(LinkFields, KeepsEveryFieldOfAModel) {
   EXPECT_EQ(switches(got), switches(sent));
   EXPECT_EQ(rope(got), rope(sent));
   EXPECT_EQ(got.shard, sent.shard);
+  EXPECT_EQ(got.stage, sent.stage);
+}
+
+TEST(LinkFields, RefusesAStageThatCannotBe) {
+  spec::ModelSpec model = every_field_set();
+  model.stage.index = 2;
+  EXPECT_EQ(error_of(model), "message ModelSpec: want a stage of its layers");
+  model.stage = {.index = 0, .ends = {model.layers, model.layers}};
+  EXPECT_EQ(error_of(model), "message ModelSpec: want a stage of its layers");
 }
 
 TEST(LinkFields, RefusesAShardThatCannotBe) {
