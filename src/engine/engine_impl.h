@@ -68,6 +68,7 @@ class Engine::Impl {
   void settle();
 
   // Pipelines, in pipe.cc.
+  void join_pipe(ModelId id);
   Result<void> reserve(ModelId id, std::int64_t pages);
   Result<void> run_stage(PipeBatch& batch);
   Result<StepOutcome> finish(const PipeBatch& batch);

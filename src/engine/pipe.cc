@@ -170,20 +170,35 @@ void Engine::Impl::forget_in_pipe(Sequence& own) {
   }
 }
 
+void Engine::Impl::join_pipe(ModelId id) {
+  Model& model = mutable_model(id);
+  HEDDLE_CHECK(model.sequences == 0);
+  for (auto& [name, own] : model.followed) {
+    model.kv.clear(own.kv);
+  }
+  model.followed.clear();
+  model.batches = 0;
+  model.away.clear();
+  model.dropped.clear();
+}
+
 // ---- A follower ----
 
 Result<void> Engine::Impl::reserve(ModelId id, std::int64_t pages) {
   Model& model = mutable_model(id);
   HEDDLE_CHECK(model.reserve != nullptr);
+  join_pipe(id);
   Reserve& reserve = *model.reserve;
-  const auto more = pages - std::ssize(reserve.pages);
-  HEDDLE_CHECK(more >= 0);
-  auto taken = pool_.take(model.kv_owner, more);
+  while (reserve.cached.drop_oldest(ledger::DropReason::kLoad)) {
+  }
+  pool_.put(model.kv_owner, reserve.pool.surrender(reserve.pool.size()).value());
+  reserve.pages.clear();
+  auto taken = pool_.take(model.kv_owner, pages);
   if (!taken) {
     return taken.error();
   }
   reserve.pool.adopt(*taken);
-  reserve.pages.insert(reserve.pages.end(), taken->begin(), taken->end());
+  reserve.pages = std::move(*taken);
   return {};
 }
 
@@ -323,6 +338,10 @@ Result<void> Engine::Impl::run_stage(PipeBatch& batch) {
 
 Pipes Engine::pipes() {
   return Pipes(*impl_);
+}
+
+void Pipes::join(ModelId model) {
+  engine_->join_pipe(model);
 }
 
 Result<void> Pipes::reserve(ModelId model, std::int64_t pages) {

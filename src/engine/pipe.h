@@ -14,9 +14,13 @@ namespace heddle::engine {
 /// until finish(). Passed by value; used by the engine thread, between steps.
 class Pipes {
  public:
-  /// Of a follower: the KV of the pipeline's sequences has so many pages of the pool, no fewer than
-  /// before. They are its own, cached prefixes among them, until the model goes.
-  /// kResourceExhausted, and nothing has changed, where the pool has too few.
+  /// A pipeline begins, with its first batch: what there was of one before is forgotten. A leader
+  /// has no sequences.
+  void join(ModelId model);
+
+  /// Of a follower: the KV of the pipeline's sequences has so many pages of the pool, in place of
+  /// those before, and nothing in them. They are its own, cached prefixes among them, until the
+  /// model goes. kResourceExhausted, with none, where the pool has too few.
   Result<void> reserve(ModelId model, std::int64_t pages);
 
   /// Of a follower: runs a batch through its layers. A sequence that finds too few pages or not the

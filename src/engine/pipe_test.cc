@@ -548,10 +548,29 @@ TEST_F(PipeOfTwo, PagesOfAFollowerAreNobodyElses) {
   EXPECT_EQ(pool.free_count(), free);
   EXPECT_EQ(follower_.engine->kv_pages(kModel), 0);
   EXPECT_EQ(follower_.engine->cached_pages(), 0);
-  const auto more = followers().reserve(kModel, owned + free + 1);
-  EXPECT_FALSE(more);
   follower_.engine->remove_model(kModel);
   EXPECT_EQ(pool.free_count(), free + owned);
+}
+
+TEST_F(PipeOfTwo, AnotherPipelineBeginsWithoutTheSequencesOfTheOneBefore) {
+  memory::PagePool& pool = follower_.host.pool();
+  const std::int64_t all = pool.free_count() + pool.owned_count(kKvLease);
+  PipeBatch batch = send(1, 12);
+  ASSERT_TRUE(followers().run(batch));
+  ASSERT_TRUE(followers().reserve(kModel, 0));
+  EXPECT_EQ(pool.free_count(), all);
+  EXPECT_FALSE(followers().reserve(kModel, all + 1));
+  EXPECT_EQ(pool.free_count(), all);
+  ASSERT_TRUE(followers().reserve(kModel, 40));
+  EXPECT_EQ(pool.free_count(), all - 40);
+  leader_.engine->remove_sequence(SequenceId{1});
+  leader_.engine->pipes().join(kModel);
+  add(1, 12);
+  batch = send(1, 12);
+  EXPECT_EQ(batch.number, 1U);
+  EXPECT_TRUE(batch.dropped.empty());
+  ASSERT_TRUE(followers().run(batch));
+  ASSERT_TRUE(leader_.engine->pipes().finish(batch));
 }
 
 TEST_F(PipeOfTwo, SequencesThatWentLeaveTheFollowerWithTheNextBatch) {
