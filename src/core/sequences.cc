@@ -161,7 +161,7 @@ bool Sequences::any_in_pipe() const {
 
 bool Sequences::any_computed(ModelId model) const {
   return std::any_of(sequences_.begin(), sequences_.end(), [&](const auto& entry) {
-    return entry.second.model == model && entry.second.computed > 0;
+    return entry.second.model == model && (entry.second.computed > 0 || entry.second.in_pipe);
   });
 }
 
@@ -194,7 +194,7 @@ std::vector<policy::AdmissionView> Sequences::admission_views() const {
                      .arrived = sequence.arrived,
                      .admitted = sequence.admitted,
                      .tokens = sequence.tokens,
-                     .cached = sequence.computed,
+                     .cached = std::max<std::int64_t>(sequence.computed, sequence.in_pipe ? 1 : 0),
                      .remaining = sequence.remaining});
   }
   return views;

@@ -199,6 +199,9 @@ class World {
     std::int64_t computed = 0;
     std::uint64_t begun = 0;  ///< Which of its lives: a batch of another is none of its.
     bool away = false;
+    std::int64_t slice = 0;  ///< Tokens that are away.
+
+    [[nodiscard]] std::int64_t pages() const { return (computed + (away ? slice : 0) + 7) / 8; }
   };
   struct Slice {
     SequenceId sequence{};
@@ -300,11 +303,10 @@ class World {
     return done;
   }
 
-  [[nodiscard]] static std::int64_t pages_of(std::int64_t tokens) { return (tokens + 7) / 8; }
   [[nodiscard]] KvCounted counted() const {
     KvCounted counted{.kv = {{.model = kA}}};
     for (const auto& [id, own] : sequences_) {
-      counted.kv[0].pages += pages_of(own.computed);
+      counted.kv[0].pages += own.pages();
     }
     return counted;
   }
@@ -366,19 +368,20 @@ class World {
     std::vector<Slice> batch;
     std::int64_t free = kPages - 9;
     for (const auto& [id, own] : sequences_) {
-      free -= pages_of(own.computed);
+      free -= own.pages();
     }
     HEDDLE_CHECK(plan.batches.size() == 1);
     for (const policy::StepSlice& slice : plan.batches[0].slices) {
       Sequence& own = sequences_.at(slice.sequence);
       HEDDLE_CHECK(!own.away && own.computed + slice.tokens <= own.tokens);
-      const std::int64_t need = pages_of(own.computed + slice.tokens) - pages_of(own.computed);
+      const std::int64_t need = (own.computed + slice.tokens + 7) / 8 - own.pages();
       if (need > free) {
         done.starved.push_back(slice.sequence);
         continue;
       }
       free -= need;
       own.away = true;
+      own.slice = slice.tokens;
       done.in_pipe.push_back(slice.sequence);
       batch.push_back({.sequence = slice.sequence, .begun = own.begun, .tokens = slice.tokens});
     }

@@ -5,7 +5,6 @@
 #include "core/message_fields.h"
 #include "rpc/frame.h"
 #include "rpc/messages.h"
-#include "spec/pipe_stage.h"
 
 /// As core/message_fields.h, for what the shells of serve and worker say beside their cores.
 namespace heddle {
@@ -64,12 +63,10 @@ inline void fields(Fields& v, spec::ModelSpec& x) {
   v(21, "eos", x.eos);
   v(22, "shard", x.shard);
   v(23, "stage", x.stage);
-  v.require(x,
-            "at most as many ranks as tokens in the vocabulary, and a stage of its layers",
-            [](const spec::ModelSpec& model) {
-              return model.shard.ranks <= std::max<std::int64_t>(1, model.vocab) &&
-                     spec::is_stage(model.stage, model.layers);
-            });
+  v.require(
+      x, "at most as many ranks as tokens in the vocabulary", [](const spec::ModelSpec& model) {
+        return model.shard.ranks <= std::max<std::int64_t>(1, model.vocab);
+      });
 }
 
 inline void fields(Fields& v, policy::StepOptions& x) {

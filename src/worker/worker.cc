@@ -22,6 +22,7 @@
 #include "device/registry.h"
 #include "rpc/link.h"
 #include "rpc/messages.h"
+#include "spec/pipe_stage.h"
 #include "worker/engine_loop.h"
 #include "worker/guest_hosts.h"
 #include "worker/lockstep.h"
@@ -114,6 +115,9 @@ class Worker {
     } else if (engine_ == nullptr) {
       fail({Code::kCorrupt, "told what to do before being told what it is"});
     } else if (auto* model = std::get_if<rpc::ModelDescription>(&*message)) {
+      if (!spec::is_stage(model->spec.stage, model->spec.layers)) {
+        fail({Code::kCorrupt, "told of a model that is no stage of its layers"});
+      }
       engine_->hear(std::move(*model));
     } else if (const auto* join = std::get_if<rpc::JoinGroup>(&*message)) {
       join_group(*join, std::move(frame.descriptors));
