@@ -76,8 +76,8 @@ struct ImageLayout {
   std::uint64_t bytes = 0;  ///< Of the whole image; the last page is padded by whoever stores it.
 };
 
-/// Lays out the image of `model`, which may be a shard or a stage, with matrices as `dtype` (float32, bfloat16
-/// or int8).
+/// Lays out the image of `model`, which may be a shard or a stage, with matrices as `dtype`
+/// (float32, bfloat16 or int8).
 [[nodiscard]] ImageLayout plan_image(const spec::ModelSpec& model, spec::DType dtype);
 
 }  // namespace heddle::store
