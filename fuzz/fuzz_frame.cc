@@ -1,6 +1,6 @@
-// What a worker, serve and the other workers of a group read from each other: frames cut anywhere,
-// and the messages in them. Whatever is accepted can be said again and is then understood in the
-// same way.
+// What a worker, serve and the other workers of a group or pipeline read from each other: frames
+// cut anywhere, and the messages in them. Whatever is accepted can be said again and is then
+// understood in the same way.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +26,11 @@ void read_messages(std::string_view bytes) {
   if (const auto message = heddle::rpc::decode_to_serve(bytes)) {
     const std::string again = heddle::rpc::encode(*message);
     const auto same = heddle::rpc::decode_to_serve(again);
+    HEDDLE_CHECK(same && heddle::rpc::encode(*same) == again);
+  }
+  if (const auto message = heddle::rpc::decode_to_stage(bytes)) {
+    const std::string again = heddle::rpc::encode(*message);
+    const auto same = heddle::rpc::decode_to_stage(again);
     HEDDLE_CHECK(same && heddle::rpc::encode(*same) == again);
   }
   if (const auto command = heddle::core::decode_worker_command(bytes)) {

@@ -69,7 +69,8 @@ function used(pool, page_bytes) {
   const cached = pool.pages.kv_cached.held;
   const free = `${bytes((pool.pages_free + cached) * page_bytes)} of ${bytes(pool.pages_total * page_bytes)} free`;
   const others = pool.others_bytes ? `, ${bytes(pool.others_bytes)} held by other programs` : "";
-  return pool.up === false ? "down, is being restarted" : free + others;
+  const stage = pool.stage ? `, stage ${pool.stage.stage + 1} of ${pool.stage.stages} of ${pool.stage.model}` : "";
+  return pool.up === false ? "down, is being restarted" : free + others + stage;
 }
 
 /** Shows devices and host as /api/devices tells them, coloured by the list of models. */

@@ -22,6 +22,7 @@
 #include "core/hearing.h"
 #include "device/cpu/arena.h"
 #include "rpc/link.h"
+#include "spec/pipe_stage.h"
 
 #include <signal.h>
 
@@ -367,8 +368,10 @@ class Agent::Impl {
     const auto life = [this](const core::GroupMember& member) {
       return workers_.at(member.device).life.get();
     };
+    const bool pipe = spec::stages_of(models_.at(command.members.front().model).spec) > 1;
+    const auto count = std::ssize(command.members);
     Result<std::vector<std::vector<rpc::Descriptor>>> connected =
-        connect_group(std::ssize(command.members));
+        pipe ? connect_pipe(count) : connect_group(count);
     for (std::size_t rank = 0; rank < command.members.size(); ++rank) {
       const core::GroupMember& member = command.members[rank];
       if (!connected) {
@@ -376,10 +379,13 @@ class Agent::Impl {
         life(member)->kill();
         continue;
       }
-      life(member)->send(rpc::JoinGroup{.model = member.model,
-                                        .rank = static_cast<std::int64_t>(rank),
-                                        .ranks = std::ssize(command.members)},
-                         std::move((*connected)[rank]));
+      const auto number = static_cast<std::int64_t>(rank);
+      const rpc::ToWorker join = pipe
+                                     ? rpc::ToWorker(rpc::JoinPipe{
+                                           .model = member.model, .stage = number, .stages = count})
+                                     : rpc::ToWorker(rpc::JoinGroup{
+                                           .model = member.model, .rank = number, .ranks = count});
+      life(member)->send(join, std::move((*connected)[rank]));
     }
     log::info("group formed",
               {{"model", model_name(command.members.front().model)},
@@ -429,6 +435,7 @@ class Agent::Impl {
                          .directory = model.directory,
                          .dtype = model.dtype,
                          .shard = model.spec.shard,
+                         .stage = model.spec.stage,
                          .image_bytes = model.image_bytes,
                          .page_bytes = setup_.page_bytes};
     for (const PageId page : command.pages) {

@@ -36,4 +36,23 @@ Result<std::vector<std::vector<rpc::Descriptor>>> connect_group(std::int64_t ran
   return descriptors;
 }
 
+Result<std::vector<std::vector<rpc::Descriptor>>> connect_pipe(std::int64_t stages) {
+  std::vector<rpc::Descriptor> from_before(static_cast<std::size_t>(stages));
+  std::vector<std::vector<rpc::Descriptor>> descriptors(from_before.size());
+  std::vector<rpc::Descriptor> to_behind;
+  for (std::size_t stage = 0; stage < from_before.size(); ++stage) {
+    auto sockets = rpc::socket_pair();
+    if (!sockets) {
+      return sockets.error();
+    }
+    to_behind.push_back(std::move(sockets->first));
+    from_before[(stage + 1) % from_before.size()] = std::move(sockets->second);
+  }
+  for (std::size_t stage = 0; stage < descriptors.size(); ++stage) {
+    descriptors[stage].push_back(std::move(from_before[stage]));
+    descriptors[stage].push_back(std::move(to_behind[stage]));
+  }
+  return descriptors;
+}
+
 }  // namespace heddle::agent

@@ -13,4 +13,8 @@ namespace heddle::agent {
 /// collective::SharedArea::create and rpc::socket_pair.
 Result<std::vector<std::vector<rpc::Descriptor>>> connect_group(std::int64_t ranks);
 
+/// What goes beside rpc::JoinPipe to each stage of a new pipeline: a socket from the stage before
+/// and one to the stage behind it. kResourceExhausted, as rpc::socket_pair.
+Result<std::vector<std::vector<rpc::Descriptor>>> connect_pipe(std::int64_t stages);
+
 }  // namespace heddle::agent

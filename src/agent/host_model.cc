@@ -6,6 +6,7 @@
 
 #include "engine/kv_plan.h"
 #include "engine/workspace.h"
+#include "spec/pipe_stage.h"
 #include "spec/shard.h"
 #include "store/checkpoint.h"
 #include "store/image_layout.h"
@@ -25,7 +26,7 @@ Result<policy::Footprint> footprint_of(device::Kind kind,
                                        std::uint64_t image_bytes,
                                        const HostGeometry& geometry) {
   const Result<engine::KvPlan> plan =
-      engine::plan_kv(model, engine::all_layers(model), dtype, geometry.page_bytes);
+      engine::plan_kv(model, spec::own_layers(model), dtype, geometry.page_bytes);
   if (!plan) {
     return plan.error();
   }
@@ -79,6 +80,49 @@ store::ModelPlaces places_from(const std::filesystem::path& base) {
   return store::find_places(base, store::process_environment());
 }
 
+struct Opened {
+  std::filesystem::path directory{};
+  store::Checkpoint checkpoint;
+};
+
+Result<Opened> open_checkpoint(const std::string& source, const std::filesystem::path& base) {
+  Result<std::filesystem::path> directory = store::find_model(source, places_from(base));
+  if (!directory) {
+    return directory.error();
+  }
+  Result<store::Checkpoint> checkpoint = store::Checkpoint::open(*directory);
+  if (!checkpoint) {
+    return checkpoint.error();
+  }
+  return Opened{.directory = std::move(*directory), .checkpoint = std::move(*checkpoint)};
+}
+
+/// The parts of a model as their hosts know them.
+Result<std::vector<HostModel>> host_models(const Opened& opened,
+                                           const std::vector<spec::ModelSpec>& specs,
+                                           spec::DType dtype,
+                                           const HostGeometry& geometry) {
+  std::vector<HostModel> models;
+  for (const spec::ModelSpec& part : specs) {
+    HostModel& model = models.emplace_back();
+    model.directory = opened.directory;
+    model.written = newest_write(opened.directory);
+    model.spec = part;
+    model.dtype = dtype;
+    model.image_bytes = store::plan_image(part, dtype).bytes;
+    model.unused = opened.checkpoint.unused;
+    for (const auto& [kind, needs] : {std::pair(device::Kind::kCpu, &model.footprint),
+                                      std::pair(device::Kind::kCuda, &model.gpu_footprint)}) {
+      auto footprint = footprint_of(kind, part, dtype, model.image_bytes, geometry);
+      if (!footprint) {
+        return footprint.error();
+      }
+      *needs = std::move(*footprint);
+    }
+  }
+  return models;
+}
+
 }  // namespace
 
 Result<HostModel> open_host_model(const std::string& source,
@@ -97,39 +141,45 @@ Result<std::vector<HostModel>> open_host_shards(const std::string& source,
                                                 spec::DType dtype,
                                                 const HostGeometry& geometry,
                                                 std::int64_t ranks) {
-  const Result<std::filesystem::path> directory = store::find_model(source, places_from(base));
-  if (!directory) {
-    return directory.error();
+  const Result<Opened> opened = open_checkpoint(source, base);
+  if (!opened) {
+    return opened.error();
   }
-  Result<store::Checkpoint> checkpoint = store::Checkpoint::open(*directory);
-  if (!checkpoint) {
-    return checkpoint.error();
-  }
-  const spec::ModelSpec& whole = checkpoint->config.model;
+  const spec::ModelSpec& whole = opened->checkpoint.config.model;
   if (const Result<void> possible = spec::divides(whole, ranks); !possible) {
     return possible.error();
   }
-  std::vector<HostModel> models;
+  std::vector<spec::ModelSpec> specs;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    HostModel& model = models.emplace_back();
-    model.directory = *directory;
-    model.written = newest_write(*directory);
-    model.spec = ranks == 1 ? whole : spec::shard_of(whole, {.rank = rank, .ranks = ranks});
-    model.dtype = dtype;
-    model.image_bytes = store::plan_image(model.spec, dtype).bytes;
-    model.unused = checkpoint->unused;
-    for (const auto& [kind, needs] : {std::pair(device::Kind::kCpu, &model.footprint),
-                                      std::pair(device::Kind::kCuda, &model.gpu_footprint)}) {
-      auto footprint = footprint_of(kind, model.spec, dtype, model.image_bytes, geometry);
-      if (!footprint) {
-        return footprint.error();
-      }
-      *needs = std::move(*footprint);
-    }
+    specs.push_back(ranks == 1 ? whole : spec::shard_of(whole, {.rank = rank, .ranks = ranks}));
   }
-  even_out(models, &HostModel::footprint);
-  even_out(models, &HostModel::gpu_footprint);
+  auto models = host_models(*opened, specs, dtype, geometry);
+  if (models) {
+    even_out(*models, &HostModel::footprint);
+    even_out(*models, &HostModel::gpu_footprint);
+  }
   return models;
+}
+
+Result<std::vector<HostModel>> open_host_stages(const std::string& source,
+                                                const std::filesystem::path& base,
+                                                spec::DType dtype,
+                                                const HostGeometry& geometry,
+                                                std::int64_t stages) {
+  const Result<Opened> opened = open_checkpoint(source, base);
+  if (!opened) {
+    return opened.error();
+  }
+  const spec::ModelSpec& whole = opened->checkpoint.config.model;
+  const auto ends = spec::cut_layers(whole, dtype, stages);
+  if (!ends) {
+    return ends.error();
+  }
+  std::vector<spec::ModelSpec> specs;
+  for (std::int64_t stage = 0; stage < stages; ++stage) {
+    specs.push_back(spec::stage_of(whole, {.index = stage, .ends = *ends}));
+  }
+  return host_models(*opened, specs, dtype, geometry);
 }
 
 std::int64_t choose_batch_tokens(const std::vector<std::string>& sources,

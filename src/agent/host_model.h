@@ -55,6 +55,14 @@ Result<std::vector<HostModel>> open_host_shards(const std::string& source,
                                                 const HostGeometry& geometry,
                                                 std::int64_t ranks);
 
+/// The same for a model that is cut into `stages` stages of a pipeline: its stages, in order. Each
+/// needs its own. kInvalidArgument also where it has too few layers: spec::cut_layers.
+Result<std::vector<HostModel>> open_host_stages(const std::string& source,
+                                                const std::filesystem::path& base,
+                                                spec::DType dtype,
+                                                const HostGeometry& geometry,
+                                                std::int64_t stages);
+
 /// The most tokens of a step, a power of two from 16 to `most`, whose workspace takes at most a
 /// sixteenth of a device of `device_bytes` and that kind for every one of the models (those that
 /// can be found); 16 where none does. Reads files.

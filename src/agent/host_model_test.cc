@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/test_places.h"
+#include "spec/pipe_stage.h"
 
 namespace heddle::agent {
 namespace {
@@ -32,6 +33,29 @@ TEST(HostModel, KnowsWhatAModelNeeds) {
       open_host_model("tests/golden/qwen3-window", places::kSources, spec::DType::kBf16, kGeometry);
   ASSERT_TRUE(half);
   EXPECT_LT(half->image_bytes, model->image_bytes);
+}
+
+TEST(HostModel, StagesAreModelsThatNeedTheirOwn) {
+  const auto open = [](std::int64_t stages) {
+    return open_host_stages(
+        "tests/golden/qwen3-window", places::kSources, spec::DType::kF32, kGeometry, stages);
+  };
+  const auto whole = open(1);
+  const auto stages = open(2);
+  ASSERT_TRUE(whole && stages);
+  ASSERT_EQ(stages->size(), 2U);
+  EXPECT_EQ(spec::stages_of((*stages)[1].spec), 2);
+  EXPECT_EQ((*stages)[1].spec.stage.index, 1);
+  const auto bytes = [&](std::size_t i) { return (*stages)[i].image_bytes; };
+  EXPECT_NEAR(static_cast<double>(bytes(0) + bytes(1)),
+              static_cast<double>(whole->front().image_bytes),
+              256.0)
+      << "but for alignment";
+  EXPECT_LT((*stages)[1].footprint.image_pages, whole->front().footprint.image_pages);
+  EXPECT_EQ((*stages)[0].gpu_footprint.graph_pages, 0) << "their steps are not recorded";
+  const auto many = open(64);
+  ASSERT_FALSE(many);
+  EXPECT_EQ(many.error().code, Code::kInvalidArgument);
 }
 
 TEST(HostModel, NamesWhatIsMissing) {

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "spec/pipe_stage.h"
 #include "spec/shard.h"
 #include "store/checkpoint.h"
 #include "store/image_layout.h"
@@ -75,8 +76,11 @@ Result<void> ImageReader::read(const Job& job, std::stop_token stop) const {
   if (const Result<void> possible = spec::divides(whole, job.shard.ranks); !possible) {
     return possible.error();  // It has changed; and the next check is for what can be laid out.
   }
-  const store::ImageLayout layout = store::plan_image(spec::shard_of(whole, job.shard), job.dtype);
-  if (layout.bytes != job.image_bytes) {
+  const spec::ModelSpec shard = spec::shard_of(whole, job.shard);
+  const spec::PipeStage stage =
+      spec::is_stage(job.stage, whole.layers) ? job.stage : spec::PipeStage{};
+  const store::ImageLayout layout = store::plan_image(spec::stage_of(shard, stage), job.dtype);
+  if (layout.bytes != job.image_bytes || stage != job.stage) {
     return Error{Code::kFailedPrecondition,
                  "read " + job.directory.string() +
                      ": it has changed since the configuration was "

@@ -27,6 +27,7 @@ class ImageReader {
     std::filesystem::path directory{};
     spec::DType dtype = spec::DType::kBf16;
     spec::Shard shard{};            ///< What is read of it.
+    spec::PipeStage stage{};        ///< Likewise.
     std::uint64_t image_bytes = 0;  ///< As it was when the model was configured.
     std::vector<std::byte*> pages{};
     std::size_t page_bytes = 0;

@@ -26,7 +26,7 @@ void print_pages(const spec::Json& device) {
       "%s: weights %s, KV %s, cached prefixes %s, overhead %s, free %s\n",
       printable(spec::text_at(device, {"name"})).c_str(),
       of({"weights_active", "weights_idle"}).c_str(),
-      of({"kv_own"}).c_str(),
+      of({"kv_own", "shard_pipe"}).c_str(),
       of({"kv_cached"}).c_str(),
       of({"overhead"}).c_str(),
       format_bytes(static_cast<std::uint64_t>(spec::number_at(device, {"pages_free"}) * page))
@@ -52,6 +52,13 @@ void print_devices(Client& client) {
                   printable(spec::text_at(device, {"name"})).c_str());
     } else if (spec::number_at(device, {"page_bytes"}) > 0) {
       print_pages(device);
+    }
+    if (spec::number_at(device, {"stage", "stages"}) > 0) {
+      std::printf("%s: stage %.0f of %.0f of %s\n",
+                  printable(spec::text_at(device, {"name"})).c_str(),
+                  spec::number_at(device, {"stage", "stage"}) + 1,
+                  spec::number_at(device, {"stage", "stages"}),
+                  printable(spec::text_at(device, {"stage", "model"})).c_str());
     }
     const auto bytes = static_cast<std::uint64_t>(spec::number_at(device, {"others_bytes"}));
     if (bytes > 0) {

@@ -33,9 +33,10 @@ void check_names(const Config& config,
                          "\" that runs models; there are: " + names_of(config.devices));
     }
   }
-  if (!model.devices.empty() && model.tensor_parallel > 1) {
-    problems.push_back(what + "cannot be chosen for a sharded model, which takes any block of " +
-                       std::to_string(model.tensor_parallel) + " devices");
+  if (!model.devices.empty() && model.block() > 1) {
+    problems.push_back(what + "cannot be chosen for a " +
+                       (model.tensor_parallel > 1 ? "sharded model" : "model in stages") +
+                       ", which takes any block of " + std::to_string(model.block()) + " devices");
   }
 }
 
@@ -66,14 +67,16 @@ std::vector<std::string> block_problems(const Config& config) {
   std::vector<std::string> problems;
   for (const ModelConfig& model : config.models) {
     check_names(config, model, problems);
-    if (model.tensor_parallel == 1) {
+    if (model.block() == 1) {
       continue;
     }
-    const std::string what = "models." + model.id + ".tensor_parallel: ";
-    const std::string ranks = std::to_string(model.tensor_parallel);
+    const std::string what =
+        "models." + model.id +
+        (model.tensor_parallel > 1 ? ".tensor_parallel: " : ".pipeline_parallel: ");
+    const std::string ranks = std::to_string(model.block());
     if (model.engine) {
       problems.push_back(what + "is for models that heddle runs itself, not for other engines");
-    } else if (device_blocks(config, model.tensor_parallel).empty()) {
+    } else if (device_blocks(config, model.block()).empty()) {
       problems.push_back(what + ranks + " devices that follow each other, of the same memory, " +
                          "prefix_cache and copy, are needed: the first " + ranks +
                          " of kind cpu or cuda in `devices`, or the next " + ranks +

@@ -64,5 +64,20 @@ TEST(DeviceBlocks, AnEngineThatIsNotOursCannotBeCut) {
   ASSERT_EQ(block_problems(config).size(), 1U);
 }
 
+TEST(DeviceBlocks, StagesNeedABlockToo) {
+  Config config;
+  config.devices = {{.name = "left", .kind = DeviceKind::kCpu, .memory = 1U << 20U}};
+  config.models = {{.id = "deep", .pipeline_parallel = 2}};
+  const std::vector<std::string> problems = block_problems(config);
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_NE(problems[0].find("models.deep.pipeline_parallel: 2 devices"), std::string::npos);
+  config.devices.push_back(config.devices[0]);
+  config.devices[1].name = "right";
+  EXPECT_TRUE(block_problems(config).empty());
+  config.models[0].devices = {"left"};
+  ASSERT_EQ(block_problems(config).size(), 1U);
+  EXPECT_NE(block_problems(config)[0].find("for a model in stages"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace heddle::config

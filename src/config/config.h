@@ -145,6 +145,7 @@ struct ModelConfig {
   std::int64_t batch = 32;             ///< Requests at once that one device should bear.
   std::vector<std::string> devices{};  ///< Names of those that it may run on; empty: all.
   std::int64_t tensor_parallel = 1;    ///< Devices that it is sharded over: 1, 2, 4 or 8.
+  std::int64_t pipeline_parallel = 1;  ///< Devices that have a range of its layers each: as above.
   std::int64_t context = 0;            ///< Cap of the context length [tokens]; 0: the model's own.
   ToolParser tool_parser = ToolParser::kAuto;                 ///< kAuto: as the template says.
   ReasoningParser reasoning_parser = ReasoningParser::kAuto;  ///< Likewise.
@@ -154,6 +155,9 @@ struct ModelConfig {
   /// Ids of models that cannot stay resident when this one comes (groups, matrix); sorted.
   std::vector<std::string> displaces{};
   std::string metadata{};  ///< A JSON object for listings; empty: none.
+
+  /// Devices that an instance of it takes.
+  [[nodiscard]] std::int64_t block() const { return tensor_parallel * pipeline_parallel; }
 };
 
 /// What who shows a key may do. Each has its own; kAdmin has all of them.

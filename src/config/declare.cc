@@ -223,9 +223,19 @@ void declare(Fields& f, const SwapSettings& settings, ModelConfig& model) {
        "4 or 8."},
       {.least = 1, .most = 8},
       model.tensor_parallel);
-  if (std::popcount(static_cast<std::uint64_t>(model.tensor_parallel)) != 1) {
-    f.reject("tensor_parallel",
-             "is " + std::to_string(model.tensor_parallel) + "; want 1, 2, 4 or 8");
+  f.integer({"pipeline_parallel",
+             "Cut the model into so many stages, each with a range of its layers, on devices which "
+             "it has to itself while it is there: 1, 2, 4 or 8."},
+            {.least = 1, .most = 8},
+            model.pipeline_parallel);
+  for (const auto& [key, devices] : {std::pair("tensor_parallel", model.tensor_parallel),
+                                     std::pair("pipeline_parallel", model.pipeline_parallel)}) {
+    if (std::popcount(static_cast<std::uint64_t>(devices)) != 1) {
+      f.reject(key, "is " + std::to_string(devices) + "; want 1, 2, 4 or 8");
+    }
+  }
+  if (model.tensor_parallel > 1 && model.pipeline_parallel > 1) {
+    f.reject("pipeline_parallel", "a model is either sharded or cut into stages");
   }
   f.integer({"context", "Cap of the context length in tokens; 0 means the model's own."},
             {.least = 0},

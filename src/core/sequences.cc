@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "base/check.h"
 
@@ -52,6 +53,9 @@ void Sequences::set_ready(SequenceId id) {
 bool Sequences::advance(const SliceDone& slice) {
   Sequence& sequence = sequences_.at(slice.sequence);
   sequence.computed = slice.computed;
+  if (std::exchange(sequence.in_pipe, false)) {
+    sequence.turn = ++turns_;
+  }
   if (slice.token) {
     ++sequence.tokens;
     --sequence.remaining;
@@ -72,14 +76,21 @@ void Sequences::preempt(SequenceId id, Instant now) {
   Sequence& sequence = sequences_.at(id);
   sequence.preempted = sequence.preempted.value_or(now);
   sequence.begun = true;
-  sequence.admitted = false;
+  sequence.admitted = sequence.in_pipe = false;
   sequence.computed = sequence.away = sequence.tried = 0;
 }
 
 void Sequences::pack(SequenceId id) {
   Sequence& sequence = sequences_.at(id);
   sequence.computed = sequence.away = sequence.tried = 0;
+  sequence.in_pipe = false;
   sequence.packed = true;
+}
+
+void Sequences::set_in_pipe(SequenceId id) {
+  Sequence& sequence = sequences_.at(id);
+  HEDDLE_CHECK(sequence.admitted && !sequence.in_pipe);
+  sequence.in_pipe = true;
 }
 
 void Sequences::set_away(SequenceId id, std::int64_t tokens) {
@@ -143,9 +154,14 @@ std::int64_t Sequences::count_admitted(ModelId model) const {
   });
 }
 
+bool Sequences::any_in_pipe() const {
+  return std::any_of(
+      sequences_.begin(), sequences_.end(), [](const auto& entry) { return entry.second.in_pipe; });
+}
+
 bool Sequences::any_computed(ModelId model) const {
   return std::any_of(sequences_.begin(), sequences_.end(), [&](const auto& entry) {
-    return entry.second.model == model && entry.second.computed > 0;
+    return entry.second.model == model && (entry.second.computed > 0 || entry.second.in_pipe);
   });
 }
 
@@ -178,7 +194,7 @@ std::vector<policy::AdmissionView> Sequences::admission_views() const {
                      .arrived = sequence.arrived,
                      .admitted = sequence.admitted,
                      .tokens = sequence.tokens,
-                     .cached = sequence.computed,
+                     .cached = std::max<std::int64_t>(sequence.computed, sequence.in_pipe ? 1 : 0),
                      .remaining = sequence.remaining});
   }
   return views;
@@ -187,7 +203,7 @@ std::vector<policy::AdmissionView> Sequences::admission_views() const {
 std::vector<policy::SequenceView> Sequences::step_views(const std::set<ModelId>& models) const {
   std::vector<policy::SequenceView> views;
   for (const auto& [id, sequence] : sequences_) {
-    if (sequence.admitted && models.contains(sequence.model)) {
+    if (sequence.admitted && !sequence.in_pipe && models.contains(sequence.model)) {
       views.push_back({.id = id,
                        .model = sequence.model,
                        .computed = sequence.computed,

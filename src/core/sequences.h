@@ -32,6 +32,8 @@ struct Sequence {
   std::int64_t tokens = 0;             ///< Known ones: prompt, and what was generated.
   std::int64_t computed = 0;           ///< Of these, how many have KV.
   std::int64_t remaining = 0;          ///< May still be generated.
+  bool in_pipe = false;                ///< A slice of it is with other stages: in no plan.
+  std::uint64_t turn = 0;              ///< When it came back from them, in turns of all.
   bool packed = false;                 ///< Computes all itself, on as few pages as can be.
   std::int64_t away = 0;               ///< Of `computed`, how many are guests of another device.
   std::int64_t tried = 0;              ///< `computed` when it was last asked to move more of them.
@@ -58,6 +60,8 @@ class Sequences {
   void preempt(SequenceId id, Instant now);
   /// The same, but it goes on at once, and without anybody's prefix.
   void pack(SequenceId id);
+  /// A slice of it has gone on to the other stages of its pipeline; advance() brings it back.
+  void set_in_pipe(SequenceId id);
   /// So many of its first tokens are guests now. Ignored if it is gone.
   void set_away(SequenceId id, std::int64_t tokens);
   /// It begins with `computed` tokens of a cached prefix. Ignored if it is gone.
@@ -69,6 +73,8 @@ class Sequences {
   [[nodiscard]] std::set<RequestId> requests_of(ModelId model) const;
   [[nodiscard]] std::int64_t count(ModelId model) const;
   [[nodiscard]] std::int64_t count_admitted(ModelId model) const;
+  /// Whether any sequence is in a pipe.
+  [[nodiscard]] bool any_in_pipe() const;
   /// Whether any sequence of the model has KV.
   [[nodiscard]] bool any_computed(ModelId model) const;
   [[nodiscard]] bool empty() const { return sequences_.empty(); }
@@ -79,11 +85,12 @@ class Sequences {
 
   /// Those that are admitted or wait to be.
   [[nodiscard]] std::vector<policy::AdmissionView> admission_views() const;
-  /// The admitted sequences of these models.
+  /// The admitted sequences of these models, but for those in a pipe.
   [[nodiscard]] std::vector<policy::SequenceView> step_views(const std::set<ModelId>& models) const;
 
  private:
   std::uint64_t ids_given_ = 0;
+  std::uint64_t turns_ = 0;
   std::map<SequenceId, Sequence> sequences_{};
   std::map<RequestId, std::set<SequenceId>> by_request_{};
 };

@@ -43,6 +43,26 @@ TEST(Sequences, PreemptionKeepsTokensAndLosesKv) {
   EXPECT_TRUE(sequences.step_views({ModelId(2)}).empty());
 }
 
+TEST(Sequences, WhatIsInAPipeIsInNoPlanUntilItIsBack) {
+  Sequences sequences;
+  const auto ids = sequences.add(two_choices(), Instant{10s});
+  sequences.admit(ids[0]);
+  sequences.admit(ids[1]);
+  sequences.set_in_pipe(ids[0]);
+  EXPECT_TRUE(sequences.any_in_pipe());
+  EXPECT_TRUE(sequences.any_computed(ModelId(2))) << "its blocks are there";
+  ASSERT_EQ(sequences.step_views({ModelId(2)}).size(), 1U);
+  EXPECT_EQ(sequences.step_views({ModelId(2)})[0].id, ids[1]);
+  sequences.set_in_pipe(ids[1]);
+  EXPECT_FALSE(sequences.advance({.sequence = ids[1], .computed = 3, .token = 9}));
+  EXPECT_FALSE(sequences.advance({.sequence = ids[0], .computed = 3, .token = 9}));
+  EXPECT_LT(sequences.find(ids[1])->turn, sequences.find(ids[0])->turn);
+  EXPECT_EQ(sequences.step_views({ModelId(2)}).size(), 2U);
+  sequences.set_in_pipe(ids[0]);
+  sequences.preempt(ids[0], Instant{11s});
+  EXPECT_FALSE(sequences.any_in_pipe());
+}
+
 TEST(Sequences, ARequestEndsWithItsLastSequence) {
   Sequences sequences;
   const auto ids = sequences.add(two_choices(), Instant{10s});

@@ -13,14 +13,19 @@ using policy::AdmissionView;
 }  // namespace
 
 /// The KV that a model may have where the device is divided: what its part leaves beside weights
-/// and workspace.
+/// and workspace. Of the leader of a pipeline no more than the others have pages for.
 std::optional<std::int64_t> WorkerCore::Impl::kv_limit(const Resident& model) const {
+  const bool leads = model.followers.has_value() && !model.followers->empty();
+  const std::optional<std::int64_t> piped =
+      leads ? std::optional(pages_in_pipe(model)) : std::nullopt;
   if (options_.fixed_parts == 0) {
-    return std::nullopt;
+    return piped;
   }
   const policy::Footprint& footprint = model.footprint;
   const std::int64_t part = std::max(options_.pages, options_.device_pages) / options_.fixed_parts;
-  return std::max(footprint.min_kv_pages, part - footprint.image_pages - footprint.overhead_pages);
+  const std::int64_t own =
+      std::max(footprint.min_kv_pages, part - footprint.image_pages - footprint.overhead_pages);
+  return std::min(own, piped.value_or(own));
 }
 
 std::vector<policy::AdmissionModel> WorkerCore::Impl::admission_models() const {

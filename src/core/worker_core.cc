@@ -35,7 +35,7 @@ DeviceReport WorkerCore::Impl::report() const {
     }
     report.models.push_back({.model = id,
                              .residency = residency,
-                             .kv_pages = model.kv_pages,
+                             .kv_pages = model.kv_pages + model.pipe_pages,
                              .sequences = sequences,
                              .sequences_admitted = sequences_.count_admitted(id),
                              .complete = model.stage == Stage::kOpen && model.complete(),
@@ -75,10 +75,12 @@ void WorkerCore::Impl::check_invariants() const {
                (ledger::Share{.reserved = cached_pages_, .held = cached_pages_}));
   HEDDLE_CHECK(options_.prefix_cache > 0 || cached_pages_ == 0);
   for (const auto& [id, model] : models_) {
-    held += model.kv_pages + (model.weights ? model.footprint.image_pages : 0);
+    held += model.kv_pages + model.pipe_pages + (model.weights ? model.footprint.image_pages : 0);
     HEDDLE_CHECK(model.stage != Stage::kClosing || sequences_.count(id) == 0);
     HEDDLE_CHECK(sequences_.any_computed(id) || model.kv_pages == 0);
     HEDDLE_CHECK(model.recalled <= model.lent_pages);
+    HEDDLE_CHECK(model.pipe.has_value() || model.pipe_pages == 0);
+    HEDDLE_CHECK(!model.pipe || (model.stage != Stage::kClosing && sequences_.count(id) == 0));
   }
   HEDDLE_CHECK(usage.free == options_.pages - held);
   HEDDLE_CHECK(workspace_pages_ == workspace_with(0));
@@ -87,7 +89,7 @@ void WorkerCore::Impl::check_invariants() const {
   for (const auto& [id, sequence] : sequences_.all()) {
     HEDDLE_CHECK(models_.contains(sequence.model));
     HEDDLE_CHECK(sequence.tokens > sequence.computed && sequence.remaining > 0);
-    HEDDLE_CHECK(sequence.admitted || sequence.computed == 0);
+    HEDDLE_CHECK(sequence.admitted || (sequence.computed == 0 && !sequence.in_pipe));
     HEDDLE_CHECK(sequence.away <= sequence.computed);
   }
 }

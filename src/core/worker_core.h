@@ -13,6 +13,7 @@
 #include "base/time.h"
 #include "core/messages.h"
 #include "ledger/drop_reason.h"
+#include "policy/admission.h"
 #include "policy/batching.h"
 #include "policy/device_queue.h"
 #include "spec/sampling.h"
@@ -117,11 +118,43 @@ struct GuestTimes {
   std::int64_t positions = 0;  ///< Whose KV that read; 0: nothing was measured.
   Duration waited{};           ///< For the host, after that.
 };
+/// This open model is a stage of a pipeline, and joined to the others from now on
+/// (docs/contracts/pipe.md). Stage 0 leads.
+struct PipeJoined {
+  ModelId model{};
+  std::int64_t stage = 0;
+};
+/// What a follower has for KV of its pipeline's sequences.
+struct PipeShare {
+  std::vector<policy::KvGroup> kv{};
+  std::int64_t pages = 0;
+};
+/// Of the leader: all followers have reserved their pages.
+struct PipeReady {
+  ModelId model{};
+  std::vector<PipeShare> followers{};
+};
+/// Of a follower: the pipeline is no more, though the model may stay.
+struct PipeLeft {
+  ModelId model{};
+};
+/// Of the leader: a batch is back, and its step has ended. What StepDone says of the whole step.
+struct PipeReturned {
+  ModelId model{};
+  std::vector<SliceDone> slices{};
+  std::vector<SequenceId> unready{};
+  /// Followers have forgotten them: they lacked pages, or a prefix that was found here. Nothing of
+  /// theirs changed here.
+  std::vector<SequenceId> refused{};
+  KvCounted counted{};
+};
 /// The step that RunStep began has ended; the first thing said after it.
 struct StepDone {
   std::vector<SliceDone> slices{};
   std::vector<SequenceId> starved{};  ///< No page was free for them; nothing of theirs changed.
   std::vector<SequenceId> unready{};  ///< Their image was abandoned; nothing of theirs changed.
+  /// Their slices go on to other stages of a pipeline: PipeReturned tells what became of them.
+  std::vector<SequenceId> in_pipe{};
   KvCounted counted{};
   Duration took{};
   GuestTimes guests{};
@@ -141,6 +174,10 @@ using WorkerEvent = std::variant<WorkerMessage,
                                  PrefixesTaken,
                                  GuestsMoved,
                                  KvCounted,
+                                 PipeJoined,
+                                 PipeReady,
+                                 PipeLeft,
+                                 PipeReturned,
                                  StepDone,
                                  EngineIdle>;
 
@@ -250,6 +287,13 @@ struct MoveOut {
 struct MoveHome {
   SequenceId sequence{};
 };
+/// Pipes::reserve: of a follower, the pipeline's sequences have so many pages from now on; 0: the
+/// pipeline is no more. The leader hears of it, and of the KV groups.
+struct ReservePipe {
+  ModelId model{};
+  std::int64_t pages = 0;
+  std::vector<policy::KvGroup> kv{};
+};
 /// Engine::remove_sequence.
 struct RemoveSequence {
   SequenceId sequence{};
@@ -284,6 +328,7 @@ using WorkerCommand = std::variant<AdoptPages,
                                    ReturnGuestPages,
                                    MoveOut,
                                    MoveHome,
+                                   ReservePipe,
                                    RemoveSequence,
                                    RunStep,
                                    Report>;

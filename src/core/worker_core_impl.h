@@ -46,6 +46,11 @@ struct Resident {
   double attention = 0;          ///< Over the KV of one position, lately [ns]; 0: not measured.
   Duration guest_loss{};         ///< As ResidentReport has it, with the next.
   double reading = 0;
+  /// Of the leader of a pipeline: what the others have. Empty while not all have said so.
+  std::optional<std::vector<PipeShare>> followers{};
+  /// Of a follower: its pages for the pipeline's sequences.
+  std::optional<ledger::LeaseId> pipe{};
+  std::int64_t pipe_pages = 0;
 
   [[nodiscard]] bool complete() const { return ready_bytes >= image_bytes; }
 };
@@ -55,7 +60,8 @@ using Operation = std::variant<LoadModel, EvictModel, LendPages>;
 
 /// The state of a WorkerCore. Residency is in worker_residency.cc, what models share in
 /// worker_overhead.cc, who is admitted in worker_admission.cc, what is on pages of
-/// other devices in worker_guests.cc, sequences and steps are in worker_steps.cc.
+/// other devices in worker_guests.cc, pipelines in worker_pipes.cc, sequences and steps are in
+/// worker_steps.cc.
 class WorkerCore::Impl {
  public:
   explicit Impl(const WorkerOptions& options)
@@ -112,6 +118,10 @@ class WorkerCore::Impl {
   void on(const PrefixesTaken& taken);
   void on(const GuestsMoved& moved);
   void on(const KvCounted& counted);
+  void on(const PipeJoined& joined);
+  void on(const PipeReady& ready);
+  void on(const PipeLeft& left);
+  void on(const PipeReturned& returned);
   void on(const StepDone& done);
   void on(const EngineIdle& idle);
 
@@ -150,9 +160,21 @@ class WorkerCore::Impl {
   [[nodiscard]] Duration attention(ModelId id, const Resident& model) const;
   void preempt(SequenceId id);
 
+  // Pipelines.
+  void leave_pipe(ModelId id, Resident& model);
+  void refuse_in_pipe(SequenceId id);
+  [[nodiscard]] static std::int64_t pages_in_pipe(const Resident& model);
+  [[nodiscard]] static std::optional<Error> too_long_for_pipe(const Resident& model,
+                                                              std::int64_t tokens);
+  void take_turns(std::vector<policy::SequenceView>& views) const;
+
   // Sequences.
   [[nodiscard]] std::optional<Error> unacceptable(const Submit& submit,
                                                   const Resident& model) const;
+  void take_in(const std::vector<SliceDone>& slices,
+               const std::vector<SequenceId>& unready,
+               const KvCounted& counted);
+  void fail_request(RequestId request, Error error);
   void end_sequence(SequenceId id);
   void forget_sequence(SequenceId id);
   void settle_leases(ModelId id);

@@ -126,6 +126,46 @@ inline void fields(Fields& v, StepDone& x) {
   v(5, "took", x.took);
   v(6, "guests", x.guests);
   v(7, "hosting", x.hosting);
+  v(8, "in_pipe", x.in_pipe);
+}
+
+inline void fields(Fields& v, PipeJoined& x) {
+  v.message(210, "PipeJoined");
+  v(1, "model", x.model);
+  v(2, "stage", x.stage);
+}
+
+inline void fields(Fields& v, PipeShare& x) {
+  v.type("PipeShare");
+  v(1, "kv", x.kv);
+  v(2, "pages", x.pages, kCount);
+}
+
+inline void fields(Fields& v, PipeReady& x) {
+  v.message(211, "PipeReady");
+  v(1, "model", x.model);
+  v(2, "followers", x.followers);
+}
+
+inline void fields(Fields& v, PipeLeft& x) {
+  v.message(212, "PipeLeft");
+  v(1, "model", x.model);
+}
+
+inline void fields(Fields& v, PipeReturned& x) {
+  v.message(213, "PipeReturned");
+  v(1, "model", x.model);
+  v(2, "slices", x.slices);
+  v(3, "unready", x.unready);
+  v(4, "refused", x.refused);
+  v(5, "counted", x.counted);
+}
+
+inline void fields(Fields& v, ReservePipe& x) {
+  v.message(214, "ReservePipe");
+  v(1, "model", x.model);
+  v(2, "pages", x.pages);
+  v(3, "kv", x.kv);
 }
 
 inline void fields(Fields& v, EngineIdle& /*x*/) {

@@ -220,6 +220,7 @@ void WorkerCore::Impl::close(ModelId id, Resident& model, const EvictModel& evic
   HEDDLE_CHECK(evict.pages.empty() || (model.source == ImageSource::kGiven &&
                                        std::ssize(evict.pages) == model.footprint.image_pages));
   return_guests(id, model, model.lent_pages);
+  leave_pipe(id, model);
   model.stage = Stage::kClosing;
   model.exchanging = !evict.pages.empty();
   if (model.exchanging) {

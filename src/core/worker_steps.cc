@@ -59,6 +59,9 @@ std::optional<Error> WorkerCore::Impl::unacceptable(const Submit& submit,
                      " more need " + std::to_string(need) + " pages of KV; the device has " +
                      std::to_string(most) + " beside the model");
     }
+    if (auto error = too_long_for_pipe(model, length)) {
+      return error;
+    }
   }
   return std::nullopt;
 }
@@ -213,7 +216,8 @@ std::set<ModelId> WorkerCore::Impl::runnable() const {
   const Sequence* first = nullptr;
   for (const auto& [id, sequence] : sequences_.all()) {
     const Resident& model = models_.at(sequence.model);
-    if (model.stage != Stage::kOpen || !sequence.admitted) {
+    const bool pipe_forms = model.followers.has_value() && model.followers->empty();
+    if (model.stage != Stage::kOpen || !sequence.admitted || pipe_forms) {
       continue;
     }
     if (model.complete()) {
@@ -233,6 +237,7 @@ std::vector<policy::SequenceView> WorkerCore::Impl::step_views() const {
   std::erase_if(views, [this](const policy::SequenceView& view) {
     return waits_for_prompt(*sequences_.find(view.id));
   });
+  take_turns(views);
   return views;
 }
 
@@ -312,9 +317,24 @@ void WorkerCore::Impl::on(const StepDone& done) {
   asked_.clear();
   learn(done);
   learn_guest_times(done);
+  for (const SequenceId id : done.in_pipe) {
+    sequences_.set_in_pipe(id);
+  }
+  take_in(done.slices, done.unready, done.counted);
+  if (!done.starved.empty()) {
+    relieve(done);
+  } else {
+    keep_within_limits();
+  }
+}
+
+/// What became of slices: tokens are told, sequences go on or have ended.
+void WorkerCore::Impl::take_in(const std::vector<SliceDone>& slices,
+                               const std::vector<SequenceId>& unready,
+                               const KvCounted& counted) {
   TokensProduced produced;
   std::vector<SequenceId> ended;
-  for (const SliceDone& slice : done.slices) {
+  for (const SliceDone& slice : slices) {
     const Sequence& sequence = *sequences_.find(slice.sequence);
     if (slice.token) {
       produced.tokens.push_back({.request = sequence.request,
@@ -332,18 +352,13 @@ void WorkerCore::Impl::on(const StepDone& done) {
   if (!produced.tokens.empty()) {
     say(std::move(produced));
   }
-  on(done.counted);
+  on(counted);
   for (const SequenceId id : ended) {
     forget_sequence(id);
   }
-  for (const SequenceId id : done.unready) {
+  for (const SequenceId id : unready) {
     // Its image was abandoned: the eviction that says so is on its way, and nothing runs before.
     models_.at(sequences_.find(id)->model).draining = true;
-  }
-  if (!done.starved.empty()) {
-    relieve(done);
-  } else {
-    keep_within_limits();
   }
 }
 
@@ -357,7 +372,7 @@ void WorkerCore::Impl::relieve(const StepDone& done) {
     preempt(*victim);
     return;
   }
-  if (!done.slices.empty()) {
+  if (!done.slices.empty() || sequences_.any_in_pipe()) {
     return;  // The others go on; when one ends there are pages.
   }
   const Sequence& oldest = *sequences_.oldest_admitted();
@@ -405,6 +420,10 @@ void WorkerCore::Impl::give_up_oldest() {
               std::to_string(oldest->tokens) + " tokens do not fit in the " +
                   std::to_string(kv_pages_total()) +
                   " pages of KV that the device has beside the model"};
+  fail_request(request, std::move(error));
+}
+
+void WorkerCore::Impl::fail_request(RequestId request, Error error) {
   for (const SequenceId id : sequences_.of_request(request)) {
     forget_sequence(id);
   }
@@ -412,6 +431,9 @@ void WorkerCore::Impl::give_up_oldest() {
 }
 
 void WorkerCore::Impl::learn(const StepDone& done) {
+  if (!done.in_pipe.empty()) {
+    return;  // It was a part of one.
+  }
   std::map<ModelId, StepWork> work;
   std::map<ModelId, Duration> reading;
   Duration prefill{};

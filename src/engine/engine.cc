@@ -62,7 +62,7 @@ Result<void> Engine::Impl::add_model(ModelId id,
                                      const std::byte* window,
                                      memory::OwnerId kv_owner) {
   HEDDLE_CHECK(!models_.contains(id));
-  auto plan = plan_kv(spec, all_layers(spec), layout.dtype, device_.properties().page_bytes);
+  auto plan = plan_kv(spec, spec::own_layers(spec), layout.dtype, device_.properties().page_bytes);
   if (!plan) {
     return plan.error();
   }
@@ -72,9 +72,14 @@ Result<void> Engine::Impl::add_model(ModelId id,
   if (!decoder) {
     return decoder.error();
   }
+  auto reserve = spec::leads(spec) ? nullptr : std::make_unique<Reserve>(device_);
+  memory::PagePool& pool = reserve ? reserve->pool : pool_;
+  memory::CachedPages& cached = reserve ? reserve->cached : cached_;
   models_.emplace(id,
-                  Model{.decoder = std::move(*decoder),
-                        .kv = ModelKv(pool_, kv_owner, std::move(*plan), cached_)});
+                  Model{.kv_owner = kv_owner,
+                        .reserve = std::move(reserve),
+                        .decoder = std::move(*decoder),
+                        .kv = ModelKv(pool, kv_owner, std::move(*plan), cached)});
   if (const auto fitted = fit_workspace(); !fitted) {
     models_.erase(id);
     return fitted;
@@ -110,7 +115,11 @@ void Engine::Impl::remove_model(ModelId id) {
     ahead_.reset();
   }
   graphs_.forget(graphs_of(model(id).decoder));
+  const memory::OwnerId owner = model(id).kv_owner;
+  const auto reserved =
+      model(id).reserve ? model(id).reserve->pages : std::vector<device::PageId>();
   models_.erase(id);
+  pool_.put(owner, reserved);
   const std::scoped_lock lock(gates_mutex_);
   gates_.erase(id);
 }
@@ -262,6 +271,7 @@ std::int64_t Engine::Impl::take_prefix(SequenceId id) {
 void Engine::Impl::preempt(SequenceId id) {
   Sequence& own = sequence(id);
   forget_ahead(own);
+  forget_in_pipe(own);
   mutable_model(own.start.model).kv.clear(own.kv);
   own.computed = 0;
   own.asked = false;
@@ -364,7 +374,8 @@ std::int64_t Engine::kv_pages_for(ModelId id, std::int64_t tokens) const {
 }
 
 std::int64_t Engine::kv_pages(ModelId id) const {
-  return impl_->model(id).kv.pages_used();
+  const auto& model = impl_->model(id);
+  return model.reserve ? 0 : model.kv.pages_used();
 }
 
 std::int64_t Engine::cached_pages() const {

@@ -12,6 +12,7 @@
 #include "base/siphash.h"
 #include "collective/collective.h"
 #include "device/device.h"
+#include "engine/pipe_batch.h"
 #include "ledger/drop_reason.h"
 #include "memory/page_pool.h"
 #include "policy/batching.h"
@@ -65,6 +66,10 @@ struct StepOutcome {
   /// work than it may. To be removed.
   std::vector<SequenceFailure> failed{};
   bool ahead = false;  ///< Some of it was enqueued before it was asked for.
+  /// Of leaders of pipelines (engine/pipe.h): batches that the next stage is to have. Their
+  /// sequences are away until Pipes::finish() gives their results.
+  std::vector<PipeBatch> sent{};
+  std::vector<SequenceId> refused{};  ///< Pipes::finish() alone: a follower has forgotten them.
 };
 
 struct EngineOptions {
@@ -77,6 +82,7 @@ struct EngineOptions {
 };
 
 class Guests;
+class Pipes;
 
 /// How well the prefix cache does, for one model since the engine began.
 struct PrefixCounts {
@@ -112,12 +118,12 @@ class Engine {
   /// (device::kRecordedBytes); those used last stay. 0: steps run unrecorded. Unlimited at first.
   void set_graph_bytes(std::uint64_t bytes);
 
-  /// Registers a model, or a shard of one (spec::shard_of), whose weights are, or will be, at
-  /// `window` in `layout`. No layer is ready.
-  /// Its KV has the type of the image's matrices, and its pages are counted by lease `kv_owner`.
-  /// Where the workspace is too small for it that grows; kResourceExhausted if it cannot.
-  /// kInvalidArgument where a page of the device is too small for one token of one layer or the
-  /// heads are too wide, kCorrupt where the image is not this model's.
+  /// Registers a model, or a shard of one (spec::shard_of) or a stage (spec::stage_of), whose
+  /// weights are, or will be, at `window` in `layout`. No layer is ready. Its KV has the type of
+  /// the image's matrices, and its pages are counted by lease `kv_owner`. Where the workspace is
+  /// too small for it that grows; kResourceExhausted if it cannot. kInvalidArgument where a page of
+  /// the device is too small for one token of one layer or the heads are too wide, kCorrupt where
+  /// the image is not this model's.
   Result<void> add_model(ModelId id,
                          const spec::ModelSpec& model,
                          const store::ImageLayout& layout,
@@ -158,11 +164,13 @@ class Engine {
 
   /// KV of sequences on pages of another device. Valid as long as the engine.
   [[nodiscard]] Guests guests();
+  /// The stages of pipelines among its models. Likewise.
+  [[nodiscard]] Pipes pipes();
 
   /// Pages that a sequence of `tokens` tokens of this model needs when alone on its pages. Layers
   /// with a sliding window need no more for more tokens once it is full.
   [[nodiscard]] std::int64_t kv_pages_for(ModelId id, std::int64_t tokens) const;
-  /// Pages that the KV of this model's sequences holds now.
+  /// Pages that the KV of this model's sequences holds now; of a follower none (Pipes::reserve).
   [[nodiscard]] std::int64_t kv_pages(ModelId id) const;
 
   /// Pages that hold cached prefixes and nothing else, of all models. Running sequences take them
@@ -195,6 +203,7 @@ class Engine {
 
  private:
   friend class Guests;
+  friend class Pipes;
   class Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

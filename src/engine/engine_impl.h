@@ -67,14 +67,45 @@ class Engine::Impl {
   Result<StepOutcome> run(const policy::StepPlan& plan);
   void settle();
 
+  // Pipelines, in pipe.cc.
+  void join_pipe(ModelId id);
+  Result<void> reserve(ModelId id, std::int64_t pages);
+  Result<void> run_stage(PipeBatch& batch);
+  Result<StepOutcome> finish(const PipeBatch& batch);
+
   struct Model;
   Model& mutable_model(ModelId id);
   Sequence& sequence(SequenceId id);
 
+  /// A batch of a pipeline's leader that is away.
+  struct Away {
+    struct Slice {
+      PassSlice slice{};  ///< Without a sequence where that has gone, or begins anew.
+      SequenceId sequence{};
+      std::int64_t wanted = 0;  ///< Rows.
+    };
+    std::vector<Slice> slices{};
+  };
+  /// What a follower of a pipeline has for its KV: pages of the pool, and nobody else's.
+  struct Reserve {
+    explicit Reserve(device::Device& device) : pool(device, {}) {}
+    memory::PagePool pool;
+    memory::CachedPages cached{};
+    std::vector<device::PageId> pages{};
+  };
+
   struct Model {
+    memory::OwnerId kv_owner{};
+    std::unique_ptr<Reserve> reserve{};  ///< Of a follower; outlives its KV.
     Decoder decoder;
     ModelKv kv;
     std::int64_t sequences = 0;  ///< That belong to it.
+    // Of a pipeline's leader:
+    std::uint64_t batches = 0;             ///< Given so far.
+    std::map<std::uint64_t, Away> away{};  ///< By number.
+    std::vector<SequenceId> dropped{};     ///< Followers know them, and have not been told.
+    // Of a follower:
+    std::map<SequenceId, Sequence> followed{};  ///< Those of the leader, by its names.
   };
 
   [[nodiscard]] const Model& model(ModelId id) const;
@@ -109,6 +140,15 @@ class Engine::Impl {
   [[nodiscard]] bool ends_for_sure(const Sequence& own) const;
   [[nodiscard]] std::vector<PassSlice> slices_after(const Flight& flight) const;
   void fly_ahead(const Flight& flight);
+  Result<void> send_batch(const policy::ModelBatch& batch, StepOutcome& outcome);
+  void tell_unready(std::span<const PassSlice> slices, Model& model, StepOutcome& outcome);
+  [[nodiscard]] static PipeSlice pipe_slice(const PassSlice& slice, Sequence& own);
+  [[nodiscard]] static Result<void> check_batch(const PipeBatch& batch,
+                                                const Model& model,
+                                                std::int64_t most_tokens);
+  [[nodiscard]] bool follow(const PipeSlice& slice, Model& model);
+  void drop_followed(Model& model, SequenceId id);
+  void forget_in_pipe(Sequence& own);
   void forget_ahead(const Sequence& own);
 
   void take_results(const Flight& flight, StepOutcome& outcome);

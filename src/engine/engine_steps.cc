@@ -134,15 +134,14 @@ Result<void> Engine::Impl::run_batch(const policy::ModelBatch& batch,
     return {};
   }
   Model& model = mutable_model(batch.model);
+  if (spec::stages_of(model.decoder.model()) > 1) {
+    return send_batch(batch, outcome);
+  }
   Flight flight{.model = batch.model, .pass = &free_pass()};
   flight.slices = admit(batch, model, outcome);
   const auto done = run_pass(flight, recurs && !ahead_);
   if (!done && done.error().code == Code::kCancelled) {
-    for (const PassSlice& slice : flight.slices) {
-      Sequence& own = sequence(slice.sequence->start.id);
-      model.kv.shrink(own.kv, own.computed);
-      outcome.unready.push_back(own.start.id);
-    }
+    tell_unready(flight.slices, model, outcome);
     return {};
   }
   if (!done) {
@@ -150,6 +149,16 @@ Result<void> Engine::Impl::run_batch(const policy::ModelBatch& batch,
   }
   take_results(flight, outcome);
   return {};
+}
+
+void Engine::Impl::tell_unready(std::span<const PassSlice> slices,
+                                Model& model,
+                                StepOutcome& outcome) {
+  for (const PassSlice& slice : slices) {
+    Sequence& own = sequence(slice.sequence->start.id);
+    model.kv.shrink(own.kv, own.computed);
+    outcome.unready.push_back(own.start.id);
+  }
 }
 
 /// Whether somebody in the batch was enqueued ahead.

@@ -1,12 +1,15 @@
 #include "engine/kv_plan.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/check.h"
 
 namespace heddle::engine {
 
-Result<KvPlan> plan_kv(const spec::ModelSpec& model,
+namespace {
+
+Result<KvPlan> lay_out(const spec::ModelSpec& model,
                        LayerRange range,
                        spec::DType weights,
                        std::size_t page_bytes) {
@@ -40,6 +43,37 @@ Result<KvPlan> plan_kv(const spec::ModelSpec& model,
       }
       plan.groups.push_back(std::move(group));
     }
+  }
+  return plan;
+}
+
+std::int64_t least_block_tokens(const KvPlan& plan) {
+  return std::ranges::min(
+             plan.groups, {}, [](const KvGroupPlan& group) { return group.geometry.block_tokens; })
+      .geometry.block_tokens;
+}
+
+}  // namespace
+
+Result<KvPlan> plan_kv(const spec::ModelSpec& model,
+                       LayerRange range,
+                       spec::DType weights,
+                       std::size_t page_bytes) {
+  auto plan = lay_out(model, range, weights, page_bytes);
+  const std::int64_t stages = spec::stages_of(model);
+  if (!plan || stages == 1) {
+    return plan;
+  }
+  std::int64_t common = least_block_tokens(*plan);
+  for (std::int64_t stage = 0; stage < stages; ++stage) {
+    const auto other = lay_out(model, spec::layers_of(model, stage), weights, page_bytes);
+    if (!other) {
+      return other.error();
+    }
+    common = std::min(common, least_block_tokens(*other));
+  }
+  for (KvGroupPlan& group : plan->groups) {
+    group.geometry.block_tokens = common;
   }
   return plan;
 }

@@ -38,8 +38,9 @@ struct KvPlan {
 };
 
 /// Lays out the KV of a range of layers with matrices of `weights` in pages of `page_bytes`: groups
-/// by window, split further where a token of them needs too much (memory::kv_groups).
-/// kInvalidArgument, naming the sizes, where a page is too small.
+/// by window, split further where a token of them needs too much (memory::kv_groups). Blocks of all
+/// stages of a pipeline have equally many tokens, so that a cached prefix ends alike on all of
+/// them. kInvalidArgument, naming the sizes, where a page is too small.
 Result<KvPlan> plan_kv(const spec::ModelSpec& model,
                        LayerRange range,
                        spec::DType weights,

@@ -1,5 +1,7 @@
 #include "engine/kv_plan.h"
 
+#include <set>
+
 #include <gtest/gtest.h>
 
 namespace heddle::engine {
@@ -50,6 +52,26 @@ TEST(PlanKv, SplitsLayersWhoseTokensNeedTooMuch) {
     const auto& place = plan->place(layer);
     EXPECT_EQ(plan->groups[place.group].layers[static_cast<std::size_t>(place.layer_in_group)],
               layer);
+  }
+}
+
+TEST(PlanKv, BlocksOfAllStagesHaveEquallyManyTokens) {
+  auto model = model_of({0, 0, 24, 0, 24});
+  for (const std::size_t page_bytes : {4096U, 65536U}) {
+    std::set<std::int64_t> tokens;
+    for (std::int64_t index = 0; index < 3; ++index) {
+      const auto stage = spec::stage_of(model, {.index = index, .ends = {2, 4, 5}});
+      const auto plan = plan_kv(stage, spec::own_layers(stage), spec::DType::kF32, page_bytes);
+      ASSERT_TRUE(plan);
+      EXPECT_EQ(plan->range, spec::own_layers(stage));
+      for (const KvGroupPlan& group : plan->groups) {
+        const memory::KvGeometry& geometry = group.geometry;
+        tokens.insert(geometry.block_tokens);
+        EXPECT_LE(static_cast<std::size_t>(geometry.block_tokens) * geometry.token_bytes(),
+                  geometry.block_bytes);
+      }
+    }
+    EXPECT_EQ(tokens.size(), 1U);
   }
 }
 

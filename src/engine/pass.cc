@@ -33,6 +33,17 @@ BatchSlice batch_slice(const PassSlice& slice) {
           .kv = &sequence.kv};
 }
 
+/// Behind which of a pass's rows each slice ends, if each has so many.
+std::vector<std::int64_t> ends_of(std::span<const PassSlice> slices,
+                                  std::int64_t (*rows)(const PassSlice&)) {
+  std::vector<std::int64_t> ends;
+  std::int64_t end = 0;
+  for (const PassSlice& slice : slices) {
+    ends.push_back(end += rows(slice));
+  }
+  return ends;
+}
+
 /// The rows of a decode step of so many sequences: four sizes for each power of two, so that less
 /// than a quarter is padding and there are few sizes.
 std::size_t recurring_rows(std::size_t sequences) {
@@ -102,8 +113,9 @@ Result<void> Pass::enqueue(ops::OpContext& context,
   mirror_.clear();
   inputs_.gather(batch_slices, decoder, kv, mirror_, recurring);
   tell_host(padded, kv);
-  gather_sampling(padded, activations.logit_rows());
-  gather_pooling(padded);
+  const auto ends = ends_of(padded, [](const PassSlice& slice) { return slice.tokens; });
+  gather_sampling(padded, ends, activations.logit_rows());
+  gather_pooling(padded, ends);
   reserve_results(decoder);
   sampling_ = static_cast<std::size_t>(std::count_if(
       slices.begin(), slices.end(), [](const auto& slice) { return slice.samples(); }));
@@ -128,6 +140,70 @@ Result<void> Pass::enqueue(ops::OpContext& context,
   } else {
     compute();
   }
+  fetch_sampled(context.stream);
+  enqueued_ = context.stream.mark();
+  return {};
+}
+
+Result<void> Pass::enqueue_layers(ops::OpContext& context,
+                                  std::span<const BatchSlice> slices,
+                                  std::span<const float> rows,
+                                  const Decoder& decoder,
+                                  const ModelKv& kv,
+                                  const Activations& activations) {
+  if (const auto over = wait(context.stream); !over) {
+    return over;
+  }
+  mirror_.clear();
+  const std::size_t given = mirror_.add(rows);
+  inputs_.gather(slices, decoder, kv, mirror_);
+  std::size_t tokens = 0;
+  for (const BatchSlice& slice : slices) {
+    tokens += slice.ids.size();
+  }
+  rows_floats_ = tokens * static_cast<std::size_t>(decoder.model().hidden);
+  rows_ = mirror_.reserve<float>(rows_floats_);
+  HEDDLE_CHECK(rows.empty() || rows.size() == rows_floats_);
+  if (const auto sent = mirror_.send(context.stream); !sent) {
+    return sent;
+  }
+  const Batch batch = inputs_.batch(mirror_);
+  const ops::TensorRef hidden = Activations::rows(activations.hidden, batch.tokens);
+  if (rows.empty()) {
+    decoder.embed(context, inputs_.ids(mirror_), hidden);
+  } else {
+    context.stream.copy(hidden.data, mirror_.device<std::byte>(given), rows.size_bytes());
+  }
+  decoder.run_layers(context, decoder.kv_plan().range, batch, activations);
+  context.stream.copy(mirror_.host<std::byte>(rows_), hidden.data, rows_floats_ * sizeof(float));
+  enqueued_ = context.stream.mark();
+  return {};
+}
+
+Result<void> Pass::enqueue_end(ops::OpContext& context,
+                               std::span<const PassSlice> slices,
+                               std::span<const float> rows,
+                               const Decoder& decoder,
+                               const Activations& activations) {
+  if (const auto over = wait(context.stream); !over) {
+    return over;
+  }
+  mirror_.clear();
+  const std::size_t given = mirror_.add(rows);
+  const auto ends = ends_of(slices, [](const PassSlice& slice) { return slice.wanted_rows(); });
+  gather_sampling(slices, ends, activations.logit_rows());
+  gather_pooling(slices, ends);
+  reserve_results(decoder);
+  sampling_ = static_cast<std::size_t>(picks_count_);
+  if (const auto sent = mirror_.send(context.stream); !sent) {
+    return sent;
+  }
+  if (!rows.empty()) {
+    context.stream.copy(
+        activations.hidden.data, mirror_.device<std::byte>(given), rows.size_bytes());
+  }
+  enqueue_sampling(context, decoder, activations);
+  enqueue_pooling(context, decoder, activations);
   fetch_sampled(context.stream);
   enqueued_ = context.stream.mark();
   return {};
@@ -178,7 +254,9 @@ void Pass::take_tokens(device::Stream& stream,
   }
 }
 
-void Pass::gather_sampling(std::span<const PassSlice> slices, std::int64_t logit_rows) {
+void Pass::gather_sampling(std::span<const PassSlice> slices,
+                           std::span<const std::int64_t> ends,
+                           std::int64_t logit_rows) {
   std::vector<std::int32_t> picks;
   std::vector<ops::SampleRow> sample_rows;
   std::vector<ops::PenaltyRow> penalty_rows;
@@ -192,9 +270,8 @@ void Pass::gather_sampling(std::span<const PassSlice> slices, std::int64_t logit
     return slice.samples() && slice.sequence->start.params.logprobs >= 0;
   });
   turn_ = tells > kLogitRowsMin ? kLogitRowsMin : logit_rows;
-  std::int64_t row = -1;
-  for (const PassSlice& slice : slices) {
-    row += slice.tokens;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const PassSlice& slice = slices[i];
     if (!slice.samples()) {
       continue;
     }
@@ -205,7 +282,7 @@ void Pass::gather_sampling(std::span<const PassSlice> slices, std::int64_t logit
       log_prob_rows.push_back({.choice = choice, .top = std::min(top, ops::kLogProbsTopMax)});
       told_.push_back({.pick = picks.size()});
     }
-    picks.push_back(static_cast<std::int32_t>(row));
+    picks.push_back(static_cast<std::int32_t>(ends[i] - 1));
     sample_rows.push_back(sample_row(slice));
     if (!sequence.mask.empty()) {
       sample_rows.back().mask = masked++;
@@ -228,12 +305,10 @@ void Pass::gather_sampling(std::span<const PassSlice> slices, std::int64_t logit
   log_prob_rows_ = mirror_.add(log_prob_rows);
 }
 
-void Pass::gather_pooling(std::span<const PassSlice> slices) {
+void Pass::gather_pooling(std::span<const PassSlice> slices, std::span<const std::int64_t> ends) {
   std::vector<std::int32_t> picks;
-  std::int64_t end = 0;
-  for (const PassSlice& slice : slices) {
-    end += slice.tokens;
-    for (std::int64_t row = end - slice.pooled_rows(); row < end; ++row) {
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    for (std::int64_t row = ends[i] - slices[i].pooled_rows(); row < ends[i]; ++row) {
       picks.push_back(static_cast<std::int32_t>(row));
     }
   }

@@ -41,6 +41,8 @@ struct PassSlice {
   [[nodiscard]] bool samples() const { return last() && !pools(sequence->start.params); }
   /// How many of its last rows' hidden states are wanted.
   [[nodiscard]] std::int64_t pooled_rows() const;
+  /// Of how many of its last rows the hidden states are wanted behind the last layer.
+  [[nodiscard]] std::int64_t wanted_rows() const { return samples() ? 1 : pooled_rows(); }
 };
 
 /// What all keys of a model's CUDA graphs begin with.
@@ -71,6 +73,22 @@ class Pass {
                        const ModelKv& kv,
                        const Activations& activations,
                        const Pass* before = nullptr);
+  /// The layers of one stage of a pipeline: of a leader behind the embedding of the tokens, with
+  /// `rows` empty; of a follower of these hidden states, one row a token. rows() has what they
+  /// give. As enqueue() otherwise.
+  Result<void> enqueue_layers(ops::OpContext& context,
+                              std::span<const BatchSlice> slices,
+                              std::span<const float> rows,
+                              const Decoder& decoder,
+                              const ModelKv& kv,
+                              const Activations& activations);
+  /// What is behind the last layer, of the leader: `rows` are the wanted_rows() of every slice, in
+  /// order. As enqueue() otherwise.
+  Result<void> enqueue_end(ops::OpContext& context,
+                           std::span<const PassSlice> slices,
+                           std::span<const float> rows,
+                           const Decoder& decoder,
+                           const Activations& activations);
   /// Waits for what was enqueued, as Stream::synchronize(), and for nothing that came after it.
   Result<void> wait(device::Stream& stream);
 
@@ -81,6 +99,10 @@ class Pass {
   }
   /// What is told with the i-th of those.
   [[nodiscard]] spec::TokenDetails details(std::size_t i) const;
+  /// After enqueue_layers(), the hidden states behind the stage, one row a token.
+  [[nodiscard]] std::span<const float> rows() const {
+    return {mirror_.host<float>(rows_), rows_floats_};
+  }
   /// Hidden states after the final norm, [rows, hidden]: the pooled_rows() of every slice, in
   /// order.
   [[nodiscard]] std::span<const float> pooled() const {
@@ -100,8 +122,10 @@ class Pass {
                    std::size_t slices,
                    const Pass& before) const;
   static void tell_host(std::span<const PassSlice> slices, const ModelKv& kv);
-  void gather_sampling(std::span<const PassSlice> slices, std::int64_t logit_rows);
-  void gather_pooling(std::span<const PassSlice> slices);
+  void gather_sampling(std::span<const PassSlice> slices,
+                       std::span<const std::int64_t> ends,
+                       std::int64_t logit_rows);
+  void gather_pooling(std::span<const PassSlice> slices, std::span<const std::int64_t> ends);
   void reserve_results(const Decoder& decoder);
   void enqueue_sampling(ops::OpContext& context,
                         const Decoder& decoder,
@@ -131,6 +155,9 @@ class Pass {
   std::size_t sampled_ = 0;
 
   std::vector<Told> told_{};  ///< Ascending by pick.
+
+  std::size_t rows_ = 0;
+  std::size_t rows_floats_ = 0;
 
   std::int64_t pooled_count_ = 0;
   std::size_t pooled_picks_ = 0;

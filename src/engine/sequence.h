@@ -22,6 +22,7 @@ struct Sequence {
   std::optional<PrefixKeys> prefix{};  ///< None where prefixes are not cached.
   bool asked = false;                  ///< For a prefix, since it has had none of its own.
   bool begun = false;                  ///< Something of it was computed here.
+  bool followed = false;               ///< Followers of its pipeline know it.
   std::int64_t reused = 0;             ///< Tokens that a cached prefix had when it began.
   /// What penalties and biases do, by token id. Only kept where a penalty is not neutral.
   std::vector<ops::TokenUse> uses{};

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "spec/pipe_stage.h"
 #include "spec/shard.h"
 
 namespace heddle::engine {
@@ -100,15 +101,19 @@ Result<DecoderWeights> bind_weights(const spec::ModelSpec& model,
   const bool scaled = layout.dtype == spec::DType::kI8;
   const std::int64_t vocab = spec::vocab_range(model).size();
   DecoderWeights weights;
-  weights.embedding = binder.matrix(Role::kEmbedding, -1, vocab, model.hidden);
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-    weights.layers.push_back(bind_layer(binder, model, scaled, layer));
+  weights.layers.resize(static_cast<std::size_t>(model.layers));
+  const spec::LayerRange own = spec::own_layers(model);
+  for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
+    weights.layers[static_cast<std::size_t>(layer)] = bind_layer(binder, model, scaled, layer);
   }
-  weights.final_norm = binder.vector(Role::kFinalNorm, -1, model.hidden);
-  weights.head = model.tied_embeddings ? weights.embedding
-                                       : binder.matrix(Role::kHead, -1, vocab, model.hidden);
-  weights.head_scale =
-      binder.vector_if(scaled && !model.tied_embeddings, Role::kHeadScale, -1, vocab);
+  if (spec::leads(model)) {
+    weights.embedding = binder.matrix(Role::kEmbedding, -1, vocab, model.hidden);
+    weights.final_norm = binder.vector(Role::kFinalNorm, -1, model.hidden);
+    weights.head = model.tied_embeddings ? weights.embedding
+                                         : binder.matrix(Role::kHead, -1, vocab, model.hidden);
+    weights.head_scale =
+        binder.vector_if(scaled && !model.tied_embeddings, Role::kHeadScale, -1, vocab);
+  }
   if (!binder.complaint().empty()) {
     return Error{Code::kCorrupt, binder.complaint()};
   }

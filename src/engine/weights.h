@@ -33,7 +33,8 @@ struct LayerWeights {
   ConstTensorRef down_bias{};
 };
 
-/// Of a shard vocab is the size of its spec::vocab_range().
+/// Of a shard vocab is the size of its spec::vocab_range(). A stage of a pipeline has its own
+/// layers alone, by their number in the model, and all else where it leads.
 struct DecoderWeights {
   ConstTensorRef embedding{};  ///< [vocab, hidden]
   std::vector<LayerWeights> layers{};

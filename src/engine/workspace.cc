@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "spec/pipe_stage.h"
+
 namespace heddle::engine {
 namespace {
 
@@ -84,7 +86,9 @@ std::uint64_t workspace_bytes(device::Kind kind,
 std::uint64_t graph_bytes(const spec::ModelSpec& model) {
   const std::uint64_t operations =
       kOperationsOfLayer * static_cast<std::uint64_t>(model.layers) + kOperationsOnce;
-  return model.shard.ranks > 1 ? 0 : kGraphs * operations * device::kRecordedBytes;
+  return model.shard.ranks > 1 || spec::stages_of(model) > 1
+             ? 0
+             : kGraphs * operations * device::kRecordedBytes;
 }
 
 }  // namespace heddle::engine

@@ -400,7 +400,7 @@ void GatewayMetrics::publish_kv_blocks(const core::ServingStatus& serving, const
     if (known == nullptr || known->text == nullptr || device == devices.end()) {
       continue;
     }
-    const auto ranks = static_cast<std::uint64_t>(known->config.tensor_parallel);
+    const auto ranks = static_cast<std::uint64_t>(known->config.block());
     const std::uint64_t token_bytes = static_cast<std::uint64_t>(known->text->kv_numbers) *
                                       dtype_bytes(spec::compute_dtype(known->config.dtype)) / ranks;
     if (const std::optional<KvBlocks> blocks = kv_blocks(

@@ -106,17 +106,26 @@ void write_guests(spec::JsonWriter& json,
   json.end_array();
 }
 
-/// The part of a model that the device has to itself with others, if it has one.
-void write_shard(spec::JsonWriter& json,
-                 DeviceId device,
-                 const std::vector<core::ModelStatus>& models) {
+/// The part of a model that the device has to itself with others, if it has one: a shard, or a
+/// stage of a pipeline.
+void write_part(spec::JsonWriter& json,
+                DeviceId device,
+                const std::vector<core::ModelStatus>& models,
+                const Catalog& catalog) {
   for (const core::ModelStatus& model : models) {
     std::vector<DeviceId> ranks = model.peers;
     if (!ranks.empty()) {
       ranks.insert(ranks.begin(), *model.device);
     }
     const auto rank = std::find(ranks.begin(), ranks.end(), device) - ranks.begin();
-    if (rank < std::ssize(ranks)) {
+    if (rank >= std::ssize(ranks)) {
+      continue;
+    }
+    const std::shared_ptr<CatalogModel> known = catalog.find(model.id);
+    if (known != nullptr && known->config.pipeline_parallel > 1) {
+      json.key("stage").begin_object().key("model").string(model.name);
+      json.key("stage").integer(rank).key("stages").integer(ranks.size()).end_object();
+    } else {
       json.key("shard").begin_object().key("model").string(model.name);
       json.key("rank").integer(rank).key("ranks").integer(ranks.size()).end_object();
     }
@@ -151,7 +160,7 @@ Task<void> devices(std::shared_ptr<Context> context, HttpExchange& http, std::st
     write_pool(json, device.usage);
     write_residents(json, device);
     write_guests(json, device, names);
-    write_shard(json, device.id, models);
+    write_part(json, device.id, models, context->catalog);
     json.end_object();
   }
   json.end_array().key("host").begin_object();

@@ -145,6 +145,18 @@ TEST_F(StatusHandlersTest, DevicesShowTheShardsOfModelsThatAreCut) {
   EXPECT_EQ(ask("GET", "/running")["running"][0]["device"], "cpu0+");  // The other has no name.
 }
 
+TEST_F(StatusHandlersTest, DevicesShowTheStagesOfPipelines) {
+  config.models[0].pipeline_parallel = 2;
+  serving.residency[ModelId(1)] = core::Residency::kServing;
+  serving.peers = {DeviceId(1)};
+  start();
+  const auto device = ask("GET", "/api/devices")["devices"][0];
+  EXPECT_EQ(device["stage"]["model"], "tiny");
+  EXPECT_EQ(device["stage"]["stage"], 0);
+  EXPECT_EQ(device["stage"]["stages"], 2);
+  EXPECT_FALSE(device.contains("shard"));
+}
+
 TEST_F(StatusHandlersTest, TheIndexSaysWhatThisIs) {
   start();
   const std::string page = call("GET", "/").body;

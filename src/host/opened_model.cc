@@ -22,8 +22,12 @@ OpenedModel open_model(const config::Config& config,
   if (model.engine) {
     return opened;
   }
-  opened.ranks = agent::open_host_shards(
-      model.path, config.directory, model.dtype, geometry, model.tensor_parallel);
+  opened.ranks =
+      model.pipeline_parallel > 1
+          ? agent::open_host_stages(
+                model.path, config.directory, model.dtype, geometry, model.pipeline_parallel)
+          : agent::open_host_shards(
+                model.path, config.directory, model.dtype, geometry, model.tensor_parallel);
   if (!opened.ranks) {
     return opened;
   }

@@ -35,7 +35,7 @@ enum class LeaseKind : std::uint8_t {
   kKvGuest,        ///< KV of a hot model on the device of a cold one.
   kKvReserve,      ///< A right to pages that R0 and R1 leases hold; backed by none itself.
   kKvCached,       ///< Cached prefixes that no running request uses.
-  kShardPipe,      ///< A pipeline stage's weights, until the pipeline is consolidated.
+  kShardPipe,      ///< What a follower has for a pipeline: KV of its sequences.
   kExternal,       ///< An external engine, as a whole.
   kPrealloc,       ///< Pages an allocator keeps at hand.
   kOverhead,       ///< Context, workspace, graphs, activations, communicators.

@@ -25,6 +25,7 @@ bool same(const ConfiguredModel& before, const ConfiguredModel& now) {
   return before.config.id == now.config.id && before.config.path == now.config.path &&
          before.config.dtype == now.config.dtype &&
          before.config.tensor_parallel == now.config.tensor_parallel &&
+         before.config.pipeline_parallel == now.config.pipeline_parallel &&
          before.config.engine == now.config.engine && before.config.devices == now.config.devices &&
          (before.digest.empty() || before.digest == now.digest) && same_offers(before, now);
 }

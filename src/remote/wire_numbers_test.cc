@@ -106,6 +106,7 @@ Lines current() {
   Lines lines;
   lines.add(type_of<rpc::ToWorker>());
   lines.add(type_of<rpc::ToServe>());
+  lines.add(type_of<rpc::ToStage>());
   lines.add(type_of<rpc::HostMessage>());
   lines.add(type_of<ToHost>());
   lines.add(type_of<FromHost>());

@@ -32,6 +32,12 @@ inline void fields(Fields& v, spec::Shard& x) {
       x, "a rank below ranks", [](const spec::Shard& shard) { return shard.rank < shard.ranks; });
 }
 
+inline void fields(Fields& v, spec::PipeStage& x) {
+  v.type("PipeStage");
+  v(1, "index", x.index, kCount);
+  v(2, "ends", x.ends, kCount);
+}
+
 inline void fields(Fields& v, spec::ModelSpec& x) {
   v.type("ModelSpec");
   v(1, "architecture", x.architecture);
@@ -56,6 +62,7 @@ inline void fields(Fields& v, spec::ModelSpec& x) {
   v(20, "bos", x.bos);
   v(21, "eos", x.eos);
   v(22, "shard", x.shard);
+  v(23, "stage", x.stage);
   v.require(
       x, "at most as many ranks as tokens in the vocabulary", [](const spec::ModelSpec& model) {
         return model.shard.ranks <= std::max<std::int64_t>(1, model.vocab);
@@ -136,6 +143,43 @@ inline void fields(Fields& v, JoinGroup& x) {
   v.require(x, "a rank below ranks, which are several", [](const JoinGroup& join) {
     return join.ranks > 1 && join.rank < join.ranks;
   });
+}
+
+inline void fields(Fields& v, JoinPipe& x) {
+  v.message(215, "JoinPipe");
+  v(1, "model", x.model);
+  v(2, "stage", x.stage, kCount);
+  v(3, "stages", x.stages);
+  v.require(x, "a stage below stages, which are several", [](const JoinPipe& join) {
+    return join.stages > 1 && join.stage < join.stages;
+  });
+}
+
+inline void fields(Fields& v, PipeSlice& x) {
+  v.type("PipeSlice");
+  v(1, "sequence", x.sequence);
+  v(2, "position", x.position, kCount);
+  v(3, "tokens", x.tokens);
+  v(4, "prefix", x.prefix);
+  v(5, "cache_salt", x.cache_salt);
+  v(6, "wanted", x.wanted, kCount);
+}
+
+inline void fields(Fields& v, PipeStep& x) {
+  v.message(216, "PipeStep");
+  v(1, "number", x.number);
+  v(2, "dropped", x.dropped);
+  v(3, "slices", x.slices);
+  v(4, "refused", x.refused);
+  v(5, "floats", x.floats);
+  v(6, "checksum", x.checksum);
+}
+
+inline void fields(Fields& v, PipeFollower& x) {
+  v.message(217, "PipeFollower");
+  v(1, "stage", x.stage, kCount);
+  v(2, "kv", x.kv);
+  v(3, "pages", x.pages, kCount);
 }
 
 inline void fields(Fields& v, MeetPeer& x) {

@@ -41,7 +41,8 @@ spec::ModelSpec every_field_set() {
           .stored_dtype = spec::DType::kF16,
           .bos = -1,
           .eos = {13, 14},
-          .shard = {.rank = 2, .ranks = 4}};
+          .shard = {.rank = 2, .ranks = 4},
+          .stage = {.index = 1, .ends = {1, 2}}};
 }
 
 template <class T>
@@ -97,6 +98,7 @@ TEST(LinkFields, KeepsEveryFieldOfAModel) {
   EXPECT_EQ(switches(got), switches(sent));
   EXPECT_EQ(rope(got), rope(sent));
   EXPECT_EQ(got.shard, sent.shard);
+  EXPECT_EQ(got.stage, sent.stage);
 }
 
 TEST(LinkFields, RefusesAShardThatCannotBe) {
@@ -108,6 +110,8 @@ TEST(LinkFields, RefusesAShardThatCannotBe) {
             "message ModelSpec: want at most as many ranks as tokens in the vocabulary");
   EXPECT_EQ(error_of(JoinGroup{.rank = 0, .ranks = 1}),
             "message JoinGroup: want a rank below ranks, which are several");
+  EXPECT_EQ(error_of(JoinPipe{.stage = 2, .stages = 2}),
+            "message JoinPipe: want a stage below stages, which are several");
 }
 
 TEST(LinkFields, KeepsEverySamplingParameter) {

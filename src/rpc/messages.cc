@@ -13,6 +13,14 @@ std::string encode(const ToServe& message) {
   return wire::encode(message);
 }
 
+std::string encode(const ToStage& message) {
+  return wire::encode(message);
+}
+
+Result<ToStage> decode_to_stage(std::string_view bytes) {
+  return wire::decode<ToStage>(bytes);
+}
+
 Result<ToWorker> decode_to_worker(std::string_view bytes) {
   return wire::decode<ToWorker>(bytes);
 }

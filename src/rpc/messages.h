@@ -14,6 +14,7 @@
 #include "core/messages.h"
 #include "core/serving.h"
 #include "ledger/drop_reason.h"
+#include "policy/admission.h"
 #include "policy/batching.h"
 #include "policy/device_queue.h"
 #include "policy/watchdog.h"
@@ -75,6 +76,17 @@ struct JoinGroup {
   friend bool operator==(const JoinGroup&, const JoinGroup&) = default;
 };
 
+/// This model is a stage of a pipeline, and joined to the others from now on
+/// (docs/contracts/pipe.md). Beside it go two sockets, over which frames come from the stage before
+/// and go to the stage behind; behind the last is the first. Each is a ToStage and what goes with
+/// it (worker/pipe_wire.h).
+struct JoinPipe {
+  ModelId model{};
+  std::int64_t stage = 0;
+  std::int64_t stages = 1;
+  friend bool operator==(const JoinPipe&, const JoinPipe&) = default;
+};
+
 /// There is another GPU on this host, whose worker is alive. Beside it goes a socket of packets to
 /// that worker: PeerLoad's end for loads over the other's link, or PeerAssist's that serves them.
 struct MeetPeer {
@@ -120,6 +132,7 @@ struct Shutdown {};
 using ToWorker = std::variant<WorkerHello,
                               ModelDescription,
                               JoinGroup,
+                              JoinPipe,
                               MeetPeer,
                               HostGuests,
                               ShareGuests,
@@ -127,6 +140,41 @@ using ToWorker = std::variant<WorkerHello,
                               MeetHost,
                               core::WorkerMessage,
                               Shutdown>;
+
+// ---- From stage to stage of a pipeline ----
+
+/// Consecutive tokens of one sequence; engine::PipeSlice in the words of this layer.
+struct PipeSlice {
+  policy::SequenceId sequence{};
+  std::int64_t position = 0;
+  std::vector<TokenId> tokens{};
+  std::vector<TokenId> prefix{};
+  std::string cache_salt{};
+  std::int64_t wanted = 0;
+  friend bool operator==(const PipeSlice&, const PipeSlice&) = default;
+};
+
+/// A batch on its way; engine::PipeBatch in the words of this layer. Behind it go its rows:
+/// float32, little endian, of all tokens, or behind the last stage of the wanted ones.
+struct PipeStep {
+  std::uint64_t number = 0;
+  std::vector<policy::SequenceId> dropped{};
+  std::vector<PipeSlice> slices{};
+  std::vector<policy::SequenceId> refused{};
+  std::uint64_t floats = 0;    ///< That go behind it.
+  std::uint64_t checksum = 0;  ///< Of those: half of their SipHash-2-4, without a secret.
+  friend bool operator==(const PipeStep&, const PipeStep&) = default;
+};
+
+/// A follower has its pages; for the leader, and passed on by the stages between.
+struct PipeFollower {
+  std::int64_t stage = 0;
+  std::vector<policy::KvGroup> kv{};
+  std::int64_t pages = 0;
+  friend bool operator==(const PipeFollower&, const PipeFollower&) = default;
+};
+
+using ToStage = std::variant<PipeStep, PipeFollower>;
 
 /// The answer to WorkerHello. After a failure the worker ends.
 struct HelloAck {
@@ -174,10 +222,12 @@ struct ToServe {
 
 [[nodiscard]] std::string encode(const ToWorker& message);
 [[nodiscard]] std::string encode(const ToServe& message);
+[[nodiscard]] std::string encode(const ToStage& message);
 
 /// kCorrupt, with what was wrong in which field, for bytes that are no such message or say what
 /// cannot be (an unknown enumerator, a negative count). Trusts nothing.
 Result<ToWorker> decode_to_worker(std::string_view bytes);
 Result<ToServe> decode_to_serve(std::string_view bytes);
+Result<ToStage> decode_to_stage(std::string_view bytes);
 
 }  // namespace heddle::rpc

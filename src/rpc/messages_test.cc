@@ -37,6 +37,7 @@ std::vector<ToWorker> every_to_worker() {
           ModelDescription{
               .model = ModelId(5), .name = "m", .spec = {.layers = 2}, .dtype = spec::DType::kF32},
           JoinGroup{.model = ModelId(5), .rank = 1, .ranks = 4},
+          JoinPipe{.model = ModelId(5), .stage = 1, .stages = 3},
           MeetPeer{.gpu = 3, .assists = true},
           HostGuests{.model = ModelId(4), .pages = {PageId(7), PageId(9)}},
           MeetHost{.model = ModelId(4)},
@@ -245,6 +246,10 @@ TEST(Messages, NoFieldIsLeftOut) {
   expect_all_fields<spec::ModelSpec>();
   expect_all_fields<spec::RopeScaling>();
   expect_all_fields<spec::Shard>();
+  expect_all_fields<spec::PipeStage>();
+  expect_all_fields<PipeSlice>();
+  expect_all_fields<PipeStep>();
+  expect_all_fields<PipeFollower>();
 }
 
 std::string line_of(const Type& type, const void* value) {
@@ -268,6 +273,11 @@ TEST(Messages, KeepEveryFieldOfAll) {
     const Result<ToServe> got = decode_to_serve(encode(sent));
     ASSERT_TRUE(got) << got.error().message;
     EXPECT_EQ(line_of(type_of<ToServe>(), &*got), line_of(type_of<ToServe>(), &sent));
+    ToStage passed;
+    test::Filler(seed).fill(type_of<ToStage>(), &passed);
+    const Result<ToStage> read = decode_to_stage(encode(passed));
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_EQ(line_of(type_of<ToStage>(), &*read), line_of(type_of<ToStage>(), &passed));
   }
 }
 

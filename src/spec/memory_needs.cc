@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "spec/pipe_stage.h"
 #include "spec/shard.h"
 
 namespace heddle::spec {
@@ -31,13 +32,14 @@ Elements count_elements(const ModelSpec& m) {
   layer_vectors += m.out_bias ? added_once : 0;
   layer_vectors += m.mlp_bias ? 2 * m.intermediate + added_once : 0;
   layer_vectors += m.qk_norm ? 2 * m.head_dim : 0;
-  const std::int64_t vocab = vocab_range(m).size();
+  const std::int64_t layers = own_layers(m).size();
+  const std::int64_t vocab = leads(m) ? vocab_range(m).size() : 0;
   const std::int64_t head_rows = m.tied_embeddings ? 0 : vocab;
   const std::int64_t layer_rows = qkv + 2 * m.hidden + 2 * m.intermediate;
   return {.embeddings = vocab * m.hidden,
-          .matrices = head_rows * m.hidden + m.layers * layer_matrices,
-          .matrix_rows = head_rows + m.layers * layer_rows,
-          .vectors = m.hidden + m.layers * layer_vectors};
+          .matrices = head_rows * m.hidden + layers * layer_matrices,
+          .matrix_rows = head_rows + layers * layer_rows,
+          .vectors = (leads(m) ? m.hidden : 0) + layers * layer_vectors};
 }
 
 std::uint64_t kv_bytes_per_layer(const ModelSpec& model, DType dtype) {
@@ -61,14 +63,16 @@ std::uint64_t weight_bytes(const ModelSpec& model, DType dtype) {
 }
 
 std::uint64_t kv_bytes_per_token(const ModelSpec& model, DType dtype) {
-  return static_cast<std::uint64_t>(model.layers) * kv_bytes_per_layer(model, dtype);
+  return static_cast<std::uint64_t>(own_layers(model).size()) * kv_bytes_per_layer(model, dtype);
 }
 
 std::uint64_t kv_bytes(const ModelSpec& model, DType dtype, std::int64_t tokens) {
   HEDDLE_CHECK(tokens >= 0);
   HEDDLE_CHECK(std::cmp_equal(model.window.size(), model.layers));
   std::uint64_t kept = 0;  // Tokens, summed over layers.
-  for (const std::int64_t window : model.window) {
+  const LayerRange own = own_layers(model);
+  for (std::int64_t layer = own.begin; layer < own.end; ++layer) {
+    const std::int64_t window = model.window[static_cast<std::size_t>(layer)];
     kept += static_cast<std::uint64_t>(window > 0 ? std::min(window, tokens) : tokens);
   }
   return kept * kv_bytes_per_layer(model, dtype);

@@ -36,6 +36,14 @@ struct Shard {
   friend bool operator==(const Shard&, const Shard&) = default;
 };
 
+/// Which layers of a model this is: stage `index` of a pipeline (spec/pipe_stage.h).
+struct PipeStage {
+  std::int64_t index = 0;
+  /// By stage: the layer before which its layers end; the last is `layers`. Empty: the whole model.
+  std::vector<std::int64_t> ends{};
+  friend bool operator==(const PipeStage&, const PipeStage&) = default;
+};
+
 /// What a dense decoder-only model is: the dimensions and switches of config.json, checked. Values
 /// only; nothing here says where the weights are or where they run.
 struct ModelSpec {
@@ -64,6 +72,8 @@ struct ModelSpec {
   std::vector<TokenId> eos{};  ///< Any of these ends a turn; generation_config.json wins.
   /// Of a shard `heads`, `kv_heads` and `intermediate` are its own, all else is the whole model's.
   Shard shard{};
+  /// Of a stage `layers` and all else is the whole model's.
+  PipeStage stage{};
 };
 
 }  // namespace heddle::spec

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "spec/pipe_stage.h"
 #include "spec/shard.h"
 
 namespace heddle::store {
@@ -20,23 +21,25 @@ class Planner {
   }
 
   ImageLayout plan() && {
-    add(Role::kEmbedding,
-        spec::compute_dtype(layout_.dtype),
-        all_columns(model_.hidden),
-        {vocabulary("model.embed_tokens.weight")});
+    const spec::LayerRange own = spec::own_layers(model_);
+    if (spec::leads(model_)) {
+      add(Role::kEmbedding,
+          spec::compute_dtype(layout_.dtype),
+          all_columns(model_.hidden),
+          {vocabulary("model.embed_tokens.weight")});
+    }
     end_stage();
-    for (layer_ = 0; layer_ < model_.layers; ++layer_) {
-      plan_attention();
-      plan_mlp();
+    for (std::int64_t layer = 0; layer < model_.layers; ++layer) {
+      if (own.contains({.begin = layer, .end = layer + 1})) {
+        layer_ = layer;
+        plan_attention();
+        plan_mlp();
+      }
       end_stage();
     }
     layer_ = -1;
-    vector(Role::kFinalNorm, {whole("model.norm.weight", model_.hidden)});
-    if (!model_.tied_embeddings) {
-      matrix(Role::kHead,
-             Role::kHeadScale,
-             all_columns(model_.hidden),
-             {vocabulary("lm_head.weight")});
+    if (spec::leads(model_)) {
+      plan_end();
     }
     end_stage();
     layout_.bytes = end_;
@@ -44,6 +47,16 @@ class Planner {
   }
 
  private:
+  void plan_end() {
+    vector(Role::kFinalNorm, {whole("model.norm.weight", model_.hidden)});
+    if (!model_.tied_embeddings) {
+      matrix(Role::kHead,
+             Role::kHeadScale,
+             all_columns(model_.hidden),
+             {vocabulary("lm_head.weight")});
+    }
+  }
+
   /// Rows of a checkpoint tensor: `rows` of `stored` ones, from `first` on.
   struct Part {
     std::string name;

@@ -63,7 +63,9 @@ struct ImageTensor {
 
 /// How the weights of a model lie in its image: one contiguous range of bytes in the order of
 /// execution (embedding, layer 0, ..., final norm, head), so that layer i can run as soon as the
-/// first `stage_end[i + 1]` bytes are there. The same in the host cache and in a device's window.
+/// first `stage_end[i + 1]` bytes are there. The same in the host cache and in a device's window. A
+/// stage of a pipeline (spec/pipe_stage.h) has its own layers alone, and the embedding, final norm
+/// and head where it leads: what it has not takes no bytes.
 struct ImageLayout {
   /// Of the matrices; the embedding, which is looked up, is compute_dtype() of it.
   spec::DType dtype = spec::DType::kBf16;
@@ -74,8 +76,8 @@ struct ImageLayout {
   std::uint64_t bytes = 0;  ///< Of the whole image; the last page is padded by whoever stores it.
 };
 
-/// Lays out the image of `model`, which may be a shard, with matrices as `dtype` (float32, bfloat16
-/// or int8).
+/// Lays out the image of `model`, which may be a shard or a stage, with matrices as `dtype`
+/// (float32, bfloat16 or int8).
 [[nodiscard]] ImageLayout plan_image(const spec::ModelSpec& model, spec::DType dtype);
 
 }  // namespace heddle::store

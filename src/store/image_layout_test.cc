@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
 #include "spec/memory_needs.h"
+#include "spec/pipe_stage.h"
 #include "spec/shard.h"
 #include "store/test_files.h"
 
@@ -108,6 +110,26 @@ TEST(ImageLayout, OneRankAddsTheBiasesBehindTheSums) {
   }
 }
 
+TEST(ImageLayout, StagesHaveTheTensorsOfTheModelOnce) {
+  const spec::ModelSpec model = tiny_model();
+  const ImageLayout whole = plan_image(model, spec::DType::kBf16);
+  std::multiset<std::pair<Role, std::int64_t>> expected;
+  for (const ImageTensor& tensor : whole.tensors) {
+    expected.emplace(tensor.role, tensor.layer);
+  }
+  std::multiset<std::pair<Role, std::int64_t>> found;
+  for (std::int64_t i = 0; i < 2; ++i) {
+    const ImageLayout stage =
+        plan_image(spec::stage_of(model, {.index = i, .ends = {1, model.layers}}), whole.dtype);
+    for (const ImageTensor& tensor : stage.tensors) {
+      found.emplace(tensor.role, tensor.layer);
+    }
+    EXPECT_EQ(stage.stage_end.front() > 0, i == 0) << "the embedding is the leader's";
+    EXPECT_EQ(stage.stage_end.back() > *(stage.stage_end.end() - 2), i == 0) << "so is the head";
+  }
+  EXPECT_EQ(found, expected);
+}
+
 TEST(ImageLayout, HoldsForAnyModel) {
   constexpr std::uint64_t kSeed = 7;
   Rng rng(kSeed);
@@ -124,6 +146,12 @@ TEST(ImageLayout, HoldsForAnyModel) {
     model = spec::shard_of(model, {.rank = static_cast<std::int64_t>(rank), .ranks = ranks});
     constexpr std::array kDTypes{spec::DType::kF32, spec::DType::kBf16, spec::DType::kI8};
     const spec::DType dtype = kDTypes.at(rng.below(3));
+    // Or a stage of it.
+    const auto stages =
+        1 + static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(model.layers)));
+    const auto index = static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(stages)));
+    model = spec::stage_of(
+        model, {.index = index, .ends = spec::cut_layers(model, dtype, stages).value()});
     const ImageLayout layout = plan_image(model, dtype);
     std::uint64_t end = 0;
     std::uint64_t payload = 0;

@@ -328,6 +328,9 @@ void DeviceExecutor::execute(const core::CloseModel& command,
   if (joined) {
     lockstep_.reset();
   }
+  if (pipe_ != nullptr && pipe_->model() == command.model) {
+    pipe_.reset();
+  }
   opened.registered = false;
   kv_changed_ = true;
   mapper_->close(
@@ -388,18 +391,9 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
   }
   core::StepDone done{.starved = std::move(outcome->starved),
                       .unready = std::move(outcome->unready)};
-  for (engine::SliceResult& slice : outcome->results) {
-    done.slices.push_back({.sequence = slice.sequence,
-                           .computed = slice.computed,
-                           .token = slice.token,
-                           .position = slice.position,
-                           .finish = slice.finish,
-                           .details = std::move(slice.details)});
-  }
-  for (const engine::SequenceFailure& failure : outcome->failed) {
-    engine_->remove_sequence(failure.sequence);
-    refused_.insert(failure.sequence);
-  }
+  done.slices = slices_of(*outcome);
+  send_batches(outcome->sent, done);
+  forget_failed(*outcome);
   const HotGuests::Times after = guests_->times();
   const HotGuests::Times spent{.own = after.own - before.own,
                                .waited = after.waited - before.waited};
@@ -424,10 +418,7 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
   stats_.busy += done.took;
   stepped_at_ = began + done.took;
   events.push_back(std::move(done));
-  for (engine::SequenceFailure& failure : outcome->failed) {
-    events.push_back(
-        core::SequenceRefused{.sequence = failure.sequence, .error = std::move(failure.error)});
-  }
+  tell_failed(*outcome, events);
 }
 
 void DeviceExecutor::execute(core::Report& command, std::vector<core::WorkerEvent>& /*events*/) {

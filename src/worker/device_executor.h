@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -29,6 +30,7 @@
 #include "worker/pacing.h"
 #include "worker/peer_assist.h"
 #include "worker/peer_load.h"
+#include "worker/pipe.h"
 #include "worker/pulse.h"
 
 namespace heddle::worker {
@@ -42,7 +44,7 @@ struct Peer {
 
 /// Carries out what WorkerCore decides, on one device: the pool's pages, the windows and their
 /// mapper, the engine. Decides nothing. Engine thread only, but for hear_early(). What it does with
-/// sequences is in executor_sequences.cc.
+/// sequences is in executor_sequences.cc, with stages of pipelines in executor_pipes.cc.
 class DeviceExecutor {
  public:
   struct Options {
@@ -95,6 +97,17 @@ class DeviceExecutor {
   /// Of the other ranks: carries out what rank 0 passed on, for the shard that joined. No core of
   /// this device hears of it. Ignored once the shard was closed. An error as carry_out() has it.
   Result<void> follow(core::WorkerCommand command);
+
+  /// Makes an open model, which is a stage of a pipeline, part of it, until it is closed. What the
+  /// core is to hear is appended to `events`, as by the next two.
+  void join(std::unique_ptr<Pipe> pipe, std::vector<core::WorkerEvent>& events);
+  /// Something has come from the stage before. An error as carry_out() has it, or that the stages
+  /// do not agree.
+  Result<void> hear_stage(std::uint64_t pipe,
+                          std::string_view payload,
+                          std::vector<core::WorkerEvent>& events);
+  /// Another stage has gone.
+  void leave_pipe(std::uint64_t pipe, std::vector<core::WorkerEvent>& events);
 
   /// Appends KvCounted where commands since the last call have changed what there is of KV.
   void count_kv(std::vector<core::WorkerEvent>& events);
@@ -154,6 +167,7 @@ class DeviceExecutor {
   void execute(const core::ReturnGuestPages& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::MoveOut& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::MoveHome& command, std::vector<core::WorkerEvent>& events);
+  void execute(const core::ReservePipe& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::RemoveSequence& command, std::vector<core::WorkerEvent>& events);
   void execute(const core::RunStep& command, std::vector<core::WorkerEvent>& events);
   void execute(core::Report& command, std::vector<core::WorkerEvent>& events);
@@ -166,6 +180,13 @@ class DeviceExecutor {
            std::vector<core::WorkerEvent>& events);
   void await_grammars(const core::WorkerCommand& command, std::vector<core::WorkerEvent>& events);
   void remove(core::SequenceId id);
+  [[nodiscard]] static std::vector<core::SliceDone> slices_of(engine::StepOutcome& outcome);
+  void forget_failed(const engine::StepOutcome& outcome);
+  static void tell_failed(engine::StepOutcome& outcome, std::vector<core::WorkerEvent>& events);
+  void hear_follower(const rpc::PipeFollower& follower, std::vector<core::WorkerEvent>& events);
+  Result<void> run_stage(engine::PipeBatch& batch);
+  Result<void> finish(const engine::PipeBatch& batch, std::vector<core::WorkerEvent>& events);
+  void send_batches(std::vector<engine::PipeBatch>& batches, core::StepDone& done);
   [[nodiscard]] bool waits_for_weights(const policy::StepPlan& plan) const;
   [[nodiscard]] policy::Doing kind_of(const policy::StepPlan& plan, bool waits) const;
   [[nodiscard]] core::KvCounted counted() const;
@@ -185,6 +206,8 @@ class DeviceExecutor {
   bool kv_changed_ = false;  ///< Since the core was told what there is of it.
   std::optional<Error> lost_{};
   std::set<core::SequenceId> followed_{};  ///< Sequences of the leader's core that the engine has.
+  std::unique_ptr<Pipe> pipe_{};
+  std::map<std::int64_t, core::PipeShare> followers_{};  ///< Of a leader, by stage, as they say so.
   rpc::WorkerStats stats_{};
   Instant stepped_at_{};  ///< When the last step ended.
   Pulse pulse_{"engine"};

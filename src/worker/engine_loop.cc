@@ -124,9 +124,21 @@ void EngineLoop::take_in(Input input) {
   } else if (const auto* compiled = std::get_if<Compiled>(&input)) {
     std::vector<core::WorkerEvent> said;
     executor_->finish_add(compiled->sequence, said);
-    for (core::WorkerEvent& each : said) {
-      tell_core(std::move(each));
+    tell_core(std::move(said));
+  } else if (auto* pipe = std::get_if<std::unique_ptr<Pipe>>(&input)) {
+    std::vector<core::WorkerEvent> said;
+    executor_->join(std::move(*pipe), said);
+    tell_core(std::move(said));
+  } else if (const auto* from = std::get_if<FromStage>(&input)) {
+    std::vector<core::WorkerEvent> said;
+    if (const auto done = executor_->hear_stage(from->pipe, from->payload, said); !done) {
+      give_up(done.error());
     }
+    tell_core(std::move(said));
+  } else if (const auto* gone = std::get_if<StageGone>(&input)) {
+    std::vector<core::WorkerEvent> said;
+    executor_->leave_pipe(gone->pipe, said);
+    tell_core(std::move(said));
   } else if (auto* followed = std::get_if<Followed>(&input)) {
     if (const Result<void> done = executor_->follow(std::move(followed->command)); !done) {
       give_up(done.error());
@@ -166,15 +178,19 @@ void EngineLoop::tell_core(core::WorkerEvent event) {
   }
 }
 
+void EngineLoop::tell_core(std::vector<core::WorkerEvent> events) {
+  for (core::WorkerEvent& event : events) {
+    tell_core(std::move(event));
+  }
+}
+
 bool EngineLoop::step() {
   std::vector<core::WorkerCommand> commands;
   decide(core::EngineIdle{}, commands);
   std::vector<core::WorkerEvent> events;
   carry_out(commands, events);
   const bool stepped = !events.empty();
-  for (core::WorkerEvent& event : events) {
-    tell_core(std::move(event));
-  }
+  tell_core(std::move(events));
   return stepped;
 }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 #include <thread>
 #include <variant>
 #include <vector>
@@ -36,6 +37,12 @@ class EngineLoop {
   /// What its rank 0 says comes by hear_leader(), from then on.
   void hear(std::unique_ptr<Lockstep> lockstep) { inbox_.push(std::move(lockstep)); }
   void hear_leader(core::WorkerCommand command) { inbox_.push(Followed{std::move(command)}); }
+  void hear(std::unique_ptr<Pipe> pipe) { inbox_.push(std::move(pipe)); }
+  /// What comes from the stage before, and that one of the others has gone.
+  void hear_stage(std::uint64_t pipe, std::string payload) {
+    inbox_.push(FromStage{.pipe = pipe, .payload = std::move(payload)});
+  }
+  void hear_stage_gone(std::uint64_t pipe) { inbox_.push(StageGone{pipe}); }
   void hear(Peer peer) { inbox_.push(std::move(peer)); }
   void hear(GuestHost host) { inbox_.push(std::move(host)); }
   void hear(GuestMemory memory) { inbox_.push(std::move(memory)); }
@@ -53,6 +60,13 @@ class EngineLoop {
   struct Followed {
     core::WorkerCommand command{};
   };
+  struct FromStage {
+    std::uint64_t pipe = 0;
+    std::string payload{};
+  };
+  struct StageGone {
+    std::uint64_t pipe = 0;
+  };
   struct Compiled {
     core::SequenceId sequence{};
   };
@@ -61,6 +75,9 @@ class EngineLoop {
                              rpc::ModelDescription,
                              std::unique_ptr<Lockstep>,
                              Followed,
+                             std::unique_ptr<Pipe>,
+                             FromStage,
+                             StageGone,
                              Compiled,
                              Peer,
                              GuestHost,
@@ -75,6 +92,7 @@ class EngineLoop {
   void tell_core(core::WorkerEvent event);
   void take_in(Input input);
   void take_in(core::WorkerMessage message);
+  void tell_core(std::vector<core::WorkerEvent> events);
   /// Runs a step if there is one to run.
   [[nodiscard]] bool step();
   void report(core::WorkerReport report);

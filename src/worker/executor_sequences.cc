@@ -144,6 +144,35 @@ void DeviceExecutor::execute(const core::MoveHome& command,
       core::GuestsMoved{.sequence = command.sequence, .tokens = away, .counted = counted()});
 }
 
+std::vector<core::SliceDone> DeviceExecutor::slices_of(engine::StepOutcome& outcome) {
+  std::vector<core::SliceDone> slices;
+  for (engine::SliceResult& slice : outcome.results) {
+    slices.push_back({.sequence = slice.sequence,
+                      .computed = slice.computed,
+                      .token = slice.token,
+                      .position = slice.position,
+                      .finish = slice.finish,
+                      .details = std::move(slice.details)});
+  }
+  return slices;
+}
+
+/// What the engine cannot go on with goes; before its KV is counted.
+void DeviceExecutor::forget_failed(const engine::StepOutcome& outcome) {
+  for (const engine::SequenceFailure& failure : outcome.failed) {
+    engine_->remove_sequence(failure.sequence);
+    refused_.insert(failure.sequence);
+  }
+}
+
+void DeviceExecutor::tell_failed(engine::StepOutcome& outcome,
+                                 std::vector<core::WorkerEvent>& events) {
+  for (engine::SequenceFailure& failure : outcome.failed) {
+    events.push_back(
+        core::SequenceRefused{.sequence = failure.sequence, .error = std::move(failure.error)});
+  }
+}
+
 void DeviceExecutor::execute(const core::RemoveSequence& command,
                              std::vector<core::WorkerEvent>& /*events*/) {
   remove(command.sequence);

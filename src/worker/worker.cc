@@ -22,6 +22,7 @@
 #include "device/registry.h"
 #include "rpc/link.h"
 #include "rpc/messages.h"
+#include "spec/pipe_stage.h"
 #include "worker/engine_loop.h"
 #include "worker/guest_hosts.h"
 #include "worker/lockstep.h"
@@ -114,9 +115,14 @@ class Worker {
     } else if (engine_ == nullptr) {
       fail({Code::kCorrupt, "told what to do before being told what it is"});
     } else if (auto* model = std::get_if<rpc::ModelDescription>(&*message)) {
+      if (!spec::is_stage(model->spec.stage, model->spec.layers)) {
+        fail({Code::kCorrupt, "told of a model that is no stage of its layers"});
+      }
       engine_->hear(std::move(*model));
     } else if (const auto* join = std::get_if<rpc::JoinGroup>(&*message)) {
       join_group(*join, std::move(frame.descriptors));
+    } else if (const auto* pipe = std::get_if<rpc::JoinPipe>(&*message)) {
+      join_pipe(*pipe, std::move(frame.descriptors));
     } else if (const auto* peer = std::get_if<rpc::MeetPeer>(&*message)) {
       if (frame.descriptors.size() != 1) {
         fail({Code::kCorrupt, "another GPU's worker comes without its socket"});
@@ -223,6 +229,23 @@ class Worker {
     }
     engine_->hear(
         std::make_unique<Lockstep>(join.model, std::move(*group), std::move(descriptors)));
+  }
+
+  void join_pipe(const rpc::JoinPipe& join, std::vector<rpc::Descriptor> sockets) {
+    if (sockets.size() != 2) {
+      fail({Code::kCorrupt, "a pipeline without a socket to each neighbour"});
+    }
+    engine_->hear(std::make_unique<Pipe>(
+        loop_.get_executor(),
+        join,
+        std::move(sockets[0]),
+        std::move(sockets[1]),
+        Pipe::Handlers{.on_payload =
+                           [this](std::uint64_t pipe, std::string payload) {
+                             engine_->hear_stage(pipe, std::move(payload));
+                           },
+                       .on_closed = [this](std::uint64_t pipe) { engine_->hear_stage_gone(pipe); },
+                       .on_failed = [](const Error& error) { fail(error); }}));
   }
 
   void follow(const rpc::Frame& frame) {

@@ -81,6 +81,11 @@ HostImage image_at(const ModelState& model, HostId host) {
   return found == model.images.end() ? HostImage{} : found->second;
 }
 
+/// What a further shard of a group has of KV by itself, as followers of pipelines do.
+std::optional<std::int64_t> own_kv(const Instance& member) {
+  return member.kv_pages > 0 ? std::optional(member.kv_pages) : std::nullopt;
+}
+
 /// Its bytes are those of all its shards.
 void add_shards(const State& state, const ModelState& model, ModelStatus& status) {
   if (!model.sharded()) {
@@ -97,11 +102,16 @@ void add_shards(const State& state, const ModelState& model, ModelStatus& status
     for (const ShardPlace& place : model.config.groups.at(*status.device)) {
       status.peers.push_back(place.device);
     }
-    status.kv_pages *= 1 + std::ssize(status.peers);
+    const std::int64_t led = status.kv_pages;
+    for (const ShardPlace& place : model.config.groups.at(*status.device)) {
+      const auto& there = state.devices.at(place.device).instances;
+      const auto member = there.find(place.model);
+      status.kv_pages += member == there.end() ? led : own_kv(member->second).value_or(led);
+    }
   }
 }
 
-/// A further shard in its group is as rank 0 of that is, and has as much KV.
+/// A further shard in its group is as rank 0 of that is, and has as much KV or its own.
 std::vector<ResidentStatus> residents(const State& state, const DeviceState& device) {
   std::vector<ResidentStatus> residents;
   for (const auto& [id, here] : device.instances) {
@@ -117,7 +127,7 @@ std::vector<ResidentStatus> residents(const State& state, const DeviceState& dev
       status.weights_pages = here.kv_pages;
     } else if (footprint != model.config.footprints.end()) {
       status.weights_pages = footprint->second.image_pages;
-      status.kv_pages = instance.kv_pages;
+      status.kv_pages = own_kv(here).value_or(instance.kv_pages);
     }
     residents.push_back(std::move(status));
   }
@@ -139,8 +149,8 @@ std::vector<GuestStatus> guests(const State& state, const DeviceState& device) {
   return guests;
 }
 
-/// As its worker counts it, and what it lends. What a group's engines hold of KV only the core of
-/// its leader knows: equally many pages on each of them.
+/// As its worker counts it, and what it lends. What the engines of a sharded model hold of KV only
+/// the core of its leader knows: equally many pages on each of them.
 ledger::PoolUsage usage_of(const State& state, const DeviceState& device) {
   ledger::PoolUsage usage = device.usage;
   for (const auto& [model, loan] : device.guests) {
@@ -152,7 +162,7 @@ ledger::PoolUsage usage_of(const State& state, const DeviceState& device) {
   }
   for (const auto& [model, instance] : device.instances) {
     const std::optional<DeviceId>& leader = instance.part().leader;
-    if (!leader || !instance.is<Member>() || instance.staged()) {
+    if (!leader || !instance.is<Member>() || instance.staged() || own_kv(instance)) {
       continue;
     }
     for (const auto kind : {ledger::LeaseKind::kKvOwn, ledger::LeaseKind::kKvCached}) {
