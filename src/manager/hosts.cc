@@ -115,6 +115,25 @@ std::vector<core::EngineStatus> Hosts::engines() const {
   return all;
 }
 
+std::map<std::string, core::FetchStatus> Hosts::fetches() const {
+  std::map<std::string, core::FetchStatus> all;
+  for (const auto& [id, entry] : hosts_) {
+    for (const core::FetchStatus& one : entry.port->fetches()) {
+      core::FetchStatus& sum = all[one.model];
+      const std::uint64_t fetched = sum.fetched_bytes + one.fetched_bytes;
+      if (sum.active && one.active) {
+        sum.bytes += one.bytes;
+        sum.total_bytes += one.total_bytes;
+        sum.bytes_per_second += one.bytes_per_second;
+      } else if (!sum.active) {
+        sum = one;
+      }
+      sum.fetched_bytes = fetched;
+    }
+  }
+  return all;
+}
+
 std::vector<std::string> Hosts::troubles() const {
   std::vector<std::string> all;
   for (const auto& [id, entry] : hosts_) {

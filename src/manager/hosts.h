@@ -39,6 +39,8 @@ class Hosts {
   [[nodiscard]] ledger::PoolUsage usage() const;
   /// By model; of one that several hosts have, as it is where it is.
   [[nodiscard]] std::vector<core::EngineStatus> engines() const;
+  /// By model, of all hosts together: what is being fetched counts before what was.
+  [[nodiscard]] std::map<std::string, core::FetchStatus> fetches() const;
   [[nodiscard]] std::vector<std::string> troubles() const;
 
  private:
