@@ -23,9 +23,17 @@ function make_row(model, complain) {
   return element("tr", {}, element("th", { scope: "row" }), state, element("td"), ...numbers, element("td", {}, button));
 }
 
+function mebibytes(bytes) {
+  return (bytes / 2 ** 20).toFixed(1);
+}
+
 function state_text({ status }) {
   if (status.failed) {
     return "failed";
+  }
+  if (status.fetch !== undefined) {
+    const { bytes, total_bytes: total, bytes_per_second: rate } = status.fetch;
+    return `fetching ${mebibytes(bytes)} of ${mebibytes(total)} MiB, ${(rate / 1e6).toFixed(1)} MB/s`;
   }
   const share = status.progress === undefined ? "" : ` ${Math.floor(100 * status.progress)} %`;
   return status.residency.replace("_", " ") + share;
@@ -37,7 +45,7 @@ function update_row(row, model, running, forecast) {
   name.title = model.description ?? "";
   say(state.firstChild, state_text(model));
   state.firstChild.dataset.state = model.status.failed ? "failed" : model.status.residency;
-  state.title = model.status.error ?? "";
+  state.title = model.status.error ?? model.status.fetch?.from ?? "";
   say(device, model.status.device ?? "");
   say(runs, String(running?.requests_running ?? 0));
   say(waits, String(running?.requests_waiting ?? 0));

@@ -13,6 +13,7 @@
 #include "agent/image_reader.h"
 #include "agent/make_arena.h"
 #include "agent/page_backing.h"
+#include "agent/peer_links.h"
 #include "agent/read_watch.h"
 #include "agent/worker_life.h"
 #include "base/child.h"
@@ -79,6 +80,7 @@ class Agent::Impl {
                      [this](ModelId model, Result<void> ended) {
                        post([this, model, ended] { end_read(model, ended); });
                      }}),
+        fetcher_(setup_.fetch, fetch_handlers()),
         backing_(arena_) {
     for (const DeviceSetup& device : setup_.devices) {
       workers_[device.id].setup = &device;
@@ -97,7 +99,8 @@ class Agent::Impl {
       known.push_back({.id = model.id,
                        .image_bytes = model.image_bytes,
                        .footprint = model.footprint,
-                       .gpu_footprint = model.gpu_footprint});
+                       .gpu_footprint = model.gpu_footprint,
+                       .fetched = !model.source.empty()});
       if (models_.insert_or_assign(model.id, model).second) {
         for (auto& [id, worker] : workers_) {
           describe(worker, model);
@@ -123,11 +126,15 @@ class Agent::Impl {
 
   void send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) {
     WorkerState& worker = workers_.at(device);
+    if (const auto* submit = std::get_if<core::Submit>(&message)) {
+      fetcher_.hasten(submit->model);
+    }
     if (worker.life != nullptr && worker.life->epoch() == epoch) {
       worker.life->send(std::move(message));
     }
   }
 
+  [[nodiscard]] std::vector<core::FetchStatus> fetches() const { return fetcher_.statuses(); }
   [[nodiscard]] ledger::PoolUsage host_usage() const { return core_.host_usage(); }
   [[nodiscard]] core::ModelsByDevice models() const { return core_.models(); }
   [[nodiscard]] std::uint64_t restarts(DeviceId device) const {
@@ -192,6 +199,34 @@ class Agent::Impl {
                    {{"model", model_name(model)}, {"ms", ms}, {"error", error->message}});
     }
     hear(core::ReadEnded{.model = model, .error = std::move(error)});
+  }
+
+  /// What fetchers say, in their threads.
+  ImageFetcher::Handlers fetch_handlers() {
+    return {.on_progress =
+                [this](ModelId model, std::uint64_t bytes) {
+                  post([this, model, bytes] {
+                    hear(core::ReadProgress{.model = model, .bytes = bytes});
+                  });
+                },
+            .on_ended =
+                [this](ModelId model, Result<void> ended) {
+                  post([this, model, ended] { end_fetch(model, ended); });
+                },
+            .on_changed =
+                [this](const std::string& source) {
+                  post([this, source] {
+                    if (handlers_.on_changed) {
+                      handlers_.on_changed(source);
+                    }
+                  });
+                }};
+  }
+
+  void end_fetch(ModelId model, const Result<void>& ended) {
+    fetcher_.forget(model);
+    hear(core::ReadEnded{.model = model,
+                         .error = ended ? std::nullopt : std::optional(ended.error())});
   }
 
   [[nodiscard]] const std::string& model_name(ModelId model) const {
@@ -335,24 +370,10 @@ class Agent::Impl {
     for (auto& [id, other] : workers_) {
       if (&other != &worker && other.life != nullptr && other.ready && other.setup->gpu &&
           worker.setup->gpu) {
-        lend_link(worker, other);
-        lend_link(other, worker);
+        lend_link(*worker.life, *worker.setup->gpu, *other.life, *other.setup->gpu);
+        lend_link(*other.life, *other.setup->gpu, *worker.life, *worker.setup->gpu);
       }
     }
-  }
-
-  static void lend_link(WorkerState& of, WorkerState& to) {
-    auto sockets = rpc::packet_pair();
-    if (!sockets) {
-      log::warning("GPUs are not connected", {{"error", sockets.error().message}});
-      return;
-    }
-    std::vector<rpc::Descriptor> peer_assist;
-    std::vector<rpc::Descriptor> peer_load;
-    peer_assist.push_back(std::move(sockets->first));
-    peer_load.push_back(std::move(sockets->second));
-    of.life->send(rpc::MeetPeer{.gpu = *to.setup->gpu, .assists = true}, std::move(peer_assist));
-    to.life->send(rpc::MeetPeer{.gpu = *of.setup->gpu, .assists = false}, std::move(peer_load));
   }
 
   void execute(core::KillWorker& command) {
@@ -431,22 +452,32 @@ class Agent::Impl {
 
   void execute(core::StartRead& command) {
     const HostModel& model = models_.at(command.model);
-    ImageReader::Job job{.model = command.model,
-                         .directory = model.directory,
-                         .dtype = model.dtype,
-                         .shard = model.spec.shard,
-                         .stage = model.spec.stage,
-                         .image_bytes = model.image_bytes,
-                         .page_bytes = setup_.page_bytes};
+    ImageJob job{.model = command.model,
+                 .directory = model.directory,
+                 .dtype = model.dtype,
+                 .shard = model.spec.shard,
+                 .stage = model.spec.stage,
+                 .image_bytes = model.image_bytes,
+                 .page_bytes = setup_.page_bytes};
     for (const PageId page : command.pages) {
       job.pages.push_back(arena_.base() + page.value() * setup_.page_bytes);
+    }
+    if (!model.source.empty()) {
+      fetcher_.start({.image = std::move(job),
+                      .name = model.name,
+                      .source = model.source,
+                      .early = command.early});
+      return;
     }
     log::info("read weights", {{"model", model.name}, {"from", model.directory.string()}});
     reads_.begin(model.name, model.directory.string(), steady_now());
     reader_.start(std::move(job));
   }
 
-  void execute(core::CancelRead& command) { reader_.cancel(command.model); }
+  void execute(core::CancelRead& command) {
+    reader_.cancel(command.model);
+    fetcher_.cancel(command.model);
+  }
 
   /// Those of a device's pages that are in the arena: a GPU's worker gives its own memory back, and
   /// takes it again, before it says that pages have changed hands.
@@ -514,8 +545,9 @@ class Agent::Impl {
   asio::steady_timer timer_;
   asio::steady_timer watch_timer_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
-  ImageReader reader_;   ///< Its thread ends before what it writes to does.
-  PageBacking backing_;  ///< Last: likewise.
+  ImageReader reader_;    ///< Its thread ends before what it writes to does.
+  ImageFetcher fetcher_;  ///< Likewise.
+  PageBacking backing_;   ///< Last: likewise.
 };
 
 Result<std::unique_ptr<Agent>> Agent::create(const asio::any_io_executor& executor,
@@ -538,17 +570,8 @@ void Agent::set_models(const std::vector<HostModel>& models) {
 void Agent::start() {
   impl_->hear(core::StartAgent{});
 }
-void Agent::carry_out(const core::LoadOn& order) {
-  impl_->hear(order);
-}
-void Agent::carry_out(const core::EvictFrom& order) {
-  impl_->hear(order);
-}
-void Agent::carry_out(const core::FormGroup& form) {
-  impl_->hear(form);
-}
-void Agent::carry_out(const core::Weave& order) {
-  impl_->hear(order);
+void Agent::carry_out(const AgentOrder& order) {
+  std::visit([this](const auto& wanted) { impl_->hear(wanted); }, order);
 }
 core::ModelsByDevice Agent::models() const {
   return impl_->models();
@@ -556,17 +579,8 @@ core::ModelsByDevice Agent::models() const {
 void Agent::forget_orders() {
   impl_->hear(core::ForgetOrders{});
 }
-void Agent::carry_out(const core::Unweave& order) {
-  impl_->hear(order);
-}
 void Agent::send(DeviceId device, WorkerEpoch epoch, core::WorkerMessage message) {
   impl_->send(device, epoch, std::move(message));
-}
-void Agent::carry_out(const core::Borrow& order) {
-  impl_->hear(order);
-}
-void Agent::carry_out(const core::Repay& order) {
-  impl_->hear(order);
 }
 ledger::PoolUsage Agent::host_usage() const {
   return impl_->host_usage();
@@ -579,6 +593,9 @@ rpc::WorkerStats Agent::stats(DeviceId device) const {
 }
 WorkerHealth Agent::health(DeviceId device) const {
   return impl_->health(device);
+}
+std::vector<core::FetchStatus> Agent::fetches() const {
+  return impl_->fetches();
 }
 std::vector<std::string> Agent::troubles() const {
   return impl_->troubles();

@@ -5,11 +5,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <boost/asio/any_io_executor.hpp>
 
 #include "agent/host_model.h"
+#include "agent/image_fetcher.h"
 #include "agent/worker_watch.h"
 #include "base/ids.h"
 #include "base/log.h"
@@ -47,7 +49,17 @@ struct AgentSetup {
   log::Format log_format = log::Format::kText;
   std::string event_log{};        ///< Workers append .worker.DEVICE.EPOCH; empty: no log.
   std::uint64_t incarnation = 0;  ///< As core::AgentOptions has it.
+  FetchSetup fetch{};
 };
+
+/// What is wanted of an agent.
+using AgentOrder = std::variant<core::LoadOn,
+                                core::EvictFrom,
+                                core::FormGroup,
+                                core::Weave,
+                                core::Unweave,
+                                core::Borrow,
+                                core::Repay>;
 
 /// What AgentCore decides by, which a replay of its events needs too.
 [[nodiscard]] core::AgentOptions core_options(const AgentSetup& setup);
@@ -68,6 +80,8 @@ class Agent {
     std::function<void(ModelId, Result<void>)> on_loan{};
     /// What was to be given back of them is with the device again.
     std::function<void(ModelId)> on_repaid{};
+    /// A source has other files of a model than its outline says. May be empty.
+    std::function<void(const std::string& source)> on_changed{};
     /// The core has taken this step; for the event log. May be empty.
     std::function<void(Instant, const core::AgentEvent&, const std::vector<core::AgentCommand>&)>
         on_step{};
@@ -87,17 +101,10 @@ class Agent {
   /// Starts the workers; after set_models().
   void start();
 
-  void carry_out(const core::LoadOn& order);
-  void carry_out(const core::EvictFrom& order);
-  /// Have workers run a model in lockstep; on_event says GroupFormed, or WorkerDown of all of them.
-  void carry_out(const core::FormGroup& form);
-  /// Have a device lend pages to KV of a model elsewhere, and take some back; on_event says
-  /// GuestState.
-  void carry_out(const core::Weave& order);
-  void carry_out(const core::Unweave& order);
-  /// Have a device's worker lend pages for an engine, which on_loan answers; and give some back.
-  void carry_out(const core::Borrow& order);
-  void carry_out(const core::Repay& order);
+  /// What becomes of it on_event tells: of FormGroup GroupFormed, or WorkerDown of all of them; of
+  /// Weave and Unweave, by which a device lends pages to KV of a model elsewhere and takes some
+  /// back, GuestState. on_loan answers Borrow, on_repaid Repay.
+  void carry_out(const AgentOrder& order);
   /// Whoever ordered is gone: drops what was ordered and no worker was told of.
   void forget_orders();
   /// As AgentCore has them.
@@ -113,6 +120,8 @@ class Agent {
   [[nodiscard]] rpc::WorkerStats stats(DeviceId device) const;
   /// How the device's worker is.
   [[nodiscard]] WorkerHealth health(DeviceId device) const;
+  /// What is fetched of models, and has been, by name.
+  [[nodiscard]] std::vector<core::FetchStatus> fetches() const;
   /// What is wrong now with workers and the host, for people.
   [[nodiscard]] std::vector<std::string> troubles() const;
   /// The worker's process; -1 when there is none.

@@ -20,6 +20,9 @@ struct HostModel {
   ModelId id{};
   std::string name{};
   std::filesystem::path directory{};
+  /// Where its weights are fetched from when they are read, as fetch::pull() takes it; the
+  /// directory has its outline (fetch/outline.h). Empty where the directory has all of it.
+  std::string source{};
   spec::ModelSpec spec{};
   spec::DType dtype = spec::DType::kBf16;  ///< Of the image's matrices.
   std::uint64_t image_bytes = 0;

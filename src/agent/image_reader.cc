@@ -1,13 +1,6 @@
 #include "agent/image_reader.h"
 
-#include <string>
 #include <utility>
-
-#include "spec/pipe_stage.h"
-#include "spec/shard.h"
-#include "store/checkpoint.h"
-#include "store/image_layout.h"
-#include "store/image_loader.h"
 
 #include <pthread.h>
 
@@ -68,30 +61,13 @@ void ImageReader::run() {
 }
 
 Result<void> ImageReader::read(const Job& job, std::stop_token stop) const {
-  const Result<store::Checkpoint> checkpoint = store::Checkpoint::open(job.directory);
-  if (!checkpoint) {
-    return checkpoint.error();
+  const Result<OpenedImage> opened = open_image(job);
+  if (!opened) {
+    return opened.error();
   }
-  const spec::ModelSpec& whole = checkpoint->config.model;
-  if (const Result<void> possible = spec::divides(whole, job.shard.ranks); !possible) {
-    return possible.error();  // It has changed; and the next check is for what can be laid out.
-  }
-  const spec::ModelSpec shard = spec::shard_of(whole, job.shard);
-  const spec::PipeStage stage =
-      spec::is_stage(job.stage, whole.layers) ? job.stage : spec::PipeStage{};
-  const store::ImageLayout layout = store::plan_image(spec::stage_of(shard, stage), job.dtype);
-  if (layout.bytes != job.image_bytes || stage != job.stage) {
-    return Error{Code::kFailedPrecondition,
-                 "read " + job.directory.string() +
-                     ": it has changed since the configuration was "
-                     "read (an image of " +
-                     std::to_string(layout.bytes) + " bytes, not " +
-                     std::to_string(job.image_bytes) + "); reload the configuration"};
-  }
-  return store::load_image(
-      checkpoint->tensors,
-      layout,
-      {.pages = job.pages, .page_bytes = job.page_bytes},
+  return read_image(
+      job,
+      *opened,
       {.progress = [&](std::uint64_t bytes) { handlers_.on_progress(job.model, bytes); },
        .stop = std::move(stop)});
 }

@@ -2,18 +2,15 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <mutex>
 #include <optional>
 #include <stop_token>
 #include <thread>
-#include <vector>
 
+#include "agent/image_job.h"
 #include "base/ids.h"
 #include "base/result.h"
-#include "spec/dtype.h"
-#include "spec/model_spec.h"
 
 namespace heddle::agent {
 
@@ -22,16 +19,7 @@ namespace heddle::agent {
 /// it may have changed since.
 class ImageReader {
  public:
-  struct Job {
-    ModelId model{};
-    std::filesystem::path directory{};
-    spec::DType dtype = spec::DType::kBf16;
-    spec::Shard shard{};            ///< What is read of it.
-    spec::PipeStage stage{};        ///< Likewise.
-    std::uint64_t image_bytes = 0;  ///< As it was when the model was configured.
-    std::vector<std::byte*> pages{};
-    std::size_t page_bytes = 0;
-  };
+  using Job = ImageJob;
   /// Called in the reader's thread.
   struct Handlers {
     std::function<void(ModelId, std::uint64_t bytes)> on_progress{};

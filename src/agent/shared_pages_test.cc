@@ -5,6 +5,7 @@
 #include "base/descriptor_limit.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -114,6 +114,10 @@ void write_model(JsonWriter& json, const ModelObject& model) {
   if (model.progress) {
     json.key("progress").number(*model.progress);
   }
+  if (model.fetch) {
+    json.key("fetch");
+    write_fetch(json, *model.fetch);
+  }
   json.key("failed").boolean(!model.failure.empty());
   if (!model.failure.empty()) {
     json.key("error").string(model.failure);
@@ -254,6 +258,12 @@ std::string ChunkWriter::usage(const Usage& usage) const {
   JsonWriter json;
   write_usage(json, usage);
   return prefix_ + "],\"usage\":" + json.text() + "}";
+}
+
+void write_fetch(JsonWriter& json, const FetchObject& fetch) {
+  json.begin_object().key("from").string(fetch.from).key("bytes").integer(fetch.bytes);
+  json.key("total_bytes").integer(fetch.total_bytes);
+  json.key("bytes_per_second").number(fetch.bytes_per_second).end_object();
 }
 
 std::string model_json(const ModelObject& model) {

@@ -8,6 +8,7 @@
 
 #include "base/ids.h"
 #include "base/time.h"
+#include "spec/json_writer.h"
 #include "spec/sampling.h"
 
 namespace heddle::api {
@@ -101,6 +102,16 @@ class ChunkWriter {
   std::string suffix_{};
 };
 
+/// How far a model is that is being fetched.
+struct FetchObject {
+  std::string from{};
+  std::uint64_t bytes = 0;
+  std::uint64_t total_bytes = 0;
+  double bytes_per_second = 0;
+};
+/// Writes it as an object.
+void write_fetch(spec::JsonWriter& json, const FetchObject& fetch);
+
 /// A model as GET /v1/models lists it.
 struct ModelObject {
   std::string id{};
@@ -113,11 +124,12 @@ struct ModelObject {
   std::string_view level{};      ///< How it sleeps, for models that engines of others serve.
   std::string device{};
   std::optional<double> progress{};  ///< Of a load, from 0 to 1.
-  std::string failure{};             ///< Why the last load failed; empty when it did not.
-  std::int64_t context_length = 0;   ///< 0 while it is not known.
-  Duration slo_ttft{};               ///< In what time its first token is due; 0: not known.
-  Duration slo_tpot{};               ///< And each of those after it, on average.
-  std::string metadata{};            ///< A JSON object of the user's; empty: none.
+  std::optional<FetchObject> fetch{};
+  std::string failure{};            ///< Why the last load failed; empty when it did not.
+  std::int64_t context_length = 0;  ///< 0 while it is not known.
+  Duration slo_ttft{};              ///< In what time its first token is due; 0: not known.
+  Duration slo_tpot{};              ///< And each of those after it, on average.
+  std::string metadata{};           ///< A JSON object of the user's; empty: none.
 };
 
 [[nodiscard]] std::string model_json(const ModelObject& model);

@@ -130,14 +130,21 @@ Result<std::uint64_t> parse_bytes(std::string_view text) {
 Result<std::uint64_t> parse_rate(std::string_view text) {
   const std::string_view trimmed = trim(text);
   if (trimmed.ends_with("/s")) {
-    const auto bytes = parse_quantity(trimmed.substr(0, trimmed.size() - 2), kByteUnits);
-    if (bytes && *bytes > 0) {
-      return *bytes;
+    std::string size(trimmed.substr(0, trimmed.size() - 2));
+    const bool in_bits = size.ends_with('b');
+    if (in_bits) {
+      size.back() = 'B';
+    }
+    const auto amount = parse_quantity(size, kByteUnits);
+    const std::uint64_t bytes = amount.value_or(0) / (in_bits ? 8 : 1);
+    if (bytes > 0) {
+      return bytes;
     }
   }
-  return Error{
-      Code::kInvalidArgument,
-      fmt::format("\"{}\" is not a rate; write a size above zero with /s, such as 50MB/s", text)};
+  return Error{Code::kInvalidArgument,
+               fmt::format("\"{}\" is not a rate; write a size above zero with /s, such as 50MB/s, "
+                           "or bits, such as 25Gb/s",
+                           text)};
 }
 
 Result<Duration> parse_duration(std::string_view text) {

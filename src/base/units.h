@@ -15,7 +15,8 @@ namespace heddle {
 /// an example of what would be right, for anything else: a bare "64M", a sign, an overflow.
 [[nodiscard]] Result<std::uint64_t> parse_bytes(std::string_view text);
 
-/// Reads bytes per second: a size followed by "/s", as "50MB/s". At least 1.
+/// Reads bytes per second: a size followed by "/s", as "50MB/s", or bits, with a small b, as links
+/// are sold: "25Gb/s". At least one byte.
 [[nodiscard]] Result<std::uint64_t> parse_rate(std::string_view text);
 
 /// Reads a span of time: "250us", "20ms", "1.5s", "10m", "2h"; "0" needs no unit. At most 10 years.

@@ -8,6 +8,7 @@
 #include "cli/verbs.h"
 #include "config/command_line.h"
 #include "config/config.h"
+#include "fetch/url.h"
 #include "gateway/tls_files.h"
 #include "host/opened_model.h"
 #include "host/setup.h"
@@ -161,6 +162,16 @@ int config_check(const std::string& file) {
   for (const host::OpenedModel& model : host::open_models(
            *config, {.page_bytes = setup->page_bytes, .max_batch_tokens = batch_tokens})) {
     if (model.config.engine) {
+      continue;
+    }
+    if (!model.known) {
+      std::printf(
+          "model %s: not in the cache; the server asks %s what it is when it starts, and fetches "
+          "it "
+          "when it is loaded; `heddle pull %s` fetches it now\n",
+          model.config.id.c_str(),
+          fetch::shown(model.source).c_str(),
+          model.source.c_str());
       continue;
     }
     if (const std::string problem = problem_of(*config, model); !problem.empty()) {

@@ -33,6 +33,22 @@ void print_pages(const spec::Json& device) {
           .c_str());
 }
 
+/// "adder: fetched from s3://models/adder: 1.00 MiB of 1.35 MiB, 2.10 MB/s".
+void print_fetch(const spec::Json& model) {
+  if (spec::text_at(model, {"fetch", "from"}).empty()) {
+    return;
+  }
+  const auto bytes = [&](const char* key) {
+    return format_bytes(static_cast<std::uint64_t>(spec::number_at(model, {"fetch", key})));
+  };
+  std::printf("%s: being fetched from %s: %s of %s, %s\n",
+              printable(spec::text_at(model, {"model"})).c_str(),
+              printable(spec::text_at(model, {"fetch", "from"})).c_str(),
+              bytes("bytes").c_str(),
+              bytes("total_bytes").c_str(),
+              format_rate(spec::number_at(model, {"fetch", "bytes_per_second"})).c_str());
+}
+
 bool is_down(const spec::Json& device) {
   const bool* up = spec::value_at<bool>(device, {"up"});
   return up != nullptr && !*up;
@@ -100,6 +116,9 @@ int ps(const ClientOptions& options) {
                     spec::text_at(model, {"requests_waiting"})});
   }
   std::fputs(format_table(rows).c_str(), stdout);
+  for (const spec::Json& model : spec::items_at(*running, {"running"})) {
+    print_fetch(model);
+  }
   print_devices(client);
   return 0;
 }

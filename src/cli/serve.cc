@@ -17,6 +17,7 @@
 #include "config/config.h"
 #include "config/web_names.h"
 #include "gateway/gateway.h"
+#include "host/model_files.h"
 #include "sandbox/sandbox.h"
 #include "solo/system.h"
 #include "spec/json_writer.h"
@@ -29,16 +30,26 @@ namespace asio = boost::asio;
 namespace {
 
 /// Of this process beside the loop's, with some to spare; each device adds the process of a worker.
-constexpr std::size_t kThreads = 12;
+constexpr std::size_t kThreads = 16;
+
+/// A request for a model waits so long for its source to say what it is.
+constexpr Duration kFilesPatience = std::chrono::minutes(1);
 
 /// Reads the text part of a model, wherever its directory is, once its files are known to do no
 /// harm. What clients are told names no path of this machine; the log does.
 gateway::Gateway::TextOpener text_opener(const std::string& base,
+                                         std::shared_ptr<host::ModelFiles> files,
                                          std::shared_ptr<sandbox::Sandbox> sandbox) {
-  return [base, sandbox](const config::ModelConfig& model)
+  return [base, files, sandbox](const config::ModelConfig& model)
              -> Result<std::shared_ptr<const gateway::ModelText>> {
+    const auto known = files->find(model.id, kFilesPatience);
+    if (!known) {
+      return known.error();
+    }
     const Result<std::filesystem::path> directory =
-        store::find_model(model.path, store::find_places(base, store::process_environment()));
+        known->has_value()
+            ? Result<std::filesystem::path>(**known)
+            : store::find_model(model.path, store::find_places(base, store::process_environment()));
     if (!directory) {
       log::error("a model's files were not found",
                  {{"model", model.id}, {"why", directory.error().message}});
@@ -143,6 +154,15 @@ class Server final : public Service {
   Server(asio::io_context& loop, const ServeOptions& options, config::Config config)
       : loop_(loop), options_(options), config_(std::move(config)) {}
 
+  /// Threads of the gateway may wait for files.
+  ~Server() override {
+    if (system_) {
+      system_->files()->end();
+    }
+  }
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
   Result<void> start() {
     Result<std::unique_ptr<solo::System>> system =
         solo::System::create(loop_.get_executor(), config_, metrics_);
@@ -150,19 +170,20 @@ class Server final : public Service {
       return system.error();
     }
     system_ = std::move(system).value();
-    Result<std::unique_ptr<gateway::Gateway>> gateway =
-        gateway::Gateway::start(loop_,
-                                *system_,
-                                metrics_,
-                                config_,
-                                {.open_text = text_opener(config_.directory, sandbox_),
-                                 .grammars = sandbox_,
-                                 .version = version_text(),
-                                 .now = steady_now});
+    Result<std::unique_ptr<gateway::Gateway>> gateway = gateway::Gateway::start(
+        loop_,
+        *system_,
+        metrics_,
+        config_,
+        {.open_text = text_opener(config_.directory, system_->files(), sandbox_),
+         .grammars = sandbox_,
+         .version = version_text(),
+         .now = steady_now});
     if (!gateway) {
       return gateway.error();
     }
     gateway_ = std::move(gateway).value();
+    system_->on_models([this] { gateway_->reload(config_); });
     // Once the loop runs: whoever reads it may send a signal at once.
     asio::post(loop_, [this] { greet(config_, *gateway_); });
     return {};

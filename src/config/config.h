@@ -46,6 +46,7 @@ struct HostConfig {
   std::uint64_t memory = 0;               ///< Budget of the image cache [bytes].
   std::uint64_t snapshots = 8ULL << 30U;  ///< Of what is saved of suspended engines [bytes].
   std::int64_t step_tokens = 0;  ///< Most tokens of one model in one step; 0: by devices' memory.
+  std::uint64_t nic = 0;         ///< What models are fetched at, at most [bytes/s]; 0: no limit.
   friend bool operator==(const HostConfig&, const HostConfig&) = default;
 };
 

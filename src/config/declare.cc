@@ -486,6 +486,8 @@ void declare(Fields& f, Config& config, SwapSettings& settings) {
     host.integer({"step_tokens", "Most tokens of one model in one step; 0: by devices' memory."},
                  {.least = 0, .most = kMostStepTokens},
                  config.host.step_tokens);
+    host.rate({"nic", "What all models together are fetched at, at most: 25Gb/s or 3GB/s."},
+              config.host.nic);
   });
   f.sections({"devices", "What models run on; all GPUs when absent, or one CPU device."},
              [&](Fields& item) {

@@ -130,7 +130,7 @@ Json definitions() {
   defs["variable"] = pattern(variable);
   defs["flag"]["anyOf"] = {Json{{"type", "boolean"}}, Json{{"$ref", "#/$defs/variable"}}};
   defs["bytes"]["anyOf"] = {whole, or_variable(number + "([kKMGT]i?)?B?")};
-  defs["rate"]["anyOf"] = {whole, or_variable(number + "([kKMGT]i?)?B/s")};
+  defs["rate"]["anyOf"] = {whole, or_variable(number + "([kKMGT]i?)?[Bb]/s")};
   defs["duration"]["anyOf"] = {Json{{"const", 0}}, or_variable(number + "(ns|us|ms|s|m|h)")};
   defs["seconds"]["anyOf"] = {
       whole, or_variable(number + "(ns|us|ms|s|m|h)?"), Json{{"const", -1}}};

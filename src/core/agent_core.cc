@@ -294,7 +294,7 @@ void AgentCore::Impl::check_invariants() const {
     seen.insert(image.pages.begin(), image.pages.end());
     HEDDLE_CHECK(image.at.has_value() != image.lease.has_value());
     HEDDLE_CHECK(image.orphan || !image.at || workers_.at(*image.at).models.contains(model));
-    HEDDLE_CHECK((reading_ == model) == image.being_written());
+    HEDDLE_CHECK((reading_ == model || fetching_.contains(model)) == image.being_written());
   }
   // Each page in one place, and none lost.
   HEDDLE_CHECK(placed == arena);

@@ -23,6 +23,9 @@ struct AgentModel {
   std::uint64_t image_bytes = 0;
   policy::Footprint footprint{};      ///< In pages of this host's arena.
   policy::Footprint gpu_footprint{};  ///< The same on devices that have memory of their own.
+  /// Its weights come over a network: they are read beside those of others, which wait for no
+  /// server, and no longer than somebody wants them.
+  bool fetched = false;
 };
 
 /// A device of this host.
@@ -179,10 +182,11 @@ struct DisconnectGuests {
   WorkerEpoch hot_epoch{};
   ModelId model{};
 };
-/// Fill `pages`, in order, with the image. One reader at a time.
+/// Fill `pages`, in order, with the image. One reader at a time, beside those of fetched models.
 struct StartRead {
   ModelId model{};
   std::vector<PageId> pages{};
+  bool early = false;  ///< As LoadOn has it.
 };
 /// Make the reader of this model stop; ReadEnded follows, as it does in any case.
 struct CancelRead {

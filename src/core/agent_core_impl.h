@@ -216,7 +216,7 @@ class AgentCore::Impl {
 
   // Images.
   Image* image(ModelId model);
-  Image* create_image(const AgentModel& model);
+  Image* create_image(const AgentModel& model, bool early);
   bool make_room(std::int64_t pages, Instant worth_since);
   void start_reader();
   void stop_read(ModelId model, Image& image);
@@ -225,6 +225,7 @@ class AgentCore::Impl {
   void unpin(ModelId model, DeviceId device);
   void drop(ModelId model);
   void drop_unwanted();
+  [[nodiscard]] bool abandoned(ModelId model, const Image& image) const;
   void tell_image_gone(ModelId model);
   void tell_image_state(ModelId model, const Image& image);
 
@@ -249,6 +250,7 @@ class AgentCore::Impl {
   std::map<ModelId, Image> images_{};
   std::deque<ModelId> reads_{};  ///< Waiting for the reader.
   std::optional<ModelId> reading_{};
+  std::set<ModelId> fetching_{};  ///< Read beside that.
   std::map<DeviceId, WorkerState> workers_{};
   std::vector<FormGroup> groups_{};  ///< Of workers in lockstep, until their leader is done.
 };

@@ -500,5 +500,47 @@ TEST_F(Group, OnceItsLeaderHasEvictedItsShardItIsNone) {
   EXPECT_EQ(find<KillWorker>(commands), nullptr);
 }
 
+/// kA is fetched, kB read from disk.
+AgentModels with_fetched() {
+  return {
+      .models = {{.id = kA, .image_bytes = 600, .footprint = {.image_pages = 4}, .fetched = true},
+                 {.id = kB, .image_bytes = 600, .footprint = {.image_pages = 4}}}};
+}
+
+TEST(AgentCore, WhatIsFetchedHoldsNoReaderUp) {
+  Bench bench;
+  bench.tell(with_fetched());
+  const auto fetched =
+      bench.tell(LoadOn{.device = kDevice, .model = kA, .basis = {.epoch = kEpoch}, .early = true});
+  ASSERT_NE(find<StartRead>(fetched), nullptr);
+  EXPECT_TRUE(find<StartRead>(fetched)->early);
+  const auto read = bench.load(kB);
+  ASSERT_NE(find<StartRead>(read), nullptr);
+  EXPECT_EQ(find<StartRead>(read)->model, kB);
+  EXPECT_FALSE(find<StartRead>(read)->early);
+  bench.tell(ReadEnded{.model = kB});
+  const auto ended = bench.tell(ReadEnded{.model = kA});
+  EXPECT_EQ(find<ImageProgress>(ended)->bytes, 600U);
+}
+
+TEST(AgentCore, AFetchThatNobodyWantsIsStopped) {
+  Bench bench;
+  bench.tell(with_fetched());
+  bench.load(kA);
+  bench.tell(ReadProgress{.model = kA, .bytes = 200});
+  bench.evict(kA);
+  PagesReturned returned{.model = kA};
+  for (std::uint64_t i = 10; i < 14; ++i) {
+    returned.pages.emplace_back(i);
+  }
+  bench.said(returned);
+  const auto evicted = bench.said(ModelEvicted{.model = kA, .exchanged = true});
+  ASSERT_NE(find<CancelRead>(evicted), nullptr);
+  EXPECT_EQ(find<CancelRead>(evicted)->model, kA);
+  bench.tell(ReadEnded{.model = kA, .error = Error{Code::kCancelled, "stopped"}});
+  const auto again = bench.load(kA);
+  EXPECT_NE(find<StartRead>(again), nullptr) << "it begins anew";
+}
+
 }  // namespace
 }  // namespace heddle::core

@@ -46,6 +46,7 @@ inline void fields(Fields& v, AgentModel& x) {
   v(2, "image_bytes", x.image_bytes);
   v(3, "footprint", x.footprint);
   v(4, "gpu_footprint", x.gpu_footprint);
+  v(5, "fetched", x.fetched);
 }
 
 inline void fields(Fields& v, StartAgent& /*x*/) {
@@ -123,6 +124,7 @@ inline void fields(Fields& v, StartRead& x) {
   v.message(81, "StartRead");
   v(1, "model", x.model);
   v(2, "pages", x.pages);
+  v(3, "early", x.early);
 }
 
 inline void fields(Fields& v, CancelRead& x) {

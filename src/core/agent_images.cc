@@ -55,8 +55,8 @@ bool AgentCore::Impl::make_room(std::int64_t pages, Instant worth_since) {
   return true;
 }
 
-/// An image with pages, queued for the reader; null if there is no room for it now.
-Image* AgentCore::Impl::create_image(const AgentModel& model) {
+/// An image with pages, queued for the reader or fetched; null if there is no room for it now.
+Image* AgentCore::Impl::create_image(const AgentModel& model, bool early) {
   const std::int64_t pages = model.footprint.image_pages;
   if (!make_room(pages, Instant::max())) {
     return nullptr;
@@ -66,8 +66,14 @@ Image* AgentCore::Impl::create_image(const AgentModel& model) {
   ledger_.commit(*image.lease, ledger::kHostPool, pages);
   image.pages = take_free(pages);
   image.bytes = model.image_bytes;
-  reads_.push_back(model.id);
-  start_reader();
+  if (model.fetched) {
+    image.read = ReadState::kReading;
+    fetching_.insert(model.id);
+    commands_->push_back(StartRead{.model = model.id, .pages = image.pages, .early = early});
+  } else {
+    reads_.push_back(model.id);
+    start_reader();
+  }
   return &image;
 }
 
@@ -111,12 +117,17 @@ void AgentCore::Impl::on(const ReadProgress& progress) {
 }
 
 void AgentCore::Impl::on(const ReadEnded& ended) {
-  HEDDLE_CHECK(reading_ == ended.model);
+  const bool fetched = fetching_.contains(ended.model);
+  HEDDLE_CHECK(fetched || reading_ == ended.model);
   Image& ended_image = images_.at(ended.model);
   if (!ended.error) {
     on(ReadProgress{.model = ended.model, .bytes = ended_image.bytes});
   }
-  reading_.reset();
+  if (fetched) {
+    fetching_.erase(ended.model);
+  } else {
+    reading_.reset();
+  }
   if (!ended.error) {
     ended_image.read = ReadState::kComplete;
     tell_image_state(ended.model, ended_image);
@@ -192,13 +203,25 @@ void AgentCore::Impl::tell_image_gone(ModelId model) {
   }
 }
 
+/// Whether an image is fetched for nobody: it was evicted before it was there.
+bool AgentCore::Impl::abandoned(ModelId model, const Image& image) const {
+  const auto orders = [&](const HostOperation& operation) {
+    const auto* load = std::get_if<LoadOn>(&operation);
+    return load != nullptr && load->model == model;
+  };
+  return fetching_.contains(model) && !image.at && image.copiers.empty() &&
+         std::ranges::none_of(workers_, [&](const auto& entry) {
+           return std::ranges::any_of(entry.second.operations, orders);
+         });
+}
+
 /// Drops what is of no use to anybody: images that failed or were stopped, orphans, and those of
 /// models that are gone.
 void AgentCore::Impl::drop_unwanted() {
   std::vector<ModelId> unwanted;
   for (auto& [model, image] : images_) {
     const bool gone = !models_.contains(model) && !image.at;
-    if ((gone || image.orphan) && image.copiers.empty()) {
+    if (((gone || image.orphan) && image.copiers.empty()) || abandoned(model, image)) {
       stop_read(model, image);
     }
     const bool useless = image.read == ReadState::kFailed || image.read == ReadState::kStopped;

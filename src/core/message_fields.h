@@ -151,6 +151,7 @@ inline void fields(Fields& v, LoadOn& x) {
   v(1, "device", x.device);
   v(2, "model", x.model);
   v(3, "basis", x.basis);
+  v(4, "early", x.early);
 }
 
 inline void fields(Fields& v, EvictFrom& x) {

@@ -41,6 +41,7 @@ struct LoadOn {
   DeviceId device{};
   ModelId model{};
   Basis basis{};
+  bool early = false;  ///< No request waits for it yet: what others wait for goes first.
   friend bool operator==(const LoadOn&, const LoadOn&) = default;
 };
 

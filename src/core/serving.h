@@ -234,6 +234,19 @@ struct NotedDecision {
   std::string why{};
 };
 
+/// What a host fetches of a model, or has fetched since it started.
+struct FetchStatus {
+  std::string model{};
+  std::string from{};               ///< Its source, without credentials.
+  std::string kind{};               ///< As in metric labels: "hub", "s3", "http".
+  bool active = false;              ///< It is being fetched. The next three are of that.
+  std::uint64_t bytes = 0;          ///< That are there, of the files that it lacked.
+  std::uint64_t total_bytes = 0;    ///< Of these files.
+  double bytes_per_second = 0;      ///< Of late.
+  std::uint64_t fetched_bytes = 0;  ///< All that has come over the network.
+  friend bool operator==(const FetchStatus&, const FetchStatus&) = default;
+};
+
 /// A model as listings and metrics show it. Reading it wakes nothing.
 struct ModelStatus {
   ModelId id{};
@@ -255,6 +268,8 @@ struct ModelStatus {
   DemandStatus demand{};
   Instant last_used{};
   std::optional<Error> failure{};  ///< Why the last load failed; cleared by a success.
+  /// Of one that some host fetches or has fetched, of all hosts together.
+  std::optional<FetchStatus> fetch{};
 };
 
 /// Where an external engine is in its life.

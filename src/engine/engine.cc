@@ -8,7 +8,6 @@
 #include "engine/engine_impl.h"
 #include "engine/workspace.h"
 #include "ops/sample.h"
-#include "ops/wait.h"
 
 namespace heddle::engine {
 namespace {
@@ -341,8 +340,24 @@ void Engine::set_image_ready(ModelId id, std::uint64_t bytes) {
 
 std::uint64_t Engine::image_ready(ModelId id) const {
   const auto gate = impl_->gate(id);
-  const std::uint64_t ready = gate ? gate->watermark().load(std::memory_order_acquire) : 0;
-  return ready == ops::kAbandoned ? 0 : ready;
+  return gate ? gate->there() : 0;
+}
+
+bool Engine::image_abandoned(ModelId id) const {
+  const auto gate = impl_->gate(id);
+  return gate != nullptr && gate->abandoned();
+}
+
+void Engine::pause_image(ModelId id) {
+  if (const auto gate = impl_->gate(id)) {
+    gate->pause();
+  }
+}
+
+void Engine::resume_image(ModelId id) {
+  if (const auto gate = impl_->gate(id)) {
+    gate->resume();
+  }
 }
 
 void Engine::abandon_image(ModelId id) {

@@ -59,8 +59,8 @@ struct StepOutcome {
   /// Sequences whose slice did not run because no page was free for their KV. Nothing of theirs
   /// changed; whoever plans preempts somebody and tries again. A scheduling outcome, not an error.
   std::vector<SequenceId> starved{};
-  /// Sequences whose model's load was abandoned while the step waited for a stage of it. Nothing
-  /// of theirs changed.
+  /// Sequences whose model's load was abandoned or paused while the step waited for a stage of it.
+  /// Nothing of theirs changed.
   std::vector<SequenceId> unready{};
   /// Sequences that cannot go on: their model's logits are not numbers, or their grammar takes more
   /// work than it may. To be removed.
@@ -145,6 +145,11 @@ class Engine {
   [[nodiscard]] std::uint64_t image_ready(ModelId id) const;
   /// The rest will never come: a step that waits for it gives up. Any thread.
   void abandon_image(ModelId id);
+  [[nodiscard]] bool image_abandoned(ModelId id) const;
+  /// A step that waits for it gives up, and so does one that comes to wait, until resume_image(),
+  /// which the engine's thread calls between steps. Any thread.
+  void pause_image(ModelId id);
+  void resume_image(ModelId id);
   /// Forgets a model. It has no sequences any more.
   void remove_model(ModelId id);
 

@@ -24,6 +24,23 @@ TEST(ImageGate, StaysAbandoned) {
   EXPECT_EQ(gate.watermark().load(), ops::kAbandoned);
 }
 
+TEST(ImageGate, GoesOnAfterAPause) {
+  ImageGate gate;
+  gate.advance(10);
+  gate.pause();
+  gate.advance(40);
+  EXPECT_EQ(gate.watermark().load(), ops::kAbandoned);
+  EXPECT_EQ(gate.there(), 40U);
+  gate.resume();
+  EXPECT_EQ(gate.watermark().load(), 40U);
+  gate.abandon();
+  gate.pause();
+  gate.resume();
+  EXPECT_EQ(gate.watermark().load(), ops::kAbandoned) << "that is for good";
+  EXPECT_EQ(gate.there(), 0U);
+  EXPECT_TRUE(gate.abandoned());
+}
+
 TEST(ImageGate, KeepsTheLargestOfManySetters) {
   ImageGate gate;
   std::vector<std::thread> setters;

@@ -55,11 +55,19 @@ Result<FileLock> FileLock::wait(const std::filesystem::path& path,
 }
 
 Result<FileLock> FileLock::now(const std::filesystem::path& path) {
+  return lock_now(path, LOCK_EX);
+}
+
+Result<FileLock> FileLock::shared(const std::filesystem::path& path) {
+  return lock_now(path, LOCK_SH);
+}
+
+Result<FileLock> FileLock::lock_now(const std::filesystem::path& path, int how) {
   Result<Descriptor> file = open_lock(path);
   if (!file) {
     return file.error();
   }
-  if (::flock(file->get(), LOCK_EX | LOCK_NB) != 0) {
+  if (::flock(file->get(), how | LOCK_NB) != 0) {
     return Error{Code::kUnavailable, fmt::format("{} is locked by another", path.string())};
   }
   return FileLock(std::move(file).value());

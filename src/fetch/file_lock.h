@@ -20,8 +20,11 @@ class FileLock {
                                              const std::stop_token& stop);
   /// kUnavailable where another has it.
   [[nodiscard]] static Result<FileLock> now(const std::filesystem::path& path);
+  /// Shares it with others that share it. kUnavailable where one has it alone.
+  [[nodiscard]] static Result<FileLock> shared(const std::filesystem::path& path);
 
  private:
+  [[nodiscard]] static Result<FileLock> lock_now(const std::filesystem::path& path, int how);
   explicit FileLock(Descriptor file) : file_(std::move(file)) {}
 
   Descriptor file_;

@@ -59,6 +59,8 @@ class HubPlace final : public ModelPlace {
 
   Result<void> keep(const Job& job) override { return move_file(job.partial, blob(job.object)); }
 
+  [[nodiscard]] fs::path place_of(const Object& object) const override { return blob(object); }
+
   Result<fs::path> publish() override {
     const fs::path snapshot = folder_ / "snapshots" / commit_;
     std::error_code ignored;

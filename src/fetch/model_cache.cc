@@ -109,6 +109,18 @@ std::vector<CachedModel> cached_models(const store::ModelPlaces& places) {
   return models;
 }
 
+Result<std::shared_ptr<void>> hold_in_cache(const SourceName& name,
+                                            const store::ModelPlaces& places) {
+  if (name.kind == SourceKind::kHub) {
+    return std::shared_ptr<void>();
+  }
+  Result<FileLock> lock = FileLock::shared(use_of(store::url_folder(places, name.text)));
+  if (!lock) {
+    return lock.error();
+  }
+  return std::shared_ptr<void>(std::make_shared<FileLock>(std::move(*lock)));
+}
+
 Result<std::vector<std::string>> make_room(const store::ModelPlaces& places,
                                            std::uint64_t budget,
                                            std::uint64_t bytes,
@@ -124,7 +136,12 @@ Result<std::vector<std::string>> make_room(const store::ModelPlaces& places,
     taken += model.bytes;
   }
   std::ranges::sort(models, {}, &CachedModel::used_ns);
-  std::vector<std::pair<const CachedModel*, FileLock>> going;
+  struct Going {
+    const CachedModel* model = nullptr;
+    FileLock lock;
+    FileLock use;
+  };
+  std::vector<Going> going;
   for (const CachedModel& model : models) {
     if (taken + bytes <= budget) {
       break;
@@ -134,16 +151,17 @@ Result<std::vector<std::string>> make_room(const store::ModelPlaces& places,
       continue;
     }
     Result<FileLock> lock = FileLock::now(lock_of(whole));
-    if (lock) {
+    Result<FileLock> use = FileLock::now(use_of(whole));
+    if (lock && use) {
       taken -= model.bytes;
-      going.emplace_back(&model, std::move(lock).value());
+      going.push_back({.model = &model, .lock = std::move(*lock), .use = std::move(*use)});
     }
   }
   if (taken + bytes > budget) {
     return Error{
         Code::kResourceExhausted,
         fmt::format("{} more do not fit into the budget of {} for {}: {} of it {} taken by "
-                    "what may not go; raise --budget or HEDDLE_CACHE_BUDGET",
+                    "what may not go, as servers use it; raise --budget or HEDDLE_CACHE_BUDGET",
                     format_bytes(bytes),
                     format_bytes(budget),
                     places.url_cache.string(),
@@ -151,7 +169,7 @@ Result<std::vector<std::string>> make_room(const store::ModelPlaces& places,
                     "are")};
   }
   std::vector<std::string> names;
-  for (const auto& [model, lock] : going) {
+  for (const auto& [model, lock, use] : going) {
     const fs::path leaving = without_incomplete(model->folder).string() + ".leaving";
     std::error_code failure;
     fs::rename(model->folder, leaving, failure);  // So that nobody finds half of it.

@@ -26,6 +26,8 @@ class ModelPlace {
                                                          const std::vector<Object>& wanted) = 0;
   /// Takes what has come whole in such a file. Any thread.
   [[nodiscard]] virtual Result<void> keep(const Job& job) = 0;
+  /// Where a file is that is there, or was kept; any thread.
+  [[nodiscard]] virtual std::filesystem::path place_of(const Object& object) const = 0;
   /// The model appears: all that is wanted is there. Returns its directory.
   [[nodiscard]] virtual Result<std::filesystem::path> publish() = 0;
 };
@@ -50,8 +52,14 @@ struct CachedModel {
 /// All models of both caches, by name.
 [[nodiscard]] std::vector<CachedModel> cached_models(const store::ModelPlaces& places);
 
+/// Keeps make_room() from removing a model of heddle's own cache, by any process, whether it is
+/// there or not. Of one of the hub's cache, from which nothing is removed, it does nothing.
+[[nodiscard]] Result<std::shared_ptr<void>> hold_in_cache(const SourceName& name,
+                                                          const store::ModelPlaces& places);
+
 /// Removes from heddle's own cache what was wanted longest ago, until `bytes` more fit into
-/// `budget`; nothing that is being fetched, and not the model in `folder`. Returns the names.
+/// `budget`; nothing that is being fetched or held, and not the model in `folder`. Returns the
+/// names.
 /// kResourceExhausted, and nothing is removed, where that cannot be.
 [[nodiscard]] Result<std::vector<std::string>> make_room(const store::ModelPlaces& places,
                                                          std::uint64_t budget,

@@ -1,190 +1,10 @@
 #include "fetch/pull.h"
 
-#include <algorithm>
-#include <memory>
-#include <mutex>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "base/units.h"
-#include "fetch/disk.h"
-#include "fetch/model_cache.h"
 #include "fetch/source_name.h"
-#include "fetch/url.h"
-#include "fetch/wanted.h"
 
 namespace heddle::fetch {
-namespace {
-
-/// Bytes that jobs will take of the disk beyond what they have of it.
-std::uint64_t needed_bytes(std::span<const Job> jobs) {
-  std::uint64_t bytes = 0;
-  for (const Job& job : jobs) {
-    bytes += job.object.bytes - std::min(job.object.bytes, taken_bytes(job.partial));
-  }
-  return bytes;
-}
-
-Result<void> check_disk(std::string_view model,
-                        std::uint64_t needed,
-                        const std::filesystem::path& cache) {
-  const Result<std::uint64_t> free = free_bytes(cache);
-  if (!free) {
-    return free.error();
-  }
-  if (needed > *free) {
-    return Error{
-        Code::kResourceExhausted,
-        fmt::format("{} needs {} more, and the disk of {} has {} free; make room there, or "
-                    "have the cache elsewhere (HF_HOME, XDG_CACHE_HOME)",
-                    shown(model),
-                    format_bytes(needed),
-                    cache.string(),
-                    format_bytes(*free))};
-  }
-  return {};
-}
-
-/// One pull, step by step.
-class Pull {
- public:
-  Pull(SourceName name, const PullOptions& options, PullWatch& watch, const std::stop_token& stop)
-      : name_(std::move(name)), options_(options), watch_(watch), stop_(stop) {}
-
-  Result<Pulled> run() {
-    Result<std::unique_ptr<ModelPlace>> place =
-        open_place(name_, options_.places, [this] { watch_.waits(); }, stop_);
-    if (!place) {
-      return place.error();
-    }
-    place_ = std::move(place).value();
-    if (const Result<void> listed = list(); !listed) {
-      return listed.error();
-    }
-    Result<std::vector<Job>> jobs = place_->missing(pulled_.revision, choice_.wanted);
-    if (!jobs) {
-      return jobs.error();
-    }
-    if (!jobs->empty()) {
-      if (const Result<void> room = make_place(*jobs); !room) {
-        return room.error();
-      }
-    }
-    watch_.begins(*jobs, choice_.left_out);
-    if (const Result<void> fetched = fetch(*jobs); !fetched) {
-      return fetched.error();
-    }
-    Result<std::filesystem::path> directory = place_->publish();
-    if (!directory) {
-      return directory.error();
-    }
-    pulled_.directory = std::move(directory).value();
-    return std::move(pulled_);
-  }
-
- private:
-  /// Asks the source what there is, and chooses.
-  Result<void> list() {
-    SourceOptions how = options_.source;
-    how.retry.on_wait = [this](const std::string& why, Duration wait) {
-      const std::lock_guard lock(watch_mutex_);
-      watch_.retries(why, wait);
-    };
-    Result<std::unique_ptr<Source>> source = open_source(name_, options_.environment, how);
-    if (!source) {
-      return source.error();
-    }
-    source_ = std::move(source).value();
-    Result<Listing> listing = source_->list(stop_);
-    if (!listing) {
-      return listing.error();
-    }
-    pulled_.revision = listing->revision;
-    Result<Choice> choice = choose(std::move(listing->objects),
-                                   shown(name_.text),
-                                   [this](const Object& index) { return read_small(index); });
-    if (!choice) {
-      return choice.error();
-    }
-    choice_ = std::move(choice).value();
-    pulled_.files = choice_.wanted.size();
-    for (const Object& object : choice_.wanted) {
-      pulled_.bytes += object.bytes;
-    }
-    return {};
-  }
-
-  Result<std::string> read_small(const Object& object) {
-    if (object.bytes > kIndexBytesMax) {
-      return Error{Code::kCorrupt,
-                   fmt::format("{} has {}; want at most {}",
-                               object.name,
-                               format_bytes(object.bytes),
-                               format_bytes(kIndexBytesMax))};
-    }
-    std::string text(object.bytes, '\0');
-    const Result<void> read =
-        fill(*source_, object, 0, std::as_writable_bytes(std::span(text)), stop_);
-    return read ? Result<std::string>(std::move(text)) : read.error();
-  }
-
-  Result<void> make_place(std::span<const Job> jobs) {
-    const bool of_hub = name_.kind == SourceKind::kHub;
-    const std::filesystem::path& cache =
-        of_hub ? options_.places.hub_cache : options_.places.url_cache;
-    const std::uint64_t needed = needed_bytes(jobs);
-    if (!of_hub && options_.budget > 0) {
-      const Result<std::vector<std::string>> gone = make_room(
-          options_.places, options_.budget, needed, store::url_folder(options_.places, name_.text));
-      if (!gone) {
-        return Error{gone.error().code,
-                     fmt::format("{}: {}", shown(name_.text), gone.error().message)};
-      }
-      if (!gone->empty()) {
-        watch_.removed(*gone);
-      }
-    }
-    return check_disk(name_.text, needed, cache);
-  }
-
-  Result<void> fetch(std::span<const Job> jobs) {
-    for (const Job& job : jobs) {
-      pulled_.fetched_bytes += job.object.bytes;
-    }
-    const TransferEvents events{.moved =
-                                    [this](std::size_t file, std::uint64_t bytes) {
-                                      const std::lock_guard lock(watch_mutex_);
-                                      watch_.moved(file, bytes);
-                                    },
-                                .checking =
-                                    [this](std::size_t file) {
-                                      const std::lock_guard lock(watch_mutex_);
-                                      watch_.checking(file);
-                                    },
-                                .done = [this, jobs](std::size_t file) -> Result<void> {
-                                  if (Result<void> kept = place_->keep(jobs[file]); !kept) {
-                                    return kept;
-                                  }
-                                  const std::lock_guard lock(watch_mutex_);
-                                  watch_.came(file);
-                                  return {};
-                                }};
-    return transfer(*source_, jobs, options_.transfer, events, stop_);
-  }
-
-  SourceName name_;
-  const PullOptions& options_;
-  PullWatch& watch_;
-  const std::stop_token& stop_;
-  std::mutex watch_mutex_{};
-  std::unique_ptr<ModelPlace> place_{};
-  std::unique_ptr<Source> source_{};
-  Choice choice_{};
-  Pulled pulled_{};
-};
-
-}  // namespace
 
 Result<Pulled> pull(std::string_view model,
                     const PullOptions& options,
@@ -194,7 +14,36 @@ Result<Pulled> pull(std::string_view model,
   if (!name) {
     return name.error();
   }
-  return Pull(std::move(name).value(), options, watch, stop).run();
+  ModelFetch fetch(std::move(name).value(), options, watch, stop);
+  if (const Result<void> opened = fetch.open(); !opened) {
+    return opened.error();
+  }
+  const Result<std::vector<Job>> jobs = fetch.missing();
+  if (!jobs) {
+    return jobs.error();
+  }
+  if (!jobs->empty()) {
+    if (const Result<void> room = fetch.make_place(*jobs); !room) {
+      return room.error();
+    }
+  }
+  fetch.tell_begin(*jobs);
+  if (const Result<void> fetched = fetch.fetch(*jobs, options.transfer); !fetched) {
+    return fetched.error();
+  }
+  Pulled pulled{.revision = fetch.revision(), .files = fetch.wanted().size()};
+  for (const Object& object : fetch.wanted()) {
+    pulled.bytes += object.bytes;
+  }
+  for (const Job& job : *jobs) {
+    pulled.fetched_bytes += job.object.bytes;
+  }
+  Result<std::filesystem::path> directory = fetch.publish();
+  if (!directory) {
+    return directory.error();
+  }
+  pulled.directory = std::move(directory).value();
+  return pulled;
 }
 
 }  // namespace heddle::fetch

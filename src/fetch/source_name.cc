@@ -47,6 +47,20 @@ Result<SourceName> parse_s3(std::string_view text, std::string_view rest) {
 
 }  // namespace
 
+std::string_view name(SourceKind kind) {
+  switch (kind) {
+    case SourceKind::kFile:
+      return "file";
+    case SourceKind::kHttp:
+      return "http";
+    case SourceKind::kS3:
+      return "s3";
+    case SourceKind::kHub:
+      break;
+  }
+  return "hub";
+}
+
 Result<SourceName> parse_source_name(std::string_view text) {
   if (text.size() > 2048 || std::ranges::any_of(text, [](unsigned char c) { return c <= ' '; })) {
     return wrong_name(text.substr(0, 64), "it is too long, or has spaces");
@@ -84,6 +98,22 @@ Result<SourceName> parse_source_name(std::string_view text) {
                     .text = std::string(text),
                     .repo = hub->repository,
                     .revision = hub->revision};
+}
+
+std::optional<SourceName> remote_source(std::string_view path,
+                                        const store::Environment& environment) {
+  Result<SourceName> name = parse_source_name(path);
+  if (!name || name->kind == SourceKind::kFile) {
+    return std::nullopt;
+  }
+  if (name->kind == SourceKind::kHub) {
+    const std::string offline = environment("HF_HUB_OFFLINE").value_or("");
+    const bool asked = offline.empty() || offline == "0";
+    if (!asked || name->repo.find('/') == std::string::npos) {
+      return std::nullopt;
+    }
+  }
+  return std::move(name).value();
 }
 
 }  // namespace heddle::fetch

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
+#include "store/model_source.h"
 
 namespace heddle::fetch {
 
@@ -26,8 +28,17 @@ struct SourceName {
   std::string revision{};  ///< kHub: a branch, tag or commit.
 };
 
+/// As in metric labels: "file", "http", "s3", "hub".
+[[nodiscard]] std::string_view name(SourceKind kind);
+
 /// Reads such a name. kInvalidArgument, saying what would be right, for anything else; for a URL
 /// with credentials, a query or a fragment too.
 [[nodiscard]] Result<SourceName> parse_source_name(std::string_view text);
+
+/// The source from which a server fetches what a model's `path` names, where it is not in a cache:
+/// a URL over a network, or a name of the hub with an organisation. Nothing for folders of this
+/// machine, and for names of the hub where HF_HUB_OFFLINE says that it is not to be asked.
+[[nodiscard]] std::optional<SourceName> remote_source(std::string_view path,
+                                                      const store::Environment& environment);
 
 }  // namespace heddle::fetch

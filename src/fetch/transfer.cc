@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -17,12 +18,16 @@
 namespace heddle::fetch {
 namespace {
 
-constexpr int kDigestTries = 2;
+/// Bytes to fetch with one request. The lower the rank, the sooner.
+struct Piece {
+  Range range{};
+  std::uint64_t rank = 0;
+};
 
 /// How far one object is.
 struct JobState {
   std::optional<PartialFile> file{};
-  std::vector<Range> left{};  ///< The next at the end.
+  std::vector<Piece> left{};  ///< The next at the end.
   std::size_t running = 0;    ///< Threads that work on it.
   std::uint64_t there = 0;
   int digests_wrong = 0;
@@ -46,8 +51,16 @@ class Transfer {
         jobs_(jobs),
         options_(options),
         events_(events),
+        record_bytes_(std::min(options.record_bytes, options.piece_bytes)),
         limit_(options.bytes_per_second),
-        states_(jobs.size()) {}
+        states_(jobs.size()) {
+    for (const Part& part : options.order) {
+      for (std::uint64_t at = part.range.begin / record_bytes_ * record_bytes_; at < part.range.end;
+           at += record_bytes_) {
+        ranks_.emplace(std::pair(part.job, at), ranks_.size());
+      }
+    }
+  }
 
   Result<void> run(const std::stop_token& stop) {
     const std::stop_callback ends(stop, [this] { stop_.request_stop(); });
@@ -84,6 +97,7 @@ class Transfer {
   std::optional<Task> next() {
     std::unique_lock lock(mutex_);
     while (!failed_ && !stop_.stop_requested()) {
+      std::optional<std::size_t> first;
       bool all_over = true;
       for (std::size_t job = first_; job < jobs_.size(); ++job) {
         JobState& state = states_[job];
@@ -95,19 +109,27 @@ class Transfer {
         if (!state.file && !open(job)) {
           break;
         }
-        if (!state.left.empty()) {
-          const Range range = state.left.back();
-          state.left.pop_back();
-          ++state.running;
-          return Task{.job = job, .range = range};
-        }
-        if (state.running == 0) {  // Of an empty object, or all was there.
+        if (state.left.empty() && state.running == 0) {  // Of an empty object, or all was there.
           ++state.running;
           return Task{.job = job, .finish = true};
+        }
+        if (!state.left.empty() &&
+            (!first || state.left.back().rank < states_[*first].left.back().rank)) {
+          first = job;
+        }
+        if (first && ranks_.empty()) {
+          break;  // Later ones are opened later.
         }
       }
       if (all_over) {
         return std::nullopt;
+      }
+      if (first && !failed_) {
+        JobState& state = states_[*first];
+        const Range range = state.left.back().range;
+        state.left.pop_back();
+        ++state.running;
+        return Task{.job = *first, .range = range};
       }
       changed_.wait(
           lock, stop_.get_token(), [this, before = changes_] { return changes_ != before; });
@@ -118,47 +140,117 @@ class Transfer {
   /// With the lock.
   bool open(std::size_t job) {
     Result<PartialFile> file =
-        PartialFile::open(jobs_[job].partial, jobs_[job].object, options_.piece_bytes);
+        PartialFile::open(jobs_[job].partial, jobs_[job].object, record_bytes_);
     if (!file) {
       fail(file.error());
       return false;
     }
     JobState& state = states_[job];
     state.file = std::move(file).value();
+    if (events_.came) {
+      tell_present(job);
+    }
     list_pieces(job);
     return true;
+  }
+
+  void tell_present(std::size_t job) {
+    std::uint64_t at = 0;
+    for (const Range& missing : states_[job].file->missing()) {
+      if (missing.begin > at) {
+        events_.came(job, {at, missing.begin});
+      }
+      at = missing.end;
+    }
+    if (jobs_[job].object.bytes > at) {
+      events_.came(job, {at, jobs_[job].object.bytes});
+    }
+  }
+
+  /// What is wanted first comes first; then one object after the other.
+  [[nodiscard]] std::uint64_t rank_of(std::size_t job, std::uint64_t begin) const {
+    const auto found = ranks_.find({job, begin});
+    return found != ranks_.end()
+               ? found->second
+               : ranks_.size() + (static_cast<std::uint64_t>(job) << 40U) + begin / record_bytes_;
   }
 
   void list_pieces(std::size_t job) {
     JobState& state = states_[job];
     state.there = state.file->present_bytes();
-    state.left = state.file->missing();
+    state.left.clear();
+    for (const Range& range : state.file->missing()) {
+      state.left.push_back({.range = range, .rank = rank_of(job, range.begin)});
+    }
     if (state.one_stream && !state.left.empty()) {
       state.there = 0;
-      state.left = {{.begin = 0, .end = jobs_[job].object.bytes}};
+      state.left = {{.range = {.begin = 0, .end = jobs_[job].object.bytes}}};
     }
+    std::ranges::sort(state.left, {}, &Piece::rank);
+    join(state.left);
     std::ranges::reverse(state.left);
     events_.moved(job, state.there);
+  }
+
+  /// Makes requests of pieces that follow each other.
+  void join(std::vector<Piece>& pieces) const {
+    std::vector<Piece> joined;
+    std::uint64_t next_rank = 0;
+    for (const Piece& piece : pieces) {
+      const bool follows = !joined.empty() && joined.back().range.end == piece.range.begin &&
+                           next_rank == piece.rank && piece.range.begin % options_.piece_bytes != 0;
+      if (follows) {
+        joined.back().range.end = piece.range.end;
+      } else {
+        joined.push_back(piece);
+      }
+      next_rank = piece.rank + 1;
+    }
+    pieces = std::move(joined);
   }
 
   Result<void> fetch(const Task& task) {
     JobState& state = states_[task.job];
     const std::stop_token stop = stop_.get_token();
+    if (options_.turn) {
+      options_.turn(stop);
+    }
     std::uint64_t came = 0;
+    std::uint64_t marked = task.range.begin;
     const Sink sink = [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Result<void> {
       limit_.take_and_wait(bytes.size(), stop);
+      if (options_.took) {
+        options_.took(bytes.size(), stop);
+      }
       if (const Result<void> written = state.file->write(offset, bytes); !written) {
         return written;
       }
       came += bytes.size();
       add(task.job, static_cast<std::int64_t>(bytes.size()));
-      return {};
+      return mark(task, marked, offset + bytes.size());
     };
     Result<void> done = source_.read(jobs_[task.job].object, task.range, sink, stop);
     if (!done) {
-      add(task.job, -static_cast<std::int64_t>(came));
+      add(task.job, -static_cast<std::int64_t>(came - std::min(came, marked - task.range.begin)));
     }
     return done;
+  }
+
+  /// Notes as there what has come of a request whole, from `marked` on.
+  Result<void> mark(const Task& task, std::uint64_t& marked, std::uint64_t end) {
+    end = end == task.range.end ? end : end / record_bytes_ * record_bytes_;
+    if (end <= marked) {
+      return {};
+    }
+    const std::lock_guard lock(mutex_);
+    if (Result<void> noted = states_[task.job].file->mark({marked, end}); !noted) {
+      return noted;
+    }
+    if (events_.came) {
+      events_.came(task.job, {marked, end});
+    }
+    marked = end;
+    return {};
   }
 
   void add(std::size_t job, std::int64_t bytes) {
@@ -177,9 +269,6 @@ class Transfer {
     ++changes_;
     changed_.notify_all();
     if (done) {
-      if (const Result<void> marked = state.file->mark(task.range); !marked) {
-        fail(marked.error());
-      }
       return;
     }
     const bool is_whole = task.range.bytes() == jobs_[task.job].object.bytes;
@@ -221,7 +310,8 @@ class Transfer {
       state.file.reset();
       return;
     }
-    const bool again = done.error().code == Code::kCorrupt && ++state.digests_wrong < kDigestTries;
+    const bool again =
+        done.error().code == Code::kCorrupt && ++state.digests_wrong < options_.digest_tries;
     const Result<void> forgotten =
         done.error().code == Code::kCorrupt ? state.file->forget() : Result<void>();
     if (!again || !forgotten) {
@@ -243,6 +333,9 @@ class Transfer {
   std::span<const Job> jobs_;
   const TransferOptions& options_;
   const TransferEvents& events_;
+  std::uint64_t record_bytes_;
+  std::map<std::pair<std::size_t, std::uint64_t>, std::uint64_t>
+      ranks_{};  ///< Of what comes first.
   RateLimit limit_;
   std::stop_source stop_{};
 

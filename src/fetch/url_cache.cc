@@ -68,6 +68,10 @@ class UrlPlace final : public ModelPlace {
     return write_record(work_, record_);
   }
 
+  [[nodiscard]] fs::path place_of(const Object& object) const override {
+    return (complete_ ? folder_ : work_) / object.name;
+  }
+
   Result<fs::path> publish() override {
     if (complete_) {
       return folder_;
@@ -168,6 +172,10 @@ Result<void> write_record(const fs::path& folder, const FolderRecord& record) {
 
 fs::path lock_of(const fs::path& folder) {
   return folder.string() + ".lock";
+}
+
+fs::path use_of(const fs::path& folder) {
+  return folder.string() + ".in-use";
 }
 
 fs::path incomplete_of(const fs::path& folder) {

@@ -18,6 +18,7 @@ struct FolderRecord {
   struct File {
     std::uint64_t bytes = 0;
     std::string identity{};  ///< Of the object; see Object::identity().
+    friend bool operator==(const File&, const File&) = default;
   };
   std::string name{};                   ///< Of the model, as it was pulled.
   std::map<std::string, File> files{};  ///< Those that are there whole, by name.
@@ -29,6 +30,8 @@ struct FolderRecord {
 
 /// The file whose lock a model's folder has.
 [[nodiscard]] std::filesystem::path lock_of(const std::filesystem::path& folder);
+/// The file whose lock servers share that have the model in this folder.
+[[nodiscard]] std::filesystem::path use_of(const std::filesystem::path& folder);
 /// The folder in which a model comes, until it is whole.
 [[nodiscard]] std::filesystem::path incomplete_of(const std::filesystem::path& folder);
 

@@ -180,6 +180,12 @@ void GatewayMetrics::publish_model(const core::ModelStatus& model, const std::st
 /// What is counted of a model since it was configured.
 void GatewayMetrics::publish_counts(const core::ModelStatus& model) {
   const Labels labels{{"model_name", model.name}};
+  if (model.fetch) {
+    count_up_to("heddle_fetch_bytes_total",
+                "Bytes of models that have come over the network.",
+                {{"model", model.name}, {"source_kind", model.fetch->kind}},
+                model.fetch->fetched_bytes);
+  }
   for (std::size_t i = 0; i < core::kLoadReasons; ++i) {
     const auto reason = static_cast<core::LoadReason>(i);
     count_up_to("heddle_model_loads_total",

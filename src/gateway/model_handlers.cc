@@ -92,6 +92,17 @@ std::optional<core::EngineStatus> engine_of(const Context& context, ModelId mode
   return std::nullopt;
 }
 
+/// What is being fetched of a model; nothing where nothing is.
+std::optional<api::FetchObject> fetch_of(const core::ModelStatus& status) {
+  if (!status.fetch || !status.fetch->active) {
+    return std::nullopt;
+  }
+  return api::FetchObject{.from = status.fetch->from,
+                          .bytes = status.fetch->bytes,
+                          .total_bytes = status.fetch->total_bytes,
+                          .bytes_per_second = status.fetch->bytes_per_second};
+}
+
 api::ModelObject describe(const Context& context,
                           const CatalogModel& model,
                           const core::ModelStatus& status) {
@@ -119,6 +130,10 @@ api::ModelObject describe(const Context& context,
   if (status.residency == core::Residency::kLoading && status.image_bytes > 0) {
     object.progress =
         static_cast<double>(status.loaded_bytes) / static_cast<double>(status.image_bytes);
+  }
+  object.fetch = fetch_of(status);
+  if (object.fetch) {
+    object.state = "downloading";
   }
   if (status.failure) {
     object.failure = api::without_paths(status.failure->message);
@@ -200,6 +215,10 @@ Task<void> running(std::shared_ptr<Context> context, HttpExchange& http, std::st
     json.key("requests_running").integer(status.requests_running);
     json.key("requests_waiting").integer(status.requests_waiting);
     json.key("bytes").integer(status.image_bytes).key("loaded_bytes").integer(status.loaded_bytes);
+    if (const auto fetch = fetch_of(status)) {
+      json.key("fetch");
+      api::write_fetch(json, *fetch);
+    }
     json.key("device");
     if (status.device) {
       json.string(places_of(status, device_names(*context->serving)));

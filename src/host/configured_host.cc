@@ -1,11 +1,15 @@
 #include "host/configured_host.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <boost/asio/post.hpp>
 
 #include "base/log.h"
+#include "fetch/model_cache.h"
+#include "fetch/source_name.h"
+#include "fetch/url.h"
 #include "host/setup.h"
 
 namespace heddle::host {
@@ -25,7 +29,10 @@ bool same_device(const config::DeviceConfig& a, const config::DeviceConfig& b) {
 /// What of the files is worth a word where they are.
 void log_models(const std::vector<OpenedModel>& models) {
   for (const OpenedModel& model : models) {
-    if (!model.ranks) {
+    if (!model.known) {
+      log::info("model is in no cache; its source is asked what it is",
+                {{"model", model.config.id}, {"from", fetch::shown(model.source)}});
+    } else if (!model.ranks) {
       log::error("model cannot be served",
                  {{"model", model.config.id}, {"error", model.ranks.error().message}});
     } else if (!model.ranks->empty()) {
@@ -43,12 +50,22 @@ Result<std::unique_ptr<ConfiguredHost>> ConfiguredHost::create(
     config::Config config,
     HostIdentity identity,
     HostHandlers handlers) {
+  if (const auto budget = cache_budget(store::process_environment()); !budget) {
+    return budget.error();
+  }
   const std::int64_t batch_tokens = choose_batch_tokens(config);
   Result<HostSetup> setup = host_setup(config, batch_tokens, identity.id);
   if (!setup) {
     return setup.error();
   }
   setup->agent.incarnation = identity.incarnation;
+  setup->agent.fetch = {.pull = fetch_options(config), .bytes_per_second = config.host.nic};
+  const auto changed = std::make_shared<std::function<void(const std::string&)>>();
+  handlers.on_changed = [changed](const std::string& source) {
+    if (*changed) {
+      (*changed)(source);
+    }
+  };
   const agent::HostGeometry geometry{.page_bytes = setup->agent.page_bytes,
                                      .max_batch_tokens = batch_tokens};
   Result<std::unique_ptr<Host>> host =
@@ -56,8 +73,14 @@ Result<std::unique_ptr<ConfiguredHost>> ConfiguredHost::create(
   if (!host) {
     return host.error();
   }
-  return std::unique_ptr<ConfiguredHost>(new ConfiguredHost(
+  std::unique_ptr<ConfiguredHost> self(new ConfiguredHost(
       executor, std::move(config), std::move(identity), geometry, std::move(*host)));
+  *changed = [raw = self.get()](const std::string& source) {
+    if (raw->outlines_) {
+      raw->outlines_->ask_again(source);
+    }
+  };
+  return self;
 }
 
 ConfiguredHost::ConfiguredHost(asio::any_io_executor executor,
@@ -77,8 +100,14 @@ HostFacts ConfiguredHost::facts() const {
   return facts;
 }
 
+void ConfiguredHost::on_offers(std::function<void(std::vector<Offer>)> handler) {
+  on_offers_ = std::move(handler);
+}
+
 std::vector<Offer> ConfiguredHost::open(const config::Config& config) {
-  return keep(config, open_models(config, geometry_));
+  std::vector<Offer> offered = keep(config, open_models(config, geometry_));
+  tell_files();
+  return offered;
 }
 
 void ConfiguredHost::open_later(config::Config config,
@@ -93,6 +122,7 @@ void ConfiguredHost::open_later(config::Config config,
                           [alive, config, done, opened = open_models(config, geometry)]() mutable {
                             if (const std::shared_ptr<ConfiguredHost*> self = alive.lock()) {
                               done((*self)->keep(config, std::move(opened)));
+                              (*self)->tell_files();
                             }
                           });
              });
@@ -102,8 +132,138 @@ std::vector<Offer> ConfiguredHost::keep(const config::Config& config,
                                         std::vector<OpenedModel> opened) {
   config_ = config;
   opened_ = std::move(opened);
+  ++opened_times_;
   log_models(opened_);
+  hold_models();
+  ask_sources();
   return offers(config_, identity_.id, opened_);
+}
+
+/// What is served is not removed to make room for others.
+void ConfiguredHost::hold_models() {
+  const fetch::PullOptions options = fetch_options(config_);
+  std::map<std::string, std::shared_ptr<void>> held;
+  for (const OpenedModel& model : opened_) {
+    const std::string& source = model.config.path;
+    const auto name = fetch::remote_source(source, options.environment);
+    if (model.config.engine || !name) {
+      continue;
+    }
+    const auto before = held_.find(source);
+    if (before != held_.end()) {
+      held[source] = before->second;
+    } else if (auto hold = fetch::hold_in_cache(*name, options.places)) {
+      held[source] = std::move(*hold);
+    }
+  }
+  held_ = std::move(held);
+}
+
+void ConfiguredHost::ask_sources() {
+  std::set<std::string> sources;
+  for (const OpenedModel& model : opened_) {
+    if (!model.source.empty()) {
+      sources.insert(model.source);
+    }
+  }
+  if (!outlines_ && !sources.empty()) {
+    outlines_.emplace(executor_,
+                      fetch_options(config_),
+                      [this](const std::string& source, const Result<fetch::Outline>& outline) {
+                        learnt(source, outline);
+                      });
+  }
+  if (outlines_) {
+    outlines_->want(sources);
+  }
+}
+
+void ConfiguredHost::tell_files() {
+  ModelFiles::Known known;
+  for (const OpenedModel& model : opened_) {
+    known.folders[model.config.id] = directory_of(model.config.id);
+    if (!model.known) {
+      known.awaited[model.config.id] = fetch::shown(model.source);
+    }
+  }
+  files_->tell(std::move(known));
+}
+
+/// A source has said what its model is, or it could not be asked.
+void ConfiguredHost::learnt(const std::string& source, const Result<fetch::Outline>& outline) {
+  const bool lacks = std::ranges::any_of(opened_, [&](const OpenedModel& model) {
+    return model.source == source && (!model.known || !model.ranks);
+  });
+  if (outline && (outline->changed || lacks)) {
+    open_again(source);
+    return;
+  }
+  if (outline) {
+    return;
+  }
+  const std::string why =
+      "learn what it is from " + fetch::shown(source) + ": " + outline.error().message;
+  log::warning("a source does not say what its model is", {{"why", why}});
+  if (!lacks) {
+    return;  // What was known of it before still holds, as far as is known.
+  }
+  std::vector<OpenedModel> failed;
+  for (const OpenedModel& model : opened_) {
+    if (model.source == source && (!model.known || !model.ranks)) {
+      failed.push_back(
+          {.config = model.config, .ranks = Error{Code::kUnavailable, why}, .source = source});
+    }
+  }
+  take(std::move(failed));
+}
+
+void ConfiguredHost::open_again(const std::string& source) {
+  std::vector<config::ModelConfig> models;
+  for (const OpenedModel& model : opened_) {
+    if (model.source == source) {
+      models.push_back(model.config);
+    }
+  }
+  asio::post(opener_,
+             [alive = std::weak_ptr(alive_),
+              executor = executor_,
+              config = config_,
+              geometry = geometry_,
+              models = std::move(models),
+              source,
+              times = opened_times_] {
+               std::vector<OpenedModel> opened;
+               for (const config::ModelConfig& model : models) {
+                 opened.push_back(open_model(config, model, geometry));
+               }
+               asio::post(executor, [alive, source, times, opened = std::move(opened)]() mutable {
+                 const std::shared_ptr<ConfiguredHost*> self = alive.lock();
+                 if (self == nullptr) {
+                   return;
+                 }
+                 if ((*self)->opened_times_ != times) {
+                   (*self)->open_again(source);  // By the configuration that there is now.
+                 } else {
+                   log_models(opened);
+                   (*self)->take(std::move(opened));
+                 }
+               });
+             });
+}
+
+/// Puts these in the places of those of their names, and offers them.
+void ConfiguredHost::take(std::vector<OpenedModel> opened) {
+  for (OpenedModel& model : opened) {
+    const auto place = std::ranges::find_if(
+        opened_, [&](const OpenedModel& one) { return one.config.id == model.config.id; });
+    if (place != opened_.end()) {
+      *place = std::move(model);
+    }
+  }
+  if (on_offers_) {
+    on_offers_(offers(config_, identity_.id, opened_));
+  }
+  tell_files();
 }
 
 void ConfiguredHost::start() {
@@ -145,6 +305,10 @@ ledger::PoolUsage ConfiguredHost::host_usage() const {
 
 std::vector<core::EngineStatus> ConfiguredHost::engines() const {
   return host_->engines();
+}
+
+std::vector<core::FetchStatus> ConfiguredHost::fetches() const {
+  return host_->fetches();
 }
 
 std::vector<std::string> ConfiguredHost::troubles() const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,7 +18,9 @@
 #include "config/config.h"
 #include "host/host.h"
 #include "host/host_port.h"
+#include "host/model_files.h"
 #include "host/opened_model.h"
+#include "host/outlines.h"
 
 namespace heddle::host {
 
@@ -46,11 +49,17 @@ class ConfiguredHost final : public LocalHostPort {
 
   /// What the host is, for its manager.
   [[nodiscard]] HostFacts facts() const;
+  /// Called on the loop with all offers when sources have told more of models than was known when
+  /// they were opened; not from within a call.
+  void on_offers(std::function<void(std::vector<Offer>)> handler);
   /// Opens the models of `config`, whose devices and memory are this host's, and says what it can
-  /// do about them. Reads files.
+  /// do about them. Reads files. Of those that are in no cache it asks the sources, beside the
+  /// loop, and says nothing until they have answered or failed.
   [[nodiscard]] std::vector<Offer> open(const config::Config& config);
   /// The same off the loop; `done` is called there, unless the host has gone. One at a time.
   void open_later(config::Config config, std::function<void(std::vector<Offer>)> done);
+  /// Where their files are, for other threads; lives on when the host has gone.
+  [[nodiscard]] std::shared_ptr<ModelFiles> files() const { return files_; }
   /// Starts the workers; after set_models().
   void start();
 
@@ -64,6 +73,7 @@ class ConfiguredHost final : public LocalHostPort {
   void describe(core::DeviceStatus& device) const override;
   [[nodiscard]] ledger::PoolUsage host_usage() const override;
   [[nodiscard]] std::vector<core::EngineStatus> engines() const override;
+  [[nodiscard]] std::vector<core::FetchStatus> fetches() const override;
   [[nodiscard]] std::vector<std::string> troubles() const override;
   [[nodiscard]] std::optional<HttpAddress> engine_address(ModelId model) const override;
   [[nodiscard]] rpc::WorkerStats worker_stats(DeviceId device) const;
@@ -80,13 +90,24 @@ class ConfiguredHost final : public LocalHostPort {
                  std::unique_ptr<Host> host);
   [[nodiscard]] std::vector<Offer> keep(const config::Config& config,
                                         std::vector<OpenedModel> opened);
+  void ask_sources();
+  void hold_models();
+  void tell_files();
+  void learnt(const std::string& source, const Result<fetch::Outline>& outline);
+  void open_again(const std::string& source);
+  void take(std::vector<OpenedModel> opened);
 
   boost::asio::any_io_executor executor_;
   config::Config config_;
   HostIdentity identity_;
   agent::HostGeometry geometry_;
   std::vector<OpenedModel> opened_{};
+  std::uint64_t opened_times_ = 0;  ///< Raised with each configuration.
+  std::function<void(std::vector<Offer>)> on_offers_{};
+  std::shared_ptr<ModelFiles> files_ = std::make_shared<ModelFiles>();
+  std::map<std::string, std::shared_ptr<void>> held_{};  ///< In the cache, by their sources.
   std::unique_ptr<Host> host_;
+  std::optional<Outlines> outlines_{};  ///< Where some model has a source.
   boost::asio::thread_pool opener_{1};
   std::shared_ptr<ConfiguredHost*> alive_ = std::make_shared<ConfiguredHost*>(this);
 };

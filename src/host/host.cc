@@ -58,6 +58,7 @@ agent::Agent::Handlers Host::agent_handlers() {
                 loan ? engines_->grant(model) : engines_->refuse(model, loan.error());
               },
           .on_repaid = [this](ModelId model) { engines_->repaid(model); },
+          .on_changed = handlers_.on_changed,
           .on_step = [this](Instant at,
                             const auto& event,
                             const auto& commands) { agent_log_.write(at, event, commands); }};
@@ -112,6 +113,10 @@ ledger::PoolUsage Host::host_usage() const {
 
 std::vector<core::EngineStatus> Host::engines() const {
   return engines_->engines();
+}
+
+std::vector<core::FetchStatus> Host::fetches() const {
+  return agent_->fetches();
 }
 
 std::vector<std::string> Host::troubles() const {

@@ -45,6 +45,8 @@ struct HostHandlers {
   std::function<void(DeviceId, WorkerEpoch, std::vector<core::TokenEvent>)> on_tokens{};
   /// A worker, or an engine, has been told to load a model; for the time that switches take.
   std::function<void(DeviceId, ModelId)> on_told{};
+  /// A source has other files of a model than its outline says. May be empty.
+  std::function<void(const std::string& source)> on_changed{};
   /// Asked of an engine: when it last sent something of an answer; nothing where nobody waits.
   std::function<std::optional<Instant>(ModelId)> silent_since{};
 };
@@ -78,6 +80,7 @@ class Host {
   void describe(core::DeviceStatus& device) const;
   [[nodiscard]] ledger::PoolUsage host_usage() const;
   [[nodiscard]] std::vector<core::EngineStatus> engines() const;
+  [[nodiscard]] std::vector<core::FetchStatus> fetches() const;
   [[nodiscard]] std::vector<std::string> troubles() const;
   [[nodiscard]] std::optional<HttpAddress> engine_address(ModelId model) const;
   /// What the device's worker last said of itself.

@@ -38,6 +38,8 @@ class HostPort {
   [[nodiscard]] virtual ledger::PoolUsage host_usage() const = 0;
   /// The external engines, by model.
   [[nodiscard]] virtual std::vector<core::EngineStatus> engines() const = 0;
+  /// What it fetches of models, or has fetched, by model.
+  [[nodiscard]] virtual std::vector<core::FetchStatus> fetches() const { return {}; }
   /// What is wrong now with workers, the host and engines, for people.
   [[nodiscard]] virtual std::vector<std::string> troubles() const = 0;
   /// Where a configured engine listens when it runs.

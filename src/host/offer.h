@@ -46,6 +46,7 @@ struct Offer {
   std::vector<Block> blocks{};
   /// Of an external engine: it can be suspended there with its requests.
   bool keeps_requests = false;
+  bool fetched = false;  ///< The host lacks the files, and fetches them when it loads the model.
 };
 
 /// An offer that was taken up: what its name stands for on a host from now on.
@@ -63,6 +64,7 @@ struct HostFacts {
   std::vector<core::ManagerDevice> devices{};  ///< Their ids are theirs for ever.
   core::GuestPeers guest_peers{};              ///< Among its devices.
   std::vector<Assignment> assigned{};          ///< What names stand for there already.
+  std::uint64_t network = 0;  ///< At which models are fetched at most [bytes/s]; 0: not known.
 };
 
 }  // namespace heddle::host

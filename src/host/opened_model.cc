@@ -4,9 +4,13 @@
 #include <chrono>
 #include <utility>
 
+#include "base/units.h"
 #include "config/blocks.h"
+#include "fetch/outline.h"
+#include "fetch/source_name.h"
 #include "host/setup.h"
 #include "store/digest.h"
+#include "store/model_source.h"
 
 namespace heddle::host {
 namespace {
@@ -15,32 +19,41 @@ namespace {
 constexpr std::int64_t kCpuBatchTokens = 512;
 constexpr std::int64_t kGpuBatchTokens = 4096;
 
-OpenedModel open_model(const config::Config& config,
-                       const config::ModelConfig& model,
-                       const agent::HostGeometry& geometry) {
-  OpenedModel opened{.config = model};
-  if (model.engine) {
-    return opened;
-  }
+/// Opens what is in a directory.
+void open_files(const std::string& directory,
+                const config::Config& config,
+                const agent::HostGeometry& geometry,
+                OpenedModel& opened) {
+  const config::ModelConfig& model = opened.config;
   opened.ranks =
       model.pipeline_parallel > 1
           ? agent::open_host_stages(
-                model.path, config.directory, model.dtype, geometry, model.pipeline_parallel)
+                directory, config.directory, model.dtype, geometry, model.pipeline_parallel)
           : agent::open_host_shards(
-                model.path, config.directory, model.dtype, geometry, model.tensor_parallel);
+                directory, config.directory, model.dtype, geometry, model.tensor_parallel);
   if (!opened.ranks) {
-    return opened;
+    return;
   }
   for (std::size_t rank = 0; rank < opened.ranks->size(); ++rank) {
-    (*opened.ranks)[rank].name = rank > 0 ? shard_name(model.id, rank) : model.id;
+    agent::HostModel& part = (*opened.ranks)[rank];
+    part.name = rank > 0 ? shard_name(model.id, rank) : model.id;
+    part.source = opened.source;
   }
   Result<std::string> digest = store::digest(opened.ranks->front().directory);
   if (!digest) {
     opened.ranks = digest.error();
-    return opened;
+    return;
   }
   opened.digest = std::move(*digest);
-  return opened;
+}
+
+/// Whether what a cache has of a model is not all of it.
+bool is_partial(const OpenedModel& opened,
+                const std::filesystem::path& directory,
+                const store::ModelPlaces& places) {
+  const std::string below = places.hub_cache.string() + "/";
+  return !opened.ranks && opened.ranks.error().code == Code::kNotFound &&
+         directory.string().starts_with(below);
 }
 
 /// Whether a model that one device can hold may run there.
@@ -78,6 +91,7 @@ Offer offer_of(const config::Config& config, HostId host, const OpenedModel& mod
     return offer;
   }
   const agent::HostModel& first = model.ranks->front();
+  offer.fetched = !model.source.empty();
   offer.written = std::chrono::nanoseconds(first.written.time_since_epoch()).count();
   const std::int64_t longest = first.spec.max_position;
   offer.context = model.config.context > 0 ? std::min(model.config.context, longest) : longest;
@@ -98,6 +112,52 @@ Offer offer_of(const config::Config& config, HostId host, const OpenedModel& mod
 
 }  // namespace
 
+Result<std::uint64_t> cache_budget(const store::Environment& environment) {
+  const auto text = environment("HEDDLE_CACHE_BUDGET");
+  Result<std::uint64_t> budget = text ? parse_bytes(*text) : Result<std::uint64_t>(0);
+  return budget ? budget
+                : Error{budget.error().code, "HEDDLE_CACHE_BUDGET: " + budget.error().message};
+}
+
+fetch::PullOptions fetch_options(const config::Config& config) {
+  fetch::PullOptions options;
+  options.environment = store::process_environment();
+  options.places = store::find_places(config.directory, options.environment);
+  const Result<std::uint64_t> budget = cache_budget(options.environment);
+  options.budget = budget ? *budget : 0;
+  return options;
+}
+
+OpenedModel open_model(const config::Config& config,
+                       const config::ModelConfig& model,
+                       const agent::HostGeometry& geometry) {
+  OpenedModel opened{.config = model};
+  if (model.engine) {
+    return opened;
+  }
+  const fetch::PullOptions options = fetch_options(config);
+  const auto directory = store::find_model(model.path, options.places);
+  if (directory) {
+    open_files(directory->string(), config, geometry, opened);
+    if (!is_partial(opened, *directory, options.places)) {
+      return opened;
+    }
+  }
+  if (!fetch::remote_source(model.path, options.environment)) {
+    if (!directory) {
+      opened.ranks = directory.error();
+    }
+    return opened;
+  }
+  opened.source = model.path;
+  const auto outline = fetch::find_outline(options.places, model.path);
+  opened.known = outline.has_value();
+  if (outline) {
+    open_files(outline->string(), config, geometry, opened);
+  }
+  return opened;
+}
+
 std::vector<OpenedModel> open_models(const config::Config& config,
                                      const agent::HostGeometry& geometry) {
   std::vector<OpenedModel> models;
@@ -111,10 +171,13 @@ std::int64_t choose_batch_tokens(const config::Config& config) {
   if (config.host.step_tokens > 0) {
     return config.host.step_tokens;
   }
+  const fetch::PullOptions options = fetch_options(config);
   std::vector<std::string> sources;
   for (const config::ModelConfig& model : config.models) {
     if (!model.engine) {
-      sources.push_back(model.path);
+      const bool found = store::find_model(model.path, options.places).has_value();
+      const auto outline = found ? std::nullopt : fetch::find_outline(options.places, model.path);
+      sources.push_back(outline ? outline->string() : model.path);
     }
   }
   std::uint64_t smallest = UINT64_MAX;
@@ -137,7 +200,9 @@ std::vector<Offer> offers(const config::Config& config,
                           const std::vector<OpenedModel>& models) {
   std::vector<Offer> all;
   for (const OpenedModel& model : models) {
-    all.push_back(offer_of(config, host, model));
+    if (model.known) {
+      all.push_back(offer_of(config, host, model));
+    }
   }
   return all;
 }

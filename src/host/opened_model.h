@@ -8,7 +8,9 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "config/config.h"
+#include "fetch/model_fetch.h"
 #include "host/offer.h"
+#include "store/model_source.h"
 
 namespace heddle::host {
 
@@ -18,7 +20,23 @@ struct OpenedModel {
   /// Its weights by rank; one, where it is not sharded. None of one that an external engine serves.
   Result<std::vector<agent::HostModel>> ranks = std::vector<agent::HostModel>{};
   std::string digest{};  ///< As store::digest() has it; empty for an external engine.
+  /// Where the model is fetched from, as it is in no cache. Empty where it is, or is no such model.
+  std::string source{};
+  /// Whether it is known what the model is. Else nothing but its source is, which is to be asked.
+  bool known = true;
 };
+
+/// The most that heddle's own cache may hold, in bytes; 0: as much as there is room for.
+/// kInvalidArgument where HEDDLE_CACHE_BUDGET is no size.
+[[nodiscard]] Result<std::uint64_t> cache_budget(const store::Environment& environment);
+
+/// Where models are fetched to and how, as the environment of this process says.
+[[nodiscard]] fetch::PullOptions fetch_options(const config::Config& config);
+
+/// Finds and opens one model. Reads files: not on the loop.
+[[nodiscard]] OpenedModel open_model(const config::Config& config,
+                                     const config::ModelConfig& model,
+                                     const agent::HostGeometry& geometry);
 
 /// Finds and opens the models of `config`. Reads files: not on the loop.
 [[nodiscard]] std::vector<OpenedModel> open_models(const config::Config& config,
@@ -28,7 +46,7 @@ struct OpenedModel {
 /// that can be opened. Reads files.
 [[nodiscard]] std::int64_t choose_batch_tokens(const config::Config& config);
 
-/// What a host of these devices can do about the models, in their order.
+/// What a host of these devices can do about the models that it knows, in their order.
 [[nodiscard]] std::vector<Offer> offers(const config::Config& config,
                                         HostId host,
                                         const std::vector<OpenedModel>& models);

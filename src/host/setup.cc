@@ -135,6 +135,7 @@ HostFacts host_facts(const config::Config& config, HostId host) {
                              .in_host_memory = device.kind == config::DeviceKind::kCpu});
   }
   facts.guest_peers = guest_pairs(config, host).peers;
+  facts.network = config.host.nic;
   return facts;
 }
 

@@ -50,6 +50,17 @@ std::vector<core::ManagerDevice> Hosts::devices() const {
   return all;
 }
 
+std::map<HostId, std::int64_t> Hosts::networks() const {
+  constexpr std::uint64_t kFastest = 1'000'000'000'000;  // As policy::Nic has it.
+  std::map<HostId, std::int64_t> all;
+  for (const auto& [id, entry] : hosts_) {
+    if (entry.facts.network > 0) {
+      all[id] = static_cast<std::int64_t>(std::min(entry.facts.network, kFastest));
+    }
+  }
+  return all;
+}
+
 std::string Hosts::device_name(DeviceId device) const {
   for (const core::ManagerDevice& one : devices()) {
     if (one.id == device) {
@@ -108,6 +119,25 @@ std::vector<core::EngineStatus> Hosts::engines() const {
   std::ranges::sort(all, {}, rank);
   const auto others = std::ranges::unique(all, {}, &core::EngineStatus::model);
   all.erase(others.begin(), others.end());
+  return all;
+}
+
+std::map<std::string, core::FetchStatus> Hosts::fetches() const {
+  std::map<std::string, core::FetchStatus> all;
+  for (const auto& [id, entry] : hosts_) {
+    for (const core::FetchStatus& one : entry.port->fetches()) {
+      core::FetchStatus& sum = all[one.model];
+      const std::uint64_t fetched = sum.fetched_bytes + one.fetched_bytes;
+      if (sum.active && one.active) {
+        sum.bytes += one.bytes;
+        sum.total_bytes += one.total_bytes;
+        sum.bytes_per_second += one.bytes_per_second;
+      } else if (!sum.active) {
+        sum = one;
+      }
+      sum.fetched_bytes = fetched;
+    }
+  }
   return all;
 }
 

@@ -27,6 +27,8 @@ class Hosts {
   [[nodiscard]] std::vector<HostId> ids() const;
   /// Of all hosts, by id. Where there are several, their names begin with their host's.
   [[nodiscard]] std::vector<core::ManagerDevice> devices() const;
+  /// At which hosts fetch models at most [bytes/s], of those of which that is known.
+  [[nodiscard]] std::map<HostId, std::int64_t> networks() const;
   /// Empty for a device that there is not.
   [[nodiscard]] std::string device_name(DeviceId device) const;
   [[nodiscard]] core::GuestPeers guest_peers() const;
@@ -39,6 +41,8 @@ class Hosts {
   [[nodiscard]] ledger::PoolUsage usage() const;
   /// By model; of one that several hosts have, as it is where it is.
   [[nodiscard]] std::vector<core::EngineStatus> engines() const;
+  /// By model, of all hosts together: what is being fetched counts before what was.
+  [[nodiscard]] std::map<std::string, core::FetchStatus> fetches() const;
   [[nodiscard]] std::vector<std::string> troubles() const;
 
  private:

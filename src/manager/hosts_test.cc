@@ -42,7 +42,8 @@ TEST(Hosts, NamesAndNumbersAreThoseOfAllHosts) {
             second,
             {.name = "h2",
              .devices = {{.id = device_id(kTwo, 0), .name = "cpu0"}},
-             .guest_peers = {.pairs = {{device_id(kTwo, 0), device_id(kTwo, 1)}}}});
+             .guest_peers = {.pairs = {{device_id(kTwo, 0), device_id(kTwo, 1)}}},
+             .network = 3'000'000'000'000});
   hosts.add(kOne, first, {.devices = {{.id = device_id(kOne, 0), .name = "cpu0"}}});
   EXPECT_EQ(hosts.ids(), (std::vector{kOne, kTwo}));
   EXPECT_EQ(hosts.devices().size(), 2U);
@@ -50,6 +51,7 @@ TEST(Hosts, NamesAndNumbersAreThoseOfAllHosts) {
   EXPECT_EQ(hosts.device_name(device_id(kTwo, 0)), "h2/cpu0");
   EXPECT_EQ(hosts.device_name(device_id(kTwo, 1)), "");
   EXPECT_EQ(hosts.guest_peers().pairs.size(), 1U);
+  EXPECT_EQ(hosts.networks(), (std::map<HostId, std::int64_t>{{kTwo, 1'000'000'000'000}}));
   EXPECT_EQ(hosts.port(kTwo), &second);
   EXPECT_EQ(hosts.port(HostId(5)), nullptr);
   EXPECT_EQ(hosts.usage().total, 20);

@@ -72,8 +72,12 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   }
 
   void load(ModelId model, std::function<void(Result<void>)> done) {
-    const core::TicketId ticket = tickets_.open(std::move(done));
     const ConfiguredModel* known = registry_.find(model);
+    if (known != nullptr && known->offers.empty() && !hosts_.ids().empty()) {
+      early_.push_back({.model = model, .done = std::move(done)});
+      return;
+    }
+    const core::TicketId ticket = tickets_.open(std::move(done));
     if (known != nullptr && known->failure()) {
       soon(
           [ticket, error = *known->failure()](Impl& self) { self.tickets_.answer(ticket, error); });
@@ -173,7 +177,14 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   }
   [[nodiscard]] std::int64_t tokens_max(ModelId model) const { return core_.tokens_max(model); }
   [[nodiscard]] std::vector<core::ModelStatus> models() const {
-    return registry_.statuses(core_.models());
+    std::vector<core::ModelStatus> all = registry_.statuses(core_.models());
+    const std::map<std::string, core::FetchStatus> fetches = hosts_.fetches();
+    for (core::ModelStatus& model : all) {
+      if (const auto found = fetches.find(model.name); found != fetches.end()) {
+        model.fetch = found->second;
+      }
+    }
+    return all;
   }
   [[nodiscard]] std::vector<core::DeviceStatus> devices() const {
     std::vector<core::DeviceStatus> all = core_.devices();
@@ -184,6 +195,11 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   [[nodiscard]] const Hosts& hosts() const { return hosts_; }
 
  private:
+  /// A load that an operator asked for before any host has said what it can do about the model.
+  struct EarlyLoad {
+    ModelId model{};
+    std::function<void(Result<void>)> done{};
+  };
   /// A model whose past the core is to be told, from this window on.
   struct Recall {
     ModelId model{};
@@ -240,11 +256,15 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
       front->set_models(served_models(registry_.models()));
     }
     configure_core();
+    for (EarlyLoad& one : std::exchange(early_, {})) {
+      load(one.model, std::move(one.done));
+    }
   }
 
   void configure_core() {
     core::Configure setup =
         core_setup(config_, registry_.models(), hosts_.devices(), loads_.take_clock_offset());
+    setup.networks = hosts_.networks();
     std::set<ModelId> before = std::exchange(decided_, {});
     for (const core::ManagerModel& model : setup.models) {
       decided_.insert(model.id);
@@ -389,6 +409,7 @@ class Manager::Impl : public std::enable_shared_from_this<Manager::Impl> {
   std::map<FrontId, serving::FrontPort*> fronts_{};
   bool peers_told_ = false;  ///< The core has heard which GPUs can have guests.
   Tickets tickets_{};
+  std::vector<EarlyLoad> early_{};
   std::function<void()> drained_{};
   core::Hearing<core::ManagerCore, core::ManagerEvent, core::ManagerCommand> hearing_{};
   asio::steady_timer timer_;

@@ -32,6 +32,9 @@ void place(const ConfiguredModel& model, std::size_t rank, core::ManagerModel& e
     if (model.served_by(host) && rank < offer.ranks.size()) {
       entry.footprints.insert(offer.ranks[rank].footprints.begin(),
                               offer.ranks[rank].footprints.end());
+      if (offer.fetched) {
+        entry.fetched[host] = offer.ranks[rank].image_bytes;
+      }
     }
   }
 }
@@ -66,6 +69,7 @@ std::vector<core::ManagerModel> place_shards(const ConfiguredModel& model,
     shard.name = host::shard_name(model.config.id, i + 1);
     shard.image_bytes = model.offer()->ranks[i + 1].image_bytes;
     shard.footprints.clear();
+    shard.fetched.clear();
     shard.part_of = first.id;
     place(model, i + 1, shard);
   }

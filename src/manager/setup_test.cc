@@ -32,6 +32,7 @@ TEST(Setup, GivesTheCoreTheModelsThatSomeHostCanServe) {
   models[2].config.pin = true;
   models[2].config.slo = {.ttft = std::chrono::seconds(2)};
   models[2].offers[kSecond] = offer(kSecond);
+  models[2].offers[kSecond].fetched = true;
   config::Config config;
   config.limits.queue = 9;
   const std::vector<core::ManagerDevice> devices = {{.id = device_id(kFirst, 0), .pages = 4}};
@@ -50,6 +51,8 @@ TEST(Setup, GivesTheCoreTheModelsThatSomeHostCanServe) {
   EXPECT_EQ(configure.models[1].slo, policy::WantedObjectives{.ttft = std::chrono::seconds(2)});
   EXPECT_EQ(configure.models[0].footprints.size(), 1U);
   EXPECT_EQ(configure.models[1].footprints.size(), 2U) << "on both hosts";
+  EXPECT_TRUE(configure.models[0].fetched.empty());
+  EXPECT_EQ(configure.models[1].fetched, (std::map<HostId, std::uint64_t>{{kSecond, 5}}));
   EXPECT_EQ(assignments(models, kSecond),
             (std::vector<host::Assignment>{{.name = "m3", .digest = "d", .ids = {ModelId(3)}}}));
 

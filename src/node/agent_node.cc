@@ -1,5 +1,6 @@
 #include "node/agent_node.h"
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -65,6 +66,10 @@ class AgentNode::Impl {
             .find_text = [this](const std::string& model,
                                 const std::string& digest) { return find_text(model, digest); }});
     engines_.emplace(executor_, *host_);
+    host_->on_offers([this](std::vector<host::Offer> offers) {
+      offers_ = std::move(offers);
+      service_->offers(revision_, *offers_);
+    });
     host_->set_models({});
     host_->start();
     auto listener = net::Listener::open(
@@ -97,7 +102,7 @@ class AgentNode::Impl {
     return all;
   }
 
-  void publish(Metrics& metrics) const {
+  void publish(Metrics& metrics) {
     metrics.set(
         "heddle_agent_led", "1 while a manager leads this host.", {}, service_->led() ? 1 : 0);
     metrics.set(
@@ -115,6 +120,14 @@ class AgentNode::Impl {
                 "Of these, free ones.",
                 {},
                 static_cast<double>(images.free));
+    for (const core::FetchStatus& fetch : host_->fetches()) {
+      std::uint64_t& before = fetched_[fetch.model];
+      metrics.add("heddle_fetch_bytes_total",
+                  "Bytes of models that have come over the network.",
+                  {{"model", fetch.model}, {"source_kind", fetch.kind}},
+                  static_cast<double>(fetch.fetched_bytes - before));
+      before = fetch.fetched_bytes;
+    }
     for (const core::DeviceStatus& device : service_->devices()) {
       const Labels labels{{"device", device.name}};
       metrics.set(
@@ -156,6 +169,7 @@ class AgentNode::Impl {
 
   /// Opens what the cluster wants of models, unless that is what is open already.
   void configure(std::uint64_t revision, std::string text) {
+    revision_ = revision;
     if (offers_ && text == text_) {
       service_->offers(revision, *offers_);
       return;
@@ -196,7 +210,9 @@ class AgentNode::Impl {
   config::Config config_;
   NodeSelf self_;
   manager::LoopLag lag_;
-  std::string text_{};  ///< What `offers_` answer.
+  std::string text_{};                              ///< What `offers_` answer.
+  std::map<std::string, std::uint64_t> fetched_{};  ///< Bytes of models that were published.
+  std::uint64_t revision_ = 0;                      ///< Of the configuration that came last.
   std::optional<std::vector<host::Offer>> offers_{};
   std::unique_ptr<host::ConfiguredHost> host_{};
   std::optional<remote::HostService> service_{};  ///< Ends before the host.

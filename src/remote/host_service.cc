@@ -420,8 +420,10 @@ class HostService::Impl {
     if (!leader_) {
       return;
     }
-    HostStatus status{
-        .usage = port_.host_usage(), .engines = port_.engines(), .troubles = port_.troubles()};
+    HostStatus status{.usage = port_.host_usage(),
+                      .engines = port_.engines(),
+                      .troubles = port_.troubles(),
+                      .fetches = port_.fetches()};
     status.devices = devices();
     for (core::DeviceStatus& device : status.devices) {
       device.name.clear();  // That is the manager's to say.

@@ -133,6 +133,7 @@ struct HostStatus {
   ledger::PoolUsage usage{};
   std::vector<core::EngineStatus> engines{};  ///< Instants are ages.
   std::vector<std::string> troubles{};
+  std::vector<core::FetchStatus> fetches{};
 };
 
 /// Of what a worker says: what ManagerCore is to hear, and nothing of requests.

@@ -27,6 +27,7 @@ inline void fields(Fields& v, Offer& x) {
   v(6, "ranks", x.ranks);
   v(7, "blocks", x.blocks);
   v(8, "keeps_requests", x.keeps_requests);
+  v(9, "fetched", x.fetched);
 }
 
 inline void fields(Fields& v, Assignment& x) {
@@ -46,6 +47,7 @@ inline void fields(Fields& v, HostFacts& x) {
   v(3, "devices", x.devices);
   v(4, "guest_peers", x.guest_peers);
   v(5, "assigned", x.assigned);
+  v(6, "network", x.network);
 }
 
 }  // namespace heddle::host

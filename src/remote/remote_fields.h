@@ -161,6 +161,7 @@ inline void fields(Fields& v, HostStatus& x) {
   v(2, "usage", x.usage);
   v(3, "engines", x.engines);
   v(4, "troubles", x.troubles);
+  v(5, "fetches", x.fetches);
 }
 
 inline void fields(Fields& v, FetchText& x) {

@@ -268,6 +268,9 @@ ledger::PoolUsage RemoteHost::host_usage() const {
 std::vector<core::EngineStatus> RemoteHost::engines() const {
   return impl_->status().engines;
 }
+std::vector<core::FetchStatus> RemoteHost::fetches() const {
+  return impl_->status().fetches;
+}
 std::vector<std::string> RemoteHost::troubles() const {
   return impl_->troubles();
 }

@@ -83,6 +83,7 @@ class RemoteHost final : public host::HostPort {
   void describe(core::DeviceStatus& device) const override;
   [[nodiscard]] ledger::PoolUsage host_usage() const override;
   [[nodiscard]] std::vector<core::EngineStatus> engines() const override;
+  [[nodiscard]] std::vector<core::FetchStatus> fetches() const override;
   /// With why it is not linked, while it is not.
   [[nodiscard]] std::vector<std::string> troubles() const override;
   /// Always nullopt: from other machines engines cannot be reached.

@@ -35,6 +35,18 @@ inline void fields(Fields& v, NotedDecision& x) {
   v(6, "why", x.why);
 }
 
+inline void fields(Fields& v, FetchStatus& x) {
+  v.type("FetchStatus");
+  v(1, "model", x.model);
+  v(2, "from", x.from);
+  v(3, "kind", x.kind);
+  v(4, "active", x.active);
+  v(5, "bytes", x.bytes);
+  v(6, "total_bytes", x.total_bytes);
+  v(7, "bytes_per_second", x.bytes_per_second);
+  v(8, "fetched_bytes", x.fetched_bytes);
+}
+
 inline void fields(Fields& v, ModelStatus& x) {
   v.type("ModelStatus");
   v(1, "id", x.id);
@@ -56,6 +68,7 @@ inline void fields(Fields& v, ModelStatus& x) {
   v(17, "demand", x.demand);
   v(18, "last_used", x.last_used, kCount);
   v(19, "failure", x.failure);
+  v(20, "fetch", x.fetch);
 }
 
 inline void fields(Fields& v, SuspendCost& x) {

@@ -58,6 +58,12 @@ class System::Impl final : public serving::HostsPort {
     front_ = std::make_unique<serving::Front>(executor_, *manager_, *this, metrics);
     manager_->add_host(kHost, *host_, host_->facts());
     manager_->add_front(kFront, *front_);
+    host_->on_offers([this](const std::vector<host::Offer>& offers) {
+      manager_->configure(config_, {{kHost, offers}});
+      if (on_models_) {
+        on_models_();
+      }
+    });
     manager_->configure(config_, {{kHost, host_->open(config_)}});
     host_->start();
     manager_->preload();
@@ -79,6 +85,9 @@ class System::Impl final : public serving::HostsPort {
           done({});
         });
   }
+
+  void on_models(std::function<void()> handler) { on_models_ = std::move(handler); }
+  [[nodiscard]] std::shared_ptr<host::ModelFiles> files() const { return host_->files(); }
 
   [[nodiscard]] Instant began() const { return began_; }
   /// Not within the caller's call.
@@ -141,6 +150,7 @@ class System::Impl final : public serving::HostsPort {
   asio::any_io_executor executor_;
   config::Config config_;
   const Instant began_ = steady_now();
+  std::function<void()> on_models_{};
   manager::LoadRecords loads_{};
   manager::LoopLag lag_;
   std::unique_ptr<manager::Manager> manager_{};
@@ -161,6 +171,12 @@ Result<std::unique_ptr<System>> System::create(const asio::any_io_executor& exec
 System::System(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 System::~System() = default;
 
+void System::on_models(std::function<void()> handler) {
+  impl_->on_models(std::move(handler));
+}
+std::shared_ptr<host::ModelFiles> System::files() const {
+  return impl_->files();
+}
 void System::reconfigure(const config::Config& config, std::function<void(Result<void>)> done) {
   impl_->reconfigure(config, std::move(done));
 }

@@ -12,6 +12,7 @@
 #include "base/time.h"
 #include "config/config.h"
 #include "core/serving.h"
+#include "host/model_files.h"
 #include "rpc/messages.h"
 
 namespace heddle::solo {
@@ -33,6 +34,11 @@ class System final : public core::Serving {
   ~System() override;
   System(const System&) = delete;
   System& operator=(const System&) = delete;
+
+  /// Called when more is known of models than before, from their sources: their ids may be others.
+  void on_models(std::function<void()> handler);
+  /// Where the files of models are, for other threads.
+  [[nodiscard]] std::shared_ptr<host::ModelFiles> files() const;
 
   /// Takes over the models of another configuration: those that are gone end their running
   /// requests and fail their waiting ones, those that are the same go on. Devices and host memory

@@ -62,6 +62,15 @@ Result<File> File::open(const std::filesystem::path& path) {
   return file;
 }
 
+Result<File> File::again() const {
+  const int descriptor = ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
+  if (descriptor < 0) {
+    return Error{Code::kUnavailable,
+                 fmt::format("cannot open {}: {}", path_.string(), reason(errno))};
+  }
+  return File(path_, descriptor, bytes_);
+}
+
 Result<void> File::read(std::uint64_t offset, std::span<std::byte> target) const {
   iovec piece{.iov_base = target.data(), .iov_len = target.size()};
   return read(offset, {&piece, 1});

@@ -19,6 +19,9 @@ class File {
   /// kNotFound if there is none; kInvalidArgument if it is no regular file or may not be read.
   static Result<File> open(const std::filesystem::path& path);
 
+  /// The same file, open once more, wherever it has been moved.
+  [[nodiscard]] Result<File> again() const;
+
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
   File(const File&) = delete;

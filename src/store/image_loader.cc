@@ -150,6 +150,9 @@ class Loader {
       const std::uint64_t from = first + done * stored_bytes;
       const std::uint64_t begin = base + done * image_bytes;
       const std::uint64_t end = begin + elements * image_bytes;
+      if (Result<void> there = await(*entry, from, elements * stored_bytes); !there) {
+        return there;
+      }
       file.will_read(from + elements * stored_bytes, kReadAheadBytes);
       const Result<void> status = same_bytes(entry->tensor.type, tensor.dtype)
                                       ? read_in_place(file, from, begin, end)
@@ -186,6 +189,9 @@ class Loader {
       }
       const std::uint64_t rows = std::min(step, count - done);
       const std::uint64_t from = first + done * row_bytes;
+      if (Result<void> there = await(entry, from, rows * row_bytes); !there) {
+        return there;
+      }
       file.will_read(from + rows * row_bytes, kReadAheadBytes);
       bounce_.resize(rows * row_bytes);
       if (Result<void> status = file.read(from, bounce_); !status) {
@@ -220,6 +226,12 @@ class Loader {
     floats_.resize(columns);
     convert(type, stored, spec::DType::kF32, reinterpret_cast<std::byte*>(floats_.data()), columns);
     scales_.push_back(quantise_row(floats_, {reinterpret_cast<std::int8_t*>(target), columns}));
+  }
+
+  [[nodiscard]] Result<void> await(const TensorSet::Entry& entry,
+                                   std::uint64_t offset,
+                                   std::uint64_t bytes) const {
+    return options_.await ? options_.await(entry.file, offset, bytes) : Result<void>();
   }
 
   static Error cancelled(const File& file) {

@@ -34,6 +34,8 @@ class TensorSet {
   [[nodiscard]] const std::map<std::string, Entry>& entries() const { return entries_; }
   [[nodiscard]] const Entry* find(const std::string& name) const;
   [[nodiscard]] const File& file_of(const Entry& entry) const { return files_[entry.file]; }
+  /// Has that file's tensors read from another one, which has, or will have, the same bytes.
+  void read_from(std::size_t file, File other) { files_[file] = std::move(other); }
 
  private:
   static Result<TensorSet> open_shards(const std::filesystem::path& index);

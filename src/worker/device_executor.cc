@@ -68,6 +68,8 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::create(device::Device& d
   const auto on_copied = [raw = self.get()](ModelId model, std::uint64_t bytes) {
     raw->handlers_.on_event(core::CopyProgress{.model = model, .bytes = bytes});
     raw->engine_->set_image_ready(model, bytes);
+    const std::lock_guard lock(raw->open_mutex_);
+    raw->note_ready(model, bytes);
   };
   const auto on_closed = [raw = self.get()](ModelId model) {
     raw->handlers_.on_event(core::ModelClosed{.model = model});
@@ -381,10 +383,16 @@ void DeviceExecutor::execute(const core::RunStep& command, std::vector<core::Wor
   Instant began = steady_now();
   const Duration guest_time = pacing_.guest_time();
   const HotGuests::Times before = guests_->times();
+  if (waits) {
+    begin_waiting(command.plan);
+  }
   Result<engine::StepOutcome> outcome = engine_->run(command.plan);
   if (!outcome) {
     lost_ = outcome.error();
     return;
+  }
+  if (waits) {
+    end_waiting(command.plan, outcome->unready);
   }
   if (outcome->ahead) {
     began = stepped_at_;  // The device has been at it since then.
@@ -448,7 +456,7 @@ policy::Doing DeviceExecutor::kind_of(const policy::StepPlan& plan, bool waits) 
 void DeviceExecutor::set_open(ModelId model, std::optional<core::ImageSource> source) {
   const std::lock_guard lock(open_mutex_);
   if (source.has_value()) {
-    open_[model] = *source;
+    open_[model] = {.source = *source, .image_bytes = described_.at(model).layout.bytes};
   } else {
     open_.erase(model);
   }
@@ -461,10 +469,11 @@ void DeviceExecutor::hear_early(const core::WorkerMessage& message) {
     if (found == open_.end()) {
       return;
     }
-    if (found->second == core::ImageSource::kShared) {
+    if (found->second.source == core::ImageSource::kShared) {
       mapper_->allow_copy(progress->model, progress->bytes);
     } else {
       engine_->set_image_ready(progress->model, progress->bytes);
+      note_ready(progress->model, progress->bytes);
     }
     return;
   }
@@ -472,6 +481,67 @@ void DeviceExecutor::hear_early(const core::WorkerMessage& message) {
   if (evict != nullptr && evict->mode == core::EvictMode::kNow && open_.contains(evict->model)) {
     engine_->abandon_image(evict->model);
   }
+  const auto* submit = std::get_if<core::Submit>(&message);
+  if (submit == nullptr || !waited_for_.contains(submit->model)) {
+    pause_step();
+  }
+}
+
+/// With the lock. A model whose image is whole may run, which the core has to hear.
+void DeviceExecutor::note_ready(ModelId model, std::uint64_t bytes) {
+  const auto found = open_.find(model);
+  if (found != open_.end() && bytes >= found->second.image_bytes && !waited_for_.contains(model)) {
+    pause_step();
+  }
+}
+
+void DeviceExecutor::make_way() {
+  const std::lock_guard lock(open_mutex_);
+  pause_step();
+}
+
+/// With the lock.
+void DeviceExecutor::pause_step() {
+  for (const ModelId model : waited_for_) {
+    engine_->pause_image(model);
+    made_way_ = true;
+  }
+}
+
+/// From now on a step of these models gives up what it waits for when something is to be done.
+/// Ranks of a group run the same steps, so theirs do not.
+void DeviceExecutor::begin_waiting(const policy::StepPlan& plan) {
+  {
+    const std::lock_guard lock(open_mutex_);
+    for (const policy::ModelBatch& batch : plan.batches) {
+      if (lockstep_ == nullptr || lockstep_->model() != batch.model) {
+        waited_for_.insert(batch.model);
+      }
+    }
+  }
+  if (handlers_.has_news && handlers_.has_news()) {
+    make_way();
+  }
+}
+
+/// Of a step that gave up, these sequences are as they were before it.
+void DeviceExecutor::end_waiting(const policy::StepPlan& plan,
+                                 std::vector<core::SequenceId>& unready) {
+  const std::lock_guard lock(open_mutex_);
+  if (std::exchange(made_way_, false)) {
+    for (const ModelId model : waited_for_) {
+      engine_->resume_image(model);
+    }
+    for (const policy::ModelBatch& batch : plan.batches) {
+      if (!engine_->image_abandoned(batch.model)) {
+        std::erase_if(unready, [&](core::SequenceId sequence) {
+          return std::ranges::any_of(batch.slices,
+                                     [&](const auto& slice) { return slice.sequence == sequence; });
+        });
+      }
+    }
+  }
+  waited_for_.clear();
 }
 
 std::vector<policy::ThreadPulse> DeviceExecutor::pulses() const {

@@ -63,6 +63,9 @@ class DeviceExecutor {
     /// A report for the other side; called in the engine thread, but for PagesReturned, which may
     /// come in the mapper's.
     std::function<void(core::WorkerReport)> on_report{};
+    /// Whether something waits for the engine thread that a step for want of weights should not
+    /// hold up. May be empty: nothing does.
+    std::function<bool()> has_news{};
     /// The device is lost; called in the mapper's thread. In the engine's, carry_out() says so.
     std::function<void(const Error&)> on_lost{};
   };
@@ -123,6 +126,9 @@ class DeviceExecutor {
   /// What a running step may be waiting for must not wait for the step to end: progress of images,
   /// and that one is given up. Any thread; after the message was queued for the core.
   void hear_early(const core::WorkerMessage& message);
+  /// Something waits for the engine thread: a step that waits for weights makes way, and is run
+  /// again when nothing is left to do. Any thread; after has_news() is true.
+  void make_way();
 
   [[nodiscard]] rpc::WorkerStats stats() const;
   /// The engine thread's own, in which steps are noted here.
@@ -191,6 +197,10 @@ class DeviceExecutor {
   [[nodiscard]] policy::Doing kind_of(const policy::StepPlan& plan, bool waits) const;
   [[nodiscard]] core::KvCounted counted() const;
   void name_shard(core::WorkerCommand& command) const;
+  void note_ready(ModelId model, std::uint64_t bytes);
+  void pause_step();
+  void begin_waiting(const policy::StepPlan& plan);
+  void end_waiting(const policy::StepPlan& plan, std::vector<core::SequenceId>& unready);
   void set_open(ModelId model, std::optional<core::ImageSource> source);
 
   device::Device& device_;
@@ -213,9 +223,16 @@ class DeviceExecutor {
   Pulse pulse_{"engine"};
 
   std::mutex open_mutex_{};
-  std::map<ModelId, core::ImageSource> open_{};  ///< Guarded by open_mutex_: what a step may use.
-  std::unique_ptr<Lockstep> lockstep_{};         ///< Outlives the model in the engine.
-  std::unique_ptr<HotGuests> guests_{};          ///< Likewise.
+  /// A model that a step may use.
+  struct Open {
+    core::ImageSource source = core::ImageSource::kGiven;
+    std::uint64_t image_bytes = 0;
+  };
+  std::map<ModelId, Open> open_{};        // Guarded by open_mutex_, as the next two.
+  std::set<ModelId> waited_for_{};        ///< Models for whose weights a step waits.
+  bool made_way_ = false;                 ///< That step was to give up.
+  std::unique_ptr<Lockstep> lockstep_{};  ///< Outlives the model in the engine.
+  std::unique_ptr<HotGuests> guests_{};   ///< Likewise.
   std::unique_ptr<engine::Engine> engine_{};
   std::unique_ptr<Grammars> grammars_{};
   std::unique_ptr<Mapper> mapper_{};  ///< Its thread ends before what it calls does.

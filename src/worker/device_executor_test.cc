@@ -105,9 +105,11 @@ class DeviceExecutorTest : public testing::Test {
     if (pool_.empty()) {
       pool_ = host_.pool().take(memory::OwnerId(9), 64).value();
     }
+    DeviceExecutor::Handlers handlers = heard_.handlers();
+    handlers.has_news = [this] { return has_news_; };
     executor_ = DeviceExecutor::create(host_.device(),
                                        {.pages = pool_, .max_batch_tokens = 64, .pace = pace},
-                                       heard_.handlers())
+                                       std::move(handlers))
                     .value();
   }
 
@@ -161,6 +163,9 @@ class DeviceExecutorTest : public testing::Test {
                                             .prompt_tokens = kPrompt,
                                             .params = {.temperature = 0, .max_tokens = 1}})
                     .empty());
+    return run_prompt(model, sequence);
+  }
+  std::vector<core::WorkerEvent> run_prompt(ModelId model, core::SequenceId sequence) {
     return carry_out(core::RunStep{
         .plan = {
             .batches = {{.model = model, .slices = {{.sequence = sequence, .tokens = kPrompt}}}}}});
@@ -168,6 +173,7 @@ class DeviceExecutorTest : public testing::Test {
 
   engine::TestHost host_{};
   std::vector<PageId> pool_{};
+  bool has_news_ = false;
   Heard heard_{};
   std::unique_ptr<DeviceExecutor> executor_{};
 };
@@ -393,6 +399,23 @@ TEST_F(SwitchingTest, ModelsComeAndGoInAnyOrderAndAnswerAsEver) {
     check_images();
   }
   EXPECT_TRUE(kept);
+}
+
+TEST_F(DeviceExecutorTest, AStepThatWaitsForWeightsMakesWay) {
+  const engine::Golden golden = engine::read_golden("qwen3-window");
+  open(kFirst, "qwen3-window", false);
+  has_news_ = true;
+  const auto gave_up = prefill(kFirst, core::SequenceId(1), golden);
+  const auto& nothing = std::get<core::StepDone>(gave_up.at(0));
+  EXPECT_TRUE(nothing.slices.empty());
+  EXPECT_TRUE(nothing.unready.empty()) << "or the core would take the model for one that goes";
+
+  has_news_ = false;
+  const std::uint64_t image_bytes =
+      host_.load(engine::golden_directory() / "qwen3-window", spec::DType::kF32).layout.bytes;
+  executor_->hear_early(core::ImageProgress{.model = kFirst, .bytes = image_bytes});
+  const auto ran = run_prompt(kFirst, core::SequenceId(1));
+  EXPECT_EQ(std::get<core::StepDone>(ran.at(0)).slices.size(), 1U);
 }
 
 TEST_F(DeviceExecutorTest, KeepsItsPaceAndCountsTheStepsThatDoNot) {

@@ -45,6 +45,23 @@ void EngineLoop::hear(core::WorkerMessage message) {
   }
 }
 
+bool EngineLoop::is_news(const Input& input) {
+  if (const auto* event = std::get_if<core::WorkerEvent>(&input)) {
+    return !std::holds_alternative<core::CopyProgress>(*event);
+  }
+  const auto* heard = std::get_if<Heard>(&input);
+  return heard == nullptr || !std::holds_alternative<core::ImageProgress>(heard->message);
+}
+
+void EngineLoop::push(Input input) {
+  const bool news = is_news(input);
+  inbox_.push(std::move(input));
+  DeviceExecutor* const executor = early_.load(std::memory_order_acquire);
+  if (news && executor != nullptr) {
+    executor->make_way();
+  }
+}
+
 std::vector<policy::ThreadPulse> EngineLoop::pulses() const {
   const DeviceExecutor* executor = early_.load(std::memory_order_acquire);
   return executor == nullptr ? std::vector<policy::ThreadPulse>() : executor->pulses();
@@ -96,9 +113,10 @@ Result<std::unique_ptr<DeviceExecutor>> EngineLoop::make_executor() {
        .prefix_cache = hello_.prefix_cache > 0,
        .pace = hello_.pace,
        .guests = &guests_},
-      {.on_event = [this](core::WorkerEvent event) { inbox_.push(std::move(event)); },
-       .on_compiled = [this](core::SequenceId id) { inbox_.push(Compiled{id}); },
+      {.on_event = [this](core::WorkerEvent event) { push(std::move(event)); },
+       .on_compiled = [this](core::SequenceId id) { push(Compiled{id}); },
        .on_report = [this](core::WorkerReport said) { report(std::move(said)); },
+       .has_news = [this] { return inbox_.has(&is_news); },
        .on_lost = [](const Error& error) { give_up(error); }});
 }
 

@@ -33,21 +33,21 @@ class EngineLoop {
 
   /// Loop thread.
   void hear(core::WorkerMessage message);
-  void hear(rpc::ModelDescription model) { inbox_.push(std::move(model)); }
+  void hear(rpc::ModelDescription model) { push(std::move(model)); }
   /// What its rank 0 says comes by hear_leader(), from then on.
-  void hear(std::unique_ptr<Lockstep> lockstep) { inbox_.push(std::move(lockstep)); }
-  void hear_leader(core::WorkerCommand command) { inbox_.push(Followed{std::move(command)}); }
-  void hear(std::unique_ptr<Pipe> pipe) { inbox_.push(std::move(pipe)); }
+  void hear(std::unique_ptr<Lockstep> lockstep) { push(std::move(lockstep)); }
+  void hear_leader(core::WorkerCommand command) { push(Followed{std::move(command)}); }
+  void hear(std::unique_ptr<Pipe> pipe) { push(std::move(pipe)); }
   /// What comes from the stage before, and that one of the others has gone.
   void hear_stage(std::uint64_t pipe, std::string payload) {
-    inbox_.push(FromStage{.pipe = pipe, .payload = std::move(payload)});
+    push(FromStage{.pipe = pipe, .payload = std::move(payload)});
   }
-  void hear_stage_gone(std::uint64_t pipe) { inbox_.push(StageGone{pipe}); }
-  void hear(Peer peer) { inbox_.push(std::move(peer)); }
-  void hear(GuestHost host) { inbox_.push(std::move(host)); }
-  void hear(GuestMemory memory) { inbox_.push(std::move(memory)); }
+  void hear_stage_gone(std::uint64_t pipe) { push(StageGone{pipe}); }
+  void hear(Peer peer) { push(std::move(peer)); }
+  void hear(GuestHost host) { push(std::move(host)); }
+  void hear(GuestMemory memory) { push(std::move(memory)); }
   /// The backlog that made it pause is gone. Loop thread.
-  void hear_relieved() { inbox_.push(Relieved{}); }
+  void hear_relieved() { push(Relieved{}); }
   /// What the threads are at; nothing before the engine is there. Any thread.
   [[nodiscard]] std::vector<policy::ThreadPulse> pulses() const;
 
@@ -85,6 +85,10 @@ class EngineLoop {
                              Relieved>;
 
   void run();
+  /// A step that waits for weights makes way for it.
+  void push(Input input);
+  /// Whether that is more than progress, which the executor hears early.
+  [[nodiscard]] static bool is_news(const Input& input);
   [[nodiscard]] Result<std::unique_ptr<DeviceExecutor>> make_executor();
   /// Lets the core take in one event, and logs it.
   void decide(const core::WorkerEvent& event, std::vector<core::WorkerCommand>& commands);

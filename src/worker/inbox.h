@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -18,6 +19,13 @@ class Inbox {
       items_.push_back(std::move(item));
     }
     filled_.notify_one();
+  }
+
+  /// Whether one of them is such.
+  template <class Is>
+  [[nodiscard]] bool has(Is is) {
+    const std::lock_guard lock(mutex_);
+    return std::any_of(items_.begin(), items_.end(), is);
   }
 
   /// All there is, in order; perhaps nothing.

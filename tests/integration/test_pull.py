@@ -18,28 +18,16 @@ import urllib.request
 import pytest
 import server as heddle
 
-sys.path.insert(0, str(heddle.ROOT / "tests/fetch"))
+from fetching import ADDER, EXTRAS, KEYS, WANTED, environment, fake
 
-import hub as fake  # noqa: E402
 import s3  # noqa: E402
 
-ADDER = fake.files_of(heddle.MODELS / "adder")
-WANTED = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
-          "model.safetensors"}
-WANTED &= set(ADDER)
-EXTRAS = {"pytorch_model.bin": b"b" * 9000, "adder.gguf": b"g" * 5000, "onnx/model.onnx": b"o"}
 PIECE = 16 << 20
 
 
 @pytest.fixture
 def home(tmp_path):
     return tmp_path / "home"
-
-
-def environment(home, **variables):
-    """Nothing of this machine's own: no credentials, proxies or caches."""
-    kept = {key: os.environ[key] for key in ("PATH", "TMPDIR", "LANG") if key in os.environ}
-    return {**kept, "HOME": str(home), **{key: str(value) for key, value in variables.items()}}
 
 
 def pull(home, *args, **variables):
@@ -346,8 +334,6 @@ def test_tls_is_checked_and_never_left(home, certificate):
 
 
 # --- buckets ---
-
-KEYS = {"AKIDEXAMPLE": "s3cret/key+x"}
 
 
 def test_a_bucket_that_checks_signatures(home):

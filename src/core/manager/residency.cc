@@ -79,7 +79,8 @@ void Residency::begin_load(DeviceId device_id,
   fetches_.begin(host_of(device_id), model);
   out_.act(LoadOn{.device = device_id,
                   .model = model,
-                  .basis = {.epoch = device.epoch, .version = device.version}});
+                  .basis = {.epoch = device.epoch, .version = device.version},
+                  .early = why == LoadReason::kForecast});
 }
 
 void Residency::join(DeviceId device, ModelId shard) {

@@ -1,0 +1,208 @@
+#include "agent/image_fetcher.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "fetch/live_fetch.h"
+#include "fetch/source_name.h"
+#include "fetch/url.h"
+#include "store/model_source.h"
+#include "store/read_order.h"
+
+namespace heddle::agent {
+namespace {
+
+std::string kind_of(const std::string& source) {
+  const Result<fetch::SourceName> name = fetch::parse_source_name(source);
+  return name ? std::string(fetch::name(name->kind)) : std::string();
+}
+
+/// What load_image() reads, in the names of files.
+std::vector<fetch::FilePart> parts_of(const OpenedImage& opened) {
+  std::vector<fetch::FilePart> parts;
+  const store::TensorSet& tensors = opened.checkpoint.tensors;
+  for (const store::FileBytes& bytes : store::read_order(tensors, opened.layout)) {
+    parts.push_back({.file = tensors.files()[bytes.file].path().filename().string(),
+                     .range = {bytes.begin, bytes.end}});
+  }
+  return parts;
+}
+
+}  // namespace
+
+ImageFetcher::ImageFetcher(FetchSetup setup, Handlers handlers)
+    : setup_(std::move(setup)), handlers_(std::move(handlers)), link_(setup_.bytes_per_second) {}
+
+ImageFetcher::~ImageFetcher() {
+  for (const auto& [model, running] : running_) {
+    running->stop.request_stop();
+  }
+}
+
+void ImageFetcher::start(Job job) {
+  HEDDLE_CHECK(!running_.contains(job.image.model));
+  const ModelId model = job.image.model;
+  auto running = std::make_unique<Running>();
+  running->progress =
+      std::make_shared<FetchProgress>(job.name, fetch::shown(job.source), kind_of(job.source));
+  running->member = link_.join(job.early, steady_now());
+  running->job = std::move(job);
+  Running& at = *running;
+  running_[model] = std::move(running);
+  Result<Thread> thread = Thread::start({.name = "image fetcher"}, [this, &at] {
+    const Result<void> ended = run(at);
+    link_.leave(at.member);
+    handlers_.on_ended(at.job.image.model, ended);
+  });
+  if (!thread) {
+    link_.leave(at.member);
+    handlers_.on_ended(model, thread.error());
+    return;
+  }
+  at.thread = std::move(thread).value();
+}
+
+void ImageFetcher::cancel(ModelId model) {
+  const auto found = running_.find(model);
+  if (found != running_.end()) {
+    found->second->stop.request_stop();
+  }
+}
+
+void ImageFetcher::hasten(ModelId model) {
+  const auto found = running_.find(model);
+  if (found != running_.end()) {
+    link_.hasten(found->second->member, steady_now());
+  }
+}
+
+void ImageFetcher::forget(ModelId model) {
+  const auto found = running_.find(model);
+  if (found == running_.end()) {
+    return;
+  }
+  core::FetchStatus last = found->second->progress->status(steady_now());
+  core::FetchStatus& past = past_[last.model];
+  last.active = false;
+  last.bytes_per_second = 0;
+  last.fetched_bytes += past.fetched_bytes;
+  past = std::move(last);
+  running_.erase(found);
+}
+
+std::vector<core::FetchStatus> ImageFetcher::statuses() const {
+  std::map<std::string, core::FetchStatus> all = past_;
+  const Instant now = steady_now();
+  for (const auto& [model, running] : running_) {
+    core::FetchStatus status = running->progress->status(now);
+    core::FetchStatus& one = all[status.model];
+    status.fetched_bytes += one.fetched_bytes;
+    one = std::move(status);
+  }
+  std::vector<core::FetchStatus> statuses;
+  for (auto& [name, status] : all) {
+    statuses.push_back(std::move(status));
+  }
+  return statuses;
+}
+
+/// What somebody has fetched meanwhile is read where it is.
+Result<void> ImageFetcher::run(const Running& running) const {
+  const Result<std::filesystem::path> there =
+      store::find_model(running.job.source, setup_.pull.places);
+  const Instant began = steady_now();
+  const auto tell = [&](std::string_view what) {
+    const Duration took = steady_now() - began;
+    log::info(std::string(what),
+              {{"model", running.job.name},
+               {"bytes", running.progress->status(steady_now()).fetched_bytes},
+               {"ms", std::chrono::duration_cast<std::chrono::milliseconds>(took).count()}});
+  };
+  if (there) {
+    ImageJob image = running.job.image;
+    image.directory = *there;
+    if (const Result<OpenedImage> opened = open_image(image)) {
+      return read_image(
+          image,
+          *opened,
+          {.progress = [&](std::uint64_t bytes) { handlers_.on_progress(image.model, bytes); },
+           .stop = running.stop.get_token()});
+    }
+  }
+  Result<void> fetched = fetch(running);
+  if (fetched || fetched.error().code == Code::kCancelled) {
+    tell(fetched ? "fetched" : "the fetch was stopped; what has come is kept");
+    return fetched;
+  }
+  if (fetched.error().message.find(fetch::kOutlineChanged) != std::string::npos ||
+      fetched.error().code == Code::kCorrupt) {
+    handlers_.on_changed(running.job.source);
+  }
+  tell("the fetch has failed");
+  return Error{fetched.error().code,
+               "fetch model " + running.job.name + " from " + fetch::shown(running.job.source) +
+                   ": " + fetched.error().message};
+}
+
+fetch::PullOptions ImageFetcher::options_of(const Running& running) const {
+  fetch::PullOptions options = setup_.pull;
+  options.transfer.turn = [this, member = running.member](const std::stop_token& stop) {
+    link_.turn(member, stop);
+  };
+  options.transfer.took = [this, member = running.member, progress = running.progress](
+                              std::uint64_t bytes, const std::stop_token& stop) {
+    progress->took(bytes, steady_now());
+    link_.took(member, bytes, stop);
+  };
+  if (setup_.bytes_per_second > 0) {
+    options.source.http.stall_bytes = 1;  // Slowness is wanted.
+  }
+  return options;
+}
+
+Result<void> ImageFetcher::fetch(const Running& running) const {
+  const ImageJob& image = running.job.image;
+  Result<OpenedImage> opened = open_image(image);
+  if (!opened) {
+    return opened.error();
+  }
+  const std::stop_token stop = running.stop.get_token();
+  auto live = fetch::LiveFetch::begin({.model = running.job.source,
+                                       .outline = image.directory,
+                                       .order = parts_of(*opened),
+                                       .options = options_of(running)},
+                                      *running.progress,
+                                      stop);
+  if (!live) {
+    return live.error();
+  }
+  store::TensorSet& tensors = opened->checkpoint.tensors;
+  std::vector<std::string> names;
+  for (std::size_t file = 0; file < tensors.files().size(); ++file) {
+    names.push_back(tensors.files()[file].path().filename().string());
+    Result<store::File> data = (*live)->open(names.back());
+    if (!data) {
+      return data.error();
+    }
+    tensors.read_from(file, std::move(data).value());
+  }
+  const Result<void> read = read_image(
+      image,
+      *opened,
+      {.progress = [&](std::uint64_t bytes) { handlers_.on_progress(image.model, bytes); },
+       .stop = stop,
+       .await =
+           [&](std::size_t file, std::uint64_t offset, std::uint64_t bytes) {
+             return (*live)->await(names[file], {offset, offset + bytes});
+           }});
+  if (!read) {
+    return read;
+  }
+  const Result<std::filesystem::path> whole = (*live)->finish();
+  return whole ? Result<void>() : whole.error();
+}
+
+}  // namespace heddle::agent

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "agent/fetch_link.h"
+#include "agent/fetch_progress.h"
+#include "agent/image_job.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/thread.h"
+#include "core/serving.h"
+#include "fetch/model_fetch.h"
+
+namespace heddle::agent {
+
+/// How models are fetched on a host.
+struct FetchSetup {
+  fetch::PullOptions pull{};
+  std::uint64_t bytes_per_second = 0;  ///< Of all together; 0: as fast as it goes.
+};
+
+/// Fetches models over a network into the cache, and reads their weights into pages of the arena
+/// meanwhile: several images at a time, each with threads of its own. What is in the cache by then
+/// is read from there. Loop thread only; handlers are called in other threads.
+class ImageFetcher {
+ public:
+  struct Job {
+    ImageJob image{};      ///< Its directory has the outline of the model (fetch/outline.h).
+    std::string name{};    ///< Of the model, for people.
+    std::string source{};  ///< As fetch::pull() takes it.
+    bool early = false;    ///< No request waits for it.
+  };
+  struct Handlers {
+    std::function<void(ModelId, std::uint64_t bytes)> on_progress{};
+    /// The job has ended: nothing is written any more, and the model is in the cache unless that is
+    /// an error. forget() is to follow.
+    std::function<void(ModelId, Result<void>)> on_ended{};
+    /// Its source has other files than the outline says.
+    std::function<void(const std::string& source)> on_changed{};
+  };
+
+  ImageFetcher(FetchSetup setup, Handlers handlers);
+  /// Stops what runs, and waits until it has.
+  ~ImageFetcher();
+  ImageFetcher(const ImageFetcher&) = delete;
+  ImageFetcher& operator=(const ImageFetcher&) = delete;
+
+  /// Begins a job. Another one of this model has been forgotten.
+  void start(Job job);
+  /// The model's job, if one runs, ends with kCancelled soon; what has come stays in the cache.
+  void cancel(ModelId model);
+  /// A request waits for the model.
+  void hasten(ModelId model);
+  /// Of a job that has ended.
+  void forget(ModelId model);
+
+  /// What is fetched, and what has been, by name.
+  [[nodiscard]] std::vector<core::FetchStatus> statuses() const;
+
+ private:
+  /// A job that runs.
+  struct Running {
+    Job job{};
+    FetchLink::Member member{};
+    std::stop_source stop{};
+    std::shared_ptr<FetchProgress> progress{};
+    Thread thread{};  ///< Ends before the rest.
+  };
+
+  [[nodiscard]] Result<void> run(const Running& running) const;
+  [[nodiscard]] Result<void> fetch(const Running& running) const;
+  [[nodiscard]] fetch::PullOptions options_of(const Running& running) const;
+
+  FetchSetup setup_;
+  Handlers handlers_;
+  mutable FetchLink link_;
+  std::map<std::string, core::FetchStatus> past_{};  ///< By name: of jobs that were forgotten.
+  std::map<ModelId, std::unique_ptr<Running>> running_{};
+};
+
+}  // namespace heddle::agent

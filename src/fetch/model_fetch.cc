@@ -1,0 +1,149 @@
+#include "fetch/model_fetch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+#include "fetch/disk.h"
+#include "fetch/url.h"
+
+namespace heddle::fetch {
+namespace {
+
+/// Bytes that jobs will take of the disk beyond what they have of it.
+std::uint64_t needed_bytes(std::span<const Job> jobs) {
+  std::uint64_t bytes = 0;
+  for (const Job& job : jobs) {
+    bytes += job.object.bytes - std::min(job.object.bytes, taken_bytes(job.partial));
+  }
+  return bytes;
+}
+
+Result<void> check_disk(std::string_view model,
+                        std::uint64_t needed,
+                        const std::filesystem::path& cache) {
+  const Result<std::uint64_t> free = free_bytes(cache);
+  if (!free) {
+    return free.error();
+  }
+  if (needed > *free) {
+    return Error{
+        Code::kResourceExhausted,
+        fmt::format("{} needs {} more, and the disk of {} has {} free; make room there, or "
+                    "have the cache elsewhere (HF_HOME, XDG_CACHE_HOME)",
+                    shown(model),
+                    format_bytes(needed),
+                    cache.string(),
+                    format_bytes(*free))};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> ModelFetch::open() {
+  Result<std::unique_ptr<ModelPlace>> place =
+      open_place(name_, options_.places, [this] { watch_.waits(); }, stop_);
+  if (!place) {
+    return place.error();
+  }
+  place_ = std::move(place).value();
+  return list();
+}
+
+/// Asks the source what there is, and chooses.
+Result<void> ModelFetch::list() {
+  SourceOptions how = options_.source;
+  how.retry.on_wait = [this](const std::string& why, Duration wait) {
+    const std::lock_guard lock(watch_mutex_);
+    watch_.retries(why, wait);
+  };
+  Result<std::unique_ptr<Source>> source = open_source(name_, options_.environment, how);
+  if (!source) {
+    return source.error();
+  }
+  source_ = std::move(source).value();
+  Result<Listing> listing = source_->list(stop_);
+  if (!listing) {
+    return listing.error();
+  }
+  revision_ = listing->revision;
+  Result<Choice> choice = choose(std::move(listing->objects),
+                                 shown(name_.text),
+                                 [this](const Object& index) { return read_small(index); });
+  if (!choice) {
+    return choice.error();
+  }
+  choice_ = std::move(choice).value();
+  return {};
+}
+
+Result<std::string> ModelFetch::read_small(const Object& object) {
+  if (object.bytes > kIndexBytesMax) {
+    return Error{Code::kCorrupt,
+                 fmt::format("{} has {}; want at most {}",
+                             object.name,
+                             format_bytes(object.bytes),
+                             format_bytes(kIndexBytesMax))};
+  }
+  std::string text(object.bytes, '\0');
+  const Result<void> read =
+      fill(*source_, object, 0, std::as_writable_bytes(std::span(text)), stop_);
+  return read ? Result<std::string>(std::move(text)) : read.error();
+}
+
+Result<std::vector<Job>> ModelFetch::missing() {
+  return place_->missing(revision_, choice_.wanted);
+}
+
+Result<void> ModelFetch::make_place(std::span<const Job> jobs) {
+  const bool of_hub = name_.kind == SourceKind::kHub;
+  const std::filesystem::path& cache =
+      of_hub ? options_.places.hub_cache : options_.places.url_cache;
+  const std::uint64_t needed = needed_bytes(jobs);
+  if (!of_hub && options_.budget > 0) {
+    const Result<std::vector<std::string>> gone = make_room(
+        options_.places, options_.budget, needed, store::url_folder(options_.places, name_.text));
+    if (!gone) {
+      return Error{gone.error().code,
+                   fmt::format("{}: {}", shown(name_.text), gone.error().message)};
+    }
+    if (!gone->empty()) {
+      watch_.removed(*gone);
+    }
+  }
+  return check_disk(name_.text, needed, cache);
+}
+
+Result<void> ModelFetch::fetch(std::span<const Job> jobs,
+                               const TransferOptions& transfer_options,
+                               const std::function<void(std::size_t job)>& kept,
+                               const std::function<void(std::size_t job, Range range)>& came) {
+  const TransferEvents events{.moved =
+                                  [this](std::size_t file, std::uint64_t bytes) {
+                                    const std::lock_guard lock(watch_mutex_);
+                                    watch_.moved(file, bytes);
+                                  },
+                              .checking =
+                                  [this](std::size_t file) {
+                                    const std::lock_guard lock(watch_mutex_);
+                                    watch_.checking(file);
+                                  },
+                              .done = [&, this](std::size_t file) -> Result<void> {
+                                if (Result<void> at_place = place_->keep(jobs[file]); !at_place) {
+                                  return at_place;
+                                }
+                                if (kept) {
+                                  kept(file);
+                                }
+                                const std::lock_guard lock(watch_mutex_);
+                                watch_.came(file);
+                                return {};
+                              },
+                              .came = came};
+  return transfer(*source_, jobs, transfer_options, events, stop_);
+}
+
+}  // namespace heddle::fetch

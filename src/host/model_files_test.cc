@@ -1,0 +1,37 @@
+#include "host/model_files.h"
+
+#include <future>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heddle::host {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+TEST(ModelFiles, WhoAsksWaitsUntilAModelIsKnown) {
+  ModelFiles files;
+  files.tell({.folders = {{"a", "/models/a"}, {"b", std::nullopt}}, .awaited = {{"b", "acme/b"}}});
+  EXPECT_EQ(**files.find("a", 0s), "/models/a");
+  EXPECT_FALSE(files.find("c", 0s)->has_value());
+  const auto late = files.find("b", 0s);
+  ASSERT_FALSE(late.has_value());
+  EXPECT_EQ(late.error().code, Code::kUnavailable);
+  EXPECT_THAT(late.error().message, HasSubstr("acme/b"));
+  auto waits = std::async(std::launch::async, [&] { return files.find("b", 60s); });
+  files.tell({.folders = {{"b", "/models/b"}}});
+  EXPECT_EQ(**waits.get(), "/models/b");
+}
+
+TEST(ModelFiles, NobodyWaitsForOneThatHasGone) {
+  ModelFiles files;
+  files.tell({.awaited = {{"b", "acme/b"}}});
+  auto waits = std::async(std::launch::async, [&] { return files.find("b", 60s); });
+  files.end();
+  EXPECT_FALSE(waits.get().has_value());
+}
+
+}  // namespace
+}  // namespace heddle::host

@@ -1,0 +1,54 @@
+#include "host/outlines.h"
+
+#include <optional>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <gtest/gtest.h>
+
+#include "fetch/test_pull.h"
+
+namespace heddle::host {
+namespace {
+
+class OutlinesTest : public fetch::TestPull {
+ protected:
+  OutlinesTest() {
+    write("config.json", "{}");
+    write("model.safetensors", store::safetensors_text("{}", ""));
+  }
+  /// What is learnt next.
+  Result<fetch::Outline> next() {
+    heard_.reset();
+    while (!heard_) {
+      (void)loop_.run_one();
+      loop_.restart();
+    }
+    return *heard_;
+  }
+
+  boost::asio::io_context loop_{};
+  std::optional<Result<fetch::Outline>> heard_{};
+  Outlines outlines_{loop_.get_executor(),
+                     options,
+                     [this](const std::string& source, const Result<fetch::Outline>& outline) {
+                       EXPECT_EQ(source, name());
+                       heard_ = outline;
+                     }};
+};
+
+TEST_F(OutlinesTest, AsksAndTriesAgain) {
+  const auto work = boost::asio::make_work_guard(loop_);
+  std::filesystem::rename(source() / "config.json", source() / "config");
+  outlines_.want({name()});
+  EXPECT_FALSE(next().has_value());
+  std::filesystem::rename(source() / "config", source() / "config.json");
+  const Result<fetch::Outline> learnt = next();
+  ASSERT_TRUE(learnt.has_value()) << learnt.error().message;
+  EXPECT_TRUE(learnt->changed);
+  outlines_.ask_again(name());
+  EXPECT_FALSE(next()->changed);
+}
+
+}  // namespace
+}  // namespace heddle::host

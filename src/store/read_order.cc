@@ -1,0 +1,29 @@
+#include "store/read_order.h"
+
+#include "base/check.h"
+
+namespace heddle::store {
+
+std::vector<FileBytes> read_order(const TensorSet& tensors, const ImageLayout& layout) {
+  std::vector<FileBytes> order;
+  for (const ImageTensor& tensor : layout.tensors) {
+    for (const ImageSource& source : tensor.sources) {
+      const TensorSet::Entry* entry = tensors.find(source.name);
+      HEDDLE_CHECK(entry != nullptr);
+      // Rows are read whole, where only some of their columns are wanted too.
+      const std::uint64_t row_bytes = static_cast<std::uint64_t>(source.stored_columns) *
+                                      (stored_type_bits(entry->tensor.type) / 8);
+      const std::uint64_t begin =
+          entry->tensor.offset + static_cast<std::uint64_t>(source.first_row) * row_bytes;
+      const std::uint64_t end = begin + static_cast<std::uint64_t>(source.rows) * row_bytes;
+      if (!order.empty() && order.back().file == entry->file && order.back().end == begin) {
+        order.back().end = end;
+      } else {
+        order.push_back({.file = entry->file, .begin = begin, .end = end});
+      }
+    }
+  }
+  return order;
+}
+
+}  // namespace heddle::store

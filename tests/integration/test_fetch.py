@@ -1,0 +1,334 @@
+"""Servers and clusters that fetch their models while they load them, from sources of the tests' own that misbehave."""
+
+import concurrent.futures
+import json
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import cluster
+import pytest
+import server as heddle
+from fetching import ADDER, KEYS, environment, fake
+
+import s3
+
+SORTER = fake.files_of(heddle.MODELS / "sorter")
+WEIGHTS = ADDER["model.safetensors"]
+RECORD = 1 << 20  # What is noted as there at once.
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+def wait_until(what, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def config(paths, extra="", host=""):
+    """A configuration of models by name and path."""
+    text = heddle.config(models=[f'  {name}: {{path: "{path}"}}\n' for name, path in paths.items()], extra=extra)
+    return text.replace("memory: 64MiB", f"memory: 64MiB{host}")
+
+
+def status(server, model="adder"):
+    return next(row for row in server.call("/v1/models")[2]["data"] if row["id"] == model)["status"]
+
+
+def fetched_bytes(server, model="adder"):
+    return sum(value for name, value in server.metrics().items()
+               if name.startswith("heddle_fetch_bytes_total{") and f'model="{model}"' in name)
+
+
+def right(server, model="adder", **options):
+    prompt, answer = heddle.eval_set(model, 1)[0]
+    return answer in server.chat(model, prompt, **options)
+
+
+def ask(server, model="adder"):
+    """A request that runs in a thread; its result is (status, headers, answer)."""
+    prompt, _ = heddle.eval_set(model, 1)[0]
+    body = {"model": model, "messages": [{"role": "user", "content": prompt}], "temperature": 0}
+    return concurrent.futures.ThreadPoolExecutor(1).submit(server.call, "/v1/chat/completions", body)
+
+
+def answered(asked, model="adder"):
+    code, _, body = asked.result(60)
+    assert code == 200, body
+    assert heddle.eval_set(model, 1)[0][1] in body["choices"][0]["message"]["content"]
+
+
+class Held:
+    """Weights of which a site sends a part, and the rest when it is let go."""
+
+    def __init__(self, site, after=RECORD + 5000, part="model.safetensors"):
+        self.site, self.after, self.part = site, after, part
+        self.let_go, self.seen = threading.Event(), threading.Event()
+        site.faults.append(self.hold)
+
+    def hold(self, request):
+        asked = request.headers.get("Range", "")
+        name = request.path.split("?")[0].lstrip("/")
+        if self.part not in name or self.let_go.is_set():
+            return False
+        content = self.site.files[name]
+        first, last = (int(at) for at in asked.removeprefix("bytes=").split("-")) if asked else (0, len(content) - 1)
+        if last < self.after:
+            return False  # The header.
+        body = content[first : last + 1]
+        request.send_response(206 if asked else 200)
+        request.send_header("ETag", self.site.etag(name))
+        request.send_header("Content-Length", str(len(body)))
+        if asked:
+            request.send_header("Content-Range", f"bytes {first}-{last}/{len(content)}")
+        request.end_headers()
+        cut = max(0, self.after - first)
+        try:
+            request.wfile.write(body[:cut])
+            request.wfile.flush()
+            self.seen.set()
+            self.let_go.wait(60)
+            request.wfile.write(body[cut:])
+        except ConnectionError:
+            request.close_connection = True
+        return True
+
+
+def hub_source():
+    hub = fake.Hub(ADDER)
+    return hub, "acme/adder", {"HF_ENDPOINT": hub.url}
+
+
+def site_source():
+    site = fake.Site({f"models/adder/{name}": content for name, content in ADDER.items()})
+    return site, site.url + "/models/adder/", {}
+
+
+def bucket_source():
+    bucket = s3.Bucket({f"llm/adder/{name}": content for name, content in ADDER.items()}, keys=KEYS)
+    secrets = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": KEYS["AKIDEXAMPLE"]}
+    return bucket, "s3://models/llm/adder", {"AWS_ENDPOINT_URL_S3": bucket.url, **secrets}
+
+
+@pytest.mark.parametrize("source", [hub_source, site_source, bucket_source])
+def test_a_model_that_is_nowhere_answers(home, source):
+    site, name, variables = source()
+    env = environment(home, **variables)
+    with site:
+        with heddle.Server(config({"adder": name}), env=env) as server:
+            assert right(server)
+            wait_until(lambda: f"fetched model=adder bytes={len(WEIGHTS)}" in server.log())
+            assert fetched_bytes(server) == len(WEIGHTS)
+            assert f"fetch model=adder from={name}" in server.log()
+            assert "s3cret" not in server.log()
+    listed = subprocess.run([heddle.BINARY, "pull", "--list", "--json"], capture_output=True, text=True, env=env)
+    assert [row["incomplete"] for row in json.loads(listed.stdout)] == [False]
+    with heddle.Server(config({"adder": name}), env=env) as server:  # Without the source.
+        assert right(server)
+        assert fetched_bytes(server) == 0
+
+
+def test_what_is_checked_needs_no_source(home):
+    path = home / "heddle.yaml"
+    home.mkdir()
+
+    def check(text):
+        path.write_text(text)
+        return subprocess.run([heddle.BINARY, "config", "check", path], capture_output=True, text=True, timeout=60,
+                              env=environment(home, HF_ENDPOINT="http://127.0.0.1:1"))
+
+    done = check(config({"adder": "acme/adder", "sorter": "s3://models/sorter"}))
+    assert done.returncode == 0, done.stderr
+    assert "model adder: not in the cache; the server asks acme/adder what it is" in done.stdout
+    assert "`heddle pull s3://models/sorter` fetches it now" in done.stdout
+    done = check(config({"adder": "acme/adder"}, host=", nic: 0"))
+    assert done.returncode == 1
+    assert "nic" in done.stderr and "25Gb/s" in done.stderr
+
+
+def test_a_killed_server_goes_on_where_it_was(home):
+    site, name, _ = site_source()
+    with site:
+        held = Held(site)
+        server = heddle.Server(config({"adder": name}), env=environment(home))
+        asked = ask(server)
+        assert held.seen.wait(30)
+        wait_until(lambda: fetched_bytes(server) >= RECORD)
+        server.process.kill()
+        server.process.wait()
+        held.let_go.set()
+        assert isinstance(asked.exception(30), OSError)
+        site.requests.clear()
+        with heddle.Server(config({"adder": name}), env=environment(home)) as again:
+            assert right(again)
+            assert fetched_bytes(again) == len(WEIGHTS) - RECORD
+    ranges = [headers.get("Range") for path, headers in site.requests if "model.safetensors" in path and "index" not in path]
+    assert f"bytes={RECORD}-{len(WEIGHTS) - 1}" in ranges
+
+
+def test_layers_run_while_others_come_and_hold_up_nobody(home):
+    site, name, _ = site_source()
+    with site:
+        held = Held(site)
+        paths = {"adder": name, "sorter": heddle.MODELS / "sorter"}
+        with heddle.Server(config(paths), env=environment(home)) as server:
+            asked = ask(server)
+            assert held.seen.wait(30)
+            # The request is at its worker, which has the first layers and runs them.
+            running = wait_until(lambda: next((row for row in server.call("/running")[2]["running"]
+                                               if row["requests_running"] == 1 and row["loaded_bytes"] > 0), None))
+            assert running["loaded_bytes"] < running["bytes"]
+            assert running["fetch"]["from"] == name
+            assert RECORD <= running["fetch"]["bytes"] < running["fetch"]["total_bytes"] == len(WEIGHTS)
+            assert status(server)["value"] == "downloading"
+            shown = subprocess.run([heddle.BINARY, "ps", "--url", server.url], capture_output=True, text=True).stdout
+            assert f"adder: being fetched from {name}: 1.0" in shown and " of 1.35 MiB" in shown, shown
+            # Another model on the same device has its turn meanwhile, loaded from disk.
+            assert right(server, "sorter")
+            assert not asked.done()
+            held.let_go.set()
+            answered(asked)
+            assert right(server, "sorter")
+
+
+def test_an_unload_ends_a_fetch_and_loses_nothing(home):
+    site, name, _ = site_source()
+    with site:
+        held = Held(site)
+        with heddle.Server(config({"adder": name}), env=environment(home)) as server:
+            load = concurrent.futures.ThreadPoolExecutor(1).submit(server.call, "/models/load", {"model": "adder"})
+            assert held.seen.wait(30)
+            wait_until(lambda: fetched_bytes(server) >= RECORD)
+            assert load.result(30)[0] == 200  # It serves as soon as it has a place.
+            assert server.call("/models/unload", {"model": "adder"})[0] == 200
+            wait_until(lambda: "the fetch was stopped; what has come is kept" in server.log())
+            wait_until(lambda: "fetch" not in status(server))
+            held.let_go.set()
+            site.requests.clear()
+            assert right(server)
+            ranges = [headers.get("Range") for path, headers in site.requests if "model.safetensors" in path]
+            assert f"bytes={RECORD}-{len(WEIGHTS) - 1}" in ranges
+
+
+def test_a_source_that_cannot_be_had_is_that_models_alone(home):
+    site, name, _ = site_source()
+    forbidden = fake.status(403)
+    with site, fake.Hub(SORTER, repo="acme/sorter") as hub:
+        site.faults = [fake.times(99, forbidden)]
+        hub.network.faults = [fake.times(99, forbidden)]
+        env = environment(home, HF_ENDPOINT=hub.url)
+        with heddle.Server(config({"adder": name, "sorter": "acme/sorter", "morse": heddle.MODELS / "morse"}), env=env) as server:
+            assert right(server, "morse")
+            # Neither is known, as not even headers can be read.
+            error = wait_until(lambda: "403" in status(server).get("error", "") and status(server)["error"])
+            assert "learn what it is from " in error and "answered 403" in error
+            code, _, answer = server.call("/v1/completions", {"model": "adder", "prompt": "1"})
+            assert code == 503 and "answered 403" in answer["error"]["message"], answer
+            site.faults = []
+            hub.network.faults = []
+            wait_until(lambda: not status(server)["failed"] and not status(server, "sorter")["failed"])
+            assert right(server)
+            # What fails later is the load's error, and another load tries again.
+            hub.network.faults = [fake.times(99, forbidden)]
+            code, _, answer = server.call("/models/load", {"model": "sorter"})
+            if code == 200:  # It had its place before the fetch failed.
+                wait_until(lambda: status(server, "sorter")["failed"])
+                answer = {"error": {"message": status(server, "sorter")["error"]}}
+            assert "fetch model sorter from acme/sorter" in answer["error"]["message"], answer
+            assert "answered 403" in answer["error"]["message"], answer
+            hub.network.faults = []
+            wait_until(lambda: server.call("/models/load", {"model": "sorter"})[0] == 200)
+            assert right(server, "sorter")
+            assert right(server, "morse")
+
+
+def test_a_wrong_digest_ends_a_models_residency(home):
+    hub, name, variables = hub_source()
+    with hub:
+        with heddle.Server(config({"adder": name}), env=environment(home, **variables)) as server:
+            wait_until(lambda: not status(server)["failed"])
+            wrong = bytearray(WEIGHTS)
+            wrong[-1] ^= 1
+            hub.network.files["model.safetensors"] = bytes(wrong)
+            server.call("/models/load", {"model": "adder"})
+            error = wait_until(lambda: status(server).get("error"))
+            assert "came with the SHA-256" in error and "fetch model adder from acme/adder" in error
+            wait_until(lambda: status(server)["value"] == "unloaded")
+            hub.network.files["model.safetensors"] = WEIGHTS
+            wait_until(lambda: server.call("/models/load", {"model": "adder"})[0] == 200)
+            assert right(server)
+            assert fetched_bytes(server) == 2 * len(WEIGHTS), "nothing that was wrong is kept"
+
+
+def test_a_model_that_changes_is_read_anew(home):
+    site, name, _ = site_source()
+    with site:
+        with heddle.Server(config({"adder": name}), env=environment(home)) as server:
+            wait_until(lambda: not status(server)["failed"])
+            site.etags["models/adder/model.safetensors"] = '"another"'
+            code, _, answer = server.call("/models/load", {"model": "adder"})
+            if code == 200:
+                answer = {"error": {"message": wait_until(lambda: status(server).get("error"))}}
+            assert "changed at its source since its configuration was read" in answer["error"]["message"], answer
+            wait_until(lambda: server.call("/models/load", {"model": "adder"})[0] == 200)
+            assert right(server)
+
+
+def test_two_models_at_once(home):
+    site, name, _ = site_source()
+    with site, fake.Hub(SORTER, repo="acme/sorter") as hub:
+        held = [Held(site), Held(hub.network)]
+        env = environment(home, HF_ENDPOINT=hub.url)
+        with heddle.Server(config({"adder": name, "sorter": "acme/sorter"}, host=", nic: 400Mb/s"), env=env) as server:
+            asked = {model: ask(server, model) for model in ("adder", "sorter")}
+            for each in held:
+                assert each.seen.wait(30)
+            wait_until(lambda: all("fetch" in status(server, model) for model in asked))
+            for each in held:
+                each.let_go.set()
+            for model, request in asked.items():
+                answered(request, model)
+
+
+def test_the_budget_holds_for_servers_too(home):
+    site, name, _ = site_source()
+    with site:
+        with heddle.Server(config({"adder": name}), env=environment(home, HEDDLE_CACHE_BUDGET="1MB")) as server:
+            wait_until(lambda: not status(server)["failed"])
+            server.call("/models/load", {"model": "adder"})
+            error = wait_until(lambda: status(server).get("error"))
+            assert "do not fit into the budget of 977 KiB" in error
+        with heddle.Server(config({"adder": name}), env=environment(home)) as server:
+            assert right(server)
+            # What it serves no other process removes.
+            done = subprocess.run([heddle.BINARY, "pull", name + "x", "--budget", "10kB"], capture_output=True, text=True,
+                                  env=environment(home))
+            assert done.returncode == 1
+            site.files |= {f"models/sorter/{file}": content for file, content in SORTER.items()}
+            done = subprocess.run([heddle.BINARY, "pull", site.url + "/models/sorter", "--budget", "1500kB"],
+                                  capture_output=True, text=True, env=environment(home))
+            assert done.returncode == 1 and "may not go, as servers use it" in done.stderr, done.stderr
+
+
+def test_hosts_of_a_cluster_fetch_for_themselves(home):
+    hub, name, variables = hub_source()
+    with hub:
+        held = Held(hub.network)
+        with cluster.Cluster(hosts=1, models=[f"  adder: {{path: {name}}}\n"],
+                             env=environment(home, **variables)) as nodes:
+            gateway = nodes.gateways[0]
+            asked = ask(gateway)
+            assert held.seen.wait(30)
+            wait_until(lambda: status(gateway).get("fetch", {}).get("from") == name)
+            held.let_go.set()
+            answered(asked)
+            wait_until(lambda: fetched_bytes(gateway) == len(WEIGHTS))
+    shutil.rmtree(home)  # It was all there.
