@@ -11,8 +11,8 @@ namespace heddle::config {
 
 /// The blocks of devices that a model can be sharded over, or cut into stages for: of the devices
 /// that run models, in the order of the configuration, the first `size`, the next, and so on, where
-/// all of a block have as much memory, a prefix cache or none, and copy weights or do not. Blocks of
-/// different sizes are disjoint or nested. Indices into Config::devices.
+/// all of a block have as much memory, a prefix cache or none, and copy weights or do not. Blocks
+/// of different sizes are disjoint or nested. Indices into Config::devices.
 [[nodiscard]] std::vector<std::vector<std::size_t>> device_blocks(const Config& config,
                                                                   std::int64_t size);
 

@@ -19,6 +19,8 @@ def piped():
         f"  adder: {{path: {heddle.MODELS / 'adder'}, dtype: float32, pipeline_parallel: 2, min_residence: 0s}}\n",
         f"  morse: {{path: {heddle.MODELS / 'morse'}, min_residence: 0s}}\n",
         f"  sorter: {{path: {heddle.MODELS / 'sorter'}, min_residence: 0s}}\n",
+        f"  piped: {{path: {heddle.MODELS / 'reverser'}, pipeline_parallel: 2, min_residence: 0s}}\n",
+        f"  whole: {{path: {heddle.MODELS / 'reverser'}, min_residence: 0s}}\n",
     ]
     with heddle.Server(heddle.config(models=models, devices=DEVICES)) as running:
         yield running
@@ -59,6 +61,33 @@ def test_it_takes_turns_with_models_on_its_devices(piped):
     assert free == [0, 0], "nothing is reserved for a pipeline that is no more"
 
 
+def test_answers_are_those_of_one_device_to_the_bit(piped):
+    """Sampled, with penalties, log probabilities, grammars and cached prefixes."""
+    prompts = [prompt for prompt, _ in heddle.eval_set("reverser", 3)]
+    options = [
+        {"temperature": 0.9, "seed": 7, "top_p": 0.95, "logprobs": True, "top_logprobs": 3, "n": 2},
+        {"temperature": 0.7, "seed": 8, "frequency_penalty": 0.5, "presence_penalty": 0.3, "max_tokens": 20},
+        {"temperature": 1.0, "seed": 9, "structured_outputs": {"regex": "[a-z]{3,9}( [a-z]{2,9}){1,3}"}},
+    ]
+
+    def answers(model):
+        found = []
+        for prompt in prompts:
+            for choice in options:
+                body = {"model": model, "messages": [{"role": "user", "content": prompt}], **choice}
+                status, _, answer = piped.call("/v1/chat/completions", body)
+                assert status == 200, answer
+                found.append(
+                    [(c["message"]["content"], c["logprobs"], c["finish_reason"]) for c in answer["choices"]]
+                )
+                cached[model] = cached.get(model, 0) + answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+        return found
+
+    cached = {}
+    assert answers("piped") == answers("whole")
+    assert cached["piped"] > 0
+
+
 @pytest.mark.parametrize("stage", [0, 1])
 def test_a_stream_goes_on_whichever_worker_is_killed(piped, stage):
     prompt, answer = max(heddle.eval_set("adder", 50), key=lambda pair: len(pair[1]))
@@ -70,3 +99,15 @@ def test_a_stream_goes_on_whichever_worker_is_killed(piped, stage):
 
     assert stream(piped, "adder", prompt, kill_at_second)[0] == answer
     assert [device["restarts"] for device in devices(piped)] == [count + 1 for count in before]
+
+
+def test_more_stages_than_layers_is_an_error_that_says_so(tmp_path):
+    path = tmp_path / "heddle.yaml"
+    rows = [f"  adder: {{path: {heddle.MODELS / 'adder'}, pipeline_parallel: 4}}\n"]
+    four = "".join(f"  - {{name: cpu{i}, kind: cpu, memory: 3MiB, page: 64KiB}}\n" for i in range(4))
+    path.write_text(heddle.config(models=rows, devices=four))
+    checked = heddle.subprocess.run(
+        [heddle.BINARY, "config", "check", path], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode != 0
+    assert "cut a model of 3 layers into 4 stages" in checked.stdout + checked.stderr
