@@ -34,9 +34,9 @@ def wait_until(what, seconds=30):
     return found
 
 
-def config(paths, extra="", host=""):
+def config(paths, host="", **more):
     """A configuration of models by name and path."""
-    text = heddle.config(models=[f'  {name}: {{path: "{path}"}}\n' for name, path in paths.items()], extra=extra)
+    text = heddle.config(models=[f'  {name}: {{path: "{path}"}}\n' for name, path in paths.items()], **more)
     return text.replace("memory: 64MiB", f"memory: 64MiB{host}")
 
 
@@ -308,7 +308,8 @@ def test_two_models_at_once(home):
     with site, fake.Hub(MORSE, repo="acme/morse") as hub:
         held = [Held(site), Held(hub.network)]
         env = environment(home, HF_ENDPOINT=hub.url)
-        with heddle.Server(config({"adder": name, "morse": "acme/morse"}, host=", nic: 400Mb/s"), env=env) as server:
+        text = config({"adder": name, "morse": "acme/morse"}, host=", nic: 400Mb/s", memory="16MiB")
+        with heddle.Server(text, env=env) as server:
             asked = {model: ask(server, model) for model in ("adder", "morse")}
             for each in held:
                 assert each.seen.wait(30)
