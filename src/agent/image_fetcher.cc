@@ -142,9 +142,11 @@ Result<void> ImageFetcher::run(const Running& running) const {
     handlers_.on_changed(running.job.source);
   }
   tell("the fetch has failed");
-  return Error{fetched.error().code,
-               "fetch model " + running.job.name + " from " + fetch::shown(running.job.source) +
-                   ": " + fetched.error().message};
+  Error error{fetched.error().code,
+              "fetch model " + running.job.name + " from " + fetch::shown(running.job.source) +
+                  ": " + fetched.error().message};
+  log::warning("weights not fetched", {{"model", running.job.name}, {"error", error.message}});
+  return error;
 }
 
 fetch::PullOptions ImageFetcher::options_of(const Running& running) const {

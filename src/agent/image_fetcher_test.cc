@@ -1,6 +1,8 @@
 #include "agent/image_fetcher.h"
 
+#include <algorithm>
 #include <future>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +13,7 @@
 #include "base/test_places.h"
 #include "fetch/outline.h"
 #include "fetch/test_pull.h"
-#include "store/model_source.h"
+#include "store/file.h"
 
 namespace heddle::agent {
 namespace {
@@ -28,7 +30,9 @@ class ImageFetcherTest : public fetch::TestPull {
     std::filesystem::copy(std::filesystem::path(places::kSources) / "tests/golden/llama-mha-f32",
                           source());
     options.transfer = {.connections = 2};
-    const auto outline = fetch::fetch_outline(name(), options, watch, stop.get_token());
+    server_.emplace([this](const std::string& head) { return answer(head); });
+    url_ = url();
+    const auto outline = fetch::fetch_outline(url(), options, watch, stop.get_token());
     HEDDLE_CHECK(outline.has_value());
     outline_ = outline->directory;
     auto opened = open_host_model(outline_.string(),
@@ -38,6 +42,16 @@ class ImageFetcherTest : public fetch::TestPull {
     HEDDLE_CHECK(opened.has_value());
     model_ = *opened;
     memory_.resize(static_cast<std::size_t>(model_.footprint.image_pages) * kPage);
+  }
+
+  [[nodiscard]] std::string url() const { return server_->url("/golden"); }
+  /// What a web server says of the folder.
+  [[nodiscard]] std::string answer(const std::string& head) const {
+    const std::size_t begin = head.find("/golden/") + 8;
+    const std::string file = head.substr(begin, head.find(' ', begin) - begin);
+    const Result<std::string> content = store::read_text(source() / file, 1U << 24U);
+    return content ? fetch::said_range(head, *content, "ETag: \"" + file + "\"\r\n")
+                   : fetch::said("404 Not Found", "");
   }
 
   /// Runs a job to its end.
@@ -61,7 +75,7 @@ class ImageFetcherTest : public fetch::TestPull {
                                     .image_bytes = model_.image_bytes,
                                     .page_bytes = kPage},
                           .name = "golden",
-                          .source = name()};
+                          .source = url_};
     for (std::size_t at = 0; at < memory_.size(); at += kPage) {
       job.image.pages.push_back(memory_.data() + at);
     }
@@ -79,6 +93,8 @@ class ImageFetcherTest : public fetch::TestPull {
     return memory;
   }
 
+  std::optional<fetch::TestServer> server_{};
+  std::string url_{};
   std::filesystem::path outline_{};
   HostModel model_{};
   std::vector<std::byte> memory_{};
@@ -86,14 +102,26 @@ class ImageFetcherTest : public fetch::TestPull {
   std::vector<core::FetchStatus> statuses_{};
 };
 
-// A file:// model is found where it is, so that the first two forget its folder's name.
-TEST_F(ImageFetcherTest, FillsPagesFromWhatIsCached) {
+TEST_F(ImageFetcherTest, FillsPagesWithWhatItFetches) {
   const Result<void> done = run();
   ASSERT_TRUE(done.has_value()) << done.error().message;
   EXPECT_EQ(memory_, expected());
   ASSERT_EQ(statuses_.size(), 1U);
   EXPECT_FALSE(statuses_[0].active);
-  EXPECT_EQ(statuses_[0].fetched_bytes, 0U) << "the folder was there";
+  EXPECT_EQ(statuses_[0].kind, "http");
+  EXPECT_EQ(statuses_[0].fetched_bytes, std::filesystem::file_size(source() / "model.safetensors"));
+
+  server_.reset();
+  std::ranges::fill(memory_, std::byte{});
+  const Result<void> again = run();
+  ASSERT_TRUE(again.has_value()) << again.error().message;
+  EXPECT_EQ(memory_, expected()) << "of the cache, without the server";
+}
+
+TEST_F(ImageFetcherTest, TellsThatAModelIsAnotherNow) {
+  store::write_text(source() / "config.json", *store::read_text(source() / "config.json", 10'000) + " ");
+  EXPECT_EQ(run().error().code, Code::kFailedPrecondition);
+  EXPECT_EQ(changed_, url());
 }
 
 TEST_F(ImageFetcherTest, SaysOfWhichModelAFetchHasFailed) {

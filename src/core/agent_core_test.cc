@@ -542,5 +542,22 @@ TEST(AgentCore, AFetchThatNobodyWantsIsStopped) {
   EXPECT_NE(find<StartRead>(again), nullptr) << "it begins anew";
 }
 
+TEST(AgentCore, AFetchThatHasAllOfAnImageEndsByItself) {
+  Bench bench;
+  bench.tell(with_fetched());
+  bench.load(kA);
+  bench.tell(ReadProgress{.model = kA, .bytes = 600});
+  bench.evict(kA);
+  PagesReturned returned{.model = kA};
+  for (std::uint64_t i = 10; i < 14; ++i) {
+    returned.pages.emplace_back(i);
+  }
+  bench.said(returned);
+  const auto evicted = bench.said(ModelEvicted{.model = kA, .exchanged = true});
+  EXPECT_EQ(find<CancelRead>(evicted), nullptr);
+  bench.tell(ReadEnded{.model = kA});
+  EXPECT_EQ(find<StartRead>(bench.load(kA)), nullptr) << "it is at the host";
+}
+
 }  // namespace
 }  // namespace heddle::core

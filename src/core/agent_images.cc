@@ -203,13 +203,15 @@ void AgentCore::Impl::tell_image_gone(ModelId model) {
   }
 }
 
-/// Whether an image is fetched for nobody: it was evicted before it was there.
+/// Whether an image is fetched for nobody: it was evicted before it was there. Of one that is there
+/// the files are still compared with their digests.
 bool AgentCore::Impl::abandoned(ModelId model, const Image& image) const {
   const auto orders = [&](const HostOperation& operation) {
     const auto* load = std::get_if<LoadOn>(&operation);
     return load != nullptr && load->model == model;
   };
-  return fetching_.contains(model) && !image.at && image.copiers.empty() &&
+  return fetching_.contains(model) && image.ready_bytes < image.bytes && !image.at &&
+         image.copiers.empty() &&
          std::ranges::none_of(workers_, [&](const auto& entry) {
            return std::ranges::any_of(entry.second.operations, orders);
          });

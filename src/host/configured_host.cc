@@ -184,6 +184,8 @@ void ConfiguredHost::tell_files() {
     known.folders[model.config.id] = directory_of(model.config.id);
     if (!model.known) {
       known.awaited[model.config.id] = fetch::shown(model.source);
+    } else if (!model.ranks && !model.source.empty()) {
+      known.failed.emplace(model.config.id, model.ranks.error());
     }
   }
   files_->tell(std::move(known));

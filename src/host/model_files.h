@@ -24,6 +24,7 @@ class ModelFiles {
   struct Known {
     Folders folders{};
     std::map<std::string, std::string> awaited{};  ///< What is being asked, by model.
+    std::map<std::string, Error> failed{};         ///< What became of asking, likewise.
   };
   void tell(Known known) {
     const std::lock_guard lock(mutex_);
@@ -37,8 +38,8 @@ class ModelFiles {
     changed_.notify_all();
   }
 
-  /// Where the model's files are, as soon as that is known; nothing where there are none. After so
-  /// long kUnavailable, with the source that has not answered.
+  /// Where the model's files are, as soon as that is known; nothing where there are none. Why its
+  /// source did not say what it is; after so long kUnavailable, with the source.
   [[nodiscard]] Result<std::optional<std::filesystem::path>> find(const std::string& model,
                                                                   Duration patience) const {
     std::unique_lock lock(mutex_);
@@ -49,6 +50,9 @@ class ModelFiles {
       return Error{Code::kUnavailable,
                    "what the model \"" + model + "\" is has not been learnt yet from " +
                        awaited->second + "; try again later"};
+    }
+    if (const auto failed = known_.failed.find(model); failed != known_.failed.end()) {
+      return failed->second;
     }
     const auto found = known_.folders.find(model);
     return found == known_.folders.end() ? std::nullopt : found->second;

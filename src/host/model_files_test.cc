@@ -23,6 +23,8 @@ TEST(ModelFiles, WhoAsksWaitsUntilAModelIsKnown) {
   auto waits = std::async(std::launch::async, [&] { return files.find("b", 60s); });
   files.tell({.folders = {{"b", "/models/b"}}});
   EXPECT_EQ(**waits.get(), "/models/b");
+  files.tell({.failed = {{"b", Error{Code::kUnavailable, "answered 403"}}}});
+  EXPECT_EQ(files.find("b", 0s).error().message, "answered 403");
 }
 
 TEST(ModelFiles, NobodyWaitsForOneThatHasGone) {

@@ -15,7 +15,8 @@ from fetching import ADDER, KEYS, environment, fake
 
 import s3
 
-SORTER = fake.files_of(heddle.MODELS / "sorter")
+MORSE = fake.files_of(heddle.MODELS / "morse")
+SORTER = fake.files_of(heddle.MODELS / "sorter")  # In two files.
 WEIGHTS = ADDER["model.safetensors"]
 RECORD = 1 << 20  # What is noted as there at once.
 
@@ -33,9 +34,9 @@ def wait_until(what, seconds=30):
     return found
 
 
-def config(paths, extra="", host=""):
+def config(paths, host="", **more):
     """A configuration of models by name and path."""
-    text = heddle.config(models=[f'  {name}: {{path: "{path}"}}\n' for name, path in paths.items()], extra=extra)
+    text = heddle.config(models=[f'  {name}: {{path: "{path}"}}\n' for name, path in paths.items()], **more)
     return text.replace("memory: 64MiB", f"memory: 64MiB{host}")
 
 
@@ -71,7 +72,7 @@ class Held:
 
     def __init__(self, site, after=RECORD + 5000, part="model.safetensors"):
         self.site, self.after, self.part = site, after, part
-        self.let_go, self.seen = threading.Event(), threading.Event()
+        self.let_go, self.seen, self.hangs_up = threading.Event(), threading.Event(), False
         site.faults.append(self.hold)
 
     def hold(self, request):
@@ -96,10 +97,17 @@ class Held:
             request.wfile.flush()
             self.seen.set()
             self.let_go.wait(60)
+            if self.hangs_up:
+                raise ConnectionError
             request.wfile.write(body[cut:])
         except ConnectionError:
             request.close_connection = True
         return True
+
+    def hang_up(self):
+        """Instead of the rest."""
+        self.hangs_up = True
+        self.let_go.set()
 
 
 def hub_source():
@@ -274,21 +282,35 @@ def test_a_model_that_changes_is_read_anew(home):
         with heddle.Server(config({"adder": name}), env=environment(home)) as server:
             wait_until(lambda: not status(server)["failed"])
             site.etags["models/adder/model.safetensors"] = '"another"'
-            code, _, answer = server.call("/models/load", {"model": "adder"})
-            if code == 200:
-                answer = {"error": {"message": wait_until(lambda: status(server).get("error"))}}
-            assert "changed at its source since its configuration was read" in answer["error"]["message"], answer
-            wait_until(lambda: server.call("/models/load", {"model": "adder"})[0] == 200)
-            assert right(server)
+            server.call("/models/load", {"model": "adder"})
+            wait_until(lambda: f"{name} changed at its source since its configuration was read" in server.log())
+            wait_until(lambda: not status(server)["failed"] and right(server))
+
+
+def test_a_model_that_changes_while_it_comes_is_not_served(home):
+    site, name, _ = site_source()
+    with site:
+        held = Held(site)
+        with heddle.Server(config({"adder": name}), env=environment(home)) as server:
+            asked = ask(server)
+            assert held.seen.wait(30)
+            changed = {**ADDER, "model.safetensors": WEIGHTS[:-4] + b"wxyz"}
+            site.files |= {f"models/adder/{file}": content for file, content in changed.items()}
+            site.faults.insert(0, lambda request: "Range" in request.headers and request.say_file(
+                site.files[request.path.lstrip("/")], site.etag(request.path.lstrip("/"))) is None)
+            held.hang_up()
+            code, _, answer = asked.result(60)
+            assert code == 503 and "model.safetensors changed while it was fetched" in answer["error"]["message"], answer
 
 
 def test_two_models_at_once(home):
     site, name, _ = site_source()
-    with site, fake.Hub(SORTER, repo="acme/sorter") as hub:
+    with site, fake.Hub(MORSE, repo="acme/morse") as hub:
         held = [Held(site), Held(hub.network)]
         env = environment(home, HF_ENDPOINT=hub.url)
-        with heddle.Server(config({"adder": name, "sorter": "acme/sorter"}, host=", nic: 400Mb/s"), env=env) as server:
-            asked = {model: ask(server, model) for model in ("adder", "sorter")}
+        text = config({"adder": name, "morse": "acme/morse"}, host=", nic: 400Mb/s", memory="16MiB")
+        with heddle.Server(text, env=env) as server:
+            asked = {model: ask(server, model) for model in ("adder", "morse")}
             for each in held:
                 assert each.seen.wait(30)
             wait_until(lambda: all("fetch" in status(server, model) for model in asked))
@@ -325,6 +347,7 @@ def test_hosts_of_a_cluster_fetch_for_themselves(home):
         with cluster.Cluster(hosts=1, models=[f"  adder: {{path: {name}}}\n"],
                              env=environment(home, **variables)) as nodes:
             gateway = nodes.gateways[0]
+            wait_until(lambda: gateway.call("/v1/models")[2]["data"])
             asked = ask(gateway)
             assert held.seen.wait(30)
             wait_until(lambda: status(gateway).get("fetch", {}).get("from") == name)
