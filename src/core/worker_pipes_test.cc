@@ -107,6 +107,66 @@ TEST(WorkerPipes, AReservationEndsWithTheModel) {
   EXPECT_EQ(bench.core.report().usage.free, 9);
 }
 
+TEST(WorkerPipes, EveryReservationEndsInAnyWorld) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Rng rng(seed);
+    Bench bench;
+    std::set<ModelId> closing;
+    const auto hear = [&](const WorkerEvent& event) {
+      for (const WorkerCommand& command : bench.tell(event)) {
+        if (const auto* close = std::get_if<CloseModel>(&command)) {
+          closing.insert(close->model);
+        } else if (const auto* open = std::get_if<OpenModel>(&command)) {
+          closing.erase(open->model);
+        }
+      }
+    };
+    const auto evict = [&](ModelId model) {
+      hear(WorkerMessage{
+          EvictModel{.model = model, .basis = {.epoch = WorkerEpoch(1)}, .mode = EvictMode::kNow}});
+    };
+    int reserved = 0;
+    for (int round = 0; round < 300; ++round) {
+      const ModelId model = rng.below(2) == 0 ? kA : kB;
+      switch (rng.below(6)) {
+        case 0: {
+          LoadModel message = load(model, 6);
+          message.basis.version = bench.core.report().version;
+          hear(WorkerMessage{message});
+          break;
+        }
+        case 1:
+          hear(ModelOpened{.model = model});
+          break;
+        case 2:
+          hear(PipeJoined{.model = model, .stage = static_cast<std::int64_t>(rng.below(3))});
+          break;
+        case 3:
+          hear(PipeLeft{.model = model});
+          break;
+        case 4:
+          evict(model);
+          break;
+        default:
+          if (closing.erase(model) > 0) {
+            hear(ModelClosed{.model = model});
+          }
+      }
+      reserved += bench.piped().held > 0 ? 1 : 0;
+    }
+    EXPECT_GT(reserved, 0);
+    for (const ModelId model : {kA, kB, kA, kB}) {  // What waited for the first may come in yet.
+      evict(model);
+      if (closing.erase(model) > 0) {
+        hear(ModelClosed{.model = model});
+      }
+    }
+    EXPECT_EQ(bench.piped(), ledger::Share{});
+    EXPECT_EQ(bench.core.report().usage.free, kPages);
+  }
+}
+
 TEST(WorkerPipes, ALeaderRunsWhenAllOthersHaveTheirPages) {
   Bench bench;
   bench.serve(kA, 8);

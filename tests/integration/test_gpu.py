@@ -315,3 +315,11 @@ def test_a_gpu_too_small_for_a_model_is_named_with_what_the_model_needs(tmp_path
     assert checked.returncode != 0
     said = checked.stdout + checked.stderr
     assert "models.adder" in said and "the largest device, gpu0, has 4 (256 KiB)" in said
+
+
+def test_a_model_in_stages_on_two_gpus_answers_right():
+    models = [f"  adder: {{path: {heddle.MODELS / 'adder'}, dtype: float32, pipeline_parallel: 2}}\n"]
+    with heddle.Server(config(devices=2, models=models), env=machine(devices=2)) as running:
+        for prompt, answer in heddle.eval_set("adder", 2):
+            assert running.chat("adder", prompt) == answer
+        assert [device["stage"]["stage"] for device in running.call("/api/devices")[2]["devices"]] == [0, 1]
