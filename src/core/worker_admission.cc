@@ -13,28 +13,27 @@ using policy::AdmissionView;
 }  // namespace
 
 /// The KV that a model may have where the device is divided: what its part leaves beside weights
-/// and workspace. Of the leader of a pipeline no more than the others have pages for.
+/// and workspace.
 std::optional<std::int64_t> WorkerCore::Impl::kv_limit(const Resident& model) const {
-  const bool leads = model.followers.has_value() && !model.followers->empty();
-  const std::optional<std::int64_t> piped =
-      leads ? std::optional(pages_in_pipe(model)) : std::nullopt;
   if (options_.fixed_parts == 0) {
-    return piped;
+    return std::nullopt;
   }
   const policy::Footprint& footprint = model.footprint;
   const std::int64_t part = std::max(options_.pages, options_.device_pages) / options_.fixed_parts;
-  const std::int64_t own =
-      std::max(footprint.min_kv_pages, part - footprint.image_pages - footprint.overhead_pages);
-  return std::min(own, piped.value_or(own));
+  return std::max(footprint.min_kv_pages, part - footprint.image_pages - footprint.overhead_pages);
 }
 
+/// Of the leader of a pipeline no more are let in than the others have pages for. Who outgrows that
+/// is refused there.
 std::vector<policy::AdmissionModel> WorkerCore::Impl::admission_models() const {
   std::vector<policy::AdmissionModel> models;
   for (const auto& [id, model] : models_) {
-    models.push_back({.model = id,
-                      .kv = model.footprint.kv,
-                      .pages_used = model.kv_pages,
-                      .most_pages = kv_limit(model)});
+    std::optional<std::int64_t> most = kv_limit(model);
+    if (const std::optional<std::int64_t> piped = pages_in_pipe(model)) {
+      most = std::min(most.value_or(*piped), *piped);
+    }
+    models.push_back(
+        {.model = id, .kv = model.footprint.kv, .pages_used = model.kv_pages, .most_pages = most});
   }
   return models;
 }

@@ -163,7 +163,7 @@ class WorkerCore::Impl {
   // Pipelines.
   void leave_pipe(ModelId id, Resident& model);
   void refuse_in_pipe(SequenceId id);
-  [[nodiscard]] static std::int64_t pages_in_pipe(const Resident& model);
+  [[nodiscard]] static std::optional<std::int64_t> pages_in_pipe(const Resident& model);
   [[nodiscard]] static std::optional<Error> too_long_for_pipe(const Resident& model,
                                                               std::int64_t tokens);
   void take_turns(std::vector<policy::SequenceView>& views) const;

@@ -101,7 +101,10 @@ void WorkerCore::Impl::refuse_in_pipe(SequenceId id) {
 
 /// Of the leader's KV, as much as the follower that has least has pages for, at the rate at which
 /// many sequences take pages on both.
-std::int64_t WorkerCore::Impl::pages_in_pipe(const Resident& model) {
+std::optional<std::int64_t> WorkerCore::Impl::pages_in_pipe(const Resident& model) {
+  if (!model.followers || model.followers->empty()) {
+    return std::nullopt;
+  }
   const std::vector<std::int64_t> lengths(kManySequences, policy::kUsefulTokens);
   const std::int64_t own = policy::kv_pages(model.footprint.kv, lengths);
   std::int64_t least = INT64_MAX;
